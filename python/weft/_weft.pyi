@@ -12,7 +12,7 @@ from weft import UniqueAll
 from weft import UniqueCounts
 from weft import UniqueInverse
 from weft import ValuesAndIndices
-__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'DataParallelMeshDims', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'Event', 'FractionAndExponent', 'GradientReductionHandle', 'Graph', 'Histogram', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LayerNorm', 'Layouts', 'Linear', 'TransformerModel', 'TransformerConfig', 'MixedPrecision', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'ShardPlacementResult', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TextStream', 'Tokenizer', 'TrainingState', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'UnshardHandle', 'ValuesAndIndices', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'all_gather_into_tensor', 'all_ops', 'all_reduce', 'allclose', 'amax', 'amin', 'angle', 'any', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'as_strided_scatter', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'baddbmm', 'bernoulli', 'bernoulli_', 'bf16', 'bfloat16', 'bincount', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cauchy_', 'cdist', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_scale', 'clone', 'column_stack', 'combinations', 'concat', 'contiguous', 'copy_', 'copysign', 'corrcoef', 'cos', 'cosh', 'count_nonzero', 'cov', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cummax', 'cummin', 'cumulative_prod', 'cumulative_sum', 'cumulative_trapezoid', 'deg2rad', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'dist', 'distribute', 'divide', 'dot', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'einsum', 'embedding', 'empty', 'engine_statistics', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand_dims', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'exponential_', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'fake_world', 'fill', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'frexp', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gather', 'gelu', 'generate', 'geometric_', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'heaviside', 'histc', 'histogram', 'hsplit', 'hstack', 'hypot', 'i0', 'i1', 'i16', 'i32', 'i64', 'i8', 'igamma', 'igammac', 'implicit_traffic', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inspect_checkpoint', 'int16', 'int32', 'int64', 'int8', 'is_grad_enabled', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'launched_ranks', 'layer_norm', 'ldexp', 'lerp', 'less', 'less_equal', 'lgamma', 'linear', 'linspace', 'list_checkpoints', 'transformer_config', 'transformer_styles', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_normal_', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsumexp', 'manual_seed', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'median', 'memory_statistics', 'meshgrid', 'min', 'minimum', 'mode', 'moveaxis', 'multinomial', 'multiply', 'mv', 'mvlgamma', 'nan_to_num', 'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'narrow', 'negative', 'newest_complete_checkpoint', 'next_probabilities', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'one_hot', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'permute_dims', 'polygamma', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'put', 'quantile', 'rad2deg', 'rand', 'rand_like', 'randint_like', 'randn', 'randn_like', 'reciprocal', 'recompute', 'reduce_scatter_tensor', 'release_cached_memory', 'relu', 'remainder', 'renorm', 'repeat', 'reset_peak_memory', 'reshape', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'rsqrt', 'rsub', 'run_ranks', 'scale_', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'share_comm_ctx', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'tile', 'topk', 'trace', 'transfer_', 'transpose', 'trapezoid', 'tril', 'triu', 'trunc', 'u16', 'u32', 'u64', 'u8', 'uint16', 'uint32', 'uint64', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'vander', 'var', 'vecdot', 'vector_norm', 'vsplit', 'vstack', 'where', 'xlogy', 'zeros', 'zeros_like']
+__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'DataParallelMeshDims', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'Event', 'ExpertParallel', 'ExpertRows', 'Experts', 'FractionAndExponent', 'GradientReductionHandle', 'Graph', 'Histogram', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LatentAttention', 'LatentAttentionConfig', 'LayerNorm', 'Layouts', 'Linear', 'MixedPrecision', 'MoE', 'MoEConfig', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Router', 'RouterOptions', 'Routing', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'ShardPlacementResult', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TextStream', 'Tokenizer', 'TrainingState', 'TransformerConfig', 'TransformerModel', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'UnshardHandle', 'ValuesAndIndices', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'all_gather_into_tensor', 'all_ops', 'all_reduce', 'allclose', 'amax', 'amin', 'angle', 'any', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'as_strided_scatter', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'baddbmm', 'balance_loss', 'balanced_bias', 'bernoulli', 'bernoulli_', 'bf16', 'bfloat16', 'bincount', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cauchy_', 'cdist', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_scale', 'clone', 'column_stack', 'combinations', 'combine_rows', 'concat', 'contiguous', 'copy_', 'copysign', 'corrcoef', 'cos', 'cosh', 'count_nonzero', 'cov', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cummax', 'cummin', 'cumulative_prod', 'cumulative_sum', 'cumulative_trapezoid', 'deg2rad', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'dispatch_rows', 'dist', 'distribute', 'divide', 'dot', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'einsum', 'embedding', 'empty', 'engine_statistics', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand_dims', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'exponential_', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'fake_world', 'fill', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'frexp', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gather', 'gelu', 'generate', 'geometric_', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'grouped_matmul', 'heaviside', 'histc', 'histogram', 'hsplit', 'hstack', 'hypot', 'i0', 'i1', 'i16', 'i32', 'i64', 'i8', 'igamma', 'igammac', 'implicit_traffic', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inspect_checkpoint', 'int16', 'int32', 'int64', 'int8', 'is_grad_enabled', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'launched_ranks', 'layer_norm', 'ldexp', 'lerp', 'less', 'less_equal', 'lgamma', 'linear', 'linspace', 'list_checkpoints', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_normal_', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsumexp', 'manual_seed', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'median', 'memory_statistics', 'meshgrid', 'min', 'minimum', 'mode', 'moveaxis', 'multinomial', 'multiply', 'mv', 'mvlgamma', 'nan_to_num', 'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'narrow', 'negative', 'newest_complete_checkpoint', 'next_probabilities', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'one_hot', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'permute_dims', 'polygamma', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'put', 'quantile', 'rad2deg', 'rand', 'rand_like', 'randint_like', 'randn', 'randn_like', 'reciprocal', 'recompute', 'reduce_scatter_tensor', 'release_cached_memory', 'relu', 'remainder', 'renorm', 'repeat', 'reset_peak_memory', 'reshape', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'route_tokens', 'router_z_loss', 'rows_by_expert', 'rsqrt', 'rsub', 'run_ranks', 'scale_', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'share_comm_ctx', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'tile', 'topk', 'trace', 'transfer_', 'transformer_config', 'transformer_styles', 'transpose', 'trapezoid', 'tril', 'triu', 'trunc', 'u16', 'u32', 'u64', 'u8', 'uint16', 'uint32', 'uint64', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'vander', 'var', 'vecdot', 'vector_norm', 'vsplit', 'vstack', 'where', 'with_loss', 'xlogy', 'zeros', 'zeros_like']
 class CommError(RuntimeError):
     """
     A collective that could not end: a rank threw, died, never came or called something else.
@@ -1560,6 +1560,12 @@ class Tensor:
         """
     def dim(self) -> builtins.int:
         ...
+    def dispatch_rows(self, *given, **named):
+        """
+        dispatch_rows(x: Tensor, rows: ExpertRows) -> Tensor
+        
+        The rows of x [tokens, d] that the ranks compute: [rows, d]
+        """
     def dist(self, *given, **named):
         """
         dist(x: Tensor, other: Tensor, p: float = 2.0) -> Tensor
@@ -1790,6 +1796,12 @@ class Tensor:
         x1 >= x2, element by element, as bool
         
         Rule: ..., ... -> ...
+        """
+    def grouped_matmul(self, *given, **named):
+        """
+        grouped_matmul(x: Tensor, weights: Tensor, counts: Tensor) -> Tensor
+        
+        Multiplies rows x [rows, k], sorted by expert, by their expert's matrix of weights [experts, k, n]: [rows, n]. counts [groups, experts] states the rows of each
         """
     def gt(self, *given, **named):
         """
@@ -2778,6 +2790,12 @@ class Tensor:
         """
         Equal parts, or those that end before these indices.
         """
+    def with_loss(self, *given, **named):
+        """
+        with_loss(x: Tensor, loss: Tensor, scale: float = 1.0) -> Tensor
+        
+        x, whose backward also sends the gradient `scale` to `loss`
+        """
     def xlogy(self, *given, **named):
         """
         xlogy(x1: Tensor | float, x2: Tensor | float) -> Tensor
@@ -3569,6 +3587,63 @@ class Op:
         """
         What the numbers of its `structure` are, in order; '' for an op that says nothing
         """
+class ExpertRows:
+    """
+    Which rows the ranks compute for their experts: one for each choice of each token that is not dropped, sorted by group of ranks, expert and token
+    """
+    @property
+    def choices(self) -> Tensor:
+        """
+        [rows] int64: which of its choices
+        """
+    @property
+    def counts(self) -> Tensor:
+        """
+        [groups, experts] int64, equal on all ranks: the rows of each expert
+        """
+    @property
+    def dropped(self) -> int:
+        """
+        The choices beyond the capacity
+        """
+    @property
+    def tokens(self) -> Tensor:
+        """
+        [rows] int64: the token of each row
+        """
+class RouterOptions:
+    """
+    How a router's logits become choices and weights. `scores`: 'softmax' or 'sigmoid'; `normalize`: weights sum to `scale`; choices come from the best `top_groups` of `groups` groups of experts, by `group_score`: 'best' expert, or the sum of the 'best_two'
+    """
+    __hash__: typing.ClassVar[None] = None
+    groups: int
+    normalize: bool
+    scale: float
+    top_groups: int
+    top_k: int
+    def __eq__(self, arg0: RouterOptions) -> builtins.bool:
+        ...
+    def __init__(self, *, top_k: int = 2, scores: str = 'softmax', normalize: builtins.bool = True, scale: float = 1.0, groups: int = 1, top_groups: int = 1, group_score: str = 'best') -> None:
+        ...
+class Routing:
+    """
+    The choices of a router
+    """
+    @property
+    def experts(self) -> Tensor:
+        """
+        [tokens, k] int64
+        """
+    @property
+    def scores(self) -> Tensor:
+        """
+        [tokens, experts]
+        """
+    @property
+    def weights(self) -> Tensor:
+        """
+        [tokens, k]
+        """
 class Linear(Module):
     """
     [..., in] -> [..., out]: x weight^T (+ bias). Parameters: weight [out, in] and bias [out], uniform in +-1 / sqrt(in); with `std`, the weight is normal and the bias 0
@@ -3670,9 +3745,93 @@ class Sequential(Module):
         """
         What a call runs, without the hooks around it
         """
+class LatentAttentionConfig:
+    """
+    Sizes of multi-head latent attention, with the names of DeepSeek's config.json; q_lora_rank 0: queries are computed from the input; scale 0: 1 / sqrt(d)
+    """
+    def __init__(self, *, dim: int, heads: int, q_lora_rank: int = 0, kv_lora_rank: int, qk_nope_head_dim: int, qk_rope_head_dim: int, v_head_dim: int, rope_theta: float = 10000.0, rope_interleave: builtins.bool = True, norm_eps: float = 1e-06, scale: float = 0.0, std: float | None = None) -> None:
+        ...
+class LatentAttention(Module):
+    """
+    Causal multi-head latent attention of DeepSeek-V2 and V3: [batch, sequence, dim] -> the same. Children have Hugging Face's names
+    """
+    def __init__(self, config: LatentAttentionConfig) -> None:
+        ...
+    def forward(self, *args) -> typing.Any:
+        """
+        What a call runs, without the hooks around it
+        """
+class MoEConfig:
+    """
+    Sizes and numbers of a mixture of experts, as of Mixtral, Qwen-MoE and DeepSeek. `shared_width`: width of the expert that computes all tokens; the coefficients multiply the losses that backward adds
+    """
+    def __init__(self, *, dim: int, width: int, experts: int, router: RouterOptions | None = None, balance_bias: builtins.bool = False, shared_width: int = 0, shared_gate: builtins.bool = False, shared_name: str = 'shared_experts', balance_coefficient: float = 0.0, z_coefficient: float = 0.0, capacity_factor: float | None = None, std: float | None = None) -> None:
+        ...
+    @property
+    def dim(self) -> int:
+        ...
+    @property
+    def experts(self) -> int:
+        ...
+    @property
+    def router(self) -> RouterOptions:
+        ...
+    @property
+    def width(self) -> int:
+        ...
+class Router(Module):
+    """
+    x [tokens, dim] -> weights, experts [tokens, k], scores and logits [tokens, experts]. Parameter: weight [experts, dim]
+    """
+    def forward(self, *args) -> typing.Any:
+        """
+        What a call runs, without the hooks around it
+        """
+class Experts(Module):
+    """
+    x [tokens, dim], weights and experts [tokens, k] -> [tokens, dim] and counts [groups, experts]. Parameters: gate_proj, up_proj [experts, width, dim] and down_proj [experts, dim, width]
+    """
+    def forward(self, *args) -> typing.Any:
+        """
+        What a call runs, without the hooks around it
+        """
+class MoE(Module):
+    """
+    [..., dim] -> [..., dim]: experts chosen by token. Children: gate, experts, and the shared expert
+    """
+    def __init__(self, config: MoEConfig) -> None:
+        ...
+    def forward(self, *args) -> typing.Any:
+        """
+        What a call runs, without the hooks around it
+        """
+    def update_balance(self, rate: float = 0.001) -> None:
+        """
+        Moves the bias towards an even load, and forgets the load; after the optimizer's step
+        """
+    @property
+    def balance_loss(self) -> Tensor | None:
+        """
+        That of the last call, without its coefficient
+        """
+    @property
+    def dropped(self) -> int:
+        """
+        Choices dropped in the same calls
+        """
+    @property
+    def load(self) -> Tensor | None:
+        """
+        [experts]: rows that each expert computed since update_balance, on all ranks
+        """
+    @property
+    def z_loss(self) -> Tensor | None:
+        """
+        That of the last call, without its coefficient
+        """
 class TransformerConfig:
     """
-    Sizes and numbers of a TransformerModel
+    Sizes and numbers of a Llama
     """
     __hash__: typing.ClassVar[None] = None
     dim: int
@@ -3969,6 +4128,12 @@ class SequenceParallel:
     Whole parameters, and an input cut along dim `sequence_dim`
     """
     def __init__(self, *, sequence_dim: int = 1) -> None:
+        ...
+class ExpertParallel:
+    """
+    Separate experts for each rank: parameters stacked by expert are cut along dim 0, and tokens travel to their experts
+    """
+    def __init__(self) -> None:
         ...
 class PrepareInput:
     """
@@ -4450,6 +4615,14 @@ def baddbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha
     """
     beta * x + alpha * (batch1 @ batch2)
     """
+def balance_loss(routing: Routing) -> Tensor:
+    """
+    experts * sum over experts of (choices / tokens) * (mean score), of Switch Transformers
+    """
+def balanced_bias(bias: Tensor, counts: Tensor, rate: float) -> Tensor:
+    """
+    bias plus `rate` for experts with fewer rows than the mean of counts [.., experts], minus `rate` for those with more
+    """
 @typing.overload
 def bernoulli(x: Tensor) -> Tensor:
     """
@@ -4578,6 +4751,10 @@ def combinations(x: Tensor, r: int = 2, with_replacement: builtins.bool = False)
     """
     All subsets of r elements of a vector: a row each; with_replacement lets elements repeat
     """
+def combine_rows(computed: Tensor, rows: ExpertRows, weights: Tensor) -> Tensor:
+    """
+    Sums the rows of each token, times weights [tokens, k] of its choices: [tokens, d]
+    """
 def concat(arrays: collections.abc.Sequence[Tensor], axis: typing.Any = 0) -> Tensor:
     """
     One after the other along `axis`; the other dims are equal. None: flattened before
@@ -4703,6 +4880,10 @@ def digamma(x: Tensor) -> Tensor:
     The derivative of lgamma
     
     Rule: ... -> ...
+    """
+def dispatch_rows(x: Tensor, rows: ExpertRows) -> Tensor:
+    """
+    The rows of x [tokens, d] that the ranks compute: [rows, d]
     """
 def dist(x: Tensor, other: Tensor, p: float = 2.0) -> Tensor:
     """
@@ -4966,6 +5147,10 @@ def greater_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
+def grouped_matmul(x: Tensor, weights: Tensor, counts: Tensor) -> Tensor:
+    """
+    Multiplies rows x [rows, k], sorted by expert, by their expert's matrix of weights [experts, k, n]: [rows, n]. counts [groups, experts] states the rows of each
+    """
 def heaviside(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
     0 for negative x1, 1 for positive x1, x2 for 0
@@ -5159,14 +5344,6 @@ def linspace(start: float, stop: float, num: int, *, dtype: DType | str | None =
 def list_checkpoints(directory: str) -> list[str]:
     """
     Newest first
-    """
-def transformer_config(source: str) -> TransformerConfig:
-    """
-    `source` is 'tiny', 'small', a Hugging Face config.json or a directory that holds one. ValueError names the file, the key and what is wrong
-    """
-def transformer_styles(config: TransformerConfig, *, sequence_parallel: builtins.bool = False) -> dict:
-    """
-    The Llama's plan: embedding, head and loss cut over the vocabulary, attention by heads, the feed-forward along its width
     """
 @typing.overload
 def load(path: str, into: TrainingState) -> None:
@@ -5630,6 +5807,18 @@ def round(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
+def route_tokens(logits: Tensor, options: RouterOptions | None = None, bias: Tensor | None = None) -> Routing:
+    """
+    Chooses experts by logits [tokens, experts], in float32; `bias` is added to the scores for the choice only
+    """
+def router_z_loss(logits: Tensor) -> Tensor:
+    """
+    The mean over tokens of logsumexp(logits)^2
+    """
+def rows_by_expert(experts: Tensor, weights: Tensor, capacity_factor: float | None = None) -> ExpertRows:
+    """
+    Sorts the choices of tokens, experts [tokens, k], for stacked weights [experts, ...]: each rank gets the rows of its own experts. With a capacity_factor, an expert computes at most ceil(factor * choices of the group / experts) rows of a group
+    """
 def rsqrt(x: Tensor) -> Tensor:
     """
     1 / sqrt(x)
@@ -5874,6 +6063,14 @@ def transfer_(to: Tensor, source: Tensor) -> None:
     """
     copy_ between a GPU and pinned memory of the host (what `offload` keeps there) that is queued only: the host's is read or written when the GPU's stream comes to it
     """
+def transformer_config(source: str) -> TransformerConfig:
+    """
+    `source` is 'tiny', 'small', a Hugging Face config.json or a directory that holds one. ValueError names the file, the key and what is wrong
+    """
+def transformer_styles(config: TransformerConfig, *, sequence_parallel: builtins.bool = False) -> dict:
+    """
+    The Llama's plan: embedding, head and loss cut over the vocabulary, attention by heads, the feed-forward along its width
+    """
 def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
     """
     With two dims exchanged; a view
@@ -5977,6 +6174,10 @@ def where(condition: Tensor, x1: Tensor | float, x2: Tensor | float) -> Tensor:
     x1 where `condition` (bool) holds, x2 elsewhere
     
     Rule: ..., ..., ... -> ...
+    """
+def with_loss(x: Tensor, loss: Tensor, scale: float = 1.0) -> Tensor:
+    """
+    x, whose backward also sends the gradient `scale` to `loss`
     """
 def xlogy(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
