@@ -14,6 +14,7 @@
 #include "checkpoint/file_writer.h"
 #include "checkpoint/read_parts.h"
 #include "checkpoint/safetensors_header.h"
+#include "checkpoint/stacked.h"
 #include "checkpoint/tag.h"
 #include "weft/error.h"
 #include "weft/extend/descriptor.h"
@@ -61,7 +62,9 @@ class ExportPlan {
     nlohmann::ordered_json map = nlohmann::ordered_json::object();
     int64_t bytes = 0;
     for (const ModelFile& file : files) {
-      for (const std::string& tensor : file.tensors) map[tensor] = file.name;
+      for (const std::string& tensor : file.tensors) {
+        for (const auto& [name, shape] : parts_of(tensor)) map[name] = file.name;
+      }
       bytes += file.bytes;
     }
     return nlohmann::ordered_json{{"metadata", {{"total_size", bytes}}}, {"weight_map", map}}.dump(
@@ -77,6 +80,17 @@ class ExportPlan {
   int64_t bytes_of(const std::string& tensor) const {
     const auto& [dtype, shape] = entry(tensor);
     return shape.product() * static_cast<int64_t>(size_of(dtype));
+  }
+
+  /// What a tensor is in the files: itself, or the matrices of experts, one after the other.
+  std::vector<std::pair<std::string, Shape>> parts_of(const std::string& tensor) const {
+    Shape shape = entry(tensor).shape;
+    const std::vector<std::string> names = names_by_expert(tensor, shape);
+    if (names.empty()) return {{tensor, shape}};
+    shape.erase(0);
+    std::vector<std::pair<std::string, Shape>> parts;
+    for (const std::string& name : names) parts.emplace_back(name, shape);
+    return parts;
   }
 
   void choose_files() {
@@ -116,12 +130,14 @@ class ExportPlan {
     nlohmann::ordered_json header{{"__metadata__", {{"format", "pt"}}}};
     int64_t at = 0;
     for (const std::string& tensor : file.tensors) {
-      const auto& [dtype, shape] = entry(tensor);
-      const int64_t end = at + bytes_of(tensor);
-      header[tensor] = {{"dtype", safetensors_name_of(dtype)},
+      const DType dtype = entry(tensor).dtype;
+      for (const auto& [name, shape] : parts_of(tensor)) {
+        const int64_t end = at + shape.product() * static_cast<int64_t>(size_of(dtype));
+        header[name] = {{"dtype", safetensors_name_of(dtype)},
                         {"shape", std::vector<int64_t>(shape.begin(), shape.end())},
                         {"data_offsets", {at, end}}};
-      at = end;
+        at = end;
+      }
     }
     file.header = header.dump();
     file.header.resize((file.header.size() + 7) / 8 * 8, ' ');

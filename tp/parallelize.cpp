@@ -78,7 +78,9 @@ static StatedPlacements stated_placements(const std::vector<StyledModule>& style
   return result;
 }
 
-static void check_unsharded(const NamedParameter& named, const DeviceMesh& axis) {
+/// Parameters may be sharded over other axes by earlier calls, but not by `fully_shard`.
+static void check_unsharded(const NamedParameter& named, const DeviceMesh& axis,
+                            bool is_fully_sharded) {
   const Parameter& parameter = *named.parameter;
   const Sharding sharding = parameter.value().sharding();
   if (!sharding && !ModuleSharder::has_used(parameter)) return;
@@ -87,7 +89,7 @@ static void check_unsharded(const NamedParameter& named, const DeviceMesh& axis)
     fail("parallelize: parameter ", named.name(), " is laid out as ", sharding,
          ", expected one that is not sharded over ", axis.axis_name(0));
   }
-  if (here && sharding.is_replicated()) return;
+  if (here && (sharding.is_replicated() || !is_fully_sharded)) return;
   fail("parallelize: parameter ", named.name(), " is laid out as ", sharding,
        ", expected none yet; parallelize first, shard over other axes "
        "afterwards");
@@ -103,6 +105,15 @@ static Tensor laid_out(const Tensor& value, const Sharding& sharding) {
   const Tensor before = value.detach();
   copy_(part, before.is_sharded() ? before : distribute(before, sharding.mesh(), {}));
   return part;
+}
+
+/// The sharding of the value, with that placement along the axis.
+static Sharding with_placement(const Tensor& value, const DeviceMesh& axis,
+                               const Placement& placement) {
+  if (!value.is_sharded()) return Sharding(axis, {placement}, value.ndim());
+  Pattern pattern = value.sharding().pattern();
+  pattern.set(axis.root_axis(0), placement.counted(value.ndim()));
+  return Sharding::of(axis.root(), pattern);
 }
 
 static std::string module_at(const std::string& path) {
@@ -171,12 +182,16 @@ void parallelize(Module& module, const DeviceMesh& axis, const std::vector<Modul
   const std::vector<StyledModule> styled = styled_modules(module, axis, styles);
   StatedPlacements stated = stated_placements(styled);
   const std::vector<NamedParameter> parameters = module.named_parameters();
-  for (const NamedParameter& named : parameters) check_unsharded(named, axis);
+  const tp::NamedModules modules = module.named_modules();
+  const bool is_fully_sharded = std::any_of(modules.begin(), modules.end(), [](const auto& at) {
+    return ModuleSharder::is_sharded(*at.second);
+  });
+  for (const NamedParameter& named : parameters) check_unsharded(named, axis, is_fully_sharded);
   for (const NamedParameter& named : parameters) {
-    const Placement placement = stated[named.parameter.get()].placement;
-    ModuleSharder::lay_out(*named.parameter,
-                           laid_out(named.parameter->value(),
-                                    Sharding(axis, {placement}, named.parameter->shape().ndim())));
+    const Tensor& value = named.parameter->value();
+    ModuleSharder::lay_out(
+        *named.parameter,
+        laid_out(value, with_placement(value, axis, stated[named.parameter.get()].placement)));
   }
   for (const StyledModule& at : styled) add_layout_hooks(at, axis);
   ModuleSharder::replicate_buffers(module, axis);

@@ -54,6 +54,26 @@ static ModuleLayouts resolved(const SequenceParallel& style, const std::string&,
   return {.inputs = {{.layout = Shard(style.dim)}}};
 }
 
+static ModuleLayouts resolved(const ExpertParallel&, const std::string& path,
+                              const Module& module) {
+  ModuleLayouts layouts;
+  int64_t experts = -1;
+  for (const auto& [name, parameter] : module.own_parameters()) {
+    const Shape& shape = parameter->shape();
+    if (shape.ndim() == 0 || (experts >= 0 && shape[0] != experts)) {
+      fail("parallelize: parameter ", in_quotes(name), " of ", in_quotes(path), " is ", shape,
+           ", expected one stacked by expert for ExpertParallel");
+    }
+    experts = shape[0];
+    layouts.parameters.emplace_back(name, Shard(0));
+  }
+  if (experts < 0) {
+    fail("parallelize: ", in_quotes(path),
+         " has no parameters, expected those of experts for ExpertParallel");
+  }
+  return layouts;
+}
+
 static ModuleLayouts resolved(const PrepareInput& style, const std::string&, const Module&) {
   return {.inputs = targets(style.inputs, true)};
 }

@@ -50,6 +50,12 @@ struct SequenceParallel {
   int dim = 1;
 };
 
+/// Gives each rank of the axis its own experts: all parameters of an Experts, or of another module
+/// with parameters stacked by expert, are S(0). Inputs and outputs stay as they are: tokens may be
+/// sharded along the axis too, and travel to their experts. Other styles along another axis may cut
+/// the experts themselves (call `parallelize` for each axis).
+struct ExpertParallel {};
+
 /// Redistributes inputs, by number, to these layouts. Their gradients are redistributed back to the
 /// layouts that the inputs had.
 struct PrepareInput {
@@ -69,8 +75,8 @@ struct Layouts {
   std::vector<AxisLayout> outputs = {};
 };
 
-using Style =
-    std::variant<Colwise, Rowwise, SequenceParallel, PrepareInput, PrepareOutput, Layouts>;
+using Style = std::variant<Colwise, Rowwise, SequenceParallel, ExpertParallel, PrepareInput,
+                           PrepareOutput, Layouts>;
 
 /// The style of the modules at a dotted path, in which `*` matches any part of one name:
 /// "model.layers.*.mlp.up_proj". Several entries may match one module; "" is the root module.

@@ -34,7 +34,11 @@ static double share_elsewhere(const Layout& layout, const Box& box, int dim) {
 static double expected_bytes(const ByIndex& given, int dim, const Layout& used,
                              const Layout& result, int rank) {
   if (axes_over(given, dim, used, result).empty()) return 0;
-  const Box from = used.box_of(rank), made = result.box_of(rank);
+  const Box from = used.box_of(rank);
+  Box made = result.box_of(rank);
+  // Each named row moves once.
+  if (given.into < 0 && !given.elements)
+    made.shape[dim] = std::min(made.shape[dim], used.shape[dim]);
   const double bytes = share_elsewhere(used, from, dim) * static_cast<double>(size_of(used.dtype));
   if (given.into < 0) return bytes * static_cast<double>(made.shape.product());
   Shape sent = from.shape;

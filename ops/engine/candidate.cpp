@@ -56,6 +56,20 @@ static int kept_factor(const ChoiceQuery& query, int axis) {
   return factors.size() == 1 ? factors[0] : -1;
 }
 
+/// True when the axis cuts the factor in all operands that have it.
+static bool is_cut(const ChoiceQuery& query, int factor, int axis) {
+  bool found = false;
+  for (size_t i = 0; i < query.operands.size(); ++i) {
+    const BoundArray& array = query.binding.operands[i];
+    for (size_t d = 0; d < array.size(); ++d) {
+      if (!contains(array[d], factor)) continue;
+      if (!query.operands[i]->sharding[axis].is_shard(static_cast<int>(d))) return false;
+      found = true;
+    }
+  }
+  return found;
+}
+
 std::vector<AxisChoice> choices_for_axis(const ChoiceQuery& query, int axis) {
   if (const int kept = kept_factor(query, axis); kept >= 0) {
     return {{AxisChoice::Kind::cut, kept}};
@@ -66,13 +80,17 @@ std::vector<AxisChoice> choices_for_axis(const ChoiceQuery& query, int axis) {
     if (!can_be_cut(query, static_cast<int>(f))) continue;
     choices.push_back({AxisChoice::Kind::cut, static_cast<int>(f)});
   }
+  const auto [rows, entries] = query.joined;
+  if (rows >= 0 && is_cut(query, rows, axis) && is_cut(query, entries, axis)) {
+    choices.push_back({AxisChoice::Kind::cut, rows, entries});
+  }
   for (size_t s = 0; s < query.linear.size(); ++s) {
     for (int operand : query.linear[s]) {
       const Placement& placement = query.operands[static_cast<size_t>(operand)]->sharding[axis];
       if (!placement.is_partial()) continue;
       ReduceOp op = placement.op();
       if (op != ReduceOp::sum && op != ReduceOp::avg) continue;
-      choices.push_back({AxisChoice::Kind::partial, -1, static_cast<int>(s), op});
+      choices.push_back({AxisChoice::Kind::partial, -1, -1, static_cast<int>(s), op});
       break;
     }
   }

@@ -11,6 +11,8 @@ namespace weft {
 struct AxisChoice {
   enum class Kind : uint8_t { whole, cut, partial } kind = Kind::whole;
   int factor = -1;
+  /// A second factor that the axis cuts together with it: the entries of rows.
+  int with = -1;
   /// Index of the linear set whose operands are Partial, and their reduction.
   int set = -1;
   ReduceOp op = ReduceOp::sum;

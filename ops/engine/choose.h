@@ -27,6 +27,8 @@ struct ChoiceQuery {
   std::function<Box(int operand, const Box& result)> needs;
   /// The dim that is read or written by index; null without one.
   const ByIndex* by_index = nullptr;
+  /// Factors that an axis may cut together: rows and the entries that they belong to; -1 without.
+  std::pair<int, int> joined = {-1, -1};
 };
 
 /// The layouts to compute in. For an operand with ~ dims: the layout from which slices are fetched.

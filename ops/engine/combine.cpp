@@ -14,18 +14,6 @@ static bool has_value(std::span<const int> values, int value) {
   return std::find(values.begin(), values.end(), value) != values.end();
 }
 
-/// True when `size * inner` elements cut into `parts` have the boundaries of `size` cut into them.
-static bool boundaries_coincide(int64_t size, int64_t inner, std::span<const int> parts) {
-  if (parts.empty() || inner == 1 || size == 0) return true;
-  for (int index = 0; index < parts[0]; ++index) {
-    Chunk outer = chunk_of(size, parts[0], index), merged = chunk_of(size * inner, parts[0], index);
-    if (merged.length != outer.length * inner) return false;
-    if (outer.length && merged.offset != outer.offset * inner) return false;
-    if (!boundaries_coincide(outer.length, inner, parts.subspan(1))) return false;
-  }
-  return true;
-}
-
 namespace {
 
 /// Turns the axes' choices into shardings.
@@ -57,6 +45,8 @@ class Combiner {
       if (!sharding) return std::nullopt;
       choice.stages.push_back(*sharding);
     }
+    const bool joins = std::any_of(axes_.begin(), axes_.end(), [](auto& a) { return a.with >= 0; });
+    if (joins && !keeps_joined(query_, choice)) return std::nullopt;
     if (!parts_agree(query_, choice)) return std::nullopt;
     choice.staged = std::any_of(axes_.begin(), axes_.end(), [&](const AxisChoice& axis) {
       return axis.kind == AxisChoice::Kind::cut && has_value(query_.staged, axis.factor);
@@ -79,8 +69,9 @@ class Combiner {
       Axes cutting;
       for (int a = 0; a < mesh_.ndim(); ++a) {
         const AxisChoice& axis = axes_[static_cast<size_t>(a)];
-        if (axis.kind == AxisChoice::Kind::cut && axis.factor == static_cast<int>(f))
-          cutting.push_back(a);
+        const auto factor = static_cast<int>(f);
+        if (axis.kind != AxisChoice::Kind::cut) continue;
+        if (axis.factor == factor || axis.with == factor) cutting.push_back(a);
       }
       orders_[f] = cutting.size() > 1 ? present_order(static_cast<int>(f), cutting) : cutting;
     }
@@ -169,6 +160,16 @@ class Combiner {
     return -1;
   }
 
+  /// A dim of an array that an axis cuts, and the factor along which; -1 without one.
+  struct CutDim {
+    int dim, factor;
+  };
+  static CutDim dim_cut_by(const BoundArray& array, const AxisChoice& axis) {
+    const int dim = dim_of(array, axis.factor);
+    if (dim >= 0 || axis.with < 0) return {dim, axis.factor};
+    return {dim_of(array, axis.with), axis.with};
+  }
+
   bool shares_linear_set(int operand, int factor) const {
     for (const auto& set : query_.linear) {
       if (!has_value(set, operand)) continue;
@@ -195,8 +196,8 @@ class Combiner {
       return has_value(set, index) ? Placement(Partial{axis.op}) : Placement(Replicate());
     }
     if (axis.kind == AxisChoice::Kind::whole) return Replicate();
-    int dim = dim_of(binding_.operands[operand], axis.factor);
-    if (dim >= 0) return cut(binding_.operands[operand], dim, axis.factor, a);
+    const auto [dim, factor] = dim_cut_by(binding_.operands[operand], axis);
+    if (dim >= 0) return cut(binding_.operands[operand], dim, factor, a);
     // A term that is added to a sum over ranks counts once.
     bool addend = makes_partial(axis.factor) && shares_linear_set(index, axis.factor);
     return addend ? Placement(Partial{ReduceOp::sum}) : Placement(Replicate());
@@ -314,8 +315,7 @@ class Combiner {
 
   /// Placement of a result, or of a stage after its reduction, on an axis that cuts a factor.
   Placement cut_result(const BoundArray& array, int axis, bool stage) const {
-    const int factor = axes_[static_cast<size_t>(axis)].factor;
-    int dim = dim_of(array, factor);
+    const auto [dim, factor] = dim_cut_by(array, axes_[static_cast<size_t>(axis)]);
     if (dim >= 0) return cut(array, dim, factor, axis);
     const auto& bound = binding_.factors[static_cast<size_t>(factor)];
     if (bound.created || stage || has_value(query_.staged, factor)) return Replicate();

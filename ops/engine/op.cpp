@@ -22,7 +22,7 @@ static RuleArray stage_array(ParsedRule& rule, const std::string& text) {
 
 static ReadyRule ready_rule(const OpSpec& spec, std::string_view text,
                             std::vector<std::pair<std::string, int64_t>> sizes) {
-  ReadyRule ready{parse_rule(spec.name, text), std::move(sizes), {}, {}};
+  ReadyRule ready{parse_rule(spec.name, text), std::move(sizes), {}, {}, {-1, -1}};
   for (const Stage& stage : spec.stages)
     ready.stages.push_back(stage_array(ready.rule, stage.result));
   for (const std::string& name : spec.staged_over) {
@@ -37,7 +37,14 @@ static ReadyRule ready_rule(const OpSpec& spec, std::string_view text,
 ReadyRule rule_for(const OpBody& op, const Attributes& attributes, std::span<const Shape> shapes) {
   if (op.fixed_rule) return *op.fixed_rule;
   Rule rule = op.spec.rule_of(attributes, shapes);
-  return ready_rule(op.spec, rule.text, std::move(rule.sizes));
+  ReadyRule ready = ready_rule(op.spec, rule.text, std::move(rule.sizes));
+  if (rule.joined.first.empty()) return ready;
+  ready.joined = {ready.rule.find(rule.joined.first), ready.rule.find(rule.joined.second)};
+  if (ready.joined.first < 0 || ready.joined.second < 0) {
+    fail(op.spec.name, ": joined factors are ", rule.joined.first, " and ", rule.joined.second,
+         ", expected two of the rule \"", rule.text, '"');
+  }
+  return ready;
 }
 
 static uint32_t mask_of(const std::vector<int>& numbers) {

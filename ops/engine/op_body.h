@@ -20,6 +20,8 @@ struct ReadyRule {
   std::vector<RuleArray> stages;
   /// Factors that stages reduce over.
   std::vector<int> staged;
+  /// Rows and the entries that they belong to; -1 without.
+  std::pair<int, int> joined = {-1, -1};
 };
 
 /// The data behind an Op.

@@ -75,4 +75,36 @@ bool parts_agree(const ChoiceQuery& query, const Choice& choice) {
   return true;
 }
 
+bool boundaries_coincide(int64_t size, int64_t inner, std::span<const int> parts) {
+  if (parts.empty() || inner == 1 || size == 0) return true;
+  for (int index = 0; index < parts[0]; ++index) {
+    Chunk outer = chunk_of(size, parts[0], index), merged = chunk_of(size * inner, parts[0], index);
+    if (merged.length != outer.length * inner) return false;
+    if (outer.length && merged.offset != outer.offset * inner) return false;
+    if (!boundaries_coincide(outer.length, inner, parts.subspan(1))) return false;
+  }
+  return true;
+}
+
+static bool keeps_cuts_of(int dim, const Pattern& given, const Pattern& used) {
+  for (int axis = 0; axis < given.axes(); ++axis) {
+    if (!given[axis].is_shard(dim) && !used[axis].is_shard(dim)) continue;
+    if (given[axis] != used[axis] || given.depth(axis) != used.depth(axis)) return false;
+  }
+  return true;
+}
+
+bool keeps_joined(const ChoiceQuery& query, const Choice& choice) {
+  const auto [rows, entries] = query.joined;
+  for (size_t i = 0; i < choice.operands.size(); ++i) {
+    const Binding::BoundArray& array = query.binding.operands[i];
+    for (size_t d = 0; d < array.size(); ++d) {
+      if (array[d].size() != 1 || (array[d][0] != rows && array[d][0] != entries)) continue;
+      const Pattern& given = query.operands[i]->sharding.pattern();
+      if (!keeps_cuts_of(static_cast<int>(d), given, choice.operands[i].pattern())) return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace weft

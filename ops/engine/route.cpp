@@ -168,7 +168,8 @@ class Router {
                       rule.staged,
                       op_.spec.writes,
                       [this](int operand, const Box& box) { return needs_of(operand)(box); },
-                      op_.spec.by_index ? &*op_.spec.by_index : nullptr};
+                      op_.spec.by_index ? &*op_.spec.by_index : nullptr,
+                      rule.joined};
     Choice choice = choose_layouts(query, mesh);
     for (size_t i = 0; i < binding_.results.size(); ++i) {
       route_->results.push_back(

@@ -36,6 +36,7 @@ void bind_numpy(py::module_& m, py::class_<Tensor>& tensor);
 void bind_dlpack(py::module_& m, py::class_<Tensor>& tensor);
 /// Returns the same values in new memory with the same layout; without communication.
 Tensor values_copied(const Tensor& x);
+void bind_experts(py::module_& m);
 void bind_selection(py::module_& m);
 void bind_pointwise(py::module_& m);
 void bind_parts(py::module_& m);
@@ -45,6 +46,7 @@ Tensors tensors_in(const char* what, const py::args& given);
 void bind_copies(py::module_& m, py::class_<Tensor>& tensor);
 void bind_init(py::module_& m);
 void bind_layers(py::module_& m);
+void bind_moe(py::module_& m);
 void bind_transformer(py::module_& m);
 void bind_optimizers(py::module_& m);
 void bind_schedules(py::module_& m);

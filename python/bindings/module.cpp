@@ -22,6 +22,7 @@ void bind_all(py::module_& m) {
   bind_rearrangements(m);
   bind_parts(m);
   bind_pointwise(m);
+  bind_experts(m);
   bind_selection(m);
   bind_composed(m);
   bind_reductions(m);
@@ -38,6 +39,7 @@ void bind_all(py::module_& m) {
   bind_copies(m, tensor);
   bind_init(m);
   bind_layers(m);
+  bind_moe(m);
   bind_transformer(m);
   bind_optimizers(m);
   bind_schedules(m);

@@ -32,6 +32,10 @@ static void bind_styles(py::module_& m) {
                                "Whole parameters, and an input cut along dim `sequence_dim`")
       .def(py::init([](int dim) { return SequenceParallel{dim}; }), py::kw_only(),
            py::arg("sequence_dim") = 1);
+  py::class_<ExpertParallel>(m, "ExpertParallel",
+                             "Separate experts for each rank: parameters stacked by expert are "
+                             "cut along dim 0, and tokens travel to their experts")
+      .def(py::init<>());
   py::class_<PrepareInput>(m, "PrepareInput", "Inputs by number are brought to these layouts")
       .def(py::init([](std::vector<AxisLayout> inputs) { return PrepareInput{std::move(inputs)}; }),
            py::arg("input_layouts"));
@@ -59,8 +63,8 @@ static Style style_of(py::handle path, py::handle given) {
   if (style.load(given, false)) return py::detail::cast_op<Style&&>(std::move(style));
   throw py::type_error(concat("parallelize: the style of ", py::repr(path).cast<std::string>(),
                               " is a ", Py_TYPE(given.ptr())->tp_name,
-                              ", expected Colwise, Rowwise, SequenceParallel, PrepareInput, "
-                              "PrepareOutput or Layouts"));
+                              ", expected Colwise, Rowwise, SequenceParallel, "
+                              "ExpertParallel, PrepareInput, PrepareOutput or Layouts"));
 }
 
 /// Parses {path: style or list of styles}, in order.

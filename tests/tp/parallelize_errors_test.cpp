@@ -4,6 +4,7 @@
 #include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
 #include "tests/tp/little_llama.h"
+#include "weft/fsdp.h"
 #include "weft/layers.h"
 
 namespace weft {
@@ -81,8 +82,8 @@ TEST(ParallelizeErrors, NamesWhatIsShardedAlready) {
               "parallelize: parameter model.embed_tokens.weight is laid out as mesh(dp=1, tp=2)[R, "
               "S(0)], expected one that is not sharded over tp");
     Linear other(4, 4);
-    other.parameters()[0]->set_value(
-        empty({4, 4}, {.device = meta, .sharding = Sharding(mesh, {{"dp", Shard(0)}})}));
+    fully_shard(other, mesh["dp"]);
+    other.materialize();
     EXPECT_EQ(error_of([&] {
                 parallelize(other, mesh["tp"], {{"", Colwise()}});
               }),

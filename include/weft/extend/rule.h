@@ -44,6 +44,10 @@ class RuleLiteral {
 struct Rule {
   std::string text;
   std::vector<std::pair<std::string, int64_t>> sizes = {};
+  /// Two factors: rows, and the entries that they belong to, such as experts. The caller has
+  /// checked that, along every axis that cuts both in the operands, each rank holds the rows of its
+  /// own entries: such an axis may keep both cuts.
+  std::pair<std::string, std::string> joined = {};
 };
 
 }  // namespace weft

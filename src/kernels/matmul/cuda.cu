@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/matmul/cuda.h"
+#include "src/kernels/matmul/grouped.h"
 
 #include "src/device/cuda/streams.h"
 #include "src/device/kernel/elements.h"
@@ -61,6 +62,15 @@ void multiply_batch(const BatchedProduct& batch, Device device) {
       return multiply_plainly<double>(batch, stream);
     default:
       return multiply_plainly<int64_t>(batch, stream);
+  }
+}
+
+void multiply_each(std::span<const Product> products, Device device) {
+  if (multiply_each_by_cublas(products, device)) return;
+  for (const Product& product : products) {
+    BatchedProduct one;
+    one.each = product;
+    cuda::multiply_batch(one, device);
   }
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <span>
+
 #include "src/kernels/matmul/batched_product.h"
 #include "weft/device.h"
 
@@ -12,5 +14,9 @@ bool is_described_by_cublaslt(const BatchedProduct& batch);
 
 /// Computes them by cuBLASLt; returns false, with nothing queued, when it does not support them.
 bool multiply_by_cublaslt(const BatchedProduct& batch, Device device);
+
+/// Computes products of one dtype by one grouped call of cuBLAS; returns false, with nothing
+/// queued, when it does not support them.
+bool multiply_each_by_cublas(std::span<const Product> products, Device device);
 
 }  // namespace weft::cuda

@@ -5,5 +5,6 @@ namespace weft::cuda {
 
 bool is_described_by_cublaslt(const BatchedProduct&) { return false; }
 bool multiply_by_cublaslt(const BatchedProduct&, Device) { return false; }
+bool multiply_each_by_cublas(std::span<const Product>, Device) { return false; }
 
 }  // namespace weft::cuda

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "weft/export.h"
+#include "weft/layers.h"
+#include "weft/module.h"
+#include "weft/ops/experts.h"
+
+namespace weft {
+
+/// A feed-forward whose experts are chosen by token, as of Mixtral, Qwen-MoE and DeepSeek.
+struct MoEConfig {
+  int64_t dim = 0;
+  /// Width of an expert.
+  int64_t width = 0;
+  int64_t experts = 0;
+  RouterOptions router = {};
+  /// Adds a buffer `gate.e_score_correction_bias` to the scores for the choice, which
+  /// `update_balance` changes.
+  bool balance_bias = false;
+  /// Width of the expert that computes all tokens; 0 without one. With `shared_gate` its result is
+  /// multiplied by the sigmoid of a Linear of the token.
+  int64_t shared_width = 0;
+  bool shared_gate = false;
+  /// The names of the shared expert, "shared_experts" or, in Qwen2-MoE, "shared_expert".
+  std::string shared_name = "shared_experts";
+  /// Backward adds the gradients of these times `balance_loss` and `router_z_loss`.
+  double balance_coefficient = 0, z_coefficient = 0;
+  /// Drops choices beyond the capacity (`rows_by_expert`); none without.
+  std::optional<double> capacity_factor = {};
+  /// Weights are normal with it, otherwise as those of Linear.
+  std::optional<double> deviation = {};
+};
+
+/// Chooses experts: x [tokens, dim] -> weights, experts [tokens, k], scores and logits [tokens,
+/// experts]. Parameter: weight [experts, dim]; with `balance_bias` the buffer
+/// e_score_correction_bias [experts].
+class WEFT_API Router : public Module {
+ public:
+  explicit Router(const MoEConfig& config);
+
+ protected:
+  Tensors forward(const Tensors& inputs) override;
+
+ private:
+  RouterOptions options_;
+  bool has_bias_;
+};
+
+/// Computes down(silu(gate x) * up x) of each token for its experts, and sums them by weight: x
+/// [tokens, dim], weights and experts [tokens, k] -> [tokens, dim] and counts [groups, experts].
+/// Parameters: gate_proj and up_proj [experts, width, dim], down_proj [experts, dim, width]. Where
+/// they are sharded along dim 0, each rank computes the rows of its own experts.
+class WEFT_API Experts : public Module {
+ public:
+  explicit Experts(const MoEConfig& config);
+  /// Choices dropped by the last call.
+  int64_t dropped() const { return dropped_; }
+
+ protected:
+  Tensors forward(const Tensors& inputs) override;
+
+ private:
+  std::optional<double> capacity_factor_;
+  int64_t dropped_ = 0;
+};
+
+/// [..., dim] -> [..., dim]. Children: gate (Router), experts (Experts), and the shared expert with
+/// gate_proj, up_proj and down_proj, and its shared_expert_gate.
+class WEFT_API MoE : public Module {
+ public:
+  /// std::invalid_argument for sizes below 1.
+  explicit MoE(const MoEConfig& config);
+
+  /// [experts] f32: rows that each expert computed in calls recorded for backward since
+  /// `update_balance`, for all ranks; empty before the first.
+  const Tensor& load() const { return load_; }
+  /// Choices dropped in the same calls.
+  int64_t dropped() const { return dropped_; }
+  /// Losses of the last such call, without their coefficients; empty when the coefficient is 0.
+  const Tensor& balance_loss() const { return balance_loss_; }
+  const Tensor& z_loss() const { return z_loss_; }
+  /// Moves the bias by `rate` towards an even load (`balanced_bias`), if there is one, and forgets
+  /// the load. Call it after the optimizer's step.
+  void update_balance(double rate = 1e-3);
+
+ protected:
+  Tensors forward(const Tensors& inputs) override;
+
+ private:
+  Tensor with_losses(const Tensor& y, const Tensors& routed);
+  void count(const Tensor& counts);
+
+  MoEConfig config_;
+  std::shared_ptr<Router> gate_;
+  std::shared_ptr<Experts> experts_;
+  std::shared_ptr<Module> shared_, shared_gate_;
+  Tensor load_, balance_loss_, z_loss_;
+  int64_t dropped_ = 0;
+};
+
+}  // namespace weft

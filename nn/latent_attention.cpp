@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/latent_attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "weft/error.h"
+#include "weft/ops/networks.h"
+#include "weft/ops/shapes.h"
+
+namespace weft {
+
+static void check_latent(const LatentAttentionConfig& config) {
+  const auto check = [](const char* what, int64_t size) {
+    if (size < 1) fail("latent_attention: ", what, " must be at least 1, got ", size);
+  };
+  check("dim", config.dim);
+  check("heads", config.heads);
+  check("kv_lora_rank", config.kv_lora_rank);
+  check("qk_nope_head_dim", config.qk_nope_head_dim);
+  check("qk_rope_head_dim", config.qk_rope_head_dim);
+  check("v_head_dim", config.v_head_dim);
+  if (config.q_lora_rank < 0) {
+    fail("latent_attention: q_lora_rank must be at least 0, got ", config.q_lora_rank);
+  }
+  if (config.qk_rope_head_dim % 2 != 0) {
+    fail("latent_attention: qk_rope_head_dim is ", config.qk_rope_head_dim,
+         ", expected an even number");
+  }
+}
+
+LatentAttention::LatentAttention(const LatentAttentionConfig& config) : config_(config) {
+  check_latent(config);
+  const auto linear_of = [&](int64_t in, int64_t out) {
+    return std::make_shared<Linear>(in, out, false, config.deviation);
+  };
+  const int64_t query = config.heads * (config.qk_nope_head_dim + config.qk_rope_head_dim);
+  if (config.q_lora_rank > 0) {
+    q_a_ = add("q_a_proj", linear_of(config.dim, config.q_lora_rank));
+    q_norm_ = add("q_a_layernorm", std::make_shared<RMSNorm>(config.q_lora_rank, config.norm_eps));
+    q_ = add("q_b_proj", linear_of(config.q_lora_rank, query));
+  } else {
+    q_ = add("q_proj", linear_of(config.dim, query));
+  }
+  kv_a_ = add("kv_a_proj_with_mqa",
+              linear_of(config.dim, config.kv_lora_rank + config.qk_rope_head_dim));
+  kv_norm_ = add("kv_a_layernorm", std::make_shared<RMSNorm>(config.kv_lora_rank, config.norm_eps));
+  kv_b_ = add("kv_b_proj", linear_of(config.kv_lora_rank,
+                                     config.heads * (config.qk_nope_head_dim + config.v_head_dim)));
+  o_ = add("o_proj", linear_of(config.heads * config.v_head_dim, config.dim));
+}
+
+/// [batch, sequence, heads * d] as [batch, sequence, heads, d].
+static Tensor by_head(const Tensor& x, int64_t heads) {
+  return reshape(x, {x.size(0), x.size(1), heads, x.size(2) / heads});
+}
+
+Tensor LatentAttention::queries(const Tensor& x) {
+  const Tensor latent = q_a_ ? (*q_norm_)((*q_a_)(x)) : x;
+  return by_head((*q_)(latent), config_.heads);
+}
+
+/// Rotates x [batch, sequence, heads, qk_rope_head_dim]. Neighbours become pairs (i, i + d / 2), in
+/// queries and keys alike.
+Tensor LatentAttention::rotated(const Tensor& x) const {
+  if (!config_.rope_interleave) return rope(x, config_.rope_theta);
+  const Tensor pairs = reshape(x, {x.size(0), x.size(1), x.size(2), x.size(3) / 2, 2});
+  return rope(reshape(transpose(pairs, 3, 4), x.shape()), config_.rope_theta);
+}
+
+/// x with zeros behind its last dim.
+static Tensor widened(const Tensor& x, int64_t size) {
+  const int64_t missing = size - x.size(3);
+  return missing == 0 ? x : pad(x, 3, 0, missing);
+}
+
+Tensors LatentAttention::forward(const Tensors& inputs) {
+  if (inputs.size() != 1 || inputs[0].ndim() != 3) {
+    fail("latent_attention: number of inputs is ", inputs.size(),
+         ", expected 1, [batch, sequence, dim]");
+  }
+  const Tensor& x = inputs[0];
+  const int64_t nope = config_.qk_nope_head_dim, value = config_.v_head_dim;
+  const int64_t width = nope + config_.qk_rope_head_dim, padded = std::max(width, value);
+  const Tensor q = queries(x), latent = (*kv_a_)(x);
+  const Tensor expanded =
+      by_head((*kv_b_)((*kv_norm_)(slice(latent, 2, 0, config_.kv_lora_rank))), config_.heads);
+  const Tensor shared_key =
+      rotated(by_head(slice(latent, 2, config_.kv_lora_rank, latent.size(2)), 1));
+  const Tensor key_of_heads =
+      expand(shared_key, {x.size(0), x.size(1), config_.heads, config_.qk_rope_head_dim});
+  const Tensor query = cat({slice(q, 3, 0, nope), rotated(slice(q, 3, nope, width))}, 3);
+  const Tensor key = cat({slice(expanded, 3, 0, nope), key_of_heads}, 3);
+  const Tensor values = slice(expanded, 3, nope, nope + value);
+  const double scale =
+      config_.scale != 0 ? config_.scale : 1 / std::sqrt(static_cast<double>(width));
+  const Tensor y =
+      attention(widened(query, padded), widened(key, padded), widened(values, padded), true, scale);
+  const Tensor own = padded == value ? y : slice(y, 3, 0, value);
+  return {(*o_)(reshape(own, {x.size(0), x.size(1), config_.heads * value}))};
+}
+
+}  // namespace weft

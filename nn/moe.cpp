@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/moe.h"
+
+#include <cmath>
+
+#include "weft/context.h"
+#include "weft/error.h"
+#include "weft/ops/elementwise.h"
+#include "weft/ops/factories.h"
+#include "weft/ops/networks.h"
+#include "weft/ops/products.h"
+#include "weft/ops/reductions.h"
+#include "weft/ops/shapes.h"
+
+namespace weft {
+
+static const char* const kBias = "e_score_correction_bias";
+
+static void check_moe(const MoEConfig& config) {
+  const auto check = [](const char* what, int64_t size) {
+    if (size < 1) fail("moe: ", what, " must be at least 1, got ", size);
+  };
+  check("dim", config.dim);
+  check("width", config.width);
+  check("experts", config.experts);
+  if (config.shared_width < 0) {
+    fail("moe: shared_width must be at least 0, got ", config.shared_width);
+  }
+  if (config.shared_gate && config.shared_width == 0) {
+    fail("moe: shared_gate is set without a shared expert, expected shared_width above 0");
+  }
+}
+
+/// Initial values of a weight with `in` inputs.
+static Parameter::Initializer expert_values(const MoEConfig& config, int64_t in) {
+  if (config.deviation) return normal_values(*config.deviation);
+  return uniform_values(1 / std::sqrt(static_cast<double>(in)));
+}
+
+Router::Router(const MoEConfig& config) : options_(config.router), has_bias_(config.balance_bias) {
+  declare("weight", {config.experts, config.dim}, expert_values(config, config.dim));
+  if (has_bias_) register_buffer(kBias, zeros({config.experts}));
+}
+
+Tensors Router::forward(const Tensors& inputs) {
+  if (inputs.size() != 1) fail("router: number of inputs is ", inputs.size(), ", expected 1");
+  // Logits of sigmoid routers are computed in f32, as in DeepSeek's.
+  const bool is_wide =
+      options_.scores == RouterOptions::Scores::sigmoid && inputs[0].dtype() != DType::f64;
+  const auto prepared = [&](const Tensor& x) { return is_wide ? cast(x, DType::f32) : x; };
+  const Tensor logits = linear(prepared(inputs[0]), prepared(used(0)));
+  const Routing routing = route_tokens(logits, options_, has_bias_ ? buffer(kBias) : Tensor());
+  return {routing.weights, routing.experts, routing.scores, logits};
+}
+
+Experts::Experts(const MoEConfig& config) : capacity_factor_(config.capacity_factor) {
+  const Shape in = {config.experts, config.width, config.dim};
+  declare("gate_proj", in, expert_values(config, config.dim));
+  declare("up_proj", in, expert_values(config, config.dim));
+  declare("down_proj", {config.experts, config.dim, config.width},
+          expert_values(config, config.width));
+}
+
+Tensors Experts::forward(const Tensors& inputs) {
+  if (inputs.size() != 3) fail("experts: number of inputs is ", inputs.size(), ", expected 3");
+  const ExpertRows rows = rows_by_expert(inputs[2], used(0), capacity_factor_);
+  dropped_ = rows.dropped;
+  const Tensor x = dispatch_rows(inputs[0], rows);
+  const auto product = [&](const Tensor& a, size_t weight) {
+    return grouped_matmul(a, transpose(used(weight), 1, 2), rows.counts);
+  };
+  const Tensor hidden = swiglu(product(x, 0), product(x, 1));
+  return {combine_rows(product(hidden, 2), rows, inputs[1]), rows.counts};
+}
+
+namespace {
+
+/// down(silu(gate x) * up x) of all tokens.
+class SharedExpert final : public Module {
+ public:
+  explicit SharedExpert(const MoEConfig& config) {
+    gate_ = add("gate_proj", linear_of(config, config.dim, config.shared_width));
+    up_ = add("up_proj", linear_of(config, config.dim, config.shared_width));
+    down_ = add("down_proj", linear_of(config, config.shared_width, config.dim));
+  }
+
+ protected:
+  Tensors forward(const Tensors& inputs) override {
+    return {(*down_)(swiglu((*gate_)(inputs[0]), (*up_)(inputs[0])))};
+  }
+
+ private:
+  static std::shared_ptr<Linear> linear_of(const MoEConfig& config, int64_t in, int64_t out) {
+    return std::make_shared<Linear>(in, out, false, config.deviation);
+  }
+  std::shared_ptr<Linear> gate_, up_, down_;
+};
+
+}  // namespace
+
+MoE::MoE(const MoEConfig& config) : config_(config) {
+  check_moe(config);
+  gate_ = add("gate", std::make_shared<Router>(config));
+  experts_ = add("experts", std::make_shared<Experts>(config));
+  if (config.shared_width > 0) {
+    shared_ = add(config.shared_name, std::make_shared<SharedExpert>(config));
+  }
+  if (config.shared_gate) {
+    shared_gate_ =
+        add("shared_expert_gate", std::make_shared<Linear>(config.dim, 1, false, config.deviation));
+  }
+}
+
+Tensors MoE::forward(const Tensors& inputs) {
+  if (inputs.size() != 1) fail("moe: number of inputs is ", inputs.size(), ", expected 1");
+  const Tensor& x = inputs[0];
+  if (x.ndim() < 1 || x.size(x.ndim() - 1) != config_.dim) {
+    fail("moe: input is ", x.shape(), ", expected [..., ", config_.dim, "]");
+  }
+  const Tensor tokens = reshape(x, {x.numel() / config_.dim, config_.dim});
+  const Tensors routed = (*gate_)(Tensors{tokens});
+  const Tensors computed = (*experts_)(Tensors{tokens, routed[0], routed[1]});
+  Tensor y = computed[0];
+  if (shared_) {
+    const Tensor all = (*shared_)(tokens);
+    y = weft::add(y, shared_gate_ ? mul(sigmoid((*shared_gate_)(tokens)), all) : all);
+  }
+  if (Context::current().grad_enabled && is_training()) {
+    count(computed[1]);
+    y = with_losses(y, routed);
+  }
+  return {reshape(y, x.shape())};
+}
+
+Tensor MoE::with_losses(const Tensor& y, const Tensors& routed) {
+  Tensor result = y;
+  if (config_.balance_coefficient != 0) {
+    const Tensor loss = weft::balance_loss({routed[0], routed[1], routed[2]});
+    balance_loss_ = loss.detach();
+    result = with_loss(result, loss, config_.balance_coefficient);
+  }
+  if (config_.z_coefficient != 0) {
+    const Tensor loss = router_z_loss(routed[3]);
+    z_loss_ = loss.detach();
+    result = with_loss(result, loss, config_.z_coefficient);
+  }
+  return result;
+}
+
+void MoE::count(const Tensor& counts) {
+  NoGrad no_grad;
+  const Tensor rows = cast(sum(counts, {0}), DType::f32);
+  load_ = load_ ? weft::add(load_, rows) : rows;
+  dropped_ += experts_->dropped();
+}
+
+void MoE::update_balance(double rate) {
+  if (config_.balance_bias && load_) {
+    const auto& buffers = gate_->own_buffers();
+    gate_->set_buffer(kBias, balanced_bias(buffers.front().value, load_, rate));
+  }
+  load_ = {};
+  dropped_ = 0;
+}
+
+}  // namespace weft

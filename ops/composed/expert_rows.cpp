@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include "ops/engine/tensor_body.h"
+#include "ops/take.h"
+#include "src/kernels/copy/dense.h"
+#include "weft/error.h"
+#include "weft/ops/along_dim.h"
+#include "weft/ops/elementwise.h"
+#include "weft/ops/experts.h"
+#include "weft/ops/factories.h"
+#include "weft/ops/shapes.h"
+
+namespace weft {
+
+namespace {
+
+using Numbers = std::vector<int64_t>;
+
+/// The axes that cut rows, outermost first: those of groups of tokens, then those of experts.
+struct RowAxes {
+  DeviceMesh mesh;
+  Axes groups, experts;
+  /// How the experts' axes cut the experts: the size of each part, in the order of the axes.
+  Numbers parts;
+
+  int64_t group_count() const { return count_along(groups); }
+  int64_t count_along(const Axes& axes) const {
+    int64_t count = 1;
+    for (const int axis : axes) count *= mesh.axis_size(axis);
+    return count;
+  }
+  /// This rank's number among the parts along these axes.
+  int64_t position_along(const Axes& axes) const {
+    int64_t position = 0;
+    for (const int axis : axes) position = position * mesh.axis_size(axis) + mesh.coordinate(axis);
+    return position;
+  }
+};
+
+std::vector<int> axis_sizes(const DeviceMesh& mesh) {
+  std::vector<int> sizes;
+  for (int axis = 0; axis < mesh.ndim(); ++axis) sizes.push_back(mesh.axis_size(axis));
+  return sizes;
+}
+
+/// Replicates everything but the cuts of dim 0 along `kept`.
+Sharding only_rows(const Sharding& given, const Axes& kept) {
+  Pattern pattern = given.pattern();
+  for (int axis = 0; axis < pattern.axes(); ++axis) {
+    if (!kept.contains(axis)) pattern.set(axis, Replicate());
+  }
+  return Sharding::of(given.mesh(), pattern);
+}
+
+RowAxes row_axes(const Tensor& experts, const Tensor& weights) {
+  RowAxes axes;
+  axes.parts = {weights.size(0)};
+  if (!experts.is_sharded()) return axes;
+  axes.mesh = experts.sharding().mesh().root();
+  if (weights.is_sharded()) {
+    axes.experts = weights.sharding().axes_cutting(0);
+    const auto parts =
+        sizes_of_parts(weights.sharding().pattern(), axis_sizes(axes.mesh), 0, weights.size(0));
+    if (!parts.empty()) axes.parts = parts.back();
+  }
+  for (const int axis : experts.sharding().axes_cutting(0)) {
+    if (!axes.experts.contains(axis)) axes.groups.push_back(axis);
+  }
+  return axes;
+}
+
+/// The choices of this rank's group, sorted by expert.
+struct SortedChoices {
+  /// Number of experts + 1: where each expert's begin.
+  Numbers starts;
+  /// Numbers of choices in the flattened tensor of all tokens' choices.
+  Numbers choices;
+  int64_t dropped = 0;
+};
+
+SortedChoices sorted_choices(const Tensor& experts, int64_t count, int64_t capacity) {
+  const Numbers chosen = experts.local().to_vector<int64_t>();
+  const int64_t first = experts.box().offset[0] * experts.size(1);
+  Numbers counts(static_cast<size_t>(count), 0);
+  for (const int64_t expert : chosen) {
+    if (expert < 0 || expert >= count) {
+      fail("rows_by_expert: an expert is ", expert, ", expected 0 to ", count - 1);
+    }
+    ++counts[static_cast<size_t>(expert)];
+  }
+  SortedChoices sorted;
+  sorted.starts.assign(1, 0);
+  for (int64_t& own : counts) {
+    sorted.dropped += std::max<int64_t>(0, own - capacity);
+    own = std::min(own, capacity);
+    sorted.starts.push_back(sorted.starts.back() + own);
+  }
+  sorted.choices.resize(static_cast<size_t>(sorted.starts.back()));
+  Numbers next(sorted.starts.begin(), sorted.starts.end() - 1);
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    const auto expert = static_cast<size_t>(chosen[i]);
+    if (next[expert] == sorted.starts[expert + 1]) continue;
+    sorted.choices[static_cast<size_t>(next[expert]++)] = first + static_cast<int64_t>(i);
+  }
+  return sorted;
+}
+
+/// Choices that are spread evenly, for tensors without memory.
+SortedChoices balanced_choices(int64_t chosen, int64_t count, int64_t capacity) {
+  SortedChoices sorted;
+  sorted.starts.assign(1, 0);
+  for (int64_t expert = 0; expert < count; ++expert) {
+    const int64_t own = chosen / count + (expert < chosen % count ? 1 : 0);
+    sorted.starts.push_back(sorted.starts.back() + std::min(own, capacity));
+    sorted.dropped += std::max<int64_t>(0, own - capacity);
+  }
+  sorted.choices.resize(static_cast<size_t>(sorted.starts.back()));
+  return sorted;
+}
+
+/// The most rows that an expert computes for a group.
+int64_t capacity_of(int64_t choices, int64_t experts, std::optional<double> factor) {
+  if (!factor || experts == 0) return INT64_MAX;
+  const double most = *factor * static_cast<double>(choices) / static_cast<double>(experts);
+  return most < 0x1p62 ? static_cast<int64_t>(std::ceil(most)) : INT64_MAX;
+}
+
+/// A tensor whose part on this rank has these numbers.
+Tensor tensor_with(const Numbers& numbers, const Shape& shape, const TensorOptions& options) {
+  const Tensor made = empty(shape, options);
+  if (made.device().kind == DeviceKind::meta || numbers.empty()) return made;
+  copy(made.block(),
+       dense_block(const_cast<int64_t*>(numbers.data()), DType::i64, made.block().shape));
+  if (!options.sharding) made.storage()->mark_equal_on_ranks();
+  return made;
+}
+
+/// A row of `own` on each group, made whole: the counts and, last, the dropped choices.
+Tensor gathered_over_groups(const Numbers& own, const RowAxes& axes, Device device) {
+  TensorOptions options{.dtype = DType::i64, .device = device};
+  const Shape shape = {axes.group_count(), static_cast<int64_t>(own.size())};
+  if (!axes.mesh) return tensor_with(own, shape, options);
+  Pattern pattern(axes.mesh.ndim());
+  for (const int axis : axes.groups) pattern.set(axis, Shard{0});
+  options.sharding = Sharding::of(axes.mesh, pattern);
+  return tensor_with(own, shape, options).redistribute({});
+}
+
+/// Cuts rows into the sums of `leaves`, the number of rows of each part of experts of each group.
+Sharding sharding_of_rows(const RowAxes& axes, const Numbers& leaves) {
+  Pattern pattern(axes.mesh.ndim());
+  int64_t parts = 1;
+  for (const Axes& level : {axes.groups, axes.experts}) {
+    for (const int axis : level) {
+      parts *= axes.mesh.axis_size(axis);
+      const auto width = static_cast<int64_t>(leaves.size()) / parts;
+      Shard shard{0};
+      for (int64_t part = 0; part < parts; ++part) {
+        const auto from = leaves.begin() + part * width;
+        shard.sizes.push_back(std::accumulate(from, from + width, int64_t{0}));
+      }
+      pattern.set(axis, shard);
+    }
+  }
+  return Sharding::of(axes.mesh, pattern);
+}
+
+/// The number of rows of each part of experts, for each group.
+Numbers rows_of_parts(const Numbers& counts, const RowAxes& axes) {
+  Numbers rows;
+  auto at = counts.begin();
+  for (int64_t group = 0; group < axes.group_count(); ++group) {
+    for (const int64_t experts : axes.parts) {
+      rows.push_back(std::accumulate(at, at + experts, int64_t{0}));
+      at += experts;
+    }
+  }
+  return rows;
+}
+
+/// The choices of the experts that this rank has.
+Numbers own_choices(const SortedChoices& sorted, const RowAxes& axes) {
+  const int64_t position = axes.mesh ? axes.position_along(axes.experts) : 0;
+  const auto before = axes.parts.begin() + position;
+  const auto first = static_cast<size_t>(std::accumulate(axes.parts.begin(), before, int64_t{0}));
+  const auto end = first + static_cast<size_t>(*before);
+  return {sorted.choices.begin() + sorted.starts[first],
+          sorted.choices.begin() + sorted.starts[end]};
+}
+
+void check_choices(const Tensor& experts, const Tensor& weights,
+                   const std::optional<double>& capacity_factor) {
+  check_tensor("rows_by_expert", experts);
+  check_tensor("rows_by_expert", weights);
+  if (experts.ndim() != 2) {
+    fail("rows_by_expert: experts are ", experts.shape(), ", expected [tokens, choices]");
+  }
+  if (weights.ndim() < 1) fail("rows_by_expert: weights have no dim, expected that of experts");
+  if (capacity_factor && !(*capacity_factor >= 0)) {
+    fail("rows_by_expert: capacity_factor must be at least 0, got ", *capacity_factor);
+  }
+  if (experts.is_sharded() && weights.is_sharded() &&
+      !(experts.sharding().mesh() == weights.sharding().mesh())) {
+    fail("rows_by_expert: weights are laid out over ", weights.sharding().mesh(), ", expected ",
+         experts.sharding().mesh(), ", as the choices");
+  }
+}
+
+}  // namespace
+
+ExpertRows rows_by_expert(const Tensor& experts, const Tensor& weights,
+                          std::optional<double> capacity_factor) {
+  check_choices(experts, weights, capacity_factor);
+  NoGrad no_grad;
+  const Tensor given = as_indices("rows_by_expert", "experts", experts).detach();
+  const RowAxes axes = row_axes(given, weights);
+  const Tensor of_group =
+      axes.mesh ? redistributed(given, only_rows(given.sharding(), axes.groups)) : given;
+  const Device device = given.device();
+  const int64_t count = weights.size(0);
+  const int64_t most = capacity_of(of_group.box().shape.product(), count, capacity_factor);
+  const bool is_here = device.kind != DeviceKind::meta;
+  const SortedChoices sorted = is_here
+                                   ? sorted_choices(of_group, count, most)
+                                   : balanced_choices(of_group.box().shape.product(), count, most);
+  Numbers own(static_cast<size_t>(count) + 1, sorted.dropped);
+  std::adjacent_difference(sorted.starts.begin() + 1, sorted.starts.end(), own.begin());
+  const Tensor gathered = gathered_over_groups(own, axes, device);
+  ExpertRows rows;
+  rows.counts = slice(gathered, 1, 0, count);
+  const Numbers all = is_here ? gathered.local().to_vector<int64_t>() : Numbers();
+  Numbers counts;
+  for (int64_t group = 0; group < axes.group_count(); ++group) {
+    const auto from = is_here ? all.begin() + group * (count + 1) : own.begin();
+    counts.insert(counts.end(), from, from + count);
+    rows.dropped += from[count];
+  }
+  TensorOptions options{.dtype = DType::i64, .device = device};
+  if (axes.mesh) options.sharding = sharding_of_rows(axes, rows_of_parts(counts, axes));
+  Numbers choices = own_choices(sorted, axes);
+  const Shape shape = {std::accumulate(counts.begin(), counts.end(), int64_t{0})};
+  Numbers tokens = choices;
+  for (int64_t& token : tokens) token /= std::max<int64_t>(1, given.size(1));
+  for (int64_t& choice : choices) choice %= std::max<int64_t>(1, given.size(1));
+  rows.tokens = tensor_with(tokens, shape, options);
+  rows.choices = tensor_with(choices, shape, options);
+  return rows;
+}
+
+Tensor dispatch_rows(const Tensor& x, const ExpertRows& rows) {
+  check_tensor("dispatch_rows", x);
+  if (x.ndim() != 2) fail("dispatch_rows: x is ", x.shape(), ", expected [tokens, d]");
+  return take(x, rows.tokens, 0);
+}
+
+Tensor combine_rows(const Tensor& computed, const ExpertRows& rows, const Tensor& weights) {
+  check_tensor("combine_rows", computed);
+  check_tensor("combine_rows", weights);
+  if (computed.ndim() != 2 || weights.ndim() != 2 || computed.size(0) != rows.tokens.size(0)) {
+    fail("combine_rows: shapes are ", computed.shape(), " and ", weights.shape(), ", expected [",
+         rows.tokens.size(0), ", d] and [tokens, choices]");
+  }
+  const Tensor of_rows =
+      take_along_dim(take(weights, rows.tokens, 0), unsqueeze(rows.choices, 1), 1);
+  const Tensor weighted = mul(computed, cast(of_rows, computed.dtype()));
+  const Tensor places =
+      places_along({weights.size(0), 1}, 0, weights.sharding(), computed.device());
+  return add_slices(weighted, rows.tokens, 0, places);
+}
+
+}  // namespace weft

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "mesh/layout.h"
+#include "ops/engine/tensor_body.h"
+#include "ops/promotion.h"
+#include "ops/structure.h"
+#include "ops/take.h"
+#include "src/kernels/copy/dense.h"
+#include "src/kernels/matmul/grouped.h"
+#include "weft/error.h"
+#include "weft/ops/experts.h"
+#include "weft/ops/shapes.h"
+
+namespace weft {
+
+// structure: experts, and whether each rank has the rows of its own experts.
+
+namespace {
+
+/// Neighbouring rows of one expert, in the local parts.
+struct ExpertRun {
+  int64_t expert, first, count;
+};
+
+std::vector<int64_t> host_counts(const MemoryBlock& counts) {
+  std::vector<int64_t> numbers(static_cast<size_t>(counts.numel()));
+  copy(dense_block(numbers.data(), DType::i64, counts.shape), counts);
+  return numbers;
+}
+
+/// Calls visit(segment, first row, rows) for each count.
+template <class Visit>
+int64_t for_each_segment(const std::vector<int64_t>& counts, const Visit& visit) {
+  int64_t first = 0;
+  for (size_t s = 0; s < counts.size(); ++s) {
+    visit(static_cast<int64_t>(s), first, counts[s]);
+    first += counts[s];
+  }
+  return first;
+}
+
+/// The runs of local rows of the experts from `begin` to `end`.
+std::vector<ExpertRun> runs_of(const Call& c, const MemoryBlock& counted, int64_t begin,
+                               int64_t end) {
+  const int64_t experts = c.attribute(0);
+  const Box& rows = c.in_box(0);
+  const int64_t from = rows.offset[0], to = from + rows.shape[0];
+  const std::vector<int64_t> counts = host_counts(counted);
+  if (counted.shape.back() != experts) {
+    fail("grouped_matmul: counts are ", counted.shape, ", expected ", experts, " in the last dim");
+  }
+  std::vector<ExpertRun> runs;
+  bool is_negative = false;
+  const int64_t total =
+      for_each_segment(counts, [&](int64_t segment, int64_t first, int64_t count) {
+        is_negative = is_negative || count < 0;
+        const int64_t expert = segment % experts;
+        const int64_t low = std::max(first, from), high = std::min(first + count, to);
+        if (low < high && expert >= begin && expert < end) {
+          runs.push_back({expert - begin, low - from, high - low});
+        }
+      });
+  if (is_negative) fail("grouped_matmul: a count is negative, expected at least 0");
+  if (total > c.in_shape(0)[0]) {
+    fail("grouped_matmul: rows are ", c.in_shape(0)[0], ", expected at least ", total,
+         ", the sum of the counts");
+  }
+  return runs;
+}
+
+Matrix matrix_at(const MemoryBlock& block, int64_t slice, int64_t row) {
+  const int ndim = block.shape.ndim();
+  const int64_t stride = ndim == 3 ? block.strides[0] : 0;
+  const int64_t at = slice * stride + row * block.strides[ndim - 2];
+  return {static_cast<char*>(block.data) + at * static_cast<int64_t>(size_of(block.dtype)),
+          block.dtype, block.strides[ndim - 2], block.strides[ndim - 1]};
+}
+
+void clear_rows(const MemoryBlock& out, int64_t begin, int64_t end) {
+  if (begin >= end) return;
+  MemoryBlock rows = out;
+  rows.data = matrix_at(out, 0, begin).data;
+  rows.shape[0] = end - begin;
+  fill(rows, 0);
+}
+
+void multiply_rows(const Call& c) {
+  const MemoryBlock &x = c.in(0), &weights = c.in(1), &out = c.out();
+  const int64_t begin = c.in_box(1).offset[0];
+  std::vector<Product> products;
+  int64_t done = 0;
+  for (const ExpertRun& run : runs_of(c, c.in(2), begin, begin + weights.shape[0])) {
+    clear_rows(out, done, run.first);
+    done = run.first + run.count;
+    products.push_back({.m = run.count,
+                        .n = out.shape[1],
+                        .k = x.shape[1],
+                        .a = matrix_at(x, 0, run.first),
+                        .b = matrix_at(weights, run.expert, 0),
+                        .c = matrix_at(out, 0, run.first)});
+  }
+  clear_rows(out, done, out.shape[0]);
+  multiply_each(products, out.device);
+}
+
+/// out[e] = sum over the rows of expert e of x[row]^T dy[row].
+void multiply_columns(const Call& c) {
+  const MemoryBlock &x = c.in(0), &dy = c.in(1), &out = c.out();
+  const int64_t begin = c.out_box().offset[0];
+  std::vector<int64_t> seen(static_cast<size_t>(out.shape[0]), 0);
+  // An expert has a run of each group: products of one call write to different experts.
+  std::vector<std::vector<Product>> passes;
+  for (const ExpertRun& run : runs_of(c, c.in(2), begin, begin + out.shape[0])) {
+    const auto pass = static_cast<size_t>(seen[static_cast<size_t>(run.expert)]++);
+    if (pass == passes.size()) passes.emplace_back();
+    passes[pass].push_back({.m = out.shape[1],
+                            .n = out.shape[2],
+                            .k = run.count,
+                            .a = matrix_at(x, 0, run.first).transposed(),
+                            .b = matrix_at(dy, 0, run.first),
+                            .c = matrix_at(out, run.expert, 0),
+                            .beta = pass > 0 || c.accumulate() ? 1.0f : 0.0f});
+  }
+  for (int64_t expert = 0; expert < out.shape[0] && !c.accumulate(); ++expert) {
+    if (seen[static_cast<size_t>(expert)] > 0) continue;
+    MemoryBlock slice = out;
+    slice.data = matrix_at(out, expert, 0).data;
+    slice.shape[0] = 1;
+    fill(slice, 0);
+  }
+  for (const std::vector<Product>& products : passes) multiply_each(products, out.device);
+}
+
+/// Rows and experts are one factor each; axes may cut them together when attribute 1 says so.
+Rule with_joined(const Attributes& a, Rule rule) {
+  if (a.structure[1] != 0) rule.joined = {"r", "e"};
+  return rule;
+}
+
+Structure grouped_structure(size_t weights) {
+  return {"experts, joined", [weights](const Dims& numbers, std::span<const Shape> operands) {
+            return numbers.ndim() == 2 && operands.size() > weights &&
+                   operands[weights].ndim() == 3 && operands[weights][0] == numbers[0];
+          }};
+}
+
+}  // namespace
+
+static double share_of_experts(const Attributes& a) {
+  return a.structure[0] == 0 ? 0 : 1 / static_cast<double>(a.structure[0]);
+}
+
+/// grouped_matmul of other operands in a gradient.
+static Tensor multiplied(const Grad& g, const Tensor& x, const Tensor& weights);
+
+/// operands: x, dy, counts, and the places of experts, which determine the layout of the result.
+static const Op grouped_weight_gradient_op = register_op({
+    .name = "grouped_weight_gradient",
+    .rule_of =
+        [](const Attributes& a, std::span<const Shape>) {
+          return with_joined(a, {"r k, r n, [g] [c], e [u] [v] -> e k n"});
+        },
+    .structure = grouped_structure(3),
+    .linear = {{0}, {1}},
+    .forward = multiply_columns,
+    .backward =
+        [](const Grad& g) {
+          if (g.wants(0)) g.give(0, multiplied(g, g.in(1), transpose(g.grad(), 1, 2)));
+          if (g.wants(1)) g.give(1, multiplied(g, g.in(0), g.grad()));
+        },
+    .saves_in = std::vector<int>{0, 1, 2},
+    .accumulates = {0},
+    .products = share_of_experts,
+    .samples = {{.shapes = {{7, 5}, {7, 3}, {2, 2}, {2, 1, 1}},
+                 .attributes = {.structure = {2, 0}},
+                 .dtypes = {f32, f32, i64, u8},
+                 .low = 0,
+                 .high = 2}},
+});
+
+static const Op grouped_matmul_op = register_op({
+    .name = "grouped_matmul",
+    .rule_of =
+        [](const Attributes& a, std::span<const Shape>) {
+          return with_joined(a, {"r k, e k n, [g] [c] -> r n"});
+        },
+    .structure = grouped_structure(1),
+    .linear = {{0}, {1}},
+    .forward = multiply_rows,
+    .backward =
+        [](const Grad& g) {
+          if (g.wants(0)) g.give(0, multiplied(g, g.grad(), transpose(g.in(1), 1, 2)));
+          if (!g.wants(1)) return;
+          const Tensor places = places_along(g.in_shape(1), 0, g.in_sharding(1), g.grad().device());
+          g.give(1, grouped_weight_gradient_op, {g.in(0), g.grad(), g.in(2), places},
+                 g.attributes());
+        },
+    .products = share_of_experts,
+    .samples = {{.shapes = {{7, 5}, {2, 5, 3}, {2, 2}},
+                 .attributes = {.structure = {2, 0}},
+                 .dtypes = {f32, f32, i64},
+                 .low = 0,
+                 .high = 2},
+                {.shapes = {{5, 2}, {3, 2, 7}, {1, 3}},
+                 .attributes = {.structure = {3, 0}},
+                 .dtypes = {f32, f32, i64},
+                 .low = 0,
+                 .high = 2}},
+});
+
+static Tensor multiplied(const Grad& g, const Tensor& x, const Tensor& weights) {
+  return grouped_matmul_op({x, weights, g.in(2)}, g.attributes());
+}
+
+/// Whether each rank has, along the axes that cut both, the rows of its own experts only.
+static bool has_own_rows(const Tensor& x, const Tensor& weights, const Tensor& counts) {
+  if (!x.is_sharded() || !weights.is_sharded()) return false;
+  const Axes both = weights.sharding().axes_cutting(0);
+  const auto cuts_rows = [&](int axis) { return x.sharding()[axis].is_shard(0); };
+  if (both.empty() || !std::all_of(both.begin(), both.end(), cuts_rows)) return false;
+  if (counts.device().kind == DeviceKind::meta) return true;
+  const std::vector<int64_t> numbers = counts.full_tensor().to_vector<int64_t>();
+  const int64_t experts = weights.size(0);
+  const DeviceMesh mesh = x.sharding().mesh();
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    const Box rows = x.body()->layout->box_of(rank), own = weights.body()->layout->box_of(rank);
+    const int64_t from = rows.offset[0], to = from + rows.shape[0];
+    bool fits = true;
+    for_each_segment(numbers, [&](int64_t segment, int64_t first, int64_t count) {
+      const int64_t expert = segment % experts - own.offset[0];
+      const bool is_here = std::max(first, from) < std::min(first + count, to);
+      if (is_here && (expert < 0 || expert >= own.shape[0])) fits = false;
+    });
+    if (!fits) return false;
+  }
+  return true;
+}
+
+Tensor grouped_matmul(const Tensor& x, const Tensor& weights, const Tensor& counts) {
+  for (const Tensor& operand : {x, weights, counts}) check_tensor("grouped_matmul", operand);
+  if (x.ndim() != 2 || weights.ndim() != 3 || counts.ndim() != 2) {
+    fail("grouped_matmul: shapes are ", x.shape(), ", ", weights.shape(), " and ", counts.shape(),
+         ", expected [rows, k], [experts, k, n] and [groups, experts]");
+  }
+  if (counts.size(1) != weights.size(0)) {
+    fail("grouped_matmul: counts are ", counts.shape(), ", expected ", weights.size(0),
+         " in dim 1, the experts of ", weights.shape());
+  }
+  const DType dtype = promote(x.dtype(), weights.dtype());
+  return grouped_matmul_op({as_dtype(x, dtype), as_dtype(weights, dtype), cast(counts, DType::i64)},
+                           {.structure = {weights.size(0), has_own_rows(x, weights, counts)}});
+}
+
+}  // namespace weft

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Experts from Python: against NumPy, and over a mesh."""
+
+import numpy
+import pytest
+
+import weft
+from weft.nn import MoE, MoEConfig, RouterOptions
+
+
+def numpy_moe(x, state, k):
+    logits = x @ state["gate.weight"].T
+    scores = numpy.exp(logits - logits.max(-1, keepdims=True))
+    scores /= scores.sum(-1, keepdims=True)
+    y = numpy.zeros_like(x)
+    for t, row in enumerate(x):
+        chosen = numpy.argsort(-scores[t], kind="stable")[:k]
+        for e in chosen:
+            gate = state["experts.gate_proj"][e] @ row
+            up = state["experts.up_proj"][e] @ row
+            hidden = gate / (1 + numpy.exp(-gate)) * up
+            weight = scores[t, e] / scores[t, chosen].sum()
+            y[t] += weight * (state["experts.down_proj"][e] @ hidden)
+    return y
+
+
+def block_and_state():
+    block = MoE(MoEConfig(dim=6, width=5, experts=5, router=RouterOptions(top_k=3)))
+    block.materialize()
+    return block, {name: numpy.asarray(p.detach()) for name, p in block.named_parameters()}
+
+
+def test_equals_numpy():
+    block, state = block_and_state()
+    x = numpy.random.default_rng(1).normal(size=(7, 6)).astype("float32")
+    y = numpy.asarray(block(weft.asarray(x)).detach())
+    assert numpy.allclose(y, numpy_moe(x, state, 3), atol=1e-5)
+    assert float(weft.sum(block.load)) == 21 and block.dropped == 0
+    block.update_balance()
+    assert block.load is None
+
+
+def test_over_a_mesh_equals_numpy():
+    x = numpy.random.default_rng(1).normal(size=(7, 6)).astype("float32")
+
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"ep": 3})
+        block, state = block_and_state()
+        weft.parallelize(block, mesh["ep"], {"experts": weft.ExpertParallel()})
+        y = block(weft.distribute(weft.asarray(x), mesh, {"ep": weft.Shard(0)}))
+        assert numpy.allclose(numpy.asarray(y.detach().full_tensor()), numpy_moe(x, state, 3), atol=1e-5)
+
+    weft.run_ranks(3, body)
+
+
+def test_ops():
+    ids = weft.asarray([[0, 2], [2, 1], [2, 0]])
+    weights = weft.ones((3, 2, 4))
+    rows = weft.rows_by_expert(ids, weights)
+    assert numpy.asarray(rows.counts).tolist() == [[2, 1, 3]]
+    assert numpy.asarray(rows.tokens).tolist() == [0, 2, 1, 0, 1, 2]
+    x = weft.asarray([[1.0, 0.0], [2.0, 0.0], [3.0, 0.0]])
+    y = weft.grouped_matmul(weft.dispatch_rows(x, rows), weights, rows.counts)
+    back = weft.combine_rows(y, rows, weft.ones((3, 2)))
+    assert numpy.asarray(back)[:, 0].tolist() == [2.0, 4.0, 6.0]
+    assert weft.rows_by_expert(ids, weights, capacity_factor=0.5).dropped == 3
+    routing = weft.route_tokens(weft.zeros((4, 3)), RouterOptions(top_k=2))
+    assert float(weft.balance_loss(routing)) == pytest.approx(2)
+    with pytest.raises(ValueError, match="scores is 'max', expected 'softmax' or 'sigmoid'"):
+        RouterOptions(scores="max")
