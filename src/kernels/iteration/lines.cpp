@@ -84,6 +84,9 @@ static void convert_elements(void* to_data, int64_t to_stride, const void* from_
   } else if (to_stride == 1 && from_stride == 0) {
     const Stored<To> value = converted<To, From>(from[0]);
     for (int64_t i = 0; i < n; ++i) to[i] = value;
+  } else if (to_stride == 1 && from_stride == -1) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) to[i] = converted<To, From>(from[-i]);
   } else {
     for (int64_t i = 0; i < n; ++i) to[i * to_stride] = converted<To, From>(from[i * from_stride]);
   }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "src/base/parallel.h"
 #include "src/kernels/search/search.h"
 #include "weft/error.h"
@@ -23,22 +25,37 @@ SearchedRows::SearchedRows(const MemoryBlock& out_block, const MemoryBlock& sort
 
 namespace weft::host {
 
+/// Values searched together, so that the processor waits for the memory of all at once.
+static constexpr int kTogether = 16;
+
+/// The block's elements when they are dense and of type C, else null.
 template <class C>
-static void search(const SearchedRows& rows, bool right) {
+static C* dense_elements(const MemoryBlock& block) {
+  return block.is_dense() && block.dtype == dtype_of<C> ? block.as<C>() : nullptr;
+}
+
+template <class C, bool kRight>
+static void search(const SearchedRows& rows, const C* values, int64_t* places) {
   parallel_for(rows.values.count(), grain_of(16), [&](int64_t begin, int64_t end) {
     RowReader<C> read(rows.sorted, rows.sorted.count());
-    const RowValues<C> values(rows.values);
-    const RowValues<int64_t> out(rows.out);
-    int64_t row = -1;
-    const C* sorted = nullptr;
-    for (int64_t i = begin; i < end; ++i) {
-      if (i / rows.values_of_row != row) {
-        row = i / rows.values_of_row;
-        sorted = read(row);
+    const RowValues<C> any_values(rows.values);
+    const RowValues<int64_t> any_places(rows.out);
+    C value[kTogether] = {};
+    int64_t place[kTogether];
+    for (int64_t i = begin, n = 0; i < end; i += n) {
+      const int64_t row = i / rows.values_of_row;
+      n = std::min({int64_t{kTogether}, end - i, (row + 1) * rows.values_of_row - i});
+      const C* sorted = read(row);
+      for (int64_t j = 0; j < n; ++j) value[j] = values ? values[i + j] : any_values[i + j];
+      find_places<kRight, kTogether>(
+          rows.sorted.size(), [sorted](int64_t at) { return sorted[at]; }, value, place);
+      for (int64_t j = 0; j < n; ++j) {
+        if (places) {
+          places[i + j] = place[j];
+        } else {
+          any_places.set(i + j, place[j]);
+        }
       }
-      out.set(i, found_place(
-                     rows.sorted.size(), [sorted](int64_t at) { return sorted[at]; }, values[i],
-                     right));
     }
   });
 }
@@ -46,8 +63,12 @@ static void search(const SearchedRows& rows, bool right) {
 void search_sorted(const MemoryBlock& out, const MemoryBlock& sorted, const MemoryBlock& values,
                    bool right) {
   const SearchedRows rows(out, sorted, values);
-  visit_compute(sorted.dtype,
-                [&](auto type) { search<typename decltype(type)::type>(rows, right); });
+  auto* places = dense_elements<int64_t>(out);
+  visit_compute(sorted.dtype, [&](auto type) {
+    using C = typename decltype(type)::type;
+    const C* elements = dense_elements<C>(values);
+    right ? search<C, true>(rows, elements, places) : search<C, false>(rows, elements, places);
+  });
 }
 
 }  // namespace weft::host

@@ -16,16 +16,17 @@ struct RowElements {
   WEFT_DEVICE C operator()(int64_t i) const { return value_of<C>(rows, row, i); }
 };
 
-template <class C>
+template <class C, bool kRight>
 struct SearchSorted {
   SearchedRows rows;
-  bool right;
 
   WEFT_DEVICE void operator()(const Thread& thread) const {
     for (int64_t i = thread.index; i < rows.values.count(); i += thread.count) {
       const RowElements<C> elements{rows.sorted, i / rows.values_of_row};
       const C value = value_of<C>(rows.values, i);
-      set_value(rows.out, i, found_place(rows.sorted.size(), elements, value, right));
+      int64_t place;
+      find_places<kRight, 1>(rows.sorted.size(), elements, &value, &place);
+      set_value(rows.out, i, place);
     }
   }
 };
@@ -39,7 +40,11 @@ void search_sorted(const MemoryBlock& out, const MemoryBlock& sorted, const Memo
   const Stream stream = current_stream(out.device);
   visit_compute(sorted.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
-    launch(SearchSorted<C>{rows, right}, rows.values.count(), stream);
+    if (right) {
+      launch(SearchSorted<C, true>{rows}, rows.values.count(), stream);
+    } else {
+      launch(SearchSorted<C, false>{rows}, rows.values.count(), stream);
+    }
   });
 }
 
