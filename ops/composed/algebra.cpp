@@ -81,6 +81,12 @@ int64_t size_of_label(const Labelled& a, char label) {
   return a.tensor.size(static_cast<int>(a.labels.find(label)));
 }
 
+Shape shape_of_labels(const Labelled& a, const std::string& labels) {
+  Shape shape;
+  for (const char label : labels) shape.push_back(size_of_label(a, label));
+  return shape;
+}
+
 /// The dims of `a` in the order of `groups`, each group as one dim.
 Tensor grouped(const Labelled& a, const std::vector<std::string>& groups) {
   std::vector<int> order;
@@ -131,8 +137,12 @@ Labelled contracted(Labelled a, Labelled b, const std::set<char>& kept) {
   for (const char label : b.labels) {
     if (!a.has(label)) of_b += label;
   }
-  Shape shape;
-  for (const char label : batch + of_a) shape.push_back(size_of_label(a, label));
+  if (of_a.empty() && of_b.empty() && !batch.empty()) {
+    return {reshape(vecdot(grouped(a, {batch, inner}), grouped(b, {batch, inner})),
+                    shape_of_labels(a, batch)),
+            batch};
+  }
+  Shape shape = shape_of_labels(a, batch + of_a);
   for (const char label : of_b) shape.push_back(size_of_label(b, label));
   const Tensor product = matmul(grouped(a, {batch, of_a, inner}), grouped(b, {batch, inner, of_b}));
   return {reshape(product, shape), batch + of_a + of_b};
@@ -260,7 +270,28 @@ Tensor kron(const Tensor& a, const Tensor& b) {
   return reshape(mul(reshape(a, of_a), reshape(b, of_b)), made);
 }
 
+/// |x - y|^2 = |x|^2 - 2 x y + |y|^2, by one product, for many rows; the rounding error is that of
+/// the squares of the norms, as in PyTorch. Equal rows have no gradient.
+static Tensor distances_by_product(const Tensor& a, const Tensor& b) {
+  const auto squares_of = [](const Tensor& x) { return sum_squares(x, {-1}, true); };
+  const Tensor of_a = squares_of(a), of_b = squares_of(b);
+  const Tensor left = cat({mul(a, -2), of_a, ones_like(of_a)}, -1);
+  const Tensor right = cat({b, ones_like(of_b), of_b}, -1);
+  const Tensor squares = matmul(left, right.transpose(-2, -1));
+  const Tensor is_zero = less_equal(squares, 0);
+  return masked_fill(sqrt(masked_fill(squares, is_zero, 1)), is_zero, 0);
+}
+
 Tensor cdist(const Tensor& a, const Tensor& b, double p) {
+  constexpr int64_t kMostApart = 25;  // PyTorch's
+  check_tensor("cdist", a);
+  check_tensor("cdist", b);
+  const bool is_plain =
+      a.dtype() == b.dtype() && (a.dtype() == DType::f32 || a.dtype() == DType::f64);
+  if (p == 2 && is_plain && a.ndim() > 1 && b.ndim() > 1 && a.size(-1) == b.size(-1) &&
+      (a.size(-2) > kMostApart || b.size(-2) > kMostApart)) {
+    return distances_by_product(a, b);
+  }
   return vector_norm(sub(unsqueeze(a, -2), unsqueeze(b, -3)), p, {-1});
 }
 

@@ -68,6 +68,8 @@ static ReduceLoops<C> loops_of(Reduction reduction) {
       return loops_of<LeastOf, C>();
     case Reduction::sum_squares:
       return loops_of<SquaresOf, C>();
+    case Reduction::sum_numbers:
+      return loops_of<NumbersOf, C>();
     case Reduction::any:
       return loops_of<AnyOf, C>();
     default:

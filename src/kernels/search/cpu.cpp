@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <numeric>
+#include <vector>
 
 #include "src/base/parallel.h"
 #include "src/kernels/search/search.h"
@@ -68,6 +70,43 @@ void search_sorted(const MemoryBlock& out, const MemoryBlock& sorted, const Memo
     using C = typename decltype(type)::type;
     const C* elements = dense_elements<C>(values);
     right ? search<C, true>(rows, elements, places) : search<C, false>(rows, elements, places);
+  });
+}
+
+/// Elements of a mask that one task counts, then places, and that it places at a time.
+static constexpr int64_t kMaskTask = 65536, kMaskChunk = 1024;
+
+static void place_true(int64_t* out, const bool* mask, int64_t begin, int64_t end) {
+  int64_t places[kMaskChunk];
+  for (int64_t first = begin; first < end; first += kMaskChunk) {
+    int64_t count = 0;
+    const int64_t last = std::min(end, first + kMaskChunk);
+    for (int64_t i = first; i < last; ++i) {
+      places[count] = i;
+      count += mask[i];
+    }
+    out = std::copy_n(places, count, out);
+  }
+}
+
+void true_places(const MemoryBlock& out, const MemoryBlock& mask) {
+  const int64_t n = mask.numel(), tasks = (n + kMaskTask - 1) / kMaskTask;
+  const bool* holds = mask.as<bool>();
+  const auto end_of = [n](int64_t task) { return std::min(n, (task + 1) * kMaskTask); };
+  std::vector<int64_t> starts(static_cast<size_t>(tasks));
+  parallel_for(tasks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t task = begin; task < end; ++task) {
+      int64_t count = 0;
+      for (int64_t i = task * kMaskTask; i < end_of(task); ++i) count += holds[i];
+      starts[static_cast<size_t>(task)] = count;
+    }
+  });
+  std::exclusive_scan(starts.begin(), starts.end(), starts.begin(), int64_t{0});
+  parallel_for(tasks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t task = begin; task < end; ++task) {
+      place_true(out.as<int64_t>() + starts[static_cast<size_t>(task)], holds, task * kMaskTask,
+                 end_of(task));
+    }
   });
 }
 

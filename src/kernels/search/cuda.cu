@@ -2,7 +2,9 @@
 #include "src/device/cuda/streams.h"
 #include "src/device/kernel/launch.h"
 #include "src/kernels/rows/device_values.h"
+#include "src/kernels/scan/scan.h"
 #include "src/kernels/search/search.h"
+#include "weft/storage.h"
 
 namespace weft::cuda {
 
@@ -31,6 +33,19 @@ struct SearchSorted {
   }
 };
 
+struct PlaceTrue {
+  const bool* mask;
+  const int64_t* ranks;
+  int64_t* places;
+  int64_t size;
+
+  WEFT_DEVICE void operator()(const Thread& thread) const {
+    for (int64_t i = thread.index; i < size; i += thread.count) {
+      if (mask[i]) places[ranks[i] - 1] = i;
+    }
+  }
+};
+
 }  // namespace
 
 void search_sorted(const MemoryBlock& out, const MemoryBlock& sorted, const MemoryBlock& values,
@@ -46,6 +61,17 @@ void search_sorted(const MemoryBlock& out, const MemoryBlock& sorted, const Memo
       launch(SearchSorted<C, false>{rows}, rows.values.count(), stream);
     }
   });
+}
+
+void true_places(const MemoryBlock& out, const MemoryBlock& mask) {
+  const int64_t n = mask.numel();
+  if (out.numel() == 0) return;
+  const auto bytes = static_cast<size_t>(n) * sizeof(int64_t);
+  const Ref<Storage> memory = Storage::allocate(bytes, mask.device);
+  const MemoryBlock ranks = dense_block(memory->data(), DType::i64, mask.shape, mask.device);
+  cumulative_sum(ranks, mask, 0);
+  launch(PlaceTrue{mask.as<bool>(), ranks.as<int64_t>(), out.as<int64_t>(), n}, n,
+         current_stream(mask.device));
 }
 
 }  // namespace weft::cuda

@@ -22,6 +22,9 @@ WEFT_KERNEL(void, search_sorted,
              bool right),
             (out, sorted, values, right))
 
+/// out [k] (i64) = the indices of the k elements of `mask` (bool [n]) that hold. Both are dense.
+WEFT_KERNEL(void, true_places, (const MemoryBlock& out, const MemoryBlock& mask), (out, mask))
+
 inline namespace WEFT_COMPILER {
 
 /// Finds how many of the n sorted elements at(i) each of kN values comes behind. Without branches
