@@ -67,7 +67,6 @@ struct Rest {
     if (!(std::fabs(quotient) < 0x1p53) || std::isinf(b)) return std::fmod(a, b);
     double rest = std::fma(-quotient, size, x);
     if (rest != 0 && (rest < 0) != (x < 0)) rest += x < 0 ? -size : size;
-    if (std::fabs(rest) >= size) rest -= x < 0 ? -size : size;
     return static_cast<float>(std::copysign(rest, x));
   }
 };

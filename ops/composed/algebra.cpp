@@ -12,6 +12,7 @@
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/parts.h"
+#include "weft/ops/pointwise.h"
 #include "weft/ops/powers.h"
 #include "weft/ops/products.h"
 #include "weft/ops/reductions.h"
@@ -221,6 +222,10 @@ Tensor addmv(const Tensor& c, const Tensor& a, const Tensor& b, Number beta, Num
   return scaled_sum(c, mv(a, b), beta, alpha);
 }
 Tensor addr(const Tensor& c, const Tensor& a, const Tensor& b, Number beta, Number alpha) {
+  check_dims("addr", a, 1);
+  check_dims("addr", b, 1);
+  check_tensor("addr", c);
+  if (beta.value == 1) return addcmul(c, unsqueeze(a, 1), b, alpha);
   return scaled_sum(c, outer(a, b), beta, alpha);
 }
 Tensor baddbmm(const Tensor& c, const Tensor& a, const Tensor& b, Number beta, Number alpha) {
@@ -267,7 +272,20 @@ Tensor kron(const Tensor& a, const Tensor& b) {
     of_b.push_back(columns);
     made.push_back(rows * columns);
   }
-  return reshape(mul(reshape(a, of_a), reshape(b, of_b)), made);
+  if (dims == 0) return mul(a, b);
+  // Repeats the last dims to one long one first: short lines are slow to multiply.
+  const auto repeated = [](const Tensor& x, Shape shape, int dim, int64_t size) {
+    const Tensor apart = reshape(x, shape);
+    shape[dim] = size;
+    const Tensor whole = expand(apart, shape);
+    const int64_t columns = shape.back();
+    shape.erase(shape.ndim() - 1);
+    shape[shape.ndim() - 1] *= columns;
+    return reshape(whole, shape);
+  };
+  const int last = 2 * dims - 1;
+  return reshape(
+      mul(repeated(a, of_a, last, of_b[last]), repeated(b, of_b, last - 1, of_a[last - 1])), made);
 }
 
 /// |x - y|^2 = |x|^2 - 2 x y + |y|^2, by one product, for many rows; the rounding error is that of
@@ -330,7 +348,12 @@ Tensor trapezoid(const Tensor& y, const Tensor& x, int dim) {
   return sum(trapezoids(y, &x, 1, dim), {dim});
 }
 Tensor trapezoid(const Tensor& y, double dx, int dim) {
-  return sum(trapezoids(y, nullptr, dx, dim), {dim});
+  check_tensor("trapezoid", y);
+  const int at = normalized_dim("trapezoid", dim, y.ndim());
+  const int64_t n = y.size(at);
+  if (n == 0) return mul(sum(y, {at}), dx);
+  const Tensor ends = add(slice(y, at, 0, 1), slice(y, at, n - 1, n));
+  return mul(sub(sum(y, {at}), mul(squeeze(ends, at), 0.5)), dx);
 }
 Tensor cumulative_trapezoid(const Tensor& y, const Tensor& x, int dim) {
   return cumulative_sum(trapezoids(y, &x, 1, dim), dim);

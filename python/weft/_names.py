@@ -276,12 +276,12 @@ def _as_dtype(name, dtype):
 
 def _addcmul_(self, tensor1, tensor2, *, value=1):
     """In place: self += value * tensor1 * tensor2."""
-    return self.add_(tensor1 * tensor2, alpha=value)
+    return self.add_(_weft.multiply(tensor1, tensor2), alpha=value)
 
 
 def _addcdiv_(self, tensor1, tensor2, *, value=1):
     """In place: self += value * tensor1 / tensor2."""
-    return self.add_(tensor1 / tensor2, alpha=value)
+    return self.add_(_weft.divide(tensor1, tensor2), alpha=value)
 
 
 def _lerp_(self, end, weight):

@@ -80,6 +80,14 @@ inline namespace WEFT_COMPILER {
 template <class C, int>
 using Repeat = C;
 
+/// result[i] = f(in[i]...). The pointers are arguments because results of one byte may alias any
+/// memory, that of an array of pointers too.
+template <class Result, class F, class... In>
+void map_elements(const F& f, Result* result, int64_t n, const In*... in) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) result[i] = static_cast<Result>(f(in[i]...));
+}
+
 /// Results go to `out[0]` or, for a Pair, to `out[0]` and `out[1]`.
 template <class F, class C, int... kIn>
 void map_loop(const void* functor, void* const* out, const void* const* in, int64_t n) {
@@ -96,11 +104,7 @@ void map_loop(const void* functor, void* const* out, const void* const* in, int6
     }
   } else {
     using Result = std::conditional_t<std::is_same_v<R, bool>, bool, C>;
-    auto* result = static_cast<Result*>(out[0]);
-#pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) {
-      result[i] = static_cast<Result>(f(static_cast<const C*>(in[kIn])[i]...));
-    }
+    map_elements(f, static_cast<Result*>(out[0]), n, static_cast<const C*>(in[kIn])...);
   }
 }
 

@@ -27,18 +27,18 @@ static constexpr int kRowsTogether = 4;
 static constexpr int64_t kScanned = 512, kScannedPitch = kScanned + 8;
 
 /// Scans n elements of each row of the buffer in place, from its total on.
-template <int kRows, class R, class C>
-[[gnu::noinline]] static void scan_chunk(int64_t n, C* buffer, C* totals, bool reverse) {
-  C total[kRows];
-  std::copy_n(totals, kRows, total);
+template <class R, class C>
+[[gnu::noinline]] static void scan_rows(int64_t n, C* buffer, C* totals, bool reverse) {
+  static_assert(kRowsTogether == 4);
+  C a = totals[0], b = totals[1], c = totals[2], d = totals[3];
   for (int64_t i = 0; i < n; ++i) {
-    const int64_t j = reverse ? n - 1 - i : i;
-    for (int r = 0; r < kRows; ++r) {
-      C& x = buffer[r * kScannedPitch + j];
-      x = total[r] = R::combine(total[r], x);
-    }
+    C* x = buffer + (reverse ? n - 1 - i : i);
+    x[0] = a = R::combine(a, x[0]);
+    x[kScannedPitch] = b = R::combine(b, x[kScannedPitch]);
+    x[2 * kScannedPitch] = c = R::combine(c, x[2 * kScannedPitch]);
+    x[3 * kScannedPitch] = d = R::combine(d, x[3 * kScannedPitch]);
   }
-  std::copy_n(total, kRows, totals);
+  totals[0] = a, totals[1] = b, totals[2] = c, totals[3] = d;
 }
 
 static Line moved(Line line, int64_t elements) {
@@ -58,12 +58,13 @@ static void scan_together(const Rows& from, const Rows& to, int64_t begin, int r
     for (int r = 0; r < rows; ++r) {
       load_line(buffer + r * kScannedPitch, moved(from.line(begin + r), first), n);
     }
-    if (rows == kRowsTogether) {
-      scan_chunk<kRowsTogether, R>(n, buffer, totals, reverse);
-    } else {
-      for (int r = 0; r < rows; ++r) {
-        scan_chunk<1, R>(n, buffer + r * kScannedPitch, totals + r, reverse);
-      }
+    // Integers are added in one cycle.
+    const bool waits = std::is_floating_point_v<C> && rows == kRowsTogether;
+    if (waits) scan_rows<R>(n, buffer, totals, reverse);
+    for (int r = 0; r < rows && !waits; ++r) {
+      C* row = buffer + r * kScannedPitch;
+      scan_row<R>(n, row, row, totals[r], reverse);
+      totals[r] = row[reverse ? 0 : n - 1];
     }
     for (int r = 0; r < rows; ++r) {
       store_line(moved(to.line(begin + r), first), buffer + r * kScannedPitch, n);

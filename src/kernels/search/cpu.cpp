@@ -36,6 +36,14 @@ static C* dense_elements(const MemoryBlock& block) {
   return block.is_dense() && block.dtype == dtype_of<C> ? block.as<C>() : nullptr;
 }
 
+/// Not inlined: its loops over the values then had branches.
+template <class C, bool kRight>
+[[gnu::noinline]] static void search_together(int64_t n, const C* sorted, const C* values,
+                                              int64_t* places) {
+  find_places<kRight, kTogether>(
+      n, [sorted](int64_t at) { return sorted[at]; }, values, places);
+}
+
 template <class C, bool kRight>
 static void search(const SearchedRows& rows, const C* values, int64_t* places) {
   parallel_for(rows.values.count(), grain_of(16), [&](int64_t begin, int64_t end) {
@@ -49,8 +57,7 @@ static void search(const SearchedRows& rows, const C* values, int64_t* places) {
       n = std::min({int64_t{kTogether}, end - i, (row + 1) * rows.values_of_row - i});
       const C* sorted = read(row);
       for (int64_t j = 0; j < n; ++j) value[j] = values ? values[i + j] : any_values[i + j];
-      find_places<kRight, kTogether>(
-          rows.sorted.size(), [sorted](int64_t at) { return sorted[at]; }, value, place);
+      search_together<C, kRight>(rows.sorted.size(), sorted, value, place);
       for (int64_t j = 0; j < n; ++j) {
         if (places) {
           places[i + j] = place[j];

@@ -39,7 +39,7 @@ WEFT_FN void find_places(int64_t n, const At& at, const C* values, int64_t* plac
   for (; n > 1; n -= n / 2) {
     const int64_t half = n / 2;
     for (int j = 0; j < kN; ++j) {
-      places[j] += is_behind(values[j], at(places[j] + half - 1)) ? half : 0;
+      places[j] += half & -int64_t{is_behind(values[j], at(places[j] + half - 1))};
     }
   }
   if (n == 0) return;

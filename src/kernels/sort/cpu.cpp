@@ -99,7 +99,7 @@ class RowOrder {
   }
 
  private:
-  static constexpr size_t kSpare = 256;
+  static constexpr size_t kSpare = 64;
 
   uint64_t order_of(C x) const { return descending_ ? ~ordered(x) & kAll : ordered(x); }
 

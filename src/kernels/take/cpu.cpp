@@ -90,7 +90,8 @@ void take_elements(const Taking& t, void* out, const void* in) {
         for_each_part(begin, end, t.n, [&](int64_t o, int64_t first, int64_t last) {
           Bits* row = to + o * t.n;
           const Bits* source = from + o * t.size;
-          for (int64_t i = first; i < last; ++i) row[i] = source[index(o, i, 0)];
+          const auto place = index;  // a copy, which the results cannot alias
+          for (int64_t i = first; i < last; ++i) row[i] = source[place(o, i, 0)];
         });
       });
     }
@@ -129,15 +130,20 @@ void write_elements(const Taking& t, C* places, const T* in, const F& f) {
         const int64_t last = std::min(t.inner, first + kAddedColumns);
         C* to = places + o * t.size * t.inner;
         const T* from = in + o * t.n * t.inner;
-        for (int64_t i = 0; i < t.n; ++i, from += t.inner) {
-          if (t.inner == 1) {
-            f(to[index(o, i, 0)], from[0]);
-          } else if (t.slices) {
-            C* row = to + index(o, i, 0) * t.inner;
+        // Copies, which the results cannot alias.
+        const auto place = index;
+        const int64_t n = t.n, inner = t.inner;
+        if (inner == 1) {
+          for (int64_t i = 0; i < n; ++i) f(to[place(o, i, 0)], from[i]);
+          continue;
+        }
+        for (int64_t i = 0; i < n; ++i, from += inner) {
+          if (t.slices) {
+            C* row = to + place(o, i, 0) * inner;
 #pragma GCC ivdep
             for (int64_t k = first; k < last; ++k) f(row[k], from[k]);
           } else {
-            for (int64_t k = first; k < last; ++k) f(to[index(o, i, k) * t.inner + k], from[k]);
+            for (int64_t k = first; k < last; ++k) f(to[place(o, i, k) * inner + k], from[k]);
           }
         }
       }
