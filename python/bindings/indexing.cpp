@@ -228,7 +228,9 @@ void set_indexed(const Tensor& x, const py::object& index, const py::object& val
   Operand given;
   const bool is_operand = load_operand(value, given);
   // A number where a mask of all elements holds needs no list of places.
-  const auto mask = tensor_of(index);
+  const bool is_one = PyTuple_Check(index.ptr()) && PyTuple_GET_SIZE(index.ptr()) == 1;
+  const auto mask =
+      tensor_of(is_one ? py::handle(PyTuple_GET_ITEM(index.ptr(), 0)) : py::handle(index));
   if (is_operand && given.is_number() && is_floating(x.dtype()) && mask && x.ndim() > 0 &&
       mask->dtype() == DType::boolean && mask->shape() == x.shape()) {
     released([&] {

@@ -51,7 +51,7 @@ static Line moved(Line line, int64_t elements) {
 template <class R, class C>
 static void scan_together(const Rows& from, const Rows& to, int64_t begin, int rows, C* totals,
                           bool reverse) {
-  C buffer[kRowsTogether * kScannedPitch];
+  C buffer[kRowsTogether * kScannedPitch], row[kScanned];
   const int64_t size = from.size();
   for (int64_t done = 0; done < size; done += kScanned) {
     const int64_t n = std::min(kScanned, size - done), first = reverse ? size - done - n : done;
@@ -61,13 +61,14 @@ static void scan_together(const Rows& from, const Rows& to, int64_t begin, int r
     // Integers are added in one cycle.
     const bool waits = std::is_floating_point_v<C> && rows == kRowsTogether;
     if (waits) scan_rows<R>(n, buffer, totals, reverse);
-    for (int r = 0; r < rows && !waits; ++r) {
-      C* row = buffer + r * kScannedPitch;
-      scan_row<R>(n, row, row, totals[r], reverse);
-      totals[r] = row[reverse ? 0 : n - 1];
-    }
     for (int r = 0; r < rows; ++r) {
-      store_line(moved(to.line(begin + r), first), buffer + r * kScannedPitch, n);
+      const C* scanned = buffer + r * kScannedPitch;
+      if (!waits) {
+        scan_row<R>(n, row, scanned, totals[r], reverse);
+        totals[r] = row[reverse ? 0 : n - 1];
+        scanned = row;
+      }
+      store_line(moved(to.line(begin + r), first), scanned, n);
     }
   }
 }
