@@ -10,16 +10,32 @@ namespace weft {
 namespace {
 
 struct BitNot {
-  WEFT_FN int64_t operator()(int64_t a) const { return ~a; }
+  static constexpr bool kKeepsWidth = true;
+  template <class T>
+  WEFT_FN T operator()(T a) const {
+    return static_cast<T>(~a);
+  }
 };
 struct BitAnd {
-  WEFT_FN int64_t operator()(int64_t a, int64_t b) const { return a & b; }
+  static constexpr bool kKeepsWidth = true;
+  template <class T>
+  WEFT_FN T operator()(T a, T b) const {
+    return static_cast<T>(a & b);
+  }
 };
 struct BitOr {
-  WEFT_FN int64_t operator()(int64_t a, int64_t b) const { return a | b; }
+  static constexpr bool kKeepsWidth = true;
+  template <class T>
+  WEFT_FN T operator()(T a, T b) const {
+    return static_cast<T>(a | b);
+  }
 };
 struct BitXor {
-  WEFT_FN int64_t operator()(int64_t a, int64_t b) const { return a ^ b; }
+  static constexpr bool kKeepsWidth = true;
+  template <class T>
+  WEFT_FN T operator()(T a, T b) const {
+    return static_cast<T>(a ^ b);
+  }
 };
 struct ShiftLeft {
   WEFT_FN int64_t operator()(int64_t a, int64_t b) const {

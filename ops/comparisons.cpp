@@ -8,18 +8,21 @@ namespace weft {
 namespace {
 
 struct Equal {
+  static constexpr bool kKeepsWidth = true;
   template <class T>
   WEFT_FN bool operator()(T a, T b) const {
     return a == b;
   }
 };
 struct NotEqual {
+  static constexpr bool kKeepsWidth = true;
   template <class T>
   WEFT_FN bool operator()(T a, T b) const {
     return a != b;
   }
 };
 struct Less {
+  static constexpr bool kKeepsWidth = true;
   static constexpr bool kDependsOnSign = true;
   template <class T>
   WEFT_FN bool operator()(T a, T b) const {
@@ -27,6 +30,7 @@ struct Less {
   }
 };
 struct LessEqual {
+  static constexpr bool kKeepsWidth = true;
   static constexpr bool kDependsOnSign = true;
   template <class T>
   WEFT_FN bool operator()(T a, T b) const {
@@ -41,6 +45,7 @@ struct Where {
 };
 /// NaN if either operand is NaN.
 struct Maximum {
+  static constexpr bool kKeepsWidth = true;
   static constexpr bool kDependsOnSign = true;
   template <class T>
   WEFT_FN T operator()(T a, T b) const {
@@ -48,6 +53,7 @@ struct Maximum {
   }
 };
 struct Minimum {
+  static constexpr bool kKeepsWidth = true;
   static constexpr bool kDependsOnSign = true;
   template <class T>
   WEFT_FN T operator()(T a, T b) const {

@@ -10,17 +10,21 @@ namespace {
 
 struct Neg {
   static constexpr bool kWraps = true;
+  static constexpr bool kKeepsWidth = true;
   template <class T>
   WEFT_FN T operator()(T a) const {
-    return -a;
+    return static_cast<T>(-a);
   }
 };
 struct Abs {
   static constexpr bool kDependsOnSign = true;
+  static constexpr bool kKeepsWidth = true;
   template <class T>
   WEFT_FN T operator()(T a) const {
     if constexpr (std::is_unsigned_v<T>) {
       return a;
+    } else if constexpr (std::is_integral_v<T>) {
+      return a < 0 ? static_cast<T>(-a) : a;
     } else {
       return abs(a);
     }

@@ -264,7 +264,7 @@ Tensor constant_pad(const Tensor& a, const std::vector<int64_t>& pads, double va
     fail("constant_pad: number of pads is ", pads.size(), ", expected two for each of at most ",
          a.ndim(), " dims");
   }
-  Tensor made = a, inside = ones_like(cast(a, DType::boolean));
+  Tensor made = a, inside = value == 0 ? Tensor() : ones_like(cast(a, DType::boolean));
   for (int i = 0; i < dims; ++i) {
     const int d = a.ndim() - 1 - i;
     const int64_t before = pads[static_cast<size_t>(2 * i)];
@@ -274,6 +274,7 @@ Tensor constant_pad(const Tensor& a, const std::vector<int64_t>& pads, double va
       fail("constant_pad: size of dim ", d, " would be ", size, ", expected at least 0");
     }
     for (Tensor* x : {&made, &inside}) {
+      if (!*x) continue;
       const int64_t from = std::max<int64_t>(-before, 0);
       const int64_t to = x->size(d) - std::max<int64_t>(-behind, 0);
       *x = pad(slice(*x, d, std::min(from, to), std::max(from, to)), d,

@@ -68,6 +68,20 @@ static const Op mean_op = register_op({
                 {.shapes = {{5, 7}}, .attributes = {.structure = {3}}}},
 });
 
+static const Op nansum_op = register_op({
+    .name = "nansum",
+    .rule_of = sum_rule,
+    .structure = set_of_dims(),
+    .forward =
+        [](const Call& c) {
+          reduce(Reduction::sum_numbers, c.out(), c.in(0), reduced_dims(c), 1, c.accumulate());
+        },
+    .backward = [](const Grad& g) { g.give(0, masked_fill(spread(g), isnan(g.in(0)), 0)); },
+    .accumulates = {0},
+    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
+                {.shapes = {{5, 3, 7}}, .attributes = {.structure = {5}}}},
+});
+
 /// Equal extremes share the gradient evenly, as in torch.amax.
 static void give_to_extremes(const Grad& g) {
   const Shape kept = kept_shape(g.attributes(), g.in_shape(0));
@@ -164,6 +178,11 @@ static const Op norm_root_op = register_op({
 
 Tensor sum(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
   return reduced(sum_op, reduced_before_widening(a), reduced_bits("sum", a, dims), keepdims);
+}
+
+Tensor nansum(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
+  if (a && !is_floating(a.dtype())) return sum(a, dims, keepdims);
+  return reduced(nansum_op, a, reduced_bits("nansum", a, dims), keepdims);
 }
 
 Tensor mean(const Tensor& a, const std::vector<int>& dims, bool keepdims) {

@@ -7,6 +7,7 @@
 #include "ops/engine/tensor_body.h"
 #include "ops/place.h"
 #include "ops/promotion.h"
+#include "src/kernels/copy/dense.h"
 #include "weft/ops/along_dim.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
@@ -66,6 +67,27 @@ Tensor bucketize(const Tensor& a, const Tensor& boundaries, bool right) {
   return searchsorted(boundaries, a, right);
 }
 
+/// The indices of the elements of a mask [n] that hold. structure: how many those are.
+static const Op true_places_op = register_op({
+    .name = "true_places",
+    .rule_of =
+        [](const Attributes& attributes, std::span<const Shape>) {
+          return Rule{"[n] -> [+k]", {{"k", attributes.structure[0]}}};
+        },
+    .structure = {"k",
+                  [](const Dims& s, std::span<const Shape> shapes) {
+                    return s.ndim() == 1 && s[0] >= 0 && s[0] <= shapes[0].product();
+                  }},
+    .dtype = [](const Attributes&, std::span<const DType>, int) { return i64; },
+    .forward = [](const Call& c) { true_places(c.out(), DenseBlock::of(c.in(0))); },
+    .differentiable = false,
+    .samples = {{.shapes = {{5}},
+                 .attributes = {.structure = {5}},
+                 .dtypes = {boolean},
+                 .low = 1,
+                 .high = 2}},
+});
+
 /// 0, 1, ... [n], laid out as `like` [n].
 static Tensor numbers_like(const Tensor& like) {
   TensorOptions options{.dtype = DType::i64};
@@ -90,27 +112,25 @@ class Kept {
     // from_local cuts in mesh order.
     const Axes order = mask.sharding().axes_cutting(0);
     if (!std::is_sorted(order.begin(), order.end())) mask_ = mask.redistribute(chunks(mask));
-    rank_ = sub(cumulative_sum(mask_, 0), 1);
     const Tensor own = mask_.is_sharded() ? mask_.local() : mask_;
-    // Elements that are not kept go behind the others.
-    const Tensor numbers = numbers_like(own), rank = sub(cumulative_sum(own, 0), 1);
-    own_count_ = static_cast<int64_t>(sum(own).item());
-    places_ = where(own, rank, add(sub(sub(numbers, rank), 1), own_count_));
-    count_ = own_count_;
+    count_ = static_cast<int64_t>(sum(own).item());
+    places_ = true_places_op({own}, {.structure = {count_}});
     if (!mask_.is_sharded()) return;
     const DeviceMesh mesh = mask_.sharding().mesh();
-    const Tensor kept = from_local(own_of(own), mesh, chunks(mask_));
+    const Tensor kept = from_local(take(own, places_, 0), mesh, chunks(mask_));
     sharding_ = kept.sharding();
     count_ = kept.numel();
   }
 
   int64_t count() const { return count_; }
   /// For each element, how many are kept up to it, less 1.
-  const Tensor& rank() const { return rank_; }
+  Tensor rank() const { return sub(cumulative_sum(mask_, 0), 1); }
+  /// The indices of the elements that are kept.
+  Tensor indices() const { return mask_.is_sharded() ? of(numbers_like(mask_)) : places_; }
   /// `a` has no gradient.
   Tensor of(const Tensor& a) const {
-    if (!mask_.is_sharded()) return own_of(a);
-    const Tensor own = own_of(redistributed(a, mask_.sharding()).local());
+    if (!mask_.is_sharded()) return take(a, places_, 0);
+    const Tensor own = take(redistributed(a, mask_.sharding()).local(), places_, 0);
     return relabeled(own, layout_of(sharding_, {count_}, a.dtype()));
   }
 
@@ -124,12 +144,9 @@ class Kept {
     return Placements(std::span<const Placement>(placements));
   }
 
-  Tensor own_of(const Tensor& own) const {
-    return slice(place_along_dim(own, places_, 0), 0, 0, own_count_);
-  }
-
-  Tensor mask_, rank_, places_;
-  int64_t own_count_, count_;
+  /// `places_` are those of this rank's part.
+  Tensor mask_, places_;
+  int64_t count_;
   Sharding sharding_;
 };
 
@@ -140,7 +157,7 @@ Tensors nonzero(const Tensor& a) {
   if (a.ndim() == 0) fail("nonzero: number of dims is 0, expected at least 1");
   const Tensor flat = reshape(a.detach(), {a.numel()});
   const Tensor mask = not_equal(flat, 0);
-  Tensor rest = Kept(mask).of(numbers_like(mask));
+  Tensor rest = Kept(mask).indices();
   Tensors indices(static_cast<size_t>(a.ndim()));
   for (int d = a.ndim() - 1; d > 0; --d) {
     const Tensor size = one_number(rest, std::max<int64_t>(1, a.size(d)));
@@ -166,7 +183,7 @@ Unique unique(const Tensor& a) {
   const Tensors sorted = sort_with_indices(flat, 0, false);
   if (n == 0) return {sorted[0], sorted[1], reshape(sorted[1], a.shape()), sorted[1]};
   const Kept kept(differs_from_last(sorted[0]));
-  const Tensor starts = kept.of(numbers_like(sorted[0]));
+  const Tensor starts = kept.indices();
   const Tensor ends = cat({slice(starts, 0, 1, kept.count()), one_number(starts, n)}, 0);
   return {kept.of(sorted[0]), kept.of(sorted[1]),
           reshape(place_along_dim(kept.rank(), sorted[1], 0), a.shape()), sub(ends, starts)};

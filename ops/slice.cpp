@@ -93,6 +93,17 @@ static Box unslice_needs(const Attributes& attributes, int, std::span<const Shap
   return box;
 }
 
+/// Writes zeros before and behind a part along the dim; the part has the block's other dims.
+static void fill_beside(const MemoryBlock& block, const Box& part, int dim) {
+  Box before = part, behind = part;
+  before.offset[dim] = 0;
+  before.shape[dim] = part.offset[dim];
+  behind.offset[dim] = part.offset[dim] + part.shape[dim];
+  behind.shape[dim] = block.shape[dim] - behind.offset[dim];
+  fill(block.part(before), 0);
+  fill(block.part(behind), 0);
+}
+
 static const Op unslice_op = register_op({
     .name = "unslice",
     .rule_of =
@@ -103,13 +114,17 @@ static const Op unslice_op = register_op({
     .linear = {{0}},
     .forward =
         [](const Call& c) {
-          fill(c.out(), 0);
           const auto at = unpack<SliceAttributes>(c.attributes().structure);
           MemoryBlock place = c.out();
           int64_t first = at.start + c.in_box(0).offset[at.dim] * at.step;
           Box part{Dims::filled(place.shape.ndim(), 0), c.in(0).shape};
           part.offset[at.dim] = first - c.out_box().offset[at.dim];
-          if (c.in(0).numel() == 0) return;
+          if (c.in(0).numel() == 0) return fill(place, 0);
+          if (at.step == 1) {
+            fill_beside(place, part, at.dim);
+          } else {
+            fill(place, 0);
+          }
           place = place.part(part);
           place.strides[at.dim] *= at.step;
           copy(place, c.in(0));

@@ -8,6 +8,7 @@
 #include "ops/promotion.h"
 #include "ops/structure.h"
 #include "src/kernels/math/special.h"
+#include "src/kernels/math/special_floats.h"
 #include "weft/ops/logic.h"
 #include "weft/ops/powers.h"
 #include "weft/ops/rounding.h"
@@ -19,18 +20,21 @@ namespace {
 struct Erfc {
   template <class T>
   WEFT_FN T operator()(T a) const {
+    if constexpr (std::is_same_v<T, float>) return erfc_float(a);
     return static_cast<T>(erfc_wide(static_cast<double>(a)));
   }
 };
 struct Erfinv {
   template <class T>
   WEFT_FN T operator()(T a) const {
+    if constexpr (std::is_same_v<T, float>) return erfinv_float(a);
     return static_cast<T>(erfinv_wide(static_cast<double>(a)));
   }
 };
 struct Lgamma {
   template <class T>
   WEFT_FN T operator()(T a) const {
+    if constexpr (std::is_same_v<T, float>) return lgamma_float(a);
     return static_cast<T>(lgamma_wide(static_cast<double>(a)));
   }
 };

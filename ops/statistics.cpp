@@ -90,11 +90,6 @@ Tensor matrix_norm(const Tensor& a, double order, bool keepdims) {
   return cast(extreme, is_floating(a.dtype()) ? a.dtype() : DType::f32);
 }
 
-Tensor nansum(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
-  check_tensor("nansum", a);
-  return sum(is_floating(a.dtype()) ? masked_fill(a, isnan(a), 0) : a, dims, keepdims);
-}
-
 Tensor nanmean(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
   const Tensor counts = sum(logical_not(isnan(a)), dims, keepdims);
   const Tensor total = nansum(a, dims, keepdims);

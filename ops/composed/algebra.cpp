@@ -12,6 +12,7 @@
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/parts.h"
+#include "weft/ops/pointwise.h"
 #include "weft/ops/powers.h"
 #include "weft/ops/products.h"
 #include "weft/ops/reductions.h"
@@ -81,6 +82,12 @@ int64_t size_of_label(const Labelled& a, char label) {
   return a.tensor.size(static_cast<int>(a.labels.find(label)));
 }
 
+Shape shape_of_labels(const Labelled& a, const std::string& labels) {
+  Shape shape;
+  for (const char label : labels) shape.push_back(size_of_label(a, label));
+  return shape;
+}
+
 /// The dims of `a` in the order of `groups`, each group as one dim.
 Tensor grouped(const Labelled& a, const std::vector<std::string>& groups) {
   std::vector<int> order;
@@ -131,8 +138,12 @@ Labelled contracted(Labelled a, Labelled b, const std::set<char>& kept) {
   for (const char label : b.labels) {
     if (!a.has(label)) of_b += label;
   }
-  Shape shape;
-  for (const char label : batch + of_a) shape.push_back(size_of_label(a, label));
+  if (of_a.empty() && of_b.empty() && !batch.empty()) {
+    return {reshape(vecdot(grouped(a, {batch, inner}), grouped(b, {batch, inner})),
+                    shape_of_labels(a, batch)),
+            batch};
+  }
+  Shape shape = shape_of_labels(a, batch + of_a);
   for (const char label : of_b) shape.push_back(size_of_label(b, label));
   const Tensor product = matmul(grouped(a, {batch, of_a, inner}), grouped(b, {batch, inner, of_b}));
   return {reshape(product, shape), batch + of_a + of_b};
@@ -211,6 +222,10 @@ Tensor addmv(const Tensor& c, const Tensor& a, const Tensor& b, Number beta, Num
   return scaled_sum(c, mv(a, b), beta, alpha);
 }
 Tensor addr(const Tensor& c, const Tensor& a, const Tensor& b, Number beta, Number alpha) {
+  check_dims("addr", a, 1);
+  check_dims("addr", b, 1);
+  check_tensor("addr", c);
+  if (beta.value == 1) return addcmul(c, unsqueeze(a, 1), b, alpha);
   return scaled_sum(c, outer(a, b), beta, alpha);
 }
 Tensor baddbmm(const Tensor& c, const Tensor& a, const Tensor& b, Number beta, Number alpha) {
@@ -257,10 +272,44 @@ Tensor kron(const Tensor& a, const Tensor& b) {
     of_b.push_back(columns);
     made.push_back(rows * columns);
   }
-  return reshape(mul(reshape(a, of_a), reshape(b, of_b)), made);
+  if (dims == 0) return mul(a, b);
+  // Repeats the last dims to one long one first: short lines are slow to multiply.
+  const auto repeated = [](const Tensor& x, Shape shape, int dim, int64_t size) {
+    const Tensor apart = reshape(x, shape);
+    shape[dim] = size;
+    const Tensor whole = expand(apart, shape);
+    const int64_t columns = shape.back();
+    shape.erase(shape.ndim() - 1);
+    shape[shape.ndim() - 1] *= columns;
+    return reshape(whole, shape);
+  };
+  const int last = 2 * dims - 1;
+  return reshape(
+      mul(repeated(a, of_a, last, of_b[last]), repeated(b, of_b, last - 1, of_a[last - 1])), made);
+}
+
+/// |x - y|^2 = |x|^2 - 2 x y + |y|^2, by one product, for many rows; the rounding error is that of
+/// the squares of the norms, as in PyTorch. Equal rows have no gradient.
+static Tensor distances_by_product(const Tensor& a, const Tensor& b) {
+  const auto squares_of = [](const Tensor& x) { return sum_squares(x, {-1}, true); };
+  const Tensor of_a = squares_of(a), of_b = squares_of(b);
+  const Tensor left = cat({mul(a, -2), of_a, ones_like(of_a)}, -1);
+  const Tensor right = cat({b, ones_like(of_b), of_b}, -1);
+  const Tensor squares = matmul(left, right.transpose(-2, -1));
+  const Tensor is_zero = less_equal(squares, 0);
+  return masked_fill(sqrt(masked_fill(squares, is_zero, 1)), is_zero, 0);
 }
 
 Tensor cdist(const Tensor& a, const Tensor& b, double p) {
+  constexpr int64_t kMostApart = 25;  // PyTorch's
+  check_tensor("cdist", a);
+  check_tensor("cdist", b);
+  const bool is_plain =
+      a.dtype() == b.dtype() && (a.dtype() == DType::f32 || a.dtype() == DType::f64);
+  if (p == 2 && is_plain && a.ndim() > 1 && b.ndim() > 1 && a.size(-1) == b.size(-1) &&
+      (a.size(-2) > kMostApart || b.size(-2) > kMostApart)) {
+    return distances_by_product(a, b);
+  }
   return vector_norm(sub(unsqueeze(a, -2), unsqueeze(b, -3)), p, {-1});
 }
 
@@ -299,7 +348,12 @@ Tensor trapezoid(const Tensor& y, const Tensor& x, int dim) {
   return sum(trapezoids(y, &x, 1, dim), {dim});
 }
 Tensor trapezoid(const Tensor& y, double dx, int dim) {
-  return sum(trapezoids(y, nullptr, dx, dim), {dim});
+  check_tensor("trapezoid", y);
+  const int at = normalized_dim("trapezoid", dim, y.ndim());
+  const int64_t n = y.size(at);
+  if (n == 0) return mul(sum(y, {at}), dx);
+  const Tensor ends = add(slice(y, at, 0, 1), slice(y, at, n - 1, n));
+  return mul(sub(sum(y, {at}), mul(squeeze(ends, at), 0.5)), dx);
 }
 Tensor cumulative_trapezoid(const Tensor& y, const Tensor& x, int dim) {
   return cumulative_sum(trapezoids(y, &x, 1, dim), dim);

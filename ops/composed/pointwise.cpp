@@ -33,22 +33,9 @@ Tensor gelu(const Tensor& a, std::string_view approximate) {
   return mul(mul(a, 0.5), add(tanh(inner), 1));
 }
 
-Tensor addcmul(const Tensor& a, const Tensor& b, const Tensor& c, Number value) {
-  return add(a, scaled(mul(b, c), value));
-}
-Tensor addcdiv(const Tensor& a, const Tensor& b, const Tensor& c, Number value) {
-  return add(a, scaled(div(b, c), value));
-}
-
-Tensor lerp(const Tensor& a, const Tensor& b, const Operand& weight) {
-  return add(a, mul(next_to(a, weight), sub(b, a)));
-}
-
 Tensor rsub(const Tensor& a, const Operand& b, Number alpha) {
   return sub(next_to(a, b), scaled(a, alpha));
 }
-
-Tensor fmod(const Tensor& a, const Tensor& b) { return mul(sign(a), remainder(abs(a), abs(b))); }
 
 Tensor frac(const Tensor& a) { return sub(a, trunc(a)); }
 
@@ -103,29 +90,6 @@ Tensor rad2deg(const Tensor& a) { return mul(floating(a), 180 / std::numbers::pi
 Tensor angle(const Tensor& a) {
   const Tensor x = floating(a);
   return where(less(x, 0), next_to(x, std::numbers::pi), where(isnan(x), x, next_to(x, 0.0)));
-}
-
-static double largest(DType dtype) {
-  switch (dtype) {
-    case DType::f64:
-      return std::numeric_limits<double>::max();
-    case DType::f16:
-      return 65504;
-    case DType::bf16:
-      return 0x1.fep127;
-    default:
-      return std::numeric_limits<float>::max();
-  }
-}
-
-Tensor nan_to_num(const Tensor& a, double nan, std::optional<double> posinf,
-                  std::optional<double> neginf) {
-  check_tensor("nan_to_num", a);
-  if (!is_floating(a.dtype())) return clone(a);
-  const double most = largest(a.dtype());
-  const Tensor finite = masked_fill(a, isnan(a), nan);
-  const Tensor below = masked_fill(finite, isposinf(a), posinf.value_or(most));
-  return masked_fill(below, isneginf(a), neginf.value_or(-most));
 }
 
 Tensor isposinf(const Tensor& a) { return logical_and(isinf(a), greater(a, 0)); }

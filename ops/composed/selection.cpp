@@ -4,6 +4,7 @@
 #include "ops/engine/tensor_body.h"
 #include "ops/order_statistics.h"
 #include "ops/place.h"
+#include "ops/take.h"
 #include "weft/error.h"
 #include "weft/ops/along_dim.h"
 #include "weft/ops/elementwise.h"
@@ -119,10 +120,8 @@ Tensor one_hot(const Tensor& a, int64_t classes) {
   if (least < 0 || most >= static_cast<double>(count)) {
     fail("one_hot: elements are ", least, " to ", most, ", expected 0 to ", count - 1);
   }
-  TensorOptions options{.dtype = a.dtype(), .device = a.device()};
-  if (a.is_sharded()) options.sharding = Sharding(a.sharding().mesh(), {});
-  const Tensor numbers = arange(0, static_cast<double>(count), 1, options);
-  return cast(equal(unsqueeze(a, -1), numbers), DType::i64);
+  const Tensor places = cast(unsqueeze(a, -1), DType::i64);
+  return add_along_dim(ones_like(places), places, a.ndim(), count);
 }
 
 }  // namespace weft

@@ -231,9 +231,23 @@ Tensor indexed(const Tensor& x, const py::object& index) {
 }
 
 void set_indexed(const Tensor& x, const py::object& index, const py::object& value) {
-  const std::vector<Selection> selections = selections_of(x, index);
   Operand given;
-  if (!load_operand(value, given)) {
+  const bool is_operand = load_operand(value, given);
+  // A number where a mask of all elements holds needs no list of places.
+  const bool is_one = PyTuple_Check(index.ptr()) && PyTuple_GET_SIZE(index.ptr()) == 1;
+  const auto mask =
+      tensor_of(is_one ? py::handle(PyTuple_GET_ITEM(index.ptr(), 0)) : py::handle(index));
+  if (is_operand && given.is_number() && is_floating(x.dtype()) && mask && x.ndim() > 0 &&
+      mask->dtype() == DType::boolean && mask->shape() == x.shape()) {
+    released([&] {
+      assign_(
+          x, [](const Tensor& from) { return from; }, masked_fill(x, *mask, given));
+      return true;
+    });
+    return;
+  }
+  const std::vector<Selection> selections = selections_of(x, index);
+  if (!is_operand) {
     throw py::type_error(concat("index: value is a ", Py_TYPE(value.ptr())->tp_name,
                                 ", expected a Tensor or a number"));
   }

@@ -31,6 +31,28 @@ TEST(Scan, SumsAlongAnyDimBothWays) {
   }
 }
 
+TEST(Scan, LongRowsAreSummedInOrder) {
+  for (DType dtype : {f32, f64, i64, i32}) {
+    for (int64_t rows : {1, 3, 4, 6, 9}) {
+      for (int64_t n : {511, 512, 513, 1700}) {
+        for (bool reverse : {false, true}) {
+          const Array in = Array::random(dtype, {rows, n}, Lie::gaps),
+                      start = Array::random(dtype, {rows, 1}, Lie::dense, 2), out(f64, {rows, n});
+          cumulative_sum(out.block, in.block, 1, reverse, &start.block);
+          for (int64_t r = 0; r < rows; ++r) {
+            double sum = start[r];
+            for (int64_t i = 0; i < n; ++i) {
+              const int64_t at = r * n + (reverse ? n - 1 - i : i);
+              sum += in[at];
+              ASSERT_EQ(out[at], sum);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(Scan, GoesOnFromAStart) {
   const Array in = Array::of(i64, {2, 3}, {1, 2, 3, 4, 5, 6}),
               start = Array::of(i64, {2, 1}, {10, 20});

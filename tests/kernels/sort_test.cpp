@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "tests/kernels/array.h"
 
@@ -76,6 +77,44 @@ TEST(Sort, RefusesMoreThanThereIs) {
   const Array in(f32, {2, 3}), values(f32, {2, 4}), indices(i64, {2, 4}), few(i64, {2, 3});
   EXPECT_THROW(sort_rows(&values.block, indices.block, in.block), std::invalid_argument);
   EXPECT_THROW(sort_rows(&in.block, indices.block, in.block), std::invalid_argument);
+}
+
+TEST(Sort, SelectsAndSortsLongRowsOfAllDtypes) {
+  for (DType dtype : {f32, bf16, f64, i64, i8, u16}) {
+    const double low = is_unsigned(dtype) ? 0 : -100,
+                 high = dtype == f64 || dtype == i64 ? 1e15 : 120;
+    for (int64_t n : {1, 63, 64, 700, 5000}) {
+      const Array in = Array::random(dtype, {2, n}, Lie::gaps, 4, low, high);
+      for (const int64_t k : {int64_t{1}, n / 9, n / 8, n / 2, n}) {
+        for (bool descending : {false, true}) {
+          const Array values(dtype, {2, k}), indices(i64, {2, k});
+          sort_rows(&values.block, indices.block, in.block, descending);
+          for (int64_t r = 0; r < 2; ++r) {
+            std::vector<int64_t> order(static_cast<size_t>(n));
+            std::iota(order.begin(), order.end(), int64_t{0});
+            std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+              return descending ? in[r * n + a] > in[r * n + b] : in[r * n + a] < in[r * n + b];
+            });
+            for (int64_t i = 0; i < k; ++i) {
+              ASSERT_EQ(indices[r * k + i], order[static_cast<size_t>(i)]) << n << ' ' << k;
+              ASSERT_EQ(values[r * k + i], in[r * n + order[static_cast<size_t>(i)]]);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Sort, SelectsNaNAsTheGreatest) {
+  std::vector<double> row(1000, 1);
+  row[3] = row[990] = std::nan("");
+  row[500] = INFINITY;
+  for (DType dtype : {f32, f64}) {
+    const Array in = Array::of(dtype, {1000}, row), values(dtype, {4}), indices(i64, {4});
+    sort_rows(&values.block, indices.block, in.block, true);
+    EXPECT_EQ(indices.values(), (std::vector<double>{3, 990, 500, 0}));
+  }
 }
 
 }  // namespace

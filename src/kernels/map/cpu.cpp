@@ -2,6 +2,7 @@
 #include "src/kernels/map/map.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "src/base/parallel.h"
 #include "src/kernels/iteration/iteration.h"
@@ -22,6 +23,8 @@ struct Mapping {
   const MemoryBlock* blocks[kMaxMapBlocks];
   /// The dtype in which the loop reads or writes each block.
   DType loop_dtypes[kMaxMapBlocks];
+  /// Converts a line of a block to or from that dtype.
+  LineConverter converters[kMaxMapBlocks];
   int results, count;
 };
 
@@ -95,33 +98,32 @@ static bool move_side_by_side(const Iteration& loops, int block, const MapChunk&
 }
 
 /// Copies blocks [first, last) between their memory and the buffers.
-static void move_chunk(const Mapping& mapping, LineWalk walk, const MapChunk& chunk,
+static void move_chunk(const Mapping& mapping, const LineWalk& start, const MapChunk& chunk,
                        MapBuffers& buffers, int first, int last) {
   bool moved[kMaxMapBlocks];
   for (int i = first; i < last; ++i) {
     moved[i] =
-        !buffers.used[i] ||
-        move_side_by_side(walk.loops(), i, chunk, buffers.line(mapping, i, 0), i < mapping.results);
+        !buffers.used[i] || move_side_by_side(start.loops(), i, chunk, buffers.line(mapping, i, 0),
+                                              i < mapping.results);
   }
   if (std::all_of(moved + first, moved + last, [](bool is) { return is; })) return;
+  LineWalk walk = start;
   for (int64_t j = 0; j < chunk.lines; ++j, walk.next()) {
     for (int i = first; i < last; ++i) {
       if (moved[i]) continue;
-      const Line dense = buffers.line(mapping, i, j * chunk.length);
-      if (i < mapping.results) {
-        convert_line(walk.line(i), dense, chunk.length);
-      } else {
-        convert_line(dense, walk.line(i), chunk.length);
-      }
+      const Line dense = buffers.line(mapping, i, j * chunk.length), &line = walk.line(i);
+      const bool stores = i < mapping.results;
+      const Line &to = stores ? line : dense, &from = stores ? dense : line;
+      mapping.converters[i](to.data, to.stride, from.data, from.stride, chunk.length);
     }
   }
 }
 
-/// Calls the loop on one chunk.
-static void run_chunk(const Mapping& mapping, const Iteration& loops, const MapChunk& chunk) {
+/// Calls the loop on one chunk, which begins where `walk` is.
+static void run_chunk(const Mapping& mapping, const LineWalk& walk, const MapChunk& chunk) {
+  const Iteration& loops = walk.loops();
   MapBuffers buffers;
   void* pointers[kMaxMapBlocks];
-  const LineWalk walk(loops, chunk.outer, chunk.inner);
   for (int i = 0; i < mapping.count; ++i) {
     buffers.used[i] = !is_direct(mapping, loops, i, chunk);
     pointers[i] = buffers.used[i] ? buffers.memory[i] : walk.line(i).data;
@@ -142,22 +144,34 @@ static MapChunk chunk_of(const Mapping& mapping, const Iteration& loops) {
   return {0, 0, 1, kMapChunk};
 }
 
-static void run_strided(const char* what, const Mapping& mapping) {
+static void run_strided(const char* what, Mapping& mapping) {
   const Iteration loops(what, mapping.blocks[0]->shape, mapping.blocks, mapping.count);
+  for (int i = 0; i < mapping.count; ++i) {
+    const DType own = mapping.blocks[i]->dtype, in_loop = mapping.loop_dtypes[i];
+    mapping.converters[i] =
+        i < mapping.results ? line_converter(own, in_loop) : line_converter(in_loop, own);
+  }
   const int64_t inner = loops.inner(), outer = loops.outer();
   if (inner * outer == 0) return;
   const MapChunk whole = chunk_of(mapping, loops);
   const int64_t across = (inner + whole.length - 1) / whole.length;
   const int64_t down = (outer + whole.lines - 1) / whole.lines;
+  const bool line_by_line = across == 1 && whole.lines == 1;
   parallel_for(across * down, grain_of(whole.lines * whole.length),
                [&](int64_t begin, int64_t end) {
+                 MapChunk chunk = whole;
+                 std::optional<LineWalk> walk;
                  for (int64_t i = begin; i < end; ++i) {
-                   MapChunk chunk = whole;
                    chunk.outer = i / across * whole.lines;
                    chunk.inner = i % across * whole.length;
                    chunk.lines = std::min(whole.lines, outer - chunk.outer);
                    chunk.length = std::min(whole.length, inner - chunk.inner);
-                   run_chunk(mapping, loops, chunk);
+                   if (walk && line_by_line) {
+                     walk->next();
+                   } else {
+                     walk.emplace(loops, chunk.outer, chunk.inner);
+                   }
+                   run_chunk(mapping, *walk, chunk);
                  }
                });
 }
@@ -166,13 +180,44 @@ static void run_strided(const char* what, const Mapping& mapping) {
 
 namespace weft::host {
 
+/// The loop over integers narrower than 64 bits, when the functor has it and all operands and
+/// results have one such dtype; else null.
+static MapLoop narrow_loop(const MapLoops& loops, const MemoryBlock* const* outs, int results,
+                           const MemoryBlock* const* ins, int operands) {
+  if (operands == 0) return nullptr;
+  const DType dtype = ins[0]->dtype;
+  for (int i = 1; i < operands; ++i) {
+    if (ins[i]->dtype != dtype) return nullptr;
+  }
+  for (int i = 0; i < results; ++i) {
+    if (!loops.gives_bool && outs[i]->dtype != dtype) return nullptr;
+  }
+  switch (dtype) {
+    case DType::i8:
+      return loops.on_cpu.i8;
+    case DType::i16:
+      return loops.on_cpu.i16;
+    case DType::i32:
+      return loops.on_cpu.i32;
+    case DType::u8:
+      return loops.on_cpu.u8;
+    case DType::u16:
+      return loops.on_cpu.u16;
+    case DType::u32:
+      return loops.on_cpu.u32;
+    default:
+      return nullptr;
+  }
+}
+
 void run_map(const char* what, const MapLoops& loops, const void* functor,
              const MemoryBlock* const* outs, int results, const MemoryBlock* const* ins,
              int operands) {
-  const DType dtype = map_dtype(ins, operands, *outs[0]);
-  const DType result = loops.gives_bool ? DType::boolean : dtype;
   Mapping mapping;
-  mapping.loop = loop_for(what, loops.on_cpu, dtype);
+  mapping.loop = narrow_loop(loops, outs, results, ins, operands);
+  const DType dtype = mapping.loop ? ins[0]->dtype : map_dtype(ins, operands, *outs[0]);
+  const DType result = loops.gives_bool ? DType::boolean : dtype;
+  if (!mapping.loop) mapping.loop = loop_for(what, loops.on_cpu, dtype);
   mapping.functor = functor;
   mapping.results = results;
   mapping.count = results + operands;

@@ -35,6 +35,8 @@ struct LoopsByType {
   Loop f32 = nullptr, f64 = nullptr, i64 = nullptr;
   /// For u64 where its result differs from that of i64.
   Loop u64 = nullptr;
+  /// For narrower integers, on the CPU, where they need no conversion to i64.
+  Loop i8 = nullptr, i16 = nullptr, i32 = nullptr, u8 = nullptr, u16 = nullptr, u32 = nullptr;
 };
 
 /// Returns the loop for operands of `dtype`; std::invalid_argument when the functor has none.
@@ -78,6 +80,14 @@ inline namespace WEFT_COMPILER {
 template <class C, int>
 using Repeat = C;
 
+/// result[i] = f(in[i]...). The pointers are arguments because results of one byte may alias any
+/// memory, that of an array of pointers too.
+template <class Result, class F, class... In>
+void map_elements(const F& f, Result* result, int64_t n, const In*... in) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) result[i] = static_cast<Result>(f(in[i]...));
+}
+
 /// Results go to `out[0]` or, for a Pair, to `out[0]` and `out[1]`.
 template <class F, class C, int... kIn>
 void map_loop(const void* functor, void* const* out, const void* const* in, int64_t n) {
@@ -93,9 +103,8 @@ void map_loop(const void* functor, void* const* out, const void* const* in, int6
       second[i] = pair.second;
     }
   } else {
-    auto* result = static_cast<R*>(out[0]);
-#pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) result[i] = f(static_cast<const C*>(in[kIn])[i]...);
+    using Result = std::conditional_t<std::is_same_v<R, bool>, bool, C>;
+    map_elements(f, static_cast<Result*>(out[0]), n, static_cast<const C*>(in[kIn])...);
   }
 }
 
@@ -110,8 +119,31 @@ inline constexpr bool depends_on_sign = requires {
   F::kDependsOnSign;
 };
 
+/// Whether the result for narrow integers is that for the same numbers in 64 bits, truncated.
+template <class F>
+inline constexpr bool keeps_width = requires {
+  F::kKeepsWidth;
+};
+
 /// The dtypes that a functor supports.
 enum class MapDomain { any, floating, integer };
+
+/// The loops over narrow integers, for both signs where the result depends on it.
+template <class F, int... kIn>
+void add_narrow_loops(LoopsByType<MapLoop>& loops) {
+  loops.u8 = map_loop<F, uint8_t, kIn...>;
+  loops.u16 = map_loop<F, uint16_t, kIn...>;
+  loops.u32 = map_loop<F, uint32_t, kIn...>;
+  if constexpr (depends_on_sign<F>) {
+    loops.i8 = map_loop<F, int8_t, kIn...>;
+    loops.i16 = map_loop<F, int16_t, kIn...>;
+    loops.i32 = map_loop<F, int32_t, kIn...>;
+  } else {
+    loops.i8 = loops.u8;
+    loops.i16 = loops.u16;
+    loops.i32 = loops.u32;
+  }
+}
 
 template <class F, MapDomain kDomain, int... kIn>
 MapLoops map_loops(std::integer_sequence<int, kIn...>) {
@@ -132,6 +164,7 @@ MapLoops map_loops(std::integer_sequence<int, kIn...>) {
 #ifdef WEFT_COMPILES_KERNELS
     loops.on_cuda.i64 = cuda::launch_map<F, Integer, kIn...>;
 #endif
+    if constexpr (keeps_width<F>) add_narrow_loops<F, kIn...>(loops.on_cpu);
     if constexpr (depends_on_sign<F>) {
       loops.on_cpu.u64 = map_loop<F, uint64_t, kIn...>;
 #ifdef WEFT_COMPILES_KERNELS
@@ -157,8 +190,9 @@ void map_with(const char* what, const F& f, const MemoryBlock* const* outs, int 
 /// struct with `template <class T> WEFT_FN T operator()(T...) const` (or a bool result). It is
 /// called with float when the promoted dtype of the operands is f32, bf16 or f16, with double for
 /// f64, and with int64_t for integers and bool (uint64_t if it has kWraps, or has kDependsOnSign
-/// and an operand is u64). Operands are converted to that type and broadcast to out's shape, the
-/// result is converted to out's dtype; any strides. `out` may be an operand, at the same address.
+/// and an operand is u64); with kKeepsWidth also with narrower types. Operands are converted to
+/// that type and broadcast to out's shape, the result is converted to out's dtype; any strides.
+/// `out` may be an operand, at the same address.
 template <class F, class... In>
 void map(const F& f, const MemoryBlock& out, const In&... in) {
   const MemoryBlock* const outs[] = {&out};

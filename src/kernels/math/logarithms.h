@@ -9,9 +9,9 @@ namespace weft {
 // src/math.h.
 #define WEFT_MATH [[gnu::always_inline]] WEFT_FN inline
 
-/// log2 of a positive finite float, to 2^-44 relative.
-WEFT_MATH double log2_wide(float x) {
-  const int64_t bits = std::bit_cast<int64_t>(static_cast<double>(x)) - 0x3fe6a09e667f3bcd;
+/// log2 of a positive finite number that is no denormal, to 2^-44 relative.
+WEFT_MATH double log2_wide(double x) {
+  const int64_t bits = std::bit_cast<int64_t>(x) - 0x3fe6a09e667f3bcd;
   const double m = std::bit_cast<double>((bits & 0x000fffffffffffff) + 0x3fe6a09e667f3bcd);
   const double s = (m - 1.0) / (m + 1.0);
   const double z = s * s;
@@ -45,7 +45,8 @@ WEFT_MATH float pow(float x, float y) {
   constexpr float kInfinity = std::bit_cast<float>(0x7f800000);
   const float magnitude = std::fabs(x);
   const bool finite = magnitude > 0 && magnitude < kInfinity;
-  const double product = static_cast<double>(y) * log2_wide(finite ? magnitude : 1.0f);
+  const double product =
+      static_cast<double>(y) * log2_wide(finite ? static_cast<double>(magnitude) : 1.0);
   const double low = product < -200.0 ? -200.0 : product;
   const float power = static_cast<float>(exp2_wide(low > 200.0 ? 200.0 : low));
   // Powers of zero and infinity, which have no finite logarithm.
@@ -69,7 +70,7 @@ WEFT_MATH double pow(double x, double y) { return ::pow(x, y); }
 WEFT_MATH float scaled_log2(float x, double factor) {
   constexpr float kInfinity = std::bit_cast<float>(0x7f800000);
   const bool finite = (x > 0) & (x < kInfinity);
-  const auto value = static_cast<float>(log2_wide(finite ? x : 1.0f) * factor);
+  const auto value = static_cast<float>(log2_wide(finite ? static_cast<double>(x) : 1.0) * factor);
   const float edge = x == 0 ? -kInfinity : x > 0 ? kInfinity : std::bit_cast<float>(0x7fc00000);
   return finite ? value : edge;
 }

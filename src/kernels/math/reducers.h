@@ -28,6 +28,7 @@ template <class T>
 // two values.
 
 struct SumOf {
+  static constexpr int kTimesLanes = 1;
   template <class T>
   WEFT_FN static constexpr T identity() {
     return T(0);
@@ -51,6 +52,14 @@ struct SquaresOf : SumOf {
   template <class T>
   WEFT_FN static T element(T x) {
     return x * x;
+  }
+};
+
+/// The sum without NaNs.
+struct NumbersOf : SumOf {
+  template <class T>
+  WEFT_FN static T element(T x) {
+    return x == x ? x : T(0);
   }
 };
 
@@ -84,6 +93,8 @@ struct LogAddExpOf : SumOf {
 };
 
 struct GreatestOf : SumOf {
+  /// Accumulators of a row, as a multiple of those of a sum: these combine in more steps.
+  static constexpr int kTimesLanes = 4;
   template <class T>
   WEFT_FN static constexpr T identity() {
     if constexpr (std::is_floating_point_v<T>) return -std::numeric_limits<T>::infinity();
@@ -96,6 +107,7 @@ struct GreatestOf : SumOf {
 };
 
 struct LeastOf : SumOf {
+  static constexpr int kTimesLanes = 4;
   template <class T>
   WEFT_FN static constexpr T identity() {
     if constexpr (std::is_floating_point_v<T>) return std::numeric_limits<T>::infinity();

@@ -31,6 +31,8 @@ struct ReduceLoops {
   void (*columns)(C* sums, const C* x, int64_t n);
   /// Combines each sums[i] with the partial reduction part[i].
   void (*merge)(C* sums, const C* part, int64_t n);
+  /// `row` of 32-bit integers without conversion, where that cannot overflow; else null.
+  C (*row_of_i32)(const int32_t* x, int64_t n) = nullptr;
 };
 
 template <class R, class C>
@@ -50,9 +52,18 @@ static void merge_columns(C* sums, const C* part, int64_t n) {
   for (int64_t i = 0; i < n; ++i) sums[i] = R::combine(sums[i], part[i]);
 }
 
+template <class R>
+static int64_t reduced_row_of_i32(const int32_t* x, int64_t n) {
+  return reduce_row<R, int32_t>(n, AsItIs{}, x);
+}
+
 template <class R, class C>
 static ReduceLoops<C> loops_of() {
-  return {R::template identity<C>(), reduced_row<R, C>, reduce_columns<R, C>, merge_columns<R, C>};
+  ReduceLoops<C> loops{R::template identity<C>(), reduced_row<R, C>, reduce_columns<R, C>,
+                       merge_columns<R, C>};
+  constexpr bool kStays = std::is_same_v<R, GreatestOf> || std::is_same_v<R, LeastOf>;
+  if constexpr (kStays && std::is_same_v<C, int64_t>) loops.row_of_i32 = reduced_row_of_i32<R>;
+  return loops;
 }
 
 template <class C>
@@ -68,6 +79,8 @@ static ReduceLoops<C> loops_of(Reduction reduction) {
       return loops_of<LeastOf, C>();
     case Reduction::sum_squares:
       return loops_of<SquaresOf, C>();
+    case Reduction::sum_numbers:
+      return loops_of<NumbersOf, C>();
     case Reduction::any:
       return loops_of<AnyOf, C>();
     default:
@@ -123,6 +136,9 @@ static void reduce_rows(const ReducePlan& plan, const ReduceLoops<C>& loops, con
   for (int64_t j = 0; j < task.width; ++j) {
     PairwiseMerge<C> merged(loops);
     plan.for_each_run(task, j, [&](Line run, int64_t length) {
+      if (loops.row_of_i32 && run.dtype == DType::i32 && run.stride == 1 && length > 0) {
+        return merged.add(loops.row_of_i32(static_cast<const int32_t*>(run.data), length));
+      }
       const bool direct = run.dtype == dtype_of<C> && run.stride == 1;
       const int64_t at_once = direct ? kDenseAtOnce : kReduceBuffer;
       for (int64_t i = 0; i < length; i += at_once) {

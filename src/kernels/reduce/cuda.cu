@@ -211,6 +211,8 @@ static void reduce_as(Reduction reduction, const ReduceShape& shape, bool column
       return run_reduction<LeastOf, C>(shape, columns, in, store, stream);
     case Reduction::sum_squares:
       return run_reduction<SquaresOf, C>(shape, columns, in, store, stream);
+    case Reduction::sum_numbers:
+      return run_reduction<NumbersOf, C>(shape, columns, in, store, stream);
     case Reduction::any:
       return run_reduction<AnyOf, C>(shape, columns, in, store, stream);
     default:

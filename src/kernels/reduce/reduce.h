@@ -6,8 +6,8 @@
 namespace weft {
 
 /// Kinds of reduction. With no elements the results are 0, 1, the lowest value, the greatest value
-/// (so that empty shards combine correctly), 0, false, true.
-enum class Reduction : uint8_t { sum, product, max, min, sum_squares, any, all };
+/// (so that empty shards combine correctly), 0, 0, false, true. `sum_numbers` leaves out NaNs.
+enum class Reduction : uint8_t { sum, product, max, min, sum_squares, sum_numbers, any, all };
 
 /// out = factor * reduction of `in` over `dims` (not negative, each once, any order), + out when
 /// `accumulate`. `out` has in's shape with those dims of size 1, or without them. Floats accumulate

@@ -109,7 +109,7 @@ inline constexpr int kLanes = 128 / static_cast<int>(sizeof(C));
 /// Combines the reducer elements f(in[i]...), in fixed accumulators.
 template <class R, class C, class F, class... In>
 C reduce_row(int64_t n, const F& f, const In*... in) {
-  constexpr int kN = kLanes<C>;
+  constexpr int kN = kLanes<C> * R::kTimesLanes;
   C lanes[kN];
   for (int l = 0; l < kN; ++l) lanes[l] = R::template identity<C>();
   int64_t i = 0;

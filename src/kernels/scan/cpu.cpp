@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/scan/scan.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "src/base/parallel.h"
@@ -20,15 +21,77 @@ template <class R, class C>
   }
 }
 
+/// Rows scanned together, so that none waits for its last combination, and their elements at a
+/// time. Rows in the buffer do not share cache sets.
+static constexpr int kRowsTogether = 4;
+static constexpr int64_t kScanned = 512, kScannedPitch = kScanned + 8;
+
+/// Scans n elements of each row of the buffer in place, from its total on.
+template <class R, class C>
+[[gnu::noinline]] static void scan_rows(int64_t n, C* buffer, C* totals, bool reverse) {
+  static_assert(kRowsTogether == 4);
+  C a = totals[0], b = totals[1], c = totals[2], d = totals[3];
+  for (int64_t i = 0; i < n; ++i) {
+    C* x = buffer + (reverse ? n - 1 - i : i);
+    x[0] = a = R::combine(a, x[0]);
+    x[kScannedPitch] = b = R::combine(b, x[kScannedPitch]);
+    x[2 * kScannedPitch] = c = R::combine(c, x[2 * kScannedPitch]);
+    x[3 * kScannedPitch] = d = R::combine(d, x[3 * kScannedPitch]);
+  }
+  totals[0] = a, totals[1] = b, totals[2] = c, totals[3] = d;
+}
+
+static Line moved(Line line, int64_t elements) {
+  line.data = static_cast<char*>(line.data) +
+              elements * line.stride * static_cast<int64_t>(size_of(line.dtype));
+  return line;
+}
+
+/// Scans rows [begin, begin + rows).
+template <class R, class C>
+static void scan_together(const Rows& from, const Rows& to, int64_t begin, int rows, C* totals,
+                          bool reverse) {
+  C buffer[kRowsTogether * kScannedPitch], row[kScanned];
+  const int64_t size = from.size();
+  for (int64_t done = 0; done < size; done += kScanned) {
+    const int64_t n = std::min(kScanned, size - done), first = reverse ? size - done - n : done;
+    for (int r = 0; r < rows; ++r) {
+      load_line(buffer + r * kScannedPitch, moved(from.line(begin + r), first), n);
+    }
+    // Integers are added in one cycle.
+    const bool waits = std::is_floating_point_v<C> && rows == kRowsTogether;
+    if (waits) scan_rows<R>(n, buffer, totals, reverse);
+    for (int r = 0; r < rows; ++r) {
+      const C* scanned = buffer + r * kScannedPitch;
+      if (!waits) {
+        scan_row<R>(n, row, scanned, totals[r], reverse);
+        totals[r] = row[reverse ? 0 : n - 1];
+        scanned = row;
+      }
+      store_line(moved(to.line(begin + r), first), scanned, n);
+    }
+  }
+}
+
 template <class R, class C>
 static void scan_as(const Rows& from, const Rows& to, const std::optional<Rows>& starts,
                     bool reverse) {
+  const auto start_of = [&](int64_t r) {
+    return starts ? RowValues<C>(*starts)[r] : R::template identity<C>();
+  };
+  const bool dense = from.stride() == 1 && to.stride() == 1;
   parallel_for(from.count(), grain_of(from.size()), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; dense && r < end; r += kRowsTogether) {
+      const int rows = static_cast<int>(std::min<int64_t>(kRowsTogether, end - r));
+      C totals[kRowsTogether];
+      for (int i = 0; i < rows; ++i) totals[i] = start_of(r + i);
+      scan_together<R>(from, to, r, rows, totals, reverse);
+    }
+    if (dense) return;
     RowReader<C> read(from, end);
     RowWriter<C> write(to, end);
     for (int64_t r = begin; r < end; ++r) {
-      const C first = starts ? RowValues<C>(*starts)[r] : R::template identity<C>();
-      scan_row<R>(from.size(), write.begin(r), read(r), first, reverse);
+      scan_row<R>(from.size(), write.begin(r), read(r), start_of(r), reverse);
       write.end();
     }
   });
@@ -64,14 +127,32 @@ void cumulative_logsumexp(const MemoryBlock& out, const MemoryBlock& in, int dim
   scan_as<LogAddExpOf, double>(from, to, starts, reverse);
 }
 
-/// One row of cumulative_extreme, of elements numbered by `number`.
-template <class C, class Number>
-static void extreme_row(int64_t n, C* values, int64_t* indices, const C* in, bool greatest,
-                        Extreme<C> found, const Number& number) {
+/// One row of cumulative_extreme, of elements with given indices.
+template <class C>
+static void numbered_extreme_row(int64_t n, C* values, int64_t* indices, const C* in, bool greatest,
+                                 Extreme<C> found, const int64_t* numbers) {
   for (int64_t i = 0; i < n; ++i) {
-    found = found.with({in[i], number(i)}, greatest);
+    found = found.with({in[i], numbers[i]}, greatest);
     values[i] = found.value;
     indices[i] = found.index;
+  }
+}
+
+/// The same with indices from `offset` on.
+template <bool kGreatest, class C>
+static void extreme_row(int64_t n, C* values, int64_t* indices, const C* in, Extreme<C> found,
+                        int64_t offset) {
+  if (n > 0) found = found.with({in[0], offset}, kGreatest);
+  C value = found.value;
+  int64_t index = found.index;
+  for (int64_t i = 0; i < n; ++i) {
+    const C x = in[i];
+    if ((kGreatest ? x >= value : x <= value) || x != x) {
+      value = x;
+      index = i + offset;
+    }
+    values[i] = value;
+    indices[i] = index;
   }
 }
 
@@ -94,11 +175,11 @@ void cumulative_extreme(const MemoryBlock& values, const MemoryBlock& indices,
         C* to = write.begin(r);
         int64_t* index = write_index.begin(r);
         if (numbers) {
-          extreme_row(rows.in.size(), to, index, read(r), scan.greatest, start,
-                      [&](int64_t i) { return numbers[i]; });
+          numbered_extreme_row(rows.in.size(), to, index, read(r), scan.greatest, start, numbers);
+        } else if (scan.greatest) {
+          extreme_row<true>(rows.in.size(), to, index, read(r), start, scan.offset);
         } else {
-          extreme_row(rows.in.size(), to, index, read(r), scan.greatest, start,
-                      [&](int64_t i) { return i + scan.offset; });
+          extreme_row<false>(rows.in.size(), to, index, read(r), start, scan.offset);
         }
         write.end();
         write_index.end();

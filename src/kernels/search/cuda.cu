@@ -2,7 +2,9 @@
 #include "src/device/cuda/streams.h"
 #include "src/device/kernel/launch.h"
 #include "src/kernels/rows/device_values.h"
+#include "src/kernels/scan/scan.h"
 #include "src/kernels/search/search.h"
+#include "weft/storage.h"
 
 namespace weft::cuda {
 
@@ -16,16 +18,30 @@ struct RowElements {
   WEFT_DEVICE C operator()(int64_t i) const { return value_of<C>(rows, row, i); }
 };
 
-template <class C>
+template <class C, bool kRight>
 struct SearchSorted {
   SearchedRows rows;
-  bool right;
 
   WEFT_DEVICE void operator()(const Thread& thread) const {
     for (int64_t i = thread.index; i < rows.values.count(); i += thread.count) {
       const RowElements<C> elements{rows.sorted, i / rows.values_of_row};
       const C value = value_of<C>(rows.values, i);
-      set_value(rows.out, i, found_place(rows.sorted.size(), elements, value, right));
+      int64_t place;
+      find_places<kRight, 1>(rows.sorted.size(), elements, &value, &place);
+      set_value(rows.out, i, place);
+    }
+  }
+};
+
+struct PlaceTrue {
+  const bool* mask;
+  const int64_t* ranks;
+  int64_t* places;
+  int64_t size;
+
+  WEFT_DEVICE void operator()(const Thread& thread) const {
+    for (int64_t i = thread.index; i < size; i += thread.count) {
+      if (mask[i]) places[ranks[i] - 1] = i;
     }
   }
 };
@@ -39,8 +55,23 @@ void search_sorted(const MemoryBlock& out, const MemoryBlock& sorted, const Memo
   const Stream stream = current_stream(out.device);
   visit_compute(sorted.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
-    launch(SearchSorted<C>{rows, right}, rows.values.count(), stream);
+    if (right) {
+      launch(SearchSorted<C, true>{rows}, rows.values.count(), stream);
+    } else {
+      launch(SearchSorted<C, false>{rows}, rows.values.count(), stream);
+    }
   });
+}
+
+void true_places(const MemoryBlock& out, const MemoryBlock& mask) {
+  const int64_t n = mask.numel();
+  if (out.numel() == 0) return;
+  const auto bytes = static_cast<size_t>(n) * sizeof(int64_t);
+  const Ref<Storage> memory = Storage::allocate(bytes, mask.device);
+  const MemoryBlock ranks = dense_block(memory->data(), DType::i64, mask.shape, mask.device);
+  cumulative_sum(ranks, mask, 0);
+  launch(PlaceTrue{mask.as<bool>(), ranks.as<int64_t>(), out.as<int64_t>(), n}, n,
+         current_stream(mask.device));
 }
 
 }  // namespace weft::cuda

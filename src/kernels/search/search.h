@@ -22,24 +22,28 @@ WEFT_KERNEL(void, search_sorted,
              bool right),
             (out, sorted, values, right))
 
+/// out [k] (i64) = the indices of the k elements of `mask` (bool [n]) that hold. Both are dense.
+WEFT_KERNEL(void, true_places, (const MemoryBlock& out, const MemoryBlock& mask), (out, mask))
+
 inline namespace WEFT_COMPILER {
 
-/// Returns how many of the n sorted elements at(i) the value comes behind.
-template <class C, class At>
-WEFT_FN int64_t found_place(int64_t n, const At& at, C value, bool right) {
-  int64_t low = 0, high = n;
-  while (low < high) {
-    const int64_t middle = low + (high - low) / 2;
-    const C x = at(middle);
-    const bool less = x < value || (x == x && value != value);
-    const bool greater = value < x || (value == value && x != x);
-    if (right ? !greater : less) {
-      low = middle + 1;
-    } else {
-      high = middle;
+/// Finds how many of the n sorted elements at(i) each of kN values comes behind. Without branches
+/// on the values, which no processor predicts.
+template <bool kRight, int kN, class C, class At>
+WEFT_FN void find_places(int64_t n, const At& at, const C* values, int64_t* places) {
+  const auto is_behind = [](C value, C x) {
+    if (kRight) return (x <= value) | (value != value);
+    return (x < value) | ((x == x) & (value != value));
+  };
+  for (int j = 0; j < kN; ++j) places[j] = 0;
+  for (; n > 1; n -= n / 2) {
+    const int64_t half = n / 2;
+    for (int j = 0; j < kN; ++j) {
+      places[j] += half & -int64_t{is_behind(values[j], at(places[j] + half - 1))};
     }
   }
-  return low;
+  if (n == 0) return;
+  for (int j = 0; j < kN; ++j) places[j] += is_behind(values[j], at(places[j])) ? 1 : 0;
 }
 
 }  // namespace WEFT_COMPILER

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <numeric>
 #include <vector>
 
@@ -28,102 +29,148 @@ SortedRows::SortedRows(const MemoryBlock* values_block, const MemoryBlock& indic
 
 namespace weft::host {
 
-/// Compares elements a and b of a row: NaN is the greatest; equal elements keep their order.
-template <class C>
-struct ComesBefore {
-  const C* x;
-  bool descending;
+/// An element of a row: the order of its value, and its index. Packed in one integer for values of
+/// 32 bits.
+struct PackedKey {
+  static constexpr int kBits = 32;
+  static constexpr int64_t kMostElements = 0xffffffff;
+  uint64_t bits;
 
-  bool less(C a, C b) const { return a < b || (a == a && b != b); }
-  bool operator()(int64_t a, int64_t b) const {
-    const C first = x[a], second = x[b];
-    if (descending ? less(second, first) : less(first, second)) return true;
-    if (descending ? less(first, second) : less(second, first)) return false;
-    return a < b;
+  static PackedKey of(uint64_t order, size_t index) { return {order << kBits | index}; }
+  static PackedKey last() { return {~uint64_t{0}}; }
+  uint64_t order() const { return bits >> kBits; }
+  int64_t index() const { return static_cast<int64_t>(bits & 0xffffffffu); }
+  bool operator<(const PackedKey& other) const { return bits < other.bits; }
+};
+
+struct WideKey {
+  static constexpr int kBits = 64;
+  uint64_t value, position;
+
+  static WideKey of(uint64_t order, size_t index) { return {order, index}; }
+  static WideKey last() { return {~uint64_t{0}, ~uint64_t{0}}; }
+  uint64_t order() const { return value; }
+  int64_t index() const { return static_cast<int64_t>(position); }
+  bool operator<(const WideKey& other) const {
+    return value < other.value || (value == other.value && position < other.position);
   }
 };
 
-/// Stable radix sort by the upper 32 bits. `other` is scratch of the same size.
-static void sort_keys(std::vector<uint64_t>& keys, std::vector<uint64_t>& other) {
-  constexpr int kBytes = 4, kValues = 256;
-  std::array<std::array<size_t, kValues>, kBytes> starts{};
-  const auto byte_of = [](uint64_t key, int byte) { return key >> (32 + 8 * byte) & 0xff; };
-  for (uint64_t key : keys) {
-    for (int byte = 0; byte < kBytes; ++byte) ++starts[byte][byte_of(key, byte)];
+/// Stable radix sort by the bytes that orders up to `greatest` have. `other` is scratch of the same
+/// size.
+template <class Key>
+static void sort_keys(std::vector<Key>& keys, std::vector<Key>& other, uint64_t greatest) {
+  constexpr int kValues = 256;
+  std::array<std::array<size_t, kValues>, Key::kBits / 8> starts{};
+  const int bytes = (64 - std::countl_zero(greatest) + 7) / 8;
+  const auto byte_of = [](const Key& key, int byte) { return key.order() >> 8 * byte & 0xff; };
+  for (const Key& key : keys) {
+    for (int byte = 0; byte < bytes; ++byte) ++starts[byte][byte_of(key, byte)];
   }
-  for (int byte = 0; byte < kBytes; ++byte) {
+  for (int byte = 0; byte < bytes; ++byte) {
     auto& places = starts[byte];
     if (places[byte_of(keys[0], byte)] == keys.size()) continue;  // all keys have the same byte
     std::exclusive_scan(places.begin(), places.end(), places.begin(), size_t{0});
-    for (uint64_t key : keys) other[places[byte_of(key, byte)]++] = key;
+    for (const Key& key : keys) other[places[byte_of(key, byte)]++] = key;
     keys.swap(other);
   }
 }
 
 /// Rows shorter than this sort faster by comparisons than by radix sort.
 static constexpr size_t kShortRow = 64;
+/// Up to this part of a row is selected without sorting the row.
+static constexpr size_t kSelectedPart = 8;
 
-/// Writes the first k indices of a row's sorted elements to `order`.
-template <class C>
+/// The first k elements of a row in order.
+template <class C, class Key>
 class RowOrder {
  public:
-  RowOrder(int64_t n, bool descending) : order(static_cast<size_t>(n)), descending_(descending) {
-    by_keys_ = std::is_same_v<C, float> && order.size() >= kShortRow && n <= 0xffffffff;
-    if (by_keys_) keys_.resize(order.size()), other_.resize(order.size());
+  RowOrder(int64_t n, int64_t k, bool descending)
+      : size_(static_cast<size_t>(n)), count_(static_cast<size_t>(k)), descending_(descending) {
+    selects_ = count_ <= size_ / kSelectedPart;
+    keys_.resize(selects_ ? 2 * count_ + kSpare : size_);
+    if (!selects_ && size_ >= kShortRow) other_.resize(size_);
   }
 
-  void sort(const C* x, int64_t k) {
-    if (by_keys_) return sort_by_keys(x);
-    std::iota(order.begin(), order.end(), int64_t{0});
-    const ComesBefore<C> before{x, descending_};
-    if (k == static_cast<int64_t>(order.size())) {
-      std::sort(order.begin(), order.end(), before);
-    } else {
-      std::partial_sort(order.begin(), order.begin() + k, order.end(), before);
-    }
+  /// Returns them as keys.
+  const Key* operator()(const C* x) {
+    selects_ ? select(x) : sort(x);
+    return keys_.data();
   }
-
-  std::vector<int64_t> order;
 
  private:
-  /// For floats, packs the value and the index into one integer.
-  void sort_by_keys(const C* x) {
-    for (size_t i = 0; i < keys_.size(); ++i) {
-      const auto bits = static_cast<uint32_t>(ordered(static_cast<float>(x[i])));
-      keys_[i] = static_cast<uint64_t>(descending_ ? ~bits : bits) << 32 | i;
+  static constexpr size_t kSpare = 64;
+
+  uint64_t order_of(C x) const { return descending_ ? ~ordered(x) & kAll : ordered(x); }
+
+  void sort(const C* x) {
+    uint64_t least = kAll, greatest = 0;
+    for (size_t i = 0; i < size_; ++i) {
+      const uint64_t order = order_of(x[i]);
+      least = std::min(least, order);
+      greatest = std::max(greatest, order);
     }
-    sort_keys(keys_, other_);
-    for (size_t i = 0; i < keys_.size(); ++i) {
-      order[i] = static_cast<int64_t>(keys_[i] & 0xffffffffu);
-    }
+    for (size_t i = 0; i < size_; ++i) keys_[i] = Key::of(order_of(x[i]) - least, i);
+    if (other_.empty()) return std::sort(keys_.begin(), keys_.end());
+    sort_keys(keys_, other_, greatest - least);
   }
 
-  bool descending_, by_keys_;
-  std::vector<uint64_t> keys_, other_;
+  /// Collects the elements that are before the k-th of those seen so far.
+  void select(const C* x) {
+    const auto first = keys_.begin(), middle = first + static_cast<int64_t>(count_);
+    Key limit = Key::last();
+    size_t found = 0;
+    for (size_t i = 0; i < size_; ++i) {
+      const Key key = Key::of(order_of(x[i]), i);
+      keys_[found] = key;
+      found += key < limit;
+      if (found < keys_.size()) continue;
+      std::nth_element(first, middle, keys_.end());
+      limit = *middle;
+      found = count_;
+    }
+    const auto end = first + static_cast<int64_t>(found);
+    if (middle < end) std::nth_element(first, middle, end);
+    std::sort(first, middle);
+  }
+
+  static constexpr uint64_t kAll = ~uint64_t{0} >> (64 - Key::kBits);
+  size_t size_, count_;
+  bool descending_, selects_;
+  std::vector<Key> keys_, other_;
 };
 
-template <class C>
-static void sort_rows_as(const SortedRows& rows, bool descending, int64_t offset) {
+template <class C, class Key>
+static void sort_rows_by(const SortedRows& rows, bool descending, int64_t offset) {
   const auto& [in, values, indices] = rows;
   const int64_t n = in.size(), k = indices.size();
   parallel_for(in.count(), grain_of(n * 16), [&](int64_t begin, int64_t end) {
     RowReader<C> read(in, end);
     RowWriter<C> write(values, end);
     RowWriter<int64_t> write_indices(indices, end);
-    RowOrder<C> row(n, descending);
-    const std::vector<int64_t>& order = row.order;
+    RowOrder<C, Key> sorted(n, k, descending);
     for (int64_t r = begin; r < end; ++r) {
       const C* x = read(r);
-      row.sort(x, k);
+      const Key* order = sorted(x);
       int64_t* index = write_indices.begin(r);
-      for (int64_t i = 0; i < k; ++i) index[i] = order[static_cast<size_t>(i)] + offset;
+      for (int64_t i = 0; i < k; ++i) index[i] = order[i].index() + offset;
       write_indices.end();
       if (!values.data()) continue;
-      C* sorted = write.begin(r);
-      for (int64_t i = 0; i < k; ++i) sorted[i] = x[order[static_cast<size_t>(i)]];
+      C* value = write.begin(r);
+      for (int64_t i = 0; i < k; ++i) value[i] = x[order[i].index()];
       write.end();
     }
   });
+}
+
+template <class C>
+static void sort_rows_as(const SortedRows& rows, bool descending, int64_t offset) {
+  if constexpr (std::is_same_v<C, float>) {
+    if (rows.in.size() < PackedKey::kMostElements) {
+      return sort_rows_by<float, PackedKey>(rows, descending, offset);
+    }
+  }
+  sort_rows_by<C, WideKey>(rows, descending, offset);
 }
 
 void sort_rows(const MemoryBlock* values, const MemoryBlock& indices, const MemoryBlock& in,

@@ -2,6 +2,7 @@
 #include "src/kernels/take/take.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <vector>
 
@@ -59,19 +60,41 @@ struct Taking {
   template <class F>
   void with_indices(const F& f) const {
     with_typed(indices, [&](const auto* data) {
-      f([this, data](int64_t o, int64_t i, int64_t k) {
-        const auto index = static_cast<int64_t>(data[slices ? i : (o * n + i) * inner + k]);
-        return index < 0 ? index + size : index;
+      const auto place = [size = size](int64_t index) { return index < 0 ? index + size : index; };
+      if (slices) return f([=](int64_t, int64_t i, int64_t) { return place(data[i]); });
+      f([=, n = n, inner = inner](int64_t o, int64_t i, int64_t k) {
+        return place(data[(o * n + i) * inner + k]);
       });
     });
   }
 };
+
+/// Calls f(o, begin, end) on ranges of the n elements of each row: those of all rows are
+/// [begin, end).
+template <class F>
+void for_each_part(int64_t begin, int64_t end, int64_t n, const F& f) {
+  while (begin < end) {
+    const int64_t o = begin / n, first = begin % n, last = std::min(n, first + end - begin);
+    f(o, first, last);
+    begin += last - first;
+  }
+}
 
 template <class Bits>
 void take_elements(const Taking& t, void* out, const void* in) {
   auto* to = static_cast<Bits*>(out);
   const auto* from = static_cast<const Bits*>(in);
   t.with_indices([&](const auto& index) {
+    if (t.inner == 1) {
+      return parallel_for(t.outer * t.n, kParallelGrain, [&](int64_t begin, int64_t end) {
+        for_each_part(begin, end, t.n, [&](int64_t o, int64_t first, int64_t last) {
+          Bits* row = to + o * t.n;
+          const Bits* source = from + o * t.size;
+          const auto place = index;  // a copy, which the results cannot alias
+          for (int64_t i = first; i < last; ++i) row[i] = source[place(o, i, 0)];
+        });
+      });
+    }
     parallel_for(t.outer * t.n, grain_of(t.inner), [&](int64_t begin, int64_t end) {
       for_each_row(begin, end, t.n, [&](int64_t o, int64_t i) {
         Bits* row = to + (o * t.n + i) * t.inner;
@@ -105,9 +128,22 @@ void write_elements(const Taking& t, C* places, const T* in, const F& f) {
       for (int64_t task = begin; task < end; ++task) {
         const int64_t o = task / chunks, first = task % chunks * kAddedColumns;
         const int64_t last = std::min(t.inner, first + kAddedColumns);
-        for (int64_t i = 0; i < t.n; ++i) {
-          for (int64_t k = first; k < last; ++k) {
-            f(places[(o * t.size + index(o, i, k)) * t.inner + k], in[(o * t.n + i) * t.inner + k]);
+        C* to = places + o * t.size * t.inner;
+        const T* from = in + o * t.n * t.inner;
+        // Copies, which the results cannot alias.
+        const auto place = index;
+        const int64_t n = t.n, inner = t.inner;
+        if (inner == 1) {
+          for (int64_t i = 0; i < n; ++i) f(to[place(o, i, 0)], from[i]);
+          continue;
+        }
+        for (int64_t i = 0; i < n; ++i, from += inner) {
+          if (t.slices) {
+            C* row = to + place(o, i, 0) * inner;
+#pragma GCC ivdep
+            for (int64_t k = first; k < last; ++k) f(row[k], from[k]);
+          } else {
+            for (int64_t k = first; k < last; ++k) f(to[place(o, i, k) * inner + k], from[k]);
           }
         }
       }
@@ -127,13 +163,17 @@ std::optional<int64_t> find_index_outside(const MemoryBlock& indices, int64_t si
   with_typed(indices, [&](const auto* data) {
     const int64_t count = indices.numel();
     const auto is_outside = [&](int64_t i) { return (data[i] < -size) | (data[i] >= size); };
-    for (int64_t first = 0; first < count && !found; first += kCheckedIndices) {
-      const int64_t last = std::min(count, first + kCheckedIndices);
-      bool any = false;
-      for (int64_t i = first; i < last; ++i) any |= is_outside(i);
-      for (int64_t i = first; any && i < last && !found; ++i) {
-        if (is_outside(i)) found = data[i];
+    std::atomic<bool> any = false;
+    parallel_for(count, kParallelGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t first = begin; first < end; first += kCheckedIndices) {
+        const int64_t last = std::min(end, first + kCheckedIndices);
+        bool here = false;
+        for (int64_t i = first; i < last; ++i) here |= is_outside(i);
+        if (here) return any.store(true);
       }
+    });
+    for (int64_t i = 0; any && i < count && !found; ++i) {
+      if (is_outside(i)) found = data[i];
     }
   });
   return found;

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/ops/pointwise.h"
+
+#include <cmath>
+#include <limits>
+
+#include "ops/functions.h"
+#include "ops/promotion.h"
+#include "weft/ops/powers.h"
+#include "weft/ops/rounding.h"
+
+namespace weft {
+
+// Functions that would be three or more ops, fused because they only move memory.
+
+namespace {
+
+struct AddProduct {
+  double factor;
+  template <class T>
+  WEFT_FN T operator()(T a, T b, T c) const {
+    return a + static_cast<T>(factor) * (b * c);
+  }
+};
+struct AddQuotient {
+  double factor;
+  template <class T>
+  WEFT_FN T operator()(T a, T b, T c) const {
+    return a + static_cast<T>(factor) * (b / c);
+  }
+};
+/// From the nearer end, so that the weights 0 and 1 give the ends.
+struct Lerp {
+  template <class T>
+  WEFT_FN T operator()(T a, T b, T weight) const {
+    const T apart = b - a;
+    return weight < T(0.5) ? a + weight * apart : b - apart * (T(1) - weight);
+  }
+};
+struct LerpNumber {
+  double weight;
+  template <class T>
+  WEFT_FN T operator()(T a, T b) const {
+    return Lerp{}(a, b, static_cast<T>(weight));
+  }
+};
+/// Numbers for NaN and the infinities.
+struct FiniteNumbers {
+  double nan, positive, negative;
+};
+struct ReplaceNonfinite {
+  FiniteNumbers by;
+  template <class T>
+  WEFT_FN T operator()(T a) const {
+    constexpr T kInfinity = std::numeric_limits<T>::infinity();
+    const T number = a != a ? static_cast<T>(by.nan) : a;
+    const T below = a == kInfinity ? static_cast<T>(by.positive) : number;
+    return a == -kInfinity ? static_cast<T>(by.negative) : below;
+  }
+};
+/// Quotients of floats below 2^53 have an exact rest in one fused operation.
+struct Rest {
+  WEFT_FN double operator()(double a, double b) const { return std::fmod(a, b); }
+  WEFT_FN float operator()(float a, float b) const {
+    const double x = static_cast<double>(a), size = std::fabs(static_cast<double>(b));
+    const double quotient = std::trunc(x / size);
+    if (!(std::fabs(quotient) < 0x1p53) || std::isinf(b)) return std::fmod(a, b);
+    double rest = std::fma(-quotient, size, x);
+    if (rest != 0 && (rest < 0) != (x < 0)) rest += x < 0 ? -size : size;
+    return static_cast<float>(std::copysign(rest, x));
+  }
+};
+
+}  // namespace
+
+/// value: the factor.
+static const Op addcmul_op = register_op({
+    .name = "addcmul",
+    .rule = "..., ..., ... -> ...",
+    .linear = {{0, 1}, {0, 2}},
+    .forward =
+        [](const Call& c) {
+          map_floating(AddProduct{c.value(0)}, c.out(), c.in(0), c.in(1), c.in(2));
+        },
+    .backward =
+        [](const Grad& g) {
+          g.give(0, g.grad());
+          if (!g.wants(1) && !g.wants(2)) return;
+          const Tensor scaled = mul(g.grad(), g.value(0));
+          if (g.wants(1)) g.give(1, mul(scaled, g.in(2)));
+          if (g.wants(2)) g.give(2, mul(scaled, g.in(1)));
+        },
+    .saves_in = std::vector<int>{1, 2},
+    .samples = {{.shapes = {{5, 7}, {5, 7}, {5, 7}}, .attributes = {.values = {-1.5}}},
+                {.shapes = {{7}, {5, 1}, {3, 5, 7}}, .attributes = {.values = {2}}}},
+});
+
+/// value: the factor.
+static const Op addcdiv_op = register_op({
+    .name = "addcdiv",
+    .rule = "..., ..., ... -> ...",
+    .linear = {{0, 1}},
+    .forward =
+        [](const Call& c) {
+          map_floating(AddQuotient{c.value(0)}, c.out(), c.in(0), c.in(1), c.in(2));
+        },
+    .backward =
+        [](const Grad& g) {
+          g.give(0, g.grad());
+          if (!g.wants(1) && !g.wants(2)) return;
+          const Tensor scaled = div(mul(g.grad(), g.value(0)), g.in(2));
+          if (g.wants(1)) g.give(1, scaled);
+          if (g.wants(2)) g.give(2, neg(mul(scaled, div(g.in(1), g.in(2)))));
+        },
+    .saves_in = std::vector<int>{1, 2},
+    .samples = {{.shapes = {{5, 7}, {5, 7}, {5, 7}},
+                 .attributes = {.values = {-1.5}},
+                 .low = 0.5,
+                 .high = 2},
+                {.shapes = {{7}, {5, 1}, {3, 5, 7}},
+                 .attributes = {.values = {2}},
+                 .low = 0.5,
+                 .high = 2}},
+});
+
+static const Op lerp_op = register_op({
+    .name = "lerp",
+    .rule = "..., ..., ... -> ...",
+    .linear = {{0, 1}},
+    .forward = [](const Call& c) { map_floating(Lerp{}, c.out(), c.in(0), c.in(1), c.in(2)); },
+    .backward =
+        [](const Grad& g) {
+          if (g.wants(0)) g.give(0, mul(g.grad(), sub(1, g.in(2))));
+          if (g.wants(1)) g.give(1, mul(g.grad(), g.in(2)));
+          if (g.wants(2)) g.give(2, mul(g.grad(), sub(g.in(1), g.in(0))));
+        },
+    .samples = {{.shapes = {{5, 7}, {5, 7}, {5, 7}}}, {.shapes = {{7}, {5, 1}, {3, 5, 7}}}},
+});
+
+/// value: the weight.
+static const Op lerp_number_op = register_op({
+    .name = "lerp_number",
+    .rule = "..., ... -> ...",
+    .linear = {{0, 1}},
+    .forward =
+        [](const Call& c) { map_floating(LerpNumber{c.value(0)}, c.out(), c.in(0), c.in(1)); },
+    .backward =
+        [](const Grad& g) {
+          g.give(0, mul(g.grad(), 1 - g.value(0)));
+          if (g.wants(1)) g.give(1, mul(g.grad(), g.value(0)));
+        },
+    .saves_in = std::vector<int>{},
+    .samples = {{.shapes = {{5, 7}, {5, 7}}, .attributes = {.values = {0.25}}},
+                {.shapes = {{7}, {5, 1}}, .attributes = {.values = {1.5}}}},
+});
+
+/// values: FiniteNumbers.
+static const Op nan_to_num_op = register_op({
+    .name = "nan_to_num",
+    .rule = "... -> ...",
+    .forward =
+        [](const Call& c) {
+          map_floating(ReplaceNonfinite{unpack<FiniteNumbers>(c.attributes().values)}, c.out(),
+                       c.in(0));
+        },
+    .backward =
+        [](const Grad& g) { g.give(0, masked_fill(g.grad(), logical_not(isfinite(g.in(0))), 0)); },
+    .samples = {{.shapes = {{5, 7}}, .attributes = {.values = {1, 2, -2}}}},
+});
+
+static const Op fmod_op = floating_function_of_two(
+    Rest{}, {.name = "fmod",
+             .backward =
+                 [](const Grad& g) {
+                   g.give(0, g.grad());
+                   if (!g.wants(1)) return;
+                   g.give(1, neg(mul(g.grad(), trunc(div(g.in(0), g.in(1))))));
+                 },
+             .saves_in = {0, 1},
+             .low = 0.5});
+
+static Tensor call_on_three(const Op& op, const Tensor& a, const Tensor& b, const Tensor& c,
+                            const Attributes& attributes = {}) {
+  for (const Tensor& x : {a, b, c}) {
+    if (!x) fail(op.spec().name, ": no tensor is given, expected one");
+  }
+  const DType dtype = promote(promote(a.dtype(), b.dtype()), c.dtype());
+  const DType both = is_floating(dtype) ? dtype : DType::f32;
+  return op({as_dtype(a, both), as_dtype(b, both), as_dtype(c, both)}, attributes);
+}
+
+static bool has_integers_only(const Tensor& a, const Tensor& b, const Tensor& c) {
+  for (const Tensor& x : {a, b, c}) {
+    if (!x || is_floating(x.dtype())) return false;
+  }
+  return true;
+}
+
+Tensor addcmul(const Tensor& a, const Tensor& b, const Tensor& c, Number value) {
+  if (!has_integers_only(a, b, c))
+    return call_on_three(addcmul_op, a, b, c, {.values = {value.value}});
+  const Tensor product = mul(b, c);
+  return add(a, value.value == 1 ? product : mul(product, value));
+}
+
+Tensor addcdiv(const Tensor& a, const Tensor& b, const Tensor& c, Number value) {
+  return call_on_three(addcdiv_op, a, b, c, {.values = {value.value}});
+}
+
+Tensor lerp(const Tensor& a, const Tensor& b, const Operand& weight) {
+  if (has_integers_only(a, b, a)) return add(a, mul(next_to(a, weight), sub(b, a)));
+  if (!weight.is_number()) return call_on_three(lerp_op, a, b, weight.tensor);
+  return call_promoted_floating(lerp_number_op, a, b, {.values = {weight.number.value}});
+}
+
+Tensor fmod(const Tensor& a, const Tensor& b) {
+  if (a && b && (is_floating(a.dtype()) || is_floating(b.dtype()))) {
+    return call_promoted_floating(fmod_op, a, b);
+  }
+  return mul(sign(a), remainder(abs(a), abs(b)));
+}
+
+static double largest(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return std::numeric_limits<double>::max();
+    case DType::f16:
+      return 65504;
+    case DType::bf16:
+      return 0x1.fep127;
+    default:
+      return std::numeric_limits<float>::max();
+  }
+}
+
+Tensor nan_to_num(const Tensor& a, double nan, std::optional<double> posinf,
+                  std::optional<double> neginf) {
+  if (!a) fail("nan_to_num: no tensor is given, expected one");
+  if (!is_floating(a.dtype())) return clone(a);
+  const double most = largest(a.dtype());
+  const FiniteNumbers numbers{nan, posinf.value_or(most), neginf.value_or(-most)};
+  return nan_to_num_op({a}, {.values = pack_values(numbers)});
+}
+
+}  // namespace weft
