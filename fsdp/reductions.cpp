@@ -129,6 +129,11 @@ void Gradients::reduce(int bucket, size_t step) {
   counts_.reserve(grads_.size());
   Bucket& reduced = bucket_at(bucket);
   reduced.under_way = true;
+  if (messages_ && step == 0) {
+    for (Grad& grad : grads_) reduced.arriving.push_back(scattered(grad, step));
+    reduced.work = messages_->exchange(buffer_, residual_);
+    return;
+  }
   if (scatters) {
     for (Grad& grad : grads_) pieces.push_back(scattered(grad, step));
     reduced.work = collective_ ? collective_(ranks.communicator, pieces)
@@ -139,10 +144,22 @@ void Gradients::reduce(int bucket, size_t step) {
   reduced.work = ranks.communicator.all_reduce(pieces, ReduceOp::sum);
 }
 
+/// Sums the quantized gradients that were received.
+void Gradients::receive(int bucket) {
+  const std::vector<Piece> arriving = std::exchange(bucket_at(bucket).arriving, {});
+  for (size_t i = 0; i < arriving.size(); ++i) {
+    const Piece& piece = arriving[i];
+    const int64_t own = piece.counts[static_cast<size_t>(reductions_[0].ranks.rank)];
+    const MemoryBlock out = dense_block(piece.recv, piece.recv_dtype, {1, own}, device_);
+    messages_->add_up(i, buffer_, out, piece.accumulate);
+  }
+}
+
 void Gradients::wait_for_reduce(int bucket, size_t step, bool last) {
   Bucket& reduced = bucket_at(bucket);
   reduced.under_way = false;
   reduced.work.wait();
+  receive(bucket);
   if (step + 1 == reductions_.size() && device_.kind != DeviceKind::meta) {
     change_sums(bucket);
     add_sums(bucket);
