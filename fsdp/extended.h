@@ -26,6 +26,11 @@ struct Extended {
       return offset + static_cast<size_t>(before(rank)) * size_of(dtype);
     }
     int64_t elements() const { return before(static_cast<int>(counts.size())); }
+    /// Bytes that come from other ranks.
+    int64_t received(int rank) const {
+      return (elements() - counts[static_cast<size_t>(rank)]) *
+             static_cast<int64_t>(size_of(dtype));
+    }
   };
   std::shared_ptr<AllGatherExtension> extension;
   /// Without an extension: elements with one scale, if the wires are codes and scales.

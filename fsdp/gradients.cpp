@@ -43,6 +43,7 @@ Gradients::Gradients(const Roles& roles, int64_t bucket_bytes, bool on_host,
            ", expected a strategy that shards them; leave out the quantization of gradients");
     }
     messages_.emplace(quantization);
+    if (replicas_.size > 1) replica_sums_.emplace(quantization, replicas_);
   }
   if (reductions_.empty() && on_host) reductions_.push_back(reduction_alone(roles));
 }
@@ -82,8 +83,19 @@ void Gradients::close() {
   if (messages_) messages_->close(reductions_[0].ranks, buffer_bytes_);
   if (direct_) buffer_bytes_ = 0;
   landing_ = buffer_bytes_;
+  lay_out_replica_sums();
   if (on_host_) buffer_bytes_ += padded(final_bytes_);
   cut_into_buckets();
+}
+
+void Gradients::lay_out_replica_sums() {
+  if (!replica_sums_) return;
+  for (const Grad& grad : grads_) {
+    const size_t start = on_host_ ? landing_ : 0;
+    replica_sums_->add(start + grad.offset, grad.param->sharded_elements(),
+                       grad.param->types.accumulate);
+  }
+  replica_sums_->close();
 }
 
 /// Fills buckets from the last parameter to the first, the order in which gradients become
@@ -105,7 +117,7 @@ void Gradients::cut_into_buckets() {
 
 int64_t Gradients::measured_bytes() const {
   size_t bytes = 0;
-  for (const Ref<Storage>* memory : {&final_, &middle_, &residual_}) {
+  for (const Ref<Storage>* memory : {&final_, &middle_, &residual_, &codes_}) {
     if (*memory) bytes += (*memory)->bytes();
   }
   return static_cast<int64_t>(bytes);
@@ -113,7 +125,7 @@ int64_t Gradients::measured_bytes() const {
 
 void Gradients::set_device(Device device) {
   device_ = device;
-  final_ = middle_ = buffer_ = residual_ = {};
+  final_ = middle_ = buffer_ = residual_ = codes_ = {};
 }
 
 void Gradients::allocate_sums() {
@@ -124,6 +136,7 @@ void Gradients::allocate_sums() {
         pinned ? Storage::allocate_pinned(final_bytes_) : Storage::allocate(final_bytes_, device_);
   }
   if (!middle_ && scatters_twice()) middle_ = Storage::allocate(middle_bytes_, device_);
+  if (!codes_ && codes_bytes() > 0) codes_ = Storage::allocate(codes_bytes(), device_);
   if (residual_ || residual_bytes() == 0) return;
   residual_ = Storage::allocate(residual_bytes(), device_);
   if (device_.kind == DeviceKind::meta) return;
@@ -292,6 +305,7 @@ void Gradients::wait_quietly() noexcept {
       if (!std::exchange(reduced.under_way, false)) continue;
       reduced.work.wait();
       receive(bucket);
+      reduced.replicating = false;
       add_sums(bucket);
       copy_sums_to_host(bucket);
     } catch (const std::exception&) {
@@ -302,6 +316,7 @@ void Gradients::wait_quietly() noexcept {
 int64_t Gradients::traffic(int bucket, size_t step) const {
   if (messages_ && step == 0) return messages_->traffic();
   const Reduction& reduction = reductions_[step];
+  if (replica_sums_ && !reduction.scatters) return replica_sums_->traffic();
   int64_t bytes = 0, run = 0;
   DType run_dtype = DType::f32;
   const auto end_run = [&](DType sent, DType received) {
@@ -333,7 +348,7 @@ int64_t Gradients::copied(size_t step) const {
   if (!reductions_[step].scatters) return 0;
   return ranges::accumulate(grads_, int64_t{0}, std::plus(), [&](const Grad& grad) {
     const Region& from = step == 0 ? grad.unsharded : grad.middle;
-    return from.packs ? from.bytes() : 0;
+    return from.packs || (messages_ && step == 0) ? from.bytes() : 0;
   });
 }
 

@@ -51,7 +51,7 @@ class Gradients {
   bool rest_on_host() const { return on_host_; }
   /// Bytes of the memory that holds gradients between micro-steps, as laid out and as allocated.
   int64_t bytes() const {
-    return static_cast<int64_t>(final_bytes_ + middle_bytes_ + residual_bytes());
+    return static_cast<int64_t>(final_bytes_ + middle_bytes_ + residual_bytes() + codes_bytes());
   }
   int64_t measured_bytes() const;
   /// Bytes that reduction `step` of a bucket receives, and bytes that it copies.
@@ -132,6 +132,8 @@ class Gradients {
     std::vector<Addition> additions;
     /// Where quantized gradients that are being received belong.
     std::vector<Piece> arriving;
+    /// The sums over replicas are being exchanged as codes.
+    bool replicating = false;
     Work work;
   };
 
@@ -143,12 +145,14 @@ class Gradients {
   void expect(Grad& grad);
   void replace_if_kept(Ref<Storage>& memory);
   bool scatters_twice() const;
+  void lay_out_replica_sums();
   void cut_into_buckets();
   void allocate_sums();
   Tensor unsharded_of(const Grad& grad) const;
   bool counts_here(const Grad& grad) const;
   bool is_complete(Sum sum) const;
   size_t residual_bytes() const { return messages_ ? messages_->residual_bytes() : 0; }
+  size_t codes_bytes() const { return replica_sums_ ? replica_sums_->bytes() : 0; }
   void receive(int bucket);
   bool changes_sums() const { return hook_ || divide_factor_ != 1; }
   void forget_sums(Grad& grad);
@@ -177,13 +181,15 @@ class Gradients {
   /// Bytes from the start of the buffer to the landing area.
   size_t landing_ = 0;
   size_t buffer_bytes_ = 0, middle_bytes_ = 0, final_bytes_ = 0;
-  Ref<Storage> buffer_, middle_, final_, residual_;
+  Ref<Storage> buffer_, middle_, final_, residual_, codes_;
   Device device_ = cpu;
   std::function<void(const Tensor&)> hook_;
   double divide_factor_ = 1;
   CustomCollective collective_;
   /// Set if the first reduction sends codes.
   std::optional<GradientMessages> messages_;
+  /// Set if the all-reduce over replicas sends codes too, which then lie in `codes_`.
+  std::optional<ReplicaSums> replica_sums_;
   /// Stands for the final memory while gradients are hidden.
   Ref<Storage> hidden_;
   /// Element counts of the pieces of the collective that is being started.

@@ -85,17 +85,10 @@ void Level::send_quantized(size_t parameter, const Source& source, std::vector<P
   const int64_t own = regions_[parameter].counts[static_cast<size_t>(ranks_.rank)];
   const Extended& extended = extended_[parameter];
   if (own > 0) {
-    const Tensor part = local_in(source.memory, source.offset, {own}, source.dtype);
-    quantize_part(extended, memory_, part.to(memory_->device()), ranks_.rank);
+    const Tensor part = local_in(source.memory, source.offset, {1, own}, source.dtype);
+    quantize_part(extended, memory_, part.to(memory_->device()).block(), ranks_.rank);
   }
-  auto* base = static_cast<char*>(memory_->data());
-  for (const Extended::Wire& wire : extended.wires) {
-    pieces.push_back({.send = base + wire.at(ranks_.rank),
-                      .recv = base + wire.offset,
-                      .dtype = wire.dtype,
-                      .counts = wire.counts,
-                      .device = memory_->device()});
-  }
+  add_pieces(extended, memory_, ranks_.rank, pieces);
 }
 
 void Level::receive_extended(size_t parameter) const {
@@ -148,7 +141,7 @@ void Level::wait_for_unshard() {
   const NoGrad no_grad;
   for (size_t i = 0; i < regions_.size(); ++i) {
     if (extended_[i].extension) receive_extended(i);
-    if (extended_[i].is_quantized()) dequantize_parts(extended_[i], regions_[i], memory_);
+    if (extended_[i].is_quantized()) dequantize_parts(extended_[i], memory_, regions_[i], memory_);
     if (regions_[i].packs) unpack(regions_[i], memory_);
   }
 }
@@ -164,20 +157,17 @@ void Level::drop() {
 }
 
 /// Bytes of an array that come from other ranks.
-template <class Array>
-static int64_t received(const Array& array, DType dtype, int rank) {
-  const int64_t own = array.counts[static_cast<size_t>(rank)];
-  return (array.elements() - own) * static_cast<int64_t>(size_of(dtype));
+static int64_t received(const Region& region, int rank) {
+  const int64_t own = region.counts[static_cast<size_t>(rank)];
+  return (region.elements() - own) * static_cast<int64_t>(size_of(region.wire));
 }
 
 int64_t Level::traffic() const {
   if (ranks_.size == 1) return 0;
   int64_t bytes = 0;
   for (const auto& [region, extended] : ranges::views::zip(regions_, extended_)) {
-    if (!extended) bytes += received(region, region.wire, ranks_.rank);
-    for (const Extended::Wire& wire : extended.wires) {
-      bytes += received(wire, wire.dtype, ranks_.rank);
-    }
+    if (!extended) bytes += received(region, ranks_.rank);
+    for (const Extended::Wire& wire : extended.wires) bytes += wire.received(ranks_.rank);
   }
   return bytes;
 }

@@ -77,17 +77,28 @@ static MemoryBlock part_of_wire(const Extended::Wire& wire, const Ref<Storage>& 
   return array_at(memory, wire.at(rank), wire.dtype, 1, wire.counts[static_cast<size_t>(rank)]);
 }
 
-void quantize_part(const Extended& extended, const Ref<Storage>& memory, const Tensor& part,
-                   int rank) {
-  const MemoryBlock block = part.block();
-  const MemoryBlock in = dense_block(block.data, block.dtype, {1, block.numel()}, block.device);
+void quantize_part(const Extended& extended, const Ref<Storage>& memory, const MemoryBlock& part,
+                   int rank, const CodeRounding& rounding) {
   quantize(part_of_wire(extended.wires[0], memory, rank),
-           part_of_wire(extended.wires[1], memory, rank), in, {}, extended.block, {});
+           part_of_wire(extended.wires[1], memory, rank), part, {}, extended.block, rounding);
 }
 
-void dequantize_parts(const Extended& extended, const Region& region, const Ref<Storage>& memory) {
+void add_pieces(const Extended& extended, const Ref<Storage>& memory, int rank,
+                std::vector<Piece>& pieces) {
+  auto* base = static_cast<char*>(memory->data());
+  for (const Extended::Wire& wire : extended.wires) {
+    pieces.push_back({.send = base + wire.at(rank),
+                      .recv = base + wire.offset,
+                      .dtype = wire.dtype,
+                      .counts = wire.counts,
+                      .device = memory->device()});
+  }
+}
+
+void dequantize_parts(const Extended& extended, const Ref<Storage>& memory, const Region& region,
+                      const Ref<Storage>& to) {
   for (int rank = 0; rank < static_cast<int>(region.counts.size()); ++rank) {
-    dequantize(part_block(region, memory, rank), part_of_wire(extended.wires[0], memory, rank),
+    dequantize(part_block(region, to, rank), part_of_wire(extended.wires[0], memory, rank),
                part_of_wire(extended.wires[1], memory, rank), extended.block, false);
   }
 }
@@ -135,9 +146,15 @@ size_t GradientMessages::residual_bytes() const {
   return quantization_.error_feedback ? static_cast<size_t>(elements_) * sizeof(float) : 0;
 }
 
-Work GradientMessages::exchange(const Ref<Storage>& buffer, const Ref<Storage>& residual) {
+/// The next stream of the rank's random numbers.
+static RandomState next_stream() {
   RandomState& random = Context::current().random;
-  const RandomState state{random.seed, random.stream++};
+  return {random.seed, random.stream++};
+}
+
+Work GradientMessages::exchange(const Ref<Storage>& from, const Ref<Storage>& buffer,
+                                const Ref<Storage>& residual) {
+  const RandomState state = next_stream();
   // Ranks draw from different parts of the stream.
   const auto first = static_cast<uint64_t>(ranks_.rank) * static_cast<uint64_t>(elements_);
   size_t message = send_;
@@ -154,7 +171,7 @@ Work GradientMessages::exchange(const Ref<Storage>& buffer, const Ref<Storage>& 
       const CodeRounding rounding{true, state, first + static_cast<uint64_t>(place.before)};
       quantize(array_at(buffer, message + place.codes, *quantization_.reduce, 1, count),
                array_at(buffer, message + place.scales, DType::f32, 1, scales(region, rank)),
-               part_block(region, buffer, rank), missed, quantization_.block, rounding);
+               part_block(region, from, rank), missed, quantization_.block, rounding);
     }
     message += static_cast<size_t>(bytes_[static_cast<size_t>(rank)]);
   }
@@ -178,6 +195,49 @@ void GradientMessages::add_up(size_t i, const Ref<Storage>& buffer, const Memory
              array_at(buffer, recv_ + place.scales, DType::f32, ranks_.size,
                       scales(region, ranks_.rank), apart),
              quantization_.block, accumulate);
+}
+
+void ReplicaSums::add(size_t offset, int64_t elements, DType dtype) {
+  size_t unused = 0;
+  Region region = region_of({elements}, 0, dtype, dtype, ranks_, unused, {}, false);
+  region.offset = offset;
+  messages_.add(region);
+  regions_.push_back(std::move(region));
+}
+
+void ReplicaSums::close() {
+  messages_.close(ranks_, bytes_);
+  for (const Region& region : regions_) {
+    gathered_.push_back(quantized_of(region, *quantization_.reduce, quantization_.block, bytes_));
+  }
+}
+
+int64_t ReplicaSums::traffic() const {
+  int64_t bytes = messages_.traffic();
+  for (const Extended& extended : gathered_) {
+    for (const Extended::Wire& wire : extended.wires) bytes += wire.received(ranks_.rank);
+  }
+  return bytes;
+}
+
+Work ReplicaSums::start(const Ref<Storage>& sums, const Ref<Storage>& codes) {
+  return messages_.exchange(sums, codes, {});
+}
+
+void ReplicaSums::finish(const Ref<Storage>& sums, const Ref<Storage>& codes) const {
+  CodeRounding rounding{true, next_stream(), 0};
+  std::vector<Piece> pieces;
+  for (size_t i = 0; i < regions_.size(); ++i) {
+    const MemoryBlock own = part_block(regions_[i], sums, ranks_.rank);
+    messages_.add_up(i, codes, own, false);
+    quantize_part(gathered_[i], codes, own, ranks_.rank, rounding);
+    add_pieces(gathered_[i], codes, ranks_.rank, pieces);
+    rounding.first += static_cast<uint64_t>(in_fours(regions_[i].elements()));
+  }
+  ranks_.communicator.all_gather(pieces).wait();
+  for (size_t i = 0; i < regions_.size(); ++i) {
+    dequantize_parts(gathered_[i], codes, regions_[i], sums);
+  }
 }
 
 }  // namespace weft::fsdp

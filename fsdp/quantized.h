@@ -20,15 +20,19 @@ MemoryBlock part_block(const Region& region, const Ref<Storage>& memory, int ran
 /// A parameter whose parts are sent as codes: two wires, the codes and their scales. They lie in
 /// memory from byte `end` on, which moves behind them.
 Extended quantized_of(const Region& region, DType codes, int64_t block, size_t& end);
-/// Writes the codes and scales of this rank's part, [n], where the gather expects them.
-void quantize_part(const Extended& extended, const Ref<Storage>& memory, const Tensor& part,
-                   int rank);
-/// Writes the parts of all ranks, from the codes that were gathered.
-void dequantize_parts(const Extended& extended, const Region& region, const Ref<Storage>& memory);
+/// Writes the codes and scales of this rank's part where the gather expects them in `memory`.
+void quantize_part(const Extended& extended, const Ref<Storage>& memory, const MemoryBlock& part,
+                   int rank, const CodeRounding& rounding = {});
+/// Adds the pieces of the gather.
+void add_pieces(const Extended& extended, const Ref<Storage>& memory, int rank,
+                std::vector<Piece>& pieces);
+/// Writes the parts of all ranks into the region in `to`, from the codes that were gathered.
+void dequantize_parts(const Extended& extended, const Ref<Storage>& memory, const Region& region,
+                      const Ref<Storage>& to);
 
 /// A reduce-scatter of gradients as codes. Each rank sends each rank a message, with the codes and
-/// scales of its part of each gradient. Messages lie in the gradients' buffer: those to the ranks,
-/// then those from the ranks.
+/// scales of its part of each gradient. Messages lie in a buffer: those to the ranks, then those
+/// from the ranks.
 class GradientMessages {
  public:
   explicit GradientMessages(const Quantization& quantization) : quantization_(quantization) {}
@@ -42,8 +46,8 @@ class GradientMessages {
   /// Bytes of what codes missed: none without error feedback.
   size_t residual_bytes() const;
 
-  /// Quantizes all gradients, and starts to exchange the messages.
-  Work exchange(const Ref<Storage>& buffer, const Ref<Storage>& residual);
+  /// Quantizes all gradients, which lie in `from`, and starts to exchange the messages.
+  Work exchange(const Ref<Storage>& from, const Ref<Storage>& buffer, const Ref<Storage>& residual);
   /// Sums the parts of gradient `i` that were received into `out`, or adds them to it.
   void add_up(size_t i, const Ref<Storage>& buffer, const MemoryBlock& out, bool accumulate) const;
 
@@ -65,6 +69,34 @@ class GradientMessages {
   std::vector<int64_t> bytes_, received_;
   size_t send_ = 0, recv_ = 0;
   int64_t elements_ = 0;
+};
+
+/// An all-reduce of gradients over replicas as codes: each replica sums a part of each gradient,
+/// from messages, and sends all replicas the codes of the sum.
+class ReplicaSums {
+ public:
+  ReplicaSums(const Quantization& quantization, AxisGroup ranks)
+      : quantization_(quantization), ranks_(std::move(ranks)), messages_(quantization) {}
+
+  /// Adds a gradient of so many elements, `offset` bytes from the start of its memory.
+  void add(size_t offset, int64_t elements, DType dtype);
+  void close();
+  /// Bytes of the memory for codes, and bytes that are received.
+  size_t bytes() const { return bytes_; }
+  int64_t traffic() const;
+
+  /// Starts to exchange messages.
+  Work start(const Ref<Storage>& sums, const Ref<Storage>& codes);
+  /// Sums what was received, sends the sums, and waits for those of the other replicas.
+  void finish(const Ref<Storage>& sums, const Ref<Storage>& codes) const;
+
+ private:
+  Quantization quantization_;
+  AxisGroup ranks_;
+  GradientMessages messages_;
+  std::vector<Region> regions_;
+  std::vector<Extended> gathered_;
+  size_t bytes_ = 0;
 };
 
 }  // namespace weft::fsdp

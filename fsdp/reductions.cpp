@@ -131,13 +131,19 @@ void Gradients::reduce(int bucket, size_t step) {
   reduced.under_way = true;
   if (messages_ && step == 0) {
     for (Grad& grad : grads_) reduced.arriving.push_back(scattered(grad, step));
-    reduced.work = messages_->exchange(buffer_, residual_);
+    reduced.work = messages_->exchange(buffer_, buffer_, residual_);
     return;
   }
   if (scatters) {
     for (Grad& grad : grads_) pieces.push_back(scattered(grad, step));
     reduced.work = collective_ ? collective_(ranks.communicator, pieces)
                                : ranks.communicator.reduce_scatter(pieces, ReduceOp::sum);
+    return;
+  }
+  if (replica_sums_) {
+    for (Grad& grad : grads_) grad.sum = Sum::of_replicas;
+    reduced.replicating = true;
+    reduced.work = replica_sums_->start(on_host_ ? buffer_ : final_, codes_);
     return;
   }
   step == 0 && !direct_ ? reduce_buffer(bucket, pieces) : reduce_in_place(bucket, pieces);
@@ -160,6 +166,9 @@ void Gradients::wait_for_reduce(int bucket, size_t step, bool last) {
   reduced.under_way = false;
   reduced.work.wait();
   receive(bucket);
+  if (std::exchange(reduced.replicating, false)) {
+    replica_sums_->finish(on_host_ ? buffer_ : final_, codes_);
+  }
   if (step + 1 == reductions_.size() && device_.kind != DeviceKind::meta) {
     change_sums(bucket);
     add_sums(bucket);

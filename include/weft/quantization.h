@@ -19,8 +19,9 @@ struct Quantization {
   std::optional<DType> gather = {};
   /// Of gradients (qgZ): i8, or bf16 without scales, rounded stochastically by the rank's random
   /// numbers. Each rank sends each other rank the codes of its part, and sums what it receives in
-  /// f32, in rank order. The codes lie behind the gradients in their buffer. Later reductions, over
-  /// replicas for example, are not quantized.
+  /// f32, in rank order. The codes lie behind the gradients in their buffer. Replicas sum parts in
+  /// the same way and send the codes of the sums, whose memory counts as memory of gradients. A
+  /// second reduce-scatter at the sync is not quantized.
   std::optional<DType> reduce = {};
   /// A multiple of 4.
   int64_t block = 256;

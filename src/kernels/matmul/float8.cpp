@@ -50,12 +50,14 @@ struct AddTimesScales {
 
 constexpr float kLargestE4M3 = 448, kLargestE5M2 = 57344;
 
-/// New dense memory.
+/// Dense memory for the time of a product.
 class Dense {
  public:
-  Dense(const Shape& shape, DType dtype, Device device)
-      : memory_(Storage::allocate(static_cast<size_t>(shape.product()) * size_of(dtype), device)),
-        block_(dense_block(memory_->data(), dtype, shape, device)) {}
+  Dense(const Shape& shape, DType dtype, Device device) {
+    const PurposeScope purpose(Purpose::other);
+    memory_ = Storage::allocate(static_cast<size_t>(shape.product()) * size_of(dtype), device);
+    block_ = dense_block(memory_->data(), dtype, shape, device);
+  }
   const MemoryBlock& block() const { return block_; }
 
  private:
