@@ -22,7 +22,7 @@ struct ParallelOptions {
   std::string mesh = {};
   std::string strategy = "full_shard";
   std::string dtype = "f32";
-  /// What parameters and gradients are sent as; empty: as `dtype` says.
+  /// Dtypes in which parameters and gradients are sent; empty: as `dtype` says.
   std::string gather_dtype = {};
   std::string gradient_dtype = {};
   bool float8 = false;

@@ -130,7 +130,7 @@ class Gradients {
     /// `work` was not waited for. It ends before the memory that it uses.
     bool under_way = false;
     std::vector<Addition> additions;
-    /// Where quantized gradients that are being received belong.
+    /// Destinations of the quantized gradients that are being received.
     std::vector<Piece> arriving;
     /// The sums over replicas are being exchanged as codes.
     bool replicating = false;

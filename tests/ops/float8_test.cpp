@@ -19,7 +19,7 @@ namespace {
 
 using Doubles = std::vector<double>;
 
-TEST(Float8Tensor, IsMovedComparedAndCast) {
+TEST(Float8, IsMovedComparedAndCast) {
   for (const DType dtype : {f8_e4m3, f8_e5m2}) {
     const Tensor a = from_values(Doubles{0, 1, -2, 3.5, 0.25, -6}, {2, 3}, {.dtype = dtype});
     EXPECT_EQ(a.dtype(), dtype);
@@ -42,7 +42,7 @@ TEST(Float8Tensor, IsMovedComparedAndCast) {
   }
 }
 
-TEST(Float8Tensor, HasNoArithmetic) {
+TEST(Float8, HasNoArithmetic) {
   const Tensor a = full({2}, 2, {.dtype = f8_e4m3});
   const std::string cure = " is f8_e4m3, expected a dtype with arithmetic; cast it first";
   EXPECT_EQ(error_of([&] { a + a; }), "add: operand 0 [2]" + cure);
@@ -57,7 +57,7 @@ TEST(Float8Tensor, HasNoArithmetic) {
             "matmul: operand 0 [2, 2] is f8_e5m2, expected a dtype with arithmetic; cast it first");
 }
 
-TEST(Float8Tensor, MovesBetweenLayoutsButIsNotReduced) {
+TEST(Float8, MovesBetweenLayoutsButIsNotReduced) {
   run_ranks(3, [](Communicator world) {
     DeviceMesh mesh(world, {{"dp", 3}});
     const Doubles values{0, 1, -2, 3.5, 0.25, -6, 448};
@@ -78,7 +78,7 @@ TEST(Float8Tensor, MovesBetweenLayoutsButIsNotReduced) {
   });
 }
 
-TEST(Float8Tensor, PassesGradientsThroughCasts) {
+TEST(Float8, PassesGradientsThroughCasts) {
   Tensor a = from_values(Doubles{1.01, -3}, {2});
   a.set_requires_grad(true);
   sum(mul(a.to(f8_e4m3).to(f32), 2)).backward();
@@ -149,7 +149,7 @@ Products products_of(Tensor x, Tensor w, const Tensor& g) {
   return {whole(y.detach()), whole(x.grad()), whole(w.grad())};
 }
 
-TEST(Float8Linear, MultipliesRoundedNumbersInEveryLayout) {
+TEST(Float8, MultipliesRoundedNumbersInEveryLayout) {
   const Products expected = expected_products();
   const Tensor x = from_values(sines(kRows * kIn, 0.7), {kRows, kIn});
   const Tensor w = from_values(sines(kOut * kIn, 1.3), {kOut, kIn});
@@ -182,7 +182,7 @@ TEST(Float8Linear, MultipliesRoundedNumbersInEveryLayout) {
   }
 }
 
-TEST(Float8Linear, TakesLeadingDimsHalvesZerosAndNoRows) {
+TEST(Float8, TakesLeadingDimsHalvesZerosAndNoRows) {
   const Tensor x = from_values(sines(2 * 3 * 5, 0.4), {2, 3, 5});
   const Tensor w = from_values(sines(4 * 5, 0.9), {4, 5});
   const Tensor whole = float8_linear(x, w);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/extend/quantize.h"
-
 #include "src/kernels/quantize/quantize.h"
+
 #include "weft/error.h"
 
 namespace weft {
