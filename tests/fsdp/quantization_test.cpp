@@ -208,10 +208,16 @@ TEST(Quantization, RanksComputeOnTheSameParameters) {
 }
 
 std::vector<double> losses_of(const Communicator& world, const std::vector<MeshAxis>& axes,
-                              const FullyShardOptions& options, int steps) {
+                              const FullyShardOptions& options, int steps, bool float8 = false) {
   manual_seed(11);
   DeviceMesh mesh(world, axes);
   TransformerModel model(little_llama());
+  if (float8) {
+    const auto is_no_head = [](const Linear&, const std::string& path) {
+      return path != "lm_head";
+    };
+    EXPECT_EQ(convert_to_float8(model, is_no_head), 3 * 7);
+  }
   shard(model, mesh, options);
   model.materialize();
   AdamW optimizer(model.named_parameters(), {.learning_rate = 1e-2});
@@ -240,6 +246,28 @@ TEST(Quantization, TrainsAsFullPrecisionDoes) {
     // The same random numbers give the same bits.
     EXPECT_EQ(losses, losses_of(world, axes, coded, 30));
   });
+}
+
+/// Scales are those of whole tensors, so that sharding changes only the order of sums.
+TEST(Quantization, Float8LayersTrainAlikeOnAnyRanks) {
+  std::vector<double> plain, first;
+  const std::vector<std::vector<MeshAxis>> meshes{
+      {{"dp", 1}}, {{"dp", 2}}, {{"dp", 3}}, {{"dp", 4}}, {{"replicate", 2}, {"shard", 2}}};
+  for (const auto& axes : meshes) {
+    int ranks = 1;
+    for (const MeshAxis& axis : axes) ranks *= axis.size;
+    run_ranks(ranks, [&](Communicator world) {
+      const FullyShardOptions options{.strategy = axes.size() == 2 ? Strategy::hsdp()
+                                                                   : Strategy::full_shard()};
+      const auto losses = losses_of(world, axes, options, 20, true);
+      if (world.rank() != 0) return;
+      if (ranks == 1) first = losses;
+      EXPECT_NEAR(losses[0], first[0], 1e-3) << ranks;
+      EXPECT_NEAR(losses.back(), first.back(), 0.05) << ranks;
+    });
+  }
+  run_ranks(1, [&](Communicator world) { plain = losses_of(world, {{"dp", 1}}, {}, 20); });
+  EXPECT_NEAR(first.back(), plain.back(), 0.1);
 }
 
 TEST(Quantization, WrongOnesAreRefused) {

@@ -14,7 +14,7 @@ constexpr int kQuantizeThreads = 128;
 constexpr int64_t kMostQuantizeBlocks = 4096;
 
 /// A matrix whose rows are dense.
-struct Matrix {
+struct RowMatrix {
   void* data;
   DType dtype;
   int64_t columns, stride;
@@ -25,7 +25,7 @@ struct Matrix {
   }
 };
 
-Matrix matrix_of(const MemoryBlock& block) {
+RowMatrix row_matrix(const MemoryBlock& block) {
   return {block.data, block.dtype, block.shape[1], block.strides[0]};
 }
 
@@ -42,7 +42,7 @@ WEFT_DEVICE uint32_t word_at(const WordStream& stream, uint64_t element) {
 /// A thread block quantizes one block of elements after another.
 template <class Code>
 struct QuantizeKernel {
-  Matrix in;
+  RowMatrix in;
   Code* codes;
   float* scales;
   float* residual;
@@ -81,7 +81,7 @@ struct QuantizeKernel {
 
 template <class Code>
 struct DequantizeKernel {
-  Matrix out;
+  RowMatrix out;
   const Code* codes;
   int64_t codes_stride;
   const float* scales;
@@ -112,8 +112,8 @@ void quantize_blocks(const MemoryBlock& codes, const MemoryBlock& scales, const 
   visit_codes(codes.dtype, [&](auto type) {
     using Code = typename decltype(type)::type;
     const QuantizeKernel<Code> kernel{
-        matrix_of(in), codes.as<Code>(), scales.as<float>(),  residual.as<float>(), n,
-        block,         stream,           rounding.stochastic, rounding.first};
+        row_matrix(in), codes.as<Code>(), scales.as<float>(),  residual.as<float>(), n,
+        block,          stream,           rounding.stochastic, rounding.first};
     launch_blocks<kQuantizeThreads>(kernel, std::min(blocks, kMostQuantizeBlocks), 0,
                                     current_stream(codes.device));
   });
@@ -124,7 +124,7 @@ void dequantize_blocks(const MemoryBlock& out, const MemoryBlock& codes, const M
   const int64_t n = out.numel();
   visit_codes(codes.dtype, [&](auto type) {
     using Code = typename decltype(type)::type;
-    const DequantizeKernel<Code> kernel{matrix_of(out),
+    const DequantizeKernel<Code> kernel{row_matrix(out),
                                         codes.as<Code>(),
                                         codes.strides[0],
                                         scales.as<float>(),
