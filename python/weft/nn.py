@@ -21,6 +21,7 @@ from weft._members import delete_attribute, get_attribute, register_buffer, set_
 from weft._weft import (
     Dropout,
     Embedding,
+    Float8Linear,
     LayerNorm,
     Experts,
     LatentAttention,
@@ -36,6 +37,7 @@ from weft._weft import (
     Parameter,
     RMSNorm,
     Sequential,
+    convert_to_float8,
     transformer_config,
 )
 
@@ -44,6 +46,7 @@ __all__ = [
     "Dropout",
     "Embedding",
     "Experts",
+    "Float8Linear",
     "GELU",
     "Identity",
     "LatentAttention",
@@ -69,6 +72,7 @@ __all__ = [
     "Sigmoid",
     "Softmax",
     "Tanh",
+    "convert_to_float8",
     "functional",
     "init",
     "transformer_config",

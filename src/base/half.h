@@ -69,8 +69,55 @@ struct float16 {
   }
 };
 
+/// 1 bit of sign, kExponent of exponent, the others of fraction. Converts to nearest, ties to even;
+/// NaN stays NaN, and values out of range become infinite or, in E4M3, which has no infinity, NaN.
+template <int kExponent>
+struct float8 {
+  uint8_t bits = 0;
+
+  float8() = default;
+  WEFT_FN constexpr float8(float x) : bits(rounded(std::bit_cast<uint32_t>(x))) {}
+  WEFT_FN constexpr operator float() const {
+    // A multiplication rebiases the exponent, which is also correct for denormals.
+    const uint32_t code = bits & 0x7fu;
+    const float rebias = std::bit_cast<float>(static_cast<uint32_t>(254 - kBias) << 23);
+    const float finite = std::bit_cast<float>(code << kShift) * rebias;
+    const uint32_t special = code == kInfinity ? 0x7f800000u : 0x7fc00000u;
+    const uint32_t magnitude = code < kEnd ? std::bit_cast<uint32_t>(finite) : special;
+    return std::bit_cast<float>(magnitude | static_cast<uint32_t>(bits & 0x80u) << 24);
+  }
+
+ private:
+  static constexpr int kFraction = 7 - kExponent, kShift = 23 - kFraction;
+  static constexpr int kBias = (1 << (kExponent - 1)) - 1;
+  static constexpr bool kHasInfinity = kExponent == 5;
+  /// Codes of infinity (none in E4M3), of what overflows, and of NaN. Smaller ones are finite.
+  static constexpr uint32_t kInfinity = kHasInfinity ? 0x7c : 0xff;
+  static constexpr uint32_t kEnd = kHasInfinity ? 0x7c : 0x7f;
+  static constexpr uint32_t kNaN = kHasInfinity ? 0x7e : 0x7f;
+
+  WEFT_FN static constexpr uint8_t rounded(uint32_t x) {
+    const uint32_t sign = (x >> 24) & 0x80u;
+    const uint32_t magnitude = x & 0x7fffffffu;
+    // Adding a power of two aligns a denormal's fraction with the end of the word and rounds it.
+    constexpr auto kAlign = static_cast<uint32_t>(127 + 23 + 1 - kBias - kFraction) << 23;
+    const float denormal = std::bit_cast<float>(magnitude) + std::bit_cast<float>(kAlign);
+    const uint32_t small = std::bit_cast<uint32_t>(denormal) - kAlign;
+    constexpr auto kRebias = static_cast<uint32_t>(127 - kBias) << 23;
+    constexpr uint32_t kHalf = (1u << (kShift - 1)) - 1u;
+    const uint32_t normal = (magnitude - kRebias + kHalf + ((magnitude >> kShift) & 1u)) >> kShift;
+    const uint32_t finite = magnitude < kRebias + (1u << 23) ? small : normal;
+    const uint32_t in_range = finite < kEnd ? finite : kEnd;
+    return static_cast<uint8_t>(sign | (magnitude > 0x7f800000u ? kNaN : in_range));
+  }
+};
+using float8_e4m3 = float8<4>;
+using float8_e5m2 = float8<5>;
+
+/// Types that are narrower than the float they are computed in.
 template <class T>
-inline constexpr bool is_half = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
+inline constexpr bool is_half = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16> ||
+                                std::is_same_v<T, float8_e4m3> || std::is_same_v<T, float8_e5m2>;
 template <class T>
 inline constexpr bool is_floating_type = std::is_floating_point_v<T> || is_half<T>;
 

@@ -13,26 +13,28 @@ namespace weft {
 
 /// The C++ type of elements of a dtype: by its position in DType.
 template <DType dtype>
-using type_of =
-    std::tuple_element_t<static_cast<size_t>(dtype),
-                         std::tuple<float, bfloat16, float16, double, int32_t, int64_t, uint8_t,
-                                    bool, int8_t, int16_t, uint16_t, uint32_t, uint64_t>>;
+using type_of = std::tuple_element_t<
+    static_cast<size_t>(dtype),
+    std::tuple<float, bfloat16, float16, double, int32_t, int64_t, uint8_t, bool, int8_t, int16_t,
+               uint16_t, uint32_t, uint64_t, float8_e4m3, float8_e5m2>>;
 
 /// The dtype whose elements are T.
 template <class T>
-inline constexpr DType dtype_of = std::is_same_v<T, float>      ? DType::f32
-                                  : std::is_same_v<T, bfloat16> ? DType::bf16
-                                  : std::is_same_v<T, float16>  ? DType::f16
-                                  : std::is_same_v<T, double>   ? DType::f64
-                                  : std::is_same_v<T, int32_t>  ? DType::i32
-                                  : std::is_same_v<T, int64_t>  ? DType::i64
-                                  : std::is_same_v<T, uint8_t>  ? DType::u8
-                                  : std::is_same_v<T, int8_t>   ? DType::i8
-                                  : std::is_same_v<T, int16_t>  ? DType::i16
-                                  : std::is_same_v<T, uint16_t> ? DType::u16
-                                  : std::is_same_v<T, uint32_t> ? DType::u32
-                                  : std::is_same_v<T, uint64_t> ? DType::u64
-                                                                : DType::boolean;
+inline constexpr DType dtype_of = std::is_same_v<T, float>         ? DType::f32
+                                  : std::is_same_v<T, bfloat16>    ? DType::bf16
+                                  : std::is_same_v<T, float16>     ? DType::f16
+                                  : std::is_same_v<T, double>      ? DType::f64
+                                  : std::is_same_v<T, int32_t>     ? DType::i32
+                                  : std::is_same_v<T, int64_t>     ? DType::i64
+                                  : std::is_same_v<T, uint8_t>     ? DType::u8
+                                  : std::is_same_v<T, int8_t>      ? DType::i8
+                                  : std::is_same_v<T, int16_t>     ? DType::i16
+                                  : std::is_same_v<T, uint16_t>    ? DType::u16
+                                  : std::is_same_v<T, uint32_t>    ? DType::u32
+                                  : std::is_same_v<T, uint64_t>    ? DType::u64
+                                  : std::is_same_v<T, float8_e4m3> ? DType::f8_e4m3
+                                  : std::is_same_v<T, float8_e5m2> ? DType::f8_e5m2
+                                                                   : DType::boolean;
 
 /// The type that kernels compute in: float for f32 and halves, double for f64, else int64_t, which
 /// has the bits of u64 too.
@@ -59,8 +61,8 @@ struct Type {
   using type = T;
 };
 
-/// Calls visitor(Type<T>{}) with T the element type of `dtype`, which is floating; for others it
-/// throws an error that begins with `what`.
+/// Calls visitor(Type<T>{}) with T the element type of `dtype`, which is f32, bf16, f16 or f64; for
+/// others it throws an error that begins with `what`.
 template <class Visitor>
 decltype(auto) visit_floating(const char* what, DType dtype, Visitor&& visitor) {
   switch (dtype) {
@@ -73,7 +75,7 @@ decltype(auto) visit_floating(const char* what, DType dtype, Visitor&& visitor) 
     case DType::f64:
       return visitor(Type<double>{});
     default:
-      fail(what, ": dtype is ", dtype, ", expected a floating one");
+      fail(what, ": dtype is ", dtype, ", expected f32, bf16, f16 or f64; cast it first");
   }
 }
 
@@ -99,6 +101,10 @@ decltype(auto) visit(DType dtype, Visitor&& visitor) {
       return visitor(Type<uint32_t>{});
     case DType::u64:
       return visitor(Type<uint64_t>{});
+    case DType::f8_e4m3:
+      return visitor(Type<float8_e4m3>{});
+    case DType::f8_e5m2:
+      return visitor(Type<float8_e5m2>{});
     default:
       return visit_floating("visit", dtype, visitor);
   }
