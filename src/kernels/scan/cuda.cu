@@ -100,8 +100,8 @@ struct TimesProductBefore {
   }
   WEFT_DEVICE State load(int64_t row, int64_t i) const { return value_of<double>(x, row, i); }
   WEFT_DEVICE static State combine(const State& a, const State& b) { return a * b; }
-  WEFT_DEVICE void store(int64_t row, int64_t i, const State& before, const State&) const {
-    set_value(out, row, i, before * factor[row * x.size() + i]);
+  WEFT_DEVICE void store(int64_t row, int64_t i, const State& product, const State&) const {
+    set_value(out, row, i, product * factor[row * x.size() + i]);
   }
 };
 
