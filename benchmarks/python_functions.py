@@ -226,7 +226,8 @@ def check(name, got, wanted):
     """Exits when two results differ by more than float32 arithmetic in another order may."""
     ours, theirs = np.asarray(got), np.asarray(wanted)
     if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
-        raise SystemExit(f"{name}: {ours.dtype} {ours.shape}, expected {theirs.dtype} {theirs.shape}")
+        expected = f"{theirs.dtype} {theirs.shape}"
+        raise SystemExit(f"{name}: {ours.dtype} {ours.shape}, expected {expected}")
     limit = 1e-3 * max(1.0, float(np.nanmax(np.abs(theirs.astype(np.float64)), initial=0)))
     if not np.allclose(ours, theirs, 1e-3, limit, equal_nan=True):
         raise SystemExit(f"{name}: the results differ")
