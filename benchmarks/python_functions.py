@@ -7,8 +7,9 @@
 The Python needs PyTorch. A case is one expression that runs on both libraries, on the same inputs,
 without gradients. In each round both libraries run it for --seconds, one after the other; the
 values are the fastest calls of all rounds, in microseconds, which other work on the machine delays
-least, and the ratio is PyTorch's time divided by weft's (above 1 weft is faster). "rounds" is the
-range of the ratios of single rounds. Every result is compared with PyTorch's first.
+least, and the ratio is PyTorch's time divided by weft's (above 1 weft is faster). With one thread
+they are CPU time. "rounds" is the range of the ratios of single rounds. Every result is compared
+with PyTorch's first.
 Prints a table for each group with the geometric mean of its ratios; --json prints a line a case.
 """
 
@@ -225,7 +226,8 @@ def check(name, got, wanted):
     """Exits when two results differ by more than float32 arithmetic in another order may."""
     ours, theirs = np.asarray(got), np.asarray(wanted)
     if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
-        raise SystemExit(f"{name}: {ours.dtype} {ours.shape}, expected {theirs.dtype} {theirs.shape}")
+        expected = f"{theirs.dtype} {theirs.shape}"
+        raise SystemExit(f"{name}: {ours.dtype} {ours.shape}, expected {expected}")
     limit = 1e-3 * max(1.0, float(np.nanmax(np.abs(theirs.astype(np.float64)), initial=0)))
     if not np.allclose(ours, theirs, 1e-3, limit, equal_nan=True):
         raise SystemExit(f"{name}: the results differ")
@@ -234,11 +236,12 @@ def check(name, got, wanted):
 def fastest(call, seconds):
     """The time of the fastest call, in microseconds."""
     call()
-    best, end = math.inf, time.perf_counter() + seconds
+    clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
+    best, end = math.inf, clock() + seconds
     while True:
-        began = time.perf_counter()
+        began = clock()
         call()
-        now = time.perf_counter()
+        now = clock()
         best = min(best, now - began)
         if now > end:
             return best * 1e6

@@ -107,8 +107,7 @@ static void move_chunk(const Mapping& mapping, const LineWalk& start, const MapC
                                               i < mapping.results);
   }
   if (std::all_of(moved + first, moved + last, [](bool is) { return is; })) return;
-  LineWalk walk = start;
-  for (int64_t j = 0; j < chunk.lines; ++j, walk.next()) {
+  const auto move_lines = [&](const LineWalk& walk, int64_t j) {
     for (int i = first; i < last; ++i) {
       if (moved[i]) continue;
       const Line dense = buffers.line(mapping, i, j * chunk.length), &line = walk.line(i);
@@ -116,7 +115,10 @@ static void move_chunk(const Mapping& mapping, const LineWalk& start, const MapC
       const Line &to = stores ? line : dense, &from = stores ? dense : line;
       mapping.converters[i](to.data, to.stride, from.data, from.stride, chunk.length);
     }
-  }
+  };
+  if (chunk.lines == 1) return move_lines(start, 0);
+  LineWalk walk = start;
+  for (int64_t j = 0; j < chunk.lines; ++j, walk.next()) move_lines(walk, j);
 }
 
 /// Calls the loop on one chunk, which begins where `walk` is.

@@ -51,24 +51,21 @@ static Line moved(Line line, int64_t elements) {
 template <class R, class C>
 static void scan_together(const Rows& from, const Rows& to, int64_t begin, int rows, C* totals,
                           bool reverse) {
-  C buffer[kRowsTogether * kScannedPitch], row[kScanned];
+  C buffer[kRowsTogether * kScannedPitch];
   const int64_t size = from.size();
   for (int64_t done = 0; done < size; done += kScanned) {
     const int64_t n = std::min(kScanned, size - done), first = reverse ? size - done - n : done;
     for (int r = 0; r < rows; ++r) {
       load_line(buffer + r * kScannedPitch, moved(from.line(begin + r), first), n);
     }
-    // Integers are added in one cycle.
-    const bool waits = std::is_floating_point_v<C> && rows == kRowsTogether;
-    if (waits) scan_rows<R>(n, buffer, totals, reverse);
+    if (rows == kRowsTogether) scan_rows<R>(n, buffer, totals, reverse);
     for (int r = 0; r < rows; ++r) {
-      const C* scanned = buffer + r * kScannedPitch;
-      if (!waits) {
-        scan_row<R>(n, row, scanned, totals[r], reverse);
+      C* row = buffer + r * kScannedPitch;
+      if (rows < kRowsTogether) {
+        scan_row<R>(n, row, row, totals[r], reverse);
         totals[r] = row[reverse ? 0 : n - 1];
-        scanned = row;
       }
-      store_line(moved(to.line(begin + r), first), scanned, n);
+      store_line(moved(to.line(begin + r), first), row, n);
     }
   }
 }
@@ -79,7 +76,8 @@ static void scan_as(const Rows& from, const Rows& to, const std::optional<Rows>&
   const auto start_of = [&](int64_t r) {
     return starts ? RowValues<C>(*starts)[r] : R::template identity<C>();
   };
-  const bool dense = from.stride() == 1 && to.stride() == 1;
+  // Integers, which are added in one cycle, are faster without a buffer.
+  const bool dense = std::is_floating_point_v<C> && from.stride() == 1 && to.stride() == 1;
   parallel_for(from.count(), grain_of(from.size()), [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; dense && r < end; r += kRowsTogether) {
       const int rows = static_cast<int>(std::min<int64_t>(kRowsTogether, end - r));
