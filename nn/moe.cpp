@@ -67,7 +67,7 @@ Tensors Experts::forward(const Tensors& inputs) {
   dropped_ = rows.dropped;
   const Tensor x = dispatch_rows(inputs[0], rows);
   const auto product = [&](const Tensor& a, size_t weight) {
-    return grouped_matmul(a, transpose(used(weight), 1, 2), rows.counts);
+    return grouped_linear(a, used(weight), rows.counts);
   };
   const Tensor hidden = swiglu(product(x, 0), product(x, 1));
   return {combine_rows(product(hidden, 2), rows, inputs[1]), rows.counts};

@@ -16,7 +16,8 @@
 
 namespace weft {
 
-// structure: experts, and whether each rank has the rows of its own experts.
+// structure: experts, whether each rank has the rows of its own experts, and whether the matrices
+// are [experts, n, k] as those of linear layers.
 
 namespace {
 
@@ -87,6 +88,8 @@ void clear_rows(const MemoryBlock& out, int64_t begin, int64_t end) {
   fill(rows, 0);
 }
 
+bool is_linear(const Call& c) { return c.attribute(2) != 0; }
+
 void multiply_rows(const Call& c) {
   const MemoryBlock &x = c.in(0), &weights = c.in(1), &out = c.out();
   const int64_t begin = c.in_box(1).offset[0];
@@ -99,16 +102,19 @@ void multiply_rows(const Call& c) {
                         .n = out.shape[1],
                         .k = x.shape[1],
                         .a = matrix_at(x, 0, run.first),
-                        .b = matrix_at(weights, run.expert, 0),
+                        .b = is_linear(c) ? matrix_at(weights, run.expert, 0).transposed()
+                                          : matrix_at(weights, run.expert, 0),
                         .c = matrix_at(out, 0, run.first)});
   }
   clear_rows(out, done, out.shape[0]);
   multiply_each(products, out.device);
 }
 
-/// out[e] = sum over the rows of expert e of x[row]^T dy[row].
+/// out[e] = sum over the rows of expert e of x[row]^T dy[row], or, of linear layers, dy[row]^T
+/// x[row].
 void multiply_columns(const Call& c) {
-  const MemoryBlock &x = c.in(0), &dy = c.in(1), &out = c.out();
+  const MemoryBlock &left = c.in(is_linear(c) ? 1 : 0), &right = c.in(is_linear(c) ? 0 : 1);
+  const MemoryBlock& out = c.out();
   const int64_t begin = c.out_box().offset[0];
   std::vector<int64_t> seen(static_cast<size_t>(out.shape[0]), 0);
   // An expert has a run of each group: products of one call write to different experts.
@@ -119,8 +125,8 @@ void multiply_columns(const Call& c) {
     passes[pass].push_back({.m = out.shape[1],
                             .n = out.shape[2],
                             .k = run.count,
-                            .a = matrix_at(x, 0, run.first).transposed(),
-                            .b = matrix_at(dy, 0, run.first),
+                            .a = matrix_at(left, 0, run.first).transposed(),
+                            .b = matrix_at(right, 0, run.first),
                             .c = matrix_at(out, run.expert, 0),
                             .beta = pass > 0 || c.accumulate() ? 1.0f : 0.0f});
   }
@@ -134,15 +140,19 @@ void multiply_columns(const Call& c) {
   for (const std::vector<Product>& products : passes) multiply_each(products, out.device);
 }
 
-/// Rows and experts are one factor each; axes may cut them together when attribute 1 says so.
-Rule with_joined(const Attributes& a, Rule rule) {
+/// The rule of rows, other operands and the matrices of experts. Axes may cut rows and experts
+/// together when attribute 1 allows it.
+Rule grouped_rule(const Attributes& a, const std::string& before, const std::string& after) {
+  const char* const matrices = a.structure[2] != 0 ? "e n k" : "e k n";
+  Rule rule{concat(before, matrices, after)};
   if (a.structure[1] != 0) rule.joined = {"r", "e"};
   return rule;
 }
 
 Structure grouped_structure(size_t weights) {
-  return {"experts, joined", [weights](const Dims& numbers, std::span<const Shape> operands) {
-            return numbers.ndim() == 2 && operands.size() > weights &&
+  return {"experts, joined, linear",
+          [weights](const Dims& numbers, std::span<const Shape> operands) {
+            return numbers.ndim() == 3 && operands.size() > weights &&
                    operands[weights].ndim() == 3 && operands[weights][0] == numbers[0];
           }};
 }
@@ -153,29 +163,34 @@ static double share_of_experts(const Attributes& a) {
   return a.structure[0] == 0 ? 0 : 1 / static_cast<double>(a.structure[0]);
 }
 
-/// grouped_matmul of other operands in a gradient.
-static Tensor multiplied(const Grad& g, const Tensor& x, const Tensor& weights);
+/// Multiplies rows by the matrices, or by their transposes, in a gradient.
+static Tensor multiplied(const Grad& g, const Tensor& x, const Tensor& weights, bool transposes);
 
 /// operands: x, dy, counts, and the places of experts, which determine the layout of the result.
 static const Op grouped_weight_gradient_op = register_op({
     .name = "grouped_weight_gradient",
     .rule_of =
         [](const Attributes& a, std::span<const Shape>) {
-          return with_joined(a, {"r k, r n, [g] [c], e [u] [v] -> e k n"});
+          return grouped_rule(a, "r k, r n, [g] [c], e [u] [v] -> ", "");
         },
     .structure = grouped_structure(3),
     .linear = {{0}, {1}},
     .forward = multiply_columns,
     .backward =
         [](const Grad& g) {
-          if (g.wants(0)) g.give(0, multiplied(g, g.in(1), transpose(g.grad(), 1, 2)));
-          if (g.wants(1)) g.give(1, multiplied(g, g.in(0), g.grad()));
+          if (g.wants(0)) g.give(0, multiplied(g, g.in(1), g.grad(), true));
+          if (g.wants(1)) g.give(1, multiplied(g, g.in(0), g.grad(), false));
         },
     .saves_in = std::vector<int>{0, 1, 2},
     .accumulates = {0},
     .products = share_of_experts,
     .samples = {{.shapes = {{7, 5}, {7, 3}, {2, 2}, {2, 1, 1}},
-                 .attributes = {.structure = {2, 0}},
+                 .attributes = {.structure = {2, 0, 0}},
+                 .dtypes = {f32, f32, i64, u8},
+                 .low = 0,
+                 .high = 2},
+                {.shapes = {{5, 2}, {5, 7}, {1, 3}, {3, 1, 1}},
+                 .attributes = {.structure = {3, 0, 1}},
                  .dtypes = {f32, f32, i64, u8},
                  .low = 0,
                  .high = 2}},
@@ -183,16 +198,14 @@ static const Op grouped_weight_gradient_op = register_op({
 
 static const Op grouped_matmul_op = register_op({
     .name = "grouped_matmul",
-    .rule_of =
-        [](const Attributes& a, std::span<const Shape>) {
-          return with_joined(a, {"r k, e k n, [g] [c] -> r n"});
-        },
+    .rule_of = [](const Attributes& a,
+                  std::span<const Shape>) { return grouped_rule(a, "r k, ", ", [g] [c] -> r n"); },
     .structure = grouped_structure(1),
     .linear = {{0}, {1}},
     .forward = multiply_rows,
     .backward =
         [](const Grad& g) {
-          if (g.wants(0)) g.give(0, multiplied(g, g.grad(), transpose(g.in(1), 1, 2)));
+          if (g.wants(0)) g.give(0, multiplied(g, g.grad(), g.in(1), true));
           if (!g.wants(1)) return;
           const Tensor places = places_along(g.in_shape(1), 0, g.in_sharding(1), g.grad().device());
           g.give(1, grouped_weight_gradient_op, {g.in(0), g.grad(), g.in(2), places},
@@ -200,19 +213,21 @@ static const Op grouped_matmul_op = register_op({
         },
     .products = share_of_experts,
     .samples = {{.shapes = {{7, 5}, {2, 5, 3}, {2, 2}},
-                 .attributes = {.structure = {2, 0}},
+                 .attributes = {.structure = {2, 0, 0}},
                  .dtypes = {f32, f32, i64},
                  .low = 0,
                  .high = 2},
-                {.shapes = {{5, 2}, {3, 2, 7}, {1, 3}},
-                 .attributes = {.structure = {3, 0}},
+                {.shapes = {{5, 2}, {3, 7, 2}, {1, 3}},
+                 .attributes = {.structure = {3, 0, 1}},
                  .dtypes = {f32, f32, i64},
                  .low = 0,
                  .high = 2}},
 });
 
-static Tensor multiplied(const Grad& g, const Tensor& x, const Tensor& weights) {
-  return grouped_matmul_op({x, weights, g.in(2)}, g.attributes());
+static Tensor multiplied(const Grad& g, const Tensor& x, const Tensor& weights, bool transposes) {
+  Attributes attributes = g.attributes();
+  if (transposes) attributes.structure[2] = 1 - attributes.structure[2];
+  return grouped_matmul_op({x, weights, g.in(2)}, attributes);
 }
 
 /// Whether each rank has, along the axes that cut both, the rows of its own experts only.
@@ -239,19 +254,30 @@ static bool has_own_rows(const Tensor& x, const Tensor& weights, const Tensor& c
   return true;
 }
 
-Tensor grouped_matmul(const Tensor& x, const Tensor& weights, const Tensor& counts) {
-  for (const Tensor& operand : {x, weights, counts}) check_tensor("grouped_matmul", operand);
+static Tensor grouped(const char* what, const Tensor& x, const Tensor& weights,
+                      const Tensor& counts, bool linear) {
+  for (const Tensor& operand : {x, weights, counts}) check_tensor(what, operand);
   if (x.ndim() != 2 || weights.ndim() != 3 || counts.ndim() != 2) {
-    fail("grouped_matmul: shapes are ", x.shape(), ", ", weights.shape(), " and ", counts.shape(),
-         ", expected [rows, k], [experts, k, n] and [groups, experts]");
+    fail(what, ": shapes are ", x.shape(), ", ", weights.shape(), " and ", counts.shape(),
+         ", expected [rows, k], ", linear ? "[experts, n, k]" : "[experts, k, n]",
+         " and [groups, experts]");
   }
   if (counts.size(1) != weights.size(0)) {
-    fail("grouped_matmul: counts are ", counts.shape(), ", expected ", weights.size(0),
+    fail(what, ": counts are ", counts.shape(), ", expected ", weights.size(0),
          " in dim 1, the experts of ", weights.shape());
   }
   const DType dtype = promote(x.dtype(), weights.dtype());
-  return grouped_matmul_op({as_dtype(x, dtype), as_dtype(weights, dtype), cast(counts, DType::i64)},
-                           {.structure = {weights.size(0), has_own_rows(x, weights, counts)}});
+  return grouped_matmul_op(
+      {as_dtype(x, dtype), as_dtype(weights, dtype), cast(counts, DType::i64)},
+      {.structure = {weights.size(0), has_own_rows(x, weights, counts), linear}});
+}
+
+Tensor grouped_matmul(const Tensor& x, const Tensor& weights, const Tensor& counts) {
+  return grouped("grouped_matmul", x, weights, counts, false);
+}
+
+Tensor grouped_linear(const Tensor& x, const Tensor& weights, const Tensor& counts) {
+  return grouped("grouped_linear", x, weights, counts, true);
 }
 
 }  // namespace weft

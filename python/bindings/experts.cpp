@@ -63,6 +63,8 @@ void bind_experts(py::module_& m) {
   m.def("grouped_matmul", &grouped_matmul, Released(), x, weights, py::arg("counts"),
         "Multiplies rows x [rows, k], sorted by expert, by their expert's matrix of weights "
         "[experts, k, n]: [rows, n]. counts [groups, experts] states the rows of each");
+  m.def("grouped_linear", &grouped_linear, Released(), x, weights, py::arg("counts"),
+        "grouped_matmul with the transposes of weights [experts, n, k]");
   m.def("rows_by_expert", &rows_by_expert, Released(), py::arg("experts"), weights,
         py::arg("capacity_factor") = py::none(),
         "Sorts the choices of tokens, experts [tokens, k], for stacked weights [experts, ...]: "

@@ -27,7 +27,7 @@ Case some_case(std::mt19937& random) {
   };
   const auto seed = [&] { return static_cast<unsigned>(random()); };
   Case c;
-  c.tokens = below(13), c.experts = 1 + below(6);
+  c.tokens = below(13), c.experts = 1 + below(6), c.n = 2 + below(2);
   c.choices = 1 + below(std::min<int64_t>(3, c.experts));
   c.x = random_array({c.tokens, c.d}, -2, 2, DType::f64, seed());
   c.weights = random_array({c.experts, c.d, c.n}, -2, 2, DType::f64, seed());
@@ -56,7 +56,11 @@ Tensor dense(const Case& c, const Tensor& x, const Tensor& weights, const Tensor
 Tensor by_rows(const Tensor& ids, const Tensor& x, const Tensor& weights, const Tensor& scales) {
   const ExpertRows rows = rows_by_expert(ids, weights);
   EXPECT_EQ(rows.dropped, 0);
-  return combine_rows(grouped_matmul(dispatch_rows(x, rows), weights, rows.counts), rows, scales);
+  const Tensor sent = dispatch_rows(x, rows);
+  const Tensor y = weights.size(2) % 2 == 0
+                       ? grouped_matmul(sent, weights, rows.counts)
+                       : grouped_linear(sent, transpose(weights, 1, 2), rows.counts);
+  return combine_rows(y, rows, scales);
 }
 
 struct Setting {

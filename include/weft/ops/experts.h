@@ -20,6 +20,8 @@ namespace weft {
 /// Nothing moves along an axis that cuts both rows and experts if each rank has the rows of the
 /// experts that it holds (`rows_by_expert`).
 WEFT_API Tensor grouped_matmul(const Tensor& x, const Tensor& weights, const Tensor& counts);
+/// The same with the transposes of weights [experts, n, k], as `linear`.
+WEFT_API Tensor grouped_linear(const Tensor& x, const Tensor& weights, const Tensor& counts);
 
 /// Which rows the ranks compute for their experts: one for each choice of each token that is not
 /// dropped, sorted by group of ranks, expert, and token.
