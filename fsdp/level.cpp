@@ -13,6 +13,7 @@ void Level::add(const Array& array) {
   // An extension has its own packed form.
   const DType wire = array.extension ? array.dtype : array.wire;
   const bool packs = !array.extension;
+  arrays_.push_back(array);
   regions_.push_back(
       region_of(array.shape, array.dim, array.dtype, wire, ranks_, bytes_, array.lengths, packs));
   extended_.push_back(array.extension
@@ -32,9 +33,10 @@ void Level::send_part(const Region& region, const Source& source, std::vector<Pi
       region.start() + static_cast<size_t>(region.before(ranks_.rank)) * size_of(region.wire);
   const void* send = base + place;
   const bool is_here = source.memory->device() == memory_->device();
+  const bool in_place = source.memory == memory_ && source.offset == place;
   if (source.dtype == region.wire && ranks_.size > 1 && is_here) {
     send = static_cast<const char*>(source.memory->data()) + source.offset;
-  } else if (own > 0) {
+  } else if (own > 0 && !in_place) {
     transfer_(local_in(memory_, place, {own}, region.wire),
               local_in(source.memory, source.offset, {own}, source.dtype));
   }
@@ -95,6 +97,12 @@ void Level::unshard(const std::vector<Source>& sources, BufferPool& pool,
   if (!memory_) memory_ = pool.acquire(bytes_);
   under_way_ = true;
   if (memory_->device().kind == DeviceKind::meta) return;
+  collective_ = collective;
+  on_disk_ ? read_slices(sources) : start(sources);
+}
+
+/// Starts the all-gather.
+void Level::start(const std::vector<Source>& sources) {
   const NoGrad no_grad;
   std::vector<Piece> pieces;
   for (size_t i = 0; i < sources.size(); ++i) {
@@ -102,8 +110,8 @@ void Level::unshard(const std::vector<Source>& sources, BufferPool& pool,
                            : send_part(regions_[i], sources[i], pieces);
   }
   if (ranks_.size > 1) {
-    work_ = collective ? collective(ranks_.communicator, pieces)
-                       : ranks_.communicator.all_gather(pieces);
+    work_ = collective_ ? collective_(ranks_.communicator, pieces)
+                        : ranks_.communicator.all_gather(pieces);
   } else {
     cast_ = Event::record(current_stream(memory_->device()));
   }
@@ -112,6 +120,7 @@ void Level::unshard(const std::vector<Source>& sources, BufferPool& pool,
 void Level::wait_for_unshard() {
   if (!under_way_) return;
   under_way_ = false;
+  if (!staged_.empty()) start_read();
   work_.wait();
   sent_.clear();
   if (memory_->device().kind == DeviceKind::meta) return;

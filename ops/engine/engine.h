@@ -11,6 +11,7 @@
 
 namespace weft {
 
+class KeptResults;
 class TraceRecorder;
 struct CallBody;
 struct OpBody;
@@ -24,6 +25,7 @@ struct Engine {
   };
   std::map<std::string, Moved> implicit;
   OpLog* log = nullptr;
+  KeptResults* kept = nullptr;
   TraceRecorder* trace = nullptr;
   /// Routes of calls without a mesh.
   RouteTable local_routes;
