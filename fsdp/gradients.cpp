@@ -119,7 +119,9 @@ void Gradients::allocate_sums() {
 void Gradients::allocate_buffer(BufferPool& pool) {
   if (is_empty()) return;
   allocate_sums();
-  if (!direct_ && !buffer_) buffer_ = pool.acquire(buffer_bytes_);
+  if (direct_ || buffer_) return;
+  buffer_ = pool.acquire(buffer_bytes_);
+  if (disk_ && replicas_.size == 1 && reductions_[0].ranks.size == 1) read_sums_to_buffer();
 }
 
 void Gradients::release_buffer(BufferPool& pool) {

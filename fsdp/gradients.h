@@ -154,6 +154,7 @@ class Gradients {
   char* sums() const;
   void make_file();
   void read_sum(const Grad& grad);
+  void read_sums_to_buffer();
   void write_sum(const Grad& grad);
   void wait_for_writes();
   static int64_t bytes_of_element(const Grad& grad);

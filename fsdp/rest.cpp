@@ -94,6 +94,19 @@ void Gradients::read_sum(const Grad& grad) {
       .wait();
 }
 
+/// On one rank backward adds to earlier sums itself, as it does in memory: with the same bits.
+void Gradients::read_sums_to_buffer() {
+  const NoGrad no_grad;
+  for (Grad& grad : grads_) {
+    if (grad.sum == Sum::none) continue;
+    transfer_(
+        local_in(buffer_, grad.unsharded.offset, {grad.unsharded.elements()}, grad.unsharded.dtype),
+        in_memory(final_of(grad)));
+    grad.in_buffer = true;
+    grad.sum = Sum::none;
+  }
+}
+
 void Gradients::write_sum(const Grad& grad) {
   const Tensor sum = sum_of(grad);
   if (device_.kind == DeviceKind::cuda) return write_to_disk(final_of(grad), sum);

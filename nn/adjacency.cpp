@@ -41,7 +41,7 @@ bool is_adjacent(const Tensors& tensors, const Run& run) {
 std::vector<Run> adjacent_runs(const std::vector<const Tensors*>& lists, std::vector<size_t> of,
                                const std::function<bool(size_t, size_t)>& may_follow) {
   const Tensors& first = *lists[0];
-  std::erase_if(of, [&](size_t i) { return first[i].block().numel() == 0; });
+  std::erase_if(of, [&](size_t i) { return first[i].box().shape.product() == 0; });
   // Storages in order of occurrence, not of address: sums must not depend on where memory is
   // allocated.
   std::map<const Storage*, size_t> order;
@@ -68,7 +68,7 @@ Tensor copied_flat(const Tensors& tensors, const Run& run) {
   if (!rests_on_disk(tensors[run[0]])) return flat(tensors, run);
   if (run.size() == 1) return in_memory(tensors[run[0]]).local();
   int64_t elements = 0;
-  for (size_t i : run) elements += tensors[i].block().numel();
+  for (size_t i : run) elements += tensors[i].box().shape.product();
   const DType dtype = tensors[run[0]].dtype();
   Tensor all = empty({elements}, {.dtype = dtype});
   auto* at = static_cast<char*>(all.block().data);
@@ -84,7 +84,7 @@ Tensor flat(const Tensors& tensors, const Run& run) {
   const Tensor& first = tensors[run[0]];
   if (run.size() == 1) return first.local();
   int64_t elements = 0;
-  for (size_t i : run) elements += tensors[i].block().numel();
+  for (size_t i : run) elements += tensors[i].box().shape.product();
   const auto* memory = static_cast<const char*>(first.storage()->data());
   const auto offset =
       (start_of(first.block()) - memory) / static_cast<int64_t>(size_of(first.dtype()));

@@ -150,7 +150,10 @@ void Optimizer::step(const Tensor& gradient_scale) {
   }
   find_runs(with_gradient);
   NoGrad no_grad;
-  if (!runs_->one) runs_->one = ones({}, {.device = runs_->values[0].device()});
+  if (!runs_->one) {
+    const PurposeScope purpose(Purpose::optimizer);
+    runs_->one = ones({}, {.device = runs_->values[0].device()});
+  }
   const Tensor scale = gradient_scale ? gradient_scale.local() : runs_->one;
   std::vector<Update> updates;
   for (size_t run = 0; run < runs_->runs.size(); ++run) {

@@ -38,13 +38,13 @@ static Tensors make_moment(const Tensors& values, const std::vector<Rest>& rests
   for (const Run& run : runs) {
     const DType dtype = dtype_of(values[run[0]]);
     int64_t elements = 0;
-    for (size_t i : run) elements += values[i].block().numel();
+    for (size_t i : run) elements += values[i].box().shape.product();
     const Tensor memory = memory_at(rests[run[0]], elements, dtype);
     int64_t offset = 0;
     for (size_t i : run) {
       moment[i] =
           tensor_in(memory.storage(), offset, values[i].shape(), dtype, values[i].sharding());
-      offset += values[i].block().numel();
+      offset += values[i].box().shape.product();
     }
   }
   for (size_t i = 0; i < values.size(); ++i) {

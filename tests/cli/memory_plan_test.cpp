@@ -199,7 +199,7 @@ TEST(MemoryPlan, SaysWhatWouldFit) {
             std::string::npos)
       << error;
   const std::string least = error.substr(error.find("at least ") + 9);
-  const MemoryPlan fits = plan_with("none", least.substr(0, least.find(' ')), 2);
+  const MemoryPlan fits = plan_with("none", least.substr(0, least.find(',')), 2);
   EXPECT_EQ(fits.peak, fits.allowed);
   EXPECT_NE(error_of([] { bytes_from("--memory", "2 bananas"); }).find("expected bytes such as"),
             std::string::npos);

@@ -130,7 +130,7 @@ TEST_F(Offload, AMemoryBudgetKeepsTheBits) {
   EXPECT_EQ(none.code, 2);
   const size_t at = none.text.find("expected at least ");
   ASSERT_NE(at, std::string::npos) << none.text;
-  const std::string least = none.text.substr(at + 18, none.text.find(' ', at + 18) - at - 18);
+  const std::string least = none.text.substr(at + 18, none.text.find(',', at + 18) - at - 18);
   EXPECT_EQ(numbers_of("--steps 3 --ranks 2 --memory " + least), expected);
   EXPECT_EQ(numbers_of("--steps 3 --ranks 2 --activation-checkpointing budget=10MB"), expected);
   const Outcome printed = run_weft(concat("estimate --model ", scratch_.path("model.json"),

@@ -106,8 +106,10 @@ class Disk : public testing::TestWithParam<DiskWay> {};
 TEST_P(Disk, LearnsTheSameBits) {
   const Scratch scratch;
   const Trace expected = trained(GetParam(), scratch.root(), false);
+  const Trace found = trained(GetParam(), scratch.root(), true);
   ASSERT_GT(expected.size(), 8U);
-  EXPECT_EQ(trained(GetParam(), scratch.root(), true), expected);
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(found[i] == expected[i]) << i;
   EXPECT_TRUE(std::filesystem::is_empty(scratch.root()));
 }
 
