@@ -41,6 +41,10 @@ class MemoryPlanner {
       if (!best || i + 1 == chain.size()) continue;
       best = mixed(chain[i], chain[i + 1]);
     }
+    // Backward begins with the last block: where it recomputes nothing the peak may be lower.
+    for (size_t i = 1; i < chain.size() && !best; ++i) {
+      best = if_fits(predicted(with_last(chain[0], chain[i], 1)));
+    }
     return best;
   }
 
@@ -93,6 +97,15 @@ class MemoryPlanner {
     return (b.seconds - a.seconds) * bytes(a, c) >= (c.seconds - a.seconds) * bytes(a, b);
   }
 
+  /// The last `count` blocks like `fast`, the others like `slow`.
+  ParallelOptions with_last(const Candidate& slow, const Candidate& fast, size_t count) const {
+    std::vector<std::string> mixture = slow.options.blocks;
+    for (size_t i = mixture.size() - count; i < mixture.size(); ++i) {
+      mixture[i] = fast.options.blocks[i];
+    }
+    return with_blocks(slow.options, std::move(mixture));
+  }
+
   /// As many of the last blocks like `fast` as fit; backward frees what they saved first.
   Candidate mixed(const Candidate& fits, const Candidate& fast) {
     Candidate best = fits;
@@ -100,9 +113,7 @@ class MemoryPlanner {
     size_t least = 0, most = blocks;
     while (most - least > 1) {
       const size_t middle = (least + most) / 2;
-      std::vector<std::string> mixture = fits.options.blocks;
-      for (size_t i = blocks - middle; i < blocks; ++i) mixture[i] = fast.options.blocks[i];
-      const Candidate candidate = predicted(with_blocks(fits.options, mixture));
+      const Candidate candidate = predicted(with_last(fits, fast, middle));
       if (candidate.bytes > allowed_) {
         most = middle;
         continue;

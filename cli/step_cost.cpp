@@ -86,6 +86,16 @@ static void add_movements(const OpLog& log, int64_t times, StepCost& cost) {
   }
 }
 
+/// At most what matrix products take while they compute: copies of operands and result in f32.
+static int64_t scratch_bytes(const OpLog& log) {
+  int64_t most = 0;
+  for (const OpWork& op : log.work) {
+    if (op.operations == 0) continue;
+    most = std::max(most, op.largest * 4 / static_cast<int64_t>(size_of(op.dtype)));
+  }
+  return most;
+}
+
 /// Activations, and what ops and their redistributions take, by one micro-step on `meta`.
 static void add_micro_steps(ParallelTransformer& llama, const ParallelOptions& options,
                             StepCost& cost) {
@@ -104,6 +114,7 @@ static void add_micro_steps(ParallelTransformer& llama, const ParallelOptions& o
   cost.memory[activations] = memory_statistics(DeviceKind::meta).by_purpose[activations].peak;
   add_movements(log, options.accumulate, cost);
   cost.work = log.work;
+  cost.memory[static_cast<size_t>(Purpose::other)] = scratch_bytes(log);
   for (OpWork& op : cost.work) {
     op.calls *= options.accumulate;
     op.operations *= static_cast<double>(options.accumulate);
@@ -212,7 +223,7 @@ static std::vector<int64_t*> numbers_of(StepCost& cost, std::vector<double*>& op
     numbers.insert(numbers.end(), {&axis.bytes, &axis.collectives});
   }
   for (OpWork& op : cost.work) {
-    numbers.insert(numbers.end(), {&op.calls, &op.bytes});
+    numbers.insert(numbers.end(), {&op.calls, &op.bytes, &op.largest});
     operations.push_back(&op.operations);
   }
   return numbers;
