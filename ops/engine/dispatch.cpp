@@ -11,7 +11,6 @@
 #include "ops/engine/trace_recorder.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
-#include "weft/extend/kept_results.h"
 
 namespace weft {
 
@@ -198,25 +197,6 @@ static void make_results(Running& run) {
   }
 }
 
-/// Makes the results of a call of a repeated run from those that the first run kept.
-static bool take_kept(Running& run) {
-  KeptResults* kept = Engine::current().kept;
-  if (!kept || kept->is_first() || !kept->names(run.op.spec.name)) return false;
-  for (const Tensor& result : kept->take(run.op.spec.name)) {
-    const TensorBody& body = *result.body();
-    run.results.tensors[static_cast<size_t>(run.results.count++)] =
-        make_tensor(body.layout, body.storage, body.offset, body.strides);
-  }
-  return true;
-}
-
-static void keep_results(const Running& run) {
-  KeptResults* kept = Engine::current().kept;
-  if (!kept || !kept->is_first() || !kept->names(run.op.spec.name)) return;
-  const auto first = run.results.tensors.begin();
-  kept->keep(run.op.spec.name, {first, first + run.results.count});
-}
-
 static void mark_writes(const OpBody& op, std::span<const Tensor> operands) {
   for (int i : op.spec.writes) operands[static_cast<size_t>(i)].storage()->mark_changed();
 }
@@ -278,7 +258,7 @@ Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor
     count_traffic(*op, *route);
   add_operands(run, operands);
   traced.moves(route->bytes + run.rows.bytes);
-  if (!make_view(run) && !(engine.kept && take_kept(run))) {
+  if (!make_view(run) && !(engine.kept && take_kept(*engine.kept, *op, run.results))) {
     const bool is_here = run.device.kind != DeviceKind::meta;
     if (op->dense_in && is_here) make_dense(run);
     if (!op->spec.writes.empty()) keep_apart(run);
@@ -287,7 +267,7 @@ Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor
     compute(run);
     if (op->dense_in && is_here) return_writes(run);
     if (engine.kept) [[unlikely]]
-      keep_results(run);
+      keep_results(*engine.kept, *op, run.results);
   }
   mark_writes(*op, operands);
   if (Context::current().grad_enabled && op->spec.differentiable) {

@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "ops/engine/dispatch.h"
 #include "ops/engine/engine.h"
+#include "ops/engine/op_body.h"
+#include "ops/engine/tensor_body.h"
 #include "weft/error.h"
 #include "weft/extend/op.h"
 #include "weft/storage.h"
@@ -63,6 +66,22 @@ std::vector<Tensor> KeptResults::take(const std::string& op) {
          " was changed in place after forward, expected the same values in backward");
   }
   return std::exchange(kept.results, {});
+}
+
+bool take_kept(KeptResults& kept, const OpBody& op, Results& results) {
+  if (kept.is_first() || !kept.names(op.spec.name)) return false;
+  for (const Tensor& result : kept.take(op.spec.name)) {
+    const TensorBody& body = *result.body();
+    results.tensors[static_cast<size_t>(results.count++)] =
+        make_tensor(body.layout, body.storage, body.offset, body.strides);
+  }
+  return true;
+}
+
+void keep_results(KeptResults& kept, const OpBody& op, const Results& results) {
+  if (!kept.is_first() || !kept.names(op.spec.name)) return;
+  const auto first = results.tensors.begin();
+  kept.keep(op.spec.name, {first, first + results.count});
 }
 
 }  // namespace weft

@@ -373,8 +373,7 @@ void bind_modules(py::module_& m) {
   bind_tree(module);
   m.def(
       "recompute",
-      [](const py::function& function, const py::args& given,
-         const std::vector<std::string>& ops) {
+      [](const py::function& function, const py::args& given, const std::vector<std::string>& ops) {
         const Tensors inputs = inputs_of(given);
         const auto run = [kept = Callable(function)](const Tensors& again) {
           const Locked lock;
