@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <map>
+#include <utility>
 
 #include "weft/error.h"
 #include "weft/extend/descriptor.h"
@@ -55,6 +56,16 @@ DiskFile::~DiskFile() {
 }
 
 std::string DiskFile::title() const { return concat("a file in ", directory_); }
+
+void DiskFile::repeat(DiskRequest& request) {
+  if (!std::exchange(refused_, true)) warn_of_cache(directory_, request.error);
+  request.file = buffered_;
+  request.moved = 0;
+  request.error = 0;
+  request.done = false;
+  queue_->start(request);
+  queue_->wait(request);
+}
 
 int64_t DiskFile::reserve(int64_t bytes) {
   const int64_t offset = end_;

@@ -28,13 +28,17 @@ class DiskFile {
   /// "a file in DIR".
   std::string title() const;
   /// The descriptor for aligned memory, past the page cache where the file system supports it.
-  int direct() const { return direct_ >= 0 ? direct_ : buffered_; }
+  int direct() const { return direct_ >= 0 && !refused_ ? direct_ : buffered_; }
   int buffered() const { return buffered_; }
+  /// Performs a request that the file system refused past the page cache again, through it.
+  void repeat(DiskRequest& request);
   DiskQueue& queue() const { return *queue_; }
 
  private:
   std::string directory_;
   int buffered_ = -1, direct_ = -1;
+  /// Requests past the page cache fail.
+  bool refused_ = false;
   int64_t end_ = 0;
   std::unique_ptr<DiskQueue> queue_;
 };

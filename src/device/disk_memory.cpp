@@ -2,6 +2,7 @@
 #include "weft/extend/disk_memory.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <exception>
 #include <mutex>
@@ -196,6 +197,8 @@ void DiskMemory::Transfer::wait() {
   bool writes = false;
   for (const auto& request : requests) {
     writes = request->writes;
+    const bool past_cache = request->file != memory->file_->buffered();
+    if (request->error == EINVAL && past_cache) memory->file_->repeat(*request);
     if (request->error != 0) memory->fail_request(*request, offset_);
   }
   if (!writes) memory->check_hashes(offset_, bytes_, data_);
