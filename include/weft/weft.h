@@ -41,7 +41,6 @@
 #include "weft/tensor.h"
 #include "weft/tensor_parallel.h"
 #include "weft/tier.h"
-#include "weft/tier.h"
 #include "weft/tokenizer.h"
 #include "weft/torch.h"
 #include "weft/trace.h"
