@@ -12,7 +12,7 @@ from weft import UniqueAll
 from weft import UniqueCounts
 from weft import UniqueInverse
 from weft import ValuesAndIndices
-__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'DataParallelMeshDims', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'Event', 'FractionAndExponent', 'GradientReductionHandle', 'Graph', 'Histogram', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LayerNorm', 'Layouts', 'Linear', 'TransformerModel', 'TransformerConfig', 'MixedPrecision', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'ShardPlacementResult', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TextStream', 'Tokenizer', 'TrainingState', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'UnshardHandle', 'ValuesAndIndices', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'all_gather_into_tensor', 'all_ops', 'all_reduce', 'allclose', 'amax', 'amin', 'angle', 'any', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'as_strided_scatter', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'baddbmm', 'bernoulli', 'bernoulli_', 'bf16', 'bfloat16', 'bincount', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cauchy_', 'cdist', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_scale', 'clone', 'column_stack', 'combinations', 'concat', 'contiguous', 'copy_', 'copysign', 'corrcoef', 'cos', 'cosh', 'count_nonzero', 'cov', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cummax', 'cummin', 'cumulative_prod', 'cumulative_sum', 'cumulative_trapezoid', 'deg2rad', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'dist', 'distribute', 'divide', 'dot', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'einsum', 'embedding', 'empty', 'engine_statistics', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand_dims', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'exponential_', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'fake_world', 'fill', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'frexp', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gather', 'gelu', 'generate', 'geometric_', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'heaviside', 'histc', 'histogram', 'hsplit', 'hstack', 'hypot', 'i0', 'i1', 'i16', 'i32', 'i64', 'i8', 'igamma', 'igammac', 'implicit_traffic', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inspect_checkpoint', 'int16', 'int32', 'int64', 'int8', 'is_grad_enabled', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'launched_ranks', 'layer_norm', 'ldexp', 'lerp', 'less', 'less_equal', 'lgamma', 'linear', 'linspace', 'list_checkpoints', 'transformer_config', 'transformer_styles', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_normal_', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsumexp', 'manual_seed', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'median', 'memory_statistics', 'meshgrid', 'min', 'minimum', 'mode', 'moveaxis', 'multinomial', 'multiply', 'mv', 'mvlgamma', 'nan_to_num', 'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'narrow', 'negative', 'newest_complete_checkpoint', 'next_probabilities', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'one_hot', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'permute_dims', 'polygamma', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'put', 'quantile', 'rad2deg', 'rand', 'rand_like', 'randint_like', 'randn', 'randn_like', 'reciprocal', 'recompute', 'reduce_scatter_tensor', 'release_cached_memory', 'relu', 'remainder', 'renorm', 'repeat', 'reset_peak_memory', 'reshape', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'rsqrt', 'rsub', 'run_ranks', 'scale_', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'share_comm_ctx', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'tile', 'topk', 'trace', 'transfer_', 'transpose', 'trapezoid', 'tril', 'triu', 'trunc', 'u16', 'u32', 'u64', 'u8', 'uint16', 'uint32', 'uint64', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'vander', 'var', 'vecdot', 'vector_norm', 'vsplit', 'vstack', 'where', 'xlogy', 'zeros', 'zeros_like']
+__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'DataParallelMeshDims', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'Event', 'FractionAndExponent', 'GradientReductionHandle', 'Graph', 'Histogram', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LayerNorm', 'Layouts', 'Linear', 'MixedPrecision', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'ShardPlacementResult', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TextStream', 'Tokenizer', 'TrainingState', 'TransformerConfig', 'TransformerModel', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'UnshardHandle', 'ValuesAndIndices', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'all_gather_into_tensor', 'all_ops', 'all_reduce', 'allclose', 'amax', 'amin', 'angle', 'any', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'as_strided_scatter', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'baddbmm', 'bernoulli', 'bernoulli_', 'bf16', 'bfloat16', 'bincount', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cauchy_', 'cdist', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_scale', 'clone', 'column_stack', 'combinations', 'concat', 'contiguous', 'copy_', 'copysign', 'corrcoef', 'cos', 'cosh', 'costly_ops', 'count_nonzero', 'cov', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cummax', 'cummin', 'cumulative_prod', 'cumulative_sum', 'cumulative_trapezoid', 'deg2rad', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'dist', 'distribute', 'divide', 'dot', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'einsum', 'embedding', 'empty', 'engine_statistics', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand_dims', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'exponential_', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'fake_world', 'fill', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'frexp', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gather', 'gelu', 'generate', 'geometric_', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'heaviside', 'histc', 'histogram', 'hsplit', 'hstack', 'hypot', 'i0', 'i1', 'i16', 'i32', 'i64', 'i8', 'igamma', 'igammac', 'implicit_traffic', 'in_memory', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inspect_checkpoint', 'int16', 'int32', 'int64', 'int8', 'is_grad_enabled', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'launched_ranks', 'layer_norm', 'ldexp', 'lerp', 'less', 'less_equal', 'lgamma', 'linear', 'linspace', 'list_checkpoints', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_normal_', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsumexp', 'manual_seed', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'median', 'memory_statistics', 'meshgrid', 'min', 'minimum', 'mode', 'moveaxis', 'multinomial', 'multiply', 'mv', 'mvlgamma', 'nan_to_num', 'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'narrow', 'negative', 'newest_complete_checkpoint', 'next_probabilities', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'one_hot', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'permute_dims', 'polygamma', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'put', 'quantile', 'rad2deg', 'rand', 'rand_like', 'randint_like', 'randn', 'randn_like', 'reciprocal', 'recompute', 'reduce_scatter_tensor', 'release_cached_memory', 'relu', 'remainder', 'renorm', 'repeat', 'reset_peak_memory', 'reshape', 'rests_on_disk', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'rsqrt', 'rsub', 'run_ranks', 'scale_', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'share_comm_ctx', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'tile', 'topk', 'trace', 'transfer_', 'transformer_config', 'transformer_styles', 'transpose', 'trapezoid', 'tril', 'triu', 'trunc', 'u16', 'u32', 'u64', 'u8', 'uint16', 'uint32', 'uint64', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'vander', 'var', 'vecdot', 'vector_norm', 'vsplit', 'vstack', 'where', 'xlogy', 'zeros', 'zeros_like']
 class CommError(RuntimeError):
     """
     A collective that could not end: a rank threw, died, never came or called something else.
@@ -3438,9 +3438,9 @@ class Module:
         """
         The next unshard after an update waits for this Event in place of the current stream.
         """
-    def set_recompute(self, recompute: builtins.bool = True) -> None:
+    def set_recompute(self, recompute: builtins.bool = True, kept: collections.abc.Sequence[str] = []) -> None:
         """
-        Activation checkpointing: forward saves its inputs only and runs again in backward
+        Activation checkpointing: forward saves its inputs only and runs again in backward. `kept` names ops whose results are saved too, and not computed again, such as costly_ops(). ValueError for a name that no built-in op has
         """
     def set_reduce_scatter_divide_factor(self, factor):
         """
@@ -3672,7 +3672,7 @@ class Sequential(Module):
         """
 class TransformerConfig:
     """
-    Sizes and numbers of a TransformerModel
+    Sizes and numbers of a Llama
     """
     __hash__: typing.ClassVar[None] = None
     dim: int
@@ -3800,15 +3800,15 @@ class AdamW(Optimizer):
     """
     Adam with decoupled weight decay (Loshchilov and Hutter, 2019)
     """
-    def __init__(self, parameters: typing.Any, lr: float = 0.001, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-08, weight_decay: float = 0.01, *, decays: typing.Any = None, moments: DType | str = ..., offload: builtins.bool = False) -> None:
+    def __init__(self, parameters: typing.Any, lr: float = 0.001, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-08, weight_decay: float = 0.01, *, decays: typing.Any = None, moments: DType | str = ..., offload: builtins.bool | str = False) -> None:
         """
-        parameters: a module, its named_parameters() or parameters(), or a list of groups, dicts with "params" and the options that differ from those given here. decays(name, parameter) returns whether weight decay applies (to all unless given). moments: the dtype of m and v. offload: keeps them in pinned memory of the host
+        parameters: a module, its named_parameters() or parameters(), or a list of groups, dicts with "params" and the options that differ from those given here. decays(name, parameter) returns whether weight decay applies (to all unless given). moments: the dtype of m and v. offload: True keeps them in pinned memory of the host, "disk:DIR" in files without a name in DIR
         """
 class SGD(Optimizer):
     """
     Stochastic gradient descent, with momentum
     """
-    def __init__(self, parameters: typing.Any, lr: float = 0.01, momentum: float = 0.0, weight_decay: float = 0.0, nesterov: builtins.bool = False, *, decays: typing.Any = None, offload: builtins.bool = False) -> None:
+    def __init__(self, parameters: typing.Any, lr: float = 0.01, momentum: float = 0.0, weight_decay: float = 0.0, nesterov: builtins.bool = False, *, decays: typing.Any = None, offload: builtins.bool | str = False) -> None:
         ...
 class Lamb(Optimizer):
     """
@@ -4614,6 +4614,10 @@ def cosh(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
+def costly_ops() -> list[str]:
+    """
+    Names of the ops that compute matrix products and attention, to be kept by a recomputation
+    """
 def count_nonzero(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
     """
     The number of nonzero elements (NaN included) over `axis`, all dims by default; int64
@@ -4918,7 +4922,7 @@ def from_numpy(array: numpy.ndarray, *, copy: builtins.bool | None = None) -> Te
     """
 def fully_shard(module: typing.Any, mesh: DeviceMesh, strategy: typing.Any = 'full_shard', *, reshard_after_forward: typing.Any = True, mp_policy: MixedPrecision | None = None, prefetch: int = 1, ignored: collections.abc.Sequence[str] = [], shard_dim: typing.Any = None, bucket_bytes: int = 26214400, gradient_divide_factor: float = 1.0, offload: collections.abc.Sequence[str] = [], shard_placement_fn: typing.Any = None, ignored_params: typing.Any = None, dp_mesh_dims: DataParallelMeshDims | None = None, extension: typing.Any = None) -> typing.Any:
     """
-    Shards the module's parameters over the axes of `mesh`: whole when used, a slice at rest. Shard the parts first, then the whole model. The batch is sharded over these axes too, and the loss is a mean over all of it. A list of modules is one group. `strategy` is a name (full_shard, zero2, zero1, ddp, hsdp) or a Strategy; `mp_policy` a MixedPrecision; reshard_after_forward may name an axis, or a number of ranks. `offload` names what rests in pinned memory of the host: "parameters", "gradients". shard_placement_fn(parameter) gives a Shard, a ShardPlacementResult or None. extension(name, parameter) gives an object whose fsdp_pre_all_gather(slice) returns what is sent, and whose fsdp_post_all_gather(received, out) writes a rank's part. ValueError, with nothing changed, when the strategy does not fit. Gives the module
+    Shards the module's parameters over the axes of `mesh`: whole when used, a slice at rest. Shard the parts first, then the whole model. The batch is sharded over these axes too, and the loss is a mean over all of it. A list of modules is one group. `strategy` is a name (full_shard, zero2, zero1, ddp, hsdp) or a Strategy; `mp_policy` a MixedPrecision; reshard_after_forward may name an axis, or a number of ranks. `offload` names what rests in pinned memory of the host: "parameters", "gradients"; "parameters=disk:DIR" rest in files without a name. shard_placement_fn(parameter) gives a Shard, a ShardPlacementResult or None. extension(name, parameter) gives an object whose fsdp_pre_all_gather(slice) returns what is sent, and whose fsdp_post_all_gather(received, out) writes a rank's part. ValueError, with nothing changed, when the strategy does not fit. Gives the module
     """
 def gather(x: Tensor, axis: int, index: Tensor) -> Tensor:
     """
@@ -5021,6 +5025,10 @@ def igammac(x1: Tensor | float, x2: Tensor | float) -> Tensor:
 def implicit_traffic() -> str:
     """
     Implicit traffic of the calling rank by op, as lines 'op: count, bytes'
+    """
+def in_memory(tensor: Tensor) -> Tensor:
+    """
+    The tensor, or a copy in memory of one that rests on disk
     """
 def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
     """
@@ -5159,14 +5167,6 @@ def linspace(start: float, stop: float, num: int, *, dtype: DType | str | None =
 def list_checkpoints(directory: str) -> list[str]:
     """
     Newest first
-    """
-def transformer_config(source: str) -> TransformerConfig:
-    """
-    `source` is 'tiny', 'small', a Hugging Face config.json or a directory that holds one. ValueError names the file, the key and what is wrong
-    """
-def transformer_styles(config: TransformerConfig, *, sequence_parallel: builtins.bool = False) -> dict:
-    """
-    The Llama's plan: embedding, head and loss cut over the vocabulary, attention by heads, the feed-forward along its width
     """
 @typing.overload
 def load(path: str, into: TrainingState) -> None:
@@ -5562,9 +5562,9 @@ def reciprocal(x: Tensor) -> Tensor:
     
     Rule: ..., ... -> ...
     """
-def recompute(function: collections.abc.Callable, *args) -> typing.Any:
+def recompute(function: collections.abc.Callable, *args, kept: collections.abc.Sequence[str] = []) -> typing.Any:
     """
-    Runs function(*tensors) without recording it, and again, recorded, in backward: memory for time. Random numbers are equal in both runs
+    Runs function(*tensors) without recording it, and again, recorded, in backward: memory for time. Random numbers are equal in both runs. `kept` names ops whose results are saved and not computed again
     """
 def reduce_scatter_tensor(output_tensor: Tensor, input_tensor: Tensor, group: Communicator, counts: collections.abc.Sequence[int] | None = None) -> None:
     """
@@ -5603,6 +5603,10 @@ def reshape(x: Tensor, shape: tuple[int, ...], *, copy: builtins.bool | None = N
     The same elements in row-major order as `shape`, of whose sizes one may be -1; a view where memory allows. copy=True always copies; copy=False never, but raises ValueError
     
     Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
+    """
+def rests_on_disk(tensor: Tensor) -> builtins.bool:
+    """
+    Whether the elements of this rank rest in a file (offload="disk:DIR")
     """
 def rms_norm(x: Tensor, weight: Tensor, eps: float = 1e-05) -> Tensor:
     """
@@ -5873,6 +5877,14 @@ def trace(x: Tensor, *, offset: int = 0, dtype: DType | str | None = None) -> Te
 def transfer_(to: Tensor, source: Tensor) -> None:
     """
     copy_ between a GPU and pinned memory of the host (what `offload` keeps there) that is queued only: the host's is read or written when the GPU's stream comes to it
+    """
+def transformer_config(source: str) -> TransformerConfig:
+    """
+    `source` is 'tiny', 'small', a Hugging Face config.json or a directory that holds one. ValueError names the file, the key and what is wrong
+    """
+def transformer_styles(config: TransformerConfig, *, sequence_parallel: builtins.bool = False) -> dict:
+    """
+    The Llama's plan: embedding, head and loss cut over the vocabulary, attention by heads, the feed-forward along its width
     """
 def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
     """
