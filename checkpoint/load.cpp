@@ -5,6 +5,7 @@
 #include "checkpoint/read_parts.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
+#include "weft/extend/disk_tensor.h"
 #include "weft/ops/factories.h"
 
 namespace weft {
@@ -43,6 +44,7 @@ static void fill_tensors(const CheckpointSource& source, const StateDict& into) 
   std::vector<Wish> wishes;
   std::vector<std::pair<Tensor, Tensor>> copies;
   std::vector<Tensor> filled;
+  std::vector<std::pair<std::string, Tensor>> on_disk;
   for (const auto& [name, tensor] : into.tensors) {
     if (!source.tensors().contains(name)) continue;
     check_fits_source(source, name, tensor);
@@ -51,6 +53,10 @@ static void fill_tensors(const CheckpointSource& source, const StateDict& into) 
     // Includes empty parts: all ranks must react to a change alike.
     filled.push_back(local);
     if (local.numel() == 0) continue;
+    if (rests_on_disk(local)) {
+      on_disk.push_back({name, tensor});
+      continue;
+    }
     if (!local.block().is_dense() || local.device().kind != DeviceKind::cpu) {
       const Tensor dense = empty(local.shape(), {.dtype = local.dtype()});
       copies.emplace_back(local, dense);
@@ -61,6 +67,13 @@ static void fill_tensors(const CheckpointSource& source, const StateDict& into) 
   }
   read_wishes(source, wishes);
   for (const auto& [local, dense] : copies) copy_(local, dense);
+  // One at a time, so that only one is in memory.
+  for (const auto& [name, tensor] : on_disk) {
+    const Tensor read = memory_like(tensor);
+    auto* memory = static_cast<std::byte*>(read.block().data);
+    read_wishes(source, {{name, tensor.box(), memory, is_on_one_rank(tensor)}});
+    write_to_disk(tensor, read);
+  }
   for (const Tensor& local : filled) local.storage()->mark_changed();
 }
 

@@ -2,6 +2,7 @@
 #include "checkpoint/snapshot.h"
 
 #include "weft/error.h"
+#include "weft/extend/disk_tensor.h"
 #include "weft/ops/factories.h"
 
 namespace weft {
@@ -15,8 +16,30 @@ Snapshot::Snapshot(const RankFiles& files, int rank, const StateDict& state) {
       fail("save: tensor ", in_quotes(name), " has a part ", local.shape(), ", expected ",
            entry.box->shape, ", that of its layout");
     }
-    pieces_.push_back({local, entry.bytes});
+    pieces_.push_back({local, entry.bytes, rests_on_disk(local)});
   }
+}
+
+int64_t Snapshot::end_on_disk() const {
+  int64_t at = 0, end = 0;
+  for (const Piece& piece : pieces_) {
+    at += piece.bytes;
+    if (piece.on_disk) end = at;
+  }
+  return end;
+}
+
+/// Reads blocks that hold bytes from `begin` on, at most up to `end`.
+std::span<const std::byte> Snapshot::read_at(size_t index, int64_t begin, int64_t end) {
+  constexpr int64_t kMost = 4 * DiskMemory::kBlock;
+  const Piece& piece = pieces_[index];
+  if (!read_.storage()) read_ = DiskBuffer(kMost);
+  const int64_t from = begin / DiskMemory::kBlock * DiskMemory::kBlock;
+  const int64_t size = std::min(kMost, piece.bytes - from);
+  const DiskPlace place = disk_place(piece.local);
+  place.memory->read(place.offset + from, size, read_.data(), true).wait();
+  return std::span<const std::byte>(read_.data() + (begin - from),
+                                    static_cast<size_t>(std::min(end, from + size) - begin));
 }
 
 const std::byte* Snapshot::data_of(size_t index) {

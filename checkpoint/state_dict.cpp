@@ -8,6 +8,7 @@
 #include "checkpoint/tied.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/disk_tensor.h"
 #include "weft/extend/module_sharder.h"
 #include "weft/ops/factories.h"
 
@@ -90,21 +91,29 @@ static StateMatch matched(const std::map<std::string, Tensor>& to,
   return match;
 }
 
+static void copy_pair(const Tensor& to, const Tensor& from) {
+  const bool same = to.storage() == from.storage() && to.sharding() == from.sharding() &&
+                    to.block().data == from.block().data;
+  if (same) return;
+  if (to.sharding() == from.sharding()) {
+    copy_(to.local(), from.local());
+  } else if (!to.is_sharded()) {
+    copy_(to, from.full_tensor());
+  } else if (!from.is_sharded()) {
+    copy_(to, distribute(from, to.sharding().mesh(), {}));
+  } else {
+    copy_(to, from);
+  }
+}
+
 static void copy_pairs(const std::vector<std::pair<Tensor, Tensor>>& pairs) {
   const NoGrad no_grad;
-  for (const auto& [to, from] : pairs) {
-    const bool same = to.storage() == from.storage() && to.sharding() == from.sharding() &&
-                      to.block().data == from.block().data;
-    if (same) continue;
-    if (to.sharding() == from.sharding()) {
-      copy_(to.local(), from.local());
-    } else if (!to.is_sharded()) {
-      copy_(to, from.full_tensor());
-    } else if (!from.is_sharded()) {
-      copy_(to, distribute(from, to.sharding().mesh(), {}));
-    } else {
-      copy_(to, from);
-    }
+  for (const auto& [receiver, given] : pairs) {
+    const DiskPlace place = disk_place(receiver), other = disk_place(given);
+    if (place.memory && place.memory == other.memory && place.offset == other.offset) continue;
+    const Tensor to = place.memory ? memory_like(receiver) : receiver, from = in_memory(given);
+    copy_pair(to, from);
+    if (place.memory) write_to_disk(receiver, to);
   }
 }
 

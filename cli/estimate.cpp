@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "cli/machine.h"
+#include "cli/memory_plan.h"
 #include "cli/numbers.h"
 #include "cli/step_cost.h"
 #include "weft/communicator.h"
@@ -225,6 +226,12 @@ void estimate(EstimateOptions o) {
   check_size(config, o.parallel);
   const Machine machine = machine_named(o.machine, o.parallel.dtype, ranks);
   const Communicator world = fake_world(o.rank, ranks, o.ranks_per_host, !machine.overlaps);
+  for (ParallelOptions& options : all) {
+    if (!is_planned(options)) continue;
+    const MemoryPlan plan = planned(config, options, ranks, o.ranks_per_host, machine);
+    options = plan.options;
+    if (!o.json) std::printf("%s\n", plan.text().c_str());
+  }
   std::vector<Estimate> estimates;
   auto json = nlohmann::ordered_json::array();
   for (const ParallelOptions& options : all) {

@@ -6,7 +6,9 @@
 #include <cctype>
 #include <charconv>
 
+#include "cli/block_recompute.h"
 #include "cli/numbers.h"
+#include "cli/offload.h"
 #include "weft/error.h"
 #include "weft/fsdp.h"
 #include "weft/layers.h"
@@ -59,9 +61,16 @@ void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
   add_wire_flags(command, o);
   command
       .add_option("--activation-checkpointing", o.recompute,
-                  "none; full: every block runs again in backward; selective: every second")
-      ->check(CLI::IsMember({"none", "full", "selective"}))
+                  "none; full: every block runs again in backward; selective: every second; op: "
+                  "every block, without its matrix products and attention; budget=2GiB: as little "
+                  "as fits a rank's memory")
       ->capture_default_str();
+  command
+      .add_option("--memory", o.memory,
+                  "Bytes of a rank, such as 2GiB: choose the fastest schedule and recomputation "
+                  "that are predicted to fit")
+      ->type_name("BYTES");
+  add_offload_flag(command, o.offload);
   command.add_flag("--sequence-parallel", o.sequence_parallel,
                    "Between products each rank of tp has a part of the sequence");
   command.add_flag("--keep-gathered", o.keep_gathered,
@@ -120,6 +129,8 @@ static void check_names(const std::vector<MeshAxis>& axes, const std::string& me
 }
 
 int complete(ParallelOptions& o, int ranks, int most, const char* flag) {
+  budget_of(o.recompute);
+  if (!o.memory.empty()) bytes_from("--memory", o.memory);
   if (o.batch % o.accumulate != 0) {
     fail("--batch is ", o.batch, ", expected a multiple of --accumulate, ", o.accumulate);
   }
@@ -180,10 +191,11 @@ ParallelTransformer::ParallelTransformer(const Communicator& world, const Transf
                       [](const Linear&, const std::string& path) { return path != "lm_head"; });
   }
   data_ = mesh_.view(data);
-  int number = 0;
+  size_t number = 0;
   for (Module* block : model_.blocks()) {
-    bool every_second = options_.recompute == "selective" && number++ % 2 == 0;
-    block->set_recompute(options_.recompute == "full" || every_second);
+    const size_t index = number++;
+    const bool is_chosen = index < options_.blocks.size();
+    set_policy(*block, is_chosen ? options_.blocks[index] : policy_of(options_.recompute, index));
   }
 }
 
@@ -205,17 +217,18 @@ void ParallelTransformer::shard() {
   FullyShardOptions options;
   options.strategy = Strategy::named(options_.strategy);
   options.reshard_after_forward = !options_.keep_gathered;
+  options.prefetch = options_.prefetch;
   if (options_.dtype == "bf16") {
     options.precision = {.compute = DType::bf16, .gather = DType::bf16, .reduce = DType::f32};
   }
   set_wires(options, options_.gather_dtype, options_.gradient_dtype);
-  options.offload = {offloads("parameters"), offloads("gradients")};
+  options.offload = {tier("parameters"), tier("gradients")};
   for (Module* block : model_.blocks()) fully_shard(*block, data_, options);
   fully_shard(model_, data_, options);
 }
 
-bool ParallelTransformer::offloads(std::string_view what) const {
-  return std::ranges::find(options_.offload, what) != options_.offload.end();
+Tier ParallelTransformer::tier(std::string_view what) const {
+  return tier_of(options_.offload, what);
 }
 
 Tensor ParallelTransformer::share_of_step(const Tensor& loss) const {

@@ -8,6 +8,7 @@
 #include "weft/communicator.h"
 #include "weft/mesh.h"
 #include "weft/sharding.h"
+#include "weft/tier.h"
 #include "weft/transformer.h"
 
 namespace CLI {
@@ -26,14 +27,21 @@ struct ParallelOptions {
   std::string gather_dtype = {};
   std::string gradient_dtype = {};
   bool float8 = false;
+  /// none, full, selective, op or budget=BYTES.
   std::string recompute = "none";
-  /// Any of parameters, gradients, state.
+  /// Bytes that a rank may take; empty: any number.
+  std::string memory = {};
+  /// Items of --offload.
   std::vector<std::string> offload = {};
   bool sequence_parallel = false;
   bool keep_gathered = false;
   int64_t accumulate = 1;
   int64_t batch = 16;
   int64_t seq = 256;
+  /// Blocks that are gathered early.
+  int prefetch = 1;
+  /// What each block saves for backward, if a plan chose it (`kBlockPolicies`).
+  std::vector<std::string> blocks = {};
 };
 
 void add_parallel_flags(CLI::App& command, ParallelOptions& options);
@@ -52,7 +60,8 @@ class ParallelTransformer {
   ParallelTransformer(const Communicator& world, const TransformerConfig& config,
                       const ParallelOptions& options);
   void shard();
-  bool offloads(std::string_view what) const;
+  /// Where "parameters", "gradients" or "state" rest.
+  Tier tier(std::string_view what) const;
 
   const DeviceMesh& mesh() const { return mesh_; }
   TransformerModel& model() { return model_; }

@@ -2,12 +2,15 @@
 #include "cli/step_cost.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <utility>
 
 #include "weft/autograd.h"
+#include "weft/error.h"
 #include "weft/extend/tape.h"
 #include "weft/ops.h"
+#include "weft/optimizers.h"
 
 namespace weft::cli {
 
@@ -83,6 +86,16 @@ static void add_movements(const OpLog& log, int64_t times, StepCost& cost) {
   }
 }
 
+/// At most what matrix products take while they compute: copies of operands and result in f32.
+static int64_t scratch_bytes(const OpLog& log) {
+  int64_t most = 0;
+  for (const OpWork& op : log.work) {
+    if (op.operations == 0) continue;
+    most = std::max(most, op.largest * 4 / static_cast<int64_t>(size_of(op.dtype)));
+  }
+  return most;
+}
+
 /// Activations, and what ops and their redistributions take, by one micro-step on `meta`.
 static void add_micro_steps(ParallelTransformer& llama, const ParallelOptions& options,
                             StepCost& cost) {
@@ -101,6 +114,7 @@ static void add_micro_steps(ParallelTransformer& llama, const ParallelOptions& o
   cost.memory[activations] = memory_statistics(DeviceKind::meta).by_purpose[activations].peak;
   add_movements(log, options.accumulate, cost);
   cost.work = log.work;
+  cost.memory[static_cast<size_t>(Purpose::other)] = scratch_bytes(log);
   for (OpWork& op : cost.work) {
     op.calls *= options.accumulate;
     op.operations *= static_cast<double>(options.accumulate);
@@ -118,6 +132,43 @@ static void add_norm(ParallelTransformer& llama, StepCost& cost) {
   add_movements(log, 1, cost);
 }
 
+/// AdamW's two moments, a factor, and the buffers through which arrays on disk pass.
+static int64_t optimizer_bytes(ParallelTransformer& llama) {
+  int64_t elements = 0, most = 0;
+  for (const NamedParameter& named : llama.model().named_parameters()) {
+    if (!named.parameter->is_trainable()) continue;
+    const int64_t own = named.parameter->value().box().shape.product();
+    elements += own;
+    most = std::max(most, own);
+  }
+  constexpr auto kElement = static_cast<int64_t>(sizeof(float));
+  const auto on_disk = [&](std::string_view what) {
+    return llama.tier(what).is_disk() ? kElement : 0;
+  };
+  const int64_t moments = llama.tier("state").offloads() ? 0 : 2 * elements * kElement;
+  return moments + kElement +
+         update_buffer_bytes(
+             {on_disk("parameters"), on_disk("gradients"), on_disk("state"), on_disk("state")},
+             most);
+}
+
+/// Most bytes of gradients that one group of parameters has on this rank.
+static int64_t largest_group(ParallelTransformer& llama) {
+  const auto bytes_of = [](const Module& module) {
+    int64_t bytes = 0;
+    for (const ParameterPtr& parameter : module.parameters()) {
+      bytes += parameter->value().box().shape.product() * static_cast<int64_t>(sizeof(float));
+    }
+    return bytes;
+  };
+  int64_t root = bytes_of(llama.model()), most = 0;
+  for (const Module* block : llama.model().blocks()) {
+    most = std::max(most, bytes_of(*block));
+    root -= bytes_of(*block);
+  }
+  return std::max(most, root);
+}
+
 /// Adds the memory and traffic of FSDP, and the optimizer's state.
 static void add_sharding(ParallelTransformer& llama, const ParallelOptions& options,
                          StepCost& cost) {
@@ -126,12 +177,10 @@ static void add_sharding(ParallelTransformer& llama, const ParallelOptions& opti
   of(Purpose::parameters) = cost.sharding.parameters;
   of(Purpose::gradients) = cost.sharding.gradients;
   of(Purpose::gathered) = cost.sharding.buffers;
-  for (const NamedParameter& named : llama.model().named_parameters()) {
-    if (!named.parameter->is_trainable()) continue;
-    const Tensor& value = named.parameter->value();
-    // AdamW's two moments.
-    of(Purpose::optimizer) +=
-        2 * value.box().shape.product() * static_cast<int64_t>(size_of(value.dtype()));
+  of(Purpose::optimizer) = optimizer_bytes(llama);
+  // The norm needs the gradients of one group in memory at a time.
+  if (llama.tier("gradients").is_disk()) {
+    of(Purpose::activations) = std::max(of(Purpose::activations), largest_group(llama));
   }
   for (const AxisTraffic& axis : cost.sharding.by_axes) {
     cost_over(cost, axis.axes, "parameters and gradients").bytes += axis.bytes;
@@ -174,7 +223,7 @@ static std::vector<int64_t*> numbers_of(StepCost& cost, std::vector<double*>& op
     numbers.insert(numbers.end(), {&axis.bytes, &axis.collectives});
   }
   for (OpWork& op : cost.work) {
-    numbers.insert(numbers.end(), {&op.calls, &op.bytes});
+    numbers.insert(numbers.end(), {&op.calls, &op.bytes, &op.largest});
     operations.push_back(&op.operations);
   }
   return numbers;
@@ -209,7 +258,10 @@ StepCost step_cost(const Communicator& world, const TransformerConfig& config,
     return measured_cost(world, part, options);
   };
   StepCost cost;
-  bool is_known = false;
+  // Layers that save different results do not grow evenly.
+  bool is_known =
+      std::ranges::adjacent_find(options.blocks, std::not_equal_to<>()) != options.blocks.end();
+  if (is_known) cost = cost_of(config.layers);
   // Layers in pairs: selective recomputation leaves out every second.
   for (int64_t few = 4 + config.layers % 2; few + 4 < config.layers && !is_known; few *= 2) {
     few += (config.layers - few) % 2;

@@ -68,7 +68,7 @@ class Training {
     model_.materialize(device_);
     if (!options.init.empty()) load_weights(model_, options.init);
     AdamWOptions adamw = adamw_options(options);
-    adamw.offload = llama_.offloads("state");
+    adamw.offload = llama_.tier("state");
     optimizer_.emplace(model_.named_parameters(), adamw);
     if (options.cuda_graph) graph_.emplace(device_);
     if (is_first()) check_writable("--trace", options.trace);
@@ -163,6 +163,10 @@ class Training {
         static_cast<long long>(data_.stream().files()), static_cast<long long>(parameters),
         concat(mesh_).c_str(), device.c_str(), Context::current().threads,
         Context::current().threads == 1 ? "" : "s");
+    if (!options_.memory_plan.empty()) {
+      std::printf("at most %lld bytes a rank; %s\n",
+                  static_cast<long long>(options_.predicted_bytes), options_.memory_plan.c_str());
+    }
     std::fflush(stdout);
   }
 
@@ -217,8 +221,8 @@ class Training {
     });
   }
 
-  /// State that rests on the host is waited for.
-  bool graph_updates() const { return graph_ && !llama_.offloads("state"); }
+  /// State that rests elsewhere is waited for.
+  bool graph_updates() const { return graph_ && !llama_.tier("state").offloads(); }
 
   void fill(const std::vector<Batch>& all) const {
     for (size_t i = 0; i < all.size(); ++i) {
@@ -358,13 +362,15 @@ static TransformerConfig config_of(const TrainOptions& options) {
   return transformer_config(options.parallel.model.empty() ? "tiny" : options.parallel.model);
 }
 
-void train(const TrainOptions& options) {
+void train(const TrainOptions& given) {
   outlive_readers();
-  check_output_files(options);
-  TransformerConfig config = config_of(options);
+  check_output_files(given);
+  TransformerConfig config = config_of(given);
+  TrainOptions options = given;
   config.max_sequence = std::max(config.max_sequence, options.parallel.seq);
   TokenData data(options.data, {config.vocabulary, options.parallel.batch, options.parallel.seq},
                  options.seed);
+  plan_memory(options, config);
   for (char byte : options.prompt) {
     if ((byte & 0xff) < config.vocabulary) continue;
     fail("--prompt: byte is ", byte & 0xff, ", expected one below ", config.vocabulary,

@@ -5,7 +5,10 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/devices.h"
+#include "cli/memory_plan.h"
 #include "cli/numbers.h"
+#include "cli/offload.h"
 #include "cli/ranks.h"
 #include "cli/weights.h"
 #include "weft/error.h"
@@ -77,13 +80,6 @@ CLI::App* add_train(CLI::App& program, TrainOptions& o) {
           "Where the ranks compute: cpu; cuda: each rank on a GPU, in turn; cuda:0: all on "
           "that one")
       ->capture_default_str();
-  train
-      ->add_option("--offload", o.parallel.offload,
-                   "What rests in the host's memory while GPUs compute: parameters, gradients, "
-                   "state, or some of them with commas")
-      ->type_name("WHAT,...")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"parameters", "gradients", "state"}));
   train->add_flag("--cuda-graph", o.cuda_graph,
                   "Record the third step on a GPU, and play it from then on (the update apart with "
                   "--offload state); several ranks are processes with a GPU each");
@@ -121,7 +117,7 @@ static void check_graph(const TrainOptions& o) {
         "collectives within a graph");
   }
   for (const char* what : {"parameters", "gradients"}) {
-    if (std::ranges::find(o.parallel.offload, what) == o.parallel.offload.end()) continue;
+    if (!tier_of(o.parallel.offload, what).offloads()) continue;
     fail("--cuda-graph: --offload is ", what, ", expected one for which the host does not wait");
   }
 }
@@ -135,9 +131,19 @@ void complete(TrainOptions& o) {
   const int most = std::max(kMostLocalRanks, launched_ranks());
   o.ranks = complete(o.parallel, job_ranks(o.ranks, "--ranks"), most, flag);
   if (o.cuda_graph) check_graph(o);
-  if (!o.parallel.offload.empty() && device_named(o.device).kind != DeviceKind::cuda) {
-    fail("--offload: --device is ", o.device, ", expected a GPU");
-  }
+  check_offload(o.parallel.offload, device_named(o.device));
+}
+
+void plan_memory(TrainOptions& o, const TransformerConfig& config) {
+  if (!is_planned(o.parallel)) return;
+  const Device device = device_of_rank(o.device, 0);
+  const std::string name = device == cpu ? "" : device_name(device);
+  const int a_host = launched_ranks() > 1 ? launched_local_rank().size : o.ranks;
+  const MemoryPlan plan = planned(config, o.parallel, o.ranks, std::max(1, a_host),
+                                  planning_machine(name, o.parallel.dtype));
+  o.parallel = plan.options;
+  o.memory_plan = plan.text();
+  o.predicted_bytes = plan.peak;
 }
 
 }  // namespace weft::cli

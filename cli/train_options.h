@@ -38,6 +38,9 @@ struct TrainOptions {
   std::string trace;
   std::string prompt;
   int64_t sample = 0;
+  /// What a plan chose and predicted, if there is one.
+  std::string memory_plan;
+  int64_t predicted_bytes = 0;
 };
 
 /// Adds the subcommand `train` with its flags, which land in `options`.
@@ -45,6 +48,10 @@ CLI::App* add_train(CLI::App& program, TrainOptions& options);
 
 /// Fills in what was not said and checks what the flags say together.
 void complete(TrainOptions& options);
+
+/// Applies the plan that --memory or a budget asks for. The same flags give the same plan on all
+/// ranks.
+void plan_memory(TrainOptions& options, const TransformerConfig& config);
 
 /// Trains. Throws what went wrong.
 void train(const TrainOptions& options);

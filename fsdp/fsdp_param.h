@@ -84,6 +84,9 @@ struct Region {
 /// Rounds up to whole cache lines, on which every region starts.
 size_t padded(size_t bytes);
 
+/// Rounds up to a place on disk where an array begins.
+size_t disk_aligned(size_t bytes);
+
 /// Returns the lengths of the parts of `n` elements sharded over axes of these sizes, the first
 /// axis outermost.
 std::vector<int64_t> parts_of(int64_t n, std::span<const int> sizes);

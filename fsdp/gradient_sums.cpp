@@ -6,6 +6,7 @@
 #include "fsdp/gradients.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/disk_tensor.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/in_place.h"
@@ -48,7 +49,7 @@ void Gradients::set_aside(int bucket) {
   const PurposeScope purpose(Purpose::gradients);
   for (Grad& grad : grads_ | views::filter(is_in(bucket))) {
     if (!is_complete(grad.sum)) continue;
-    const Tensor earlier = final_of(grad);
+    const Tensor earlier = in_memory(final_of(grad));
     Ref<Storage> apart = Storage::allocate(
         static_cast<size_t>(earlier.shape().product()) * size_of(earlier.dtype()), device_);
     transfer_(local_in(apart, 0, earlier.shape(), earlier.dtype()), earlier);

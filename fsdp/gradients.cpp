@@ -26,12 +26,13 @@ static Reduction reduction_alone(const Roles& roles) {
   return {std::move(ranks), true, false};
 }
 
-Gradients::Gradients(const Roles& roles, int64_t bucket_bytes, bool on_host,
+Gradients::Gradients(const Roles& roles, int64_t bucket_bytes, Tier rest,
                      const Quantization& quantization)
     : roles_(roles),
       bucket_bytes_(bucket_bytes),
       replicas_(roles.replica_group()),
-      on_host_(on_host) {
+      rest_(std::move(rest)),
+      on_host_(rest_.offloads()) {
   AxisGroup each = roles.group(0, roles.each_step);
   AxisGroup late = roles.group(roles.each_step, roles.sharded.size());
   if (each.size > 1) reductions_.push_back({std::move(each), true, false});
@@ -45,7 +46,7 @@ Gradients::Gradients(const Roles& roles, int64_t bucket_bytes, bool on_host,
     messages_.emplace(quantization);
     if (replicas_.size > 1) replica_sums_.emplace(quantization, replicas_);
   }
-  if (reductions_.empty() && on_host) reductions_.push_back(reduction_alone(roles));
+  if (reductions_.empty() && on_host_) reductions_.push_back(reduction_alone(roles));
 }
 
 bool Gradients::scatters_twice() const { return reductions_.size() > 1 && reductions_[1].scatters; }
@@ -77,6 +78,7 @@ void Gradients::close() {
       grad.middle = region_of(middle, param.dim, rests, rests, reductions_[1].ranks, middle_bytes_);
     }
     const size_t element = size_of(rests);
+    if (rest_.is_disk()) final_bytes_ = disk_aligned(final_bytes_);
     grad.offset = (final_bytes_ + element - 1) / element * element;
     final_bytes_ = grad.offset + static_cast<size_t>(param.sharded_elements()) * element;
   }
@@ -116,8 +118,8 @@ void Gradients::cut_into_buckets() {
 }
 
 int64_t Gradients::measured_bytes() const {
-  size_t bytes = 0;
-  for (const Ref<Storage>* memory : {&final_, &middle_, &residual_, &codes_}) {
+  size_t bytes = final_ && !disk_ ? final_->bytes() : 0;
+  for (const Ref<Storage>* memory : {&middle_, &residual_, &codes_}) {
     if (*memory) bytes += (*memory)->bytes();
   }
   return static_cast<int64_t>(bytes);
@@ -126,11 +128,13 @@ int64_t Gradients::measured_bytes() const {
 void Gradients::set_device(Device device) {
   device_ = device;
   final_ = middle_ = buffer_ = residual_ = codes_ = {};
+  disk_ = {};
 }
 
 void Gradients::allocate_sums() {
   PurposeScope purpose(Purpose::gradients);
   const bool pinned = on_host_ && device_.kind == DeviceKind::cuda;
+  if (!final_ && rest_.is_disk() && device_.kind != DeviceKind::meta) make_file();
   if (!final_) {
     final_ =
         pinned ? Storage::allocate_pinned(final_bytes_) : Storage::allocate(final_bytes_, device_);
@@ -148,10 +152,13 @@ void Gradients::allocate_sums() {
 void Gradients::allocate_buffer(BufferPool& pool) {
   if (is_empty()) return;
   allocate_sums();
-  if (!direct_ && !buffer_) buffer_ = pool.acquire(buffer_bytes_);
+  if (direct_ || buffer_) return;
+  buffer_ = pool.acquire(buffer_bytes_);
+  if (disk_ && replicas_.size == 1 && reductions_[0].ranks.size == 1) read_sums_to_buffer();
 }
 
 void Gradients::release_buffer(BufferPool& pool) {
+  wait_for_writes();
   if (buffer_) pool.release(std::exchange(buffer_, {}));
 }
 
@@ -171,8 +178,15 @@ void Gradients::replace_if_kept(Ref<Storage>& memory) {
     ++set;
     if (gradient.storage() == memory) moving.push_back(&grad);
   }
-  const bool is_kept = memory && memory->use_count() > 1 + static_cast<long>(moving.size());
+  // Their file holds one handle too.
+  const long own = memory && disk_ && memory == disk_->storage() ? 2 : 1;
+  const bool is_kept = memory && memory->use_count() > own + static_cast<long>(moving.size());
   if (!is_kept || set == grads_.size()) return;
+  if (own == 2) {
+    fail("fully_shard: a gradient of parameter ", grads_[0].param->name,
+         "'s group that was cleared is kept in another tensor, expected none of gradients that "
+         "rest on disk; copy it");
+  }
   const Ref<Storage> kept = std::exchange(memory, {});
   allocate_sums();
   if (set == 0) return;

@@ -10,6 +10,7 @@
 #include "fsdp/controls.h"
 #include "fsdp/fsdp_param.h"
 #include "fsdp/quantized.h"
+#include "weft/extend/disk_memory.h"
 #include "weft/extend/tape.h"
 
 namespace weft::fsdp {
@@ -28,11 +29,10 @@ struct Reduction {
 /// reductions follow. Buckets are reduced one by one.
 class Gradients {
  public:
-  /// `on_host`: the final memory is on the host, and the last reduction writes to a landing area in
-  /// the buffer, which is copied there. std::invalid_argument if quantized gradients would not be
-  /// reduce-scattered.
-  Gradients(const Roles& roles, int64_t bucket_bytes, bool on_host,
-            const Quantization& quantization);
+  /// `rest`: the final memory is on the host or on disk, and the last reduction writes to a landing
+  /// area in the buffer, which is copied there. std::invalid_argument if quantized gradients would
+  /// not be reduce-scattered.
+  Gradients(const Roles& roles, int64_t bucket_bytes, Tier rest, const Quantization& quantization);
 
   /// Adds all parameters, then lays out the memories.
   void add(FsdpParam& param);
@@ -47,11 +47,13 @@ class Gradients {
   /// Backward writes into the final memory: there is no buffer.
   bool is_direct() const { return direct_; }
   size_t buffer_bytes() const { return buffer_bytes_; }
-  /// The final memory is on the host, and the buffer is needed until the last reduction has ended.
+  /// The final memory is on the host or on disk, and the buffer is needed until the last reduction
+  /// has ended.
   bool rest_on_host() const { return on_host_; }
   /// Bytes of the memory that holds gradients between micro-steps, as laid out and as allocated.
   int64_t bytes() const {
-    return static_cast<int64_t>(final_bytes_ + middle_bytes_ + residual_bytes() + codes_bytes());
+    const size_t at_rest = rest_.is_disk() ? 0 : final_bytes_;
+    return static_cast<int64_t>(at_rest + middle_bytes_ + residual_bytes() + codes_bytes());
   }
   int64_t measured_bytes() const;
   /// Bytes that reduction `step` of a bucket receives, and bytes that it copies.
@@ -163,6 +165,12 @@ class Gradients {
   Tensor sum_of(const Grad& grad) const;
   Tensor final_of(const Grad& grad) const;
   char* sums() const;
+  void make_file();
+  void read_sum(const Grad& grad);
+  void read_sums_to_buffer();
+  void write_sum(const Grad& grad);
+  void wait_for_writes();
+  static int64_t bytes_of_element(const Grad& grad);
   void copy_sums_to_device(int bucket);
   void copy_sums_to_host(int bucket);
   Tensor sum_in(const Ref<Storage>& memory, const Grad& grad, const Sharding& layout) const;
@@ -177,11 +185,15 @@ class Gradients {
   AxisGroup replicas_;
   std::vector<Grad> grads_;
   bool direct_ = false;
+  Tier rest_;
   bool on_host_;
   /// Bytes from the start of the buffer to the landing area.
   size_t landing_ = 0;
   size_t buffer_bytes_ = 0, middle_bytes_ = 0, final_bytes_ = 0;
   Ref<Storage> buffer_, middle_, final_, residual_, codes_;
+  /// The file of the final sums, if they rest on disk, and what is being written there.
+  std::shared_ptr<DiskMemory> disk_;
+  std::vector<DiskMemory::Transfer> writes_;
   Device device_ = cpu;
   std::function<void(const Tensor&)> hook_;
   double divide_factor_ = 1;

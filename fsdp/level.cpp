@@ -15,6 +15,7 @@ void Level::add(const Array& array) {
   const bool is_quantized = array.codes && ranks_.size > 1;
   const bool packs = !array.extension && !is_quantized;
   const DType wire = packs ? array.wire : array.dtype;
+  arrays_.push_back(array);
   regions_.push_back(
       region_of(array.shape, array.dim, array.dtype, wire, ranks_, bytes_, array.lengths, packs));
   if (array.extension) {
@@ -38,9 +39,10 @@ void Level::send_part(const Region& region, const Source& source, std::vector<Pi
       region.start() + static_cast<size_t>(region.before(ranks_.rank)) * size_of(region.wire);
   const void* send = base + place;
   const bool is_here = source.memory->device() == memory_->device();
+  const bool in_place = source.memory == memory_ && source.offset == place;
   if (source.dtype == region.wire && ranks_.size > 1 && is_here) {
     send = static_cast<const char*>(source.memory->data()) + source.offset;
-  } else if (own > 0) {
+  } else if (own > 0 && !in_place) {
     transfer_(local_in(memory_, place, {own}, region.wire),
               local_in(source.memory, source.offset, {own}, source.dtype));
   }
@@ -112,6 +114,12 @@ void Level::unshard(const std::vector<Source>& sources, BufferPool& pool,
   if (!memory_) memory_ = pool.acquire(bytes_);
   under_way_ = true;
   if (memory_->device().kind == DeviceKind::meta) return;
+  collective_ = collective;
+  on_disk_ ? read_slices(sources) : start(sources);
+}
+
+/// Starts the all-gather.
+void Level::start(const std::vector<Source>& sources) {
   const NoGrad no_grad;
   std::vector<Piece> pieces;
   for (size_t i = 0; i < sources.size(); ++i) {
@@ -124,8 +132,8 @@ void Level::unshard(const std::vector<Source>& sources, BufferPool& pool,
     }
   }
   if (ranks_.size > 1) {
-    work_ = collective ? collective(ranks_.communicator, pieces)
-                       : ranks_.communicator.all_gather(pieces);
+    work_ = collective_ ? collective_(ranks_.communicator, pieces)
+                        : ranks_.communicator.all_gather(pieces);
   } else {
     cast_ = Event::record(current_stream(memory_->device()));
   }
@@ -134,6 +142,7 @@ void Level::unshard(const std::vector<Source>& sources, BufferPool& pool,
 void Level::wait_for_unshard() {
   if (!under_way_) return;
   under_way_ = false;
+  if (!staged_.empty()) start_read();
   work_.wait();
   sent_.clear();
   if (memory_->device().kind == DeviceKind::meta) return;

@@ -8,6 +8,7 @@
 #include "fsdp/controls.h"
 #include "fsdp/extended.h"
 #include "fsdp/fsdp_param.h"
+#include "weft/extend/disk_memory.h"
 
 namespace weft::fsdp {
 
@@ -36,6 +37,8 @@ class Level {
     int64_t block = 0;
   };
   void add(const Array& array);
+  /// All parameters were added, and their slices rest on disk.
+  void close_on_disk();
 
   /// This rank's part of a parameter: dense elements in a memory.
   struct Source {
@@ -66,6 +69,16 @@ class Level {
   int64_t copied() const;
 
  private:
+  /// A slice that rests on disk, and the memory to which it is read.
+  struct Staged {
+    DiskMemory::Transfer read;
+    Source source;
+    Ref<Storage> memory;
+    size_t offset = 0;
+  };
+  void start(const std::vector<Source>& sources);
+  void read_slices(const std::vector<Source>& sources);
+  void start_read();
   void send_part(const Region& region, const Source& source, std::vector<Piece>& pieces);
   void send_extended(size_t parameter, const Source& source, std::vector<Piece>& pieces);
   void receive_extended(size_t parameter) const;
@@ -74,10 +87,18 @@ class Level {
   AxisGroup ranks_;
   Lifetime lifetime_;
   std::vector<Region> regions_;
+  std::vector<Array> arrays_;
   /// By parameter; empty for one that is sent as it is.
   std::vector<Extended> extended_;
   /// Tensors that extensions send, until they are sent.
   Tensors sent_;
+  /// Reads of slices on disk that are under way: the collective follows them.
+  std::vector<Staged> staged_;
+  /// Bytes from the start of the memory to that in which slices wait to be cast or sent, if they
+  /// are on disk and the CPU computes.
+  size_t staging_ = 0;
+  bool on_disk_ = false;
+  CustomCollective collective_;
   size_t bytes_ = 0;
   Ref<Storage> memory_;
   bool under_way_ = false;

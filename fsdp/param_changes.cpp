@@ -4,6 +4,7 @@
 
 #include "fsdp/param_group.h"
 #include "weft/error.h"
+#include "weft/extend/disk_tensor.h"
 #include "weft/extend/module_sharder.h"
 #include "weft/extend/tape.h"
 
@@ -112,8 +113,8 @@ void ParamGroup::materialize_all(Device device) {
 void ParamGroup::release(Parameter& parameter) {
   ModuleSharder::set_used(parameter, {});
   const Tensor gradient = parameter.grad();
-  // A handle without the sink of a slice.
-  ModuleSharder::lay_out(parameter, parameter.value());
+  // A handle without the sink of a slice. Its file ends with the group.
+  ModuleSharder::lay_out(parameter, in_memory(parameter.value()));
   if (gradient && parameter.is_trainable()) parameter.value().set_grad(gradient);
 }
 

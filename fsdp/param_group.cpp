@@ -14,22 +14,6 @@
 
 namespace weft::fsdp {
 
-/// The sink of a slice, which gets its gradient from the reductions alone: a gradient that the tape
-/// computes for it would be lost.
-class ParamGroup::Refusal final : public GradientSink {
- public:
-  explicit Refusal(std::string name) : name_(std::move(name)) {}
-  Destination destination() override { refuse(); }
-  void complete() override { refuse(); }
-
- private:
-  [[noreturn]] void refuse() const {
-    fail("fully_shard: the loss depends on value() of parameter ", name_,
-         ", which is this rank's slice, expected on tensor()");
-  }
-  std::string name_;
-};
-
 ParamGroup::ParamGroup(Roles roles, const FullyShardOptions& options)
     : roles_(std::move(roles)), options_(options), gradients_(new_gradients()) {}
 
@@ -115,11 +99,15 @@ bool ParamGroup::build() {
   });
   const bool has_values = !declared && !params_.empty();
   if (has_values) set_device(params_[0]->parameter->value().device());
-  slices_ = declared ? Storage::unbound(slice_bytes_, cpu, concat("slices of ", name_))
-                     : allocate_slices();
+  if (declared) {
+    slices_ = Storage::unbound(slice_bytes_, cpu, concat("slices of ", name_));
+    disk_ = {};
+  } else {
+    allocate_slices();
+  }
   for (const auto& [i, param] : ranges::views::enumerate(params_)) {
     keep_value(*param);
-    if (slices_->is_bound()) copy_value(*param);
+    if (has_slices()) copy_value(*param);
     show_slice(*param);
     make_unsharded(i);
   }
@@ -132,12 +120,6 @@ void ParamGroup::set_device(Device device) {
   gradients_.set_device(device);
 }
 
-Ref<Storage> ParamGroup::allocate_slices() const {
-  PurposeScope purpose(Purpose::parameters);
-  const bool pinned = options_.offload.parameters && device_.kind == DeviceKind::cuda;
-  return pinned ? Storage::allocate_pinned(slice_bytes_) : Storage::allocate(slice_bytes_, device_);
-}
-
 /// One level for the axes gathered once an update or a step, one for those gathered at each use. A
 /// group whose slices are all of its parameters needs no level, or one that casts, or one that
 /// copies from the host.
@@ -148,7 +130,7 @@ void ParamGroup::make_levels() {
   bool casts = std::any_of(params_.begin(), params_.end(), [](const auto& param) {
     return param->types.storage != param->types.compute || param->extension;
   });
-  const bool offloads = options_.offload.parameters;
+  const bool offloads = options_.offload.parameters.offloads();
   if (before.size > 1 || (use.size == 1 && casts && !offloads)) {
     levels_.emplace_back(
         before, roles_.keeps_gathered || before.size == 1 ? Lifetime::update : Lifetime::step);
@@ -156,6 +138,7 @@ void ParamGroup::make_levels() {
   if (use.size > 1 || (offloads && levels_.empty())) levels_.emplace_back(use, Lifetime::use);
   for (Level& level : levels_) {
     for (const auto& param : params_) level.add(array_of(*param, level, use));
+    if (&level == &levels_.front() && rests_on_disk()) level.close_on_disk();
   }
 }
 
@@ -255,6 +238,7 @@ void ParamGroup::add_param(const Adopted& adopted) {
   param->unsharded_shape = local_shape(layout(0, Replicate()));
   param->sharded_shape = local_shape(param->sharded_layout);
   const size_t element = size_of(param->types.storage);
+  if (rests_on_disk()) slice_bytes_ = disk_aligned(slice_bytes_);
   param->slice_offset = (slice_bytes_ + element - 1) / element * element;
   slice_bytes_ = param->slice_offset + static_cast<size_t>(param->sharded_elements()) * element;
   params_.push_back(std::move(param));
@@ -276,63 +260,9 @@ void ParamGroup::make_unsharded(size_t i) {
   ModuleSharder::set_used(*param.parameter, param.unsharded);
 }
 
-Tensor ParamGroup::slice_of(const FsdpParam& param) const {
-  return local_in(slices_, param.slice_offset, param.shape, param.types.storage,
-                  param.sharded_layout);
-}
-
-/// Keeps a value that does not lie in the slices until they have memory.
-void ParamGroup::keep_value(FsdpParam& param) {
-  const Tensor value = param.parameter->value().detach();
-  if (!param.parameter->is_materialized() || value.storage() == slices_) return;
-  param.pending_value = value.is_sharded() ? value : distribute(value, roles_.mesh.root(), {});
-}
-
-void ParamGroup::copy_value(FsdpParam& param) {
-  if (!param.pending_value) return;
-  const NoGrad no_grad;
-  copy_(slice_of(param), std::exchange(param.pending_value, {}));
-}
-
-/// Makes the slice the parameter's value.
-void ParamGroup::show_slice(FsdpParam& param) {
-  ModuleSharder::lay_out(*param.parameter, slice_of(param));
-  if (param.trainable) {
-    set_gradient_sink(param.parameter->value(), std::make_shared<Refusal>(param.name));
-  }
-}
-
-void ParamGroup::copy_set_values() {
-  if (!slices_->is_bound()) return;
-  for (auto& param : params_) {
-    keep_value(*param);
-    if (!param->pending_value) continue;
-    copy_value(*param);
-    show_slice(*param);
-  }
-}
-
-void ParamGroup::materialize(Device device) {
-  if (!awaits_memory()) return;
-  for (Level& level : levels_) level.drop();
-  set_device(device);
-  for (auto& param : params_) keep_value(*param);
-  slices_ = allocate_slices();
-  for (const auto& [i, param] : ranges::views::enumerate(params_)) {
-    if (device.kind != DeviceKind::meta) copy_value(*param);
-    show_slice(*param);
-    make_unsharded(i);
-  }
-}
-
-bool ParamGroup::slices_changed() {
-  const Version version{slices_, slices_->version()};
-  return std::exchange(seen_, version) != version;
-}
-
 void ParamGroup::unshard(size_t level, BufferPool& pool) {
   runs_here();
-  if (!slices_->is_bound() && slices_->device().kind != DeviceKind::meta && slice_bytes_ > 0) {
+  if (!has_slices() && slices_->device().kind != DeviceKind::meta && slice_bytes_ > 0) {
     fail("fully_shard: the parameters of ", title(),
          " have no memory, expected some; call materialize() on the model first");
   }

@@ -11,6 +11,7 @@
 #include "fsdp/gradients.h"
 #include "fsdp/level.h"
 #include "weft/error.h"
+#include "weft/extend/disk_memory.h"
 #include "weft/extend/end_on_thread.h"
 #include "weft/extend/tape.h"
 
@@ -70,7 +71,7 @@ class ParamGroup {
   void materialize(Device device);
   /// The same, and sets the initial values of parameters that have none.
   void materialize_all(Device device);
-  bool awaits_memory() const { return !slices_->is_bound() && !params_.empty(); }
+  bool awaits_memory() const { return !has_slices() && !params_.empty(); }
   Device device() const { return device_; }
 
   /// The gathers that unshard the group, from the slices up. Without a level the slices are the
@@ -109,11 +110,14 @@ class ParamGroup {
   bool has_frozen() const { return frozen_ > 0; }
   /// True on one rank, which prints for all.
   bool is_first_rank() const { return roles_.mesh.root().rank() == 0; }
-  /// Parameters or gradients rest on the host.
-  bool offloads() const { return options_.offload.parameters || options_.offload.gradients; }
-  int64_t slice_bytes() const { return static_cast<int64_t>(slice_bytes_); }
+  /// Parameters or gradients rest on the host or on disk.
+  bool offloads() const {
+    return options_.offload.parameters.offloads() || options_.offload.gradients.offloads();
+  }
+  /// Memory of the slices, as laid out and as allocated.
+  int64_t slice_bytes() const { return rests_on_disk() ? 0 : static_cast<int64_t>(slice_bytes_); }
   int64_t measured_slice_bytes() const {
-    return slices_ ? static_cast<int64_t>(slices_->bytes()) : 0;
+    return slices_ && !disk_ ? static_cast<int64_t>(slices_->bytes()) : 0;
   }
 
   /// Position among the groups of the model.
@@ -144,7 +148,9 @@ class ParamGroup {
   void make_levels();
   Level::Array array_of(const FsdpParam& param, const Level& level, const AxisGroup& use) const;
   void set_device(Device device);
-  Ref<Storage> allocate_slices() const;
+  bool rests_on_disk() const { return options_.offload.parameters.is_disk(); }
+  bool has_slices() const { return slices_->is_bound() || disk_; }
+  void allocate_slices();
   void add_param(const Adopted& adopted);
   Gradients new_gradients() const;
   void add_gradients();
@@ -176,6 +182,8 @@ class ParamGroup {
   /// Device on which forward and backward compute.
   Device device_ = cpu;
   Ref<Storage> slices_;
+  /// The file of the slices, if they rest on disk.
+  std::shared_ptr<DiskMemory> disk_;
   /// The version that `slices_changed` saw last, and the one that was unsharded last.
   Version seen_, unsharded_;
   std::vector<Level> levels_;

@@ -38,7 +38,8 @@ void Gradients::copy_sums_to_device(int bucket) {
   if (!on_host_ || std::exchange(bucket_at(bucket).landed, true)) return;
   const NoGrad no_grad;
   for (const Grad& grad : grads_ | views::filter(is_in(bucket))) {
-    if (grad.sum != Sum::none) transfer_(sum_of(grad), final_of(grad));
+    if (grad.sum == Sum::none) continue;
+    disk_ ? read_sum(grad) : transfer_(sum_of(grad), final_of(grad));
   }
 }
 
@@ -46,7 +47,7 @@ void Gradients::copy_sums_to_host(int bucket) {
   if (!std::exchange(bucket_at(bucket).landed, false)) return;
   const NoGrad no_grad;
   for (const Grad& grad : grads_ | views::filter(is_in(bucket))) {
-    transfer_(final_of(grad), sum_of(grad));
+    disk_ ? write_sum(grad) : transfer_(final_of(grad), sum_of(grad));
   }
 }
 

@@ -5,13 +5,26 @@
 #include <functional>
 #include <map>
 
+#include "weft/extend/disk_tensor.h"
+#include "weft/ops/factories.h"
+
 namespace weft {
 
 static char* start_of(const MemoryBlock& block) { return static_cast<char*>(block.data); }
 
+/// Orders tensors of one storage, in memory or on disk.
+static uintptr_t place_of(const Tensor& tensor) {
+  const DiskPlace place = disk_place(tensor);
+  return place.memory ? static_cast<uintptr_t>(place.offset)
+                      : reinterpret_cast<uintptr_t>(tensor.block().data);
+}
+
 static bool follows(const Tensor& before, const Tensor& after) {
   if (before.storage().get() != after.storage().get() || before.dtype() != after.dtype()) {
     return false;
+  }
+  if (const DiskPlace place = disk_place(before); place.memory) {
+    return place.memory->next(place.offset + place.bytes) == disk_place(after).offset;
   }
   const MemoryBlock a = before.block(), b = after.block();
   const auto bytes = a.numel() * static_cast<int64_t>(size_of(a.dtype));
@@ -28,7 +41,7 @@ bool is_adjacent(const Tensors& tensors, const Run& run) {
 std::vector<Run> adjacent_runs(const std::vector<const Tensors*>& lists, std::vector<size_t> of,
                                const std::function<bool(size_t, size_t)>& may_follow) {
   const Tensors& first = *lists[0];
-  std::erase_if(of, [&](size_t i) { return first[i].block().numel() == 0; });
+  std::erase_if(of, [&](size_t i) { return first[i].box().shape.product() == 0; });
   // Storages in order of occurrence, not of address: sums must not depend on where memory is
   // allocated.
   std::map<const Storage*, size_t> order;
@@ -37,7 +50,7 @@ std::vector<Run> adjacent_runs(const std::vector<const Tensors*>& lists, std::ve
     const size_t storage_a = order[first[a].storage().get()];
     const size_t storage_b = order[first[b].storage().get()];
     if (storage_a != storage_b) return storage_a < storage_b;
-    return std::less<>()(start_of(first[a].block()), start_of(first[b].block()));
+    return place_of(first[a]) < place_of(first[b]);
   });
   std::vector<Run> runs;
   for (size_t i : of) {
@@ -51,11 +64,27 @@ std::vector<Run> adjacent_runs(const std::vector<const Tensors*>& lists, std::ve
   return runs;
 }
 
+Tensor copied_flat(const Tensors& tensors, const Run& run) {
+  if (!rests_on_disk(tensors[run[0]])) return flat(tensors, run);
+  if (run.size() == 1) return in_memory(tensors[run[0]]).local();
+  int64_t elements = 0;
+  for (size_t i : run) elements += tensors[i].box().shape.product();
+  const DType dtype = tensors[run[0]].dtype();
+  Tensor all = empty({elements}, {.dtype = dtype});
+  auto* at = static_cast<char*>(all.block().data);
+  for (size_t i : run) {
+    const DiskPlace place = disk_place(tensors[i]);
+    place.memory->read(place.offset, place.bytes, at).wait();
+    at += place.bytes;
+  }
+  return all;
+}
+
 Tensor flat(const Tensors& tensors, const Run& run) {
   const Tensor& first = tensors[run[0]];
   if (run.size() == 1) return first.local();
   int64_t elements = 0;
-  for (size_t i : run) elements += tensors[i].block().numel();
+  for (size_t i : run) elements += tensors[i].box().shape.product();
   const auto* memory = static_cast<const char*>(first.storage()->data());
   const auto offset =
       (start_of(first.block()) - memory) / static_cast<int64_t>(size_of(first.dtype()));

@@ -21,6 +21,9 @@ bool is_adjacent(const Tensors& tensors, const Run& run);
 std::vector<Run> adjacent_runs(const std::vector<const Tensors*>& lists, std::vector<size_t> of,
                                const std::function<bool(size_t before, size_t after)>& may_follow);
 
+/// Tensors on disk are adjacent if one array follows the other in a file, but are not joined by
+/// `flat`. `copied_flat` copies such a run to memory, where it is joined.
+Tensor copied_flat(const Tensors& tensors, const Run& run);
 /// Returns the local elements of a run in one dimension, or the only tensor's part with its shape.
 Tensor flat(const Tensors& tensors, const Run& run);
 

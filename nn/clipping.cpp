@@ -5,6 +5,7 @@
 #include "nn/squares.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/disk_tensor.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/in_place.h"
@@ -38,7 +39,7 @@ Tensor gradient_norm(const std::vector<ParameterPtr>& parameters) {
   const DType dtype = exact ? f64 : f32;
   Tensor sum = zeros({}, {.dtype = dtype, .device = gradients[0].device()});
   for (const Run& run : adjacent_runs({&gradients}, counted, [](size_t, size_t) { return true; })) {
-    sum = sum + sum_squares(flat(gradients, run)).to(dtype).to(sum.device());
+    sum = sum + sum_squares(copied_flat(gradients, run)).to(dtype).to(sum.device());
   }
   // In f64 on all ranks: other ranks may have gradients of another dtype.
   sum = sum.to(f64);
@@ -67,7 +68,15 @@ double clip_grad_norm(const std::vector<ParameterPtr>& parameters, double max_no
   if (scale.item() == 1) return before;
   const Tensors gradients = gradients_of(parameters);
   std::vector<size_t> all;
-  for (size_t i = 0; i < gradients.size(); ++i) all.push_back(i);
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (!rests_on_disk(gradients[i])) {
+      all.push_back(i);
+      continue;
+    }
+    const Tensor part = in_memory(gradients[i]);
+    scale_(part.local(), scale.to(part.dtype() == f64 ? f64 : f32));
+    write_to_disk(gradients[i], part);
+  }
   for (const Run& run : adjacent_runs({&gradients}, all, [](size_t, size_t) { return true; })) {
     const Tensor part = flat(gradients, run);
     scale_(part, scale.to(part.dtype() == f64 ? f64 : f32).to(part.device()));

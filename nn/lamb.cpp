@@ -4,6 +4,7 @@
 #include "nn/groups.h"
 #include "nn/squares.h"
 #include "weft/error.h"
+#include "weft/extend/disk_tensor.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/reductions.h"
@@ -73,9 +74,11 @@ void Lamb::update_all(std::span<const Update> updates) {
     const NamedParameter& named = parameters()[update.parameter];
     const Device used = named.parameter->device();
     for (const Tensor& tensor : {update.value, update.gradient}) {
-      if (tensor.device() == used) continue;
-      fail("lamb: value or gradient of parameter ", named.name(), " is on ", tensor.device(),
-           ", expected ", used, ", where it is used; AdamW and SGD update what is offloaded");
+      const bool on_disk = rests_on_disk(tensor);
+      if (tensor.device() == used && !on_disk) continue;
+      fail("lamb: value or gradient of parameter ", named.name(), " is on ",
+           on_disk ? std::string("disk") : concat(tensor.device()), ", expected ", used,
+           ", where it is used; AdamW and SGD update what is offloaded");
     }
   }
   Tensors values;

@@ -4,6 +4,7 @@
 
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/kept_results.h"
 #include "weft/module.h"
 #include "weft/storage.h"
 
@@ -91,6 +92,17 @@ class TrainingScope {
 
 }  // namespace
 
+void Module::set_recompute(bool recompute, std::vector<std::string> kept) {
+  const KeptResults checked(kept);
+  recompute_ = recompute;
+  kept_ops_ = std::move(kept);
+}
+
+const std::vector<std::string>& costly_ops() {
+  static const std::vector<std::string> ops{"matmul", "linear", "linear_bias", "attention"};
+  return ops;
+}
+
 Tensors Module::run_forward(const Tensors& inputs,
                             const std::function<Tensors(const Tensors&)>& forward) {
   if (!recompute_ || !Context::current().grad_enabled) return forward(inputs);
@@ -110,7 +122,7 @@ Tensors Module::run_forward(const Tensors& inputs,
         const TrainingScope scope(*this, now, **first);
         return kept(given);
       },
-      inputs);
+      inputs, kept_ops_);
 }
 
 }  // namespace weft

@@ -13,8 +13,7 @@ namespace weft {
 /// Elements of each array: 4 MiB of f32, which take 0.08 ms on a bus of 50 GB/s.
 static constexpr int64_t kPart = int64_t{1} << 20;
 
-/// Returns elements [begin, begin + count) of a dense local array.
-static Tensor part_of(const Tensor& array, int64_t begin, int64_t count) {
+Tensor part_of(const Tensor& array, int64_t begin, int64_t count) {
   const auto* memory = static_cast<const char*>(array.storage()->data());
   const auto bytes = static_cast<const char*>(array.block().data) - memory;
   const auto offset = bytes / static_cast<int64_t>(size_of(array.dtype()));

@@ -3,34 +3,18 @@
 #include <optional>
 #include <set>
 
-#include "nn/adjacency.h"
+#include "nn/disk_update.h"
 #include "nn/offloaded_update.h"
+#include "nn/parameter_runs.h"
 #include "weft/context.h"
 #include "weft/error.h"
-#include "weft/extend/module_sharder.h"
+#include "weft/extend/disk_tensor.h"
 #include "weft/graph.h"
 #include "weft/ops/factories.h"
 #include "weft/optimizers.h"
 #include "weft/stream.h"
 
 namespace weft {
-
-/// The runs of parameters that one call updates, for as long as they stay adjacent.
-struct ParameterRuns {
-  std::vector<size_t> with_gradient;
-  std::vector<Run> runs;
-  /// Values and gradients during a step, by parameter.
-  Tensors values, gradients;
-  /// By moment, then by parameter.
-  std::vector<Tensors> state;
-  Tensor one;
-
-  bool hold() const {
-    return std::all_of(runs.begin(), runs.end(), [&](const Run& run) {
-      return is_adjacent(values, run) && is_adjacent(gradients, run);
-    });
-  }
-};
 
 Optimizer::~Optimizer() = default;
 
@@ -75,15 +59,6 @@ Optimizer::Optimizer(const Optimizer& other, const std::vector<ParameterPtr>& pa
   }
 }
 
-void Optimizer::copy_state(const Optimizer& other) {
-  if (other.state_.empty()) return;
-  make_state();
-  const NoGrad no_grad;
-  for (size_t i = 0; i < state_.size(); ++i) {
-    for (size_t m = 0; m < state_[i].size(); ++m) copy_(state_[i][m], other.state_[i][m]);
-  }
-}
-
 std::unique_ptr<Optimizer> Optimizer::copy_for(const std::vector<ParameterPtr>&) {
   fail("copy_for: this optimizer cannot be copied, expected AdamW, SGD or Lamb; make another one ",
        "and load_state_dict() into it");
@@ -125,88 +100,6 @@ void Optimizer::set_steps(size_t parameter, int64_t steps) {
   runs_->with_gradient.clear();
 }
 
-/// The memory in which the state of one parameter is stored.
-struct Rest {
-  Device device;
-  bool pinned;
-};
-
-/// Returns zeros.
-static Tensor memory_at(const Rest& rest, int64_t elements, DType dtype) {
-  if (!rest.pinned) return zeros({elements}, {.dtype = dtype, .device = rest.device});
-  const auto bytes = static_cast<size_t>(elements) * size_of(dtype);
-  const Tensor memory = tensor_in(Storage::allocate_pinned(bytes), 0, {elements}, dtype);
-  fill_(memory, 0);
-  return memory;
-}
-
-/// Returns zeros, adjacent where the values are; of dtype `asked`, but f64 for f64 values.
-static Tensors make_moment(const Tensors& values, const std::vector<Rest>& rests,
-                           const std::vector<Run>& runs, DType asked) {
-  PurposeScope purpose(Purpose::optimizer);
-  const auto dtype_of = [&](const Tensor& value) { return value.dtype() == f64 ? f64 : asked; };
-  Tensors moment(values.size());
-  for (const Run& run : runs) {
-    const DType dtype = dtype_of(values[run[0]]);
-    int64_t elements = 0;
-    for (size_t i : run) elements += values[i].block().numel();
-    const Tensor memory = memory_at(rests[run[0]], elements, dtype);
-    int64_t offset = 0;
-    for (size_t i : run) {
-      moment[i] =
-          tensor_in(memory.storage(), offset, values[i].shape(), dtype, values[i].sharding());
-      offset += values[i].block().numel();
-    }
-  }
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (moment[i]) continue;
-    moment[i] = zeros(values[i].shape(), {.dtype = dtype_of(values[i]),
-                                          .device = rests[i].device,
-                                          .sharding = values[i].sharding()});
-  }
-  return moment;
-}
-
-static std::vector<size_t> numbers_below(size_t n) {
-  std::vector<size_t> numbers(n);
-  for (size_t i = 0; i < n; ++i) numbers[i] = i;
-  return numbers;
-}
-
-void Optimizer::make_state() {
-  if (!state_.empty()) return;
-  Tensors values;
-  std::vector<Rest> rests;
-  for (const NamedParameter& named : parameters_) {
-    if (!named.parameter->is_materialized()) {
-      fail("optimizer: parameter ", named.name(),
-           " has no memory, expected some; call materialize first");
-    }
-    ModuleSharder::lazy_init(*named.parameter);
-    values.push_back(named.parameter->value());
-    const Device used = named.parameter->device();
-    const bool pinned = offloads() && used.kind == DeviceKind::cuda;
-    rests.push_back({pinned ? cpu : used, pinned});
-  }
-  const std::vector<Run> runs =
-      adjacent_runs({&values}, numbers_below(values.size()), [](size_t, size_t) { return true; });
-  for (size_t moment = 0; moment < moments().size(); ++moment) {
-    runs_->state.push_back(make_moment(values, rests, runs, moment_dtype()));
-  }
-  state_.resize(parameters_.size());
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    for (const Tensors& moment : runs_->state) state_[i].push_back(moment[i]);
-  }
-}
-
-const Tensors& Optimizer::state(size_t parameter) {
-  if (parameter >= parameters_.size()) {
-    fail("optimizer: parameter is ", parameter, ", expected one below ", parameters_.size());
-  }
-  make_state();
-  return state_[parameter];
-}
-
 static void check_layouts(const NamedParameter& named, const Tensor& gradient,
                           const Tensors& state) {
   const Tensor& value = named.parameter->value();
@@ -229,9 +122,14 @@ void Optimizer::find_runs(const std::vector<size_t>& with_gradient) {
   if (with_gradient == runs_->with_gradient && runs_->hold()) return;
   std::vector<const Tensors*> lists{&runs_->values, &runs_->gradients};
   for (const Tensors& moment : runs_->state) lists.push_back(&moment);
-  runs_->runs = adjacent_runs(lists, with_gradient, [this](size_t before, size_t after) {
-    return steps_[before] == steps_[after] && group_of_[before] == group_of_[after] &&
-           kind_of(before) == kind_of(after);
+  // Runs on disk pass through memory array by array.
+  const auto on_disk = [this](size_t i) {
+    return rests_on_disk(runs_->values[i]) || rests_on_disk(runs_->gradients[i]) ||
+           std::any_of(state_[i].begin(), state_[i].end(), rests_on_disk);
+  };
+  runs_->runs = adjacent_runs(lists, with_gradient, [&](size_t before, size_t after) {
+    return !on_disk(before) && steps_[before] == steps_[after] &&
+           group_of_[before] == group_of_[after] && kind_of(before) == kind_of(after);
   });
   runs_->with_gradient = with_gradient;
 }
@@ -252,7 +150,10 @@ void Optimizer::step(const Tensor& gradient_scale) {
   }
   find_runs(with_gradient);
   NoGrad no_grad;
-  if (!runs_->one) runs_->one = ones({}, {.device = runs_->values[0].device()});
+  if (!runs_->one) {
+    const PurposeScope purpose(Purpose::optimizer);
+    runs_->one = ones({}, {.device = runs_->values[0].device()});
+  }
   const Tensor scale = gradient_scale ? gradient_scale.local() : runs_->one;
   std::vector<Update> updates;
   for (size_t run = 0; run < runs_->runs.size(); ++run) {
@@ -365,23 +266,54 @@ void Optimizer::update_by_parts(Device device, const Update& whole) {
   });
 }
 
+/// Returns the GPU through which the arrays passed, which may still use the host's memory.
+std::optional<Device> Optimizer::update_in_memory(Update run) {
+  const Device device = device_of(run);
+  run.gradient_scale = run.gradient_scale.to(device);
+  const bool together = run.value.device() == device && run.gradient.device() == device &&
+                        std::all_of(run.state.begin(), run.state.end(), [&](const Tensor& moment) {
+                          return moment.device() == device;
+                        });
+  if (together) {
+    update(run);
+    return {};
+  }
+  update_by_parts(device, run);
+  return device;
+}
+
+void Optimizer::update_on_disk(const std::vector<Update>& updates) {
+  if (Graph::recording()) {
+    fail("optimizer: parameter ", parameters_[updates[0].parameter].name(),
+         " has state on disk, expected it in memory, where a graph updates it");
+  }
+  std::vector<std::vector<UpdatedArray>> arrays;
+  for (const Update& whole : updates) {
+    arrays.push_back({{whole.value, true}, {whole.gradient, false}});
+    for (const Tensor& moment : whole.state) arrays.back().push_back({moment, true});
+  }
+  update_through_memory(arrays, [&](size_t i, const Tensors& parts) {
+    Update part = updates[i];
+    part.value = parts[0];
+    part.gradient = parts[1];
+    part.state.assign(parts.begin() + 2, parts.end());
+    if (const auto passed = update_in_memory(std::move(part))) await_offloaded(*passed);
+  });
+}
+
 void Optimizer::update_all(std::span<const Update> updates) {
   std::optional<Device> passed;
-  for (Update run : updates) {
-    const Device device = device_of(run);
-    run.gradient_scale = run.gradient_scale.to(device);
-    const bool together =
-        run.value.device() == device && run.gradient.device() == device &&
-        std::all_of(run.state.begin(), run.state.end(),
-                    [&](const Tensor& moment) { return moment.device() == device; });
-    if (together) {
-      update(run);
-    } else {
-      update_by_parts(device, run);
+  std::vector<Update> on_disk;
+  for (const Update& run : updates) {
+    if (rests_on_disk(run.value) || rests_on_disk(run.gradient) ||
+        std::any_of(run.state.begin(), run.state.end(), rests_on_disk)) {
+      on_disk.push_back(run);
+    } else if (const auto device = update_in_memory(run)) {
       passed = device;
     }
   }
   if (passed) await_offloaded(*passed);
+  if (!on_disk.empty()) update_on_disk(on_disk);
 }
 
 }  // namespace weft

@@ -3,6 +3,7 @@
 
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/disk_tensor.h"
 #include "weft/ops/factories.h"
 
 namespace weft {
@@ -70,7 +71,12 @@ void Parameter::materialize(Device device) {
     lay_out(empty(shape(), {.dtype = dtype(), .device = device, .sharding = value_.sharding()}));
   }
   NoGrad no_grad;
-  if (initializer_ && is_materialized()) initializer_(value_);
+  if (initializer_ && is_materialized()) {
+    const bool on_disk = rests_on_disk(value_);
+    const Tensor filled = on_disk ? memory_like(value_) : value_;
+    initializer_(filled);
+    if (on_disk) write_to_disk(value_, filled);
+  }
   initialized_ = is_materialized();
 }
 

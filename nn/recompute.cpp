@@ -4,6 +4,7 @@
 #include "weft/autograd.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/kept_results.h"
 #include "weft/extend/tape.h"
 #include "weft/module.h"
 
@@ -18,6 +19,8 @@ struct RepeatedRun {
   std::vector<uint64_t> versions;
   RandomState random;
   Traffic traffic;
+  /// Null if no results are kept.
+  std::shared_ptr<KeptResults> kept;
 };
 
 /// Restores the context of the first run, with recording enabled, for its lifetime.
@@ -67,6 +70,7 @@ static Tensors repeat(const RepeatedRun& run, const std::shared_ptr<Tensors>& ca
     }
     inputs.push_back(repeated_input(input, i, caught));
   }
+  const KeptResults::Scope kept(run.kept.get(), KeptResults::Run::repeated);
   return run.function(inputs);
 }
 
@@ -93,16 +97,23 @@ static Tensors gradients_of_repeated(const RepeatedRun& run, const Tensors& grad
   return std::move(*caught);
 }
 
-Tensors recompute(const std::function<Tensors(const Tensors&)>& function, const Tensors& inputs) {
+Tensors recompute(const std::function<Tensors(const Tensors&)>& function, const Tensors& inputs,
+                  const std::vector<std::string>& kept) {
   const Context& context = Context::current();
-  if (!context.grad_enabled) return function(inputs);
-  RepeatedRun run{function, inputs, {}, context.random, context.traffic};
+  if (!context.grad_enabled) {
+    // The repeated run of an outer recomputation records this one, with results of its own.
+    const KeptResults::Scope none(nullptr, KeptResults::Run::first);
+    return function(inputs);
+  }
+  RepeatedRun run{function, inputs, {}, context.random, context.traffic, {}};
+  if (!kept.empty()) run.kept = std::make_shared<KeptResults>(kept);
   for (const Tensor& input : inputs) {
     run.versions.push_back(input ? input.storage()->version() : 0);
   }
   Tensors outputs;
   {
     NoGrad no_grad;
+    const KeptResults::Scope scope(run.kept.get(), KeptResults::Run::first);
     outputs = function(inputs);
   }
   Tensors recorded;

@@ -6,6 +6,7 @@
 #include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/disk_tensor.h"
 #include "weft/extend/hash.h"
 #include "weft/extend/module_sharder.h"
 #include "weft/mesh.h"
@@ -17,7 +18,7 @@ namespace weft {
 /// XXH3 of this rank's elements.
 static int64_t hash_of_local(const Tensor& value) {
   const NoGrad no_grad;
-  Tensor local = value.local().to(cpu);
+  Tensor local = in_memory(value).local().to(cpu);
   if (!local.block().is_dense()) {
     const Tensor dense = empty(local.shape(), {.dtype = local.dtype()});
     copy_(dense, local);

@@ -11,6 +11,7 @@
 #include "weft/mesh.h"
 #include "weft/placement.h"
 #include "weft/tensor.h"
+#include "weft/tier.h"
 
 namespace weft {
 
@@ -89,11 +90,11 @@ struct MixedPrecision {
   std::optional<DType> outputs = {};
 };
 
-/// Keeps slices, which each unshard then copies from there, or reduced gradients in pinned memory
-/// of the host while a GPU computes. See also AdamWOptions::offload.
+/// Where slices, which each unshard then copies from there, and reduced gradients rest. See also
+/// AdamWOptions::offload.
 struct Offload {
-  bool parameters = false;
-  bool gradients = false;
+  Tier parameters = {};
+  Tier gradients = {};
 };
 
 /// A user's wire format of a parameter (the tensor extension of FSDP2). The gather from the slices

@@ -87,8 +87,10 @@ class WEFT_API Module {
   void to(Device device);
   /// Casts the floating ones to `dtype`. std::invalid_argument for a module that is fully sharded.
   void to(DType dtype);
-  /// Forward saves only its inputs and runs again in backward, with the same random numbers.
-  void set_recompute(bool recompute) { recompute_ = recompute; }
+  /// Forward saves only its inputs and runs again in backward, with the same random numbers. `kept`
+  /// names ops whose results are saved too, and not computed again (`costly_ops`).
+  /// std::invalid_argument for a name that no built-in op has.
+  void set_recompute(bool recompute, std::vector<std::string> kept = {});
   /// Adds hooks. Hooks run in the order in which they were added, both before and after forward. A
   /// hook may add others; their `before` runs from the next call on.
   HookHandle add_hooks(ModuleHooks hooks);
@@ -151,6 +153,7 @@ class WEFT_API Module {
   /// Expires with the module.
   std::shared_ptr<const bool> life_ = std::make_shared<bool>(true);
   bool recompute_ = false;
+  std::vector<std::string> kept_ops_;
   bool training_ = true;
   /// Set when a call has found all parameters allocated.
   bool allocated_ = false;
@@ -158,10 +161,14 @@ class WEFT_API Module {
 
 /// Runs `function` without recording it, and again with recording in backward: saves memory, costs
 /// time. Both runs get the same random numbers; everything else that `function` uses must be
-/// unchanged (a module that recomputes checks this). std::invalid_argument in backward when an
-/// input was changed in place.
+/// unchanged (a module that recomputes checks this). `kept`: names of ops whose results are saved
+/// and not computed again. std::invalid_argument in backward when an input was changed in place.
 WEFT_API Tensors recompute(const std::function<Tensors(const Tensors&)>& function,
-                           const Tensors& inputs);
+                           const Tensors& inputs, const std::vector<std::string>& kept = {});
+
+/// Names of the ops that compute matrix products and attention, which take most of a forward's
+/// time: to be kept by a recomputation.
+WEFT_API const std::vector<std::string>& costly_ops();
 
 /// Compares the parameters that several ranks of a mesh hold alike (all of them under ddp, those of
 /// norms under tensor parallelism), by hash: one all-reduce for each axis of a mesh, and one pass

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 
 #include "weft/export.h"
 #include "weft/module.h"
+#include "weft/tier.h"
 
 namespace weft {
 
@@ -116,11 +118,13 @@ class WEFT_API Optimizer {
   /// Graph records and replays; {} when only the learning rate can change. The default throws
   /// std::invalid_argument: steps of such an optimizer cannot be recorded.
   virtual std::vector<double> rates(size_t parameter, int64_t step) const;
-  /// Keeps the state in pinned host memory.
-  virtual bool offloads() const { return false; }
+  /// Where the state rests between steps.
+  virtual Tier offload() const { return {}; }
 
  private:
   void make_state();
+  void make_state_on_disk(const Tensors& values);
+  void show_state();
   void find_runs(const std::vector<size_t>& with_gradient);
   Update update_of_run(size_t run, const Tensor& gradient_scale);
   void count(const std::vector<size_t>& updated);
@@ -128,6 +132,8 @@ class WEFT_API Optimizer {
   void fill_rates(const Tensor& all, const std::vector<std::vector<size_t>>& runs) const;
   Device device_of(const Update& update) const;
   void update_by_parts(Device device, const Update& update);
+  std::optional<Device> update_in_memory(Update update);
+  void update_on_disk(const std::vector<Update>& updates);
 
   void check_group(size_t group) const;
 

@@ -23,8 +23,9 @@ struct AdamWOptions {
   DecayPredicate decays = {};
   /// Dtype of m and v. bf16 halves their memory; v then decays only while 1 - beta2 is above 2^-9.
   DType moments = f32;
-  /// Keeps the state in pinned host memory; each step passes it through the GPU.
-  bool offload = false;
+  /// Where the state rests: with the parameters, in pinned host memory (`true`: each step passes it
+  /// through the GPU), or on disk (`Tier::disk`: each step passes it through bounded buffers).
+  Tier offload = {};
 };
 
 /// All numbers among the options, "lr" first.
@@ -48,7 +49,7 @@ class WEFT_API AdamW final : public Optimizer {
   int kind_of(size_t parameter) const override { return decays_[parameter]; }
   DType moment_dtype() const override { return options_[0].moments; }
   std::vector<double> rates(size_t parameter, int64_t step) const override;
-  bool offloads() const override { return options_[0].offload; }
+  Tier offload() const override { return options_[0].offload; }
 
  private:
   friend class Optimizer;
@@ -69,7 +70,7 @@ struct SGDOptions {
   /// All parameters unless given.
   DecayPredicate decays = {};
   /// See AdamWOptions::offload.
-  bool offload = false;
+  Tier offload = {};
 };
 
 /// All numbers among the options, "lr" first.
@@ -92,7 +93,7 @@ class WEFT_API SGD final : public Optimizer {
   std::vector<Hyperparameter> numbers(size_t group) override;
   int kind_of(size_t parameter) const override { return decays_[parameter]; }
   std::vector<double> rates(size_t, int64_t) const override { return {}; }
-  bool offloads() const override { return options_[0].offload; }
+  Tier offload() const override { return options_[0].offload; }
 
  private:
   friend class Optimizer;
@@ -144,6 +145,10 @@ class WEFT_API Lamb final : public Optimizer {
   std::vector<LambOptions> options_;
   std::vector<bool> decays_;
 };
+
+/// Bytes of the buffers through which `Optimizer::step` passes arrays that rest on disk: each array
+/// of an update has elements of so many bytes, or 0 in memory, and at most `elements` of them.
+WEFT_API int64_t update_buffer_bytes(const std::vector<int64_t>& element_bytes, int64_t elements);
 
 /// Norm of all gradients together, whatever their layouts and meshes: one element, f32 (f64 on
 /// ranks with an f64 gradient), without a sharding, equal on each rank. Runs one all-reduce over

@@ -257,7 +257,7 @@ Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor
     count_traffic(*op, *route);
   add_operands(run, operands);
   traced.moves(route->bytes + run.rows.bytes);
-  if (!make_view(run)) {
+  if (!make_view(run) && !(engine.kept && take_kept(*engine.kept, *op, run.results))) {
     const bool is_here = run.device.kind != DeviceKind::meta;
     if (op->dense_in && is_here) make_dense(run);
     if (!op->spec.writes.empty()) keep_apart(run);
@@ -265,6 +265,8 @@ Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor
     make_results(run);
     compute(run);
     if (op->dense_in && is_here) return_writes(run);
+    if (engine.kept) [[unlikely]]
+      keep_results(*engine.kept, *op, run.results);
   }
   mark_writes(*op, operands);
   if (Context::current().grad_enabled && op->spec.differentiable) {

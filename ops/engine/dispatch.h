@@ -8,6 +8,8 @@
 
 namespace weft {
 
+class KeptResults;
+
 struct Results {
   std::array<Tensor, kMaxResults> tensors;
   int count = 0;
@@ -32,5 +34,11 @@ Results dispatch_into(const std::shared_ptr<const OpBody>& op, std::span<const T
 
 /// Writes or adds `value` to `destination`, after redistributing it to that layout.
 void add_into(const Tensor& destination, bool accumulate, const Tensor& value);
+
+/// Makes the results of a call of a repeated run from those that the first run kept; false if it
+/// kept none.
+bool take_kept(KeptResults& kept, const OpBody& op, Results& results);
+/// Keeps the results of a call of the first run, if they are asked for.
+void keep_results(KeptResults& kept, const OpBody& op, const Results& results);
 
 }  // namespace weft

@@ -9,9 +9,14 @@
 
 namespace weft {
 
+class KeptResults;
+struct CallBody;
+struct OpBody;
+
 /// The engine's state on one rank.
 struct Engine {
   Recorder recorder;
+  KeptResults* kept = nullptr;
   /// Routes of calls without a mesh.
   RouteTable local_routes;
 

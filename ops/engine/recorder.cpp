@@ -120,7 +120,9 @@ void Recorder::log_work(const OpBody& op, const Route& route, const CallBody& ca
   });
   if (found == log->work.end()) found = log->work.insert(found, {op.spec.name, dtype});
   ++found->calls;
-  found->bytes += bytes_of(call.ins.all()) + bytes_of(call.outs.all());
+  const int64_t bytes = bytes_of(call.ins.all()) + bytes_of(call.outs.all());
+  found->bytes += bytes;
+  found->largest = std::max(found->largest, bytes);
   if (op.spec.products) {
     found->operations += 2 * op.spec.products(call.attributes) * route.combinations;
   }

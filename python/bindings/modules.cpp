@@ -335,7 +335,10 @@ void bind_modules(py::module_& m) {
       .def_property_readonly("_is_sharded", &ModuleSharder::is_sharded)
       .def("_add_hooks_of", &add_hooks_of, py::arg("hooks"))
       .def("set_recompute", &Module::set_recompute, py::arg("recompute") = true,
-           "Activation checkpointing: forward saves its inputs only and runs again in backward")
+           py::arg("kept") = std::vector<std::string>(),
+           "Activation checkpointing: forward saves its inputs only and runs again in backward. "
+           "`kept` names ops whose results are saved too, and not computed again, such as "
+           "costly_ops(). ValueError for a name that no built-in op has")
       .def("add_hooks", &add_hooks, py::kw_only(), py::arg("before") = py::none(),
            py::arg("after") = py::none(),
            "before(*inputs) and after(*outputs) run around forward; what they return passes on "
@@ -370,7 +373,7 @@ void bind_modules(py::module_& m) {
   bind_tree(module);
   m.def(
       "recompute",
-      [](const py::function& function, const py::args& given) {
+      [](const py::function& function, const py::args& given, const std::vector<std::string>& ops) {
         const Tensors inputs = inputs_of(given);
         const auto run = [kept = Callable(function)](const Tensors& again) {
           const Locked lock;
@@ -378,11 +381,15 @@ void bind_modules(py::module_& m) {
           for (size_t i = 0; i < again.size(); ++i) arguments[i] = again[i];
           return tensors_of("recompute", kept.function()(*arguments));
         };
-        return one_or_all(released([&] { return recompute(run, inputs); }));
+        return one_or_all(released([&] { return recompute(run, inputs, ops); }));
       },
-      py::arg("function"),
+      py::arg("function"), py::kw_only(), py::arg("kept") = std::vector<std::string>(),
       "Runs function(*tensors) without recording it, and again, recorded, in backward: memory for "
-      "time. Random numbers are equal in both runs");
+      "time. Random numbers are equal in both runs. `kept` names ops whose results are saved and "
+      "not computed again");
+  m.def("costly_ops", &costly_ops,
+        "Names of the ops that compute matrix products and attention, to be kept by a "
+        "recomputation");
   m.def("check_replicas", &check_replicas, Released(), py::arg("module"),
         "Compares by hash the parameters that several ranks of a mesh hold alike. ValueError, on "
         "all ranks, names the first that differs and two ranks. Call it on all ranks");

@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
+#include <variant>
 
 #include "python/bindings/callable.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/modules.h"
 #include "python/bindings/pickling.h"
 #include "weft/error.h"
+#include "weft/extend/disk_tensor.h"
 #include "weft/ops/elementwise.h"
 
 namespace weft::python {
@@ -260,12 +263,19 @@ static void bind_base(py::module_& m) {
           py::arg("parameter"), "How many updates parameter number `parameter` has had");
 }
 
+/// False, True (the host) or "disk:DIR".
+static Tier tier_from(const std::variant<bool, std::string>& offload) {
+  if (const bool* on_host = std::get_if<bool>(&offload)) return *on_host;
+  return Tier::named("optimizer: offload", std::get<std::string>(offload));
+}
+
 static void bind_kinds(py::module_& m) {
   using Betas = std::pair<double, double>;
   py::class_<AdamW, Optimizer>(m, "AdamW",
                                "Adam with decoupled weight decay (Loshchilov and Hutter, 2019)")
       .def(py::init([](const py::object& parameters, double lr, Betas betas, double eps,
-                       double weight_decay, const py::object& decays, DType moments, bool offload) {
+                       double weight_decay, const py::object& decays, DType moments,
+                       const std::variant<bool, std::string>& offload) {
              return std::make_unique<AdamW>(
                  groups_of(parameters, AdamWOptions{.learning_rate = lr,
                                                     .beta1 = betas.first,
@@ -274,7 +284,7 @@ static void bind_kinds(py::module_& m) {
                                                     .weight_decay = weight_decay,
                                                     .decays = predicate_of(decays),
                                                     .moments = moments,
-                                                    .offload = offload}));
+                                                    .offload = tier_from(offload)}));
            }),
            py::arg("parameters"), py::arg("lr") = 1e-3, py::arg("betas") = Betas(0.9, 0.999),
            py::arg("eps") = 1e-8, py::arg("weight_decay") = 0.01, py::kw_only(),
@@ -283,17 +293,20 @@ static void bind_kinds(py::module_& m) {
            "parameters: a module, its named_parameters() or parameters(), or a list of groups, "
            "dicts with \"params\" and the options that differ from those given here. decays(name, "
            "parameter) returns whether weight decay applies (to all unless given). moments: the "
-           "dtype of m and v. offload: keeps them in pinned memory of the host");
+           "dtype of m and v. offload: True keeps them in pinned memory of the host, \"disk:DIR\" "
+           "in "
+           "files without a name in DIR");
   py::class_<SGD, Optimizer>(m, "SGD", "Stochastic gradient descent, with momentum")
       .def(py::init([](const py::object& parameters, double lr, double momentum,
-                       double weight_decay, bool nesterov, const py::object& decays, bool offload) {
+                       double weight_decay, bool nesterov, const py::object& decays,
+                       const std::variant<bool, std::string>& offload) {
              return std::make_unique<SGD>(
                  groups_of(parameters, SGDOptions{.learning_rate = lr,
                                                   .momentum = momentum,
                                                   .weight_decay = weight_decay,
                                                   .nesterov = nesterov,
                                                   .decays = predicate_of(decays),
-                                                  .offload = offload}));
+                                                  .offload = tier_from(offload)}));
            }),
            py::arg("parameters"), py::arg("lr") = 1e-2, py::arg("momentum") = 0.0,
            py::arg("weight_decay") = 0.0, py::arg("nesterov") = false, py::kw_only(),
@@ -327,6 +340,10 @@ void bind_optimizers(py::module_& m) {
       "sqrt of the sum of squares of all gradients, whatever their layouts and meshes: one "
       "element, "
       "float32, equal on each rank. One all-reduce");
+  m.def("in_memory", &in_memory, Released(), py::arg("tensor"),
+        "The tensor, or a copy in memory of one that rests on disk");
+  m.def("rests_on_disk", &rests_on_disk, py::arg("tensor"),
+        "Whether the elements of this rank rest in a file (offload=\"disk:DIR\")");
   m.def("clip_scale", &clip_scale, Released(), py::arg("norm"), py::arg("max_norm"),
         "min(1, max_norm / (norm + 1e-6)): what Optimizer.step takes, so that clipping is no pass "
         "over the gradients");

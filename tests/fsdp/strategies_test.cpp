@@ -140,7 +140,8 @@ void train(const Way& way, int micro_steps, std::vector<double>* losses) {
     const Offload offload = way.options.offload;
     if (way.ranks() == 1) {
       EXPECT_EQ(predicted.received, 0);
-      EXPECT_EQ(predicted.buffers > 0, offload.parameters || offload.gradients);
+      EXPECT_EQ(predicted.buffers > 0,
+                offload.parameters.offloads() || offload.gradients.offloads());
     }
   });
 }

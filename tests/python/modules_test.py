@@ -157,6 +157,23 @@ def test_recompute_gives_equal_gradients():
     assert gradients(True, plain) == expected
     assert gradients(False, weft.recompute) == expected
 
+    def keeping(model, x):
+        return weft.recompute(model, x, kept=weft.costly_ops())
+
+    assert gradients(False, keeping) == expected
+
+    class Kept:
+        def __init__(self, ops):
+            self.ops = ops
+
+        def __call__(self, model, x):
+            model.set_recompute(True, kept=self.ops)
+            return model(x)
+
+    assert gradients(False, Kept(["linear_bias"])) == expected
+    with pytest.raises(ValueError, match='a kept op is "linaer"'):
+        gradients(False, Kept(["linaer"]))
+
 
 def test_no_sync_and_frozen_parameters():
     def body(world):
@@ -276,7 +293,9 @@ def losses_with(mesh, offload, state):
         loss.backward()
         optimizer.step()
         losses.append(loss.full_tensor().item())
-    return losses
+    weights = model.state_dict()["0.weight"]
+    assert weft.rests_on_disk(weights) == any("parameters=disk" in item for item in offload)
+    return losses, weft.in_memory(weights).full_tensor().tolist()
 
 
 def test_what_rests_on_the_host_trains_the_same():
@@ -289,7 +308,24 @@ def test_what_rests_on_the_host_trains_the_same():
 
     for plain, every in weft.run_ranks(2, body):
         assert plain == every
-        assert plain[-1] < plain[0]
+        assert plain[0][-1] < plain[0][0]
+
+
+def test_what_rests_on_disk_trains_the_same(tmp_path):
+    disk = f"disk:{tmp_path}"
+
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"dp": world.size})
+        with pytest.raises(ValueError, match='tier is "tape"'):
+            weft.fully_shard(nn.Linear(2, 2), mesh, offload=["gradients=tape"])
+        every = losses_with(mesh, [f"parameters={disk}", f"gradients={disk}"], disk)
+        return losses_with(mesh, [], False), every
+
+    for ranks in (1, 2, 3):
+        for plain, every in weft.run_ranks(ranks, body):
+            assert plain == every
+            assert plain[0][-1] < plain[0][0]
+    assert not list(tmp_path.iterdir())
 
 
 def test_gradients_in_memory_of_others_are_copied():

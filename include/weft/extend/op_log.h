@@ -42,8 +42,9 @@ struct OpWork {
   int64_t calls = 0;
   /// Multiplications and additions of matrix products, counted separately.
   double operations = 0;
-  /// Bytes read and written, by matrix products too.
+  /// Bytes read and written, by matrix products too, and those of the largest call.
   int64_t bytes = 0;
+  int64_t largest = 0;
 };
 
 /// Records what ops of the calling rank move and, on device `meta`, the work that they would do,

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/device/disk_file.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "weft/error.h"
+#include "weft/extend/descriptor.h"
+#include "weft/warnings.h"
+
+namespace weft {
+
+std::shared_ptr<DiskFile> DiskFile::in(const std::string& directory) {
+  static thread_local std::map<std::string, std::weak_ptr<DiskFile>> files;
+  std::weak_ptr<DiskFile>& known = files[directory];
+  std::shared_ptr<DiskFile> file = known.lock();
+  if (!file) known = file = std::make_shared<DiskFile>(directory);
+  return file;
+}
+
+static void warn_of_cache(const std::string& directory, int reason) {
+  static std::atomic<bool> warned = false;
+  if (warned.exchange(true)) return;
+  warn("offload: ", directory, " does not support O_DIRECT (", std::strerror(reason),
+       "), so that reads and writes pass through the page cache, which is slower");
+}
+
+DiskFile::DiskFile(std::string directory) : directory_(std::move(directory)) {
+  open_standard_descriptors();
+  std::string path = directory_ + "/.weft-offload-XXXXXX";
+  // Readable and writable by the user only.
+  buffered_ = above_standard(::mkostemp(path.data(), O_CLOEXEC));
+  if (buffered_ < 0) {
+    fail("offload: no file can be made in ", in_quotes(directory_), ": ", std::strerror(errno),
+         ", expected a directory that can be written");
+  }
+  direct_ = above_standard(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_DIRECT));
+  const int reason = errno;
+  ::unlink(path.c_str());
+  if (direct_ < 0) warn_of_cache(directory_, reason);
+  queue_ = make_disk_queue();
+}
+
+DiskFile::~DiskFile() {
+  queue_.reset();
+  if (direct_ >= 0) ::close(direct_);
+  ::close(buffered_);
+}
+
+std::string DiskFile::title() const { return concat("a file in ", directory_); }
+
+void DiskFile::repeat(DiskRequest& request) {
+  if (!std::exchange(refused_, true)) warn_of_cache(directory_, request.error);
+  request.file = buffered_;
+  request.moved = 0;
+  request.error = 0;
+  request.done = false;
+  queue_->start(request);
+  queue_->wait(request);
+}
+
+int64_t DiskFile::reserve(int64_t bytes) {
+  const int64_t offset = end_;
+  if (bytes == 0) return offset;
+  const int reason = ::posix_fallocate(buffered_, offset, bytes);
+  if (reason != 0) {
+    struct statvfs now {};
+    const bool known = ::statvfs(directory_.c_str(), &now) == 0;
+    const uint64_t free = known ? uint64_t{now.f_bavail} * now.f_frsize : 0;
+    fail_call("fallocate", "offload: ", directory_, " has ", free, " bytes free, expected ", bytes,
+              ": ", std::strerror(reason));
+  }
+  end_ += bytes;
+  return offset;
+}
+
+void DiskFile::release(int64_t offset, int64_t bytes) noexcept {
+  if (bytes == 0) return;
+  [[maybe_unused]] const int ignored =
+      ::fallocate(buffered_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, bytes);
+}
+
+}  // namespace weft

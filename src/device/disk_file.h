@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "src/device/disk_queue.h"
+
+namespace weft {
+
+/// The file of one rank in a directory: without a name, read and written by its process only.
+class DiskFile {
+ public:
+  /// The calling thread's file in `directory`, made if it has none.
+  static std::shared_ptr<DiskFile> in(const std::string& directory);
+  explicit DiskFile(std::string directory);
+  DiskFile(const DiskFile&) = delete;
+  DiskFile& operator=(const DiskFile&) = delete;
+  ~DiskFile();
+
+  /// Reserves so many bytes at the end, and returns the first of them; std::runtime_error where the
+  /// file system has too little space.
+  int64_t reserve(int64_t bytes);
+  /// Gives the space back.
+  void release(int64_t offset, int64_t bytes) noexcept;
+
+  /// "a file in DIR".
+  std::string title() const;
+  /// The descriptor for aligned memory, past the page cache where the file system supports it.
+  int direct() const { return direct_ >= 0 && !refused_ ? direct_ : buffered_; }
+  int buffered() const { return buffered_; }
+  /// Performs a request that the file system refused past the page cache again, through it.
+  void repeat(DiskRequest& request);
+  DiskQueue& queue() const { return *queue_; }
+
+ private:
+  std::string directory_;
+  int buffered_ = -1, direct_ = -1;
+  /// Requests past the page cache fail.
+  bool refused_ = false;
+  int64_t end_ = 0;
+  std::unique_ptr<DiskQueue> queue_;
+};
+
+}  // namespace weft

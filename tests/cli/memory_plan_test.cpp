@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/memory_plan.h"
+
+#include <gtest/gtest.h>
+
+#include "cli/block_recompute.h"
+#include "tests/support/scratch.h"
+#include "weft/autograd.h"
+#include "weft/communicator.h"
+#include "weft/error.h"
+#include "weft/ops.h"
+#include "weft/optimizers.h"
+#include "weft/ranks.h"
+
+namespace weft::cli {
+
+/// Bytes of rank 0 in a step as `weft train` takes it.
+struct MeasuredMemory {
+  std::array<int64_t, kPurposes> by_purpose = {};
+  int64_t total = 0;
+};
+
+/// A step as `weft train` takes it.
+static void train_step(ParallelTransformer& model, AdamW& optimizer,
+                       const ParallelOptions& options) {
+  const PurposeScope purpose(Purpose::activations);
+  optimizer.zero_grad();
+  for (int64_t micro_step = 0; micro_step < options.accumulate; ++micro_step) {
+    const TensorOptions integers{DType::i64, cpu, model.rows()};
+    const Shape shape{model.micro_batch(), options.seq};
+    model.train(zeros(shape, integers), zeros(shape, integers), micro_step).full_tensor();
+  }
+  optimizer.step(clip_scale(gradient_norm(model.model().parameters()), 1));
+}
+
+static MeasuredMemory measured_memory(const TransformerConfig& config,
+                                      const ParallelOptions& options, int ranks) {
+  MeasuredMemory measured;
+  run_ranks(ranks,
+            [&](Communicator world) {
+              ParallelTransformer model(world, config, options);
+              model.shard();
+              model.model().materialize();
+              AdamW optimizer(model.model().named_parameters(), {.offload = model.tier("state")});
+              for (int i = 0; i < 2; ++i) train_step(model, optimizer, options);
+              reset_peak_memory();
+              train_step(model, optimizer, options);
+              if (world.rank() != 0) return;
+              const MemoryStatistics memory = memory_statistics();
+              measured.total = memory.total.peak;
+              for (size_t i = 0; i < kPurposes; ++i) {
+                measured.by_purpose[i] = memory.by_purpose[i].peak;
+              }
+            },
+            {.deadline = std::chrono::seconds(20), .threads_per_rank = 1});
+  return measured;
+}
+
+static TransformerConfig planned_model(int64_t layers = 4) {
+  TransformerConfig config = transformer_config("tiny");
+  config.dim = 48;
+  config.ffn = 100;
+  config.head_dim = 12;
+  config.layers = layers;
+  config.vocabulary = 67;
+  return config;
+}
+
+static ParallelOptions with_batch(ParallelOptions options) {
+  options.batch = 12;
+  options.seq = 32;
+  return options;
+}
+
+static void expect_within_prediction(const ParallelOptions& options, int ranks) {
+  const MeasuredMemory measured = measured_memory(planned_model(), options, ranks);
+  const StepCost cost = step_cost(fake_world(0, ranks, 8), planned_model(), options, 8);
+  for (size_t i = 0; i < kPurposes; ++i) {
+    const auto purpose = static_cast<Purpose>(i);
+    // Scratch memory of products is bounded.
+    if (purpose == Purpose::other) {
+      EXPECT_LE(measured.by_purpose[i], cost.memory[i]);
+    } else {
+      EXPECT_EQ(cost.memory[i], measured.by_purpose[i]) << name_of(purpose);
+    }
+  }
+  EXPECT_LE(measured.total, cost.peak_bytes());
+}
+
+/// Strategies, recomputations, prefetches, accumulations, tensor parallelism and tiers.
+static std::vector<ParallelOptions> configurations(const std::string& directory) {
+  const std::string disk = "=disk:" + directory;
+  const std::vector<std::string> state{"state" + disk};
+  const std::vector<std::string> all{"state" + disk, "parameters" + disk, "gradients" + disk};
+  std::vector<ParallelOptions> list = {
+      {.mesh = "dp=1"},
+      {.mesh = "dp=1", .recompute = "full"},
+      {.mesh = "dp=1", .recompute = "op"},
+      {.mesh = "dp=1", .recompute = "op", .offload = state},
+      {.mesh = "dp=1", .offload = all},
+      {.mesh = "dp=1", .dtype = "bf16", .offload = all},
+      {.mesh = "dp=2"},
+      {.mesh = "dp=2", .recompute = "selective"},
+      {.mesh = "dp=2", .recompute = "op", .accumulate = 2},
+      {.mesh = "dp=2", .dtype = "bf16", .recompute = "op"},
+      {.mesh = "dp=2", .recompute = "full", .offload = all},
+      {.mesh = "dp=2", .keep_gathered = true, .prefetch = 0},
+      {.mesh = "dp=2", .prefetch = 2},
+      {.mesh = "dp=2", .strategy = "zero1", .accumulate = 3},
+      {.mesh = "dp=2", .strategy = "zero2", .accumulate = 2, .prefetch = 0},
+      {.mesh = "dp=2", .strategy = "ddp", .recompute = "op"},
+      {.mesh = "dp=3", .prefetch = 0},
+      {.mesh = "dp=3", .offload = all, .keep_gathered = true},
+      {.mesh = "dp=3", .recompute = "selective", .offload = state},
+      {.mesh = "dp=3", .strategy = "zero2", .dtype = "bf16"},
+      {.mesh = "dp=4", .recompute = "full"},
+      {.mesh = "dp=4", .strategy = "zero1", .offload = all, .accumulate = 3},
+      {.mesh = "dp=4", .strategy = "ddp", .accumulate = 3},
+      {.mesh = "a=2,b=2", .strategy = "hsdp", .recompute = "op"},
+      {.mesh = "a=2,b=2", .strategy = "hsdp", .offload = state, .accumulate = 2},
+      {.mesh = "tp=2", .recompute = "op"},
+      {.mesh = "tp=2", .recompute = "full", .offload = all},
+      {.mesh = "dp=2,tp=2", .recompute = "op", .sequence_parallel = true},
+      {.mesh = "dp=2,tp=2", .recompute = "selective", .prefetch = 2},
+      {.mesh = "dp=2,tp=2", .offload = all, .accumulate = 2},
+  };
+  for (std::vector<std::string> blocks : {std::vector<std::string>{"full", "op", "op", "none"},
+                                          {"attention", "attention", "none", "none"},
+                                          {"full", "full", "full", "attention"}}) {
+    list.push_back({.mesh = "dp=2", .blocks = std::move(blocks)});
+  }
+  return list;
+}
+
+TEST(MemoryPlan, PredictsPeaksToTheByte) {
+  const Scratch scratch;
+  int number = 0;
+  for (const ParallelOptions& one : configurations(scratch.root())) {
+    ParallelOptions options = with_batch(one);
+    SCOPED_TRACE(concat(number++, ": ", options.mesh, ' ', options.strategy, ' ', options.recompute,
+                        ' ', options.offload.size(), " offloaded"));
+    const int ranks = complete(options, 0, 64, "--ranks");
+    expect_within_prediction(options, ranks);
+  }
+  EXPECT_GE(number, 30);
+}
+
+static MemoryPlan plan_with(const std::string& recompute, const std::string& memory, int ranks) {
+  ParallelOptions options =
+      with_batch({.mesh = concat("dp=", ranks), .recompute = recompute, .memory = memory});
+  complete(options, 0, 64, "--ranks");
+  return planned(planned_model(), options, ranks, 8, planning_machine("", "f32"));
+}
+
+static StepCost cost_with(const std::string& recompute, int ranks) {
+  ParallelOptions options = with_batch({.mesh = concat("dp=", ranks), .recompute = recompute});
+  complete(options, 0, 64, "--ranks");
+  return step_cost(fake_world(0, ranks, 8), planned_model(), options, 8);
+}
+
+TEST(MemoryPlan, IsTheFastestThatFitsAndIsKept) {
+  for (const int ranks : {1, 2, 3, 4}) {
+    const int64_t least = cost_with("full", ranks).peak_bytes();
+    const int64_t most = cost_with("none", ranks).peak_bytes();
+    ASSERT_LT(least, most);
+    double before = 1e9;
+    for (const double share : {0.0, 0.2, 0.4, 0.6, 0.8, 1.0}) {
+      const int64_t budget =
+          least + static_cast<int64_t>(share * static_cast<double>(most - least));
+      const MemoryPlan plan = plan_with(concat("budget=", budget), "", ranks);
+      EXPECT_LE(plan.peak, budget);
+      const Machine machine = planning_machine("", "f32");
+      const double seconds =
+          step_seconds(step_cost(fake_world(0, ranks, 8), planned_model(), plan.options, 8),
+                       machine)
+              .total;
+      EXPECT_LE(seconds, before);
+      before = seconds;
+      for (const char* other : {"none", "selective", "full", "op"}) {
+        const StepCost cost = cost_with(other, ranks);
+        if (cost.peak_bytes() > budget) continue;
+        EXPECT_LE(seconds, 1.03 * step_seconds(cost, machine).total) << other << ' ' << share;
+      }
+      expect_within_prediction(plan.options, ranks);
+    }
+  }
+}
+
+TEST(MemoryPlan, ChoosesTheScheduleToo) {
+  const int64_t most = cost_with("none", 2).peak_bytes();
+  const MemoryPlan all = plan_with("none", concat(2 * most), 2);
+  EXPECT_TRUE(all.options.keep_gathered);
+  EXPECT_EQ(all.options.blocks, std::vector<std::string>(4, "none"));
+  const int64_t least = cost_with("full", 2).peak_bytes();
+  const MemoryPlan small = plan_with("none", concat(least), 2);
+  EXPECT_FALSE(small.options.keep_gathered);
+  EXPECT_LE(small.peak, least);
+  expect_within_prediction(small.options, 2);
+}
+
+TEST(MemoryPlan, SaysWhatWouldFit) {
+  const std::string error = error_of([] { plan_with("none", "1000", 2); });
+  EXPECT_NE(error.find("--memory is 1000 bytes, expected at least "), std::string::npos) << error;
+  EXPECT_NE(error.find(" their inputs"), std::string::npos) << error;
+  const std::string least = error.substr(error.find("at least ") + 9);
+  const MemoryPlan fits = plan_with("none", least.substr(0, least.find(',')), 2);
+  EXPECT_EQ(fits.peak, fits.allowed);
+  EXPECT_NE(error_of([] { bytes_from("--memory", "2 bananas"); }).find("expected bytes such as"),
+            std::string::npos);
+  EXPECT_EQ(bytes_from("--memory", "1.5KiB"), 1536);
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// `weft train` with arrays on disk, and with a budget of memory.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "tests/cli/program.h"
+#include "tests/support/scratch.h"
+#include "weft/error.h"
+
+namespace weft {
+namespace {
+
+using tests::Outcome;
+using tests::run_weft;
+
+class Offload : public testing::Test {
+ protected:
+  Offload() {
+    std::string text;
+    for (int i = 0; i < 40; ++i) text += concat("line ", i, " of a text that repeats itself\n");
+    text_ = scratch_.write("text.txt", text);
+    scratch_.write("model.json",
+                   R"({"model_type":"llama","architectures":["LlamaForCausalLM"],"hidden_size":20,)"
+                   R"("intermediate_size":28,"num_hidden_layers":3,"num_attention_heads":4,)"
+                   R"("num_key_value_heads":2,"vocab_size":259,"max_position_embeddings":64,)"
+                   R"("head_dim":6,"rms_norm_eps":1e-5,"rope_theta":10000.0,"hidden_act":"silu",)"
+                   R"("tie_word_embeddings":false})");
+    std::filesystem::create_directory(scratch_.path("disk"));
+  }
+
+  std::string train(const std::string& more) const {
+    return concat("train --data ", text_, " --model ", scratch_.path("model.json"),
+                  " --batch 12 --seq 8 --threads 1 ", more);
+  }
+  /// Losses and norms of all steps.
+  std::vector<std::string> numbers_of(const std::string& flags) const {
+    const std::string file = scratch_.path("metrics.jsonl");
+    std::filesystem::remove(file);
+    const Outcome outcome = run_weft(train(concat(flags, " --metrics ", file)));
+    EXPECT_EQ(outcome.code, 0) << flags << "\n" << outcome.text;
+    std::vector<std::string> numbers;
+    std::ifstream lines(file);
+    for (std::string line; std::getline(lines, line);) {
+      const auto json = nlohmann::json::parse(line);
+      numbers.push_back(concat(json.at("loss").dump(), ' ', json.at("grad_norm").dump()));
+    }
+    return numbers;
+  }
+  /// "--offload a=disk:DIR,b=disk:DIR".
+  std::string to_disk(const std::vector<std::string>& what) const {
+    std::string text = " --offload ";
+    for (const std::string& one : what) {
+      text += concat(text.ends_with(' ') ? "" : ",", one, "=disk:", scratch_.path("disk"));
+    }
+    return text;
+  }
+
+  tests::Scratch scratch_;
+  std::string text_;
+};
+
+TEST_F(Offload, TrainsWithTheSameBits) {
+  for (const char* flags :
+       {"--ranks 1", "--ranks 2 --dtype bf16", "--ranks 3 --activation-checkpointing op",
+        "--mesh dp=2,tp=2 --accumulate 2", "--mesh replicate=2,shard=2 --strategy hsdp",
+        "--ranks 2 --strategy zero1 --activation-checkpointing full"}) {
+    const std::string steps = concat("--steps 4 ", flags);
+    const auto expected = numbers_of(steps);
+    ASSERT_EQ(expected.size(), 4U) << flags;
+    EXPECT_EQ(numbers_of(steps + to_disk({"state"})), expected) << flags;
+    EXPECT_EQ(numbers_of(steps + to_disk({"state", "parameters", "gradients"})), expected) << flags;
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(scratch_.path("disk")));
+}
+
+/// Removes the newest checkpoint of a run, as if the process was killed before it was complete.
+static void forget_newest(const std::string& run) {
+  std::set<std::string> all;
+  for (const auto& entry : std::filesystem::directory_iterator(run)) {
+    if (entry.path().filename().string().starts_with("step-")) all.insert(entry.path().string());
+  }
+  ASSERT_GE(all.size(), 2U);
+  std::filesystem::remove_all(*all.rbegin());
+}
+
+TEST_F(Offload, ResumesFromItsCheckpoint) {
+  const std::string all = to_disk({"state", "parameters", "gradients"});
+  const auto expected = numbers_of("--steps 6 --ranks 2");
+  const std::string save =
+      concat("--steps 6 --save ", scratch_.path("run"), " --save-every 2 --keep 0 ");
+  EXPECT_EQ(numbers_of(concat(save, "--ranks 2", all)), expected);
+  const std::vector<std::string> last(expected.begin() + 4, expected.end());
+  // From disk to disk, and to memory.
+  for (const std::string& tier : {all, std::string()}) {
+    forget_newest(scratch_.path("run"));
+    const std::string resume = concat(" --resume ", scratch_.path("run"));
+    EXPECT_EQ(numbers_of(concat(save, "--ranks 2", tier, resume)), last);
+  }
+}
+
+TEST_F(Offload, ErrorsNameTheItem) {
+  const Outcome item = run_weft(train("--offload weights=disk:/tmp"));
+  EXPECT_EQ(item.code, 2);
+  EXPECT_NE(item.text.find("--offload: item is \"weights=disk:/tmp\", expected parameters, "
+                           "gradients or state"),
+            std::string::npos)
+      << item.text;
+  const Outcome tier = run_weft(train("--offload state=tape"));
+  EXPECT_EQ(tier.code, 2);
+  EXPECT_NE(tier.text.find("--offload state: tier is \"tape\", expected device, host or disk:DIR"),
+            std::string::npos)
+      << tier.text;
+  const Outcome host = run_weft(train("--offload state"));
+  EXPECT_EQ(host.code, 2);
+  EXPECT_NE(host.text.find("write state=disk:DIR"), std::string::npos) << host.text;
+  const Outcome folder = run_weft(train("--offload state=disk:/nonexistent/folder"));
+  EXPECT_EQ(folder.code, 2);
+  EXPECT_NE(folder.text.find("offload: no file can be made in \"/nonexistent/folder\""),
+            std::string::npos)
+      << folder.text;
+}
+
+TEST_F(Offload, AMemoryBudgetKeepsTheBits) {
+  const auto expected = numbers_of("--steps 3 --ranks 2");
+  const Outcome none = run_weft(train("--steps 1 --ranks 2 --memory 1"));
+  EXPECT_EQ(none.code, 2);
+  const size_t at = none.text.find("expected at least ");
+  ASSERT_NE(at, std::string::npos) << none.text;
+  const std::string least = none.text.substr(at + 18, none.text.find(',', at + 18) - at - 18);
+  EXPECT_EQ(numbers_of("--steps 3 --ranks 2 --memory " + least), expected);
+  EXPECT_EQ(numbers_of("--steps 3 --ranks 2 --activation-checkpointing budget=10MB"), expected);
+  const Outcome printed = run_weft(concat("estimate --model ", scratch_.path("model.json"),
+                                          " --mesh dp=2 --batch 12 --seq 8 --memory ", least));
+  EXPECT_EQ(printed.code, 0) << printed.text;
+  EXPECT_NE(printed.text.find("blocks that save for backward: 3 their inputs"), std::string::npos)
+      << printed.text;
+  EXPECT_NE(printed.text.find(least), std::string::npos) << printed.text;
+}
+
+}  // namespace
+}  // namespace weft

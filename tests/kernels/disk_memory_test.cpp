@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/extend/disk_memory.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <filesystem>
+#include <numeric>
+
+#include "src/device/disk_queue.h"
+#include "tests/support/collected_warnings.h"
+#include "tests/support/scratch.h"
+
+namespace weft {
+
+using Bytes = std::vector<std::byte>;
+
+static Bytes pattern(int64_t bytes, int salt) {
+  Bytes all(static_cast<size_t>(bytes));
+  for (size_t i = 0; i < all.size(); ++i) {
+    all[i] = static_cast<std::byte>((i * 31 + i / 251 + static_cast<size_t>(salt)) & 0xff);
+  }
+  return all;
+}
+
+static void write_all(const std::shared_ptr<DiskMemory>& memory, size_t array, const Bytes& bytes) {
+  memory->write(memory->offset(array), static_cast<int64_t>(bytes.size()), bytes.data()).wait();
+}
+
+static Bytes read_all(const std::shared_ptr<DiskMemory>& memory, size_t array, int64_t bytes) {
+  Bytes all(static_cast<size_t>(bytes), std::byte{7});
+  memory->read(memory->offset(array), bytes, all.data()).wait();
+  return all;
+}
+
+constexpr int64_t kSizes[] = {0, 1, 4096, 5000, DiskMemory::kBlock, 3 * DiskMemory::kBlock + 17};
+
+static std::shared_ptr<DiskMemory> made(const std::string& directory) {
+  std::vector<DiskMemory::Array> arrays;
+  for (const int64_t bytes : kSizes) arrays.push_back({concat("array of ", bytes), bytes});
+  return DiskMemory::make(directory, std::move(arrays));
+}
+
+TEST(DiskMemory, ReadsZerosAndThenWhatWasWritten) {
+  const Scratch scratch;
+  const auto memory = made(scratch.root());
+  for (size_t i = 0; i < std::size(kSizes); ++i) {
+    EXPECT_EQ(memory->offset(i) % DiskMemory::kAlignment, 0);
+    EXPECT_EQ(read_all(memory, i, kSizes[i]), Bytes(static_cast<size_t>(kSizes[i])));
+  }
+  for (int turn = 0; turn < 2; ++turn) {
+    for (size_t i = 0; i < std::size(kSizes); ++i) {
+      write_all(memory, i, pattern(kSizes[i], static_cast<int>(i) + turn));
+    }
+    for (size_t i = 0; i < std::size(kSizes); ++i) {
+      EXPECT_EQ(read_all(memory, i, kSizes[i]), pattern(kSizes[i], static_cast<int>(i) + turn));
+    }
+  }
+}
+
+TEST(DiskMemory, PassesThePageCacheFromAlignedMemory) {
+  const Scratch scratch;
+  const auto memory = made(scratch.root());
+  const int64_t bytes = kSizes[5], part = 2 * DiskMemory::kBlock;
+  const DiskBuffer from(bytes), to(bytes);
+  const Bytes expected = pattern(bytes, 3);
+  std::copy(expected.begin(), expected.end(), from.data());
+  memory->write(memory->offset(5), bytes, from.data(), true).wait();
+  // Blocks from the middle on.
+  auto last = memory->read(memory->offset(5) + part, bytes - part, to.data() + part, true);
+  auto first = memory->read(memory->offset(5), part, to.data(), true);
+  first.wait();
+  last.wait();
+  EXPECT_EQ(Bytes(to.data(), to.data() + bytes), expected);
+}
+
+TEST(DiskMemory, IsAFileWithoutANameForThisUser) {
+  const Scratch scratch;
+  const auto memory = made(scratch.root());
+  EXPECT_TRUE(std::filesystem::is_empty(scratch.root()));
+  int found = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code ignored;
+    const std::string target = std::filesystem::read_symlink(entry, ignored).string();
+    if (target.find(scratch.root()) == std::string::npos) continue;
+    struct stat status {};
+    ASSERT_EQ(::stat(entry.path().c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777, 0600U);
+    EXPECT_EQ(status.st_nlink, 0U);
+    ++found;
+  }
+  EXPECT_GE(found, 1);
+}
+
+/// Writes into the file of `directory` as a defective disk would.
+static void corrupt(const std::string& directory, int64_t offset) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code ignored;
+    const std::string target = std::filesystem::read_symlink(entry, ignored).string();
+    if (target.find(directory) == std::string::npos) continue;
+    const int file = ::open(entry.path().c_str(), O_RDWR | O_CLOEXEC);
+    ASSERT_GE(file, 0);
+    ASSERT_EQ(::pwrite(file, "bad", 3, offset), 3);
+    ::close(file);
+    return;
+  }
+  FAIL() << "no file";
+}
+
+TEST(DiskMemory, ReportsBlocksThatChanged) {
+  const Scratch scratch;
+  const auto memory = made(scratch.root());
+  write_all(memory, 5, pattern(kSizes[5], 1));
+  corrupt(scratch.root(), memory->offset(5) + DiskMemory::kBlock + 100);
+  const std::string error = error_of<std::runtime_error>([&] { read_all(memory, 5, kSizes[5]); });
+  EXPECT_NE(error.find(concat("offload: array of ", kSizes[5], ": the ", DiskMemory::kBlock,
+                              " bytes from byte ", memory->offset(5) + DiskMemory::kBlock,
+                              " of a file in ", scratch.root(), " have hash ")),
+            std::string::npos)
+      << error;
+}
+
+TEST(DiskMemory, ChecksForSpaceBeforehand) {
+  const Scratch scratch;
+  const std::string error = error_of<std::runtime_error>([&] {
+    DiskMemory::make(scratch.root(), {{"a model", int64_t{1} << 50}});
+  });
+  EXPECT_NE(error.find("bytes free, expected 1125899906842624"), std::string::npos) << error;
+}
+
+TEST(DiskMemory, TakesWholeBlocksOnly) {
+  const Scratch scratch;
+  const auto memory = made(scratch.root());
+  Bytes bytes(100);
+  const std::string error =
+      error_of([&] { memory->read(memory->offset(5) + 5, 100, bytes.data()).wait(); });
+  EXPECT_NE(error.find("expected whole blocks"), std::string::npos) << error;
+}
+
+/// Runs in a child, in which io_uring_setup fails.
+static int read_without_uring(const std::string& directory) {
+  sock_filter refuse[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program{static_cast<unsigned short>(std::size(refuse)), refuse};
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return 10;
+  if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) return 11;
+  const CollectedWarnings warnings;
+  const auto first = made(directory);
+  const auto other = made(std::filesystem::temp_directory_path().string());
+  write_all(first, 5, pattern(kSizes[5], 2));
+  write_all(other, 5, pattern(kSizes[5], 3));
+  if (read_all(first, 5, kSizes[5]) != pattern(kSizes[5], 2)) return 12;
+  if (read_all(other, 5, kSizes[5]) != pattern(kSizes[5], 3)) return 13;
+  int of_uring = 0;
+  for (const std::string& sentence : warnings.sentences()) {
+    of_uring += sentence.find("io_uring is not available") != std::string::npos;
+  }
+  return of_uring == 1 ? 0 : 14;
+}
+
+TEST(DiskMemory, IsReadByAThreadWhereUringIsRefused) {
+  const Scratch scratch;
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(read_without_uring(scratch.root()));
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST(DiskMemory, QueuesPerformManyRequests) {
+  const Scratch scratch;
+  const std::string path = scratch.write("file", "");
+  int reason = 0;
+  for (auto& queue : {make_thread_queue(), make_uring_queue(reason)}) {
+    if (!queue) continue;  // a system without io_uring
+    const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+    Bytes bytes = pattern(200 * 1000, 1), found(bytes.size());
+    for (const bool writes : {true, false}) {
+      std::vector<DiskRequest> requests;
+      for (int64_t i = 0; i < 200; ++i) {
+        requests.push_back(
+            {file, writes, i * 1000, (writes ? bytes : found).data() + i * 1000, 1000});
+      }
+      for (DiskRequest& request : requests) queue->start(request);
+      for (DiskRequest& request : requests) queue->wait(request);
+      for (const DiskRequest& request : requests) EXPECT_EQ(request.error, 0);
+    }
+    EXPECT_EQ(found, bytes);
+    DiskRequest beyond{file, false, int64_t{1} << 30, found.data(), 10};
+    queue->start(beyond);
+    queue->wait(beyond);
+    EXPECT_EQ(beyond.error, EIO);
+    ::close(file);
+  }
+}
+
+}  // namespace weft
