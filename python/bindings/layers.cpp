@@ -80,17 +80,13 @@ static void bind_affine(py::module_& m) {
       .def_property_readonly("out_features", [](const Linear& l) { return size_of_weight(l, 0); })
       .def_property("float8", &Linear::is_float8, &Linear::set_float8,
                     "Whether products are computed by float8_linear");
-  bind_module_class<Float8Linear>(
+  bind_module_class<Float8Linear, Linear>(
       m, "Float8Linear",
       "A Linear whose products, and those of its gradients, are computed in 8 bits with dynamic "
       "scales: float8_linear")
       .def(init_of<Float8Linear, int64_t, int64_t, bool, std::optional<double>>(),
            py::arg("in_features"), py::arg("out_features"), py::arg("bias") = true,
-           py::arg("std") = py::none(), device, dtype)
-      .def_property_readonly("in_features",
-                             [](const Float8Linear& l) { return size_of_weight(l, 1); })
-      .def_property_readonly("out_features",
-                             [](const Float8Linear& l) { return size_of_weight(l, 0); });
+           py::arg("std") = py::none(), device, dtype);
   bind_module_class<Embedding>(
       m, "Embedding",
       "ids [...] -> [..., dim]. Parameter: weight [vocabulary, dim], normal with `std`")
