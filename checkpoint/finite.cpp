@@ -35,6 +35,10 @@ static int64_t non_finite_in(std::span<const std::byte> bytes, DType dtype) {
       return non_finite_in<uint16_t>(bytes, 0x7f80);
     case DType::f16:
       return non_finite_in<uint16_t>(bytes, 0x7c00);
+    case DType::f8_e4m3:
+      return non_finite_in<uint8_t>(bytes, 0x7f);
+    case DType::f8_e5m2:
+      return non_finite_in<uint8_t>(bytes, 0x7c);
     default:
       return 0;
   }

@@ -29,6 +29,8 @@ static constexpr std::array<std::pair<std::string_view, DType>, kDTypes> kSafete
     {"U16", DType::u16},
     {"U32", DType::u32},
     {"U64", DType::u64},
+    {"F8_E4M3", DType::f8_e4m3},
+    {"F8_E5M2", DType::f8_e5m2},
 }};
 
 std::string_view safetensors_name_of(DType dtype) {

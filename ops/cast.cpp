@@ -16,7 +16,9 @@ static Structure dtype_number() {
           }};
 }
 
-static bool keeps_linear(DType from, DType to) { return is_floating(from) && is_floating(to); }
+static bool keeps_linear(DType from, DType to) {
+  return is_floating(from) && is_floating(to) && !is_float8(from) && !is_float8(to);
+}
 
 /// Between floating dtypes a cast counts as linear: a Partial passes, rounded on each rank.
 static const Op cast_op = register_op({
@@ -32,10 +34,25 @@ static const Op cast_op = register_op({
                 {.shapes = {{5, 7}}, .attributes = {.structure = {int64_t(DType::bf16)}}}},
 });
 
+/// A Partial is reduced before it is cast to f8. Not among all_ops(), whose gradients are checked
+/// by differences.
+static const Op cast_float8_op({
+    .name = "cast_float8",
+    .rule = "... -> ...",
+    .takes = {anything()},
+    .moves = true,
+    .structure = dtype_number(),
+    .dtype = cast_dtype,
+    .forward = [](const Call& c) { copy(c.out(), c.in(0)); },
+    .backward = [](const Grad& g) { g.give(0, as_dtype(g.grad(), g.in_dtype(0))); },
+    .saves_in = std::vector<int>{},
+});
+
 /// A cast to or from integers and bool rounds or compares: a Partial is reduced first.
 static const Op convert_op = register_op({
     .name = "convert",
     .rule = "... -> ...",
+    .moves = true,
     .structure = dtype_number(),
     .dtype = cast_dtype,
     .forward = [](const Call& c) { copy(c.out(), c.in(0)); },
@@ -50,13 +67,17 @@ static const Op convert_op = register_op({
 Tensor cast(const Tensor& a, DType dtype) {
   if (!a) fail("cast: no tensor is given, expected one");
   if (a.dtype() == dtype) return a;
-  const Op& op = keeps_linear(a.dtype(), dtype) ? cast_op : convert_op;
+  const bool is_gradual = is_floating(a.dtype()) && is_floating(dtype);
+  const Op& op = keeps_linear(a.dtype(), dtype) ? cast_op
+                 : is_gradual                   ? cast_float8_op
+                                                : convert_op;
   return op({a}, {.structure = {static_cast<int64_t>(dtype)}});
 }
 
 Tensor clone(const Tensor& a) {
   check_tensor("clone", a);
-  return cast_op({a}, {.structure = {static_cast<int64_t>(a.dtype())}});
+  const Op& op = is_float8(a.dtype()) ? cast_float8_op : cast_op;
+  return op({a}, {.structure = {static_cast<int64_t>(a.dtype())}});
 }
 
 Tensor contiguous(const Tensor& a) {

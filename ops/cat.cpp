@@ -69,6 +69,7 @@ static bool fits_cat(const Dims& structure, std::span<const Shape> shapes) {
 static const Op cat_op = register_op({
     .name = "cat",
     .rule_of = cat_rule,
+    .moves = true,
     .structure = {"dim", fits_cat},
     .linear = {all_operands()},
     .forward = cat_forward,

@@ -60,6 +60,7 @@ Op comparison(const char* name, F functor) {
   return register_op({
       .name = name,
       .rule = "..., ... -> ...",
+      .moves = true,
       .dtype = [](const Attributes&, std::span<const DType>, int) { return DType::boolean; },
       .forward = [functor](const Call& c) { map(functor, c.out(), c.in(0), c.in(1)); },
       .differentiable = false,
@@ -102,6 +103,7 @@ static const Op minimum_op = extreme("minimum", Minimum{});
 static const Op where_op = register_op({
     .name = "where",
     .rule = "..., ..., ... -> ...",
+    .moves = true,
     .linear = {{1, 2}},
     .dtype = [](const Attributes&, std::span<const DType> dtypes, int) { return dtypes[1]; },
     .forward = [](const Call& c) { map(Where{}, c.out(), c.in(0), c.in(1), c.in(2)); },

@@ -40,6 +40,7 @@ static Box flip_needs(const Attributes& attributes, int, std::span<const Shape> 
 static const Op flip_op = register_op({
     .name = "flip",
     .rule_of = flip_rule,
+    .moves = true,
     .structure = set_of_dims(),
     .linear = {{0}},
     .forward =

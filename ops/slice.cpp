@@ -99,6 +99,7 @@ static const Op unslice_op = register_op({
         [](const Attributes& a, std::span<const Shape> shapes) {
           return fetched_rule(unpack<SliceAttributes>(a.structure), shapes[0]);
         },
+    .moves = true,
     .structure = {"dim, start, size, step", fits_unslice},
     .linear = {{0}},
     .forward =

@@ -158,6 +158,7 @@ static OpSpec take_spec(const std::string& name, bool elements, const Op& gradie
             const TakenDims dims(a, shapes[0].ndim(), elements, "i");
             return Rule{concat(dims.with("~n"), ", ", dims.indices, "-> ", dims.rows)};
           },
+      .moves = true,
       .structure = one_dim(),
       .linear = {{0}},
       .forward =
@@ -251,6 +252,7 @@ static OpSpec write_spec(const std::string& name, bool elements, ByIndex::Writte
 
 static Op put_op(const std::string& name, bool elements, std::vector<OpSample> samples) {
   OpSpec spec = write_spec(name, elements, ByIndex::Written::replace);
+  spec.moves = true;
   spec.linear = {{0, 1}};
   spec.backward = [elements](const Grad& g) { put_backward(g, elements); };
   spec.saves_in = std::vector<int>{2};

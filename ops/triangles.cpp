@@ -12,6 +12,7 @@ namespace weft {
 static const Op triangle_op = register_op({
     .name = "triangle",
     .rule = "... m n -> ... m n",
+    .moves = true,
     .structure = one_flag("flag for the upper one"),
     .linear = {{0}},
     .forward =

@@ -10,34 +10,57 @@
 
 namespace weft {
 
-/// Element types of tensors.
-enum class DType : uint8_t { f32, bf16, f16, f64, i32, i64, u8, boolean, i8, i16, u16, u32, u64 };
+/// Element types of tensors. f8_e4m3 (OCP's E4M3: no infinity, at most 448) and f8_e5m2 (at most
+/// 57344) hold what is stored or sent: they are moved, compared and cast, and have no arithmetic.
+enum class DType : uint8_t {
+  f32,
+  bf16,
+  f16,
+  f64,
+  i32,
+  i64,
+  u8,
+  boolean,
+  i8,
+  i16,
+  u16,
+  u32,
+  u64,
+  f8_e4m3,
+  f8_e5m2
+};
 
 inline constexpr DType f32 = DType::f32, bf16 = DType::bf16, f16 = DType::f16, f64 = DType::f64;
 inline constexpr DType i8 = DType::i8, i16 = DType::i16, i32 = DType::i32, i64 = DType::i64;
 inline constexpr DType u8 = DType::u8, u16 = DType::u16, u32 = DType::u32, u64 = DType::u64;
+inline constexpr DType f8_e4m3 = DType::f8_e4m3, f8_e5m2 = DType::f8_e5m2;
 inline constexpr DType boolean = DType::boolean;
-inline constexpr int kDTypes = 13;
+inline constexpr int kDTypes = 15;
 
 /// Bytes of one element.
 constexpr size_t size_of(DType dtype) {
-  constexpr size_t sizes[kDTypes] = {4, 2, 2, 8, 4, 8, 1, 1, 1, 2, 2, 4, 8};
+  constexpr size_t sizes[kDTypes] = {4, 2, 2, 8, 4, 8, 1, 1, 1, 2, 2, 4, 8, 1, 1};
   return sizes[static_cast<int>(dtype)];
 }
 
-constexpr bool is_floating(DType dtype) { return dtype <= DType::f64; }
+constexpr bool is_float8(DType dtype) { return dtype >= DType::f8_e4m3; }
+constexpr bool is_floating(DType dtype) { return dtype <= DType::f64 || is_float8(dtype); }
 
-constexpr bool is_unsigned(DType dtype) { return dtype == DType::u8 || dtype >= DType::u16; }
+constexpr bool is_unsigned(DType dtype) {
+  return dtype == DType::u8 || (dtype >= DType::u16 && dtype <= DType::u64);
+}
 constexpr bool is_integer(DType dtype) { return !is_floating(dtype) && dtype != DType::boolean; }
 
-/// "f32", "bf16", "f16", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64" or "bool".
+/// "f32", "bf16", "f16", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64",
+/// "f8_e4m3", "f8_e5m2" or "bool".
 WEFT_API std::string_view name_of(DType dtype);
 
 /// Returns the dtype of that name; std::invalid_argument lists the valid names.
 WEFT_API DType dtype_named(std::string_view name);
 
 /// The dtype that holds both, as in the Python array API; integer with float gives the float.
-/// std::invalid_argument for u64 with a signed integer: no integer dtype holds both.
+/// std::invalid_argument for u64 with a signed integer, because no integer dtype holds both, and
+/// for f8 with another dtype.
 WEFT_API DType promote(DType a, DType b);
 
 WEFT_API std::ostream& operator<<(std::ostream& out, DType dtype);

@@ -89,6 +89,10 @@ class Router {
   void check_dtypes() const {
     for (size_t i = 0; i < dtypes_.size(); ++i) {
       const std::vector<DType>& dtypes = taken(op_.spec, i).dtypes;
+      if (dtypes.empty() && is_float8(dtypes_[i]) && !op_.spec.moves && !op_.spec.view) {
+        fail(op_.spec.name, ": operand ", i, ' ', shapes_[i], " is ", dtypes_[i],
+             ", expected a dtype with arithmetic; cast it first");
+      }
       if (dtypes.empty() || std::find(dtypes.begin(), dtypes.end(), dtypes_[i]) != dtypes.end()) {
         continue;
       }

@@ -10,12 +10,24 @@ namespace weft::python {
 
 static py::module_ numpy() { return py::module_::import("numpy"); }
 
+/// The package ml_dtypes defines NumPy's dtypes of 8 bits.
+static py::dtype ml_dtype(DType dtype) {
+  try {
+    return py::dtype::from_args(py::module_::import("ml_dtypes").attr(long_name_of(dtype)));
+  } catch (py::error_already_set& error) {
+    if (!error.matches(PyExc_ImportError)) throw;
+    fail("numpy: dtype is ", dtype,
+         ", expected one that NumPy has; install ml_dtypes, or convert by .to(weft.float32)");
+  }
+}
+
 py::dtype numpy_dtype(DType dtype) {
   if (dtype == DType::bf16) {
     fail(
         "numpy: dtype is bf16, expected one that NumPy has; convert by .to(weft.float32), or pass "
         "the tensor to torch.from_dlpack");
   }
+  if (is_float8(dtype)) return ml_dtype(dtype);
   return py::dtype(long_name_of(dtype));
 }
 

@@ -15,11 +15,15 @@ namespace weft::python {
 
 /// Part of DLPack 1.0, but missing in the header of 0.6.
 static constexpr uint8_t kDLBool = 6;
+/// Part of DLPack 1.1.
+static constexpr uint8_t kDLFloat8E4M3 = 10, kDLFloat8E5M2 = 12;
 
 static DLDataType dlpack_dtype(DType dtype) {
   const auto bits = static_cast<uint8_t>(8 * size_of(dtype));
   if (dtype == DType::boolean) return {kDLBool, 8, 1};
   if (dtype == DType::bf16) return {kDLBfloat, bits, 1};
+  if (dtype == DType::f8_e4m3) return {kDLFloat8E4M3, bits, 1};
+  if (dtype == DType::f8_e5m2) return {kDLFloat8E5M2, bits, 1};
   if (is_floating(dtype)) return {kDLFloat, bits, 1};
   return {static_cast<uint8_t>(is_unsigned(dtype) ? kDLUInt : kDLInt), bits, 1};
 }

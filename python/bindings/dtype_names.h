@@ -11,8 +11,8 @@ namespace weft::python {
 
 /// The names in NumPy, PyTorch and the array API, by DType.
 inline constexpr std::array<const char*, kDTypes> kLongNames = {
-    "float32", "bfloat16", "float16", "float64", "int32",  "int64", "uint8",
-    "bool",    "int8",     "int16",   "uint16",  "uint32", "uint64"};
+    "float32", "bfloat16", "float16", "float64", "int32",  "int64",         "uint8",      "bool",
+    "int8",    "int16",    "uint16",  "uint32",  "uint64", "float8_e4m3fn", "float8_e5m2"};
 
 inline constexpr const char* long_name_of(DType dtype) {
   return kLongNames[static_cast<size_t>(dtype)];

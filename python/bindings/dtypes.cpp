@@ -82,8 +82,8 @@ void bind_dtypes(py::module_& m) {
   py::class_<DTypeObject>(m, "DType", "The type of a tensor's elements")
       .def_property_readonly(
           "name", [](const DTypeObject& d) { return long_name_of(d.dtype); },
-          "'float32', 'bfloat16', 'float16', 'float64', 'int8' to 'int64', 'uint8' to 'uint64' or "
-          "'bool'")
+          "'float32', 'bfloat16', 'float16', 'float64', 'int8' to 'int64', 'uint8' to 'uint64', "
+          "'float8_e4m3fn', 'float8_e5m2' or 'bool'")
       .def_property_readonly(
           "itemsize", [](const DTypeObject& d) { return size_of(d.dtype); }, "Bytes of an element")
       .def_property_readonly("is_floating_point",

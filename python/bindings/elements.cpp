@@ -17,8 +17,9 @@ py::object item_of(const Tensor& x) {
   return py::float_(value);
 }
 
-/// bfloat16, which NumPy lacks, is returned as float32.
-py::object list_of(const Tensor& x) {
+/// bfloat16 and float8, which NumPy lacks, are returned as float32.
+py::object list_of(const Tensor& given) {
+  const Tensor x = is_float8(given.dtype()) ? given.to(DType::f32) : given;
   const MemoryBlock block = shown("tolist", x.detach()).block();
   const py::array values =
       x.dtype() == DType::bf16 ? widened(block) : array_over(block, py::cast(x));

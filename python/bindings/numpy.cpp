@@ -67,7 +67,7 @@ void bind_numpy(py::module_& m, py::class_<Tensor>& tensor) {
       .def(
           "numpy", [](const Tensor& x) { return numpy_of(x, "numpy"); },
           "The elements as a NumPy array that shares memory; ValueError for a sharded tensor, one "
-          "that requires a gradient, and bfloat16")
+          "that requires a gradient, and bfloat16; float8 needs ml_dtypes")
       .def(
           "__array__",
           [](const Tensor& x, const py::object& dtype, const py::object& copy) -> py::object {

@@ -9,7 +9,8 @@
 namespace weft {
 
 static constexpr std::array<std::string_view, kDTypes> kDTypeNames = {
-    "f32", "bf16", "f16", "f64", "i32", "i64", "u8", "bool", "i8", "i16", "u16", "u32", "u64"};
+    "f32", "bf16", "f16", "f64", "i32", "i64",     "u8",     "bool",
+    "i8",  "i16",  "u16", "u32", "u64", "f8_e4m3", "f8_e5m2"};
 
 std::string_view name_of(DType dtype) { return kDTypeNames[static_cast<size_t>(dtype)]; }
 
@@ -18,7 +19,7 @@ DType dtype_named(std::string_view name) {
     if (kDTypeNames[i] == name) return static_cast<DType>(i);
   }
   fail("dtype: name is \"", name, "\", expected f32, bf16, f16, f64, i8, i16, i32, i64, u8, u16, ",
-       "u32, u64 or bool");
+       "u32, u64, f8_e4m3, f8_e5m2 or bool");
 }
 
 static DType promote_integers(DType a, DType b) {
@@ -41,6 +42,10 @@ static DType promote_integers(DType a, DType b) {
 
 DType promote(DType a, DType b) {
   if (a == b) return a;
+  if (is_float8(a) || is_float8(b)) {
+    fail("promote: dtypes are ", a, " and ", b, ", expected ones with arithmetic; cast ",
+         is_float8(a) ? a : b, " first");
+  }
   if (is_floating(a) != is_floating(b)) return is_floating(a) ? a : b;
   if (!is_floating(a)) return promote_integers(a, b);
   return a == DType::f64 || b == DType::f64 ? DType::f64 : DType::f32;

@@ -73,8 +73,55 @@ struct float16 {
   }
 };
 
+/// 1 bit of sign, kExponent of exponent, the others of fraction. Converts to nearest, ties to even;
+/// NaN stays NaN, and values out of range become infinite or, in E4M3, which has no infinity, NaN.
+template <int kExponent>
+struct float8 {
+  uint8_t bits = 0;
+
+  float8() = default;
+  WEFT_FN constexpr float8(float x) : bits(rounded(std::bit_cast<uint32_t>(x))) {}
+  WEFT_FN constexpr operator float() const {
+    // A multiplication rebiases the exponent, which is also correct for denormals.
+    const uint32_t code = bits & 0x7fu;
+    const float rebias = std::bit_cast<float>(static_cast<uint32_t>(254 - kBias) << 23);
+    const float finite = std::bit_cast<float>(code << kShift) * rebias;
+    const uint32_t special = code == kInfinity ? 0x7f800000u : 0x7fc00000u;
+    const uint32_t magnitude = code < kEnd ? std::bit_cast<uint32_t>(finite) : special;
+    return std::bit_cast<float>(magnitude | static_cast<uint32_t>(bits & 0x80u) << 24);
+  }
+
+ private:
+  static constexpr int kFraction = 7 - kExponent, kShift = 23 - kFraction;
+  static constexpr int kBias = (1 << (kExponent - 1)) - 1;
+  static constexpr bool kHasInfinity = kExponent == 5;
+  /// Codes of infinity (none in E4M3), of what overflows, and of NaN. Smaller ones are finite.
+  static constexpr uint32_t kInfinity = kHasInfinity ? 0x7c : 0xff;
+  static constexpr uint32_t kEnd = kHasInfinity ? 0x7c : 0x7f;
+  static constexpr uint32_t kNaN = kHasInfinity ? 0x7e : 0x7f;
+
+  WEFT_FN static constexpr uint8_t rounded(uint32_t x) {
+    const uint32_t sign = (x >> 24) & 0x80u;
+    const uint32_t magnitude = x & 0x7fffffffu;
+    // Adding a power of two aligns a denormal's fraction with the end of the word and rounds it.
+    constexpr auto kAlign = static_cast<uint32_t>(127 + 23 + 1 - kBias - kFraction) << 23;
+    const float denormal = std::bit_cast<float>(magnitude) + std::bit_cast<float>(kAlign);
+    const uint32_t small = std::bit_cast<uint32_t>(denormal) - kAlign;
+    constexpr auto kRebias = static_cast<uint32_t>(127 - kBias) << 23;
+    constexpr uint32_t kHalf = (1u << (kShift - 1)) - 1u;
+    const uint32_t normal = (magnitude - kRebias + kHalf + ((magnitude >> kShift) & 1u)) >> kShift;
+    const uint32_t finite = magnitude < kRebias + (1u << 23) ? small : normal;
+    const uint32_t in_range = finite < kEnd ? finite : kEnd;
+    return static_cast<uint8_t>(sign | (magnitude > 0x7f800000u ? kNaN : in_range));
+  }
+};
+using float8_e4m3 = float8<4>;
+using float8_e5m2 = float8<5>;
+
+/// Types that are narrower than the float they are computed in.
 template <class T>
-inline constexpr bool is_half = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
+inline constexpr bool is_half = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16> ||
+                                std::is_same_v<T, float8_e4m3> || std::is_same_v<T, float8_e5m2>;
 template <class T>
 inline constexpr bool is_floating_type = std::is_floating_point_v<T> || is_half<T>;
 
@@ -104,26 +151,28 @@ WEFT_FN constexpr float before_half(T x) {
 
 /// The C++ type of elements of a dtype: by its position in DType.
 template <DType dtype>
-using type_of =
-    std::tuple_element_t<static_cast<size_t>(dtype),
-                         std::tuple<float, bfloat16, float16, double, int32_t, int64_t, uint8_t,
-                                    bool, int8_t, int16_t, uint16_t, uint32_t, uint64_t>>;
+using type_of = std::tuple_element_t<
+    static_cast<size_t>(dtype),
+    std::tuple<float, bfloat16, float16, double, int32_t, int64_t, uint8_t, bool, int8_t, int16_t,
+               uint16_t, uint32_t, uint64_t, float8_e4m3, float8_e5m2>>;
 
 /// The dtype whose elements are T.
 template <class T>
-inline constexpr DType dtype_of = std::is_same_v<T, float>      ? DType::f32
-                                  : std::is_same_v<T, bfloat16> ? DType::bf16
-                                  : std::is_same_v<T, float16>  ? DType::f16
-                                  : std::is_same_v<T, double>   ? DType::f64
-                                  : std::is_same_v<T, int32_t>  ? DType::i32
-                                  : std::is_same_v<T, int64_t>  ? DType::i64
-                                  : std::is_same_v<T, uint8_t>  ? DType::u8
-                                  : std::is_same_v<T, int8_t>   ? DType::i8
-                                  : std::is_same_v<T, int16_t>  ? DType::i16
-                                  : std::is_same_v<T, uint16_t> ? DType::u16
-                                  : std::is_same_v<T, uint32_t> ? DType::u32
-                                  : std::is_same_v<T, uint64_t> ? DType::u64
-                                                                : DType::boolean;
+inline constexpr DType dtype_of = std::is_same_v<T, float>         ? DType::f32
+                                  : std::is_same_v<T, bfloat16>    ? DType::bf16
+                                  : std::is_same_v<T, float16>     ? DType::f16
+                                  : std::is_same_v<T, double>      ? DType::f64
+                                  : std::is_same_v<T, int32_t>     ? DType::i32
+                                  : std::is_same_v<T, int64_t>     ? DType::i64
+                                  : std::is_same_v<T, uint8_t>     ? DType::u8
+                                  : std::is_same_v<T, int8_t>      ? DType::i8
+                                  : std::is_same_v<T, int16_t>     ? DType::i16
+                                  : std::is_same_v<T, uint16_t>    ? DType::u16
+                                  : std::is_same_v<T, uint32_t>    ? DType::u32
+                                  : std::is_same_v<T, uint64_t>    ? DType::u64
+                                  : std::is_same_v<T, float8_e4m3> ? DType::f8_e4m3
+                                  : std::is_same_v<T, float8_e5m2> ? DType::f8_e5m2
+                                                                   : DType::boolean;
 
 /// The type that kernels compute in: float for f32 and halves, double for f64, else int64_t, which
 /// has the bits of u64 too.
@@ -150,8 +199,8 @@ struct Type {
   using type = T;
 };
 
-/// Calls visitor(Type<T>{}) with T the element type of `dtype`, which is floating; for others it
-/// throws an error that begins with `what`.
+/// Calls visitor(Type<T>{}) with T the element type of `dtype`, which is f32, bf16, f16 or f64; for
+/// others it throws an error that begins with `what`.
 template <class Visitor>
 decltype(auto) visit_floating(const char* what, DType dtype, Visitor&& visitor) {
   switch (dtype) {
@@ -164,7 +213,7 @@ decltype(auto) visit_floating(const char* what, DType dtype, Visitor&& visitor) 
     case DType::f64:
       return visitor(Type<double>{});
     default:
-      fail(what, ": dtype is ", dtype, ", expected a floating one");
+      fail(what, ": dtype is ", dtype, ", expected f32, bf16, f16 or f64; cast it first");
   }
 }
 
@@ -190,6 +239,10 @@ decltype(auto) visit(DType dtype, Visitor&& visitor) {
       return visitor(Type<uint32_t>{});
     case DType::u64:
       return visitor(Type<uint64_t>{});
+    case DType::f8_e4m3:
+      return visitor(Type<float8_e4m3>{});
+    case DType::f8_e5m2:
+      return visitor(Type<float8_e5m2>{});
     default:
       return visit_floating("visit", dtype, visitor);
   }

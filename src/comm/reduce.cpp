@@ -178,6 +178,10 @@ void check_reduction(const char* what, ReduceOp op, DType dtype, DType into) {
   if (op == ReduceOp::avg && !is_floating(dtype)) {
     fail(what, ": dtype is ", dtype, ", expected a floating one for avg; cast it first");
   }
+  if (is_float8(dtype) || is_float8(into)) {
+    fail(what, ": dtype is ", is_float8(dtype) ? dtype : into,
+         ", expected one with arithmetic; cast it first");
+  }
   if (dtype != into && !(is_floating(dtype) && is_floating(into))) {
     fail(what, ": dtype of the result is ", into, ", expected ", dtype,
          "; only floating dtypes convert");
@@ -226,6 +230,9 @@ void reduce_n(ReduceOp op, DType dtype, std::span<const void* const> sources,
     // The sum of bools is "any", which is their maximum.
     case DType::boolean:
       return reduce_as<uint8_t, uint8_t>(op == ReduceOp::sum ? ReduceOp::max : op, task);
+    case DType::f8_e4m3:
+    case DType::f8_e5m2:
+      break;  // refused by check_reduction
   }
 }
 

@@ -21,7 +21,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 StateDict state_of(const DeviceMesh& mesh, int64_t rows, bool sharded) {
   const Placements placements = sharded ? Placements{Shard(0)} : Placements{};
   StateDict state;
-  for (const DType dtype : {f64, f32, i64, bf16, f16, u8, boolean}) {
+  for (const DType dtype : {f64, f32, i64, bf16, f16, f8_e4m3, f8_e5m2, u8, boolean}) {
     state.tensors.emplace(concat("t.", name_of(dtype)),
                           numbers({rows, 5}, 1, Sharding(mesh, placements), dtype));
   }

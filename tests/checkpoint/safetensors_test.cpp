@@ -246,7 +246,7 @@ std::vector<Malformed> malformed_headers() {
        "tensor \"w\" has an object as a field"},
       {"unknown dtype", tensor("\"F9\"", "[1]", "[0,1]"), "a",
        "tensor \"w\" has the dtype \"F9\"; weft reads F32, BF16, F16, F64, I32, I64, U8, BOOL, I8, "
-       "I16, U16, U32, U64"},
+       "I16, U16, U32, U64, F8_E4M3, F8_E5M2"},
       {"dtype is a number", tensor("4", "[1]", "[0,1]"), "a",
        "tensor \"w\" has a dtype that is no string"},
       {"shape is a number", tensor("\"U8\"", "1", "[0,1]"), "a",

@@ -101,6 +101,8 @@ struct OpSpec {
   /// By operand; the last one applies to the operands after it. Dense f32 unless given;
   /// `register_op` makes that `anything()`.
   std::vector<Takes> takes = {};
+  /// Only moves or compares elements: takes f8 too. A view always does.
+  bool moves = false;
   /// Checked before the rule is evaluated. Without it, any numbers are accepted.
   Structure structure = {};
 

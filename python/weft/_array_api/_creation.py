@@ -141,6 +141,10 @@ def from_dlpack(x, /, *, device=None, copy=None):
     return made
 
 
+# Dtypes that NumPy lacks.
+_WIDENED = (_weft.bfloat16, _weft.float8_e4m3fn, _weft.float8_e5m2)
+
+
 def _numpy_of(obj, dtype, copy):
     """Nested sequences and numbers as an array; Python floats become float32."""
     if copy is False:
@@ -150,7 +154,7 @@ def _numpy_of(obj, dtype, copy):
     try:
         array = np.asarray(obj)
         if dtype is not None:
-            return np.asarray(obj, dtype=dtype.name if dtype is not _weft.bfloat16 else "float32")
+            return np.asarray(obj, dtype="float32" if dtype in _WIDENED else dtype.name)
     except ValueError as raised:
         if "inhomogeneous" not in str(raised):
             raise

@@ -56,6 +56,16 @@ class iinfo_object(NamedTuple):
     dtype: _weft.DType
 
 
+# E4M3 has no infinity: its greatest exponent holds numbers too.
+_FLOAT8 = {
+    dtype: finfo_object(8, eps, largest, -largest, smallest, dtype)
+    for dtype, eps, largest, smallest in (
+        (_weft.float8_e4m3fn, 2.0**-3, 448.0, 2.0**-6),
+        (_weft.float8_e5m2, 2.0**-2, 57344.0, 2.0**-14),
+    )
+}
+
+
 def dtype_of(what, given):
     """The dtype of a tensor or of a name, or the dtype itself. TypeError for anything else."""
     dtype = getattr(given, "dtype", given)
@@ -80,6 +90,8 @@ def can_cast(from_, to, /):
     """Returns True when promotion of `to` with `from_` (a dtype or a tensor) results in `to`."""
     to = dtype_of("can_cast", to)
     from_ = dtype_of("can_cast", from_)
+    if {from_, to} & {*_FLOAT8}:
+        return from_ is to
     if {from_, to} & {_weft.uint64} and {from_, to} & {*_SIGNED}:
         return False  # no dtype holds the values of both
     return _weft.promote(from_, to) is to
@@ -93,6 +105,8 @@ def conj(x, /):
 def finfo(type, /):
     """Limits of a floating dtype, or of a tensor's dtype; ValueError for other dtypes."""
     dtype = dtype_of("finfo", type)
+    if dtype in _FLOAT8:
+        return _FLOAT8[dtype]
     if dtype not in _FLOATING:
         raise ValueError(f"finfo: dtype is {dtype.name}, expected a floating one; see iinfo")
     bits, fraction, exponent = _FLOATING[dtype]

@@ -27,6 +27,8 @@ from weft._weft import (
     concat as concatenate,
     divide as true_divide,
     equal as eq,
+    float8_e4m3fn,
+    float8_e5m2,
     float16,
     float32,
     float32 as float,

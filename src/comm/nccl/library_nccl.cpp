@@ -121,8 +121,9 @@ static ncclDataType_t type_of(DType dtype) {
 }
 
 static ncclRedOp_t op_of(const Move& move) {
-  if (move.dtype == DType::i16 || move.dtype == DType::u16) {
-    fail("nccl: dtype of a reduction is ", move.dtype, ", expected one that NCCL has; cast to i32");
+  if (move.dtype == DType::i16 || move.dtype == DType::u16 || is_float8(move.dtype)) {
+    fail("nccl: dtype of a reduction is ", move.dtype,
+         ", expected one that NCCL has; cast it first");
   }
   switch (move.op) {
     case ReduceOp::avg:

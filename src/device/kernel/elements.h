@@ -39,6 +39,10 @@ WEFT_FN C load_element(const void* data, DType dtype, int64_t i) {
       return static_cast<C>(static_cast<const uint32_t*>(data)[i]);
     case DType::u64:
       return static_cast<C>(static_cast<const uint64_t*>(data)[i]);
+    case DType::f8_e4m3:
+      return static_cast<C>(static_cast<float>(static_cast<const float8_e4m3*>(data)[i]));
+    case DType::f8_e5m2:
+      return static_cast<C>(static_cast<float>(static_cast<const float8_e5m2*>(data)[i]));
     default:
       return static_cast<C>(static_cast<const bool*>(data)[i] ? 1 : 0);
   }
@@ -84,6 +88,12 @@ WEFT_FN void store_element(void* data, DType dtype, int64_t i, C value) {
       break;
     case DType::u64:
       static_cast<uint64_t*>(data)[i] = static_cast<uint64_t>(value);
+      break;
+    case DType::f8_e4m3:
+      static_cast<float8_e4m3*>(data)[i] = float8_e4m3(before_half(value));
+      break;
+    case DType::f8_e5m2:
+      static_cast<float8_e5m2*>(data)[i] = float8_e5m2(before_half(value));
       break;
     default:
       static_cast<bool*>(data)[i] = value != C(0);
