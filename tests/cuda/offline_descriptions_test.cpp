@@ -44,6 +44,16 @@ TEST(OfflineDescriptions, LinearsAndTheirGradients) {
   }
 }
 
+/// Both operands are dense along the dim that is summed.
+TEST(OfflineDescriptions, LinearsInEightBits) {
+  for (const DType left : {DType::f8_e4m3, DType::f8_e5m2}) {
+    for (const auto& [out, in] : kLinears) {
+      const Matrix x = row_major(left, in), w = row_major(DType::f8_e4m3, in);
+      EXPECT_TRUE(described(kTokens, out, in, x, w.transposed(), row_major(DType::f32, out)));
+    }
+  }
+}
+
 TEST(OfflineDescriptions, IntegersAndStridesOfNeitherKindAreNot) {
   EXPECT_FALSE(described(4, 4, 4, row_major(DType::i64, 4), row_major(DType::i64, 4),
                          row_major(DType::i64, 4)));

@@ -17,9 +17,11 @@ static Matrix last_two(const MemoryBlock& x) {
 }
 
 static void check_dtypes(const MemoryBlock& a, const MemoryBlock& b, const MemoryBlock& out) {
-  if (a.dtype != b.dtype)
+  const bool both_float8 = is_float8(a.dtype) && is_float8(b.dtype);
+  if (a.dtype != b.dtype && !both_float8)
     fail("gemm: operands are ", a.dtype, " and ", b.dtype, ", expected one dtype; cast one");
-  const bool widened = (a.dtype == DType::bf16 || a.dtype == DType::f16) && out.dtype == DType::f32;
+  const bool may_widen = a.dtype == DType::bf16 || a.dtype == DType::f16 || both_float8;
+  const bool widened = may_widen && out.dtype == DType::f32;
   if (out.dtype != a.dtype && !widened)
     fail("gemm: dtype of the result is ", out.dtype, ", expected ", a.dtype);
   if (a.dtype == DType::boolean) fail("gemm: dtype is bool, expected a number");

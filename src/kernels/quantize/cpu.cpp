@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiled without contraction to FMA: the bits must be those of every other device.
+#include <algorithm>
+#include <vector>
+
+#include "src/base/parallel.h"
+#include "src/kernels/iteration/lines.h"
+#include "src/kernels/quantize/codes.h"
+#include "src/kernels/quantize/quantize.h"
+
+namespace weft::host {
+namespace {
+
+/// Calls f(line, offset from `begin`, n) for the runs of rows that elements [begin, end) consist
+/// of.
+template <class F>
+void for_each_run(const MemoryBlock& matrix, int64_t begin, int64_t end, const F& f) {
+  const int64_t columns = matrix.shape[1];
+  for (int64_t at = begin; at < end;) {
+    const int64_t row = at / columns, column = at - row * columns;
+    const int64_t n = std::min(columns - column, end - at);
+    const int64_t place = row * matrix.strides[0] + column;
+    char* data = matrix.as<char>() + place * static_cast<int64_t>(size_of(matrix.dtype));
+    f(Line{matrix.dtype, data}, at - begin, n);
+    at += n;
+  }
+}
+
+/// Random words for consecutive codes, from a multiple of 4 on.
+void fill_words(const CodeRounding& rounding, uint64_t first, int64_t n, uint32_t* words) {
+  const WordStream stream(rounding.random.seed, rounding.random.stream);
+  for (int64_t i = 0; i < n; i += 4) {
+    const uint64_t counter = first / 4 + static_cast<uint64_t>(i / 4);
+    stream(counter, words[i], words[i + 1], words[i + 2], words[i + 3]);
+  }
+}
+
+struct Quantizing {
+  const MemoryBlock& codes;
+  const MemoryBlock& scales;
+  const MemoryBlock& in;
+  const MemoryBlock& residual;
+  int64_t block;
+  const CodeRounding& rounding;
+};
+
+template <class Code>
+void quantize_block(const Quantizing& q, int64_t at, float* values, uint32_t* words) {
+  const int64_t begin = at * q.block, end = std::min(q.codes.numel(), begin + q.block);
+  const int64_t n = end - begin;
+  for_each_run(q.in, begin, end, [&](const Line& from, int64_t offset, int64_t count) {
+    load_line(values + offset, from, count);
+  });
+  float* missed = q.residual.data ? q.residual.as<float>() + begin : nullptr;
+  if (missed) {
+    for (int64_t i = 0; i < n; ++i) values[i] += missed[i];
+  }
+  uint32_t greatest = 0;
+  for (int64_t i = 0; i < n; ++i) greatest = std::max(greatest, magnitude_bits(values[i]));
+  const BlockScale scale = block_scale<Code>(greatest);
+  if constexpr (kIsScaled<Code>) q.scales.as<float>()[at] = scale.scale;
+  Code* codes = q.codes.as<Code>() + begin;
+  const bool stochastic = q.rounding.stochastic;
+  if (stochastic) {
+    fill_words(q.rounding, q.rounding.first + static_cast<uint64_t>(begin), n, words);
+  }
+  if (scale.factor == 0) {
+    std::fill_n(codes, n, Code(0));
+  } else if (stochastic) {
+    for (int64_t i = 0; i < n; ++i) {
+      codes[i] = stochastic_code<Code>(values[i] * scale.factor, words[i]);
+    }
+  } else {
+    for (int64_t i = 0; i < n; ++i) codes[i] = nearest_code<Code>(values[i] * scale.factor);
+  }
+  if (!missed) return;
+  for (int64_t i = 0; i < n; ++i) {
+    missed[i] = values[i] - static_cast<float>(codes[i]) * scale.scale;
+  }
+}
+
+/// Adds what codes stand for to `sum`.
+template <class Code>
+void add_codes(const Code* codes, float scale, float* sum, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) sum[i] += static_cast<float>(codes[i]) * scale;
+}
+
+}  // namespace
+
+void quantize_blocks(const MemoryBlock& codes, const MemoryBlock& scales, const MemoryBlock& in,
+                     const MemoryBlock& residual, int64_t block, const CodeRounding& rounding) {
+  const Quantizing q{codes, scales, in, residual, block, rounding};
+  visit_codes(codes.dtype, [&](auto type) {
+    using Code = typename decltype(type)::type;
+    const int64_t blocks = (codes.numel() + block - 1) / block;
+    parallel_for(blocks, grain_of(4 * block), [&](int64_t begin, int64_t end) {
+      std::vector<float> values(static_cast<size_t>(block));
+      std::vector<uint32_t> words(rounding.stochastic ? static_cast<size_t>(block) : 0);
+      for (int64_t at = begin; at < end; ++at) {
+        quantize_block<Code>(q, at, values.data(), words.data());
+      }
+    });
+  });
+}
+
+void dequantize_blocks(const MemoryBlock& out, const MemoryBlock& codes, const MemoryBlock& scales,
+                       int64_t block, bool accumulate) {
+  const int64_t n = out.numel(), arrays = codes.shape[0];
+  visit_codes(codes.dtype, [&](auto type) {
+    using Code = typename decltype(type)::type;
+    parallel_for(
+        (n + block - 1) / block, grain_of(block * arrays), [&](int64_t first, int64_t last) {
+          std::vector<float> sum(static_cast<size_t>(block)), held(static_cast<size_t>(block));
+          for (int64_t at = first; at < last; ++at) {
+            const int64_t begin = at * block, end = std::min(n, begin + block);
+            std::fill(sum.begin(), sum.end(), 0.0f);
+            for (int64_t r = 0; r < arrays; ++r) {
+              const float scale =
+                  kIsScaled<Code> ? scales.as<float>()[r * scales.strides[0] + at] : 1.0f;
+              add_codes(codes.as<Code>() + r * codes.strides[0] + begin, scale, sum.data(),
+                        end - begin);
+            }
+            for_each_run(out, begin, end, [&](const Line& to, int64_t offset, int64_t count) {
+              if (accumulate) {
+                load_line(held.data(), to, count);
+                for (int64_t i = 0; i < count; ++i)
+                  sum[static_cast<size_t>(offset + i)] += held[static_cast<size_t>(i)];
+              }
+              store_line(to, sum.data() + offset, count);
+            });
+          }
+        });
+  });
+}
+
+}  // namespace weft::host
