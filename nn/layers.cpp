@@ -4,7 +4,9 @@
 #include <cmath>
 
 #include "weft/error.h"
+#include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
+#include "weft/ops/float8.h"
 #include "weft/ops/networks.h"
 #include "weft/ops/products.h"
 
@@ -41,7 +43,23 @@ Linear::Linear(int64_t in, int64_t out, bool bias, std::optional<double> deviati
 
 Tensors Linear::forward(const Tensors& inputs) {
   const Tensor& x = only_input("linear", inputs);
+  if (float8_) {
+    const Tensor y = float8_linear(x, used(0));
+    return {own_parameters().size() == 1 ? y : y + used(1)};
+  }
   return {own_parameters().size() == 1 ? linear(x, used(0)) : linear(x, used(0), used(1))};
+}
+
+int convert_to_float8(Module& model,
+                      const std::function<bool(const Linear&, const std::string& path)>& filter) {
+  int count = 0;
+  for (const auto& [path, module] : model.named_modules()) {
+    auto* linear = dynamic_cast<Linear*>(module);
+    if (!linear || (filter && !filter(*linear, path))) continue;
+    linear->set_float8(true);
+    ++count;
+  }
+  return count;
 }
 
 Embedding::Embedding(int64_t vocabulary, int64_t dim, double deviation) {

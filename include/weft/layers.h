@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <string>
 
 #include "weft/export.h"
 #include "weft/module.h"
@@ -21,10 +23,30 @@ WEFT_API Parameter::Initializer constant_values(double value);
 class WEFT_API Linear : public Module {
  public:
   Linear(int64_t in, int64_t out, bool bias = false, std::optional<double> deviation = {});
+  /// Computes products by `float8_linear` from the next call on. Parameters stay as they are.
+  void set_float8(bool float8) { float8_ = float8; }
+  bool is_float8() const { return float8_; }
 
  protected:
   Tensors forward(const Tensors& inputs) override;
+
+ private:
+  bool float8_ = false;
 };
+
+/// A Linear that computes products by `float8_linear`.
+class WEFT_API Float8Linear : public Linear {
+ public:
+  Float8Linear(int64_t in, int64_t out, bool bias = false, std::optional<double> deviation = {})
+      : Linear(in, out, bias, deviation) {
+    set_float8(true);
+  }
+};
+
+/// Lets each Linear of the model, or those for which `filter(layer, path)` is true, compute by
+/// `float8_linear`. Returns their number.
+WEFT_API int convert_to_float8(
+    Module& model, const std::function<bool(const Linear&, const std::string& path)>& filter = {});
 
 /// Looks up rows of the weight: ids [...] -> [..., dim]. Parameter: weight [vocabulary, dim],
 /// normal with standard deviation `deviation`.

@@ -6,6 +6,7 @@
 #include "weft/ops/distributions.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
+#include "weft/ops/float8.h"
 #include "weft/ops/in_place.h"
 #include "weft/ops/indexing.h"
 #include "weft/ops/logic.h"
