@@ -27,7 +27,8 @@ static Shape shape_of_part(const Region& region, size_t rank) {
 Extended extended_of(const Region& region, DType slice,
                      std::shared_ptr<AllGatherExtension> extension, size_t& end) {
   const NoGrad no_grad;
-  Extended extended{std::move(extension), {}};
+  Extended extended;
+  extended.extension = std::move(extension);
   const size_t ranks = region.counts.size();
   for (size_t rank = 0; rank < ranks; ++rank) {
     if (region.counts[rank] == 0) continue;

@@ -15,16 +15,31 @@ struct Extended {
   struct Wire {
     DType dtype = DType::f32;
     /// Shape and number of elements of each rank's tensor; none for a rank whose part is empty.
-    std::vector<Shape> shapes;
-    std::vector<int64_t> counts;
+    std::vector<Shape> shapes = {};
+    std::vector<int64_t> counts = {};
     /// Bytes from the start of the memory.
     size_t offset = 0;
 
     int64_t before(int rank) const;
+    /// Bytes from the start of the memory to a rank's part.
+    size_t at(int rank) const {
+      return offset + static_cast<size_t>(before(rank)) * size_of(dtype);
+    }
     int64_t elements() const { return before(static_cast<int>(counts.size())); }
+    /// Bytes that come from other ranks.
+    int64_t received(int rank) const {
+      return (elements() - counts[static_cast<size_t>(rank)]) *
+             static_cast<int64_t>(size_of(dtype));
+    }
   };
   std::shared_ptr<AllGatherExtension> extension;
+  /// Without an extension: elements with one scale, if the wires are codes and scales.
+  int64_t block = 0;
   std::vector<Wire> wires;
+
+  bool is_quantized() const { return block > 0; }
+  /// The gather does not send the part as it is.
+  explicit operator bool() const { return extension || is_quantized(); }
 };
 
 /// Asks the extension what it sends for each part of the region, of dtype `slice`. The wires lie in

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,6 +25,8 @@ struct FsdpParam {
   /// Position among the group's gradients, if it is trainable.
   size_t grad = 0;
   std::shared_ptr<AllGatherExtension> extension;
+  /// Set if the parameter is sent as codes.
+  std::optional<DType> codes;
   /// Dimension along which the parameter is sharded.
   int dim;
   ParamTypes types;

@@ -7,6 +7,7 @@
 
 #include "fsdp/adoption.h"
 #include "fsdp/fsdp_state.h"
+#include "fsdp/quantized.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/module_sharder.h"
@@ -45,6 +46,7 @@ static void check_options(const FullyShardOptions& options) {
     fail("fully_shard: gradient_divide_factor must be above 0, got ",
          options.gradient_divide_factor);
   }
+  fsdp::check_quantization(options.quantization, options.precision);
 }
 
 /// Replaces the mesh by its data-parallel axes, and the strategy by rows for them.

@@ -5,6 +5,7 @@
 
 #include "fsdp/gradients.h"
 #include "weft/context.h"
+#include "weft/error.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/in_place.h"
@@ -17,6 +18,14 @@ void Gradients::take_settings(const Gradients& other) {
   hook_ = other.hook_;
   divide_factor_ = other.divide_factor_;
   collective_ = other.collective_;
+}
+
+void Gradients::set_collective(CustomCollective collective) {
+  if (messages_ && collective) {
+    fail("set_custom_reduce_scatter: gradients are quantized, expected gradients that are ",
+         "reduce-scattered");
+  }
+  collective_ = std::move(collective);
 }
 
 /// True for the sum after all reductions, to which a hook was applied.

@@ -26,7 +26,8 @@ static Reduction reduction_alone(const Roles& roles) {
   return {std::move(ranks), true, false};
 }
 
-Gradients::Gradients(const Roles& roles, int64_t bucket_bytes, bool on_host)
+Gradients::Gradients(const Roles& roles, int64_t bucket_bytes, bool on_host,
+                     const Quantization& quantization)
     : roles_(roles),
       bucket_bytes_(bucket_bytes),
       replicas_(roles.replica_group()),
@@ -36,6 +37,14 @@ Gradients::Gradients(const Roles& roles, int64_t bucket_bytes, bool on_host)
   if (each.size > 1) reductions_.push_back({std::move(each), true, false});
   if (late.size > 1) reductions_.push_back({std::move(late), true, true});
   if (replicas_.size > 1) reductions_.push_back({replicas_, false, true});
+  if (quantization.reduce && !reductions_.empty()) {
+    if (!reductions_[0].scatters) {
+      fail("fully_shard: gradients are all-reduced, as ", *quantization.reduce,
+           ", expected a strategy that shards them; leave out the quantization of gradients");
+    }
+    messages_.emplace(quantization);
+    if (replicas_.size > 1) replica_sums_.emplace(quantization, replicas_);
+  }
   if (reductions_.empty() && on_host) reductions_.push_back(reduction_alone(roles));
 }
 
@@ -59,7 +68,9 @@ void Gradients::close() {
     const FsdpParam& param = *grad.param;
     const DType wire = param.types.reduce, rests = param.types.accumulate;
     AxisGroup first = scatters ? reductions_[0].ranks : AxisGroup();
-    grad.unsharded = region_of(param.unsharded_shape, param.dim, wire, wire, first, buffer_bytes_);
+    grad.unsharded = region_of(param.unsharded_shape, param.dim, wire, wire, first, buffer_bytes_,
+                               {}, !messages_);
+    if (messages_) messages_->add(grad.unsharded);
     if (scatters_twice()) {
       Shape middle = param.unsharded_shape;
       middle[param.dim] = grad.unsharded.lengths[static_cast<size_t>(first.rank)];
@@ -69,10 +80,22 @@ void Gradients::close() {
     grad.offset = (final_bytes_ + element - 1) / element * element;
     final_bytes_ = grad.offset + static_cast<size_t>(param.sharded_elements()) * element;
   }
+  if (messages_) messages_->close(reductions_[0].ranks, buffer_bytes_);
   if (direct_) buffer_bytes_ = 0;
   landing_ = buffer_bytes_;
+  lay_out_replica_sums();
   if (on_host_) buffer_bytes_ += padded(final_bytes_);
   cut_into_buckets();
+}
+
+void Gradients::lay_out_replica_sums() {
+  if (!replica_sums_) return;
+  for (const Grad& grad : grads_) {
+    const size_t start = on_host_ ? landing_ : 0;
+    replica_sums_->add(start + grad.offset, grad.param->sharded_elements(),
+                       grad.param->types.accumulate);
+  }
+  replica_sums_->close();
 }
 
 /// Fills buckets from the last parameter to the first, the order in which gradients become
@@ -93,13 +116,16 @@ void Gradients::cut_into_buckets() {
 }
 
 int64_t Gradients::measured_bytes() const {
-  const size_t bytes = (final_ ? final_->bytes() : 0) + (middle_ ? middle_->bytes() : 0);
+  size_t bytes = 0;
+  for (const Ref<Storage>* memory : {&final_, &middle_, &residual_, &codes_}) {
+    if (*memory) bytes += (*memory)->bytes();
+  }
   return static_cast<int64_t>(bytes);
 }
 
 void Gradients::set_device(Device device) {
   device_ = device;
-  final_ = middle_ = buffer_ = {};
+  final_ = middle_ = buffer_ = residual_ = codes_ = {};
 }
 
 void Gradients::allocate_sums() {
@@ -110,6 +136,13 @@ void Gradients::allocate_sums() {
         pinned ? Storage::allocate_pinned(final_bytes_) : Storage::allocate(final_bytes_, device_);
   }
   if (!middle_ && scatters_twice()) middle_ = Storage::allocate(middle_bytes_, device_);
+  if (!codes_ && codes_bytes() > 0) codes_ = Storage::allocate(codes_bytes(), device_);
+  if (residual_ || residual_bytes() == 0) return;
+  residual_ = Storage::allocate(residual_bytes(), device_);
+  if (device_.kind == DeviceKind::meta) return;
+  const NoGrad no_grad;
+  const auto floats = static_cast<int64_t>(residual_bytes() / sizeof(float));
+  fill_(local_in(residual_, 0, {floats}, DType::f32), 0);
 }
 
 void Gradients::allocate_buffer(BufferPool& pool) {
@@ -271,6 +304,8 @@ void Gradients::wait_quietly() noexcept {
       Bucket& reduced = bucket_at(bucket);
       if (!std::exchange(reduced.under_way, false)) continue;
       reduced.work.wait();
+      receive(bucket);
+      reduced.replicating = false;
       add_sums(bucket);
       copy_sums_to_host(bucket);
     } catch (const std::exception&) {
@@ -279,7 +314,9 @@ void Gradients::wait_quietly() noexcept {
 }
 
 int64_t Gradients::traffic(int bucket, size_t step) const {
+  if (messages_ && step == 0) return messages_->traffic();
   const Reduction& reduction = reductions_[step];
+  if (replica_sums_ && !reduction.scatters) return replica_sums_->traffic();
   int64_t bytes = 0, run = 0;
   DType run_dtype = DType::f32;
   const auto end_run = [&](DType sent, DType received) {
@@ -311,7 +348,7 @@ int64_t Gradients::copied(size_t step) const {
   if (!reductions_[step].scatters) return 0;
   return ranges::accumulate(grads_, int64_t{0}, std::plus(), [&](const Grad& grad) {
     const Region& from = step == 0 ? grad.unsharded : grad.middle;
-    return from.packs ? from.bytes() : 0;
+    return from.packs || (messages_ && step == 0) ? from.bytes() : 0;
   });
 }
 

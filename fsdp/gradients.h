@@ -3,11 +3,13 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "fsdp/buffers.h"
 #include "fsdp/controls.h"
 #include "fsdp/fsdp_param.h"
+#include "fsdp/quantized.h"
 #include "weft/extend/tape.h"
 
 namespace weft::fsdp {
@@ -27,8 +29,10 @@ struct Reduction {
 class Gradients {
  public:
   /// `on_host`: the final memory is on the host, and the last reduction writes to a landing area in
-  /// the buffer, which is copied there.
-  Gradients(const Roles& roles, int64_t bucket_bytes, bool on_host);
+  /// the buffer, which is copied there. std::invalid_argument if quantized gradients would not be
+  /// reduce-scattered.
+  Gradients(const Roles& roles, int64_t bucket_bytes, bool on_host,
+            const Quantization& quantization);
 
   /// Adds all parameters, then lays out the memories.
   void add(FsdpParam& param);
@@ -46,7 +50,9 @@ class Gradients {
   /// The final memory is on the host, and the buffer is needed until the last reduction has ended.
   bool rest_on_host() const { return on_host_; }
   /// Bytes of the memory that holds gradients between micro-steps, as laid out and as allocated.
-  int64_t bytes() const { return static_cast<int64_t>(final_bytes_ + middle_bytes_); }
+  int64_t bytes() const {
+    return static_cast<int64_t>(final_bytes_ + middle_bytes_ + residual_bytes() + codes_bytes());
+  }
   int64_t measured_bytes() const;
   /// Bytes that reduction `step` of a bucket receives, and bytes that it copies.
   int64_t traffic(int bucket, size_t step) const;
@@ -68,7 +74,8 @@ class Gradients {
   /// What happens to reduced gradients before they are added to those of earlier steps.
   void set_hook(std::function<void(const Tensor&)> hook) { hook_ = std::move(hook); }
   void set_divide_factor(double factor) { divide_factor_ = factor; }
-  void set_collective(CustomCollective collective) { collective_ = std::move(collective); }
+  /// std::invalid_argument if the gradients are quantized.
+  void set_collective(CustomCollective collective);
 
   /// Takes over the hook, the factor and the collective of `other`.
   void take_settings(const Gradients& other);
@@ -123,6 +130,10 @@ class Gradients {
     /// `work` was not waited for. It ends before the memory that it uses.
     bool under_way = false;
     std::vector<Addition> additions;
+    /// Destinations of the quantized gradients that are being received.
+    std::vector<Piece> arriving;
+    /// The sums over replicas are being exchanged as codes.
+    bool replicating = false;
     Work work;
   };
 
@@ -134,11 +145,15 @@ class Gradients {
   void expect(Grad& grad);
   void replace_if_kept(Ref<Storage>& memory);
   bool scatters_twice() const;
+  void lay_out_replica_sums();
   void cut_into_buckets();
   void allocate_sums();
   Tensor unsharded_of(const Grad& grad) const;
   bool counts_here(const Grad& grad) const;
   bool is_complete(Sum sum) const;
+  size_t residual_bytes() const { return messages_ ? messages_->residual_bytes() : 0; }
+  size_t codes_bytes() const { return replica_sums_ ? replica_sums_->bytes() : 0; }
+  void receive(int bucket);
   bool changes_sums() const { return hook_ || divide_factor_ != 1; }
   void forget_sums(Grad& grad);
   void set_aside(int bucket);
@@ -166,11 +181,15 @@ class Gradients {
   /// Bytes from the start of the buffer to the landing area.
   size_t landing_ = 0;
   size_t buffer_bytes_ = 0, middle_bytes_ = 0, final_bytes_ = 0;
-  Ref<Storage> buffer_, middle_, final_;
+  Ref<Storage> buffer_, middle_, final_, residual_, codes_;
   Device device_ = cpu;
   std::function<void(const Tensor&)> hook_;
   double divide_factor_ = 1;
   CustomCollective collective_;
+  /// Set if the first reduction sends codes.
+  std::optional<GradientMessages> messages_;
+  /// Set if the all-reduce over replicas sends codes too, which then lie in `codes_`.
+  std::optional<ReplicaSums> replica_sums_;
   /// Stands for the final memory while gradients are hidden.
   Ref<Storage> hidden_;
   /// Element counts of the pieces of the collective that is being started.

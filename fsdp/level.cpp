@@ -3,6 +3,7 @@
 
 #include <range/v3/view/zip.hpp>
 
+#include "fsdp/quantized.h"
 #include "weft/context.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/shapes.h"
@@ -10,14 +11,19 @@
 namespace weft::fsdp {
 
 void Level::add(const Array& array) {
-  // An extension has its own packed form.
-  const DType wire = array.extension ? array.dtype : array.wire;
-  const bool packs = !array.extension;
+  // An extension and codes have their own packed form.
+  const bool is_quantized = array.codes && ranks_.size > 1;
+  const bool packs = !array.extension && !is_quantized;
+  const DType wire = packs ? array.wire : array.dtype;
   regions_.push_back(
       region_of(array.shape, array.dim, array.dtype, wire, ranks_, bytes_, array.lengths, packs));
-  extended_.push_back(array.extension
-                          ? extended_of(regions_.back(), array.slice, array.extension, bytes_)
-                          : Extended());
+  if (array.extension) {
+    extended_.push_back(extended_of(regions_.back(), array.slice, array.extension, bytes_));
+  } else {
+    extended_.push_back(is_quantized
+                            ? quantized_of(regions_.back(), *array.codes, array.block, bytes_)
+                            : Extended());
+  }
 }
 
 Level::Source Level::source(size_t parameter) const {
@@ -74,6 +80,17 @@ void Level::send_extended(size_t parameter, const Source& source, std::vector<Pi
   }
 }
 
+/// The codes of this rank's part, in their place among those of all ranks.
+void Level::send_quantized(size_t parameter, const Source& source, std::vector<Piece>& pieces) {
+  const int64_t own = regions_[parameter].counts[static_cast<size_t>(ranks_.rank)];
+  const Extended& extended = extended_[parameter];
+  if (own > 0) {
+    const Tensor part = local_in(source.memory, source.offset, {1, own}, source.dtype);
+    quantize_part(extended, memory_, part.to(memory_->device()).block(), ranks_.rank);
+  }
+  add_pieces(extended, memory_, ranks_.rank, pieces);
+}
+
 void Level::receive_extended(size_t parameter) const {
   const Extended& extended = extended_[parameter];
   const Region& region = regions_[parameter];
@@ -82,8 +99,8 @@ void Level::receive_extended(size_t parameter) const {
     if (region.counts[static_cast<size_t>(rank)] == 0) continue;
     Tensors received;
     for (const Extended::Wire& wire : extended.wires) {
-      const size_t at = wire.offset + static_cast<size_t>(wire.before(rank)) * size_of(wire.dtype);
-      received.push_back(local_in(memory_, at, wire.shapes[static_cast<size_t>(rank)], wire.dtype));
+      received.push_back(
+          local_in(memory_, wire.at(rank), wire.shapes[static_cast<size_t>(rank)], wire.dtype));
     }
     extended.extension->fsdp_post_all_gather(received, part_of(region, whole, rank));
   }
@@ -98,8 +115,13 @@ void Level::unshard(const std::vector<Source>& sources, BufferPool& pool,
   const NoGrad no_grad;
   std::vector<Piece> pieces;
   for (size_t i = 0; i < sources.size(); ++i) {
-    extended_[i].extension ? send_extended(i, sources[i], pieces)
-                           : send_part(regions_[i], sources[i], pieces);
+    if (extended_[i].extension) {
+      send_extended(i, sources[i], pieces);
+    } else if (extended_[i].is_quantized()) {
+      send_quantized(i, sources[i], pieces);
+    } else {
+      send_part(regions_[i], sources[i], pieces);
+    }
   }
   if (ranks_.size > 1) {
     work_ = collective ? collective(ranks_.communicator, pieces)
@@ -119,6 +141,7 @@ void Level::wait_for_unshard() {
   const NoGrad no_grad;
   for (size_t i = 0; i < regions_.size(); ++i) {
     if (extended_[i].extension) receive_extended(i);
+    if (extended_[i].is_quantized()) dequantize_parts(extended_[i], memory_, regions_[i], memory_);
     if (regions_[i].packs) unpack(regions_[i], memory_);
   }
 }
@@ -134,20 +157,17 @@ void Level::drop() {
 }
 
 /// Bytes of an array that come from other ranks.
-template <class Array>
-static int64_t received(const Array& array, DType dtype, int rank) {
-  const int64_t own = array.counts[static_cast<size_t>(rank)];
-  return (array.elements() - own) * static_cast<int64_t>(size_of(dtype));
+static int64_t received(const Region& region, int rank) {
+  const int64_t own = region.counts[static_cast<size_t>(rank)];
+  return (region.elements() - own) * static_cast<int64_t>(size_of(region.wire));
 }
 
 int64_t Level::traffic() const {
   if (ranks_.size == 1) return 0;
   int64_t bytes = 0;
   for (const auto& [region, extended] : ranges::views::zip(regions_, extended_)) {
-    if (!extended.extension) bytes += received(region, region.wire, ranks_.rank);
-    for (const Extended::Wire& wire : extended.wires) {
-      bytes += received(wire, wire.dtype, ranks_.rank);
-    }
+    if (!extended) bytes += received(region, ranks_.rank);
+    for (const Extended::Wire& wire : extended.wires) bytes += wire.received(ranks_.rank);
   }
   return bytes;
 }
@@ -155,7 +175,7 @@ int64_t Level::traffic() const {
 int64_t Level::copied() const {
   int64_t bytes = 0;
   for (const auto& [region, extended] : ranges::views::zip(regions_, extended_)) {
-    if (region.packs || extended.extension) bytes += region.bytes();
+    if (region.packs || extended) bytes += region.bytes();
   }
   return bytes;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "fsdp/buffers.h"
@@ -30,6 +31,9 @@ class Level {
     /// Not null: the wire's format, of slices of dtype `slice`.
     std::shared_ptr<AllGatherExtension> extension = {};
     DType slice = DType::f32;
+    /// Set: the parts are sent as codes of this dtype, with a scale for each `block` elements.
+    std::optional<DType> codes = {};
+    int64_t block = 0;
   };
   void add(const Array& array);
 
@@ -65,11 +69,12 @@ class Level {
   void send_part(const Region& region, const Source& source, std::vector<Piece>& pieces);
   void send_extended(size_t parameter, const Source& source, std::vector<Piece>& pieces);
   void receive_extended(size_t parameter) const;
+  void send_quantized(size_t parameter, const Source& source, std::vector<Piece>& pieces);
 
   AxisGroup ranks_;
   Lifetime lifetime_;
   std::vector<Region> regions_;
-  /// By parameter; the extension is null for most.
+  /// By parameter; empty for one that is sent as it is.
   std::vector<Extended> extended_;
   /// What extensions send, until it is sent.
   Tensors sent_;

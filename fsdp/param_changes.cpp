@@ -10,7 +10,7 @@
 namespace weft::fsdp {
 
 Gradients ParamGroup::new_gradients() const {
-  return {roles_, options_.bucket_bytes, options_.offload.gradients};
+  return {roles_, options_.bucket_bytes, options_.offload.gradients, options_.quantization};
 }
 
 /// Lays out the gradients of the trainable parameters, with the settings that they had.

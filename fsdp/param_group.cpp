@@ -168,7 +168,9 @@ Level::Array ParamGroup::array_of(const FsdpParam& param, const Level& level,
                      .dtype = top ? param.types.compute : param.types.gather,
                      .wire = param.types.gather,
                      .extension = bottom ? param.extension : nullptr,
-                     .slice = param.types.storage};
+                     .slice = param.types.storage,
+                     .codes = param.codes,
+                     .block = options_.quantization.block};
   if (roles_.ranks_at_use == 0) {
     if (!top) {
       int64_t& length = array.shape[param.dim];
@@ -238,6 +240,7 @@ void ParamGroup::add_param(const Adopted& adopted) {
   param->dim = dim_of(named);
   param->types = types_of(options_.precision, value.dtype());
   if (options_.extension) param->extension = options_.extension(named);
+  if (is_floating(param->types.storage)) param->codes = options_.quantization.gather;
   param->shape = value.shape();
   const auto known = layouts_.find(named.parameter.get());
   param->before = known == layouts_.end() ? value.sharding() : known->second;

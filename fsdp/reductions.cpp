@@ -129,20 +129,46 @@ void Gradients::reduce(int bucket, size_t step) {
   counts_.reserve(grads_.size());
   Bucket& reduced = bucket_at(bucket);
   reduced.under_way = true;
+  if (messages_ && step == 0) {
+    for (Grad& grad : grads_) reduced.arriving.push_back(scattered(grad, step));
+    reduced.work = messages_->exchange(buffer_, buffer_, residual_);
+    return;
+  }
   if (scatters) {
     for (Grad& grad : grads_) pieces.push_back(scattered(grad, step));
     reduced.work = collective_ ? collective_(ranks.communicator, pieces)
                                : ranks.communicator.reduce_scatter(pieces, ReduceOp::sum);
     return;
   }
+  if (replica_sums_) {
+    for (Grad& grad : grads_) grad.sum = Sum::of_replicas;
+    reduced.replicating = true;
+    reduced.work = replica_sums_->start(on_host_ ? buffer_ : final_, codes_);
+    return;
+  }
   step == 0 && !direct_ ? reduce_buffer(bucket, pieces) : reduce_in_place(bucket, pieces);
   reduced.work = ranks.communicator.all_reduce(pieces, ReduceOp::sum);
+}
+
+/// Sums the quantized gradients that were received.
+void Gradients::receive(int bucket) {
+  const std::vector<Piece> arriving = std::exchange(bucket_at(bucket).arriving, {});
+  for (size_t i = 0; i < arriving.size(); ++i) {
+    const Piece& piece = arriving[i];
+    const int64_t own = piece.counts[static_cast<size_t>(reductions_[0].ranks.rank)];
+    const MemoryBlock out = dense_block(piece.recv, piece.recv_dtype, {1, own}, device_);
+    messages_->add_up(i, buffer_, out, piece.accumulate);
+  }
 }
 
 void Gradients::wait_for_reduce(int bucket, size_t step, bool last) {
   Bucket& reduced = bucket_at(bucket);
   reduced.under_way = false;
   reduced.work.wait();
+  receive(bucket);
+  if (std::exchange(reduced.replicating, false)) {
+    replica_sums_->finish(on_host_ ? buffer_ : final_, codes_);
+  }
   if (step + 1 == reductions_.size() && device_.kind != DeviceKind::meta) {
     change_sums(bucket);
     add_sums(bucket);

@@ -11,6 +11,7 @@
 #include "weft/fsdp_options.h"
 #include "weft/mesh.h"
 #include "weft/module.h"
+#include "weft/quantization.h"
 
 namespace weft {
 
@@ -27,6 +28,7 @@ struct FullyShardOptions {
   std::vector<ParameterPtr> ignored_params = {};
   Strategy strategy = Strategy::full_shard();
   MixedPrecision precision = {};
+  Quantization quantization = {};
   Offload offload = {};
   /// Returns the dimension along which a parameter is sharded; by default that of the rows, or 0 if
   /// that is missing. Others than 0 cost a copy of the unsharded parameter and gradient.

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "fsdp/extended.h"
+#include "fsdp/fsdp_param.h"
+#include "weft/extend/quantize.h"
+#include "weft/quantization.h"
+
+namespace weft::fsdp {
+
+/// std::invalid_argument if the numbers of a Quantization are wrong, or contradict `precision`.
+void check_quantization(const Quantization& quantization, const MixedPrecision& precision);
+
+/// The elements that a rank shares of a region's array, as a matrix whose rows are dense.
+MemoryBlock part_block(const Region& region, const Ref<Storage>& memory, int rank);
+
+/// A parameter whose parts are sent as codes: two wires, the codes and their scales. They lie in
+/// memory from byte `end` on, which moves behind them.
+Extended quantized_of(const Region& region, DType codes, int64_t block, size_t& end);
+/// Writes the codes and scales of this rank's part where the gather expects them in `memory`.
+void quantize_part(const Extended& extended, const Ref<Storage>& memory, const MemoryBlock& part,
+                   int rank, const CodeRounding& rounding = {});
+/// Adds the pieces of the gather.
+void add_pieces(const Extended& extended, const Ref<Storage>& memory, int rank,
+                std::vector<Piece>& pieces);
+/// Writes the parts of all ranks into the region in `to`, from the codes that were gathered.
+void dequantize_parts(const Extended& extended, const Ref<Storage>& memory, const Region& region,
+                      const Ref<Storage>& to);
+
+/// A reduce-scatter of gradients as codes. Each rank sends each rank a message, with the codes and
+/// scales of its part of each gradient. Messages lie in a buffer: those to the ranks, then those
+/// from the ranks.
+class GradientMessages {
+ public:
+  explicit GradientMessages(const Quantization& quantization) : quantization_(quantization) {}
+
+  /// Adds the gradient that lies in `region`.
+  void add(const Region& region);
+  /// Lays out the messages from byte `end` of the buffer on, which moves behind them.
+  void close(const AxisGroup& ranks, size_t& end);
+  /// Bytes that the exchange receives from other ranks.
+  int64_t traffic() const;
+  /// Bytes of what codes missed: none without error feedback.
+  size_t residual_bytes() const;
+
+  /// Quantizes all gradients, which lie in `from`, and starts to exchange the messages.
+  Work exchange(const Ref<Storage>& from, const Ref<Storage>& buffer, const Ref<Storage>& residual);
+  /// Sums the parts of gradient `i` that were received into `out`, or adds them to it.
+  void add_up(size_t i, const Ref<Storage>& buffer, const MemoryBlock& out, bool accumulate) const;
+
+ private:
+  /// Bytes from the start of the message to a rank to its part of a gradient, and elements before
+  /// this part among the residuals.
+  struct Place {
+    size_t codes, scales;
+    int64_t before;
+  };
+  int64_t scales(const Region& region, int rank) const;
+
+  Quantization quantization_;
+  AxisGroup ranks_;
+  std::vector<Region> regions_;
+  /// By gradient and rank.
+  std::vector<std::vector<Place>> places_;
+  /// Bytes of the message to each rank, and of the message from each rank.
+  std::vector<int64_t> bytes_, received_;
+  size_t send_ = 0, recv_ = 0;
+  int64_t elements_ = 0;
+};
+
+/// An all-reduce of gradients over replicas as codes: each replica sums a part of each gradient,
+/// from messages, and sends all replicas the codes of the sum.
+class ReplicaSums {
+ public:
+  ReplicaSums(const Quantization& quantization, AxisGroup ranks)
+      : quantization_(quantization), ranks_(std::move(ranks)), messages_(quantization) {}
+
+  /// Adds a gradient of so many elements, `offset` bytes from the start of its memory.
+  void add(size_t offset, int64_t elements, DType dtype);
+  void close();
+  /// Bytes of the memory for codes, and bytes that are received.
+  size_t bytes() const { return bytes_; }
+  int64_t traffic() const;
+
+  /// Starts to exchange messages.
+  Work start(const Ref<Storage>& sums, const Ref<Storage>& codes);
+  /// Sums what was received, sends the sums, and waits for those of the other replicas.
+  void finish(const Ref<Storage>& sums, const Ref<Storage>& codes) const;
+
+ private:
+  Quantization quantization_;
+  AxisGroup ranks_;
+  GradientMessages messages_;
+  std::vector<Region> regions_;
+  std::vector<Extended> gathered_;
+  size_t bytes_ = 0;
+};
+
+}  // namespace weft::fsdp
