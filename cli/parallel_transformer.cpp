@@ -9,6 +9,7 @@
 #include "cli/numbers.h"
 #include "weft/error.h"
 #include "weft/fsdp.h"
+#include "weft/layers.h"
 #include "weft/ops.h"
 #include "weft/tensor_parallel.h"
 #include "weft/trace.h"
@@ -19,6 +20,21 @@ namespace weft::cli {
 static constexpr const char* kTensorAxis = "tp";
 /// Limit of DeviceMesh.
 static constexpr size_t kMostAxes = 8;
+
+static void add_wire_flags(CLI::App& command, ParallelOptions& o) {
+  command
+      .add_option("--gather-dtype", o.gather_dtype,
+                  "What gathers send: int8 or fp8, with a scale for each 256 elements, bf16 or f32 "
+                  "(default: as --dtype says)")
+      ->check(CLI::IsMember({"int8", "fp8", "bf16", "f32"}));
+  command
+      .add_option("--gradient-dtype", o.gradient_dtype,
+                  "What reduce-scatters send: int8, with scales, or bf16, both rounded "
+                  "stochastically, or f32 (default)")
+      ->check(CLI::IsMember({"int8", "bf16", "f32"}));
+  command.add_flag("--float8", o.float8,
+                   "Compute linear layers, but not the head, in 8 bits with dynamic scales");
+}
 
 void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
   command
@@ -40,6 +56,7 @@ void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
                   "f32, or bf16: compute and gather in bf16 over f32 weights, reduce in f32")
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->capture_default_str();
+  add_wire_flags(command, o);
   command
       .add_option("--activation-checkpointing", o.recompute,
                   "none; full: every block runs again in backward; selective: every second")
@@ -158,12 +175,30 @@ ParallelTransformer::ParallelTransformer(const Communicator& world, const Transf
     parallelize(model_, mesh_[kTensorAxis],
                 transformer_styles(config, {.sequence_parallel = options.sequence_parallel}));
   }
+  if (options.float8) {
+    convert_to_float8(model_,
+                      [](const Linear&, const std::string& path) { return path != "lm_head"; });
+  }
   data_ = mesh_.view(data);
   int number = 0;
   for (Module* block : model_.blocks()) {
     bool every_second = options_.recompute == "selective" && number++ % 2 == 0;
     block->set_recompute(options_.recompute == "full" || every_second);
   }
+}
+
+/// Sets what --gather-dtype and --gradient-dtype say.
+static void set_wires(FullyShardOptions& options, const std::string& gather,
+                      const std::string& gradient) {
+  if (gather == "int8" || gather == "fp8") {
+    options.precision.gather = {};
+    options.quantization.gather = gather == "int8" ? DType::i8 : DType::f8_e4m3;
+  } else if (!gather.empty()) {
+    options.precision.gather = dtype_named(gather);
+  }
+  if (gradient == "f32") options.precision.reduce = DType::f32;
+  if (gradient == "int8") options.quantization.reduce = DType::i8;
+  if (gradient == "bf16") options.quantization.reduce = DType::bf16;
 }
 
 void ParallelTransformer::shard() {
@@ -173,6 +208,7 @@ void ParallelTransformer::shard() {
   if (options_.dtype == "bf16") {
     options.precision = {.compute = DType::bf16, .gather = DType::bf16, .reduce = DType::f32};
   }
+  set_wires(options, options_.gather_dtype, options_.gradient_dtype);
   options.offload = {offloads("parameters"), offloads("gradients")};
   for (Module* block : model_.blocks()) fully_shard(*block, data_, options);
   fully_shard(model_, data_, options);

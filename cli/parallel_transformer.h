@@ -22,6 +22,10 @@ struct ParallelOptions {
   std::string mesh = {};
   std::string strategy = "full_shard";
   std::string dtype = "f32";
+  /// Dtypes in which parameters and gradients are sent; empty: as `dtype` says.
+  std::string gather_dtype = {};
+  std::string gradient_dtype = {};
+  bool float8 = false;
   std::string recompute = "none";
   /// Any of parameters, gradients, state.
   std::vector<std::string> offload = {};

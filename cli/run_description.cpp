@@ -227,6 +227,9 @@ RunDescription described(const TrainOptions& options, const TransformerConfig& c
   rounds("mesh", parallel.mesh);
   rounds("strategy", parallel.strategy);
   rounds("accumulate", parallel.accumulate);
+  rounds("gather-dtype", parallel.gather_dtype);
+  rounds("gradient-dtype", parallel.gradient_dtype);
+  rounds("float8", int64_t{parallel.float8});
   rounds("sequence-parallel", int64_t{parallel.sequence_parallel});
   rounds("device", options.device);
   rounds("deterministic", int64_t{deterministic});

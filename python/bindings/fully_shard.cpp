@@ -250,12 +250,18 @@ void bind_fully_shard(py::module_& m) {
          const std::vector<std::string>& ignored, const py::object& shard_dim, int64_t bucket_bytes,
          double gradient_divide_factor, const std::vector<std::string>& offload,
          const py::object& placement, const py::object& ignored_params,
-         const std::optional<DataParallelMeshDims>& dims, const py::object& extension) {
+         const std::optional<DataParallelMeshDims>& dims, const py::object& extension,
+         std::optional<DType> quantized_gather, std::optional<DType> quantized_gradients,
+         int64_t quantization_block, bool error_feedback) {
         FullyShardOptions options{.reshard_after_forward = reshard_of(reshard),
                                   .prefetch = prefetch,
                                   .ignored = ignored,
                                   .strategy = strategy_of(strategy),
                                   .precision = precision.value_or(MixedPrecision()),
+                                  .quantization = {.gather = quantized_gather,
+                                                   .reduce = quantized_gradients,
+                                                   .block = quantization_block,
+                                                   .error_feedback = error_feedback},
                                   .offload = offload_of(offload),
                                   .shard_dim = shard_dim_of(shard_dim),
                                   .shard_placement_fn = shard_placements_of(placement),
@@ -279,6 +285,8 @@ void bind_fully_shard(py::module_& m) {
       py::arg("gradient_divide_factor") = 1.0, py::arg("offload") = std::vector<std::string>{},
       py::arg("shard_placement_fn") = py::none(), py::arg("ignored_params") = py::none(),
       py::arg("dp_mesh_dims") = py::none(), py::arg("extension") = py::none(),
+      py::arg("quantized_gather") = py::none(), py::arg("quantized_gradients") = py::none(),
+      py::arg("quantization_block") = Quantization().block, py::arg("error_feedback") = false,
       "Shards the module's parameters over the axes of `mesh`: whole when used, a slice at rest. "
       "Shard the parts first, then the whole model. The batch is sharded over these axes too, and "
       "the loss is a mean over all of it. A list of modules is one group. `strategy` is a name "
@@ -287,7 +295,10 @@ void bind_fully_shard(py::module_& m) {
       "pinned memory of the host: \"parameters\", \"gradients\". shard_placement_fn(parameter) "
       "gives a Shard, a ShardPlacementResult or None. extension(name, parameter) gives an object "
       "whose fsdp_pre_all_gather(slice) returns what is sent, and whose "
-      "fsdp_post_all_gather(received, out) writes a rank's part. ValueError, with nothing changed, "
+      "fsdp_post_all_gather(received, out) writes a rank's part. quantized_gather (int8, "
+      "float8_e4m3fn) and quantized_gradients (int8, bfloat16) are what gathers and "
+      "reduce-scatters send, 8 bits with a scale for each quantization_block elements; "
+      "error_feedback adds what gradients lost to the next ones. ValueError, with nothing changed, "
       "when the strategy does not fit. Gives the module");
   py::class_<NoSync>(m, "_NoSync")
       .def(py::init<Module&, bool>(), Released(), py::arg("model"), py::arg("holds"));

@@ -77,7 +77,16 @@ static void bind_affine(py::module_& m) {
            py::arg("out_features"), py::arg("bias") = true, py::arg("std") = py::none(), device,
            dtype)
       .def_property_readonly("in_features", [](const Linear& l) { return size_of_weight(l, 1); })
-      .def_property_readonly("out_features", [](const Linear& l) { return size_of_weight(l, 0); });
+      .def_property_readonly("out_features", [](const Linear& l) { return size_of_weight(l, 0); })
+      .def_property("float8", &Linear::is_float8, &Linear::set_float8,
+                    "Whether products are computed by float8_linear");
+  bind_module_class<Float8Linear, Linear>(
+      m, "Float8Linear",
+      "A Linear whose products, and those of its gradients, are computed in 8 bits with dynamic "
+      "scales: float8_linear")
+      .def(init_of<Float8Linear, int64_t, int64_t, bool, std::optional<double>>(),
+           py::arg("in_features"), py::arg("out_features"), py::arg("bias") = true,
+           py::arg("std") = py::none(), device, dtype);
   bind_module_class<Embedding>(
       m, "Embedding",
       "ids [...] -> [..., dim]. Parameter: weight [vocabulary, dim], normal with `std`")
@@ -112,8 +121,19 @@ static std::unique_ptr<M> rms_norm_of(const LastDim& shape, double eps,
   return placed(std::make_unique<M>(last_dim(shape), eps), {device, dtype});
 }
 
+static int convert_layers(Module& model, const py::object& filter) {
+  if (filter.is_none()) return convert_to_float8(model);
+  const py::function chosen(filter);
+  return convert_to_float8(model, [&](const Linear& layer, const std::string& path) {
+    return chosen(py::cast(&layer, py::return_value_policy::reference), path).cast<bool>();
+  });
+}
+
 void bind_layers(py::module_& m) {
   bind_affine(m);
+  m.def("convert_to_float8", &convert_layers, py::arg("model"), py::arg("filter") = py::none(),
+        "Lets each Linear of the model, or those for which filter(layer, path) is true, compute by "
+        "float8_linear; their parameters stay as they are. Gives their number");
   const auto device = py::arg("device") = py::none(), dtype = py::arg("dtype") = py::none();
   bind_module_class<RMSNorm>(m, "RMSNorm",
                              "[..., dim] -> [..., dim]: rms_norm. Parameter: weight, ones")

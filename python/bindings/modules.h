@@ -78,16 +78,16 @@ class InPython : public M, public WrittenInPython, public py::trampoline_self_li
   }
 };
 
-template <class M>
-using ModuleClass = py::class_<M, Module, InPython<M>, py::smart_holder>;
+template <class M, class Base = Module>
+using ModuleClass = py::class_<M, Base, InPython<M>, py::smart_holder>;
 
 /// Binds a built-in module class, whose forward derived classes may call.
-template <class M>
-ModuleClass<M> bind_module_class(py::module_& m, const char* name, const char* doc) {
+template <class M, class Base = Module>
+ModuleClass<M, Base> bind_module_class(py::module_& m, const char* name, const char* doc) {
   struct Open : M {
     using M::forward;
   };
-  return ModuleClass<M>(m, name, py::dynamic_attr(), with_visible_children(), doc)
+  return ModuleClass<M, Base>(m, name, py::dynamic_attr(), with_visible_children(), doc)
       .def(
           "forward",
           [name](M& self, const py::args& given) {

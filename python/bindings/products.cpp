@@ -9,6 +9,7 @@
 #include "python/bindings/whole_numbers.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
+#include "weft/ops/float8.h"
 #include "weft/ops/shapes.h"
 
 namespace weft::python {
@@ -84,6 +85,10 @@ void bind_products(py::module_& m) {
       Released(), py::arg("x"), py::arg("weight"), py::arg("bias") = py::none(),
       with_rule("linear",
                 "x [..., k] times the transpose of weight [n, k] (+ bias [n]): [..., n]"));
+  m.def("float8_linear", &float8_linear, Released(), py::arg("x"), py::arg("weight"),
+        "x [..., k] times the transpose of weight [n, k], each divided by its greatest magnitude / "
+        "448 and rounded to float8_e4m3fn; gradients are rounded to float8_e5m2. Sums are float32. "
+        "The greatest magnitudes are those of the whole tensors, however these are sharded");
 }
 
 }  // namespace weft::python

@@ -21,6 +21,7 @@ from weft._members import delete_attribute, get_attribute, register_buffer, set_
 from weft._weft import (
     Dropout,
     Embedding,
+    Float8Linear,
     LayerNorm,
     Linear,
     TransformerModel,
@@ -29,6 +30,7 @@ from weft._weft import (
     Parameter,
     RMSNorm,
     Sequential,
+    convert_to_float8,
     transformer_config,
 )
 
@@ -36,6 +38,7 @@ __all__ = [
     "CrossEntropyLoss",
     "Dropout",
     "Embedding",
+    "Float8Linear",
     "GELU",
     "Identity",
     "LayerNorm",
@@ -55,6 +58,7 @@ __all__ = [
     "Sigmoid",
     "Softmax",
     "Tanh",
+    "convert_to_float8",
     "functional",
     "init",
     "transformer_config",

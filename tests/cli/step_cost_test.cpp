@@ -95,6 +95,13 @@ TEST(StepCost, IsWhatAStepTakes) {
   expect_told_beforehand({.mesh = "dp=4", .strategy = "ddp"});
   expect_told_beforehand({.mesh = "a=2,b=2", .strategy = "hsdp", .accumulate = 2});
   expect_told_beforehand({.mesh = "dp=4", .dtype = "bf16"});
+  expect_told_beforehand({.mesh = "dp=3", .gather_dtype = "int8", .gradient_dtype = "int8"});
+  expect_told_beforehand({.mesh = "a=2,b=2",
+                          .strategy = "hsdp",
+                          .gather_dtype = "fp8",
+                          .gradient_dtype = "bf16",
+                          .accumulate = 2});
+  expect_told_beforehand({.mesh = "dp=2", .float8 = true});
   expect_told_beforehand({.mesh = "dp=2", .recompute = "full"});
   expect_told_beforehand({.mesh = "dp=2", .recompute = "selective"});
 }
