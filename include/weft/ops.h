@@ -5,6 +5,7 @@
 #include "weft/ops/along_dim.h"
 #include "weft/ops/distributions.h"
 #include "weft/ops/elementwise.h"
+#include "weft/ops/experts.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/in_place.h"
 #include "weft/ops/indexing.h"
