@@ -1797,11 +1797,13 @@ class Tensor:
         
         Rule: ..., ... -> ...
         """
-    def grouped_linear(x: Tensor, weights: Tensor, counts: Tensor) -> Tensor:
-    """
-    grouped_matmul with the transposes of weights [experts, n, k]
-    """
-def grouped_matmul(self, *given, **named):
+    def grouped_linear(self, *given, **named):
+        """
+        grouped_linear(x: Tensor, weights: Tensor, counts: Tensor) -> Tensor
+        
+        grouped_matmul with the transposes of weights [experts, n, k]
+        """
+    def grouped_matmul(self, *given, **named):
         """
         grouped_matmul(x: Tensor, weights: Tensor, counts: Tensor) -> Tensor
         
@@ -5150,6 +5152,10 @@ def greater_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     x1 >= x2, element by element, as bool
     
     Rule: ..., ... -> ...
+    """
+def grouped_linear(x: Tensor, weights: Tensor, counts: Tensor) -> Tensor:
+    """
+    grouped_matmul with the transposes of weights [experts, n, k]
     """
 def grouped_matmul(x: Tensor, weights: Tensor, counts: Tensor) -> Tensor:
     """
