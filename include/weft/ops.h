@@ -7,6 +7,7 @@
 #include "weft/ops/cross_entropy.h"
 #include "weft/ops/distributions.h"
 #include "weft/ops/elementwise.h"
+#include "weft/ops/experts.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/float8.h"
 #include "weft/ops/in_place.h"

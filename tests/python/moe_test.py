@@ -48,7 +48,8 @@ def test_over_a_mesh_equals_numpy():
         block, state = block_and_state()
         weft.parallelize(block, mesh["ep"], {"experts": weft.ExpertParallel()})
         y = block(weft.distribute(weft.asarray(x), mesh, {"ep": weft.Shard(0)}))
-        assert numpy.allclose(numpy.asarray(y.detach().full_tensor()), numpy_moe(x, state, 3), atol=1e-5)
+        whole = numpy.asarray(y.detach().full_tensor())
+        assert numpy.allclose(whole, numpy_moe(x, state, 3), atol=1e-5)
 
     weft.run_ranks(3, body)
 
