@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,7 +26,8 @@ struct ParallelOptions {
   std::string recompute = "none";
   /// Any of parameters, gradients, state.
   std::vector<std::string> offload = {};
-  bool sequence_parallel = false;
+  /// Empty: when the mesh has an axis tp.
+  std::optional<bool> sequence_parallel = {};
   bool keep_gathered = false;
   int64_t accumulate = 1;
   int64_t batch = 16;

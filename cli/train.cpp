@@ -362,7 +362,9 @@ void train(const TrainOptions& options) {
   outlive_readers();
   check_output_files(options);
   TransformerConfig config = config_of(options);
-  config.max_sequence = std::max(config.max_sequence, options.parallel.seq);
+  if (!config.learned_positions) {
+    config.max_sequence = std::max(config.max_sequence, options.parallel.seq);
+  }
   TokenData data(options.data, {config.vocabulary, options.parallel.batch, options.parallel.seq},
                  options.seed);
   for (char byte : options.prompt) {

@@ -42,6 +42,8 @@ WEFT_API Tensor sigmoid(const Tensor& a);
 WEFT_API Tensor silu(const Tensor& a);
 /// a / 2 * (1 + erf(a / sqrt(2))).
 WEFT_API Tensor gelu(const Tensor& a);
+/// The approximation of gelu by tanh: a / 2 * (1 + tanh(sqrt(2 / pi) * (a + 0.044715 a^3))).
+WEFT_API Tensor gelu_tanh(const Tensor& a);
 WEFT_API Tensor square(const Tensor& a);
 /// -1, 0 or 1 by the sign; NaN for NaN. Has no gradient.
 WEFT_API Tensor sign(const Tensor& a);

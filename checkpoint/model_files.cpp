@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/model_files.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "checkpoint/transposed_bytes.h"
+#include "weft/error.h"
+#include "weft/transformer.h"
+
+namespace weft {
+
+std::vector<FileTensor> layout_of(const Module& model) {
+  if (const auto* transformer = dynamic_cast<const TransformerModel*>(&model)) {
+    return file_tensors(transformer->config());
+  }
+  std::vector<FileTensor> layout;
+  for (const NamedParameter& named : model.named_parameters()) {
+    const Shape& shape = named.parameter->shape();
+    const int64_t rows = shape.empty() ? 1 : shape[0];
+    layout.push_back({named.names, false, {{named.name(), rows, 0, rows, rows}}});
+  }
+  return layout;
+}
+
+int64_t rows_in(const FileTensor& tensor) {
+  int64_t rows = 0;
+  for (const FilePart& part : tensor.parts) rows += part.rows;
+  return rows;
+}
+
+Shape shape_in_file(const FileTensor& tensor, const Shape& part, int64_t rows) {
+  Shape shape = part;
+  if (!shape.empty()) shape[0] = rows;
+  if (tensor.transposed) std::swap(shape[0], shape[1]);
+  return shape;
+}
+
+ModelFiles::ModelFiles(const std::string& what, const TensorFiles& files,
+                       const std::vector<FileTensor>& layout,
+                       const std::map<std::string, Shape>& shapes,
+                       const std::function<bool(const std::string&)>& may_be_left_out)
+    : files_(files) {
+  std::set<std::string> known;
+  for (const FileTensor& tensor : layout) {
+    add(what, tensor, shapes);
+    const auto& names = parameters_.at(tensor.parts[0].parameter).names;
+    known.insert(names.begin(), names.end());
+  }
+  std::vector<std::string> unknown = files.names();
+  std::erase_if(unknown, [&](const std::string& name) {
+    return known.contains(name) || may_be_left_out(name);
+  });
+  if (unknown.empty()) return;
+  fail(what, ": ", files.path(), ": it holds tensor ", in_quotes(unknown[0]),
+       unknown.size() > 1 ? concat(" and ", unknown.size() - 1, " others") : "",
+       ", which the model has no parameter for");
+}
+
+void ModelFiles::add(const std::string& what, const FileTensor& tensor,
+                     const std::map<std::string, Shape>& shapes) {
+  std::vector<std::string> there;
+  for (const std::string& name : tensor.names) {
+    if (files_.contains(name)) there.push_back(name);
+  }
+  if (there.empty()) {
+    fail(what, ": ", files_.path(), ": tensor ", in_quotes(tensor.names[0]),
+         tensor.names.size() > 1 ? " (or another name of it)" : "", " is missing");
+  }
+  for (const FilePart& part : tensor.parts) {
+    const Shape& shape = shapes.at(part.parameter);
+    const Shape expected = shape_in_file(tensor, shape, rows_in(tensor));
+    for (const std::string& name : there) {
+      const SafetensorsEntry& entry = files_.entry(name);
+      if (!(entry.shape == expected)) {
+        fail(what, ": ", files_.path(), ": tensor ", in_quotes(name), " is ", entry.shape,
+             " but the parameter ", expected);
+      }
+      if (!is_floating(entry.dtype)) {
+        fail(what, ": ", files_.path(), ": tensor ", in_quotes(name), " is of ", entry.dtype,
+             ", expected a floating dtype");
+      }
+    }
+    parameters_.emplace(part.parameter, Parameter{files_.entry(there[0]).dtype, shape, there,
+                                                  tensor.transposed, part});
+  }
+}
+
+void ModelFiles::read_box(const std::string& name, const Box& box, void* into, size_t alias) const {
+  const Parameter& parameter = parameters_.at(name);
+  const FilePart& part = parameter.part;
+  const std::string& tensor = parameter.names[alias];
+  const auto element = static_cast<int64_t>(size_of(files_.entry(tensor).dtype));
+  if (box.shape.empty()) return files_.read_box(tensor, box, into);
+  const int64_t end = box.offset[0] + box.shape[0];
+  const int64_t row_bytes = box.shape[0] ? box.shape.product() / box.shape[0] * element : 0;
+  auto* at = static_cast<std::byte*>(into);
+  for (int64_t row = box.offset[0]; row < end;) {
+    const int64_t block = row / part.block, within = row % part.block;
+    const int64_t count = std::min(end - row, part.block - within);
+    Box there = box;
+    there.offset[0] = part.offset + block * part.stride + within;
+    there.shape[0] = count;
+    if (parameter.transposed) {
+      std::swap(there.offset[0], there.offset[1]), std::swap(there.shape[0], there.shape[1]);
+      std::vector<std::byte> columns(static_cast<size_t>(count * row_bytes));
+      files_.read_box(tensor, there, columns.data());
+      transpose_bytes(columns.data(), there.shape[0], there.shape[1], element, at);
+    } else {
+      files_.read_box(tensor, there, at);
+    }
+    at += count * row_bytes;
+    row += count;
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "weft/module.h"
+#include "weft/safetensors.h"
+#include "weft/transformer_config.h"
+
+namespace weft {
+
+/// The tensors in files that hold the model's parameters: those of its family for a
+/// TransformerModel, else one for each parameter, under its names.
+std::vector<FileTensor> layout_of(const Module& model);
+/// The shape of a tensor in a file that holds a part of this shape in `rows` rows.
+Shape shape_in_file(const FileTensor& tensor, const Shape& part, int64_t rows);
+/// Returns the number of rows of all parts.
+int64_t rows_in(const FileTensor& tensor);
+
+/// The parameters of a model in Hugging Face's files, whatever the files call them and however they
+/// stack them.
+class ModelFiles {
+ public:
+  struct Parameter {
+    DType dtype;
+    Shape shape;
+    /// Names of the tensor in the files: several of a tied parameter.
+    std::vector<std::string> names;
+    bool transposed = false;
+    FilePart part = {};
+  };
+
+  /// Shapes of parameters by name. std::invalid_argument when one is missing in the files, or a
+  /// tensor has another shape or no parameter and `may_be_left_out` is false of it.
+  ModelFiles(const std::string& what, const TensorFiles& files,
+             const std::vector<FileTensor>& layout, const std::map<std::string, Shape>& shapes,
+             const std::function<bool(const std::string&)>& may_be_left_out);
+
+  const std::map<std::string, Parameter>& parameters() const { return parameters_; }
+  /// Reads the elements of `box` of a parameter, from its first name or from name `alias`, to
+  /// `into`, dense and row-major, in the file's dtype.
+  void read_box(const std::string& parameter, const Box& box, void* into, size_t alias = 0) const;
+
+ private:
+  void add(const std::string& what, const FileTensor& tensor,
+           const std::map<std::string, Shape>& shapes);
+
+  const TensorFiles& files_;
+  std::map<std::string, Parameter> parameters_;
+};
+
+}  // namespace weft
