@@ -1,14 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/attention/attention.h"
+#include "weft/ops/attention.h"
 
 #include <cmath>
 
 #include "ops/promotion.h"
 #include "ops/structure.h"
+#include "src/kernels/attention/attention.h"
 #include "src/kernels/copy/dense.h"
-#include "weft/ops/networks.h"
+#include "weft/context.h"
+#include "weft/extend/attention.h"
+#include "weft/ops/reductions.h"
+#include "weft/ops/shapes.h"
 
 namespace weft {
+
+namespace {
+
+/// Flags of a call: whether it is causal, and which optional operands follow q, k, v (in backward:
+/// q, k, v, out, lse, dout), in this order.
+enum AttentionFlag : int64_t {
+  kCausal = 1,
+  kMask = 2,
+  kSinks = 4,
+  kSegments = 8,
+  kAlibi = 16,
+  kMaskGradient = 32
+};
+
+struct AttentionStructure {
+  int64_t flags, window;
+  bool has(int64_t flag) const { return (flags & flag) != 0; }
+};
+
+struct AttentionValues {
+  double scale, softcap, dropout, mod0 = 0, mod1 = 0, mod2 = 0;
+};
+
+}  // namespace
 
 /// Returns [batch, sequence, heads, d] as the kernel's [batch, heads, sequence, d].
 static MemoryBlock heads_first(const MemoryBlock& block) {
@@ -18,72 +46,190 @@ static MemoryBlock heads_first(const MemoryBlock& block) {
   return turned;
 }
 
-/// structure: causal; values: the scale. The queries are the last positions of the sequence of
+/// `operand` is the first optional operand. The queries are the last positions of the sequence of
 /// keys.
-static AttentionOptions attention_options(const Call& c) {
-  const int64_t first = c.in_shape(1)[1] - c.in_shape(0)[1] + c.in_box(0).offset[1];
-  return {.scale = c.value(0), .causal = c.attribute(0) != 0, .query_offset = first};
+static AttentionArguments attention_arguments(const Call& c, int operand, const ScoreMod* mod) {
+  const auto structure = unpack<AttentionStructure>(c.attributes().structure);
+  const auto values = unpack<AttentionValues>(c.attributes().values);
+  const Box& box = c.in_box(0);
+  AttentionArguments arguments{
+      .scale = values.scale,
+      .causal = structure.has(kCausal),
+      .query_offset = c.in_shape(1)[1] - c.in_shape(0)[1] + box.offset[1],
+      .window = structure.window,
+      .softcap = values.softcap,
+      .dropout = values.dropout,
+      .random = {c.attributes().random[0], c.attributes().random[1]},
+      .origin = {box.offset[0], box.offset[2], c.in_shape(0)[2], c.in_shape(0)[1]},
+      .mod = mod,
+      .mod_bytes = &c.attributes().values[3]};
+  if (structure.has(kMask)) arguments.mask = c.in(operand++);
+  if (structure.has(kSinks)) arguments.sinks = c.in(operand++);
+  if (structure.has(kSegments)) arguments.segments = c.in(operand++);
+  if (structure.has(kAlibi)) arguments.slopes = c.in(operand++);
+  return arguments;
 }
 
-static Attributes attention_attributes(bool causal, double scale) {
-  return {.structure = {causal}, .values = {scale}};
+static Attributes attention_attributes(int64_t flags, int64_t window, AttentionValues values) {
+  return {.structure = pack_structure(AttentionStructure{flags, window}),
+          .values = pack_values(values)};
 }
 
-/// operands: q, k, v, out, logsumexp, gradient of out. dk and dv are sums over the queries, so they
-/// are Partial when the sequence of queries is sharded.
-static const Op attention_backward_op = register_op({
-    .name = "attention_backward",
-    .rule = "b s (g r) [d], b [t] g [d], b [t] g [d], b s (g r) [d], b (g r) s, b s (g r) [d] -> "
-            "b s (g r) [d], b [t] g [d], b [t] g [d]",
-    .structure = one_flag("flag for causal"),
-    .forward =
-        [](const Call& c) {
-          const DenseBlock q = DenseBlock::of_rows(c.in(0)), k = DenseBlock::of_rows(c.in(1)),
-                           v = DenseBlock::of_rows(c.in(2)), dout = DenseBlock::of_rows(c.in(5));
-          attention_backward(heads_first(q), heads_first(k), heads_first(v), heads_first(c.in(3)),
-                             c.in(4), heads_first(dout), attention_options(c),
-                             heads_first(c.out(0)), heads_first(c.out(1)), heads_first(c.out(2)));
-        },
-    .products = [](const Attributes& a) { return a.structure[0] ? 2.5 : 5; },
-    .samples =
-        {{.shapes =
-              {{2, 5, 6, 4}, {2, 7, 3, 4}, {2, 7, 3, 4}, {2, 5, 6, 4}, {2, 6, 5}, {2, 5, 6, 4}},
-          .attributes = attention_attributes(true, 0.5)},
-         {.shapes =
-              {{3, 5, 2, 3}, {3, 5, 1, 3}, {3, 5, 1, 3}, {3, 5, 2, 3}, {3, 2, 5}, {3, 5, 2, 3}},
-          .attributes = attention_attributes(false, 0.5)}},
-});
+/// The dims of a mask as factors: those that broadcast have their own.
+static std::string mask_dims(const Shape& mask, const Shape& q, const Shape& k) {
+  std::string dims = mask[0] == q[0] ? "b" : "[mask_b]";
+  dims += mask[1] == q[2] ? " (g r)" : " [mask_h]";
+  dims += mask[2] == q[1] ? " s" : " [mask_s]";
+  return dims + (mask[3] == k[1] ? " [t]" : " [mask_t]");
+}
+
+static Rule attention_rule(const Attributes& attributes, std::span<const Shape> shapes,
+                           bool backward) {
+  const auto structure = unpack<AttentionStructure>(attributes.structure);
+  const size_t required = backward ? 6 : 3;
+  std::string operands = "b s (g r) [d], b [t] g [d], b [t] g [d]";
+  if (backward) operands += ", b s (g r) [d], b (g r) s, b s (g r) [d]";
+  std::string results =
+      backward ? "b s (g r) [d], b [t] g [d], b [t] g [d]" : "b s (g r) [d], b (g r) s";
+  if (structure.has(kMask) && shapes.size() > required && shapes[required].ndim() == 4 &&
+      shapes[0].ndim() == 4 && shapes[1].ndim() == 4) {
+    const std::string mask = mask_dims(shapes[required], shapes[0], shapes[1]);
+    operands += ", " + mask;
+    if (structure.has(kMaskGradient)) results += ", " + mask;
+  } else if (structure.has(kMask)) {
+    operands += ", b (g r) s [t]";
+  }
+  if (structure.has(kSinks)) operands += ", (g r)";
+  if (structure.has(kSegments)) operands += ", b [t]";
+  if (structure.has(kAlibi)) operands += ", (g r)";
+  return {operands + " -> " + results};
+}
+
+static Structure attention_structure() {
+  return {"flags, window", [](const Dims& s, std::span<const Shape>) {
+            return s.ndim() == 2 && s[0] >= 0 && s[0] < 64 && s[1] >= 0;
+          }};
+}
+
+static double attention_products(const Attributes& a, double all) {
+  return unpack<AttentionStructure>(a.structure).has(kCausal) ? all / 2 : all;
+}
+
+static DType statistics_dtype(DType dtype) { return dtype == f64 ? f64 : f32; }
+
+/// operands: q, k, v, out, logsumexp, gradient of out, and the optional ones. dk and dv are sums
+/// over the queries, so they are Partial when the sequence of queries is sharded; the gradient of a
+/// mask that broadcasts is one over what it broadcasts to.
+static OpSpec attention_backward_spec(const std::string& name, const ScoreMod* mod) {
+  return {
+      .name = name + "_backward",
+      .rule_of = [](const Attributes& a,
+                    std::span<const Shape> shapes) { return attention_rule(a, shapes, true); },
+      .takes = {anything()},
+      .structure = attention_structure(),
+      .dtype = [](const Attributes&, std::span<const DType> dtypes,
+                  int result) { return result < 3 ? dtypes[0] : statistics_dtype(dtypes[0]); },
+      .forward =
+          [mod](const Call& c) {
+            const DenseBlock q = DenseBlock::of_rows(c.in(0)), k = DenseBlock::of_rows(c.in(1)),
+                             v = DenseBlock::of_rows(c.in(2)), dout = DenseBlock::of_rows(c.in(5));
+            const bool of_mask =
+                unpack<AttentionStructure>(c.attributes().structure).has(kMaskGradient);
+            attention_backward(heads_first(q), heads_first(k), heads_first(v), heads_first(c.in(3)),
+                               c.in(4), heads_first(dout), attention_arguments(c, 6, mod),
+                               heads_first(c.out(0)), heads_first(c.out(1)), heads_first(c.out(2)),
+                               of_mask ? c.out(3) : MemoryBlock());
+          },
+      .products = [](const Attributes& a) { return attention_products(a, 5); }};
+}
+
+/// The gradient of the sinks: each is a key without value, whose probability is exp(sink - lse).
+static Tensor sinks_gradient(const Grad& g, const Tensor& sinks) {
+  const Tensor &out = g.out(0), &lse = g.out(1);
+  const DType dtype = lse.dtype();
+  const Tensor deltas = sum(mul(as_dtype(out, dtype), as_dtype(g.grad(), dtype)), {3});
+  const Tensor p = exp(sub(reshape(sinks, {1, sinks.size(0), 1}), lse));
+  return neg(sum(mul(p, permute(deltas, {0, 2, 1})), {0, 2}));
+}
+
+static void give_attention_gradients(const Grad& g, const Op& backward_op) {
+  const auto structure = unpack<AttentionStructure>(g.attributes().structure);
+  Attributes attributes = g.attributes();
+  const bool of_mask = structure.has(kMask) && is_floating(g.in_dtype(3)) && g.wants(3);
+  if (of_mask) attributes.structure[0] |= kMaskGradient;
+  attributes.structure[0] &= ~kSinks;
+  Tensors operands = {g.in(0), g.in(1), g.in(2), g.out(0), g.out(1), g.grad()};
+  const int sinks = structure.has(kMask) ? 4 : 3;
+  for (int i = 3; i < g.operands(); ++i) {
+    if (!structure.has(kSinks) || i != sinks) operands.push_back(g.in(i));
+  }
+  const Tensors gradients = backward_op.call(operands, attributes);
+  for (int i = 0; i < (of_mask ? 4 : 3); ++i) g.give(i, gradients[static_cast<size_t>(i)]);
+  if (structure.has(kSinks) && g.wants(sinks)) g.give(sinks, sinks_gradient(g, g.in(sinks)));
+}
 
 /// results: out and, for the gradient, the logsumexp of each query's scores.
-static const Op attention_op = register_op({
-    .name = "attention",
-    .rule = "b s (g r) [d], b [t] g [d], b [t] g [d] -> b s (g r) [d], b (g r) s",
-    .structure = one_flag("flag for causal"),
-    .dtype =
-        [](const Attributes&, std::span<const DType> dtypes, int result) {
-          if (result == 0) return dtypes[0];
-          return dtypes[0] == f64 ? f64 : f32;
-        },
-    .forward =
-        [](const Call& c) {
-          const DenseBlock q = DenseBlock::of_rows(c.in(0)), k = DenseBlock::of_rows(c.in(1)),
-                           v = DenseBlock::of_rows(c.in(2));
-          attention(heads_first(q), heads_first(k), heads_first(v), attention_options(c),
-                    heads_first(c.out(0)), c.out(1));
-        },
-    .backward =
-        [](const Grad& g) {
-          Tensors gradients = attention_backward_op.call(
-              {g.in(0), g.in(1), g.in(2), g.out(0), g.out(1), g.grad()}, g.attributes());
-          for (int i = 0; i < 3; ++i) g.give(i, gradients[static_cast<size_t>(i)]);
-        },
-    .saves_out = {0, 1},
-    .products = [](const Attributes& a) { return a.structure[0] ? 1.0 : 2.0; },
-    .samples = {{.shapes = {{2, 5, 6, 4}, {2, 7, 3, 4}, {2, 7, 3, 4}},
-                 .attributes = attention_attributes(true, 0.5)},
-                {.shapes = {{3, 5, 2, 3}, {3, 5, 1, 3}, {3, 5, 1, 3}},
-                 .attributes = attention_attributes(false, 0.5)}},
-});
+static OpSpec attention_spec(const std::string& name, const ScoreMod* mod, const Op& backward_op) {
+  return {.name = name,
+          .rule_of = [](const Attributes& a,
+                        std::span<const Shape> shapes) { return attention_rule(a, shapes, false); },
+          .takes = {anything()},
+          .structure = attention_structure(),
+          .dtype = [](const Attributes&, std::span<const DType> dtypes,
+                      int result) { return result == 0 ? dtypes[0] : statistics_dtype(dtypes[0]); },
+          .forward =
+              [mod](const Call& c) {
+                const DenseBlock q = DenseBlock::of_rows(c.in(0)), k = DenseBlock::of_rows(c.in(1)),
+                                 v = DenseBlock::of_rows(c.in(2));
+                attention(heads_first(q), heads_first(k), heads_first(v),
+                          attention_arguments(c, 3, mod), heads_first(c.out(0)), c.out(1));
+              },
+          .backward = [backward_op](const Grad& g) { give_attention_gradients(g, backward_op); },
+          .saves_out = {0, 1},
+          .products = [](const Attributes& a) { return attention_products(a, 2); }};
+}
+
+static OpSpec with_samples(OpSpec spec, std::vector<OpSample> samples) {
+  spec.samples = std::move(samples);
+  return spec;
+}
+
+static const Op attention_backward_op = register_op(with_samples(
+    attention_backward_spec("attention", nullptr),
+    {{.shapes = {{2, 5, 6, 4}, {2, 7, 3, 4}, {2, 7, 3, 4}, {2, 5, 6, 4}, {2, 6, 5}, {2, 5, 6, 4}},
+      .attributes = attention_attributes(kCausal, 0, {0.5, 0, 0})},
+     {.shapes = {{3, 5, 2, 3}, {3, 5, 1, 3}, {3, 5, 1, 3}, {3, 5, 2, 3}, {3, 2, 5}, {3, 5, 2, 3}},
+      .attributes = attention_attributes(0, 0, {0.5, 0, 0})},
+     {.shapes = {{2, 5, 6, 4},
+                 {2, 7, 3, 4},
+                 {2, 7, 3, 4},
+                 {2, 5, 6, 4},
+                 {2, 6, 5},
+                 {2, 5, 6, 4},
+                 {1, 6, 5, 7},
+                 {6}},
+      .attributes =
+          attention_attributes(kCausal | kMask | kAlibi | kMaskGradient, 3, {0.5, 2, 0.25})}}));
+
+static const Op attention_op = register_op(
+    with_samples(attention_spec("attention", nullptr, attention_backward_op),
+                 {{.shapes = {{2, 5, 6, 4}, {2, 7, 3, 4}, {2, 7, 3, 4}},
+                   .attributes = attention_attributes(kCausal, 0, {0.5, 0, 0})},
+                  {.shapes = {{3, 5, 2, 3}, {3, 5, 1, 3}, {3, 5, 1, 3}},
+                   .attributes = attention_attributes(0, 0, {0.5, 0, 0})},
+                  {.shapes = {{2, 5, 6, 4}, {2, 7, 3, 4}, {2, 7, 3, 4}, {1, 6, 5, 7}, {6}},
+                   .attributes = attention_attributes(kCausal | kMask | kSinks, 3, {0.5, 2, 0.25})},
+                  {.shapes = {{3, 5, 2, 3}, {3, 7, 1, 3}, {3, 7, 1, 3}, {3, 1, 1, 7}, {3, 7}, {2}},
+                   .attributes = attention_attributes(kMask | kSegments | kAlibi, 0, {0.5, 0, 0}),
+                   .dtypes = {f32, f32, f32, boolean, i64, f32},
+                   .low = 0,
+                   .high = 2}}));
+
+Op make_attention_op(const char* name, const ScoreMod& mod) {
+  const auto* kept = new ScoreMod(mod);  // ops are never destroyed before the process ends
+  const Op backward_op{attention_backward_spec(name, kept)};
+  return Op(attention_spec(name, kept, backward_op));
+}
 
 static void check_heads(const Tensor& q, const Tensor& k, const Tensor& v) {
   if (!q || !k || !v) fail("attention: no tensor is given, expected one");
@@ -97,12 +243,89 @@ static void check_heads(const Tensor& q, const Tensor& k, const Tensor& v) {
   }
 }
 
-Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, double scale) {
+static void check_numbers(const AttentionOptions& options) {
+  if (options.window < 0) fail("attention: window is ", options.window, ", expected 0 or more");
+  if (!(options.softcap >= 0)) {
+    fail("attention: softcap is ", options.softcap, ", expected 0 or more");
+  }
+  if (!(options.dropout >= 0 && options.dropout < 1)) {
+    fail("attention: dropout is ", options.dropout, ", expected one in [0, 1)");
+  }
+}
+
+static Tensor checked_operand(const char* name, const Tensor& x, const Shape& shape, DType dtype) {
+  if (!(x.shape() == shape)) {
+    fail("attention: ", name, is_floating(dtype) ? " are " : " are ", x.shape(), ", expected ",
+         shape);
+  }
+  if (is_floating(x.dtype()) != is_floating(dtype) || x.dtype() == boolean) {
+    fail("attention: dtype of ", name, " is ", x.dtype(), ", expected ",
+         is_floating(dtype) ? "a floating one" : "integers");
+  }
+  return as_dtype(x, dtype);
+}
+
+/// Returns the mask with four dims, each of size 1 or that of the scores.
+static Tensor checked_mask(const Tensor& mask, const Shape& scores, DType dtype) {
+  bool fits = mask.ndim() <= 4;
+  for (int d = 1; fits && d <= mask.ndim(); ++d) {
+    fits = mask.size(-d) == 1 || mask.size(-d) == scores[4 - d];
+  }
+  if (!fits) {
+    fail("attention: mask is ", mask.shape(), ", expected one that broadcasts to ", scores,
+         ", [batch, heads, s, t]");
+  }
+  if (mask.dtype() != boolean && !is_floating(mask.dtype())) {
+    fail("attention: dtype of mask is ", mask.dtype(), ", expected bool or a floating one");
+  }
+  Tensor four = mask;
+  while (four.ndim() < 4) four = unsqueeze(four, 0);
+  return mask.dtype() == boolean ? four : as_dtype(four, dtype);
+}
+
+Tensor attention_by(const Op& op, const Tensor& q, const Tensor& k, const Tensor& v,
+                    const AttentionOptions& options, const ScoreModBytes& mod) {
   check_heads(q, k, v);
+  check_numbers(options);
   const DType dtype = promote(promote(q.dtype(), k.dtype()), v.dtype());
-  if (scale == 0) scale = 1 / std::sqrt(static_cast<double>(q.size(3)));
-  return attention_op({as_dtype(q, dtype), as_dtype(k, dtype), as_dtype(v, dtype)},
-                      attention_attributes(causal, scale));
+  const DType statistics = statistics_dtype(dtype);
+  const int64_t batch = q.size(0), s = q.size(1), heads = q.size(2), t = k.size(1);
+  const double scale =
+      options.scale != 0 ? options.scale : 1 / std::sqrt(static_cast<double>(q.size(3)));
+  int64_t flags = options.causal ? int64_t{kCausal} : 0;
+  Tensors operands = {as_dtype(q, dtype), as_dtype(k, dtype), as_dtype(v, dtype)};
+  const auto add = [&](int64_t flag, const Tensor& operand) {
+    flags |= flag;
+    operands.push_back(operand);
+  };
+  if (options.mask) add(kMask, checked_mask(options.mask, {batch, heads, s, t}, statistics));
+  if (options.sinks) add(kSinks, checked_operand("sinks", options.sinks, {heads}, statistics));
+  if (options.segments) {
+    if (s > t) {
+      fail("attention: number of queries is ", s, ", expected at most ", t,
+           ", that of keys, because segments are given");
+    }
+    add(kSegments, checked_operand("segments", options.segments, {batch, t}, i64));
+  }
+  if (options.alibi && options.alibi.requires_grad()) {
+    fail(
+        "attention: alibi requires a gradient, expected constants; add slopes times distances as a "
+        "mask");
+  }
+  if (options.alibi) add(kAlibi, checked_operand("alibi", options.alibi, {heads}, statistics));
+  const int64_t window = options.window >= s + t ? 0 : options.window;
+  Attributes attributes = attention_attributes(
+      flags, window, {scale, options.softcap, options.dropout, mod[0], mod[1], mod[2]});
+  if (options.dropout > 0) {
+    RandomState& random = Context::current().random;
+    attributes.random = {random.seed, random.stream++};
+  }
+  return op.call(operands, attributes)[0];
+}
+
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                 const AttentionOptions& options) {
+  return attention_by(attention_op, q, k, v, options, {});
 }
 
 }  // namespace weft

@@ -77,4 +77,13 @@ WEFT_API Tensor slice(const Tensor& a, int dim = 0, std::optional<int64_t> start
 WEFT_API Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<int>& dims_of_a,
                           const std::vector<int>& dims_of_b);
 
+/// softmax(query key^T * scale) value of [batch, heads, sequence, d]; key and value may have fewer
+/// heads, each of which serves as many query heads, with `enable_gqa` or without. attn_mask: bool
+/// (false hides a key) or numbers that are added. scale is 1 / sqrt(d) unless given.
+WEFT_API Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key,
+                                             const Tensor& value, const Tensor& attn_mask = {},
+                                             double dropout_p = 0, bool is_causal = false,
+                                             std::optional<double> scale = {},
+                                             bool enable_gqa = false);
+
 }  // namespace weft::torch

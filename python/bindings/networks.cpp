@@ -4,6 +4,8 @@
 #include "python/bindings/bindings.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/rule_text.h"
+#include "weft/ops/attention.h"
+#include "weft/torch.h"
 
 namespace weft::python {
 
@@ -13,6 +15,19 @@ static Tensor along(const char* what, Tensor (*function)(const Tensor&), const T
   if (at == x.ndim() - 1) return function(x);
   return function(x.transpose(at, -1)).transpose(at, -1);
 }
+
+static constexpr const char* kAttentionText =
+    "softmax(q k^T * scale) v by heads, for q [batch, s, heads, d], k and v [batch, t, kv heads, "
+    "d] (heads a multiple of kv heads): [batch, s, heads, d]. Query i has position t - s + i. "
+    "causal: it attends to positions up to its own. scale: 0 means 1 / sqrt(d). window: it "
+    "attends to keys less than `window` positions away. softcap: scores become softcap * "
+    "tanh(score / softcap). mask: bool (True: attends) or floating (added), broadcast to [batch, "
+    "heads, s, t]. sinks [heads]: one more logit in each row's softmax, without a value. segments: "
+    "integers [batch, t], ids of packed documents; a query attends to its own document. alibi: "
+    "slopes [heads]; slope * distance is subtracted. dropout: the probability of leaving out a "
+    "key. A query that attends to no key gives zeros. Memory grows with the sequence, not with "
+    "its square. Gradients: q, k, v, a floating mask, sinks\n\n"
+    "Layout rule: b s (g r) [d], b [t] g [d], b [t] g [d] -> b s (g r) [d]";
 
 void bind_networks(py::module_& m) {
   m.def(
@@ -53,12 +68,29 @@ void bind_networks(py::module_& m) {
   m.def("swiglu", &swiglu, Released(), py::arg("gate"), py::arg("up"),
         with_rule("swiglu", "silu(gate) * up, of equal shapes"));
   m.def(
-      "attention", &attention, Released(), py::arg("q"), py::arg("k"), py::arg("v"),
-      py::arg("causal") = true, py::arg("scale") = 0.0,
-      with_rule("attention",
-                "softmax(q k^T * scale) v by heads, for q [batch, s, heads, d], k and v [batch, t, "
-                "kv heads, d] (heads a multiple of kv heads): [batch, s, heads, d]. Causal: query "
-                "i sees the positions up to t - s + i. scale 0 means 1 / sqrt(d)"));
+      "attention",
+      [](const Tensor& q, const Tensor& k, const Tensor& v, bool causal, double scale,
+         int64_t window, double softcap, const std::optional<Tensor>& mask,
+         const std::optional<Tensor>& sinks, const std::optional<Tensor>& segments,
+         const std::optional<Tensor>& alibi, double probability) {
+        return attention(
+            q, k, v,
+            {causal, scale, window, softcap, mask.value_or(Tensor()), sinks.value_or(Tensor()),
+             segments.value_or(Tensor()), alibi.value_or(Tensor()), probability});
+      },
+      Released(), py::arg("q"), py::arg("k"), py::arg("v"), py::arg("causal") = true,
+      py::arg("scale") = 0.0, py::kw_only(), py::arg("window") = 0, py::arg("softcap") = 0.0,
+      py::arg("mask") = py::none(), py::arg("sinks") = py::none(), py::arg("segments") = py::none(),
+      py::arg("alibi") = py::none(), py::arg("dropout") = 0.0, kAttentionText);
+  m.def(
+      "_scaled_dot_product_attention",
+      [](const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& mask,
+         double probability, bool causal, std::optional<double> scale, bool grouped) {
+        return torch::scaled_dot_product_attention(q, k, v, mask.value_or(Tensor()), probability,
+                                                   causal, scale, grouped);
+      },
+      Released(), py::arg("query"), py::arg("key"), py::arg("value"), py::arg("attn_mask"),
+      py::arg("dropout_p"), py::arg("is_causal"), py::arg("scale"), py::arg("enable_gqa"));
   m.def("dropout", &dropout, Released(), py::arg("x"), py::arg("p"),
         with_rule("dropout",
                   "x with elements zeroed with probability p in [0, 1) and the others divided by "

@@ -163,22 +163,6 @@ def rms_norm(input, normalized_shape, weight=None, eps=1e-5):
     return _weft.rms_norm(input, weight, eps)
 
 
-def _masked_attention(query, key, value, attn_mask, dropout_p, is_causal, scale):
-    """Attention by its definition, for what the fused op does not take."""
-    if query.shape[1] != key.shape[1]:
-        times = query.shape[1] // key.shape[1]
-        key, value = _weft.repeat(key, times, 1), _weft.repeat(value, times, 1)
-    scores = query @ key.transpose(-2, -1) * scale
-    if is_causal:
-        ones = _weft._full(scores.shape[-2:], 1, device=scores.device, mesh=scores.device_mesh)
-        attn_mask = _weft.tril(ones).to(_weft.bool)
-    if attn_mask is not None and attn_mask.dtype is _weft.bool:
-        scores = _weft.where(attn_mask, scores, -math.inf)
-    elif attn_mask is not None:
-        scores = scores + attn_mask
-    return dropout(_weft.softmax(scores), dropout_p) @ value
-
-
 def scaled_dot_product_attention(
     query,
     key,
@@ -192,30 +176,11 @@ def scaled_dot_product_attention(
 ):
     """softmax(q k^T * scale) v of [batch, heads, sequence, d]; key and value may have fewer heads,
     each of which serves as many query heads, with enable_gqa or without. attn_mask: bool (False
-    hides a key), or numbers that are added. Only a call without attn_mask and dropout_p is fused.
-    `weft.attention` takes [batch, sequence, heads, d]."""
-    if is_causal and attn_mask is not None:
-        raise ValueError(
-            "scaled_dot_product_attention: is_causal and attn_mask are given, expected one"
-        )
-    for name, part in (("query", query), ("key", key), ("value", value)):
-        if part.ndim != 4:
-            raise ValueError(
-                f"scaled_dot_product_attention: {name} is {tuple(part.shape)}, "
-                "expected [batch, heads, sequence, d]"
-            )
-    if is_causal and query.shape[2] != key.shape[2]:
-        raise ValueError(
-            f"scaled_dot_product_attention: number of queries is {query.shape[2]}, expected "
-            f"{key.shape[2]}, that of keys, for is_causal"
-        )
-    if attn_mask is not None or dropout_p > 0:
-        scale = query.shape[-1] ** -0.5 if scale is None else scale
-        return _masked_attention(query, key, value, attn_mask, dropout_p, is_causal, scale)
-    if scale == 0:  # which asks `attention` for its default
-        query, scale = query * 0, 1.0
-    parts = [part.transpose(1, 2) for part in (query, key, value)]
-    return _weft.attention(*parts, causal=is_causal, scale=scale or 0.0).transpose(1, 2)
+    hides a key), or numbers that are added. `weft.attention` takes [batch, sequence, heads, d] and
+    more options."""
+    return _weft._scaled_dot_product_attention(
+        query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
+    )
 
 
 accept_words(globals(), __all__)

@@ -9,7 +9,7 @@ class DeviceAttention : public OnGpu {};
 
 struct AttentionCase {
   int64_t batch, heads, kv_heads, queries, keys, width;
-  AttentionOptions options = {};
+  AttentionArguments options = {};
 };
 /// Less than a tile and several tiles; widths that fill operands or do not; shared key heads;
 /// queries before the keys, after them, and some that see no key.

@@ -11,7 +11,7 @@ namespace weft {
 
 struct AttentionCase {
   int64_t batch, heads, kv_heads, queries, keys, width;
-  AttentionOptions options;
+  AttentionArguments options;
 };
 
 static std::ostream& operator<<(std::ostream& out, const AttentionCase& c) {
@@ -38,10 +38,10 @@ struct AttentionArrays {
     for (StridedArray* each : {&q, &k, &v, &dout}) each->randomize(random);
     for (StridedArray* each : {&out, &dq, &dk, &dv}) each->fill(std::nan(""));
   }
-  void forward(const AttentionOptions& options) {
+  void forward(const AttentionArguments& options) {
     attention(q.block(), k.block(), v.block(), options, out.block(), lse.block());
   }
-  void backward(const AttentionOptions& options) {
+  void backward(const AttentionArguments& options) {
     attention_backward(q.block(), k.block(), v.block(), out.block(), lse.block(), dout.block(),
                        options, dq.block(), dk.block(), dv.block());
   }
@@ -116,11 +116,11 @@ static void expect_plain(DType dtype, const AttentionCase& c, const std::vector<
   }
 }
 
-static AttentionOptions causal_at(int64_t offset) {
+static AttentionArguments causal_at(int64_t offset) {
   return {.scale = {}, .causal = true, .query_offset = offset};
 }
 
-static const AttentionOptions kAll{.scale = {}, .causal = false, .query_offset = {}};
+static const AttentionArguments kAll{.scale = {}, .causal = false, .query_offset = {}};
 
 static const std::vector<AttentionCase> kCases = {
     {2, 4, 2, 5, 7, 8, {}},
@@ -230,7 +230,7 @@ TEST(Attention, GivesEqualBitsForAnyNumberOfThreads) {
 }
 
 /// sum(out * dout), whose gradients the backward computes.
-static double weighted_sum(AttentionArrays& x, const AttentionOptions& options) {
+static double weighted_sum(AttentionArrays& x, const AttentionArguments& options) {
   x.forward(options);
   const auto out = x.out.values(), dout = x.dout.values();
   double sum = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "weft/export.h"
+#include "weft/ops/attention.h"
 #include "weft/tensor.h"
 
 namespace weft {
@@ -40,12 +41,6 @@ WEFT_API Tensor rope(const Tensor& x, const Tensor& frequencies, double scale = 
 
 /// silu(gate) * up, of equal shapes.
 WEFT_API Tensor swiglu(const Tensor& gate, const Tensor& up);
-
-/// softmax(q k^T * scale) v for each head. q is [batch, s, heads, d], k and v are [batch, t, kv
-/// heads, d] (heads is a multiple of kv heads); returns [batch, s, heads, d]. Causal: query i
-/// attends to positions up to t - s + i. scale 0 means 1 / sqrt(d).
-WEFT_API Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal = true,
-                          double scale = 0);
 
 /// Sets elements of x to zero with probability p in [0, 1) and divides the others by 1 - p. Draws
 /// from the rank's random state; the result is the same for any layout of x.

@@ -6,6 +6,7 @@
 
 #include "src/base/numeric.h"
 #include "src/kernels/attention/tiles.h"
+#include "src/kernels/copy/copy.h"
 #include "weft/error.h"
 
 #ifdef WEFT_WITH_ONEDNN
@@ -31,17 +32,24 @@ static bool multiplies_in_bf16(DType dtype) {
 namespace host {
 
 void attend(const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBlock& k,
-            const MemoryBlock& v, const MemoryBlock& out, const MemoryBlock& lse) {
-  if (has_few_queries(sizes, q, k)) return attend_few(sizes, q, k, v, out, lse);
-  if (q.dtype == DType::f64) return attend_as<double>(sizes, q, k, v, out, lse);
-  if (multiplies_in_bf16(q.dtype)) return attend_as<float, bfloat16>(sizes, q, k, v, out, lse);
-  attend_as<float>(sizes, q, k, v, out, lse);
+            const MemoryBlock& v, const AttentionArguments& options, const MemoryBlock& out,
+            const MemoryBlock& lse) {
+  if (!options.has_rule() && has_few_queries(sizes, q, k)) {
+    return attend_few(sizes, q, k, v, out, lse);
+  }
+  if (q.dtype == DType::f64) return attend_as<double>(sizes, q, k, v, options, out, lse);
+  if (multiplies_in_bf16(q.dtype)) {
+    return attend_as<float, bfloat16>(sizes, q, k, v, options, out, lse);
+  }
+  attend_as<float>(sizes, q, k, v, options, out, lse);
 }
 
 void attend_backward(const AttentionSizes& sizes, const AttentionGradients& x) {
   const DType dtype = x.q.dtype;
   if (dtype == DType::f64) return attend_backward_as<double>(sizes, x);
-  if (multiplies_in_bf16(dtype)) return attend_backward_as<float, bfloat16>(sizes, x);
+  if (multiplies_in_bf16(dtype) && !x.options.has_rule()) {
+    return attend_backward_as<float, bfloat16>(sizes, x);
+  }
   attend_backward_as<float>(sizes, x);
 }
 
@@ -60,7 +68,7 @@ static DType lse_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : 
 
 static AttentionSizes checked_sizes(const MemoryBlock& q, const MemoryBlock& k,
                                     const MemoryBlock& v, const MemoryBlock& out,
-                                    const AttentionOptions& options) {
+                                    const AttentionArguments& options) {
   if (q.shape.ndim() != 4 || k.shape.ndim() != 4) {
     fail("attention: q and k are ", q.shape, " and ", k.shape,
          ", expected [batch, heads, sequence, head_dim]");
@@ -81,44 +89,54 @@ static AttentionSizes checked_sizes(const MemoryBlock& q, const MemoryBlock& k,
   check_operand("out", out, q.shape, q.dtype);
   const int64_t group = kv_heads == 0 ? 0 : heads / kv_heads;
   const auto width = static_cast<double>(q.shape[3]);
-  AttentionSizes sizes{.batch = q.shape[0],
-                       .heads = heads,
-                       .kv_heads = kv_heads,
-                       .group = group,
-                       .queries = q.shape[2],
-                       .keys = k.shape[2],
-                       .width = q.shape[3],
-                       .scale = options.scale ? *options.scale : 1 / std::sqrt(width),
-                       .causal = options.causal,
-                       .offset = options.query_offset.value_or(k.shape[2] - q.shape[2]),
-                       .block_queries = 0};
+  AttentionSizes sizes{
+      .batch = q.shape[0],
+      .heads = heads,
+      .kv_heads = kv_heads,
+      .group = group,
+      .queries = q.shape[2],
+      .keys = k.shape[2],
+      .width = q.shape[3],
+      .scale = options.scale ? *options.scale : 1 / std::sqrt(width),
+      .causal = options.causal,
+      .offset = options.query_offset.value_or(k.shape[2] - q.shape[2]),
+      .window = options.window,
+      .first_batch = options.origin.batch,
+      .first_head = options.origin.head,
+      .all_heads = options.origin.all_heads ? options.origin.all_heads : heads,
+      .all_queries = options.origin.all_queries ? options.origin.all_queries : q.shape[2],
+      .block_queries = 0};
   sizes.block_queries = std::clamp<int64_t>(128 / std::max<int64_t>(group, 1), 16, 64);
   sizes.block_queries = std::clamp<int64_t>(sizes.queries, 1, sizes.block_queries);
   return sizes;
 }
 
 void attention(const MemoryBlock& q, const MemoryBlock& k, const MemoryBlock& v,
-               const AttentionOptions& options, const MemoryBlock& out, const MemoryBlock& lse) {
+               const AttentionArguments& options, const MemoryBlock& out, const MemoryBlock& lse) {
   const AttentionSizes sizes = checked_sizes(q, k, v, out, options);
   if (lse.data) {
     check_operand("lse", lse, {sizes.batch, sizes.heads, sizes.queries}, lse_dtype(q.dtype));
   }
   if (out.numel() == 0) return;
-  attend(sizes, q, k, v, out, lse);
+  attend(sizes, q, k, v, options, out, lse);
 }
 
 void attention_backward(const MemoryBlock& q, const MemoryBlock& k, const MemoryBlock& v,
                         const MemoryBlock& out, const MemoryBlock& lse, const MemoryBlock& dout,
-                        const AttentionOptions& options, const MemoryBlock& dq,
-                        const MemoryBlock& dk, const MemoryBlock& dv) {
+                        const AttentionArguments& options, const MemoryBlock& dq,
+                        const MemoryBlock& dk, const MemoryBlock& dv, const MemoryBlock& dmask) {
   const AttentionSizes sizes = checked_sizes(q, k, v, out, options);
   check_operand("lse", lse, {sizes.batch, sizes.heads, sizes.queries}, lse_dtype(q.dtype));
   check_operand("dout", dout, q.shape, q.dtype);
   check_operand("dq", dq, q.shape, q.dtype);
   check_operand("dk", dk, k.shape, q.dtype);
   check_operand("dv", dv, v.shape, q.dtype);
+  if (dmask.data) {
+    check_operand("dmask", dmask, options.mask.shape, lse_dtype(q.dtype));
+    fill(dmask, 0);
+  }
   if (k.numel() == 0 && q.numel() == 0) return;
-  attend_backward(sizes, {q, k, v, out, lse, dout, dq, dk, dv});
+  attend_backward(sizes, {q, k, v, out, lse, dout, dq, dk, dv, dmask, options});
 }
 
 }  // namespace weft

@@ -21,46 +21,69 @@ constexpr int64_t whole_steps(int64_t keys) { return (keys + kKeyStep - 1) / kKe
 /// the group's head g.
 struct QueryBlock {
   int64_t first, count, rows;
-  /// Keys that the last query sees, the maximum over the block.
-  int64_t seen;
+  /// The first key that any query sees, rounded down to a whole step, and the end of the last one.
+  int64_t begin, seen;
 };
 
-/// The sizes and options of one call.
+struct QueryRange {
+  int64_t begin, end;
+};
+
+/// The sizes of one call, and the options that say which keys are seen.
 struct AttentionSizes {
   int64_t batch, heads, kv_heads, group, queries, keys, width;
   double scale;
   bool causal;
-  int64_t offset;
+  int64_t offset, window;
+  /// This part of the whole operands.
+  int64_t first_batch, first_head, all_heads, all_queries;
   /// Queries in a block.
   int64_t block_queries;
 
   int64_t blocks() const { return (queries + block_queries - 1) / block_queries; }
   int64_t block_rows() const { return group * block_queries; }
-  /// Returns how many keys a query sees.
-  WEFT_FN int64_t seen(int64_t query) const {
-    return causal ? std::clamp<int64_t>(offset + query + 1, 0, keys) : keys;
+  /// Returns the first key that a query sees, and the end of the last one.
+  WEFT_FN int64_t first_key(int64_t query) const {
+    return window > 0 ? std::clamp<int64_t>(offset + query - window + 1, 0, keys) : 0;
   }
-  /// Returns the first query that sees a key.
+  WEFT_FN int64_t seen(int64_t query) const {
+    if (causal) return std::clamp<int64_t>(offset + query + 1, 0, keys);
+    return window > 0 ? std::clamp<int64_t>(offset + query + window, 0, keys) : keys;
+  }
+  /// Returns the first query that sees a key, and the end of the last one.
   WEFT_FN int64_t first_query(int64_t key) const {
-    return causal && key > offset ? key - offset : 0;
+    const int64_t first = causal ? key - offset : window > 0 ? key - offset - window + 1 : 0;
+    return first > 0 ? first : 0;
+  }
+  WEFT_FN int64_t end_query(int64_t key) const {
+    return window > 0 ? std::clamp<int64_t>(key - offset + window, 0, queries) : queries;
   }
   /// The number of keys that any query sees, rounded up to whole steps.
   int64_t packed_keys() const { return queries == 0 ? 0 : whole_steps(seen(queries - 1)); }
   QueryBlock block(int64_t index) const {
     const int64_t first = index * block_queries;
     const int64_t count = std::min(block_queries, queries - first);
-    return {first, count, group * count, seen(first + count - 1)};
+    return {first, count, group * count, first_key(first) / kKeyStep * kKeyStep,
+            seen(first + count - 1)};
   }
-  /// The first query of `block` that sees key `key`, relative to the block; count if there is none.
-  int64_t first_query(const QueryBlock& block, int64_t key) const {
-    if (key >= keys) return block.count;
-    return causal ? std::clamp<int64_t>(key - offset - block.first, 0, block.count) : 0;
+  /// The queries of `block` that see key `key`, relative to the block.
+  QueryRange queries_of(const QueryBlock& block, int64_t key) const {
+    if (key >= keys) return {block.count, block.count};
+    const int64_t begin = std::clamp<int64_t>(first_query(key) - block.first, 0, block.count);
+    if (window == 0) return {begin, block.count};
+    return {begin, std::clamp<int64_t>(end_query(key) - block.first, begin, block.count)};
+  }
+  /// Whether all queries of `block` see all of the `count` keys from `key` on.
+  bool all_see(const QueryBlock& block, int64_t key, int64_t count) const {
+    return queries_of(block, key + count - 1).begin == 0 &&
+           queries_of(block, key).end == block.count;
   }
 };
 
 /// Operands and results of the backward.
 struct AttentionGradients {
-  const MemoryBlock &q, &k, &v, &out, &lse, &dout, &dq, &dk, &dv;
+  const MemoryBlock &q, &k, &v, &out, &lse, &dout, &dq, &dk, &dv, &dmask;
+  const AttentionArguments& options;
 };
 
 inline bool is_on_gpu(const AttentionGradients& x) { return is_on_gpu(x.q); }
@@ -69,8 +92,9 @@ inline bool is_on_gpu(const AttentionGradients& x) { return is_on_gpu(x.q); }
 
 WEFT_KERNEL(void, attend,
             (const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBlock& k,
-             const MemoryBlock& v, const MemoryBlock& out, const MemoryBlock& lse),
-            (sizes, q, k, v, out, lse))
+             const MemoryBlock& v, const AttentionArguments& options, const MemoryBlock& out,
+             const MemoryBlock& lse),
+            (sizes, q, k, v, options, out, lse))
 WEFT_KERNEL(void, attend_backward, (const AttentionSizes& sizes, const AttentionGradients& x),
             (sizes, x))
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+
 #include "src/base/numeric.h"
+#include "src/kernels/attention/score_tiles.h"
 #include "src/kernels/attention/tiles.h"
 #include "src/kernels/math/math.h"
 #include "src/kernels/matmul/scratch.h"
@@ -21,8 +24,10 @@ struct BackwardMemory {
   T *dkeys, *dvalues, *dquery_columns, *lse, *delta, *scores, *dscores;
   /// Copies of the tiles when E differs from T: probabilities, and gradients of scores.
   E *p, *ds;
+  /// Tiles of derivatives of changed scores, and of dropout's factors; null unless needed.
+  T *slopes = nullptr, *kept = nullptr;
 
-  BackwardMemory(const AttentionSizes& s, Carver& memory) {
+  BackwardMemory(const AttentionSizes& s, const ScoreRule<T>* rule, Carver& memory) {
     const int64_t of_keys = s.packed_keys() * s.width, of_block = s.block_rows() * s.width;
     const int64_t tile = std::min(kTileKeys, s.packed_keys()) * s.block_rows();
     for (E** each : {&keys, &key_columns, &values}) *each = memory.take<E>(of_keys);
@@ -38,6 +43,8 @@ struct BackwardMemory {
     } else {
       for (E** each : {&p, &ds}) *each = memory.take<E>(tile);
     }
+    if (rule && rule->has_slopes()) slopes = memory.take<T>(tile);
+    if (rule && rule->kept) kept = memory.take<T>(tile);
   }
 };
 
@@ -72,9 +79,10 @@ static void pack_block(const AttentionSizes& sizes, const AttentionGradients& x,
   for (int64_t row = 0; row < rows; ++row) {
     const int64_t head = kv_head * sizes.group + row / block.count;
     const int64_t query = block.first + row % block.count;
-    m.lse[row] =
+    const T lse =
         x.lse
             .as<T>()[batch * x.lse.strides[0] + head * x.lse.strides[1] + query * x.lse.strides[2]];
+    m.lse[row] = std::isfinite(lse) ? lse : T(0);  // all scores of the row are -inf
   }
 }
 
@@ -115,24 +123,56 @@ static void differentiate_tile(const AttentionSizes& sizes, const QueryBlock& bl
   }
 }
 
+template <class T>
+static void multiply_by(T* values, const T* factors, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) values[i] *= factors[i];
+}
+
+/// The same with the changes that `rule` makes. Gradients of scores are added to `dmask`.
+template <class T>
+static void differentiate_changed_tile(const AttentionSizes& sizes, const ScoreRule<T>& rule,
+                                       const MemoryBlock& dmask, int64_t batch, int64_t kv_head,
+                                       const QueryBlock& block, int64_t first, int64_t count,
+                                       const BackwardMemory<T, T>& m) {
+  const int64_t all = count * block.rows;
+  if (m.slopes) std::fill_n(m.slopes, all, T(1));
+  modify_tile<T>(sizes, rule, batch, kv_head, block, first, count, 1, m.scores, m.slopes);
+  if (m.kept) {
+    std::fill_n(m.kept, all, T(1));
+    drop_tile(sizes, rule.kept, batch, kv_head, block, first, count, m.kept);
+    multiply_by(m.dscores, m.kept, all);
+  }
+  differentiate_tile(sizes, block, first, count, m);
+  if (m.kept) multiply_by(m.p, m.kept, all);
+  if (dmask.data) add_to_mask(sizes, dmask, batch, kv_head, block, first, count, m.ds);
+  if (m.slopes) multiply_by(m.ds, m.slopes, all);
+}
+
 template <class T, class E>
-static void attend_block_backward(const AttentionSizes& sizes, const AttentionGradients& x,
-                                  int64_t batch, int64_t kv_head, const QueryBlock& block,
-                                  const BackwardMemory<T, E>& m) {
+static void attend_block_backward(const AttentionSizes& sizes, const ScoreRule<T>* rule,
+                                  const AttentionGradients& x, int64_t batch, int64_t kv_head,
+                                  const QueryBlock& block, const BackwardMemory<T, E>& m) {
   const int64_t rows = block.rows, width = sizes.width;
   pack_block(sizes, x, batch, kv_head, block, m);
-  if (block.seen == 0) std::fill_n(m.dquery_columns, rows * width, T(0));
-  for_key_tiles(block.seen, [&](int64_t first, int64_t count) {
+  bool is_first = true;
+  for_seen_tiles(sizes, rule, batch, kv_head, block, [&](int64_t first, int64_t count) {
     const int64_t at = first * width;
     multiply_tiles(count, rows, width, m.keys + at, width, m.query_columns, m.scores, 0);
     multiply_tiles(count, rows, width, m.values + at, width, m.dout_columns, m.dscores, 0);
-    differentiate_tile(sizes, block, first, count, m);
+    if constexpr (std::is_same_v<T, E>) {
+      if (rule) {
+        differentiate_changed_tile(sizes, *rule, x.dmask, batch, kv_head, block, first, count, m);
+      }
+    }
+    if (!rule) differentiate_tile(sizes, block, first, count, m);
     multiply_tiles(count, width, rows, m.p, rows, m.dout, m.dvalues + at, 1);
     multiply_tiles(count, width, rows, m.ds, rows, m.queries, m.dkeys + at, 1);
     const auto keys = key_columns(sizes, m.key_columns, first);
     multiply_tiles(width, rows, count, keys.data, keys.row, m.ds, m.dquery_columns,
-                   first > 0 ? 1.0f : 0.0f);
+                   is_first ? 0.0f : 1.0f);
+    is_first = false;
   });
+  if (is_first) std::fill_n(m.dquery_columns, rows * width, T(0));
   for_group(sizes, x.dq, batch, kv_head, block, [&](const Matrix& to, int64_t row) {
     copy_matrix({m.dquery_columns + row, tile_dtype<T>, 1, rows}, block.count, width, to,
                 sizes.scale);
@@ -151,26 +191,43 @@ static void store_key_gradient(const AttentionSizes& sizes, T* from, double fact
               {static_cast<char*>(to.data) + skipped, to.dtype, to.row, to.column});
 }
 
+/// Calls task(batch element, key head, thread). One task sums all gradients of a key head, block
+/// after block, so that bits do not depend on the number of threads; tasks that add to the same
+/// elements of dmask run in order on one thread.
+template <class Task>
+static void run_key_heads(const AttentionSizes& sizes, const MemoryBlock& dmask, int threads,
+                          const Task& task) {
+  const bool by_batch = !dmask.data || dmask.shape[0] == sizes.batch;
+  const bool by_head = !dmask.data || dmask.shape[1] == sizes.heads;
+  const int64_t batches = by_batch ? sizes.batch : 1, heads = by_head ? sizes.kv_heads : 1;
+  run_tasks(batches * heads, threads, [&](int64_t i, int thread) {
+    for (int64_t batch = i / heads; batch < sizes.batch; batch += batches) {
+      for (int64_t head = i % heads; head < sizes.kv_heads; head += heads) {
+        task(batch, head, thread);
+      }
+    }
+  });
+}
+
 template <class T, class E>
 void attend_backward_as(const AttentionSizes& sizes, const AttentionGradients& x) {
+  const ScoreRule<T> all_changes(x.options, sizes);
+  const ScoreRule<T>* rule = x.options.has_rule() ? &all_changes : nullptr;
   const int threads = usable_threads();
   Carver measure;
-  BackwardMemory<T, E>(sizes, measure);
+  BackwardMemory<T, E>(sizes, rule, measure);
   Scratch scratch;
   auto* all = scratch.take<std::byte>(static_cast<int64_t>(measure.taken()) * threads);
-  // One task sums all gradients of a key head, block after block, so that bits do not depend on the
-  // number of threads.
-  run_tasks(sizes.batch * sizes.kv_heads, threads, [&](int64_t task, int thread) {
-    const int64_t batch = task / sizes.kv_heads, kv_head = task % sizes.kv_heads;
+  run_key_heads(sizes, x.dmask, threads, [&](int64_t batch, int64_t kv_head, int thread) {
     Carver memory(all + static_cast<size_t>(thread) * measure.taken());
-    const BackwardMemory<T, E> m(sizes, memory);
+    const BackwardMemory<T, E> m(sizes, rule, memory);
     pack_key_rows(sizes, head_matrix(x.k, batch, kv_head), m.keys);
     pack_key_rows(sizes, head_matrix(x.v, batch, kv_head), m.values);
     pack_key_columns(sizes, head_matrix(x.k, batch, kv_head), m.key_columns);
     std::fill_n(m.dkeys, sizes.packed_keys() * sizes.width, T(0));
     std::fill_n(m.dvalues, sizes.packed_keys() * sizes.width, T(0));
     for (int64_t i = 0; i < sizes.blocks(); ++i) {
-      attend_block_backward(sizes, x, batch, kv_head, sizes.block(i), m);
+      attend_block_backward(sizes, rule, x, batch, kv_head, sizes.block(i), m);
     }
     const auto factor = static_cast<double>(missing_scale<T, E>(sizes));
     store_key_gradient(sizes, m.dkeys, factor, head_matrix(x.dk, batch, kv_head));

@@ -21,8 +21,8 @@ static constexpr int64_t kPartKeys = 256;
 static constexpr int64_t kValuesAtOnce = 4;
 
 bool has_few_queries(const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBlock& k) {
-  return q.dtype != DType::f64 && sizes.group * sizes.queries <= kFewRows && k.strides[3] == 1 &&
-         k.strides[2] >= sizes.width;
+  return sizes.window == 0 && q.dtype != DType::f64 && sizes.group * sizes.queries <= kFewRows &&
+         k.strides[3] == 1 && k.strides[2] >= sizes.width;
 }
 
 /// Results of some keys for each row: sums of exp(score - max), times values and alone.

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "src/base/numeric.h"
+#include "src/kernels/attention/score_tiles.h"
 #include "src/kernels/attention/tiles.h"
 #include "src/kernels/math/math.h"
 #include "src/kernels/matmul/scratch.h"
@@ -81,12 +82,11 @@ static void exponentiate(const float* __restrict scores, float scale,
 /// totals of the tiles so far; `factor` is the scale for earlier totals and results.
 template <class T, class E>
 static void soften_tile(const AttentionSizes& sizes, const QueryBlock& block, int64_t first,
-                        int64_t count, const ForwardMemory<T, E>& m) {
+                        int64_t count, bool is_first, T scale, const ForwardMemory<T, E>& m) {
   const int64_t rows = block.rows;
-  const T scale = missing_scale<T, E>(sizes);
   std::copy_n(m.max, rows, m.factor);
   int64_t key = 0;
-  for (; key + 4 <= count && sizes.first_query(block, first + key + 3) == 0; key += 4) {
+  for (; key + 4 <= count && sizes.all_see(block, first + key, 4); key += 4) {
     raise_maxima_by_four(m.scores + key * rows, scale, m.max, rows);
   }
   for (; key < count; ++key) {
@@ -95,7 +95,7 @@ static void soften_tile(const AttentionSizes& sizes, const QueryBlock& block, in
       raise_maxima(scores, scale, m.max, begin, end);
     });
   }
-  for (int64_t r = 0; r < rows && first > 0; ++r) {
+  for (int64_t r = 0; r < rows && !is_first; ++r) {
     m.factor[r] = m.factor[r] == m.max[r] ? T(1) : exp(m.factor[r] - m.max[r]);
     m.total[r] *= m.factor[r];
   }
@@ -127,24 +127,49 @@ static void store_lse(const AttentionSizes& sizes, const QueryBlock& block, int6
   }
 }
 
+/// Adds the sinks' terms to the totals.
 template <class T, class E>
-static void attend_block(const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBlock& out,
-                         const MemoryBlock& lse, int64_t batch, int64_t kv_head,
-                         const QueryBlock& block, const ForwardMemory<T, E>& m) {
+static void add_sinks(const ScoreSide<T>& sinks, const AttentionSizes& sizes, int64_t kv_head,
+                      const QueryBlock& block, int64_t width, const ForwardMemory<T, E>& m) {
+  for (int64_t row = 0; row < block.rows; ++row) {
+    const int64_t head = sizes.first_head + kv_head * sizes.group + row / block.count;
+    const T sink = sinks.at(0, head, 0, 0), max = std::max(m.max[row], sink);
+    m.factor[row] = exp(m.max[row] - max);
+    m.total[row] = m.total[row] * m.factor[row] + exp(sink - max);
+    m.max[row] = max;
+  }
+  multiply_columns(m.result, width, block.rows, m.factor);
+}
+
+template <class T, class E>
+static void attend_block(const AttentionSizes& sizes, const ScoreRule<T>* rule,
+                         const MemoryBlock& q, const MemoryBlock& out, const MemoryBlock& lse,
+                         int64_t batch, int64_t kv_head, const QueryBlock& block,
+                         const ForwardMemory<T, E>& m) {
   const int64_t rows = block.rows, width = sizes.width;
   pack_query_columns(sizes, q, batch, kv_head, block, m.queries, packed_scale<T, E>(sizes));
   // Finite, so that a tile with only scores of -inf becomes a tile of zeros.
   std::fill_n(m.max, rows, std::numeric_limits<T>::lowest());
   std::fill_n(m.total, rows, T(0));
-  if (block.seen == 0) std::fill_n(m.result, rows * width, T(0));
-  for_key_tiles(block.seen, [&](int64_t first, int64_t count) {
+  const T scale = missing_scale<T, E>(sizes);
+  bool is_first = true;
+  for_seen_tiles(sizes, rule, batch, kv_head, block, [&](int64_t first, int64_t count) {
     multiply_tiles(count, rows, width, m.keys + first * width, width, m.queries, m.scores, 0);
-    soften_tile(sizes, block, first, count, m);
-    if (first > 0) multiply_columns(m.result, width, rows, m.factor);
+    if (rule) {
+      modify_tile<T>(sizes, *rule, batch, kv_head, block, first, count, scale, m.scores, nullptr);
+    }
+    soften_tile(sizes, block, first, count, is_first, rule ? T(1) : scale, m);
+    if (rule && rule->kept) {
+      drop_tile(sizes, rule->kept, batch, kv_head, block, first, count, m.probabilities);
+    }
+    if (!is_first) multiply_columns(m.result, width, rows, m.factor);
     const auto values = key_columns(sizes, m.values, first);
     multiply_tiles(width, rows, count, values.data, values.row, m.probabilities, m.result,
-                   first > 0 ? 1.0f : 0.0f);
+                   is_first ? 0.0f : 1.0f);
+    is_first = false;
   });
+  if (is_first) std::fill_n(m.result, rows * width, T(0));
+  if (rule && rule->sinks) add_sinks(rule->sinks, sizes, kv_head, block, width, m);
   if (lse.data) store_lse(sizes, block, batch, kv_head, m, lse);
   for (int64_t r = 0; r < rows; ++r) m.factor[r] = m.total[r] > 0 ? 1 / m.total[r] : m.total[r];
   multiply_columns(m.result, width, rows, m.factor);
@@ -155,7 +180,9 @@ static void attend_block(const AttentionSizes& sizes, const MemoryBlock& q, cons
 
 template <class T, class E>
 void attend_as(const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBlock& k,
-               const MemoryBlock& v, const MemoryBlock& out, const MemoryBlock& lse) {
+               const MemoryBlock& v, const AttentionArguments& options, const MemoryBlock& out,
+               const MemoryBlock& lse) {
+  const ScoreRule<T> rule(options, sizes);
   const int threads = usable_threads();
   const int64_t heads = sizes.batch * sizes.kv_heads;
   // When there are few heads, each one's blocks are distributed over several tasks with their own
@@ -174,17 +201,21 @@ void attend_as(const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBl
     pack_key_rows(sizes, head_matrix(k, batch, kv_head), m.keys);
     pack_key_columns(sizes, head_matrix(v, batch, kv_head), m.values);
     for (int64_t i = task % deals; i < sizes.blocks(); i += deals) {
-      attend_block(sizes, q, out, lse, batch, kv_head, sizes.block(i), m);
+      attend_block(sizes, options.has_rule() ? &rule : nullptr, q, out, lse, batch, kv_head,
+                   sizes.block(i), m);
     }
   });
 }
 
 template void attend_as<float>(const AttentionSizes&, const MemoryBlock&, const MemoryBlock&,
-                               const MemoryBlock&, const MemoryBlock&, const MemoryBlock&);
+                               const MemoryBlock&, const AttentionArguments&, const MemoryBlock&,
+                               const MemoryBlock&);
 template void attend_as<float, bfloat16>(const AttentionSizes&, const MemoryBlock&,
-                                         const MemoryBlock&, const MemoryBlock&, const MemoryBlock&,
+                                         const MemoryBlock&, const MemoryBlock&,
+                                         const AttentionArguments&, const MemoryBlock&,
                                          const MemoryBlock&);
 template void attend_as<double>(const AttentionSizes&, const MemoryBlock&, const MemoryBlock&,
-                                const MemoryBlock&, const MemoryBlock&, const MemoryBlock&);
+                                const MemoryBlock&, const AttentionArguments&, const MemoryBlock&,
+                                const MemoryBlock&);
 
 }  // namespace weft

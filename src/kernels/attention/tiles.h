@@ -8,11 +8,14 @@
 
 namespace weft {
 
-/// Calls f(first, count) for each tile of the first `seen` keys, rounded up to whole steps.
+/// Calls f(first, count) for each tile with keys from `begin`, a whole step, to `seen`, rounded up
+/// to whole steps. A tile does not cross a multiple of kTileKeys.
 template <class F>
-void for_key_tiles(int64_t seen, const F& f) {
-  for (int64_t first = 0; first < seen; first += kTileKeys) {
-    f(first, std::min(kTileKeys, whole_steps(seen - first)));
+void for_key_tiles(int64_t begin, int64_t seen, const F& f) {
+  for (int64_t first = begin; first < seen;) {
+    const int64_t end = (first / kTileKeys + 1) * kTileKeys;
+    f(first, std::min(end, whole_steps(seen)) - first);
+    first = end;
   }
 }
 
@@ -102,7 +105,7 @@ void pack_key_rows(const AttentionSizes& sizes, const Matrix& x, T* to) {
 /// the last key.
 template <class T>
 void pack_key_columns(const AttentionSizes& sizes, const Matrix& x, T* to) {
-  for_key_tiles(sizes.packed_keys(), [&](int64_t first, int64_t count) {
+  for_key_tiles(0, sizes.packed_keys(), [&](int64_t first, int64_t count) {
     T* columns = to + first * sizes.width;
     const int64_t there = std::clamp<int64_t>(sizes.keys - first, 0, count);
     const int64_t skipped = first * x.row * static_cast<int64_t>(size_of(x.dtype));
@@ -123,7 +126,9 @@ struct KeyColumns {
 
 template <class T>
 KeyColumns<T> key_columns(const AttentionSizes& sizes, T* packed, int64_t first) {
-  return {packed + first * sizes.width, std::min(kTileKeys, sizes.packed_keys() - first)};
+  const int64_t tile = first / kTileKeys * kTileKeys;
+  return {packed + tile * sizes.width + first - tile,
+          std::min(kTileKeys, sizes.packed_keys() - tile)};
 }
 
 /// Calls f(row begin, row end) for the rows of `block` that see key `key`: once for all, or once
@@ -131,11 +136,12 @@ KeyColumns<T> key_columns(const AttentionSizes& sizes, T* packed, int64_t first)
 template <class T, class F>
 void for_seeing_rows(const AttentionSizes& sizes, const QueryBlock& block, int64_t key, T* scores,
                      const F& f) {
-  const int64_t hidden = sizes.first_query(block, key);
-  if (hidden == 0) return f(0, block.rows);
+  const QueryRange seeing = sizes.queries_of(block, key);
+  if (seeing.end - seeing.begin == block.count) return f(0, block.rows);
   for (int64_t row = 0; row < block.rows; row += block.count) {
-    std::fill(scores + row, scores + row + hidden, T(0.0f));
-    if (hidden < block.count) f(row + hidden, row + block.count);
+    std::fill(scores + row, scores + row + seeing.begin, T(0.0f));
+    std::fill(scores + row + seeing.end, scores + row + block.count, T(0.0f));
+    if (seeing.begin < seeing.end) f(row + seeing.begin, row + seeing.end);
   }
 }
 
@@ -143,7 +149,8 @@ void for_seeing_rows(const AttentionSizes& sizes, const QueryBlock& block, int64
 /// operands of type E.
 template <class T, class E = T>
 void attend_as(const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBlock& k,
-               const MemoryBlock& v, const MemoryBlock& out, const MemoryBlock& lse);
+               const MemoryBlock& v, const AttentionArguments& options, const MemoryBlock& out,
+               const MemoryBlock& lse);
 
 /// Whether so few queries share each key head that reading the keys dominates the time.
 bool has_few_queries(const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBlock& k);
