@@ -67,7 +67,8 @@ std::vector<Family> gemmas() {
        .fixed = {causal},
        .is_windowed =
            [](const ConfigFile& file, int64_t layer) {
-             const int64_t pattern = file.integer("sliding_window_pattern", 6);
+             const int64_t pattern =
+                 file.integer("sliding_window_pattern", file.integer("_sliding_window_pattern", 6));
              return pattern < 1 || (layer + 1) % pattern != 0;
            },
        .complete = complete_scaled_gemma,

@@ -2,6 +2,7 @@
 #include "nn/transformer_block.h"
 
 #include "weft/layers.h"
+#include "weft/ops/attention.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/in_place.h"
@@ -107,15 +108,18 @@ class SelfAttention final : public Module {
     return slice(cached, 1, 0, end);
   }
 
-  Tensor attend(const Tensor& q, Tensor k, Tensor v, const Tensor&) const {
+  Tensor attend(const Tensor& q, Tensor k, Tensor v, const Tensor& mask) const {
     const TransformerConfig& c = state_->config;
-    bool causal = c.causal;
+    AttentionOptions options{
+        .causal = c.causal, .scale = c.attention_scale, .softcap = c.attention_softcap};
+    if (state_->has_window(layer_)) options.window = c.window;
+    if (mask) options.mask = reshape(mask, {mask.size(0), 1, 1, mask.size(1)});
+    if (is_training() && !state_->cache) options.dropout = c.attention_dropout;
     if (state_->cache) {
       auto& [keys, values] = state_->cache->layers[static_cast<size_t>(layer_)];
       k = kept(keys, k), v = kept(values, v);
-      causal = q.size(1) > 1;  // one token sees all that is kept
     }
-    return attention(q, k, v, causal, c.attention_scale);
+    return attention(q, k, v, options);
   }
 
   std::shared_ptr<TransformerState> state_;

@@ -149,7 +149,8 @@ def reference(name, tokens):
     if kind not in ("Bert", "ModernBert"):
         for seed in range(40):
             torch.manual_seed(seed)
-            found, gap = greedy(model, torch.randint(331, (10,)))
+            # A model of its own: transformers keeps the stretched frequencies of "dynamic".
+            found, gap = greedy(make_model(name).double().eval(), torch.randint(331, (10,)))
             if gap > 1e-3:
                 break
         assert gap > 1e-3, gap
@@ -171,6 +172,7 @@ def reference(name, tokens):
         optimizer.step()
     values["losses"] = torch.stack(losses).float()
     config = json.loads(model.config.to_json_string())
+    config["architectures"] = [type(model).__name__]
     config.pop("transformers_version")
     return values, {"config": json.dumps(config), "parameters": json.dumps(parameters)}
 
