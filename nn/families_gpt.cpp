@@ -67,6 +67,7 @@ std::vector<Family> gpts() {
        .names = {{"model.embed_tokens", "gpt_neox.embed_in"},
                  {"model.norm", "gpt_neox.final_layer_norm"},
                  {"lm_head", "embed_out"},
+                 {"lm_head", "lm_head"},
                  {"self_attn.q_proj", "attention.query_key_value", kHeads},
                  {"self_attn.k_proj", "attention.query_key_value", kHeads},
                  {"self_attn.v_proj", "attention.query_key_value", kHeads},
