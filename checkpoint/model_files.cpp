@@ -66,7 +66,8 @@ void ModelFiles::add(const std::string& what, const FileTensor& tensor,
   }
   if (there.empty()) {
     fail(what, ": ", files_.path(), ": tensor ", in_quotes(tensor.names[0]),
-         tensor.names.size() > 1 ? " (or another name of it)" : "", " is missing");
+         tensor.names.size() > 1 ? concat(" (or ", in_quotes(tensor.names[1]), ")") : "",
+         " is missing");
   }
   for (const FilePart& part : tensor.parts) {
     const Shape& shape = shapes.at(part.parameter);

@@ -15,6 +15,16 @@ Decoder::Decoder(TransformerModel& model, const DeviceMesh& mesh, int64_t contex
 }
 
 std::vector<double> Decoder::next(std::span<const int64_t> tokens) {
+  const RopeScaling& rope = model_.config().rope_scaling;
+  const int64_t before = cache_.position, after = before + static_cast<int64_t>(tokens.size());
+  const bool changes = rope.kind == RopeScalingKind::longrope && before > 0 &&
+                       before <= rope.original_max && after > rope.original_max;
+  seen_.insert(seen_.end(), tokens.begin(), tokens.end());
+  if (changes) {
+    // All keys rotate by other frequencies from here on.
+    cache_ = {.context = cache_.context};
+    tokens = seen_;
+  }
   const std::vector<double> values(tokens.begin(), tokens.end());
   const Device device = model_.parameters()[0]->device();
   const Tensor ids = from_values(values, {1, static_cast<int64_t>(tokens.size())},

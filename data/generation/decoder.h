@@ -29,6 +29,8 @@ class Decoder {
   TransformerModel& model_;
   DeviceMesh mesh_;
   KeyValueCache cache_;
+  /// The tokens given so far.
+  std::vector<int64_t> seen_;
 };
 
 }  // namespace weft

@@ -24,6 +24,7 @@ constexpr OfOne kElementwiseOfOne[] = {
     {"sigmoid", sigmoid, "sigmoid", "1 / (1 + exp(-x))"},
     {"silu", silu, "silu", "x * sigmoid(x)"},
     {"gelu", gelu, "gelu", "x / 2 * (1 + erf(x / sqrt(2)))"},
+    {"gelu_tanh", gelu_tanh, "gelu_tanh", "gelu's approximation by tanh"},
     {"square", square, "square", "x * x"},
     {"sign", sign, "sign", "-1, 0 or 1; NaN for NaN"},
     {"erf", erf, "erf", "The error function of x"},

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.nn.functional's functions with its arguments: `from weft.nn import functional as F`."""
 
-import math
 
 from weft import _weft
 from weft._array_api._beside import tensor_of
@@ -89,8 +88,7 @@ def gelu(input, *, approximate="none"):
     if approximate != "tanh":
         shown = described(approximate)
         raise ValueError(f"gelu: approximate is {shown}, expected 'none' or 'tanh'")
-    inner = math.sqrt(2 / math.pi) * (input + 0.044715 * input * input * input)
-    return 0.5 * input * (1 + _weft.tanh(inner))
+    return _weft.gelu_tanh(input)
 
 
 def dropout(input, p=0.5, training=True):

@@ -29,7 +29,9 @@ from weft._weft import (
     Parameter,
     RMSNorm,
     Sequential,
+    config_json,
     transformer_config,
+    transformer_families,
 )
 
 __all__ = [
@@ -57,7 +59,9 @@ __all__ = [
     "Tanh",
     "functional",
     "init",
+    "config_json",
     "transformer_config",
+    "transformer_families",
     "utils",
 ]
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "tests/families/family.h"
+#include "weft/checkpoint.h"
 #include "weft/fsdp.h"
 #include "weft/generate.h"
 #include "weft/hugging_face.h"
@@ -88,6 +89,46 @@ TEST_P(Families, GenerateTheTokensOfTransformers) {
                    {.sampling = {.temperature = 0}, .tokens = 64});
       EXPECT_EQ(made, expected) << ranks << " ranks";
     });
+  }
+}
+
+/// Elements of a file's tensor, as bytes.
+std::string bytes_of(const SafetensorsFile& file, const SafetensorsEntry& entry) {
+  std::string bytes(static_cast<size_t>(entry.bytes), '\0');
+  file.read(entry, 0, std::as_writable_bytes(std::span(bytes)));
+  return bytes;
+}
+
+TEST_P(Families, ComeBackBitForBit) {
+  const FamilyReference reference(GetParam());
+  const TransformerConfig config = reference.config();
+  EXPECT_EQ(transformer_config_of(config_json(config), "written"), config);
+  const Scratch scratch;
+  const std::string out = scratch.path("out");
+  std::filesystem::create_directory(out);
+  run_ranks(3, [&](Communicator world) {
+    const DeviceMesh mesh(world, {{"ranks", 3}});
+    StateDict parameters, saved;
+    for (const auto& [name, entry] : hugging_face_contents(reference.folder(), config).tensors) {
+      const Tensor tensor =
+          empty(entry.shape, {.dtype = entry.dtype, .sharding = Sharding(mesh, {Shard(0)})});
+      parameters.tensors.emplace(name, tensor);
+      saved.tensors.emplace("model/" + name, tensor);
+    }
+    load_hugging_face(parameters, reference.folder(), config);
+    const std::string checkpoint = CheckpointSaver(world, scratch.path("run")).save(1, saved);
+    world.barrier();
+    export_hugging_face(checkpoint, out, world, {.config = config});
+  });
+  const SafetensorsFile before(reference.folder() + "/model.safetensors");
+  const SafetensorsFile after(out + "/model.safetensors");
+  EXPECT_EQ(after.entries().size(), before.entries().size());
+  for (const SafetensorsEntry& entry : before.entries()) {
+    // transformers calls the head of Pythia otherwise than its files.
+    const bool is_head = config.family == "gpt_neox" && entry.name == "lm_head.weight";
+    const SafetensorsEntry& back = after.entry(is_head ? "embed_out.weight" : entry.name);
+    EXPECT_EQ(back.shape, entry.shape) << entry.name;
+    EXPECT_EQ(bytes_of(after, back), bytes_of(before, entry)) << entry.name;
   }
 }
 

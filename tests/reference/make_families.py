@@ -150,7 +150,9 @@ def reference(name, tokens):
         for seed in range(40):
             torch.manual_seed(seed)
             # A model of its own: transformers keeps the stretched frequencies of "dynamic".
-            found, gap = greedy(make_model(name).double().eval(), torch.randint(331, (10,)))
+            # "longrope" changes its frequencies after 8 tokens.
+            prompt = torch.randint(331, (5 if name == "longrope" else 10,))
+            found, gap = greedy(make_model(name).double().eval(), prompt)
             if gap > 1e-3:
                 break
         assert gap > 1e-3, gap
