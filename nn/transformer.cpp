@@ -6,6 +6,7 @@
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/layers.h"
+#include "weft/ops/cross_entropy.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/networks.h"
 #include "weft/ops/shapes.h"
@@ -154,19 +155,7 @@ std::vector<std::vector<Module*>> TransformerModel::units() {
   return units;
 }
 
-Tensor TransformerModel::logits_of(const Tensor& hidden) {
-  const TransformerConfig& c = config();
-  Tensor x = hidden;
-  if (c.head == Head::transform) {
-    x = module("head_norm")(activated(c.activation, module("head_dense")(x)));
-  }
-  x = (*head_)(x);
-  if (c.logit_divisor != 1) x = div(x, c.logit_divisor);
-  if (c.logit_softcap > 0) x = mul(tanh(div(x, c.logit_softcap)), c.logit_softcap);
-  return x;
-}
-
-Tensors TransformerModel::forward(const Tensors& inputs) {
+void TransformerModel::check_inputs(const Tensors& inputs) const {
   const TransformerConfig& c = config();
   if (inputs.empty() || inputs.size() > (c.causal ? 1 : 3)) {
     fail("model: number of inputs is ", inputs.size(), ", expected 1, the ids",
@@ -177,16 +166,44 @@ Tensors TransformerModel::forward(const Tensors& inputs) {
   if (ids.size(1) > c.max_sequence) {
     fail("model: sequence length is ", ids.size(1), ", expected at most ", c.max_sequence);
   }
+}
+
+Tensor TransformerModel::transformed(const Tensor& hidden) {
+  const TransformerConfig& c = config();
+  if (c.head != Head::transform) return hidden;
+  return module("head_norm")(activated(c.activation, module("head_dense")(hidden)));
+}
+
+Tensor TransformerModel::logits_of(const Tensor& hidden) {
+  const TransformerConfig& c = config();
+  Tensor x = (*head_)(transformed(hidden));
+  if (c.logit_divisor != 1) x = div(x, c.logit_divisor);
+  if (c.logit_softcap > 0) x = mul(tanh(div(x, c.logit_softcap)), c.logit_softcap);
+  return x;
+}
+
+Tensors TransformerModel::forward(const Tensors& inputs) {
+  check_inputs(inputs);
   const Tensor hidden = (*model_)(inputs)[0];
   if (head_) return {logits_of(hidden)};
-  if (c.head == Head::none) return {hidden};
+  if (config().head == Head::none) return {hidden};
   const Tensor first = reshape(slice(hidden, 1, 0, 1), {hidden.size(0), hidden.size(2)});
   return {hidden, tanh(module("pooler")(first))};
 }
 
 Tensor TransformerModel::loss(const Tensor& ids, const Tensor& targets) {
   if (!head_) fail("model: a model without a head has no loss, expected one with a head");
-  return cross_entropy((*this)(ids), targets);
+  return call({ids}, [this, targets](const Tensors& inputs) {
+    check_inputs(inputs);
+    const Tensor hidden = transformed((*model_)(inputs)[0]);
+    return head_->call({hidden}, [this, targets](const Tensors& x) {
+      const auto& parameters = head_->own_parameters();
+      LinearCrossEntropyOptions options{.softcap = config().logit_softcap,
+                                        .multiplier = 1 / config().logit_divisor};
+      if (parameters.size() > 1) options.bias = parameters[1].second->tensor();
+      return Tensors{linear_cross_entropy(x[0], parameters[0].second->tensor(), targets, options)};
+    });
+  })[0];
 }
 
 Tensor TransformerModel::decode(const Tensor& ids, KeyValueCache& cache) {

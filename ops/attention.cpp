@@ -36,6 +36,9 @@ struct AttentionValues {
   double scale, softcap, dropout, mod0 = 0, mod1 = 0, mod2 = 0;
 };
 
+/// A custom mod, for the ops that have one.
+using Mod = std::optional<ScoreMod>;
+
 }  // namespace
 
 /// Returns [batch, sequence, heads, d] as the kernel's [batch, heads, sequence, d].
@@ -48,7 +51,7 @@ static MemoryBlock heads_first(const MemoryBlock& block) {
 
 /// `operand` is the first optional operand. The queries are the last positions of the sequence of
 /// keys.
-static AttentionArguments attention_arguments(const Call& c, int operand, const ScoreMod* mod) {
+static AttentionArguments attention_arguments(const Call& c, int operand, const Mod& mod) {
   const auto structure = unpack<AttentionStructure>(c.attributes().structure);
   const auto values = unpack<AttentionValues>(c.attributes().values);
   const Box& box = c.in_box(0);
@@ -61,7 +64,7 @@ static AttentionArguments attention_arguments(const Call& c, int operand, const 
       .dropout = values.dropout,
       .random = {c.attributes().random[0], c.attributes().random[1]},
       .origin = {box.offset[0], box.offset[2], c.in_shape(0)[2], c.in_shape(0)[1]},
-      .mod = mod,
+      .mod = mod ? &*mod : nullptr,
       .mod_bytes = &c.attributes().values[3]};
   if (structure.has(kMask)) arguments.mask = c.in(operand++);
   if (structure.has(kSinks)) arguments.sinks = c.in(operand++);
@@ -120,7 +123,7 @@ static DType statistics_dtype(DType dtype) { return dtype == f64 ? f64 : f32; }
 /// operands: q, k, v, out, logsumexp, gradient of out, and the optional ones. dk and dv are sums
 /// over the queries, so they are Partial when the sequence of queries is sharded; the gradient of a
 /// mask that broadcasts is one over what it broadcasts to.
-static OpSpec attention_backward_spec(const std::string& name, const ScoreMod* mod) {
+static OpSpec attention_backward_spec(const std::string& name, const Mod& mod) {
   return {
       .name = name + "_backward",
       .rule_of = [](const Attributes& a,
@@ -169,7 +172,7 @@ static void give_attention_gradients(const Grad& g, const Op& backward_op) {
 }
 
 /// results: out and, for the gradient, the logsumexp of each query's scores.
-static OpSpec attention_spec(const std::string& name, const ScoreMod* mod, const Op& backward_op) {
+static OpSpec attention_spec(const std::string& name, const Mod& mod, const Op& backward_op) {
   return {.name = name,
           .rule_of = [](const Attributes& a,
                         std::span<const Shape> shapes) { return attention_rule(a, shapes, false); },
@@ -195,40 +198,28 @@ static OpSpec with_samples(OpSpec spec, std::vector<OpSample> samples) {
 }
 
 static const Op attention_backward_op = register_op(with_samples(
-    attention_backward_spec("attention", nullptr),
+    attention_backward_spec("attention", {}),
     {{.shapes = {{2, 5, 6, 4}, {2, 7, 3, 4}, {2, 7, 3, 4}, {2, 5, 6, 4}, {2, 6, 5}, {2, 5, 6, 4}},
       .attributes = attention_attributes(kCausal, 0, {0.5, 0, 0})},
      {.shapes = {{3, 5, 2, 3}, {3, 5, 1, 3}, {3, 5, 1, 3}, {3, 5, 2, 3}, {3, 2, 5}, {3, 5, 2, 3}},
-      .attributes = attention_attributes(0, 0, {0.5, 0, 0})},
-     {.shapes = {{2, 5, 6, 4},
-                 {2, 7, 3, 4},
-                 {2, 7, 3, 4},
-                 {2, 5, 6, 4},
-                 {2, 6, 5},
-                 {2, 5, 6, 4},
-                 {1, 6, 5, 7},
-                 {6}},
-      .attributes =
-          attention_attributes(kCausal | kMask | kAlibi | kMaskGradient, 3, {0.5, 2, 0.25})}}));
+      .attributes = attention_attributes(0, 0, {0.5, 0, 0})}}));
 
-static const Op attention_op = register_op(
-    with_samples(attention_spec("attention", nullptr, attention_backward_op),
-                 {{.shapes = {{2, 5, 6, 4}, {2, 7, 3, 4}, {2, 7, 3, 4}},
-                   .attributes = attention_attributes(kCausal, 0, {0.5, 0, 0})},
-                  {.shapes = {{3, 5, 2, 3}, {3, 5, 1, 3}, {3, 5, 1, 3}},
-                   .attributes = attention_attributes(0, 0, {0.5, 0, 0})},
-                  {.shapes = {{2, 5, 6, 4}, {2, 7, 3, 4}, {2, 7, 3, 4}, {1, 6, 5, 7}, {6}},
-                   .attributes = attention_attributes(kCausal | kMask | kSinks, 3, {0.5, 2, 0.25})},
-                  {.shapes = {{3, 5, 2, 3}, {3, 7, 1, 3}, {3, 7, 1, 3}, {3, 1, 1, 7}, {3, 7}, {2}},
-                   .attributes = attention_attributes(kMask | kSegments | kAlibi, 0, {0.5, 0, 0}),
-                   .dtypes = {f32, f32, f32, boolean, i64, f32},
-                   .low = 0,
-                   .high = 2}}));
+static const Op attention_op = register_op(with_samples(
+    attention_spec("attention", {}, attention_backward_op),
+    {{.shapes = {{2, 5, 6, 4}, {2, 7, 3, 4}, {2, 7, 3, 4}},
+      .attributes = attention_attributes(kCausal, 0, {0.5, 0, 0})},
+     {.shapes = {{3, 5, 2, 3}, {3, 5, 1, 3}, {3, 5, 1, 3}},
+      .attributes = attention_attributes(0, 0, {0.5, 0, 0})},
+     {.shapes = {{2, 5, 6, 4}, {2, 7, 3, 4}, {2, 7, 3, 4}, {1, 6, 5, 7}, {6}, {2, 7}, {6}},
+      .attributes =
+          attention_attributes(kCausal | kMask | kSinks | kSegments | kAlibi, 3, {0.5, 2, 0.25}),
+      .dtypes = {f32, f32, f32, f32, f32, i64, f32},
+      .low = 0,
+      .high = 2}}));
 
 Op make_attention_op(const char* name, const ScoreMod& mod) {
-  const auto* kept = new ScoreMod(mod);  // ops are never destroyed before the process ends
-  const Op backward_op{attention_backward_spec(name, kept)};
-  return Op(attention_spec(name, kept, backward_op));
+  const Op backward_op{attention_backward_spec(name, mod)};
+  return Op(attention_spec(name, mod, backward_op));
 }
 
 static void check_heads(const Tensor& q, const Tensor& k, const Tensor& v) {
@@ -255,10 +246,10 @@ static void check_numbers(const AttentionOptions& options) {
 
 static Tensor checked_operand(const char* name, const Tensor& x, const Shape& shape, DType dtype) {
   if (!(x.shape() == shape)) {
-    fail("attention: ", name, is_floating(dtype) ? " are " : " are ", x.shape(), ", expected ",
-         shape);
+    fail("attention: shape of ", name, " is ", x.shape(), ", expected ", shape);
   }
-  if (is_floating(x.dtype()) != is_floating(dtype) || x.dtype() == boolean) {
+  const bool fits = is_floating(dtype) ? is_floating(x.dtype()) : is_integer(x.dtype());
+  if (!fits) {
     fail("attention: dtype of ", name, " is ", x.dtype(), ", expected ",
          is_floating(dtype) ? "a floating one" : "integers");
   }
@@ -272,7 +263,7 @@ static Tensor checked_mask(const Tensor& mask, const Shape& scores, DType dtype)
     fits = mask.size(-d) == 1 || mask.size(-d) == scores[4 - d];
   }
   if (!fits) {
-    fail("attention: mask is ", mask.shape(), ", expected one that broadcasts to ", scores,
+    fail("attention: shape of mask is ", mask.shape(), ", expected one that broadcasts to ", scores,
          ", [batch, heads, s, t]");
   }
   if (mask.dtype() != boolean && !is_floating(mask.dtype())) {
@@ -292,6 +283,14 @@ Tensor attention_by(const Op& op, const Tensor& q, const Tensor& k, const Tensor
   const int64_t batch = q.size(0), s = q.size(1), heads = q.size(2), t = k.size(1);
   const double scale =
       options.scale != 0 ? options.scale : 1 / std::sqrt(static_cast<double>(q.size(3)));
+  // Keys before the first query's window: no query sees them.
+  const int64_t skipped = options.window > 0 && options.causal ? t - s - options.window + 1 : 0;
+  const bool has_key_operands = options.mask || options.segments || options.dropout > 0;
+  if (skipped > 0 && !has_key_operands && &op == &attention_op) {
+    AttentionOptions own = options;
+    if (s == 1) own.window = 0;
+    return attention_by(op, q, slice(k, 1, skipped, t), slice(v, 1, skipped, t), own, mod);
+  }
   int64_t flags = options.causal ? int64_t{kCausal} : 0;
   Tensors operands = {as_dtype(q, dtype), as_dtype(k, dtype), as_dtype(v, dtype)};
   const auto add = [&](int64_t flag, const Tensor& operand) {

@@ -1,22 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/cross_entropy/cross_entropy.h"
-#include "ops/take.h"
 
+#include "ops/losses.h"
 #include "ops/promotion.h"
 #include "ops/rows.h"
+#include "ops/take.h"
 #include "src/kernels/embedding/embedding.h"
 #include "src/kernels/map/map.h"
+#include "weft/ops/along_dim.h"
+#include "weft/ops/factories.h"
 #include "weft/ops/networks.h"
 #include "weft/ops/reductions.h"
+#include "weft/ops/shapes.h"
 
 namespace weft {
 
 namespace {
 
 struct RowLoss {
+  int64_t ignored;
   template <class T>
   WEFT_FN T operator()(T lse, T picked, T target) const {
-    return target == T(kIgnoredTarget) ? T(0) : lse - picked;
+    return target == T(ignored) ? T(0) : lse - picked;
   }
 };
 
@@ -25,12 +30,17 @@ struct RowLoss {
 /// Returns the first class that this rank holds.
 static int64_t first_class(const Call& c) { return c.in_box(0).offset[last_dim(c)]; }
 
+/// values: the target of rows that do not count.
+static int64_t ignored_target(const Call& c) { return static_cast<int64_t>(c.value(0)); }
+
+static Attributes ignoring(int64_t target) { return {.values = {static_cast<double>(target)}}; }
+
 static void check_targets(const Call& c) {
   const int64_t classes = c.in_shape(0).back();
-  auto outside = find_outside(c.in(1), 0, classes, kIgnoredTarget);
+  auto outside = find_outside(c.in(1), 0, classes, ignored_target(c));
   if (!outside) return;
   fail("cross_entropy: target is ", *outside, ", expected one below ", classes,
-       ", the classes of logits ", c.in_shape(0), ", or ", kIgnoredTarget);
+       ", the classes of logits ", c.in_shape(0), ", or ", ignored_target(c));
 }
 
 /// operands: logits, targets, logsumexp of the rows, gradient of the rows' losses.
@@ -39,15 +49,19 @@ static const Op cross_entropy_backward_op = register_op({
     .rule = "... v, ..., ..., ... -> ... v",
     .forward =
         [](const Call& c) {
-          cross_entropy_backward(c.out(), c.in(3), c.in(0), c.in(1), first_class(c), kIgnoredTarget,
-                                 &c.in(2));
+          cross_entropy_backward(c.out(), c.in(3), c.in(0), c.in(1), first_class(c),
+                                 ignored_target(c), &c.in(2));
         },
-    .samples =
-        {{.shapes = {{5, 7}, {5}, {5}, {5}}, .dtypes = {f32, i64, f32, f32}, .low = 0, .high = 7},
-         {.shapes = {{2, 5, 3}, {2, 5}, {2, 5}, {2, 5}},
-          .dtypes = {f32, i32, f32, f32},
-          .low = 0,
-          .high = 3}},
+    .samples = {{.shapes = {{5, 7}, {5}, {5}, {5}},
+                 .attributes = ignoring(-100),
+                 .dtypes = {f32, i64, f32, f32},
+                 .low = 0,
+                 .high = 7},
+                {.shapes = {{2, 5, 3}, {2, 5}, {2, 5}, {2, 5}},
+                 .attributes = ignoring(1),
+                 .dtypes = {f32, i32, f32, f32},
+                 .low = 0,
+                 .high = 3}},
 });
 
 /// results: the rows' losses and, for the gradient, their logsumexp. With a sharded vocabulary,
@@ -66,11 +80,13 @@ static const Op cross_entropy_op = register_op({
             logsumexp(c.out(1), c.in(0), last_dim(c));
             pick(c.out(), c.in(0), c.in(1), 0);
           }
-          map_floating(RowLoss{}, c.out(), c.out(1), c.staged() ? c.stage(2) : c.out(), c.in(1));
+          map_floating(RowLoss{ignored_target(c)}, c.out(), c.out(1),
+                       c.staged() ? c.stage(2) : c.out(), c.in(1));
         },
     .backward =
         [](const Grad& g) {
-          g.give(0, cross_entropy_backward_op, {g.in(0), g.in(1), g.out(1), g.grad()});
+          g.give(0, cross_entropy_backward_op, {g.in(0), g.in(1), g.out(1), g.grad()},
+                 g.attributes());
         },
     .staged_over = {"v"},
     .stages = {row_max_stage(),
@@ -79,8 +95,16 @@ static const Op cross_entropy_op = register_op({
                 .reduce = ReduceOp::sum,
                 .run = [](const Call& c) { pick(c.stage(2), c.in(0), c.in(1), first_class(c)); }}},
     .saves_out = {1},
-    .samples = {{.shapes = {{5, 7}, {5}}, .dtypes = {f32, i64}, .low = 0, .high = 7},
-                {.shapes = {{2, 5, 3}, {2, 5}}, .dtypes = {f32, i32}, .low = 0, .high = 3}},
+    .samples = {{.shapes = {{5, 7}, {5}},
+                 .attributes = ignoring(-100),
+                 .dtypes = {f32, i64},
+                 .low = 0,
+                 .high = 7},
+                {.shapes = {{2, 5, 3}, {2, 5}},
+                 .attributes = ignoring(1),
+                 .dtypes = {f32, i32},
+                 .low = 0,
+                 .high = 3}},
 });
 
 /// Number of targets that count: a Partial over a sharded batch, so the mean reduces one number.
@@ -88,12 +112,13 @@ static const Op kept_targets_op = register_op({
     .name = "kept_targets",
     .rule = "... -> .",
     .dtype = [](const Attributes&, std::span<const DType>, int) { return f32; },
-    .forward = [](const Call& c) { count_kept(c.out(), c.in(0), kIgnoredTarget); },
+    .forward = [](const Call& c) { count_kept(c.out(), c.in(0), ignored_target(c)); },
     .differentiable = false,
-    .samples = {{.shapes = {{5, 7}}, .dtypes = {i64}, .low = 0, .high = 7}},
+    .samples =
+        {{.shapes = {{5, 7}}, .attributes = ignoring(3), .dtypes = {i64}, .low = 0, .high = 7}},
 });
 
-Tensor cross_entropy_rows(const Tensor& logits, const Tensor& targets) {
+static Tensor rows_ignoring(const Tensor& logits, const Tensor& targets, int64_t ignored) {
   Tensor x = as_floating("cross_entropy", logits);
   if (!targets) fail("cross_entropy: no targets are given, expected one for each row");
   const Tensor classes = as_indices("cross_entropy", "targets", targets);
@@ -103,13 +128,92 @@ Tensor cross_entropy_rows(const Tensor& logits, const Tensor& targets) {
     fail("cross_entropy: targets are ", targets.shape(), ", expected one for each row of logits ",
          x.shape());
   }
-  return cross_entropy_op({x, classes});
+  return cross_entropy_op.call({x, classes}, ignoring(ignored))[0];
 }
 
-Tensor cross_entropy(const Tensor& logits, const Tensor& targets) {
-  Tensor total = sum(cross_entropy_rows(logits, targets));
-  return div(total, as_dtype(kept_targets_op({as_indices("cross_entropy", "targets", targets)}),
-                             total.dtype()));
+Tensor cross_entropy_rows(const Tensor& logits, const Tensor& targets) {
+  return rows_ignoring(logits, targets, kIgnoredTarget);
+}
+
+void check_loss_options(const char* what, const CrossEntropyOptions& options, int64_t classes) {
+  if (!(options.label_smoothing >= 0 && options.label_smoothing <= 1)) {
+    fail(what, ": label_smoothing is ", options.label_smoothing, ", expected 0 to 1");
+  }
+  if (!(options.z_loss >= 0)) fail(what, ": z_loss is ", options.z_loss, ", expected 0 or more");
+  if (!options.weight) return;
+  if (!(options.weight.shape() == Shape{classes}) || !is_floating(options.weight.dtype())) {
+    fail(what, ": weight is ", options.weight.shape(), " of ", options.weight.dtype(),
+         ", expected [", classes, "] of a floating dtype");
+  }
+  if (options.weight.requires_grad()) {
+    fail(what, ": weight requires a gradient, expected constants");
+  }
+}
+
+/// The weights of the rows' targets; 0 in rows that do not count.
+static Tensor target_weights(const Tensor& targets, const CrossEntropyOptions& options,
+                             DType dtype) {
+  const Tensor counts = not_equal(targets, Number(options.ignore_index));
+  const Tensor kept = cast(counts, dtype);
+  if (!options.weight) return kept;
+  const Tensor ids = where(counts, targets, zeros_like(targets));
+  const Tensor flat =
+      take(as_dtype(options.weight.detach(), dtype), reshape(ids, {ids.numel()}), 0);
+  return mul(kept, reshape(flat, targets.shape()));
+}
+
+Tensor reduced_loss(const Tensor& rows, const Tensor& targets, const CrossEntropyOptions& options) {
+  if (options.reduction == LossReduction::none) return rows;
+  const Tensor total = sum(rows);
+  if (options.reduction == LossReduction::sum) return total;
+  const Tensor weight = options.weight ? sum(target_weights(targets, options, rows.dtype()))
+                                       : kept_targets_op({targets}, ignoring(options.ignore_index));
+  return div(total, as_dtype(weight, total.dtype()));
+}
+
+/// Targets that are probabilities of all classes.
+static Tensor against_probabilities(const Tensor& logits, const Tensor& targets,
+                                    const CrossEntropyOptions& options) {
+  if (!(targets.shape() == logits.shape())) {
+    fail("cross_entropy: targets are ", targets.shape(), ", expected ", logits.shape(),
+         ", a probability for each of the logits");
+  }
+  const DType dtype = logits.dtype() == f64 ? f64 : f32;
+  const Tensor x = as_dtype(logits, dtype);
+  const double share = options.label_smoothing / static_cast<double>(x.size(-1));
+  Tensor p = add(mul(as_dtype(targets, dtype), 1 - options.label_smoothing), share);
+  if (options.weight) p = mul(p, as_dtype(options.weight.detach(), dtype));
+  Tensor rows = neg(sum(mul(p, log_softmax(x)), {-1}));
+  if (options.z_loss > 0) rows = add(rows, mul(square(logsumexp(x, -1)), options.z_loss));
+  if (options.reduction == LossReduction::none) return rows;
+  return options.reduction == LossReduction::sum ? sum(rows) : mean(rows);
+}
+
+Tensor cross_entropy(const Tensor& logits, const Tensor& targets,
+                     const CrossEntropyOptions& options) {
+  if (logits && logits.ndim() > 0) check_loss_options("cross_entropy", options, logits.size(-1));
+  if (logits && targets && is_floating(targets.dtype()) && targets.ndim() == logits.ndim()) {
+    return against_probabilities(as_floating("cross_entropy", logits), targets, options);
+  }
+  Tensor rows = rows_ignoring(logits, targets, options.ignore_index);
+  const Tensor ids = as_indices("cross_entropy", "targets", targets);
+  const DType dtype = rows.dtype();
+  if (options.weight) rows = mul(rows, target_weights(ids, options, dtype));
+  if (options.label_smoothing > 0 || options.z_loss > 0) {
+    const Tensor x = as_dtype(as_floating("cross_entropy", logits), dtype);
+    const Tensor lse = logsumexp(x, -1);
+    Tensor more = mul(square(lse), options.z_loss);
+    if (options.label_smoothing > 0) {
+      const Tensor above = sub(unsqueeze(lse, -1), x);
+      const Tensor of_classes =
+          options.weight ? mul(above, as_dtype(options.weight.detach(), dtype)) : above;
+      rows = mul(rows, 1 - options.label_smoothing);
+      more = add(more, mul(mean(of_classes, {-1}), options.label_smoothing));
+    }
+    const Tensor kept = cast(not_equal(ids, Number(options.ignore_index)), dtype);
+    rows = add(rows, mul(more, kept));
+  }
+  return reduced_loss(rows, ids, options);
 }
 
 }  // namespace weft

@@ -4,6 +4,7 @@
 #include "weft/ops/algebra.h"
 #include "weft/ops/along_dim.h"
 #include "weft/ops/attention.h"
+#include "weft/ops/cross_entropy.h"
 #include "weft/ops/distributions.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"

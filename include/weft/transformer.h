@@ -59,6 +59,9 @@ class WEFT_API TransformerModel : public Module {
   Tensors forward(const Tensors& inputs) override;
 
  private:
+  void check_inputs(const Tensors& inputs) const;
+  /// The input of the head's linear layer.
+  Tensor transformed(const Tensor& hidden);
   Tensor logits_of(const Tensor& hidden);
 
   std::shared_ptr<TransformerState> state_;

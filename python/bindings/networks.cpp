@@ -4,7 +4,9 @@
 #include "python/bindings/bindings.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/rule_text.h"
+#include "weft/error.h"
 #include "weft/ops/attention.h"
+#include "weft/ops/cross_entropy.h"
 #include "weft/torch.h"
 
 namespace weft::python {
@@ -14,6 +16,20 @@ static Tensor along(const char* what, Tensor (*function)(const Tensor&), const T
   const int at = normalized_dim(what, dim, x.ndim());
   if (at == x.ndim() - 1) return function(x);
   return function(x.transpose(at, -1)).transpose(at, -1);
+}
+
+static CrossEntropyOptions loss_options(const char* what, const std::optional<Tensor>& weight,
+                                        double label_smoothing, int64_t ignore_index, double z_loss,
+                                        const std::string& reduction) {
+  CrossEntropyOptions options{weight.value_or(Tensor()), label_smoothing, ignore_index, z_loss};
+  if (reduction == "sum") {
+    options.reduction = LossReduction::sum;
+  } else if (reduction == "none") {
+    options.reduction = LossReduction::none;
+  } else if (reduction != "mean") {
+    fail(what, ": reduction is '", reduction, "', expected 'mean', 'sum' or 'none'");
+  }
+  return options;
 }
 
 static constexpr const char* kAttentionText =
@@ -41,11 +57,49 @@ void bind_networks(py::module_& m) {
       with_rule("log_softmax", "The logarithm of softmax(x), along `dim`"));
   m.attr("IGNORED_TARGET") = kIgnoredTarget;
   m.def(
-      "cross_entropy", &cross_entropy, Released(), py::arg("logits"), py::arg("targets"),
+      "cross_entropy",
+      [](const Tensor& logits, const Tensor& targets, const std::optional<Tensor>& weight,
+         double label_smoothing, int64_t ignore_index, double z_loss,
+         const std::string& reduction) {
+        return cross_entropy(logits, targets,
+                             loss_options("cross_entropy", weight, label_smoothing, ignore_index,
+                                          z_loss, reduction));
+      },
+      Released(), py::arg("logits"), py::arg("targets"), py::kw_only(),
+      py::arg("weight") = py::none(), py::arg("label_smoothing") = 0.0,
+      py::arg("ignore_index") = kIgnoredTarget, py::arg("z_loss") = 0.0,
+      py::arg("reduction") = "mean",
       with_rule("cross_entropy",
-                "Mean over the rows that count of -log softmax(logits)[target]. logits [..., "
-                "vocabulary], targets [...] (int32 or int64), each a class or -100 for a row that "
-                "does not count; ValueError names another"));
+                "Cross-entropy of logits [..., vocabulary]: the mean over the rows that count of "
+                "-log softmax(logits)[target]. targets [...] are classes (int32 or int64), or "
+                "ignore_index for a row that does not count; ValueError names another. Floating "
+                "targets of the logits' shape are probabilities. weight [vocabulary]: weights of "
+                "the classes. label_smoothing: the share of the target that all classes have "
+                "evenly. z_loss: the factor of logsumexp(logits)^2, which is added. reduction: "
+                "'mean', 'sum' or 'none'"));
+  m.def(
+      "linear_cross_entropy",
+      [](const Tensor& x, const Tensor& weight, const Tensor& targets,
+         const std::optional<Tensor>& bias, double softcap, double multiplier,
+         const std::optional<Tensor>& class_weight, double label_smoothing, int64_t ignore_index,
+         double z_loss, const std::string& reduction, int64_t whole_up_to) {
+        return linear_cross_entropy(x, weight, targets,
+                                    {loss_options("linear_cross_entropy", class_weight,
+                                                  label_smoothing, ignore_index, z_loss, reduction),
+                                     bias.value_or(Tensor()), softcap, multiplier, whole_up_to});
+      },
+      Released(), py::arg("x"), py::arg("weight"), py::arg("targets"), py::kw_only(),
+      py::arg("bias") = py::none(), py::arg("softcap") = 0.0, py::arg("multiplier") = 1.0,
+      py::arg("class_weight") = py::none(), py::arg("label_smoothing") = 0.0,
+      py::arg("ignore_index") = kIgnoredTarget, py::arg("z_loss") = 0.0,
+      py::arg("reduction") = "mean",
+      py::arg("whole_up_to") = LinearCrossEntropyOptions().whole_up_to,
+      "cross_entropy of the logits multiplier * x weight^T + bias, for x [..., d], weight "
+      "[classes, "
+      "d] and targets [...], without storing the logits: parts of them are computed, and again in "
+      "backward. softcap: they become softcap * tanh(logits / softcap). The other options are "
+      "those of cross_entropy. Logits of at most whole_up_to elements are made "
+      "whole, which saves computing them again\n\nLayout rule: v [d], ... [d], ... -> ...");
   m.def("cross_entropy_rows", &cross_entropy_rows, Released(), py::arg("logits"),
         py::arg("targets"),
         with_rule("cross_entropy", "The same a row: [...], 0 where the row does not count"));

@@ -143,8 +143,16 @@ class CrossEntropyLoss(Module):
     """(logits [..., classes], targets [...]) -> the mean of -log softmax(logits)[target]; see
     functional.cross_entropy."""
 
-    def __init__(self, *, ignore_index=_weft.IGNORED_TARGET, reduction="mean", label_smoothing=0.0):
+    def __init__(
+        self,
+        weight=None,
+        *,
+        ignore_index=_weft.IGNORED_TARGET,
+        reduction="mean",
+        label_smoothing=0.0,
+    ):
         super().__init__()
+        self.weight = weight
         self.ignore_index = ignore_index
         self.reduction = reduction
         self.label_smoothing = label_smoothing
@@ -153,6 +161,7 @@ class CrossEntropyLoss(Module):
         return functional.cross_entropy(
             logits,
             targets,
+            self.weight,
             ignore_index=self.ignore_index,
             reduction=self.reduction,
             label_smoothing=self.label_smoothing,

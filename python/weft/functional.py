@@ -15,6 +15,7 @@ __all__ = [
     "gelu",
     "layer_norm",
     "linear",
+    "linear_cross_entropy",
     "log_softmax",
     "mse_loss",
     "one_hot",
@@ -47,27 +48,51 @@ def mse_loss(input, target, *, reduction="mean"):
 
 
 def cross_entropy(
-    input, target, *, ignore_index=_weft.IGNORED_TARGET, reduction="mean", label_smoothing=0.0
+    input,
+    target,
+    weight=None,
+    *,
+    ignore_index=_weft.IGNORED_TARGET,
+    reduction="mean",
+    label_smoothing=0.0,
 ):
-    """Of logits [..., classes], the last dim however many there are, against classes [...]; rows
-    whose target is `ignore_index` do not count. label_smoothing: the share of the target that all
-    classes have evenly."""
-    if not 0 <= label_smoothing <= 1:
-        raise ValueError(
-            f"cross_entropy: label_smoothing is {described(label_smoothing)}, expected 0 to 1"
-        )
-    ignored = _weft.equal(target, ignore_index)
-    if ignore_index != _weft.IGNORED_TARGET:
-        target = _weft.where(ignored, _weft.IGNORED_TARGET, target)
-    if reduction == "mean" and label_smoothing == 0:
-        return _weft.cross_entropy(input, target)
-    rows = _weft.cross_entropy_rows(input, target)
-    if label_smoothing:
-        smooth = _weft.where(ignored, 0, -_weft.log_softmax(input).mean(-1))
-        rows = rows * (1 - label_smoothing) + smooth.to(rows.dtype) * label_smoothing
-    if reduction == "mean":
-        return rows.sum() / (~ignored).sum()
-    return _reduced("cross_entropy", rows, reduction)
+    """Of logits [..., classes], the last dim however many there are, against classes [...] or
+    probabilities of the logits' shape; rows whose target is `ignore_index` do not count. weight:
+    weights of the classes. label_smoothing: the share of the target that all classes have
+    evenly."""
+    return _weft.cross_entropy(
+        input,
+        target,
+        weight=weight,
+        ignore_index=ignore_index,
+        reduction=reduction,
+        label_smoothing=label_smoothing,
+    )
+
+
+def linear_cross_entropy(
+    input,
+    linear_weight,
+    target,
+    *,
+    linear_bias=None,
+    weight=None,
+    reduction="mean",
+    ignore_index=_weft.IGNORED_TARGET,
+    label_smoothing=0.0,
+):
+    """cross_entropy of the logits input linear_weight^T + linear_bias, which are never stored: of
+    input [..., d], linear_weight [classes, d] and target [...]."""
+    return _weft.linear_cross_entropy(
+        input,
+        linear_weight,
+        target,
+        bias=linear_bias,
+        class_weight=weight,
+        reduction=reduction,
+        ignore_index=ignore_index,
+        label_smoothing=label_smoothing,
+    )
 
 
 def softmax(input, dim=-1):

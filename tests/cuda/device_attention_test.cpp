@@ -120,6 +120,57 @@ TEST_F(DeviceAttention, Backward) {
   });
 }
 
+/// Operands of the changes of scores: mask, sinks, slopes and segments.
+struct RuleTwins {
+  Twin mask, added, sinks, slopes, segments, dmask;
+
+  RuleTwins(const AttentionCase& c, DType dtype, bool broadcasts)
+      : mask(Array::random(DType::boolean, mask_shape(c, broadcasts), Lie::dense, 11, 0, 2)),
+        added(Array::random(dtype, mask_shape(c, broadcasts), Lie::dense, 12, -2, 2)),
+        sinks(Array::random(dtype, {c.heads}, Lie::dense, 13, -1, 1)),
+        slopes(Array::random(dtype, {c.heads}, Lie::dense, 14, 0, 1)),
+        segments(Array::random(DType::i64, {c.batch, c.keys}, Lie::dense, 15, 0, 3)),
+        dmask(Array(dtype, mask_shape(c, broadcasts), Lie::dense)) {}
+  static Shape mask_shape(const AttentionCase& c, bool broadcasts) {
+    if (broadcasts) return {1, c.heads, 1, c.keys};
+    return {c.batch, c.heads, c.queries, c.keys};
+  }
+};
+
+static AttentionArguments changed(const AttentionCase& c, const RuleTwins& t, int kind, Device d) {
+  AttentionArguments options = c.options;
+  if (kind == 0) options.window = 5;
+  if (kind == 1) options.softcap = 2, options.sinks = t.sinks.on(d);
+  if (kind == 2) options.mask = t.mask.on(d), options.causal = false;
+  if (kind >= 3) options.mask = t.added.on(d), options.slopes = t.slopes.on(d);
+  if (kind == 4) options.segments = t.segments.on(d), options.dropout = 0.3;
+  if (kind == 4) options.random = {3, 7}, options.window = 9, options.softcap = 3;
+  return options;
+}
+
+TEST_F(DeviceAttention, ChangesOfScores) {
+  for (const AttentionCase& c : {AttentionCase{2, 4, 2, 37, 37, 16}, {1, 2, 1, 20, 70, 33}}) {
+    for (const DType dtype : {DType::f32, DType::f64}) {
+      for (int kind = 0; kind < 10; ++kind) {
+        SCOPED_TRACE(concat(dtype, " ", c.queries, " kind ", kind));
+        const AttentionTwins t(c, dtype, HeadLie::swapped);
+        const RuleTwins rule(c, dtype, kind >= 5);
+        const bool of_mask = kind % 5 >= 3;
+        for (const Device d : kBothDevices) {
+          const AttentionArguments options = changed(c, rule, kind % 5, d);
+          attention(t.q.on(d), t.k.on(d), t.v.on(d), options, t.out.on(d), t.lse.on(d));
+          attention_backward(t.q.on(d), t.k.on(d), t.v.on(d), t.out.on(d), t.lse.on(d),
+                             t.dout.on(d), options, t.dq.on(d), t.dk.on(d), t.dv.on(d),
+                             of_mask ? rule.dmask.on(d) : MemoryBlock());
+        }
+        t.out.expect_alike(16), t.lse.expect_alike(16);
+        t.dq.expect_alike(32), t.dk.expect_alike(32), t.dv.expect_alike(32);
+        if (of_mask) rule.dmask.expect_alike(64);
+      }
+    }
+  }
+}
+
 TEST_F(DeviceAttention, TooWideHeadsAreRefused) {
   const AttentionTwins t({1, 1, 1, 2, 2, 257}, DType::f32, HeadLie::dense);
   EXPECT_THROW(attention(t.q.on(gpu), t.k.on(gpu), t.v.on(gpu), {}, t.out.on(gpu), {}),

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "tests/ops/agreement.h"
+#include "tests/support/scratch.h"
 #include "weft/context.h"
 #include "weft/extend/attention.h"
 #include "weft/storage.h"
@@ -165,7 +166,7 @@ std::vector<Variant> variants(const Sizes& n) {
 }  // namespace
 
 TEST(AttentionVariants, EqualTheirDefinition) {
-  for (const Sizes& n : {Sizes{2, 5, 7, 6, 3, 4}, {3, 5, 5, 2, 1, 3}, {1, 1, 9, 4, 4, 8}}) {
+  for (const Sizes& n : {Sizes{2, 5, 7, 6, 3, 4}, {3, 5, 5, 2, 1, 3}, {1, 1, 9, 4, 4, 8}, {2, 2, 600, 4, 2, 8}}) {
     for (const Variant& variant : variants(n)) expect_defined(variant, n);
   }
 }
@@ -377,6 +378,43 @@ TEST(AttentionVariants, TakeMemoryOfTheSequenceNotOfTheScores) {
     EXPECT_LE(twice, 2 * once + once / 8) << variant.name;
     EXPECT_LE(twice, int64_t{2} * 2048 * 2048 * 4 / 4) << variant.name;  // of 2 heads' scores
   }
+}
+
+TEST(AttentionVariants, SayWhatIsWrong) {
+  const Tensor q = zeros({2, 3, 4, 8}), k = zeros({2, 5, 2, 8});
+  const auto error = [&](const AttentionOptions& options) {
+    return error_of([&] { attention(q, k, k, options); });
+  };
+  EXPECT_EQ(error({.window = -1}), "attention: window is -1, expected 0 or more");
+  EXPECT_EQ(error({.softcap = -2}), "attention: softcap is -2, expected 0 or more");
+  EXPECT_EQ(error({.dropout = 1}), "attention: dropout is 1, expected one in [0, 1)");
+  EXPECT_EQ(error({.mask = zeros({3, 4})}),
+            "attention: shape of mask is [3, 4], expected one that broadcasts to [2, 4, 3, 5], "
+            "[batch, heads, s, t]");
+  EXPECT_EQ(error({.mask = zeros({3, 5}, {.dtype = i64})}),
+            "attention: dtype of mask is i64, expected bool or a floating one");
+  EXPECT_EQ(error({.sinks = zeros({2})}), "attention: shape of sinks is [2], expected [4]");
+  EXPECT_EQ(error({.segments = zeros({2, 3}, {.dtype = i64})}),
+            "attention: shape of segments is [2, 3], expected [2, 5]");
+  EXPECT_EQ(error({.segments = zeros({2, 5})}),
+            "attention: dtype of segments is f32, expected integers");
+  EXPECT_EQ(error({.alibi = zeros({4, 1})}), "attention: shape of alibi is [4, 1], expected [4]");
+  Tensor slopes = zeros({4});
+  slopes.set_requires_grad();
+  EXPECT_EQ(error({.alibi = slopes}),
+            "attention: alibi requires a gradient, expected constants; add slopes times distances "
+            "as a mask");
+  EXPECT_EQ(error_of([&] {
+              attention(k, q, q, {.segments = zeros({2, 3}, {.dtype = i64})});
+            }),
+            "attention: number of heads of q [2, 5, 2, 8] is 2, expected a multiple of 4, those of "
+            "k [2, 3, 4, 8]");
+  const Tensor few = zeros({2, 3, 2, 8});
+  EXPECT_EQ(error_of([&] {
+              attention(k, few, few, {.segments = zeros({2, 3}, {.dtype = i64})});
+            }),
+            "attention: number of queries is 5, expected at most 3, that of keys, because segments "
+            "are given");
 }
 
 }  // namespace weft

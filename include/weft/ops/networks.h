@@ -3,6 +3,7 @@
 
 #include "weft/export.h"
 #include "weft/ops/attention.h"
+#include "weft/ops/cross_entropy.h"
 #include "weft/tensor.h"
 
 namespace weft {
@@ -10,15 +11,6 @@ namespace weft {
 /// softmax: exp(a) / sum of exp(a) along the last dim; log_softmax: its logarithm.
 WEFT_API Tensor softmax(const Tensor& a);
 WEFT_API Tensor log_softmax(const Tensor& a);
-
-/// The target of rows that do not count, as in PyTorch and Hugging Face.
-inline constexpr int64_t kIgnoredTarget = -100;
-/// Mean of -log softmax(logits)[target] over the rows that count. logits [..., vocabulary]; targets
-/// [...] (i32 or i64), each a class or kIgnoredTarget: std::invalid_argument names any other value.
-/// NaN when no row counts.
-WEFT_API Tensor cross_entropy(const Tensor& logits, const Tensor& targets);
-/// The loss of each row: f32 [...] (f64 for f64 logits), 0 where the row does not count.
-WEFT_API Tensor cross_entropy_rows(const Tensor& logits, const Tensor& targets);
 
 /// Rows `ids` [...] (i32 or i64) of weight [vocabulary, d]: [..., d]. std::invalid_argument names
 /// an id that is not a row.

@@ -34,8 +34,8 @@ namespace host {
 void attend(const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBlock& k,
             const MemoryBlock& v, const AttentionArguments& options, const MemoryBlock& out,
             const MemoryBlock& lse) {
-  if (!options.has_rule() && has_few_queries(sizes, q, k)) {
-    return attend_few(sizes, q, k, v, out, lse);
+  if (!options.mod && options.dropout == 0 && has_few_queries(sizes, q, k)) {
+    return attend_few(sizes, q, k, v, options, out, lse);
   }
   if (q.dtype == DType::f64) return attend_as<double>(sizes, q, k, v, options, out, lse);
   if (multiplies_in_bf16(q.dtype)) {

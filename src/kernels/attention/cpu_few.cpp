@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <limits>
 
+#include "src/kernels/attention/rule.h"
 #include "src/kernels/attention/tiles.h"
 #include "src/kernels/math/math.h"
 #include "src/kernels/math/reducers.h"
@@ -36,6 +37,8 @@ struct PartialRows {
 
 struct FewAttention {
   const AttentionSizes& sizes;
+  /// Null for a plain call.
+  const ScoreRule<float>* rule;
   const MemoryBlock &q, &k, &v;
   int64_t rows, heads, parts;
   float* memory;
@@ -104,6 +107,21 @@ static void sum_values(const float* p, const Matrix& v, int64_t count, int64_t r
   }
 }
 
+/// Applies the changes to scores of `count` keys from `first` on.
+static void change_few(const FewAttention& x, int64_t batch, int64_t kv_head, int64_t first,
+                       int64_t count, float* scores) {
+  const AttentionSizes& s = x.sizes;
+  float slope;
+  for (int64_t r = 0; r < x.rows; ++r) {
+    const int64_t head = s.first_head + kv_head * s.group + r / s.queries;
+    for (int64_t j = 0; j < count; ++j) {
+      float& score = scores[r * kPartKeys + j];
+      score = x.rule->changed(score, slope, s.first_batch + batch, head, s.offset + r % s.queries,
+                              first + j);
+    }
+  }
+}
+
 static void attend_part(const FewAttention& x, int64_t head, int64_t part) {
   const AttentionSizes& s = x.sizes;
   const int64_t batch = head / s.kv_heads, kv_head = head % s.kv_heads, first = part * kPartKeys;
@@ -112,6 +130,7 @@ static void attend_part(const FewAttention& x, int64_t head, int64_t part) {
   Scratch scratch;
   float* scores = scratch.take<float>(x.rows * kPartKeys);
   score_few(x, batch, kv_head, first, count, scores);
+  if (x.rule) change_few(x, batch, kv_head, first, count, scores);
   for (int64_t r = 0; r < x.rows; ++r) {
     float* row = scores + r * kPartKeys;
     const int64_t seen = std::clamp<int64_t>(s.seen(r % s.queries) - first, 0, count);
@@ -151,26 +170,38 @@ static void store_few(const FewAttention& x, int64_t at_head, const MemoryBlock&
   const PartialRows sums = x.partial(at_head, 0);
   for (int64_t r = 0; r < x.rows; ++r) {
     const int64_t head = kv_head * s.group + r / s.queries, query = r % s.queries;
-    const float total = sums.total[r];
+    float total = sums.total[r], max = sums.max[r], factor = 1;
+    if (x.rule && x.rule->sinks) {
+      const float sink = x.rule->sinks.at(0, s.first_head + head, 0, 0);
+      max = std::max(max, sink);
+      factor = exp(sums.max[r] - max);
+      total = total * factor + exp(sink - max);
+    }
     copy_matrix({sums.result + r * s.width, DType::f32, s.width, 1}, 1, s.width,
-                head_matrix(out, batch, head, query), total > 0 ? 1 / total : total);
+                head_matrix(out, batch, head, query), total > 0 ? factor / total : total);
     if (!lse.data) continue;
     const int64_t at = batch * lse.strides[0] + head * lse.strides[1] + query * lse.strides[2];
-    lse.as<float>()[at] = sums.max[r] + log(total);  // -inf when no key is seen
+    lse.as<float>()[at] = max + log(total);  // -inf when no key is seen
   }
 }
 
 void attend_few(const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBlock& k,
-                const MemoryBlock& v, const MemoryBlock& out, const MemoryBlock& lse) {
+                const MemoryBlock& v, const AttentionArguments& options, const MemoryBlock& out,
+                const MemoryBlock& lse) {
+  const ScoreRule<float> rule(options, sizes);
   const int64_t heads = sizes.batch * sizes.kv_heads, rows = sizes.group * sizes.queries;
   const int64_t seen = sizes.seen(sizes.queries - 1);
   const int64_t parts = std::max<int64_t>(1, (seen + kPartKeys - 1) / kPartKeys);
   Scratch scratch;
-  const FewAttention x{
-      sizes, q,
-      k,     v,
-      rows,  heads,
-      parts, scratch.take<float>(heads * parts * PartialRows::floats(rows, sizes.width))};
+  const FewAttention x{sizes,
+                       options.has_rule() ? &rule : nullptr,
+                       q,
+                       k,
+                       v,
+                       rows,
+                       heads,
+                       parts,
+                       scratch.take<float>(heads * parts * PartialRows::floats(rows, sizes.width))};
   constexpr int64_t kWorthThreads = int64_t{1} << 16;
   const int threads = heads * seen * sizes.width < kWorthThreads ? 1 : usable_threads();
   run_tasks(heads * parts, threads,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include "src/device/cuda/streams.h"
-#include "src/kernels/attention/cuda_tiles.h"
+#include "src/kernels/attention/cuda_rule.h"
 #include "src/kernels/attention/cudnn.h"
+#include "weft/context.h"
 #include "weft/error.h"
 #include "weft/storage.h"
 
@@ -47,6 +48,11 @@ WEFT_FN inline int64_t keys_after(const AttentionSizes& call, const Strip& queri
                                   int64_t first_key) {
   return i < queries.count ? call.seen(queries.first + i) - first_key : 0;
 }
+/// Returns how many of them come before the first visible one.
+WEFT_FN inline int64_t keys_before(const AttentionSizes& call, const Strip& queries, int i,
+                                   int64_t first_key) {
+  return call.first_key(queries.first + i) - first_key;
+}
 
 /// Shared memory of a thread block: four operands, a tile of scores, two numbers per query.
 template <class C, class Tiles>
@@ -67,7 +73,7 @@ struct BackwardMemory {
 };
 
 /// Each thread block computes delta and dQ of one tile of queries.
-template <class C, int kWidth>
+template <class C, int kWidth, class Rule>
 struct QueryGradients {
   using Tiles = AttentionTiles<C, kWidth>;
   using Memory = BackwardMemory<C, Tiles>;
@@ -76,6 +82,9 @@ struct QueryGradients {
   AttentionSizes call;
   BackwardSides<C> x;
   int64_t tiles;
+  Rule rule;
+  /// The gradient of an added mask; without data when none is needed.
+  MaskGradient<C> dmask;
 
   template <class ThreadBlock>
   WEFT_DEVICE void operator()(const ThreadBlock& block) const {
@@ -90,8 +99,10 @@ struct QueryGradients {
     Tiles::load(block, values, x.out, mine.batch, mine.head, mine.first, mine.count, width);
     find_deltas(block, m, mine);
     typename Tiles::Result sums[kOwned] = {};
-    for (int64_t first = 0; first < seen; first += kTile) {
+    for (int64_t first = call.first_key(mine.first) / kTile * kTile; first < seen;
+         first += kTile) {
       const int64_t count = seen - first < kTile ? seen - first : kTile;
+      if (rule.hides(block, call, mine, first, kTile)) continue;
       Tiles::load(block, keys, x.k, mine.batch, kv_head, first, count, width);
       Tiles::load(block, values, x.v, mine.batch, kv_head, first, count, width);
       block.sync();
@@ -138,19 +149,28 @@ struct QueryGradients {
     for (int i = 0; i < Tiles::kM; ++i) {
       const int row = owner / kSide + i * kSide;
       const int64_t keys = keys_after(call, mine, row, first_key);
+      const int64_t begin = keys_before(call, mine, row, first_key);
       const C lse = m.lse[row], delta = m.delta[row];
       WEFT_UNROLL
       for (int j = 0; j < Tiles::kM; ++j) {
-        const bool sees = owner % kSide + j * kSide < keys;
-        const C p = sees ? exp(scores.at[i][j] - lse) : C(0);
-        scores.at[i][j] = sees ? p * (products.at[i][j] - delta) : C(0);
+        const int key = owner % kSide + j * kSide;
+        C slope = C(1), score = scores.at[i][j];
+        const bool inside = key >= begin && key < keys;
+        if (inside) score = rule.changed(call, mine, row, first_key + key, score, slope);
+        const bool sees = inside && !Rule::hides(score);
+        const C p = sees ? exp(score - lse) : C(0);
+        const C product = sees ? rule.kept(call, mine, row, first_key + key, products.at[i][j])
+                               : C(0);
+        const C gradient = sees ? p * (product - delta) : C(0);
+        if (sees) dmask.add(call, mine, row, first_key + key, gradient);
+        scores.at[i][j] = gradient * slope;
       }
     }
   }
 };
 
 /// Each thread block computes dK and dV of one tile of keys, from all queries of its heads.
-template <class C, int kWidth>
+template <class C, int kWidth, class Rule>
 struct KeyGradients {
   using Tiles = AttentionTiles<C, kWidth>;
   using Memory = BackwardMemory<C, Tiles>;
@@ -158,6 +178,7 @@ struct KeyGradients {
 
   AttentionSizes call;
   BackwardSides<C> x;
+  Rule rule;
 
   WEFT_DEVICE Strip place(int64_t block) const {
     const int64_t heads = call.batch * call.kv_heads, first = block / heads * kTile;
@@ -180,10 +201,14 @@ struct KeyGradients {
     Sums sums = {};
     for (int64_t g = 0; g < call.group; ++g) {
       const int64_t head = mine.head * call.group + g;
-      for (int64_t first = call.first_query(mine.first) / kTile * kTile; first < call.queries;
+      const int64_t end = call.end_query(mine.first + mine.count - 1);
+      for (int64_t first = call.first_query(mine.first) / kTile * kTile; first < end;
            first += kTile) {
         const int64_t left = call.queries - first;
-        add(block, m, mine, {mine.batch, head, first, left < kTile ? left : kTile}, sums);
+        const Strip theirs{mine.batch, head, first, left < kTile ? left : kTile};
+        if (!rule.hides(block, call, theirs, mine.first, kTile)) {
+          add(block, m, mine, theirs, sums);
+        }
       }
     }
     for (int o = 0; o < kOwned; ++o) {
@@ -248,12 +273,20 @@ struct KeyGradients {
     for (int j = 0; j < Tiles::kM; ++j) {
       const int query = owner % kSide + j * kSide;
       const int64_t keys = keys_after(call, theirs, query, mine.first);
+      const int64_t begin = keys_before(call, theirs, query, mine.first);
       const C lse = m.lse[query], delta = m.delta[query];
       WEFT_UNROLL
       for (int i = 0; i < Tiles::kM; ++i) {
-        const bool seen = owner / kSide + i * kSide < keys;
-        scores.at[i][j] = seen ? exp(scores.at[i][j] - lse) : C(0);
-        products.at[i][j] = seen ? scores.at[i][j] * (products.at[i][j] - delta) : C(0);
+        const int key = owner / kSide + i * kSide;
+        C slope = C(1), score = scores.at[i][j];
+        const bool inside = key >= begin && key < keys;
+        if (inside) score = rule.changed(call, theirs, query, mine.first + key, score, slope);
+        const bool seen = inside && !Rule::hides(score);
+        const C p = seen ? exp(score - lse) : C(0), product = products.at[i][j];
+        const int64_t at = mine.first + key;
+        scores.at[i][j] = seen ? rule.kept(call, theirs, query, at, p) : C(0);
+        products.at[i][j] =
+            seen ? p * (rule.kept(call, theirs, query, at, product) - delta) * slope : C(0);
       }
     }
   }
@@ -261,29 +294,39 @@ struct KeyGradients {
 
 }  // namespace
 
-template <class C>
-static void differentiate_in(const AttentionSizes& sizes, const AttentionGradients& x) {
+template <class C, class Rule>
+static void differentiate_in(const AttentionSizes& sizes, const Rule& rule,
+                             const AttentionGradients& x) {
   const Stream stream = current_stream(x.q.device);
   const auto rows = static_cast<size_t>(sizes.batch * sizes.heads * sizes.queries);
   const Ref<Storage> deltas = Storage::allocate(rows * sizeof(C), x.q.device);
   const BackwardSides<C> sides(x, rows > 0 ? static_cast<C*>(deltas->data()) : nullptr);
   with_attention_tiles<C>(sizes.width, [&]<int kWidth>(AttentionTiles<C, kWidth>) {
-    using OfQueries = QueryGradients<C, kWidth>;
+    using OfQueries = QueryGradients<C, kWidth, Rule>;
     constexpr int kTile = OfQueries::kTile;
     const int64_t query_tiles = (sizes.queries + kTile - 1) / kTile;
     const int64_t key_tiles = (sizes.keys + kTile - 1) / kTile;
-    launch_blocks<kAttentionThreads>(OfQueries{sizes, sides, query_tiles},
+    launch_blocks<kAttentionThreads>(OfQueries{sizes, sides, query_tiles, rule,
+                                               MaskGradient<C>(x.dmask, sizes)},
                                      query_tiles * sizes.batch * sizes.heads,
                                      OfQueries::Memory::kBytes, stream);
-    launch_blocks<kAttentionThreads>(KeyGradients<C, kWidth>{sizes, sides},
+    launch_blocks<kAttentionThreads>(KeyGradients<C, kWidth, Rule>{sizes, sides, rule},
                                      key_tiles * sizes.batch * sizes.kv_heads,
                                      OfQueries::Memory::kBytes, stream);
   });
 }
 
 void attend_backward(const AttentionSizes& sizes, const AttentionGradients& x) {
-  if (attend_backward_by_cudnn(sizes, x)) return;
-  x.q.dtype == DType::f64 ? differentiate_in<double>(sizes, x) : differentiate_in<float>(sizes, x);
+  const int64_t scores = sizes.batch * sizes.heads * sizes.queries * sizes.keys;
+  if (x.dmask.data && x.dmask.numel() < scores && uses_deterministic_algorithms()) {
+    fail("attention: gradient of a mask that broadcasts is added in any order on cuda, expected "
+         "deterministic algorithms; expand the mask");
+  }
+  const bool is_plain = !x.options.has_rule() && sizes.window == 0;
+  if (is_plain && attend_backward_by_cudnn(sizes, x)) return;
+  with_rule(sizes, x.options, x.q.dtype, [&]<class C>(Type<C>, const auto& rule) {
+    differentiate_in<C>(sizes, rule, x);
+  });
 }
 
 }  // namespace weft::cuda

@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "src/device/cuda/streams.h"
-#include "src/kernels/attention/cuda_tiles.h"
+#include "src/kernels/attention/cuda_rule.h"
 #include "src/kernels/attention/cudnn.h"
 #include "weft/error.h"
 
@@ -27,7 +27,7 @@ struct LseSide {
 
 /// Each thread block processes one tile of queries against all visible keys. It keeps a running
 /// maximum and total per row, and rescales earlier sums when the maximum grows (online softmax).
-template <class C, int kWidth>
+template <class C, int kWidth, class Rule>
 struct AttendTile {
   using Tiles = AttentionTiles<C, kWidth>;
   static constexpr int kTile = Tiles::kTile;
@@ -38,6 +38,7 @@ struct AttendTile {
   AttentionSide q, k, v, out;
   LseSide<C> lse;
   int64_t tiles;
+  Rule rule;
 
   /// Shared memory of a thread block; keys and values alternate in one operand.
   struct Memory {
@@ -66,13 +67,16 @@ struct AttendTile {
                 static_cast<C>(call.scale));
     begin_rows(block, m);
     typename Tiles::Result sums[kOwned] = {};
-    for (int64_t first = 0; first < seen; first += kTile) {
+    for (int64_t first = call.first_key(at.first) / kTile * kTile; first < seen; first += kTile) {
       const int64_t count = seen - first < kTile ? seen - first : kTile;
+      if (rule.hides(block, call, at, first, kTile)) continue;
       Tiles::load(block, m.keys, k, at.batch, kv_head, first, count, width);
       block.sync();
       for (int o = 0; o < kOwned; ++o) {
         const int owner = block.thread() + o * kAttentionThreads;
-        Tiles::put(owner, m.scores, Tiles::multiply_rows(owner, m.queries, m.keys));
+        auto scores = Tiles::multiply_rows(owner, m.queries, m.keys);
+        rule.template change<Tiles>(call, owner, at, first, scores);
+        Tiles::put(owner, m.scores, scores);
       }
       block.sync();
       Tiles::load(block, m.keys, v, at.batch, kv_head, first, count, width);
@@ -105,6 +109,11 @@ struct AttendTile {
     const int64_t seen = call.seen(at.first + row) - first;
     return static_cast<int>(seen < 0 ? 0 : seen < kTile ? seen : kTile);
   }
+  /// Returns the first of the tile's keys that a row sees, if it sees any.
+  WEFT_DEVICE int first_visible(const Strip& at, int row, int64_t first) const {
+    const int64_t hidden = call.first_key(at.first + row) - first;
+    return static_cast<int>(hidden < 0 ? 0 : hidden < kTile ? hidden : kTile);
+  }
 
   /// Replaces scores by exp(score - maximum), and by zero where a row does not see a key.
   template <class ThreadBlock>
@@ -112,10 +121,11 @@ struct AttendTile {
                           int64_t first) const {
     for (int i = block.thread(); i < kParts * kTile; i += block.threads()) {
       const int row = i / kParts, part = i % kParts, keys = visible(at, row, first);
+      const int begin = first_visible(at, row, first);
       const C* scores = m.scores + row * Tiles::kScoreRow;
       C most = -std::numeric_limits<C>::infinity();
       for (int key = part; key < keys; key += kParts) {
-        most = scores[key] > most ? scores[key] : most;
+        most = key >= begin && scores[key] > most ? scores[key] : most;
       }
       m.most[i] = most;
     }
@@ -133,12 +143,14 @@ struct AttendTile {
     block.sync();
     for (int i = block.thread(); i < kParts * kTile; i += block.threads()) {
       const int row = i / kParts, part = i % kParts, keys = visible(at, row, first);
+      const int begin = first_visible(at, row, first);
       C* scores = m.scores + row * Tiles::kScoreRow;
       const C max = m.max[row];
       C total = m.total[i] * m.factor[row];
       for (int key = part; key < kTile; key += kParts) {
-        const C value = key < keys ? exp(scores[key] - max) : C(0);
-        scores[key] = value;
+        const bool sees = key >= begin && key < keys && !Rule::hides(scores[key]);
+        const C value = sees ? exp(scores[key] - max) : C(0);
+        scores[key] = rule.kept(call, at, row, first + key, value);
         total += value;
       }
       m.total[i] = total;
@@ -162,9 +174,11 @@ struct AttendTile {
     for (int row = block.thread(); row < at.count; row += block.threads()) {
       C total = C(0);
       for (int part = 0; part < kParts; ++part) total += m.total[row * kParts + part];
-      m.factor[row] = total > 0 ? 1 / total : total;
+      C max = m.max[row];
+      const C factor = rule.add_sink(call, at, max, total);
+      m.factor[row] = total > 0 ? factor / total : total;
       // -inf when the row sees no key.
-      lse.store(at.batch, at.head, at.first + row, m.max[row] + log(total));
+      lse.store(at.batch, at.head, at.first + row, max + log(total));
     }
     block.sync();
   }
@@ -172,12 +186,13 @@ struct AttendTile {
 
 }  // namespace
 
-template <class C>
-static void attend_in(const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBlock& k,
-                      const MemoryBlock& v, const MemoryBlock& out, const MemoryBlock& lse) {
+template <class C, class Rule>
+static void attend_in(const AttentionSizes& sizes, const Rule& rule, const MemoryBlock& q,
+                      const MemoryBlock& k, const MemoryBlock& v, const MemoryBlock& out,
+                      const MemoryBlock& lse) {
   const Stream stream = current_stream(q.device);
   with_attention_tiles<C>(sizes.width, [&]<int kWidth>(AttentionTiles<C, kWidth>) {
-    using Kernel = AttendTile<C, kWidth>;
+    using Kernel = AttendTile<C, kWidth, Rule>;
     const int64_t tiles = (sizes.queries + Kernel::kTile - 1) / Kernel::kTile;
     const Kernel kernel{sizes,
                         AttentionSide(q),
@@ -185,17 +200,21 @@ static void attend_in(const AttentionSizes& sizes, const MemoryBlock& q, const M
                         AttentionSide(v),
                         AttentionSide(out),
                         LseSide<C>(lse),
-                        tiles};
+                        tiles,
+                        rule};
     launch_blocks<kAttentionThreads>(kernel, tiles * sizes.batch * sizes.heads,
                                      Kernel::Memory::kBytes, stream);
   });
 }
 
 void attend(const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBlock& k,
-            const MemoryBlock& v, const MemoryBlock& out, const MemoryBlock& lse) {
-  if (attend_by_cudnn(sizes, q, k, v, out, lse)) return;
-  q.dtype == DType::f64 ? attend_in<double>(sizes, q, k, v, out, lse)
-                        : attend_in<float>(sizes, q, k, v, out, lse);
+            const MemoryBlock& v, const AttentionArguments& options, const MemoryBlock& out,
+            const MemoryBlock& lse) {
+  const bool is_plain = !options.has_rule() && sizes.window == 0;
+  if (is_plain && attend_by_cudnn(sizes, q, k, v, out, lse)) return;
+  with_rule(sizes, options, q.dtype, [&]<class C>(Type<C>, const auto& rule) {
+    attend_in<C>(sizes, rule, q, k, v, out, lse);
+  });
 }
 
 }  // namespace weft::cuda

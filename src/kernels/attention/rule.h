@@ -144,6 +144,11 @@ struct KeptProbabilities {
         shift(sizes.keys - sizes.all_queries) {}
   explicit operator bool() const { return p > 0; }
 
+  WEFT_FN float factor(int64_t b, int64_t h, int64_t q, int64_t k) const {
+    float factors[4];
+    four(b, h, q, k / 4 * 4, factors);
+    return factors[k % 4];
+  }
   /// Gives the factors of keys k .. k + 3, where k is a multiple of four.
   WEFT_FN void four(int64_t b, int64_t h, int64_t q, int64_t k, float* factors) const {
     const int64_t row = (b * heads + h) * queries + q - shift;
@@ -190,7 +195,22 @@ struct ScoreRule {
     if (mask) f(mask);
     if (segments) f(segments);
   }
-  bool changes_scores() const { return softcap || custom || alibi || added || mask || segments; }
+  /// One score after all changes but a custom mod's; `slope` gets the derivative.
+  WEFT_FN T changed(T score, T& slope, int64_t b, int64_t h, int64_t q, int64_t k) const {
+    slope = T(1);
+    if (softcap.cap > 0) {
+      slope = softcap.slope(score, b, h, q, k);
+      score = softcap.score(score, b, h, q, k);
+    }
+    if (alibi.slopes.data) score = alibi.score(score, b, h, q, k);
+    if (added.added.data) score = added.score(score, b, h, q, k);
+    return attends(b, h, q, k) ? score : -std::numeric_limits<T>::infinity();
+  }
+  WEFT_FN bool masks() const { return mask.attends.data || segments.ids.data; }
+  WEFT_FN bool attends(int64_t b, int64_t h, int64_t q, int64_t k) const {
+    return (!mask.attends.data || mask.mask(b, h, q, k)) &&
+           (!segments.ids.data || segments.mask(b, h, q, k));
+  }
   /// Whether scores change other than by a sum.
   bool has_slopes() const { return softcap || custom; }
   bool hides_all(const ScoreRange& at) const {

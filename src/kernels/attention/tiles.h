@@ -157,7 +157,8 @@ bool has_few_queries(const AttentionSizes& sizes, const MemoryBlock& q, const Me
 
 /// `attend` in float for that case.
 void attend_few(const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBlock& k,
-                const MemoryBlock& v, const MemoryBlock& out, const MemoryBlock& lse);
+                const MemoryBlock& v, const AttentionArguments& options, const MemoryBlock& out,
+                const MemoryBlock& lse);
 
 template <class T, class E = T>
 void attend_backward_as(const AttentionSizes& sizes, const AttentionGradients& x);

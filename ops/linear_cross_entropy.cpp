@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/cross_entropy/linear_head.h"
+
+#include "ops/losses.h"
+#include "ops/promotion.h"
+#include "ops/scan.h"
+#include "ops/take.h"
+#include "src/kernels/copy/dense.h"
+#include "src/kernels/embedding/embedding.h"
+#include "src/kernels/reduce/reduce.h"
+#include "src/kernels/softmax/softmax.h"
+#include "weft/ops/cross_entropy.h"
+#include "weft/ops/products.h"
+#include "weft/ops/trigonometry.h"
+
+namespace weft {
+
+namespace {
+
+/// Which optional operands follow weight, x, targets (in backward: and lse, picked, dloss), in this
+/// order.
+enum HeadFlag : int64_t { kBias = 1, kClassWeights = 2 };
+
+constexpr const char* kHeadName = "linear_cross_entropy";
+
+bool has(const Attributes& attributes, HeadFlag flag) {
+  return (attributes.structure[0] & flag) != 0;
+}
+
+/// Operands as matrices and vectors. The targets and statistics are viewed as vectors of rows.
+struct HeadOperands {
+  DenseBlock x, targets;
+  LinearHead head;
+
+  HeadOperands(const Call& c, int optional)
+      : x(DenseBlock::of(c.in(1))), targets(DenseBlock::of(c.in(2))) {
+    const MemoryBlock& of_x = x;
+    const int64_t width = of_x.shape.back(), rows = as_rows(targets).numel();
+    const auto numbers = unpack<HeadNumbers>(c.attributes().values);
+    head = {.x = dense_block(of_x.data, of_x.dtype, {rows, width}, of_x.device),
+            .weight = c.in(0),
+            .targets = as_rows(targets),
+            .bias = {},
+            .class_weights = {},
+            .first = c.in_box(0).offset[0],
+            .classes = c.in_shape(0)[0],
+            .numbers = numbers};
+    if (has(c.attributes(), kBias)) head.bias = c.in(optional++);
+    if (has(c.attributes(), kClassWeights)) head.class_weights = c.in(optional);
+  }
+  static MemoryBlock as_rows(const MemoryBlock& dense) {
+    return dense_block(dense.data, dense.dtype, {dense.shape.product()}, dense.device);
+  }
+};
+
+}  // namespace
+
+static Rule head_rule(const Attributes& attributes, bool backward) {
+  std::string operands = "v [d], ... [d], ...", results = "..., ..., ...";
+  if (backward) operands += ", ..., ..., ...", results = "v [d], ... [d]";
+  if (has(attributes, kBias)) operands += ", v";
+  if (has(attributes, kBias) && backward) results += ", v";
+  if (has(attributes, kClassWeights)) operands += ", [c]";
+  return {operands + " -> " + results, {{"three", 3}}};
+}
+
+static Structure head_structure() {
+  return {"flags", [](const Dims& s, std::span<const Shape>) {
+            return s.ndim() == 1 && s[0] >= 0 && s[0] < 4;
+          }};
+}
+
+static void check_head_targets(const Call& c, const LinearHead& head) {
+  auto outside = find_outside(head.targets, 0, head.classes, head.numbers.ignored);
+  if (!outside) return;
+  fail(kHeadName, ": target is ", *outside, ", expected one below ", head.classes,
+       ", the classes of weight ", c.in_shape(0), ", or ", head.numbers.ignored);
+}
+
+/// Writes a part's statistics to its entry of the gathered stage, [1, 3, rows].
+static void head_stage(const Call& c) {
+  const HeadOperands operands(c, 3);
+  const MemoryBlock own = slice_at(c.stage(0), 0, 0);
+  const auto row = [&](int64_t i) { return HeadOperands::as_rows(slice_at(own, 0, i)); };
+  linear_head_statistics(operands.head, {row(0), row(1), row(2)});
+}
+
+/// The statistics of all parts: results 1 and 2, and sums of weighted logits.
+static void combine_head_parts(const Call& c, const HeadStatistics& rows) {
+  const MemoryBlock& parts = c.stage(0);
+  const auto statistic = [&](int64_t i) {
+    const MemoryBlock all = slice_at(parts, 1, i);
+    return MemoryBlock{
+        all.data, all.dtype, all.device, {parts.shape[0], rows.lse.numel()}, {parts.strides[0], 1}};
+  };
+  logsumexp(rows.lse, statistic(0), 0);
+  reduce(Reduction::sum, rows.picked, statistic(1), {0});
+  reduce(Reduction::sum, rows.weighted, statistic(2), {0});
+}
+
+/// operands: weight, x, targets, lse and picked (results of forward), the gradient of the losses,
+/// and the optional ones.
+static const Op linear_cross_entropy_backward_op = register_op({
+    .name = "linear_cross_entropy_backward",
+    .rule_of = [](const Attributes& a, std::span<const Shape>) { return head_rule(a, true); },
+    .structure = head_structure(),
+    .forward =
+        [](const Call& c) {
+          const HeadOperands operands(c, 6);
+          const DenseBlock lse = DenseBlock::of(c.in(3)), picked = DenseBlock::of(c.in(4)),
+                           dloss = DenseBlock::of(c.in(5));
+          const MemoryBlock dx =
+              dense_block(c.out(1).data, c.out(1).dtype, operands.head.x.shape, c.out(1).device);
+          linear_head_backward(operands.head, HeadOperands::as_rows(lse),
+                               HeadOperands::as_rows(picked), HeadOperands::as_rows(dloss), dx,
+                               c.out(0), has(c.attributes(), kBias) ? c.out(2) : MemoryBlock(),
+                               c.accumulate(0));
+        },
+    .accumulates = {0},
+    .products = [](const Attributes&) { return 3.0; },
+    .samples = {{.shapes = {{7, 3}, {5, 3}, {5}, {5}, {5}, {5}},
+                 .attributes = {.structure = {0}, .values = {1, 0, 0, 0, -100}},
+                 .dtypes = {f32, f32, i64, f32, f32, f32},
+                 .low = 0,
+                 .high = 3},
+                {.shapes = {{3, 4}, {2, 5, 4}, {2, 5}, {2, 5}, {2, 5}, {2, 5}, {3}, {3}},
+                 .attributes = {.structure = {3}, .values = {0.5, 2, 0.25, 0.125, 1}},
+                 .dtypes = {f32, f32, i32, f32, f32, f32, f32, f32},
+                 .low = 0,
+                 .high = 3}},
+});
+
+/// operands: weight, x, targets and the optional ones. results: the rows' losses and, for the
+/// gradient, the logsumexp of their logits and the logits of their targets. With a weight sharded
+/// by classes, ranks gather three numbers per row.
+static const Op linear_cross_entropy_op = register_op({
+    .name = kHeadName,
+    .rule_of = [](const Attributes& a, std::span<const Shape>) { return head_rule(a, false); },
+    .structure = head_structure(),
+    .dtype = [](const Attributes&, std::span<const DType> dtypes,
+                int) { return dtypes[0] == f64 ? f64 : f32; },
+    .forward =
+        [](const Call& c) {
+          const HeadOperands operands(c, 3);
+          check_head_targets(c, operands.head);
+          const MemoryBlock loss = HeadOperands::as_rows(c.out());
+          const Scratch weighted(loss.shape, loss.dtype, loss.device);
+          const HeadStatistics rows{HeadOperands::as_rows(c.out(1)),
+                                    HeadOperands::as_rows(c.out(2)), weighted.block};
+          if (c.staged()) {
+            combine_head_parts(c, rows);
+          } else {
+            linear_head_statistics(operands.head, rows);
+          }
+          linear_head_loss(loss, operands.head, rows);
+        },
+    .backward =
+        [](const Grad& g) {
+          Tensors operands = {g.in(0), g.in(1), g.in(2), g.out(1), g.out(2), g.grad()};
+          for (int i = 3; i < g.operands(); ++i) operands.push_back(g.in(i));
+          static constexpr int kOf[] = {0, 1, 3};
+          const size_t results = has(g.attributes(), kBias) ? 3 : 2;
+          g.give_all(std::span(kOf, results), linear_cross_entropy_backward_op, operands,
+                     g.attributes());
+        },
+    .staged_over = {"v"},
+    .stages = {{.result = "[three] ...", .run = head_stage, .gathered = true}},
+    .saves_out = {1, 2},
+    .products = [](const Attributes&) { return 1.0; },
+    .samples = {{.shapes = {{7, 3}, {5, 3}, {5}},
+                 .attributes = {.structure = {0}, .values = {1, 0, 0, 0, -100}},
+                 .dtypes = {f32, f32, i64},
+                 .low = 0,
+                 .high = 3},
+                {.shapes = {{3, 4}, {2, 5, 4}, {2, 5}, {3}},
+                 .attributes = {.structure = {1}, .values = {0.5, 2, 0.25, 0.125, 1}},
+                 .dtypes = {f32, f32, i32, f32},
+                 .low = 0,
+                 .high = 3}},
+});
+
+static void check_head(const Tensor& x, const Tensor& weight, const Tensor& targets,
+                       const LinearCrossEntropyOptions& options) {
+  if (!x || !weight) fail(kHeadName, ": no tensor is given, expected one");
+  if (!targets) fail(kHeadName, ": no targets are given, expected one for each row");
+  if (x.ndim() == 0 || weight.ndim() != 2 || x.size(-1) != weight.size(1)) {
+    fail(kHeadName, ": x and weight are ", x.shape(), " and ", weight.shape(),
+         ", expected [..., d] and [classes, d]");
+  }
+  Shape rows = x.shape();
+  rows.erase(rows.ndim() - 1);
+  if (!(targets.shape() == rows)) {
+    fail(kHeadName, ": targets are ", targets.shape(), ", expected one for each row of x ",
+         x.shape());
+  }
+  if (options.bias && !(options.bias.shape() == Shape{weight.size(0)})) {
+    fail(kHeadName, ": bias is ", options.bias.shape(), ", expected [", weight.size(0),
+         "], the classes of weight ", weight.shape());
+  }
+  if (!(options.softcap >= 0)) {
+    fail(kHeadName, ": softcap is ", options.softcap, ", expected 0 or more");
+  }
+  if (options.multiplier == 0 || options.multiplier != options.multiplier) {
+    fail(kHeadName, ": multiplier is ", options.multiplier, ", expected a number other than 0");
+  }
+  check_loss_options(kHeadName, options.loss, weight.size(0));
+}
+
+static Tensor whole_logits(const Tensor& x, const Tensor& weight,
+                           const LinearCrossEntropyOptions& options) {
+  Tensor logits = linear(x, weight);
+  if (options.multiplier != 1) logits = mul(logits, options.multiplier);
+  if (options.bias) logits = add(logits, options.bias);
+  return options.softcap > 0 ? mul(tanh(mul(logits, 1 / options.softcap)), options.softcap)
+                             : logits;
+}
+
+Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
+                            const LinearCrossEntropyOptions& options) {
+  check_head(x, weight, targets, options);
+  const CrossEntropyOptions& loss = options.loss;
+  if (targets.numel() * weight.size(0) <= options.whole_up_to) {
+    return cross_entropy(whole_logits(x, weight, options), targets, loss);
+  }
+  const DType dtype = promote(as_floating(kHeadName, x).dtype(), weight.dtype());
+  const Tensor ids = as_indices(kHeadName, "targets", targets);
+  Tensors operands = {as_dtype(weight, dtype), as_dtype(x, dtype), ids};
+  int64_t flags = 0;
+  if (options.bias) {
+    flags |= kBias;
+    operands.push_back(as_dtype(options.bias, dtype));
+  }
+  if (loss.weight) {
+    flags |= kClassWeights;
+    operands.push_back(as_dtype(loss.weight, dtype == f64 ? f64 : f32).detach());
+  }
+  const HeadNumbers numbers{options.multiplier, options.softcap, loss.label_smoothing, loss.z_loss,
+                            loss.ignore_index};
+  const Attributes attributes{.structure = {flags}, .values = pack_values(numbers)};
+  return reduced_loss(linear_cross_entropy_op.call(operands, attributes)[0], ids, loss);
+}
+
+}  // namespace weft
