@@ -5,6 +5,7 @@
 #include <cstring>
 #include <set>
 
+#include "checkpoint/float8_blocks.h"
 #include "checkpoint/transposed_bytes.h"
 #include "weft/error.h"
 #include "weft/transformer.h"
@@ -46,7 +47,10 @@ ModelFiles::ModelFiles(const std::string& what, const TensorFiles& files,
   for (const FileTensor& tensor : layout) {
     add(what, tensor, shapes);
     const auto& names = parameters_.at(tensor.parts[0].parameter).names;
-    known.insert(names.begin(), names.end());
+    for (const std::string& name : names) {
+      known.insert(name);
+      if (is_in_float8_blocks(files, name)) known.insert(name_of_scales(name));
+    }
   }
   std::vector<std::string> unknown = files.names();
   std::erase_if(unknown, [&](const std::string& name) {
@@ -56,6 +60,23 @@ ModelFiles::ModelFiles(const std::string& what, const TensorFiles& files,
   fail(what, ": ", files.path(), ": it holds tensor ", in_quotes(unknown[0]),
        unknown.size() > 1 ? concat(" and ", unknown.size() - 1, " others") : "",
        ", which the model has no parameter for");
+}
+
+/// Checks the shape and the dtype of a tensor.
+static void check_fits(const std::string& what, const TensorFiles& files, const std::string& name,
+                       const Shape& expected) {
+  const SafetensorsEntry& entry = files.entry(name);
+  if (!(entry.shape == expected)) {
+    fail(what, ": ", files.path(), ": tensor ", in_quotes(name), " is ", entry.shape,
+         " but the parameter ", expected);
+  }
+  if (is_in_float8_blocks(files, name)) return check_float8_blocks(what, files, name);
+  if (!is_floating(entry.dtype) || size_of(entry.dtype) == 1) {
+    fail(what, ": ", files.path(), ": tensor ", in_quotes(name), " is of ", entry.dtype,
+         size_of(entry.dtype) == 1 && is_floating(entry.dtype)
+             ? concat(", expected factors in ", in_quotes(name_of_scales(name)))
+             : ", expected a floating dtype");
+  }
 }
 
 void ModelFiles::add(const std::string& what, const FileTensor& tensor,
@@ -72,19 +93,11 @@ void ModelFiles::add(const std::string& what, const FileTensor& tensor,
   for (const FilePart& part : tensor.parts) {
     const Shape& shape = shapes.at(part.parameter);
     const Shape expected = shape_in_file(tensor, shape, rows_in(tensor));
-    for (const std::string& name : there) {
-      const SafetensorsEntry& entry = files_.entry(name);
-      if (!(entry.shape == expected)) {
-        fail(what, ": ", files_.path(), ": tensor ", in_quotes(name), " is ", entry.shape,
-             " but the parameter ", expected);
-      }
-      if (!is_floating(entry.dtype)) {
-        fail(what, ": ", files_.path(), ": tensor ", in_quotes(name), " is of ", entry.dtype,
-             ", expected a floating dtype");
-      }
-    }
-    parameters_.emplace(part.parameter, Parameter{files_.entry(there[0]).dtype, shape, there,
-                                                  tensor.transposed, part});
+    for (const std::string& name : there) check_fits(what, files_, name, expected);
+    const bool is_float8 = is_in_float8_blocks(files_, there[0]);
+    parameters_.emplace(part.parameter,
+                        Parameter{is_float8 ? DType::f32 : files_.entry(there[0]).dtype, shape,
+                                  there, tensor.transposed, part});
   }
 }
 
@@ -92,7 +105,8 @@ void ModelFiles::read_box(const std::string& name, const Box& box, void* into, s
   const Parameter& parameter = parameters_.at(name);
   const FilePart& part = parameter.part;
   const std::string& tensor = parameter.names[alias];
-  const auto element = static_cast<int64_t>(size_of(files_.entry(tensor).dtype));
+  const bool is_float8 = is_in_float8_blocks(files_, tensor);
+  const auto element = static_cast<int64_t>(size_of(parameter.dtype));
   if (box.shape.empty()) return files_.read_box(tensor, box, into);
   const int64_t end = box.offset[0] + box.shape[0];
   const int64_t row_bytes = box.shape[0] ? box.shape.product() / box.shape[0] * element : 0;
@@ -103,7 +117,9 @@ void ModelFiles::read_box(const std::string& name, const Box& box, void* into, s
     Box there = box;
     there.offset[0] = part.offset + block * part.stride + within;
     there.shape[0] = count;
-    if (parameter.transposed) {
+    if (is_float8 && !parameter.transposed) {
+      read_float8_blocks(files_, tensor, there, reinterpret_cast<float*>(at));
+    } else if (parameter.transposed) {
       std::swap(there.offset[0], there.offset[1]), std::swap(there.shape[0], there.shape[1]);
       std::vector<std::byte> columns(static_cast<size_t>(count * row_bytes));
       files_.read_box(tensor, there, columns.data());

@@ -40,7 +40,8 @@ class ModelFiles {
 
   const std::map<std::string, Parameter>& parameters() const { return parameters_; }
   /// Reads the elements of `box` of a parameter, from its first name or from name `alias`, to
-  /// `into`, dense and row-major, in the file's dtype.
+  /// `into`, dense and row-major, in the
+  /// parameter's dtype: that of the file, or f32 for blocks of fp8.
   void read_box(const std::string& parameter, const Box& box, void* into, size_t alias = 0) const;
 
  private:

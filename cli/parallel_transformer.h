@@ -17,7 +17,7 @@ class App;
 
 namespace weft::cli {
 
-/// Flags of `train` and `estimate`: how a Llama is sharded, and what it computes with.
+/// Flags of `train` and `estimate`: how a transformer is sharded, and what it computes with.
 struct ParallelOptions {
   std::string model = {};
   std::string mesh = {};
@@ -43,7 +43,7 @@ std::vector<MeshAxis> parsed_axes(const std::string& text);
 /// together, and returns the number of ranks, at most `most`. `flag` is where `ranks` comes from.
 int complete(ParallelOptions& options, int ranks, int most, const char* flag);
 
-/// A Llama over the ranks of a mesh, declared: cut along the axis "tp" by its styles and, once
+/// A transformer over the ranks of a mesh, declared: cut along the axis "tp" by its styles and, once
 /// `shard` is called, along all others by the strategy.
 class ParallelTransformer {
  public:

@@ -239,6 +239,7 @@ static TransformerConfig config_in(const ConfigFile& file) {
   if (const auto quantization = file.object("quantization_config")) {
     quantization->expect("quant_method", "fp8");
     quantization->expect("fmt", "e4m3");
+    quantization->expect("weight_block_size", {128, 128});
     if (quantization->lacks("quant_method")) {
       file.mistake("\"quantization_config\" is unsupported unless its \"quant_method\" is \"fp8\"");
     }
