@@ -45,8 +45,10 @@ void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
                   "none; full: every block runs again in backward; selective: every second")
       ->check(CLI::IsMember({"none", "full", "selective"}))
       ->capture_default_str();
-  command.add_flag("--sequence-parallel,!--no-sequence-parallel", o.sequence_parallel,
-                   "Between products each rank of tp has a part of the sequence (default: yes)");
+  command.add_flag_function(
+      "--sequence-parallel,!--no-sequence-parallel",
+      [&o](int64_t count) { o.sequence_parallel = count > 0; },
+      "Between products each rank of tp has a part of the sequence (default: with an axis tp)");
   command.add_flag("--keep-gathered", o.keep_gathered,
                    "Keep whole parameters from forward to backward: more memory, less traffic");
   takes_whole(command.add_option("--batch", o.batch, "Rows of a step, over all ranks"), 1)

@@ -43,8 +43,8 @@ std::vector<MeshAxis> parsed_axes(const std::string& text);
 /// together, and returns the number of ranks, at most `most`. `flag` is where `ranks` comes from.
 int complete(ParallelOptions& options, int ranks, int most, const char* flag);
 
-/// A transformer over the ranks of a mesh, declared: cut along the axis "tp" by its styles and, once
-/// `shard` is called, along all others by the strategy.
+/// A transformer over the ranks of a mesh, declared: cut along the axis "tp" by its styles and,
+/// once `shard` is called, along all others by the strategy.
 class ParallelTransformer {
  public:
   ParallelTransformer(const Communicator& world, const TransformerConfig& config,

@@ -22,7 +22,7 @@ static void bind_choice(ConfigClass& config, const char* name, E TransformerConf
         if (found == names.end()) {
           std::string known;
           for (const std::string& each : names) known += (known.empty() ? "" : ", ") + each;
-          fail("TransformerConfig: ", what, " is ", in_quotes(value), ", expected one of ", known);
+          fail("transformer_config: ", what, " is ", in_quotes(value), ", expected one of ", known);
         }
         c.*field = static_cast<E>(found - names.begin());
       });

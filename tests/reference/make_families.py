@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the outside reference of weft's transformer families with Hugging Face's transformers.
 
-    python tests/reference/make_families.py [NAME ...]        (needs torch, transformers, safetensors)
+    python tests/reference/make_families.py [NAME ...]     (needs torch, transformers, safetensors)
 
 writes families/<name>.safetensors beside itself for each model below. The weights are not stored:
 `weights_of` makes them from the names, and the test does the same. A file holds
@@ -62,9 +62,10 @@ MODELS = {
     "olmo2": ("Olmo2", NO_HEAD_DIM),
     "phi3": ("Phi3", {**NO_HEAD_DIM, "rope_parameters": {"partial_rotary_factor": 0.5}}),
     "longrope": ("Phi3", {**NO_HEAD_DIM, "original_max_position_embeddings": 8,
-                          "rope_parameters": {"rope_type": "longrope", "rope_theta": 10000.0,
-                                              "short_factor": [1.0 + 0.05 * i for i in range(PAIRS)],
-                                              "long_factor": [1.5 + 0.3 * i for i in range(PAIRS)]}}),
+                          "rope_parameters": {
+                              "rope_type": "longrope", "rope_theta": 10000.0,
+                              "short_factor": [1.0 + 0.05 * i for i in range(PAIRS)],
+                              "long_factor": [1.5 + 0.3 * i for i in range(PAIRS)]}}),
     "gemma": ("Gemma", LLAMA),
     "gemma2": ("Gemma2", {**LLAMA, "sliding_window": 6, "query_pre_attn_scalar": 20,
                           "attn_logit_softcapping": 5.0, "final_logit_softcapping": 4.0}),
