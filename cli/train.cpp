@@ -278,6 +278,7 @@ class Training {
   double validation_loss() {
     const TraceSpan span("validation");
     NoGrad no_grad;
+    model_.set_training(false);
     int64_t batches = std::min(data_.validation_rows() / llama_.micro_batch(),
                                kValidationBatches * options_.parallel.accumulate);
     double sum = 0;
@@ -287,6 +288,7 @@ class Training {
       });
       sum += model_.loss(rows.ids, rows.targets).full_tensor().item();
     }
+    model_.set_training(true);
     return sum / static_cast<double>(batches);
   }
 
