@@ -4,8 +4,6 @@
 #include <utility>
 
 #include "weft/error.h"
-#include "weft/ops/factories.h"
-#include "weft/ops/shapes.h"
 
 namespace weft {
 
@@ -29,12 +27,24 @@ static std::vector<std::string> slices_named(const std::string& stack, const std
   return names;
 }
 
-std::vector<std::string> names_by_expert(const std::string& name, const Shape& shape) {
+FileTensor slice_of(const std::string& parameter, const std::string& name, int64_t slice) {
+  return {
+      .names = {name}, .transposed = false, .parts = {{.parameter = parameter, .slice = slice}}};
+}
+
+std::vector<FileTensor> tensors_of(const std::string& name, const Shape& shape) {
   const size_t dot = name.rfind('.');
-  if (dot == name.npos || shape.ndim() != 3) return {};
-  const std::string stack = name.substr(0, dot), leaf = name.substr(dot + 1);
+  const std::string stack = name.substr(0, dot == name.npos ? 0 : dot);
   const bool is_of_experts = stack == "experts" || stack.ends_with(".experts");
-  return is_of_experts ? slices_named(stack, leaf, shape[0]) : std::vector<std::string>();
+  if (!is_of_experts || shape.ndim() != 3) {
+    const int64_t rows = shape.empty() ? 1 : shape[0];
+    return {{{name}, false, {{name, rows, 0, rows, rows}}}};
+  }
+  std::vector<FileTensor> tensors;
+  for (const std::string& slice : slices_named(stack, name.substr(dot + 1), shape[0])) {
+    tensors.push_back(slice_of(name, slice, static_cast<int64_t>(tensors.size())));
+  }
+  return tensors;
 }
 
 std::vector<std::string> names_of_slices(const NamedParameter& named, const TensorFiles& files) {
@@ -47,20 +57,6 @@ std::vector<std::string> names_of_slices(const NamedParameter& named, const Tens
     if (!names.empty() && files.contains(names[0])) return names;
   }
   return {};
-}
-
-void fill_slices(const Parameter& parameter, const TensorFiles& files,
-                 const std::vector<std::string>& names) {
-  const Tensor value = parameter.value().local();
-  const Box box = parameter.value().box();
-  Box inner = box;
-  inner.offset.erase(0), inner.shape.erase(0);
-  for (int64_t i = 0; i < box.shape[0] && inner.shape.product() > 0; ++i) {
-    const std::string& name = names[static_cast<size_t>(box.offset[0] + i)];
-    const Tensor part = empty(inner.shape, {.dtype = files.entry(name).dtype});
-    files.read_box(name, inner, part.block().data);
-    copy_(value[i], part);
-  }
 }
 
 }  // namespace weft

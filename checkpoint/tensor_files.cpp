@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <range/v3/range/conversion.hpp>
@@ -38,13 +39,27 @@ static nlohmann::json weight_map_of(const std::string& index) {
   return std::move(*found);
 }
 
+/// Refuses files of PyTorch, which are programs.
+static void check_no_pickle(const std::string& path) {
+  static constexpr const char* kEnds[] = {".bin", ".bin.index.json", ".pt", ".pth"};
+  if (std::ranges::none_of(kEnds, [&](const char* end) { return path.ends_with(end); })) return;
+  fail(
+      "safetensors: ", printable(path), " is a file of PyTorch, expected .safetensors; convert it ",
+      "with: python -c \"import torch, safetensors.torch as s; s.save_file({k: v.clone() for k, v ",
+      "in torch.load('", printable(path), "', weights_only=True).items()}, 'model.safetensors')\"");
+}
+
 TensorFiles::TensorFiles(const std::string& path) : path_(path) {
   namespace fs = std::filesystem;
   std::error_code ignored;
+  check_no_pickle(path);
   const bool directory = fs::is_directory(path, ignored);
   const std::string single = directory ? (fs::path(path) / kSingleFile).string() : path;
   const std::string index = directory ? (fs::path(path) / kIndexFile).string() : path;
   if (directory && !fs::exists(single, ignored) && !fs::exists(index, ignored)) {
+    for (const char* name : {"pytorch_model.bin", "pytorch_model.bin.index.json"}) {
+      if (fs::exists(fs::path(path) / name, ignored)) check_no_pickle(path + "/" + name);
+    }
     fail("safetensors: ", path, " holds no model, expected ", kSingleFile, " or ", kIndexFile);
   }
   if (directory ? !fs::exists(single, ignored) : path.ends_with(".json")) {

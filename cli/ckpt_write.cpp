@@ -2,7 +2,7 @@
 #include <atomic>
 #include <cstdio>
 #include <filesystem>
-#include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/ckpt.h"
 #include "cli/output_files.h"
@@ -51,13 +51,14 @@ static StateDict state_for(const CheckpointContents& contents, const DeviceMesh&
   return state;
 }
 
-/// Loads on `options.ranks` ranks and saves again with keys that begin with `prefix`, and with
-/// `numbers` in addition to those of the checkpoint.
+/// Loads on `options.ranks` ranks and saves again with keys that begin with `prefix`. With a
+/// `config`, what is loaded are a Hugging Face model's parameters, and the config is saved too.
 static int copy_checkpoint(const CkptOptions& options, const char* what, const std::string& prefix,
-                           const std::map<std::string, int64_t>& numbers = {}) {
+                           const std::optional<TransformerConfig>& config = {}) {
   outlive_readers();
   const std::string from = one_checkpoint(options.path);
-  const CheckpointContents contents = checkpoint_contents(from);
+  const CheckpointContents contents =
+      config ? hugging_face_contents(from, *config) : checkpoint_contents(from);
   print_note(from, contents);
   const auto step_number = contents.numbers.find("step/value");
   const int64_t step = step_number == contents.numbers.end() ? 0 : step_number->second;
@@ -68,10 +69,10 @@ static int copy_checkpoint(const CkptOptions& options, const char* what, const s
     check_same_checkpoint(world, from);
     const DeviceMesh mesh(world, {{"ranks", world.size()}});
     StateDict state = state_for(contents, mesh);
-    load(from, state);
+    config ? load_hugging_face(state, from, *config) : load(from, state);
     int64_t own = 0;
     StateDict renamed{.tensors = {}, .numbers = state.numbers};
-    renamed.numbers.insert(numbers.begin(), numbers.end());
+    if (config) renamed.numbers = numbers_of(*config);
     for (const auto& [name, tensor] : state.tensors) {
       own += tensor.local().numel() * static_cast<int64_t>(size_of(tensor.dtype()));
       renamed.tensors.emplace(concat(prefix, name), tensor);
@@ -99,14 +100,14 @@ int reshard_checkpoint(const CkptOptions& options) {
   return copy_checkpoint(options, "reshard", "");
 }
 
-/// Returns the numbers of the config.json in the folder of the tensors; `train` and `sample` build
-/// the model from them.
-static std::map<std::string, int64_t> imported_config(const std::string& path) {
+/// Returns the config.json in the folder of the tensors; `train` and `sample` build the model from
+/// it.
+static std::optional<TransformerConfig> imported_config(const std::string& path) {
   namespace fs = std::filesystem;
   const std::string directory =
       fs::is_directory(path) ? path : fs::path(path).parent_path().string();
   try {
-    if (is_hugging_face(directory)) return numbers_of(transformer_config(directory));
+    if (is_hugging_face(directory)) return transformer_config(directory);
     if (is_first_process()) {
       std::fprintf(stderr,
                    "weft: warning: %s has no config.json; weft train and weft sample cannot use "
@@ -141,36 +142,13 @@ static std::string torch_dtype(const CheckpointContents& contents, const std::st
   return common;
 }
 
-/// Hugging Face's words for what a RunSaver saved.
-static nlohmann::ordered_json hugging_face_config(const TransformerConfig& config) {
-  return {{"architectures", {"LlamaForCausalLM"}},
-          {"model_type", "llama"},
-          {"hidden_size", config.dim},
-          {"intermediate_size", config.ffn},
-          {"num_hidden_layers", config.layers},
-          {"num_attention_heads", config.heads},
-          {"num_key_value_heads", config.kv_heads},
-          {"head_dim", config.head_dim},
-          {"vocab_size", config.vocabulary},
-          {"max_position_embeddings", config.max_sequence},
-          {"rms_norm_eps", config.norm_eps},
-          {"rope_theta", config.rope_theta},
-          {"hidden_act", "silu"},
-          {"attention_bias", false},
-          {"mlp_bias", false},
-          {"tie_word_embeddings", config.tied}};
-}
-
 /// Writes config.json next to the model when `weft train` saved the checkpoint and none exists.
 static void write_config(const std::string& checkpoint, const CheckpointContents& contents,
                          const CkptOptions& options) {
   const std::string path = options.other + "/config.json";
   if (!contents.numbers.contains("config/dim") || std::filesystem::exists(path)) return;
-  nlohmann::ordered_json config = hugging_face_config(saved_config(checkpoint));
-  const std::string dtype = torch_dtype(contents, options.prefix);
-  if (!dtype.empty()) config["torch_dtype"] = dtype;
   OutputFile file("export", path, OutputFile::Mode::replace);
-  file.write(config.dump(2) + '\n');
+  file.write(config_json(saved_config(checkpoint), torch_dtype(contents, options.prefix)));
   file.close();
 }
 
@@ -179,6 +157,8 @@ int export_checkpoint(const CkptOptions& options) {
   const std::string from = one_checkpoint(options.path);
   const CheckpointContents contents = checkpoint_contents(from);
   print_note(from, contents);
+  std::optional<TransformerConfig> config;
+  if (contents.numbers.contains("config/dim")) config = saved_config(from);
   CkptProgress progress("export", bytes_in(contents, options.prefix) / launched_ranks());
   run_world(options.ranks, [&](Communicator world) {
     check_same_flags(world);
@@ -186,6 +166,7 @@ int export_checkpoint(const CkptOptions& options) {
     int64_t before = 0;
     export_hugging_face(from, options.other, world,
                         {.prefix = options.prefix,
+                         .config = config,
                          .file_bytes = options.file_gigabytes << 30,
                          .progress = [&](int64_t bytes) {
                            progress.add(bytes - before);

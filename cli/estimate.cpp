@@ -222,7 +222,9 @@ void estimate(EstimateOptions o) {
     fail("--rank is ", o.rank, ", expected a whole number from 0 to ", ranks - 1);
   }
   TransformerConfig config = transformer_config(o.parallel.model);
-  config.max_sequence = std::max(config.max_sequence, o.parallel.seq);
+  if (!config.learned_positions) {
+    config.max_sequence = std::max(config.max_sequence, o.parallel.seq);
+  }
   check_size(config, o.parallel);
   const Machine machine = machine_named(o.machine, o.parallel.dtype, ranks);
   const Communicator world = fake_world(o.rank, ranks, o.ranks_per_host, !machine.overlaps);

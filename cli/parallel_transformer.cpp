@@ -71,8 +71,10 @@ void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
                   "that are predicted to fit")
       ->type_name("BYTES");
   add_offload_flag(command, o.offload);
-  command.add_flag("--sequence-parallel", o.sequence_parallel,
-                   "Between products each rank of tp has a part of the sequence");
+  command.add_flag_function(
+      "--sequence-parallel,!--no-sequence-parallel",
+      [&o](int64_t count) { o.sequence_parallel = count > 0; },
+      "Between products each rank of tp has a part of the sequence (default: with an axis tp)");
   command.add_flag("--keep-gathered", o.keep_gathered,
                    "Keep whole parameters from forward to backward: more memory, less traffic");
   takes_whole(command.add_option("--batch", o.batch, "Rows of a step, over all ranks"), 1)
@@ -158,9 +160,11 @@ int complete(ParallelOptions& o, int ranks, int most, const char* flag) {
          ", those of --strategy ", o.strategy,
          "; write for example replicate=2,shard=2, and add tp");
   }
-  if (o.sequence_parallel && std::ranges::none_of(axes, is_tensor_axis)) {
+  const bool has_tensor_axis = std::ranges::any_of(axes, is_tensor_axis);
+  if (o.sequence_parallel.value_or(false) && !has_tensor_axis) {
     fail("--sequence-parallel: --mesh is ", o.mesh, ", expected one with an axis tp");
   }
+  o.sequence_parallel = o.sequence_parallel.value_or(has_tensor_axis);
   return static_cast<int>(size);
 }
 
@@ -184,7 +188,8 @@ ParallelTransformer::ParallelTransformer(const Communicator& world, const Transf
   rows_ = Sharding(mesh_, Placements(std::span<const Placement>(rows)));
   if (static_cast<int>(data.size()) < mesh_.ndim()) {
     parallelize(model_, mesh_[kTensorAxis],
-                transformer_styles(config, {.sequence_parallel = options.sequence_parallel}));
+                transformer_styles(
+                    config, {.sequence_parallel = options.sequence_parallel.value_or(true)}));
   }
   if (options.float8) {
     convert_to_float8(model_,
@@ -223,7 +228,7 @@ void ParallelTransformer::shard() {
   }
   set_wires(options, options_.gather_dtype, options_.gradient_dtype);
   options.offload = {tier("parameters"), tier("gradients")};
-  for (Module* block : model_.blocks()) fully_shard(*block, data_, options);
+  for (const auto& unit : model_.units()) fully_shard(unit, data_, options);
   fully_shard(model_, data_, options);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,7 +18,7 @@ class App;
 
 namespace weft::cli {
 
-/// Flags of `train` and `estimate`: how a Llama is sharded, and what it computes with.
+/// Flags of `train` and `estimate`: how a transformer is sharded, and what it computes with.
 struct ParallelOptions {
   std::string model = {};
   std::string mesh = {};
@@ -33,7 +34,8 @@ struct ParallelOptions {
   std::string memory = {};
   /// Items of --offload.
   std::vector<std::string> offload = {};
-  bool sequence_parallel = false;
+  /// Empty: when the mesh has an axis tp.
+  std::optional<bool> sequence_parallel = {};
   bool keep_gathered = false;
   int64_t accumulate = 1;
   int64_t batch = 16;
@@ -53,8 +55,8 @@ std::vector<MeshAxis> parsed_axes(const std::string& text);
 /// together, and returns the number of ranks, at most `most`. `flag` is where `ranks` comes from.
 int complete(ParallelOptions& options, int ranks, int most, const char* flag);
 
-/// A Llama over the ranks of a mesh, declared: cut along the axis "tp" by its styles and, once
-/// `shard` is called, along all others by the strategy.
+/// A transformer over the ranks of a mesh, declared: cut along the axis "tp" by its styles and,
+/// once `shard` is called, along all others by the strategy.
 class ParallelTransformer {
  public:
   ParallelTransformer(const Communicator& world, const TransformerConfig& config,

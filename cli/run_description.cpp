@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <type_traits>
 
@@ -179,6 +180,18 @@ WarmupCosine schedule_of(const TrainOptions& options) {
   return {options.learning_rate, warmup, options.steps, options.learning_rate / 10};
 }
 
+/// The name of the item that holds all choices of a config, and no sizes that may change.
+static constexpr const char* kChoices = "config";
+
+static std::string choices_of(const TransformerConfig& config) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::parse(config_json(config));
+  json.erase("initializer_range");
+  if (config.rope_scaling.kind != RopeScalingKind::dynamic) {
+    json.erase("max_position_embeddings"), json.erase("n_positions");
+  }
+  return json.dump();
+}
+
 void add_model(const TransformerConfig& config, RunDescription& run) {
   const std::pair<const char*, int64_t> sizes[] = {{"dim", config.dim},
                                                    {"layers", config.layers},
@@ -190,6 +203,7 @@ void add_model(const TransformerConfig& config, RunDescription& run) {
                                                    {"tied", config.tied}};
   const std::string model(kModel);
   for (const auto& [name, size] : sizes) run.add({model + name, size, Resumed::refused});
+  run.add({model + kChoices, choices_of(config), Resumed::refused});
   run.add({model + "rope_theta", config.rope_theta, Resumed::refused});
   run.add({model + "norm_eps", config.norm_eps, Resumed::refused});
   run.add({model + "max_sequence", config.max_sequence, Resumed::noted, "it bounds rows only"});
@@ -230,7 +244,7 @@ RunDescription described(const TrainOptions& options, const TransformerConfig& c
   rounds("gather-dtype", parallel.gather_dtype);
   rounds("gradient-dtype", parallel.gradient_dtype);
   rounds("float8", int64_t{parallel.float8});
-  rounds("sequence-parallel", int64_t{parallel.sequence_parallel});
+  rounds("sequence-parallel", int64_t{parallel.sequence_parallel.value_or(false)});
   rounds("device", options.device);
   rounds("deterministic", int64_t{deterministic});
   rounds("build", build_in_words());
@@ -258,6 +272,13 @@ TransformerConfig saved_config(const std::string& checkpoint) {
     }
     return found->second;
   };
+  const std::string choices = saved_text(concat("config/", kChoices), contents.numbers);
+  if (!choices.empty()) {
+    TransformerConfig config = transformer_config_of(choices, checkpoint);
+    config.max_sequence = number("max_sequence");
+    return config;
+  }
+  // Written before there were other families.
   return {.dim = number("dim"),
           .layers = number("layers"),
           .heads = number("heads"),

@@ -35,6 +35,7 @@ std::vector<int64_t> sample(TransformerModel& model, const DeviceMesh& mesh,
                             std::vector<int64_t> prompt, const SampleOptions& options) {
   if (prompt.empty()) fail("sample: the prompt is empty, expected at least one token");
   NoGrad no_grad;
+  model.set_training(false);
   std::mt19937_64 random(options.seed);
   std::vector<int64_t> tokens = std::move(prompt);
   for (int64_t i = 0; i < options.tokens; ++i) {
@@ -43,6 +44,7 @@ std::vector<int64_t> sample(TransformerModel& model, const DeviceMesh& mesh,
     tokens.push_back(
         drawn(next_logits(model, mesh, window, options.context), options.temperature, random));
   }
+  model.set_training(true);
   return tokens;
 }
 

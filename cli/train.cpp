@@ -282,6 +282,7 @@ class Training {
   double validation_loss() {
     const TraceSpan span("validation");
     NoGrad no_grad;
+    model_.set_training(false);
     int64_t batches = std::min(data_.validation_rows() / llama_.micro_batch(),
                                kValidationBatches * options_.parallel.accumulate);
     double sum = 0;
@@ -291,6 +292,7 @@ class Training {
       });
       sum += model_.loss(rows.ids, rows.targets).full_tensor().item();
     }
+    model_.set_training(true);
     return sum / static_cast<double>(batches);
   }
 
@@ -367,7 +369,9 @@ void train(const TrainOptions& given) {
   check_output_files(given);
   TransformerConfig config = config_of(given);
   TrainOptions options = given;
-  config.max_sequence = std::max(config.max_sequence, options.parallel.seq);
+  if (!config.learned_positions) {
+    config.max_sequence = std::max(config.max_sequence, options.parallel.seq);
+  }
   TokenData data(options.data, {config.vocabulary, options.parallel.batch, options.parallel.seq},
                  options.seed);
   plan_memory(options, config);

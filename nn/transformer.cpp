@@ -3,46 +3,123 @@
 
 #include "nn/transformer_block.h"
 #include "nn/transformer_config.h"
+#include "weft/context.h"
 #include "weft/error.h"
 #include "weft/layers.h"
+#include "weft/ops/cross_entropy.h"
+#include "weft/ops/elementwise.h"
 #include "weft/ops/networks.h"
+#include "weft/ops/shapes.h"
 
 namespace weft {
 
 namespace {
 
-/// ids [batch, sequence] -> [batch, sequence, dim]: everything but the head.
-class LlamaModel final : public Module {
+/// Adds row `position` + i of a table [rows, dim] to token i of [batch, sequence, dim]; or, of
+/// token types, the rows that a second input names, which are the first unless it is given.
+class AddedRows final : public Module {
  public:
-  explicit LlamaModel(const TransformerConfig& config) {
-    embed_tokens_ = add("embed_tokens", std::make_shared<Embedding>(config.vocabulary, config.dim,
-                                                                    config.deviation));
-    auto layers = std::make_shared<Sequential>();
-    for (int64_t i = 0; i < config.layers; ++i) layers->append(make_transformer_block(config));
-    layers_ = add("layers", layers);
-    norm_ = add("norm", std::make_shared<RMSNorm>(config.dim, config.norm_eps));
+  AddedRows(int64_t rows, int64_t dim, double deviation) {
+    declare("weight", {rows, dim}, normal_values(deviation));
+  }
+  Tensor positions(const Tensor& x, int64_t position) {
+    return call({x}, [&](const Tensors& inputs) {
+      const Tensor& y = inputs[0];
+      return Tensors{y + slice(used(0), 0, position, position + y.size(1))};
+    })[0];
   }
 
  protected:
   Tensors forward(const Tensors& inputs) override {
-    return (*norm_)((*layers_)((*embed_tokens_)(inputs)));
+    const Tensor& x = inputs[0];
+    return {x + (inputs.size() > 1 ? embedding(used(0), inputs[1]) : slice(used(0), 0, 0, 1))};
+  }
+};
+
+/// {ids [batch, sequence], mask, types} -> [batch, sequence, dim]: everything but the head.
+class Backbone final : public Module {
+ public:
+  explicit Backbone(const std::shared_ptr<TransformerState>& state) : state_(state) {
+    const TransformerConfig& c = state->config;
+    tokens_ = add("embed_tokens", std::make_shared<Embedding>(c.vocabulary, c.dim, c.deviation));
+    if (c.learned_positions) {
+      positions_ =
+          add("embed_positions", std::make_shared<AddedRows>(c.max_sequence, c.dim, c.deviation));
+    }
+    if (c.token_types > 0) {
+      types_ = add("embed_types", std::make_shared<AddedRows>(c.token_types, c.dim, c.deviation));
+    }
+    if (c.embedding_norm) embedding_norm_ = add("embed_norm", make_norm(c, c.dim));
+    auto layers = std::make_shared<Sequential>();
+    for (int64_t i = 0; i < c.layers; ++i) layers->append(make_transformer_block(state, i));
+    layers_ = add("layers", layers);
+    if (c.final_norm) norm_ = add("norm", make_norm(c, c.dim));
+  }
+
+ protected:
+  Tensors forward(const Tensors& inputs) override {
+    Tensors passed = {embedded(inputs)};
+    if (inputs.size() > 1 && inputs[1]) passed.push_back(inputs[1]);
+    for (const auto& [name, block] : layers_->children()) passed[0] = (*block)(passed)[0];
+    return {norm_ ? (*norm_)(passed[0]) : passed[0]};
   }
 
  private:
-  std::shared_ptr<Module> embed_tokens_, layers_, norm_;
+  Tensor embedded(const Tensors& inputs) {
+    const TransformerConfig& c = state_->config;
+    Tensor x = (*tokens_)(inputs[0]);
+    if (c.embedding_scale != 1) x = mul(x, c.embedding_scale);
+    if (types_) {
+      x = (*types_)(inputs.size() > 2 ? Tensors{x, inputs[2]} : Tensors{x})[0];
+    }
+    if (positions_) x = positions_->positions(x, state_->cache ? state_->cache->position : 0);
+    if (embedding_norm_) x = (*embedding_norm_)(x);
+    const bool drops = c.embedding_dropout > 0 && is_training() && !state_->cache;
+    return drops ? dropout(x, c.embedding_dropout) : x;
+  }
+
+  std::shared_ptr<TransformerState> state_;
+  std::shared_ptr<Module> tokens_, embedding_norm_, layers_, norm_;
+  std::shared_ptr<AddedRows> positions_, types_;
+};
+
+/// Sets the cache of a model while it decodes.
+class Decoding {
+ public:
+  Decoding(TransformerState& state, KeyValueCache& cache) : state_(state) { state.cache = &cache; }
+  ~Decoding() { state_.cache = nullptr; }
+  Decoding(const Decoding&) = delete;
+  Decoding& operator=(const Decoding&) = delete;
+
+ private:
+  TransformerState& state_;
 };
 
 }  // namespace
 
-TransformerModel::TransformerModel(const TransformerConfig& config) : config_(config) {
-  if (const std::string mistake = mistake_in(config); !mistake.empty()) fail("model: ", mistake);
-  model_ = add("model", std::make_shared<LlamaModel>(config));
-  head_ = add("lm_head",
-              std::make_shared<Linear>(config.dim, config.vocabulary, false, config.deviation));
-  if (config.tied) {
+TransformerModel::TransformerModel(const TransformerConfig& given) {
+  if (const std::string mistake = mistake_in(given); !mistake.empty()) fail("model: ", mistake);
+  state_ = std::make_shared<TransformerState>(given);
+  const TransformerConfig& c = state_->config;
+  model_ = add("model", std::make_shared<Backbone>(state_));
+  const auto linear = [&](int64_t out, bool bias) {
+    return std::make_shared<Linear>(c.dim, out, bias, c.deviation);
+  };
+  if (c.head == Head::pooler) add("pooler", linear(c.dim, true));
+  if (c.head == Head::transform) {
+    add("head_dense", linear(c.dim, c.transform_bias));
+    add("head_norm", make_norm(c, c.dim));
+  }
+  if (c.head != Head::linear && c.head != Head::transform) return;
+  head_ = add("lm_head", linear(c.vocabulary, c.head_bias));
+  if (c.tied) {
     head_->set_parameter("weight", model_->module("embed_tokens").own_parameters()[0].second);
   }
 }
+
+TransformerModel::~TransformerModel() = default;
+
+const TransformerConfig& TransformerModel::config() const { return state_->config; }
 
 double training_operations_a_token(const TransformerConfig& config, int64_t sequence) {
   int64_t multiplied = config.tied ? 0 : -config.vocabulary * config.dim;
@@ -61,29 +138,95 @@ std::vector<Module*> TransformerModel::blocks() {
   return blocks;
 }
 
-void TransformerModel::check_ids(const Tensors& inputs) const {
-  if (inputs.size() != 1)
-    fail("model: number of inputs is ", inputs.size(), ", expected 1, the ids");
+std::vector<std::vector<Module*>> TransformerModel::units() {
+  std::vector<std::vector<Module*>> units;
+  for (Module* block : blocks()) units.push_back({block});
+  if (config().tied) return units;
+  std::vector<Module*> embedding, head;
+  for (const auto& [name, child] : model_->children()) {
+    if (name.starts_with("embed")) embedding.push_back(child.get());
+    if (name == "norm") head.push_back(child.get());
+  }
+  for (const auto& [name, child] : children()) {
+    if (child != model_) head.push_back(child.get());
+  }
+  units.push_back(embedding);
+  if (!head.empty()) units.push_back(head);
+  return units;
+}
+
+void TransformerModel::check_inputs(const Tensors& inputs) const {
+  const TransformerConfig& c = config();
+  if (inputs.empty() || inputs.size() > (c.causal ? 1 : 3)) {
+    fail("model: number of inputs is ", inputs.size(), ", expected 1, the ids",
+         c.causal ? "" : ", or up to 3: ids, mask, types");
+  }
   const Tensor& ids = inputs[0];
   if (ids.ndim() != 2) fail("model: shape of ids is ", ids.shape(), ", expected [batch, sequence]");
-  if (ids.size(1) > config_.max_sequence) {
-    fail("model: sequence length is ", ids.size(1), ", expected at most ", config_.max_sequence);
+  if (ids.size(1) > c.max_sequence) {
+    fail("model: sequence length is ", ids.size(1), ", expected at most ", c.max_sequence);
   }
 }
 
+Tensor TransformerModel::transformed(const Tensor& hidden) {
+  const TransformerConfig& c = config();
+  if (c.head != Head::transform) return hidden;
+  return module("head_norm")(activated(c.activation, module("head_dense")(hidden)));
+}
+
+Tensor TransformerModel::logits_of(const Tensor& hidden) {
+  const TransformerConfig& c = config();
+  Tensor x = (*head_)(transformed(hidden));
+  if (c.logit_divisor != 1) x = div(x, c.logit_divisor);
+  if (c.logit_softcap > 0) x = mul(tanh(div(x, c.logit_softcap)), c.logit_softcap);
+  return x;
+}
+
 Tensors TransformerModel::forward(const Tensors& inputs) {
-  check_ids(inputs);
-  return (*head_)((*model_)(inputs));
+  check_inputs(inputs);
+  const Tensor hidden = (*model_)(inputs)[0];
+  if (head_) return {logits_of(hidden)};
+  if (config().head == Head::none) return {hidden};
+  const Tensor first = reshape(slice(hidden, 1, 0, 1), {hidden.size(0), hidden.size(2)});
+  return {hidden, tanh(module("pooler")(first))};
 }
 
 Tensor TransformerModel::loss(const Tensor& ids, const Tensor& targets) {
+  if (!head_) fail("model: a model without a head has no loss, expected one with a head");
   return call({ids}, [this, targets](const Tensors& inputs) {
-    check_ids(inputs);
-    return head_->call((*model_)(inputs), [head = head_.get(), targets](const Tensors& x) {
-      const Tensor& weight = head->own_parameters()[0].second->tensor();
-      return Tensors{linear_cross_entropy(x[0], weight, targets)};
+    check_inputs(inputs);
+    const Tensor hidden = transformed((*model_)(inputs)[0]);
+    return head_->call({hidden}, [this, targets](const Tensors& x) {
+      const auto& parameters = head_->own_parameters();
+      LinearCrossEntropyOptions options{.softcap = config().logit_softcap,
+                                        .multiplier = 1 / config().logit_divisor};
+      if (parameters.size() > 1) options.bias = parameters[1].second->tensor();
+      return Tensors{linear_cross_entropy(x[0], parameters[0].second->tensor(), targets, options)};
     });
   })[0];
+}
+
+Tensor TransformerModel::decode(const Tensor& ids, KeyValueCache& cache) {
+  const TransformerConfig& c = config();
+  if (!head_ || !c.causal) {
+    fail("decode: the model is an encoder (", c.family, "), expected a decoder with a head");
+  }
+  const int64_t count = ids.size(1);
+  if (count == 0 || cache.position + count > cache.context) {
+    fail("decode: number of tokens is ", count, " after ", cache.position,
+         ", expected at least 1, and ", cache.context, " in all at most");
+  }
+  if (cache.position > 0 && count > 1) {
+    fail("decode: number of tokens is ", count, " after ", cache.position,
+         ", expected one at a time after the prompt");
+  }
+  const NoGrad no_grad;
+  cache.layers.resize(static_cast<size_t>(c.layers));
+  const Decoding decoding(*state_, cache);
+  const Tensor hidden = (*model_)(ids);
+  const Tensor logits = logits_of(slice(hidden, 1, count - 1, count));
+  cache.position += count;
+  return logits;
 }
 
 }  // namespace weft

@@ -2,95 +2,233 @@
 #include "nn/transformer_block.h"
 
 #include "weft/layers.h"
+#include "weft/ops/attention.h"
 #include "weft/ops/elementwise.h"
+#include "weft/ops/factories.h"
+#include "weft/ops/in_place.h"
 #include "weft/ops/networks.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
 
+TransformerState::TransformerState(const TransformerConfig& given)
+    : config(given),
+      rotary(given, given.rope_theta, given.rope_scaling),
+      local_rotary(given.local_rope_theta > 0 ? Rotary(given, given.local_rope_theta, {})
+                                              : rotary) {}
+
+static bool flag_of(const std::vector<bool>& flags, int64_t layer, bool otherwise) {
+  return flags.empty() ? otherwise : flags.at(static_cast<size_t>(layer));
+}
+
+bool TransformerState::has_window(int64_t layer) const {
+  return config.window > 0 && flag_of(config.windowed, layer, true);
+}
+
+bool TransformerState::rotates(int64_t layer) const {
+  return config.rotary_fraction > 0 && !flag_of(config.unrotated, layer, false);
+}
+
 namespace {
 
-/// Causal grouped-query attention with rope.
+/// rms_norm with 1 + weight, which begins as zeros.
+class RMSNormPlusOne final : public Module {
+ public:
+  RMSNormPlusOne(int64_t dim, double eps) : eps_(eps) {
+    declare("weight", {dim}, constant_values(0));
+  }
+
+ protected:
+  Tensors forward(const Tensors& inputs) override {
+    return {rms_norm(inputs[0], used(0) + 1, eps_)};
+  }
+
+ private:
+  double eps_;
+};
+
+std::shared_ptr<Module> make_linear(const TransformerConfig& config, int64_t in, int64_t out,
+                                    bool bias) {
+  return std::make_shared<Linear>(in, out, bias, config.deviation);
+}
+
+Tensor multiplied(const Tensor& x, double factor) { return factor == 1 ? x : mul(x, factor); }
+
 class SelfAttention final : public Module {
  public:
-  explicit SelfAttention(const TransformerConfig& config)
-      : head_dim_(config.head_dim), rope_theta_(config.rope_theta) {
-    const int64_t width = config.heads * head_dim_, kv_width = config.kv_heads * head_dim_;
-    q_proj_ = add_linear("q_proj", config.dim, width, config);
-    k_proj_ = add_linear("k_proj", config.dim, kv_width, config);
-    v_proj_ = add_linear("v_proj", config.dim, kv_width, config);
-    o_proj_ = add_linear("o_proj", width, config.dim, config);
+  SelfAttention(std::shared_ptr<TransformerState> state, int64_t layer)
+      : state_(std::move(state)), layer_(layer) {
+    const TransformerConfig& c = state_->config;
+    const int64_t width = c.heads * c.head_dim, kv_width = c.kv_heads * c.head_dim;
+    q_proj_ = add("q_proj", make_linear(c, c.dim, width, c.qkv_bias));
+    k_proj_ = add("k_proj", make_linear(c, c.dim, kv_width, c.qkv_bias));
+    v_proj_ = add("v_proj", make_linear(c, c.dim, kv_width, c.qkv_bias));
+    o_proj_ = add("o_proj", make_linear(c, width, c.dim, c.output_bias));
+    if (c.query_norm == QueryNorm::none) return;
+    const bool by_head = c.query_norm == QueryNorm::head;
+    q_norm_ = add("q_norm", make_norm(c, by_head ? c.head_dim : width));
+    k_norm_ = add("k_norm", make_norm(c, by_head ? c.head_dim : kv_width));
   }
 
  protected:
   Tensors forward(const Tensors& inputs) override {
     const Tensor& x = inputs[0];
-    const Tensor q = rope(by_heads((*q_proj_)(x)), rope_theta_);
-    const Tensor k = rope(by_heads((*k_proj_)(x)), rope_theta_);
-    const Tensor y = attention(q, k, by_heads((*v_proj_)(x)));
+    const Tensor q = prepared((*q_proj_)(x), q_norm_), k = prepared((*k_proj_)(x), k_norm_);
+    const Tensor y =
+        attend(q, k, by_heads((*v_proj_)(x)), inputs.size() > 1 ? inputs[1] : Tensor());
     return {(*o_proj_)(reshape(y, {y.size(0), y.size(1), y.size(2) * y.size(3)}))};
   }
 
  private:
-  std::shared_ptr<Module> add_linear(const char* name, int64_t in, int64_t out,
-                                     const TransformerConfig& config) {
-    return add(name, std::make_shared<Linear>(in, out, false, config.deviation));
-  }
   /// Returns [batch, sequence, heads * d] as [batch, sequence, heads, d].
   Tensor by_heads(const Tensor& x) const {
-    return reshape(x, {x.size(0), x.size(1), x.size(2) / head_dim_, head_dim_});
+    const int64_t d = state_->config.head_dim;
+    return reshape(x, {x.size(0), x.size(1), x.size(2) / d, d});
   }
 
-  int64_t head_dim_;
-  double rope_theta_;
-  std::shared_ptr<Module> q_proj_, k_proj_, v_proj_, o_proj_;
+  /// Returns queries or keys by heads, normalised and rotated.
+  Tensor prepared(const Tensor& x, const std::shared_ptr<Module>& norm) const {
+    const QueryNorm kind = state_->config.query_norm;
+    Tensor y = by_heads(kind == QueryNorm::width ? (*norm)(x) : x);
+    if (kind == QueryNorm::head) y = (*norm)(y);
+    if (!state_->rotates(layer_)) return y;
+    Rotary& rotary = state_->has_window(layer_) ? state_->local_rotary : state_->rotary;
+    return rotary(y, state_->cache ? state_->cache->position : 0);
+  }
+
+  /// Adds rows to a part of the cache, which is made like the first of them. Returns all rows.
+  Tensor kept(Tensor& cached, const Tensor& rows) const {
+    const KeyValueCache& cache = *state_->cache;
+    if (!cached) {
+      cached = zeros({rows.size(0), cache.context, rows.size(2), rows.size(3)},
+                     {.dtype = rows.dtype(), .device = rows.device(), .sharding = rows.sharding()});
+    }
+    const int64_t end = cache.position + rows.size(1);
+    copy_(slice(cached, 1, cache.position, end), rows);
+    return slice(cached, 1, 0, end);
+  }
+
+  Tensor attend(const Tensor& q, Tensor k, Tensor v, const Tensor& mask) const {
+    const TransformerConfig& c = state_->config;
+    AttentionOptions options{
+        .causal = c.causal, .scale = c.attention_scale, .softcap = c.attention_softcap};
+    if (state_->has_window(layer_)) options.window = c.window;
+    if (mask) options.mask = reshape(mask, {mask.size(0), 1, 1, mask.size(1)});
+    if (is_training() && !state_->cache) options.dropout = c.attention_dropout;
+    if (state_->cache) {
+      auto& [keys, values] = state_->cache->layers[static_cast<size_t>(layer_)];
+      k = kept(keys, k), v = kept(values, v);
+    }
+    return attention(q, k, v, options);
+  }
+
+  std::shared_ptr<TransformerState> state_;
+  int64_t layer_;
+  std::shared_ptr<Module> q_proj_, k_proj_, v_proj_, o_proj_, q_norm_, k_norm_;
 };
 
-/// The gated feed-forward: down(silu(gate x) * up x).
+/// down(activation(gate x) * up x), or without a gate down(activation(up x)).
 class FeedForward final : public Module {
  public:
-  explicit FeedForward(const TransformerConfig& config) {
-    gate_ =
-        add("gate_proj", std::make_shared<Linear>(config.dim, config.ffn, false, config.deviation));
-    up_ = add("up_proj", std::make_shared<Linear>(config.dim, config.ffn, false, config.deviation));
-    down_ =
-        add("down_proj", std::make_shared<Linear>(config.ffn, config.dim, false, config.deviation));
+  explicit FeedForward(const TransformerConfig& c) : activation_(c.activation) {
+    if (c.gated) gate_ = add("gate_proj", make_linear(c, c.dim, c.ffn, c.mlp_bias));
+    up_ = add("up_proj", make_linear(c, c.dim, c.ffn, c.mlp_bias));
+    down_ = add("down_proj", make_linear(c, c.ffn, c.dim, c.mlp_bias));
   }
 
  protected:
   Tensors forward(const Tensors& inputs) override {
-    return {(*down_)(swiglu((*gate_)(inputs[0]), (*up_)(inputs[0])))};
+    const Tensor& x = inputs[0];
+    if (!gate_) return {(*down_)(activated(activation_, (*up_)(x)))};
+    const Tensor gate = (*gate_)(x), up = (*up_)(x);
+    return {(*down_)(activation_ == Activation::silu ? swiglu(gate, up)
+                                                     : mul(activated(activation_, gate), up))};
   }
 
  private:
+  Activation activation_;
   std::shared_ptr<Module> gate_, up_, down_;
 };
 
 class TransformerBlock final : public Module {
  public:
-  explicit TransformerBlock(const TransformerConfig& config) {
-    attention_ = add("self_attn", std::make_shared<SelfAttention>(config));
-    feed_forward_ = add("mlp", std::make_shared<FeedForward>(config));
-    attention_norm_ =
-        add("input_layernorm", std::make_shared<RMSNorm>(config.dim, config.norm_eps));
-    feed_forward_norm_ =
-        add("post_attention_layernorm", std::make_shared<RMSNorm>(config.dim, config.norm_eps));
+  TransformerBlock(const std::shared_ptr<TransformerState>& state, int64_t layer) : state_(state) {
+    const TransformerConfig& c = state->config;
+    attention_ = add("self_attn", std::make_shared<SelfAttention>(state, layer));
+    feed_forward_ = add("mlp", std::make_shared<FeedForward>(c));
+    const auto norm = [&](const char* name) { return add(name, make_norm(c, c.dim)); };
+    const bool both = c.norm_place == NormPlace::both;
+    if (both || c.norm_place == NormPlace::before) {
+      if (layer > 0 || c.first_norm) before_attention_ = norm("input_layernorm");
+      if (both) after_attention_ = norm("post_attention_layernorm");
+      before_mlp_ = norm(both ? "pre_feedforward_layernorm" : "post_attention_layernorm");
+    } else {
+      after_attention_ = norm("post_attention_layernorm");
+    }
+    if (c.norm_place != NormPlace::before) after_mlp_ = norm("post_feedforward_layernorm");
   }
 
  protected:
   Tensors forward(const Tensors& inputs) override {
-    const Tensor x = inputs[0] + (*attention_)((*attention_norm_)(inputs[0]));
-    return {x + (*feed_forward_)((*feed_forward_norm_)(x))};
+    const Tensor& x = inputs[0];
+    Tensors attended = inputs;
+    attended[0] = normalised(before_attention_, x);
+    const Tensor a = (*attention_)(attended)[0];
+    if (state_->config.parallel_residual) {
+      return {x + dropped(a) + dropped((*feed_forward_)(normalised(before_mlp_, x)))};
+    }
+    const Tensor y = added(x, a, after_attention_);
+    return {added(y, (*feed_forward_)(normalised(before_mlp_, y)), after_mlp_)};
   }
 
  private:
-  std::shared_ptr<Module> attention_, feed_forward_, attention_norm_, feed_forward_norm_;
+  static Tensor normalised(const std::shared_ptr<Module>& norm, const Tensor& x) {
+    return norm ? (*norm)(x) : x;
+  }
+  Tensor dropped(const Tensor& x) const {
+    const double p = state_->config.residual_dropout;
+    return p > 0 && is_training() && !state_->cache ? dropout(x, p) : x;
+  }
+  /// Adds the output of attention or feed-forward to its input.
+  Tensor added(const Tensor& x, const Tensor& output, const std::shared_ptr<Module>& norm) const {
+    const TransformerConfig& c = state_->config;
+    const bool of_sum = c.norm_place == NormPlace::after_sum;
+    const Tensor y = dropped(of_sum ? output : normalised(norm, output));
+    const Tensor sum = x + multiplied(y, c.residual_scale);
+    return of_sum ? (*norm)(sum) : sum;
+  }
+
+  std::shared_ptr<TransformerState> state_;
+  std::shared_ptr<Module> attention_, feed_forward_;
+  std::shared_ptr<Module> before_attention_, after_attention_, before_mlp_, after_mlp_;
 };
 
 }  // namespace
 
-std::shared_ptr<Module> make_transformer_block(const TransformerConfig& config) {
-  return std::make_shared<TransformerBlock>(config);
+Tensor activated(Activation activation, const Tensor& x) {
+  switch (activation) {
+    case Activation::gelu:
+      return gelu(x);
+    case Activation::gelu_tanh:
+      return gelu_tanh(x);
+    case Activation::relu:
+      return relu(x);
+    default:
+      return silu(x);
+  }
+}
+
+std::shared_ptr<Module> make_norm(const TransformerConfig& c, int64_t dim) {
+  if (c.norm == NormKind::layer) {
+    return std::make_shared<LayerNorm>(dim, c.norm_eps, true, c.norm_bias);
+  }
+  if (c.norm == NormKind::rms_plus_one) return std::make_shared<RMSNormPlusOne>(dim, c.norm_eps);
+  return std::make_shared<RMSNorm>(dim, c.norm_eps);
+}
+
+std::shared_ptr<Module> make_transformer_block(const std::shared_ptr<TransformerState>& state,
+                                               int64_t layer) {
+  return std::make_shared<TransformerBlock>(state, layer);
 }
 
 }  // namespace weft

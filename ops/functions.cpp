@@ -116,6 +116,21 @@ struct GeluGradient {
     return gradient * (below + a * T(0.39894228040143268) * exp(a * a * T(-0.5)));
   }
 };
+/// 0.7978... is sqrt(2 / pi).
+struct GeluTanh {
+  template <class T>
+  WEFT_FN T operator()(T a) const {
+    return a * T(0.5) * (T(1) + tanh(T(0.79788456080286536) * (a + T(0.044715) * a * a * a)));
+  }
+};
+struct GeluTanhGradient {
+  template <class T>
+  WEFT_FN T operator()(T gradient, T a) const {
+    const T t = tanh(T(0.79788456080286536) * (a + T(0.044715) * a * a * a));
+    const T slope = T(0.79788456080286536) * (T(1) + T(0.134145) * a * a);
+    return gradient * T(0.5) * (T(1) + t + a * (T(1) - t * t) * slope);
+  }
+};
 
 struct Erf {
   template <class T>
@@ -208,6 +223,14 @@ static const Op gelu_op =
                                      g.give(0, gelu_gradient_op({g.grad(), g.in(0)}));
                                    },
                                .saves_in = {0}});
+static const Op gelu_tanh_gradient_op = gradient_of("gelu_tanh_gradient", GeluTanhGradient{});
+static const Op gelu_tanh_op =
+    floating_function(GeluTanh{}, {.name = "gelu_tanh",
+                                   .backward =
+                                       [](const Grad& g) {
+                                         g.give(0, gelu_tanh_gradient_op({g.grad(), g.in(0)}));
+                                       },
+                                   .saves_in = {0}});
 
 static const Op erf_gradient_op = gradient_of("erf_gradient", ErfGradient{});
 static const Op erf_op =
@@ -237,6 +260,7 @@ Tensor tanh(const Tensor& a) { return tanh_op({as_floating("tanh", a)}); }
 Tensor sigmoid(const Tensor& a) { return sigmoid_op({as_floating("sigmoid", a)}); }
 Tensor silu(const Tensor& a) { return silu_op({as_floating("silu", a)}); }
 Tensor gelu(const Tensor& a) { return gelu_op({as_floating("gelu", a)}); }
+Tensor gelu_tanh(const Tensor& a) { return gelu_tanh_op({as_floating("gelu_tanh", a)}); }
 Tensor erf(const Tensor& a) { return erf_op({as_floating("erf", a)}); }
 Tensor relu(const Tensor& a) { return relu_op({a}); }
 

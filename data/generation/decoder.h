@@ -10,9 +10,8 @@
 
 namespace weft {
 
-/// Computes a Llama token by token: keys and values of what went before are kept, one cache a layer
-/// [1, context, kv_heads, head_dim], laid out as the model's heads are. The model is cut by its
-/// styles or whole, not fully sharded. Collective over the mesh.
+/// Computes the logits of one sequence token by token, with a cache. The model is cut by its styles
+/// or whole, not fully sharded. Collective over the mesh.
 class Decoder {
  public:
   /// At most `context` tokens.
@@ -22,25 +21,16 @@ class Decoder {
   /// prompt at first, then one a call. std::invalid_argument beyond the context.
   std::vector<double> next(std::span<const int64_t> tokens);
   /// Tokens given so far.
-  int64_t position() const { return position_; }
+  int64_t position() const { return cache_.position; }
   /// Bytes of the caches on this rank.
   int64_t cache_bytes() const;
 
  private:
-  struct Layer {
-    Module *attention_norm, *query, *key, *value, *output;
-    Module *feed_forward_norm, *feed_forward;
-    Tensor keys, values;
-  };
-  Tensor attend(Layer& layer, const Tensor& x);
-  void keep(Tensor& cache, const Tensor& rows) const;
-  Tensor by_heads(const Tensor& x) const;
-
   TransformerModel& model_;
   DeviceMesh mesh_;
-  int64_t context_;
-  int64_t position_ = 0;
-  std::vector<Layer> layers_;
+  KeyValueCache cache_;
+  /// The tokens given so far.
+  std::vector<int64_t> seen_;
 };
 
 }  // namespace weft

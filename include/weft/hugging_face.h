@@ -3,25 +3,40 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
+#include "weft/checkpoint.h"
 #include "weft/communicator.h"
 #include "weft/export.h"
 #include "weft/module.h"
+#include "weft/transformer_config.h"
 
 namespace weft {
 
 /// Fills the parameters of `model` (materialised if they are not) with the tensors of `path`: a
-/// .safetensors file, an index of several, or a Hugging Face directory. Each rank reads the
+/// .safetensors file, an index of several, or a Hugging Face directory. Of a TransformerModel they
+/// are found under the names of its family, wherever the files stack them. Each rank reads the
 /// elements that it holds, and converts bf16, f16, f32 and f64 to the parameter's dtype. No
 /// communication. std::invalid_argument before anything is read when a parameter is missing there,
 /// a tensor is no parameter, or a shape or dtype does not fit; of a tied parameter any name will
 /// do, and where there are several their elements must be equal.
 WEFT_API void load_hugging_face(Module& model, const std::string& path);
 
+/// The parameters of a model of this config in such files, by name in the model, with the files'
+/// dtypes. std::invalid_argument as above.
+WEFT_API CheckpointContents hugging_face_contents(const std::string& path,
+                                                  const TransformerConfig& config);
+/// Fills the tensors of `into`, which are such parameters, from the files.
+WEFT_API void load_hugging_face(StateDict& into, const std::string& path,
+                                const TransformerConfig& config);
+
 struct ExportOptions {
   /// Tensors whose keys begin so are exported, without it; the others are left out.
   std::string prefix = "model/";
+  /// The model that they are the parameters of: the files are those of its family. Without it, the
+  /// tensors are written under their names.
+  std::optional<TransformerConfig> config = {};
   /// A file gets no second tensor beyond so many bytes.
   int64_t file_bytes = int64_t{5} << 30;
   /// Called now and then, on each rank, with the bytes that it has written.

@@ -103,9 +103,9 @@ struct TransformerStyleOptions {
   bool sequence_parallel = false;
 };
 
-/// Returns the styles of a Llama: embedding, head and loss sharded over the vocabulary (logits stay
-/// sharded), attention by heads, the feed-forward along its width. A tied head is sharded like the
-/// embedding.
+/// Returns the styles of a transformer: embedding, head and loss sharded over the vocabulary
+/// (logits stay sharded), attention by heads, the feed-forward along its width. A tied head is
+/// sharded like the embedding.
 WEFT_API std::vector<ModuleStyle> transformer_styles(const TransformerConfig& config,
                                                      const TransformerStyleOptions& options = {});
 

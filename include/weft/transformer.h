@@ -4,72 +4,75 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "weft/export.h"
 #include "weft/module.h"
+#include "weft/transformer_config.h"
 
 namespace weft {
 
-/// Sizes and hyperparameters of a Llama.
-struct TransformerConfig {
-  int64_t dim = 0;
-  int64_t layers = 0;
-  int64_t heads = 0;
-  /// Heads of keys and values, each shared by heads / kv_heads query heads.
-  int64_t kv_heads = 0;
-  int64_t head_dim = 0;
-  /// Hidden width of the gated feed-forward.
-  int64_t ffn = 0;
-  int64_t vocabulary = 0;
-  /// The longest sequence that forward accepts.
-  int64_t max_sequence = 2048;
-  double rope_theta = 10000;
-  double norm_eps = 1e-5;
-  /// The head uses the weight of the embedding.
-  bool tied = false;
-  /// Standard deviation of the initial values of all matrices.
-  double deviation = 0.02;
-  bool operator==(const TransformerConfig&) const = default;
+/// Keys and values of the tokens that a decoder has seen, one pair a layer: [batch, context,
+/// kv heads, head dim], laid out as the model's heads are.
+struct KeyValueCache {
+  /// The most tokens.
+  int64_t context = 0;
+  /// Tokens seen so far.
+  int64_t position = 0;
+  std::vector<std::pair<Tensor, Tensor>> layers = {};
 };
 
-/// Reads a configuration. `source` is "tiny", "small", a Hugging Face config.json or a directory
-/// that contains one. std::invalid_argument names the file, the key and what is wrong: a key that
-/// is missing or of the wrong type, sizes that do not fit each other, or an unsupported feature
-/// (scaled rope, biases, another activation).
-WEFT_API TransformerConfig transformer_config(const std::string& source);
+/// The parts that all blocks of a model share.
+struct TransformerState;
+
+/// A transformer as its config states: token and position embeddings, blocks of attention and
+/// feed-forward, a final norm, and a head. Parameters are named as in Hugging Face's Llama
+/// ("model.layers.0.self_attn.q_proj.weight"), whatever the family.
+class WEFT_API TransformerModel : public Module {
+ public:
+  /// std::invalid_argument when the sizes do not fit each other.
+  explicit TransformerModel(const TransformerConfig& config);
+  ~TransformerModel() override;
+
+  const TransformerConfig& config() const;
+  /// The blocks, "model.layers.<i>", first to last.
+  std::vector<Module*> blocks();
+  /// The groups of modules to pass to `fully_shard`, before the whole model: each block, the token
+  /// embedding, and the final norm with the head. A tied model has the blocks only: embedding, norm
+  /// and head are then one group, that of the model.
+  std::vector<std::vector<Module*>> units();
+
+  /// Mean cross entropy of the logits of `ids` [batch, sequence] against `targets` [batch,
+  /// sequence]. Targets equal to kIgnoredTarget do not count.
+  Tensor loss(const Tensor& ids, const Tensor& targets);
+  /// Logits [batch, 1, vocabulary] that follow the last of `ids` [batch, n], which follow those
+  /// that `cache` has seen: a prompt first, then one token a call. Adds them to the cache. The
+  /// model is cut by its styles or whole, not fully sharded. std::invalid_argument beyond the
+  /// context.
+  Tensor decode(const Tensor& ids, KeyValueCache& cache);
+
+ protected:
+  /// {ids [batch, sequence]} -> {logits [batch, sequence, vocabulary]}; without a head {hidden
+  /// states [batch, sequence, dim]} and, with a pooler, {..., pooled [batch, dim]}. An encoder
+  /// takes a second input, true [batch, sequence] where a token counts.
+  Tensors forward(const Tensors& inputs) override;
+
+ private:
+  void check_inputs(const Tensors& inputs) const;
+  /// The input of the head's linear layer.
+  Tensor transformed(const Tensor& hidden);
+  Tensor logits_of(const Tensor& hidden);
+
+  std::shared_ptr<TransformerState> state_;
+  std::shared_ptr<Module> model_;
+  std::shared_ptr<Module> head_;
+};
 
 /// Floating-point operations per token of training, forward and backward, in rows of `sequence`
 /// tokens: 6 per parameter except those of an untied embedding table, plus 12 x layers x width of
 /// the heads x sequence for attention, where masked positions count (Chowdhery et al. 2022, PaLM,
 /// appendix B). Recompute does not count.
 WEFT_API double training_operations_a_token(const TransformerConfig& config, int64_t sequence);
-
-/// The decoder of Touvron et al. (2023): grouped-query attention, rope, SwiGLU, RMSNorm. The names
-/// of the parameters are those of Hugging Face ("model.layers.0.self_attn.q_proj.weight").
-class WEFT_API TransformerModel : public Module {
- public:
-  /// std::invalid_argument when the sizes do not fit each other.
-  explicit TransformerModel(const TransformerConfig& config);
-
-  const TransformerConfig& config() const { return config_; }
-  /// The decoder layers, "model.layers.<i>", first to last.
-  std::vector<Module*> blocks();
-
-  /// Mean cross entropy of the logits of `ids` [batch, sequence] against `targets` [batch,
-  /// sequence]. Targets equal to kIgnoredTarget do not count.
-  Tensor loss(const Tensor& ids, const Tensor& targets);
-
- protected:
-  /// {ids [batch, sequence]} -> {logits [batch, sequence, vocabulary]}.
-  Tensors forward(const Tensors& inputs) override;
-
- private:
-  void check_ids(const Tensors& inputs) const;
-
-  TransformerConfig config_;
-  std::shared_ptr<Module> model_;
-  std::shared_ptr<Module> head_;
-};
 
 }  // namespace weft

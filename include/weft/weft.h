@@ -49,4 +49,5 @@
 #include "weft/torch.h"
 #include "weft/trace.h"
 #include "weft/transformer.h"
+#include "weft/transformer_config.h"
 #include "weft/warnings.h"

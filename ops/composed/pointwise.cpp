@@ -27,10 +27,7 @@ Tensor gelu(const Tensor& a, std::string_view approximate) {
   if (approximate != "tanh") {
     fail("gelu: approximate is ", in_quotes(approximate), ", expected none or tanh");
   }
-  check_tensor("gelu", a);
-  const Tensor cube = mul(mul(mul(a, 0.044715), a), a);
-  const Tensor inner = mul(add(a, cube), std::sqrt(2 * std::numbers::inv_pi));
-  return mul(mul(a, 0.5), add(tanh(inner), 1));
+  return gelu_tanh(a);
 }
 
 Tensor rsub(const Tensor& a, const Operand& b, Number alpha) {

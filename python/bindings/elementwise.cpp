@@ -23,6 +23,7 @@ constexpr OfOne kElementwiseOfOne[] = {
     {"tanh", tanh, "tanh", "The hyperbolic tangent of x"},
     {"sigmoid", sigmoid, "sigmoid", "1 / (1 + exp(-x))"},
     {"silu", silu, "silu", "x * sigmoid(x)"},
+    {"gelu_tanh", gelu_tanh, "gelu_tanh", "gelu's approximation by tanh"},
     {"square", square, "square", "x * x"},
     {"sign", sign, "sign", "-1, 0 or 1; NaN for NaN"},
     {"erf", erf, "erf", "The error function of x"},

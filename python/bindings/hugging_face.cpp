@@ -7,21 +7,25 @@
 namespace weft::python {
 
 void bind_hugging_face(py::module_& m) {
-  m.def("load_hugging_face", &load_hugging_face, Released(), py::arg("model"), py::arg("path"),
+  m.def("load_hugging_face", py::overload_cast<Module&, const std::string&>(&load_hugging_face),
+        Released(), py::arg("model"), py::arg("path"),
         "Fills the parameters with the tensors of a .safetensors file, an index of several, or a "
         "Hugging Face directory. Each rank reads the elements that it holds; no communication. "
         "ValueError, before anything is read, names what is missing or does not fit");
   m.def(
       "export_hugging_face",
       [](const std::string& checkpoint, const std::string& directory, const Communicator& world,
-         const std::string& prefix, int64_t file_bytes) {
+         const std::string& prefix, int64_t file_bytes,
+         const std::optional<TransformerConfig>& config) {
         export_hugging_face(checkpoint, directory, world,
-                            {.prefix = prefix, .file_bytes = file_bytes});
+                            {.prefix = prefix, .config = config, .file_bytes = file_bytes});
       },
       Released(), py::arg("checkpoint"), py::arg("directory"), py::arg("world"), py::kw_only(),
       py::arg("prefix") = "model/", py::arg("file_bytes") = int64_t{5} << 30,
+      py::arg("config") = py::none(),
       "Writes the tensors of a checkpoint as a Hugging Face model. Collective over `world`: each "
-      "rank writes its share to its place in the final files");
+      "rank writes its share to its place in the final files. With the `config` of the model the "
+      "files are those of its family");
 }
 
 }  // namespace weft::python

@@ -127,8 +127,8 @@ void bind_networks(py::module_& m) {
       with_rule("layer_norm",
                 "(x - mean) / sqrt(variance + eps) * weight [d] + bias [d], along the last dim; "
                 "ones and zeros if None"));
-  m.def("rope", &rope, Released(), py::arg("x"), py::arg("theta") = 10000.0,
-        py::arg("position") = 0,
+  m.def("rope", py::overload_cast<const Tensor&, double, int64_t>(&rope), Released(), py::arg("x"),
+        py::arg("theta") = 10000.0, py::arg("position") = 0,
         with_rule("rope",
                   "Rotary position embedding of x [batch, sequence, heads, d] in Hugging Face's "
                   "'rotate half' convention; positions start at `position`"));

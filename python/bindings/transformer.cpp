@@ -1,13 +1,67 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/transformer.h"
 
+#include <algorithm>
+
 #include "python/bindings/lock.h"
 #include "python/bindings/modules.h"
 
 namespace weft::python {
 
+using ConfigClass = py::class_<TransformerConfig>;
+
+/// A field of an enum, as one of `names` in order.
+template <class E>
+static void bind_choice(ConfigClass& config, const char* name, E TransformerConfig::*field,
+                        const std::vector<std::string>& names) {
+  config.def_property(
+      name,
+      [field, names](const TransformerConfig& c) { return names[static_cast<size_t>(c.*field)]; },
+      [field, names, what = std::string(name)](TransformerConfig& c, const std::string& value) {
+        const auto found = std::find(names.begin(), names.end(), value);
+        if (found == names.end()) {
+          std::string known;
+          for (const std::string& each : names) known += (known.empty() ? "" : ", ") + each;
+          fail("transformer_config: ", what, " is ", in_quotes(value), ", expected one of ", known);
+        }
+        c.*field = static_cast<E>(found - names.begin());
+      });
+}
+
+static void bind_choices(ConfigClass& config) {
+  using C = TransformerConfig;
+  bind_choice(config, "norm", &C::norm, {"rms", "rms_plus_one", "layer"});
+  bind_choice(config, "norm_place", &C::norm_place, {"before", "after", "both", "after_sum"});
+  bind_choice(config, "query_norm", &C::query_norm, {"none", "head", "width"});
+  bind_choice(config, "activation", &C::activation, {"silu", "gelu", "gelu_tanh", "relu"});
+  bind_choice(config, "head", &C::head, {"linear", "transform", "none", "pooler"});
+  const auto fields = [&](const auto&... pairs) {
+    (config.def_readwrite(pairs.first, pairs.second), ...);
+  };
+  const auto field = [](const char* name, auto member) { return std::pair(name, member); };
+  fields(field("family", &C::family), field("norm_bias", &C::norm_bias),
+         field("qkv_bias", &C::qkv_bias), field("output_bias", &C::output_bias),
+         field("mlp_bias", &C::mlp_bias), field("head_bias", &C::head_bias),
+         field("transform_bias", &C::transform_bias), field("gated", &C::gated),
+         field("parallel_residual", &C::parallel_residual),
+         field("rotary_fraction", &C::rotary_fraction),
+         field("local_rope_theta", &C::local_rope_theta), field("unrotated", &C::unrotated),
+         field("learned_positions", &C::learned_positions), field("causal", &C::causal),
+         field("window", &C::window), field("windowed", &C::windowed),
+         field("attention_softcap", &C::attention_softcap),
+         field("logit_softcap", &C::logit_softcap), field("attention_scale", &C::attention_scale),
+         field("embedding_scale", &C::embedding_scale), field("residual_scale", &C::residual_scale),
+         field("logit_divisor", &C::logit_divisor), field("token_types", &C::token_types),
+         field("embedding_norm", &C::embedding_norm), field("first_norm", &C::first_norm),
+         field("final_norm", &C::final_norm), field("embedding_dropout", &C::embedding_dropout),
+         field("residual_dropout", &C::residual_dropout),
+         field("attention_dropout", &C::attention_dropout));
+}
+
 static void bind_config(py::module_& m) {
-  py::class_<TransformerConfig>(m, "TransformerConfig", "Sizes and numbers of a Llama")
+  ConfigClass config(m, "TransformerConfig",
+                     "Sizes and choices of a TransformerModel; the defaults are those of a Llama");
+  config
       .def(py::init([](int64_t dim, int64_t layers, int64_t heads, int64_t kv_heads, int64_t ffn,
                        int64_t vocabulary, int64_t head_dim, int64_t max_sequence,
                        double rope_theta, double norm_eps, bool tied, double std) {
@@ -43,6 +97,11 @@ static void bind_config(py::module_& m) {
       .def_readwrite("tied", &TransformerConfig::tied)
       .def_readwrite("std", &TransformerConfig::deviation)
       .def("__eq__", [](const TransformerConfig& a, const TransformerConfig& b) { return a == b; });
+  bind_choices(config);
+  m.def("config_json", &config_json, py::arg("config"), py::arg("dtype") = "",
+        "The text of the config.json from which transformer_config reads the same");
+  m.def("transformer_families", &transformer_families,
+        "The values of \"model_type\" in config.json that are known");
 }
 
 template <class L>
@@ -57,9 +116,10 @@ void bind_transformer(py::module_& m) {
         "ValueError names the file, the key and what is wrong");
   bind_module_class<TransformerModel>(
       m, "TransformerModel",
-      "The decoder of Touvron et al. (2023): grouped-query attention, rope, SwiGLU, "
-      "RMSNorm; parameters have Hugging Face's names. {ids [batch, sequence]} -> "
-      "logits [batch, sequence, vocabulary]")
+      "A transformer as its config states, of any family; parameters are named as in Hugging "
+      "Face's Llama. {ids [batch, sequence]} -> logits [batch, sequence, vocabulary]; an encoder "
+      "also takes a mask and token types, and without a head gives hidden states [batch, sequence, "
+      "dim] and, with a pooler, the pooled first token [batch, dim]")
       .def(py::init<const TransformerConfig&>(), py::arg("config"))
       .def(py::init(&transformer_of<TransformerModel>, &transformer_of<InPython<TransformerModel>>),
            py::arg("source"))
@@ -73,6 +133,19 @@ void bind_transformer(py::module_& m) {
             return all;
           },
           "The decoder layers, first to last")
+      .def(
+          "units",
+          [](const ModuleObject& self) {
+            const auto tree = tree_of<TransformerModel>(self);
+            std::vector<std::vector<std::shared_ptr<Module>>> all;
+            for (const auto& unit : tree->units()) {
+              all.emplace_back();
+              for (Module* part : unit) all.back().push_back(part_of(tree, part));
+            }
+            return all;
+          },
+          "The lists of modules to pass to fully_shard, before the whole model: each block, the "
+          "token embedding, and the final norm with the head; of a tied model the blocks only")
       .def("loss", &TransformerModel::loss, Released(), py::arg("ids"), py::arg("targets"),
            "Mean cross entropy of the logits of ids [batch, sequence] against targets (alike); "
            "those that are -100 do not count");

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.nn.functional's functions with its arguments: `from weft.nn import functional as F`."""
 
-import math
 
 from weft import _weft
 from weft._weft import gelu, linear, mse_loss, one_hot, relu, sigmoid, silu, tanh

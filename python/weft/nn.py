@@ -37,8 +37,10 @@ from weft._weft import (
     Parameter,
     RMSNorm,
     Sequential,
+    config_json,
     convert_to_float8,
     transformer_config,
+    transformer_families,
 )
 
 __all__ = [
@@ -75,7 +77,9 @@ __all__ = [
     "convert_to_float8",
     "functional",
     "init",
+    "config_json",
     "transformer_config",
+    "transformer_families",
     "utils",
 ]
 

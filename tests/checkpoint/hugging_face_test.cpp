@@ -144,7 +144,7 @@ TEST(HuggingFace, NamesWhatDoesNotFit) {
       {entry("a", "F32", "[2,3]", 0, 24) + "," + kEntryOfB, 32,
        ": tensor \"a\" is [2, 3] but the parameter [3, 2]"},
       {entry("a", "I32", "[3,2]", 0, 24) + "," + kEntryOfB, 32,
-       ": tensor \"a\" is of i32; a parameter of f32 is read from floating dtypes only"},
+       ": tensor \"a\" is of i32, expected a floating dtype"},
   };
   for (const Case& c : cases) {
     const auto path = scratch.write_safetensors("x.safetensors", "{" + c.entries + "}",
@@ -158,8 +158,44 @@ TEST(HuggingFace, NamesWhatDoesNotFit) {
       "x.safetensors", R"({"c":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", "1234");
   Pair tied(f32, true);
   EXPECT_EQ(error_of([&] { load_hugging_face(tied, path); }),
-            "load_hugging_face: " + path +
-                ": tensor \"a\" (or another name of that tied parameter) is missing");
+            "load_hugging_face: " + path + ": tensor \"a\" (or \"b\") is missing");
+}
+
+/// A Linear [130, 2]: two blocks of rows.
+class Tall final : public Module {
+ public:
+  Tall() { declare("w", {130, 2}, constant_values(0)); }
+
+ protected:
+  Tensors forward(const Tensors& inputs) override { return inputs; }
+};
+
+TEST(HuggingFace, BlocksOfFloat8AreMultipliedByTheirFactors) {
+  const Scratch scratch;
+  // 1.5, -448; the smallest number 2^-9; and 0.
+  std::string codes(260, '\x3c');
+  codes[1] = '\xfe', codes[258] = '\x01', codes[259] = '\0';
+  const std::string header = "{" + entry("w", "U8", "[130,2]", 0, 260) + "," +
+                             entry("w_scale_inv", "F32", "[2,1]", 260, 268) + "}";
+  const std::vector<float> factors = {2, 10};
+  const std::string path =
+      scratch.write_safetensors("x.safetensors", header, codes + bytes_of(factors));
+  Tall tall;
+  load_hugging_face(tall, path);
+  const auto values = tall.parameters()[0]->value().to_vector<double>();
+  EXPECT_EQ(values[0], 3);
+  EXPECT_EQ(values[1], -896);
+  EXPECT_EQ(values[257], 15);  // row 128 is in the second block
+  EXPECT_FLOAT_EQ(static_cast<float>(values[258]), 10.0f / 512);
+  EXPECT_EQ(values[259], 0);
+  const std::string wrong = "{" + entry("w", "U8", "[130,2]", 0, 260) + "," +
+                            entry("w_scale_inv", "F32", "[1,1]", 260, 264) + "}";
+  const std::string other =
+      scratch.write_safetensors("y.safetensors", wrong, codes + bytes_of(std::vector<float>(1, 1)));
+  EXPECT_EQ(error_of([&] { load_hugging_face(tall, other); }),
+            "load_hugging_face: " + other +
+                ": tensor \"w_scale_inv\" is f32 [1, 1], expected f32 "
+                "[2, 1], a factor for each block of 128 x 128");
 }
 
 TEST(HuggingFace, EachRankReadsWhatItHolds) {

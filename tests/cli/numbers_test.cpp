@@ -128,15 +128,15 @@ TEST_F(Numbers, ThatTogetherAreTooManyAreRefused) {
   const std::string deep = model("num_hidden_layers", 1'000'000);
   for (const std::string& command : {concat("train --data ", text_), std::string("estimate")}) {
     expect_refused(concat(command, " --model ", deep),
-                   concat("llama config: ", deep, ": layers is 1000000, expected 1 to 10000"));
+                   concat("model config: ", deep, ": layers is 1000000, expected 1 to 10000"));
   }
   const std::string wide = model("vocab_size", int64_t{1} << 40);
   expect_refused(
       concat("estimate --model ", wide),
-      concat("llama config: ", wide, ": vocabulary is 1099511627776, expected 1 to 2147483647"));
+      concat("model config: ", wide, ": vocabulary is 1099511627776, expected 1 to 2147483647"));
   const std::string large = scratch_.write("large.json", std::string(2 << 20, ' '));
   expect_refused(concat("estimate --model ", large),
-                 concat("llama config: ", large, " has 2097152 bytes, expected at most 1048576"));
+                 concat("model config: ", large, " has 2097152 bytes, expected at most 1048576"));
 }
 
 TEST_F(Numbers, OfManyLayersAreEstimatedInNoTime) {
@@ -157,7 +157,7 @@ TEST_F(Numbers, AndNamesAreOneHarmlessLine) {
   const std::string name = scratch_.path("a\n\x1b[2J\xe2\x80\xae\xc2\x9b\xff.json");
   expect_refused(
       concat("estimate --model '", name, "'"),
-      concat("llama config: ", in_quotes(name), " does not exist, expected tiny, small or a file"));
+      concat("model config: ", in_quotes(name), " does not exist, expected tiny, small or a file"));
   expect_refused(concat("ckpt ls '", name, "'"),
                  concat("ckpt ls: ", printable(name), " does not exist"));
   expect_refused("'tr\x1b[2Jain'", "there is no command \"tr\\x1b[2Jain\"; see weft --help");

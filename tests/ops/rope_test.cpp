@@ -38,6 +38,26 @@ TEST(Rope, TurnsItsGradientBack) {
   expect_close(whole(x.grad()), plain_rope(dy, 10000, 3, -1), 1e-5, "gradient");
 }
 
+TEST(Rope, TakesFrequencies) {
+  // Those of theta 500 and heads of 6, for heads of 9: the last 3 elements stay.
+  const Array frequencies{{3}, {1, std::pow(500, -2.0 / 6), std::pow(500, -4.0 / 6)}, f32};
+  const Array whole_head = random_array({2, 5, 3, 9}, -2, 2);
+  Array part = random_array({2, 5, 3, 6}, -2, 2);
+  for (size_t i = 0; i < part.values.size(); ++i) {
+    part.values[i] = whole_head.values[i / 6 * 9 + i % 6];
+  }
+  const Array turned = plain_rope(part, 500, 4);
+  Array expected = whole_head;
+  for (size_t i = 0; i < part.values.size(); ++i) {
+    expected.values[i / 6 * 9 + i % 6] = 1.5 * turned.values[i];
+  }
+  expect_close(whole(rope(whole_head.on(), frequencies.on(), 1.5, 4)), expected, 1e-5, "rope");
+  EXPECT_EQ(error_of([] {
+              rope(zeros({2, 5, 3, 8}), zeros({5}));
+            }),
+            "rope: frequencies are [5], expected a vector of at most 4, half the size of a head");
+}
+
 TEST(Rope, AgreesOnAnyLayout) {
   expect_agreement([](const Tensors& t) { return Tensors{rope(t[0], 100, 2)}; },
                    {random_array({2, 7, 3, 4}, -2, 2)},

@@ -52,7 +52,7 @@ CASES = [
     (
         "train --data DATA --model nosuch",
         2,
-        "weft: llama config: \"nosuch\" does not exist, expected tiny, small or a",
+        "weft: model config: \"nosuch\" does not exist, expected tiny, small or a",
     ),
     (
         "train --data DATA --batch 0",
@@ -130,7 +130,7 @@ CASES = [
     (
         "estimate --model nosuch",
         2,
-        "weft: llama config: \"nosuch\" does not exist, expected tiny, small or a",
+        "weft: model config: \"nosuch\" does not exist, expected tiny, small or a",
     ),
     (
         "estimate --model tiny --ranks 0",

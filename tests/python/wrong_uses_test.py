@@ -320,7 +320,7 @@ CASES = [
     (
         "nn.TransformerModel('no_such_file')",
         ValueError,
-        "llama config: \"no_such_file\" does not exist, expected tiny,",
+        "model config: \"no_such_file\" does not exist, expected tiny,",
     ),
     (
         "nn.init.normal_(weft.asarray([1, 2]))",

@@ -22,7 +22,7 @@ import shutil
 
 import torch
 from safetensors.torch import save_file
-from transformers import TransformerConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM
 
 STEPS, BATCHES, ROWS, SEQ = 20, 2, 12, 10
 ADAMW = {"lr": 5e-3, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
@@ -38,7 +38,7 @@ SHARDED = {"grouped": "40KB"}
 
 def make_model(seed, **sizes):
     torch.manual_seed(seed)
-    config = TransformerConfig(
+    config = LlamaConfig(
         hidden_size=32,
         intermediate_size=43,
         num_hidden_layers=2,

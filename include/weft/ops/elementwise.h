@@ -43,6 +43,8 @@ WEFT_API Tensor sigmoid(const Tensor& a);
 WEFT_API Tensor silu(const Tensor& a);
 /// a / 2 * (1 + erf(a / sqrt(2))).
 WEFT_API Tensor gelu(const Tensor& a);
+/// The approximation of gelu by tanh: a / 2 * (1 + tanh(sqrt(2 / pi) * (a + 0.044715 a^3))).
+WEFT_API Tensor gelu_tanh(const Tensor& a);
 /// gelu, or for `approximate` "tanh": a / 2 * (1 + tanh(sqrt(2 / pi) * (a + 0.044715 a^3))).
 WEFT_API Tensor gelu(const Tensor& a, std::string_view approximate);
 WEFT_API Tensor square(const Tensor& a);

@@ -27,6 +27,10 @@ WEFT_API Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Ten
 /// convention: rotates pair (i, i + d/2) by position * theta^(-2i/d). Positions start at
 /// `position`.
 WEFT_API Tensor rope(const Tensor& x, double theta = 10000, int64_t position = 0);
+/// The same with given angles: rotates pair (i, i + p) by position * frequencies[i] and multiplies
+/// it by `scale`, where frequencies is f32 [p]. The elements of a head after the first 2 p stay.
+WEFT_API Tensor rope(const Tensor& x, const Tensor& frequencies, double scale = 1,
+                     int64_t position = 0);
 
 /// silu(gate) * up, of equal shapes.
 WEFT_API Tensor swiglu(const Tensor& gate, const Tensor& up);

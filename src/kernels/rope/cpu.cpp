@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/rope/rope.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -12,16 +13,32 @@
 
 namespace weft {
 
-RopeRows::RopeRows(const MemoryBlock& y_block, const MemoryBlock& x_block, int sequence_dim) {
+/// Returns the number of pairs, which the frequencies state.
+static int64_t pairs_of(const MemoryBlock& frequencies, int64_t size) {
+  const Shape& shape = frequencies.shape;
+  if (frequencies.dtype != DType::f32 || shape.ndim() != 1 || !frequencies.is_dense()) {
+    fail("rope: frequencies are ", frequencies.dtype, ' ', shape, ", expected a dense f32 vector");
+  }
+  if (2 * shape[0] > size) {
+    fail("rope: number of frequencies is ", shape[0], ", expected at most ", size / 2,
+         ", half the size of a head");
+  }
+  return shape[0];
+}
+
+RopeRows::RopeRows(const MemoryBlock& y_block, const MemoryBlock& x_block, int sequence_dim,
+                   const MemoryBlock* given) {
   const Shape& shape = x_block.shape;
   const int last = shape.ndim() - 1;
   if (last < 1 || sequence_dim < 0 || sequence_dim >= last) {
     fail("rope: dim of positions is ", sequence_dim, ", expected one before the last of ", shape);
   }
-  if (shape[last] % 2 != 0) fail("rope: size of a head is ", shape[last], ", expected an even one");
+  if (!given && shape[last] % 2 != 0)
+    fail("rope: size of a head is ", shape[last], ", expected an even one");
   x = Rows(x_block, last), y = Rows(y_block, last);
   check_rows("rope", x, y);
-  half = x.size() / 2, positions = shape[sequence_dim];
+  pairs = given ? pairs_of(*given, x.size()) : x.size() / 2, positions = shape[sequence_dim];
+  if (given) frequencies = static_cast<const float*>(given->data);
   for (int i = sequence_dim + 1; i < last; ++i) inside *= shape[i];
 }
 
@@ -29,31 +46,39 @@ RopeRows::RopeRows(const MemoryBlock& y_block, const MemoryBlock& x_block, int s
 
 namespace weft::host {
 
-/// Cosines and sines of positions offset .. offset + count - 1, `half` of them per position.
+/// Cosines and sines of positions offset .. offset + count - 1, one for each frequency.
 struct RopeTable {
+  /// The theta of the frequencies; 0 when they were given.
   double theta = 0;
-  int64_t offset = 0, count = 0, half = 0;
-  std::vector<float> cosines, sines;
+  int64_t offset = 0, count = 0;
+  std::vector<float> frequencies, cosines, sines;
 
-  bool serves(const Rope& options, int64_t positions, int64_t pairs) const {
-    return theta == options.theta && half == pairs && offset <= options.offset &&
-           options.offset + positions <= offset + count;
-  }
-  void fill(const Rope& options, int64_t positions, int64_t pairs);
+  bool serves(const Rope& options, const RopeRows& rows) const;
+  void fill(const Rope& options, const RopeRows& rows);
 };
+
+bool RopeTable::serves(const Rope& options, const RopeRows& rows) const {
+  const auto pairs = static_cast<size_t>(rows.pairs);
+  if (frequencies.size() != pairs || offset > options.offset ||
+      options.offset + rows.positions > offset + count) {
+    return false;
+  }
+  return rows.frequencies ? std::equal(frequencies.begin(), frequencies.end(), rows.frequencies)
+                          : theta == options.theta;
+}
 
 /// Computes 1 / theta^(2i/D) and its product with the position in f32, as Hugging Face's modelling
 /// code does.
-void RopeTable::fill(const Rope& options, int64_t positions, int64_t pairs) {
+void RopeTable::fill(const Rope& options, const RopeRows& rows) {
+  const int64_t half = rows.pairs, positions = rows.positions;
   count = 0;  // invalid until complete
-  theta = options.theta;
+  theta = rows.frequencies ? 0 : options.theta;
   offset = options.offset;
-  half = pairs;
-  std::vector<float> frequency(static_cast<size_t>(half));
+  frequencies.resize(static_cast<size_t>(half));
   for (int64_t i = 0; i < half; ++i) {
     const float exponent = static_cast<float>(2 * i) / static_cast<float>(2 * half);
-    const auto power = static_cast<float>(std::pow(theta, static_cast<double>(exponent)));
-    frequency[static_cast<size_t>(i)] = 1.0f / power;
+    const auto power = static_cast<float>(std::pow(options.theta, static_cast<double>(exponent)));
+    frequencies[static_cast<size_t>(i)] = rows.frequencies ? rows.frequencies[i] : 1.0f / power;
   }
   cosines.resize(static_cast<size_t>(positions * half));
   sines.resize(cosines.size());
@@ -64,7 +89,7 @@ void RopeTable::fill(const Rope& options, int64_t positions, int64_t pairs) {
             *s = &sines[static_cast<size_t>(p * half)];
 #pragma GCC ivdep
       for (int64_t i = 0; i < half; ++i) {
-        const float angle = position * frequency[static_cast<size_t>(i)];
+        const float angle = position * frequencies[static_cast<size_t>(i)];
         c[i] = cos(angle);
         s[i] = sin(angle);
       }
@@ -73,11 +98,17 @@ void RopeTable::fill(const Rope& options, int64_t positions, int64_t pairs) {
   count = positions;
 }
 
-/// Returns the table, cached from the last call: all layers of a model use the same one.
-static const RopeTable& rope_table(const Rope& options, int64_t positions, int64_t pairs) {
-  static thread_local RopeTable last;
-  if (!last.serves(options, positions, pairs)) last.fill(options, positions, pairs);
-  return last;
+/// Returns a table, cached from an earlier call: a model has at most two, one for its layers with a
+/// sliding window.
+static const RopeTable& rope_table(const Rope& options, const RopeRows& rows) {
+  static thread_local RopeTable tables[2];
+  static thread_local int last = 0;
+  for (int i : {last, 1 - last}) {
+    if (tables[i].serves(options, rows)) return tables[last = i];
+  }
+  last = 1 - last;
+  tables[last].fill(options, rows);
+  return tables[last];
 }
 
 template <class C>
@@ -89,22 +120,23 @@ struct Rotation {
 
 template <class C>
 static void rotate_row(int64_t half, C* y, const C* x, const float* cosines, const float* sines,
-                       C sign) {
+                       C scale, C sign) {
   const Rotation<C> rotate;
 #pragma GCC ivdep
   for (int64_t i = 0; i < half; ++i) {
-    const Pair<C> turned =
-        rotate(x[i], x[i + half], static_cast<C>(cosines[i]), sign * static_cast<C>(sines[i]));
+    const Pair<C> turned = rotate(x[i], x[i + half], scale * static_cast<C>(cosines[i]),
+                                  sign * scale * static_cast<C>(sines[i]));
     y[i] = turned.first;
     y[i + half] = turned.second;
   }
 }
 
-void rope(const MemoryBlock& y, const MemoryBlock& x, int sequence_dim, const Rope& options) {
-  const RopeRows rows(y, x, sequence_dim);
-  const int64_t half = rows.half;
-  if (half == 0 || rows.x.count() == 0) return;
-  const RopeTable& table = rope_table(options, rows.positions, half);
+void rope(const MemoryBlock& y, const MemoryBlock& x, int sequence_dim, const Rope& options,
+          const MemoryBlock* frequencies) {
+  const RopeRows rows(y, x, sequence_dim, frequencies);
+  const int64_t half = rows.pairs;
+  if (rows.x.size() == 0 || rows.x.count() == 0) return;
+  const RopeTable& table = rope_table(options, rows);
   const int64_t first = options.offset - table.offset;
   visit_compute_floating("rope", x.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
@@ -113,8 +145,11 @@ void rope(const MemoryBlock& y, const MemoryBlock& x, int sequence_dim, const Ro
       RowWriter<C> write(rows.y, end);
       for (int64_t r = begin; r < end; ++r) {
         const auto at = static_cast<size_t>((first + r / rows.inside % rows.positions) * half);
-        rotate_row(half, write.begin(r), read(r), &table.cosines[at], &table.sines[at],
-                   options.inverse ? C(-1) : C(1));
+        C* to = write.begin(r);
+        const C* from = read(r);
+        rotate_row(half, to, from, table.cosines.data() + at, table.sines.data() + at,
+                   static_cast<C>(options.scale), options.inverse ? C(-1) : C(1));
+        if (to != from) std::copy_n(from + 2 * half, rows.rest(), to + 2 * half);
         write.end();
       }
     });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/rope/rope.h"
 
+#include "src/kernels/copy/copy.h"
 #include "src/kernels/math/math.h"
 #include "src/kernels/rows/device_rows.h"
 #include "weft/storage.h"
@@ -16,6 +17,8 @@ constexpr int64_t kTablePositions = 16;
 struct FillRopeTable {
   double theta;
   int64_t offset, positions, half;
+  /// nullptr: those of theta.
+  const float* frequencies;
   float *cosines, *sines;
 
   template <class ThreadBlock>
@@ -25,7 +28,7 @@ struct FillRopeTable {
     for (int64_t i = block.thread(); i < half; i += block.threads()) {
       const float exponent = static_cast<float>(2 * i) / static_cast<float>(2 * half);
       const auto power = static_cast<float>(pow(theta, static_cast<double>(exponent)));
-      const float frequency = 1.0f / power;
+      const float frequency = frequencies ? frequencies[i] : 1.0f / power;
       for (int64_t p = begin; p < end; ++p) {
         const float angle = static_cast<float>(offset + p) * frequency;
         cosines[p * half + i] = cos(angle);
@@ -43,10 +46,10 @@ struct RotateRows {
 
   RopeRows rows;
   const float *cosines, *sines;
-  C sign;
+  C scale, sign;
 
   WEFT_DEVICE void operator()(const Thread& thread) const {
-    const int64_t chunks = rows.half / Line::kN;
+    const int64_t chunks = rows.pairs / Line::kN;
     for (int64_t i = thread.index; i < rows.x.count() * chunks; i += thread.count) {
       const int64_t r = i / chunks, c = i - r * chunks;
       const int64_t at = r / rows.inside % rows.positions * chunks + c;
@@ -56,8 +59,8 @@ struct RotateRows {
       const Angles sine = reinterpret_cast<const Angles*>(sines)[at];
       typename Line::Values first, second;
       for (int k = 0; k < Line::kN; ++k) {
-        const C cos_of = static_cast<C>(cosine.element[k]);
-        const C sin_of = sign * static_cast<C>(sine.element[k]);
+        const C cos_of = scale * static_cast<C>(cosine.element[k]);
+        const C sin_of = sign * scale * static_cast<C>(sine.element[k]);
         first.element[k] = a.element[k] * cos_of - b.element[k] * sin_of;
         second.element[k] = b.element[k] * cos_of + a.element[k] * sin_of;
       }
@@ -69,23 +72,26 @@ struct RotateRows {
 
 }  // namespace
 
-void rope(const MemoryBlock& y, const MemoryBlock& x, int sequence_dim, const Rope& options) {
-  const RopeRows rows(y, x, sequence_dim);
-  const int64_t count = rows.x.count(), angles = rows.positions * rows.half;
-  if (rows.half == 0 || count == 0) return;
-  const RowPlan plan = plan_rows("rope", x.device, count, rows.half, {.rows = {&rows.x, &rows.y}});
+void rope(const MemoryBlock& y, const MemoryBlock& x, int sequence_dim, const Rope& options,
+          const MemoryBlock* frequencies) {
+  const RopeRows rows(y, x, sequence_dim, frequencies);
+  const int64_t count = rows.x.count(), angles = rows.positions * rows.pairs;
+  if (rows.rest() > 0 && y.data != x.data) copy(y, x);
+  if (rows.pairs == 0 || count == 0) return;
+  const RowPlan plan = plan_rows("rope", x.device, count, rows.pairs, {.rows = {&rows.x, &rows.y}});
   const Ref<Storage> memory =
       Storage::allocate(static_cast<size_t>(angles) * 2 * sizeof(float), x.device);
   auto* cosines = static_cast<float*>(memory->data());
-  const FillRopeTable table{options.theta, options.offset, rows.positions,
-                            rows.half,     cosines,        cosines + angles};
+  const FillRopeTable table{options.theta,    options.offset, rows.positions,  rows.pairs,
+                            rows.frequencies, cosines,        cosines + angles};
   launch_blocks<64>(table, (rows.positions + kTablePositions - 1) / kTablePositions, 0,
                     plan.stream);
   visit_lines(plan, [&](auto type) {
     using Line = typename decltype(type)::type;
-    const typename Line::C sign = options.inverse ? -1 : 1;
-    launch(RotateRows<Line>{rows, table.cosines, table.sines, sign}, count * (rows.half / Line::kN),
-           plan.stream);
+    using C = typename Line::C;
+    const C scale = static_cast<C>(options.scale), sign = options.inverse ? -1 : 1;
+    launch(RotateRows<Line>{rows, table.cosines, table.sines, scale, sign},
+           count * (rows.pairs / Line::kN), plan.stream);
   });
 }
 

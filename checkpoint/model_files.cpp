@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/model_files.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <set>
+
+#include "checkpoint/float8_blocks.h"
+#include "checkpoint/stacked.h"
+#include "checkpoint/transposed_bytes.h"
+#include "weft/error.h"
+#include "weft/transformer.h"
+
+namespace weft {
+
+std::vector<FileTensor> layout_of(const Module& model, const TensorFiles& files) {
+  if (const auto* transformer = dynamic_cast<const TransformerModel*>(&model)) {
+    return file_tensors(transformer->config());
+  }
+  std::vector<FileTensor> layout;
+  const auto add = [&](const std::vector<std::string>& names, const Shape& shape) {
+    const int64_t rows = shape.empty() ? 1 : shape[0];
+    layout.push_back({names, false, {{names[0], rows, 0, rows, rows}}});
+  };
+  for (const NamedParameter& named : model.named_parameters()) {
+    const Shape& shape = named.parameter->shape();
+    const auto is_there = [&](const std::string& name) { return files.contains(name); };
+    const bool is_whole = std::any_of(named.names.begin(), named.names.end(), is_there);
+    const auto slices = is_whole ? std::vector<std::string>() : names_of_slices(named, files);
+    if (slices.empty()) add(named.names, shape);
+    for (const std::string& name : slices) {
+      layout.push_back(slice_of(named.name(), name, static_cast<int64_t>(&name - slices.data())));
+    }
+  }
+  for (const NamedBuffer& buffer : model.named_buffers()) {
+    if (buffer.persistent) add({buffer.name}, buffer.value.shape());
+  }
+  return layout;
+}
+
+/// The number of rows of all parts.
+static int64_t rows_in(const FileTensor& tensor) {
+  int64_t rows = 0;
+  for (const FilePart& part : tensor.parts) rows += part.rows;
+  return rows;
+}
+
+Shape shape_in_file(const FileTensor& tensor, const Shape& parameter) {
+  Shape shape = parameter;
+  if (tensor.parts[0].slice >= 0) {
+    shape.erase(0);
+  } else if (!shape.empty()) {
+    shape[0] = rows_in(tensor);
+  }
+  if (tensor.transposed) std::swap(shape[0], shape[1]);
+  return shape;
+}
+
+ModelFiles::ModelFiles(const std::string& what, const TensorFiles& files,
+                       const std::vector<FileTensor>& layout,
+                       const std::map<std::string, Shape>& shapes,
+                       const std::function<bool(const std::string&)>& may_be_left_out)
+    : files_(files) {
+  std::set<std::string> known;
+  for (const FileTensor& tensor : layout) {
+    add(what, tensor, shapes);
+    for (const std::string& name : tensor.names) {
+      if (!files.contains(name)) continue;
+      known.insert(name);
+      if (is_in_float8_blocks(files, name)) known.insert(name_of_scales(name));
+    }
+  }
+  std::vector<std::string> unknown = files.names();
+  std::erase_if(unknown, [&](const std::string& name) {
+    return known.contains(name) || may_be_left_out(name);
+  });
+  if (unknown.empty()) return;
+  fail(what, ": ", files.path(), ": it holds tensor ", in_quotes(unknown[0]),
+       unknown.size() > 1 ? concat(" and ", unknown.size() - 1, " others") : "",
+       ", which the model has no parameter for");
+}
+
+/// Checks the shape and the dtype of a tensor.
+static void check_fits(const std::string& what, const TensorFiles& files, const std::string& name,
+                       const Shape& expected) {
+  const SafetensorsEntry& entry = files.entry(name);
+  if (!(entry.shape == expected)) {
+    fail(what, ": ", files.path(), ": tensor ", in_quotes(name), " is ", entry.shape,
+         " but the parameter ", expected);
+  }
+  if (is_in_float8_blocks(files, name)) return check_float8_blocks(what, files, name);
+  if (!is_floating(entry.dtype) || size_of(entry.dtype) == 1) {
+    fail(what, ": ", files.path(), ": tensor ", in_quotes(name), " is of ", entry.dtype,
+         size_of(entry.dtype) == 1 && is_floating(entry.dtype)
+             ? concat(", expected factors in ", in_quotes(name_of_scales(name)))
+             : ", expected a floating dtype");
+  }
+}
+
+void ModelFiles::add(const std::string& what, const FileTensor& tensor,
+                     const std::map<std::string, Shape>& shapes) {
+  std::vector<std::string> there;
+  for (const std::string& name : tensor.names) {
+    if (files_.contains(name)) there.push_back(name);
+  }
+  if (there.empty()) {
+    fail(what, ": ", files_.path(), ": tensor ", in_quotes(tensor.names[0]),
+         tensor.names.size() > 1 ? concat(" (or ", in_quotes(tensor.names[1]), ")") : "",
+         " is missing");
+  }
+  for (const FilePart& part : tensor.parts) {
+    const Shape& shape = shapes.at(part.parameter);
+    for (const std::string& name : there) {
+      check_fits(what, files_, name, shape_in_file(tensor, shape));
+    }
+    const bool is_float8 = is_in_float8_blocks(files_, there[0]);
+    const DType dtype = is_float8 ? DType::f32 : files_.entry(there[0]).dtype;
+    const auto at =
+        parameters_
+            .emplace(part.parameter, Parameter{dtype, shape, there, tensor.transposed, part, {}})
+            .first;
+    if (part.slice < 0) continue;
+    Parameter& parameter = at->second;
+    if (parameter.dtype != dtype) {
+      fail(what, ": ", files_.path(), ": tensor ", in_quotes(there[0]), " is of ", dtype,
+           ", expected ", parameter.dtype, " as the other slices of ", in_quotes(part.parameter));
+    }
+    parameter.part.block = std::numeric_limits<int64_t>::max();
+    parameter.slices.resize(static_cast<size_t>(shape[0]));
+    parameter.slices[static_cast<size_t>(part.slice)] = there[0];
+  }
+}
+
+void ModelFiles::read_box(const std::string& name, const Box& box, void* into, size_t alias) const {
+  const Parameter& parameter = parameters_.at(name);
+  if (parameter.slices.empty()) {
+    return read_rows(parameter, parameter.names[alias], box, into);
+  }
+  Box inner = box;
+  inner.offset.erase(0), inner.shape.erase(0);
+  const int64_t bytes = inner.shape.product() * static_cast<int64_t>(size_of(parameter.dtype));
+  for (int64_t i = 0; i < box.shape[0] && bytes > 0; ++i) {
+    const std::string& tensor = parameter.slices[static_cast<size_t>(box.offset[0] + i)];
+    read_rows(parameter, tensor, inner, static_cast<std::byte*>(into) + i * bytes);
+  }
+}
+
+void ModelFiles::read_rows(const Parameter& parameter, const std::string& tensor, const Box& box,
+                           void* into) const {
+  const FilePart& part = parameter.part;
+  const bool is_float8 = is_in_float8_blocks(files_, tensor);
+  const auto element = static_cast<int64_t>(size_of(parameter.dtype));
+  if (box.shape.empty()) return files_.read_box(tensor, box, into);
+  const int64_t end = box.offset[0] + box.shape[0];
+  const int64_t row_bytes = box.shape[0] ? box.shape.product() / box.shape[0] * element : 0;
+  auto* at = static_cast<std::byte*>(into);
+  for (int64_t row = box.offset[0]; row < end;) {
+    const int64_t block = row / part.block, within = row % part.block;
+    const int64_t count = std::min(end - row, part.block - within);
+    Box there = box;
+    there.offset[0] = part.offset + block * part.stride + within;
+    there.shape[0] = count;
+    if (is_float8 && !parameter.transposed) {
+      read_float8_blocks(files_, tensor, there, reinterpret_cast<float*>(at));
+    } else if (parameter.transposed) {
+      std::swap(there.offset[0], there.offset[1]), std::swap(there.shape[0], there.shape[1]);
+      std::vector<std::byte> columns(static_cast<size_t>(count * row_bytes));
+      files_.read_box(tensor, there, columns.data());
+      transpose_bytes(columns.data(), there.shape[0], there.shape[1], element, at);
+    } else {
+      files_.read_box(tensor, there, at);
+    }
+    at += count * row_bytes;
+    row += count;
+  }
+}
+
+}  // namespace weft

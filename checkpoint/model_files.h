@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "weft/module.h"
+#include "weft/safetensors.h"
+#include "weft/transformer_config.h"
+
+namespace weft {
+
+/// The tensors of `files` that hold the model's parameters and persistent buffers: those of its
+/// family for a TransformerModel, else one for each, under its names, or one for each slice.
+std::vector<FileTensor> layout_of(const Module& model, const TensorFiles& files);
+/// The shape of a tensor in a file whose parts are of a parameter of this shape.
+Shape shape_in_file(const FileTensor& tensor, const Shape& parameter);
+
+/// The parameters of a model in Hugging Face's files, whatever the files call them and however they
+/// stack them.
+class ModelFiles {
+ public:
+  struct Parameter {
+    DType dtype;
+    Shape shape;
+    /// Names of the tensor in the files: several of a tied parameter.
+    std::vector<std::string> names;
+    bool transposed = false;
+    FilePart part = {};
+    /// Not empty: the names of the tensors that are the parameter's slices.
+    std::vector<std::string> slices = {};
+  };
+
+  /// Shapes of parameters by name. std::invalid_argument when one is missing in the files, or a
+  /// tensor has another shape or no parameter and `may_be_left_out` is false of it.
+  ModelFiles(const std::string& what, const TensorFiles& files,
+             const std::vector<FileTensor>& layout, const std::map<std::string, Shape>& shapes,
+             const std::function<bool(const std::string&)>& may_be_left_out);
+
+  const std::map<std::string, Parameter>& parameters() const { return parameters_; }
+  /// Reads the elements of `box` of a parameter, from its first name or from name `alias`, to
+  /// `into`, dense and row-major, in the parameter's dtype: that of the file, or f32 for blocks of
+  /// fp8.
+  void read_box(const std::string& parameter, const Box& box, void* into, size_t alias = 0) const;
+
+ private:
+  void add(const std::string& what, const FileTensor& tensor,
+           const std::map<std::string, Shape>& shapes);
+  void read_rows(const Parameter& parameter, const std::string& tensor, const Box& box,
+                 void* into) const;
+
+  const TensorFiles& files_;
+  std::map<std::string, Parameter> parameters_;
+};
+
+}  // namespace weft

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "weft/export.h"
+
+namespace weft {
+
+/// rms: x / sqrt(mean of x^2) * weight; rms_plus_one: the same with 1 + weight; layer: with mean,
+/// and a bias.
+enum class NormKind : uint8_t { rms, rms_plus_one, layer };
+/// What a block normalises: the inputs of attention and feed-forward, their outputs, both, or the
+/// sums after adding the outputs to the inputs.
+enum class NormPlace : uint8_t { before, after, both, after_sum };
+/// Norms of queries and keys: none, of each head, or over the width of all heads.
+enum class QueryNorm : uint8_t { none, head, width };
+enum class Activation : uint8_t { silu, gelu, gelu_tanh, relu };
+/// What the model ends with. transform: a head after a linear layer, an activation and a norm;
+/// none: no head; pooler: none, but a pooled first token.
+enum class Head : uint8_t { linear, transform, none, pooler };
+
+/// How rotary frequencies are stretched to longer sequences.
+enum class RopeScalingKind : uint8_t { none, linear, dynamic, llama3, yarn, longrope };
+struct RopeScaling {
+  RopeScalingKind kind = RopeScalingKind::none;
+  double factor = 1;
+  /// The longest sequence before scaling.
+  int64_t original_max = 0;
+  /// llama3: the range of frequencies that are interpolated.
+  double low_frequency = 1, high_frequency = 4;
+  /// yarn: the same in rotations, rounded to whole pairs if `truncate`.
+  double beta_fast = 32, beta_slow = 1;
+  bool truncate = true;
+  /// yarn: they determine the attention factor, when both are set.
+  double mscale = 0, mscale_all_dim = 0;
+  /// yarn, longrope: factor of rotated queries and keys; 0: the one that follows from `factor`.
+  double attention_factor = 0;
+  /// longrope: divisors of the frequencies, for sequences up to original_max and longer ones.
+  std::vector<double> short_factor = {}, long_factor = {};
+  bool operator==(const RopeScaling&) const = default;
+};
+
+/// Sizes and choices of a transformer. The defaults are those of a Llama.
+struct TransformerConfig {
+  int64_t dim = 0;
+  int64_t layers = 0;
+  int64_t heads = 0;
+  /// Heads of keys and values, each shared by heads / kv_heads query heads.
+  int64_t kv_heads = 0;
+  int64_t head_dim = 0;
+  /// Hidden width of the feed-forward.
+  int64_t ffn = 0;
+  int64_t vocabulary = 0;
+  /// The longest sequence that forward accepts.
+  int64_t max_sequence = 2048;
+  double rope_theta = 10000;
+  double norm_eps = 1e-5;
+  /// The head uses the weight of the embedding.
+  bool tied = false;
+  /// Standard deviation of the initial values of all matrices.
+  double deviation = 0.02;
+
+  /// The names of Hugging Face's files and config keys: a "model_type".
+  std::string family = "llama";
+  NormKind norm = NormKind::rms;
+  NormPlace norm_place = NormPlace::before;
+  bool norm_bias = false;
+  QueryNorm query_norm = QueryNorm::none;
+  /// Biases of queries, keys and values; of the attention's output; of the feed-forward; of the
+  /// head; and of the head's transform.
+  bool qkv_bias = false, output_bias = false, mlp_bias = false, head_bias = false;
+  bool transform_bias = false;
+  Activation activation = Activation::silu;
+  /// down(activation(gate x) * up x), or without: down(activation(up x)).
+  bool gated = true;
+  /// Attention and feed-forward have the same input, and both outputs are added to it.
+  bool parallel_residual = false;
+  Head head = Head::linear;
+
+  /// Fraction of each head that rotates; 0: none.
+  double rotary_fraction = 1;
+  RopeScaling rope_scaling = {};
+  /// Theta, unscaled, of the layers with a window; 0: as in the others.
+  double local_rope_theta = 0;
+  /// Layers without rotation, one flag a layer; empty: all rotate.
+  std::vector<bool> unrotated = {};
+  /// Positions are embedded by a table [max_sequence, dim] that is added to the tokens.
+  bool learned_positions = false;
+
+  /// Later tokens are masked.
+  bool causal = true;
+  /// Query i attends keys j with i - window < j; without `causal` |i - j| < window. 0: all.
+  int64_t window = 0;
+  /// Layers that have the window, one flag a layer; empty: all.
+  std::vector<bool> windowed = {};
+  /// Scores and logits become c * tanh(x / c); 0: they stay.
+  double attention_softcap = 0, logit_softcap = 0;
+  /// Factor of the scores; 0: 1 / sqrt(head_dim).
+  double attention_scale = 0;
+  /// Factor of the embedded tokens, of what a block adds, and divisor of the logits.
+  double embedding_scale = 1, residual_scale = 1, logit_divisor = 1;
+
+  /// Rows of the table of token types, of which the first is added to all tokens; 0: none.
+  int64_t token_types = 0;
+  /// The sum of the embeddings is normalised.
+  bool embedding_norm = false;
+  /// The first block does not normalise the input of its attention.
+  bool first_norm = true;
+  bool final_norm = true;
+  /// Probabilities of dropout while training.
+  double embedding_dropout = 0, residual_dropout = 0, attention_dropout = 0;
+  bool operator==(const TransformerConfig&) const = default;
+};
+
+/// Reads a configuration. `source` is "tiny", "small", a Hugging Face config.json or a directory
+/// that contains one. std::invalid_argument names the file, the key and what is wrong: a key that
+/// is missing, of the wrong type or not understood, sizes that do not fit each other, or an unknown
+/// "model_type".
+WEFT_API TransformerConfig transformer_config(const std::string& source);
+/// Reads the text of a config.json; `name` stands in errors.
+WEFT_API TransformerConfig transformer_config_of(const std::string& json, const std::string& name);
+/// Returns the text of the config.json from which `transformer_config` reads the same. `dtype` is
+/// that of the weights, as "float32"; empty: left out.
+WEFT_API std::string config_json(const TransformerConfig& config, const std::string& dtype = "");
+/// Returns the names of the families, sorted.
+WEFT_API std::vector<std::string> transformer_families();
+
+/// Rows of a parameter in a file's tensor: row r is row offset + r / block * stride + r % block.
+struct FilePart {
+  /// The parameter's first name in the model.
+  std::string parameter;
+  int64_t rows = 0, offset = 0, block = 0, stride = 0;
+  /// Not negative: the tensor is parameter[slice], as of stacked experts.
+  int64_t slice = -1;
+};
+/// A tensor of a family's files and the parameters in it, which cover it.
+struct FileTensor {
+  /// The names under which a file may hold it: the first is the one that is written.
+  std::vector<std::string> names;
+  /// Rows and columns are swapped in the file.
+  bool transposed = false;
+  std::vector<FilePart> parts;
+};
+/// Returns the tensors of a Hugging Face model of this config.
+WEFT_API std::vector<FileTensor> file_tensors(const TransformerConfig& config);
+/// Whether a file's tensor has no parameter and may be left out: constants, and heads of
+/// pretraining that the model does not have.
+WEFT_API bool is_left_out(const TransformerConfig& config, const std::string& name);
+
+}  // namespace weft

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "nn/config_file.h"
+#include "weft/transformer_config.h"
+
+namespace weft {
+
+/// The field that a key of config.json sets.
+using ConfigField = std::variant<int64_t TransformerConfig::*, double TransformerConfig::*,
+                                 bool TransformerConfig::*, Activation TransformerConfig::*>;
+
+struct ConfigKey {
+  /// required: it must exist; or_none: null means 0.
+  enum class Need : uint8_t { optional, required, or_none };
+  std::string name;
+  ConfigField field;
+  Need need = Need::optional;
+};
+
+/// The name in a file of a module or a parameter. Those in blocks are relative to the block.
+/// Several modules with one name in the file are stacked there.
+struct FileName {
+  std::string_view ours, file;
+  /// rows: as they are; columns: rows and columns are swapped; heads: the rows of each head of all
+  /// stacked modules are together.
+  enum class Form : uint8_t { rows, columns, heads };
+  Form form = Form::rows;
+};
+
+/// Everything that weft knows of a "model_type": the keys of its config, their meaning and defaults
+/// (those of transformers), and the names in its files.
+struct Family {
+  std::string_view type, architecture;
+  TransformerConfig defaults;
+  std::vector<ConfigKey> keys;
+  /// Keys that must be missing or have this value.
+  std::vector<std::pair<std::string, nlohmann::json>> fixed = {};
+  /// Whether layer i has the window, unless "layer_types" says it; nullptr: all have it, and there
+  /// is no such key.
+  bool (*is_windowed)(const ConfigFile& file, int64_t layer) = nullptr;
+  /// Sets and writes what no single key says.
+  void (*complete)(const ConfigFile& file, TransformerConfig& config) = nullptr;
+  void (*write)(const TransformerConfig& config, nlohmann::ordered_json& json) = nullptr;
+
+  /// What names begin with unless the file holds the bare model.
+  std::string_view base = "model.";
+  /// What the names in blocks begin with.
+  std::string_view blocks = "model.layers.";
+  std::vector<FileName> names = {};
+};
+
+const std::vector<Family>& all_known_families();
+/// Returns nullptr when there is none of that type.
+const Family* find_family(const std::string& type);
+
+}  // namespace weft

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/family_keys.h"
+
+namespace weft::families {
+
+static bool has_qwen_window(const ConfigFile& file, int64_t layer) {
+  return layer >= file.integer("max_window_layers", 28);
+}
+
+/// "sliding_window" is there whether or not it is used.
+static void complete_qwen(const ConfigFile& file, C& c) {
+  if (!file.flag("use_sliding_window", false)) c.window = 0;
+}
+
+static void write_use_of_window(const C& c, nlohmann::ordered_json& json) {
+  json["use_sliding_window"] = c.window > 0;
+}
+
+/// Every fourth layer does not rotate, unless there is a list.
+static void complete_smollm3(const ConfigFile& file, C& c) {
+  complete_qwen(file, c);
+  const nlohmann::json flags = file.list("no_rope_layers");
+  const int64_t interval = file.integer("no_rope_layer_interval", 4);
+  c.unrotated.clear();
+  for (int64_t i = 0; i < c.layers; ++i) {
+    const auto at = static_cast<size_t>(i);
+    const bool listed = at < flags.size() && flags[at].is_number_integer();
+    if (!flags.empty() && !listed) {
+      file.mistake("\"no_rope_layers\" has ", flags.size(), " integers, expected ", c.layers,
+                   ", one a layer");
+    }
+    if (interval == 0) file.mistake("\"no_rope_layer_interval\" must be at least 1, got 0");
+    c.unrotated.push_back(listed ? flags[at] == 0 : (i + 1) % interval == 0);
+  }
+}
+
+static void write_smollm3(const C& c, nlohmann::ordered_json& json) {
+  write_use_of_window(c, json);
+  json["no_rope_layers"] = nlohmann::ordered_json::array();
+  for (int64_t i = 0; i < c.layers; ++i) {
+    const bool rotates = c.unrotated.empty() || !c.unrotated[static_cast<size_t>(i)];
+    json["no_rope_layers"].push_back(rotates ? 1 : 0);
+  }
+}
+
+std::vector<Family> llamas() {
+  const C d = llama_defaults();
+  C mistral = d, qwen2 = d, qwen3 = d, granite = d, smollm3 = d, phi3 = d, olmo2 = d;
+  mistral.kv_heads = 8, mistral.max_sequence = 4096 * 32, mistral.window = 4096;
+  qwen2.kv_heads = 32, qwen2.max_sequence = 32768, qwen2.window = 4096, qwen2.qkv_bias = true;
+  qwen3 = qwen2;
+  qwen3.qkv_bias = false, qwen3.query_norm = QueryNorm::head, qwen3.head_dim = 128;
+  granite.attention_scale = 1;
+  smollm3.kv_heads = 4, smollm3.max_sequence = 32768, smollm3.rope_theta = 2e6, smollm3.tied = true;
+  phi3.max_sequence = 4096, phi3.norm_eps = 1e-5;
+  olmo2.norm_eps = 1e-5, olmo2.query_norm = QueryNorm::width, olmo2.norm_place = NormPlace::after;
+  const Keys biased = with(llama_like(), attention_bias());
+  const Keys both_biased = with(biased, {mlp_bias()});
+  return {
+      {.type = "llama", .architecture = "LlamaForCausalLM", .defaults = d, .keys = both_biased},
+      {.type = "mistral",
+       .architecture = "MistralForCausalLM",
+       .defaults = mistral,
+       .keys = with(llama_like(), {window()})},
+      {.type = "qwen2",
+       .architecture = "Qwen2ForCausalLM",
+       .defaults = qwen2,
+       .keys = with(llama_like(), {window()}),
+       .is_windowed = has_qwen_window,
+       .complete = complete_qwen,
+       .write = write_use_of_window},
+      {.type = "qwen3",
+       .architecture = "Qwen3ForCausalLM",
+       .defaults = qwen3,
+       .keys = with(biased, {window()}),
+       .is_windowed = has_qwen_window,
+       .complete = complete_qwen,
+       .write = write_use_of_window},
+      {.type = "smollm3",
+       .architecture = "SmolLM3ForCausalLM",
+       .defaults = smollm3,
+       .keys = with(both_biased, {window()}),
+       .is_windowed = [](const ConfigFile&, int64_t) { return false; },
+       .complete = complete_smollm3,
+       .write = write_smollm3},
+      {.type = "granite",
+       .architecture = "GraniteForCausalLM",
+       .defaults = granite,
+       .keys = with(both_biased, {{"embedding_multiplier", &C::embedding_scale},
+                                  {"logits_scaling", &C::logit_divisor},
+                                  {"residual_multiplier", &C::residual_scale},
+                                  {"attention_multiplier", &C::attention_scale}})},
+      {.type = "olmo2", .architecture = "Olmo2ForCausalLM", .defaults = olmo2, .keys = biased},
+      {.type = "phi3",
+       .architecture = "Phi3ForCausalLM",
+       .defaults = phi3,
+       .keys = with(llama_like(), {window(),
+                                   {"partial_rotary_factor", &C::rotary_fraction},
+                                   {"resid_pdrop", &C::residual_dropout},
+                                   {"embd_pdrop", &C::embedding_dropout}}),
+       .names = fused("self_attn.qkv_proj", "mlp.gate_up_proj")},
+  };
+}
+
+}  // namespace weft::families

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <map>
+
+#include "nn/families.h"
+#include "weft/transformer.h"
+
+namespace weft {
+
+namespace {
+
+/// A parameter's name, cut into the names of its block, of its module in there, and its own.
+struct CutName {
+  explicit CutName(const std::string& name) {
+    static constexpr std::string_view kBlocks = "model.layers.";
+    module = name.substr(0, name.rfind('.'));
+    leaf = name.substr(name.rfind('.'));
+    if (!name.starts_with(kBlocks)) return;
+    const size_t end = name.find('.', kBlocks.size());
+    block = name.substr(kBlocks.size(), end - kBlocks.size());
+    module = module.substr(end + 1);
+  }
+  /// The number of the block; empty outside of blocks.
+  std::string block, module, leaf;
+};
+
+struct FoundName {
+  std::string name;
+  FileName::Form form;
+};
+
+}  // namespace
+
+/// Returns the names of a parameter in the family's files.
+static std::vector<FoundName> names_in(const Family& family, const std::string& parameter) {
+  const CutName cut(parameter);
+  const std::string before = cut.block.empty() ? "" : concat(family.blocks, cut.block, '.');
+  std::vector<FoundName> found;
+  for (const FileName& rule : family.names) {
+    if (rule.ours == cut.module + cut.leaf) found.push_back({concat(before, rule.file), rule.form});
+  }
+  for (const FileName& rule : family.names) {
+    if (rule.ours != cut.module) continue;
+    found.push_back({concat(before, rule.file, cut.leaf), rule.form});
+  }
+  if (found.empty()) {
+    found.push_back({concat(before, cut.module, cut.leaf), FileName::Form::rows});
+  }
+  return found;
+}
+
+/// Lays the parts of a tensor out: one after another, or interleaved by head.
+static void place(std::vector<FilePart>& parts, bool by_heads, int64_t head_dim) {
+  int64_t offset = 0;
+  const auto count = static_cast<int64_t>(parts.size());
+  for (FilePart& part : parts) {
+    part.offset = offset;
+    part.block = by_heads ? head_dim : part.rows;
+    part.stride = by_heads ? head_dim * count : part.rows;
+    offset += part.block;
+  }
+}
+
+std::vector<FileTensor> file_tensors(const TransformerConfig& config) {
+  const Family* family = find_family(config.family);
+  if (!family) fail("model: family is ", in_quotes(config.family), ", expected a known one");
+  std::vector<FileTensor> tensors;
+  std::map<std::string, size_t> places;
+  std::vector<bool> by_heads;
+  for (const NamedParameter& named : TransformerModel(config).named_parameters()) {
+    std::vector<FoundName> found;
+    for (const std::string& name : named.names) {
+      for (FoundName& in_file : names_in(*family, name)) found.push_back(std::move(in_file));
+    }
+    const auto [at, is_new] = places.try_emplace(found[0].name, tensors.size());
+    if (is_new) {
+      const bool is_matrix = named.parameter->shape().ndim() > 1;
+      const bool transposed = is_matrix && found[0].form == FileName::Form::columns;
+      tensors.push_back({.names = {}, .transposed = transposed, .parts = {}});
+      by_heads.push_back(found[0].form == FileName::Form::heads);
+      for (const FoundName& in_file : found) tensors.back().names.push_back(in_file.name);
+    }
+    tensors[at->second].parts.push_back({named.name(), named.parameter->shape()[0]});
+  }
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    place(tensors[i].parts, by_heads[i], config.head_dim);
+    // Files of the bare model lack the prefix.
+    const std::vector<std::string> names = tensors[i].names;
+    for (const std::string& name : names) {
+      if (!name.starts_with(family->base)) continue;
+      tensors[i].names.push_back(name.substr(family->base.size()));
+    }
+  }
+  return tensors;
+}
+
+bool is_left_out(const TransformerConfig& config, const std::string& name) {
+  // Constants that old files hold: frequencies, masks, positions.
+  for (const char* end : {".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias",
+                          ".attention.bias", ".attention.masked_bias", "embeddings.position_ids"}) {
+    if (name.ends_with(end)) return true;
+  }
+  if (config.family != "bert") return false;
+  const bool has_pooler = config.head == Head::pooler;
+  const bool has_head = config.head == Head::transform;
+  return name.starts_with("cls.seq_relationship.") ||
+         (!has_pooler && name.starts_with("bert.pooler.")) ||
+         (!has_head && name.starts_with("cls.predictions."));
+}
+
+}  // namespace weft

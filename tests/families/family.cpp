@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/families/family.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <vector>
+
+#include "weft/hugging_face.h"
+#include "weft/ops.h"
+#include "weft/optimizers.h"
+
+namespace weft {
+
+/// The weights of `weights_of` in make_families.py.
+static std::vector<float> weights_of(const std::string& name, int64_t count, double center) {
+  uint64_t seed = 0xCBF29CE484222325;
+  for (const char c : name) seed = (seed ^ static_cast<unsigned char>(c)) * 0x100000001B3;
+  std::vector<float> weights;
+  for (int64_t i = 0; i < count; ++i) {
+    uint64_t z = static_cast<uint64_t>(i) * 0x9E3779B97F4A7C15 + seed;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
+    const double u = static_cast<double>((z ^ (z >> 31)) >> 40) / 8388608.0 - 1;
+    weights.push_back(static_cast<float>(center + 0.25 * u));
+  }
+  return weights;
+}
+
+FamilyReference::FamilyReference(const std::string& name)
+    : file_(WEFT_SOURCE_DIR "/tests/reference/families/" + name + ".safetensors"),
+      parameters_(nlohmann::json::parse(file_.metadata().at("parameters"))) {
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  std::string data;
+  for (const auto& [parameter, info] : parameters_.items()) {
+    if (!info.contains("shape")) continue;
+    int64_t count = 1;
+    for (const int64_t size : info["shape"]) count *= size;
+    const std::vector<float> weights = weights_of(parameter, count, info["center"]);
+    const size_t begin = data.size();
+    data.append(reinterpret_cast<const char*>(weights.data()), weights.size() * sizeof(float));
+    header[parameter] = {
+        {"dtype", "F32"}, {"shape", info["shape"]}, {"data_offsets", {begin, data.size()}}};
+  }
+  scratch_.write_safetensors("model.safetensors", header.dump(), data);
+  scratch_.write("config.json", file_.metadata().at("config"));
+}
+
+Tensor FamilyReference::tensor(const std::string& name) const {
+  const SafetensorsEntry& entry = file_.entry(name);
+  Tensor tensor = empty(entry.shape, {.dtype = entry.dtype});
+  file_.read_box(entry, tensor.box(), tensor.block().data);
+  return tensor;
+}
+
+namespace {
+
+/// A model of a family and its batches.
+struct FamilyRun {
+  const FamilyReference& reference;
+  const FamilySetup& setup;
+  TransformerModel model{reference.config()};
+  /// [batches, rows, sequence + 1].
+  Tensor tokens = reference.tensor("tokens");
+
+  Tensor columns(int64_t batch, int64_t start) const {
+    const Tensor rows = squeeze(slice(tokens, 0, batch, batch + 1), 0);
+    const Tensor part = slice(rows, 1, start, start + rows.size(1) - 1);
+    return setup.batch ? setup.batch(part) : part;
+  }
+  void expect_samples(const std::string& what, const std::vector<double>& whole, int64_t rows,
+                      const FilePart* part, bool transposed, double floor) const;
+  void expect_gradients() const;
+};
+
+/// Compares the elements of a file's tensor that the reference has and that `part` holds.
+void FamilyRun::expect_samples(const std::string& what, const std::vector<double>& whole,
+                               int64_t rows, const FilePart* part, bool transposed,
+                               double floor) const {
+  const auto expected = reference.tensor(what).to_vector<double>();
+  const std::string name = what.starts_with("grad.") ? what.substr(5) : what;
+  const double largest = std::max(floor, reference.parameters()[name]["largest"].get<double>());
+  const int64_t own = part ? part->rows : rows;
+  const auto width = static_cast<int64_t>(whole.size()) / own;
+  const int64_t step = std::max<int64_t>(1, (rows * width + 60) / 61);
+  for (size_t sample = 0; sample < expected.size(); ++sample) {
+    const int64_t at = static_cast<int64_t>(sample) * step;
+    const int64_t row = transposed ? at % rows : at / width;
+    const int64_t column = transposed ? at / rows : at % width;
+    int64_t r = row;
+    if (part) {
+      const int64_t from = row - part->offset;
+      if (from < 0 || from % part->stride >= part->block) continue;
+      r = from / part->stride * part->block + from % part->stride;
+      if (r >= part->rows) continue;
+    }
+    const double difference =
+        std::abs(whole[static_cast<size_t>(r * width + column)] - expected[sample]);
+    ASSERT_LE(difference / largest, 1e-5) << what << " sample " << sample;
+  }
+}
+
+/// Gradients that are zero in exact arithmetic, as that of a key's bias without rotation, are
+/// compared with the largest of their layer.
+double floor_of(const FamilyReference& reference, const std::string& name) {
+  const size_t layer = name.find_first_of("0123456789");
+  double largest = 0;
+  if (layer == std::string::npos) return 0;
+  const std::string prefix = name.substr(0, name.find('.', layer) + 1);
+  for (const auto& [other, info] : reference.parameters().items()) {
+    if (other.starts_with(prefix)) largest = std::max(largest, info["largest"].get<double>());
+  }
+  return largest * 1e-2;
+}
+
+void FamilyRun::expect_gradients() const {
+  std::map<std::string, Tensor> gradients;
+  for (const NamedParameter& named : model.named_parameters()) {
+    gradients[named.name()] = named.parameter->grad();
+  }
+  size_t compared = 0;
+  for (const FileTensor& tensor : file_tensors(model.config())) {
+    const auto name = std::ranges::find_if(
+        tensor.names, [&](const auto& each) { return reference.has("grad." + each); });
+    ASSERT_NE(name, tensor.names.end()) << tensor.names[0];
+    ++compared;
+    int64_t rows = 0;
+    for (const FilePart& part : tensor.parts) rows += part.rows;
+    for (const FilePart& part : tensor.parts) {
+      ASSERT_TRUE(gradients[part.parameter]) << part.parameter;
+      expect_samples("grad." + *name, gradients[part.parameter].full_tensor().to_vector<double>(),
+                     rows, &part, tensor.transposed, floor_of(reference, *name));
+    }
+  }
+  EXPECT_EQ(compared, reference.parameters().size() - 1);
+}
+
+}  // namespace
+
+void expect_as_transformers(const FamilyReference& reference, const FamilySetup& setup) {
+  FamilyRun run{reference, setup};
+  if (setup.shard) setup.shard(run.model);
+  run.model.materialize();
+  load_hugging_face(run.model, reference.folder());
+  const Tensor logits = run.model(run.columns(0, 0));
+  const std::vector<double> values = logits.full_tensor().to_vector<double>();
+  run.expect_samples("logits", values, logits.size(0), nullptr, false, 0);
+  AdamW optimizer(run.model.named_parameters(), {.learning_rate = reference.number("lr"),
+                                                 .beta1 = reference.number("beta1"),
+                                                 .beta2 = reference.number("beta2"),
+                                                 .eps = reference.number("eps"),
+                                                 .weight_decay = reference.number("weight_decay")});
+  const auto losses = reference.tensor("losses").to_vector<double>();
+  for (size_t step = 0; step < losses.size(); ++step) {
+    const int64_t batch = static_cast<int64_t>(step) % run.tokens.size(0);
+    optimizer.zero_grad();
+    const Tensor loss = run.model.loss(run.columns(batch, 0), run.columns(batch, 1));
+    loss.backward();
+    if (step == 0) run.expect_gradients();
+    ASSERT_NEAR(loss.full_tensor().item(), losses[step], 1e-4) << "step " << step;
+    optimizer.step();
+  }
+}
+
+}  // namespace weft

