@@ -3599,7 +3599,7 @@ class Linear(Module):
     @property
     def out_features(self) -> int:
         ...
-class Float8Linear(Module):
+class Float8Linear(Linear):
     """
     A Linear whose products, and those of its gradients, are computed in 8 bits with dynamic scales: float8_linear
     """
@@ -3609,12 +3609,6 @@ class Float8Linear(Module):
         """
         What a call runs, without the hooks around it
         """
-    @property
-    def in_features(self) -> int:
-        ...
-    @property
-    def out_features(self) -> int:
-        ...
 class Embedding(Module):
     """
     ids [...] -> [..., dim]. Parameter: weight [vocabulary, dim], normal with `std`
