@@ -149,7 +149,7 @@ void rope(const MemoryBlock& y, const MemoryBlock& x, int sequence_dim, const Ro
         const C* from = read(r);
         rotate_row(half, to, from, table.cosines.data() + at, table.sines.data() + at,
                    static_cast<C>(options.scale), options.inverse ? C(-1) : C(1));
-        if (to != from) std::copy_n(from + 2 * half, rows.rest(), to + 2 * half);
+        for (int64_t i = 2 * half; to != from && i < rows.x.size(); ++i) to[i] = from[i];
         write.end();
       }
     });

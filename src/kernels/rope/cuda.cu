@@ -76,7 +76,7 @@ void rope(const MemoryBlock& y, const MemoryBlock& x, int sequence_dim, const Ro
           const MemoryBlock* frequencies) {
   const RopeRows rows(y, x, sequence_dim, frequencies);
   const int64_t count = rows.x.count(), angles = rows.positions * rows.pairs;
-  if (rows.rest() > 0 && y.data != x.data) copy(y, x);
+  if (rows.rest() > 0 && y.data != x.data) cuda::copy(y, x);
   if (rows.pairs == 0 || count == 0) return;
   const RowPlan plan = plan_rows("rope", x.device, count, rows.pairs, {.rows = {&rows.x, &rows.y}});
   const Ref<Storage> memory =

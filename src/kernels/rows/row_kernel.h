@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#ifdef __CUDACC__
+// A kernel's call of its walk is a call of host functions on the CPU, of device functions on a GPU.
+#pragma nv_diag_suppress 20011, 20012, 20014
+#endif
+
 #include <algorithm>
 #include <vector>
 
@@ -12,11 +17,6 @@
 
 #ifdef WEFT_COMPILES_KERNELS
 #include "src/kernels/rows/device_rows.h"
-#endif
-
-#ifdef __CUDACC__
-// A kernel's call of its walk is a call of host functions on the CPU, of device functions on a GPU.
-#pragma nv_diag_suppress 20011, 20012, 20014
 #endif
 
 namespace weft {
