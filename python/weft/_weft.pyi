@@ -12,7 +12,7 @@ from weft import UniqueAll
 from weft import UniqueCounts
 from weft import UniqueInverse
 from weft import ValuesAndIndices
-__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'DataParallelMeshDims', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'Event', 'FractionAndExponent', 'GradientReductionHandle', 'Graph', 'Histogram', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LayerNorm', 'Layouts', 'Linear', 'MixedPrecision', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'ShardPlacementResult', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TextStream', 'Tokenizer', 'TrainingState', 'TransformerConfig', 'TransformerModel', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'UnshardHandle', 'ValuesAndIndices', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'all_gather_into_tensor', 'all_ops', 'all_reduce', 'allclose', 'amax', 'amin', 'angle', 'any', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'as_strided_scatter', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'baddbmm', 'bernoulli', 'bernoulli_', 'bf16', 'bfloat16', 'bincount', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cauchy_', 'cdist', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_grad_value_', 'clip_scale', 'clone', 'column_stack', 'combinations', 'concat', 'contiguous', 'copy_', 'copysign', 'corrcoef', 'cos', 'cosh', 'count_nonzero', 'cov', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cummax', 'cummin', 'cumulative_prod', 'cumulative_sum', 'cumulative_trapezoid', 'deg2rad', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'dist', 'distribute', 'divide', 'dot', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'einsum', 'embedding', 'empty', 'engine_statistics', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand_dims', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'exponential_', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'fake_world', 'fill', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'frexp', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gather', 'gelu', 'generate', 'geometric_', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'heaviside', 'histc', 'histogram', 'hsplit', 'hstack', 'hypot', 'i0', 'i1', 'i16', 'i32', 'i64', 'i8', 'igamma', 'igammac', 'implicit_traffic', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inspect_checkpoint', 'int16', 'int32', 'int64', 'int8', 'is_grad_enabled', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'launched_ranks', 'layer_norm', 'ldexp', 'lerp', 'less', 'less_equal', 'lgamma', 'linear', 'linspace', 'list_checkpoints', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_normal_', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsumexp', 'manual_seed', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'median', 'memory_statistics', 'meshgrid', 'min', 'minimum', 'mode', 'moveaxis', 'mse_loss', 'multinomial', 'multiply', 'mv', 'mvlgamma', 'nan_to_num', 'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'narrow', 'negative', 'newest_complete_checkpoint', 'next_probabilities', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'one_hot', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'permute_dims', 'polygamma', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'put', 'quantile', 'rad2deg', 'rand', 'rand_like', 'randint_like', 'randn', 'randn_like', 'reciprocal', 'recompute', 'reduce_scatter_tensor', 'release_cached_memory', 'relu', 'remainder', 'renorm', 'repeat', 'reset_peak_memory', 'reshape', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'rsqrt', 'rsub', 'run_ranks', 'scale_', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'share_comm_ctx', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'tile', 'topk', 'trace', 'transfer_', 'transformer_config', 'transformer_styles', 'transpose', 'trapezoid', 'tril', 'triu', 'trunc', 'u16', 'u32', 'u64', 'u8', 'uint16', 'uint32', 'uint64', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'vander', 'var', 'vecdot', 'vector_norm', 'vsplit', 'vstack', 'where', 'xlogy', 'zeros', 'zeros_like']
+__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'DataParallelMeshDims', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'Event', 'ExpertParallel', 'ExpertRows', 'Experts', 'Float8Linear', 'FractionAndExponent', 'GradientReductionHandle', 'Graph', 'Histogram', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LatentAttention', 'LatentAttentionConfig', 'LayerNorm', 'Layouts', 'Linear', 'MixedPrecision', 'MoE', 'MoEConfig', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Router', 'RouterOptions', 'Routing', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'ShardPlacementResult', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TextStream', 'Tokenizer', 'TrainingState', 'TransformerConfig', 'TransformerModel', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'UnshardHandle', 'ValuesAndIndices', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'all_gather_into_tensor', 'all_ops', 'all_reduce', 'allclose', 'amax', 'amin', 'angle', 'any', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'as_strided_scatter', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'baddbmm', 'balance_loss', 'balanced_bias', 'bernoulli', 'bernoulli_', 'bf16', 'bfloat16', 'bincount', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cauchy_', 'cdist', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_grad_value_', 'clip_scale', 'clone', 'column_stack', 'combinations', 'combine_rows', 'concat', 'config_json', 'contiguous', 'convert_to_float8', 'copy_', 'copysign', 'corrcoef', 'cos', 'cosh', 'costly_ops', 'count_nonzero', 'cov', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cummax', 'cummin', 'cumulative_prod', 'cumulative_sum', 'cumulative_trapezoid', 'deg2rad', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'dispatch_rows', 'dist', 'distribute', 'divide', 'dot', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'einsum', 'embedding', 'empty', 'engine_statistics', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand_dims', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'exponential_', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'f8_e4m3', 'f8_e5m2', 'fake_world', 'fill', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'float8_e4m3fn', 'float8_e5m2', 'float8_linear', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'frexp', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gather', 'gelu', 'gelu_tanh', 'generate', 'geometric_', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'grouped_linear', 'grouped_matmul', 'heaviside', 'histc', 'histogram', 'hsplit', 'hstack', 'hypot', 'i0', 'i1', 'i16', 'i32', 'i64', 'i8', 'igamma', 'igammac', 'implicit_traffic', 'in_memory', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inspect_checkpoint', 'int16', 'int32', 'int64', 'int8', 'is_grad_enabled', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'launched_ranks', 'layer_norm', 'ldexp', 'lerp', 'less', 'less_equal', 'lgamma', 'linear', 'linear_cross_entropy', 'linspace', 'list_checkpoints', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_normal_', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsumexp', 'manual_seed', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'median', 'memory_statistics', 'meshgrid', 'min', 'minimum', 'mode', 'moveaxis', 'mse_loss', 'multinomial', 'multiply', 'mv', 'mvlgamma', 'nan_to_num', 'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'narrow', 'negative', 'newest_complete_checkpoint', 'next_probabilities', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'one_hot', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'permute_dims', 'polygamma', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'put', 'quantile', 'rad2deg', 'rand', 'rand_like', 'randint_like', 'randn', 'randn_like', 'reciprocal', 'recompute', 'reduce_scatter_tensor', 'release_cached_memory', 'relu', 'remainder', 'renorm', 'repeat', 'reset_peak_memory', 'reshape', 'rests_on_disk', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'route_tokens', 'router_z_loss', 'rows_by_expert', 'rsqrt', 'rsub', 'run_ranks', 'scale_', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'share_comm_ctx', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'tile', 'topk', 'trace', 'transfer_', 'transformer_config', 'transformer_families', 'transformer_styles', 'transpose', 'trapezoid', 'tril', 'triu', 'trunc', 'u16', 'u32', 'u64', 'u8', 'uint16', 'uint32', 'uint64', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'vander', 'var', 'vecdot', 'vector_norm', 'vsplit', 'vstack', 'where', 'with_loss', 'xlogy', 'zeros', 'zeros_like']
 class CommError(RuntimeError):
     """
     A collective that could not end: a rank threw, died, never came or called something else.
@@ -47,7 +47,7 @@ class DType:
     @property
     def name(self) -> str:
         """
-        'float32', 'bfloat16', 'float16', 'float64', 'int8' to 'int64', 'uint8' to 'uint64' or 'bool'
+        'float32', 'bfloat16', 'float16', 'float64', 'int8' to 'int64', 'uint8' to 'uint64', 'float8_e4m3fn', 'float8_e5m2' or 'bool'
         """
 class Device:
     """
@@ -1560,6 +1560,12 @@ class Tensor:
         """
     def dim(self) -> builtins.int:
         ...
+    def dispatch_rows(self, *given, **named):
+        """
+        dispatch_rows(x: Tensor, rows: ExpertRows) -> Tensor
+        
+        The rows of x [tokens, d] that the ranks compute: [rows, d]
+        """
     def dist(self, *given, **named):
         """
         dist(x: Tensor, other: Tensor, p: float = 2.0) -> Tensor
@@ -1688,6 +1694,12 @@ class Tensor:
         """
         to(weft.float32).
         """
+    def float8_linear(self, *given, **named):
+        """
+        float8_linear(x: Tensor, weight: Tensor) -> Tensor
+        
+        x [..., k] times the transpose of weight [n, k], each divided by its greatest magnitude / 448 and rounded to float8_e4m3fn; gradients are rounded to float8_e5m2. Sums are float32. The greatest magnitudes are those of the whole tensors, however these are sharded
+        """
     def float_power(self, *given, **named):
         """
         float_power(x1: Tensor | float, x2: Tensor | float) -> Tensor
@@ -1759,6 +1771,14 @@ class Tensor:
         
         Rule: ... -> ...
         """
+    def gelu_tanh(self, *given, **named):
+        """
+        gelu_tanh(x: Tensor) -> Tensor
+        
+        gelu's approximation by tanh
+        
+        Rule: ... -> ...
+        """
     def geometric_(self, *given, **named):
         """
         geometric_(x: object, p: float) -> object
@@ -1790,6 +1810,18 @@ class Tensor:
         x1 >= x2, element by element, as bool
         
         Rule: ..., ... -> ...
+        """
+    def grouped_linear(self, *given, **named):
+        """
+        grouped_linear(x: Tensor, weights: Tensor, counts: Tensor) -> Tensor
+        
+        grouped_matmul with the transposes of weights [experts, n, k]
+        """
+    def grouped_matmul(self, *given, **named):
+        """
+        grouped_matmul(x: Tensor, weights: Tensor, counts: Tensor) -> Tensor
+        
+        Multiplies rows x [rows, k], sorted by expert, by their expert's matrix of weights [experts, k, n]: [rows, n]. counts [groups, experts] states the rows of each
         """
     def gt(self, *given, **named):
         """
@@ -1976,6 +2008,14 @@ class Tensor:
         x [..., k] times the transpose of weight [n, k] (+ bias [n]): [..., n]
         
         Rule: ... k, n k -> ... n
+        """
+    def linear_cross_entropy(self, *given, **named):
+        """
+        linear_cross_entropy(x: Tensor, weight: Tensor, targets: Tensor, *, bias: Tensor | None = None, softcap: float = 0.0, multiplier: float = 1.0, class_weight: Tensor | None = None, label_smoothing: float = 0.0, ignore_index: int = -100, z_loss: float = 0.0, reduction: str = 'mean', whole_up_to: int = 4194304) -> Tensor
+        
+        cross_entropy of the logits multiplier * x weight^T + bias, for x [..., d], weight [classes, d] and targets [...], without storing the logits: parts of them are computed, and again in backward. softcap: they become softcap * tanh(logits / softcap). The other options are those of cross_entropy. Logits of at most whole_up_to elements are made whole, which saves computing them again
+        
+        Layout rule: v [d], ... [d], ... -> ...
         """
     def local(self) -> Tensor:
         """
@@ -2263,7 +2303,7 @@ class Tensor:
         """
     def numpy(self) -> numpy.ndarray:
         """
-        The elements as a NumPy array that shares memory; ValueError for a sharded tensor, one that requires a gradient, and bfloat16
+        The elements as a NumPy array that shares memory; ValueError for a sharded tensor, one that requires a gradient, and bfloat16; float8 needs ml_dtypes
         """
     def on_device(self, *given, **named):
         """
@@ -2297,7 +2337,7 @@ class Tensor:
         """
     def permute_copy(self, *given, **named):
         """
-        permute_dims(x: Tensor, axes: collections.abc.Sequence[int]) -> Tensor
+        permute_dims(x: Tensor, axes: object) -> Tensor
         
         Dim i of the result is dim axes[i] of x; a view
         
@@ -2305,7 +2345,7 @@ class Tensor:
         """
     def permute_dims(self, *given, **named):
         """
-        permute_dims(x: Tensor, axes: collections.abc.Sequence[int]) -> Tensor
+        permute_dims(x: Tensor, axes: object) -> Tensor
         
         Dim i of the result is dim axes[i] of x; a view
         
@@ -2783,6 +2823,12 @@ class Tensor:
     def vsplit(self, *given, **named):
         """
         Equal parts, or those that end before these indices.
+        """
+    def with_loss(self, *given, **named):
+        """
+        with_loss(x: Tensor, loss: Tensor, scale: float = 1.0) -> Tensor
+        
+        x, whose backward also sends the gradient `scale` to `loss`
         """
     def xlogy(self, *given, **named):
         """
@@ -3444,9 +3490,9 @@ class Module:
         """
         The next unshard after an update waits for this Event in place of the current stream.
         """
-    def set_recompute(self, recompute: builtins.bool = True) -> None:
+    def set_recompute(self, recompute: builtins.bool = True, kept: collections.abc.Sequence[str] = []) -> None:
         """
-        Activation checkpointing: forward saves its inputs only and runs again in backward
+        Activation checkpointing: forward saves its inputs only and runs again in backward. `kept` names ops whose results are saved too, and not computed again, such as costly_ops(). ValueError for a name that no built-in op has
         """
     def set_reduce_scatter_divide_factor(self, factor):
         """
@@ -3575,6 +3621,63 @@ class Op:
         """
         What the numbers of its `structure` are, in order; '' for an op that says nothing
         """
+class ExpertRows:
+    """
+    Which rows the ranks compute for their experts: one for each choice of each token that is not dropped, sorted by group of ranks, expert and token
+    """
+    @property
+    def choices(self) -> Tensor:
+        """
+        [rows] int64: which of its choices
+        """
+    @property
+    def counts(self) -> Tensor:
+        """
+        [groups, experts] int64, equal on all ranks: the rows of each expert
+        """
+    @property
+    def dropped(self) -> int:
+        """
+        The choices beyond the capacity
+        """
+    @property
+    def tokens(self) -> Tensor:
+        """
+        [rows] int64: the token of each row
+        """
+class RouterOptions:
+    """
+    How a router's logits become choices and weights. `scores`: 'softmax' or 'sigmoid'; `normalize`: weights sum to `scale`; choices come from the best `top_groups` of `groups` groups of experts, by `group_score`: 'best' expert, or the sum of the 'best_two'
+    """
+    __hash__: typing.ClassVar[None] = None
+    groups: int
+    normalize: bool
+    scale: float
+    top_groups: int
+    top_k: int
+    def __eq__(self, arg0: RouterOptions) -> builtins.bool:
+        ...
+    def __init__(self, *, top_k: int = 2, scores: str = 'softmax', normalize: builtins.bool = True, scale: float = 1.0, groups: int = 1, top_groups: int = 1, group_score: str = 'best') -> None:
+        ...
+class Routing:
+    """
+    The choices of a router
+    """
+    @property
+    def experts(self) -> Tensor:
+        """
+        [tokens, k] int64
+        """
+    @property
+    def scores(self) -> Tensor:
+        """
+        [tokens, experts]
+        """
+    @property
+    def weights(self) -> Tensor:
+        """
+        [tokens, k]
+        """
 class Linear(Module):
     """
     [..., in] -> [..., out]: x weight^T (+ bias). Parameters: weight [out, in] and bias [out], uniform in +-1 / sqrt(in); with `std`, the weight is normal and the bias 0
@@ -3586,11 +3689,29 @@ class Linear(Module):
         What a call runs, without the hooks around it
         """
     @property
+    def float8(self) -> builtins.bool:
+        """
+        Whether products are computed by float8_linear
+        """
+    @float8.setter
+    def float8(self, arg1: builtins.bool) -> None:
+        ...
+    @property
     def in_features(self) -> int:
         ...
     @property
     def out_features(self) -> int:
         ...
+class Float8Linear(Linear):
+    """
+    A Linear whose products, and those of its gradients, are computed in 8 bits with dynamic scales: float8_linear
+    """
+    def __init__(self, in_features: int, out_features: int, bias: builtins.bool = True, std: float | None = None, device: Device | str | None = None, dtype: DType | str | None = None) -> None:
+        ...
+    def forward(self, *args) -> typing.Any:
+        """
+        What a call runs, without the hooks around it
+        """
 class Embedding(Module):
     """
     ids [...] -> [..., dim]. Parameter: weight [vocabulary, dim], normal with `std`
@@ -3676,32 +3797,160 @@ class Sequential(Module):
         """
         What a call runs, without the hooks around it
         """
+class LatentAttentionConfig:
+    """
+    Sizes of multi-head latent attention, with the names of DeepSeek's config.json; q_lora_rank 0: queries are computed from the input; scale 0: 1 / sqrt(d)
+    """
+    def __init__(self, *, dim: int, heads: int, q_lora_rank: int = 0, kv_lora_rank: int, qk_nope_head_dim: int, qk_rope_head_dim: int, v_head_dim: int, rope_theta: float = 10000.0, rope_interleave: builtins.bool = True, norm_eps: float = 1e-06, scale: float = 0.0, std: float | None = None) -> None:
+        ...
+class LatentAttention(Module):
+    """
+    Causal multi-head latent attention of DeepSeek-V2 and V3: [batch, sequence, dim] -> the same. Children have Hugging Face's names
+    """
+    def __init__(self, config: LatentAttentionConfig) -> None:
+        ...
+    def forward(self, *args) -> typing.Any:
+        """
+        What a call runs, without the hooks around it
+        """
+class MoEConfig:
+    """
+    Sizes and numbers of a mixture of experts, as of Mixtral, Qwen-MoE and DeepSeek. `shared_width`: width of the expert that computes all tokens; the coefficients multiply the losses that backward adds
+    """
+    def __init__(self, *, dim: int, width: int, experts: int, router: RouterOptions | None = None, balance_bias: builtins.bool = False, shared_width: int = 0, shared_gate: builtins.bool = False, shared_name: str = 'shared_experts', balance_coefficient: float = 0.0, z_coefficient: float = 0.0, capacity_factor: float | None = None, std: float | None = None) -> None:
+        ...
+    @property
+    def dim(self) -> int:
+        ...
+    @property
+    def experts(self) -> int:
+        ...
+    @property
+    def router(self) -> RouterOptions:
+        ...
+    @property
+    def width(self) -> int:
+        ...
+class Router(Module):
+    """
+    x [tokens, dim] -> weights, experts [tokens, k], scores and logits [tokens, experts]. Parameter: weight [experts, dim]
+    """
+    def forward(self, *args) -> typing.Any:
+        """
+        What a call runs, without the hooks around it
+        """
+class Experts(Module):
+    """
+    x [tokens, dim], weights and experts [tokens, k] -> [tokens, dim] and counts [groups, experts]. Parameters: gate_proj, up_proj [experts, width, dim] and down_proj [experts, dim, width]
+    """
+    def forward(self, *args) -> typing.Any:
+        """
+        What a call runs, without the hooks around it
+        """
+class MoE(Module):
+    """
+    [..., dim] -> [..., dim]: experts chosen by token. Children: gate, experts, and the shared expert
+    """
+    def __init__(self, config: MoEConfig) -> None:
+        ...
+    def forward(self, *args) -> typing.Any:
+        """
+        What a call runs, without the hooks around it
+        """
+    def update_balance(self, rate: float = 0.001) -> None:
+        """
+        Moves the bias towards an even load, and forgets the load; after the optimizer's step
+        """
+    @property
+    def balance_loss(self) -> Tensor | None:
+        """
+        That of the last call, without its coefficient
+        """
+    @property
+    def dropped(self) -> int:
+        """
+        Choices dropped in the same calls
+        """
+    @property
+    def load(self) -> Tensor | None:
+        """
+        [experts]: rows that each expert computed since update_balance, on all ranks
+        """
+    @property
+    def z_loss(self) -> Tensor | None:
+        """
+        That of the last call, without its coefficient
+        """
 class TransformerConfig:
     """
-    Sizes and numbers of a Llama
+    Sizes and choices of a TransformerModel; the defaults are those of a Llama
     """
     __hash__: typing.ClassVar[None] = None
+    activation: str
+    attention_dropout: float
+    attention_scale: float
+    attention_softcap: float
+    causal: bool
     dim: int
+    embedding_dropout: float
+    embedding_norm: bool
+    embedding_scale: float
+    family: str
     ffn: int
+    final_norm: bool
+    first_norm: bool
+    gated: bool
+    head: str
+    head_bias: bool
     head_dim: int
     heads: int
     kv_heads: int
     layers: int
+    learned_positions: bool
+    local_rope_theta: float
+    logit_divisor: float
+    logit_softcap: float
     max_sequence: int
+    mlp_bias: bool
+    norm: str
+    norm_bias: bool
     norm_eps: float
+    norm_place: str
+    output_bias: bool
+    parallel_residual: bool
+    qkv_bias: bool
+    query_norm: str
+    residual_dropout: float
+    residual_scale: float
     rope_theta: float
+    rotary_fraction: float
     std: float
     tied: bool
+    token_types: int
+    transform_bias: bool
     vocabulary: int
+    window: int
     def __eq__(self, arg0: TransformerConfig) -> builtins.bool:
         ...
     def __init__(self, *, dim: int, layers: int, heads: int, kv_heads: int, ffn: int, vocabulary: int, head_dim: int = 0, max_sequence: int = 2048, rope_theta: float = 10000.0, norm_eps: float = 1e-05, tied: builtins.bool = False, std: float = 0.02) -> None:
         """
         head_dim 0 means dim / heads
         """
+    @property
+    def unrotated(self) -> list[builtins.bool]:
+        ...
+    @unrotated.setter
+    def unrotated(self, arg0: collections.abc.Sequence[builtins.bool]) -> None:
+        ...
+    @property
+    def windowed(self) -> list[builtins.bool]:
+        ...
+    @windowed.setter
+    def windowed(self, arg0: collections.abc.Sequence[builtins.bool]) -> None:
+        ...
 class TransformerModel(Module):
     """
-    The decoder of Touvron et al. (2023): grouped-query attention, rope, SwiGLU, RMSNorm; parameters have Hugging Face's names. {ids [batch, sequence]} -> logits [batch, sequence, vocabulary]
+    A transformer as its config states, of any family; parameters are named as in Hugging Face's Llama. {ids [batch, sequence]} -> logits [batch, sequence, vocabulary]; an encoder also takes a mask and token types, and without a head gives hidden states [batch, sequence, dim] and, with a pooler, the pooled first token [batch, dim]
     """
     @typing.overload
     def __init__(self, config: TransformerConfig) -> None:
@@ -3720,6 +3969,10 @@ class TransformerModel(Module):
     def loss(self, ids: Tensor, targets: Tensor) -> Tensor:
         """
         Mean cross entropy of the logits of ids [batch, sequence] against targets (alike); those that are -100 do not count
+        """
+    def units(self: Module) -> list[list[Module]]:
+        """
+        The lists of modules to pass to fully_shard, before the whole model: each block, the token embedding, and the final norm with the head; of a tied model the blocks only
         """
     @property
     def config(self) -> TransformerConfig:
@@ -3806,15 +4059,15 @@ class AdamW(Optimizer):
     """
     Adam with decoupled weight decay (Loshchilov and Hutter, 2019)
     """
-    def __init__(self, parameters: typing.Any, lr: float = 0.001, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-08, weight_decay: float = 0.01, *, decays: typing.Any = None, moments: DType | str = ..., offload: builtins.bool = False) -> None:
+    def __init__(self, parameters: typing.Any, lr: float = 0.001, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-08, weight_decay: float = 0.01, *, decays: typing.Any = None, moments: DType | str = ..., offload: builtins.bool | str = False) -> None:
         """
-        parameters: a module, its named_parameters() or parameters(), or a list of groups, dicts with "params" and the options that differ from those given here. decays(name, parameter) returns whether weight decay applies (to all unless given). moments: the dtype of m and v. offload: keeps them in pinned memory of the host
+        parameters: a module, its named_parameters() or parameters(), or a list of groups, dicts with "params" and the options that differ from those given here. decays(name, parameter) returns whether weight decay applies (to all unless given). moments: the dtype of m and v. offload: True keeps them in pinned memory of the host, "disk:DIR" in files without a name in DIR
         """
 class SGD(Optimizer):
     """
     Stochastic gradient descent, with momentum
     """
-    def __init__(self, parameters: typing.Any, lr: float = 0.01, momentum: float = 0.0, weight_decay: float = 0.0, nesterov: builtins.bool = False, *, decays: typing.Any = None, offload: builtins.bool = False) -> None:
+    def __init__(self, parameters: typing.Any, lr: float = 0.01, momentum: float = 0.0, weight_decay: float = 0.0, nesterov: builtins.bool = False, *, decays: typing.Any = None, offload: builtins.bool | str = False) -> None:
         ...
 class Lamb(Optimizer):
     """
@@ -3975,6 +4228,12 @@ class SequenceParallel:
     Whole parameters, and an input cut along dim `sequence_dim`
     """
     def __init__(self, *, sequence_dim: int = 1) -> None:
+        ...
+class ExpertParallel:
+    """
+    Separate experts for each rank: parameters stacked by expert are cut along dim 0, and tokens travel to their experts
+    """
+    def __init__(self) -> None:
         ...
 class PrepareInput:
     """
@@ -4256,6 +4515,8 @@ def _round(x: Tensor, decimals: int) -> Tensor:
     ...
 def _rounded_quotient(x: Tensor, other: Tensor | float, rounding_mode: str) -> Tensor:
     ...
+def _scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, dropout_p: float, is_causal: builtins.bool, scale: float | None, enable_gqa: builtins.bool) -> Tensor:
+    ...
 def _scatter_along(x: Tensor, dim: int, index: Tensor, src: Tensor | float) -> Tensor:
     ...
 def _slice(x: Tensor, dim: int, start: int | None, stop: int | None, step: int) -> Tensor:
@@ -4466,11 +4727,11 @@ def atleast_3d(x: Tensor) -> Tensor:
     """
     x with at least 3 dims
     """
-def attention(q: Tensor, k: Tensor, v: Tensor, causal: builtins.bool = True, scale: float = 0.0) -> Tensor:
+def attention(q: Tensor, k: Tensor, v: Tensor, causal: builtins.bool = True, scale: float = 0.0, *, window: int = 0, softcap: float = 0.0, mask: Tensor | None = None, sinks: Tensor | None = None, segments: Tensor | None = None, alibi: Tensor | None = None, dropout: float = 0.0) -> Tensor:
     """
-    softmax(q k^T * scale) v by heads, for q [batch, s, heads, d], k and v [batch, t, kv heads, d] (heads a multiple of kv heads): [batch, s, heads, d]. Causal: query i sees the positions up to t - s + i. scale 0 means 1 / sqrt(d)
+    softmax(q k^T * scale) v by heads, for q [batch, s, heads, d], k and v [batch, t, kv heads, d] (heads a multiple of kv heads): [batch, s, heads, d]. Query i has position t - s + i. causal: it attends to positions up to its own. scale: 0 means 1 / sqrt(d). window: it attends to keys less than `window` positions away. softcap: scores become softcap * tanh(score / softcap). mask: bool (True: attends) or floating (added), broadcast to [batch, heads, s, t]. sinks [heads]: one more logit in each row's softmax, without a value. segments: integers [batch, t], ids of packed documents; a query attends to its own document. alibi: slopes [heads]; slope * distance is subtracted. dropout: the probability of leaving out a key. A query that attends to no key gives zeros. Memory grows with the sequence, not with its square. Gradients: q, k, v, a floating mask, sinks
     
-    Rule: b s (g r) [d], b [t] g [d], b [t] g [d] -> b s (g r) [d], b (g r) s
+    Layout rule: b s (g r) [d], b [t] g [d], b [t] g [d] -> b s (g r) [d]
     """
 def backward(roots: collections.abc.Sequence[Tensor], gradients: collections.abc.Sequence[Tensor | None] | None = None) -> None:
     """
@@ -4479,6 +4740,14 @@ def backward(roots: collections.abc.Sequence[Tensor], gradients: collections.abc
 def baddbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """
     beta * x + alpha * (batch1 @ batch2)
+    """
+def balance_loss(routing: Routing) -> Tensor:
+    """
+    experts * sum over experts of (choices / tokens) * (mean score), of Switch Transformers
+    """
+def balanced_bias(bias: Tensor, counts: Tensor, rate: float) -> Tensor:
+    """
+    bias plus `rate` for experts with fewer rows than the mean of counts [.., experts], minus `rate` for those with more
     """
 @typing.overload
 def bernoulli(x: Tensor) -> Tensor:
@@ -4612,15 +4881,27 @@ def combinations(x: Tensor, r: int = 2, with_replacement: builtins.bool = False)
     """
     All subsets of r elements of a vector: a row each; with_replacement lets elements repeat
     """
+def combine_rows(computed: Tensor, rows: ExpertRows, weights: Tensor) -> Tensor:
+    """
+    Sums the rows of each token, times weights [tokens, k] of its choices: [tokens, d]
+    """
 def concat(arrays: collections.abc.Sequence[Tensor], axis: typing.Any = 0) -> Tensor:
     """
     One after the other along `axis`; the other dims are equal. None: flattened before
     
     Rule: ~p0 d1 , ~p1 d1 -> +n d1    (by its attributes; this one of [5, 3], [2, 3])
     """
+def config_json(config: TransformerConfig, dtype: str = '') -> str:
+    """
+    The text of the config.json from which transformer_config reads the same
+    """
 def contiguous(x: Tensor) -> Tensor:
     """
     x itself if its elements are dense in memory, in row-major order; otherwise a copy
+    """
+def convert_to_float8(model: Module, filter: typing.Any = None) -> int:
+    """
+    Lets each Linear of the model, or those for which filter(layer, path) is true, compute by float8_linear; their parameters stay as they are. Gives their number
     """
 def copy_(to: typing.Any, source: Tensor) -> typing.Any:
     """
@@ -4648,6 +4929,10 @@ def cosh(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
+def costly_ops() -> list[str]:
+    """
+    Names of the ops that compute matrix products and attention, to be kept by a recomputation
+    """
 def count_nonzero(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
     """
     The number of nonzero elements (NaN included) over `axis`, all dims by default; int64
@@ -4662,9 +4947,9 @@ def cross(x1: Tensor, x2: Tensor, *, axis: int = -1) -> Tensor:
     """
     The cross product of vectors of 3 along `axis`, counted from the end; the other dims broadcast. ValueError when that dim of one is not 3
     """
-def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+def cross_entropy(logits: Tensor, targets: Tensor, *, weight: Tensor | None = None, label_smoothing: float = 0.0, ignore_index: int = -100, z_loss: float = 0.0, reduction: str = 'mean') -> Tensor:
     """
-    Mean over the rows that count of -log softmax(logits)[target]. logits [..., vocabulary], targets [...] (int32 or int64), each a class or -100 for a row that does not count; ValueError names another
+    Cross-entropy of logits [..., vocabulary]: the mean over the rows that count of -log softmax(logits)[target]. targets [...] are classes (int32 or int64), or ignore_index for a row that does not count; ValueError names another. Floating targets of the logits' shape are probabilities. weight [vocabulary]: weights of the classes. label_smoothing: the share of the target that all classes have evenly. z_loss: the factor of logsumexp(logits)^2, which is added. reduction: 'mean', 'sum' or 'none'
     
     Rule: ... v, ... -> ..., ...
     """
@@ -4737,6 +5022,10 @@ def digamma(x: Tensor) -> Tensor:
     The derivative of lgamma
     
     Rule: ... -> ...
+    """
+def dispatch_rows(x: Tensor, rows: ExpertRows) -> Tensor:
+    """
+    The rows of x [tokens, d] that the ranks compute: [rows, d]
     """
 def dist(x: Tensor, other: Tensor, p: float = 2.0) -> Tensor:
     """
@@ -4854,9 +5143,9 @@ def exponential_(x: typing.Any, lambd: float = 1.0) -> typing.Any:
     """
     Draws of the density lambd exp(-lambd x)
     """
-def export_hugging_face(checkpoint: str, directory: str, world: Communicator, *, prefix: str = 'model/', file_bytes: int = 5368709120) -> None:
+def export_hugging_face(checkpoint: str, directory: str, world: Communicator, *, prefix: str = 'model/', file_bytes: int = 5368709120, config: TransformerConfig | None = None) -> None:
     """
-    Writes the tensors of a checkpoint as a Hugging Face model. Collective over `world`: each rank writes its share to its place in the final files
+    Writes the tensors of a checkpoint as a Hugging Face model. Collective over `world`: each rank writes its share to its place in the final files. With the `config` of the model the files are those of its family
     """
 def eye(n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: DType | str | None = None, device: Device | str = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
@@ -4891,6 +5180,10 @@ def fliplr(x: Tensor) -> Tensor:
 def flipud(x: Tensor) -> Tensor:
     """
     Dim 0 reversed
+    """
+def float8_linear(x: Tensor, weight: Tensor) -> Tensor:
+    """
+    x [..., k] times the transpose of weight [n, k], each divided by its greatest magnitude / 448 and rounded to float8_e4m3fn; gradients are rounded to float8_e5m2. Sums are float32. The greatest magnitudes are those of the whole tensors, however these are sharded
     """
 def float_power(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
@@ -4950,9 +5243,9 @@ def from_numpy(array: numpy.ndarray, *, copy: builtins.bool | None = None) -> Te
     """
     A tensor over the memory of a NumPy array; copied where it is read only or has gaps. copy=False makes that a ValueError
     """
-def fully_shard(module: typing.Any, mesh: DeviceMesh, strategy: typing.Any = 'full_shard', *, reshard_after_forward: typing.Any = True, mp_policy: MixedPrecision | None = None, prefetch: int = 1, ignored: collections.abc.Sequence[str] = [], shard_dim: typing.Any = None, bucket_bytes: int = 26214400, gradient_divide_factor: float = 1.0, offload: collections.abc.Sequence[str] = [], shard_placement_fn: typing.Any = None, ignored_params: typing.Any = None, dp_mesh_dims: DataParallelMeshDims | None = None, extension: typing.Any = None) -> typing.Any:
+def fully_shard(module: typing.Any, mesh: DeviceMesh, strategy: typing.Any = 'full_shard', *, reshard_after_forward: typing.Any = True, mp_policy: MixedPrecision | None = None, prefetch: int = 1, ignored: collections.abc.Sequence[str] = [], shard_dim: typing.Any = None, bucket_bytes: int = 26214400, gradient_divide_factor: float = 1.0, offload: collections.abc.Sequence[str] = [], shard_placement_fn: typing.Any = None, ignored_params: typing.Any = None, dp_mesh_dims: DataParallelMeshDims | None = None, extension: typing.Any = None, quantized_gather: DType | str | None = None, quantized_gradients: DType | str | None = None, quantization_block: int = 256, error_feedback: builtins.bool = False) -> typing.Any:
     """
-    Shards the module's parameters over the axes of `mesh`: whole when used, a slice at rest. Shard the parts first, then the whole model. The batch is sharded over these axes too, and the loss is a mean over all of it. A list of modules is one group. `strategy` is a name (full_shard, zero2, zero1, ddp, hsdp) or a Strategy; `mp_policy` a MixedPrecision; reshard_after_forward may name an axis, or a number of ranks. `offload` names what rests in pinned memory of the host: "parameters", "gradients". shard_placement_fn(parameter) gives a Shard, a ShardPlacementResult or None. extension(name, parameter) gives an object whose fsdp_pre_all_gather(slice) returns what is sent, and whose fsdp_post_all_gather(received, out) writes a rank's part. ValueError, with nothing changed, when the strategy does not fit. Gives the module
+    Shards the module's parameters over the axes of `mesh`: whole when used, a slice at rest. Shard the parts first, then the whole model. The batch is sharded over these axes too, and the loss is a mean over all of it. A list of modules is one group. `strategy` is a name (full_shard, zero2, zero1, ddp, hsdp) or a Strategy; `mp_policy` a MixedPrecision; reshard_after_forward may name an axis, or a number of ranks. `offload` names what rests in pinned memory of the host: "parameters", "gradients"; "parameters=disk:DIR" rest in files without a name. shard_placement_fn(parameter) gives a Shard, a ShardPlacementResult or None. extension(name, parameter) gives an object whose fsdp_pre_all_gather(slice) returns what is sent, and whose fsdp_post_all_gather(received, out) writes a rank's part. quantized_gather (int8, float8_e4m3fn) and quantized_gradients (int8, bfloat16) are what gathers and reduce-scatters send, 8 bits with a scale for each quantization_block elements; error_feedback adds what gradients lost to the next ones. ValueError, with nothing changed, when the strategy does not fit. Gives the module
     """
 def gather(x: Tensor, axis: int, index: Tensor) -> Tensor:
     """
@@ -4961,6 +5254,12 @@ def gather(x: Tensor, axis: int, index: Tensor) -> Tensor:
 def gelu(x: Tensor, *, approximate: str = 'none') -> Tensor:
     """
     x / 2 * (1 + erf(x / sqrt(2))), or with approximate='tanh' x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
+    
+    Rule: ... -> ...
+    """
+def gelu_tanh(x: Tensor) -> Tensor:
+    """
+    gelu's approximation by tanh
     
     Rule: ... -> ...
     """
@@ -4999,6 +5298,14 @@ def greater_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     x1 >= x2, element by element, as bool
     
     Rule: ..., ... -> ...
+    """
+def grouped_linear(x: Tensor, weights: Tensor, counts: Tensor) -> Tensor:
+    """
+    grouped_matmul with the transposes of weights [experts, n, k]
+    """
+def grouped_matmul(x: Tensor, weights: Tensor, counts: Tensor) -> Tensor:
+    """
+    Multiplies rows x [rows, k], sorted by expert, by their expert's matrix of weights [experts, k, n]: [rows, n]. counts [groups, experts] states the rows of each
     """
 def heaviside(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
@@ -5055,6 +5362,10 @@ def igammac(x1: Tensor | float, x2: Tensor | float) -> Tensor:
 def implicit_traffic() -> str:
     """
     Implicit traffic of the calling rank by op, as lines 'op: count, bytes'
+    """
+def in_memory(tensor: Tensor) -> Tensor:
+    """
+    The tensor, or a copy in memory of one that rests on disk
     """
 def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
     """
@@ -5185,6 +5496,12 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     x [..., k] times the transpose of weight [n, k] (+ bias [n]): [..., n]
     
     Rule: ... k, n k -> ... n
+    """
+def linear_cross_entropy(x: Tensor, weight: Tensor, targets: Tensor, *, bias: Tensor | None = None, softcap: float = 0.0, multiplier: float = 1.0, class_weight: Tensor | None = None, label_smoothing: float = 0.0, ignore_index: int = -100, z_loss: float = 0.0, reduction: str = 'mean', whole_up_to: int = 4194304) -> Tensor:
+    """
+    cross_entropy of the logits multiplier * x weight^T + bias, for x [..., d], weight [classes, d] and targets [...], without storing the logits: parts of them are computed, and again in backward. softcap: they become softcap * tanh(logits / softcap). The other options are those of cross_entropy. Logits of at most whole_up_to elements are made whole, which saves computing them again
+    
+    Layout rule: v [d], ... [d], ... -> ...
     """
 def linspace(start: float, stop: float, num: int, *, dtype: DType | str | None = None, device: Device | str | None = None, endpoint: builtins.bool = True, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
@@ -5514,7 +5831,7 @@ def parallelize(module: Module, mesh: DeviceMesh, plan: dict) -> Module:
     """
     Lays out the module's parameters along `mesh`, a view of one axis (mesh['tp']), as the plan says, {path: style or list of styles} with * for any part of one name; whole along other axes. Inputs must be laid out over the root mesh. Call it before fully_shard. ValueError, with nothing changed, for a path that matches nothing, heads that are not divided, or a style that does not fit its module. Gives the module
     """
-def permute_dims(x: Tensor, axes: collections.abc.Sequence[int]) -> Tensor:
+def permute_dims(x: Tensor, axes: typing.Any) -> Tensor:
     """
     Dim i of the result is dim axes[i] of x; a view
     
@@ -5592,9 +5909,9 @@ def reciprocal(x: Tensor) -> Tensor:
     
     Rule: ..., ... -> ...
     """
-def recompute(function: collections.abc.Callable, *args) -> typing.Any:
+def recompute(function: collections.abc.Callable, *args, kept: collections.abc.Sequence[str] = []) -> typing.Any:
     """
-    Runs function(*tensors) without recording it, and again, recorded, in backward: memory for time. Random numbers are equal in both runs
+    Runs function(*tensors) without recording it, and again, recorded, in backward: memory for time. Random numbers are equal in both runs. `kept` names ops whose results are saved and not computed again
     """
 def reduce_scatter_tensor(output_tensor: Tensor, input_tensor: Tensor, group: Communicator, counts: collections.abc.Sequence[int] | None = None) -> None:
     """
@@ -5634,6 +5951,10 @@ def reshape(x: Tensor, shape: tuple[int, ...], *, copy: builtins.bool | None = N
     
     Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
     """
+def rests_on_disk(tensor: Tensor) -> builtins.bool:
+    """
+    Whether the elements of this rank rest in a file (offload="disk:DIR")
+    """
 def rms_norm(x: Tensor, weight: Tensor | None = None, eps: float = 1e-05) -> Tensor:
     """
     x / sqrt(mean of x^2 along the last dim + eps) * weight [d], ones if None
@@ -5659,6 +5980,18 @@ def round(x: Tensor) -> Tensor:
     The nearest integer, halves to the even one; the dtype stays
     
     Rule: ... -> ...
+    """
+def route_tokens(logits: Tensor, options: RouterOptions | None = None, bias: Tensor | None = None) -> Routing:
+    """
+    Chooses experts by logits [tokens, experts], in float32; `bias` is added to the scores for the choice only
+    """
+def router_z_loss(logits: Tensor) -> Tensor:
+    """
+    The mean over tokens of logsumexp(logits)^2
+    """
+def rows_by_expert(experts: Tensor, weights: Tensor, capacity_factor: float | None = None) -> ExpertRows:
+    """
+    Sorts the choices of tokens, experts [tokens, k], for stacked weights [experts, ...]: each rank gets the rows of its own experts. With a capacity_factor, an expert computes at most ceil(factor * choices of the group / experts) rows of a group
     """
 def rsqrt(x: Tensor) -> Tensor:
     """
@@ -5908,6 +6241,10 @@ def transformer_config(source: str) -> TransformerConfig:
     """
     `source` is 'tiny', 'small', a Hugging Face config.json or a directory that holds one. ValueError names the file, the key and what is wrong
     """
+def transformer_families() -> list[str]:
+    """
+    The values of "model_type" in config.json that are known
+    """
 def transformer_styles(config: TransformerConfig, *, sequence_parallel: builtins.bool = False) -> dict:
     """
     The Llama's plan: embedding, head and loss cut over the vocabulary, attention by heads, the feed-forward along its width
@@ -6016,6 +6353,10 @@ def where(condition: Tensor, x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ..., ... -> ...
     """
+def with_loss(x: Tensor, loss: Tensor, scale: float = 1.0) -> Tensor:
+    """
+    x, whose backward also sends the gradient `scale` to `loss`
+    """
 def xlogy(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
     x1 * log(x2), but 0 where x1 is 0 and x2 is not NaN
@@ -6039,9 +6380,13 @@ bool: DType
 f16: DType
 f32: DType
 f64: DType
+f8_e4m3: DType
+f8_e5m2: DType
 float16: DType
 float32: DType
 float64: DType
+float8_e4m3fn: DType
+float8_e5m2: DType
 i16: DType
 i32: DType
 i64: DType
