@@ -29,7 +29,9 @@ static int64_t blocks_of(int64_t size) { return (size + kBlock - 1) / kBlock; }
 std::string name_of_scales(const std::string& name) { return name + "_scale_inv"; }
 
 bool is_in_float8_blocks(const TensorFiles& files, const std::string& name) {
-  return files.contains(name_of_scales(name)) && size_of(files.entry(name).dtype) == 1;
+  if (!files.contains(name_of_scales(name))) return false;
+  const DType dtype = files.entry(name).dtype;
+  return dtype == DType::f8_e4m3 || dtype == DType::u8;
 }
 
 void check_float8_blocks(const std::string& what, const TensorFiles& files,

@@ -8,6 +8,7 @@
 #include "checkpoint/tied.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/disk_tensor.h"
 #include "weft/ops/factories.h"
 #include "weft/safetensors.h"
 #include "weft/transformer.h"
@@ -44,6 +45,11 @@ static Tensor read_part(const ModelFiles& files, const std::string& name, const 
 }
 
 static void fill(const Tensor& whole, const ModelFiles& files, const std::string& name) {
+  if (rests_on_disk(whole)) {
+    const Tensor read = memory_like(whole);
+    fill(read, files, name);
+    return write_to_disk(whole, read);
+  }
   const Tensor value = whole.local();
   const Box box = whole.box();
   const bool as_it_is = value.dtype() == files.parameters().at(name).dtype &&
@@ -82,8 +88,9 @@ void load_hugging_face(Module& model, const std::string& path) {
     parameters.emplace(named.name(), named.parameter);
     shapes.emplace(named.name(), named.parameter->shape());
   }
-  const std::vector<NamedBuffer> buffers = persistent_buffers(model);
-  for (const NamedBuffer& buffer : buffers) shapes.emplace(buffer.name, buffer.value.shape());
+  for (const NamedBuffer& buffer : persistent_buffers(model)) {
+    shapes.emplace(buffer.name, buffer.value.shape());
+  }
   const auto* transformer = dynamic_cast<const TransformerModel*>(&model);
   const std::vector<FileTensor> layout = layout_of(model, tensors);
   const ModelFiles files(kWhat, tensors, layout, shapes, [&](const std::string& name) {
@@ -100,7 +107,9 @@ void load_hugging_face(Module& model, const std::string& path) {
     check_equal(*parameter, files, path, name);
     fill(parameter->value(), files, name);
   }
-  for (const NamedBuffer& buffer : buffers) fill(buffer.value, files, buffer.name);
+  for (const NamedBuffer& buffer : persistent_buffers(model)) {
+    fill(buffer.value, files, buffer.name);
+  }
 }
 
 void load_hugging_face(StateDict& into, const std::string& path, const TransformerConfig& config) {

@@ -93,9 +93,13 @@ static void check_fits(const std::string& what, const TensorFiles& files, const 
   if (!is_floating(entry.dtype) || size_of(entry.dtype) == 1) {
     fail(what, ": ", files.path(), ": tensor ", in_quotes(name), " is of ", entry.dtype,
          size_of(entry.dtype) == 1 && is_floating(entry.dtype)
-             ? concat(", expected factors in ", in_quotes(name_of_scales(name)))
+             ? concat(", expected f8_e4m3 with factors in ", in_quotes(name_of_scales(name)))
              : ", expected a floating dtype");
   }
+}
+
+static DType dtype_in(const TensorFiles& files, const std::string& name) {
+  return is_in_float8_blocks(files, name) ? DType::f32 : files.entry(name).dtype;
 }
 
 void ModelFiles::add(const std::string& what, const FileTensor& tensor,
@@ -111,11 +115,17 @@ void ModelFiles::add(const std::string& what, const FileTensor& tensor,
   }
   for (const FilePart& part : tensor.parts) {
     const Shape& shape = shapes.at(part.parameter);
+    const DType dtype = dtype_in(files_, there[0]);
     for (const std::string& name : there) {
       check_fits(what, files_, name, shape_in_file(tensor, shape));
+      if (dtype_in(files_, name) == dtype) continue;
+      fail(what, ": ", files_.path(), ": tensor ", in_quotes(name), " is of ",
+           dtype_in(files_, name), ", expected ", dtype, " as ", in_quotes(there[0]));
     }
-    const bool is_float8 = is_in_float8_blocks(files_, there[0]);
-    const DType dtype = is_float8 ? DType::f32 : files_.entry(there[0]).dtype;
+    if (tensor.transposed && is_in_float8_blocks(files_, there[0])) {
+      fail(what, ": ", files_.path(), ": tensor ", in_quotes(there[0]),
+           " is a transposed matrix of f8_e4m3, expected f32, bf16 or f16");
+    }
     const auto at =
         parameters_
             .emplace(part.parameter, Parameter{dtype, shape, there, tensor.transposed, part, {}})

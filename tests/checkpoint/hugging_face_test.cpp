@@ -115,6 +115,11 @@ TEST(HuggingFace, ATiedParameterHasAnyOfItsNames) {
             "load_hugging_face: " + path +
                 ": tensors \"a\" and \"b\" differ, expected equal ones; they are one tied "
                 "parameter of the model");
+  const std::string wider =
+      "{" + entry("a", "F16", "[3,2]", 0, 12) + "," + entry("b", "F32", "[3,2]", 12, 36) + "}";
+  const auto mixed = scratch.write_safetensors("x.safetensors", wider, std::string(36, '\0'));
+  EXPECT_EQ(error_of([&] { load_hugging_face(pair, mixed); }),
+            "load_hugging_face: " + mixed + ": tensor \"b\" is of f32, expected f16 as \"a\"");
 }
 
 TEST(HuggingFace, OldRopeBuffersAreLeftOut) {
@@ -175,19 +180,25 @@ TEST(HuggingFace, BlocksOfFloat8AreMultipliedByTheirFactors) {
   // 1.5, -448; the smallest number 2^-9; and 0.
   std::string codes(260, '\x3c');
   codes[1] = '\xfe', codes[258] = '\x01', codes[259] = '\0';
-  const std::string header = "{" + entry("w", "U8", "[130,2]", 0, 260) + "," +
-                             entry("w_scale_inv", "F32", "[2,1]", 260, 268) + "}";
   const std::vector<float> factors = {2, 10};
-  const std::string path =
-      scratch.write_safetensors("x.safetensors", header, codes + bytes_of(factors));
+  const auto written = [&](const char* dtype) {
+    const std::string header = "{" + entry("w", dtype, "[130,2]", 0, 260) + "," +
+                               entry("w_scale_inv", "F32", "[2,1]", 260, 268) + "}";
+    return scratch.write_safetensors("x.safetensors", header, codes + bytes_of(factors));
+  };
   Tall tall;
-  load_hugging_face(tall, path);
-  const auto values = tall.parameters()[0]->value().to_vector<double>();
-  EXPECT_EQ(values[0], 3);
-  EXPECT_EQ(values[1], -896);
-  EXPECT_EQ(values[257], 15);  // row 128 is in the second block
-  EXPECT_FLOAT_EQ(static_cast<float>(values[258]), 10.0f / 512);
-  EXPECT_EQ(values[259], 0);
+  for (const char* dtype : {"U8", "F8_E4M3"}) {
+    load_hugging_face(tall, written(dtype));
+    const auto values = tall.parameters()[0]->value().to_vector<double>();
+    EXPECT_EQ(values[0], 3);
+    EXPECT_EQ(values[1], -896);
+    EXPECT_EQ(values[257], 15);  // row 128 is in the second block
+    EXPECT_FLOAT_EQ(static_cast<float>(values[258]), 10.0f / 512);
+    EXPECT_EQ(values[259], 0);
+  }
+  const std::string integers = written("I8");
+  EXPECT_NE(error_of([&] { load_hugging_face(tall, integers); }).find("is of i8, expected"),
+            std::string::npos);
   const std::string wrong = "{" + entry("w", "U8", "[130,2]", 0, 260) + "," +
                             entry("w_scale_inv", "F32", "[1,1]", 260, 264) + "}";
   const std::string other =
