@@ -112,6 +112,7 @@ void FsdpContext::take_over_changes() {
     group->update_trainable();
     recordings_ = {};
   }
+  pool_->expect(this, buffer_sizes(groups_));
 }
 
 /// Distributes the parameters of the model among the groups again. The next steps record their

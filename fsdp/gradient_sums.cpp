@@ -36,7 +36,7 @@ bool Gradients::is_complete(Sum sum) const {
 
 void Gradients::forget_sums(Grad& grad) {
   grad.sum = Sum::none;
-  grad.in_buffer = grad.in_middle = false;
+  grad.in_buffer = grad.in_middle = grad.from_file = false;
   std::erase_if(bucket_at(grad.bucket).additions,
                 [&](const Addition& addition) { return addition.grad == &grad; });
 }
@@ -45,6 +45,7 @@ void Gradients::forget_sums(Grad& grad) {
 /// added again after that.
 void Gradients::set_aside(int bucket) {
   if (!changes_sums() || device_.kind == DeviceKind::meta) return;
+  wait_for_writes();
   const NoGrad no_grad;
   const PurposeScope purpose(Purpose::gradients);
   for (Grad& grad : grads_ | views::filter(is_in(bucket))) {
@@ -52,13 +53,17 @@ void Gradients::set_aside(int bucket) {
     const Tensor earlier = in_memory(final_of(grad));
     Ref<Storage> apart = Storage::allocate(
         static_cast<size_t>(earlier.shape().product()) * size_of(earlier.dtype()), device_);
-    transfer_(local_in(apart, 0, earlier.shape(), earlier.dtype()), earlier);
+    const Tensor to = local_in(apart, 0, earlier.shape(), earlier.dtype());
+    // What was read from disk is not pinned.
+    disk_ ? copy_(to, earlier) : transfer_(to, earlier);
     bucket_at(bucket).additions.push_back({&grad, std::move(apart)});
     grad.sum = Sum::none;
   }
 }
 
-/// Divides the sums of a bucket, and calls the hook with them: once for each run of one dtype.
+/// Divides the sums of a bucket, and calls the hook with them: once for each run of one dtype, or
+/// for each sum if they rest on disk. Then there are gaps between some, others on each rank, but
+/// all ranks must call the hook equally often.
 void Gradients::change_sums(int bucket) {
   if (!changes_sums()) return;
   const NoGrad no_grad;
@@ -76,8 +81,11 @@ void Gradients::change_sums(int bucket) {
     if (hook_) hook_(sums);
     run.clear();
   };
+  const auto joins = [&](const Grad& grad) {
+    return !disk_ && run[0]->param->types.accumulate == grad.param->types.accumulate;
+  };
   for (const Grad& grad : grads_ | views::filter(is_in(bucket))) {
-    if (!run.empty() && run[0]->param->types.accumulate != grad.param->types.accumulate) end_run();
+    if (!run.empty() && !joins(grad)) end_run();
     run.push_back(&grad);
   }
   end_run();

@@ -154,11 +154,19 @@ void Gradients::allocate_buffer(BufferPool& pool) {
   allocate_sums();
   if (direct_ || buffer_) return;
   buffer_ = pool.acquire(buffer_bytes_);
-  if (disk_ && replicas_.size == 1 && reductions_[0].ranks.size == 1) read_sums_to_buffer();
+  // A sum that is to be changed is kept apart from earlier ones.
+  const bool alone = replicas_.size == 1 && reductions_[0].ranks.size == 1;
+  if (disk_ && alone && !changes_sums()) read_sums_to_buffer();
 }
 
 void Gradients::release_buffer(BufferPool& pool) {
   wait_for_writes();
+  // No reduction took these sums, because backward threw: those in the file count.
+  for (Grad& grad : grads_) {
+    if (!std::exchange(grad.from_file, false)) continue;
+    grad.in_buffer = false;
+    grad.sum = Sum::own;
+  }
   if (buffer_) pool.release(std::exchange(buffer_, {}));
 }
 

@@ -119,6 +119,8 @@ class Gradients {
     /// Sums of earlier micro-steps wait for a reduction, in the buffer or in the middle memory.
     bool in_buffer = false;
     bool in_middle = false;
+    /// The sum in the buffer was read from the file, which still holds it.
+    bool from_file = false;
   };
   /// A sum that is added to the final one after the reduction.
   struct Addition {

@@ -9,6 +9,7 @@
 #include "fsdp/extended.h"
 #include "fsdp/fsdp_param.h"
 #include "weft/extend/disk_memory.h"
+#include "weft/stream.h"
 
 namespace weft::fsdp {
 
@@ -71,10 +72,11 @@ class Level {
  private:
   /// A slice that rests on disk, and the memory to which it is read.
   struct Staged {
-    DiskMemory::Transfer read;
     Source source;
     Ref<Storage> memory;
     size_t offset = 0;
+    /// Last: it ends before the memory is freed.
+    DiskMemory::Transfer read;
   };
   void start(const std::vector<Source>& sources);
   void read_slices(const std::vector<Source>& sources);
@@ -94,6 +96,8 @@ class Level {
   Tensors sent_;
   /// Reads of slices on disk that are under way: the collective follows them.
   std::vector<Staged> staged_;
+  /// The stream for which the memory was acquired, and on which the collective follows.
+  Stream stream_;
   /// Bytes from the start of the memory to that in which slices wait to be cast or sent, if they
   /// are on disk and the CPU computes.
   size_t staging_ = 0;

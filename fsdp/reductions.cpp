@@ -71,7 +71,7 @@ Piece Gradients::scattered(Grad& grad, size_t step) {
   }
   piece.accumulate = grad.sum != Sum::none && counts_here(grad);
   grad.sum = Sum::own;
-  grad.in_buffer = grad.in_middle = false;
+  grad.in_buffer = grad.in_middle = grad.from_file = false;
   return piece;
 }
 

@@ -33,13 +33,14 @@ void Level::close_on_disk() {
 /// Starts to read this rank's parts. A GPU gets them from memory of the host.
 void Level::read_slices(const std::vector<Source>& sources) {
   const bool here = memory_->device().kind == DeviceKind::cpu;
+  stream_ = current_stream(memory_->device());
   size_t behind = staging_;
   for (const auto& [i, source] : views::enumerate(sources)) {
     const Region& region = regions_[i];
     const int64_t own = region.counts[static_cast<size_t>(ranks_.rank)];
     const int64_t bytes = own * static_cast<int64_t>(size_of(source.dtype));
     const bool in_place = source.dtype == region.wire && !extended_[i].extension;
-    Staged staged{{}, source, memory_, behind};
+    Staged staged{source, memory_, behind, {}};
     if (!here) {
       staged.memory = Storage::allocate_pinned(static_cast<size_t>(bytes));
       staged.offset = 0;
@@ -66,11 +67,10 @@ void Level::start_read() {
     one.read.wait();
     sources.push_back({one.memory, one.offset, one.source.dtype});
   }
+  const StreamScope scope(stream_);
   start(sources);
   // The pinned memory must outlive the copies from it.
-  if (memory_->device().kind == DeviceKind::cuda) {
-    Event::record(current_stream(memory_->device())).synchronize();
-  }
+  if (memory_->device().kind == DeviceKind::cuda) Event::record(stream_).synchronize();
 }
 
 void Gradients::make_file() {
@@ -87,7 +87,7 @@ void Gradients::make_file() {
 void Gradients::read_sum(const Grad& grad) {
   wait_for_writes();
   const Tensor sum = sum_of(grad);
-  if (device_.kind == DeviceKind::cuda) return transfer_(sum, in_memory(final_of(grad)));
+  if (device_.kind == DeviceKind::cuda) return copy_(sum, in_memory(final_of(grad)));
   disk_
       ->read(static_cast<int64_t>(grad.offset), sum.block().numel() * bytes_of_element(grad),
              sum.block().data)
@@ -99,10 +99,10 @@ void Gradients::read_sums_to_buffer() {
   const NoGrad no_grad;
   for (Grad& grad : grads_) {
     if (grad.sum == Sum::none) continue;
-    transfer_(
+    copy_(
         local_in(buffer_, grad.unsharded.offset, {grad.unsharded.elements()}, grad.unsharded.dtype),
         in_memory(final_of(grad)));
-    grad.in_buffer = true;
+    grad.in_buffer = grad.from_file = true;
     grad.sum = Sum::none;
   }
 }

@@ -25,6 +25,15 @@ static bool unshards(const StepEvent& event) {
   return event.kind == StepEvent::Kind::pre_forward || event.kind == StepEvent::Kind::pre_backward;
 }
 
+std::vector<size_t> buffer_sizes(const ParamGroups& groups) {
+  std::vector<size_t> sizes;
+  for (const auto& group : groups) {
+    for (const Level& level : group->levels()) sizes.push_back(level.bytes());
+    if (!group->gradients().is_direct()) sizes.push_back(group->gradients().buffer_bytes());
+  }
+  return sizes;
+}
+
 std::vector<ParamGroup*> prefetch_list(const StepEvent& event) {
   std::vector<ParamGroup*> groups;
   if (!unshards(event)) return groups;
@@ -184,11 +193,12 @@ class ScheduleWriter final : public Executor {
 
   int acquire(const ParamGroup& group, size_t which, size_t bytes) {
     if (const int number = buffer_of(group, which); number >= 0) return number;
-    auto& free = free_[bytes];
+    const size_t size = sizes_.of(bytes);
+    auto& free = free_[size];
     int number = buffers_;
     if (free.empty()) {
       ++buffers_;
-      schedule_.buffer_bytes += static_cast<int64_t>(bytes);
+      schedule_.buffer_bytes += static_cast<int64_t>(size);
     } else {
       number = free.front();
       free.erase(free.begin());
@@ -199,7 +209,7 @@ class ScheduleWriter final : public Executor {
   int release(const ParamGroup& group, size_t which, size_t bytes) {
     const int number = buffer_of(group, which);
     if (number < 0) return number;
-    free_[bytes].push_back(number);
+    free_[sizes_.of(bytes)].push_back(number);
     held_.erase({&group, which});
     return number;
   }
@@ -210,6 +220,7 @@ class ScheduleWriter final : public Executor {
   Scheduler scheduler_;
   std::map<std::pair<const ParamGroup*, size_t>, int> held_;
   std::map<size_t, std::vector<int>> free_;
+  BufferSizes sizes_{buffer_sizes(groups_)};
   int buffers_ = 0;
 };
 

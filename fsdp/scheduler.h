@@ -149,6 +149,8 @@ struct Recording {
 
 /// The groups that the user wants to be unshard early after the event; empty without a list.
 std::vector<ParamGroup*> prefetch_list(const StepEvent& event);
+/// The sizes of all buffers that the groups ask a pool for.
+std::vector<size_t> buffer_sizes(const ParamGroups& groups);
 
 /// The actions of some steps, in order, and their totals.
 struct Schedule {

@@ -79,8 +79,9 @@ class WEFT_API FsdpModule {
   void set_modules_to_forward_prefetch(const std::vector<Module*>& modules);
   void set_modules_to_backward_prefetch(const std::vector<Module*>& modules);
   /// `hook` receives the module's gradients of this step when all reductions have ended, as a flat
-  /// tensor of one device (one for each dtype and bucket), and may change them, e.g. reduce them
-  /// over further ranks. Then they are added to those of earlier steps. An empty one removes it.
+  /// tensor of one device (one for each dtype and bucket, or for each parameter whose gradient
+  /// rests on disk), and may change them, e.g. reduce them over further ranks. Then they are added
+  /// to those of earlier steps. An empty one removes it.
   void set_all_reduce_hook(std::function<void(const Tensor&)> hook);
   /// The module's own gradients are divided by `factor` after their reduction. 1, the default,
   /// gives the gradients of the loss over the whole batch.

@@ -78,6 +78,19 @@ const DiskMemory::Placed& DiskMemory::array_at(int64_t offset) const {
   return *(after - 1);
 }
 
+/// The array of these bytes; throws unless they are whole blocks of it.
+const DiskMemory::Placed& DiskMemory::checked_array(bool writes, int64_t offset,
+                                                    int64_t bytes) const {
+  const Placed& array = array_at(offset);
+  const int64_t from = offset - array.offset, end = from + bytes;
+  if (from % kBlock != 0 || end > array.bytes || (end % kBlock != 0 && end != array.bytes)) {
+    fail("offload: bytes ", from, " to ", end, " of ", array.name, " are ",
+         writes ? "written" : "read", ", expected whole blocks of ", kBlock, " of its ",
+         array.bytes);
+  }
+  return array;
+}
+
 DiskMemory::Block& DiskMemory::block_at(const Placed& array, int64_t offset) {
   return blocks_[array.first_block + static_cast<size_t>((offset - array.offset) / kBlock)];
 }
@@ -98,7 +111,7 @@ DiskMemory::Transfer DiskMemory::write(int64_t offset, int64_t bytes, const void
                                        bool is_padded) {
   if (bytes == 0) return {};
   auto* data = static_cast<std::byte*>(const_cast<void*>(from));
-  const Placed& array = array_at(offset);
+  const Placed& array = checked_array(true, offset, bytes);
   for_blocks(offset, bytes, [&](int64_t at, int64_t size) {
     block_at(array, at) = {true, xxh3_of(std::span(data + (at - offset), size))};
   });
@@ -109,13 +122,7 @@ DiskMemory::Transfer DiskMemory::start(bool writes, int64_t offset, int64_t byte
                                        bool is_padded) {
   Transfer transfer;
   if (bytes == 0) return transfer;
-  const Placed& array = array_at(offset);
-  const int64_t from = offset - array.offset, end = from + bytes;
-  if (from % kBlock != 0 || end > array.bytes || (end % kBlock != 0 && end != array.bytes)) {
-    fail("offload: bytes ", from, " to ", end, " of ", array.name, " are ",
-         writes ? "written" : "read", ", expected whole blocks of ", kBlock, " of its ",
-         array.bytes);
-  }
+  const Placed& array = checked_array(writes, offset, bytes);
   transfer.memory_ = shared_from_this();
   transfer.offset_ = offset;
   transfer.bytes_ = bytes;

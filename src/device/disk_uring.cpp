@@ -42,6 +42,17 @@ class UringQueue final : public DiskQueue {
   void submit(DiskRequest& request) {
     // As many as the ring has places for results.
     while (under_way_ == kEntries) take_result();
+    if (refusal_ == 0) refusal_ = refusal_of(request);
+    if (refusal_ == 0) {
+      ++under_way_;
+      return;
+    }
+    request.error = refusal_;
+    request.done = true;
+  }
+
+  /// Queues the request, and returns 0 or the errno of the system's refusal.
+  int refusal_of(DiskRequest& request) {
     io_uring_sqe* entry = ::io_uring_get_sqe(&ring_);
     void* data = request.data + request.moved;
     const auto bytes = static_cast<unsigned>(request.bytes - request.moved);
@@ -49,11 +60,11 @@ class UringQueue final : public DiskQueue {
     request.writes ? ::io_uring_prep_write(entry, request.file, data, bytes, at)
                    : ::io_uring_prep_read(entry, request.file, data, bytes, at);
     ::io_uring_sqe_set_data(entry, &request);
-    ++under_way_;
     int result = 0;
     do {
       result = ::io_uring_submit(&ring_);
     } while (result == -EINTR || result == -EAGAIN || result == -EBUSY);
+    return result < 0 ? -result : 0;
   }
 
   void take_result() {
@@ -74,6 +85,9 @@ class UringQueue final : public DiskQueue {
   io_uring ring_{};
   bool is_open_ = false;
   unsigned under_way_ = 0;
+  /// An entry that the system refused stays in the ring, so that nothing is submitted after it: the
+  /// system would then use the memory of a request that has ended.
+  int refusal_ = 0;
 };
 
 }  // namespace

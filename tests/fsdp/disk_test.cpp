@@ -44,6 +44,7 @@ std::vector<DiskWay> disk_ways() {
     all.push_back({"parameters", dp, {}, true, false, false});
     all.push_back({"gradients", dp, {}, false, true, false});
     all.push_back({"half", dp, {.precision = half}, true, true, true, true, bf16});
+    all.push_back({"quantized", dp, {.quantization = {.gather = i8, .reduce = i8, .block = 8}}});
     all.push_back({"zero2", dp, {.strategy = Strategy::zero2()}});
     all.push_back({"zero1", dp, {.strategy = Strategy::zero1()}});
     all.push_back({"ddp", dp, {.strategy = Strategy::ddp(), .bucket_bytes = 3000}});

@@ -142,19 +142,32 @@ TEST(DiskMemory, TakesWholeBlocksOnly) {
   const std::string error =
       error_of([&] { memory->read(memory->offset(5) + 5, 100, bytes.data()).wait(); });
   EXPECT_NE(error.find("expected whole blocks"), std::string::npos) << error;
+  // A write that is refused changes nothing.
+  write_all(memory, 5, pattern(kSizes[5], 4));
+  for (const int64_t from : {5, 0}) {
+    const std::string refused =
+        error_of([&] { memory->write(memory->offset(5) + from, 100, bytes.data()).wait(); });
+    EXPECT_NE(refused.find("are written, expected whole blocks"), std::string::npos) << refused;
+  }
+  EXPECT_EQ(read_all(memory, 5, kSizes[5]), pattern(kSizes[5], 4));
 }
 
-/// Runs in a child, in which io_uring_setup fails.
-static int read_without_uring(const std::string& directory) {
+/// Makes a system call fail from now on, in a child.
+static bool refuse_call(uint32_t call) {
   sock_filter refuse[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
   const sock_fprog program{static_cast<unsigned short>(std::size(refuse)), refuse};
-  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return 10;
-  if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) return 11;
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+/// Runs in a child, in which io_uring_setup fails.
+static int read_without_uring(const std::string& directory) {
+  if (!refuse_call(SYS_io_uring_setup)) return 11;
   const CollectedWarnings warnings;
   const auto first = made(directory);
   const auto other = made(std::filesystem::temp_directory_path().string());
@@ -169,14 +182,44 @@ static int read_without_uring(const std::string& directory) {
   return of_uring == 1 ? 0 : 14;
 }
 
-TEST(DiskMemory, IsReadByAThreadWhereUringIsRefused) {
-  const Scratch scratch;
-  const pid_t child = ::fork();
-  if (child == 0) ::_exit(read_without_uring(scratch.root()));
+/// Runs in a child, in which the ring exists but takes no requests.
+static int start_refused_requests(const std::string& path) {
+  int reason = 0;
+  const auto queue = make_uring_queue(reason);
+  if (!queue) return 0;  // a system without io_uring
+  const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (!refuse_call(SYS_io_uring_enter)) return 11;
+  // More than the ring has entries.
+  Bytes bytes(10);
+  for (int i = 0; i < 100; ++i) {
+    DiskRequest request{file, false, 0, bytes.data(), 10};
+    queue->start(request);
+    queue->wait(request);
+    if (request.error != EPERM) return 12;
+  }
+  return 0;
+}
+
+static void expect_success(pid_t child) {
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST(DiskMemory, IsReadByAThreadWhereUringIsRefused) {
+  const Scratch scratch;
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(read_without_uring(scratch.root()));
+  expect_success(child);
+}
+
+TEST(DiskMemory, RequestsEndThatTheRingDoesNotTake) {
+  const Scratch scratch;
+  const std::string path = scratch.write("file", "some bytes");
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(start_refused_requests(path));
+  expect_success(child);
 }
 
 TEST(DiskMemory, QueuesPerformManyRequests) {

@@ -84,6 +84,7 @@ class WEFT_API DiskMemory : public std::enable_shared_from_this<DiskMemory> {
   };
   DiskMemory(std::shared_ptr<DiskFile> file, std::vector<Array> arrays);
   const Placed& array_at(int64_t offset) const;
+  const Placed& checked_array(bool writes, int64_t offset, int64_t bytes) const;
   Transfer start(bool writes, int64_t offset, int64_t bytes, std::byte* data, bool is_padded);
   Block& block_at(const Placed& array, int64_t offset);
   void check_hashes(int64_t offset, int64_t bytes, const std::byte* data);
