@@ -137,6 +137,24 @@ TEST(Quantize, FeedsTheErrorBack) {
   EXPECT_EQ(sum[1], 2);
 }
 
+TEST(Quantize, FeedsNeitherNaNNorInfinityBack) {
+  const Array good = Array::of(f32, {1, 4}, {127, 0.25, -0.25, 0.4});
+  for (const DType dtype : {i8, bf16}) {
+    // The last one is rounded to infinity.
+    for (const double value : {std::nan(""), HUGE_VAL, -HUGE_VAL, 0x1.fffffep127}) {
+      const Array bad = Array::of(f32, {1, 4}, {1, value, 0.5, 0.3}), residual(f32, {1, 4});
+      for (int64_t i = 0; i < 4; ++i) residual.block.as<float>()[i] = 0.125f;
+      for (const Array* in : {&bad, &good}) {
+        Codes made(dtype, 4);
+        quantize_blocks(made.codes.block, made.scales.block, in->block, residual.block, kBlock, {});
+        for (const double rest : residual.values()) EXPECT_TRUE(std::isfinite(rest)) << value;
+        if (in == &bad) continue;
+        for (const double seen : values_of(made, {1, 4})) EXPECT_TRUE(std::isfinite(seen)) << value;
+      }
+    }
+  }
+}
+
 TEST(Quantize, SumsArraysInF32) {
   const int64_t n = 37, blocks = scales_of(i8, n, kBlock);
   const Array codes(i8, {3, n}), scales(f32, {3, blocks});

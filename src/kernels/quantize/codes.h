@@ -84,5 +84,12 @@ WEFT_FN Code code_of(float x, const BlockScale& scale, bool stochastic, uint32_t
                     : nearest_code<Code>(x * scale.factor);
 }
 
+/// What a code misses, for error feedback: none of it where NaN or infinity would stay for ever.
+template <class Code>
+WEFT_FN float missed_by(Code code, float x, const BlockScale& scale) {
+  const float rest = x - static_cast<float>(code) * scale.scale;
+  return magnitude_bits(rest) < 0x7f800000u ? rest : 0.0f;
+}
+
 }  // namespace WEFT_COMPILER
 }  // namespace weft

@@ -74,9 +74,7 @@ void quantize_block(const Quantizing& q, int64_t at, float* values, uint32_t* wo
     for (int64_t i = 0; i < n; ++i) codes[i] = nearest_code<Code>(values[i] * scale.factor);
   }
   if (!missed) return;
-  for (int64_t i = 0; i < n; ++i) {
-    missed[i] = values[i] - static_cast<float>(codes[i]) * scale.scale;
-  }
+  for (int64_t i = 0; i < n; ++i) missed[i] = missed_by(codes[i], values[i], scale);
 }
 
 /// Adds what codes stand for to `sum`.

@@ -73,7 +73,7 @@ struct QuantizeKernel {
         const float x = value(i);
         const Code code = code_of<Code>(x, scale, stochastic, word);
         codes[i] = code;
-        if (residual) residual[i] = x - static_cast<float>(code) * scale.scale;
+        if (residual) residual[i] = missed_by(code, x, scale);
       }
     }
   }
