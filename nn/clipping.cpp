@@ -74,7 +74,7 @@ double clip_grad_norm(const std::vector<ParameterPtr>& parameters, double max_no
       continue;
     }
     const Tensor part = in_memory(gradients[i]);
-    scale_(part.local(), scale.to(part.dtype() == f64 ? f64 : f32));
+    scale_(part.local(), scale.to(part.dtype() == f64 ? f64 : f32).to(part.device()));
     write_to_disk(gradients[i], part);
   }
   for (const Run& run : adjacent_runs({&gradients}, all, [](size_t, size_t) { return true; })) {
@@ -87,7 +87,11 @@ double clip_grad_norm(const std::vector<ParameterPtr>& parameters, double max_no
 void clip_grad_value(const std::vector<ParameterPtr>& parameters, double clip_value) {
   NoGrad no_grad;
   for (const ParameterPtr& parameter : parameters) {
-    if (const Tensor gradient = parameter->grad()) clamp_(gradient, -clip_value, clip_value);
+    const Tensor gradient = parameter->grad();
+    if (!gradient) continue;
+    const Tensor part = in_memory(gradient);
+    clamp_(part, -clip_value, clip_value);
+    if (rests_on_disk(gradient)) write_to_disk(gradient, part);
   }
 }
 

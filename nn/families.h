@@ -50,9 +50,9 @@ struct Family {
   void (*complete)(const ConfigFile& file, TransformerConfig& config) = nullptr;
   void (*write)(const TransformerConfig& config, nlohmann::ordered_json& json) = nullptr;
 
-  /// What names begin with unless the file holds the bare model.
+  /// The prefix of names, unless the file holds the bare model.
   std::string_view base = "model.";
-  /// What the names in blocks begin with.
+  /// The prefix of names in blocks.
   std::string_view blocks = "model.layers.";
   std::vector<FileName> names = {};
 };

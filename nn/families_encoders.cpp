@@ -22,11 +22,6 @@ static void complete_bert(const ConfigFile& file, C& c) {
 
 static void complete_modernbert(const ConfigFile& file, C& c) {
   complete_head(file, c, "ModernBertForMaskedLM", "ModernBertModel", Head::none);
-  const Activation activation = c.activation;
-  file.expect("classifier_activation",
-              activation == Activation::gelu_tanh
-                  ? "gelu_pytorch_tanh"
-                  : (activation == Activation::gelu ? "gelu" : "the \"hidden_activation\""));
   c.window = file.integer("local_attention", 128) / 2 + 1;
 }
 
@@ -36,8 +31,12 @@ static void write_bert(const C& c, nlohmann::ordered_json& json) {
 
 static void write_modernbert(const C& c, nlohmann::ordered_json& json) {
   if (c.head != Head::transform) json["architectures"] = {"ModernBertModel"};
-  json["local_attention"] = 2 * (c.window - 1);
-  json["classifier_activation"] = json["hidden_activation"];
+  if (c.window > 0) json["local_attention"] = 2 * (c.window - 1);
+  if (!json.contains("rope_scaling")) return;
+  // transformers would scale the layers with a window as well.
+  const nlohmann::ordered_json scaling = json["rope_scaling"];
+  json["rope_parameters"]["full_attention"] = scaling;
+  json.erase("rope_scaling");
 }
 
 static Family bert() {
@@ -50,6 +49,7 @@ static Family bert() {
           .architecture = "BertForMaskedLM",
           .defaults = c,
           .keys = with(sizes(), {{"hidden_act", &C::activation},
+                                 {"hidden_act", &C::head_activation},
                                  {"layer_norm_eps", &C::norm_eps},
                                  {"type_vocab_size", &C::token_types},
                                  {"hidden_dropout_prob", &C::residual_dropout},
@@ -104,6 +104,7 @@ static Family modernbert() {
       .architecture = "ModernBertForMaskedLM",
       .defaults = c,
       .keys = with(with(sizes(), attention_bias()), {{"hidden_activation", &C::activation},
+                                                     {"classifier_activation", &C::head_activation},
                                                      {"norm_eps", &C::norm_eps},
                                                      {"norm_bias", &C::norm_bias},
                                                      mlp_bias(),

@@ -89,6 +89,7 @@ std::vector<Family> gpts() {
                               {"use_bias", &C::output_bias},
                               {"use_bias", &C::mlp_bias},
                               window()}),
+       .fixed = {{"mlp_type", "default"}, {"norm_type", "layer_norm"}},
        .names = {{"mlp.up_proj", "mlp.c_fc"}, {"mlp.down_proj", "mlp.c_proj"}}},
   };
 }

@@ -7,7 +7,7 @@ static bool has_qwen_window(const ConfigFile& file, int64_t layer) {
   return layer >= file.integer("max_window_layers", 28);
 }
 
-/// "sliding_window" is there whether or not it is used.
+/// "sliding_window" exists even if unused.
 static void complete_qwen(const ConfigFile& file, C& c) {
   if (!file.flag("use_sliding_window", false)) c.window = 0;
 }
@@ -34,6 +34,13 @@ static void complete_smollm3(const ConfigFile& file, C& c) {
   }
 }
 
+/// Layers without rotation have the window.
+static bool has_smollm3_window(const ConfigFile& file, int64_t layer) {
+  const nlohmann::json flags = file.list("no_rope_layers");
+  if (!flags.empty()) return flags.at(static_cast<size_t>(layer)) == 0;
+  return (layer + 1) % file.integer("no_rope_layer_interval", 4) == 0;
+}
+
 static void write_smollm3(const C& c, nlohmann::ordered_json& json) {
   write_use_of_window(c, json);
   json["no_rope_layers"] = nlohmann::ordered_json::array();
@@ -52,12 +59,16 @@ std::vector<Family> llamas() {
   qwen3.qkv_bias = false, qwen3.query_norm = QueryNorm::head, qwen3.head_dim = 128;
   granite.attention_scale = 1;
   smollm3.kv_heads = 4, smollm3.max_sequence = 32768, smollm3.rope_theta = 2e6, smollm3.tied = true;
-  phi3.max_sequence = 4096, phi3.norm_eps = 1e-5;
+  phi3.max_sequence = phi3.rope_scaling.original_max = 4096, phi3.norm_eps = 1e-5;
   olmo2.norm_eps = 1e-5, olmo2.query_norm = QueryNorm::width, olmo2.norm_place = NormPlace::after;
   const Keys biased = with(llama_like(), attention_bias());
   const Keys both_biased = with(biased, {mlp_bias()});
   return {
-      {.type = "llama", .architecture = "LlamaForCausalLM", .defaults = d, .keys = both_biased},
+      {.type = "llama",
+       .architecture = "LlamaForCausalLM",
+       .defaults = d,
+       .keys = both_biased,
+       .fixed = {{"rope_interleaved", false}}},
       {.type = "mistral",
        .architecture = "MistralForCausalLM",
        .defaults = mistral,
@@ -66,6 +77,7 @@ std::vector<Family> llamas() {
        .architecture = "Qwen2ForCausalLM",
        .defaults = qwen2,
        .keys = with(llama_like(), {window()}),
+       .fixed = {{"use_mrope", false}},
        .is_windowed = has_qwen_window,
        .complete = complete_qwen,
        .write = write_use_of_window},
@@ -80,7 +92,7 @@ std::vector<Family> llamas() {
        .architecture = "SmolLM3ForCausalLM",
        .defaults = smollm3,
        .keys = with(both_biased, {window()}),
-       .is_windowed = [](const ConfigFile&, int64_t) { return false; },
+       .is_windowed = has_smollm3_window,
        .complete = complete_smollm3,
        .write = write_smollm3},
       {.type = "granite",

@@ -29,6 +29,7 @@ static const std::set<std::string_view> kHarmless = {"_attn_implementation_autos
                                                      "compile",
                                                      "decoder_start_token_id",
                                                      "deterministic_flash_attn",
+                                                     "directionality",
                                                      "dtype",
                                                      "eos_token_id",
                                                      "exponential_decay_length_penalty",
@@ -38,7 +39,7 @@ static const std::set<std::string_view> kHarmless = {"_attn_implementation_autos
                                                      "gradient_checkpointing",
                                                      "id2label",
                                                      "initializer_cutoff_factor",
-
+                                                     "is_llama_config",
                                                      "label2id",
                                                      "mask_token_id",
                                                      "model_type",
@@ -47,6 +48,11 @@ static const std::set<std::string_view> kHarmless = {"_attn_implementation_autos
                                                      "output_attentions",
                                                      "output_hidden_states",
                                                      "pad_token_id",
+                                                     "pooler_fc_size",
+                                                     "pooler_num_attention_heads",
+                                                     "pooler_num_fc_layers",
+                                                     "pooler_size_per_head",
+                                                     "pooler_type",
                                                      "prefix",
                                                      "pretraining_tp",
                                                      "problem_type",
@@ -55,6 +61,7 @@ static const std::set<std::string_view> kHarmless = {"_attn_implementation_autos
                                                      "reorder_and_upcast_attn",
                                                      "repad_logits_with_grad",
                                                      "return_dict",
+                                                     "rms_norm_eps",
                                                      "sep_token_id",
                                                      "sparse_pred_ignore_index",
                                                      "sparse_prediction",
@@ -138,6 +145,8 @@ static void read_scaling(const ConfigFile& rope, TransformerConfig& config) {
   config.rotary_fraction = rope.number("partial_rotary_factor", config.rotary_fraction);
   const int64_t original = s.original_max > 0 ? s.original_max : config.max_sequence;
   s.original_max = rope.integer("original_max_position_embeddings", original);
+  // There, the key outside of the scaling wins, even by its default.
+  if (config.family == "phi3") s.original_max = original;
   const bool by_ratio = s.kind == RopeScalingKind::yarn || s.kind == RopeScalingKind::longrope;
   if (s.kind != RopeScalingKind::none && !by_ratio && rope.lacks("factor")) {
     rope.mistake("the key \"factor\" is missing");
@@ -166,7 +175,8 @@ static void read_scaling(const ConfigFile& rope, TransformerConfig& config) {
 
 /// Reads "rope_parameters" (transformers 5) or "rope_scaling", of all layers or by their type.
 static void read_rope(const ConfigFile& file, TransformerConfig& config) {
-  config.rope_scaling.original_max = file.integer("original_max_position_embeddings", 0);
+  int64_t& original_max = config.rope_scaling.original_max;
+  original_max = file.integer("original_max_position_embeddings", original_max);
   auto rope = file.object("rope_scaling");
   if (const auto parameters = file.object("rope_parameters"); !rope) rope = parameters;
   if (!rope) {
@@ -174,7 +184,13 @@ static void read_rope(const ConfigFile& file, TransformerConfig& config) {
     return;
   }
   const auto full = rope->object("full_attention"), local = rope->object("sliding_attention");
-  if (!full && !local) return read_scaling(*rope, config);
+  if (!full && !local) {
+    if (config.family == "modernbert" && !rope->json().empty()) {
+      rope->mistake("scaling is that of all layers, expected \"full_attention\" and ",
+                    "\"sliding_attention\"");
+    }
+    return read_scaling(*rope, config);
+  }
   if (local) {
     local->expect("rope_type", "default");
     config.local_rope_theta = local->number("rope_theta", config.local_rope_theta);
@@ -283,7 +299,7 @@ static Json written(const TransformerConfig& config, const ConfigKey& key) {
         const T value = config.*field;
         if constexpr (std::is_same_v<T, Activation>) {
           return name_in(kActivations, value,
-                         key.name == "activation_function" ? "gelu_new" : "silu");
+                         key.name == "activation_function" ? "gelu_new" : "gelu_pytorch_tanh");
         } else {
           if (key.need == ConfigKey::Need::or_none && value == T{}) return nullptr;
           return value;
@@ -316,10 +332,23 @@ static Json written(const TransformerConfig& config, const RopeScaling& s) {
   return json;
 }
 
+static Json layer_types_of(const TransformerConfig& config) {
+  Json types = Json::array();
+  for (int64_t i = 0; i < config.layers; ++i) {
+    const bool windowed =
+        config.window > 0 && (config.windowed.empty() || config.windowed[static_cast<size_t>(i)]);
+    types.push_back(windowed ? "sliding_attention" : "full_attention");
+  }
+  return types;
+}
+
 std::string config_json(const TransformerConfig& config, const std::string& dtype) {
   const Family* family = find_family(config.family);
   if (!family) fail(kWhat, ": family is ", in_quotes(config.family), ", expected a known one");
-  Json json{{"architectures", {family->architecture}}, {"model_type", family->type}};
+  // transformers' default of the padding may be no id of the vocabulary.
+  Json json{{"architectures", {family->architecture}},
+            {"model_type", family->type},
+            {"pad_token_id", nullptr}};
   for (const ConfigKey& key : family->keys) {
     if (!json.contains(key.name)) json[key.name] = written(config, key);
   }
@@ -331,12 +360,9 @@ std::string config_json(const TransformerConfig& config, const std::string& dtyp
       json["max_position_embeddings"] = scaling.original_max;
     }
   }
-  if (family->is_windowed && config.window > 0) {
-    json["layer_types"] = Json::array();
-    for (int64_t i = 0; i < config.layers; ++i) {
-      const bool windowed = config.windowed.empty() || config.windowed[static_cast<size_t>(i)];
-      json["layer_types"].push_back(windowed ? "sliding_attention" : "full_attention");
-    }
+  if (family->is_windowed) {
+    json["layer_types"] = layer_types_of(config);
+    if (config.window == 0) json.erase("sliding_window");
   }
   if (family->write) family->write(config, json);
   if (!dtype.empty()) json["torch_dtype"] = dtype;

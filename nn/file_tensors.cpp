@@ -60,6 +60,19 @@ static void place(std::vector<FilePart>& parts, bool by_heads, int64_t head_dim)
   }
 }
 
+/// Adds the names of norms' parameters in old files of BERT.
+static void add_old_names(std::vector<std::string>& names) {
+  static constexpr std::pair<std::string_view, std::string_view> kRenamed[] = {{"weight", "gamma"},
+                                                                               {"bias", "beta"}};
+  const std::vector<std::string> known = names;
+  for (const std::string& name : known) {
+    for (const auto& [leaf, old] : kRenamed) {
+      if (!name.ends_with(concat("LayerNorm.", leaf))) continue;
+      names.push_back(concat(name.substr(0, name.size() - leaf.size()), old));
+    }
+  }
+}
+
 std::vector<FileTensor> file_tensors(const TransformerConfig& config) {
   const Family* family = find_family(config.family);
   if (!family) fail("model: family is ", in_quotes(config.family), ", expected a known one");
@@ -83,6 +96,7 @@ std::vector<FileTensor> file_tensors(const TransformerConfig& config) {
   }
   for (size_t i = 0; i < tensors.size(); ++i) {
     place(tensors[i].parts, by_heads[i], config.head_dim);
+    if (config.family == "bert") add_old_names(tensors[i].names);
     // Files of the bare model lack the prefix.
     const std::vector<std::string> names = tensors[i].names;
     for (const std::string& name : names) {

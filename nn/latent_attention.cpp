@@ -75,11 +75,14 @@ static Tensor widened(const Tensor& x, int64_t size) {
 }
 
 Tensors LatentAttention::forward(const Tensors& inputs) {
-  if (inputs.size() != 1 || inputs[0].ndim() != 3) {
-    fail("latent_attention: number of inputs is ", inputs.size(),
-         ", expected 1, [batch, sequence, dim]");
+  if (inputs.size() != 1) {
+    fail("latent_attention: number of inputs is ", inputs.size(), ", expected 1");
   }
   const Tensor& x = inputs[0];
+  if (x.ndim() != 3) {
+    fail("latent_attention: shape of the input is ", x.shape(),
+         ", expected [batch, sequence, dim]");
+  }
   const int64_t nope = config_.qk_nope_head_dim, value = config_.v_head_dim;
   const int64_t width = nope + config_.qk_rope_head_dim, padded = std::max(width, value);
   const Tensor q = queries(x), latent = (*kv_a_)(x);

@@ -166,12 +166,20 @@ void TransformerModel::check_inputs(const Tensors& inputs) const {
   if (ids.size(1) > c.max_sequence) {
     fail("model: sequence length is ", ids.size(1), ", expected at most ", c.max_sequence);
   }
+  if (inputs.size() < 2 || !inputs[1]) return;
+  const Tensor& mask = inputs[1];
+  if (mask.dtype() != boolean) {
+    fail("model: dtype of the mask is ", mask.dtype(), ", expected bool");
+  }
+  if (mask.shape() != ids.shape()) {
+    fail("model: shape of the mask is ", mask.shape(), ", expected that of the ids, ", ids.shape());
+  }
 }
 
 Tensor TransformerModel::transformed(const Tensor& hidden) {
   const TransformerConfig& c = config();
   if (c.head != Head::transform) return hidden;
-  return module("head_norm")(activated(c.activation, module("head_dense")(hidden)));
+  return module("head_norm")(activated(c.head_activation, module("head_dense")(hidden)));
 }
 
 Tensor TransformerModel::logits_of(const Tensor& hidden) {
@@ -215,6 +223,10 @@ Tensor TransformerModel::decode(const Tensor& ids, KeyValueCache& cache) {
   if (count == 0 || cache.position + count > cache.context) {
     fail("decode: number of tokens is ", count, " after ", cache.position,
          ", expected at least 1, and ", cache.context, " in all at most");
+  }
+  if (cache.position + count > c.max_sequence) {
+    fail("model: sequence length is ", cache.position + count, ", expected at most ",
+         c.max_sequence);
   }
   if (cache.position > 0 && count > 1) {
     fail("decode: number of tokens is ", count, " after ", cache.position,

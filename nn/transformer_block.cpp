@@ -31,7 +31,7 @@ bool TransformerState::rotates(int64_t layer) const {
 
 namespace {
 
-/// rms_norm with 1 + weight, which begins as zeros.
+/// rms_norm with 1 + weight, which begins as zeros. The sum is at least an f32.
 class RMSNormPlusOne final : public Module {
  public:
   RMSNormPlusOne(int64_t dim, double eps) : eps_(eps) {
@@ -40,7 +40,8 @@ class RMSNormPlusOne final : public Module {
 
  protected:
   Tensors forward(const Tensors& inputs) override {
-    return {rms_norm(inputs[0], used(0) + 1, eps_)};
+    const Tensor& x = inputs[0];
+    return {rms_norm(x, cast(used(0), x.dtype() == f64 ? f64 : f32) + 1, eps_)};
   }
 
  private:

@@ -12,7 +12,7 @@ struct TransformerState {
   explicit TransformerState(const TransformerConfig& config);
 
   const TransformerConfig config;
-  /// Of most layers, and of those with a window.
+  /// The rotation of most layers, and that of those with a window.
   Rotary rotary, local_rotary;
   /// While the model decodes.
   KeyValueCache* cache = nullptr;

@@ -118,7 +118,7 @@ class WEFT_API Optimizer {
   /// Graph records and replays; {} when only the learning rate can change. The default throws
   /// std::invalid_argument: steps of such an optimizer cannot be recorded.
   virtual std::vector<double> rates(size_t parameter, int64_t step) const;
-  /// Where the state rests between steps.
+  /// The tier in which the state rests between steps.
   virtual Tier offload() const { return {}; }
 
  private:

@@ -10,7 +10,7 @@
 
 namespace weft {
 
-/// Where arrays rest between uses: on the device that computes with them (`false`), in pinned
+/// A place for arrays between uses: on the device that computes with them (`false`), in pinned
 /// memory of the host while a GPU computes (`true`), or in files.
 class Tier {
  public:

@@ -55,7 +55,8 @@ class WEFT_API TransformerModel : public Module {
  protected:
   /// {ids [batch, sequence]} -> {logits [batch, sequence, vocabulary]}; without a head {hidden
   /// states [batch, sequence, dim]} and, with a pooler, {..., pooled [batch, dim]}. An encoder
-  /// takes a second input, true [batch, sequence] where a token counts.
+  /// takes a second input, bool [batch, sequence], true where a token counts, and with token types
+  /// a third, their ids [batch, sequence]. The second may be an empty Tensor.
   Tensors forward(const Tensors& inputs) override;
 
  private:

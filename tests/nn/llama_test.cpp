@@ -194,6 +194,26 @@ TEST(Llama, RefusesIdsThatDoNotFit) {
               llama(zeros({1, 5}, {.dtype = i64}));
             }),
             "model: sequence length is 5, expected at most 4");
+  KeyValueCache cache{.context = 8, .position = 4};
+  EXPECT_EQ(error_of([&] {
+              llama.decode(zeros({1, 1}, {.dtype = i64}), cache);
+            }),
+            "model: sequence length is 5, expected at most 4");
+}
+
+TEST(Llama, RefusesMasksThatDoNotFit) {
+  TransformerConfig config = transformer_config("tiny");
+  config.causal = false;
+  TransformerModel encoder(config);
+  const Tensor ids = zeros({2, 3}, {.dtype = i64});
+  EXPECT_EQ(error_of([&] {
+              encoder(Tensors{ids, ones({2, 3})});
+            }),
+            "model: dtype of the mask is f32, expected bool");
+  EXPECT_EQ(error_of([&] {
+              encoder(Tensors{ids, ones({1, 3}, {.dtype = boolean})});
+            }),
+            "model: shape of the mask is [1, 3], expected that of the ids, [2, 3]");
 }
 
 TEST(Llama, PlansWithoutMemory) {

@@ -10,7 +10,7 @@
 
 namespace weft {
 
-/// Where the elements of this rank rest on disk.
+/// The place on disk of the elements of this rank.
 struct DiskPlace {
   /// Null for a tensor in memory.
   std::shared_ptr<DiskMemory> memory;
