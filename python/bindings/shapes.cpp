@@ -75,10 +75,11 @@ void bind_shapes(py::module_& m) {
         with_rule("permute", "With two dims exchanged; a view"));
   m.def(
       "permute_dims",
-      [](const Tensor& x, const py::object& axes) {
-        const std::vector<int> dims = dims_of(axes);
-        return released([&] { return permute(x, dims); });
+      [](const Tensor& x, const std::variant<std::vector<int>, int>& axes) {
+        const int* const one = std::get_if<int>(&axes);
+        return permute(x, one ? std::vector<int>{*one} : std::get<0>(axes));
       },
+      Released(),
       py::arg("x"), py::arg("axes"),
       with_rule("permute", "Dim i of the result is dim axes[i] of x; a view"));
   m.def("slice", &slice, Released(), py::arg("x"), py::arg("dim"), py::arg("start"),

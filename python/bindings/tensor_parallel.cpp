@@ -120,8 +120,8 @@ void bind_tensor_parallel(py::module_& m) {
         return as_dict(transformer_styles(config, {.sequence_parallel = sequence_parallel}));
       },
       py::arg("config"), py::kw_only(), py::arg("sequence_parallel") = false,
-      "The Llama's plan: embedding, head and loss cut over the vocabulary, attention by heads, the "
-      "feed-forward along its width");
+      "The plan of a TransformerModel: embedding, head and loss cut over the vocabulary, attention "
+      "by heads, the feed-forward along its width");
   m.def(
       "explain_model",
       [](Module& model, const py::function& loss) {

@@ -33,7 +33,9 @@ static void bind_choices(ConfigClass& config) {
   bind_choice(config, "norm", &C::norm, {"rms", "rms_plus_one", "layer"});
   bind_choice(config, "norm_place", &C::norm_place, {"before", "after", "both", "after_sum"});
   bind_choice(config, "query_norm", &C::query_norm, {"none", "head", "width"});
-  bind_choice(config, "activation", &C::activation, {"silu", "gelu", "gelu_tanh", "relu"});
+  const std::vector<std::string> activations = {"silu", "gelu", "gelu_tanh", "relu"};
+  bind_choice(config, "activation", &C::activation, activations);
+  bind_choice(config, "head_activation", &C::head_activation, activations);
   bind_choice(config, "head", &C::head, {"linear", "transform", "none", "pooler"});
   const auto fields = [&](const auto&... pairs) {
     (config.def_readwrite(pairs.first, pairs.second), ...);

@@ -6,6 +6,7 @@ import copy
 from weft._weft import (
     Dropout,
     Embedding,
+    Float8Linear,
     LayerNorm,
     Linear,
     Module,
@@ -13,6 +14,15 @@ from weft._weft import (
     Sequential,
     TransformerModel,
 )
+
+
+def _linear_options(m):
+    return {
+        "in_features": m.in_features,
+        "out_features": m.out_features,
+        "bias": m._own_parameter("bias") is not None,
+    }
+
 
 # The arguments of the constructor of a built-in class.
 _OPTIONS = {
@@ -24,16 +34,22 @@ _OPTIONS = {
         "elementwise_affine": m._own_parameter("weight") is not None,
         "bias": m._own_parameter("bias") is not None,
     },
-    Linear: lambda m: {
-        "in_features": m.in_features,
-        "out_features": m.out_features,
-        "bias": m._own_parameter("bias") is not None,
-    },
+    Float8Linear: _linear_options,
+    Linear: _linear_options,
     TransformerModel: lambda m: {"config": m.config},
     RMSNorm: lambda m: {"normalized_shape": m.normalized_shape, "eps": m.eps},
     Sequential: lambda m: {},
     Module: lambda m: {},
 }
+
+
+def _built_in_class(module):
+    """The class that the package binds and that `module` is made of: the first in order."""
+    return next(
+        kind
+        for kind in type(module).__mro__
+        if kind.__module__ == Module.__module__ and issubclass(kind, Module)
+    )
 
 
 def _copy_members(made, module, memo):
@@ -50,6 +66,8 @@ def _copy_members(made, module, memo):
                 object.__setattr__(made, name, copied)
     for path, below in module.named_modules():
         target = made.get_submodule(path)
+        if isinstance(below, Linear):
+            object.__setattr__(target, "float8", below.float8)
         for name, tensor, persistent in below._own_buffers:
             if all(own != name for own, _, _ in target._own_buffers):
                 target._register_buffer(name, copy.deepcopy(tensor, memo), persistent)
@@ -62,16 +80,22 @@ def _copy_members(made, module, memo):
 def deepcopy(self, memo):
     """A module of the same class with copies of all that it has: parameters (without their
     gradients, as in PyTorch), buffers, children, hooks and attributes. Ties stay ties. ValueError
-    for a sharded module."""
+    for a sharded module, and for one of a built-in class that is not in _OPTIONS."""
     for path, module in self.named_modules():
         if module._is_sharded:
             raise ValueError(
                 f"deepcopy: module {path or type(self).__name__!r} is sharded, expected one before "
                 "fully_shard and parallelize; make another one and load_state_dict() into it"
             )
-    built_in = next((kind for kind in type(self).__mro__ if kind in _OPTIONS), None)
+    built_in = _built_in_class(self)
     if built_in is Module and not self._is_made_in_python:
         raise ValueError("deepcopy: the module is a part of a built-in one, expected all of that")
+    if built_in not in _OPTIONS:
+        raise ValueError(
+            f"deepcopy: class of the module is {built_in.__name__}, whose sizes are not kept, "
+            "expected one of " + ", ".join(sorted(kind.__name__ for kind in _OPTIONS)) + "; make "
+            "another one and load_state_dict() into it"
+        )
     made = type(self).__new__(type(self))
     built_in.__init__(made, **_OPTIONS[built_in](self))
     memo[id(self)] = made

@@ -2337,7 +2337,7 @@ class Tensor:
         """
     def permute_copy(self, *given, **named):
         """
-        permute_dims(x: Tensor, axes: object) -> Tensor
+        permute_dims(x: Tensor, axes: collections.abc.Sequence[int] | int) -> Tensor
         
         Dim i of the result is dim axes[i] of x; a view
         
@@ -2345,7 +2345,7 @@ class Tensor:
         """
     def permute_dims(self, *given, **named):
         """
-        permute_dims(x: Tensor, axes: object) -> Tensor
+        permute_dims(x: Tensor, axes: collections.abc.Sequence[int] | int) -> Tensor
         
         Dim i of the result is dim axes[i] of x; a view
         
@@ -3263,7 +3263,7 @@ class Module:
         """
         A module of the same class with copies of all that it has: parameters (without their
             gradients, as in PyTorch), buffers, children, hooks and attributes. Ties stay ties. ValueError
-            for a sharded module.
+            for a sharded module, and for one of a built-in class that is not in _OPTIONS.
         """
     def __delattr__(self, name):
         """
@@ -3901,6 +3901,7 @@ class TransformerConfig:
     first_norm: bool
     gated: bool
     head: str
+    head_activation: str
     head_bias: bool
     head_dim: int
     heads: int
@@ -5831,7 +5832,7 @@ def parallelize(module: Module, mesh: DeviceMesh, plan: dict) -> Module:
     """
     Lays out the module's parameters along `mesh`, a view of one axis (mesh['tp']), as the plan says, {path: style or list of styles} with * for any part of one name; whole along other axes. Inputs must be laid out over the root mesh. Call it before fully_shard. ValueError, with nothing changed, for a path that matches nothing, heads that are not divided, or a style that does not fit its module. Gives the module
     """
-def permute_dims(x: Tensor, axes: typing.Any) -> Tensor:
+def permute_dims(x: Tensor, axes: collections.abc.Sequence[int] | int) -> Tensor:
     """
     Dim i of the result is dim axes[i] of x; a view
     
@@ -6247,7 +6248,7 @@ def transformer_families() -> list[str]:
     """
 def transformer_styles(config: TransformerConfig, *, sequence_parallel: builtins.bool = False) -> dict:
     """
-    The Llama's plan: embedding, head and loss cut over the vocabulary, attention by heads, the feed-forward along its width
+    The plan of a TransformerModel: embedding, head and loss cut over the vocabulary, attention by heads, the feed-forward along its width
     """
 def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
     """

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training runs that continue in the `weft` program, and runs of the program that continue here."""
 
+import json
 import struct
 
 from weft import _weft
@@ -9,6 +10,18 @@ from weft import _weft
 def _bits(number):
     """The bits of a double as an integer."""
     return struct.unpack("<q", struct.pack("<d", number))[0]
+
+
+def _choices(config):
+    """The config as the program saves it: a text of JSON, of which eight bytes are an integer."""
+    choices = json.loads(_weft.config_json(config))
+    choices.pop("initializer_range", None)
+    if choices.get("rope_scaling", {}).get("rope_type") != "dynamic":
+        for name in ("max_position_embeddings", "n_positions"):
+            choices.pop(name, None)
+    text = json.dumps(choices, separators=(",", ":")).encode()
+    parts = (text[at : at + 8].ljust(8, b"\0") for at in range(0, len(text), 8))
+    return {f"config:{i}": struct.unpack("<q", part)[0] for i, part in enumerate(parts)}
 
 
 class LlamaRun:
@@ -35,7 +48,8 @@ class LlamaRun:
         self.state.add("optimizer", optimizer)
         self.state.add_random("random")
         self.state.add_numbers("step", lambda: counter, counter.update)
-        self._add_fixed("config", "model", sizes)
+        # Checkpoints written before there were other families lack the choices.
+        self._add_fixed("config", "model", sizes | _choices(config), takes_any=True)
         # The program saves more of a run: learning rate, data, ...; it compares what it finds.
         run = {"seed": seed, "batch": batch, "seq": seq, "tokens": tokens}
         self._add_fixed("run", "run", run, takes_any=True)
@@ -53,7 +67,10 @@ class LlamaRun:
         """Adds a part that is saved, and must be equal when it is loaded."""
 
         def take(saved):
+            has_choices = "config:0" in saved
             for name, number in numbers.items():
+                if name.startswith("config:") and not has_choices:
+                    continue
                 if saved.get(name) != number:
                     raise ValueError(
                         f"load: {name} of the {what} is {number}, expected "

@@ -112,6 +112,47 @@ def test_sharded_tensors_are_copied_where_they_are():
         assert out == [[[rank + 1.0] * 2] * 2] * 4
 
 
+def test_layers_of_8_bits_stay_such_layers():
+    eight = nn.Linear(16, 16)
+    eight.float8 = True
+    x = weft.randn((4, 16))
+    for layer in (eight, nn.Float8Linear(16, 16, bias=False)):
+        expected = layer(x).tolist()
+        made = copy.deepcopy(layer)
+        assert type(made) is type(layer) and made.float8
+        assert made(x).tolist() == expected
+    assert not copy.deepcopy(nn.Linear(16, 16)).float8
+    model = nn.TransformerModel("tiny")
+    flags = [n for n, m in model.named_modules() if isinstance(m, nn.Linear)]
+    nn.convert_to_float8(model, lambda layer, path: path != flags[0])
+    copied = dict(copy.deepcopy(model).named_modules())
+    assert [n for n in flags if copied[n].float8] == flags[1:]
+
+
+def test_modules_whose_sizes_are_not_kept_are_not_copied():
+    moe = nn.MoE(nn.MoEConfig(dim=4, width=4, experts=2))
+    attention = nn.LatentAttention(
+        nn.LatentAttentionConfig(
+            dim=8, heads=2, kv_lora_rank=4, qk_nope_head_dim=4, qk_rope_head_dim=2, v_head_dim=4
+        )
+    )
+
+    class Mine(nn.MoE):
+        pass
+
+    mine = Mine(nn.MoEConfig(dim=4, width=4, experts=2))
+    for module, name in [
+        (moe, "MoE"),
+        (mine, "MoE"),
+        (nn.Sequential(moe), "MoE"),
+        (attention, "LatentAttention"),
+        (moe.gate, "Router"),
+        (moe.experts, "Experts"),
+    ]:
+        with pytest.raises(ValueError, match=f"class of the module is {name}, .*load_state_dict"):
+            copy.deepcopy(module)
+
+
 def test_what_is_no_value_says_what_to_do():
     def body(world):
         mesh = weft.DeviceMesh(world, {"dp": 1})

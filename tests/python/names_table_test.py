@@ -148,6 +148,29 @@ def _(mesh, world):
     return list(zip(model_and_step(mesh, mp_policy=policy), model_and_step()))
 
 
+def close(got, want, bound):
+    """Whether the numbers differ by at most `bound` of the greatest."""
+    got, want = whole(got), whole(want)
+    return np.abs(got - want).max() <= bound * np.abs(want).max()
+
+
+@of_ranks(
+    "DeepSpeed's `zero_quantized_weights`, `zero_quantized_gradients`, `zero_hpz_partition_size`"
+)
+def _(mesh, world):
+    made = model_and_step(mesh, quantized_gather="int8", quantized_gradients="int8")
+    return [(close(got, want, 0.05), True) for got, want in zip(made, model_and_step())]
+
+
+@of_ranks("torchao's `convert_to_float8_training(model, module_filter_fn=...)`")
+def _(mesh, world):
+    model = weft.nn.Sequential(linear(weft.torch))
+    x = tensor(weft.torch, 4, 4)
+    want = model(x)
+    weft.nn.convert_to_float8(model, lambda module, name: True)
+    return [(close(model(x), want, 0.1), True)]
+
+
 def bias_gradient(mesh, model, steps=1):
     """The gradient of the bias, 4 for each step, after the first ones without a reduction."""
     batch = weft.distribute(tensor(weft.torch, 4, 4), mesh, {"dp": S0})
