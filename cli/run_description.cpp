@@ -57,6 +57,9 @@ static void add_text(const std::string& key, const std::string& text, SavedNumbe
   }
 }
 
+/// The name of the item that holds all choices of a config, and no sizes that may change.
+static constexpr const char* kChoices = "config";
+
 static std::string saved_text(const std::string& key, const SavedNumbers& saved) {
   std::string text;
   for (int i = 0; saved.contains(concat(key, ':', i)); ++i) {
@@ -133,11 +136,15 @@ void RunDescription::check_resumed(const std::string& path, const SavedNumbers& 
   std::vector<std::string> refused, flags, fixed, noted, missing;
   for (const RunItem& item : items_) {
     if (item.resumed == Resumed::not_saved) continue;
-    const std::string before = saved_words(item, saved);
-    if (before.empty()) missing.push_back(item.name);
-    if (before.empty() || before == in_words(item)) continue;
-    const std::string difference =
-        concat(item.name, " is ", in_words(item), ", the checkpoint's is ", before);
+    const std::string before = saved_words(item, saved), now = in_words(item);
+    if (before == now) continue;
+    if (before.empty()) {
+      missing.push_back(item.name);
+      continue;
+    }
+    const bool is_told = item.name == concat(kModel, kChoices) && !fixed.empty();
+    if (is_told) continue;
+    const std::string difference = concat(item.name, " is ", now, ", the checkpoint's is ", before);
     if (item.resumed == Resumed::refused) {
       fixed.push_back(difference);
     } else if (item.resumed == Resumed::noted) {
@@ -180,9 +187,6 @@ WarmupCosine schedule_of(const TrainOptions& options) {
   return {options.learning_rate, warmup, options.steps, options.learning_rate / 10};
 }
 
-/// The name of the item that holds all choices of a config, and no sizes that may change.
-static constexpr const char* kChoices = "config";
-
 static std::string choices_of(const TransformerConfig& config) {
   nlohmann::ordered_json json = nlohmann::ordered_json::parse(config_json(config));
   json.erase("initializer_range");
@@ -203,9 +207,9 @@ void add_model(const TransformerConfig& config, RunDescription& run) {
                                                    {"tied", config.tied}};
   const std::string model(kModel);
   for (const auto& [name, size] : sizes) run.add({model + name, size, Resumed::refused});
-  run.add({model + kChoices, choices_of(config), Resumed::refused});
   run.add({model + "rope_theta", config.rope_theta, Resumed::refused});
   run.add({model + "norm_eps", config.norm_eps, Resumed::refused});
+  run.add({model + kChoices, choices_of(config), Resumed::refused});
   run.add({model + "max_sequence", config.max_sequence, Resumed::noted, "it bounds rows only"});
   run.add({model + "deviation", config.deviation});
 }

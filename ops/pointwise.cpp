@@ -217,7 +217,10 @@ Tensor fmod(const Tensor& a, const Tensor& b) {
   if (a && b && (is_floating(a.dtype()) || is_floating(b.dtype()))) {
     return call_promoted_floating(fmod_op, a, b);
   }
-  return mul(sign(a), remainder(abs(a), abs(b)));
+  const Tensor rest = remainder(a, b);  // its sign is that of b
+  if (!is_integer(rest.dtype()) || is_unsigned(rest.dtype())) return rest;
+  const Tensor differs = not_equal(less(rest, 0), less(a, 0));
+  return where(logical_and(not_equal(rest, 0), differs), sub(rest, b), rest);
 }
 
 static double largest(DType dtype) {

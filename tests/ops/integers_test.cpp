@@ -98,6 +98,7 @@ TEST(Integers, WrapInArithmetic) {
     expect(sign(a), [](Wide x, Wide) { return Wide{x > 0} - Wide{x < 0}; });
     expect(floor_divide(a, b), floor_of);
     expect(remainder(a, b), [](Wide x, Wide y) { return y == 0 ? 0 : x - y * floor_of(x, y); });
+    expect(fmod(a, b), [](Wide x, Wide y) { return y == 0 ? 0 : x % y; });
     expect(maximum(a, b), [](Wide x, Wide y) { return std::max(x, y); });
     expect(minimum(a, b), [](Wide x, Wide y) { return std::min(x, y); });
     expect(bitwise_and(a, b), [](Wide x, Wide y) { return x & y; });

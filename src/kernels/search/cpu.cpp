@@ -108,7 +108,9 @@ void true_places(const MemoryBlock& out, const MemoryBlock& mask) {
       starts[static_cast<size_t>(task)] = count;
     }
   });
+  const int64_t found = std::accumulate(starts.begin(), starts.end(), int64_t{0});
   std::exclusive_scan(starts.begin(), starts.end(), starts.begin(), int64_t{0});
+  for (int64_t i = found; i < out.numel(); ++i) out.as<int64_t>()[i] = 0;
   parallel_for(tasks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t task = begin; task < end; ++task) {
       place_true(out.as<int64_t>() + starts[static_cast<size_t>(task)], holds, task * kMaskTask,

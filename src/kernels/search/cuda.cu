@@ -37,11 +37,12 @@ struct PlaceTrue {
   const bool* mask;
   const int64_t* ranks;
   int64_t* places;
-  int64_t size;
+  int64_t size, places_size;
 
   WEFT_DEVICE void operator()(const Thread& thread) const {
     for (int64_t i = thread.index; i < size; i += thread.count) {
       if (mask[i]) places[ranks[i] - 1] = i;
+      if (i < places_size && i >= ranks[size - 1]) places[i] = 0;
     }
   }
 };
@@ -70,7 +71,7 @@ void true_places(const MemoryBlock& out, const MemoryBlock& mask) {
   const Ref<Storage> memory = Storage::allocate(bytes, mask.device);
   const MemoryBlock ranks = dense_block(memory->data(), DType::i64, mask.shape, mask.device);
   cuda::cumulative_sum(ranks, mask, 0);
-  launch(PlaceTrue{mask.as<bool>(), ranks.as<int64_t>(), out.as<int64_t>(), n}, n,
+  launch(PlaceTrue{mask.as<bool>(), ranks.as<int64_t>(), out.as<int64_t>(), n, out.numel()}, n,
          current_stream(mask.device));
 }
 

@@ -22,7 +22,8 @@ WEFT_KERNEL(void, search_sorted,
              bool right),
             (out, sorted, values, right))
 
-/// out [k] (i64) = the indices of the k elements of `mask` (bool [n]) that hold. Both are dense.
+/// out [k] (i64) = the indices of the elements of `mask` (bool [n], n >= k) that are true, of which
+/// there are at most k, then zeros. Both are dense.
 WEFT_KERNEL(void, true_places, (const MemoryBlock& out, const MemoryBlock& mask), (out, mask))
 
 inline namespace WEFT_COMPILER {
