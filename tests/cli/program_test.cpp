@@ -119,8 +119,9 @@ TEST_F(Program, EstimatesWorldsThatAreNotThere) {
       run("estimate --model small --mesh replicate=64,shard=8 --strategy hsdp "
           "--batch 512 --machine h100 --dtype bf16 --schedule");
   EXPECT_EQ(outcome.code, 0) << outcome.text;
-  for (const char* part : {"512 ranks", "optimizer", "over shard", "within a host",
-                           "over replicate", "across hosts", "tokens/s", "unshard model.embed_tokens"}) {
+  for (const char* part :
+       {"512 ranks", "optimizer", "over shard", "within a host", "over replicate", "across hosts",
+        "tokens/s", "unshard model.embed_tokens"}) {
     EXPECT_NE(outcome.text.find(part), std::string::npos) << part << "\n" << outcome.text;
   }
 }
