@@ -81,6 +81,7 @@ static Estimate estimated(const Communicator& world, const TransformerConfig& co
                           int ranks_per_host) {
   Estimate e{
       options, world.size(), machine, step_cost(world, config, options, ranks_per_host), {}, 0, 0};
+  if (machine.overlaps) e.cost.leave_out_scratch();
   e.seconds = step_seconds(e.cost, machine);
   e.tokens_per_second = static_cast<double>(options.batch * options.seq) / e.seconds.total;
   std::string device = machine.name;

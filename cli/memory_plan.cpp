@@ -53,7 +53,8 @@ class MemoryPlanner {
  private:
   Candidate predicted(const ParallelOptions& options) {
     const Communicator world = fake_world(0, ranks_, ranks_per_host_, !machine_.overlaps);
-    const StepCost cost = step_cost(world, config_, options, ranks_per_host_);
+    StepCost cost = step_cost(world, config_, options, ranks_per_host_);
+    if (machine_.overlaps) cost.leave_out_scratch();
     Candidate candidate{options, cost.peak_bytes(), step_seconds(cost, machine_).total};
     if (!smallest_ || candidate.bytes < smallest_->bytes) smallest_ = candidate;
     return candidate;

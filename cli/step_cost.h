@@ -32,6 +32,8 @@ struct StepCost {
   std::vector<OpWork> work;
   FullyShardBytes sharding;
 
+  /// For a GPU, whose products take no copies of their operands.
+  void leave_out_scratch() { memory[static_cast<size_t>(Purpose::other)] = 0; }
   int64_t peak_bytes() const;
   double operations() const;
 };
