@@ -132,7 +132,7 @@ static void add_norm(ParallelTransformer& llama, StepCost& cost) {
   add_movements(log, 1, cost);
 }
 
-/// AdamW's two moments, a factor, and the buffers through which arrays on disk pass.
+/// AdamW's two moments, and the buffers through which arrays on disk pass.
 static int64_t optimizer_bytes(ParallelTransformer& llama) {
   int64_t elements = 0, most = 0;
   for (const NamedParameter& named : llama.model().named_parameters()) {
@@ -146,10 +146,9 @@ static int64_t optimizer_bytes(ParallelTransformer& llama) {
     return llama.tier(what).is_disk() ? kElement : 0;
   };
   const int64_t moments = llama.tier("state").offloads() ? 0 : 2 * elements * kElement;
-  return moments + kElement +
-         update_buffer_bytes(
-             {on_disk("parameters"), on_disk("gradients"), on_disk("state"), on_disk("state")},
-             most);
+  return moments + update_buffer_bytes({on_disk("parameters"), on_disk("gradients"),
+                                        on_disk("state"), on_disk("state")},
+                                       most);
 }
 
 /// Most bytes of gradients that one group of parameters has on this rank.

@@ -151,7 +151,7 @@ void Optimizer::step(const Tensor& gradient_scale) {
   find_runs(with_gradient);
   NoGrad no_grad;
   if (!runs_->one) {
-    const PurposeScope purpose(Purpose::optimizer);
+    const PurposeScope purpose(Purpose::other);
     runs_->one = ones({}, {.device = runs_->values[0].device()});
   }
   const Tensor scale = gradient_scale ? gradient_scale.local() : runs_->one;

@@ -24,14 +24,11 @@ struct Abs {
     if constexpr (std::is_unsigned_v<T>) {
       return a;
     } else if constexpr (std::is_integral_v<T>) {
-      return a < 0 ? static_cast<T>(-a) : a;
+      // The least integer is its own absolute value.
+      return a < 0 ? static_cast<T>(0 - static_cast<std::make_unsigned_t<T>>(a)) : a;
     } else {
       return abs(a);
     }
-  }
-  /// The least integer is its own absolute value.
-  WEFT_FN int64_t operator()(int64_t x) const {
-    return x < 0 ? static_cast<int64_t>(0 - static_cast<uint64_t>(x)) : x;
   }
 };
 /// -1, 0 or 1; NaN for NaN.
