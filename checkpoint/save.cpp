@@ -216,7 +216,7 @@ std::string CheckpointSaver::save_async(int64_t step, const StateDict& state) {
   const int64_t bytes = saving->files->data_bytes(saving->rank);
   const int64_t budget = options_.async_bytes < 0 ? bytes : std::min(options_.async_bytes, bytes);
   // Whole elements.
-  // What rests on disk, and all before it, is not copied to memory.
+  // Arrays on disk, and all arrays before them, are not copied to memory.
   const int64_t direct =
       std::max(saving->snapshot.end_on_disk(), std::min(bytes, (bytes - budget + 7) / 8 * 8));
   const int64_t most = bytes - direct;

@@ -11,8 +11,8 @@
 
 namespace weft::cli {
 
-/// What a block saves for backward: its inputs; results of attention, or of all matrix products
-/// too; or all that its gradient needs.
+/// The tensors that a block saves for backward: its inputs; results of attention, or of all matrix
+/// products too; or all that its gradient needs.
 inline constexpr std::array<std::string_view, 4> kBlockPolicies = {"full", "attention", "op",
                                                                    "none"};
 

@@ -15,7 +15,7 @@ bool is_planned(const ParallelOptions& options);
 /// A choice whose predicted peak fits.
 struct MemoryPlan {
   ParallelOptions options;
-  /// What the flags allow, and what the step takes at most.
+  /// The bytes that the flags allow, and the most that the step takes.
   int64_t allowed = 0, peak = 0;
 
   /// "recompute 3 blocks (full), 2 (op), 1 (none)".

@@ -42,7 +42,8 @@ struct ParallelOptions {
   int64_t seq = 256;
   /// Blocks that are gathered early.
   int prefetch = 1;
-  /// What each block saves for backward, if a plan chose it (`kBlockPolicies`).
+  /// The policy by which each block saves tensors for backward, if a plan chose it
+  /// (`kBlockPolicies`).
   std::vector<std::string> blocks = {};
 };
 
@@ -62,7 +63,7 @@ class ParallelTransformer {
   ParallelTransformer(const Communicator& world, const TransformerConfig& config,
                       const ParallelOptions& options);
   void shard();
-  /// Where "parameters", "gradients" or "state" rest.
+  /// Returns the tier in which "parameters", "gradients" or "state" rest.
   Tier tier(std::string_view what) const;
 
   const DeviceMesh& mesh() const { return mesh_; }
