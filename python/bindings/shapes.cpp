@@ -79,8 +79,7 @@ void bind_shapes(py::module_& m) {
         const int* const one = std::get_if<int>(&axes);
         return permute(x, one ? std::vector<int>{*one} : std::get<0>(axes));
       },
-      Released(),
-      py::arg("x"), py::arg("axes"),
+      Released(), py::arg("x"), py::arg("axes"),
       with_rule("permute", "Dim i of the result is dim axes[i] of x; a view"));
   m.def("slice", &slice, Released(), py::arg("x"), py::arg("dim"), py::arg("start"),
         py::arg("stop"), py::arg("step") = 1,

@@ -99,8 +99,7 @@ struct QueryGradients {
     Tiles::load(block, values, x.out, mine.batch, mine.head, mine.first, mine.count, width);
     find_deltas(block, m, mine);
     typename Tiles::Result sums[kOwned] = {};
-    for (int64_t first = call.first_key(mine.first) / kTile * kTile; first < seen;
-         first += kTile) {
+    for (int64_t first = call.first_key(mine.first) / kTile * kTile; first < seen; first += kTile) {
       const int64_t count = seen - first < kTile ? seen - first : kTile;
       if (rule.hides(block, call, mine, first, kTile)) continue;
       Tiles::load(block, keys, x.k, mine.batch, kv_head, first, count, width);
@@ -159,8 +158,8 @@ struct QueryGradients {
         if (inside) score = rule.changed(call, mine, row, first_key + key, score, slope);
         const bool sees = inside && !Rule::hides(score);
         const C p = sees ? exp(score - lse) : C(0);
-        const C product = sees ? rule.kept(call, mine, row, first_key + key, products.at[i][j])
-                               : C(0);
+        const C product =
+            sees ? rule.kept(call, mine, row, first_key + key, products.at[i][j]) : C(0);
         const C gradient = sees ? p * (product - delta) : C(0);
         if (sees) dmask.add(call, mine, row, first_key + key, gradient);
         scores.at[i][j] = gradient * slope;
@@ -306,10 +305,9 @@ static void differentiate_in(const AttentionSizes& sizes, const Rule& rule,
     constexpr int kTile = OfQueries::kTile;
     const int64_t query_tiles = (sizes.queries + kTile - 1) / kTile;
     const int64_t key_tiles = (sizes.keys + kTile - 1) / kTile;
-    launch_blocks<kAttentionThreads>(OfQueries{sizes, sides, query_tiles, rule,
-                                               MaskGradient<C>(x.dmask, sizes)},
-                                     query_tiles * sizes.batch * sizes.heads,
-                                     OfQueries::Memory::kBytes, stream);
+    launch_blocks<kAttentionThreads>(
+        OfQueries{sizes, sides, query_tiles, rule, MaskGradient<C>(x.dmask, sizes)},
+        query_tiles * sizes.batch * sizes.heads, OfQueries::Memory::kBytes, stream);
     launch_blocks<kAttentionThreads>(KeyGradients<C, kWidth, Rule>{sizes, sides, rule},
                                      key_tiles * sizes.batch * sizes.kv_heads,
                                      OfQueries::Memory::kBytes, stream);
@@ -319,14 +317,14 @@ static void differentiate_in(const AttentionSizes& sizes, const Rule& rule,
 void attend_backward(const AttentionSizes& sizes, const AttentionGradients& x) {
   const int64_t scores = sizes.batch * sizes.heads * sizes.queries * sizes.keys;
   if (x.dmask.data && x.dmask.numel() < scores && uses_deterministic_algorithms()) {
-    fail("attention: gradient of a mask that broadcasts is added in any order on cuda, expected "
-         "deterministic algorithms; expand the mask");
+    fail(
+        "attention: gradient of a mask that broadcasts is added in any order on cuda, expected "
+        "deterministic algorithms; expand the mask");
   }
   const bool is_plain = !x.options.has_rule() && sizes.window == 0;
   if (is_plain && attend_backward_by_cudnn(sizes, x)) return;
-  with_rule(sizes, x.options, x.q.dtype, [&]<class C>(Type<C>, const auto& rule) {
-    differentiate_in<C>(sizes, rule, x);
-  });
+  with_rule(sizes, x.options, x.q.dtype,
+            [&]<class C>(Type<C>, const auto& rule) { differentiate_in<C>(sizes, rule, x); });
 }
 
 }  // namespace weft::cuda
