@@ -8,7 +8,7 @@
 
 #include "fsdp/buffers.h"
 #include "fsdp/controls.h"
-#include "fsdp/fsdp_param.h"
+#include "fsdp/param_grad.h"
 #include "fsdp/quantized.h"
 #include "weft/extend/disk_memory.h"
 #include "weft/extend/tape.h"
@@ -102,26 +102,9 @@ class Gradients {
   int post_accumulate_grad(size_t i);
 
  private:
-  /// How far this backward is with a gradient. `missing`: complete without a contribution.
-  enum class Progress : uint8_t { expected, written, complete, missing };
-  /// The sum in the final memory: none, this rank's share of it, or that of all replicas.
-  enum class Sum : uint8_t { none, own, of_replicas };
-  /// The gradient of one parameter.
-  struct Grad {
-    FsdpParam* param;
-    int bucket = 0;
-    /// In the buffer, and in the middle memory between two scatters.
-    Region unsharded, middle;
-    /// Bytes from the start of the final memory.
-    size_t offset = 0;
-    Progress progress = Progress::expected;
-    Sum sum = Sum::none;
-    /// Sums of earlier micro-steps wait for a reduction, in the buffer or in the middle memory.
-    bool in_buffer = false;
-    bool in_middle = false;
-    /// The sum in the buffer was read from the file, which still holds it.
-    bool from_file = false;
-  };
+  using Grad = ParamGrad;
+  using Progress = ParamGrad::Progress;
+  using Sum = ParamGrad::Sum;
   /// A sum that is added to the final one after the reduction.
   struct Addition {
     const Grad* grad;

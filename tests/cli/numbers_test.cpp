@@ -44,9 +44,13 @@ class Numbers : public testing::Test {
   std::string text_;
 };
 
-TEST_F(Numbers, OfEachFlagAreCheckedBeforeAnythingStarts) {
-  const std::string train = concat("train --data ", text_, " --save ", scratch_.path("saved"), " ");
-  const std::string sample = concat("sample --resume ", scratch_.path(""), " --prompt a ");
+struct WrongNumber {
+  std::string command;
+  const char *flag, *value, *expected;
+};
+
+/// `train` and `sample`: the commands without the flag.
+static std::vector<WrongNumber> wrong_numbers(const std::string& train, const std::string& sample) {
   const char* kCount = "expected a whole number from 1 to 2147483647";
   const char* kFromZero = "expected a whole number from 0 to 2147483647";
   const char* kSeed = "expected a whole number from 0 to 18446744073709551615";
@@ -54,10 +58,7 @@ TEST_F(Numbers, OfEachFlagAreCheckedBeforeAnythingStarts) {
   const char* kThreads = "expected a whole number from 0 to 1024";
   const char* kAbove = "expected a finite number above 0";
   const char* kAtLeast = "expected a finite number of at least 0";
-  const struct {
-    std::string command;
-    const char *flag, *value, *expected;
-  } cases[] = {
+  return {
       {train, "--steps", "0", kCount},
       {train, "--steps", "4611686018427387904", kCount},
       {train, "--steps", "99999999999999999999999", kCount},
@@ -108,7 +109,12 @@ TEST_F(Numbers, OfEachFlagAreCheckedBeforeAnythingStarts) {
       {"ckpt import a b ", "--ranks", "99999999999", kRanks},
       {"ckpt reshard a b ", "--ranks", "-1", kRanks},
   };
-  for (const auto& [command, flag, value, expected] : cases) {
+}
+
+TEST_F(Numbers, OfEachFlagAreCheckedBeforeAnythingStarts) {
+  const std::string train = concat("train --data ", text_, " --save ", scratch_.path("saved"), " ");
+  const std::string sample = concat("sample --resume ", scratch_.path(""), " --prompt a ");
+  for (const auto& [command, flag, value, expected] : wrong_numbers(train, sample)) {
     const std::string printed = std::string(value).substr(0, std::string(value).find(' '));
     expect_refused(concat(command, flag, ' ', value),
                    concat(flag, " is ", printed, ", ", expected));

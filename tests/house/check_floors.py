@@ -5,17 +5,19 @@
 Files include only lower layers (floors), and no folders include each other in a cycle. From nn
 upward, other folders are included only through <weft/...>. Public headers include only weft and the
 standard library; every folder and public header has a layer. Also checks the size, width and
-licence line of each file and the suite names of tests. Prints one line for each violation; exit
-code 1 if there is any.
+licence line of each file, the size of each function (but tables), and the suite names of tests.
+Prints one line for each violation; exit code 1 if there is any.
 """
 import re
 import sys
 from pathlib import Path
 
+from functions import functions
+
 SOURCES = {".h", ".cpp", ".cu", ".cuh"}
 SCRIPTS = {".py", ".sh", ".cmake", ".txt"}
 COLUMNS = 100
-PUBLIC_HEADER_LINES, FILE_LINES, TEST_LINES = 200, 400, 600
+HEADER_LINES, FILE_LINES, TEST_LINES, FUNCTION_LINES = 200, 400, 600, 60
 LICENCE = "SPDX-License-Identifier: Apache-2.0"
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 STANDARD = re.compile(r"[a-z_0-9]+")  # <vector>, <cstdint>: no slash, no dot
@@ -163,9 +165,22 @@ def check_suites(path, text):
 
 
 def line_limit(path):
-    if path.parts[0] == "include":
-        return PUBLIC_HEADER_LINES
-    return TEST_LINES if path.parts[0] == "tests" else FILE_LINES
+    if path.parts[0] == "tests":
+        return TEST_LINES
+    return HEADER_LINES if path.suffix == ".h" else FILE_LINES
+
+
+def is_table_of_bindings(path, function):
+    return path.as_posix().startswith("python/bindings/") and function.name.startswith("bind_")
+
+
+def check_functions(path, text):
+    for function in functions(path, text):
+        if function.lines <= FUNCTION_LINES or function.is_table:
+            continue
+        if not is_table_of_bindings(path, function):
+            yield (f"{path}:{function.line}: {function.name}: {function.lines} lines, at most "
+                   f"{FUNCTION_LINES}")
 
 
 def check_form(path, text):
@@ -196,6 +211,8 @@ def violations(root):
     for path in filter(is_text_of_the_house, files(root)):
         text = (root / path).read_text()
         yield from check_form(path, text)
+        if path.suffix in SOURCES | {".py"}:
+            yield from check_functions(path, text)
         if path.suffix not in SOURCES:
             continue
         seen.add(path.parts[0])

@@ -44,6 +44,8 @@ PLANTED = {
                            f"{lower} includes src/{upper}/a.h")
        for lower, upper in (("base", "device"), ("device", "kernels"), ("kernels", "comm"),
                             ("comm", "launch"))},
+    "launch upwards": ("src/launch/a.cpp", HEAD + '#include "nn/a.h"\n',
+                       "launch includes nn/a.h"),
     "launch sideways": ("src/launch/a.cpp", HEAD + '#include "mesh/layout.h"\n',
                         "launch includes mesh/layout.h"),
     "cycle of folders": ("src/kernels/map/map.h", HEAD + '#include "src/kernels/rope/rope.h"\n',
@@ -67,6 +69,17 @@ PLANTED = {
     "bad row": ("tests/floors.txt", TABLE + "cellar src\n", "not understood"),
     "twice included": ("include/weft/shape.h", HEAD, "#pragma once"),
     "long header": ("include/weft/shape.h", PUBLIC + "\n" * 199, "201 lines, at most 200"),
+    "long private header": ("src/base/a.h", HEAD + "\n" * 200, "201 lines, at most 200"),
+    "long function": ("src/base/a.cpp", HEAD + "int f(int x) {\n  if (x) return 1;\n" +
+                      "  ++x;\n" * 58 + "}\n", "a.cpp:2: f: 61 lines, at most 60"),
+    "long method": ("src/base/a.h", HEAD + "struct A {\n  template <class T>\n  void f() {\n" +
+                    "    while (true) g('{');\n" * 58 + "  }\n};\n",
+                    "a.h:3: f: 61 lines, at most 60"),
+    "long test case": ("tests/src/a_test.cpp", HEAD + "TEST(A, B) {\n" +
+                       "  for (int i : {1, 2}) f(i);\n" * 59 + "}\n",
+                       "TEST: 61 lines, at most 60"),
+    "long function in Python": ("python/a.py", f"# {LICENCE}\ndef f(x):\n" +
+                                "    if x: x = 2\n" * 60, "a.py:2: f: 61 lines, at most 60"),
     "long file": ("src/base/a.cpp", HEAD + "\n" * 400, "401 lines, at most 400"),
     "long test": ("tests/src/a_test.cpp", HEAD + "\n" * 600, "601 lines, at most 600"),
     "suite that never runs": ("tests/a_test.cpp", HEAD + "TEST(B, C) {}\n", "suite B never runs"),
@@ -105,6 +118,14 @@ class CheckFloors(unittest.TestCase):
     def test_limits_themselves_are_allowed(self):
         tree = CLEAN | {"src/base/a.cpp": HEAD + "// " + "x" * 97 + "\n" + "\n" * 398}
         self.assertEqual(found_in(tree), [])
+
+    def test_tables_may_be_long(self):
+        rows = '    {"while", 1},\n' * 70
+        table = f"Rows rows() {{\n  // if any\n  return {{\n{rows}  }};\n}}\n"
+        binding = "void bind_a() {\n" + "  if (m) m.def();\n" * 70 + "}\n"
+        tree = {"src/base/a.cpp": HEAD + table, "python/bindings/a.cpp": HEAD + binding,
+                "tests/floors.txt": TABLE + "free python\n"}
+        self.assertEqual(found_in(CLEAN | tree), [])
 
     def test_build_folders_are_not_read(self):
         self.assertEqual(found_in(CLEAN | {"build/dev/a.cpp": "int x;\n"}), [])

@@ -266,47 +266,97 @@ float written(WriteMode mode, float place, float value) {
   return value;
 }
 
-void check_write(const WriteCase& one, int64_t size, int64_t count, int dim, bool elements,
-                 Asking pattern, WriteMode mode, bool by_messages, const Communicator& world) {
-  const DeviceMesh mesh = mesh_of(one.mesh, world);
-  const int rank = mesh.rank();
-  const int64_t other = 5;
-  const Shape shape = dim == 0 ? Shape{size, other} : Shape{other, size};
-  const Shape given = dim == 0 ? Shape{count, other} : Shape{other, count};
-  const Lie to = dim == 0 ? one.to : turned(one.to), from = dim == 0 ? one.from : turned(one.from);
-  const RowDim rows{layout_of(to.on(mesh), shape, f32), dim, elements};
-  const Ref<Layout> layout = layout_of(from.on(mesh), given, f32);
-  const auto place = [&](int64_t i, int64_t lane) {
+/// One case of a write: the whole tensor is [size, kLanes], the values [count, kLanes], or both
+/// turned.
+struct Write {
+  WriteCase layouts;
+  int64_t size, count;
+  int dim;
+  bool elements;
+  Asking pattern;
+  WriteMode mode;
+
+  static constexpr int64_t kLanes = 5;
+  Shape shape_of(int64_t rows) const {
+    return dim == 0 ? Shape{rows, kLanes} : Shape{kLanes, rows};
+  }
+  Lie to() const { return dim == 0 ? layouts.to : turned(layouts.to); }
+  Lie from() const { return dim == 0 ? layouts.from : turned(layouts.from); }
+  int64_t place(int64_t i, int64_t lane) const {
     return place_at(pattern, size, i, elements ? lane : 0);
-  };
-  const Held own = held_by(from, given, dim, one.mesh, rank);
-  const Held made = held_by(to, shape, dim, one.mesh, rank);
+  }
+  int64_t index(int64_t i, int64_t lane) const { return (place(i, lane) + 2 * size) % size; }
+};
+
+/// The elements (index, lane) of the whole tensor that change.
+std::map<std::pair<int64_t, int64_t>, float> expected_of(const Write& one) {
+  std::map<std::pair<int64_t, int64_t>, float> expected;
+  for (int64_t i = 0; i < one.count; ++i) {
+    for (int64_t lane = 0; lane < Write::kLanes; ++lane) {
+      const int64_t index = one.index(i, lane);
+      const auto [r, c] = element(one.dim, index, lane);
+      auto& sum = expected.try_emplace({index, lane}, float(whole_value(r, c))).first->second;
+      sum = written(one.mode, sum, value_at(i, lane));
+    }
+  }
+  return expected;
+}
+
+/// Bytes that a rank receives from the ranks whose values it does not have.
+int64_t bytes_of_write(const Write& one, int rank, bool by_messages) {
+  const std::vector<int>& mesh = one.layouts.mesh;
+  const Held made = held_by(one.to(), one.shape_of(one.size), one.dim, mesh, rank);
+  const Lie from = one.from();
+  int64_t bytes = 0;
+  const std::vector<int> at = coordinates_at(mesh, rank);
+  for (int peer = 0; peer < ranks_of(mesh); ++peer) {
+    const std::vector<int> there = coordinates_at(mesh, peer);
+    bool is_sender = peer != rank;
+    for (size_t a = 0; a < there.size(); ++a) {
+      is_sender = is_sender && (there[a] == at[a] || from.placements[a].is_shard(one.dim));
+    }
+    if (!is_sender) continue;
+    const Held theirs = held_by(from, one.shape_of(one.count), one.dim, mesh, peer);
+    std::set<std::pair<int64_t, int64_t>> sent;
+    for (int64_t i : theirs.along) {
+      for (int64_t lane : theirs.lanes) {
+        const int64_t index = one.index(i, lane);
+        if (std::find(made.along.begin(), made.along.end(), index) == made.along.end()) continue;
+        sent.insert({index, one.elements ? lane : 0});
+      }
+    }
+    const int64_t each = 8 + 4 * (one.elements ? 1 : int64_t(theirs.lanes.size()));
+    bytes += int64_t(sent.size()) * each + (by_messages ? 8 : 0);
+  }
+  return bytes;
+}
+
+void check_write(const Write& one, bool by_messages, const Communicator& world) {
+  const DeviceMesh mesh = mesh_of(one.layouts.mesh, world);
+  const int rank = mesh.rank(), dim = one.dim;
+  const Shape shape = one.shape_of(one.size), given = one.shape_of(one.count);
+  const RowDim rows{layout_of(one.to().on(mesh), shape, f32), dim, one.elements};
+  const Ref<Layout> layout = layout_of(one.from().on(mesh), given, f32);
+  const Held own = held_by(one.from(), given, dim, one.layouts.mesh, rank);
+  const Held made = held_by(one.to(), shape, dim, one.layouts.mesh, rank);
   const auto local = layout->box.shape;
   std::vector<float> values(static_cast<size_t>(local.product()) + 1);
-  std::vector<int64_t> named(static_cast<size_t>(elements ? local.product() : local[dim]) + 1);
+  std::vector<int64_t> named(static_cast<size_t>(one.elements ? local.product() : local[dim]) + 1);
   for (size_t i = 0; i < own.along.size(); ++i) {
     for (size_t k = 0; k < own.lanes.size(); ++k) {
       const auto [r, c] = element(dim, int64_t(i), int64_t(k));
       const auto at = static_cast<size_t>(r * local[1] + c);
       values[at] = value_at(own.along[i], own.lanes[k]);
-      named[elements ? at : i] = place(own.along[i], own.lanes[k]);
+      named[one.elements ? at : i] = one.place(own.along[i], own.lanes[k]);
     }
   }
-  std::vector<float> out = values_of(to, shape, one.mesh, rank);
+  std::vector<float> out = values_of(one.to(), shape, one.layouts.mesh, rank);
   const int64_t before = traffic_of(mesh);
   write_rows(rows, dense_block(out.data(), f32, rows.layout->box.shape), layout,
-             dense_block(named.data(), i64, elements ? local : Shape{local[dim]}),
-             dense_block(values.data(), f32, local), mode);
+             dense_block(named.data(), i64, one.elements ? local : Shape{local[dim]}),
+             dense_block(values.data(), f32, local), one.mode);
   const int64_t received = traffic_of(mesh) - before;
-  std::map<std::pair<int64_t, int64_t>, float> expected;
-  for (int64_t i = 0; i < count; ++i) {
-    for (int64_t lane = 0; lane < other; ++lane) {
-      const int64_t index = (place(i, lane) + 2 * size) % size;
-      const auto [r, c] = element(dim, index, lane);
-      auto& sum = expected.try_emplace({index, lane}, float(whole_value(r, c))).first->second;
-      sum = written(mode, sum, value_at(i, lane));
-    }
-  }
+  const auto expected = expected_of(one);
   for (size_t i = 0; i < made.along.size(); ++i) {
     for (size_t k = 0; k < made.lanes.size(); ++k) {
       const auto [r, c] = element(dim, int64_t(i), int64_t(k));
@@ -318,28 +368,7 @@ void check_write(const WriteCase& one, int64_t size, int64_t count, int dim, boo
           << "rank " << rank << " at " << made.along[i] << ", " << made.lanes[k];
     }
   }
-  int64_t bytes = 0;
-  const std::vector<int> at = coordinates_at(one.mesh, rank);
-  for (int peer = 0; peer < ranks_of(one.mesh); ++peer) {
-    const std::vector<int> there = coordinates_at(one.mesh, peer);
-    bool is_sender = peer != rank;
-    for (size_t a = 0; a < there.size(); ++a) {
-      is_sender = is_sender && (there[a] == at[a] || from.placements[a].is_shard(dim));
-    }
-    if (!is_sender) continue;
-    const Held theirs = held_by(from, given, dim, one.mesh, peer);
-    std::set<std::pair<int64_t, int64_t>> sent;
-    for (int64_t i : theirs.along) {
-      for (int64_t lane : theirs.lanes) {
-        const int64_t index = (place(i, lane) + 2 * size) % size;
-        if (std::find(made.along.begin(), made.along.end(), index) == made.along.end()) continue;
-        sent.insert({index, elements ? lane : 0});
-      }
-    }
-    const int64_t each = 8 + 4 * (elements ? 1 : int64_t(theirs.lanes.size()));
-    bytes += int64_t(sent.size()) * each + (by_messages ? 8 : 0);
-  }
-  EXPECT_EQ(received, bytes) << "rank " << rank;
+  EXPECT_EQ(received, bytes_of_write(one, rank, by_messages)) << "rank " << rank;
 }
 
 }  // namespace
@@ -355,11 +384,11 @@ TEST_P(Rows, AddsAndReplaces) {
         for (Asking pattern : {Asking::random, Asking::all_of_one, Asking::all_twice}) {
           for (bool elements : {false, true}) {
             for (int dim : {0, 1}) {
-              check_write(one, 7, 9, dim, elements, pattern, mode, by_messages, world);
-              check_write(one, 2, 1, dim, elements, pattern, mode, by_messages, world);
-              check_write(one, 500, 700, dim, elements, pattern, mode, by_messages, world);
+              check_write({one, 7, 9, dim, elements, pattern, mode}, by_messages, world);
+              check_write({one, 2, 1, dim, elements, pattern, mode}, by_messages, world);
+              check_write({one, 500, 700, dim, elements, pattern, mode}, by_messages, world);
             }
-            check_write(one, 5, 0, 0, elements, pattern, mode, by_messages, world);
+            check_write({one, 5, 0, 0, elements, pattern, mode}, by_messages, world);
           }
         }
       }

@@ -188,14 +188,15 @@ TEST(Rule, BindsStages) {
   EXPECT_EQ(binding.stages[0], binding.results[0]);
 }
 
-TEST(Rule, SaysWhichSizesDisagree) {
-  struct Row {
-    const char* rule;
-    std::vector<Shape> operands;
-    std::vector<std::pair<std::string, int64_t>> sizes;
-    const char* message;
-  };
-  const std::vector<Row> table = {
+struct WrongSizes {
+  const char* rule;
+  std::vector<Shape> operands;
+  std::vector<std::pair<std::string, int64_t>> sizes;
+  const char* message;
+};
+
+static std::vector<WrongSizes> wrong_sizes() {
+  return {
       {"... m k, ... k n -> ... m n",
        {{4, 8}, {6, 5}},
        {},
@@ -248,7 +249,10 @@ TEST(Rule, SaysWhichSizesDisagree) {
        {},
        "op: size of factor b is unknown, expected it in an operand or an attribute"},
   };
-  for (const Row& row : table) {
+}
+
+TEST(Rule, SaysWhichSizesDisagree) {
+  for (const WrongSizes& row : wrong_sizes()) {
     EXPECT_EQ(error_of([&] { bound(row.rule, row.operands, row.sizes); }), row.message);
   }
 }
