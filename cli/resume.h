@@ -19,7 +19,7 @@ class App;
 
 namespace weft::cli {
 
-/// Where a run saves, how often it saves, and which checkpoint it resumes from.
+/// The folder of a run's checkpoints, how often it saves, and which checkpoint it resumes from.
 struct ResumeOptions {
   std::string save;
   int64_t save_every = 0;

@@ -38,7 +38,7 @@ struct TrainOptions {
   std::string trace;
   std::string prompt;
   int64_t sample = 0;
-  /// What a plan chose and predicted, if there is one.
+  /// The choices and predictions of a plan, if there is one.
   std::string memory_plan;
   int64_t predicted_bytes = 0;
 };

@@ -54,7 +54,7 @@ void Gradients::set_aside(int bucket) {
     Ref<Storage> apart = Storage::allocate(
         static_cast<size_t>(earlier.shape().product()) * size_of(earlier.dtype()), device_);
     const Tensor to = local_in(apart, 0, earlier.shape(), earlier.dtype());
-    // What was read from disk is not pinned.
+    // Memory that was read from disk is not pinned.
     disk_ ? copy_(to, earlier) : transfer_(to, earlier);
     bucket_at(bucket).additions.push_back({&grad, std::move(apart)});
     grad.sum = Sum::none;

@@ -86,7 +86,7 @@ class Gradients {
   void begin_backward();
   /// A bucket that was complete, and whose reductions have ended, gets further contributions.
   void reopen(int bucket);
-  /// Lets nobody read gradients whose reductions may be under way, until `show`.
+  /// Makes gradients unreadable until `show`, because their reductions may be under way.
   void hide();
   void show();
   /// Clears all gradients, and forgets sums of earlier micro-steps.

@@ -5,7 +5,7 @@
 
 namespace weft::families {
 
-// What families share: keys and names that several tables list.
+// Keys and names that the tables of several families list.
 
 using C = TransformerConfig;
 using Keys = std::vector<ConfigKey>;

@@ -101,7 +101,7 @@ Tensors recompute(const std::function<Tensors(const Tensors&)>& function, const 
                   const std::vector<std::string>& kept) {
   const Context& context = Context::current();
   if (!context.grad_enabled) {
-    // The repeated run of an outer recomputation records this one, with results of its own.
+    // The repeated run of an outer recomputation records this one, with separate results.
     const KeptResults::Scope none(nullptr, KeptResults::Run::first);
     return function(inputs);
   }

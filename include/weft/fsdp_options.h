@@ -110,7 +110,7 @@ class WEFT_API AllGatherExtension {
   virtual void fsdp_post_all_gather(const Tensors& received, const Tensor& out) = 0;
 };
 
-/// Where one parameter is sharded; what is not set is that of the module.
+/// The placement of one parameter; members that are not set have the module's values.
 struct ShardPlacement {
   std::optional<int> dim = {};
   /// Another view of the same root mesh, e.g. for experts. Such parameters are a group of their

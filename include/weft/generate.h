@@ -46,7 +46,7 @@ struct GenerateOptions {
 };
 
 /// Continues `prompt`, which has at least one token, by tokens drawn from the model's distribution,
-/// and returns those. Calls `use` with each as it comes and stops when that returns false. Keys and
+/// and returns those. Calls `use` with each at once and stops when that returns false. Keys and
 /// values are kept, so the model is cut by its styles over an axis "tp" of the mesh or whole, not
 /// fully sharded. It stops at the longest sequence of the model. Collective over the mesh: the
 /// prompt, the number of tokens, the draws and the end are those of its first rank.

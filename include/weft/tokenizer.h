@@ -86,7 +86,7 @@ class WEFT_API Tokenizer {
   friend class TextStream;
 };
 
-/// Makes text from tokens as they come: each call returns the text that is complete, so that no
+/// Makes text from a stream of tokens: each call returns the text that is complete, so that no
 /// character is cut. Joined, the texts equal `Tokenizer::decode` of the ids where those make UTF-8.
 class WEFT_API TextStream {
  public:

@@ -20,7 +20,7 @@ WEFT_API Tensor sum(const Tensor& a, const std::vector<int>& dim = {}, bool keep
                     std::optional<DType> dtype = {});
 WEFT_API Tensor mean(const Tensor& a, const std::vector<int>& dim = {}, bool keepdim = false,
                      std::optional<DType> dtype = {});
-/// Of all elements, along a dim with the indices, or of two tensors.
+/// The maximum or minimum of all elements, along a dim with the indices, or of two tensors.
 WEFT_API Tensor max(const Tensor& a);
 WEFT_API ValuesAndIndices max(const Tensor& a, int dim, bool keepdim = false);
 WEFT_API Tensor max(const Tensor& a, const Tensor& b);

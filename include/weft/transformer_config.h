@@ -12,7 +12,7 @@ namespace weft {
 /// rms: x / sqrt(mean of x^2) * weight; rms_plus_one: the same with 1 + weight; layer: with mean,
 /// and a bias.
 enum class NormKind : uint8_t { rms, rms_plus_one, layer };
-/// Where a block normalises: the inputs of attention and feed-forward, their outputs, both, or the
+/// The values that a block normalises: the inputs of attention and feed-forward, their outputs, both, or the
 /// sums after adding the outputs to the inputs.
 enum class NormPlace : uint8_t { before, after, both, after_sum };
 /// Norms of queries and keys: none, of each head, or over the width of all heads.
@@ -79,7 +79,7 @@ struct TransformerConfig {
   /// Attention and feed-forward have the same input, and both outputs are added to it.
   bool parallel_residual = false;
   Head head = Head::linear;
-  /// Of the head's transform.
+  /// Options of the head's transform.
   Activation head_activation = Activation::gelu;
 
   /// Fraction of each head that rotates; 0: none.

@@ -120,7 +120,7 @@ static void bind_readers(py::module_& m) {
       },
       Released(), py::arg("directory"), py::arg("world") = py::none(),
       "By names, sizes and headers; '' when there is none. With `world` all its ranks, which call "
-      "it together, are told what the first one finds: each might find another one while a job "
+      "it together, get what the first one finds: each might find another one while a job "
       "saves");
   m.def(
       "load", [](const std::string& path, const TrainingState& into) { load(path, into); },

@@ -4417,7 +4417,7 @@ class Tokenizer:
         """
 class TextStream:
     """
-    Makes text from tokens as they come; no character is cut
+    Makes text from a stream of tokens; no character is cut
     """
     def __init__(self, tokenizer: Tokenizer, *, skip_special: builtins.bool = True) -> None:
         ...
@@ -5766,7 +5766,7 @@ def negative(x: Tensor) -> Tensor:
     """
 def newest_complete_checkpoint(directory: str, world: Communicator | None = None) -> str:
     """
-    By names, sizes and headers; '' when there is none. With `world` all its ranks, which call it together, are told what the first one finds: each might find another one while a job saves
+    By names, sizes and headers; '' when there is none. With `world` all its ranks, which call it together, get what the first one finds: each might find another one while a job saves
     """
 def next_probabilities(logits: collections.abc.Sequence[float], seen: collections.abc.Sequence[int] = [], *, temperature: float = 0.7, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0, repetition_penalty: float = 1.0) -> list[float]:
     """

@@ -236,7 +236,7 @@ TEST_F(Leases, IsWaitedForLongerThanTheDeadlineOfRanks) {
   EXPECT_EQ(warnings_.size(), 1u);
 }
 
-/// What comes while it is waited for is older than the run.
+/// A checkpoint that appears during the wait is older than the run.
 TEST_F(Leases, TheDirectoryIsLookedAtUnderTheLease) {
   write(1, R"({"state":"held","host":"elsewhere","pid":1,"lifetime_ms":600})");
   StateDict state{{{"w", zeros({4})}}, {}};

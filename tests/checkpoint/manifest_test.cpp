@@ -100,7 +100,7 @@ TEST(Manifest, IsWrittenFor4096RanksInUnderASecond) {
                                              sharded({{"dp", 4096}}, 0, {})};
   for (const SavedSharding& sharding : worlds) {
     const Manifest manifest = manifest_with(4096, {sharding}, large_llama(0));
-    // Of the processor: the machine may be busy with other tests.
+    // Measures processor time: the machine may be busy with other tests.
     const std::clock_t started = std::clock();
     const RankFiles files(manifest);
     int64_t bytes = 0;

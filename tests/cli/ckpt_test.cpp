@@ -189,8 +189,7 @@ TEST_F(Ckpt, StartsAndRestartsByOneCommand) {
   expect(0, once, "after step 3");
   fs::remove_all(saved);
   expect(0, other, "the run starts at step 1");
-  // What a kill in the first save leaves: a rank's file is missing, or none is there yet, and it
-  // was not noted.
+  // A kill in the first save leaves files of some ranks or of none, and the save was not noted.
   fs::remove(fs::path(newest(saved)) / "rank-00001-of-00002.safetensors");
   for (const auto& entry : fs::directory_iterator(saved)) {
     if (entry.is_regular_file()) fs::remove(entry.path());
@@ -230,7 +229,7 @@ TEST_F(Ckpt, DoesNotBeginAgainWhereFilesWereLost) {
     for (int rank = 2 - lost; rank < 2; ++rank) {
       fs::remove(path / concat("rank-0000", rank, "-of-00002.safetensors"));
     }
-    // Whoever asks for it twice is told twice.
+    // Two requests print it twice.
     for (int i = 0; i < 2; ++i) expect(1, once, "; --allow-change start begins at step 1");
     expect(1, "run -n 2 -- " WEFT_PROGRAM " " + once, "none of the 1 checkpoints in ");
     expect(0, once + " --allow-change start", "the run starts at step 1");
@@ -291,7 +290,7 @@ TEST_F(Ckpt, WaitsForALeaseWithoutHarm) {
   // The other ranks wait as long.
   hold(5'000);
   EXPECT_EQ(end(begin(job, run)), 0);
-  // What another run saves meanwhile is not mixed with.
+  // Checkpoints that another run saves meanwhile are not mixed with it.
   const std::string other = scratch_.path("other");
   expect(0, train("--steps 1 --save " + other), "saved ");
   hold(5'000);

@@ -43,7 +43,7 @@ class Text : public testing::Test {
     std::ofstream(to / "tokenizer.json") << tokenizer;
     return to;
   }
-  /// What the program prints on stdout.
+  /// The program's text on stdout.
   static Outcome printed(const std::string& arguments) {
     return tests::run_command(concat(WEFT_PROGRAM, ' ', arguments, " 2>/dev/null"));
   }

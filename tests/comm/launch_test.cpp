@@ -225,7 +225,7 @@ TEST_F(Launch, KillsThoseThatIgnoreIt) {
   EXPECT_EQ(out(), "");
 }
 
-/// A rank that is stopped when the others are done is waited for by nobody but the launcher.
+/// Only the launcher waits for a rank that is stopped when the others are done.
 TEST_F(Launch, EndsAStoppedRankAfterTheOthers) {
   const LaunchReport report = sh(3, "test $WEFT_RANK = 1 && kill -STOP $$; sleep 0.2");
   EXPECT_EQ(report.code, 128 + SIGSTOP);

@@ -16,7 +16,7 @@
 namespace weft {
 namespace {
 
-/// What rests on disk, and how the model is sharded.
+/// The states that rest on disk, and how the model is sharded.
 struct DiskWay {
   const char* name;
   std::vector<MeshAxis> axes;

@@ -60,7 +60,7 @@ enum class Asking { random, none_on_some, all_of_one, all_twice };
 constexpr Asking kAskings[] = {Asking::random, Asking::none_on_some, Asking::all_of_one,
                                Asking::all_twice};
 
-/// What a rank asks for of a dim of that size.
+/// The indices that a rank asks for along a dim of that size.
 std::vector<int64_t> asked(Asking pattern, int64_t size, int64_t count, int rank) {
   std::vector<int64_t> made;
   std::mt19937 random(static_cast<unsigned>(rank * 7 + static_cast<int>(pattern)));

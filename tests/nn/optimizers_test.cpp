@@ -191,7 +191,7 @@ TEST(Optimizers, AGroupsNumbersCanBeSet) {
   expect_near(q, {0.25, 0.75});
 }
 
-/// Neighbours in memory with different options are updated by calls of their own.
+/// Neighbours in memory with different options are updated by separate calls.
 TEST(Optimizers, AdjacentParametersOfTwoGroups) {
   const Tensor values = ones({4}), gradients = ones({4});
   std::vector<NamedParameter> named;

@@ -381,7 +381,7 @@ TEST(AttentionVariants, InfiniteMasksHideWholeTiles) {
                1e-12, "definition");
 }
 
-/// The peak of memory of forward and backward, beside the operands, in bytes.
+/// The peak of memory of forward and backward, not counting the operands, in bytes.
 static int64_t peak_of(const Variant& variant, int64_t t) {
   const Sizes n{1, t, t, 2, 2, 16};
   Tensors operands;

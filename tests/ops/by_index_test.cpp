@@ -95,7 +95,7 @@ TEST(ByIndex, MovesTheNamedRowsOnly) {
   }
 }
 
-/// Bytes that a call takes beside what lives, at its peak.
+/// Bytes that a call allocates at its peak, in addition to those already allocated.
 template <class F>
 static int64_t peak_of(const F& call) {
   reset_peak_memory();

@@ -39,7 +39,7 @@ TEST(Rope, TurnsItsGradientBack) {
 }
 
 TEST(Rope, TakesFrequencies) {
-  // Those of theta 500 and heads of 6, for heads of 9: the last 3 elements stay.
+  // The frequencies of theta 500 and heads of 6, for heads of 9: the last 3 elements stay.
   const Array frequencies{{3}, {1, std::pow(500, -2.0 / 6), std::pow(500, -4.0 / 6)}, f32};
   const Array whole_head = random_array({2, 5, 3, 9}, -2, 2);
   Array part = random_array({2, 5, 3, 6}, -2, 2);

@@ -264,7 +264,7 @@ CASES = {
         (X,),
     ),
 }
-# What has no gradient, or jumps within the step of the differences.
+# Functions that have no gradient, or that jump within the step of the differences.
 WITHOUT_GRADIENT = {
     *("isclose", "isin", "argwhere", "one_hot", "heaviside", "fmax", "fmin", "nan_to_num"),
     *("nansum", "nanmean", "angle", "masked_select", "index_fill", "cdist", "corrcoef"),

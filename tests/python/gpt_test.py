@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from from_pytorch_test import FOLDER, PROGRAM, run
 
-# What differs between the two scripts of a GPT-2, by what the lines contain.
+# The lines in which the two scripts of a GPT-2 differ, by their contents.
 GPT_DIFFERENCES = {
     "imports": r"^(import torch|from torch|import weft|from weft)|^\"\"\"A GPT-2",
     "size() to shape": r"\.size\(|\.shape",

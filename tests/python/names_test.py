@@ -63,7 +63,7 @@ def bound(name):
 
 
 def is_named_tuple(name):
-    """A type of the standard library's, which has no stub of its own."""
+    """A type of the standard library, which has no separate stub."""
     return hasattr(bound(name), "_fields")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors, layouts and indexing from Python, beside NumPy."""
+"""Tensors, layouts and indexing from Python, compared with NumPy."""
 
 import numpy as np
 import pytest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""weft.testing: what it says of right and of wrong custom ops."""
+"""weft.testing accepts right custom ops and reports wrong ones."""
 
 import numpy as np
 import pytest

@@ -150,7 +150,7 @@ def reference(name, tokens):
     if kind not in ("Bert", "ModernBert"):
         for seed in range(40):
             torch.manual_seed(seed)
-            # A model of its own: transformers keeps the stretched frequencies of "dynamic".
+            # A separate model: transformers keeps the stretched frequencies of "dynamic".
             # "longrope" changes its frequencies after 8 tokens.
             prompt = torch.randint(331, (5 if name == "longrope" else 10,))
             found, gap = greedy(make_model(name).double().eval(), prompt)

@@ -76,7 +76,7 @@ def mixed_text(rng, size):
 
 
 def corpus(size, seed, files=()):
-    """Texts of together about `size` bytes: files (of source code) in turn with mixed text."""
+    """Texts of together about `size` bytes: files (of source code) alternating with mixed text."""
     rng, texts, length = random.Random(seed), [], 0
     files = list(files)
     rng.shuffle(files)

@@ -80,7 +80,7 @@ class World:
             unmount(folder / "mount")
         help_text = subprocess.run([self.program, "train", "--help"], check=False, text=True,
                                    capture_output=True).stdout
-        # A lease that nobody can be asked about is waited for; so long that runs are not slow.
+        # A run waits for a lease whose owner cannot be asked; briefly, so that runs are not slow.
         self.lease = {"--lease-seconds": "2"} if "--lease-seconds" in help_text else {}
         self.write_inputs()
 
@@ -130,7 +130,7 @@ def say_all(case):
 
 
 class Report:
-    """Prints findings as they come, and the progress on a terminal."""
+    """Prints each finding at once, and the progress on a terminal."""
 
     def __init__(self, options):
         self.options, self.cases, self.failed, self.rows = options, 0, 0, {}

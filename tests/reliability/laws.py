@@ -207,7 +207,7 @@ def is_whole(path):
 
 
 def judge_saved(announced, reference, directory, keep, excused):
-    """L3 of what was announced. Retention removes what has `keep` complete ones beside the newest,
+    """L3 of what was announced. Retention removes what has `keep` complete ones in addition to the newest,
     which a run that failed may not have completed."""
     here = steps_in(directory)
     good = {path: step for path, step in here.items()
@@ -216,7 +216,7 @@ def judge_saved(announced, reference, directory, keep, excused):
         if path in excused or path in good:
             continue
         step = int(NAME.match(path.name)[1])
-        # What retention counted may have been damaged afterwards.
+        # Checkpoints that retention counted may have been damaged afterwards.
         newer = sum(1 for other in {*good, *excused} if int(NAME.match(other.name)[1]) > step)
         # A power loss may leave a part of what retention was removing.
         is_removed = path not in here or not is_whole(path)
@@ -227,7 +227,7 @@ def judge_saved(announced, reference, directory, keep, excused):
 
 
 def judge_last(outcome, reference, directory, excused):
-    """L3 after exit code 0: the last step is there."""
+    """L3 after exit code 0: the last step exists."""
     steps = outcome.plan.settings.steps
     if any(step == steps and path not in excused and not differs(reference, path)
            for path, step in steps_in(directory).items()):

@@ -31,7 +31,7 @@ def header(patch):
 
 
 def apply(tree, patch, *flags):
-    """Whether git applies it there; the tree need not be a repository of its own."""
+    """Whether git applies it there; the tree need not be a separate repository."""
     environment = os.environ | {"GIT_DIR": "/nonexistent"}
     done = subprocess.run(["git", "apply", *flags, str(patch.resolve())], cwd=tree, text=True,
                           check=False, capture_output=True, env=environment)

@@ -84,7 +84,8 @@ WEFT_FN Code code_of(float x, const BlockScale& scale, bool stochastic, uint32_t
                     : nearest_code<Code>(x * scale.factor);
 }
 
-/// What a code misses, for error feedback: none of it where NaN or infinity would stay for ever.
+/// The rounding error of a code, for error feedback; 0 for NaN and infinity, which would stay in it
+/// forever.
 template <class Code>
 WEFT_FN float missed_by(Code code, float x, const BlockScale& scale) {
   const float rest = x - static_cast<float>(code) * scale.scale;

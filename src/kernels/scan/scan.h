@@ -25,7 +25,7 @@ WEFT_KERNEL(void, cumulative_logsumexp,
              const MemoryBlock* start = nullptr),
             (out, in, dim, reverse, start))
 
-/// What cumulative_extreme does along `dim`: the greatest or the least values.
+/// The values that cumulative_extreme keeps along `dim`: the greatest or the least.
 struct ExtremeScan {
   int dim;
   bool greatest;
