@@ -7,6 +7,7 @@
 
 #include "ops/dim_names.h"
 #include "ops/structure.h"
+#include "src/kernels/reduce/reduce.h"
 #include "weft/error.h"
 #include "weft/extend/op.h"
 #include "weft/ops/shapes.h"
@@ -59,6 +60,20 @@ inline Rule reduction_rule(const Attributes& attributes, std::span<const Shape> 
     if (!reduced) out += concat(dim_name(d), " ");
   }
   return {array_text(in) + " -> " + array_text(out)};
+}
+
+/// The spec of a reduction whose rule marks reduced dims by `mark`, as ":max".
+inline OpSpec marked_reduction(const char* name, Reduction reduction, const char* mark) {
+  return {
+      .name = name,
+      .rule_of =
+          [mark](const Attributes& attributes, std::span<const Shape> shapes) {
+            return reduction_rule(attributes, shapes, "", mark);
+          },
+      .structure = set_of_dims(),
+      .forward =
+          [reduction](const Call& c) { reduce(reduction, c.out(), c.in(0), reduced_dims(c)); },
+  };
 }
 
 inline Tensor reduced(const Op& op, const Tensor& a, int64_t bits, bool keepdims) {

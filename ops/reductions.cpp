@@ -95,21 +95,13 @@ static void give_to_extremes(const Grad& g) {
 }
 
 static Op extreme_reduction(const char* name, Reduction reduction, const char* mark) {
-  return register_op({
-      .name = name,
-      .rule_of =
-          [mark](const Attributes& attributes, std::span<const Shape> shapes) {
-            return reduction_rule(attributes, shapes, "", mark);
-          },
-      .structure = set_of_dims(),
-      .forward =
-          [reduction](const Call& c) { reduce(reduction, c.out(), c.in(0), reduced_dims(c)); },
-      .backward = give_to_extremes,
-      .saves_out = {0},
-      .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
+  OpSpec spec = marked_reduction(name, reduction, mark);
+  spec.backward = give_to_extremes;
+  spec.saves_out = {0};
+  spec.samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
                   {.shapes = {{5, 3, 7}}, .attributes = {.structure = {6}}},
-                  {.shapes = {{5, 7}}, .attributes = {.structure = {3}}, .dtypes = {i64}}},
-  });
+                  {.shapes = {{5, 7}}, .attributes = {.structure = {3}}, .dtypes = {i64}}};
+  return register_op(std::move(spec));
 }
 
 static const Op max_op = extreme_reduction("max", Reduction::max, ":max");

@@ -9,22 +9,14 @@ namespace weft {
 /// Registers a reduction of truth values as 0 and 1: `any` is their maximum, `all` their minimum,
 /// which ranks can reduce.
 static Op truth_reduction(const char* name, Reduction reduction, const char* mark) {
-  return register_op({
-      .name = name,
-      .rule_of =
-          [mark](const Attributes& attributes, std::span<const Shape> shapes) {
-            return reduction_rule(attributes, shapes, "", mark);
-          },
-      .structure = set_of_dims(),
-      .dtype = bool_result,
-      .forward =
-          [reduction](const Call& c) { reduce(reduction, c.out(), c.in(0), reduced_dims(c)); },
-      .differentiable = false,
-      .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}, .dtypes = {boolean}},
+  OpSpec spec = marked_reduction(name, reduction, mark);
+  spec.dtype = bool_result;
+  spec.differentiable = false;
+  spec.samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}, .dtypes = {boolean}},
                   {.shapes = {{5, 3, 2}}, .attributes = {.structure = {6}}, .dtypes = {boolean}},
                   {.shapes = {{2, 1}}, .attributes = {.structure = {3}}, .dtypes = {i64}},
-                  {.shapes = {{5, 2}}, .attributes = {.structure = {2}}}},
-  });
+                  {.shapes = {{5, 2}}, .attributes = {.structure = {2}}}};
+  return register_op(std::move(spec));
 }
 
 static const Op all_op = truth_reduction("all", Reduction::all, ":min");

@@ -23,8 +23,8 @@ struct AdamWOptions {
   DecayPredicate decays = {};
   /// Dtype of m and v. bf16 halves their memory; v then decays only while 1 - beta2 is above 2^-9.
   DType moments = f32;
-  /// The memory of the state: with the parameters, in pinned host memory (`true`: each step passes it
-  /// through the GPU), or on disk (`Tier::disk`: each step passes it through bounded buffers).
+  /// The memory of the state: with the parameters, in pinned host memory (`true`: each step passes
+  /// it through the GPU), or on disk (`Tier::disk`: each step passes it through bounded buffers).
   Tier offload = {};
 };
 

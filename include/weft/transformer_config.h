@@ -12,8 +12,8 @@ namespace weft {
 /// rms: x / sqrt(mean of x^2) * weight; rms_plus_one: the same with 1 + weight; layer: with mean,
 /// and a bias.
 enum class NormKind : uint8_t { rms, rms_plus_one, layer };
-/// The values that a block normalises: the inputs of attention and feed-forward, their outputs, both, or the
-/// sums after adding the outputs to the inputs.
+/// The values that a block normalises: the inputs of attention and feed-forward, their outputs,
+/// both, or the sums after adding the outputs to the inputs.
 enum class NormPlace : uint8_t { before, after, both, after_sum };
 /// Norms of queries and keys: none, of each head, or over the width of all heads.
 enum class QueryNorm : uint8_t { none, head, width };

@@ -47,7 +47,7 @@ void World::abort(const WorldFailure& failure, const std::exception_ptr& cause) 
   const size_t length = std::min(failure.text.size(), state_.text.size() - 1);
   std::copy_n(failure.text.begin(), length, state_.text.begin());
   state_.text[length] = '\0';
-  is_failing(cause);
+  on_failure(cause);
   state_.aborted.store(1, std::memory_order_seq_cst);
 }
 
@@ -115,7 +115,7 @@ static uint32_t steady_milliseconds() {
   return static_cast<uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
 }
 
-void World::is_waiting(int rank) const {
+void World::report_waiting(int rank) const {
   rank_states_[rank].waited_at.store(steady_milliseconds(), std::memory_order_relaxed);
 }
 

@@ -105,7 +105,7 @@ class World {
   /// Returns true when the rank makes no more calls.
   virtual bool has_ended(int rank) const { return says_ended(rank); }
   /// Records that `rank`, the caller's, waits for another rank; repeated while it waits.
-  void is_waiting(int rank) const;
+  void report_waiting(int rank) const;
   /// Returns true when the rank is known to wait: it is not at fault, and names the rank that it
   /// waits for.
   bool waits(int rank) const;
@@ -118,7 +118,7 @@ class World {
   /// any call, but short when a whole deadline has already passed.
   std::chrono::milliseconds patience() const;
   /// Called when `rank` still reads this rank's memory long after the world was aborted.
-  virtual void is_stuck(int) const {}
+  virtual void on_stuck_reader(int) const {}
   /// Returns true when these world ranks see each other's memory, so that they can form a `group`.
   virtual bool shares_memory(std::span<const int>) const { return true; }
   /// The group that the members of `key` form by their calls of the same number; each member calls
@@ -136,7 +136,7 @@ class World {
   virtual int place_of(int rank) const { return rank; }
   /// Called in the process of the rank that aborts the world, before other ranks can see the
   /// failure.
-  virtual void is_failing(const std::exception_ptr&) {}
+  virtual void on_failure(const std::exception_ptr&) {}
   bool says_ended(int rank) const {
     return rank_states_[rank].ended.load(std::memory_order_acquire) >= run_;
   }

@@ -14,57 +14,7 @@
 
 namespace weft::cli {
 
-/// Bytes of rank 0 in a step as `weft train` takes it.
-struct MeasuredMemory {
-  std::array<int64_t, kPurposes> by_purpose = {};
-  int64_t total = 0;
-};
-
-/// A step as `weft train` takes it.
-static void train_step(ParallelTransformer& model, AdamW& optimizer,
-                       const ParallelOptions& options) {
-  const PurposeScope purpose(Purpose::activations);
-  optimizer.zero_grad();
-  for (int64_t micro_step = 0; micro_step < options.accumulate; ++micro_step) {
-    const TensorOptions integers{DType::i64, cpu, model.rows()};
-    const Shape shape{model.micro_batch(), options.seq};
-    model.train(zeros(shape, integers), zeros(shape, integers), micro_step).full_tensor();
-  }
-  optimizer.step(clip_scale(gradient_norm(model.model().parameters()), 1));
-}
-
-static MeasuredMemory measured_memory(const TransformerConfig& config,
-                                      const ParallelOptions& options, int ranks) {
-  MeasuredMemory measured;
-  run_ranks(ranks,
-            [&](Communicator world) {
-              ParallelTransformer model(world, config, options);
-              model.shard();
-              model.model().materialize();
-              AdamW optimizer(model.model().named_parameters(), {.offload = model.tier("state")});
-              for (int i = 0; i < 2; ++i) train_step(model, optimizer, options);
-              reset_peak_memory();
-              train_step(model, optimizer, options);
-              if (world.rank() != 0) return;
-              const MemoryStatistics memory = memory_statistics();
-              measured.total = memory.total.peak;
-              for (size_t i = 0; i < kPurposes; ++i) {
-                measured.by_purpose[i] = memory.by_purpose[i].peak;
-              }
-            },
-            {.deadline = std::chrono::seconds(20), .threads_per_rank = 1});
-  return measured;
-}
-
-static TransformerConfig planned_model(int64_t layers = 4) {
-  TransformerConfig config = transformer_config("tiny");
-  config.dim = 48;
-  config.ffn = 100;
-  config.head_dim = 12;
-  config.layers = layers;
-  config.vocabulary = 67;
-  return config;
-}
+static TransformerConfig planned_model() { return small_llama(4); }
 
 static ParallelOptions with_batch(ParallelOptions options) {
   options.batch = 12;
@@ -73,15 +23,15 @@ static ParallelOptions with_batch(ParallelOptions options) {
 }
 
 static void expect_within_prediction(const ParallelOptions& options, int ranks) {
-  const MeasuredMemory measured = measured_memory(planned_model(), options, ranks);
+  const MeasuredStep measured = measured_step(planned_model(), options, ranks);
   const StepCost cost = step_cost(fake_world(0, ranks, 8), planned_model(), options, 8);
   for (size_t i = 0; i < kPurposes; ++i) {
     const auto purpose = static_cast<Purpose>(i);
     // Scratch memory of products is bounded.
     if (purpose == Purpose::other) {
-      EXPECT_LE(measured.by_purpose[i], cost.memory[i]);
+      EXPECT_LE(measured.memory[i], cost.memory[i]);
     } else {
-      EXPECT_EQ(cost.memory[i], measured.by_purpose[i]) << name_of(purpose);
+      EXPECT_EQ(cost.memory[i], measured.memory[i]) << name_of(purpose);
     }
   }
   EXPECT_LE(measured.total, cost.peak_bytes());

@@ -13,58 +13,6 @@
 
 namespace weft::cli {
 
-/// Measurements of rank 0 in a step that was predicted.
-struct MeasuredStep {
-  std::array<int64_t, kPurposes> memory = {};
-  int64_t bytes = 0;
-};
-
-static void take_step(ParallelTransformer& llama, AdamW& optimizer,
-                      const ParallelOptions& options) {
-  {
-    PurposeScope purpose(Purpose::activations);
-    for (int64_t micro_step = 0; micro_step < options.accumulate; ++micro_step) {
-      const TensorOptions integers{DType::i64, cpu, llama.rows()};
-      const Shape shape{llama.micro_batch(), options.seq};
-      llama.train(zeros(shape, integers), zeros(shape, integers), micro_step).full_tensor();
-    }
-  }
-  optimizer.step(clip_scale(gradient_norm(llama.model().parameters()), 1));
-  optimizer.zero_grad();
-}
-
-static MeasuredStep measured_step(const TransformerConfig& config, const ParallelOptions& options,
-                                  int ranks) {
-  MeasuredStep measured;
-  run_ranks(ranks,
-            [&](Communicator world) {
-              ParallelTransformer llama(world, config, options);
-              llama.shard();
-              llama.model().materialize();
-              AdamW optimizer(llama.model().named_parameters(), {});
-              for (int i = 0; i < 2; ++i) take_step(llama, optimizer, options);
-              reset_peak_memory();
-              const int64_t before = llama.mesh().traffic().bytes;
-              take_step(llama, optimizer, options);
-              if (world.rank() != 0) return;
-              measured.bytes = llama.mesh().traffic().bytes - before;
-              const MemoryStatistics memory = memory_statistics();
-              for (size_t i = 0; i < kPurposes; ++i) measured.memory[i] = memory.by_purpose[i].peak;
-            },
-            {.deadline = std::chrono::seconds(20), .threads_per_rank = 1});
-  return measured;
-}
-
-static TransformerConfig small_llama(int64_t layers = 3) {
-  TransformerConfig config = transformer_config("tiny");
-  config.dim = 48;
-  config.ffn = 100;
-  config.head_dim = 12;
-  config.layers = layers;
-  config.vocabulary = 67;
-  return config;
-}
-
 static void expect_told_beforehand(ParallelOptions options, int64_t layers = 3) {
   SCOPED_TRACE(options.mesh + " " + options.strategy + " " + options.dtype + " " +
                options.recompute);
@@ -129,10 +77,10 @@ TEST(StepCost, IsPredictedForARankWhoseRandomNumbersStay) {
   const int ranks = complete(options, 0, 64, "--ranks");
   const Machine machine = machine_named("h100", "f32", ranks);
   const RandomState before = Context::current().random;
-  const StepSeconds predicted = predicted_step(machine, small_llama(), options, ranks, 2);
+  const StepSeconds predicted = predicted_step(machine, small_llama(3), options, ranks, 2);
   EXPECT_TRUE(Context::current().random == before);
   const StepSeconds estimated = step_seconds(
-      step_cost(fake_world(0, ranks, 2, !machine.overlaps), small_llama(), options, 2), machine);
+      step_cost(fake_world(0, ranks, 2, !machine.overlaps), small_llama(3), options, 2), machine);
   EXPECT_GT(predicted.communication, 0);
   EXPECT_EQ(predicted.communication, estimated.communication);
   EXPECT_EQ(predicted.total, estimated.total);

@@ -2,7 +2,7 @@
 #include <array>
 #include <thread>
 
-#include "src/comm/memory/letters.h"
+#include "src/comm/memory/posted_messages.h"
 #include "tests/comm/backends.h"
 
 namespace weft {
@@ -54,26 +54,26 @@ TEST_P(Messages, TagsChooseAndEqualTagsKeepTheirOrder) {
 }
 
 /// A place before the examined ones may be filled meanwhile, and one behind them after it.
-TEST(Messages, NoLetterIsTakenBeforeAnEarlierOne) {
+TEST(Messages, NoMessageIsTakenBeforeAnEarlierOne) {
   constexpr uint64_t messages = 300'000;
-  std::array<Letter, kLetters> places;
+  std::array<PostedMessage, kPostedMessages> places;
   std::thread sender([&] {
     for (uint64_t number = 1; number <= messages; ++number) {
       // The first place, then the last one.
-      Letter& place = number % 2 == 1 ? places.front() : places.back();
-      while (place.state() != Letter::kFree) std::this_thread::yield();
-      place.stage.store(number * 4 + Letter::kPosted, std::memory_order_release);
+      PostedMessage& place = number % 2 == 1 ? places.front() : places.back();
+      while (place.state() != PostedMessage::kFree) std::this_thread::yield();
+      place.stage.store(number * 4 + PostedMessage::kPosted, std::memory_order_release);
     }
   });
   uint64_t in_order = 0;
   for (uint64_t expected = 1; expected <= messages;) {
-    Letter* letter = take_letter(places, 0);
-    if (!letter) {
+    PostedMessage* message = take_message(places, 0);
+    if (!message) {
       std::this_thread::yield();
       continue;
     }
-    in_order += letter->stage.load(std::memory_order_relaxed) / 4 == expected++;
-    letter->stage.store(Letter::kFree, std::memory_order_release);
+    in_order += message->stage.load(std::memory_order_relaxed) / 4 == expected++;
+    message->stage.store(PostedMessage::kFree, std::memory_order_release);
   }
   sender.join();
   EXPECT_EQ(in_order, messages);

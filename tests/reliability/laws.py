@@ -207,8 +207,8 @@ def is_whole(path):
 
 
 def judge_saved(announced, reference, directory, keep, excused):
-    """L3 of what was announced. Retention removes what has `keep` complete ones in addition to the newest,
-    which a run that failed may not have completed."""
+    """L3 of what was announced. Retention removes what has `keep` complete ones in addition to the
+    newest, which a run that failed may not have completed."""
     here = steps_in(directory)
     good = {path: step for path, step in here.items()
             if path not in excused and not differs(reference, path)}

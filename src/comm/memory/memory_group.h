@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "src/comm/memory/letters.h"
+#include "src/comm/memory/posted_messages.h"
 #include "src/comm/signature.h"
 #include "src/comm/world.h"
 #include "src/device/cuda/streams.h"
@@ -63,7 +63,7 @@ class MemoryGroup : public Members {
   /// Bytes of the memory that a group needs.
   static size_t bytes_for(int ranks) {
     const auto n = static_cast<size_t>(ranks);
-    return n * kSlots * (sizeof(Slot) + kRoom) + n * n * kLetters * sizeof(Letter);
+    return n * kSlots * (sizeof(Slot) + kRoom) + n * n * kPostedMessages * sizeof(PostedMessage);
   }
   /// `memory`: aligned to 64 bytes, zeros when the first member joins. `heap`: the memory of this
   /// process that the others have mapped; null where ranks are threads, which share all memory.
@@ -84,12 +84,12 @@ class MemoryGroup : public Members {
   /// Only where ranks are threads.
   SlotEvents& events(int rank, uint64_t sequence) const { return events_[place(rank, sequence)]; }
   std::byte* room(int rank, uint64_t sequence) const {
-    return memory_.get() + slots_bytes() + letters_bytes() + place(rank, sequence) * kRoom;
+    return memory_.get() + slots_bytes() + posted_messages_bytes() + place(rank, sequence) * kRoom;
   }
   /// The message places from one rank to another.
-  std::span<Letter> letters(int from, int to) const {
-    auto* first = reinterpret_cast<Letter*>(memory_.get() + slots_bytes());
-    return {first + (from * size() + to) * kLetters, kLetters};
+  std::span<PostedMessage> posted_messages(int from, int to) const {
+    auto* first = reinterpret_cast<PostedMessage*>(memory_.get() + slots_bytes());
+    return {first + (from * size() + to) * kPostedMessages, kPostedMessages};
   }
   /// Returns true when all ranks have reached that stage in that call, or are in a later one.
   bool all_reached(uint64_t sequence, uint64_t stage) const {
@@ -115,8 +115,8 @@ class MemoryGroup : public Members {
     return static_cast<size_t>(rank) * kSlots + sequence % kSlots;
   }
   size_t slots_bytes() const { return world_ranks.size() * kSlots * sizeof(Slot); }
-  size_t letters_bytes() const {
-    return world_ranks.size() * world_ranks.size() * kLetters * sizeof(Letter);
+  size_t posted_messages_bytes() const {
+    return world_ranks.size() * world_ranks.size() * kPostedMessages * sizeof(PostedMessage);
   }
 
   const std::shared_ptr<std::byte> memory_;

@@ -38,42 +38,43 @@ SendWork::SendWork(MemoryTransport& transport, const Collective& call)
 bool SendWork::post() {
   uint64_t& posted = transport_.sent_to(other_).posted;
   if (posted + 1 != order_) return false;
-  const std::span<Letter> places = group().letters(rank(), other_);
-  const auto free = std::find_if(places.begin(), places.end(), [](const Letter& letter) {
-    return letter.state() == Letter::kFree;
+  const std::span<PostedMessage> places = group().posted_messages(rank(), other_);
+  const auto free = std::find_if(places.begin(), places.end(), [](const PostedMessage& message) {
+    return message.state() == PostedMessage::kFree;
   });
   if (free == places.end()) return false;
-  letter_ = &*free;
-  letter_->data =
+  posted_ = &*free;
+  posted_->data =
       showing_.visible(piece_.send, static_cast<size_t>(count_) * size_of(piece_.dtype));
-  letter_->count = count_;
-  letter_->tag = tag_;
-  letter_->dtype = piece_.dtype;
-  letter_->stage.store(order_ * 4 + Letter::kPosted, std::memory_order_release);
+  posted_->count = count_;
+  posted_->tag = tag_;
+  posted_->dtype = piece_.dtype;
+  posted_->stage.store(order_ * 4 + PostedMessage::kPosted, std::memory_order_release);
   posted = order_;
   return true;
 }
 
 bool SendWork::advance() {
-  if (!letter_ && !post()) return false;
-  if (letter_->state() != Letter::kReceived) return false;
-  letter_->stage.store(Letter::kFree, std::memory_order_release);
+  if (!posted_ && !post()) return false;
+  if (posted_->state() != PostedMessage::kReceived) return false;
+  posted_->stage.store(PostedMessage::kFree, std::memory_order_release);
   return true;
 }
 
 std::vector<int> SendWork::missing() const {
-  if (letter_ && letter_->state() == Letter::kReceived) return {};
+  if (posted_ && posted_->state() == PostedMessage::kReceived) return {};
   return {other_};
 }
 
 void SendWork::retreat() noexcept {
-  if (!letter_) return;
-  uint64_t posted = order_ * 4 + Letter::kPosted;
-  if (letter_->stage.compare_exchange_strong(posted, Letter::kFree, std::memory_order_acq_rel)) {
+  if (!posted_) return;
+  uint64_t posted = order_ * 4 + PostedMessage::kPosted;
+  if (posted_->stage.compare_exchange_strong(posted, PostedMessage::kFree,
+                                             std::memory_order_acq_rel)) {
     return;
   }
   // Once taken, the receiver is copying; it finishes or fails.
-  wait_while(other_, [&] { return letter_->state() == Letter::kTaken; });
+  wait_while(other_, [&] { return posted_->state() == PostedMessage::kTaken; });
 }
 
 RecvWork::RecvWork(MemoryTransport& transport, const Collective& call)
@@ -97,15 +98,16 @@ void RecvWork::forget() {
 
 bool RecvWork::advance() {
   if (!is_next()) return false;
-  Letter* letter = take_letter(group().letters(other_, rank()), tag_);
-  if (!letter) return false;
+  PostedMessage* message = take_message(group().posted_messages(other_, rank()), tag_);
+  if (!message) return false;
   forget();
-  const int64_t sent = letter->count;
-  const DType dtype = letter->dtype;
+  const int64_t sent = message->count;
+  const DType dtype = message->dtype;
   const bool fits = sent == count_ && dtype == piece_.dtype;
-  if (fits) copy_elements(piece_, piece_.recv, letter->data, count_);
-  const uint64_t taken = letter->stage.load(std::memory_order_relaxed);
-  letter->stage.store(taken - Letter::kTaken + Letter::kReceived, std::memory_order_release);
+  if (fits) copy_elements(piece_, piece_.recv, message->data, count_);
+  const uint64_t taken = message->stage.load(std::memory_order_relaxed);
+  message->stage.store(taken - PostedMessage::kTaken + PostedMessage::kReceived,
+                       std::memory_order_release);
   if (!fits) fail_message(other_, dtype, sent);
   received(count_ * static_cast<int64_t>(size_of(piece_.dtype)));
   return true;

@@ -46,7 +46,7 @@ class SendWork final : public MessageWork {
   /// The number of this message among those to the same rank, which are posted in this order.
   const uint64_t order_;
   /// Null while no place is free.
-  Letter* letter_ = nullptr;
+  PostedMessage* posted_ = nullptr;
 };
 
 class RecvWork final : public MessageWork {

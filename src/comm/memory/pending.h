@@ -21,7 +21,8 @@ class PendingWork : public Waitable {
   void wait_while(int rank, Uses uses) const noexcept {
     const int other = members_.world_rank(rank);
     const auto is_over = [&] { return !uses() || world().has_ended(other); };
-    while (!wait_until(world().spins(), world().patience(), is_over)) world().is_stuck(other);
+    while (!wait_until(world().spins(), world().patience(), is_over))
+      world().on_stuck_reader(other);
   }
 };
 

@@ -120,7 +120,7 @@ std::shared_ptr<Transport> ProcessWorld::world_end() {
   return std::make_shared<MemoryTransport>(group(kWholeWorld, here_, "world"), place_of(rank_));
 }
 
-void ProcessWorld::is_stuck(int rank) const {
+void ProcessWorld::on_stuck_reader(int rank) const {
   end_process(concat("rank ", rank_, " ends, because rank ", rank, " still reads its memory ",
                      patience().count(), " ms after: ", failure().text));
 }

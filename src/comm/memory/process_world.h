@@ -37,7 +37,7 @@ class ProcessWorld final : public World, public std::enable_shared_from_this<Pro
   bool is_gone(int rank) const override;
   std::string end_in_words(int rank) const override;
   /// Ends this process, because it cannot release its memory.
-  void is_stuck(int rank) const override;
+  void on_stuck_reader(int rank) const override;
   bool shares_memory(std::span<const int> ranks) const override;
   std::shared_ptr<MemoryGroup> group(const std::vector<int64_t>& key,
                                      const std::vector<int>& members,

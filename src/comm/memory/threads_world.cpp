@@ -59,7 +59,7 @@ std::shared_ptr<MemoryGroup> ThreadsWorld::group(const std::vector<int64_t>& key
   return group;
 }
 
-void ThreadsWorld::is_failing(const std::exception_ptr& cause) {
+void ThreadsWorld::on_failure(const std::exception_ptr& cause) {
   const std::lock_guard lock(mutex_);
   is_failed_ = true;
   cause_ = cause;

@@ -44,7 +44,7 @@ class ThreadsWorld final : public World, public std::enable_shared_from_this<Thr
   };
   ThreadsWorld(int ranks, std::chrono::milliseconds deadline, std::unique_ptr<Shared> shared);
   std::shared_ptr<MemoryGroup> make_group(const std::vector<int>& members, const std::string& name);
-  void is_failing(const std::exception_ptr& cause) override;
+  void on_failure(const std::exception_ptr& cause) override;
   [[noreturn]] void end_late(const std::unique_lock<std::mutex>& lock) const;
 
   const std::unique_ptr<Shared> shared_;

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "src/comm/mpi/bulk.h"
-#include "src/comm/mpi/mail.h"
 #include "src/comm/mpi/session.h"
+#include "src/comm/mpi/short_messages.h"
 #include "src/comm/mpi/work.h"
 
 namespace weft {
@@ -17,7 +17,7 @@ static constexpr std::chrono::milliseconds kIdle{5};
 /// How long a new call is left to its caller to poll, and naps between polls without progress.
 static constexpr std::chrono::microseconds kFirstNap{100}, kLongestNap{1000};
 /// How long a failing rank tries to send its failure to the others.
-static constexpr std::chrono::milliseconds kTelling{200};
+static constexpr std::chrono::milliseconds kLongestSendOfFailure{200};
 /// How long a failed rank stays alive: when it exits the launcher ends the others, which may not
 /// have reported yet why they fail.
 static constexpr std::chrono::milliseconds kLinger{500};
@@ -28,7 +28,7 @@ std::shared_ptr<MpiEngine> MpiEngine::start(std::chrono::milliseconds deadline) 
 
 MpiEngine::MpiEngine(std::chrono::milliseconds deadline)
     : session_(std::make_unique<MpiSession>(deadline)),
-      mail_(std::make_unique<MpiMail>(session_->comm())),
+      short_messages_(std::make_unique<MpiShortMessages>(session_->comm())),
       bulk_(std::make_unique<MpiBulk>(session_->comm())),
       rank_(session_->rank()),
       size_(session_->size()),
@@ -126,14 +126,14 @@ void MpiEngine::pause_between_polls(Lock& lock) {
 void MpiEngine::poll() noexcept {
   if (silent_) return;
   try {
-    if (world_ && world_->is_aborted()) return tell_failure();
-    mail_->receive([&](int from, const MpiHeader& header, MpiPayload payload) {
+    if (world_ && world_->is_aborted()) return send_failure();
+    short_messages_->receive([&](int from, const MpiHeader& header, MpiPayload payload) {
       take(from, header, payload);
     });
     bulk_->test([](MpiWork& work, uint64_t token) { work.transferred(token); });
-    mail_->all_left();
+    short_messages_->all_left();
     moving_.store(!bulk_->is_empty(), std::memory_order_relaxed);
-    if (world_ && world_->is_aborted()) tell_failure();
+    if (world_ && world_->is_aborted()) send_failure();
   } catch (...) {
     silent_ = true;
     if (world_) world_->threw(rank_, std::current_exception());
@@ -171,7 +171,7 @@ void MpiEngine::take_failure(const MpiHeader& header, MpiPayload payload) {
   }
 }
 
-void MpiEngine::tell_failure() {
+void MpiEngine::send_failure() {
   if (silent_) return;
   const WorldFailure failure = world_->failure();
   MpiHeader header{.topic = MpiTopic::failure, .from = failure.rank};
@@ -180,16 +180,16 @@ void MpiEngine::tell_failure() {
   const size_t length = std::min<size_t>(failure.text.size(), kMpiShortBytes);
   const MpiPayload text = std::as_bytes(std::span(failure.text)).first(length);
   for (int r = 0; r < size_; ++r) {
-    if (r != rank_) mail_->send(r, header, text, {});
+    if (r != rank_) short_messages_->send(r, header, text, {});
   }
   // The aborted works still own their memory during this wait.
-  const auto end = std::chrono::steady_clock::now() + kTelling;
-  while (!mail_->all_left() && std::chrono::steady_clock::now() < end) sched_yield();
+  const auto end = std::chrono::steady_clock::now() + kLongestSendOfFailure;
+  while (!short_messages_->all_left() && std::chrono::steady_clock::now() < end) sched_yield();
   silent_ = true;
 }
 
 void MpiEngine::send(int to, const MpiHeader& header, MpiPayload words, const MpiSegments& data) {
-  if (!silent_) mail_->send(to, header, words, data);
+  if (!silent_) short_messages_->send(to, header, words, data);
 }
 
 void MpiEngine::transfer(const MpiTransfer& transfer, MpiWork& owner, uint64_t token) {
@@ -265,7 +265,7 @@ bool MpiEngine::all_have_ended() const {
 }
 
 /// Reports ranks that exited without an end message, after a while: it may still be in transit.
-void MpiEngine::look_for_the_dead() {
+void MpiEngine::look_for_gone_ranks() {
   const auto now = std::chrono::steady_clock::now();
   for (int r = 0; world_ && r < size_; ++r) {
     if (has_ended(r) || !world_->is_gone(r)) continue;
@@ -290,14 +290,14 @@ void MpiEngine::end() {
   wait_until(0, std::chrono::nanoseconds::max(), [&] {
     const Lock lock(mutex_);
     poll();
-    const bool is_over = silent_ || (all_have_ended() && mail_->all_left());
-    look_for_the_dead();
+    const bool is_over = silent_ || (all_have_ended() && short_messages_->all_left());
+    look_for_gone_ranks();
     return is_over;
   });
   stop_thread();
   termination_.reset();
   if (silent_) return std::this_thread::sleep_for(kLinger);
-  mail_->close();
+  short_messages_->close();
   session_->end();
 }
 

@@ -21,7 +21,7 @@
 namespace weft {
 
 class MpiBulk;
-class MpiMail;
+class MpiShortMessages;
 class MpiSession;
 
 /// The only user of MPI in this process; every MPI call goes through it. A thread polls while no
@@ -79,7 +79,7 @@ class MpiEngine {
   MpiRouting& routing() { return routing_; }
   /// Returns the first of two tags that are unique for this rank as a receiver.
   int new_tags();
-  uint64_t new_letter() { return ++letters_; }
+  uint64_t new_message() { return ++messages_; }
 
  private:
   /// The part of one process's string that has arrived.
@@ -95,18 +95,18 @@ class MpiEngine {
   void pause_between_polls(Lock& lock);
   void take(int from, const MpiHeader& header, MpiPayload payload);
   void take_failure(const MpiHeader& header, MpiPayload payload);
-  void tell_failure();
+  void send_failure();
   std::vector<Bootstrap>& bootstrap(uint64_t round);
   [[noreturn]] void fail_late(uint64_t round, std::chrono::milliseconds deadline);
   bool all_have_ended() const;
-  void look_for_the_dead();
+  void look_for_gone_ranks();
   void stop_thread();
   void work_remains();
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::unique_ptr<MpiSession> session_;
-  std::unique_ptr<MpiMail> mail_;
+  std::unique_ptr<MpiShortMessages> short_messages_;
   std::unique_ptr<MpiBulk> bulk_;
   const int rank_;
   const int size_;
@@ -119,7 +119,7 @@ class MpiEngine {
   uint64_t bootstrap_rounds_ = 0;
   int greatest_tag_;
   int next_tag_ = 1;
-  uint64_t letters_ = 0;
+  uint64_t messages_ = 0;
   /// Calls in progress, and callers that wait for one.
   int works_ = 0;
   std::atomic<int> callers_{0};

@@ -37,13 +37,13 @@ void MpiMessage::moved(uint64_t token) {
 void MpiMessage::leave() noexcept { engine().routing().leave(address_, *this); }
 
 void MpiSend::post() {
-  const uint64_t letter = engine().new_letter();
-  address_ = {MpiAddress::Kind::reply, 0, letter, 0};
+  const uint64_t message = engine().new_message();
+  address_ = {MpiAddress::Kind::reply, 0, message, 0};
   engine().routing().join(address_, *this);
-  const MpiHeader header{.topic = MpiTopic::letter,
+  const MpiHeader header{.topic = MpiTopic::message,
                          .from = rank(),
                          .group = group().id,
-                         .sequence = letter,
+                         .sequence = message,
                          .elements = count_,
                          .tag = call_.tag,
                          .dtype = piece_.dtype};
@@ -58,7 +58,7 @@ void MpiSend::take(const MpiHeader& header, MpiPayload) {
 }
 
 void MpiRecv::post() {
-  address_ = {MpiAddress::Kind::letter, group().id, static_cast<uint64_t>(call_.tag), other()};
+  address_ = {MpiAddress::Kind::message, group().id, static_cast<uint64_t>(call_.tag), other()};
   engine().routing().join(address_, *this);
 }
 

@@ -8,8 +8,8 @@ namespace weft {
 MpiAddress address_of(const MpiHeader& header) {
   using Kind = MpiAddress::Kind;
   switch (header.topic) {
-    case MpiTopic::letter:
-      return {Kind::letter, header.group, static_cast<uint64_t>(header.tag), header.from};
+    case MpiTopic::message:
+      return {Kind::message, header.group, static_cast<uint64_t>(header.tag), header.from};
     case MpiTopic::grant:
     case MpiTopic::taken:
       return {Kind::reply, 0, header.sequence, 0};
@@ -20,7 +20,7 @@ MpiAddress address_of(const MpiHeader& header) {
 
 void MpiRouting::join(const MpiAddress& address, MpiWork& work) {
   Meeting& meeting = meetings_[address];
-  const bool takes_one = address.kind == MpiAddress::Kind::letter;
+  const bool takes_one = address.kind == MpiAddress::Kind::message;
   if (takes_one && !meeting.messages.empty()) {
     const Message first = std::move(meeting.messages.front());
     meeting.messages.erase(meeting.messages.begin());
@@ -48,7 +48,7 @@ void MpiRouting::route(const MpiHeader& header, MpiPayload payload) {
     return;
   }
   MpiWork* work = meeting.works.front();
-  if (address.kind == MpiAddress::Kind::letter) leave(address, *work);
+  if (address.kind == MpiAddress::Kind::message) leave(address, *work);
   work->receive(header, payload);
 }
 

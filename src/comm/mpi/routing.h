@@ -13,7 +13,7 @@ class MpiWork;
 
 /// The destination of a short message.
 struct MpiAddress {
-  enum class Kind : uint8_t { collective, letter, reply };
+  enum class Kind : uint8_t { collective, message, reply };
   Kind kind = Kind::collective;
   uint64_t group = 0;
   /// The collective's sequence number, a send's tag, or the number of the send replied to.

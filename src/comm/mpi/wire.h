@@ -19,7 +19,7 @@ enum class MpiTopic : int32_t {
   /// Small results that a rank has reduced.
   results,
   /// The start of a send, with its data if small.
-  letter,
+  message,
   /// The receiver is ready for the data of a send.
   grant,
   /// The receiver has the data of a send.
@@ -38,9 +38,9 @@ struct MpiHeader {
   uint64_t group = 0;
   /// Number of the collective or bootstrap, or the sender's number of a send.
   uint64_t sequence = 0;
-  /// call: elements sent to this receiver; letter: elements sent; bootstrap: bytes.
+  /// call: elements sent to this receiver; message: elements sent; bootstrap: bytes.
   int64_t elements = 0;
-  /// call and grant: MPI tag under which data is expected; letter: the user's tag.
+  /// call and grant: MPI tag under which data is expected; message: the user's tag.
   int32_t tag = 0;
   DType dtype = DType::f32;
   /// failure: a whole deadline has passed already.
@@ -67,7 +67,7 @@ struct MpiTransfer {
 /// Data of up to this many bytes is sent along with a short message.
 inline constexpr int64_t kMpiShortBytes = 8192;
 /// Capacity of a short message.
-inline constexpr int64_t kMpiMailBytes = kMpiShortBytes + 512;
+inline constexpr int64_t kMpiMessageBytes = kMpiShortBytes + 512;
 
 /// Rounds up to 8 bytes, at multiples of which segments start in a short message.
 constexpr int64_t padded(int64_t bytes) { return (bytes + 7) / 8 * 8; }

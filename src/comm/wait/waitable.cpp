@@ -56,7 +56,7 @@ void Waitable::wait() {
 void Waitable::wait_quietly() noexcept {
   while (!try_to_advance()) {
     advance_linked(this);
-    if (waiter_.pause()) look_around();
+    if (waiter_.pause()) look_for_failures();
   }
 }
 
@@ -64,7 +64,7 @@ bool Waitable::test() {
   if (try_to_advance()) return true;
   advance_linked(this);
   waiter_.look_at_clock();
-  look_around();
+  look_for_failures();
   return done_;
 }
 
@@ -108,9 +108,9 @@ void Waitable::advance_linked(const Waitable* except) noexcept {
   }
 }
 
-void Waitable::look_around() {
+void Waitable::look_for_failures() {
   try {
-    world_.is_waiting(members_.world_rank(rank_));
+    world_.report_waiting(members_.world_rank(rank_));
     if (linked_ && waiter_.shares_core()) world_.keep_apart(members_.world_rank(rank_));
     // Calls that completed on the failing rank complete here, too: they precede the failure.
     if (world_.is_aborted() && !(done_ = advance())) throw_echo();

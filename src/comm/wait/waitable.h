@@ -111,7 +111,9 @@ class Waitable : public Work::State {
   }
   std::string prefix() const;
   void leave() noexcept;
-  void look_around();
+  /// Reports that this rank waits, and ends the call if the world failed or a missing rank is gone
+  /// or late.
+  void look_for_failures();
   void check_missing_ranks();
   [[noreturn]] void throw_echo() const;
   std::string in_words(const std::vector<int>& ranks, const std::string& within) const;

@@ -9,6 +9,7 @@
 
 #include "src/base/loaded_library.h"
 #include "src/device/cuda/checked.h"
+#include "src/device/cuda/library_handles.h"
 #include "src/device/cuda/streams.h"
 #include "src/kernels/attention/cudnn_graphs.h"
 #include "weft/context.h"
@@ -22,10 +23,8 @@ WEFT_LOADED(kCudnn, cudnnDestroy);
 WEFT_LOADED(kCudnn, cudnnGetErrorString);
 WEFT_LOADED(kCudnn, cudnnSetStream);
 
-static void check(const char* call, cudnnStatus_t status) {
-  if (status == CUDNN_STATUS_SUCCESS) [[likely]]
-    return;
-  fail_call(call, cudnnGetErrorString(status), " (", static_cast<int>(status), ")");
+static void check_cudnn(const char* call, cudnnStatus_t status) {
+  check_status(call, status, cudnnGetErrorString);
 }
 
 namespace {
@@ -43,18 +42,13 @@ struct GraphKeyHash {
 
 /// The calling thread's handles and graphs, by device.
 struct CudnnLibrary {
-  std::unordered_map<int, cudnnHandle_t> handles;
+  LibraryHandles<cudnnHandle_t, cudnnCreate, cudnnDestroy, check_cudnn> handles;
   std::unordered_map<GraphKey, AttentionGraph, GraphKeyHash> graphs;
 
   CudnnLibrary() { load_cudnn(); }
-  ~CudnnLibrary() {
-    graphs.clear();
-    for (const auto& [device, handle] : handles) cudnnDestroy(handle);
-  }
   cudnnHandle_t handle(const Stream& stream) {
-    cudnnHandle_t& handle = handles[stream.device.index];
-    if (!handle) check("cudnnCreate", cudnnCreate(&handle));
-    check("cudnnSetStream", cudnnSetStream(handle, static_cast<cudaStream_t>(stream.handle)));
+    cudnnHandle_t handle = handles.of(stream.device, "cudnnCreate");
+    check_cudnn("cudnnSetStream", cudnnSetStream(handle, static_cast<cudaStream_t>(stream.handle)));
     return handle;
   }
 };

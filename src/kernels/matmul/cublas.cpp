@@ -2,11 +2,11 @@
 #include <cublas_v2.h>
 
 #include <algorithm>
-#include <unordered_map>
 #include <vector>
 
 #include "src/base/loaded_library.h"
 #include "src/device/cuda/checked.h"
+#include "src/device/cuda/library_handles.h"
 #include "src/device/cuda/streams.h"
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/matmul/cuda.h"
@@ -23,31 +23,15 @@ WEFT_LOADED(kCublas, cublasGetStatusName);
 WEFT_LOADED(kCublas, cublasGemmGroupedBatchedEx_64);
 
 static void check_cublas(const char* call, cublasStatus_t status) {
-  if (status == CUBLAS_STATUS_SUCCESS) [[likely]]
-    return;
-  fail_call(call, cublasGetStatusName(status), " (", static_cast<int>(status), ")");
+  check_status(call, status, cublasGetStatusName);
 }
 
 namespace {
 
-/// The calling thread's handles by device.
-struct Handles {
-  std::unordered_map<int, cublasHandle_t> by_device;
-
-  ~Handles() {
-    for (const auto& [device, handle] : by_device) cublasDestroy_v2(handle);
-  }
-  /// `device` must be the thread's current device.
-  cublasHandle_t of(Device device) {
-    cublasHandle_t& handle = by_device[device.index];
-    if (!handle) check_cublas("cublasCreate", cublasCreate_v2(&handle));
-    return handle;
-  }
-};
-
 cublasHandle_t handle_for(const Stream& stream) {
-  thread_local Handles handles;
-  cublasHandle_t handle = handles.of(stream.device);
+  thread_local LibraryHandles<cublasHandle_t, cublasCreate_v2, cublasDestroy_v2, check_cublas>
+      handles;
+  cublasHandle_t handle = handles.of(stream.device, "cublasCreate");
   check_cublas("cublasSetStream", cublasSetStream_v2(handle, handle_of(stream)));
   return handle;
 }

@@ -9,6 +9,7 @@
 
 #include "src/base/loaded_library.h"
 #include "src/device/cuda/checked.h"
+#include "src/device/cuda/library_handles.h"
 #include "src/device/cuda/streams.h"
 #include "src/kernels/matmul/cuda.h"
 #include "weft/error.h"
@@ -32,10 +33,8 @@ WEFT_LOADED(kLibrary, cublasLtMatrixLayoutCreate);
 WEFT_LOADED(kLibrary, cublasLtMatrixLayoutDestroy);
 WEFT_LOADED(kLibrary, cublasLtMatrixLayoutSetAttribute);
 
-static void check(const char* call, cublasStatus_t status) {
-  if (status == CUBLAS_STATUS_SUCCESS) [[likely]]
-    return;
-  fail_call(call, cublasLtGetStatusName(status), " (", static_cast<int>(status), ")");
+static void check_cublaslt(const char* call, cublasStatus_t status) {
+  check_status(call, status, cublasLtGetStatusName);
 }
 
 namespace {
@@ -120,16 +119,16 @@ cudaDataType_t type_of(DType dtype) {
 
 template <class T>
 void set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute, const T& value) {
-  check("cublasLtMatmulDescSetAttribute",
-        cublasLtMatmulDescSetAttribute(desc, attribute, &value, sizeof(T)));
+  check_cublaslt("cublasLtMatmulDescSetAttribute",
+                 cublasLtMatmulDescSetAttribute(desc, attribute, &value, sizeof(T)));
 }
 
 Description make_description(const Problem& p) {
   const bool wide = p.a.dtype == DType::f64;
   cublasLtMatmulDesc_t desc = nullptr;
-  check("cublasLtMatmulDescCreate",
-        cublasLtMatmulDescCreate(&desc, wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
-                                 wide ? CUDA_R_64F : CUDA_R_32F));
+  check_cublaslt("cublasLtMatmulDescCreate",
+                 cublasLtMatmulDescCreate(&desc, wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
+                                          wide ? CUDA_R_64F : CUDA_R_32F));
   Description description(desc);
   const cublasOperation_t op_a = p.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
   const cublasOperation_t op_b = p.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -147,18 +146,19 @@ Description make_description(const Problem& p) {
 
 MatrixLayout make_layout(const Stored& matrix, int64_t batch) {
   cublasLtMatrixLayout_t layout = nullptr;
-  check(
+  check_cublaslt(
       "cublasLtMatrixLayoutCreate",
       cublasLtMatrixLayoutCreate(&layout, type_of(matrix.dtype), static_cast<uint64_t>(matrix.rows),
                                  static_cast<uint64_t>(matrix.columns), matrix.leading));
   MatrixLayout owned(layout);
   const auto count = static_cast<int32_t>(batch);
-  check("cublasLtMatrixLayoutSetAttribute",
-        cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
-                                         sizeof(count)));
-  check("cublasLtMatrixLayoutSetAttribute",
-        cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-                                         &matrix.batch_stride, sizeof(matrix.batch_stride)));
+  check_cublaslt("cublasLtMatrixLayoutSetAttribute",
+                 cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+                                                  &count, sizeof(count)));
+  check_cublaslt(
+      "cublasLtMatrixLayoutSetAttribute",
+      cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                       &matrix.batch_stride, sizeof(matrix.batch_stride)));
   return owned;
 }
 
@@ -174,12 +174,12 @@ uint32_t alignment_of(const Stored& side) {
 
 Preference make_preference(const Problem& p) {
   cublasLtMatmulPreference_t made = nullptr;
-  check("cublasLtMatmulPreferenceCreate", cublasLtMatmulPreferenceCreate(&made));
+  check_cublaslt("cublasLtMatmulPreferenceCreate", cublasLtMatmulPreferenceCreate(&made));
   Preference preference(made);
   const auto set_preference = [&](cublasLtMatmulPreferenceAttributes_t attribute,
                                   const auto& value) {
-    check("cublasLtMatmulPreferenceSetAttribute",
-          cublasLtMatmulPreferenceSetAttribute(made, attribute, &value, sizeof(value)));
+    check_cublaslt("cublasLtMatmulPreferenceSetAttribute",
+                   cublasLtMatmulPreferenceSetAttribute(made, attribute, &value, sizeof(value)));
   };
   set_preference(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
   set_preference(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.a));
@@ -192,19 +192,12 @@ Preference make_preference(const Problem& p) {
 /// The calling thread's handles by device, its recipes, and its workspaces by stream, because
 /// products of two streams may run at the same time.
 struct Library {
-  std::unordered_map<int, cublasLtHandle_t> handles;
+  LibraryHandles<cublasLtHandle_t, cublasLtCreate, cublasLtDestroy, check_cublaslt> handles;
   std::unordered_map<Key, Recipe, KeyHash> recipes;
   std::unordered_map<void*, Ref<Storage>> workspaces;
 
-  ~Library() {
-    for (const auto& [device, handle] : handles) cublasLtDestroy(handle);
-  }
   /// `device` must be the thread's current device.
-  cublasLtHandle_t handle(Device device) {
-    cublasLtHandle_t& handle = handles[device.index];
-    if (!handle) check("cublasLtCreate", cublasLtCreate(&handle));
-    return handle;
-  }
+  cublasLtHandle_t handle(Device device) { return handles.of(device, "cublasLtCreate"); }
   void* workspace(const Stream& stream) {
     Ref<Storage>& memory = workspaces[stream.handle];
     if (!memory) memory = Storage::allocate(kWorkspaceBytes, stream.device);
@@ -315,7 +308,7 @@ bool run(const Problem& p, Recipe& recipe, Device device) {
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) {
     return recipe.has_algorithm = false;
   }
-  check("cublasLtMatmul", status);
+  check_cublaslt("cublasLtMatmul", status);
   return true;
 }
 

@@ -202,18 +202,14 @@ static void cumulative_gradient_row(int64_t n, double* out, const double* dy, co
 void cumulative_product_gradient(const MemoryBlock& out, const MemoryBlock& dy,
                                  const MemoryBlock& x, int dim, const MemoryBlock* before,
                                  const MemoryBlock* behind) {
-  const Rows gradients(dy, dim), from(x, dim), to(out, dim);
-  const Rows first = before ? Rows::values("cumulative_product_gradient", *before, from) : Rows();
-  const Rows last = behind ? Rows::values("cumulative_product_gradient", *behind, from) : Rows();
-  check_rows("cumulative_product_gradient", from, to);
-  check_rows("cumulative_product_gradient", from, gradients);
-  parallel_for(from.count(), grain_of(from.size()), [&](int64_t begin, int64_t end) {
-    RowReader<double> read_gradient(gradients, end), read(from, end);
-    RowWriter<double> write(to, end);
+  const ProductGradientRows rows(out, dy, x, dim, before, behind);
+  parallel_for(rows.x.count(), grain_of(rows.x.size()), [&](int64_t begin, int64_t end) {
+    RowReader<double> read_gradient(rows.dy, end), read(rows.x, end);
+    RowWriter<double> write(rows.out, end);
     for (int64_t r = begin; r < end; ++r) {
-      cumulative_gradient_row(from.size(), write.begin(r), read_gradient(r), read(r),
-                              before ? RowValues<double>(first)[r] : 1,
-                              behind ? RowValues<double>(last)[r] : 0);
+      cumulative_gradient_row(rows.x.size(), write.begin(r), read_gradient(r), read(r),
+                              before ? RowValues<double>(rows.before)[r] : 1,
+                              behind ? RowValues<double>(rows.behind)[r] : 0);
       write.end();
     }
   });

@@ -281,17 +281,13 @@ static Ref<Storage> doubles_for(const Rows& rows, Device device) {
 void cumulative_product_gradient(const MemoryBlock& out, const MemoryBlock& dy,
                                  const MemoryBlock& x, int dim, const MemoryBlock* before,
                                  const MemoryBlock* behind) {
-  const Rows gradients(dy, dim), from(x, dim), to(out, dim);
-  const Rows first = before ? Rows::values("cumulative_product_gradient", *before, from) : Rows();
-  const Rows last = behind ? Rows::values("cumulative_product_gradient", *behind, from) : Rows();
-  check_rows("cumulative_product_gradient", from, to);
-  check_rows("cumulative_product_gradient", from, gradients);
-  if (from.count() * from.size() == 0) return;
+  const ProductGradientRows rows(out, dy, x, dim, before, behind);
+  if (rows.x.count() * rows.x.size() == 0) return;
   const Stream stream = current_stream(out.device);
-  const Ref<Storage> memory = doubles_for(from, out.device);
+  const Ref<Storage> memory = doubles_for(rows.x, out.device);
   auto* g = static_cast<double*>(memory->data());
-  run_scan(GradientBehind{gradients, from, last, g}, from, true, stream);
-  run_scan(TimesProductBefore{from, to, first, g}, from, false, stream);
+  run_scan(GradientBehind{rows.dy, rows.x, rows.behind, g}, rows.x, true, stream);
+  run_scan(TimesProductBefore{rows.x, rows.out, rows.before, g}, rows.x, false, stream);
 }
 
 void product_gradient(const MemoryBlock& out, const MemoryBlock& dy, const MemoryBlock& x,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/kernels/kernel.h"
+#include "src/kernels/rows/rows.h"
 
 namespace weft {
 
@@ -43,6 +44,22 @@ WEFT_KERNEL(void, cumulative_extreme,
             (const MemoryBlock& values, const MemoryBlock& indices, const MemoryBlock& in,
              const ExtremeScan& scan),
             (values, indices, in, scan))
+
+/// The operands of cumulative_product_gradient as rows, checked; `before` and `behind` have no data
+/// when they are not given.
+struct ProductGradientRows {
+  Rows out, dy, x, before, behind;
+  ProductGradientRows(const MemoryBlock& out_block, const MemoryBlock& dy_block,
+                      const MemoryBlock& x_block, int dim, const MemoryBlock* before_block,
+                      const MemoryBlock* behind_block)
+      : out(out_block, dim), dy(dy_block, dim), x(x_block, dim) {
+    constexpr const char* kName = "cumulative_product_gradient";
+    check_rows(kName, x, out);
+    check_rows(kName, x, dy);
+    if (before_block) before = Rows::values(kName, *before_block, x);
+    if (behind_block) behind = Rows::values(kName, *behind_block, x);
+  }
+};
 
 /// Computes the gradient of cumulative_product from the result's `dy`: out[i] is the sum over j >=
 /// i of dy[j] times the product of x[0 .. j] without x[i]. Does not divide: x may have zeros. When

@@ -12,21 +12,21 @@
 namespace weft {
 
 /// Short messages between processes. Messages of one process arrive in the order of sending.
-class MpiMail {
+class MpiShortMessages {
  public:
-  explicit MpiMail(MPI_Comm comm);
-  MpiMail(const MpiMail&) = delete;
-  MpiMail& operator=(const MpiMail&) = delete;
+  explicit MpiShortMessages(MPI_Comm comm);
+  MpiShortMessages(const MpiShortMessages&) = delete;
+  MpiShortMessages& operator=(const MpiShortMessages&) = delete;
 
   /// Copies header, `words` and data; their memory may be reused on return.
   void send(int to, const MpiHeader& header, MpiPayload words, const MpiSegments& data);
   /// Passes received messages to `take(from, header, payload)`.
   template <class Take>
   void receive(Take&& take) {
-    while (const Letterbox* box = arrived()) {
+    while (const Buffer* buffer = arrived()) {
       MpiHeader header;
-      std::memcpy(&header, box->bytes.data(), sizeof header);
-      take(from_, header, MpiPayload(box->bytes).subspan(sizeof header, length_));
+      std::memcpy(&header, buffer->bytes.data(), sizeof header);
+      take(from_, header, MpiPayload(buffer->bytes).subspan(sizeof header, length_));
       post_next();
     }
   }
@@ -36,27 +36,27 @@ class MpiMail {
   void close();
 
  private:
-  static constexpr size_t kBoxes = 32;
-  struct Letterbox {
-    alignas(64) std::array<std::byte, static_cast<size_t>(kMpiMailBytes)> bytes;
+  static constexpr size_t kBuffers = 32;
+  struct Buffer {
+    alignas(64) std::array<std::byte, static_cast<size_t>(kMpiMessageBytes)> bytes;
   };
-  /// Returns the message in the front box, or null.
-  const Letterbox* arrived();
-  /// Moves the front box, after it was read, to the back.
+  /// Returns the message in the front buffer, or null.
+  const Buffer* arrived();
+  /// Moves the front buffer, after it was read, to the back.
   void post_next();
-  std::unique_ptr<Letterbox> free_box();
+  std::unique_ptr<Buffer> free_buffer();
 
   MPI_Comm comm_;
   /// Posted receives; boxes fill in the order of posting, which starts at `front_`.
-  std::unique_ptr<Letterbox[]> boxes_;
-  std::array<MPI_Request, kBoxes> awaited_{};
+  std::unique_ptr<Buffer[]> buffers_;
+  std::array<MPI_Request, kBuffers> awaited_{};
   size_t front_ = 0;
   int from_ = -1;
   size_t length_ = 0;
 
   std::vector<MPI_Request> leaving_;
-  std::vector<std::unique_ptr<Letterbox>> leaving_boxes_;
-  std::vector<std::unique_ptr<Letterbox>> free_boxes_;
+  std::vector<std::unique_ptr<Buffer>> leaving_buffers_;
+  std::vector<std::unique_ptr<Buffer>> free_buffers_;
 };
 
 }  // namespace weft
