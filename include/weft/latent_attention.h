@@ -37,6 +37,7 @@ class WEFT_API LatentAttention : public Module {
  public:
   /// std::invalid_argument for sizes below 1, or an odd qk_rope_head_dim.
   explicit LatentAttention(const LatentAttentionConfig& config);
+  const LatentAttentionConfig& config() const { return config_; }
 
  protected:
   Tensors forward(const Tensors& inputs) override;

@@ -75,6 +75,7 @@ class WEFT_API MoE : public Module {
  public:
   /// std::invalid_argument for sizes below 1.
   explicit MoE(const MoEConfig& config);
+  const MoEConfig& config() const { return config_; }
 
   /// [experts] f32: rows that each expert computed in calls recorded for backward since
   /// `update_balance`, for all ranks; empty before the first.

@@ -78,7 +78,8 @@ static void bind_latent_attention(py::module_& m) {
       m, "LatentAttention",
       "Causal multi-head latent attention of DeepSeek-V2 and V3: [batch, sequence, dim] -> the "
       "same. Children have Hugging Face's names")
-      .def(py::init<const C&>(), py::arg("config"));
+      .def(py::init<const C&>(), py::arg("config"))
+      .def_property_readonly("config", &LatentAttention::config);
 }
 
 void bind_moe(py::module_& m) {
@@ -95,6 +96,7 @@ void bind_moe(py::module_& m) {
                          "[..., dim] -> [..., dim]: experts chosen by token. Children: gate, "
                          "experts, and the shared expert")
       .def(py::init<const MoEConfig&>(), py::arg("config"))
+      .def_property_readonly("config", &MoE::config)
       .def_property_readonly(
           "load", [](const MoE& self) { return if_any(self.load()); },
           "[experts]: rows that each expert computed since update_balance, on all ranks")

@@ -7,8 +7,10 @@ from weft._weft import (
     Dropout,
     Embedding,
     Float8Linear,
+    LatentAttention,
     LayerNorm,
     Linear,
+    MoE,
     Module,
     RMSNorm,
     Sequential,
@@ -36,6 +38,8 @@ _OPTIONS = {
     },
     Float8Linear: _linear_options,
     Linear: _linear_options,
+    LatentAttention: lambda m: {"config": m.config},
+    MoE: lambda m: {"config": m.config},
     TransformerModel: lambda m: {"config": m.config},
     RMSNorm: lambda m: {"normalized_shape": m.normalized_shape, "eps": m.eps},
     Sequential: lambda m: {},
@@ -69,8 +73,11 @@ def _copy_members(made, module, memo):
         if isinstance(below, Linear):
             object.__setattr__(target, "float8", below.float8)
         for name, tensor, persistent in below._own_buffers:
-            if all(own != name for own, _, _ in target._own_buffers):
-                target._register_buffer(name, copy.deepcopy(tensor, memo), persistent)
+            copied = copy.deepcopy(tensor, memo)
+            if any(own == name for own, _, _ in target._own_buffers):
+                target._set_buffer(name, copied)
+            else:
+                target._register_buffer(name, copied, persistent)
         for names, parameter in below._named_parameters():
             for name in names:
                 if "." not in name:

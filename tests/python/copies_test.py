@@ -129,26 +129,46 @@ def test_layers_of_8_bits_stay_such_layers():
     assert [n for n in flags if copied[n].float8] == flags[1:]
 
 
-def test_modules_whose_sizes_are_not_kept_are_not_copied():
-    moe = nn.MoE(nn.MoEConfig(dim=4, width=4, experts=2))
+class Mine(nn.MoE):
+    pass
+
+
+@pytest.mark.parametrize("kind", [nn.MoE, Mine])
+def test_experts_are_copied_with_their_balance(kind):
+    moe = kind(
+        nn.MoEConfig(
+            dim=6, width=5, experts=4, router=nn.RouterOptions(top_k=2), balance_bias=True,
+            shared_width=3, shared_gate=True,
+        )
+    )
+    moe.materialize()
+    x = weft.randn((7, 6))
+    moe(x).sum().backward()
+    moe.update_balance(0.5)
+    expected = moe(x).tolist()
+    for made in (copy.deepcopy(moe), copy.deepcopy(nn.Sequential(moe))[0]):
+        assert type(made) is kind
+        bias = made.state_dict()["gate.e_score_correction_bias"].tolist()
+        assert bias == moe.state_dict()["gate.e_score_correction_bias"].tolist() != [0.0] * 4
+        assert made(x).tolist() == expected
+    made.update_balance(0.5)
+    assert moe(x).tolist() == expected
+
+
+def test_latent_attention_is_copied():
     attention = nn.LatentAttention(
         nn.LatentAttentionConfig(
             dim=8, heads=2, kv_lora_rank=4, qk_nope_head_dim=4, qk_rope_head_dim=2, v_head_dim=4
         )
     )
+    attention.materialize()
+    x = weft.randn((2, 5, 8))
+    assert copy.deepcopy(attention)(x).tolist() == attention(x).tolist()
 
-    class Mine(nn.MoE):
-        pass
 
-    mine = Mine(nn.MoEConfig(dim=4, width=4, experts=2))
-    for module, name in [
-        (moe, "MoE"),
-        (mine, "MoE"),
-        (nn.Sequential(moe), "MoE"),
-        (attention, "LatentAttention"),
-        (moe.gate, "Router"),
-        (moe.experts, "Experts"),
-    ]:
+def test_parts_of_experts_are_copied_with_them_only():
+    moe = nn.MoE(nn.MoEConfig(dim=4, width=4, experts=2))
+    for module, name in [(moe.gate, "Router"), (moe.experts, "Experts")]:
         with pytest.raises(ValueError, match=f"class of the module is {name}, .*load_state_dict"):
             copy.deepcopy(module)
 
