@@ -4,13 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "cli/block_recompute.h"
+#include "tests/cli/measured_step.h"
 #include "tests/support/scratch.h"
-#include "weft/autograd.h"
-#include "weft/communicator.h"
 #include "weft/error.h"
-#include "weft/ops.h"
-#include "weft/optimizers.h"
-#include "weft/ranks.h"
 
 namespace weft::cli {
 

@@ -4,12 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "cli/overlap.h"
-#include "weft/autograd.h"
-#include "weft/communicator.h"
-#include "weft/context.h"
-#include "weft/ops.h"
-#include "weft/optimizers.h"
-#include "weft/ranks.h"
+#include "tests/cli/measured_step.h"
 
 namespace weft::cli {
 
