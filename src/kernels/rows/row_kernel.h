@@ -25,8 +25,8 @@ namespace weft {
 //   template <class Walk> WEFT_FN void operator()(const Walk& walk) const
 // that handles rows walk.begin(), walk.begin() + walk.step(), ... before walk.end(). A HostWalk is
 // a range of rows for one CPU thread; a DeviceWalk (device_rows.h), the rows of a thread block.
-// Both have reader, held_reader, writer, vector, reduce, map, clear, value and set; the size of a row
-// is that of the kernel's Rows.
+// Both have reader, held_reader, writer, vector, reduce, map, clear, value and set; the size of a
+// row is that of the kernel's Rows.
 
 inline namespace WEFT_COMPILER {
 
