@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/hugging_face.h"
 
+#include <algorithm>
 #include <map>
 #include <vector>
 
@@ -12,16 +13,37 @@
 #include "weft/ops/factories.h"
 #include "weft/safetensors.h"
 #include "weft/transformer.h"
+#include "weft/warnings.h"
 
 namespace weft {
 
 static constexpr const char* kWhat = "load_hugging_face";
 
+static std::vector<NamedBuffer> persistent_buffers(const Module& model) {
+  std::vector<NamedBuffer> buffers = model.named_buffers();
+  std::erase_if(buffers, [](const NamedBuffer& buffer) { return !buffer.persistent; });
+  return buffers;
+}
+
+static void warn_of_further_tokens(const TensorFiles& tensors, const TransformerConfig& config) {
+  const std::vector<std::string> names = tensors.names();
+  const auto count = std::ranges::count_if(
+      names, [&](const std::string& name) { return predicts_further_tokens(config, name); });
+  if (count == 0) return;
+  warn(kWhat, ": ", tensors.path(), ": skipped ", count,
+       " tensors of layers that predict further tokens (multi-token prediction)");
+}
+
 static ModelFiles open_files(const TensorFiles& tensors, const TransformerConfig& config) {
+  const TransformerModel model(config);
   std::map<std::string, Shape> shapes;
-  for (const NamedParameter& named : TransformerModel(config).named_parameters()) {
+  for (const NamedParameter& named : model.named_parameters()) {
     shapes.emplace(named.name(), named.parameter->shape());
   }
+  for (const NamedBuffer& buffer : persistent_buffers(model)) {
+    shapes.emplace(buffer.name, buffer.value.shape());
+  }
+  warn_of_further_tokens(tensors, config);
   return {kWhat, tensors, file_tensors(config), shapes,
           [&](const std::string& name) { return is_left_out(config, name); }};
 }
@@ -74,12 +96,6 @@ static void check_equal(const Parameter& parameter, const ModelFiles& files,
   }
 }
 
-static std::vector<NamedBuffer> persistent_buffers(const Module& model) {
-  std::vector<NamedBuffer> buffers = model.named_buffers();
-  std::erase_if(buffers, [](const NamedBuffer& buffer) { return !buffer.persistent; });
-  return buffers;
-}
-
 void load_hugging_face(Module& model, const std::string& path) {
   const TensorFiles tensors(path);
   std::map<std::string, ParameterPtr> parameters;
@@ -92,6 +108,7 @@ void load_hugging_face(Module& model, const std::string& path) {
     shapes.emplace(buffer.name, buffer.value.shape());
   }
   const auto* transformer = dynamic_cast<const TransformerModel*>(&model);
+  if (transformer) warn_of_further_tokens(tensors, transformer->config());
   const std::vector<FileTensor> layout = layout_of(model, tensors);
   const ModelFiles files(kWhat, tensors, layout, shapes, [&](const std::string& name) {
     return transformer ? is_left_out(transformer->config(), name)
