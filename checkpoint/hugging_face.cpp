@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
+#include <set>
 #include <vector>
 
 #include "checkpoint/model_files.h"
@@ -30,6 +32,11 @@ static void warn_of_further_tokens(const TensorFiles& tensors, const Transformer
   const auto count = std::ranges::count_if(
       names, [&](const std::string& name) { return predicts_further_tokens(config, name); });
   if (count == 0) return;
+  // Once, though each rank of this process loads.
+  static std::mutex mutex;
+  static std::set<std::string> warned;
+  const std::lock_guard lock(mutex);
+  if (!warned.insert(tensors.path()).second) return;
   warn(kWhat, ": ", tensors.path(), ": skipped ", count,
        " tensors of layers that predict further tokens (multi-token prediction)");
 }
@@ -43,7 +50,6 @@ static ModelFiles open_files(const TensorFiles& tensors, const TransformerConfig
   for (const NamedBuffer& buffer : persistent_buffers(model)) {
     shapes.emplace(buffer.name, buffer.value.shape());
   }
-  warn_of_further_tokens(tensors, config);
   return {kWhat, tensors, file_tensors(config), shapes,
           [&](const std::string& name) { return is_left_out(config, name); }};
 }
@@ -131,6 +137,7 @@ void load_hugging_face(Module& model, const std::string& path) {
 
 void load_hugging_face(StateDict& into, const std::string& path, const TransformerConfig& config) {
   const TensorFiles tensors(path);
+  warn_of_further_tokens(tensors, config);
   const ModelFiles files = open_files(tensors, config);
   const NoGrad no_grad;
   for (const auto& [name, tensor] : into.tensors) {

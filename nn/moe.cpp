@@ -166,4 +166,12 @@ void MoE::update_balance(double rate) {
   dropped_ = 0;
 }
 
+std::vector<MoE*> moe_layers(Module& model) {
+  std::vector<MoE*> layers;
+  for (const auto& [path, module] : model.named_modules()) {
+    if (auto* layer = dynamic_cast<MoE*>(module)) layers.push_back(layer);
+  }
+  return layers;
+}
+
 }  // namespace weft

@@ -84,4 +84,8 @@ std::vector<ModuleStyle> transformer_styles(const TransformerConfig& config,
   return styles;
 }
 
+std::vector<ModuleStyle> expert_styles() {
+  return {{"model.layers.*.mlp.experts", ExpertParallel()}};
+}
+
 }  // namespace weft

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "weft/export.h"
 #include "weft/layers.h"
@@ -105,5 +106,8 @@ class WEFT_API MoE : public Module {
   Tensor load_, balance_loss_, z_loss_;
   int64_t dropped_ = 0;
 };
+
+/// Returns all MoE of a model, in the order of its modules.
+WEFT_API std::vector<MoE*> moe_layers(Module& model);
 
 }  // namespace weft
