@@ -77,6 +77,7 @@ static Keys loss_keys() {
 
 static Keys qwen_moe_keys() {
   return with(with(llama_like(), loss_keys()), {{"num_experts", &C::experts},
+                                                {"num_local_experts", &C::experts},
                                                 {"moe_intermediate_size", &C::expert_ffn},
                                                 {"norm_topk_prob", &C::normalized_weights},
                                                 window()});
