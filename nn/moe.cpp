@@ -129,7 +129,10 @@ Tensors MoE::forward(const Tensors& inputs) {
     count(computed[1]);
     y = with_losses(y, routed);
   }
-  return {reshape(y, x.shape())};
+  if (!config_.returns_balance) return {reshape(y, x.shape())};
+  const Tensor choices = cast(sum(computed[1], {0}), routed[2].dtype());
+  return {reshape(y, x.shape()), mean(routed[2], {0}),
+          div(choices, static_cast<double>(tokens.size(0)))};
 }
 
 Tensor MoE::with_losses(const Tensor& y, const Tensors& routed) {
@@ -161,6 +164,14 @@ void MoE::update_balance(double rate) {
   }
   load_ = {};
   dropped_ = 0;
+}
+
+std::vector<MoE*> moe_layers(Module& model) {
+  std::vector<MoE*> layers;
+  for (const auto& [path, module] : model.named_modules()) {
+    if (auto* layer = dynamic_cast<MoE*>(module)) layers.push_back(layer);
+  }
+  return layers;
 }
 
 }  // namespace weft

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "weft/export.h"
 #include "weft/layers.h"
@@ -30,6 +31,8 @@ struct MoEConfig {
   std::string shared_name = "shared_experts";
   /// Backward adds the gradients of these times `balance_loss` and `router_z_loss`.
   double balance_coefficient = 0, z_coefficient = 0;
+  /// Also returns what the balance loss is made of.
+  bool returns_balance = false;
   /// Drops choices beyond the capacity (`rows_by_expert`); none without.
   std::optional<double> capacity_factor = {};
   /// Weights are normal with it, otherwise as those of Linear.
@@ -69,8 +72,9 @@ class WEFT_API Experts : public Module {
   int64_t dropped_ = 0;
 };
 
-/// [..., dim] -> [..., dim]. Children: gate (Router), experts (Experts), and the shared expert with
-/// gate_proj, up_proj and down_proj, and its shared_expert_gate.
+/// [..., dim] -> [..., dim] and, with `returns_balance`, the mean scores of the experts and the
+/// choices of each a token, both [experts]. Children: gate (Router), experts (Experts), and the
+/// shared expert with gate_proj, up_proj and down_proj, and its shared_expert_gate.
 class WEFT_API MoE : public Module {
  public:
   /// std::invalid_argument for sizes below 1.
@@ -102,5 +106,8 @@ class WEFT_API MoE : public Module {
   Tensor load_, balance_loss_, z_loss_;
   int64_t dropped_ = 0;
 };
+
+/// Returns all MoE of a model, in the order of its modules.
+WEFT_API std::vector<MoE*> moe_layers(Module& model);
 
 }  // namespace weft
