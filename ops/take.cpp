@@ -48,15 +48,14 @@ enum class Taken : uint8_t { slices, elements, rows };
 /// The dims of a tensor, "d0 ~n d2", and of indices of its dim: "n", or as the tensor's.
 struct TakenDims {
   TakenDims(const Attributes& a, int ndim, Taken what, const std::string& mark)
-      : dim(static_cast<int>(a.structure[0])), count(ndim), is_whole(what == Taken::rows) {
+      : dim(static_cast<int>(a.structure[0])), count(ndim) {
+    if (what == Taken::rows) open = "[d", close = "] ";
     rows = with(mark);
     indices = what == Taken::elements ? rows : mark;
   }
   std::string with(const std::string& name) const {
     std::string text;
-    for (int d = 0; d < count; ++d) {
-      text += d == dim ? name + " " : concat(is_whole ? "[d" : "d", d, is_whole ? "] " : " ");
-    }
+    for (int d = 0; d < count; ++d) text += d == dim ? name + " " : concat(open, d, close);
     return text;
   }
   /// The places of the dim, in a tensor whose other dims have size 1.
@@ -67,7 +66,7 @@ struct TakenDims {
   }
 
   int dim, count;
-  bool is_whole;
+  const char *open = "d", *close = " ";
   std::string rows, indices;
 };
 
@@ -255,7 +254,8 @@ static OpSpec write_spec(const std::string& name, bool elements, ByIndex::Writte
       .name = name,
       .rule_of =
           [elements](const Attributes& a, std::span<const Shape> shapes) {
-            const TakenDims dims(a, shapes[0].ndim(), elements, "~i");
+            const TakenDims dims(a, shapes[0].ndim(), elements ? Taken::elements : Taken::slices,
+                                 "~i");
             const std::string whole = dims.with("n");
             return Rule{concat(whole, ", ", dims.rows, ", ", dims.indices, "-> ", whole)};
           },

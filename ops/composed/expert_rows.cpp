@@ -77,12 +77,12 @@ RowAxes row_axes(const Tensor& experts, const Tensor& weights) {
 /// The choices of this rank's group, sorted by expert.
 struct SortedChoices {
   /// Number of experts + 1: where each expert's begin.
-  Numbers starts;
+  Numbers starts = {};
   /// Numbers of choices in the flattened tensor of all tokens' choices.
-  Numbers choices;
+  Numbers choices = {};
   int64_t dropped = 0;
   /// A choice that is not the number of an expert; the others are not sorted then.
-  std::optional<int64_t> mistake;
+  std::optional<int64_t> mistake = {};
 
   Numbers counts() const {
     Numbers counts(starts.size());
