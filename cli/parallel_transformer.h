@@ -40,6 +40,8 @@ struct ParallelOptions {
   int64_t accumulate = 1;
   int64_t batch = 16;
   int64_t seq = 256;
+  /// Rows that the experts of a rank compute over the mean of ranks, in predictions for rank 0.
+  double imbalance = 1;
   /// Blocks that are gathered early.
   int prefetch = 1;
   /// The policy by which each block saves tensors for backward, if a plan chose it

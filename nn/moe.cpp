@@ -68,6 +68,21 @@ Experts::Experts(const MoEConfig& config) : capacity_factor_(config.capacity_fac
           expert_values(config, config.width));
 }
 
+/// Sums what the ranks of the experts' axis computed of tokens that all of them have. Sums along
+/// other axes, over the width of the experts, stay partial.
+static Tensor summed(const Tensor& y, const Tensor& computed, const Tensor& weights) {
+  if (!y.is_sharded() || !computed.is_sharded() || !weights.is_sharded()) return y;
+  std::vector<Placement> placements;
+  bool changes = false;
+  for (int axis = 0; axis < y.sharding().mesh().ndim(); ++axis) {
+    placements.push_back(y.sharding()[axis]);
+    if (!placements.back().is_partial() || computed.sharding()[axis].is_partial()) continue;
+    placements.back() = weights.sharding()[axis];
+    changes = true;
+  }
+  return changes ? y.redistribute(Placements(std::span<const Placement>(placements))) : y;
+}
+
 Tensors Experts::forward(const Tensors& inputs) {
   if (inputs.size() != 3) fail("experts: number of inputs is ", inputs.size(), ", expected 3");
   const Device device = inputs[0].device();
@@ -85,7 +100,7 @@ Tensors Experts::forward(const Tensors& inputs) {
   const Tensor hidden = swiglu(product(x, 0), product(x, 1));
   const Tensor computed = product(hidden, 2);
   const TraceSpan span("combine", -1, device);
-  return {combine_rows(computed, rows, inputs[1]), rows.counts};
+  return {summed(combine_rows(computed, rows, inputs[1]), computed, inputs[1]), rows.counts};
 }
 
 /// A second stream of a GPU whose ranks exchange tokens; elsewhere work runs at once. Gradients are

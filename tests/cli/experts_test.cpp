@@ -29,9 +29,9 @@ const char* const kDeepSeek =
     R"("max_position_embeddings":64,"n_routed_experts":6,"num_experts_per_tok":3,"n_group":2,)"
     R"("topk_group":1,"moe_intermediate_size":11,"first_k_dense_replace":1})";
 
-class ExpertsInTheProgram : public testing::Test {
+class Experts : public testing::Test {
  protected:
-  ExpertsInTheProgram() {
+  Experts() {
     scratch_.write("mixtral/config.json", kMixtral);
     scratch_.write("deepseek/config.json", kDeepSeek);
     scratch_.write("llama/config.json", tests::kSmallLlama);
@@ -68,7 +68,7 @@ class ExpertsInTheProgram : public testing::Test {
   Scratch scratch_;
 };
 
-TEST_F(ExpertsInTheProgram, TrainAlikeOnAnyMesh) {
+TEST_F(Experts, TrainAlikeOnAnyMesh) {
   for (const std::string model : {"mixtral", "deepseek"}) {
     const auto whole = metrics(train(model, "--steps 5"));
     ASSERT_EQ(whole.size(), 5u);
@@ -89,7 +89,7 @@ TEST_F(ExpertsInTheProgram, TrainAlikeOnAnyMesh) {
   }
 }
 
-TEST_F(ExpertsInTheProgram, ReportTheirLoad) {
+TEST_F(Experts, ReportTheirLoad) {
   const auto lines = metrics(train("mixtral", "--steps 2 --mesh ep=2"));
   ASSERT_EQ(lines.size(), 2u);
   const auto& experts = lines[1]["experts"];
@@ -108,7 +108,7 @@ TEST_F(ExpertsInTheProgram, ReportTheirLoad) {
 }
 
 /// Saved over ep=4, gone on over other meshes, directly and resharded.
-TEST_F(ExpertsInTheProgram, GoOnOnOtherMeshes) {
+TEST_F(Experts, GoOnOnOtherMeshes) {
   for (const std::string model : {"mixtral", "deepseek"}) {
     const std::string saved = scratch_.path(concat("saved_", model));
     const std::string other = scratch_.path(concat("other_", model));
@@ -131,7 +131,7 @@ TEST_F(ExpertsInTheProgram, GoOnOnOtherMeshes) {
   }
 }
 
-TEST_F(ExpertsInTheProgram, RefuseWhatDoesNotFit) {
+TEST_F(Experts, RefuseWhatDoesNotFit) {
   expect_refused(train("llama", "--mesh ep=2"), "the model (llama) has no experts");
   expect_refused(train("mixtral", "--mesh ep=6"), "axis ep has 6 ranks, expected at most 5");
   expect_refused(train("mixtral", "--mesh ep=2,dp=2"), "expected it behind them");
@@ -142,7 +142,7 @@ TEST_F(ExpertsInTheProgram, RefuseWhatDoesNotFit) {
   expect_refused(train("mixtral", "--mesh ep=2 --ranks 3"), "has 2 ranks, expected 3");
 }
 
-TEST_F(ExpertsInTheProgram, ContinueATextOverTheirAxis) {
+TEST_F(Experts, ContinueATextOverTheirAxis) {
   const std::string saved = scratch_.path("saved");
   const Outcome trained = run_weft(train("deepseek", concat("--steps 2 --save ", saved)));
   EXPECT_EQ(trained.code, 0) << trained.text;
