@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/hugging_face.h"
 
+#include <algorithm>
 #include <map>
+#include <mutex>
+#include <set>
 #include <vector>
 
 #include "checkpoint/model_files.h"
@@ -12,15 +15,40 @@
 #include "weft/ops/factories.h"
 #include "weft/safetensors.h"
 #include "weft/transformer.h"
+#include "weft/warnings.h"
 
 namespace weft {
 
 static constexpr const char* kWhat = "load_hugging_face";
 
+static std::vector<NamedBuffer> persistent_buffers(const Module& model) {
+  std::vector<NamedBuffer> buffers = model.named_buffers();
+  std::erase_if(buffers, [](const NamedBuffer& buffer) { return !buffer.persistent; });
+  return buffers;
+}
+
+static void warn_of_further_tokens(const TensorFiles& tensors, const TransformerConfig& config) {
+  const std::vector<std::string> names = tensors.names();
+  const auto count = std::ranges::count_if(
+      names, [&](const std::string& name) { return predicts_further_tokens(config, name); });
+  if (count == 0) return;
+  // Once, though each rank of this process loads.
+  static std::mutex mutex;
+  static std::set<std::string> warned;
+  const std::lock_guard lock(mutex);
+  if (!warned.insert(tensors.path()).second) return;
+  warn(kWhat, ": ", tensors.path(), ": skipped ", count,
+       " tensors of layers that predict further tokens (multi-token prediction)");
+}
+
 static ModelFiles open_files(const TensorFiles& tensors, const TransformerConfig& config) {
+  const TransformerModel model(config);
   std::map<std::string, Shape> shapes;
-  for (const NamedParameter& named : TransformerModel(config).named_parameters()) {
+  for (const NamedParameter& named : model.named_parameters()) {
     shapes.emplace(named.name(), named.parameter->shape());
+  }
+  for (const NamedBuffer& buffer : persistent_buffers(model)) {
+    shapes.emplace(buffer.name, buffer.value.shape());
   }
   return {kWhat, tensors, file_tensors(config), shapes,
           [&](const std::string& name) { return is_left_out(config, name); }};
@@ -74,12 +102,6 @@ static void check_equal(const Parameter& parameter, const ModelFiles& files,
   }
 }
 
-static std::vector<NamedBuffer> persistent_buffers(const Module& model) {
-  std::vector<NamedBuffer> buffers = model.named_buffers();
-  std::erase_if(buffers, [](const NamedBuffer& buffer) { return !buffer.persistent; });
-  return buffers;
-}
-
 void load_hugging_face(Module& model, const std::string& path) {
   const TensorFiles tensors(path);
   std::map<std::string, ParameterPtr> parameters;
@@ -92,6 +114,7 @@ void load_hugging_face(Module& model, const std::string& path) {
     shapes.emplace(buffer.name, buffer.value.shape());
   }
   const auto* transformer = dynamic_cast<const TransformerModel*>(&model);
+  if (transformer) warn_of_further_tokens(tensors, transformer->config());
   const std::vector<FileTensor> layout = layout_of(model, tensors);
   const ModelFiles files(kWhat, tensors, layout, shapes, [&](const std::string& name) {
     return transformer ? is_left_out(transformer->config(), name)
@@ -114,6 +137,7 @@ void load_hugging_face(Module& model, const std::string& path) {
 
 void load_hugging_face(StateDict& into, const std::string& path, const TransformerConfig& config) {
   const TensorFiles tensors(path);
+  warn_of_further_tokens(tensors, config);
   const ModelFiles files = open_files(tensors, config);
   const NoGrad no_grad;
   for (const auto& [name, tensor] : into.tensors) {

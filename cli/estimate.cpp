@@ -43,6 +43,11 @@ CLI::App* add_estimate(CLI::App& program, EstimateOptions& o) {
       ->add_option("--compare", o.compare,
                    "Strategies, as full_shard,hsdp,zero2: a line each instead of the details")
       ->delimiter(',');
+  takes_number(estimate->add_option("--imbalance", o.parallel.imbalance,
+                                    "Rows that the experts of the first rank compute over the "
+                                    "mean of ranks of the axis ep"),
+               1)
+      ->capture_default_str();
   estimate->add_flag("--json", o.json, "Print one JSON object (with --compare, an array)");
   estimate->add_flag("--schedule", o.schedule, "Print what is gathered, computed and freed when");
   return estimate;
@@ -108,6 +113,34 @@ static std::string bytes_in_words(int64_t bytes) {
   return in_words(static_cast<double>(bytes), "B");
 }
 
+/// Parameters that a token is multiplied with: not the table that its row is read from.
+static int64_t multiplied_by(const ParameterCounts& counts, const TransformerConfig& config) {
+  return counts.active - (config.tied ? 0 : config.vocabulary * config.dim);
+}
+
+static int64_t sparse_layers(const TransformerConfig& config) {
+  int64_t count = 0;
+  for (int64_t layer = 0; layer < config.layers; ++layer) count += config.is_sparse(layer) ? 1 : 0;
+  return count;
+}
+
+static void add_experts(nlohmann::ordered_json& json, const Estimate& e,
+                        const TransformerConfig& config) {
+  const ParameterCounts counts = parameters_of(config);
+  json["parameters"] = {{"total", counts.total},
+                        {"active", counts.active},
+                        {"multiplied", multiplied_by(counts, config)}};
+  const int64_t layers = sparse_layers(config);
+  if (layers == 0) return;
+  const ExpertBytes& experts = e.cost.experts;
+  json["experts"] = {{"layers", layers},
+                     {"imbalance", e.options.imbalance},
+                     {"parameter_bytes", experts.parameters},
+                     {"dispatch_bytes_of_layer", experts.dispatch / layers},
+                     {"combine_bytes_of_layer", experts.combine / layers},
+                     {"backward_bytes_of_layer", experts.backward / layers}};
+}
+
 static nlohmann::ordered_json in_json(const Estimate& e) {
   nlohmann::ordered_json json{{"model", e.options.model}, {"mesh", e.options.mesh},
                               {"ranks", e.ranks},         {"strategy", e.options.strategy},
@@ -151,6 +184,36 @@ static void print_memory(const Estimate& e) {
       "  that does NOT fit into the %s of one %s; shard over more ranks, give each fewer "
       "rows, or try --activation-checkpointing full\n",
       in_words(e.machine.memory, "B").c_str(), e.machine.name.c_str());
+}
+
+static void print_parameters(const TransformerConfig& config) {
+  const ParameterCounts counts = parameters_of(config);
+  constexpr double kBillion = 1e9;
+  std::printf("parameters %lld (%.2f B)", static_cast<long long>(counts.total),
+              static_cast<double>(counts.total) / kBillion);
+  if (config.experts > 0) {
+    std::printf(", of which a token uses %.2f B, %.2f B in products",
+                static_cast<double>(counts.active) / kBillion,
+                static_cast<double>(multiplied_by(counts, config)) / kBillion);
+  }
+  std::printf("\n");
+}
+
+static void print_experts(const Estimate& e, const TransformerConfig& config) {
+  const int64_t layers = sparse_layers(config);
+  if (layers == 0) return;
+  const ExpertBytes& experts = e.cost.experts;
+  std::printf("experts of %lld layers, the first rank with %.4g times the mean of rows, bytes\n",
+              static_cast<long long>(layers), e.options.imbalance);
+  const std::pair<const char*, int64_t> lines[] = {
+      {"parameters of a rank", experts.parameters},
+      {"dispatch of a layer", experts.dispatch / layers},
+      {"combine of a layer", experts.combine / layers},
+      {"backward of a layer", experts.backward / layers}};
+  for (const auto& [name, bytes] : lines) {
+    std::printf("  %-22s %16lld  %s\n", name, static_cast<long long>(bytes),
+                bytes_in_words(bytes).c_str());
+  }
 }
 
 static void print_traffic(const StepCost& cost) {
@@ -240,6 +303,7 @@ void estimate(EstimateOptions o) {
   for (const ParallelOptions& options : all) {
     estimates.push_back(estimated(world, config, options, machine, o.ranks_per_host));
     json.push_back(in_json(estimates.back()));
+    add_experts(json.back(), estimates.back(), config);
   }
   const DeviceMesh mesh(world, parsed_axes(all[0].mesh));
   if (o.json) {
@@ -248,7 +312,9 @@ void estimate(EstimateOptions o) {
   }
   print_heading(all[0], mesh, compares ? "compared" : all[0].strategy);
   if (compares) return print_comparison(estimates);
+  print_parameters(config);
   print_memory(estimates[0]);
+  print_experts(estimates[0], config);
   print_traffic(estimates[0].cost);
   print_time(estimates[0]);
   if (o.schedule) std::fputs(step_schedule(world, config, all[0]).c_str(), stdout);

@@ -10,6 +10,7 @@
 #include "cli/numbers.h"
 #include "cli/offload.h"
 #include "weft/error.h"
+#include "weft/expert_parallel.h"
 #include "weft/fsdp.h"
 #include "weft/layers.h"
 #include "weft/ops.h"
@@ -20,6 +21,8 @@ namespace weft::cli {
 
 /// The mesh axis of tensor parallelism; all others carry rows of the batch.
 static constexpr const char* kTensorAxis = "tp";
+/// The mesh axis that cuts experts. It carries rows too.
+static constexpr const char* kExpertAxis = "ep";
 /// Limit of DeviceMesh.
 static constexpr size_t kMostAxes = 8;
 
@@ -47,7 +50,8 @@ void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
   command
       .add_option("--mesh", o.mesh,
                   "Axes of the ranks, e.g. dp=4 or replicate=2,shard=2,tp=2 (default: dp over all "
-                  "ranks); tp is tensor parallelism, the others carry rows of the batch")
+                  "ranks); tp is tensor parallelism, the others carry rows of the batch, and ep "
+                  "also cuts the experts of a model that has them, e.g. shard=2,ep=4")
       ->type_name("AXIS=N,...");
   command
       .add_option("--strategy", o.strategy,
@@ -117,17 +121,30 @@ std::vector<MeshAxis> parsed_axes(const std::string& text) {
 }
 
 static bool is_tensor_axis(const MeshAxis& axis) { return axis.name == kTensorAxis; }
+static bool is_expert_axis(const MeshAxis& axis) { return axis.name == kExpertAxis; }
 
 /// Axes that would carry rows, though their names promise something else.
 static void check_names(const std::vector<MeshAxis>& axes, const std::string& mesh) {
   for (const MeshAxis& axis : axes) {
-    for (const char* other : {"TP", "Tp", "pp", "cp", "ep", "sp"}) {
+    for (const char* other : {"TP", "Tp", "pp", "cp", "EP", "Ep", "sp"}) {
       if (axis.name != other) continue;
       fail("--mesh ", mesh, ": axis is ", other,
-           ", expected another name; tp is tensor parallelism, the others ",
+           ", expected another name; tp is tensor parallelism, ep cuts experts, the others ",
            "carry rows of the batch");
     }
   }
+}
+
+/// The parameters of experts must be cut by ep last, as their rows of a batch are.
+static void check_order(const std::vector<MeshAxis>& axes, const std::string& mesh) {
+  const auto ep = std::ranges::find_if(axes, is_expert_axis);
+  const bool is_last = std::all_of(ep, axes.end(), [](const MeshAxis& axis) {
+    return is_expert_axis(axis) || is_tensor_axis(axis);
+  });
+  if (is_last) return;
+  fail("--mesh ", mesh,
+       ": axis ep is before one that carries rows, expected it behind them; write "
+       "for example shard=2,ep=4,tp=2");
 }
 
 int complete(ParallelOptions& o, int ranks, int most, const char* flag) {
@@ -144,6 +161,7 @@ int complete(ParallelOptions& o, int ranks, int most, const char* flag) {
   if (o.mesh.empty()) o.mesh = concat("dp=", std::max(1, ranks));
   std::vector<MeshAxis> axes = parsed_axes(o.mesh);
   check_names(axes, o.mesh);
+  check_order(axes, o.mesh);
   int64_t size = 1;
   for (const MeshAxis& axis : axes) {
     size *= axis.size;
@@ -154,11 +172,12 @@ int complete(ParallelOptions& o, int ranks, int most, const char* flag) {
     fail("--mesh ", o.mesh, " has ", size, " ranks, expected ", ranks, ", that of ", flag);
   }
   Strategy strategy = Strategy::named(o.strategy);
-  auto data = axes.size() - static_cast<size_t>(std::ranges::count_if(axes, is_tensor_axis));
-  if (strategy.rows.size() > 1 && strategy.rows.size() != data) {
+  const auto data = std::ranges::count_if(
+      axes, [](const MeshAxis& axis) { return !is_tensor_axis(axis) && !is_expert_axis(axis); });
+  if (strategy.rows.size() > 1 && static_cast<ptrdiff_t>(strategy.rows.size()) != data) {
     fail("--mesh ", o.mesh, " has ", data, " axes that carry rows, expected ", strategy.rows.size(),
          ", those of --strategy ", o.strategy,
-         "; write for example replicate=2,shard=2, and add tp");
+         "; write for example replicate=2,shard=2, and add ep or tp");
   }
   const bool has_tensor_axis = std::ranges::any_of(axes, is_tensor_axis);
   if (o.sequence_parallel.value_or(false) && !has_tensor_axis) {
@@ -168,16 +187,34 @@ int complete(ParallelOptions& o, int ranks, int most, const char* flag) {
   return static_cast<int>(size);
 }
 
-/// With an axis for the rows, which may have one rank: precision and slots are FSDP's.
+/// With an axis for the rows besides ep, which may have one rank: precision and slots are FSDP's,
+/// and experts are sharded over it.
 static std::vector<MeshAxis> axes_with_rows(const std::string& text) {
   std::vector<MeshAxis> axes = parsed_axes(text);
-  if (std::ranges::all_of(axes, is_tensor_axis)) axes.insert(axes.begin(), {"dp", 1});
+  const bool has_rows = std::ranges::any_of(
+      axes, [](const MeshAxis& axis) { return !is_tensor_axis(axis) && !is_expert_axis(axis); });
+  if (!has_rows) axes.insert(axes.begin(), {"dp", 1});
   return axes;
+}
+
+void check_expert_axis(const std::vector<MeshAxis>& axes, const TransformerConfig& config,
+                       const std::string& mesh) {
+  const auto axis = std::ranges::find_if(axes, is_expert_axis);
+  if (axis == axes.end()) return;
+  if (config.experts == 0) {
+    fail("--mesh ", mesh, ": axis is ep, but the model (", config.family,
+         ") has no experts, expected another name");
+  }
+  if (axis->size > config.experts) {
+    fail("--mesh ", mesh, ": axis ep has ", axis->size, " ranks, expected at most ", config.experts,
+         ", one for each expert");
+  }
 }
 
 ParallelTransformer::ParallelTransformer(const Communicator& world, const TransformerConfig& config,
                                          const ParallelOptions& options)
     : options_(options), mesh_(world, axes_with_rows(options.mesh)), model_(config) {
+  check_expert_axis(parsed_axes(options.mesh), config, options.mesh);
   std::vector<std::string_view> data;
   std::vector<Placement> rows;
   for (int axis = 0; axis < mesh_.ndim(); ++axis) {
@@ -186,6 +223,8 @@ ParallelTransformer::ParallelTransformer(const Communicator& world, const Transf
     rows.push_back(carries_rows ? Placement(Shard(0)) : Placement(Replicate()));
   }
   rows_ = Sharding(mesh_, Placements(std::span<const Placement>(rows)));
+  has_expert_axis_ = std::ranges::count(data, kExpertAxis) > 0;
+  if (has_expert_axis_) parallelize(model_, mesh_[kExpertAxis], expert_styles());
   if (static_cast<int>(data.size()) < mesh_.ndim()) {
     parallelize(model_, mesh_[kTensorAxis],
                 transformer_styles(
@@ -228,6 +267,7 @@ void ParallelTransformer::shard() {
   }
   set_wires(options, options_.gather_dtype, options_.gradient_dtype);
   options.offload = {tier("parameters"), tier("gradients")};
+  if (has_expert_axis_) options = with_experts(options, {&model_}, data_, kExpertAxis);
   for (const auto& unit : model_.units()) fully_shard(unit, data_, options);
   fully_shard(model_, data_, options);
 }

@@ -40,6 +40,8 @@ struct ParallelOptions {
   int64_t accumulate = 1;
   int64_t batch = 16;
   int64_t seq = 256;
+  /// Rows that the experts of a rank compute over the mean of ranks, in predictions for rank 0.
+  double imbalance = 1;
   /// Blocks that are gathered early.
   int prefetch = 1;
   /// The policy by which each block saves tensors for backward, if a plan chose it
@@ -56,8 +58,12 @@ std::vector<MeshAxis> parsed_axes(const std::string& text);
 /// together, and returns the number of ranks, at most `most`. `flag` is where `ranks` comes from.
 int complete(ParallelOptions& options, int ranks, int most, const char* flag);
 
-/// A transformer over the ranks of a mesh, declared: cut along the axis "tp" by its styles and,
-/// once `shard` is called, along all others by the strategy.
+/// Throws std::invalid_argument when the axis "ep" does not fit the model, whose --mesh is `mesh`.
+void check_expert_axis(const std::vector<MeshAxis>& axes, const TransformerConfig& config,
+                       const std::string& mesh);
+
+/// A transformer over the ranks of a mesh, declared: cut along the axis "tp" by its styles, its
+/// experts along "ep" and, once `shard` is called, along all axes but "tp" by the strategy.
 class ParallelTransformer {
  public:
   ParallelTransformer(const Communicator& world, const TransformerConfig& config,
@@ -88,6 +94,7 @@ class ParallelTransformer {
   DeviceMesh data_;
   TransformerModel model_;
   Sharding rows_;
+  bool has_expert_axis_ = false;
 };
 
 }  // namespace weft::cli

@@ -27,6 +27,16 @@ void Progress::report(const StepReport& report) {
   if (is_end || is_due || report.validation_loss) print_line(report);
 }
 
+static nlohmann::ordered_json json_of(const ExpertReport& experts) {
+  nlohmann::ordered_json json;
+  json["load"] = experts.load;
+  json["imbalance"] = experts.imbalance();
+  json["dropped"] = experts.dropped;
+  json["balance_loss"] = nullptr;
+  if (experts.balance_loss) json["balance_loss"] = *experts.balance_loss;
+  return json;
+}
+
 void Progress::write_metrics(const StepReport& report) {
   nlohmann::ordered_json line;
   line["step"] = report.step;
@@ -39,6 +49,7 @@ void Progress::write_metrics(const StepReport& report) {
   line["mfu"] = nullptr;
   if (report.utilization) line["mfu"] = *report.utilization;
   line["seconds"] = report.seconds;
+  if (report.experts) line["experts"] = json_of(*report.experts);
   line["bytes_moved"] = report.bytes_moved;
   line["peak_bytes"] = report.memory.total.peak;
   for (int i = 0; i < kPurposes; ++i) {
@@ -72,6 +83,15 @@ void Progress::print_line(const StepReport& report) {
   if (report.validation_loss) std::printf("  validation loss %.4f", *report.validation_loss);
   std::printf("  lr %.2e  %.0f tokens/s", report.learning_rate, report.tokens_per_second);
   if (report.utilization) std::printf("  MFU %.1f %%", 100 * *report.utilization);
+  if (report.experts) {
+    std::printf("  largest load %.2f x mean", report.experts->imbalance());
+    if (report.experts->balance_loss) {
+      std::printf("  balance loss %.3f", *report.experts->balance_loss);
+    }
+    if (report.experts->dropped > 0) {
+      std::printf("  %lld dropped", static_cast<long long>(report.experts->dropped));
+    }
+  }
   std::printf("  %s left\n", duration_text(left).c_str());
   std::fflush(stdout);
 }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "cli/expert_report.h"
 #include "weft/extend/file.h"
 #include "weft/storage.h"
 
@@ -23,6 +24,8 @@ struct StepReport {
   std::optional<double> utilization;
   /// Since the first step began.
   double seconds = 0;
+  /// Empty for a dense model.
+  std::optional<ExpertReport> experts;
   /// Received from other ranks in this step, by rank 0.
   int64_t bytes_moved = 0;
   /// Memory of rank 0 so far.

@@ -2,6 +2,7 @@
 #include "cli/serve.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -9,6 +10,7 @@
 
 #include "cli/devices.h"
 #include "cli/numbers.h"
+#include "cli/parallel_transformer.h"
 #include "cli/prompts.h"
 #include "cli/ranks.h"
 #include "cli/resume.h"
@@ -90,6 +92,10 @@ CLI::App* add_sample(CLI::App& program, ServeOptions& o) {
               1, kMostLocalRanks)
       ->capture_default_str();
   sample
+      ->add_option("--mesh", o.mesh,
+                   "Axes of the ranks instead: tp shares the heads, ep the experts, e.g. ep=4,tp=2")
+      ->type_name("AXIS=N,...");
+  sample
       ->add_option(
           "--device", o.device,
           "Where the ranks compute: cpu; cuda: each rank on a GPU, in turn; cuda:0: all on "
@@ -151,6 +157,45 @@ static void continue_prompt(const ServeOptions& options, const Prompts& prompts,
                static_cast<double>(count) / took.count());
 }
 
+/// The axes of --mesh, ep and tp, or tp over all ranks.
+static std::vector<MeshAxis> axes_of(const ServeOptions& options, int ranks) {
+  if (options.mesh.empty()) return {{"tp", ranks}};
+  std::vector<MeshAxis> axes;
+  for (const char* name : {"ep", "tp"}) axes.push_back({name, 1});
+  for (const MeshAxis& axis : parsed_axes(options.mesh)) {
+    const auto same = std::ranges::find(axes, axis.name, &MeshAxis::name);
+    if (same == axes.end() || same->size > 1) {
+      fail("--mesh ", options.mesh, ": axis is ", axis.name,
+           ", expected ep and tp once each: prompts are not cut");
+    }
+    same->size = axis.size;
+  }
+  if (axes[0].size * axes[1].size != ranks) {
+    fail("--mesh ", options.mesh, " has ", axes[0].size * axes[1].size, " ranks, expected ", ranks,
+         ", that of the job");
+  }
+  if (axes[0].size == 1) axes.erase(axes.begin());
+  return axes;
+}
+
+/// The ranks that --mesh or --ranks states.
+static int stated_ranks(const ServeOptions& options) {
+  if (options.mesh.empty()) return options.ranks;
+  int64_t size = 1;
+  for (const MeshAxis& axis : parsed_axes(options.mesh)) {
+    size *= axis.size;
+    if (size > kMostLocalRanks) {
+      fail("--mesh ", options.mesh, " has ", size, " ranks or more, expected at most ",
+           kMostLocalRanks);
+    }
+  }
+  if (options.ranks != 1 && options.ranks != size) {
+    fail("--mesh ", options.mesh, " has ", size, " ranks, expected ", options.ranks,
+         ", that of --ranks");
+  }
+  return static_cast<int>(size);
+}
+
 /// One rank's part.
 static void serve_rank(const ServeOptions& options, const Prompts& prompts,
                        const Communicator& world) {
@@ -161,8 +206,11 @@ static void serve_rank(const ServeOptions& options, const Prompts& prompts,
   const TransformerConfig config = config_of_weights(path);
   if (world.rank() == 0 && !prompts.tokenizer()) warn_of_bytes(config.vocabulary);
   for (size_t i = 0; i < prompts.size(); ++i) prompts.ids(i, config.vocabulary);
-  const DeviceMesh mesh(world, {{"tp", world.size()}});
+  const std::vector<MeshAxis> axes = axes_of(options, world.size());
+  check_expert_axis(axes, config, options.mesh);
+  const DeviceMesh mesh(world, axes);
   TransformerModel model(config);
+  if (axes.size() > 1) parallelize(model, mesh["ep"], expert_styles());
   parallelize(model, mesh["tp"], transformer_styles(config));
   model.materialize(device_of_rank(options.device, world.rank()));
   load_weights(model, path);
@@ -177,7 +225,7 @@ void serve(const ServeOptions& options) {
   if (options.device == "meta") fail("--device is meta, expected cpu or cuda");
   check_available(device_named(options.device));
   const Prompts prompts(options);
-  run_world(job_ranks(options.ranks, "--ranks"),
+  run_world(job_ranks(stated_ranks(options), options.mesh.empty() ? "--ranks" : "--mesh"),
             [&](const Communicator& world) {
               check_same_flags(world);
               serve_rank(options, prompts, world);

@@ -25,6 +25,8 @@ struct ServeOptions {
   std::string system, chat_template;
   std::vector<std::string> stops;
   int ranks = 1;
+  /// Empty: tp over the ranks.
+  std::string mesh;
   std::string device = "cpu";
   int64_t tokens = 200;
   SamplingOptions sampling;

@@ -9,6 +9,7 @@
 #include "weft/autograd.h"
 #include "weft/error.h"
 #include "weft/extend/tape.h"
+#include "weft/moe.h"
 #include "weft/ops.h"
 #include "weft/optimizers.h"
 
@@ -53,8 +54,8 @@ class MetaSink final : public GradientSink {
 
 }  // namespace
 
-/// The parameters as forward uses them under FSDP: gathered over all axes but "tp", on `meta`, in
-/// the dtype that is computed in; their gradients addends of a sum.
+/// The parameters as forward uses them under FSDP: gathered over all axes but "tp" and, of experts,
+/// "ep", on `meta`, in the dtype that is computed in; their gradients addends of a sum.
 static void use_gathered(ParallelTransformer& llama, const ParallelOptions& options) {
   PurposeScope purpose(Purpose::gathered);
   const DType dtype = options.dtype == "bf16" ? DType::bf16 : DType::f32;
@@ -64,7 +65,8 @@ static void use_gathered(ParallelTransformer& llama, const ParallelOptions& opti
     Sharding sharding = value.is_sharded() ? value.sharding() : Sharding(mesh, {});
     std::vector<Placement> sums(sharding.placements().begin(), sharding.placements().end());
     for (int axis = 0; axis < mesh.ndim(); ++axis) {
-      if (llama.rows()[axis].is_shard()) sums[static_cast<size_t>(axis)] = Partial();
+      const bool is_cut = sharding[axis].is_shard();
+      if (llama.rows()[axis].is_shard() && !is_cut) sums[static_cast<size_t>(axis)] = Partial();
     }
     parameter->set_value(empty(value.shape(), {dtype, meta, sharding}));
     set_gradient_sink(
@@ -75,14 +77,48 @@ static void use_gathered(ParallelTransformer& llama, const ParallelOptions& opti
   }
 }
 
-/// Adds what the log has, so many times.
-static void add_movements(const OpLog& log, int64_t times, StepCost& cost) {
+/// Adds what the log has, so many times. Tokens travel to their experts over the axis `ep`.
+static void add_movements(const OpLog& log, int64_t times, bool has_ep, StepCost& cost) {
   for (const Movement& movement : log.movements) {
+    const bool dispatches = movement.what == "dispatch_rows";
+    const bool is_of_experts = dispatches || movement.what == "combine_rows";
     for (const MovementStep& step : movement.steps) {
-      AxisCost& over = cost_over(cost, step.axes, "activations");
+      AxisCost& over = cost_over(cost, is_of_experts && has_ep ? "ep" : step.axes,
+                                 is_of_experts ? "tokens of experts" : "activations");
       over.bytes += step.bytes * times;
       over.collectives += times;
+      if (!is_of_experts) continue;
+      int64_t& forward = dispatches ? cost.experts.dispatch : cost.experts.combine;
+      (movement.backward ? cost.experts.backward : forward) += step.bytes * times;
     }
+  }
+}
+
+static bool has_experts_axis(const ParallelTransformer& llama) {
+  const DeviceMesh& mesh = llama.mesh();
+  for (int axis = 0; axis < mesh.ndim(); ++axis) {
+    if (mesh.axis_name(axis) == "ep") return true;
+  }
+  return false;
+}
+
+/// Plans that the experts of the first ranks compute `imbalance` times the mean of rows.
+static void plan_imbalance(TransformerModel& model, double imbalance) {
+  for (MoE* layer : moe_layers(model)) layer->experts().plan_imbalance(imbalance);
+}
+
+/// The parameters of experts that rest on this rank, and the work of shared experts in forward.
+static void add_experts(ParallelTransformer& llama, const TransformerConfig& config,
+                        const ParallelOptions& options, StepCost& cost) {
+  const auto ranks = static_cast<double>(llama.mesh().size());
+  for (MoE* layer : moe_layers(llama.model())) {
+    for (const ParameterPtr& parameter : layer->experts().parameters()) {
+      const Tensor& value = parameter->value();
+      cost.experts.parameters +=
+          value.box().shape.product() * static_cast<int64_t>(size_of(value.dtype()));
+    }
+    cost.shared_operations += 6.0 * static_cast<double>(options.batch * options.seq) / ranks *
+                              static_cast<double>(config.dim * config.shared_ffn);
   }
 }
 
@@ -112,7 +148,7 @@ static void add_micro_steps(ParallelTransformer& llama, const ParallelOptions& o
   }
   const auto activations = static_cast<size_t>(Purpose::activations);
   cost.memory[activations] = memory_statistics(DeviceKind::meta).by_purpose[activations].peak;
-  add_movements(log, options.accumulate, cost);
+  add_movements(log, options.accumulate, has_experts_axis(llama), cost);
   cost.work = log.work;
   cost.memory[static_cast<size_t>(Purpose::other)] = scratch_bytes(log);
   for (OpWork& op : cost.work) {
@@ -129,7 +165,7 @@ static void add_norm(ParallelTransformer& llama, StepCost& cost) {
   const Sharding addends(mesh, Placements(std::span<const Placement>(sums)));
   OpLog log;
   empty({}, {DType::f64, meta, addends}).full_tensor();
-  add_movements(log, 1, cost);
+  add_movements(log, 1, false, cost);
 }
 
 /// AdamW's two moments, and the buffers through which arrays on disk pass.
@@ -201,12 +237,14 @@ static StepCost measured_cost(const Communicator& world, const TransformerConfig
                               const ParallelOptions& options) {
   StepCost cost;
   ParallelTransformer gathered(world, config, options);
+  plan_imbalance(gathered.model(), options.imbalance);
   use_gathered(gathered, options);
   add_micro_steps(gathered, options, cost);
   ParallelTransformer sharded(world, config, options);
   sharded.shard();
   add_sharding(sharded, options, cost);
   add_norm(sharded, cost);
+  add_experts(sharded, config, options, cost);
   return cost;
 }
 
@@ -216,6 +254,10 @@ static std::vector<int64_t*> numbers_of(StepCost& cost, std::vector<double*>& op
   FullyShardBytes& sharding = cost.sharding;
   std::vector<int64_t*> numbers{&sharding.parameters, &sharding.gradients, &sharding.buffers,
                                 &sharding.received, &sharding.copied};
+  ExpertBytes& experts = cost.experts;
+  numbers.insert(numbers.end(),
+                 {&experts.parameters, &experts.dispatch, &experts.combine, &experts.backward});
+  operations.push_back(&cost.shared_operations);
   for (int64_t& bytes : cost.memory) numbers.push_back(&bytes);
   for (AxisTraffic& axis : sharding.by_axes) numbers.push_back(&axis.bytes);
   for (AxisCost& axis : cost.traffic) {
@@ -254,6 +296,7 @@ StepCost step_cost(const Communicator& world, const TransformerConfig& config,
   const auto cost_of = [&](int64_t layers) {
     TransformerConfig part = config;
     part.layers = layers;
+    if (!part.dense.empty()) part.dense.resize(static_cast<size_t>(layers));
     return measured_cost(world, part, options);
   };
   StepCost cost;
@@ -306,16 +349,20 @@ StepSeconds step_seconds(const StepCost& cost, const Machine& machine) {
     seconds.compute += std::max(op.operations / machine.operations,
                                 static_cast<double>(op.bytes) / machine.memory_bytes);
   }
-  double exposed = 0;
+  double exposed = 0, dispatch = 0;
   for (const AxisCost& axis : cost.traffic) {
     const double rate = axis.crosses_hosts ? machine.network_bytes : machine.host_bytes;
     const double took = static_cast<double>(axis.bytes) / rate +
                         static_cast<double>(axis.collectives) * machine.latency;
     seconds.communication += took;
-    // Activations are waited for; parameters are gathered ahead.
-    const bool waits = std::string_view(axis.of) == "activations" || !machine.overlaps;
-    if (waits) exposed += took;
+    // Activations and tokens are waited for; parameters are gathered ahead.
+    const bool is_ahead = std::string_view(axis.of) == "parameters and gradients";
+    if (!is_ahead || !machine.overlaps) exposed += took;
+    if (std::string_view(axis.of) != "tokens of experts" || axis.bytes == 0) continue;
+    dispatch += took * static_cast<double>(cost.experts.dispatch) / static_cast<double>(axis.bytes);
   }
+  // Shared experts compute during the dispatch.
+  if (machine.overlaps) exposed -= std::min(dispatch, cost.shared_operations / machine.operations);
   // AdamW reads value, gradient and moments and writes all but the gradient.
   const auto state = static_cast<double>(cost.memory[static_cast<size_t>(Purpose::optimizer)]);
   seconds.compute += 3.5 * state / machine.memory_bytes;

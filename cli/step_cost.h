@@ -13,12 +13,20 @@
 
 namespace weft::cli {
 
+/// Bytes that a rank's experts have and receive, in all layers.
+struct ExpertBytes {
+  /// Parameters at rest.
+  int64_t parameters = 0;
+  /// Tokens that a step's forward brings to experts and back, and all that backward moves for them.
+  int64_t dispatch = 0, combine = 0, backward = 0;
+};
+
 /// Bytes that a rank receives over axes, in a step.
 struct AxisCost {
   std::string axes;
   /// The ranks that differ along the axes are of several hosts.
   bool crosses_hosts = false;
-  /// "parameters and gradients" or "activations".
+  /// "parameters and gradients", "activations" or "tokens of experts".
   const char* of = "";
   int64_t bytes = 0;
   int64_t collectives = 0;
@@ -31,6 +39,9 @@ struct StepCost {
   std::vector<AxisCost> traffic;
   std::vector<OpWork> work;
   FullyShardBytes sharding;
+  ExpertBytes experts;
+  /// Operations of shared experts in forward, which GPUs run while tokens are dispatched.
+  double shared_operations = 0;
 
   /// For a GPU, whose products take no copies of their operands.
   void leave_out_scratch() { memory[static_cast<size_t>(Purpose::other)] = 0; }

@@ -4,11 +4,11 @@
 #include <cstdio>
 #include <filesystem>
 #include <future>
-#include <iostream>
 #include <optional>
 
 #include "cli/data.h"
 #include "cli/devices.h"
+#include "cli/expert_report.h"
 #include "cli/machine.h"
 #include "cli/output_files.h"
 #include "cli/overlap.h"
@@ -61,9 +61,7 @@ class Training {
         model_(llama_.model()),
         device_(device_of_rank(options.device, world.rank())),
         peak_rate_(peak_rate(options, config, device_, world.size())) {
-    if (options.deterministic) {
-      use_deterministic_algorithms(true);
-    }
+    if (options.deterministic) use_deterministic_algorithms(true);
     llama_.shard();
     model_.materialize(device_);
     if (!options.init.empty()) load_weights(model_, options.init);
@@ -252,6 +250,7 @@ class Training {
     if (!graph_updates()) update();
 
     StepReport report;
+    report.experts = end_step_of_experts(model_, options_.balance_rate);
     report.step = step;
     report.loss = loss;
     report.learning_rate = optimizer_->learning_rate();
@@ -374,6 +373,7 @@ void train(const TrainOptions& given) {
   }
   TokenData data(options.data, {config.vocabulary, options.parallel.batch, options.parallel.seq},
                  options.seed);
+  check_experts(options, config);
   plan_memory(options, config);
   for (char byte : options.prompt) {
     if ((byte & 0xff) < config.vocabulary) continue;

@@ -32,6 +32,11 @@ static void add_numbers(CLI::App& train, TrainOptions& o) {
       ->capture_default_str();
   takes_number_above(train.add_option("--clip", o.clip, "Largest norm of the gradients"), 0)
       ->capture_default_str();
+  takes_number(train.add_option("--balance-rate", o.balance_rate,
+                                "What a step changes the biases by that balance the load of "
+                                "experts (DeepSeek-V3); 0: they stay"),
+               0)
+      ->capture_default_str();
   takes_number_above(
       train.add_option(
           "--peak-tflops", o.peak_tflops,
@@ -132,6 +137,13 @@ void complete(TrainOptions& o) {
   o.ranks = complete(o.parallel, job_ranks(o.ranks, "--ranks"), most, flag);
   if (o.cuda_graph) check_graph(o);
   check_offload(o.parallel.offload, device_named(o.device));
+}
+
+void check_experts(const TrainOptions& o, const TransformerConfig& config) {
+  check_expert_axis(parsed_axes(o.parallel.mesh), config, o.parallel.mesh);
+  if (!o.cuda_graph || config.experts == 0) return;
+  fail("--cuda-graph: the model (", config.family,
+       ") has experts, whose rows are counted on the host, expected a dense model");
 }
 
 void plan_memory(TrainOptions& o, const TransformerConfig& config) {

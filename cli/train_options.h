@@ -29,6 +29,8 @@ struct TrainOptions {
   double learning_rate = 3e-3;
   double weight_decay = 0.1;
   double clip = 1;
+  /// Of the biases that balance the load of experts.
+  double balance_rate = 1e-3;
   /// Peak rate of a device in 1e12 operations a second; 0: the rate of its data sheet.
   double peak_tflops = 0;
   int threads = 0;
@@ -48,6 +50,9 @@ CLI::App* add_train(CLI::App& program, TrainOptions& options);
 
 /// Fills in what was not said and checks what the flags say together.
 void complete(TrainOptions& options);
+
+/// Checks what the flags say about a model's experts.
+void check_experts(const TrainOptions& options, const TransformerConfig& config);
 
 /// Applies the plan that --memory or a budget asks for. The same flags give the same plan on all
 /// ranks.

@@ -60,7 +60,8 @@ Names fused(std::string_view qkv, std::string_view gate_up) {
 
 static std::vector<Family> all_families() {
   std::vector<Family> all = families::llamas();
-  for (const auto& more : {families::gemmas(), families::gpts(), families::encoders()}) {
+  for (const auto& more :
+       {families::gemmas(), families::gpts(), families::encoders(), families::sparse()}) {
     all.insert(all.end(), more.begin(), more.end());
   }
   return all;

@@ -30,8 +30,9 @@ struct ConfigKey {
 struct FileName {
   std::string_view ours, file;
   /// rows: as they are; columns: rows and columns are swapped; heads: the rows of each head of all
-  /// stacked modules are together.
-  enum class Form : uint8_t { rows, columns, heads };
+  /// stacked modules are together; experts: one tensor for each expert, whose number stands for
+  /// `*`.
+  enum class Form : uint8_t { rows, columns, heads, experts };
   Form form = Form::rows;
 };
 

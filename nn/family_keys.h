@@ -14,6 +14,7 @@ inline constexpr auto kRequired = ConfigKey::Need::required;
 inline constexpr auto kOrNone = ConfigKey::Need::or_none;
 inline constexpr auto kColumns = FileName::Form::columns;
 inline constexpr auto kHeads = FileName::Form::heads;
+inline constexpr auto kExperts = FileName::Form::experts;
 
 Keys with(Keys keys, const Keys& more);
 /// Keys that all families but GPT-2 have.
@@ -33,5 +34,6 @@ std::vector<Family> llamas();
 std::vector<Family> gemmas();
 std::vector<Family> gpts();
 std::vector<Family> encoders();
+std::vector<Family> sparse();
 
 }  // namespace weft::families

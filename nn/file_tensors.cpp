@@ -73,29 +73,60 @@ static void add_old_names(std::vector<std::string>& names) {
   }
 }
 
+/// One tensor for each slice of a parameter that is stacked by expert.
+static void add_slices(const std::string& parameter, const std::string& pattern, int64_t experts,
+                       std::vector<FileTensor>& tensors) {
+  const size_t star = pattern.find('*');
+  for (int64_t i = 0; i < experts; ++i) {
+    const std::string name = concat(pattern.substr(0, star), i, pattern.substr(star + 1));
+    tensors.push_back({.names = {name}, .parts = {{.parameter = parameter, .slice = i}}});
+  }
+}
+
+/// The names and shapes of parameters and buffers.
+static std::vector<std::pair<std::vector<std::string>, Shape>> contents_of(
+    const TransformerConfig& config) {
+  const TransformerModel model(config);
+  std::vector<std::pair<std::vector<std::string>, Shape>> contents;
+  for (const NamedParameter& named : model.named_parameters()) {
+    contents.emplace_back(named.names, named.parameter->shape());
+  }
+  for (const NamedBuffer& buffer : model.named_buffers()) {
+    if (buffer.persistent) contents.emplace_back(std::vector{buffer.name}, buffer.value.shape());
+  }
+  return contents;
+}
+
 std::vector<FileTensor> file_tensors(const TransformerConfig& config) {
   const Family* family = find_family(config.family);
   if (!family) fail("model: family is ", in_quotes(config.family), ", expected a known one");
-  std::vector<FileTensor> tensors;
+  std::vector<FileTensor> tensors, slices;
   std::map<std::string, size_t> places;
   std::vector<bool> by_heads;
-  for (const NamedParameter& named : TransformerModel(config).named_parameters()) {
+  for (const auto& [ours, shape] : contents_of(config)) {
     std::vector<FoundName> found;
-    for (const std::string& name : named.names) {
+    for (const std::string& name : ours) {
       for (FoundName& in_file : names_in(*family, name)) found.push_back(std::move(in_file));
+    }
+    if (found[0].form == FileName::Form::experts) {
+      add_slices(ours[0], found[0].name, shape[0], slices);
+      continue;
     }
     const auto [at, is_new] = places.try_emplace(found[0].name, tensors.size());
     if (is_new) {
-      const bool is_matrix = named.parameter->shape().ndim() > 1;
+      const bool is_matrix = shape.ndim() > 1;
       const bool transposed = is_matrix && found[0].form == FileName::Form::columns;
       tensors.push_back({.names = {}, .transposed = transposed, .parts = {}});
       by_heads.push_back(found[0].form == FileName::Form::heads);
       for (const FoundName& in_file : found) tensors.back().names.push_back(in_file.name);
     }
-    tensors[at->second].parts.push_back({named.name(), named.parameter->shape()[0]});
+    tensors[at->second].parts.push_back({ours[0], shape[0]});
   }
   for (size_t i = 0; i < tensors.size(); ++i) {
     place(tensors[i].parts, by_heads[i], config.head_dim);
+  }
+  tensors.insert(tensors.end(), slices.begin(), slices.end());
+  for (size_t i = 0; i < tensors.size(); ++i) {
     if (config.family == "bert") add_old_names(tensors[i].names);
     // Files of the bare model lack the prefix.
     const std::vector<std::string> names = tensors[i].names;
@@ -107,7 +138,15 @@ std::vector<FileTensor> file_tensors(const TransformerConfig& config) {
   return tensors;
 }
 
+bool predicts_further_tokens(const TransformerConfig& config, const std::string& name) {
+  const std::string block = CutName(name).block;
+  const bool is_number = !block.empty() && block.find_first_not_of("0123456789") == block.npos;
+  return config.family == "deepseek_v3" && is_number && block.size() < 10 &&
+         std::stoll(block) >= config.layers;
+}
+
 bool is_left_out(const TransformerConfig& config, const std::string& name) {
+  if (predicts_further_tokens(config, name)) return true;
   // Constants that old files hold: frequencies, masks, positions.
   for (const char* end : {".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias",
                           ".attention.bias", ".attention.masked_bias", "embeddings.position_ids"}) {

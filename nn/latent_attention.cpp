@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "nn/rotary.h"
 #include "weft/error.h"
-#include "weft/ops/networks.h"
+#include "weft/ops/attention.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
@@ -29,26 +30,43 @@ static void check_latent(const LatentAttentionConfig& config) {
   }
 }
 
+/// The factor of the logits.
+static double scale_of(const LatentAttentionConfig& c) {
+  const auto width = static_cast<double>(c.qk_nope_head_dim + c.qk_rope_head_dim);
+  const double scale = c.scale != 0 ? c.scale : 1 / std::sqrt(width);
+  const RopeScaling& rope = c.rope_scaling;
+  if (rope.kind == RopeScalingKind::none || rope.mscale_all_dim == 0 || rope.factor <= 1) {
+    return scale;
+  }
+  const double factor = 0.1 * rope.mscale_all_dim * std::log(rope.factor) + 1;
+  return scale * factor * factor;
+}
+
 LatentAttention::LatentAttention(const LatentAttentionConfig& config) : config_(config) {
   check_latent(config);
-  const auto linear_of = [&](int64_t in, int64_t out) {
-    return std::make_shared<Linear>(in, out, false, config.deviation);
+  config_.scale = scale_of(config);
+  rotary_ = std::make_unique<Rotary>(TransformerConfig{.head_dim = config.qk_rope_head_dim},
+                                     config.rope_theta, config.rope_scaling);
+  const auto linear_of = [&](int64_t in, int64_t out, bool bias = false) {
+    return std::make_shared<Linear>(in, out, bias, config.deviation);
   };
   const int64_t query = config.heads * (config.qk_nope_head_dim + config.qk_rope_head_dim);
   if (config.q_lora_rank > 0) {
-    q_a_ = add("q_a_proj", linear_of(config.dim, config.q_lora_rank));
+    q_a_ = add("q_a_proj", linear_of(config.dim, config.q_lora_rank, config.bias));
     q_norm_ = add("q_a_layernorm", std::make_shared<RMSNorm>(config.q_lora_rank, config.norm_eps));
     q_ = add("q_b_proj", linear_of(config.q_lora_rank, query));
   } else {
     q_ = add("q_proj", linear_of(config.dim, query));
   }
   kv_a_ = add("kv_a_proj_with_mqa",
-              linear_of(config.dim, config.kv_lora_rank + config.qk_rope_head_dim));
+              linear_of(config.dim, config.kv_lora_rank + config.qk_rope_head_dim, config.bias));
   kv_norm_ = add("kv_a_layernorm", std::make_shared<RMSNorm>(config.kv_lora_rank, config.norm_eps));
   kv_b_ = add("kv_b_proj", linear_of(config.kv_lora_rank,
                                      config.heads * (config.qk_nope_head_dim + config.v_head_dim)));
-  o_ = add("o_proj", linear_of(config.heads * config.v_head_dim, config.dim));
+  o_ = add("o_proj", linear_of(config.heads * config.v_head_dim, config.dim, config.bias));
 }
+
+LatentAttention::~LatentAttention() = default;
 
 /// [batch, sequence, heads * d] as [batch, sequence, heads, d].
 static Tensor by_head(const Tensor& x, int64_t heads) {
@@ -63,15 +81,39 @@ Tensor LatentAttention::queries(const Tensor& x) {
 /// Rotates x [batch, sequence, heads, qk_rope_head_dim]. Neighbours become pairs (i, i + d / 2), in
 /// queries and keys alike.
 Tensor LatentAttention::rotated(const Tensor& x) const {
-  if (!config_.rope_interleave) return rope(x, config_.rope_theta);
+  if (!config_.rope_interleave) return (*rotary_)(x, position());
   const Tensor pairs = reshape(x, {x.size(0), x.size(1), x.size(2), x.size(3) / 2, 2});
-  return rope(reshape(transpose(pairs, 3, 4), x.shape()), config_.rope_theta);
+  return (*rotary_)(reshape(transpose(pairs, 3, 4), x.shape()), position());
 }
 
 /// x with zeros behind its last dim.
 static Tensor widened(const Tensor& x, int64_t size) {
   const int64_t missing = size - x.size(3);
   return missing == 0 ? x : pad(x, 3, 0, missing);
+}
+
+LatentAttention::Latents LatentAttention::latents_of(const Tensor& x) {
+  const Tensor latent = (*kv_a_)(x);
+  return {by_head((*kv_norm_)(slice(latent, 2, 0, config_.kv_lora_rank)), 1),
+          rotated(by_head(slice(latent, 2, config_.kv_lora_rank, latent.size(2)), 1))};
+}
+
+/// Query [batch, n, heads, width] -> values by head.
+Tensor LatentAttention::attend(const Tensor& query, const Latents& latents) {
+  const int64_t nope = config_.qk_nope_head_dim, value = config_.v_head_dim;
+  const int64_t padded = std::max(nope + config_.qk_rope_head_dim, value);
+  const Tensor& keys = latents.keys;
+  const Tensor rows = reshape(latents.values, {keys.size(0), keys.size(1), config_.kv_lora_rank});
+  const Tensor expanded = by_head((*kv_b_)(rows), config_.heads);
+  const Tensor key_of_heads =
+      expand(keys, {keys.size(0), keys.size(1), config_.heads, config_.qk_rope_head_dim});
+  const Tensor key = cat({slice(expanded, 3, 0, nope), key_of_heads}, 3);
+  const Tensor values = slice(expanded, 3, nope, nope + value);
+  AttentionOptions options{.scale = config_.scale};
+  if (drops_out()) options.dropout = config_.dropout;
+  const Tensor y =
+      attention(widened(query, padded), widened(key, padded), widened(values, padded), options);
+  return padded == value ? y : slice(y, 3, 0, value);
 }
 
 Tensors LatentAttention::forward(const Tensors& inputs) {
@@ -83,24 +125,11 @@ Tensors LatentAttention::forward(const Tensors& inputs) {
     fail("latent_attention: shape of the input is ", x.shape(),
          ", expected [batch, sequence, dim]");
   }
-  const int64_t nope = config_.qk_nope_head_dim, value = config_.v_head_dim;
-  const int64_t width = nope + config_.qk_rope_head_dim, padded = std::max(width, value);
-  const Tensor q = queries(x), latent = (*kv_a_)(x);
-  const Tensor expanded =
-      by_head((*kv_b_)((*kv_norm_)(slice(latent, 2, 0, config_.kv_lora_rank))), config_.heads);
-  const Tensor shared_key =
-      rotated(by_head(slice(latent, 2, config_.kv_lora_rank, latent.size(2)), 1));
-  const Tensor key_of_heads =
-      expand(shared_key, {x.size(0), x.size(1), config_.heads, config_.qk_rope_head_dim});
+  const int64_t nope = config_.qk_nope_head_dim, width = nope + config_.qk_rope_head_dim;
+  const Tensor q = queries(x);
   const Tensor query = cat({slice(q, 3, 0, nope), rotated(slice(q, 3, nope, width))}, 3);
-  const Tensor key = cat({slice(expanded, 3, 0, nope), key_of_heads}, 3);
-  const Tensor values = slice(expanded, 3, nope, nope + value);
-  const double scale =
-      config_.scale != 0 ? config_.scale : 1 / std::sqrt(static_cast<double>(width));
-  const Tensor y =
-      attention(widened(query, padded), widened(key, padded), widened(values, padded), true, scale);
-  const Tensor own = padded == value ? y : slice(y, 3, 0, value);
-  return {(*o_)(reshape(own, {x.size(0), x.size(1), config_.heads * value}))};
+  const Tensor y = attend(query, kept(latents_of(x)));
+  return {(*o_)(reshape(y, {x.size(0), x.size(1), config_.heads * config_.v_head_dim}))};
 }
 
 }  // namespace weft

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/moe.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "weft/context.h"
@@ -11,6 +12,8 @@
 #include "weft/ops/products.h"
 #include "weft/ops/reductions.h"
 #include "weft/ops/shapes.h"
+#include "weft/stream.h"
+#include "weft/trace.h"
 
 namespace weft {
 
@@ -23,6 +26,10 @@ static void check_moe(const MoEConfig& config) {
   check("dim", config.dim);
   check("width", config.width);
   check("experts", config.experts);
+  check("chunks", config.chunks);
+  if (config.chunks > 1 && config.capacity_factor) {
+    fail("moe: chunks is ", config.chunks, ", expected 1 with a capacity_factor");
+  }
   if (config.shared_width < 0) {
     fail("moe: shared_width must be at least 0, got ", config.shared_width);
   }
@@ -61,17 +68,64 @@ Experts::Experts(const MoEConfig& config) : capacity_factor_(config.capacity_fac
           expert_values(config, config.width));
 }
 
+/// Sums what the ranks of the experts' axis computed of tokens that all of them have. Sums along
+/// other axes, over the width of the experts, stay partial.
+static Tensor summed(const Tensor& y, const Tensor& computed, const Tensor& weights) {
+  if (!y.is_sharded() || !computed.is_sharded() || !weights.is_sharded()) return y;
+  std::vector<Placement> placements;
+  bool changes = false;
+  for (int axis = 0; axis < y.sharding().mesh().ndim(); ++axis) {
+    placements.push_back(y.sharding()[axis]);
+    if (!placements.back().is_partial() || computed.sharding()[axis].is_partial()) continue;
+    placements.back() = weights.sharding()[axis];
+    changes = true;
+  }
+  return changes ? y.redistribute(Placements(std::span<const Placement>(placements))) : y;
+}
+
 Tensors Experts::forward(const Tensors& inputs) {
   if (inputs.size() != 3) fail("experts: number of inputs is ", inputs.size(), ", expected 3");
-  const ExpertRows rows = rows_by_expert(inputs[2], used(0), capacity_factor_);
+  const Device device = inputs[0].device();
+  ExpertRows rows;
+  Tensor x;
+  {
+    const TraceSpan span("dispatch", -1, device);
+    rows = rows_by_expert(inputs[2], used(0), capacity_factor_, imbalance_);
+    x = dispatch_rows(inputs[0], rows);
+  }
   dropped_ = rows.dropped;
-  const Tensor x = dispatch_rows(inputs[0], rows);
   const auto product = [&](const Tensor& a, size_t weight) {
     return grouped_linear(a, used(weight), rows.counts);
   };
   const Tensor hidden = swiglu(product(x, 0), product(x, 1));
-  return {combine_rows(product(hidden, 2), rows, inputs[1]), rows.counts};
+  const Tensor computed = product(hidden, 2);
+  const TraceSpan span("combine", -1, device);
+  return {summed(combine_rows(computed, rows, inputs[1]), computed, inputs[1]), rows.counts};
 }
+
+/// A second stream of a GPU whose ranks exchange tokens; elsewhere work runs at once. Gradients are
+/// reduced on this stream, which is idle in forward.
+class SideStream {
+ public:
+  explicit SideStream(const Tensor& tokens) {
+    const Device device = tokens.device();
+    if (device.kind != DeviceKind::cuda || !tokens.is_sharded()) return;
+    stream_ = stream_for(device, StreamRole::scatter);
+    Event::record(current_stream(device)).wait(*stream_);
+  }
+  template <class F>
+  auto run(const F& f) const {
+    std::optional<StreamScope> scope;
+    if (stream_) scope.emplace(*stream_);
+    return f();
+  }
+  void join() const {
+    if (stream_) Event::record(*stream_).wait(current_stream(stream_->device));
+  }
+
+ private:
+  std::optional<Stream> stream_;
+};
 
 namespace {
 
@@ -119,17 +173,60 @@ Tensors MoE::forward(const Tensors& inputs) {
   }
   const Tensor tokens = reshape(x, {x.numel() / config_.dim, config_.dim});
   const Tensors routed = (*gate_)(Tensors{tokens});
-  const Tensors computed = (*experts_)(Tensors{tokens, routed[0], routed[1]});
-  Tensor y = computed[0];
-  if (shared_) {
-    const Tensor all = (*shared_)(tokens);
-    y = weft::add(y, shared_gate_ ? mul(sigmoid((*shared_gate_)(tokens)), all) : all);
-  }
+  const SideStream side(tokens);
+  const Tensor shared = shared_ ? side.run([&] { return shared_of(tokens); }) : Tensor();
+  const Tensors computed = config_.chunks > 1 ? in_chunks(x, routed, side)
+                                              : (*experts_)(Tensors{tokens, routed[0], routed[1]});
+  side.join();
+  Tensor y = shared ? weft::add(computed[0], shared) : computed[0];
   if (Context::current().grad_enabled && is_training()) {
     count(computed[1]);
     y = with_losses(y, routed);
   }
-  return {reshape(y, x.shape())};
+  if (!config_.returns_balance) return {reshape(y, x.shape())};
+  const Tensor choices = cast(sum(computed[1], {0}), routed[2].dtype());
+  return {reshape(y, x.shape()), mean(routed[2], {0}),
+          div(choices, static_cast<double>(tokens.size(0)))};
+}
+
+Tensor MoE::shared_of(const Tensor& tokens) {
+  const TraceSpan span("shared expert", -1, tokens.device());
+  const Tensor all = (*shared_)(tokens);
+  return shared_gate_ ? mul(sigmoid((*shared_gate_)(tokens)), all) : all;
+}
+
+Tensors MoE::in_chunks(const Tensor& x, const Tensors& routed, const SideStream& side) {
+  // Rows of a batch are cut along the first dim, so that parts of sequences stay where they are.
+  const int dim = x.ndim() - 2;
+  const int64_t count = x.numel() / config_.dim, size = dim > 0 ? x.size(dim) : 1;
+  const int64_t chunks = std::min(config_.chunks, size);
+  if (chunks < 2) {
+    return (*experts_)(Tensors{reshape(x, {count, config_.dim}), routed[0], routed[1]});
+  }
+  const auto part = [&](const Tensor& all, int64_t begin, int64_t end) {
+    const int64_t width = all.size(all.ndim() - 1);
+    Shape shape = x.shape();
+    shape[dim + 1] = width;
+    const Tensor taken = slice(reshape(all, shape), dim, begin, end);
+    return reshape(taken, {taken.numel() / width, width});
+  };
+  Tensors parts, counts;
+  for (int64_t i = 0; i < chunks; ++i) {
+    const int64_t begin = size * i / chunks, end = size * (i + 1) / chunks;
+    const auto compute = [&] {
+      return (*experts_)(
+          Tensors{part(x, begin, end), part(routed[0], begin, end), part(routed[1], begin, end)});
+    };
+    const Tensors computed = i % 2 == 0 ? compute() : side.run(compute);
+    Shape shape = x.shape();
+    shape[dim] = end - begin;
+    parts.push_back(reshape(computed[0], shape));
+    counts.push_back(computed[1]);
+  }
+  side.join();
+  Tensor all = counts[0];
+  for (size_t i = 1; i < counts.size(); ++i) all = weft::add(all, counts[i]);
+  return {reshape(cat(parts, dim), {count, config_.dim}), all};
 }
 
 Tensor MoE::with_losses(const Tensor& y, const Tensors& routed) {
@@ -161,6 +258,14 @@ void MoE::update_balance(double rate) {
   }
   load_ = {};
   dropped_ = 0;
+}
+
+std::vector<MoE*> moe_layers(Module& model) {
+  std::vector<MoE*> layers;
+  for (const auto& [path, module] : model.named_modules()) {
+    if (auto* layer = dynamic_cast<MoE*>(module)) layers.push_back(layer);
+  }
+  return layers;
 }
 
 }  // namespace weft

@@ -9,6 +9,7 @@
 #include "weft/ops/cross_entropy.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/networks.h"
+#include "weft/ops/reductions.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
@@ -36,7 +37,28 @@ class AddedRows final : public Module {
   }
 };
 
-/// {ids [batch, sequence], mask, types} -> [batch, sequence, dim]: everything but the head.
+/// The balance loss of the routers of all layers, as transformers computes it of all layers'
+/// tokens at once: experts * sum over experts of (choices a token) * (mean score).
+class LayersBalance {
+ public:
+  void add(const Tensors& block) {
+    scores_ = scores_ ? scores_ + block[1] : block[1];
+    choices_ = choices_ ? choices_ + block[2] : block[2];
+    ++layers_;
+  }
+  explicit operator bool() const { return layers_ > 0; }
+  Tensor loss() const {
+    const double factor = static_cast<double>(scores_.numel()) / (layers_ * layers_);
+    return mul(sum(scores_ * choices_), factor);
+  }
+
+ private:
+  Tensor scores_, choices_;
+  double layers_ = 0;
+};
+
+/// {ids [batch, sequence], mask, types} -> [batch, sequence, dim], and the balance loss if the
+/// config has one: everything but the head.
 class Backbone final : public Module {
  public:
   explicit Backbone(const std::shared_ptr<TransformerState>& state) : state_(state) {
@@ -60,8 +82,14 @@ class Backbone final : public Module {
   Tensors forward(const Tensors& inputs) override {
     Tensors passed = {embedded(inputs)};
     if (inputs.size() > 1 && inputs[1]) passed.push_back(inputs[1]);
-    for (const auto& [name, block] : layers_->children()) passed[0] = (*block)(passed)[0];
-    return {norm_ ? (*norm_)(passed[0]) : passed[0]};
+    LayersBalance balance;
+    for (const auto& [name, block] : layers_->children()) {
+      const Tensors computed = (*block)(passed);
+      passed[0] = computed[0];
+      if (computed.size() > 1) balance.add(computed);
+    }
+    const Tensor hidden = norm_ ? (*norm_)(passed[0]) : passed[0];
+    return balance && !state_->cache ? Tensors{hidden, balance.loss()} : Tensors{hidden};
   }
 
  private:
@@ -121,14 +149,27 @@ TransformerModel::~TransformerModel() = default;
 
 const TransformerConfig& TransformerModel::config() const { return state_->config; }
 
-double training_operations_a_token(const TransformerConfig& config, int64_t sequence) {
-  int64_t multiplied = config.tied ? 0 : -config.vocabulary * config.dim;
-  for (const ParameterPtr& parameter : TransformerModel(config).parameters()) {
-    multiplied += parameter->shape().product();
+ParameterCounts parameters_of(const TransformerConfig& config) {
+  ParameterCounts counts;
+  for (const NamedParameter& named : TransformerModel(config).named_parameters()) {
+    const int64_t size = named.parameter->shape().product();
+    const bool is_of_experts = named.name().find(".mlp.experts.") != std::string::npos;
+    counts.total += size;
+    counts.active += is_of_experts ? size / config.experts * config.experts_per_token : size;
   }
-  const int64_t heads_width = config.heads * config.head_dim;
+  return counts;
+}
+
+double training_operations_a_token(const TransformerConfig& config, int64_t sequence) {
+  const int64_t multiplied =
+      parameters_of(config).active - (config.tied ? 0 : config.vocabulary * config.dim);
+  int64_t width = config.heads * config.head_dim;
+  if (config.kv_lora_rank > 0) {
+    // Scores take the dims of keys, sums those of values.
+    width = config.heads * (config.nope_head_dim + config.head_dim + config.value_head_dim) / 2;
+  }
   return 6 * static_cast<double>(multiplied) + 12 * static_cast<double>(config.layers) *
-                                                   static_cast<double>(heads_width) *
+                                                   static_cast<double>(width) *
                                                    static_cast<double>(sequence);
 }
 
@@ -203,14 +244,19 @@ Tensor TransformerModel::loss(const Tensor& ids, const Tensor& targets) {
   if (!head_) fail("model: a model without a head has no loss, expected one with a head");
   return call({ids}, [this, targets](const Tensors& inputs) {
     check_inputs(inputs);
-    const Tensor hidden = transformed((*model_)(inputs)[0]);
-    return head_->call({hidden}, [this, targets](const Tensors& x) {
+    const Tensors computed = (*model_)(inputs);
+    Tensors loss = head_->call({transformed(computed[0])}, [this, targets](const Tensors& x) {
       const auto& parameters = head_->own_parameters();
       LinearCrossEntropyOptions options{.softcap = config().logit_softcap,
                                         .multiplier = 1 / config().logit_divisor};
       if (parameters.size() > 1) options.bias = parameters[1].second->tensor();
       return Tensors{linear_cross_entropy(x[0], parameters[0].second->tensor(), targets, options)};
     });
+    if (computed.size() > 1 && Context::current().grad_enabled) {
+      balance_loss_ = computed[1].detach();
+      loss[0] = loss[0] + mul(computed[1], config().balance_coefficient);
+    }
+    return loss;
   })[0];
 }
 

@@ -2,12 +2,9 @@
 #include "nn/transformer_block.h"
 
 #include "weft/layers.h"
-#include "weft/ops/attention.h"
+#include "weft/moe.h"
 #include "weft/ops/elementwise.h"
-#include "weft/ops/factories.h"
-#include "weft/ops/in_place.h"
 #include "weft/ops/networks.h"
-#include "weft/ops/shapes.h"
 
 namespace weft {
 
@@ -53,80 +50,26 @@ std::shared_ptr<Module> make_linear(const TransformerConfig& config, int64_t in,
   return std::make_shared<Linear>(in, out, bias, config.deviation);
 }
 
+MoEConfig moe_config(const TransformerConfig& c) {
+  MoEConfig config{.dim = c.dim, .width = c.expert_ffn, .experts = c.experts};
+  config.router = {.top_k = c.experts_per_token,
+                   .normalize = c.normalized_weights,
+                   .scale = c.routed_scale,
+                   .groups = c.expert_groups,
+                   .top_groups = c.top_groups};
+  if (c.sigmoid_router) {
+    config.router.scores = RouterOptions::Scores::sigmoid;
+    config.router.group_score = RouterOptions::GroupScore::best_two;
+    config.balance_bias = true;
+  }
+  config.shared_width = c.shared_ffn, config.shared_gate = c.shared_gate;
+  if (c.shared_gate) config.shared_name = "shared_expert";
+  config.returns_balance = c.balance_loss;
+  config.deviation = c.deviation;
+  return config;
+}
+
 Tensor multiplied(const Tensor& x, double factor) { return factor == 1 ? x : mul(x, factor); }
-
-class SelfAttention final : public Module {
- public:
-  SelfAttention(std::shared_ptr<TransformerState> state, int64_t layer)
-      : state_(std::move(state)), layer_(layer) {
-    const TransformerConfig& c = state_->config;
-    const int64_t width = c.heads * c.head_dim, kv_width = c.kv_heads * c.head_dim;
-    q_proj_ = add("q_proj", make_linear(c, c.dim, width, c.qkv_bias));
-    k_proj_ = add("k_proj", make_linear(c, c.dim, kv_width, c.qkv_bias));
-    v_proj_ = add("v_proj", make_linear(c, c.dim, kv_width, c.qkv_bias));
-    o_proj_ = add("o_proj", make_linear(c, width, c.dim, c.output_bias));
-    if (c.query_norm == QueryNorm::none) return;
-    const bool by_head = c.query_norm == QueryNorm::head;
-    q_norm_ = add("q_norm", make_norm(c, by_head ? c.head_dim : width));
-    k_norm_ = add("k_norm", make_norm(c, by_head ? c.head_dim : kv_width));
-  }
-
- protected:
-  Tensors forward(const Tensors& inputs) override {
-    const Tensor& x = inputs[0];
-    const Tensor q = prepared((*q_proj_)(x), q_norm_), k = prepared((*k_proj_)(x), k_norm_);
-    const Tensor y =
-        attend(q, k, by_heads((*v_proj_)(x)), inputs.size() > 1 ? inputs[1] : Tensor());
-    return {(*o_proj_)(reshape(y, {y.size(0), y.size(1), y.size(2) * y.size(3)}))};
-  }
-
- private:
-  /// Returns [batch, sequence, heads * d] as [batch, sequence, heads, d].
-  Tensor by_heads(const Tensor& x) const {
-    const int64_t d = state_->config.head_dim;
-    return reshape(x, {x.size(0), x.size(1), x.size(2) / d, d});
-  }
-
-  /// Returns queries or keys by heads, normalised and rotated.
-  Tensor prepared(const Tensor& x, const std::shared_ptr<Module>& norm) const {
-    const QueryNorm kind = state_->config.query_norm;
-    Tensor y = by_heads(kind == QueryNorm::width ? (*norm)(x) : x);
-    if (kind == QueryNorm::head) y = (*norm)(y);
-    if (!state_->rotates(layer_)) return y;
-    Rotary& rotary = state_->has_window(layer_) ? state_->local_rotary : state_->rotary;
-    return rotary(y, state_->cache ? state_->cache->position : 0);
-  }
-
-  /// Adds rows to a part of the cache, which is made like the first of them. Returns all rows.
-  Tensor kept(Tensor& cached, const Tensor& rows) const {
-    const KeyValueCache& cache = *state_->cache;
-    if (!cached) {
-      cached = zeros({rows.size(0), cache.context, rows.size(2), rows.size(3)},
-                     {.dtype = rows.dtype(), .device = rows.device(), .sharding = rows.sharding()});
-    }
-    const int64_t end = cache.position + rows.size(1);
-    copy_(slice(cached, 1, cache.position, end), rows);
-    return slice(cached, 1, 0, end);
-  }
-
-  Tensor attend(const Tensor& q, Tensor k, Tensor v, const Tensor& mask) const {
-    const TransformerConfig& c = state_->config;
-    AttentionOptions options{
-        .causal = c.causal, .scale = c.attention_scale, .softcap = c.attention_softcap};
-    if (state_->has_window(layer_)) options.window = c.window;
-    if (mask) options.mask = reshape(mask, {mask.size(0), 1, 1, mask.size(1)});
-    if (is_training() && !state_->cache) options.dropout = c.attention_dropout;
-    if (state_->cache) {
-      auto& [keys, values] = state_->cache->layers[static_cast<size_t>(layer_)];
-      k = kept(keys, k), v = kept(values, v);
-    }
-    return attention(q, k, v, options);
-  }
-
-  std::shared_ptr<TransformerState> state_;
-  int64_t layer_;
-  std::shared_ptr<Module> q_proj_, k_proj_, v_proj_, o_proj_, q_norm_, k_norm_;
-};
 
 /// down(activation(gate x) * up x), or without a gate down(activation(up x)).
 class FeedForward final : public Module {
@@ -155,8 +98,10 @@ class TransformerBlock final : public Module {
  public:
   TransformerBlock(const std::shared_ptr<TransformerState>& state, int64_t layer) : state_(state) {
     const TransformerConfig& c = state->config;
-    attention_ = add("self_attn", std::make_shared<SelfAttention>(state, layer));
-    feed_forward_ = add("mlp", std::make_shared<FeedForward>(c));
+    attention_ = add("self_attn", make_attention(state, layer));
+    feed_forward_ = add("mlp", c.is_sparse(layer)
+                                   ? std::shared_ptr<Module>(std::make_shared<MoE>(moe_config(c)))
+                                   : std::make_shared<FeedForward>(c));
     const auto norm = [&](const char* name) { return add(name, make_norm(c, c.dim)); };
     const bool both = c.norm_place == NormPlace::both;
     if (both || c.norm_place == NormPlace::before) {
@@ -179,7 +124,9 @@ class TransformerBlock final : public Module {
       return {x + dropped(a) + dropped((*feed_forward_)(normalised(before_mlp_, x)))};
     }
     const Tensor y = added(x, a, after_attention_);
-    return {added(y, (*feed_forward_)(normalised(before_mlp_, y)), after_mlp_)};
+    Tensors computed = (*feed_forward_)(Tensors{normalised(before_mlp_, y)});
+    computed[0] = added(y, computed[0], after_mlp_);
+    return computed;
   }
 
  private:

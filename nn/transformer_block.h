@@ -27,9 +27,18 @@ std::shared_ptr<Module> make_norm(const TransformerConfig& config, int64_t dim);
 /// Applies the config's activation.
 Tensor activated(Activation activation, const Tensor& x);
 
+/// Writes rows [batch, n, heads, d] behind those of a part of the cache, which is made like the
+/// first of them. Returns all rows.
+Tensor kept_rows(const KeyValueCache& cache, Tensor& part, const Tensor& rows);
+
+/// Makes the attention of layer `layer`: {[batch, sequence, dim], mask} -> [batch, sequence, dim].
+std::shared_ptr<Module> make_attention(const std::shared_ptr<TransformerState>& state,
+                                       int64_t layer);
+
 /// Makes block number `layer`, {[batch, sequence, dim], mask} -> [batch, sequence, dim]: attention
 /// and feed-forward, normalised where the config states, each added to its input. The mask, of an
-/// encoder, may be missing.
+/// encoder, may be missing. With a balance loss, a block of experts also returns the mean scores of
+/// its router and the choices a token, both [experts].
 std::shared_ptr<Module> make_transformer_block(const std::shared_ptr<TransformerState>& state,
                                                int64_t layer);
 

@@ -15,7 +15,10 @@ static double parameters_in(const TransformerConfig& config) {
   const auto dim = static_cast<double>(config.dim), heads = static_cast<double>(config.heads);
   const double width = heads * static_cast<double>(config.head_dim);
   const double shared = width * static_cast<double>(config.kv_heads) / heads;
-  const double block = dim * (2 * width + 2 * shared + 3 * static_cast<double>(config.ffn) + 2);
+  const double experts =
+      static_cast<double>(config.experts) * static_cast<double>(config.expert_ffn);
+  const double ffn = static_cast<double>(config.ffn) + experts;
+  const double block = dim * (2 * width + 2 * shared + 3 * ffn + 2);
   const double ends = dim * (static_cast<double>(config.vocabulary) * (config.tied ? 1 : 2) + 1);
   return static_cast<double>(config.layers) * block + ends;
 }
@@ -64,8 +67,61 @@ static std::string mistake_in_rotary(const TransformerConfig& config) {
   return mistake_in_scaling(config.rope_scaling, width / 2);
 }
 
+static std::string mistake_in_experts(const TransformerConfig& c) {
+  const auto out_of = [](const char* name, int64_t value, int64_t most) {
+    return concat(name, " is ", value, ", expected 1 to ", most);
+  };
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  if (c.experts < 0 || c.experts > kMost) return out_of("experts", c.experts, kMost);
+  if (c.experts == 0) return "";
+  if (c.expert_ffn < 1 || c.expert_ffn > kMost) return out_of("expert ffn", c.expert_ffn, kMost);
+  if (c.shared_ffn < 0 || c.shared_ffn > kMost) return out_of("shared ffn", c.shared_ffn, kMost);
+  if (c.shared_gate && c.shared_ffn == 0) {
+    return "the gate of the shared expert is set without one, expected its width above 0";
+  }
+  if (c.experts_per_token < 1 || c.experts_per_token > c.experts) {
+    return out_of("experts of a token", c.experts_per_token, c.experts);
+  }
+  if (c.expert_groups < 1 || c.experts % c.expert_groups != 0) {
+    return concat("experts is ", c.experts, ", expected a multiple of ", c.expert_groups,
+                  ", the groups of experts");
+  }
+  if (c.top_groups < 1 || c.top_groups > c.expert_groups) {
+    return out_of("groups of a token", c.top_groups, c.expert_groups);
+  }
+  if (c.experts_per_token > c.experts / c.expert_groups * c.top_groups) {
+    return out_of("experts of a token", c.experts_per_token,
+                  c.experts / c.expert_groups * c.top_groups);
+  }
+  if (!c.gated || c.activation != Activation::silu || c.mlp_bias || c.parallel_residual) {
+    return "feed-forward has experts, expected silu, a gate, no bias and no parallel residual";
+  }
+  return "";
+}
+
+static std::string mistake_in_latents(const TransformerConfig& c) {
+  if (c.kv_lora_rank == 0) return "";
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  const std::pair<const char*, int64_t> sizes[] = {{"kv lora rank", c.kv_lora_rank},
+                                                   {"nope head dim", c.nope_head_dim},
+                                                   {"value head dim", c.value_head_dim}};
+  for (const auto& [name, size] : sizes) {
+    if (size < 1 || size > kMost) return concat(name, " is ", size, ", expected 1 to ", kMost);
+  }
+  if (c.q_lora_rank < 0 || c.q_lora_rank > kMost) {
+    return concat("q lora rank is ", c.q_lora_rank, ", expected 0 to ", kMost);
+  }
+  if (c.kv_heads != c.heads) {
+    return concat("kv heads is ", c.kv_heads, ", expected ", c.heads, ", the heads, of latents");
+  }
+  if (!c.causal || c.window > 0 || c.rotary_fraction != 1 || c.query_norm != QueryNorm::none) {
+    return "attention is of latents, expected it causal, without a window, and rotated whole";
+  }
+  return "";
+}
+
 static std::string mistake_in_choices(const TransformerConfig& config) {
-  for (const auto* flags : {&config.windowed, &config.unrotated}) {
+  for (const auto* flags : {&config.windowed, &config.unrotated, &config.dense}) {
     if (flags->empty() || flags->size() == static_cast<size_t>(config.layers)) continue;
     return concat("number of layer types is ", flags->size(), ", expected ", config.layers,
                   ", one a layer");
@@ -75,7 +131,8 @@ static std::string mistake_in_choices(const TransformerConfig& config) {
        {config.embedding_dropout, config.residual_dropout, config.attention_dropout}) {
     if (!(p >= 0 && p < 1)) return concat("dropout is ", p, ", expected one in [0, 1)");
   }
-  return "";
+  if (const std::string mistake = mistake_in_experts(config); !mistake.empty()) return mistake;
+  return mistake_in_latents(config);
 }
 
 std::string mistake_in(const TransformerConfig& config) {

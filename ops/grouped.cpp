@@ -16,8 +16,8 @@
 
 namespace weft {
 
-// structure: experts, whether each rank has the rows of its own experts, and whether the matrices
-// are [experts, n, k] as those of linear layers.
+// structure: experts, parts that they are cut into if each rank has the rows of its own experts
+// (otherwise 0), and whether the matrices are [experts, n, k] as those of linear layers.
 
 namespace {
 
@@ -150,7 +150,7 @@ Rule grouped_rule(const Attributes& a, const std::string& before, const std::str
 }
 
 Structure grouped_structure(size_t weights) {
-  return {"experts, joined, linear",
+  return {"experts, joined parts, linear",
           [weights](const Dims& numbers, std::span<const Shape> operands) {
             return numbers.ndim() == 3 && operands.size() > weights &&
                    operands[weights].ndim() == 3 && operands[weights][0] == numbers[0];
@@ -159,8 +159,10 @@ Structure grouped_structure(size_t weights) {
 
 }  // namespace
 
+/// A row is multiplied by one matrix, of all or of those of a part.
 static double share_of_experts(const Attributes& a) {
-  return a.structure[0] == 0 ? 0 : 1 / static_cast<double>(a.structure[0]);
+  const auto parts = static_cast<double>(std::max<int64_t>(1, a.structure[1]));
+  return a.structure[0] == 0 ? 0 : parts / static_cast<double>(a.structure[0]);
 }
 
 /// Multiplies rows by the matrices, or by their transposes, in a gradient.
@@ -230,13 +232,16 @@ static Tensor multiplied(const Grad& g, const Tensor& x, const Tensor& weights, 
   return grouped_matmul_op({x, weights, g.in(2)}, attributes);
 }
 
-/// Whether each rank has, along the axes that cut both, the rows of its own experts only.
-static bool has_own_rows(const Tensor& x, const Tensor& weights, const Tensor& counts) {
-  if (!x.is_sharded() || !weights.is_sharded()) return false;
+/// Returns the number of parts of experts if each rank has, along the axes that cut both, the rows
+/// of its own experts only, otherwise 0.
+static int64_t joined_parts(const Tensor& x, const Tensor& weights, const Tensor& counts) {
+  if (!x.is_sharded() || !weights.is_sharded()) return 0;
   const Axes both = weights.sharding().axes_cutting(0);
   const auto cuts_rows = [&](int axis) { return x.sharding()[axis].is_shard(0); };
-  if (both.empty() || !std::all_of(both.begin(), both.end(), cuts_rows)) return false;
-  if (counts.device().kind == DeviceKind::meta) return true;
+  if (both.empty() || !std::all_of(both.begin(), both.end(), cuts_rows)) return 0;
+  int64_t parts = 1;
+  for (const int axis : both) parts *= x.sharding().mesh().axis_size(axis);
+  if (counts.device().kind == DeviceKind::meta) return parts;
   const std::vector<int64_t> numbers = counts.full_tensor().to_vector<int64_t>();
   const int64_t experts = weights.size(0);
   const DeviceMesh mesh = x.sharding().mesh();
@@ -249,9 +254,9 @@ static bool has_own_rows(const Tensor& x, const Tensor& weights, const Tensor& c
       const bool is_here = std::max(first, from) < std::min(first + count, to);
       if (is_here && (expert < 0 || expert >= own.shape[0])) fits = false;
     });
-    if (!fits) return false;
+    if (!fits) return 0;
   }
-  return true;
+  return parts;
 }
 
 static Tensor grouped(const char* what, const Tensor& x, const Tensor& weights,
@@ -269,7 +274,7 @@ static Tensor grouped(const char* what, const Tensor& x, const Tensor& weights,
   const DType dtype = promote(x.dtype(), weights.dtype());
   return grouped_matmul_op(
       {as_dtype(x, dtype), as_dtype(weights, dtype), cast(counts, DType::i64)},
-      {.structure = {weights.size(0), has_own_rows(x, weights, counts), linear}});
+      {.structure = {weights.size(0), joined_parts(x, weights, counts), linear}});
 }
 
 Tensor grouped_matmul(const Tensor& x, const Tensor& weights, const Tensor& counts) {

@@ -43,14 +43,21 @@ static void with_rows(const Call& c, const std::string& name, int rows, int64_t 
   f(dense_block(out.data, out.dtype, {out.numel()}, out.device), values, indices, 0);
 }
 
+/// What indices name: slices along a dim, its elements, or slices that ranks keep whole.
+enum class Taken : uint8_t { slices, elements, rows };
 /// The dims of a tensor, "d0 ~n d2", and of indices of its dim: "n", or as the tensor's.
 struct TakenDims {
-  TakenDims(const Attributes& a, int ndim, bool elements, const std::string& mark)
+  TakenDims(const Attributes& a, int ndim, Taken what, const std::string& mark)
       : dim(static_cast<int>(a.structure[0])), count(ndim) {
+    if (what == Taken::rows) open = "[d", close = "] ";
     rows = with(mark);
-    indices = elements ? rows : mark;
+    indices = what == Taken::elements ? rows : mark;
   }
-  std::string with(const std::string& name) const { return dims_with(count, dim, name); }
+  std::string with(const std::string& name) const {
+    std::string text;
+    for (int d = 0; d < count; ++d) text += d == dim ? name + " " : concat(open, d, close);
+    return text;
+  }
   /// The places of the dim, in a tensor whose other dims have size 1.
   std::string places() const {
     std::string text;
@@ -59,6 +66,7 @@ struct TakenDims {
   }
 
   int dim, count;
+  const char *open = "d", *close = " ";
   std::string rows, indices;
 };
 
@@ -81,12 +89,12 @@ static Tensor taken(bool elements, const Tensor& a, const Tensor& indices, int d
 }
 
 /// The gradient of taking: adds up what was taken, at the indices that it was taken from.
-static OpSpec add_spec(const std::string& name, bool elements) {
+static OpSpec add_spec(const std::string& name, Taken what) {
   return {
       .name = name,
       .rule_of =
-          [elements](const Attributes& a, std::span<const Shape> shapes) {
-            const TakenDims dims(a, shapes[0].ndim(), elements, "~i");
+          [what](const Attributes& a, std::span<const Shape> shapes) {
+            const TakenDims dims(a, shapes[0].ndim(), what, "~i");
             return Rule{
                 concat(dims.rows, ", ", dims.indices, ", ", dims.places(), "-> ", dims.with("n"))};
           },
@@ -95,32 +103,40 @@ static OpSpec add_spec(const std::string& name, bool elements) {
       .forward =
           [name](const Call& c) { with_rows(c, name, 0, c.out_shape()[along_dim(c)], add_along); },
       .backward =
-          [elements](const Grad& g) {
+          [what](const Grad& g) {
             const int dim = static_cast<int>(g.attribute(0));
-            g.give(0, taken(elements, g.grad(), g.in(1), dim));
+            g.give(0, what == Taken::rows ? take_rows(g.grad(), g.in(1))
+                                          : taken(what == Taken::elements, g.grad(), g.in(1), dim));
           },
-      .by_index = ByIndex{.into = 2, .elements = elements, .written = ByIndex::Written::add},
+      .by_index =
+          ByIndex{.into = 2, .elements = what == Taken::elements, .written = ByIndex::Written::add},
       .saves_in = std::vector<int>{1},
   };
 }
 
-static Op add_op(const std::string& name, bool elements, std::vector<OpSample> samples) {
-  OpSpec spec = add_spec(name, elements);
+static Op add_op(const std::string& name, Taken what, std::vector<OpSample> samples) {
+  OpSpec spec = add_spec(name, what);
   spec.samples = std::move(samples);
   return register_op(std::move(spec));
 }
 
-static const Op add_slices_op = add_op("add_slices", false,
+static const Op add_slices_op = add_op("add_slices", Taken::slices,
                                        {taken_sample({{5, 3}, {5}, {7, 1}}, 0, {f32, i64, u8}, 7),
                                         taken_sample({{2, 5}, {5}, {1, 3}}, 1, {f32, i32, u8}, 3)});
 
 static const Op add_along_dim_op =
-    add_op("add_along_dim", true,
+    add_op("add_along_dim", Taken::elements,
            {taken_sample({{5, 3}, {5, 3}, {7, 1}}, 0, {f32, i64, u8}, 7),
             taken_sample({{3, 2}, {3, 2}, {1, 5}}, 1, {f32, i32, u8}, 5)});
 
+static const Op combine_rows_op = add_op(
+    "combine_rows", Taken::rows, {taken_sample({{5, 3}, {5}, {7, 1}}, 0, {f32, i64, u8}, 7)});
+
 Tensor add_slices(const Tensor& values, const Tensor& indices, int dim, const Tensor& places) {
   return add_slices_op({values, indices, places}, {.structure = {dim}});
+}
+Tensor add_rows(const Tensor& values, const Tensor& indices, const Tensor& places) {
+  return combine_rows_op({values, indices, places}, {.structure = {0}});
 }
 Tensor add_along_dim(const Tensor& values, const Tensor& indices, int dim, const Tensor& places) {
   return add_along_dim_op({values, indices, places}, {.structure = {dim}});
@@ -150,12 +166,12 @@ Tensor places_along(const Shape& shape, int dim, const Sharding& sharding, Devic
   return made;
 }
 
-static OpSpec take_spec(const std::string& name, bool elements, const Op& gradient) {
+static OpSpec take_spec(const std::string& name, Taken what, const Op& gradient) {
   return {
       .name = name,
       .rule_of =
-          [elements](const Attributes& a, std::span<const Shape> shapes) {
-            const TakenDims dims(a, shapes[0].ndim(), elements, "i");
+          [what](const Attributes& a, std::span<const Shape> shapes) {
+            const TakenDims dims(a, shapes[0].ndim(), what, "i");
             return Rule{concat(dims.with("~n"), ", ", dims.indices, "-> ", dims.rows)};
           },
       .moves = true,
@@ -168,25 +184,32 @@ static OpSpec take_spec(const std::string& name, bool elements, const Op& gradie
             g.give(0, gradient, {g.grad(), g.in(1), places_like(g, 0)},
                    {.structure = {g.attribute(0)}});
           },
-      .by_index = ByIndex{.elements = elements},
+      .by_index = ByIndex{.elements = what == Taken::elements},
       .saves_in = std::vector<int>{1},
   };
 }
 
-static Op taking_op(const std::string& name, bool elements, const Op& gradient,
+static Op taking_op(const std::string& name, Taken what, const Op& gradient,
                     std::vector<OpSample> samples) {
-  OpSpec spec = take_spec(name, elements, gradient);
+  OpSpec spec = take_spec(name, what, gradient);
   spec.samples = std::move(samples);
   return register_op(std::move(spec));
 }
 
 static const Op take_op = taking_op(
-    "take", false, add_slices_op,
+    "take", Taken::slices, add_slices_op,
     {taken_sample({{7, 3}, {5}}, 0, {f32, i64}, 7), taken_sample({{5, 3}, {2}}, 1, {f32, i32}, 3)});
 
-static const Op take_along_dim_op = taking_op("take_along_dim", true, add_along_dim_op,
+static const Op take_along_dim_op = taking_op("take_along_dim", Taken::elements, add_along_dim_op,
                                               {taken_sample({{7, 3}, {5, 3}}, 0, {f32, i64}, 7),
                                                taken_sample({{5, 3}, {5, 2}}, 1, {f32, i32}, 3)});
+
+static const Op dispatch_rows_op = taking_op("dispatch_rows", Taken::rows, combine_rows_op,
+                                             {taken_sample({{7, 3}, {5}}, 0, {f32, i64}, 7)});
+
+Tensor take_rows(const Tensor& a, const Tensor& indices) {
+  return dispatch_rows_op({a, indices}, {.structure = {0}});
+}
 
 static Tensor put(bool elements, const Tensor& a, const Tensor& values, const Tensor& indices,
                   int dim) {
@@ -231,7 +254,8 @@ static OpSpec write_spec(const std::string& name, bool elements, ByIndex::Writte
       .name = name,
       .rule_of =
           [elements](const Attributes& a, std::span<const Shape> shapes) {
-            const TakenDims dims(a, shapes[0].ndim(), elements, "~i");
+            const TakenDims dims(a, shapes[0].ndim(), elements ? Taken::elements : Taken::slices,
+                                 "~i");
             const std::string whole = dims.with("n");
             return Rule{concat(whole, ", ", dims.rows, ", ", dims.indices, "-> ", whole)};
           },

@@ -21,6 +21,11 @@ Tensor add_along_dim(const Tensor& values, const Tensor& indices, int dim, const
 /// The same with `size` places, on all ranks.
 Tensor add_along_dim(const Tensor& values, const Tensor& indices, int dim, int64_t size);
 
+/// `take` and `add_slices` along dim 0 whose results are cut as `indices`, or `places`, are: rows
+/// stay whole even where ranks would receive fewer bytes of parts of more rows.
+Tensor take_rows(const Tensor& a, const Tensor& indices);
+Tensor add_rows(const Tensor& values, const Tensor& indices, const Tensor& places);
+
 /// `a` with the slices of `values`, or its elements, in the places `indices` of dim `dim`; the last
 /// of equal indices counts.
 Tensor put_slices(const Tensor& a, const Tensor& values, const Tensor& indices, int dim);

@@ -7,6 +7,13 @@ static void add_attention(const TransformerConfig& c, const Placement& between,
                           std::vector<ModuleStyle>& styles) {
   const std::string at = "model.layers.*.self_attn";
   styles.push_back({at, PrepareInput{{Replicate()}}});
+  if (c.kv_lora_rank > 0) {
+    styles.push_back(
+        {at + (c.q_lora_rank > 0 ? ".q_b_proj" : ".q_proj"), Colwise{.heads = c.heads}});
+    styles.push_back({at + ".kv_b_proj", Colwise{.heads = c.heads}});
+    styles.push_back({at + ".o_proj", Rowwise{.output = between, .heads = c.heads}});
+    return;
+  }
   styles.push_back({at + ".q_proj", Colwise{.heads = c.heads}});
   styles.push_back({at + ".k_proj", Colwise{.heads = c.kv_heads}});
   styles.push_back({at + ".v_proj", Colwise{.heads = c.kv_heads}});
@@ -17,6 +24,34 @@ static void add_attention(const TransformerConfig& c, const Placement& between,
     styles.push_back({at + norm, PrepareInput{{Replicate()}}});
     styles.push_back({at + norm, PrepareOutput{{Shard(2)}}});
   }
+}
+
+/// The experts' and the shared expert's sums stay partial until they are added.
+static void add_experts(const TransformerConfig& c, const Placement& between,
+                        std::vector<ModuleStyle>& styles) {
+  const std::string at = "model.layers.*.mlp";
+  styles.push_back({at, PrepareOutput{{between}}});
+  styles.push_back({at + ".experts", Layouts{.parameters = {{"gate_proj", Shard(1)},
+                                                            {"up_proj", Shard(1)},
+                                                            {"down_proj", Shard(2)}}}});
+  if (c.shared_ffn == 0) return;
+  const std::string shared = at + (c.shared_gate ? ".shared_expert" : ".shared_experts");
+  styles.push_back({shared + ".gate_proj", Colwise()});
+  styles.push_back({shared + ".up_proj", Colwise()});
+  styles.push_back({shared + ".down_proj", Rowwise{.output = {}}});
+}
+
+static void add_feed_forwards(const TransformerConfig& c, const Placement& between,
+                              std::vector<ModuleStyle>& styles) {
+  const std::string at = "model.layers.*.mlp";
+  styles.push_back({at, PrepareInput{{Replicate()}}});
+  bool has_sparse = false, has_dense = false;
+  for (int64_t i = 0; i < c.layers; ++i) (c.is_sparse(i) ? has_sparse : has_dense) = true;
+  if (has_sparse) add_experts(c, between, styles);
+  if (!has_dense) return;
+  if (c.gated) styles.push_back({at + ".gate_proj", Colwise()});
+  styles.push_back({at + ".up_proj", Colwise()});
+  styles.push_back({at + ".down_proj", Rowwise{.output = between}});
 }
 
 /// The norms between the matrix products.
@@ -38,10 +73,7 @@ std::vector<ModuleStyle> transformer_styles(const TransformerConfig& config,
   const Placement between = options.sequence_parallel ? Placement(Shard(1)) : Replicate();
   std::vector<ModuleStyle> styles = {{"model.embed_tokens", Rowwise{.output = between}}};
   add_attention(config, between, styles);
-  styles.push_back({"model.layers.*.mlp", PrepareInput{{Replicate()}}});
-  if (config.gated) styles.push_back({"model.layers.*.mlp.gate_proj", Colwise()});
-  styles.push_back({"model.layers.*.mlp.up_proj", Colwise()});
-  styles.push_back({"model.layers.*.mlp.down_proj", Rowwise{.output = between}});
+  add_feed_forwards(config, between, styles);
   if (config.head == Head::linear || config.head == Head::transform) {
     styles.push_back({"lm_head", PrepareInput{{Replicate()}}});
     styles.push_back({"lm_head", Colwise()});
@@ -50,6 +82,10 @@ std::vector<ModuleStyle> transformer_styles(const TransformerConfig& config,
     for (const std::string& norm : norms_of(config)) styles.push_back({norm, SequenceParallel()});
   }
   return styles;
+}
+
+std::vector<ModuleStyle> expert_styles() {
+  return {{"model.layers.*.mlp.experts", ExpertParallel()}};
 }
 
 }  // namespace weft

@@ -8,8 +8,11 @@
 #include "weft/export.h"
 #include "weft/layers.h"
 #include "weft/module.h"
+#include "weft/transformer_config.h"
 
 namespace weft {
+
+class Rotary;
 
 /// Sizes of multi-head latent attention (DeepSeek-V2), with the names of its config.json.
 struct LatentAttentionConfig {
@@ -21,8 +24,14 @@ struct LatentAttentionConfig {
   /// A head's dims without and with rotary position embedding, and those of its values.
   int64_t qk_nope_head_dim = 0, qk_rope_head_dim = 0, v_head_dim = 0;
   double rope_theta = 10000;
+  /// With `mscale_all_dim` the logits are scaled too, as in DeepSeek's.
+  RopeScaling rope_scaling = {};
   /// Pairs of the rotary embedding are neighbours in the weights, as in DeepSeek's files.
   bool rope_interleave = true;
+  /// Of q_a_proj, kv_a_proj_with_mqa and o_proj.
+  bool bias = false;
+  /// Probability of dropout of the attention's probabilities while training.
+  double dropout = 0;
   double norm_eps = 1e-6;
   /// Scale of the logits; 0 means 1 / sqrt(qk_nope_head_dim + qk_rope_head_dim).
   double scale = 0;
@@ -39,14 +48,30 @@ class WEFT_API LatentAttention : public Module {
   explicit LatentAttention(const LatentAttentionConfig& config);
   const LatentAttentionConfig& config() const { return config_; }
 
+  ~LatentAttention() override;
+
  protected:
+  /// Of tokens: the normalised latents [batch, tokens, 1, kv_lora_rank], and the rotated keys that
+  /// all heads share [batch, tokens, 1, qk_rope_head_dim].
+  struct Latents {
+    Tensor values, keys;
+  };
+
   Tensors forward(const Tensors& inputs) override;
+  /// The position of the first token.
+  virtual int64_t position() const { return 0; }
+  /// Returns the latents of all tokens to attend to: a cache adds those it has seen.
+  virtual Latents kept(const Latents& latents) { return latents; }
+  virtual bool drops_out() const { return is_training(); }
 
  private:
   Tensor queries(const Tensor& x);
   Tensor rotated(const Tensor& x) const;
+  Latents latents_of(const Tensor& x);
+  Tensor attend(const Tensor& query, const Latents& latents);
 
   LatentAttentionConfig config_;
+  std::unique_ptr<Rotary> rotary_;
   std::shared_ptr<Module> q_a_, q_norm_, q_, kv_a_, kv_norm_, kv_b_, o_;
 };
 

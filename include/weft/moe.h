@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "weft/export.h"
 #include "weft/layers.h"
@@ -30,10 +31,15 @@ struct MoEConfig {
   std::string shared_name = "shared_experts";
   /// Backward adds the gradients of these times `balance_loss` and `router_z_loss`.
   double balance_coefficient = 0, z_coefficient = 0;
+  /// Also returns what the balance loss is made of.
+  bool returns_balance = false;
   /// Drops choices beyond the capacity (`rows_by_expert`); none without.
   std::optional<double> capacity_factor = {};
   /// Weights are normal with it, otherwise as those of Linear.
   std::optional<double> deviation = {};
+  /// Parts of the sequences that go through the experts one after the other: on GPUs, tokens of one
+  /// part travel while those of another are computed. Results are the same; not with a capacity.
+  int64_t chunks = 1;
 };
 
 /// Chooses experts: x [tokens, dim] -> weights, experts [tokens, k], scores and logits [tokens,
@@ -60,6 +66,8 @@ class WEFT_API Experts : public Module {
   explicit Experts(const MoEConfig& config);
   /// Choices dropped by the last call.
   int64_t dropped() const { return dropped_; }
+  /// On device `meta`, the experts of the first ranks compute `imbalance` times the mean of rows.
+  void plan_imbalance(double imbalance) { imbalance_ = imbalance; }
 
  protected:
   Tensors forward(const Tensors& inputs) override;
@@ -67,15 +75,21 @@ class WEFT_API Experts : public Module {
  private:
   std::optional<double> capacity_factor_;
   int64_t dropped_ = 0;
+  double imbalance_ = 1;
 };
 
-/// [..., dim] -> [..., dim]. Children: gate (Router), experts (Experts), and the shared expert with
-/// gate_proj, up_proj and down_proj, and its shared_expert_gate.
+/// [..., dim] -> [..., dim] and, with `returns_balance`, the mean scores of the experts and the
+/// choices of each a token, both [experts]. Children: gate (Router), experts (Experts), and the
+/// shared expert with gate_proj, up_proj and down_proj, and its shared_expert_gate.
+///
+/// On a GPU whose ranks exchange tokens, the shared expert computes on a second stream while tokens
+/// travel.
 class WEFT_API MoE : public Module {
  public:
   /// std::invalid_argument for sizes below 1.
   explicit MoE(const MoEConfig& config);
   const MoEConfig& config() const { return config_; }
+  Experts& experts() { return *experts_; }
 
   /// [experts] f32: rows that each expert computed in calls recorded for backward since
   /// `update_balance`, for all ranks; empty before the first.
@@ -93,6 +107,9 @@ class WEFT_API MoE : public Module {
   Tensors forward(const Tensors& inputs) override;
 
  private:
+  Tensor shared_of(const Tensor& tokens);
+  /// {y [tokens, dim], counts} of the experts, in `chunks` parts.
+  Tensors in_chunks(const Tensor& x, const Tensors& routed, const class SideStream& side);
   Tensor with_losses(const Tensor& y, const Tensors& routed);
   void count(const Tensor& counts);
 
@@ -103,5 +120,8 @@ class WEFT_API MoE : public Module {
   Tensor load_, balance_loss_, z_loss_;
   int64_t dropped_ = 0;
 };
+
+/// Returns all MoE of a model, in the order of its modules.
+WEFT_API std::vector<MoE*> moe_layers(Module& model);
 
 }  // namespace weft

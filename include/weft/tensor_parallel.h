@@ -109,6 +109,10 @@ struct TransformerStyleOptions {
 WEFT_API std::vector<ModuleStyle> transformer_styles(const TransformerConfig& config,
                                                      const TransformerStyleOptions& options = {});
 
+/// Returns the styles that give each rank of an axis its own experts of all layers of a
+/// TransformerModel. Call `parallelize` with them, then with those of tensor parallelism.
+WEFT_API std::vector<ModuleStyle> expert_styles();
+
 /// One collective of a training step: a step of a redistribution.
 struct PlannedCollective {
   /// The module whose forward, or whose gradient, runs it.

@@ -44,8 +44,11 @@ class WEFT_API TransformerModel : public Module {
   std::vector<std::vector<Module*>> units();
 
   /// Mean cross entropy of the logits of `ids` [batch, sequence] against `targets` [batch,
-  /// sequence]. Targets equal to kIgnoredTarget do not count.
+  /// sequence]. Targets equal to kIgnoredTarget do not count. While gradients are recorded, the
+  /// balance loss of the config is added.
   Tensor loss(const Tensor& ids, const Tensor& targets);
+  /// The balance loss in the last such loss, without its coefficient; empty without one.
+  const Tensor& balance_loss() const { return balance_loss_; }
   /// Logits [batch, 1, vocabulary] that follow the last of `ids` [batch, n], which follow those
   /// that `cache` has seen: a prompt first, then one token a call. Adds them to the cache. The
   /// model is cut by its styles or whole, not fully sharded. std::invalid_argument beyond the
@@ -68,12 +71,19 @@ class WEFT_API TransformerModel : public Module {
   std::shared_ptr<TransformerState> state_;
   std::shared_ptr<Module> model_;
   std::shared_ptr<Module> head_;
+  Tensor balance_loss_;
 };
 
+/// Parameters of a model, and of those the ones that compute a token: of experts only the chosen.
+struct ParameterCounts {
+  int64_t total = 0, active = 0;
+};
+WEFT_API ParameterCounts parameters_of(const TransformerConfig& config);
+
 /// Floating-point operations per token of training, forward and backward, in rows of `sequence`
-/// tokens: 6 per parameter except those of an untied embedding table, plus 12 x layers x width of
-/// the heads x sequence for attention, where masked positions count (Chowdhery et al. 2022, PaLM,
-/// appendix B). Recompute does not count.
+/// tokens: 6 per active parameter except those of an untied embedding table, plus 12 x layers x
+/// width of the heads x sequence for attention, where masked positions count (Chowdhery et al.
+/// 2022, PaLM, appendix B). Recompute does not count.
 WEFT_API double training_operations_a_token(const TransformerConfig& config, int64_t sequence);
 
 }  // namespace weft

@@ -105,6 +105,36 @@ struct TransformerConfig {
   /// Factor of the embedded tokens, of what a block adds, and divisor of the logits.
   double embedding_scale = 1, residual_scale = 1, logit_divisor = 1;
 
+  /// Experts of each sparse layer's feed-forward (`MoE`), of which a token uses some; 0: all layers
+  /// are dense.
+  int64_t experts = 0, experts_per_token = 2;
+  /// Layers whose feed-forward is dense all the same, one flag a layer; empty: none.
+  std::vector<bool> dense = {};
+  /// Width of an expert, and of the expert that computes all tokens (0: none), whose result a gate
+  /// multiplies if `shared_gate`.
+  int64_t expert_ffn = 0, shared_ffn = 0;
+  bool shared_gate = false;
+  /// Scores are sigmoids, not a softmax; a bias that balances the load is added for the choice; a
+  /// group counts by its best two experts (DeepSeek-V3).
+  bool sigmoid_router = false;
+  /// A token's weights are divided by their sum, and multiplied by `routed_scale`.
+  bool normalized_weights = true;
+  double routed_scale = 1;
+  /// A token's experts come from the best `top_groups` of these groups.
+  int64_t expert_groups = 1, top_groups = 1;
+  /// `loss` adds `balance_coefficient` times the balance loss of the routers of all layers.
+  bool balance_loss = false;
+  double balance_coefficient = 0.001;
+
+  /// Widths of the latents of keys and values, and of queries (0: none), in attention of the kind
+  /// of DeepSeek-V2 (`LatentAttention`); 0: plain attention. With it `head_dim` counts the rotated
+  /// dims of a head only.
+  int64_t kv_lora_rank = 0, q_lora_rank = 0;
+  /// Dims of a head that do not rotate, and those of its values.
+  int64_t nope_head_dim = 0, value_head_dim = 0;
+  /// Pairs of rotated dims are neighbours in the weights.
+  bool rope_interleave = true;
+
   /// Rows of the table of token types, of which the first is added to all tokens; 0: none.
   int64_t token_types = 0;
   /// The sum of the embeddings is normalised.
@@ -114,6 +144,10 @@ struct TransformerConfig {
   bool final_norm = true;
   /// Probabilities of dropout while training.
   double embedding_dropout = 0, residual_dropout = 0, attention_dropout = 0;
+  /// Whether layer i has experts.
+  bool is_sparse(int64_t layer) const {
+    return experts > 0 && (dense.empty() || !dense[static_cast<size_t>(layer)]);
+  }
   bool operator==(const TransformerConfig&) const = default;
 };
 
@@ -130,7 +164,8 @@ WEFT_API std::string config_json(const TransformerConfig& config, const std::str
 /// Returns the names of the families, sorted.
 WEFT_API std::vector<std::string> transformer_families();
 
-/// Rows of a parameter in a file's tensor: row r is row offset + r / block * stride + r % block.
+/// Rows of a parameter, or of a buffer, in a file's tensor: row r is row offset + r / block *
+/// stride + r % block.
 struct FilePart {
   /// The parameter's first name in the model.
   std::string parameter;
@@ -146,10 +181,13 @@ struct FileTensor {
   bool transposed = false;
   std::vector<FilePart> parts;
 };
-/// Returns the tensors of a Hugging Face model of this config.
+/// Returns the tensors of a Hugging Face model of this config: one for each expert.
 WEFT_API std::vector<FileTensor> file_tensors(const TransformerConfig& config);
 /// Whether a file's tensor has no parameter and may be left out: constants, and heads of
 /// pretraining that the model does not have.
 WEFT_API bool is_left_out(const TransformerConfig& config, const std::string& name);
+/// Whether a file's tensor belongs to the layers after the last one that predict further tokens
+/// (DeepSeek-V3's multi-token prediction). They are left out.
+WEFT_API bool predicts_further_tokens(const TransformerConfig& config, const std::string& name);
 
 }  // namespace weft

@@ -12,6 +12,7 @@
 #include "weft/dtype.h"
 #include "weft/error.h"
 #include "weft/export.h"
+#include "weft/expert_parallel.h"
 #include "weft/fsdp.h"
 #include "weft/fsdp_module.h"
 #include "weft/fsdp_options.h"

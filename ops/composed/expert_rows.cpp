@@ -77,10 +77,18 @@ RowAxes row_axes(const Tensor& experts, const Tensor& weights) {
 /// The choices of this rank's group, sorted by expert.
 struct SortedChoices {
   /// Number of experts + 1: where each expert's begin.
-  Numbers starts;
+  Numbers starts = {};
   /// Numbers of choices in the flattened tensor of all tokens' choices.
-  Numbers choices;
+  Numbers choices = {};
   int64_t dropped = 0;
+  /// A choice that is not the number of an expert; the others are not sorted then.
+  std::optional<int64_t> mistake = {};
+
+  Numbers counts() const {
+    Numbers counts(starts.size());
+    std::adjacent_difference(starts.begin(), starts.end(), counts.begin());
+    return {counts.begin() + 1, counts.end()};
+  }
 };
 
 SortedChoices sorted_choices(const Tensor& experts, int64_t count, int64_t capacity) {
@@ -89,7 +97,7 @@ SortedChoices sorted_choices(const Tensor& experts, int64_t count, int64_t capac
   Numbers counts(static_cast<size_t>(count), 0);
   for (const int64_t expert : chosen) {
     if (expert < 0 || expert >= count) {
-      fail("rows_by_expert: an expert is ", expert, ", expected 0 to ", count - 1);
+      return {.starts = Numbers(static_cast<size_t>(count) + 1, 0), .mistake = expert};
     }
     ++counts[static_cast<size_t>(expert)];
   }
@@ -110,16 +118,30 @@ SortedChoices sorted_choices(const Tensor& experts, int64_t count, int64_t capac
   return sorted;
 }
 
-/// Choices that are spread evenly, for tensors without memory.
-SortedChoices balanced_choices(int64_t chosen, int64_t count, int64_t capacity) {
+/// Choices that are spread evenly, for tensors without memory; but the experts of the first part
+/// have `imbalance` times their share. The choices themselves are left out.
+SortedChoices planned_choices(int64_t chosen, const Numbers& parts, int64_t capacity,
+                              double imbalance) {
+  const int64_t count = std::accumulate(parts.begin(), parts.end(), int64_t{0});
   SortedChoices sorted;
   sorted.starts.assign(1, 0);
-  for (int64_t expert = 0; expert < count; ++expert) {
-    const int64_t own = chosen / count + (expert < chosen % count ? 1 : 0);
-    sorted.starts.push_back(sorted.starts.back() + std::min(own, capacity));
-    sorted.dropped += std::max<int64_t>(0, own - capacity);
+  const auto spread = [&](int64_t rows, int64_t experts) {
+    for (int64_t expert = 0; expert < experts; ++expert) {
+      const int64_t own = rows / experts + (expert < rows % experts ? 1 : 0);
+      sorted.starts.push_back(sorted.starts.back() + std::min(own, capacity));
+      sorted.dropped += std::max<int64_t>(0, own - capacity);
+    }
+  };
+  const bool is_even = imbalance == 1 || parts[0] == 0 || parts[0] == count;
+  if (is_even) {
+    spread(chosen, count);
+    return sorted;
   }
-  sorted.choices.resize(static_cast<size_t>(sorted.starts.back()));
+  const double share = static_cast<double>(parts[0]) / static_cast<double>(count);
+  const double most = std::round(imbalance * share * static_cast<double>(chosen));
+  const auto first = static_cast<int64_t>(std::min(most, static_cast<double>(chosen)));
+  spread(first, parts[0]);
+  spread(chosen - first, count - parts[0]);
   return sorted;
 }
 
@@ -140,7 +162,7 @@ Tensor tensor_with(const Numbers& numbers, const Shape& shape, const TensorOptio
   return made;
 }
 
-/// A row of `own` on each group, made whole: the counts and, last, the dropped choices.
+/// A row of `own` on each group, made whole.
 Tensor gathered_over_groups(const Numbers& own, const RowAxes& axes, Device device) {
   TensorOptions options{.dtype = DType::i64, .device = device};
   const Shape shape = {axes.group_count(), static_cast<int64_t>(own.size())};
@@ -194,7 +216,7 @@ Numbers own_choices(const SortedChoices& sorted, const RowAxes& axes) {
 }
 
 void check_choices(const Tensor& experts, const Tensor& weights,
-                   const std::optional<double>& capacity_factor) {
+                   const std::optional<double>& capacity_factor, double imbalance) {
   check_tensor("rows_by_expert", experts);
   check_tensor("rows_by_expert", weights);
   if (experts.ndim() != 2) {
@@ -204,6 +226,7 @@ void check_choices(const Tensor& experts, const Tensor& weights,
   if (capacity_factor && !(*capacity_factor >= 0)) {
     fail("rows_by_expert: capacity_factor must be at least 0, got ", *capacity_factor);
   }
+  if (!(imbalance >= 1)) fail("rows_by_expert: imbalance must be at least 1, got ", imbalance);
   if (experts.is_sharded() && weights.is_sharded() &&
       !(experts.sharding().mesh() == weights.sharding().mesh())) {
     fail("rows_by_expert: weights are laid out over ", weights.sharding().mesh(), ", expected ",
@@ -211,39 +234,59 @@ void check_choices(const Tensor& experts, const Tensor& weights,
   }
 }
 
+/// The counts of all groups, and the number of choices dropped.
+struct GroupCounts {
+  Numbers counts;
+  int64_t dropped = 0;
+};
+
+/// Exchanges the counts of groups into `counts` [groups, experts], or assumes equal groups without
+/// memory. A mistake of any group fails on all ranks.
+GroupCounts exchanged(const SortedChoices& sorted, const RowAxes& axes, Device device,
+                      Tensor& counts) {
+  Numbers own = sorted.counts();
+  const auto count = static_cast<int64_t>(own.size());
+  own.push_back(sorted.mistake ? -1 : sorted.dropped);
+  own.push_back(sorted.mistake.value_or(0));
+  const Tensor gathered = gathered_over_groups(own, axes, device);
+  counts = slice(gathered, 1, 0, count);
+  const bool is_here = device.kind != DeviceKind::meta;
+  const Numbers all = is_here ? gathered.local().to_vector<int64_t>() : Numbers();
+  GroupCounts result;
+  for (int64_t group = 0; group < axes.group_count(); ++group) {
+    const auto from = is_here ? all.begin() + group * (count + 2) : own.cbegin();
+    if (from[count] < 0) {
+      fail("rows_by_expert: an expert is ", from[count + 1], ", expected 0 to ", count - 1);
+    }
+    result.counts.insert(result.counts.end(), from, from + count);
+    result.dropped += from[count];
+  }
+  return result;
+}
+
 }  // namespace
 
 ExpertRows rows_by_expert(const Tensor& experts, const Tensor& weights,
-                          std::optional<double> capacity_factor) {
-  check_choices(experts, weights, capacity_factor);
+                          std::optional<double> capacity_factor, double imbalance) {
+  check_choices(experts, weights, capacity_factor, imbalance);
   NoGrad no_grad;
   const Tensor given = as_indices("rows_by_expert", "experts", experts).detach();
   const RowAxes axes = row_axes(given, weights);
   const Tensor of_group =
       axes.mesh ? redistributed(given, only_rows(given.sharding(), axes.groups)) : given;
   const Device device = given.device();
-  const int64_t count = weights.size(0);
-  const int64_t most = capacity_of(of_group.box().shape.product(), count, capacity_factor);
+  const int64_t chosen = of_group.box().shape.product();
+  const int64_t most = capacity_of(chosen, weights.size(0), capacity_factor);
   const bool is_here = device.kind != DeviceKind::meta;
-  const SortedChoices sorted = is_here
-                                   ? sorted_choices(of_group, count, most)
-                                   : balanced_choices(of_group.box().shape.product(), count, most);
-  Numbers own(static_cast<size_t>(count) + 1, sorted.dropped);
-  std::adjacent_difference(sorted.starts.begin() + 1, sorted.starts.end(), own.begin());
-  const Tensor gathered = gathered_over_groups(own, axes, device);
+  const SortedChoices sorted = is_here ? sorted_choices(of_group, weights.size(0), most)
+                                       : planned_choices(chosen, axes.parts, most, imbalance);
   ExpertRows rows;
-  rows.counts = slice(gathered, 1, 0, count);
-  const Numbers all = is_here ? gathered.local().to_vector<int64_t>() : Numbers();
-  Numbers counts;
-  for (int64_t group = 0; group < axes.group_count(); ++group) {
-    const auto from = is_here ? all.begin() + group * (count + 1) : own.begin();
-    counts.insert(counts.end(), from, from + count);
-    rows.dropped += from[count];
-  }
+  const GroupCounts all = exchanged(sorted, axes, device, rows.counts);
+  rows.dropped = all.dropped;
   TensorOptions options{.dtype = DType::i64, .device = device};
-  if (axes.mesh) options.sharding = sharding_of_rows(axes, rows_of_parts(counts, axes));
-  Numbers choices = own_choices(sorted, axes);
-  const Shape shape = {std::accumulate(counts.begin(), counts.end(), int64_t{0})};
+  if (axes.mesh) options.sharding = sharding_of_rows(axes, rows_of_parts(all.counts, axes));
+  Numbers choices = is_here ? own_choices(sorted, axes) : Numbers();
+  const Shape shape = {std::accumulate(all.counts.begin(), all.counts.end(), int64_t{0})};
   Numbers tokens = choices;
   for (int64_t& token : tokens) token /= std::max<int64_t>(1, given.size(1));
   for (int64_t& choice : choices) choice %= std::max<int64_t>(1, given.size(1));
@@ -255,7 +298,7 @@ ExpertRows rows_by_expert(const Tensor& experts, const Tensor& weights,
 Tensor dispatch_rows(const Tensor& x, const ExpertRows& rows) {
   check_tensor("dispatch_rows", x);
   if (x.ndim() != 2) fail("dispatch_rows: x is ", x.shape(), ", expected [tokens, d]");
-  return take(x, rows.tokens, 0);
+  return take_rows(x, rows.tokens);
 }
 
 Tensor combine_rows(const Tensor& computed, const ExpertRows& rows, const Tensor& weights) {
@@ -266,11 +309,11 @@ Tensor combine_rows(const Tensor& computed, const ExpertRows& rows, const Tensor
          rows.tokens.size(0), ", d] and [tokens, choices]");
   }
   const Tensor of_rows =
-      take_along_dim(take(weights, rows.tokens, 0), unsqueeze(rows.choices, 1), 1);
+      take_along_dim(take_rows(weights, rows.tokens), unsqueeze(rows.choices, 1), 1);
   const Tensor weighted = mul(computed, cast(of_rows, computed.dtype()));
   const Tensor places =
       places_along({weights.size(0), 1}, 0, weights.sharding(), computed.device());
-  return add_slices(weighted, rows.tokens, 0, places);
+  return add_rows(weighted, rows.tokens, places);
 }
 
 }  // namespace weft

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "weft/expert_parallel.h"
 #include "weft/fsdp.h"
 
 #include "python/bindings/callable.h"
@@ -257,7 +258,8 @@ void bind_fully_shard(py::module_& m) {
          const py::object& placement, const py::object& ignored_params,
          const std::optional<DataParallelMeshDims>& dims, const py::object& extension,
          std::optional<DType> quantized_gather, std::optional<DType> quantized_gradients,
-         int64_t quantization_block, bool error_feedback) {
+         int64_t quantization_block, bool error_feedback,
+         const std::optional<std::string>& expert_axis) {
         FullyShardOptions options{.reshard_after_forward = reshard_of(reshard),
                                   .prefetch = prefetch,
                                   .ignored = ignored,
@@ -280,6 +282,7 @@ void bind_fully_shard(py::module_& m) {
           }
         }
         const std::vector<Module*> modules = modules_of(module);
+        if (expert_axis) options = with_experts(options, modules, mesh, *expert_axis);
         released([&] { fully_shard(modules, mesh, options); });
         return module;
       },
@@ -292,6 +295,7 @@ void bind_fully_shard(py::module_& m) {
       py::arg("dp_mesh_dims") = py::none(), py::arg("extension") = py::none(),
       py::arg("quantized_gather") = py::none(), py::arg("quantized_gradients") = py::none(),
       py::arg("quantization_block") = Quantization().block, py::arg("error_feedback") = false,
+      py::arg("expert_axis") = py::none(),
       "Shards the module's parameters over the axes of `mesh`: whole when used, a slice at rest. "
       "Shard the parts first, then the whole model. The batch is sharded over these axes too, and "
       "the loss is a mean over all of it. A list of modules is one group. `strategy` is a name "
@@ -304,7 +308,10 @@ void bind_fully_shard(py::module_& m) {
       "fsdp_post_all_gather(received, out) writes a rank's part. quantized_gather (int8, "
       "float8_e4m3fn) and quantized_gradients (int8, bfloat16) are what gathers and "
       "reduce-scatters send, 8 bits with a scale for each quantization_block elements; "
-      "error_feedback adds what gradients lost to the next ones. ValueError, with nothing changed, "
+      "error_feedback adds what gradients lost to the next ones. expert_axis is the axis of `mesh` "
+      "that "
+      "cuts experts too (expert_styles): they are sharded over the others only. ValueError, with "
+      "nothing changed, "
       "when the strategy does not fit. Gives the module");
   py::class_<NoSync>(m, "_NoSync")
       .def(py::init<Module&, bool>(), Released(), py::arg("model"), py::arg("holds"));

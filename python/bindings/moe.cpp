@@ -55,25 +55,27 @@ static void bind_latent_attention(py::module_& m) {
       .def(py::init([](int64_t dim, int64_t heads, int64_t q_lora_rank, int64_t kv_lora_rank,
                        int64_t qk_nope_head_dim, int64_t qk_rope_head_dim, int64_t v_head_dim,
                        double rope_theta, bool rope_interleave, double norm_eps, double scale,
-                       std::optional<double> std) {
-             return C{dim,
-                      heads,
-                      q_lora_rank,
-                      kv_lora_rank,
-                      qk_nope_head_dim,
-                      qk_rope_head_dim,
-                      v_head_dim,
-                      rope_theta,
-                      rope_interleave,
-                      norm_eps,
-                      scale,
-                      std};
+                       std::optional<double> std, bool bias, double dropout) {
+             return C{.dim = dim,
+                      .heads = heads,
+                      .q_lora_rank = q_lora_rank,
+                      .kv_lora_rank = kv_lora_rank,
+                      .qk_nope_head_dim = qk_nope_head_dim,
+                      .qk_rope_head_dim = qk_rope_head_dim,
+                      .v_head_dim = v_head_dim,
+                      .rope_theta = rope_theta,
+                      .rope_interleave = rope_interleave,
+                      .bias = bias,
+                      .dropout = dropout,
+                      .norm_eps = norm_eps,
+                      .scale = scale,
+                      .deviation = std};
            }),
            py::kw_only(), py::arg("dim"), py::arg("heads"), py::arg("q_lora_rank") = 0,
            py::arg("kv_lora_rank"), py::arg("qk_nope_head_dim"), py::arg("qk_rope_head_dim"),
            py::arg("v_head_dim"), py::arg("rope_theta") = 10000.0,
            py::arg("rope_interleave") = true, py::arg("norm_eps") = 1e-6, py::arg("scale") = 0.0,
-           py::arg("std") = py::none());
+           py::arg("std") = py::none(), py::arg("bias") = false, py::arg("dropout") = 0.0);
   bind_module_class<LatentAttention>(
       m, "LatentAttention",
       "Causal multi-head latent attention of DeepSeek-V2 and V3: [batch, sequence, dim] -> the "

@@ -123,6 +123,10 @@ void bind_tensor_parallel(py::module_& m) {
       "The plan of a TransformerModel: embedding, head and loss cut over the vocabulary, attention "
       "by heads, the feed-forward along its width");
   m.def(
+      "expert_styles", [] { return as_dict(expert_styles()); },
+      "The plan that gives each rank of an axis its own experts of all layers of a "
+      "TransformerModel; apply it before transformer_styles");
+  m.def(
       "explain_model",
       [](Module& model, const py::function& loss) {
         const Callable kept(loss);

@@ -57,7 +57,17 @@ static void bind_choices(ConfigClass& config) {
          field("embedding_norm", &C::embedding_norm), field("first_norm", &C::first_norm),
          field("final_norm", &C::final_norm), field("embedding_dropout", &C::embedding_dropout),
          field("residual_dropout", &C::residual_dropout),
-         field("attention_dropout", &C::attention_dropout));
+         field("attention_dropout", &C::attention_dropout), field("experts", &C::experts),
+         field("experts_per_token", &C::experts_per_token), field("dense", &C::dense),
+         field("expert_ffn", &C::expert_ffn), field("shared_ffn", &C::shared_ffn),
+         field("shared_gate", &C::shared_gate), field("sigmoid_router", &C::sigmoid_router),
+         field("normalized_weights", &C::normalized_weights),
+         field("routed_scale", &C::routed_scale), field("expert_groups", &C::expert_groups),
+         field("top_groups", &C::top_groups), field("balance_loss", &C::balance_loss),
+         field("balance_coefficient", &C::balance_coefficient),
+         field("kv_lora_rank", &C::kv_lora_rank), field("q_lora_rank", &C::q_lora_rank),
+         field("nope_head_dim", &C::nope_head_dim), field("value_head_dim", &C::value_head_dim),
+         field("rope_interleave", &C::rope_interleave));
 }
 
 static void bind_config(py::module_& m) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "tests/families/family.h"
 #include "weft/checkpoint.h"
+#include "weft/expert_parallel.h"
 #include "weft/fsdp.h"
 #include "weft/generate.h"
 #include "weft/hugging_face.h"
@@ -40,15 +42,19 @@ void expect_on_ranks(const FamilyReference& reference, const std::vector<MeshAxi
       rows.push_back(axis.name == "tp" ? Placement(Replicate()) : Placement(Shard(0)));
       if (axis.name != "tp") data.push_back(axis.name);
     }
+    const bool has_ep = std::ranges::count(data, "ep") > 0;
     FamilySetup setup;
     setup.shard = [&](TransformerModel& model) {
-      if (data.size() < axes.size()) {
+      if (has_ep) parallelize(model, mesh["ep"], expert_styles());
+      if (std::ranges::count(axes, "tp", &MeshAxis::name) > 0) {
         parallelize(model, mesh["tp"],
                     transformer_styles(model.config(), {.sequence_parallel = sequence_parallel}));
       }
-      if (data.empty()) return;
-      const FullyShardOptions options{.strategy = data.size() > 1 ? Strategy::hsdp()
-                                                                  : Strategy::full_shard()};
+      if (data.empty() || axes[0].name == "ep") return;
+      const bool has_replicas = std::ranges::count(data, "replicate") > 0;
+      FullyShardOptions options{.strategy =
+                                    has_replicas ? Strategy::hsdp() : Strategy::full_shard()};
+      if (has_ep) options = with_experts(options, {&model}, mesh.view(data), "ep");
       for (const auto& unit : model.units()) fully_shard(unit, mesh.view(data), options);
       fully_shard(model, mesh.view(data), options);
     };
@@ -72,16 +78,32 @@ TEST_P(Families, EqualTransformersSharded) {
   expect_on_ranks(reference, {{"replicate", 2}, {"shard", 2}, {"tp", 2}});
 }
 
+TEST_P(Families, EqualTransformersWithExpertsOnAnAxis) {
+  const FamilyReference reference(GetParam());
+  if (reference.config().experts == 0) return;
+  expect_on_ranks(reference, {{"ep", 1}});
+  expect_on_ranks(reference, {{"ep", 2}});
+  expect_on_ranks(reference, {{"ep", 4}});
+  expect_on_ranks(reference, {{"shard", 2}, {"ep", 2}});
+  expect_on_ranks(reference, {{"shard", 3}, {"ep", 2}});
+  expect_on_ranks(reference, {{"shard", 2}, {"ep", 2}, {"tp", 2}});
+  expect_on_ranks(reference, {{"replicate", 2}, {"shard", 2}, {"ep", 2}});
+}
+
 TEST_P(Families, GenerateTheTokensOfTransformers) {
   const FamilyReference reference(GetParam());
   if (!reference.has("greedy")) return;
   const auto all = reference.tensor("greedy").to_vector<int64_t>();
   const auto prompt = static_cast<ptrdiff_t>(all.size()) - 64;
   const std::vector<int64_t> expected(all.begin() + prompt, all.end());
-  for (const int ranks : {1, 2}) {
+  std::vector<std::vector<MeshAxis>> meshes = {{{"tp", 1}}, {{"tp", 2}}};
+  if (reference.config().experts > 0) meshes.push_back({{"ep", 2}, {"tp", 2}});
+  for (const auto& axes : meshes) {
+    const int ranks = axes.size() > 1 ? 4 : axes[0].size;
     run_ranks(ranks, [&](Communicator world) {
-      const DeviceMesh mesh(world, {{"tp", ranks}});
+      const DeviceMesh mesh(world, axes);
       TransformerModel model(reference.config());
+      if (axes.size() > 1) parallelize(model, mesh["ep"], expert_styles());
       parallelize(model, mesh["tp"], transformer_styles(model.config()));
       load_hugging_face(model, reference.folder());
       const std::vector<int64_t> made =

@@ -8,6 +8,8 @@
 #include "tests/support/ranks.h"
 #include "weft/autograd.h"
 #include "weft/error.h"
+#include "weft/extend/op_log.h"
+#include "weft/ops.h"
 
 namespace weft {
 
@@ -133,35 +135,136 @@ TEST(Experts, OnOneDeviceEqualADenseComputation) {
   }
 }
 
-/// Each rank receives each token that its experts compute once, and the products move nothing.
+/// Which tokens rank (a, ep) of a 2 x 2 mesh has, and which experts, of tokens cut over both axes
+/// and experts cut over ep.
+struct OwnPart {
+  OwnPart(const DeviceMesh& mesh, const Array& ids, int64_t split)
+      : ids_(ids), split_(split), a_(mesh.coordinate(0)), e_(mesh.coordinate(1)) {}
+
+  /// Tokens of others that this rank's experts compute, or own ones that others' experts compute.
+  int64_t tokens(bool of_others) const {
+    const int64_t group = ids_.shape[0] / 2, part = group / 2;
+    int64_t count = 0;
+    for (int64_t token = group * a_; token < group * (a_ + 1); ++token) {
+      const bool is_own = (token - group * a_) / part == e_;
+      if (is_own == of_others) continue;
+      count += is_chosen(token, of_others ? e_ : 1 - e_) ? 1 : 0;
+    }
+    return count;
+  }
+
+ private:
+  bool is_chosen(int64_t token, int64_t part) const {
+    for (int64_t choice = 0; choice < ids_.shape[1]; ++choice) {
+      const double id = ids_.values[static_cast<size_t>(token * ids_.shape[1] + choice)];
+      if ((id >= static_cast<double>(split_)) == (part == 1)) return true;
+    }
+    return false;
+  }
+
+  const Array& ids_;
+  /// The first expert of the second part.
+  int64_t split_, a_, e_;
+};
+
+/// Each rank receives each token that its experts compute once, a sum for each own token of each
+/// rank that computes it, and the same in backward. The products move nothing.
 TEST(Experts, MoveEachTokenOnce) {
   const Placements both = {{"a", Shard(0)}, {"ep", Shard(0)}}, ep = {{"ep", Shard(0)}};
   on_mesh({{"a", 2}, {"ep", 2}}, [&](const DeviceMesh& mesh) {
-    const int64_t tokens = 16, experts = 5, d = 7;
+    const int64_t tokens = 16, experts = 5, d = 7, n = 3, k = 2, f32_bytes = 4, key = 8;
     const Sharding cut(mesh, both);
-    const Array ids = random_array({tokens, 2}, 0, 5, DType::i64, 3);
+    const Array ids = random_array({tokens, k}, 0, 5, DType::i64, 3);
+    const OwnPart part(mesh, ids, 3);
+    const int64_t missing = part.tokens(true), computed_elsewhere = part.tokens(false);
     const Tensor x = random_array({tokens, d}, -1, 1).on(cut).set_requires_grad();
-    const Tensor w =
-        random_array({experts, d, 3}, -1, 1).on(Sharding(mesh, ep)).set_requires_grad();
+    const Tensor w = random_array({experts, d, n}, -1, 1).on(Sharding(mesh, ep));
+    const Tensor scales = random_array({tokens, k}, -1, 1).on(cut);
     const ExpertRows rows = rows_by_expert(ids.on(cut), w);
-    // Rank (a, ep) has experts 0 to 2, or 3 and 4, for tokens 8 a to 8 a + 7, of which 4 are its
-    // own.
-    int64_t missing = 0;
-    const int64_t a = mesh.coordinate(0), e = mesh.coordinate(1);
-    for (int64_t token = 8 * a; token < 8 * a + 8; ++token) {
-      const bool is_own = (token - 8 * a) / 4 == e;
-      const auto is_mine = [&](int64_t choice) {
-        return (ids.values[static_cast<size_t>(token * 2 + choice)] >= 3) == (e == 1);
-      };
-      missing += !is_own && (is_mine(0) || is_mine(1));
-    }
-    Tensor sent, product;
-    EXPECT_EQ(bytes_received(mesh, [&] { sent = dispatch_rows(x, rows); }), missing * d * 4);
+    Tensor sent, product, y;
+    EXPECT_EQ(bytes_received(mesh, [&] { sent = dispatch_rows(x, rows); }),
+              missing * d * f32_bytes);
     EXPECT_EQ(bytes_received(mesh, [&] { product = grouped_matmul(sent, w, rows.counts); }), 0);
     EXPECT_EQ(product.sharding(), sent.sharding());
-    const int64_t backward = bytes_received(mesh, [&] { sum(mul(product, product)).backward(); });
-    EXPECT_GT(backward, 0);
-    expect_placements(w.grad(), {Replicate(), Shard(0)});
+    const int64_t weights = missing * k * f32_bytes;
+    EXPECT_EQ(bytes_received(mesh, [&] { y = combine_rows(product, rows, scales); }),
+              weights + computed_elsewhere * (n * f32_bytes + key));
+    const Tensor dy = random_array({tokens, n}, -1, 1).on(cut);
+    EXPECT_EQ(bytes_received(mesh, [&] { backward({y}, {dy}); }),
+              missing * n * f32_bytes + computed_elsewhere * (d * f32_bytes + key));
+  });
+}
+
+/// Moving halves of all tokens would be fewer bytes here, but products of all rows follow.
+TEST(Experts, KeepTokensWhole) {
+  on_mesh({{"ep", 2}}, [&](const DeviceMesh& mesh) {
+    const int64_t tokens = 8, d = 6;
+    const Sharding cut(mesh, {{"ep", Shard(0)}});
+    Array ids{{tokens, 2}, {}, DType::i64};
+    for (int64_t t = 0; t < tokens; ++t) {
+      ids.values.push_back(static_cast<double>(t % 2));
+      ids.values.push_back(static_cast<double>(2 + t % 2));
+    }
+    const Tensor x = random_array({tokens, d}, -1, 1).on(cut).set_requires_grad();
+    const Tensor w = random_array({4, d, 4}, -1, 1).on(cut).set_requires_grad();
+    const Tensor scales = random_array({tokens, 2}, -1, 1).on(cut).set_requires_grad();
+    const ExpertRows rows = rows_by_expert(ids.on(cut), w);
+    const Tensor sent = dispatch_rows(x, rows);
+    EXPECT_EQ(sent.sharding(), rows.tokens.sharding());
+    const Tensor y = combine_rows(grouped_matmul(sent, w, rows.counts), rows, scales);
+    EXPECT_EQ(y.sharding(), x.sharding());
+    sum(mul(y, y)).backward();
+    expect_placements(w.grad(), {Shard(0)});
+  });
+}
+
+/// What a routing without memory plans equals what an even routing moves, but for the keys.
+TEST(Experts, MoveWhatIsPlanned) {
+  on_mesh({{"ep", 2}}, [&](const DeviceMesh& mesh) {
+    const int64_t tokens = 8, d = 6;
+    const Sharding cut(mesh, {{"ep", Shard(0)}});
+    Array ids{{tokens, 2}, {}, DType::i64};
+    for (int64_t t = 0; t < tokens; ++t) {
+      ids.values.push_back(static_cast<double>(t % 2));
+      ids.values.push_back(static_cast<double>(2 + t % 2));
+    }
+    const auto moved = [&](Device device) {
+      const auto made = [&](const Shape& shape) {
+        return empty(shape, {.device = device, .sharding = cut});
+      };
+      const Tensor w = made({4, d, 4}), x = zeros_like(made({tokens, d}));
+      const Tensor chosen =
+          device == meta ? empty({tokens, 2}, {DType::i64, meta, cut}) : ids.on(cut);
+      OpLog log;
+      const ExpertRows rows = rows_by_expert(chosen, w);
+      combine_rows(dispatch_rows(x, rows), rows, zeros_like(made({tokens, 2})));
+      int64_t bytes = 0;
+      for (const Movement& movement : log.movements) {
+        for (const MovementStep& step : movement.steps) bytes += step.bytes;
+      }
+      return bytes;
+    };
+    const int64_t keys = tokens / 2 * 8;
+    EXPECT_EQ(moved(cpu), moved(meta) + keys);
+  });
+}
+
+/// The ranks of the other group have valid choices, and fail too.
+TEST(Experts, RefuseAWrongExpertOnAllRanks) {
+  on_mesh({{"a", 2}, {"ep", 2}}, [&](const DeviceMesh& mesh) {
+    const Sharding cut(mesh, {{"a", Shard(0)}, {"ep", Shard(0)}});
+    const Tensor w = zeros({3, 2, 2}, {.sharding = Sharding(mesh, {{"ep", Shard(0)}})});
+    for (const double wrong : {3.0, -1.0}) {
+      const Array ids{{4, 1}, {0, 2, 1, wrong}, DType::i64};
+      std::string error;
+      try {
+        rows_by_expert(ids.on(cut), w);
+      } catch (const std::invalid_argument& e) {
+        error = e.what();
+      }
+      EXPECT_EQ(error, concat("rows_by_expert: an expert is ", static_cast<int>(wrong),
+                              ", expected 0 to 2"));
+    }
   });
 }
 

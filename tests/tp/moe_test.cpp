@@ -320,6 +320,26 @@ TEST(Moe, IsExportedByExpert) {
   });
 }
 
+/// Parts of the sequences one after the other compute the same.
+TEST(Moe, InChunksEqualsTransformers) {
+  for (const std::string& name : kBlocks) {
+    for (const int64_t chunks : {2, 3, 9}) {
+      on_mesh({{"ep", 2}}, [&](const DeviceMesh& mesh) {
+        MoEConfig config = config_of(name);
+        config.chunks = chunks;
+        MoE block(config);
+        parallelize_experts(block, mesh, false);
+        expect_equal(block, name, mesh, {{"ep", Shard(0)}});
+        EXPECT_EQ(sum(block.load()).full_tensor().item(),
+                  static_cast<double>(15 * config.router.top_k));
+      });
+    }
+  }
+  MoEConfig config = config_of("mixtral");
+  config.chunks = 2, config.capacity_factor = 1;
+  EXPECT_THROW(MoE{config}, std::invalid_argument);
+}
+
 TEST(Moe, ExpertParallelNamesWhatDoesNotFit) {
   on_mesh({{"ep", 1}}, [](const DeviceMesh& mesh) {
     const auto error = [&](Module& module, const char* path) {

@@ -40,9 +40,12 @@ struct ExpertRows {
 /// so that each rank has the rows of its own experts. With a
 /// `capacity_factor`, an expert computes at most ceil(factor * choices of the group / experts) rows
 /// of a group: the first tokens keep their choice. Ranks exchange the choices along the experts'
-/// axes, and the counts.
+/// axes, and the counts. A number that is not one of an expert fails on all ranks. On device
+/// `meta`, choices are spread evenly over the experts, except that those of the first part have
+/// `imbalance` times the mean.
 WEFT_API ExpertRows rows_by_expert(const Tensor& experts, const Tensor& weights,
-                                   std::optional<double> capacity_factor = {});
+                                   std::optional<double> capacity_factor = {},
+                                   double imbalance = 1);
 
 /// The rows of x [tokens, d] that the ranks compute: [rows, d]. Ranks exchange each token at most
 /// once.
