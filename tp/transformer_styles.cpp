@@ -6,17 +6,18 @@ namespace weft {
 static void add_attention(const TransformerConfig& c, const Placement& between,
                           std::vector<ModuleStyle>& styles) {
   const std::string at = "model.layers.*.self_attn";
-  styles.push_back({at, PrepareInput{{Replicate()}}});
+  Layouts whole{.inputs = {Replicate()}};
+  if (c.sinks) whole.parameters = {{"sinks", Shard(0)}};
+  styles.push_back({at, whole});
   styles.push_back({at + ".q_proj", Colwise{.heads = c.heads}});
   styles.push_back({at + ".k_proj", Colwise{.heads = c.kv_heads}});
   styles.push_back({at + ".v_proj", Colwise{.heads = c.kv_heads}});
   styles.push_back({at + ".o_proj", Rowwise{.output = between, .heads = c.heads}});
   if (c.query_norm != QueryNorm::width) return;
-  // The norm needs the whole width.
-  for (const char* norm : {".q_norm", ".k_norm"}) {
-    styles.push_back({at + norm, PrepareInput{{Replicate()}}});
-    styles.push_back({at + norm, PrepareOutput{{Shard(2)}}});
-  }
+  // The norm of a cut width: one number a token, the sum of its squares, is reduced over the ranks.
+  Layouts cut{.parameters = {{"weight", Shard(0)}}};
+  if (c.norm == NormKind::layer && c.norm_bias) cut.parameters.emplace_back("bias", Shard(0));
+  for (const char* norm : {".q_norm", ".k_norm"}) styles.push_back({at + norm, cut});
 }
 
 /// The norms between the matrix products.

@@ -49,7 +49,7 @@ static void bind_choices(ConfigClass& config) {
          field("rotary_fraction", &C::rotary_fraction),
          field("local_rope_theta", &C::local_rope_theta), field("unrotated", &C::unrotated),
          field("learned_positions", &C::learned_positions), field("causal", &C::causal),
-         field("window", &C::window), field("windowed", &C::windowed),
+         field("window", &C::window), field("windowed", &C::windowed), field("sinks", &C::sinks),
          field("attention_softcap", &C::attention_softcap),
          field("logit_softcap", &C::logit_softcap), field("attention_scale", &C::attention_scale),
          field("embedding_scale", &C::embedding_scale), field("residual_scale", &C::residual_scale),
