@@ -121,6 +121,18 @@ TransformerModel::~TransformerModel() = default;
 
 const TransformerConfig& TransformerModel::config() const { return state_->config; }
 
+std::shared_ptr<Module> transformer_block(const TransformerConfig& config, int64_t layer) {
+  TransformerConfig checked = config;
+  checked.vocabulary = 1;
+  if (const std::string mistake = mistake_in(checked); !mistake.empty()) {
+    fail("transformer_block: ", mistake);
+  }
+  if (layer < 0 || layer >= config.layers) {
+    fail("transformer_block: layer is ", layer, ", expected 0 to ", config.layers - 1);
+  }
+  return make_transformer_block(std::make_shared<TransformerState>(config), layer);
+}
+
 double training_operations_a_token(const TransformerConfig& config, int64_t sequence) {
   int64_t multiplied = config.tied ? 0 : -config.vocabulary * config.dim;
   for (const ParameterPtr& parameter : TransformerModel(config).parameters()) {
