@@ -37,7 +37,7 @@ static fs::path kept_by(const std::string& checkpoint) {
   return path.parent_path() / kFolder;
 }
 
-static void copy(const fs::path& from, const fs::path& to) {
+static void copy_bytes(const fs::path& from, const fs::path& to) {
   const File file("model files", from.string());
   std::string bytes(static_cast<size_t>(file.size()), '\0');
   file.read(0, std::as_writable_bytes(std::span(bytes)));
@@ -53,7 +53,7 @@ static void copy_missing(const fs::path& from, const fs::path& to, bool with_con
     if (name == kConfig && !with_config) continue;
     if (!fs::is_regular_file(from / name, ignored) || fs::exists(to / name, ignored)) continue;
     fs::create_directories(to);
-    copy(from / name, to / name);
+    copy_bytes(from / name, to / name);
   }
 }
 

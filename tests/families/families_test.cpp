@@ -105,6 +105,9 @@ TEST_P(Families, ComeBackBitForBit) {
   TransformerConfig stated = config;
   stated.sinks = transformer_config(reference.folder()).sinks;
   EXPECT_EQ(transformer_config_of(config_json(stated), "written"), stated);
+  if (config.sinks != stated.sinks) {
+    EXPECT_THROW(config_json(config), std::invalid_argument);
+  }
   const Scratch scratch;
   const std::string out = scratch.path("out");
   std::filesystem::create_directory(out);

@@ -33,16 +33,16 @@ double floor_of(const FamilyReference& reference, std::string name) {
   return reference.parameters()[name]["largest"].get<double>();
 }
 
-void expect_as_transformers(const DeviceMesh* mesh) {
+/// Shards by the styles along tp and by FSDP along dp; `mesh` is nullptr on one rank.
+void expect_as_transformers(const std::vector<MeshAxis>& axes, const DeviceMesh* mesh) {
   const FamilyReference reference("../vit");
   Vit model(kSmall);
   std::vector<Placement> rows;
-  for (int a = 0; mesh && a < mesh->ndim(); ++a) {
-    const bool is_tp = mesh->axes()[static_cast<size_t>(a)].name == "tp";
-    rows.push_back(is_tp ? Placement(Replicate()) : Placement(Shard(0)));
-    if (is_tp) parallelize(model, (*mesh)["tp"], model.styles());
+  for (const MeshAxis& axis : axes) {
+    rows.push_back(axis.name == "tp" ? Placement(Replicate()) : Placement(Shard(0)));
+    if (axis.name == "tp") parallelize(model, (*mesh)["tp"], model.styles());
   }
-  if (mesh && mesh->axes()[0].name == "dp") {
+  if (!axes.empty() && axes[0].name == "dp") {
     for (const auto& unit : model.units()) fully_shard(unit, (*mesh)["dp"]);
     fully_shard(model, (*mesh)["dp"]);
   }
@@ -73,11 +73,11 @@ void expect_on_ranks(const std::vector<MeshAxis>& axes) {
   for (const MeshAxis& axis : axes) ranks *= axis.size;
   run_ranks(ranks, [&](const Communicator& world) {
     const DeviceMesh mesh(world, axes);
-    expect_as_transformers(&mesh);
+    expect_as_transformers(axes, &mesh);
   });
 }
 
-TEST(Vit, EqualsTransformersOnOneRank) { expect_as_transformers(nullptr); }
+TEST(Vit, EqualsTransformersOnOneRank) { expect_as_transformers({}, nullptr); }
 
 TEST(Vit, EqualsTransformersSharded) {
   expect_on_ranks({{"dp", 3}});
