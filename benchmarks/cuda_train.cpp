@@ -91,7 +91,7 @@ class DeviceSteps {
     if (by_engine) {
       FullyShardOptions options;
       options.precision = {.compute = DType::bf16, .gather = DType::bf16, .reduce = DType::f32};
-      for (Module* block : model_.blocks()) fully_shard(*block, mesh_, options);
+      for (const auto& unit : model_.units()) fully_shard(unit, mesh_, options);
       fully_shard(model_, mesh_, options);
     }
     model_.materialize(device);

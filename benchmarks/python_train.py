@@ -21,8 +21,8 @@ def train(world, args):
     """Seconds of each step, and the losses."""
     mesh = weft.DeviceMesh(world, {"dp": world.size})
     model = nn.TransformerModel(args.config)
-    for block in model.blocks():
-        weft.fully_shard(block, mesh)
+    for unit in model.units():
+        weft.fully_shard(unit, mesh)
     weft.fully_shard(model, mesh)
     model.materialize()
     optimizer = optim.AdamW(model.parameters(), lr=3e-4)

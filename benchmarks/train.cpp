@@ -110,7 +110,7 @@ class Training {
     if (options.dtype == "bf16") {
       sharding.precision = {.compute = DType::bf16, .gather = DType::bf16, .reduce = DType::f32};
     }
-    for (Module* block : model_.blocks()) fully_shard(*block, mesh_, sharding);
+    for (const auto& unit : model_.units()) fully_shard(unit, mesh_, sharding);
     fully_shard(model_, mesh_, sharding);
     model_.materialize();
     optimizer_.emplace(

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "cli/ckpt.h"
+#include "cli/model_files.h"
 #include "cli/output_files.h"
 #include "cli/ranks.h"
 #include "cli/resume.h"
@@ -51,6 +52,12 @@ static StateDict state_for(const CheckpointContents& contents, const DeviceMesh&
   return state;
 }
 
+/// The directory of a model in Hugging Face's form, which may be named by one of its files.
+static std::string directory_of(const std::string& model) {
+  namespace fs = std::filesystem;
+  return fs::is_directory(model) ? model : fs::path(model).parent_path().string();
+}
+
 /// Loads on `options.ranks` ranks and saves again with keys that begin with `prefix`. With a
 /// `config`, what is loaded are a Hugging Face model's parameters, and the config is saved too.
 static int copy_checkpoint(const CkptOptions& options, const char* what, const std::string& prefix,
@@ -85,6 +92,7 @@ static int copy_checkpoint(const CkptOptions& options, const char* what, const s
     if (world.rank() == 0) path = saved;
   });
   if (!is_first_process()) return 0;
+  keep_model_files(config ? directory_of(from) : from, options.other);
   std::printf("%s: %zu tensors for %d rank%s, read and written %s\n", printable(path).c_str(),
               contents.tensors.size(), options.ranks, options.ranks == 1 ? "" : "s",
               progress.finish().c_str());
@@ -103,9 +111,7 @@ int reshard_checkpoint(const CkptOptions& options) {
 /// Returns the config.json in the folder of the tensors; `train` and `sample` build the model from
 /// it.
 static std::optional<TransformerConfig> imported_config(const std::string& path) {
-  namespace fs = std::filesystem;
-  const std::string directory =
-      fs::is_directory(path) ? path : fs::path(path).parent_path().string();
+  const std::string directory = directory_of(path);
   try {
     if (is_hugging_face(directory)) return transformer_config(directory);
     if (is_first_process()) {
@@ -148,7 +154,8 @@ static void write_config(const std::string& checkpoint, const CheckpointContents
   const std::string path = options.other + "/config.json";
   if (!contents.numbers.contains("config/dim") || std::filesystem::exists(path)) return;
   OutputFile file("export", path, OutputFile::Mode::replace);
-  file.write(config_json(saved_config(checkpoint), torch_dtype(contents, options.prefix)));
+  const std::string dtype = torch_dtype(contents, options.prefix);
+  file.write(with_kept_tokens(config_json(saved_config(checkpoint), dtype), checkpoint));
   file.close();
 }
 
@@ -175,6 +182,7 @@ int export_checkpoint(const CkptOptions& options) {
   });
   if (!is_first_process()) return 0;
   write_config(from, contents, options);
+  export_model_files(from, options.other);
   std::printf("%s: written %s\n", printable(options.other).c_str(), progress.finish().c_str());
   return 0;
 }

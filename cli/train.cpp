@@ -10,6 +10,7 @@
 #include "cli/devices.h"
 #include "cli/expert_report.h"
 #include "cli/machine.h"
+#include "cli/model_files.h"
 #include "cli/output_files.h"
 #include "cli/overlap.h"
 #include "cli/progress.h"
@@ -26,7 +27,6 @@
 #include "weft/error.h"
 #include "weft/fsdp.h"
 #include "weft/graph.h"
-#include "weft/hugging_face.h"
 #include "weft/ops.h"
 #include "weft/optimizers.h"
 #include "weft/ranks.h"
@@ -82,6 +82,8 @@ class Training {
     for (const RunItem& digest : digests) run_.add(of_first(digest, mesh_.communicator()));
     run_.check_ranks(mesh_.communicator());
     int64_t done = saver_->resume(run_);
+    const ResumeOptions& c = options_.checkpoints;
+    if (is_first()) keep_model_files(options_.init.empty() ? c.resume : options_.init, c.save);
     // With --save only the holder of the directory's lease replaces the metrics.
     if (is_first()) {
       progress_.emplace(options_.metrics, options_.steps, !options_.checkpoints.resume.empty());

@@ -78,7 +78,7 @@ static std::vector<Module*> linear_layers(TransformerModel& model) {
 }
 
 static void shard(TransformerModel& model, const DeviceMesh& mesh) {
-  for (Module* block : model.blocks()) fully_shard(*block, mesh);
+  for (const auto& unit : model.units()) fully_shard(unit, mesh);
   fully_shard(model, mesh);
 }
 

@@ -36,8 +36,8 @@ def next_token(logits):
 def main(world):
     mesh = weft.DeviceMesh(world, {"ranks": world.size})
     model = nn.TransformerModel(weft.transformer_config(options.directory))
-    for block in model.blocks():
-        weft.fully_shard(block, mesh)
+    for unit in model.units():
+        weft.fully_shard(unit, mesh)
     weft.fully_shard(model, mesh)
     weft.load_hugging_face(model, options.directory)
     tokens = [int(token) for token in options.prompt.split(",")]

@@ -279,8 +279,8 @@ def planned():
         dim=4096, layers=32, heads=32, kv_heads=8, ffn=14336, vocabulary=128256
     )
     model = nn.TransformerModel(config)
-    for block in model.blocks():
-        weft.fully_shard(block, mesh, strategy="hsdp")
+    for unit in model.units():
+        weft.fully_shard(unit, mesh, strategy="hsdp")
     weft.fully_shard(model, mesh, strategy="hsdp")
     return weft.predicted_bytes(model)
 

@@ -25,8 +25,8 @@ def main(world):
     mesh = weft.DeviceMesh(world, {"dp": world.size})
     config = nn.TransformerConfig(dim=96, layers=3, heads=6, kv_heads=3, ffn=256, vocabulary=256)
     model = nn.TransformerModel(config)
-    for block in model.blocks():
-        weft.fully_shard(block, mesh)
+    for unit in model.units():
+        weft.fully_shard(unit, mesh)
     weft.fully_shard(model, mesh)
     model.materialize()
     optimizer = optim.AdamW(model.parameters(), lr=3e-3, betas=(0.9, 0.95), weight_decay=0.1)

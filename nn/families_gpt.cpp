@@ -8,13 +8,16 @@ static void complete_gpt2(const ConfigFile&, C& c) {
 }
 
 std::vector<Family> gpts() {
-  C gpt2 = plain_defaults(), neox = gpt2, starcoder2 = gpt2;
+  C gpt2 = plain_defaults(), neox = gpt2, starcoder2 = gpt2, stablelm = gpt2;
   gpt2.max_sequence = 1024, gpt2.tied = true, gpt2.activation = Activation::gelu_tanh;
   gpt2.learned_positions = true, gpt2.rotary_fraction = 0;
   gpt2.embedding_dropout = gpt2.residual_dropout = gpt2.attention_dropout = 0.1;
   neox.rotary_fraction = 0.25, neox.parallel_residual = true;
   starcoder2.activation = Activation::gelu_tanh, starcoder2.max_sequence = 4096;
   starcoder2.kv_heads = 2, starcoder2.tied = true, starcoder2.deviation = 0.018042;
+  stablelm.qkv_bias = stablelm.output_bias = stablelm.mlp_bias = false, stablelm.gated = true;
+  stablelm.activation = Activation::silu, stablelm.rotary_fraction = 0.25;
+  stablelm.max_sequence = 4096, stablelm.kv_heads = 32;
   return {
       {.type = "gpt2",
        .architecture = "GPT2LMHeadModel",
@@ -91,6 +94,19 @@ std::vector<Family> gpts() {
                               window()}),
        .fixed = {{"mlp_type", "default"}, {"norm_type", "layer_norm"}},
        .names = {{"mlp.up_proj", "mlp.c_fc"}, {"mlp.down_proj", "mlp.c_proj"}}},
+      {.type = "stablelm",
+       .architecture = "StableLmForCausalLM",
+       .defaults = stablelm,
+       .keys = with(sizes(), {{"num_key_value_heads", &C::kv_heads, kOrNone},
+                              {"hidden_act", &C::activation},
+                              {"layer_norm_eps", &C::norm_eps},
+                              {"rope_theta", &C::rope_theta},
+                              {"partial_rotary_factor", &C::rotary_fraction},
+                              {"attention_dropout", &C::attention_dropout},
+                              {"use_qkv_bias", &C::qkv_bias}}),
+       .fixed = {{"use_parallel_residual", false},
+                 {"qk_layernorm", false},
+                 {"hidden_dropout", 0.0}}},
   };
 }
 

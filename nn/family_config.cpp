@@ -349,9 +349,19 @@ static Json layer_types_of(const TransformerConfig& config) {
   return types;
 }
 
+/// A model whose attention has other sinks than its family would be written as a different one.
+static void check_sinks(const TransformerConfig& config, const Family& family) {
+  const ConfigField sinks = &TransformerConfig::sinks;
+  const bool has_key = std::ranges::count(family.keys, sinks, &ConfigKey::field) > 0;
+  if (has_key || config.sinks == family.defaults.sinks) return;
+  fail(kWhat, ": sinks is ", config.sinks, ", expected ", family.defaults.sinks,
+       ", because the config.json of ", family.type, " has no key for it");
+}
+
 std::string config_json(const TransformerConfig& config, const std::string& dtype) {
   const Family* family = find_family(config.family);
   if (!family) fail(kWhat, ": family is ", in_quotes(config.family), ", expected a known one");
+  check_sinks(config, *family);
   // transformers' default of the padding may be no id of the vocabulary.
   Json json{{"architectures", {family->architecture}},
             {"model_type", family->type},

@@ -149,6 +149,18 @@ TransformerModel::~TransformerModel() = default;
 
 const TransformerConfig& TransformerModel::config() const { return state_->config; }
 
+std::shared_ptr<Module> transformer_block(const TransformerConfig& config, int64_t layer) {
+  TransformerConfig checked = config;
+  checked.vocabulary = 1;
+  if (const std::string mistake = mistake_in(checked); !mistake.empty()) {
+    fail("transformer_block: ", mistake);
+  }
+  if (layer < 0 || layer >= config.layers) {
+    fail("transformer_block: layer is ", layer, ", expected 0 to ", config.layers - 1);
+  }
+  return make_transformer_block(std::make_shared<TransformerState>(config), layer);
+}
+
 ParameterCounts parameters_of(const TransformerConfig& config) {
   ParameterCounts counts;
   for (const NamedParameter& named : TransformerModel(config).named_parameters()) {

@@ -26,6 +26,7 @@ class SelfAttention final : public Module {
     k_proj_ = add("k_proj", make_projection(c, c.dim, kv_width, c.qkv_bias));
     v_proj_ = add("v_proj", make_projection(c, c.dim, kv_width, c.qkv_bias));
     o_proj_ = add("o_proj", make_projection(c, width, c.dim, c.output_bias));
+    if (c.sinks) declare("sinks", {c.heads}, normal_values(c.deviation));
     if (c.query_norm == QueryNorm::none) return;
     const bool by_head = c.query_norm == QueryNorm::head;
     q_norm_ = add("q_norm", make_norm(c, by_head ? c.head_dim : width));
@@ -63,6 +64,7 @@ class SelfAttention final : public Module {
     AttentionOptions options{
         .causal = c.causal, .scale = c.attention_scale, .softcap = c.attention_softcap};
     if (state_->has_window(layer_)) options.window = c.window;
+    if (c.sinks) options.sinks = used(0);
     if (mask) options.mask = reshape(mask, {mask.size(0), 1, 1, mask.size(1)});
     if (is_training() && !state_->cache) options.dropout = c.attention_dropout;
     if (state_->cache) {

@@ -6,7 +6,9 @@ namespace weft {
 static void add_attention(const TransformerConfig& c, const Placement& between,
                           std::vector<ModuleStyle>& styles) {
   const std::string at = "model.layers.*.self_attn";
-  styles.push_back({at, PrepareInput{{Replicate()}}});
+  Layouts whole{.inputs = {Replicate()}};
+  if (c.sinks) whole.parameters = {{"sinks", Shard(0)}};
+  styles.push_back({at, whole});
   if (c.kv_lora_rank > 0) {
     styles.push_back(
         {at + (c.q_lora_rank > 0 ? ".q_b_proj" : ".q_proj"), Colwise{.heads = c.heads}});
@@ -19,11 +21,10 @@ static void add_attention(const TransformerConfig& c, const Placement& between,
   styles.push_back({at + ".v_proj", Colwise{.heads = c.kv_heads}});
   styles.push_back({at + ".o_proj", Rowwise{.output = between, .heads = c.heads}});
   if (c.query_norm != QueryNorm::width) return;
-  // The norm needs the whole width.
-  for (const char* norm : {".q_norm", ".k_norm"}) {
-    styles.push_back({at + norm, PrepareInput{{Replicate()}}});
-    styles.push_back({at + norm, PrepareOutput{{Shard(2)}}});
-  }
+  // The norm of a cut width: one number a token, the sum of its squares, is reduced over the ranks.
+  Layouts cut{.parameters = {{"weight", Shard(0)}}};
+  if (c.norm == NormKind::layer && c.norm_bias) cut.parameters.emplace_back("bias", Shard(0));
+  for (const char* norm : {".q_norm", ".k_norm"}) styles.push_back({at + norm, cut});
 }
 
 /// The experts' and the shared expert's sums stay partial until they are added.

@@ -80,6 +80,14 @@ struct ParameterCounts {
 };
 WEFT_API ParameterCounts parameters_of(const TransformerConfig& config);
 
+/// Makes one block, for models with other inputs and outputs than TransformerModel:
+/// {[batch, sequence, dim], mask} -> [batch, sequence, dim], attention and feed-forward as the
+/// config states them for layer `layer`. The mask of an encoder, bool [batch, sequence], may be
+/// missing. The config's vocabulary does not matter. std::invalid_argument when the sizes do not
+/// fit each other.
+WEFT_API std::shared_ptr<Module> transformer_block(const TransformerConfig& config,
+                                                   int64_t layer = 0);
+
 /// Floating-point operations per token of training, forward and backward, in rows of `sequence`
 /// tokens: 6 per active parameter except those of an untied embedding table, plus 12 x layers x
 /// width of the heads x sequence for attention, where masked positions count (Chowdhery et al.

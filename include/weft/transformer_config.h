@@ -100,6 +100,8 @@ struct TransformerConfig {
   std::vector<bool> windowed = {};
   /// Scores and logits become c * tanh(x / c); 0: they stay.
   double attention_softcap = 0, logit_softcap = 0;
+  /// Each head has a learned number, one more logit without a value in the softmax of its scores.
+  bool sinks = false;
   /// Factor of the scores; 0: 1 / sqrt(head_dim).
   double attention_scale = 0;
   /// Factor of the embedded tokens, of what a block adds, and divisor of the logits.

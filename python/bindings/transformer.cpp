@@ -49,7 +49,7 @@ static void bind_choices(ConfigClass& config) {
          field("rotary_fraction", &C::rotary_fraction),
          field("local_rope_theta", &C::local_rope_theta), field("unrotated", &C::unrotated),
          field("learned_positions", &C::learned_positions), field("causal", &C::causal),
-         field("window", &C::window), field("windowed", &C::windowed),
+         field("window", &C::window), field("windowed", &C::windowed), field("sinks", &C::sinks),
          field("attention_softcap", &C::attention_softcap),
          field("logit_softcap", &C::logit_softcap), field("attention_scale", &C::attention_scale),
          field("embedding_scale", &C::embedding_scale), field("residual_scale", &C::residual_scale),
@@ -116,6 +116,12 @@ static void bind_config(py::module_& m) {
         "The values of \"model_type\" in config.json that are known");
 }
 
+static void bind_block(py::module_& m) {
+  m.def("transformer_block", &transformer_block, py::arg("config"), py::arg("layer") = 0,
+        "One block, for models with other inputs and outputs than TransformerModel: hidden states "
+        "[batch, sequence, dim], and the mask of an encoder, to hidden states");
+}
+
 template <class L>
 static std::unique_ptr<L> transformer_of(const std::string& source) {
   return std::make_unique<L>(transformer_config(source));
@@ -123,6 +129,7 @@ static std::unique_ptr<L> transformer_of(const std::string& source) {
 
 void bind_transformer(py::module_& m) {
   bind_config(m);
+  bind_block(m);
   m.def("transformer_config", &transformer_config, py::arg("source"),
         "`source` is 'tiny', 'small', a Hugging Face config.json or a directory that holds one. "
         "ValueError names the file, the key and what is wrong");

@@ -39,6 +39,7 @@ from weft._weft import (
     Sequential,
     config_json,
     convert_to_float8,
+    transformer_block,
     transformer_config,
     transformer_families,
 )
@@ -78,6 +79,7 @@ __all__ = [
     "functional",
     "init",
     "config_json",
+    "transformer_block",
     "transformer_config",
     "transformer_families",
     "utils",

@@ -2,6 +2,7 @@
 #include "src/kernels/attention/attention.h"
 #include "tests/cuda/twin.h"
 #include "weft/error.h"
+#include "weft/extend/score_mod.h"
 
 namespace weft {
 
@@ -169,6 +170,41 @@ TEST_F(DeviceAttention, ChangesOfScores) {
       }
     }
   }
+}
+
+/// Halves scores of earlier keys, and hides every third key.
+struct HalvedThirds {
+  double factor = 0.5;
+
+  template <class T>
+  T score(T score, int64_t, int64_t, int64_t q, int64_t k) const {
+    return k < q ? score * static_cast<T>(factor) : score;
+  }
+  template <class T>
+  T slope(T, int64_t, int64_t, int64_t q, int64_t k) const {
+    return k < q ? static_cast<T>(factor) : T(1);
+  }
+  bool mask(int64_t, int64_t h, int64_t, int64_t k) const { return (h + k) % 3 != 0; }
+};
+
+TEST_F(DeviceAttention, CustomMods) {
+  const AttentionCase c{2, 4, 2, 37, 37, 16};
+  const ScoreMod mod = score_mod_of<HalvedThirds>();
+  const HalvedThirds values;
+  const AttentionArguments options{.softcap = 2, .mod = &mod, .mod_bytes = &values};
+  const AttentionTwins t(c, DType::f32, HeadLie::dense);
+  const auto run = [&](Device d) {
+    attention(t.q.on(d), t.k.on(d), t.v.on(d), options, t.out.on(d), t.lse.on(d));
+    attention_backward(t.q.on(d), t.k.on(d), t.v.on(d), t.out.on(d), t.lse.on(d), t.dout.on(d),
+                       options, t.dq.on(d), t.dk.on(d), t.dv.on(d));
+  };
+#ifdef WEFT_CUDA_EMULATED
+  for (const Device d : kBothDevices) run(d);
+  t.out.expect_alike(16), t.lse.expect_alike(16);
+  t.dq.expect_alike(32), t.dk.expect_alike(32), t.dv.expect_alike(32);
+#else
+  EXPECT_THROW(run(gpu), std::invalid_argument);
+#endif
 }
 
 TEST_F(DeviceAttention, TooWideHeadsAreRefused) {

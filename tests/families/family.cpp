@@ -48,6 +48,12 @@ FamilyReference::FamilyReference(const std::string& name)
   scratch_.write("config.json", file_.metadata().at("config"));
 }
 
+TransformerConfig FamilyReference::config() const {
+  TransformerConfig config = transformer_config(folder());
+  config.sinks = config.sinks || file_.metadata().contains("sinks");
+  return config;
+}
+
 Tensor FamilyReference::tensor(const std::string& name) const {
   const SafetensorsEntry& entry = file_.entry(name);
   Tensor tensor = empty(entry.shape, {.dtype = entry.dtype});

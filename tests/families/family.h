@@ -18,7 +18,7 @@ class FamilyReference {
 
   /// The directory, with config.json and model.safetensors.
   std::string folder() const { return scratch_.root(); }
-  TransformerConfig config() const { return transformer_config(folder()); }
+  TransformerConfig config() const;
   const nlohmann::json& parameters() const { return parameters_; }
   bool has(const std::string& name) const { return file_.find(name) != nullptr; }
   Tensor tensor(const std::string& name) const;

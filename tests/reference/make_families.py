@@ -15,6 +15,7 @@ writes families/<name>.safetensors beside itself for each model below. The weigh
 Samples are at most 61 elements at equal distances. The metadata has the text of config.json, the
 shape, the center and the gradient's largest element of each parameter, and the numbers of AdamW;
 buffers have no gradient. Of experts there is a tensor each.
+"sinks" marks a model whose attention has sinks, which no config.json of transformers' Mistral says.
 Everything is computed with double weights and stored as f32.
 """
 
@@ -25,6 +26,8 @@ import sys
 import numpy as np
 import torch
 import transformers
+from transformers import masking_utils, modeling_utils
+from transformers.models.gpt_oss import modeling_gpt_oss
 from safetensors.torch import save_file
 
 STEPS, BATCHES, ROWS, SEQ, SAMPLES = 20, 2, 12, 13, 61
@@ -98,6 +101,7 @@ MODELS = {
     "gpt_neox": ("GPTNeoX", ENCODER),
     "gpt_neox_serial": ("GPTNeoX", {**ENCODER, "use_parallel_residual": False, "rotary_pct": 0.5}),
     "starcoder2": ("Starcoder2", {**NO_HEAD_DIM, "sliding_window": 9}),
+    "stablelm": ("StableLm", {**NO_HEAD_DIM, "use_qkv_bias": True}),
     "bert": ("Bert", {**ENCODER, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}),
     "mixtral": ("Mixtral", {**SPARSE, "intermediate_size": 19, "num_local_experts": 5,
                             "output_router_logits": True, "router_aux_loss_coef": 0.5}),
@@ -111,6 +115,8 @@ MODELS = {
                                    "n_shared_experts": 1, "attention_bias": True}),
     "modernbert": ("ModernBert", {**ENCODER, "local_attention": 6, "pad_token_id": 0}),
 }
+# Models that no class of transformers has: gpt_oss's attention, with sinks, in a Mistral.
+WITH_SINKS = {"mistral_sinks": ("Mistral", {**LLAMA, "sliding_window": 7})}
 CLASSES = {"GPT2": "GPT2LMHeadModel", "Bert": "BertForMaskedLM",
            "ModernBert": "ModernBertForMaskedLM"}
 
@@ -154,12 +160,24 @@ def center_of(name, kind):
     return 1.0 if is_norm and not kind.startswith("Gemma") else 0.0
 
 
+def add_sinks(model):
+    """Each attention gets sinks, and computes as gpt_oss's does."""
+    modeling_utils.ALL_ATTENTION_FUNCTIONS.register("sinks", modeling_gpt_oss.eager_attention_forward)
+    masking_utils.ALL_MASK_ATTENTION_FUNCTIONS.register("sinks", masking_utils.eager_mask)
+    for layer in model.model.layers:
+        heads = model.config.num_attention_heads
+        layer.self_attn.sinks = torch.nn.Parameter(torch.empty(heads))
+    model.config._attn_implementation = "sinks"
+
+
 def make_model(name):
-    kind, options = MODELS[name]
+    kind, options = (MODELS | WITH_SINKS)[name]
     config_class = {"Gemma3": "Gemma3TextConfig"}.get(kind, kind + "Config")
     config = getattr(transformers, config_class)(**options)
     config._attn_implementation = "eager"
     model = getattr(transformers, CLASSES.get(kind, kind + "ForCausalLM"))(config).float()
+    if name in WITH_SINKS:
+        add_sinks(model)
     with torch.no_grad():
         for n, p in contents_of(model):
             for part, t in file_parts(n, p, kind).items():
@@ -227,7 +245,7 @@ def greedy(model, prompt):
 
 def reference(name, tokens):
     model = make_model(name).double().eval()
-    kind = MODELS[name][0]
+    kind = (MODELS | WITH_SINKS)[name][0]
     gaps = gaps_of(model)
     is_sparse = any(n.endswith("mlp.gate") for n, _ in model.named_modules())
     values, losses = {"tokens": tokens}, []
@@ -273,7 +291,7 @@ def reference(name, tokens):
 def main():
     folder = pathlib.Path(__file__).parent / "families"
     folder.mkdir(exist_ok=True)
-    for name in sys.argv[1:] or MODELS:
+    for name in sys.argv[1:] or MODELS | WITH_SINKS:
         for seed in range(len(name), len(name) + 200):
             torch.manual_seed(seed)
             tokens = torch.randint(331, (BATCHES, ROWS, SEQ + 1))
@@ -284,6 +302,8 @@ def main():
         numbers = {"lr": ADAMW["lr"], "beta1": ADAMW["betas"][0], "beta2": ADAMW["betas"][1],
                    "eps": ADAMW["eps"], "weight_decay": ADAMW["weight_decay"]}
         metadata |= {n: str(v) for n, v in numbers.items()}
+        if name in WITH_SINKS:
+            metadata["sinks"] = "true"
         save_file({n: v.contiguous() for n, v in values.items()},
                   folder / f"{name}.safetensors", metadata)
         losses = values["losses"]

@@ -55,6 +55,31 @@ void count_layers(Laid& laid, std::vector<int64_t>& received) {
   }
 }
 
+/// Norms over the width of all heads reduce one number a token instead of gathering the width.
+TEST(Explain, ListsTheReductionsOfCutNorms) {
+  for (const int ranks : {2, 3}) {
+    on_mesh({{"tp", ranks}}, [&](const DeviceMesh& mesh) {
+      TransformerConfig config = little_llama(6, 6);
+      config.query_norm = QueryNorm::width, config.norm_place = NormPlace::after;
+      Laid laid(mesh, config, true);
+      const auto planned = laid.planned();
+      laid.model.materialize();
+      Tensor loss;
+      const int64_t forward = bytes_received(mesh, [&] { loss = laid.loss(cpu); });
+      EXPECT_EQ(forward, bytes_of(planned, "", false));
+      EXPECT_EQ(bytes_received(mesh, [&] { loss.backward(); }), bytes_of(planned, "", true));
+      const int64_t tokens = 4 * 7;
+      for (const char* norm : {"q_norm.", "k_norm."}) {
+        const std::string within = concat("model.layers.0.self_attn.", norm);
+        const int64_t sums = bytes_of(planned, within, false);
+        EXPECT_GT(sums, 0);
+        EXPECT_LE(sums, 4 * tokens * (ranks - 1));
+        EXPECT_LE(bytes_of(planned, within, true), 2 * 4 * tokens * (ranks - 1));
+      }
+    });
+  }
+}
+
 /// The bytes of a step and of each layer equal the listed bytes.
 TEST(Explain, ListsWhatIsMeasured) {
   for (const auto& axes : {std::vector<MeshAxis>{{"tp", 2}}, {{"dp", 2}, {"tp", 2}}, {{"tp", 3}}}) {

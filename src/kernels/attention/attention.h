@@ -36,7 +36,7 @@ struct AttentionArguments {
   double dropout = 0;
   RandomState random = {};
   AttentionOrigin origin = {};
-  /// A custom mod and its bytes; on the CPU only.
+  /// A custom mod and its bytes; on the CPU and the emulated device only.
   const ScoreMod* mod = nullptr;
   const void* mod_bytes = nullptr;
 

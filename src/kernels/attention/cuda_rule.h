@@ -112,7 +112,13 @@ struct MaskGradient {
 template <class F>
 void with_rule(const AttentionSizes& sizes, const AttentionArguments& options, DType dtype,
                const F& f) {
-  if (options.mod) fail("attention_with: device is cuda, expected cpu");
+#ifdef __CUDACC__
+  if (options.mod) {
+    fail(
+        "attention_with: device is cuda, expected cpu; masks and options of attention work on "
+        "both");
+  }
+#endif
   const auto in = [&]<class C>(Type<C> type) {
     if (options.has_rule()) return f(type, ChangingRule<C>{ScoreRule<C>(options, sizes)});
     f(type, PlainRule<C>{});

@@ -44,13 +44,17 @@ struct ScoreRule {
     if (mask) f(mask);
     if (segments) f(segments);
   }
-  /// One score after all changes but a custom mod's; `slope` gets the derivative.
+  /// One score after all changes; `slope` gets the derivative. A custom mod's functions are the
+  /// host's: the emulated device calls them, a GPU cannot.
   WEFT_FN T changed(T score, T& slope, int64_t b, int64_t h, int64_t q, int64_t k) const {
     slope = T(1);
     if (softcap.cap > 0) {
       slope = softcap.slope(score, b, h, q, k);
       score = softcap.score(score, b, h, q, k);
     }
+#ifndef __CUDACC__
+    if (custom) modify_scores(custom, ScoreTile<T>{{b, h, 1, q, 1, k, 1}, &score, &slope});
+#endif
     if (alibi.slopes.data) score = alibi.score(score, b, h, q, k);
     if (added.added.data) score = added.score(score, b, h, q, k);
     return attends(b, h, q, k) ? score : -std::numeric_limits<T>::infinity();

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+namespace weft::cli {
+
+// The files of a Hugging Face model other than its weights: config.json, generation_config.json
+// and those of the tokenizer. A run keeps those of the model that it began with in its folder
+// "hugging_face", from where an export takes them.
+
+/// Copies the files of `weights`, a Hugging Face model or a checkpoint of a run that keeps some, to
+/// the run in `directory`. Does nothing where there are none, where they exist
+/// already, and for an empty path.
+void keep_model_files(const std::string& weights, const std::string& directory);
+
+/// Copies what the run of `checkpoint` keeps, but for config.json, to `directory`. Files that exist
+/// there stay as they are.
+void export_model_files(const std::string& checkpoint, const std::string& directory);
+
+/// Returns the text of a config.json with the ids of tokens that the run's kept one has.
+std::string with_kept_tokens(const std::string& config, const std::string& checkpoint);
+
+}  // namespace weft::cli

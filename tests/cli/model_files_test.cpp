@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/program.h"
+#include "tests/support/scratch.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Runs the program on a Hugging Face model with a tokenizer and ids of tokens.
+class ModelFiles : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string made = std::string(WEFT_SOURCE_DIR) + "/tests/reference/grouped/";
+    fs::create_directory(model_);
+    fs::copy_file(made + "model.safetensors", model_ + "/model.safetensors");
+    auto config = nlohmann::json::parse(std::ifstream(made + "config.json"));
+    config["bos_token_id"] = 1, config["eos_token_id"] = {2, 3}, config["pad_token_id"] = 7;
+    config_ = config;
+    scratch_.write("model/config.json", config.dump());
+    scratch_.write("model/tokenizer.json", "a tokenizer");
+    scratch_.write("model/generation_config.json", R"({"eos_token_id":[2,3]})");
+  }
+  void expect(int code, const std::string& arguments) const {
+    const tests::Outcome outcome = tests::run_weft(arguments);
+    EXPECT_EQ(outcome.code, code) << arguments << "\n" << outcome.text;
+  }
+  static std::string text_of(const std::string& path) {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  /// The export of a run in `run` has what the model had.
+  void expect_exported(const std::string& run) {
+    const std::string out = run + "-out";
+    expect(0, "ckpt export " + run + " " + out);
+    const auto config = nlohmann::json::parse(std::ifstream(out + "/config.json"));
+    for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
+      EXPECT_EQ(config[key], config_[key]) << run << ' ' << key;
+    }
+    for (const char* name : {"/tokenizer.json", "/generation_config.json"}) {
+      EXPECT_EQ(text_of(out + name), text_of(model_ + name)) << run << name;
+    }
+    EXPECT_FALSE(fs::exists(out + "/tokenizer.model"));
+  }
+
+  Scratch scratch_;
+  std::string model_ = scratch_.path("model");
+  nlohmann::json config_;
+};
+
+TEST_F(ModelFiles, AreCarriedFromImportToExport) {
+  expect(0, "ckpt import " + model_ + " " + scratch_.path("in") + " --ranks 2");
+  expect_exported(scratch_.path("in"));
+  expect(0, "ckpt reshard " + scratch_.path("in") + " " + scratch_.path("two") + " --ranks 3");
+  expect_exported(scratch_.path("two"));
+}
+
+TEST_F(ModelFiles, AreCarriedThroughTrainings) {
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "a line of text\n";
+  const std::string train =
+      "train --data " + scratch_.write("text.txt", text) + " --batch 2 --seq 8 --steps 1 --save ";
+  expect(0, train + scratch_.path("first") + " --init " + model_);
+  expect_exported(scratch_.path("first"));
+  expect(0, train + scratch_.path("second") + " --init " + scratch_.path("first"));
+  expect_exported(scratch_.path("second"));
+}
+
+TEST_F(ModelFiles, OfTheTargetStay) {
+  expect(0, "ckpt import " + model_ + " " + scratch_.path("in"));
+  scratch_.write("in-out/tokenizer.json", "another");
+  expect(0, "ckpt export " + scratch_.path("in") + " " + scratch_.path("in-out"));
+  EXPECT_EQ(text_of(scratch_.path("in-out/tokenizer.json")), "another");
+}
+
+}  // namespace
+}  // namespace weft
