@@ -28,8 +28,15 @@ Prompts::Prompts(const ServeOptions& options) {
     fail("sample: ", directory,
          " has no tokenizer, expected one for --stop; name it by --tokenizer");
   }
+  for (const std::string& stop : options.stops) {
+    if (stop.empty()) fail("--stop is empty, expected at least one byte");
+  }
   if (!options.chat_template.empty()) {
     tokenizer_ = tokenizer_->with_chat_template(options.chat_template);
+  }
+  if (options.chats && tokenizer_->chat_template().empty()) {
+    fail("sample: ", directory, " has no chat template that weft knows, expected one; name it by ",
+         "--chat-template");
   }
   for (const std::string& prompt : options.prompts) add(options, "--prompt", prompt);
   if (!options.prompts_file.empty()) add_lines(options);
