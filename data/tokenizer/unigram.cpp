@@ -31,7 +31,7 @@ Unigram::Unigram(const UnigramSpec& spec)
     const auto index = static_cast<size_t>(piece.id);
     if (index >= scores_.size()) scores_.resize(index + 1);
     const double length = static_cast<double>(piece.text.size());
-    scores_[index] = piece.user_defined ? rounded(length * largest) - 0.1 : piece.score;
+    scores_[index] = piece.user_defined ? rounded(rounded(length * largest) - 0.1f) : piece.score;
   }
   unknown_score_ = least - kUnknownPenalty;
   if (rounds_) unknown_score_ = rounded(unknown_score_);
@@ -93,8 +93,8 @@ void Unigram::encode(std::string_view text, std::vector<int32_t>& ids) const {
   const auto offer = [&](size_t end, int32_t id, double score, size_t bytes) {
     if (end - first >= best.size()) best.resize(end - first + 1);
     Step& step = best[end - first];
-    if (step.bytes > 0 && score <= step.score) return;
-    step = {rounds_ ? rounded(score) : score, id, static_cast<uint32_t>(bytes)};
+    if (rounds_) score = rounded(score);
+    if (step.bytes == 0 || score > step.score) step = {score, id, static_cast<uint32_t>(bytes)};
   };
   for (size_t begin = 0; begin < text.size();) {
     if (begin - first + 1 == best.size() && begin > first) {
@@ -116,10 +116,7 @@ void Unigram::encode(std::string_view text, std::vector<int32_t>& ids) const {
       offer(end, id, scores_[static_cast<size_t>(id)] + so_far, end - begin);
       has_single |= end - begin == character;
     }
-    if (!has_single) {
-      const double score = unknown_score_ + so_far;
-      offer(begin + character, unknown_, rounds_ ? rounded(score) : score, character);
-    }
+    if (!has_single) offer(begin + character, unknown_, unknown_score_ + so_far, character);
     begin += character;
   }
   path.write(best, text.size());

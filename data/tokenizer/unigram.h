@@ -21,8 +21,8 @@ struct UnigramSpec {
     /// Taken whole wherever it occurs.
     bool user_defined = false;
   };
-  /// Whose arithmetic decides between paths of nearly equal scores: SentencePiece adds in double
-  /// precision and stores sums in single, the package tokenizers computes in double.
+  /// Whose arithmetic decides between paths of nearly equal scores: SentencePiece computes in
+  /// single precision, the package tokenizers in double.
   enum class Arithmetic { sentencepiece, tokenizers };
 
   std::vector<Piece> pieces = {};
