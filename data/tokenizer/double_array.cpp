@@ -17,6 +17,7 @@ uint32_t DoubleArray::base_for(const std::vector<unsigned char>& labels) {
   for (size_t at = std::max(kBlock, size - std::min(size, kSearched)); at < size; ++at) {
     if (!is_unused(at)) continue;
     const size_t base = at ^ labels[0];
+    if (nodes_[base].is_base) continue;
     if (std::ranges::all_of(labels, [&](size_t label) { return is_unused(base ^ label); })) {
       return static_cast<uint32_t>(base);
     }
@@ -50,6 +51,7 @@ DoubleArray::DoubleArray(std::vector<Entry> entries) : is_empty_(entries.empty()
     }
     const uint32_t base = base_for(labels);
     nodes_[node].base = base;
+    nodes_[base].is_base = true;
     for (size_t i = begin, next; i < end; i = next) {
       const unsigned char label = label_of(i);
       for (next = i + 1; next < end && label_of(next) == label;) ++next;

@@ -39,7 +39,10 @@ class DoubleArray {
   struct Node {
     uint32_t base = 0;
     int32_t number = -1;
-    int32_t label = -1;
+    int16_t label = -1;
+    /// Whether it is the base of a node: no other may have it, or it would find children that are
+    /// not its own.
+    bool is_base = false;
   };
   uint32_t base_for(const std::vector<unsigned char>& labels);
 

@@ -2,6 +2,7 @@
 #include "data/tokenizer/unigram.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "data/tokenizer/unicode.h"
@@ -17,21 +18,19 @@ Unigram::Unigram(const UnigramSpec& spec)
     : unknown_(spec.unknown),
       rounds_(spec.arithmetic == UnigramSpec::Arithmetic::sentencepiece),
       bytes_(spec.bytes) {
-  double least = std::numeric_limits<float>::max(), largest = std::numeric_limits<float>::lowest();
+  double least = std::numeric_limits<float>::max();
   std::vector<DoubleArray::Entry> entries;
   entries.reserve(spec.pieces.size());
   for (const auto& piece : spec.pieces) {
     entries.emplace_back(piece.text, piece.id);
-    if (piece.user_defined) continue;
-    least = std::min(least, piece.score);
-    largest = std::max(largest, piece.score);
+    if (!piece.user_defined) least = std::min(least, piece.score);
   }
   trie_ = DoubleArray(std::move(entries));
   for (const auto& piece : spec.pieces) {
     const auto index = static_cast<size_t>(piece.id);
     if (index >= scores_.size()) scores_.resize(index + 1);
-    const double length = static_cast<double>(piece.text.size());
-    scores_[index] = piece.user_defined ? rounded(rounded(length * largest) - 0.1f) : piece.score;
+    const auto length = static_cast<float>(piece.text.size());
+    scores_[index] = piece.user_defined ? 0.1f * (length - 1) : piece.score;
   }
   unknown_score_ = least - kUnknownPenalty;
   if (rounds_) unknown_score_ = rounded(unknown_score_);
@@ -85,6 +84,16 @@ class Unigram::Path {
   size_t unknown_begin_ = 0, unknown_ = 0;
 };
 
+/// Sums of single precision that have become large lose the differences between paths:
+/// SentencePiece then subtracts the one at hand from those of all later places. So ties are decided
+/// as it does.
+void Unigram::keep_precision(std::vector<Step>& best, size_t at) {
+  static constexpr double largest_sum = 100'000;
+  const double sum = best[at].score;
+  if (std::abs(sum) <= largest_sum) return;
+  for (; at < best.size(); ++at) best[at].score = rounded(best[at].score - sum);
+}
+
 void Unigram::encode(std::string_view text, std::vector<int32_t>& ids) const {
   Path path(*this, text, ids);
   // The best paths to the places from `first` on, where the pieces before are decided.
@@ -104,6 +113,7 @@ void Unigram::encode(std::string_view text, std::vector<int32_t>& ids) const {
       best.assign(1, {.score = so_far});
       first = begin;
     }
+    if (rounds_) keep_precision(best, begin - first);
     const double so_far = best[begin - first].score;
     const size_t character = code_point_at(text, begin).bytes;
     bool has_single = false;

@@ -21,7 +21,7 @@ struct UnigramSpec {
     /// Taken whole wherever it occurs.
     bool user_defined = false;
   };
-  /// Whose arithmetic decides between paths of nearly equal scores: SentencePiece computes in
+  /// Whose arithmetic decides between paths of nearly equal scores: SentencePiece 0.2.3 computes in
   /// single precision, the package tokenizers in double.
   enum class Arithmetic { sentencepiece, tokenizers };
 
@@ -47,6 +47,7 @@ class Unigram final : public WordModel {
     uint32_t bytes = 0;
   };
   class Path;
+  static void keep_precision(std::vector<Step>& best, size_t at);
 
   DoubleArray trie_;
   /// By id; that of a piece of a user is what its length makes it.

@@ -63,7 +63,7 @@ TEST_F(UnigramFile, RefusesWhatItCannotUse) {
             "model.vocab[2] is \"a\", expected a piece and its "
             "score");
   EXPECT_EQ(refusal("/model/vocab", json::object()),
-            "model.vocab is {}, expected an array of pieces and their scores");
+            "model.vocab is an object, expected an array of pieces and their scores");
   const auto table = [](const char* text) {
     return json{{"type", "Precompiled"}, {"precompiled_charsmap", text}};
   };

@@ -284,7 +284,7 @@ def unigram(texts, size, specials, normalizer, pre_tokenizer, decoder, single, f
     return made
 
 
-def unigram_families(texts, directory, size=700, **settings):
+def unigram_families(texts, directory, size=4000, **settings):
     rules = directory / "rules.tsv"
     rules.write_text(small_rules())
     table = charsmap(texts, directory, **(settings or dict(normalization_rule_tsv=str(rules))))
