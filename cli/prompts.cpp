@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/prompts.h"
 
+#include <algorithm>
+
 #include "weft/error.h"
+#include "weft/extend/file.h"
 
 namespace weft::cli {
+
+/// All prompts are held in memory.
+static constexpr int64_t kLargestPrompts = int64_t{64} << 20;
 
 Prompts::Prompts(const ServeOptions& options) {
   const std::string& directory = options.tokenizer.empty() ? options.model : options.tokenizer;
@@ -22,14 +28,41 @@ Prompts::Prompts(const ServeOptions& options) {
     fail("sample: ", directory,
          " has no tokenizer, expected one for --stop; name it by --tokenizer");
   }
+  for (const std::string& stop : options.stops) {
+    if (stop.empty()) fail("--stop is empty, expected at least one byte");
+  }
   if (!options.chat_template.empty()) {
     tokenizer_ = tokenizer_->with_chat_template(options.chat_template);
   }
-  for (const std::string& prompt : options.prompts) add(options, prompt);
+  if (options.chats && tokenizer_->chat_template().empty()) {
+    fail("sample: ", directory, " has no chat template that weft knows, expected one; name it by ",
+         "--chat-template");
+  }
+  for (const std::string& prompt : options.prompts) add(options, "--prompt", prompt);
+  if (!options.prompts_file.empty()) add_lines(options);
+  if (ids_.empty()) fail("sample: --prompt is missing, expected it or --prompts");
 }
 
-void Prompts::add(const ServeOptions& options, const std::string& prompt) {
-  if (prompt.empty()) fail("--prompt is empty, expected at least one byte");
+void Prompts::add_lines(const ServeOptions& options) {
+  const File file("--prompts", options.prompts_file);
+  if (file.size() > kLargestPrompts) {
+    fail("--prompts: ", options.prompts_file, " has ", file.size(), " bytes, expected at most ",
+         kLargestPrompts);
+  }
+  std::string text(static_cast<size_t>(file.size()), '\0');
+  file.read(0, std::as_writable_bytes(std::span(text)));
+  size_t number = 0;
+  for (size_t begin = 0, end; begin < text.size(); begin = end + 1) {
+    end = std::min(text.find('\n', begin), text.size());
+    std::string line = text.substr(begin, end - begin);
+    if (line.ends_with('\r')) line.pop_back();
+    add(options, concat("--prompts: line ", ++number, " of ", options.prompts_file), line);
+  }
+  if (number == 0) fail("--prompts: ", options.prompts_file, " has 0 lines, expected at least 1");
+}
+
+void Prompts::add(const ServeOptions& options, const std::string& name, const std::string& prompt) {
+  if (prompt.empty()) fail(name, " is empty, expected at least one byte");
   std::vector<int64_t> ids;
   if (options.chats) {
     std::vector<ChatMessage> messages;
@@ -41,17 +74,24 @@ void Prompts::add(const ServeOptions& options, const std::string& prompt) {
   } else {
     for (const char byte : prompt) ids.push_back(byte & 0xff);
   }
-  if (ids.empty()) fail("--prompt: ", in_quotes(prompt), " has 0 tokens, expected at least 1");
+  if (ids.empty()) fail(name, ": ", in_quotes(prompt), " has 0 tokens, expected at least 1");
+  names_.push_back(name);
+  texts_.push_back(prompt);
   ids_.push_back(std::move(ids));
 }
 
-const std::vector<int64_t>& Prompts::ids(size_t at, int64_t vocabulary) const {
-  for (const int64_t id : ids_[at]) {
-    if (id < vocabulary) continue;
-    fail("--prompt: ", tokenizer_ ? "token " : "byte ", id,
-         " is beyond the vocabulary, expected 0 to ", vocabulary - 1);
+void Prompts::check(const TransformerConfig& config) const {
+  for (size_t at = 0; at < ids_.size(); ++at) {
+    for (const int64_t id : ids_[at]) {
+      if (id < config.vocabulary) continue;
+      fail(names_[at], ": ", tokenizer_ ? "token " : "byte ", id,
+           " is beyond the vocabulary, expected 0 to ", config.vocabulary - 1);
+    }
+    const auto size = static_cast<int64_t>(ids_[at].size());
+    if (size <= config.max_sequence) continue;
+    fail(names_[at], " has ", size, " tokens, expected at most ", config.max_sequence,
+         ", those that the model takes");
   }
-  return ids_[at];
 }
 
 }  // namespace weft::cli

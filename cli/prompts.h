@@ -8,6 +8,7 @@
 
 #include "cli/serve.h"
 #include "weft/tokenizer.h"
+#include "weft/transformer_config.h"
 
 namespace weft::cli {
 
@@ -17,15 +18,21 @@ class Prompts {
  public:
   /// std::invalid_argument names the flag or file that is wrong.
   explicit Prompts(const ServeOptions& options);
-  size_t size() const { return ids_.size(); }
-  /// The tokens of a prompt; std::invalid_argument for one that a model of so many does not have.
-  const std::vector<int64_t>& ids(size_t at, int64_t vocabulary) const;
+  /// The prompts as given, and their tokens.
+  const std::vector<std::string>& texts() const { return texts_; }
+  const std::vector<std::vector<int64_t>>& ids() const { return ids_; }
+  /// std::invalid_argument names a prompt that has tokens which the model does not have, or more
+  /// than it takes.
+  void check(const TransformerConfig& config) const;
   const std::optional<Tokenizer>& tokenizer() const { return tokenizer_; }
 
  private:
-  void add(const ServeOptions& options, const std::string& prompt);
+  void add(const ServeOptions& options, const std::string& name, const std::string& prompt);
+  void add_lines(const ServeOptions& options);
 
   std::optional<Tokenizer> tokenizer_;
+  /// What errors call each prompt.
+  std::vector<std::string> names_, texts_;
   std::vector<std::vector<int64_t>> ids_;
 };
 

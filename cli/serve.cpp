@@ -10,6 +10,7 @@
 
 #include "cli/devices.h"
 #include "cli/numbers.h"
+#include "cli/ordered_texts.h"
 #include "cli/parallel_transformer.h"
 #include "cli/prompts.h"
 #include "cli/ranks.h"
@@ -29,11 +30,12 @@ using ServeClock = std::chrono::steady_clock;
 static void add_prompt_flags(CLI::App& sample, ServeOptions& o) {
   sample
       .add_option("--prompt", o.prompts,
-                  "Text that is continued; several: one after the other. Without a tokenizer its "
-                  "bytes are the tokens")
-      ->required()
+                  "Text that is continued; may be repeated. Without a tokenizer its bytes are the "
+                  "tokens")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  sample.add_option("--prompts", o.prompts_file, "A file of prompts, one a line")
+      ->type_name("FILE");
   sample
       .add_option("--tokenizer", o.tokenizer,
                   "Directory of the tokenizer (default: DIR, if it has one)")
@@ -72,7 +74,9 @@ static void add_sampling_flags(CLI::App& sample, SamplingOptions& o) {
                                        "Makes tokens that occurred less likely; 1: does not"),
                      0)
       ->capture_default_str();
-  takes_whole(sample.add_option("--seed", o.seed, "Of the draws"), 0, UINT64_MAX)
+  takes_whole(
+      sample.add_option("--seed", o.seed, "Of the draws; the next prompt draws with the next seed"),
+      0, UINT64_MAX)
       ->capture_default_str();
 }
 
@@ -87,6 +91,9 @@ CLI::App* add_sample(CLI::App& program, ServeOptions& o) {
       ->type_name("DIR");
   add_prompt_flags(*sample, o);
   takes_whole(sample->add_option("--tokens", o.tokens, "Tokens to add"), 1)->capture_default_str();
+  takes_whole(sample->add_option("--batch", o.batch, "The most prompts that are continued at once"),
+              1)
+      ->capture_default_str();
   takes_whole(sample->add_option("--ranks", o.ranks,
                                  "Ranks that share the heads; they must divide the kv heads"),
               1, kMostLocalRanks)
@@ -108,53 +115,60 @@ CLI::App* add_sample(CLI::App& program, ServeOptions& o) {
   sample->footer(
       "Keys and values are kept by layer, cut with the heads. Tokens/s counts what is added.\n"
       "Example: weft sample runs/tiny --prompt \"The \" --ranks 2\n"
-      "         weft sample llama --chat --prompt \"Who are you?\"");
+      "         weft sample llama --chat --prompt \"Who are you?\"\n"
+      "         weft sample llama --prompts questions.txt --batch 32");
   return sample;
 }
 
-static void print_bytes(int64_t token) {
-  token < 256 ? std::printf("%c", static_cast<char>(token))
-              : std::printf("<%lld>", static_cast<long long>(token));
-  std::fflush(stdout);
+/// The token as a byte, or its number.
+static std::string byte_text(int64_t token) {
+  return token < 256 ? std::string(1, static_cast<char>(token)) : concat('<', token, '>');
 }
 
-/// Continues one prompt and prints the text on the first rank while it is made.
-static void continue_prompt(const ServeOptions& options, const Prompts& prompts, size_t at,
-                            TransformerModel& model, const DeviceMesh& mesh) {
+static void print_speed(const Prompts& prompts, int64_t added, ServeClock::duration prefill,
+                        ServeClock::duration rest) {
+  size_t read = 0;
+  for (const auto& ids : prompts.ids()) read += ids.size();
+  const auto seconds = [](ServeClock::duration d) {
+    return std::chrono::duration<double>(d).count();
+  };
+  const size_t count = prompts.ids().size();
+  const std::string of = count == 1 ? "" : concat(" of ", count, " prompts");
+  std::fprintf(stderr, "weft: %zu tokens%s read in %.3f s, %lld added at %.1f tokens/s\n", read,
+               of.c_str(), seconds(prefill), static_cast<long long>(added),
+               static_cast<double>(added) / seconds(rest));
+}
+
+/// Continues the prompts and prints the texts on the first rank while they are made.
+static void continue_prompts(const ServeOptions& options, const Prompts& prompts,
+                             TransformerModel& model, const DeviceMesh& mesh) {
+  const GenerateOptions generation{
+      .sampling = options.sampling, .tokens = options.tokens, .batch = options.batch};
   const bool prints = mesh.communicator().rank() == 0;
-  const std::vector<int64_t>& prompt = prompts.ids(at, model.config().vocabulary);
-  const GenerateOptions generation{.sampling = options.sampling, .tokens = options.tokens};
-  if (prints && !options.chats) std::printf("%s", options.prompts[at].c_str());
+  std::optional<OrderedTexts> texts;
+  if (prints) {
+    texts.emplace(options.chats ? std::vector<std::string>(prompts.texts().size())
+                                : prompts.texts());
+  }
   const auto began = ServeClock::now();
   std::optional<ServeClock::time_point> ready;
   int64_t count = 0;
-  const auto see = [&] {
+  const auto see = [&](size_t prompt, const std::string& part, bool is_last) {
     if (!ready) ready = ServeClock::now();
-    ++count;
+    if (!is_last) ++count;
+    if (texts) texts->add(prompt, part);
+    if (texts && is_last) texts->end(prompt);
   };
   if (prompts.tokenizer()) {
-    generate_text(model, mesh, *prompts.tokenizer(), prompt, generation, options.stops,
-                  [&](const std::string& text) {
-                    see();
-                    if (!prints) return;
-                    std::fwrite(text.data(), 1, text.size(), stdout);
-                    std::fflush(stdout);
-                  });
+    generate_text(model, mesh, *prompts.tokenizer(), prompts.ids(), generation, options.stops, see);
   } else {
-    generate(model, mesh, prompt, generation, [&](int64_t id) {
-      see();
-      if (prints) print_bytes(id);
+    generate(model, mesh, prompts.ids(), generation, [&](size_t prompt, std::optional<int64_t> id) {
+      see(prompt, id ? byte_text(*id) : "", !id);
       return true;
     });
   }
-  if (!prints) return;
   const auto first = ready.value_or(ServeClock::now());
-  const std::chrono::duration<double> prefill = first - began, took = ServeClock::now() - first;
-  std::printf("\n");
-  std::fflush(stdout);
-  std::fprintf(stderr, "weft: %zu tokens read in %.3f s, %lld added at %.1f tokens/s\n",
-               prompt.size(), prefill.count(), static_cast<long long>(count),
-               static_cast<double>(count) / took.count());
+  if (prints) print_speed(prompts, count, first - began, ServeClock::now() - first);
 }
 
 /// The axes of --mesh, ep and tp, or tp over all ranks.
@@ -205,7 +219,7 @@ static void serve_rank(const ServeOptions& options, const Prompts& prompts,
     fail("sample: ", options.model, " has no complete checkpoint, expected at least one");
   const TransformerConfig config = config_of_weights(path);
   if (world.rank() == 0 && !prompts.tokenizer()) warn_of_bytes(config.vocabulary);
-  for (size_t i = 0; i < prompts.size(); ++i) prompts.ids(i, config.vocabulary);
+  prompts.check(config);
   const std::vector<MeshAxis> axes = axes_of(options, world.size());
   check_expert_axis(axes, config, options.mesh);
   const DeviceMesh mesh(world, axes);
@@ -215,7 +229,7 @@ static void serve_rank(const ServeOptions& options, const Prompts& prompts,
   model.materialize(device_of_rank(options.device, world.rank()));
   load_weights(model, path);
   if (launched_ranks() > 1) check_replicas(model);
-  for (size_t i = 0; i < prompts.size(); ++i) continue_prompt(options, prompts, i, model, mesh);
+  continue_prompts(options, prompts, model, mesh);
 }
 
 void serve(const ServeOptions& options) {

@@ -92,8 +92,7 @@ static Tensor widened(const Tensor& x, int64_t size) {
   return missing == 0 ? x : pad(x, 3, 0, missing);
 }
 
-LatentAttention::Latents LatentAttention::latents_of(const Tensor& x) {
-  const Tensor latent = (*kv_a_)(x);
+LatentAttention::Latents LatentAttention::latents_of(const Tensor& latent) {
   return {by_head((*kv_norm_)(slice(latent, 2, 0, config_.kv_lora_rank)), 1),
           rotated(by_head(slice(latent, 2, config_.kv_lora_rank, latent.size(2)), 1))};
 }
@@ -116,6 +115,12 @@ Tensor LatentAttention::attend(const Tensor& query, const Latents& latents) {
   return padded == value ? y : slice(y, 3, 0, value);
 }
 
+Tensor LatentAttention::attended(const Tensor& q, const Tensor& latent) {
+  const int64_t nope = config_.qk_nope_head_dim, width = nope + config_.qk_rope_head_dim;
+  const Tensor query = cat({slice(q, 3, 0, nope), rotated(slice(q, 3, nope, width))}, 3);
+  return attend(query, kept(latents_of(latent)));
+}
+
 Tensors LatentAttention::forward(const Tensors& inputs) {
   if (inputs.size() != 1) {
     fail("latent_attention: number of inputs is ", inputs.size(), ", expected 1");
@@ -125,10 +130,7 @@ Tensors LatentAttention::forward(const Tensors& inputs) {
     fail("latent_attention: shape of the input is ", x.shape(),
          ", expected [batch, sequence, dim]");
   }
-  const int64_t nope = config_.qk_nope_head_dim, width = nope + config_.qk_rope_head_dim;
-  const Tensor q = queries(x);
-  const Tensor query = cat({slice(q, 3, 0, nope), rotated(slice(q, 3, nope, width))}, 3);
-  const Tensor y = attend(query, kept(latents_of(x)));
+  const Tensor y = attended(queries(x), (*kv_a_)(x));
   return {(*o_)(reshape(y, {x.size(0), x.size(1), config_.heads * config_.v_head_dim}))};
 }
 

@@ -100,7 +100,11 @@ class Backbone final : public Module {
     if (types_) {
       x = (*types_)(inputs.size() > 2 ? Tensors{x, inputs[2]} : Tensors{x})[0];
     }
-    if (positions_) x = positions_->positions(x, state_->cache ? state_->cache->position : 0);
+    if (positions_) {
+      x = state_->by_rows({x}, [&](const Tensors& rows) {
+        return positions_->positions(rows[0], state_->cache ? state_->cache->position : 0);
+      });
+    }
     if (embedding_norm_) x = (*embedding_norm_)(x);
     const bool drops = c.embedding_dropout > 0 && is_training() && !state_->cache;
     return drops ? dropout(x, c.embedding_dropout) : x;
@@ -111,11 +115,17 @@ class Backbone final : public Module {
   std::shared_ptr<AddedRows> positions_, types_;
 };
 
-/// Sets the cache of a model while it decodes.
+/// Sets the caches of a model while it decodes.
 class Decoding {
  public:
-  Decoding(TransformerState& state, KeyValueCache& cache) : state_(state) { state.cache = &cache; }
-  ~Decoding() { state_.cache = nullptr; }
+  Decoding(TransformerState& state, std::span<KeyValueCache* const> caches) : state_(state) {
+    state.cache = caches[0];
+    state.caches = caches;
+  }
+  ~Decoding() {
+    state_.cache = nullptr;
+    state_.caches = {};
+  }
   Decoding(const Decoding&) = delete;
   Decoding& operator=(const Decoding&) = delete;
 
@@ -272,12 +282,8 @@ Tensor TransformerModel::loss(const Tensor& ids, const Tensor& targets) {
   })[0];
 }
 
-Tensor TransformerModel::decode(const Tensor& ids, KeyValueCache& cache) {
-  const TransformerConfig& c = config();
-  if (!head_ || !c.causal) {
-    fail("decode: the model is an encoder (", c.family, "), expected a decoder with a head");
-  }
-  const int64_t count = ids.size(1);
+/// Throws unless `cache` has room for `count` tokens more.
+static void check_room(const TransformerConfig& c, const KeyValueCache& cache, int64_t count) {
   if (count == 0 || cache.position + count > cache.context) {
     fail("decode: number of tokens is ", count, " after ", cache.position,
          ", expected at least 1, and ", cache.context, " in all at most");
@@ -290,12 +296,31 @@ Tensor TransformerModel::decode(const Tensor& ids, KeyValueCache& cache) {
     fail("decode: number of tokens is ", count, " after ", cache.position,
          ", expected one at a time after the prompt");
   }
+}
+
+Tensor TransformerModel::decode(const Tensor& ids, KeyValueCache& cache) {
+  return decode(ids, std::vector<KeyValueCache*>{&cache});
+}
+
+Tensor TransformerModel::decode(const Tensor& ids, std::span<KeyValueCache* const> caches) {
+  const TransformerConfig& c = config();
+  if (!head_ || !c.causal) {
+    fail("decode: the model is an encoder (", c.family, "), expected a decoder with a head");
+  }
+  if (caches.size() != 1 && static_cast<int64_t>(caches.size()) != ids.size(0)) {
+    fail("decode: number of caches is ", caches.size(), ", expected 1 or that of the rows, ",
+         ids.size(0));
+  }
+  const int64_t count = ids.size(1);
+  for (KeyValueCache* cache : caches) {
+    check_room(c, *cache, count);
+    cache->layers.resize(static_cast<size_t>(c.layers));
+  }
   const NoGrad no_grad;
-  cache.layers.resize(static_cast<size_t>(c.layers));
-  const Decoding decoding(*state_, cache);
+  const Decoding decoding(*state_, caches);
   const Tensor hidden = (*model_)(ids);
   const Tensor logits = logits_of(slice(hidden, 1, count - 1, count));
-  cache.position += count;
+  for (KeyValueCache* cache : caches) cache->position += count;
   return logits;
 }
 

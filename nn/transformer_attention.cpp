@@ -37,8 +37,10 @@ class SelfAttention final : public Module {
   Tensors forward(const Tensors& inputs) override {
     const Tensor& x = inputs[0];
     const Tensor q = prepared((*q_proj_)(x), q_norm_), k = prepared((*k_proj_)(x), k_norm_);
-    const Tensor y =
-        attend(q, k, by_heads((*v_proj_)(x)), inputs.size() > 1 ? inputs[1] : Tensor());
+    const Tensor mask = inputs.size() > 1 ? inputs[1] : Tensor();
+    const Tensor y = state_->by_rows({q, k, by_heads((*v_proj_)(x))}, [&](const Tensors& rows) {
+      return attend(rotated(rows[0]), rotated(rows[1]), rows[2], mask);
+    });
     return {(*o_proj_)(reshape(y, {y.size(0), y.size(1), y.size(2) * y.size(3)}))};
   }
 
@@ -49,14 +51,17 @@ class SelfAttention final : public Module {
     return reshape(x, {x.size(0), x.size(1), x.size(2) / d, d});
   }
 
-  /// Returns queries or keys by heads, normalised and rotated.
+  /// Returns queries or keys by heads, normalised.
   Tensor prepared(const Tensor& x, const std::shared_ptr<Module>& norm) const {
     const QueryNorm kind = state_->config.query_norm;
-    Tensor y = by_heads(kind == QueryNorm::width ? (*norm)(x) : x);
-    if (kind == QueryNorm::head) y = (*norm)(y);
-    if (!state_->rotates(layer_)) return y;
+    const Tensor y = by_heads(kind == QueryNorm::width ? (*norm)(x) : x);
+    return kind == QueryNorm::head ? (*norm)(y) : y;
+  }
+
+  Tensor rotated(const Tensor& x) const {
+    if (!state_->rotates(layer_)) return x;
     Rotary& rotary = state_->has_window(layer_) ? state_->local_rotary : state_->rotary;
-    return rotary(y, state_->cache ? state_->cache->position : 0);
+    return rotary(x, state_->cache ? state_->cache->position : 0);
   }
 
   Tensor attend(const Tensor& q, Tensor k, Tensor v, const Tensor& mask) const {
@@ -104,6 +109,11 @@ class CachedLatentAttention final : public LatentAttention {
  protected:
   int64_t position() const override { return state_->cache ? state_->cache->position : 0; }
   bool drops_out() const override { return is_training() && !state_->cache; }
+  Tensor attended(const Tensor& q, const Tensor& latent) override {
+    return state_->by_rows({q, latent}, [&](const Tensors& rows) {
+      return LatentAttention::attended(rows[0], rows[1]);
+    });
+  }
   Latents kept(const Latents& latents) override {
     if (!state_->cache) return latents;
     auto& [first, second] = state_->cache->layers[static_cast<size_t>(layer_)];

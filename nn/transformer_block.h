@@ -2,8 +2,10 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "nn/rotary.h"
+#include "weft/ops/shapes.h"
 #include "weft/transformer.h"
 
 namespace weft {
@@ -14,11 +16,27 @@ struct TransformerState {
   const TransformerConfig config;
   /// The rotation of most layers, and that of those with a window.
   Rotary rotary, local_rotary;
-  /// While the model decodes.
+  /// While the model decodes: the cache of the rows at hand, and those of all rows.
   KeyValueCache* cache = nullptr;
+  std::span<KeyValueCache* const> caches = {};
 
   bool has_window(int64_t layer) const;
   bool rotates(int64_t layer) const;
+  /// Returns what `use` makes of `xs`, tensors [batch, ...]. While rows decode that have separate
+  /// caches, it makes it of each row, with `cache` set to that of the row.
+  template <class Use>
+  Tensor by_rows(const Tensors& xs, const Use& use) {
+    if (caches.size() < 2) return use(xs);
+    Tensors made;
+    for (size_t row = 0; row < caches.size(); ++row) {
+      cache = caches[row];
+      Tensors of_row;
+      const auto at = static_cast<int64_t>(row);
+      for (const Tensor& x : xs) of_row.push_back(slice(x, 0, at, at + 1));
+      made.push_back(use(of_row));
+    }
+    return cat(made, 0);
+  }
 };
 
 /// Makes the norm that the config states: [..., dim] -> [..., dim].

@@ -10,8 +10,8 @@
 
 namespace weft {
 
-/// Computes the logits of one sequence token by token, with a cache. The model is cut by its styles
-/// or whole, not fully sharded. Collective over the mesh.
+/// Computes the logits of one sequence token by token, with a cache, alone or with others. The
+/// model is cut by its styles or whole, not fully sharded. Collective over the mesh.
 class Decoder {
  public:
   /// At most `context` tokens.
@@ -20,12 +20,20 @@ class Decoder {
   /// The logits [vocabulary] that follow the last of `tokens`, which follow those given before: the
   /// prompt at first, then one a call. std::invalid_argument beyond the context.
   std::vector<double> next(std::span<const int64_t> tokens);
+  /// The logits of several sequences of one model after one more token each.
+  static std::vector<std::vector<double>> next(std::span<Decoder* const> decoders,
+                                               std::span<const int64_t> tokens);
   /// Tokens given so far.
   int64_t position() const { return cache_.position; }
   /// Bytes of the caches on this rank.
   int64_t cache_bytes() const;
 
  private:
+  /// Whether `count` tokens more change the rotation of those before.
+  bool changes_rotation(int64_t count) const;
+  /// ids [rows, n] on the model's device.
+  Tensor ids_of(std::span<const int64_t> tokens, int64_t rows) const;
+
   TransformerModel& model_;
   DeviceMesh mesh_;
   KeyValueCache cache_;

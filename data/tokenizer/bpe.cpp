@@ -23,8 +23,7 @@ static size_t pair_hash(uint64_t pair) {
   return pair ^ pair >> 32;
 }
 
-/// The token that stands for a byte of a missing character.
-static std::string byte_piece(int byte) {
+std::string byte_piece(int byte) {
   static constexpr char digits[] = "0123456789ABCDEF";
   return {'<', '0', 'x', digits[byte / 16], digits[byte % 16], '>'};
 }

@@ -31,6 +31,9 @@ struct BpeSpec {
   bool ignore_merges = false;
 };
 
+/// The token that stands for a byte of a missing character.
+std::string byte_piece(int byte);
+
 /// Byte-pair encoding: merges the adjacent pair of the lowest rank, the leftmost first, until no
 /// pair has a rank (Sennrich, Haddow, Birch 2016).
 class Bpe final : public WordModel {

@@ -202,11 +202,31 @@ static std::vector<ChatTemplate> other_templates() {
            .end_of_turn = "<|end_of_text|>"}};
 }
 
+static std::vector<ChatTemplate> deepseek_templates() {
+  return {{.name = "deepseek-v2",
+           .has = {"'User: ' + message['content']", "'Assistant: ' + message['content']"},
+           .lacks = and_own_system({"tool"}),
+           .start = "{bos}",
+           .system = "{content}\n\n",
+           .user = "User: {content}\n\n",
+           .assistant = "Assistant: {content}{eos}",
+           .generation = "Assistant:"},
+          {.name = "deepseek-v3",
+           .has = {"'<｜User｜>' + message['content']", "ns.system_prompt"},
+           .lacks = {"think", "You are"},
+           .start = "{bos}",
+           .system = "{content}",
+           .user = "<｜User｜>{content}",
+           .assistant = "<｜Assistant｜>{content}<｜end▁of▁sentence｜>",
+           .generation = "<｜Assistant｜>",
+           .end_of_turn = "<｜end▁of▁sentence｜>"}};
+}
+
 std::span<const ChatTemplate> all_chat_templates() {
   static const std::vector<ChatTemplate> all = [] {
     std::vector<ChatTemplate> made;
     for (const auto& family : {llama_templates(), mistral_templates(), chatml_templates(),
-                               gemma_templates(), other_templates()}) {
+                               gemma_templates(), other_templates(), deepseek_templates()}) {
       made.insert(made.end(), family.begin(), family.end());
     }
     return made;

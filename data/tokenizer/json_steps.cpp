@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/tokenizer/json_steps.h"
 
+#include "data/tokenizer/base64.h"
 #include "weft/error.h"
 
 namespace weft::text {
@@ -41,6 +42,15 @@ static void add_bert_normalizer(const JsonPart& part, Normalizer& normalizer) {
   if (lowercase) normalizer.add({.kind = Kind::lowercase});
 }
 
+static void add_precompiled(const JsonPart& part, Normalizer& normalizer) {
+  const JsonPart table = part.at("precompiled_charsmap");
+  const auto bytes = bytes_of_base64(table.text());
+  if (!bytes) table.refuse("a table of SentencePiece in base64");
+  const std::string what = concat(part.what(), ": ", table.place());
+  normalizer.add({.kind = Normalization::Kind::graphemes,
+                  .replacements = std::make_shared<const Replacements>(what, *bytes)});
+}
+
 void add_normalizer(const JsonPart& part, Normalizer& normalizer) {
   using Kind = Normalization::Kind;
   const std::string type = part.text("type");
@@ -61,6 +71,8 @@ void add_normalizer(const JsonPart& part, Normalizer& normalizer) {
     add(Kind::strip_marks);
   } else if (type == "BertNormalizer") {
     add_bert_normalizer(part, normalizer);
+  } else if (type == "Precompiled") {
+    add_precompiled(part, normalizer);
   } else if (type == "Prepend") {
     normalizer.add({.kind = Kind::prepend, .content = part.text("prepend")});
   } else if (type == "Strip") {

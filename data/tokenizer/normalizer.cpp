@@ -156,6 +156,8 @@ static std::string step_applied(const Normalization& step, std::string_view text
       return rewritten(text, write_spaced);
     case Kind::pieces:
       return step.pieces->apply(text);
+    case Kind::graphemes:
+      return step.replacements->applied_by_graphemes(text);
   }
   return std::string(text);
 }

@@ -29,7 +29,9 @@ struct Normalization {
     clean_text,
     space_chinese,
     /// As SentencePiece does.
-    pieces
+    pieces,
+    /// By a table of SentencePiece, as the package tokenizers does.
+    graphemes
   };
   Kind kind;
   /// The text that `prepend` adds, what `replace` looks for (unless `regex` is set) and what it
@@ -39,6 +41,7 @@ struct Normalization {
   /// The sides that `strip` removes white space from.
   bool left = false, right = false;
   std::shared_ptr<const PieceNormalizer> pieces = {};
+  std::shared_ptr<const Replacements> replacements = {};
 };
 
 /// The most bytes of a token's text, however its steps change it.

@@ -1,76 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/tokenizer/piece_normalizer.h"
 
-#include <cstring>
-#include <utility>
-
 #include "data/tokenizer/unicode.h"
-#include "weft/error.h"
 
 namespace weft::text {
 
 static constexpr std::string_view kEscapedSpace = "\xE2\x96\x81";  // U+2581
 
-PieceNormalizer::PieceNormalizer(const std::string& what, PieceNormalization rules)
-    : rules_(std::move(rules)) {
-  const std::string& table = rules_.replacements;
-  if (table.empty()) return;
-  uint32_t size = 0;
-  const bool has_size = table.size() > sizeof size;
-  if (has_size) std::memcpy(&size, table.data(), sizeof size);
-  if (!has_size || size < sizeof size || size > table.size() - sizeof size ||
-      table.back() != '\0') {
-    fail(what, ": the table of replacements has ", table.size(),
-         " bytes, expected as many as it says");
+/// What is written for the start of `text`.
+Replacements::Match PieceNormalizer::prefix_of(std::string_view text) const {
+  if (!rules_.kept.is_empty()) {
+    if (const size_t kept = rules_.kept.longest(text)) return {text.substr(0, kept), kept};
   }
-  units_ = size / sizeof size;
-  texts_ = std::string_view(table).substr(sizeof size + size);
-  if (const size_t valid = valid_prefix(texts_); valid < texts_.size()) {
-    fail(what, ": byte ", valid, " of the texts of replacements is ", texts_[valid] & 0xff,
-         ", expected UTF-8");
+  if (rules_.replacements.may_begin(text[0])) {
+    if (const auto match = rules_.replacements.longest(text)) return *match;
   }
-  for (size_t begin = 0, end; begin < texts_.size(); begin = end + 1) {
-    end = texts_.find('\0', begin);
-    if (end - begin <= kLongestPiece) continue;
-    fail(what, ": a text of replacements has ", end - begin, " bytes, expected at most ",
-         kLongestPiece);
-  }
-}
-
-/// A unit of the double array; one that no text reaches beyond its end.
-uint32_t PieceNormalizer::unit(size_t at) const {
-  uint32_t value = 0;
-  if (at < units_) std::memcpy(&value, rules_.replacements.data() + 4 * (at + 1), sizeof value);
-  return value;
-}
-
-PieceNormalizer::Prefix PieceNormalizer::prefix_of(std::string_view text) const {
-  if (const size_t kept = rules_.kept.longest(text)) return {text.substr(0, kept), kept};
-  Prefix prefix{text.substr(0, code_point_at(text, 0).bytes), code_point_at(text, 0).bytes};
-  if (units_ == 0) return prefix;
-  const auto offset = [](uint32_t unit) -> size_t { return (unit >> 10) << ((unit & 0x200) >> 6); };
-  size_t at = offset(unit(0));
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto label = static_cast<unsigned char>(text[i]);
-    at ^= label;
-    const uint32_t node = unit(at);
-    if ((node & 0x800000FF) != label || at >= units_) break;
-    at ^= offset(node);
-    if ((node & 0x100) == 0) continue;
-    const size_t begin = unit(at) & 0x7FFFFFFF, end = i + 1;
-    // In a damaged table a value may point into a text, and a match end inside a character.
-    const bool begins_text = begin < texts_.size() && (begin == 0 || texts_[begin - 1] == '\0');
-    const bool ends_character = end == text.size() || (text[end] & 0xC0) != 0x80;
-    if (begins_text && ends_character) {
-      prefix = {std::string_view(texts_.data() + begin), end};
-    }
-  }
-  return prefix;
+  const size_t bytes = code_point_at(text, 0).bytes;
+  return {text.substr(0, bytes), bytes};
 }
 
 std::string PieceNormalizer::apply(std::string_view text) const {
   while (rules_.removes_spaces && !text.empty()) {
-    const Prefix prefix = prefix_of(text);
+    const auto prefix = prefix_of(text);
     if (prefix.text != " ") break;
     text.remove_prefix(prefix.bytes);
   }
@@ -90,8 +41,7 @@ std::string PieceNormalizer::apply(std::string_view text) const {
         to += byte;
       }
     }
-    if (!part.empty()) after_space = part.ends_with(' ');
-    if (!rules_.removes_spaces) after_space = false;
+    if (!part.empty()) after_space = rules_.removes_spaces && part.ends_with(' ');
     text.remove_prefix(bytes);
   }
   while (rules_.removes_spaces && to.ends_with(space)) to.resize(to.size() - space.size());

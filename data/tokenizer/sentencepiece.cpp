@@ -32,6 +32,7 @@ struct PieceModel {
   uint64_t kind = unigram;
   bool byte_fallback = false;
   PieceNormalization normalization = {};
+  std::string replacements = {};
   std::string unknown_text = " \xE2\x81\x87 ";  // U+2047
 };
 
@@ -65,10 +66,11 @@ static void read_training(const std::string& what, std::string_view message, Pie
 }
 
 static void read_normalization(const std::string& what, std::string_view message,
-                               PieceNormalization& rules) {
+                               PieceModel& model) {
+  PieceNormalization& rules = model.normalization;
   Protobuf fields(what, message);
   while (const auto field = fields.next()) {
-    if (field->number == 2 && field->is_bytes) rules.replacements = field->bytes;
+    if (field->number == 2 && field->is_bytes) model.replacements = field->bytes;
     if (field->number == 3) rules.adds_space = field->value != 0;
     if (field->number == 4) rules.removes_spaces = field->value != 0;
     if (field->number == 5) rules.escapes_spaces = field->value != 0;
@@ -82,7 +84,7 @@ static PieceModel read_piece_model(const std::string& what, std::string_view mes
     if (!field->is_bytes) continue;
     if (field->number == 1) model.pieces.push_back(read_piece(what, field->bytes));
     if (field->number == 2) read_training(what, field->bytes, model);
-    if (field->number == 3) read_normalization(what, field->bytes, model.normalization);
+    if (field->number == 3) read_normalization(what, field->bytes, model);
   }
   if (model.kind != PieceModel::unigram && model.kind != PieceModel::bpe) {
     fail(what, ": the model's kind is ", model.kind, ", expected 1 (unigram) or 2 (bpe)");
@@ -227,10 +229,15 @@ TextModel read_sentencepiece(const std::string& what, const std::string& path,
   const std::string source = concat(what, ": ", path);
   PieceModel from = read_piece_model(source, bytes);
   TextModel model;
+  std::vector<DoubleArray::Entry> kept;
   for (size_t id = 0; id < from.pieces.size(); ++id) {
     set_token(source, model, from.pieces[id].text, static_cast<int64_t>(id));
     if (from.pieces[id].type != PieceModel::user_defined) continue;
-    from.normalization.kept.add(from.pieces[id].text, static_cast<int32_t>(id));
+    kept.emplace_back(from.pieces[id].text, static_cast<int32_t>(id));
+  }
+  from.normalization.kept = DoubleArray(std::move(kept));
+  if (!from.replacements.empty()) {
+    from.normalization.replacements = Replacements(source, from.replacements);
   }
   add_tokens(source, from, added, model);
   model.texts.following = model.tokens;
@@ -242,7 +249,7 @@ TextModel read_sentencepiece(const std::string& what, const std::string& path,
   from.kind == PieceModel::bpe ? add_bpe(source, from, model) : add_unigram(source, from, model);
   model.normalizer.add(
       {.kind = Normalization::Kind::pieces,
-       .pieces = std::make_shared<const PieceNormalizer>(source, std::move(from.normalization))});
+       .pieces = std::make_shared<const PieceNormalizer>(std::move(from.normalization))});
   return model;
 }
 

@@ -7,6 +7,7 @@
 #include "data/tokenizer/json_part.h"
 #include "data/tokenizer/json_steps.h"
 #include "data/tokenizer/text_model.h"
+#include "data/tokenizer/unigram.h"
 #include "data/tokenizer/word_piece.h"
 #include "weft/error.h"
 #include "weft/extend/json.h"
@@ -115,14 +116,48 @@ static void read_word_piece(const JsonPart& part, TextModel& model) {
       part.text("continuing_subword_prefix", "##"), static_cast<size_t>(most));
 }
 
+static void read_unigram(const JsonPart& part, TextModel& model) {
+  UnigramSpec spec{.arithmetic = UnigramSpec::Arithmetic::tokenizers};
+  const JsonPart vocabulary = part.at("vocab");
+  if (!vocabulary.value().is_array()) vocabulary.refuse("an array of pieces and their scores");
+  for (const auto& pair : vocabulary.value()) {
+    const size_t id = spec.pieces.size();
+    const bool is_piece =
+        pair.is_array() && pair.size() == 2 && pair[0].is_string() && pair[1].is_number();
+    if (!is_piece) {
+      JsonPart(part.what(), concat(vocabulary.place(), '[', id, ']'), pair)
+          .refuse("a piece and its score");
+    }
+    const auto& text = pair[0].get_ref<const std::string&>();
+    set_token(part.what(), model, text, static_cast<int64_t>(id));
+    spec.pieces.push_back({text, static_cast<int32_t>(id), pair[1].get<double>()});
+  }
+  const int64_t unknown = part.whole("unk_id");
+  if (unknown < 0 || unknown >= static_cast<int64_t>(spec.pieces.size())) {
+    part.at("unk_id").refuse("an id of the vocabulary");
+  }
+  spec.unknown = static_cast<int32_t>(unknown);
+  spec.bytes.fill(-1);
+  for (int byte = 0; byte < 256 && part.flag("byte_fallback", false); ++byte) {
+    const auto found = model.ids.find(byte_piece(byte));
+    if (found != model.ids.end()) spec.bytes[static_cast<size_t>(byte)] = found->second;
+  }
+  model.words = std::make_unique<Unigram>(spec);
+}
+
+/// The kind of a model whose file does not name it.
+static std::string kind_of(const JsonPart& part) {
+  if (part.has("merges")) return "BPE";
+  return part.has("vocab") && part.at("vocab").value().is_array() ? "Unigram" : "WordPiece";
+}
+
 static void read_model(const JsonPart& part, bool by_bytes, TextModel& model) {
-  const std::string type = part.text("type", part.has("merges") ? "BPE" : "WordPiece");
+  const std::string type = part.text("type", kind_of(part));
   if (type == "BPE") return read_bpe(part, by_bytes, model);
   if (by_bytes) part.at("type").refuse("BPE with the pre-tokenizer ByteLevel");
   if (type == "WordPiece") return read_word_piece(part, model);
-  if (type == "Unigram")
-    part.at("type").refuse("BPE or WordPiece; Unigram is read from a tokenizer.model");
-  part.at("type").refuse("BPE or WordPiece");
+  if (type == "Unigram") return read_unigram(part, model);
+  part.at("type").refuse("BPE, WordPiece or Unigram");
 }
 
 static void read_added(const JsonPart& part, TextModel& model) {

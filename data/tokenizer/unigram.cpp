@@ -2,6 +2,7 @@
 #include "data/tokenizer/unigram.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "data/tokenizer/unicode.h"
@@ -9,83 +10,127 @@
 namespace weft::text {
 
 /// How much less than the least likely piece a character without a piece scores.
-static constexpr float kUnknownPenalty = 10;
+static constexpr double kUnknownPenalty = 10;
 
-Unigram::Unigram(const UnigramSpec& spec) : unknown_(spec.unknown), bytes_(spec.bytes) {
-  float least = std::numeric_limits<float>::max(), largest = std::numeric_limits<float>::lowest();
+static double rounded(double value) { return static_cast<float>(value); }
+
+Unigram::Unigram(const UnigramSpec& spec)
+    : unknown_(spec.unknown),
+      rounds_(spec.arithmetic == UnigramSpec::Arithmetic::sentencepiece),
+      bytes_(spec.bytes) {
+  double least = std::numeric_limits<float>::max();
+  std::vector<DoubleArray::Entry> entries;
+  entries.reserve(spec.pieces.size());
   for (const auto& piece : spec.pieces) {
-    trie_.add(piece.text, piece.id);
+    entries.emplace_back(piece.text, piece.id);
+    if (!piece.user_defined) least = std::min(least, piece.score);
+  }
+  trie_ = DoubleArray(std::move(entries));
+  for (const auto& piece : spec.pieces) {
     const auto index = static_cast<size_t>(piece.id);
-    if (index >= scores_.size()) {
-      scores_.resize(index + 1);
-      user_defined_.resize(index + 1);
-    }
-    scores_[index] = piece.score;
-    user_defined_[index] = piece.user_defined;
-    if (piece.user_defined) continue;
-    least = std::min(least, piece.score);
-    largest = std::max(largest, piece.score);
+    if (index >= scores_.size()) scores_.resize(index + 1);
+    const auto length = static_cast<float>(piece.text.size());
+    scores_[index] = piece.user_defined ? 0.1f * (length - 1) : piece.score;
   }
   unknown_score_ = least - kUnknownPenalty;
-  largest_score_ = largest;
+  if (rounds_) unknown_score_ = rounded(unknown_score_);
 }
 
-/// Extends the best path to `begin` by each piece that begins there.
-void Unigram::extend(std::string_view text, size_t begin, size_t character,
-                     std::vector<Step>& best) const {
-  const float so_far = best[begin].score;
-  const auto offer = [&](size_t end, int32_t id, float score) {
-    Step& step = best[end];
-    if (step.begin == SIZE_MAX || score > step.score) step = {id, score, begin};
-  };
-  bool has_single = false;
-  uint32_t node = 0;
-  for (size_t end = begin; end < text.size();) {
-    node = trie_.child(node, text[end++]);
-    if (node == 0) break;
-    const int32_t id = trie_.number(node);
-    if (id < 0) continue;
-    const auto index = static_cast<size_t>(id);
-    const float score = user_defined_[index]
-                            ? static_cast<float>(end - begin) * largest_score_ - 0.1f
-                            : scores_[index];
-    offer(end, id, score + so_far);
-    has_single |= end - begin == character;
-  }
-  if (!has_single) offer(begin + character, unknown_, unknown_score_ + so_far);
-}
+/// Writes the ids of a path's pieces. Adjacent characters without a piece are one unknown token.
+class Unigram::Path {
+ public:
+  Path(const Unigram& model, std::string_view text, std::vector<int32_t>& ids)
+      : model_(model), text_(text), ids_(ids) {}
 
-void Unigram::append_unknown(std::string_view piece, bool after_unknown,
-                             std::vector<int32_t>& ids) const {
-  const auto id_of = [&](char byte) { return bytes_[static_cast<unsigned char>(byte)]; };
-  if (std::ranges::all_of(piece, [&](char byte) { return id_of(byte) >= 0; })) {
-    for (const char byte : piece) ids.push_back(id_of(byte));
-  } else if (!after_unknown) {
-    ids.push_back(unknown_);
+  /// Writes the pieces of `steps`, the last of which ends at byte `end` of the text.
+  void write(const std::vector<Step>& steps, size_t end) {
+    ends_.clear();
+    for (size_t at = steps.size() - 1; at > 0; at -= steps[at].bytes) ends_.push_back(at);
+    const size_t begin = end + 1 - steps.size();
+    for (auto at = ends_.rbegin(); at != ends_.rend(); ++at) {
+      const Step& step = steps[*at];
+      if (step.id == model_.unknown_) {
+        if (unknown_ == 0) unknown_begin_ = begin + *at - step.bytes;
+        unknown_ += step.bytes;
+      } else {
+        finish();
+        ids_.push_back(step.id);
+      }
+    }
   }
+
+  /// Writes the unknown characters at the end.
+  void finish() {
+    if (unknown_ == 0) return;
+    const std::string_view part = text_.substr(unknown_begin_, unknown_);
+    unknown_ = 0;
+    // Joined, they may be a piece for the package tokenizers.
+    const int32_t whole = model_.rounds_ ? -1 : model_.trie_.find(part);
+    const auto id_of = [&](char byte) { return model_.bytes_[static_cast<unsigned char>(byte)]; };
+    if (whole >= 0) {
+      ids_.push_back(whole);
+    } else if (std::ranges::all_of(part, [&](char byte) { return id_of(byte) >= 0; })) {
+      for (const char byte : part) ids_.push_back(id_of(byte));
+    } else {
+      ids_.push_back(model_.unknown_);
+    }
+  }
+
+ private:
+  const Unigram& model_;
+  std::string_view text_;
+  std::vector<int32_t>& ids_;
+  std::vector<size_t> ends_;
+  size_t unknown_begin_ = 0, unknown_ = 0;
+};
+
+/// Sums of single precision that have become large lose the differences between paths:
+/// SentencePiece then subtracts the one at hand from those of all later places. So ties are decided
+/// as it does.
+void Unigram::keep_precision(std::vector<Step>& best, size_t at) {
+  static constexpr double largest_sum = 100'000;
+  const double sum = best[at].score;
+  if (std::abs(sum) <= largest_sum) return;
+  for (; at < best.size(); ++at) best[at].score = rounded(best[at].score - sum);
 }
 
 void Unigram::encode(std::string_view text, std::vector<int32_t>& ids) const {
-  std::vector<Step> best(text.size() + 1);
-  for (size_t at = 0; at < text.size();) {
-    const size_t character = code_point_at(text, at).bytes;
-    extend(text, at, character, best);
-    at += character;
-  }
-  // The path backwards: the ends of its pieces.
-  std::vector<size_t> ends;
-  for (size_t end = text.size(); end > 0; end = best[end].begin) ends.push_back(end);
-  bool after_unknown = false;
-  for (auto end = ends.rbegin(); end != ends.rend(); ++end) {
-    const Step& step = best[*end];
-    const bool is_unknown = step.id == unknown_;
-    if (is_unknown) {
-      append_unknown(text.substr(step.begin, *end - step.begin), after_unknown, ids);
-    } else {
-      ids.push_back(step.id);
+  Path path(*this, text, ids);
+  // The best paths to the places from `first` on, where the pieces before are decided.
+  std::vector<Step> best(1);
+  size_t first = 0;
+  const auto offer = [&](size_t end, int32_t id, double score, size_t bytes) {
+    if (end - first >= best.size()) best.resize(end - first + 1);
+    Step& step = best[end - first];
+    if (rounds_) score = rounded(score);
+    if (step.bytes == 0 || score > step.score) step = {score, id, static_cast<uint32_t>(bytes)};
+  };
+  for (size_t begin = 0; begin < text.size();) {
+    if (begin - first + 1 == best.size() && begin > first) {
+      // No piece reaches beyond this place.
+      path.write(best, begin);
+      const double so_far = best.back().score;
+      best.assign(1, {.score = so_far});
+      first = begin;
     }
-    after_unknown = is_unknown;
+    if (rounds_) keep_precision(best, begin - first);
+    const double so_far = best[begin - first].score;
+    const size_t character = code_point_at(text, begin).bytes;
+    bool has_single = false;
+    uint32_t node = 0;
+    for (size_t end = begin; end < text.size();) {
+      node = trie_.child(node, text[end++]);
+      if (node == 0) break;
+      const int32_t id = trie_.number(node);
+      if (id < 0) continue;
+      offer(end, id, scores_[static_cast<size_t>(id)] + so_far, end - begin);
+      has_single |= end - begin == character;
+    }
+    if (!has_single) offer(begin + character, unknown_, unknown_score_ + so_far, character);
+    begin += character;
   }
+  path.write(best, text.size());
+  path.finish();
 }
 
 }  // namespace weft::text

@@ -7,24 +7,29 @@
 #include <string_view>
 #include <vector>
 
-#include "data/tokenizer/byte_trie.h"
+#include "data/tokenizer/double_array.h"
 #include "data/tokenizer/word_model.h"
 
 namespace weft::text {
 
-/// Pieces of a unigram language model as SentencePiece has them.
+/// Pieces of a unigram language model.
 struct UnigramSpec {
   struct Piece {
     std::string text;
     int32_t id;
-    float score;
+    double score;
     /// Taken whole wherever it occurs.
-    bool user_defined;
+    bool user_defined = false;
   };
-  std::vector<Piece> pieces;
+  /// Whose arithmetic decides between paths of nearly equal scores: SentencePiece 0.2.3 computes in
+  /// single precision, the package tokenizers in double.
+  enum class Arithmetic { sentencepiece, tokenizers };
+
+  std::vector<Piece> pieces = {};
   int32_t unknown = 0;
   /// The ids of bytes, which stand for a character without a piece; -1 where there are none.
-  std::array<int32_t, 256> bytes;
+  std::array<int32_t, 256> bytes = {};
+  Arithmetic arithmetic = Arithmetic::sentencepiece;
 };
 
 /// The most likely pieces of a text (Kudo 2018): the path of the largest sum of scores.
@@ -35,20 +40,21 @@ class Unigram final : public WordModel {
   void encode(std::string_view text, std::vector<int32_t>& ids) const override;
 
  private:
-  /// The best path to a place: its last piece, its score and where that piece begins.
+  /// The best path to a place: its score, its last piece and the bytes of that, 0 for no path.
   struct Step {
+    double score = 0;
     int32_t id = -1;
-    float score = 0;
-    size_t begin = SIZE_MAX;
+    uint32_t bytes = 0;
   };
-  void extend(std::string_view text, size_t begin, size_t character, std::vector<Step>& best) const;
-  void append_unknown(std::string_view piece, bool after_unknown, std::vector<int32_t>& ids) const;
+  class Path;
+  static void keep_precision(std::vector<Step>& best, size_t at);
 
-  ByteTrie trie_;
-  std::vector<float> scores_;
-  std::vector<bool> user_defined_;
+  DoubleArray trie_;
+  /// By id; that of a piece of a user is what its length makes it.
+  std::vector<double> scores_;
   int32_t unknown_;
-  float unknown_score_ = 0, largest_score_ = 0;
+  double unknown_score_ = 0;
+  bool rounds_;
   std::array<int32_t, 256> bytes_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -43,6 +44,10 @@ struct GenerateOptions {
   int64_t tokens = 200;
   /// Tokens that end the text; the one that does is not part of it.
   std::vector<int64_t> end_ids = {};
+  /// For several prompts: the seed of each. Empty: prompt i draws with `sampling.seed` + i.
+  std::vector<uint64_t> seeds = {};
+  /// For several prompts: the most that are continued at once. The next begins where one ends.
+  int64_t batch = 16;
 };
 
 /// Continues `prompt`, which has at least one token, by tokens drawn from the model's distribution,
@@ -55,6 +60,14 @@ WEFT_API std::vector<int64_t> generate(TransformerModel& model, const DeviceMesh
                                        const GenerateOptions& options = {},
                                        const std::function<bool(int64_t id)>& use = {});
 
+/// Continues several prompts, of any lengths, together: the model computes one token of each at a
+/// time, and each is continued as it would be alone with its seed. Calls `use` with the number of
+/// the prompt and each token, which returns whether to go on, and with no token at the end of each.
+WEFT_API std::vector<std::vector<int64_t>> generate(
+    TransformerModel& model, const DeviceMesh& mesh, std::span<const std::vector<int64_t>> prompts,
+    const GenerateOptions& options = {},
+    const std::function<bool(size_t prompt, std::optional<int64_t> id)>& use = {});
+
 /// The same as text: ends before the first of `stops` as well, and at the tokenizer's `end_ids()`.
 /// Calls `use` after each token with the text that is complete by then, which may be empty.
 WEFT_API std::string generate_text(TransformerModel& model, const DeviceMesh& mesh,
@@ -62,5 +75,12 @@ WEFT_API std::string generate_text(TransformerModel& model, const DeviceMesh& me
                                    const GenerateOptions& options = {},
                                    const std::vector<std::string>& stops = {},
                                    const std::function<void(const std::string& text)>& use = {});
+
+/// Several prompts as text; the last part of each has `is_last` set.
+WEFT_API std::vector<std::string> generate_text(
+    TransformerModel& model, const DeviceMesh& mesh, const Tokenizer& tokenizer,
+    std::span<const std::vector<int64_t>> prompts, const GenerateOptions& options = {},
+    const std::vector<std::string>& stops = {},
+    const std::function<void(size_t prompt, const std::string& text, bool is_last)>& use = {});
 
 }  // namespace weft

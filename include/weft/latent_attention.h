@@ -63,11 +63,14 @@ class WEFT_API LatentAttention : public Module {
   /// Returns the latents of all tokens to attend to: a cache adds those it has seen.
   virtual Latents kept(const Latents& latents) { return latents; }
   virtual bool drops_out() const { return is_training(); }
+  /// Queries [batch, sequence, heads, qk_nope_head_dim + qk_rope_head_dim], not rotated, and the
+  /// output of kv_a_proj_with_mqa -> values [batch, sequence, heads, v_head_dim].
+  virtual Tensor attended(const Tensor& q, const Tensor& latent);
 
  private:
   Tensor queries(const Tensor& x);
   Tensor rotated(const Tensor& x) const;
-  Latents latents_of(const Tensor& x);
+  Latents latents_of(const Tensor& latent);
   Tensor attend(const Tensor& query, const Latents& latents);
 
   LatentAttentionConfig config_;

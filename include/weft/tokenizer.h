@@ -30,9 +30,9 @@ struct ChatOptions {
   bool thinking = true;
 };
 
-/// Turns text into token ids and back, as a model's files describe it: byte-level and character BPE
-/// and WordPiece from a tokenizer.json of Hugging Face, BPE and Unigram from a tokenizer.model of
-/// SentencePiece. Ids and texts equal those of the packages `tokenizers` and `sentencepiece`; a
+/// Turns text into token ids and back, as a model's files describe it: byte-level and character
+/// BPE, WordPiece and Unigram from a tokenizer.json of Hugging Face, BPE and Unigram from a
+/// tokenizer.model of SentencePiece. Ids and texts equal those of the packages `tokenizers` and `sentencepiece`; a
 /// truncation and padding of the file are not applied. A value handle; several threads may use it
 /// at once.
 class WEFT_API Tokenizer {

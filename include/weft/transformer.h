@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,6 +55,9 @@ class WEFT_API TransformerModel : public Module {
   /// model is cut by its styles or whole, not fully sharded. std::invalid_argument beyond the
   /// context.
   Tensor decode(const Tensor& ids, KeyValueCache& cache);
+  /// The same for rows that have seen different numbers of tokens: one cache for each row of `ids`,
+  /// or one for all.
+  Tensor decode(const Tensor& ids, std::span<KeyValueCache* const> caches);
 
  protected:
   /// {ids [batch, sequence]} -> {logits [batch, sequence, vocabulary]}; without a head {hidden

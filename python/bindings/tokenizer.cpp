@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/tokenizer.h"
 
+#include <variant>
+
 #include "python/bindings/lock.h"
 #include "weft/generate.h"
 
@@ -66,59 +68,70 @@ static SamplingOptions sampling_of(double temperature, int64_t top_k, double top
           .seed = seed};
 }
 
-/// One prompt of weft.generate: its ids, and what becomes of the answer.
-static py::object generated_from(TransformerModel& model, const DeviceMesh& mesh,
-                                 const std::optional<Tokenizer>& tokenizer,
-                                 const py::handle& prompt, bool add_special,
-                                 const GenerateOptions& options,
-                                 const std::vector<std::string>& stops, const py::object& use) {
-  if (!tokenizer && (py::isinstance<py::str>(prompt) || !stops.empty() || !use.is_none())) {
-    throw py::value_error("generate: the tokenizer is None, expected one for texts");
-  }
-  const auto ids = py::isinstance<py::str>(prompt)
-                       ? tokenizer->encode(prompt.cast<std::string>(), add_special)
-                       : prompt.cast<std::vector<int64_t>>();
-  std::vector<int64_t> added;
-  std::string text;
-  {
-    const Unlocked unlocked;
-    if (!tokenizer) {
-      added = generate(model, mesh, ids, options);
-    } else {
-      text = generate_text(model, mesh, *tokenizer, ids, options, stops, [&](const auto& part) {
-        const Locked locked;
-        if (!use.is_none() && !part.empty()) use(part);
-      });
-    }
-  }
-  return tokenizer ? py::object(py::str(text)) : py::object(py::cast(added));
-}
-
 /// Whether it is a whole number, of Python or NumPy. Arrays have the protocol of both.
 static bool is_id(const py::object& value) {
   return PyIndex_Check(value.ptr()) != 0 && PySequence_Check(value.ptr()) == 0;
 }
 
+/// Whether it is a list of prompts, not one.
+static bool is_batch(const py::object& prompt) {
+  return py::isinstance<py::list>(prompt) && py::len(prompt) > 0 && !is_id(prompt[py::int_(0)]);
+}
+
+/// The ids of a prompt, a str or a sequence of ids.
+static std::vector<int64_t> ids_of_prompt(const std::optional<Tokenizer>& tokenizer,
+                                          const py::handle& prompt, bool add_special) {
+  if (!py::isinstance<py::str>(prompt)) return prompt.cast<std::vector<int64_t>>();
+  if (!tokenizer) throw py::value_error("generate: the tokenizer is None, expected one for texts");
+  return tokenizer->encode(prompt.cast<std::string>(), add_special);
+}
+
+/// A seed, or one for each prompt.
+using Seeds = std::variant<uint64_t, std::vector<uint64_t>>;
+
 static py::object generated(TransformerModel& model, const py::object& prompt,
                             const DeviceMesh& mesh, const std::optional<Tokenizer>& tokenizer,
                             int64_t tokens, double temperature, int64_t top_k, double top_p,
-                            double min_p, double repetition_penalty, uint64_t seed,
+                            double min_p, double repetition_penalty, const Seeds& seed,
                             const std::vector<int64_t>& end_ids,
                             const std::vector<std::string>& stops, const py::object& use,
-                            bool add_special) {
-  const GenerateOptions options{
-      .sampling = sampling_of(temperature, top_k, top_p, min_p, repetition_penalty, seed),
+                            bool add_special, int64_t batch) {
+  if (!tokenizer && (!stops.empty() || !use.is_none())) {
+    throw py::value_error("generate: the tokenizer is None, expected one for texts");
+  }
+  GenerateOptions options{
+      .sampling = sampling_of(temperature, top_k, top_p, min_p, repetition_penalty, 0),
       .tokens = tokens,
-      .end_ids = end_ids};
-  const auto answer = [&](const py::handle& one) {
-    return generated_from(model, mesh, tokenizer, one, add_special, options, stops, use);
+      .end_ids = end_ids,
+      .batch = batch};
+  if (const auto* one = std::get_if<uint64_t>(&seed)) options.sampling.seed = *one;
+  if (const auto* each = std::get_if<std::vector<uint64_t>>(&seed)) options.seeds = *each;
+  const bool is_several = is_batch(prompt);
+  std::vector<std::vector<int64_t>> prompts;
+  if (is_several) {
+    for (const py::handle one : prompt) {
+      prompts.push_back(ids_of_prompt(tokenizer, one, add_special));
+    }
+  } else {
+    prompts.push_back(ids_of_prompt(tokenizer, prompt, add_special));
+  }
+  const auto pass_on = [&](size_t number, const std::string& part, bool) {
+    if (part.empty()) return;
+    const Locked locked;
+    if (!use.is_none()) is_several ? use(number, part) : use(part);
   };
-  const bool is_batch =
-      py::isinstance<py::list>(prompt) && py::len(prompt) > 0 && !is_id(prompt[py::int_(0)]);
-  if (!is_batch) return answer(prompt);
-  py::list answers;
-  for (const py::handle one : prompt) answers.append(answer(one));
-  return answers;
+  std::vector<std::vector<int64_t>> added;
+  std::vector<std::string> texts;
+  {
+    const Unlocked unlocked;
+    if (tokenizer) {
+      texts = generate_text(model, mesh, *tokenizer, prompts, options, stops, pass_on);
+    } else {
+      added = generate(model, mesh, prompts, options);
+    }
+  }
+  if (is_several) return tokenizer ? py::cast(texts) : py::cast(added);
+  return tokenizer ? py::object(py::str(texts[0])) : py::object(py::cast(added[0]));
 }
 
 static void bind_generation(py::module_& m) {
@@ -137,13 +150,15 @@ static void bind_generation(py::module_& m) {
   m.def("generate", &generated, py::arg("model"), py::arg("prompt"), py::kw_only(), py::arg("mesh"),
         py::arg("tokenizer") = py::none(), py::arg("tokens") = 200, py::arg("temperature") = 0.7,
         py::arg("top_k") = 0, py::arg("top_p") = 1.0, py::arg("min_p") = 0.0,
-        py::arg("repetition_penalty") = 1.0, py::arg("seed") = 0,
+        py::arg("repetition_penalty") = 1.0, py::arg("seed") = Seeds(uint64_t{0}),
         py::arg("end_ids") = std::vector<int64_t>(), py::arg("stops") = std::vector<std::string>(),
-        py::arg("use") = py::none(), py::arg("add_special") = true,
-        "Continues a prompt, a str with a tokenizer or a list of ids. Returns the text that a "
-        "tokenizer makes of the tokens, or the ids; for a list of prompts a list. use: a function "
-        "that gets each part of the text as it is complete. add_special: as in encode, False for a "
-        "text of chat. Collective over the mesh");
+        py::arg("use") = py::none(), py::arg("add_special") = true, py::arg("batch") = 16,
+        "Continues a prompt, a str with a tokenizer or a list of ids, or a list of prompts "
+        "together, at most `batch` at once. Returns the text that a tokenizer makes of the tokens, "
+        "or the ids; for a list of prompts a list. seed: a number, or a list of one for each "
+        "prompt; prompt i draws with seed + i. use: a function that gets each part of the text as "
+        "it is complete, for a list of prompts (number of the prompt, part). add_special: as in "
+        "encode, False for a text of chat. Collective over the mesh");
 }
 
 void bind_tokenizer(py::module_& m) {

@@ -125,9 +125,9 @@ TEST_F(Text, WrongInputIsOneSentence) {
        concat("--data: ", text, " is text, expected token files (.bin)")},
       {concat("tokenize ", gpt2, " --data ", text, out, " --decode"),
        "tokenize: --output is given with --decode, expected one of them"},
-      {concat(sample, "--chat"), concat("chat: ", scratch_.path("model"),
-                                        " has no chat template, expected one of chat_templates(); "
-                                        "choose one by its name")},
+      {concat(sample, "--chat"), concat("sample: ", scratch_.path("model"),
+                                        " has no chat template that weft knows, expected one; name "
+                                        "it by --chat-template")},
       {concat(sample, "--chat-template llama3"),
        "sample: --chat-template is given without --chat, expected both"},
       {concat(sample, "--system x"), "sample: --system is given without --chat, expected both"},

@@ -72,6 +72,72 @@ TEST(Generate, TakesTheLikeliestTokensOnEveryMesh) {
   }
 }
 
+TEST(Generate, ContinuesSeveralPromptsAsEachAlone) {
+  const std::vector<std::vector<int64_t>> prompts = {{3, 1, 4}, {5}, {9, 2, 6, 5, 3}, {5, 8}};
+  TransformerConfig positions = kSmallConfig, windowed = kSmallConfig;
+  positions.learned_positions = true;
+  positions.rotary_fraction = 0;
+  windowed.window = 3;
+  for (const TransformerConfig& config : {kSmallConfig, positions, windowed}) {
+    for (const int ranks : {1, 2}) {
+      on_mesh({{"tp", ranks}}, [&](const DeviceMesh& mesh) {
+        TransformerModel model(config);
+        parallelize(model, mesh["tp"], transformer_styles(config));
+        model.materialize();
+        GenerateOptions options{.sampling = {.temperature = 0.9, .seed = 7}, .tokens = 9};
+        std::vector<std::vector<int64_t>> alone;
+        for (size_t i = 0; i < prompts.size(); ++i) {
+          options.sampling.seed = 7 + i;
+          alone.push_back(generate(model, mesh, prompts[i], options));
+        }
+        // One of them ends early, and the next begins in its place.
+        options.sampling.seed = 7;
+        for (const int64_t batch : {1, 2, 3, 16}) {
+          options.batch = batch;
+          std::vector<std::vector<int64_t>> seen(prompts.size());
+          std::vector<int> ends(prompts.size());
+          const auto use = [&](size_t prompt, std::optional<int64_t> id) {
+            id ? seen[prompt].push_back(*id) : void(++ends[prompt]);
+            return prompt != 1 || seen[prompt].size() < 4;
+          };
+          auto expected = alone;
+          expected[1].resize(4);
+          EXPECT_EQ(generate(model, mesh, prompts, options, use), expected) << batch;
+          EXPECT_EQ(seen, expected);
+          EXPECT_EQ(ends, std::vector<int>(prompts.size(), 1));
+        }
+        options.seeds = {10, 9, 8, 7};
+        options.sampling.seed = 10;
+        EXPECT_EQ(generate(model, mesh, prompts, options)[0],
+                  generate(model, mesh, prompts[0], {.sampling = options.sampling, .tokens = 9}));
+      });
+    }
+  }
+}
+
+TEST(Generate, RefusesWrongBatches) {
+  on_mesh({{"tp", 1}}, [&](const DeviceMesh& mesh) {
+    TransformerModel model(kSmallConfig);
+    parallelize(model, mesh["tp"], transformer_styles(kSmallConfig));
+    model.materialize();
+    const std::vector<std::vector<int64_t>> prompts = {{3}, {}, {4}};
+    const auto error = [&](const GenerateOptions& options, size_t count) {
+      return error_of([&] { generate(model, mesh, std::span(prompts).first(count), options); });
+    };
+    EXPECT_EQ(error({}, 3), "generate: prompt 1 has 0 tokens, expected at least 1");
+    EXPECT_EQ(error({.batch = 0}, 1), "generate: batch is 0, expected at least 1");
+    EXPECT_EQ(error({.seeds = {1, 2}}, 1),
+              "generate: number of seeds is 2, expected that of the prompts, 1");
+    EXPECT_EQ(generate(model, mesh, std::span(prompts).first(0)).size(), 0u);
+    KeyValueCache a{.context = 4}, b{.context = 4};
+    const std::vector<KeyValueCache*> caches = {&a, &b};
+    EXPECT_EQ(error_of([&] {
+                model.decode(zeros({3, 1}, {.dtype = i64}), caches);
+              }),
+              "decode: number of caches is 2, expected 1 or that of the rows, 3");
+  });
+}
+
 TEST(Generate, RefusesLogitsThatOverflow) {
   const double infinity = std::numeric_limits<double>::infinity();
   for (const double temperature : {0., 1.}) {

@@ -141,8 +141,8 @@ TEST(Tokenizer, RefusesBrokenFiles) {
   EXPECT_EQ(refused("/model/vocab/a", int64_t{1} << 40),
             "the id of \"a\" is 1099511627776, expected 0 to 7999999");
   EXPECT_EQ(refused("/model/dropout", 0.1), "model.dropout is 0.1, expected nothing");
-  EXPECT_EQ(refused("/normalizer", {{"type", "Precompiled"}}),
-            "normalizer.type is \"Precompiled\", expected one that weft reads");
+  EXPECT_EQ(refused("/normalizer", {{"type", "Nmt"}}),
+            "normalizer.type is \"Nmt\", expected one that weft reads");
   EXPECT_EQ(refused("/added_tokens/0/id", "x"),
             "added_tokens[0].id is \"x\", expected a whole number");
   EXPECT_EQ(refused("/decoder/type", "CTC"),
@@ -240,7 +240,7 @@ TEST(Tokenizer, RefusesFilesThatGrow) {
 TEST(Tokenizer, SurvivesDamagedFiles) {
   const Scratch scratch;
   std::mt19937 random(3);
-  for (const std::string family : {"gpt2", "llama2", "bert", "sentencepiece_bpe"}) {
+  for (const std::string family : {"gpt2", "llama2", "bert", "t5", "sentencepiece_bpe"}) {
     const bool is_json = !family.starts_with("sentence");
     const std::string name = is_json ? "tokenizer.json" : "tokenizer.model";
     std::ifstream from(kReference / "tokenizers" / family / name);

@@ -71,6 +71,34 @@ def test_every_logit_and_gradient_is_that_of_transformers(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", make_families.MODELS)
+def test_batches_are_continued_as_in_transformers(name, tmp_path):
+    torch.manual_seed(1)
+    reference = saved(name, tmp_path).eval()
+    config = weft.transformer_config(str(tmp_path))
+    if not hasattr(reference, "generate") or not config.causal:
+        pytest.skip("an encoder")
+    prompts = [[5, 9, 330], [7], [1, 2, 3, 4, 5, 6, 7], [11, 12], [8, 8]]
+    width = max(map(len, prompts))
+    padded = torch.tensor([[0] * (width - len(p)) + p for p in prompts])
+    mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts])
+    reference.generation_config.eos_token_id = None
+    made = reference.generate(padded, attention_mask=mask, do_sample=False, max_new_tokens=16,
+                              pad_token_id=0)
+
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"tp": 1})
+        model = nn.TransformerModel(config)
+        weft.parallelize(model, mesh["tp"], weft.transformer_styles(config))
+        model.materialize()
+        weft.load_hugging_face(model, str(tmp_path))
+        return [weft.generate(model, prompts, mesh=mesh, tokens=16, temperature=0, batch=batch)
+                for batch in (3, 16)]
+
+    for got in weft.run_ranks(1, body)[0]:
+        assert got == made[:, width:].tolist()
+
+
+@pytest.mark.parametrize("name", make_families.MODELS)
 def test_transformers_loads_what_weft_exports(name, tmp_path):
     reference = saved(name, tmp_path / "from")
     commands = (["import", "from", "checkpoint"], ["export", "checkpoint", "to"])

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 import sysconfig
 
 import numpy as np
@@ -87,6 +88,29 @@ def test_chat():
         tokenizer.chat([{"role": "user"}])
 
 
+def test_chats_become_the_tokens_of_the_package(tmp_path):
+    tokenizers = pytest.importorskip("tokenizers")
+    chats = json.loads((REFERENCE / "chat.json").read_text())
+    texts = [case["text"] for cases in chats.values() for case in cases if case["text"]]
+    marks = {mark for text in texts for mark in re.findall(r"<[|\uff5c]?[/\w\u2581]+[|\uff5c]?>", text)}
+    package = tokenizers.Tokenizer.from_file(str(REFERENCE / "tokenizers/llama3/tokenizer.json"))
+    package.add_special_tokens(sorted(marks))
+    package.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = weft.Tokenizer.from_directory(str(tmp_path))
+    assert len(marks) > 15
+    for text in texts:
+        text += "\U0001f469\u200d\U0001f467 \u00fcber"
+        ids = package.encode(text, add_special_tokens=False).ids
+        assert tokenizer.encode(text, add_special=False) == ids
+        for skip in (True, False):
+            expected = package.decode(ids, skip_special_tokens=skip)
+            assert tokenizer.decode(ids, skip_special=skip) == expected
+            stream = weft.TextStream(tokenizer, skip_special=skip)
+            parts = [stream.push(id) for id in ids] + [stream.finish()]
+            assert "".join(parts) == expected
+            assert not any("\ufffd" in part for part in parts)
+
+
 def small_model(mesh):
     config = weft.TransformerConfig(dim=16, layers=1, heads=2, kv_heads=1, ffn=24, vocabulary=700,
                               max_sequence=64)
@@ -114,6 +138,17 @@ def test_generate():
                                      tokenizer=tokenizer, tokens=9, temperature=0)
             assert weft.generate(model, "def", mesh=mesh, tokenizer=tokenizer, tokens=9,
                                  temperature=0, add_special=special) == expected
+        prompts, seen = ["def", "area of a", "d"], [[], [], []]
+        texts = weft.generate(model, prompts, mesh=mesh, tokenizer=tokenizer, tokens=9, seed=5,
+                              batch=2, use=lambda i, part: seen[i].append(part))
+        assert texts == ["".join(parts) for parts in seen]
+        for i, prompt in enumerate(prompts):
+            one = dict(mesh=mesh, tokenizer=tokenizer, tokens=9)
+            assert weft.generate(model, prompt, seed=5 + i, **one) == texts[i]
+            assert weft.generate(model, prompts, seed=[4, 5 + i, 6], **one)[1] == weft.generate(
+                model, prompts[1], seed=5 + i, **one)
+        with pytest.raises(ValueError, match="number of seeds is 1, expected that of the prompts"):
+            weft.generate(model, prompts, seed=[4], mesh=mesh, tokenizer=tokenizer)
         drawn = [weft.generate(model, [3], mesh=mesh, tokens=9, seed=s) for s in (1, 1, 2)]
         assert drawn[0] == drawn[1] != drawn[2]
         parts = []

@@ -92,8 +92,8 @@ CASES = [
         "weft: there is no flag --no-such-flag; see weft train --help",
     ),
     ("sample", 2, "weft: DIR or --resume is required; see weft sample --help"),
-    ("sample /no/such", 2, "weft: --prompt is required; see weft sample --help"),
-    ("sample /etc", 2, "weft: --prompt is required; see weft sample --help"),
+    ("sample /no/such", 2, "weft: sample: /no/such is missing or a file, expected a directory"),
+    ("sample /etc", 2, "weft: sample: --prompt is missing, expected it or --prompts"),
     ("ckpt", 2, "weft: a command is required; see weft ckpt --help"),
     ("ckpt verify", 2, "weft: PATH is required; see weft ckpt verify --help"),
     (

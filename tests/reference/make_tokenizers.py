@@ -19,14 +19,17 @@ Meta-Llama-3-8B-Instruct (llama3), Llama-3.1-8B-Instruct (llama3.1), Llama-3.2-1
 (llama3.2), Mistral-7B-Instruct-v0.2 before and after its system prompt (mistral, mistral-v1),
 Mistral-Large-Instruct-2407 (mistral-v3), Mistral-Nemo-Instruct-2407 (mistral-v3-tekken), ChatML,
 SmolLM2, Qwen2, Qwen2.5, Qwen3, Qwen3-2507 (qwen3-instruct), Gemma, Gemma 3, Phi-3-mini, Phi-3.5,
-Zephyr, OLMo 2 and Granite 3.0. Without it chat.json stays as it is. `corpus` is also what
+Zephyr, OLMo 2, Granite 3.0,
+DeepSeek-V2-Chat (deepseek-v2) and DeepSeek-V3 (deepseek-v3). Without it chat.json stays as it is. `corpus` is also what
 tests/python/tokenizer_test.py compares the packages on.
 """
 
+import base64
 import json
 import pathlib
 import random
 import sys
+import unicodedata
 
 HERE = pathlib.Path(__file__).parent
 SPLIT = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
@@ -88,21 +91,21 @@ def corpus(size, seed, files=()):
     return texts
 
 
-def byte_level(texts, pre, specials, normalizer=None, post=None, ignore_merges=False):
+def byte_level(texts, size, pre, specials, normalizer=None, post=None, ignore_merges=False):
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     t = Tokenizer(models.BPE(ignore_merges=ignore_merges))
     if normalizer:
         t.normalizer = normalizer
     t.pre_tokenizer, t.decoder = pre, decoders.ByteLevel()
     t.train_from_iterator(texts, trainers.BpeTrainer(
-        vocab_size=700, special_tokens=specials, show_progress=False,
+        vocab_size=size, special_tokens=specials, show_progress=False,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
     if post:
         t.post_processor = post(t)
     return json.loads(t.to_str())
 
 
-def byte_level_families(texts):
+def byte_level_families(texts, size=700):
     from tokenizers import AddedToken, Regex, normalizers, pre_tokenizers as pre, processors
     split = lambda pattern: pre.Split(Regex(pattern), "isolated")
     raw = lambda: pre.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -111,22 +114,22 @@ def byte_level_families(texts):
         special_tokens=[(name, t.token_to_id(name))])
     end, chatml = "<|endoftext|>", ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
     return {
-        "gpt2": byte_level(texts, pre.ByteLevel(add_prefix_space=False), [end]),
-        "llama3": byte_level(texts, pre.Sequence([split(SPLIT), raw()]),
+        "gpt2": byte_level(texts, size, pre.ByteLevel(add_prefix_space=False), [end]),
+        "llama3": byte_level(texts, size, pre.Sequence([split(SPLIT), raw()]),
                              ["<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"],
                              post=bos("<|begin_of_text|>"), ignore_merges=True),
-        "qwen2": byte_level(texts, pre.Sequence([split(SPLIT.replace("{1,3}", "")), raw()]), chatml,
+        "qwen2": byte_level(texts, size, pre.Sequence([split(SPLIT.replace("{1,3}", "")), raw()]), chatml,
                             normalizer=normalizers.NFC()),
-        "smollm": byte_level(texts, pre.Sequence([pre.Digits(individual_digits=True),
+        "smollm": byte_level(texts, size, pre.Sequence([pre.Digits(individual_digits=True),
                                                   pre.ByteLevel(add_prefix_space=False)]), chatml),
-        "roberta": byte_level(texts, pre.ByteLevel(add_prefix_space=True),
+        "roberta": byte_level(texts, size, pre.ByteLevel(add_prefix_space=True),
                               ["<s>", "<pad>", "</s>", "<unk>",
                                AddedToken("<mask>", lstrip=True, special=True)],
                               post=lambda t: processors.RobertaProcessing(("</s>", 2), ("<s>", 0))),
     }
 
 
-def spaced(texts, normalizer, pre_tokenizer, decoder, byte_fallback=True, added=()):
+def spaced(texts, size, normalizer, pre_tokenizer, decoder, byte_fallback=True, added=()):
     """BPE of characters as converters of SentencePiece models write it."""
     from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
     t = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=byte_fallback))
@@ -134,13 +137,13 @@ def spaced(texts, normalizer, pre_tokenizer, decoder, byte_fallback=True, added=
     t.pre_tokenizer = pre_tokenizers.Split(Regex("\u2581*[^\u2581\n]+|\u2581+|\n+"), "isolated")
     bytes_ = [f"<0x{i:02X}>" for i in range(256)] if byte_fallback else []
     t.train_from_iterator(texts, trainers.BpeTrainer(
-        vocab_size=800, special_tokens=["<unk>", "<s>", "</s>"] + bytes_, show_progress=False,
+        vocab_size=size, special_tokens=["<unk>", "<s>", "</s>"] + bytes_, show_progress=False,
         limit_alphabet=120, initial_alphabet=["\u2581"]))
     made = json.loads(t.to_str())
     made["added_tokens"] = [a for a in made["added_tokens"] if not a["content"].startswith("<0x")]
-    size = len(made["model"]["vocab"])
+    first = len(made["model"]["vocab"])
     flags = dict(single_word=False, lstrip=False, rstrip=False, normalized=False, special=True)
-    made["added_tokens"] += [{**flags, "id": size + i, **a} for i, a in enumerate(added)]
+    made["added_tokens"] += [{**flags, "id": first + i, **a} for i, a in enumerate(added)]
     made.update(normalizer=normalizer, pre_tokenizer=pre_tokenizer, decoder=decoder)
     made["post_processor"] = {
         "type": "TemplateProcessing",
@@ -151,7 +154,7 @@ def spaced(texts, normalizer, pre_tokenizer, decoder, byte_fallback=True, added=
     return made
 
 
-def spaced_families(texts):
+def spaced_families(texts, size=800):
     replace = {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}
     back = {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}
     metaspace = lambda **kw: {"type": "Metaspace", "replacement": "\u2581", **kw}
@@ -165,15 +168,15 @@ def spaced_families(texts):
     always = metaspace(prepend_scheme="always", split=True)
     user = [{"content": "<|user|>", "rstrip": True}]
     return {
-        "llama2": spaced(texts, prepend, None, sequence(back, fallback, fuse, strip), added=user),
-        "gemma": spaced(texts, replace, by_space, sequence(back, fallback, fuse)),
-        "mistral": spaced(texts, None, metaspace(prepend_scheme="first", split=False),
+        "llama2": spaced(texts, size, prepend, None, sequence(back, fallback, fuse, strip), added=user),
+        "gemma": spaced(texts, size, replace, by_space, sequence(back, fallback, fuse)),
+        "mistral": spaced(texts, size, None, metaspace(prepend_scheme="first", split=False),
                           sequence(back, fallback, fuse, strip)),
-        "metaspace": spaced(texts, None, always, always, byte_fallback=False),
+        "metaspace": spaced(texts, size, None, always, always, byte_fallback=False),
     }
 
 
-def word_piece_families(texts):
+def word_piece_families(texts, size=700):
     from tokenizers import (Tokenizer, decoders, models, normalizers, pre_tokenizers, processors,
                             trainers)
     made = {}
@@ -182,7 +185,7 @@ def word_piece_families(texts):
         t.normalizer = normalizers.BertNormalizer(lowercase=lower)
         t.pre_tokenizer, t.decoder = pre_tokenizers.BertPreTokenizer(), decoders.WordPiece()
         t.train_from_iterator(texts, trainers.WordPieceTrainer(
-            vocab_size=700, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"],
+            vocab_size=size, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"],
             show_progress=False, limit_alphabet=200))
         t.post_processor = processors.TemplateProcessing(
             single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1",
@@ -191,20 +194,124 @@ def word_piece_families(texts):
     return made
 
 
-def train_sentencepiece(texts, directory, kind):
+def train_sentencepiece(texts, directory, kind, size=1000, **settings):
     import sentencepiece
     source = directory / "source.txt"
     # Repeated, so that rare characters become bytes or unknown and the file stays small.
     source.write_text("\n".join(texts + [SOURCE] * 2000).replace("\x00", ""))
     plain = kind == "bpe"
     sentencepiece.SentencePieceTrainer.train(
-        input=str(source), model_prefix=str(directory / "tokenizer"), vocab_size=1000,
+        input=str(source), model_prefix=str(directory / "tokenizer"), vocab_size=size,
         model_type=kind, byte_fallback=plain, character_coverage=.98, minloglevel=2,
         max_sentence_length=100000, split_digits=True, num_threads=1,
-        normalization_rule_name="identity" if plain else "nmt_nfkc",
-        remove_extra_whitespaces=not plain, hard_vocab_limit=plain)
+        remove_extra_whitespaces=not plain, hard_vocab_limit=plain,
+        **(settings or dict(normalization_rule_name="identity" if plain else "nmt_nfkc")))
     source.unlink()
     (directory / "tokenizer.vocab").unlink()
+
+
+def fields(message):
+    """The numbers and values of a message of protocol buffers; numbers of 4 and 8 bytes are left
+    out."""
+    at = 0
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte, at = message[at], at + 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while at < len(message):
+        number, wire = divmod(varint(), 8)
+        if wire == 0:
+            yield number, varint()
+        elif wire == 2:
+            size = varint()
+            yield number, message[at:at + size]
+            at += size
+        else:
+            at += 4 if wire == 5 else 8
+
+
+def small_rules():
+    """Some of the replacements of NFKC, of compositions and of white space, as lines of hexadecimal
+    code points."""
+    points = lambda text: " ".join(f"{ord(c):X}" for c in text)
+    single = [chr(c) for low, high in ((0xa0, 0x17f), (0x2000, 0x206f), (0x2460, 0x2473),
+                                       (0xff01, 0xff9f), (0xfb00, 0xfb06)) for c in range(low, high)]
+    pairs = [a + chr(m) for a in "AEIOUaeiou" for m in range(0x300, 0x304)]
+    rules = {t: unicodedata.normalize("NFKC", t) for t in single + pairs}
+    rules |= {c: " " for c in "\t\n\r\u2028\u3000"} | {"\u200b": "", "\u200d": ""}
+    rules["\uff76\uff9e"] = "\u30ac"
+    return "".join(f"{points(a)}\t{points(b)}\n" for a, b in sorted(rules.items()) if a != b)
+
+
+def charsmap(texts, directory, **settings):
+    """The table of replacements of a model of SentencePiece, in base64."""
+    train_sentencepiece(texts, directory, "unigram", **settings)
+    model = (directory / "tokenizer.model").read_bytes()
+    (directory / "tokenizer.model").unlink()
+    spec = next(value for number, value in fields(model) if number == 3)
+    return base64.b64encode(next(v for n, v in fields(spec) if n == 2)).decode()
+
+
+def unigram(texts, size, specials, normalizer, pre_tokenizer, decoder, single, fallback=False):
+    """Unigram as converters of SentencePiece models write it; `single` is its template."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+    t = Tokenizer(models.Unigram())
+    t.normalizer = normalizers.Replace(" ", "\u2581")
+    t.pre_tokenizer = pre_tokenizers.Metaspace()
+    t.train_from_iterator(texts, trainers.UnigramTrainer(
+        vocab_size=size, special_tokens=specials, unk_token="<unk>", show_progress=False))
+    made = json.loads(t.to_str())
+    if fallback:
+        made["model"]["vocab"] += [[f"<0x{i:02X}>", 0.0] for i in range(256)]
+        made["model"]["byte_fallback"] = True
+    flags = dict(type_id=0)
+    made.update(normalizer=normalizer, pre_tokenizer=pre_tokenizer, decoder=decoder)
+    made["post_processor"] = {
+        "type": "TemplateProcessing", "pair": [{"Sequence": {"id": "A", **flags}}],
+        "single": [{"Sequence" if x == "A" else "SpecialToken": {"id": x, **flags}}
+                   for x in single],
+        "special_tokens": {x: {"id": x, "ids": [specials.index(x)], "tokens": [x]}
+                           for x in single if x != "A"}}
+    for token in made["added_tokens"]:
+        token["lstrip"] = token["content"] == "<mask>"
+    return made
+
+
+def unigram_families(texts, directory, size=4000, **settings):
+    rules = directory / "rules.tsv"
+    rules.write_text(small_rules())
+    table = charsmap(texts, directory, **(settings or dict(normalization_rule_tsv=str(rules))))
+    rules.unlink()
+    precompiled = {"type": "Precompiled", "precompiled_charsmap": table}
+    replace = lambda a, b: {"type": "Replace", "pattern": a, "content": b}
+    sequence = lambda *steps: {"type": "Sequence", "normalizers": list(steps)}
+    space = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": True}
+    both = {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, space]}
+    back = {"type": "Sequence", "decoders": [replace({"String": "\u2581"}, " "),
+                                             {"type": "ByteFallback"}, {"type": "Fuse"}]}
+    albert = sequence(replace({"String": "``"}, '"'), replace({"String": "''"}, '"'),
+                      {"type": "NFKD"}, {"type": "StripAccents"}, {"type": "Lowercase"},
+                      precompiled)
+    t5 = sequence(precompiled, {"type": "Strip", "strip_left": False, "strip_right": True},
+                  replace({"Regex": " {2,}"}, "\u2581"))
+    return {
+        "t5": unigram(texts, size, ["<pad>", "</s>", "<unk>", "<extra_id_0>"], t5, space, space,
+                      ["A", "</s>"]),
+        "xlm_roberta": unigram(texts, size, ["<s>", "<pad>", "</s>", "<unk>", "<mask>"], precompiled,
+                               both, space, ["<s>", "A", "</s>"]),
+        "albert": unigram(texts, size, ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"], albert, space,
+                          space, ["[CLS]", "A", "[SEP]"]),
+        "unigram_bytes": unigram(texts, size, ["<pad>", "<eos>", "<bos>", "<unk>"],
+                                 replace({"String": " "}, "\u2581"), None, back,
+                                 ["<bos>", "A"], fallback=True),
+    }
 
 
 class Package:
@@ -226,6 +333,10 @@ class Package:
     def encode(self, text):
         return self.it.encode(text).ids if self.is_json else self.it.encode(text)
 
+    def fast(self, text):
+        """Encodes without the places of tokens in the text, which weft has none of."""
+        return self.it.encode_batch_fast([text]) if self.is_json else self.it.encode(text)
+
     def decode(self, ids, skip):
         if self.is_json:
             return self.it.decode(ids, skip_special_tokens=skip)
@@ -242,14 +353,30 @@ def expectations(directory, texts, rng):
     return dict(cases=cases, drawn=[dict(ids=i, text=package.decode(i, False)) for i in drawn])
 
 
+def write_tokenizers(families, out):
+    for name, made in families.items():
+        (out / name).mkdir(parents=True, exist_ok=True)
+        (out / name / "tokenizer.json").write_text(json.dumps(made, ensure_ascii=False))
+
+
+def train_large(texts, size, out):
+    """Trains a tokenizer of each family and kind with `size` tokens; returns their directories."""
+    write_tokenizers(byte_level_families(texts, size) | spaced_families(texts, size)
+                     | word_piece_families(texts, size)
+                     | unigram_families(texts, out, size, normalization_rule_name="nmt_nfkc"), out)
+    for kind in ("bpe", "unigram"):
+        directory = out / f"sentencepiece_{kind}"
+        directory.mkdir(parents=True, exist_ok=True)
+        train_sentencepiece(texts, directory, kind, size)
+    return sorted(d for d in out.iterdir() if d.is_dir())
+
+
 def make_tokenizers():
     rng = random.Random(11)
     texts = corpus(60_000, 7)
     out = HERE / "tokenizers"
-    families = byte_level_families(texts) | spaced_families(texts) | word_piece_families(texts)
-    for name, made in families.items():
-        (out / name).mkdir(parents=True, exist_ok=True)
-        (out / name / "tokenizer.json").write_text(json.dumps(made, ensure_ascii=False))
+    write_tokenizers(byte_level_families(texts) | spaced_families(texts)
+                     | word_piece_families(texts) | unigram_families(texts, HERE), out)
     for kind in ("bpe", "unigram"):
         directory = out / f"sentencepiece_{kind}"
         directory.mkdir(parents=True, exist_ok=True)
