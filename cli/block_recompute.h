@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "weft/module.h"
+#include "weft/tier.h"
 
 namespace weft::cli {
 
@@ -16,8 +17,11 @@ namespace weft::cli {
 inline constexpr std::array<std::string_view, 4> kBlockPolicies = {"full", "attention", "op",
                                                                    "none"};
 
-/// Sets what a block saves, by one of these names.
-void set_policy(Module& block, std::string_view policy);
+/// Behind a policy: what it saves rests in a tier.
+inline constexpr std::string_view kOffloadsSaved = "+offload";
+
+/// Sets what a block saves, by one of these names; what an offloading policy saves rests in `tier`.
+void set_policy(Module& block, std::string_view policy, const Tier& tier);
 /// The policy of block `index` under --activation-checkpointing `choice`.
 std::string_view policy_of(std::string_view choice, size_t index);
 

@@ -131,7 +131,12 @@ static void check_names(const std::vector<MeshAxis>& axes, const std::string& me
 }
 
 int complete(ParallelOptions& o, int ranks, int most, const char* flag) {
-  budget_of(o.recompute);
+  const bool is_budget = budget_of(o.recompute).has_value() || !o.memory.empty();
+  if (tier_of(o.offload, "activations").offloads() && o.recompute == "none" && !is_budget) {
+    fail(
+        "--offload: activations rest in a tier while --activation-checkpointing is none, expected "
+        "full, selective, op or a budget; recomputed blocks save them");
+  }
   if (!o.memory.empty()) bytes_from("--memory", o.memory);
   if (o.batch % o.accumulate != 0) {
     fail("--batch is ", o.batch, ", expected a multiple of --accumulate, ", o.accumulate);
@@ -200,7 +205,8 @@ ParallelTransformer::ParallelTransformer(const Communicator& world, const Transf
   for (Module* block : model_.blocks()) {
     const size_t index = number++;
     const bool is_chosen = index < options_.blocks.size();
-    set_policy(*block, is_chosen ? options_.blocks[index] : policy_of(options_.recompute, index));
+    const std::string policy = concat(policy_of(options_.recompute, index), kOffloadsSaved);
+    set_policy(*block, is_chosen ? options_.blocks[index] : policy, tier("activations"));
   }
 }
 

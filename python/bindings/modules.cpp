@@ -339,6 +339,16 @@ void bind_modules(py::module_& m) {
            "Activation checkpointing: forward saves its inputs only and runs again in backward. "
            "`kept` names ops whose results are saved too, and not computed again, such as "
            "costly_ops(). ValueError for a name that no built-in op has")
+      .def(
+          "offload_activations",
+          [](Module& self, const std::variant<bool, std::string>& tier) {
+            self.offload_activations(tier_from("offload_activations: tier", tier));
+          },
+          py::arg("tier"),
+          "Where what a recomputation saves rests between forward and backward, for this module "
+          "and all below it: \"disk:DIR\" are files without a name in DIR, True is pinned memory "
+          "of the host, which on the CPU changes nothing, False memory. The results are the same "
+          "bits")
       .def("add_hooks", &add_hooks, py::kw_only(), py::arg("before") = py::none(),
            py::arg("after") = py::none(),
            "before(*inputs) and after(*outputs) run around forward; what they return passes on "
@@ -373,20 +383,24 @@ void bind_modules(py::module_& m) {
   bind_tree(module);
   m.def(
       "recompute",
-      [](const py::function& function, const py::args& given, const std::vector<std::string>& ops) {
+      [](const py::function& function, const py::args& given, const std::vector<std::string>& ops,
+         const std::variant<bool, std::string>& offload) {
         const Tensors inputs = inputs_of(given);
+        const Tier tier = tier_from("recompute: offload", offload);
         const auto run = [kept = Callable(function)](const Tensors& again) {
           const Locked lock;
           py::tuple arguments(again.size());
           for (size_t i = 0; i < again.size(); ++i) arguments[i] = again[i];
           return tensors_of("recompute", kept.function()(*arguments));
         };
-        return one_or_all(released([&] { return recompute(run, inputs, ops); }));
+        return one_or_all(released([&] { return recompute(run, inputs, ops, tier); }));
       },
       py::arg("function"), py::kw_only(), py::arg("kept") = std::vector<std::string>(),
+      py::arg("offload") = false,
       "Runs function(*tensors) without recording it, and again, recorded, in backward: memory for "
       "time. Random numbers are equal in both runs. `kept` names ops whose results are saved and "
-      "not computed again");
+      "not computed again. `offload` is where inputs and kept results rest until backward, as for "
+      "Module.offload_activations");
   m.def("costly_ops", &costly_ops,
         "Names of the ops that compute matrix products and attention, to be kept by a "
         "recomputation");
