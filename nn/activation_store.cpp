@@ -35,11 +35,12 @@ bool ActivationStore::moves(const Tensor& tensor) const {
 
 std::shared_ptr<SavedActivations> ActivationStore::save(Tensors tensors,
                                                         const std::vector<uint64_t>& versions) {
-  const std::lock_guard lock(mutex_);
-  for (SavedActivations* run : runs_) {
-    if (run->place_ == SavedActivations::Place::leaving) run->leave();
-  }
+  // Ends after the lock where the tier fails.
   auto run = std::make_shared<SavedActivations>(shared_from_this());
+  const std::lock_guard lock(mutex_);
+  for (SavedActivations* before : runs_) {
+    if (before->place_ == SavedActivations::Place::leaving) before->leave();
+  }
   for (size_t i = 0; i < tensors.size(); ++i) {
     SavedActivations::Saved& saved = run->all_.emplace_back();
     saved.tensor = std::move(tensors[i]);
@@ -142,7 +143,8 @@ void SavedActivations::start_to_come() {
   for (Saved& saved : all_) {
     if (!saved.moves) continue;
     saved.tensor = empty(saved.shape, saved.options);
-    if (saved.options.device.kind == DeviceKind::meta) continue;
+    // What was written of a tensor that changed meanwhile is of no use.
+    if (saved.options.device.kind == DeviceKind::meta || saved.changed) continue;
     if (!is_on_gpu(saved.tensor)) {
       saved.transfer =
           saved.file->read(saved.file->offset(0), saved.bytes, saved.tensor.block().data);
@@ -163,7 +165,7 @@ void SavedActivations::start_to_come() {
 /// Waits until the memory is filled.
 void SavedActivations::come() {
   for (Saved& saved : all_) {
-    if (!saved.moves || saved.options.device.kind == DeviceKind::meta) continue;
+    if (!saved.moves || saved.options.device.kind == DeviceKind::meta || saved.changed) continue;
     saved.transfer.wait();
     if (is_on_gpu(saved.tensor)) {
       const Stream computing = current_stream(saved.options.device);
