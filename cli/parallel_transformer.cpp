@@ -12,6 +12,7 @@
 #include "weft/error.h"
 #include "weft/fsdp.h"
 #include "weft/layers.h"
+#include "weft/memory_budget.h"
 #include "weft/ops.h"
 #include "weft/tensor_parallel.h"
 #include "weft/trace.h"
@@ -130,13 +131,23 @@ static void check_names(const std::vector<MeshAxis>& axes, const std::string& me
   }
 }
 
-int complete(ParallelOptions& o, int ranks, int most, const char* flag) {
+/// Tiers that need recomputation or a plan.
+static void check_choices(const ParallelOptions& o) {
   const bool is_budget = budget_of(o.recompute).has_value() || !o.memory.empty();
-  if (tier_of(o.offload, "activations").offloads() && o.recompute == "none" && !is_budget) {
+  if (tier_of(o.offload, "activations").offloads() && o.recompute == "none" && !is_budget &&
+      o.blocks.empty()) {
     fail(
         "--offload: activations rest in a tier while --activation-checkpointing is none, expected "
         "full, selective, op or a budget; recomputed blocks save them");
   }
+  const Tier free = tier_of(o.offload, "auto");
+  if (!free.offloads()) return;
+  if (!free.is_disk()) fail("--offload auto: tier is host, expected disk:DIR");
+  if (o.memory.empty()) fail("--offload auto is given without --memory, expected both");
+}
+
+int complete(ParallelOptions& o, int ranks, int most, const char* flag) {
+  check_choices(o);
   if (!o.memory.empty()) bytes_from("--memory", o.memory);
   if (o.batch % o.accumulate != 0) {
     fail("--batch is ", o.batch, ", expected a multiple of --accumulate, ", o.accumulate);
@@ -206,7 +217,7 @@ ParallelTransformer::ParallelTransformer(const Communicator& world, const Transf
     const size_t index = number++;
     const bool is_chosen = index < options_.blocks.size();
     const std::string policy = concat(policy_of(options_.recompute, index), kOffloadsSaved);
-    set_policy(*block, is_chosen ? options_.blocks[index] : policy, tier("activations"));
+    set_block_policy(*block, is_chosen ? options_.blocks[index] : policy, tier("activations"));
   }
 }
 
@@ -224,7 +235,7 @@ static void set_wires(FullyShardOptions& options, const std::string& gather,
   if (gradient == "bf16") options.quantization.reduce = DType::bf16;
 }
 
-void ParallelTransformer::shard() {
+FullyShardOptions ParallelTransformer::sharding() const {
   FullyShardOptions options;
   options.strategy = Strategy::named(options_.strategy);
   options.reshard_after_forward = !options_.keep_gathered;
@@ -234,6 +245,11 @@ void ParallelTransformer::shard() {
   }
   set_wires(options, options_.gather_dtype, options_.gradient_dtype);
   options.offload = {tier("parameters"), tier("gradients")};
+  return options;
+}
+
+void ParallelTransformer::shard() {
+  const FullyShardOptions options = sharding();
   for (const auto& unit : model_.units()) fully_shard(unit, data_, options);
   fully_shard(model_, data_, options);
 }

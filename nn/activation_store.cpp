@@ -7,11 +7,16 @@
 
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/offload_traffic.h"
 
 namespace weft {
 
 /// Below it a request takes longer than the memory is worth.
 static constexpr int64_t kLeastBytes = 1024;
+
+static thread_local int64_t moved_bytes = 0;
+
+int64_t offloaded_activation_bytes() { return moved_bytes; }
 
 static bool is_on_gpu(const Tensor& tensor) { return tensor.device().kind == DeviceKind::cuda; }
 
@@ -102,7 +107,9 @@ Tensor SavedActivations::on_host(const Saved& saved) const {
 /// Starts the copies of all tensors to their tier.
 void SavedActivations::start_to_leave() {
   for (Saved& saved : all_) {
-    if (!saved.moves || saved.options.device.kind == DeviceKind::meta) continue;
+    if (!saved.moves) continue;
+    moved_bytes += saved.bytes;
+    if (saved.options.device.kind == DeviceKind::meta) continue;
     const void* data = nullptr;
     if (is_on_gpu(saved.tensor)) {
       saved.host = store_->host_of(saved.bytes);
@@ -143,6 +150,7 @@ void SavedActivations::start_to_come() {
   for (Saved& saved : all_) {
     if (!saved.moves) continue;
     saved.tensor = empty(saved.shape, saved.options);
+    moved_bytes += saved.bytes;
     // What was written of a tensor that changed meanwhile is of no use.
     if (saved.options.device.kind == DeviceKind::meta || saved.changed) continue;
     if (!is_on_gpu(saved.tensor)) {

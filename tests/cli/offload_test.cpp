@@ -110,7 +110,7 @@ TEST_F(Offload, ErrorsNameTheItem) {
   const Outcome item = run_weft(train("--offload weights=disk:/tmp"));
   EXPECT_EQ(item.code, 2);
   EXPECT_NE(item.text.find("--offload: item is \"weights=disk:/tmp\", expected parameters, "
-                           "gradients, state or activations"),
+                           "gradients, state, activations or auto"),
             std::string::npos)
       << item.text;
   const Outcome tier = run_weft(train("--offload state=tape"));
