@@ -58,7 +58,7 @@ MemoryPlan planned(const TransformerConfig& config, const ParallelOptions& optio
   };
   const bool has_memory = !options.memory.empty();
   // A choice of the user's stays.
-  const PlanOptions may{.policies = budget || options.recompute == "none",
+  const MemoryPlanOptions may{.policies = budget || options.recompute == "none",
                         .schedule = has_memory,
                         .what = has_memory ? "--memory" : "--activation-checkpointing budget",
                         .cure = "use more ranks, a higher --accumulate or --offload auto=disk:DIR"};

@@ -159,7 +159,7 @@ static std::vector<std::vector<StepChoice>> schedules_of(const StepChoice& given
   return rungs;
 }
 
-[[noreturn]] static void fail_budget(const PlanOptions& options, int64_t allowed,
+[[noreturn]] static void fail_budget(const MemoryPlanOptions& options, int64_t allowed,
                                      const Candidate& smallest) {
   const MemoryPlan least{smallest.choice, allowed, smallest.bytes, smallest.seconds};
   fail(options.what, " is ", allowed, " bytes, expected at least ", smallest.bytes, ", which take ",
@@ -168,7 +168,7 @@ static std::vector<std::vector<StepChoice>> schedules_of(const StepChoice& given
 
 MemoryPlan plan_memory(const std::function<StepCost(const StepChoice&)>& cost,
                        const StepChoice& given, size_t blocks, const MemoryBudget& budget,
-                       const Machine& machine, const PlanOptions& options) {
+                       const Machine& machine, const MemoryPlanOptions& options) {
   const RandomState before = Context::current().random;
   MemoryPlanner planner(cost, blocks, machine, budget.bytes);
   std::optional<Candidate> best;

@@ -144,7 +144,7 @@ struct WEFT_API MemoryPlan {
 };
 
 /// What `plan_memory` may choose.
-struct PlanOptions {
+struct MemoryPlanOptions {
   bool policies = true;
   /// Whether parameters stay gathered, how many units are gathered early, and tiers.
   bool schedule = true;
@@ -157,7 +157,7 @@ struct PlanOptions {
 /// least that would fit where nothing does.
 WEFT_API MemoryPlan plan_memory(const std::function<StepCost(const StepChoice&)>& cost,
                                 const StepChoice& given, size_t blocks, const MemoryBudget& budget,
-                                const Machine& machine = {}, const PlanOptions& options = {});
+                                const Machine& machine = {}, const MemoryPlanOptions& options = {});
 /// The same for a model that `build` makes over a mesh with the axes of `mesh.root()`: the plan is
 /// that of rank 0, which holds the largest parts. Ranks that call it with the same arguments choose
 /// alike, without communication.

@@ -169,6 +169,36 @@ TEST(Disk, GoesOnFromCheckpointsWithTheSameBits) {
   }
 }
 
+/// Lamb keeps the directions of all parameters in memory; values and gradients may rest on disk.
+TEST(Disk, LambLearnsTheSameBits) {
+  const Scratch scratch;
+  for (const int ranks : {1, 2, 3}) {
+    std::vector<std::vector<float>> ends[2];
+    for (const bool on_disk : {false, true}) {
+      run_ranks(ranks, [&](Communicator world) {
+        const DeviceMesh mesh(world, {{"dp", world.size()}});
+        const Tier tier = on_disk ? Tier::disk(scratch.root()) : Tier();
+        TransformerModel model(little_llama());
+        shard(model, mesh, {.offload = {tier, tier}});
+        model.materialize();
+        Lamb optimizer(model.named_parameters(), {.learning_rate = 1e-2});
+        for (int step = 0; step < 3; ++step) {
+          model.loss(batch_of(mesh, 6, step), batch_of(mesh, 6, step + 1)).backward();
+          optimizer.step();
+          optimizer.zero_grad();
+        }
+        std::vector<std::vector<float>> all;
+        for (const ParameterPtr& parameter : model.parameters()) {
+          all.push_back(in_memory(parameter->value()).full_tensor().to_vector<float>());
+        }
+        if (world.rank() == 0) ends[on_disk] = all;
+      });
+    }
+    ASSERT_FALSE(ends[0].empty());
+    EXPECT_EQ(ends[0], ends[1]) << ranks;
+  }
+}
+
 TEST(Disk, ErrorsNameTheDirectory) {
   const std::string missing = error_of([] {
     auto parameter = std::make_shared<Parameter>(Shape{3}, f32, [](const Tensor&) {});

@@ -93,7 +93,9 @@ TEST(MemoryBudget, IsKeptWithTheSameBits) {
                   EXPECT_GE(plan.seconds, before);
                   before = plan.seconds;
                   const auto [peak, loss] = trained_by(plan, mesh);
-                  if (world.rank() == 0) EXPECT_LE(peak, plan.peak);
+                  if (world.rank() == 0) {
+                    EXPECT_LE(peak, plan.peak);
+                  }
                   EXPECT_EQ(loss, expected.second);
                 }
               },
