@@ -162,8 +162,8 @@ static std::vector<std::vector<StepChoice>> schedules_of(const StepChoice& given
 [[noreturn]] static void fail_budget(const MemoryPlanOptions& options, int64_t allowed,
                                      const Candidate& smallest) {
   const MemoryPlan least{smallest.choice, allowed, smallest.bytes, smallest.seconds};
-  fail(options.what, " is ", allowed, " bytes, expected at least ", smallest.bytes, ", which take ",
-       least.text(), "; or ", options.cure);
+  fail(options.what, ": budget is ", allowed, " bytes, expected at least ", smallest.bytes,
+       ", which take ", least.text(), "; or ", options.cure);
 }
 
 MemoryPlan plan_memory(const std::function<StepCost(const StepChoice&)>& cost,

@@ -149,7 +149,7 @@ struct MemoryPlanOptions {
   /// Whether parameters stay gathered, how many units are gathered early, and tiers.
   bool schedule = true;
   /// Errors begin with it.
-  std::string what = "memory budget";
+  std::string what = "plan_memory";
   std::string cure = "use more ranks, more micro-steps or a directory for arrays on disk";
 };
 

@@ -71,7 +71,18 @@ static void bind_plan(py::module_& m) {
           "Sets what the blocks save, and shards them and the model. Gives the model");
 }
 
+/// What else concerns the memory and the values of a module's parameters.
+static void bind_checks(py::module_& m) {
+  m.def("costly_ops", &costly_ops,
+        "Names of the ops that compute matrix products and attention, to be kept by a "
+        "recomputation");
+  m.def("check_replicas", &check_replicas, Released(), py::arg("module"),
+        "Compares by hash the parameters that several ranks of a mesh hold alike. ValueError, on "
+        "all ranks, names the first that differs and two ranks. Call it on all ranks");
+}
+
 void bind_memory_budget(py::module_& m) {
+  bind_checks(m);
   bind_plan(m);
   m.def(
       "plan_memory",

@@ -462,7 +462,8 @@ def test_a_plan_keeps_a_budget(tmp_path):
         def build(root):
             return planned_model(root, "meta")
 
-        with pytest.raises(ValueError, match="memory budget is 1 bytes, expected at least") as e:
+        too_little = "plan_memory: budget is 1 bytes, expected at least"
+        with pytest.raises(ValueError, match=too_little) as e:
             weft.plan_memory(build, mesh, 1, directory=str(tmp_path))
         least = int(str(e.value).split("at least ")[1].split(",")[0])
         plan = weft.plan_memory(build, mesh, least, directory=str(tmp_path))

@@ -108,7 +108,7 @@ TEST(MemoryBudget, SaysWhatWouldFit) {
   run_ranks(2, [&](Communicator world) {
     const DeviceMesh mesh(world, {{"dp", 2}});
     const std::string error = error_of([&] { plan_for(mesh, {1000}); });
-    EXPECT_EQ(error.find("memory budget is 1000 bytes, expected at least "), 0U) << error;
+    EXPECT_EQ(error.find("plan_memory: budget is 1000 bytes, expected at least "), 0U) << error;
     EXPECT_NE(error.find("or use more ranks, more micro-steps or a directory"), std::string::npos);
     const MemoryPlan plan = plan_for(mesh, {int64_t{1} << 40});
     StepModel model = built(mesh);
