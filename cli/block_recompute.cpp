@@ -11,13 +11,6 @@ namespace weft::cli {
 
 static constexpr std::string_view kBudget = "budget=";
 
-void set_policy(Module& block, std::string_view policy) {
-  std::vector<std::string> kept;
-  if (policy == "attention") kept = {"attention"};
-  if (policy == "op") kept = costly_ops();
-  block.set_recompute(policy != "none", std::move(kept));
-}
-
 std::string_view policy_of(std::string_view choice, size_t index) {
   if (choice == "selective") return index % 2 == 0 ? "full" : "none";
   return choice.starts_with(kBudget) ? "none" : choice;

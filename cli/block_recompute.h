@@ -1,23 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
 
-#include "weft/module.h"
-
 namespace weft::cli {
 
-/// The tensors that a block saves for backward: its inputs; results of attention, or of all matrix
-/// products too; or all that its gradient needs.
-inline constexpr std::array<std::string_view, 4> kBlockPolicies = {"full", "attention", "op",
-                                                                   "none"};
-
-/// Sets what a block saves, by one of these names.
-void set_policy(Module& block, std::string_view policy);
 /// The policy of block `index` under --activation-checkpointing `choice`.
 std::string_view policy_of(std::string_view choice, size_t index);
 

@@ -159,9 +159,11 @@ static nlohmann::ordered_json in_json(const Estimate& e) {
                                {"bytes", axis.bytes},
                                {"collectives", axis.collectives}});
   }
+  json["disk_bytes"] = e.cost.disk_bytes;
   json["flop"] = e.cost.operations();
   json["seconds"] = {{"compute", e.seconds.compute},
                      {"communication", e.seconds.communication},
+                     {"disk", e.seconds.disk},
                      {"total", e.seconds.total}};
   json["tokens_per_second"] = e.tokens_per_second;
   json["mfu"] = e.mfu;
@@ -234,6 +236,10 @@ static void print_time(const Estimate& e) {
               in_words(e.machine.operations, "FLOP").c_str());
   std::printf("  communicating %.4g s, of which %.4g s are hidden\n", seconds.communication,
               seconds.compute + seconds.communication - seconds.total);
+  if (e.cost.disk_bytes > 0) {
+    std::printf("  reading and writing %s of files %.4g s\n",
+                bytes_in_words(e.cost.disk_bytes).c_str(), seconds.disk);
+  }
   std::printf("  %.5g tokens/s in all, %.5g a rank; %s/s a rank in products, MFU %.1f %%\n",
               e.tokens_per_second, e.tokens_per_second / e.ranks,
               in_words(e.cost.operations() / seconds.total, "FLOP").c_str(), 100 * e.mfu);

@@ -5,25 +5,9 @@
 #include <string>
 #include <string_view>
 
-namespace weft::cli {
+#include "weft/memory_budget.h"
 
-/// Rates of one rank of a machine, per second, while all ranks are busy.
-struct Machine {
-  std::string name;
-  /// Operations of matrix products, in the dtype that is computed in.
-  double operations = 0;
-  /// Bytes of memory read and written by all other ops.
-  double memory_bytes = 0;
-  /// Received from ranks of the same host, and of others.
-  double host_bytes = 0;
-  double network_bytes = 0;
-  /// A rank's memory; 0: not known.
-  double memory = 0;
-  /// A collective's wait, in seconds.
-  double latency = 0;
-  /// Communication goes on while the rank computes; otherwise it takes the rank's own time.
-  bool overlaps = false;
-};
+namespace weft::cli {
 
 /// "this": measured now, for a second, with `ranks` ranks as threads of this process; "h100",
 /// "h200", "a100": what products and links reach in practice. `dtype` is "f32" or "bf16".

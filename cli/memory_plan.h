@@ -12,24 +12,19 @@ namespace weft::cli {
 /// True if the options leave a choice to `planned`: --memory or a budget of recomputation.
 bool is_planned(const ParallelOptions& options);
 
-/// A choice whose predicted peak fits.
-struct MemoryPlan {
+/// A choice whose predicted peak fits, as options.
+struct MemoryPlan : weft::MemoryPlan {
   ParallelOptions options;
-  /// The bytes that the flags allow, and the most that the step takes.
-  int64_t allowed = 0, peak = 0;
-
-  /// "recompute 3 blocks (full), 2 (op), 1 (none)".
-  std::string text() const;
 };
 
 /// Rates that weigh choices against each other, equal on all ranks: those of the GPU of that name,
 /// or those of a CPU.
 Machine planning_machine(std::string_view device_name, const std::string& dtype);
 
-/// Chooses what blocks save for backward, and with --memory whether parameters stay gathered and
-/// how many are gathered early: the choice of least predicted time that fits on rank 0, which holds
-/// the largest parts. Ranks that call it with the same arguments choose alike.
-/// std::invalid_argument where nothing fits.
+/// Chooses what blocks save for backward, and with --memory whether parameters stay gathered, how
+/// many are gathered early and, with --offload auto=disk:DIR, what rests on disk: the choice of
+/// least predicted time that fits on rank 0, which holds the largest parts. Ranks that call it with
+/// the same arguments choose alike. std::invalid_argument where nothing fits.
 MemoryPlan planned(const TransformerConfig& config, const ParallelOptions& options, int ranks,
                    int ranks_per_host, const Machine& machine);
 

@@ -9,14 +9,17 @@
 
 namespace weft::cli {
 
-static constexpr std::array<std::string_view, 3> kOffloaded = {"parameters", "gradients", "state"};
+static constexpr std::array<std::string_view, 5> kOffloaded = {"parameters", "gradients", "state",
+                                                               "activations", "auto"};
 
 void add_offload_flag(CLI::App& command, std::vector<std::string>& items) {
   command
-      .add_option("--offload", items,
-                  "Where parameters, gradients and the optimizer's state rest between uses, e.g. "
-                  "state=disk:DIR,parameters=host: host (the default) is pinned memory while GPUs "
-                  "compute, disk:DIR are files without a name in DIR")
+      .add_option(
+          "--offload", items,
+          "Where parameters, gradients, the optimizer's state and what recomputed blocks save "
+          "(activations) rest between uses, e.g. state=disk:DIR,parameters=host: host (the "
+          "default) is pinned memory while GPUs compute, disk:DIR are files without a name "
+          "in DIR; auto=disk:DIR lets --memory choose what rests there")
       ->type_name("WHAT[=TIER],...")
       ->delimiter(',');
 }
@@ -28,7 +31,8 @@ Tier tier_of(const std::vector<std::string>& items, std::string_view what) {
     const std::string_view name = std::string_view(item).substr(0, equals);
     if (std::ranges::find(kOffloaded, name) == kOffloaded.end()) {
       fail("--offload: item is ", in_quotes(item),
-           ", expected parameters, gradients or state, and a tier behind it, as in "
+           ", expected parameters, gradients, state, activations or auto, and a tier behind it, as "
+           "in "
            "state=disk:DIR");
     }
     if (name != what) continue;

@@ -13,6 +13,7 @@
 #include "weft/expert_parallel.h"
 #include "weft/fsdp.h"
 #include "weft/layers.h"
+#include "weft/memory_budget.h"
 #include "weft/ops.h"
 #include "weft/tensor_parallel.h"
 #include "weft/trace.h"
@@ -147,8 +148,23 @@ static void check_order(const std::vector<MeshAxis>& axes, const std::string& me
        "for example shard=2,ep=4,tp=2");
 }
 
+/// Tiers that need recomputation or a plan.
+static void check_choices(const ParallelOptions& o) {
+  const bool is_budget = budget_of(o.recompute).has_value() || !o.memory.empty();
+  if (tier_of(o.offload, "activations").offloads() && o.recompute == "none" && !is_budget &&
+      o.blocks.empty()) {
+    fail(
+        "--offload: activations rest in a tier while --activation-checkpointing is none, expected "
+        "full, selective, op or a budget; recomputed blocks save them");
+  }
+  const Tier free = tier_of(o.offload, "auto");
+  if (!free.offloads()) return;
+  if (!free.is_disk()) fail("--offload auto: tier is host, expected disk:DIR");
+  if (o.memory.empty()) fail("--offload auto is given without --memory, expected both");
+}
+
 int complete(ParallelOptions& o, int ranks, int most, const char* flag) {
-  budget_of(o.recompute);
+  check_choices(o);
   if (!o.memory.empty()) bytes_from("--memory", o.memory);
   if (o.batch % o.accumulate != 0) {
     fail("--batch is ", o.batch, ", expected a multiple of --accumulate, ", o.accumulate);
@@ -223,8 +239,8 @@ ParallelTransformer::ParallelTransformer(const Communicator& world, const Transf
     rows.push_back(carries_rows ? Placement(Shard(0)) : Placement(Replicate()));
   }
   rows_ = Sharding(mesh_, Placements(std::span<const Placement>(rows)));
-  has_expert_axis_ = std::ranges::count(data, kExpertAxis) > 0;
-  if (has_expert_axis_) parallelize(model_, mesh_[kExpertAxis], expert_styles());
+  if (std::ranges::count(data, kExpertAxis) > 0) expert_axis_ = kExpertAxis;
+  if (!expert_axis_.empty()) parallelize(model_, mesh_[kExpertAxis], expert_styles());
   if (static_cast<int>(data.size()) < mesh_.ndim()) {
     parallelize(model_, mesh_[kTensorAxis],
                 transformer_styles(
@@ -239,7 +255,8 @@ ParallelTransformer::ParallelTransformer(const Communicator& world, const Transf
   for (Module* block : model_.blocks()) {
     const size_t index = number++;
     const bool is_chosen = index < options_.blocks.size();
-    set_policy(*block, is_chosen ? options_.blocks[index] : policy_of(options_.recompute, index));
+    const std::string policy = concat(policy_of(options_.recompute, index), kOffloadsSaved);
+    set_block_policy(*block, is_chosen ? options_.blocks[index] : policy, tier("activations"));
   }
 }
 
@@ -257,7 +274,7 @@ static void set_wires(FullyShardOptions& options, const std::string& gather,
   if (gradient == "bf16") options.quantization.reduce = DType::bf16;
 }
 
-void ParallelTransformer::shard() {
+FullyShardOptions ParallelTransformer::sharding() const {
   FullyShardOptions options;
   options.strategy = Strategy::named(options_.strategy);
   options.reshard_after_forward = !options_.keep_gathered;
@@ -267,7 +284,12 @@ void ParallelTransformer::shard() {
   }
   set_wires(options, options_.gather_dtype, options_.gradient_dtype);
   options.offload = {tier("parameters"), tier("gradients")};
-  if (has_expert_axis_) options = with_experts(options, {&model_}, data_, kExpertAxis);
+  return options;
+}
+
+void ParallelTransformer::shard() {
+  FullyShardOptions options = sharding();
+  if (!expert_axis_.empty()) options = with_experts(options, {&model_}, data_, expert_axis_);
   for (const auto& unit : model_.units()) fully_shard(unit, data_, options);
   fully_shard(model_, data_, options);
 }

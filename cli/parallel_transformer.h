@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "weft/communicator.h"
+#include "weft/fsdp.h"
 #include "weft/mesh.h"
 #include "weft/sharding.h"
 #include "weft/tier.h"
@@ -69,6 +70,12 @@ class ParallelTransformer {
   ParallelTransformer(const Communicator& world, const TransformerConfig& config,
                       const ParallelOptions& options);
   void shard();
+  /// Returns how `shard` shards the units over the axes of `data`.
+  FullyShardOptions sharding() const;
+  /// The view of all axes but "tp".
+  const DeviceMesh& data() const { return data_; }
+  /// "ep" where the mesh has this axis, or empty.
+  const std::string& expert_axis() const { return expert_axis_; }
   /// Returns the tier in which "parameters", "gradients" or "state" rest.
   Tier tier(std::string_view what) const;
 
@@ -90,11 +97,10 @@ class ParallelTransformer {
 
   const ParallelOptions options_;
   DeviceMesh mesh_;
-  /// The view of all axes but "tp".
   DeviceMesh data_;
   TransformerModel model_;
   Sharding rows_;
-  bool has_expert_axis_ = false;
+  std::string expert_axis_;
 };
 
 }  // namespace weft::cli

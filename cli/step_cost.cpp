@@ -3,15 +3,12 @@
 
 #include <algorithm>
 #include <functional>
-#include <numeric>
-#include <utility>
+#include <memory>
 
 #include "weft/autograd.h"
 #include "weft/error.h"
-#include "weft/extend/tape.h"
 #include "weft/moe.h"
 #include "weft/ops.h"
-#include "weft/optimizers.h"
 
 namespace weft::cli {
 
@@ -29,77 +26,6 @@ static bool crosses_hosts(const DeviceMesh& mesh, const std::string& axes, int r
     stride *= mesh.axis_size(axis);
   }
   return span > ranks_per_host;
-}
-
-static AxisCost& cost_over(StepCost& cost, const std::string& axes, const char* of) {
-  for (AxisCost& one : cost.traffic) {
-    if (one.axes == axes && one.of == of) return one;
-  }
-  return cost.traffic.emplace_back(AxisCost{.axes = axes, .of = of});
-}
-
-namespace {
-
-/// Takes the gradients of a parameter on `meta`, as FSDP's memory would.
-class MetaSink final : public GradientSink {
- public:
-  explicit MetaSink(Tensor gradient) : gradient_(std::move(gradient)) {}
-  Destination destination() override { return {gradient_, std::exchange(accumulate_, true)}; }
-  void complete() override {}
-
- private:
-  Tensor gradient_;
-  bool accumulate_ = false;
-};
-
-}  // namespace
-
-/// The parameters as forward uses them under FSDP: gathered over all axes but "tp" and, of experts,
-/// "ep", on `meta`, in the dtype that is computed in; their gradients addends of a sum.
-static void use_gathered(ParallelTransformer& llama, const ParallelOptions& options) {
-  PurposeScope purpose(Purpose::gathered);
-  const DType dtype = options.dtype == "bf16" ? DType::bf16 : DType::f32;
-  const DeviceMesh& mesh = llama.mesh();
-  for (const ParameterPtr& parameter : llama.model().parameters()) {
-    const Tensor& value = parameter->value();
-    Sharding sharding = value.is_sharded() ? value.sharding() : Sharding(mesh, {});
-    std::vector<Placement> sums(sharding.placements().begin(), sharding.placements().end());
-    for (int axis = 0; axis < mesh.ndim(); ++axis) {
-      const bool is_cut = sharding[axis].is_shard();
-      if (llama.rows()[axis].is_shard() && !is_cut) sums[static_cast<size_t>(axis)] = Partial();
-    }
-    parameter->set_value(empty(value.shape(), {dtype, meta, sharding}));
-    set_gradient_sink(
-        parameter->value(),
-        std::make_shared<MetaSink>(empty(
-            value.shape(),
-            {DType::f32, meta, Sharding(mesh, Placements(std::span<const Placement>(sums)))})));
-  }
-}
-
-/// Adds what the log has, so many times. Tokens travel to their experts over the axis `ep`.
-static void add_movements(const OpLog& log, int64_t times, bool has_ep, StepCost& cost) {
-  for (const Movement& movement : log.movements) {
-    const bool dispatches = movement.what == "dispatch_rows";
-    const bool is_of_experts = dispatches || movement.what == "combine_rows";
-    for (const MovementStep& step : movement.steps) {
-      AxisCost& over = cost_over(cost, is_of_experts && has_ep ? "ep" : step.axes,
-                                 is_of_experts ? "tokens of experts" : "activations");
-      over.bytes += step.bytes * times;
-      over.collectives += times;
-      if (!is_of_experts) continue;
-      int64_t& forward = dispatches ? cost.experts.dispatch : cost.experts.combine;
-      (movement.backward ? cost.experts.backward : forward) += step.bytes * times;
-    }
-  }
-}
-
-static bool has_experts_axis(const ParallelTransformer& llama) {
-  const DeviceMesh& mesh = llama.mesh();
-  for (int axis = 0; axis < mesh.ndim(); ++axis) {
-    if (mesh.axis_name(axis) == "ep") return true;
-  }
-  return false;
 }
 
 /// Plans that the experts of the first ranks compute `imbalance` times the mean of rows.
@@ -122,129 +48,36 @@ static void add_experts(ParallelTransformer& llama, const TransformerConfig& con
   }
 }
 
-/// At most what matrix products take while they compute: copies of operands and result in f32.
-static int64_t scratch_bytes(const OpLog& log) {
-  int64_t most = 0;
-  for (const OpWork& op : log.work) {
-    if (op.operations == 0) continue;
-    most = std::max(most, op.largest * 4 / static_cast<int64_t>(size_of(op.dtype)));
-  }
-  return most;
-}
-
-/// Activations, and what ops and their redistributions take, by one micro-step on `meta`.
-static void add_micro_steps(ParallelTransformer& llama, const ParallelOptions& options,
-                            StepCost& cost) {
+/// A micro-step as training takes it, on `meta`.
+static void take_micro_step(ParallelTransformer& llama, const ParallelOptions& options) {
   const TensorOptions integers{DType::i64, meta, llama.rows()};
   const Shape shape{llama.micro_batch(), options.seq};
-  OpLog log;
-  reset_peak_memory(DeviceKind::meta);
-  {
-    PurposeScope purpose(Purpose::activations);
-    const Tensor ids = empty(shape, integers), targets = empty(shape, integers);
-    const Tensor loss = llama.model().loss(ids, targets);
-    llama.share_of_step(loss).backward();
-    loss.detach().full_tensor();
-  }
-  const auto activations = static_cast<size_t>(Purpose::activations);
-  cost.memory[activations] = memory_statistics(DeviceKind::meta).by_purpose[activations].peak;
-  add_movements(log, options.accumulate, has_experts_axis(llama), cost);
-  cost.work = log.work;
-  cost.memory[static_cast<size_t>(Purpose::other)] = scratch_bytes(log);
-  for (OpWork& op : cost.work) {
-    op.calls *= options.accumulate;
-    op.operations *= static_cast<double>(options.accumulate);
-    op.bytes *= options.accumulate;
-  }
-}
-
-/// The norm of all gradients: one sum over the mesh.
-static void add_norm(ParallelTransformer& llama, StepCost& cost) {
-  const DeviceMesh& mesh = llama.mesh();
-  const std::vector<Placement> sums(static_cast<size_t>(mesh.ndim()), Partial());
-  const Sharding addends(mesh, Placements(std::span<const Placement>(sums)));
-  OpLog log;
-  empty({}, {DType::f64, meta, addends}).full_tensor();
-  add_movements(log, 1, false, cost);
-}
-
-/// AdamW's two moments, and the buffers through which arrays on disk pass.
-static int64_t optimizer_bytes(ParallelTransformer& llama) {
-  int64_t elements = 0, most = 0;
-  for (const NamedParameter& named : llama.model().named_parameters()) {
-    if (!named.parameter->is_trainable()) continue;
-    const int64_t own = named.parameter->value().box().shape.product();
-    elements += own;
-    most = std::max(most, own);
-  }
-  constexpr auto kElement = static_cast<int64_t>(sizeof(float));
-  const auto on_disk = [&](std::string_view what) {
-    return llama.tier(what).is_disk() ? kElement : 0;
-  };
-  const int64_t moments = llama.tier("state").offloads() ? 0 : 2 * elements * kElement;
-  return moments + update_buffer_bytes({on_disk("parameters"), on_disk("gradients"),
-                                        on_disk("state"), on_disk("state")},
-                                       most);
-}
-
-/// Most bytes of gradients that one group of parameters has on this rank.
-static int64_t largest_group(ParallelTransformer& llama) {
-  const auto bytes_of = [](const Module& module) {
-    int64_t bytes = 0;
-    for (const ParameterPtr& parameter : module.parameters()) {
-      bytes += parameter->value().box().shape.product() * static_cast<int64_t>(sizeof(float));
-    }
-    return bytes;
-  };
-  int64_t root = bytes_of(llama.model()), most = 0;
-  for (const Module* block : llama.model().blocks()) {
-    most = std::max(most, bytes_of(*block));
-    root -= bytes_of(*block);
-  }
-  return std::max(most, root);
-}
-
-/// Adds the memory and traffic of FSDP, and the optimizer's state.
-static void add_sharding(ParallelTransformer& llama, const ParallelOptions& options,
-                         StepCost& cost) {
-  cost.sharding = predicted_bytes(llama.model(), static_cast<int>(options.accumulate));
-  auto of = [&](Purpose purpose) -> int64_t& { return cost.memory[static_cast<size_t>(purpose)]; };
-  of(Purpose::parameters) = cost.sharding.parameters;
-  of(Purpose::gradients) = cost.sharding.gradients;
-  of(Purpose::gathered) = cost.sharding.buffers;
-  of(Purpose::optimizer) = optimizer_bytes(llama);
-  // The norm needs the gradients of one group in memory at a time.
-  if (llama.tier("gradients").is_disk()) {
-    of(Purpose::activations) = std::max(of(Purpose::activations), largest_group(llama));
-  }
-  for (const AxisTraffic& axis : cost.sharding.by_axes) {
-    cost_over(cost, axis.axes, "parameters and gradients").bytes += axis.bytes;
-  }
-  const auto add_collectives = [&](const StepKind& kind, int64_t times) {
-    for (const ScheduledAction& action : schedule_of(llama.model(), kind)) {
-      if (action.bytes == 0) continue;
-      cost_over(cost, action.axes, "parameters and gradients").collectives += times;
-    }
-  };
-  const int64_t micro_steps = options.accumulate;
-  add_collectives({.sync = micro_steps == 1, .updated = true}, 1);
-  if (micro_steps > 2) add_collectives({.sync = false, .updated = false}, micro_steps - 2);
-  if (micro_steps > 1) add_collectives({.sync = true, .updated = false}, 1);
+  const Tensor ids = empty(shape, integers), targets = empty(shape, integers);
+  const Tensor loss = llama.model().loss(ids, targets);
+  llama.share_of_step(loss).backward();
+  loss.detach().full_tensor();
 }
 
 /// The cost of a model, by the model itself.
 static StepCost measured_cost(const Communicator& world, const TransformerConfig& config,
                               const ParallelOptions& options) {
-  StepCost cost;
-  ParallelTransformer gathered(world, config, options);
-  plan_imbalance(gathered.model(), options.imbalance);
-  use_gathered(gathered, options);
-  add_micro_steps(gathered, options, cost);
-  ParallelTransformer sharded(world, config, options);
-  sharded.shard();
-  add_sharding(sharded, options, cost);
-  add_norm(sharded, cost);
-  add_experts(sharded, config, options, cost);
+  const ParallelTransformer first(world, config, options);
+  std::shared_ptr<ParallelTransformer> last;
+  const auto build = [&] {
+    const auto llama = std::make_shared<ParallelTransformer>(world, config, options);
+    TransformerModel& model = llama->model();
+    plan_imbalance(model, options.imbalance);
+    last = llama;
+    return StepModel{.model = std::shared_ptr<Module>(llama, &model),
+                     .blocks = model.blocks(),
+                     .units = model.units(),
+                     .expert_axis = llama->expert_axis(),
+                     .micro_step = [llama, options] { take_micro_step(*llama, options); }};
+  };
+  StepCost cost = weft::step_cost(
+      build, first.data(), first.sharding(),
+      {.micro_steps = static_cast<int>(options.accumulate), .state = first.tier("state")});
+  add_experts(*last, config, options, cost);
   return cost;
 }
 
@@ -252,8 +85,9 @@ static StepCost measured_cost(const Communicator& world, const TransformerConfig
 /// whole.
 static std::vector<int64_t*> numbers_of(StepCost& cost, std::vector<double*>& operations) {
   FullyShardBytes& sharding = cost.sharding;
-  std::vector<int64_t*> numbers{&sharding.parameters, &sharding.gradients, &sharding.buffers,
-                                &sharding.received, &sharding.copied};
+  std::vector<int64_t*> numbers{&sharding.parameters,  &sharding.gradients, &sharding.buffers,
+                                &sharding.received,    &sharding.copied,    &cost.disk_bytes,
+                                &cost.updated_elements};
   ExpertBytes& experts = cost.experts;
   numbers.insert(numbers.end(),
                  {&experts.parameters, &experts.dispatch, &experts.combine, &experts.backward});
@@ -331,43 +165,6 @@ std::string step_schedule(const Communicator& world, TransformerConfig config,
   ParallelTransformer llama(world, config, options);
   llama.shard();
   return text + explain_schedule(llama.model());
-}
-
-int64_t StepCost::peak_bytes() const {
-  return std::accumulate(memory.begin(), memory.end(), int64_t{0});
-}
-
-double StepCost::operations() const {
-  double sum = 0;
-  for (const OpWork& op : work) sum += op.operations;
-  return sum;
-}
-
-StepSeconds step_seconds(const StepCost& cost, const Machine& machine) {
-  StepSeconds seconds;
-  for (const OpWork& op : cost.work) {
-    seconds.compute += std::max(op.operations / machine.operations,
-                                static_cast<double>(op.bytes) / machine.memory_bytes);
-  }
-  double exposed = 0, dispatch = 0;
-  for (const AxisCost& axis : cost.traffic) {
-    const double rate = axis.crosses_hosts ? machine.network_bytes : machine.host_bytes;
-    const double took = static_cast<double>(axis.bytes) / rate +
-                        static_cast<double>(axis.collectives) * machine.latency;
-    seconds.communication += took;
-    // Activations and tokens are waited for; parameters are gathered ahead.
-    const bool is_ahead = std::string_view(axis.of) == "parameters and gradients";
-    if (!is_ahead || !machine.overlaps) exposed += took;
-    if (std::string_view(axis.of) != "tokens of experts" || axis.bytes == 0) continue;
-    dispatch += took * static_cast<double>(cost.experts.dispatch) / static_cast<double>(axis.bytes);
-  }
-  // Shared experts compute during the dispatch.
-  if (machine.overlaps) exposed -= std::min(dispatch, cost.shared_operations / machine.operations);
-  // AdamW reads value, gradient and moments and writes all but the gradient.
-  const auto state = static_cast<double>(cost.memory[static_cast<size_t>(Purpose::optimizer)]);
-  seconds.compute += 3.5 * state / machine.memory_bytes;
-  seconds.total = exposed + std::max(seconds.compute, seconds.communication - exposed);
-  return seconds;
 }
 
 }  // namespace weft::cli

@@ -121,7 +121,7 @@ static void check_graph(const TrainOptions& o) {
         "--trace is given with --cuda-graph, expected one of them; a trace does not record "
         "collectives within a graph");
   }
-  for (const char* what : {"parameters", "gradients"}) {
+  for (const char* what : {"parameters", "gradients", "activations"}) {
     if (!tier_of(o.parallel.offload, what).offloads()) continue;
     fail("--cuda-graph: --offload is ", what, ", expected one for which the host does not wait");
   }

@@ -124,7 +124,12 @@ void fully_shard(const std::vector<Module*>& modules, const DeviceMesh& given,
     for (Module* module : modules) ModuleSharder::attach(*module, state);
     state->add_hooks(modules);
   }
-  for (Module* module : modules) ModuleSharder::replicate_buffers(*module, mesh);
+  for (Module* module : modules) {
+    ModuleSharder::replicate_buffers(*module, mesh);
+    if (options.offload.activations.offloads()) {
+      module->offload_activations(options.offload.activations);
+    }
+  }
   const auto context = FsdpContext::make(fsdp::states_from(modules));
   for (Module* module : modules) ModuleSharder::attach(*module, context);
 }

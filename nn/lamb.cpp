@@ -69,16 +69,20 @@ static Tensor trust_ratios(const Tensor& squares) {
   return where(usable, of_value / where(usable, of_direction, one), one);
 }
 
+/// Returns the tensor, or a copy on `device` of one that rests on disk.
+static Tensor read_to(Device device, const Tensor& tensor) {
+  return rests_on_disk(tensor) ? in_memory(tensor).to(device) : tensor;
+}
+
 void Lamb::update_all(std::span<const Update> updates) {
   for (const Update& update : updates) {
     const NamedParameter& named = parameters()[update.parameter];
     const Device used = named.parameter->device();
     for (const Tensor& tensor : {update.value, update.gradient}) {
-      const bool on_disk = rests_on_disk(tensor);
-      if (tensor.device() == used && !on_disk) continue;
-      fail("lamb: value or gradient of parameter ", named.name(), " is on ",
-           on_disk ? std::string("disk") : concat(tensor.device()), ", expected ", used,
-           ", where it is used; AdamW and SGD update what is offloaded");
+      if (tensor.device() == used || rests_on_disk(tensor)) continue;
+      fail("lamb: value or gradient of parameter ", named.name(), " is on ", tensor.device(),
+           ", expected ", used,
+           ", where it is used, or disk; AdamW and SGD update what is on the host");
     }
   }
   Tensors values;
@@ -89,7 +93,10 @@ void Lamb::update_all(std::span<const Update> updates) {
   const Tensor squares = zeros({static_cast<int64_t>(values.size()), 2},
                                {.dtype = exact ? f64 : f32, .device = values[0].device()});
   Tensors directions;
-  for (const Update& update : updates) {
+  for (Update update : updates) {
+    const Device used = parameters()[update.parameter].parameter->device();
+    update.value = read_to(used, update.value);
+    update.gradient = read_to(used, update.gradient);
     directions.push_back(direction(update));
     if (!reduction.counts_here(update.parameter)) continue;
     put_squares(squares, update.parameter, update.value, directions.back());
@@ -98,8 +105,11 @@ void Lamb::update_all(std::span<const Update> updates) {
   const Tensor ratios = trust_ratios(squares);
   for (size_t i = 0; i < updates.size(); ++i) {
     const auto at = static_cast<int64_t>(updates[i].parameter);
-    add_scaled_(updates[i].value, directions[i], slice(ratios, 0, at, at + 1),
+    const Tensor& value = updates[i].value;
+    const Tensor read = read_to(directions[i].device(), value);
+    add_scaled_(read, std::exchange(directions[i], {}), slice(ratios, 0, at, at + 1),
                 learning_rate(group_of(updates[i].parameter)));
+    if (rests_on_disk(value)) write_to_disk(value, read);
   }
 }
 

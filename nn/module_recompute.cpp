@@ -2,6 +2,7 @@
 #include <optional>
 #include <vector>
 
+#include "nn/activation_store.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/kept_results.h"
@@ -98,6 +99,13 @@ void Module::set_recompute(bool recompute, std::vector<std::string> kept) {
   kept_ops_ = std::move(kept);
 }
 
+void Module::offload_activations(const Tier& tier) {
+  for (const auto& [path, below] : named_modules()) {
+    below->saved_tier_ = tier;
+    below->store_.reset();
+  }
+}
+
 const std::vector<std::string>& costly_ops() {
   static const std::vector<std::string> ops{"matmul", "linear", "linear_bias", "attention"};
   return ops;
@@ -106,6 +114,7 @@ const std::vector<std::string>& costly_ops() {
 Tensors Module::run_forward(const Tensors& inputs,
                             const std::function<Tensors(const Tensors&)>& forward) {
   if (!recompute_ || !Context::current().grad_enabled) return forward(inputs);
+  if (saved_tier_.offloads() && !store_) store_ = ActivationStore::in(saved_tier_);
   const auto first = std::make_shared<std::optional<FoundInModule>>();
   return weft::recompute(
       [this, first, kept = forward, life = std::weak_ptr(life_)](const Tensors& given) {
@@ -122,7 +131,7 @@ Tensors Module::run_forward(const Tensors& inputs,
         const TrainingScope scope(*this, now, **first);
         return kept(given);
       },
-      inputs, kept_ops_);
+      inputs, kept_ops_, saved_tier_);
 }
 
 }  // namespace weft

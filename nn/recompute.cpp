@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <iterator>
 #include <memory>
 
+#include "nn/activation_store.h"
 #include "weft/autograd.h"
 #include "weft/context.h"
 #include "weft/error.h"
@@ -21,6 +23,11 @@ struct RepeatedRun {
   Traffic traffic;
   /// Null if no results are kept.
   std::shared_ptr<KeptResults> kept;
+  /// The inputs at these positions and then all kept results, if they rest in a tier.
+  std::vector<size_t> moved = {};
+  std::shared_ptr<SavedActivations> saved = {};
+  /// Whether an input requires a gradient.
+  std::vector<bool> differentiable = {};
 };
 
 /// Restores the context of the first run, with recording enabled, for its lifetime.
@@ -50,25 +57,64 @@ class RepeatScope {
 
 /// Returns `input` as the start of the repeated run's tape. Its gradient is stored in `caught`
 /// without a copy, which a leaf would make.
-static Tensor repeated_input(const Tensor& input, size_t i,
+static Tensor repeated_input(const Tensor& input, bool differentiable, size_t i,
                              const std::shared_ptr<Tensors>& caught) {
-  if (!input || !input.requires_grad()) return input;
+  if (!input || !differentiable) return input;
   return record("recompute input", {}, {input}, [i, caught](const Tensors& gradients) {
     (*caught)[i] = gradients[0];
     return Tensors();
   })[0];
 }
 
+[[noreturn]] static void fail_input(size_t i, const Tensor& input) {
+  fail("recompute: input ", i, " ", input.shape(),
+       " was changed in place after forward, expected the same values in backward");
+}
+
+/// Moves the inputs that other ops computed, and the kept results, to the store.
+static void offload(RepeatedRun& run, ActivationStore& store) {
+  Tensors all;
+  std::vector<uint64_t> versions;
+  for (size_t i = 0; i < run.inputs.size(); ++i) {
+    Tensor& input = run.inputs[i];
+    if (!input || !run.differentiable[i] || input.is_leaf()) continue;
+    run.moved.push_back(i);
+    all.push_back(std::exchange(input, {}).detach());
+    versions.push_back(run.versions[i]);
+  }
+  if (run.kept) {
+    for (Tensor& result : run.kept->release()) {
+      versions.push_back(result.storage()->version());
+      all.push_back(std::move(result));
+    }
+  }
+  if (!all.empty()) run.saved = store.save(std::move(all), versions);
+}
+
+/// Brings the inputs and kept results back into memory.
+static Tensors inputs_of(const RepeatedRun& run) {
+  Tensors inputs = run.inputs;
+  if (!run.saved) return inputs;
+  Tensors all = run.saved->take();
+  const auto kept = all.begin() + static_cast<ptrdiff_t>(run.moved.size());
+  const std::optional<size_t> changed = run.saved->changed();
+  if (changed && *changed < run.moved.size()) fail_input(run.moved[*changed], all[*changed]);
+  if (changed) {
+    fail("recompute: a kept result ", all[*changed].shape(),
+         " was changed in place after forward, expected the same values in backward");
+  }
+  for (size_t i = 0; i < run.moved.size(); ++i) inputs[run.moved[i]] = std::move(all[i]);
+  if (run.kept) run.kept->restore({std::move_iterator(kept), std::move_iterator(all.end())});
+  return inputs;
+}
+
 static Tensors repeat(const RepeatedRun& run, const std::shared_ptr<Tensors>& caught) {
   RepeatScope scope(run);
-  Tensors inputs;
-  for (size_t i = 0; i < run.inputs.size(); ++i) {
-    const Tensor& input = run.inputs[i];
-    if (input && input.storage()->version() != run.versions[i]) {
-      fail("recompute: input ", i, " ", input.shape(),
-           " was changed in place after forward, expected the same values in backward");
-    }
-    inputs.push_back(repeated_input(input, i, caught));
+  Tensors inputs = inputs_of(run);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const bool is_here = static_cast<bool>(run.inputs[i]);
+    if (is_here && inputs[i].storage()->version() != run.versions[i]) fail_input(i, inputs[i]);
+    inputs[i] = repeated_input(inputs[i], run.differentiable[i], i, caught);
   }
   const KeptResults::Scope kept(run.kept.get(), KeptResults::Run::repeated);
   return run.function(inputs);
@@ -98,7 +144,7 @@ static Tensors gradients_of_repeated(const RepeatedRun& run, const Tensors& grad
 }
 
 Tensors recompute(const std::function<Tensors(const Tensors&)>& function, const Tensors& inputs,
-                  const std::vector<std::string>& kept) {
+                  const std::vector<std::string>& kept, const Tier& offload_to) {
   const Context& context = Context::current();
   if (!context.grad_enabled) {
     // The repeated run of an outer recomputation records this one, with separate results.
@@ -109,6 +155,7 @@ Tensors recompute(const std::function<Tensors(const Tensors&)>& function, const 
   if (!kept.empty()) run.kept = std::make_shared<KeptResults>(kept);
   for (const Tensor& input : inputs) {
     run.versions.push_back(input ? input.storage()->version() : 0);
+    run.differentiable.push_back(input && input.requires_grad());
   }
   Tensors outputs;
   {
@@ -116,6 +163,7 @@ Tensors recompute(const std::function<Tensors(const Tensors&)>& function, const 
     const KeptResults::Scope scope(run.kept.get(), KeptResults::Run::first);
     outputs = function(inputs);
   }
+  if (offload_to.offloads()) offload(run, *ActivationStore::in(offload_to));
   Tensors recorded;
   std::copy_if(outputs.begin(), outputs.end(), std::back_inserter(recorded), is_differentiable);
   recorded = record("recompute", inputs, recorded, [run = std::move(run)](const Tensors& given) {

@@ -90,11 +90,13 @@ struct MixedPrecision {
   std::optional<DType> outputs = {};
 };
 
-/// Where slices, which each unshard then copies from there, and reduced gradients rest. See also
+/// Where slices, which each unshard then copies from there, and reduced gradients rest, and between
+/// forward and backward what recomputation saves (Module::offload_activations). See also
 /// AdamWOptions::offload.
 struct Offload {
   Tier parameters = {};
   Tier gradients = {};
+  Tier activations = {};
 };
 
 /// A user's wire format of a parameter (the tensor extension of FSDP2). The gather from the slices

@@ -8,8 +8,11 @@
 
 #include "weft/export.h"
 #include "weft/parameter.h"
+#include "weft/tier.h"
 
 namespace weft {
+
+class ActivationStore;
 
 /// Functions around a module's forward, which return the tensors to continue with.
 struct ModuleHooks {
@@ -91,6 +94,11 @@ class WEFT_API Module {
   /// names ops whose results are saved too, and not computed again (`costly_ops`).
   /// std::invalid_argument for a name that no built-in op has.
   void set_recompute(bool recompute, std::vector<std::string> kept = {});
+  /// The tier in which what a recomputation saves (the inputs that require a gradient, and kept
+  /// results) rests between forward and backward, for this module and all below it. They are
+  /// written while the next module computes, and read while backward computes the module after it:
+  /// the results are the same bits. On the CPU, `Tier(true)`, the host, changes nothing.
+  void offload_activations(const Tier& tier);
   /// Adds hooks. Hooks run in the order in which they were added, both before and after forward. A
   /// hook may add others; their `before` runs from the next call on.
   HookHandle add_hooks(ModuleHooks hooks);
@@ -154,6 +162,9 @@ class WEFT_API Module {
   std::shared_ptr<const bool> life_ = std::make_shared<bool>(true);
   bool recompute_ = false;
   std::vector<std::string> kept_ops_;
+  Tier saved_tier_;
+  /// Keeps the files of `saved_tier_` from one step to the next.
+  std::shared_ptr<ActivationStore> store_;
   bool training_ = true;
   /// Set when a call has found all parameters allocated.
   bool allocated_ = false;
@@ -162,9 +173,11 @@ class WEFT_API Module {
 /// Runs `function` without recording it, and again with recording in backward: saves memory, costs
 /// time. Both runs get the same random numbers; everything else that `function` uses must be
 /// unchanged (a module that recomputes checks this). `kept`: names of ops whose results are saved
-/// and not computed again. std::invalid_argument in backward when an input was changed in place.
+/// and not computed again. `offload`: where the inputs that ops computed, and kept results, rest
+/// until backward. std::invalid_argument in backward when an input was changed in place.
 WEFT_API Tensors recompute(const std::function<Tensors(const Tensors&)>& function,
-                           const Tensors& inputs, const std::vector<std::string>& kept = {});
+                           const Tensors& inputs, const std::vector<std::string>& kept = {},
+                           const Tier& offload = {});
 
 /// Names of the ops that compute matrix products and attention, which take most of a forward's
 /// time: to be kept by a recomputation.

@@ -23,6 +23,7 @@
 #include "weft/latent_attention.h"
 #include "weft/launch.h"
 #include "weft/layers.h"
+#include "weft/memory_budget.h"
 #include "weft/mesh.h"
 #include "weft/module.h"
 #include "weft/moe.h"

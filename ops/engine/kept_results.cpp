@@ -60,12 +60,35 @@ std::vector<Tensor> KeptResults::take(const std::string& op) {
          known ? kept_[next_].op : std::string("none"), ", as in forward");
   }
   Kept& kept = kept_[next_++];
-  for (size_t i = 0; i < kept.results.size(); ++i) {
-    if (kept.results[i].storage()->version() == kept.versions[i]) continue;
-    fail("recompute: kept result ", i, " of ", op, " ", kept.results[i].shape(),
+  kept.check_versions();
+  return std::exchange(kept.results, {});
+}
+
+void KeptResults::Kept::check_versions() const {
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (results[i].storage()->version() == versions[i]) continue;
+    fail("recompute: kept result ", i, " of ", op, " ", results[i].shape(),
          " was changed in place after forward, expected the same values in backward");
   }
-  return std::exchange(kept.results, {});
+}
+
+std::vector<Tensor> KeptResults::release() {
+  std::vector<Tensor> all;
+  for (Kept& kept : kept_) {
+    kept.check_versions();
+    for (Tensor& result : kept.results) all.push_back(std::exchange(result, {}));
+  }
+  return all;
+}
+
+void KeptResults::restore(std::vector<Tensor> results) {
+  auto next = results.begin();
+  for (Kept& kept : kept_) {
+    for (size_t i = 0; i < kept.results.size(); ++i) {
+      kept.results[i] = std::move(*next++);
+      kept.versions[i] = kept.results[i].storage()->version();
+    }
+  }
 }
 
 bool take_kept(KeptResults& kept, const OpBody& op, Results& results) {

@@ -4,6 +4,7 @@
 
 #include "python/bindings/callable.h"
 #include "python/bindings/lock.h"
+#include "python/bindings/memory_budget.h"
 #include "python/bindings/modules.h"
 #include "weft/error.h"
 
@@ -221,9 +222,12 @@ static Offload offload_of(const std::vector<std::string>& names) {
       offload.parameters = tier;
     } else if (name == "gradients") {
       offload.gradients = tier;
+    } else if (name == "activations") {
+      offload.activations = tier;
     } else {
       fail("fully_shard: offload is ", in_quotes(item),
-           ", expected \"parameters\" or \"gradients\", and a tier behind it, as in "
+           ", expected \"parameters\", \"gradients\" or \"activations\", and a tier behind it, as "
+           "in "
            "\"parameters=disk:DIR\"; AdamW(offload=...) keeps the optimizer's state");
     }
   }
@@ -249,6 +253,7 @@ void bind_fully_shard(py::module_& m) {
   bind_strategy(m);
   bind_precision(m);
   bind_placement(m);
+  bind_memory_budget(m);
   m.def(
       "fully_shard",
       [](const py::object& module, const DeviceMesh& mesh, const py::object& strategy,
@@ -301,8 +306,9 @@ void bind_fully_shard(py::module_& m) {
       "the loss is a mean over all of it. A list of modules is one group. `strategy` is a name "
       "(full_shard, zero2, zero1, ddp, hsdp) or a Strategy; `mp_policy` a MixedPrecision; "
       "reshard_after_forward may name an axis, or a number of ranks. `offload` names what rests in "
-      "pinned memory of the host: \"parameters\", \"gradients\"; \"parameters=disk:DIR\" rest in "
-      "files without a name. shard_placement_fn(parameter) "
+      "pinned memory of the host: \"parameters\", \"gradients\", and between forward and backward "
+      "\"activations\", which recomputation saves; \"parameters=disk:DIR\" rest in files without a "
+      "name. shard_placement_fn(parameter) "
       "gives a Shard, a ShardPlacementResult or None. extension(name, parameter) gives an object "
       "whose fsdp_pre_all_gather(slice) returns what is sent, and whose "
       "fsdp_post_all_gather(received, out) writes a rank's part. quantized_gather (int8, "

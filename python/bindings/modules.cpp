@@ -337,20 +337,25 @@ void bind_modules(py::module_& m) {
       .def("set_recompute", &Module::set_recompute, py::arg("recompute") = true,
            py::arg("kept") = std::vector<std::string>(),
            "Activation checkpointing: forward saves its inputs only and runs again in backward. "
-           "`kept` names ops whose results are saved too, and not computed again, such as "
-           "costly_ops(). ValueError for a name that no built-in op has")
+           "`kept` names ops whose results are saved too, such as costly_ops()")
+      .def(
+          "offload_activations",
+          [](Module& self, const std::variant<bool, std::string>& tier) {
+            self.offload_activations(tier_from("offload_activations: tier", tier));
+          },
+          py::arg("tier"),
+          "Where what recomputation saves rests between forward and backward, below this module "
+          "too: \"disk:DIR\" (files without a name), True (the host), False. The same bits")
       .def("add_hooks", &add_hooks, py::kw_only(), py::arg("before") = py::none(),
            py::arg("after") = py::none(),
            "before(*inputs) and after(*outputs) run around forward; what they return passes on "
            "instead, None leaves it. Gives a handle, whose remove() takes them away")
       .def("register_forward_pre_hook", &register_forward_pre_hook, py::arg("hook"),
            "hook(module, inputs) runs before forward; what it returns (a tuple, or one tensor) "
-           "goes in instead, None leaves the inputs. Gives a handle, whose remove() takes the hook "
-           "away")
+           "goes in instead, None leaves the inputs. Gives a handle with remove()")
       .def("register_forward_hook", &register_forward_hook, py::arg("hook"),
            "hook(module, inputs, output) runs after forward, with what forward was given; what it "
-           "returns comes out instead, None leaves the output. Gives a handle, whose remove() "
-           "takes the hook away")
+           "returns comes out instead, None leaves the output. Gives a handle with remove()")
       .def(
           "train",
           [](const ModuleObject& self, bool mode) {
@@ -373,7 +378,8 @@ void bind_modules(py::module_& m) {
   bind_tree(module);
   m.def(
       "recompute",
-      [](const py::function& function, const py::args& given, const std::vector<std::string>& ops) {
+      [](const py::function& function, const py::args& given, const std::vector<std::string>& ops,
+         const std::variant<bool, std::string>& offload) {
         const Tensors inputs = inputs_of(given);
         const auto run = [kept = Callable(function)](const Tensors& again) {
           const Locked lock;
@@ -381,18 +387,14 @@ void bind_modules(py::module_& m) {
           for (size_t i = 0; i < again.size(); ++i) arguments[i] = again[i];
           return tensors_of("recompute", kept.function()(*arguments));
         };
-        return one_or_all(released([&] { return recompute(run, inputs, ops); }));
+        return one_or_all(released(
+            [&] { return recompute(run, inputs, ops, tier_from("recompute: offload", offload)); }));
       },
       py::arg("function"), py::kw_only(), py::arg("kept") = std::vector<std::string>(),
+      py::arg("offload") = false,
       "Runs function(*tensors) without recording it, and again, recorded, in backward: memory for "
       "time. Random numbers are equal in both runs. `kept` names ops whose results are saved and "
-      "not computed again");
-  m.def("costly_ops", &costly_ops,
-        "Names of the ops that compute matrix products and attention, to be kept by a "
-        "recomputation");
-  m.def("check_replicas", &check_replicas, Released(), py::arg("module"),
-        "Compares by hash the parameters that several ranks of a mesh hold alike. ValueError, on "
-        "all ranks, names the first that differs and two ranks. Call it on all ranks");
+      "not computed again. `offload`: as Module.offload_activations");
 }
 
 }  // namespace weft::python

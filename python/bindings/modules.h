@@ -3,7 +3,9 @@
 
 #include <pybind11/trampoline_self_life_support.h>
 
+#include <string>
 #include <type_traits>
+#include <variant>
 
 #include "python/bindings/casters.h"
 #include "python/bindings/lock.h"
@@ -12,8 +14,15 @@
 #include "python/bindings/returned_tensors.h"
 #include "weft/error.h"
 #include "weft/module.h"
+#include "weft/tier.h"
 
 namespace weft::python {
+
+/// False (memory), True (the host) or "disk:DIR"; errors begin with `what`.
+inline Tier tier_from(std::string_view what, const std::variant<bool, std::string>& tier) {
+  if (const bool* on_host = std::get_if<bool>(&tier)) return *on_host;
+  return Tier::named(what, std::get<std::string>(tier));
+}
 
 inline bool is_module(PyObject* object) { return py::isinstance<Module>(py::handle(object)); }
 

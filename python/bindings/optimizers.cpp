@@ -263,12 +263,6 @@ static void bind_base(py::module_& m) {
           py::arg("parameter"), "How many updates parameter number `parameter` has had");
 }
 
-/// False, True (the host) or "disk:DIR".
-static Tier tier_from(const std::variant<bool, std::string>& offload) {
-  if (const bool* on_host = std::get_if<bool>(&offload)) return *on_host;
-  return Tier::named("optimizer: offload", std::get<std::string>(offload));
-}
-
 static void bind_kinds(py::module_& m) {
   using Betas = std::pair<double, double>;
   py::class_<AdamW, Optimizer>(m, "AdamW",
@@ -276,15 +270,15 @@ static void bind_kinds(py::module_& m) {
       .def(py::init([](const py::object& parameters, double lr, Betas betas, double eps,
                        double weight_decay, const py::object& decays, DType moments,
                        const std::variant<bool, std::string>& offload) {
-             return std::make_unique<AdamW>(
-                 groups_of(parameters, AdamWOptions{.learning_rate = lr,
-                                                    .beta1 = betas.first,
-                                                    .beta2 = betas.second,
-                                                    .eps = eps,
-                                                    .weight_decay = weight_decay,
-                                                    .decays = predicate_of(decays),
-                                                    .moments = moments,
-                                                    .offload = tier_from(offload)}));
+             return std::make_unique<AdamW>(groups_of(
+                 parameters, AdamWOptions{.learning_rate = lr,
+                                          .beta1 = betas.first,
+                                          .beta2 = betas.second,
+                                          .eps = eps,
+                                          .weight_decay = weight_decay,
+                                          .decays = predicate_of(decays),
+                                          .moments = moments,
+                                          .offload = tier_from("optimizer: offload", offload)}));
            }),
            py::arg("parameters"), py::arg("lr") = 1e-3, py::arg("betas") = Betas(0.9, 0.999),
            py::arg("eps") = 1e-8, py::arg("weight_decay") = 0.01, py::kw_only(),
@@ -300,13 +294,13 @@ static void bind_kinds(py::module_& m) {
       .def(py::init([](const py::object& parameters, double lr, double momentum,
                        double weight_decay, bool nesterov, const py::object& decays,
                        const std::variant<bool, std::string>& offload) {
-             return std::make_unique<SGD>(
-                 groups_of(parameters, SGDOptions{.learning_rate = lr,
-                                                  .momentum = momentum,
-                                                  .weight_decay = weight_decay,
-                                                  .nesterov = nesterov,
-                                                  .decays = predicate_of(decays),
-                                                  .offload = tier_from(offload)}));
+             return std::make_unique<SGD>(groups_of(
+                 parameters, SGDOptions{.learning_rate = lr,
+                                        .momentum = momentum,
+                                        .weight_decay = weight_decay,
+                                        .nesterov = nesterov,
+                                        .decays = predicate_of(decays),
+                                        .offload = tier_from("optimizer: offload", offload)}));
            }),
            py::arg("parameters"), py::arg("lr") = 1e-2, py::arg("momentum") = 0.0,
            py::arg("weight_decay") = 0.0, py::arg("nesterov") = false, py::kw_only(),

@@ -42,10 +42,14 @@ DiskFile::DiskFile(std::string directory) : directory_(std::move(directory)) {
     fail("offload: no file can be made in ", in_quotes(directory_), ": ", std::strerror(errno),
          ", expected a directory that can be written");
   }
-  direct_ = above_standard(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_DIRECT));
+  const bool is_plain = is_plain_io();
+  if (!is_plain) {
+    direct_ = above_standard(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_DIRECT));
+  }
   const int reason = errno;
   ::unlink(path.c_str());
-  if (direct_ < 0) warn_of_cache(directory_, reason);
+  // The queue warns where plain reads and writes are asked for.
+  if (direct_ < 0 && !is_plain) warn_of_cache(directory_, reason);
   queue_ = make_disk_queue();
 }
 

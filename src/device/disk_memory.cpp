@@ -56,8 +56,9 @@ DiskMemory::DiskMemory(std::shared_ptr<DiskFile> file, std::vector<Array> arrays
     blocks += static_cast<size_t>((array.bytes + kBlock - 1) / kBlock);
     bytes_ += aligned(array.bytes);
   }
-  blocks_.resize(blocks);
+  // First, because the hashes of arrays that do not fit may not fit into memory either.
   start_ = file_->reserve(bytes_);
+  blocks_.resize(blocks);
   const std::string name = arrays_.empty() ? "nothing" : arrays_[0].name;
   storage_ = Storage::unbound(static_cast<size_t>(bytes_), cpu,
                               concat(name, ", which rests in ", file_->title()));

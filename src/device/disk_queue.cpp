@@ -6,9 +6,11 @@
 #include <atomic>
 #include <cerrno>
 #include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <mutex>
+#include <string_view>
 #include <thread>
 
 #include "weft/warnings.h"
@@ -89,12 +91,21 @@ class ThreadQueue final : public DiskQueue {
 
 std::unique_ptr<DiskQueue> make_thread_queue() { return std::make_unique<ThreadQueue>(); }
 
+bool is_plain_io() {
+  const char* asked = std::getenv("WEFT_PLAIN_IO");
+  return asked && std::string_view(asked) == "1";
+}
+
 std::unique_ptr<DiskQueue> make_disk_queue() {
   int reason = 0;
-  if (auto queue = make_uring_queue(reason)) return queue;
+  const bool is_plain = is_plain_io();
+  if (!is_plain) {
+    if (auto queue = make_uring_queue(reason)) return queue;
+  }
   static std::atomic<bool> warned = false;
   if (!warned.exchange(true)) {
-    warn("offload: io_uring is not available (", std::strerror(reason),
+    warn("offload: io_uring is not available (",
+         is_plain ? "WEFT_PLAIN_IO is set" : std::strerror(reason),
          "), so that a thread of each rank reads and writes the files, which is slower");
   }
   return make_thread_queue();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -33,8 +34,17 @@ class DiskQueue {
   virtual void wait(DiskRequest& request) = 0;
 };
 
-/// A queue by io_uring, or null with `reason` an errno where the system refuses.
-std::unique_ptr<DiskQueue> make_uring_queue(int& reason);
+/// Requests fail with ETIMEDOUT when none has ended for so long, as collectives do.
+inline constexpr std::chrono::milliseconds kDiskTimeout = std::chrono::minutes(10);
+
+/// True if the environment variable WEFT_PLAIN_IO asks for plain reads and writes: neither io_uring
+/// nor O_DIRECT.
+bool is_plain_io();
+
+/// A queue by io_uring, or null with `reason` an errno where the system refuses. All requests fail
+/// after one has failed with ETIMEDOUT.
+std::unique_ptr<DiskQueue> make_uring_queue(int& reason,
+                                            std::chrono::milliseconds timeout = kDiskTimeout);
 /// A queue by plain reads and writes on a thread.
 std::unique_ptr<DiskQueue> make_thread_queue();
 /// The first of them that the system allows; warns once in a process where it is the second.

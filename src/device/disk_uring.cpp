@@ -8,6 +8,7 @@
 #include <liburing.h>
 
 #include <mutex>
+#include <thread>
 
 namespace weft {
 
@@ -15,7 +16,7 @@ namespace {
 
 class UringQueue final : public DiskQueue {
  public:
-  explicit UringQueue(int& reason) {
+  UringQueue(int& reason, std::chrono::milliseconds timeout) : timeout_(timeout) {
     reason = -::io_uring_queue_init(kEntries, &ring_, 0);
     is_open_ = reason == 0;
   }
@@ -33,7 +34,9 @@ class UringQueue final : public DiskQueue {
 
   void wait(DiskRequest& request) override {
     const std::lock_guard lock(mutex_);
-    while (!request.done) take_result();
+    while (!request.done) {
+      if (!take_result()) fail_with(request, refusal_);
+    }
   }
 
  private:
@@ -41,13 +44,14 @@ class UringQueue final : public DiskQueue {
 
   void submit(DiskRequest& request) {
     // As many as the ring has places for results.
-    while (under_way_ == kEntries) take_result();
+    while (under_way_ == kEntries && take_result()) continue;
     if (refusal_ == 0) refusal_ = refusal_of(request);
-    if (refusal_ == 0) {
-      ++under_way_;
-      return;
-    }
-    request.error = refusal_;
+    if (refusal_ != 0) return fail_with(request, refusal_);
+    ++under_way_;
+  }
+
+  static void fail_with(DiskRequest& request, int error) {
+    request.error = error;
     request.done = true;
   }
 
@@ -67,9 +71,32 @@ class UringQueue final : public DiskQueue {
     return result < 0 ? -result : 0;
   }
 
-  void take_result() {
+  /// Returns the next result, or null when none has come in time. Results are in shared memory:
+  /// they are found without the system where it refuses to wait.
+  io_uring_cqe* next_result() {
+    using Clock = std::chrono::steady_clock;
     io_uring_cqe* entry = nullptr;
-    if (::io_uring_wait_cqe(&ring_, &entry) != 0) return;  // interrupted
+    const auto end = Clock::now() + timeout_;
+    while (::io_uring_peek_cqe(&ring_, &entry) != 0) {
+      if (Clock::now() >= end) return nullptr;
+      __kernel_timespec most{.tv_sec = 0, .tv_nsec = 100'000'000};
+      const int result = ::io_uring_wait_cqe_timeout(&ring_, &entry, &most);
+      if (result == 0) return entry;
+      const bool waited = result == -ETIME || result == -EINTR;
+      if (!waited) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return entry;
+  }
+
+  /// Returns false when no result came in time: then none is taken any more, because requests that
+  /// failed may have gone.
+  bool take_result() {
+    if (refusal_ == ETIMEDOUT) return false;
+    io_uring_cqe* entry = next_result();
+    if (!entry) {
+      refusal_ = ETIMEDOUT;
+      return false;
+    }
     auto& request = *static_cast<DiskRequest*>(::io_uring_cqe_get_data(entry));
     const int result = entry->res;
     ::io_uring_cqe_seen(&ring_, entry);
@@ -79,8 +106,10 @@ class UringQueue final : public DiskQueue {
     } else {
       submit(request);
     }
+    return true;
   }
 
+  const std::chrono::milliseconds timeout_;
   std::mutex mutex_;
   io_uring ring_{};
   bool is_open_ = false;
@@ -92,8 +121,8 @@ class UringQueue final : public DiskQueue {
 
 }  // namespace
 
-std::unique_ptr<DiskQueue> make_uring_queue(int& reason) {
-  auto queue = std::make_unique<UringQueue>(reason);
+std::unique_ptr<DiskQueue> make_uring_queue(int& reason, std::chrono::milliseconds timeout) {
+  auto queue = std::make_unique<UringQueue>(reason, timeout);
   if (!queue->is_open()) return nullptr;
   return queue;
 }
@@ -104,7 +133,7 @@ std::unique_ptr<DiskQueue> make_uring_queue(int& reason) {
 
 namespace weft {
 
-std::unique_ptr<DiskQueue> make_uring_queue(int& reason) {
+std::unique_ptr<DiskQueue> make_uring_queue(int& reason, std::chrono::milliseconds) {
   reason = ENOSYS;
   return nullptr;
 }

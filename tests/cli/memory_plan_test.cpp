@@ -70,10 +70,21 @@ static std::vector<ParallelOptions> configurations(const std::string& directory)
       {.mesh = "dp=2,tp=2", .recompute = "selective", .prefetch = 2},
       {.mesh = "dp=2,tp=2", .offload = all, .accumulate = 2},
   };
+  for (const ParallelOptions& one :
+       std::vector<ParallelOptions>{{.mesh = "dp=1", .recompute = "full"},
+                                    {.mesh = "dp=2", .recompute = "op", .accumulate = 2},
+                                    {.mesh = "dp=3", .dtype = "bf16", .recompute = "selective"},
+                                    {.mesh = "dp=2,tp=2", .recompute = "full"},
+                                    {.mesh = "tp=2", .recompute = "op"}}) {
+    list.push_back(one);
+    list.back().offload = {"activations" + disk};
+  }
   for (std::vector<std::string> blocks : {std::vector<std::string>{"full", "op", "op", "none"},
                                           {"attention", "attention", "none", "none"},
-                                          {"full", "full", "full", "attention"}}) {
-    list.push_back({.mesh = "dp=2", .blocks = std::move(blocks)});
+                                          {"full", "full", "full", "attention"},
+                                          {"op+offload", "full+offload", "op+offload", "none"}}) {
+    list.push_back(
+        {.mesh = "dp=2", .offload = {"activations" + disk}, .blocks = std::move(blocks)});
   }
   return list;
 }
@@ -146,7 +157,8 @@ TEST(MemoryPlan, ChoosesTheScheduleToo) {
 
 TEST(MemoryPlan, SaysWhatWouldFit) {
   const std::string error = error_of([] { plan_with("none", "1000", 2); });
-  EXPECT_NE(error.find("--memory is 1000 bytes, expected at least "), std::string::npos) << error;
+  EXPECT_NE(error.find("--memory: budget is 1000 bytes, expected at least "), std::string::npos)
+      << error;
   EXPECT_NE(error.find(" their inputs"), std::string::npos) << error;
   const std::string least = error.substr(error.find("at least ") + 9);
   const MemoryPlan fits = plan_with("none", least.substr(0, least.find(',')), 2);

@@ -42,6 +42,9 @@ class Offload : public testing::Test {
     std::filesystem::remove(file);
     const Outcome outcome = run_weft(train(concat(flags, " --metrics ", file)));
     EXPECT_EQ(outcome.code, 0) << flags << "\n" << outcome.text;
+    return numbers_in(file);
+  }
+  static std::vector<std::string> numbers_in(const std::string& file) {
     std::vector<std::string> numbers;
     std::ifstream lines(file);
     for (std::string line; std::getline(lines, line);) {
@@ -73,6 +76,10 @@ TEST_F(Offload, TrainsWithTheSameBits) {
     ASSERT_EQ(expected.size(), 4U) << flags;
     EXPECT_EQ(numbers_of(steps + to_disk({"state"})), expected) << flags;
     EXPECT_EQ(numbers_of(steps + to_disk({"state", "parameters", "gradients"})), expected) << flags;
+    if (steps.find("checkpointing") == std::string::npos) continue;
+    EXPECT_EQ(numbers_of(steps + to_disk({"activations"})), expected) << flags;
+    EXPECT_EQ(numbers_of(steps + to_disk({"activations", "state", "gradients"})), expected)
+        << flags;
   }
   EXPECT_TRUE(std::filesystem::is_empty(scratch_.path("disk")));
 }
@@ -102,11 +109,62 @@ TEST_F(Offload, ResumesFromItsCheckpoint) {
   }
 }
 
+TEST_F(Offload, KilledAtAnyMomentItResumes) {
+  const std::string steps = "--steps 40 --ranks 2 --activation-checkpointing op";
+  const auto expected = numbers_of(steps);
+  const std::string all = to_disk({"state", "parameters", "gradients", "activations"});
+  const std::string run = scratch_.path("run");
+  const std::string goes_on =
+      concat(steps, all, " --save ", run, " --save-every 2 --keep 2 --resume ", run);
+  for (const char* seconds : {"0.2", "0.5", "0.9", "1.4", "0.7"}) {
+    run_weft(train(goes_on), concat("timeout -s KILL ", seconds, ' '));
+    EXPECT_TRUE(std::filesystem::is_empty(scratch_.path("disk")));
+  }
+  const auto rest = numbers_of(goes_on);
+  ASSERT_LE(rest.size(), expected.size());
+  const auto last = expected.end() - static_cast<ptrdiff_t>(rest.size());
+  EXPECT_EQ(rest, std::vector<std::string>(last, expected.end()));
+}
+
+TEST_F(Offload, PlainReadsAndWritesGiveTheSameBits) {
+  const std::string steps = "--steps 3 --ranks 2 --activation-checkpointing full";
+  const auto expected = numbers_of(steps);
+  const std::string all = to_disk({"state", "parameters", "gradients", "activations"});
+  const std::string metrics = scratch_.path("plain.jsonl");
+  const Outcome plain =
+      run_weft(train(concat(steps, all, " --metrics ", metrics)), "WEFT_PLAIN_IO=1 ");
+  EXPECT_EQ(plain.code, 0) << plain.text;
+  const size_t at = plain.text.find("io_uring is not available (WEFT_PLAIN_IO is set)");
+  ASSERT_NE(at, std::string::npos) << plain.text;
+  EXPECT_EQ(plain.text.find("is not available", at + 20), std::string::npos) << plain.text;
+  EXPECT_EQ(numbers_in(metrics), expected);
+}
+
+TEST_F(Offload, APlanMayUseTheDisk) {
+  const auto expected = numbers_of("--steps 3 --ranks 2");
+  const std::string free =
+      concat("--steps 3 --ranks 2 --offload auto=disk:", scratch_.path("disk"));
+  const Outcome none = run_weft(train(free + " --memory 1"));
+  EXPECT_EQ(none.code, 2);
+  const size_t at = none.text.find("expected at least ");
+  ASSERT_NE(at, std::string::npos) << none.text;
+  const std::string least = none.text.substr(at + 18, none.text.find(',', at + 18) - at - 18);
+  EXPECT_EQ(numbers_of(free + " --memory " + least), expected);
+  const Outcome alone = run_weft(train(free));
+  EXPECT_NE(alone.text.find("--offload auto is given without --memory, expected both"),
+            std::string::npos)
+      << alone.text;
+  const Outcome saved = run_weft(train("--offload activations=disk:/tmp"));
+  EXPECT_NE(saved.text.find("activations rest in a tier while --activation-checkpointing is none"),
+            std::string::npos)
+      << saved.text;
+}
+
 TEST_F(Offload, ErrorsNameTheItem) {
   const Outcome item = run_weft(train("--offload weights=disk:/tmp"));
   EXPECT_EQ(item.code, 2);
   EXPECT_NE(item.text.find("--offload: item is \"weights=disk:/tmp\", expected parameters, "
-                           "gradients or state"),
+                           "gradients, state, activations or auto"),
             std::string::npos)
       << item.text;
   const Outcome tier = run_weft(train("--offload state=tape"));

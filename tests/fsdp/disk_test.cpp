@@ -24,6 +24,7 @@ struct DiskWay {
   bool parameters = true, gradients = true, state = true;
   bool recomputes = false;
   DType moments = f32;
+  std::vector<std::string> kept = {};
 
   int ranks() const {
     int ranks = 1;
@@ -44,6 +45,7 @@ std::vector<DiskWay> disk_ways() {
     all.push_back({"parameters", dp, {}, true, false, false});
     all.push_back({"gradients", dp, {}, false, true, false});
     all.push_back({"half", dp, {.precision = half}, true, true, true, true, bf16});
+    all.push_back({"kept", dp, {}, false, false, false, true, f32, costly_ops()});
     all.push_back({"quantized", dp, {.quantization = {.gather = i8, .reduce = i8, .block = 8}}});
     all.push_back({"zero2", dp, {.strategy = Strategy::zero2()}});
     all.push_back({"zero1", dp, {.strategy = Strategy::zero1()}});
@@ -63,11 +65,12 @@ Trace trained(const DiskWay& way, const std::string& directory, bool on_disk) {
   run_ranks(way.ranks(), [&](Communicator world) {
     const DeviceMesh mesh(world, way.axes);
     TransformerModel model(little_llama());
-    for (Module* block : model.blocks()) block->set_recompute(way.recomputes);
+    for (Module* block : model.blocks()) block->set_recompute(way.recomputes, way.kept);
     FullyShardOptions options = way.options;
     const Tier disk = Tier::disk(directory);
     if (on_disk && way.parameters) options.offload.parameters = disk;
     if (on_disk && way.gradients) options.offload.gradients = disk;
+    if (on_disk && way.recomputes) options.offload.activations = disk;
     shard(model, mesh, options);
     const FullyShardBytes predicted = predicted_bytes(model, 2);
     model.materialize();
@@ -163,6 +166,36 @@ TEST(Disk, GoesOnFromCheckpointsWithTheSameBits) {
       ASSERT_FALSE(ends[0].empty());
       EXPECT_EQ(ends[0], ends[1]) << saves_from_disk << loads_to_disk;
     }
+  }
+}
+
+/// Lamb keeps the directions of all parameters in memory; values and gradients may rest on disk.
+TEST(Disk, LambLearnsTheSameBits) {
+  const Scratch scratch;
+  for (const int ranks : {1, 2, 3}) {
+    std::vector<std::vector<float>> ends[2];
+    for (const bool on_disk : {false, true}) {
+      run_ranks(ranks, [&](Communicator world) {
+        const DeviceMesh mesh(world, {{"dp", world.size()}});
+        const Tier tier = on_disk ? Tier::disk(scratch.root()) : Tier();
+        TransformerModel model(little_llama());
+        shard(model, mesh, {.offload = {tier, tier}});
+        model.materialize();
+        Lamb optimizer(model.named_parameters(), {.learning_rate = 1e-2});
+        for (int step = 0; step < 3; ++step) {
+          model.loss(batch_of(mesh, 6, step), batch_of(mesh, 6, step + 1)).backward();
+          optimizer.step();
+          optimizer.zero_grad();
+        }
+        std::vector<std::vector<float>> all;
+        for (const ParameterPtr& parameter : model.parameters()) {
+          all.push_back(in_memory(parameter->value()).full_tensor().to_vector<float>());
+        }
+        if (world.rank() == 0) ends[on_disk] = all;
+      });
+    }
+    ASSERT_FALSE(ends[0].empty());
+    EXPECT_EQ(ends[0], ends[1]) << ranks;
   }
 }
 

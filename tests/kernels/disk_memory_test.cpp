@@ -200,6 +200,20 @@ static int start_refused_requests(const std::string& path) {
   return 0;
 }
 
+/// Runs in a child, in which the system takes requests but refuses to wait for them.
+static int wait_without_the_system(const std::string& path) {
+  int reason = 0;
+  const auto queue = make_uring_queue(reason);
+  if (!queue) return 0;  // a system without io_uring
+  const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  Bytes bytes(10);
+  DiskRequest request{file, false, 0, bytes.data(), 10};
+  queue->start(request);
+  if (!refuse_call(SYS_io_uring_enter)) return 11;
+  queue->wait(request);
+  return request.error == 0 && bytes[0] == std::byte{'s'} ? 0 : 12;
+}
+
 static void expect_success(pid_t child) {
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
@@ -219,6 +233,53 @@ TEST(DiskMemory, RequestsEndThatTheRingDoesNotTake) {
   const std::string path = scratch.write("file", "some bytes");
   const pid_t child = ::fork();
   if (child == 0) ::_exit(start_refused_requests(path));
+  expect_success(child);
+}
+
+TEST(DiskMemory, ResultsAreFoundWithoutTheSystem) {
+  const Scratch scratch;
+  const std::string path = scratch.write("file", "some bytes");
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(wait_without_the_system(path));
+  expect_success(child);
+}
+
+TEST(DiskMemory, RequestsThatHangFailInTime) {
+  int reason = 0, ends[2];
+  const auto queue = make_uring_queue(reason, std::chrono::milliseconds(300));
+  if (!queue) GTEST_SKIP() << "a system without io_uring";
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  Bytes bytes(10);
+  // Nobody writes into the pipe.
+  for (int i = 0; i < 2; ++i) {
+    DiskRequest request{ends[0], false, 0, bytes.data(), 10};
+    queue->start(request);
+    queue->wait(request);
+    EXPECT_EQ(request.error, ETIMEDOUT);
+  }
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+/// Runs in a child, whose environment asks for plain reads and writes.
+static int read_plainly(const std::string& directory) {
+  ::setenv("WEFT_PLAIN_IO", "1", 1);
+  const CollectedWarnings warnings;
+  const auto memory = made(directory);
+  const DiskBuffer from(kSizes[5]), to(kSizes[5]);
+  const Bytes expected = pattern(kSizes[5], 2);
+  std::copy(expected.begin(), expected.end(), from.data());
+  memory->write(memory->offset(5), kSizes[5], from.data(), true).wait();
+  memory->read(memory->offset(5), kSizes[5], to.data(), true).wait();
+  if (Bytes(to.data(), to.data() + kSizes[5]) != expected) return 12;
+  const bool is_told = warnings.first().find("WEFT_PLAIN_IO is set") != std::string::npos;
+  return warnings.size() == 1 && is_told ? 0 : 13;
+}
+
+TEST(DiskMemory, IsReadPlainlyOnRequest) {
+  const Scratch scratch;
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(read_plainly(scratch.root()));
   expect_success(child);
 }
 

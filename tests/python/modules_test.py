@@ -408,3 +408,79 @@ def test_copies_are_no_part_of_the_graph():
     mesh = weft.DeviceMesh(weft.connect(), {"dp": 1})
     assert weft.distribute_tensor(x, mesh, [weft.Shard(0)], src_data_rank=0).requires_grad
     assert not nn.Parameter(weft.tensor([0.0])) and nn.Parameter(weft.tensor(1.0))
+
+
+def blocks_that_save(mesh, tier, kept):
+    weft.manual_seed(2)
+    model = nn.Sequential(*[nn.Sequential(nn.Linear(32, 32), nn.ReLU()) for _ in range(3)])
+    for block in (model[0], model[1], model[2]):
+        block.set_recompute(True, kept)
+        weft.fully_shard(block, mesh, offload=[f"activations={tier}"] if tier else [])
+    weft.fully_shard(model, mesh)
+    model.materialize()
+    x = weft.distribute(weft.arange(32.0 * 12).reshape((12, 32)) / 400, mesh, [weft.Shard(0)])
+    ((model(x) - 1) ** 2).mean().backward()
+    return [p.grad.full_tensor().tolist() for p in model.parameters()]
+
+
+def test_saved_activations_on_disk_give_the_same_gradients(tmp_path):
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"dp": world.size})
+        for kept in ([], weft.costly_ops()):
+            assert blocks_that_save(mesh, f"disk:{tmp_path}", kept) == blocks_that_save(
+                mesh, "", kept
+            )
+
+    for ranks in (1, 2, 3):
+        weft.run_ranks(ranks, body)
+    x = weft.ones((1000,))
+    x.requires_grad = True
+    y = weft.recompute(lambda a: a.exp(), x.sin(), offload=f"disk:{tmp_path}")
+    y.sum().backward()
+    assert x.grad.shape == (1000,)
+    with pytest.raises(ValueError, match='recompute: offload: tier is "tape"'):
+        weft.recompute(lambda a: a.exp(), x, offload="tape")
+    nn.Linear(2, 2).offload_activations(True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def planned_model(mesh, device):
+    model = nn.Sequential(*[nn.Sequential(nn.Linear(64, 64), nn.ReLU()) for _ in range(4)])
+    blocks = [model[i] for i in range(4)]
+
+    def micro_step():
+        x = weft.distribute(weft.ones((120, 64), device=device), mesh, [weft.Shard(0)])
+        (model(x) ** 2).mean().backward()
+
+    return model, blocks, micro_step
+
+
+def test_a_plan_keeps_a_budget(tmp_path):
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"dp": world.size})
+
+        def build(root):
+            return planned_model(root, "meta")
+
+        too_little = "plan_memory: budget is 1 bytes, expected at least"
+        with pytest.raises(ValueError, match=too_little) as e:
+            weft.plan_memory(build, mesh, 1, directory=str(tmp_path))
+        least = int(str(e.value).split("at least ")[1].split(",")[0])
+        plan = weft.plan_memory(build, mesh, least, directory=str(tmp_path))
+        assert plan.peak == plan.allowed == least
+        assert len(plan.blocks) == 4
+        model, blocks, micro_step = planned_model(mesh, "cpu")
+        plan.apply(model, blocks, mesh)
+        model.materialize()
+        optimizer = optim.AdamW(model, lr=0.05, offload=plan.state)
+        for _ in range(2):
+            weft.reset_peak_memory()
+            optimizer.zero_grad()
+            micro_step()
+            optimizer.step()
+        assert weft.memory_statistics()["total"]["peak"] <= plan.peak, str(plan)
+        with pytest.raises(TypeError, match="build returns a int"):
+            weft.plan_memory(lambda root: 3, mesh, 1000)
+
+    for ranks in (1, 2):
+        weft.run_ranks(ranks, body)

@@ -32,6 +32,11 @@ class WEFT_API KeptResults {
     Run run_before_;
   };
 
+  /// Hands over all results between the two runs, in order, and takes them back before the second.
+  /// std::invalid_argument if one has changed in place.
+  std::vector<Tensor> release();
+  void restore(std::vector<Tensor> results);
+
   // For the engine.
   bool is_first() const { return run_ == Run::first; }
   bool names(const std::string& op) const;
@@ -45,6 +50,8 @@ class WEFT_API KeptResults {
     std::string op;
     std::vector<Tensor> results;
     std::vector<uint64_t> versions;
+    /// std::invalid_argument if a result has changed since it was kept.
+    void check_versions() const;
   };
   std::vector<std::string> ops_;
   std::vector<Kept> kept_;

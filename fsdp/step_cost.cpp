@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "weft/autograd.h"
+#include "weft/error.h"
+#include "weft/expert_parallel.h"
+#include "weft/extend/offload_traffic.h"
+#include "weft/extend/op_log.h"
+#include "weft/extend/tape.h"
+#include "weft/memory_budget.h"
+#include "weft/ops/factories.h"
+#include "weft/optimizers.h"
+
+namespace weft {
+
+static AxisCost& cost_over(StepCost& cost, const std::string& axes, const char* of) {
+  for (AxisCost& one : cost.traffic) {
+    if (one.axes == axes && one.of == of) return one;
+  }
+  return cost.traffic.emplace_back(AxisCost{.axes = axes, .of = of});
+}
+
+namespace {
+
+/// Takes the gradients of a parameter on `meta`, as FSDP's memory would.
+class MetaSink final : public GradientSink {
+ public:
+  explicit MetaSink(Tensor gradient) : gradient_(std::move(gradient)) {}
+  Destination destination() override { return {gradient_, std::exchange(accumulate_, true)}; }
+  void complete() override {}
+
+ private:
+  Tensor gradient_;
+  bool accumulate_ = false;
+};
+
+}  // namespace
+
+static bool has_axis(const DeviceMesh& mesh, const std::string& name) {
+  for (int axis = 0; axis < mesh.ndim(); ++axis) {
+    if (mesh.axis_name(axis) == name) return true;
+  }
+  return false;
+}
+
+/// The parameters as forward uses them under FSDP: gathered over the axes of `data`, on `meta`, in
+/// the dtype that is computed in; their gradients addends of a sum.
+static void use_gathered(Module& model, const DeviceMesh& data, const MixedPrecision& precision) {
+  const PurposeScope purpose(Purpose::gathered);
+  const DeviceMesh mesh = data.root();
+  for (const ParameterPtr& parameter : model.parameters()) {
+    const Tensor value = parameter->value();
+    const Sharding sharding = value.is_sharded() ? value.sharding() : Sharding(mesh, {});
+    std::vector<Placement> sums(sharding.placements().begin(), sharding.placements().end());
+    for (int axis = 0; axis < mesh.ndim(); ++axis) {
+      // Experts are cut by an axis that cuts tokens, and are not gathered over it.
+      if (!has_axis(data, mesh.axis_name(axis)) || sharding[axis].is_shard()) continue;
+      sums[static_cast<size_t>(axis)] = Partial();
+    }
+    const DType storage = precision.storage.value_or(value.dtype());
+    parameter->set_value(
+        empty(value.shape(), {precision.compute.value_or(storage), meta, sharding}));
+    set_gradient_sink(
+        parameter->value(),
+        std::make_shared<MetaSink>(
+            empty(value.shape(), {precision.reduce.value_or(storage), meta,
+                                  Sharding(mesh, Placements(std::span<const Placement>(sums)))})));
+  }
+}
+
+/// Adds what the log has, so many times. Tokens travel to their experts over `expert_axis`.
+static void add_movements(const OpLog& log, int64_t times, const std::string& expert_axis,
+                          StepCost& cost) {
+  for (const Movement& movement : log.movements) {
+    const bool dispatches = movement.what == "dispatch_rows";
+    const bool is_of_experts = dispatches || movement.what == "combine_rows";
+    for (const MovementStep& step : movement.steps) {
+      const std::string& axes = is_of_experts && !expert_axis.empty() ? expert_axis : step.axes;
+      AxisCost& over = cost_over(cost, axes, is_of_experts ? "tokens of experts" : "activations");
+      over.bytes += step.bytes * times;
+      over.collectives += times;
+      if (!is_of_experts) continue;
+      int64_t& forward = dispatches ? cost.experts.dispatch : cost.experts.combine;
+      (movement.backward ? cost.experts.backward : forward) += step.bytes * times;
+    }
+  }
+}
+
+/// At most what matrix products take while they compute: copies of operands and result in f32.
+static int64_t scratch_bytes(const OpLog& log) {
+  int64_t most = 0;
+  for (const OpWork& op : log.work) {
+    if (op.operations == 0) continue;
+    most = std::max(most, op.largest * 4 / static_cast<int64_t>(size_of(op.dtype)));
+  }
+  return most;
+}
+
+/// Activations, and what ops and their redistributions take, by one micro-step on `meta`.
+static void add_micro_steps(const StepModel& model, int64_t micro_steps, StepCost& cost) {
+  OpLog log;
+  reset_peak_memory(DeviceKind::meta);
+  const int64_t before = offloaded_activation_bytes();
+  {
+    const PurposeScope purpose(Purpose::activations);
+    model.micro_step();
+  }
+  cost.disk_bytes += (offloaded_activation_bytes() - before) * micro_steps;
+  const auto activations = static_cast<size_t>(Purpose::activations);
+  cost.memory[activations] = memory_statistics(DeviceKind::meta).by_purpose[activations].peak;
+  add_movements(log, micro_steps, model.expert_axis, cost);
+  cost.work = log.work;
+  cost.memory[static_cast<size_t>(Purpose::other)] = scratch_bytes(log);
+  for (OpWork& op : cost.work) {
+    op.calls *= micro_steps;
+    op.operations *= static_cast<double>(micro_steps);
+    op.bytes *= micro_steps;
+  }
+}
+
+/// The norm of all gradients: one sum over the mesh.
+static void add_norm(const DeviceMesh& mesh, StepCost& cost) {
+  const std::vector<Placement> sums(static_cast<size_t>(mesh.ndim()), Partial());
+  const Sharding addends(mesh, Placements(std::span<const Placement>(sums)));
+  OpLog log;
+  empty({}, {DType::f64, meta, addends}).full_tensor();
+  add_movements(log, 1, {}, cost);
+}
+
+static constexpr auto kElement = static_cast<int64_t>(sizeof(float));
+
+/// AdamW's two moments, and the buffers through which arrays on disk pass.
+static void add_optimizer(const StepModel& model, const Offload& offload, const Tier& state,
+                          StepCost& cost) {
+  int64_t elements = 0, most = 0;
+  for (const NamedParameter& named : model.model->named_parameters()) {
+    if (!named.parameter->is_trainable()) continue;
+    const int64_t own = named.parameter->value().box().shape.product();
+    elements += own;
+    most = std::max(most, own);
+  }
+  const auto on_disk = [&](const Tier& tier) { return tier.is_disk() ? kElement : 0; };
+  const int64_t moments = state.offloads() ? 0 : 2 * elements * kElement;
+  cost.memory[static_cast<size_t>(Purpose::optimizer)] =
+      moments + update_buffer_bytes({on_disk(offload.parameters), on_disk(offload.gradients),
+                                     on_disk(state), on_disk(state)},
+                                    most);
+  cost.updated_elements = elements;
+  // Read and written: both moments and the value; the gradient is read for its norm too.
+  if (state.is_disk()) cost.disk_bytes += 4 * elements * kElement;
+  if (offload.parameters.is_disk()) cost.disk_bytes += 2 * elements * kElement;
+  if (offload.gradients.is_disk()) cost.disk_bytes += 3 * elements * kElement;
+}
+
+/// Most bytes of gradients that one group of parameters has on this rank.
+static int64_t largest_group(const StepModel& model) {
+  const auto bytes_of = [](const Module& module) {
+    int64_t bytes = 0;
+    for (const ParameterPtr& parameter : module.parameters()) {
+      bytes += parameter->value().box().shape.product() * kElement;
+    }
+    return bytes;
+  };
+  int64_t root = bytes_of(*model.model), most = 0;
+  for (const Module* block : model.blocks) {
+    most = std::max(most, bytes_of(*block));
+    root -= bytes_of(*block);
+  }
+  return std::max(most, root);
+}
+
+/// Adds the memory and traffic of FSDP, and the optimizer's state.
+static void add_sharding(const StepModel& model, const Offload& offload, const StepOptions& step,
+                         StepCost& cost) {
+  const int64_t micro_steps = step.micro_steps;
+  cost.sharding = predicted_bytes(*model.model, static_cast<int>(micro_steps));
+  auto of = [&](Purpose purpose) -> int64_t& { return cost.memory[static_cast<size_t>(purpose)]; };
+  of(Purpose::parameters) = cost.sharding.parameters;
+  of(Purpose::gradients) = cost.sharding.gradients;
+  of(Purpose::gathered) = cost.sharding.buffers;
+  add_optimizer(model, offload, step.state, cost);
+  // The norm needs the gradients of one group in memory at a time.
+  if (offload.gradients.is_disk()) {
+    of(Purpose::activations) = std::max(of(Purpose::activations), largest_group(model));
+  }
+  for (const AxisTraffic& axis : cost.sharding.by_axes) {
+    cost_over(cost, axis.axes, "parameters and gradients").bytes += axis.bytes;
+  }
+  int64_t unshards = 0;
+  const auto add_collectives = [&](const StepKind& kind, int64_t times) {
+    bool is_read = false;
+    for (const ScheduledAction& action : schedule_of(*model.model, kind)) {
+      if (action.kind == ScheduledAction::Kind::unshard && action.backward) is_read = true;
+      if (action.bytes == 0) continue;
+      cost_over(cost, action.axes, "parameters and gradients").collectives += times;
+    }
+    unshards += (is_read ? 2 : 1) * times;
+  };
+  add_collectives({.sync = micro_steps == 1, .updated = true}, 1);
+  if (micro_steps > 2) add_collectives({.sync = false, .updated = false}, micro_steps - 2);
+  if (micro_steps > 1) add_collectives({.sync = true, .updated = false}, 1);
+  // Each unshard reads the slices.
+  if (offload.parameters.is_disk()) cost.disk_bytes += unshards * cost.updated_elements * kElement;
+}
+
+StepCost step_cost(const std::function<StepModel()>& build, const DeviceMesh& mesh,
+                   const FullyShardOptions& sharding, const StepOptions& step) {
+  StepCost cost;
+  {
+    const StepModel gathered = build();
+    use_gathered(*gathered.model, mesh, sharding.precision);
+    add_micro_steps(gathered, step.micro_steps, cost);
+  }
+  const StepModel sharded = build();
+  shard_units(sharded, mesh, sharding);
+  add_sharding(sharded, sharding.offload, step, cost);
+  add_norm(mesh.root(), cost);
+  return cost;
+}
+
+void shard_units(const StepModel& model, const DeviceMesh& mesh, const FullyShardOptions& given) {
+  FullyShardOptions sharding = given;
+  if (!model.expert_axis.empty()) {
+    sharding = with_experts(sharding, {model.model.get()}, mesh, model.expert_axis);
+  }
+  if (model.units.empty()) {
+    for (Module* block : model.blocks) fully_shard(*block, mesh, sharding);
+  }
+  for (const std::vector<Module*>& unit : model.units) fully_shard(unit, mesh, sharding);
+  fully_shard(*model.model, mesh, sharding);
+}
+
+int64_t StepCost::peak_bytes() const {
+  return std::accumulate(memory.begin(), memory.end(), int64_t{0});
+}
+
+double StepCost::operations() const {
+  double sum = 0;
+  for (const OpWork& op : work) sum += op.operations;
+  return sum;
+}
+
+StepSeconds step_seconds(const StepCost& cost, const Machine& machine) {
+  StepSeconds seconds;
+  for (const OpWork& op : cost.work) {
+    seconds.compute += std::max(op.operations / machine.operations,
+                                static_cast<double>(op.bytes) / machine.memory_bytes);
+  }
+  double exposed = 0, dispatch = 0;
+  for (const AxisCost& axis : cost.traffic) {
+    const double rate = axis.crosses_hosts ? machine.network_bytes : machine.host_bytes;
+    const double took = static_cast<double>(axis.bytes) / rate +
+                        static_cast<double>(axis.collectives) * machine.latency;
+    seconds.communication += took;
+    // Activations and tokens are waited for; parameters are gathered ahead.
+    const bool is_ahead = std::string_view(axis.of) == "parameters and gradients";
+    if (!is_ahead || !machine.overlaps) exposed += took;
+    if (std::string_view(axis.of) != "tokens of experts" || axis.bytes == 0) continue;
+    dispatch += took * static_cast<double>(cost.experts.dispatch) / static_cast<double>(axis.bytes);
+  }
+  // Shared experts compute during the dispatch.
+  if (machine.overlaps) exposed -= std::min(dispatch, cost.shared_operations / machine.operations);
+  // AdamW reads value, gradient and moments and writes all but the gradient.
+  const auto state = 2.0 * kElement * static_cast<double>(cost.updated_elements);
+  seconds.compute += 3.5 * state / machine.memory_bytes;
+  // The rank itself copies and hashes what it reads and writes; the disk works meanwhile.
+  const auto moved = static_cast<double>(cost.disk_bytes);
+  seconds.compute += 2 * moved / machine.memory_bytes;
+  seconds.disk = moved / machine.disk_bytes;
+  seconds.total = exposed + std::max(seconds.compute, seconds.communication - exposed);
+  seconds.total = std::max(seconds.total, seconds.disk);
+  return seconds;
+}
+
+}  // namespace weft
