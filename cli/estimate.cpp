@@ -129,6 +129,7 @@ static nlohmann::ordered_json in_json(const Estimate& e) {
   json["flop"] = e.cost.operations();
   json["seconds"] = {{"compute", e.seconds.compute},
                      {"communication", e.seconds.communication},
+                     {"hidden_by_parts", e.seconds.hidden_by_parts},
                      {"total", e.seconds.total}};
   json["tokens_per_second"] = e.tokens_per_second;
   json["mfu"] = e.mfu;
@@ -171,6 +172,10 @@ static void print_time(const Estimate& e) {
               in_words(e.machine.operations, "FLOP").c_str());
   std::printf("  communicating %.4g s, of which %.4g s are hidden\n", seconds.communication,
               seconds.compute + seconds.communication - seconds.total);
+  if (e.options.async_tp > 1) {
+    std::printf("  --async-tp=%d hides %.4g s of them behind products\n", e.options.async_tp,
+                seconds.hidden_by_parts);
+  }
   std::printf("  %.5g tokens/s in all, %.5g a rank; %s/s a rank in products, MFU %.1f %%\n",
               e.tokens_per_second, e.tokens_per_second / e.ranks,
               in_words(e.cost.operations() / seconds.total, "FLOP").c_str(), 100 * e.mfu);

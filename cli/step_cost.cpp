@@ -86,6 +86,15 @@ static void add_movements(const OpLog& log, int64_t times, StepCost& cost) {
   }
 }
 
+/// Adds movements in parts, so many times.
+static void add_splits(const std::vector<SplitMovement>& movements, int64_t times, StepCost& cost) {
+  for (const SplitMovement& movement : movements) {
+    auto same = std::ranges::find(cost.splits, movement, &SplitCost::movement);
+    if (same == cost.splits.end()) same = cost.splits.insert(same, {movement, 0});
+    same->calls += times;
+  }
+}
+
 /// At most what matrix products take while they compute: copies of operands and result in f32.
 static int64_t scratch_bytes(const OpLog& log) {
   int64_t most = 0;
@@ -102,6 +111,7 @@ static void add_micro_steps(ParallelTransformer& llama, const ParallelOptions& o
   const TensorOptions integers{DType::i64, meta, llama.rows()};
   const Shape shape{llama.micro_batch(), options.seq};
   OpLog log;
+  const SplitMovementLog splits;
   reset_peak_memory(DeviceKind::meta);
   {
     PurposeScope purpose(Purpose::activations);
@@ -113,6 +123,7 @@ static void add_micro_steps(ParallelTransformer& llama, const ParallelOptions& o
   const auto activations = static_cast<size_t>(Purpose::activations);
   cost.memory[activations] = memory_statistics(DeviceKind::meta).by_purpose[activations].peak;
   add_movements(log, options.accumulate, cost);
+  add_splits(splits.movements, options.accumulate, cost);
   cost.work = log.work;
   cost.memory[static_cast<size_t>(Purpose::other)] = scratch_bytes(log);
   for (OpWork& op : cost.work) {
@@ -218,6 +229,7 @@ static std::vector<int64_t*> numbers_of(StepCost& cost, std::vector<double*>& op
                                 &sharding.received, &sharding.copied};
   for (int64_t& bytes : cost.memory) numbers.push_back(&bytes);
   for (AxisTraffic& axis : sharding.by_axes) numbers.push_back(&axis.bytes);
+  for (SplitCost& split : cost.splits) numbers.push_back(&split.calls);
   for (AxisCost& axis : cost.traffic) {
     numbers.insert(numbers.end(), {&axis.bytes, &axis.collectives});
   }
@@ -300,6 +312,26 @@ double StepCost::operations() const {
   return sum;
 }
 
+static double bytes_a_second(const Machine& machine, bool crosses_hosts) {
+  return crosses_hosts ? machine.network_bytes : machine.host_bytes;
+}
+
+/// While one part of the product is computed, the next part arrives, or the one before is sent:
+/// all parts but one overlap, for as long as the shorter of both takes.
+static double seconds_hidden(const SplitCost& split, const StepCost& cost, const Machine& machine) {
+  const SplitMovement& movement = split.movement;
+  const bool crosses = std::ranges::any_of(cost.traffic, [&](const AxisCost& axis) {
+    return axis.axes == movement.axes && axis.crosses_hosts;
+  });
+  const double product =
+      std::max(movement.operations / machine.operations,
+               static_cast<double>(movement.product_bytes) / machine.memory_bytes);
+  const double moves = static_cast<double>(movement.bytes) / bytes_a_second(machine, crosses) +
+                       movement.parts * machine.latency;
+  const double overlapped = static_cast<double>(movement.parts - 1) / movement.parts;
+  return static_cast<double>(split.calls) * overlapped * std::min(product, moves);
+}
+
 StepSeconds step_seconds(const StepCost& cost, const Machine& machine) {
   StepSeconds seconds;
   for (const OpWork& op : cost.work) {
@@ -308,13 +340,19 @@ StepSeconds step_seconds(const StepCost& cost, const Machine& machine) {
   }
   double exposed = 0;
   for (const AxisCost& axis : cost.traffic) {
-    const double rate = axis.crosses_hosts ? machine.network_bytes : machine.host_bytes;
-    const double took = static_cast<double>(axis.bytes) / rate +
-                        static_cast<double>(axis.collectives) * machine.latency;
+    const double took =
+        static_cast<double>(axis.bytes) / bytes_a_second(machine, axis.crosses_hosts) +
+        static_cast<double>(axis.collectives) * machine.latency;
     seconds.communication += took;
     // Activations are waited for; parameters are gathered ahead.
     const bool waits = std::string_view(axis.of) == "activations" || !machine.overlaps;
     if (waits) exposed += took;
+  }
+  if (machine.overlaps) {
+    for (const SplitCost& split : cost.splits) {
+      seconds.hidden_by_parts += seconds_hidden(split, cost, machine);
+    }
+    exposed -= seconds.hidden_by_parts;
   }
   // AdamW reads value, gradient and moments and writes all but the gradient.
   const auto state = static_cast<double>(cost.memory[static_cast<size_t>(Purpose::optimizer)]);

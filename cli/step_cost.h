@@ -8,6 +8,7 @@
 #include "cli/machine.h"
 #include "cli/parallel_transformer.h"
 #include "weft/extend/op_log.h"
+#include "weft/extend/split_products.h"
 #include "weft/fsdp.h"
 #include "weft/storage.h"
 
@@ -24,12 +25,20 @@ struct AxisCost {
   int64_t collectives = 0;
 };
 
+/// Movements in parts that are alike, and their number in a step.
+struct SplitCost {
+  SplitMovement movement;
+  int64_t calls = 0;
+};
+
 /// Cost of one training step of one rank, computed without allocation or communication.
 struct StepCost {
   /// Most bytes at once, by purpose.
   std::array<int64_t, kPurposes> memory = {};
   std::vector<AxisCost> traffic;
   std::vector<OpWork> work;
+  /// Activations that move while products of other parts are computed; also part of `traffic`.
+  std::vector<SplitCost> splits;
   FullyShardBytes sharding;
 
   /// For a GPU, whose products take no copies of their operands.
@@ -53,6 +62,8 @@ struct StepSeconds {
   double compute = 0;
   double communication = 0;
   double total = 0;
+  /// Of communication in parts, what products of other parts hide.
+  double hidden_by_parts = 0;
 };
 StepSeconds step_seconds(const StepCost& cost, const Machine& machine);
 
