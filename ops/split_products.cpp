@@ -20,15 +20,11 @@ namespace weft {
 
 using Kind = MovedParts::Kind;
 
-namespace {
-
 /// The gradient of a layer's output, and its weight, until all layers have theirs.
 struct LayerGradient {
   Tensor gradient;
   Tensor weight;
 };
-
-}  // namespace
 
 static Tensor layer_product(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return bias ? linear(x, weight, bias) : linear(x, weight);

@@ -218,10 +218,12 @@ static void split_products(Module& module, const std::vector<StyledModule>& styl
     SharedInput& shared = inputs[{parent, split.parts}];
     if (!shared) {
       shared = std::make_shared<std::unique_ptr<GatheredInput>>();
-      module.module(parent).add_hooks({.after = [shared](const Tensors&, const Tensors& outputs) {
+      ModuleHooks hooks;
+      hooks.after = [shared](const Tensors&, const Tensors& outputs) {
         shared->reset();
         return outputs;
-      }});
+      };
+      module.module(parent).add_hooks(std::move(hooks));
     }
     layer.set_product(gathering_product(shared, split));
   }
