@@ -164,6 +164,7 @@ static nlohmann::ordered_json in_json(const Estimate& e) {
   json["seconds"] = {{"compute", e.seconds.compute},
                      {"communication", e.seconds.communication},
                      {"disk", e.seconds.disk},
+                     {"hidden_by_parts", e.seconds.hidden_by_parts},
                      {"total", e.seconds.total}};
   json["tokens_per_second"] = e.tokens_per_second;
   json["mfu"] = e.mfu;
@@ -239,6 +240,10 @@ static void print_time(const Estimate& e) {
   if (e.cost.disk_bytes > 0) {
     std::printf("  reading and writing %s of files %.4g s\n",
                 bytes_in_words(e.cost.disk_bytes).c_str(), seconds.disk);
+  }
+  if (e.options.async_tp > 1) {
+    std::printf("  --async-tp=%d hides %.4g s of them behind products\n", e.options.async_tp,
+                seconds.hidden_by_parts);
   }
   std::printf("  %.5g tokens/s in all, %.5g a rank; %s/s a rank in products, MFU %.1f %%\n",
               e.tokens_per_second, e.tokens_per_second / e.ranks,

@@ -11,6 +11,7 @@
 #include "cli/offload.h"
 #include "weft/error.h"
 #include "weft/expert_parallel.h"
+#include "weft/extend/split_products.h"
 #include "weft/fsdp.h"
 #include "weft/layers.h"
 #include "weft/memory_budget.h"
@@ -80,6 +81,11 @@ void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
       "--sequence-parallel,!--no-sequence-parallel",
       [&o](int64_t count) { o.sequence_parallel = count > 0; },
       "Between products each rank of tp has a part of the sequence (default: with an axis tp)");
+  takes_whole(
+      command.add_flag("--async-tp{4}", o.async_tp,
+                       "Split products of tensor parallelism into 4 parts (--async-tp=N: N), of "
+                       "which one moves while another is computed"),
+      1, kMostProductParts);
   command.add_flag("--keep-gathered", o.keep_gathered,
                    "Keep whole parameters from forward to backward: more memory, less traffic");
   takes_whole(command.add_option("--batch", o.batch, "Rows of a step, over all ranks"), 1)
@@ -200,6 +206,13 @@ int complete(ParallelOptions& o, int ranks, int most, const char* flag) {
     fail("--sequence-parallel: --mesh is ", o.mesh, ", expected one with an axis tp");
   }
   o.sequence_parallel = o.sequence_parallel.value_or(has_tensor_axis);
+  if (o.async_tp > 1 && !*o.sequence_parallel) {
+    fail("--async-tp: --mesh is ", o.mesh, has_tensor_axis ? " with --no-sequence-parallel" : "",
+         ", expected one with an axis tp and sequence parallelism");
+  }
+  if (o.async_tp > 1 && o.float8) {
+    fail("--async-tp is given with --float8, expected one of them");
+  }
   return static_cast<int>(size);
 }
 
@@ -242,9 +255,10 @@ ParallelTransformer::ParallelTransformer(const Communicator& world, const Transf
   if (std::ranges::count(data, kExpertAxis) > 0) expert_axis_ = kExpertAxis;
   if (!expert_axis_.empty()) parallelize(model_, mesh_[kExpertAxis], expert_styles());
   if (static_cast<int>(data.size()) < mesh_.ndim()) {
-    parallelize(model_, mesh_[kTensorAxis],
-                transformer_styles(
-                    config, {.sequence_parallel = options.sequence_parallel.value_or(true)}));
+    parallelize(
+        model_, mesh_[kTensorAxis],
+        transformer_styles(config, {.sequence_parallel = options.sequence_parallel.value_or(true),
+                                    .parts = options.async_tp}));
   }
   if (options.float8) {
     convert_to_float8(model_,

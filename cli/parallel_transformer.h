@@ -37,6 +37,8 @@ struct ParallelOptions {
   std::vector<std::string> offload = {};
   /// Empty: when the mesh has an axis tp.
   std::optional<bool> sequence_parallel = {};
+  /// Parts that products of tensor parallelism are split into; 1: they are not split.
+  int async_tp = 1;
   bool keep_gathered = false;
   int64_t accumulate = 1;
   int64_t batch = 16;

@@ -94,6 +94,7 @@ static std::vector<int64_t*> numbers_of(StepCost& cost, std::vector<double*>& op
   operations.push_back(&cost.shared_operations);
   for (int64_t& bytes : cost.memory) numbers.push_back(&bytes);
   for (AxisTraffic& axis : sharding.by_axes) numbers.push_back(&axis.bytes);
+  for (SplitCost& split : cost.splits) numbers.push_back(&split.calls);
   for (AxisCost& axis : cost.traffic) {
     numbers.insert(numbers.end(), {&axis.bytes, &axis.collectives});
   }

@@ -88,6 +88,15 @@ static void add_movements(const OpLog& log, int64_t times, const std::string& ex
   }
 }
 
+/// Adds movements in parts, so many times.
+static void add_splits(const std::vector<SplitMovement>& movements, int64_t times, StepCost& cost) {
+  for (const SplitMovement& movement : movements) {
+    auto same = std::ranges::find(cost.splits, movement, &SplitCost::movement);
+    if (same == cost.splits.end()) same = cost.splits.insert(same, {movement, 0});
+    same->calls += times;
+  }
+}
+
 /// At most what matrix products take while they compute: copies of operands and result in f32.
 static int64_t scratch_bytes(const OpLog& log) {
   int64_t most = 0;
@@ -101,6 +110,7 @@ static int64_t scratch_bytes(const OpLog& log) {
 /// Activations, and what ops and their redistributions take, by one micro-step on `meta`.
 static void add_micro_steps(const StepModel& model, int64_t micro_steps, StepCost& cost) {
   OpLog log;
+  const SplitMovementLog splits;
   reset_peak_memory(DeviceKind::meta);
   const int64_t before = offloaded_activation_bytes();
   {
@@ -111,6 +121,7 @@ static void add_micro_steps(const StepModel& model, int64_t micro_steps, StepCos
   const auto activations = static_cast<size_t>(Purpose::activations);
   cost.memory[activations] = memory_statistics(DeviceKind::meta).by_purpose[activations].peak;
   add_movements(log, micro_steps, model.expert_axis, cost);
+  add_splits(splits.movements, micro_steps, cost);
   cost.work = log.work;
   cost.memory[static_cast<size_t>(Purpose::other)] = scratch_bytes(log);
   for (OpWork& op : cost.work) {
@@ -242,6 +253,26 @@ double StepCost::operations() const {
   return sum;
 }
 
+static double bytes_a_second(const Machine& machine, bool crosses_hosts) {
+  return crosses_hosts ? machine.network_bytes : machine.host_bytes;
+}
+
+/// While one part of the product is computed, the next part arrives, or the one before is sent:
+/// all parts but one overlap, for as long as the shorter of both takes.
+static double seconds_hidden(const SplitCost& split, const StepCost& cost, const Machine& machine) {
+  const SplitMovement& movement = split.movement;
+  const bool crosses = std::ranges::any_of(cost.traffic, [&](const AxisCost& axis) {
+    return axis.axes == movement.axes && axis.crosses_hosts;
+  });
+  const double product =
+      std::max(movement.operations / machine.operations,
+               static_cast<double>(movement.product_bytes) / machine.memory_bytes);
+  const double moves = static_cast<double>(movement.bytes) / bytes_a_second(machine, crosses) +
+                       movement.parts * machine.latency;
+  const double overlapped = static_cast<double>(movement.parts - 1) / movement.parts;
+  return static_cast<double>(split.calls) * overlapped * std::min(product, moves);
+}
+
 StepSeconds step_seconds(const StepCost& cost, const Machine& machine) {
   StepSeconds seconds;
   for (const OpWork& op : cost.work) {
@@ -250,9 +281,9 @@ StepSeconds step_seconds(const StepCost& cost, const Machine& machine) {
   }
   double exposed = 0, dispatch = 0;
   for (const AxisCost& axis : cost.traffic) {
-    const double rate = axis.crosses_hosts ? machine.network_bytes : machine.host_bytes;
-    const double took = static_cast<double>(axis.bytes) / rate +
-                        static_cast<double>(axis.collectives) * machine.latency;
+    const double took =
+        static_cast<double>(axis.bytes) / bytes_a_second(machine, axis.crosses_hosts) +
+        static_cast<double>(axis.collectives) * machine.latency;
     seconds.communication += took;
     // Activations and tokens are waited for; parameters are gathered ahead.
     const bool is_ahead = std::string_view(axis.of) == "parameters and gradients";
@@ -262,6 +293,12 @@ StepSeconds step_seconds(const StepCost& cost, const Machine& machine) {
   }
   // Shared experts compute during the dispatch.
   if (machine.overlaps) exposed -= std::min(dispatch, cost.shared_operations / machine.operations);
+  if (machine.overlaps) {
+    for (const SplitCost& split : cost.splits) {
+      seconds.hidden_by_parts += seconds_hidden(split, cost, machine);
+    }
+    exposed -= seconds.hidden_by_parts;
+  }
   // AdamW reads value, gradient and moments and writes all but the gradient.
   const auto state = 2.0 * kElement * static_cast<double>(cost.updated_elements);
   seconds.compute += 3.5 * state / machine.memory_bytes;

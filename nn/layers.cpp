@@ -47,7 +47,9 @@ Tensors Linear::forward(const Tensors& inputs) {
     const Tensor y = float8_linear(x, used(0));
     return {own_parameters().size() == 1 ? y : y + used(1)};
   }
-  return {own_parameters().size() == 1 ? linear(x, used(0)) : linear(x, used(0), used(1))};
+  const bool has_bias = own_parameters().size() > 1;
+  if (product_) return {product_(x, used(0), has_bias ? used(1) : Tensor())};
+  return {has_bias ? linear(x, used(0), used(1)) : linear(x, used(0))};
 }
 
 int convert_to_float8(Module& model,

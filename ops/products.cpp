@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/ops/products.h"
 
+#include "ops/product_parts.h"
+#include "ops/products.h"
 #include "ops/promotion.h"
 #include "src/kernels/matmul/gemm.h"
 #include "weft/ops/shapes.h"
@@ -10,6 +12,14 @@ namespace weft {
 static double one_product(const Attributes&) { return 1; }
 
 static float beta_of(const Call& c) { return c.accumulate() ? 1.0f : 0.0f; }
+
+/// Computes the call's result from operand 0 by `product(a, out)`, in parts if the rank splits its
+/// products.
+template <class Product>
+static void multiply_rows(const Call& c, const Product& product) {
+  ProductParts* parts = ProductParts::current();
+  parts ? parts->compute(c.in(0), c.out(), product) : product(c.in(0), c.out());
+}
 
 /// Returns `block` with the last two dims exchanged.
 static MemoryBlock transposed_matrix(const MemoryBlock& block) {
@@ -26,7 +36,12 @@ static const Op matmul_op = register_op({
     .name = "matmul",
     .rule = "... m k, ... k n -> ... m n",
     .linear = {{0}, {1}},
-    .forward = [](const Call& c) { gemm(c.in(0), c.in(1), c.out(), beta_of(c)); },
+    .forward =
+        [](const Call& c) {
+          multiply_rows(c, [&](const MemoryBlock& a, const MemoryBlock& out) {
+            gemm(a, c.in(1), out, beta_of(c));
+          });
+        },
     .backward =
         [](const Grad& g) {
           if (g.wants(0)) g.give(0, matmul(g.grad(), transpose(g.in(1), -2, -1)));
@@ -77,7 +92,11 @@ static const Op linear_op = register_op({
     .rule = "... k, n k -> ... n",
     .linear = {{0}, {1}},
     .forward =
-        [](const Call& c) { gemm(c.in(0), transposed_matrix(c.in(1)), c.out(), beta_of(c)); },
+        [](const Call& c) {
+          multiply_rows(c, [&](const MemoryBlock& a, const MemoryBlock& out) {
+            gemm(a, transposed_matrix(c.in(1)), out, beta_of(c));
+          });
+        },
     .backward = give_linear,
     .accumulates = {0},
     .products = one_product,
@@ -90,7 +109,9 @@ static const Op linear_bias_op = register_op({
     .linear = {{0, 2}, {1, 2}},
     .forward =
         [](const Call& c) {
-          gemm(c.in(0), transposed_matrix(c.in(1)), c.in(2), c.out(), beta_of(c));
+          multiply_rows(c, [&](const MemoryBlock& a, const MemoryBlock& out) {
+            gemm(a, transposed_matrix(c.in(1)), c.in(2), out, beta_of(c));
+          });
         },
     .backward =
         [](const Grad& g) {
@@ -102,6 +123,8 @@ static const Op linear_bias_op = register_op({
     .products = one_product,
     .samples = {{{{5, 7}, {3, 7}, {3}}}, {{{2, 5, 7}, {3, 7}, {3}}}},
 });
+
+const Op& matmul_product() { return matmul_op; }
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
   const bool truths = a && b && promote(a.dtype(), b.dtype()) == boolean;

@@ -7,6 +7,8 @@
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/module_sharder.h"
+#include "weft/extend/split_products.h"
+#include "weft/layers.h"
 #include "weft/ops/factories.h"
 
 namespace weft {
@@ -161,10 +163,15 @@ static Tensors all_brought_along(const Tensors& tensors, const DeviceMesh& axis,
 
 static void add_layout_hooks(const StyledModule& at, const DeviceMesh& axis) {
   const auto asks = [](const Target& target) { return static_cast<bool>(target); };
-  const auto& [parameters, inputs, outputs, heads] = at.layouts;
+  const std::vector<Target>&inputs = at.layouts.inputs, &outputs = at.layouts.outputs;
   ModuleHooks hooks;
   if (std::any_of(inputs.begin(), inputs.end(), asks)) {
-    hooks.before = [axis, path = at.path, targets = inputs](const Tensors& tensors) {
+    // A product that gathers its input by itself; a product in 8 bits does not.
+    const bool gathers = at.layouts.parts > 1 && at.layouts.scatter_dim < 0;
+    const auto* layer = gathers ? dynamic_cast<const Linear*>(at.module) : nullptr;
+    hooks.before = [axis, layer, path = at.path, targets = inputs](const Tensors& tensors) {
+      const bool gathered_later = layer && !layer->is_float8() && tensors[0].is_sharded();
+      if (gathered_later && tensors[0].sharding().mesh() == axis.root()) return tensors;
       return all_brought_along(tensors, axis, targets, "input", path);
     };
   }
@@ -175,6 +182,51 @@ static void add_layout_hooks(const StyledModule& at, const DeviceMesh& axis) {
     };
   }
   if (hooks.before || hooks.after) at.module->add_hooks(std::move(hooks));
+}
+
+/// The input that the layers of one module gather, while it runs.
+using SharedInput = std::shared_ptr<std::unique_ptr<GatheredInput>>;
+
+static std::string parent_of(const std::string& path) {
+  const size_t dot = path.rfind('.');
+  return dot == path.npos ? "" : path.substr(0, dot);
+}
+
+static Linear::Product gathering_product(const SharedInput& shared, const SplitProducts& split) {
+  return [shared, split](const Tensor& x, const Tensor& weight, const Tensor& bias) {
+    if (!*shared || !(*shared)->is_of(x)) *shared = std::make_unique<GatheredInput>(x, split);
+    return (*shared)->linear(weight, bias);
+  };
+}
+
+/// Splits the products of layers whose styles ask for it.
+static void split_products(Module& module, const std::vector<StyledModule>& styled,
+                           const DeviceMesh& axis) {
+  std::map<std::pair<std::string, int>, SharedInput> inputs;
+  for (const StyledModule& at : styled) {
+    const SplitProducts split{axis, at.layouts.parts};
+    if (split.parts == 1) continue;
+    auto& layer = dynamic_cast<Linear&>(*at.module);
+    if (at.layouts.scatter_dim >= 0) {
+      layer.set_product([split, dim = at.layouts.scatter_dim](const Tensor& x, const Tensor& weight,
+                                                              const Tensor& bias) {
+        return linear_reduce_scatter(x, weight, bias, dim, split);
+      });
+      continue;
+    }
+    const std::string parent = parent_of(at.path);
+    SharedInput& shared = inputs[{parent, split.parts}];
+    if (!shared) {
+      shared = std::make_shared<std::unique_ptr<GatheredInput>>();
+      ModuleHooks hooks;
+      hooks.after = [shared](const Tensors&, const Tensors& outputs) {
+        shared->reset();
+        return outputs;
+      };
+      module.module(parent).add_hooks(std::move(hooks));
+    }
+    layer.set_product(gathering_product(shared, split));
+  }
 }
 
 void parallelize(Module& module, const DeviceMesh& axis, const std::vector<ModuleStyle>& styles) {
@@ -194,6 +246,7 @@ void parallelize(Module& module, const DeviceMesh& axis, const std::vector<Modul
         laid_out(value, with_placement(value, axis, stated[named.parameter.get()].placement)));
   }
   for (const StyledModule& at : styled) add_layout_hooks(at, axis);
+  split_products(module, styled, axis);
   ModuleSharder::replicate_buffers(module, axis);
 }
 

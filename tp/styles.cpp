@@ -6,6 +6,7 @@
 #include <range/v3/view/transform.hpp>
 
 #include "weft/error.h"
+#include "weft/extend/split_products.h"
 #include "weft/layers.h"
 
 namespace weft::tp {
@@ -31,23 +32,47 @@ static std::vector<Target> targets(const std::vector<AxisLayout>& layouts, bool 
          ranges::to<std::vector>();
 }
 
+static void check_parts(int parts, const std::string& path, Layer layer) {
+  if (parts < 1 || parts > kMostProductParts) {
+    fail("parallelize: number of parts of ", in_quotes(path), " is ", parts,
+         ", expected one from 1 to ", kMostProductParts);
+  }
+  if (parts == 1 || layer == Layer::linear) return;
+  fail("parallelize: ", in_quotes(path), " is an Embedding, expected a Linear for products in ",
+       parts, " parts");
+}
+
 static ModuleLayouts resolved(const Colwise& style, const std::string& path, const Module& module) {
-  const bool linear = layer_of("Colwise", path, module) == Layer::linear;
+  const Layer layer = layer_of("Colwise", path, module);
+  const bool linear = layer == Layer::linear;
+  check_parts(style.parts, path, layer);
   return {.parameters = linear
                             ? std::vector<std::pair<std::string, Placement>>{{"weight", Shard(0)},
                                                                              {"bias", Shard(0)}}
                             : std::vector<std::pair<std::string, Placement>>{{"weight", Shard(1)}},
           .inputs = {{.layout = Replicate()}},
           .outputs = {{.layout = style.output}},
-          .heads = style.heads};
+          .heads = style.heads,
+          .parts = style.parts};
 }
 
 static ModuleLayouts resolved(const Rowwise& style, const std::string& path, const Module& module) {
-  const bool linear = layer_of("Rowwise", path, module) == Layer::linear;
+  const Layer layer = layer_of("Rowwise", path, module);
+  const bool linear = layer == Layer::linear;
+  check_parts(style.parts, path, layer);
+  const bool scatters = style.output && style.output->is_shard() && style.output->dim() >= 0;
+  if (style.parts > 1 && !scatters) {
+    const std::string stated = style.output ? concat(*style.output) : "not stated";
+    fail("parallelize: output of ", in_quotes(path), " is ", stated,
+         ", expected Shard of a dim counted from the first for a product in ", style.parts,
+         " parts");
+  }
   return {.parameters = {{"weight", linear ? Shard(1) : Shard(0)}},
           .inputs = {linear ? Target{.last_dim = true} : Target{.layout = Replicate()}},
           .outputs = {{.layout = style.output}},
-          .heads = style.heads};
+          .heads = style.heads,
+          .parts = style.parts,
+          .scatter_dim = style.parts > 1 ? style.output->dim() : -1};
 }
 
 static ModuleLayouts resolved(const SequenceParallel& style, const std::string&, const Module&) {

@@ -27,6 +27,10 @@ struct ModuleLayouts {
   std::vector<Target> outputs = {};
   /// Number of heads, which must be a multiple of the ranks; 0: no condition.
   int64_t heads = 0;
+  /// Parts that a Linear's product is split into: with its input's gather, or with the reduction
+  /// and scatter of its output along `scatter_dim`.
+  int parts = 1;
+  int scatter_dim = -1;
 };
 
 /// Resolves a style. std::invalid_argument names `path` if the style does not fit the module.

@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "weft/export.h"
 #include "weft/module.h"
@@ -26,12 +27,17 @@ class WEFT_API Linear : public Module {
   /// Computes products by `float8_linear` from the next call on. Parameters stay as they are.
   void set_float8(bool float8) { float8_ = float8; }
   bool is_float8() const { return float8_; }
+  /// Computes products, other than those of `float8_linear`, by `product(x, weight, bias)` from the
+  /// next call on: x weight^T (+ bias, unless it is empty). Null: by `linear`.
+  using Product = std::function<Tensor(const Tensor& x, const Tensor& weight, const Tensor& bias)>;
+  void set_product(Product product) { product_ = std::move(product); }
 
  protected:
   Tensors forward(const Tensors& inputs) override;
 
  private:
   bool float8_ = false;
+  Product product_;
 };
 
 /// A Linear that computes products by `float8_linear`.

@@ -11,6 +11,7 @@
 
 #include "weft/export.h"
 #include "weft/extend/op_log.h"
+#include "weft/extend/split_products.h"
 #include "weft/fsdp.h"
 #include "weft/storage.h"
 #include "weft/tier.h"
@@ -75,12 +76,20 @@ struct AxisCost {
   int64_t collectives = 0;
 };
 
+/// Movements in parts that are alike, and their number in a step.
+struct SplitCost {
+  SplitMovement movement;
+  int64_t calls = 0;
+};
+
 /// Cost of one training step with AdamW of one rank, computed without allocation or communication.
 struct WEFT_API StepCost {
   /// Most bytes at once, by purpose.
   std::array<int64_t, kPurposes> memory = {};
   std::vector<AxisCost> traffic = {};
   std::vector<OpWork> work = {};
+  /// Activations that move while products of other parts are computed; also part of `traffic`.
+  std::vector<SplitCost> splits = {};
   FullyShardBytes sharding = {};
   ExpertBytes experts = {};
   /// Operations of shared experts in forward, which GPUs run while tokens are dispatched.
@@ -111,6 +120,8 @@ struct StepSeconds {
   double communication = 0;
   double total = 0;
   double disk = 0;
+  /// Of communication in parts, what products of other parts hide.
+  double hidden_by_parts = 0;
 };
 WEFT_API StepSeconds step_seconds(const StepCost& cost, const Machine& machine);
 

@@ -32,6 +32,10 @@ struct Colwise {
   /// Number of heads in the outputs, which the ranks must divide, so that heads stay whole. 0: any
   /// cut.
   int64_t heads = 0;
+  /// More than 1, for a Linear: an input that is sharded along another dim than the last is
+  /// gathered in so many parts, and the product begins with the parts that have arrived. Linears of
+  /// one parent that are called with the same input gather it once. At most 16.
+  int parts = 1;
 };
 
 /// Shards a Linear along its inputs (weight S(1), bias replicated), an Embedding along its
@@ -42,6 +46,9 @@ struct Rowwise {
   AxisLayout output = Replicate();
   /// Number of heads in the inputs, which stay whole.
   int64_t heads = 0;
+  /// More than 1, for a Linear with output Shard(d): the product is computed in so many parts, and
+  /// each is reduced and scattered while the next one is computed. At most 16.
+  int parts = 1;
 };
 
 /// Replicates the parameters and shards the input along `dim`: each rank applies norms and dropout
@@ -93,7 +100,7 @@ struct ModuleStyle {
 ///
 /// std::invalid_argument names the module, and nothing is changed, when a path matches none (with
 /// paths that are close), the number of heads is not a multiple of the ranks, a style does not fit
-/// its module or another style of it, or a parameter is sharded already.
+/// its module or another style of it, products cannot be split, or a parameter is sharded already.
 WEFT_API void parallelize(Module& module, const DeviceMesh& axis,
                           const std::vector<ModuleStyle>& styles);
 
@@ -101,6 +108,10 @@ struct TransformerStyleOptions {
   /// Each rank has only a part of the sequence between the matrix products: the same traffic, less
   /// memory, and norms are not computed by every rank.
   bool sequence_parallel = false;
+  /// More than 1, with `sequence_parallel`: the products of attention and feed-forward are split
+  /// into so many parts, whose gathers and reductions overlap with them ("async tensor
+  /// parallelism").
+  int parts = 1;
 };
 
 /// Returns the styles of a transformer: embedding, head and loss sharded over the vocabulary

@@ -15,19 +15,23 @@ static void bind_styles(py::module_& m) {
   py::class_<Colwise>(m, "Colwise",
                       "A Linear cut along its outputs, an Embedding along its width: the output is "
                       "cut along its last dim, or brought to `output_layouts`. `heads`: so many "
-                      "heads stay whole")
-      .def(py::init([](AxisLayout output, int64_t heads) {
-             return Colwise{output, heads};
+                      "heads stay whole. `parts`: the product begins with parts of a gathered "
+                      "input while others arrive")
+      .def(py::init([](AxisLayout output, int64_t heads, int parts) {
+             return Colwise{output, heads, parts};
            }),
-           py::kw_only(), py::arg("output_layouts") = py::none(), py::arg("heads") = 0);
+           py::kw_only(), py::arg("output_layouts") = py::none(), py::arg("heads") = 0,
+           py::arg("parts") = 1);
   py::class_<Rowwise>(
       m, "Rowwise",
       "A Linear cut along its inputs, an Embedding along its vocabulary: addends of "
-      "the output are added up to `output_layouts`")
-      .def(py::init([](AxisLayout output, int64_t heads) {
-             return Rowwise{output, heads};
+      "the output are added up to `output_layouts`. `parts`: one part of the product is summed and "
+      "scattered while the next one is computed")
+      .def(py::init([](AxisLayout output, int64_t heads, int parts) {
+             return Rowwise{output, heads, parts};
            }),
-           py::kw_only(), py::arg("output_layouts") = Placement(Replicate()), py::arg("heads") = 0);
+           py::kw_only(), py::arg("output_layouts") = Placement(Replicate()), py::arg("heads") = 0,
+           py::arg("parts") = 1);
   py::class_<SequenceParallel>(m, "SequenceParallel",
                                "Whole parameters, and an input cut along dim `sequence_dim`")
       .def(py::init([](int dim) { return SequenceParallel{dim}; }), py::kw_only(),
@@ -116,12 +120,14 @@ void bind_tensor_parallel(py::module_& m) {
       "style that does not fit its module. Gives the module");
   m.def(
       "transformer_styles",
-      [](const TransformerConfig& config, bool sequence_parallel) {
-        return as_dict(transformer_styles(config, {.sequence_parallel = sequence_parallel}));
+      [](const TransformerConfig& config, bool sequence_parallel, int parts) {
+        return as_dict(
+            transformer_styles(config, {.sequence_parallel = sequence_parallel, .parts = parts}));
       },
-      py::arg("config"), py::kw_only(), py::arg("sequence_parallel") = false,
+      py::arg("config"), py::kw_only(), py::arg("sequence_parallel") = false, py::arg("parts") = 1,
       "The plan of a TransformerModel: embedding, head and loss cut over the vocabulary, attention "
-      "by heads, the feed-forward along its width");
+      "by heads, the feed-forward along its width. `parts`: products are split so that gathers and "
+      "reductions overlap with them");
   m.def(
       "expert_styles", [] { return as_dict(expert_styles()); },
       "The plan that gives each rank of an axis its own experts of all layers of a "

@@ -54,6 +54,40 @@ TEST(StepCost, IsWhatAStepTakesUnderTensorParallelism) {
   expect_told_beforehand({.mesh = "dp=2,tp=2"});
   expect_told_beforehand({.mesh = "dp=2,tp=2", .sequence_parallel = true});
   expect_told_beforehand({.mesh = "a=2,b=2,tp=2", .strategy = "hsdp"});
+  expect_told_beforehand({.mesh = "tp=2", .async_tp = 3});
+  expect_told_beforehand({.mesh = "dp=2,tp=2", .dtype = "bf16", .async_tp = 4});
+  expect_told_beforehand({.mesh = "dp=2,tp=2", .recompute = "full", .async_tp = 2});
+  expect_told_beforehand({.mesh = "dp=2,tp=2", .async_tp = 2}, 12);
+}
+
+/// The same step, whose activations move while products are computed.
+TEST(StepCost, SplitProductsHideWhatTheyOverlap) {
+  ParallelOptions options{.mesh = "dp=2,tp=4", .dtype = "bf16"};
+  options.batch = 16;
+  options.seq = 4096;
+  const int ranks = complete(options, 0, 64, "--ranks");
+  const Machine machine = machine_named("h100", "bf16", ranks);
+  TransformerConfig config = small_llama(3);
+  config.dim = 4096;
+  config.head_dim = 1024;
+  config.ffn = 11008;
+  const auto seconds_with = [&](int parts) {
+    ParallelOptions one = options;
+    one.async_tp = parts;
+    return step_seconds(step_cost(fake_world(0, ranks, 8, false), config, one, 8), machine);
+  };
+  const StepSeconds whole = seconds_with(1), two = seconds_with(2), four = seconds_with(4);
+  EXPECT_EQ(whole.hidden_by_parts, 0);
+  EXPECT_GT(two.hidden_by_parts, 0);
+  EXPECT_NEAR(four.hidden_by_parts / two.hidden_by_parts, 1.5, 0.1);
+  EXPECT_LT(four.total, two.total);
+  EXPECT_LT(two.total, whole.total);
+  EXPECT_NEAR(four.compute, whole.compute, 0.01 * whole.compute);
+  Machine waiting = machine;
+  waiting.overlaps = false;
+  EXPECT_EQ(step_seconds(step_cost(fake_world(0, ranks, 8, false), config, options, 8), waiting)
+                .hidden_by_parts,
+            0);
 }
 
 TEST(StepCost, OfManyLayersIsThatOfFewContinued) {

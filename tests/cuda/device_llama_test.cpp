@@ -14,6 +14,11 @@ TEST_F(DeviceLlama, FullyShardedOnThree) { expect_equal_losses({.axes = {{"dp", 
 TEST_F(DeviceLlama, FullyShardedOverTensorParallel) {
   expect_equal_losses({.axes = {{"dp", 2}, {"tp", 2}}, .tensor_parallel = true});
 }
+TEST_F(DeviceLlama, FullyShardedOverSplitProducts) {
+  for (const int parts : {2, 3}) {
+    expect_equal_losses({.axes = {{"dp", 2}, {"tp", 2}}, .tensor_parallel = true, .parts = parts});
+  }
+}
 TEST_F(DeviceLlama, Hybrid) {
   FullyShardOptions options;
   options.strategy = Strategy::named("hsdp");

@@ -371,6 +371,7 @@ static void expect_equal_losses(const Recipe& recipe) {
 TEST_F(DeviceNccl, TrainsFullySharded) { expect_equal_losses({.axes = {{"dp", 3}}}); }
 TEST_F(DeviceNccl, TrainsFullyShardedOverTensorParallel) {
   expect_equal_losses({.axes = {{"dp", 2}, {"tp", 2}}, .tensor_parallel = true});
+  expect_equal_losses({.axes = {{"dp", 2}, {"tp", 2}}, .tensor_parallel = true, .parts = 3});
 }
 TEST_F(DeviceNccl, TrainsHybrid) {
   FullyShardOptions options;

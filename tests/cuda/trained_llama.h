@@ -20,6 +20,8 @@ struct Recipe {
   std::vector<MeshAxis> axes;
   FullyShardOptions options = {};
   bool tensor_parallel = false;
+  /// Parts of the products of tensor parallelism, along the sequence if more than 1.
+  int parts = 1;
   /// Whether to offload the optimizer's state.
   bool offload_state = false;
   int micro_steps = 1;
@@ -44,7 +46,11 @@ struct PreparedLlama {
       : mesh(world, recipe.axes),
         rows(recipe.tensor_parallel ? mesh["dp"] : mesh),
         model(little_llama()) {
-    if (recipe.tensor_parallel) parallelize(model, mesh["tp"], transformer_styles(little_llama()));
+    if (recipe.tensor_parallel) {
+      const TransformerStyleOptions options{.sequence_parallel = recipe.parts > 1,
+                                            .parts = recipe.parts};
+      parallelize(model, mesh["tp"], transformer_styles(little_llama(), options));
+    }
     shard(model, rows, recipe.options);
     model.materialize(device);
   }

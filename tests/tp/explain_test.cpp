@@ -22,10 +22,11 @@ int64_t bytes_of(const std::vector<PlannedCollective>& collectives, const std::s
 
 /// A sharded Llama, and one batch.
 struct Laid {
-  Laid(const DeviceMesh& over, const TransformerConfig& config, bool sequence_parallel)
+  Laid(const DeviceMesh& over, const TransformerConfig& config, bool sequence_parallel,
+       int parts = 1)
       : mesh(over), model(config) {
-    parallelize(model, mesh["tp"],
-                transformer_styles(config, {.sequence_parallel = sequence_parallel}));
+    const TransformerStyleOptions options{.sequence_parallel = sequence_parallel, .parts = parts};
+    parallelize(model, mesh["tp"], transformer_styles(config, options));
   }
   Tensor loss(Device device) {
     const Placements rows = mesh.ndim() == 1 ? Placements() : Placements({{"dp", Shard(0)}});
@@ -83,9 +84,10 @@ TEST(Explain, ListsTheReductionsOfCutNorms) {
 /// The bytes of a step and of each layer equal the listed bytes.
 TEST(Explain, ListsWhatIsMeasured) {
   for (const auto& axes : {std::vector<MeshAxis>{{"tp", 2}}, {{"dp", 2}, {"tp", 2}}, {{"tp", 3}}}) {
-    for (bool sequence_parallel : {false, true}) {
-      on_mesh(axes, [&](const DeviceMesh& mesh) {
-        Laid laid(mesh, little_llama(6, 6), sequence_parallel);
+    for (const auto& [sequence_parallel, parts] :
+         {std::pair{false, 1}, {true, 1}, {true, 2}, {true, 5}}) {
+      on_mesh(axes, [&, sequence = sequence_parallel, count = parts](const DeviceMesh& mesh) {
+        Laid laid(mesh, little_llama(6, 6), sequence, count);
         const auto planned = laid.planned();
         std::vector<int64_t> layers;
         count_layers(laid, layers);

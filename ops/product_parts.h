@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+
+#include "ops/row_parts.h"
+
+namespace weft {
+
+/// Splits the products of this rank by the rows of their first operand, in a scope: `before` is
+/// called before a part is computed, `after` with the product's memory when it has been queued.
+class ProductParts {
+ public:
+  using Before = std::function<void(int part)>;
+  using After = std::function<void(int part, const MemoryBlock& product)>;
+  ProductParts(const RowParts& rows, Before before, After after);
+  ~ProductParts();
+  ProductParts(const ProductParts&) = delete;
+  ProductParts& operator=(const ProductParts&) = delete;
+
+  /// The calling thread's innermost one; null without.
+  static ProductParts* current();
+  /// Computes out = product(a) part by part.
+  void compute(const MemoryBlock& a, const MemoryBlock& out,
+               const std::function<void(const MemoryBlock&, const MemoryBlock&)>& product);
+  /// Whether a product has been computed.
+  bool is_used() const { return is_used_; }
+
+ private:
+  const RowParts& rows_;
+  const Before before_;
+  const After after_;
+  ProductParts* const outer_;
+  bool is_used_ = false;
+};
+
+}  // namespace weft
