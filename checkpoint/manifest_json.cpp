@@ -149,7 +149,7 @@ Pattern ManifestParser::pattern(const ManifestJson& json, const std::vector<Mesh
     if (!listed.is_array()) refuse("has an order of cuts that is not a list");
     Axes order;
     for (const auto& one : listed) {
-      const auto axis = static_cast<int>(whole(one, "an axis", 0, kMaxDims));
+      const auto axis = static_cast<int>(whole(one, "an axis", 0, kMaxAxes));
       if (axis >= count) refuse("has a cut by axis ", axis, " of ", count);
       if (named.contains(axis)) {
         twice = axis;

@@ -31,10 +31,40 @@ CostModel nccl_cost_model() {
   return {{4e-6, 1.0 / 300e9}, {8e-6, 1.0 / 45e9}, 1.0 / 1.5e12};
 }
 
-static Box box_in(const MeshGrid& grid, const Shape& shape, const Pattern& pattern,
-                  const Coordinates& coordinates) {
-  return box_of(pattern, grid.sizes(), shape, coordinates);
-}
+namespace {
+
+/// The boxes of all ranks in one state.
+class Boxes {
+ public:
+  Boxes(const MeshGrid& grid, const Shape& shape, const Pattern& pattern)
+      : grid_(grid), shape_(shape), pattern_(pattern), offsets_(pattern) {}
+  Box at(const Coordinates& coordinates) const {
+    return box_of(pattern_, offsets_, grid_.sizes(), shape_, coordinates);
+  }
+
+ private:
+  const MeshGrid& grid_;
+  const Shape& shape_;
+  const Pattern& pattern_;
+  PartOffsets offsets_;
+};
+
+/// A step on the ranks of a mesh: the boxes before and after.
+struct Step {
+  Step(const MeshGrid& of_grid, const Shape& shape, const PlanState& before, const PlanEdge& taken)
+      : grid(of_grid),
+        from(before),
+        edge(taken),
+        held(grid, shape, from.pattern),
+        made(grid, shape, edge.to.pattern) {}
+
+  const MeshGrid& grid;
+  const PlanState& from;
+  const PlanEdge& edge;
+  Boxes held, made;
+};
+
+}  // namespace
 
 static int64_t bytes_of(DType dtype) { return static_cast<int64_t>(size_of(dtype)); }
 
@@ -80,29 +110,25 @@ static bool embeds(const MeshGrid& grid, const Pattern& from, const Pattern& to)
   });
 }
 
-static int64_t elements_of_members(const MeshGrid& grid, const Shape& shape, const Pattern& from,
-                                   const PlanEdge& edge, const Box& result,
+static int64_t elements_of_members(const Step& step, const Box& result,
                                    const Coordinates& coordinates) {
-  return ranges::accumulate(grid.members(edge.axes, coordinates), int64_t{0}, std::plus(),
+  return ranges::accumulate(step.grid.members(step.edge.axes, coordinates), int64_t{0}, std::plus(),
                             [&](int rank) {
-                              const Box held = box_in(grid, shape, from, grid.coordinates_of(rank));
+                              const Box held = step.held.at(step.grid.coordinates_of(rank));
                               return overlap(held, result).shape.product();
                             });
 }
 
 /// Elements that a rank reads from others in an exchange: its box from each rank that it reduces
 /// over, without what it holds itself.
-static int64_t read_elements(const MeshGrid& grid, const Shape& shape, const Pattern& from,
-                             const PlanEdge& edge, const Coordinates& coordinates) {
-  const Pattern& to = edge.to.pattern;
+static int64_t read_elements(const Step& step, const Coordinates& coordinates) {
+  const Pattern &from = step.from.pattern, &to = step.edge.to.pattern;
   if (counts_elsewhere(from, to, coordinates)) return 0;
-  Box own = box_in(grid, shape, from, coordinates), result = box_in(grid, shape, to, coordinates);
+  const Box own = step.held.at(coordinates), result = step.made.at(coordinates);
   int64_t held = overlap(own, result).shape.product();
-  if (embeds(grid, from, to)) {
-    return elements_of_members(grid, shape, from, edge, result, coordinates) - held;
-  }
-  const int64_t sources = ranges::accumulate(edge.axes, 1, std::multiplies(), [&](int axis) {
-    return from[axis].is_partial() ? grid.size(axis) : 1;
+  if (embeds(step.grid, from, to)) return elements_of_members(step, result, coordinates) - held;
+  const int64_t sources = ranges::accumulate(step.edge.axes, 1, std::multiplies(), [&](int axis) {
+    return from[axis].is_partial() ? step.grid.size(axis) : 1;
   });
   return sources * result.shape.product() - held;
 }
@@ -120,13 +146,13 @@ static int index_in_group(const MeshGrid& grid, const Axes& axes, const Coordina
   return index;
 }
 
-int64_t received_bytes(const MeshGrid& grid, const Shape& shape, const PlanState& from,
-                       const PlanEdge& edge, const Coordinates& coordinates) {
-  const int64_t element = bytes_of(from.dtype), result_element = bytes_of(edge.to.dtype);
+static int64_t received_bytes(const Step& step, const Coordinates& coordinates) {
+  const MeshGrid& grid = step.grid;
+  const PlanEdge& edge = step.edge;
+  const int64_t element = bytes_of(step.from.dtype), result_element = bytes_of(edge.to.dtype);
   const int ranks = grid.size(edge.axes);
   if (ranks == 1) return 0;
-  Box own = box_in(grid, shape, from.pattern, coordinates);
-  Box result = box_in(grid, shape, edge.to.pattern, coordinates);
+  const Box own = step.held.at(coordinates), result = step.made.at(coordinates);
   int64_t held = own.shape.product(), made = result.shape.product();
   switch (edge.kind) {
     case Kind::local:
@@ -142,9 +168,14 @@ int64_t received_bytes(const MeshGrid& grid, const Shape& shape, const PlanState
     case Kind::all_to_all:
       return (made - overlap(own, result).shape.product()) * element;
     case Kind::exchange:
-      return read_elements(grid, shape, from.pattern, edge, coordinates) * element;
+      return read_elements(step, coordinates) * element;
   }
   return 0;
+}
+
+int64_t received_bytes(const MeshGrid& grid, const Shape& shape, const PlanState& from,
+                       const PlanEdge& edge, const Coordinates& coordinates) {
+  return received_bytes(Step(grid, shape, from, edge), coordinates);
 }
 
 /// True when boxes cut from `whole` along `axes` are contiguous in it, one after the other.
@@ -154,10 +185,10 @@ static bool lie_in_order(const Pattern& pattern, const Axes& axes, const Shape& 
          ranges::all_of(whole | views::take(dim), [](int64_t size) { return size == 1; });
 }
 
-int64_t scratch_bytes(const MeshGrid& grid, const Shape& shape, const PlanState& from,
-                      const PlanEdge& edge, const Coordinates& coordinates) {
-  Box own = box_in(grid, shape, from.pattern, coordinates);
-  Box result = box_in(grid, shape, edge.to.pattern, coordinates);
+static int64_t scratch_bytes(const Step& step, const Coordinates& coordinates) {
+  const PlanState& from = step.from;
+  const PlanEdge& edge = step.edge;
+  const Box own = step.held.at(coordinates), result = step.made.at(coordinates);
   const int64_t held = own.shape.product() * bytes_of(from.dtype);
   const int64_t made = result.shape.product() * bytes_of(edge.to.dtype);
   switch (edge.kind) {
@@ -170,6 +201,11 @@ int64_t scratch_bytes(const MeshGrid& grid, const Shape& shape, const PlanState&
     default:
       return 0;
   }
+}
+
+int64_t scratch_bytes(const MeshGrid& grid, const Shape& shape, const PlanState& from,
+                      const PlanEdge& edge, const Coordinates& coordinates) {
+  return scratch_bytes(Step(grid, shape, from, edge), coordinates);
 }
 
 /// Messages to wait for: one to start, then the rounds of a tree (twice for all_reduce); for
@@ -219,8 +255,9 @@ static int64_t most_of(const MeshGrid& grid, bool sized, F f) {
 }
 
 int64_t most_bytes(const MeshGrid& grid, const Shape& shape, const PlanState& state) {
+  const Boxes boxes(grid, shape, state.pattern);
   return most_of(grid, state.pattern.has_sizes(), [&](const Coordinates& at) {
-    return box_in(grid, shape, state.pattern, at).shape.product() * bytes_of(state.dtype);
+    return boxes.at(at).shape.product() * bytes_of(state.dtype);
   });
 }
 
@@ -230,8 +267,9 @@ static bool is_sized(const PlanState& from, const PlanEdge& edge) {
 
 int64_t most_scratch_bytes(const MeshGrid& grid, const Shape& shape, const PlanState& from,
                            const PlanEdge& edge) {
+  const Step step(grid, shape, from, edge);
   return most_of(grid, is_sized(from, edge),
-                 [&](const Coordinates& at) { return scratch_bytes(grid, shape, from, edge, at); });
+                 [&](const Coordinates& at) { return scratch_bytes(step, at); });
 }
 
 /// Bytes that the busiest rank receives. Of chunks: all_gather: the rank with the smallest part of
@@ -240,16 +278,17 @@ int64_t most_scratch_bytes(const MeshGrid& grid, const Shape& shape, const PlanS
 static int64_t most_received(const MeshGrid& grid, const Shape& shape, const PlanState& from,
                              const PlanEdge& edge) {
   const bool sized = is_sized(from, edge);
+  const Step step(grid, shape, from, edge);
   Coordinates at{};
   if (edge.kind == Kind::all_gather) {
     for (int axis : edge.axes) at[static_cast<size_t>(axis)] = grid.size(axis) - 1;
   }
   if (!sized && edge.kind != Kind::all_to_all && edge.kind != Kind::exchange) {
-    return received_bytes(grid, shape, from, edge, at);
+    return received_bytes(step, at);
   }
   int64_t most = 0;
   for_sample(grid, sized, [&](const Coordinates& sample) {
-    most = std::max(most, received_bytes(grid, shape, from, edge, sample));
+    most = std::max(most, received_bytes(step, sample));
   });
   return most;
 }

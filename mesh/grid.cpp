@@ -131,7 +131,8 @@ std::unique_ptr<ShardingBody> MeshGrid::make_body(const Pattern& pattern) {
                        .pattern = pattern,
                        .hash = mixed(hash_, hash_of(pattern)),
                        .has_partial = !pattern.partial_axes().empty(),
-                       .is_replicated = replicated});
+                       .is_replicated = replicated,
+                       .offsets = PartOffsets(pattern)});
 }
 
 Sharding MeshGrid::intern(const Pattern& pattern) {

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "mesh/part_offsets.h"
 #include "weft/extend/pattern.h"
 #include "weft/mesh.h"
 #include "weft/sharding.h"
@@ -46,6 +47,7 @@ struct ShardingBody {
   uint64_t hash;
   bool has_partial;
   bool is_replicated;
+  PartOffsets offsets;
   /// The table of a body with explicit sizes, and its handles; null, and not counted, for others.
   std::shared_ptr<SizedShardings> owner = {};
   mutable std::atomic<int64_t> handles = 0;

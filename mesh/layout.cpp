@@ -13,7 +13,8 @@ void Layout::destroy(Layout* layout) { delete layout; }
 
 Box Layout::box_of(int rank) const {
   if (!grid) return box;
-  return weft::box_of(sharding.pattern(), grid->sizes(), shape, rank);
+  return weft::box_of(sharding.pattern(), sharding.body()->offsets, grid->sizes(), shape,
+                      grid->coordinates_of(rank));
 }
 
 static void check_dims(const Sharding& sharding, const Shape& shape) {

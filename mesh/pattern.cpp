@@ -3,6 +3,7 @@
 
 #include <numeric>
 
+#include "mesh/part_offsets.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
 
@@ -163,8 +164,25 @@ static Chunk part_of(std::span<const int64_t> sizes, int64_t first, int index) {
   return {std::accumulate(begin, begin + index, int64_t{0}), begin[index]};
 }
 
-Box box_of(const Pattern& pattern, std::span<const int> sizes, const Shape& shape,
-           std::span<const int> coordinates) {
+PartOffsets::PartOffsets(const Pattern& pattern) {
+  for (int axis = 0; axis < pattern.axes(); ++axis) {
+    const std::span<const int64_t> sizes = pattern[axis].sizes();
+    if (sizes.empty()) continue;
+    std::vector<int64_t>& begins = begins_[static_cast<size_t>(axis)];
+    begins.assign(sizes.size() + 1, 0);
+    std::partial_sum(sizes.begin(), sizes.end(), begins.begin() + 1);
+  }
+}
+
+Chunk PartOffsets::part(int axis, int64_t first, int index) const {
+  const auto begin = begins_[static_cast<size_t>(axis)].begin() + first;
+  return {begin[index] - begin[0], begin[index + 1] - begin[index]};
+}
+
+/// `part_at(axis, first, index)` finds a part with an explicit size.
+template <class PartAt>
+static Box box_with(const Pattern& pattern, std::span<const int> sizes, const Shape& shape,
+                    std::span<const int> coordinates, const PartAt& part_at) {
   Box box{Dims::filled(shape.ndim(), 0), shape};
   // For each dim, the number of the part, among those of all axes so far.
   Dims part = Dims::filled(shape.ndim(), 0);
@@ -176,7 +194,7 @@ Box box_of(const Pattern& pattern, std::span<const int> sizes, const Shape& shap
       int dim = placement.dim();
       auto at = static_cast<size_t>(axis);
       part[dim] *= sizes[at];
-      Chunk chunk = placement.has_sizes() ? part_of(placement.sizes(), part[dim], coordinates[at])
+      Chunk chunk = placement.has_sizes() ? part_at(axis, part[dim], coordinates[at])
                                           : chunk_of(box.shape[dim], sizes[at], coordinates[at]);
       part[dim] += coordinates[at];
       box.offset[dim] += chunk.offset;
@@ -185,6 +203,20 @@ Box box_of(const Pattern& pattern, std::span<const int> sizes, const Shape& shap
     }
   }
   return box;
+}
+
+Box box_of(const Pattern& pattern, std::span<const int> sizes, const Shape& shape,
+           std::span<const int> coordinates) {
+  return box_with(pattern, sizes, shape, coordinates, [&](int axis, int64_t first, int index) {
+    return part_of(pattern[axis].sizes(), first, index);
+  });
+}
+
+Box box_of(const Pattern& pattern, const PartOffsets& offsets, std::span<const int> sizes,
+           const Shape& shape, std::span<const int> coordinates) {
+  return box_with(pattern, sizes, shape, coordinates, [&](int axis, int64_t first, int index) {
+    return offsets.part(axis, first, index);
+  });
 }
 
 Box box_of(const Pattern& pattern, std::span<const int> sizes, const Shape& shape, int rank) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mesh/program.h"
 
+#include <unordered_map>
+
 #include "mesh/mesh_body.h"
 #include "mesh/search.h"
 #include "weft/error.h"
@@ -14,24 +16,32 @@ static int index_of(const std::vector<int>& members, int rank) {
   return static_cast<int>(std::find(members.begin(), members.end(), rank) - members.begin());
 }
 
+/// The rank with the same box that is first along all axes that do not cut the tensor.
+static int first_with_box(const MeshGrid& grid, const Pattern& pattern, int rank) {
+  Coordinates coordinates = grid.coordinates_of(rank);
+  for (int axis = 0; axis < pattern.axes(); ++axis) {
+    if (!pattern[axis].is_shard()) coordinates[static_cast<size_t>(axis)] = 0;
+  }
+  return grid.rank_at(coordinates);
+}
+
 /// Groups members by their box: members that differ only along Partial axes hold the same one.
 static std::vector<BoxRead> reads_from(const MeshGrid& grid, const Layout& from,
                                        const std::vector<int>& members, const Box& wanted,
                                        const Box& frame) {
   std::vector<BoxRead> reads;
-  std::vector<Box> held;
+  std::unordered_map<int, size_t> read_of;
   for (size_t m = 0; m < members.size(); ++m) {
-    Box box =
-        box_of(from.sharding.pattern(), grid.sizes(), from.shape, grid.coordinates_of(members[m]));
+    const Box box = from.box_of(members[m]);
     Box both = overlap(wanted, box);
     if (both.shape.product() == 0) continue;
     BoxRead::Source source{static_cast<int>(m), relative(both, box).offset};
-    auto same = std::find(held.begin(), held.end(), box);
-    if (same != held.end()) {
-      reads[static_cast<size_t>(same - held.begin())].sources.push_back(std::move(source));
+    const int first = first_with_box(grid, from.sharding.pattern(), members[m]);
+    const auto [found, is_new] = read_of.try_emplace(first, reads.size());
+    if (!is_new) {
+      reads[found->second].sources.push_back(std::move(source));
       continue;
     }
-    held.push_back(box);
     reads.push_back({relative(both, frame), {std::move(source)}});
   }
   return reads;

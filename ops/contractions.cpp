@@ -4,7 +4,9 @@
 
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
+#include "src/kernels/reduce/dot.h"
 #include "weft/error.h"
+#include "weft/ops/elementwise.h"
 #include "weft/ops/products.h"
 #include "weft/ops/reductions.h"
 #include "weft/ops/shapes.h"
@@ -78,6 +80,22 @@ static int dim_from_end(const char* what, const Tensor& a, const Tensor& b, int 
   return at;
 }
 
+/// The products of two tensors, added along the last dim.
+static const Op dot_op = register_op({
+    .name = "dot_rows",
+    .rule = "... n, ... n -> ...",
+    .takes = {{.dtypes = {f32, DType::f64}}, {.dtypes = {f32, DType::f64}}},
+    .linear = {{0}, {1}},
+    .forward = [](const Call& c) { dot_rows(c.out(), c.in(0), c.in(1)); },
+    .backward =
+        [](const Grad& g) {
+          const Tensor each = unsqueeze(g.grad(), -1);
+          if (g.wants(0)) g.give(0, mul(each, g.in(1)));
+          if (g.wants(1)) g.give(1, mul(each, g.in(0)));
+        },
+    .samples = {{.shapes = {{5, 7}, {5, 7}}}, {.shapes = {{6}, {6}}}},
+});
+
 Tensor vecdot(const Tensor& a, const Tensor& b, int dim) {
   const int at = dim_from_end("vecdot", a, b, dim);
   if (a.size(at) != b.size(at)) {
@@ -86,6 +104,10 @@ Tensor vecdot(const Tensor& a, const Tensor& b, int dim) {
   }
   const DType dtype = promote(a.dtype(), b.dtype());
   const bool is_half = dtype == DType::bf16 || dtype == DType::f16;
+  const bool is_wide = dtype == f32 || dtype == DType::f64;
+  if (is_wide && a.dtype() == b.dtype() && a.shape() == b.shape() && at == -1) {
+    return dot_op({a, b});
+  }
   const Tensor product = is_half ? mul(cast(a, DType::f32), cast(b, DType::f32)) : mul(a, b);
   return cast(sum(product, {at}), dtype);
 }

@@ -53,13 +53,16 @@ void check_indices(const Tensor& a, const std::vector<DimIndex>& indices, const 
 
 /// The places along the joined dims, with 0 <= index < size in each of several dims.
 Tensor joined_places(const Tensor& a, const std::vector<DimIndex>& indices, Tensors all) {
-  if (indices.size() == 1) return all[0];
+  const bool is_one = indices.size() == 1;
+  // The indices of one dim are checked as they are used; ranks vote only if some hold others.
+  if (is_one && (!all[0].is_sharded() || all[0].sharding().is_replicated())) return all[0];
   for (Tensor& index : all) {
     if (!index.is_sharded() || !index.sharding().has_partial()) continue;
     index = moved_to(index,
                      layout_of(reduced_sharding(index.sharding()), index.shape(), index.dtype()));
   }
   check_indices(a, indices, all);
+  if (is_one) return all[0];
   Tensor places;
   for (size_t i = 0; i < indices.size(); ++i) {
     const int64_t size = a.size(indices[i].dim);

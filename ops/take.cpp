@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/take.h"
 
+#include <algorithm>
+
 #include "ops/along_dim.h"
 #include "ops/engine/layouts.h"
 #include "ops/promotion.h"
@@ -21,26 +23,28 @@ static bool is_listed(const Call& c, int rows) {
   return c.in(rows).shape.ndim() != c.in_shape(rows).ndim();
 }
 
-/// Returns the indices, after checking that they fit a dim of that size. Those of listed elements
-/// have been checked.
-static DenseBlock indices_within(const Call& c, const std::string& name, int rows, int64_t size) {
-  DenseBlock indices = DenseBlock::of(c.in(rows + 1));
-  if (is_listed(c, rows)) return indices;
-  if (auto outside = find_index_outside(indices, size)) {
+/// Returns whether all elements are one integer, which the CPU's sums take as it is.
+static bool is_one_integer(const MemoryBlock& block) {
+  return block.device.kind == DeviceKind::cpu && block.dtype == DType::i64 &&
+         std::all_of(block.strides.begin(), block.strides.end(), [](int64_t s) { return s == 0; });
+}
+
+/// Calls f(out, rows, indices, dim), for listed elements with a flat `out`; f returns an index that
+/// is out of range. `size` is that of the dim; the values of sums `may_repeat`.
+template <class F>
+static void with_rows(const Call& c, const std::string& name, int rows, int64_t size, const F& f,
+                      bool may_repeat = false) {
+  const DenseBlock indices = DenseBlock::of(c.in(rows + 1));
+  const MemoryBlock& given = c.in(rows);
+  const DenseBlock values =
+      may_repeat && is_one_integer(given) ? DenseBlock::as_it_is(given) : DenseBlock::of(given);
+  MemoryBlock out = c.out();
+  const bool listed = is_listed(c, rows);
+  if (listed) out = dense_block(out.data, out.dtype, {out.numel()}, out.device);
+  if (const auto outside = f(out, values, indices, listed ? 0 : along_dim(c))) {
     fail(name, ": index is ", *outside, ", expected one of the ", size, " elements of dim ",
          along_dim(c));
   }
-  return indices;
-}
-
-/// Calls f(out, rows, indices, dim), for listed elements with a flat `out`.
-template <class F>
-static void with_rows(const Call& c, const std::string& name, int rows, int64_t size, const F& f) {
-  const DenseBlock indices = indices_within(c, name, rows, size);
-  const DenseBlock values = DenseBlock::of(c.in(rows));
-  const MemoryBlock& out = c.out();
-  if (!is_listed(c, rows)) return f(out, values, indices, along_dim(c));
-  f(dense_block(out.data, out.dtype, {out.numel()}, out.device), values, indices, 0);
 }
 
 /// What indices name: slices along a dim, its elements, or slices that ranks keep whole.
@@ -101,7 +105,9 @@ static OpSpec add_spec(const std::string& name, Taken what) {
       .structure = one_dim(),
       .linear = {{0}},
       .forward =
-          [name](const Call& c) { with_rows(c, name, 0, c.out_shape()[along_dim(c)], add_along); },
+          [name](const Call& c) {
+            with_rows(c, name, 0, c.out_shape()[along_dim(c)], checked_add_along, true);
+          },
       .backward =
           [what](const Grad& g) {
             const int dim = static_cast<int>(g.attribute(0));
@@ -178,7 +184,9 @@ static OpSpec take_spec(const std::string& name, Taken what, const Op& gradient)
       .structure = one_dim(),
       .linear = {{0}},
       .forward =
-          [name](const Call& c) { with_rows(c, name, 0, c.in_shape(0)[along_dim(c)], take_along); },
+          [name](const Call& c) {
+            with_rows(c, name, 0, c.in_shape(0)[along_dim(c)], checked_take_along);
+          },
       .backward =
           [gradient](const Grad& g) {
             g.give(0, gradient, {g.grad(), g.in(1), places_like(g, 0)},
@@ -266,7 +274,8 @@ static OpSpec write_spec(const std::string& name, bool elements, ByIndex::Writte
             with_rows(c, name, 1, c.out_shape()[along_dim(c)],
                       [&](const MemoryBlock& out, const MemoryBlock& values,
                           const MemoryBlock& indices, int dim) {
-                        write_along(out, values, indices, dim, static_cast<WriteMode>(written));
+                        return checked_write_along(out, values, indices, dim,
+                                                   static_cast<WriteMode>(written));
                       });
           },
       .by_index =

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <initializer_list>
@@ -11,12 +12,18 @@
 
 namespace weft {
 
-inline constexpr int kMaxDims = 8;
+inline constexpr int kMaxDims = 32;
 
-/// Up to eight numbers, one per dim, stored inline: a shape, strides (in elements) or an offset.
+/// Up to kMaxDims numbers, one per dim, stored inline: a shape, strides (in elements) or an offset.
 class WEFT_API Dims {
  public:
-  Dims() = default;
+  Dims() { std::fill_n(values_.begin(), kFew, 0); }
+  Dims(const Dims& other) : ndim_(other.ndim_) { copy(other); }
+  Dims& operator=(const Dims& other) {
+    ndim_ = other.ndim_;
+    copy(other);
+    return *this;
+  }
   Dims(std::initializer_list<int64_t> values) : Dims(std::span(values.begin(), values.size())) {}
   explicit Dims(std::span<const int64_t> values);
   /// Returns `ndim` dims, all equal to `value`.
@@ -32,7 +39,7 @@ class WEFT_API Dims {
   int64_t* begin() { return values_.data(); }
   int64_t* end() { return values_.data() + ndim_; }
 
-  /// Appends a value; std::invalid_argument beyond eight.
+  /// Appends a value; std::invalid_argument beyond kMaxDims.
   void push_back(int64_t value);
   void insert(int dim, int64_t value);
   void erase(int dim);
@@ -48,8 +55,16 @@ class WEFT_API Dims {
   }
 
  private:
-  std::array<int64_t, kMaxDims> values_{};
+  /// Few tensors have more dims: so many numbers are copied always, further ones where they exist.
+  static constexpr size_t kFew = 8;
+
+  void copy(const Dims& other) {
+    for (size_t i = 0; i < kFew; ++i) values_[i] = other.values_[i];
+    for (size_t i = kFew; i < ndim_; ++i) values_[i] = other.values_[i];
+  }
+
   uint8_t ndim_ = 0;
+  std::array<int64_t, kMaxDims> values_;
 };
 
 using Shape = Dims;

@@ -112,7 +112,9 @@ Tensor bincount(const Tensor& a, const std::optional<Tensor>& weights, int64_t m
     fail("bincount: elements are ", least, " to ", most, ", expected 0 to ", kMostBins - 1);
   }
   const int64_t count = std::max(minlength, static_cast<int64_t>(most) + 1);
-  const Tensor own = weights ? *weights : ones_like(x);
+  // One number stands for all ones.
+  const Tensor one = x.is_sharded() ? ones_like(x) : ones({1}, options_next_to(x, DType::i64));
+  const Tensor own = weights ? *weights : expand(one, x.shape());
   return add_along_dim(is_floating(own.dtype()) ? own : cast(own, DType::i64), x, 0, count);
 }
 

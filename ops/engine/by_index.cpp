@@ -11,6 +11,8 @@
 #include "ops/engine/recorder.h"
 #include "src/device/cuda/capture.h"
 #include "src/kernels/copy/copy.h"
+#include "src/kernels/copy/dense.h"
+#include "src/kernels/take/take.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -149,6 +151,19 @@ class RowsMove {
 };
 
 }  // namespace
+
+void check_sliced_indices(const OpBody& op, const Route& route, const Tensor& indices) {
+  if (indices.device().kind == DeviceKind::meta) return;
+  if (cuda::kWithCuda && cuda::is_capturing()) return;
+  const ByIndex& given = *op.spec.by_index;
+  const Layout& rows =
+      given.into < 0 ? *route.operands[static_cast<size_t>(given.rows)].used : *route.results[0];
+  const int64_t size = rows.shape[route.sliced_dim];
+  if (auto outside = find_index_outside(DenseBlock::of(indices.block()), size)) {
+    fail(op.spec.name, ": index is ", *outside, ", expected one of the ", size, " elements of dim ",
+         route.sliced_dim);
+  }
+}
 
 MovedRows move_rows(const OpBody& op, const Route& route, CallBody& call) {
   const IndexRoute& how = *route.by_index;

@@ -40,6 +40,10 @@ struct MovedRows {
   int64_t bytes = 0;
 };
 
+/// Checks all indices that this rank has, before it computes with a slice of them: all ranks with
+/// the same indices throw the same std::invalid_argument.
+void check_sliced_indices(const OpBody& op, const Route& route, const Tensor& indices);
+
 /// Moves the rows that the indices of a call name, and gives it these and indices into them.
 /// std::invalid_argument on all ranks that take part when one of them has an index out of range.
 MovedRows move_rows(const OpBody& op, const Route& route, CallBody& call);

@@ -114,7 +114,12 @@ static void add_operands(Running& run, std::span<const Tensor> operands) {
   for (size_t i = 0; i < operands.size(); ++i) {
     const OperandRoute& route = run.route.operands[i];
     const Tensor* used = &operands[i];
-    if (route.move) used = &run.moved.add(run_plan(operands[i], route.move, run.op.spec.name));
+    if (route.move) {
+      if (run.route.sliced_dim >= 0 && i == static_cast<size_t>(run.op.spec.by_index->indices)) {
+        check_sliced_indices(run.op, run.route, operands[i]);
+      }
+      used = &run.moved.add(run_plan(operands[i], route.move, run.op.spec.name));
+    }
     run.used.add(used);
     if (route.fetched) {
       add_fetched(run, route, *used);

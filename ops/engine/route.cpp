@@ -226,6 +226,10 @@ class Router {
     if (!is_fetched(binding_, static_cast<size_t>(rows))) {
       fail(op_.spec.name, ": rule has no ~ dim in operand ", rows, ", expected one for by_index");
     }
+    const Ref<Plan>& move = route_->operands[static_cast<size_t>(op_.spec.by_index->indices)].move;
+    if (move && move->is_free()) {
+      route_->sliced_dim = fetched_dim(binding_, static_cast<size_t>(rows));
+    }
     route_->by_index = index_route(*op_.spec.by_index, binding_, *route_);
     if (!route_->by_index || route_->by_index->over.empty()) return;
     route_->moves = route_->communicates = true;

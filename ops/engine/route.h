@@ -46,6 +46,9 @@ struct Route final : public RefCounted {
   std::vector<StageRoute> stages;
   /// How rows move by index; null where none do.
   std::unique_ptr<const IndexRoute> by_index;
+  /// The dim that the indices of an op `by_index` name, where this rank computes with a slice of
+  /// the indices that it has; otherwise -1.
+  int sliced_dim = -1;
   /// An operand is redistributed or fetched, or a stage reduces.
   bool moves = false;
   /// Some of these movements cross ranks (on any rank: equal on all).

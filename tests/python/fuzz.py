@@ -17,9 +17,11 @@ import mmap
 import random
 import re
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 
 import weft
@@ -39,7 +41,8 @@ WORDS += ("floor", "trunc", "linear", "nearest", "fro", "left", "right", "ij", "
 # One call's new tensors are to fit.
 MEMORY = 6 << 30
 PART = 25000
-LONGEST_CALL = 60
+# Seconds that a call may compute, and seconds without a new call after which it counts as a hang.
+LONGEST_CALL, LONGEST_WAIT = 60, 900
 
 
 class Draw:
@@ -144,6 +147,7 @@ def child(calls, seed, only, path):
     with open(path, "r+b") as file, mmap.mmap(file.fileno(), 200) as noted:
 
         def note(text):
+            signal.setitimer(signal.ITIMER_PROF, LONGEST_CALL)  # its signal ends the process
             noted[:] = text.encode()[:200].ljust(200)
 
         kinds, bad = fuzz(calls, seed, only, note)
@@ -152,23 +156,39 @@ def child(calls, seed, only, path):
 
 def in_child(calls, seed, only="."):
     """(counts of exceptions, bad texts by function); a crash or hang is one of the bad texts."""
-    with tempfile.NamedTemporaryFile() as file:
+    with tempfile.NamedTemporaryFile() as file, tempfile.TemporaryFile("w+") as printed:
         file.write(b" " * 200)
         file.flush()
         command = [sys.executable, __file__, "--child", file.name, "--calls", str(calls)]
         command += ["--seed", str(seed), "--only", only]
-        try:
-            ran = subprocess.run(
-                command, capture_output=True, text=True, timeout=LONGEST_CALL + calls / 200
-            )
-            status, tail = ran.returncode, ran.stderr[-500:]
-        except subprocess.TimeoutExpired:
-            status, tail = "timeout", ""
-        call = open(file.name).read().strip()
+        running = subprocess.Popen(command, stdout=printed, stderr=subprocess.STDOUT, text=True)
+        status, call = ended(running, file.name)
+        printed.seek(0)
+        text = printed.read()
     if status != 0:
-        return collections.Counter(), {call: f"the process ended with {status} {tail}"}
-    kinds, bad = json.loads(ran.stdout.splitlines()[-1])
+        return collections.Counter(), {call: f"the process ended with {status} {text[-500:]}"}
+    kinds, bad = json.loads(text.splitlines()[-1])
     return collections.Counter(kinds), bad
+
+
+def ended(running, path):
+    """The exit status, or "timeout" when one call lasts too long, and the last noted call."""
+    call, since = "", time.monotonic()
+    while True:
+        try:
+            status = running.wait(1)
+        except subprocess.TimeoutExpired:
+            status = None
+        with open(path) as file:
+            noted = file.read().strip()
+        if noted != call:
+            call, since = noted, time.monotonic()
+        if status is None and time.monotonic() - since > LONGEST_WAIT:
+            running.kill()
+            running.wait()
+            status = "timeout"
+        if status is not None:
+            return status, call
 
 
 def main():

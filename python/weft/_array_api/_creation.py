@@ -122,6 +122,10 @@ def linspace(
 def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None, mesh=None, placements=None):
     """A matrix [n_rows, n_cols] with ones where column - row is k, otherwise zeros; float32 by
     default."""
+    # A diagonal outside of the matrix may be beyond 64 bits.
+    last = n_rows if n_cols is None else n_cols
+    if isinstance(k, int) and all(isinstance(size, int) for size in (n_rows, last)):
+        k = max(-max(n_rows, 0), min(k, max(last, 0)))
     return _weft.eye(
         n_rows,
         n_cols,

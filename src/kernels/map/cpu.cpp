@@ -13,6 +13,8 @@ namespace weft {
 static constexpr int64_t kMapChunk = 1024;
 /// Inner lines shorter than this are gathered several at a time.
 static constexpr int64_t kShortLine = 256;
+/// Copies of an operand that stays the same along an inner line: one call of a loop reads as many.
+static constexpr int64_t kRepeats = 256;
 static constexpr int kMaxMapBlocks = kMaxMapInputs + 2;
 static_assert(kMaxMapBlocks <= kMaxIterated);
 
@@ -146,6 +148,50 @@ static MapChunk chunk_of(const Mapping& mapping, const Iteration& loops) {
   return {0, 0, 1, kMapChunk};
 }
 
+/// True when all blocks have the dtype of the loop and inner lines that are contiguous or, of
+/// operands, one element, and when there are many of these lines.
+static bool has_plain_lines(const Mapping& mapping, const Iteration& loops) {
+  if (loops.inner() < kShortLine || loops.outer() < kRepeats / 8) return false;
+  for (int i = 0; i < mapping.count; ++i) {
+    const int64_t stride = loops.inner_stride(i);
+    const bool repeats = stride == 0 && i >= mapping.results;
+    if (mapping.blocks[i]->dtype != mapping.loop_dtypes[i] || (stride != 1 && !repeats)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// Calls the loop on the line where `walk` is.
+static void run_line(const Mapping& mapping, const LineWalk& walk, bool repeats,
+                     MapBuffers& buffers) {
+  const Iteration& loops = walk.loops();
+  const int64_t inner = loops.inner(), step = repeats ? kRepeats : inner;
+  for (int i = mapping.results; i < mapping.count; ++i) {
+    if (loops.inner_stride(i) != 0) continue;
+    mapping.converters[i](buffers.memory[i], 1, walk.line(i).data, 0, kRepeats);
+  }
+  void* pointers[kMaxMapBlocks];
+  for (int64_t at = 0; at < inner; at += step) {
+    for (int i = 0; i < mapping.count; ++i) {
+      const int64_t bytes = at * static_cast<int64_t>(size_of(mapping.loop_dtypes[i]));
+      pointers[i] = loops.inner_stride(i) == 0 ? static_cast<void*>(buffers.memory[i])
+                                               : static_cast<char*>(walk.line(i).data) + bytes;
+    }
+    mapping.loop(mapping.functor, pointers, pointers + mapping.results, std::min(step, inner - at));
+  }
+}
+
+static void run_lines(const Mapping& mapping, const Iteration& loops) {
+  bool repeats = false;
+  for (int i = 0; i < mapping.count; ++i) repeats |= loops.inner_stride(i) == 0;
+  parallel_for(loops.outer(), grain_of(loops.inner()), [&](int64_t begin, int64_t end) {
+    MapBuffers buffers;
+    LineWalk walk(loops, begin, 0);
+    for (int64_t i = begin; i < end; ++i, walk.next()) run_line(mapping, walk, repeats, buffers);
+  });
+}
+
 static void run_strided(const char* what, Mapping& mapping) {
   const Iteration loops(what, mapping.blocks[0]->shape, mapping.blocks, mapping.count);
   for (int i = 0; i < mapping.count; ++i) {
@@ -155,6 +201,7 @@ static void run_strided(const char* what, Mapping& mapping) {
   }
   const int64_t inner = loops.inner(), outer = loops.outer();
   if (inner * outer == 0) return;
+  if (has_plain_lines(mapping, loops)) return run_lines(mapping, loops);
   const MapChunk whole = chunk_of(mapping, loops);
   const int64_t across = (inner + whole.length - 1) / whole.length;
   const int64_t down = (outer + whole.lines - 1) / whole.lines;

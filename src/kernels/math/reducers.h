@@ -64,6 +64,7 @@ struct NumbersOf : SumOf {
 };
 
 struct ProductOf : SumOf {
+  static constexpr int kTimesLanes = 2;
   template <class T>
   WEFT_FN static constexpr T identity() {
     return T(1);

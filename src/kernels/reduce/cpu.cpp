@@ -52,6 +52,33 @@ static void merge_columns(C* sums, const C* part, int64_t n) {
   for (int64_t i = 0; i < n; ++i) sums[i] = R::combine(sums[i], part[i]);
 }
 
+/// The greatest or least of numbers, one comparison each. x * 0 is not 0 for NaN, which makes the
+/// result NaN, and for infinities: rows with one of these take the comparisons that keep NaN.
+template <class R, class C>
+static C extreme_row(const C* x, int64_t n) {
+  constexpr int kN = 256 / static_cast<int>(sizeof(C));
+  if (n < kN) return reduced_row<R, C>(x, n);
+  C best[kN], zeros[kN];
+  std::copy_n(x, kN, best);
+  std::fill_n(zeros, kN, C(0));
+  for (int64_t i = 0; i < n; i += kN) {
+    // The last elements overlap those before.
+    const C* from = x + std::min(i, n - kN);
+    for (int l = 0; l < kN; ++l) {
+      if constexpr (std::is_same_v<R, GreatestOf>) {
+        best[l] = from[l] > best[l] ? from[l] : best[l];
+      } else {
+        best[l] = from[l] < best[l] ? from[l] : best[l];
+      }
+      zeros[l] += from[l] * C(0);
+    }
+  }
+  fold_lanes<SumOf, kN / 2>(zeros);
+  if (zeros[0] != C(0)) return reduced_row<R, C>(x, n);
+  fold_lanes<R, kN / 2>(best);
+  return best[0];
+}
+
 template <class R>
 static int64_t reduced_row_of_i32(const int32_t* x, int64_t n) {
   return reduce_row<R, int32_t>(n, AsItIs{}, x);
@@ -62,6 +89,7 @@ static ReduceLoops<C> loops_of() {
   ReduceLoops<C> loops{R::template identity<C>(), reduced_row<R, C>, reduce_columns<R, C>,
                        merge_columns<R, C>};
   constexpr bool kStays = std::is_same_v<R, GreatestOf> || std::is_same_v<R, LeastOf>;
+  if constexpr (kStays && std::is_floating_point_v<C>) loops.row = extreme_row<R, C>;
   if constexpr (kStays && std::is_same_v<C, int64_t>) loops.row_of_i32 = reduced_row_of_i32<R>;
   return loops;
 }
@@ -109,6 +137,7 @@ class PairwiseMerge {
     levels_[level] = part;
   }
   C total() const {
+    if (count_ == 1) return levels_[0];
     C value = loops_.identity;
     for (size_t level = 0; count_ >> level; ++level) {
       if (count_ >> level & 1) merge(value, levels_[level]);

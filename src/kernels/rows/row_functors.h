@@ -106,6 +106,13 @@ inline namespace WEFT_COMPILER {
 template <class C>
 inline constexpr int kLanes = 128 / static_cast<int>(sizeof(C));
 
+/// Combines 2 * kWidth accumulators into the first one, in pairs.
+template <class R, int kWidth, class C>
+[[gnu::always_inline]] inline void fold_lanes(C* lanes) {
+  for (int l = 0; l < kWidth; ++l) lanes[l] = R::combine(lanes[l], lanes[l + kWidth]);
+  if constexpr (kWidth > 1) fold_lanes<R, kWidth / 2>(lanes);
+}
+
 /// Combines the reducer elements f(in[i]...), in fixed accumulators.
 template <class R, class C, class F, class... In>
 C reduce_row(int64_t n, const F& f, const In*... in) {
@@ -117,9 +124,7 @@ C reduce_row(int64_t n, const F& f, const In*... in) {
     for (int l = 0; l < kN; ++l) lanes[l] = R::combine(lanes[l], R::element(f(in[i + l]...)));
   }
   for (int l = 0; i < n; ++i, ++l) lanes[l] = R::combine(lanes[l], R::element(f(in[i]...)));
-  for (int width = kN / 2; width > 0; width /= 2) {
-    for (int l = 0; l < width; ++l) lanes[l] = R::combine(lanes[l], lanes[l + width]);
-  }
+  fold_lanes<R, kN / 2>(lanes);
   return lanes[0];
 }
 

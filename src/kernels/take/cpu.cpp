@@ -17,7 +17,7 @@ namespace {
 
 /// Columns that one task adds.
 constexpr int64_t kAddedColumns = 256;
-/// Indices checked together before looking for the first invalid one.
+/// Indices checked together, before they are used.
 constexpr int64_t kCheckedIndices = 1024;
 
 /// Calls f with a pointer of the indices' type.
@@ -39,12 +39,23 @@ void for_each_row(int64_t begin, int64_t end, int64_t n, const F& f) {
   }
 }
 
+/// Returns whether some index of data[begin, end) is not in [-size, size).
+template <class I>
+bool has_index_outside(const I* data, int64_t begin, int64_t end, int64_t size) {
+  bool here = false;
+  for (int64_t i = begin; i < end; ++i) here |= (data[i] < -size) | (data[i] >= size);
+  return here;
+}
+
 /// Both blocks viewed as [outer, size or n, inner]. Each slice [inner] has one index when `slices`,
 /// otherwise each element has its own.
 struct Taking {
   int64_t outer = 1, size, n, inner = 1;
   bool slices;
   const MemoryBlock& indices;
+  /// Indices are checked before they are used; those of runs with one out of range are not used.
+  bool checks = false;
+  mutable std::atomic<bool> has_mistake = false;
 
   Taking(const MemoryBlock& whole, const MemoryBlock& taken, const MemoryBlock& where, int dim)
       : size(whole.shape[dim]), n(taken.shape[dim]), indices(where) {
@@ -67,7 +78,45 @@ struct Taking {
       });
     });
   }
+
+  /// Returns whether the indices of elements [begin, end) of the rows (o, i), or of these slices,
+  /// may be used.
+  bool may_use(int64_t o, int64_t i, int64_t begin, int64_t end) const {
+    if (!checks) return true;
+    const int64_t row = o * n + i;
+    bool wrong = false;
+    with_typed(indices, [&](const auto* data) {
+      wrong = slices ? has_index_outside(data, i, i + 1, size)
+                     : has_index_outside(data, row * inner + begin, row * inner + end, size);
+    });
+    if (wrong) has_mistake.store(true, std::memory_order_relaxed);
+    return !wrong;
+  }
+  /// The same for rows i to `last`, of one element each.
+  bool may_use_run(int64_t o, int64_t i, int64_t last) const {
+    if (!checks) return true;
+    bool wrong = false;
+    const int64_t row = slices ? 0 : o * n;
+    with_typed(indices, [&](const auto* data) {
+      wrong = has_index_outside(data, row + i, row + last, size);
+    });
+    if (wrong) has_mistake.store(true, std::memory_order_relaxed);
+    return !wrong;
+  }
+
+  std::optional<int64_t> mistake() const {
+    return has_mistake ? host::find_index_outside(indices, size) : std::nullopt;
+  }
 };
+
+/// Calls f(begin, end) on runs of [first, last) whose indices are checked together.
+template <class F>
+void for_each_run(const Taking& t, int64_t o, int64_t first, int64_t last, const F& f) {
+  for (int64_t i = first; i < last; i += kCheckedIndices) {
+    const int64_t end = std::min(last, i + kCheckedIndices);
+    if (t.may_use_run(o, i, end)) f(i, end);
+  }
+}
 
 /// Calls f(o, begin, end) on ranges of the n elements of each row: those of all rows are
 /// [begin, end).
@@ -91,12 +140,15 @@ void take_elements(const Taking& t, void* out, const void* in) {
           Bits* row = to + o * t.n;
           const Bits* source = from + o * t.size;
           const auto place = index;  // a copy, which the results cannot alias
-          for (int64_t i = first; i < last; ++i) row[i] = source[place(o, i, 0)];
+          for_each_run(t, o, first, last, [&](int64_t i, int64_t stop) {
+            for (; i < stop; ++i) row[i] = source[place(o, i, 0)];
+          });
         });
       });
     }
     parallel_for(t.outer * t.n, grain_of(t.inner), [&](int64_t begin, int64_t end) {
       for_each_row(begin, end, t.n, [&](int64_t o, int64_t i) {
+        if (!t.may_use(o, i, 0, t.inner)) return;
         Bits* row = to + (o * t.n + i) * t.inner;
         for (int64_t k = 0; k < t.inner; ++k) {
           row[k] = from[(o * t.size + index(o, i, k)) * t.inner + k];
@@ -110,6 +162,7 @@ void take_slices(const Taking& t, char* out, const char* in, int64_t bytes) {
   t.with_indices([&](const auto& index) {
     parallel_for(t.outer * t.n, grain_of(t.inner), [&](int64_t begin, int64_t end) {
       for_each_row(begin, end, t.n, [&](int64_t o, int64_t i) {
+        if (!t.may_use(o, i, 0, t.inner)) return;
         std::memcpy(out + (o * t.n + i) * bytes, in + (o * t.size + index(o, i, 0)) * bytes,
                     static_cast<size_t>(bytes));
       });
@@ -119,8 +172,8 @@ void take_slices(const Taking& t, char* out, const char* in, int64_t bytes) {
 
 /// Calls f(to, from) for each element of `in` and its place, in the order of i. Only one thread
 /// writes to any place.
-template <class C, class T, class F>
-void write_elements(const Taking& t, C* places, const T* in, const F& f) {
+template <class C, class In, class F>
+void write_elements(const Taking& t, C* places, const In in, const F& f) {
   const int64_t chunks = (t.inner + kAddedColumns - 1) / kAddedColumns;
   const int64_t grain = grain_of(t.n * std::min(t.inner, kAddedColumns));
   t.with_indices([&](const auto& index) {
@@ -129,15 +182,18 @@ void write_elements(const Taking& t, C* places, const T* in, const F& f) {
         const int64_t o = task / chunks, first = task % chunks * kAddedColumns;
         const int64_t last = std::min(t.inner, first + kAddedColumns);
         C* to = places + o * t.size * t.inner;
-        const T* from = in + o * t.n * t.inner;
+        In from = in + o * t.n * t.inner;
         // Copies, which the results cannot alias.
         const auto place = index;
         const int64_t n = t.n, inner = t.inner;
         if (inner == 1) {
-          for (int64_t i = 0; i < n; ++i) f(to[place(o, i, 0)], from[i]);
+          for_each_run(t, o, 0, n, [&](int64_t i, int64_t last_i) {
+            for (; i < last_i; ++i) f(to[place(o, i, 0)], from[i]);
+          });
           continue;
         }
         for (int64_t i = 0; i < n; ++i, from += inner) {
+          if (!t.may_use(o, i, first, last)) continue;
           if (t.slices) {
             C* row = to + place(o, i, 0) * inner;
 #pragma GCC ivdep
@@ -151,9 +207,47 @@ void write_elements(const Taking& t, C* places, const T* in, const F& f) {
   });
 }
 
-template <class C, class T>
-void add_elements(const Taking& t, C* sums, const T* in) {
-  write_elements(t, sums, in, [](C& sum, T value) { sum += static_cast<C>(value); });
+template <class C, class In>
+void add_elements(const Taking& t, C* sums, const In in) {
+  write_elements(t, sums, in, [](C& sum, auto value) { sum += static_cast<C>(value); });
+}
+
+/// One number as the elements of a block.
+struct Repeated {
+  int64_t value;
+  Repeated operator+(int64_t) const { return *this; }
+  Repeated& operator+=(int64_t) { return *this; }
+  int64_t operator[](int64_t) const { return value; }
+};
+
+bool is_repeated(const MemoryBlock& block) {
+  return std::all_of(block.strides.begin(), block.strides.end(), [](int64_t s) { return s == 0; });
+}
+
+/// Integer sums of a vector, which are the same in any order: each part has its own sums, if these
+/// are much fewer than the elements.
+template <class In>
+void add_integers(const Taking& t, int64_t* sums, const In in) {
+  constexpr int64_t kPartElements = 1 << 17, kMostParts = 16;
+  const int64_t parts = std::min(kMostParts, t.n / kPartElements);
+  if (t.outer != 1 || t.inner != 1 || parts < 2 || t.size * 8 * parts > t.n) {
+    return add_elements(t, sums, in);
+  }
+  const int64_t each = (t.n + parts - 1) / parts;
+  std::vector<int64_t> own(static_cast<size_t>(parts * t.size));
+  t.with_indices([&](const auto& index) {
+    parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t part = begin; part < end; ++part) {
+        int64_t* to = own.data() + part * t.size;
+        const auto place = index;
+        for_each_run(t, 0, part * each, std::min(t.n, (part + 1) * each),
+                     [&](int64_t i, int64_t last) {
+                       for (; i < last; ++i) to[place(0, i, 0)] += in[i];
+                     });
+      }
+    });
+  });
+  for (int64_t i = 0; i < parts * t.size; ++i) sums[i % t.size] += own[static_cast<size_t>(i)];
 }
 
 }  // namespace
@@ -162,26 +256,21 @@ std::optional<int64_t> find_index_outside(const MemoryBlock& indices, int64_t si
   std::optional<int64_t> found;
   with_typed(indices, [&](const auto* data) {
     const int64_t count = indices.numel();
-    const auto is_outside = [&](int64_t i) { return (data[i] < -size) | (data[i] >= size); };
     std::atomic<bool> any = false;
     parallel_for(count, kParallelGrain, [&](int64_t begin, int64_t end) {
       for (int64_t first = begin; first < end; first += kCheckedIndices) {
         const int64_t last = std::min(end, first + kCheckedIndices);
-        bool here = false;
-        for (int64_t i = first; i < last; ++i) here |= is_outside(i);
-        if (here) return any.store(true);
+        if (has_index_outside(data, first, last, size)) return any.store(true);
       }
     });
     for (int64_t i = 0; any && i < count && !found; ++i) {
-      if (is_outside(i)) found = data[i];
+      if (has_index_outside(data, i, i + 1, size)) found = data[i];
     }
   });
   return found;
 }
 
-void take_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices,
-                int dim) {
-  const Taking t(in, out, indices, dim);
+static void take(const Taking& t, const MemoryBlock& out, const MemoryBlock& in) {
   if (out.numel() == 0) return;
   const auto bytes = static_cast<int64_t>(size_of(in.dtype));
   if (t.slices && t.inner > 1) {
@@ -199,11 +288,28 @@ void take_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock
   }
 }
 
+void take_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices,
+                int dim) {
+  take(Taking(in, out, indices, dim), out, in);
+}
+
+std::optional<int64_t> checked_take_along(const MemoryBlock& out, const MemoryBlock& in,
+                                          const MemoryBlock& indices, int dim) {
+  Taking t(in, out, indices, dim);
+  t.checks = true;
+  take(t, out, in);
+  return t.mistake();
+}
+
 template <class T>
 static void add_elements_of(const Taking& t, const MemoryBlock& out, const MemoryBlock& in) {
   using C = Compute<T>;
   if (out.dtype == dtype_of<C>) {
     host::fill(out, 0);
+    if constexpr (std::is_same_v<T, int64_t>) {
+      if (is_repeated(in)) return add_integers(t, out.as<C>(), Repeated{*in.as<T>()});
+      return add_integers(t, out.as<C>(), in.as<T>());
+    }
     return add_elements(t, out.as<C>(), in.as<T>());
   }
   std::vector<C> sums(static_cast<size_t>(out.numel()));
@@ -211,8 +317,7 @@ static void add_elements_of(const Taking& t, const MemoryBlock& out, const Memor
   host::copy(out, dense_block(sums.data(), dtype_of<C>, out.shape));
 }
 
-void add_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim) {
-  const Taking t(out, in, indices, dim);
+static void add(const Taking& t, const MemoryBlock& out, const MemoryBlock& in) {
   if (is_floating(in.dtype)) {
     return visit_floating("add_along", in.dtype,
                           [&]<class T>(Type<T>) { add_elements_of<T>(t, out, in); });
@@ -222,6 +327,18 @@ void add_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock&
   const MemoryBlock wide = dense_block(widened.data(), DType::i64, in.shape);
   host::copy(wide, in);
   add_elements_of<int64_t>(t, out, wide);
+}
+
+void add_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim) {
+  add(Taking(out, in, indices, dim), out, in);
+}
+
+std::optional<int64_t> checked_add_along(const MemoryBlock& out, const MemoryBlock& in,
+                                         const MemoryBlock& indices, int dim) {
+  Taking t(out, in, indices, dim);
+  t.checks = true;
+  add(t, out, in);
+  return t.mistake();
 }
 
 /// Calls f(to, from) as write_elements does, with a function of that mode.
@@ -247,13 +364,24 @@ static void write_typed(const Taking& t, T* places, const T* in, WriteMode mode)
   }
 }
 
-void write_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim,
-                 WriteMode mode) {
-  const Taking t(out, in, indices, dim);
+static void write(const Taking& t, const MemoryBlock& out, const MemoryBlock& in, WriteMode mode) {
   visit(in.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
     write_typed(t, out.as<T>(), in.as<T>(), mode);
   });
+}
+
+void write_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim,
+                 WriteMode mode) {
+  write(Taking(out, in, indices, dim), out, in, mode);
+}
+
+std::optional<int64_t> checked_write_along(const MemoryBlock& out, const MemoryBlock& in,
+                                           const MemoryBlock& indices, int dim, WriteMode mode) {
+  Taking t(out, in, indices, dim);
+  t.checks = true;
+  write(t, out, in, mode);
+  return t.mistake();
 }
 
 }  // namespace weft::host

@@ -271,4 +271,25 @@ void add_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock&
   cuda::write_along(out, in, indices, dim, WriteMode::add);
 }
 
+std::optional<int64_t> checked_take_along(const MemoryBlock& out, const MemoryBlock& in,
+                                          const MemoryBlock& indices, int dim) {
+  const auto outside = cuda::find_index_outside(indices, in.shape[dim]);
+  if (!outside) cuda::take_along(out, in, indices, dim);
+  return outside;
+}
+
+std::optional<int64_t> checked_add_along(const MemoryBlock& out, const MemoryBlock& in,
+                                         const MemoryBlock& indices, int dim) {
+  const auto outside = cuda::find_index_outside(indices, out.shape[dim]);
+  if (!outside) cuda::add_along(out, in, indices, dim);
+  return outside;
+}
+
+std::optional<int64_t> checked_write_along(const MemoryBlock& out, const MemoryBlock& in,
+                                           const MemoryBlock& indices, int dim, WriteMode mode) {
+  const auto outside = cuda::find_index_outside(indices, out.shape[dim]);
+  if (!outside) cuda::write_along(out, in, indices, dim, mode);
+  return outside;
+}
+
 }  // namespace weft::cuda

@@ -8,7 +8,8 @@
 namespace weft {
 
 // Blocks are dense. `indices` (i32 or i64) are [n], or have the shape of the block with n elements
-// along `dim`; negative ones count from the end. All must be in range.
+// along `dim`; negative ones count from the end. All must be in range. The `checked` functions
+// return the first index that is not, and leave the result unspecified then.
 
 /// Returns the first index that is not in [-size, size); nothing when there is none.
 WEFT_KERNEL(std::optional<int64_t>, find_index_outside, (const MemoryBlock& indices, int64_t size),
@@ -31,6 +32,17 @@ enum class WriteMode : uint8_t { add, replace, multiply, max, min };
 /// Writes in[..., i, ...] to out[..., indices[i], ...], in the order of i: the last one that
 /// replaces stays. The dtypes are equal; other elements of `out` are unchanged. Not for `add`.
 WEFT_KERNEL(void, write_along,
+            (const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim,
+             WriteMode mode),
+            (out, in, indices, dim, mode))
+
+WEFT_KERNEL(std::optional<int64_t>, checked_take_along,
+            (const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim),
+            (out, in, indices, dim))
+WEFT_KERNEL(std::optional<int64_t>, checked_add_along,
+            (const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim),
+            (out, in, indices, dim))
+WEFT_KERNEL(std::optional<int64_t>, checked_write_along,
             (const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim,
              WriteMode mode),
             (out, in, indices, dim, mode))

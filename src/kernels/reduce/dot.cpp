@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/reduce/dot.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "src/base/numeric.h"
+#include "src/base/parallel.h"
+#include "src/kernels/map/map.h"
+#include "src/kernels/math/reducers.h"
+#include "src/kernels/reduce/reduce.h"
+#include "src/kernels/rows/row_functors.h"
+#include "weft/storage.h"
+
+namespace weft {
+
+/// Elements that one task multiplies, and those of one sum within it.
+static constexpr int64_t kDotElements = 65536, kDotBlock = 4096;
+
+namespace {
+
+struct DotProduct {
+  template <class T>
+  WEFT_FN T operator()(T a, T b) const {
+    return a * b;
+  }
+};
+
+}  // namespace
+
+template <class T>
+static double dot_part(const T* a, const T* b, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; i += kDotBlock) {
+    sum += static_cast<double>(
+        reduce_row<SumOf, T>(std::min(kDotBlock, n - i), ProductOfTwo<T>{}, a + i, b + i));
+  }
+  return sum;
+}
+
+template <class T>
+static void dot_on_host(const MemoryBlock& out, const MemoryBlock& a, const MemoryBlock& b) {
+  const int64_t rows = out.numel(), n = a.shape.back();
+  const int64_t parts = std::max<int64_t>(1, (n + kDotElements - 1) / kDotElements);
+  std::vector<double> sums(static_cast<size_t>(rows * parts));
+  parallel_for(rows * parts, grain_of(std::min(n, kDotElements)), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t first = i % parts * kDotElements, at = i / parts * n + first;
+      sums[static_cast<size_t>(i)] =
+          dot_part(a.as<T>() + at, b.as<T>() + at, std::min(kDotElements, n - first));
+    }
+  });
+  for (int64_t row = 0; row < rows; ++row) {
+    const double* own = sums.data() + row * parts;
+    out.as<T>()[row] = static_cast<T>(std::accumulate(own, own + parts, 0.0));
+  }
+}
+
+void dot_rows(const MemoryBlock& out, const MemoryBlock& a, const MemoryBlock& b) {
+  if (!is_on_gpu(out)) {
+    return out.dtype == DType::f64 ? dot_on_host<double>(out, a, b) : dot_on_host<float>(out, a, b);
+  }
+  const Ref<Storage> memory =
+      Storage::allocate(static_cast<size_t>(a.numel()) * size_of(a.dtype), a.device);
+  const MemoryBlock products = dense_block(memory->data(), a.dtype, a.shape, a.device);
+  map_floating(DotProduct{}, products, a, b);
+  reduce(Reduction::sum, out, products, {a.shape.ndim() - 1});
+}
+
+}  // namespace weft
