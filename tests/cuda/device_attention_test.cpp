@@ -191,7 +191,8 @@ TEST_F(DeviceAttention, CustomMods) {
   const AttentionCase c{2, 4, 2, 37, 37, 16};
   const ScoreMod mod = score_mod_of<HalvedThirds>();
   const HalvedThirds values;
-  const AttentionArguments options{.softcap = 2, .mod = &mod, .mod_bytes = &values};
+  const AttentionArguments options{
+      .scale = {}, .query_offset = {}, .softcap = 2, .mod = &mod, .mod_bytes = &values};
   const AttentionTwins t(c, DType::f32, HeadLie::dense);
   const auto run = [&](Device d) {
     attention(t.q.on(d), t.k.on(d), t.v.on(d), options, t.out.on(d), t.lse.on(d));

@@ -92,13 +92,13 @@ TEST(SplitProducts, OfAGatheredInputEqualWholeOnes) {
 
 Values scattered(const Case& one, const DeviceMesh& mesh, int parts) {
   Shape shape = one.input;
-  Placements rows = one.axes.size() == 1 ? Placements({{"tp", Shard(-1)}})
-                                         : Placements({{"dp", Shard(0)}, {"tp", Shard(-1)}});
+  Placements rows({{"tp", Shard(-1)}});
+  if (one.axes.size() > 1) rows = Placements({{"dp", Shard(0)}, {"tp", Shard(-1)}});
   const Tensor x = leaf(shape, 1, mesh, rows);
   const Tensor w = leaf({5, 6}, 2, mesh, {{"tp", Shard(1)}}), b = leaf({5}, 3, mesh, {});
-  Values values =
-      values_of({linear_reduce_scatter(x, w, b, one.dim, {mesh["tp"], parts})}, {x, w, b});
-  const Tensor y = linear_reduce_scatter(x.detach(), w.detach(), {}, one.dim, {mesh["tp"], parts});
+  const SplitProducts split{mesh["tp"], parts};
+  Values values = values_of({linear_reduce_scatter(x, w, b, one.dim, split)}, {x, w, b});
+  const Tensor y = linear_reduce_scatter(x.detach(), w.detach(), Tensor(), one.dim, split);
   if (mesh["tp"].size() > 1) {
     EXPECT_EQ(y.sharding()[mesh["tp"].root_axis(0)], Placement(Shard(one.dim)));
   }
