@@ -58,10 +58,11 @@ MemoryPlan planned(const TransformerConfig& config, const ParallelOptions& optio
   };
   const bool has_memory = !options.memory.empty();
   // A choice of the user's stays.
-  const MemoryPlanOptions may{.policies = budget || options.recompute == "none",
-                        .schedule = has_memory,
-                        .what = has_memory ? "--memory" : "--activation-checkpointing budget",
-                        .cure = "use more ranks, a higher --accumulate or --offload auto=disk:DIR"};
+  const MemoryPlanOptions may{
+      .policies = budget || options.recompute == "none",
+      .schedule = has_memory,
+      .what = has_memory ? "--memory" : "--activation-checkpointing budget",
+      .cure = "use more ranks, a higher --accumulate or --offload auto=disk:DIR"};
   MemoryPlan plan{weft::plan_memory(cost, choice_of(options), static_cast<size_t>(config.layers),
                                     allowed, machine, may),
                   {}};
