@@ -14,13 +14,12 @@ writes beside itself
     chat.json       conversations as `apply_chat_template` of transformers writes them, by template
 
 TEMPLATES is a directory of the families' published Jinja templates, <name>.jinja, which are not
-part of weft: the chat_template of the tokenizer_config.json of Llama-2-7b-chat-hf (llama2),
-Meta-Llama-3-8B-Instruct (llama3), Llama-3.1-8B-Instruct (llama3.1), Llama-3.2-1B-Instruct
-(llama3.2), Mistral-7B-Instruct-v0.2 before and after its system prompt (mistral, mistral-v1),
-Mistral-Large-Instruct-2407 (mistral-v3), Mistral-Nemo-Instruct-2407 (mistral-v3-tekken), ChatML,
-SmolLM2, Qwen2, Qwen2.5, Qwen3, Qwen3-2507 (qwen3-instruct), Gemma, Gemma 3, Phi-3-mini, Phi-3.5,
-Zephyr, OLMo 2, Granite 3.0,
-DeepSeek-V2-Chat (deepseek-v2) and DeepSeek-V3 (deepseek-v3). Without it chat.json stays as it is. `corpus` is also what
+part of weft: the chat_template of the tokenizer_config.json of Llama-2-7b-chat-hf (llama2), Meta-
+Llama-3-8B-Instruct (llama3), Llama-3.1-8B-Instruct (llama3.1), Llama-3.2-1B-Instruct (llama3.2),
+Mistral-7B-Instruct-v0.2 before and after its system prompt (mistral, mistral-v1), Mistral-Large-
+Instruct-2407 (mistral-v3), Mistral-Nemo-Instruct-2407 (mistral-v3-tekken), ChatML, SmolLM2,
+Qwen2, Qwen2.5, Qwen3, Qwen3-2507 (qwen3-instruct), Gemma, Gemma 3, Phi-3-mini, Phi-3.5, Zephyr,
+OLMo 2, Granite 3.0, DeepSeek-V2-Chat (deepseek-v2) and DeepSeek-V3 (deepseek-v3). Without it chat.json stays as it is. `corpus` is also what
 tests/python/tokenizer_test.py compares the packages on.
 """
 
@@ -118,8 +117,8 @@ def byte_level_families(texts, size=700):
         "llama3": byte_level(texts, size, pre.Sequence([split(SPLIT), raw()]),
                              ["<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"],
                              post=bos("<|begin_of_text|>"), ignore_merges=True),
-        "qwen2": byte_level(texts, size, pre.Sequence([split(SPLIT.replace("{1,3}", "")), raw()]), chatml,
-                            normalizer=normalizers.NFC()),
+        "qwen2": byte_level(texts, size, pre.Sequence([split(SPLIT.replace("{1,3}", "")), raw()]),
+                            chatml, normalizer=normalizers.NFC()),
         "smollm": byte_level(texts, size, pre.Sequence([pre.Digits(individual_digits=True),
                                                   pre.ByteLevel(add_prefix_space=False)]), chatml),
         "roberta": byte_level(texts, size, pre.ByteLevel(add_prefix_space=True),
@@ -168,7 +167,8 @@ def spaced_families(texts, size=800):
     always = metaspace(prepend_scheme="always", split=True)
     user = [{"content": "<|user|>", "rstrip": True}]
     return {
-        "llama2": spaced(texts, size, prepend, None, sequence(back, fallback, fuse, strip), added=user),
+        "llama2": spaced(texts, size, prepend, None, sequence(back, fallback, fuse, strip),
+                         added=user),
         "gemma": spaced(texts, size, replace, by_space, sequence(back, fallback, fuse)),
         "mistral": spaced(texts, size, None, metaspace(prepend_scheme="first", split=False),
                           sequence(back, fallback, fuse, strip)),
@@ -241,8 +241,8 @@ def small_rules():
     """Some of the replacements of NFKC, of compositions and of white space, as lines of hexadecimal
     code points."""
     points = lambda text: " ".join(f"{ord(c):X}" for c in text)
-    single = [chr(c) for low, high in ((0xa0, 0x17f), (0x2000, 0x206f), (0x2460, 0x2473),
-                                       (0xff01, 0xff9f), (0xfb00, 0xfb06)) for c in range(low, high)]
+    ranges = ((0xa0, 0x17f), (0x2000, 0x206f), (0x2460, 0x2473), (0xff01, 0xff9f), (0xfb00, 0xfb06))
+    single = [chr(c) for low, high in ranges for c in range(low, high)]
     pairs = [a + chr(m) for a in "AEIOUaeiou" for m in range(0x300, 0x304)]
     rules = {t: unicodedata.normalize("NFKC", t) for t in single + pairs}
     rules |= {c: " " for c in "\t\n\r\u2028\u3000"} | {"\u200b": "", "\u200d": ""}
@@ -293,7 +293,8 @@ def unigram_families(texts, directory, size=1000, **settings):
     precompiled = {"type": "Precompiled", "precompiled_charsmap": table}
     replace = lambda a, b: {"type": "Replace", "pattern": a, "content": b}
     sequence = lambda *steps: {"type": "Sequence", "normalizers": list(steps)}
-    space = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": True}
+    space = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always",
+             "split": True}
     both = {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, space]}
     back = {"type": "Sequence", "decoders": [replace({"String": "\u2581"}, " "),
                                              {"type": "ByteFallback"}, {"type": "Fuse"}]}
