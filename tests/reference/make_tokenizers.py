@@ -19,8 +19,9 @@ Llama-3-8B-Instruct (llama3), Llama-3.1-8B-Instruct (llama3.1), Llama-3.2-1B-Ins
 Mistral-7B-Instruct-v0.2 before and after its system prompt (mistral, mistral-v1), Mistral-Large-
 Instruct-2407 (mistral-v3), Mistral-Nemo-Instruct-2407 (mistral-v3-tekken), ChatML, SmolLM2,
 Qwen2, Qwen2.5, Qwen3, Qwen3-2507 (qwen3-instruct), Gemma, Gemma 3, Phi-3-mini, Phi-3.5, Zephyr,
-OLMo 2, Granite 3.0, DeepSeek-V2-Chat (deepseek-v2) and DeepSeek-V3 (deepseek-v3). Without it chat.json stays as it is. `corpus` is also what
-tests/python/tokenizer_test.py compares the packages on.
+OLMo 2, Granite 3.0, DeepSeek-V2-Chat (deepseek-v2) and DeepSeek-V3 (deepseek-v3). Without it
+chat.json stays as it is. `corpus` is also what tests/python/tokenizer_test.py compares the
+packages on.
 """
 
 import base64
