@@ -31,7 +31,7 @@ class Prompts {
   void add_lines(const ServeOptions& options);
 
   std::optional<Tokenizer> tokenizer_;
-  /// What errors call each prompt.
+  /// The names of the prompts in errors, and their texts.
   std::vector<std::string> names_, texts_;
   std::vector<std::vector<int64_t>> ids_;
 };

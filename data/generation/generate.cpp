@@ -234,14 +234,22 @@ std::vector<std::string> generate_text(
   const auto& ends = tokenizer.end_ids();
   options.end_ids.insert(options.end_ids.end(), ends.begin(), ends.end());
   std::vector<TextOfTokens> texts;
-  for (size_t i = 0; i < prompts.size(); ++i) texts.emplace_back(tokenizer, stops);
-  std::vector<std::string> whole(prompts.size());
-  generate(model, mesh, prompts, options, [&](size_t i, std::optional<int64_t> id) {
-    const std::string part = id ? texts[i].push(*id) : texts[i].finish();
-    whole[i] += part;
-    if (use) use(i, part, !id);
-    return !texts[i].has_stopped();
-  });
+  std::vector<std::string> whole;
+  // The first rank may have more prompts.
+  const auto make_texts = [&](size_t count) {
+    while (texts.size() < count) texts.emplace_back(tokenizer, stops);
+    whole.resize(texts.size());
+  };
+  make_texts(prompts.size());
+  const auto made =
+      generate(model, mesh, prompts, options, [&](size_t i, std::optional<int64_t> id) {
+        make_texts(i + 1);
+        const std::string part = id ? texts[i].push(*id) : texts[i].finish();
+        whole[i] += part;
+        if (use) use(i, part, !id);
+        return !texts[i].has_stopped();
+      });
+  whole.resize(made.size());
   return whole;
 }
 

@@ -32,9 +32,9 @@ struct ChatOptions {
 
 /// Turns text into token ids and back, as a model's files describe it: byte-level and character
 /// BPE, WordPiece and Unigram from a tokenizer.json of Hugging Face, BPE and Unigram from a
-/// tokenizer.model of SentencePiece. Ids and texts equal those of the packages `tokenizers` and `sentencepiece`; a
-/// truncation and padding of the file are not applied. A value handle; several threads may use it
-/// at once.
+/// tokenizer.model of SentencePiece. Ids and texts equal those of the packages `tokenizers` and
+/// `sentencepiece`; a truncation and padding of the file are not applied. A value handle; several
+/// threads may use it at once.
 class WEFT_API Tokenizer {
  public:
   /// Reads tokenizer.json, or else tokenizer.model, and where they exist tokenizer_config.json,

@@ -100,6 +100,23 @@ TEST_F(Text, IsContinuedByTheTokenizerOfTheModel) {
   EXPECT_EQ(printed(drawn).text, printed(drawn).text);
 }
 
+TEST_F(Text, SeveralPromptsArePrintedInTheirOrder) {
+  const std::vector<std::string> prompts = {"abca", "bb", "cabbage", "a"};
+  const std::string command = concat("sample ", model(), " --tokens 12 --stop bb --temperature 1 ");
+  std::string lines, alone;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const std::string more = concat("--seed ", 5 + i, " --prompt ", prompts[i]);
+    alone += printed(command + more).text;
+    if (i > 0) lines += prompts[i] + '\n';
+  }
+  const std::string file = scratch_.write("prompts", lines);
+  const std::string all = concat(command, "--seed 5 --prompt abca --prompts ", file);
+  for (const char* more : {"", " --batch 2", " --batch 1", " --ranks 2"}) {
+    EXPECT_EQ(printed(concat(all, more)).text, alone) << more;
+  }
+  EXPECT_NE(run_weft(all).text.find(" tokens of 4 prompts read in "), std::string::npos);
+}
+
 TEST_F(Text, WrongInputIsOneSentence) {
   const std::string text = scratch_.write("a.txt", "abc"), gpt2 = tokenizer("gpt2");
   const std::string out = concat(" --output ", scratch_.path("out"));

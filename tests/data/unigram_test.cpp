@@ -17,7 +17,7 @@ using Ids = std::vector<int64_t>;
 using nlohmann::json;
 
 /// A Unigram model in a tokenizer.json, changed at some places.
-class UnigramFile : public testing::Test {
+class Unigram : public testing::Test {
  protected:
   Tokenizer read(std::initializer_list<std::pair<const char*, json>> changes = {}) const {
     json file = json::parse(R"({"model": {"type": "Unigram", "unk_id": 1, "vocab": [
@@ -36,10 +36,10 @@ class UnigramFile : public testing::Test {
 };
 
 /// Expected values are those of the package tokenizers 0.23.
-TEST_F(UnigramFile, TakesTheLikeliestPieces) {
+TEST_F(Unigram, TakesTheLikeliestPieces) {
   EXPECT_EQ(read().encode("abba"), (Ids{2, 3, 3, 2}));
   EXPECT_EQ(read({{"/model/vocab/4/1", -2.5}}).encode("abba"), (Ids{4, 3, 2}));
-  // Of two paths with one score the first that is found stays.
+  // The first of two paths with one score stays.
   EXPECT_EQ(read({{"/model/vocab/4/1", -3}}).encode("ab"), (Ids{4}));
   // Unknown characters are one token.
   EXPECT_EQ(read().encode("xya<unk>x"), (Ids{1, 2, 1}));
@@ -56,7 +56,7 @@ TEST_F(UnigramFile, TakesTheLikeliestPieces) {
             (Ids{6}));
 }
 
-TEST_F(UnigramFile, RefusesWhatItCannotUse) {
+TEST_F(Unigram, RefusesWhatItCannotUse) {
   EXPECT_EQ(refusal("/model/unk_id", nullptr), "model.unk_id is missing, expected a value");
   EXPECT_EQ(refusal("/model/unk_id", 7), "model.unk_id is 7, expected an id of the vocabulary");
   EXPECT_EQ(refusal("/model/vocab/2", "a"),
@@ -75,7 +75,7 @@ TEST_F(UnigramFile, RefusesWhatItCannotUse) {
             "many as it says");
 }
 
-TEST(DoubleArray, FindsWhatAMapFinds) {
+TEST_F(Unigram, FindsTheTextsThatAMapFinds) {
   std::mt19937 random(5);
   std::map<std::string, int32_t> all;
   std::vector<std::string> texts;

@@ -92,7 +92,8 @@ def test_chats_become_the_tokens_of_the_package(tmp_path):
     tokenizers = pytest.importorskip("tokenizers")
     chats = json.loads((REFERENCE / "chat.json").read_text())
     texts = [case["text"] for cases in chats.values() for case in cases if case["text"]]
-    marks = {mark for text in texts for mark in re.findall(r"<[|\uff5c]?[/\w\u2581]+[|\uff5c]?>", text)}
+    form = re.compile(r"<[|\uff5c]?[/\w\u2581]+[|\uff5c]?>")
+    marks = {mark for text in texts for mark in form.findall(text)}
     package = tokenizers.Tokenizer.from_file(str(REFERENCE / "tokenizers/llama3/tokenizer.json"))
     package.add_special_tokens(sorted(marks))
     package.save(str(tmp_path / "tokenizer.json"))

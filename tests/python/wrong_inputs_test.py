@@ -175,7 +175,7 @@ CASES = {
         "system message"),
     "temperature": (None, SAMPLE + " --temperature -1",
         "--temperature is -1, expected a finite number of at least 0"),
-    "temperature that is no number": (None, SAMPLE + " --temperature warm",
+    "temperature in words": (None, SAMPLE + " --temperature warm",
         "--temperature is warm, expected a finite number of at least 0"),
     "top-p": (None, SAMPLE + " --top-p 1.5",
         "--top-p is 1.5, expected a finite number above 0 and at most 1"),

@@ -14,14 +14,14 @@ writes beside itself
     chat.json       conversations as `apply_chat_template` of transformers writes them, by template
 
 TEMPLATES is a directory of the families' published Jinja templates, <name>.jinja, which are not
-part of weft: the chat_template of the tokenizer_config.json of Llama-2-7b-chat-hf (llama2),
-Meta-Llama-3-8B-Instruct (llama3), Llama-3.1-8B-Instruct (llama3.1), Llama-3.2-1B-Instruct
-(llama3.2), Mistral-7B-Instruct-v0.2 before and after its system prompt (mistral, mistral-v1),
-Mistral-Large-Instruct-2407 (mistral-v3), Mistral-Nemo-Instruct-2407 (mistral-v3-tekken), ChatML,
-SmolLM2, Qwen2, Qwen2.5, Qwen3, Qwen3-2507 (qwen3-instruct), Gemma, Gemma 3, Phi-3-mini, Phi-3.5,
-Zephyr, OLMo 2, Granite 3.0,
-DeepSeek-V2-Chat (deepseek-v2) and DeepSeek-V3 (deepseek-v3). Without it chat.json stays as it is. `corpus` is also what
-tests/python/tokenizer_test.py compares the packages on.
+part of weft: the chat_template of the tokenizer_config.json of Llama-2-7b-chat-hf (llama2), Meta-
+Llama-3-8B-Instruct (llama3), Llama-3.1-8B-Instruct (llama3.1), Llama-3.2-1B-Instruct (llama3.2),
+Mistral-7B-Instruct-v0.2 before and after its system prompt (mistral, mistral-v1), Mistral-Large-
+Instruct-2407 (mistral-v3), Mistral-Nemo-Instruct-2407 (mistral-v3-tekken), ChatML, SmolLM2,
+Qwen2, Qwen2.5, Qwen3, Qwen3-2507 (qwen3-instruct), Gemma, Gemma 3, Phi-3-mini, Phi-3.5, Zephyr,
+OLMo 2, Granite 3.0, DeepSeek-V2-Chat (deepseek-v2) and DeepSeek-V3 (deepseek-v3). Without it
+chat.json stays as it is. `corpus` is also what tests/python/tokenizer_test.py compares the
+packages on.
 """
 
 import base64
@@ -118,8 +118,8 @@ def byte_level_families(texts, size=700):
         "llama3": byte_level(texts, size, pre.Sequence([split(SPLIT), raw()]),
                              ["<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"],
                              post=bos("<|begin_of_text|>"), ignore_merges=True),
-        "qwen2": byte_level(texts, size, pre.Sequence([split(SPLIT.replace("{1,3}", "")), raw()]), chatml,
-                            normalizer=normalizers.NFC()),
+        "qwen2": byte_level(texts, size, pre.Sequence([split(SPLIT.replace("{1,3}", "")), raw()]),
+                            chatml, normalizer=normalizers.NFC()),
         "smollm": byte_level(texts, size, pre.Sequence([pre.Digits(individual_digits=True),
                                                   pre.ByteLevel(add_prefix_space=False)]), chatml),
         "roberta": byte_level(texts, size, pre.ByteLevel(add_prefix_space=True),
@@ -168,7 +168,8 @@ def spaced_families(texts, size=800):
     always = metaspace(prepend_scheme="always", split=True)
     user = [{"content": "<|user|>", "rstrip": True}]
     return {
-        "llama2": spaced(texts, size, prepend, None, sequence(back, fallback, fuse, strip), added=user),
+        "llama2": spaced(texts, size, prepend, None, sequence(back, fallback, fuse, strip),
+                         added=user),
         "gemma": spaced(texts, size, replace, by_space, sequence(back, fallback, fuse)),
         "mistral": spaced(texts, size, None, metaspace(prepend_scheme="first", split=False),
                           sequence(back, fallback, fuse, strip)),
@@ -241,8 +242,8 @@ def small_rules():
     """Some of the replacements of NFKC, of compositions and of white space, as lines of hexadecimal
     code points."""
     points = lambda text: " ".join(f"{ord(c):X}" for c in text)
-    single = [chr(c) for low, high in ((0xa0, 0x17f), (0x2000, 0x206f), (0x2460, 0x2473),
-                                       (0xff01, 0xff9f), (0xfb00, 0xfb06)) for c in range(low, high)]
+    ranges = ((0xa0, 0x17f), (0x2000, 0x206f), (0x2460, 0x2473), (0xff01, 0xff9f), (0xfb00, 0xfb06))
+    single = [chr(c) for low, high in ranges for c in range(low, high)]
     pairs = [a + chr(m) for a in "AEIOUaeiou" for m in range(0x300, 0x304)]
     rules = {t: unicodedata.normalize("NFKC", t) for t in single + pairs}
     rules |= {c: " " for c in "\t\n\r\u2028\u3000"} | {"\u200b": "", "\u200d": ""}
@@ -250,49 +251,51 @@ def small_rules():
     return "".join(f"{points(a)}\t{points(b)}\n" for a, b in sorted(rules.items()) if a != b)
 
 
-def charsmap(texts, directory, **settings):
-    """The table of replacements of a model of SentencePiece, in base64."""
-    train_sentencepiece(texts, directory, "unigram", **settings)
-    model = (directory / "tokenizer.model").read_bytes()
-    (directory / "tokenizer.model").unlink()
-    spec = next(value for number, value in fields(model) if number == 3)
-    return base64.b64encode(next(v for n, v in fields(spec) if n == 2)).decode()
+def trained_pieces(texts, directory, size, **settings):
+    """The pieces and scores of a Unigram model of SentencePiece, and its table of replacements in
+    base64."""
+    import sentencepiece
+    train_sentencepiece(texts, directory, "unigram", size, **settings)
+    path = directory / "tokenizer.model"
+    it = sentencepiece.SentencePieceProcessor(str(path))
+    pieces = [[it.id_to_piece(i), it.get_score(i)] for i in range(it.get_piece_size())
+              if not (it.is_control(i) or it.is_unknown(i))]
+    spec = next(value for number, value in fields(path.read_bytes()) if number == 3)
+    path.unlink()
+    return pieces, base64.b64encode(next(v for n, v in fields(spec) if n == 2)).decode()
 
 
-def unigram(texts, size, specials, normalizer, pre_tokenizer, decoder, single, fallback=False):
+def unigram(pieces, specials, normalizer, pre_tokenizer, decoder, single, fallback=False):
     """Unigram as converters of SentencePiece models write it; `single` is its template."""
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
-    t = Tokenizer(models.Unigram())
-    t.normalizer = normalizers.Replace(" ", "\u2581")
-    t.pre_tokenizer = pre_tokenizers.Metaspace()
-    t.train_from_iterator(texts, trainers.UnigramTrainer(
-        vocab_size=size, special_tokens=specials, unk_token="<unk>", show_progress=False))
-    made = json.loads(t.to_str())
-    if fallback:
-        made["model"]["vocab"] += [[f"<0x{i:02X}>", 0.0] for i in range(256)]
-        made["model"]["byte_fallback"] = True
-    flags = dict(type_id=0)
-    made.update(normalizer=normalizer, pre_tokenizer=pre_tokenizer, decoder=decoder)
-    made["post_processor"] = {
-        "type": "TemplateProcessing", "pair": [{"Sequence": {"id": "A", **flags}}],
-        "single": [{"Sequence" if x == "A" else "SpecialToken": {"id": x, **flags}}
-                   for x in single],
-        "special_tokens": {x: {"id": x, "ids": [specials.index(x)], "tokens": [x]}
-                           for x in single if x != "A"}}
-    for token in made["added_tokens"]:
-        token["lstrip"] = token["content"] == "<mask>"
-    return made
+    vocab = [[token, 0.0] for token in specials] + pieces
+    vocab += [[f"<0x{i:02X}>", 0.0] for i in range(256 if fallback else 0)]
+    flags = dict(single_word=False, rstrip=False, normalized=False, special=True)
+    return {
+        "version": "1.0", "truncation": None, "padding": None, "normalizer": normalizer,
+        "pre_tokenizer": pre_tokenizer, "decoder": decoder,
+        "added_tokens": [{"id": i, "content": token, "lstrip": token == "<mask>", **flags}
+                         for i, token in enumerate(specials)],
+        "model": {"type": "Unigram", "unk_id": specials.index("<unk>"), "vocab": vocab,
+                  "byte_fallback": fallback},
+        "post_processor": {
+            "type": "TemplateProcessing", "pair": [{"Sequence": {"id": "A", "type_id": 0}}],
+            "single": [{"Sequence" if x == "A" else "SpecialToken": {"id": x, "type_id": 0}}
+                       for x in single],
+            "special_tokens": {x: {"id": x, "ids": [specials.index(x)], "tokens": [x]}
+                               for x in single if x != "A"}}}
 
 
-def unigram_families(texts, directory, size=4000, **settings):
+def unigram_families(texts, directory, size=1000, **settings):
     rules = directory / "rules.tsv"
     rules.write_text(small_rules())
-    table = charsmap(texts, directory, **(settings or dict(normalization_rule_tsv=str(rules))))
+    pieces, table = trained_pieces(texts, directory, size,
+                                   **(settings or dict(normalization_rule_tsv=str(rules))))
     rules.unlink()
     precompiled = {"type": "Precompiled", "precompiled_charsmap": table}
     replace = lambda a, b: {"type": "Replace", "pattern": a, "content": b}
     sequence = lambda *steps: {"type": "Sequence", "normalizers": list(steps)}
-    space = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": True}
+    space = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always",
+             "split": True}
     both = {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, space]}
     back = {"type": "Sequence", "decoders": [replace({"String": "\u2581"}, " "),
                                              {"type": "ByteFallback"}, {"type": "Fuse"}]}
@@ -302,13 +305,13 @@ def unigram_families(texts, directory, size=4000, **settings):
     t5 = sequence(precompiled, {"type": "Strip", "strip_left": False, "strip_right": True},
                   replace({"Regex": " {2,}"}, "\u2581"))
     return {
-        "t5": unigram(texts, size, ["<pad>", "</s>", "<unk>", "<extra_id_0>"], t5, space, space,
+        "t5": unigram(pieces, ["<pad>", "</s>", "<unk>", "<extra_id_0>"], t5, space, space,
                       ["A", "</s>"]),
-        "xlm_roberta": unigram(texts, size, ["<s>", "<pad>", "</s>", "<unk>", "<mask>"], precompiled,
+        "xlm_roberta": unigram(pieces, ["<s>", "<pad>", "</s>", "<unk>", "<mask>"], precompiled,
                                both, space, ["<s>", "A", "</s>"]),
-        "albert": unigram(texts, size, ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"], albert, space,
+        "albert": unigram(pieces, ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"], albert, space,
                           space, ["[CLS]", "A", "[SEP]"]),
-        "unigram_bytes": unigram(texts, size, ["<pad>", "<eos>", "<bos>", "<unk>"],
+        "unigram_bytes": unigram(pieces, ["<pad>", "<eos>", "<bos>", "<unk>"],
                                  replace({"String": " "}, "\u2581"), None, back,
                                  ["<bos>", "A"], fallback=True),
     }
