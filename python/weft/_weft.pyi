@@ -3813,6 +3813,9 @@ class LatentAttention(Module):
         """
         What a call runs, without the hooks around it
         """
+    @property
+    def config(self) -> LatentAttentionConfig:
+        ...
 class MoEConfig:
     """
     Sizes and numbers of a mixture of experts, as of Mixtral, Qwen-MoE and DeepSeek. `shared_width`: width of the expert that computes all tokens; the coefficients multiply the losses that backward adds
@@ -3866,6 +3869,9 @@ class MoE(Module):
         """
         That of the last call, without its coefficient
         """
+    @property
+    def config(self) -> MoEConfig:
+        ...
     @property
     def dropped(self) -> int:
         """
