@@ -54,6 +54,18 @@ class MetaSink final : public GradientSink {
 
 }  // namespace
 
+/// The buffers on `meta`, replicated as `fully_shard` has them.
+static void use_buffers_on_meta(ParallelTransformer& llama) {
+  for (const auto& [path, module] : llama.model().named_modules()) {
+    const std::vector<NamedBuffer> buffers = module->own_buffers();
+    for (const NamedBuffer& buffer : buffers) {
+      const Tensor& value = buffer.value;
+      const Sharding sharding = value.is_sharded() ? value.sharding() : Sharding(llama.mesh(), {});
+      module->set_buffer(buffer.name, empty(value.shape(), {value.dtype(), meta, sharding}));
+    }
+  }
+}
+
 /// The parameters as forward uses them under FSDP: gathered over all axes but "tp" and, of experts,
 /// "ep", on `meta`, in the dtype that is computed in; their gradients addends of a sum.
 static void use_gathered(ParallelTransformer& llama, const ParallelOptions& options) {
@@ -238,6 +250,7 @@ static StepCost measured_cost(const Communicator& world, const TransformerConfig
   StepCost cost;
   ParallelTransformer gathered(world, config, options);
   plan_imbalance(gathered.model(), options.imbalance);
+  use_buffers_on_meta(gathered);
   use_gathered(gathered, options);
   add_micro_steps(gathered, options, cost);
   ParallelTransformer sharded(world, config, options);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // MoE blocks over meshes, compared with the blocks of transformers.
+#include <fstream>
+#include <iterator>
 #include <memory>
 
 #include "tests/ops/agreement.h"
@@ -15,6 +17,7 @@
 #include "weft/safetensors.h"
 #include "weft/state_dict.h"
 #include "weft/tensor_parallel.h"
+#include "weft/trace.h"
 
 namespace weft {
 namespace {
@@ -318,6 +321,23 @@ TEST(Moe, IsExportedByExpert) {
                 whole_values(block.parameters()[i]->value()));
     }
   });
+}
+
+TEST(Moe, ShowsItsStepsInATrace) {
+  const tests::Scratch scratch;
+  on_mesh({{"ep", 2}}, [&](const DeviceMesh& mesh) {
+    MoE block(config_of("deepseek_v3"));
+    parallelize_experts(block, mesh, false);
+    block.materialize();
+    TraceScope trace;
+    block(randn({4, 3, 12}, {.sharding = Sharding(mesh, {{"ep", Shard(0)}})}));
+    trace.write(mesh.communicator(), scratch.path("trace.json"));
+  });
+  std::ifstream file(scratch.path("trace.json"));
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  for (const char* name : {"\"dispatch\"", "\"combine\"", "\"shared expert\""}) {
+    EXPECT_NE(text.find(name), std::string::npos) << name;
+  }
 }
 
 /// Parts of the sequences one after the other compute the same.
