@@ -269,7 +269,7 @@ std::vector<double> losses_of(Training& training, int64_t first, int64_t steps) 
 /// Steps with clipping go on alike on any mesh, from a checkpoint of another one.
 TEST(Moe, GoesOnFromACheckpointOfAnotherMesh) {
   const tests::Scratch scratch;
-  std::vector<double> expected;
+  std::vector<double> expected, saved_run;
   on_mesh({{"shard", 1}}, [&](const DeviceMesh& mesh) {
     Training training(mesh);
     expected = losses_of(training, 0, 10);
@@ -281,7 +281,9 @@ TEST(Moe, GoesOnFromACheckpointOfAnotherMesh) {
     expect_values(losses_of(training, 0, 5), before, 1e-5);
     CheckpointSaver saver(mesh.communicator(), scratch.path("saved"));
     saver.save(5, training.state);
-    expect_values(losses_of(training, 5, 5), after, 1e-5);
+    const std::vector<double> gone_on = losses_of(training, 5, 5);
+    expect_values(gone_on, after, 1e-5);
+    if (mesh.rank() == 0) saved_run = gone_on;
   });
   const std::vector<std::vector<MeshAxis>> others = {
       {{"shard", 2}, {"ep", 2}}, {{"shard", 3}}, {{"ep", 2}}, {{"shard", 2}, {"ep", 3}}};
@@ -289,7 +291,7 @@ TEST(Moe, GoesOnFromACheckpointOfAnotherMesh) {
     on_mesh(axes, [&](const DeviceMesh& mesh) {
       Training training(mesh);
       load(scratch.path("saved"), training.state);
-      expect_values(losses_of(training, 5, 5), after, 1e-5);
+      expect_values(losses_of(training, 5, 5), saved_run, 1e-6);
     });
   }
 }
