@@ -62,7 +62,7 @@ class TorchBlock:
 
 
 class WeftBlock:
-    """A block over ranks that compute when the main thread says so, and wait without spinning."""
+    """A block over ranks that compute a round at each barrier, and wait without spinning."""
 
     def __init__(self, ranks):
         self.barrier = threading.Barrier(ranks + 1)

@@ -43,7 +43,7 @@ static void with_rows(const Call& c, const std::string& name, int rows, int64_t 
   f(dense_block(out.data, out.dtype, {out.numel()}, out.device), values, indices, 0);
 }
 
-/// What indices name: slices along a dim, its elements, or slices that ranks keep whole.
+/// Indices name slices along a dim, its elements, or rows that ranks keep whole.
 enum class Taken : uint8_t { slices, elements, rows };
 /// The dims of a tensor, "d0 ~n d2", and of indices of its dim: "n", or as the tensor's.
 struct TakenDims {
