@@ -45,6 +45,17 @@ static bool has_axis(const DeviceMesh& mesh, const std::string& name) {
   return false;
 }
 
+/// The buffers on `meta`, replicated as `fully_shard` has them.
+static void use_buffers_on_meta(Module& model, const DeviceMesh& mesh) {
+  for (const auto& [path, module] : model.named_modules()) {
+    for (const NamedBuffer& buffer : module->own_buffers()) {
+      const Tensor& value = buffer.value;
+      const Sharding sharding = value.is_sharded() ? value.sharding() : Sharding(mesh, {});
+      module->set_buffer(buffer.name, empty(value.shape(), {value.dtype(), meta, sharding}));
+    }
+  }
+}
+
 /// The parameters as forward uses them under FSDP: gathered over the axes of `data`, on `meta`, in
 /// the dtype that is computed in; their gradients addends of a sum.
 static void use_gathered(Module& model, const DeviceMesh& data, const MixedPrecision& precision) {
@@ -221,6 +232,7 @@ StepCost step_cost(const std::function<StepModel()>& build, const DeviceMesh& me
   StepCost cost;
   {
     const StepModel gathered = build();
+    use_buffers_on_meta(*gathered.model, mesh.root());
     use_gathered(*gathered.model, mesh, sharding.precision);
     add_micro_steps(gathered, step.micro_steps, cost);
   }

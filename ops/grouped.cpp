@@ -17,7 +17,8 @@
 namespace weft {
 
 // structure: experts, parts that they are cut into if each rank has the rows of its own experts
-// (otherwise 0), and whether the matrices are [experts, n, k] as those of linear layers.
+// (otherwise 0), whether the matrices are [experts, n, k] as those of linear layers, and groups of
+// counts.
 
 namespace {
 
@@ -150,19 +151,22 @@ Rule grouped_rule(const Attributes& a, const std::string& before, const std::str
 }
 
 Structure grouped_structure(size_t weights) {
-  return {"experts, joined parts, linear",
+  return {"experts, joined parts, linear, groups",
           [weights](const Dims& numbers, std::span<const Shape> operands) {
-            return numbers.ndim() == 3 && operands.size() > weights &&
+            return numbers.ndim() == 4 && operands.size() > weights &&
                    operands[weights].ndim() == 3 && operands[weights][0] == numbers[0];
           }};
 }
 
 }  // namespace
 
-/// A row is multiplied by one matrix, of all or of those of a part.
+/// A row is multiplied by one matrix, of all or of those of a part; the counts, [groups, experts],
+/// are factors too.
 static double share_of_experts(const Attributes& a) {
   const auto parts = static_cast<double>(std::max<int64_t>(1, a.structure[1]));
-  return a.structure[0] == 0 ? 0 : parts / static_cast<double>(a.structure[0]);
+  const auto experts = static_cast<double>(a.structure[0]);
+  const double counts = experts * static_cast<double>(a.structure[3]);
+  return counts == 0 ? 0 : parts / (experts * counts);
 }
 
 /// Multiplies rows by the matrices, or by their transposes, in a gradient.
@@ -187,12 +191,12 @@ static const Op grouped_weight_gradient_op = register_op({
     .accumulates = {0},
     .products = share_of_experts,
     .samples = {{.shapes = {{7, 5}, {7, 3}, {2, 2}, {2, 1, 1}},
-                 .attributes = {.structure = {2, 0, 0}},
+                 .attributes = {.structure = {2, 0, 0, 2}},
                  .dtypes = {f32, f32, i64, u8},
                  .low = 0,
                  .high = 2},
                 {.shapes = {{5, 2}, {5, 7}, {1, 3}, {3, 1, 1}},
-                 .attributes = {.structure = {3, 0, 1}},
+                 .attributes = {.structure = {3, 0, 1, 1}},
                  .dtypes = {f32, f32, i64, u8},
                  .low = 0,
                  .high = 2}},
@@ -215,12 +219,12 @@ static const Op grouped_matmul_op = register_op({
         },
     .products = share_of_experts,
     .samples = {{.shapes = {{7, 5}, {2, 5, 3}, {2, 2}},
-                 .attributes = {.structure = {2, 0, 0}},
+                 .attributes = {.structure = {2, 0, 0, 2}},
                  .dtypes = {f32, f32, i64},
                  .low = 0,
                  .high = 2},
                 {.shapes = {{5, 2}, {3, 7, 2}, {1, 3}},
-                 .attributes = {.structure = {3, 0, 1}},
+                 .attributes = {.structure = {3, 0, 1, 1}},
                  .dtypes = {f32, f32, i64},
                  .low = 0,
                  .high = 2}},
@@ -274,7 +278,7 @@ static Tensor grouped(const char* what, const Tensor& x, const Tensor& weights,
   const DType dtype = promote(x.dtype(), weights.dtype());
   return grouped_matmul_op(
       {as_dtype(x, dtype), as_dtype(weights, dtype), cast(counts, DType::i64)},
-      {.structure = {weights.size(0), joined_parts(x, weights, counts), linear}});
+      {.structure = {weights.size(0), joined_parts(x, weights, counts), linear, counts.size(0)}});
 }
 
 Tensor grouped_matmul(const Tensor& x, const Tensor& weights, const Tensor& counts) {

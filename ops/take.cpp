@@ -47,7 +47,7 @@ static void with_rows(const Call& c, const std::string& name, int rows, int64_t 
   }
 }
 
-/// What indices name: slices along a dim, its elements, or slices that ranks keep whole.
+/// Indices name slices along a dim, its elements, or rows that ranks keep whole.
 enum class Taken : uint8_t { slices, elements, rows };
 /// The dims of a tensor, "d0 ~n d2", and of indices of its dim: "n", or as the tensor's.
 struct TakenDims {
@@ -134,7 +134,6 @@ static const Op add_along_dim_op =
     add_op("add_along_dim", Taken::elements,
            {taken_sample({{5, 3}, {5, 3}, {7, 1}}, 0, {f32, i64, u8}, 7),
             taken_sample({{3, 2}, {3, 2}, {1, 5}}, 1, {f32, i32, u8}, 5)});
-
 static const Op combine_rows_op = add_op(
     "combine_rows", Taken::rows, {taken_sample({{5, 3}, {5}, {7, 1}}, 0, {f32, i64, u8}, 7)});
 
@@ -178,7 +177,9 @@ static OpSpec take_spec(const std::string& name, Taken what, const Op& gradient)
       .rule_of =
           [what](const Attributes& a, std::span<const Shape> shapes) {
             const TakenDims dims(a, shapes[0].ndim(), what, "i");
-            return Rule{concat(dims.with("~n"), ", ", dims.indices, "-> ", dims.rows)};
+            Rule rule{concat(dims.with("~n"), ", ", dims.indices, "-> ", dims.rows)};
+            if (what == Taken::rows) rule.joined = {"i", "i"};
+            return rule;
           },
       .moves = true,
       .structure = one_dim(),
@@ -262,8 +263,7 @@ static OpSpec write_spec(const std::string& name, bool elements, ByIndex::Writte
       .name = name,
       .rule_of =
           [elements](const Attributes& a, std::span<const Shape> shapes) {
-            const TakenDims dims(a, shapes[0].ndim(), elements ? Taken::elements : Taken::slices,
-                                 "~i");
+            const TakenDims dims(a, shapes[0].ndim(), static_cast<Taken>(elements), "~i");
             const std::string whole = dims.with("n");
             return Rule{concat(whole, ", ", dims.rows, ", ", dims.indices, "-> ", whole)};
           },

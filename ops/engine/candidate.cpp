@@ -74,16 +74,17 @@ std::vector<AxisChoice> choices_for_axis(const ChoiceQuery& query, int axis) {
   if (const int kept = kept_factor(query, axis); kept >= 0) {
     return {{AxisChoice::Kind::cut, kept}};
   }
+  const auto [rows, entries] = query.joined;
+  const bool joins = rows >= 0 && is_cut(query, rows, axis) && is_cut(query, entries, axis);
+  // A factor that is joined with itself keeps its cuts.
+  if (joins && rows == entries) return {{AxisChoice::Kind::cut, rows, entries}};
   const Binding& binding = query.binding;
   std::vector<AxisChoice> choices(1);
   for (size_t f = 0; f < binding.factors.size(); ++f) {
     if (!can_be_cut(query, static_cast<int>(f))) continue;
     choices.push_back({AxisChoice::Kind::cut, static_cast<int>(f)});
   }
-  const auto [rows, entries] = query.joined;
-  if (rows >= 0 && is_cut(query, rows, axis) && is_cut(query, entries, axis)) {
-    choices.push_back({AxisChoice::Kind::cut, rows, entries});
-  }
+  if (joins) choices.push_back({AxisChoice::Kind::cut, rows, entries});
   for (size_t s = 0; s < query.linear.size(); ++s) {
     for (int operand : query.linear[s]) {
       const Placement& placement = query.operands[static_cast<size_t>(operand)]->sharding[axis];

@@ -65,15 +65,12 @@ void bind_experts(py::module_& m) {
         "[experts, k, n]: [rows, n]. counts [groups, experts] states the rows of each");
   m.def("grouped_linear", &grouped_linear, Released(), x, weights, py::arg("counts"),
         "grouped_matmul with the transposes of weights [experts, n, k]");
-  m.def(
-      "rows_by_expert",
-      [](const Tensor& experts, const Tensor& stacked, std::optional<double> capacity_factor) {
-        return rows_by_expert(experts, stacked, capacity_factor);
-      },
-      Released(), py::arg("experts"), weights, py::arg("capacity_factor") = py::none(),
-      "Sorts the choices of tokens, experts [tokens, k], for stacked weights [experts, ...]: "
-      "each rank gets the rows of its own experts. With a capacity_factor, an expert computes "
-      "at most ceil(factor * choices of the group / experts) rows of a group");
+  m.def("rows_by_expert", &rows_by_expert, Released(), py::arg("experts"), weights,
+        py::arg("capacity_factor") = py::none(), py::arg("imbalance") = 1.0,
+        "Sorts the choices of tokens, experts [tokens, k], for stacked weights [experts, ...]: "
+        "each rank gets the rows of its own experts. With a capacity_factor, an expert computes "
+        "at most ceil(factor * choices of the group / experts) rows of a group. On device meta "
+        "choices are spread evenly, but the first ranks have `imbalance` times the mean");
   m.def("dispatch_rows", &dispatch_rows, Released(), x, rows,
         "The rows of x [tokens, d] that the ranks compute: [rows, d]");
   m.def("combine_rows", &combine_rows, Released(), py::arg("computed"), rows, weights,

@@ -9,15 +9,18 @@
 namespace weft::python {
 
 static void bind_moe_config(py::module_& m) {
-  py::class_<MoEConfig>(m, "MoEConfig",
-                        "Sizes and numbers of a mixture of experts, as of Mixtral, Qwen-MoE and "
-                        "DeepSeek. `shared_width`: width of the expert that computes all tokens; "
-                        "the coefficients multiply the losses that backward adds")
+  py::class_<MoEConfig>(
+      m, "MoEConfig",
+      "Sizes and numbers of a mixture of experts, as of Mixtral, Qwen-MoE and "
+      "DeepSeek. `shared_width`: width of the expert that computes all tokens; "
+      "the coefficients multiply the losses that backward adds; `chunks`: parts of the "
+      "sequences computed one after the other")
       .def(py::init([](int64_t dim, int64_t width, int64_t experts,
                        const std::optional<RouterOptions>& router, bool balance_bias,
                        int64_t shared_width, bool shared_gate, const std::string& shared_name,
                        double balance_coefficient, double z_coefficient,
-                       std::optional<double> capacity_factor, std::optional<double> std) {
+                       std::optional<double> capacity_factor, std::optional<double> std,
+                       int64_t chunks) {
              return MoEConfig{.dim = dim,
                               .width = width,
                               .experts = experts,
@@ -29,14 +32,15 @@ static void bind_moe_config(py::module_& m) {
                               .balance_coefficient = balance_coefficient,
                               .z_coefficient = z_coefficient,
                               .capacity_factor = capacity_factor,
-                              .deviation = std};
+                              .deviation = std,
+                              .chunks = chunks};
            }),
            py::kw_only(), py::arg("dim"), py::arg("width"), py::arg("experts"),
            py::arg("router") = py::none(), py::arg("balance_bias") = false,
            py::arg("shared_width") = 0, py::arg("shared_gate") = false,
            py::arg("shared_name") = "shared_experts", py::arg("balance_coefficient") = 0.0,
            py::arg("z_coefficient") = 0.0, py::arg("capacity_factor") = py::none(),
-           py::arg("std") = py::none())
+           py::arg("std") = py::none(), py::arg("chunks") = 1)
       .def_readonly("dim", &MoEConfig::dim)
       .def_readonly("width", &MoEConfig::width)
       .def_readonly("experts", &MoEConfig::experts)

@@ -50,6 +50,8 @@ TEST_F(ExpertEstimate, CountsTheParametersOfDeepSeekV3) {
   const nlohmann::json json = estimated("--mesh ep=64 --batch 64 --seq 4096");
   EXPECT_EQ(std::round(json["parameters"]["total"].get<double>() / 1e9), 671);
   EXPECT_EQ(std::round(json["parameters"]["multiplied"].get<double>() / 1e9), 37);
+  // 6 operations a token and parameter that it is multiplied with, and those of attention.
+  EXPECT_NEAR(json["flop"].get<double>() / (6 * 36.6e9 * 4096), 1.15, 0.15);
   const nlohmann::json& experts = json["experts"];
   EXPECT_EQ(experts["layers"], 58);
   // 4 experts a rank with three matrices, in f32.

@@ -218,6 +218,22 @@ TEST(Experts, KeepTokensWhole) {
   });
 }
 
+/// Even rows would be fewer bytes for the rank with most of them, but not those of its experts.
+TEST(Experts, KeepUnevenRowsAtTheirExperts) {
+  on_mesh({{"ep", 2}}, [&](const DeviceMesh& mesh) {
+    const int64_t tokens = 512, d = 256;
+    const Sharding cut(mesh, {{"ep", Shard(0)}});
+    Array ids{{tokens, 1}, {}, DType::i64};
+    for (int64_t t = 0; t < tokens; ++t) ids.values.push_back(t % 16 == 0 ? 3.0 : 0.0);
+    const Tensor x = zeros({tokens, d}, {.sharding = cut});
+    const Tensor w = zeros({4, d, 2}, {.sharding = cut});
+    const ExpertRows rows = rows_by_expert(ids.on(cut), w);
+    const Tensor sent = dispatch_rows(x, rows);
+    EXPECT_EQ(sent.sharding(), rows.tokens.sharding());
+    EXPECT_EQ(grouped_matmul(sent, w, rows.counts).sharding(), sent.sharding());
+  });
+}
+
 /// What a routing without memory plans equals what an even routing moves, but for the keys.
 TEST(Experts, MoveWhatIsPlanned) {
   on_mesh({{"ep", 2}}, [&](const DeviceMesh& mesh) {
