@@ -18,8 +18,7 @@ class ModelFiles : public testing::Test {
  protected:
   void SetUp() override {
     const std::string made = std::string(WEFT_SOURCE_DIR) + "/tests/reference/grouped/";
-    fs::create_directory(model_);
-    fs::copy_file(made + "model.safetensors", model_ + "/model.safetensors");
+    fs::copy(made, model_, fs::copy_options::recursive);
     auto config = nlohmann::json::parse(std::ifstream(made + "config.json"));
     config["bos_token_id"] = 1, config["eos_token_id"] = {2, 3}, config["pad_token_id"] = 7;
     config_ = config;
