@@ -62,7 +62,7 @@ TEST_F(ModelFiles, AreCarriedFromImportToExport) {
 
 TEST_F(ModelFiles, AreCarriedThroughTrainings) {
   std::string text;
-  for (int i = 0; i < 200; ++i) text += "a line of text\n";
+  for (int i = 0; i < 200; ++i) text += "A LINE OF TEXT\n";
   const std::string train =
       "train --data " + scratch_.write("text.txt", text) + " --batch 2 --seq 8 --steps 1 --save ";
   expect(0, train + scratch_.path("first") + " --init " + model_);
