@@ -12,7 +12,7 @@
 
 using namespace weft;
 
-static constexpr int64_t kRows = 16, kSteps = 60;
+static constexpr int64_t kRows = 16, kSteps = 120;
 
 /// Images with noise and a bright square in one of four corners, and the number of the corner. Each
 /// rank makes its own rows.
@@ -22,7 +22,7 @@ static std::pair<Tensor, Tensor> batch(const VitConfig& config, const Sharding& 
   const int64_t n = config.image, half = n / 2;
   const Tensor noise = randn({kRows, config.channels, n, n}, {.sharding = rows});
   const Tensor labels = randint({kRows}, 0, 4, {.dtype = i64, .sharding = rows});
-  const Tensor pixels = arange(0, n, 1, {.dtype = i64});
+  const Tensor pixels = arange(0, n, 1, {.dtype = i64, .sharding = Sharding(rows.mesh(), {})});
   const Tensor corner = reshape(labels, {kRows, 1, 1, 1});
   const Tensor lower = greater_equal(reshape(pixels, {1, 1, n, 1}), half);
   const Tensor right = greater_equal(reshape(pixels, {1, 1, 1, n}), half);

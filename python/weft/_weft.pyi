@@ -3946,6 +3946,7 @@ class TransformerConfig:
     shared_ffn: int
     shared_gate: bool
     sigmoid_router: bool
+    sinks: bool
     std: float
     tied: bool
     token_types: int
@@ -6270,6 +6271,10 @@ def trace(x: Tensor, *, offset: int = 0, dtype: DType | str | None = None) -> Te
 def transfer_(to: Tensor, source: Tensor) -> None:
     """
     copy_ between a GPU and pinned memory of the host (what `offload` keeps there) that is queued only: the host's is read or written when the GPU's stream comes to it
+    """
+def transformer_block(config: TransformerConfig, layer: int = 0) -> Module:
+    """
+    One block, for models with other inputs and outputs than TransformerModel: hidden states [batch, sequence, dim], and the mask of an encoder, to hidden states
     """
 def transformer_config(source: str) -> TransformerConfig:
     """

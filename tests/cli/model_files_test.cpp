@@ -18,8 +18,7 @@ class ModelFiles : public testing::Test {
  protected:
   void SetUp() override {
     const std::string made = std::string(WEFT_SOURCE_DIR) + "/tests/reference/grouped/";
-    fs::create_directory(model_);
-    fs::copy_file(made + "model.safetensors", model_ + "/model.safetensors");
+    fs::copy(made, model_, fs::copy_options::recursive);
     auto config = nlohmann::json::parse(std::ifstream(made + "config.json"));
     config["bos_token_id"] = 1, config["eos_token_id"] = {2, 3}, config["pad_token_id"] = 7;
     config_ = config;
@@ -63,7 +62,7 @@ TEST_F(ModelFiles, AreCarriedFromImportToExport) {
 
 TEST_F(ModelFiles, AreCarriedThroughTrainings) {
   std::string text;
-  for (int i = 0; i < 200; ++i) text += "a line of text\n";
+  for (int i = 0; i < 200; ++i) text += "A LINE OF TEXT\n";
   const std::string train =
       "train --data " + scratch_.write("text.txt", text) + " --batch 2 --seq 8 --steps 1 --save ";
   expect(0, train + scratch_.path("first") + " --init " + model_);

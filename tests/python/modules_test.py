@@ -484,3 +484,16 @@ def test_a_plan_keeps_a_budget(tmp_path):
 
     for ranks in (1, 2):
         weft.run_ranks(ranks, body)
+
+
+def test_a_block_of_a_transformer_is_a_module_of_its_own():
+    config = nn.TransformerConfig(dim=24, layers=2, heads=3, kv_heads=3, ffn=17, vocabulary=11)
+    config.causal, config.sinks = False, True
+    block, model = nn.transformer_block(config, 1), nn.TransformerModel(config)
+    block.materialize(), model.materialize()
+    assert tuple(block.self_attn.sinks.shape) == (3,)
+    block.load_state_dict(model.blocks()[1].state_dict())
+    x = weft.randn((2, 5, 24))
+    np.testing.assert_array_equal(block(x).detach().numpy(), model.blocks()[1](x).detach().numpy())
+    with pytest.raises(ValueError, match="transformer_block: layer is 2, expected 0 to 1"):
+        nn.transformer_block(config, 2)

@@ -162,7 +162,8 @@ def center_of(name, kind):
 
 def add_sinks(model):
     """Each attention gets sinks, and computes as gpt_oss's does."""
-    modeling_utils.ALL_ATTENTION_FUNCTIONS.register("sinks", modeling_gpt_oss.eager_attention_forward)
+    attend = modeling_gpt_oss.eager_attention_forward
+    modeling_utils.ALL_ATTENTION_FUNCTIONS.register("sinks", attend)
     masking_utils.ALL_MASK_ATTENTION_FUNCTIONS.register("sinks", masking_utils.eager_mask)
     for layer in model.model.layers:
         heads = model.config.num_attention_heads
