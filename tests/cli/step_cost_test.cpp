@@ -121,12 +121,14 @@ TEST(StepCost, IsWhatAStepTakesUnderTensorParallelism) {
 TEST(StepCost, SplitProductsHideWhatTheyOverlap) {
   ParallelOptions options{.mesh = "dp=2,tp=4", .dtype = "bf16"};
   options.batch = 16;
-  options.seq = 4096;
+  options.seq = 2048;
   const int ranks = complete(options, 0, 64, "--ranks");
   const Machine machine = machine_named("h100", "bf16", ranks);
   TransformerConfig config = small_llama(3);
   config.dim = 4096;
-  config.head_dim = 1024;
+  config.heads = 32;
+  config.kv_heads = 8;
+  config.head_dim = 128;
   config.ffn = 11008;
   const auto seconds_with = [&](int parts) {
     ParallelOptions one = options;
