@@ -138,10 +138,12 @@ TEST(StepCost, SplitProductsHideWhatTheyOverlap) {
   const StepSeconds whole = seconds_with(1), two = seconds_with(2), four = seconds_with(4);
   EXPECT_EQ(whole.hidden_by_parts, 0);
   EXPECT_GT(two.hidden_by_parts, 0);
-  EXPECT_NEAR(four.hidden_by_parts / two.hidden_by_parts, 1.5, 0.1);
+  EXPECT_NEAR(four.hidden_by_parts / two.hidden_by_parts, 1.5, 0.2);
   EXPECT_LT(four.total, two.total);
   EXPECT_LT(two.total, whole.total);
-  EXPECT_NEAR(four.compute, whole.compute, 0.01 * whole.compute);
+  // Contributions to the gradient of an input are added by the products.
+  EXPECT_LT(four.compute, whole.compute);
+  EXPECT_NEAR(four.compute, whole.compute, 0.1 * whole.compute);
   Machine waiting = machine;
   waiting.overlaps = false;
   EXPECT_EQ(step_seconds(step_cost(fake_world(0, ranks, 8, false), config, options, 8), waiting)
