@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares validation losses of trainings in f32, with quantized wires and with Float8Linear.
 
-Trains `tiny` with the flags of scripts/quickstart, on the C++ headers of the compiler, and prints one
-JSON line for each run, and for each kind the mean over the seeds and its difference to f32. Losses do
-not depend on the speed of the machine. Finished runs in --out are not repeated and an interrupted
-one is resumed where a signal has stopped it, so that the comparison can be continued. Exits with 1 when a difference exceeds its bound.
+Trains `tiny` with the flags of scripts/quickstart, on the C++ headers of the compiler, and prints
+one JSON line for each run, and for each kind the mean over the seeds and its difference to f32.
+Losses do not depend on the speed of the machine. Finished runs in --out are not repeated, and one
+that a signal has stopped is resumed, so that the comparison can be continued. Exits with 1 when a
+difference exceeds its bound.
 """
 import argparse
 import json

@@ -86,6 +86,8 @@ void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
                        "Split products of tensor parallelism into 4 parts (--async-tp=N: N), of "
                        "which one moves while another is computed"),
       1, kMostProductParts);
+  // Without the flag: add_flag has made it 0.
+  o.async_tp = 1;
   command.add_flag("--keep-gathered", o.keep_gathered,
                    "Keep whole parameters from forward to backward: more memory, less traffic");
   takes_whole(command.add_option("--batch", o.batch, "Rows of a step, over all ranks"), 1)

@@ -149,15 +149,15 @@ void GatheredInput::State::start() {
 /// gradients of the weights, and the second.
 void GatheredInput::State::record_gradient() {
   const auto moving = std::make_shared<std::optional<MovedParts>>();
-  const Tensor scalar = zeros({});
-  const Tensor waits = record("gathered_input", {x}, {scalar}, [moving](const Tensors&) {
+  const Tensor nothing = zeros({0});
+  const Tensor waits = record("gathered_input", {x}, {nothing}, [moving](const Tensors&) {
     (*moving)->wait();
     const Tensor gradient = (*moving)->own();
     moving->reset();
     return Tensors{gradient};
   })[0];
   sequence = next_sequence();
-  token = record("gathered_input", {waits}, {scalar},
+  token = record("gathered_input", {waits}, {nothing},
                  [moving, rows = *rows, layers = layers, device = x.device()](const Tensors& g) {
                    moving->emplace(scattered_gradient(rows, std::exchange(*layers, {}), device));
                    return g;
@@ -184,7 +184,7 @@ Tensor GatheredInput::State::split_product(const Tensor& weight, const Tensor& b
   if (y.body()->node) y.body()->node->sequence = sequence;
   return record("split_linear", {token, y}, {y}, [layers = layers, weight](const Tensors& g) {
     layers->push_back({made_dense(g[0]), weight});
-    return Tensors{zeros({}), g[0]};
+    return Tensors{zeros({0}), g[0]};
   })[0];
 }
 

@@ -4244,15 +4244,15 @@ class _FsdpModule:
         ...
 class Colwise:
     """
-    A Linear cut along its outputs, an Embedding along its width: the output is cut along its last dim, or brought to `output_layouts`. `heads`: so many heads stay whole
+    A Linear cut along its outputs, an Embedding along its width: the output is cut along its last dim, or brought to `output_layouts`. `heads`: so many heads stay whole. `parts`: the product begins with parts of a gathered input while others arrive
     """
-    def __init__(self, *, output_layouts: Shard | Replicate | Partial | None = None, heads: int = 0) -> None:
+    def __init__(self, *, output_layouts: Shard | Replicate | Partial | None = None, heads: int = 0, parts: int = 1) -> None:
         ...
 class Rowwise:
     """
-    A Linear cut along its inputs, an Embedding along its vocabulary: addends of the output are added up to `output_layouts`
+    A Linear cut along its inputs, an Embedding along its vocabulary: addends of the output are added up to `output_layouts`. `parts`: one part of the product is summed and scattered while the next one is computed
     """
-    def __init__(self, *, output_layouts: Shard | Replicate | Partial | None = ..., heads: int = 0) -> None:
+    def __init__(self, *, output_layouts: Shard | Replicate | Partial | None = ..., heads: int = 0, parts: int = 1) -> None:
         ...
 class SequenceParallel:
     """
@@ -6284,9 +6284,9 @@ def transformer_families() -> list[str]:
     """
     The values of "model_type" in config.json that are known
     """
-def transformer_styles(config: TransformerConfig, *, sequence_parallel: builtins.bool = False) -> dict:
+def transformer_styles(config: TransformerConfig, *, sequence_parallel: builtins.bool = False, parts: int = 1) -> dict:
     """
-    The plan of a TransformerModel: embedding, head and loss cut over the vocabulary, attention by heads, the feed-forward along its width
+    The plan of a TransformerModel: embedding, head and loss cut over the vocabulary, attention by heads, the feed-forward along its width. `parts`: products are split so that gathers and reductions overlap with them
     """
 def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
     """

@@ -64,12 +64,14 @@ TEST(StepCost, IsWhatAStepTakesUnderTensorParallelism) {
 TEST(StepCost, SplitProductsHideWhatTheyOverlap) {
   ParallelOptions options{.mesh = "dp=2,tp=4", .dtype = "bf16"};
   options.batch = 16;
-  options.seq = 4096;
+  options.seq = 2048;
   const int ranks = complete(options, 0, 64, "--ranks");
   const Machine machine = machine_named("h100", "bf16", ranks);
   TransformerConfig config = small_llama(3);
   config.dim = 4096;
-  config.head_dim = 1024;
+  config.heads = 32;
+  config.kv_heads = 8;
+  config.head_dim = 128;
   config.ffn = 11008;
   const auto seconds_with = [&](int parts) {
     ParallelOptions one = options;
@@ -79,10 +81,12 @@ TEST(StepCost, SplitProductsHideWhatTheyOverlap) {
   const StepSeconds whole = seconds_with(1), two = seconds_with(2), four = seconds_with(4);
   EXPECT_EQ(whole.hidden_by_parts, 0);
   EXPECT_GT(two.hidden_by_parts, 0);
-  EXPECT_NEAR(four.hidden_by_parts / two.hidden_by_parts, 1.5, 0.1);
+  EXPECT_NEAR(four.hidden_by_parts / two.hidden_by_parts, 1.5, 0.2);
   EXPECT_LT(four.total, two.total);
   EXPECT_LT(two.total, whole.total);
-  EXPECT_NEAR(four.compute, whole.compute, 0.01 * whole.compute);
+  // Contributions to the gradient of an input are added by the products.
+  EXPECT_LT(four.compute, whole.compute);
+  EXPECT_NEAR(four.compute, whole.compute, 0.1 * whole.compute);
   Machine waiting = machine;
   waiting.overlaps = false;
   EXPECT_EQ(step_seconds(step_cost(fake_world(0, ranks, 8, false), config, options, 8), waiting)

@@ -65,6 +65,31 @@ def test_sharded_training_is_that_of_one_rank():
             np.testing.assert_allclose(losses, expected, rtol=1e-5)
 
 
+def test_products_in_parts_are_whole_products():
+    def results_of(world, parts):
+        mesh = weft.DeviceMesh(world, {"tp": world.size})
+        weft.manual_seed(3)
+        model = nn.Sequential(nn.Linear(6, 8), nn.Linear(8, 6))
+        plan = {
+            "0": weft.Colwise(parts=parts),
+            "1": weft.Rowwise(output_layouts=weft.Shard(1), parts=parts),
+        }
+        weft.parallelize(model, mesh["tp"], plan)
+        model.materialize()
+        rows = weft.distribute(weft.randn((2, 5, 6)), mesh, {"tp": weft.Shard(1)})
+        rows.requires_grad_()
+        y = model(rows)
+        weft.sum(weft.square(y)).backward()
+        gradients = [parameter.grad for parameter in model.parameters()]
+        return [t.full_tensor().numpy() for t in (y.detach(), rows.grad, *gradients)]
+
+    for ranks in (2, 3):
+        whole = weft.run_ranks(ranks, lambda world: results_of(world, 1))[0]
+        split = weft.run_ranks(ranks, lambda world: results_of(world, 4))[0]
+        for a, b in zip(split, whole):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
 def test_names_reprs_and_attributes():
     model = MLP()
     names = [name for name, _ in model.named_parameters()]
