@@ -34,8 +34,7 @@ static std::string chat_of(const Tokenizer& self, const std::vector<py::object>&
 }
 
 static void bind_text_stream(py::module_& m) {
-  py::class_<TextStream>(m, "TextStream",
-                         "Makes text from a stream of tokens; no character is cut")
+  py::class_<TextStream>(m, "TextStream", "Makes text from a stream of tokens; no character is cut")
       .def(py::init<const Tokenizer&, bool>(), py::arg("tokenizer"), py::kw_only(),
            py::arg("skip_special") = true)
       .def("push", &TextStream::push, py::arg("id"), "The text that the token completes")
