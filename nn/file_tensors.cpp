@@ -17,7 +17,7 @@ struct CutName {
     if (!name.starts_with(kBlocks)) return;
     const size_t end = name.find('.', kBlocks.size());
     block = name.substr(kBlocks.size(), end - kBlocks.size());
-    module = module.substr(end + 1);
+    module = module.size() > end ? module.substr(end + 1) : "";
   }
   /// The number of the block; empty outside of blocks.
   std::string block, module, leaf;

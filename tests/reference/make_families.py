@@ -110,6 +110,8 @@ MODELS = {
     "qwen3_moe": ("Qwen3Moe", {**QWEN, "num_experts_per_tok": 3, "decoder_sparse_step": 2}),
     "deepseek_v2": ("DeepseekV2", {**DEEPSEEK, "q_lora_rank": None, "n_routed_experts": 6,
                                    "topk_method": "group_limited_greedy", "n_shared_experts": 2,
+                                   # Even, because its complex numbers are views.
+                                   "kv_lora_rank": 22, "qk_nope_head_dim": 8,
                                    "rope_parameters": YARN}),
     "deepseek_v3": ("DeepseekV3", {**DEEPSEEK, "q_lora_rank": 15, "n_routed_experts": 10,
                                    "n_shared_experts": 1, "attention_bias": True}),
