@@ -51,14 +51,15 @@ Tensor combinations(const Tensor& a, int64_t r, bool with_replacement) {
   check_tensor("combinations", a);
   if (a.ndim() != 1) fail("combinations: tensor is ", a.shape(), ", expected one dim");
   constexpr double kMost = 1 << 26;
+  const bool is_long = r > static_cast<int64_t>(kMost);
   const auto n = static_cast<double>(a.size(0));
   double count = 1;
   if (r < 0) fail("combinations: r is ", r, ", expected at least 0");
-  for (int64_t i = 0; i < r && count > 0 && count <= kMost; ++i) {
+  for (int64_t i = 0; !is_long && i < r && count > 0 && count <= kMost; ++i) {
     const auto step = static_cast<double>(i);
     count *= std::max(0.0, with_replacement ? n + step : n - step) / (step + 1);
   }
-  if (count > kMost || r > static_cast<int64_t>(kMost)) {
+  if (count > kMost || is_long) {
     fail("combinations: r is ", r, " for ", a.size(0), " elements, expected at most ", kMost,
          " rows");
   }

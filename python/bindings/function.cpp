@@ -96,9 +96,16 @@ void word_refusal(const Function& function, const GivenArguments& given) {
                   refusal_of(name, *function.signatures, given, bound_classes()).c_str());
 }
 
+extern PyTypeObject method_type;
+
 PyObject* call_function(PyObject* self, PyObject* const* values, size_t count, PyObject* names) {
   const Function& function = *as_function(self);
   PyObject* result = nullptr;
+  // pybind11 takes None for the object of a method without further arguments.
+  if (PyVectorcall_NARGS(count) > 0 && values[0] == Py_None && Py_TYPE(self) == &method_type) {
+    return PyErr_Format(PyExc_TypeError, "%U: self is None, expected an object of the class",
+                        function.qualified_name);
+  }
   try {
     py::object own;
     if (names && !function.words->empty()) {

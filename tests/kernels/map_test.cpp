@@ -44,7 +44,7 @@ struct SumAndProduct {
   }
 };
 
-constexpr DType kAll[] = {f32, bf16, f16, f64, i32, i64, u8};
+constexpr DType kAll[] = {f32, bf16, f16, f64, DType::i8, DType::i16, i32, i64, u8, DType::u16};
 constexpr Lie kLies[] = {Lie::dense, Lie::transposed, Lie::gaps};
 
 std::vector<double> plain_sum(const Array& a, const Array& b) {

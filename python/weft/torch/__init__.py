@@ -5,6 +5,7 @@ Functions that mean the same in `weft` are the same objects. Those that differ a
 indices, unbiased `std`, `equal` as one bool, `sort` as a pair, ..."""
 
 import math
+import sys as _sys
 
 import weft as _package
 from weft import *
@@ -78,10 +79,15 @@ from weft.torch._draws import (
     new_empty,
     new_empty_strided,
     normal,
+    rand,
     rand_like,
+    randint,
     randint_like,
+    randn,
     randn_like,
+    randperm,
 )
+from weft.torch._generator import Generator
 from weft.torch._placing import (
     gather,
     gradient,
@@ -138,6 +144,7 @@ from weft.torch._wrappers import (
     copying,
     each,
     itself,
+    method,
     parts,
     with_alpha,
 )
@@ -370,6 +377,31 @@ t_copy = copying(t)
 
 
 add_methods(globals())
+# The compiled methods have no indices.
+_weft.Tensor.max, _weft.Tensor.min = method("max", max), method("min", min)
+for _name in ("nn", "nn.functional", "nn.init", "optim", "optim.lr_scheduler"):
+    _module = _package
+    for _part in _name.split("."):
+        _module = getattr(_module, _part)
+    _sys.modules[f"{__name__}.{_name}"] = _module
+
+
+class _Elements(type(1)):
+    """How many elements a tensor has, as the array API's `size`; called, PyTorch's sizes."""
+
+    def __call__(self, dim=None):
+        return self.shape if dim is None else self.shape[dim]
+
+
+def _size(self):
+    made = _Elements(self.numel())
+    made.shape = self.shape
+    return made
+
+
+_weft.Tensor.size = property(
+    _size, doc="Elements of the whole tensor; size() is the shape, size(dim) one of its sizes"
+)
 _weft.Tensor.H = _weft.Tensor.mH = property(
     lambda self: self.mT, doc="mT: there are no complex dtypes."
 )

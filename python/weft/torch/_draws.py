@@ -3,7 +3,8 @@
 
 import weft as _package
 from weft import _weft
-from weft._words import described
+from weft._words import described, renamed
+from weft.torch._generator import draws
 from weft.torch._wrappers import LISTS, without_gradient_option
 
 
@@ -21,13 +22,25 @@ def _randint_like(input, low, high=None):
     return _weft.randint_like(input, *((0, low) if high is None else (low, high)))
 
 
-rand_like = _like(_weft.rand_like)
-randn_like = _like(_weft.randn_like)
-randint_like = _like(_randint_like)
+def _randperm(n, *, dtype=_weft.int64, device=None):
+    """The numbers 0 to n - 1 in random order."""
+    order = _weft.argsort(_package.rand((n,), dtype=_weft.float64))
+    made = _weft.astype(order, _weft.dtype_named(dtype))
+    return made if device is None else made.to(device)
+
+
+rand = draws(without_gradient_option(_package.rand))
+randn = draws(without_gradient_option(_package.randn))
+randint = draws(without_gradient_option(_package.randint))
+randperm = draws(without_gradient_option(renamed(_randperm, "randperm")))
+rand_like = draws(_like(_weft.rand_like))
+randn_like = draws(_like(_weft.randn_like))
+randint_like = draws(_like(_randint_like))
 empty_like = _like(_package.empty_like)
 
 
-def normal(mean, std=1.0, size=None, *, dtype=None, device=None, generator=None, **ignored):
+@draws
+def normal(mean, std=1.0, size=None, *, dtype=None, device=None, **ignored):
     """Normal values of these means and standard deviations; of `size` where both are numbers."""
     if size is not None:
         options = {} if dtype is None else {"dtype": dtype}
@@ -35,12 +48,14 @@ def normal(mean, std=1.0, size=None, *, dtype=None, device=None, generator=None,
     return _weft._normal(mean, std)
 
 
-def bernoulli(input, p=None, *, generator=None):
+@draws
+def bernoulli(input, p=None):
     """1 with the probability that the element, or p, is; else 0."""
     return _weft.bernoulli(input) if p is None else _weft.bernoulli(input, p)
 
 
-def multinomial(input, num_samples, replacement=False, *, generator=None):
+@draws
+def multinomial(input, num_samples, replacement=False):
     """num_samples indices of the last dim, drawn in proportion to the elements."""
     return _weft.multinomial(input, num_samples, replacement)
 

@@ -112,17 +112,17 @@ def _takes_tensor_first(function):
     return first in ("input", "x", "x1")
 
 
-def _method(name, function):
+def method(name, function):
     """The function as a method, which takes NumPy's words too; compiled functions do so already,
     but do not bind by themselves."""
     if isinstance(function, types.FunctionType):
         function = accepting(function)
 
     @functools.wraps(function)
-    def method(self, *given, **named):
+    def bound(self, *given, **named):
         return function(self, *given, **named)
 
-    return renamed(method, name)
+    return renamed(bound, name)
 
 
 def add_methods(namespace):
@@ -134,7 +134,7 @@ def add_methods(namespace):
         if isinstance(function, type) or not callable(function) or inspect.ismodule(function):
             continue
         if _takes_tensor_first(function):
-            setattr(_weft.Tensor, name, _method(name, function))
+            setattr(_weft.Tensor, name, method(name, function))
 
 
 def parts(whole, dim_of):

@@ -79,9 +79,9 @@ struct MapBuffers {
 /// returns false, with nothing done, when the chunk's lines are not adjacent.
 static bool move_side_by_side(const Iteration& loops, int block, const MapChunk& chunk,
                               const Line& dense, bool stores) {
-  if (!loops.is_transposed(block) || chunk.lines == 1 || dense.dtype == DType::boolean) {
-    return false;
-  }
+  // Loops over narrow integers have no such moves.
+  const bool is_wide = compute_dtype(dense.dtype) == dense.dtype;
+  if (!loops.is_transposed(block) || chunk.lines == 1 || !is_wide) return false;
   const int64_t plane = loops.size(loops.ndim() - 2);
   if (chunk.outer % plane + chunk.lines > plane) return false;
   visit_compute(dense.dtype, [&](auto type) {
@@ -162,33 +162,43 @@ static bool has_plain_lines(const Mapping& mapping, const Iteration& loops) {
   return true;
 }
 
+/// A map over plain lines: the bytes from one call of the loop on a line to the next, 0 for a
+/// repeated operand.
+struct PlainLines {
+  int64_t bytes[kMaxMapBlocks], step;
+};
+
 /// Calls the loop on the line where `walk` is.
-static void run_line(const Mapping& mapping, const LineWalk& walk, bool repeats,
+static void run_line(const Mapping& mapping, const LineWalk& walk, const PlainLines& lines,
                      MapBuffers& buffers) {
-  const Iteration& loops = walk.loops();
-  const int64_t inner = loops.inner(), step = repeats ? kRepeats : inner;
-  for (int i = mapping.results; i < mapping.count; ++i) {
-    if (loops.inner_stride(i) != 0) continue;
-    mapping.converters[i](buffers.memory[i], 1, walk.line(i).data, 0, kRepeats);
-  }
   void* pointers[kMaxMapBlocks];
-  for (int64_t at = 0; at < inner; at += step) {
+  for (int i = 0; i < mapping.count; ++i) {
+    pointers[i] = walk.line(i).data;
+    if (lines.bytes[i] != 0) continue;
+    mapping.converters[i](buffers.memory[i], 1, pointers[i], 0, kRepeats);
+    pointers[i] = buffers.memory[i];
+  }
+  for (int64_t left = walk.loops().inner(); left > 0; left -= lines.step) {
+    mapping.loop(mapping.functor, pointers, pointers + mapping.results, std::min(lines.step, left));
     for (int i = 0; i < mapping.count; ++i) {
-      const int64_t bytes = at * static_cast<int64_t>(size_of(mapping.loop_dtypes[i]));
-      pointers[i] = loops.inner_stride(i) == 0 ? static_cast<void*>(buffers.memory[i])
-                                               : static_cast<char*>(walk.line(i).data) + bytes;
+      pointers[i] = static_cast<char*>(pointers[i]) + lines.bytes[i];
     }
-    mapping.loop(mapping.functor, pointers, pointers + mapping.results, std::min(step, inner - at));
   }
 }
 
 static void run_lines(const Mapping& mapping, const Iteration& loops) {
-  bool repeats = false;
-  for (int i = 0; i < mapping.count; ++i) repeats |= loops.inner_stride(i) == 0;
+  PlainLines lines{.bytes = {}, .step = loops.inner()};
+  for (int i = 0; i < mapping.count; ++i) {
+    if (loops.inner_stride(i) == 0) lines.step = kRepeats;
+  }
+  for (int i = 0; i < mapping.count; ++i) {
+    const auto size = static_cast<int64_t>(size_of(mapping.loop_dtypes[i]));
+    lines.bytes[i] = loops.inner_stride(i) == 0 ? 0 : lines.step * size;
+  }
   parallel_for(loops.outer(), grain_of(loops.inner()), [&](int64_t begin, int64_t end) {
     MapBuffers buffers;
     LineWalk walk(loops, begin, 0);
-    for (int64_t i = begin; i < end; ++i, walk.next()) run_line(mapping, walk, repeats, buffers);
+    for (int64_t i = begin; i < end; ++i, walk.next()) run_line(mapping, walk, lines, buffers);
   });
 }
 

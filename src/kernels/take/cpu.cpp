@@ -42,9 +42,12 @@ void for_each_row(int64_t begin, int64_t end, int64_t n, const F& f) {
 /// Returns whether some index of data[begin, end) is not in [-size, size).
 template <class I>
 bool has_index_outside(const I* data, int64_t begin, int64_t end, int64_t size) {
-  bool here = false;
-  for (int64_t i = begin; i < end; ++i) here |= (data[i] < -size) | (data[i] >= size);
-  return here;
+  const auto above = static_cast<uint64_t>(size);
+  uint64_t greatest = 0;
+  for (int64_t i = begin; i < end; ++i) {
+    greatest = std::max(greatest, static_cast<uint64_t>(static_cast<int64_t>(data[i])) + above);
+  }
+  return end > begin && greatest >= 2 * above;
 }
 
 /// Both blocks viewed as [outer, size or n, inner]. Each slice [inner] has one index when `slices`,
@@ -109,9 +112,11 @@ struct Taking {
   }
 };
 
-/// Calls f(begin, end) on runs of [first, last) whose indices are checked together.
+/// Calls f(begin, end) on runs of [first, last) whose indices are checked together. f holds copies
+/// of what it uses, which the results cannot alias.
 template <class F>
-void for_each_run(const Taking& t, int64_t o, int64_t first, int64_t last, const F& f) {
+void for_each_run(const Taking& t, int64_t o, int64_t first, int64_t last, const F f) {
+  if (!t.checks) return f(first, last);
   for (int64_t i = first; i < last; i += kCheckedIndices) {
     const int64_t end = std::min(last, i + kCheckedIndices);
     if (t.may_use_run(o, i, end)) f(i, end);
@@ -139,8 +144,7 @@ void take_elements(const Taking& t, void* out, const void* in) {
         for_each_part(begin, end, t.n, [&](int64_t o, int64_t first, int64_t last) {
           Bits* row = to + o * t.n;
           const Bits* source = from + o * t.size;
-          const auto place = index;  // a copy, which the results cannot alias
-          for_each_run(t, o, first, last, [&](int64_t i, int64_t stop) {
+          for_each_run(t, o, first, last, [=, place = index](int64_t i, int64_t stop) {
             for (; i < stop; ++i) row[i] = source[place(o, i, 0)];
           });
         });
@@ -187,7 +191,7 @@ void write_elements(const Taking& t, C* places, const In in, const F& f) {
         const auto place = index;
         const int64_t n = t.n, inner = t.inner;
         if (inner == 1) {
-          for_each_run(t, o, 0, n, [&](int64_t i, int64_t last_i) {
+          for_each_run(t, o, 0, n, [=](int64_t i, int64_t last_i) {
             for (; i < last_i; ++i) f(to[place(o, i, 0)], from[i]);
           });
           continue;
@@ -239,9 +243,8 @@ void add_integers(const Taking& t, int64_t* sums, const In in) {
     parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
       for (int64_t part = begin; part < end; ++part) {
         int64_t* to = own.data() + part * t.size;
-        const auto place = index;
         for_each_run(t, 0, part * each, std::min(t.n, (part + 1) * each),
-                     [&](int64_t i, int64_t last) {
+                     [=, place = index](int64_t i, int64_t last) {
                        for (; i < last; ++i) to[place(0, i, 0)] += in[i];
                      });
       }
