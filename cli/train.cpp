@@ -37,15 +37,13 @@
 namespace weft::cli {
 
 using Clock = std::chrono::steady_clock;
-
 /// Validations in a run, and the batches of each.
 static constexpr int64_t kValidations = 10, kValidationBatches = 4;
 
 namespace {
 
 struct Batch {
-  Tensor ids;
-  Tensor targets;
+  Tensor ids, targets;
 };
 
 /// One rank's training.

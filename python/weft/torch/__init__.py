@@ -143,6 +143,7 @@ from weft.torch._wrappers import (
     add_methods,
     copying,
     each,
+    elements_and_size,
     itself,
     method,
     parts,
@@ -386,21 +387,8 @@ for _name in ("nn", "nn.functional", "nn.init", "optim", "optim.lr_scheduler"):
     _sys.modules[f"{__name__}.{_name}"] = _module
 
 
-class _Elements(type(1)):
-    """How many elements a tensor has, as the array API's `size`; called, PyTorch's sizes."""
-
-    def __call__(self, dim=None):
-        return self.shape if dim is None else self.shape[dim]
-
-
-def _size(self):
-    made = _Elements(self.numel())
-    made.shape = self.shape
-    return made
-
-
 _weft.Tensor.size = property(
-    _size, doc="Elements of the whole tensor; size() is the shape, size(dim) one of its sizes"
+    elements_and_size, doc="Elements of the whole tensor; size() is the shape, size(dim) one of its sizes"
 )
 _weft.Tensor.H = _weft.Tensor.mH = property(
     lambda self: self.mT, doc="mT: there are no complex dtypes."

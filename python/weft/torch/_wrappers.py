@@ -148,3 +148,17 @@ def parts(whole, dim_of):
     cut.__name__ = cut.__qualname__ = whole.__name__
     cut.__doc__ = "Equal parts, or those that end before these indices."
     return cut
+
+
+class _Elements(type(1)):
+    """How many elements a tensor has, as the array API's `size`; called, PyTorch's sizes."""
+
+    def __call__(self, dim=None):
+        return self.shape if dim is None else self.shape[dim]
+
+
+def elements_and_size(self):
+    """The number of elements, which can be called for the shape."""
+    made = _Elements(self.numel())
+    made.shape = self.shape
+    return made
