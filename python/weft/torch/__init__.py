@@ -388,7 +388,8 @@ for _name in ("nn", "nn.functional", "nn.init", "optim", "optim.lr_scheduler"):
 
 
 _weft.Tensor.size = property(
-    elements_and_size, doc="Elements of the whole tensor; size() is the shape, size(dim) one of its sizes"
+    elements_and_size,
+    doc="Elements of the whole tensor; size() is the shape, size(dim) one of its sizes",
 )
 _weft.Tensor.H = _weft.Tensor.mH = property(
     lambda self: self.mT, doc="mT: there are no complex dtypes."
