@@ -12,7 +12,7 @@ from weft import UniqueAll
 from weft import UniqueCounts
 from weft import UniqueInverse
 from weft import ValuesAndIndices
-__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'DataParallelMeshDims', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'Event', 'ExpertParallel', 'ExpertRows', 'Experts', 'Float8Linear', 'FractionAndExponent', 'GradientReductionHandle', 'Graph', 'Histogram', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LatentAttention', 'LatentAttentionConfig', 'LayerNorm', 'Layouts', 'Linear', 'MixedPrecision', 'MoE', 'MoEConfig', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Router', 'RouterOptions', 'Routing', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'ShardPlacementResult', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TextStream', 'Tokenizer', 'TrainingState', 'TransformerConfig', 'TransformerModel', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'UnshardHandle', 'ValuesAndIndices', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'all_gather_into_tensor', 'all_ops', 'all_reduce', 'allclose', 'amax', 'amin', 'angle', 'any', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'as_strided_scatter', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'baddbmm', 'balance_loss', 'balanced_bias', 'bernoulli', 'bernoulli_', 'bf16', 'bfloat16', 'bincount', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cauchy_', 'cdist', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_grad_value_', 'clip_scale', 'clone', 'column_stack', 'combinations', 'combine_rows', 'concat', 'config_json', 'contiguous', 'convert_to_float8', 'copy_', 'copysign', 'corrcoef', 'cos', 'cosh', 'costly_ops', 'count_nonzero', 'cov', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cummax', 'cummin', 'cumulative_prod', 'cumulative_sum', 'cumulative_trapezoid', 'deg2rad', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'dispatch_rows', 'dist', 'distribute', 'divide', 'dot', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'einsum', 'embedding', 'empty', 'engine_statistics', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand_dims', 'expert_styles', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'exponential_', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'f8_e4m3', 'f8_e5m2', 'fake_world', 'fill', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'float8_e4m3fn', 'float8_e5m2', 'float8_linear', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'frexp', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gather', 'gelu', 'gelu_tanh', 'generate', 'geometric_', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'grouped_linear', 'grouped_matmul', 'heaviside', 'histc', 'histogram', 'hsplit', 'hstack', 'hypot', 'i0', 'i1', 'i16', 'i32', 'i64', 'i8', 'igamma', 'igammac', 'implicit_traffic', 'in_memory', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inspect_checkpoint', 'int16', 'int32', 'int64', 'int8', 'is_grad_enabled', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'launched_ranks', 'layer_norm', 'ldexp', 'lerp', 'less', 'less_equal', 'lgamma', 'linear', 'linear_cross_entropy', 'linspace', 'list_checkpoints', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_normal_', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsumexp', 'manual_seed', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'median', 'memory_statistics', 'meshgrid', 'min', 'minimum', 'mode', 'moveaxis', 'mse_loss', 'multinomial', 'multiply', 'mv', 'mvlgamma', 'nan_to_num', 'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'narrow', 'negative', 'newest_complete_checkpoint', 'next_probabilities', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'one_hot', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'permute_dims', 'polygamma', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'put', 'quantile', 'rad2deg', 'rand', 'rand_like', 'randint_like', 'randn', 'randn_like', 'reciprocal', 'recompute', 'reduce_scatter_tensor', 'release_cached_memory', 'relu', 'remainder', 'renorm', 'repeat', 'reset_peak_memory', 'reshape', 'rests_on_disk', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'route_tokens', 'router_z_loss', 'rows_by_expert', 'rsqrt', 'rsub', 'run_ranks', 'scale_', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'share_comm_ctx', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'tile', 'topk', 'trace', 'transfer_', 'transformer_config', 'transformer_families', 'transformer_styles', 'transpose', 'trapezoid', 'tril', 'triu', 'trunc', 'u16', 'u32', 'u64', 'u8', 'uint16', 'uint32', 'uint64', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'vander', 'var', 'vecdot', 'vector_norm', 'vsplit', 'vstack', 'where', 'with_loss', 'xlogy', 'zeros', 'zeros_like']
+__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'DataParallelMeshDims', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'Event', 'ExpertParallel', 'ExpertRows', 'Experts', 'Float8Linear', 'FractionAndExponent', 'GradientReductionHandle', 'Graph', 'Histogram', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LatentAttention', 'LatentAttentionConfig', 'LayerNorm', 'Layouts', 'Linear', 'MemoryPlan', 'MixedPrecision', 'MoE', 'MoEConfig', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Router', 'RouterOptions', 'Routing', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'ShardPlacementResult', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TextStream', 'Tokenizer', 'TrainingState', 'TransformerConfig', 'TransformerModel', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'UnshardHandle', 'ValuesAndIndices', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'all_gather_into_tensor', 'all_ops', 'all_reduce', 'allclose', 'amax', 'amin', 'angle', 'any', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'as_strided_scatter', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'baddbmm', 'balance_loss', 'balanced_bias', 'bernoulli', 'bernoulli_', 'bf16', 'bfloat16', 'bincount', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cauchy_', 'cdist', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_grad_value_', 'clip_scale', 'clone', 'column_stack', 'combinations', 'combine_rows', 'concat', 'config_json', 'contiguous', 'convert_to_float8', 'copy_', 'copysign', 'corrcoef', 'cos', 'cosh', 'costly_ops', 'count_nonzero', 'cov', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cummax', 'cummin', 'cumulative_prod', 'cumulative_sum', 'cumulative_trapezoid', 'deg2rad', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'dispatch_rows', 'dist', 'distribute', 'divide', 'dot', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'einsum', 'embedding', 'empty', 'engine_statistics', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand_dims', 'expert_styles', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'exponential_', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'f8_e4m3', 'f8_e5m2', 'fake_world', 'fill', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'float8_e4m3fn', 'float8_e5m2', 'float8_linear', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'frexp', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gather', 'gelu', 'gelu_tanh', 'generate', 'geometric_', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'grouped_linear', 'grouped_matmul', 'heaviside', 'histc', 'histogram', 'hsplit', 'hstack', 'hypot', 'i0', 'i1', 'i16', 'i32', 'i64', 'i8', 'igamma', 'igammac', 'implicit_traffic', 'in_memory', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inspect_checkpoint', 'int16', 'int32', 'int64', 'int8', 'is_grad_enabled', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'launched_ranks', 'layer_norm', 'ldexp', 'lerp', 'less', 'less_equal', 'lgamma', 'linear', 'linear_cross_entropy', 'linspace', 'list_checkpoints', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_normal_', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsumexp', 'manual_seed', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'median', 'memory_statistics', 'meshgrid', 'min', 'minimum', 'mode', 'moveaxis', 'mse_loss', 'multinomial', 'multiply', 'mv', 'mvlgamma', 'nan_to_num', 'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'narrow', 'negative', 'newest_complete_checkpoint', 'next_probabilities', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'one_hot', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'permute_dims', 'plan_memory', 'polygamma', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'put', 'quantile', 'rad2deg', 'rand', 'rand_like', 'randint_like', 'randn', 'randn_like', 'reciprocal', 'recompute', 'reduce_scatter_tensor', 'release_cached_memory', 'relu', 'remainder', 'renorm', 'repeat', 'reset_peak_memory', 'reshape', 'rests_on_disk', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'route_tokens', 'router_z_loss', 'rows_by_expert', 'rsqrt', 'rsub', 'run_ranks', 'scale_', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'share_comm_ctx', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'tile', 'topk', 'trace', 'transfer_', 'transformer_block', 'transformer_config', 'transformer_families', 'transformer_styles', 'transpose', 'trapezoid', 'tril', 'triu', 'trunc', 'u16', 'u32', 'u64', 'u8', 'uint16', 'uint32', 'uint64', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'vander', 'var', 'vecdot', 'vector_norm', 'vsplit', 'vstack', 'where', 'with_loss', 'xlogy', 'zeros', 'zeros_like']
 class CommError(RuntimeError):
     """
     A collective that could not end: a rank threw, died, never came or called something else.
@@ -615,13 +615,6 @@ class Tensor:
         Rule: ... m k, ... k n -> ... m n
         """
     @staticmethod
-    def max(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
-        """
-        The largest element over `axis` (all dims unless given); NaN where one is
-        
-        Rule: d0:max d1  -> d1    (by its attributes; this one of [5, 7])
-        """
-    @staticmethod
     def mean(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
         """
         The mean over `axis` (all dims unless given); of integers in float32
@@ -632,13 +625,6 @@ class Tensor:
     def median(x: Tensor, axis: builtins.int | None = None, keepdims: builtins.bool = False) -> typing.Any:
         """
         The lower of the two middle elements, NaN where there is one; along `axis` (values, indices)
-        """
-    @staticmethod
-    def min(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
-        """
-        The smallest element over `axis` (all dims unless given); NaN where one is
-        
-        Rule: d0:min d1  -> d1    (by its attributes; this one of [5, 7])
         """
     @staticmethod
     def multiply(x1: Tensor | builtins.float, x2: Tensor | builtins.float) -> Tensor:
@@ -2141,6 +2127,10 @@ class Tensor:
         
         x [..., m, n] as [..., n, m]; a view. ValueError for fewer than two dims
         """
+    def max(self, *given, **named):
+        """
+        max(x); max(x, dim) as (values, indices); or of two tensors.
+        """
     def maximum(self, *given, **named):
         """
         maximum(x1: Tensor | float, x2: Tensor | float) -> Tensor
@@ -2152,6 +2142,10 @@ class Tensor:
     def maximum_(self, other: Tensor | builtins.float) -> typing.Any:
         """
         In place: as the operator, or the function
+        """
+    def min(self, *given, **named):
+        """
+        min(x); min(x, dim) as (values, indices); or of two tensors.
         """
     def minimum(self, *given, **named):
         """
@@ -2918,9 +2912,9 @@ class Tensor:
         Of the whole tensor
         """
     @property
-    def size(self) -> builtins.int:
+    def size(self):
         """
-        Elements of the whole tensor
+        Elements of the whole tensor; size() is the shape, size(dim) one of its sizes
         """
 class Parameter:
     """
@@ -3402,6 +3396,10 @@ class Module:
         """
         (name, Parameter) of every parameter once, own ones before the children's.
         """
+    def offload_activations(self, tier: builtins.bool | str) -> None:
+        """
+        Where what recomputation saves rests between forward and backward, below this module too: "disk:DIR" (files without a name), True (the host), False. The same bits
+        """
     def parameters(self):
         """
         Every parameter once, in order of declaration.
@@ -3414,11 +3412,11 @@ class Module:
         """
     def register_forward_hook(self, hook: typing.Any) -> HookHandle:
         """
-        hook(module, inputs, output) runs after forward, with what forward was given; what it returns comes out instead, None leaves the output. Gives a handle, whose remove() takes the hook away
+        hook(module, inputs, output) runs after forward, with what forward was given; what it returns comes out instead, None leaves the output. Gives a handle with remove()
         """
     def register_forward_pre_hook(self, hook: typing.Any) -> HookHandle:
         """
-        hook(module, inputs) runs before forward; what it returns (a tuple, or one tensor) goes in instead, None leaves the inputs. Gives a handle, whose remove() takes the hook away
+        hook(module, inputs) runs before forward; what it returns (a tuple, or one tensor) goes in instead, None leaves the inputs. Gives a handle with remove()
         """
     def requires_grad_(self, requires_grad = True):
         """
@@ -3492,7 +3490,7 @@ class Module:
         """
     def set_recompute(self, recompute: builtins.bool = True, kept: collections.abc.Sequence[str] = []) -> None:
         """
-        Activation checkpointing: forward saves its inputs only and runs again in backward. `kept` names ops whose results are saved too, and not computed again, such as costly_ops(). ValueError for a name that no built-in op has
+        Activation checkpointing: forward saves its inputs only and runs again in backward. `kept` names ops whose results are saved too, such as costly_ops()
         """
     def set_reduce_scatter_divide_factor(self, factor):
         """
@@ -4157,6 +4155,41 @@ class DataParallelMeshDims:
     @property
     def shard(self) -> list[str]:
         ...
+class MemoryPlan:
+    """
+    The fastest choice whose predicted peak fits a budget
+    """
+    def __str__(self) -> str:
+        ...
+    def apply(self, model: typing.Any, blocks: collections.abc.Iterable, mesh: DeviceMesh, *, strategy: str = 'full_shard', mp_policy: MixedPrecision | None = None) -> typing.Any:
+        """
+        Sets what the blocks save, and shards them and the model. Gives the model
+        """
+    @property
+    def allowed(self) -> int:
+        """
+        The bytes of the budget
+        """
+    @property
+    def blocks(self) -> list[str]:
+        """
+        What each block saves for backward: full (its inputs), attention, op (products too) or none (everything), with +offload behind it where that rests on disk
+        """
+    @property
+    def peak(self) -> int:
+        """
+        The most bytes that a step takes
+        """
+    @property
+    def seconds(self) -> float:
+        """
+        The predicted time of a step
+        """
+    @property
+    def state(self) -> typing.Any:
+        """
+        Where the optimizer's state rests, as AdamW's `offload` takes it
+        """
 class _NoSync:
     def __init__(self, model: Module, holds: builtins.bool) -> None:
         ...
@@ -5280,7 +5313,7 @@ def from_numpy(array: numpy.ndarray, *, copy: builtins.bool | None = None) -> Te
     """
 def fully_shard(module: typing.Any, mesh: DeviceMesh, strategy: typing.Any = 'full_shard', *, reshard_after_forward: typing.Any = True, mp_policy: MixedPrecision | None = None, prefetch: int = 1, ignored: collections.abc.Sequence[str] = [], shard_dim: typing.Any = None, bucket_bytes: int = 26214400, gradient_divide_factor: float = 1.0, offload: collections.abc.Sequence[str] = [], shard_placement_fn: typing.Any = None, ignored_params: typing.Any = None, dp_mesh_dims: DataParallelMeshDims | None = None, extension: typing.Any = None, quantized_gather: DType | str | None = None, quantized_gradients: DType | str | None = None, quantization_block: int = 256, error_feedback: builtins.bool = False, expert_axis: str | None = None) -> typing.Any:
     """
-    Shards the module's parameters over the axes of `mesh`: whole when used, a slice at rest. Shard the parts first, then the whole model. The batch is sharded over these axes too, and the loss is a mean over all of it. A list of modules is one group. `strategy` is a name (full_shard, zero2, zero1, ddp, hsdp) or a Strategy; `mp_policy` a MixedPrecision; reshard_after_forward may name an axis, or a number of ranks. `offload` names what rests in pinned memory of the host: "parameters", "gradients"; "parameters=disk:DIR" rest in files without a name. shard_placement_fn(parameter) gives a Shard, a ShardPlacementResult or None. extension(name, parameter) gives an object whose fsdp_pre_all_gather(slice) returns what is sent, and whose fsdp_post_all_gather(received, out) writes a rank's part. quantized_gather (int8, float8_e4m3fn) and quantized_gradients (int8, bfloat16) are what gathers and reduce-scatters send, 8 bits with a scale for each quantization_block elements; error_feedback adds what gradients lost to the next ones. expert_axis is the axis of `mesh` that cuts experts too (expert_styles): they are sharded over the others only. ValueError, with nothing changed, when the strategy does not fit. Gives the module
+    Shards the module's parameters over the axes of `mesh`: whole when used, a slice at rest. Shard the parts first, then the whole model. The batch is sharded over these axes too, and the loss is a mean over all of it. A list of modules is one group. `strategy` is a name (full_shard, zero2, zero1, ddp, hsdp) or a Strategy; `mp_policy` a MixedPrecision; reshard_after_forward may name an axis, or a number of ranks. `offload` names what rests in pinned memory of the host: "parameters", "gradients", and between forward and backward "activations", which recomputation saves; "parameters=disk:DIR" rest in files without a name. shard_placement_fn(parameter) gives a Shard, a ShardPlacementResult or None. extension(name, parameter) gives an object whose fsdp_pre_all_gather(slice) returns what is sent, and whose fsdp_post_all_gather(received, out) writes a rank's part. quantized_gather (int8, float8_e4m3fn) and quantized_gradients (int8, bfloat16) are what gathers and reduce-scatters send, 8 bits with a scale for each quantization_block elements; error_feedback adds what gradients lost to the next ones. expert_axis is the axis of `mesh` that cuts experts too (expert_styles): they are sharded over the others only. ValueError, with nothing changed, when the strategy does not fit. Gives the module
     """
 def gather(x: Tensor, axis: int, index: Tensor) -> Tensor:
     """
@@ -5872,6 +5905,10 @@ def permute_dims(x: Tensor, axes: collections.abc.Sequence[int] | int) -> Tensor
     
     Rule: d0 d1  -> d1 d0    (by its attributes; this one of [5, 7])
     """
+def plan_memory(build: collections.abc.Callable, mesh: DeviceMesh, memory: int, *, directory: str = '', micro_steps: int = 1, strategy: str = 'full_shard', mp_policy: MixedPrecision | None = None) -> MemoryPlan:
+    """
+    Chooses what blocks save for backward, whether parameters stay gathered, how many blocks are gathered early and, with a directory, what rests on disk there, so that a training step with AdamW takes at most `memory` bytes of each rank. build(mesh) gives a model over a mesh like `mesh.root()`, its blocks in the order of forward, and a function that runs forward and backward of one micro-step on device "meta"; it is called several times. ValueError with the least that would fit where nothing does. Computed without communication; ranks that call it alike choose alike
+    """
 def polygamma(n: int, x: Tensor) -> Tensor:
     """
     The n-th derivative of digamma
@@ -5944,9 +5981,9 @@ def reciprocal(x: Tensor) -> Tensor:
     
     Rule: ..., ... -> ...
     """
-def recompute(function: collections.abc.Callable, *args, kept: collections.abc.Sequence[str] = []) -> typing.Any:
+def recompute(function: collections.abc.Callable, *args, kept: collections.abc.Sequence[str] = [], offload: builtins.bool | str = False) -> typing.Any:
     """
-    Runs function(*tensors) without recording it, and again, recorded, in backward: memory for time. Random numbers are equal in both runs. `kept` names ops whose results are saved and not computed again
+    Runs function(*tensors) without recording it, and again, recorded, in backward: memory for time. Random numbers are equal in both runs. `kept` names ops whose results are saved and not computed again. `offload`: as Module.offload_activations
     """
 def reduce_scatter_tensor(output_tensor: Tensor, input_tensor: Tensor, group: Communicator, counts: collections.abc.Sequence[int] | None = None) -> None:
     """

@@ -5,6 +5,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 #include "src/device/cuda/capture.h"
@@ -44,8 +45,8 @@ struct Stretch {
 class Staging {
  public:
   static Staging& of_thread() {
-    thread_local Staging staging;
-    return staging;
+    static thread_local const auto staging = std::make_unique<Staging>();
+    return *staging;
   }
 
   /// Returns a buffer for up to `wanted` bytes that no copy is using.

@@ -2,6 +2,7 @@
 #include "src/kernels/attention/cudnn.h"
 
 #include <cudnn.h>
+#include <memory>
 
 #include <cstring>
 #include <unordered_map>
@@ -54,8 +55,8 @@ struct CudnnLibrary {
 };
 
 CudnnLibrary& cudnn() {
-  thread_local CudnnLibrary one;
-  return one;
+  static thread_local const auto one = std::make_unique<CudnnLibrary>();
+  return *one;
 }
 
 }  // namespace

@@ -207,8 +207,8 @@ struct Library {
 };
 
 Library& library() {
-  thread_local Library one;
-  return one;
+  static thread_local const auto one = std::make_unique<Library>();
+  return *one;
 }
 
 Key key_of(const Problem& p, Device device) {
