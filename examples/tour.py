@@ -289,9 +289,9 @@ for name, value in planned().items():
     print(f"{name:12}", value)
 #| parameters   4015130624
 #| gradients    4015130624
-#| buffers      11895209984
-#| received     88545555968
-#| by_axes      {'shard': 80640372736, 'replicate': 7905183232}
+#| buffers      7692517376
+#| received     92222926336
+#| by_axes      {'shard': 84317743104, 'replicate': 7905183232}
 #| copied       0
 
 

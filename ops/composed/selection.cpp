@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/ops/selection.h"
 
+#include "ops/along_dim.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/order_statistics.h"
 #include "ops/place.h"
@@ -23,9 +24,11 @@ static ValuesAndIndices at(const Tensor& a, const Tensor& indices, int dim, bool
 }
 
 ValuesAndIndices max_along(const Tensor& a, int dim, bool keepdims) {
+  dim = checked_dim("max", a, dim);
   return at(a, argmax(a, dim, true), dim, keepdims);
 }
 ValuesAndIndices min_along(const Tensor& a, int dim, bool keepdims) {
+  dim = checked_dim("min", a, dim);
   return at(a, argmin(a, dim, true), dim, keepdims);
 }
 

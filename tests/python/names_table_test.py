@@ -162,6 +162,19 @@ def _(mesh, world):
     return [(close(got, want, 0.05), True) for got, want in zip(made, model_and_step())]
 
 
+@of_ranks("`torch.autograd.graph.save_on_cpu()`, torchtune's `OffloadActivations`")
+def _(mesh, world):
+    x, gradients = tensor(weft.torch, 4, 4), []
+    for offloads in (False, True):
+        model = weft.nn.Sequential(linear(weft.torch))
+        if offloads:
+            model.set_recompute()
+            model.offload_activations(True)
+        model(x).sum().backward()
+        gradients.append(model[0].weight.grad)
+    return [tuple(gradients)]
+
+
 @of_ranks("torchao's `convert_to_float8_training(model, module_filter_fn=...)`")
 def _(mesh, world):
     model = weft.nn.Sequential(linear(weft.torch))
