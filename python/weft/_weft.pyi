@@ -1049,6 +1049,10 @@ class Tensor:
         """
         In place: self += value * tensor1 * tensor2
         """
+    def addmm_(self, *given, **named):
+        """
+        The tensor becomes what `addmm` of it gives.
+        """
     def addmv(self, *given, **named):
         """
         addmv(x: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor
@@ -1476,8 +1480,16 @@ class Tensor:
         """
     def cumprod(self, *given, **named):
         ...
+    def cumprod_(self, *given, **named):
+        """
+        The tensor becomes what `cumprod` of it gives.
+        """
     def cumsum(self, *given, **named):
         ...
+    def cumsum_(self, *given, **named):
+        """
+        The tensor becomes what `cumsum` of it gives.
+        """
     def cumulative_prod(self, *given, **named):
         """
         cumulative_prod(x: Tensor, axis: int | None = None, *, dtype: DType | str | None = None, include_initial: bool = False) -> Tensor
@@ -1885,11 +1897,31 @@ class Tensor:
         
         Rule: ..., ... -> ...
         """
+    def index_add_(self, *given, **named):
+        """
+        The tensor becomes what `index_add` of it gives.
+        """
+    def index_copy_(self, *given, **named):
+        """
+        The tensor becomes what `index_copy` of it gives.
+        """
+    def index_fill_(self, *given, **named):
+        """
+        The tensor becomes what `index_fill` of it gives.
+        """
     def index_put(self, *given, **named):
         """
         index_put(x: Tensor, indices: collections.abc.Sequence[Tensor | None], values: Tensor | float, accumulate: bool = False) -> Tensor
         
         x with the elements at `indices`, a tensor or None for each dim, replaced by `values`, or added
+        """
+    def index_put_(self, *given, **named):
+        """
+        The tensor becomes what `index_put` of it gives.
+        """
+    def index_reduce_(self, *given, **named):
+        """
+        The tensor becomes what `index_reduce` of it gives.
         """
     def inner(self, *given, **named):
         """
@@ -2101,11 +2133,19 @@ class Tensor:
         
         Rule: ..., ... -> ...
         """
+    def masked_fill_(self, *given, **named):
+        """
+        The tensor becomes what `masked_fill` of it gives.
+        """
     def masked_scatter(self, *given, **named):
         """
         masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor
         
         x with the elements where `mask` (bool) holds replaced by those of `source`, in order
+        """
+    def masked_scatter_(self, *given, **named):
+        """
+        The tensor becomes what `masked_scatter` of it gives.
         """
     def matrix_exp(self, *given, **named):
         """
@@ -2500,6 +2540,18 @@ class Tensor:
         src[.., i, ..] in the place of element index[.., i, ..] along `dim`; the last of equal
             indices stays. reduce="add" adds, "multiply" multiplies.
         """
+    def scatter_(self, *given, **named):
+        """
+        The tensor becomes what `scatter` of it gives.
+        """
+    def scatter_add_(self, *given, **named):
+        """
+        The tensor becomes what `scatter_add` of it gives.
+        """
+    def scatter_reduce_(self, *given, **named):
+        """
+        The tensor becomes what `scatter_reduce` of it gives.
+        """
     def select_scatter(self, *given, **named):
         """
         select_scatter(x: Tensor, src: Tensor, dim: int, index: int) -> Tensor
@@ -2687,6 +2739,14 @@ class Tensor:
         ...
     def transpose_copy(self, *given, **named):
         ...
+    def tril_(self, *given, **named):
+        """
+        The tensor becomes what `tril` of it gives.
+        """
+    def triu_(self, *given, **named):
+        """
+        The tensor becomes what `triu` of it gives.
+        """
     def true_divide(self, *given, **named):
         """
         divide(x1: Tensor | float, x2: Tensor | float) -> Tensor

@@ -79,6 +79,11 @@ def test_tensor_parallelism_costs_what_it_says(launcher):
     assert last < first / 10
 
 
+def test_kmeans_finds_the_centers():
+    out = run("kmeans.py")
+    assert re.match(r"\d+ steps, inertia \d+\n(center .*, mean .*\n){3}$", out), out
+
+
 @everywhere
 def test_an_op_of_ones_own_is_numpys(launcher):
     out = run("own_op.py", launcher=launcher, ranks=3)

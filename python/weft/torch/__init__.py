@@ -57,6 +57,7 @@ from weft._weft import (
 )
 from weft.torch._creation import (
     arange,
+    as_tensor,
     broadcast_shapes,
     eye,
     full,
@@ -88,6 +89,7 @@ from weft.torch._draws import (
     randperm,
 )
 from weft.torch._generator import Generator
+from weft.torch._in_place import add_in_place_methods
 from weft.torch._placing import (
     gather,
     gradient,
@@ -378,6 +380,7 @@ t_copy = copying(t)
 
 
 add_methods(globals())
+add_in_place_methods(globals())
 # The compiled methods have no indices.
 _weft.Tensor.max, _weft.Tensor.min = method("max", max), method("min", min)
 for _name in ("nn", "nn.functional", "nn.init", "optim", "optim.lr_scheduler"):

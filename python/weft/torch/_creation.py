@@ -60,3 +60,11 @@ full_like = without_gradient_option(like(_package.full_like))
 def scalar_tensor(value, *, dtype=None, device=None, **ignored):
     """A tensor without dims; float32 unless a dtype is given."""
     return _package.asarray(value, dtype=dtype or float32, device=device)
+
+
+def as_tensor(data, *, dtype=None, device=None):
+    """A tensor as it is, where dtype and device are its own; else a new one."""
+    if not isinstance(data, _weft.Tensor):
+        return _package.tensor(data, dtype=dtype, **({} if device is None else {"device": device}))
+    made = data if dtype is None else _weft.astype(data, dtype)
+    return made if device is None else made.to(device)

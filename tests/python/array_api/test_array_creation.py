@@ -64,6 +64,10 @@ def test_linspace(dtype, num, endpoint):
     check(ours, np.linspace(start, 5, num, dtype=dtype, endpoint=endpoint), "asked")
 
 
+def test_eye_far_from_the_diagonal():
+    assert float(weft.sum(weft.eye(3, 2, k=2**70))) == float(weft.sum(weft.eye(3, k=-(2**65)))) == 0
+
+
 @pytest.mark.parametrize("sizes", [(3,), (3, 5), (5, 3), (0, 2), (3, None)])
 def test_eye(sizes):
     for k in range(-4, 6):

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What scripts of PyTorch use beside functions: imports of modules, sizes, pairs, generators, and
+methods that change their tensor."""
+
+import importlib
+
+import numpy as np
+import pytest
+import weft
+import weft.torch as T
+
+
+def test_modules_are_imported_by_pytorchs_paths():
+    for name in ("nn", "nn.functional", "nn.init", "optim", "optim.lr_scheduler"):
+        module = importlib.import_module(f"weft.torch.{name}")
+        assert module.__name__.startswith("weft.")
+
+
+def test_size_is_a_number_and_a_method():
+    x = weft.zeros(3, 4)
+    assert x.size == 12 and isinstance(x.size, int)
+    assert (x.size(), x.size(0), x.size(-1)) == ((3, 4), 3, 4)
+
+
+def test_extremes_of_a_dim_come_with_indices():
+    x = T.tensor([[1.0, 5.0], [7.0, 2.0]])
+    assert x.max(dim=1).indices.tolist() == [1, 0]
+    assert x.min(0).values.tolist() == [1.0, 2.0]
+    assert x.max().item() == 7
+
+
+def test_generators_have_streams_of_their_own():
+    T.manual_seed(1)
+    expected = T.randn(3).tolist()
+    T.manual_seed(1)
+    first = T.randn(3, generator=T.Generator().manual_seed(5))
+    assert T.randn(3).tolist() == expected
+    generator = T.Generator().manual_seed(5)
+    assert T.equal(first, T.randn(3, generator=generator))
+    assert not T.equal(first, T.randn(3, generator=generator))
+    with pytest.raises(TypeError, match="randn: generator is 4, expected a Generator"):
+        T.randn(3, generator=4)
+
+
+def test_randperm_is_a_permutation():
+    assert sorted(T.randperm(1000).tolist()) == list(range(1000))
+    assert T.randperm(0).tolist() == []
+
+
+def test_methods_change_their_tensor():
+    x = T.tensor([[1.0, 2, 3], [4, 5, 6]], requires_grad=True)
+    y = x * 2
+    y.masked_fill_(T.tensor([[True, False, True], [False, True, False]]), 0.0)
+    y.scatter_add_(1, T.tensor([[0, 2], [1, 1]]), x[:, :2] * 3)
+    y.index_add_(0, T.tensor([0]), x[1:2])
+    y.tril_()
+    assert y.tolist() == [[7, 0, 0], [8, 27, 0]]
+    y.square().sum().backward()
+    assert x.grad.tolist() == [[42, 0, 0], [208, 162, 0]]
+    z = T.zeros(4).index_put_((T.tensor([1, 3]),), T.tensor([5.0, 6.0]))
+    z.index_fill_(0, T.tensor([0]), 7.0)
+    assert z.index_copy_(0, T.tensor([2]), T.tensor([9.0])).tolist() == [7, 5, 9, 6]
+
+
+def test_none_is_no_object_of_a_method():
+    with pytest.raises(TypeError, match="Tensor.dim: self is None, expected an object"):
+        weft.Tensor.dim(None)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "float32"])
+def test_transposed_operands_have_their_elements(dtype):
+    values = np.arange(35 * 40).reshape(35, 40) % 100
+    x = weft.from_numpy(values.astype(dtype))
+    other = weft.from_numpy(np.ascontiguousarray(values.T.astype(dtype)))
+    assert bool(weft.all(weft.equal(x.T, other)))
+    assert np.array_equal(np.asarray(x.T + other), 2 * values.T.astype(dtype))
+
+
+@pytest.mark.parametrize("cut", ["x", "index"])
+def test_a_bad_index_is_an_error_on_all_ranks(cut):
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"a": 2, "b": 2})
+        whole = [weft.Replicate(), weft.Replicate()]
+        parts = [weft.Shard(0), weft.Replicate()]
+        x = weft.distribute(weft.ones(6, 4), mesh, parts if cut == "x" else whole)
+        index = weft.tensor([0, 1, 2, 3, 0, 1, 2, 9])
+        index = weft.distribute(index, mesh, parts if cut == "index" else whole)
+        with pytest.raises(IndexError) as raised:
+            x[index]
+        return str(raised.value)
+
+    assert len(set(weft.run_ranks(4, body))) == 1
