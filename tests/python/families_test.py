@@ -89,6 +89,8 @@ def test_batches_are_continued_as_in_transformers(name, tmp_path):
         pytest.skip("an encoder")
     prompts = [[5, 9, 330], [7], [1, 2, 3, 4, 5, 6, 7], [11, 12], [8, 8]]
     reference.generation_config.eos_token_id = None
+    # transformers' balance loss fails for a padded prompt and one more token.
+    reference.config.output_router_logits = False
     # Scalings that depend on the length follow the longest row in transformers, each row in weft.
     together = [[p] for p in prompts] if name in ("dynamic", "longrope") else [prompts]
     expected = [row for batch in together for row in continued(reference, batch)]
