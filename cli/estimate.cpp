@@ -10,6 +10,7 @@
 #include "cli/machine.h"
 #include "cli/memory_plan.h"
 #include "cli/numbers.h"
+#include "cli/offload.h"
 #include "cli/step_cost.h"
 #include "weft/communicator.h"
 #include "weft/error.h"
@@ -236,7 +237,7 @@ static void print_time(const Estimate& e) {
               in_words(e.cost.operations(), "FLOP").c_str(),
               in_words(e.machine.operations, "FLOP").c_str());
   std::printf("  communicating %.4g s, of which %.4g s are hidden\n", seconds.communication,
-              seconds.compute + seconds.communication - seconds.total);
+              std::max(0.0, seconds.compute + seconds.communication - seconds.total));
   if (e.cost.disk_bytes > 0) {
     std::printf("  reading and writing %s of files %.4g s\n",
                 bytes_in_words(e.cost.disk_bytes).c_str(), seconds.disk);
@@ -302,6 +303,7 @@ void estimate(EstimateOptions o) {
   }
   check_size(config, o.parallel);
   const Machine machine = machine_named(o.machine, o.parallel.dtype, ranks);
+  if (!machine.overlaps) check_offload(o.parallel.offload, cpu);
   const Communicator world = fake_world(o.rank, ranks, o.ranks_per_host, !machine.overlaps);
   for (ParallelOptions& options : all) {
     if (!is_planned(options)) continue;

@@ -46,7 +46,7 @@ Tier tier_of(const std::vector<std::string>& items, std::string_view what) {
 void check_offload(const std::vector<std::string>& items, Device device) {
   for (const std::string_view what : kOffloaded) {
     if (!tier_of(items, what).is_host() || device.kind == DeviceKind::cuda) continue;
-    fail("--offload: ", what, " rest on the host while --device is ", device,
+    fail("--offload: ", what, " rest on the host while ranks compute on ", device,
          ", expected a GPU; write ", what, "=disk:DIR");
   }
 }

@@ -40,8 +40,9 @@ FullyShardOptions with_experts(FullyShardOptions options, const std::vector<Modu
   const Strategy strategy = options.strategy;
   if (rows.size() > 1) rows.insert(rows.begin() + at, strategy.rows.back());
   options.shard_placement_fn = [experts = parameters_of_experts(modules), mesh = data.view(others),
-                                strategy](const NamedParameter& named) {
-    if (!experts.contains(named.parameter.get())) return ShardPlacement{};
+                                strategy,
+                                given = options.shard_placement_fn](const NamedParameter& named) {
+    if (!experts.contains(named.parameter.get())) return given ? given(named) : ShardPlacement{};
     return ShardPlacement{.mesh = mesh, .strategy = strategy};
   };
   return options;

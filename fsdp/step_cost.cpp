@@ -154,8 +154,9 @@ static void add_norm(const DeviceMesh& mesh, StepCost& cost) {
 static constexpr auto kElement = static_cast<int64_t>(sizeof(float));
 
 /// AdamW's two moments, and the buffers through which arrays on disk pass.
-static void add_optimizer(const StepModel& model, const Offload& offload, const Tier& state,
+static void add_optimizer(const StepModel& model, const Offload& offload, const StepOptions& step,
                           StepCost& cost) {
+  const Tier& state = step.state;
   int64_t elements = 0, most = 0;
   for (const NamedParameter& named : model.model->named_parameters()) {
     if (!named.parameter->is_trainable()) continue;
@@ -173,7 +174,10 @@ static void add_optimizer(const StepModel& model, const Offload& offload, const 
   // Read and written: both moments and the value; the gradient is read for its norm too.
   if (state.is_disk()) cost.disk_bytes += 4 * elements * kElement;
   if (offload.parameters.is_disk()) cost.disk_bytes += 2 * elements * kElement;
-  if (offload.gradients.is_disk()) cost.disk_bytes += 3 * elements * kElement;
+  // Each micro-step writes the sums, and each but the first reads them.
+  if (offload.gradients.is_disk()) {
+    cost.disk_bytes += (2 * int64_t{step.micro_steps} + 1) * elements * kElement;
+  }
 }
 
 /// Most bytes of gradients that one group of parameters has on this rank.
@@ -202,7 +206,7 @@ static void add_sharding(const StepModel& model, const Offload& offload, const S
   of(Purpose::parameters) = cost.sharding.parameters;
   of(Purpose::gradients) = cost.sharding.gradients;
   of(Purpose::gathered) = cost.sharding.buffers;
-  add_optimizer(model, offload, step.state, cost);
+  add_optimizer(model, offload, step, cost);
   // The norm needs the gradients of one group in memory at a time.
   if (offload.gradients.is_disk()) {
     of(Purpose::activations) = std::max(of(Purpose::activations), largest_group(model));

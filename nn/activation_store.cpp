@@ -64,6 +64,8 @@ std::shared_ptr<SavedActivations> ActivationStore::save(Tensors tensors,
 std::shared_ptr<DiskMemory> ActivationStore::file_of(int64_t bytes) {
   auto& free = files_[bytes];
   if (free.empty()) {
+    // Places of other sizes are of an earlier step.
+    std::erase_if(files_, [&](const auto& places) { return places.first != bytes; });
     return DiskMemory::make(tier_.directory(),
                             {{concat("an activation of ", bytes, " bytes"), bytes}});
   }
@@ -74,7 +76,10 @@ std::shared_ptr<DiskMemory> ActivationStore::file_of(int64_t bytes) {
 
 Ref<Storage> ActivationStore::host_of(int64_t bytes) {
   auto& free = hosts_[bytes];
-  if (free.empty()) return Storage::allocate_pinned(static_cast<size_t>(bytes));
+  if (free.empty()) {
+    std::erase_if(hosts_, [&](const auto& places) { return places.first != bytes; });
+    return Storage::allocate_pinned(static_cast<size_t>(bytes));
+  }
   Ref<Storage> host = std::move(free.back());
   free.pop_back();
   return host;
@@ -108,7 +113,7 @@ Tensor SavedActivations::on_host(const Saved& saved) const {
 void SavedActivations::start_to_leave() {
   for (Saved& saved : all_) {
     if (!saved.moves) continue;
-    moved_bytes += saved.bytes;
+    if (store_->tier_.is_disk()) moved_bytes += saved.bytes;
     if (saved.options.device.kind == DeviceKind::meta) continue;
     const void* data = nullptr;
     if (is_on_gpu(saved.tensor)) {
@@ -150,7 +155,7 @@ void SavedActivations::start_to_come() {
   for (Saved& saved : all_) {
     if (!saved.moves) continue;
     saved.tensor = empty(saved.shape, saved.options);
-    moved_bytes += saved.bytes;
+    if (store_->tier_.is_disk()) moved_bytes += saved.bytes;
     // What was written of a tensor that changed meanwhile is of no use.
     if (saved.options.device.kind == DeviceKind::meta || saved.changed) continue;
     if (!is_on_gpu(saved.tensor)) {
@@ -203,6 +208,10 @@ Tensors SavedActivations::take() {
   }
   Tensors tensors;
   for (Saved& saved : all_) {
+    // What stays in memory may have changed at any time until now.
+    if (!saved.moves && saved.tensor) {
+      saved.changed = saved.changed || saved.tensor.storage()->version() != saved.version;
+    }
     tensors.push_back(std::move(saved.tensor));
     store_->take_back(saved);
   }

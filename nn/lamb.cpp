@@ -90,13 +90,15 @@ void Lamb::update_all(std::span<const Update> updates) {
   const SquaresReduction reduction("lamb", values);
   const bool exact = std::any_of(values.begin(), values.end(),
                                  [](const Tensor& value) { return value.dtype() == f64; });
-  const Tensor squares = zeros({static_cast<int64_t>(values.size()), 2},
-                               {.dtype = exact ? f64 : f32, .device = values[0].device()});
+  const Tensor squares =
+      zeros({static_cast<int64_t>(values.size()), 2},
+            {.dtype = exact ? f64 : f32, .device = parameters()[0].parameter->device()});
   Tensors directions;
   for (Update update : updates) {
     const Device used = parameters()[update.parameter].parameter->device();
     update.value = read_to(used, update.value);
     update.gradient = read_to(used, update.gradient);
+    update.gradient_scale = update.gradient_scale.to(used);
     directions.push_back(direction(update));
     if (!reduction.counts_here(update.parameter)) continue;
     put_squares(squares, update.parameter, update.value, directions.back());

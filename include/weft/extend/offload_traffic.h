@@ -7,7 +7,7 @@
 
 namespace weft {
 
-/// Bytes that the calling rank has written and read so far for `Module::offload_activations`. On
+/// Bytes that the calling rank has written to files and read from them so far for `Module::offload_activations`. On
 /// `meta` those that it would have.
 WEFT_API int64_t offloaded_activation_bytes();
 

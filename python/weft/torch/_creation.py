@@ -66,5 +66,5 @@ def as_tensor(data, *, dtype=None, device=None):
     """A tensor as it is, where dtype and device are its own; else a new one."""
     if not isinstance(data, _weft.Tensor):
         return _package.tensor(data, dtype=dtype, **({} if device is None else {"device": device}))
-    made = data if dtype is None else _weft.astype(data, dtype)
+    made = data if dtype is None else _weft.astype(data, dtype, copy=False)
     return made if device is None else made.to(device)
