@@ -17,9 +17,9 @@ inline constexpr int kMaxDims = 32;
 /// Up to kMaxDims numbers, one per dim, stored inline: a shape, strides (in elements) or an offset.
 class WEFT_API Dims {
  public:
-  Dims() { std::fill_n(values_.begin(), kFew, 0); }
-  Dims(const Dims& other) : ndim_(other.ndim_) { copy(other); }
-  Dims& operator=(const Dims& other) {
+  Dims() noexcept { std::fill_n(values_.begin(), kFew, 0); }
+  Dims(const Dims& other) noexcept : ndim_(other.ndim_) { copy(other); }
+  Dims& operator=(const Dims& other) noexcept {
     ndim_ = other.ndim_;
     copy(other);
     return *this;
@@ -58,7 +58,7 @@ class WEFT_API Dims {
   /// Few tensors have more dims: so many numbers are copied always, further ones where they exist.
   static constexpr size_t kFew = 8;
 
-  void copy(const Dims& other) {
+  void copy(const Dims& other) noexcept {
     for (size_t i = 0; i < kFew; ++i) values_[i] = other.values_[i];
     for (size_t i = kFew; i < ndim_; ++i) values_[i] = other.values_[i];
   }
