@@ -7,8 +7,8 @@
 
 namespace weft {
 
-/// Bytes that the calling rank has written to files and read from them so far for `Module::offload_activations`. On
-/// `meta` those that it would have.
+/// Bytes that the calling rank has written to files and read from them so far for
+/// `Module::offload_activations`. On `meta` those that it would have.
 WEFT_API int64_t offloaded_activation_bytes();
 
 }  // namespace weft

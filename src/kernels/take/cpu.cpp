@@ -110,7 +110,8 @@ struct Taking {
   std::optional<int64_t> mistake() const {
     // Without elements no index has been read.
     const bool is_unread = outer == 0 || inner == 0;
-    return has_mistake || (checks && is_unread) ? host::find_index_outside(indices, size) : std::nullopt;
+    return has_mistake || (checks && is_unread) ? host::find_index_outside(indices, size)
+                                                : std::nullopt;
   }
 };
 
