@@ -132,7 +132,7 @@ struct CutTwins {
   explicit CutTwins(const Shape& shape)
       : sums{Array(DType::f32, shape), Array(DType::f32, shape), Array(DType::f32, shape),
              Array(DType::f32, shape)} {}
-  CutRows on(Device d, int64_t size) const {
+  WholeRows on(Device d, int64_t size) const {
     return {size, {sums[0].on(d), sums[1].on(d), sums[2].on(d), sums[3].on(d)}};
   }
 };
@@ -145,7 +145,7 @@ TEST_F(DeviceNorm, CutRowsOfRmsNorm) {
     kept[last] = 1;
     const CutTwins sums(kept);
     for (const Device d : kBothDevices) {
-      const CutRows cut = sums.on(d, size);
+      const WholeRows cut = sums.on(d, size);
       reduce(Reduction::sum_squares, cut.sums[0], t.x.on(d), {last});
       rms_norm_dot(cut.sums[1], t.dy.on(d), t.x.on(d), t.weight.on(d));
       rms_norm(t.y.on(d), t.x.on(d), t.weight.on(d), kNormEps, &cut);
@@ -167,7 +167,7 @@ TEST_F(DeviceNorm, CutRowsOfLayerNorm) {
     kept[last] = 1;
     const CutTwins sums(kept);
     for (const Device d : kBothDevices) {
-      const CutRows cut = sums.on(d, size);
+      const WholeRows cut = sums.on(d, size);
       reduce(Reduction::sum, cut.sums[0], t.x.on(d), {last});
       centered_squares(cut.sums[1], t.x.on(d), cut);
       layer_norm_sums(cut.sums[2], cut.sums[3], t.dy.on(d), t.x.on(d), t.weight.on(d), kNormEps,

@@ -149,7 +149,7 @@ TEST(Norm, RowsOfRmsCutOverRanksGiveTheSame) {
     rms_norm_dot(out, columns(o.dy, begin, end), columns(o.x, begin, end),
                  slice(o.weight, begin, end));
   });
-  const CutRows cut{40, {squares.block, dot.block, {}, {}}};
+  const WholeRows cut{40, {squares.block, dot.block, {}, {}}};
   for (int i = 0; i < 4; ++i) {
     const int64_t begin = kCuts[i], end = kCuts[i + 1];
     const MemoryBlock x = columns(o.x, begin, end), weight = slice(o.weight, begin, end);
@@ -166,7 +166,7 @@ TEST(Norm, RowsOfLayerCutOverRanksGiveTheSame) {
   const NormOperands o = operands(f32, {6, 40});
   const Gradients expected = plain(o, true);
   const Array sum(f32, {6}), squares(f32, {6}), gradient(f32, {6}), dot(f32, {6});
-  CutRows cut{40, {sum.block, squares.block, gradient.block, dot.block}};
+  WholeRows cut{40, {sum.block, squares.block, gradient.block, dot.block}};
   add_parts(sum, [&](const MemoryBlock& out, int64_t begin, int64_t end) {
     reduce(Reduction::sum, out, columns(o.x, begin, end), {1});
   });
