@@ -105,15 +105,21 @@ TEST(MemoryBudget, IsKeptWithTheSameBits) {
   EXPECT_TRUE(std::filesystem::is_empty(scratch.root()));
 }
 
-/// The predicted peak of the choice that takes least, without a disk.
+/// The predicted peak of the choice that takes least, without a disk: backward begins with the last
+/// block, which may take less if it saves more.
 int64_t least_peak(const DeviceMesh& mesh, bool fine) {
-  const auto build = [&] {
-    StepModel model = built(mesh);
-    for (Module* block : model.blocks) set_block_policy(*block, "full");
-    return model;
-  };
-  const StepOptions step{.micro_steps = kMicroSteps, .fine_units = fine};
-  return step_cost(build, mesh, {.prefetch = 0}, step).peak_bytes();
+  int64_t least = INT64_MAX;
+  for (const std::string_view last : kBlockPolicies) {
+    const auto build = [&] {
+      StepModel model = built(mesh);
+      for (Module* block : model.blocks) set_block_policy(*block, "full");
+      set_block_policy(*model.blocks.back(), last);
+      return model;
+    };
+    const StepOptions step{.micro_steps = kMicroSteps, .fine_units = fine};
+    least = std::min(least, step_cost(build, mesh, {.prefetch = 0}, step).peak_bytes());
+  }
+  return least;
 }
 
 TEST(MemoryBudget, FinerUnitsMeetWhatBlocksDoNot) {
@@ -135,7 +141,7 @@ TEST(MemoryBudget, FinerUnitsMeetWhatBlocksDoNot) {
           EXPECT_LE(peak, plan.peak);
         }
       }
-      EXPECT_NE(error_of([&] { plan_for(mesh, {parts - 1}); }).find(concat(parts)),
+      EXPECT_NE(error_of([&] { plan_for(mesh, {parts - 1}); }).find(" apart; or use more ranks"),
                 std::string::npos);
       EXPECT_FALSE(plan_for(mesh, {int64_t{1} << 40}).choice.fine_units);
     });

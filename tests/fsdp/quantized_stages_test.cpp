@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "tests/fsdp/quantized_chain.h"
-#include "tests/support/scratch.h"
 #include "weft/error.h"
 #include "weft/quantization.h"
 #include "weft/ranks.h"
@@ -51,20 +50,18 @@ double greatest_by_rows(int micro_steps) {
 /// Two stages of codes, the second of sums with the errors of the first.
 constexpr double kSteps = (2 + 1.0 / 127) / 127;
 
-std::vector<FullyShardOptions> variants(const std::string& within, const std::string& directory) {
+std::vector<FullyShardOptions> variants(const std::string& within) {
   const Quantization codes{.reduce = i8, .block = 8, .within = within};
-  std::vector<FullyShardOptions> all(7, {.quantization = codes});
+  std::vector<FullyShardOptions> all(6, {.quantization = codes});
   all[1].quantization.error_feedback = true;
   all[2].offload.gradients = true;
-  all[3].offload.gradients = Tier::disk(directory);
-  all[4].strategy = {"late", {{Replicate(), Partial(), Shard(0)}}};
-  all[5].quantization.reduce = bf16;
-  all[6].precision.reduce = bf16;
+  all[3].strategy = {"late", {{Replicate(), Partial(), Shard(0)}}};
+  all[4].quantization.reduce = bf16;
+  all[5].precision.reduce = bf16;
   return all;
 }
 
 TEST(QuantizedStages, SumsAreWithinTheStepsOfTheCodes) {
-  const Scratch scratch;
   const Values expected = plain_gradients(2);
   const double bound = kSteps * greatest_by_rows(2);
   double greatest = 0;
@@ -76,7 +73,7 @@ TEST(QuantizedStages, SumsAreWithinTheStepsOfTheCodes) {
   for (const auto& [axes, within] : joined_meshes()) {
     const Place place{"", axes};
     int number = 0;
-    for (const FullyShardOptions& options : variants(within, scratch.root())) {
+    for (const FullyShardOptions& options : variants(within)) {
       for (const int64_t dim : {0, 1}) {
         const std::string name = concat(name_of(axes), within, ", variant ", number, " dim ", dim);
         run_ranks(place.ranks(), [&](Communicator world) {
@@ -95,7 +92,6 @@ TEST(QuantizedStages, SumsAreWithinTheStepsOfTheCodes) {
 
 /// The codes are the same, whichever way they take.
 TEST(QuantizedStages, GatherTheSameParameters) {
-  const Scratch scratch;
   for (const auto& [axes, within] : joined_meshes()) {
     const Place place{"", axes};
     for (const DType codes : {i8, f8_e4m3}) {
@@ -104,13 +100,10 @@ TEST(QuantizedStages, GatherTheSameParameters) {
           FullyShardOptions options{.quantization = {.gather = codes, .block = 8, .within = ""}};
           const Outcome flat = outcome_of(place, world, options, dim);
           options.quantization.within = axis;
-          for (const Tier& tier : {Tier(), Tier::disk(scratch.root())}) {
-            options.offload.parameters = tier;
-            const Outcome staged = outcome_of(place, world, options, dim);
-            EXPECT_EQ(staged.gradients, flat.gradients) << name_of(place.axes);
-            EXPECT_EQ(staged.measured.by_axes.size(), 3U) << "two stages, and the gradients";
-            expect_same_bytes(staged.measured, staged.predicted, name_of(place.axes));
-          }
+          const Outcome staged = outcome_of(place, world, options, dim);
+          EXPECT_EQ(staged.gradients, flat.gradients) << name_of(place.axes);
+          EXPECT_EQ(staged.measured.by_axes.size(), 3U) << "two stages, and the gradients";
+          expect_same_bytes(staged.measured, staged.predicted, name_of(place.axes));
         });
       }
     }
