@@ -25,6 +25,7 @@ static ParallelOptions with(const StepChoice& choice, ParallelOptions options) {
   options.blocks = choice.blocks;
   options.keep_gathered = choice.keep_gathered;
   options.prefetch = choice.prefetch;
+  options.fine_units = choice.fine_units;
   options.offload.clear();
   const auto add = [&](std::string_view what, const Tier& tier) {
     if (tier.offloads()) options.offload.push_back(concat(what, '=', tier));
@@ -42,7 +43,8 @@ static StepChoice choice_of(const ParallelOptions& options) {
           .keep_gathered = options.keep_gathered,
           .prefetch = options.prefetch,
           .offload = {tier("parameters"), tier("gradients"), tier("activations")},
-          .state = tier("state")};
+          .state = tier("state"),
+          .fine_units = options.fine_units};
 }
 
 MemoryPlan planned(const TransformerConfig& config, const ParallelOptions& options, int ranks,

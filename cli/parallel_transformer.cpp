@@ -304,10 +304,11 @@ FullyShardOptions ParallelTransformer::sharding() const {
 }
 
 void ParallelTransformer::shard() {
-  FullyShardOptions options = sharding();
-  if (!expert_axis_.empty()) options = with_experts(options, {&model_}, data_, expert_axis_);
-  for (const auto& unit : model_.units()) fully_shard(unit, data_, options);
-  fully_shard(model_, data_, options);
+  const StepModel model{.model = std::shared_ptr<Module>(std::shared_ptr<void>(), &model_),
+                        .blocks = model_.blocks(),
+                        .units = model_.units(),
+                        .expert_axis = expert_axis_};
+  shard_units(model, data_, sharding(), options_.fine_units);
 }
 
 Tier ParallelTransformer::tier(std::string_view what) const {

@@ -45,8 +45,10 @@ struct ParallelOptions {
   int64_t seq = 256;
   /// Rows that the experts of a rank compute over the mean of ranks, in predictions for rank 0.
   double imbalance = 1;
-  /// Blocks that are gathered early.
+  /// Units that are gathered early.
   int prefetch = 1;
+  /// Attention and feed-forward of a block are units, if a plan chose it.
+  bool fine_units = false;
   /// The policy by which each block saves tensors for backward, if a plan chose it
   /// (`kBlockPolicies`).
   std::vector<std::string> blocks = {};

@@ -74,9 +74,10 @@ static StepCost measured_cost(const Communicator& world, const TransformerConfig
                      .expert_axis = llama->expert_axis(),
                      .micro_step = [llama, options] { take_micro_step(*llama, options); }};
   };
-  StepCost cost = weft::step_cost(
-      build, first.data(), first.sharding(),
-      {.micro_steps = static_cast<int>(options.accumulate), .state = first.tier("state")});
+  StepCost cost = weft::step_cost(build, first.data(), first.sharding(),
+                                  {.micro_steps = static_cast<int>(options.accumulate),
+                                   .state = first.tier("state"),
+                                   .fine_units = options.fine_units});
   add_experts(*last, config, options, cost);
   return cost;
 }

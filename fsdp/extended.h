@@ -26,15 +26,21 @@ struct Extended {
       return offset + static_cast<size_t>(before(rank)) * size_of(dtype);
     }
     int64_t elements() const { return before(static_cast<int>(counts.size())); }
-    /// Bytes that come from other ranks.
-    int64_t received(int rank) const {
-      return (elements() - counts[static_cast<size_t>(rank)]) *
+    /// Bytes that come from other ranks; and of those, from the `size` ranks next to this one, from
+    /// the multiple of `size` before it on.
+    int64_t received(int rank) const { return received_of(rank, static_cast<int>(counts.size())); }
+    int64_t received_of(int rank, int size) const {
+      const int first = rank / size * size;
+      return (before(first + size) - before(first) - counts[static_cast<size_t>(rank)]) *
              static_cast<int64_t>(size_of(dtype));
     }
   };
   std::shared_ptr<AllGatherExtension> extension;
-  /// Without an extension: elements with one scale, if the wires are codes and scales.
+  /// Without an extension: elements with one scale, if the wires are codes and scales. These are
+  /// then of the ranks in `order`; those of this rank are at `own`.
   int64_t block = 0;
+  std::vector<int> order = {};
+  int own = 0;
   std::vector<Wire> wires;
 
   bool is_quantized() const { return block > 0; }

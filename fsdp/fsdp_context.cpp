@@ -74,7 +74,8 @@ static TraceSpan waiting(const char* name, const ParamGroup& group, Device devic
 void FsdpContext::unshard(ParamGroup& group, size_t level) {
   const TraceSpan span = waiting("gather", group, cpu);
   const Level& gathered = group.levels()[level];
-  count(gathered.ranks().axes, gathered.traffic(), gathered.copied());
+  count(gathered.ranks().axes, 0, gathered.copied());
+  for (const auto& [axes, bytes] : gathered.traffic()) count(axes, bytes, 0);
   const StreamScope scope(stream(StreamRole::gather));
   group.unshard(level, *pool_);
 }

@@ -43,13 +43,27 @@ Gradients::Gradients(const Roles& roles, int64_t bucket_bytes, Tier rest,
       fail("fully_shard: gradients are all-reduced, as ", *quantization.reduce,
            ", expected a strategy that shards them; leave out the quantization of gradients");
     }
-    messages_.emplace(quantization);
+    add_messages(quantization);
     if (replicas_.size > 1) replica_sums_.emplace(quantization, replicas_);
   }
   if (reductions_.empty() && on_host_) reductions_.push_back(reduction_alone(roles));
 }
 
-bool Gradients::scatters_twice() const { return reductions_.size() > 1 && reductions_[1].scatters; }
+/// The first reduction sends codes: one reduction a stage.
+void Gradients::add_messages(const Quantization& quantization) {
+  const Reduction whole = reductions_[0];
+  const size_t axes = roles_.sharded.size();
+  messages_.emplace(roles_, whole.at_sync ? roles_.each_step : 0,
+                    whole.at_sync ? axes : roles_.each_step, quantization);
+  reductions_.erase(reductions_.begin());
+  for (size_t stage = messages_->stages(); stage-- > 0;) {
+    reductions_.insert(reductions_.begin(), {messages_->ranks(stage), true, whole.at_sync});
+  }
+}
+
+bool Gradients::scatters_twice() const {
+  return reductions_.size() > buffer_steps() && reductions_[buffer_steps()].scatters;
+}
 
 void Gradients::add(FsdpParam& param) {
   if (reductions_.empty() || reductions_[0].ranks.size == 1) {
@@ -68,21 +82,24 @@ void Gradients::close() {
   for (Grad& grad : grads_) {
     const FsdpParam& param = *grad.param;
     const DType wire = param.types.reduce, rests = param.types.accumulate;
-    AxisGroup first = scatters ? reductions_[0].ranks : AxisGroup();
+    AxisGroup first = messages_  ? messages_->ranks()
+                      : scatters ? reductions_[0].ranks
+                                 : AxisGroup();
     grad.unsharded = region_of(param.unsharded_shape, param.dim, wire, wire, first, buffer_bytes_,
                                {}, !messages_);
     if (messages_) messages_->add(grad.unsharded);
     if (scatters_twice()) {
       Shape middle = param.unsharded_shape;
       middle[param.dim] = grad.unsharded.lengths[static_cast<size_t>(first.rank)];
-      grad.middle = region_of(middle, param.dim, rests, rests, reductions_[1].ranks, middle_bytes_);
+      grad.middle = region_of(middle, param.dim, rests, rests, reductions_[buffer_steps()].ranks,
+                              middle_bytes_);
     }
     const size_t element = size_of(rests);
     if (rest_.is_disk()) final_bytes_ = disk_aligned(final_bytes_);
     grad.offset = (final_bytes_ + element - 1) / element * element;
     final_bytes_ = grad.offset + static_cast<size_t>(param.sharded_elements()) * element;
   }
-  if (messages_) messages_->close(reductions_[0].ranks, buffer_bytes_);
+  if (messages_) messages_->close(buffer_bytes_);
   if (direct_) buffer_bytes_ = 0;
   landing_ = buffer_bytes_;
   lay_out_replica_sums();
@@ -336,7 +353,7 @@ void Gradients::wait_quietly() noexcept {
 }
 
 int64_t Gradients::traffic(int bucket, size_t step) const {
-  if (messages_ && step == 0) return messages_->traffic();
+  if (sends_codes(step)) return messages_->traffic(step);
   const Reduction& reduction = reductions_[step];
   if (replica_sums_ && !reduction.scatters) return replica_sums_->traffic();
   int64_t bytes = 0, run = 0;
@@ -367,10 +384,11 @@ int64_t Gradients::traffic(int bucket, size_t step) const {
 }
 
 int64_t Gradients::copied(size_t step) const {
+  if (sends_codes(step)) return messages_->copied(step);
   if (!reductions_[step].scatters) return 0;
   return ranges::accumulate(grads_, int64_t{0}, std::plus(), [&](const Grad& grad) {
     const Region& from = step == 0 ? grad.unsharded : grad.middle;
-    return from.packs || (messages_ && step == 0) ? from.bytes() : 0;
+    return from.packs ? from.bytes() : 0;
   });
 }
 

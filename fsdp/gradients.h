@@ -9,7 +9,7 @@
 #include "fsdp/buffers.h"
 #include "fsdp/controls.h"
 #include "fsdp/param_grad.h"
-#include "fsdp/quantized.h"
+#include "fsdp/quantized_scatter.h"
 #include "weft/extend/disk_memory.h"
 #include "weft/extend/tape.h"
 
@@ -47,6 +47,8 @@ class Gradients {
   /// Backward writes into the final memory: there is no buffer.
   bool is_direct() const { return direct_; }
   size_t buffer_bytes() const { return buffer_bytes_; }
+  /// Number of reductions that read the buffer: the first, or its stages.
+  size_t buffer_steps() const { return messages_ ? messages_->stages() : 1; }
   /// The final memory is on the host or on disk, and the buffer is needed until the last reduction
   /// has ended.
   bool rest_on_host() const { return on_host_; }
@@ -78,7 +80,6 @@ class Gradients {
   void set_divide_factor(double factor) { divide_factor_ = factor; }
   /// std::invalid_argument if the gradients are quantized.
   void set_collective(CustomCollective collective);
-
   /// Takes over the hook, the factor and the collective of `other`.
   void take_settings(const Gradients& other);
 
@@ -132,6 +133,8 @@ class Gradients {
   void expect(Grad& grad);
   void replace_if_kept(Ref<Storage>& memory);
   bool scatters_twice() const;
+  bool sends_codes(size_t step) const { return messages_ && step < messages_->stages(); }
+  void add_messages(const Quantization& quantization);
   void lay_out_replica_sums();
   void cut_into_buckets();
   void allocate_sums();
@@ -183,8 +186,8 @@ class Gradients {
   std::function<void(const Tensor&)> hook_;
   double divide_factor_ = 1;
   CustomCollective collective_;
-  /// Set if the first reduction sends codes.
-  std::optional<GradientMessages> messages_;
+  /// Set if the first reduction sends codes, perhaps in two stages, each in `reductions_`.
+  std::optional<QuantizedScatter> messages_;
   /// Set if the all-reduce over replicas sends codes too, which then lie in `codes_`.
   std::optional<ReplicaSums> replica_sums_;
   /// Stands for the final memory while gradients are hidden.

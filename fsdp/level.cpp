@@ -21,9 +21,10 @@ void Level::add(const Array& array) {
   if (array.extension) {
     extended_.push_back(extended_of(regions_.back(), array.slice, array.extension, bytes_));
   } else {
-    extended_.push_back(is_quantized
-                            ? quantized_of(regions_.back(), *array.codes, array.block, bytes_)
-                            : Extended());
+    extended_.push_back(is_quantized ? quantized_of(regions_.back(), *array.codes, array.block,
+                                                    stages_ ? stages_->order() : numbers_of(ranks_),
+                                                    ranks_.rank, bytes_)
+                                     : Extended());
   }
 }
 
@@ -88,9 +89,9 @@ void Level::send_quantized(size_t parameter, const Source& source, std::vector<P
   const Extended& extended = extended_[parameter];
   if (own > 0) {
     const Tensor part = local_in(source.memory, source.offset, {1, own}, source.dtype);
-    quantize_part(extended, memory_, part.to(memory_->device()).block(), ranks_.rank);
+    quantize_part(extended, memory_, part.to(memory_->device()).block());
   }
-  add_pieces(extended, memory_, ranks_.rank, pieces);
+  add_pieces(extended, memory_, stages_ ? stages_->across.size : ranks_.size, pieces);
 }
 
 void Level::receive_extended(size_t parameter) const {
@@ -132,17 +133,37 @@ void Level::start(const std::vector<Source>& sources) {
     }
   }
   if (ranks_.size > 1) {
-    work_ = collective_ ? collective_(ranks_.communicator, pieces)
-                        : ranks_.communicator.all_gather(pieces);
+    work_ = gathered(stages_ ? stages_->across : ranks_, pieces);
+    across_only_ = stages_.has_value();
+    // Streams order the gathers of a GPU; the CPU has to wait.
+    if (across_only_ && memory_->device().kind == DeviceKind::cuda) gather_within();
   } else {
     cast_ = Event::record(current_stream(memory_->device()));
   }
+}
+
+Work Level::gathered(const AxisGroup& ranks, std::span<const Piece> pieces) const {
+  return collective_ ? collective_(ranks.communicator, pieces)
+                     : ranks.communicator.all_gather(pieces);
+}
+
+/// Waits for the codes from across, and starts to gather them within.
+void Level::gather_within() {
+  work_.wait();
+  across_only_ = false;
+  std::vector<Piece> pieces;
+  std::deque<std::vector<int64_t>> counts;
+  for (const Extended& extended : extended_) {
+    add_joined_pieces(extended, memory_, stages_->across.size, pieces, counts);
+  }
+  work_ = gathered(stages_->within, pieces);
 }
 
 void Level::wait_for_unshard() {
   if (!under_way_) return;
   under_way_ = false;
   if (!staged_.empty()) start_read();
+  if (across_only_) gather_within();
   work_.wait();
   sent_.clear();
   if (memory_->device().kind == DeviceKind::meta) return;
@@ -171,14 +192,20 @@ static int64_t received(const Region& region, int rank) {
   return (region.elements() - own) * static_cast<int64_t>(size_of(region.wire));
 }
 
-int64_t Level::traffic() const {
-  if (ranks_.size == 1) return 0;
-  int64_t bytes = 0;
+std::vector<AxisTraffic> Level::traffic() const {
+  AxisTraffic all{ranks_.axes, 0};
+  if (ranks_.size == 1) return {all};
+  int64_t across = 0;
   for (const auto& [region, extended] : ranges::views::zip(regions_, extended_)) {
-    if (!extended) bytes += received(region, ranks_.rank);
-    for (const Extended::Wire& wire : extended.wires) bytes += wire.received(ranks_.rank);
+    if (!extended) all.bytes += received(region, ranks_.rank);
+    const int own = extended.is_quantized() ? extended.own : ranks_.rank;
+    for (const Extended::Wire& wire : extended.wires) {
+      all.bytes += wire.received(own);
+      if (stages_) across += wire.received_of(own, stages_->across.size);
+    }
   }
-  return bytes;
+  if (!stages_) return {all};
+  return {{stages_->across.axes, across}, {stages_->within.axes, all.bytes - across}};
 }
 
 int64_t Level::copied() const {

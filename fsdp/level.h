@@ -8,6 +8,7 @@
 #include "fsdp/controls.h"
 #include "fsdp/extended.h"
 #include "fsdp/fsdp_param.h"
+#include "fsdp/stages.h"
 #include "weft/extend/disk_memory.h"
 #include "weft/stream.h"
 
@@ -21,7 +22,9 @@ enum class Lifetime : uint8_t { use, step, update };
 /// level below.
 class Level {
  public:
-  Level(AxisGroup ranks, Lifetime lifetime) : ranks_(std::move(ranks)), lifetime_(lifetime) {}
+  /// `stages`: all parameters are sent as codes, which are gathered across first, then within.
+  Level(AxisGroup ranks, Lifetime lifetime, std::optional<Stages> stages = {})
+      : ranks_(std::move(ranks)), lifetime_(lifetime), stages_(std::move(stages)) {}
 
   /// The next parameter: an array that the ranks share along `dim`, by default in equal chunks.
   struct Array {
@@ -65,8 +68,8 @@ class Level {
   const Region& region(size_t parameter) const { return regions_[parameter]; }
   Source source(size_t parameter) const;
   size_t bytes() const { return bytes_; }
-  /// Bytes that an unshard receives, and bytes that it copies.
-  int64_t traffic() const;
+  /// Bytes that the gathers of an unshard receive, in order, and bytes that it copies.
+  std::vector<AxisTraffic> traffic() const;
   int64_t copied() const;
 
  private:
@@ -81,6 +84,8 @@ class Level {
   void start(const std::vector<Source>& sources);
   void read_slices(const std::vector<Source>& sources);
   void start_read();
+  Work gathered(const AxisGroup& ranks, std::span<const Piece> pieces) const;
+  void gather_within();
   void send_part(const Region& region, const Source& source, std::vector<Piece>& pieces);
   void send_extended(size_t parameter, const Source& source, std::vector<Piece>& pieces);
   void receive_extended(size_t parameter) const;
@@ -88,6 +93,9 @@ class Level {
 
   AxisGroup ranks_;
   Lifetime lifetime_;
+  std::optional<Stages> stages_;
+  /// The codes were gathered across, or are being, but not within.
+  bool across_only_ = false;
   std::vector<Region> regions_;
   std::vector<Array> arrays_;
   /// By parameter; empty for one that is sent as it is.

@@ -128,17 +128,31 @@ class MemoryPlanner {
 
 }  // namespace
 
-/// Schedules of one choice of tiers: the fastest first.
+/// Schedules of one choice of tiers: the fastest first. Finer units save memory only where they are
+/// resharded.
 static void add_schedules(const StepChoice& given, std::vector<StepChoice>& all) {
-  for (const bool keeps : {true, false}) {
-    if (given.keep_gathered && !keeps) continue;
-    for (const int prefetch : {1, 0}) {
+  for (const int prefetch : {1, 0}) {
+    for (const auto& [keeps, fine] : {std::pair(true, false), {false, false}, {false, true}}) {
+      if (given.keep_gathered && !keeps) continue;
       all.push_back(given);
       all.back().keep_gathered = keeps;
       all.back().prefetch = prefetch;
+      all.back().fine_units = fine || given.fine_units;
     }
   }
 }
+
+/// Restores the rank's random numbers, which models that are built and run draw.
+class RandomScope {
+ public:
+  RandomScope() = default;
+  ~RandomScope() { Context::current().random = before_; }
+  RandomScope(const RandomScope&) = delete;
+  RandomScope& operator=(const RandomScope&) = delete;
+
+ private:
+  const RandomState before_ = Context::current().random;
+};
 
 /// Tiers from the fastest on: in memory; then what moves least in a step first.
 static std::vector<std::vector<StepChoice>> schedules_of(const StepChoice& given, bool chooses,
@@ -169,7 +183,7 @@ static std::vector<std::vector<StepChoice>> schedules_of(const StepChoice& given
 MemoryPlan plan_memory(const std::function<StepCost(const StepChoice&)>& cost,
                        const StepChoice& given, size_t blocks, const MemoryBudget& budget,
                        const Machine& machine, const MemoryPlanOptions& options) {
-  const RandomState before = Context::current().random;
+  const RandomScope scope;
   MemoryPlanner planner(cost, blocks, machine, budget.bytes);
   std::optional<Candidate> best;
   for (const auto& rung : schedules_of(given, options.schedule, budget.directory)) {
@@ -183,7 +197,6 @@ MemoryPlan plan_memory(const std::function<StepCost(const StepChoice&)>& cost,
     // More on disk costs more: once it does not help, the next does not either.
     if (of_less_offload && best->seconds >= of_less_offload->seconds) break;
   }
-  Context::current().random = before;
   if (!best) fail_budget(options, budget.bytes, *planner.smallest());
   return {best->choice, budget.bytes, best->bytes, best->seconds};
 }
@@ -228,12 +241,13 @@ MemoryPlan plan_memory(const std::function<StepModel(const DeviceMesh&)>& build,
       return model;
     };
     return step_cost(build_chosen, data, sharding_of(choice, sharding),
-                     {step.micro_steps, choice.state});
+                     {step.micro_steps, choice.state, choice.fine_units});
   };
   const StepChoice given{.keep_gathered = !sharding.reshard_after_forward.frees(),
                          .prefetch = sharding.prefetch,
                          .offload = sharding.offload,
-                         .state = step.state};
+                         .state = step.state,
+                         .fine_units = step.fine_units};
   return plan_memory(cost, given, blocks, budget, machine);
 }
 
@@ -244,7 +258,7 @@ void MemoryPlan::apply(const StepModel& model, const DeviceMesh& mesh,
          choice.blocks.size(), ", those of the model that was planned");
   }
   set_policies(model, choice);
-  shard_units(model, mesh, sharding_of(choice, std::move(sharding)));
+  shard_units(model, mesh, sharding_of(choice, std::move(sharding)), choice.fine_units);
 }
 
 void set_block_policy(Module& block, std::string_view policy, const Tier& tier) {
@@ -286,6 +300,7 @@ std::string MemoryPlan::text() const {
   text.pop_back();
   text += choice.keep_gathered ? ", parameters kept gathered" : ", parameters resharded";
   text += concat(" after forward, ", choice.prefetch, " gathered early");
+  if (choice.fine_units) text += ", attention and feed-forward apart";
   for (const auto& [what, tier] : {std::pair<const char*, const Tier&>("state", choice.state),
                                    {"gradients", choice.offload.gradients},
                                    {"parameters", choice.offload.parameters}}) {

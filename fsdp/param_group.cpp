@@ -131,11 +131,21 @@ void ParamGroup::make_levels() {
     return param->types.storage != param->types.compute || param->extension;
   });
   const bool offloads = options_.offload.parameters.offloads();
+  const bool codes = roles_.ranks_at_use == 0 &&
+                     std::all_of(params_.begin(), params_.end(), [](const auto& param) {
+                       return param->codes && !param->extension;
+                     });
+  const auto stages = [&](size_t first, size_t last) {
+    return codes ? stages_of(roles_, first, last, options_.quantization) : std::nullopt;
+  };
   if (before.size > 1 || (use.size == 1 && casts && !offloads)) {
     levels_.emplace_back(
-        before, roles_.keeps_gathered || before.size == 1 ? Lifetime::update : Lifetime::step);
+        before, roles_.keeps_gathered || before.size == 1 ? Lifetime::update : Lifetime::step,
+        stages(roles_.at_use, roles_.sharded.size()));
   }
-  if (use.size > 1 || (offloads && levels_.empty())) levels_.emplace_back(use, Lifetime::use);
+  if (use.size > 1 || (offloads && levels_.empty())) {
+    levels_.emplace_back(use, Lifetime::use, stages(0, roles_.at_use));
+  }
   for (Level& level : levels_) {
     for (const auto& param : params_) level.add(array_of(*param, level, use));
     if (&level == &levels_.front() && rests_on_disk()) level.close_on_disk();

@@ -2,8 +2,11 @@
 #include "fsdp/quantized.h"
 
 #include <functional>
+#include <range/v3/algorithm/find.hpp>
 #include <range/v3/numeric/accumulate.hpp>
+#include <range/v3/range/conversion.hpp>
 #include <range/v3/view/drop.hpp>
+#include <range/v3/view/iota.hpp>
 #include <range/v3/view/take.hpp>
 
 #include "weft/error.h"
@@ -27,6 +30,10 @@ void check_quantization(const Quantization& quantization, const MixedPrecision& 
   if (quantization.gather && precision.gather) {
     fail("fully_shard: gather dtypes are ", *precision.gather, " and, quantized, ",
          *quantization.gather, ", expected one of both");
+  }
+  if (quantization.within && !quantization.gather && !quantization.reduce) {
+    fail("fully_shard: quantization within axis ", in_quotes(*quantization.within),
+         " has no dtypes, expected one of gathers or of gradients");
   }
   if (quantization.error_feedback && !quantization.reduce) {
     fail("fully_shard: gradients with error feedback are not quantized, expected a dtype");
@@ -58,11 +65,16 @@ static MemoryBlock array_at(const Ref<Storage>& memory, size_t offset, DType dty
   return block;
 }
 
-Extended quantized_of(const Region& region, DType codes, int64_t block, size_t& end) {
+Extended quantized_of(const Region& region, DType codes, int64_t block, std::vector<int> order,
+                      int rank, size_t& end) {
   Extended extended;
   extended.block = block;
-  extended.wires = {{.dtype = codes, .counts = region.counts}, {.dtype = DType::f32}};
-  for (const int64_t count : region.counts) {
+  extended.order = std::move(order);
+  extended.own = static_cast<int>(ranges::find(extended.order, rank) - extended.order.begin());
+  extended.wires = {{.dtype = codes}, {.dtype = DType::f32}};
+  for (const int of : extended.order) {
+    const int64_t count = region.counts[static_cast<size_t>(of)];
+    extended.wires[0].counts.push_back(count);
     extended.wires[1].counts.push_back(scales_of(codes, count, block));
   }
   for (Extended::Wire& wire : extended.wires) {
@@ -72,42 +84,74 @@ Extended quantized_of(const Region& region, DType codes, int64_t block, size_t& 
   return extended;
 }
 
-/// A rank's part of a wire, [1, n].
-static MemoryBlock part_of_wire(const Extended::Wire& wire, const Ref<Storage>& memory, int rank) {
-  return array_at(memory, wire.at(rank), wire.dtype, 1, wire.counts[static_cast<size_t>(rank)]);
+/// The part of a wire at a place, [1, n].
+static MemoryBlock part_of_wire(const Extended::Wire& wire, const Ref<Storage>& memory, int place) {
+  return array_at(memory, wire.at(place), wire.dtype, 1, wire.counts[static_cast<size_t>(place)]);
 }
 
 void quantize_part(const Extended& extended, const Ref<Storage>& memory, const MemoryBlock& part,
-                   int rank, const CodeRounding& rounding) {
-  quantize(part_of_wire(extended.wires[0], memory, rank),
-           part_of_wire(extended.wires[1], memory, rank), part, {}, extended.block, rounding);
+                   const CodeRounding& rounding) {
+  quantize(part_of_wire(extended.wires[0], memory, extended.own),
+           part_of_wire(extended.wires[1], memory, extended.own), part, {}, extended.block,
+           rounding);
 }
 
-void add_pieces(const Extended& extended, const Ref<Storage>& memory, int rank,
+void add_pieces(const Extended& extended, const Ref<Storage>& memory, int size,
                 std::vector<Piece>& pieces) {
   auto* base = static_cast<char*>(memory->data());
+  const int first = extended.own / size * size;
   for (const Extended::Wire& wire : extended.wires) {
-    pieces.push_back({.send = base + wire.at(rank),
+    const std::span<const int64_t> counts(wire.counts);
+    pieces.push_back(
+        {.send = base + wire.at(extended.own),
+         .recv = base + wire.at(first),
+         .dtype = wire.dtype,
+         .counts = counts.subspan(static_cast<size_t>(first), static_cast<size_t>(size)),
+         .device = memory->device()});
+  }
+}
+
+void add_joined_pieces(const Extended& extended, const Ref<Storage>& memory, int size,
+                       std::vector<Piece>& pieces, std::deque<std::vector<int64_t>>& counts) {
+  auto* base = static_cast<char*>(memory->data());
+  for (const Extended::Wire& wire : extended.wires) {
+    counts.emplace_back();
+    for (int first = 0; first < static_cast<int>(wire.counts.size()); first += size) {
+      counts.back().push_back(wire.before(first + size) - wire.before(first));
+    }
+    pieces.push_back({.send = base + wire.at(extended.own / size * size),
                       .recv = base + wire.offset,
                       .dtype = wire.dtype,
-                      .counts = wire.counts,
+                      .counts = counts.back(),
                       .device = memory->device()});
   }
 }
 
 void dequantize_parts(const Extended& extended, const Ref<Storage>& memory, const Region& region,
                       const Ref<Storage>& to) {
-  for (int rank = 0; rank < static_cast<int>(region.counts.size()); ++rank) {
-    dequantize(part_block(region, to, rank), part_of_wire(extended.wires[0], memory, rank),
-               part_of_wire(extended.wires[1], memory, rank), extended.block, false);
+  for (int place = 0; place < static_cast<int>(extended.order.size()); ++place) {
+    const int rank = extended.order[static_cast<size_t>(place)];
+    dequantize(part_block(region, to, rank), part_of_wire(extended.wires[0], memory, place),
+               part_of_wire(extended.wires[1], memory, place), extended.block, false);
   }
+}
+
+std::vector<int> numbers_of(const AxisGroup& ranks) {
+  return views::ints(0, ranks.size) | ranges::to<std::vector>();
 }
 
 void GradientMessages::add(const Region& region) { regions_.push_back(region); }
 
-int64_t GradientMessages::scales(const Region& region, int rank) const {
-  return scales_of(*quantization_.reduce, region.counts[static_cast<size_t>(rank)],
-                   quantization_.block);
+std::vector<size_t> GradientMessages::own_parts() const {
+  std::vector<size_t> parts;
+  for (size_t part = 0; part < to_.size(); ++part) {
+    if (to_[part] == ranks_.rank) parts.push_back(part);
+  }
+  return parts;
+}
+
+int64_t GradientMessages::scales(const Region& region, size_t part) const {
+  return scales_of(*quantization_.reduce, region.counts[part], quantization_.block);
 }
 
 /// Rounds up to a multiple of 4: where scales may lie, and where random words begin.
@@ -116,22 +160,21 @@ static Integer in_fours(Integer n) {
   return (n + 3) / 4 * 4;
 }
 
-void GradientMessages::close(const AxisGroup& ranks, size_t& end) {
-  ranks_ = ranks;
-  bytes_.assign(static_cast<size_t>(ranks.size), 0);
+void GradientMessages::close(size_t& end) {
+  bytes_.assign(static_cast<size_t>(ranks_.size), 0);
   for (const Region& region : regions_) {
     auto& places = places_.emplace_back();
-    for (int rank = 0; rank < ranks.size; ++rank) {
-      int64_t& bytes = bytes_[static_cast<size_t>(rank)];
-      const int64_t count = region.counts[static_cast<size_t>(rank)];
+    for (size_t part = 0; part < to_.size(); ++part) {
+      int64_t& bytes = bytes_[static_cast<size_t>(to_[part])];
+      const int64_t count = region.counts[part];
       const auto codes = static_cast<size_t>(bytes);
       bytes += in_fours(count * static_cast<int64_t>(size_of(*quantization_.reduce)));
       places.push_back({codes, static_cast<size_t>(bytes), elements_});
-      bytes += scales(region, rank) * static_cast<int64_t>(sizeof(float));
+      bytes += scales(region, part) * static_cast<int64_t>(sizeof(float));
       elements_ += in_fours(count);
     }
   }
-  received_.assign(bytes_.size(), bytes_[static_cast<size_t>(ranks.rank)]);
+  received_.assign(bytes_.size(), bytes_[static_cast<size_t>(ranks_.rank)]);
   const auto total = [](const std::vector<int64_t>& bytes) {
     return padded(static_cast<size_t>(ranges::accumulate(bytes, int64_t{0})));
   };
@@ -153,27 +196,28 @@ static RandomState next_stream() {
 }
 
 Work GradientMessages::exchange(const Ref<Storage>& from, const Ref<Storage>& buffer,
-                                const Ref<Storage>& residual) {
+                                const Ref<Storage>& residual, size_t missed) {
   const RandomState state = next_stream();
-  // Ranks draw from different parts of the stream.
-  const auto first = static_cast<uint64_t>(ranks_.rank) * static_cast<uint64_t>(elements_);
-  size_t message = send_;
-  for (int rank = 0; rank < ranks_.size; ++rank) {
+  const auto first = static_cast<uint64_t>(number_) * static_cast<uint64_t>(elements_);
+  for (size_t part = 0; part < to_.size(); ++part) {
+    const auto to = static_cast<size_t>(to_[part]);
+    const size_t message =
+        send_ + static_cast<size_t>(ranges::accumulate(bytes_ | views::take(to), int64_t{0}));
     for (size_t i = 0; i < regions_.size(); ++i) {
       const Region& region = regions_[i];
-      const Place& place = places_[i][static_cast<size_t>(rank)];
-      const int64_t count = region.counts[static_cast<size_t>(rank)];
-      MemoryBlock missed;
+      const Place& place = places_[i][part];
+      const int64_t count = region.counts[part];
+      MemoryBlock lost;
       if (residual) {
-        missed = array_at(residual, static_cast<size_t>(place.before) * sizeof(float), DType::f32,
-                          1, count);
+        lost = array_at(residual, missed + static_cast<size_t>(place.before) * sizeof(float),
+                        DType::f32, 1, count);
       }
       const CodeRounding rounding{true, state, first + static_cast<uint64_t>(place.before)};
       quantize(array_at(buffer, message + place.codes, *quantization_.reduce, 1, count),
-               array_at(buffer, message + place.scales, DType::f32, 1, scales(region, rank)),
-               part_block(region, from, rank), missed, quantization_.block, rounding);
+               array_at(buffer, message + place.scales, DType::f32, 1, scales(region, part)),
+               part_block(region, from, static_cast<int>(part)), lost, quantization_.block,
+               rounding);
     }
-    message += static_cast<size_t>(bytes_[static_cast<size_t>(rank)]);
   }
   auto* base = static_cast<char*>(buffer->data());
   const Piece piece{.send = base + send_,
@@ -184,17 +228,17 @@ Work GradientMessages::exchange(const Ref<Storage>& from, const Ref<Storage>& bu
   return ranks_.communicator.all_to_all(piece, received_);
 }
 
-void GradientMessages::add_up(size_t i, const Ref<Storage>& buffer, const MemoryBlock& out,
-                              bool accumulate) const {
+void GradientMessages::add_up(size_t i, size_t part, const Ref<Storage>& buffer,
+                              const MemoryBlock& out, bool accumulate) const {
   const Region& region = regions_[i];
-  const Place& place = places_[i][static_cast<size_t>(ranks_.rank)];
+  const Place& place = places_[i][part];
   const auto apart = static_cast<size_t>(received_[0]);
-  dequantize(out,
-             array_at(buffer, recv_ + place.codes, *quantization_.reduce, ranks_.size,
-                      region.counts[static_cast<size_t>(ranks_.rank)], apart),
-             array_at(buffer, recv_ + place.scales, DType::f32, ranks_.size,
-                      scales(region, ranks_.rank), apart),
-             quantization_.block, accumulate);
+  dequantize(
+      out,
+      array_at(buffer, recv_ + place.codes, *quantization_.reduce, ranks_.size, region.counts[part],
+               apart),
+      array_at(buffer, recv_ + place.scales, DType::f32, ranks_.size, scales(region, part), apart),
+      quantization_.block, accumulate);
 }
 
 void ReplicaSums::add(size_t offset, int64_t elements, DType dtype) {
@@ -206,9 +250,10 @@ void ReplicaSums::add(size_t offset, int64_t elements, DType dtype) {
 }
 
 void ReplicaSums::close() {
-  messages_.close(ranks_, bytes_);
+  messages_.close(bytes_);
   for (const Region& region : regions_) {
-    gathered_.push_back(quantized_of(region, *quantization_.reduce, quantization_.block, bytes_));
+    gathered_.push_back(quantized_of(region, *quantization_.reduce, quantization_.block,
+                                     numbers_of(ranks_), ranks_.rank, bytes_));
   }
 }
 
@@ -229,9 +274,9 @@ void ReplicaSums::finish(const Ref<Storage>& sums, const Ref<Storage>& codes) co
   std::vector<Piece> pieces;
   for (size_t i = 0; i < regions_.size(); ++i) {
     const MemoryBlock own = part_block(regions_[i], sums, ranks_.rank);
-    messages_.add_up(i, codes, own, false);
-    quantize_part(gathered_[i], codes, own, ranks_.rank, rounding);
-    add_pieces(gathered_[i], codes, ranks_.rank, pieces);
+    messages_.add_up(i, static_cast<size_t>(ranks_.rank), codes, own, false);
+    quantize_part(gathered_[i], codes, own, rounding);
+    add_pieces(gathered_[i], codes, ranks_.size, pieces);
     rounding.first += static_cast<uint64_t>(in_fours(regions_[i].elements()));
   }
   ranks_.communicator.all_gather(pieces).wait();

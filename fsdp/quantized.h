@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <deque>
 #include <optional>
 #include <vector>
 
@@ -17,53 +18,77 @@ void check_quantization(const Quantization& quantization, const MixedPrecision& 
 /// The elements that a rank shares of a region's array, as a matrix whose rows are dense.
 MemoryBlock part_block(const Region& region, const Ref<Storage>& memory, int rank);
 
-/// A parameter whose parts are sent as codes: two wires, the codes and their scales. They lie in
-/// memory from byte `end` on, which moves behind them.
-Extended quantized_of(const Region& region, DType codes, int64_t block, size_t& end);
+/// A parameter whose parts are sent as codes: two wires, the codes and their scales of the ranks in
+/// this order, to which rank `rank` belongs. They lie in memory from byte `end` on, which moves
+/// behind them.
+Extended quantized_of(const Region& region, DType codes, int64_t block, std::vector<int> order,
+                      int rank, size_t& end);
 /// Writes the codes and scales of this rank's part where the gather expects them in `memory`.
 void quantize_part(const Extended& extended, const Ref<Storage>& memory, const MemoryBlock& part,
-                   int rank, const CodeRounding& rounding = {});
-/// Adds the pieces of the gather.
-void add_pieces(const Extended& extended, const Ref<Storage>& memory, int rank,
+                   const CodeRounding& rounding = {});
+/// Adds the pieces of a gather among the `size` ranks next to this one in the order, from the
+/// multiple of `size` before it on.
+void add_pieces(const Extended& extended, const Ref<Storage>& memory, int size,
                 std::vector<Piece>& pieces);
+/// Adds the pieces of the gather that follows: it sends what that one received. `counts` holds the
+/// sizes that the pieces refer to.
+void add_joined_pieces(const Extended& extended, const Ref<Storage>& memory, int size,
+                       std::vector<Piece>& pieces, std::deque<std::vector<int64_t>>& counts);
 /// Writes the parts of all ranks into the region in `to`, from the codes that were gathered.
 void dequantize_parts(const Extended& extended, const Ref<Storage>& memory, const Region& region,
                       const Ref<Storage>& to);
 
-/// A reduce-scatter of gradients as codes. Each rank sends each rank a message, with the codes and
-/// scales of its part of each gradient. Messages lie in a buffer: those to the ranks, then those
-/// from the ranks.
+/// The ranks of a group, in order.
+std::vector<int> numbers_of(const AxisGroup& ranks);
+
+/// Gradients sent as codes. Each rank sends each rank a message, with the codes and scales of its
+/// parts of each gradient. Messages lie in a buffer: those to the ranks, then those from the ranks.
 class GradientMessages {
  public:
-  explicit GradientMessages(const Quantization& quantization) : quantization_(quantization) {}
+  /// Part p of each gradient is sent to rank `to[p]`. Ranks draw their random numbers from
+  /// different parts of a stream, by `number`.
+  GradientMessages(const Quantization& quantization, AxisGroup ranks, std::vector<int> to,
+                   int number)
+      : quantization_(quantization),
+        ranks_(std::move(ranks)),
+        to_(std::move(to)),
+        number_(number) {}
 
+  const AxisGroup& ranks() const { return ranks_; }
+  /// The parts that are sent to this rank.
+  std::vector<size_t> own_parts() const;
   /// Adds the gradient that lies in `region`.
   void add(const Region& region);
   /// Lays out the messages from byte `end` of the buffer on, which moves behind them.
-  void close(const AxisGroup& ranks, size_t& end);
+  void close(size_t& end);
   /// Bytes that the exchange receives from other ranks.
   int64_t traffic() const;
   /// Bytes of what codes missed: none without error feedback.
   size_t residual_bytes() const;
 
-  /// Quantizes all gradients, which lie in `from`, and starts to exchange the messages.
-  Work exchange(const Ref<Storage>& from, const Ref<Storage>& buffer, const Ref<Storage>& residual);
-  /// Sums the parts of gradient `i` that were received into `out`, or adds them to it.
-  void add_up(size_t i, const Ref<Storage>& buffer, const MemoryBlock& out, bool accumulate) const;
+  /// Quantizes all gradients, which lie in `from`, and starts to exchange the messages. What codes
+  /// miss lies from byte `missed` of `residual` on.
+  Work exchange(const Ref<Storage>& from, const Ref<Storage>& buffer, const Ref<Storage>& residual,
+                size_t missed = 0);
+  /// Sums what was received of an own part of gradient `i` into `out`, or adds it.
+  void add_up(size_t i, size_t part, const Ref<Storage>& buffer, const MemoryBlock& out,
+              bool accumulate) const;
 
  private:
-  /// Bytes from the start of the message to a rank to its part of a gradient, and elements before
-  /// this part among the residuals.
+  /// Bytes from the start of a message to a part of a gradient, and elements before this part among
+  /// the residuals.
   struct Place {
     size_t codes, scales;
     int64_t before;
   };
-  int64_t scales(const Region& region, int rank) const;
+  int64_t scales(const Region& region, size_t part) const;
 
   Quantization quantization_;
   AxisGroup ranks_;
+  std::vector<int> to_;
+  int number_;
   std::vector<Region> regions_;
-  /// By gradient and rank.
+  /// By gradient and part.
   std::vector<std::vector<Place>> places_;
   /// Bytes of the message to each rank, and of the message from each rank.
   std::vector<int64_t> bytes_, received_;
@@ -76,7 +101,9 @@ class GradientMessages {
 class ReplicaSums {
  public:
   ReplicaSums(const Quantization& quantization, AxisGroup ranks)
-      : quantization_(quantization), ranks_(std::move(ranks)), messages_(quantization) {}
+      : quantization_(quantization),
+        ranks_(std::move(ranks)),
+        messages_(quantization, ranks_, numbers_of(ranks_), ranks_.rank) {}
 
   /// Adds a gradient of so many elements, `offset` bytes from the start of its memory.
   void add(size_t offset, int64_t elements, DType dtype);

@@ -124,15 +124,18 @@ void Gradients::reduce_in_place(int bucket, std::vector<Piece>& pieces) {
 void Gradients::reduce(int bucket, size_t step) {
   if (device_.kind == DeviceKind::meta) return;
   const auto& [ranks, scatters, at_sync] = reductions_[step];
-  if (!(scatters_twice() && step == 0)) copy_sums_to_device(bucket);
+  if (!(scatters_twice() && step < buffer_steps())) copy_sums_to_device(bucket);
   std::vector<Piece> pieces;
   counts_.clear();
   counts_.reserve(grads_.size());
   Bucket& reduced = bucket_at(bucket);
   reduced.under_way = true;
-  if (messages_ && step == 0) {
-    for (Grad& grad : grads_) reduced.arriving.push_back(scattered(grad, step));
-    reduced.work = messages_->exchange(buffer_, buffer_, residual_);
+  if (sends_codes(step)) {
+    for (Grad& grad : grads_) {
+      grad.in_buffer = false;
+      if (step + 1 == buffer_steps()) reduced.arriving.push_back(scattered(grad, 0));
+    }
+    reduced.work = messages_->exchange(step, buffer_, residual_);
     return;
   }
   if (scatters) {
@@ -153,10 +156,11 @@ void Gradients::reduce(int bucket, size_t step) {
 
 /// Sums the quantized gradients that were received.
 void Gradients::receive(int bucket) {
+  if (messages_) messages_->receive(buffer_);
   const std::vector<Piece> arriving = std::exchange(bucket_at(bucket).arriving, {});
   for (size_t i = 0; i < arriving.size(); ++i) {
     const Piece& piece = arriving[i];
-    const int64_t own = piece.counts[static_cast<size_t>(reductions_[0].ranks.rank)];
+    const int64_t own = piece.counts[static_cast<size_t>(messages_->ranks().rank)];
     const MemoryBlock out = dense_block(piece.recv, piece.recv_dtype, {1, own}, device_);
     messages_->add_up(i, buffer_, out, piece.accumulate);
   }

@@ -125,8 +125,10 @@ class ScheduleWriter final : public Executor {
   void unshard(ParamGroup& group, size_t level) override {
     const Level& gathered = group.levels()[level];
     schedule_.copied += gathered.copied();
-    add(Kind::unshard, group, acquire(group, level, gathered.bytes()));
-    receive(gathered.ranks().axes, gathered.traffic());
+    for (const auto& [axes, bytes] : gathered.traffic()) {
+      add(Kind::unshard, group, acquire(group, level, gathered.bytes()));
+      receive(axes, bytes);
+    }
   }
 
   void wait_for_unshard(ParamGroup& group) override {
@@ -158,12 +160,13 @@ class ScheduleWriter final : public Executor {
     const Reduction& reduction = gradients.reductions()[step];
     schedule_.copied += gradients.copied(step);
     add(reduction.scatters ? Kind::scatter : Kind::all_reduce, group,
-        step == 0 ? buffer_of(group, kGradients) : -1, bucket);
+        step < gradients.buffer_steps() ? buffer_of(group, kGradients) : -1, bucket);
     receive(reduction.ranks.axes, gradients.traffic(bucket, step));
   }
 
   void wait_for_reduce(ParamGroup& group, int bucket, size_t step, bool) override {
-    add(Kind::wait_reduced, group, step == 0 ? buffer_of(group, kGradients) : -1, bucket);
+    const bool reads = step < group.gradients().buffer_steps();
+    add(Kind::wait_reduced, group, reads ? buffer_of(group, kGradients) : -1, bucket);
   }
 
  private:

@@ -153,7 +153,7 @@ void Scheduler::advance_reductions() {
     reducing_.pop_front();
     const bool more = may_reduce(*group, step + 1);
     executor_.wait_for_reduce(*group, bucket, step, !more);
-    if (group->gradients().rest_on_host() ? !more : step == 0) {
+    if (group->gradients().rest_on_host() ? !more : step + 1 == group->gradients().buffer_steps()) {
       auto& buckets = state_of(*group).buckets;
       buckets[static_cast<size_t>(bucket)] = BucketState::reduced;
       const bool all = std::all_of(buckets.begin(), buckets.end(),

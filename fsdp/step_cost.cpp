@@ -241,16 +241,28 @@ StepCost step_cost(const std::function<StepModel()>& build, const DeviceMesh& me
     add_micro_steps(gathered, step.micro_steps, cost);
   }
   const StepModel sharded = build();
-  shard_units(sharded, mesh, sharding);
+  shard_units(sharded, mesh, sharding, step.fine_units);
   add_sharding(sharded, sharding.offload, step, cost);
   add_norm(mesh.root(), cost);
   return cost;
 }
 
-void shard_units(const StepModel& model, const DeviceMesh& mesh, const FullyShardOptions& given) {
+/// Shards the attention and the feed-forward of a block, or whatever in it has parts.
+static void shard_parts(const Module& block, const DeviceMesh& mesh,
+                        const FullyShardOptions& sharding) {
+  for (const auto& [name, part] : block.children()) {
+    if (!part->children().empty()) fully_shard(*part, mesh, sharding);
+  }
+}
+
+void shard_units(const StepModel& model, const DeviceMesh& mesh, const FullyShardOptions& given,
+                 bool fine) {
   FullyShardOptions sharding = given;
   if (!model.expert_axis.empty()) {
     sharding = with_experts(sharding, {model.model.get()}, mesh, model.expert_axis);
+  }
+  if (fine) {
+    for (const Module* block : model.blocks) shard_parts(*block, mesh, sharding);
   }
   if (model.units.empty()) {
     for (Module* block : model.blocks) fully_shard(*block, mesh, sharding);

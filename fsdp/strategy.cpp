@@ -64,6 +64,8 @@ AxisGroup Roles::group(size_t first, size_t last) const {
   return group_of(mesh, {at(first), at(last)});
 }
 
+AxisGroup Roles::group(const std::vector<std::string>& axes) const { return group_of(mesh, axes); }
+
 /// The ranks of an axis from `first` on, `stride` apart.
 static AxisGroup part_of_axis(const AxisGroup& axis, int first, int stride, int size) {
   AxisGroup part;

@@ -44,6 +44,8 @@ struct Roles {
 
   /// The group over axes `first` to `last` (excluded) of `sharded`.
   AxisGroup group(size_t first, size_t last) const;
+  /// The group over these axes of `mesh`.
+  AxisGroup group(const std::vector<std::string>& axes) const;
   /// The ranks over which each use gathers, and those gathered over before that.
   AxisGroup use_group() const;
   AxisGroup before_group() const;

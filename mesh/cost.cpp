@@ -10,6 +10,7 @@
 #include "mesh/mesh_body.h"
 #include "mesh/search.h"
 #include "src/comm/transport.h"
+#include "weft/extend/links.h"
 
 namespace weft {
 
@@ -316,6 +317,15 @@ double predicted_exchange_seconds(const DeviceMesh& mesh, int64_t bytes) {
   double messages = messages_of(grid.in_memory(DeviceKind::cpu) ? Kind::exchange : Kind::all_to_all,
                                 grid.size(all));
   return messages * link.seconds_per_message + static_cast<double>(bytes) * link.seconds_per_byte;
+}
+
+Link link_along(const DeviceMesh& mesh) {
+  const MeshGrid& grid = mesh.body()->grid();
+  Axes axes;
+  for (int axis = 0; axis < mesh.ndim(); ++axis) axes.push_back(mesh.root_axis(axis));
+  const DeviceKind kind = mesh.device_type();
+  return {grid.crosses_hosts(axes), grid.link(axes, kind).seconds_per_byte,
+          grid.costs(kind).seconds_per_copied_byte};
 }
 
 }  // namespace weft

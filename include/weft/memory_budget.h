@@ -55,6 +55,8 @@ struct StepOptions {
   int micro_steps = 1;
   /// Where the state of AdamW rests.
   Tier state = {};
+  /// Sharded as `shard_units` says.
+  bool fine_units = false;
 };
 
 /// Bytes that a rank's experts have and receive, in all layers.
@@ -109,9 +111,11 @@ struct WEFT_API StepCost {
 /// `mesh`, a mesh of a `fake_world` or a view of one.
 WEFT_API StepCost step_cost(const std::function<StepModel()>& build, const DeviceMesh& mesh,
                             const FullyShardOptions& sharding, const StepOptions& step = {});
-/// Calls fully_shard on the units of a model and then on the model.
+/// Calls fully_shard on the units of a model and then on the model. With `fine` the parts of a
+/// block that have parts themselves, attention and feed-forward, are units next to what is left of
+/// it: less is gathered at once, by more collectives.
 WEFT_API void shard_units(const StepModel& model, const DeviceMesh& mesh,
-                          const FullyShardOptions& sharding);
+                          const FullyShardOptions& sharding, bool fine = false);
 
 /// Seconds of a step: of computing, of communication by itself, of the disk by itself, and of all
 /// as they overlap.
@@ -151,6 +155,8 @@ struct StepChoice {
   int prefetch = 1;
   Offload offload = {};
   Tier state = {};
+  /// As `shard_units` takes it.
+  bool fine_units = false;
 };
 
 /// The fastest choice whose predicted peak fits.
@@ -170,7 +176,8 @@ struct WEFT_API MemoryPlan {
 /// What `plan_memory` may choose.
 struct MemoryPlanOptions {
   bool policies = true;
-  /// Whether parameters stay gathered, how many units are gathered early, and tiers.
+  /// Whether parameters stay gathered, how many units are gathered early, how fine they are, and
+  /// tiers.
   bool schedule = true;
   /// Errors begin with it.
   std::string what = "plan_memory";

@@ -264,6 +264,7 @@ void bind_fully_shard(py::module_& m) {
          const std::optional<DataParallelMeshDims>& dims, const py::object& extension,
          std::optional<DType> quantized_gather, std::optional<DType> quantized_gradients,
          int64_t quantization_block, bool error_feedback,
+         const std::optional<std::string>& quantized_within,
          const std::optional<std::string>& expert_axis) {
         FullyShardOptions options{.reshard_after_forward = reshard_of(reshard),
                                   .prefetch = prefetch,
@@ -273,7 +274,8 @@ void bind_fully_shard(py::module_& m) {
                                   .quantization = {.gather = quantized_gather,
                                                    .reduce = quantized_gradients,
                                                    .block = quantization_block,
-                                                   .error_feedback = error_feedback},
+                                                   .error_feedback = error_feedback,
+                                                   .within = quantized_within},
                                   .offload = offload_of(offload),
                                   .shard_dim = shard_dim_of(shard_dim),
                                   .shard_placement_fn = shard_placements_of(placement),
@@ -300,7 +302,7 @@ void bind_fully_shard(py::module_& m) {
       py::arg("dp_mesh_dims") = py::none(), py::arg("extension") = py::none(),
       py::arg("quantized_gather") = py::none(), py::arg("quantized_gradients") = py::none(),
       py::arg("quantization_block") = Quantization().block, py::arg("error_feedback") = false,
-      py::arg("expert_axis") = py::none(),
+      py::arg("quantized_within") = py::none(), py::arg("expert_axis") = py::none(),
       "Shards the module's parameters over the axes of `mesh`: whole when used, a slice at rest. "
       "Shard the parts first, then the whole model. The batch is sharded over these axes too, and "
       "the loss is a mean over all of it. A list of modules is one group. `strategy` is a name "
@@ -314,7 +316,10 @@ void bind_fully_shard(py::module_& m) {
       "fsdp_post_all_gather(received, out) writes a rank's part. quantized_gather (int8, "
       "float8_e4m3fn) and quantized_gradients (int8, bfloat16) are what gathers and "
       "reduce-scatters send, 8 bits with a scale for each quantization_block elements; "
-      "error_feedback adds what gradients lost to the next ones. expert_axis is the axis of `mesh` "
+      "error_feedback adds what gradients lost to the next ones. quantized_within is the axis "
+      "within "
+      "a host, over which codes move apart from the other axes (\"\": they do not; None: if it is "
+      "predicted to be faster). expert_axis is the axis of `mesh` "
       "that "
       "cuts experts too (expert_styles): they are sharded over the others only. ValueError, with "
       "nothing changed, "

@@ -56,6 +56,9 @@ static void bind_plan(py::module_& m) {
       .def_property_readonly(
           "state", [](const MemoryPlan& plan) { return named_tier(plan.choice.state); },
           "Where the optimizer's state rests, as AdamW's `offload` takes it")
+      .def_property_readonly(
+          "fine_units", [](const MemoryPlan& plan) { return plan.choice.fine_units; },
+          "Whether attention and feed-forward of a block are sharded apart")
       .def("__str__", &MemoryPlan::text)
       .def(
           "apply",
@@ -99,8 +102,9 @@ void bind_memory_budget(py::module_& m) {
       py::arg("build"), py::arg("mesh"), py::arg("memory"), py::kw_only(),
       py::arg("directory") = "", py::arg("micro_steps") = 1, py::arg("strategy") = "full_shard",
       py::arg("mp_policy") = py::none(),
-      "Chooses what blocks save for backward, whether parameters stay gathered, how many blocks "
-      "are gathered early and, with a directory, what rests on disk there, so that a training step "
+      "Chooses what blocks save for backward, whether parameters stay gathered, how many units "
+      "are gathered early, whether the parts of blocks are units and, with a directory, what rests "
+      "on disk there, so that a training step "
       "with AdamW takes at most `memory` bytes of each rank. build(mesh) gives a model over a mesh "
       "like `mesh.root()`, its blocks in the order of forward, and a function that runs forward "
       "and "

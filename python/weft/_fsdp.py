@@ -159,6 +159,34 @@ class FSDPModule(metaclass=_IsSharded):
             "and write parameters and gradients in place, without staging"
         )
 
+    def set_all_gather_layout(self, layout):
+        """ValueError: there is no copy out of a gather."""
+        raise ValueError(
+            f"set_all_gather_layout: layout is {layout!r}, expected no call; gathers write "
+            "parameters in place"
+        )
+
+    def set_reduce_scatter_input_fn(self, function):
+        """ValueError: there is no copy into a reduction."""
+        raise ValueError(
+            f"set_reduce_scatter_input_fn: function is {function!r}, expected no call; gradients "
+            "are written where they are sent from"
+        )
+
+    def get_pending_gradients(self, *, recurse=True):
+        """ValueError: `grad` shows a sum that was not reduced as Partial."""
+        raise ValueError(
+            f"get_pending_gradients: recurse is {recurse}, expected no call; grad shows a sum that "
+            "was not reduced yet, as Partial"
+        )
+
+    def synchronize_gradients(self, *, recurse=True):
+        """ValueError: the last backward reduces what earlier ones kept."""
+        raise ValueError(
+            f"synchronize_gradients: recurse is {recurse}, expected no call; the backward after "
+            "set_requires_gradient_sync(True) reduces what earlier ones kept"
+        )
+
 
 for _name, _method in list(vars(FSDPModule).items()):
     if not _name.startswith("_"):

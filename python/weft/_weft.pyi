@@ -3419,6 +3419,10 @@ class Module:
         """
         to(weft.float32).
         """
+    def get_pending_gradients(self, *, recurse = True):
+        """
+        ValueError: `grad` shows a sum that was not reduced as Partial.
+        """
     def get_submodule(self, path: str) -> Module:
         """
         The module at a dotted path; ValueError names the first part that does not exist
@@ -3496,6 +3500,10 @@ class Module:
         hook(gradients) gets the reduced gradients of a step as a flat tensor, and may change it
                 in place, before they are added to those of earlier steps. None removes it.
         """
+    def set_all_gather_layout(self, layout):
+        """
+        ValueError: there is no copy out of a gather.
+        """
     def set_allocate_memory_from_process_group_for_comm(self, enable):
         """
         ValueError: there are no staging buffers.
@@ -3556,6 +3564,10 @@ class Module:
         """
         set_gradient_divide_factor.
         """
+    def set_reduce_scatter_input_fn(self, function):
+        """
+        ValueError: there is no copy into a reduction.
+        """
     def set_reduce_scatter_max_input_buffers(self, max_input_buffers, *, recurse = True):
         """
         ValueError: backward writes into the buffers that are sent, and takes a new one where the
@@ -3597,6 +3609,10 @@ class Module:
         """
         Every parameter by its first name, as it is at rest, then every persistent buffer: detached
             tensors that alias. No traffic. Parameters without memory get it.
+        """
+    def synchronize_gradients(self, *, recurse = True):
+        """
+        ValueError: the last backward reduces what earlier ones kept.
         """
     def to(self, device = None, dtype = None):
         """
@@ -4234,6 +4250,11 @@ class MemoryPlan:
     def blocks(self) -> list[str]:
         """
         What each block saves for backward: full (its inputs), attention, op (products too) or none (everything), with +offload behind it where that rests on disk
+        """
+    @property
+    def fine_units(self) -> builtins.bool:
+        """
+        Whether attention and feed-forward of a block are sharded apart
         """
     @property
     def peak(self) -> int:
@@ -5371,9 +5392,9 @@ def from_numpy(array: numpy.ndarray, *, copy: builtins.bool | None = None) -> Te
     """
     A tensor over the memory of a NumPy array; copied where it is read only or has gaps. copy=False makes that a ValueError
     """
-def fully_shard(module: typing.Any, mesh: DeviceMesh, strategy: typing.Any = 'full_shard', *, reshard_after_forward: typing.Any = True, mp_policy: MixedPrecision | None = None, prefetch: int = 1, ignored: collections.abc.Sequence[str] = [], shard_dim: typing.Any = None, bucket_bytes: int = 26214400, gradient_divide_factor: float = 1.0, offload: collections.abc.Sequence[str] = [], shard_placement_fn: typing.Any = None, ignored_params: typing.Any = None, dp_mesh_dims: DataParallelMeshDims | None = None, extension: typing.Any = None, quantized_gather: DType | str | None = None, quantized_gradients: DType | str | None = None, quantization_block: int = 256, error_feedback: builtins.bool = False, expert_axis: str | None = None) -> typing.Any:
+def fully_shard(module: typing.Any, mesh: DeviceMesh, strategy: typing.Any = 'full_shard', *, reshard_after_forward: typing.Any = True, mp_policy: MixedPrecision | None = None, prefetch: int = 1, ignored: collections.abc.Sequence[str] = [], shard_dim: typing.Any = None, bucket_bytes: int = 26214400, gradient_divide_factor: float = 1.0, offload: collections.abc.Sequence[str] = [], shard_placement_fn: typing.Any = None, ignored_params: typing.Any = None, dp_mesh_dims: DataParallelMeshDims | None = None, extension: typing.Any = None, quantized_gather: DType | str | None = None, quantized_gradients: DType | str | None = None, quantization_block: int = 256, error_feedback: builtins.bool = False, quantized_within: str | None = None, expert_axis: str | None = None) -> typing.Any:
     """
-    Shards the module's parameters over the axes of `mesh`: whole when used, a slice at rest. Shard the parts first, then the whole model. The batch is sharded over these axes too, and the loss is a mean over all of it. A list of modules is one group. `strategy` is a name (full_shard, zero2, zero1, ddp, hsdp) or a Strategy; `mp_policy` a MixedPrecision; reshard_after_forward may name an axis, or a number of ranks. `offload` names what rests in pinned memory of the host: "parameters", "gradients", and between forward and backward "activations", which recomputation saves; "parameters=disk:DIR" rest in files without a name. shard_placement_fn(parameter) gives a Shard, a ShardPlacementResult or None. extension(name, parameter) gives an object whose fsdp_pre_all_gather(slice) returns what is sent, and whose fsdp_post_all_gather(received, out) writes a rank's part. quantized_gather (int8, float8_e4m3fn) and quantized_gradients (int8, bfloat16) are what gathers and reduce-scatters send, 8 bits with a scale for each quantization_block elements; error_feedback adds what gradients lost to the next ones. expert_axis is the axis of `mesh` that cuts experts too (expert_styles): they are sharded over the others only. ValueError, with nothing changed, when the strategy does not fit. Gives the module
+    Shards the module's parameters over the axes of `mesh`: whole when used, a slice at rest. Shard the parts first, then the whole model. The batch is sharded over these axes too, and the loss is a mean over all of it. A list of modules is one group. `strategy` is a name (full_shard, zero2, zero1, ddp, hsdp) or a Strategy; `mp_policy` a MixedPrecision; reshard_after_forward may name an axis, or a number of ranks. `offload` names what rests in pinned memory of the host: "parameters", "gradients", and between forward and backward "activations", which recomputation saves; "parameters=disk:DIR" rest in files without a name. shard_placement_fn(parameter) gives a Shard, a ShardPlacementResult or None. extension(name, parameter) gives an object whose fsdp_pre_all_gather(slice) returns what is sent, and whose fsdp_post_all_gather(received, out) writes a rank's part. quantized_gather (int8, float8_e4m3fn) and quantized_gradients (int8, bfloat16) are what gathers and reduce-scatters send, 8 bits with a scale for each quantization_block elements; error_feedback adds what gradients lost to the next ones. quantized_within is the axis within a host, over which codes move apart from the other axes ("": they do not; None: if it is predicted to be faster). expert_axis is the axis of `mesh` that cuts experts too (expert_styles): they are sharded over the others only. ValueError, with nothing changed, when the strategy does not fit. Gives the module
     """
 def gather(x: Tensor, axis: int, index: Tensor) -> Tensor:
     """
@@ -5967,7 +5988,7 @@ def permute_dims(x: Tensor, axes: collections.abc.Sequence[int] | int) -> Tensor
     """
 def plan_memory(build: collections.abc.Callable, mesh: DeviceMesh, memory: int, *, directory: str = '', micro_steps: int = 1, strategy: str = 'full_shard', mp_policy: MixedPrecision | None = None) -> MemoryPlan:
     """
-    Chooses what blocks save for backward, whether parameters stay gathered, how many blocks are gathered early and, with a directory, what rests on disk there, so that a training step with AdamW takes at most `memory` bytes of each rank. build(mesh) gives a model over a mesh like `mesh.root()`, its blocks in the order of forward, and a function that runs forward and backward of one micro-step on device "meta"; it is called several times. ValueError with the least that would fit where nothing does. Computed without communication; ranks that call it alike choose alike
+    Chooses what blocks save for backward, whether parameters stay gathered, how many units are gathered early, whether the parts of blocks are units and, with a directory, what rests on disk there, so that a training step with AdamW takes at most `memory` bytes of each rank. build(mesh) gives a model over a mesh like `mesh.root()`, its blocks in the order of forward, and a function that runs forward and backward of one micro-step on device "meta"; it is called several times. ValueError with the least that would fit where nothing does. Computed without communication; ranks that call it alike choose alike
     """
 def polygamma(n: int, x: Tensor) -> Tensor:
     """

@@ -56,6 +56,8 @@ static std::vector<ParallelOptions> configurations(const std::string& directory)
       {.mesh = "dp=2", .strategy = "zero2", .accumulate = 2, .prefetch = 0},
       {.mesh = "dp=2", .strategy = "ddp", .recompute = "op"},
       {.mesh = "dp=3", .prefetch = 0},
+      {.mesh = "dp=3", .recompute = "op", .fine_units = true},
+      {.mesh = "a=2,b=2", .recompute = "full", .accumulate = 2, .prefetch = 0, .fine_units = true},
       {.mesh = "dp=3", .offload = all, .keep_gathered = true},
       {.mesh = "dp=3", .recompute = "selective", .offload = state},
       {.mesh = "dp=3", .strategy = "zero2", .dtype = "bf16"},

@@ -452,8 +452,26 @@ TEST(Changes, AxesAreTakenFromALargerMesh) {
     expect_near(gradients_of(chain), expected, "dp_mesh_dims");
     EXPECT_TRUE(chain.parameters()[0]->value().sharding()[0].is_replicate());
     Chain other;
-    EXPECT_NE(error_of([&] { fully_shard(other, mesh, {.dp_mesh_dims = DataParallelMeshDims{}}); }),
-              "nothing");
+    const auto error = [&](const DataParallelMeshDims& dims) {
+      return error_of([&] { fully_shard(other, mesh, {.dp_mesh_dims = dims}); });
+    };
+    EXPECT_EQ(error({}), "fully_shard: dp_mesh_dims has no axes, expected shard or replicate");
+    EXPECT_EQ(error({.shard = {"tp"}}), "mesh(across=2, within=2): axis \"tp\" does not exist");
+  });
+}
+
+TEST(Changes, ANumberOfRanksIsKeptOfAnAxisOfALargerMesh) {
+  const Values expected = plain_gradients(1);
+  run_ranks(8, [&](Communicator world) {
+    manual_seed(3);
+    const DeviceMesh mesh(world, {{"dp", 4}, {"tp", 2}});
+    Chain chain;
+    shard(chain, mesh,
+          {.reshard_after_forward = 2, .dp_mesh_dims = DataParallelMeshDims{.shard = {"dp"}}});
+    sum(square(chain(rows_of(mesh["dp"], 0)))).backward();
+    expect_near(gradients_of(chain), expected, "dp_mesh_dims");
+    EXPECT_TRUE(chain.parameters()[0]->value().sharding()[1].is_replicate());
+    EXPECT_EQ(measured_bytes(chain).received, predicted_bytes(chain).received);
   });
 }
 

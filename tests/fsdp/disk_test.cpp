@@ -52,6 +52,9 @@ std::vector<DiskWay> disk_ways() {
     all.push_back({"ddp", dp, {.strategy = Strategy::ddp(), .bucket_bytes = 3000}});
   }
   const std::vector<MeshAxis> grid{{"across", 2}, {"within", 2}};
+  all.push_back({"stages",
+                 grid,
+                 {.quantization = {.gather = i8, .reduce = i8, .block = 8, .within = "within"}}});
   all.push_back({"hsdp", grid, {.strategy = Strategy::hsdp()}});
   all.push_back({"kept_within", grid, {.reshard_after_forward = "within"}});
   return all;

@@ -6,6 +6,7 @@
 #include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
 #include "weft/autograd.h"
+#include "weft/context.h"
 #include "weft/error.h"
 #include "weft/memory_budget.h"
 #include "weft/ops.h"
@@ -102,6 +103,79 @@ TEST(MemoryBudget, IsKeptWithTheSameBits) {
               {.deadline = std::chrono::seconds(60), .threads_per_rank = 1});
   }
   EXPECT_TRUE(std::filesystem::is_empty(scratch.root()));
+}
+
+/// The predicted peak of the choice that takes least, without a disk: backward begins with the last
+/// block, which may take less if it saves more.
+int64_t least_peak(const DeviceMesh& mesh, bool fine) {
+  int64_t least = INT64_MAX;
+  for (const std::string_view last : kBlockPolicies) {
+    const auto build = [&] {
+      StepModel model = built(mesh);
+      for (Module* block : model.blocks) set_block_policy(*block, "full");
+      set_block_policy(*model.blocks.back(), last);
+      return model;
+    };
+    const StepOptions step{.micro_steps = kMicroSteps, .fine_units = fine};
+    least = std::min(least, step_cost(build, mesh, {.prefetch = 0}, step).peak_bytes());
+  }
+  return least;
+}
+
+TEST(MemoryBudget, FinerUnitsMeetWhatBlocksDoNot) {
+  for (const int ranks : {2, 3}) {
+    run_ranks(ranks, [&](Communicator world) {
+      const DeviceMesh mesh(world, {{"dp", world.size()}});
+      const DeviceMesh fake(fake_world(0, ranks), {{"dp", ranks}});
+      const int64_t blocks = least_peak(fake, false), parts = least_peak(fake, true);
+      ASSERT_LT(parts, blocks);
+      const auto expected = trained_by(plan_for(mesh, {int64_t{1} << 40}), mesh);
+      for (const int64_t bytes : {parts, (parts + blocks) / 2, blocks - 1}) {
+        const MemoryPlan plan = plan_for(mesh, {bytes});
+        EXPECT_TRUE(plan.choice.fine_units);
+        EXPECT_LE(plan.peak, bytes);
+        EXPECT_NE(plan.text().find("attention and feed-forward apart"), std::string::npos);
+        const auto [peak, loss] = trained_by(plan, mesh);
+        EXPECT_EQ(loss, expected.second);
+        if (world.rank() == 0) {
+          EXPECT_LE(peak, plan.peak);
+        }
+      }
+      EXPECT_NE(error_of([&] { plan_for(mesh, {parts - 1}); }).find(" apart; or use more ranks"),
+                std::string::npos);
+      EXPECT_FALSE(plan_for(mesh, {int64_t{1} << 40}).choice.fine_units);
+    });
+  }
+}
+
+TEST(MemoryBudget, AThrowingModelLeavesTheRandomNumbers) {
+  run_ranks(2, [](Communicator world) {
+    const DeviceMesh mesh(world, {{"dp", 2}});
+    manual_seed(5);
+    const RandomState before = Context::current().random;
+    int calls = 0;
+    const auto plan = [&](int throws_at) {
+      return plan_memory(
+          [&](const DeviceMesh& root) {
+            StepModel model = built(root);
+            model.micro_step = [&, run = model.micro_step] {
+              uniform({3}, 0, 1);
+              run();
+              if (++calls == throws_at) throw std::runtime_error("no more");
+            };
+            return model;
+          },
+          mesh, {}, {int64_t{1} << 40}, {.micro_steps = kMicroSteps});
+    };
+    for (const int throws_at : {1, 3}) {
+      calls = 0;
+      EXPECT_THROW(plan(throws_at), std::runtime_error);
+      EXPECT_EQ(Context::current().random, before);
+    }
+    // Nothing else is left of them: the next plan and its training are those of a first one.
+    EXPECT_EQ(plan(0).text(), plan_for(mesh, {int64_t{1} << 40}).text());
+    EXPECT_EQ(Context::current().random, before);
+  });
 }
 
 TEST(MemoryBudget, SaysWhatWouldFit) {

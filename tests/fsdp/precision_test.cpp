@@ -132,6 +132,30 @@ TEST(Precision, WiresCarryTheirDtypes) {
   });
 }
 
+/// In its default, that of the parameter at rest.
+TEST(Precision, GradientsHaveTheDtypeOfTheirSums) {
+  run_ranks(3, [](Communicator world) {
+    DeviceMesh mesh(world, {{"dp", 3}});
+    for (const DType storage : {bf16, f32}) {
+      for (const std::optional<DType> sums : {std::optional<DType>(), std::optional(f32)}) {
+        TransformerModel model(little_llama());
+        shard(model, mesh,
+              {.precision = {.storage = storage, .compute = bf16, .accumulate = sums}});
+        model.materialize();
+        for (int micro = 0; micro < 2; ++micro) {
+          const NoSync hold(model, micro == 0);
+          const Tensor ids = batch_of(mesh, 3, micro);
+          model.loss(ids, ids).backward();
+        }
+        for (const ParameterPtr& parameter : model.parameters()) {
+          EXPECT_EQ(parameter->value().dtype(), storage);
+          EXPECT_EQ(parameter->grad().dtype(), sums.value_or(storage));
+        }
+      }
+    }
+  });
+}
+
 /// Records the dtypes of its inputs; its buffer is part of the result.
 class Noting final : public Module {
  public:

@@ -5,8 +5,8 @@
 
 #include <cmath>
 
-#include "tests/fsdp/chain.h"
 #include "tests/fsdp/little_llama.h"
+#include "tests/fsdp/quantized_chain.h"
 #include "tests/support/scratch.h"
 #include "weft/autograd.h"
 #include "weft/error.h"
@@ -15,20 +15,6 @@
 
 namespace weft {
 namespace {
-
-/// A mesh, and the strategy on it.
-struct Place {
-  const char* name;
-  std::vector<MeshAxis> axes;
-  const char* strategy = "full_shard";
-  Reshard reshard = true;
-
-  int ranks() const {
-    int ranks = 1;
-    for (const MeshAxis& axis : axes) ranks *= axis.size;
-    return ranks;
-  }
-};
 
 std::vector<Place> places() {
   return {{"one", {{"dp", 1}}},
@@ -49,64 +35,6 @@ std::vector<Quantization> quantizations() {
           {.gather = i8, .reduce = i8, .block = 8, .error_feedback = true}};
 }
 
-FullyShardOptions options_of(const Place& place, const Quantization& quantization) {
-  return {.reshard_after_forward = place.reshard,
-          .strategy = Strategy::named(place.strategy),
-          .quantization = quantization};
-}
-
-/// The gradients of two micro-steps, and what was predicted and measured.
-struct Outcome {
-  Values gradients;
-  FullyShardBytes predicted, measured;
-};
-
-Outcome outcome_of(const Place& place, const Communicator& world, const FullyShardOptions& options,
-                   int64_t dim = 0) {
-  manual_seed(3);
-  DeviceMesh mesh(world, place.axes);
-  Chain chain;
-  FullyShardOptions given = options;
-  if (dim > 0) {
-    given.shard_dim = [dim](const NamedParameter& p) {
-      return p.parameter->shape().ndim() > dim ? static_cast<int>(dim) : 0;
-    };
-  }
-  shard(chain, mesh, given);
-  chain.materialize();
-  const auto step = [&] {
-    for (int micro = 0; micro < 2; ++micro) {
-      NoSync hold(chain, micro == 0);
-      sum(square(chain(rows_of(mesh, micro)))).backward();
-    }
-  };
-  step();
-  for (const ParameterPtr& parameter : chain.parameters()) parameter->clear_grad();
-  FsdpModule(chain).reset_iter_state();
-  // The parameters count as changed, so that the step gathers all of them.
-  {
-    const NoGrad no_grad;
-    for (const ParameterPtr& parameter : chain.parameters())
-      copy_(parameter->value(), clone(parameter->value()));
-  }
-  Outcome outcome;
-  outcome.predicted = predicted_bytes(chain, 2);
-  step();
-  outcome.measured = measured_bytes(chain);
-  outcome.gradients = gradients_of(chain);
-  return outcome;
-}
-
-void expect_same_bytes(const FullyShardBytes& measured, const FullyShardBytes& predicted,
-                       const std::string& name) {
-  EXPECT_EQ(measured.parameters, predicted.parameters) << name;
-  EXPECT_EQ(measured.gradients, predicted.gradients) << name;
-  EXPECT_EQ(measured.buffers, predicted.buffers) << name;
-  EXPECT_EQ(measured.received, predicted.received) << name;
-  EXPECT_EQ(measured.by_axes, predicted.by_axes) << name;
-  EXPECT_EQ(measured.copied, predicted.copied) << name;
-}
-
 TEST(Quantization, GradientsAreNearAndBytesAsPredicted) {
   const Values expected = plain_gradients(2);
   for (const Place& place : places()) {
@@ -123,17 +51,6 @@ TEST(Quantization, GradientsAreNearAndBytesAsPredicted) {
       }
     }
   }
-}
-
-/// The largest difference between two sets of values.
-double distance(const Values& a, const Values& b) {
-  double most = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    for (size_t j = 0; j < a[i].size(); ++j) {
-      most = std::max(most, static_cast<double>(std::abs(a[i][j] - b[i][j])));
-    }
-  }
-  return most;
 }
 
 /// Errors shrink with the step of the codes: a wrong scale or place would not.

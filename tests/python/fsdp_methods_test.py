@@ -306,8 +306,11 @@ CHECKS = {
         "set_separate_reduce_scatter_group": True,
         "set_allocate_memory_from_process_group_for_comm": True,
         "set_symm_mem_for_comm": "NCCL",
+        "set_all_gather_layout": None,
+        "set_reduce_scatter_input_fn": None,
     }.items()
 }
+CHECKS |= {name: raises(name) for name in ("get_pending_gradients", "synchronize_gradients")}
 
 
 @pytest.mark.parametrize("name", NAMES)
