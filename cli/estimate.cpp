@@ -44,11 +44,6 @@ CLI::App* add_estimate(CLI::App& program, EstimateOptions& o) {
       ->add_option("--compare", o.compare,
                    "Strategies, as full_shard,hsdp,zero2: a line each instead of the details")
       ->delimiter(',');
-  takes_number(estimate->add_option("--imbalance", o.parallel.imbalance,
-                                    "Rows that the experts of the first rank compute over the "
-                                    "mean of ranks of the axis ep"),
-               1)
-      ->capture_default_str();
   estimate->add_flag("--json", o.json, "Print one JSON object (with --compare, an array)");
   estimate->add_flag("--schedule", o.schedule, "Print what is gathered, computed and freed when");
   return estimate;

@@ -47,6 +47,16 @@ static StepChoice choice_of(const ParallelOptions& options) {
           .fine_units = options.fine_units};
 }
 
+static std::string load_of_experts(const TransformerConfig& config,
+                                   const ParallelOptions& options) {
+  const auto axes = parsed_axes(options.mesh);
+  if (config.experts == 0 || std::ranges::find(axes, kExpertAxis, &MeshAxis::name) == axes.end()) {
+    return "";
+  }
+  if (options.imbalance == 1) return " with experts loaded evenly";
+  return concat(" with an imbalance of ", options.imbalance);
+}
+
 MemoryPlan planned(const TransformerConfig& config, const ParallelOptions& options, int ranks,
                    int ranks_per_host, const Machine& machine) {
   const std::optional<int64_t> budget = budget_of(options.recompute);
@@ -67,7 +77,8 @@ MemoryPlan planned(const TransformerConfig& config, const ParallelOptions& optio
       .cure = "use more ranks, a higher --accumulate or --offload auto=disk:DIR"};
   MemoryPlan plan{weft::plan_memory(cost, choice_of(options), static_cast<size_t>(config.layers),
                                     allowed, machine, may),
-                  {}};
+                  {},
+                  load_of_experts(config, options)};
   plan.options = with(plan.choice, options);
   return plan;
 }

@@ -15,6 +15,8 @@ bool is_planned(const ParallelOptions& options);
 /// A choice whose predicted peak fits, as options.
 struct MemoryPlan : weft::MemoryPlan {
   ParallelOptions options;
+  /// The load of experts for which the peak is a bound, in words; empty where it does not matter.
+  std::string load;
 };
 
 /// Rates that weigh choices against each other, equal on all ranks: those of the GPU of that name,

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/model_files.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "cli/weights.h"
+#include "weft/checkpoint.h"
 #include "weft/extend/file.h"
 #include "weft/extend/json.h"
 
@@ -30,11 +32,13 @@ static constexpr const char* kFolder = "hugging_face";
 
 /// The folder in which a run, or the run of a checkpoint, keeps its files.
 static fs::path kept_by(const std::string& checkpoint) {
-  fs::path path = fs::path(checkpoint).lexically_normal();
   std::error_code ignored;
+  const fs::path path = fs::canonical(checkpoint, ignored), run = path.parent_path();
   if (fs::is_directory(path / kFolder, ignored)) return path / kFolder;
-  if (!path.has_filename()) path = path.parent_path();
-  return path.parent_path() / kFolder;
+  // The files next to another run are not its own.
+  const bool is_of_run = path.filename().string().starts_with("step-") &&
+                         std::ranges::count(list_checkpoints(run.string()), path.string()) > 0;
+  return (is_of_run ? run : path) / kFolder;
 }
 
 static void copy_bytes(const fs::path& from, const fs::path& to) {

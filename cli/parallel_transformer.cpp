@@ -23,8 +23,6 @@ namespace weft::cli {
 
 /// The mesh axis of tensor parallelism; all others carry rows of the batch.
 static constexpr const char* kTensorAxis = "tp";
-/// The mesh axis that cuts experts. It carries rows too.
-static constexpr const char* kExpertAxis = "ep";
 /// Limit of DeviceMesh.
 static constexpr size_t kMostAxes = 8;
 
@@ -68,14 +66,20 @@ void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
   command
       .add_option("--activation-checkpointing", o.recompute,
                   "none; full: every block runs again in backward; selective: every second; op: "
-                  "every block, without its matrix products and attention; budget=2GiB: as little "
-                  "as fits a rank's memory")
+                  "every block, without its matrix products and attention, but with those of "
+                  "--float8 and the traffic of experts; budget=2GiB: as little as fits a rank's "
+                  "memory")
       ->capture_default_str();
   command
       .add_option("--memory", o.memory,
                   "Bytes of a rank, such as 2GiB: choose the fastest schedule and recomputation "
                   "that are predicted to fit")
       ->type_name("BYTES");
+  takes_number(command.add_option("--imbalance", o.imbalance,
+                                  "Predict that the experts of the first rank compute this many "
+                                  "times the mean of rows over the axis ep"),
+               1)
+      ->capture_default_str();
   add_offload_flag(command, o.offload);
   command.add_flag_function(
       "--sequence-parallel,!--no-sequence-parallel",

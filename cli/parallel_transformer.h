@@ -43,7 +43,7 @@ struct ParallelOptions {
   int64_t accumulate = 1;
   int64_t batch = 16;
   int64_t seq = 256;
-  /// Rows that the experts of a rank compute over the mean of ranks, in predictions for rank 0.
+  /// Rows that the experts of rank 0 compute over the mean of ranks, in predictions for rank 0.
   double imbalance = 1;
   /// Units that are gathered early.
   int prefetch = 1;
@@ -66,6 +66,9 @@ int complete(ParallelOptions& options, int ranks, int most, const char* flag);
 /// Throws std::invalid_argument when the axis "ep" does not fit the model, whose --mesh is `mesh`.
 void check_expert_axis(const std::vector<MeshAxis>& axes, const TransformerConfig& config,
                        const std::string& mesh);
+
+/// The mesh axis that cuts experts. It carries rows too.
+inline constexpr const char* kExpertAxis = "ep";
 
 /// A transformer over the ranks of a mesh, declared: cut along the axis "tp" by its styles, its
 /// experts along "ep" and, once `shard` is called, along all axes but "tp" by the strategy.

@@ -59,8 +59,8 @@ void add_resume_flags(CLI::App& command, ResumeOptions& o) {
       .add_option(
           "--allow-change", o.allow_change,
           "With --resume, settings that may differ from those of the checkpoint's run: data, "
-          "seed, batch, seq, lr, weight-decay, clip, dtype, beta1, beta2, eps; \"start\": begin at "
-          "step 1 where all checkpoints have lost files or are damaged")
+          "seed, batch, seq, lr, weight-decay, clip, dtype, beta1, beta2, eps, balance-rate; "
+          "\"start\": begin at step 1 where all checkpoints have lost files or are damaged")
       ->type_name("WHAT,...")
       ->delimiter(',')
       ->check(CLI::IsMember(changes_that_can_be_allowed()));

@@ -173,8 +173,8 @@ void RunDescription::check_resumed(const std::string& path, const SavedNumbers& 
 static constexpr const char* kRounding = "results differ by rounding";
 
 std::vector<std::string> changes_that_can_be_allowed() {
-  return {"start",        "data", "seed",  "batch", "seq",   "lr",
-          "weight-decay", "clip", "dtype", "beta1", "beta2", "eps"};
+  return {"start", "data",  "seed",  "batch", "seq", "lr",          "weight-decay",
+          "clip",  "dtype", "beta1", "beta2", "eps", "balance-rate"};
 }
 
 AdamWOptions adamw_options(const TrainOptions& options) {

@@ -106,9 +106,9 @@ static std::vector<int64_t*> numbers_of(StepCost& cost, std::vector<double*>& op
   return numbers;
 }
 
-/// Continues the costs of models of n, n + 2 and n + 4 layers to one of n + 4 + 2 x `pairs`; false,
-/// with `c` unchanged, where they do not grow evenly.
-static bool extrapolate(StepCost& a, StepCost& b, StepCost& c, int64_t pairs) {
+/// Continues the costs of models of n, n + p and n + 2p layers to one of n + (2 + `periods`) p;
+/// false, with `c` unchanged, where they do not grow evenly.
+static bool extrapolate(StepCost& a, StepCost& b, StepCost& c, int64_t periods) {
   std::vector<double*> first_operations, before, operations;
   const auto first = numbers_of(a, first_operations), second = numbers_of(b, before),
              third = numbers_of(c, operations);
@@ -120,32 +120,58 @@ static bool extrapolate(StepCost& a, StepCost& b, StepCost& c, int64_t pairs) {
   // it grows evenly from where the second is greater.
   const auto activations = static_cast<size_t>(Purpose::activations);
   if (c.memory[activations] == b.memory[activations]) return false;
-  for (size_t i = 0; i < third.size(); ++i) *third[i] += (*third[i] - *second[i]) * pairs;
+  for (size_t i = 0; i < third.size(); ++i) *third[i] += (*third[i] - *second[i]) * periods;
   for (size_t i = 0; i < operations.size(); ++i) {
-    *operations[i] += (*operations[i] - *before[i]) * static_cast<double>(pairs);
+    *operations[i] += (*operations[i] - *before[i]) * static_cast<double>(periods);
   }
   return true;
+}
+
+/// The model without its layers from number `layers` on.
+static TransformerConfig with_layers(TransformerConfig config, int64_t layers) {
+  config.layers = layers;
+  for (auto* flags : {&config.windowed, &config.unrotated, &config.dense}) {
+    if (!flags->empty()) flags->resize(static_cast<size_t>(layers));
+  }
+  return config;
+}
+
+/// The number of layers after which the kinds of layers from `first` on repeat, an even one because
+/// selective recomputation leaves out every second; 0 where they do not repeat three times.
+static int64_t period_of_layers(const TransformerConfig& config, int64_t first) {
+  const auto repeat_after = [&](int64_t period) {
+    for (const auto* flags : {&config.windowed, &config.unrotated, &config.dense}) {
+      if (flags->empty()) continue;
+      if (!std::equal(flags->begin() + first + period, flags->end(), flags->begin() + first)) {
+        return false;
+      }
+    }
+    return true;
+  };
+  for (int64_t period = 2; first + 2 * period < config.layers; period += 2) {
+    if (repeat_after(period)) return period;
+  }
+  return 0;
 }
 
 StepCost step_cost(const Communicator& world, const TransformerConfig& config,
                    const ParallelOptions& options, int ranks_per_host) {
   const auto cost_of = [&](int64_t layers) {
-    TransformerConfig part = config;
-    part.layers = layers;
-    if (!part.dense.empty()) part.dense.resize(static_cast<size_t>(layers));
-    return measured_cost(world, part, options);
+    return measured_cost(world, with_layers(config, layers), options);
   };
   StepCost cost;
   // Layers that save different results do not grow evenly.
   bool is_known =
       std::ranges::adjacent_find(options.blocks, std::not_equal_to<>()) != options.blocks.end();
   if (is_known) cost = cost_of(config.layers);
-  // Layers in pairs: selective recomputation leaves out every second.
-  for (int64_t few = 4 + config.layers % 2; few + 4 < config.layers && !is_known; few *= 2) {
-    few += (config.layers - few) % 2;
-    StepCost a = cost_of(few), b = cost_of(few + 2);
-    cost = cost_of(few + 4);
-    is_known = extrapolate(a, b, cost, (config.layers - few - 4) / 2);
+  for (int64_t first = 4; first < config.layers && !is_known; first *= 2) {
+    const int64_t period = period_of_layers(config, first);
+    if (period == 0) continue;
+    const int64_t few = first + (config.layers - first) % period;
+    if (few + 2 * period >= config.layers) continue;
+    StepCost a = cost_of(few), b = cost_of(few + period);
+    cost = cost_of(few + 2 * period);
+    is_known = extrapolate(a, b, cost, (config.layers - few) / period - 2);
   }
   if (!is_known) cost = cost_of(config.layers);
   const DeviceMesh mesh(world, parsed_axes(options.mesh));
@@ -160,9 +186,9 @@ std::string step_schedule(const Communicator& world, TransformerConfig config,
   constexpr int64_t kMostLayers = 128;
   std::string text;
   if (config.layers > kMostLayers) {
-    text = concat("schedule of ", kMostLayers, " layers; the model has ", config.layers,
-                  ", all alike\n");
-    config.layers = kMostLayers;
+    text = concat("schedule of the first ", kMostLayers, " layers; the model has ", config.layers,
+                  "\n");
+    config = with_layers(config, kMostLayers);
   }
   ParallelTransformer llama(world, config, options);
   llama.shard();

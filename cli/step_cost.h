@@ -10,7 +10,7 @@
 namespace weft::cli {
 
 /// Predicts a step of one rank; `world` may be a fake one. Measures models of few layers on `meta`
-/// and extrapolates, because each further pair of layers adds the same.
+/// and extrapolates, because each further repetition of the pattern of layers adds the same.
 StepCost step_cost(const Communicator& world, const TransformerConfig& config,
                    const ParallelOptions& options, int ranks_per_host);
 

@@ -161,10 +161,7 @@ class Training {
         static_cast<long long>(data_.stream().files()), static_cast<long long>(parameters),
         concat(mesh_).c_str(), device.c_str(), Context::current().threads,
         Context::current().threads == 1 ? "" : "s");
-    if (!options_.memory_plan.empty()) {
-      std::printf("at most %lld bytes a rank; %s\n",
-                  static_cast<long long>(options_.predicted_bytes), options_.memory_plan.c_str());
-    }
+    if (!options_.memory_plan.empty()) std::printf("%s\n", options_.memory_plan.c_str());
     std::fflush(stdout);
   }
 

@@ -154,8 +154,7 @@ void plan_memory(TrainOptions& o, const TransformerConfig& config) {
   const MemoryPlan plan = planned(config, o.parallel, o.ranks, std::max(1, a_host),
                                   planning_machine(name, o.parallel.dtype));
   o.parallel = plan.options;
-  o.memory_plan = plan.text();
-  o.predicted_bytes = plan.peak;
+  o.memory_plan = concat("at most ", plan.peak, " bytes a rank", plan.load, "; ", plan.text());
 }
 
 }  // namespace weft::cli

@@ -40,9 +40,8 @@ struct TrainOptions {
   std::string trace;
   std::string prompt;
   int64_t sample = 0;
-  /// The choices and predictions of a plan, if there is one.
+  /// The choices and predictions of a plan in words, if there is one.
   std::string memory_plan;
-  int64_t predicted_bytes = 0;
 };
 
 /// Adds the subcommand `train` with its flags, which land in `options`.

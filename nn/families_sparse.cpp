@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstdint>
 
 #include "nn/family_keys.h"
 
@@ -45,6 +46,16 @@ static int64_t first_sparse(const ConfigFile& file) {
   return file.integer("first_k_dense_replace", is_third ? 3 : 0);
 }
 
+static int64_t shared_width(const ConfigFile& file, int64_t expert_width, int64_t otherwise) {
+  // A width that is out of range is refused with all sizes.
+  const int64_t width = std::clamp<int64_t>(expert_width, 1, INT32_MAX), most = INT32_MAX / width;
+  const int64_t shared = file.integer("n_shared_experts", otherwise);
+  if (shared < 0 || shared > most) {
+    file.mistake("\"n_shared_experts\" is ", shared, ", expected 0 to ", most);
+  }
+  return width * shared;
+}
+
 static void complete_deepseek(const ConfigFile& file, C& c) {
   const bool is_third = c.family == "deepseek_v3";
   const std::string method = file.text("topk_method", is_third ? "noaux_tc" : "greedy");
@@ -54,7 +65,7 @@ static void complete_deepseek(const ConfigFile& file, C& c) {
     file.mistake("\"topk_method\" is ", in_quotes(method), ", expected ",
                  is_third ? "noaux_tc" : "greedy or group_limited_greedy");
   }
-  c.shared_ffn = c.expert_ffn * file.integer("n_shared_experts", is_third ? 1 : 2);
+  c.shared_ffn = shared_width(file, c.expert_ffn, is_third ? 1 : 2);
   set_dense(
       c, [](const ConfigFile& f, int64_t layer) { return layer < first_sparse(f); }, file);
 }
@@ -113,6 +124,7 @@ static Names mixtral_names() {
 static C deepseek_defaults() {
   C c = llama_defaults();
   c.experts = 64, c.expert_ffn = 1407, c.normalized_weights = false;
+  c.f32_router = true;
   c.kv_lora_rank = 512, c.q_lora_rank = 1536, c.nope_head_dim = c.value_head_dim = 128;
   c.head_dim = 64, c.max_sequence = 2048;
   return c;

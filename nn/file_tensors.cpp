@@ -12,8 +12,13 @@ namespace {
 struct CutName {
   explicit CutName(const std::string& name) {
     static constexpr std::string_view kBlocks = "model.layers.";
-    module = name.substr(0, name.rfind('.'));
-    leaf = name.substr(name.rfind('.'));
+    const size_t dot = name.rfind('.');
+    if (dot == name.npos) {
+      leaf = name;
+      return;
+    }
+    module = name.substr(0, dot);
+    leaf = name.substr(dot);
     if (!name.starts_with(kBlocks)) return;
     const size_t end = name.find('.', kBlocks.size());
     block = name.substr(kBlocks.size(), end - kBlocks.size());
@@ -139,10 +144,10 @@ std::vector<FileTensor> file_tensors(const TransformerConfig& config) {
 }
 
 bool predicts_further_tokens(const TransformerConfig& config, const std::string& name) {
+  if (config.family != "deepseek_v3") return false;
   const std::string block = CutName(name).block;
   const bool is_number = !block.empty() && block.find_first_not_of("0123456789") == block.npos;
-  return config.family == "deepseek_v3" && is_number && block.size() < 10 &&
-         std::stoll(block) >= config.layers;
+  return is_number && block.size() < 10 && std::stoll(block) >= config.layers;
 }
 
 bool is_left_out(const TransformerConfig& config, const std::string& name) {

@@ -107,7 +107,8 @@ void Module::offload_activations(const Tier& tier) {
 }
 
 const std::vector<std::string>& costly_ops() {
-  static const std::vector<std::string> ops{"matmul", "linear", "linear_bias", "attention"};
+  static const std::vector<std::string> ops{"matmul", "linear", "linear_bias", "grouped_matmul",
+                                            "attention"};
   return ops;
 }
 

@@ -44,16 +44,17 @@ static Parameter::Initializer expert_values(const MoEConfig& config, int64_t in)
   return uniform_values(1 / std::sqrt(static_cast<double>(in)));
 }
 
-Router::Router(const MoEConfig& config) : options_(config.router), has_bias_(config.balance_bias) {
+Router::Router(const MoEConfig& config)
+    : options_(config.router),
+      has_bias_(config.balance_bias),
+      f32_logits_(config.f32_logits || config.router.scores == RouterOptions::Scores::sigmoid) {
   declare("weight", {config.experts, config.dim}, expert_values(config, config.dim));
   if (has_bias_) register_buffer(kBias, zeros({config.experts}));
 }
 
 Tensors Router::forward(const Tensors& inputs) {
   if (inputs.size() != 1) fail("router: number of inputs is ", inputs.size(), ", expected 1");
-  // Logits of sigmoid routers are computed in f32, as in DeepSeek's.
-  const bool is_wide =
-      options_.scores == RouterOptions::Scores::sigmoid && inputs[0].dtype() != DType::f64;
+  const bool is_wide = f32_logits_ && inputs[0].dtype() != DType::f64;
   const auto prepared = [&](const Tensor& x) { return is_wide ? cast(x, DType::f32) : x; };
   const Tensor logits = linear(prepared(inputs[0]), prepared(used(0)));
   const Routing routing = route_tokens(logits, options_, has_bias_ ? buffer(kBias) : Tensor());

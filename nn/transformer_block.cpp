@@ -57,6 +57,7 @@ MoEConfig moe_config(const TransformerConfig& c) {
                    .scale = c.routed_scale,
                    .groups = c.expert_groups,
                    .top_groups = c.top_groups};
+  config.f32_logits = c.f32_router;
   if (c.sigmoid_router) {
     config.router.scores = RouterOptions::Scores::sigmoid;
     config.router.group_score = RouterOptions::GroupScore::best_two;

@@ -2,10 +2,13 @@
 #include "weft/generate.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstring>
 #include <random>
 
 #include "data/generation/decoder.h"
+#include "data/generation/sampling.h"
 #include "data/generation/stop_texts.h"
 #include "weft/error.h"
 
@@ -31,6 +34,7 @@ static void check_call(const TransformerModel& model, const std::vector<Prompt>&
                        const GenerateOptions& options) {
   if (options.tokens < 1) fail("generate: tokens is ", options.tokens, ", expected at least 1");
   if (options.batch < 1) fail("generate: batch is ", options.batch, ", expected at least 1");
+  check_sampling(options.sampling);
   if (!options.seeds.empty() && options.seeds.size() != prompts.size()) {
     fail("generate: number of seeds is ", options.seeds.size(), ", expected that of the prompts, ",
          prompts.size());
@@ -52,10 +56,16 @@ static std::vector<int64_t> of_first(const DeviceMesh& mesh, std::vector<int64_t
   return own;
 }
 
-/// Sets what decides the number of steps to that of the first rank, and returns its prompts.
+/// Sets what the number of steps, the draws and errors follow from to that of the first rank, and
+/// returns its prompts.
 static std::vector<Prompt> agreed(const DeviceMesh& mesh, std::span<const Prompt> own,
                                   GenerateOptions& options) {
-  std::vector<int64_t> all = {options.tokens, options.batch};
+  using Sampling = std::array<int64_t, sizeof(SamplingOptions) / sizeof(int64_t)>;
+  auto sampling = std::bit_cast<Sampling>(options.sampling);
+  std::vector<int64_t> all = {options.tokens, options.batch,
+                              static_cast<int64_t>(options.seeds.size())};
+  all.insert(all.end(), sampling.begin(), sampling.end());
+  all.insert(all.end(), options.seeds.begin(), options.seeds.end());
   for (const Prompt& prompt : own) {
     all.push_back(static_cast<int64_t>(prompt.size()));
     all.insert(all.end(), prompt.begin(), prompt.end());
@@ -63,8 +73,14 @@ static std::vector<Prompt> agreed(const DeviceMesh& mesh, std::span<const Prompt
   all = of_first(mesh, std::move(all));
   options.tokens = all[0];
   options.batch = all[1];
+  auto at = all.begin() + 3;
+  std::copy_n(at, sampling.size(), sampling.begin());
+  options.sampling = std::bit_cast<SamplingOptions>(sampling);
+  at += sampling.size();
+  options.seeds.assign(at, at + all[2]);
+  at += all[2];
   std::vector<Prompt> prompts;
-  for (auto at = all.begin() + 2; at != all.end();) {
+  while (at != all.end()) {
     const auto size = static_cast<ptrdiff_t>(*at++);
     prompts.emplace_back(at, at + size);
     at += size;

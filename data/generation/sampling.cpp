@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "data/generation/sampling.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
 
 #include "weft/error.h"
-#include "weft/generate.h"
 
 namespace weft {
 
 static constexpr double kRuledOut = -std::numeric_limits<double>::infinity();
 
-static void check_sampling(const SamplingOptions& options) {
+void check_sampling(const SamplingOptions& options) {
   const auto check = [](const char* name, double value, bool is_right, const char* range) {
     if (!is_right) fail("generate: ", name, " is ", value, ", expected ", range);
   };

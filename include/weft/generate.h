@@ -54,7 +54,7 @@ struct GenerateOptions {
 /// and returns those. Calls `use` with each at once and stops when that returns false. Keys and
 /// values are kept, so the model is cut by its styles over an axis "tp" of the mesh or whole, not
 /// fully sharded. It stops at the longest sequence of the model. Collective over the mesh: the
-/// prompt, the number of tokens, the draws and the end are those of its first rank.
+/// prompt, the options, the draws and the end are those of its first rank.
 WEFT_API std::vector<int64_t> generate(TransformerModel& model, const DeviceMesh& mesh,
                                        std::span<const int64_t> prompt,
                                        const GenerateOptions& options = {},

@@ -180,7 +180,8 @@ WEFT_API Tensors recompute(const std::function<Tensors(const Tensors&)>& functio
                            const Tier& offload = {});
 
 /// Names of the ops that compute matrix products and attention, which take most of a forward's
-/// time: to be kept by a recomputation.
+/// time: to be kept by a recomputation. Tokens are dispatched to experts again, and float8 products
+/// are computed again.
 WEFT_API const std::vector<std::string>& costly_ops();
 
 /// Compares the parameters that several ranks of a mesh hold alike (all of them under ddp, those of

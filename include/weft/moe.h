@@ -20,6 +20,8 @@ struct MoEConfig {
   int64_t width = 0;
   int64_t experts = 0;
   RouterOptions router = {};
+  /// Computes the router's logits in f32 where tokens have a smaller dtype, as with sigmoid scores.
+  bool f32_logits = false;
   /// Adds a buffer `gate.e_score_correction_bias` to the scores for the choice, which
   /// `update_balance` changes.
   bool balance_bias = false;
@@ -54,7 +56,7 @@ class WEFT_API Router : public Module {
 
  private:
   RouterOptions options_;
-  bool has_bias_;
+  bool has_bias_, f32_logits_;
 };
 
 /// Computes down(silu(gate x) * up x) of each token for its experts, and sums them by weight: x

@@ -119,6 +119,8 @@ struct TransformerConfig {
   /// Scores are sigmoids, not a softmax; a bias that balances the load is added for the choice; a
   /// group counts by its best two experts (DeepSeek-V3).
   bool sigmoid_router = false;
+  /// Routers compute logits in f32 in models of a smaller dtype (DeepSeek).
+  bool f32_router = false;
   /// A token's weights are divided by their sum, and multiplied by `routed_scale`.
   bool normalized_weights = true;
   double routed_scale = 1;

@@ -13,18 +13,20 @@ static void bind_moe_config(py::module_& m) {
       m, "MoEConfig",
       "Sizes and numbers of a mixture of experts, as of Mixtral, Qwen-MoE and "
       "DeepSeek. `shared_width`: width of the expert that computes all tokens; "
+      "`f32_logits`: the router computes in f32 where tokens have a smaller dtype; "
       "the coefficients multiply the losses that backward adds; `chunks`: parts of the "
       "sequences computed one after the other")
       .def(py::init([](int64_t dim, int64_t width, int64_t experts,
-                       const std::optional<RouterOptions>& router, bool balance_bias,
-                       int64_t shared_width, bool shared_gate, const std::string& shared_name,
-                       double balance_coefficient, double z_coefficient,
-                       std::optional<double> capacity_factor, std::optional<double> std,
-                       int64_t chunks) {
+                       const std::optional<RouterOptions>& router, bool f32_logits,
+                       bool balance_bias, int64_t shared_width, bool shared_gate,
+                       const std::string& shared_name, double balance_coefficient,
+                       double z_coefficient, std::optional<double> capacity_factor,
+                       std::optional<double> std, int64_t chunks) {
              return MoEConfig{.dim = dim,
                               .width = width,
                               .experts = experts,
                               .router = router.value_or(RouterOptions()),
+                              .f32_logits = f32_logits,
                               .balance_bias = balance_bias,
                               .shared_width = shared_width,
                               .shared_gate = shared_gate,
@@ -36,11 +38,12 @@ static void bind_moe_config(py::module_& m) {
                               .chunks = chunks};
            }),
            py::kw_only(), py::arg("dim"), py::arg("width"), py::arg("experts"),
-           py::arg("router") = py::none(), py::arg("balance_bias") = false,
-           py::arg("shared_width") = 0, py::arg("shared_gate") = false,
-           py::arg("shared_name") = "shared_experts", py::arg("balance_coefficient") = 0.0,
-           py::arg("z_coefficient") = 0.0, py::arg("capacity_factor") = py::none(),
-           py::arg("std") = py::none(), py::arg("chunks") = 1)
+           py::arg("router") = py::none(), py::arg("f32_logits") = false,
+           py::arg("balance_bias") = false, py::arg("shared_width") = 0,
+           py::arg("shared_gate") = false, py::arg("shared_name") = "shared_experts",
+           py::arg("balance_coefficient") = 0.0, py::arg("z_coefficient") = 0.0,
+           py::arg("capacity_factor") = py::none(), py::arg("std") = py::none(),
+           py::arg("chunks") = 1)
       .def_readonly("dim", &MoEConfig::dim)
       .def_readonly("width", &MoEConfig::width)
       .def_readonly("experts", &MoEConfig::experts)

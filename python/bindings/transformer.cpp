@@ -61,7 +61,7 @@ static void bind_choices(ConfigClass& config) {
          field("experts_per_token", &C::experts_per_token), field("dense", &C::dense),
          field("expert_ffn", &C::expert_ffn), field("shared_ffn", &C::shared_ffn),
          field("shared_gate", &C::shared_gate), field("sigmoid_router", &C::sigmoid_router),
-         field("normalized_weights", &C::normalized_weights),
+         field("f32_router", &C::f32_router), field("normalized_weights", &C::normalized_weights),
          field("routed_scale", &C::routed_scale), field("expert_groups", &C::expert_groups),
          field("top_groups", &C::top_groups), field("balance_loss", &C::balance_loss),
          field("balance_coefficient", &C::balance_coefficient),

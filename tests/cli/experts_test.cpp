@@ -135,6 +135,45 @@ TEST_F(Experts, GoOnOnOtherMeshes) {
   }
 }
 
+TEST_F(Experts, GoOnWithAnotherRateOfBalance) {
+  const std::string run = train("deepseek", concat("--steps 2 --save ", scratch_.path("saved")));
+  EXPECT_EQ(run_weft(run).code, 0);
+  const std::string more =
+      train("deepseek", concat("--steps 3 --balance-rate 0.01 --resume ", scratch_.path("saved")));
+  expect_refused(more, "--allow-change balance-rate continues with the new value");
+  const Outcome outcome = run_weft(more + " --allow-change balance-rate");
+  EXPECT_EQ(outcome.code, 0) << outcome.text;
+}
+
+/// One expert for each of four ranks: a rank computes at most 4 times the mean of rows.
+TEST_F(Experts, MemoryIsBoundedForAnImbalance) {
+  std::string one = kMixtral;
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    one.replace(one.find(from), from.size(), to);
+  };
+  replace("\"num_local_experts\":5,\"num_experts_per_tok\":2",
+          "\"num_local_experts\":4,\"num_experts_per_tok\":1");
+  replace("\"intermediate_size\":13", "\"intermediate_size\":512");
+  scratch_.write("one/config.json", one);
+  const std::string memory = "--steps 20 --lr 0.03 --mesh ep=4 --memory 100MB";
+  const Outcome even = run_weft(train("one", memory));
+  EXPECT_NE(even.text.find(" bytes a rank with experts loaded evenly; "), std::string::npos)
+      << even.text;
+  const Outcome uneven = run_weft(train("one", memory + " --imbalance 4"));
+  const std::string before = "at most ", after = " bytes a rank with an imbalance of 4; ";
+  const size_t at = uneven.text.find(before), end = uneven.text.find(after);
+  ASSERT_NE(end, std::string::npos) << uneven.text;
+  const int64_t bound = std::stoll(uneven.text.substr(at + before.size()));
+  double most = 1;
+  for (const auto& line : metrics(train("one", memory + " --imbalance 4"))) {
+    most = std::max(most, line["experts"]["imbalance"].get<double>());
+    EXPECT_LE(line["peak_bytes"].get<int64_t>(), bound);
+  }
+  EXPECT_GT(most, 1.5);
+  EXPECT_EQ(run_weft(train("llama", "--steps 1 --memory 100MB")).text.find("experts"),
+            std::string::npos);
+}
+
 TEST_F(Experts, RefuseWhatDoesNotFit) {
   expect_refused(train("llama", "--mesh ep=2"), "the model (llama) has no experts");
   expect_refused(train("mixtral", "--mesh ep=6"), "axis ep has 6 ranks, expected at most 5");

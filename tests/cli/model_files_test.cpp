@@ -71,6 +71,37 @@ TEST_F(ModelFiles, AreCarriedThroughTrainings) {
   expect_exported(scratch_.path("second"));
 }
 
+/// A run without files, next to the files of another one.
+TEST_F(ModelFiles, OfAnotherRunAreNotTaken) {
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "A LINE OF TEXT\n";
+  const std::string train =
+      "train --data " + scratch_.write("text.txt", text) + " --batch 2 --seq 8 --steps 1 --save ";
+  scratch_.write("llama.json", tests::kSmallLlama);
+  const std::string first = scratch_.path("first"), run = scratch_.path("first/step-1");
+  expect(0, train + first + " --init " + model_);
+  expect(0, train + run + " --model " + scratch_.path("llama.json"));
+  ASSERT_FALSE(fs::exists(run + "/hugging_face"));
+  for (const std::string& from : {run, run + "/"}) {
+    const std::string out = scratch_.path("out");
+    expect(0, "ckpt export " + from + " " + out);
+    EXPECT_FALSE(fs::exists(out + "/tokenizer.json"));
+    fs::remove_all(out);
+  }
+  expect(0, train + scratch_.path("more") + " --steps 2 --resume " + run + " --model " +
+                scratch_.path("llama.json"));
+  EXPECT_FALSE(fs::exists(scratch_.path("more/hugging_face")));
+  // A checkpoint has the files of its run, by any path.
+  for (const auto& entry : fs::directory_iterator(first)) {
+    if (!entry.path().filename().string().starts_with("step-0")) continue;
+    expect_exported(entry.path().string());
+    fs::create_directory_symlink(entry.path(), scratch_.path("newest"));
+    expect_exported(scratch_.path("newest"));
+    return;
+  }
+  FAIL() << "no checkpoint in " << first;
+}
+
 TEST_F(ModelFiles, OfTheTargetStay) {
   expect(0, "ckpt import " + model_ + " " + scratch_.path("in"));
   scratch_.write("in-out/tokenizer.json", "another");

@@ -3,18 +3,19 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "cli/overlap.h"
 #include "tests/cli/measured_step.h"
 
 namespace weft::cli {
 
-static void expect_told_beforehand(ParallelOptions options, int64_t layers = 3) {
+static void expect_told_beforehand(ParallelOptions options, const TransformerConfig& config) {
   SCOPED_TRACE(options.mesh + " " + options.strategy + " " + options.dtype + " " +
                options.recompute);
   options.batch = 8;
   options.seq = 16;
   const int ranks = complete(options, 0, 64, "--ranks");
-  const TransformerConfig config = small_llama(layers);
   const MeasuredStep measured = measured_step(config, options, ranks);
   const StepCost cost = step_cost(fake_world(0, ranks, 8), config, options, 8);
   for (int i = 0; i < kPurposes; ++i) {
@@ -27,6 +28,10 @@ static void expect_told_beforehand(ParallelOptions options, int64_t layers = 3) 
   int64_t bytes = 0;
   for (const AxisCost& axis : cost.traffic) bytes += axis.bytes;
   EXPECT_EQ(bytes, measured.bytes);
+}
+
+static void expect_told_beforehand(const ParallelOptions& options, int64_t layers = 3) {
+  expect_told_beforehand(options, small_llama(layers));
 }
 
 TEST(StepCost, IsWhatAStepTakes) {
@@ -102,6 +107,45 @@ TEST(StepCost, OfManyLayersIsThatOfFewContinued) {
     expect_told_beforehand({.mesh = "a=2,b=2,tp=2", .strategy = "hsdp", .accumulate = 4}, layers);
     expect_told_beforehand({.mesh = "dp=2", .strategy = "zero2", .dtype = "bf16", .accumulate = 8},
                            layers);
+  }
+}
+
+static std::vector<bool> flags(int64_t layers, const std::function<bool(int64_t)>& flag) {
+  std::vector<bool> all;
+  for (int64_t i = 0; i < layers; ++i) all.push_back(flag(i));
+  return all;
+}
+
+/// Windows as in Gemma 2 and 3, no rotation as in SmolLM3.
+TEST(StepCost, OfLayersOfSeveralKindsIsThatOfTheirPatternContinued) {
+  TransformerConfig gemma2 = small_llama(26), gemma3 = gemma2, smol = small_llama(18);
+  gemma2.window = gemma3.window = 5;
+  gemma2.windowed = flags(26, [](int64_t i) { return i % 2 == 0; });
+  gemma3.windowed = flags(26, [](int64_t i) { return (i + 1) % 6 != 0; });
+  smol.unrotated = flags(18, [](int64_t i) { return (i + 1) % 4 == 0; });
+  for (const TransformerConfig& config : {gemma2, gemma3, smol}) {
+    expect_told_beforehand({.mesh = "dp=3"}, config);
+    expect_told_beforehand({.mesh = "dp=2", .recompute = "selective"}, config);
+  }
+  TransformerConfig deep = small_llama(130);
+  deep.unrotated = flags(130, [](int64_t i) { return i % 3 == 0; });
+  ParallelOptions options{.mesh = "dp=2"};
+  complete(options, 0, 64, "--ranks");
+  const std::string schedule = step_schedule(fake_world(0, 2, 8), deep, options);
+  EXPECT_TRUE(schedule.starts_with("schedule of the first 128 layers; the model has 130\n"));
+}
+
+/// Dense layers before and behind sparse ones, and a few among them.
+TEST(StepCost, OfLayersWithExpertsCountsTheDenseOnes) {
+  TransformerConfig config = small_llama(24);
+  config.experts = 4;
+  config.expert_ffn = 20;
+  for (const auto& is_dense : std::vector<std::function<bool(int64_t)>>{
+           [](int64_t i) { return i < 12; }, [](int64_t i) { return i >= 12; },
+           [](int64_t i) { return i < 3; }, [](int64_t i) { return i % 5 == 0; }}) {
+    config.dense = flags(24, is_dense);
+    expect_told_beforehand({.mesh = "dp=3"}, config);
+    expect_told_beforehand({.mesh = "dp=2", .recompute = "full"}, config);
   }
 }
 

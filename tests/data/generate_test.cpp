@@ -177,6 +177,38 @@ TEST(Generate, FollowsTheFirstRank) {
   EXPECT_EQ(made[0], made[1]);
 }
 
+/// Seeds and sampling of the other ranks do not count, right or wrong; errors are those of all.
+TEST(Generate, TakesTheOptionsOfTheFirstRank) {
+  const std::vector<std::vector<int64_t>> prompts = {{3, 1, 4}, {5}};
+  std::vector<std::vector<std::vector<int64_t>>> made(3);
+  on_mesh({{"tp", 3}}, [&](const DeviceMesh& mesh) {
+    TransformerConfig config = kSmallConfig;
+    config.heads = config.kv_heads = 3;
+    TransformerModel model(config);
+    parallelize(model, mesh["tp"], transformer_styles(config));
+    model.materialize();
+    const bool is_first = mesh.rank() == 0;
+    const std::span<const std::vector<int64_t>> own = std::span(prompts).first(is_first ? 2 : 1);
+    const auto with = [&](const GenerateOptions& first, const GenerateOptions& other) {
+      return generate(model, mesh, own, is_first ? first : other);
+    };
+    const GenerateOptions good{.tokens = 5, .seeds = {7, ~uint64_t{0}}};
+    for (const GenerateOptions& other :
+         {GenerateOptions{.seeds = {1, 2, 3}}, GenerateOptions{.sampling = {.temperature = -1}}}) {
+      made[static_cast<size_t>(mesh.rank())] = with(good, other);
+    }
+    EXPECT_EQ(error_of([&] {
+                with({.seeds = {1, 2, 3}}, good);
+              }),
+              "generate: number of seeds is 3, expected that of the prompts, 2");
+    EXPECT_EQ(error_of([&] { with({.sampling = {.top_p = 2}}, good); }),
+              "generate: top_p is 2, expected above 0 and at most 1");
+  });
+  EXPECT_EQ(made[0].size(), 2u);
+  EXPECT_EQ(made[1], made[0]);
+  EXPECT_EQ(made[2], made[0]);
+}
+
 TEST(Generate, StopsAtTheLongestSequence) {
   on_mesh({{"tp", 1}}, [&](const DeviceMesh& mesh) {
     TransformerModel model(kSmallConfig);

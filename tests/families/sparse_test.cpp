@@ -68,6 +68,14 @@ TEST(Sparse, ConfigsThatDoNotFitAreRefused) {
             "model config: text: experts of a token is 257, expected 1 to 256");
   EXPECT_EQ(error("noaux_tc", "greedy"),
             "model config: text: \"topk_method\" is \"greedy\", expected noaux_tc");
+  for (const char* shared : {"-1", "1152921504606846976", "1048576"}) {
+    EXPECT_EQ(
+        error("\"n_shared_experts\":1", concat("\"n_shared_experts\":", shared)),
+        concat("model config: text: \"n_shared_experts\" is ", shared, ", expected 0 to 1048575"));
+  }
+  EXPECT_EQ(error("\"n_shared_experts\":1", "\"n_shared_experts\":0"), "");
+  EXPECT_EQ(error("\"moe_intermediate_size\":2048", "\"moe_intermediate_size\":4294967296"),
+            "model config: text: expert ffn is 4294967296, expected 1 to 2147483647");
   EXPECT_EQ(error("\"hidden_act\":\"silu\"", "\"hidden_act\":\"gelu\""),
             "model config: text: feed-forward has experts, expected silu, a gate, no bias and no "
             "parallel residual");
@@ -82,6 +90,9 @@ TEST(Sparse, LayersThatPredictFurtherTokensAreSkipped) {
   EXPECT_TRUE(is_left_out(config, "model.layers.61.eh_proj.weight"));
   EXPECT_FALSE(is_left_out(config, "model.layers.60.eh_proj.weight"));
   EXPECT_FALSE(is_left_out(config, "model.layers.x.weight"));
+  EXPECT_FALSE(is_left_out(config, "scale"));
+  EXPECT_FALSE(is_left_out(config, ""));
+  EXPECT_FALSE(is_left_out(transformer_config_of(kMixtral, "text"), "scale"));
 
   const Scratch scratch;
   scratch.write_safetensors(

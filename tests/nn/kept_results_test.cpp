@@ -64,6 +64,7 @@ TEST(KeptResults, KeepTheRandomNumbersOfDropout) {
 /// Calls of an op in a training step of a transformer on `meta`.
 static int64_t calls_of(const std::string& op, bool recompute, const Ops& kept) {
   TransformerConfig config{12, 3, 3, 1, 4, 17, 23};
+  if (op == "grouped_matmul") config.experts = 4, config.expert_ffn = 5;
   TransformerModel model(config);
   model.materialize(meta);
   for (Module* block : model.blocks()) block->set_recompute(recompute, kept);
@@ -76,7 +77,7 @@ static int64_t calls_of(const std::string& op, bool recompute, const Ops& kept) 
 }
 
 TEST(KeptResults, AreNotComputedAgain) {
-  for (const char* op : {"linear", "attention"}) {
+  for (const char* op : {"linear", "attention", "grouped_matmul"}) {
     const int64_t once = calls_of(op, false, {});
     EXPECT_GT(once, 0) << op;
     EXPECT_EQ(calls_of(op, true, costly_ops()), once) << op;

@@ -60,6 +60,19 @@ TEST(Moe, DropsBeyondTheCapacity) {
   EXPECT_EQ(std::count(values.end() - 6 * 4, values.end(), 0.0), 6 * 4);
 }
 
+TEST(Moe, RoutersComputeInF32IfTheyAreSetTo) {
+  for (const bool wide : {false, true}) {
+    MoEConfig config = little();
+    config.f32_logits = wide;
+    Router router(config);
+    router.to(DType::bf16);
+    router.materialize();
+    const Tensors routed = router(Tensors{numbers({6, 4}, 0, {}, DType::bf16)});
+    EXPECT_EQ(routed[3].dtype(), wide ? DType::f32 : DType::bf16);
+    EXPECT_EQ(routed[0].dtype(), routed[3].dtype());
+  }
+}
+
 /// The bias leads choices away from experts with many rows until the load is nearly even.
 TEST(Moe, BalancesWithoutALoss) {
   MoEConfig config = little();

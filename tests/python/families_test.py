@@ -70,6 +70,28 @@ def test_every_logit_and_gradient_is_that_of_transformers(name, tmp_path):
         assert far(parameter.grad.numpy(), want[n], floor=floor) <= 1e-5, n
 
 
+@pytest.mark.parametrize("name", ["deepseek_v2", "deepseek_v3", "mixtral", "qwen3_moe"])
+def test_routers_of_bf16_models_choose_as_in_transformers(name, tmp_path):
+    torch.manual_seed(1)
+    saved(name, tmp_path)
+    reference = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.bfloat16)
+    model = nn.TransformerModel(weft.transformer_config(str(tmp_path)))
+    weft.load_hugging_face(model, str(tmp_path))
+    model.to(weft.bf16)
+    block = model.config.layers - 1
+    gate = reference.model.layers[block].mlp.gate
+    x = torch.randn(3001, gate.weight.shape[1]).bfloat16()
+    routed = gate(x)
+    wanted = routed[2] if isinstance(routed, tuple) else routed
+    router = dict(model.named_modules())[f"model.layers.{block}.mlp.gate"]
+    _, chosen, _, logits = router(weft.asarray(x.float().numpy()).to(weft.bf16))
+    assert logits.dtype == (weft.f32 if "deepseek" in name else weft.bf16)
+    got = np.sort(chosen.detach().numpy(), -1)
+    want = np.sort(wanted.numpy(), -1)
+    # Sums in another order decide between equal scores.
+    assert (got != want).any(-1).mean() <= (0 if "deepseek" in name else 0.02)
+
+
 def continued(reference, prompts):
     """The likeliest 16 tokens after each prompt, padded on the left."""
     width = max(map(len, prompts))
