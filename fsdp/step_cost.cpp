@@ -231,18 +231,39 @@ static void add_sharding(const StepModel& model, const Offload& offload, const S
   if (offload.parameters.is_disk()) cost.disk_bytes += unshards * cost.updated_elements * kElement;
 }
 
+/// Most bytes that fine units leave of a block: its norms. Those of two blocks may be gathered at
+/// once where backward runs a block again.
+static int64_t left_of_block(const StepModel& model) {
+  int64_t most = 0;
+  for (const Module* block : model.blocks) {
+    int64_t bytes = 0;
+    for (const auto& [name, part] : block->children()) {
+      if (!part->children().empty()) continue;
+      for (const ParameterPtr& parameter : part->parameters()) {
+        const Tensor& value = parameter->value();
+        bytes += value.box().shape.product() * static_cast<int64_t>(size_of(value.dtype()));
+      }
+    }
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
 StepCost step_cost(const std::function<StepModel()>& build, const DeviceMesh& mesh,
                    const FullyShardOptions& sharding, const StepOptions& step) {
   StepCost cost;
+  int64_t left = 0;
   {
     const StepModel gathered = build();
     use_buffers_on_meta(*gathered.model, mesh.root());
     use_gathered(*gathered.model, mesh, sharding.precision);
     add_micro_steps(gathered, step.micro_steps, cost);
+    if (step.fine_units) left = left_of_block(gathered);
   }
   const StepModel sharded = build();
   shard_units(sharded, mesh, sharding, step.fine_units);
   add_sharding(sharded, sharding.offload, step, cost);
+  cost.memory[static_cast<size_t>(Purpose::gathered)] += left;
   add_norm(mesh.root(), cost);
   return cost;
 }

@@ -155,7 +155,8 @@ struct StepChoice {
   int prefetch = 1;
   Offload offload = {};
   Tier state = {};
-  /// As `shard_units` takes it.
+  /// As `shard_units` takes it. Gradient norms are summed by units, so that the bits of a clipped
+  /// step depend on it.
   bool fine_units = false;
 };
 

@@ -3495,14 +3495,14 @@ class Module:
         """
         Frees the unsharded parameters, also those that the strategy keeps.
         """
+    def set_all_gather_layout(self, layout):
+        """
+        ValueError: there is no copy out of a gather.
+        """
     def set_all_reduce_hook(self, hook, *, stream = None):
         """
         hook(gradients) gets the reduced gradients of a step as a flat tensor, and may change it
                 in place, before they are added to those of earlier steps. None removes it.
-        """
-    def set_all_gather_layout(self, layout):
-        """
-        ValueError: there is no copy out of a gather.
         """
     def set_allocate_memory_from_process_group_for_comm(self, enable):
         """
@@ -3892,9 +3892,9 @@ class LatentAttention(Module):
         ...
 class MoEConfig:
     """
-    Sizes and numbers of a mixture of experts, as of Mixtral, Qwen-MoE and DeepSeek. `shared_width`: width of the expert that computes all tokens; the coefficients multiply the losses that backward adds; `chunks`: parts of the sequences computed one after the other
+    Sizes and numbers of a mixture of experts, as of Mixtral, Qwen-MoE and DeepSeek. `shared_width`: width of the expert that computes all tokens; `f32_logits`: the router computes in f32 where tokens have a smaller dtype; the coefficients multiply the losses that backward adds; `chunks`: parts of the sequences computed one after the other
     """
-    def __init__(self, *, dim: int, width: int, experts: int, router: RouterOptions | None = None, balance_bias: builtins.bool = False, shared_width: int = 0, shared_gate: builtins.bool = False, shared_name: str = 'shared_experts', balance_coefficient: float = 0.0, z_coefficient: float = 0.0, capacity_factor: float | None = None, std: float | None = None, chunks: int = 1) -> None:
+    def __init__(self, *, dim: int, width: int, experts: int, router: RouterOptions | None = None, f32_logits: builtins.bool = False, balance_bias: builtins.bool = False, shared_width: int = 0, shared_gate: builtins.bool = False, shared_name: str = 'shared_experts', balance_coefficient: float = 0.0, z_coefficient: float = 0.0, capacity_factor: float | None = None, std: float | None = None, chunks: int = 1) -> None:
         ...
     @property
     def dim(self) -> int:
@@ -3981,6 +3981,7 @@ class TransformerConfig:
     expert_groups: int
     experts: int
     experts_per_token: int
+    f32_router: bool
     family: str
     ffn: int
     final_norm: bool

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/fsdp/quantized_chain.h"
+#include "tests/support/scratch.h"
 #include "weft/error.h"
 #include "weft/quantization.h"
 #include "weft/ranks.h"
@@ -102,7 +103,10 @@ TEST(QuantizedStages, GatherTheSameParameters) {
           options.quantization.within = axis;
           const Outcome staged = outcome_of(place, world, options, dim);
           EXPECT_EQ(staged.gradients, flat.gradients) << name_of(place.axes);
-          EXPECT_EQ(staged.measured.by_axes.size(), 3U) << "two stages, and the gradients";
+          // Other ranks may have no part of a parameter, or receive none from across.
+          if (world.rank() == 0) {
+            EXPECT_EQ(staged.measured.by_axes.size(), 3U) << "two stages, and the gradients";
+          }
           expect_same_bytes(staged.measured, staged.predicted, name_of(place.axes));
         });
       }

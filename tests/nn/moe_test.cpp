@@ -69,7 +69,6 @@ TEST(Moe, RoutersComputeInF32IfTheyAreSetTo) {
     router.materialize();
     const Tensors routed = router(Tensors{numbers({6, 4}, 0, {}, DType::bf16)});
     EXPECT_EQ(routed[3].dtype(), wide ? DType::f32 : DType::bf16);
-    EXPECT_EQ(routed[0].dtype(), routed[3].dtype());
   }
 }
 
