@@ -155,8 +155,7 @@ struct StepChoice {
   int prefetch = 1;
   Offload offload = {};
   Tier state = {};
-  /// As `shard_units` takes it. Gradient norms are summed by units, so that the bits of a clipped
-  /// step depend on it.
+  /// As `shard_units` takes it. Norms of gradients are summed by units, with other rounding.
   bool fine_units = false;
 };
 
