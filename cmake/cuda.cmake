@@ -70,7 +70,8 @@ function(weft_cuda_flags target)
 endfunction()
 
 # weft_cuda_unity(target file...): adds the files in groups of four, each included by one source.
-# CMake's own unity builds do not support CUDA.
+# CMake's own unity builds do not support CUDA. Names in anonymous namespaces of a folder's files
+# must differ, because the files may share a group.
 function(weft_cuda_unity target)
   while(ARGN)
     list(SUBLIST ARGN 0 4 files)

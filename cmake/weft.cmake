@@ -91,6 +91,10 @@ function(weft_floor name)
   set_target_properties(weft_${name} PROPERTIES
     UNITY_BUILD "${WEFT_UNITY}" UNITY_BUILD_BATCH_SIZE 8)
   target_link_libraries(weft_${name} PRIVATE weft_build)
+  # g++ by default halves AVX-512 vectors; full vectors take 0.65 cycles per exp instead of 1.1.
+  target_compile_options(weft_${name} PRIVATE
+    $<$<COMPILE_LANGUAGE:CXX>:-mprefer-vector-width=512>
+    $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-mprefer-vector-width=512>)
 endfunction()
 
 # weft_loads(target NAME library source): the source loads the shared library when it first needs it

@@ -128,7 +128,8 @@ void FsdpContext::note_changes(ParamGroup& group) {
 /// The next use of the group gathers the slices again.
 void FsdpContext::invalidate(ParamGroup& group) {
   scheduler_.slices_changed(group);
-  if (post_optim_event_.empty()) {
+  // A record does not wait for an event from before it; the stream must take part in it.
+  if (post_optim_event_.empty() || Graph::recording()) {
     order(computing(), stream(StreamRole::gather));
   } else {
     post_optim_event_.wait(stream(StreamRole::gather));

@@ -12,8 +12,8 @@ namespace weft {
 static int64_t row_size(const Call& c) { return c.in_shape(0).back(); }
 
 /// Statistics of rows of which this rank holds a part: the first `count` stages.
-static CutRows cut_rows(const Call& c, int count) {
-  CutRows cut{.size = row_size(c), .sums = {}};
+static WholeRows cut_rows(const Call& c, int count) {
+  WholeRows cut{.size = row_size(c), .sums = {}};
   for (int i = 0; i < count; ++i) cut.sums[i] = c.stage(i);
   return cut;
 }
@@ -36,7 +36,7 @@ static const Op rms_norm_backward_op = register_op({
     .dtype = norm_gradient_dtype,
     .forward =
         [](const Call& c) {
-          const CutRows cut = cut_rows(c, c.staged() ? 2 : 0);
+          const WholeRows cut = cut_rows(c, c.staged() ? 2 : 0);
           rms_norm_backward(&c.out(0), &c.out(1), c.in(0), c.in(1), c.in(2), c.value(0),
                             c.staged() ? &cut : nullptr, c.accumulate(1));
         },
@@ -56,7 +56,7 @@ static const Op rms_norm_op = register_op({
     .rule = "... d, d -> ... d",
     .forward =
         [](const Call& c) {
-          const CutRows cut = cut_rows(c, c.staged() ? 1 : 0);
+          const WholeRows cut = cut_rows(c, c.staged() ? 1 : 0);
           rms_norm(c.out(), c.in(0), c.in(1), c.value(0), c.staged() ? &cut : nullptr);
         },
     .backward =
@@ -76,7 +76,7 @@ static const Op layer_norm_backward_op = register_op({
     .dtype = norm_gradient_dtype,
     .forward =
         [](const Call& c) {
-          const CutRows cut = cut_rows(c, c.staged() ? 4 : 0);
+          const WholeRows cut = cut_rows(c, c.staged() ? 4 : 0);
           layer_norm_backward(&c.out(0), &c.out(1), &c.out(2), c.in(0), c.in(1), c.in(2),
                               c.value(0), c.staged() ? &cut : nullptr,
                               c.accumulate(1) && c.accumulate(2));
@@ -104,7 +104,7 @@ static const Op layer_norm_op = register_op({
     .rule = "... d, d, d -> ... d",
     .forward =
         [](const Call& c) {
-          const CutRows cut = cut_rows(c, c.staged() ? 2 : 0);
+          const WholeRows cut = cut_rows(c, c.staged() ? 2 : 0);
           layer_norm(c.out(), c.in(0), c.in(1), c.in(2), c.value(0), c.staged() ? &cut : nullptr);
         },
     .backward =

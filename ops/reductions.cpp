@@ -100,7 +100,8 @@ static Op extreme_reduction(const char* name, Reduction reduction, const char* m
   spec.saves_out = {0};
   spec.samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
                   {.shapes = {{5, 3, 7}}, .attributes = {.structure = {6}}},
-                  {.shapes = {{5, 7}}, .attributes = {.structure = {3}}, .dtypes = {i64}}};
+                  {.shapes = {{5, 7}}, .attributes = {.structure = {3}}, .dtypes = {i64}},
+                  {.shapes = {{3, 5}}, .attributes = {.structure = {1}}, .dtypes = {i32}}};
   return register_op(std::move(spec));
 }
 

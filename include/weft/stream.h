@@ -17,8 +17,9 @@ struct Stream {
   bool operator==(const Stream&) const = default;
 };
 
-/// Uses of a rank's streams on a device: kernels; unsharding parameters; reducing gradients; copies
-/// to and from the host.
+/// Uses of a rank's streams on a device. compute: kernels. gather: unsharding parameters, copies
+/// from the host. scatter: reducing gradients, copies to the host, the second stream of MoE. copy:
+/// collectives of split products.
 enum class StreamRole : uint8_t { compute, gather, scatter, copy };
 inline constexpr int kStreamRoles = 4;
 
@@ -31,7 +32,8 @@ WEFT_API Stream stream_for(Device device, StreamRole role);
 WEFT_API Stream current_stream(Device device);
 
 /// Sends the calling thread's work on the stream's device to that stream, for a scope. Memory freed
-/// in the scope is reused in that stream's order.
+/// in the scope is reused in that stream's order: first make the stream wait for other streams that
+/// still use the memory, or free it in a scope of the stream that does.
 class WEFT_API StreamScope {
  public:
   explicit StreamScope(const Stream& stream);

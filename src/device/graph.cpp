@@ -23,9 +23,13 @@ Graph::Graph(Device device) : device_(device) {
 }
 
 Graph::~Graph() {
-  let_all_wait();
+  try {
+    let_all_wait();
+    if (graph_) cuda::synchronize(stream_);
+  } catch (...) {
+    // The device has failed, which its next call reports.
+  }
   if (graph_) {
-    cuda::synchronize(stream_);
     cuda::destroy_graph(graph_);
     forget_record();
   }
@@ -44,7 +48,7 @@ static constinit thread_local Graph* recording_now = nullptr;
 void Graph::run(const std::function<void()>& work) {
   if (recording_now) fail("graph: the recorded work runs a graph, expected none");
   wait_for_all();
-  {
+  try {
     const StreamScope scope(stream_);
     if (!graph_ && runs_ < kRunsBefore) {
       work();
@@ -53,6 +57,9 @@ void Graph::run(const std::function<void()>& work) {
       if (!graph_) record(work);
       play();
     }
+  } catch (...) {
+    let_all_wait();  // what was queued may still use memory that is now free
+    throw;
   }
   let_all_wait();
 }
@@ -96,7 +103,7 @@ void Graph::record(const std::function<void()>& work) {
           "graph: the recorded work draws random numbers, expected none: they would be equal each "
           "time");
     }
-    wait_for_roles();
+    wait_for_roles();  // joins the streams that took part, as the end of a capture requires
     graph_ = cuda::end_capture(stream_);
   } catch (...) {
     recording_now = nullptr;

@@ -23,6 +23,7 @@ KeptDeviceBlocks::Classes& KeptDeviceBlocks::kept_at(const Place& place) {
 
 void* KeptDeviceBlocks::take(size_t bytes, Device device) {
   const int index = size_class(bytes);
+  if (index >= kSizeClasses) return nullptr;
   const size_t size = class_bytes(index);
   const Place place = place_on(device);
   void* data = nullptr;

@@ -22,8 +22,10 @@ bool are_on_gpu(const Arguments&... arguments) {
 }  // namespace weft
 
 /// Declares a function with one implementation per device: `host::name`, which cpu.cpp defines, and
-/// `cuda::name`, which cuda.cu defines. A call of `name` runs the one for the device of the blocks
-/// among its arguments. Kernels choose the device here, and in `run_rows`.
+/// `cuda::name`, which cuda.cu defines. `name` calls `cuda::name` if a MemoryBlock among its
+/// arguments is on a GPU; blocks in structs do not count unless `is_on_gpu` is overloaded for the
+/// struct. For use in namespace weft. Kernels choose the device here, in `run_rows` and in
+/// `run_row_values`.
 #define WEFT_KERNEL(Result, name, parameters, arguments)                      \
   namespace host {                                                            \
   Result name parameters;                                                     \

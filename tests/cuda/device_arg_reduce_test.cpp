@@ -122,4 +122,16 @@ TEST_F(DeviceArgReduce, IndexOfNaN) {
   EXPECT_EQ(out.fetched(), (std::vector<double>{101, std::numeric_limits<int32_t>::max()}));
 }
 
+TEST_F(DeviceArgReduce, ExtremesOfNoElements) {
+  for (const DType dtype :
+       {DType::i8, DType::i32, DType::u16, DType::boolean, DType::i64, DType::f32}) {
+    for (const Reduction reduction : {Reduction::max, Reduction::min}) {
+      SCOPED_TRACE(name_of(dtype));
+      const Twin in(Array(dtype, {0, 3})), out(Array(dtype, {3}));
+      for (const Device d : kBothDevices) reduce(reduction, out.on(d), in.on(d), {0});
+      out.expect_alike(0);
+    }
+  }
+}
+
 }  // namespace weft

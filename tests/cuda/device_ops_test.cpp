@@ -53,6 +53,20 @@ TEST_F(DeviceOps, Reductions) {
   both([](Device d) { return sum(numbers({0, 5}, d), {0}); });
 }
 
+TEST_F(DeviceOps, ManyDims) {
+  // Every second dim is moved to the end, so that no two dims can be walked as one.
+  const Shape shape = {2, 3, 2, 2, 2, 3, 2, 2, 2, 2, 2, 2};
+  const auto moved = [&](Device d) {
+    return permute(numbers(shape, d), {0, 2, 4, 6, 8, 10, 1, 3, 5, 7, 9, 11});
+  };
+  const auto both = [](auto compute) { expect_alike(compute(gpu), compute(cpu)); };
+  both([&](Device d) { return cast(moved(d), DType::f64); });
+  both([&](Device d) { return mul(moved(d), moved(d)); });
+  both([&](Device d) { return sum(moved(d), {0, 2, 4, 6, 8, 10}); });
+  both([&](Device d) { return sum(moved(d), {1, 3, 5, 7, 9, 11}); });
+  both([&](Device d) { return full(shape, 2.5, {.device = d}); });
+}
+
 TEST_F(DeviceOps, ProductsOfAllKindsOfStrides) {
   const auto both = [](auto compute) { expect_alike(compute(gpu), compute(cpu)); };
   both([](Device d) { return matmul(numbers({5, 7}, d), numbers({7, 3}, d)); });

@@ -22,6 +22,8 @@ static const BoxCase kBoxes[] = {
     {{{2}, {1}}, {5}},
     {{{}, {}}, {}},
     {{{0, 0}, {0, 33}}, {7, 33}},
+    {{{1, 0, 1, 0, 1, 0, 1, 0, 1, 0}, {2, 2, 2, 2, 2, 2, 2, 2, 2, 2}},
+     {3, 3, 3, 3, 3, 3, 3, 3, 3, 3}},
 };
 static constexpr RandomState kState{0x123456789abcdef, 0xfedcba987};
 static constexpr Lie kLies[] = {Lie::dense, Lie::transposed, Lie::gaps};

@@ -8,8 +8,10 @@
 namespace weft::cuda {
 
 // CUDA graph capture: work is recorded instead of run, and replayed later any number of times. Each
-// thread has at most one capture at a time. During a capture, events recorded before it count as
-// reached (replaying a graph waits for all streams), and its own events have no effect outside it.
+// thread has at most one capture at a time. A stream takes part once it waits for an event of one
+// that does; work on another stream runs at once and is not recorded. Events recorded before the
+// capture, or on a stream that takes no part, count as reached (replaying a graph waits for all
+// streams), and events of a capture have no effect outside it.
 
 /// Starts recording the work queued on `stream` and on streams that wait for it.
 void begin_capture(const Stream& stream);

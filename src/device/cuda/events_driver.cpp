@@ -55,7 +55,9 @@ void destroy_event(void* event) noexcept {
 
 void wait_event(const Stream& stream, void* event) {
   const uint64_t capture = event_of(event).capture;
-  if (capture != 0 ? capture != capturing : capture_of(stream) != 0) return;
+  const bool is_of_other_capture = capture != 0 && capture != capturing;
+  const bool is_from_outside = capture == 0 && capture_of(stream) != 0;
+  if (is_of_other_capture || is_from_outside) return;
   check("cudaStreamWaitEvent", cudaStreamWaitEvent(handle_of(stream), event_of(event).event, 0));
 }
 

@@ -12,7 +12,7 @@ namespace weft::cuda::emulated {
 void* allocate_device_memory(size_t bytes);
 void free_device_memory(void* data) noexcept;
 
-/// Lets the calling thread access the memory while an instance exists.
+/// Lets all threads access the memory while an instance exists.
 class DeviceMemoryOpen {
  public:
   DeviceMemoryOpen();

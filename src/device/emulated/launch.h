@@ -10,7 +10,7 @@
 
 namespace weft::cuda::emulated {
 
-/// Queues a kernel, whose threads run one after the other.
+/// Queues work that calls the threads of a kernel.
 void enqueue_kernel(const Stream& stream, std::function<void()> kernel);
 
 /// Threads of a thread block, run interleaved, each until the next barrier.

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "src/base/numeric.h"
+#include "weft/shape.h"
 
 namespace weft::cuda {
 
@@ -112,8 +113,8 @@ struct Offsets {
 template <int kSides>
 struct Nest {
   int ndim = 0;
-  int64_t sizes[8];
-  int64_t strides[kSides][8];
+  int64_t sizes[kMaxDims];
+  int64_t strides[kSides][kMaxDims];
 
   WEFT_FN int64_t count() const {
     int64_t product = 1;

@@ -11,6 +11,8 @@
 
 #ifdef __CUDACC__
 #include "src/device/cuda/checked.h"
+#include "src/device/cuda/runtime.h"
+#include "weft/error.h"
 #endif
 
 namespace weft::cuda {
@@ -46,6 +48,7 @@ void launch(const Kernel& kernel, int64_t work, const Stream& stream) {
   static_assert(std::is_trivially_copyable_v<Kernel>);
   if (work <= 0) return;
   const int64_t blocks = std::min((work + kThreadsPerBlock - 1) / kThreadsPerBlock, kMostBlocks);
+  use_device(stream.device.index);  // an allocation since `current_stream` may have changed it
   run_threads<<<static_cast<unsigned>(blocks), kThreadsPerBlock, 0,
                 static_cast<cudaStream_t>(stream.handle)>>>(kernel);
   check("kernel launch", cudaGetLastError());
@@ -75,6 +78,9 @@ void launch_blocks(const Kernel& kernel, int64_t blocks, size_t shared_bytes,
                    const Stream& stream) {
   static_assert(std::is_trivially_copyable_v<Kernel>);
   if (blocks <= 0) return;
+  if (blocks > INT32_MAX)
+    fail("kernel: number of blocks is ", blocks, ", expected at most ", INT32_MAX);
+  use_device(stream.device.index);
   constexpr size_t kSurelyThere = size_t{32} << 10;
   if (shared_bytes > kSurelyThere) allow_all_shared_memory<kThreads, Kernel>(stream.device.index);
   run_blocks<kThreads><<<static_cast<unsigned>(blocks), kThreads, shared_bytes,
@@ -103,9 +109,8 @@ void launch_blocks(const Kernel& kernel, int64_t blocks, size_t shared_bytes,
   if (blocks <= 0) return;
   emulated::enqueue_kernel(stream, [kernel, blocks, shared_bytes] {
     constexpr int threads = std::min(kThreads, kEmulatedBlockThreads);
-    constexpr size_t kLargestValue = 64;
     emulated::BlockMemory memory;
-    memory.values.resize(threads * kLargestValue);
+    memory.values.resize(threads * ThreadBlock<kThreads>::kLargestValue);
     for (int64_t block = 0; block < blocks; ++block) {
       memory.shared.assign(shared_bytes, std::byte{0xff});
       emulated::Fibers::run(threads, [&](int thread) {

@@ -87,6 +87,9 @@ WEFT_DEVICE void add_atomically(T* to, T value) {
 template <int kThreads>
 class ThreadBlock {
  public:
+  /// Bytes of the largest value of `reduce`.
+  static constexpr size_t kLargestValue = 64;
+
   ThreadBlock(int thread, int threads, int64_t block, int64_t blocks, emulated::BlockMemory& memory)
       : thread_(thread), threads_(threads), index_(block), blocks_(blocks), memory_(memory) {}
 
@@ -101,6 +104,7 @@ class ThreadBlock {
   }
   template <class R, class T>
   T reduce(T value) const {
+    static_assert(sizeof(T) <= kLargestValue);
     std::byte* values = memory_.values.data();
     std::memcpy(values + static_cast<size_t>(thread_) * sizeof(T), &value, sizeof(T));
     sync();

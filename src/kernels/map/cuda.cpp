@@ -35,9 +35,13 @@ void run_map(const char* what, const MapLoops& loops, const void* functor,
   for (int i = 0; i < operands; ++i) blocks[results + i] = ins[i];
   const Device device = outs[0]->device;
   for (int i = 0; i < results + operands; ++i) {
-    if (blocks[i]->device == device) continue;
-    fail(what, ": a block is on ", blocks[i]->device, ", expected ", device);
+    if (blocks[i]->device != device)
+      fail(what, ": a block is on ", blocks[i]->device, ", expected ", device);
+    if (i < results && blocks[i]->shape != outs[0]->shape)
+      fail(what, ": a result is ", blocks[i]->shape, ", expected ", outs[0]->shape);
   }
+  if (!loops.on_cuda.f32 && !loops.on_cuda.i64)
+    fail(what, ": its functor has no kernel for a GPU, expected its file in weft_cuda_sources");
   const MapLaunch launch = loop_for(what, loops.on_cuda, map_dtype(ins, operands, *outs[0]));
   const Iteration iteration(what, outs[0]->shape, blocks, results + operands);
   launch(functor, device_map(iteration, results), current_stream(device));

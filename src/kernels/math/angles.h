@@ -7,7 +7,7 @@
 
 namespace weft {
 
-// Sine, cosine and tangent of any float, however large, without branches. Those of src/math.h are
+// Sine, cosine and tangent of any float, however large, without branches. Those of math.h are
 // faster but only accurate up to 10^6.
 #define WEFT_MATH [[gnu::always_inline]] WEFT_FN inline
 

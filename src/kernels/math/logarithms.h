@@ -6,7 +6,7 @@
 namespace weft {
 
 // Logarithms of other bases, powers, and functions accurate near 1 and 0; branch-free, as in
-// src/math.h.
+// src/kernels/math/math.h.
 #define WEFT_MATH [[gnu::always_inline]] WEFT_FN inline
 
 /// log2 of a positive finite number that is no denormal, to 2^-44 relative.

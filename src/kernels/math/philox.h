@@ -12,8 +12,9 @@
 
 namespace weft {
 
-// The computation of src/random.h for one element. Files that include this compile without
-// contraction to FMA, and all is inlined even without optimisation: bits are equal on all devices.
+// The computation of src/kernels/random/random.h for one element. Files that draw numbers by it
+// compile without contraction to FMA, and all is inlined even without optimisation: bits are equal
+// on all devices.
 #define WEFT_DRAW [[gnu::always_inline]] WEFT_FN
 
 /// Philox 4x32-10: replaces the four words of a counter by random ones.
@@ -126,7 +127,7 @@ struct Dropped {
 
 #undef WEFT_DRAW
 
-// Constructors of the distributions that src/random.h draws from.
+// Constructors of the distributions that src/kernels/random/random.h draws from.
 
 /// The greatest value of a half dtype below `high`.
 template <class Half>

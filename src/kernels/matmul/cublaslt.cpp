@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <unordered_map>
 #include <utility>
@@ -189,17 +190,17 @@ Preference make_preference(const Problem& p) {
   return preference;
 }
 
-/// The calling thread's handles by device, its recipes, and its workspaces by stream, because
+/// The calling thread's handles by device, its recipes, and its workspaces by device and stream, as
 /// products of two streams may run at the same time.
 struct Library {
   LibraryHandles<cublasLtHandle_t, cublasLtCreate, cublasLtDestroy, check_cublaslt> handles;
   std::unordered_map<Key, Recipe, KeyHash> recipes;
-  std::unordered_map<void*, Ref<Storage>> workspaces;
+  std::map<std::pair<int, void*>, Ref<Storage>> workspaces;
 
   /// `device` must be the thread's current device.
   cublasLtHandle_t handle(Device device) { return handles.of(device, "cublasLtCreate"); }
   void* workspace(const Stream& stream) {
-    Ref<Storage>& memory = workspaces[stream.handle];
+    Ref<Storage>& memory = workspaces[{stream.device.index, stream.handle}];
     if (!memory) memory = Storage::allocate(kWorkspaceBytes, stream.device);
     return memory->data();
   }

@@ -111,16 +111,16 @@ static void normalize(const NormRows& norm, const MemoryBlock& y, const MemoryBl
 }
 
 void rms_norm(const MemoryBlock& y, const MemoryBlock& x, const MemoryBlock& weight, double eps,
-              const CutRows* cut) {
+              const WholeRows* cut) {
   normalize({"rms_norm", false, eps, cut}, y, x, weight, {});
 }
 
 void layer_norm(const MemoryBlock& y, const MemoryBlock& x, const MemoryBlock& weight,
-                const MemoryBlock& bias, double eps, const CutRows* cut) {
+                const MemoryBlock& bias, double eps, const WholeRows* cut) {
   normalize({"layer_norm", true, eps, cut}, y, x, weight, bias);
 }
 
-void centered_squares(const MemoryBlock& out, const MemoryBlock& x, const CutRows& cut) {
+void centered_squares(const MemoryBlock& out, const MemoryBlock& x, const WholeRows& cut) {
   constexpr const char* kWhat = "centered_squares";
   const Rows rows = last_rows(x);
   const CenteredSquaresRows kernel{rows, Rows::values(kWhat, cut.sums[0], rows),
@@ -139,7 +139,7 @@ void rms_norm_dot(const MemoryBlock& dot, const MemoryBlock& dy, const MemoryBlo
 
 void layer_norm_sums(const MemoryBlock& sum, const MemoryBlock& dot, const MemoryBlock& dy,
                      const MemoryBlock& x, const MemoryBlock& weight, double eps,
-                     const CutRows& cut) {
+                     const WholeRows& cut) {
   constexpr const char* kWhat = "layer_norm_sums";
   const Rows in = last_rows(x);
   const LayerNormSumsRows kernel{{{kWhat, true, eps, &cut}, in},
@@ -175,14 +175,14 @@ static void run_norm_backward(const NormRows& norm, const MemoryBlock* dx,
 
 void rms_norm_backward(const MemoryBlock* dx, const MemoryBlock* dweight, const MemoryBlock& dy,
                        const MemoryBlock& x, const MemoryBlock& weight, double eps,
-                       const CutRows* cut, bool accumulate) {
+                       const WholeRows* cut, bool accumulate) {
   run_norm_backward({"rms_norm_backward", false, eps, cut}, dx, dweight, nullptr, dy, x, weight,
                     accumulate);
 }
 
 void layer_norm_backward(const MemoryBlock* dx, const MemoryBlock* dweight,
                          const MemoryBlock* dbias, const MemoryBlock& dy, const MemoryBlock& x,
-                         const MemoryBlock& weight, double eps, const CutRows* cut,
+                         const MemoryBlock& weight, double eps, const WholeRows* cut,
                          bool accumulate) {
   run_norm_backward({"layer_norm_backward", true, eps, cut}, dx, dweight, dbias, dy, x, weight,
                     accumulate);

@@ -12,7 +12,7 @@ struct NormRows {
   const char* what;
   bool centered;
   double eps;
-  const CutRows* cut;
+  const WholeRows* cut;
 };
 
 inline Rows last_rows(const MemoryBlock& block) { return Rows(block, block.shape.ndim() - 1); }

@@ -7,6 +7,7 @@
 #include "src/device/kernel/elements.h"
 #include "src/device/kernel/launch.h"
 #include "src/kernels/math/reducers.h"
+#include "src/kernels/reduce/plan.h"
 #include "weft/error.h"
 #include "weft/storage.h"
 
@@ -222,6 +223,7 @@ static void reduce_as(Reduction reduction, const ReduceShape& shape, bool column
 
 void reduce(Reduction reduction, const MemoryBlock& out, const MemoryBlock& in, const Dims& dims,
             double factor, bool accumulate) {
+  if (fill_extreme(reduction, out, in)) return;
   bool columns = false;
   const ReduceShape shape = reduce_shape(out, in, dims, columns);
   if (shape.results == 0) return;

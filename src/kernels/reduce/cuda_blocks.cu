@@ -15,7 +15,7 @@ namespace weft::cuda {
 
 namespace {
 
-/// The most that fit in a kernel's arguments.
+/// Sources of 264 bytes each among a kernel's arguments, which may have 32,764 bytes.
 constexpr int kMostSources = 48;
 
 struct SourceSide {

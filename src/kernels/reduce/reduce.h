@@ -11,9 +11,9 @@ enum class Reduction : uint8_t { sum, product, max, min, sum_squares, sum_number
 
 /// out = factor * reduction of `in` over `dims` (not negative, each once, any order), + out when
 /// `accumulate`. `out` has in's shape with those dims of size 1, or without them. Floats accumulate
-/// in f32 (f64 for f64) in fixed accumulators and blocks that merge in pairs (columns in three
-/// stages), integers in i64: bits do not depend on the number of threads. NaN makes max and min
-/// NaN.
+/// in f32 (f64 for f64), integers in i64, in an order that does not depend on the number of threads
+/// (on the CPU: fixed accumulators and blocks that merge in pairs, columns in three stages). NaN
+/// makes max and min NaN.
 WEFT_KERNEL(void, reduce,
             (Reduction reduction, const MemoryBlock& out, const MemoryBlock& in, const Dims& dims,
              double factor = 1, bool accumulate = false),

@@ -63,14 +63,14 @@ struct CenteredSquare {
   WEFT_FN C operator()(C x) const { return (x - mean) * (x - mean); }
 };
 
-/// a * b * (x - mean) * rstd.
+/// dy * weight * (x - mean) * rstd.
 template <class C>
 struct NormDot {
   C mean, rstd;
   WEFT_FN C operator()(C dy, C weight, C x) const { return dy * weight * ((x - mean) * rstd); }
 };
 
-/// (x - mean) * rstd * weight + bias.
+/// (x - mean) * rstd * weight, + bias if there is one.
 template <class C>
 struct Normalized {
   C mean, rstd;

@@ -25,8 +25,9 @@ namespace weft {
 //   template <class Walk> WEFT_FN void operator()(const Walk& walk) const
 // that handles rows walk.begin(), walk.begin() + walk.step(), ... before walk.end(). A HostWalk is
 // a range of rows for one CPU thread; a DeviceWalk (device_rows.h), the rows of a thread block.
-// Both have reader, held_reader, writer, vector, reduce, map, clear, value and set; the size of a
-// row is that of the kernel's Rows.
+// Both have reader, held_reader, writer, vector, reduce, map, clear, value and set (once per row);
+// the size of a row is that of the kernel's Rows. `reduce` is a barrier: all threads of a block
+// must reach it.
 
 inline namespace WEFT_COMPILER {
 
@@ -95,6 +96,8 @@ void run_rows(const char* what, [[maybe_unused]] Device device, const Kernel& ke
     return cuda::launch_rows(kernel,
                              cuda::plan_rows(what, device, first.count(), first.size(), operands));
   }
+#else
+  check_runs_on_cpu(what, device);
 #endif
   visit_compute_floating(what, first.dtype(), [&](auto type) {
     parallel_for(first.count(), grain_of(first.size()), [&](int64_t begin, int64_t end) {
@@ -107,6 +110,9 @@ void run_rows(const char* what, [[maybe_unused]] Device device, const Kernel& ke
 template <class Kernel>
 void run_row_values(const char* what, [[maybe_unused]] Device device, const Kernel& kernel,
                     const Rows& rows) {
+#ifndef WEFT_COMPILES_KERNELS
+  check_runs_on_cpu(what, device);
+#endif
   visit_compute_floating(what, rows.dtype(), [&](auto type) {
     using C = typename decltype(type)::type;
 #ifdef WEFT_COMPILES_KERNELS

@@ -35,6 +35,11 @@ Rows Rows::values(const char* what, const MemoryBlock& block, const Rows& rows) 
   return values;
 }
 
+void check_runs_on_cpu(const char* what, Device device) {
+  if (device.kind == DeviceKind::cpu) return;
+  fail(what, ": its kernel was compiled for the CPU alone, expected its file in weft_cuda_sources");
+}
+
 void check_rows(const char* what, const Rows& a, const Rows& b) {
   if (a.count() != b.count() || a.size() != b.size()) {
     fail(what, ": rows are ", b.count(), " of ", b.size(), ", expected ", a.count(), " of ",

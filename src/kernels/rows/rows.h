@@ -63,12 +63,16 @@ class Rows {
 };
 
 /// The operands of a kernel over rows. `rows` are all that are rows; the first sets the dtype.
-/// `vectors` are read along with each row. `held` rows of computed elements go to shared memory.
-/// Operands without data are skipped.
+/// `vectors` are read along with each row. `held` rows of computed elements go to shared memory:
+/// every `held_reader(rows, i)` has an i below it, unless it is 0. Operands without data are
+/// skipped.
 struct RowOperands {
   std::initializer_list<const Rows*> rows, vectors = {};
   int held = 0;
 };
+
+/// Throws std::invalid_argument for a GPU: the kernel was compiled for the CPU alone.
+void check_runs_on_cpu(const char* what, Device device);
 
 /// Throws std::invalid_argument unless both have equally many rows of equal size.
 void check_rows(const char* what, const Rows& a, const Rows& b);
