@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <range/v3/view/slice.hpp>
 #include <set>
 
@@ -112,6 +113,7 @@ static void begin_files(const ExportPlan& plan, const ExportPlace& place, MadeFi
     const SharedFile out(path, O_CREAT | O_EXCL);
     made.add(path);
     out.write(0, std::as_bytes(std::span(file.header)));
+    out.sync();
   }
 }
 
@@ -130,10 +132,9 @@ static void write_columns(const ExportUnit& unit, const SharedFile& file, const 
 static void write_units(const ExportPlan& plan, const CheckpointSource& source,
                         const ExportPlace& place, const Communicator& world,
                         const ExportOptions& options) {
-  std::vector<std::unique_ptr<SharedFile>> files;
-  for (const ModelFile& file : plan.files) {
-    files.push_back(std::make_unique<SharedFile>(place.path_while_written(file.name), 0));
-  }
+  // Units are in the order of their files: one is open at a time.
+  std::optional<SharedFile> file;
+  size_t number = plan.files.size();
   int64_t most = 0, written = 0;
   for (const ExportUnit& unit : plan.units) most = std::max(most, unit.bytes);
   const Ref<Storage> memory = Storage::allocate(static_cast<size_t>(most));
@@ -145,15 +146,20 @@ static void write_units(const ExportPlan& plan, const CheckpointSource& source,
   const size_t last = plan.units.size() * (rank + 1) / ranks;
   for (const ExportUnit& unit : plan.units | ranges::views::slice(first, last)) {
     read_wishes(source, {{unit.key, unit.box, bytes}});
+    if (unit.file != number) {
+      if (file) file->sync();
+      number = unit.file;
+      file.emplace(place.path_while_written(plan.files[number].name), 0);
+    }
     if (unit.stride > 0) {
-      write_columns(unit, *files[unit.file], bytes);
+      write_columns(unit, *file, bytes);
     } else {
-      files[unit.file]->write(unit.offset, {bytes, static_cast<size_t>(unit.bytes)});
+      file->write(unit.offset, {bytes, static_cast<size_t>(unit.bytes)});
     }
     written += unit.bytes;
     if (options.progress) options.progress(written);
   }
-  for (const auto& file : files) file->sync();
+  if (file) file->sync();
 }
 
 /// The index last: who finds it finds all files.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/safetensors.h"
 
+#include <atomic>
 #include <bit>
+#include <optional>
 #include <unordered_map>
 
 #include "checkpoint/read_box.h"
@@ -16,19 +18,39 @@ static_assert(std::endian::native == std::endian::little, "safetensors data is l
 static constexpr int64_t kLengthBytes = 8;
 
 struct SafetensorsFile::Body {
-  File file;
+  /// Empty: the file is opened for each read.
+  std::optional<File> kept;
+  const std::string path;
+  const int64_t size;
+  const std::pair<uint64_t, uint64_t> identity;
+  mutable std::atomic<int64_t> bytes_read{0};
   SafetensorsHeader header;
   std::unordered_map<std::string_view, const SafetensorsEntry*> by_name;
 
-  explicit Body(const std::string& path) : file("safetensors", path) {
-    const int64_t length = header_length();
+  Body(const File& file, bool keeps_open)
+      : path(file.path()), size(file.size()), identity(file.identity()) {
+    const int64_t length = header_length(file);
     std::string text(static_cast<size_t>(length), '\0');
     file.read(kLengthBytes, std::as_writable_bytes(std::span(text)));
     header = parse_safetensors_header(path, text, kLengthBytes + length, file.size());
     for (const auto& entry : header.entries) by_name.emplace(entry.name, &entry);
+    bytes_read = file.bytes_read();
+    if (keeps_open) kept = file;
   }
 
-  int64_t header_length() const {
+  template <class Use>
+  void read(const Use& use) const {
+    if (kept) return use(*kept);
+    const File file("safetensors", path);
+    if (file.size() != size || file.identity() != identity) {
+      fail_call("open", "safetensors: ", path, " is another file of ", file.size(),
+                " bytes, expected the one of ", size, " bytes whose header was read");
+    }
+    use(file);
+    bytes_read += file.bytes_read();
+  }
+
+  static int64_t header_length(const File& file) {
     const auto& path = file.path();
     if (file.size() < kLengthBytes) {
       fail("safetensors: ", path, " has ", file.size(), " bytes, expected a header of at least 8");
@@ -47,10 +69,12 @@ struct SafetensorsFile::Body {
   }
 };
 
-SafetensorsFile::SafetensorsFile(const std::string& path)
-    : body_(std::make_shared<const Body>(path)) {}
+SafetensorsFile::SafetensorsFile(const std::string& path) : SafetensorsFile(path, true) {}
 
-const std::string& SafetensorsFile::path() const { return body_->file.path(); }
+SafetensorsFile::SafetensorsFile(const std::string& path, bool keeps_open)
+    : body_(std::make_shared<const Body>(File("safetensors", path), keeps_open)) {}
+
+const std::string& SafetensorsFile::path() const { return body_->path; }
 
 const std::vector<SafetensorsEntry>& SafetensorsFile::entries() const {
   return body_->header.entries;
@@ -81,7 +105,7 @@ void SafetensorsFile::read(const SafetensorsEntry& entry, int64_t offset,
     fail("safetensors: ", path(), ": tensor ", in_quotes(entry.name), " has ", entry.bytes,
          " bytes; asked for ", bytes, " from ", offset, " on");
   }
-  body_->file.read(entry.offset + offset, into);
+  body_->read([&](const File& file) { file.read(entry.offset + offset, into); });
 }
 
 void SafetensorsFile::read_box(const SafetensorsEntry& entry, const Box& box, void* into) const {
@@ -94,9 +118,12 @@ void SafetensorsFile::read_box(const SafetensorsEntry& entry, const Box& box, vo
     fail("safetensors: ", path(), ": tensor ", in_quotes(entry.name), " of shape ", entry.shape,
          " has no box of ", box.shape, " at ", box.offset);
   }
-  read_box_of_file(body_->file, entry, box, static_cast<std::byte*>(into));
+  body_->read(
+      [&](const File& file) { read_box_of_file(file, entry, box, static_cast<std::byte*>(into)); });
 }
 
-int64_t SafetensorsFile::bytes_read() const { return body_->file.bytes_read(); }
+int64_t SafetensorsFile::bytes_read() const {
+  return body_->kept ? body_->kept->bytes_read() : body_->bytes_read.load();
+}
 
 }  // namespace weft

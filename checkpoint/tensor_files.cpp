@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <range/v3/range/conversion.hpp>
 #include <range/v3/view/map.hpp>
+#include <set>
+#include <string_view>
 
 #include "weft/error.h"
 #include "weft/extend/json.h"
@@ -13,6 +15,8 @@ namespace weft {
 
 static constexpr const char* kSingleFile = "model.safetensors";
 static constexpr const char* kIndexFile = "model.safetensors.index.json";
+/// A process has 1,024 descriptors by default, shared by all of its ranks.
+static constexpr size_t kMostOpen = 32;
 
 /// Checks that a file is in the index's directory: an untrusted index must not name other paths.
 static void check_plain_file_name(const std::string& index, const std::string& name) {
@@ -74,11 +78,14 @@ TensorFiles::TensorFiles(const std::string& path) : path_(path) {
 void TensorFiles::open_index(const std::string& index) {
   const auto weight_map = weight_map_of(index);
   const auto directory = std::filesystem::path(index).parent_path();
+  std::set<std::string_view> names;
+  for (const auto& file : weight_map) names.insert(file.get_ref<const std::string&>());
+  const bool keeps_open = names.size() <= kMostOpen;
   std::map<std::string, size_t> opened;
   for (const auto& [name, value] : weight_map.items()) {
     const auto& file = value.get_ref<const std::string&>();
     const auto [at, is_new] = opened.try_emplace(file, files_.size());
-    if (is_new) files_.emplace_back((directory / file).string());
+    if (is_new) files_.push_back(SafetensorsFile((directory / file).string(), keeps_open));
     const SafetensorsEntry* entry = files_[at->second].find(name);
     if (!entry) {
       fail("safetensors index: ", index, ": it places tensor ", in_quotes(name), " in ",

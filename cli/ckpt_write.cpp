@@ -55,7 +55,7 @@ static StateDict state_for(const CheckpointContents& contents, const DeviceMesh&
 /// The directory of a model in Hugging Face's form, which may be named by one of its files.
 static std::string directory_of(const std::string& model) {
   namespace fs = std::filesystem;
-  return fs::is_directory(model) ? model : fs::path(model).parent_path().string();
+  return fs::is_directory(model) ? model : fs::absolute(model).parent_path().string();
 }
 
 /// Loads on `options.ranks` ranks and saves again with keys that begin with `prefix`. With a
@@ -166,6 +166,7 @@ int export_checkpoint(const CkptOptions& options) {
   print_note(from, contents);
   std::optional<TransformerConfig> config;
   if (contents.numbers.contains("config/dim")) config = saved_config(from);
+  if (config) check_config_at(options.other, *config);
   CkptProgress progress("export", bytes_in(contents, options.prefix) / launched_ranks());
   run_world(options.ranks, [&](Communicator world) {
     check_same_flags(world);

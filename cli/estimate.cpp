@@ -280,6 +280,9 @@ static void check_size(const TransformerConfig& config, const ParallelOptions& o
 
 void estimate(EstimateOptions o) {
   const bool compares = !o.compare.empty();
+  if (o.schedule && (o.json || compares)) {
+    fail("--schedule is given with ", o.json ? "--json" : "--compare", ", expected one of them");
+  }
   if (!compares) o.compare = {o.parallel.strategy};
   if (o.parallel.model.empty()) o.parallel.model = "tiny";
   std::vector<ParallelOptions> all;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/resource.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
@@ -113,6 +115,14 @@ static int flushed(int code) {
   return kFailed;
 }
 
+/// Ranks that are threads share the descriptors of the process, and models have many files.
+static void raise_open_files() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace weft::cli
 
 int main(int argc, char** argv) {
@@ -124,6 +134,7 @@ int main(int argc, char** argv) {
   // Asks for flight records; a run that keeps none goes on. `weft run` only passes it on.
   const char* folder = std::getenv("WEFT_FLIGHT");
   const bool is_launcher = argc > 1 && std::string_view(argv[1]) == "run";
+  if (!is_launcher) weft::cli::raise_open_files();
   if (!is_launcher && (!folder || !*folder)) std::signal(SIGUSR1, SIG_IGN);
   return weft::cli::flushed(weft::cli::run(argc, argv));
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "cli/tokenize.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
 
@@ -14,7 +15,7 @@ static constexpr int64_t kLargestPrompts = int64_t{64} << 20;
 Prompts::Prompts(const ServeOptions& options) {
   const std::string& directory = options.tokenizer.empty() ? options.model : options.tokenizer;
   if (!options.tokenizer.empty() || Tokenizer::is_in(directory)) {
-    tokenizer_ = Tokenizer::from_directory(directory);
+    tokenizer_ = tokenizer_at(directory);
   }
   if (!options.chats && !(options.system.empty() && options.chat_template.empty())) {
     fail("sample: ", options.system.empty() ? "--chat-template" : "--system",

@@ -234,7 +234,7 @@ RunDescription described(const TrainOptions& options, const TransformerConfig& c
   allowed("beta2", adamw.beta2);
   allowed("eps", adamw.eps);
   allowed("clip", options.clip);
-  if (config.sigmoid_router) allowed("balance-rate", options.balance_rate);
+  if (config.sigmoid_router) allowed("balance-rate", options.stated_balance_rate());
   allowed("dtype", parallel.dtype);
   run.add({"tokens", data.size(), Resumed::allowed, "data"});
   run.add({"steps", options.steps, Resumed::noted,

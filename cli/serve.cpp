@@ -38,11 +38,15 @@ static void add_prompt_flags(CLI::App& sample, ServeOptions& o) {
       ->type_name("FILE");
   sample
       .add_option("--tokenizer", o.tokenizer,
-                  "Directory of the tokenizer (default: DIR, if it has one)")
+                  "Directory of the tokenizer, or its file (default: DIR, if it has one)")
       ->type_name("DIR");
   sample.add_flag("--chat", o.chats,
                   "The prompt is a message to the model, in the form that its chat template gives");
-  sample.add_option("--system", o.system, "The system message before it")->type_name("TEXT");
+  sample.add_option("--system", o.system, "The system message before it")
+      ->type_name("TEXT")
+      ->check([](const std::string& text) {
+        return text.empty() ? "the text is empty, expected at least one byte" : "";
+      });
   sample
       .add_option("--chat-template", o.chat_template,
                   "Name of the chat template, where the tokenizer's is missing or not known")

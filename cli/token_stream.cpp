@@ -27,7 +27,7 @@ struct ShardForm {
 };
 static constexpr std::array<ShardForm, 2> kShardForms = {{{20240520, 1, 2}, {20240801, 7, 4}}};
 
-static bool is_shard(const std::string& path) { return path.ends_with(".bin"); }
+bool is_shard(const std::string& path) { return path.ends_with(".bin"); }
 
 /// The files below a directory that hold something, sorted.
 static std::vector<std::string> files_below(const std::string& directory) {
@@ -50,7 +50,7 @@ static std::vector<std::string> files_below(const std::string& directory) {
   return found;
 }
 
-static std::vector<std::string> files_of(std::span<const std::string> paths) {
+std::vector<std::string> data_files(std::span<const std::string> paths) {
   std::vector<std::string> files;
   for (const auto& path : paths) {
     std::error_code ignored;
@@ -71,7 +71,7 @@ static std::vector<std::string> files_of(std::span<const std::string> paths) {
 }
 
 TokenStream::TokenStream(std::span<const std::string> paths, int64_t vocabulary)
-    : paths_(files_of(paths)) {
+    : paths_(data_files(paths)) {
   for (const std::string& path : paths_) {
     if (is_shard(path)) {
       add_shard(path);
@@ -132,10 +132,15 @@ void TokenStream::add(const File& file, Part part) {
   add(std::move(part));
 }
 
+File opened_text(const std::string& path) {
+  File file("data", path);
+  if (file.size() == 0) fail("data: ", path, " is empty, expected text");
+  return file;
+}
+
 void TokenStream::add_text(const std::string& path) {
   static constexpr std::byte newline{'\n'};
-  const File file("data", path);
-  if (file.size() == 0) fail("data: ", path, " is empty, expected text");
+  const File file = opened_text(path);
   int64_t last = '\n';
   if (size_ > 0) copy(size_ - 1, {&last, 1});
   if (last != '\n') {

@@ -12,6 +12,15 @@
 
 namespace weft::cli {
 
+/// The files of `paths`, which are files or directories: of those every file below, sorted by path;
+/// names that start with a dot, empty files and links to directories are passed over.
+/// std::invalid_argument when there is none, or when text and token shards are mixed.
+std::vector<std::string> data_files(std::span<const std::string> paths);
+/// Whether it is a token shard, by its name.
+bool is_shard(const std::string& path);
+/// Opens a text file. std::invalid_argument when it is missing or empty.
+File opened_text(const std::string& path);
+
 /// The tokens of files, one after the other, as one sequence. Text is bytes (ids 0 to 255), and a
 /// file that does not end with a newline gets one before the next; `.bin` files are token shards in
 /// llm.c's form (256 int32: 20240520, 1, count and then uint16 ids; or 20240801, 7, count and
@@ -19,10 +28,9 @@ namespace weft::cli {
 /// wanted. Several threads may read at once.
 class TokenStream {
  public:
-  /// `paths` are files or directories: of those every file below, sorted by path; names that start
-  /// with a dot, empty files and links to directories are passed over. std::invalid_argument naming
-  /// the path when one is missing, empty or malformed, when text and shards are mixed, and at the
-  /// first token that is not below `vocabulary` (the shards are read through once for it).
+  /// The tokens of data_files(paths). std::invalid_argument naming the path when one is missing,
+  /// empty or malformed, when text and shards are mixed, and at the first token that is not below
+  /// `vocabulary` (the shards are read through once for it).
   TokenStream(std::span<const std::string> paths, int64_t vocabulary);
 
   /// Number of tokens.

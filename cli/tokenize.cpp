@@ -101,7 +101,7 @@ class TokenFiles {
   int files_ = 0;
 };
 
-static Tokenizer tokenizer_at(const std::string& path) {
+Tokenizer tokenizer_at(const std::string& path) {
   std::error_code ignored;
   return fs::is_directory(path, ignored) ? Tokenizer::from_directory(path)
                                          : Tokenizer::from_file(path);
@@ -120,7 +120,7 @@ static void check_output(const std::string& directory) {
 }
 
 static std::string text_of(const std::string& path) {
-  const File file("tokenize", path);
+  const File file = opened_text(path);
   if (file.size() > kLargestText) {
     fail("tokenize: ", path, " has ", file.size(), " bytes, expected at most ", kLargestText,
          "; split it");
@@ -131,12 +131,12 @@ static std::string text_of(const std::string& path) {
 }
 
 static void write_tokens(const TokenizeOptions& options, const Tokenizer& tokenizer,
-                         const TokenStream& texts) {
+                         const std::vector<std::string>& texts) {
   check_output(options.output);
   TokenFiles files(options.output, tokenizer.size(), options.file_tokens);
   const auto began = std::chrono::steady_clock::now();
   int64_t bytes = 0;
-  for (const std::string& path : texts.paths()) {
+  for (const std::string& path : texts) {
     const std::string text = text_of(path);
     bytes += static_cast<int64_t>(text.size());
     std::vector<int64_t> ids = tokenizer.encode(text, !options.no_special);
@@ -146,9 +146,9 @@ static void write_tokens(const TokenizeOptions& options, const Tokenizer& tokeni
   }
   files.finish();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
-  std::fprintf(stderr, "weft: %lld tokens of %lld texts in %d files; %.1f MB/s\n",
-               static_cast<long long>(files.total()), static_cast<long long>(texts.files()),
-               files.files(), static_cast<double>(bytes) / 1e6 / took.count());
+  std::fprintf(stderr, "weft: %lld tokens of %zu texts in %d files; %.1f MB/s\n",
+               static_cast<long long>(files.total()), texts.size(), files.files(),
+               static_cast<double>(bytes) / 1e6 / took.count());
 }
 
 static void print_texts(const TokenizeOptions& options, const Tokenizer& tokenizer,
@@ -178,13 +178,16 @@ void tokenize(const TokenizeOptions& options) {
     if (!fs::exists(path, ignored)) fail("--data: ", path, " does not exist");
   }
   // Whether it is text comes before its ids, which the tokenizer may not have.
-  const TokenStream stream(options.data, INT64_MAX);
-  if (stream.is_text() == options.decodes) {
-    fail("--data: ", stream.paths()[0], " is ", stream.is_text() ? "text" : "a token file",
-         ", expected ", options.decodes ? "token files (.bin)" : "text; --decode prints it");
+  const std::vector<std::string> files = data_files(options.data);
+  if (is_shard(files[0]) != options.decodes) {
+    fail("--data: ", files[0], " is ", options.decodes ? "text" : "a token file", ", expected ",
+         options.decodes ? "token files (.bin)" : "text; --decode prints it");
   }
-  options.decodes ? print_texts(options, tokenizer, TokenStream(options.data, tokenizer.size()))
-                  : write_tokens(options, tokenizer, stream);
+  if (options.decodes) {
+    return print_texts(options, tokenizer, TokenStream(options.data, tokenizer.size()));
+  }
+  for (const std::string& path : files) (void)opened_text(path);
+  write_tokens(options, tokenizer, files);
 }
 
 }  // namespace weft::cli

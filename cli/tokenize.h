@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "weft/tokenizer.h"
+
 namespace CLI {
 class App;
 }
@@ -22,6 +24,9 @@ struct TokenizeOptions {
   bool no_special = false;
   int64_t file_tokens = 100'000'000;
 };
+
+/// The tokenizer of a directory, or of a tokenizer.json or tokenizer.model.
+Tokenizer tokenizer_at(const std::string& path);
 
 /// Adds the subcommand `tokenize`, whose flags land in `options`.
 CLI::App* add_tokenize(CLI::App& program, TokenizeOptions& options);

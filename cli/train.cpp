@@ -81,11 +81,10 @@ class Training {
     run_.check_ranks(mesh_.communicator());
     int64_t done = saver_->resume(run_);
     const ResumeOptions& c = options_.checkpoints;
-    if (is_first()) keep_model_files(options_.init.empty() ? c.resume : options_.init, c.save);
+    const bool is_new = done == 0 && !options_.init.empty();
+    if (is_first()) keep_model_files(is_new ? options_.init : c.resume, c.save);
     // With --save only the holder of the directory's lease replaces the metrics.
-    if (is_first()) {
-      progress_.emplace(options_.metrics, options_.steps, !options_.checkpoints.resume.empty());
-    }
+    if (is_first()) progress_.emplace(options_.metrics, options_.steps, !c.resume.empty());
     if (launched_ranks() > 1) check_replicas(model_);
     if (done >= options_.steps && is_first()) {
       std::printf("%lld steps are done already; more need --steps above that\n",
@@ -247,7 +246,7 @@ class Training {
     if (!graph_updates()) update();
 
     StepReport report;
-    report.experts = end_step_of_experts(model_, options_.balance_rate);
+    report.experts = end_step_of_experts(model_, options_.stated_balance_rate());
     report.step = step;
     report.loss = loss;
     report.learning_rate = optimizer_->learning_rate();

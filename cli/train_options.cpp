@@ -34,9 +34,8 @@ static void add_numbers(CLI::App& train, TrainOptions& o) {
       ->capture_default_str();
   takes_number(train.add_option("--balance-rate", o.balance_rate,
                                 "What a step changes the biases by that balance the load of "
-                                "experts (DeepSeek-V3); 0: they stay"),
-               0)
-      ->capture_default_str();
+                                "experts (DeepSeek-V3); 0: they stay (default: 0.001)"),
+               0);
   takes_number_above(
       train.add_option(
           "--peak-tflops", o.peak_tflops,
@@ -137,10 +136,17 @@ void complete(TrainOptions& o) {
   o.ranks = complete(o.parallel, job_ranks(o.ranks, "--ranks"), most, flag);
   if (o.cuda_graph) check_graph(o);
   check_offload(o.parallel.offload, device_named(o.device));
+  if (!o.prompt.empty() && o.sample == 0) {
+    fail("--sample is 0, expected at least 1 for --prompt");
+  }
 }
 
 void check_experts(const TrainOptions& o, const TransformerConfig& config) {
   check_expert_axis(parsed_axes(o.parallel.mesh), config, o.parallel.mesh);
+  if (o.balance_rate && !config.sigmoid_router) {
+    fail("--balance-rate: the model (", config.family,
+         ") has no biases that balance the load of experts, expected some, as DeepSeek-V3 has");
+  }
   if (!o.cuda_graph || config.experts == 0) return;
   fail("--cuda-graph: the model (", config.family,
        ") has experts, whose rows are counted on the host, expected a dense model");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,8 @@ struct TrainOptions {
   double weight_decay = 0.1;
   double clip = 1;
   /// Of the biases that balance the load of experts.
-  double balance_rate = 1e-3;
+  std::optional<double> balance_rate;
+  double stated_balance_rate() const { return balance_rate.value_or(1e-3); }
   /// Peak rate of a device in 1e12 operations a second; 0: the rate of its data sheet.
   double peak_tflops = 0;
   int threads = 0;

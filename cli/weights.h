@@ -20,7 +20,8 @@ std::string weights_in(const std::string& flag, const std::string& directory);
 TransformerConfig config_of_weights(const std::string& weights);
 /// Their files, sorted.
 std::vector<std::string> files_of_weights(const std::string& weights);
-/// Fills a model that has memory; each rank reads what it holds.
+/// Fills a model that has memory; each rank reads what it holds, and rounds it to the model's dtype
+/// where the files have another one.
 void load_weights(TransformerModel& model, const std::string& weights);
 
 /// The numbers of a config as checkpoints hold them.

@@ -129,13 +129,14 @@ static std::vector<ChatTemplate> chatml_templates() {
               {"think"}, "You are a helpful AI assistant named SmolLM, trained by Hugging Face"),
       variant("qwen2", {"<|im_start|>system", "You are a helpful assistant.<|im_end|>"},
               {"Qwen", "tool", "vision", "think"}, "You are a helpful assistant."),
-      variant(
-          "qwen2.5",
-          {"<|im_start|>", "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."},
-          {"vision", "think"},
-          "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."),
+      variant("qwen2.5",
+              {"<|im_start|>",
+               "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>"},
+              {"vision", "think"},
+              "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."),
       variant("qwen3-instruct", {"'<|im_start|>' + message.role + '", "<tool_call>"},
-              {"You are Qwen", "You are a helpful", "think", "vision"}, nullptr),
+              {"You are Qwen", "You are a helpful", "think", "vision", "messages[0]['role']"},
+              nullptr),
       qwen3};
 }
 
@@ -204,7 +205,8 @@ static std::vector<ChatTemplate> other_templates() {
 
 static std::vector<ChatTemplate> deepseek_templates() {
   return {{.name = "deepseek-v2",
-           .has = {"'User: ' + message['content']", "'Assistant: ' + message['content']"},
+           .has = {"{{ bos_token }}", "'User: ' + message['content'] + '\n\n'",
+                   "'Assistant: ' + message['content'] + eos_token", "'Assistant:'"},
            .lacks = and_own_system({"tool"}),
            .start = "{bos}",
            .system = "{content}\n\n",
@@ -242,7 +244,13 @@ const ChatTemplate* chat_template_named(std::string_view name) {
 }
 
 const ChatTemplate* chat_template_of(std::string_view jinja) {
-  const auto contained = [&](const char* text) { return jinja.find(text) != jinja.npos; };
+  // A text within a template has its line ends as they are or as \n.
+  std::string plain(jinja);
+  for (size_t at = 0; (at = plain.find("\\n", at)) != plain.npos;) {
+    plain.erase(at, 1);
+    plain[at] = '\n';
+  }
+  const auto contained = [&](const char* text) { return plain.find(text) != plain.npos; };
   for (const ChatTemplate& form : all_chat_templates()) {
     if (std::ranges::all_of(form.has, contained) && std::ranges::none_of(form.lacks, contained)) {
       return &form;

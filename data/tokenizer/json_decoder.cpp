@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "data/tokenizer/byte_characters.h"
+#include "data/tokenizer/json_steps.h"
 #include "weft/error.h"
 
 namespace weft::text {
@@ -12,8 +13,8 @@ namespace weft::text {
 /// Changes the text of one token; `is_first`: it begins the text.
 using TokenChange = std::function<void(std::string& text, bool is_first)>;
 
-/// The most steps of a decoder, and the most bytes of all texts that it makes.
-static constexpr size_t kMostSteps = 100, kLargestTexts = size_t{256} << 20;
+/// The most bytes of all texts that a decoder makes.
+static constexpr size_t kLargestTexts = size_t{256} << 20;
 
 /// The steps of a decoder, as far as they change single tokens.
 struct TokenChanges {

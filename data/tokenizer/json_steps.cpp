@@ -19,6 +19,13 @@ static constexpr const char* kWordsOrSymbols =
        ", expected one that weft reads");
 }
 
+/// Each step is a call within that of the step before it, when text is cut.
+static void check_steps(const JsonPart& part, size_t steps) {
+  if (steps < kMostSteps) return;
+  fail(part.what(), ": ", part.place(), " is step ", steps + 1, ", expected at most ", kMostSteps,
+       " steps");
+}
+
 /// A pattern of a step: a text or an expression.
 static void set_pattern(const JsonPart& part, std::string& text, std::optional<Regex>& regex) {
   const JsonPart pattern = part.at("pattern");
@@ -54,6 +61,7 @@ static void add_precompiled(const JsonPart& part, Normalizer& normalizer) {
 void add_normalizer(const JsonPart& part, Normalizer& normalizer) {
   using Kind = Normalization::Kind;
   const std::string type = part.text("type");
+  check_steps(part, normalizer.steps());
   const auto add = [&](Kind kind) { normalizer.add({.kind = kind}); };
   if (type == "Sequence") {
     for (const JsonPart& step : part.at("normalizers").elements()) add_normalizer(step, normalizer);
@@ -167,6 +175,7 @@ static bool add_fixed_split(const JsonPart& part, const std::string& type, Split
 
 bool add_pre_tokenizer(const JsonPart& part, Splitter& splitter) {
   const std::string type = part.text("type");
+  check_steps(part, splitter.steps());
   if (type == "Sequence") {
     bool by_bytes = false;
     for (const JsonPart& step : part.at("pretokenizers").elements()) {

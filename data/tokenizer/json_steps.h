@@ -6,6 +6,9 @@
 
 namespace weft::text {
 
+/// The most steps of a normalizer, a pre-tokenizer or a decoder.
+inline constexpr size_t kMostSteps = 100;
+
 // The parts of a tokenizer.json that are lists of steps.
 
 void add_normalizer(const JsonPart& part, Normalizer& normalizer);

@@ -23,13 +23,14 @@ void PieceDecoder::flush(bool is_end, std::string& to) {
   using Broken = PieceTexts::Broken;
   std::string_view held = held_;
   while (!held.empty()) {
+    // First: to look through a run at each of its tokens takes quadratic time.
+    if (texts_->broken == Broken::run && !is_end && !streams_) break;
     const size_t valid = valid_prefix(held);
     if (texts_->broken == Broken::run && is_end && valid < held.size()) {
       for (size_t i = 0; i < held.size(); ++i) append(kReplacement, to);
       held = {};
       break;
     }
-    if (texts_->broken == Broken::run && !is_end && !streams_) break;
     append(held.substr(0, valid), to);
     held.remove_prefix(valid);
     if (held.empty()) break;

@@ -4,6 +4,9 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <string_view>
+#include <utility>
+
 #include "data/tokenizer/unicode.h"
 #include "weft/error.h"
 
@@ -26,6 +29,25 @@ struct RegexScratch {
     pcre2_match_data_free(data);
   }
 };
+
+/// The members of Oniguruma's \w within a class. Alone it also matches some fractions and
+/// superscripts.
+static constexpr const char* kWord = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
+static constexpr const char* kWordAlone = "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}";
+
+/// Oniguruma's classes within classes, such as [:alpha:], in PCRE2's syntax.
+static constexpr std::pair<std::string_view, const char*> kPosixClasses[] = {
+    {"alnum", "\\p{Alphabetic}\\p{Nd}"},
+    {"alpha", "\\p{Alphabetic}"},
+    {"ascii", "\\x00-\\x7f"},
+    {"cntrl", "\\p{Cc}"},
+    {"digit", "\\p{Nd}"},
+    {"lower", "\\p{Lowercase}"},
+    {"punct", "\\p{P}\\p{S}"},
+    {"space", "\\p{White_Space}"},
+    {"upper", "\\p{Uppercase}"},
+    {"word", kWord},
+    {"xdigit", "0-9a-fA-F"}};
 
 /// Writes a pattern of Oniguruma's in PCRE2's syntax; what would match something else is refused.
 class PatternWriter {
@@ -62,12 +84,22 @@ class PatternWriter {
     at_ += bytes;
   }
 
-  /// Oniguruma's \s does not match U+180E, PCRE2's does; its \h is a hexadecimal digit.
+  /// Oniguruma's \s does not match U+180E, PCRE2's does; its \h is a hexadecimal digit; its \w
+  /// matches marks.
   void write_escape() {
     const char next = pattern_[at_ + 1];
     if (next == 'h' || next == 'H') refuse("\\h or \\H; write [0-9a-fA-F]");
-    if (next != 's' && next != 'S') return keep(2);
-    text_ += next == 's' ? "\\p{White_Space}" : "\\P{White_Space}";
+    if (next == 'b' || next == 'B') refuse("\\b or \\B");
+    if (next == 'W' && in_class_) refuse("\\W in a class; write a class that begins with ^");
+    if (next == 's' || next == 'S') {
+      text_ += next == 's' ? "\\p{White_Space}" : "\\P{White_Space}";
+    } else if (next == 'w' && in_class_) {
+      text_ += kWord;
+    } else if (next == 'w' || next == 'W') {
+      text_ += concat(next == 'w' ? "[" : "[^", kWord, kWordAlone, ']');
+    } else {
+      return keep(2);
+    }
     at_ += 2;
   }
 
@@ -81,22 +113,19 @@ class PatternWriter {
 
   void write_in_class(char c) {
     if (c == ']') in_class_ = false;
-    // Oniguruma begins a class inside the class, PCRE2 has the character.
-    if (c == '[') return keep(posix_class());
-    keep(1);
+    c == '[' ? write_posix_class() : keep(1);
   }
 
-  /// The bytes of a class like [:alpha:] or [:^alpha:].
-  size_t posix_class() const {
-    const std::string_view text = rest();
-    size_t end = 1;
-    if (text.substr(end).starts_with(":^")) ++end;
-    if (text.substr(1).starts_with(':')) ++end;
-    while (end < text.size() && text[end] >= 'a' && text[end] <= 'z') ++end;
-    if (!text.substr(1).starts_with(':') || !text.substr(end).starts_with(":]")) {
-      refuse("a class inside a class; write \\[ for the character");
+  /// Oniguruma begins a class inside the class, PCRE2 has the character.
+  void write_posix_class() {
+    for (const auto& [name, members] : kPosixClasses) {
+      if (!rest().starts_with(concat("[:", name, ":]"))) continue;
+      text_ += members;
+      at_ += name.size() + 4;
+      return;
     }
-    return end + 2;
+    if (!rest().starts_with("[:")) refuse("a class inside a class; write \\[ for the character");
+    refuse(rest().substr(0, rest().find(']') + 1));
   }
 
   /// Oniguruma's option m lets the dot match line ends, as PCRE2's s does.
@@ -147,6 +176,11 @@ Regex::Regex(const std::string& what, const std::string& pattern) {
   code_ = {compiled, [](const void* held) {
              pcre2_code_free(static_cast<pcre2_code*>(const_cast<void*>(held)));
            }};
+  uint32_t matches_empty = 0;
+  pcre2_pattern_info(compiled, PCRE2_INFO_MATCHEMPTY, &matches_empty);
+  if (matches_empty != 0) {
+    fail(what, ": the pattern is ", in_quotes(pattern), ", expected one that cannot match nothing");
+  }
   // Without the just-in-time compiler, pcre2_match interprets the pattern.
   pcre2_jit_compile(compiled, PCRE2_JIT_COMPLETE);
 }

@@ -36,6 +36,7 @@ struct Split {
 class Splitter {
  public:
   void add(Split step) { steps_.push_back(std::move(step)); }
+  size_t steps() const { return steps_.size(); }
 
   /// Calls `use` with each word of `text`, which is valid UTF-8. `is_first`: whether the text is
   /// the start of what is encoded.

@@ -56,11 +56,16 @@ class WEFT_API SafetensorsFile {
   int64_t bytes_read() const;
 
  private:
+  friend class TensorFiles;
+  /// Without `keeps_open`, each read opens the file and closes it.
+  SafetensorsFile(const std::string& path, bool keeps_open);
   struct Body;
   std::shared_ptr<const Body> body_;
 };
 
-/// The tensors of a model that lies in one or several safetensors files, by name.
+/// The tensors of a model that lies in one or several safetensors files, by name. More than 32
+/// files are opened only while they are read: std::runtime_error when one has been replaced
+/// meanwhile.
 class WEFT_API TensorFiles {
  public:
   /// `path` is a .safetensors file, an index (.json, Hugging Face's form), or a directory with

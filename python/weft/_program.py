@@ -25,6 +25,10 @@ def main():
     os.execv(program, ["weft", *sys.argv[1:]])
 
 
+# Flags that a model or a mesh may turn on.
+_CAN_BE_OFF = {"sequence-parallel"}
+
+
 def estimate(**flags):
     """Returns a text with the predicted cost of a configuration of a Llama on a cluster that need
     not exist: memory by purpose, traffic by axis, time of a step, and with schedule=True its
@@ -33,11 +37,14 @@ def estimate(**flags):
     wrong flag."""
     words = []
     for name, value in flags.items():
+        name = name.replace("_", "-")
+        if value is False and name in _CAN_BE_OFF:
+            words.append("--no-" + name)
         if value is False or value is None:
             continue
-        words.append("--" + name.replace("_", "-"))
-        if value is not True:
-            words.append(str(value))
+        if isinstance(value, (list, tuple)):
+            value = ",".join(map(str, value))
+        words.append(f"--{name}" if value is True else f"--{name}={value}")
     done = subprocess.run([_program(), "estimate", *words], capture_output=True, text=True)
     if done.returncode == 2:
         raise ValueError(done.stderr.strip().removeprefix("weft: "))

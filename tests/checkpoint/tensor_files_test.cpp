@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "tests/support/scratch.h"
 #include "weft/safetensors.h"
 
@@ -47,6 +49,37 @@ void write_letters(const Scratch& scratch, const std::string& file, const std::s
               std::to_string(i + 1) + "]}";
   }
   scratch.write_safetensors(file, header + "}", names);
+}
+
+TEST(TensorFiles, ReadsAModelOfMoreFilesThanMayBeOpen) {
+  namespace fs = std::filesystem;
+  const Scratch scratch;
+  std::string map;
+  for (int i = 0; i < 100; ++i) {
+    const std::string number = std::to_string(i), file = "m/" + number + ".safetensors";
+    map += (i ? ",\"" : "\"") + number + "\":\"" + number + ".safetensors\"";
+    scratch.write_safetensors(
+        file, "{\"" + number + R"(":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})",
+        {static_cast<char>(i), static_cast<char>(2 * i)});
+  }
+  scratch.write("m/model.safetensors.index.json", "{\"weight_map\":{" + map + "}}");
+  const auto open_files = [] {
+    return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator());
+  };
+  const auto before = open_files();
+  const TensorFiles files(scratch.path("m"));
+  EXPECT_LT(open_files(), before + 40);
+  uint8_t bytes[2];
+  for (int i = 0; i < 100; ++i) {
+    files.read_box(std::to_string(i), {{0}, {2}}, bytes);
+    EXPECT_EQ(bytes[0], i);
+    EXPECT_EQ(bytes[1], 2 * i);
+  }
+  EXPECT_EQ(files.file("7").bytes_read(),
+            SafetensorsFile(scratch.path("m/7.safetensors")).bytes_read() + 2);
+  // A file that is put in place of another.
+  fs::rename(scratch.path("m/8.safetensors"), scratch.path("m/7.safetensors"));
+  EXPECT_THROW(files.read_box("7", {{0}, {2}}, bytes), std::runtime_error);
 }
 
 struct BadIndex {

@@ -109,5 +109,87 @@ TEST_F(ModelFiles, OfTheTargetStay) {
   EXPECT_EQ(text_of(scratch_.path("in-out/tokenizer.json")), "another");
 }
 
+/// What is kept is the model's that the run or the import began with last.
+TEST_F(ModelFiles, OfAnotherModelAreReplaced) {
+  const std::string other = scratch_.path("other"), in = scratch_.path("in");
+  fs::copy(model_, other, fs::copy_options::recursive);
+  fs::remove(other + "/tokenizer.json");
+  scratch_.write("other/tokenizer.model", "pieces");
+  expect(0, "ckpt import " + other + " " + in);
+  expect(0, "ckpt import " + model_ + " " + in);
+  expect_exported(in);
+  // A training that fails before it saves leaves nothing of its model.
+  const std::string run = scratch_.path("run");
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "A LINE OF TEXT\n";
+  const std::string train = "train --data " + scratch_.write("text.txt", text) +
+                            " --batch 2 --seq 8 --steps 2 --save " + run + " --init ";
+  expect(1, train + other + " --lr 1e38");
+  EXPECT_TRUE(fs::exists(run + "/hugging_face/tokenizer.model"));
+  expect(0, train + model_);
+  expect_exported(run);
+  // Resumed, the run keeps its own, whatever --init names.
+  expect(0, train + other + " --resume " + run + " --allow-change lr --steps 3");
+  fs::remove_all(run + "-out");
+  expect_exported(run);
+}
+
+TEST_F(ModelFiles, AnExportNeedsTheConfigOfItsModel) {
+  const std::string in = scratch_.path("in"), out = scratch_.path("out");
+  expect(0, "ckpt import " + model_ + " " + in);
+  auto config = config_;
+  config["rms_norm_eps"] = 0.5;
+  scratch_.write("out/config.json", config.dump());
+  const tests::Outcome refused = tests::run_weft("ckpt export " + in + " " + out);
+  EXPECT_EQ(refused.code, 2) << refused.text;
+  EXPECT_NE(refused.text.find("/config.json describes another model, expected"), std::string::npos)
+      << refused.text;
+  EXPECT_FALSE(fs::exists(out + "/model.safetensors"));
+  scratch_.write("out/config.json", config_.dump());
+  scratch_.write("out/tokenizer.json", "another");
+  const tests::Outcome written = tests::run_weft("ckpt export " + in + " " + out);
+  EXPECT_EQ(written.code, 0) << written.text;
+  EXPECT_NE(written.text.find("/tokenizer.json stays, but the model's is another file"),
+            std::string::npos)
+      << written.text;
+}
+
+/// The ranks, threads of one process, share its descriptors.
+TEST_F(ModelFiles, OfManyShardsAreImported) {
+  std::string map;
+  for (int i = 0; i < 150; ++i) {
+    const std::string name = "t" + std::to_string(i), file = name + ".safetensors";
+    map += (i ? ",\"" : "\"") + name + "\":\"" + file + "\"";
+    scratch_.write_safetensors(
+        "many/" + file, "{\"" + name + R"(":{"dtype":"U8","shape":[5],"data_offsets":[0,5]}})",
+        "abcde");
+  }
+  scratch_.write("many/model.safetensors.index.json", "{\"weight_map\":{" + map + "}}");
+  // A limit that nothing raises, and one that the program raises.
+  for (const char* limit : {"ulimit -n 120; ", "ulimit -Sn 40; "}) {
+    const std::string ranks = limit[8] == 'n' ? "3" : "8", out = scratch_.path("many" + ranks);
+    const auto outcome =
+        tests::run_command(std::string(limit) + WEFT_PROGRAM + " ckpt import " +
+                           scratch_.path("many") + ' ' + out + " --ranks " + ranks + " 2>&1");
+    EXPECT_EQ(outcome.code, 0) << limit << outcome.text;
+  }
+}
+
+TEST_F(ModelFiles, AreFoundFromWithinTheFolder) {
+  const std::string in = scratch_.path("in"), out = scratch_.path("in-out");
+  const auto within = [](const std::string& folder, const std::string& command) {
+    const auto outcome =
+        tests::run_command("cd " + folder + " && " + WEFT_PROGRAM + ' ' + command + " 2>&1");
+    EXPECT_EQ(outcome.code, 0) << command << outcome.text;
+  };
+  within(model_, "ckpt import model.safetensors.index.json " + in);
+  for (const auto& entry : fs::directory_iterator(in)) {
+    if (entry.path().filename().string().starts_with("step-"))
+      within(entry.path(), "ckpt export . " + out);
+  }
+  EXPECT_EQ(text_of(out + "/tokenizer.json"), text_of(model_ + "/tokenizer.json"));
+  EXPECT_TRUE(fs::exists(out + "/config.json"));
+}
+
 }  // namespace
 }  // namespace weft

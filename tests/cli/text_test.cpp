@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/program.h"
 #include "tests/support/scratch.h"
+#include "weft/safetensors.h"
 
 namespace weft {
 namespace {
@@ -100,6 +102,57 @@ TEST_F(Text, IsContinuedByTheTokenizerOfTheModel) {
   EXPECT_EQ(printed(drawn).text, printed(drawn).text);
 }
 
+/// Rewrites the model's weights as the upper halves of its f32.
+void round_to_bf16(const std::string& model) {
+  nlohmann::ordered_json header;
+  std::string data;
+  {
+    const TensorFiles files(model);
+    for (const std::string& name : files.names()) {
+      const SafetensorsEntry& entry = files.entry(name);
+      std::vector<uint32_t> values(static_cast<size_t>(entry.shape.product()));
+      files.read_box(name, {Dims::filled(entry.shape.ndim(), 0), entry.shape}, values.data());
+      const size_t begin = data.size();
+      for (const uint32_t value : values) {
+        data += static_cast<char>(value >> 16 & 0xff);
+        data += static_cast<char>(value >> 24);
+      }
+      header[name] = {{"dtype", "BF16"},
+                      {"shape", std::vector<int64_t>(entry.shape.begin(), entry.shape.end())},
+                      {"data_offsets", {begin, data.size()}}};
+    }
+  }
+  const std::string text = header.dump();
+  const auto length = static_cast<uint64_t>(text.size());
+  std::ofstream(model + "/model.safetensors", std::ios::binary)
+      << std::string(reinterpret_cast<const char*>(&length), sizeof length) << text << data;
+}
+
+TEST_F(Text, IsContinuedByAnImportInBf16) {
+  const std::string bf16 = model(), in = scratch_.path("in");
+  round_to_bf16(bf16);
+  const std::string with = concat(" --tokenizer ", bf16, "/tokenizer.json --prompt abca ",
+                                  "--temperature 0 --tokens 20");
+  const Outcome expected = printed(concat("sample ", bf16, with));
+  EXPECT_EQ(expected.code, 0) << run_weft(concat("sample ", bf16, with)).text;
+  EXPECT_EQ(run_weft(concat("ckpt import ", bf16, ' ', in, " --ranks 3")).code, 0);
+  for (const char* ranks : {" --ranks 1", " --ranks 2"}) {
+    const std::string command = concat("sample ", in, with, ranks);
+    EXPECT_EQ(printed(command).text, expected.text) << run_weft(command).text;
+  }
+  const std::string data = scratch_.write("text.txt", std::string(500, 'A'));
+  std::map<std::string, std::string> losses;
+  int runs = 0;
+  for (const std::string& from : {"--init " + bf16, "--init " + in, "--resume " + in}) {
+    const std::string metrics = scratch_.path(concat("metrics", ++runs));
+    const Outcome trained = run_weft(concat("train --steps 1 --batch 3 --seq 4 --ranks 3 --data ",
+                                            data, " --metrics ", metrics, ' ', from));
+    EXPECT_EQ(trained.code, 0) << trained.text;
+    losses[nlohmann::json::parse(std::ifstream(metrics))["loss"].dump()] = from;
+  }
+  EXPECT_EQ(losses.size(), 1u);
+}
+
 TEST_F(Text, SeveralPromptsArePrintedInTheirOrder) {
   const std::vector<std::string> prompts = {"abca", "bb", "cabbage", "a"};
   const std::string command = concat("sample ", model(), " --tokens 12 --stop bb --temperature 1 ");
@@ -156,6 +209,10 @@ TEST_F(Text, WrongInputIsOneSentence) {
               " has no tokenizer, expected one for --chat; name it by --tokenizer")},
       {concat("sample ", (kReference / "grouped").string(), " --prompt hello --tokenizer ", gpt2),
        "--prompt: token 327 is beyond the vocabulary, expected 0 to 88"},
+      {concat(sample, "--chat --system ''"),
+       "--system: the text is empty, expected at least one byte"},
+      {concat("tokenize ", gpt2, " --data ", text, ' ', scratch_.write("none.txt", ""), out),
+       concat("data: ", scratch_.path("none.txt"), " is empty, expected text")},
       {concat(sample, "--top-p 0"), "--top-p is 0, expected a finite number above 0 and at most 1"},
       {concat(sample, "--top-k -1"), "--top-k is -1, expected a whole number from 0 to 2147483647"},
   };

@@ -67,6 +67,35 @@ TEST(Chat, KnowsNoTemplateWithASystemMessageOfItsOwn) {
   EXPECT_EQ(name_of("<|im_start|>system\\n" + smol + " and me<|im_end|>"), "");
 }
 
+/// Templates of published models after small changes.
+TEST(Chat, KnowsNoTemplateThatIsNearlyOneThatItKnows) {
+  const Scratch scratch;
+  fs::copy_file(kReference / "tokenizers/llama3/tokenizer.json", scratch.path("tokenizer.json"));
+  const auto name_of = [&](const std::string& jinja) {
+    scratch.write("chat_template.jinja", jinja);
+    return Tokenizer::from_directory(scratch.root()).chat_template();
+  };
+  const auto qwen = [](const std::string& system) {
+    return "{%- if tools %}<tool_call>{{- '" + system +
+           "' }}{%- else %}{%- if messages[0]['role'] == 'system' %}{{- '<|im_start|>system\\n' + "
+           "messages[0]['content'] + '<|im_end|>\\n' }}{%- else %}{{- '<|im_start|>system\\n" +
+           system + "<|im_end|>\\n' }}{%- endif %}{%- endif %}{%- for message in messages %}{{- " +
+           "'<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' }}";
+  };
+  const std::string own = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.";
+  EXPECT_EQ(name_of(qwen(own)), "qwen2.5");
+  EXPECT_EQ(name_of(qwen(own + " Answer briefly.")), "");
+  EXPECT_EQ(name_of(qwen("Please reason step by step.")), "");
+  const auto deepseek = [](const std::string& line_ends, const std::string& end) {
+    return "{{ bos_token }}{% for message in messages %}{{ 'User: ' + message['content'] + '" +
+           line_ends + "' }}{{ 'Assistant: ' + message['content']" + end + " }}{{ 'Assistant:' }}";
+  };
+  EXPECT_EQ(name_of(deepseek("\\n\\n", " + eos_token")), "deepseek-v2");
+  EXPECT_EQ(name_of(deepseek("\n\n", " + eos_token")), "deepseek-v2");
+  EXPECT_EQ(name_of(deepseek("\\n", " + eos_token")), "");
+  EXPECT_EQ(name_of(deepseek("\\n\\n", " + '\\n'")), "");
+}
+
 TEST(Chat, RefusesWhatATemplateDoesNotAllow) {
   const Tokenizer plain = Tokenizer::from_directory(kReference / "tokenizers/llama2");
   const std::vector<ChatMessage> twice = {{"user", "a"}, {"user", "b"}};

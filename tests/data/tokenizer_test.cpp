@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -56,6 +57,19 @@ TEST(Tokenizer, HasTheIdsAndTextsOfThePackages) {
       EXPECT_EQ(tokenizer.decode(c["ids"].get<Ids>(), false), c["text"]);
     }
   }
+}
+
+TEST(Tokenizer, DecodesARunOfBytesInLinearTime) {
+  const Tokenizer tokenizer = named("llama2");
+  Ids ids;
+  std::string text;
+  for (int i = 0; i < 200000; ++i) {
+    for (const char* byte : {"<0xC3>", "<0xA9>"}) ids.push_back(tokenizer.id(byte).value());
+    text += "\u00e9";
+  }
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_EQ(tokenizer.decode(ids), text);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(5));
 }
 
 TEST(Tokenizer, StreamsWholeCharacters) {
@@ -211,6 +225,53 @@ TEST(Tokenizer, ReadsPatternsAsOnigurumaDoes) {
   EXPECT_EQ(refusal("\\h+"), "expected none with \\h or \\H; write [0-9a-fA-F]");
   EXPECT_EQ(refusal("[a[bc]]"),
             "expected none with a class inside a class; write \\[ for the character");
+  EXPECT_EQ(refusal("[[:^alpha:]]"), "expected none with [:^alpha:]");
+  EXPECT_EQ(refusal("\\bb"), "expected none with \\b or \\B");
+  EXPECT_EQ(refusal("[\\Wa]"),
+            "expected none with \\W in a class; write a class that begins with ^");
+  EXPECT_EQ(refusal("a*"), "expected one that cannot match nothing");
+}
+
+/// What the package tokenizers 0.23 does: its \w matches marks, and alone also "\u00b2".
+TEST(Tokenizer, MatchesTheWordsOfOniguruma) {
+  const Scratch scratch;
+  const auto kept = [&](const char* pattern) {
+    json vocab;
+    const std::vector<std::string> all = {"a", "\u0301", "\u203f", "\u200d", "\u00b2",
+                                          "$", "\u24d0", "\u0661", "_"};
+    std::string text;
+    for (const std::string& one : all) {
+      vocab[one] = vocab.size();
+      text += one;
+    }
+    json split = {{"type", "Split"}, {"behavior", "Removed"}, {"pattern", {{"Regex", pattern}}}};
+    return read_of(scratch, characters({{"/pre_tokenizer", split},
+                                        {"/model/vocab", vocab},
+                                        {"/model/unk_token", "a"},
+                                        {"/model/merges", json::array()}}))
+        .encode(text);
+  };
+  EXPECT_EQ(kept("\\w"), (Ids{3, 5}));
+  EXPECT_EQ(kept("\\W"), (Ids{0, 1, 2, 4, 6, 7, 8}));
+  EXPECT_EQ(kept("[\\w]"), (Ids{3, 4, 5}));
+  EXPECT_EQ(kept("[[:alpha:]]"), (Ids{1, 2, 3, 4, 5, 7, 8}));
+  EXPECT_EQ(kept("[[:alnum:]]"), (Ids{1, 2, 3, 4, 5, 8}));
+  EXPECT_EQ(kept("[[:punct:]]"), (Ids{0, 1, 3, 4, 7}));
+}
+
+TEST(Tokenizer, RefusesTooManySteps) {
+  const Scratch scratch;
+  const auto error_with = [&](const char* place, const char* steps, const json& step, size_t many) {
+    const json sequence = {{"type", "Sequence"}, {steps, json::array_t(many, step)}};
+    const std::string error = error_of([&] { read_of(scratch, characters({{place, sequence}})); });
+    return error.substr(std::min(error.find("json: "), error.size()));
+  };
+  const json cut = {{"type", "WhitespaceSplit"}}, lower = {{"type", "Lowercase"}};
+  EXPECT_EQ(error_with("/pre_tokenizer", "pretokenizers", cut, 100000),
+            "json: pre_tokenizer.pretokenizers[100] is step 101, expected at most 100 steps");
+  EXPECT_EQ(error_with("/normalizer", "normalizers", lower, 101),
+            "json: normalizer.normalizers[100] is step 101, expected at most 100 steps");
+  EXPECT_EQ(error_with("/normalizer", "normalizers", lower, 100), "");
 }
 
 TEST(Tokenizer, RefusesFilesThatGrow) {

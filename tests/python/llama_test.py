@@ -191,6 +191,16 @@ def test_estimate_is_the_programs():
     assert text == program("estimate", *flags, "--machine", "h100")
     with pytest.raises(ValueError, match="mesh"):
         weft.estimate(mesh="dp")
+    # Flags whose value is optional, that can be turned off, and that take several values.
+    flags = {"mesh": "dp=2,tp=2", "seq": 512, "machine": "h100"}
+    words = ["--mesh", "dp=2,tp=2", "--seq", 512, "--machine", "h100"]
+    made = weft.estimate(async_tp=2, json=False, **flags)
+    assert made == program("estimate", *words, "--async-tp=2")
+    made = weft.estimate(sequence_parallel=False, **flags)
+    assert made == program("estimate", *words, "--no-sequence-parallel")
+    assert made != weft.estimate(**flags)
+    made = weft.estimate(compare=["full_shard", "ddp"], **flags)
+    assert made == program("estimate", *words, "--compare", "full_shard,ddp")
 
 
 def test_checkpoints_state_what_is_not_finite_and_one_saver_has_a_directory(tmp_path):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""44 wrong commands: each ends with its exit code and one true sentence."""
+"""52 wrong commands: each ends with its exit code and one true sentence."""
 
 import os
 import subprocess
@@ -8,6 +8,38 @@ import pytest
 
 PROGRAM = os.environ["WEFT_PROGRAM"]
 CASES = [
+    ("train --data DATA --keep 2", 2, "weft: --keep requires --save; see weft train --help"),
+    (
+        "train --data DATA --save-non-finite",
+        2,
+        "weft: --save-non-finite requires --save; see weft train --help",
+    ),
+    (
+        "train --data DATA --lease-seconds 3",
+        2,
+        "weft: --lease-seconds requires --save; see weft train --help",
+    ),
+    (
+        "train --data DATA --allow-change lr",
+        2,
+        "weft: --allow-change requires --resume; see weft train --help",
+    ),
+    ("train --data DATA --prompt a", 2, "weft: --sample is 0, expected at least 1 for --prompt"),
+    (
+        "train --data DATA --batch 4 --seq 16 --balance-rate 0.1",
+        2,
+        "weft: --balance-rate: the model (llama) has no biases that balance the load of",
+    ),
+    (
+        "estimate --schedule --json",
+        2,
+        "weft: --schedule is given with --json, expected one of them",
+    ),
+    (
+        "estimate --schedule --compare ddp",
+        2,
+        "weft: --schedule is given with --compare, expected one of them",
+    ),
     ("", 2, "weft: a command is required; see weft --help"),
     ("trian", 2, "weft: there is no command \"trian\"; see weft --help"),
     ("train", 2, "weft: --data is required; see weft train --help"),
