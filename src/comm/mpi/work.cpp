@@ -36,7 +36,6 @@ void MpiWork::step(Step&& next) noexcept {
 void MpiWork::start() noexcept {
   engine().add_work();
   step([&] {
-    if (world().is_aborted()) throw world().echo(title(), words(), number());
     post();
   });
 }
@@ -97,7 +96,6 @@ std::string MpiWork::departure(int rank) const {
 }
 
 bool MpiWork::heeds_departures() const {
-  if (waited() > kLongestWay) return true;
   const MpiEngine::Lock lock = engine().lock();
   return !has_begun();
 }
