@@ -88,7 +88,7 @@ class PlanRun {
 
   /// Consecutive exchanges over one group are phases of one exchange.
   size_t phases_end(size_t i) const {
-    constexpr size_t most = 6;
+    constexpr auto most = static_cast<size_t>(kMaxPhases);
     size_t end = i + 1;
     if (plan_.steps[i].kind != Kind::exchange) return end;
     while (end < plan_.steps.size() && end - i < most && plan_.steps[end].kind == Kind::exchange &&

@@ -35,10 +35,9 @@ struct Piece {
   Device device = cpu;
 };
 
-/// A collective in progress. It keeps the objects it uses alive. `wait` returns when the result is
-/// complete and the sent memory may be reused, or throws CommError. The destructor waits, within
-/// the deadline; during stack unwinding it aborts the waits of all ranks instead. May be used only
-/// on its rank's thread.
+/// A collective or message in progress. It keeps the objects it uses alive. The destructor waits,
+/// within the deadline; during stack unwinding it aborts the waits of all ranks instead. May be
+/// used only on its rank's thread.
 class [[nodiscard, gnu::visibility("default")]] Work {
  public:
   class State;
@@ -49,10 +48,12 @@ class [[nodiscard, gnu::visibility("default")]] Work {
   Work& operator=(Work&&) noexcept;
   ~Work();
 
-  /// Blocks until the operation is complete. All pending Works of the rank make progress meanwhile,
-  /// so they may be waited for in any order.
+  /// Blocks until the result is complete and the sent memory may be reused; CommError when that
+  /// fails. All pending Works of the rank make progress meanwhile, so they may be waited for in any
+  /// order. For memory on GPUs it waits for the other ranks' calls only (NCCL: not even for these),
+  /// and makes the current stream wait for the operation: work queued later sees the result.
   void wait();
-  /// Returns true when `wait` would return at once; makes progress.
+  /// Returns true when the operation is complete, on GPUs too; makes progress.
   bool test();
 
  private:
@@ -63,9 +64,10 @@ class [[nodiscard, gnu::visibility("default")]] Work {
 /// `wait(work)` and may release locks around it that other ranks need, such as Python's GIL.
 WEFT_API void wait_in_destructors_by(void (*around)(void (*wait)(void*), void* work));
 
-/// Bytes that this rank received over one communicator, and the collectives it called.
+/// Bytes that this rank received over one communicator, and its calls.
 struct CommunicatorTraffic {
   int64_t bytes = 0;
+  /// Collectives, sends and receives.
   int64_t collectives = 0;
 };
 

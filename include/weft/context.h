@@ -24,7 +24,7 @@ struct RandomState {
   bool operator==(const RandomState&) const = default;
 };
 
-/// The ambient state of one rank; the library keeps no other. A thread without one uses a default.
+/// The settings of one rank. A thread without them uses defaults.
 struct WEFT_API Context {
   bool grad_enabled = true;
   Traffic traffic = Traffic::allow;

@@ -29,8 +29,9 @@ struct LaunchOptions {
 /// How a launch ended.
 struct LaunchReport {
   /// 0: every rank exited with 0. Otherwise what the first that failed exited with (128 + signal
-  /// for one that was killed), 124 after the timeout, 127 when the program could not be started, 1
-  /// when all went well but some of their output could not be written.
+  /// for one that was killed), 124 after the timeout, 127 when the program could not be started,
+  /// 147 when a rank was stopped by a signal and not continued, 1 when all went well but some of
+  /// their output could not be written.
   int code = 0;
   /// The rank that failed first, or -1.
   int rank = -1;

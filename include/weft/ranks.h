@@ -23,11 +23,12 @@ struct RunOptions {
   std::optional<bool> checks_equality = {};
 };
 
-/// The most ranks that are threads of one process or processes of one host.
+/// The most threads of `run_ranks` and processes of `weft run`. At most 95 processes of one host
+/// can `connect`.
 inline constexpr int kMostLocalRanks = 1024;
 
 /// Runs `body` on `ranks` (1 to kMostLocalRanks) threads of this process, each with its own
-/// Context, over one `threads` communicator. Returns when all have ended; rethrows the first cause
+/// Context, over one communicator. Returns when all have ended; rethrows the first cause
 /// when one threw. A rank that neither ends nor communicates after the others have failed is named
 /// on stderr, and the process ends with exit code 1: a thread cannot be stopped.
 WEFT_API void run_ranks(int ranks, const std::function<void(Communicator)>& body,

@@ -44,7 +44,7 @@ int64_t read_collective(const CollectiveRead& read) {
 }
 
 /// The elements before rank r's part in the memory that a rank sends, be it the caller's or half a
-/// stage.
+/// staging buffer.
 static int64_t sent_before(const Collective& call, const Piece& piece, int ranks, int r) {
   if (!sends_all_parts(call.kind)) return 0;
   if (call.kind == CollectiveKind::all_reduce && call.rounds == 1) {

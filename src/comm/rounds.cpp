@@ -8,8 +8,6 @@ namespace weft {
 /// The approximate bytes that a rank copies in a round, which stay in the caches until they are
 /// read.
 static constexpr int64_t kRoundBytes = int64_t{512} << 10;
-/// The most rounds that the stages of a slot can count.
-static constexpr int64_t kMostRounds = 16384;
 static constexpr int64_t kLineElements = 64;
 
 static constexpr int64_t whole_lines(int64_t elements) {

@@ -37,6 +37,8 @@ bool sends_all_parts(CollectiveKind kind);
 /// The number of elements of a piece that are for, or from, that rank.
 int64_t part_of(const Collective& call, const Piece& piece, int ranks, int rank);
 
+/// A limit of `rounds_of`, well below what the progress of a slot can count.
+inline constexpr int kMostRounds = 16384;
 /// The number of rounds that a call in a group of that size has if any of its ranks needs rounds;
 /// equal on all ranks without communication. 1 for little data, and for an all_to_all, whose ranks
 /// do not know each other's counts.

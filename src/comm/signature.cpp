@@ -8,14 +8,6 @@
 
 namespace weft {
 
-static constexpr std::array<std::string_view, 11> kCollectiveNames = {
-    "barrier", "broadcast",  "all_gather", "reduce_scatter", "all_reduce", "gather",
-    "scatter", "all_to_all", "send",       "recv",           "exchange"};
-
-std::string_view name_of(CollectiveKind kind) {
-  return kCollectiveNames[static_cast<size_t>(kind)];
-}
-
 static uint64_t folded(uint64_t hash, uint64_t value) {
   hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
   return hash ^ (hash >> 29);
@@ -74,6 +66,8 @@ void sign(const Collective& call, const Claim& claim, Signature& into) {
 
 void sign(const Exchange& call, const Claim& claim, Signature& into) {
   into.kind = CollectiveKind::exchange;
+  into.pieces = into.counts = 0;
+  into.elements = 0;
   into.device = call.blocks.empty() ? DeviceKind::cpu : call.blocks[0].device.kind;
   const uint64_t kind = folded(static_cast<uint64_t>(CollectiveKind::exchange), call.content);
   into.hash = folded(folded(kind, static_cast<uint64_t>(call.phases())),

@@ -8,6 +8,14 @@
 
 namespace weft {
 
+static constexpr std::array<std::string_view, 11> kCollectiveNames = {
+    "barrier", "broadcast",  "all_gather", "reduce_scatter", "all_reduce", "gather",
+    "scatter", "all_to_all", "send",       "recv",           "exchange"};
+
+std::string_view name_of(CollectiveKind kind) {
+  return kCollectiveNames[static_cast<size_t>(kind)];
+}
+
 std::shared_ptr<Transport> Transport::split(int color, int key, std::string name) {
   std::vector<std::array<int64_t, 2>> asked(static_cast<size_t>(size_));
   const auto own = static_cast<size_t>(rank_);

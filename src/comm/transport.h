@@ -44,9 +44,10 @@ struct Collective {
   std::span<const Piece> pieces = {};
   /// Used by all_to_all.
   std::span<const int64_t> recv_counts = {};
-  /// For a call in several rounds between processes: `send` points to the first of two halves,
-  /// `half_bytes` apart, which hold the data of the rounds alternately; `recv` of an all_reduce
-  /// points to the elements reduced in the round.
+  /// Set only in the copy that a process publishes of a call in several rounds, by its staging
+  /// buffer; callers leave them. `send` then points to the first of two halves, `half_bytes` apart,
+  /// which hold the data of the rounds alternately; `recv` of an all_reduce points to the elements
+  /// reduced in the round.
   int rounds = 1;
   size_t half_bytes = 0;
 };
@@ -65,6 +66,9 @@ class ExchangeReader {
   virtual int64_t read(int phase, std::span<const void* const> shown) = 0;
 };
 
+/// The most phases of an exchange.
+inline constexpr int kMaxPhases = 6;
+
 /// One rank's part in an exchange.
 struct Exchange {
   /// The published blocks, one a phase; the block of phase p holds its elements once this rank has
@@ -76,7 +80,7 @@ struct Exchange {
   /// first 80 characters are kept.
   std::string_view words = {};
 
-  /// 1 to 6.
+  /// 1 to kMaxPhases.
   int phases() const { return static_cast<int>(blocks.size()); }
 };
 

@@ -6,13 +6,13 @@
 namespace weft {
 
 /// Paces one wait: polls `spins` times, then yields its core between polls, and sleeps in a long
-/// wait, never longer than 1/32 of the time waited.
+/// wait, at most 1 ms and never longer than 1/32 of the time waited.
 class Waiter {
  public:
   explicit Waiter(int spins) : spins_left_(spins) {}
 
-  /// Called between two polls. Returns true when other threads have run and reading the clock is
-  /// cheap.
+  /// Called between two polls. Returns true when it yielded or slept: `waited()` is fresh, and slow
+  /// checks may follow.
   bool pause() {
     if (spins_left_ > 0) [[likely]] {
       --spins_left_;

@@ -20,7 +20,7 @@ int available_cores() {
 static int spins_for(bool is_crowded) { return is_crowded ? 20 : 2000; }
 
 /// How long to wait for the text of a failure; a rank that dies while writing it leaves none.
-static constexpr std::chrono::milliseconds kLongestClaim{500};
+static constexpr std::chrono::milliseconds kLongestFailureWrite{500};
 
 std::string Members::in_words(int rank) const {
   if (id == 0) return concat("rank ", rank);
@@ -54,7 +54,7 @@ void World::abort(const WorldFailure& failure, const std::exception_ptr& cause) 
 /// Waits while another rank writes its failure. The world must be aborted before this rank gives
 /// up: the others check that before they read its memory.
 void World::await_abort() {
-  wait_until(spins_, kLongestClaim, [&] { return is_aborted(); });
+  wait_until(spins_, kLongestFailureWrite, [&] { return is_aborted(); });
   state_.aborted.store(1, std::memory_order_seq_cst);
 }
 
@@ -77,12 +77,13 @@ std::string text_of(const std::exception_ptr& cause) {
   }
 }
 
-void World::threw(int rank, const std::exception_ptr& cause) {
+void World::abort_for_exception(int rank, const std::exception_ptr& cause) {
   if (is_aborted()) return;
   abort({rank, rank, concat("rank ", rank, " threw: ", text_of(cause))}, cause);
 }
 
-CommError World::failed(const WorldFailure& failure, std::string operation, uint64_t number) {
+CommError World::abort_for_call(const WorldFailure& failure, std::string operation,
+                                uint64_t number) {
   CommError error(failure.text, failure.rank, std::move(operation), number);
   abort(failure, std::make_exception_ptr(error));
   return error;

@@ -88,9 +88,9 @@ class World {
   void abort(const WorldFailure& failure, const std::exception_ptr& cause = {});
   /// Aborts the world because a call of `rank` threw `cause`; ignored in a world that has failed
   /// already.
-  void threw(int rank, const std::exception_ptr& cause);
+  void abort_for_exception(int rank, const std::exception_ptr& cause);
   /// Aborts the world with the failure of a call and returns the error to throw.
-  CommError failed(const WorldFailure& failure, std::string operation, uint64_t number);
+  CommError abort_for_call(const WorldFailure& failure, std::string operation, uint64_t number);
   /// The error of a call that ends because the world has failed: "<title>: given up: <failure>".
   CommError echo(const std::string& title, std::string operation, uint64_t number) const;
   /// The failure of an aborted world.
@@ -111,6 +111,8 @@ class World {
   bool waits(int rank) const;
   /// Returns true when the rank's process is known to be gone.
   virtual bool is_gone(int rank) const { return has_ended(rank); }
+  /// Returns true when the rank's process is known to be gone without having ended in order.
+  virtual bool has_died(int) const { return false; }
   /// How the rank stopped making calls, such as "ended".
   virtual std::string end_in_words(int) const { return "ended"; }
 
@@ -121,8 +123,8 @@ class World {
   virtual void on_stuck_reader(int) const {}
   /// Returns true when these world ranks see each other's memory, so that they can form a `group`.
   virtual bool shares_memory(std::span<const int>) const { return true; }
-  /// The group that the members of `key` form by their calls of the same number; each member calls
-  /// it with its world ranks.
+  /// The group of these world ranks, each of which calls this. `key` is equal on all members and
+  /// counts repeated calls.
   virtual std::shared_ptr<MemoryGroup> group(const std::vector<int64_t>& key,
                                              const std::vector<int>& members,
                                              const std::string& name) = 0;

@@ -81,7 +81,7 @@ static void forget_connection() {
 
 /// Tells all ranks that this one threw.
 static void tell_exception(const std::exception_ptr& cause) {
-  connection->shared->threw(connection->rank, cause);
+  connection->shared->abort_for_exception(connection->rank, cause);
 #ifdef WEFT_WITH_MPI
   if (!connection->mpi) return;
   const MpiEngine::Lock lock = connection->mpi->lock();
@@ -114,7 +114,7 @@ static void let_the_cause_end_first() {
 static std::unique_ptr<Connection> connected_alone(const RunOptions& options) {
   auto made = std::make_unique<Connection>();
   const auto world = ThreadsWorld::make(1, options.deadline);
-  made->world = Communicator(world->ends()[0]);
+  made->world = Communicator(world->transports()[0]);
   made->shared = world;
   return made;
 }
@@ -154,7 +154,7 @@ static std::unique_ptr<Connection> connected_on_host(const Launched& launched,
   const HostMembers members{launched.job, launched.local_rank, launched.local_size,
                             build_in_words()};
   const auto world = join_host(*made, members, launched, std::move(ranks), options);
-  made->world = Communicator(with_gpus(world->world_end()));
+  made->world = Communicator(with_gpus(world->world_transport()));
   return made;
 }
 

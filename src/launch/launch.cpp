@@ -74,7 +74,7 @@ class LaunchedJob {
   void send_all(int signal) const;
   int milliseconds_to_wait() const;
   void wait_for_news();
-  /// Readers of the launcher may be slow.
+  /// Writes what is left of the output, unless told to give up.
   void write_rest();
   bool all_gone() const;
   bool has_timeout() const { return options_.timeout.count() > 0 && !timed_out_; }
@@ -102,7 +102,7 @@ class LaunchedJob {
 
 }  // namespace
 
-/// When it is left by an exception.
+/// Kills ranks that still run, after an exception.
 LaunchedJob::~LaunchedJob() {
   send_all(SIGKILL);
   for (LaunchRank& rank : ranks_) {
@@ -145,8 +145,20 @@ std::vector<std::pair<std::string, std::string>> LaunchedJob::variables(int rank
   return all;
 }
 
+/// The pipes of a rank's stdout and stderr.
+static std::pair<LaunchPipe, LaunchPipe> new_pipes() {
+  const LaunchPipe out = new_pipe();
+  try {
+    return {out, new_pipe()};
+  } catch (...) {
+    ::close(out.read);
+    ::close(out.write);
+    throw;
+  }
+}
+
 void LaunchedJob::start(int rank) {
-  const LaunchPipe out = new_pipe(), err = new_pipe();
+  const auto [out, err] = new_pipes();
   const std::string prefix = options_.prefix ? concat('[', rank, "] ") : "";
   const bool ends_last = options_.prefix || options_.ranks > 1;
   make_nonblocking(out.read);
@@ -205,7 +217,7 @@ void LaunchedJob::fail_first(int code, int rank, std::string cause) {
   if (report_.code == 0) report_ = {code, rank, std::move(cause)};
 }
 
-/// When there is something to do though nothing comes; poll's timeout.
+/// poll's timeout: until something is due that no descriptor announces.
 int LaunchedJob::milliseconds_to_wait() const {
   LaunchClock::time_point until = LaunchClock::time_point::max();
   const auto has_exited = [](const LaunchRank& rank) { return rank.has_exited(); };

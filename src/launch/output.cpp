@@ -46,7 +46,7 @@ void LineSplitter::cut_lines() {
     scanned_ = std::min(end, pending_.size());
     if (end == pending_.npos) break;
     const bool returns = pending_[end] == '\r';
-    // Which of two ends it is shows the next byte.
+    // The next byte shows whether this is \r or \r\n.
     if (returns && end + 1 == pending_.size()) break;
     const bool both = returns && pending_[end + 1] == '\n';
     const std::string_view line = std::string_view(pending_).substr(begin, end - begin);

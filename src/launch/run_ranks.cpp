@@ -23,7 +23,7 @@ namespace weft {
 
 /// Threads that the system does not give end the process from within OpenMP.
 static constexpr int kMostThreads = 1024;
-/// So that a time from now is one.
+/// Keeps now + deadline representable.
 static constexpr std::chrono::milliseconds kLongestDeadline = std::chrono::hours(24 * 3653);
 
 void check_options(const char* what, const RunOptions& options) {
@@ -106,10 +106,10 @@ void run_ranks(int ranks, const std::function<void(Communicator)>& body,
   const auto world = ThreadsWorld::make(ranks, options.deadline);
   const int threads_per_rank = threads_of_rank(ranks, options);
   std::vector<std::thread> threads;
-  for (auto& end : world->ends()) {
-    const int rank = end->rank();
+  for (auto& transport : world->transports()) {
+    const int rank = transport->rank();
     try {
-      threads.emplace_back(run_rank, std::ref(*world), std::move(end), threads_per_rank,
+      threads.emplace_back(run_rank, std::ref(*world), std::move(transport), threads_per_rank,
                            std::cref(options), std::cref(body));
     } catch (...) {  // the system has no thread left
       world->body_threw(rank, std::current_exception());

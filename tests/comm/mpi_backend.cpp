@@ -49,7 +49,7 @@ void run_on_mpi(int, const std::function<void(Communicator)>& body) {
   try {
     body(world);
   } catch (...) {
-    mpi_rank->world->threw(mpi_rank->engine->rank(), std::current_exception());
+    mpi_rank->world->abort_for_exception(mpi_rank->engine->rank(), std::current_exception());
     throw;
   }
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +12,8 @@
 #include <sstream>
 #include <thread>
 
+#include "src/comm/memory/process_world.h"
+#include "src/comm/memory/rendezvous.h"
 #include "src/comm/transport.h"
 #include "tests/support/processes.h"
 #include "tests/support/scratch.h"
@@ -101,7 +105,7 @@ static std::string diverged(const std::string& what) {
 static std::vector<Misdeed> misdeeds() {
   const std::string gone =
       others_say("rank 1 is gone (process {} died or exited) and did not call it");
-  const std::string late = others_say("rank 1 did not call it within 800 ms; there were rank 0");
+  const std::string late = others_say("rank 1 did not call it within 800 ms; arrived: rank 0");
   return {
       {"Throws", [](const Communicator&) { throw std::runtime_error("boom"); },
        others_say("given up: rank 1 threw: boom")},
@@ -343,6 +347,98 @@ TEST(ProcessFailures, ARankThatNeverComesIsNamed) {
   }
   for (const char* rank : {"0", "1"}) {
     EXPECT_EQ(text_in(scratch.path(rank)),
+              "connect: the processes 2 of 3 on this host did not come in time\n");
+  }
+}
+
+/// Runs `body` in processes that stand for the ranks of a job of `size`; returns what each printed.
+static std::vector<std::string> texts_of_meeting(int processes, const char* size,
+                                                 const std::function<void(int)>& body) {
+  const Scratch scratch;
+  int process = -1;
+  const std::vector<pid_t> children = fork_ranks(processes, [&] {
+    process = std::atoi(std::getenv("WEFT_RANK"));
+    std::freopen(scratch.path(std::to_string(process)).c_str(), "w", stderr);
+    for (const char* name : {"WEFT_WORLD_SIZE", "WEFT_LOCAL_WORLD_SIZE"}) setenv(name, size, 1);
+    try {
+      body(process);
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      return 1;
+    }
+    return 0;
+  });
+  std::vector<std::string> texts;
+  for (size_t r = 0; r < children.size(); ++r) {
+    waitpid(children[r], nullptr, 0);
+    texts.push_back(text_in(scratch.path(std::to_string(r))));
+  }
+  return texts;
+}
+
+static HostMembers members_of_job(int index, int count) {
+  return {std::getenv("WEFT_JOB"), index, count, build_in_words()};
+}
+
+TEST(ProcessFailures, TwoProcessesOfOneNumberAreRefused) {
+  if (!kForks) GTEST_SKIP() << "the thread sanitizer does not follow forks";
+  const auto texts = texts_of_meeting(3, "3", [](int process) {
+    // Processes 1 and 2 both come as number 1.
+    meet(members_of_job(std::min(process, 1), 3), 1 << 20, std::chrono::seconds(20));
+  });
+  for (const std::string& text : texts) {
+    EXPECT_NE(text.find(" comes as number 1 of 3 of job "), std::string::npos) << text;
+  }
+}
+
+TEST(ProcessFailures, AProcessThatDiesBetweenMeetingAndConnectingIsNoticed) {
+  if (!kForks) GTEST_SKIP() << "the thread sanitizer does not follow forks";
+  const auto texts = texts_of_meeting(2, "2", [](int process) {
+    if (process == 1) {
+      meet(members_of_job(1, 2), ProcessWorld::kSegmentBytes, std::chrono::seconds(20));
+      _exit(0);
+    }
+    all_reduce(connect({.deadline = std::chrono::seconds(20)}), 4);
+  });
+  EXPECT_NE(texts[0].find("rank 1 is gone (its process died or exited while it connected) and did "
+                          "not call it"),
+            std::string::npos)
+      << texts[0];
+}
+
+/// A connection to the socket of this process's job, on which nothing is sent.
+static int silent_connection() {
+  const std::string job = concat("weft-", getuid(), '-', std::getenv("WEFT_JOB"), '-');
+  for (std::string line, name;; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
+    std::ifstream sockets("/proc/net/unix");
+    while (name.empty() && std::getline(sockets, line)) {
+      if (line.find(job) != std::string::npos) name = line.substr(line.find('@') + 1);
+    }
+    if (name.empty()) continue;
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    std::copy(name.begin(), name.end(), address.sun_path + 1);
+    const int made = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+    const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+    ::connect(made, reinterpret_cast<const sockaddr*>(&address), length);
+    return made;
+  }
+}
+
+TEST(ProcessFailures, AProcessThatStopsWhileItConnectsKeepsNoOtherOut) {
+  if (!kForks) GTEST_SKIP() << "the thread sanitizer does not follow forks";
+  const auto texts = texts_of_meeting(3, "3", [](int process) {
+    // Process 2 connects first, sends nothing and never comes.
+    if (process == 1) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    if (process == 2) {
+      silent_connection();
+      std::this_thread::sleep_for(std::chrono::seconds(4));
+      return;
+    }
+    meet(members_of_job(process, 3), 1 << 20, std::chrono::seconds(3));
+  });
+  for (const int process : {0, 1}) {
+    EXPECT_EQ(texts[static_cast<size_t>(process)],
               "connect: the processes 2 of 3 on this host did not come in time\n");
   }
 }

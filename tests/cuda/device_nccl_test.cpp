@@ -10,11 +10,14 @@
 #include <vector>
 
 #include "src/comm/nccl/emulated/library.h"
+#include "src/comm/nccl/nccl_transport.h"
 #include "src/comm/transport.h"
 #include "src/kernels/copy/copy.h"
 #include "tests/comm/nccl_backend.h"
 #include "tests/cuda/device.h"
 #include "tests/cuda/graph_steps.h"
+#include "tests/support/lone_world.h"
+#include "tests/support/scratch.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/mesh.h"
@@ -294,6 +297,73 @@ TEST_F(DeviceNccl, TheWatchdogEndsACallThatHangs) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3));
 }
 
+/// A host's transport whose ranks on GPUs are in another world, which says that a rank has died.
+class InWorld final : public Transport {
+ public:
+  InWorld(std::shared_ptr<Transport> host, std::shared_ptr<World> world)
+      : Transport(host->rank(), host->size(), host->name()),
+        host_(std::move(host)),
+        world_(std::move(world)) {}
+  int host_of(int rank) const override { return host_->host_of(rank); }
+  bool in_memory(DeviceKind kind) const override { return host_->in_memory(kind); }
+  Work start(const Collective& call) override { return host_->start(call); }
+  std::shared_ptr<Transport> subgroup(std::span<const int> ranks, std::string name) override {
+    return host_->subgroup(ranks, std::move(name));
+  }
+  World* world() const override { return world_.get(); }
+  std::span<const int> world_ranks() const override { return host_->world_ranks(); }
+
+ private:
+  const std::shared_ptr<Transport> host_;
+  const std::shared_ptr<World> world_;
+};
+
+TEST_F(DeviceNccl, NamesARankThatHasDiedLongBeforeTheDeadline) {
+  const auto lanes = std::make_shared<LoneWorld>(3, std::chrono::seconds(60));
+  const auto begin = std::chrono::steady_clock::now();
+  run_ranks(
+      3,
+      [&](Communicator host) {
+        const Communicator world(with_nccl(std::make_shared<InWorld>(host.transport(), lanes)));
+        const Vector part(f32, 4), whole(f32, 12);
+        all_gather(world, part, whole).wait();
+        whole.values();
+        host.barrier();
+        if (host.rank() == 2) {
+          lanes->gone = 2;
+        } else {
+          const std::string error = error_of<CommError>([&] {
+            all_gather(world, part, whole).wait();
+            whole.values();
+          });
+          expect_contains(error, "on cuda number 2: rank 2 is gone and did not finish it");
+        }
+        host.barrier();
+      },
+      {.deadline = std::chrono::seconds(30), .threads_per_rank = 1});
+  EXPECT_EQ(lanes->failure().rank, 2);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+}
+
+TEST_F(DeviceNccl, AllToAllsAreComparedBeforeTheirCounts) {
+  const Outcome outcome = outcome_of(
+      [](Communicator world) {
+        const Vector part(f32, 12), whole(f32, 12);
+        for (int call = 1; call <= 3; ++call) {
+          const Piece piece{.send = part.data(),
+                            .recv = whole.data(),
+                            .dtype = call == 2 && world.rank() == 1 ? i32 : f32,
+                            .counts = kFourEach,
+                            .device = gpu};
+          world.all_to_all(piece, kFourEach).wait();
+        }
+      },
+      2000);
+  EXPECT_EQ(outcome.thrown,
+            "world: nccl call number 2: rank 0 called all_to_all(f32) on cuda but rank 1 called "
+            "all_to_all(i32) on cuda");
+}
+
 TEST_F(DeviceNccl, NamesABrokenLink) {
   const Outcome outcome = outcome_of(
       [](Communicator world) {
@@ -441,6 +511,29 @@ TEST_F(DeviceNccl, APlayThatIsRefusedBeginsNothing) {
       },
       300);
   EXPECT_EQ(outcome.thrown, "");
+}
+
+TEST_F(DeviceNccl, ALaneThatDidNotStartIsNotRecorded) {
+  const Outcome outcome = outcome_of(
+      [](Communicator world) {
+        const Vector part(f32, 4), whole(f32, 12);
+        all_gather(world, part, whole).wait();
+        if (world.rank() == 2) throw std::runtime_error("boom");
+        const auto gather = [&] {
+          const StreamScope scope(stream_for(gpu, StreamRole::gather));
+          all_gather(world, part, whole).wait();
+        };
+        EXPECT_THROW(gather(), CommError);
+        int runs = 0;
+        Graph graph(gpu);
+        const auto work = [&] {
+          if (++runs == 3) gather();
+        };
+        for (int i = 0; i < 2; ++i) graph.run(work);
+        EXPECT_THROW(graph.run(work), std::invalid_argument);
+      },
+      20000);
+  EXPECT_EQ(outcome.seen[0], "");
 }
 
 TEST_F(DeviceNccl, RecordsOnlyWaysThatItKnows) {

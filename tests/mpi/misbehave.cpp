@@ -58,6 +58,29 @@ static void by_a_pair(const Communicator& world) {
   if (world.rank() == 0) pair.barrier();
 }
 
+/// Rank 1 calls, and stops before its data has left; its host says that its process is gone.
+static void die_in_transfer(const Communicator& world) {
+  if (world.rank() == 1) {
+    const std::vector<int64_t> counts(static_cast<size_t>(world.size()), kLarge);
+    std::vector<float> part(static_cast<size_t>(kLarge)), whole(part.size() * counts.size());
+    const Piece piece{.send = part.data(), .recv = whole.data(), .counts = counts};
+    const Work work = world.all_gather({&piece, 1});
+    raise(SIGSTOP);
+  }
+  static_cast<LoneWorld*>(world.transport()->world())->gone = 1;
+  all_gather(world, kLarge);
+}
+
+/// Calls of a world that has failed.
+static void go_on(const Communicator& world) {
+  if (world.rank() == 1) throw std::runtime_error("boom");
+  try {
+    world.barrier();
+  } catch (const CommError&) {
+  }
+  all_reduce(world, 4);
+}
+
 /// For a machine that starts many jobs at once.
 static constexpr std::chrono::seconds kForStarting{60};
 
@@ -113,6 +136,8 @@ static const std::map<std::string, Body> kCommonMisdeeds = {
     {"NobodySends", [](const Communicator& world) { unanswered(world, false); }},
     {"NobodyReceives", [](const Communicator& world) { unanswered(world, true); }},
     {"AMemberOfAPairEnds", by_a_pair},
+    {"DiesInTransfer", die_in_transfer},
+    {"GoesOnAfterAFailure", go_on},
 };
 
 static void misbehave(const Communicator& world, const std::string& name) {
@@ -156,7 +181,8 @@ static int run_misdeed(const std::string& name) {
   if (stops && std::string_view(std::getenv("OMPI_COMM_WORLD_RANK")) == "1") raise(SIGSTOP);
   const auto engine = MpiEngine::start(stops ? std::chrono::seconds(3) : kForStarting);
   // When mpirun notices the death of a rank, no rank waits for the deadline.
-  const bool dies = name == "Exits0" || name == "Exits3" || name == "IsKilled" || name == "Crashes";
+  const bool dies = name == "Exits0" || name == "Exits3" || name == "IsKilled" ||
+                    name == "Crashes" || name == "DiesInTransfer";
   const auto world =
       std::make_shared<LoneWorld>(engine->size(), std::chrono::milliseconds(dies ? 60000 : 800));
   engine->attach(world);
@@ -165,7 +191,7 @@ static int run_misdeed(const std::string& name) {
   try {
     misbehave(Communicator(mpi_world(engine, hosts)), name);
   } catch (const std::exception& error) {
-    world->threw(engine->rank(), std::current_exception());
+    world->abort_for_exception(engine->rank(), std::current_exception());
     const std::chrono::duration<double> lasted = std::chrono::steady_clock::now() - begin;
     const std::string text =
         concat("rank ", engine->rank(), " after ", lasted.count(), " s: ", error.what(), "\n");

@@ -47,8 +47,8 @@ static std::string diverged(const std::string& what) {
 }
 
 static std::vector<MpiMisdeed> mpi_misdeeds() {
-  const std::string late = others_say("rank 1 did not call it within 800 ms; there were rank 0");
-  const std::string told_to_end = "; rank 1 did not call it; there were rank 0";
+  const std::string late = others_say("rank 1 did not call it within 800 ms; arrived: rank 0");
+  const std::string told_to_end = "; rank 1 did not call it; arrived: rank 0";
   return {
       {"Throws", others_say("given up: rank 1 threw: boom")},
       {"ReturnsEarly", others_say("rank 1 ended and did not call it")},
@@ -90,6 +90,9 @@ static std::vector<MpiMisdeed> mpi_misdeeds() {
        "world/pair: collective 1: barrier(): rank 0 (rank 1 of the world) ended and did not call "
        "it",
        MpiMisdeed::one},
+      {"DiesInTransfer", "rank 1 is gone and did not finish it"},
+      {"GoesOnAfterAFailure",
+       "world: collective 4: all_reduce(sum, f32, [4]): given up: rank 1 threw: boom"},
       // mpirun notices these first, reports the process, and ends the others.
       {"Exits0", told_to_end},
       {"Exits3", told_to_end},

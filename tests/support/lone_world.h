@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <memory>
 
 #include "src/comm/world.h"
@@ -20,6 +21,12 @@ class LoneWorld final : private LoneState, public World {
   LoneWorld(int ranks, std::chrono::milliseconds deadline)
       : LoneState(ranks), World(ranks, deadline, ranks, state, rank_states.get()) {}
 
+  /// The rank whose process is said to be gone, or -1.
+  std::atomic<int> gone{-1};
+
+  bool is_gone(int rank) const override { return rank == gone; }
+  bool has_died(int rank) const override { return rank == gone; }
+  std::string end_in_words(int) const override { return "is gone"; }
   bool shares_memory(std::span<const int>) const override { return false; }
   std::shared_ptr<MemoryGroup> group(const std::vector<int64_t>&, const std::vector<int>&,
                                      const std::string& name) override {

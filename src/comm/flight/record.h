@@ -77,8 +77,8 @@ class FlightOperation {
   int64_t bytes_ = 0;
 };
 
-/// The last operations of one rank. The rank's thread writes, without locks or allocation; any
-/// other thread may read meanwhile.
+/// The last operations of one rank. The rank's thread writes, without locks or allocation (over MPI
+/// the engine's thread may write that an operation runs); any other thread may read meanwhile.
 class FlightRecord : public std::enable_shared_from_this<FlightRecord> {
  public:
   static constexpr uint64_t kEntries = 1024;

@@ -9,15 +9,6 @@
 
 namespace weft {
 
-MemoryGroup::~MemoryGroup() {
-  for (const SlotEvents& events : events_) {
-    for (void* event : events.points) {
-      if (event) cuda::destroy_event(event);
-    }
-    for (void* event : events.former) cuda::destroy_event(event);
-  }
-}
-
 ExchangeOrder::ExchangeOrder(const MemoryGroup& group, int rank, uint64_t sequence, Device device)
     : group_(group), rank_(rank), sequence_(sequence), device_(device) {
   if (!is_queued()) return;

@@ -29,6 +29,8 @@ class ExchangeOrder {
   void ended(int last);
   /// Makes the current stream wait for the end.
   void join() const;
+  /// Returns true when the GPU has reached the end.
+  bool is_reached() const { return end_.empty() || end_.is_reached(); }
 
   /// The stream on which the reads are queued.
   const Stream& stream() const { return stream_; }

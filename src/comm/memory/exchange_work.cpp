@@ -3,14 +3,19 @@
 
 #include "src/comm/check.h"
 #include "src/comm/read_collective.h"
+#include "src/comm/rounds.h"
 
 namespace weft {
+
+// A round has at most two phases.
+static_assert(progress_after(2 * kMostRounds) < kProgressRange);
 
 /// The device of the blocks or pieces of a call.
 template <class Parts>
 static Device device_of(const MemoryGroup& group, const Parts& parts) {
   const Device device = parts.empty() ? cpu : parts[0].device;
-  if (device.kind == DeviceKind::cuda && group.heap) refuse_device_memory(group.name, device);
+  if (device.kind == DeviceKind::cuda && group.ranks_are_processes())
+    refuse_device_memory(group.name, device);
   return device;
 }
 
@@ -20,7 +25,7 @@ ExchangeWork::ExchangeWork(MemoryTransport& transport, const Exchange& call, Exc
       reader_(reader),
       phases_(call.phases()),
       slot_(group().slot(rank(), sequence())),
-      showing_(group(), rank(), sequence()),
+      publication_(group(), rank(), sequence()),
       order_(group(), rank(), sequence(), device_of(group(), call.blocks)) {
   publish(call);
 }
@@ -32,28 +37,39 @@ ExchangeWork::ExchangeWork(MemoryTransport& transport, const Collective& call,
       reader_(reader),
       phases_(phases_of(call.kind)),
       slot_(group().slot(rank(), sequence())),
-      showing_(group(), rank(), sequence()),
+      publication_(group(), rank(), sequence()),
       order_(group(), rank(), sequence(), device_of(group(), call.pieces)) {
   publish(call);
 }
 
 template <class Call>
 void ExchangeWork::publish(const Call& call) {
-  sign(call, transport_.take_claim(), slot_.signature);
+  const Claim claim = transport_.take_claim();
+  sign(call, claim, slot_.signature);
   // In an aborted world nothing is posted: this call would fail, and other ranks may still read
   // what the slot holds of an earlier call.
-  if (!group().world->is_aborted()) post(showing_.show(call));
+  if (!group().world->is_aborted()) post(publication_.publish(call));
   record(slot_.signature, transport_.counters());
 }
 
+/// Throws the failure. The slot keeps the earlier call, whose signature other ranks may be reading.
+template <class Call>
+void ExchangeWork::refuse(const Call& call, const Claim& claim) const {
+  Signature own;
+  sign(call, claim, own);
+  const std::string operation = weft::in_words(own);
+  throw world().echo(prefix() + operation, operation, number());
+}
+
 void ExchangeWork::post(const void* shown) {
-  // A late reader of the previous call's hash sees from the stage that its call is over.
-  slot_.stage.store(stage(0), std::memory_order_relaxed);
+  // Stored first: a rank still comparing hashes of the slot's previous call must see that the slot
+  // has moved on.
+  slot_.progress.store(progress_at(0), std::memory_order_relaxed);
   slot_.hash.store(slot_.signature.hash, std::memory_order_release);
   slot_.published = shown;
-  slot_.is_eager = showing_.is_eager();
+  slot_.is_eager = publication_.is_eager();
   order_.posted();
-  slot_.stage.store(stage(kPosted), std::memory_order_release);
+  slot_.progress.store(progress_at(kPosted), std::memory_order_release);
 }
 
 bool ExchangeWork::advance() {
@@ -67,8 +83,8 @@ bool ExchangeWork::advance() {
       return true;
     }
     if (!read_next_phase()) return false;
-    if (phase_ + 1 >= phases_ && showing_.is_eager()) {
-      transport_.leave_to_readers(sequence(), awaited());
+    if (phase_ + 1 >= phases_ && publication_.is_eager()) {
+      transport_.leave_to_readers(sequence(), reached());
       return true;
     }
   }
@@ -76,10 +92,10 @@ bool ExchangeWork::advance() {
 }
 
 bool ExchangeWork::all_have_come() {
-  const uint64_t target = awaited();
+  const uint64_t target = reached();
   while (seen_ < group().size()) {
     const Slot& slot = group().slot(seen_, sequence());
-    if (slot.stage.load(std::memory_order_acquire) < target) return false;
+    if (slot.progress.load(std::memory_order_acquire) < target) return false;
     ++seen_;
   }
   return true;
@@ -87,7 +103,7 @@ bool ExchangeWork::all_have_come() {
 
 void ExchangeWork::begin_reading() {
   compare_signatures();
-  reads_rooms_ = phases_ > 0 && showing_.is_eager();
+  reads_rooms_ = phases_ > 0 && publication_.is_eager();
   for (int r = 0; reads_rooms_ && r < group().size(); ++r) {
     reads_rooms_ = group().slot(r, sequence()).is_eager;
   }
@@ -102,9 +118,9 @@ void ExchangeWork::compare_signatures() {
     const Slot& slot = group().slot(r, sequence());
     if (slot.hash.load(std::memory_order_acquire) == expected) continue;
     // A slot that already serves a later call was found equal by the ranks that made this call.
-    const uint64_t end = stage(kStages);
-    if (slot.stage.load(std::memory_order_acquire) >= end) continue;
-    if (first.stage.load(std::memory_order_acquire) >= end) continue;
+    const uint64_t end = progress_at(kProgressRange);
+    if (slot.progress.load(std::memory_order_acquire) >= end) continue;
+    if (first.progress.load(std::memory_order_acquire) >= end) continue;
     fail_unequal(first.signature, r, slot.signature);
   }
 }
@@ -125,10 +141,10 @@ bool ExchangeWork::read_next_phase() {
   received(read_peers(phase_ + 1));
   ++phase_;
   order_.finished(phase_);
-  if (phase_ + 1 < phases_) showing_.update(phase_ + 1);
+  if (phase_ + 1 < phases_) publication_.update(phase_ + 1);
   seen_ = 0;
   if (phase_ + 1 < phases_) wait_anew();
-  slot_.stage.store(awaited(), std::memory_order_release);
+  slot_.progress.store(reached(), std::memory_order_release);
   return true;
 }
 
@@ -140,9 +156,11 @@ std::span<const void* const> ExchangeWork::shown() {
   return published;
 }
 
+void ExchangeWork::learn_rounds() { phases_ *= reader_->rounds(shown()); }
+
 int64_t ExchangeWork::read_peers(int phase) {
   try {
-    if (phase == 0) phases_ *= reader_->rounds(shown());
+    if (phase == 0) learn_rounds();
     order_.await(phase);
     if (phase == 0) flight().begins_on(order_.stream());
     const StreamScope scope(order_.stream());
@@ -158,11 +176,11 @@ int64_t ExchangeWork::read_peers(int phase) {
   }
 }
 
-std::vector<int> ExchangeWork::missing() const { return group().behind(sequence(), awaited()); }
+std::vector<int> ExchangeWork::missing() const { return group().behind(sequence(), reached()); }
 
 const char* ExchangeWork::missed(int rank) const {
-  const uint64_t now = group().slot(rank, sequence()).stage.load(std::memory_order_acquire);
-  return now < stage(kPosted) ? "call it" : "finish it";
+  const uint64_t now = group().slot(rank, sequence()).progress.load(std::memory_order_acquire);
+  return now < progress_at(kPosted) ? "call it" : "finish it";
 }
 
 std::string ExchangeWork::words() const { return weft::in_words(slot_.signature); }

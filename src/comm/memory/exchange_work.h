@@ -8,7 +8,7 @@
 #include "src/comm/memory/exchange_order.h"
 #include "src/comm/memory/memory_transport.h"
 #include "src/comm/memory/pending.h"
-#include "src/comm/memory/showing.h"
+#include "src/comm/memory/publication.h"
 
 namespace weft {
 
@@ -28,35 +28,40 @@ class ExchangeWork : public PendingWork {
   std::string words() const final;
   void retreat() noexcept final;
   void joined() final { order_.join(); }
+  bool is_complete() const final { return order_.is_reached(); }
 
  private:
   template <class Call>
   void publish(const Call& call);
+  template <class Call>
+  [[noreturn]] void refuse(const Call& call, const Claim& claim) const;
   void post(const void* shown);
-  uint64_t stage(uint64_t within) const { return sequence() * kStages + within; }
-  /// The stage that all ranks must reach before this one continues.
-  uint64_t awaited() const { return stage(phase_ < 0 ? kPosted : finished_stage(phase_)); }
+  uint64_t progress_at(uint64_t within) const { return sequence() * kProgressRange + within; }
+  /// This rank's progress, which all ranks must reach before it continues.
+  uint64_t reached() const { return progress_at(phase_ < 0 ? kPosted : progress_after(phase_)); }
   bool all_have_come();
   void begin_reading();
   void compare_signatures();
   bool may_read();
   bool read_next_phase();
+  /// Multiplies the phases by the rounds, which are known once all ranks have published.
+  void learn_rounds();
   int64_t read_peers(int phase);
   /// The published pointer of each rank.
   std::span<const void* const> shown();
 
   MemoryTransport& transport_;
   ExchangeReader* reader_;
-  /// The phases of all rounds; known once all ranks have published.
+  /// The phases of one round; after `learn_rounds`, of all rounds.
   int phases_;
   /// The last phase that this rank has finished; -1: it has only published.
   int phase_ = -1;
   /// All ranks have published eagerly.
   bool reads_rooms_ = false;
-  /// The ranks below this one have reached the awaited stage.
+  /// The ranks below this one have `reached` it.
   int seen_ = 0;
   Slot& slot_;
-  Showing showing_;
+  Publication publication_;
   ExchangeOrder order_;
 };
 

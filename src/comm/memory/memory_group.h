@@ -21,8 +21,9 @@ class SharedHeap;
 
 /// The slot in which one rank publishes one collective to the others.
 struct alignas(64) Slot {
-  /// sequence * kStages + the rank's progress: 0 while it writes, kPosted, then one more a phase.
-  std::atomic<uint64_t> stage{0};
+  /// sequence * kProgressRange + the rank's progress: 0 while it writes, kPosted, then one more a
+  /// phase.
+  std::atomic<uint64_t> progress{0};
   std::atomic<uint64_t> hash{0};
   const void* published = nullptr;
   /// All published data lies in the slot's buffer and stays valid if the rank exits.
@@ -31,21 +32,21 @@ struct alignas(64) Slot {
   /// only when they give up. This field and those after it have cache lines apart from the first,
   /// which the others poll.
   alignas(64) std::atomic<uint64_t> reading{0};
-  /// Read only when hashes differ; the call then completes on no rank, so the slot is not reused.
+  /// Read only when hashes differ: the call then completes on no rank, the world is aborted, and no
+  /// later call reuses the slot.
   Signature signature;
 };
 
-inline constexpr uint64_t kStages = 65536;
+inline constexpr uint64_t kProgressRange = 65536;
 inline constexpr uint64_t kPosted = 1;
-constexpr uint64_t finished_stage(int phase) { return 2 + static_cast<uint64_t>(phase); }
-/// For calls on GPUs, which have a single round.
-inline constexpr int kMaxPhases = 6;
+constexpr uint64_t progress_after(int phase) { return 2 + static_cast<uint64_t>(phase); }
 
-/// Events on GPU streams that belong to a slot. Written before the stage that announces them; the
-/// slot's next call begins when all ranks have finished this one.
+/// Events on GPU streams that belong to a slot. Written before the progress that announces them;
+/// the slot's next call begins when all ranks have finished this one.
 struct SlotEvents {
   Device device = cpu;
-  /// The published memory is ready; then, this rank's reads of each phase are done.
+  /// The published memory is ready; then, this rank's reads of each phase are done. Calls on GPUs
+  /// have a single round.
   std::array<void*, kMaxPhases + 1> points{};
   /// Events of devices used earlier, which another rank may still be about to wait for.
   std::vector<void*> former;
@@ -91,21 +92,24 @@ class MemoryGroup : public Members {
     auto* first = reinterpret_cast<PostedMessage*>(memory_.get() + slots_bytes());
     return {first + (from * size() + to) * kPostedMessages, kPostedMessages};
   }
-  /// Returns true when all ranks have reached that stage in that call, or are in a later one.
-  bool all_reached(uint64_t sequence, uint64_t stage) const {
+  /// Returns true when all ranks have reached that progress in that call, or are in a later one.
+  bool all_reached(uint64_t sequence, uint64_t progress) const {
     for (int r = 0; r < size(); ++r) {
-      if (slot(r, sequence).stage.load(std::memory_order_acquire) < stage) return false;
+      if (slot(r, sequence).progress.load(std::memory_order_acquire) < progress) return false;
     }
     return true;
   }
-  /// Returns the ranks that have not reached that stage.
-  std::vector<int> behind(uint64_t sequence, uint64_t stage) const {
+  /// Returns the ranks that have not reached that progress.
+  std::vector<int> behind(uint64_t sequence, uint64_t progress) const {
     std::vector<int> ranks;
     for (int r = 0; r < size(); ++r) {
-      if (slot(r, sequence).stage.load(std::memory_order_acquire) < stage) ranks.push_back(r);
+      if (slot(r, sequence).progress.load(std::memory_order_acquire) < progress) ranks.push_back(r);
     }
     return ranks;
   }
+
+  /// True when the ranks are processes, which see each other's shared memory only.
+  bool ranks_are_processes() const { return heap != nullptr; }
 
   const std::shared_ptr<World> world;
   SharedHeap* const heap;

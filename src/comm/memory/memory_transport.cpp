@@ -40,19 +40,19 @@ class StartedExchange final : private KeptTransport, public ExchangeWork {
 /// Waits until all ranks have read what a call published that has already ended for this rank.
 class ReadersWork final : public PendingWork {
  public:
-  ReadersWork(const MemoryGroup& group, int rank, uint64_t sequence, uint64_t stage)
-      : PendingWork(group, rank, sequence), stage_(stage) {}
+  ReadersWork(const MemoryGroup& group, int rank, uint64_t sequence, uint64_t progress)
+      : PendingWork(group, rank, sequence), progress_(progress) {}
 
  private:
-  bool advance() override { return group().all_reached(sequence(), stage_); }
-  std::vector<int> missing() const override { return group().behind(sequence(), stage_); }
+  bool advance() override { return group().all_reached(sequence(), progress_); }
+  std::vector<int> missing() const override { return group().behind(sequence(), progress_); }
   const char* missed(int) const override { return "finish it"; }
   void retreat() noexcept override {}
   std::string words() const override {
     return weft::in_words(group().slot(rank(), sequence()).signature);
   }
 
-  const uint64_t stage_;
+  const uint64_t progress_;
 };
 
 MemoryTransport::MemoryTransport(std::shared_ptr<MemoryGroup> group, int rank)
@@ -73,11 +73,11 @@ uint64_t MemoryTransport::next_collective() {
 
 /// Other ranks are this far behind only when they have many pending calls.
 void MemoryTransport::await_readers(uint64_t sequence) {
-  uint64_t& stage = readers_[sequence % MemoryGroup::kSlots];
-  if (stage > 0 && !group_->all_reached(sequence, stage)) {
-    ReadersWork(*group_, rank_, sequence, stage).wait();
+  uint64_t& progress = readers_[sequence % MemoryGroup::kSlots];
+  if (progress > 0 && !group_->all_reached(sequence, progress)) {
+    ReadersWork(*group_, rank_, sequence, progress).wait();
   }
-  stage = 0;
+  progress = 0;
 }
 
 static bool is_message(const Collective& call) {
@@ -96,11 +96,18 @@ void MemoryTransport::run(const Collective& call) {
   ExchangeWork(*this, call, &reader).wait();
 }
 
+static void check_phases(const Exchange& call) {
+  if (call.phases() >= 1 && call.phases() <= kMaxPhases) return;
+  fail("exchange: number of phases is ", call.phases(), ", expected 1 to ", kMaxPhases);
+}
+
 void MemoryTransport::exchange(const Exchange& call, ExchangeReader& reader) {
+  check_phases(call);
   ExchangeWork(*this, call, &reader).wait();
 }
 
 Work MemoryTransport::start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) {
+  check_phases(call);
   return Work(std::make_unique<StartedExchange>(*this, call, std::move(reader)));
 }
 

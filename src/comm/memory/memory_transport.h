@@ -28,7 +28,7 @@ class MemoryTransport final : public Transport {
   int host_of(int) const override { return 0; }
   /// Ranks that are processes do not see each other's GPU memory.
   bool in_memory(DeviceKind kind) const override {
-    return kind != DeviceKind::cuda || !group_->heap;
+    return kind != DeviceKind::cuda || !group_->ranks_are_processes();
   }
   Work start(const Collective& call) override;
   void run(const Collective& call) override;
@@ -42,9 +42,9 @@ class MemoryTransport final : public Transport {
   /// Returns the number of a new collective. Waits until its slot is free, and throws as a wait
   /// does.
   uint64_t next_collective();
-  /// Records that others still read the slot of collective `sequence` until all reach `stage`.
-  void leave_to_readers(uint64_t sequence, uint64_t stage) {
-    readers_[sequence % MemoryGroup::kSlots] = stage;
+  /// Records that others still read the slot of collective `sequence` until all reach `progress`.
+  void leave_to_readers(uint64_t sequence, uint64_t progress) {
+    readers_[sequence % MemoryGroup::kSlots] = progress;
   }
   uint64_t next_message() { return ++messages_; }
   /// The buffer for the pointers that `ExchangeReader::read` receives.
@@ -63,7 +63,7 @@ class MemoryTransport final : public Transport {
 
   std::shared_ptr<MemoryGroup> group_;
   uint64_t collectives_ = 0;
-  /// By slot: the stage at which all ranks have read what the last call published there; 0: they
+  /// By slot: the progress at which all ranks have read what the last call published there; 0: they
   /// had when the call ended.
   std::array<uint64_t, MemoryGroup::kSlots> readers_{};
   uint64_t messages_ = 0;

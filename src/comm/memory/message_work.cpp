@@ -29,12 +29,12 @@ std::string MessageWork::words() const {
 
 SendWork::SendWork(MemoryTransport& transport, const Collective& call)
     : MessageWork(transport, call),
-      showing_(group(), rank(), 0),
+      publication_(group(), rank(), 0),
       order_(++transport.sent_to(other_).begun) {
   post();
 }
 
-/// Returns false while earlier messages occupy all the places.
+/// Returns false while earlier messages occupy all the places, and in an aborted world.
 bool SendWork::post() {
   uint64_t& posted = transport_.sent_to(other_).posted;
   if (posted + 1 != order_) return false;
@@ -45,7 +45,7 @@ bool SendWork::post() {
   if (free == places.end()) return false;
   posted_ = &*free;
   posted_->data =
-      showing_.visible(piece_.send, static_cast<size_t>(count_) * size_of(piece_.dtype));
+      publication_.visible(piece_.send, static_cast<size_t>(count_) * size_of(piece_.dtype));
   posted_->count = count_;
   posted_->tag = tag_;
   posted_->dtype = piece_.dtype;
@@ -97,6 +97,7 @@ void RecvWork::forget() {
 }
 
 bool RecvWork::advance() {
+  // A message that was not received before the failure is received on no rank.
   if (!is_next()) return false;
   PostedMessage* message = take_message(group().posted_messages(other_, rank()), tag_);
   if (!message) return false;

@@ -7,7 +7,7 @@
 
 #include "src/comm/memory/memory_transport.h"
 #include "src/comm/memory/pending.h"
-#include "src/comm/memory/showing.h"
+#include "src/comm/memory/publication.h"
 
 namespace weft {
 
@@ -42,7 +42,7 @@ class SendWork final : public MessageWork {
   const char* missed(int) const override { return "receive it"; }
   void retreat() noexcept override;
 
-  Showing showing_;
+  Publication publication_;
   /// The number of this message among those to the same rank, which are posted in this order.
   const uint64_t order_;
   /// Null while no place is free.

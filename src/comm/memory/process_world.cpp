@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/comm/memory/process_world.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 
 #include "src/comm/memory/memory_transport.h"
+#include "src/comm/memory/place_lock.h"
 #include "src/comm/waiter.h"
 
 namespace weft {
@@ -85,17 +83,9 @@ std::shared_ptr<ProcessWorld> ProcessWorld::make(int rank, int ranks, std::vecto
                                                  SharedHeap& heap) {
   std::shared_ptr<ProcessWorld> world(
       new ProcessWorld(rank, ranks, std::move(here), deadline, std::move(segment), heap));
-  world->take_place();
+  const auto place = static_cast<size_t>(world->place_of(rank));
+  world->segment_.processes[place].store(getpid(), std::memory_order_relaxed);
   return world;
-}
-
-static struct flock lock_of_place(int place) {
-  struct flock lock = {};
-  lock.l_type = F_WRLCK;
-  lock.l_whence = SEEK_SET;
-  lock.l_start = place;
-  lock.l_len = 1;
-  return lock;
 }
 
 int ProcessWorld::place_of(int rank) const {
@@ -103,20 +93,10 @@ int ProcessWorld::place_of(int rank) const {
   return found == here_.end() ? -1 : static_cast<int>(found - here_.begin());
 }
 
-/// The system releases the lock when the process is gone, however it ended.
-void ProcessWorld::take_place() {
-  const int place = place_of(rank_);
-  struct flock lock = lock_of_place(place);
-  if (fcntl(memory_->descriptor(), F_SETLK, &lock) != 0) {
-    fail_call("fcntl", "rank ", rank_, " cannot lock its place: ", std::strerror(errno));
-  }
-  segment_.processes[static_cast<size_t>(place)].store(getpid(), std::memory_order_release);
-}
-
 /// The key of a world whose ranks are all on this host; errors call it the world.
 static const std::vector<int64_t> kWholeWorld{-1};
 
-std::shared_ptr<Transport> ProcessWorld::world_end() {
+std::shared_ptr<Transport> ProcessWorld::world_transport() {
   return std::make_shared<MemoryTransport>(group(kWholeWorld, here_, "world"), place_of(rank_));
 }
 
@@ -137,10 +117,8 @@ bool ProcessWorld::is_gone(int rank) const {
   if (now - looked_ >= kLookEvery) {
     looked_ = now;
     for (size_t p = 0; p < here_.size(); ++p) {
-      const bool has_come = segment_.processes[p].load(std::memory_order_acquire) != 0;
-      if (!has_come || here_[p] == rank_ || gone_[p]) continue;
-      struct flock lock = lock_of_place(static_cast<int>(p));
-      gone_[p] = fcntl(memory_->descriptor(), F_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
+      if (segment_.processes[p].load() == 0 || here_[p] == rank_ || gone_[p]) continue;
+      gone_[p] = !is_place_locked(*memory_, static_cast<int>(p));
     }
   }
   return gone_[static_cast<size_t>(place)];
@@ -148,10 +126,15 @@ bool ProcessWorld::is_gone(int rank) const {
 
 bool ProcessWorld::has_ended(int rank) const { return says_ended(rank) || is_gone(rank); }
 
+// In this order: a rank says that it has ended before its process is gone.
+bool ProcessWorld::has_died(int rank) const { return is_gone(rank) && !says_ended(rank); }
+
 std::string ProcessWorld::end_in_words(int rank) const {
   if (says_ended(rank)) return "ended";
   const auto place = static_cast<size_t>(place_of(rank));
-  return concat("is gone (process ", segment_.processes[place].load(), " died or exited)");
+  const int32_t process = segment_.processes[place].load(std::memory_order_relaxed);
+  if (process == 0) return "is gone (its process died or exited while it connected)";
+  return concat("is gone (process ", process, " died or exited)");
 }
 
 /// Allocates zeroed memory of the segment, which is never divided again.

@@ -22,19 +22,20 @@ class ProcessWorld final : public World, public std::enable_shared_from_this<Pro
   static constexpr size_t kSegmentBytes = size_t{64} << 30;
 
   /// `here`: the ranks of this host, including `rank`. `segment`: zeros when the first of them
-  /// joins. `heap`: the memory that this process shares with the others.
+  /// joins, with each one's place locked (`meet`). `heap`: the memory that this process shares with
+  /// the others.
   static std::shared_ptr<ProcessWorld> make(int rank, int ranks, std::vector<int> here,
                                             std::chrono::milliseconds deadline,
                                             std::shared_ptr<SharedMemory> segment,
                                             SharedHeap& heap);
 
   int rank() const { return rank_; }
-  const std::vector<int>& here() const { return here_; }
   /// The transport of the world communicator, when all ranks are on this host.
-  std::shared_ptr<Transport> world_end();
+  std::shared_ptr<Transport> world_transport();
 
   bool has_ended(int rank) const override;
   bool is_gone(int rank) const override;
+  bool has_died(int rank) const override;
   std::string end_in_words(int rank) const override;
   /// Ends this process, because it cannot release its memory.
   void on_stuck_reader(int rank) const override;
@@ -46,7 +47,6 @@ class ProcessWorld final : public World, public std::enable_shared_from_this<Pro
  private:
   ProcessWorld(int rank, int ranks, std::vector<int> here, std::chrono::milliseconds deadline,
                std::shared_ptr<SharedMemory> segment, SharedHeap& heap);
-  void take_place();
   int place_of(int rank) const override;
   std::byte* cut(size_t bytes);
 

@@ -18,6 +18,8 @@
 #include <thread>
 #include <utility>
 
+#include "src/comm/memory/greeting.h"
+#include "src/comm/memory/place_lock.h"
 #include "weft/extend/descriptor.h"
 #include "weft/warnings.h"
 
@@ -26,32 +28,6 @@ namespace weft {
 using Clock = std::chrono::steady_clock;
 
 namespace {
-
-/// The message that a process sends when it connects, and the answer.
-struct Greeting {
-  int32_t index = 0;
-  int32_t count = 0;
-  /// A build, or what is wrong.
-  std::array<char, 1000> text{};
-};
-
-class Descriptor {
- public:
-  explicit Descriptor(int descriptor = -1) : descriptor_(descriptor) {}
-  Descriptor(Descriptor&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(descriptor_, other.descriptor_);
-    return *this;
-  }
-  ~Descriptor() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-  int get() const { return descriptor_; }
-  int release() { return std::exchange(descriptor_, -1); }
-
- private:
-  int descriptor_;
-};
 
 struct Address {
   sockaddr_un address = {};
@@ -106,96 +82,24 @@ static std::string drawn_name(const std::string& job) {
   return concat(job, '-', digits.data());
 }
 
-static Descriptor new_socket(int flags = 0) {
-  Descriptor made(above_standard(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0)));
+static OwnedDescriptor new_socket(int flags = 0) {
+  OwnedDescriptor made(above_standard(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0)));
   if (made.get() < 0) fail_call("socket", std::strerror(errno));
   return made;
 }
 
-/// The process at the other end of a connection: its user and number.
-static ucred peer_of(int connection) {
-  ucred peer = {};
-  socklen_t length = sizeof peer;
-  if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
-    fail_call("getsockopt", std::strerror(errno));
-  }
-  return peer;
-}
-
 /// Connected to a socket of that name, if one of this user's processes listens there; none
 /// otherwise. Does not wait: another user's process may never accept.
-static Descriptor connected_to(const std::string& name) {
-  Descriptor made = new_socket(SOCK_NONBLOCK);
+static OwnedDescriptor connected_to(const std::string& name) {
+  OwnedDescriptor made = new_socket(SOCK_NONBLOCK);
   const Address address = address_of(name);
   const auto* to = reinterpret_cast<const sockaddr*>(&address.address);
   // Ignores the reason: the socket may be another user's while the job has a different one.
-  if (::connect(made.get(), to, address.length) != 0) return Descriptor();
+  if (::connect(made.get(), to, address.length) != 0) return OwnedDescriptor();
   // The peer would get this process's memory, and any user may take an address of such a name.
-  if (peer_of(made.get()).uid != getuid()) return Descriptor();
+  if (peer_of(made.get()).uid != getuid()) return OwnedDescriptor();
   if (fcntl(made.get(), F_SETFL, 0) != 0) fail_call("fcntl", std::strerror(errno));
   return made;
-}
-
-/// A greeting as the system sends it, with room for descriptors.
-struct GreetingMessage {
-  static constexpr size_t kMostDescriptors = SharedMemory::kMaxRegions + 1;
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostDescriptors * sizeof(int))> room{};
-  iovec part;
-  msghdr head = {};
-
-  explicit GreetingMessage(Greeting& greeting) : part{&greeting, sizeof greeting} {
-    head.msg_iov = &part;
-    head.msg_iovlen = 1;
-    head.msg_control = room.data();
-    head.msg_controllen = room.size();
-  }
-};
-
-static void send_greeting(int to, Greeting greeting, const std::vector<int>& descriptors) {
-  GreetingMessage message(greeting);
-  const size_t bytes = descriptors.size() * sizeof(int);
-  message.head.msg_controllen = descriptors.empty() ? 0 : CMSG_SPACE(bytes);
-  if (cmsghdr* head = CMSG_FIRSTHDR(&message.head)) {
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(bytes);
-    std::memcpy(CMSG_DATA(head), descriptors.data(), bytes);
-  }
-  if (sendmsg(to, &message.head, MSG_NOSIGNAL) < 0) fail_call("sendmsg", std::strerror(errno));
-}
-
-/// False when the other end is closed.
-static bool receive_greeting(int from, Greeting& greeting, std::vector<Descriptor>& descriptors) {
-  GreetingMessage message(greeting);
-  const ssize_t got = recvmsg(from, &message.head, MSG_CMSG_CLOEXEC);
-  for (cmsghdr* head = CMSG_FIRSTHDR(&message.head); head;
-       head = CMSG_NXTHDR(&message.head, head)) {
-    if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
-    const size_t count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (size_t i = 0; i < count; ++i) {
-      int descriptor = -1;
-      std::memcpy(&descriptor, CMSG_DATA(head) + i * sizeof(int), sizeof(int));
-      descriptors.emplace_back(above_standard(descriptor));
-    }
-  }
-  if (got >= 0 && (message.head.msg_flags & MSG_CTRUNC)) {
-    fail_call("recvmsg", "this process has reached its limit of open files (ulimit -n)");
-  }
-  greeting.text.back() = '\0';
-  return got == static_cast<ssize_t>(sizeof greeting);
-}
-
-/// Waits until something can be read, or accepted.
-static bool await_readable(int descriptor, Clock::time_point until) {
-  while (true) {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
-    pollfd polled{descriptor, POLLIN, 0};
-    const int ready = poll(&polled, 1, static_cast<int>(std::clamp<int64_t>(left, 0, 1 << 30)));
-    if (ready > 0) return true;
-    if (ready < 0 && errno != EINTR) fail_call("poll", std::strerror(errno));
-    if (left <= 0) return false;
-  }
 }
 
 static Greeting greeting_of(const HostMembers& members, std::string_view text) {
@@ -206,44 +110,39 @@ static Greeting greeting_of(const HostMembers& members, std::string_view text) {
 
 namespace {
 
-/// The first process: it lets the others in, and hands round what they bring.
-class Host {
+/// Process 0: it accepts the others, and sends each the memory of all.
+class FirstProcess {
  public:
-  Host(const HostMembers& members, size_t segment_bytes, Clock::time_point until)
+  FirstProcess(const HostMembers& members, size_t segment_bytes, Clock::time_point until)
       : members_(members), until_(until) {
     take_name();
     memory_.segment = SharedMemory::create(0, segment_bytes);
+    lock_place(*memory_.segment, 0);
     memory_.heaps.resize(static_cast<size_t>(members.count));
     memory_.heaps[0] = SharedMemory::create(1, SharedMemory::kRegion);
     guests_.resize(memory_.heaps.size());
   }
 
   HostMemory meet_all() {
-    std::string wrong;
-    for (int come = 1; come < members_.count && wrong.empty();) {
-      if (await_readable(socket_.get(), std::min(until_, tells_at_))) {
-        come += let_in(wrong);
-      } else if (tells_at_ < until_) {
-        warn("waiting for the processes ", missing(), " of ", members_.count, " on this host");
-        tells_at_ = until_;
-      } else {
-        wrong = concat("the processes ", missing(), " of ", members_.count,
-                       " on this host did not come in time");
+    while (missing_ > 0 && wrong_.empty()) {
+      std::vector<pollfd> all{{socket_.get(), POLLIN, 0}};
+      if (!silent_.empty()) { all.push_back({silent_[0].get(), POLLIN, 0}); all[0].fd = -1; }
+      if (!await_readable(all, std::min(until_, tells_at_))) {
+        look_at_time();
+        continue;
       }
-    }
-    std::vector<int> descriptors{memory_.segment->descriptor()};
-    for (const auto& heap : memory_.heaps) {
-      if (heap) descriptors.push_back(heap->descriptor());
-    }
-    for (const Descriptor& guest : guests_) {
-      if (guest.get() < 0) continue;
-      if (wrong.empty()) {
-        send_greeting(guest.get(), greeting_of(members_, ""), descriptors);
-      } else {
-        send_greeting(guest.get(), greeting_of(members_, wrong), {});
+      for (size_t i = all.size(); --i > 0;) {
+        if (all[i].revents != 0 && wrong_.empty()) take_greeting(i - 1);
       }
+      if (all[0].revents != 0 && wrong_.empty()) accept_one();
     }
-    if (!wrong.empty()) fail_call("connect", wrong);
+    if (!wrong_.empty()) refuse_all();
+    std::vector<int> descriptors;
+    for (const auto& heap : memory_.heaps) descriptors.push_back(heap->descriptor());
+    for (size_t i = 1; i < guests_.size(); ++i) {
+      // One that has died meanwhile is found by the others, because it holds no lock.
+      send_greeting(guests_[i].get(), greeting_of(members_, ""), descriptors);
+    }
     return std::move(memory_);
   }
 
@@ -277,66 +176,97 @@ class Host {
     for (size_t i = 1; i < guests_.size(); ++i) {
       if (guests_[i].get() < 0) text += concat(text.empty() ? "" : ", ", i);
     }
-    return text;
+    return concat("the processes ", text, " of ", members_.count, " on this host");
   }
 
-  /// Says in `wrong` what ends the meeting; true when one more has come.
-  bool let_in(std::string& wrong) {
-    Descriptor guest(above_standard(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
+  void look_at_time() {
+    if (tells_at_ < until_) {
+      warn("waiting for ", missing());
+      tells_at_ = until_;
+    } else {
+      wrong_ = concat(missing(), " did not come in time");
+    }
+  }
+
+  /// Sends the segment to a process of this user, which answers with its greeting.
+  void accept_one() {
+    OwnedDescriptor guest(above_standard(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
     if (guest.get() < 0) {
       const bool may_come = errno == EINTR || errno == EAGAIN || errno == ECONNABORTED;
-      if (!may_come) wrong = concat("accept: ", std::strerror(errno));
-      return false;
+      if (!may_come) wrong_ = concat("accept: ", std::strerror(errno));
+      return;
     }
-    const ucred user = peer_of(guest.get());
-    if (user.uid != getuid()) return false;
+    if (peer_of(guest.get()).uid != getuid()) return;
+    if (!send_greeting(guest.get(), greeting_of(members_, ""), {memory_.segment->descriptor()})) {
+      return;
+    }
+    silent_.push_back(std::move(guest));
+  }
+
+  void take_greeting(size_t place) {
+    OwnedDescriptor guest = std::move(silent_[place]);
+    silent_.erase(silent_.begin() + static_cast<std::ptrdiff_t>(place));
     Greeting greeting;
-    std::vector<Descriptor> brought;
-    if (!await_readable(guest.get(), until_)) return false;
+    std::vector<OwnedDescriptor> brought;
     try {
-      if (!receive_greeting(guest.get(), greeting, brought) || brought.size() != 1) return false;
+      if (!receive_greeting(guest.get(), greeting, brought) || brought.size() != 1) return;
     } catch (const std::runtime_error& error) {
-      wrong = error.what();
-      return false;
+      wrong_ = error.what();
+      return;
     }
+    wrong_ = wrong_with(greeting, peer_of(guest.get()).pid);
+    if (!wrong_.empty()) { if (greeting.index>0 && greeting.index<members_.count) guests_[size_t(greeting.index)] = std::move(guest); return; }
     const auto index = static_cast<size_t>(greeting.index);
-    if (greeting.index < 1 || greeting.index >= members_.count || guests_[index].get() >= 0 ||
+    guests_[index] = std::move(guest);
+    memory_.heaps[index] = SharedMemory::map(greeting.index + 1, brought[0].release());
+    --missing_;
+  }
+
+  std::string wrong_with(const Greeting& greeting, pid_t process) const {
+    if (greeting.index < 1 || greeting.index >= members_.count ||
+        guests_[static_cast<size_t>(greeting.index)].get() >= 0 ||
         greeting.count != members_.count) {
-      wrong = concat("process ", user.pid, " comes as number ", greeting.index, " of ",
-                     greeting.count, " of job ", in_quotes(members_.key), ", which has ",
-                     members_.count, " and room for each once");
-    } else if (members_.build != greeting.text.data()) {
-      wrong = concat("process ", greeting.index,
-                     " is another build, which may compute other bits: ", greeting.text.data(),
-                     "; process 0 is ", members_.build);
+      return concat("process ", process, " comes as number ", greeting.index, " of ",
+                    greeting.count, " of job ", in_quotes(members_.key), ", which has ",
+                    members_.count, " and room for each once");
     }
-    if (index < guests_.size()) {
-      guests_[index] = std::move(guest);
-      if (wrong.empty()) {
-        memory_.heaps[index] = SharedMemory::map(greeting.index + 1, brought[0].release());
+    if (members_.build == greeting.text.data()) return "";
+    return concat("process ", greeting.index,
+                  " is another build, which may compute other bits: ", greeting.text.data(),
+                  "; process 0 is ", members_.build);
+  }
+
+  [[noreturn]] void refuse_all() const {
+    for (const auto* guests : {&guests_, &silent_}) {
+      for (const OwnedDescriptor& guest : *guests) {
+        if (guest.get() >= 0) send_greeting(guest.get(), greeting_of(members_, wrong_), {});
       }
-    } else {
-      send_greeting(guest.get(), greeting_of(members_, wrong), {});
     }
-    return true;
+    fail_call("connect", wrong_);
   }
 
   const HostMembers& members_;
   const Clock::time_point until_;
   /// Time at which it prints which processes are missing.
   Clock::time_point tells_at_ = Clock::now() + std::chrono::seconds(5);
-  Descriptor socket_;
+  OwnedDescriptor socket_;
   HostMemory memory_;
-  std::vector<Descriptor> guests_;
+  /// By index; none: missing.
+  std::vector<OwnedDescriptor> guests_;
+  int missing_ = members_.count - 1;
+  /// Connections whose greeting has not come.
+  std::vector<OwnedDescriptor> silent_;
+  /// What ends the meeting in all processes.
+  std::string wrong_;
 };
 
 }  // namespace
 
-static Descriptor connected_to_host(const HostMembers& members, Clock::time_point until) {
+static OwnedDescriptor connected_to_first(const HostMembers& members, Clock::time_point until) {
   const std::string job = name_of_job(members.key);
   while (true) {
     for (const std::string& name : names_in_use(job)) {
-      Descriptor made = connected_to(name);
+      OwnedDescriptor made = connected_to(name);
       if (made.get() >= 0) return made;
     }
     if (Clock::now() > until) {
@@ -347,28 +277,32 @@ static Descriptor connected_to_host(const HostMembers& members, Clock::time_poin
   }
 }
 
-static HostMemory meet_as_guest(const HostMembers& members, Clock::time_point until) {
-  const auto own = SharedMemory::create(members.index + 1, SharedMemory::kRegion);
-  const Descriptor host = connected_to_host(members, until);
-  send_greeting(host.get(), greeting_of(members, members.build), {own->descriptor()});
-  Greeting reply;
-  std::vector<Descriptor> shared;
-  // Process 0 has the same deadline, and says who did not come.
-  const auto a_little_later = until + std::chrono::milliseconds(500);
-  if (!await_readable(host.get(), a_little_later) || !receive_greeting(host.get(), reply, shared)) {
+/// Waits for a message of process 0. It has the same deadline, and names the missing processes.
+static std::vector<OwnedDescriptor> received_from(int first, Clock::time_point until) {
+  pollfd one{first, POLLIN, 0};
+  Greeting greeting;
+  std::vector<OwnedDescriptor> shared;
+  if (!await_readable({&one, 1}, until + std::chrono::milliseconds(500)) ||
+      !receive_greeting(first, greeting, shared)) {
     fail_call("connect", "process 0 on this host went before all had come");
   }
-  if (reply.text[0] != '\0') fail_call("connect", reply.text.data());
+  if (greeting.text[0] != '\0') fail_call("connect", greeting.text.data());
+  return shared;
+}
+
+static HostMemory meet_as_guest(const HostMembers& members, Clock::time_point until) {
+  const auto own = SharedMemory::create(members.index + 1, SharedMemory::kRegion);
+  const OwnedDescriptor first = connected_to_first(members, until);
   HostMemory memory;
-  memory.segment = SharedMemory::map(0, shared.at(0).release());
+  memory.segment = SharedMemory::map(0, received_from(first.get(), until).at(0).release());
+  // Before process 0 counts it as present: from then on the others can find that it has died.
+  // Process 0 refuses a process whose place is taken.
+  lock_place(*memory.segment, members.index);
+  send_greeting(first.get(), greeting_of(members, members.build), {own->descriptor()});
+  std::vector<OwnedDescriptor> shared = received_from(first.get(), until);
   for (int i = 0; i < members.count; ++i) {
-    const int descriptor = shared.at(static_cast<size_t>(i) + 1).release();
-    if (i == members.index) {
-      close(descriptor);
-      memory.heaps.push_back(own);
-    } else {
-      memory.heaps.push_back(SharedMemory::map(i + 1, descriptor));
-    }
+    OwnedDescriptor& heap = shared.at(static_cast<size_t>(i));
+    memory.heaps.push_back(i == members.index ? own : SharedMemory::map(i + 1, heap.release()));
   }
   return memory;
 }
@@ -381,7 +315,7 @@ HostMemory meet(const HostMembers& members, size_t segment_bytes,
   }
   const Clock::time_point until = Clock::now() + deadline;
   if (members.index > 0) return meet_as_guest(members, until);
-  return Host(members, segment_bytes, until).meet_all();
+  return FirstProcess(members, segment_bytes, until).meet_all();
 }
 
 }  // namespace weft

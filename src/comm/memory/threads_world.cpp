@@ -22,13 +22,13 @@ std::shared_ptr<ThreadsWorld> ThreadsWorld::make(int ranks, std::chrono::millise
       new ThreadsWorld(ranks, deadline, std::make_unique<Shared>(ranks)));
 }
 
-std::vector<std::shared_ptr<Transport>> ThreadsWorld::ends() {
+std::vector<std::shared_ptr<Transport>> ThreadsWorld::transports() {
   std::vector<int> members(static_cast<size_t>(ranks()));
   std::iota(members.begin(), members.end(), 0);
   const auto group = make_group(members, "world");
-  std::vector<std::shared_ptr<Transport>> ends;
-  for (const int rank : members) ends.push_back(std::make_shared<MemoryTransport>(group, rank));
-  return ends;
+  std::vector<std::shared_ptr<Transport>> all;
+  for (const int rank : members) all.push_back(std::make_shared<MemoryTransport>(group, rank));
+  return all;
 }
 
 /// Allocates zeros in whole cache lines; fresh pages take no memory until they are written.
@@ -68,7 +68,7 @@ void ThreadsWorld::on_failure(const std::exception_ptr& cause) {
 }
 
 void ThreadsWorld::body_threw(int rank, const std::exception_ptr& cause) {
-  threw(rank, cause);
+  abort_for_exception(rank, cause);
   if (!is_aborted() || failure().found_by != rank) return;
   const std::lock_guard lock(mutex_);
   // The exception that made a rank give up a collective is known only here.

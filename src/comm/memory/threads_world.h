@@ -15,7 +15,7 @@ class ThreadsWorld final : public World, public std::enable_shared_from_this<Thr
  public:
   static std::shared_ptr<ThreadsWorld> make(int ranks, std::chrono::milliseconds deadline);
   /// The transports of the world communicator, one for each rank.
-  std::vector<std::shared_ptr<Transport>> ends();
+  std::vector<std::shared_ptr<Transport>> transports();
 
   /// Records that the body of `rank` threw `cause`.
   void body_threw(int rank, const std::exception_ptr& cause);

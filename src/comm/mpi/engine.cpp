@@ -50,6 +50,7 @@ void MpiEngine::stop_thread() {
 
 void MpiEngine::attach(std::shared_ptr<World> world) {
   const Lock lock(mutex_);
+  if (early_error_) std::rethrow_exception(early_error_);
   world_ = std::move(world);
   if (early_failure_) world_->abort(*early_failure_);
 }
@@ -131,12 +132,16 @@ void MpiEngine::poll() noexcept {
       take(from, header, payload);
     });
     bulk_->test([](MpiWork& work, uint64_t token) { work.transferred(token); });
-    short_messages_->all_left();
+    short_messages_->all_sent();
     moving_.store(!bulk_->is_empty(), std::memory_order_relaxed);
     if (world_ && world_->is_aborted()) send_failure();
   } catch (...) {
     silent_ = true;
-    if (world_) world_->threw(rank_, std::current_exception());
+    if (world_) {
+      world_->abort_for_exception(rank_, std::current_exception());
+    } else {
+      early_error_ = std::current_exception();
+    }
   }
   if (silent_) moving_.store(false, std::memory_order_relaxed);
 }
@@ -184,7 +189,7 @@ void MpiEngine::send_failure() {
   }
   // The aborted works still own their memory during this wait.
   const auto end = std::chrono::steady_clock::now() + kLongestSendOfFailure;
-  while (!short_messages_->all_left() && std::chrono::steady_clock::now() < end) sched_yield();
+  while (!short_messages_->all_sent() && std::chrono::steady_clock::now() < end) sched_yield();
   silent_ = true;
 }
 
@@ -234,6 +239,7 @@ std::vector<std::string> MpiEngine::all_gather(std::string_view own,
   const bool has_all = wait_until(0, deadline, [&] {
     const Lock lock(mutex_);
     poll();
+    if (early_error_) std::rethrow_exception(early_error_);
     std::vector<Bootstrap>& parts = bootstrap(round);
     for (const Bootstrap& part : parts) {
       if (part.bytes != static_cast<int64_t>(part.text.size())) return false;
@@ -290,7 +296,7 @@ void MpiEngine::end() {
   wait_until(0, std::chrono::nanoseconds::max(), [&] {
     const Lock lock(mutex_);
     poll();
-    const bool is_over = silent_ || (all_have_ended() && short_messages_->all_left());
+    const bool is_over = silent_ || (all_have_ended() && short_messages_->all_sent());
     look_for_gone_ranks();
     return is_over;
   });

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -111,8 +112,9 @@ class MpiEngine {
   const int rank_;
   const int size_;
   std::shared_ptr<World> world_;
-  /// A failure received before `attach`.
+  /// A failure received before `attach`, or an error of MPI.
   std::optional<WorldFailure> early_failure_;
+  std::exception_ptr early_error_;
   MpiRouting routing_;
   std::vector<uint8_t> ended_;
   std::map<uint64_t, std::vector<Bootstrap>> bootstraps_;

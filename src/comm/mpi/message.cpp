@@ -31,10 +31,10 @@ void MpiMessage::stream(bool sends, int tag) {
 
 void MpiMessage::moved(uint64_t token) {
   streams_.ended(engine(), *this, token);
-  if (streams_.all_done()) finish();
+  if (streams_.all_done()) mark_over();
 }
 
-void MpiMessage::leave() noexcept { engine().routing().leave(address_, *this); }
+void MpiMessage::stop_routing() noexcept { engine().routing().leave(address_, *this); }
 
 void MpiSend::post() {
   const uint64_t message = engine().new_message();
@@ -53,7 +53,7 @@ void MpiSend::post() {
 
 void MpiSend::take(const MpiHeader& header, MpiPayload) {
   answered_ = true;
-  if (header.topic == MpiTopic::taken) return finish();
+  if (header.topic == MpiTopic::taken) return mark_over();
   stream(true, header.tag);
 }
 
@@ -78,7 +78,7 @@ void MpiRecv::take(const MpiHeader& header, MpiPayload payload) {
   }
   if (bytes() > 0) std::memcpy(piece_.recv, payload.data(), static_cast<size_t>(bytes()));
   engine().send(other_of_world(), answer);
-  finish();
+  mark_over();
 }
 
 }  // namespace weft

@@ -17,9 +17,9 @@ class MpiMessage : public MpiWork {
  protected:
   void moved(uint64_t token) final;
   bool has_begun() const final { return answered_; }
-  std::vector<int> late() const final { return {other()}; }
+  std::vector<int> awaited_ranks() const final { return {other()}; }
   std::string words() const final { return message_in_words(call_); }
-  void leave() noexcept final;
+  void stop_routing() noexcept final;
 
   int other() const { return call_.root; }
   int other_of_world() const { return group().world_rank(call_.root); }

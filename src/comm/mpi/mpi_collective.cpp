@@ -138,15 +138,15 @@ void MpiCollective::moved(uint64_t token) {
 
 void MpiCollective::finish_if_over() {
   if (begun_ && streams_.all_done() && reduced_ == own_ranges_.size() && results_to_come_ == 0) {
-    finish();
+    mark_over();
   }
 }
 
-void MpiCollective::leave() noexcept {
+void MpiCollective::stop_routing() noexcept {
   engine().routing().leave({MpiAddress::Kind::collective, group().id, number(), 0}, *this);
 }
 
-std::vector<int> MpiCollective::late() const {
+std::vector<int> MpiCollective::awaited_ranks() const {
   std::vector<int> ranks;
   for (int r = 0; r < size(); ++r) {
     if (!is_other(r)) continue;

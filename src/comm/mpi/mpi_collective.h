@@ -14,6 +14,8 @@
 
 namespace weft {
 
+static_assert(kMpiShortBytes + sizeof(MpiHeader) + sizeof(Signature) <= kMpiMessageBytes);
+
 /// A collective of processes. Each rank sends all others a description of its call, with its small
 /// data. When all calls have arrived and agree, large data goes directly to the ranks that need it.
 class MpiCollective final : public MpiWork {
@@ -37,9 +39,9 @@ class MpiCollective final : public MpiWork {
   void post() override;
   void take(const MpiHeader& header, MpiPayload payload) override;
   void moved(uint64_t token) override;
-  void leave() noexcept override;
+  void stop_routing() noexcept override;
   bool has_begun() const override { return begun_; }
-  std::vector<int> late() const override;
+  std::vector<int> awaited_ranks() const override;
   const char* uncalled() const override { return "call it"; }
   std::string words() const override { return weft::in_words(signature_); }
 

@@ -31,8 +31,6 @@ class MpiParts {
   MpiParts(const Collective& call, int rank, int size);
 
   bool reduces() const { return reduces_; }
-  /// True for a small all_reduce of two ranks, both of which reduce all of it.
-  bool is_direct() const { return direct_; }
   /// True when ranks send each other their results.
   bool shares_results() const { return call_.kind == CollectiveKind::all_reduce && !direct_; }
 
@@ -59,6 +57,7 @@ class MpiParts {
   const int size_;
   const bool reduces_;
   const int64_t block_bytes_;
+  /// True for a small all_reduce of two ranks, both of which reduce all of it.
   bool direct_ = false;
 };
 

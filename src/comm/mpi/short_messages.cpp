@@ -56,7 +56,7 @@ void MpiShortMessages::send(int to, const MpiHeader& header, MpiPayload words,
   leaving_buffers_.push_back(std::move(buffer));
 }
 
-bool MpiShortMessages::all_left() {
+bool MpiShortMessages::all_sent() {
   for (size_t i = 0; i < leaving_.size();) {
     int done = 0;
     check_mpi(MPI_Test(&leaving_[i], &done, MPI_STATUS_IGNORE), "MPI_Test");

@@ -31,7 +31,7 @@ class MpiShortMessages {
     }
   }
   /// Progresses sends; returns true when all are complete.
-  bool all_left();
+  bool all_sent();
   /// Called when no message will arrive any more.
   void close();
 
@@ -47,7 +47,7 @@ class MpiShortMessages {
   std::unique_ptr<Buffer> free_buffer();
 
   MPI_Comm comm_;
-  /// Posted receives; boxes fill in the order of posting, which starts at `front_`.
+  /// Posted receives; buffers fill in the order of posting, which starts at `front_`.
   std::unique_ptr<Buffer[]> buffers_;
   std::array<MPI_Request, kBuffers> awaited_{};
   size_t front_ = 0;

@@ -28,14 +28,16 @@ void MpiWork::step(Step&& next) noexcept {
     next();
   } catch (...) {
     failure_ = std::current_exception();
-    world().threw(group().world_rank(rank()), failure_);
-    finish();
+    world().abort_for_exception(group().world_rank(rank()), failure_);
+    mark_over();
   }
 }
 
 void MpiWork::start() noexcept {
   engine().add_work();
-  step([&] { post(); });
+  step([&] {
+    post();
+  });
 }
 
 void MpiWork::receive(const MpiHeader& header, MpiPayload payload) noexcept {
@@ -47,10 +49,10 @@ void MpiWork::transferred(uint64_t token) noexcept {
   step([&] { moved(token); });
 }
 
-void MpiWork::finish() noexcept {
+void MpiWork::mark_over() noexcept {
   over_ = true;
   engine().remove_work();
-  leave();
+  stop_routing();
 }
 
 void MpiWork::wait() {
@@ -78,20 +80,21 @@ bool MpiWork::advance() {
 
 std::vector<int> MpiWork::missing() const {
   const MpiEngine::Lock lock = engine().lock();
-  return over_ ? std::vector<int>() : late();
+  return over_ ? std::vector<int>() : awaited_ranks();
 }
 
 std::string MpiWork::departure(int rank) const {
   const int world_rank = group().world_rank(rank);
   const MpiEngine::Lock lock = engine().lock();
-  if (has_begun()) return "";
-  // Its messages arrive before its end message, or soon after its process has exited.
-  if (waited() > kLongestWay && world().is_gone(world_rank))
+  const bool has_ended = engine().has_ended(world_rank);
+  // Its messages arrive soon after its process has exited.
+  if (waited() > kLongestWay && !has_ended && world().is_gone(world_rank)) {
     return world().end_in_words(world_rank);
-  return engine().has_ended(world_rank) ? "ended" : "";
+  }
+  // A rank that has called may end before its transfers have arrived here.
+  return has_ended && !has_begun() ? "ended" : "";
 }
 
-/// A rank that has called may end before its transfers have arrived here.
 bool MpiWork::heeds_departures() const {
   const MpiEngine::Lock lock = engine().lock();
   return !has_begun();
@@ -103,7 +106,7 @@ std::chrono::milliseconds MpiWork::grace(const std::vector<int>&) const {
 
 void MpiWork::retreat() noexcept {
   const MpiEngine::Lock lock = engine().lock();
-  if (!over_) finish();
+  if (!over_) mark_over();
   engine().poll();  // notifies the other processes
 }
 

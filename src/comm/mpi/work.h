@@ -36,16 +36,17 @@ class MpiWork : public Waitable {
   virtual void take(const MpiHeader& header, MpiPayload payload) = 0;
   virtual void moved(uint64_t token) = 0;
   /// Stops routing messages to this call.
-  virtual void leave() noexcept = 0;
-  /// True when all ranks have called: those that `late` returns have incomplete transfers.
+  virtual void stop_routing() noexcept = 0;
+  /// True once all calls have arrived: `awaited_ranks` then returns the ranks with incomplete
+  /// transfers, before that those that have not called.
   virtual bool has_begun() const = 0;
   /// The ranks of the group for which this call, which is not over, waits.
-  virtual std::vector<int> late() const = 0;
+  virtual std::vector<int> awaited_ranks() const = 0;
   /// The action missing from a rank that has not called: "call it".
   virtual const char* uncalled() const = 0;
 
   /// Marks the call as complete.
-  void finish() noexcept;
+  void mark_over() noexcept;
   /// Adds bytes from other ranks; they count for the communicator when the caller sees the end.
   void add_received(int64_t bytes) { received_ += bytes; }
 

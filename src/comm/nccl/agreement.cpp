@@ -10,31 +10,34 @@ static uint64_t folded_in(uint64_t hash, uint64_t value) {
   return hash ^ (hash >> 29);
 }
 
-void NcclAgreement::add(const NcclCallName& call, uint64_t how) {
+void NcclAgreement::add(const NcclCallName& call, uint64_t variant) {
   last_ = call.number;
-  hash_ = folded_in(folded_in(hash_, call.signature.hash), how);
+  hash_ = folded_in(folded_in(hash_, call.signature.hash), variant);
   hashes_[call.number % kCalls] = hash_;
   calls_[call.number % kCalls] = call;
   if (call.number == 1 || call.number % kCalls == 0) compare();
 }
 
 std::vector<uint64_t> NcclAgreement::gathered(std::span<const uint64_t> own) const {
-  const auto ranks = static_cast<size_t>(host_->size());
+  const auto ranks = static_cast<size_t>(host_transport_->size());
   std::vector<uint64_t> all(ranks * own.size());
   const std::vector<int64_t> counts(ranks, static_cast<int64_t>(own.size()));
   const Piece piece{.send = own.data(), .recv = all.data(), .dtype = DType::i64, .counts = counts};
-  host_->run({.kind = CollectiveKind::all_gather, .pieces = {&piece, 1}});
+  host_transport_->run({.kind = CollectiveKind::all_gather, .pieces = {&piece, 1}});
   return all;
 }
 
 void NcclAgreement::fail(const NcclCallName& call, int at_fault, const std::string& text) {
-  const int world_rank = host_->world_ranks()[static_cast<size_t>(at_fault)];
-  const int found_by = host_->world_ranks()[static_cast<size_t>(host_->rank())];
-  throw host_->world()->failed({found_by, world_rank, text}, in_words(call.signature), call.number);
+  const int world_rank = host_transport_->world_ranks()[static_cast<size_t>(at_fault)];
+  const int found_by = host_transport_->world_ranks()[static_cast<size_t>(host_transport_->rank())];
+  throw host_transport_->world()->abort_for_call({found_by, world_rank, text},
+                                                 in_words(call.signature), call.number);
 }
 
 void NcclAgreement::compare_counts(const NcclCallName& call, std::span<const int64_t> sent,
                                    std::span<const int64_t> expected) {
+  // A rank that made another call compares no counts, but its next comparison meets this one.
+  compare();
   std::vector<uint64_t> own(sent.begin(), sent.end());
   own.insert(own.end(), expected.begin(), expected.end());
   const std::vector<uint64_t> all = gathered(own);
@@ -61,20 +64,21 @@ void NcclAgreement::compare() {
 
 std::string NcclAgreement::words_of_rank(int rank, const std::string& own) const {
   std::vector<char> text(256);
-  if (rank == host_->rank())
+  if (rank == host_transport_->rank())
     std::copy_n(own.begin(), std::min(own.size(), text.size() - 1), text.begin());
   const auto count = static_cast<int64_t>(text.size());
   const Piece piece{
       .send = text.data(), .recv = text.data(), .dtype = DType::u8, .counts = {&count, 1}};
-  host_->run({.kind = CollectiveKind::broadcast, .root = rank, .pieces = {&piece, 1}});
+  host_transport_->run({.kind = CollectiveKind::broadcast, .root = rank, .pieces = {&piece, 1}});
   return text.data();
 }
 
 void NcclAgreement::fail_diverged() {
-  const std::vector<uint64_t> all = gathered(hashes_);
-  const uint64_t first = last_ < kCalls ? 1 : last_ - kCalls + 1;
-  const auto ranks = static_cast<uint64_t>(host_->size());
-  for (uint64_t number = first; number <= last_; ++number) {
+  const std::vector<uint64_t> all = gathered(hashes_), lasts = gathered({&last_, 1});
+  const auto ranks = static_cast<uint64_t>(host_transport_->size());
+  const auto [least, most] = std::minmax_element(lasts.begin(), lasts.end());
+  const uint64_t first = *most < kCalls ? 1 : *most - kCalls + 1;
+  for (uint64_t number = first; number <= *least; ++number) {
     const uint64_t place = number % kCalls;
     for (uint64_t r = 1; r < ranks; ++r) {
       if (all[r * kCalls + place] == all[place]) continue;
@@ -88,8 +92,8 @@ void NcclAgreement::fail_diverged() {
                                    "on another stream or in another way")));
     }
   }
-  throw CommError(concat(host_->name(), ": ranks differ in what they called before"), -1, "",
-                  last_);
+  throw CommError(concat(host_transport_->name(), ": ranks differ in what they called before"), -1,
+                  "", last_);
 }
 
 }  // namespace weft

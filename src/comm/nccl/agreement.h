@@ -13,17 +13,19 @@
 namespace weft {
 
 /// Detects ranks that make different calls on their GPUs: NCCL would hang or compute wrong numbers.
-/// Ranks compare their calls, over the host, at the first call and every 64th.
+/// Ranks compare their calls, over the host, at the first call, every 64th and each all_to_all. A
+/// difference in between hangs or gives wrong numbers until then.
 class NcclAgreement {
  public:
   static constexpr uint64_t kCalls = 64;
 
   explicit NcclAgreement(std::shared_ptr<Transport> host)
-      : host_(std::move(host)), hashes_(kCalls), calls_(kCalls) {}
+      : host_transport_(std::move(host)), hashes_(kCalls), calls_(kCalls) {}
 
   /// Records a call and its variant; CommError naming a rank and a call when ranks differ.
-  void add(const NcclCallName& call, uint64_t how);
-  /// Compares an all_to_all's counts pair by pair; CommError naming a pair that differs.
+  void add(const NcclCallName& call, uint64_t variant);
+  /// Compares the calls so far, and an all_to_all's counts pair by pair; CommError naming a call or
+  /// a pair that differs.
   void compare_counts(const NcclCallName& call, std::span<const int64_t> sent,
                       std::span<const int64_t> expected);
 
@@ -36,7 +38,7 @@ class NcclAgreement {
   std::vector<uint64_t> gathered(std::span<const uint64_t> own) const;
   std::string words_of_rank(int rank, const std::string& own) const;
 
-  std::shared_ptr<Transport> host_;
+  std::shared_ptr<Transport> host_transport_;
   uint64_t last_ = 0, hash_ = 0;
   /// The last calls, by number.
   std::vector<uint64_t> hashes_;

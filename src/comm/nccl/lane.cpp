@@ -15,6 +15,8 @@ using Clock = std::chrono::steady_clock;
 
 /// Longest time that an orderly end waits for the other ranks, which may have exited.
 static constexpr std::chrono::seconds kLongestEnd{5};
+/// Time in which a call may still complete whose data a rank sent before it died.
+static constexpr std::chrono::seconds kLongestWay{1};
 
 std::string NcclCallName::title() const {
   const std::string one = concat(group, ": nccl ", in_words(signature), " number ", number);
@@ -200,6 +202,8 @@ void NcclLane::look_at_front(Clock::time_point now) {
       fail(front.call, concat(": ", status.error), false);
     } else if (now - front.since > world_.deadline()) {
       fail_late(front.call);
+    } else if (now - front.since > kLongestWay) {
+      fail_if_dead(front.call);
     }
     return;
   }
@@ -221,14 +225,27 @@ std::string NcclLane::who_has_ended() const {
   return text;
 }
 
+void NcclLane::fail_if_dead(const NcclCallName& call) {
+  const std::span<const int> ranks = group_.world_ranks();
+  const auto dead =
+      std::find_if(ranks.begin(), ranks.end(), [&](int rank) { return world_.has_died(rank); });
+  if (dead == ranks.end()) return;
+  const auto rank = static_cast<int>(dead - ranks.begin());
+  const std::string why =
+      concat(": rank ", rank, ' ', world_.end_in_words(*dead), " and did not finish it");
+  fail(call, why, false, rank);
+}
+
 void NcclLane::fail_late(const NcclCallName& call) {
   fail(call, concat(": not done within ", world_.deadline().count(), " ms", who_has_ended()), true);
 }
 
-void NcclLane::fail(const NcclCallName& call, const std::string& why, bool was_late) {
-  const int own = group_.world_ranks()[static_cast<size_t>(group_.rank())];
-  failure_ = std::make_exception_ptr(world_.failed({own, -1, call.title() + why, was_late},
-                                                   in_words(call.signature), call.number));
+void NcclLane::fail(const NcclCallName& call, const std::string& why, bool was_late, int at_fault) {
+  const std::span<const int> ranks = group_.world_ranks();
+  const int own = ranks[static_cast<size_t>(group_.rank())];
+  const int world_rank = at_fault < 0 ? -1 : ranks[static_cast<size_t>(at_fault)];
+  failure_ = std::make_exception_ptr(world_.abort_for_call(
+      {own, world_rank, call.title() + why, was_late}, in_words(call.signature), call.number));
   end_at_once();
 }
 

@@ -28,8 +28,9 @@ struct NcclCallName {
   std::string title() const;
 };
 
-/// One rank's NCCL communicator for one stream role, and the calls in progress on it. When a call
-/// is not done within the deadline, the watchdog aborts the communicator and the world.
+/// One rank's NCCL communicator for one stream role, and the calls in progress on it. When a rank
+/// has died, or a call is not done within the deadline, the watchdog aborts the communicator and
+/// the world.
 class NcclLane final : private Watched {
  public:
   /// Called by all ranks of `group` with the same `id`; CommError naming `first` when they do not
@@ -47,7 +48,8 @@ class NcclLane final : private Watched {
   }
   /// Starts a call; the watchdog watches it from here on.
   void begin(const NcclCallName& call);
-  /// Queues a part of the call. CommError when that fails.
+  /// Queues a part of the call. CommError when it is not queued within the deadline or the world
+  /// fails, std::runtime_error when NCCL refuses it.
   void queue(const NcclCallName& call, std::span<const nccl::Move> moves, const Stream& stream);
   /// Marks all started calls as queued; they are done when `event` is reached.
   void queued(const Event& event);
@@ -75,8 +77,11 @@ class NcclLane final : private Watched {
   void look_at_front(std::chrono::steady_clock::time_point now);
   std::string who_has_ended() const;
   void fail_late(const NcclCallName& call);
-  /// Aborts the lane and the world. The caller holds the mutex.
-  void fail(const NcclCallName& call, const std::string& why, bool was_late);
+  /// Fails when the process of a rank of the group has died.
+  void fail_if_dead(const NcclCallName& call);
+  /// Aborts the lane and the world; `at_fault` is a rank of the group, or -1. The caller holds the
+  /// mutex.
+  void fail(const NcclCallName& call, const std::string& why, bool was_late, int at_fault = -1);
   void end_at_once();
   bool finish_in_time();
 

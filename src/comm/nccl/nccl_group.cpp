@@ -27,7 +27,7 @@ class NcclWork final : public Work::State {
  public:
   NcclWork(std::shared_ptr<Transport> host, std::shared_ptr<NcclLane> lane, NcclCallName call,
            const Stream& stream, Event event, std::optional<FlightOperation> flight)
-      : host_(std::move(host)),
+      : host_transport_(std::move(host)),
         lane_(std::move(lane)),
         call_(std::move(call)),
         stream_(stream),
@@ -51,7 +51,8 @@ class NcclWork final : public Work::State {
   void drop() noexcept override {
     if (is_joined_) return;
     try {
-      if (!is_recorded_ && std::uncaught_exceptions() > exceptions_) host_->abort(call_.title());
+      if (!is_recorded_ && std::uncaught_exceptions() > exceptions_)
+        host_transport_->abort(call_.title());
       join();
       flight_.ended();
     } catch (const std::exception&) {  // a device error, which its next call reports
@@ -67,7 +68,7 @@ class NcclWork final : public Work::State {
     if (now.handle != stream_.handle) event_.wait(now);
   }
 
-  const std::shared_ptr<Transport> host_;
+  const std::shared_ptr<Transport> host_transport_;
   const std::shared_ptr<NcclLane> lane_;
   const NcclCallName call_;
   const Stream stream_;
@@ -91,12 +92,12 @@ Device device_of(const Collective& call) {
 
 }  // namespace
 
-NcclGroup::NcclGroup(std::shared_ptr<Transport> host) : host_(std::move(host)) {}
+NcclGroup::NcclGroup(std::shared_ptr<Transport> host) : host_transport_(std::move(host)) {}
 
 NcclCallName NcclGroup::named(const Collective& call, uint64_t number) const {
-  NcclCallName name{host_->name(), number};
+  NcclCallName name{host_transport_->name(), number};
   const bool is_message = call.kind == CollectiveKind::send || call.kind == CollectiveKind::recv;
-  sign(call, is_message ? Claim() : host_->take_claim(), name.signature);
+  sign(call, is_message ? Claim() : host_transport_->take_claim(), name.signature);
   // Both ends of a message have the same signature.
   if (is_message)
     name.signature.hash = static_cast<uint64_t>(call.pieces[0].dtype) ^
@@ -116,14 +117,12 @@ int64_t NcclGroup::calls() const {
 }
 
 NcclGroup& NcclGroup::pair_with(int other) {
-  std::shared_ptr<NcclGroup>& pair = pairs_[other];
-  if (!pair) {
-    const int own = host_->rank();
-    const std::array<int, 2> ranks{std::min(own, other), std::max(own, other)};
-    pair = std::make_shared<NcclGroup>(
-        host_->subgroup(ranks, concat(host_->name(), '/', ranks[0], "-", ranks[1])));
-  }
-  return *pair;
+  if (const auto found = pairs_.find(other); found != pairs_.end()) return *found->second;
+  const int own = host_transport_->rank();
+  const std::array<int, 2> ranks{std::min(own, other), std::max(own, other)};
+  auto pair = std::make_shared<NcclGroup>(host_transport_->subgroup(
+      ranks, concat(host_transport_->name(), '/', ranks[0], "-", ranks[1])));
+  return *pairs_.emplace(other, std::move(pair)).first->second;
 }
 
 Work NcclGroup::start(const Collective& call) {
@@ -131,28 +130,29 @@ Work NcclGroup::start(const Collective& call) {
     return start_here(call);
   }
   Collective message = call;
-  message.root = call.root > host_->rank() ? 1 : 0;
+  message.root = call.root > host_transport_->rank() ? 1 : 0;
   return pair_with(call.root).start_here(message);
 }
 
 std::shared_ptr<NcclLane> NcclGroup::lane_for(const Stream& stream, int role,
                                               const NcclCallName& call) {
-  std::shared_ptr<NcclLane>& lane = lanes_[{stream.device.index, role}];
-  if (lane) return lane;
+  const std::pair<int, int> key{stream.device.index, role};
+  if (const auto found = lanes_.find(key); found != lanes_.end()) return found->second;
   nccl::UniqueId id{};
   if (control_->rank() == 0) id = nccl::new_id();
   const int64_t count = id.size();
   const Piece piece{
       .send = id.data(), .recv = id.data(), .dtype = DType::u8, .counts = {&count, 1}};
   control_->run({.kind = CollectiveKind::broadcast, .pieces = {&piece, 1}});
-  lane = std::make_shared<NcclLane>(*host_, id, stream.device, call);
-  return lane;
+  auto lane = std::make_shared<NcclLane>(*host_transport_, id, stream.device, call);
+  return lanes_.emplace(key, std::move(lane)).first->second;
 }
 
 void NcclGroup::queue(const Collective& call, const NcclCallName& name, NcclLane& lane,
                       const Stream& stream) {
   const bool in_rank_order = uses_deterministic_algorithms();
-  const NcclProgram program = program_of(call, host_->rank(), host_->size(), in_rank_order);
+  const NcclProgram program =
+      program_of(call, host_transport_->rank(), host_transport_->size(), in_rank_order);
   for (const NcclRound& round : program.rounds) {
     lane.queue(name, round.moves, stream);
     for (const NcclStep& step : round.steps) run_step(step);
@@ -160,7 +160,7 @@ void NcclGroup::queue(const Collective& call, const NcclCallName& name, NcclLane
 }
 
 /// Encodes how a call is carried out, which must be the same on all ranks.
-static uint64_t way_of(int role, bool is_recorded) {
+static uint64_t variant_of(int role, bool is_recorded) {
   return static_cast<uint64_t>(role) << 2 | (is_recorded ? 2 : 0) |
          (uses_deterministic_algorithms() ? 1 : 0);
 }
@@ -174,13 +174,13 @@ void NcclGroup::compare_counts(const Collective& call, const NcclCallName& name)
 Work NcclGroup::record(const Collective& call, Graph& graph) {
   const Stream stream = current_stream(device_of(call));
   if (stream.device != graph.device()) {
-    fail("graph: ", host_->name(), " exchanges memory on ", stream.device, ", expected ",
+    fail("graph: ", host_transport_->name(), " exchanges memory on ", stream.device, ", expected ",
          graph.device(), ", whose work is recorded");
   }
   const int role = cuda::role_of(stream);
   const auto lane = lanes_.find({stream.device.index, role});
   if (lane == lanes_.end()) {
-    fail(host_->name(),
+    fail(host_transport_->name(),
          ": the recorded work of a graph makes a new kind of exchange, expected those of its run "
          "before the record");
   }
@@ -190,9 +190,11 @@ Work NcclGroup::record(const Collective& call, Graph& graph) {
   lane->second->outlives_calls();
   queue(call, name, *lane->second, stream);
   recorded->calls.push_back(
-      {name, way_of(role, true), lane->second, received_bytes(call, host_->rank(), host_->size())});
+      {name, variant_of(role, true), lane->second,
+       received_bytes(call, host_transport_->rank(), host_transport_->size())});
   const Event event = Event::record(stream);
-  return Work(std::make_unique<NcclWork>(host_, lane->second, name, stream, event, std::nullopt));
+  return Work(
+      std::make_unique<NcclWork>(host_transport_, lane->second, name, stream, event, std::nullopt));
 }
 
 std::shared_ptr<RecordedCalls> NcclGroup::recorded_by(Graph& graph) {
@@ -219,7 +221,7 @@ FlightOperation NcclGroup::observed(const NcclCallName& call, int64_t bytes) {
   received_ += bytes;
   FlightRecord* const record = Context::current().flight.get();
   if (!record) return {};
-  FlightOperation flight = record->begin(host_->name(), call.signature, call.number);
+  FlightOperation flight = record->begin(host_transport_->name(), call.signature, call.number);
   flight.started();
   flight.received(bytes);
   return flight;
@@ -231,7 +233,7 @@ void NcclGroup::begin_again(RecordedCalls& graph) {
   for (RecordedCall& call : graph.calls) {
     call.call.number = ++calls_;
     call.call.last_of_graph = last;
-    agreement_->add(call.call, call.how);
+    agreement_->add(call.call, call.variant);
     call.lane->begin(call.call);
     graph.flights.push_back(observed(call.call, call.bytes));
   }
@@ -243,22 +245,23 @@ Work NcclGroup::start_here(const Collective& call) {
   const int role = cuda::role_of(stream);
   const NcclCallName name = named(call, ++calls_);
   if (!control_) {
-    std::vector<int> all(static_cast<size_t>(host_->size()));
+    std::vector<int> all(static_cast<size_t>(host_transport_->size()));
     std::iota(all.begin(), all.end(), 0);
-    control_ = host_->subgroup(all, host_->name() + "/nccl");
+    control_ = host_transport_->subgroup(all, host_transport_->name() + "/nccl");
     agreement_.emplace(control_);
   }
-  agreement_->add(name, way_of(role, false));
+  agreement_->add(name, variant_of(role, false));
   compare_counts(call, name);
   const std::shared_ptr<NcclLane> lane = lane_for(stream, role, name);
   lane->begin(name);
-  FlightOperation flight = observed(name, received_bytes(call, host_->rank(), host_->size()));
+  FlightOperation flight =
+      observed(name, received_bytes(call, host_transport_->rank(), host_transport_->size()));
   flight.begins_on(stream);
   queue(call, name, *lane, stream);
   flight.ends_on(stream);
   const Event event = Event::record(stream);
   lane->queued(event);
-  return Work(std::make_unique<NcclWork>(host_, lane, name, stream, event, flight));
+  return Work(std::make_unique<NcclWork>(host_transport_, lane, name, stream, event, flight));
 }
 
 }  // namespace weft

@@ -17,8 +17,8 @@ class Graph;
 
 /// One rank's end of a group for GPU memory: NCCL communicators, one per role of the current
 /// stream, created at the first call on it. Calls are queued on the current stream; the host waits
-/// for the other ranks at the first call of a role and at every 64th. Calls recorded in a graph are
-/// repeated by each replay.
+/// for the other ranks at the first call of a role, at every 64th and at each all_to_all. Calls
+/// recorded in a graph are repeated by each replay.
 class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
  public:
   /// `host` is the group's end for host memory; it must have a world.
@@ -49,7 +49,7 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
   void queue(const Collective& call, const NcclCallName& name, NcclLane& lane,
              const Stream& stream);
 
-  const std::shared_ptr<Transport> host_;
+  const std::shared_ptr<Transport> host_transport_;
   /// A group of the same ranks, for host messages about their GPUs.
   std::shared_ptr<Transport> control_;
   std::optional<NcclAgreement> agreement_;

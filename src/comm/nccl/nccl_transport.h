@@ -15,24 +15,26 @@ class NcclTransport final : public Transport {
  public:
   explicit NcclTransport(std::shared_ptr<Transport> host);
 
-  int host_of(int rank) const override { return host_->host_of(rank); }
-  void claim(uint64_t hash, std::string_view words) override { host_->claim(hash, words); }
-  Claim take_claim() override { return host_->take_claim(); }
+  int host_of(int rank) const override { return host_transport_->host_of(rank); }
+  void claim(uint64_t hash, std::string_view words) override {
+    host_transport_->claim(hash, words);
+  }
+  Claim take_claim() override { return host_transport_->take_claim(); }
   bool in_memory(DeviceKind kind) const override {
-    return kind != DeviceKind::cuda && host_->in_memory(kind);
+    return kind != DeviceKind::cuda && host_transport_->in_memory(kind);
   }
   Work start(const Collective& call) override;
   void run(const Collective& call) override;
   void exchange(const Exchange& call, ExchangeReader& reader) override;
   Work start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) override;
   std::shared_ptr<Transport> subgroup(std::span<const int> ranks, std::string name) override;
-  void abort(const std::string& reason) override { host_->abort(reason); }
-  World* world() const override { return host_->world(); }
-  std::span<const int> world_ranks() const override { return host_->world_ranks(); }
+  void abort(const std::string& reason) override { host_transport_->abort(reason); }
+  World* world() const override { return host_transport_->world(); }
+  std::span<const int> world_ranks() const override { return host_transport_->world_ranks(); }
   const CommunicatorTraffic& traffic() const override;
 
  private:
-  std::shared_ptr<Transport> host_;
+  std::shared_ptr<Transport> host_transport_;
   std::shared_ptr<NcclGroup> group_;
   mutable CommunicatorTraffic sum_;
 };

@@ -16,7 +16,7 @@ class NcclGroup;
 struct RecordedCall {
   NcclCallName call;
   /// How it is carried out, for NcclAgreement.
-  uint64_t how = 0;
+  uint64_t variant = 0;
   std::shared_ptr<NcclLane> lane;
   /// Bytes received from other ranks per replay.
   int64_t bytes = 0;

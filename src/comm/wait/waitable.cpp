@@ -61,11 +61,12 @@ void Waitable::wait_quietly() noexcept {
 }
 
 bool Waitable::test() {
-  if (try_to_advance()) return true;
-  advance_linked(this);
-  waiter_.look_at_clock();
-  look_for_failures();
-  return done_;
+  if (!try_to_advance()) {
+    advance_linked(this);
+    waiter_.look_at_clock();
+    look_for_failures();
+  }
+  return done_ && (error_ || is_complete());
 }
 
 void Waitable::drop() noexcept {
@@ -128,7 +129,7 @@ void Waitable::check_missing_ranks() {
   for (const int rank : ranks) {
     const std::string gone = departure(rank);
     if (gone.empty()) continue;
-    // The rank may have arrived between the check of its stage and the check of its end.
+    // The rank may have arrived between the check of its progress and that of its end.
     const std::vector<int> now = missing();
     if (std::find(now.begin(), now.end(), rank) == now.end()) continue;
     // The rank ended because it threw, between the check for failures and this one.
@@ -156,13 +157,13 @@ std::chrono::milliseconds Waitable::grace(const std::vector<int>& ranks) const {
   return std::min<std::chrono::milliseconds>(world_.deadline() / 2, kWaitersFirst);
 }
 
-/// "rank 1 did not call it within 300 ms; there were rank 0, rank 2".
+/// "rank 1 did not call it within 300 ms; arrived: rank 0, rank 2".
 std::string Waitable::in_words(const std::vector<int>& ranks, const std::string& within) const {
   std::string text;
   for (const int rank : ranks) {
     text += concat(text.empty() ? "" : "; ", members_.in_words(rank), " did not ", missed(rank));
   }
-  text += concat(within, "; there were");
+  text += concat(within, "; arrived:");
   const char* separator = " ";
   for (int rank = 0; rank < members_.size(); ++rank) {
     if (std::find(ranks.begin(), ranks.end(), rank) != ranks.end()) continue;
@@ -188,8 +189,9 @@ void Waitable::throw_echo() const {
 }
 
 void Waitable::fail_with(const std::string& text, int at_fault, bool was_late) const {
-  throw world_.failed({members_.world_rank(rank_), members_.world_rank(at_fault), text, was_late},
-                      words(), number());
+  throw world_.abort_for_call(
+      {members_.world_rank(rank_), members_.world_rank(at_fault), text, was_late}, words(),
+      number());
 }
 
 void Waitable::fail_unequal(const Signature& first, int rank, const Signature& other) const {
@@ -206,7 +208,7 @@ void Waitable::fail_message(int rank, DType dtype, int64_t count) const {
 
 void Waitable::end_with_current_exception() noexcept {
   error_ = std::current_exception();
-  world_.threw(members_.world_rank(rank_), error_);
+  world_.abort_for_exception(members_.world_rank(rank_), error_);
   done_ = true;
   flight_.failed();
   write_flight_record(text_of(error_));

@@ -15,9 +15,14 @@
 
 namespace weft {
 
-/// A call of one rank that has begun and not ended. Owns the deadline, the diagnosis of ranks that
-/// are late or gone, and the text of every error; derived classes say how to poll and which ranks
-/// are missing. A linked call also advances while its thread waits for another one.
+/// A call of one rank, in memory or over MPI, that has begun and not ended. Owns the deadline, the
+/// diagnosis of ranks that are late or gone, and the text of every error; derived classes say how
+/// to poll and which ranks are missing. A linked call also advances while its thread waits for
+/// another one.
+///
+///   Work::State <- Waitable <- PendingWork (memory) <- ExchangeWork, MessageWork, ReadersWork
+///                           <- MpiWork <- MpiCollective, MpiMessage
+///               <- NcclWork, whose calls the watchdog diagnoses
 class Waitable : public Work::State {
  public:
   /// Marks the numbers of messages, which are counted apart from collectives.
@@ -56,14 +61,18 @@ class Waitable : public Work::State {
   virtual void retreat() noexcept = 0;
   /// Called after a wait that succeeded.
   virtual void joined() {}
+  /// Returns false while a GPU still works for this call, which `advance` has ended.
+  virtual bool is_complete() const { return true; }
   /// "all_reduce(sum, f32, [16])".
   virtual std::string words() const = 0;
 
   void link() noexcept;
   bool try_to_advance() noexcept;
-  /// Restarts the deadline: the other ranks have arrived, and the next wait may take as long.
+  /// Restarts the deadline: at each `wait`, and after each phase or transfer.
   void wait_anew() { waiter_ = Waiter(world_.spins()); }
 
+  /// "world: collective 7: ".
+  std::string prefix() const;
   /// "world: collective 7: all_reduce(sum, f32, [16])".
   std::string title() const;
   /// Aborts the world with that error and throws it; `at_fault` is a rank of the group.
@@ -109,7 +118,6 @@ class Waitable : public Work::State {
     traffic_ = &traffic;
     ++traffic.collectives;
   }
-  std::string prefix() const;
   void leave() noexcept;
   /// Reports that this rank waits, and ends the call if the world failed or a missing rank is gone
   /// or late.

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "src/comm/memory/memory_group.h"
-#include "src/comm/memory/stage.h"
+#include "src/comm/memory/staging_buffer.h"
 #include "src/comm/transport.h"
 #include "weft/storage.h"
 
@@ -19,22 +19,22 @@ namespace weft {
 /// published eagerly: copied with its elements to the buffer of its slot, where it stays until the
 /// slot is reused. Its rank waits for no reader. With one core a rank the copy would cost as much
 /// as the wait.
-class Showing {
+class Publication {
  public:
   /// `sequence` is 0 for messages, which have no slot.
-  Showing(const MemoryGroup& group, int rank, uint64_t sequence)
+  Publication(const MemoryGroup& group, int rank, uint64_t sequence)
       : group_(group), rank_(rank), sequence_(sequence) {}
-  Showing(const Showing&) = delete;
-  Showing& operator=(const Showing&) = delete;
+  Publication(const Publication&) = delete;
+  Publication& operator=(const Publication&) = delete;
 
   /// Returns what the other ranks are to read: a Collective, or an array of blocks.
-  const void* show(const Collective& call) {
+  const void* publish(const Collective& call) {
     is_eager_ = group_.world->is_crowded() && fits_room(call);
-    return is_eager_ || group_.heap ? shared(call) : &call;
+    return is_eager_ || group_.ranks_are_processes() ? shared(call) : &call;
   }
-  const void* show(const Exchange& call) {
+  const void* publish(const Exchange& call) {
     is_eager_ = group_.world->is_crowded() && fits_room(call);
-    return is_eager_ || group_.heap ? shared(call) : call.blocks.data();
+    return is_eager_ || group_.ranks_are_processes() ? shared(call) : call.blocks.data();
   }
   /// All published data is in the slot's buffer.
   bool is_eager() const { return is_eager_; }
@@ -42,11 +42,11 @@ class Showing {
   /// 1 on).
   void update(int phase) {
     if (!late_.empty()) copy_late(phase);
-    if (stage_) next_round(phase);
+    if (staging_) next_round(phase);
   }
   /// Returns where the others see the `bytes` at `data`: in place or copied.
   const void* visible(const void* data, size_t bytes) {
-    return group_.heap ? shared_bytes(data, bytes) : data;
+    return group_.ranks_are_processes() ? shared_bytes(data, bytes) : data;
   }
 
  private:
@@ -82,7 +82,7 @@ class Showing {
   std::vector<Ref<Storage>> held_;
   std::vector<Late> late_;
   /// For a call in rounds of `phases_` phases each.
-  std::optional<Stage> stage_;
+  std::optional<StagingBuffer> staging_;
   int phases_ = 1;
 };
 

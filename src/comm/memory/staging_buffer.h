@@ -12,10 +12,10 @@ namespace weft {
 /// The shared memory into which one rank copies what it sends in a collective of several rounds:
 /// two halves, which the rounds use alternately, and the elements that it reduces in a round of an
 /// all_reduce.
-class Stage {
+class StagingBuffer {
  public:
   /// `call` lives as long as this.
-  Stage(const Collective& call, int ranks, int rank);
+  StagingBuffer(const Collective& call, int ranks, int rank);
 
   /// The bytes that it needs, to be passed to `place_at` first.
   size_t bytes() const { return 2 * half_bytes_ + reduced_bytes_; }

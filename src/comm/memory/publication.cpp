@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/comm/memory/showing.h"
+#include "src/comm/memory/publication.h"
 
 #include <cstring>
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace weft {
 
-void* Showing::hold(size_t bytes) {
+void* Publication::hold(size_t bytes) {
   // The allocator keeps the memory for the next call; fresh pages cost more than the copy.
   Ref<Storage> memory = Storage::allocate(bytes);
   if (!group_.heap->contains(memory->data())) {
@@ -26,7 +26,7 @@ void* Showing::hold(size_t bytes) {
 /// The bytes that data of that size occupies in the slot's buffer: whole cache lines.
 static constexpr size_t room_for(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-void* Showing::place(size_t bytes) {
+void* Publication::place(size_t bytes) {
   const size_t end = placed_ + room_for(bytes);
   if (end > MemoryGroup::kRoom) return hold(bytes);
   void* place = group_.room(rank_, sequence_) + placed_;
@@ -34,9 +34,11 @@ void* Showing::place(size_t bytes) {
   return place;
 }
 
-bool Showing::is_seen(const void* data) const { return !is_eager_ && group_.heap->contains(data); }
+bool Publication::is_seen(const void* data) const {
+  return !is_eager_ && group_.heap->contains(data);
+}
 
-const void* Showing::shared_bytes(const void* data, size_t bytes) {
+const void* Publication::shared_bytes(const void* data, size_t bytes) {
   if (bytes == 0 || is_seen(data)) return data;
   void* copied = sequence_ > 0 ? place(bytes) : hold(bytes);
   std::memcpy(copied, data, bytes);
@@ -54,7 +56,7 @@ static size_t bytes_of_elements(int64_t elements, DType dtype) {
   return static_cast<size_t>(elements) * size_of(dtype);
 }
 
-bool Showing::fits_room(const Collective& call) const {
+bool Publication::fits_room(const Collective& call) const {
   // The readers compare counts: a rank that sent other counts than expected must learn of it in
   // this call.
   if (call.kind == CollectiveKind::all_to_all) return false;
@@ -70,7 +72,7 @@ bool Showing::fits_room(const Collective& call) const {
   return bytes <= MemoryGroup::kRoom;
 }
 
-bool Showing::fits_room(const Exchange& call) const {
+bool Publication::fits_room(const Exchange& call) const {
   size_t bytes = room_for(call.blocks.size_bytes());
   for (const MemoryBlock& block : call.blocks) {
     if (block.device != cpu) return false;
@@ -81,7 +83,7 @@ bool Showing::fits_room(const Exchange& call) const {
 
 /// The rank's own share of an all_reduce, which is reduced in the first phase and read in the
 /// second.
-const void* Showing::late_part(const Piece& piece) {
+const void* Publication::late_part(const Piece& piece) {
   const ElementRange share = share_of(piece.counts[0], group_.size(), rank_);
   if (share.count == 0 || is_seen(piece.recv)) return piece.recv;
   const size_t before = bytes_of_elements(share.begin, piece.recv_dtype);
@@ -93,7 +95,7 @@ const void* Showing::late_part(const Piece& piece) {
   return reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(shown) - before);
 }
 
-Piece Showing::shared_piece(const Collective& call, const Piece& piece) {
+Piece Publication::shared_piece(const Collective& call, const Piece& piece) {
   Piece shown = piece;
   const int64_t sent = sizes_of(call, piece, rank_).send;
   shown.send = shared_bytes(piece.send, bytes_of_elements(sent, piece.dtype));
@@ -101,7 +103,7 @@ Piece Showing::shared_piece(const Collective& call, const Piece& piece) {
   return shown;
 }
 
-bool Showing::needs_rounds(const Collective& call) const {
+bool Publication::needs_rounds(const Collective& call) const {
   if (is_eager_ || rounds_of(call, group_.size()) == 1) return false;
   for (const Piece& piece : call.pieces) {
     if (sizes_of(call, piece, rank_).send > 0 && !is_seen(piece.send)) return true;
@@ -110,7 +112,7 @@ bool Showing::needs_rounds(const Collective& call) const {
   return false;
 }
 
-const void* Showing::shared(const Collective& call) {
+const void* Publication::shared(const Collective& call) {
   auto* shown = new (place(sizeof(Collective))) Collective(call);
   auto* pieces = static_cast<Piece*>(place(call.pieces.size_bytes()));
   const bool in_rounds = needs_rounds(call);
@@ -120,10 +122,10 @@ const void* Showing::shared(const Collective& call) {
     pieces[i].counts = stored(piece.counts, place(piece.counts.size_bytes()));
   }
   if (in_rounds) {
-    stage_.emplace(call, group_.size(), rank_);
-    stage_->place_at(static_cast<std::byte*>(hold(stage_->bytes())));
-    stage_->fill(0);
-    stage_->lead_here(*shown, pieces);
+    staging_.emplace(call, group_.size(), rank_);
+    staging_->place_at(static_cast<std::byte*>(hold(staging_->bytes())));
+    staging_->fill(0);
+    staging_->lead_here(*shown, pieces);
     phases_ = phases_of(call.kind);
   }
   shown->pieces = {pieces, call.pieces.size()};
@@ -131,7 +133,7 @@ const void* Showing::shared(const Collective& call) {
   return shown;
 }
 
-MemoryBlock Showing::shared_block(const MemoryBlock& block, int phase) {
+MemoryBlock Publication::shared_block(const MemoryBlock& block, int phase) {
   const int64_t elements = block.numel();
   if (elements == 0 || !block.data || is_seen(block.data)) return block;
   void* copied = place(bytes_of_elements(elements, block.dtype));
@@ -144,7 +146,7 @@ MemoryBlock Showing::shared_block(const MemoryBlock& block, int phase) {
   return shown;
 }
 
-const void* Showing::shared(const Exchange& call) {
+const void* Publication::shared(const Exchange& call) {
   auto* blocks = static_cast<MemoryBlock*>(place(call.blocks.size_bytes()));
   for (size_t i = 0; i < call.blocks.size(); ++i) {
     new (blocks + i) MemoryBlock(shared_block(call.blocks[i], static_cast<int>(i)));
@@ -152,15 +154,15 @@ const void* Showing::shared(const Exchange& call) {
   return blocks;
 }
 
-void Showing::next_round(int phase) {
+void Publication::next_round(int phase) {
   if (phase % phases_ == 0) {
-    stage_->fill(phase / phases_);
+    staging_->fill(phase / phases_);
   } else {
-    stage_->fill_reduced(phase / phases_);
+    staging_->fill_reduced(phase / phases_);
   }
 }
 
-void Showing::copy_late(int phase) {
+void Publication::copy_late(int phase) {
   for (const Late& late : late_) {
     if (late.phase == phase) copy(late.to, late.from);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/comm/memory/stage.h"
+#include "src/comm/memory/staging_buffer.h"
 
 #include "src/comm/check.h"
 #include "src/kernels/copy/bulk_copy.h"
@@ -10,7 +10,7 @@ static size_t whole_lines_of(int64_t elements, DType dtype) {
   return (static_cast<size_t>(elements) * size_of(dtype) + 63) / 64 * 64;
 }
 
-Stage::Stage(const Collective& call, int ranks, int rank)
+StagingBuffer::StagingBuffer(const Collective& call, int ranks, int rank)
     : call_(call), ranks_(ranks), rank_(rank), rounds_(rounds_of(call, ranks)) {
   for (const Piece& piece : call.pieces) {
     half_bytes_ += half_of(piece);
@@ -18,7 +18,7 @@ Stage::Stage(const Collective& call, int ranks, int rank)
   }
 }
 
-size_t Stage::half_of(const Piece& piece) const {
+size_t StagingBuffer::half_of(const Piece& piece) const {
   if (sizes_of(call_, piece, rank_).send == 0) return 0;
   int64_t elements = 0;
   if (sends_all_parts(call_.kind)) {
@@ -29,12 +29,12 @@ size_t Stage::half_of(const Piece& piece) const {
   return whole_lines_of(elements, piece.dtype);
 }
 
-size_t Stage::reduced_of(const Piece& piece) const {
+size_t StagingBuffer::reduced_of(const Piece& piece) const {
   if (call_.kind != CollectiveKind::all_reduce) return 0;
   return whole_lines_of(most_of(part_of(call_, piece, ranks_, rank_), rounds_), piece.recv_dtype);
 }
 
-void Stage::lead_here(Collective& shown, Piece* pieces) const {
+void StagingBuffer::lead_here(Collective& shown, Piece* pieces) const {
   shown.rounds = rounds_;
   shown.half_bytes = half_bytes_;
   size_t sent = 0, reduced = 2 * half_bytes_;
@@ -46,7 +46,7 @@ void Stage::lead_here(Collective& shown, Piece* pieces) const {
   }
 }
 
-void Stage::fill_piece(const Piece& piece, const Round& round, std::byte* to) const {
+void StagingBuffer::fill_piece(const Piece& piece, const Round& round, std::byte* to) const {
   const size_t element = size_of(piece.dtype);
   const auto* from = static_cast<const std::byte*>(piece.send);
   const bool all_parts = sends_all_parts(call_.kind);
@@ -60,7 +60,7 @@ void Stage::fill_piece(const Piece& piece, const Round& round, std::byte* to) co
   }
 }
 
-void Stage::fill(int round) const {
+void StagingBuffer::fill(int round) const {
   std::byte* to = memory_ + static_cast<size_t>(round % 2) * half_bytes_;
   for (const Piece& piece : call_.pieces) {
     const size_t bytes = half_of(piece);
@@ -69,7 +69,7 @@ void Stage::fill(int round) const {
   }
 }
 
-void Stage::fill_reduced(int round) const {
+void StagingBuffer::fill_reduced(int round) const {
   std::byte* to = memory_ + 2 * half_bytes_;
   for (const Piece& piece : call_.pieces) {
     const size_t element = size_of(piece.recv_dtype);
