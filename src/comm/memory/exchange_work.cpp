@@ -45,18 +45,19 @@ ExchangeWork::ExchangeWork(MemoryTransport& transport, const Collective& call,
 template <class Call>
 void ExchangeWork::publish(const Call& call) {
   const Claim claim = transport_.take_claim();
+  if (world().is_aborted()) refuse(call, claim);
   sign(call, claim, slot_.signature);
-  // In an aborted world nothing is posted: this call would fail, and other ranks may still read
-  // what the slot holds of an earlier call.
-  if (!group().world->is_aborted()) post(publication_.publish(call));
+  post(publication_.publish(call));
   record(slot_.signature, transport_.counters());
 }
 
 /// Throws the failure. The slot keeps the earlier call, whose signature other ranks may be reading.
 template <class Call>
-void ExchangeWork::refuse(const Call& call, const Claim& claim) const {
+void ExchangeWork::refuse(const Call& call, const Claim& claim) {
   Signature own;
   sign(call, claim, own);
+  record(own, transport_.counters());
+  flight().failed();
   const std::string operation = weft::in_words(own);
   throw world().echo(prefix() + operation, operation, number());
 }

@@ -34,7 +34,7 @@ class ExchangeWork : public PendingWork {
   template <class Call>
   void publish(const Call& call);
   template <class Call>
-  [[noreturn]] void refuse(const Call& call, const Claim& claim) const;
+  [[noreturn]] void refuse(const Call& call, const Claim& claim);
   void post(const void* shown);
   uint64_t progress_at(uint64_t within) const { return sequence() * kProgressRange + within; }
   /// This rank's progress, which all ranks must reach before it continues.

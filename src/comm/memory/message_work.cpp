@@ -36,6 +36,7 @@ SendWork::SendWork(MemoryTransport& transport, const Collective& call)
 
 /// Returns false while earlier messages occupy all the places, and in an aborted world.
 bool SendWork::post() {
+  if (world().is_aborted()) return false;
   uint64_t& posted = transport_.sent_to(other_).posted;
   if (posted + 1 != order_) return false;
   const std::span<PostedMessage> places = group().posted_messages(rank(), other_);
@@ -98,7 +99,7 @@ void RecvWork::forget() {
 
 bool RecvWork::advance() {
   // A message that was not received before the failure is received on no rank.
-  if (!is_next()) return false;
+  if (world().is_aborted() || !is_next()) return false;
   PostedMessage* message = take_message(group().posted_messages(other_, rank()), tag_);
   if (!message) return false;
   forget();

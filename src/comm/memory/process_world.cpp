@@ -117,7 +117,7 @@ bool ProcessWorld::is_gone(int rank) const {
   if (now - looked_ >= kLookEvery) {
     looked_ = now;
     for (size_t p = 0; p < here_.size(); ++p) {
-      if (segment_.processes[p].load() == 0 || here_[p] == rank_ || gone_[p]) continue;
+      if (here_[p] == rank_ || gone_[p]) continue;
       gone_[p] = !is_place_locked(*memory_, static_cast<int>(p));
     }
   }

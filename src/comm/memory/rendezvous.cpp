@@ -126,7 +126,7 @@ class FirstProcess {
   HostMemory meet_all() {
     while (missing_ > 0 && wrong_.empty()) {
       std::vector<pollfd> all{{socket_.get(), POLLIN, 0}};
-      if (!silent_.empty()) { all.push_back({silent_[0].get(), POLLIN, 0}); all[0].fd = -1; }
+      for (const OwnedDescriptor& guest : silent_) all.push_back({guest.get(), POLLIN, 0});
       if (!await_readable(all, std::min(until_, tells_at_))) {
         look_at_time();
         continue;
@@ -215,7 +215,7 @@ class FirstProcess {
       return;
     }
     wrong_ = wrong_with(greeting, peer_of(guest.get()).pid);
-    if (!wrong_.empty()) { if (greeting.index>0 && greeting.index<members_.count) guests_[size_t(greeting.index)] = std::move(guest); return; }
+    if (!wrong_.empty()) return silent_.push_back(std::move(guest));
     const auto index = static_cast<size_t>(greeting.index);
     guests_[index] = std::move(guest);
     memory_.heaps[index] = SharedMemory::map(greeting.index + 1, brought[0].release());

@@ -36,6 +36,7 @@ void MpiWork::step(Step&& next) noexcept {
 void MpiWork::start() noexcept {
   engine().add_work();
   step([&] {
+    if (world().is_aborted()) throw world().echo(title(), words(), number());
     post();
   });
 }
@@ -96,6 +97,7 @@ std::string MpiWork::departure(int rank) const {
 }
 
 bool MpiWork::heeds_departures() const {
+  if (waited() > kLongestWay) return true;
   const MpiEngine::Lock lock = engine().lock();
   return !has_begun();
 }
