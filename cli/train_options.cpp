@@ -141,6 +141,7 @@ void complete(TrainOptions& o) {
 
 void check_experts(const TrainOptions& o, const TransformerConfig& config) {
   check_expert_axis(parsed_axes(o.parallel.mesh), config, o.parallel.mesh);
+  with_flags(config, o.parallel);
   if (!o.cuda_graph || config.experts == 0) return;
   fail("--cuda-graph: the model (", config.family,
        ") has experts, whose rows are counted on the host, expected a dense model");

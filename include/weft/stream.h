@@ -18,9 +18,10 @@ struct Stream {
 };
 
 /// Uses of a rank's streams on a device: kernels; unsharding parameters; reducing gradients; copies
-/// to and from the host.
-enum class StreamRole : uint8_t { compute, gather, scatter, copy };
-inline constexpr int kStreamRoles = 4;
+/// to and from the host; and kernels that run next to those of `compute`. Backward runs on `side`
+/// what was recorded there.
+enum class StreamRole : uint8_t { compute, gather, scatter, copy, side };
+inline constexpr int kStreamRoles = 5;
 
 /// Returns the calling thread's stream of that role on a device, created on first use and destroyed
 /// with the thread. std::invalid_argument when the device does not exist.
