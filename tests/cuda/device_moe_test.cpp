@@ -6,6 +6,7 @@
 #include "tests/cuda/device.h"
 #include "tests/ops/agreement.h"
 #include "tests/support/ranks.h"
+#include "weft/error.h"
 #include "weft/fsdp.h"
 #include "weft/moe.h"
 #include "weft/tensor_parallel.h"
@@ -22,6 +23,8 @@ struct Case {
   bool shares = true;
   /// What runs again in backward: "", "block" or "experts".
   std::string recomputes = {};
+  /// Experts are sharded as a unit of their own, which stays gathered.
+  bool has_unit = false;
   /// The stream that is late.
   std::optional<StreamRole> late = {};
 };
@@ -47,6 +50,10 @@ std::unique_ptr<MoE> block_of(const Case& one, const DeviceMesh& mesh, Device de
       if (!is_cut) return ShardPlacement{};
       return ShardPlacement{.mesh = mesh["shard"], .strategy = Strategy::full_shard()};
     };
+    if (one.has_unit) {
+      options.reshard_after_forward = false;
+      fully_shard(block->module("experts"), mesh["shard"], {.reshard_after_forward = false});
+    }
     fully_shard(*block, mesh, options);
   }
   if (one.recomputes == "block") block->set_recompute(true);
@@ -130,6 +137,10 @@ TEST_F(DeviceMoe, EqualsTheCpuFullySharded) {
     expect_as_on_the_cpu({.axes = {{"shard", 2}, {"ep", 2}}, .chunks = chunks});
   }
   expect_as_on_the_cpu({.axes = {{"shard", 3}, {"ep", 1}}, .chunks = 2});
+  for (const StreamRole late : {StreamRole::side, StreamRole::gather}) {
+    const std::vector<MeshAxis> axes = {{"shard", 2}, {"ep", 2}};
+    expect_as_on_the_cpu({.axes = axes, .chunks = 3, .has_unit = true, .late = late});
+  }
 }
 
 TEST_F(DeviceMoe, EqualsTheCpuRecomputed) {
