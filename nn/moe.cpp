@@ -227,15 +227,16 @@ Tensors MoE::in_chunks(const Tensor& x, const Tensors& routed, const SideStream&
   for (int64_t i = 0; i < chunks; ++i) {
     experts_->begin_part(i);
     const int64_t begin = size * i / chunks, end = size * (i + 1) / chunks;
+    // Reshaping may move uneven rows, on the part's stream too.
     const auto compute = [&] {
-      return (*experts_)(
+      const Tensors computed = (*experts_)(
           Tensors{part(x, begin, end), part(routed[0], begin, end), part(routed[1], begin, end)});
+      Shape shape = x.shape();
+      shape[dim] = end - begin;
+      parts.push_back(reshape(computed[0], shape));
+      counts.push_back(computed[1]);
     };
-    const Tensors computed = i % 2 == 0 ? compute() : side.run(compute);
-    Shape shape = x.shape();
-    shape[dim] = end - begin;
-    parts.push_back(reshape(computed[0], shape));
-    counts.push_back(computed[1]);
+    i % 2 == 0 ? compute() : side.run(compute);
   }
   side.join();
   Tensor all = counts[0];

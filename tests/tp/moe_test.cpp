@@ -9,6 +9,7 @@
 #include "tests/support/scratch.h"
 #include "weft/autograd.h"
 #include "weft/checkpoint.h"
+#include "weft/error.h"
 #include "weft/fsdp.h"
 #include "weft/hugging_face.h"
 #include "weft/latent_attention.h"

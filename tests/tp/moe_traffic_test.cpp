@@ -6,6 +6,7 @@
 
 #include "tests/ops/agreement.h"
 #include "tests/support/ranks.h"
+#include "weft/error.h"
 #include "weft/expert_parallel.h"
 #include "weft/extend/op_log.h"
 #include "weft/fsdp.h"
