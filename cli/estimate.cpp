@@ -62,6 +62,8 @@ struct Estimate {
   /// Model FLOPs utilization: the fraction of the peak of all ranks. The peak is that of the data
   /// sheet, or else what products reach on this machine.
   double mfu;
+  /// Seconds in which tokens travel to experts and nothing is computed, with --expert-chunks 1.
+  double exposed_in_one_chunk = 0;
 
   bool fits() const {
     return machine.memory == 0 || static_cast<double>(cost.peak_bytes()) <= machine.memory;
@@ -81,9 +83,17 @@ static Estimate estimated(const Communicator& world, const TransformerConfig& co
                           const ParallelOptions& options, const Machine& machine,
                           int ranks_per_host) {
   Estimate e{
-      options, world.size(), machine, step_cost(world, config, options, ranks_per_host), {}, 0, 0};
+      options, world.size(), machine, step_cost(world, config, options, ranks_per_host), {}, 0, 0,
+      0};
   if (machine.overlaps) e.cost.leave_out_scratch();
   e.seconds = step_seconds(e.cost, machine);
+  e.exposed_in_one_chunk = e.seconds.tokens_exposed;
+  if (options.expert_chunks > 1) {
+    ParallelOptions one = options;
+    one.expert_chunks = 1;
+    e.exposed_in_one_chunk =
+        step_seconds(step_cost(world, config, one, ranks_per_host), machine).tokens_exposed;
+  }
   e.tokens_per_second = static_cast<double>(options.batch * options.seq) / e.seconds.total;
   std::string device = machine.name;
   std::transform(device.begin(), device.end(), device.begin(), ::toupper);
@@ -131,10 +141,14 @@ static void add_experts(nlohmann::ordered_json& json, const Estimate& e,
   const ExpertBytes& experts = e.cost.experts;
   json["experts"] = {{"layers", layers},
                      {"imbalance", e.options.imbalance},
+                     {"chunks", e.cost.expert_chunks},
                      {"parameter_bytes", experts.parameters},
                      {"dispatch_bytes_of_layer", experts.dispatch / layers},
                      {"combine_bytes_of_layer", experts.combine / layers},
-                     {"backward_bytes_of_layer", experts.backward / layers}};
+                     {"backward_bytes_of_layer", experts.backward / layers},
+                     {"travel_seconds", e.seconds.tokens},
+                     {"exposed_seconds", e.seconds.tokens_exposed},
+                     {"exposed_seconds_of_one_chunk", e.exposed_in_one_chunk}};
 }
 
 static nlohmann::ordered_json in_json(const Estimate& e) {
@@ -213,6 +227,13 @@ static void print_experts(const Estimate& e, const TransformerConfig& config) {
     std::printf("  %-22s %16lld  %s\n", name, static_cast<long long>(bytes),
                 bytes_in_words(bytes).c_str());
   }
+  std::printf("  tokens travel %.4g s of a step, %.4g s of them exposed", e.seconds.tokens,
+              e.seconds.tokens_exposed);
+  if (e.cost.expert_chunks > 1) {
+    std::printf(" with --expert-chunks %lld, %.4g s without",
+                static_cast<long long>(e.cost.expert_chunks), e.exposed_in_one_chunk);
+  }
+  std::printf("\n");
 }
 
 static void print_traffic(const StepCost& cost) {

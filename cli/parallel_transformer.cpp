@@ -92,6 +92,12 @@ void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
       1, kMostProductParts);
   // Without the flag: add_flag has made it 0.
   o.async_tp = 1;
+  takes_whole(command.add_option("--expert-chunks", o.expert_chunks,
+                                 "Parts of the sequences that go through the experts one after "
+                                 "the other: on GPUs tokens of one part travel while those of "
+                                 "another are computed"),
+              1)
+      ->capture_default_str();
   command.add_flag("--keep-gathered", o.keep_gathered,
                    "Keep whole parameters from forward to backward: more memory, less traffic");
   takes_whole(command.add_option("--batch", o.batch, "Rows of a step, over all ranks"), 1)
@@ -232,6 +238,15 @@ static std::vector<MeshAxis> axes_with_rows(const std::string& text) {
   return axes;
 }
 
+TransformerConfig with_flags(TransformerConfig config, const ParallelOptions& options) {
+  if (options.expert_chunks > 1 && config.experts == 0) {
+    fail("--expert-chunks is ", options.expert_chunks, ", but the model (", config.family,
+         ") has no experts, expected 1");
+  }
+  config.expert_chunks = options.expert_chunks;
+  return config;
+}
+
 void check_expert_axis(const std::vector<MeshAxis>& axes, const TransformerConfig& config,
                        const std::string& mesh) {
   const auto axis = std::ranges::find_if(axes, is_expert_axis);
@@ -248,7 +263,9 @@ void check_expert_axis(const std::vector<MeshAxis>& axes, const TransformerConfi
 
 ParallelTransformer::ParallelTransformer(const Communicator& world, const TransformerConfig& config,
                                          const ParallelOptions& options)
-    : options_(options), mesh_(world, axes_with_rows(options.mesh)), model_(config) {
+    : options_(options),
+      mesh_(world, axes_with_rows(options.mesh)),
+      model_(with_flags(config, options)) {
   check_expert_axis(parsed_axes(options.mesh), config, options.mesh);
   std::vector<std::string_view> data;
   std::vector<Placement> rows;

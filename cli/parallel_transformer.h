@@ -43,6 +43,8 @@ struct ParallelOptions {
   int64_t accumulate = 1;
   int64_t batch = 16;
   int64_t seq = 256;
+  /// Parts of the sequences that go through the experts one after the other.
+  int64_t expert_chunks = 1;
   /// Rows that the experts of rank 0 compute over the mean of ranks, in predictions for rank 0.
   double imbalance = 1;
   /// Units that are gathered early.
@@ -62,6 +64,10 @@ std::vector<MeshAxis> parsed_axes(const std::string& text);
 /// Gives `mesh` its default over so many ranks (0: those it has itself), checks what the flags say
 /// together, and returns the number of ranks, at most `most`. `flag` is where `ranks` comes from.
 int complete(ParallelOptions& options, int ranks, int most, const char* flag);
+
+/// Returns the model's config with what the flags add to it; std::invalid_argument for
+/// --expert-chunks of a model without experts.
+TransformerConfig with_flags(TransformerConfig config, const ParallelOptions& options);
 
 /// Throws std::invalid_argument when the axis "ep" does not fit the model, whose --mesh is `mesh`.
 void check_expert_axis(const std::vector<MeshAxis>& axes, const TransformerConfig& config,

@@ -33,7 +33,7 @@ static void plan_imbalance(TransformerModel& model, double imbalance) {
   for (MoE* layer : moe_layers(model)) layer->experts().plan_imbalance(imbalance);
 }
 
-/// The parameters of experts that rest on this rank, and the work of shared experts in forward.
+/// The parameters of experts that rest on this rank, and the work of experts in forward.
 static void add_experts(ParallelTransformer& llama, const TransformerConfig& config,
                         const ParallelOptions& options, StepCost& cost) {
   const auto ranks = static_cast<double>(llama.mesh().size());
@@ -43,8 +43,11 @@ static void add_experts(ParallelTransformer& llama, const TransformerConfig& con
       cost.experts.parameters +=
           value.box().shape.product() * static_cast<int64_t>(size_of(value.dtype()));
     }
-    cost.shared_operations += 6.0 * static_cast<double>(options.batch * options.seq) / ranks *
-                              static_cast<double>(config.dim * config.shared_ffn);
+    const double rows = static_cast<double>(options.batch * options.seq) / ranks;
+    cost.shared_operations += 6 * rows * static_cast<double>(config.dim * config.shared_ffn);
+    cost.expert_operations +=
+        6 * rows * options.imbalance *
+        static_cast<double>(config.experts_per_token * config.dim * config.expert_ffn);
   }
 }
 
@@ -79,6 +82,7 @@ static StepCost measured_cost(const Communicator& world, const TransformerConfig
                                    .state = first.tier("state"),
                                    .fine_units = options.fine_units});
   add_experts(*last, config, options, cost);
+  cost.expert_chunks = std::min(options.expert_chunks, options.seq);
   return cost;
 }
 
@@ -92,7 +96,7 @@ static std::vector<int64_t*> numbers_of(StepCost& cost, std::vector<double*>& op
   ExpertBytes& experts = cost.experts;
   numbers.insert(numbers.end(),
                  {&experts.parameters, &experts.dispatch, &experts.combine, &experts.backward});
-  operations.push_back(&cost.shared_operations);
+  operations.insert(operations.end(), {&cost.shared_operations, &cost.expert_operations});
   for (int64_t& bytes : cost.memory) numbers.push_back(&bytes);
   for (AxisTraffic& axis : sharding.by_axes) numbers.push_back(&axis.bytes);
   for (SplitCost& split : cost.splits) numbers.push_back(&split.calls);

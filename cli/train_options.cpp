@@ -147,6 +147,7 @@ void check_experts(const TrainOptions& o, const TransformerConfig& config) {
     fail("--balance-rate: the model (", config.family,
          ") has no biases that balance the load of experts, expected some, as DeepSeek-V3 has");
   }
+  with_flags(config, o.parallel);
   if (!o.cuda_graph || config.experts == 0) return;
   fail("--cuda-graph: the model (", config.family,
        ") has experts, whose rows are counted on the host, expected a dense model");

@@ -257,16 +257,22 @@ void FsdpContext::post_backward(ParamGroup& group) {
   handle(StepEvent::Kind::post_backward, group);
 }
 
+/// Memory that is new is ready on the stream of backward, and on the side stream if that writes.
 void FsdpContext::pre_accumulate_grad(ParamGroup& group, size_t i) {
+  const Stream writer = computing();
+  const StreamScope scope(backward_stream(pool_->device()));
   begin_backward();
+  bool is_new = !group.gradients().has_memory();
   const int bucket = group.gradients().pre_accumulate_grad(i);
   if (bucket >= 0) {
     scheduler_.set_sync(syncs_);
     handle(StepEvent::Kind::grads_continue, group, bucket);
     order(stream(StreamRole::scatter), computing());
     group.gradients().reopen(bucket);
+    is_new = true;
   }
   scheduler_.allocate_grads(group);
+  if (is_new && writer != computing()) order(computing(), writer);
 }
 
 void FsdpContext::post_accumulate_grad(ParamGroup& group, size_t i) {

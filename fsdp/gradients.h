@@ -63,6 +63,8 @@ class Gradients {
   int64_t copied(size_t step) const;
 
   void allocate_buffer(BufferPool& pool);
+  /// Whether backward has memory to write.
+  bool has_memory() const { return static_cast<bool>(direct_ ? final_ : buffer_); }
   void release_buffer(BufferPool& pool);
   /// Ends a bucket's part of backward, of which so many reductions follow: zeroes the gradients
   /// that backward did not write, and sets `grad()` of the parameters.

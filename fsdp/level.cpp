@@ -174,6 +174,14 @@ void Level::wait_for_unshard() {
     if (extended_[i].is_quantized()) dequantize_parts(extended_[i], memory_, regions_[i], memory_);
     if (regions_[i].packs) unpack(regions_[i], memory_);
   }
+  reader_ = current_stream(memory_->device());
+  ready_ = Event::record(reader_);
+}
+
+void Level::wait_for_other_stream() const {
+  if (ready_.empty()) return;
+  const Stream here = current_stream(reader_.device);
+  if (here != reader_) ready_.wait(here);
 }
 
 void Level::reshard(BufferPool& pool, bool keeps) {

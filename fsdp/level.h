@@ -55,6 +55,8 @@ class Level {
   void unshard(const std::vector<Source>& sources, BufferPool& pool,
                const CustomCollective& collective);
   void wait_for_unshard();
+  /// Lets the current stream wait for what another one has waited for.
+  void wait_for_other_stream() const;
   /// Releases the memory to the pool, unless it is kept for the next unshard.
   void reshard(BufferPool& pool, bool keeps);
   /// Frees the memory for good.
@@ -117,6 +119,9 @@ class Level {
   Work work_;
   /// Follows the casts and copies of this rank's parts, if there is no collective.
   Event cast_;
+  /// The stream that waited for the unshard, and the point from which others may read.
+  Stream reader_;
+  Event ready_;
 };
 
 }  // namespace weft::fsdp

@@ -287,7 +287,10 @@ void ParamGroup::unshard(size_t level, BufferPool& pool) {
 }
 
 void ParamGroup::wait_for_unshard() {
-  for (Level& level : levels_) level.wait_for_unshard();
+  for (Level& level : levels_) {
+    level.wait_for_unshard();
+    level.wait_for_other_stream();
+  }
   const bool changed = std::exchange(unsharded_, seen_) != seen_;
   if (params_.empty() || (!changed && params_[0]->unsharded.storage()->is_bound())) return;
   const Ref<Storage>& memory = levels_.empty() ? slices_ : levels_.back().memory();

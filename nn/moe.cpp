@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "weft/context.h"
 #include "weft/error.h"
@@ -87,10 +88,11 @@ static Tensor summed(const Tensor& y, const Tensor& computed, const Tensor& weig
 Tensors Experts::forward(const Tensors& inputs) {
   if (inputs.size() != 3) fail("experts: number of inputs is ", inputs.size(), ", expected 3");
   const Device device = inputs[0].device();
+  const int64_t part = std::exchange(part_, -1);
   ExpertRows rows;
   Tensor x;
   {
-    const TraceSpan span("dispatch", -1, device);
+    const TraceSpan span("dispatch", part, device);
     rows = rows_by_expert(inputs[2], used(0), capacity_factor_, imbalance_);
     x = dispatch_rows(inputs[0], rows);
   }
@@ -98,20 +100,23 @@ Tensors Experts::forward(const Tensors& inputs) {
   const auto product = [&](const Tensor& a, size_t weight) {
     return grouped_linear(a, used(weight), rows.counts);
   };
-  const Tensor hidden = swiglu(product(x, 0), product(x, 1));
-  const Tensor computed = product(hidden, 2);
-  const TraceSpan span("combine", -1, device);
+  Tensor computed;
+  {
+    const TraceSpan span("experts", part, device);
+    computed = product(swiglu(product(x, 0), product(x, 1)), 2);
+  }
+  const TraceSpan span("combine", part, device);
   return {summed(combine_rows(computed, rows, inputs[1]), computed, inputs[1]), rows.counts};
 }
 
-/// A second stream of a GPU whose ranks exchange tokens; elsewhere work runs at once. Gradients are
-/// reduced on this stream, which is idle in forward.
+/// A second stream of a GPU whose ranks exchange tokens; elsewhere work runs at once. Backward runs
+/// there what was recorded there.
 class SideStream {
  public:
   explicit SideStream(const Tensor& tokens) {
     const Device device = tokens.device();
     if (device.kind != DeviceKind::cuda || !tokens.is_sharded()) return;
-    stream_ = stream_for(device, StreamRole::scatter);
+    stream_ = stream_for(device, StreamRole::side);
     Event::record(current_stream(device)).wait(*stream_);
   }
   template <class F>
@@ -121,7 +126,14 @@ class SideStream {
     return f();
   }
   void join() const {
-    if (stream_) Event::record(*stream_).wait(current_stream(stream_->device));
+    if (!stream_) return;
+    const TraceSpan span("wait for the side stream", -1, stream_->device, TraceSpan::Time::waits);
+    Event::record(*stream_).wait(current_stream(stream_->device));
+  }
+  /// Frees what `run` computed and this stream has read. The other one waits for this one before
+  /// it uses memory again.
+  void free(Tensor computed) const {
+    run([&] { std::exchange(computed, {}); });
   }
 
  private:
@@ -175,11 +187,12 @@ Tensors MoE::forward(const Tensors& inputs) {
   const Tensor tokens = reshape(x, {x.numel() / config_.dim, config_.dim});
   const Tensors routed = (*gate_)(Tensors{tokens});
   const SideStream side(tokens);
-  const Tensor shared = shared_ ? side.run([&] { return shared_of(tokens); }) : Tensor();
+  Tensor shared = shared_ ? side.run([&] { return shared_of(tokens); }) : Tensor();
   const Tensors computed = config_.chunks > 1 ? in_chunks(x, routed, side)
                                               : (*experts_)(Tensors{tokens, routed[0], routed[1]});
   side.join();
   Tensor y = shared ? weft::add(computed[0], shared) : computed[0];
+  side.free(std::exchange(shared, {}));
   if (Context::current().grad_enabled && is_training()) {
     count(computed[1]);
     y = with_losses(y, routed);
@@ -213,21 +226,25 @@ Tensors MoE::in_chunks(const Tensor& x, const Tensors& routed, const SideStream&
   };
   Tensors parts, counts;
   for (int64_t i = 0; i < chunks; ++i) {
+    experts_->begin_part(i);
     const int64_t begin = size * i / chunks, end = size * (i + 1) / chunks;
+    // Reshaping may move uneven rows, on the part's stream too.
     const auto compute = [&] {
-      return (*experts_)(
+      const Tensors computed = (*experts_)(
           Tensors{part(x, begin, end), part(routed[0], begin, end), part(routed[1], begin, end)});
+      Shape shape = x.shape();
+      shape[dim] = end - begin;
+      parts.push_back(reshape(computed[0], shape));
+      counts.push_back(computed[1]);
     };
-    const Tensors computed = i % 2 == 0 ? compute() : side.run(compute);
-    Shape shape = x.shape();
-    shape[dim] = end - begin;
-    parts.push_back(reshape(computed[0], shape));
-    counts.push_back(computed[1]);
+    i % 2 == 0 ? compute() : side.run(compute);
   }
   side.join();
   Tensor all = counts[0];
   for (size_t i = 1; i < counts.size(); ++i) all = weft::add(all, counts[i]);
-  return {reshape(cat(parts, dim), {count, config_.dim}), all};
+  const Tensor joined = reshape(cat(parts, dim), {count, config_.dim});
+  for (size_t i = 1; i < parts.size(); i += 2) side.free(std::exchange(parts[i], {}));
+  return {joined, all};
 }
 
 Tensor MoE::with_losses(const Tensor& y, const Tensors& routed) {

@@ -67,6 +67,7 @@ MoEConfig moe_config(const TransformerConfig& c) {
   if (c.shared_gate) config.shared_name = "shared_expert";
   config.returns_balance = c.balance_loss;
   config.deviation = c.deviation;
+  config.chunks = c.expert_chunks;
   return config;
 }
 

@@ -73,6 +73,12 @@ static std::string mistake_in_experts(const TransformerConfig& c) {
   };
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   if (c.experts < 0 || c.experts > kMost) return out_of("experts", c.experts, kMost);
+  if (c.expert_chunks < 1) {
+    return concat("expert chunks must be at least 1, got ", c.expert_chunks);
+  }
+  if (c.experts == 0 && c.expert_chunks > 1) {
+    return concat("expert chunks is ", c.expert_chunks, ", expected 1 of a model without experts");
+  }
   if (c.experts == 0) return "";
   if (c.expert_ffn < 1 || c.expert_ffn > kMost) return out_of("expert ffn", c.expert_ffn, kMost);
   if (c.shared_ffn < 0 || c.shared_ffn > kMost) return out_of("shared ffn", c.shared_ffn, kMost);

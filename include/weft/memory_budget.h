@@ -94,8 +94,11 @@ struct WEFT_API StepCost {
   std::vector<SplitCost> splits = {};
   FullyShardBytes sharding = {};
   ExpertBytes experts = {};
-  /// Operations of shared experts in forward, which GPUs run while tokens are dispatched.
-  double shared_operations = 0;
+  /// Operations of shared experts in forward, which GPUs run while tokens are dispatched, and those
+  /// of the experts that tokens choose.
+  double shared_operations = 0, expert_operations = 0;
+  /// `MoEConfig::chunks`: tokens of one part travel while experts compute another.
+  int64_t expert_chunks = 1;
   /// Elements of this rank that the optimizer updates.
   int64_t updated_elements = 0;
   /// Bytes written to and read from files.
@@ -126,6 +129,8 @@ struct StepSeconds {
   double disk = 0;
   /// Of communication in parts, what products of other parts hide.
   double hidden_by_parts = 0;
+  /// In which tokens travel to experts and back, and those of them that computing does not hide.
+  double tokens = 0, tokens_exposed = 0;
 };
 WEFT_API StepSeconds step_seconds(const StepCost& cost, const Machine& machine);
 

@@ -70,6 +70,8 @@ class WEFT_API Experts : public Module {
   int64_t dropped() const { return dropped_; }
   /// On device `meta`, the experts of the first ranks compute `imbalance` times the mean of rows.
   void plan_imbalance(double imbalance) { imbalance_ = imbalance; }
+  /// The next call computes this part of the tokens: a trace shows its number.
+  void begin_part(int64_t number) { part_ = number; }
 
  protected:
   Tensors forward(const Tensors& inputs) override;
@@ -78,14 +80,15 @@ class WEFT_API Experts : public Module {
   std::optional<double> capacity_factor_;
   int64_t dropped_ = 0;
   double imbalance_ = 1;
+  int64_t part_ = -1;
 };
 
 /// [..., dim] -> [..., dim] and, with `returns_balance`, the mean scores of the experts and the
 /// choices of each a token, both [experts]. Children: gate (Router), experts (Experts), and the
 /// shared expert with gate_proj, up_proj and down_proj, and its shared_expert_gate.
 ///
-/// On a GPU whose ranks exchange tokens, the shared expert computes on a second stream while tokens
-/// travel.
+/// On a GPU whose ranks exchange tokens, the shared expert and every second part compute on a
+/// second stream, StreamRole::side, in forward and in backward.
 class WEFT_API MoE : public Module {
  public:
   /// std::invalid_argument for sizes below 1.

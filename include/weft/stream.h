@@ -18,10 +18,11 @@ struct Stream {
 };
 
 /// Uses of a rank's streams on a device. compute: kernels. gather: unsharding parameters, copies
-/// from the host. scatter: reducing gradients, copies to the host, the second stream of MoE. copy:
-/// collectives of split products.
-enum class StreamRole : uint8_t { compute, gather, scatter, copy };
-inline constexpr int kStreamRoles = 4;
+/// from the host. scatter: reducing gradients, copies to the host. copy: collectives of split
+/// products. side: kernels that run next to those of `compute`; backward runs there what was
+/// recorded there.
+enum class StreamRole : uint8_t { compute, gather, scatter, copy, side };
+inline constexpr int kStreamRoles = 5;
 
 /// Returns the calling thread's stream of that role on a device, created on first use and destroyed
 /// with the thread. std::invalid_argument when the device does not exist.

@@ -129,6 +129,9 @@ struct TransformerConfig {
   /// `loss` adds `balance_coefficient` times the balance loss of the routers of all layers.
   bool balance_loss = false;
   double balance_coefficient = 0.001;
+  /// Parts of the sequences that go through the experts one after the other (`MoEConfig::chunks`):
+  /// how a model runs, which its config.json does not state.
+  int64_t expert_chunks = 1;
 
   /// Widths of the latents of keys and values, and of queries (0: none), in attention of the kind
   /// of DeepSeek-V2 (`LatentAttention`); 0: plain attention. With it `head_dim` counts the rotated

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "ops/engine/backward_run.h"
@@ -76,6 +77,7 @@ void BackwardRun::run(const Tensors& roots, const Tensors& gradients) {
   for (size_t i = 0; i < roots.size(); ++i) {
     Node::Edge edge = edge_of(roots[i]);
     pass(edge, gradients[i]);
+    mark_passed();
     user_done(edge);
   }
   while (!ready_.empty()) {
@@ -94,6 +96,7 @@ void BackwardRun::count_users(const Ref<Node>& root) {
   while (!todo.empty()) {
     Node* node = todo.back();
     todo.pop_back();
+    side_.expect(*node);
     for (const Node::Edge& edge : node->edges()) {
       if (!edge.node) continue;
       auto [found, fresh] = slots_.try_emplace(edge.node.get());
@@ -109,9 +112,31 @@ void BackwardRun::user_done(const Node::Edge& edge) {
   std::push_heap(ready_.begin(), ready_.end(), is_older);
 }
 
+bool is_only_reference(const Tensor& tensor) {
+  const Storage& storage = *tensor.storage();
+  return tensor.body()->use_count() == 1 && storage.use_count() == 1 && storage.is_own();
+}
+
+/// Adds a contribution to a sum, which is empty before the first.
+static void add_gradient(Tensor& sum, Tensor gradient) {
+  if (!sum) {
+    sum = std::move(gradient);
+  } else if (is_only_reference(sum) && layout_of(sum) == layout_of(gradient) &&
+             sum.block().is_dense() && sum.device().kind != DeviceKind::meta) {
+    accumulate(sum.block(), gradient.block());
+  } else {
+    sum = add(sum, gradient);
+  }
+}
+
 void BackwardRun::run_node(const Ref<Node>& node) {
   Slot slot = std::move(slots_[node.get()]);
+  const SideWork::Turn turn(side_, *node, slot.awaited);
   slot.gradients.resize(std::max<size_t>(slot.gradients.size(), node->results().size()));
+  for (auto& [result, gradient] : slot.later) {
+    add_gradient(slot.gradients[static_cast<size_t>(result)], gradient);
+    if (side_.are_apart()) side_.keep(std::move(gradient));
+  }
   TrafficScope policy(node->traffic);
   RunScope scope(node->scope);
   bool any = false;
@@ -123,16 +148,11 @@ void BackwardRun::run_node(const Ref<Node>& node) {
   }
   bool is_leaf = dynamic_cast<LeafNode*>(node.get()) != nullptr;
   if ((any && !slot.delivered) || is_leaf) node->run(*this, slot.gradients);
-  node->release();
+  mark_passed();
+  side_.free(node, std::move(slot.gradients));
   for (const Node::Edge& edge : node->edges()) {
     if (edge.node) user_done(edge);
   }
-}
-
-/// True when no other reference to the tensor's elements exists.
-static bool is_ours(const Tensor& tensor) {
-  const Storage& storage = *tensor.storage();
-  return tensor.body()->use_count() == 1 && storage.use_count() == 1 && storage.is_own();
 }
 
 void BackwardRun::pass(const Node::Edge& edge, Tensor gradient) {
@@ -141,22 +161,33 @@ void BackwardRun::pass(const Node::Edge& edge, Tensor gradient) {
   if (leaf && leaf->sink) {
     auto [tensor, accumulate] = leaf->sink->destination();
     Recorder::current().reached_sink(gradient, false);
+    side_.begin_write(*leaf);
     add_into(tensor, accumulate, gradient);
+    side_.end_write(*leaf);
     return;
   }
   Slot& slot = slots_[edge.node.get()];
   if (slot.gradients.size() <= static_cast<size_t>(edge.result)) {
     slot.gradients.resize(static_cast<size_t>(edge.result) + 1);
   }
-  Tensor& sum = slot.gradients[static_cast<size_t>(edge.result)];
-  if (!sum) {
-    sum = std::move(gradient);
-  } else if (is_ours(sum) && layout_of(sum) == layout_of(gradient) && sum.block().is_dense() &&
-             sum.device().kind != DeviceKind::meta) {
-    accumulate(sum.block(), gradient.block());
-  } else {
-    sum = add(sum, gradient);
+  if (side_.changes_stream(*edge.node)) [[unlikely]] {
+    slot.changes_stream = true;
+    side_.part();
+    passed_.push_back(&slot);
   }
+  Tensor& sum = slot.gradients[static_cast<size_t>(edge.result)];
+  if (sum && slot.changes_stream) [[unlikely]] {
+    slot.later.emplace_back(edge.result, std::move(gradient));
+  } else {
+    add_gradient(sum, std::move(gradient));
+  }
+}
+
+void BackwardRun::mark_passed() {
+  if (passed_.empty()) return;
+  const Event end = side_.mark();
+  for (Slot* slot : passed_) slot->awaited.push_back(end);
+  passed_.clear();
 }
 
 static bool shows_each_element_once(const Route& route) {
@@ -176,6 +207,8 @@ Place BackwardRun::place_for(const Node::Edge& edge) {
   }
   if (!leaf || !leaf->sink) return {};
   auto [tensor, accumulate] = leaf->sink->destination();
+  side_.begin_write(*leaf);
+  writes_.push_back(leaf);
   if (!view) return {tensor, accumulate};
   Tensor seen = Op(view->op)(std::span<const Tensor>(&tensor, 1), view->attributes);
   slots_[view].delivered = true;
@@ -184,13 +217,17 @@ Place BackwardRun::place_for(const Node::Edge& edge) {
 
 void BackwardRun::placed(const Place& place) {
   Recorder::current().reached_sink(place.tensor, place.direct);
+  for (LeafNode* leaf : writes_) side_.end_write(*leaf);
+  writes_.clear();
 }
 
 namespace {
 
-/// The running backwards of a rank, outermost first, and functions to run when that one has ended.
+/// The running backwards of a rank, outermost first, with their streams, and functions to run when
+/// that one has ended.
 struct BackwardStack {
   std::vector<const BackwardRun*> runs;
+  std::optional<SideWork> side;
   std::vector<std::function<void(bool)>> afterwards;
 };
 
@@ -226,7 +263,7 @@ void LeafNode::run(BackwardRun&, std::span<const Tensor> gradients) {
     return;
   }
   // Elements with other references may change; a leaf's gradient needs separate memory.
-  if (is_ours(gradients[0]) && gradients[0].block().is_dense()) {
+  if (is_only_reference(gradients[0]) && gradients[0].block().is_dense()) {
     gradient_ = gradients[0];
     return;
   }
@@ -252,18 +289,27 @@ void after_backward(std::function<void(bool)> function) {
   stack.afterwards.push_back(std::move(function));
 }
 
+Stream backward_stream(Device device) {
+  const std::optional<SideWork>& side = backward_stack().side;
+  return side ? side->home(device) : current_stream(device);
+}
+
 static void end_backward(bool failed) {
   BackwardStack& stack = backward_stack();
   stack.runs.pop_back();
   if (!stack.runs.empty()) return;
+  stack.side.reset();
   for (auto& function : std::exchange(stack.afterwards, {})) function(failed);
 }
 
 static void run_counted(const Tensors& roots, const Tensors& gradients) {
-  BackwardRun run;
-  backward_stack().runs.push_back(&run);
+  BackwardStack& stack = backward_stack();
+  if (stack.runs.empty()) stack.side.emplace();
+  BackwardRun run(*stack.side);
+  stack.runs.push_back(&run);
   try {
     run.run(roots, gradients);
+    if (stack.runs.size() == 1) stack.side->join();
   } catch (...) {
     end_backward(true);
     throw;

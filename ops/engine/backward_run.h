@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ops/engine/dispatch.h"
-#include "ops/engine/node.h"
+#include "ops/engine/side_work.h"
 #include "weft/extend/op.h"
 
 namespace weft {
@@ -13,6 +13,7 @@ namespace weft {
 /// One run of backward.
 class BackwardRun {
  public:
+  explicit BackwardRun(SideWork& side) : side_(side) {}
   void run(const Tensors& roots, const Tensors& gradients);
 
   /// Adds a contribution to the gradient of the result that the edge leads to.
@@ -31,19 +32,34 @@ class BackwardRun {
     /// The gradient was already written to the leaf behind this view.
     bool delivered = false;
     std::vector<Tensor> gradients;
+    /// A gradient came from another stream: what follows is added when the node runs, after these
+    /// events.
+    bool changes_stream = false;
+    std::vector<Event> awaited;
+    std::vector<std::pair<int, Tensor>> later;
   };
 
   void count_users(const Ref<Node>& root);
   void run_node(const Ref<Node>& node);
   void user_done(const Node::Edge& edge);
+  /// Marks the end of the work whose gradients passed to another stream.
+  void mark_passed();
 
+  SideWork& side_;
   std::unordered_map<const Node*, Slot> slots_;
+  /// Slots to which the node that runs now passed gradients from another stream.
+  std::vector<Slot*> passed_;
+  /// Leaves whose memory it writes.
+  std::vector<LeafNode*> writes_;
   /// Heap of ready nodes, youngest on top.
   std::vector<std::pair<uint64_t, Ref<Node>>> ready_;
 };
 
 /// Whether a backward is under way on this rank.
 bool is_in_backward();
+
+/// True when no other reference to the tensor's elements exists.
+bool is_only_reference(const Tensor& tensor);
 
 /// Returns `gradient` summed over the dims that broadcasting added or stretched.
 Tensor summed_to(const Tensor& gradient, const Shape& shape);

@@ -7,14 +7,21 @@
 #include <string>
 
 #include "mesh/layout.h"
+#include "src/device/cuda/stream_role.h"
 #include "weft/context.h"
 #include "weft/extend/ref.h"
 #include "weft/extend/tape.h"
+#include "weft/stream.h"
 
 namespace weft {
 
 struct TensorBody;
 class BackwardRun;
+
+/// Returns the GPU on whose StreamRole::side the stream is; -1 for other streams.
+inline int8_t side_device(const Stream& stream) {
+  return stream.handle && cuda::is_side(stream) ? stream.device.index : int8_t{-1};
+}
 
 /// A node of the tape: turns the gradients of its results into those of its operands.
 struct Node : public RefCounted {
@@ -24,7 +31,10 @@ struct Node : public RefCounted {
   };
 
   explicit Node(uint64_t number)
-      : sequence(number), traffic(Context::current().traffic), scope(Context::current().scope) {}
+      : sequence(number),
+        traffic(Context::current().traffic),
+        scope(Context::current().scope),
+        side(side_device(Context::current().stream)) {}
   virtual ~Node() = default;
   /// Runs once per backward, when all results' gradients are complete (empty if there is none).
   virtual void run(BackwardRun& backward, std::span<const Tensor> gradients) = 0;
@@ -32,6 +42,12 @@ struct Node : public RefCounted {
   virtual std::string name() const = 0;
   /// Frees the data that backward needed.
   virtual void release() = 0;
+  /// The same, but adds the tensors that something else refers to, too, to `shared`; false, and
+  /// nothing is freed, if the node does not know them.
+  virtual bool release_own(Tensors& shared) {
+    static_cast<void>(shared);
+    return false;
+  }
   /// Edge i leads to the node that made operand i; null if the operand needs no gradient.
   virtual std::span<const Edge> edges() const = 0;
   /// Layouts of the results. Gradients are redistributed to them (Partial becomes Replicate).
@@ -48,6 +64,8 @@ struct Node : public RefCounted {
   Traffic traffic;
   /// Context::scope at recording.
   const void* scope;
+  /// The GPU on whose StreamRole::side it was recorded; -1: on another stream.
+  int8_t side;
   /// Its result shares the memory of operand 0.
   bool is_view = false;
 };
@@ -72,6 +90,8 @@ struct LeafNode final : public Node {
   Ref<Layout> layout;
   /// Must be set before any backward.
   std::shared_ptr<GradientSink> sink;
+  /// The end of the last write to the sink's memory, while streams of one backward are apart.
+  Event written;
 
  private:
   mutable std::mutex mutex_;

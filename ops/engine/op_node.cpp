@@ -65,6 +65,16 @@ void OpNode::release() {
   released = true;
 }
 
+bool OpNode::release_own(Tensors& shared) {
+  for (const auto saved : {in.all(), out.all()}) {
+    for (const Saved& one : saved) {
+      if (one.tensor && !is_only_reference(one.tensor)) shared.push_back(one.tensor);
+    }
+  }
+  release();
+  return true;
+}
+
 Tensor OpNode::saved(std::span<const Saved> list, int i, const char* kind) const {
   const auto at = static_cast<size_t>(i);
   if (at >= list.size() || !list[at].tensor) {

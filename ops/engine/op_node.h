@@ -13,6 +13,7 @@ struct OpNode final : public Node {
   void run(BackwardRun& backward, std::span<const Tensor> gradients) override;
   std::string name() const override { return op->spec.name; }
   void release() override;
+  bool release_own(Tensors& shared) override;
   std::span<const Edge> edges() const override { return from.all(); }
   std::span<const Ref<Layout>> results() const override { return route->results; }
 

@@ -259,7 +259,7 @@ static void write_collectives(const TraceRecorder& recorder, const TickScale& sc
 }
 
 static std::string name_of_stream(const StreamStretch& stretch) {
-  static constexpr const char* kNames[] = {"compute", "gather", "scatter", "copy", "graph"};
+  static constexpr const char* kNames[] = {"compute", "gather", "scatter", "copy", "side", "graph"};
   static_assert(std::size(kNames) == kStreamRoles + 1);
   return concat("cuda:", stretch.device, ' ', kNames[stretch.role]);
 }

@@ -65,8 +65,9 @@ static void bind_choices(ConfigClass& config) {
          field("routed_scale", &C::routed_scale), field("expert_groups", &C::expert_groups),
          field("top_groups", &C::top_groups), field("balance_loss", &C::balance_loss),
          field("balance_coefficient", &C::balance_coefficient),
-         field("kv_lora_rank", &C::kv_lora_rank), field("q_lora_rank", &C::q_lora_rank),
-         field("nope_head_dim", &C::nope_head_dim), field("value_head_dim", &C::value_head_dim),
+         field("expert_chunks", &C::expert_chunks), field("kv_lora_rank", &C::kv_lora_rank),
+         field("q_lora_rank", &C::q_lora_rank), field("nope_head_dim", &C::nope_head_dim),
+         field("value_head_dim", &C::value_head_dim),
          field("rope_interleave", &C::rope_interleave));
 }
 

@@ -3977,6 +3977,7 @@ class TransformerConfig:
     embedding_dropout: float
     embedding_norm: bool
     embedding_scale: float
+    expert_chunks: int
     expert_ffn: int
     expert_groups: int
     experts: int

@@ -12,7 +12,7 @@ namespace weft {
 static constexpr int kRunsBefore = 2;
 
 static constexpr StreamRole kRoles[] = {StreamRole::compute, StreamRole::gather,
-                                        StreamRole::scatter, StreamRole::copy};
+                                        StreamRole::scatter, StreamRole::copy, StreamRole::side};
 
 Graph::Graph(Device device) : device_(device) {
   if (device.kind != DeviceKind::cuda) {

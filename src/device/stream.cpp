@@ -7,6 +7,7 @@
 
 #include "src/device/cuda/capture.h"
 #include "src/device/cuda/runtime.h"
+#include "src/device/cuda/stream_role.h"
 #include "weft/context.h"
 #include "weft/error.h"
 
@@ -29,9 +30,22 @@ struct ThreadStreams {
 
 }  // namespace
 
+static ThreadStreams& thread_streams() {
+  thread_local ThreadStreams streams;
+  return streams;
+}
+
+bool cuda::is_side(const Stream& stream) {
+  if (!stream.handle || stream.device.kind != DeviceKind::cuda) return false;
+  const auto& all = thread_streams().by_device;
+  const auto found = all.find(stream.device.index);
+  return found != all.end() &&
+         found->second[static_cast<size_t>(StreamRole::side)] == stream.handle;
+}
+
 Stream stream_for(Device device, StreamRole role) {
   if (device.kind != DeviceKind::cuda) return {};
-  thread_local ThreadStreams streams;
+  ThreadStreams& streams = thread_streams();
   const auto of_device = streams.by_device.find(device.index);
   if (of_device == streams.by_device.end()) check_available(device);
   cuda::use_device(device.index);

@@ -78,6 +78,29 @@ TEST_F(ExpertEstimate, TakesAnImbalance) {
   EXPECT_EQ(outcome.code, 2) << outcome.text;
 }
 
+/// Parts hide travelling tokens behind products, all but one part of them, and the bytes stay.
+TEST_F(ExpertEstimate, PredictsChunks) {
+  const std::string flags = "--mesh ep=64 --batch 64 --seq 4096";
+  const nlohmann::json one = estimated(flags), two = estimated(flags + " --expert-chunks 2"),
+                       four = estimated(flags + " --expert-chunks 4");
+  const auto exposed = [](const nlohmann::json& json) {
+    return json["experts"]["exposed_seconds"].get<double>();
+  };
+  EXPECT_EQ(one["experts"]["chunks"], 1);
+  EXPECT_EQ(four["experts"]["chunks"], 4);
+  EXPECT_LT(exposed(two), exposed(one));
+  EXPECT_LT(exposed(four), exposed(two));
+  EXPECT_GT(exposed(four), exposed(one) / 5);
+  EXPECT_EQ(two["experts"]["exposed_seconds_of_one_chunk"], exposed(one));
+  EXPECT_EQ(one["experts"]["exposed_seconds_of_one_chunk"], exposed(one));
+  EXPECT_LT(exposed(one), one["experts"]["travel_seconds"].get<double>());
+  EXPECT_EQ(two["experts"]["dispatch_bytes_of_layer"], one["experts"]["dispatch_bytes_of_layer"]);
+  EXPECT_LT(two["seconds"]["total"].get<double>(), one["seconds"]["total"].get<double>());
+  const tests::Outcome outcome = tests::run_weft(arguments(flags + " --expert-chunks 2"));
+  EXPECT_NE(outcome.text.find("exposed with --expert-chunks 2, "), std::string::npos)
+      << outcome.text;
+}
+
 TEST_F(ExpertEstimate, PrintsExperts) {
   const tests::Outcome outcome =
       tests::run_weft(arguments("--mesh ep=64 --batch 64 --seq 4096 --imbalance 1.2"));

@@ -78,7 +78,8 @@ TEST_F(Experts, TrainAlikeOnAnyMesh) {
     for (const char* flags :
          {"--mesh ep=4", "--mesh shard=2,ep=2", "--mesh shard=2,ep=2,tp=2", "--mesh ep=3,tp=2",
           "--mesh replicate=2,shard=2,ep=2 --strategy hsdp", "--mesh dp=2,ep=2 --strategy zero1",
-          "--mesh ep=2 --activation-checkpointing full", "--mesh dp=2,ep=2 --accumulate 2"}) {
+          "--mesh ep=2 --activation-checkpointing full", "--mesh dp=2,ep=2 --accumulate 2",
+          "--mesh ep=2 --expert-chunks 3", "--mesh shard=2,ep=2 --expert-chunks 2"}) {
       const auto cut = metrics(train(model, concat("--steps 5 ", flags)));
       ASSERT_EQ(cut.size(), 5u) << flags;
       SCOPED_TRACE(concat(model, ' ', flags));
@@ -183,6 +184,9 @@ TEST_F(Experts, RefuseWhatDoesNotFit) {
                  "has 1 axes that carry rows, expected 2");
   expect_refused(train("mixtral", "--mesh dp=2,ep=2,tp=3"), "heads");
   expect_refused(train("mixtral", "--mesh ep=2 --ranks 3"), "has 2 ranks, expected 3");
+  expect_refused(train("mixtral", "--expert-chunks 0"), "--expert-chunks");
+  expect_refused(train("llama", "--expert-chunks 2"),
+                 "--expert-chunks is 2, but the model (llama) has no experts, expected 1");
 }
 
 TEST_F(Experts, ContinueATextOverTheirAxis) {

@@ -181,6 +181,14 @@ TEST(Llama, RefusesSizesThatDoNotFit) {
   config.layers = 1'000'000;
   EXPECT_EQ(error_of([&] { TransformerModel{config}; }),
             "model: layers is 1000000, expected 1 to 10000");
+  config = transformer_config("tiny");
+  config.expert_chunks = 0;
+  EXPECT_EQ(error_of([&] { TransformerModel{config}; }),
+            "model: expert chunks must be at least 1, got 0");
+  config.expert_chunks = 2;
+  EXPECT_EQ(error_of([&] { TransformerModel{config}; }),
+            "model: expert chunks is 2, expected 1 of a model without experts");
+  config = transformer_config("tiny");
   config.layers = 1000;
   config.vocabulary = config.dim = config.ffn = (int64_t{1} << 31) - 1;
   EXPECT_EQ(error_of([&] { TransformerModel{config}; }),

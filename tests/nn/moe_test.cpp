@@ -135,6 +135,12 @@ TEST(Moe, NamesWhatDoesNotFit) {
             "moe: shared_width must be at least 0, got -1");
   EXPECT_EQ(error_of([] { MoE({.dim = 1, .width = 1, .experts = 1, .shared_gate = true}); }),
             "moe: shared_gate is set without a shared expert, expected shared_width above 0");
+  MoEConfig config = little();
+  config.chunks = 0;
+  EXPECT_EQ(error_of([&] { MoE{config}; }), "moe: chunks must be at least 1, got 0");
+  config.chunks = 2, config.capacity_factor = 1;
+  EXPECT_EQ(error_of([&] { MoE{config}; }),
+            "moe: chunks is 2, expected 1 with a capacity_factor");
   MoE block(little());
   block.materialize();
   EXPECT_EQ(error_of([&] { block(zeros({3, 5})); }), "moe: input is [3, 5], expected [..., 4]");

@@ -54,6 +54,46 @@ def test_over_a_mesh_equals_numpy():
     weft.run_ranks(3, body)
 
 
+def losses_in_chunks(chunks, ep):
+    config = weft.TransformerConfig(
+        dim=8, layers=2, heads=2, kv_heads=2, ffn=12, vocabulary=17, max_sequence=16
+    )
+    config.experts, config.expert_ffn, config.expert_chunks = 5, 7, chunks
+    assert config.expert_chunks == chunks
+    assert "chunks" not in weft.config_json(config)
+    ids = weft.asarray(numpy.arange(28).reshape(4, 7) * 5 % 17)
+
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"ep": ep})
+        model = weft.TransformerModel(config)
+        weft.parallelize(model, mesh["ep"], weft.expert_styles())
+        model.materialize()
+        optimizer = weft.optim.AdamW(model.named_parameters(), lr=1e-2)
+        rows = weft.distribute(ids, mesh, {"ep": weft.Shard(0)})
+        losses = []
+        for _ in range(3):
+            loss = model.loss(rows, rows)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(float(loss.detach().full_tensor()))
+        return losses
+
+    return weft.run_ranks(ep, body)[0]
+
+
+def test_chunks_of_a_model_change_nothing():
+    expected = losses_in_chunks(1, 1)
+    for chunks, ep in [(3, 1), (2, 2), (3, 3)]:
+        assert losses_in_chunks(chunks, ep) == pytest.approx(expected, rel=1e-5)
+    with pytest.raises(ValueError, match="expert chunks must be at least 1, got 0"):
+        losses_in_chunks(0, 1)
+    config = weft.transformer_config("tiny")
+    config.expert_chunks = 2
+    with pytest.raises(ValueError, match="expert chunks is 2, expected 1 of a model without"):
+        weft.TransformerModel(config)
+
+
 def test_ops():
     ids = weft.asarray([[0, 2], [2, 1], [2, 0]])
     weights = weft.ones((3, 2, 4))

@@ -9,6 +9,7 @@
 #include "tests/support/scratch.h"
 #include "weft/autograd.h"
 #include "weft/checkpoint.h"
+#include "weft/error.h"
 #include "weft/fsdp.h"
 #include "weft/hugging_face.h"
 #include "weft/latent_attention.h"
@@ -325,10 +326,13 @@ TEST(Moe, IsExportedByExpert) {
   });
 }
 
-TEST(Moe, ShowsItsStepsInATrace) {
+/// The trace of a forward in so many parts.
+static std::string trace_of(int64_t chunks) {
   const tests::Scratch scratch;
   on_mesh({{"ep", 2}}, [&](const DeviceMesh& mesh) {
-    MoE block(config_of("deepseek_v3"));
+    MoEConfig config = config_of("deepseek_v3");
+    config.chunks = chunks;
+    MoE block(config);
     parallelize_experts(block, mesh, false);
     block.materialize();
     TraceScope trace;
@@ -336,9 +340,23 @@ TEST(Moe, ShowsItsStepsInATrace) {
     trace.write(mesh.communicator(), scratch.path("trace.json"));
   });
   std::ifstream file(scratch.path("trace.json"));
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  for (const char* name : {"\"dispatch\"", "\"combine\"", "\"shared expert\""}) {
-    EXPECT_NE(text.find(name), std::string::npos) << name;
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(Moe, ShowsItsStepsInATrace) {
+  const std::string whole = trace_of(1), parts = trace_of(2);
+  for (const char* name : {"dispatch", "experts", "combine"}) {
+    EXPECT_NE(whole.find(concat('"', name, '"')), std::string::npos) << name;
+    // A span of each part, and none of all tokens.
+    EXPECT_EQ(parts.find(concat('"', name, '"')), std::string::npos) << name;
+    for (const int part : {0, 1}) {
+      EXPECT_NE(parts.find(concat('"', name, ' ', part, '"')), std::string::npos) << name << part;
+      EXPECT_EQ(whole.find(concat('"', name, ' ', part, '"')), std::string::npos) << name << part;
+    }
+    EXPECT_EQ(parts.find(concat('"', name, " 2\"")), std::string::npos) << name;
+  }
+  for (const std::string& text : {whole, parts}) {
+    EXPECT_NE(text.find("\"shared expert\""), std::string::npos);
   }
 }
 

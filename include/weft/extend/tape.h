@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 
+#include "weft/stream.h"
 #include "weft/tensor.h"
 
 namespace weft {
@@ -37,6 +38,10 @@ WEFT_API void set_gradient_sink(const Tensor& leaf, std::shared_ptr<GradientSink
 using BackwardFunction = std::function<Tensors(const Tensors& gradients)>;
 WEFT_API Tensors record(const char* name, const Tensors& inputs, const Tensors& outputs,
                         BackwardFunction function);
+
+/// Returns the stream on which the calling rank's innermost backward began, or the current one
+/// outside of backward. What was recorded on `StreamRole::side` runs on that stream instead.
+WEFT_API Stream backward_stream(Device device);
 
 /// Runs `function` when the outermost backward of this rank has ended, or immediately when none is
 /// running. `failed` is true when that backward threw.

@@ -15,4 +15,7 @@ inline int role_of(const Stream& stream) {
   return kStreamRoles;
 }
 
+/// Returns whether it is the calling thread's stream of StreamRole::side, without creating one.
+bool is_side(const Stream& stream);
+
 }  // namespace weft::cuda

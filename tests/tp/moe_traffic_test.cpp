@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bytes of a step of whole models with experts, as they follow from the routers' choices and
+// from FSDP's schedule.
+#include <map>
+#include <set>
+
+#include "tests/ops/agreement.h"
+#include "tests/support/ranks.h"
+#include "weft/error.h"
+#include "weft/expert_parallel.h"
+#include "weft/extend/op_log.h"
+#include "weft/fsdp.h"
+#include "weft/moe.h"
+#include "weft/tensor_parallel.h"
+#include "weft/transformer.h"
+
+namespace weft {
+namespace {
+
+const char* const kMixtral =
+    R"({"model_type":"mixtral","hidden_size":20,"intermediate_size":13,"num_hidden_layers":2,)"
+    R"("num_attention_heads":4,"num_key_value_heads":2,"head_dim":6,"vocab_size":31,)"
+    R"("max_position_embeddings":64,"num_local_experts":5,"num_experts_per_tok":2})";
+
+const char* const kDeepSeek =
+    R"({"model_type":"deepseek_v3","hidden_size":20,"intermediate_size":13,"num_hidden_layers":3,)"
+    R"("num_attention_heads":4,"num_key_value_heads":4,"vocab_size":31,"q_lora_rank":9,)"
+    R"("kv_lora_rank":7,"qk_nope_head_dim":5,"qk_rope_head_dim":4,"v_head_dim":6,)"
+    R"("max_position_embeddings":64,"n_routed_experts":6,"num_experts_per_tok":3,"n_group":2,)"
+    R"("topk_group":1,"moe_intermediate_size":11,"first_k_dense_replace":1})";
+
+constexpr int64_t kSequence = 3, kF32 = 4, kKey = 8;
+
+/// [begin, end) of part `index` of `count` chunks of n.
+std::pair<int64_t, int64_t> chunk(int64_t n, int64_t count, int64_t index) {
+  const int64_t size = (n + count - 1) / count;
+  return {std::min(n, size * index), std::min(n, size * (index + 1))};
+}
+
+/// A model over a mesh whose first axis carries rows and whose second one cuts experts too.
+class Model {
+ public:
+  Model(const char* json, const DeviceMesh& mesh, int64_t chunks)
+      : mesh_(mesh), model_(config_of(json, chunks)) {
+    const DeviceMesh data = mesh_.view({"shard", "ep"});
+    parallelize(model_, mesh_["ep"], expert_styles());
+    const FullyShardOptions options = with_experts({}, {&model_}, data);
+    for (const auto& unit : model_.units()) fully_shard(unit, data, options);
+    fully_shard(model_, data, options);
+    model_.materialize();
+    for (MoE* layer : moe_layers(model_)) {
+      layer->module("gate").add_hooks({.after = [this](const Tensors&, const Tensors& outputs) {
+        chosen_.push_back(outputs[1].detach());
+        return outputs;
+      }});
+    }
+  }
+
+  void step(int64_t batch, unsigned salt) {
+    chosen_.clear();
+    const Sharding rows(mesh_, {{"shard", Shard(0)}, {"ep", Shard(0)}});
+    const Shape shape = {batch, kSequence};
+    const auto on_rows = [&](unsigned seed) {
+      return random_array(shape, 0, 31, DType::i64, seed).on(rows);
+    };
+    const Tensor ids = on_rows(salt), targets = on_rows(salt + 1);
+    predicted_ = predicted_bytes(model_);
+    OpLog log;
+    received_ = bytes_received(mesh_, [&] { model_.loss(ids, targets).backward(); });
+    movements_ = log.movements;
+  }
+
+  /// By name of the op, and whether it is part of backward.
+  std::map<std::pair<std::string, bool>, int64_t> moved() const {
+    std::map<std::pair<std::string, bool>, int64_t> bytes;
+    for (const Movement& movement : movements_) {
+      for (const MovementStep& step : movement.steps) {
+        bytes[{movement.what, movement.backward}] += step.bytes;
+      }
+    }
+    return bytes;
+  }
+  const DeviceMesh& mesh() const { return mesh_; }
+  TransformerModel& model() { return model_; }
+  const std::vector<Tensor>& chosen() const { return chosen_; }
+  const FullyShardBytes& predicted() const { return predicted_; }
+  int64_t received() const { return received_; }
+
+ private:
+  static TransformerConfig config_of(const char* json, int64_t chunks) {
+    TransformerConfig config = transformer_config_of(json, "config");
+    config.expert_chunks = chunks;
+    return config;
+  }
+
+  DeviceMesh mesh_;
+  TransformerModel model_;
+  std::vector<Tensor> chosen_;
+  std::vector<Movement> movements_;
+  FullyShardBytes predicted_;
+  int64_t received_ = 0;
+};
+
+/// Tokens that this rank receives or lets others compute, counted from the choices of all.
+struct Exchanged {
+  /// Tokens of others that choose an expert of this rank, each once.
+  int64_t arriving = 0;
+  /// Own tokens, once for each other rank that computes them.
+  int64_t computed_elsewhere = 0;
+
+  void add(const Array& chosen, const DeviceMesh& mesh, int64_t batch, int64_t experts) {
+    const int64_t shards = mesh.axis_size(0), parts = mesh.axis_size(1), k = chosen.shape[1];
+    const int64_t shard = mesh.coordinate(0), own = mesh.coordinate(1);
+    for (int64_t rank = 0; rank < parts; ++rank) {
+      const auto [first, end] = chunk(batch, shards * parts, shard * parts + rank);
+      for (int64_t token = first * kSequence; token < end * kSequence; ++token) {
+        std::set<int64_t> at;
+        for (int64_t choice = 0; choice < k; ++choice) {
+          const auto id =
+              static_cast<int64_t>(chosen.values[static_cast<size_t>(token * k + choice)]);
+          for (int64_t part = 0; part < parts; ++part) {
+            const auto [from, to] = chunk(experts, parts, part);
+            if (id >= from && id < to) at.insert(part);
+          }
+        }
+        if (rank == own) computed_elsewhere += static_cast<int64_t>(at.size() - at.count(own));
+        if (rank != own) arriving += static_cast<int64_t>(at.count(own));
+      }
+    }
+  }
+};
+
+void expect_predicted(const char* json, const std::vector<MeshAxis>& axes, int64_t batch,
+                      int64_t chunks = 1) {
+  SCOPED_TRACE(concat(json, " on ", axes[0].size, " x ", axes[1].size, " batch ", batch));
+  on_mesh(axes, [&](const DeviceMesh& mesh) {
+    Model model(json, mesh, chunks);
+    for (unsigned step = 0; step < 2; ++step) {
+      model.step(batch, step);
+      const TransformerConfig& config = model.model().config();
+      Exchanged exchanged;
+      for (const Tensor& chosen : model.chosen()) {
+        exchanged.add(whole(chosen), mesh, batch, config.experts);
+      }
+      const int64_t d = config.dim, k = config.experts_per_token;
+      const int64_t arriving = exchanged.arriving, elsewhere = exchanged.computed_elsewhere;
+      auto moved = model.moved();
+      // Tokens with their weights; sums of tokens, with the number of each.
+      EXPECT_EQ((moved[{"dispatch_rows", false}]), arriving * (d + k) * kF32);
+      EXPECT_EQ((moved[{"combine_rows", false}]), elsewhere * (d * kF32 + kKey));
+      // The gradient of each is the other one.
+      EXPECT_EQ((moved[{"dispatch_rows", true}]), arriving * d * kF32);
+      EXPECT_EQ((moved[{"combine_rows", true}]), elsewhere * ((d + k) * kF32 + 2 * kKey));
+      const FullyShardBytes measured = measured_bytes(model.model());
+      EXPECT_EQ(measured.received, model.predicted().received);
+      EXPECT_EQ(measured.by_axes, model.predicted().by_axes);
+      int64_t of_ops = 0;
+      for (const auto& [what, bytes] : moved) of_ops += bytes;
+      EXPECT_EQ(model.received(), of_ops + model.predicted().received);
+    }
+  });
+}
+
+}  // namespace
+
+TEST(MoeTraffic, IsWhatTheChoicesAndTheScheduleSay) {
+  for (const char* json : {kMixtral, kDeepSeek}) {
+    for (const auto& [shard, ep] : {std::pair{1, 2}, {1, 3}, {1, 4}, {2, 2}, {2, 1}, {1, 1}}) {
+      for (const int64_t batch : {5, 8}) {
+        expect_predicted(json, {{"shard", shard}, {"ep", ep}}, batch);
+      }
+    }
+    expect_predicted(json, {{"shard", 2}, {"ep", 2}}, 5, 2);
+  }
+}
+
+}  // namespace weft
