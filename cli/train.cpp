@@ -10,7 +10,6 @@
 #include "cli/devices.h"
 #include "cli/expert_report.h"
 #include "cli/machine.h"
-#include "cli/model_files.h"
 #include "cli/output_files.h"
 #include "cli/overlap.h"
 #include "cli/progress.h"
@@ -81,7 +80,7 @@ class Training {
     run_.check_ranks(mesh_.communicator());
     int64_t done = saver_->resume(run_);
     const ResumeOptions& c = options_.checkpoints;
-    if (is_first()) keep_model_files(options_.init.empty() ? c.resume : options_.init, c.save);
+    if (is_first()) keep_files(options_.init.empty() ? c.resume : options_.init, c.save);
     // With --save only the holder of the directory's lease replaces the metrics.
     if (is_first()) {
       progress_.emplace(options_.metrics, options_.steps, !options_.checkpoints.resume.empty());

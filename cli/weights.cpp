@@ -6,7 +6,9 @@
 
 #include "cli/resume.h"
 #include "cli/run_description.h"
+#include "weft/checkpoint.h"
 #include "weft/error.h"
+#include "weft/extend/saved_model.h"
 #include "weft/hugging_face.h"
 #include "weft/safetensors.h"
 #include "weft/state_dict.h"
@@ -32,7 +34,8 @@ std::string weights_in(const std::string& flag, const std::string& directory) {
 }
 
 TransformerConfig config_of_weights(const std::string& weights) {
-  return is_hugging_face(weights) ? transformer_config(weights) : saved_config(weights);
+  return is_hugging_face(weights) ? transformer_config(weights)
+                                  : saved_config(checkpoint_contents(weights).numbers, weights);
 }
 
 std::vector<std::string> files_of_weights(const std::string& weights) {
@@ -58,6 +61,11 @@ void load_weights(TransformerModel& model, const std::string& weights) {
   const SkippedKeys skipped = load_common_keys(weights, state);
   if (!skipped.missing.empty())
     fail("weights: ", weights, ": tensor ", in_quotes(skipped.missing[0]), " is missing");
+}
+
+void keep_files(const std::string& weights, const std::string& directory) {
+  if (weights.empty() || directory.empty()) return;
+  keep_model_files(is_hugging_face(weights) ? weights : kept_model_files(weights), directory);
 }
 
 std::map<std::string, int64_t> numbers_of(const TransformerConfig& config) {
