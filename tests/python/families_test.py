@@ -141,7 +141,9 @@ def base_model(folder):
         vocab_size=703, hidden_size=44, num_hidden_layers=2, num_attention_heads=4, head_dim=12,
         num_key_value_heads=2, intermediate_size=35, initializer_range=0.4, bos_token_id=0,
         eos_token_id=[1, 2], pad_token_id=5)
-    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+    model = transformers.LlamaForCausalLM(config)
+    model.config.initializer_range = 0.02  # no checkpoint keeps another
+    model.save_pretrained(folder)
     tokenizer = pathlib.Path(make_families.__file__).parent / "tokenizers/llama3/tokenizer.json"
     shutil.copy(tokenizer, folder)
     (folder / "tokenizer_config.json").write_text(json.dumps(
@@ -150,19 +152,22 @@ def base_model(folder):
 
 
 def train_one_step(world, base, saved):
-    """A step of a fully sharded model on its own files; saves, and returns the run."""
+    """A step of a fully sharded model on its own files; saves it with and without its config, and returns
+    the checkpoints."""
     model = nn.TransformerModel(weft.transformer_config(str(base)))
-    weft.fully_shard(model, weft.DeviceMesh(world, {"dp": world.size}))
+    mesh = weft.DeviceMesh(world, {"dp": world.size})
+    weft.fully_shard(model, mesh)
     weft.load_hugging_face(model, str(base))
     optimizer = weft.optim.AdamW(model.parameters(), lr=0.01)
     run = LlamaRun(model, optimizer, seed=1, batch=2, seq=3, tokens=4)
-    ids = weft.tensor(np.arange(6).reshape(2, 3))
+    ids = weft.distribute(weft.tensor(np.arange(6).reshape(2, 3)), mesh, {})
     model.loss(ids, ids).backward()
     optimizer.step()
     state = weft.TrainingState()
     state.add("model", model)
     weft.CheckpointSaver(world, str(saved / "plain")).save(1, state)
     run.save(weft.CheckpointSaver(world, str(saved / "run")))
+    return [weft.newest_complete_checkpoint(str(saved / name), world) for name in ("plain", "run")]
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
@@ -171,20 +176,19 @@ def test_transformers_continues_what_python_exports(ranks, tmp_path):
     config = base_model(base)
 
     def body(world):
-        train_one_step(world, base, tmp_path)
+        plain, run = train_one_step(world, base, tmp_path)
         export = weft.export_hugging_face
-        export(str(tmp_path / "plain"), str(tmp_path / "given"), world, config=config,
-               files=str(base))
+        export(plain, str(tmp_path / "given"), world, config=config, files=str(base))
         # A run states its config, and keeps files in its folder.
         if world.rank == 0:
             shutil.copytree(base, tmp_path / "run" / "hugging_face")
         world.barrier()
-        export(str(tmp_path / "run"), str(tmp_path / "kept"), world)
+        export(run, str(tmp_path / "kept"), world)
         with pytest.raises(ValueError, match="export: files .*/none is missing or a file, expect"):
-            export(str(tmp_path / "run"), str(tmp_path / "x"), world, files=str(tmp_path / "none"))
-        return True
+            export(run, str(tmp_path / "x"), world, files=str(tmp_path / "none"))
+        return plain
 
-    assert weft.run_ranks(ranks, body) == [True] * ranks
+    plain = weft.run_ranks(ranks, body)[0]
     done = subprocess.run([PROGRAM, "ckpt", "export", "run", "program"], cwd=tmp_path)
     assert done.returncode == 0
     files = sorted(path.name for path in (tmp_path / "given").iterdir())
@@ -198,10 +202,11 @@ def test_transformers_continues_what_python_exports(ranks, tmp_path):
     def continued_here(world):
         mesh = weft.DeviceMesh(world, {"tp": 1})
         model = nn.TransformerModel(config)
+        weft.parallelize(model, mesh["tp"], weft.transformer_styles(config))
         model.materialize()
         state = weft.TrainingState()
         state.add("model", model)
-        weft.load(str(tmp_path / "plain"), state)
+        weft.load(plain, state)
         return weft.generate(model, "def area", mesh=mesh, tokens=12, temperature=0,
                              tokenizer=weft.Tokenizer.from_directory(str(tmp_path / "given")))
 
