@@ -6,17 +6,20 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <range/v3/view/slice.hpp>
 #include <set>
 
 #include "checkpoint/export_plan.h"
 #include "checkpoint/file_writer.h"
+#include "checkpoint/kept_model_files.h"
 #include "checkpoint/read_parts.h"
 #include "checkpoint/tag.h"
 #include "checkpoint/transposed_bytes.h"
 #include "weft/error.h"
 #include "weft/extend/descriptor.h"
+#include "weft/extend/saved_model.h"
 #include "weft/hugging_face.h"
 #include "weft/storage.h"
 
@@ -182,9 +185,38 @@ static void name_finished(const ExportPlan& plan, const ExportPlace& place, Made
   made.keep();
 }
 
+/// The dtype that all tensors have, in PyTorch's words; "" when there is none such.
+static std::string torch_dtype(const ExportPlan& plan) {
+  static const std::map<DType, std::string> names = {
+      {DType::f32, "float32"}, {DType::bf16, "bfloat16"}, {DType::f16, "float16"}};
+  std::set<DType> dtypes;
+  for (const ModelFile& file : plan.files) {
+    for (const WrittenTensor& tensor : file.tensors) dtypes.insert(tensor.dtype);
+  }
+  const auto found = dtypes.size() == 1 ? names.find(*dtypes.begin()) : names.end();
+  return found == names.end() ? "" : found->second;
+}
+
+/// The options with what the run of the checkpoint keeps.
+static ExportOptions completed(ExportOptions options, const std::string& checkpoint,
+                               const std::string& directory, const CheckpointSource& source) {
+  const auto& numbers = source.numbers();
+  if (!options.config && numbers.contains("config/dim")) {
+    options.config = saved_config(numbers, checkpoint);
+  }
+  if (options.config) check_config_at(directory, *options.config);
+  if (!options.files) {
+    options.files = kept_model_files(checkpoint);
+  } else if (std::error_code ignored; !fs::is_directory(*options.files, ignored)) {
+    fail("export: files ", *options.files, " is missing or a file, expected a directory");
+  }
+  return options;
+}
+
 void export_hugging_face(const std::string& checkpoint, const std::string& directory,
-                         const Communicator& world, const ExportOptions& options) {
+                         const Communicator& world, const ExportOptions& given) {
   const auto source = open_source(checkpoint);
+  const ExportOptions options = completed(given, checkpoint, directory, *source);
   const ExportPlan plan(*source, options);
   check_no_model(directory);
   const ExportPlace place{directory, drawn_tag(world)};
@@ -194,7 +226,11 @@ void export_hugging_face(const std::string& checkpoint, const std::string& direc
   world.barrier();
   write_units(plan, *source, place, world, options);
   world.barrier();
-  if (world.rank() == 0) name_finished(plan, place, made);
+  if (world.rank() == 0) {
+    write_model_files(directory, *options.files,
+                      options.config ? config_json(*options.config, torch_dtype(plan)) : "");
+    name_finished(plan, place, made);
+  }
   world.barrier();
 }
 

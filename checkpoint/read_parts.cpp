@@ -16,7 +16,7 @@ namespace weft {
 namespace {
 
 /// Elements of one file that go to one wish: the same box, as runs on both sides.
-struct FilePart {
+struct WishPart {
   /// From the start of the data.
   int64_t offset;
   BoxRuns in_file;
@@ -40,9 +40,9 @@ constexpr int64_t kReadPiece = int64_t{1} << 18;
 /// Fills the parts of one file, block by block.
 class FileReader {
  public:
-  FileReader(const OpenedFile& file, std::vector<FilePart> parts)
+  FileReader(const OpenedFile& file, std::vector<WishPart> parts)
       : file_(file), reader_(file.file), parts_(std::move(parts)) {
-    std::sort(parts_.begin(), parts_.end(), [](const FilePart& a, const FilePart& b) {
+    std::sort(parts_.begin(), parts_.end(), [](const WishPart& a, const WishPart& b) {
       return a.offset + a.in_file.begin() < b.offset + b.in_file.begin();
     });
   }
@@ -60,10 +60,10 @@ class FileReader {
   }
 
  private:
-  static int64_t end_of(const FilePart& part) { return part.offset + part.in_file.end(); }
+  static int64_t end_of(const WishPart& part) { return part.offset + part.in_file.end(); }
 
   /// The bytes in [begin, end) that the part wants: none, or from the first to the last.
-  static std::pair<int64_t, int64_t> wanted(const FilePart& part, int64_t begin, int64_t end) {
+  static std::pair<int64_t, int64_t> wanted(const WishPart& part, int64_t begin, int64_t end) {
     const int64_t run = part.in_file.first_after(begin - part.offset);
     if (run == part.in_file.count()) return {end, begin};
     const int64_t from = std::max(begin, part.offset + part.in_file.start(run));
@@ -88,7 +88,7 @@ class FileReader {
   Range wanted_range(Range range) const {
     int64_t low = range.end, high = range.begin, own = 0;
     for (; range.last < parts_.size(); ++range.last) {
-      const FilePart& part = parts_[range.last];
+      const WishPart& part = parts_[range.last];
       if (part.offset + part.in_file.begin() >= range.end) break;
       const auto [from, to] = wanted(part, range.begin, range.end);
       low = std::min(low, from);
@@ -136,7 +136,7 @@ class FileReader {
   std::byte* destination_of(const Range& range) const {
     std::byte* found = nullptr;
     for (size_t i = range.first; i < range.last; ++i) {
-      const FilePart& part = parts_[i];
+      const WishPart& part = parts_[i];
       if (part.offset + part.in_file.begin() >= range.end) break;
       const auto [from, to] = wanted(part, range.begin, range.end);
       if (from >= to) continue;
@@ -154,14 +154,14 @@ class FileReader {
   /// The elements of the range, whose bytes are at `from`.
   void copy_parts(const Range& range, const std::byte* from) const {
     for (size_t i = range.first; i < range.last; ++i) {
-      const FilePart& part = parts_[i];
+      const WishPart& part = parts_[i];
       if (part.offset + part.in_file.begin() >= range.end) break;
       copy_part(part, range.begin, range.end, from);
     }
   }
 
   /// The elements of the part that lie in the bytes [begin, end) of the data, which are at `from`.
-  static void copy_part(const FilePart& part, int64_t begin, int64_t end, const std::byte* from) {
+  static void copy_part(const WishPart& part, int64_t begin, int64_t end, const std::byte* from) {
     const BoxRuns &in = part.in_file, &out = part.in_memory;
     for (int64_t run = in.first_after(begin - part.offset); run < in.count(); ++run) {
       const int64_t start = part.offset + in.start(run);
@@ -182,12 +182,12 @@ class FileReader {
 
   const OpenedFile& file_;
   const BlockReader reader_;
-  std::vector<FilePart> parts_;
+  std::vector<WishPart> parts_;
 };
 
 }  // namespace
 
-static FilePart file_part(const OpenedFile& file, const Wish& wish,
+static WishPart wish_part(const OpenedFile& file, const Wish& wish,
                           const CheckpointSource::StoredBox& part, DType dtype) {
   const SafetensorsEntry* entry = file.tensors.find(wish.name);
   if (!entry || entry->dtype != dtype || !(entry->shape == part.box.shape)) {
@@ -211,9 +211,9 @@ void read_wishes(const CheckpointSource& source, const std::vector<Wish>& wishes
   }
   for (const auto& [number, wanted] : by_file) {
     const auto file = source.file(number);
-    std::vector<FilePart> parts;
+    std::vector<WishPart> parts;
     for (const auto& [wish, part] : wanted) {
-      parts.push_back(file_part(*file, *wish, part, source.tensors().at(wish->name).dtype));
+      parts.push_back(wish_part(*file, *wish, part, source.tensors().at(wish->name).dtype));
     }
     FileReader(*file, std::move(parts)).read();
   }

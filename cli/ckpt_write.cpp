@@ -5,11 +5,9 @@
 #include <optional>
 
 #include "cli/ckpt.h"
-#include "cli/model_files.h"
 #include "cli/output_files.h"
 #include "cli/ranks.h"
 #include "cli/resume.h"
-#include "cli/run_description.h"
 #include "cli/weights.h"
 #include "weft/checkpoint.h"
 #include "weft/communicator.h"
@@ -92,7 +90,7 @@ static int copy_checkpoint(const CkptOptions& options, const char* what, const s
     if (world.rank() == 0) path = saved;
   });
   if (!is_first_process()) return 0;
-  keep_model_files(config ? directory_of(from) : from, options.other);
+  keep_files(config ? directory_of(from) : from, options.other);
   std::printf("%s: %zu tensors for %d rank%s, read and written %s\n", printable(path).c_str(),
               contents.tensors.size(), options.ranks, options.ranks == 1 ? "" : "s",
               progress.finish().c_str());
@@ -134,39 +132,11 @@ int import_checkpoint(const CkptOptions& options) {
   return copy_checkpoint(options, "import", options.prefix, imported_config(options.path));
 }
 
-/// The dtype that all tensors of the model have, in PyTorch's words; "" when there is none such.
-static std::string torch_dtype(const CheckpointContents& contents, const std::string& prefix) {
-  static const std::map<DType, std::string> names = {
-      {DType::f32, "float32"}, {DType::bf16, "bfloat16"}, {DType::f16, "float16"}};
-  std::string common;
-  for (const auto& [name, tensor] : contents.tensors) {
-    if (!name.starts_with(prefix)) continue;
-    const auto found = names.find(tensor.dtype);
-    if (found == names.end() || (!common.empty() && common != found->second)) return {};
-    common = found->second;
-  }
-  return common;
-}
-
-/// Writes config.json next to the model when `weft train` saved the checkpoint and none exists.
-static void write_config(const std::string& checkpoint, const CheckpointContents& contents,
-                         const CkptOptions& options) {
-  const std::string path = options.other + "/config.json";
-  if (!contents.numbers.contains("config/dim") || std::filesystem::exists(path)) return;
-  OutputFile file("export", path, OutputFile::Mode::replace);
-  const std::string dtype = torch_dtype(contents, options.prefix);
-  file.write(with_kept_tokens(config_json(saved_config(checkpoint), dtype), checkpoint));
-  file.close();
-}
-
 int export_checkpoint(const CkptOptions& options) {
   outlive_readers();
   const std::string from = one_checkpoint(options.path);
   const CheckpointContents contents = checkpoint_contents(from);
   print_note(from, contents);
-  std::optional<TransformerConfig> config;
-  if (contents.numbers.contains("config/dim")) config = saved_config(from);
-  if (config) check_config_at(options.other, *config);
   CkptProgress progress("export", bytes_in(contents, options.prefix) / launched_ranks());
   run_world(options.ranks, [&](Communicator world) {
     check_same_flags(world);
@@ -174,7 +144,6 @@ int export_checkpoint(const CkptOptions& options) {
     int64_t before = 0;
     export_hugging_face(from, options.other, world,
                         {.prefix = options.prefix,
-                         .config = config,
                          .file_bytes = options.file_gigabytes << 30,
                          .progress = [&](int64_t bytes) {
                            progress.add(bytes - before);
@@ -182,8 +151,6 @@ int export_checkpoint(const CkptOptions& options) {
                          }});
   });
   if (!is_first_process()) return 0;
-  write_config(from, contents, options);
-  export_model_files(from, options.other);
   std::printf("%s: written %s\n", printable(options.other).c_str(), progress.finish().c_str());
   return 0;
 }

@@ -4,16 +4,26 @@
 #include <algorithm>
 
 #include "cli/tokenize.h"
+#include "cli/weights.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
+#include "weft/extend/saved_model.h"
 
 namespace weft::cli {
 
 /// All prompts are held in memory.
 static constexpr int64_t kLargestPrompts = int64_t{64} << 20;
 
+/// --tokenizer, the model, or the folder of its run, which keeps the files of --init.
+static std::string tokenizer_directory(const ServeOptions& options) {
+  if (!options.tokenizer.empty()) return options.tokenizer;
+  if (is_hugging_face(options.model) || Tokenizer::is_in(options.model)) return options.model;
+  const std::string kept = kept_model_files(options.model);
+  return Tokenizer::is_in(kept) ? kept : options.model;
+}
+
 Prompts::Prompts(const ServeOptions& options) {
-  const std::string& directory = options.tokenizer.empty() ? options.model : options.tokenizer;
+  const std::string directory = tokenizer_directory(options);
   if (!options.tokenizer.empty() || Tokenizer::is_in(directory)) {
     tokenizer_ = tokenizer_at(directory);
   }
@@ -41,7 +51,9 @@ Prompts::Prompts(const ServeOptions& options) {
   }
   for (const std::string& prompt : options.prompts) add(options, "--prompt", prompt);
   if (!options.prompts_file.empty()) add_lines(options);
-  if (ids_.empty()) fail("sample: --prompt is missing, expected it or --prompts");
+  if (ids_.empty() && !options.chats) {
+    fail("sample: --prompt is missing, expected it or --prompts");
+  }
 }
 
 void Prompts::add_lines(const ServeOptions& options) {
@@ -81,17 +93,22 @@ void Prompts::add(const ServeOptions& options, const std::string& name, const st
   ids_.push_back(std::move(ids));
 }
 
+void check_prompt(const std::string& name, std::span<const int64_t> ids, const char* unit,
+                  const TransformerConfig& config) {
+  for (const int64_t id : ids) {
+    if (id < config.vocabulary) continue;
+    fail(name, ": ", unit, ' ', id, " is beyond the vocabulary, expected 0 to ",
+         config.vocabulary - 1);
+  }
+  const auto size = static_cast<int64_t>(ids.size());
+  if (size <= config.max_sequence) return;
+  fail(name, " has ", size, " tokens, expected at most ", config.max_sequence,
+       ", those that the model takes");
+}
+
 void Prompts::check(const TransformerConfig& config) const {
   for (size_t at = 0; at < ids_.size(); ++at) {
-    for (const int64_t id : ids_[at]) {
-      if (id < config.vocabulary) continue;
-      fail(names_[at], ": ", tokenizer_ ? "token " : "byte ", id,
-           " is beyond the vocabulary, expected 0 to ", config.vocabulary - 1);
-    }
-    const auto size = static_cast<int64_t>(ids_[at].size());
-    if (size <= config.max_sequence) continue;
-    fail(names_[at], " has ", size, " tokens, expected at most ", config.max_sequence,
-         ", those that the model takes");
+    check_prompt(names_[at], ids_[at], tokenizer_ ? "token" : "byte", config);
   }
 }
 

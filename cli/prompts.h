@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,17 +13,21 @@
 
 namespace weft::cli {
 
+/// std::invalid_argument when a prompt, by its name in errors, has ids that the model does not
+/// have, or more than it takes; `unit` says what an id is.
+void check_prompt(const std::string& name, std::span<const int64_t> ids, const char* unit,
+                  const TransformerConfig& config);
+
 /// The prompts of `weft sample` as tokens, and how the model's tokens are printed: by the tokenizer
-/// of the model's directory or of --tokenizer, or else as bytes.
+/// of --tokenizer, of the model's directory or of what its run keeps, or else as bytes.
 class Prompts {
  public:
   /// std::invalid_argument names the flag or file that is wrong.
   explicit Prompts(const ServeOptions& options);
-  /// The prompts as given, and their tokens.
+  /// The prompts as given, and their tokens; none with --chat alone, which takes standard input.
   const std::vector<std::string>& texts() const { return texts_; }
   const std::vector<std::vector<int64_t>>& ids() const { return ids_; }
-  /// std::invalid_argument names a prompt that has tokens which the model does not have, or more
-  /// than it takes.
+  /// Checks each prompt.
   void check(const TransformerConfig& config) const;
   const std::optional<Tokenizer>& tokenizer() const { return tokenizer_; }
 

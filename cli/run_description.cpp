@@ -15,6 +15,7 @@
 #include "weft/checkpoint.h"
 #include "weft/communicator.h"
 #include "weft/error.h"
+#include "weft/extend/saved_model.h"
 #include "weft/ranks.h"
 #include "weft/safetensors.h"
 
@@ -48,27 +49,9 @@ static std::string key_of(const RunItem& item) {
   return of_model ? concat("config/", item.name.substr(kModel.size())) : concat("run/", item.name);
 }
 
-/// A text as numbers of 8 bytes.
-static void add_text(const std::string& key, const std::string& text, SavedNumbers& numbers) {
-  for (size_t at = 0; at < text.size(); at += sizeof(int64_t)) {
-    int64_t number = 0;
-    std::memcpy(&number, text.data() + at, std::min(sizeof number, text.size() - at));
-    numbers.emplace(concat(key, ':', at / sizeof number), number);
-  }
-}
-
-/// The name of the item that holds all choices of a config, and no sizes that may change.
+/// The name of the item that holds all choices of a config, and no sizes that may change;
+/// `saved_config` reads it.
 static constexpr const char* kChoices = "config";
-
-static std::string saved_text(const std::string& key, const SavedNumbers& saved) {
-  std::string text;
-  for (int i = 0; saved.contains(concat(key, ':', i)); ++i) {
-    text.append(reinterpret_cast<const char*>(&saved.at(concat(key, ':', i))), sizeof(int64_t));
-  }
-  text.resize(std::min(text.size(), text.find('\0')));
-  const auto is_plain = [](char c) { return c >= ' ' && c <= '~'; };
-  return std::ranges::all_of(text, is_plain) ? text : in_quotes(text);
-}
 
 /// Returns the value of an item in a checkpoint, in words; "" when the checkpoint lacks it.
 static std::string saved_words(const RunItem& item, const SavedNumbers& saved) {
@@ -115,7 +98,7 @@ SavedNumbers RunDescription::numbers() const {
     std::visit(
         [&]<class T>(const T& value) {
           if constexpr (std::is_same_v<T, std::string>) {
-            add_text(key_of(item), value, numbers);
+            save_text(key_of(item), value, numbers);
           } else {
             numbers.emplace(key_of(item), std::bit_cast<int64_t>(value));
           }
@@ -266,37 +249,6 @@ std::vector<RunItem> digests_of_files(const TrainOptions& options, const TokenSt
   if (options.init.empty()) return items;
   items.push_back({"init", Digest{digest_of(files_of_weights(options.init))}});
   return items;
-}
-
-TransformerConfig saved_config(const std::string& checkpoint) {
-  const CheckpointContents contents = checkpoint_contents(checkpoint);
-  const auto number = [&](const std::string& name) {
-    const auto found = contents.numbers.find("config/" + name);
-    if (found == contents.numbers.end()) {
-      fail("checkpoint: ", checkpoint, " has no ", name,
-           " of the model, expected its config; import it again from a directory with its "
-           "config.json");
-    }
-    return found->second;
-  };
-  const std::string choices = saved_text(concat("config/", kChoices), contents.numbers);
-  if (!choices.empty()) {
-    TransformerConfig config = transformer_config_of(choices, checkpoint);
-    config.max_sequence = number("max_sequence");
-    return config;
-  }
-  // Written before there were other families.
-  return {.dim = number("dim"),
-          .layers = number("layers"),
-          .heads = number("heads"),
-          .kv_heads = number("kv_heads"),
-          .head_dim = number("head_dim"),
-          .ffn = number("ffn"),
-          .vocabulary = number("vocabulary"),
-          .max_sequence = number("max_sequence"),
-          .rope_theta = std::bit_cast<double>(number("rope_theta")),
-          .norm_eps = std::bit_cast<double>(number("norm_eps")),
-          .tied = number("tied") != 0};
 }
 
 }  // namespace weft::cli

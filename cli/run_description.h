@@ -84,7 +84,4 @@ RunDescription described(const TrainOptions& options, const TransformerConfig& c
 /// The items that need the bytes of files, which take time: of --data and --init.
 std::vector<RunItem> digests_of_files(const TrainOptions& options, const TokenStream& data);
 
-/// The config that a run saved with the model. std::invalid_argument when there is none.
-TransformerConfig saved_config(const std::string& checkpoint);
-
 }  // namespace weft::cli

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "cli/conversation.h"
 #include "cli/devices.h"
 #include "cli/numbers.h"
 #include "cli/ordered_texts.h"
@@ -38,10 +39,12 @@ static void add_prompt_flags(CLI::App& sample, ServeOptions& o) {
       ->type_name("FILE");
   sample
       .add_option("--tokenizer", o.tokenizer,
-                  "Directory of the tokenizer, or its file (default: DIR, if it has one)")
+                  "Directory of the tokenizer, or its file (default: DIR, or what its run keeps of "
+                  "--init)")
       ->type_name("DIR");
   sample.add_flag("--chat", o.chats,
-                  "The prompt is a message to the model, in the form that its chat template gives");
+                  "The prompt is a message to the model, in the form that its chat template gives; "
+                  "without one, each line of standard input is the next message of a conversation");
   sample.add_option("--system", o.system, "The system message before it")
       ->type_name("TEXT")
       ->check([](const std::string& text) {
@@ -120,6 +123,7 @@ CLI::App* add_sample(CLI::App& program, ServeOptions& o) {
       "Keys and values are kept by layer, cut with the heads. Tokens/s counts what is added.\n"
       "Example: weft sample runs/tiny --prompt \"The \" --ranks 2\n"
       "         weft sample llama --chat --prompt \"Who are you?\"\n"
+      "         weft sample llama --chat\n"
       "         weft sample llama --prompts questions.txt --batch 32");
   return sample;
 }
@@ -233,6 +237,7 @@ static void serve_rank(const ServeOptions& options, const Prompts& prompts,
   model.materialize(device_of_rank(options.device, world.rank()));
   load_weights(model, path);
   if (launched_ranks() > 1) check_replicas(model);
+  if (prompts.ids().empty()) return converse(options, prompts, model, mesh);
   continue_prompts(options, prompts, model, mesh);
 }
 

@@ -10,7 +10,6 @@
 #include "cli/devices.h"
 #include "cli/expert_report.h"
 #include "cli/machine.h"
-#include "cli/model_files.h"
 #include "cli/output_files.h"
 #include "cli/overlap.h"
 #include "cli/progress.h"
@@ -82,7 +81,7 @@ class Training {
     int64_t done = saver_->resume(run_);
     const ResumeOptions& c = options_.checkpoints;
     const bool is_new = done == 0 && !options_.init.empty();
-    if (is_first()) keep_model_files(is_new ? options_.init : c.resume, c.save);
+    if (is_first()) keep_files(is_new ? options_.init : c.resume, c.save);
     // With --save only the holder of the directory's lease replaces the metrics.
     if (is_first()) progress_.emplace(options_.metrics, options_.steps, !c.resume.empty());
     if (launched_ranks() > 1) check_replicas(model_);

@@ -7,8 +7,10 @@
 #include "cli/resume.h"
 #include "cli/run_description.h"
 #include "weft/autograd.h"
+#include "weft/checkpoint.h"
 #include "weft/error.h"
 #include "weft/extend/disk_tensor.h"
+#include "weft/extend/saved_model.h"
 #include "weft/hugging_face.h"
 #include "weft/ops/factories.h"
 #include "weft/safetensors.h"
@@ -35,7 +37,8 @@ std::string weights_in(const std::string& flag, const std::string& directory) {
 }
 
 TransformerConfig config_of_weights(const std::string& weights) {
-  return is_hugging_face(weights) ? transformer_config(weights) : saved_config(weights);
+  return is_hugging_face(weights) ? transformer_config(weights)
+                                  : saved_config(checkpoint_contents(weights).numbers, weights);
 }
 
 std::vector<std::string> files_of_weights(const std::string& weights) {
@@ -94,6 +97,13 @@ void load_weights(TransformerModel& model, const std::string& weights) {
   }
   load_converted(weights, read, state);
   (void)load_common_keys(weights, same);
+}
+
+void keep_files(const std::string& weights, const std::string& directory) {
+  if (directory.empty()) return;
+  std::string from;
+  if (!weights.empty()) from = is_hugging_face(weights) ? weights : kept_model_files(weights);
+  keep_model_files(from, directory);
 }
 
 std::map<std::string, int64_t> numbers_of(const TransformerConfig& config) {

@@ -14,8 +14,8 @@ static bool is_stripped(char32_t value) {
   return is_white_space(value) || (value >= 0x1C && value <= 0x1F);
 }
 
-static std::string_view chat_trimmed(std::string_view text) {
-  while (!text.empty()) {
+static std::string_view chat_trimmed(std::string_view text, bool left = true) {
+  while (left && !text.empty()) {
     const CodePoint c = code_point_at(text, 0);
     if (!is_stripped(c.value)) break;
     text.remove_prefix(c.bytes);
@@ -76,12 +76,21 @@ static void check_messages(const ChatTemplate& form, std::span<const ChatMessage
   }
 }
 
-static std::string today() {
+static std::string today(const char* form) {
   const std::time_t now = std::time(nullptr);
   std::tm parts{};
   localtime_r(&now, &parts);
   char text[32];
-  return {text, std::strftime(text, sizeof text, "%d %b %Y", &parts)};
+  return {text, std::strftime(text, sizeof text, form, &parts)};
+}
+
+/// Removes all occurrences of a text; returns whether there was one.
+static bool remove_all(std::string& from, std::string_view text) {
+  bool found = false;
+  for (size_t at = 0; (at = from.find(text, at)) != from.npos; found = true) {
+    from.erase(at, text.size());
+  }
+  return found;
 }
 
 /// An answer as Qwen 3 writes it: with its thoughts after the last question only.
@@ -115,34 +124,37 @@ static size_t last_question(std::span<const ChatMessage> messages) {
 /// One conversation and the template that it is written in.
 class ChatWriter {
  public:
-  ChatWriter(const ChatTemplate& form, std::span<const ChatMessage> messages, ChatNames names)
-      : form_(form), messages_(messages), names_(std::move(names)) {}
+  ChatWriter(const ChatTemplate& form, std::span<const ChatMessage> messages, ChatNames names,
+             bool thinking)
+      : form_(form), messages_(messages), names_(std::move(names)), thinks_(thinking) {}
 
-  std::string text(bool generation_prompt, bool thinking) {
+  std::string text(bool generation_prompt) {
     write(form_.start, {});
     if (messages_[0].role == "system") system_ = messages_[0].content;
-    if (form_.system_is == System::turn) write_system();
-    const size_t question = form_.thinks ? last_question(messages_) : 0;
+    if (form_.thoughts == Thoughts::smollm3) {
+      write_switching_system();
+    } else if (form_.system_is == System::turn) {
+      write_system();
+    }
+    const size_t question = form_.thoughts == Thoughts::qwen3 ? last_question(messages_) : 0;
     for (size_t i = 0; i < messages_.size(); ++i) {
       if (messages_[i].role == "user") write_user(i);
       if (messages_[i].role == "assistant") write_assistant(i, question);
     }
-    if (!generation_prompt) {
-      write(form_.end, {});
-    } else {
-      write(form_.generation, {});
-      if (form_.thinks && !thinking) text_ += "<think>\n\n</think>\n\n";
-    }
+    write(generation_prompt ? form_.generation : form_.end, {});
     return std::move(text_);
   }
 
  private:
   using System = ChatTemplate::System;
   using Trim = ChatTemplate::Trim;
+  using Thoughts = ChatTemplate::Thoughts;
 
   void write(std::string_view form, std::string_view content) {
     ChatNames names = names_;
     names.emplace_back("{content}", content);
+    names.emplace_back("{mode}", thinks_ ? "/think" : "/no_think");
+    names.emplace_back("{thoughts}", thinks_ ? "" : form_.no_thoughts);
     append_form(text_, form, names);
   }
   std::string_view trimmed(std::string_view content, bool is_assistant) const {
@@ -151,9 +163,26 @@ class ChatWriter {
   }
 
   void write_system() {
-    if (!system_ && form_.default_system) system_ = form_.default_system;
+    if (!system_ && form_.default_system) {
+      append_form(system_.emplace(), form_.default_system, names_);
+    }
     if (!system_ || (system_->empty() && form_.skips_empty_system)) return;
     write(form_.system, trimmed(*system_, false));
+  }
+
+  /// The system message of SmolLM 3. One that switches thoughts is written without the switch.
+  void write_switching_system() {
+    std::string system = system_.value_or("");
+    const bool overrides = system.find("/system_override") != system.npos;
+    const bool denies = remove_all(system, "/no_think"), asks = remove_all(system, "/think");
+    if (denies || asks) thinks_ = !denies;
+    if (overrides) remove_all(system, "/system_override");
+    system = chat_trimmed(system, false);
+    if (overrides) return write(form_.overriding_system, system);
+    if (system.empty()) {
+      system = thinks_ ? form_.default_system : form_.default_system_no_thoughts;
+    }
+    write(form_.system, system);
   }
 
   void write_user(size_t at) {
@@ -173,7 +202,11 @@ class ChatWriter {
   void write_assistant(size_t at, size_t question) {
     const bool is_last = at + 1 == messages_.size();
     std::string content = messages_[at].content;
-    if (form_.thinks) content = with_thoughts(content, at > question, is_last);
+    if (form_.thoughts == Thoughts::qwen3) {
+      content = with_thoughts(content, at > question, is_last);
+    } else if (form_.thoughts == Thoughts::smollm3) {
+      content = without_line_ends(content, true, false);
+    }
     write(is_last && form_.last_assistant ? form_.last_assistant : form_.assistant,
           trimmed(content, true));
   }
@@ -181,6 +214,7 @@ class ChatWriter {
   const ChatTemplate& form_;
   std::span<const ChatMessage> messages_;
   ChatNames names_;
+  bool thinks_;
   std::optional<std::string> system_;
   std::string text_;
 };
@@ -191,9 +225,10 @@ std::string chat_text(const ChatTemplate& form, std::span<const ChatMessage> mes
   std::vector<ChatMessage> valid(messages.begin(), messages.end());
   for (ChatMessage& message : valid) message.content = repaired(message.content);
   std::string date = options.date;
-  if (date.empty()) date = form.is_dated_today ? today() : "26 Jul 2024";
-  ChatWriter writer(form, valid, {{"{bos}", bos}, {"{eos}", eos}, {"{date}", date}});
-  return writer.text(options.generation_prompt, options.thinking);
+  if (date.empty()) date = form.today ? today(form.today) : "26 Jul 2024";
+  ChatWriter writer(form, valid, {{"{bos}", bos}, {"{eos}", eos}, {"{date}", date}},
+                    options.thinking);
+  return writer.text(options.generation_prompt);
 }
 
 }  // namespace weft::text

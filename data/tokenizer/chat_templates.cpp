@@ -19,6 +19,7 @@ static std::vector<const char*> and_own_system(std::vector<const char*> lacks) {
 }
 
 static std::vector<ChatTemplate> llama_templates() {
+  static constexpr const char* kTrimmed = "message['content'] | trim + '<|eot_id|>'";
   static constexpr const char* system =
       "<|start_header_id|>system<|end_header_id|>\n\n{content}<|eot_id|>";
   static constexpr const char* dated_system =
@@ -26,7 +27,7 @@ static std::vector<ChatTemplate> llama_templates() {
       "Today Date: {date}\n\n{content}<|eot_id|>";
   const ChatTemplate llama3 = {
       .name = "llama3",
-      .has = {"<|start_header_id|>"},
+      .has = {"<|start_header_id|>", kTrimmed},
       .lacks = and_own_system({"tool", "Cutting Knowledge Date", "messages[0]", "system_message"}),
       .start = "{bos}",
       .system = system,
@@ -37,7 +38,7 @@ static std::vector<ChatTemplate> llama_templates() {
       .end_of_turn = "<|eot_id|>"};
   ChatTemplate llama31 = llama3;
   llama31.name = "llama3.1";
-  llama31.has = {"<|start_header_id|>", "Cutting Knowledge Date: December 2023",
+  llama31.has = {"<|start_header_id|>", kTrimmed, "Cutting Knowledge Date: December 2023",
                  "set system_message = \"\""};
   llama31.lacks = and_own_system({"strftime_now"});
   llama31.system = dated_system;
@@ -46,7 +47,7 @@ static std::vector<ChatTemplate> llama_templates() {
   llama32.name = "llama3.2";
   llama32.has.push_back("strftime_now");
   llama32.lacks = and_own_system({});
-  llama32.is_dated_today = true;
+  llama32.today = "%d %b %Y";
   return {{.name = "llama2",
            .has = {"<<SYS>>", "bos_token + '[INST] '"},
            .lacks = {"You are", "DEFAULT"},
@@ -71,6 +72,15 @@ static std::vector<ChatTemplate> mistral_templates() {
            .assistant = "{content}{eos}",
            .system_is = System::refused,
            .alternates = true},
+          {.name = "mistral-v0.1",
+           .has = {"'[INST] ' + message['content'] + ' [/INST]'",
+                   "message['content'] + eos_token + ' '"},
+           .lacks = {"system_message", "AVAILABLE_TOOLS"},
+           .start = "{bos}",
+           .user = "[INST] {content} [/INST]",
+           .assistant = "{content}{eos} ",
+           .system_is = System::refused,
+           .alternates = true},
           {.name = "mistral-v1",
            .has = {"' [INST] '", "system_message"},
            .lacks = {"AVAILABLE_TOOLS"},
@@ -79,6 +89,16 @@ static std::vector<ChatTemplate> mistral_templates() {
            .user = " [INST] {content} [/INST]",
            .assistant = " {content}{eos}",
            .system_is = System::first_user,
+           .alternates = true},
+          {.name = "mixtral-8x22b",
+           .has = {"'[INST] ' + message['content'] + '[/INST]'", "loop.last and system_message",
+                   "' ' + message['content'] + eos_token"},
+           .lacks = {"AVAILABLE_TOOLS"},
+           .start = "{bos}",
+           .system = "{system}\n\n{content}",
+           .user = "[INST] {content}[/INST]",
+           .assistant = " {content}{eos}",
+           .system_is = System::last_user,
            .alternates = true},
           {.name = "mistral-v3",
            .has = {"[AVAILABLE_TOOLS] [", "\"[INST] \"", "loop.last and system_message"},
@@ -97,6 +117,44 @@ static std::vector<ChatTemplate> mistral_templates() {
            .assistant = "{content}{eos}",
            .system_is = System::last_user,
            .alternates = true}};
+}
+
+/// What the published template tells a model that thinks.
+static constexpr const char* kSmolLm3Thinking =
+    "You are a helpful AI assistant named SmolLM, trained by Hugging Face. Your role as an "
+    "assistant involves thoroughly exploring questions through a systematic thinking process "
+    "before providing the final precise and accurate solutions. This requires engaging in a "
+    "comprehensive cycle of analysis, summarizing, exploration, reassessment, reflection, "
+    "backtracking, and iteration to develop well-considered thinking process. Please structure "
+    "your response into two main sections: Thought and Solution using the specified format: "
+    "<think> Thought section </think> Solution section. In the Thought section, detail your "
+    "reasoning process in steps. Each step should include detailed considerations such as "
+    "analysing questions, summarizing relevant findings, brainstorming new ideas, verifying the "
+    "accuracy of the current steps, refining any errors, and revisiting previous steps. In the "
+    "Solution section, based on various attempts, explorations, and reflections from the Thought "
+    "section, systematically present the final solution that you deem correct. The Solution "
+    "section should be logical, accurate, and concise and detail necessary steps needed to reach "
+    "the conclusion.";
+
+/// The published template does not end the turn of the system message.
+static ChatTemplate smollm3_template(ChatTemplate made) {
+  made.name = "smollm3";
+  made.has = {"named SmolLM", "Knowledge Cutoff Date: June 2025", "/system_override",
+              ".replace(\"/no_think\", \"\").replace(\"/think\", \"\").rstrip()"};
+  made.lacks = {"{%- endif -%}\n  {{- \"<|im_end|>\\n\" -}}"};
+  made.overriding_system = made.system;
+  made.system =
+      "<|im_start|>system\n## Metadata\n\nKnowledge Cutoff Date: June 2025\nToday Date: {date}\n"
+      "Reasoning Mode: {mode}\n\n## Custom Instructions\n\n{content}\n\n";
+  made.assistant = "<|im_start|>assistant\n{thoughts}{content}<|im_end|>\n";
+  made.generation = "<|im_start|>assistant\n{thoughts}";
+  made.thoughts = ChatTemplate::Thoughts::smollm3;
+  made.no_thoughts = "<think>\n\n</think>\n";
+  made.default_system = kSmolLm3Thinking;
+  made.default_system_no_thoughts =
+      "You are a helpful AI assistant named SmolLM, trained by Hugging Face.";
+  made.today = "%d %B %Y";
+  return made;
 }
 
 static std::vector<ChatTemplate> chatml_templates() {
@@ -120,15 +178,18 @@ static std::vector<ChatTemplate> chatml_templates() {
   ChatTemplate qwen3 =
       variant("qwen3", {"<|im_start|>", "enable_thinking is false", "last_query_index"},
               {"reasoning_content|trim", "vision"}, nullptr);
-  qwen3.thinks = true;
+  qwen3.thoughts = ChatTemplate::Thoughts::qwen3;
+  qwen3.generation = "<|im_start|>assistant\n{thoughts}";
+  qwen3.no_thoughts = "<think>\n\n</think>\n\n";
   return {
       chatml,
+      smollm3_template(chatml),
       variant("smollm2",
               {"<|im_start|>system",
                "You are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>"},
               {"think"}, "You are a helpful AI assistant named SmolLM, trained by Hugging Face"),
       variant("qwen2", {"<|im_start|>system", "You are a helpful assistant.<|im_end|>"},
-              {"Qwen", "tool", "vision", "think"}, "You are a helpful assistant."),
+              {"Qwen", "tool", "vision", "think", "bos_token"}, "You are a helpful assistant."),
       variant("qwen2.5",
               {"<|im_start|>",
                "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>"},
@@ -179,7 +240,8 @@ static std::vector<ChatTemplate> other_templates() {
           phi35,
           {.name = "zephyr",
            .has = {"'<|user|>", "message['content'] + eos_token", "loop.last"},
-           .lacks = and_own_system({"bos_token", "<|end|>", "not loop.last"}),
+           .lacks =
+               and_own_system({"bos_token", "<|end|>", "not loop.last", "+ message['content'] }}"}),
            .system = "<|system|>\n{content}{eos}\n",
            .user = "<|user|>\n{content}{eos}\n",
            .assistant = "<|assistant|>\n{content}{eos}\n",
@@ -192,15 +254,39 @@ static std::vector<ChatTemplate> other_templates() {
            .user = "<|user|>\n{content}\n",
            .assistant = "<|assistant|>\n{content}{eos}\n",
            .generation = "<|assistant|>\n",
-           .last_assistant = "<|assistant|>\n{content}{eos}"},
-          {.name = "granite3",
-           .has = {"<|start_of_role|>", "<|end_of_text|>"},
-           .lacks = and_own_system({"Knowledge Cutoff"}),
-           .system = "<|start_of_role|>system<|end_of_role|>{content}<|end_of_text|>\n",
-           .user = "<|start_of_role|>user<|end_of_role|>{content}<|end_of_text|>\n",
-           .assistant = "<|start_of_role|>assistant<|end_of_role|>{content}<|end_of_text|>\n",
-           .generation = "<|start_of_role|>assistant<|end_of_role|>",
-           .end_of_turn = "<|end_of_text|>"}};
+           .last_assistant = "<|assistant|>\n{content}{eos}"}};
+}
+
+/// The forms of Granite 3.0, of 3.1, 3.2 and 3.3, and of 3.3 as it was first published.
+static std::vector<ChatTemplate> granite_templates() {
+  const ChatTemplate granite3 = {
+      .name = "granite3",
+      .has = {"'<|start_of_role|>user<|end_of_role|>' + message['content']", "<|end_of_text|>"},
+      .lacks = and_own_system({"Knowledge Cutoff"}),
+      .system = "<|start_of_role|>system<|end_of_role|>{content}<|end_of_text|>\n",
+      .user = "<|start_of_role|>user<|end_of_role|>{content}<|end_of_text|>\n",
+      .assistant = "<|start_of_role|>assistant<|end_of_role|>{content}<|end_of_text|>\n",
+      .generation = "<|start_of_role|>assistant<|end_of_role|>",
+      .end_of_turn = "<|end_of_text|>"};
+  ChatTemplate granite31 = granite3;
+  granite31.name = "granite3.1";
+  granite31.has = {"<|start_of_role|>", "= \"Knowledge Cutoff Date: April 2024.",
+                   "strftime_now('%B %d, %Y') + \".", "You are Granite, developed by IBM.\"",
+                   "+ \" You are a helpful AI assistant.\" %}"};
+  granite31.lacks = {". You are Granite"};
+  granite31.default_system =
+      "Knowledge Cutoff Date: April 2024.\nToday's Date: {date}.\nYou are Granite, developed by "
+      "IBM. You are a helpful AI assistant.";
+  granite31.today = "%B %d, %Y";
+  ChatTemplate first33 = granite31;
+  first33.name = "granite3.3-first";
+  first33.has[1] = "= \" Knowledge Cutoff Date: April 2024.";
+  first33.has[3] = "\". You are Granite, developed by IBM.\"";
+  first33.lacks = {};
+  first33.default_system =
+      " Knowledge Cutoff Date: April 2024.\n Today's Date: {date}. You are Granite, developed by "
+      "IBM. You are a helpful AI assistant.";
+  return {granite3, granite31, first33};
 }
 
 static std::vector<ChatTemplate> deepseek_templates() {
@@ -215,7 +301,7 @@ static std::vector<ChatTemplate> deepseek_templates() {
            .generation = "Assistant:"},
           {.name = "deepseek-v3",
            .has = {"'<｜User｜>' + message['content']", "ns.system_prompt"},
-           .lacks = {"think", "You are"},
+           .lacks = {"think", "You are", "{%- for message in messages %}    "},
            .start = "{bos}",
            .system = "{content}",
            .user = "<｜User｜>{content}",
@@ -227,8 +313,9 @@ static std::vector<ChatTemplate> deepseek_templates() {
 std::span<const ChatTemplate> all_chat_templates() {
   static const std::vector<ChatTemplate> all = [] {
     std::vector<ChatTemplate> made;
-    for (const auto& family : {llama_templates(), mistral_templates(), chatml_templates(),
-                               gemma_templates(), other_templates(), deepseek_templates()}) {
+    for (const auto& family :
+         {llama_templates(), mistral_templates(), chatml_templates(), gemma_templates(),
+          other_templates(), granite_templates(), deepseek_templates()}) {
       made.insert(made.end(), family.begin(), family.end());
     }
     return made;
@@ -252,6 +339,7 @@ const ChatTemplate* chat_template_of(std::string_view jinja) {
   }
   const auto contained = [&](const char* text) { return plain.find(text) != plain.npos; };
   for (const ChatTemplate& form : all_chat_templates()) {
+    if (*form.generation && !contained("add_generation_prompt")) continue;
     if (std::ranges::all_of(form.has, contained) && std::ranges::none_of(form.lacks, contained)) {
       return &form;
     }

@@ -12,7 +12,8 @@
 namespace weft::text {
 
 /// How a family writes a conversation. In the texts {content} stands for the message, {bos} and
-/// {eos} for tokens, {date} for a date and {system} for the system message.
+/// {eos} for tokens, {date} for a date, {system} for the system message, {mode} for /think or
+/// /no_think, and {thoughts} for `no_thoughts` where the model does not think.
 struct ChatTemplate {
   /// How a system message is written.
   enum class System {
@@ -26,6 +27,9 @@ struct ChatTemplate {
   };
   /// What is removed at the ends of messages.
   enum class Trim { nothing, all, assistant };
+  /// What becomes of thoughts: kept as they are; left out of earlier answers, as Qwen 3 does; kept,
+  /// and the system message switches them by /think and /no_think, as SmolLM 3 does.
+  enum class Thoughts { kept, qwen3, smollm3 };
 
   const char* name;
   /// Texts that the family's published Jinja template has, and texts that it does not have.
@@ -50,10 +54,13 @@ struct ChatTemplate {
   const char* end = "";
   /// The token that ends the assistant's turn; empty: eos.
   const char* end_of_turn = "";
-  /// Whether the date of today is the default.
-  bool is_dated_today = false;
-  /// Whether thoughts in earlier answers are left out, as Qwen 3 does.
-  bool thinks = false;
+  /// The form, for strftime, of the date of today, the default; null: the default is 26 Jul 2024.
+  const char* today = nullptr;
+  Thoughts thoughts = Thoughts::kept;
+  const char* no_thoughts = "";
+  /// Of SmolLM 3: the default system message without thoughts, and how a system message is written
+  /// that contains /system_override.
+  const char *default_system_no_thoughts = "", *overriding_system = "";
 };
 
 std::span<const ChatTemplate> all_chat_templates();

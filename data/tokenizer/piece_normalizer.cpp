@@ -7,6 +7,20 @@ namespace weft::text {
 
 static constexpr std::string_view kEscapedSpace = "\xE2\x96\x81";  // U+2581
 
+PieceNormalizer::PieceNormalizer(PieceNormalization rules) : rules_(std::move(rules)) {
+  for (unsigned char byte = 0; byte < 128; ++byte) {
+    keeps_[byte] = byte != ' ' && rules_.replacements.keeps_ascii(byte) &&
+                   rules_.kept.child(0, static_cast<char>(byte)) == 0;
+  }
+}
+
+size_t PieceNormalizer::kept_bytes(std::string_view text) const {
+  size_t bytes = 0;
+  while (bytes < text.size() && keeps_[static_cast<unsigned char>(text[bytes])]) ++bytes;
+  // What follows may change the last one.
+  return bytes < text.size() && (text[bytes] & 0x80) != 0 && bytes > 0 ? bytes - 1 : bytes;
+}
+
 /// What is written for the start of `text`.
 Replacements::Match PieceNormalizer::prefix_of(std::string_view text) const {
   if (!rules_.kept.is_empty()) {
@@ -32,6 +46,12 @@ std::string PieceNormalizer::apply(std::string_view text) const {
   if (rules_.adds_space && !rules_.space_is_suffix) to += space;
   bool after_space = rules_.removes_spaces;
   while (!text.empty()) {
+    if (const size_t bytes = kept_bytes(text)) {
+      to += text.substr(0, bytes);
+      text.remove_prefix(bytes);
+      after_space = false;
+      continue;
+    }
     auto [part, bytes] = prefix_of(text);
     while (after_space && part.starts_with(' ')) part.remove_prefix(1);
     for (const char byte : part) {

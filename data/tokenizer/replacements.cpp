@@ -45,6 +45,17 @@ Replacements::Replacements(const std::string& what, std::string_view table) {
   }
 }
 
+bool Replacements::keeps_ascii(unsigned char byte) const {
+  size_t at = after_[byte];
+  if (at == 0) return true;
+  if (has_value(units_[at])) return false;
+  at ^= offset_of(units_[at]);
+  for (uint32_t next = 1; next < 128; ++next) {
+    if (label_of(unit(at ^ next)) == next) return false;
+  }
+  return true;
+}
+
 template <class Use>
 void Replacements::for_matches(std::string_view text, const Use& use) const {
   size_t at = text.empty() ? 0 : after_[static_cast<unsigned char>(text[0])];

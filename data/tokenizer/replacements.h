@@ -26,6 +26,9 @@ class Replacements {
   /// Whether a text that begins with this byte may be replaced.
   bool may_begin(char byte) const { return after_[static_cast<unsigned char>(byte)] != 0; }
 
+  /// Whether the character of ASCII stays as it is where the next is one of ASCII.
+  bool keeps_ascii(unsigned char byte) const;
+
   struct Match {
     /// What is written for the first `bytes` bytes.
     std::string_view text;

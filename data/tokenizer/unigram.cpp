@@ -22,6 +22,7 @@ Unigram::Unigram(const UnigramSpec& spec)
   std::vector<DoubleArray::Entry> entries;
   entries.reserve(spec.pieces.size());
   for (const auto& piece : spec.pieces) {
+    longest_ = std::max(longest_, piece.text.size());
     entries.emplace_back(piece.text, piece.id);
     if (!piece.user_defined) least = std::min(least, piece.score);
   }
@@ -43,7 +44,7 @@ class Unigram::Path {
       : model_(model), text_(text), ids_(ids) {}
 
   /// Writes the pieces of `steps`, the last of which ends at byte `end` of the text.
-  void write(const std::vector<Step>& steps, size_t end) {
+  void write(std::span<const Step> steps, size_t end) {
     ends_.clear();
     for (size_t at = steps.size() - 1; at > 0; at -= steps[at].bytes) ends_.push_back(at);
     const size_t begin = end + 1 - steps.size();
@@ -87,49 +88,63 @@ class Unigram::Path {
 /// Sums of single precision that have become large lose the differences between paths:
 /// SentencePiece then subtracts the one at hand from those of all later places. So ties are decided
 /// as it does.
-void Unigram::keep_precision(std::vector<Step>& best, size_t at) {
+void Unigram::keep_precision(std::span<Step> best) {
   static constexpr double largest_sum = 100'000;
-  const double sum = best[at].score;
+  const double sum = best[0].score;
   if (std::abs(sum) <= largest_sum) return;
-  for (; at < best.size(); ++at) best[at].score = rounded(best[at].score - sum);
+  for (Step& step : best) step.score = rounded(step.score - sum);
+}
+
+void Unigram::offer(Step& to, int32_t id, double score, size_t bytes) const {
+  if (rounds_) score = rounded(score);
+  if (to.bytes == 0 || score > to.score) to = {score, id, static_cast<uint32_t>(bytes)};
+}
+
+/// Offers the pieces at the start of `text`, whose bytes lead from steps[0] to those after it;
+/// returns the bytes of the longest.
+size_t Unigram::offer_pieces(std::string_view text, size_t character, Step* steps) const {
+  const double so_far = steps[0].score;
+  bool has_single = false;
+  size_t longest = character;
+  uint32_t node = 0;
+  for (size_t bytes = 0; bytes < text.size();) {
+    node = trie_.child(node, text[bytes++]);
+    if (node == 0) break;
+    const int32_t id = trie_.number(node);
+    if (id < 0) continue;
+    offer(steps[bytes], id, scores_[static_cast<size_t>(id)] + so_far, bytes);
+    has_single |= bytes == character;
+    longest = std::max(longest, bytes);
+  }
+  if (!has_single) offer(steps[character], unknown_, unknown_score_ + so_far, character);
+  return longest;
 }
 
 void Unigram::encode(std::string_view text, std::vector<int32_t>& ids) const {
   Path path(*this, text, ids);
-  // The best paths to the places from `first` on, where the pieces before are decided.
-  std::vector<Step> best(1);
-  size_t first = 0;
-  const auto offer = [&](size_t end, int32_t id, double score, size_t bytes) {
-    if (end - first >= best.size()) best.resize(end - first + 1);
-    Step& step = best[end - first];
-    if (rounds_) score = rounded(score);
-    if (step.bytes == 0 || score > step.score) step = {score, id, static_cast<uint32_t>(bytes)};
-  };
+  // The best paths to the places from `first` on, where the pieces before are decided, as far as
+  // the one at `first + reach`.
+  std::vector<Step> best(std::min(text.size() + 1, 4 * longest_));
+  size_t first = 0, reach = 0;
   for (size_t begin = 0; begin < text.size();) {
-    if (begin - first + 1 == best.size() && begin > first) {
+    size_t at = begin - first;
+    if (at == reach && at > 0) {
       // No piece reaches beyond this place.
-      path.write(best, begin);
-      const double so_far = best.back().score;
-      best.assign(1, {.score = so_far});
+      path.write(std::span(best).first(at + 1), begin);
+      const double so_far = best[at].score;
+      std::fill_n(best.begin(), at + 1, Step{});
+      best[0].score = so_far;
       first = begin;
+      at = reach = 0;
     }
-    if (rounds_) keep_precision(best, begin - first);
-    const double so_far = best[begin - first].score;
+    const size_t farthest = at + std::min(longest_, text.size() - begin);
+    if (best.size() <= farthest) best.resize(2 * farthest);
+    if (rounds_) keep_precision(std::span(best).subspan(at, reach - at + 1));
     const size_t character = code_point_at(text, begin).bytes;
-    bool has_single = false;
-    uint32_t node = 0;
-    for (size_t end = begin; end < text.size();) {
-      node = trie_.child(node, text[end++]);
-      if (node == 0) break;
-      const int32_t id = trie_.number(node);
-      if (id < 0) continue;
-      offer(end, id, scores_[static_cast<size_t>(id)] + so_far, end - begin);
-      has_single |= end - begin == character;
-    }
-    if (!has_single) offer(begin + character, unknown_, unknown_score_ + so_far, character);
+    reach = std::max(reach, at + offer_pieces(text.substr(begin), character, best.data() + at));
     begin += character;
   }
-  path.write(best, text.size());
+  path.write(std::span(best).first(reach + 1), text.size());
   path.finish();
 }
 

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,9 +48,13 @@ class Unigram final : public WordModel {
     uint32_t bytes = 0;
   };
   class Path;
-  static void keep_precision(std::vector<Step>& best, size_t at);
+  static void keep_precision(std::span<Step> best);
+  void offer(Step& to, int32_t id, double score, size_t bytes) const;
+  size_t offer_pieces(std::string_view text, size_t character, Step* steps) const;
 
   DoubleArray trie_;
+  /// The bytes of the longest piece or character.
+  size_t longest_ = 4;
   /// By id; that of a piece of a user is what its length makes it.
   std::vector<double> scores_;
   int32_t unknown_;

@@ -34,9 +34,14 @@ WEFT_API void load_hugging_face(StateDict& into, const std::string& path,
 struct ExportOptions {
   /// Tensors whose keys begin so are exported, without it; the others are left out.
   std::string prefix = "model/";
-  /// The model that they are the parameters of: the files are those of its family. Without it, the
-  /// tensors are written under their names.
+  /// The model that they are the parameters of: the files are those of its family, with a
+  /// config.json. Without it, that which `weft train` or `weft ckpt import` saved in the
+  /// checkpoint; where there is none, the tensors are written under their names.
   std::optional<TransformerConfig> config = {};
+  /// A folder of a Hugging Face model whose tokenizer and generation_config.json are copied, and
+  /// whose config.json has the ids of special tokens. Without it, the folder "hugging_face" of the
+  /// run of the checkpoint, if it exists.
+  std::optional<std::string> files = {};
   /// A file gets no second tensor beyond so many bytes.
   int64_t file_bytes = int64_t{5} << 30;
   /// Called now and then, on each rank, with the bytes that it has written.
@@ -46,10 +51,11 @@ struct ExportOptions {
 /// Writes the tensors of a checkpoint (whatever `load` reads) as a Hugging Face model: one
 /// model.safetensors, or several files and model.safetensors.index.json. Collective over `world`:
 /// each rank reads its share of the elements and writes it to its place in the final files, nothing
-/// is gathered or written twice. Elements keep their dtype and bits. Other files of the directory
-/// are left alone, those of an export that was killed too: their names begin with a dot and end
-/// with ".tmp". std::invalid_argument when there is a model already, be it that another export
-/// ended meanwhile, or nothing to export.
+/// is gathered or written twice. Elements keep their dtype and bits. The first rank writes the
+/// files other than tensors, except those that exist. Other files of the directory are left alone,
+/// those of an export that was killed too: their names begin with a dot and end with ".tmp".
+/// std::invalid_argument when there is a model already, be it that another export ended meanwhile,
+/// or nothing to export.
 WEFT_API void export_hugging_face(const std::string& checkpoint, const std::string& directory,
                                   const Communicator& world, const ExportOptions& options = {});
 

@@ -23,10 +23,10 @@ struct ChatMessage {
 struct ChatOptions {
   /// Whether the text ends with the start of the assistant's answer.
   bool generation_prompt = true;
-  /// The date that Llama 3.1 and 3.2 name, like "26 Jul 2024". Empty: that date for Llama 3.1,
-  /// today for Llama 3.2.
+  /// The date that Llama 3.1 and 3.2, Granite 3.1 to 3.3 and SmolLM 3 name, like "26 Jul 2024".
+  /// Empty: that date for Llama 3.1, today, in the form of the template, for the others.
   std::string date = {};
-  /// False: Qwen 3 answers without thinking.
+  /// False: Qwen 3 and SmolLM 3 answer without thinking.
   bool thinking = true;
 };
 

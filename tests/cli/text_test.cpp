@@ -170,6 +170,65 @@ TEST_F(Text, SeveralPromptsArePrintedInTheirOrder) {
   EXPECT_NE(run_weft(all).text.find(" tokens of 4 prompts read in "), std::string::npos);
 }
 
+TEST_F(Text, TheTokenizerIsThatOfTheModelThatARunBeganWith) {
+  const std::string run = scratch_.path("run"), imported = scratch_.path("imported");
+  const std::string text = scratch_.write("a.txt", "ABC 0123456789 ABC ABC");
+  const Outcome trained =
+      run_weft(concat("train --init ", model(), " --steps 1 --batch 1 --seq 4 --sample 0 --data ",
+                      text, " --save ", run));
+  ASSERT_EQ(trained.code, 0) << trained.text;
+  ASSERT_EQ(run_weft(concat("ckpt import ", model(), ' ', imported)).code, 0);
+  std::string checkpoint;
+  for (const auto& entry : fs::directory_iterator(run)) {
+    if (entry.path().filename().string().starts_with("step-")) checkpoint = entry.path();
+  }
+  // The prompt has 2 tokens; as bytes it would have 4, of which two are beyond the vocabulary.
+  for (const std::string& directory : {run, run + '/', checkpoint, imported}) {
+    const Outcome outcome = run_weft(concat("sample ", directory, " --prompt abca --tokens 1"));
+    EXPECT_EQ(outcome.code, 0) << outcome.text;
+    EXPECT_NE(outcome.text.find("weft: 2 tokens read in "), std::string::npos) << outcome.text;
+  }
+}
+
+/// In single quotes of the shell.
+std::string in_shell(const std::string& text) {
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+TEST_F(Text, EachLineOfStandardInputIsAMessageOfOneConversation) {
+  const std::string options = concat(" sample ", model(), " --temperature 0 --tokens 6 ");
+  const auto answers_to = [&](const std::string& lines, const std::string& more) {
+    return tests::run_command(concat("printf ", in_shell(lines), " | ", WEFT_PROGRAM, options,
+                                     "--chat --chat-template deepseek-v2 ", more, " 2>&1"));
+  };
+  const auto continued = [&](const std::string& prompt) {
+    const Outcome outcome = printed(concat(options, "--prompt ", in_shell(prompt)));
+    EXPECT_EQ(outcome.code, 0);
+    return outcome.text.substr(prompt.size());
+  };
+  const std::string first = continued("Be!\n\nUser: abca\n\nAssistant:");
+  const std::string answer = first.substr(0, first.size() - 1);
+  const std::string second =
+      continued(concat("Be!\n\nUser: abca\n\nAssistant: ", answer, "User: bb\n\nAssistant:"));
+  for (const char* ranks : {"", "--ranks 2 "}) {
+    const Outcome both = answers_to("abca\\r\\n\\nbb", concat(ranks, "--system 'Be!'"));
+    EXPECT_EQ(both.code, 0);
+    EXPECT_EQ(both.text, first + second) << ranks;
+  }
+  EXPECT_EQ(answers_to("", "").text, "");
+  const Outcome longer = answers_to("abca\\nbb", "--tokens 60");
+  EXPECT_EQ(longer.code, 2) << longer.text;
+  const std::string sentence =
+      "weft: sample: the conversation up to message 2 of standard input has ";
+  const size_t at = longer.text.find(sentence);
+  ASSERT_NE(at, std::string::npos) << longer.text;
+  EXPECT_NE(longer.text.find(" tokens, expected at most 64, those that the model takes", at),
+            std::string::npos)
+      << longer.text;
+}
+
 TEST_F(Text, WrongInputIsOneSentence) {
   const std::string text = scratch_.write("a.txt", "abc"), gpt2 = tokenizer("gpt2");
   const std::string out = concat(" --output ", scratch_.path("out"));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -14,6 +15,12 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 const fs::path kReference = fs::path(WEFT_SOURCE_DIR) / "tests/reference";
+
+std::string date_now(const char* form) {
+  const std::time_t now = std::time(nullptr);
+  char text[40];
+  return {text, std::strftime(text, sizeof text, form, std::localtime(&now))};
+}
 
 TEST(Chat, EqualsThePublishedTemplates) {
   const Scratch scratch;
@@ -44,16 +51,17 @@ TEST(Chat, KnowsNoTemplateWithASystemMessageOfItsOwn) {
   const Scratch scratch;
   fs::copy_file(kReference / "tokenizers/llama3/tokenizer.json", scratch.path("tokenizer.json"));
   const auto name_of = [&](const std::string& jinja) {
-    scratch.write("chat_template.jinja", jinja);
+    scratch.write("chat_template.jinja", jinja + "add_generation_prompt");
     return Tokenizer::from_directory(scratch.root()).chat_template();
   };
   const std::string own = "{% if messages[0]['role'] != 'system' %}You are a pirate.{% endif %}";
-  const std::string llama = "{{ '<|start_header_id|>' + message['role'] }}";
+  const std::string llama = "<|start_header_id|> message['content'] | trim + '<|eot_id|>'";
   const std::string chatml = "'<|im_start|>' + message['role'] + '\\n' <|im_end|>";
   const std::string zephyr = "'<|user|>\\n' + message['content'] + eos_token loop.last";
   const std::string olmo = "bos_token '<|user|>\\n' not loop.last";
-  const std::string granite = "<|start_of_role|> <|end_of_text|>";
-  const std::string dated = "<|start_header_id|> Cutting Knowledge Date: December 2023 ";
+  const std::string granite =
+      "'<|start_of_role|>user<|end_of_role|>' + message['content'] <|end_of_text|>";
+  const std::string dated = llama + " Cutting Knowledge Date: December 2023 ";
   const std::vector<std::pair<std::string, std::string>> forms = {
       {"llama3", llama}, {"chatml", chatml},    {"zephyr", zephyr},
       {"olmo2", olmo},   {"granite3", granite}, {"llama3.1", dated + "set system_message = \"\""}};
@@ -61,7 +69,29 @@ TEST(Chat, KnowsNoTemplateWithASystemMessageOfItsOwn) {
     EXPECT_EQ(name_of(jinja), name);
     EXPECT_EQ(name_of(own + jinja), "") << name;
   }
+  const std::string granite31 =
+      "<|start_of_role|> = \"Knowledge Cutoff Date: April 2024.\nToday's Date: \" + "
+      "strftime_now('%B %d, %Y') + \".\nYou are Granite, developed by IBM.\" %}"
+      "system_message + \" You are a helpful AI assistant.\" %}";
+  EXPECT_EQ(name_of(granite31), "granite3.1");
+  EXPECT_EQ(name_of("<|start_of_role|> = \" Knowledge Cutoff Date: April 2024.\n Today's Date: "
+                    "\" + strftime_now('%B %d, %Y') + \". You are Granite, developed by IBM.\" %}"
+                    "system_message + \" You are a helpful AI assistant.\" %}"),
+            "granite3.3-first");
+  EXPECT_EQ(name_of(granite + " Knowledge Cutoff Date: May 2025"), "");
+  const std::string smol3 =
+      "named SmolLM Knowledge Cutoff Date: June 2025 /system_override "
+      "x.replace(\"/no_think\", \"\").replace(\"/think\", \"\").rstrip()";
+  EXPECT_EQ(name_of(smol3), "smollm3");
+  // The turn of the system message ends.
+  EXPECT_EQ(name_of(smol3 + "{%- endif -%}\n  {{- \"<|im_end|>\\n\" -}}"), "");
   EXPECT_EQ(name_of(dated + "set system_message = \"Be brief.\""), "");
+  // Of models that write the same marks otherwise: Llama Guard, Hermes 3, LLaMA-Pro.
+  EXPECT_EQ(name_of("<|start_header_id|> content.strip() <|eot_id|>"), "");
+  const std::string qwen = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>";
+  EXPECT_EQ(name_of(qwen), "qwen2");
+  EXPECT_EQ(name_of("{{bos_token}}" + qwen), "");
+  EXPECT_EQ(name_of(zephyr + "'<|user|>\n' + message['content'] }}"), "");
   const std::string smol = "You are a helpful AI assistant named SmolLM, trained by Hugging Face";
   EXPECT_EQ(name_of("<|im_start|>system\\n" + smol + "<|im_end|>"), "smollm2");
   EXPECT_EQ(name_of("<|im_start|>system\\n" + smol + " and me<|im_end|>"), "");
@@ -94,6 +124,21 @@ TEST(Chat, KnowsNoTemplateThatIsNearlyOneThatItKnows) {
   EXPECT_EQ(name_of(deepseek("\n\n", " + eos_token")), "deepseek-v2");
   EXPECT_EQ(name_of(deepseek("\\n", " + eos_token")), "");
   EXPECT_EQ(name_of(deepseek("\\n\\n", " + '\\n'")), "");
+}
+
+TEST(Chat, NamesTodayInTheFormOfTheTemplate) {
+  const Tokenizer plain = Tokenizer::from_directory(kReference / "tokenizers/llama2");
+  const std::vector<ChatMessage> messages = {{"user", "a"}};
+  const std::pair<const char*, const char*> forms[] = {
+      {"llama3.2", "%d %b %Y"}, {"granite3.1", "%B %d, %Y"}, {"smollm3", "%d %B %Y"}};
+  for (const auto& [name, form] : forms) {
+    std::string before, text;
+    do {  // until no midnight is between
+      before = date_now(form);
+      text = plain.with_chat_template(name).chat(messages);
+    } while (before != date_now(form));
+    EXPECT_NE(text.find(before), text.npos) << name << '\n' << text;
+  }
 }
 
 TEST(Chat, RefusesWhatATemplateDoesNotAllow) {

@@ -81,6 +81,8 @@ def main():
     parser.add_argument("--seed", type=int, default=5)
     parser.add_argument("--train", type=int, default=0, metavar="SIZE",
                         help="train a tokenizer of each kind with so many tokens, too")
+    parser.add_argument("--trained", type=pathlib.Path, metavar="DIR",
+                        help="keep those there; kinds that it has are not trained again")
     parser.add_argument("directories", nargs="*", type=pathlib.Path)
     given = parser.parse_args()
     made = load_script()
@@ -91,8 +93,10 @@ def main():
     fails = False
     with tempfile.TemporaryDirectory() as scratch:
         if given.train:
-            training = made.corpus(3_000_000, given.seed + 1, files)
-            directories += made.train_large(training, given.train, pathlib.Path(scratch))
+            training = made.corpus(given.bytes, given.seed + 1, files)
+            kept = given.trained or pathlib.Path(scratch)
+            kept.mkdir(parents=True, exist_ok=True)
+            directories += made.train_large(training, given.train, kept)
         print(f"{'tokenizer':28} {'texts':>6} {'differ':>6} {'weft MB/s':>10} {'package':>8} ratio")
         for directory in directories:
             tokenizer = weft.Tokenizer.from_directory(str(directory))

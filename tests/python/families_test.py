@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 import weft
 from weft import nn
+from weft.training import LlamaRun
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -152,6 +154,92 @@ def test_transformers_loads_what_weft_exports(name, tmp_path):
     assert weft.transformer_config(str(tmp_path / "to")) == weft.transformer_config(
         str(tmp_path / "from")
     )
+
+
+def base_model(folder):
+    """A Llama of transformers with a tokenizer, and ids of tokens that no default has."""
+    torch.manual_seed(4)
+    config = transformers.LlamaConfig(
+        vocab_size=703, hidden_size=44, num_hidden_layers=2, num_attention_heads=4, head_dim=12,
+        num_key_value_heads=2, intermediate_size=35, initializer_range=0.4, bos_token_id=0,
+        eos_token_id=[1, 2], pad_token_id=5)
+    model = transformers.LlamaForCausalLM(config)
+    model.config.initializer_range = 0.02  # no checkpoint keeps another
+    model.save_pretrained(folder)
+    tokenizer = pathlib.Path(make_families.__file__).parent / "tokenizers/llama3/tokenizer.json"
+    shutil.copy(tokenizer, folder)
+    (folder / "tokenizer_config.json").write_text(json.dumps(
+        {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|end_of_text|>"}))
+    return weft.transformer_config(str(folder))
+
+
+def train_one_step(world, base, saved):
+    """A step of a fully sharded model on its own files; saves it with and without its config, and returns
+    the checkpoints."""
+    model = nn.TransformerModel(weft.transformer_config(str(base)))
+    mesh = weft.DeviceMesh(world, {"dp": world.size})
+    weft.fully_shard(model, mesh)
+    weft.load_hugging_face(model, str(base))
+    optimizer = weft.optim.AdamW(model.parameters(), lr=0.01)
+    run = LlamaRun(model, optimizer, seed=1, batch=2, seq=3, tokens=4)
+    ids = weft.distribute(weft.tensor(np.arange(6).reshape(2, 3)), mesh, {})
+    model.loss(ids, ids).backward()
+    optimizer.step()
+    state = weft.TrainingState()
+    state.add("model", model)
+    weft.CheckpointSaver(world, str(saved / "plain")).save(1, state)
+    run.save(weft.CheckpointSaver(world, str(saved / "run")))
+    return [weft.newest_complete_checkpoint(str(saved / name), world) for name in ("plain", "run")]
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_transformers_continues_what_python_exports(ranks, tmp_path):
+    base = tmp_path / "base"
+    config = base_model(base)
+
+    def body(world):
+        plain, run = train_one_step(world, base, tmp_path)
+        export = weft.export_hugging_face
+        export(plain, str(tmp_path / "given"), world, config=config, files=str(base))
+        # A run states its config, and keeps files in its folder.
+        if world.rank == 0:
+            shutil.copytree(base, tmp_path / "run" / "hugging_face")
+        world.barrier()
+        export(run, str(tmp_path / "kept"), world)
+        with pytest.raises(ValueError, match="export: files .*/none is missing or a file, expect"):
+            export(run, str(tmp_path / "x"), world, files=str(tmp_path / "none"))
+        return plain
+
+    plain = weft.run_ranks(ranks, body)[0]
+    done = subprocess.run([PROGRAM, "ckpt", "export", "run", "program"], cwd=tmp_path)
+    assert done.returncode == 0
+    files = sorted(path.name for path in (tmp_path / "given").iterdir())
+    assert files == ["config.json", "generation_config.json", "model.safetensors",
+                     "tokenizer.json", "tokenizer_config.json"]
+    for name in files:
+        given = (tmp_path / "given" / name).read_bytes()
+        for other in ("kept", "program"):
+            assert (tmp_path / other / name).read_bytes() == given, (other, name)
+
+    def continued_here(world):
+        mesh = weft.DeviceMesh(world, {"tp": 1})
+        model = nn.TransformerModel(config)
+        weft.parallelize(model, mesh["tp"], weft.transformer_styles(config))
+        model.materialize()
+        state = weft.TrainingState()
+        state.add("model", model)
+        weft.load(plain, state)
+        return weft.generate(model, "def area", mesh=mesh, tokens=12, temperature=0,
+                             tokenizer=weft.Tokenizer.from_directory(str(tmp_path / "given")))
+
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "given").eval()
+    assert model.generation_config.eos_token_id == [1, 2]
+    assert (model.config.bos_token_id, model.config.pad_token_id) == (0, 5)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "given")
+    prompt = tokenizer("def area", return_tensors="pt")
+    made = model.generate(**prompt, do_sample=False, max_new_tokens=12)[0]
+    text = tokenizer.decode(made[prompt["input_ids"].shape[1]:], skip_special_tokens=True)
+    assert text and weft.run_ranks(1, continued_here) == [text]
 
 
 def minilm():

@@ -16,19 +16,23 @@ writes beside itself
 TEMPLATES is a directory of the families' published Jinja templates, <name>.jinja, which are not
 part of weft: the chat_template of the tokenizer_config.json of Llama-2-7b-chat-hf (llama2), Meta-
 Llama-3-8B-Instruct (llama3), Llama-3.1-8B-Instruct (llama3.1), Llama-3.2-1B-Instruct (llama3.2),
-Mistral-7B-Instruct-v0.2 before and after its system prompt (mistral, mistral-v1), Mistral-Large-
-Instruct-2407 (mistral-v3), Mistral-Nemo-Instruct-2407 (mistral-v3-tekken), ChatML, SmolLM2,
+Mistral-7B-Instruct-v0.1 (mistral-v0.1), v0.2 before and after its system prompt (mistral, mistral-
+v1), Mixtral-8x22B-Instruct-v0.1 (mixtral-8x22b), Mistral-Large-Instruct-2407 (mistral-v3), Mistral-
+Nemo-Instruct-2407 (mistral-v3-tekken), ChatML, SmolLM2,
 Qwen2, Qwen2.5, Qwen3, Qwen3-2507 (qwen3-instruct), Gemma, Gemma 3, Phi-3-mini, Phi-3.5, Zephyr,
-OLMo 2, Granite 3.0, DeepSeek-V2-Chat (deepseek-v2) and DeepSeek-V3 (deepseek-v3). Without it
-chat.json stays as it is. `corpus` is also what tests/python/tokenizer_test.py compares the
-packages on.
+OLMo 2, Granite 3.0, Granite 3.1 to 3.3 (granite3.1), Granite 3.3 as first published (granite3.3-
+first), SmolLM3, DeepSeek-V2-Chat (deepseek-v2) and DeepSeek-V3 (deepseek-v3). Templates that it
+lacks keep their conversations in chat.json. `corpus` is also what tests/python/tokenizer_test.py
+compares the packages on.
 """
 
 import base64
 import json
 import pathlib
 import random
+import re
 import sys
+import time
 import unicodedata
 
 HERE = pathlib.Path(__file__).parent
@@ -129,8 +133,8 @@ def byte_level_families(texts, size=700):
     }
 
 
-def spaced(texts, size, normalizer, pre_tokenizer, decoder, byte_fallback=True, added=()):
-    """BPE of characters as converters of SentencePiece models write it."""
+def trained_spaced(texts, size, byte_fallback):
+    """BPE of characters as text of a tokenizer.json."""
     from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
     t = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=byte_fallback))
     t.normalizer = normalizers.Replace(" ", "\u2581")
@@ -139,7 +143,12 @@ def spaced(texts, size, normalizer, pre_tokenizer, decoder, byte_fallback=True, 
     t.train_from_iterator(texts, trainers.BpeTrainer(
         vocab_size=size, special_tokens=["<unk>", "<s>", "</s>"] + bytes_, show_progress=False,
         limit_alphabet=120, initial_alphabet=["\u2581"]))
-    made = json.loads(t.to_str())
+    return t.to_str()
+
+
+def spaced(trained, normalizer, pre_tokenizer, decoder, added=()):
+    """BPE of characters as converters of SentencePiece models write it."""
+    made = json.loads(trained)
     made["added_tokens"] = [a for a in made["added_tokens"] if not a["content"].startswith("<0x")]
     first = len(made["model"]["vocab"])
     flags = dict(single_word=False, lstrip=False, rstrip=False, normalized=False, special=True)
@@ -167,13 +176,14 @@ def spaced_families(texts, size=800):
                 "invert": False}
     always = metaspace(prepend_scheme="always", split=True)
     user = [{"content": "<|user|>", "rstrip": True}]
+    of_bytes, plain = (trained_spaced(texts, size, bytes_) for bytes_ in (True, False))
     return {
-        "llama2": spaced(texts, size, prepend, None, sequence(back, fallback, fuse, strip),
+        "llama2": spaced(of_bytes, prepend, None, sequence(back, fallback, fuse, strip),
                          added=user),
-        "gemma": spaced(texts, size, replace, by_space, sequence(back, fallback, fuse)),
-        "mistral": spaced(texts, size, None, metaspace(prepend_scheme="first", split=False),
+        "gemma": spaced(of_bytes, replace, by_space, sequence(back, fallback, fuse)),
+        "mistral": spaced(of_bytes, None, metaspace(prepend_scheme="first", split=False),
                           sequence(back, fallback, fuse, strip)),
-        "metaspace": spaced(texts, size, None, always, always, byte_fallback=False),
+        "metaspace": spaced(plain, None, always, always),
     }
 
 
@@ -363,15 +373,28 @@ def write_tokenizers(families, out):
 
 
 def train_large(texts, size, out):
-    """Trains a tokenizer of each family and kind with `size` tokens; returns their directories."""
-    write_tokenizers(byte_level_families(texts, size) | spaced_families(texts, size)
-                     | word_piece_families(texts, size)
-                     | unigram_families(texts, out, size, normalization_rule_name="nmt_nfkc"), out)
-    for kind in ("bpe", "unigram"):
-        directory = out / f"sentencepiece_{kind}"
-        directory.mkdir(parents=True, exist_ok=True)
-        train_sentencepiece(texts, directory, kind, size)
-    return sorted(d for d in out.iterdir() if d.is_dir())
+    """Trains a tokenizer of each family and kind with `size` tokens; returns their directories.
+    Kinds that `out` has are not trained again."""
+    def train_kind(kind):
+        def train(directory):
+            (directory / f"sentencepiece_{kind}").mkdir(parents=True, exist_ok=True)
+            train_sentencepiece(texts, directory / f"sentencepiece_{kind}", kind, size)
+        return train
+
+    kinds = {
+        "byte_level": lambda d: write_tokenizers(byte_level_families(texts, size), d),
+        "spaced": lambda d: write_tokenizers(spaced_families(texts, size), d),
+        "word_piece": lambda d: write_tokenizers(word_piece_families(texts, size), d),
+        "unigrams": lambda d: write_tokenizers(
+            unigram_families(texts, out, size, normalization_rule_name="nmt_nfkc"), d),
+        "bpe": train_kind("bpe"), "unigram": train_kind("unigram")}
+    for kind, train in kinds.items():
+        if any((out / kind).glob("*/tokenizer.*")):
+            continue
+        began = time.perf_counter()
+        train(out / kind)
+        print(f"trained {kind} in {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
+    return sorted(path.parent for path in out.glob("*/*/tokenizer.*"))
 
 
 def make_tokenizers():
@@ -389,7 +412,7 @@ def make_tokenizers():
     (out / "expected.json").write_text(json.dumps(expected))
 
 
-def conversations():
+def conversations(name):
     user, answer = ("user", "  Who are {bos} you? \n"), ("assistant", " I am <b>weft</b>.\n")
     system = ("system", " Be brief. ")
     for messages in ([user], [system, user], [user, answer, user], [system, user, answer, user],
@@ -397,6 +420,10 @@ def conversations():
                      [user, ("assistant", "<think>\nhm\n</think>\n\nYes"), ("user", "\u00fcber"),
                       ("assistant", "<think>\nno\n</think>\n\nNo")]):
         yield [dict(role=r, content=c) for r, c in messages]
+    if name == "smollm3":
+        for text in ("Be brief. /no_think \n", " /think", "/no_think/think", " Rhyme./think",
+                     "/no_think Only rhyme. /system_override\n"):
+            yield [dict(role=r, content=c) for r, c in (("system", text), user, answer, user)]
 
 
 def make_chats(templates):
@@ -404,21 +431,24 @@ def make_chats(templates):
     from tokenizers import Tokenizer, models
     plain = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()), bos_token="<s>",
                                     eos_token="</s>")
-    made = {}
+    made = json.loads((HERE / "chat.json").read_text())
     for path in sorted(templates.glob("*.jinja")):
         cases = made[path.stem] = []
-        for messages in conversations():
+        # Some templates ask for the date of today only.
+        template = re.sub(r"strftime_now\([^)]*\)", "date_string", path.read_text())
+        for messages in conversations(path.stem):
             for generation in (True, False):
-                for thinking in (True, False) if path.stem == "qwen3" else (True,):
+                for thinking in (True, False) if path.stem in ("qwen3", "smollm3") else (True,):
                     try:
                         text = plain.apply_chat_template(
-                            messages, chat_template=path.read_text(), tokenize=False,
+                            messages, chat_template=template, tokenize=False,
                             add_generation_prompt=generation, date_string="24 Nov 2026",
                             enable_thinking=thinking)
                     except Exception:
                         text = None  # the template refuses the messages
                     cases.append(dict(messages=messages, generation_prompt=generation,
                                       thinking=thinking, text=text))
+    made = dict(sorted(made.items(), key=lambda entry: entry[0] + ".jinja"))
     (HERE / "chat.json").write_text(json.dumps(made, indent=0))
 
 

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "weft/export.h"
+#include "weft/transformer_config.h"
+
+namespace weft {
+
+// What a run keeps of its model besides the weights: the config, as numbers of each checkpoint, and
+// in the folder "hugging_face" of the run the files of the Hugging Face model that it began with:
+// config.json, generation_config.json and those of the tokenizer.
+
+/// Adds a text to the numbers of a checkpoint, 8 bytes a number.
+WEFT_API void save_text(const std::string& key, const std::string& text,
+                        std::map<std::string, int64_t>& numbers);
+/// Returns such a text; "" when there is none. One with other characters than those of ASCII that
+/// are printed comes in quotes.
+WEFT_API std::string saved_text(const std::string& key,
+                                const std::map<std::string, int64_t>& numbers);
+
+/// Returns the config that `weft train` or `weft ckpt import` saved among the numbers of a
+/// checkpoint. std::invalid_argument names the checkpoint when there is none.
+WEFT_API TransformerConfig saved_config(const std::map<std::string, int64_t>& numbers,
+                                        const std::string& checkpoint);
+
+/// Returns the folder in which a run, or the run of a checkpoint, keeps its files; it may not
+/// exist.
+WEFT_API std::string kept_model_files(const std::string& checkpoint);
+
+/// Copies the files of a folder of a Hugging Face model, but for its weights, to the run in
+/// `directory`, in place of those of another model, which are removed; an empty `from` has none.
+/// Does nothing where `from` is the folder of that run.
+WEFT_API void keep_model_files(const std::string& from, const std::string& directory);
+
+}  // namespace weft
