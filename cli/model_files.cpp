@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "cli/weights.h"
 #include "weft/extend/file.h"

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <memory>
 #include <unordered_map>
-#include <utility>
 
 #include "src/base/loaded_library.h"
 #include "src/device/cuda/checked.h"
