@@ -2,7 +2,6 @@
 #include "checkpoint/model_files.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <set>
 

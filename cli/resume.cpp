@@ -13,7 +13,6 @@
 #include <exception>
 #include <filesystem>
 #include <span>
-#include <stdexcept>
 
 #include "cli/numbers.h"
 #include "cli/ranks.h"

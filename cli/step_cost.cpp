@@ -2,7 +2,6 @@
 #include "cli/step_cost.h"
 
 #include <algorithm>
-#include <functional>
 #include <memory>
 
 #include "weft/autograd.h"

@@ -5,7 +5,6 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
-#include <string_view>
 
 #include "weft/error.h"
 #include "weft/extend/file.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <bit>
-#include <span>
 
 #include "weft/communicator.h"
 #include "weft/context.h"

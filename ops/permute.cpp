@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <numeric>
 
 #include "ops/dim_names.h"
 #include "ops/structure.h"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/place.h"
 
-#include <cstring>
-
 #include "ops/along_dim.h"
 #include "src/base/numeric.h"
 #include "src/kernels/copy/dense.h"

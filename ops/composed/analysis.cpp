@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "ops/composed/numbers.h"
 #include "ops/engine/tensor_body.h"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/ops/pointwise.h"
 
-#include <cmath>
-#include <limits>
 #include <numbers>
 
 #include "ops/engine/tensor_body.h"

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "python/bindings/casters.h"
 
-#include <utility>
-
+#include "python/bindings/instances.h"
 #include "python/bindings/whole_numbers.h"
 #include "weft/error.h"
 #include "weft/module.h"
@@ -24,10 +23,8 @@ bool load_shape(py::handle object, Shape& shape) {
 }
 
 std::optional<Tensor> tensor_of(py::handle object) {
-  py::detail::make_caster<Tensor> tensor;
-  if (tensor.load(object, false)) return py::detail::cast_op<Tensor&>(tensor);
-  py::detail::make_caster<Parameter> parameter;
-  if (parameter.load(object, false)) return py::detail::cast_op<Parameter&>(parameter).tensor();
+  if (const auto* tensor = bound_value<Tensor>(object)) return *tensor;
+  if (const auto* parameter = bound_value<Parameter>(object)) return parameter->tensor();
   return std::nullopt;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "python/bindings/casters.h"
+#include "python/bindings/instances.h"
 #include "python/bindings/lock.h"
 #include "weft/error.h"
 #include "weft/module.h"
@@ -11,11 +12,9 @@ namespace weft::python {
 /// Returns the tensor that an op changes in place: the tensor itself, or the value at rest of a
 /// Parameter.
 inline Tensor changeable(py::handle object) {
-  py::detail::make_caster<Parameter> parameter;
-  if (parameter.load(object, false)) {
-    const auto& given = py::detail::cast_op<Parameter&>(parameter);
-    if (given.is_materialized()) return given.value();
-    fail("in place: the parameter ", given.shape(), " has no memory, expected one that has; call ",
+  if (const auto* given = bound_value<Parameter>(object)) {
+    if (given->is_materialized()) return given->value();
+    fail("in place: the parameter ", given->shape(), " has no memory, expected one that has; call ",
          "materialize() of its module first");
   }
   if (auto tensor = tensor_of(object)) return *std::move(tensor);

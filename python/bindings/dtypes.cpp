@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
-#include <sstream>
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/dtype_names.h"
+#include "python/bindings/instances.h"
 #include "weft/error.h"
 
 namespace weft::python {
@@ -41,8 +41,7 @@ std::optional<DType> dtype_of(py::handle object) {
 std::optional<Device> device_of(py::handle object) {
   if (object.is_none()) return cpu;
   if (PyUnicode_Check(object.ptr())) return device_named(object.cast<std::string>());
-  py::detail::make_caster<DeviceObject> device;
-  if (device.load(object, false)) return py::detail::cast_op<DeviceObject&>(device).device;
+  if (const auto* device = bound_value<DeviceObject>(object)) return device->device;
   return std::nullopt;
 }
 

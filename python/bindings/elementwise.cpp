@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/ops/elementwise.h"
 
-#include <cmath>
-
 #include "python/bindings/bindings.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/operands.h"

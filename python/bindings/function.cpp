@@ -2,10 +2,10 @@
 #include "python/bindings/function.h"
 
 #include <algorithm>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "python/bindings/instances.h"
 #include "python/bindings/signature.h"
 #include "weft/error.h"
 
@@ -35,6 +35,8 @@ struct Function {
   PyObject *bound, *name, *qualified_name, *module, *text;
   std::vector<Signature>* signatures;
   std::vector<Word>* words;
+  /// The first argument has no value yet.
+  bool is_constructor;
 };
 
 Function* as_function(PyObject* object) { return reinterpret_cast<Function*>(object); }
@@ -96,6 +98,25 @@ void word_refusal(const Function& function, const GivenArguments& given) {
                   refusal_of(name, *function.signatures, given, bound_classes()).c_str());
 }
 
+/// Throws TypeError if an argument's __init__ did not run, or that of an item of a container.
+void check_values(const Function& function, PyObject* const* values, size_t count) {
+  for (size_t i = function.is_constructor; i < count; ++i) {
+    PyObject* value = values[i];
+    if (PyList_Check(value) || PyTuple_Check(value)) {
+      PyObject** items = PySequence_Fast_ITEMS(value);
+      for (Py_ssize_t n = 0; n < PySequence_Fast_GET_SIZE(value); ++n) {
+        if (PyFloat_Check(items[n]) || PyLong_Check(items[n])) break;  // data, or a shape
+        check_value(items[n]);
+      }
+    } else if (PyDict_Check(value)) {
+      PyObject *key, *item;
+      for (Py_ssize_t at = 0; PyDict_Next(value, &at, &key, &item);) check_value(item);
+    } else {
+      check_value(value);
+    }
+  }
+}
+
 extern PyTypeObject method_type;
 
 PyObject* call_function(PyObject* self, PyObject* const* values, size_t count, PyObject* names) {
@@ -112,11 +133,11 @@ PyObject* call_function(PyObject* self, PyObject* const* values, size_t count, P
       own = own_names(function, names);
       names = own.ptr();
     }
+    const auto positional = static_cast<size_t>(PyVectorcall_NARGS(count));
+    check_values(function, values, positional + (names ? py::len(names) : 0));
     result = PyObject_Vectorcall(function.bound, values, count, names);
     if (!result && PyErr_ExceptionMatches(PyExc_TypeError)) {
-      word_refusal(function, {.values = values,
-                              .positional = static_cast<size_t>(PyVectorcall_NARGS(count)),
-                              .names = names});
+      word_refusal(function, {.values = values, .positional = positional, .names = names});
     }
   } catch (const std::invalid_argument& two_words) {
     PyErr_SetString(PyExc_ValueError, two_words.what());
@@ -207,6 +228,7 @@ py::object function_of(PyTypeObject& type, py::handle bound, const std::string& 
   function.text = py::str(text).release().ptr();
   function.signatures = new std::vector(signatures_in(text));
   function.words = new std::vector(words_of(*function.signatures));
+  function.is_constructor = own.ends_with(".__init__") || own.ends_with(".__setstate__");
   return made;
 }
 
@@ -216,18 +238,16 @@ bool is_bound(py::handle object) {
           PyCFunction_Check(PyInstanceMethod_GET_FUNCTION(object.ptr())));
 }
 
-py::object with_worded_setter(py::handle property, const std::string& name,
-                              const std::string& own) {
-  const py::object setter = property.attr("fset");
-  if (setter.is_none()) return py::reinterpret_borrow<py::object>(property);
+py::object worded_property(py::handle property, const std::string& name, const std::string& own) {
+  const auto worded = [&](const char* attribute) -> py::object {
+    py::object accessor = property.attr(attribute);
+    if (accessor.is_none()) return accessor;
+    const bool is_method = PyInstanceMethod_Check(accessor.ptr());
+    py::handle bound = is_method ? PyInstanceMethod_GET_FUNCTION(accessor.ptr()) : accessor;
+    return function_of(function_type, bound, name, own);
+  };
   const py::handle type(reinterpret_cast<PyObject*>(&PyProperty_Type));
-  return type(
-      property.attr("fget"),
-      function_of(function_type,
-                  PyInstanceMethod_Check(setter.ptr()) ? PyInstanceMethod_GET_FUNCTION(setter.ptr())
-                                                       : setter.ptr(),
-                  name, own),
-      py::none(), property.attr("__doc__"));
+  return type(worded("fget"), worded("fset"), py::none(), property.attr("__doc__"));
 }
 
 void word_class(py::handle type) {
@@ -241,7 +261,7 @@ void word_class(py::handle type) {
       if (!is_bound(bound)) continue;
       type.attr(key) = function_of(method_type, bound, shown, own);
     } else if (PyObject_IsInstance(member.ptr(), reinterpret_cast<PyObject*>(&PyProperty_Type))) {
-      type.attr(key) = with_worded_setter(member, name, own);
+      type.attr(key) = worded_property(member, name, own);
     } else if (PyObject_IsInstance(member.ptr(),
                                    reinterpret_cast<PyObject*>(&PyStaticMethod_Type))) {
       const py::object bound = member.attr("__func__");

@@ -2,6 +2,7 @@
 #include "weft/init.h"
 
 #include "python/bindings/bindings.h"
+#include "python/bindings/instances.h"
 #include "python/bindings/lock.h"
 
 namespace weft::python {
@@ -9,9 +10,8 @@ namespace weft::python {
 /// Calls fill(target) for a parameter, or for a tensor.
 template <class Fill>
 static py::object filled(const py::object& to, const Fill& fill) {
-  py::detail::make_caster<Parameter> parameter;
-  if (parameter.load(to, false)) {
-    fill(init::Target(py::detail::cast_op<Parameter&>(parameter)));
+  if (auto* parameter = bound_value<Parameter>(to)) {
+    fill(init::Target(*parameter));
   } else {
     fill(init::Target(to.cast<Tensor>()));
   }

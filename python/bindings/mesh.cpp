@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/mesh.h"
 
-#include <sstream>
 #include <string_view>
 #include <vector>
 

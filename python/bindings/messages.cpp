@@ -18,20 +18,13 @@ namespace {
 
 constexpr std::string_view kCompiledModule = "weft._weft.";
 
-/// pybind11 gives an object without a value memory as it is.
-void* refuse_value(size_t) {
-  throw py::type_error(
-      "object: __init__ did not run, expected a class that calls super().__init__() first");
-}
-
+/// Python's own messages name a class by tp_name, which CPython takes from the module of its
+/// definition.
 void name_class(py::handle type) {
-  // Python's own messages name a type so.
   auto* named = reinterpret_cast<PyTypeObject*>(type.ptr());
   if (std::string_view(named->tp_name).starts_with(kCompiledModule)) {
     named->tp_name = strdup(concat("weft.", named->tp_name + kCompiledModule.size()).c_str());
   }
-  auto* known = py::detail::get_type_info(reinterpret_cast<PyTypeObject*>(type.ptr()));
-  if (known) known->operator_new = refuse_value;
 }
 
 /// Translates errors of arguments that weft's own functions convert, and of memory.

@@ -1,29 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "python/bindings/module_cycles.h"
 
-#include <optional>
-
 #include "python/bindings/callable.h"
+#include "python/bindings/instances.h"
 #include "weft/error.h"
 
 namespace weft::python {
 
 namespace {
 
-/// The reference that a parent holds to a child's Python object.
-struct HeldObject {
-  PyObject* object;
-  void operator()(Module*) const { drop(object); }
-};
-
-/// The C++ part of an object; empty during construction, when the collector may already run.
-std::optional<py::detail::value_and_holder> held_by(py::handle module) {
-  auto* instance = reinterpret_cast<py::detail::instance*>(module.ptr());
-  const bool has_room = instance->simple_layout || instance->nonsimple.values_and_holders;
-  if (!has_room) return std::nullopt;
-  const py::detail::value_and_holder held = instance->get_value_and_holder();
-  if (!held.holder_constructed()) return std::nullopt;
-  return held;
+/// The owner of a module's value; null before the module's __init__ has run.
+const py::smart_holder* holder_of(py::handle module) {
+  const auto held = held_by(module);
+  return held && held->holder_constructed() ? &held->holder<py::smart_holder>() : nullptr;
 }
 
 int visit_children(PyObject* self, visitproc visit, void* arg);
@@ -44,13 +33,9 @@ int visit_children(PyObject* self, visitproc visit, void* arg) {
     return stop;
   }
   // Otherwise other owners hold the children, too.
-  const auto held = held_by(self);
-  const bool is_owner =
-      held && is_made_in_python(self) && held->holder<py::smart_holder>().vptr.use_count() == 1;
-  if (!is_owner) return 0;
-  py::detail::make_caster<Module> module;
-  if (!module.load(self, false)) return 0;
-  for (const auto& [name, child] : py::detail::cast_op<Module&>(module).children()) {
+  const py::smart_holder* holder = holder_of(self);
+  if (!holder || holder->vptr_is_external_shared_ptr || holder->vptr.use_count() != 1) return 0;
+  for (const auto& [name, child] : py::handle(self).cast<Module&>().children()) {
     const auto* reference = std::get_deleter<HeldObject>(child);
     if (reference && child.use_count() == 1) Py_VISIT(reference->object);
   }
@@ -58,6 +43,8 @@ int visit_children(PyObject* self, visitproc visit, void* arg) {
 }
 
 }  // namespace
+
+void HeldObject::operator()(const void*) const { drop(object); }
 
 std::shared_ptr<Module> kept_with_object(const char* what, const py::object& module) {
   if (!py::isinstance<Module>(module)) {
@@ -69,8 +56,8 @@ std::shared_ptr<Module> kept_with_object(const char* what, const py::object& mod
 }
 
 bool is_made_in_python(py::handle module) {
-  const auto held = held_by(module);
-  return held && !held->holder<py::smart_holder>().vptr_is_external_shared_ptr;
+  const py::smart_holder* holder = holder_of(module);
+  return holder && !holder->vptr_is_external_shared_ptr;
 }
 
 py::custom_type_setup with_visible_children() {

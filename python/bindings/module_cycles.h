@@ -11,6 +11,12 @@ namespace weft::python {
 // Python object, which stores its attributes and hooks, and its parents in C++ refer to that
 // object.
 
+/// The deleter of a pointer that refers to a module's Python object.
+struct HeldObject {
+  PyObject* object;
+  void operator()(const void*) const;
+};
+
 /// Returns the module, which keeps its Python object. Throws TypeError naming `what` for other
 /// objects.
 std::shared_ptr<Module> kept_with_object(const char* what, const py::object& module);

@@ -28,10 +28,8 @@ class FoundModule {
     part_ = &module.cast<Module&>();
     const auto tree = module.cast<std::shared_ptr<Module>>();
     // A tree whose class is written in Python is kept by its object, not by the pointer.
-    using KeptByObject =
-        py::detail::smart_holder_type_caster_support::shared_ptr_trampoline_self_life_support;
-    if (const auto* kept = std::get_deleter<KeptByObject>(tree)) {
-      object_ = weak_reference(kept->self);
+    if (const auto* kept = std::get_deleter<HeldObject>(tree)) {
+      object_ = weak_reference(kept->object);
     } else {
       tree_ = tree;
     }
@@ -42,7 +40,7 @@ class FoundModule {
     const py::object object = object_ ? object_() : py::none();
     if (!part_) return object;
     std::shared_ptr<Module> tree = tree_.lock();
-    if (!object.is_none()) tree = object.cast<std::shared_ptr<Module>>();
+    if (!object.is_none()) tree = tree_of<Module>(object);
     return tree ? py::cast(part_of(tree, part_)) : py::none();
   }
 

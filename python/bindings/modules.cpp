@@ -33,13 +33,11 @@ Parameter::Initializer initializer_of(const py::object& given) {
 }
 
 Tensors inputs_of(const py::args& given) {
-  if (auto inputs = only_tensors(given)) return *std::move(inputs);
-  for (size_t i = 0; i < given.size(); ++i) {
-    if (tensor_of(given[i])) continue;
-    throw py::type_error(concat("module: input ", i, " is a ", type_of(given[i]),
-                                ", expected a weft.Tensor", conversion_of(given[i])));
+  Tensors inputs;
+  for (const py::handle input : given) {
+    inputs.push_back(tensor_from("module", "input", inputs.size(), input));
   }
-  return {};
+  return inputs;
 }
 
 py::object called(const ModuleObject& module, const py::args& given, const py::kwargs& named) {

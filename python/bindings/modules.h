@@ -113,11 +113,13 @@ ModuleClass<M, Base> bind_module_class(py::module_& m, const char* name, const c
           "What a call runs, without the hooks around it");
 }
 
-/// Returns the C++ module of an object.
+/// Returns the C++ module of an object. The object keeps a module whose class is written in Python.
 template <class M>
-std::shared_ptr<M> tree_of(const ModuleObject& module) {
-  static_cast<void>(module.cast<M&>());  // throws if __init__ did not run
-  return module.cast<std::shared_ptr<M>>();
+std::shared_ptr<M> tree_of(const py::object& module) {
+  auto& tree = module.cast<M&>();
+  const bool is_written = dynamic_cast<const WrittenInPython*>(&tree) != nullptr;
+  if (!is_written) return module.cast<std::shared_ptr<M>>();
+  return {&tree, HeldObject{py::object(module).release().ptr()}};
 }
 
 /// Returns a module of a tree as a pointer that keeps the whole tree alive.
@@ -134,6 +136,7 @@ std::vector<ParameterPtr> parameters_of(const py::object& given);
 
 namespace pybind11::detail {
 
+/// Signatures in docstrings name the class.
 template <>
 struct handle_type_name<weft::python::ModuleObject> {
   static constexpr auto name = const_name("weft._weft.Module");

@@ -71,13 +71,7 @@ static py::object call(const Op& op, const py::args& given, const Shape& structu
                        const std::vector<double>& values) {
   Tensors operands;
   for (const py::handle operand : given) {
-    auto tensor = tensor_of(operand);
-    if (!tensor) {
-      throw py::type_error(concat(op.spec().name, ": operand ", operands.size(), " is a ",
-                                  type_of(operand), ", expected a weft.Tensor",
-                                  conversion_of(operand)));
-    }
-    operands.push_back(*std::move(tensor));
+    operands.push_back(tensor_from(op.spec().name, "operand", operands.size(), operand));
   }
   check_takes_structure(op, structure);
   const Attributes attributes = attributes_of(op, structure, values);

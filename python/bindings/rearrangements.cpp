@@ -22,12 +22,7 @@ static std::vector<int64_t> whole_numbers(const char* what, const py::object& gi
 Tensors tensors_in(const char* what, const py::args& given) {
   Tensors tensors;
   for (const py::handle one : given) {
-    auto tensor = tensor_of(one);
-    if (!tensor) {
-      throw py::type_error(concat(what, ": tensor ", tensors.size(), " is a ", type_of(one),
-                                  ", expected a weft.Tensor", conversion_of(one)));
-    }
-    tensors.push_back(*std::move(tensor));
+    tensors.push_back(tensor_from(what, "tensor", tensors.size(), one));
   }
   return tensors;
 }

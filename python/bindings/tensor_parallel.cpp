@@ -63,12 +63,14 @@ static void bind_styles(py::module_& m) {
 }
 
 static Style style_of(py::handle path, py::handle given) {
-  py::detail::make_caster<Style> style;
-  if (style.load(given, false)) return py::detail::cast_op<Style&&>(std::move(style));
-  throw py::type_error(concat("parallelize: the style of ", py::repr(path).cast<std::string>(),
-                              " is a ", Py_TYPE(given.ptr())->tp_name,
-                              ", expected Colwise, Rowwise, SequenceParallel, "
-                              "ExpertParallel, PrepareInput, PrepareOutput or Layouts"));
+  try {
+    return given.cast<Style>();
+  } catch (const py::cast_error&) {
+    throw py::type_error(concat("parallelize: the style of ", py::repr(path).cast<std::string>(),
+                                " is a ", Py_TYPE(given.ptr())->tp_name,
+                                ", expected Colwise, Rowwise, SequenceParallel, "
+                                "ExpertParallel, PrepareInput, PrepareOutput or Layouts"));
+  }
 }
 
 /// Parses {path: style or list of styles}, in order.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "python/bindings/whole_numbers.h"
 
-#include <limits>
 #include <string>
 
 #include "weft/error.h"

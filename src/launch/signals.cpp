@@ -6,7 +6,6 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <cstring>
 
 #include "src/launch/child.h"
 #include "weft/error.h"

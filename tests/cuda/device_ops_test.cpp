@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/cuda/device.h"
 #include "weft/communicator.h"
+#include "weft/error.h"
 #include "weft/mesh.h"
 #include "weft/ops.h"
 #include "weft/ranks.h"
@@ -65,6 +66,22 @@ TEST_F(DeviceOps, ManyDims) {
   both([&](Device d) { return sum(moved(d), {0, 2, 4, 6, 8, 10}); });
   both([&](Device d) { return sum(moved(d), {1, 3, 5, 7, 9, 11}); });
   both([&](Device d) { return full(shape, 2.5, {.device = d}); });
+}
+
+TEST_F(DeviceOps, TrianglesOfAllKindsOfStrides) {
+  const auto both = [](auto compute) { expect_alike(compute(gpu), compute(cpu), 0); };
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64, DType::i64, DType::boolean}) {
+    for (const Shape& shape : {Shape{1, 1}, Shape{5, 7}, Shape{7, 5}, Shape{3, 33, 20}}) {
+      const int last = shape.ndim() - 1;
+      const auto given = [&](Device d) { return numbers(shape, d).to(dtype); };
+      for (const int64_t diagonal : {-40, -2, 0, 3}) {
+        SCOPED_TRACE(concat(dtype, " ", shape, " ", diagonal));
+        both([&](Device d) { return tril(given(d), diagonal); });
+        both([&](Device d) { return triu(given(d).transpose(last, last - 1), diagonal); });
+        both([&](Device d) { return tril(slice(given(d), last, 0, shape[last], 2), diagonal); });
+      }
+    }
+  }
 }
 
 TEST_F(DeviceOps, ProductsOfAllKindsOfStrides) {

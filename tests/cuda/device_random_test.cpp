@@ -75,14 +75,6 @@ TEST_F(DeviceRandom, NormalOfManyElements) {
   out.expect_alike(0);
 }
 
-TEST_F(DeviceRandom, Bernoulli) {
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f64, DType::u8, DType::boolean}) {
-    expect_equal_bits(dtype, [](const MemoryBlock& out, const Box& box, const Shape& shape) {
-      fill_bernoulli(out, box, shape, kState, 0.3);
-    });
-  }
-}
-
 TEST_F(DeviceRandom, Dropout) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
     for (const double p : {0.0, 0.4, 1.0}) {

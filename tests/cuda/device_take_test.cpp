@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/take/take.h"
-#include "src/kernels/triangle/triangle.h"
 #include "tests/cuda/twin.h"
 #include "weft/error.h"
 
@@ -84,26 +83,6 @@ TEST_F(DeviceTake, FindsTheFirstIndexOutside) {
     }
     EXPECT_EQ(find_index_outside(Twin(Array(dtype, {0})).on(gpu), 10), std::nullopt);
     EXPECT_EQ(find_index_outside(Twin(Array(dtype, {3})).on(gpu), 0), 0);
-  }
-}
-
-TEST_F(DeviceTake, Triangles) {
-  for (const DType dtype : kTakenDTypes) {
-    for (const Shape& shape :
-         {Shape{1, 1}, Shape{5, 7}, Shape{7, 5}, Shape{3, 33, 20}, Shape{0, 4}}) {
-      for (const Lie lie : {Lie::dense, Lie::transposed, Lie::gaps}) {
-        SCOPED_TRACE(concat(dtype, " ", shape, " ", static_cast<int>(lie)));
-        const Twin in(Array::random(dtype, shape, lie, 1, 1, 9)), out(Array(dtype, shape));
-        for (const int64_t diagonal : {-40, -2, 0, 3}) {
-          for (const bool upper : {false, true}) {
-            for (const Device d : kBothDevices) {
-              copy_triangle(out.on(d), in.on(d), upper, diagonal, 4, 2);
-            }
-            out.expect_alike(0);
-          }
-        }
-      }
-    }
   }
 }
 

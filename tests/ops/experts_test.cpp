@@ -195,16 +195,22 @@ TEST(Experts, MoveEachTokenOnce) {
   });
 }
 
+/// Each token's two experts of four: 0 and 2 for even tokens, 1 and 3 for odd ones.
+static Array alternating_ids(int64_t tokens) {
+  Array ids{{tokens, 2}, {}, DType::i64};
+  for (int64_t t = 0; t < tokens; ++t) {
+    ids.values.push_back(static_cast<double>(t % 2));
+    ids.values.push_back(static_cast<double>(2 + t % 2));
+  }
+  return ids;
+}
+
 /// Moving halves of all tokens would be fewer bytes here, but products of all rows follow.
 TEST(Experts, KeepTokensWhole) {
   on_mesh({{"ep", 2}}, [&](const DeviceMesh& mesh) {
     const int64_t tokens = 8, d = 6;
     const Sharding cut(mesh, {{"ep", Shard(0)}});
-    Array ids{{tokens, 2}, {}, DType::i64};
-    for (int64_t t = 0; t < tokens; ++t) {
-      ids.values.push_back(static_cast<double>(t % 2));
-      ids.values.push_back(static_cast<double>(2 + t % 2));
-    }
+    const Array ids = alternating_ids(tokens);
     const Tensor x = random_array({tokens, d}, -1, 1).on(cut).set_requires_grad();
     const Tensor w = random_array({4, d, 4}, -1, 1).on(cut).set_requires_grad();
     const Tensor scales = random_array({tokens, 2}, -1, 1).on(cut).set_requires_grad();
@@ -239,11 +245,7 @@ TEST(Experts, MoveWhatIsPlanned) {
   on_mesh({{"ep", 2}}, [&](const DeviceMesh& mesh) {
     const int64_t tokens = 8, d = 6;
     const Sharding cut(mesh, {{"ep", Shard(0)}});
-    Array ids{{tokens, 2}, {}, DType::i64};
-    for (int64_t t = 0; t < tokens; ++t) {
-      ids.values.push_back(static_cast<double>(t % 2));
-      ids.values.push_back(static_cast<double>(2 + t % 2));
-    }
+    const Array ids = alternating_ids(tokens);
     const auto moved = [&](Device device) {
       const auto made = [&](const Shape& shape) {
         return empty(shape, {.device = device, .sharding = cut});

@@ -3,8 +3,6 @@
 
 #include <sys/mman.h>
 
-#include <array>
-#include <cstdint>
 #include <cstdlib>
 #include <map>
 #include <mutex>

@@ -6,7 +6,6 @@
 #include <map>
 #include <memory>
 #include <unordered_map>
-#include <utility>
 
 #include "src/base/loaded_library.h"
 #include "src/device/cuda/checked.h"

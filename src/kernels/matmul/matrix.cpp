@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/matmul/matrix.h"
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 

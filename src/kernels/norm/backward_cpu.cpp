@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <optional>
 
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/norm/norm_rows.h"

@@ -209,11 +209,6 @@ void fill_normal(const MemoryBlock& out, const Box& box, const Shape& shape,
   fill_any("normal", out, box, shape, state, normal_of(mean, stddev));
 }
 
-void fill_bernoulli(const MemoryBlock& out, const Box& box, const Shape& shape,
-                    const RandomState& state, double p) {
-  fill_any("bernoulli", out, box, shape, state, bernoulli_of(p));
-}
-
 void dropout(const MemoryBlock& out, const MemoryBlock& in, const Box& box, const Shape& shape,
              const RandomState& state, double p) {
   check_box("dropout", out, box, shape);

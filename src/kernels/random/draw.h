@@ -9,7 +9,7 @@
 
 namespace weft {
 
-using Distribution = std::variant<Uniform, Normal, Bernoulli, Integers>;
+using Distribution = std::variant<Uniform, Normal, Integers>;
 
 /// Fills `out`, slice `box` of a tensor of `shape`, with values drawn from the distribution.
 WEFT_KERNEL(void, fill_random,

@@ -29,12 +29,8 @@ void fill_integers(const MemoryBlock& out, const Box& box, const Shape& shape,
 void fill_normal(const MemoryBlock& out, const Box& box, const Shape& shape,
                  const RandomState& state, double mean, double stddev);
 
-/// 1 with probability `p`, else 0.
-void fill_bernoulli(const MemoryBlock& out, const Box& box, const Shape& shape,
-                    const RandomState& state, double p);
-
-/// out = in / (1 - p) where fill_bernoulli(1 - p) gives 1, else 0: computes dropout and its
-/// gradient. `in` may be `out`.
+/// out = in / (1 - p) with probability 1 - p, else 0: computes dropout and its gradient. `in` may be
+/// `out`.
 void dropout(const MemoryBlock& out, const MemoryBlock& in, const Box& box, const Shape& shape,
              const RandomState& state, double p);
 

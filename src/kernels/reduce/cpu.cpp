@@ -2,7 +2,6 @@
 #include "src/kernels/reduce/reduce.h"
 
 #include <algorithm>
-#include <limits>
 #include <vector>
 
 #include "src/base/parallel.h"

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <optional>
+
+namespace weft::python {
+
+namespace py = pybind11;
+
+// pybind11 has no public way to ask whether the C++ value of an object exists yet, or who owns it,
+// and allocates memory without a value when a function takes an object whose __init__ did not run.
+// Only this header reads its instances; nothing changes them.
+
+/// Returns the C++ part of an object of a bound class; nothing while the object is allocated, when
+/// the collector may already run.
+inline std::optional<py::detail::value_and_holder> held_by(py::handle object) {
+  auto* instance = reinterpret_cast<py::detail::instance*>(object.ptr());
+  const bool has_room = instance->simple_layout || instance->nonsimple.values_and_holders;
+  if (!has_room) return std::nullopt;
+  return instance->get_value_and_holder();
+}
+
+/// Returns false for an object of a bound class whose __init__ did not run.
+inline bool has_value(py::handle object) {
+  const auto held = held_by(object);
+  return held && held->value_ptr();
+}
+
+/// Throws TypeError if `object` is of a bound class and its __init__ did not run.
+void check_value(py::handle object);
+
+/// Throws TypeError for an object without a value.
+[[noreturn]] void refuse_object();
+
+/// The C++ value of an object of class T or of a derived class, otherwise null. TypeError if its
+/// __init__ did not run.
+template <class T>
+T* bound_value(py::handle object) {
+  static const py::handle type = py::type::handle_of<T>();
+  if (!PyObject_TypeCheck(object.ptr(), reinterpret_cast<PyTypeObject*>(type.ptr()))) {
+    return nullptr;
+  }
+  if (!has_value(object)) refuse_object();
+  return &object.cast<T&>();
+}
+
+}  // namespace weft::python
