@@ -63,7 +63,6 @@ class Gradients {
   int64_t copied(size_t step) const;
 
   void allocate_buffer(BufferPool& pool);
-  /// Whether backward has memory to write.
   bool has_memory() const { return static_cast<bool>(direct_ ? final_ : buffer_); }
   void release_buffer(BufferPool& pool);
   /// Ends a bucket's part of backward, of which so many reductions follow: zeroes the gradients
@@ -177,9 +176,8 @@ class Gradients {
   bool direct_ = false;
   Tier rest_;
   bool on_host_;
-  /// Bytes from the start of the buffer to the landing area.
-  size_t landing_ = 0;
-  size_t buffer_bytes_ = 0, middle_bytes_ = 0, final_bytes_ = 0;
+  /// `landing_`: bytes from the start of the buffer to the landing area.
+  size_t landing_ = 0, buffer_bytes_ = 0, middle_bytes_ = 0, final_bytes_ = 0;
   Ref<Storage> buffer_, middle_, final_, residual_, codes_;
   /// The file of the final sums, if they rest on disk, and what is being written there.
   std::shared_ptr<DiskMemory> disk_;

@@ -94,8 +94,7 @@ struct WEFT_API StepCost {
   std::vector<SplitCost> splits = {};
   FullyShardBytes sharding = {};
   ExpertBytes experts = {};
-  /// Operations of shared experts in forward, which GPUs run while tokens are dispatched, and those
-  /// of the experts that tokens choose.
+  /// Operations in forward of shared experts, and of the experts that tokens choose.
   double shared_operations = 0, expert_operations = 0;
   /// `MoEConfig::chunks`: tokens of one part travel while experts compute another.
   int64_t expert_chunks = 1;
@@ -114,19 +113,15 @@ struct WEFT_API StepCost {
 /// `mesh`, a mesh of a `fake_world` or a view of one.
 WEFT_API StepCost step_cost(const std::function<StepModel()>& build, const DeviceMesh& mesh,
                             const FullyShardOptions& sharding, const StepOptions& step = {});
-/// Calls fully_shard on the units of a model and then on the model. With `fine` the parts of a
-/// block that have parts themselves, attention and feed-forward, are units next to what is left of
-/// it: less is gathered at once, by more collectives.
+/// Calls fully_shard on the units of a model and then on the model. With `fine`, attention and
+/// feed-forward of a block are units apart from the rest of it: less is gathered at once.
 WEFT_API void shard_units(const StepModel& model, const DeviceMesh& mesh,
                           const FullyShardOptions& sharding, bool fine = false);
 
 /// Seconds of a step: of computing, of communication by itself, of the disk by itself, and of all
 /// as they overlap.
 struct StepSeconds {
-  double compute = 0;
-  double communication = 0;
-  double total = 0;
-  double disk = 0;
+  double compute = 0, communication = 0, total = 0, disk = 0;
   /// Of communication in parts, what products of other parts hide.
   double hidden_by_parts = 0;
   /// In which tokens travel to experts and back, and those of them that computing does not hide.

@@ -138,25 +138,6 @@ void expect_as_on_the_cpu(const Case& one) {
 
 }  // namespace
 
-TEST_F(DeviceMoe, TmpCase) {
-  int shard = 1, ep = 2, chunks = 1, shares = 1, late = -1, unit = 0, steps = 0;
-  std::sscanf(std::getenv("WEFT_CASE"), "%d,%d,%d,%d,%d,%d,%d", &shard, &ep, &chunks, &shares, &late, &unit, &steps);
-  Case one{.chunks = chunks, .shares = shares != 0, .has_unit = unit != 0};
-  one.axes = {{"ep", ep}};
-  if (shard > 0) one.axes = {{std::getenv("WEFT_PLAIN") ? "a" : "shard", shard}, {"ep", ep}};
-  if (late >= 0) one.late = static_cast<StreamRole>(late);
-  if (const char* what = std::getenv("WEFT_RECOMPUTE")) one.recomputes = what;
-  if (steps == 0) return expect_as_on_the_cpu(one);
-  on_mesh(one.axes, [&](const DeviceMesh& mesh) {
-    Steps there(one, mesh, gpu);
-    for (int step = 0; step < steps; ++step) {
-      there.step(1);
-      const auto m = memory_statistics(DeviceKind::cuda);
-      if (mesh.rank() == 0) std::printf("step %d fresh %ld cached %ld\n", step, (long)m.fresh_allocations, (long)m.cached);
-    }
-  });
-}
-
 TEST_F(DeviceMoe, EqualsTheCpu) {
   for (const int64_t chunks : {1, 2, 3, 9}) {
     for (const bool shares : {false, true}) {

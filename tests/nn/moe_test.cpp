@@ -139,8 +139,7 @@ TEST(Moe, NamesWhatDoesNotFit) {
   config.chunks = 0;
   EXPECT_EQ(error_of([&] { MoE{config}; }), "moe: chunks must be at least 1, got 0");
   config.chunks = 2, config.capacity_factor = 1;
-  EXPECT_EQ(error_of([&] { MoE{config}; }),
-            "moe: chunks is 2, expected 1 with a capacity_factor");
+  EXPECT_EQ(error_of([&] { MoE{config}; }), "moe: chunks is 2, expected 1 with a capacity_factor");
   MoE block(little());
   block.materialize();
   EXPECT_EQ(error_of([&] { block(zeros({3, 5})); }), "moe: input is [3, 5], expected [..., 4]");

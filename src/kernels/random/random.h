@@ -29,8 +29,8 @@ void fill_integers(const MemoryBlock& out, const Box& box, const Shape& shape,
 void fill_normal(const MemoryBlock& out, const Box& box, const Shape& shape,
                  const RandomState& state, double mean, double stddev);
 
-/// out = in / (1 - p) with probability 1 - p, else 0: computes dropout and its gradient. `in` may be
-/// `out`.
+/// out = in / (1 - p) with probability 1 - p, else 0: computes dropout and its gradient. `in` may
+/// be `out`.
 void dropout(const MemoryBlock& out, const MemoryBlock& in, const Box& box, const Shape& shape,
              const RandomState& state, double p);
 
