@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // MoE blocks whose shared expert and parts run on two streams, compared with the CPU's.
-#include <cstdio>
-#include <cstdlib>
 #include <optional>
 
 #include "src/device/cuda/delay.h"
