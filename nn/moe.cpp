@@ -102,7 +102,7 @@ Tensors Experts::forward(const Tensors& inputs) {
   };
   Tensor computed;
   {
-    const TraceSpan span("experts", part, device);
+    const TraceSpan span("expert products", part, device);
     computed = product(swiglu(product(x, 0), product(x, 1)), 2);
   }
   const TraceSpan span("combine", part, device);

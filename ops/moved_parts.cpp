@@ -22,14 +22,14 @@ static Ref<Layout> with_placement(const Layout& layout, int axis, const Placemen
   return layout_of(Sharding::of(layout.sharding.mesh(), pattern), layout.shape, layout.dtype);
 }
 
-SplitRows::SplitRows(const Ref<Layout>& given, int number, int dim, int parts)
+CutRows::CutRows(const Ref<Layout>& given, int number, int dim, int parts)
     : cut(given),
       whole(with_placement(*given, number, Replicate())),
       axis(number),
       rows(*cut, *whole, number, dim, parts),
       ranks(cut->grid->group(Axes{number})) {}
 
-MovedParts::MovedParts(const SplitRows& rows, Kind kind, Tensor own, Tensor whole)
+MovedParts::MovedParts(const CutRows& rows, Kind kind, Tensor own, Tensor whole)
     : rows_(rows),
       kind_(kind),
       own_(std::move(own)),

@@ -11,8 +11,8 @@
 namespace weft {
 
 /// A tensor that is cut along one dim over one axis, and the layout in which it is whole there.
-struct SplitRows {
-  SplitRows(const Ref<Layout>& cut, int axis, int dim, int parts);
+struct CutRows {
+  CutRows(const Ref<Layout>& cut, int axis, int dim, int parts);
 
   Ref<Layout> cut, whole;
   int axis;
@@ -27,7 +27,7 @@ class MovedParts {
   enum class Kind : uint8_t { gather, reduce_scatter };
   /// `own` is laid out as `rows.cut`; `whole` is replicated, or a Partial sum, along the axis. It
   /// may be empty until `finish`.
-  MovedParts(const SplitRows& rows, Kind kind, Tensor own, Tensor whole);
+  MovedParts(const CutRows& rows, Kind kind, Tensor own, Tensor whole);
 
   /// Starts the collective of a part, after what is queued on the computing stream.
   void start(int part, const MemoryBlock& whole);
@@ -46,7 +46,7 @@ class MovedParts {
   void log(const Shape& weight) const;
 
  private:
-  SplitRows rows_;
+  CutRows rows_;
   Kind kind_;
   Tensor own_, whole_;
   /// By part; the counts of its pieces.

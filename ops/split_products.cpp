@@ -69,7 +69,7 @@ static Tensor made_dense(const Tensor& x) {
   return relabeled(snapshot_of(x.block()), layout_of(x));
 }
 
-static Ref<Layout> as_sum(const SplitRows& rows) {
+static Ref<Layout> as_sum(const CutRows& rows) {
   Pattern pattern = rows.cut->sharding.pattern();
   pattern.set(rows.axis, Partial());
   return layout_of(Sharding::of(rows.cut->sharding.mesh(), pattern), rows.cut->shape,
@@ -77,7 +77,7 @@ static Ref<Layout> as_sum(const SplitRows& rows) {
 }
 
 /// Starts to reduce and scatter the gradient of the input: the sum of the layers' products.
-static MovedParts scattered_gradient(const SplitRows& rows, std::vector<LayerGradient> layers,
+static MovedParts scattered_gradient(const CutRows& rows, std::vector<LayerGradient> layers,
                                      Device device) {
   // The largest product is split.
   std::ranges::stable_sort(layers, {},
@@ -108,7 +108,7 @@ struct GatheredInput::State {
   bool records;
   /// Of x that the axis cuts; -1: products are not split.
   int dim;
-  std::optional<SplitRows> rows = {};
+  std::optional<CutRows> rows = {};
   std::optional<MovedParts> gather = {};
   /// Not recorded: `token` connects the layers with x.
   Tensor whole = {};
@@ -243,7 +243,7 @@ static Tensor input_gradient(MovedParts& gather, const Ref<Layout>& x, const Ten
 }
 
 /// The backward of a layer whose output has been scattered.
-static Tensors layer_gradients(const SplitRows& rows, const Tensor& gradient, const Tensor& weight,
+static Tensors layer_gradients(const CutRows& rows, const Tensor& gradient, const Tensor& weight,
                                const Ref<Layout>& x, bool wants_input) {
   MovedParts gather(rows, Kind::gather, made_dense(gradient),
                     new_tensor(rows.whole, gradient.device()));
@@ -259,7 +259,7 @@ static Tensor split_linear(const Tensor& x, const Tensor& weight, const Tensor& 
   Shape shape = x.shape();
   shape[x.ndim() - 1] = weight.size(0);
   const Ref<Layout> cut = layout_of(moved_along(x, split.axis, Shard(dim)), shape, x.dtype());
-  const SplitRows rows(cut, split.axis.root_axis(0), dim, split.parts);
+  const CutRows rows(cut, split.axis.root_axis(0), dim, split.parts);
   MovedParts moved(rows, Kind::reduce_scatter, new_tensor(cut, x.device()), {});
   const Tensor sum = [&] {
     ProductParts parts(rows.rows, {},

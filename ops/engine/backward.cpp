@@ -309,7 +309,7 @@ static void run_counted(const Tensors& roots, const Tensors& gradients) {
   stack.runs.push_back(&run);
   try {
     run.run(roots, gradients);
-    if (stack.runs.size() == 1) stack.side->join();
+    if (stack.runs.size() == 1) stack.side->finish();
   } catch (...) {
     end_backward(true);
     throw;

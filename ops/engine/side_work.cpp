@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ops/engine/backward_run.h"
+#include "src/device/memory.h"
 #include "weft/context.h"
 #include "weft/trace.h"
 
@@ -69,6 +70,14 @@ void SideWork::join() {
     const Kept freed = std::exchange(kept_[aside], {});
     for (const Ref<Node>& node : freed.nodes) node->release();
   }
+}
+
+void SideWork::finish() {
+  if (!active_) return;
+  are_apart_ = true;
+  join();
+  const StreamScope scope(home_);
+  Heap::current().exchange_freed(side_);
 }
 
 }  // namespace weft

@@ -70,6 +70,8 @@ class SideWork {
   Stream home(Device device) const;
   /// Lets the streams wait for each other if they are apart, and frees what was kept.
   void join();
+  /// The outermost backward has ended.
+  void finish();
 
  private:
   struct Kept {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/device/kept_device_blocks.h"
 
+#include <algorithm>
+
 #include "src/device/cuda/capture.h"
 #include "src/device/cuda/runtime.h"
+#include "src/device/cuda/stream_role.h"
 #include "src/device/memory_blocks.h"
 #include "weft/context.h"
 
@@ -38,6 +41,7 @@ void* KeptDeviceBlocks::take(size_t bytes, Device device) {
       release();
       data = allocate_on_device(device.index, size);
     }
+    if (data && place.stream && is_side(Context::current().stream)) of_side_.insert(data);
   }
   if (data && place.capture != 0) taken_by_captures_[data] = place.capture;
   return data;
@@ -54,10 +58,28 @@ void KeptDeviceBlocks::put(void* data, size_t bytes, Device device) {
   bytes_ += static_cast<int64_t>(class_bytes(index));
 }
 
+void KeptDeviceBlocks::exchange(const Stream& side) {
+  const Place here = place_on(side.device);
+  if (here.capture != 0) return;
+  Classes &own = kept_at(here), &aside = kept_at({here.device, side.handle, 0});
+  const auto give = [](std::vector<void*>& from, std::vector<void*>& to, auto stays) {
+    const auto given = std::stable_partition(from.begin(), from.end(), stays);
+    to.insert(to.end(), given, from.end());
+    from.erase(given, from.end());
+  };
+  for (size_t index = 0; index < own.size(); ++index) {
+    give(own[index], aside[index], [&](void* data) { return !of_side_.contains(data); });
+    give(aside[index], own[index], [&](void* data) { return of_side_.contains(data); });
+  }
+}
+
 void KeptDeviceBlocks::give_back_all(const Place& place, Classes& classes) {
   const Device device{DeviceKind::cuda, static_cast<int8_t>(place.device)};
   for (size_t index = 0; index < classes.size(); ++index) {
-    for (void* data : classes[index]) give_back(data, device);
+    for (void* data : classes[index]) {
+      of_side_.erase(data);
+      give_back(data, device);
+    }
     bytes_ -= static_cast<int64_t>(classes[index].size() * class_bytes(static_cast<int>(index)));
     classes[index].clear();
   }

@@ -6,9 +6,10 @@
 #include <cstdint>
 #include <map>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
-#include "weft/device.h"
+#include "weft/stream.h"
 
 namespace weft::cuda {
 
@@ -26,6 +27,9 @@ class KeptDeviceBlocks {
   void release_all();
   /// The same for one capture's free blocks; blocks in use lose their reservation.
   void give_up(uint64_t capture);
+  /// The current stream and `side`, of StreamRole::side, have waited for each other: each gets back
+  /// the blocks that were new on it and that the other one freed.
+  void exchange(const Stream& side);
   int64_t bytes() const { return bytes_; }
   /// The number of requests that no kept block could satisfy.
   int64_t fresh() const { return fresh_; }
@@ -48,6 +52,8 @@ class KeptDeviceBlocks {
   std::map<Place, Classes> kept_;
   /// Memory that captures allocated, in use or free.
   std::unordered_map<void*, uint64_t> taken_by_captures_;
+  /// Blocks that were new on StreamRole::side, in use or free.
+  std::unordered_set<void*> of_side_;
   int64_t bytes_ = 0, fresh_ = 0;
 };
 

@@ -48,6 +48,9 @@ class Heap {
   void release_cached();
   /// Releases GPU memory that a capture allocated and freed; its graph must not be replayed.
   void give_up_capture(uint64_t capture);
+  /// The current stream and `side`, of StreamRole::side, have waited for each other: what one freed
+  /// of the other's memory returns to it.
+  void exchange_freed(const Stream& side) { kept_on_devices_.exchange(side); }
 
   /// Memory for one object of `bytes` (always the same number), kept for reuse by the calling
   /// thread.

@@ -162,7 +162,12 @@ TEST_F(DeviceMoe, EqualsTheCpuRecomputed) {
     for (const int64_t chunks : {1, 2, 3}) {
       expect_as_on_the_cpu({.chunks = chunks, .recomputes = what});
     }
-    expect_as_on_the_cpu({.axes = {{"shard", 2}, {"ep", 2}}, .chunks = 2, .recomputes = what});
+  }
+  const std::vector<MeshAxis> axes = {{"shard", 2}, {"ep", 2}};
+  expect_as_on_the_cpu({.axes = axes, .chunks = 2, .recomputes = "block"});
+  for (const int64_t chunks : {1, 3}) {
+    expect_as_on_the_cpu(
+        {.axes = axes, .chunks = chunks, .recomputes = "experts", .has_unit = true});
   }
 }
 

@@ -345,7 +345,7 @@ static std::string trace_of(int64_t chunks) {
 
 TEST(Moe, ShowsItsStepsInATrace) {
   const std::string whole = trace_of(1), parts = trace_of(2);
-  for (const char* name : {"dispatch", "experts", "combine"}) {
+  for (const char* name : {"dispatch", "expert products", "combine"}) {
     EXPECT_NE(whole.find(concat('"', name, '"')), std::string::npos) << name;
     // A span of each part, and none of all tokens.
     EXPECT_EQ(parts.find(concat('"', name, '"')), std::string::npos) << name;
