@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <thread>
+
+#include "src/device/cuda/delay.h"
+#include "src/kernels/copy/copy.h"
 #include "tests/cuda/device.h"
 #include "weft/communicator.h"
 #include "weft/error.h"
 #include "weft/mesh.h"
 #include "weft/ops.h"
 #include "weft/ranks.h"
+#include "weft/storage.h"
+#include "weft/stream.h"
 #include "weft/tensor.h"
 
 namespace weft {
@@ -115,6 +121,23 @@ TEST_F(DeviceOps, ShardedOverRanksThatShareTheDevice) {
     const Tensor rows = distribute(numbers({7, 9}, gpu), mesh, {{"tp", Shard(0)}});
     const Tensor columns = distribute(numbers({10, 7}, gpu), mesh, {{"tp", Shard(1)}});
     expect_alike(matmul(columns, rows).redistribute({Shard(1), Shard(0)}).full_tensor(), whole);
+  });
+}
+
+TEST_F(DeviceOps, AWorkOfThreadsIsCompleteWhenTheGpuIs) {
+  run_ranks(2, [](Communicator world) {
+    const auto sent = Storage::allocate(64, gpu), received = Storage::allocate(64, gpu);
+    const std::vector<int64_t> counts{16};
+    const Piece piece{
+        .send = sent->data(), .recv = received->data(), .counts = counts, .device = gpu};
+    const Stream stream = current_stream(gpu);
+    cuda::delay(stream, 50000);
+    copy(dense_block(sent->data(), f32, {16}, gpu), dense_block(received->data(), f32, {16}, gpu));
+    const Event before = Event::record(stream);
+    Work work = world.all_reduce({&piece, 1}, ReduceOp::sum);
+    while (!work.test()) std::this_thread::yield();
+    EXPECT_TRUE(before.is_reached());
+    work.wait();
   });
 }
 
