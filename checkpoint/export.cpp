@@ -199,12 +199,11 @@ static std::string torch_dtype(const ExportPlan& plan) {
 
 /// The options with what the run of the checkpoint keeps.
 static ExportOptions completed(ExportOptions options, const std::string& checkpoint,
-                               const std::string& directory, const CheckpointSource& source) {
+                               const CheckpointSource& source) {
   const auto& numbers = source.numbers();
   if (!options.config && numbers.contains("config/dim")) {
     options.config = saved_config(numbers, checkpoint);
   }
-  if (options.config) check_config_at(directory, *options.config);
   if (!options.files) {
     options.files = kept_model_files(checkpoint);
   } else if (std::error_code ignored; !fs::is_directory(*options.files, ignored)) {
@@ -216,9 +215,10 @@ static ExportOptions completed(ExportOptions options, const std::string& checkpo
 void export_hugging_face(const std::string& checkpoint, const std::string& directory,
                          const Communicator& world, const ExportOptions& given) {
   const auto source = open_source(checkpoint);
-  const ExportOptions options = completed(given, checkpoint, directory, *source);
+  const ExportOptions options = completed(given, checkpoint, *source);
   const ExportPlan plan(*source, options);
   check_no_model(directory);
+  if (options.config) check_config_at(directory, *options.config);
   const ExportPlace place{directory, drawn_tag(world)};
   world.barrier();
   MadeFiles made;

@@ -37,19 +37,19 @@ static std::string bytes_of(const fs::path& path) {
   return bytes;
 }
 
-/// Under another name first: an interrupted copy leaves no part of a file.
-static void copy_whole(const fs::path& from, const fs::path& to) {
+/// Under another name first: an interruption leaves no part of a file.
+static void write_whole(const std::string& bytes, const fs::path& to) {
   fs::create_directories(to.parent_path());
   const fs::path unfinished = to.parent_path() / concat('.', to.filename().string(), ".tmp");
   OutputFile out("model files", unfinished.string(), OutputFile::Mode::replace);
-  out.write(bytes_of(from));
+  out.write(bytes);
   out.close();
   fs::rename(unfinished, to);
 }
 
 std::string kept_model_files(const std::string& checkpoint) {
   std::error_code ignored;
-  const fs::path path = fs::canonical(checkpoint, ignored), run = path.parent_path();
+  const fs::path path = fs::weakly_canonical(checkpoint, ignored), run = path.parent_path();
   if (fs::is_directory(path / kKeptFolder, ignored)) return path / kKeptFolder;
   // The files next to another run are not its own.
   const bool is_of_run = path.filename().string().starts_with("step-") &&
@@ -61,25 +61,28 @@ void keep_model_files(const std::string& from, const std::string& directory) {
   const fs::path to = fs::path(directory) / kKeptFolder;
   std::error_code ignored;
   if (!from.empty() && fs::equivalent(from, to, ignored)) return;
-  const auto keep = [&](const fs::path& name) {
-    if (!from.empty() && fs::is_regular_file(from / name, ignored)) {
-      copy_whole(from / name, to / name);
+  const auto replace = [&](const char* name) {
+    const fs::path source = fs::path(from) / name;
+    if (!from.empty() && fs::is_regular_file(source, ignored)) {
+      write_whole(bytes_of(source), to / name);
     } else {
       fs::remove(to / name, ignored);
     }
   };
-  keep(kConfigName);
-  for (const char* name : kModelFiles) keep(name);
+  replace(kConfigName);
+  for (const char* name : kModelFiles) replace(name);
 }
 
 void check_config_at(const std::string& directory, const TransformerConfig& config) {
   std::error_code ignored;
   if (!fs::exists(fs::path(directory) / kConfigName, ignored)) return;
-  TransformerConfig actual = transformer_config(directory);
+  TransformerConfig there = transformer_config(directory);
   // Weights do not depend on these.
-  actual.max_sequence = config.max_sequence;
-  actual.deviation = config.deviation;
-  if (config_json(actual) == config_json(config)) return;
+  there.deviation = config.deviation;
+  if (config.rope_scaling.kind != RopeScalingKind::dynamic) {
+    there.max_sequence = config.max_sequence;
+  }
+  if (config_json(there) == config_json(config)) return;
   fail("export: ", directory, "/config.json describes another model, expected that of the ",
        "checkpoint; remove it or export to another directory");
 }
@@ -100,20 +103,18 @@ static std::string with_token_ids(const std::string& config, const fs::path& fil
 
 void write_model_files(const std::string& directory, const std::string& files,
                        const std::string& config) {
-  const fs::path path = fs::path(directory) / kConfigName;
-  if (!config.empty() && !fs::exists(path)) {
-    OutputFile file("export", path.string(), OutputFile::Mode::replace);
-    file.write(with_token_ids(config, files));
-    file.close();
+  const fs::path from = files, to = directory;
+  std::error_code ignored;
+  if (!config.empty() && !fs::exists(to / kConfigName, ignored)) {
+    write_whole(with_token_ids(config, from), to / kConfigName);
   }
   for (const char* name : kModelFiles) {
-    const fs::path from = fs::path(files) / name, to = fs::path(directory) / name;
-    std::error_code ignored;
-    if (!fs::is_regular_file(from, ignored)) continue;
-    if (!fs::exists(to, ignored)) {
-      copy_whole(from, to);
-    } else if (bytes_of(from) != bytes_of(to)) {
-      warn(to.string(), " stays, but the model's is another file");
+    if (!fs::is_regular_file(from / name, ignored)) continue;
+    const std::string bytes = bytes_of(from / name);
+    if (!fs::exists(to / name, ignored)) {
+      write_whole(bytes, to / name);
+    } else if (bytes != bytes_of(to / name)) {
+      warn((to / name).string(), " stays, but the model's is another file");
     }
   }
 }

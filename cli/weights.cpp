@@ -101,9 +101,8 @@ void load_weights(TransformerModel& model, const std::string& weights) {
 
 void keep_files(const std::string& weights, const std::string& directory) {
   if (directory.empty()) return;
-  std::string from;
-  if (!weights.empty()) from = is_hugging_face(weights) ? weights : kept_model_files(weights);
-  keep_model_files(from, directory);
+  const bool is_checkpoint = !weights.empty() && !is_hugging_face(weights);
+  keep_model_files(is_checkpoint ? kept_model_files(weights) : weights, directory);
 }
 
 std::map<std::string, int64_t> numbers_of(const TransformerConfig& config) {

@@ -24,9 +24,9 @@ std::vector<std::string> files_of_weights(const std::string& weights);
 /// where the files have another one.
 void load_weights(TransformerModel& model, const std::string& weights);
 
-/// Keeps the files of a Hugging Face model, or those that the run of a checkpoint keeps, in the run
-/// of `directory`, in place of those of another model; none for empty `weights`. Does nothing for
-/// an empty `directory`.
+/// Keeps the files of `weights`, a Hugging Face model or a checkpoint of a run that keeps some, in
+/// the run of `directory`, in place of those of another model. Does nothing where `weights` are of
+/// that run, and for an empty `directory`.
 void keep_files(const std::string& weights, const std::string& directory);
 
 /// The numbers of a config as checkpoints hold them.

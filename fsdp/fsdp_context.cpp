@@ -163,6 +163,8 @@ void FsdpContext::begin_unrecorded_step() {
   unrecorded_ = {};
   unrecorded_.complete = unrecorded_.diverged = true;
   training_ = true;
+  ++step_;
+  scheduler_.begin_step(true);
   running_ = &unrecorded_;
 }
 

@@ -75,9 +75,9 @@ static void use_gathered(Module& model, const DeviceMesh& data, const MixedPreci
         empty(value.shape(), {precision.compute.value_or(storage), meta, sharding}));
     set_gradient_sink(
         parameter->value(),
-        std::make_shared<MetaSink>(
-            empty(value.shape(), {precision.reduce.value_or(storage), meta,
-                                  Sharding(mesh, Placements(std::span<const Placement>(sums)))})));
+        std::make_shared<MetaSink>(empty(
+            value.shape(), {precision.reduce.value_or(precision.accumulate.value_or(storage)), meta,
+                            Sharding(mesh, Placements(std::span<const Placement>(sums)))})));
   }
 }
 

@@ -30,8 +30,8 @@ struct FullyShardOptions {
   MixedPrecision precision = {};
   Quantization quantization = {};
   Offload offload = {};
-  /// Returns the dimension along which a parameter is sharded; by default that of the rows, or 0 if
-  /// that is missing. Others than 0 cost a copy of the unsharded parameter and gradient.
+  /// Returns the dimension along which a parameter is sharded; by default that of the strategy, or
+  /// 0 if that is missing. Others than 0 cost a copy of the unsharded parameter and gradient.
   std::function<int(const NamedParameter&)> shard_dim = {};
   /// Returns where a parameter is sharded; comes before `shard_dim`.
   std::function<ShardPlacement(const NamedParameter&)> shard_placement_fn = {};
@@ -41,7 +41,8 @@ struct FullyShardOptions {
   std::function<std::shared_ptr<AllGatherExtension>(const NamedParameter&)> extension = {};
   /// Bytes of gradients that one all-reduce takes (`ddp`), while backward continues.
   int64_t bucket_bytes = int64_t{25} << 20;
-  /// Divisor of the gradients. The outermost sharded module's output gradients are divided by it.
+  /// Divisor of all gradients of the model, at the outputs of the outermost sharded module; no
+  /// effect on others. FsdpModule::set_gradient_divide_factor is for one module.
   double gradient_divide_factor = 1;
 };
 
@@ -102,9 +103,11 @@ struct FullyShardBytes {
 };
 
 /// Computes the bytes of a step after an update, without memory or communication. `model` is the
-/// outermost sharded module. The order is that of the last training step, at first of the modules.
+/// outermost sharded module. The order is that of the last training step; that of the
+/// modules before the first step has ended and after a step in another order.
 WEFT_API FullyShardBytes predicted_bytes(Module& model, int micro_steps = 1);
-/// Returns the bytes allocated since the model was sharded, and the traffic up to the last sync.
+/// Returns the bytes allocated since the model was sharded, and the traffic between the last two
+/// syncs.
 WEFT_API FullyShardBytes measured_bytes(Module& model);
 
 /// The kind of step that a schedule is for.

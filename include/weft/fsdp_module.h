@@ -65,8 +65,8 @@ class WEFT_API FsdpModule {
   UnshardHandle unshard(bool async_op = false);
   /// Frees the unsharded parameters, also those that the strategy keeps.
   void reshard();
-  /// False: backwards reduce nothing, and add unsharded gradients (see also NoSync, which leaves
-  /// the reductions of each micro-step).
+  /// False: backwards reduce nothing, and add unsharded gradients (see also NoSync, which
+  /// still reduces what the strategy reduces in each micro-step).
   void set_requires_gradient_sync(bool requires_gradient_sync, bool recurse = true);
   /// False: as in NoSync, the reductions of the last micro-step (`hsdp`: the all-reduce) wait.
   void set_requires_all_reduce(bool requires_all_reduce, bool recurse = true);
@@ -123,7 +123,7 @@ class WEFT_API FsdpModule {
   Module& module_;
 };
 
-/// Lets sharded models use the same buffers and streams, e.g. the stages of a pipeline. Each is the
+/// Lets sharded models use the same buffers, e.g. the stages of a pipeline. Each is the
 /// outermost sharded module of its model. They must not be in the middle of a step.
 WEFT_API void share_comm_ctx(const std::vector<Module*>& modules);
 

@@ -17,8 +17,8 @@ namespace weft {
 
 /// Placements of parameters, their gradients and the optimizer's state along one axis of a mesh.
 struct StrategyRow {
-  /// Shard: parameters are unsharded at each use. Replicate: they stay unsharded, and are gathered
-  /// again after each update.
+  /// Shard: parameters are unsharded at each use. Replicate: they stay unsharded and,
+  /// unless the state is replicated too, are gathered again after each update.
   Placement parameter;
   /// Between micro-steps. Shard: reduced in each. Partial: each rank accumulates its own gradients
   /// until the sync, the last micro-step.
@@ -78,8 +78,9 @@ struct MixedPrecision {
   std::optional<DType> compute = {};
   /// Dtype of parameters on the wire; `compute` by default. Others cost a pass over the parameters.
   std::optional<DType> gather = {};
-  /// Dtype of gradients on the wire; `accumulate` by default. Backward writes and accumulates in
-  /// it. Collectives sum in f32, except NCCL's.
+  /// Dtype in which backward writes and accumulates, and of the first reduction on the wire;
+  /// `accumulate` by default. Later reductions (`hsdp`: the all-reduce) send `accumulate`.
+  /// Collectives sum in f32, except NCCL's.
   std::optional<DType> reduce = {};
   /// Dtype of reduced gradients; `storage` by default.
   std::optional<DType> accumulate = {};

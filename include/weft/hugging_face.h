@@ -52,10 +52,10 @@ struct ExportOptions {
 /// model.safetensors, or several files and model.safetensors.index.json. Collective over `world`:
 /// each rank reads its share of the elements and writes it to its place in the final files, nothing
 /// is gathered or written twice. Elements keep their dtype and bits. The first rank writes the
-/// files other than tensors, except those that exist. Other files of the directory are left alone,
-/// those of an export that was killed too: their names begin with a dot and end with ".tmp".
-/// std::invalid_argument when there is a model already, be it that another export ended meanwhile,
-/// or nothing to export.
+/// files other than tensors, except those that exist; a warning names those that differ. Other
+/// files of the directory are left alone, those of an export that was killed too: their names begin
+/// with a dot and end with ".tmp". std::invalid_argument when there is a model or the config.json
+/// of another one already, be it that another export ended meanwhile, or nothing to export.
 WEFT_API void export_hugging_face(const std::string& checkpoint, const std::string& directory,
                                   const Communicator& world, const ExportOptions& options = {});
 

@@ -5,6 +5,7 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/callable.h"
+#include "python/bindings/instances.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/modules.h"
 #include "weft/context.h"
@@ -57,7 +58,10 @@ static std::function<void(const Tensor&)> hook_of(const py::object& given) {
 
 static std::vector<Module*> modules_in(const py::iterable& given) {
   std::vector<Module*> modules;
-  for (const py::handle module : given) modules.push_back(&module.cast<Module&>());
+  for (const py::handle module : given) {
+    check_value(module);
+    modules.push_back(&module.cast<Module&>());
+  }
   return modules;
 }
 

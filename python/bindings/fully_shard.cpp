@@ -3,6 +3,7 @@
 #include "weft/fsdp.h"
 
 #include "python/bindings/callable.h"
+#include "python/bindings/instances.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/memory_budget.h"
 #include "python/bindings/modules.h"
@@ -29,6 +30,7 @@ static std::function<ShardPlacement(const NamedParameter&)> shard_placements_of(
   return [kept = Callable(py::function(given))](const NamedParameter& p) {
     const Locked lock;
     const py::object placement = kept(p.parameter);
+    check_value(placement);
     if (placement.is_none()) return ShardPlacement();
     const auto dim_of = [&](int dim) { return dim < 0 ? dim + p.parameter->shape().ndim() : dim; };
     if (py::isinstance<ShardPlacement>(placement)) {
@@ -244,6 +246,7 @@ static std::vector<Module*> modules_of(const py::object& given) {
       throw py::type_error(concat("fully_shard: module is a ", type_of(module),
                                   ", expected a Module or a list of Modules"));
     }
+    check_value(module);
     modules.push_back(&module.cast<Module&>());
   }
   return modules;
@@ -285,6 +288,7 @@ void bind_fully_shard(py::module_& m) {
                                   .gradient_divide_factor = gradient_divide_factor};
         if (!ignored_params.is_none()) {
           for (const py::handle p : ignored_params) {
+            check_value(p);
             options.ignored_params.push_back(p.cast<ParameterPtr>());
           }
         }

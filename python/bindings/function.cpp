@@ -98,22 +98,19 @@ void word_refusal(const Function& function, const GivenArguments& given) {
                   refusal_of(name, *function.signatures, given, bound_classes()).c_str());
 }
 
-/// Throws TypeError if an argument's __init__ did not run, or that of an item of a container.
-void check_values(const Function& function, PyObject* const* values, size_t count) {
-  for (size_t i = function.is_constructor; i < count; ++i) {
-    PyObject* value = values[i];
-    if (PyList_Check(value) || PyTuple_Check(value)) {
-      PyObject** items = PySequence_Fast_ITEMS(value);
-      for (Py_ssize_t n = 0; n < PySequence_Fast_GET_SIZE(value); ++n) {
-        if (PyFloat_Check(items[n]) || PyLong_Check(items[n])) break;  // data, or a shape
-        check_value(items[n]);
-      }
-    } else if (PyDict_Check(value)) {
-      PyObject *key, *item;
-      for (Py_ssize_t at = 0; PyDict_Next(value, &at, &key, &item);) check_value(item);
-    } else {
-      check_value(value);
+/// Throws TypeError if the object's __init__ did not run, or that of an item of its lists, tuples
+/// and dicts down to `depth`.
+void check_values(PyObject* value, int depth = 3) {
+  if (depth > 0 && (PyList_Check(value) || PyTuple_Check(value))) {
+    PyObject** items = PySequence_Fast_ITEMS(value);
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
+      check_values(items[i], depth - 1);
     }
+  } else if (depth > 0 && PyDict_Check(value)) {
+    PyObject *key, *item;
+    for (Py_ssize_t at = 0; PyDict_Next(value, &at, &key, &item);) check_values(item, depth - 1);
+  } else {
+    check_value(value);
   }
 }
 
@@ -134,7 +131,8 @@ PyObject* call_function(PyObject* self, PyObject* const* values, size_t count, P
       names = own.ptr();
     }
     const auto positional = static_cast<size_t>(PyVectorcall_NARGS(count));
-    check_values(function, values, positional + (names ? py::len(names) : 0));
+    const size_t given = positional + (names ? py::len(names) : 0);
+    for (size_t i = function.is_constructor; i < given; ++i) check_values(values[i]);
     result = PyObject_Vectorcall(function.bound, values, count, names);
     if (!result && PyErr_ExceptionMatches(PyExc_TypeError)) {
       word_refusal(function, {.values = values, .positional = positional, .names = names});

@@ -6,14 +6,14 @@
 namespace weft::python {
 
 void refuse_object() {
-  throw py::type_error(
+  py::set_error(
+      PyExc_TypeError,
       "object: __init__ did not run, expected a class that calls super().__init__() first");
+  throw py::error_already_set();
 }
 
-void check_value(py::handle object) {
-  // Bound classes and those derived from them have pybind11's metaclass, others mostly Python's.
+void check_value_of_class(py::handle object) {
   PyTypeObject* kind = Py_TYPE(reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())));
-  if (kind == &PyType_Type) return;
   static PyTypeObject* const bound = Py_TYPE(py::type::handle_of<Tensor>().ptr());
   if (kind != bound && !PyType_IsSubtype(kind, bound)) return;
   if (!has_value(object)) refuse_object();

@@ -28,10 +28,17 @@ inline bool has_value(py::handle object) {
   return held && held->value_ptr();
 }
 
-/// Throws TypeError if `object` is of a bound class and its __init__ did not run.
-void check_value(py::handle object);
+/// check_value for an object whose class has a metaclass.
+void check_value_of_class(py::handle object);
 
-/// Throws TypeError for an object without a value.
+/// Throws TypeError if `object` is of a bound class and its __init__ did not run.
+inline void check_value(py::handle object) {
+  // Bound classes and those derived from them have pybind11's metaclass, others mostly Python's.
+  auto* type = reinterpret_cast<PyObject*>(Py_TYPE(object.ptr()));
+  if (!Py_IS_TYPE(type, &PyType_Type)) check_value_of_class(object);
+}
+
+/// Throws error_already_set with the TypeError of an object without a value.
 [[noreturn]] void refuse_object();
 
 /// The C++ value of an object of class T or of a derived class, otherwise null. TypeError if its

@@ -2,6 +2,7 @@
 #include "weft/memory_budget.h"
 
 #include "python/bindings/callable.h"
+#include "python/bindings/instances.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/memory_budget.h"
 #include "python/bindings/modules.h"
@@ -11,7 +12,10 @@ namespace weft::python {
 
 static StepModel model_of(const py::object& model, const py::iterable& blocks) {
   StepModel step{.model = tree_of<Module>(model.cast<ModuleObject>()), .blocks = {}};
-  for (const py::handle block : blocks) step.blocks.push_back(&block.cast<Module&>());
+  for (const py::handle block : blocks) {
+    check_value(block);
+    step.blocks.push_back(&block.cast<Module&>());
+  }
   return step;
 }
 

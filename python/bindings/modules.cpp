@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "python/bindings/modules.h"
 #include "python/bindings/callable.h"
+#include "python/bindings/instances.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/module_hooks.h"
 #include "python/bindings/pickling.h"
@@ -299,6 +300,7 @@ std::vector<NamedParameter> named_parameters_of(const py::object& given) {
                                   Py_TYPE(item.ptr())->tp_name,
                                   ", expected a Parameter or a pair of a name and one"));
     }
+    check_value(parameter);
     all.push_back({{std::move(name)}, parameter.cast<ParameterPtr>()});
   }
   return all;

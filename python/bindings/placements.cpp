@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "python/bindings/bindings.h"
+#include "python/bindings/instances.h"
 #include "weft/error.h"
 
 namespace weft::python {
@@ -28,9 +29,9 @@ static ReduceOp reduce_op_named(const std::string& name) {
 }
 
 std::optional<Placement> placement_of(py::handle object) {
-  if (py::isinstance<Shard>(object)) return Placement(object.cast<const Shard&>());
-  if (py::isinstance<Replicate>(object)) return Placement(Replicate());
-  if (py::isinstance<Partial>(object)) return Placement(object.cast<const Partial&>());
+  if (const auto* shard = bound_value<Shard>(object)) return Placement(*shard);
+  if (bound_value<Replicate>(object)) return Placement(Replicate());
+  if (const auto* partial = bound_value<Partial>(object)) return Placement(*partial);
   return std::nullopt;
 }
 
@@ -55,9 +56,7 @@ static std::optional<Placements> by_name(const py::dict& axes) {
 
 std::optional<Placements> placements_of(py::handle object) {
   if (object.is_none()) return Placements();
-  if (py::isinstance<PlacementsObject>(object)) {
-    return object.cast<const PlacementsObject&>().placements;
-  }
+  if (const auto* placements = bound_value<PlacementsObject>(object)) return placements->placements;
   if (const auto one = placement_of(object)) return Placements{*one};
   if (PyDict_Check(object.ptr())) return by_name(py::reinterpret_borrow<py::dict>(object));
   if (!PyTuple_Check(object.ptr()) && !PyList_Check(object.ptr())) return std::nullopt;

@@ -239,7 +239,7 @@ static Outcome outcome_of(const std::function<void(Communicator)>& body, int dea
                         }
                       },
                       {.deadline = std::chrono::milliseconds(deadline_ms), .threads_per_rank = 1});
-  } catch (const CommError& error) {
+  } catch (const std::exception& error) {
     outcome.thrown = error.what();
   }
   return outcome;
@@ -534,6 +534,7 @@ TEST_F(DeviceNccl, ALaneThatDidNotStartIsNotRecorded) {
       },
       20000);
   EXPECT_EQ(outcome.seen[0], "");
+  EXPECT_EQ(outcome.thrown, "boom");
 }
 
 TEST_F(DeviceNccl, RecordsOnlyWaysThatItKnows) {

@@ -174,9 +174,8 @@ def base_model(folder):
 
 
 def train_one_step(world, base, saved):
-    """A step of a fully sharded model on its own files; saves it with and without its config.
-
-    Returns the checkpoints."""
+    """A step of a fully sharded model on its own files; saves it with and without its config, and
+    returns the checkpoints."""
     model = nn.TransformerModel(weft.transformer_config(str(base)))
     mesh = weft.DeviceMesh(world, {"dp": world.size})
     weft.fully_shard(model, mesh)

@@ -159,6 +159,68 @@ def test_objects_without_init_raise():
         weft.Tensor.__new__(weft.Tensor).shape
 
 
+# Objects made without their __init__ as arguments and as items of them, in a separate process.
+PASSED_WITHOUT_INIT = """
+import weft
+from weft import Shard, nn
+
+def empty(kind):
+    return kind.__new__(kind)
+
+class Late(nn.Module):
+    def __init__(self, use):
+        use(self)
+
+def refused(call, *given):
+    print(len(tried), call, given and type(given[0]), flush=True)
+    try:
+        call(*given)
+    except TypeError:
+        tried.append(call)
+    else:
+        raise AssertionError("no TypeError")
+
+tried = []
+x = weft.ones(2, 2)
+tensor, shard, module = empty(weft.Tensor), empty(Shard), empty(nn.Linear)
+for wrap in (lambda o: o, lambda o: [o], lambda o: (x, o), lambda o: [1, [o]], lambda o: {"a": o}):
+    refused(weft.softmax, wrap(tensor))
+for call in (weft.add, weft.matmul, weft.allclose, weft.stack, weft.concat):
+    refused(call, [x, tensor])
+refused(lambda: x + tensor)
+refused(lambda: x[tensor])
+refused(lambda: x[0, tensor])
+refused(lambda: x.add_(tensor))
+refused(lambda: nn.Linear(2, 2)(tensor))
+refused(lambda: nn.Sequential(module))
+refused(lambda: nn.ModuleList([nn.ReLU(), module]))
+refused(lambda: weft.optim.SGD((p for p in [empty(weft.Parameter)]), lr=0.1))
+refused(lambda: setattr(nn.Sequential(), "a", module))
+refused(Late, lambda self: setattr(self, "a", nn.ReLU()))
+refused(Late, lambda self: nn.Sequential(self))
+refused(Late, lambda self: self(x))
+
+def on_mesh(world):
+    mesh = weft.DeviceMesh(world, {"a": 1})
+    refused(lambda: weft.distribute(x, mesh, [shard]))
+    refused(lambda: weft.distribute(x, mesh, {"a": shard}))
+    refused(lambda: weft.distribute(x, empty(weft.DeviceMesh), [Shard(0)]))
+    refused(lambda: weft.fully_shard((m for m in [module]), mesh))
+
+weft.run_ranks(1, on_mesh)
+print("refused", len(tried))
+"""
+
+
+def test_objects_without_init_are_refused_as_arguments():
+    done = subprocess.run(
+        [sys.executable, "-c", PASSED_WITHOUT_INIT], capture_output=True, text=True, timeout=120
+    )
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0, f"{done.returncode} at {lines[-1:]}: {done.stderr[-2000:]}"
+    assert lines[-1] == "refused 26"
+
+
 @pytest.mark.parametrize("function", [weft.softmax, weft.split, weft.Tensor.sum, weft.run_ranks])
 def test_help_shows_no_types_of_the_binder(function):
     text = pydoc.plain(pydoc.render_doc(function))

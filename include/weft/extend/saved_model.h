@@ -32,8 +32,7 @@ WEFT_API TransformerConfig saved_config(const std::map<std::string, int64_t>& nu
 WEFT_API std::string kept_model_files(const std::string& checkpoint);
 
 /// Copies the files of a folder of a Hugging Face model, but for its weights, to the run in
-/// `directory`, in place of those of another model, which are removed; an empty `from` has none.
-/// Does nothing where `from` is the folder of that run.
+/// `directory`, in place of those of another model. With an empty `from` the run has none.
 WEFT_API void keep_model_files(const std::string& from, const std::string& directory);
 
 }  // namespace weft
