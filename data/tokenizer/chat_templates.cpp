@@ -141,7 +141,7 @@ static ChatTemplate smollm3_template(ChatTemplate made) {
   made.name = "smollm3";
   made.has = {"named SmolLM", "Knowledge Cutoff Date: June 2025", "/system_override",
               ".replace(\"/no_think\", \"\").replace(\"/think\", \"\").rstrip()"};
-  made.lacks = {"{%- endif -%}\n  {{- \"<|im_end|>\\n\" -}}"};
+  made.lacks = {"{%- endif -%}\n  {{- \"<|im_end|>\n\" -}}"};
   made.overriding_system = made.system;
   made.system =
       "<|im_start|>system\n## Metadata\n\nKnowledge Cutoff Date: June 2025\nToday Date: {date}\n"

@@ -241,7 +241,8 @@ py::object worded_property(py::handle property, const std::string& name, const s
     py::object accessor = property.attr(attribute);
     if (accessor.is_none()) return accessor;
     const bool is_method = PyInstanceMethod_Check(accessor.ptr());
-    py::handle bound = is_method ? PyInstanceMethod_GET_FUNCTION(accessor.ptr()) : accessor;
+    py::handle bound = accessor;
+    if (is_method) bound = PyInstanceMethod_GET_FUNCTION(accessor.ptr());
     return function_of(function_type, bound, name, own);
   };
   const py::handle type(reinterpret_cast<PyObject*>(&PyProperty_Type));

@@ -5294,9 +5294,9 @@ def exponential_(x: typing.Any, lambd: float = 1.0) -> typing.Any:
     """
     Draws of the density lambd exp(-lambd x)
     """
-def export_hugging_face(checkpoint: str, directory: str, world: Communicator, *, prefix: str = 'model/', file_bytes: int = 5368709120, config: TransformerConfig | None = None) -> None:
+def export_hugging_face(checkpoint: str, directory: str, world: Communicator, *, prefix: str = 'model/', file_bytes: int = 5368709120, config: TransformerConfig | None = None, files: str | None = None) -> None:
     """
-    Writes the tensors of a checkpoint as a Hugging Face model. Collective over `world`: each rank writes its share to its place in the final files. With the `config` of the model the files are those of its family
+    Writes a checkpoint as a Hugging Face model: the tensors in the form of its family, config.json, and the tokenizer and generation_config.json of the Hugging Face model in the folder `files`. Collective over `world`: each rank writes its share to its place in the final files. Without `config` and `files` they are those that `weft train` or `weft ckpt import` kept with the checkpoint; where it kept none, only tensors are written, under their names
     """
 def eye(n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: DType | str | None = None, device: Device | str = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """

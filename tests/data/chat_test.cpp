@@ -102,7 +102,7 @@ TEST(Chat, KnowsNoTemplateThatIsNearlyOneThatItKnows) {
   const Scratch scratch;
   fs::copy_file(kReference / "tokenizers/llama3/tokenizer.json", scratch.path("tokenizer.json"));
   const auto name_of = [&](const std::string& jinja) {
-    scratch.write("chat_template.jinja", jinja);
+    scratch.write("chat_template.jinja", jinja + "add_generation_prompt");
     return Tokenizer::from_directory(scratch.root()).chat_template();
   };
   const auto qwen = [](const std::string& system) {

@@ -126,7 +126,8 @@ TEST(Tokenizer, ReadsTheFilesNextToIt) {
   fs::copy_file(from, scratch.path("tokenizer.json"));
   std::ofstream(scratch.path("tokenizer_config.json"))
       << R"({"bos_token": {"content": "<|begin_of_text|>"}, "eos_token": "<|end_of_text|>",
-             "chat_template": "{{ '<|start_header_id|>' }}"})";
+             "chat_template": "{{ '<|start_header_id|>' + message['content'] | trim + '<|eot_id|>')"
+      << R"( }}{% if add_generation_prompt %}"})";
   std::ofstream(scratch.path("generation_config.json")) << R"({"eos_token_id": [1, 7]})";
   const Tokenizer tokenizer = Tokenizer::from_directory(scratch.root());
   EXPECT_EQ(tokenizer.bos(), 0);
