@@ -218,7 +218,11 @@ void export_hugging_face(const std::string& checkpoint, const std::string& direc
   const ExportOptions options = completed(given, checkpoint, *source);
   const ExportPlan plan(*source, options);
   check_no_model(directory);
-  if (options.config) check_config_at(directory, *options.config);
+  std::string config;
+  if (options.config) {
+    check_config_at(directory, *options.config);
+    config = config_json(*options.config, torch_dtype(plan));
+  }
   const ExportPlace place{directory, drawn_tag(world)};
   world.barrier();
   MadeFiles made;
@@ -227,8 +231,7 @@ void export_hugging_face(const std::string& checkpoint, const std::string& direc
   write_units(plan, *source, place, world, options);
   world.barrier();
   if (world.rank() == 0) {
-    write_model_files(directory, *options.files,
-                      options.config ? config_json(*options.config, torch_dtype(plan)) : "");
+    write_model_files(directory, *options.files, config);
     name_finished(plan, place, made);
   }
   world.barrier();
