@@ -43,8 +43,8 @@ static bool is_ascii(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return (c & 0x80) == 0; });
 }
 
-/// The text in one of Unicode's four forms.
-static std::string in_form(std::string_view text, Kind kind) {
+/// Appends the text in one of Unicode's four forms.
+static void append_form(std::string& to, std::string_view text, Kind kind) {
   const bool composes = kind == Kind::nfc || kind == Kind::nfkc;
   int options = UTF8PROC_STABLE | (composes ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE);
   if (kind == Kind::nfkc || kind == Kind::nfkd) options |= UTF8PROC_COMPAT;
@@ -53,9 +53,22 @@ static std::string in_form(std::string_view text, Kind kind) {
                                  static_cast<utf8proc_ssize_t>(text.size()), &made,
                                  static_cast<utf8proc_option_t>(options));
   if (size < 0) fail_call("utf8proc_map", utf8proc_errmsg(size));
-  std::string result(reinterpret_cast<const char*>(made), static_cast<size_t>(size));
+  to.append(reinterpret_cast<const char*>(made), static_cast<size_t>(size));
   std::free(made);
-  return result;
+}
+
+/// The text in one of Unicode's four forms.
+static std::string in_form(std::string_view text, Kind kind) {
+  // It has no other form and composes with nothing, but utf8proc 2.8 drops it after a syllable.
+  static constexpr std::string_view kDropped = "\u11A7";
+  std::string to;
+  for (size_t at; (at = text.find(kDropped)) != text.npos;) {
+    append_form(to, text.substr(0, at), kind);
+    to += kDropped;
+    text.remove_prefix(at + kDropped.size());
+  }
+  append_form(to, text, kind);
+  return to;
 }
 
 /// The text with each code point passed to `write(to, code point)`.

@@ -120,6 +120,16 @@ TEST(Tokenizer, EncodesOnSeveralThreads) {
   for (std::thread& thread : threads) thread.join();
 }
 
+TEST(Tokenizer, ComposesSyllablesOnly) {
+  const Tokenizer tokenizer = named("qwen2");
+  const auto composed = [&](const std::string& text) {
+    return tokenizer.decode(tokenizer.encode(text));
+  };
+  EXPECT_EQ(composed("\u1112\u1161\u11AB e\u0301"), "\uD55C \u00E9");
+  // U+11A7, just before the trailing consonants, is no consonant.
+  EXPECT_EQ(composed("\uCE04\u11A7\u1112\u1161\u11A7\u11AB"), "\uCE04\u11A7\uD558\u11A7\u11AB");
+}
+
 TEST(Tokenizer, ReadsTheFilesNextToIt) {
   const Scratch scratch;
   const fs::path from = kReference / "tokenizers/llama3/tokenizer.json";
