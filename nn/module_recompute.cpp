@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "nn/activation_store.h"
+#include "nn/repeated.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/kept_results.h"
@@ -117,7 +118,15 @@ Tensors Module::run_forward(const Tensors& inputs,
   if (!recompute_ || !Context::current().grad_enabled) return forward(inputs);
   if (saved_tier_.offloads() && !store_) store_ = ActivationStore::in(saved_tier_);
   const auto first = std::make_shared<std::optional<FoundInModule>>();
-  return weft::recompute(
+  // A module called several times, as experts of parts are, uses its parameters until the last
+  // recomputation; those of modules in it may belong to others that are resharded by then.
+  const auto used = [this] {
+    Tensors tensors;
+    for (const auto& [name, parameter] : own_parameters()) tensors.push_back(parameter->tensor());
+    return tensors;
+  };
+  return recompute_using(
+      used,
       [this, first, kept = forward, life = std::weak_ptr(life_)](const Tensors& given) {
         if (life.expired())
           fail("recompute: the module no longer exists, expected it to exist until backward");

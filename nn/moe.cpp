@@ -243,7 +243,10 @@ Tensors MoE::in_chunks(const Tensor& x, const Tensors& routed, const SideStream&
   Tensor all = counts[0];
   for (size_t i = 1; i < counts.size(); ++i) all = weft::add(all, counts[i]);
   const Tensor joined = reshape(cat(parts, dim), {count, config_.dim});
-  for (size_t i = 1; i < parts.size(); i += 2) side.free(std::exchange(parts[i], {}));
+  for (size_t i = 1; i < parts.size(); i += 2) {
+    side.free(std::exchange(parts[i], {}));
+    side.free(std::exchange(counts[i], {}));
+  }
   return {joined, all};
 }
 

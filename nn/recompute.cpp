@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "nn/activation_store.h"
+#include "nn/repeated.h"
 #include "weft/autograd.h"
 #include "weft/context.h"
 #include "weft/error.h"
@@ -145,6 +146,13 @@ static Tensors gradients_of_repeated(const RepeatedRun& run, const Tensors& grad
 
 Tensors recompute(const std::function<Tensors(const Tensors&)>& function, const Tensors& inputs,
                   const std::vector<std::string>& kept, const Tier& offload_to) {
+  return recompute_using([] { return Tensors(); }, function, inputs, kept, offload_to);
+}
+
+Tensors recompute_using(const std::function<Tensors()>& used,
+                        const std::function<Tensors(const Tensors&)>& function,
+                        const Tensors& inputs, const std::vector<std::string>& kept,
+                        const Tier& offload_to) {
   const Context& context = Context::current();
   if (!context.grad_enabled) {
     // The repeated run of an outer recomputation records this one, with separate results.
@@ -166,9 +174,15 @@ Tensors recompute(const std::function<Tensors(const Tensors&)>& function, const 
   if (offload_to.offloads()) offload(run, *ActivationStore::in(offload_to));
   Tensors recorded;
   std::copy_if(outputs.begin(), outputs.end(), std::back_inserter(recorded), is_differentiable);
-  recorded = record("recompute", inputs, recorded, [run = std::move(run)](const Tensors& given) {
-    return gradients_of_repeated(run, given);
-  });
+  Tensors operands = inputs;
+  for (Tensor& tensor : used()) operands.push_back(std::move(tensor));
+  const size_t count = operands.size();
+  recorded =
+      record("recompute", operands, recorded, [run = std::move(run), count](const Tensors& given) {
+        Tensors gradients = gradients_of_repeated(run, given);
+        gradients.resize(count);  // those of the used tensors are complete with the repeated run
+        return gradients;
+      });
   auto next = recorded.begin();
   for (Tensor& output : outputs) {
     if (is_differentiable(output)) output = *next++;

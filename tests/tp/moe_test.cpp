@@ -380,6 +380,22 @@ TEST(Moe, InChunksEqualsTransformers) {
   EXPECT_THROW(MoE{config}, std::invalid_argument);
 }
 
+/// Experts that run again for each part, in a group that is resharded when its gradients are
+/// complete.
+TEST(Moe, RecomputesFullyShardedExpertsOfParts) {
+  for (const int64_t chunks : {1, 2, 3}) {
+    on_mesh({{"shard", 2}, {"ep", 2}}, [&](const DeviceMesh& mesh) {
+      MoEConfig config = config_of("qwen3_moe");
+      config.chunks = chunks;
+      MoE block(config);
+      parallelize_experts(block, mesh, false);
+      fully_shard(block, mesh, joined_with_ep(mesh, false));
+      block.module("experts").set_recompute(true);
+      expect_equal(block, "qwen3_moe", mesh, {{"shard", Shard(0)}, {"ep", Shard(0)}});
+    });
+  }
+}
+
 TEST(Moe, ExpertParallelNamesWhatDoesNotFit) {
   on_mesh({{"ep", 1}}, [](const DeviceMesh& mesh) {
     const auto error = [&](Module& module, const char* path) {
