@@ -234,7 +234,7 @@ RunDescription described(const TrainOptions& options, const TransformerConfig& c
   rounds("float8", int64_t{parallel.float8});
   rounds("sequence-parallel", int64_t{parallel.sequence_parallel.value_or(false)});
   rounds("async-tp", int64_t{parallel.async_tp});
-  rounds("expert-chunks", parallel.expert_chunks);
+  if (config.experts > 0) rounds("expert-chunks", parallel.expert_chunks);
   rounds("device", options.device);
   rounds("deterministic", int64_t{deterministic});
   rounds("build", build_in_words());

@@ -20,7 +20,6 @@ ProductParts* ProductParts::current() { return current_parts; }
 void ProductParts::compute(
     const MemoryBlock& a, const MemoryBlock& out,
     const std::function<void(const MemoryBlock&, const MemoryBlock&)>& product) {
-  is_used_ = true;
   for (int part = 0; part < rows_.count(); ++part) {
     if (before_) before_(part);
     rows_.for_blocks(part, a, out, product);

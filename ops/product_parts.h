@@ -23,15 +23,12 @@ class ProductParts {
   /// Computes out = product(a) part by part.
   void compute(const MemoryBlock& a, const MemoryBlock& out,
                const std::function<void(const MemoryBlock&, const MemoryBlock&)>& product);
-  /// Whether a product has been computed.
-  bool is_used() const { return is_used_; }
 
  private:
   const RowParts& rows_;
   const Before before_;
   const After after_;
   ProductParts* const outer_;
-  bool is_used_ = false;
 };
 
 }  // namespace weft

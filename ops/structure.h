@@ -48,12 +48,6 @@ inline Structure dim_and_flag(const char* names) {
           }};
 }
 
-inline Structure dim_and_size() {
-  return {"dim, size", [](const Dims& s, std::span<const Shape> shapes) {
-            return s.ndim() == 2 && is_dim(s[0], shapes[0]) && s[1] >= 0;
-          }};
-}
-
 inline Structure set_of_dims() {
   return {"set of dims as bits", [](const Dims& s, std::span<const Shape> shapes) {
             return s.ndim() == 1 && is_set_of_dims(s[0], shapes[0]);

@@ -94,7 +94,8 @@ struct WEFT_API StepCost {
   std::vector<SplitCost> splits = {};
   FullyShardBytes sharding = {};
   ExpertBytes experts = {};
-  /// Operations in forward of shared experts, and of the experts that tokens choose.
+  /// Operations in forward of shared experts, and of the experts that tokens choose. Set by the
+  /// caller of `step_cost`, as `expert_chunks` is; otherwise no travel of tokens counts as hidden.
   double shared_operations = 0, expert_operations = 0;
   /// `MoEConfig::chunks`: tokens of one part travel while experts compute another.
   int64_t expert_chunks = 1;

@@ -163,7 +163,7 @@ void BackwardRun::pass(const Node::Edge& edge, Tensor gradient) {
     Recorder::current().reached_sink(gradient, false);
     side_.begin_write(*leaf);
     add_into(tensor, accumulate, gradient);
-    side_.end_write(*leaf);
+    writes_.push_back(leaf);
     return;
   }
   Slot& slot = slots_[edge.node.get()];
@@ -184,6 +184,10 @@ void BackwardRun::pass(const Node::Edge& edge, Tensor gradient) {
 }
 
 void BackwardRun::mark_passed() {
+  // Only now, because a leaf that is complete may lose the memory of its value, which the node
+  // reads.
+  for (LeafNode* leaf : writes_) side_.end_write(*leaf);
+  writes_.clear();
   if (passed_.empty()) return;
   const Event end = side_.mark();
   for (Slot* slot : passed_) slot->awaited.push_back(end);
@@ -217,8 +221,6 @@ Place BackwardRun::place_for(const Node::Edge& edge) {
 
 void BackwardRun::placed(const Place& place) {
   Recorder::current().reached_sink(place.tensor, place.direct);
-  for (LeafNode* leaf : writes_) side_.end_write(*leaf);
-  writes_.clear();
 }
 
 namespace {

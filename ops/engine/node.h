@@ -76,7 +76,9 @@ inline constexpr uint64_t kLeafSequence = UINT64_MAX;
 
 /// A tensor that requires a gradient. The gradient is stored here or goes to the sink.
 struct LeafNode final : public Node {
-  LeafNode(uint64_t number, Ref<Layout> marked) : Node(number), layout(std::move(marked)) {}
+  LeafNode(uint64_t number, Ref<Layout> marked) : Node(number), layout(std::move(marked)) {
+    side = -1;  // it is completed on the stream on which backward begins
+  }
   void run(BackwardRun& backward, std::span<const Tensor> gradients) override;
   std::string name() const override { return "backward"; }
   void release() override {}

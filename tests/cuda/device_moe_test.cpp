@@ -31,7 +31,7 @@ struct Case {
 
 std::string in_words(const Case& one) {
   return concat(one.axes.size(), " axes, ", one.chunks, " chunks, shares ", one.shares,
-                ", recomputes ", one.recomputes, ", late ",
+                ", recomputes ", one.recomputes, ", own unit ", one.has_unit, ", late ",
                 one.late ? static_cast<int>(*one.late) : -1);
 }
 

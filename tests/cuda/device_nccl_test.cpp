@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -514,11 +515,17 @@ TEST_F(DeviceNccl, APlayThatIsRefusedBeginsNothing) {
 }
 
 TEST_F(DeviceNccl, ALaneThatDidNotStartIsNotRecorded) {
+  std::atomic<int> gathered = 0;
   const Outcome outcome = outcome_of(
-      [](Communicator world) {
+      [&](Communicator world) {
         const Vector part(f32, 4), whole(f32, 12);
         all_gather(world, part, whole).wait();
-        if (world.rank() == 2) throw std::runtime_error("boom");
+        whole.values();
+        ++gathered;
+        if (world.rank() == 2) {
+          while (gathered < 3) std::this_thread::yield();
+          throw std::runtime_error("boom");
+        }
         const auto gather = [&] {
           const StreamScope scope(stream_for(gpu, StreamRole::gather));
           all_gather(world, part, whole).wait();

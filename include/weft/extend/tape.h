@@ -39,7 +39,7 @@ using BackwardFunction = std::function<Tensors(const Tensors& gradients)>;
 WEFT_API Tensors record(const char* name, const Tensors& inputs, const Tensors& outputs,
                         BackwardFunction function);
 
-/// Returns the stream on which the calling rank's innermost backward began, or the current one
+/// Returns the stream on which the calling rank's outermost backward began, or the current one
 /// outside of backward. What was recorded on `StreamRole::side` runs on that stream instead.
 WEFT_API Stream backward_stream(Device device);
 

@@ -152,7 +152,6 @@ inline Uniform uniform_in(double low, double high, DType dtype) {
 inline Normal normal_of(double mean, double stddev) {
   return {static_cast<float>(mean), static_cast<float>(stddev)};
 }
-inline Bernoulli bernoulli_of(double p) { return {static_cast<float>(p), 1}; }
 /// The value is 1 / (1 - p) where dropout keeps an element.
 inline Bernoulli kept_by_dropout(double p) {
   return {static_cast<float>(1 - p), p < 1 ? static_cast<float>(1 / (1 - p)) : 0.0f};
