@@ -49,7 +49,7 @@ static std::vector<ChatTemplate> llama_templates() {
   llama32.lacks = and_own_system({});
   llama32.today = "%d %b %Y";
   return {{.name = "llama2",
-           .has = {"<<SYS>>", "bos_token + '[INST] '"},
+           .has = {"<<SYS>>", "bos_token + '[INST] ' + content"},
            .lacks = {"You are", "DEFAULT"},
            .system = "<<SYS>>\n{system}\n<</SYS>>\n\n{content}",
            .user = "{bos}[INST] {content} [/INST]",
@@ -66,7 +66,7 @@ static std::vector<ChatTemplate> llama_templates() {
 static std::vector<ChatTemplate> mistral_templates() {
   return {{.name = "mistral",
            .has = {"'[INST] ' + message['content'] + ' [/INST]'", "message['content'] + eos_token"},
-           .lacks = {"system_message", "eos_token + ' '", "AVAILABLE_TOOLS"},
+           .lacks = {"system_message", "messages[0]", "eos_token + ' '", "AVAILABLE_TOOLS"},
            .start = "{bos}",
            .user = "[INST] {content} [/INST]",
            .assistant = "{content}{eos}",
@@ -175,9 +175,10 @@ static std::vector<ChatTemplate> chatml_templates() {
     made.default_system = default_system;
     return made;
   };
-  ChatTemplate qwen3 =
-      variant("qwen3", {"<|im_start|>", "enable_thinking is false", "last_query_index"},
-              {"reasoning_content|trim", "vision"}, nullptr);
+  ChatTemplate qwen3 = variant("qwen3",
+                               {"<|im_start|>", "enable_thinking is false", "last_query_index",
+                                "loop.last or (not loop.last and reasoning_content)"},
+                               {"reasoning_content|trim", "vision"}, nullptr);
   qwen3.thoughts = ChatTemplate::Thoughts::qwen3;
   qwen3.generation = "<|im_start|>assistant\n{thoughts}";
   qwen3.no_thoughts = "<think>\n\n</think>\n\n";
@@ -196,7 +197,8 @@ static std::vector<ChatTemplate> chatml_templates() {
               {"vision", "think"},
               "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."),
       variant("qwen3-instruct", {"'<|im_start|>' + message.role + '", "<tool_call>"},
-              {"You are Qwen", "You are a helpful", "think", "vision", "messages[0]['role']"},
+              {"You are Qwen", "You are a helpful", "think", "vision", "messages[0]['role']",
+               "bos_token"},
               nullptr),
       qwen3};
 }

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <iterator>
 
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/byte_characters.h"
@@ -116,6 +119,29 @@ static void read_word_piece(const JsonPart& part, TextModel& model) {
       part.text("continuing_subword_prefix", "##"), static_cast<size_t>(most));
 }
 
+/// The value that serde_json, by which the package tokenizers reads files, has for a number in its
+/// fewest digits: it divides the digits by a power of ten, and so rounds twice. The last bit
+/// decides between paths whose scores are equal.
+static double read_by_serde(double value) {
+  char text[32];
+  const char* end =
+      std::to_chars(text, std::end(text), std::abs(value), std::chars_format::scientific).ptr;
+  const char* mark = std::find<const char*>(text, end, 'e');
+  uint64_t digits = 0;
+  int exponent = 0;
+  std::from_chars(mark + (mark[1] == '+' ? 2 : 1), end, exponent);
+  for (const char* at = text; at != mark; ++at) {
+    if (*at == '.') {
+      exponent -= static_cast<int>(mark - at) - 1;
+    } else {
+      digits = 10 * digits + static_cast<uint64_t>(*at - '0');
+    }
+  }
+  const auto whole = static_cast<double>(digits);
+  const double power = std::pow(10.0, std::abs(exponent));
+  return std::copysign(exponent < 0 ? whole / power : whole * power, value);
+}
+
 static void read_unigram(const JsonPart& part, TextModel& model) {
   UnigramSpec spec{.arithmetic = UnigramSpec::Arithmetic::tokenizers};
   const JsonPart vocabulary = part.at("vocab");
@@ -130,7 +156,7 @@ static void read_unigram(const JsonPart& part, TextModel& model) {
     }
     const auto& text = pair[0].get_ref<const std::string&>();
     set_token(part.what(), model, text, static_cast<int64_t>(id));
-    spec.pieces.push_back({text, static_cast<int32_t>(id), pair[1].get<double>()});
+    spec.pieces.push_back({text, static_cast<int32_t>(id), read_by_serde(pair[1].get<double>())});
   }
   const int64_t unknown = part.whole("unk_id");
   if (unknown < 0 || unknown >= static_cast<int64_t>(spec.pieces.size())) {

@@ -124,6 +124,15 @@ TEST(Chat, KnowsNoTemplateThatIsNearlyOneThatItKnows) {
   EXPECT_EQ(name_of(deepseek("\n\n", " + eos_token")), "deepseek-v2");
   EXPECT_EQ(name_of(deepseek("\\n", " + eos_token")), "");
   EXPECT_EQ(name_of(deepseek("\\n\\n", " + '\\n'")), "");
+  const std::string qwen3 = "<|im_start|> enable_thinking is false last_query_index ";
+  EXPECT_EQ(name_of(qwen3 + "loop.last or (not loop.last and reasoning_content)"), "qwen3");
+  EXPECT_EQ(name_of(qwen3 + "reasoning_content"), "");
+  const std::string llama2 = "<<SYS>> bos_token + '[INST] ' + ";
+  EXPECT_EQ(name_of(llama2 + "content"), "llama2");
+  EXPECT_EQ(name_of(llama2 + "message['content']"), "");
+  const std::string tools = "'<|im_start|>' + message.role + '\\n' <tool_call>";
+  EXPECT_EQ(name_of(tools), "qwen3-instruct");
+  EXPECT_EQ(name_of("{{bos_token}}" + tools), "");
 }
 
 TEST(Chat, NamesTodayInTheFormOfTheTemplate) {

@@ -56,6 +56,17 @@ TEST_F(Unigram, TakesTheLikeliestPieces) {
             (Ids{6}));
 }
 
+/// Two paths with the same pieces in another order, whose sums are equal but for the roundings of
+/// the package, which reads the last digits otherwise. Expected values are its.
+TEST_F(Unigram, BreaksTiesAsThePackageDoes) {
+  const json pieces = json::parse(R"([["<s>", 0], ["<unk>", 0], ["p", -1.8851184844970703],
+      ["q", -13.449413299560547], [".", -3.8915305137634277], ["...", -8.920549392700195]])");
+  const Tokenizer tokenizer = read({{"/model/vocab", pieces}});
+  EXPECT_EQ(tokenizer.encode("...."), (Ids{4, 5}));
+  EXPECT_EQ(tokenizer.encode("q...."), (Ids{3, 5, 4}));
+  EXPECT_EQ(tokenizer.encode("pq...."), (Ids{2, 3, 5, 4}));
+}
+
 TEST_F(Unigram, RefusesWhatItCannotUse) {
   EXPECT_EQ(refusal("/model/unk_id", nullptr), "model.unk_id is missing, expected a value");
   EXPECT_EQ(refusal("/model/unk_id", 7), "model.unk_id is 7, expected an id of the vocabulary");
