@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 
+#include "python/bindings/instances.h"
 #include "weft/device.h"
 #include "weft/dtype.h"
 #include "weft/ops/in_place.h"
@@ -50,6 +51,15 @@ inline std::optional<Tensor> optional_of(Tensor tensor) {
 }  // namespace weft::python
 
 namespace pybind11::detail {
+
+/// Refuses a tensor whose __init__ did not run, for which pybind11 would allocate memory.
+template <>
+struct type_caster<weft::Tensor> : type_caster_base<weft::Tensor> {
+  bool load(handle source, bool convert) {
+    if (source) weft::python::check_value(source);
+    return type_caster_base<weft::Tensor>::load(source, convert);
+  }
+};
 
 template <>
 struct type_caster<weft::Shape> {

@@ -161,6 +161,8 @@ def test_objects_without_init_raise():
 
 # Objects made without their __init__ as arguments and as items of them, in a separate process.
 PASSED_WITHOUT_INIT = """
+import collections
+
 import weft
 from weft import Shard, nn
 
@@ -187,6 +189,11 @@ for wrap in (lambda o: o, lambda o: [o], lambda o: (x, o), lambda o: [1, [o]], l
     refused(weft.softmax, wrap(tensor))
 for call in (weft.add, weft.matmul, weft.allclose, weft.stack, weft.concat):
     refused(call, [x, tensor])
+for call in (weft.stack, weft.concat, weft.vstack):
+    refused(call, (y for y in [x, tensor]))
+refused(weft.stack, collections.deque([x, tensor]))
+refused(weft.tensor, [[[tensor]]])
+refused(weft.asarray, [[[[tensor]]]])
 refused(lambda: x + tensor)
 refused(lambda: x[tensor])
 refused(lambda: x[0, tensor])
@@ -218,7 +225,7 @@ def test_objects_without_init_are_refused_as_arguments():
     )
     lines = done.stdout.splitlines()
     assert done.returncode == 0, f"{done.returncode} at {lines[-1:]}: {done.stderr[-2000:]}"
-    assert lines[-1] == "refused 26"
+    assert lines[-1] == "refused 32"
 
 
 @pytest.mark.parametrize("function", [weft.softmax, weft.split, weft.Tensor.sum, weft.run_ranks])
