@@ -17,6 +17,7 @@
 #include "checkpoint/read_parts.h"
 #include "checkpoint/tag.h"
 #include "checkpoint/transposed_bytes.h"
+#include "weft/checkpoint.h"
 #include "weft/error.h"
 #include "weft/extend/descriptor.h"
 #include "weft/extend/saved_model.h"
@@ -106,6 +107,10 @@ static void check_no_model(const std::string& directory) {
     if (!name.ends_with(".safetensors") && name != kIndexName) continue;
     fail("export: ", directory, " holds ", name,
          ", expected a directory without a model; nothing is overwritten");
+  }
+  // Programs that take models and checkpoints would take the model.
+  if (fs::is_directory(directory, ignored) && !list_checkpoints(directory).empty()) {
+    fail("export: ", directory, " holds checkpoints, expected another directory");
   }
 }
 
@@ -207,7 +212,8 @@ static ExportOptions completed(ExportOptions options, const std::string& checkpo
   if (!options.files) {
     options.files = kept_model_files(checkpoint);
   } else if (std::error_code ignored; !fs::is_directory(*options.files, ignored)) {
-    fail("export: files ", *options.files, " is missing or a file, expected a directory");
+    fail("export: files ", in_quotes(*options.files),
+         " is missing or a file, expected a directory");
   }
   return options;
 }
@@ -221,7 +227,7 @@ void export_hugging_face(const std::string& checkpoint, const std::string& direc
   std::string config;
   if (options.config) {
     check_config_at(directory, *options.config);
-    config = config_json(*options.config, torch_dtype(plan));
+    config = with_token_ids(config_json(*options.config, torch_dtype(plan)), *options.files);
   }
   const ExportPlace place{directory, drawn_tag(world)};
   world.barrier();

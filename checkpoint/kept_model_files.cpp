@@ -57,10 +57,22 @@ std::string kept_model_files(const std::string& checkpoint) {
   return (is_of_run ? run : path) / kKeptFolder;
 }
 
+void check_kept_model_files(const std::string& directory) {
+  std::error_code ignored;
+  for (fs::directory_iterator at(fs::path(directory) / kKeptFolder, ignored), end;
+       !ignored && at != end; at.increment(ignored)) {
+    if (at->path().extension() != ".safetensors") continue;
+    fail("model files: ", at->path().string(),
+         " is a model's, expected a folder for the files that a run keeps; save to another "
+         "directory");
+  }
+}
+
 void keep_model_files(const std::string& from, const std::string& directory) {
   const fs::path to = fs::path(directory) / kKeptFolder;
   std::error_code ignored;
   if (!from.empty() && fs::equivalent(from, to, ignored)) return;
+  check_kept_model_files(directory);
   const auto replace = [&](const char* name) {
     const fs::path source = fs::path(from) / name;
     if (!from.empty() && fs::is_regular_file(source, ignored)) {
@@ -87,9 +99,8 @@ void check_config_at(const std::string& directory, const TransformerConfig& conf
        "checkpoint; remove it or export to another directory");
 }
 
-/// The text of a config.json with the ids of tokens of the one in `files`.
-static std::string with_token_ids(const std::string& config, const fs::path& files) {
-  const fs::path path = files / kConfigName;
+std::string with_token_ids(const std::string& config, const std::string& files) {
+  const fs::path path = fs::path(files) / kConfigName;
   std::error_code ignored;
   if (!fs::is_regular_file(path, ignored)) return config;
   const auto kept = OrderedJson::parse(read_json("export", path.string()));
@@ -106,7 +117,7 @@ void write_model_files(const std::string& directory, const std::string& files,
   const fs::path from = files, to = directory;
   std::error_code ignored;
   if (!config.empty() && !fs::exists(to / kConfigName, ignored)) {
-    write_whole(with_token_ids(config, from), to / kConfigName);
+    write_whole(config, to / kConfigName);
   }
   for (const char* name : kModelFiles) {
     if (!fs::is_regular_file(from / name, ignored)) continue;

@@ -12,6 +12,7 @@
 #include "weft/communicator.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
+#include "weft/extend/saved_model.h"
 #include "weft/hugging_face.h"
 #include "weft/ops/factories.h"
 #include "weft/ranks.h"
@@ -57,6 +58,19 @@ static std::string directory_of(const std::string& model) {
 
 /// Loads on `options.ranks` ranks and saves again with keys that begin with `prefix`. With a
 /// `config`, what is loaded are a Hugging Face model's parameters, and the config is saved too.
+/// `train` and `sample` take the newest checkpoint with the files of a model that the run keeps:
+/// those of an older step would be the files of another one.
+static void check_target(const std::string& directory, int64_t step) {
+  check_kept_model_files(directory);
+  if (!std::filesystem::is_directory(directory)) return;
+  const std::vector<std::string> held = list_checkpoints(directory);
+  if (held.empty()) return;
+  const int64_t newest = inspect_checkpoint(held[0], {.depth = Inspection::headers}).step;
+  if (newest <= step) return;
+  fail("ckpt: ", directory, " holds a checkpoint of step ", newest, ", expected none newer than ",
+       "step ", step, ", which is written; name another directory");
+}
+
 static int copy_checkpoint(const CkptOptions& options, const char* what, const std::string& prefix,
                            const std::optional<TransformerConfig>& config = {}) {
   outlive_readers();
@@ -66,6 +80,7 @@ static int copy_checkpoint(const CkptOptions& options, const char* what, const s
   print_note(from, contents);
   const auto step_number = contents.numbers.find("step/value");
   const int64_t step = step_number == contents.numbers.end() ? 0 : step_number->second;
+  check_target(options.other, step);
   CkptProgress progress(what, 2 * bytes_in(contents) / launched_ranks());
   std::string path;
   run_world(options.ranks, [&](Communicator world) {
@@ -108,6 +123,7 @@ int reshard_checkpoint(const CkptOptions& options) {
 /// Returns the config.json in the folder of the tensors; `train` and `sample` build the model from
 /// it.
 static std::optional<TransformerConfig> imported_config(const std::string& path) {
+  if (!std::filesystem::exists(path)) return {};  // reading it says so
   const std::string directory = directory_of(path);
   try {
     if (is_hugging_face(directory)) return transformer_config(directory);

@@ -49,10 +49,14 @@ Prompts::Prompts(const ServeOptions& options) {
     fail("sample: ", directory, " has no chat template that weft knows, expected one; name it by ",
          "--chat-template");
   }
+  if (!options.system.empty()) {  // templates may refuse it
+    (void)tokenizer_->chat(std::vector<ChatMessage>{{"system", options.system}, {"user", "a"}});
+  }
   for (const std::string& prompt : options.prompts) add(options, "--prompt", prompt);
   if (!options.prompts_file.empty()) add_lines(options);
   if (ids_.empty() && !options.chats) {
-    fail("sample: --prompt is missing, expected it or --prompts");
+    fail("sample: --prompt is missing, expected it or --prompts, or --chat for messages on ",
+         "standard input");
   }
 }
 

@@ -241,6 +241,9 @@ static void serve_rank(const ServeOptions& options, const Prompts& prompts,
   continue_prompts(options, prompts, model, mesh);
 }
 
+/// In a conversation the other ranks wait for what the user types.
+static constexpr auto kUserDeadline = std::chrono::hours(24 * 365);
+
 void serve(const ServeOptions& options) {
   if (!std::filesystem::is_directory(options.model)) {
     fail("sample: ", options.model, " is missing or a file, expected a directory");
@@ -253,7 +256,9 @@ void serve(const ServeOptions& options) {
               check_same_flags(world);
               serve_rank(options, prompts, world);
             },
-            {.threads_per_rank = options.threads, .seed = options.sampling.seed});
+            {.deadline = prompts.ids().empty() ? kUserDeadline : RunOptions().deadline,
+             .threads_per_rank = options.threads,
+             .seed = options.sampling.seed});
 }
 
 }  // namespace weft::cli

@@ -102,6 +102,33 @@ TEST_F(ModelFiles, OfAnotherRunAreNotTaken) {
   FAIL() << "no checkpoint in " << first;
 }
 
+/// A run whose folder for these files is a model's, and directories of a run as targets.
+TEST_F(ModelFiles, OfUsersAreNotReplaced) {
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "A LINE OF TEXT\n";
+  const std::string run = scratch_.path("run");
+  const std::string train = "train --data " + scratch_.write("text.txt", text) +
+                            " --batch 2 --seq 8 --steps 2 --init " + model_ + " --save " + run;
+  const auto expect_refused = [&](const std::string& arguments, const std::string& part) {
+    const tests::Outcome outcome = tests::run_weft(arguments);
+    EXPECT_EQ(outcome.code, 2) << arguments << "\n" << outcome.text;
+    EXPECT_NE(outcome.text.find(part), std::string::npos) << outcome.text;
+  };
+  fs::create_directory(run);
+  fs::copy(model_, run + "/hugging_face");
+  scratch_.write("run/hugging_face/tokenizer.json", "the user's");
+  expect_refused(train, ".safetensors is a model's, expected");
+  expect_refused("ckpt import " + model_ + " " + run, ".safetensors is a model's, expected");
+  EXPECT_EQ(text_of(run + "/hugging_face/tokenizer.json"), "the user's");
+  fs::remove_all(run);
+  expect(0, train);
+  scratch_.write("model/tokenizer.json", "another");
+  expect_refused("ckpt import " + model_ + " " + run, " holds a checkpoint of step 2, expected");
+  EXPECT_EQ(text_of(run + "/hugging_face/tokenizer.json"), "a tokenizer");
+  expect_refused("ckpt export " + run + " " + run, " holds checkpoints, expected another");
+  EXPECT_FALSE(fs::exists(run + "/config.json"));
+}
+
 TEST_F(ModelFiles, OfTheTargetStay) {
   expect(0, "ckpt import " + model_ + " " + scratch_.path("in"));
   scratch_.write("in-out/tokenizer.json", "another");

@@ -31,6 +31,9 @@ WEFT_API TransformerConfig saved_config(const std::map<std::string, int64_t>& nu
 /// exist.
 WEFT_API std::string kept_model_files(const std::string& checkpoint);
 
+/// std::invalid_argument when the folder in `directory` that would keep files holds a model.
+WEFT_API void check_kept_model_files(const std::string& directory);
+
 /// Copies the files of a folder of a Hugging Face model, but for its weights, to the run in
 /// `directory`, in place of those of another model. With an empty `from` the run has none.
 WEFT_API void keep_model_files(const std::string& from, const std::string& directory);
