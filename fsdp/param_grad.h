@@ -12,7 +12,8 @@ namespace weft::fsdp {
 struct ParamGrad {
   /// How far this backward is with a gradient. `missing`: complete without a contribution.
   enum class Progress : uint8_t { expected, written, complete, missing };
-  /// The sum in the final memory: none, this rank's share of it, or that of all replicas.
+  /// The sum in the final memory. `own`: still to be summed over replicas, if there are any.
+  /// `of_replicas`: that sum.
   enum class Sum : uint8_t { none, own, of_replicas };
 
   FsdpParam* param;

@@ -45,8 +45,8 @@ void Level::read_slices(const std::vector<Source>& sources) {
       staged.memory = Storage::allocate_pinned(static_cast<size_t>(bytes));
       staged.offset = 0;
     } else if (in_place) {
-      staged.offset =
-          region.start() + static_cast<size_t>(region.before(ranks_.rank)) * size_of(region.wire);
+      staged.offset = region.start() + static_cast<size_t>(region.elements_before(ranks_.rank)) *
+                                           size_of(region.wire);
     } else {
       behind += padded(static_cast<size_t>(bytes));
     }
@@ -80,7 +80,7 @@ void Gradients::make_file() {
     arrays.push_back({concat("gradient of parameter ", grad.param->name),
                       grad.param->sharded_elements() * element});
   }
-  disk_ = DiskMemory::make(rest_.directory(), std::move(arrays));
+  disk_ = DiskMemory::make(tier_.directory(), std::move(arrays));
   final_ = disk_->storage();
 }
 
