@@ -266,7 +266,7 @@ int Gradients::pre_accumulate_grad(size_t i) {
   Grad& grad = grads_[i];
   int& incomplete = bucket_at(grad.bucket).incomplete;
   if (incomplete > 0) {
-    if (!is_over(grad)) return -1;
+    if (!grad.is_over()) return -1;
     ++incomplete;
     grad.progress = grad.progress == Progress::complete ? Progress::written : Progress::expected;
     return -1;
@@ -278,7 +278,7 @@ int Gradients::pre_accumulate_grad(size_t i) {
 
 int Gradients::post_accumulate_grad(size_t i) {
   Grad& grad = grads_[i];
-  if (is_over(grad)) return -1;
+  if (grad.is_over()) return -1;
   grad.progress = grad.progress == Progress::written ? Progress::complete : Progress::missing;
   return --bucket_at(grad.bucket).incomplete == 0 ? grad.bucket : -1;
 }

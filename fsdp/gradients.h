@@ -68,7 +68,6 @@ class Gradients {
   /// Ends a bucket's part of backward, of which so many reductions follow: zeroes the gradients
   /// that backward did not write, and sets `grad()` of the parameters.
   void close_bucket(int bucket, size_t reductions);
-  /// Starts a reduction of a bucket.
   void reduce(int bucket, size_t reduction);
   /// `last`: no reduction of the bucket follows in this micro-step.
   void wait_for_reduce(int bucket, size_t reduction, bool last);
@@ -127,10 +126,6 @@ class Gradients {
     Work work;
   };
 
-  static auto is_in(int bucket) {
-    return [bucket](const Grad& grad) { return grad.bucket == bucket; };
-  }
-  static bool is_over(const Grad& grad) { return grad.progress >= Progress::complete; }
   Bucket& bucket_at(int index) { return buckets_[static_cast<size_t>(index)]; }
   bool scatters_twice() const;
   bool sends_codes(size_t reduction) const { return messages_ && reduction < messages_->stages(); }
@@ -171,7 +166,6 @@ class Gradients {
   void read_sums_to_buffer();
   void write_sum(const Grad& grad);
   void wait_for_writes();
-  static int64_t bytes_of_element(const Grad& grad);
 
   Roles roles_;
   int64_t bucket_bytes_;

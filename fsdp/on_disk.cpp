@@ -73,12 +73,15 @@ void Level::start_read() {
   if (memory_->device().kind == DeviceKind::cuda) Event::record(stream_).synchronize();
 }
 
+static int64_t bytes_of_element(const ParamGrad& grad) {
+  return static_cast<int64_t>(size_of(grad.param->types.accumulate));
+}
+
 void Gradients::make_file() {
   std::vector<DiskMemory::Array> arrays;
   for (const Grad& grad : grads_) {
-    const auto element = static_cast<int64_t>(size_of(grad.param->types.accumulate));
     arrays.push_back({concat("gradient of parameter ", grad.param->name),
-                      grad.param->sharded_elements() * element});
+                      grad.param->sharded_elements() * bytes_of_element(grad)});
   }
   disk_ = DiskMemory::make(tier_.directory(), std::move(arrays));
   final_ = disk_->storage();
@@ -116,10 +119,6 @@ void Gradients::write_sum(const Grad& grad) {
 
 void Gradients::wait_for_writes() {
   for (DiskMemory::Transfer& write : std::exchange(writes_, {})) write.wait();
-}
-
-int64_t Gradients::bytes_of_element(const Grad& grad) {
-  return static_cast<int64_t>(size_of(grad.param->types.accumulate));
 }
 
 }  // namespace weft::fsdp

@@ -29,6 +29,12 @@ struct ParamGrad {
   bool in_middle = false;
   /// The sum in the buffer was read from the file, which still holds it.
   bool from_file = false;
+
+  bool is_over() const { return progress >= Progress::complete; }
 };
+
+inline auto is_in(int bucket) {
+  return [bucket](const ParamGrad& grad) { return grad.bucket == bucket; };
+}
 
 }  // namespace weft::fsdp
