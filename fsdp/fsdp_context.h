@@ -131,7 +131,7 @@ class FsdpContext final : public ModuleAttachment,
   Event post_optim_event_;
   /// The modules and parameters of the model, as they were last seen.
   uint64_t structure_ = 0;
-  /// Since the last sync, and up to it.
+  /// Since the last sync, and between the last two.
   FullyShardBytes traffic_;
   FullyShardBytes traffic_last_;
 };
