@@ -27,9 +27,9 @@ FsdpStates states_below(Module& module) {
     for (auto& state : ModuleSharder::attachments<FsdpState>(*child)) {
       if (contains(states, state)) continue;
       std::vector<std::string> names;
-      for (const Module* unit : state->modules()) {
+      for (const Module* member : state->modules()) {
         const auto found = std::find_if(all.begin(), all.end(),
-                                        [&](const auto& other) { return other.second == unit; });
+                                        [&](const auto& other) { return other.second == member; });
         names.push_back(found == all.end() ? "" : found->first);
       }
       state->group()->set_names(std::move(names));
@@ -75,7 +75,7 @@ static bool stays_below(const FsdpStates& below, const NamedParameter& named) {
 
 /// Moves a parameter that a group below shares with something outside that group to the common
 /// ancestor, which is the module that is sharded now.
-static void adopt(const FsdpStates& below, const NamedParameter& named, size_t unit,
+static void adopt(const FsdpStates& below, const NamedParameter& named, size_t member,
                   FsdpState& state) {
   bool moved = false;
   for (const auto& other : below) {
@@ -87,7 +87,7 @@ static void adopt(const FsdpStates& below, const NamedParameter& named, size_t u
     warn("fully_shard: parameter ", named.names.front(), " is also ", named.names.back(),
          ", so it is sharded with their common ancestor");
   }
-  state.adopt(named, unit);
+  state.adopt(named, member);
 }
 
 /// Replicates an ignored parameter; the tape reduces its gradient.
@@ -109,10 +109,10 @@ static void replicate(Parameter& parameter, const DeviceMesh& mesh, const MixedP
 
 namespace {
 
-/// A parameter of module `unit`, and the state that gets it; without one it is ignored.
+/// A parameter of module `member`, and the state that gets it; without one it is ignored.
 struct Assigned {
   NamedParameter named;
-  size_t unit;
+  size_t member;
   std::shared_ptr<FsdpState> state;
   FsdpStates below;
 };
@@ -143,7 +143,7 @@ static std::vector<Assigned> assignment(const FsdpStates& states,
       return other.named.parameter == named.parameter;
     });
   };
-  for (const auto& [unit, module] : views::enumerate(modules)) {
+  for (const auto& [member, module] : views::enumerate(modules)) {
     const FsdpStates below = states_below(*module);
     for (NamedParameter& named : module->named_parameters()) {
       if (is_known(named)) continue;
@@ -157,9 +157,9 @@ static std::vector<Assigned> assignment(const FsdpStates& states,
       std::shared_ptr<FsdpState> state;
       if (!ignores) {
         state = state_for(states, options, named);
-        state->group()->check(named, unit);
+        state->group()->check(named, member);
       }
-      all.push_back({std::move(named), unit, std::move(state), below});
+      all.push_back({std::move(named), member, std::move(state), below});
     }
   }
   if (!unknown.empty() && !again) {
@@ -173,7 +173,7 @@ void adopt_parameters(const FsdpStates& states, const std::vector<Module*>& modu
   for (const Assigned& assigned : assignment(states, modules, again)) {
     const ParameterPtr& parameter = assigned.named.parameter;
     if (assigned.state) {
-      adopt(assigned.below, assigned.named, assigned.unit, *assigned.state);
+      adopt(assigned.below, assigned.named, assigned.member, *assigned.state);
     } else if (!last.ignores(*parameter)) {
       replicate(*parameter, last.mesh(), last.options().precision);
       last.ignore(parameter);

@@ -24,9 +24,9 @@ class BufferSizes {
   std::vector<size_t> sizes_;
 };
 
-/// Reuses buffers for unsharded parameters and gradients: only the first step allocates memory. On
-/// a GPU each released buffer keeps an event of its last user's stream, and the stream of the next
-/// user waits for this event.
+/// Reuses buffers for unsharded parameters and gradients: only the first two steps allocate memory
+/// (prefetch starts with the second). On a GPU each released buffer keeps an event of its last
+/// user's stream, and the stream of the next user waits for this event.
 class BufferPool {
  public:
   BufferPool() = default;

@@ -14,7 +14,7 @@ namespace weft::fsdp {
 
 namespace views = ranges::views;
 
-int64_t Extended::Wire::before(int rank) const {
+int64_t Extended::Wire::elements_before(int rank) const {
   return ranges::accumulate(counts | views::take(rank), int64_t{0});
 }
 

@@ -20,18 +20,19 @@ struct Extended {
     /// Bytes from the start of the memory.
     size_t offset = 0;
 
-    int64_t before(int rank) const;
+    int64_t elements_before(int rank) const;
     /// Bytes from the start of the memory to a rank's part.
     size_t at(int rank) const {
-      return offset + static_cast<size_t>(before(rank)) * size_of(dtype);
+      return offset + static_cast<size_t>(elements_before(rank)) * size_of(dtype);
     }
-    int64_t elements() const { return before(static_cast<int>(counts.size())); }
+    int64_t elements() const { return elements_before(static_cast<int>(counts.size())); }
     /// Bytes that come from other ranks; and of those, from the `size` ranks next to this one, from
     /// the multiple of `size` before it on.
     int64_t received(int rank) const { return received_of(rank, static_cast<int>(counts.size())); }
     int64_t received_of(int rank, int size) const {
       const int first = rank / size * size;
-      return (before(first + size) - before(first) - counts[static_cast<size_t>(rank)]) *
+      return (elements_before(first + size) - elements_before(first) -
+              counts[static_cast<size_t>(rank)]) *
              static_cast<int64_t>(size_of(dtype));
     }
   };

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fsdp/adoption.h"
-#include "fsdp/fsdp_state.h"
+#include "fsdp/fsdp_context.h"
 
 #include <algorithm>
 #include <range/v3/range/conversion.hpp>
 #include <range/v3/view/enumerate.hpp>
 #include <range/v3/view/transform.hpp>
 
+#include "fsdp/adoption.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/tape.h"
@@ -92,21 +92,21 @@ void FsdpContext::release_grads(ParamGroup& group) {
 }
 
 /// The reductions' stream reduces the gradients while backward of the next group computes.
-void FsdpContext::reduce_grads(ParamGroup& group, int bucket, size_t step) {
+void FsdpContext::reduce_grads(ParamGroup& group, int bucket, size_t reduction) {
   const TraceSpan span = waiting("reduce", group, cpu);
   order(computing(), stream(StreamRole::scatter));
   const StreamScope scope(stream(StreamRole::scatter));
   const Gradients& gradients = group.gradients();
-  count(gradients.reductions()[step].ranks.axes, gradients.traffic(bucket, step),
-        gradients.copied(step));
-  group.reduce_grads(bucket, step);
+  count(gradients.reductions()[reduction].ranks.axes, gradients.traffic(bucket, reduction),
+        gradients.copied(reduction));
+  group.reduce_grads(bucket, reduction);
 }
 
 /// The computing stream waits for gradients only at the end of the step.
-void FsdpContext::wait_for_reduce(ParamGroup& group, int bucket, size_t step, bool last) {
+void FsdpContext::wait_for_reduce(ParamGroup& group, int bucket, size_t reduction, bool last) {
   const TraceSpan span = waiting("wait for gradients", group, cpu);
   const StreamScope scope(stream(StreamRole::scatter));
-  group.gradients().wait_for_reduce(bucket, step, last);
+  group.gradients().wait_for_reduce(bucket, reduction, last);
 }
 
 /// Ends a step that did not finish, because no backward came or it threw. Its groups release what
@@ -123,7 +123,7 @@ void FsdpContext::abandon() {
 }
 
 void FsdpContext::note_changes(ParamGroup& group) {
-  if (group.slices_changed()) invalidate(group);
+  if (group.take_slices_changed()) invalidate(group);
 }
 
 /// The next use of the group gathers the slices again.
@@ -190,7 +190,8 @@ void FsdpContext::follow(const StepEvent& event) {
     recording.diverged = true;
     if (!event.group->is_first_rank()) return;
     warn("fully_shard: ", event.group->title(),
-         " ran in a different order than in the previous step; this step runs without prefetch");
+         " ran in a different order than in the previous step; this step runs without prefetch in "
+         "the recorded order");
   }
 }
 
@@ -254,9 +255,9 @@ void FsdpContext::pre_backward(ParamGroup& group) {
   handle(StepEvent::Kind::pre_backward, group);
 }
 
-void FsdpContext::post_backward(ParamGroup& group) {
+void FsdpContext::input_grads_complete(ParamGroup& group) {
   begin_backward();
-  handle(StepEvent::Kind::post_backward, group);
+  handle(StepEvent::Kind::input_grads_complete, group);
 }
 
 /// Memory that is new is ready on the stream of backward, and on the side stream if that writes.

@@ -29,18 +29,18 @@ ParamTypes types_of(const MixedPrecision& precision, DType declared) {
   return types;
 }
 
-Sharding layout_for(const Roles& roles, const Sharding& before, int dim, size_t count,
-                    Placement rest, Placement replicas) {
+Sharding layout_for(const Roles& roles, const Sharding& other_axes, int dim, size_t count,
+                    Placement others, Placement replicas) {
   const DeviceMesh root = roles.mesh.root();
-  Pattern pattern = before ? before.pattern() : Pattern(root.ndim());
+  Pattern pattern = other_axes ? other_axes.pattern() : Pattern(root.ndim());
   for (size_t i = 0; i < roles.sharded.size(); ++i) {
-    pattern.set(root.axis(roles.sharded[i]), i < count ? Placement(Shard(dim)) : rest);
+    pattern.set(root.axis(roles.sharded[i]), i < count ? Placement(Shard(dim)) : others);
   }
   for (const std::string& axis : roles.replicas) pattern.set(root.axis(axis), replicas);
   return Sharding::of(root, pattern);
 }
 
-int64_t Region::before(int rank) const {
+int64_t Region::elements_before(int rank) const {
   return ranges::accumulate(counts | views::take(rank), int64_t{0});
 }
 

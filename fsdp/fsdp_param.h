@@ -38,7 +38,7 @@ struct FsdpParam {
   /// Bytes from the start of the group's slices.
   size_t slice_offset = 0;
   /// Layout over the axes that FSDP does not use.
-  Sharding before;
+  Sharding other_axes;
   /// The tensor that forward reads. Its storage is bound while the group is unsharded.
   Tensor unsharded;
   /// The value that the parameter had, until the slices have memory.
@@ -51,11 +51,11 @@ struct FsdpParam {
   int64_t sharded_elements() const { return sharded_shape.product(); }
 };
 
-/// Returns the layout of a parameter laid out as `before` whose `dim` is also sharded over the
+/// Returns the layout of a parameter laid out as `other_axes` whose `dim` is also sharded over the
 /// first `count` axes of `roles.sharded`. The other axes of `roles.sharded` get the placement
-/// `rest`, the axes of replicas `replicas`.
-Sharding layout_for(const Roles& roles, const Sharding& before, int dim, size_t count,
-                    Placement rest, Placement replicas);
+/// `others`, the axes of replicas `replicas`.
+Sharding layout_for(const Roles& roles, const Sharding& other_axes, int dim, size_t count,
+                    Placement others, Placement replicas);
 
 /// An array in a buffer, dense from byte `offset` on, and how the ranks of a group share it: one
 /// part a rank along `dim`. If the parts are not contiguous or have another dtype on the wire, they
@@ -78,7 +78,7 @@ struct Region {
   /// First byte of the parts that a collective reads or writes.
   size_t start() const { return packs ? packed : offset; }
   /// Elements before a rank's part.
-  int64_t before(int rank) const;
+  int64_t elements_before(int rank) const;
 };
 
 /// Rounds up to whole cache lines, on which every region starts.

@@ -8,6 +8,7 @@
 #include <range/v3/view/transform.hpp>
 #include <utility>
 
+#include "fsdp/fsdp_context.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/module_sharder.h"
@@ -48,18 +49,18 @@ FsdpState::FsdpState(Roles roles, const FullyShardOptions& options)
 
 std::shared_ptr<FsdpContext> FsdpState::context() const { return locked(context_); }
 
-void FsdpState::adopt(NamedParameter parameter, size_t unit) {
+void FsdpState::adopt(NamedParameter parameter, size_t member) {
   ModuleSharder::set_lazy_init(*parameter.parameter, [held = weak_from_this()] {
     const auto state = held.lock();
     if (const auto context = state ? state->find_context() : nullptr) context->lazy_init();
   });
-  group_->adopt(std::move(parameter), unit);
+  group_->adopt(std::move(parameter), member);
 }
 
 std::vector<Module*> FsdpState::modules() const {
   std::vector<Module*> modules;
-  for (const Unit& unit : units_) {
-    if (!unit.life.expired()) modules.push_back(unit.module);
+  for (const Member& member : members_) {
+    if (!member.life.expired()) modules.push_back(member.module);
   }
   return modules;
 }
@@ -103,15 +104,15 @@ static Tensors hooked(Tensors tensors, BackwardFunction function) {
 
 /// A forward of several modules begins with the first of them, or with one that has run already. A
 /// recomputation in backward, or a call outside the model's forward, runs one alone.
-Tensors FsdpState::pre_forward(size_t unit, const Tensors& inputs) {
+Tensors FsdpState::pre_forward(size_t member, const Tensors& inputs) {
   const auto shared = context();
-  if (!open_ || units_[unit].has_run || shared->is_in_backward()) {
+  if (!open_ || members_[member].has_run || shared->backward_has_begun()) {
     shared->pre_forward(*group_);
-    open_ = units_.size() > 1 && !shared->is_in_backward();
-    for (Unit& each : units_) each.has_run = false;
+    open_ = members_.size() > 1 && !shared->backward_has_begun();
+    for (Member& each : members_) each.has_run = false;
   }
   Tensors cast = cast_all(inputs, group_->options().precision.inputs);
-  if (units_.size() > 1 && divide_factor() != 1) {
+  if (members_.size() > 1 && divide_factor() != 1) {
     // A gradient that goes on to another of the modules is divided again there.
     cast = hooked(std::move(cast), [held = weak_from_this()](const Tensors& gradients) {
       const double factor = locked(held)->divide_factor();
@@ -120,13 +121,13 @@ Tensors FsdpState::pre_forward(size_t unit, const Tensors& inputs) {
   }
   if (!group_->has_frozen()) return cast;
   return hooked(std::move(cast), [held = weak_from_this()](const Tensors& gradients) {
-    return locked(held)->post_backward(gradients);
+    return locked(held)->input_grads_complete(gradients);
   });
 }
 
-Tensors FsdpState::post_forward(size_t unit, const Tensors& outputs) {
-  units_[unit].has_run = true;
-  const bool all = std::all_of(units_.begin(), units_.end(), [](const Unit& each) {
+Tensors FsdpState::post_forward(size_t member, const Tensors& outputs) {
+  members_[member].has_run = true;
+  const bool all = std::all_of(members_.begin(), members_.end(), [](const Member& each) {
     return each.has_run || each.life.expired();
   });
   const auto shared = context();
@@ -156,8 +157,8 @@ Tensors FsdpState::pre_backward(const Tensors& gradients) {
   return transformed(gradients, [&](const Tensor& gradient) { return gradient * (1 / factor); });
 }
 
-Tensors FsdpState::post_backward(const Tensors& gradients) {
-  context()->post_backward(*group_);
+Tensors FsdpState::input_grads_complete(const Tensors& gradients) {
+  context()->input_grads_complete(*group_);
   return gradients;
 }
 
@@ -166,7 +167,7 @@ void FsdpState::add_hooks(const std::vector<Module*>& modules) {
       [held = weak_from_this()](size_t i) { return std::make_shared<Sink>(held, i); });
   for (size_t i = 0; i < modules.size(); ++i) {
     auto life = std::make_shared<bool>(true);
-    units_.push_back({modules[i], life});
+    members_.push_back({modules[i], life});
     ModuleSharder::add_materializer(*modules[i], [this](Device device) { materialize(device); });
     ModuleSharder::enclose(
         *modules[i],

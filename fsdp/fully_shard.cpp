@@ -6,7 +6,7 @@
 #include <range/v3/view/zip.hpp>
 
 #include "fsdp/adoption.h"
-#include "fsdp/fsdp_state.h"
+#include "fsdp/fsdp_context.h"
 #include "fsdp/quantized.h"
 #include "weft/context.h"
 #include "weft/error.h"

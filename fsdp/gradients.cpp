@@ -26,13 +26,13 @@ static Reduction reduction_alone(const Roles& roles) {
   return {std::move(ranks), true, false};
 }
 
-Gradients::Gradients(const Roles& roles, int64_t bucket_bytes, Tier rest,
+Gradients::Gradients(const Roles& roles, int64_t bucket_bytes, Tier tier,
                      const Quantization& quantization)
     : roles_(roles),
       bucket_bytes_(bucket_bytes),
       replicas_(roles.replica_group()),
-      rest_(std::move(rest)),
-      on_host_(rest_.offloads()) {
+      tier_(std::move(tier)),
+      on_host_(tier_.offloads()) {
   AxisGroup each = roles.group(0, roles.each_step);
   AxisGroup late = roles.group(roles.each_step, roles.sharded.size());
   if (each.size > 1) reductions_.push_back({std::move(each), true, false});
@@ -62,7 +62,7 @@ void Gradients::add_messages(const Quantization& quantization) {
 }
 
 bool Gradients::scatters_twice() const {
-  return reductions_.size() > buffer_steps() && reductions_[buffer_steps()].scatters;
+  return reductions_.size() > buffer_reductions() && reductions_[buffer_reductions()].scatters;
 }
 
 void Gradients::add(FsdpParam& param) {
@@ -73,7 +73,7 @@ void Gradients::add(FsdpParam& param) {
   grads_.back().param = &param;
 }
 
-void Gradients::close() {
+void Gradients::lay_out() {
   const bool scatters = !reductions_.empty() && reductions_[0].scatters;
   direct_ =
       !scatters && !on_host_ && std::all_of(grads_.begin(), grads_.end(), [](const Grad& grad) {
@@ -91,15 +91,15 @@ void Gradients::close() {
     if (scatters_twice()) {
       Shape middle = param.unsharded_shape;
       middle[param.dim] = grad.unsharded.lengths[static_cast<size_t>(first.rank)];
-      grad.middle = region_of(middle, param.dim, rests, rests, reductions_[buffer_steps()].ranks,
-                              middle_bytes_);
+      grad.middle = region_of(middle, param.dim, rests, rests,
+                              reductions_[buffer_reductions()].ranks, middle_bytes_);
     }
     const size_t element = size_of(rests);
-    if (rest_.is_disk()) final_bytes_ = disk_aligned(final_bytes_);
+    if (tier_.is_disk()) final_bytes_ = disk_aligned(final_bytes_);
     grad.offset = (final_bytes_ + element - 1) / element * element;
     final_bytes_ = grad.offset + static_cast<size_t>(param.sharded_elements()) * element;
   }
-  if (messages_) messages_->close(buffer_bytes_);
+  if (messages_) messages_->lay_out(buffer_bytes_);
   if (direct_) buffer_bytes_ = 0;
   landing_ = buffer_bytes_;
   lay_out_replica_sums();
@@ -114,7 +114,7 @@ void Gradients::lay_out_replica_sums() {
     replica_sums_->add(start + grad.offset, grad.param->sharded_elements(),
                        grad.param->types.accumulate);
   }
-  replica_sums_->close();
+  replica_sums_->lay_out();
 }
 
 /// Fills buckets from the last parameter to the first, the order in which gradients become
@@ -151,7 +151,7 @@ void Gradients::set_device(Device device) {
 void Gradients::allocate_sums() {
   PurposeScope purpose(Purpose::gradients);
   const bool pinned = on_host_ && device_.kind == DeviceKind::cuda;
-  if (!final_ && rest_.is_disk() && device_.kind != DeviceKind::meta) make_file();
+  if (!final_ && tier_.is_disk() && device_.kind != DeviceKind::meta) make_file();
   if (!final_) {
     final_ =
         pinned ? Storage::allocate_pinned(final_bytes_) : Storage::allocate(final_bytes_, device_);
@@ -266,7 +266,7 @@ int Gradients::pre_accumulate_grad(size_t i) {
   Grad& grad = grads_[i];
   int& incomplete = bucket_at(grad.bucket).incomplete;
   if (incomplete > 0) {
-    if (!is_over(grad)) return -1;
+    if (!grad.is_over()) return -1;
     ++incomplete;
     grad.progress = grad.progress == Progress::complete ? Progress::written : Progress::expected;
     return -1;
@@ -278,12 +278,12 @@ int Gradients::pre_accumulate_grad(size_t i) {
 
 int Gradients::post_accumulate_grad(size_t i) {
   Grad& grad = grads_[i];
-  if (is_over(grad)) return -1;
+  if (grad.is_over()) return -1;
   grad.progress = grad.progress == Progress::written ? Progress::complete : Progress::missing;
   return --bucket_at(grad.bucket).incomplete == 0 ? grad.bucket : -1;
 }
 
-void Gradients::finalize(int bucket, size_t reductions) {
+void Gradients::close_bucket(int bucket, size_t reductions) {
   const bool waits = !reductions_.empty() && reductions == 0;
   for (Grad& grad : grads_ | views::filter(is_in(bucket))) {
     const bool written = grad.progress == Progress::written || grad.progress == Progress::complete;
@@ -316,8 +316,8 @@ Tensor Gradients::sum_in(const Ref<Storage>& memory, const Grad& grad,
 /// Sets the parameter's `grad()` to the sum so far, in the layout that this sum has.
 void Gradients::set_param_grad(const Grad& grad, size_t reductions) const {
   const FsdpParam& param = *grad.param;
-  const auto summed_over = [&](size_t axes, const Placement& rest) {
-    return layout_for(roles_, param.before, param.dim, axes, rest, Partial());
+  const auto summed_over = [&](size_t axes, const Placement& others) {
+    return layout_for(roles_, param.other_axes, param.dim, axes, others, Partial());
   };
   Tensor seen;
   if (reductions == reductions_.size()) {
@@ -352,25 +352,26 @@ void Gradients::wait_quietly() noexcept {
   }
 }
 
-int64_t Gradients::traffic(int bucket, size_t step) const {
-  if (sends_codes(step)) return messages_->traffic(step);
-  const Reduction& reduction = reductions_[step];
-  if (replica_sums_ && !reduction.scatters) return replica_sums_->traffic();
+int64_t Gradients::traffic(int bucket, size_t reduction) const {
+  if (sends_codes(reduction)) return messages_->traffic(reduction);
+  const AxisGroup& ranks = reductions_[reduction].ranks;
+  const bool scatters = reductions_[reduction].scatters;
+  if (replica_sums_ && !scatters) return replica_sums_->traffic();
   int64_t bytes = 0, run = 0;
   DType run_dtype = DType::f32;
   const auto end_run = [&](DType sent, DType received) {
-    const int64_t share = reduction.ranks.communicator.reduced_share(run);
-    bytes += share * (reduction.ranks.size - 1) * static_cast<int64_t>(size_of(sent)) +
+    const int64_t share = ranks.communicator.reduced_share(run);
+    bytes += share * (ranks.size - 1) * static_cast<int64_t>(size_of(sent)) +
              (run - share) * static_cast<int64_t>(size_of(received));
     run = 0;
   };
   for (const Grad& grad : grads_ | views::filter(is_in(bucket))) {
     const DType rests = grad.param->types.accumulate;
-    const Region& from = step == 0 ? grad.unsharded : grad.middle;
-    if (reduction.scatters) {
-      bytes += from.counts[static_cast<size_t>(reduction.ranks.rank)] * (reduction.ranks.size - 1) *
+    const Region& from = reduction == 0 ? grad.unsharded : grad.middle;
+    if (scatters) {
+      bytes += from.counts[static_cast<size_t>(ranks.rank)] * (ranks.size - 1) *
                static_cast<int64_t>(size_of(from.wire));
-    } else if (step == 0 && !direct_) {
+    } else if (reduction == 0 && !direct_) {
       run = grad.unsharded.elements();
       end_run(grad.unsharded.dtype, rests);
     } else {
@@ -383,11 +384,11 @@ int64_t Gradients::traffic(int bucket, size_t step) const {
   return bytes;
 }
 
-int64_t Gradients::copied(size_t step) const {
-  if (sends_codes(step)) return messages_->copied(step);
-  if (!reductions_[step].scatters) return 0;
+int64_t Gradients::copied(size_t reduction) const {
+  if (sends_codes(reduction)) return messages_->copied(reduction);
+  if (!reductions_[reduction].scatters) return 0;
   return ranges::accumulate(grads_, int64_t{0}, std::plus(), [&](const Grad& grad) {
-    const Region& from = step == 0 ? grad.unsharded : grad.middle;
+    const Region& from = reduction == 0 ? grad.unsharded : grad.middle;
     return from.packs ? from.bytes() : 0;
   });
 }

@@ -29,14 +29,14 @@ struct Reduction {
 /// reductions follow. Buckets are reduced one by one.
 class Gradients {
  public:
-  /// `rest`: the final memory is on the host or on disk, and the last reduction writes to a landing
+  /// `tier`: the final memory is on the host or on disk, and the last reduction writes to a landing
   /// area in the buffer, which is copied there. std::invalid_argument if quantized gradients would
   /// not be reduce-scattered.
-  Gradients(const Roles& roles, int64_t bucket_bytes, Tier rest, const Quantization& quantization);
+  Gradients(const Roles& roles, int64_t bucket_bytes, Tier tier, const Quantization& quantization);
 
   /// Adds all parameters, then lays out the memories.
   void add(FsdpParam& param);
-  void close();
+  void lay_out();
   /// Sets the device of new memory, and drops the present memory.
   void set_device(Device device);
 
@@ -48,30 +48,29 @@ class Gradients {
   bool is_direct() const { return direct_; }
   size_t buffer_bytes() const { return buffer_bytes_; }
   /// Number of reductions that read the buffer: the first, or its stages.
-  size_t buffer_steps() const { return messages_ ? messages_->stages() : 1; }
+  size_t buffer_reductions() const { return messages_ ? messages_->stages() : 1; }
   /// The final memory is on the host or on disk, and the buffer is needed until the last reduction
   /// has ended.
-  bool rest_on_host() const { return on_host_; }
+  bool rest_offloaded() const { return on_host_; }
   /// Bytes of the memory that holds gradients between micro-steps, as laid out and as allocated.
   int64_t bytes() const {
-    const size_t at_rest = rest_.is_disk() ? 0 : final_bytes_;
+    const size_t at_rest = tier_.is_disk() ? 0 : final_bytes_;
     return static_cast<int64_t>(at_rest + middle_bytes_ + residual_bytes() + codes_bytes());
   }
   int64_t measured_bytes() const;
-  /// Bytes that reduction `step` of a bucket receives, and bytes that it copies.
-  int64_t traffic(int bucket, size_t step) const;
-  int64_t copied(size_t step) const;
+  /// Bytes that a reduction of a bucket receives, and bytes that it copies.
+  int64_t traffic(int bucket, size_t reduction) const;
+  int64_t copied(size_t reduction) const;
 
   void allocate_buffer(BufferPool& pool);
   bool has_memory() const { return static_cast<bool>(direct_ ? final_ : buffer_); }
   void release_buffer(BufferPool& pool);
   /// Ends a bucket's part of backward, of which so many reductions follow: zeroes the gradients
   /// that backward did not write, and sets `grad()` of the parameters.
-  void finalize(int bucket, size_t reductions);
-  /// Starts reduction `step` of a bucket.
-  void reduce(int bucket, size_t step);
+  void close_bucket(int bucket, size_t reductions);
+  void reduce(int bucket, size_t reduction);
   /// `last`: no reduction of the bucket follows in this micro-step.
-  void wait_for_reduce(int bucket, size_t step, bool last);
+  void wait_for_reduce(int bucket, size_t reduction, bool last);
   bool is_under_way() const;
   /// Waits for the reductions under way, and drops their errors.
   void wait_quietly() noexcept;
@@ -116,57 +115,57 @@ class Gradients {
     int incomplete = 0;
     /// The landing area holds newer sums than the host.
     bool landed = false;
-    /// `work` was not waited for. It ends before the memory that it uses.
+    /// `work` was not waited for.
     bool under_way = false;
     std::vector<Addition> additions;
     /// Destinations of the quantized gradients that are being received.
     std::vector<Piece> arriving;
     /// The sums over replicas are being exchanged as codes.
     bool replicating = false;
+    /// Declared last, so that it ends before the memory is freed.
     Work work;
   };
 
-  static auto is_in(int bucket) {
-    return [bucket](const Grad& grad) { return grad.bucket == bucket; };
-  }
-  static bool is_over(const Grad& grad) { return grad.progress >= Progress::complete; }
   Bucket& bucket_at(int index) { return buckets_[static_cast<size_t>(index)]; }
-  void expect(Grad& grad);
-  void replace_if_kept(Ref<Storage>& memory);
   bool scatters_twice() const;
-  bool sends_codes(size_t step) const { return messages_ && step < messages_->stages(); }
+  bool sends_codes(size_t reduction) const { return messages_ && reduction < messages_->stages(); }
+  bool changes_sums() const { return hook_ || divide_factor_ != 1; }
+  size_t residual_bytes() const { return messages_ ? messages_->residual_bytes() : 0; }
+  size_t codes_bytes() const { return replica_sums_ ? replica_sums_->bytes() : 0; }
+  // gradients.cpp: layout, memory, progress
   void add_messages(const Quantization& quantization);
   void lay_out_replica_sums();
   void cut_into_buckets();
   void allocate_sums();
+  void expect(Grad& grad);
+  void replace_if_kept(Ref<Storage>& memory);
+  bool holds_earlier(const Grad& grad) const;
   Tensor unsharded_of(const Grad& grad) const;
+  Tensor sum_in(const Ref<Storage>& memory, const Grad& grad, const Sharding& layout) const;
+  void set_param_grad(const Grad& grad, size_t reductions) const;
+  // reductions.cpp: collectives
   bool counts_here(const Grad& grad) const;
-  bool is_complete(Sum sum) const;
-  size_t residual_bytes() const { return messages_ ? messages_->residual_bytes() : 0; }
-  size_t codes_bytes() const { return replica_sums_ ? replica_sums_->bytes() : 0; }
+  char* sums() const;
+  Tensor sum_of(const Grad& grad) const;
+  Tensor final_of(const Grad& grad) const;
+  void copy_sums_to_device(int bucket);
+  void copy_sums_to_host(int bucket);
+  Piece scattered(Grad& grad, size_t reduction);
+  void reduce_buffer(int bucket, std::vector<Piece>& pieces);
+  void reduce_in_place(int bucket, std::vector<Piece>& pieces);
   void receive(int bucket);
-  bool changes_sums() const { return hook_ || divide_factor_ != 1; }
+  // gradient_sums.cpp: sums of earlier steps, hooks
+  bool is_complete(Sum sum) const;
   void forget_sums(Grad& grad);
   void set_aside(int bucket);
   void change_sums(int bucket);
   void add_sums(int bucket);
-  bool holds_earlier(const Grad& grad) const;
-  Tensor sum_of(const Grad& grad) const;
-  Tensor final_of(const Grad& grad) const;
-  char* sums() const;
+  // on_disk.cpp
   void make_file();
   void read_sum(const Grad& grad);
   void read_sums_to_buffer();
   void write_sum(const Grad& grad);
   void wait_for_writes();
-  static int64_t bytes_of_element(const Grad& grad);
-  void copy_sums_to_device(int bucket);
-  void copy_sums_to_host(int bucket);
-  Tensor sum_in(const Ref<Storage>& memory, const Grad& grad, const Sharding& layout) const;
-  void set_param_grad(const Grad& grad, size_t reductions) const;
-  Piece scattered(Grad& grad, size_t step);
-  void reduce_buffer(int bucket, std::vector<Piece>& pieces);
-  void reduce_in_place(int bucket, std::vector<Piece>& pieces);
 
   Roles roles_;
   int64_t bucket_bytes_;
@@ -174,7 +173,7 @@ class Gradients {
   AxisGroup replicas_;
   std::vector<Grad> grads_;
   bool direct_ = false;
-  Tier rest_;
+  Tier tier_;
   bool on_host_;
   /// `landing_`: bytes from the start of the buffer to the landing area.
   size_t landing_ = 0, buffer_bytes_ = 0, middle_bytes_ = 0, final_bytes_ = 0;

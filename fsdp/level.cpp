@@ -36,8 +36,8 @@ Level::Source Level::source(size_t parameter) const {
 void Level::send_part(const Region& region, const Source& source, std::vector<Piece>& pieces) {
   auto* base = static_cast<char*>(memory_->data());
   const int64_t own = region.counts[static_cast<size_t>(ranks_.rank)];
-  const size_t place =
-      region.start() + static_cast<size_t>(region.before(ranks_.rank)) * size_of(region.wire);
+  const size_t place = region.start() + static_cast<size_t>(region.elements_before(ranks_.rank)) *
+                                            size_of(region.wire);
   const void* send = base + place;
   const bool is_here = source.memory->device() == memory_->device();
   const bool in_place = source.memory == memory_ && source.offset == place;

@@ -14,8 +14,8 @@
 
 namespace weft::fsdp {
 
-/// How long a level keeps what it gathered: for one use in forward or backward, until the gradients
-/// of the step are complete, or until the parameters change.
+/// How long a level keeps what it gathered: for one use in forward or backward, until the end of
+/// the backward, or until the parameters change.
 enum class Lifetime : uint8_t { use, step, update };
 
 /// The parameters of a param group gathered over one group of ranks, from the slices or from the
@@ -26,7 +26,7 @@ class Level {
   Level(AxisGroup ranks, Lifetime lifetime, std::optional<Stages> stages = {})
       : ranks_(std::move(ranks)), lifetime_(lifetime), stages_(std::move(stages)) {}
 
-  /// The next parameter: an array that the ranks share along `dim`, by default in equal chunks.
+  /// The argument of `add`: an array that the ranks share along `dim`, by default in equal chunks.
   struct Array {
     Shape shape;
     int dim = 0;
@@ -80,7 +80,7 @@ class Level {
     Source source;
     Ref<Storage> memory;
     size_t offset = 0;
-    /// Last: it ends before the memory is freed.
+    /// Declared last, so that it ends before the memory is freed.
     DiskMemory::Transfer read;
   };
   void start(const std::vector<Source>& sources);

@@ -27,7 +27,7 @@ void ParamGroup::add_gradients() {
     param->grad = grads++;
     gradients_.add(*param);
   }
-  gradients_.close();
+  gradients_.lay_out();
 }
 
 bool ParamGroup::trainable_changed() const {
@@ -36,7 +36,7 @@ bool ParamGroup::trainable_changed() const {
   });
   if (changed == parameters_.end()) return false;
   if (const FsdpParam* kept = gradients_.find_kept()) {
-    fail("fully_shard: parameter ", path_of(changed->named, changed->unit), " was ",
+    fail("fully_shard: parameter ", path_of(changed->named, changed->member), " was ",
          changed->trainable ? "frozen" : "unfrozen", " while parameter ", kept->name,
          " has a gradient, expected none; call zero_grad first");
   }
@@ -64,7 +64,7 @@ void ParamGroup::update_trainable() {
 }
 
 void ParamGroup::add_layouts(Layouts& layouts) const {
-  for (const auto& param : params_) layouts[param->parameter.get()] = param->before;
+  for (const auto& param : params_) layouts[param->parameter.get()] = param->other_axes;
 }
 
 void ParamGroup::begin_readopting(const Layouts& layouts) {
@@ -87,7 +87,7 @@ void ParamGroup::check_readopting() const {
   for (const Adopted& own : parameters_) {
     if (!own.named.parameter->grad()) continue;
     fail("fully_shard: the members of ", title(), " changed while parameter ",
-         path_of(own.named, own.unit), " has a gradient, expected none; call zero_grad first");
+         path_of(own.named, own.member), " has a gradient, expected none; call zero_grad first");
   }
 }
 

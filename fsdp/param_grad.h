@@ -12,7 +12,8 @@ namespace weft::fsdp {
 struct ParamGrad {
   /// How far this backward is with a gradient. `missing`: complete without a contribution.
   enum class Progress : uint8_t { expected, written, complete, missing };
-  /// The sum in the final memory: none, this rank's share of it, or that of all replicas.
+  /// The sum in the final memory. `own`: still to be summed over replicas, if there are any.
+  /// `of_replicas`: that sum.
   enum class Sum : uint8_t { none, own, of_replicas };
 
   FsdpParam* param;
@@ -28,6 +29,12 @@ struct ParamGrad {
   bool in_middle = false;
   /// The sum in the buffer was read from the file, which still holds it.
   bool from_file = false;
+
+  bool is_over() const { return progress >= Progress::complete; }
 };
+
+inline auto is_in(int bucket) {
+  return [bucket](const ParamGrad& grad) { return grad.bucket == bucket; };
+}
 
 }  // namespace weft::fsdp

@@ -48,9 +48,9 @@ bool ParamGroup::ignores(const Parameter& parameter) const {
                      [&](const ParameterPtr& ignored) { return ignored.get() == &parameter; });
 }
 
-void ParamGroup::adopt(NamedParameter parameter, size_t unit) {
+void ParamGroup::adopt(NamedParameter parameter, size_t member) {
   const bool trainable = parameter.parameter->is_trainable();
-  parameters_.push_back({std::move(parameter), unit, trainable});
+  parameters_.push_back({std::move(parameter), member, trainable});
 }
 
 void ParamGroup::disown(const Parameter& parameter) {
@@ -63,8 +63,8 @@ void ParamGroup::set_names(std::vector<std::string> names) {
   for (const std::string& name : names_) name_ += concat(name_.empty() ? "" : "+", name);
 }
 
-std::string ParamGroup::path_of(const NamedParameter& named, size_t unit) const {
-  const std::string& module = names_[unit];
+std::string ParamGroup::path_of(const NamedParameter& named, size_t member) const {
+  const std::string& module = names_[member];
   return module.empty() ? named.name() : concat(module, ".", named.name());
 }
 
@@ -82,9 +82,9 @@ bool ParamGroup::build() {
   drop_params();
   for (Adopted& adopted : parameters_) {
     adopted.trainable = adopted.named.parameter->is_trainable();
-    check(adopted.named, adopted.unit);
+    check(adopted.named, adopted.member);
     if (!ModuleSharder::has_used(*adopted.named.parameter)) continue;
-    fail("fully_shard: parameter ", path_of(adopted.named, adopted.unit),
+    fail("fully_shard: parameter ", path_of(adopted.named, adopted.member),
          " is sharded with another module already, expected once; shard inner modules before outer "
          "ones, and all before the first forward");
   }
@@ -125,7 +125,7 @@ void ParamGroup::set_device(Device device) {
 /// copies from the host.
 void ParamGroup::make_levels() {
   if (params_.empty()) return;
-  AxisGroup before = roles_.before_group();
+  AxisGroup kept = roles_.kept_group();
   AxisGroup use = roles_.use_group();
   bool casts = std::any_of(params_.begin(), params_.end(), [](const auto& param) {
     return param->types.storage != param->types.compute || param->extension;
@@ -138,9 +138,9 @@ void ParamGroup::make_levels() {
   const auto stages = [&](size_t first, size_t last) {
     return codes ? stages_of(roles_, first, last, options_.quantization) : std::nullopt;
   };
-  if (before.size > 1 || (use.size == 1 && casts && !offloads)) {
+  if (kept.size > 1 || (use.size == 1 && casts && !offloads)) {
     levels_.emplace_back(
-        before, roles_.keeps_gathered || before.size == 1 ? Lifetime::update : Lifetime::step,
+        kept, roles_.keeps_gathered || kept.size == 1 ? Lifetime::update : Lifetime::step,
         stages(roles_.at_use, roles_.sharded.size()));
   }
   if (use.size > 1 || (offloads && levels_.empty())) {
@@ -218,16 +218,16 @@ int ParamGroup::dim_of(const NamedParameter& named) const {
   return named.parameter->shape().ndim() > roles_.dim ? roles_.dim : 0;
 }
 
-void ParamGroup::check(const NamedParameter& parameter, size_t unit) const {
+void ParamGroup::check(const NamedParameter& parameter, size_t member) const {
   if (layouts_.contains(parameter.parameter.get())) return;
-  check_layout(path_of(parameter, unit), parameter.parameter->value(), dim_of(parameter));
+  check_layout(path_of(parameter, member), parameter.parameter->value(), dim_of(parameter));
 }
 
 void ParamGroup::add_param(const Adopted& adopted) {
   const NamedParameter& named = adopted.named;
   const Tensor& value = named.parameter->value();
   auto param = std::make_unique<FsdpParam>();
-  param->name = path_of(named, adopted.unit);
+  param->name = path_of(named, adopted.member);
   param->parameter = named.parameter;
   param->trainable = adopted.trainable;
   param->dim = dim_of(named);
@@ -236,9 +236,9 @@ void ParamGroup::add_param(const Adopted& adopted) {
   if (is_floating(param->types.storage)) param->codes = options_.quantization.gather;
   param->shape = value.shape();
   const auto known = layouts_.find(named.parameter.get());
-  param->before = known == layouts_.end() ? value.sharding() : known->second;
+  param->other_axes = known == layouts_.end() ? value.sharding() : known->second;
   const auto layout = [&](size_t axes, Placement others) {
-    return layout_for(roles_, param->before, param->dim, axes, others, others);
+    return layout_for(roles_, param->other_axes, param->dim, axes, others, others);
   };
   param->sharded_layout = layout(roles_.sharded.size(), Replicate());
   param->gradient_layout = layout(0, Partial());
@@ -261,7 +261,8 @@ void ParamGroup::make_unsharded(size_t i) {
   const auto bytes = static_cast<size_t>(param.unsharded_elements()) * size_of(dtype);
   const Ref<Storage> memory = Storage::unbound(bytes, device_, concat("parameter ", param.name));
   if (!levels_.empty()) memory->mark_copy();
-  const Sharding layout = layout_for(roles_, param.before, param.dim, 0, Replicate(), Replicate());
+  const Sharding layout =
+      layout_for(roles_, param.other_axes, param.dim, 0, Replicate(), Replicate());
   param.unsharded = local_in(memory, 0, param.shape, dtype, layout);
   if (param.trainable) {
     param.unsharded.set_requires_grad(true);
@@ -313,9 +314,9 @@ void ParamGroup::reshard(size_t level, BufferPool& pool) {
   levels_[level].reshard(pool, controls_.keeps_storage);
 }
 
-void ParamGroup::reduce_grads(int bucket, size_t step) {
+void ParamGroup::reduce_grads(int bucket, size_t reduction) {
   runs_here();
-  gradients_.reduce(bucket, step);
+  gradients_.reduce(bucket, reduction);
 }
 
 /// Errors are dropped because the ranks can no longer agree on the step, and another error that

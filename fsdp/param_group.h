@@ -17,8 +17,8 @@
 
 namespace weft::fsdp {
 
-/// Parameters that are unsharded, and whose gradients are reduced, together: those of one module
-/// that was given to fully_shard. A group does not know the model that it is part of.
+/// Parameters that are unsharded, and whose gradients are reduced, together: those of one call of
+/// fully_shard with the same mesh and strategy. A group does not know the model that it is part of.
 class ParamGroup {
  public:
   /// The last handle deletes the group on the thread that started its collectives if some are under
@@ -28,12 +28,12 @@ class ParamGroup {
   ~ParamGroup();
 
   bool owns(const Parameter& parameter) const;
-  /// Adds a parameter of module `unit` of the group, and removes one that another group shares,
+  /// Adds a parameter of module `member` of the group, and removes one that another group shares,
   /// before `build`.
-  void adopt(NamedParameter parameter, size_t unit);
+  void adopt(NamedParameter parameter, size_t member);
   void disown(const Parameter& parameter);
   /// std::invalid_argument if the parameter cannot be sharded as the options say.
-  void check(const NamedParameter& parameter, size_t unit) const;
+  void check(const NamedParameter& parameter, size_t member) const;
   /// True if a parameter was frozen or unfrozen. std::invalid_argument if there are gradients then.
   bool trainable_changed() const;
   /// Lays out the gradients of the parameters that are trainable now.
@@ -83,14 +83,14 @@ class ParamGroup {
   void wait_for_unshard();
   /// Releases the memory of one level.
   void reshard(size_t level, BufferPool& pool);
-  /// Starts reduction `step` of a bucket of gradients.
-  void reduce_grads(int bucket, size_t step);
+  /// Starts a reduction of a bucket of gradients.
+  void reduce_grads(int bucket, size_t reduction);
   Gradients& gradients() { return gradients_; }
   const Gradients& gradients() const { return gradients_; }
   /// Copies values that the user set in place of slices into the slices.
   void copy_set_values();
   /// Returns true the first time, and if the slices changed since the last call.
-  bool slices_changed();
+  bool take_slices_changed();
   /// Waits for all collectives under way, and drops their errors.
   void wait_quietly() noexcept;
 
@@ -128,7 +128,7 @@ class ParamGroup {
   class Refusal;
   struct Adopted {
     NamedParameter named;
-    size_t unit;
+    size_t member;
     bool trainable;
     bool is(const Parameter& other) const { return named.parameter.get() == &other; }
   };
@@ -141,7 +141,7 @@ class ParamGroup {
 
   bool is_under_way() const;
   void runs_here() { home_ = EndOnThread<ParamGroup>::of_thread(); }
-  std::string path_of(const NamedParameter& named, size_t unit) const;
+  std::string path_of(const NamedParameter& named, size_t member) const;
   int dim_of(const NamedParameter& named) const;
   bool was_readopted() const;
   void unbind_all();
@@ -184,7 +184,7 @@ class ParamGroup {
   Ref<Storage> slices_;
   /// The file of the slices, if they rest on disk.
   std::shared_ptr<DiskMemory> disk_;
-  /// The version that `slices_changed` saw last, and the one that was unsharded last.
+  /// The version that `take_slices_changed` saw last, and the one that was unsharded last.
   Version seen_, unsharded_;
   std::vector<Level> levels_;
   Gradients gradients_;

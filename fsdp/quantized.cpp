@@ -117,7 +117,7 @@ void add_joined_pieces(const Extended& extended, const Ref<Storage>& memory, int
   for (const Extended::Wire& wire : extended.wires) {
     counts.emplace_back();
     for (int first = 0; first < static_cast<int>(wire.counts.size()); first += size) {
-      counts.back().push_back(wire.before(first + size) - wire.before(first));
+      counts.back().push_back(wire.elements_before(first + size) - wire.elements_before(first));
     }
     pieces.push_back({.send = base + wire.at(extended.own / size * size),
                       .recv = base + wire.offset,
@@ -160,7 +160,7 @@ static Integer in_fours(Integer n) {
   return (n + 3) / 4 * 4;
 }
 
-void GradientMessages::close(size_t& end) {
+void GradientMessages::lay_out(size_t& end) {
   bytes_.assign(static_cast<size_t>(ranks_.size), 0);
   for (const Region& region : regions_) {
     auto& places = places_.emplace_back();
@@ -209,10 +209,12 @@ Work GradientMessages::exchange(const Ref<Storage>& from, const Ref<Storage>& bu
       const int64_t count = region.counts[part];
       MemoryBlock lost;
       if (residual) {
-        lost = array_at(residual, missed + static_cast<size_t>(place.before) * sizeof(float),
-                        DType::f32, 1, count);
+        lost =
+            array_at(residual, missed + static_cast<size_t>(place.elements_before) * sizeof(float),
+                     DType::f32, 1, count);
       }
-      const CodeRounding rounding{true, state, first + static_cast<uint64_t>(place.before)};
+      const CodeRounding rounding{true, state,
+                                  first + static_cast<uint64_t>(place.elements_before)};
       quantize(array_at(buffer, message + place.codes, *quantization_.reduce, 1, count),
                array_at(buffer, message + place.scales, DType::f32, 1, scales(region, part)),
                part_block(region, from, static_cast<int>(part)), lost, quantization_.block,
@@ -249,8 +251,8 @@ void ReplicaSums::add(size_t offset, int64_t elements, DType dtype) {
   regions_.push_back(std::move(region));
 }
 
-void ReplicaSums::close() {
-  messages_.close(bytes_);
+void ReplicaSums::lay_out() {
+  messages_.lay_out(bytes_);
   for (const Region& region : regions_) {
     gathered_.push_back(quantized_of(region, *quantization_.reduce, quantization_.block,
                                      numbers_of(ranks_), ranks_.rank, bytes_));

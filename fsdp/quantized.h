@@ -60,7 +60,7 @@ class GradientMessages {
   /// Adds the gradient that lies in `region`.
   void add(const Region& region);
   /// Lays out the messages from byte `end` of the buffer on, which moves behind them.
-  void close(size_t& end);
+  void lay_out(size_t& end);
   /// Bytes that the exchange receives from other ranks.
   int64_t traffic() const;
   /// Bytes of what codes missed: none without error feedback.
@@ -79,7 +79,7 @@ class GradientMessages {
   /// the residuals.
   struct Place {
     size_t codes, scales;
-    int64_t before;
+    int64_t elements_before;
   };
   int64_t scales(const Region& region, size_t part) const;
 
@@ -107,7 +107,7 @@ class ReplicaSums {
 
   /// Adds a gradient of so many elements, `offset` bytes from the start of its memory.
   void add(size_t offset, int64_t elements, DType dtype);
-  void close();
+  void lay_out();
   /// Bytes of the memory for codes, and bytes that are received.
   size_t bytes() const { return bytes_; }
   int64_t traffic() const;

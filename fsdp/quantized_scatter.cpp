@@ -25,7 +25,7 @@ void QuantizedScatter::add(const Region& region) {
   messages_[0].add(region);
 }
 
-void QuantizedScatter::close(size_t& end) {
+void QuantizedScatter::lay_out(size_t& end) {
   for (size_t i = 0; i < regions_.size() && stages() > 1; ++i) {
     std::vector<int64_t> counts;
     for (const size_t part : messages_[0].own_parts()) counts.push_back(regions_[i].counts[part]);
@@ -37,7 +37,7 @@ void QuantizedScatter::close(size_t& end) {
   const size_t start = end;
   for (GradientMessages& messages : messages_) {
     size_t after = start;
-    messages.close(after);
+    messages.lay_out(after);
     end = std::max(end, after);
   }
 }

@@ -24,7 +24,7 @@ class QuantizedScatter {
   /// Adds the gradient that lies in `region` of the buffer, which all ranks of the axes share.
   void add(const Region& region);
   /// All gradients were added. Lays out the memory that follows byte `end` of the buffer.
-  void close(size_t& end);
+  void lay_out(size_t& end);
   /// Bytes that a stage receives, and bytes that it reads.
   int64_t traffic(size_t stage) const { return messages_[stage].traffic(); }
   int64_t copied(size_t stage) const;

@@ -53,9 +53,9 @@ void Gradients::copy_sums_to_host(int bucket) {
 
 /// The piece of a reduce-scatter: from the buffer or the middle memory to the middle or the final
 /// memory.
-Piece Gradients::scattered(Grad& grad, size_t step) {
-  const Region& from = step == 0 ? grad.unsharded : grad.middle;
-  const Ref<Storage>& memory = step == 0 ? buffer_ : middle_;
+Piece Gradients::scattered(Grad& grad, size_t reduction) {
+  const Region& from = reduction == 0 ? grad.unsharded : grad.middle;
+  const Ref<Storage>& memory = reduction == 0 ? buffer_ : middle_;
   if (from.packs) pack(from, memory);
   Piece piece{.send = static_cast<char*>(memory->data()) + from.start(),
               .recv = sums() + grad.offset,
@@ -63,7 +63,7 @@ Piece Gradients::scattered(Grad& grad, size_t step) {
               .counts = from.counts,
               .recv_dtype = grad.param->types.accumulate,
               .device = device_};
-  if (step == 0 && scatters_twice()) {
+  if (reduction == 0 && scatters_twice()) {
     piece.recv = static_cast<char*>(middle_->data()) + grad.middle.offset;
     piece.accumulate = std::exchange(grad.in_middle, true);
     grad.in_buffer = false;
@@ -121,25 +121,25 @@ void Gradients::reduce_in_place(int bucket, std::vector<Piece>& pieces) {
   }
 }
 
-void Gradients::reduce(int bucket, size_t step) {
+void Gradients::reduce(int bucket, size_t reduction) {
   if (device_.kind == DeviceKind::meta) return;
-  const auto& [ranks, scatters, at_sync] = reductions_[step];
-  if (!(scatters_twice() && step < buffer_steps())) copy_sums_to_device(bucket);
+  const auto& [ranks, scatters, at_sync] = reductions_[reduction];
+  if (!(scatters_twice() && reduction < buffer_reductions())) copy_sums_to_device(bucket);
   std::vector<Piece> pieces;
   counts_.clear();
   counts_.reserve(grads_.size());
   Bucket& reduced = bucket_at(bucket);
   reduced.under_way = true;
-  if (sends_codes(step)) {
+  if (sends_codes(reduction)) {
     for (Grad& grad : grads_) {
       grad.in_buffer = false;
-      if (step + 1 == buffer_steps()) reduced.arriving.push_back(scattered(grad, 0));
+      if (reduction + 1 == buffer_reductions()) reduced.arriving.push_back(scattered(grad, 0));
     }
-    reduced.work = messages_->exchange(step, buffer_, residual_);
+    reduced.work = messages_->exchange(reduction, buffer_, residual_);
     return;
   }
   if (scatters) {
-    for (Grad& grad : grads_) pieces.push_back(scattered(grad, step));
+    for (Grad& grad : grads_) pieces.push_back(scattered(grad, reduction));
     reduced.work = collective_ ? collective_(ranks.communicator, pieces)
                                : ranks.communicator.reduce_scatter(pieces, ReduceOp::sum);
     return;
@@ -150,7 +150,7 @@ void Gradients::reduce(int bucket, size_t step) {
     reduced.work = replica_sums_->start(on_host_ ? buffer_ : final_, codes_);
     return;
   }
-  step == 0 && !direct_ ? reduce_buffer(bucket, pieces) : reduce_in_place(bucket, pieces);
+  reduction == 0 && !direct_ ? reduce_buffer(bucket, pieces) : reduce_in_place(bucket, pieces);
   reduced.work = ranks.communicator.all_reduce(pieces, ReduceOp::sum);
 }
 
@@ -166,7 +166,7 @@ void Gradients::receive(int bucket) {
   }
 }
 
-void Gradients::wait_for_reduce(int bucket, size_t step, bool last) {
+void Gradients::wait_for_reduce(int bucket, size_t reduction, bool last) {
   Bucket& reduced = bucket_at(bucket);
   reduced.under_way = false;
   reduced.work.wait();
@@ -174,7 +174,7 @@ void Gradients::wait_for_reduce(int bucket, size_t step, bool last) {
   if (std::exchange(reduced.replicating, false)) {
     replica_sums_->finish(on_host_ ? buffer_ : final_, codes_);
   }
-  if (step + 1 == reductions_.size() && device_.kind != DeviceKind::meta) {
+  if (reduction + 1 == reductions_.size() && device_.kind != DeviceKind::meta) {
     change_sums(bucket);
     add_sums(bucket);
   }

@@ -86,7 +86,8 @@ Recording expected_step(const ParamGroups& groups, bool training) {
       if (group->get() == root) continue;
       events.push_back({StepEvent::Kind::pre_backward, group->get()});
       expect_gradients(events, **group);
-      if ((*group)->has_frozen()) events.push_back({StepEvent::Kind::post_backward, group->get()});
+      if ((*group)->has_frozen())
+        events.push_back({StepEvent::Kind::input_grads_complete, group->get()});
     }
     expect_gradients(events, *root);
   }
@@ -153,19 +154,19 @@ class ScheduleWriter final : public Executor {
     release(group, kGradients, group.gradients().buffer_bytes());
   }
 
-  void finalize_grads(ParamGroup&, int, size_t) override {}
+  void close_bucket(ParamGroup&, int, size_t) override {}
 
-  void reduce_grads(ParamGroup& group, int bucket, size_t step) override {
+  void reduce_grads(ParamGroup& group, int bucket, size_t reduction) override {
     const Gradients& gradients = group.gradients();
-    const Reduction& reduction = gradients.reductions()[step];
-    schedule_.copied += gradients.copied(step);
-    add(reduction.scatters ? Kind::scatter : Kind::all_reduce, group,
-        step < gradients.buffer_steps() ? buffer_of(group, kGradients) : -1, bucket);
-    receive(reduction.ranks.axes, gradients.traffic(bucket, step));
+    const auto& [ranks, scatters, at_sync] = gradients.reductions()[reduction];
+    schedule_.copied += gradients.copied(reduction);
+    add(scatters ? Kind::scatter : Kind::all_reduce, group,
+        reduction < gradients.buffer_reductions() ? buffer_of(group, kGradients) : -1, bucket);
+    receive(ranks.axes, gradients.traffic(bucket, reduction));
   }
 
-  void wait_for_reduce(ParamGroup& group, int bucket, size_t step, bool) override {
-    const bool reads = step < group.gradients().buffer_steps();
+  void wait_for_reduce(ParamGroup& group, int bucket, size_t reduction, bool) override {
+    const bool reads = reduction < group.gradients().buffer_reductions();
     add(Kind::wait_reduced, group, reads ? buffer_of(group, kGradients) : -1, bucket);
   }
 

@@ -68,11 +68,11 @@ void Scheduler::handle(const StepEvent& event, const std::vector<ParamGroup*>& p
       allocate_grads(group);
       return executor_.compute(group);
     case StepEvent::Kind::grads_complete:
-      return reduce_grads(group, event.bucket);
+      return complete_bucket(group, event.bucket);
     case StepEvent::Kind::grads_continue:
       return continue_grads(group, event.bucket);
-    case StepEvent::Kind::post_backward:
-      return post_backward(group);
+    case StepEvent::Kind::input_grads_complete:
+      return reshard_after_backward(group);
     case StepEvent::Kind::backward_complete:
       return complete_buckets();
     case StepEvent::Kind::finalize:
@@ -123,7 +123,7 @@ void Scheduler::post_forward(ParamGroup& group) {
   reshard(group, training_ && !set ? Lifetime::use : Lifetime::step);
 }
 
-void Scheduler::post_backward(ParamGroup& group) {
+void Scheduler::reshard_after_backward(ParamGroup& group) {
   if (group.controls().reshards_after_backward) reshard(group, Lifetime::step);
 }
 
@@ -139,21 +139,24 @@ void Scheduler::release_grads(ParamGroup& group) {
   executor_.release_grads(group);
 }
 
-bool Scheduler::may_reduce(const ParamGroup& group, size_t step) const {
+bool Scheduler::may_reduce(const ParamGroup& group, size_t reduction) const {
   const auto& reductions = group.gradients().reductions();
   const Controls& controls = group.controls();
-  return step < reductions.size() && controls.reduces &&
-         (!reductions[step].at_sync || (sync_ && controls.all_reduces));
+  return reduction < reductions.size() && controls.reduces &&
+         (!reductions[reduction].at_sync || (sync_ && controls.all_reduces));
 }
 
 /// Waits for each reduction under way, and starts the bucket's next one.
 void Scheduler::advance_reductions() {
   for (size_t count = reducing_.size(); count > 0; --count) {
-    auto [group, bucket, step] = reducing_.front();
+    auto [group, bucket, reduction] = reducing_.front();
     reducing_.pop_front();
-    const bool more = may_reduce(*group, step + 1);
-    executor_.wait_for_reduce(*group, bucket, step, !more);
-    if (group->gradients().rest_on_host() ? !more : step + 1 == group->gradients().buffer_steps()) {
+    const bool more = may_reduce(*group, reduction + 1);
+    executor_.wait_for_reduce(*group, bucket, reduction, !more);
+    const Gradients& gradients = group->gradients();
+    const bool has_left_buffer =
+        gradients.rest_offloaded() ? !more : reduction + 1 == gradients.buffer_reductions();
+    if (has_left_buffer) {
       auto& buckets = state_of(*group).buckets;
       buckets[static_cast<size_t>(bucket)] = BucketState::reduced;
       const bool all = std::all_of(buckets.begin(), buckets.end(),
@@ -161,26 +164,27 @@ void Scheduler::advance_reductions() {
       if (all) release_grads(*group);
     }
     if (!more) continue;
-    executor_.reduce_grads(*group, bucket, step + 1);
-    reducing_.push_back({group, bucket, step + 1});
+    executor_.reduce_grads(*group, bucket, reduction + 1);
+    reducing_.push_back({group, bucket, reduction + 1});
   }
 }
 
-/// Ends backward for a bucket, and starts its reduction if the strategy reduces in this micro-step.
-void Scheduler::reduce_grads(ParamGroup& group, int bucket) {
+/// Ends backward for a bucket: reshards if it was the last, sets `grad()`, and starts the
+/// reductions of this micro-step.
+void Scheduler::complete_bucket(ParamGroup& group, int bucket) {
   allocate_grads(group);
   GroupState& state = state_of(group);
   state.buckets[static_cast<size_t>(bucket)] = BucketState::complete;
   const bool all = std::find(state.buckets.begin(), state.buckets.end(), BucketState::incomplete) ==
                    state.buckets.end();
-  if (all && !group.has_frozen()) post_backward(group);
+  if (all && !group.has_frozen()) reshard_after_backward(group);
   start_reductions(group, bucket);
 }
 
 void Scheduler::start_reductions(ParamGroup& group, int bucket) {
   size_t reductions = 0;
   while (may_reduce(group, reductions)) ++reductions;
-  executor_.finalize_grads(group, bucket, reductions);
+  executor_.close_bucket(group, bucket, reductions);
   auto& [params, grads, buckets] = state_of(group);
   BucketState& state = buckets[static_cast<size_t>(bucket)];
   state = reductions == 0 ? BucketState::kept : BucketState::complete;
@@ -210,7 +214,7 @@ void Scheduler::complete_buckets() {
     for (int bucket = 0; bucket < group->gradients().buckets(); ++bucket) {
       const BucketState state = state_of(*group).buckets[static_cast<size_t>(bucket)];
       if (state == BucketState::incomplete) {
-        reduce_grads(*group, bucket);
+        complete_bucket(*group, bucket);
       } else if (state == BucketState::kept && may_reduce(*group, 0)) {
         start_reductions(*group, bucket);
       }

@@ -26,8 +26,9 @@ struct StepEvent {
     /// A bucket that was complete gets another contribution, because parameters are used in two
     /// recomputations, or in one and outside it. It is reduced again, and the sums are added.
     grads_continue,
-    /// The gradients of the module's inputs are complete too.
-    post_backward,
+    /// Groups with frozen parameters only: the gradients of the module's inputs are complete, so
+    /// nothing reads the parameters any more. Reshards.
+    input_grads_complete,
     /// Backward writes no more gradients; its reductions may still be under way.
     backward_complete,
     finalize,
@@ -42,8 +43,8 @@ struct StepEvent {
   bool is_of_user() const { return kind >= Kind::user_unshard; }
 };
 
-/// Performs the actions of a Scheduler, or lists them. `level` and `step` count the gathers and
-/// reductions of a group.
+/// Performs the actions of a Scheduler, or lists them. `level` and `reduction` index the group's
+/// `levels()` and `reductions()`.
 class Executor {
  public:
   virtual void unshard(ParamGroup& group, size_t level) = 0;
@@ -52,11 +53,11 @@ class Executor {
   virtual void reshard(ParamGroup& group, size_t level) = 0;
   virtual void allocate_grads(ParamGroup& group) = 0;
   virtual void release_grads(ParamGroup& group) = 0;
-  /// Backward has written the bucket, of which this step runs so many reductions.
-  virtual void finalize_grads(ParamGroup& group, int bucket, size_t reductions) = 0;
-  virtual void reduce_grads(ParamGroup& group, int bucket, size_t step) = 0;
+  /// Backward has written the bucket, of which this micro-step runs so many reductions.
+  virtual void close_bucket(ParamGroup& group, int bucket, size_t reductions) = 0;
+  virtual void reduce_grads(ParamGroup& group, int bucket, size_t reduction) = 0;
   /// `last`: no reduction of the bucket follows.
-  virtual void wait_for_reduce(ParamGroup& group, int bucket, size_t step, bool last) = 0;
+  virtual void wait_for_reduce(ParamGroup& group, int bucket, size_t reduction, bool last) = 0;
 
  protected:
   ~Executor() = default;
@@ -95,18 +96,18 @@ class Scheduler {
 
  private:
   /// `kept`: complete, but not reduced in this micro-step. `reduced`: the first reduction has read
-  /// the buffer.
+  /// the buffer; with offloaded gradients the last one.
   enum class BucketState : uint8_t { incomplete, complete, kept, reduced };
   struct GroupState {
     ShardedState params = ShardedState::sharded;
     GradState grads = GradState::none;
     std::vector<BucketState> buckets;
   };
-  /// Reduction `step` of a bucket is under way.
+  /// A reduction of a bucket that is under way.
   struct Reducing {
     ParamGroup* group;
     int bucket;
-    size_t step;
+    size_t reduction;
   };
 
   GroupState& state_of(const ParamGroup& group);
@@ -114,10 +115,10 @@ class Scheduler {
   void unshard_for_use(ParamGroup& group, const std::vector<ParamGroup*>& prefetch);
   void reshard(ParamGroup& group, Lifetime ended);
   void post_forward(ParamGroup& group);
-  void post_backward(ParamGroup& group);
+  void reshard_after_backward(ParamGroup& group);
   void release_grads(ParamGroup& group);
-  bool may_reduce(const ParamGroup& group, size_t step) const;
-  void reduce_grads(ParamGroup& group, int bucket);
+  bool may_reduce(const ParamGroup& group, size_t reduction) const;
+  void complete_bucket(ParamGroup& group, int bucket);
   void start_reductions(ParamGroup& group, int bucket);
   void continue_grads(ParamGroup& group, int bucket);
   void advance_reductions();

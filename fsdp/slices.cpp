@@ -103,7 +103,7 @@ void ParamGroup::materialize(Device device) {
   }
 }
 
-bool ParamGroup::slices_changed() {
+bool ParamGroup::take_slices_changed() {
   const Version version{slices_, slices_->version()};
   return std::exchange(seen_, version) != version;
 }

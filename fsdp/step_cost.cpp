@@ -3,6 +3,7 @@
 #include <numeric>
 #include <utility>
 
+#include "fsdp/fsdp_param.h"
 #include "weft/autograd.h"
 #include "weft/error.h"
 #include "weft/expert_parallel.h"
@@ -70,14 +71,13 @@ static void use_gathered(Module& model, const DeviceMesh& data, const MixedPreci
       if (!has_axis(data, mesh.axis_name(axis)) || sharding[axis].is_shard()) continue;
       sums[static_cast<size_t>(axis)] = Partial();
     }
-    const DType storage = precision.storage.value_or(value.dtype());
-    parameter->set_value(
-        empty(value.shape(), {precision.compute.value_or(storage), meta, sharding}));
+    const fsdp::ParamTypes types = fsdp::types_of(precision, value.dtype());
+    parameter->set_value(empty(value.shape(), {types.compute, meta, sharding}));
     set_gradient_sink(
         parameter->value(),
         std::make_shared<MetaSink>(empty(
-            value.shape(), {precision.reduce.value_or(precision.accumulate.value_or(storage)), meta,
-                            Sharding(mesh, Placements(std::span<const Placement>(sums)))})));
+            value.shape(),
+            {types.reduce, meta, Sharding(mesh, Placements(std::span<const Placement>(sums)))})));
   }
 }
 

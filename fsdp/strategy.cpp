@@ -87,7 +87,7 @@ AxisGroup Roles::use_group() const {
   return part_of_axis(axis, axis.rank % stride, stride, ranks_at_use);
 }
 
-AxisGroup Roles::before_group() const {
+AxisGroup Roles::kept_group() const {
   if (ranks_at_use == 0) return group(at_use, sharded.size());
   const AxisGroup axis = group(0, 1);
   const int size = axis.size / ranks_at_use;
@@ -188,7 +188,8 @@ Roles roles_of(const DeviceMesh& mesh, const Strategy& strategy, const Reshard& 
   if (!to_axis) return roles;
   if (roles.at_use != axes.size() || axes.empty() || roles.sharded[0] != reshard.axis()) {
     fail("fully_shard: reshard_after_forward is ", in_quotes(reshard.axis()),
-         ", expected an axis of ", mesh, ", all of whose axes must shard parameters");
+         ", expected an axis of ", mesh,
+         ", whose axes that shard the state must all shard parameters");
   }
   roles.at_use = 1;
   roles.keeps_gathered = false;

@@ -46,9 +46,10 @@ struct Roles {
   AxisGroup group(size_t first, size_t last) const;
   /// The group over these axes of `mesh`.
   AxisGroup group(const std::vector<std::string>& axes) const;
-  /// The ranks over which each use gathers, and those gathered over before that.
+  /// The ranks over which each use gathers, and those over which parameters are gathered earlier
+  /// and kept.
   AxisGroup use_group() const;
-  AxisGroup before_group() const;
+  AxisGroup kept_group() const;
   AxisGroup replica_group() const;
 };
 

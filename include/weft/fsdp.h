@@ -30,8 +30,9 @@ struct FullyShardOptions {
   MixedPrecision precision = {};
   Quantization quantization = {};
   Offload offload = {};
-  /// Returns the dimension along which a parameter is sharded; by default that of the strategy, or
-  /// 0 if that is missing. Others than 0 cost a copy of the unsharded parameter and gradient.
+  /// Returns the dim along which a parameter is sharded; by default the dim that the strategy
+  /// names, or 0 if the parameter lacks it. Others than 0 cost a copy of the unsharded parameter
+  /// and gradient.
   std::function<int(const NamedParameter&)> shard_dim = {};
   /// Returns where a parameter is sharded; comes before `shard_dim`.
   std::function<ShardPlacement(const NamedParameter&)> shard_placement_fn = {};
@@ -51,13 +52,13 @@ struct FullyShardOptions {
 /// them afterwards. Shard inner modules first, then the whole model. The batch must be sharded over
 /// the axes of `mesh`, and the loss must be a mean over the whole batch.
 /// Parameters may be laid out over other axes of the root mesh already (apply tensor parallelism
-/// first). Parameters may be frozen and unfrozen between steps, when their gradients are cleared,
-/// and added, replaced and removed: the next step makes the groups and the schedule again. A loss
-/// may depend on a parameter's `tensor()`, next to the module's outputs, but not on its `value()`,
-/// and must not outlive the model. std::invalid_argument, with nothing changed, if the strategy
-/// does not fit the mesh, or a parameter has no dimensions or is sharded over these axes already.
-/// The first step, `materialize` or query checks this again when it makes the slices, because
-/// parameters may have been replaced.
+/// first). Between steps parameters may be frozen and unfrozen, when their gradients are cleared,
+/// and added, replaced and removed. The next step then makes the schedule again, and the groups if
+/// parameters were added, replaced or removed. A loss may depend on a parameter's `tensor()`, next
+/// to the module's outputs, but not on its `value()`, and must not outlive the model.
+/// std::invalid_argument, with nothing changed, if the strategy does not fit the mesh, or a
+/// parameter has no dimensions or is sharded over these axes already. The first step, `materialize`
+/// or query checks this again when it makes the slices, because parameters may have been replaced.
 WEFT_API void fully_shard(Module& module, const DeviceMesh& mesh,
                           const FullyShardOptions& options = {});
 /// The same for several modules as one group, e.g. a norm and the head behind it: unsharded before
@@ -103,8 +104,8 @@ struct FullyShardBytes {
 };
 
 /// Computes the bytes of a step after an update, without memory or communication. `model` is the
-/// outermost sharded module. The order is that of the last training step; that of the
-/// modules before the first step has ended and after a step in another order.
+/// outermost sharded module. The order is that of the last training step; that of the modules
+/// before the first step has ended and after a step in another order.
 WEFT_API FullyShardBytes predicted_bytes(Module& model, int micro_steps = 1);
 /// Returns the bytes allocated since the model was sharded, and the traffic between the last two
 /// syncs.

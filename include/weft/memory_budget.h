@@ -94,10 +94,9 @@ struct WEFT_API StepCost {
   std::vector<SplitCost> splits = {};
   FullyShardBytes sharding = {};
   ExpertBytes experts = {};
-  /// Operations in forward of shared experts, and of the experts that tokens choose. Set by the
-  /// caller of `step_cost`, as `expert_chunks` is; otherwise no travel of tokens counts as hidden.
+  /// Set by the caller, or else no travel of tokens counts as hidden: operations in forward of
+  /// shared experts and of those that tokens choose; `MoEConfig::chunks`.
   double shared_operations = 0, expert_operations = 0;
-  /// `MoEConfig::chunks`: tokens of one part travel while experts compute another.
   int64_t expert_chunks = 1;
   /// Elements of this rank that the optimizer updates.
   int64_t updated_elements = 0;

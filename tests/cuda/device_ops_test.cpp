@@ -76,8 +76,8 @@ TEST_F(DeviceOps, ManyDims) {
 
 TEST_F(DeviceOps, TrianglesOfAllKindsOfStrides) {
   const auto both = [](auto compute) { expect_alike(compute(gpu), compute(cpu), 0); };
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i64, DType::u8,
-                            DType::boolean}) {
+  for (const DType dtype :
+       {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i64, DType::u8, DType::boolean}) {
     for (const Shape& shape :
          {Shape{1, 1}, Shape{0, 4}, Shape{5, 7}, Shape{7, 5}, Shape{3, 33, 20}}) {
       const int last = shape.ndim() - 1;

@@ -148,6 +148,22 @@ TEST(MemoryBudget, FinerUnitsMeetWhatBlocksDoNot) {
   }
 }
 
+/// Gradients are written in the dtype of reduced ones, unless that of the reduction is set.
+TEST(MemoryBudget, PredictsGradientsInTheDtypeOfTheirSums) {
+  for (const int ranks : {1, 3}) {
+    const DeviceMesh mesh(fake_world(0, ranks), {{"dp", ranks}});
+    const auto cost_of = [&](const MixedPrecision& precision) {
+      return step_cost([&] { return built(mesh); }, mesh, {.precision = precision});
+    };
+    const MixedPrecision sums{.compute = DType::bf16, .accumulate = DType::bf16};
+    MixedPrecision both = sums;
+    both.reduce = DType::bf16;
+    const StepCost found = cost_of(sums), expected = cost_of(both);
+    EXPECT_EQ(found.memory, expected.memory) << ranks;
+    EXPECT_EQ(step_seconds(found, {}).total, step_seconds(expected, {}).total) << ranks;
+  }
+}
+
 TEST(MemoryBudget, AThrowingModelLeavesTheRandomNumbers) {
   run_ranks(2, [](Communicator world) {
     const DeviceMesh mesh(world, {{"dp", 2}});

@@ -454,6 +454,54 @@ TEST(Methods, RefuseWhatHasNoMeaning) {
   });
 }
 
+const std::vector<std::vector<MeshAxis>> kSharded = {
+    {{"dp", 1}}, {{"dp", 2}}, {{"dp", 3}}, {{"across", 2}, {"within", 2}}};
+
+/// A backward that is not that of the last forward is a training step all the same.
+TEST(Methods, HoldForABackwardAfterAnEvaluation) {
+  const Values expected = plain_gradients(1);
+  for (const auto& axes : kSharded) {
+    for (const bool keeps_after_forward : {false, true}) {
+      run_ranks(size_of_mesh({"", axes, {}}), [&](Communicator world) {
+        manual_seed(3);
+        DeviceMesh mesh(world, axes);
+        Chain chain;
+        shard(chain, mesh);
+        FsdpModule(chain).set_reshard_after_forward(!keeps_after_forward);
+        FsdpModule(chain).set_reshard_after_backward(keeps_after_forward);
+        const Tensor loss = sum(square(chain(rows_of(mesh, 0))));
+        {
+          const NoGrad no_grad;
+          chain(rows_of(mesh, 1));
+        }
+        loss.backward();
+        const std::string error = error_of<std::runtime_error>(
+            [&] { chain.parameters()[2]->tensor().local().to_vector<float>(); });
+        EXPECT_EQ(error == "nothing", !keeps_after_forward || world.size() == 1) << error;
+        expect_near(gradients_of(chain), expected, "after an evaluation");
+      });
+    }
+  }
+}
+
+TEST(Methods, FinalizeABackwardAfterAReset) {
+  const Values expected = plain_gradients(1);
+  for (const auto& axes : kSharded) {
+    run_ranks(size_of_mesh({"", axes, {}}), [&](Communicator world) {
+      manual_seed(3);
+      DeviceMesh mesh(world, axes);
+      Chain chain;
+      shard(chain, mesh);
+      FsdpModule(chain).set_manual_backward_finalization(true);
+      const Tensor loss = sum(square(chain(rows_of(mesh, 0))));
+      FsdpModule(chain).reset_iter_state();
+      loss.backward();
+      FsdpModule(chain).finalize_backward(true).wait();
+      expect_near(gradients_of(chain), expected, "after a reset");
+    });
+  }
+}
+
 /// Two models with one pool hold the buffers of the larger step only.
 TEST(Methods, SharedContextsShareBuffers) {
   run_ranks(2, [](Communicator world) {

@@ -322,7 +322,7 @@ TEST(Schedule, RefusesWhatItCannotShard) {
               "gradients in opposite orders, expected one order");
     EXPECT_EQ(error_of([&] { fully_shard(chain, grid, {.reshard_after_forward = "host"}); }),
               "fully_shard: reshard_after_forward is \"host\", expected an axis of mesh(dp=2, "
-              "tp=2), all of whose axes must shard parameters");
+              "tp=2), whose axes that shard the state must all shard parameters");
     EXPECT_EQ(error_of([&] { fully_shard(chain, mesh, {.ignored = {"layer7.weight"}}); }),
               "fully_shard: ignored parameter \"layer7.weight\" does not exist");
     EXPECT_EQ(error_of([&] { predicted_bytes(chain); }),

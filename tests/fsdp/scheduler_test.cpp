@@ -19,10 +19,12 @@ class Writer final : public Executor {
   void reshard(ParamGroup&, size_t level) override { add(concat("reshard", level)); }
   void allocate_grads(ParamGroup&) override { add("allocate"); }
   void release_grads(ParamGroup&) override { add("release"); }
-  void finalize_grads(ParamGroup&, int, size_t) override {}
-  void reduce_grads(ParamGroup&, int, size_t step) override { add(concat("reduce", step)); }
-  void wait_for_reduce(ParamGroup&, int, size_t step, bool) override {
-    add(concat("reduced", step));
+  void close_bucket(ParamGroup&, int, size_t) override {}
+  void reduce_grads(ParamGroup&, int, size_t reduction) override {
+    add(concat("reduce", reduction));
+  }
+  void wait_for_reduce(ParamGroup&, int, size_t reduction, bool) override {
+    add(concat("reduced", reduction));
   }
   std::string actions() { return std::exchange(text_, {}); }
 

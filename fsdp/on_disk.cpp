@@ -45,8 +45,8 @@ void Level::read_slices(const std::vector<Source>& sources) {
       staged.memory = Storage::allocate_pinned(static_cast<size_t>(bytes));
       staged.offset = 0;
     } else if (in_place) {
-      staged.offset =
-          region.start() + static_cast<size_t>(region.before(ranks_.rank)) * size_of(region.wire);
+      staged.offset = region.start() + static_cast<size_t>(region.elements_before(ranks_.rank)) *
+                                           size_of(region.wire);
     } else {
       behind += padded(static_cast<size_t>(bytes));
     }
@@ -73,14 +73,17 @@ void Level::start_read() {
   if (memory_->device().kind == DeviceKind::cuda) Event::record(stream_).synchronize();
 }
 
+static int64_t bytes_of_element(const ParamGrad& grad) {
+  return static_cast<int64_t>(size_of(grad.param->types.accumulate));
+}
+
 void Gradients::make_file() {
   std::vector<DiskMemory::Array> arrays;
   for (const Grad& grad : grads_) {
-    const auto element = static_cast<int64_t>(size_of(grad.param->types.accumulate));
     arrays.push_back({concat("gradient of parameter ", grad.param->name),
-                      grad.param->sharded_elements() * element});
+                      grad.param->sharded_elements() * bytes_of_element(grad)});
   }
-  disk_ = DiskMemory::make(rest_.directory(), std::move(arrays));
+  disk_ = DiskMemory::make(tier_.directory(), std::move(arrays));
   final_ = disk_->storage();
 }
 
@@ -116,10 +119,6 @@ void Gradients::write_sum(const Grad& grad) {
 
 void Gradients::wait_for_writes() {
   for (DiskMemory::Transfer& write : std::exchange(writes_, {})) write.wait();
-}
-
-int64_t Gradients::bytes_of_element(const Grad& grad) {
-  return static_cast<int64_t>(size_of(grad.param->types.accumulate));
 }
 
 }  // namespace weft::fsdp

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "fsdp/adoption.h"
-#include "fsdp/fsdp_state.h"
+#include "fsdp/fsdp_context.h"
 #include "weft/error.h"
 #include "weft/extend/module_sharder.h"
 
