@@ -207,7 +207,7 @@ def test_transformers_continues_what_python_exports(ranks, tmp_path):
             shutil.copytree(base, tmp_path / "run" / "hugging_face")
         world.barrier()
         export(run, str(tmp_path / "kept"), world)
-        with pytest.raises(ValueError, match="export: files .*/none is missing or a file, expect"):
+        with pytest.raises(ValueError, match="export: files .*/none. is missing or a file, expect"):
             export(run, str(tmp_path / "x"), world, files=str(tmp_path / "none"))
         return plain
 
