@@ -80,7 +80,7 @@ void Gradients::make_file() {
     arrays.push_back({concat("gradient of parameter ", grad.param->name),
                       grad.param->sharded_elements() * element});
   }
-  disk_ = DiskMemory::make(rest_.directory(), std::move(arrays));
+  disk_ = DiskMemory::make(rest_.directory(), std::move(arrays), DiskPath::cached);
   final_ = disk_->storage();
 }
 
