@@ -83,7 +83,7 @@ void Gradients::make_file() {
     arrays.push_back({concat("gradient of parameter ", grad.param->name),
                       grad.param->sharded_elements() * bytes_of_element(grad)});
   }
-  disk_ = DiskMemory::make(tier_.directory(), std::move(arrays));
+  disk_ = DiskMemory::make(tier_.directory(), std::move(arrays), DiskPath::cached);
   final_ = disk_->storage();
 }
 

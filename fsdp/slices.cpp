@@ -36,7 +36,8 @@ void ParamGroup::allocate_slices() {
       const auto element = static_cast<int64_t>(size_of(param->types.storage));
       arrays.push_back({concat("parameter ", param->name), param->sharded_elements() * element});
     }
-    disk_ = DiskMemory::make(options_.offload.parameters.directory(), std::move(arrays));
+    disk_ = DiskMemory::make(options_.offload.parameters.directory(), std::move(arrays),
+                             DiskPath::cached);
     slices_ = disk_->storage();
     return;
   }

@@ -4,7 +4,7 @@
 #include "nn/groups.h"
 #include "nn/squares.h"
 #include "weft/error.h"
-#include "weft/extend/disk_tensor.h"
+#include "weft/extend/disk_memory.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/reductions.h"
@@ -18,7 +18,8 @@ Lamb::Lamb(std::vector<ParameterGroup<LambOptions>> groups)
     : Optimizer(parameters_of(groups), each(groups, &LambOptions::learning_rate)),
       options_(options_of(groups)),
       decays_(decaying(*this, options_)) {
-  for (const auto& [rate, beta1, beta2, eps, decay, predicate] : options_) {
+  check_equal_in_groups("lamb", "offload", options_, &LambOptions::offload);
+  for (const auto& [rate, beta1, beta2, eps, decay, predicate, offload] : options_) {
     check_adam("lamb", rate, beta1, beta2, eps, decay);
   }
 }
@@ -29,35 +30,61 @@ std::vector<Hyperparameter> Lamb::numbers(size_t group) {
   return weft::hyperparameters(options_[group]);
 }
 
-void Lamb::update(const Update& update) { update_all({&update, 1}); }
+/// Returns zeros in the layout of a value, in the tier of the state.
+Tensor Lamb::new_direction(const Update& update) {
+  const auto dtype_of = [](const Tensor& value) { return value.dtype() == f64 ? f64 : f32; };
+  const DType dtype = dtype_of(update.value);
+  const Shape& shape = update.value.shape();
+  if (!offload().is_disk()) {
+    return zeros(shape,
+                 {.dtype = dtype, .device = parameters()[update.parameter].parameter->device()});
+  }
+  if (!directions_) {
+    std::vector<DiskMemory::Array> arrays;
+    for (const NamedParameter& named : parameters()) {
+      const Tensor& value = named.parameter->value();
+      arrays.push_back(
+          {concat("direction of parameter ", named.name()),
+           value.box().shape.product() * static_cast<int64_t>(size_of(dtype_of(value)))});
+    }
+    directions_ =
+        DiskMemory::make(offload().directory(), std::move(arrays), DiskPath::cached_if_it_fits);
+  }
+  const auto element = static_cast<int64_t>(size_of(dtype));
+  return tensor_in(directions_->storage(), directions_->offset(update.parameter) / element, shape,
+                   dtype);
+}
 
-/// Returns -u of a parameter's local part and updates its moments: an AdamW step from zero.
-Tensor Lamb::direction(const Update& update) const {
-  const LambOptions& options = options_[group_of(update.parameter)];
-  const DType dtype = update.value.dtype() == f64 ? f64 : f32;
-  const Tensor direction =
-      zeros(update.value.shape(), {.dtype = dtype, .device = update.value.device()});
-  adamw_(direction, update.state[0], update.state[1], update.gradient, update.gradient_scale,
+/// Updates the moments and makes the direction, the last of the state and zero, that of -u: an
+/// AdamW step from zero.
+void Lamb::update(const Update& part) {
+  const LambOptions& options = options_[group_of(part.parameter)];
+  const Tensor& direction = part.state.back();
+  adamw_(direction, part.state[0], part.state[1], part.gradient, part.gradient_scale,
          {.learning_rate = 1,
           .beta1 = options.beta1,
           .beta2 = options.beta2,
           .eps = options.eps,
           .weight_decay = 0,
-          .step = update.step});
-  const double decay = decays_[update.parameter] ? options.weight_decay : 0;
-  if (decay != 0) {
-    add_scaled_(direction, update.value, ones({}, {.device = direction.device()}), -decay);
-  }
-  return direction;
+          .step = part.step});
+  const double decay = decays_[part.parameter] ? options.weight_decay : 0;
+  if (decay == 0) return;
+  add_scaled_(direction, part.value, ones({}, {.device = direction.device()}), -decay);
 }
 
-/// Writes row `row` of [parameters, 2]: the sums of squares of a parameter and of its direction.
-static void put_squares(const Tensor& squares, size_t row, const Tensor& value,
-                        const Tensor& direction) {
-  const auto at = static_cast<int64_t>(row);
-  const Tensor both = slice(squares, 0, at, at + 1);
-  copy_(slice(both, 1, 0, 1), reshape(sum_squares(value), {1, 1}));
-  copy_(slice(both, 1, 1, 2), reshape(sum_squares(direction), {1, 1}));
+/// Adds to row `parameter` of [parameters, 2] the sums of squares of a value and its direction. In
+/// the same pieces for all tiers, so that the bits are equal.
+void Lamb::add_squares(const Update& part, const Tensor& squares) const {
+  const auto row = static_cast<int64_t>(part.parameter);
+  const int64_t elements = part.value.numel();
+  for (const auto& [column, tensor] : {std::pair{0, part.value}, {1, part.state.back()}}) {
+    const Tensor at = slice(slice(squares, 0, row, row + 1), 1, column, column + 1);
+    const Tensor flat = reshape(tensor, {elements});
+    for (int64_t begin = 0; begin < elements; begin += kPart) {
+      const Tensor sum = sum_squares(slice(flat, 0, begin, std::min(begin + kPart, elements)));
+      copy_(at, at + reshape(sum, {1, 1}).to(at.device()));
+    }
+  }
 }
 
 /// Returns |p| / |u| of each parameter, 1 where one of them is 0.
@@ -69,22 +96,7 @@ static Tensor trust_ratios(const Tensor& squares) {
   return where(usable, of_value / where(usable, of_direction, one), one);
 }
 
-/// Returns the tensor, or a copy on `device` of one that rests on disk.
-static Tensor read_to(Device device, const Tensor& tensor) {
-  return rests_on_disk(tensor) ? in_memory(tensor).to(device) : tensor;
-}
-
 void Lamb::update_all(std::span<const Update> updates) {
-  for (const Update& update : updates) {
-    const NamedParameter& named = parameters()[update.parameter];
-    const Device used = named.parameter->device();
-    for (const Tensor& tensor : {update.value, update.gradient}) {
-      if (tensor.device() == used || rests_on_disk(tensor)) continue;
-      fail("lamb: value or gradient of parameter ", named.name(), " is on ", tensor.device(),
-           ", expected ", used,
-           ", where it is used, or disk; AdamW and SGD update what is on the host");
-    }
-  }
   Tensors values;
   for (const NamedParameter& named : parameters()) values.push_back(named.parameter->value());
   const SquaresReduction reduction("lamb", values);
@@ -93,26 +105,27 @@ void Lamb::update_all(std::span<const Update> updates) {
   const Tensor squares =
       zeros({static_cast<int64_t>(values.size()), 2},
             {.dtype = exact ? f64 : f32, .device = parameters()[0].parameter->device()});
-  Tensors directions;
-  for (Update update : updates) {
-    const Device used = parameters()[update.parameter].parameter->device();
-    update.value = read_to(used, update.value);
-    update.gradient = read_to(used, update.gradient);
-    update.gradient_scale = update.gradient_scale.to(used);
-    directions.push_back(direction(update));
-    if (!reduction.counts_here(update.parameter)) continue;
-    put_squares(squares, update.parameter, update.value, directions.back());
+  if (directions_) directions_->clear();
+  std::vector<Update> moves, steps;
+  for (const Update& update : updates) {
+    const Tensor direction = new_direction(update);
+    moves.push_back(update);
+    moves.back().state.push_back(direction);
+    steps.push_back(update);
+    steps.back().gradient = direction;
+    steps.back().state.clear();
   }
+  update_parts(moves, false, [&](const Update& part) {
+    update(part);
+    if (reduction.counts_here(part.parameter)) add_squares(part, squares);
+  });
   reduction.reduce(squares);
   const Tensor ratios = trust_ratios(squares);
-  for (size_t i = 0; i < updates.size(); ++i) {
-    const auto at = static_cast<int64_t>(updates[i].parameter);
-    const Tensor& value = updates[i].value;
-    const Tensor read = read_to(directions[i].device(), value);
-    add_scaled_(read, std::exchange(directions[i], {}), slice(ratios, 0, at, at + 1),
-                learning_rate(group_of(updates[i].parameter)));
-    if (rests_on_disk(value)) write_to_disk(value, read);
-  }
+  update_parts(steps, true, [&](const Update& part) {
+    const auto at = static_cast<int64_t>(part.parameter);
+    const Tensor ratio = slice(ratios, 0, at, at + 1).to(part.value.device());
+    add_scaled_(part.value, part.gradient, ratio, learning_rate(group_of(part.parameter)));
+  });
 }
 
 }  // namespace weft

@@ -254,66 +254,75 @@ Device Optimizer::device_of(const Update& update) const {
   return there == all.end() ? update.value.device() : there->device();
 }
 
-void Optimizer::update_by_parts(Device device, const Update& whole) {
-  std::vector<UpdatedArray> arrays{{whole.value, true}, {whole.gradient, false}};
-  for (const Tensor& moment : whole.state) arrays.push_back({moment, true});
-  update_offloaded(device, arrays, [&](const Tensors& parts) {
-    Update part = whole;
-    part.value = parts[0];
-    part.gradient = parts[1];
-    part.state.assign(parts.begin() + 2, parts.end());
-    update(part);
-  });
+/// The arrays of an update: the value, the gradient and the state.
+static std::vector<UpdatedArray> arrays_of(const Tensor& value, const Tensor& gradient,
+                                           const Tensors& state, bool changes_value) {
+  std::vector<UpdatedArray> arrays{{value, changes_value}, {gradient, false}};
+  for (const Tensor& moment : state) arrays.push_back({moment, true});
+  return arrays;
+}
+
+/// The same update of other arrays.
+template <class Update>
+static Update update_of(const Update& whole, const Tensors& parts) {
+  Update part = whole;
+  part.value = parts[0];
+  part.gradient = parts[1];
+  part.state.assign(parts.begin() + 2, parts.end());
+  return part;
 }
 
 /// Returns the GPU through which the arrays passed, which may still use the host's memory.
-std::optional<Device> Optimizer::update_in_memory(Update run) {
+std::optional<Device> Optimizer::update_in_memory(Update run, bool changes_value,
+                                                  const PartWork& work) {
   const Device device = device_of(run);
   run.gradient_scale = run.gradient_scale.to(device);
-  const bool together = run.value.device() == device && run.gradient.device() == device &&
-                        std::all_of(run.state.begin(), run.state.end(), [&](const Tensor& moment) {
-                          return moment.device() == device;
-                        });
+  const auto arrays = arrays_of(run.value, run.gradient, run.state, changes_value);
+  const bool together = std::all_of(arrays.begin(), arrays.end(), [&](const UpdatedArray& one) {
+    return one.array.device() == device;
+  });
   if (together) {
-    update(run);
+    work(run);
     return {};
   }
-  update_by_parts(device, run);
+  update_offloaded(device, arrays, [&](const Tensors& parts) { work(update_of(run, parts)); });
   return device;
 }
 
-void Optimizer::update_on_disk(const std::vector<Update>& updates) {
+void Optimizer::update_on_disk(const std::vector<Update>& updates, bool changes_value,
+                               const PartWork& work) {
   if (Graph::recording()) {
     fail("optimizer: parameter ", parameters_[updates[0].parameter].name(),
          " has state on disk, expected it in memory, where a graph updates it");
   }
   std::vector<std::vector<UpdatedArray>> arrays;
   for (const Update& whole : updates) {
-    arrays.push_back({{whole.value, true}, {whole.gradient, false}});
-    for (const Tensor& moment : whole.state) arrays.back().push_back({moment, true});
+    arrays.push_back(arrays_of(whole.value, whole.gradient, whole.state, changes_value));
   }
   update_through_memory(arrays, [&](size_t i, const Tensors& parts) {
-    Update part = updates[i];
-    part.value = parts[0];
-    part.gradient = parts[1];
-    part.state.assign(parts.begin() + 2, parts.end());
-    if (const auto passed = update_in_memory(std::move(part))) await_offloaded(*passed);
+    const auto passed = update_in_memory(update_of(updates[i], parts), changes_value, work);
+    if (passed) await_offloaded(*passed);
   });
 }
 
 void Optimizer::update_all(std::span<const Update> updates) {
+  update_parts(updates, true, [this](const Update& part) { update(part); });
+}
+
+void Optimizer::update_parts(std::span<const Update> updates, bool changes_value,
+                             const PartWork& work) {
   std::optional<Device> passed;
   std::vector<Update> on_disk;
   for (const Update& run : updates) {
     if (rests_on_disk(run.value) || rests_on_disk(run.gradient) ||
         std::any_of(run.state.begin(), run.state.end(), rests_on_disk)) {
       on_disk.push_back(run);
-    } else if (const auto device = update_in_memory(run)) {
+    } else if (const auto device = update_in_memory(run, changes_value, work)) {
       passed = device;
     }
   }
   if (passed) await_offloaded(*passed);
-  if (!on_disk.empty()) update_on_disk(on_disk);
+  if (!on_disk.empty()) update_on_disk(on_disk, changes_value, work);
 }
 
 }  // namespace weft

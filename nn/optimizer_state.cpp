@@ -106,7 +106,8 @@ void Optimizer::make_state_on_disk(const Tensors& values) {
       arrays.push_back({concat("state ", moment, " of parameter ", parameters_[i].name()),
                         values[i].box().shape.product() * element});
     }
-    runs_->files.push_back(DiskMemory::make(offload().directory(), std::move(arrays)));
+    runs_->files.push_back(
+        DiskMemory::make(offload().directory(), std::move(arrays), DiskPath::cached_if_it_fits));
     runs_->state.push_back(make_moment_on_disk(values, *runs_->files.back(), moment_dtype()));
   }
   show_state();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -108,6 +109,12 @@ class WEFT_API Optimizer {
   virtual void update(const Update& update) = 0;
   /// Performs all updates of one step; a rank may have none.
   virtual void update_all(std::span<const Update> updates);
+  /// Calls `work` with the updates, in parts where arrays rest on the host of a GPU or on disk:
+  /// whole multiples of `kPart` elements, but for the last one, in memory that one device reaches.
+  /// `work` may change the state, and the value if `changes_value`.
+  using PartWork = std::function<void(const Update& part)>;
+  static constexpr int64_t kPart = int64_t{1} << 18;
+  void update_parts(std::span<const Update> updates, bool changes_value, const PartWork& work);
   /// The numbers of a group; one called "lr" is not used.
   virtual std::vector<Hyperparameter> numbers(size_t) { return {}; }
   /// Only parameters of the same group and kind are updated by one call.
@@ -131,9 +138,8 @@ class WEFT_API Optimizer {
   void record(std::vector<Update>& updates, const std::vector<size_t>& updated);
   void fill_rates(const Tensor& all, const std::vector<std::vector<size_t>>& runs) const;
   Device device_of(const Update& update) const;
-  void update_by_parts(Device device, const Update& update);
-  std::optional<Device> update_in_memory(Update update);
-  void update_on_disk(const std::vector<Update>& updates);
+  std::optional<Device> update_in_memory(Update update, bool changes_value, const PartWork& work);
+  void update_on_disk(const std::vector<Update>& updates, bool changes_value, const PartWork& work);
 
   void check_group(size_t group) const;
 

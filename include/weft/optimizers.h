@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +11,8 @@
 #include "weft/optimizer.h"
 
 namespace weft {
+
+class DiskMemory;
 
 /// Returns whether weight decay applies to a parameter.
 using DecayPredicate = std::function<bool(const NamedParameter&)>;
@@ -110,6 +113,8 @@ struct LambOptions {
   double weight_decay = 0.01;
   /// All parameters unless given.
   DecayPredicate decays = {};
+  /// See AdamWOptions::offload. On disk, the extra memory of a step is there too.
+  Tier offload = {};
 };
 
 /// All numbers among the options, "lr" first.
@@ -123,6 +128,7 @@ class WEFT_API Lamb final : public Optimizer {
  public:
   explicit Lamb(std::vector<NamedParameter> parameters, LambOptions options = {})
       : Lamb({ParameterGroup<LambOptions>{std::move(parameters), std::move(options)}}) {}
+  /// `offload` must be equal in all groups.
   explicit Lamb(std::vector<ParameterGroup<LambOptions>> groups);
   std::unique_ptr<Optimizer> copy_for(const std::vector<ParameterPtr>& parameters) override {
     return copied(*this, parameters);
@@ -135,15 +141,19 @@ class WEFT_API Lamb final : public Optimizer {
   std::vector<Hyperparameter> numbers(size_t group) override;
   /// Each parameter has its own norms and needs its own update.
   int kind_of(size_t parameter) const override { return static_cast<int>(parameter); }
+  Tier offload() const override { return options_[0].offload; }
 
  private:
   friend class Optimizer;
   Lamb(const Lamb& other, const std::vector<ParameterPtr>& parameters)
       : Optimizer(other, parameters), options_(other.options_), decays_(other.decays_) {}
-  Tensor direction(const Update& update) const;
+  Tensor new_direction(const Update& update);
+  void add_squares(const Update& part, const Tensor& squares) const;
 
   std::vector<LambOptions> options_;
   std::vector<bool> decays_;
+  /// The directions of a step, if the state rests on disk.
+  std::shared_ptr<DiskMemory> directions_;
 };
 
 /// Bytes of the buffers through which `Optimizer::step` passes arrays that rest on disk: each array

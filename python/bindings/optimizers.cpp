@@ -307,18 +307,20 @@ static void bind_kinds(py::module_& m) {
            py::arg("decays") = py::none(), py::arg("offload") = false);
   py::class_<Lamb, Optimizer>(m, "Lamb", "Layer-wise adapted Adam (You et al., 2020)")
       .def(py::init([](const py::object& parameters, double lr, Betas betas, double eps,
-                       double weight_decay, const py::object& decays) {
-             return std::make_unique<Lamb>(
-                 groups_of(parameters, LambOptions{.learning_rate = lr,
-                                                   .beta1 = betas.first,
-                                                   .beta2 = betas.second,
-                                                   .eps = eps,
-                                                   .weight_decay = weight_decay,
-                                                   .decays = predicate_of(decays)}));
+                       double weight_decay, const py::object& decays,
+                       const std::variant<bool, std::string>& offload) {
+             return std::make_unique<Lamb>(groups_of(
+                 parameters, LambOptions{.learning_rate = lr,
+                                         .beta1 = betas.first,
+                                         .beta2 = betas.second,
+                                         .eps = eps,
+                                         .weight_decay = weight_decay,
+                                         .decays = predicate_of(decays),
+                                         .offload = tier_from("optimizer: offload", offload)}));
            }),
            py::arg("parameters"), py::arg("lr") = 1e-3, py::arg("betas") = Betas(0.9, 0.999),
            py::arg("eps") = 1e-6, py::arg("weight_decay") = 0.01, py::kw_only(),
-           py::arg("decays") = py::none());
+           py::arg("decays") = py::none(), py::arg("offload") = false);
 }
 
 void bind_optimizers(py::module_& m) {

@@ -4180,7 +4180,7 @@ class Lamb(Optimizer):
     """
     Layer-wise adapted Adam (You et al., 2020)
     """
-    def __init__(self, parameters: typing.Any, lr: float = 0.001, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-06, weight_decay: float = 0.01, *, decays: typing.Any = None) -> None:
+    def __init__(self, parameters: typing.Any, lr: float = 0.001, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-06, weight_decay: float = 0.01, *, decays: typing.Any = None, offload: builtins.bool | str = False) -> None:
         ...
 class WarmupCosine:
     """

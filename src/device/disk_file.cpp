@@ -6,9 +6,13 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cinttypes>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <utility>
 
@@ -71,6 +75,25 @@ void DiskFile::repeat(DiskRequest& request) {
   queue_->wait(request);
 }
 
+/// Bytes that all files of the process hold.
+static std::atomic<int64_t> reserved_bytes = 0;
+
+/// The bytes that the system can give to processes and the page cache, at most those of the control
+/// group; 0 if they are unknown.
+static int64_t available_bytes() {
+  std::ifstream memory("/proc/meminfo");
+  int64_t available = 0;
+  for (std::string line; std::getline(memory, line);) {
+    if (std::sscanf(line.c_str(), "MemAvailable: %" SCNd64, &available) == 1) break;
+  }
+  available *= 1024;
+  std::ifstream group("/sys/fs/cgroup/memory.max");
+  int64_t most = 0;
+  return group >> most ? std::min(available, most) : available;
+}
+
+bool DiskFile::fit_page_cache() { return reserved_bytes <= available_bytes() / 2; }
+
 int64_t DiskFile::reserve(int64_t bytes) {
   const int64_t offset = end_;
   if (bytes == 0) return offset;
@@ -83,11 +106,13 @@ int64_t DiskFile::reserve(int64_t bytes) {
               ": ", std::strerror(reason));
   }
   end_ += bytes;
+  reserved_bytes += bytes;
   return offset;
 }
 
 void DiskFile::release(int64_t offset, int64_t bytes) noexcept {
   if (bytes == 0) return;
+  reserved_bytes -= bytes;
   [[maybe_unused]] const int ignored =
       ::fallocate(buffered_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, bytes);
 }

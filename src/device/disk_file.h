@@ -24,6 +24,8 @@ class DiskFile {
   int64_t reserve(int64_t bytes);
   /// Gives the space back.
   void release(int64_t offset, int64_t bytes) noexcept;
+  /// True if all files of the process fit into half of the memory that is available.
+  static bool fit_page_cache();
 
   /// "a file in DIR".
   std::string title() const;

@@ -33,8 +33,9 @@ static int64_t aligned(int64_t bytes) { return DiskMemory::next(bytes); }
 static constexpr int64_t kMostOfRequest = 4 * DiskMemory::kBlock;
 
 std::shared_ptr<DiskMemory> DiskMemory::make(const std::string& directory,
-                                             std::vector<Array> arrays) {
-  std::shared_ptr<DiskMemory> memory(new DiskMemory(DiskFile::in(directory), std::move(arrays)));
+                                             std::vector<Array> arrays, DiskPath path) {
+  std::shared_ptr<DiskMemory> memory(
+      new DiskMemory(DiskFile::in(directory), std::move(arrays), path));
   const std::lock_guard lock(disk_memories().mutex);
   disk_memories().all[memory->storage_.get()] = memory;
   return memory;
@@ -47,8 +48,8 @@ std::shared_ptr<DiskMemory> DiskMemory::behind(const Storage& storage) {
   return found == disk_memories().all.end() ? nullptr : found->second.lock();
 }
 
-DiskMemory::DiskMemory(std::shared_ptr<DiskFile> file, std::vector<Array> arrays)
-    : file_(std::move(file)) {
+DiskMemory::DiskMemory(std::shared_ptr<DiskFile> file, std::vector<Array> arrays, DiskPath path)
+    : file_(std::move(file)), cached_(path == DiskPath::cached) {
   size_t blocks = 0;
   for (Array& array : arrays) {
     arrays_.push_back({std::move(array.name), bytes_, array.bytes, blocks});
@@ -57,6 +58,7 @@ DiskMemory::DiskMemory(std::shared_ptr<DiskFile> file, std::vector<Array> arrays
   }
   // First, because the hashes of arrays that do not fit may not fit into memory either.
   start_ = file_->reserve(bytes_);
+  if (path == DiskPath::cached_if_it_fits) cached_ = DiskFile::fit_page_cache();
   blocks_.resize(blocks);
   const std::string name = arrays_.empty() ? "nothing" : arrays_[0].name;
   storage_ = Storage::unbound(static_cast<size_t>(bytes_), cpu,
@@ -70,6 +72,8 @@ DiskMemory::~DiskMemory() {
   }
   file_->release(start_, bytes_);
 }
+
+void DiskMemory::clear() { std::fill(blocks_.begin(), blocks_.end(), Block()); }
 
 const DiskMemory::Placed& DiskMemory::array_at(int64_t offset) const {
   const auto after =
@@ -127,11 +131,12 @@ DiskMemory::Transfer DiskMemory::start(bool writes, int64_t offset, int64_t byte
   transfer.offset_ = offset;
   transfer.bytes_ = bytes;
   transfer.data_ = data;
+  const bool direct = is_padded && !cached_;
   const auto add = [&](int64_t at, int64_t size) {
     // Only the last request of an array is padded.
-    const int64_t moved = is_padded ? aligned(size) : size;
+    const int64_t moved = direct ? aligned(size) : size;
     transfer.requests_.push_back(std::unique_ptr<DiskRequest>(
-        new DiskRequest{is_padded ? file_->direct() : file_->buffered(), writes, start_ + at,
+        new DiskRequest{direct ? file_->direct() : file_->buffered(), writes, start_ + at,
                         data + (at - offset), moved}));
     file_->queue().start(*transfer.requests_.back());
   };

@@ -174,6 +174,41 @@ TEST_F(Offload, APlanMayUseTheDisk) {
       << saved.text;
 }
 
+/// Values, gradients and both moments take four times the memory that the process may allocate.
+TEST_F(Offload, TrainsAModelOfFourTimesTheMemory) {
+  scratch_.write("large.json",
+                 R"({"model_type":"llama","architectures":["LlamaForCausalLM"],"hidden_size":256,)"
+                 R"("intermediate_size":1000,"num_hidden_layers":48,"num_attention_heads":4,)"
+                 R"("num_key_value_heads":4,"vocab_size":259,"max_position_embeddings":64,)"
+                 R"("rms_norm_eps":1e-5,"rope_theta":10000.0,"hidden_act":"silu",)"
+                 R"("tie_word_embeddings":false})");
+  const std::string model = scratch_.path("large.json");
+  const Outcome estimate =
+      run_weft(concat("estimate --model ", model, " --mesh dp=2 --batch 2 --seq 8 --json"));
+  ASSERT_EQ(estimate.code, 0) << estimate.text;
+  const auto bytes = nlohmann::json::parse(estimate.text).at("peak_bytes_of");
+  int64_t states = 0;
+  for (const char* of : {"parameters", "gradients", "optimizer"}) {
+    states += 2 * bytes.at(of).get<int64_t>();
+  }
+  const std::string file = scratch_.path("metrics.jsonl");
+  const auto run = [&](const std::string& more, const std::string& limit) {
+    std::filesystem::remove(file);
+    return run_weft(concat("train --data ", text_, " --model ", model, " --ranks 2 --batch 2 ",
+                           "--seq 8 --threads 1 --steps 20 --activation-checkpointing full ",
+                           "--metrics ", file, more),
+                    limit);
+  };
+  ASSERT_EQ(run("", "").code, 0);
+  const auto expected = numbers_in(file);
+  ASSERT_EQ(expected.size(), 20U);
+  const std::string limit = concat("ulimit -d ", states / 4 / 1024, "; ");
+  EXPECT_NE(run("", limit).code, 0);
+  const Outcome outcome = run(to_disk({"state", "parameters", "gradients", "activations"}), limit);
+  EXPECT_EQ(outcome.code, 0) << outcome.text;
+  EXPECT_EQ(numbers_in(file), expected);
+}
+
 TEST_F(Offload, ErrorsNameTheItem) {
   const Outcome item = run_weft(train("--offload weights=disk:/tmp"));
   EXPECT_EQ(item.code, 2);

@@ -21,13 +21,13 @@ struct PlainParameter {
   Values value = {}, m = {}, v = {};
 };
 
-/// Uneven parameters, one that is empty on most ranks, and one of zeros, whose norm is unusable.
+/// Uneven parameters, one that is empty on most ranks, one of several pieces, and one of zeros,
+/// whose norm is unusable.
 std::vector<PlainParameter> plain_parameters() {
-  std::vector<PlainParameter> parameters{{{7, 3}, {Shard(0), Replicate()}, true},
-                                         {{5}, {Replicate(), Shard(0)}, false},
-                                         {{1, 2}, {Shard(0), Shard(0)}, true},
-                                         {{3, 5}, {Replicate(), Shard(1)}, true},
-                                         {{4}, {}, true}};
+  std::vector<PlainParameter> parameters{
+      {{7, 3}, {Shard(0), Replicate()}, true},   {{5}, {Replicate(), Shard(0)}, false},
+      {{1, 2}, {Shard(0), Shard(0)}, true},      {{3, 5}, {Replicate(), Shard(1)}, true},
+      {{262149}, {Shard(0), Replicate()}, true}, {{4}, {}, true}};
   for (size_t i = 0; i < parameters.size(); ++i) {
     const auto count = static_cast<size_t>(parameters[i].shape.product());
     for (size_t j = 0; j < count; ++j) {

@@ -15,6 +15,16 @@ namespace weft {
 class DiskFile;
 struct DiskRequest;
 
+/// How padded transfers reach the disk; others pass through the page cache.
+enum class DiskPath : uint8_t {
+  /// Past the page cache.
+  direct,
+  /// Through it too: past it, the system would first write back and then drop what it holds.
+  cached,
+  /// Cached if all files of the process take at most half of the memory that is available.
+  cached_if_it_fits
+};
+
 /// Arrays that rest in a file. Each array is cut into blocks, whose xxh3 hashes are recorded when
 /// they are written and checked when they are read. One rank uses it.
 class WEFT_API DiskMemory : public std::enable_shared_from_this<DiskMemory> {
@@ -33,7 +43,8 @@ class WEFT_API DiskMemory : public std::enable_shared_from_this<DiskMemory> {
   /// calling rank has in `directory`. The file has no name, so that it ends with the process.
   /// std::invalid_argument where the directory cannot be written, std::runtime_error where it has
   /// too little space.
-  static std::shared_ptr<DiskMemory> make(const std::string& directory, std::vector<Array> arrays);
+  static std::shared_ptr<DiskMemory> make(const std::string& directory, std::vector<Array> arrays,
+                                          DiskPath path = DiskPath::direct);
   /// The arrays whose block `storage` is; null for any other storage.
   static std::shared_ptr<DiskMemory> behind(const Storage& storage);
   DiskMemory(const DiskMemory&) = delete;
@@ -44,6 +55,8 @@ class WEFT_API DiskMemory : public std::enable_shared_from_this<DiskMemory> {
   const Ref<Storage>& storage() const { return storage_; }
   /// Byte of `storage` at which an array begins.
   int64_t offset(size_t array) const { return arrays_[array].offset; }
+  /// All arrays read as zeros again. No transfer is under way.
+  void clear();
   /// Byte at which the array after one that ends at `end` begins.
   static int64_t next(int64_t end) { return (end + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -82,7 +95,7 @@ class WEFT_API DiskMemory : public std::enable_shared_from_this<DiskMemory> {
     bool is_written = false;
     uint64_t hash = 0;
   };
-  DiskMemory(std::shared_ptr<DiskFile> file, std::vector<Array> arrays);
+  DiskMemory(std::shared_ptr<DiskFile> file, std::vector<Array> arrays, DiskPath path);
   const Placed& array_at(int64_t offset) const;
   const Placed& checked_array(bool writes, int64_t offset, int64_t bytes) const;
   Transfer start(bool writes, int64_t offset, int64_t bytes, std::byte* data, bool is_padded);
@@ -91,6 +104,7 @@ class WEFT_API DiskMemory : public std::enable_shared_from_this<DiskMemory> {
   [[noreturn]] void fail_request(const DiskRequest& request, int64_t offset) const;
 
   std::shared_ptr<DiskFile> file_;
+  bool cached_;
   std::vector<Placed> arrays_;
   std::vector<Block> blocks_;
   /// Byte of the file at which the arrays begin.
