@@ -56,8 +56,6 @@ static std::string directory_of(const std::string& model) {
   return fs::is_directory(model) ? model : fs::absolute(model).parent_path().string();
 }
 
-/// Loads on `options.ranks` ranks and saves again with keys that begin with `prefix`. With a
-/// `config`, what is loaded are a Hugging Face model's parameters, and the config is saved too.
 /// `train` and `sample` take the newest checkpoint with the files of a model that the run keeps:
 /// those of an older step would be the files of another one.
 static void check_target(const std::string& directory, int64_t step) {
@@ -71,6 +69,8 @@ static void check_target(const std::string& directory, int64_t step) {
        "step ", step, ", which is written; name another directory");
 }
 
+/// Loads on `options.ranks` ranks and saves again with keys that begin with `prefix`. With a
+/// `config`, what is loaded are a Hugging Face model's parameters, and the config is saved too.
 static int copy_checkpoint(const CkptOptions& options, const char* what, const std::string& prefix,
                            const std::optional<TransformerConfig>& config = {}) {
   outlive_readers();

@@ -24,6 +24,7 @@
 #include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/saved_model.h"
 #include "weft/fsdp.h"
 #include "weft/graph.h"
 #include "weft/ops.h"
@@ -78,8 +79,9 @@ class Training {
     if (is_first() && data_.stream().is_text()) warn_of_bytes(model_.config().vocabulary);
     for (const RunItem& digest : digests) run_.add(of_first(digest, mesh_.communicator()));
     run_.check_ranks(mesh_.communicator());
-    int64_t done = saver_->resume(run_);
     const ResumeOptions& c = options_.checkpoints;
+    if (!c.save.empty()) check_kept_model_files(c.save);
+    int64_t done = saver_->resume(run_);
     const bool is_new = done == 0 && !options_.init.empty();
     if (is_first()) keep_files(is_new ? options_.init : c.resume, c.save);
     // With --save only the holder of the directory's lease replaces the metrics.

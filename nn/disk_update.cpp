@@ -5,6 +5,7 @@
 #include <array>
 
 #include "weft/device.h"
+#include "weft/error.h"
 #include "weft/extend/disk_tensor.h"
 #include "weft/optimizers.h"
 
@@ -30,6 +31,13 @@ struct DiskRoom {
   Tensors parts;
 };
 
+/// Parts are taken from an array in memory as if its elements were adjacent.
+void check_dense(const Tensor& array) {
+  if (array.block().is_dense()) return;
+  fail("optimizer: an array ", array.shape(),
+       " whose state or value rests on disk has strides, expected a dense one");
+}
+
 class UpdateThroughMemory {
  public:
   explicit UpdateThroughMemory(const std::vector<std::vector<UpdatedArray>>& updates)
@@ -45,7 +53,10 @@ class UpdateThroughMemory {
         const Tensor& array = updates[i][at].array;
         places_.back().push_back(disk_place(array));
         bytes.resize(std::max(bytes.size(), at + 1));
-        if (!places_.back().back().memory) continue;
+        if (!places_.back().back().memory) {
+          check_dense(array);
+          continue;
+        }
         bytes[at] = std::max(
             bytes[at], std::min(kWindow, elements) * static_cast<int64_t>(size_of(array.dtype())));
       }

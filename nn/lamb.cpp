@@ -30,7 +30,8 @@ std::vector<Hyperparameter> Lamb::numbers(size_t group) {
   return weft::hyperparameters(options_[group]);
 }
 
-/// Returns zeros in the layout of a value, in the tier of the state.
+/// Returns zeros in the layout of a value, on disk if the state rests there, else where the
+/// parameter is used.
 Tensor Lamb::new_direction(const Update& update) {
   const auto dtype_of = [](const Tensor& value) { return value.dtype() == f64 ? f64 : f32; };
   const DType dtype = dtype_of(update.value);

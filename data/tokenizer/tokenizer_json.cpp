@@ -121,7 +121,7 @@ static void read_word_piece(const JsonPart& part, TextModel& model) {
 
 /// The value that serde_json, by which the package tokenizers reads files, has for a number in its
 /// fewest digits: it divides the digits by a power of ten, and so rounds twice. The last bit
-/// decides between paths whose scores are equal.
+/// decides between paths whose scores are equal. (A file may have more digits.)
 static double read_by_serde(double value) {
   char text[32];
   const char* end =

@@ -113,7 +113,7 @@ class WEFT_API Optimizer {
   /// whole multiples of `kPart` elements, but for the last one, in memory that one device reaches.
   /// `work` may change the state, and the value if `changes_value`.
   using PartWork = std::function<void(const Update& part)>;
-  static constexpr int64_t kPart = int64_t{1} << 18;
+  static constexpr int64_t kPart = int64_t{1} << 20;
   void update_parts(std::span<const Update> updates, bool changes_value, const PartWork& work);
   /// The numbers of a group; one called "lr" is not used.
   virtual std::vector<Hyperparameter> numbers(size_t) { return {}; }

@@ -113,7 +113,8 @@ struct LambOptions {
   double weight_decay = 0.01;
   /// All parameters unless given.
   DecayPredicate decays = {};
-  /// See AdamWOptions::offload. On disk, the extra memory of a step is there too.
+  /// See AdamWOptions::offload. The directions of a step rest on disk if the state does, else where
+  /// the parameter is used.
   Tier offload = {};
 };
 
@@ -123,7 +124,8 @@ WEFT_API std::vector<Hyperparameter> hyperparameters(LambOptions& options);
 /// Layer-wise adapted Adam (You et al., 2020): with u = m / (1 - beta1^step) / (sqrt(v / (1 -
 /// beta2^step)) + eps) + weight_decay p of a whole parameter p, p -= lr |p| / |u| u (lr u where one
 /// of the norms is 0). One all-reduce computes the norms of all parameters; all ranks of their
-/// meshes must take part. A step needs extra memory of the size of the gradients. State: "m", "v".
+/// meshes must take part. A step needs extra memory for the directions u, in f32 (f64 for f64
+/// parameters). State: "m", "v".
 class WEFT_API Lamb final : public Optimizer {
  public:
   explicit Lamb(std::vector<NamedParameter> parameters, LambOptions options = {})

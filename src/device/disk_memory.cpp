@@ -59,10 +59,15 @@ DiskMemory::DiskMemory(std::shared_ptr<DiskFile> file, std::vector<Array> arrays
   // First, because the hashes of arrays that do not fit may not fit into memory either.
   start_ = file_->reserve(bytes_);
   if (path == DiskPath::cached_if_it_fits) cached_ = DiskFile::fit_page_cache();
-  blocks_.resize(blocks);
-  const std::string name = arrays_.empty() ? "nothing" : arrays_[0].name;
-  storage_ = Storage::unbound(static_cast<size_t>(bytes_), cpu,
-                              concat(name, ", which rests in ", file_->title()));
+  try {
+    blocks_.resize(blocks);
+    const std::string name = arrays_.empty() ? "nothing" : arrays_[0].name;
+    storage_ = Storage::unbound(static_cast<size_t>(bytes_), cpu,
+                                concat(name, ", which rests in ", file_->title()));
+  } catch (...) {
+    file_->release(start_, bytes_);
+    throw;
+  }
 }
 
 DiskMemory::~DiskMemory() {

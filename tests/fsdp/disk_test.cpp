@@ -214,7 +214,7 @@ TEST(Disk, LambLearnsTheSameBits) {
 /// Arrays of several windows, the last of which is short, with norms over all ranks.
 TEST(Disk, LambUpdatesWindowByWindow) {
   const Scratch scratch;
-  constexpr int64_t kRows = 800'009;
+  constexpr int64_t kRows = (int64_t{7} << 19) + 9;
   for (const int ranks : {1, 3}) {
     Trace ends[2];
     for (const bool on_disk : {false, true}) {
@@ -247,6 +247,19 @@ TEST(Disk, LambUpdatesWindowByWindow) {
     ASSERT_EQ(ends[0].size(), 4U);
     for (size_t i = 0; i < ends[0].size(); ++i) EXPECT_TRUE(ends[0][i] == ends[1][i]) << i;
   }
+}
+
+TEST(Disk, RefusesAStridedGradientWithItsState) {
+  const Scratch scratch;
+  const auto parameter = std::make_shared<Parameter>(Shape{3, 5}, f32, Parameter::Initializer());
+  parameter->set_value(normal({3, 5}));
+  const std::vector<float> before = parameter->value().to_vector<float>();
+  parameter->value().set_grad(normal({5, 3}).t());
+  AdamW optimizer({{{"p"}, parameter}}, {.offload = Tier::disk(scratch.root())});
+  EXPECT_EQ(error_of([&] { optimizer.step(); }),
+            "optimizer: an array [3, 5] whose state or value rests on disk has strides, expected a "
+            "dense one");
+  EXPECT_EQ(parameter->value().to_vector<float>(), before);
 }
 
 /// State passes through the page cache where it fits; here a value passes by it, in three windows.

@@ -158,7 +158,7 @@ CASES = [
         127,
         "weft run: launch: cannot start \"/no/such/program\": No such file or",
     ),
-    ("run -n 2 -- false", 1, "weft run: rank 0 exited with code 1 after 0.0 s"),
+    ("run -n 1 -- false", 1, "weft run: rank 0 exited with code 1 after 0.0 s"),
     (
         "estimate --model nosuch",
         2,

@@ -21,7 +21,8 @@ enum class DiskPath : uint8_t {
   direct,
   /// Through it too: past it, the system would first write back and then drop what it holds.
   cached,
-  /// Cached if all files of the process take at most half of the memory that is available.
+  /// Cached if all files of the process take at most half of the memory that is available; other
+  /// processes of the host are not counted, so that the cache may be too small, which costs time.
   cached_if_it_fits
 };
 
