@@ -176,6 +176,12 @@ static Tensor differs_from_last(const Tensor& sorted) {
   return cat({logical_or(equal(first, first), not_equal(first, first)), differs}, 0);
 }
 
+Tensor unique_values(const Tensor& a) {
+  check_tensor("unique", a);
+  const Tensor sorted = sort(reshape(a.detach(), {a.numel()}));
+  return a.numel() == 0 ? sorted : Kept(differs_from_last(sorted)).of(sorted);
+}
+
 Unique unique(const Tensor& a) {
   check_tensor("unique", a);
   const int64_t n = a.numel();

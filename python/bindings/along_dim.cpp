@@ -66,9 +66,8 @@ static void bind_unique(py::module_& m) {
        {&Unique::values, &Unique::inverse},
        "The distinct elements of x in order, and the index of each element of x among them. NaNs "
        "are all distinct");
-  m.def(
-      "unique_values", [](const Tensor& x) { return unique(x).values; }, Released(), py::arg("x"),
-      "The distinct elements of x in order: [n]. NaNs are all distinct");
+  m.def("unique_values", &unique_values, Released(), py::arg("x"),
+        "The distinct elements of x in order: [n]. NaNs are all distinct");
 }
 
 static void bind_searches(py::module_& m) {

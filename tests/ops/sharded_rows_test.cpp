@@ -160,7 +160,10 @@ TEST(ShardedRows, DistinctElements) {
       [](const Tensors& t) {
         const Unique found = unique(t[0]);
         Tensors results = nonzero(t[0]);
-        results.insert(results.end(), {found.values, found.indices, found.inverse, found.counts});
+        const Tensor values = unique_values(t[0]);
+        EXPECT_EQ(values.numel(), found.values.numel());
+        results.insert(results.end(),
+                       {values, found.values, found.indices, found.inverse, found.counts});
         return results;
       },
       operands);

@@ -193,11 +193,13 @@ def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=No
     """The distinct elements in ascending order, and what else is asked for."""
     if dim is not None:
         raise ValueError(f"unique: dim is {described(dim)}, expected None")
+    if not return_inverse and not return_counts:
+        return _weft.unique_values(input)
     found = _weft.unique_all(input)
     made = [found.values]
     made += [found.inverse_indices] if return_inverse else []
     made += [found.counts] if return_counts else []
-    return made[0] if len(made) == 1 else tuple(made)
+    return tuple(made)
 
 
 def isreal(input):
