@@ -215,11 +215,22 @@ static Tensor whole_logits(const Tensor& x, const Tensor& weight,
                              : logits;
 }
 
+/// Ranks among which the rows are cut, the same number on all ranks.
+static int64_t ranks_of_rows(const Tensor& targets) {
+  int64_t ranks = 1;
+  if (!targets.is_sharded()) return ranks;
+  const Sharding& sharding = targets.sharding();
+  for (int axis = 0; axis < sharding.mesh().ndim(); ++axis) {
+    if (sharding[axis].is_shard()) ranks *= sharding.mesh().axis_size(axis);
+  }
+  return ranks;
+}
+
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
                             const LinearCrossEntropyOptions& options) {
   check_head(x, weight, targets, options);
   const CrossEntropyOptions& loss = options.loss;
-  if (targets.numel() * weight.size(0) <= options.whole_up_to) {
+  if (targets.numel() * weight.size(0) / ranks_of_rows(targets) <= options.whole_up_to) {
     return cross_entropy(whole_logits(x, weight, options), targets, loss);
   }
   const DType dtype = promote(as_floating(kHeadName, x).dtype(), weight.dtype());

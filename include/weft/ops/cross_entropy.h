@@ -39,7 +39,8 @@ struct LinearCrossEntropyOptions {
   CrossEntropyOptions loss = {};
   Tensor bias = {};
   double softcap = 0, multiplier = 1;
-  /// Logits of at most that many elements are computed whole, which saves computing them again.
+  /// Logits of at most that many elements, divided by the ranks that share the rows, are computed
+  /// whole, which saves computing them again.
   int64_t whole_up_to = int64_t{1} << 22;
 };
 
