@@ -123,7 +123,7 @@ int reshard_checkpoint(const CkptOptions& options) {
 /// Returns the config.json in the folder of the tensors; `train` and `sample` build the model from
 /// it.
 static std::optional<TransformerConfig> imported_config(const std::string& path) {
-  if (!std::filesystem::exists(path)) return {};  // reading it says so
+  if (!std::filesystem::exists(path)) return {};  // the load reports it
   const std::string directory = directory_of(path);
   try {
     if (is_hugging_face(directory)) return transformer_config(directory);

@@ -13,8 +13,8 @@
 
 namespace weft::cli {
 
-/// std::invalid_argument when a prompt, by its name in errors, has ids that the model does not
-/// have, or more than it takes; `unit` says what an id is.
+/// std::invalid_argument when a prompt has ids that the model does not have, or more than it takes.
+/// Errors call the prompt `name`, and an id a `unit`.
 void check_prompt(const std::string& name, std::span<const int64_t> ids, const char* unit,
                   const TransformerConfig& config);
 

@@ -119,7 +119,7 @@ static std::vector<ChatTemplate> mistral_templates() {
            .alternates = true}};
 }
 
-/// What the published template tells a model that thinks.
+/// The default system message of the published template for a model that thinks.
 static constexpr const char* kSmolLm3Thinking =
     "You are a helpful AI assistant named SmolLM, trained by Hugging Face. Your role as an "
     "assistant involves thoroughly exploring questions through a systematic thinking process "

@@ -27,8 +27,8 @@ struct ChatTemplate {
   };
   /// What is removed at the ends of messages.
   enum class Trim { nothing, all, assistant };
-  /// What becomes of thoughts: kept as they are; left out of earlier answers, as Qwen 3 does; kept,
-  /// and the system message switches them by /think and /no_think, as SmolLM 3 does.
+  /// How thoughts are written. `kept`: as they are. `qwen3`: left out of earlier answers.
+  /// `smollm3`: kept, and switched on and off by /think and /no_think in the system message.
   enum class Thoughts { kept, qwen3, smollm3 };
 
   const char* name;
@@ -58,8 +58,8 @@ struct ChatTemplate {
   const char* today = nullptr;
   Thoughts thoughts = Thoughts::kept;
   const char* no_thoughts = "";
-  /// Of SmolLM 3: the default system message without thoughts, and how a system message is written
-  /// that contains /system_override.
+  /// For SmolLM 3 only: the default system message of a model that does not think, and the form of
+  /// a system message that contains /system_override.
   const char *default_system_no_thoughts = "", *overriding_system = "";
 };
 

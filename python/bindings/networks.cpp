@@ -98,7 +98,7 @@ void bind_networks(py::module_& m) {
       "[classes, "
       "d] and targets [...], without storing the logits: parts of them are computed, and again in "
       "backward. softcap: they become softcap * tanh(logits / softcap). The other options are "
-      "those of cross_entropy. Logits of at most whole_up_to elements are made "
+      "those of cross_entropy. Logits of at most whole_up_to elements a rank are made "
       "whole, which saves computing them again\n\nLayout rule: v [d], ... [d], ... -> ...");
   m.def("cross_entropy_rows", &cross_entropy_rows, Released(), py::arg("logits"),
         py::arg("targets"),

@@ -2031,7 +2031,7 @@ class Tensor:
         """
         linear_cross_entropy(x: Tensor, weight: Tensor, targets: Tensor, *, bias: Tensor | None = None, softcap: float = 0.0, multiplier: float = 1.0, class_weight: Tensor | None = None, label_smoothing: float = 0.0, ignore_index: int = -100, z_loss: float = 0.0, reduction: str = 'mean', whole_up_to: int = 4194304) -> Tensor
         
-        cross_entropy of the logits multiplier * x weight^T + bias, for x [..., d], weight [classes, d] and targets [...], without storing the logits: parts of them are computed, and again in backward. softcap: they become softcap * tanh(logits / softcap). The other options are those of cross_entropy. Logits of at most whole_up_to elements are made whole, which saves computing them again
+        cross_entropy of the logits multiplier * x weight^T + bias, for x [..., d], weight [classes, d] and targets [...], without storing the logits: parts of them are computed, and again in backward. softcap: they become softcap * tanh(logits / softcap). The other options are those of cross_entropy. Logits of at most whole_up_to elements a rank are made whole, which saves computing them again
         
         Layout rule: v [d], ... [d], ... -> ...
         """
@@ -5650,7 +5650,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """
 def linear_cross_entropy(x: Tensor, weight: Tensor, targets: Tensor, *, bias: Tensor | None = None, softcap: float = 0.0, multiplier: float = 1.0, class_weight: Tensor | None = None, label_smoothing: float = 0.0, ignore_index: int = -100, z_loss: float = 0.0, reduction: str = 'mean', whole_up_to: int = 4194304) -> Tensor:
     """
-    cross_entropy of the logits multiplier * x weight^T + bias, for x [..., d], weight [classes, d] and targets [...], without storing the logits: parts of them are computed, and again in backward. softcap: they become softcap * tanh(logits / softcap). The other options are those of cross_entropy. Logits of at most whole_up_to elements are made whole, which saves computing them again
+    cross_entropy of the logits multiplier * x weight^T + bias, for x [..., d], weight [classes, d] and targets [...], without storing the logits: parts of them are computed, and again in backward. softcap: they become softcap * tanh(logits / softcap). The other options are those of cross_entropy. Logits of at most whole_up_to elements a rank are made whole, which saves computing them again
     
     Layout rule: v [d], ... [d], ... -> ...
     """
