@@ -18,6 +18,7 @@ namespace {
 struct Options {
   std::vector<int> threads{1, 2};
   double seconds = 0.6;
+  std::string only;
 };
 
 /// Work per call, in the unit of the case.
@@ -29,14 +30,14 @@ struct Count {
 /// Runs and prints the cases for one number of threads.
 class Kernels {
  public:
-  Kernels(int threads, double seconds) : threads_(threads), seconds_(seconds) {}
+  Kernels(const Options& options, int threads) : options_(options), threads_(threads) {}
 
   void run() const {
     for (const DType dtype : {DType::f32, DType::bf16}) products(dtype);
     for (const DType dtype : {DType::f32, DType::bf16}) attention_cases(dtype);
     for (const DType dtype : {DType::f32, DType::bf16}) rows(dtype);
     losses();
-    updates();
+    if (options_.only.empty() || options_.only.find("adamw") != std::string::npos) updates();
   }
 
  private:
@@ -44,17 +45,20 @@ class Kernels {
 
   void measure(const std::string& name, DType dtype, const std::function<void()>& f,
                Count count) const {
+    const std::string dtype_name = dtype == DType::f32 ? "float32" : "bfloat16";
+    if ((name + " " + dtype_name).find(options_.only) == std::string::npos) return;
     for (int i = 0; i < 3; ++i) f();
     std::vector<double> times;
     const auto start = Clock::now();
-    while (times.size() < 5 || seconds_since(start) < seconds_) times.push_back(seconds_of(f));
+    while (times.size() < 5 || seconds_since(start) < options_.seconds)
+      times.push_back(seconds_of(f));
     const Spread spread = spread_of(std::move(times));
     const bool flops = count.of == Count::Of::flops;
     print({{"bench", "weft_kernels"},
            {"case", name},
            {"value", rounded(static_cast<double>(count.number) / spread.median / 1e9, 2)},
            {"unit", flops ? "GFLOP/s" : "GB/s"},
-           {"dtype", dtype == DType::f32 ? "float32" : "bfloat16"},
+           {"dtype", dtype_name},
            {"threads", threads_},
            {"median_us", rounded(spread.median * 1e6, 1)},
            {"p10_us", rounded(spread.p10 * 1e6, 1)},
@@ -166,15 +170,15 @@ class Kernels {
             {Count::Of::bytes, 7 * 4 * kTensors * kElements});  // reads p, g, m, v; writes p, m, v
   }
 
+  const Options& options_;
   int threads_;
-  double seconds_;
 };
 
 }  // namespace
 
 static void run_kernels(const Options& options) {
   for (const int threads : options.threads) {
-    run_ranks(1, [&](const Communicator&) { Kernels(threads, options.seconds).run(); },
+    run_ranks(1, [&](const Communicator&) { Kernels(options, threads).run(); },
               {.threads_per_rank = threads});
   }
 }
@@ -195,5 +199,6 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", options.seconds, "Least time a case")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  app.add_option("--case", options.only, "Only cases whose name and dtype contain this text");
   return weft::bench::run_program(app, argc, argv, [&] { weft::bench::run_kernels(options); });
 }

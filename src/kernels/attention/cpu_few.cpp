@@ -96,7 +96,7 @@ static void sum_values(const float* p, const Matrix& v, int64_t count, int64_t r
       if constexpr (std::is_same_v<X, float>) {
         at[i] = from;
       } else {
-        map_row(
+        map_row<float>(
             width, [](X x) { return static_cast<float>(x); }, widened + i * width, from);
         at[i] = widened + i * width;
       }
@@ -137,7 +137,7 @@ static void attend_part(const FewAttention& x, int64_t head, int64_t part) {
     // Finite, so that a part without visible keys contributes nothing.
     sums.max[r] = std::max(std::numeric_limits<float>::lowest(),
                            reduce_row<GreatestOf, float>(seen, AsItIs{}, row));
-    map_row(seen, ExpAbove<float>{sums.max[r]}, row, row);
+    map_row<float>(seen, ExpAbove<float>{sums.max[r]}, row, row);
     sums.total[r] = reduce_row<SumOf, float>(seen, AsItIs{}, row);
     std::fill(row + seen, row + kPartKeys, 0.0f);
   }
@@ -157,7 +157,7 @@ static void put_together(const PartialRows& sums, const PartialRows& other, int6
     const float own = exp(sums.max[r] - max), others = exp(other.max[r] - max);
     sums.max[r] = max;
     sums.total[r] = own * sums.total[r] + others * other.total[r];
-    map_row(
+    map_row<float>(
         width, [&](float a, float b) { return own * a + others * b; }, sums.result + r * width,
         sums.result + r * width, other.result + r * width);
   }

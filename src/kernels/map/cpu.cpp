@@ -52,6 +52,38 @@ static void run_dense(const Mapping& mapping, int64_t begin, int64_t end) {
   mapping.loop(mapping.functor, pointers, pointers + mapping.results, end - begin);
 }
 
+/// Elements per call of a loop over dense blocks of other dtypes than the loop's: few, so that the
+/// processor reads the next ones while it computes.
+static constexpr int64_t kConverted = 512;
+
+/// The same through buffers, for dense blocks of other dtypes.
+static void run_converted(const Mapping& mapping, int64_t begin, int64_t end) {
+  alignas(64) std::byte buffers[kMaxMapBlocks][kConverted * sizeof(double)];
+  char* data[kMaxMapBlocks];
+  void* pointers[kMaxMapBlocks];
+  int64_t bytes[kMaxMapBlocks];
+  bool converts[kMaxMapBlocks];
+  for (int i = 0; i < mapping.count; ++i) {
+    const MemoryBlock& block = *mapping.blocks[i];
+    bytes[i] = static_cast<int64_t>(size_of(block.dtype));
+    data[i] = static_cast<char*>(block.data) + begin * bytes[i];
+    bytes[i] *= kConverted;
+    converts[i] = block.dtype != mapping.loop_dtypes[i];
+  }
+  for (int64_t at = begin; at < end; at += kConverted) {
+    const int64_t n = std::min(kConverted, end - at);
+    for (int i = 0; i < mapping.count; ++i) {
+      pointers[i] = converts[i] ? static_cast<void*>(buffers[i]) : data[i];
+      if (converts[i] && i >= mapping.results) mapping.converters[i](buffers[i], 1, data[i], 1, n);
+    }
+    mapping.loop(mapping.functor, pointers, pointers + mapping.results, n);
+    for (int i = 0; i < mapping.count; ++i) {
+      if (converts[i] && i < mapping.results) mapping.converters[i](data[i], 1, buffers[i], 1, n);
+      data[i] += bytes[i];
+    }
+  }
+}
+
 /// `length` elements of each of `lines` inner lines, for one call of the loop.
 struct MapChunk {
   int64_t outer, inner, lines, length;
@@ -202,13 +234,8 @@ static void run_lines(const Mapping& mapping, const Iteration& loops) {
   });
 }
 
-static void run_strided(const char* what, Mapping& mapping) {
+static void run_strided(const char* what, const Mapping& mapping) {
   const Iteration loops(what, mapping.blocks[0]->shape, mapping.blocks, mapping.count);
-  for (int i = 0; i < mapping.count; ++i) {
-    const DType own = mapping.blocks[i]->dtype, in_loop = mapping.loop_dtypes[i];
-    mapping.converters[i] =
-        i < mapping.results ? line_converter(own, in_loop) : line_converter(in_loop, own);
-  }
   const int64_t inner = loops.inner(), outer = loops.outer();
   if (inner * outer == 0) return;
   if (has_plain_lines(mapping, loops)) return run_lines(mapping, loops);
@@ -238,6 +265,14 @@ static void run_strided(const char* what, Mapping& mapping) {
 }  // namespace weft
 
 namespace weft::host {
+
+static void find_converters(Mapping& mapping) {
+  for (int i = 0; i < mapping.count; ++i) {
+    const DType own = mapping.blocks[i]->dtype, in_loop = mapping.loop_dtypes[i];
+    mapping.converters[i] =
+        i < mapping.results ? line_converter(own, in_loop) : line_converter(in_loop, own);
+  }
+}
 
 /// The loop over integers narrower than 64 bits, when the functor has it and all operands and
 /// results have one such dtype; else null.
@@ -281,18 +316,21 @@ void run_map(const char* what, const MapLoops& loops, const void* functor,
   mapping.results = results;
   mapping.count = results + operands;
   const Shape& shape = outs[0]->shape;
-  bool simple = true;
+  bool dense = true, simple = true;
   for (int i = 0; i < mapping.count; ++i) {
     const MemoryBlock& block = i < results ? *outs[i] : *ins[i - results];
     mapping.blocks[i] = &block;
     mapping.loop_dtypes[i] = i < results ? result : dtype;
     if (i < results && block.shape != shape)
       fail(what, ": a result is ", block.shape, ", expected ", shape);
-    simple &= block.dtype == mapping.loop_dtypes[i] && block.shape == shape && block.is_dense();
+    dense &= block.shape == shape && block.is_dense();
+    simple &= block.dtype == mapping.loop_dtypes[i];
   }
-  if (!simple) return run_strided(what, mapping);
-  parallel_for(shape.product(), kParallelGrain,
-               [&](int64_t begin, int64_t end) { run_dense(mapping, begin, end); });
+  if (!dense || !simple) find_converters(mapping);
+  if (!dense) return run_strided(what, mapping);
+  parallel_for(shape.product(), kParallelGrain, [&](int64_t begin, int64_t end) {
+    simple ? run_dense(mapping, begin, end) : run_converted(mapping, begin, end);
+  });
 }
 
 }  // namespace weft::host

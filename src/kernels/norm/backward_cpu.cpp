@@ -19,8 +19,9 @@ static void backward_rows(const NormBackwardRows& rows, const HostWalk<C>& walk,
     const C *x = read_x(r), *dy = read_dy(r);
     const NormGradient<C> f = rows.gradient(walk, x, dy, weight, r);
     // Runs before dx is written, because dx may share memory with dy.
-    if (dweight) map_row(walk.size(), WeightGradient<C>{f.mean, f.rstd}, dweight, dweight, dy, x);
-    if (dbias) map_row(walk.size(), Sum<C>{}, dbias, dbias, dy);
+    if (dweight)
+      map_row<C>(walk.size(), WeightGradient<C>{f.mean, f.rstd}, dweight, dweight, dy, x);
+    if (dbias) map_row<C>(walk.size(), Sum<C>{}, dbias, dbias, dy);
     if (rows.dx.data()) walk.map(f, out, r, dy, weight, x);
   }
 }
@@ -31,7 +32,7 @@ static void store_sums(const MemoryBlock* out, std::vector<C>& sums, int64_t n, 
   if (!out) return;
   const auto stride = static_cast<size_t>(n);
   for (size_t at = stride; at < sums.size(); at += stride) {
-    map_row(n, Sum<C>{}, sums.data(), sums.data(), sums.data() + at);
+    map_row<C>(n, Sum<C>{}, sums.data(), sums.data(), sums.data() + at);
   }
   const MemoryBlock total = dense_block(sums.data(), dtype_of<C>, {n});
   accumulates ? accumulate(*out, total) : host::copy(*out, total);

@@ -121,9 +121,11 @@ C reduce_row(int64_t n, const F& f, const In*... in) {
   for (int l = 0; l < kN; ++l) lanes[l] = R::template identity<C>();
   int64_t i = 0;
   for (; i + kN <= n; i += kN) {
-    for (int l = 0; l < kN; ++l) lanes[l] = R::combine(lanes[l], R::element(f(in[i + l]...)));
+    for (int l = 0; l < kN; ++l)
+      lanes[l] = R::combine(lanes[l], R::element(f(static_cast<C>(in[i + l])...)));
   }
-  for (int l = 0; i < n; ++i, ++l) lanes[l] = R::combine(lanes[l], R::element(f(in[i]...)));
+  for (int l = 0; i < n; ++i, ++l)
+    lanes[l] = R::combine(lanes[l], R::element(f(static_cast<C>(in[i])...)));
   fold_lanes<R, kN / 2>(lanes);
   return lanes[0];
 }
@@ -135,11 +137,11 @@ struct AsItIs {
   }
 };
 
-/// out[i] = f(in[i]...).
-template <class F, class C, class... In>
-void map_row(int64_t n, const F& f, C* out, const In*... in) {
+/// out[i] = f(in[i]...), computed as C.
+template <class C, class F, class Out, class... In>
+void map_row(int64_t n, const F& f, Out* out, const In*... in) {
 #pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) out[i] = f(in[i]...);
+  for (int64_t i = 0; i < n; ++i) out[i] = static_cast<Out>(f(static_cast<C>(in[i])...));
 }
 
 }  // namespace WEFT_COMPILER

@@ -27,24 +27,49 @@ namespace weft {
 // a range of rows for one CPU thread; a DeviceWalk (device_rows.h), the rows of a thread block.
 // Both have reader, held_reader, writer, vector, reduce, map, clear, value and set (once per row);
 // the size of a row is that of the kernel's Rows. `reduce` is a barrier: all threads of a block
-// must reach it.
+// must reach it. With `static constexpr bool kReadsBf16` a kernel reads and writes bf16 without
+// buffers on the CPU; it must not take what it wrote as C.
 
 inline namespace WEFT_COMPILER {
 
-template <class T>
+/// Rows of bf16 with unit stride, where they are: a reader and a writer of a HostWalk.
+class Bf16Rows {
+ public:
+  explicit Bf16Rows(const Rows& rows) : rows_(rows) {}
+  bfloat16* operator()(int64_t row) const { return static_cast<bfloat16*>(rows_.line(row).data); }
+  bfloat16* begin(int64_t row) const { return (*this)(row); }
+  void end() const {}
+
+ private:
+  const Rows& rows_;
+};
+
+/// With Stored = bfloat16 rows are read and written in place, computed as T.
+template <class T, class Stored = T>
 class HostWalk {
  public:
   using C = T;
+  static constexpr bool kInPlace = !std::is_same_v<C, Stored>;
   HostWalk(int64_t begin, int64_t end, int64_t size) : begin_(begin), end_(end), size_(size) {}
 
   int64_t begin() const { return begin_; }
   int64_t end() const { return end_; }
   static constexpr int64_t step() { return 1; }
   int64_t size() const { return size_; }
-  RowReader<C> reader(const Rows& rows) const { return {rows, end_}; }
+  auto reader(const Rows& rows) const {
+    if constexpr (kInPlace)
+      return Bf16Rows(rows);
+    else
+      return RowReader<C>(rows, end_);
+  }
   /// For rows that several passes read.
-  RowReader<C> held_reader(const Rows& rows, int) const { return {rows, end_}; }
-  RowWriter<C> writer(const Rows& rows) const { return {rows, end_}; }
+  auto held_reader(const Rows& rows, int) const { return reader(rows); }
+  auto writer(const Rows& rows) const {
+    if constexpr (kInPlace)
+      return Bf16Rows(rows);
+    else
+      return RowWriter<C>(rows, end_);
+  }
   /// A vector read along with every row; `absent` when it has no data.
   std::vector<C> vector(const Rows& values, C absent) const {
     std::vector<C> dense(static_cast<size_t>(size_), absent);
@@ -58,9 +83,9 @@ class HostWalk {
     return reduce_row<R, C>(size_, f, elements(rows)...);
   }
   /// Row `row` of out = f(rows...); out may be one of the rows.
-  template <class F, class... In>
-  void map(const F& f, RowWriter<C>& out, int64_t row, const In&... rows) const {
-    map_row(size_, f, out.begin(row), elements(rows)...);
+  template <class F, class Writer, class... In>
+  void map(const F& f, Writer& out, int64_t row, const In&... rows) const {
+    map_row<C>(size_, f, out.begin(row), elements(rows)...);
     out.end();
   }
   void clear(RowWriter<C>& out, int64_t row) const {
@@ -76,7 +101,7 @@ class HostWalk {
   void set(const Rows& values, int64_t row, C value) const { RowValues<C>(values).set(row, value); }
 
  private:
-  static const C* elements(const C* row) { return row; }
+  static const Stored* elements(const Stored* row) { return row; }
   static const C* elements(const std::vector<C>& values) { return values.data(); }
 
   int64_t begin_, end_, size_;
@@ -99,10 +124,18 @@ void run_rows(const char* what, [[maybe_unused]] Device device, const Kernel& ke
 #else
   check_runs_on_cpu(what, device);
 #endif
-  visit_compute_floating(what, first.dtype(), [&](auto type) {
-    parallel_for(first.count(), grain_of(first.size()), [&](int64_t begin, int64_t end) {
-      kernel(HostWalk<typename decltype(type)::type>(begin, end, first.size()));
+  const auto walk_as = [&]<class Walk>(std::type_identity<Walk>) {
+    parallel_for(first.count(), grain_of(first.size()),
+                 [&](int64_t begin, int64_t end) { kernel(Walk(begin, end, first.size())); });
+  };
+  if constexpr (requires { Kernel::kReadsBf16; }) {
+    const bool in_place = std::ranges::all_of(operands.rows, [](const Rows* rows) {
+      return rows->dtype() == DType::bf16 && rows->stride() == 1;
     });
+    if (in_place) return walk_as(std::type_identity<HostWalk<float, bfloat16>>());
+  }
+  visit_compute_floating(what, first.dtype(), [&](auto type) {
+    walk_as(std::type_identity<HostWalk<typename decltype(type)::type>>());
   });
 }
 

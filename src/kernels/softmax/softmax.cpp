@@ -77,6 +77,7 @@ struct DotRows {
 
 /// The gradient of softmax or log-softmax; `given` is the row's statistic if the caller has it.
 struct SoftmaxBackwardRows {
+  static constexpr bool kReadsBf16 = true;
   Rows dx, dy, y, given;
   bool logarithm;
 

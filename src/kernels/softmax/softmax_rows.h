@@ -14,6 +14,14 @@ WEFT_FN C finite_or_zero(C x) {
   return x - x == C(0) || x != x ? x : C(0);
 }
 
+/// GreatestOf that may pass over a NaN: the sum of exponentials has it.
+struct GreatestNumberOf : GreatestOf {
+  template <class T>
+  static T combine(T a, T b) {
+    return a > b ? a : b;
+  }
+};
+
 /// Statistics of a row for softmax. `max` is finite or NaN.
 template <class C>
 struct SoftmaxRow {
@@ -23,7 +31,7 @@ struct SoftmaxRow {
 /// Computes max and the sum of exp(x - max) of a whole row.
 template <class C>
 SoftmaxRow<C> softmax_row(const HostWalk<C>& walk, const C* x) {
-  const C max = finite_or_zero(walk.template reduce<GreatestOf>(AsItIs{}, x));
+  const C max = finite_or_zero(walk.template reduce<GreatestNumberOf>(AsItIs{}, x));
   return {max, walk.template reduce<SumOf>(ExpAbove<C>{max}, x)};
 }
 
@@ -37,12 +45,12 @@ void write_softmax(const HostWalk<C>& walk, RowWriter<C>& out, int64_t row, cons
                    const SoftmaxRow<C>* statistics, C factor, Target target) {
   C* y = out.begin(row);
   if (statistics) {
-    map_row(walk.size(), ScaledExp<C>{statistics->max, factor / statistics->sum}, y, x);
+    map_row<C>(walk.size(), ScaledExp<C>{statistics->max, factor / statistics->sum}, y, x);
   } else {
-    const C max = finite_or_zero(walk.template reduce<GreatestOf>(AsItIs{}, x));
-    map_row(walk.size(), ExpAbove<C>{max}, y, x);
+    const C max = finite_or_zero(walk.template reduce<GreatestNumberOf>(AsItIs{}, x));
+    map_row<C>(walk.size(), ExpAbove<C>{max}, y, x);
     const C sum = reduce_row<SumOf, C>(walk.size(), AsItIs{}, y);
-    map_row(walk.size(), Times<C>{factor / sum}, y, y);
+    map_row<C>(walk.size(), Times<C>{factor / sum}, y, y);
   }
   if (target >= 0 && target < walk.size()) y[target] -= factor;
   out.end();
