@@ -37,8 +37,7 @@ struct Options {
 /// Seconds of the slowest rank, by case and round.
 class Rounds {
  public:
-  template <class F>
-  void time(const Communicator& world, const std::string& name, const F& f) {
+  template <class F> void time(const Communicator& world, const std::string& name, const F& f) {
     world.barrier();
     const double seconds = seconds_of(f);
     std::lock_guard lock(mutex_);

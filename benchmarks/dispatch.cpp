@@ -21,18 +21,12 @@ struct Options {
 };
 
 struct AddElements {
-  template <class T>
-  WEFT_FN T operator()(T a, T b) const {
-    return a + b;
-  }
+  template <class T> WEFT_FN T operator()(T a, T b) const { return a + b; }
 };
 
 struct TimesNumber {
   double number;
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return a * static_cast<T>(number);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return a * static_cast<T>(number); }
 };
 
 struct Case {

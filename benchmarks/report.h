@@ -26,8 +26,7 @@ inline double seconds_since(Clock::time_point start) {
 }
 
 /// Seconds that one call of f() takes.
-template <class F>
-double seconds_of(const F& f) {
+template <class F> double seconds_of(const F& f) {
   const auto start = Clock::now();
   f();
   return seconds_since(start);

@@ -21,8 +21,7 @@ namespace weft {
 static constexpr size_t kPiece = size_t{1} << 18;
 
 /// Calls again what a signal interrupted.
-template <class Call>
-static auto uninterrupted(const Call& call) {
+template <class Call> static auto uninterrupted(const Call& call) {
   auto result = call();
   while (result < 0 && errno == EINTR) result = call();
   return result;

@@ -62,8 +62,7 @@ class ManifestParser {
   Manifest parse(const std::string& text);
 
  private:
-  template <class... Parts>
-  [[noreturn]] void refuse(const Parts&... parts) const {
+  template <class... Parts> [[noreturn]] void refuse(const Parts&... parts) const {
     fail("checkpoint: ", source_, ": the manifest ", parts...);
   }
   const ManifestJson& member(const ManifestJson& of, const char* key, const char* kind) const {

@@ -94,8 +94,7 @@ std::vector<RankFiles::Entry> RankFiles::entries(int rank) const {
   return entries;
 }
 
-template <class Sink>
-static void add_dims(const Dims& dims, Sink& sink) {
+template <class Sink> static void add_dims(const Dims& dims, Sink& sink) {
   sink.add("[");
   for (int dim = 0; dim < dims.ndim(); ++dim) {
     if (dim) sink.add(",");

@@ -38,8 +38,7 @@ struct SafetensorsFile::Body {
     if (keeps_open) kept = file;
   }
 
-  template <class Use>
-  void read(const Use& use) const {
+  template <class Use> void read(const Use& use) const {
     if (kept) return use(*kept);
     const File file("safetensors", path);
     if (file.size() != size || file.identity() != identity) {

@@ -61,8 +61,7 @@ class HeaderParser {
   int64_t bytes_of(DType dtype, const Shape& shape) const;
   void check_coverage();
 
-  template <class... Parts>
-  [[noreturn]] void fail_file(const Parts&... parts) const {
+  template <class... Parts> [[noreturn]] void fail_file(const Parts&... parts) const {
     fail("safetensors: ", path_, ": ", parts...);
   }
   template <class... Parts>

@@ -19,8 +19,7 @@ class Snapshot {
   Snapshot(const RankFiles& files, int rank, const StateDict& state);
 
   /// Bytes from `begin` to `end` of the data, piece by piece.
-  template <class F>
-  void for_bytes(int64_t begin, int64_t end, const F& visit) {
+  template <class F> void for_bytes(int64_t begin, int64_t end, const F& visit) {
     int64_t at = 0;
     for (size_t i = 0; i < pieces_.size(); ++i) {
       const int64_t size = pieces_[i].bytes;
@@ -42,8 +41,7 @@ class Snapshot {
     int64_t bytes;
     bool on_disk;
   };
-  template <class F>
-  void visit_piece(size_t index, int64_t begin, int64_t end, const F& visit) {
+  template <class F> void visit_piece(size_t index, int64_t begin, int64_t end, const F& visit) {
     if (!pieces_[index].on_disk) {
       return visit(std::span(data_of(index) + begin, static_cast<size_t>(end - begin)));
     }

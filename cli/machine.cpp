@@ -15,8 +15,7 @@
 namespace weft::cli {
 
 /// Seconds of one call, of as many as fit into a fifth of a second.
-template <class F>
-static double seconds_of(const F& call) {
+template <class F> static double seconds_of(const F& call) {
   using Clock = std::chrono::steady_clock;
   call();
   int calls = 0;

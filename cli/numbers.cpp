@@ -10,8 +10,7 @@
 namespace weft::cli {
 
 /// The number that all of the text is.
-template <class T>
-static std::optional<T> number_in(const std::string& text) {
+template <class T> static std::optional<T> number_in(const std::string& text) {
   T number{};
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, number);

@@ -26,8 +26,7 @@ using SavedNumbers = std::map<std::string, int64_t>;
 static constexpr std::string_view kModel = "model.";
 
 /// Doubles in the shortest text that gives the same again, digests in hexadecimal digits.
-template <class T>
-static std::string in_words(const T& value) {
+template <class T> static std::string in_words(const T& value) {
   if constexpr (std::is_same_v<T, std::string>) {
     return value;
   } else {

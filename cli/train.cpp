@@ -171,8 +171,7 @@ class Training {
   }
 
   /// This rank's rows of a batch, as parts of the whole.
-  template <class Rows>
-  Batch batch(Rows rows) const {
+  template <class Rows> Batch batch(Rows rows) const {
     Batch batch{empty_batch(), empty_batch()};
     auto local = static_cast<size_t>(batch.ids.block().numel());
     rows(std::span(batch.ids.block().as<int64_t>(), local),

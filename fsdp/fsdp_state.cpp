@@ -17,8 +17,7 @@
 
 namespace weft::fsdp {
 
-template <class T>
-static std::shared_ptr<T> locked(const std::weak_ptr<T>& held) {
+template <class T> static std::shared_ptr<T> locked(const std::weak_ptr<T>& held) {
   if (auto found = held.lock()) return found;
   fail(
       "fully_shard: the outermost sharded module no longer exists, expected it to exist until the "
@@ -74,8 +73,7 @@ void FsdpState::materialize(Device device) {
   }
 }
 
-template <class F>
-static Tensors transformed(const Tensors& tensors, const F& f) {
+template <class F> static Tensors transformed(const Tensors& tensors, const F& f) {
   return tensors | ranges::views::transform([&](const Tensor& x) { return x ? f(x) : x; }) |
          ranges::to<std::vector>();
 }

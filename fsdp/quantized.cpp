@@ -155,10 +155,7 @@ int64_t GradientMessages::scales(const Region& region, size_t part) const {
 }
 
 /// Rounds up to a multiple of 4: where scales may lie, and where random words begin.
-template <class Integer>
-static Integer in_fours(Integer n) {
-  return (n + 3) / 4 * 4;
-}
+template <class Integer> static Integer in_fours(Integer n) { return (n + 3) / 4 * 4; }
 
 void GradientMessages::lay_out(size_t& end) {
   bytes_.assign(static_cast<size_t>(ranks_.size), 0);

@@ -61,29 +61,21 @@ void Scheduler::handle(const StepEvent& event, const std::vector<ParamGroup*>& p
     case StepEvent::Kind::pre_forward:
       unshard_for_use(group, prefetch);
       return executor_.compute(group);
-    case StepEvent::Kind::post_forward:
-      return post_forward(group);
+    case StepEvent::Kind::post_forward: return post_forward(group);
     case StepEvent::Kind::pre_backward:
       if (group.controls().unshards_in_backward) unshard_for_use(group, prefetch);
       allocate_grads(group);
       return executor_.compute(group);
-    case StepEvent::Kind::grads_complete:
-      return complete_bucket(group, event.bucket);
-    case StepEvent::Kind::grads_continue:
-      return continue_grads(group, event.bucket);
-    case StepEvent::Kind::input_grads_complete:
-      return reshard_after_backward(group);
-    case StepEvent::Kind::backward_complete:
-      return complete_buckets();
-    case StepEvent::Kind::finalize:
-      return finalize();
-    case StepEvent::Kind::user_unshard:
-      return unshard(group);
+    case StepEvent::Kind::grads_complete: return complete_bucket(group, event.bucket);
+    case StepEvent::Kind::grads_continue: return continue_grads(group, event.bucket);
+    case StepEvent::Kind::input_grads_complete: return reshard_after_backward(group);
+    case StepEvent::Kind::backward_complete: return complete_buckets();
+    case StepEvent::Kind::finalize: return finalize();
+    case StepEvent::Kind::user_unshard: return unshard(group);
     case StepEvent::Kind::user_wait:
       if (state_of(group).params < ShardedState::unsharding) return;
       return unshard_for_use(group, {});
-    case StepEvent::Kind::user_reshard:
-      return reshard(group, Lifetime::update);
+    case StepEvent::Kind::user_reshard: return reshard(group, Lifetime::update);
   }
 }
 

@@ -19,13 +19,11 @@ struct CacheStatistics {
 /// A flat hash table of handles that holds about `capacity` entries. When it is full, it drops
 /// entries that were not found since the last sweep and have no other owner; entries with other
 /// owners cost memory anyway and stay.
-template <class T>
-class Cache {
+template <class T> class Cache {
  public:
   explicit Cache(size_t capacity) : capacity_(capacity), entries_(capacity * 2) {}
 
-  template <class Matches>
-  T* find(uint64_t hash, Matches matches) {
+  template <class Matches> T* find(uint64_t hash, Matches matches) {
     for (size_t at = first(hash); entries_[at].value; at = next(at)) {
       Entry& entry = entries_[at];
       if (entry.hash != hash || !matches(*entry.value)) continue;
@@ -82,8 +80,7 @@ class Cache {
     }
   }
 
-  template <class Unwanted>
-  size_t drop(Unwanted unwanted) {
+  template <class Unwanted> size_t drop(Unwanted unwanted) {
     size_t kept = 0;
     for (Entry& entry : entries_) {
       if (!entry.value) continue;

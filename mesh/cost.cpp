@@ -156,20 +156,15 @@ static int64_t received_bytes(const Step& step, const Coordinates& coordinates) 
   const Box own = step.held.at(coordinates), result = step.made.at(coordinates);
   int64_t held = own.shape.product(), made = result.shape.product();
   switch (edge.kind) {
-    case Kind::local:
-      return 0;
-    case Kind::all_gather:
-      return (made - held) * element;
-    case Kind::reduce_scatter:
-      return (ranks - 1) * made * element;
+    case Kind::local: return 0;
+    case Kind::all_gather: return (made - held) * element;
+    case Kind::reduce_scatter: return (ranks - 1) * made * element;
     case Kind::all_reduce: {
       int64_t part = reduced_share(made, ranks, index_in_group(grid, edge.axes, coordinates));
       return (ranks - 1) * part * element + (made - part) * result_element;
     }
-    case Kind::all_to_all:
-      return (made - overlap(own, result).shape.product()) * element;
-    case Kind::exchange:
-      return read_elements(step, coordinates) * element;
+    case Kind::all_to_all: return (made - overlap(own, result).shape.product()) * element;
+    case Kind::exchange: return read_elements(step, coordinates) * element;
   }
   return 0;
 }
@@ -193,14 +188,11 @@ static int64_t scratch_bytes(const Step& step, const Coordinates& coordinates) {
   const int64_t held = own.shape.product() * bytes_of(from.dtype);
   const int64_t made = result.shape.product() * bytes_of(edge.to.dtype);
   switch (edge.kind) {
-    case Kind::all_gather:
-      return lie_in_order(from.pattern, edge.axes, result.shape) ? 0 : made;
+    case Kind::all_gather: return lie_in_order(from.pattern, edge.axes, result.shape) ? 0 : made;
     case Kind::reduce_scatter:
       return lie_in_order(edge.to.pattern, edge.axes, own.shape) ? 0 : held;
-    case Kind::all_to_all:
-      return held + made;
-    default:
-      return 0;
+    case Kind::all_to_all: return held + made;
+    default: return 0;
   }
 }
 
@@ -214,24 +206,18 @@ int64_t scratch_bytes(const MeshGrid& grid, const Shape& shape, const PlanState&
 static double messages_of(Kind kind, int ranks) {
   double rounds = std::bit_width(static_cast<unsigned>(ranks - 1));
   switch (kind) {
-    case Kind::local:
-      return 0;
-    case Kind::all_reduce:
-      return 1 + 2 * rounds;
-    case Kind::all_to_all:
-      return ranks;
-    case Kind::exchange:
-      return 1;
-    default:
-      return 1 + rounds;
+    case Kind::local: return 0;
+    case Kind::all_reduce: return 1 + 2 * rounds;
+    case Kind::all_to_all: return ranks;
+    case Kind::exchange: return 1;
+    default: return 1 + rounds;
   }
 }
 
 /// Calls `f` for the first, a middle and the last coordinate of each axis: in a cut into chunks the
 /// first ranks hold most and the last ones least. Calls it for `every` coordinate where parts have
 /// explicit sizes.
-template <class F>
-static void for_sample(const MeshGrid& grid, bool every, F f) {
+template <class F> static void for_sample(const MeshGrid& grid, bool every, F f) {
   Coordinates at{};
   auto visit = [&](auto&& self, int axis) -> void {
     if (axis == grid.ndim()) return f(at);
@@ -247,8 +233,7 @@ static void for_sample(const MeshGrid& grid, bool every, F f) {
 
 /// The most of f(coordinates) over the ranks. Where no part has an explicit size, the first rank
 /// has it.
-template <class F>
-static int64_t most_of(const MeshGrid& grid, bool sized, F f) {
+template <class F> static int64_t most_of(const MeshGrid& grid, bool sized, F f) {
   if (!sized) return f(Coordinates{});
   int64_t most = 0;
   for_sample(grid, true, [&](const Coordinates& at) { most = std::max(most, f(at)); });

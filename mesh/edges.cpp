@@ -105,8 +105,7 @@ void add_exchange_edges(const PlanProblem& problem, const PlanState& state,
 }
 
 /// Calls f(axes) for each non-empty subset of `axes`.
-template <class F>
-static void for_subsets(const Axes& axes, F f) {
+template <class F> static void for_subsets(const Axes& axes, F f) {
   for (unsigned chosen = 1; chosen < 1u << axes.size(); ++chosen) {
     Axes subset;
     for (int i = 0; i < axes.size(); ++i) {

@@ -63,8 +63,7 @@ class SizedShardings {
  public:
   using Body = std::unique_ptr<ShardingBody>;
   /// Returns the body of that pattern, which `make` makes unless it exists, with a handle counted.
-  template <class Make>
-  const ShardingBody* take(const Pattern& pattern, Make make) {
+  template <class Make> const ShardingBody* take(const Pattern& pattern, Make make) {
     const std::lock_guard lock(mutex_);
     Body& entry = bodies_[pattern];
     if (!entry) entry = make();

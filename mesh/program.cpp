@@ -109,15 +109,12 @@ static StepProgram program_of(MeshGrid& grid, const PlanStep& step) {
   if (step.kind != Kind::local) program.group = grid.group(step.axes);
   switch (step.kind) {
     case Kind::local:
-    case Kind::exchange:
-      program.read = read_program(grid, step, members);
-      break;
+    case Kind::exchange: program.read = read_program(grid, step, members); break;
     case Kind::all_reduce:
       program.send.add(relative(step.from->box, step.from->box));
       program.send.in_place = true;
       break;
-    default:
-      make_parts(step, members, program);
+    default: make_parts(step, members, program);
   }
   return program;
 }

@@ -35,8 +35,7 @@ class CommonRows {
   }
 
   /// Calls f(addresses, elements) for each row.
-  template <class F>
-  void for_each(std::span<const MemoryBlock> blocks, F f) const {
+  template <class F> void for_each(std::span<const MemoryBlock> blocks, F f) const {
     std::vector<char*> at;
     for (const MemoryBlock& block : blocks) at.push_back(block.as<char>());
     visit(blocks, at, loops_.size(), f);

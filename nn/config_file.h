@@ -39,8 +39,7 @@ class ConfigFile {
   void expect(const std::string& key, const nlohmann::json& value) const;
   /// Throws when a key with a value was not asked for and is not in `harmless`.
   void check_all_understood(const std::set<std::string_view>& harmless) const;
-  template <class... Parts>
-  [[noreturn]] void mistake(const Parts&... parts) const {
+  template <class... Parts> [[noreturn]] void mistake(const Parts&... parts) const {
     fail(name_, ": ", parts...);
   }
 

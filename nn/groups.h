@@ -57,8 +57,7 @@ void check_equal_in_groups(std::string_view what, std::string_view name,
 }
 
 /// The numbers of AdamW and Lamb.
-template <class Options>
-std::vector<Hyperparameter> adam_numbers(Options& options) {
+template <class Options> std::vector<Hyperparameter> adam_numbers(Options& options) {
   return {{"lr", &options.learning_rate},
           {"beta1", &options.beta1},
           {"beta2", &options.beta2},

@@ -185,8 +185,7 @@ void Module::add_child(std::string name, std::shared_ptr<Module> child) {
 }
 
 /// Returns an iterator to the member of that name.
-template <class Members>
-static auto place_of(Members& members, const std::string& name) {
+template <class Members> static auto place_of(Members& members, const std::string& name) {
   return std::find_if(members.begin(), members.end(),
                       [&](const auto& member) { return member.first == name; });
 }

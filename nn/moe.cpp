@@ -119,8 +119,7 @@ class SideStream {
     stream_ = stream_for(device, StreamRole::side);
     Event::record(current_stream(device)).wait(*stream_);
   }
-  template <class F>
-  auto run(const F& f) const {
+  template <class F> auto run(const F& f) const {
     std::optional<StreamScope> scope;
     if (stream_) scope.emplace(*stream_);
     return f();

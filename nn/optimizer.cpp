@@ -263,8 +263,7 @@ static std::vector<UpdatedArray> arrays_of(const Tensor& value, const Tensor& gr
 }
 
 /// The same update of other arrays.
-template <class Update>
-static Update update_of(const Update& whole, const Tensors& parts) {
+template <class Update> static Update update_of(const Update& whole, const Tensors& parts) {
   Update part = whole;
   part.value = parts[0];
   part.gradient = parts[1];

@@ -69,20 +69,15 @@ std::vector<double> rotary_frequencies(const TransformerConfig& config, double t
     const double frequency = std::pow(theta, static_cast<double>(-2 * i) / width);
     const double stretched = yarn.stretched(static_cast<double>(i));
     switch (scaling.kind) {
-      case Kind::linear:
-        frequencies.push_back(frequency / scaling.factor);
-        break;
-      case Kind::llama3:
-        frequencies.push_back(llama3_frequency(scaling, frequency));
-        break;
+      case Kind::linear: frequencies.push_back(frequency / scaling.factor); break;
+      case Kind::llama3: frequencies.push_back(llama3_frequency(scaling, frequency)); break;
       case Kind::yarn:
         frequencies.push_back(frequency * (1 - stretched) + frequency / scaling.factor * stretched);
         break;
       case Kind::longrope:
         frequencies.push_back(frequency / divisors[static_cast<size_t>(i)]);
         break;
-      default:
-        frequencies.push_back(frequency);
+      default: frequencies.push_back(frequency);
     }
   }
   return frequencies;

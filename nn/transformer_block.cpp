@@ -157,14 +157,10 @@ class TransformerBlock final : public Module {
 
 Tensor activated(Activation activation, const Tensor& x) {
   switch (activation) {
-    case Activation::gelu:
-      return gelu(x);
-    case Activation::gelu_tanh:
-      return gelu_tanh(x);
-    case Activation::relu:
-      return relu(x);
-    default:
-      return silu(x);
+    case Activation::gelu: return gelu(x);
+    case Activation::gelu_tanh: return gelu_tanh(x);
+    case Activation::relu: return relu(x);
+    default: return silu(x);
   }
 }
 

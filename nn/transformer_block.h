@@ -24,8 +24,7 @@ struct TransformerState {
   bool rotates(int64_t layer) const;
   /// Returns what `use` makes of `xs`, tensors [batch, ...]. While rows decode that have separate
   /// caches, it makes it of each row, with `cache` set to that of the row.
-  template <class Use>
-  Tensor by_rows(const Tensors& xs, const Use& use) {
+  template <class Use> Tensor by_rows(const Tensors& xs, const Use& use) {
     if (caches.size() < 2) return use(xs);
     Tensors made;
     for (size_t row = 0; row < caches.size(); ++row) {

@@ -9,64 +9,42 @@ namespace {
 struct Add {
   static constexpr bool kKeepsWidth = true;
   static constexpr bool kWraps = true;
-  template <class T>
-  WEFT_FN T operator()(T a, T b) const {
-    return static_cast<T>(a + b);
-  }
+  template <class T> WEFT_FN T operator()(T a, T b) const { return static_cast<T>(a + b); }
 };
 struct Sub {
   static constexpr bool kKeepsWidth = true;
   static constexpr bool kWraps = true;
-  template <class T>
-  WEFT_FN T operator()(T a, T b) const {
-    return static_cast<T>(a - b);
-  }
+  template <class T> WEFT_FN T operator()(T a, T b) const { return static_cast<T>(a - b); }
 };
 struct Mul {
   static constexpr bool kKeepsWidth = true;
   static constexpr bool kWraps = true;
-  template <class T>
-  WEFT_FN T operator()(T a, T b) const {
+  template <class T> WEFT_FN T operator()(T a, T b) const {
     // Products of 16 bits are computed as int, which may overflow.
     if constexpr (std::is_integral_v<T>) return static_cast<T>(uint64_t{1} * a * b);
     return a * b;
   }
 };
 struct Div {
-  template <class T>
-  WEFT_FN T operator()(T a, T b) const {
-    return a / b;
-  }
+  template <class T> WEFT_FN T operator()(T a, T b) const { return a / b; }
 };
 struct AddNumber {
   static constexpr bool kWraps = true;
   double number;
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return a + number_as<T>(number);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return a + number_as<T>(number); }
 };
 struct MulNumber {
   static constexpr bool kWraps = true;
   double number;
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return a * number_as<T>(number);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return a * number_as<T>(number); }
 };
 struct DivNumber {
   double number;
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return a / static_cast<T>(number);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return a / static_cast<T>(number); }
 };
 struct NumberDiv {
   double number;
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return static_cast<T>(number) / a;
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return static_cast<T>(number) / a; }
 };
 
 }  // namespace

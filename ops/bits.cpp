@@ -11,31 +11,19 @@ namespace {
 
 struct BitNot {
   static constexpr bool kKeepsWidth = true;
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return static_cast<T>(~a);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return static_cast<T>(~a); }
 };
 struct BitAnd {
   static constexpr bool kKeepsWidth = true;
-  template <class T>
-  WEFT_FN T operator()(T a, T b) const {
-    return static_cast<T>(a & b);
-  }
+  template <class T> WEFT_FN T operator()(T a, T b) const { return static_cast<T>(a & b); }
 };
 struct BitOr {
   static constexpr bool kKeepsWidth = true;
-  template <class T>
-  WEFT_FN T operator()(T a, T b) const {
-    return static_cast<T>(a | b);
-  }
+  template <class T> WEFT_FN T operator()(T a, T b) const { return static_cast<T>(a | b); }
 };
 struct BitXor {
   static constexpr bool kKeepsWidth = true;
-  template <class T>
-  WEFT_FN T operator()(T a, T b) const {
-    return static_cast<T>(a ^ b);
-  }
+  template <class T> WEFT_FN T operator()(T a, T b) const { return static_cast<T>(a ^ b); }
 };
 struct ShiftLeft {
   WEFT_FN int64_t operator()(int64_t a, int64_t b) const {
@@ -52,8 +40,7 @@ struct ShiftRight {
   }
 };
 
-template <class F>
-Op bit_function(const char* name, F functor, double low) {
+template <class F> Op bit_function(const char* name, F functor, double low) {
   return register_op({
       .name = name,
       .rule = "..., ... -> ...",

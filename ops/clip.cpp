@@ -19,8 +19,7 @@ struct Bounds {
 };
 struct ClipNumber {
   Bounds to;
-  template <class T>
-  WEFT_FN T operator()(T a) const {
+  template <class T> WEFT_FN T operator()(T a) const {
     const T raised = a < static_cast<T>(to.low) ? static_cast<T>(to.low) : a;
     return raised > static_cast<T>(to.high) ? static_cast<T>(to.high) : raised;
   }

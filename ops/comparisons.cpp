@@ -9,37 +9,24 @@ namespace {
 
 struct Equal {
   static constexpr bool kKeepsWidth = true;
-  template <class T>
-  WEFT_FN bool operator()(T a, T b) const {
-    return a == b;
-  }
+  template <class T> WEFT_FN bool operator()(T a, T b) const { return a == b; }
 };
 struct NotEqual {
   static constexpr bool kKeepsWidth = true;
-  template <class T>
-  WEFT_FN bool operator()(T a, T b) const {
-    return a != b;
-  }
+  template <class T> WEFT_FN bool operator()(T a, T b) const { return a != b; }
 };
 struct Less {
   static constexpr bool kKeepsWidth = true;
   static constexpr bool kDependsOnSign = true;
-  template <class T>
-  WEFT_FN bool operator()(T a, T b) const {
-    return a < b;
-  }
+  template <class T> WEFT_FN bool operator()(T a, T b) const { return a < b; }
 };
 struct LessEqual {
   static constexpr bool kKeepsWidth = true;
   static constexpr bool kDependsOnSign = true;
-  template <class T>
-  WEFT_FN bool operator()(T a, T b) const {
-    return a <= b;
-  }
+  template <class T> WEFT_FN bool operator()(T a, T b) const { return a <= b; }
 };
 struct Where {
-  template <class T>
-  WEFT_FN T operator()(T condition, T a, T b) const {
+  template <class T> WEFT_FN T operator()(T condition, T a, T b) const {
     return condition != T(0) ? a : b;
   }
 };
@@ -47,22 +34,15 @@ struct Where {
 struct Maximum {
   static constexpr bool kKeepsWidth = true;
   static constexpr bool kDependsOnSign = true;
-  template <class T>
-  WEFT_FN T operator()(T a, T b) const {
-    return a > b || a != a ? a : b;
-  }
+  template <class T> WEFT_FN T operator()(T a, T b) const { return a > b || a != a ? a : b; }
 };
 struct Minimum {
   static constexpr bool kKeepsWidth = true;
   static constexpr bool kDependsOnSign = true;
-  template <class T>
-  WEFT_FN T operator()(T a, T b) const {
-    return a < b || a != a ? a : b;
-  }
+  template <class T> WEFT_FN T operator()(T a, T b) const { return a < b || a != a ? a : b; }
 };
 
-template <class F>
-Op comparison(const char* name, F functor) {
+template <class F> Op comparison(const char* name, F functor) {
   return register_op({
       .name = name,
       .rule = "..., ... -> ...",
@@ -85,8 +65,7 @@ void give_extreme(const Grad& g) {
   }
 }
 
-template <class F>
-Op extreme(const char* name, F functor) {
+template <class F> Op extreme(const char* name, F functor) {
   return register_op({
       .name = name,
       .rule = "..., ... -> ...",

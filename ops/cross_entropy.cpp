@@ -19,8 +19,7 @@ namespace {
 
 struct RowLoss {
   int64_t ignored;
-  template <class T>
-  WEFT_FN T operator()(T lse, T picked, T target) const {
+  template <class T> WEFT_FN T operator()(T lse, T picked, T target) const {
     return target == T(ignored) ? T(0) : lse - picked;
   }
 };

@@ -72,14 +72,10 @@ static const Op cumulative_sum_op = register_op({
 namespace {
 
 struct FirstOfGradient {
-  template <class T>
-  WEFT_FN T operator()(T gradient, T x) const {
-    return gradient * x;
-  }
+  template <class T> WEFT_FN T operator()(T gradient, T x) const { return gradient * x; }
 };
 struct AddedThroughPart {
-  template <class T>
-  WEFT_FN T operator()(T own, T product, T behind) const {
+  template <class T> WEFT_FN T operator()(T own, T product, T behind) const {
     return own + product * behind;
   }
 };

@@ -11,16 +11,12 @@ namespace {
 struct Neg {
   static constexpr bool kWraps = true;
   static constexpr bool kKeepsWidth = true;
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return static_cast<T>(-a);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return static_cast<T>(-a); }
 };
 struct Abs {
   static constexpr bool kDependsOnSign = true;
   static constexpr bool kKeepsWidth = true;
-  template <class T>
-  WEFT_FN T operator()(T a) const {
+  template <class T> WEFT_FN T operator()(T a) const {
     if constexpr (std::is_unsigned_v<T>) {
       return a;
     } else if constexpr (std::is_integral_v<T>) {
@@ -34,8 +30,7 @@ struct Abs {
 /// -1, 0 or 1; NaN for NaN.
 struct Sign {
   static constexpr bool kDependsOnSign = true;
-  template <class T>
-  WEFT_FN T operator()(T a) const {
+  template <class T> WEFT_FN T operator()(T a) const {
     if constexpr (std::is_unsigned_v<T>) {
       return a != 0;
     } else {
@@ -45,84 +40,55 @@ struct Sign {
 };
 struct Square {
   static constexpr bool kWraps = true;
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return a * a;
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return a * a; }
 };
 struct Exp {
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return exp(a);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return exp(a); }
 };
 struct Log {
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return log(a);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return log(a); }
 };
 struct Sqrt {
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return sqrt(a);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return sqrt(a); }
 };
 struct Rsqrt {
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return rsqrt(a);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return rsqrt(a); }
 };
 struct Tanh {
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return tanh(a);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return tanh(a); }
 };
 struct Sigmoid {
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return sigmoid(a);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return sigmoid(a); }
 };
 struct Silu {
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return a * sigmoid(a);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return a * sigmoid(a); }
 };
 struct SiluGradient {
-  template <class T>
-  WEFT_FN T operator()(T gradient, T a) const {
+  template <class T> WEFT_FN T operator()(T gradient, T a) const {
     T s = sigmoid(a);
     return gradient * s * (T(1) + a * (T(1) - s));
   }
 };
 struct Gelu {
-  template <class T>
-  WEFT_FN T operator()(T a) const {
+  template <class T> WEFT_FN T operator()(T a) const {
     return a * T(0.5) * (T(1) + erf(a * T(0.70710678118654752)));
   }
 };
 /// The derivative is Phi(a) + a phi(a); 0.3989... is 1 / sqrt(2 pi).
 struct GeluGradient {
-  template <class T>
-  WEFT_FN T operator()(T gradient, T a) const {
+  template <class T> WEFT_FN T operator()(T gradient, T a) const {
     T below = T(0.5) * (T(1) + erf(a * T(0.70710678118654752)));
     return gradient * (below + a * T(0.39894228040143268) * exp(a * a * T(-0.5)));
   }
 };
 /// 0.7978... is sqrt(2 / pi).
 struct GeluTanh {
-  template <class T>
-  WEFT_FN T operator()(T a) const {
+  template <class T> WEFT_FN T operator()(T a) const {
     return a * T(0.5) * (T(1) + tanh(T(0.79788456080286536) * (a + T(0.044715) * a * a * a)));
   }
 };
 struct GeluTanhGradient {
-  template <class T>
-  WEFT_FN T operator()(T gradient, T a) const {
+  template <class T> WEFT_FN T operator()(T gradient, T a) const {
     const T t = tanh(T(0.79788456080286536) * (a + T(0.044715) * a * a * a));
     const T slope = T(0.79788456080286536) * (T(1) + T(0.134145) * a * a);
     return gradient * T(0.5) * (T(1) + t + a * (T(1) - t * t) * slope);
@@ -130,29 +96,21 @@ struct GeluTanhGradient {
 };
 
 struct Erf {
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return erf(a);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return erf(a); }
 };
 /// The derivative is 2 / sqrt(pi) exp(-a^2).
 struct ErfGradient {
-  template <class T>
-  WEFT_FN T operator()(T gradient, T a) const {
+  template <class T> WEFT_FN T operator()(T gradient, T a) const {
     return gradient * T(1.1283791670955126) * exp(-a * a);
   }
 };
 struct Relu {
   static constexpr bool kDependsOnSign = true;
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return a > T(0) || a != a ? a : T(0);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return a > T(0) || a != a ? a : T(0); }
 };
 /// Takes relu's result: the gradient is 0 where that is 0.
 struct ReluGradient {
-  template <class T>
-  WEFT_FN T operator()(T gradient, T result) const {
+  template <class T> WEFT_FN T operator()(T gradient, T result) const {
     return result > T(0) || result != result ? gradient : T(0);
   }
 };

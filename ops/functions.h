@@ -35,8 +35,7 @@ inline DType bool_result(const Attributes&, std::span<const DType>, int) { retur
 inline namespace WEFT_COMPILER {
 
 /// Registers a function of one number of any dtype.
-template <class F>
-Op function(F functor, const FunctionSpec& spec) {
+template <class F> Op function(F functor, const FunctionSpec& spec) {
   OpSpec op = op_spec_of(spec);
   op.rule = "... -> ...";
   op.forward = [functor](const Call& c) { map(functor, c.out(), c.in(0)); };
@@ -45,8 +44,7 @@ Op function(F functor, const FunctionSpec& spec) {
 }
 
 /// The same for functions that return floating values only.
-template <class F>
-Op floating_function(F functor, const FunctionSpec& spec) {
+template <class F> Op floating_function(F functor, const FunctionSpec& spec) {
   OpSpec op = op_spec_of(spec);
   op.rule = "... -> ...";
   op.forward = [functor](const Call& c) { map_floating(functor, c.out(), c.in(0)); };
@@ -55,8 +53,7 @@ Op floating_function(F functor, const FunctionSpec& spec) {
 }
 
 /// Registers a function of two floating numbers.
-template <class F>
-Op floating_function_of_two(F functor, const FunctionSpec& spec) {
+template <class F> Op floating_function_of_two(F functor, const FunctionSpec& spec) {
   OpSpec op = op_spec_of(spec);
   op.rule = "..., ... -> ...";
   op.forward = [functor](const Call& c) { map_floating(functor, c.out(), c.in(0), c.in(1)); };
@@ -67,8 +64,7 @@ Op floating_function_of_two(F functor, const FunctionSpec& spec) {
 
 /// Registers a fused gradient: a function, linear in the result's gradient, of that and the
 /// operand.
-template <class F>
-Op gradient_of(const char* name, F functor) {
+template <class F> Op gradient_of(const char* name, F functor) {
   return register_op({
       .name = name,
       .rule = "..., ... -> ...",

@@ -180,15 +180,13 @@ void InPlace::record(const Tensor& a, Tensors operands) const {
 }
 
 /// The name of an op, as an argument of a template.
-template <size_t N>
-struct OpName {
+template <size_t N> struct OpName {
   consteval OpName(const char (&given)[N]) { std::copy_n(given, N, text); }  // NOLINT
   char text[N];
 };
 
 /// Made when it is first called: ops of other files exist then.
-template <OpName kOp, Values kValues = Values::any>
-static const InPlace& in_place() {
+template <OpName kOp, Values kValues = Values::any> static const InPlace& in_place() {
   static const InPlace made(kOp.text, kValues);
   return made;
 }
@@ -196,8 +194,7 @@ template <OpName kOp, Values kValues = Values::any, class... Others>
 static const Tensor& over(const Tensor& a, const Others&... b) {
   return in_place<kOp, kValues>()(a, b...);
 }
-template <OpName kOp>
-static const Tensor& over_rounded(const Tensor& a) {
+template <OpName kOp> static const Tensor& over_rounded(const Tensor& a) {
   return a && !is_floating(a.dtype()) ? a : over<kOp>(a);
 }
 

@@ -9,50 +9,28 @@ namespace weft {
 namespace {
 
 struct Not {
-  template <class T>
-  WEFT_FN bool operator()(T a) const {
-    return a == T(0);
-  }
+  template <class T> WEFT_FN bool operator()(T a) const { return a == T(0); }
 };
 struct And {
-  template <class T>
-  WEFT_FN bool operator()(T a, T b) const {
-    return (a != T(0)) & (b != T(0));
-  }
+  template <class T> WEFT_FN bool operator()(T a, T b) const { return (a != T(0)) & (b != T(0)); }
 };
 struct Or {
-  template <class T>
-  WEFT_FN bool operator()(T a, T b) const {
-    return (a != T(0)) | (b != T(0));
-  }
+  template <class T> WEFT_FN bool operator()(T a, T b) const { return (a != T(0)) | (b != T(0)); }
 };
 struct Xor {
-  template <class T>
-  WEFT_FN bool operator()(T a, T b) const {
-    return (a != T(0)) != (b != T(0));
-  }
+  template <class T> WEFT_FN bool operator()(T a, T b) const { return (a != T(0)) != (b != T(0)); }
 };
 struct IsFinite {
-  template <class T>
-  WEFT_FN bool operator()(T a) const {
-    return a - a == T(0);
-  }
+  template <class T> WEFT_FN bool operator()(T a) const { return a - a == T(0); }
 };
 struct IsInf {
-  template <class T>
-  WEFT_FN bool operator()(T a) const {
-    return (a == a) & (a - a != T(0));
-  }
+  template <class T> WEFT_FN bool operator()(T a) const { return (a == a) & (a - a != T(0)); }
 };
 struct IsNan {
-  template <class T>
-  WEFT_FN bool operator()(T a) const {
-    return a != a;
-  }
+  template <class T> WEFT_FN bool operator()(T a) const { return a != a; }
 };
 
-template <class F>
-Op predicate(const char* name, F functor) {
+template <class F> Op predicate(const char* name, F functor) {
   return register_op({
       .name = name,
       .rule = "... -> ...",
@@ -63,8 +41,7 @@ Op predicate(const char* name, F functor) {
   });
 }
 
-template <class F>
-Op connective(const char* name, F functor) {
+template <class F> Op connective(const char* name, F functor) {
   return register_op({
       .name = name,
       .rule = "..., ... -> ...",

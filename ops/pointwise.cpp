@@ -17,30 +17,26 @@ namespace {
 
 struct AddProduct {
   double factor;
-  template <class T>
-  WEFT_FN T operator()(T a, T b, T c) const {
+  template <class T> WEFT_FN T operator()(T a, T b, T c) const {
     return a + static_cast<T>(factor) * (b * c);
   }
 };
 struct AddQuotient {
   double factor;
-  template <class T>
-  WEFT_FN T operator()(T a, T b, T c) const {
+  template <class T> WEFT_FN T operator()(T a, T b, T c) const {
     return a + static_cast<T>(factor) * (b / c);
   }
 };
 /// From the nearer end, so that the weights 0 and 1 give the ends.
 struct Lerp {
-  template <class T>
-  WEFT_FN T operator()(T a, T b, T weight) const {
+  template <class T> WEFT_FN T operator()(T a, T b, T weight) const {
     const T apart = b - a;
     return weight < T(0.5) ? a + weight * apart : b - apart * (T(1) - weight);
   }
 };
 struct LerpNumber {
   double weight;
-  template <class T>
-  WEFT_FN T operator()(T a, T b) const {
+  template <class T> WEFT_FN T operator()(T a, T b) const {
     return Lerp{}(a, b, static_cast<T>(weight));
   }
 };
@@ -50,8 +46,7 @@ struct FiniteNumbers {
 };
 struct ReplaceNonfinite {
   FiniteNumbers by;
-  template <class T>
-  WEFT_FN T operator()(T a) const {
+  template <class T> WEFT_FN T operator()(T a) const {
     constexpr T kInfinity = std::numeric_limits<T>::infinity();
     const T number = a != a ? static_cast<T>(by.nan) : a;
     const T below = a == kInfinity ? static_cast<T>(by.positive) : number;
@@ -225,14 +220,10 @@ Tensor fmod(const Tensor& a, const Tensor& b) {
 
 static double largest(DType dtype) {
   switch (dtype) {
-    case DType::f64:
-      return std::numeric_limits<double>::max();
-    case DType::f16:
-      return 65504;
-    case DType::bf16:
-      return 0x1.fep127;
-    default:
-      return std::numeric_limits<float>::max();
+    case DType::f64: return std::numeric_limits<double>::max();
+    case DType::f16: return 65504;
+    case DType::bf16: return 0x1.fep127;
+    default: return std::numeric_limits<float>::max();
   }
 }
 

@@ -29,8 +29,7 @@ struct IntegerPower {
 };
 struct Power {
   static constexpr bool kDependsOnSign = true;
-  template <class T>
-  WEFT_FN T operator()(T a, T b) const {
+  template <class T> WEFT_FN T operator()(T a, T b) const {
     if constexpr (std::is_integral_v<T>) {
       return IntegerPower{}(a, b);
     } else {
@@ -40,78 +39,55 @@ struct Power {
 };
 struct PowerNumber {
   double exponent;
-  template <class T>
-  WEFT_FN T operator()(T a) const {
+  template <class T> WEFT_FN T operator()(T a) const {
     return Power{}(a, static_cast<T>(exponent));
   }
 };
 struct NumberPower {
   static constexpr bool kDependsOnSign = true;
   double base;
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return Power{}(number_as<T>(base), a);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return Power{}(number_as<T>(base), a); }
 };
 struct SecondPower {
   static constexpr bool kWraps = true;
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return a * a;
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return a * a; }
 };
 /// The power 0.5, which differs from the square root for -0 and -infinity.
 struct HalfPower {
-  template <class T>
-  WEFT_FN T operator()(T a) const {
+  template <class T> WEFT_FN T operator()(T a) const {
     constexpr T kInfinity = std::numeric_limits<T>::infinity();
     return a == -kInfinity ? kInfinity : sqrt(a + T(0));
   }
 };
 /// Gradient of the base: b a^(b-1); 0 for the exponent 0.
 struct PowerBaseGradient {
-  template <class T>
-  WEFT_FN T operator()(T gradient, T a, T b) const {
+  template <class T> WEFT_FN T operator()(T gradient, T a, T b) const {
     return b == T(0) ? T(0) : gradient * b * pow(a, b - T(1));
   }
 };
 /// Gradient of the exponent: a^b log(a); 0 for the base 0 where the power is 0 or 1.
 struct PowerExponentGradient {
-  template <class T>
-  WEFT_FN T operator()(T gradient, T a, T b, T result) const {
+  template <class T> WEFT_FN T operator()(T gradient, T a, T b, T result) const {
     return a == T(0) && b >= T(0) ? T(0) : gradient * result * log(a);
   }
 };
 
 struct Expm1 {
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return expm1(a);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return expm1(a); }
 };
 struct Log1p {
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return log1p(a);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return log1p(a); }
 };
 struct Log2 {
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return log2(a);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return log2(a); }
 };
 struct Log10 {
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return log10(a);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return log10(a); }
 };
 /// Equal infinities count as difference 0. Computes log1p(e) inline for 0 <= e <= 1: with the
 /// special cases of log1p the loop does not vectorise.
 struct LogAddExp {
-  template <class T>
-  WEFT_FN T operator()(T a, T b) const {
+  template <class T> WEFT_FN T operator()(T a, T b) const {
     const T apart = a == b ? T(0) : abs(a - b);
     const T e = exp(-apart), sum = T(1) + e;
     return (a > b ? a : b) + (log(sum) + (e - (sum - T(1))) / sum);

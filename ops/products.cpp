@@ -15,8 +15,7 @@ static float beta_of(const Call& c) { return c.accumulate() ? 1.0f : 0.0f; }
 
 /// Computes the call's result from operand 0 by `product(a, out)`, in parts if the rank splits its
 /// products.
-template <class Product>
-static void multiply_rows(const Call& c, const Product& product) {
+template <class Product> static void multiply_rows(const Call& c, const Product& product) {
   ProductParts* parts = ProductParts::current();
   parts ? parts->compute(c.in(0), c.out(), product) : product(c.in(0), c.out());
 }

@@ -132,15 +132,11 @@ static const Op sum_squares_op = register_op({
 namespace {
 
 struct Root {
-  template <class T>
-  WEFT_FN T operator()(T x) const {
-    return sqrt(x);
-  }
+  template <class T> WEFT_FN T operator()(T x) const { return sqrt(x); }
 };
 /// dy / (2 y); 0 at 0, where the norm has no gradient (torch.linalg.vector_norm gives 0 too).
 struct RootGradient {
-  template <class T>
-  WEFT_FN T operator()(T dy, T y) const {
+  template <class T> WEFT_FN T operator()(T dy, T y) const {
     return y == T(0) ? T(0) : dy / (T(2) * y);
   }
 };

@@ -11,35 +11,22 @@ namespace weft {
 namespace {
 
 struct Floor {
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return std::floor(a);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return std::floor(a); }
 };
 struct Ceil {
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return std::ceil(a);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return std::ceil(a); }
 };
 struct Trunc {
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return std::trunc(a);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return std::trunc(a); }
 };
 /// In the default rounding mode, to nearest even.
 struct Round {
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return std::rint(a);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return std::rint(a); }
 };
 struct FloorDivide {
   static constexpr bool kDependsOnSign = true;
   /// Subtracts the remainder first, so that the quotient differs from an integer by rounding only.
-  template <class T>
-  WEFT_FN T operator()(T a, T b) const {
+  template <class T> WEFT_FN T operator()(T a, T b) const {
     if (b == T(0) || std::isinf(a) || std::isinf(b)) return a / b;
     const T rest = std::fmod(a, b);
     T quotient = (a - rest) / b;
@@ -57,8 +44,7 @@ struct FloorDivide {
 };
 struct Remainder {
   static constexpr bool kDependsOnSign = true;
-  template <class T>
-  WEFT_FN T operator()(T a, T b) const {
+  template <class T> WEFT_FN T operator()(T a, T b) const {
     const T rest = std::fmod(a, b);
     if (rest == T(0)) return std::copysign(T(0), b);
     return (b < T(0)) != (rest < T(0)) ? rest + b : rest;
@@ -78,15 +64,11 @@ struct SignBit {
   WEFT_FN bool operator()(int64_t a) const { return a < 0; }
 };
 struct CopySign {
-  template <class T>
-  WEFT_FN T operator()(T a, T b) const {
-    return std::copysign(a, b);
-  }
+  template <class T> WEFT_FN T operator()(T a, T b) const { return std::copysign(a, b); }
 };
 
 /// The neighbours of a number other than 0 have its bits plus or minus one.
-template <class Bits>
-WEFT_FN Bits neighbour(Bits bits, bool grows) {
+template <class Bits> WEFT_FN Bits neighbour(Bits bits, bool grows) {
   return static_cast<Bits>(grows ? bits + 1 : bits - 1);
 }
 /// Finds the next number of `dtype`; bf16 and f16 are represented as float.
@@ -104,8 +86,7 @@ struct NextAfter {
     return dtype == DType::bf16 ? half_neighbour<bfloat16>(from, grows)
                                 : half_neighbour<float16>(from, grows);
   }
-  template <class Half>
-  WEFT_FN static float half_neighbour(float from, bool grows) {
+  template <class Half> WEFT_FN static float half_neighbour(float from, bool grows) {
     Half half(from);
     half.bits = neighbour(half.bits, grows);
     return half;

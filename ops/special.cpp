@@ -18,45 +18,39 @@ namespace weft {
 namespace {
 
 struct Erfc {
-  template <class T>
-  WEFT_FN T operator()(T a) const {
+  template <class T> WEFT_FN T operator()(T a) const {
     if constexpr (std::is_same_v<T, float>) return erfc_float(a);
     return static_cast<T>(erfc_wide(static_cast<double>(a)));
   }
 };
 struct Erfinv {
-  template <class T>
-  WEFT_FN T operator()(T a) const {
+  template <class T> WEFT_FN T operator()(T a) const {
     if constexpr (std::is_same_v<T, float>) return erfinv_float(a);
     return static_cast<T>(erfinv_wide(static_cast<double>(a)));
   }
 };
 struct Lgamma {
-  template <class T>
-  WEFT_FN T operator()(T a) const {
+  template <class T> WEFT_FN T operator()(T a) const {
     if constexpr (std::is_same_v<T, float>) return lgamma_float(a);
     return static_cast<T>(lgamma_wide(static_cast<double>(a)));
   }
 };
 struct Polygamma {
   int64_t n;
-  template <class T>
-  WEFT_FN T operator()(T a) const {
+  template <class T> WEFT_FN T operator()(T a) const {
     return static_cast<T>(polygamma_wide(n, static_cast<double>(a)));
   }
 };
 struct Igamma {
   bool upper;
-  template <class T>
-  WEFT_FN T operator()(T a, T x) const {
+  template <class T> WEFT_FN T operator()(T a, T x) const {
     return static_cast<T>(igamma_wide(static_cast<double>(a), static_cast<double>(x), upper));
   }
 };
 /// The derivative in `a` by central differences, to 8 digits: it has no closed form.
 struct IgammaSlope {
   bool upper;
-  template <class T>
-  WEFT_FN T operator()(T a, T x) const {
+  template <class T> WEFT_FN T operator()(T a, T x) const {
     const auto at = static_cast<double>(a), to = static_cast<double>(x);
     const double step = at < 2e-4 ? at / 2 : 1e-4;
     const double rise = igamma_wide(at + step, to, upper) - igamma_wide(at - step, to, upper);
@@ -65,8 +59,7 @@ struct IgammaSlope {
 };
 struct BesselI {
   int order;
-  template <class T>
-  WEFT_FN T operator()(T a) const {
+  template <class T> WEFT_FN T operator()(T a) const {
     return static_cast<T>(bessel_i_wide(order, static_cast<double>(a)));
   }
 };

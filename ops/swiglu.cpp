@@ -8,15 +8,11 @@ namespace weft {
 namespace {
 
 struct SwigluOf {
-  template <class T>
-  WEFT_FN T operator()(T a, T b) const {
-    return a * sigmoid(a) * b;
-  }
+  template <class T> WEFT_FN T operator()(T a, T b) const { return a * sigmoid(a) * b; }
 };
 
 struct SwigluGradient {
-  template <class T>
-  WEFT_FN Pair<T> operator()(T dy, T a, T b) const {
+  template <class T> WEFT_FN Pair<T> operator()(T dy, T a, T b) const {
     const T s = sigmoid(a);
     return {dy * b * (s + a * s * (T(1) - s)), dy * (a * s)};
   }

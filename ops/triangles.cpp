@@ -55,8 +55,7 @@ namespace cuda {
 namespace {
 
 /// C holds every value of both dtypes.
-template <class C>
-struct CopyTriangle {
+template <class C> struct CopyTriangle {
   Triangle x;
 
   WEFT_DEVICE void operator()(const Thread& thread) const {

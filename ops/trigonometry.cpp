@@ -11,87 +11,47 @@ namespace weft {
 namespace {
 
 struct Sin {
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return sine(a);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return sine(a); }
 };
 struct Cos {
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return cosine(a);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return cosine(a); }
 };
 struct Tan {
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return tangent(a);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return tangent(a); }
 };
 struct Asin {
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return std::asin(a);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return std::asin(a); }
 };
 struct Acos {
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return std::acos(a);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return std::acos(a); }
 };
 struct Atan {
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return std::atan(a);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return std::atan(a); }
 };
 struct Sinh {
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return std::sinh(a);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return std::sinh(a); }
 };
 struct Cosh {
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return std::cosh(a);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return std::cosh(a); }
 };
 struct Asinh {
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return std::asinh(a);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return std::asinh(a); }
 };
 struct Acosh {
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return std::acosh(a);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return std::acosh(a); }
 };
 struct Atanh {
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return std::atanh(a);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return std::atanh(a); }
 };
 struct Atan2 {
-  template <class T>
-  WEFT_FN T operator()(T y, T x) const {
-    return std::atan2(y, x);
-  }
+  template <class T> WEFT_FN T operator()(T y, T x) const { return std::atan2(y, x); }
 };
 struct Hypot {
-  template <class T>
-  WEFT_FN T operator()(T a, T b) const {
-    return hypot(a, b);
-  }
+  template <class T> WEFT_FN T operator()(T a, T b) const { return hypot(a, b); }
 };
 /// 0 where the result is 0.
 struct HypotGradient {
-  template <class T>
-  WEFT_FN T operator()(T gradient, T a, T result) const {
+  template <class T> WEFT_FN T operator()(T gradient, T a, T result) const {
     return result == T(0) ? T(0) : gradient * (a / result);
   }
 };

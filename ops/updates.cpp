@@ -14,18 +14,12 @@ namespace weft {
 namespace {
 
 struct Scale {
-  template <class T>
-  WEFT_FN T operator()(T a, T b) const {
-    return a * b;
-  }
+  template <class T> WEFT_FN T operator()(T a, T b) const { return a * b; }
 };
 
 struct AddScaled {
   double factor;
-  template <class T>
-  WEFT_FN T operator()(T a, T x, T b) const {
-    return a + x * (b * T(factor));
-  }
+  template <class T> WEFT_FN T operator()(T a, T x, T b) const { return a + x * (b * T(factor)); }
 };
 
 }  // namespace

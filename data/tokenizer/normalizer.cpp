@@ -72,8 +72,7 @@ static std::string in_form(std::string_view text, Kind kind) {
 }
 
 /// The text with each code point passed to `write(to, code point)`.
-template <class Write>
-static std::string rewritten(std::string_view text, const Write& write) {
+template <class Write> static std::string rewritten(std::string_view text, const Write& write) {
   std::string to;
   to.reserve(text.size() + text.size() / 8);
   for (size_t at = 0; at < text.size();) {
@@ -149,45 +148,31 @@ static std::string step_applied(const Normalization& step, std::string_view text
     case Kind::nfc:
     case Kind::nfd:
     case Kind::nfkc:
-    case Kind::nfkd:
-      return in_form(text, step.kind);
-    case Kind::lowercase:
-      return rewritten(text, append_lower);
-    case Kind::strip_accents:
-      return rewritten(text, write_unaccented);
-    case Kind::strip_marks:
-      return rewritten(text, write_unmarked);
-    case Kind::prepend:
-      return text.empty() ? std::string() : concat(step.content, text);
-    case Kind::replace:
-      return replaced(text, step, most);
-    case Kind::strip:
-      return std::string(stripped(text, step));
-    case Kind::clean_text:
-      return rewritten(text, write_clean);
-    case Kind::space_chinese:
-      return rewritten(text, write_spaced);
-    case Kind::pieces:
-      return step.pieces->apply(text);
-    case Kind::graphemes:
-      return step.replacements->applied_by_graphemes(text);
+    case Kind::nfkd: return in_form(text, step.kind);
+    case Kind::lowercase: return rewritten(text, append_lower);
+    case Kind::strip_accents: return rewritten(text, write_unaccented);
+    case Kind::strip_marks: return rewritten(text, write_unmarked);
+    case Kind::prepend: return text.empty() ? std::string() : concat(step.content, text);
+    case Kind::replace: return replaced(text, step, most);
+    case Kind::strip: return std::string(stripped(text, step));
+    case Kind::clean_text: return rewritten(text, write_clean);
+    case Kind::space_chinese: return rewritten(text, write_spaced);
+    case Kind::pieces: return step.pieces->apply(text);
+    case Kind::graphemes: return step.replacements->applied_by_graphemes(text);
   }
   return std::string(text);
 }
 
 static bool changes_nothing(const Normalization& step, std::string_view text) {
   switch (step.kind) {
-    case Kind::nfc:
-      return is_composed(text);
+    case Kind::nfc: return is_composed(text);
     case Kind::nfd:
     case Kind::nfkc:
     case Kind::nfkd:
     case Kind::strip_accents:
     case Kind::strip_marks:
-    case Kind::space_chinese:
-      return is_ascii(text);
-    default:
-      return false;
+    case Kind::space_chinese: return is_ascii(text);
+    default: return false;
   }
 }
 

@@ -35,21 +35,14 @@ std::optional<ProtobufField> Protobuf::next() {
       .number = static_cast<uint32_t>(key >> 3), .value = 0, .bytes = {}, .is_bytes = false};
   size_t width = 0;
   switch (key & 7) {
-    case 0:
-      field.value = varint();
-      return field;
-    case 1:
-      width = 8;
-      break;
+    case 0: field.value = varint(); return field;
+    case 1: width = 8; break;
     case 2:
       field.bytes = take(varint());
       field.is_bytes = true;
       return field;
-    case 5:
-      width = 4;
-      break;
-    default:
-      fail_damaged();
+    case 5: width = 4; break;
+    default: fail_damaged();
   }
   std::memcpy(&field.value, take(width).data(), width);
   return field;

@@ -56,8 +56,7 @@ bool Replacements::keeps_ascii(unsigned char byte) const {
   return true;
 }
 
-template <class Use>
-void Replacements::for_matches(std::string_view text, const Use& use) const {
+template <class Use> void Replacements::for_matches(std::string_view text, const Use& use) const {
   size_t at = text.empty() ? 0 : after_[static_cast<unsigned char>(text[0])];
   if (at == 0) return;
   for (size_t end = 1;; ++end) {

@@ -46,8 +46,7 @@ class Replacements {
 
  private:
   /// Calls `use` with each match, the shortest first, until that returns false.
-  template <class Use>
-  void for_matches(std::string_view text, const Use& use) const;
+  template <class Use> void for_matches(std::string_view text, const Use& use) const;
   void append(std::string& to, std::string_view grapheme) const;
   uint32_t unit(size_t at) const { return at < units_.size() ? units_[at] : 0; }
 

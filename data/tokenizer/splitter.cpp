@@ -40,19 +40,15 @@ static bool find_character(std::string_view piece, size_t from, bool (*belongs)(
 
 bool Splitter::find(const Split& split, std::string_view piece, size_t from, TextRange& match) {
   switch (split.by) {
-    case Split::By::regex:
-      return split.regex->find(piece, from, match);
+    case Split::By::regex: return split.regex->find(piece, from, match);
     case Split::By::text: {
       const size_t at = piece.find(split.text, from);
       match = {at, at + split.text.size()};
       return at != piece.npos;
     }
-    case Split::By::white_space:
-      return find_character(piece, from, is_white_space, match);
-    case Split::By::punctuation:
-      return find_character(piece, from, is_punctuation, match);
-    case Split::By::nothing:
-      break;
+    case Split::By::white_space: return find_character(piece, from, is_white_space, match);
+    case Split::By::punctuation: return find_character(piece, from, is_punctuation, match);
+    case Split::By::nothing: break;
   }
   return false;
 }

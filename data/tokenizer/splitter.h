@@ -40,8 +40,7 @@ class Splitter {
 
   /// Calls `use` with each word of `text`, which is valid UTF-8. `is_first`: whether the text is
   /// the start of what is encoded.
-  template <class Use>
-  void for_words(std::string_view text, bool is_first, const Use& use) const {
+  template <class Use> void for_words(std::string_view text, bool is_first, const Use& use) const {
     cut(0, text, is_first, use);
   }
 
@@ -79,8 +78,7 @@ class Splitter {
 };
 
 /// Joins matches with the text around them as a behavior demands, one range after the other.
-template <class Next>
-class SplitJoiner {
+template <class Next> class SplitJoiner {
  public:
   SplitJoiner(const Split& split, std::string_view piece, const Next& next)
       : split_(split), piece_(piece), next_(next) {}
@@ -89,17 +87,13 @@ class SplitJoiner {
     using Behavior = Split::Behavior;
     is_match = is_match != split_.inverted;
     switch (split_.behavior) {
-      case Behavior::isolated:
-        return emit(range);
+      case Behavior::isolated: return emit(range);
       case Behavior::removed:
         if (!is_match) emit(range);
         return;
-      case Behavior::with_previous:
-        return join(range, is_match && !held_is_match_, is_match);
-      case Behavior::with_next:
-        return join(range, held_is_match_ && !is_match, is_match);
-      case Behavior::contiguous:
-        return join(range, is_match == held_is_match_, is_match);
+      case Behavior::with_previous: return join(range, is_match && !held_is_match_, is_match);
+      case Behavior::with_next: return join(range, held_is_match_ && !is_match, is_match);
+      case Behavior::contiguous: return join(range, is_match == held_is_match_, is_match);
     }
   }
   void finish() {

@@ -90,10 +90,8 @@ bool is_white_space(char32_t value) {
     case 0x2029:
     case 0x202F:
     case 0x205F:
-    case 0x3000:
-      return true;
-    default:
-      return (value >= 9 && value <= 13) || (value >= 0x2000 && value <= 0x200A);
+    case 0x3000: return true;
+    default: return (value >= 9 && value <= 13) || (value >= 0x2000 && value <= 0x200A);
   }
 }
 
@@ -103,10 +101,8 @@ bool is_control(char32_t value) {
     case UTF8PROC_CATEGORY_CC:
     case UTF8PROC_CATEGORY_CF:
     case UTF8PROC_CATEGORY_CO:
-    case UTF8PROC_CATEGORY_CS:
-      return !is_newer_than_unicode_8(value);
-    default:
-      return false;
+    case UTF8PROC_CATEGORY_CS: return !is_newer_than_unicode_8(value);
+    default: return false;
   }
 }
 

@@ -25,10 +25,7 @@ struct MemoryBlock {
   Shape shape;
   Strides strides;
 
-  template <class T>
-  T* as() const {
-    return static_cast<T*>(data);
-  }
+  template <class T> T* as() const { return static_cast<T*>(data); }
   int64_t numel() const { return shape.product(); }
   /// True when the elements are contiguous in row-major order.
   WEFT_API bool is_dense() const;

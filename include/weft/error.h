@@ -45,8 +45,7 @@ WEFT_API std::string printable(std::string_view name);
 WEFT_API std::string escaped(std::string_view text);
 
 /// All parts, printed one after the other.
-template <class... Parts>
-[[gnu::cold]] std::string concat(const Parts&... parts) {
+template <class... Parts> [[gnu::cold]] std::string concat(const Parts&... parts) {
   std::ostringstream out;
   out << std::boolalpha;
   (out << ... << parts);
@@ -54,8 +53,7 @@ template <class... Parts>
 }
 
 /// The caller's mistake: throws std::invalid_argument with all parts as one sentence.
-template <class... Parts>
-[[noreturn, gnu::cold, gnu::noinline]] void fail(const Parts&... parts) {
+template <class... Parts> [[noreturn, gnu::cold, gnu::noinline]] void fail(const Parts&... parts) {
   throw_invalid_argument(concat(parts...));
 }
 

@@ -126,8 +126,7 @@ class WEFT_API Module {
 
   ParameterPtr declare(std::string name, const Shape& shape, Parameter::Initializer initializer,
                        DType dtype = DType::f32);
-  template <class M>
-  std::shared_ptr<M> add(std::string name, std::shared_ptr<M> child) {
+  template <class M> std::shared_ptr<M> add(std::string name, std::shared_ptr<M> child) {
     add_child(std::move(name), child);
     return child;
   }

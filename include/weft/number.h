@@ -34,8 +34,7 @@ struct Number {
   Kind kind = Kind::integer;
 
  private:
-  template <class T>
-  static constexpr int64_t bits_of(T number) {
+  template <class T> static constexpr int64_t bits_of(T number) {
     if constexpr (std::is_integral_v<T>) {
       return static_cast<int64_t>(number);
     } else if (number >= T(0x1p63)) {

@@ -21,8 +21,7 @@ namespace weft {
 struct ParameterRuns;
 
 /// Parameters of an optimizer that share one set of options.
-template <class Options>
-struct ParameterGroup {
+template <class Options> struct ParameterGroup {
   std::vector<NamedParameter> parameters;
   Options options = {};
 };

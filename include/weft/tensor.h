@@ -61,8 +61,7 @@ class WEFT_API Tensor {
   double item() const;
   /// This rank's part as a dense vector in row-major order, converted to T (float, double,
   /// int64_t, uint64_t).
-  template <class T>
-  std::vector<T> to_vector() const;
+  template <class T> std::vector<T> to_vector() const;
 
   /// Returns the same values in another layout; runs the plan that `explain` prints. In backward
   /// one plan redistributes the gradient from any layout to the layout of this tensor, even when

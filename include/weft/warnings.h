@@ -20,8 +20,7 @@ WEFT_API WarningHandler set_warning_handler(WarningHandler handler);
 WEFT_API void give_warning(const std::string& sentence);
 
 /// Passes all parts to the handler as one sentence.
-template <class... Parts>
-[[gnu::cold]] void warn(const Parts&... parts) {
+template <class... Parts> [[gnu::cold]] void warn(const Parts&... parts) {
   give_warning(concat(parts...));
 }
 

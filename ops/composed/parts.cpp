@@ -186,14 +186,10 @@ Tensor rot90(const Tensor& a, int64_t turns, const std::vector<int>& dims) {
   const int from = dim_in("rot90", a, dims[0]), to = dim_in("rot90", a, dims[1]);
   if (from == to) fail("rot90: dim ", from, " is given twice, expected two dims");
   switch ((turns % 4 + 4) % 4) {
-    case 1:
-      return transpose(flip(a, {to}), from, to);
-    case 2:
-      return flip(a, {from, to});
-    case 3:
-      return flip(transpose(a, from, to), {to});
-    default:
-      return clone(a);
+    case 1: return transpose(flip(a, {to}), from, to);
+    case 2: return flip(a, {from, to});
+    case 3: return flip(transpose(a, from, to), {to});
+    default: return clone(a);
   }
 }
 

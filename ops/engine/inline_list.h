@@ -9,8 +9,7 @@
 namespace weft {
 
 /// Up to N objects stored in place; constructs and destroys only those in use.
-template <class T, int N>
-class InlineList {
+template <class T, int N> class InlineList {
  public:
   // Not defaulted: `InlineList()` would zero all its memory.
   InlineList() {}
@@ -20,10 +19,7 @@ class InlineList {
 
   T& add(T value) { return *new (at(size_++)) T(std::move(value)); }
   /// Adds the object that make() returns, constructed in place.
-  template <class Make>
-  T& add_made(const Make& make) {
-    return *new (at(size_++)) T(make());
-  }
+  template <class Make> T& add_made(const Make& make) { return *new (at(size_++)) T(make()); }
   void clear() {
     for (int i = 0; i < size_; ++i) (*this)[i].~T();
     size_ = 0;

@@ -7,8 +7,7 @@
 namespace weft {
 
 /// A thread's memory for objects of one type: freed memory is kept for reuse, up to a bound.
-template <class T>
-class MemoryPool {
+template <class T> class MemoryPool {
  public:
   static void* take() {
     Kept* first = kept_.first;

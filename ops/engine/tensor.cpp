@@ -111,14 +111,10 @@ double Tensor::item() const {
   return to_vector<double>()[0];
 }
 
-template <class T>
-static constexpr DType kDTypeOf = DType::f32;
-template <>
-constexpr DType kDTypeOf<double> = DType::f64;
-template <>
-constexpr DType kDTypeOf<int64_t> = DType::i64;
-template <>
-constexpr DType kDTypeOf<uint64_t> = DType::u64;
+template <class T> static constexpr DType kDTypeOf = DType::f32;
+template <> constexpr DType kDTypeOf<double> = DType::f64;
+template <> constexpr DType kDTypeOf<int64_t> = DType::i64;
+template <> constexpr DType kDTypeOf<uint64_t> = DType::u64;
 
 /// Throws for a tensor on `meta`.
 static void check_values(const char* what, const Tensor& tensor) {
@@ -127,8 +123,7 @@ static void check_values(const char* what, const Tensor& tensor) {
        " is on meta, expected one with values; materialize() allocates ", "those of a module");
 }
 
-template <class T>
-std::vector<T> Tensor::to_vector() const {
+template <class T> std::vector<T> Tensor::to_vector() const {
   check_tensor("to_vector", *this);
   check_values("to_vector", *this);
   const Shape& local = body_->layout->box.shape;

@@ -339,8 +339,7 @@ class TraceFile {
 
  private:
   /// Does nothing after a failure, and keeps its text.
-  template <class Work>
-  void attempt(const Work& work) {
+  template <class Work> void attempt(const Work& work) {
     if (!wrong_.empty()) return;
     try {
       work();

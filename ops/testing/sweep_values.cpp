@@ -138,16 +138,11 @@ SweepArray operand_of(const OpSample& sample, size_t i, uint64_t seed) {
 
 double bound_of(DType dtype) {
   switch (dtype) {
-    case DType::f32:
-      return 2e-5;
-    case DType::f64:
-      return 1e-12;
-    case DType::bf16:
-      return 3e-2;
-    case DType::f16:
-      return 4e-3;
-    default:
-      return 0;
+    case DType::f32: return 2e-5;
+    case DType::f64: return 1e-12;
+    case DType::bf16: return 3e-2;
+    case DType::f16: return 4e-3;
+    default: return 0;
   }
 }
 

@@ -20,8 +20,7 @@ class Callable {
   explicit operator bool() const { return function_ != nullptr; }
   const py::function& function() const { return *function_; }
   /// Called with the interpreter's lock held.
-  template <class... Arguments>
-  py::object operator()(Arguments&&... arguments) const {
+  template <class... Arguments> py::object operator()(Arguments&&... arguments) const {
     return (*function_)(std::forward<Arguments>(arguments)...);
   }
 

@@ -53,16 +53,14 @@ inline std::optional<Tensor> optional_of(Tensor tensor) {
 namespace pybind11::detail {
 
 /// Refuses a tensor whose __init__ did not run, for which pybind11 would allocate memory.
-template <>
-struct type_caster<weft::Tensor> : type_caster_base<weft::Tensor> {
+template <> struct type_caster<weft::Tensor> : type_caster_base<weft::Tensor> {
   bool load(handle source, bool convert) {
     if (source) weft::python::check_value(source);
     return type_caster_base<weft::Tensor>::load(source, convert);
   }
 };
 
-template <>
-struct type_caster<weft::Shape> {
+template <> struct type_caster<weft::Shape> {
   PYBIND11_TYPE_CASTER(weft::Shape, const_name("tuple[int, ...]"));
   bool load(handle source, bool) { return weft::python::load_shape(source, value); }
   static handle cast(const weft::Shape& shape, return_value_policy, handle) {
@@ -72,8 +70,7 @@ struct type_caster<weft::Shape> {
   }
 };
 
-template <>
-struct type_caster<weft::DType> {
+template <> struct type_caster<weft::DType> {
   PYBIND11_TYPE_CASTER(weft::DType, const_name("weft._weft.DType | str"));
   bool load(handle source, bool) {
     const auto found = weft::python::dtype_of(source);
@@ -85,8 +82,7 @@ struct type_caster<weft::DType> {
   }
 };
 
-template <>
-struct type_caster<weft::Placement> {
+template <> struct type_caster<weft::Placement> {
   PYBIND11_TYPE_CASTER(weft::Placement,
                        const_name("weft._weft.Shard | weft._weft.Replicate | weft._weft.Partial"));
   bool load(handle source, bool) {
@@ -99,8 +95,7 @@ struct type_caster<weft::Placement> {
   }
 };
 
-template <>
-struct type_caster<weft::Placements> {
+template <> struct type_caster<weft::Placements> {
   PYBIND11_TYPE_CASTER(
       weft::Placements,
       const_name("weft._weft.Placements | collections.abc.Sequence[weft._weft.Shard | "
@@ -116,8 +111,7 @@ struct type_caster<weft::Placements> {
   }
 };
 
-template <>
-struct type_caster<weft::Device> {
+template <> struct type_caster<weft::Device> {
   PYBIND11_TYPE_CASTER(weft::Device, const_name("weft._weft.Device | str"));
   bool load(handle source, bool) {
     const auto found = weft::python::device_of(source);
@@ -129,8 +123,7 @@ struct type_caster<weft::Device> {
   }
 };
 
-template <>
-struct type_caster<weft::Operand> {
+template <> struct type_caster<weft::Operand> {
   PYBIND11_TYPE_CASTER(weft::Operand, const_name("weft._weft.Tensor | float"));
   bool load(handle source, bool) { return weft::python::load_operand(source, value); }
 };

@@ -23,8 +23,7 @@ inline Tensor changeable(py::handle object) {
 }
 
 /// Runs change(tensor) and returns the object itself: `a += 1` leaves the name to the same object.
-template <class Change>
-py::object changed(const py::object& self, const Change& change) {
+template <class Change> py::object changed(const py::object& self, const Change& change) {
   const Tensor tensor = changeable(self);
   released([&] { change(tensor); });
   return self;

@@ -24,8 +24,7 @@ py::object add_named_tuple(py::module_& m, const char* name, const char* fields,
 py::object named_tuple(const char* name, std::initializer_list<Tensor> results);
 
 /// The result of a function, for Python.
-template <class Result>
-auto for_python(Result result) {
+template <class Result> auto for_python(Result result) {
   if constexpr (std::is_same_v<Result, Tensors>) {
     return py::tuple(py::cast(std::move(result)));
   } else if constexpr (std::is_same_v<Result, ValuesAndIndices>) {
@@ -57,8 +56,7 @@ void bind_function(py::module_& m, const char* name, Result (*function)(Args...)
 namespace pybind11::detail {
 
 /// A number, not a tensor.
-template <>
-struct type_caster<weft::Number> {
+template <> struct type_caster<weft::Number> {
   PYBIND11_TYPE_CASTER(weft::Number, const_name("float"));
   bool load(handle source, bool) {
     weft::Operand operand;

@@ -145,8 +145,7 @@ PyObject* call_function(PyObject* self, PyObject* const* values, size_t count, P
   return result;
 }
 
-template <PyObject* Function::*member>
-PyObject* get_member(PyObject* self, void*) {
+template <PyObject* Function::*member> PyObject* get_member(PyObject* self, void*) {
   return Py_NewRef(as_function(self)->*member);
 }
 

@@ -63,8 +63,7 @@ Operand scaled(const Operand& other, const Number& alpha) {
 }
 
 /// add_ and sub_: other * alpha.
-template <class Class>
-void bind_scaled(Class& tensor, const char* name, OfOperand function) {
+template <class Class> void bind_scaled(Class& tensor, const char* name, OfOperand function) {
   tensor.def(
       name,
       [function, name](const py::object& self, const Operand& other, const Operand& alpha) {

@@ -160,9 +160,7 @@ Tensor selected(const Tensor& x, const std::vector<Selection>& selections, bool 
   int dim = 0;
   for (const Selection& s : selections) {
     switch (s.kind) {
-      case Selection::Kind::whole:
-        ++dim;
-        break;
+      case Selection::Kind::whole: ++dim; break;
       case Selection::Kind::range:
         if (s.start != 0 || s.stop != result.shape()[dim] || s.step != 1) {
           result = slice(result, dim, s.start, s.stop, std::abs(s.step));
@@ -206,8 +204,7 @@ std::vector<int> turned_dims(const std::vector<Selection>& selections) {
 }
 
 /// Runs `function`, whose errors about an index out of range become IndexError.
-template <class Function>
-auto with_index_errors(const Function& function) {
+template <class Function> auto with_index_errors(const Function& function) {
   try {
     return released(function);
   } catch (const std::invalid_argument& error) {

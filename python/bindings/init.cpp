@@ -8,8 +8,7 @@
 namespace weft::python {
 
 /// Calls fill(target) for a parameter, or for a tensor.
-template <class Fill>
-static py::object filled(const py::object& to, const Fill& fill) {
+template <class Fill> static py::object filled(const py::object& to, const Fill& fill) {
   if (auto* parameter = bound_value<Parameter>(to)) {
     fill(init::Target(*parameter));
   } else {

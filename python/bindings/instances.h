@@ -43,8 +43,7 @@ inline void check_value(py::handle object) {
 
 /// The C++ value of an object of class T or of a derived class, otherwise null. TypeError if its
 /// __init__ did not run.
-template <class T>
-T* bound_value(py::handle object) {
+template <class T> T* bound_value(py::handle object) {
   static const py::handle type = py::type::handle_of<T>();
   if (!PyObject_TypeCheck(object.ptr(), reinterpret_cast<PyTypeObject*>(type.ptr()))) {
     return nullptr;

@@ -8,8 +8,7 @@
 
 namespace weft::python {
 
-template <class S>
-static std::unique_ptr<S> sequence_of(const py::args& children) {
+template <class S> static std::unique_ptr<S> sequence_of(const py::args& children) {
   auto all = std::make_unique<S>();
   for (const py::handle child : children) {
     all->append(kept_with_object("Sequential", py::reinterpret_borrow<py::object>(child)));
@@ -43,8 +42,7 @@ struct Placing {
   std::optional<DType> dtype;
 };
 
-template <class M>
-static std::unique_ptr<M> placed(std::unique_ptr<M> layer, const Placing& at) {
+template <class M> static std::unique_ptr<M> placed(std::unique_ptr<M> layer, const Placing& at) {
   if (at.dtype) layer->to(*at.dtype);
   if (at.device) layer->materialize(*at.device);
   return layer;
@@ -52,8 +50,7 @@ static std::unique_ptr<M> placed(std::unique_ptr<M> layer, const Placing& at) {
 
 /// The factories of a layer and of Python classes derived from it, which take `Args`, a device and
 /// a dtype.
-template <class M, class... Args>
-static auto init_of() {
+template <class M, class... Args> static auto init_of() {
   return py::init(
       [](Args... args, std::optional<Device> device, std::optional<DType> dtype) {
         return placed(std::make_unique<M>(args...), {device, dtype});

@@ -40,8 +40,7 @@ class Locked {
 using Released = py::call_guard<Unlocked>;
 
 /// Calls `function` without the lock and returns its result.
-template <class Function>
-auto released(Function&& function) {
+template <class Function> auto released(Function&& function) {
   const Unlocked unlocked;
   return function();
 }

@@ -114,8 +114,7 @@ ModuleClass<M, Base> bind_module_class(py::module_& m, const char* name, const c
 }
 
 /// Returns the C++ module of an object. The object keeps a module whose class is written in Python.
-template <class M>
-std::shared_ptr<M> tree_of(const py::object& module) {
+template <class M> std::shared_ptr<M> tree_of(const py::object& module) {
   auto& tree = module.cast<M&>();
   const bool is_written = dynamic_cast<const WrittenInPython*>(&tree) != nullptr;
   if (!is_written) return module.cast<std::shared_ptr<M>>();
@@ -137,8 +136,7 @@ std::vector<ParameterPtr> parameters_of(const py::object& given);
 namespace pybind11::detail {
 
 /// Signatures in docstrings name the class.
-template <>
-struct handle_type_name<weft::python::ModuleObject> {
+template <> struct handle_type_name<weft::python::ModuleObject> {
   static constexpr auto name = const_name("weft._weft.Module");
 };
 

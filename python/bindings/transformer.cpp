@@ -123,8 +123,7 @@ static void bind_block(py::module_& m) {
         "[batch, sequence, dim], and the mask of an encoder, to hidden states");
 }
 
-template <class L>
-static std::unique_ptr<L> transformer_of(const std::string& source) {
+template <class L> static std::unique_ptr<L> transformer_of(const std::string& source) {
   return std::make_unique<L>(transformer_config(source));
 }
 

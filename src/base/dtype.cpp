@@ -28,12 +28,9 @@ static DType promote_integers(DType a, DType b) {
   const DType with_sign = is_unsigned(a) ? b : a, without = is_unsigned(a) ? a : b;
   if (size_of(with_sign) > size_of(without)) return with_sign;
   switch (size_of(without)) {
-    case 1:
-      return DType::i16;
-    case 2:
-      return DType::i32;
-    case 4:
-      return DType::i64;
+    case 1: return DType::i16;
+    case 2: return DType::i32;
+    case 4: return DType::i64;
     default:
       fail("promote: dtypes are ", a, " and ", b,
            ", expected ones whose values an integer dtype holds; cast one first");

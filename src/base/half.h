@@ -71,8 +71,7 @@ struct float16 {
 
 /// 1 bit of sign, kExponent of exponent, the others of fraction. Converts to nearest, ties to even;
 /// NaN stays NaN, and values out of range become infinite or, in E4M3, which has no infinity, NaN.
-template <int kExponent>
-struct float8 {
+template <int kExponent> struct float8 {
   uint8_t bits = 0;
 
   float8() = default;
@@ -123,8 +122,7 @@ inline constexpr bool is_floating_type = std::is_floating_point_v<T> || is_half<
 
 /// Converts `x` to a float for rounding to a half. An inexact value becomes the neighbour with an
 /// odd fraction, so that rounding twice equals rounding once (Boldo and Melquiond, 2008).
-template <class T>
-WEFT_FN constexpr float before_half(T x) {
+template <class T> WEFT_FN constexpr float before_half(T x) {
   if constexpr (is_floating_type<T> ? sizeof(T) <= sizeof(float) : sizeof(T) <= 2) {
     return static_cast<float>(x);
   } else if constexpr (std::is_same_v<T, uint64_t>) {

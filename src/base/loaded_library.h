@@ -29,8 +29,7 @@ class LoadedLibrary {
 };
 
 /// A function or variable of such a library, with the type and the name of its declaration.
-template <class T>
-class Loaded {
+template <class T> class Loaded {
  public:
   constexpr Loaded(const LoadedLibrary& library, const char* name)
       : library_(library), name_(name) {}
@@ -41,8 +40,7 @@ class Loaded {
       address_.store(address = library_.symbol(name_), std::memory_order_release);
     return reinterpret_cast<T*>(address);
   }
-  template <class... Args>
-  auto operator()(Args&&... args) const {
+  template <class... Args> auto operator()(Args&&... args) const {
     return get()(std::forward<Args>(args)...);
   }
   /// Macros of <mpi.h> take the address of variables.

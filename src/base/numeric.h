@@ -43,8 +43,7 @@ using Compute = std::conditional_t<std::is_same_v<T, double>, double,
                                    std::conditional_t<is_floating_type<T>, float, int64_t>>;
 
 /// Converts a number for arithmetic in T, negative ones too where T has no sign.
-template <class T>
-WEFT_FN constexpr T number_as(double x) {
+template <class T> WEFT_FN constexpr T number_as(double x) {
   if constexpr (std::is_unsigned_v<T>) return static_cast<T>(static_cast<int64_t>(x));
   return static_cast<T>(x);
 }
@@ -56,87 +55,57 @@ constexpr DType compute_dtype(DType dtype) {
 }
 
 /// A type passed as a value, for visitors.
-template <class T>
-struct Type {
-  using type = T;
-};
+template <class T> struct Type { using type = T; };
 
 /// Calls visitor(Type<T>{}) with T the element type of `dtype`, which is f32, bf16, f16 or f64; for
 /// others it throws an error that begins with `what`.
 template <class Visitor>
 decltype(auto) visit_floating(const char* what, DType dtype, Visitor&& visitor) {
   switch (dtype) {
-    case DType::f32:
-      return visitor(Type<float>{});
-    case DType::bf16:
-      return visitor(Type<bfloat16>{});
-    case DType::f16:
-      return visitor(Type<float16>{});
-    case DType::f64:
-      return visitor(Type<double>{});
-    default:
-      fail(what, ": dtype is ", dtype, ", expected f32, bf16, f16 or f64; cast it first");
+    case DType::f32: return visitor(Type<float>{});
+    case DType::bf16: return visitor(Type<bfloat16>{});
+    case DType::f16: return visitor(Type<float16>{});
+    case DType::f64: return visitor(Type<double>{});
+    default: fail(what, ": dtype is ", dtype, ", expected f32, bf16, f16 or f64; cast it first");
   }
 }
 
 /// The same for all dtypes.
-template <class Visitor>
-decltype(auto) visit(DType dtype, Visitor&& visitor) {
+template <class Visitor> decltype(auto) visit(DType dtype, Visitor&& visitor) {
   switch (dtype) {
-    case DType::i32:
-      return visitor(Type<int32_t>{});
-    case DType::i64:
-      return visitor(Type<int64_t>{});
-    case DType::u8:
-      return visitor(Type<uint8_t>{});
-    case DType::boolean:
-      return visitor(Type<bool>{});
-    case DType::i8:
-      return visitor(Type<int8_t>{});
-    case DType::i16:
-      return visitor(Type<int16_t>{});
-    case DType::u16:
-      return visitor(Type<uint16_t>{});
-    case DType::u32:
-      return visitor(Type<uint32_t>{});
-    case DType::u64:
-      return visitor(Type<uint64_t>{});
-    case DType::f8_e4m3:
-      return visitor(Type<float8_e4m3>{});
-    case DType::f8_e5m2:
-      return visitor(Type<float8_e5m2>{});
-    default:
-      return visit_floating("visit", dtype, visitor);
+    case DType::i32: return visitor(Type<int32_t>{});
+    case DType::i64: return visitor(Type<int64_t>{});
+    case DType::u8: return visitor(Type<uint8_t>{});
+    case DType::boolean: return visitor(Type<bool>{});
+    case DType::i8: return visitor(Type<int8_t>{});
+    case DType::i16: return visitor(Type<int16_t>{});
+    case DType::u16: return visitor(Type<uint16_t>{});
+    case DType::u32: return visitor(Type<uint32_t>{});
+    case DType::u64: return visitor(Type<uint64_t>{});
+    case DType::f8_e4m3: return visitor(Type<float8_e4m3>{});
+    case DType::f8_e5m2: return visitor(Type<float8_e5m2>{});
+    default: return visit_floating("visit", dtype, visitor);
   }
 }
 
 /// Calls visitor(Type<T>{}) with T float, bfloat16, float16, double or, for other dtypes, the
 /// unsigned type of that size: one instance for all that only moves bits, or wraps.
-template <class Visitor>
-decltype(auto) visit_bits(DType dtype, Visitor&& visitor) {
+template <class Visitor> decltype(auto) visit_bits(DType dtype, Visitor&& visitor) {
   if (is_floating(dtype)) return visit_floating("visit", dtype, visitor);
   switch (size_of(dtype)) {
-    case 1:
-      return visitor(Type<uint8_t>{});
-    case 2:
-      return visitor(Type<uint16_t>{});
-    case 4:
-      return visitor(Type<uint32_t>{});
-    default:
-      return visitor(Type<uint64_t>{});
+    case 1: return visitor(Type<uint8_t>{});
+    case 2: return visitor(Type<uint16_t>{});
+    case 4: return visitor(Type<uint32_t>{});
+    default: return visitor(Type<uint64_t>{});
   }
 }
 
 /// Calls visitor(Type<C>{}) with C the compute type of `dtype`: float, double or int64_t.
-template <class Visitor>
-decltype(auto) visit_compute(DType dtype, Visitor&& visitor) {
+template <class Visitor> decltype(auto) visit_compute(DType dtype, Visitor&& visitor) {
   switch (compute_dtype(dtype)) {
-    case DType::f32:
-      return visitor(Type<float>{});
-    case DType::f64:
-      return visitor(Type<double>{});
-    default:
-      return visitor(Type<int64_t>{});
+    case DType::f32: return visitor(Type<float>{});
+    case DType::f64: return visitor(Type<double>{});
+    default: return visitor(Type<int64_t>{});
   }
 }
 

@@ -21,8 +21,7 @@ inline int64_t grain_of(int64_t elements) {
 /// Calls f(begin, end) on disjoint ranges that cover [0, n): on the calling thread alone when n is
 /// at most `grain`, otherwise on the threads this rank may use. f must not throw, and its result
 /// for an index must not depend on the range.
-template <class F>
-void parallel_for(int64_t n, int64_t grain, const F& f) {
+template <class F> void parallel_for(int64_t n, int64_t grain, const F& f) {
 #ifdef WEFT_WITH_OPENMP
   if (n > grain && !omp_in_parallel()) {
     const int64_t threads = std::min<int64_t>(omp_get_max_threads(), (n + grain - 1) / grain);

@@ -28,14 +28,10 @@ PieceSizes sizes_of(const Collective& call, const Piece& piece, int rank) {
       return {own(), is_root ? sum_of(piece.counts) : 0, part_offset(piece.counts, rank)};
     case CollectiveKind::scatter:
       return {is_root ? sum_of(piece.counts) : 0, own(), part_offset(piece.counts, rank)};
-    case CollectiveKind::all_to_all:
-      return {sum_of(piece.counts), sum_of(call.recv_counts), 0};
-    case CollectiveKind::send:
-      return {piece.counts[0], 0, 0};
-    case CollectiveKind::recv:
-      return {0, piece.counts[0], 0};
-    default:
-      return {piece.counts[0], piece.counts[0], 0};
+    case CollectiveKind::all_to_all: return {sum_of(piece.counts), sum_of(call.recv_counts), 0};
+    case CollectiveKind::send: return {piece.counts[0], 0, 0};
+    case CollectiveKind::recv: return {0, piece.counts[0], 0};
+    default: return {piece.counts[0], piece.counts[0], 0};
   }
 }
 

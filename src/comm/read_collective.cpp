@@ -12,31 +12,21 @@ namespace weft {
 
 int phases_of(CollectiveKind kind) {
   switch (kind) {
-    case CollectiveKind::barrier:
-      return 0;
-    case CollectiveKind::all_reduce:
-      return 2;
-    default:
-      return 1;
+    case CollectiveKind::barrier: return 0;
+    case CollectiveKind::all_reduce: return 2;
+    default: return 1;
   }
 }
 
 int64_t read_collective(const CollectiveRead& read) {
   switch (read.mine.kind) {
-    case CollectiveKind::broadcast:
-      return read_broadcast(read);
-    case CollectiveKind::all_gather:
-      return read_all_gather(read);
-    case CollectiveKind::reduce_scatter:
-      return read_reduce_scatter(read);
-    case CollectiveKind::all_reduce:
-      return read_all_reduce(read);
-    case CollectiveKind::gather:
-      return read_gather(read);
-    case CollectiveKind::scatter:
-      return read_scatter(read);
-    case CollectiveKind::all_to_all:
-      return read_all_to_all(read);
+    case CollectiveKind::broadcast: return read_broadcast(read);
+    case CollectiveKind::all_gather: return read_all_gather(read);
+    case CollectiveKind::reduce_scatter: return read_reduce_scatter(read);
+    case CollectiveKind::all_reduce: return read_all_reduce(read);
+    case CollectiveKind::gather: return read_gather(read);
+    case CollectiveKind::scatter: return read_scatter(read);
+    case CollectiveKind::all_to_all: return read_all_to_all(read);
     default:
       fail("collective: kind is ", name_of(read.mine.kind),
            ", expected one that reads memory of other ranks");

@@ -12,15 +12,11 @@ static int64_t received_elements(const Collective& call, const Piece& piece, int
   const int64_t all = sizes_of(call, piece, rank).recv;
   const auto own = static_cast<size_t>(rank);
   switch (call.kind) {
-    case CollectiveKind::all_to_all:
-      return all - call.recv_counts[own];
-    case CollectiveKind::all_gather:
-      return all - piece.counts[own];
+    case CollectiveKind::all_to_all: return all - call.recv_counts[own];
+    case CollectiveKind::all_gather: return all - piece.counts[own];
     case CollectiveKind::gather:
-    case CollectiveKind::scatter:
-      return rank == call.root ? all - piece.counts[own] : all;
-    default:
-      return all;
+    case CollectiveKind::scatter: return rank == call.root ? all - piece.counts[own] : all;
+    default: return all;
   }
 }
 

@@ -18,12 +18,10 @@ namespace weft {
 static constexpr int64_t kReduceBlock = 2048;
 
 /// The type in which elements of T are reduced.
-template <class T>
-using SumOf = std::conditional_t<is_half<T>, float, T>;
+template <class T> using SumOf = std::conditional_t<is_half<T>, float, T>;
 
 struct AddParts {
-  template <class S>
-  S operator()(S a, S b) const {
+  template <class S> S operator()(S a, S b) const {
     if constexpr (std::is_integral_v<S>) {
       using Wrapping = std::make_unsigned_t<S>;
       return static_cast<S>(
@@ -35,16 +33,10 @@ struct AddParts {
 };
 // A NaN on either side gives a NaN.
 struct MaxOfParts {
-  template <class S>
-  S operator()(S a, S b) const {
-    return a > b || a != a ? a : b;
-  }
+  template <class S> S operator()(S a, S b) const { return a > b || a != a ? a : b; }
 };
 struct MinOfParts {
-  template <class S>
-  S operator()(S a, S b) const {
-    return a < b || a != a ? a : b;
-  }
+  template <class S> S operator()(S a, S b) const { return a < b || a != a ? a : b; }
 };
 
 /// Combines sums[i] (or the first source, when there are no sums yet) with K sources, in order.
@@ -86,14 +78,12 @@ static void reduce_block(SumOf<T>* sums, std::span<const T* const> sources, int6
   }
 }
 
-template <class S>
-[[gnu::noinline]] static void divide_block(S* sums, S divisor, int64_t count) {
+template <class S> [[gnu::noinline]] static void divide_block(S* sums, S divisor, int64_t count) {
   for (int64_t i = 0; i < count; ++i) sums[i] /= divisor;
 }
 
 /// Converts a sum to the stored type; a double becomes a half through float.
-template <class Out, class S>
-static Out stored(S sum) {
+template <class Out, class S> static Out stored(S sum) {
   if constexpr (is_half<Out>) {
     return Out(static_cast<float>(sum));
   } else {
@@ -124,8 +114,7 @@ struct Reducing {
   int64_t count;
 };
 
-template <class Op, class T, class Out>
-static void reduce_blocks(const Reducing& task) {
+template <class Op, class T, class Out> static void reduce_blocks(const Reducing& task) {
   using S = SumOf<T>;
   alignas(64) std::array<S, kReduceBlock> scratch;
   const size_t n = task.sources.size();
@@ -154,21 +143,16 @@ static void reduce_blocks(const Reducing& task) {
   if (is_bulk) finish_bulk_writes();
 }
 
-template <class T, class Out>
-static void reduce_as(ReduceOp op, const Reducing& task) {
+template <class T, class Out> static void reduce_as(ReduceOp op, const Reducing& task) {
   switch (op) {
     case ReduceOp::sum:
-    case ReduceOp::avg:
-      return reduce_blocks<AddParts, T, Out>(task);
-    case ReduceOp::max:
-      return reduce_blocks<MaxOfParts, T, Out>(task);
-    case ReduceOp::min:
-      return reduce_blocks<MinOfParts, T, Out>(task);
+    case ReduceOp::avg: return reduce_blocks<AddParts, T, Out>(task);
+    case ReduceOp::max: return reduce_blocks<MaxOfParts, T, Out>(task);
+    case ReduceOp::min: return reduce_blocks<MinOfParts, T, Out>(task);
   }
 }
 
-template <class T>
-static void reduce_floats(ReduceOp op, const Reducing& task) {
+template <class T> static void reduce_floats(ReduceOp op, const Reducing& task) {
   visit_floating("reduction", task.into.dtype,
                  [&](auto out) { reduce_as<T, typename decltype(out)::type>(op, task); });
 }
@@ -202,36 +186,23 @@ void reduce_n(ReduceOp op, DType dtype, std::span<const void* const> sources,
   const int divisor = op == ReduceOp::avg ? static_cast<int>(sources.size()) : 1;
   const Reducing task{sources, into, divisor, count};
   switch (dtype) {
-    case DType::f32:
-      return reduce_floats<float>(op, task);
-    case DType::bf16:
-      return reduce_floats<bfloat16>(op, task);
-    case DType::f16:
-      return reduce_floats<float16>(op, task);
-    case DType::f64:
-      return reduce_floats<double>(op, task);
-    case DType::i32:
-      return reduce_as<int32_t, int32_t>(op, task);
-    case DType::i64:
-      return reduce_as<int64_t, int64_t>(op, task);
-    case DType::i8:
-      return reduce_as<int8_t, int8_t>(op, task);
-    case DType::i16:
-      return reduce_as<int16_t, int16_t>(op, task);
-    case DType::u8:
-      return reduce_as<uint8_t, uint8_t>(op, task);
-    case DType::u16:
-      return reduce_as<uint16_t, uint16_t>(op, task);
-    case DType::u32:
-      return reduce_as<uint32_t, uint32_t>(op, task);
-    case DType::u64:
-      return reduce_as<uint64_t, uint64_t>(op, task);
+    case DType::f32: return reduce_floats<float>(op, task);
+    case DType::bf16: return reduce_floats<bfloat16>(op, task);
+    case DType::f16: return reduce_floats<float16>(op, task);
+    case DType::f64: return reduce_floats<double>(op, task);
+    case DType::i32: return reduce_as<int32_t, int32_t>(op, task);
+    case DType::i64: return reduce_as<int64_t, int64_t>(op, task);
+    case DType::i8: return reduce_as<int8_t, int8_t>(op, task);
+    case DType::i16: return reduce_as<int16_t, int16_t>(op, task);
+    case DType::u8: return reduce_as<uint8_t, uint8_t>(op, task);
+    case DType::u16: return reduce_as<uint16_t, uint16_t>(op, task);
+    case DType::u32: return reduce_as<uint32_t, uint32_t>(op, task);
+    case DType::u64: return reduce_as<uint64_t, uint64_t>(op, task);
     // The sum of bools is "any", which is their maximum.
     case DType::boolean:
       return reduce_as<uint8_t, uint8_t>(op == ReduceOp::sum ? ReduceOp::max : op, task);
     case DType::f8_e4m3:
-    case DType::f8_e5m2:
-      break;  // refused by check_reduction
+    case DType::f8_e5m2: break;  // refused by check_reduction
   }
 }
 

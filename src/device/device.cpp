@@ -45,12 +45,9 @@ std::string device_name(Device device) {
 
 std::ostream& operator<<(std::ostream& out, Device device) {
   switch (device.kind) {
-    case DeviceKind::cpu:
-      return out << "cpu";
-    case DeviceKind::meta:
-      return out << "meta";
-    case DeviceKind::cuda:
-      break;
+    case DeviceKind::cpu: return out << "cpu";
+    case DeviceKind::meta: return out << "meta";
+    case DeviceKind::cuda: break;
   }
   return out << "cuda:" << int{device.index};
 }

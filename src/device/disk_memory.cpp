@@ -105,8 +105,7 @@ DiskMemory::Block& DiskMemory::block_at(const Placed& array, int64_t offset) {
 }
 
 /// Calls `visit` with the offset and the number of bytes of each block.
-template <class Visit>
-static void for_blocks(int64_t offset, int64_t bytes, const Visit& visit) {
+template <class Visit> static void for_blocks(int64_t offset, int64_t bytes, const Visit& visit) {
   for (int64_t at = 0; at < bytes; at += DiskMemory::kBlock) {
     visit(offset + at, std::min(DiskMemory::kBlock, bytes - at));
   }

@@ -10,12 +10,8 @@ namespace weft {
 inline bool is_on_gpu(const MemoryBlock& block) { return cuda::on_cuda(block); }
 inline bool is_on_gpu(const MemoryBlock* const* blocks) { return cuda::on_cuda(*blocks[0]); }
 inline bool is_on_gpu(Device device) { return device.kind == DeviceKind::cuda; }
-template <class Other>
-constexpr bool is_on_gpu(const Other&) {
-  return false;
-}
-template <class... Arguments>
-bool are_on_gpu(const Arguments&... arguments) {
+template <class Other> constexpr bool is_on_gpu(const Other&) { return false; }
+template <class... Arguments> bool are_on_gpu(const Arguments&... arguments) {
   return (is_on_gpu(arguments) || ...);
 }
 

@@ -150,14 +150,12 @@ int fate(bool& half) {
   return 0;
 }
 
-template <class F>
-F real(const char* name) {
+template <class F> F real(const char* name) {
   return reinterpret_cast<F>(::dlsym(RTLD_NEXT, name));
 }
 
 /// Runs one intercepted call under the lock; `done` keeps the books.
-template <class Call, class Done>
-int intercepted(bool counts, const Call& call, const Done& done) {
+template <class Call, class Done> int intercepted(bool counts, const Call& call, const Done& done) {
   if (is_inside || !counts) return call();
   is_inside = true;
   const std::lock_guard lock(shim().mutex);
@@ -192,8 +190,7 @@ bool is_tracked(int descriptor) {
 }
 
 /// One read or write of `count` bytes, or of half of them; `call` gets how many.
-template <class Call>
-ssize_t transferred(int descriptor, size_t count, const Call& call) {
+template <class Call> ssize_t transferred(int descriptor, size_t count, const Call& call) {
   if (!is_tracked(descriptor)) return call(count);
   is_inside = true;
   const std::lock_guard lock(shim().mutex);
@@ -210,8 +207,7 @@ ssize_t transferred(int descriptor, size_t count, const Call& call) {
 }
 
 /// The same, of a write.
-template <class Call>
-ssize_t written(int descriptor, size_t count, const Call& call) {
+template <class Call> ssize_t written(int descriptor, size_t count, const Call& call) {
   kind_of_call = "write";
   const ssize_t result = transferred(descriptor, count, call);
   kind_of_call = {};

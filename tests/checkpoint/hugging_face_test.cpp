@@ -48,8 +48,7 @@ class Pair final : public Module {
   Tensors forward(const Tensors& inputs) override { return inputs; }
 };
 
-template <class T>
-static std::string bytes_of(const std::vector<T>& values) {
+template <class T> static std::string bytes_of(const std::vector<T>& values) {
   return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
 }
 

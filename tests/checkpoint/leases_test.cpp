@@ -110,8 +110,7 @@ class Leases : public testing::Test {
     return scratch_.write(concat("saved/.lease-0000000", number), text);
   }
   /// Milliseconds that taking took.
-  template <class Call>
-  static int64_t time_of(const Call& call) {
+  template <class Call> static int64_t time_of(const Call& call) {
     const auto began = Clock::now();
     call();
     return std::chrono::duration_cast<milliseconds>(Clock::now() - began).count();

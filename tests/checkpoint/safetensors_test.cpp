@@ -17,8 +17,7 @@ namespace {
 
 const std::string kData = WEFT_SOURCE_DIR "/tests/checkpoint/data/dtypes.safetensors";
 
-template <class T>
-std::vector<T> values_of(const SafetensorsFile& file, const std::string& name) {
+template <class T> std::vector<T> values_of(const SafetensorsFile& file, const std::string& name) {
   const auto& entry = file.entry(name);
   std::vector<T> values(static_cast<size_t>(entry.bytes) / sizeof(T));
   file.read(entry, 0, std::as_writable_bytes(std::span(values)));
@@ -325,14 +324,9 @@ TEST(Safetensors, OpensOrRejectsWhateverAFileHolds) {
     for (int changes = 0; changes <= i % 3; ++changes) {
       const size_t at = random() % 800;
       switch (random() % 3) {
-        case 0:
-          bytes[at] = likely[random() % likely.size()];
-          break;
-        case 1:
-          bytes.erase(at, random() % 9);
-          break;
-        default:
-          bytes.insert(at, 1, likely[random() % likely.size()]);
+        case 0: bytes[at] = likely[random() % likely.size()]; break;
+        case 1: bytes.erase(at, random() % 9); break;
+        default: bytes.insert(at, 1, likely[random() % likely.size()]);
       }
     }
     const std::string path = scratch.write("changed", bytes);

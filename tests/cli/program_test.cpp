@@ -23,8 +23,7 @@ class Program : public testing::Test {
     for (int i = 0; i < 400; ++i) text += concat("line ", i, " of a text that repeats itself\n");
     text_ = scratch_.write("text.txt", text);
   }
-  template <class... Parts>
-  static std::string concat(const Parts&... parts) {
+  template <class... Parts> static std::string concat(const Parts&... parts) {
     std::ostringstream out;
     (out << ... << parts);
     return out.str();

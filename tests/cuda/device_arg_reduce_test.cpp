@@ -30,8 +30,7 @@ static Array with_ties(DType dtype, const Shape& shape, Lie lie, unsigned seed, 
   return array;
 }
 
-template <class Check>
-static void for_sought(const Check& check) {
+template <class Check> static void for_sought(const Check& check) {
   for (const Shape& shape : kSeekShapes) {
     for (const DType dtype : kSeekDTypes) {
       for (const Lie lie : kSeekLies) {

@@ -78,8 +78,7 @@ struct AttentionTwins {
   static Shape keys(const AttentionCase& c) { return {c.batch, c.kv_heads, c.keys, c.width}; }
 };
 
-template <class Check>
-static void for_attention(const Check& check) {
+template <class Check> static void for_attention(const Check& check) {
   for (const AttentionCase& c : kAttentionCases) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
       for (const HeadLie lie : {HeadLie::dense, HeadLie::swapped, HeadLie::gaps}) {
@@ -176,12 +175,10 @@ TEST_F(DeviceAttention, ChangesOfScores) {
 struct HalvedThirds {
   double factor = 0.5;
 
-  template <class T>
-  T score(T score, int64_t, int64_t, int64_t q, int64_t k) const {
+  template <class T> T score(T score, int64_t, int64_t, int64_t q, int64_t k) const {
     return k < q ? score * static_cast<T>(factor) : score;
   }
-  template <class T>
-  T slope(T, int64_t, int64_t, int64_t q, int64_t k) const {
+  template <class T> T slope(T, int64_t, int64_t, int64_t q, int64_t k) const {
     return k < q ? static_cast<T>(factor) : T(1);
   }
   bool mask(int64_t, int64_t h, int64_t, int64_t k) const { return (h + k) % 3 != 0; }

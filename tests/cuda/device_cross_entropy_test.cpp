@@ -30,8 +30,7 @@ struct LogitCase {
   Twin values() const { return Array(compute_dtype(dtype), kept()); }
 };
 
-template <class Check>
-static void for_logits(const Check& check) {
+template <class Check> static void for_logits(const Check& check) {
   constexpr DType kDtypes[] = {DType::f32, DType::bf16, DType::f16, DType::f64};
   const Shape shapes[] = {{1, 7, 33}, {3, 5, 40}, {1, 2, 1000},
                           {2, 0, 8},  {5, 1, 1},  {1, 2, 60000}};

@@ -140,8 +140,7 @@ TEST_F(DeviceGraph, RefusesToRecordAnotherOrTheCpu) {
 }
 
 /// Returns the error of an optimizer's steps in a graph when its learning rate changes.
-template <class Optimizer>
-static std::string refused_steps() {
+template <class Optimizer> static std::string refused_steps() {
   std::string refusal;
   run_ranks(1, [&](Communicator) {
     Linear model(4, 3);

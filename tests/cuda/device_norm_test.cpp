@@ -38,8 +38,7 @@ struct NormTwins {
         dbias(Array::random(c.weight, {shape.back()}, Lie::dense, 6)) {}
 };
 
-template <class Check>
-static void for_norms(const Check& check) {
+template <class Check> static void for_norms(const Check& check) {
   for (const NormCase& c : kNormCases) {
     for (const Shape& shape : kNormShapes) {
       if (c.lie != Lie::dense && shape.back() > 1000) continue;

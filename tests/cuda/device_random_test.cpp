@@ -29,8 +29,7 @@ static constexpr RandomState kState{0x123456789abcdef, 0xfedcba987};
 static constexpr Lie kLies[] = {Lie::dense, Lie::transposed, Lie::gaps};
 
 /// Checks that fill(block, box, shape) gives the same bits on both devices.
-template <class Fill>
-static void expect_equal_bits(DType dtype, const Fill& fill) {
+template <class Fill> static void expect_equal_bits(DType dtype, const Fill& fill) {
   for (const BoxCase& c : kBoxes) {
     for (const Lie lie : kLies) {
       SCOPED_TRACE(concat(dtype, " ", c.box.shape, " of ", c.shape, " ", static_cast<int>(lie)));

@@ -18,8 +18,7 @@ static Shape without(Shape shape, int dim) {
   return shape;
 }
 
-template <class Check>
-static void for_scanned(const Check& check) {
+template <class Check> static void for_scanned(const Check& check) {
   for (const Shape& shape : kScanShapes) {
     for (const DType dtype : kScanDTypes) {
       for (const Lie lie : kScanLies) {

@@ -26,8 +26,7 @@ struct SoftmaxCase {
   Twin values() const { return Array(compute_dtype(dtype), kept()); }
 };
 
-template <class Check>
-static void for_softmax_rows(const Check& check) {
+template <class Check> static void for_softmax_rows(const Check& check) {
   constexpr DType kDtypes[] = {DType::f32, DType::bf16, DType::f16, DType::f64};
   const std::pair<Shape, int> rows[] = {
       {{7}, 0},      {{5, 33}, 1}, {{33, 5}, 0},   {{3, 5, 40}, 2}, {{3, 9, 4}, 1}, {{3, 1000}, 1},

@@ -32,8 +32,7 @@ static Array unsorted(DType dtype, const Shape& shape, Lie lie) {
   return array;
 }
 
-template <class Check>
-static void for_sorted(const Check& check) {
+template <class Check> static void for_sorted(const Check& check) {
   for (const Shape& shape : kSortedShapes) {
     for (const DType dtype : kSortedDTypes) {
       for (const Lie lie : kSortedLies) {

@@ -35,8 +35,7 @@ static Array indices_for(DType dtype, const Shape& shape, int64_t size) {
 }
 
 /// Runs the check with one index per slice and with one index per element.
-template <class Check>
-static void for_taken(const Check& check) {
+template <class Check> static void for_taken(const Check& check) {
   for (const TakeCase& c : kTakeCases) {
     for (const DType dtype : kTakenDTypes) {
       const Shape taken = with_size(c.whole, c.dim, c.n);

@@ -19,8 +19,7 @@ static constexpr UpdateCase kUpdateCases[] = {
 };
 static constexpr int64_t kUpdateSizes[] = {0, 1, 5, 8, 33, 1000};
 
-template <class Check>
-static void for_updates(const Check& check) {
+template <class Check> static void for_updates(const Check& check) {
   for (const UpdateCase& c : kUpdateCases) {
     for (const int64_t n : kUpdateSizes) {
       SCOPED_TRACE(concat(c.parameter, " ", c.state, " ", c.grad, " ", n));

@@ -324,14 +324,9 @@ TEST(Tokenizer, SurvivesDamagedFiles) {
         const size_t at = random() % bad.size();
         static constexpr std::string_view marks = "\"[]{},:0a\\";
         switch (random() % 3) {
-          case 0:
-            bad[at] = static_cast<char>(random());
-            break;
-          case 1:
-            bad[at] = marks[random() % marks.size()];
-            break;
-          default:
-            bad.resize(at + 1);
+          case 0: bad[at] = static_cast<char>(random()); break;
+          case 1: bad[at] = marks[random() % marks.size()]; break;
+          default: bad.resize(at + 1);
         }
       }
       const std::string path = scratch.path(name);

@@ -71,8 +71,7 @@ std::vector<std::vector<float>> gradients_of(Module& model) {
   return gradients;
 }
 
-template <class F>
-void on_ranks(std::initializer_list<int> sizes, const F& f) {
+template <class F> void on_ranks(std::initializer_list<int> sizes, const F& f) {
   for (int ranks : sizes) {
     run_ranks(ranks, [&](Communicator world) {
       DeviceMesh mesh(world, {{"dp", world.size()}});

@@ -100,16 +100,11 @@ inline void expect_near(const std::vector<double>& got, const std::vector<double
 /// Relative rounding error of results in a dtype.
 inline double rounding(DType dtype) {
   switch (dtype) {
-    case DType::bf16:
-      return 0x1p-8;
-    case DType::f16:
-      return 0x1p-11;
-    case DType::f32:
-      return 0x1p-20;
-    case DType::f64:
-      return 0x1p-46;
-    default:
-      return 0;
+    case DType::bf16: return 0x1p-8;
+    case DType::f16: return 0x1p-11;
+    case DType::f32: return 0x1p-20;
+    case DType::f64: return 0x1p-46;
+    default: return 0;
   }
 }
 

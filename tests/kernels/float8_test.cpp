@@ -58,8 +58,7 @@ struct Format {
 
 constexpr Format kE4M3{4, false}, kE5M2{5, true};
 
-template <class Code>
-void expect_decoded(const Format& format) {
+template <class Code> void expect_decoded(const Format& format) {
   for (uint32_t bits = 0; bits < 256; ++bits) {
     Code code;
     code.bits = static_cast<uint8_t>(bits);
@@ -89,8 +88,7 @@ void expect_rounded(const Format& format, const std::vector<double>& finite, flo
   ASSERT_EQ(Code(-x).bits, format.nearest(finite, -static_cast<double>(x))) << -x;
 }
 
-template <class Code>
-void expect_all_rounded(const Format& format) {
+template <class Code> void expect_all_rounded(const Format& format) {
   const std::vector<double> finite = format.finite_values();
   // 2^20 patterns of all signs and exponents, NaN and infinity included.
   for (uint32_t i = 0; i < 1u << 20; ++i) {

@@ -10,36 +10,23 @@ namespace weft {
 namespace {
 
 struct Sum2 {
-  template <class T>
-  T operator()(T a, T b) const {
-    return a + b;
-  }
+  template <class T> T operator()(T a, T b) const { return a + b; }
 };
 
 struct Less {
-  template <class T>
-  bool operator()(T a, T b) const {
-    return a < b;
-  }
+  template <class T> bool operator()(T a, T b) const { return a < b; }
 };
 
 struct Select {
-  template <class T>
-  T operator()(T condition, T a, T b) const {
-    return condition != T(0) ? a : b;
-  }
+  template <class T> T operator()(T condition, T a, T b) const { return condition != T(0) ? a : b; }
 };
 
 struct Exponential {
-  template <class T>
-  T operator()(T a) const {
-    return exp(a);
-  }
+  template <class T> T operator()(T a) const { return exp(a); }
 };
 
 struct SumAndProduct {
-  template <class T>
-  Pair<T> operator()(T a, T b, T c, T d) const {
+  template <class T> Pair<T> operator()(T a, T b, T c, T d) const {
     return {a + b + c + d, a * b * c * d};
   }
 };

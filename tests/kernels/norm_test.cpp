@@ -125,8 +125,7 @@ MemoryBlock slice(const Array& array, int64_t begin, int64_t end) {
 constexpr int64_t kCuts[] = {0, 5, 5, 31, 40};  // uneven, and one rank holds nothing
 
 /// sums = total over ranks of the values that `part` writes for each rank's columns.
-template <class Part>
-void add_parts(const Array& sums, const Part& part) {
+template <class Part> void add_parts(const Array& sums, const Part& part) {
   const int64_t rows = sums.block.shape[0];
   std::vector<double> total(static_cast<size_t>(rows));
   for (int i = 0; i < 4; ++i) {

@@ -45,8 +45,7 @@ const BoxCase kBoxes[] = {
     {{4000}, {{1001}, {2777}}},          {{3, 2000}, {{1, 3}, {2, 1997}}},
 };
 
-template <class Fill>
-void expect_boxes_are_slices(DType dtype, const Fill& fill) {
+template <class Fill> void expect_boxes_are_slices(DType dtype, const Fill& fill) {
   for (const BoxCase& c : kBoxes) {
     const Array all(dtype, c.shape);
     fill(all.block, whole(c.shape), c.shape);

@@ -18,33 +18,22 @@ constexpr Lie kLies[] = {Lie::dense, Lie::transposed, Lie::gaps};
 double start_of(Reduction reduction) {
   switch (reduction) {
     case Reduction::product:
-    case Reduction::all:
-      return 1;
-    case Reduction::max:
-      return -kInfinity;
-    case Reduction::min:
-      return kInfinity;
-    default:
-      return 0;
+    case Reduction::all: return 1;
+    case Reduction::max: return -kInfinity;
+    case Reduction::min: return kInfinity;
+    default: return 0;
   }
 }
 
 double combined(Reduction reduction, double sum, double x) {
   switch (reduction) {
-    case Reduction::sum:
-      return sum + x;
-    case Reduction::product:
-      return sum * x;
-    case Reduction::max:
-      return std::max(sum, x);
-    case Reduction::min:
-      return std::min(sum, x);
-    case Reduction::sum_squares:
-      return sum + x * x;
-    case Reduction::any:
-      return sum != 0 || x != 0;
-    default:
-      return sum != 0 && x != 0;
+    case Reduction::sum: return sum + x;
+    case Reduction::product: return sum * x;
+    case Reduction::max: return std::max(sum, x);
+    case Reduction::min: return std::min(sum, x);
+    case Reduction::sum_squares: return sum + x * x;
+    case Reduction::any: return sum != 0 || x != 0;
+    default: return sum != 0 && x != 0;
   }
 }
 

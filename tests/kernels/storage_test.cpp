@@ -15,10 +15,7 @@ namespace weft {
 namespace {
 
 /// Runs f with the statistics of a new rank.
-template <class F>
-void on_a_new_thread(F f) {
-  std::thread(f).join();
-}
+template <class F> void on_a_new_thread(F f) { std::thread(f).join(); }
 
 TEST(Storage, IsAlignedAndWritable) {
   for (size_t bytes :

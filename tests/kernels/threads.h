@@ -10,8 +10,7 @@
 namespace weft {
 
 /// Checks that `compute` returns the same bits with 1, 2 and 3 threads.
-template <class Compute>
-void expect_bits_for_any_threads([[maybe_unused]] const Compute& compute) {
+template <class Compute> void expect_bits_for_any_threads([[maybe_unused]] const Compute& compute) {
 #ifdef WEFT_WITH_OPENMP
   const int before = omp_get_max_threads();
   std::vector<double> results[3];

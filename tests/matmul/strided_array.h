@@ -117,16 +117,11 @@ inline double relative_difference(const std::vector<double>& values,
 /// Relative tolerance for one rounding of a dtype's results.
 inline double tolerance_of(DType dtype) {
   switch (dtype) {
-    case DType::f32:
-      return 2e-6;
-    case DType::bf16:
-      return 8e-3;
-    case DType::f16:
-      return 1e-3;
-    case DType::f64:
-      return 1e-14;
-    default:
-      return 0;
+    case DType::f32: return 2e-6;
+    case DType::bf16: return 8e-3;
+    case DType::f16: return 1e-3;
+    case DType::f64: return 1e-14;
+    default: return 0;
   }
 }
 

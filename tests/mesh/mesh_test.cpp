@@ -12,8 +12,7 @@
 namespace weft {
 
 /// The message of the std::invalid_argument that `f` throws.
-template <class F>
-static std::string mesh_mistake(F f) {
+template <class F> static std::string mesh_mistake(F f) {
   try {
     f();
   } catch (const std::invalid_argument& error) {

@@ -200,8 +200,7 @@ class Rows : public testing::TestWithParam<Way> {
   }
 
   /// Calls f for the cases that the way can run.
-  template <class F>
-  void for_each_mesh(const F& f) {
+  template <class F> void for_each_mesh(const F& f) {
     for (const RowCase& one : row_cases()) {
       const int ranks = ranks_of(one.mesh);
       if (GetParam() == Way::mpi && ranks != mpirun_ranks()) continue;

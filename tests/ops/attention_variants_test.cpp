@@ -75,8 +75,7 @@ Tensor by_heads(const Tensor& x, int64_t heads) {
 }
 
 /// A tensor [1, 1, s, t] with f(position of the query, key).
-template <class F>
-Tensor of_positions(int64_t s, int64_t t, DType dtype, const F& f) {
+template <class F> Tensor of_positions(int64_t s, int64_t t, DType dtype, const F& f) {
   Array array{{1, 1, s, t}, {}, dtype};
   for (int64_t i = 0; i < s; ++i) {
     for (int64_t j = 0; j < t; ++j) array.values.push_back(static_cast<double>(f(t - s + i, j)));
@@ -295,13 +294,11 @@ struct EveryThird {
 struct Squashed {
   double cap;
 
-  template <class T>
-  T score(T score, int64_t, int64_t h, int64_t q, int64_t k) const {
+  template <class T> T score(T score, int64_t, int64_t h, int64_t q, int64_t k) const {
     const T x = score / static_cast<T>(cap);
     return x / (1 + std::abs(x)) - static_cast<T>(h * (q - k)) / 8;
   }
-  template <class T>
-  T slope(T score, int64_t, int64_t, int64_t, int64_t) const {
+  template <class T> T slope(T score, int64_t, int64_t, int64_t, int64_t) const {
     const T x = 1 + std::abs(score / static_cast<T>(cap));
     return 1 / (x * x * static_cast<T>(cap));
   }

@@ -96,8 +96,7 @@ TEST(ByIndex, MovesTheNamedRowsOnly) {
 }
 
 /// Bytes that a call allocates at its peak, in addition to those already allocated.
-template <class F>
-static int64_t peak_of(const F& call) {
+template <class F> static int64_t peak_of(const F& call) {
   reset_peak_memory();
   const int64_t before = memory_statistics().total.current;
   call();

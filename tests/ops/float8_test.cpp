@@ -86,8 +86,7 @@ TEST(Float8, PassesGradientsThroughCasts) {
 }
 
 /// The number next to `x` among those of Code, after division by a scale.
-template <class Code>
-Doubles rounded(const Doubles& values, double largest) {
+template <class Code> Doubles rounded(const Doubles& values, double largest) {
   double greatest = 1e-12;
   for (const double value : values) greatest = std::max(greatest, std::abs(value));
   const auto scale = static_cast<float>(greatest) / static_cast<float>(largest);

@@ -31,8 +31,7 @@ INSTANTIATE_TEST_SUITE_P(Ops, Jacobian, testing::ValuesIn(differentiable_ops()),
                          [](const auto& test) { return test.param; });
 
 /// x^3 with the gradient `factor` x^2, in the dtype T only.
-template <class T>
-static Op cube(double factor, DType dtype) {
+template <class T> static Op cube(double factor, DType dtype) {
   return Op({.name = "cube",
              .rule = "... -> ...",
              .takes = {{.dtypes = {dtype}}},

@@ -6,8 +6,7 @@
 
 namespace weft {
 
-template <class F>
-static std::string error_of(F f) {
+template <class F> static std::string error_of(F f) {
   try {
     f();
   } catch (const std::invalid_argument& error) {

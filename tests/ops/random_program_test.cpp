@@ -62,8 +62,7 @@ class ProgramWriter {
   int any_dim(const Shape& shape) { return static_cast<int>(random_.below(shape.ndim())); }
 
   /// A value whose shape satisfies `fits`, if a few random tries find one.
-  template <class Fits>
-  std::optional<size_t> find(Fits fits) {
+  template <class Fits> std::optional<size_t> find(Fits fits) {
     for (int tries = 0; tries < 12; ++tries) {
       size_t value = any();
       if (fits(shapes_[value])) return value;
@@ -80,18 +79,12 @@ class ProgramWriter {
 
   void add_step() {
     switch (random_.below(6)) {
-      case 0:
-        return add_function();
-      case 1:
-        return add_pair();
-      case 2:
-        return add_view();
-      case 3:
-        return add_slice_or_cat();
-      case 4:
-        return add_reduction();
-      default:
-        return add_product();
+      case 0: return add_function();
+      case 1: return add_pair();
+      case 2: return add_view();
+      case 3: return add_slice_or_cat();
+      case 4: return add_reduction();
+      default: return add_product();
     }
   }
 

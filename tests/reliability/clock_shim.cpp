@@ -28,8 +28,7 @@ long seconds() {
   return readings++ < shift.k ? shift.before : shift.after;
 }
 
-template <class F>
-F real(const char* name) {
+template <class F> F real(const char* name) {
   return reinterpret_cast<F>(::dlsym(RTLD_NEXT, name));
 }
 

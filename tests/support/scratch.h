@@ -54,8 +54,7 @@ class Scratch {
 using tests::Scratch;
 
 /// Returns the text of the exception that `call` throws; "nothing" if it throws none.
-template <class Error = std::invalid_argument, class Call>
-std::string error_of(Call&& call) {
+template <class Error = std::invalid_argument, class Call> std::string error_of(Call&& call) {
   try {
     call();
   } catch (const Error& error) {

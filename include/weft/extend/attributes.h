@@ -21,13 +21,11 @@ struct Attributes {
 
 /// Converts to the type of any field, to count the fields of a struct.
 struct AnyField {
-  template <class T>
-  operator T() const;
+  template <class T> operator T() const;
 };
 
 /// Calls f with each field of `fields`, in order.
-template <class Fields, class F>
-constexpr void for_each_field(Fields& fields, const F& f) {
+template <class Fields, class F> constexpr void for_each_field(Fields& fields, const F& f) {
   const auto each = [&](auto&... field) { (f(field), ...); };
   using A = AnyField;
   if constexpr (requires { Fields{A(), A(), A(), A(), A(), A()}; }) {
@@ -49,8 +47,7 @@ constexpr void for_each_field(Fields& fields, const F& f) {
 }
 
 /// Returns the fields that `numbers` (of `structure` or `values`) stand for.
-template <class Fields, class Numbers>
-constexpr Fields unpack(const Numbers& numbers) {
+template <class Fields, class Numbers> constexpr Fields unpack(const Numbers& numbers) {
   Fields fields{};
   auto number = numbers.begin();
   for_each_field(fields, [&]<class T>(T& field) { field = static_cast<T>(*number++); });
@@ -58,14 +55,12 @@ constexpr Fields unpack(const Numbers& numbers) {
 }
 
 /// Returns the numbers that stand for `fields`, as `structure` or as `values`.
-template <class Fields>
-Dims pack_structure(Fields fields) {
+template <class Fields> Dims pack_structure(Fields fields) {
   Dims numbers;
   for_each_field(fields, [&](auto field) { numbers.push_back(static_cast<int64_t>(field)); });
   return numbers;
 }
-template <class Fields>
-constexpr std::array<double, 6> pack_values(Fields fields) {
+template <class Fields> constexpr std::array<double, 6> pack_values(Fields fields) {
   std::array<double, 6> numbers{};
   double* number = numbers.data();
   for_each_field(fields, [&](auto field) { *number++ = static_cast<double>(field); });

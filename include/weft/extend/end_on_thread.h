@@ -33,8 +33,7 @@ class WEFT_API DepartedObjects {
 
 /// Destroys objects on the thread that created them. Python collects garbage on any thread and may
 /// drop the last handle there.
-template <class T>
-class EndOnThread final : public DepartedObjects {
+template <class T> class EndOnThread final : public DepartedObjects {
  public:
   /// Returns the calling thread's instance.
   static const std::shared_ptr<EndOnThread>& of_thread() {

@@ -64,16 +64,14 @@ struct WEFT_API ModuleSharder {
     module.attachments_.push_back(std::move(attachment));
   }
   /// Returns the first attachment of type T, or null.
-  template <class T>
-  static std::shared_ptr<T> attachment(const Module& module) {
+  template <class T> static std::shared_ptr<T> attachment(const Module& module) {
     for (const auto& attachment : module.attachments_) {
       if (auto found = std::dynamic_pointer_cast<T>(attachment)) return found;
     }
     return nullptr;
   }
   /// Returns all attachments of type T, in the order of `attach`.
-  template <class T>
-  static std::vector<std::shared_ptr<T>> attachments(const Module& module) {
+  template <class T> static std::vector<std::shared_ptr<T>> attachments(const Module& module) {
     std::vector<std::shared_ptr<T>> all;
     for (const auto& attachment : module.attachments_) {
       if (auto found = std::dynamic_pointer_cast<T>(attachment)) all.push_back(std::move(found));

@@ -30,18 +30,13 @@ class RefCounted {
 };
 
 /// Add and drop one handle. A type whose definition users never see overloads both for its pointer.
-template <class T>
-void retain_handle(T* object) {
-  object->RefCounted::retain();
-}
-template <class T>
-void release_handle(T* object) {
+template <class T> void retain_handle(T* object) { object->RefCounted::retain(); }
+template <class T> void release_handle(T* object) {
   if (object->RefCounted::release()) T::destroy(object);
 }
 
 /// An intrusive shared handle. T has a static `destroy(T*)`, called with the last handle.
-template <class T>
-class Ref {
+template <class T> class Ref {
  public:
   Ref() = default;
   explicit Ref(T* object) : object_(object) {

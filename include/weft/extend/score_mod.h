@@ -25,8 +25,7 @@ struct ScoreRange {
 };
 
 /// The scores of a range, [keys, heads, queries]; `slopes`, unless null, gets their derivatives.
-template <class T>
-struct ScoreTile {
+template <class T> struct ScoreTile {
   ScoreRange range;
   T *scores, *slopes;
 };
@@ -55,8 +54,7 @@ inline T modified_score(const Mod& mod, T score, T* slope, int64_t b, int64_t h,
 }
 
 /// Applies a mod to all scores of a tile.
-template <class T, class Mod>
-void modify_scores(const Mod& mod, const ScoreTile<T>& tile) {
+template <class T, class Mod> void modify_scores(const Mod& mod, const ScoreTile<T>& tile) {
   const ScoreRange at = tile.range;
   T *scores = tile.scores, *slopes = tile.slopes;
   for (int64_t k = at.key; k < at.key + at.keys; ++k) {
@@ -73,8 +71,7 @@ void modify_scores(const Mod& mod, const ScoreTile<T>& tile) {
 }
 
 /// Whether no query of the range attends to any of its keys, by the mod's mask.
-template <class Mod>
-bool hides(const Mod& mod, const ScoreRange& at) {
+template <class Mod> bool hides(const Mod& mod, const ScoreRange& at) {
   if constexpr (MasksScores<Mod>) {
     for (int64_t h = at.head; h < at.head + at.heads; ++h) {
       for (int64_t q = at.query; q < at.query + at.queries; ++q) {
@@ -101,8 +98,7 @@ struct ScoreMod {
 /// The bytes of a mod, as they travel in an op's attributes.
 using ScoreModBytes = std::array<double, 3>;
 
-template <class Mod>
-Mod score_mod_from(const void* bytes) {
+template <class Mod> Mod score_mod_from(const void* bytes) {
   static_assert(std::is_trivially_copyable_v<Mod> && sizeof(Mod) <= sizeof(ScoreModBytes),
                 "a score mod holds at most 24 bytes of numbers");
   Mod mod{};
@@ -110,8 +106,7 @@ Mod score_mod_from(const void* bytes) {
   return mod;
 }
 
-template <class Mod>
-constexpr ScoreMod score_mod_of() {
+template <class Mod> constexpr ScoreMod score_mod_of() {
   return {[](const void* mod, const ScoreTile<float>& tile) {
             modify_scores(score_mod_from<Mod>(mod), tile);
           },

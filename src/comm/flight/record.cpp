@@ -34,8 +34,7 @@ static void store(std::array<std::atomic<uint64_t>, N>& into, const void* from, 
   for (size_t i = 0; i < N; ++i) into[i].store(words[i], std::memory_order_relaxed);
 }
 
-template <size_t N>
-static void load(void* into, const std::array<std::atomic<uint64_t>, N>& from) {
+template <size_t N> static void load(void* into, const std::array<std::atomic<uint64_t>, N>& from) {
   std::array<uint64_t, N> words;
   for (size_t i = 0; i < N; ++i) words[i] = from[i].load(std::memory_order_relaxed);
   std::memcpy(into, words.data(), sizeof words);

@@ -11,8 +11,7 @@ namespace weft {
 static_assert(progress_after(2 * kMostRounds) < kProgressRange);
 
 /// The device of the blocks or pieces of a call.
-template <class Parts>
-static Device device_of(const MemoryGroup& group, const Parts& parts) {
+template <class Parts> static Device device_of(const MemoryGroup& group, const Parts& parts) {
   const Device device = parts.empty() ? cpu : parts[0].device;
   if (device.kind == DeviceKind::cuda && group.ranks_are_processes())
     refuse_device_memory(group.name, device);
@@ -42,8 +41,7 @@ ExchangeWork::ExchangeWork(MemoryTransport& transport, const Collective& call,
   publish(call);
 }
 
-template <class Call>
-void ExchangeWork::publish(const Call& call) {
+template <class Call> void ExchangeWork::publish(const Call& call) {
   const Claim claim = transport_.take_claim();
   if (world().is_aborted()) refuse(call, claim);
   sign(call, claim, slot_.signature);
@@ -52,8 +50,7 @@ void ExchangeWork::publish(const Call& call) {
 }
 
 /// Throws the failure. The slot keeps the earlier call, whose signature other ranks may be reading.
-template <class Call>
-void ExchangeWork::refuse(const Call& call, const Claim& claim) {
+template <class Call> void ExchangeWork::refuse(const Call& call, const Claim& claim) {
   Signature own;
   sign(call, claim, own);
   record(own, transport_.counters());

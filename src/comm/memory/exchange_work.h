@@ -31,10 +31,8 @@ class ExchangeWork : public PendingWork {
   bool is_complete() const final { return order_.is_reached(); }
 
  private:
-  template <class Call>
-  void publish(const Call& call);
-  template <class Call>
-  [[noreturn]] void refuse(const Call& call, const Claim& claim);
+  template <class Call> void publish(const Call& call);
+  template <class Call> [[noreturn]] void refuse(const Call& call, const Claim& claim);
   void post(const void* shown);
   uint64_t progress_at(uint64_t within) const { return sequence() * kProgressRange + within; }
   /// This rank's progress, which all ranks must reach before it continues.

@@ -17,8 +17,7 @@ class PendingWork : public Waitable {
  protected:
   const MemoryGroup& group() const { return static_cast<const MemoryGroup&>(members_); }
   /// Yields until `uses()` is false or the rank has ended.
-  template <class Uses>
-  void wait_while(int rank, Uses uses) const noexcept {
+  template <class Uses> void wait_while(int rank, Uses uses) const noexcept {
     const int other = members_.world_rank(rank);
     const auto is_over = [&] { return !uses() || world().has_ended(other); };
     while (!wait_until(world().spins(), world().patience(), is_over))

@@ -46,8 +46,7 @@ const void* Publication::shared_bytes(const void* data, size_t bytes) {
 }
 
 /// Copies an array to memory that the others see.
-template <class T>
-static std::span<const T> stored(std::span<const T> values, void* memory) {
+template <class T> static std::span<const T> stored(std::span<const T> values, void* memory) {
   std::uninitialized_copy(values.begin(), values.end(), static_cast<T*>(memory));
   return {static_cast<const T*>(memory), values.size()};
 }

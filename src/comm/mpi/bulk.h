@@ -21,8 +21,7 @@ class MpiBulk {
   bool is_empty() const { return requests_.empty(); }
 
   /// Calls `ended(owner, token)` for each completed transfer; that may start others.
-  template <class Ended>
-  void test(Ended&& ended) {
+  template <class Ended> void test(Ended&& ended) {
     take_ended();
     for (const Owner& owner : ended_) ended(*owner.work, owner.token);
     ended_.clear();

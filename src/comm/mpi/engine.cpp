@@ -154,13 +154,9 @@ void MpiEngine::take(int from, const MpiHeader& header, MpiPayload payload) {
       part.text.append(reinterpret_cast<const char*>(payload.data()), payload.size());
       return;
     }
-    case MpiTopic::failure:
-      return take_failure(header, payload);
-    case MpiTopic::end:
-      ended_[static_cast<size_t>(from)] = 1;
-      return;
-    default:
-      return routing_.route(header, payload);
+    case MpiTopic::failure: return take_failure(header, payload);
+    case MpiTopic::end: ended_[static_cast<size_t>(from)] = 1; return;
+    default: return routing_.route(header, payload);
   }
 }
 

@@ -98,12 +98,9 @@ MpiSegments MpiParts::results(int r) const {
 static bool moves(const Collective& call, int from, int to) {
   switch (call.kind) {
     case CollectiveKind::broadcast:
-    case CollectiveKind::scatter:
-      return from == call.root;
-    case CollectiveKind::gather:
-      return to == call.root;
-    default:
-      return true;
+    case CollectiveKind::scatter: return from == call.root;
+    case CollectiveKind::gather: return to == call.root;
+    default: return true;
   }
 }
 

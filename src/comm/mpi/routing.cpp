@@ -11,10 +11,8 @@ MpiAddress address_of(const MpiHeader& header) {
     case MpiTopic::message:
       return {Kind::message, header.group, static_cast<uint64_t>(header.tag), header.from};
     case MpiTopic::grant:
-    case MpiTopic::taken:
-      return {Kind::reply, 0, header.sequence, 0};
-    default:
-      return {Kind::collective, header.group, header.sequence, 0};
+    case MpiTopic::taken: return {Kind::reply, 0, header.sequence, 0};
+    default: return {Kind::collective, header.group, header.sequence, 0};
   }
 }
 

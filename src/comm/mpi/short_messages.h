@@ -21,8 +21,7 @@ class MpiShortMessages {
   /// Copies header, `words` and data; their memory may be reused on return.
   void send(int to, const MpiHeader& header, MpiPayload words, const MpiSegments& data);
   /// Passes received messages to `take(from, header, payload)`.
-  template <class Take>
-  void receive(Take&& take) {
+  template <class Take> void receive(Take&& take) {
     while (const Buffer* buffer = arrived()) {
       MpiHeader header;
       std::memcpy(&header, buffer->bytes.data(), sizeof header);

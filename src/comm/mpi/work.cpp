@@ -21,8 +21,7 @@ MpiWork::MpiWork(MpiTransport& transport, uint64_t number)
       keep_(transport.shared_from_this()) {}
 
 /// An error in `next` ends this call with that error, and aborts the world.
-template <class Step>
-void MpiWork::step(Step&& next) noexcept {
+template <class Step> void MpiWork::step(Step&& next) noexcept {
   if (over_) return;
   try {
     next();

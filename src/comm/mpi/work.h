@@ -55,8 +55,7 @@ class MpiWork : public Waitable {
   int size() const { return transport_.size(); }
 
  private:
-  template <class Step>
-  void step(Step&& next) noexcept;
+  template <class Step> void step(Step&& next) noexcept;
   bool advance() final;
   std::vector<int> missing() const final;
   const char* missed(int) const final { return has_begun() ? "finish it" : uncalled(); }

@@ -93,30 +93,19 @@ void* begin(int ranks, const UniqueId& id, int rank, int device) {
 
 static ncclDataType_t type_of(DType dtype) {
   switch (dtype) {
-    case DType::f32:
-      return ncclFloat32;
-    case DType::bf16:
-      return ncclBfloat16;
-    case DType::f16:
-      return ncclFloat16;
-    case DType::f64:
-      return ncclFloat64;
-    case DType::i32:
-      return ncclInt32;
-    case DType::i64:
-      return ncclInt64;
-    case DType::i8:
-      return ncclInt8;
-    case DType::u32:
-      return ncclUint32;
-    case DType::u64:
-      return ncclUint64;
+    case DType::f32: return ncclFloat32;
+    case DType::bf16: return ncclBfloat16;
+    case DType::f16: return ncclFloat16;
+    case DType::f64: return ncclFloat64;
+    case DType::i32: return ncclInt32;
+    case DType::i64: return ncclInt64;
+    case DType::i8: return ncclInt8;
+    case DType::u32: return ncclUint32;
+    case DType::u64: return ncclUint64;
     // NCCL has no integers of 16 bits; their bits move as those of a half.
     case DType::i16:
-    case DType::u16:
-      return ncclFloat16;
-    default:
-      return ncclUint8;
+    case DType::u16: return ncclFloat16;
+    default: return ncclUint8;
   }
 }
 
@@ -126,14 +115,10 @@ static ncclRedOp_t op_of(const Move& move) {
          ", expected one that NCCL has; cast it first");
   }
   switch (move.op) {
-    case ReduceOp::avg:
-      return ncclAvg;  // floating dtypes: multiplies each by 1/N before adding
-    case ReduceOp::max:
-      return ncclMax;
-    case ReduceOp::min:
-      return ncclMin;
-    default:
-      return move.dtype == DType::boolean ? ncclMax : ncclSum;  // the sum of bools is "any"
+    case ReduceOp::avg: return ncclAvg;  // floating dtypes: multiplies each by 1/N before adding
+    case ReduceOp::max: return ncclMax;
+    case ReduceOp::min: return ncclMin;
+    default: return move.dtype == DType::boolean ? ncclMax : ncclSum;  // the sum of bools is "any"
   }
 }
 

@@ -40,26 +40,18 @@ class Writer {
  private:
   void write(const Piece& piece) {
     switch (call_.kind) {
-      case CollectiveKind::broadcast:
-        return broadcast(piece);
-      case CollectiveKind::all_gather:
-        return all_gather(piece);
-      case CollectiveKind::reduce_scatter:
-        return reduce_scatter(piece);
-      case CollectiveKind::all_reduce:
-        return all_reduce(piece);
-      case CollectiveKind::gather:
-        return gather(piece);
-      case CollectiveKind::scatter:
-        return scatter(piece);
-      case CollectiveKind::all_to_all:
-        return all_to_all(piece);
+      case CollectiveKind::broadcast: return broadcast(piece);
+      case CollectiveKind::all_gather: return all_gather(piece);
+      case CollectiveKind::reduce_scatter: return reduce_scatter(piece);
+      case CollectiveKind::all_reduce: return all_reduce(piece);
+      case CollectiveKind::gather: return gather(piece);
+      case CollectiveKind::scatter: return scatter(piece);
+      case CollectiveKind::all_to_all: return all_to_all(piece);
       case CollectiveKind::send:
         return send(0, call_.root, piece.send, piece.counts[0], piece.dtype);
       case CollectiveKind::recv:
         return recv(0, call_.root, piece.recv, piece.counts[0], piece.dtype);
-      default:
-        return;
+      default: return;
     }
   }
 

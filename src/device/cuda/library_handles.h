@@ -19,8 +19,7 @@ void check_status(const char* call, Status status, const NameOf& name_of) {
 
 /// Handles of a library, one per device, for one thread. `create` and `destroy` are functions of
 /// the library; `check(call, status)` throws.
-template <class Handle, const auto& create, const auto& destroy, auto check>
-class LibraryHandles {
+template <class Handle, const auto& create, const auto& destroy, auto check> class LibraryHandles {
  public:
   LibraryHandles() = default;
   LibraryHandles(const LibraryHandles&) = delete;

@@ -43,8 +43,7 @@ __global__ void __launch_bounds__(kThreads) run_blocks(const __grid_constant__ K
 }
 
 /// Queues a kernel for `work` elements, one or more per thread; nothing when `work` is 0.
-template <class Kernel>
-void launch(const Kernel& kernel, int64_t work, const Stream& stream) {
+template <class Kernel> void launch(const Kernel& kernel, int64_t work, const Stream& stream) {
   static_assert(std::is_trivially_copyable_v<Kernel>);
   if (work <= 0) return;
   const int64_t blocks = std::min((work + kThreadsPerBlock - 1) / kThreadsPerBlock, kMostBlocks);
@@ -56,8 +55,7 @@ void launch(const Kernel& kernel, int64_t work, const Stream& stream) {
 
 /// Allows a kernel all the shared memory that the device permits per block (the default is 48 KiB,
 /// less static shared memory). Once for all sizes, because other threads launch it too.
-template <int kThreads, class Kernel>
-void allow_all_shared_memory(int device) {
+template <int kThreads, class Kernel> void allow_all_shared_memory(int device) {
   static std::atomic<uint64_t> allowed{0};  // one bit per device
   const uint64_t bit = uint64_t{1} << (device % 64);
   if (allowed.load(std::memory_order_acquire) & bit) return;
@@ -93,8 +91,7 @@ void launch_blocks(const Kernel& kernel, int64_t blocks, size_t shared_bytes,
 inline constexpr int kEmulatedGridThreads = 3;
 inline constexpr int kEmulatedBlockThreads = 8;
 
-template <class Kernel>
-void launch(const Kernel& kernel, int64_t work, const Stream& stream) {
+template <class Kernel> void launch(const Kernel& kernel, int64_t work, const Stream& stream) {
   static_assert(std::is_trivially_copyable_v<Kernel>);
   if (work <= 0) return;
   emulated::enqueue_kernel(stream, [kernel] {

@@ -37,8 +37,7 @@ inline namespace WEFT_COMPILER {
 #ifdef __CUDACC__
 
 /// A thread of a CUDA block of kThreads threads.
-template <int kThreads>
-class ThreadBlock {
+template <int kThreads> class ThreadBlock {
  public:
   WEFT_DEVICE int thread() const { return static_cast<int>(threadIdx.x); }
   WEFT_DEVICE int threads() const { return kThreads; }
@@ -47,14 +46,12 @@ class ThreadBlock {
   /// Block barrier (__syncthreads): writes before it are visible to the block after it.
   WEFT_DEVICE void sync() const { __syncthreads(); }
   /// Dynamic shared memory of the block, of the size passed to the launch.
-  template <class T>
-  WEFT_DEVICE T* shared() const {
+  template <class T> WEFT_DEVICE T* shared() const {
     extern __shared__ __align__(16) std::byte block_memory[];
     return reinterpret_cast<T*>(block_memory);
   }
   /// Combines all threads' values by R, in a fixed order; every thread gets the result.
-  template <class R, class T>
-  WEFT_DEVICE T reduce(T value) const {
+  template <class R, class T> WEFT_DEVICE T reduce(T value) const {
     using Reduce = cub::BlockReduce<T, kThreads>;
     __shared__ typename Reduce::TempStorage storage;
     __shared__ T result;
@@ -67,25 +64,19 @@ class ThreadBlock {
   }
 
  private:
-  template <class R>
-  struct Combine {
-    template <class T>
-    WEFT_DEVICE T operator()(const T& a, const T& b) const {
+  template <class R> struct Combine {
+    template <class T> WEFT_DEVICE T operator()(const T& a, const T& b) const {
       return R::combine(a, b);
     }
   };
 };
 
 /// *to += value, atomically.
-template <class T>
-WEFT_DEVICE void add_atomically(T* to, T value) {
-  atomicAdd(to, value);
-}
+template <class T> WEFT_DEVICE void add_atomically(T* to, T value) { atomicAdd(to, value); }
 
 #else
 
-template <int kThreads>
-class ThreadBlock {
+template <int kThreads> class ThreadBlock {
  public:
   /// Bytes of the largest value of `reduce`.
   static constexpr size_t kLargestValue = 64;
@@ -98,12 +89,8 @@ class ThreadBlock {
   int64_t index() const { return index_; }
   int64_t blocks() const { return blocks_; }
   void sync() const { emulated::Fibers::sync(); }
-  template <class T>
-  T* shared() const {
-    return reinterpret_cast<T*>(memory_.shared.data());
-  }
-  template <class R, class T>
-  T reduce(T value) const {
+  template <class T> T* shared() const { return reinterpret_cast<T*>(memory_.shared.data()); }
+  template <class R, class T> T reduce(T value) const {
     static_assert(sizeof(T) <= kLargestValue);
     std::byte* values = memory_.values.data();
     std::memcpy(values + static_cast<size_t>(thread_) * sizeof(T), &value, sizeof(T));
@@ -124,10 +111,7 @@ class ThreadBlock {
   emulated::BlockMemory& memory_;
 };
 
-template <class T>
-void add_atomically(T* to, T value) {
-  *to = *to + value;
-}
+template <class T> void add_atomically(T* to, T value) { *to = *to + value; }
 
 #endif
 

@@ -61,8 +61,7 @@ namespace {
 constexpr int64_t kStepChunk = 1024;
 
 /// A dense array that a step reads or changes, accessed as dense C.
-template <class C>
-class StepArray {
+template <class C> class StepArray {
  public:
   explicit StepArray(const MemoryBlock& block) : block_(block) {}
   C* load(int64_t begin, int64_t n) {
@@ -85,13 +84,11 @@ class StepArray {
 };
 
 /// Calls f(begin, n) on chunks of all elements.
-template <class F>
-void for_each_chunk(int64_t begin, int64_t end, const F& f) {
+template <class F> void for_each_chunk(int64_t begin, int64_t end, const F& f) {
   for (int64_t i = begin; i < end; i += kStepChunk) f(i, std::min(kStepChunk, end - i));
 }
 
-template <class C>
-C factor_of(const MemoryBlock* factor) {
+template <class C> C factor_of(const MemoryBlock* factor) {
   return factor ? load_element<C>(factor->dtype, factor->data) : C(1);
 }
 

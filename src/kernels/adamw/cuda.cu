@@ -18,8 +18,7 @@ struct StepNumbers {
   DType dtype;
   const double* rates;
 
-  template <class C, class F>
-  WEFT_DEVICE F in(F f) const {
+  template <class C, class F> WEFT_DEVICE F in(F f) const {
     f.grad_factor = factor ? load_element<C>(factor, dtype, 0) : C(1);
     if constexpr (requires { f.take_rates(rates); }) {
       if (rates) f.take_rates(rates);
@@ -35,19 +34,16 @@ struct StepSide {
   DType dtype;
 };
 
-template <class C>
-WEFT_FN C load_side(const StepSide& side, int64_t i) {
+template <class C> WEFT_FN C load_side(const StepSide& side, int64_t i) {
   return side.data ? load_element<C>(side.data, side.dtype, i) : C(0);
 }
 
-template <class C>
-WEFT_FN void store_side(const StepSide& side, int64_t i, C value) {
+template <class C> WEFT_FN void store_side(const StepSide& side, int64_t i, C value) {
   if (side.data) store_element(side.data, side.dtype, i, value);
 }
 
 /// kStates states of any dtype, one element at a time.
-template <class F, class C, int kStates>
-struct StepOfAny {
+template <class F, class C, int kStates> struct StepOfAny {
   F f;
   StepNumbers numbers;
   int64_t elements;
@@ -73,15 +69,11 @@ struct StepOfAny {
 /// Elements that a thread handles at a time: 16 bytes of bf16, twice 16 of f32.
 constexpr int kStepElements = 8;
 
-template <class T>
-struct alignas(16) StepVector {
-  T element[kStepElements];
-};
+template <class T> struct alignas(16) StepVector { T element[kStepElements]; };
 
 /// The parameter, its states and the gradient have these types and are aligned to 16 bytes. A null
 /// state starts from zero and is not stored.
-template <class F, int kStates, class P, class S, class G>
-struct StepOfVectors {
+template <class F, int kStates, class P, class S, class G> struct StepOfVectors {
   F f;
   StepNumbers numbers;
   int64_t elements;

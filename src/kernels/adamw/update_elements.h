@@ -7,8 +7,7 @@
 namespace weft {
 
 /// One AdamW step, applied element by element.
-template <class C>
-struct AdamWElement {
+template <class C> struct AdamWElement {
   /// of_gradient and of_square are 1 - beta, rounded once.
   C decay, of_gradient, beta2, of_square, rate, root_correction, eps, grad_factor;
 
@@ -24,8 +23,7 @@ struct AdamWElement {
   }
 };
 
-template <class C>
-struct SgdElement {
+template <class C> struct SgdElement {
   /// The step is of_gradient times the gradient plus of_velocity times the new velocity.
   C rate, momentum, decay, of_gradient, of_velocity, grad_factor;
 
@@ -45,8 +43,7 @@ void check_sgd(const MemoryBlock& parameter, const MemoryBlock& velocity, const 
 
 inline namespace WEFT_COMPILER {
 
-template <class C>
-AdamWElement<C> element_of(const AdamWNumbers& options, C grad_factor) {
+template <class C> AdamWElement<C> element_of(const AdamWNumbers& options, C grad_factor) {
   AdamWElement<C> element{};
   element.of_gradient = static_cast<C>(1 - options.beta1);
   element.beta2 = static_cast<C>(options.beta2);
@@ -57,8 +54,7 @@ AdamWElement<C> element_of(const AdamWNumbers& options, C grad_factor) {
   return element;
 }
 
-template <class C>
-SgdElement<C> element_of(const Sgd& options, C grad_factor) {
+template <class C> SgdElement<C> element_of(const Sgd& options, C grad_factor) {
   return {static_cast<C>(options.learning_rate),
           static_cast<C>(options.momentum),
           static_cast<C>(options.weight_decay),

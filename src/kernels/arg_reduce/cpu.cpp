@@ -22,8 +22,7 @@ namespace weft::host {
 
 /// Returns the first index where x equals `value`, NaN equal to NaN; n when there is none. Works in
 /// steps that vectorise.
-template <class C>
-static int64_t first_equal(const C* x, int64_t n, C value) {
+template <class C> static int64_t first_equal(const C* x, int64_t n, C value) {
   constexpr int64_t kStep = 64;
   const bool nan = value != value;
   for (int64_t i = 0; i < n; i += kStep) {

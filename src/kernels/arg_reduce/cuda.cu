@@ -22,21 +22,18 @@ constexpr int64_t kShortRow = 32;
 constexpr int64_t kNowhere = std::numeric_limits<int64_t>::max();
 
 /// An element and its index in the row.
-template <class C>
-struct Found {
+template <class C> struct Found {
   C value;
   int64_t index;
 };
 
-template <class C>
-WEFT_FN const Found<C>& earlier(const Found<C>& a, const Found<C>& b) {
+template <class C> WEFT_FN const Found<C>& earlier(const Found<C>& a, const Found<C>& b) {
   return a.index < b.index ? a : b;
 }
 
 /// The first of the greatest elements, or of NaNs.
 struct FirstGreatest {
-  template <class C>
-  WEFT_FN static Found<C> combine(const Found<C>& a, const Found<C>& b) {
+  template <class C> WEFT_FN static Found<C> combine(const Found<C>& a, const Found<C>& b) {
     const bool a_nan = a.value != a.value, b_nan = b.value != b.value;
     if (a_nan != b_nan) return a_nan ? a : b;
     if (a_nan || a.value == b.value) return earlier(a, b);
@@ -45,8 +42,7 @@ struct FirstGreatest {
 };
 
 struct FirstLeast {
-  template <class C>
-  WEFT_FN static Found<C> combine(const Found<C>& a, const Found<C>& b) {
+  template <class C> WEFT_FN static Found<C> combine(const Found<C>& a, const Found<C>& b) {
     const bool a_nan = a.value != a.value, b_nan = b.value != b.value;
     if (a_nan != b_nan) return a_nan ? a : b;
     if (a_nan || a.value == b.value) return earlier(a, b);
@@ -56,15 +52,13 @@ struct FirstLeast {
 
 /// The first of all elements.
 struct FirstOfAll {
-  template <class C>
-  WEFT_FN static Found<C> combine(const Found<C>& a, const Found<C>& b) {
+  template <class C> WEFT_FN static Found<C> combine(const Found<C>& a, const Found<C>& b) {
     return earlier(a, b);
   }
 };
 
 /// A search in rows, and where the index is written.
-template <class R, class C>
-struct Seek {
+template <class R, class C> struct Seek {
   Rows in, out;
   /// Only elements equal to these values count; all count when there is no data.
   Rows wanted;
@@ -103,8 +97,7 @@ struct Seek {
 };
 
 /// One thread per row.
-template <class R, class C>
-struct SeekByThread {
+template <class R, class C> struct SeekByThread {
   Seek<R, C> seek;
 
   WEFT_DEVICE void operator()(const Thread& thread) const {
@@ -115,14 +108,12 @@ struct SeekByThread {
 };
 
 /// One thread block per row and part.
-template <class R, class C>
-struct SeekByBlock {
+template <class R, class C> struct SeekByBlock {
   Seek<R, C> seek;
   /// Results of parts; null when there is one part.
   Found<C>* partial;
 
-  template <class ThreadBlock>
-  WEFT_DEVICE void operator()(const ThreadBlock& block) const {
+  template <class ThreadBlock> WEFT_DEVICE void operator()(const ThreadBlock& block) const {
     const int64_t row = block.index() / seek.parts, part = block.index() % seek.parts;
     const Found<C> mine =
         seek.seek(row, seek.begin(part) + block.thread(), seek.begin(part + 1), block.threads());
@@ -136,8 +127,7 @@ struct SeekByBlock {
   }
 };
 
-template <class R, class C>
-struct MergeFound {
+template <class R, class C> struct MergeFound {
   Seek<R, C> seek;
   const Found<C>* partial;
 

@@ -18,8 +18,7 @@ namespace weft {
 
 /// One thread's memory. Per key head: the keys, their columns, the values and both gradients. Per
 /// block: queries and dO as rows and as columns, dQ, and two tiles.
-template <class T, class E>
-struct BackwardMemory {
+template <class T, class E> struct BackwardMemory {
   E *keys, *key_columns, *values, *queries, *query_columns, *dout, *dout_columns;
   T *dkeys, *dvalues, *dquery_columns, *lse, *delta, *scores, *dscores;
   /// Copies of the tiles when E differs from T: probabilities, and gradients of scores.
@@ -123,8 +122,7 @@ static void differentiate_tile(const AttentionSizes& sizes, const QueryBlock& bl
   }
 }
 
-template <class T>
-static void multiply_by(T* values, const T* factors, int64_t count) {
+template <class T> static void multiply_by(T* values, const T* factors, int64_t count) {
   for (int64_t i = 0; i < count; ++i) values[i] *= factors[i];
 }
 

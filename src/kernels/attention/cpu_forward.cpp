@@ -16,8 +16,7 @@ namespace weft {
 // one operand transposed.
 
 /// One thread's memory. Scores become probabilities in place, or separately in E.
-template <class T, class E>
-struct ForwardMemory {
+template <class T, class E> struct ForwardMemory {
   E *keys, *values, *queries, *probabilities;
   T *scores, *result, *max, *total, *factor;
 

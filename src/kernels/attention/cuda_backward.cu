@@ -16,8 +16,7 @@ namespace weft::cuda {
 
 namespace {
 
-template <class C>
-struct BackwardSides {
+template <class C> struct BackwardSides {
   AttentionSide q, k, v, out, dout, dq, dk, dv;
   const C* lse;
   int64_t lse_batch, lse_head, lse_row;
@@ -55,8 +54,7 @@ WEFT_FN inline int64_t keys_before(const AttentionSizes& call, const Strip& quer
 }
 
 /// Shared memory of a thread block: four operands, a tile of scores, two numbers per query.
-template <class C, class Tiles>
-struct BackwardMemory {
+template <class C, class Tiles> struct BackwardMemory {
   C *first, *second, *third, *fourth, *scores, *lse, *delta;
 
   static constexpr size_t kBytes =
@@ -73,8 +71,7 @@ struct BackwardMemory {
 };
 
 /// Each thread block computes delta and dQ of one tile of queries.
-template <class C, int kWidth, class Rule>
-struct QueryGradients {
+template <class C, int kWidth, class Rule> struct QueryGradients {
   using Tiles = AttentionTiles<C, kWidth>;
   using Memory = BackwardMemory<C, Tiles>;
   static constexpr int kTile = Tiles::kTile;
@@ -86,8 +83,7 @@ struct QueryGradients {
   /// The gradient of an added mask; without data when none is needed.
   MaskGradient<C> dmask;
 
-  template <class ThreadBlock>
-  WEFT_DEVICE void operator()(const ThreadBlock& block) const {
+  template <class ThreadBlock> WEFT_DEVICE void operator()(const ThreadBlock& block) const {
     const Memory m(block.template shared<C>());
     C *queries = m.first, *dout = m.second, *keys = m.third, *values = m.fourth;
     const Strip mine = query_strip(call, tiles, kTile, block.index());
@@ -169,8 +165,7 @@ struct QueryGradients {
 };
 
 /// Each thread block computes dK and dV of one tile of keys, from all queries of its heads.
-template <class C, int kWidth, class Rule>
-struct KeyGradients {
+template <class C, int kWidth, class Rule> struct KeyGradients {
   using Tiles = AttentionTiles<C, kWidth>;
   using Memory = BackwardMemory<C, Tiles>;
   static constexpr int kTile = Tiles::kTile;
@@ -190,8 +185,7 @@ struct KeyGradients {
     typename Tiles::Result keys[kOwned], values[kOwned];
   };
 
-  template <class ThreadBlock>
-  WEFT_DEVICE void operator()(const ThreadBlock& block) const {
+  template <class ThreadBlock> WEFT_DEVICE void operator()(const ThreadBlock& block) const {
     const Memory m(block.template shared<C>());
     const Strip mine = place(block.index());
     const int width = static_cast<int>(call.width);

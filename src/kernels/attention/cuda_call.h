@@ -44,13 +44,9 @@ struct AttentionSide {
 
 inline namespace WEFT_COMPILER {
 
-template <class T>
-struct alignas(16) Four {
-  T element[4];
-};
+template <class T> struct alignas(16) Four { T element[4]; };
 
-template <class C, class T>
-WEFT_FN Four<C> load_four_of(const void* data, int64_t i) {
+template <class C, class T> WEFT_FN Four<C> load_four_of(const void* data, int64_t i) {
   struct alignas(4 * sizeof(T) < 16 ? 4 * sizeof(T) : 16) Packed {
     T element[4];
   };
@@ -61,8 +57,7 @@ WEFT_FN Four<C> load_four_of(const void* data, int64_t i) {
 }
 
 /// Loads elements i .. i + 3 of floating `data`, aligned.
-template <class C>
-WEFT_FN Four<C> load_four(const void* data, DType dtype, int64_t i) {
+template <class C> WEFT_FN Four<C> load_four(const void* data, DType dtype, int64_t i) {
   if constexpr (std::is_same_v<C, double>) {
     return load_four_of<C, double>(data, i);
   } else {
@@ -73,8 +68,7 @@ WEFT_FN Four<C> load_four(const void* data, DType dtype, int64_t i) {
 }
 
 /// Stores an element of type C, or of a half dtype when C is float.
-template <class C>
-WEFT_FN void store_result(void* data, DType dtype, int64_t i, C value) {
+template <class C> WEFT_FN void store_result(void* data, DType dtype, int64_t i, C value) {
   if constexpr (std::is_same_v<C, double>) {
     static_cast<double*>(data)[i] = value;
   } else {

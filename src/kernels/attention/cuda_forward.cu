@@ -11,8 +11,7 @@ namespace weft::cuda {
 namespace {
 
 /// Destination of the queries' logsumexp; nothing is written when it has no data.
-template <class C>
-struct LseSide {
+template <class C> struct LseSide {
   C* data;
   int64_t batch, head, row;
 
@@ -27,8 +26,7 @@ struct LseSide {
 
 /// Each thread block processes one tile of queries against all visible keys. It keeps a running
 /// maximum and total per row, and rescales earlier sums when the maximum grows (online softmax).
-template <class C, int kWidth, class Rule>
-struct AttendTile {
+template <class C, int kWidth, class Rule> struct AttendTile {
   using Tiles = AttentionTiles<C, kWidth>;
   static constexpr int kTile = Tiles::kTile;
   /// Threads per row of scores, each of which handles every kParts-th score.
@@ -57,8 +55,7 @@ struct AttendTile {
     }
   };
 
-  template <class ThreadBlock>
-  WEFT_DEVICE void operator()(const ThreadBlock& block) const {
+  template <class ThreadBlock> WEFT_DEVICE void operator()(const ThreadBlock& block) const {
     const Memory m(block.template shared<C>());
     const Strip at = query_strip(call, tiles, kTile, block.index());
     const int64_t kv_head = at.head / call.group, seen = call.seen(at.first + at.count - 1);

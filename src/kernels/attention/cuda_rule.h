@@ -10,8 +10,7 @@ namespace weft::cuda {
 inline namespace WEFT_COMPILER {
 
 /// No changes of scores: the kernels' plain form.
-template <class C>
-struct PlainRule {
+template <class C> struct PlainRule {
   template <class ThreadBlock>
   WEFT_DEVICE bool hides(const ThreadBlock&, const AttentionSizes&, const Strip&, int64_t,
                          int) const {
@@ -31,8 +30,7 @@ struct PlainRule {
 };
 
 /// The changes of scores as the kernels apply them: rows are queries of a strip.
-template <class C>
-struct ChangingRule {
+template <class C> struct ChangingRule {
   ScoreRule<C> rule;
 
   /// Whether masks hide all keys of a tile from all queries. All threads of the block call it.
@@ -92,8 +90,7 @@ struct ChangingRule {
 };
 
 /// The gradient of an added mask. Elements that a mask broadcasts to are added atomically.
-template <class C>
-struct MaskGradient {
+template <class C> struct MaskGradient {
   C* data;
   ScoreSide<C> side;
 

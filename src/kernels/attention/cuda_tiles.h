@@ -30,8 +30,7 @@ inline constexpr int kOwned = kOwners / kAttentionThreads;
 
 /// Products of tiles in C, with operands of up to kWidth columns. Shared memory holds three or four
 /// operands and the scores.
-template <class C, int kWidth>
-struct AttentionTiles {
+template <class C, int kWidth> struct AttentionTiles {
   static constexpr int kM = (sizeof(C) == 4 ? 4 : 2) / (kWidth > 128 ? 2 : 1);
   static constexpr int kTile = kM * kSide;
   /// Row pitches of operands and of scores in elements, not a multiple of the number of banks.
@@ -154,8 +153,7 @@ struct AttentionTiles {
 };
 
 /// Calls f with the tiles for that width.
-template <class C, class F>
-void with_attention_tiles(int64_t width, const F& f) {
+template <class C, class F> void with_attention_tiles(int64_t width, const F& f) {
   if (width <= kWidths[0]) return f(AttentionTiles<C, kWidths[0]>());
   if (width <= kWidths[1]) return f(AttentionTiles<C, kWidths[1]>());
   if (width <= kWidths[2]) return f(AttentionTiles<C, kWidths[2]>());

@@ -73,8 +73,7 @@ static void name_result(const std::shared_ptr<Tensor_attributes>& result, const 
 }
 
 /// Aligns causal masks with the last query and the last key.
-template <class Options>
-static void mask(Options& options, const AttentionGraphSpec& spec) {
+template <class Options> static void mask(Options& options, const AttentionGraphSpec& spec) {
   if (!spec.causal) return;
   options.set_diagonal_band_right_bound(0).set_diagonal_alignment(
       spec.q.sizes[2] == spec.k.sizes[2] ? fe::DiagonalAlignment_t::TOP_LEFT

@@ -8,8 +8,7 @@ namespace weft {
 inline namespace WEFT_COMPILER {
 
 /// All changes of one call. T is the type of scores.
-template <class T>
-struct ScoreRule {
+template <class T> struct ScoreRule {
   Softcap softcap;
   CustomMod custom;
   Alibi<T> alibi;
@@ -35,8 +34,7 @@ struct ScoreRule {
   }
 
   /// Calls f with each mod, in order.
-  template <class F>
-  void each(const F& f) const {
+  template <class F> void each(const F& f) const {
     if (softcap) f(softcap);
     if (custom) f(custom);
     if (alibi) f(alibi);

@@ -18,8 +18,7 @@ inline namespace WEFT_COMPILER {
 // and heads are counted in the whole tensors, queries by position.
 
 /// Elements of an operand by batch element, head, query and key; strides are 0 where it broadcasts.
-template <class T>
-struct ScoreSide {
+template <class T> struct ScoreSide {
   const T* data = nullptr;
   int64_t batch = 0, head = 0, query = 0, key = 0, start = 0;
 
@@ -47,19 +46,16 @@ struct Softcap {
   double cap = 0;
 
   explicit operator bool() const { return cap > 0; }
-  template <class T>
-  WEFT_FN T score(T score, int64_t, int64_t, int64_t, int64_t) const {
+  template <class T> WEFT_FN T score(T score, int64_t, int64_t, int64_t, int64_t) const {
     return static_cast<T>(cap) * tanh(score / static_cast<T>(cap));
   }
-  template <class T>
-  WEFT_FN T slope(T score, int64_t, int64_t, int64_t, int64_t) const {
+  template <class T> WEFT_FN T slope(T score, int64_t, int64_t, int64_t, int64_t) const {
     const T y = tanh(score / static_cast<T>(cap));
     return 1 - y * y;
   }
 };
 
-template <class T>
-struct Alibi {
+template <class T> struct Alibi {
   ScoreSide<T> slopes;
 
   explicit operator bool() const { return bool(slopes); }
@@ -69,8 +65,7 @@ struct Alibi {
   WEFT_FN T slope(T, int64_t, int64_t, int64_t, int64_t) const { return 1; }
 };
 
-template <class T>
-struct AddedMask {
+template <class T> struct AddedMask {
   ScoreSide<T> added;
 
   explicit operator bool() const { return bool(added); }
@@ -81,8 +76,7 @@ struct AddedMask {
 };
 
 /// Whether all that is added is -inf.
-template <class T>
-bool hides(const AddedMask<T>& mask, const ScoreRange& at) {
+template <class T> bool hides(const AddedMask<T>& mask, const ScoreRange& at) {
   for (int64_t h = at.head; h < at.head + at.heads; ++h) {
     for (int64_t q = at.query; q < at.query + at.queries; ++q) {
       for (int64_t k = at.key; k < at.key + at.keys; ++k) {
@@ -134,8 +128,7 @@ struct CustomMod {
   explicit operator bool() const { return functions != nullptr; }
 };
 
-template <class T>
-void modify_scores(const CustomMod& custom, const ScoreTile<T>& tile) {
+template <class T> void modify_scores(const CustomMod& custom, const ScoreTile<T>& tile) {
   custom.functions->modify(custom.mod, tile);
 }
 inline bool hides(const CustomMod& custom, const ScoreRange& at) {

@@ -10,8 +10,7 @@ namespace weft {
 
 /// Calls f(first, count) for each tile with keys from `begin`, a whole step, to `seen`, rounded up
 /// to whole steps. A tile does not cross a multiple of kTileKeys.
-template <class F>
-void for_key_tiles(int64_t begin, int64_t seen, const F& f) {
+template <class F> void for_key_tiles(int64_t begin, int64_t seen, const F& f) {
   for (int64_t first = begin; first < seen;) {
     const int64_t end = (first / kTileKeys + 1) * kTileKeys;
     f(first, std::min(end, whole_steps(seen)) - first);
@@ -41,12 +40,10 @@ void multiply_tiles(int64_t m, int64_t n, int64_t k, E* a, int64_t a_row, E* b, 
 
 /// The factor applied to queries when they are packed, and the one applied to scores later: in bf16
 /// the scaled queries would be rounded.
-template <class T, class E>
-double packed_scale(const AttentionSizes& sizes) {
+template <class T, class E> double packed_scale(const AttentionSizes& sizes) {
   return std::is_same_v<T, E> ? sizes.scale : 1;
 }
-template <class T, class E>
-T missing_scale(const AttentionSizes& sizes) {
+template <class T, class E> T missing_scale(const AttentionSizes& sizes) {
   return std::is_same_v<T, E> ? T(1) : static_cast<T>(sizes.scale);
 }
 
@@ -54,8 +51,7 @@ T missing_scale(const AttentionSizes& sizes) {
 class Carver {
  public:
   explicit Carver(void* memory = nullptr) : at_(reinterpret_cast<uintptr_t>(memory)) {}
-  template <class X>
-  X* take(int64_t count) {
+  template <class X> X* take(int64_t count) {
     auto* part = reinterpret_cast<X*>(at_);
     at_ += (static_cast<size_t>(count) * sizeof(X) + 63) / 64 * 64;
     return part;
@@ -94,8 +90,7 @@ void pack_query_columns(const AttentionSizes& sizes, const MemoryBlock& x, int64
 
 /// Packs keys or values as rows, [packed keys, width], followed by zero rows, which contribute
 /// nothing.
-template <class T>
-void pack_key_rows(const AttentionSizes& sizes, const Matrix& x, T* to) {
+template <class T> void pack_key_rows(const AttentionSizes& sizes, const Matrix& x, T* to) {
   const int64_t packed = sizes.packed_keys(), there = std::min(packed, sizes.keys);
   copy_matrix(x, there, sizes.width, {to, tile_dtype<T>, sizes.width, 1});
   std::fill(to + there * sizes.width, to + packed * sizes.width, T(0.0f));
@@ -103,8 +98,7 @@ void pack_key_rows(const AttentionSizes& sizes, const Matrix& x, T* to) {
 
 /// Packs keys or values as columns, tile after tile, each [width, keys of the tile]; zero beyond
 /// the last key.
-template <class T>
-void pack_key_columns(const AttentionSizes& sizes, const Matrix& x, T* to) {
+template <class T> void pack_key_columns(const AttentionSizes& sizes, const Matrix& x, T* to) {
   for_key_tiles(0, sizes.packed_keys(), [&](int64_t first, int64_t count) {
     T* columns = to + first * sizes.width;
     const int64_t there = std::clamp<int64_t>(sizes.keys - first, 0, count);
@@ -118,8 +112,7 @@ void pack_key_columns(const AttentionSizes& sizes, const Matrix& x, T* to) {
 }
 
 /// The columns of a tile packed by pack_key_columns, `row` elements apart.
-template <class T>
-struct KeyColumns {
+template <class T> struct KeyColumns {
   T* data;
   int64_t row;
 };

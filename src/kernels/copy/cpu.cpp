@@ -34,14 +34,10 @@ static void transpose_tile(const Line& to, int64_t to_step, const Line& from, in
 static void transpose_any(const Line& to, int64_t to_step, const Line& from, int64_t lines,
                           int64_t length) {
   switch (size_of(to.dtype)) {
-    case 1:
-      return transpose_tile<uint8_t>(to, to_step, from, lines, length);
-    case 2:
-      return transpose_tile<uint16_t>(to, to_step, from, lines, length);
-    case 4:
-      return transpose_tile<uint32_t>(to, to_step, from, lines, length);
-    default:
-      return transpose_tile<uint64_t>(to, to_step, from, lines, length);
+    case 1: return transpose_tile<uint8_t>(to, to_step, from, lines, length);
+    case 2: return transpose_tile<uint16_t>(to, to_step, from, lines, length);
+    case 4: return transpose_tile<uint32_t>(to, to_step, from, lines, length);
+    default: return transpose_tile<uint64_t>(to, to_step, from, lines, length);
   }
 }
 
@@ -135,26 +131,17 @@ namespace {
 
 struct AddScaled {
   double factor;
-  template <class T>
-  WEFT_FN T operator()(T a, T b) const {
-    return a + b * T(factor);
-  }
+  template <class T> WEFT_FN T operator()(T a, T b) const { return a + b * T(factor); }
 };
 
 struct AddPlain {
   static constexpr bool kWraps = true;
-  template <class T>
-  WEFT_FN T operator()(T a, T b) const {
-    return a + b;
-  }
+  template <class T> WEFT_FN T operator()(T a, T b) const { return a + b; }
 };
 
 struct TimesFactor {
   double factor;
-  template <class T>
-  WEFT_FN T operator()(T a) const {
-    return a * T(factor);
-  }
+  template <class T> WEFT_FN T operator()(T a) const { return a * T(factor); }
 };
 
 }  // namespace

@@ -14,8 +14,7 @@ namespace weft::cuda {
 namespace {
 
 /// Converts elements through C, which holds every value of both dtypes.
-template <class C>
-struct ConvertKernel {
+template <class C> struct ConvertKernel {
   int64_t elements;
   Nest<2> nest;
   void* out;
@@ -32,8 +31,7 @@ struct ConvertKernel {
 };
 
 /// Copies elements of one size without conversion.
-template <class Word>
-struct MoveKernel {
+template <class Word> struct MoveKernel {
   int64_t elements;
   Nest<2> nest;
   Word* out;
@@ -47,8 +45,7 @@ struct MoveKernel {
   }
 };
 
-template <class C>
-struct FillKernel {
+template <class C> struct FillKernel {
   int64_t elements;
   Nest<1> nest;
   C value;
@@ -62,8 +59,7 @@ struct FillKernel {
   }
 };
 
-template <class C>
-struct RangeKernel {
+template <class C> struct RangeKernel {
   int64_t elements;
   Nest<1> nest;
   /// The dim's stride in row-major order, and its size.
@@ -94,16 +90,14 @@ static Nest<2> nest_of(const Iteration& loops) {
   return nest;
 }
 
-template <class Word>
-static void move(const Iteration& loops, const Stream& stream) {
+template <class Word> static void move(const Iteration& loops, const Stream& stream) {
   const MoveKernel<Word> kernel{loops.inner() * loops.outer(), nest_of(loops),
                                 static_cast<Word*>(loops.block(0).data),
                                 static_cast<const Word*>(loops.block(1).data)};
   launch(kernel, kernel.elements, stream);
 }
 
-template <class C>
-static void convert(const Iteration& loops, const Stream& stream) {
+template <class C> static void convert(const Iteration& loops, const Stream& stream) {
   const MemoryBlock &out = loops.block(0), &in = loops.block(1);
   const ConvertKernel<C> kernel{
       loops.inner() * loops.outer(), nest_of(loops), out.data, out.dtype, in.data, in.dtype};
@@ -128,14 +122,10 @@ static void copy_here(const MemoryBlock& out, const MemoryBlock& in) {
     return copy_on_devices(out.data, in.data, static_cast<size_t>(elements) * size, stream);
   }
   switch (size) {
-    case 1:
-      return move<uint8_t>(loops, stream);
-    case 2:
-      return move<uint16_t>(loops, stream);
-    case 4:
-      return move<uint32_t>(loops, stream);
-    default:
-      return move<uint64_t>(loops, stream);
+    case 1: return move<uint8_t>(loops, stream);
+    case 2: return move<uint16_t>(loops, stream);
+    case 4: return move<uint32_t>(loops, stream);
+    default: return move<uint64_t>(loops, stream);
   }
 }
 
@@ -237,8 +227,7 @@ void transfer(const MemoryBlock& out, const MemoryBlock& in) {
   }
 }
 
-template <class C>
-static void fill_as(const MemoryBlock& out, C value) {
+template <class C> static void fill_as(const MemoryBlock& out, C value) {
   const MemoryBlock* const blocks[] = {&out};
   const Iteration loops("fill", out.shape, blocks, 1);
   FillKernel<C> kernel{loops.inner() * loops.outer(), {}, value, out.data, out.dtype};

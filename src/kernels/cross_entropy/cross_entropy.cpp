@@ -21,8 +21,7 @@ struct CrossEntropyRows {
   Rows logits, ids, loss;
   int64_t ignored;
 
-  template <class Walk>
-  WEFT_FN void operator()(const Walk& walk) const {
+  template <class Walk> WEFT_FN void operator()(const Walk& walk) const {
     using C = typename Walk::C;
     auto read = walk.reader(logits);
     for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
@@ -43,8 +42,7 @@ struct CrossEntropyBackwardRows {
   Rows dlogits, dloss, logits, ids, max, sum;
   int64_t offset, ignored;
 
-  template <class Walk>
-  WEFT_FN void operator()(const Walk& walk) const {
+  template <class Walk> WEFT_FN void operator()(const Walk& walk) const {
     using C = typename Walk::C;
     auto read = walk.held_reader(logits, 0);
     auto&& out = walk.writer(dlogits);
@@ -69,8 +67,7 @@ struct PickedLogit {
   Rows picked, logits, ids;
   int64_t offset;
 
-  template <class Walk>
-  WEFT_FN void operator()(const Walk& walk) const {
+  template <class Walk> WEFT_FN void operator()(const Walk& walk) const {
     for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
       const int64_t j = walk.template value<int64_t>(ids, r) - offset;
       walk.set(picked, r, picked_from(walk, logits, r, j));
@@ -79,18 +76,14 @@ struct PickedLogit {
 };
 
 struct LossFromStatistics {
-  template <class T>
-  WEFT_FN T operator()(T kept, T max, T sum, T picked) const {
+  template <class T> WEFT_FN T operator()(T kept, T max, T sum, T picked) const {
     return kept != T(0) ? (finite_or_zero(max) - picked) + log(sum) : T(0);
   }
 };
 
 struct IsNot {
   int64_t ignored;
-  template <class T>
-  WEFT_FN T operator()(T id) const {
-    return id != T(ignored) ? T(1) : T(0);
-  }
+  template <class T> WEFT_FN T operator()(T id) const { return id != T(ignored) ? T(1) : T(0); }
 };
 
 }  // namespace

@@ -13,8 +13,7 @@ namespace weft {
 namespace {
 
 /// z of a product of x and weight, and dz / dproduct at z.
-template <class C>
-struct HeadLogit {
+template <class C> struct HeadLogit {
   C multiplier, cap;
 
   explicit WEFT_FN HeadLogit(const HeadNumbers& numbers)
@@ -28,15 +27,13 @@ struct HeadLogit {
   }
 };
 
-template <class C>
-struct ExpOfLogit {
+template <class C> struct ExpOfLogit {
   HeadLogit<C> logit;
   C max;
   WEFT_FN C operator()(C product, C bias) const { return exp(logit(product, bias) - max); }
 };
 
-template <class C>
-struct WeightedLogit {
+template <class C> struct WeightedLogit {
   HeadLogit<C> logit;
   WEFT_FN C operator()(C product, C bias, C weight) const { return weight * logit(product, bias); }
 };
@@ -47,8 +44,7 @@ struct AddTile {
   HeadNumbers numbers;
   int64_t first;
 
-  template <class Walk>
-  WEFT_FN void operator()(const Walk& walk) const {
+  template <class Walk> WEFT_FN void operator()(const Walk& walk) const {
     using C = typename Walk::C;
     const HeadLogit<C> logit(numbers);
     auto read = walk.held_reader(products, 0);
@@ -81,20 +77,17 @@ struct HeadTargets {
   HeadNumbers numbers;
   int64_t classes;
 
-  template <class Walk>
-  WEFT_FN auto weight(const Walk& walk, int64_t r) const {
+  template <class Walk> WEFT_FN auto weight(const Walk& walk, int64_t r) const {
     using C = typename Walk::C;
     const int64_t id = walk.template value<int64_t>(ids, r);
     if (id == numbers.ignored) return C(0);
     const C kept = static_cast<C>(1 - numbers.smoothing);
     return weights.data() ? kept * walk.template value<C>(weights, 0, id) : kept;
   }
-  template <class C>
-  WEFT_FN C spread() const {
+  template <class C> WEFT_FN C spread() const {
     return static_cast<C>(numbers.smoothing / static_cast<double>(classes));
   }
-  template <class Walk>
-  WEFT_FN auto spread_total(const Walk& walk) const {
+  template <class Walk> WEFT_FN auto spread_total(const Walk& walk) const {
     using C = typename Walk::C;
     return numbers.smoothing > 0 ? spread<C>() * walk.template value<C>(total, 0) : C(0);
   }
@@ -104,8 +97,7 @@ struct HeadLoss {
   Rows loss, lse, picked, weighted;
   HeadTargets targets;
 
-  template <class Walk>
-  WEFT_FN void operator()(const Walk& walk) const {
+  template <class Walk> WEFT_FN void operator()(const Walk& walk) const {
     using C = typename Walk::C;
     const C all = targets.spread_total(walk), spread = targets.template spread<C>();
     for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
@@ -122,8 +114,7 @@ struct HeadLoss {
 };
 
 /// The gradient of a product, except the target's term.
-template <class C>
-struct ProductGradient {
+template <class C> struct ProductGradient {
   HeadLogit<C> logit;
   C lse, factor, spread;
   WEFT_FN C operator()(C product, C bias, C weight) const {
@@ -137,8 +128,7 @@ struct TileGradient {
   Rows products, bias, weights, lse, dloss;
   HeadTargets targets;
 
-  template <class Walk>
-  WEFT_FN void operator()(const Walk& walk) const {
+  template <class Walk> WEFT_FN void operator()(const Walk& walk) const {
     using C = typename Walk::C;
     auto read = walk.reader(products);
     auto&& out = walk.writer(products);
@@ -168,8 +158,7 @@ struct TargetGradient {
   HeadTargets targets;
   int64_t first, size;
 
-  template <class Walk>
-  WEFT_FN void operator()(const Walk& walk) const {
+  template <class Walk> WEFT_FN void operator()(const Walk& walk) const {
     using C = typename Walk::C;
     for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
       const int64_t id = walk.template value<int64_t>(targets.ids, r), j = id - first;
@@ -184,10 +173,7 @@ struct TargetGradient {
 
 struct AddedProduct {
   double factor;
-  template <class T>
-  WEFT_FN T operator()(T a, T b) const {
-    return a + static_cast<T>(factor) * b;
-  }
+  template <class T> WEFT_FN T operator()(T a, T b) const { return a + static_cast<T>(factor) * b; }
 };
 
 /// Temporary memory as a dense block.
@@ -220,8 +206,7 @@ DType computed_in(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType
 Rows vector_rows(const MemoryBlock& vector) { return vector.data ? Rows(vector, 0) : Rows(); }
 
 /// Calls f(first class, classes, first row, rows) for each tile, class by class.
-template <class F>
-void for_tiles(const LinearHead& head, const F& f) {
+template <class F> void for_tiles(const LinearHead& head, const F& f) {
   const int64_t rows = head.x.shape[0], classes = head.weight.shape[0];
   if (rows == 0) return;
   for (int64_t c = 0; c < classes; c += kTileClasses) {

@@ -23,8 +23,7 @@ struct TableSides {
 };
 
 /// One thread per chunk of a row.
-template <class Line>
-struct GatherRows {
+template <class Line> struct GatherRows {
   TableSides sides;
 
   WEFT_DEVICE void operator()(const Thread& thread) const {
@@ -75,8 +74,7 @@ constexpr int kRowsAhead = 8;
 
 /// table[target] += rows. A thread block handles a run of equal targets and a part of the columns;
 /// blocks whose row does not start a run exit.
-template <class Line>
-struct AddRuns {
+template <class Line> struct AddRuns {
   TableSides sides;
   /// The sorted targets, and the index of each one's row.
   const int64_t *targets, *order;
@@ -84,8 +82,7 @@ struct AddRuns {
   /// Thread blocks that share a run.
   int64_t parts;
 
-  template <class ThreadBlock>
-  WEFT_DEVICE void operator()(const ThreadBlock& block) const {
+  template <class ThreadBlock> WEFT_DEVICE void operator()(const ThreadBlock& block) const {
     const int64_t first = block.index() / parts, part = block.index() % parts;
     const int64_t target = targets[first];
     if (target >= sides.table_rows || (first > 0 && targets[first - 1] == target)) return;
@@ -161,8 +158,7 @@ static TableSides table_sides(const MemoryBlock& rows, const MemoryBlock& table,
   return sides;
 }
 
-template <class Line>
-static void gather(const TableSides& sides, const Stream& stream) {
+template <class Line> static void gather(const TableSides& sides, const Stream& stream) {
   launch(GatherRows<Line>{sides}, sides.count * (sides.size / Line::kN), stream);
 }
 

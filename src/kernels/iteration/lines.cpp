@@ -11,12 +11,10 @@
 namespace weft {
 
 /// Stores bool as a byte: loops over bool do not vectorise.
-template <class T>
-using Stored = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
+template <class T> using Stored = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
 
 /// Negative numbers wrap in unsigned types, numbers out of range in narrow ones.
-template <class To, class From>
-static To truncated(From x) {
+template <class To, class From> static To truncated(From x) {
   if constexpr (sizeof(To) < sizeof(int32_t)) {
     return static_cast<To>(static_cast<int32_t>(x));
   } else if constexpr (std::is_same_v<To, uint32_t>) {
@@ -28,8 +26,7 @@ static To truncated(From x) {
   }
 }
 
-template <class To, class From>
-static Stored<To> converted(Stored<From> x) {
+template <class To, class From> static Stored<To> converted(Stored<From> x) {
   if constexpr (std::is_same_v<To, bool>) {
     return static_cast<Compute<From>>(x) != 0;
   } else if constexpr (is_half<To>) {
@@ -65,8 +62,7 @@ static int64_t round_to_bfloat16(bfloat16* to, const float* from, int64_t n) {
 #endif
 
 /// Converts dense elements with dedicated instructions; returns how many are done.
-template <class To, class From>
-static int64_t convert_halves(To* to, const From* from, int64_t n) {
+template <class To, class From> static int64_t convert_halves(To* to, const From* from, int64_t n) {
 #ifdef __AVX512BF16__
   if constexpr (std::is_same_v<From, float> && std::is_same_v<To, bfloat16>) {
     return round_to_bfloat16(to, from, n);
@@ -125,14 +121,10 @@ static constexpr DType read_as(DType from, DType to) {
 static constexpr DType written_as(DType to, DType from) {
   if (is_floating(to) || (to == DType::boolean && from != to)) return to;
   switch (size_of(to)) {
-    case 1:
-      return DType::u8;
-    case 2:
-      return DType::u16;
-    case 4:
-      return is_floating(from) ? to : DType::u32;
-    default:
-      return is_floating(from) ? to : DType::i64;
+    case 1: return DType::u8;
+    case 2: return DType::u16;
+    case 4: return is_floating(from) ? to : DType::u32;
+    default: return is_floating(from) ? to : DType::i64;
   }
 }
 

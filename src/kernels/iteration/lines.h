@@ -25,12 +25,10 @@ inline void convert_line(const Line& to, const Line& from, int64_t n) {
 }
 
 /// The same to or from dense elements of a compute type.
-template <class C>
-void load_line(C* to, const Line& from, int64_t n) {
+template <class C> void load_line(C* to, const Line& from, int64_t n) {
   convert_line({dtype_of<C>, to}, from, n);
 }
-template <class C>
-void store_line(const Line& to, const C* from, int64_t n) {
+template <class C> void store_line(const Line& to, const C* from, int64_t n) {
   convert_line(to, {dtype_of<C>, const_cast<C*>(from)}, n);
 }
 
@@ -46,14 +44,12 @@ template <class C>
 void store_side_by_side(const Line& to, const C* from, int64_t pitch, int64_t lines, int64_t n);
 
 /// Returns the element at `data`.
-template <class C>
-C load_element(DType dtype, const void* data) {
+template <class C> C load_element(DType dtype, const void* data) {
   return visit(dtype, [&](auto type) {
     return static_cast<C>(*static_cast<const typename decltype(type)::type*>(data));
   });
 }
-template <class C>
-void store_element(DType dtype, void* data, C value) {
+template <class C> void store_element(DType dtype, void* data, C value) {
   store_line<C>({dtype, data}, &value, 1);
 }
 

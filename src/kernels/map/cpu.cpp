@@ -287,20 +287,13 @@ static MapLoop narrow_loop(const MapLoops& loops, const MemoryBlock* const* outs
     if (!loops.gives_bool && outs[i]->dtype != dtype) return nullptr;
   }
   switch (dtype) {
-    case DType::i8:
-      return loops.on_cpu.i8;
-    case DType::i16:
-      return loops.on_cpu.i16;
-    case DType::i32:
-      return loops.on_cpu.i32;
-    case DType::u8:
-      return loops.on_cpu.u8;
-    case DType::u16:
-      return loops.on_cpu.u16;
-    case DType::u32:
-      return loops.on_cpu.u32;
-    default:
-      return nullptr;
+    case DType::i8: return loops.on_cpu.i8;
+    case DType::i16: return loops.on_cpu.i16;
+    case DType::i32: return loops.on_cpu.i32;
+    case DType::u8: return loops.on_cpu.u8;
+    case DType::u16: return loops.on_cpu.u16;
+    case DType::u32: return loops.on_cpu.u32;
+    default: return nullptr;
   }
 }
 

@@ -10,8 +10,7 @@
 
 namespace weft {
 
-template <class T>
-struct Pair;
+template <class T> struct Pair;
 
 namespace cuda {
 
@@ -20,14 +19,11 @@ inline constexpr int kVectorBytes = 16;
 inline namespace WEFT_COMPILER {
 
 /// Whether a functor returns two results.
-template <class T>
-inline constexpr bool is_pair = false;
-template <class T>
-inline constexpr bool is_pair<Pair<T>> = true;
+template <class T> inline constexpr bool is_pair = false;
+template <class T> inline constexpr bool is_pair<Pair<T>> = true;
 
 /// Sides of any dtype and strides, one element at a time.
-template <class F, class C, int... kIn>
-struct StridedMap {
+template <class F, class C, int... kIn> struct StridedMap {
   F f;
   DeviceMap map;
 
@@ -58,15 +54,13 @@ struct StridedMap {
 };
 
 /// The elements of one 16-byte load.
-template <class S>
-struct alignas(kVectorBytes) Vector {
+template <class S> struct alignas(kVectorBytes) Vector {
   static constexpr int kElements = kVectorBytes / static_cast<int>(sizeof(S));
   S element[kElements];
 };
 
 /// All sides dense and of type S, 16 bytes at a time.
-template <class F, class C, class S, int... kIn>
-struct UniformMap {
+template <class F, class C, class S, int... kIn> struct UniformMap {
   F f;
   int64_t elements;
   S* sides[kMaxMapSides];
@@ -110,8 +104,7 @@ void launch_uniform(const F& f, const DeviceMap& map, const Stream& stream) {
 }
 
 /// Whether elements of `dtype` can be read as C: as one type, or as integers of one size.
-template <class C>
-bool has_type(DType dtype) {
+template <class C> bool has_type(DType dtype) {
   if constexpr (std::is_integral_v<C>) return is_integer(dtype) && size_of(dtype) == sizeof(C);
   return dtype == dtype_of<C>;
 }

@@ -43,8 +43,7 @@ void map_with(const char* what, const F& f, const MemoryBlock* const* outs, int 
 /// and an operand is u64); with kKeepsWidth also with narrower types. Operands are converted to
 /// that type and broadcast to out's shape, the result is converted to out's dtype; any strides.
 /// `out` may be an operand, at the same address.
-template <class F, class... In>
-void map(const F& f, const MemoryBlock& out, const In&... in) {
+template <class F, class... In> void map(const F& f, const MemoryBlock& out, const In&... in) {
   const MemoryBlock* const outs[] = {&out};
   map_with<MapDomain::any>("map", f, outs, 1, in...);
 }

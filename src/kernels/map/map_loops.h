@@ -18,10 +18,7 @@
 namespace weft {
 
 /// The two results of a functor for map_pair.
-template <class T>
-struct Pair {
-  T first, second;
-};
+template <class T> struct Pair { T first, second; };
 
 /// A functor's loop over n dense elements of one compute type.
 using MapLoop = void (*)(const void* functor, void* const* out, const void* const* in, int64_t n);
@@ -30,8 +27,7 @@ using MapLoop = void (*)(const void* functor, void* const* out, const void* cons
 using MapLaunch = void (*)(const void* functor, const cuda::DeviceMap& map, const Stream& stream);
 
 /// A functor's loops by compute type; null for types it does not support.
-template <class Loop>
-struct LoopsByType {
+template <class Loop> struct LoopsByType {
   Loop f32 = nullptr, f64 = nullptr, i64 = nullptr;
   /// For u64 where its result differs from that of i64.
   Loop u64 = nullptr;
@@ -40,8 +36,7 @@ struct LoopsByType {
 };
 
 /// Returns the loop for operands of `dtype`; std::invalid_argument when the functor has none.
-template <class Loop>
-Loop loop_for(const char* what, const LoopsByType<Loop>& loops, DType dtype) {
+template <class Loop> Loop loop_for(const char* what, const LoopsByType<Loop>& loops, DType dtype) {
   if (dtype == DType::u64 && loops.u64) return loops.u64;
   if (!is_floating(dtype)) {
     if (!loops.i64) fail(what, ": operands are integers, expected floating ones");
@@ -62,8 +57,7 @@ struct MapLoops {
 
 inline namespace WEFT_COMPILER {
 
-template <class C, int>
-using Repeat = C;
+template <class C, int> using Repeat = C;
 
 /// result[i] = f(in[i]...). The pointers are arguments because results of one byte may alias any
 /// memory, that of an array of pointers too.
@@ -94,28 +88,18 @@ void map_loop(const void* functor, void* const* out, const void* const* in, int6
 }
 
 /// Whether overflow of integers must wrap: they are computed as uint64_t, in which it is defined.
-template <class F>
-inline constexpr bool wraps = requires {
-  F::kWraps;
-};
+template <class F> inline constexpr bool wraps = requires { F::kWraps; };
 /// Whether the result for u64 differs from the result for the same bits as i64.
-template <class F>
-inline constexpr bool depends_on_sign = requires {
-  F::kDependsOnSign;
-};
+template <class F> inline constexpr bool depends_on_sign = requires { F::kDependsOnSign; };
 
 /// Whether the result for narrow integers is that for the same numbers in 64 bits, truncated.
-template <class F>
-inline constexpr bool keeps_width = requires {
-  F::kKeepsWidth;
-};
+template <class F> inline constexpr bool keeps_width = requires { F::kKeepsWidth; };
 
 /// The dtypes that a functor supports.
 enum class MapDomain { any, floating, integer };
 
 /// The loops over narrow integers, for both signs where the result depends on it.
-template <class F, int... kIn>
-void add_narrow_loops(LoopsByType<MapLoop>& loops) {
+template <class F, int... kIn> void add_narrow_loops(LoopsByType<MapLoop>& loops) {
   loops.u8 = map_loop<F, uint8_t, kIn...>;
   loops.u16 = map_loop<F, uint16_t, kIn...>;
   loops.u32 = map_loop<F, uint32_t, kIn...>;

@@ -117,8 +117,7 @@ struct Integers {
 };
 
 /// Computes an element of dropout's result from the value that Bernoulli drew.
-template <class C>
-struct Dropped {
+template <class C> struct Dropped {
   WEFT_DRAW C operator()(C x, float drawn) const {
     const C factor = static_cast<C>(drawn), scaled = x * factor;
     return factor != 0 ? scaled : C(0);
@@ -130,8 +129,7 @@ struct Dropped {
 // Constructors of the distributions that src/kernels/random/random.h draws from.
 
 /// The greatest value of a half dtype below `high`.
-template <class Half>
-float last_half_below(float high) {
+template <class Half> float last_half_below(float high) {
   Half last(high);
   if (static_cast<float>(last) < high) return last;
   const bool is_zero = (last.bits & 0x7fff) == 0, is_negative = last.bits & 0x8000;

@@ -10,8 +10,7 @@ namespace weft {
 #define WEFT_MATH [[gnu::always_inline]] WEFT_FN inline
 
 /// The polynomial with these coefficients, from that of the highest power on.
-template <class T, int kN>
-WEFT_MATH T polynomial(const T (&coefficients)[kN], T x) {
+template <class T, int kN> WEFT_MATH T polynomial(const T (&coefficients)[kN], T x) {
   T value = coefficients[0];
   for (int i = 1; i < kN; ++i) value = value * x + coefficients[i];
   return value;

@@ -38,14 +38,10 @@ cublasHandle_t handle_for(const Stream& stream) {
 
 cudaDataType_t type_in_cublas(DType dtype) {
   switch (dtype) {
-    case DType::f32:
-      return CUDA_R_32F;
-    case DType::bf16:
-      return CUDA_R_16BF;
-    case DType::f16:
-      return CUDA_R_16F;
-    default:
-      return CUDA_R_64F;
+    case DType::f32: return CUDA_R_32F;
+    case DType::bf16: return CUDA_R_16BF;
+    case DType::f16: return CUDA_R_16F;
+    default: return CUDA_R_64F;
   }
 }
 
@@ -68,8 +64,7 @@ struct Side {
 };
 
 /// Products as cuBLAS computes them: weft's row-major c = a b is the same as c^T = b^T a^T.
-template <class Scalar>
-struct GroupedProducts {
+template <class Scalar> struct GroupedProducts {
   Side a, b, c;
   std::vector<int64_t> m, n, k, sizes;
   std::vector<Scalar> alpha, beta;

@@ -102,18 +102,12 @@ struct Recipe {
 
 cudaDataType_t type_of(DType dtype) {
   switch (dtype) {
-    case DType::f32:
-      return CUDA_R_32F;
-    case DType::bf16:
-      return CUDA_R_16BF;
-    case DType::f16:
-      return CUDA_R_16F;
-    case DType::f8_e4m3:
-      return CUDA_R_8F_E4M3;
-    case DType::f8_e5m2:
-      return CUDA_R_8F_E5M2;
-    default:
-      return CUDA_R_64F;
+    case DType::f32: return CUDA_R_32F;
+    case DType::bf16: return CUDA_R_16BF;
+    case DType::f16: return CUDA_R_16F;
+    case DType::f8_e4m3: return CUDA_R_8F_E4M3;
+    case DType::f8_e5m2: return CUDA_R_8F_E5M2;
+    default: return CUDA_R_64F;
   }
 }
 

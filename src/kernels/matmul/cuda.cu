@@ -11,8 +11,7 @@ namespace weft::cuda {
 namespace {
 
 /// One thread per element of the result.
-template <class C>
-struct PlainProduct {
+template <class C> struct PlainProduct {
   BatchedProduct batch;
   int64_t elements;
 
@@ -45,8 +44,7 @@ struct PlainProduct {
 
 }  // namespace
 
-template <class C>
-static void multiply_plainly(const BatchedProduct& batch, const Stream& stream) {
+template <class C> static void multiply_plainly(const BatchedProduct& batch, const Stream& stream) {
   const int64_t elements = batch.count() * batch.each.m * batch.each.n;
   launch(PlainProduct<C>{batch, elements}, elements, stream);
 }
@@ -56,12 +54,9 @@ void multiply_batch(const BatchedProduct& batch, Device device) {
   if (multiply_by_cublaslt(batch, device)) return;
   const Stream stream = current_stream(device);
   switch (compute_dtype(batch.each.a.dtype)) {
-    case DType::f32:
-      return multiply_plainly<float>(batch, stream);
-    case DType::f64:
-      return multiply_plainly<double>(batch, stream);
-    default:
-      return multiply_plainly<int64_t>(batch, stream);
+    case DType::f32: return multiply_plainly<float>(batch, stream);
+    case DType::f64: return multiply_plainly<double>(batch, stream);
+    default: return multiply_plainly<int64_t>(batch, stream);
   }
 }
 

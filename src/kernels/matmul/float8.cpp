@@ -14,18 +14,15 @@ namespace {
 /// Below this, torchao's bound, a tensor counts as zeros: the reciprocal stays finite.
 constexpr double kLeastGreatest = 1e-12;
 
-template <class T>
-WEFT_FN T scale_for(T greatest, float largest) {
+template <class T> WEFT_FN T scale_for(T greatest, float largest) {
   const T least = static_cast<T>(kLeastGreatest);
   return (greatest < least ? least : greatest) / static_cast<T>(largest);
 }
 
 /// The nearest number of 8 bits to x / scale, as T.
-template <class Code>
-struct RoundToFloat8 {
+template <class Code> struct RoundToFloat8 {
   float largest;
-  template <class T>
-  WEFT_FN T operator()(T x, T greatest) const {
+  template <class T> WEFT_FN T operator()(T x, T greatest) const {
     const T scaled = x / scale_for(greatest, largest), most = static_cast<T>(largest);
     const T clamped = scaled > most ? most : scaled < -most ? -most : scaled;
     return static_cast<T>(static_cast<float>(Code(before_half(clamped))));
@@ -34,16 +31,14 @@ struct RoundToFloat8 {
 
 struct TimesScales {
   float largest_a, largest_b;
-  template <class T>
-  WEFT_FN T operator()(T x, T greatest_a, T greatest_b) const {
+  template <class T> WEFT_FN T operator()(T x, T greatest_a, T greatest_b) const {
     return x * (scale_for(greatest_a, largest_a) * scale_for(greatest_b, largest_b));
   }
 };
 
 struct AddTimesScales {
   TimesScales times;
-  template <class T>
-  WEFT_FN T operator()(T sum, T x, T greatest_a, T greatest_b) const {
+  template <class T> WEFT_FN T operator()(T sum, T x, T greatest_a, T greatest_b) const {
     return sum + times(x, greatest_a, greatest_b);
   }
 };
@@ -113,12 +108,8 @@ void host::float8_product(LinearProduct kind, const MemoryBlock& out, const Memo
   const Dense right = rounded(b, greatest_b, false, DType::f32);
   const Dense product(out.shape, DType::f32, out.device);
   switch (kind) {
-    case LinearProduct::forward:
-      gemm(left.block(), turned(right.block()), product.block());
-      break;
-    case LinearProduct::input_gradient:
-      gemm(left.block(), right.block(), product.block());
-      break;
+    case LinearProduct::forward: gemm(left.block(), turned(right.block()), product.block()); break;
+    case LinearProduct::input_gradient: gemm(left.block(), right.block(), product.block()); break;
     case LinearProduct::weight_gradient:
       gemm_over_leading(left.block(), right.block(), product.block());
       break;

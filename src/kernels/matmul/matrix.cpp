@@ -30,8 +30,7 @@ static void exchange_lanes(BlockRow* rows, std::integer_sequence<int, kLane...>)
   }
 }
 
-template <class From>
-static BlockRow load_row(const From* from, float factor) {
+template <class From> static BlockRow load_row(const From* from, float factor) {
   BlockRow row;
   if constexpr (std::is_same_v<From, float>) {
     std::memcpy(&row, from, sizeof row);
@@ -44,8 +43,7 @@ static BlockRow load_row(const From* from, float factor) {
   }
 }
 
-template <class To>
-static void store_row(const BlockRow& row, To* to) {
+template <class To> static void store_row(const BlockRow& row, To* to) {
   if constexpr (std::is_same_v<To, float>) {
     std::memcpy(to, &row, sizeof row);
   } else {
@@ -69,8 +67,7 @@ static void transpose_block(const From* from, int64_t from_row, To* to, int64_t 
   for (int i = 0; i < kBlock; ++i) store_row(rows[i], to + i * to_row);
 }
 
-template <class T>
-inline constexpr bool fits_float = std::is_same_v<T, float> || is_half<T>;
+template <class T> inline constexpr bool fits_float = std::is_same_v<T, float> || is_half<T>;
 
 /// to[j][i] = factor * from[i][j]; rows of both are dense.
 template <class From, class To>
@@ -151,8 +148,7 @@ static constexpr bool kConvertible = std::is_same_v<From, To> ||
                                      (is_floating_type<From> && is_floating_type<To>);
 
 /// Calls f(Type<From>, Type<To>) for two dtypes; the first must be convertible to the second.
-template <class F>
-static void visit_pair(DType from, DType to, const F& f) {
+template <class F> static void visit_pair(DType from, DType to, const F& f) {
   visit_element(from, [&]<class From>(Type<From>) {
     visit_element(to, [&]<class To>(Type<To>) {
       if constexpr (kConvertible<From, To>) {

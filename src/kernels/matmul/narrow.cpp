@@ -24,8 +24,7 @@ struct DotPair {
   DotLanes first, second;
 };
 
-template <class T>
-static DotPair dot_pair(const T* from) {
+template <class T> static DotPair dot_pair(const T* from) {
   DotPair pair;
   if constexpr (std::is_same_v<T, float>) {
     std::memcpy(&pair.first, from, sizeof pair.first);
@@ -44,8 +43,7 @@ static DotPair dot_pair(const T* from) {
 }
 
 /// Reorders the elements of a dense row like dot_pair<T> does those of a column.
-template <class T>
-static void order_as_pairs(float* row, int64_t k) {
+template <class T> static void order_as_pairs(float* row, int64_t k) {
   if constexpr (std::is_same_v<T, bfloat16>) {
     float step[kDotStep];
     for (int64_t l = 0; l + kDotStep <= k; l += kDotStep) {
@@ -114,17 +112,10 @@ template <class T>
 static void dot_rows(const float* a, const Product& p, float* c, int64_t begin, int64_t end) {
   for (int64_t i = 0; i < p.m; i += 4, a += 4 * p.k, c += 4 * p.n) {
     switch (p.m - i) {
-      case 1:
-        dot_range<1, T>(a, p, c, begin, end);
-        break;
-      case 2:
-        dot_range<2, T>(a, p, c, begin, end);
-        break;
-      case 3:
-        dot_range<3, T>(a, p, c, begin, end);
-        break;
-      default:
-        dot_range<4, T>(a, p, c, begin, end);
+      case 1: dot_range<1, T>(a, p, c, begin, end); break;
+      case 2: dot_range<2, T>(a, p, c, begin, end); break;
+      case 3: dot_range<3, T>(a, p, c, begin, end); break;
+      default: dot_range<4, T>(a, p, c, begin, end);
     }
   }
 }

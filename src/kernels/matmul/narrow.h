@@ -18,8 +18,7 @@ void multiply_narrow(const Product& product);
 /// How many rows ahead to prefetch: when each row begins on another page, the processor does not
 /// prefetch by itself.
 inline constexpr int64_t kFetchedAhead = 16;
-template <class T>
-void fetch_ahead(const T* row, int64_t elements) {
+template <class T> void fetch_ahead(const T* row, int64_t elements) {
   constexpr int64_t kLine = 64 / sizeof(T);
   for (int64_t i = 0; i < elements; i += kLine) __builtin_prefetch(row + i);
 }

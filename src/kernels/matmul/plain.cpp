@@ -11,8 +11,7 @@
 namespace weft {
 
 /// Operands in the form that the kernel needs: of one type, rows of b and c dense.
-template <class T>
-struct PlainOperands {
+template <class T> struct PlainOperands {
   int64_t m, n, k;
   const T* a;
   int64_t a_row, a_column;
@@ -77,8 +76,7 @@ static void plain_columns(const PlainOperands<T>& given, int64_t j) {
 }
 
 /// Processes panels of columns, widest first; the cache serves a panel again for each four rows.
-template <class T>
-static void plain_panels(const PlainOperands<T>& p) {
+template <class T> static void plain_panels(const PlainOperands<T>& p) {
   constexpr int64_t kWide = 64 / sizeof(T);
   int64_t j = 0;
   for (; j + 2 * kWide <= p.n; j += 2 * kWide) plain_columns<T, 64, 2>(p, j);
@@ -89,8 +87,7 @@ static void plain_panels(const PlainOperands<T>& p) {
 }
 
 /// Distributes the rows over several threads.
-template <class T>
-static void plain_threads(const PlainOperands<T>& p) {
+template <class T> static void plain_threads(const PlainOperands<T>& p) {
   constexpr int64_t kWorthAThread = int64_t{1} << 18;
   const int threads = p.m * p.n * p.k < 2 * kWorthAThread ? 1 : usable_threads();
   if (threads == 1) return plain_panels(p);
@@ -115,8 +112,7 @@ static Matrix plain_operand(const Matrix& matrix, int64_t rows, int64_t columns,
   return copy;
 }
 
-template <class T>
-static void plain_product(const Product& p, DType dtype) {
+template <class T> static void plain_product(const Product& p, DType dtype) {
   Scratch scratch;
   const Matrix a = plain_operand<T>(p.a, p.m, p.k, dtype, false, scratch);
   const Matrix b = plain_operand<T>(p.b, p.k, p.n, dtype, true, scratch);

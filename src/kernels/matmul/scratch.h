@@ -17,8 +17,7 @@ class Scratch {
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
-  template <class T>
-  T* take(int64_t count) {
+  template <class T> T* take(int64_t count) {
     return static_cast<T*>(take_bytes(static_cast<size_t>(count) * sizeof(T)));
   }
   void* take_bytes(size_t bytes);

@@ -18,8 +18,7 @@ struct NormBackward {
   /// The first of the rows in shared memory that hold sums.
   int held_x_rows;
 
-  template <class Walk>
-  WEFT_DEVICE void operator()(const Walk& walk) const {
+  template <class Walk> WEFT_DEVICE void operator()(const Walk& walk) const {
     using C = typename Walk::C;
     using Line = typename Walk::Line;
     using Values = typename Line::Values;

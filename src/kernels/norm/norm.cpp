@@ -12,8 +12,7 @@ struct NormalizeRows {
   NormStatistics norm;
   Rows x, y, weight, bias;
 
-  template <class Walk>
-  WEFT_FN void operator()(const Walk& walk) const {
+  template <class Walk> WEFT_FN void operator()(const Walk& walk) const {
     using C = typename Walk::C;
     auto read = walk.held_reader(x, 0);
     auto&& out = walk.writer(y);
@@ -36,8 +35,7 @@ struct CenteredSquaresRows {
   Rows x, sums, out;
   int64_t whole;
 
-  template <class Walk>
-  WEFT_FN void operator()(const Walk& walk) const {
+  template <class Walk> WEFT_FN void operator()(const Walk& walk) const {
     using C = typename Walk::C;
     auto read = walk.reader(x);
     for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
@@ -52,8 +50,7 @@ struct CenteredSquaresRows {
 struct RmsNormDotRows {
   Rows dy, x, weight, dot;
 
-  template <class Walk>
-  WEFT_FN void operator()(const Walk& walk) const {
+  template <class Walk> WEFT_FN void operator()(const Walk& walk) const {
     using C = typename Walk::C;
     auto read_dy = walk.reader(dy), read_x = walk.reader(x);
     auto w = walk.vector(weight, C(1));
@@ -69,8 +66,7 @@ struct LayerNormSumsRows {
   NormStatistics norm;
   Rows dy, x, weight, sum, dot;
 
-  template <class Walk>
-  WEFT_FN void operator()(const Walk& walk) const {
+  template <class Walk> WEFT_FN void operator()(const Walk& walk) const {
     using C = typename Walk::C;
     auto read_dy = walk.held_reader(dy, 0), read_x = walk.reader(x);
     auto w = walk.vector(weight, C(1));

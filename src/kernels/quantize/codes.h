@@ -13,23 +13,17 @@ namespace weft {
 inline namespace WEFT_COMPILER {
 
 /// Calls visitor(Type<T>{}) with T the type of codes of a dtype.
-template <class Visitor>
-void visit_codes(DType dtype, const Visitor& visitor) {
+template <class Visitor> void visit_codes(DType dtype, const Visitor& visitor) {
   switch (dtype) {
-    case DType::i8:
-      return visitor(Type<int8_t>{});
-    case DType::f8_e4m3:
-      return visitor(Type<float8_e4m3>{});
-    case DType::bf16:
-      return visitor(Type<bfloat16>{});
-    default:
-      fail("quantize: dtype of codes is ", dtype, ", expected i8, f8_e4m3 or bf16");
+    case DType::i8: return visitor(Type<int8_t>{});
+    case DType::f8_e4m3: return visitor(Type<float8_e4m3>{});
+    case DType::bf16: return visitor(Type<bfloat16>{});
+    default: fail("quantize: dtype of codes is ", dtype, ", expected i8, f8_e4m3 or bf16");
   }
 }
 
 /// Whether codes have scales, and the greatest code.
-template <class Code>
-inline constexpr bool kIsScaled = sizeof(Code) == 1;
+template <class Code> inline constexpr bool kIsScaled = sizeof(Code) == 1;
 template <class Code>
 inline constexpr float kGreatestCode = std::is_same_v<Code, int8_t> ? 127.0f : 448.0f;
 
@@ -41,8 +35,7 @@ struct BlockScale {
   float scale = 1, factor = 1;
 };
 
-template <class Code>
-WEFT_FN BlockScale block_scale(uint32_t greatest_bits) {
+template <class Code> WEFT_FN BlockScale block_scale(uint32_t greatest_bits) {
   if constexpr (!kIsScaled<Code>) return {};
   const float scale = std::bit_cast<float>(greatest_bits) / kGreatestCode<Code>;
   if (greatest_bits >= 0x7f800000u) return {std::bit_cast<float>(0x7fc00000u), 0.0f};
@@ -52,8 +45,7 @@ WEFT_FN BlockScale block_scale(uint32_t greatest_bits) {
 }
 
 /// The code of a scaled element, rounded to nearest.
-template <class Code>
-WEFT_FN Code nearest_code(float scaled) {
+template <class Code> WEFT_FN Code nearest_code(float scaled) {
   if constexpr (std::is_same_v<Code, int8_t>) {
     const float whole = std::nearbyint(scaled);
     return static_cast<int8_t>(whole > 127 ? 127 : whole < -127 ? -127 : whole);
@@ -63,8 +55,7 @@ WEFT_FN Code nearest_code(float scaled) {
 }
 
 /// Rounded up with the probability of the part that is cut off, by a random word.
-template <class Code>
-WEFT_FN Code stochastic_code(float scaled, uint32_t word) {
+template <class Code> WEFT_FN Code stochastic_code(float scaled, uint32_t word) {
   if constexpr (std::is_same_v<Code, int8_t>) {
     const float whole = std::floor(scaled + unit(word));
     return static_cast<int8_t>(whole > 127 ? 127 : whole < -127 ? -127 : whole);
@@ -86,8 +77,7 @@ WEFT_FN Code code_of(float x, const BlockScale& scale, bool stochastic, uint32_t
 
 /// The rounding error of a code, for error feedback; 0 for NaN and infinity, which would stay in it
 /// forever.
-template <class Code>
-WEFT_FN float missed_by(Code code, float x, const BlockScale& scale) {
+template <class Code> WEFT_FN float missed_by(Code code, float x, const BlockScale& scale) {
   const float rest = x - static_cast<float>(code) * scale.scale;
   return magnitude_bits(rest) < 0x7f800000u ? rest : 0.0f;
 }

@@ -78,8 +78,7 @@ void quantize_block(const Quantizing& q, int64_t at, float* values, uint32_t* wo
 }
 
 /// Adds what codes stand for to `sum`.
-template <class Code>
-void add_codes(const Code* codes, float scale, float* sum, int64_t n) {
+template <class Code> void add_codes(const Code* codes, float scale, float* sum, int64_t n) {
   for (int64_t i = 0; i < n; ++i) sum[i] += static_cast<float>(codes[i]) * scale;
 }
 

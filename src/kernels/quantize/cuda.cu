@@ -40,8 +40,7 @@ WEFT_DEVICE uint32_t word_at(const WordStream& stream, uint64_t element) {
 }
 
 /// A thread block quantizes one block of elements after another.
-template <class Code>
-struct QuantizeKernel {
+template <class Code> struct QuantizeKernel {
   RowMatrix in;
   Code* codes;
   float* scales;
@@ -56,8 +55,7 @@ struct QuantizeKernel {
     return residual ? x + residual[i] : x;
   }
 
-  template <class ThreadBlock>
-  WEFT_DEVICE void operator()(const ThreadBlock& threads) const {
+  template <class ThreadBlock> WEFT_DEVICE void operator()(const ThreadBlock& threads) const {
     for (int64_t at = threads.index(); at * block < n; at += threads.blocks()) {
       const int64_t begin = at * block, end = begin + block < n ? begin + block : n;
       uint32_t greatest = 0;
@@ -79,8 +77,7 @@ struct QuantizeKernel {
   }
 };
 
-template <class Code>
-struct DequantizeKernel {
+template <class Code> struct DequantizeKernel {
   RowMatrix out;
   const Code* codes;
   int64_t codes_stride;

@@ -38,8 +38,7 @@ struct Words {
 };
 
 /// Computes the values of `count` counters.
-template <class F>
-void draw(const F& f, const Words& words, int64_t count, float* out) {
+template <class F> void draw(const F& f, const Words& words, int64_t count, float* out) {
   for (int64_t i = 0; i < count; ++i) {
     for (int j = 0; j < 4; j += 2) {
       f.pair(words.w[j][i], words.w[j + 1][i], out[4 * i + j], out[4 * i + j + 1]);
@@ -100,8 +99,7 @@ void fill_dense(const MemoryBlock& out, const Box& box, const Shape& shape,
 }
 
 /// Calls f on a dense temporary block and copies the result to `out`.
-template <class F>
-void through_dense(const MemoryBlock& out, const F& f) {
+template <class F> void through_dense(const MemoryBlock& out, const F& f) {
   std::vector<std::byte> memory(static_cast<size_t>(out.numel()) * size_of(out.dtype));
   const MemoryBlock dense = dense_block(memory.data(), out.dtype, out.shape);
   f(dense);

@@ -62,8 +62,7 @@ struct StoreDrawn {
     return true;
   }
   WEFT_DEVICE bool store_four(int64_t, const int64_t*) const { return false; }
-  template <class T>
-  WEFT_DEVICE void store(int64_t position, T value) const {
+  template <class T> WEFT_DEVICE void store(int64_t position, T value) const {
     store_element(out.data, out.dtype, out.at(position), value);
   }
 
@@ -74,8 +73,7 @@ struct StoreDrawn {
 };
 
 /// Stores the drawn values times the elements of `in`.
-template <class C>
-struct StoreDropped {
+template <class C> struct StoreDropped {
   RandomSide out, in;
 
   /// Stores four elements of dense blocks of one dtype at a time.
@@ -95,8 +93,7 @@ struct StoreDropped {
   }
 
  private:
-  template <class S>
-  WEFT_DEVICE bool store_four_of(int64_t position, const float* drawn) const {
+  template <class S> WEFT_DEVICE bool store_four_of(int64_t position, const float* drawn) const {
     struct alignas(4 * sizeof(S)) Four {
       S element[4];
     };
@@ -114,8 +111,7 @@ struct StoreDropped {
 };
 
 /// One counter at a time: four elements of the whole tensor, some of which may be outside the box.
-template <class F, class Store>
-struct DrawRuns {
+template <class F, class Store> struct DrawRuns {
   F f;
   WordStream words;
   DeviceRuns runs;

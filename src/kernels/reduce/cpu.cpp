@@ -21,8 +21,7 @@ static constexpr int64_t kDenseAtOnce = 4096;
 static constexpr int64_t kRowsAtOnce = 256;
 
 /// One reduction in one compute type.
-template <class C>
-struct ReduceLoops {
+template <class C> struct ReduceLoops {
   C identity;
   /// The reduction of n elements.
   C (*row)(const C* x, int64_t n);
@@ -34,27 +33,23 @@ struct ReduceLoops {
   C (*row_of_i32)(const int32_t* x, int64_t n) = nullptr;
 };
 
-template <class R, class C>
-static C reduced_row(const C* x, int64_t n) {
+template <class R, class C> static C reduced_row(const C* x, int64_t n) {
   return reduce_row<R, C>(n, AsItIs{}, x);
 }
 
-template <class R, class C>
-static void reduce_columns(C* sums, const C* x, int64_t n) {
+template <class R, class C> static void reduce_columns(C* sums, const C* x, int64_t n) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) sums[i] = R::combine(sums[i], R::element(x[i]));
 }
 
-template <class R, class C>
-static void merge_columns(C* sums, const C* part, int64_t n) {
+template <class R, class C> static void merge_columns(C* sums, const C* part, int64_t n) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) sums[i] = R::combine(sums[i], part[i]);
 }
 
 /// The greatest or least of numbers, one comparison each. x * 0 is not 0 for NaN, which makes the
 /// result NaN, and for infinities: rows with one of these take the comparisons that keep NaN.
-template <class R, class C>
-static C extreme_row(const C* x, int64_t n) {
+template <class R, class C> static C extreme_row(const C* x, int64_t n) {
   constexpr int kN = 256 / static_cast<int>(sizeof(C));
   if (n < kN) return reduced_row<R, C>(x, n);
   C best[kN], zeros[kN];
@@ -78,13 +73,11 @@ static C extreme_row(const C* x, int64_t n) {
   return best[0];
 }
 
-template <class R>
-static int64_t reduced_row_of_i32(const int32_t* x, int64_t n) {
+template <class R> static int64_t reduced_row_of_i32(const int32_t* x, int64_t n) {
   return reduce_row<R, int32_t>(n, AsItIs{}, x);
 }
 
-template <class R, class C>
-static ReduceLoops<C> loops_of() {
+template <class R, class C> static ReduceLoops<C> loops_of() {
   ReduceLoops<C> loops{R::template identity<C>(), reduced_row<R, C>, reduce_columns<R, C>,
                        merge_columns<R, C>};
   constexpr bool kStays = std::is_same_v<R, GreatestOf> || std::is_same_v<R, LeastOf>;
@@ -93,31 +86,21 @@ static ReduceLoops<C> loops_of() {
   return loops;
 }
 
-template <class C>
-static ReduceLoops<C> loops_of(Reduction reduction) {
+template <class C> static ReduceLoops<C> loops_of(Reduction reduction) {
   switch (reduction) {
-    case Reduction::sum:
-      return loops_of<SumOf, C>();
-    case Reduction::product:
-      return loops_of<ProductOf, C>();
-    case Reduction::max:
-      return loops_of<GreatestOf, C>();
-    case Reduction::min:
-      return loops_of<LeastOf, C>();
-    case Reduction::sum_squares:
-      return loops_of<SquaresOf, C>();
-    case Reduction::sum_numbers:
-      return loops_of<NumbersOf, C>();
-    case Reduction::any:
-      return loops_of<AnyOf, C>();
-    default:
-      return loops_of<AllOf, C>();
+    case Reduction::sum: return loops_of<SumOf, C>();
+    case Reduction::product: return loops_of<ProductOf, C>();
+    case Reduction::max: return loops_of<GreatestOf, C>();
+    case Reduction::min: return loops_of<LeastOf, C>();
+    case Reduction::sum_squares: return loops_of<SquaresOf, C>();
+    case Reduction::sum_numbers: return loops_of<NumbersOf, C>();
+    case Reduction::any: return loops_of<AnyOf, C>();
+    default: return loops_of<AllOf, C>();
   }
 }
 
 /// Returns `n` elements as dense C, through `buffer` when they are not.
-template <class C>
-static const C* dense_line(const Line& line, int64_t n, C* buffer) {
+template <class C> static const C* dense_line(const Line& line, int64_t n, C* buffer) {
   if (line.dtype == dtype_of<C> && line.stride == 1) return static_cast<const C*>(line.data);
   load_line(buffer, line, n);
   return buffer;
@@ -125,8 +108,7 @@ static const C* dense_line(const Line& line, int64_t n, C* buffer) {
 
 /// Merges parts of one reduction in pairs of equally many parts, so that rounding errors of sums
 /// grow with the logarithm of their number.
-template <class C>
-class PairwiseMerge {
+template <class C> class PairwiseMerge {
  public:
   explicit PairwiseMerge(const ReduceLoops<C>& loops) : loops_(loops) {}
 

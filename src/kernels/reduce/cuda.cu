@@ -37,8 +37,7 @@ struct ReduceStore {
   double factor;
   bool accumulate;
 
-  template <class C>
-  WEFT_FN void operator()(int64_t offset, C value) const {
+  template <class C> WEFT_FN void operator()(int64_t offset, C value) const {
     if (factor != 1) value = static_cast<C>(static_cast<double>(value) * factor);
     if (accumulate) value = value + load_element<C>(data, dtype, offset);
     store_element(data, dtype, offset, value);
@@ -46,8 +45,7 @@ struct ReduceStore {
 };
 
 /// One thread block per result and part: neighbours in memory are reduced together.
-template <class R, class C>
-struct ReduceRows {
+template <class R, class C> struct ReduceRows {
   ReduceShape shape;
   const void* in;
   DType dtype;
@@ -55,8 +53,7 @@ struct ReduceRows {
   C* partial;
   ReduceStore store;
 
-  template <class ThreadBlock>
-  WEFT_DEVICE void operator()(const ThreadBlock& block) const {
+  template <class ThreadBlock> WEFT_DEVICE void operator()(const ThreadBlock& block) const {
     const int64_t result = block.index() / shape.parts, part = block.index() % shape.parts;
     const Offsets<2> base = shape.kept.offsets(result);
     C value = R::template identity<C>();
@@ -76,8 +73,7 @@ struct ReduceRows {
 };
 
 /// One thread per result and part: neighbours in memory belong to different results.
-template <class R, class C>
-struct ReduceColumns {
+template <class R, class C> struct ReduceColumns {
   ReduceShape shape;
   const void* in;
   DType dtype;
@@ -103,8 +99,7 @@ struct ReduceColumns {
 };
 
 /// Combines the parts of each result, in order.
-template <class R, class C>
-struct MergeParts {
+template <class R, class C> struct MergeParts {
   ReduceShape shape;
   const C* partial;
   ReduceStore store;
@@ -202,22 +197,16 @@ template <class C>
 static void reduce_as(Reduction reduction, const ReduceShape& shape, bool columns,
                       const MemoryBlock& in, const ReduceStore& store, const Stream& stream) {
   switch (reduction) {
-    case Reduction::sum:
-      return run_reduction<SumOf, C>(shape, columns, in, store, stream);
-    case Reduction::product:
-      return run_reduction<ProductOf, C>(shape, columns, in, store, stream);
-    case Reduction::max:
-      return run_reduction<GreatestOf, C>(shape, columns, in, store, stream);
-    case Reduction::min:
-      return run_reduction<LeastOf, C>(shape, columns, in, store, stream);
+    case Reduction::sum: return run_reduction<SumOf, C>(shape, columns, in, store, stream);
+    case Reduction::product: return run_reduction<ProductOf, C>(shape, columns, in, store, stream);
+    case Reduction::max: return run_reduction<GreatestOf, C>(shape, columns, in, store, stream);
+    case Reduction::min: return run_reduction<LeastOf, C>(shape, columns, in, store, stream);
     case Reduction::sum_squares:
       return run_reduction<SquaresOf, C>(shape, columns, in, store, stream);
     case Reduction::sum_numbers:
       return run_reduction<NumbersOf, C>(shape, columns, in, store, stream);
-    case Reduction::any:
-      return run_reduction<AnyOf, C>(shape, columns, in, store, stream);
-    default:
-      return run_reduction<AllOf, C>(shape, columns, in, store, stream);
+    case Reduction::any: return run_reduction<AnyOf, C>(shape, columns, in, store, stream);
+    default: return run_reduction<AllOf, C>(shape, columns, in, store, stream);
   }
 }
 
@@ -230,12 +219,9 @@ void reduce(Reduction reduction, const MemoryBlock& out, const MemoryBlock& in, 
   const ReduceStore store{out.data, out.dtype, factor, accumulate};
   const Stream stream = current_stream(out.device);
   switch (compute_dtype(in.dtype)) {
-    case DType::f32:
-      return reduce_as<float>(reduction, shape, columns, in, store, stream);
-    case DType::f64:
-      return reduce_as<double>(reduction, shape, columns, in, store, stream);
-    default:
-      return reduce_as<int64_t>(reduction, shape, columns, in, store, stream);
+    case DType::f32: return reduce_as<float>(reduction, shape, columns, in, store, stream);
+    case DType::f64: return reduce_as<double>(reduction, shape, columns, in, store, stream);
+    default: return reduce_as<int64_t>(reduction, shape, columns, in, store, stream);
   }
 }
 

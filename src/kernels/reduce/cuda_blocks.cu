@@ -23,8 +23,7 @@ struct SourceSide {
   int64_t strides[kMaxDims];
 };
 
-template <class R, class C>
-struct CombineSources {
+template <class R, class C> struct CombineSources {
   int64_t elements;
   int ndim, count;
   int64_t sizes[kMaxDims], out_strides[kMaxDims];
@@ -102,12 +101,9 @@ static void reduce_as(ReduceOp op, std::span<const MemoryBlock> sources, const M
                       int divisor, bool accumulate) {
   switch (op) {
     case ReduceOp::sum:
-    case ReduceOp::avg:
-      return combine<SumOf, C>(sources, out, divisor, accumulate);
-    case ReduceOp::max:
-      return combine<GreatestOf, C>(sources, out, 0, accumulate);
-    case ReduceOp::min:
-      return combine<LeastOf, C>(sources, out, 0, accumulate);
+    case ReduceOp::avg: return combine<SumOf, C>(sources, out, divisor, accumulate);
+    case ReduceOp::max: return combine<GreatestOf, C>(sources, out, 0, accumulate);
+    case ReduceOp::min: return combine<LeastOf, C>(sources, out, 0, accumulate);
   }
 }
 
@@ -117,14 +113,10 @@ static DType summed_in(DType dtype) { return dtype == DType::u64 ? dtype : compu
 static void reduce_few(ReduceOp op, std::span<const MemoryBlock> sources, const MemoryBlock& out,
                        int divisor, bool accumulate) {
   switch (summed_in(sources[0].dtype)) {
-    case DType::u64:
-      return reduce_as<uint64_t>(op, sources, out, divisor, accumulate);
-    case DType::f32:
-      return reduce_as<float>(op, sources, out, divisor, accumulate);
-    case DType::f64:
-      return reduce_as<double>(op, sources, out, divisor, accumulate);
-    default:
-      return reduce_as<int64_t>(op, sources, out, divisor, accumulate);
+    case DType::u64: return reduce_as<uint64_t>(op, sources, out, divisor, accumulate);
+    case DType::f32: return reduce_as<float>(op, sources, out, divisor, accumulate);
+    case DType::f64: return reduce_as<double>(op, sources, out, divisor, accumulate);
+    default: return reduce_as<int64_t>(op, sources, out, divisor, accumulate);
   }
 }
 

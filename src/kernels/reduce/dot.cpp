@@ -21,16 +21,12 @@ static constexpr int64_t kDotElements = 65536, kDotBlock = 4096;
 namespace {
 
 struct DotProduct {
-  template <class T>
-  WEFT_FN T operator()(T a, T b) const {
-    return a * b;
-  }
+  template <class T> WEFT_FN T operator()(T a, T b) const { return a * b; }
 };
 
 }  // namespace
 
-template <class T>
-static double dot_part(const T* a, const T* b, int64_t n) {
+template <class T> static double dot_part(const T* a, const T* b, int64_t n) {
   double sum = 0;
   for (int64_t i = 0; i < n; i += kDotBlock) {
     sum += static_cast<double>(

@@ -44,8 +44,7 @@ class ReducePlan {
 
   /// Calls f(line, length) on the runs, along the inner reduced dim, of the elements that result
   /// `column` of the task reduces.
-  template <class F>
-  void for_each_run(const ReduceTask& task, int64_t column, const F& f) const {
+  template <class F> void for_each_run(const ReduceTask& task, int64_t column, const F& f) const {
     const Dim& inner = reduced_[static_cast<size_t>(reduced_dims_ - 1)];
     const int64_t base = task.in_offset + column * column_.in_stride;
     for (int64_t i = task.begin; i < task.end;) {

@@ -112,8 +112,7 @@ static const RopeTable& rope_table(const Rope& options, const RopeRows& rows) {
   return tables[last];
 }
 
-template <class C>
-struct Rotation {
+template <class C> struct Rotation {
   WEFT_FN Pair<C> operator()(C a, C b, C cosine, C sine) const {
     return {a * cosine - b * sine, b * cosine + a * sine};
   }

@@ -21,8 +21,7 @@ struct FillRopeTable {
   const float* frequencies;
   float *cosines, *sines;
 
-  template <class ThreadBlock>
-  WEFT_DEVICE void operator()(const ThreadBlock& block) const {
+  template <class ThreadBlock> WEFT_DEVICE void operator()(const ThreadBlock& block) const {
     const int64_t begin = block.index() * kTablePositions;
     const int64_t end = begin + kTablePositions < positions ? begin + kTablePositions : positions;
     for (int64_t i = block.thread(); i < half; i += block.threads()) {
@@ -39,8 +38,7 @@ struct FillRopeTable {
 };
 
 /// One thread per chunk of the first half of a head and its counterpart in the second.
-template <class Line>
-struct RotateRows {
+template <class Line> struct RotateRows {
   using C = typename Line::C;
   using Angles = Chunk<float, Line::kN>;
 

@@ -13,14 +13,12 @@ namespace weft::cuda {
 inline namespace WEFT_COMPILER {
 
 /// Elements of a row that one thread processes at a time, in the compute type.
-template <class C, int kN>
-struct alignas(kN * sizeof(C) < 16 ? kN * sizeof(C) : 16) Chunk {
+template <class C, int kN> struct alignas(kN * sizeof(C) < 16 ? kN * sizeof(C) : 16) Chunk {
   C element[kN];
 };
 
 /// A row of dense S.
-template <class S>
-class DenseLine {
+template <class S> class DenseLine {
  public:
   using C = Compute<S>;
   static constexpr int kN = Vector<S>::kElements;
@@ -45,8 +43,7 @@ class DenseLine {
 };
 
 /// A row of any dtype and stride.
-template <class T>
-class AnyLine {
+template <class T> class AnyLine {
  public:
   using C = T;
   static constexpr int kN = 1;
@@ -66,8 +63,7 @@ class AnyLine {
 };
 
 /// A row that several passes read; from global memory only once when it fits in shared memory.
-template <class Line>
-class HeldLine {
+template <class Line> class HeldLine {
  public:
   using Values = typename Line::Values;
 
@@ -89,8 +85,7 @@ class HeldLine {
   bool kept_ = false;
 };
 
-template <class Run, class Values>
-WEFT_DEVICE Values read_run(const void* data, int64_t chunk) {
+template <class Run, class Values> WEFT_DEVICE Values read_run(const void* data, int64_t chunk) {
   const Run run = static_cast<const Run*>(data)[chunk];
   Values values;
   for (size_t i = 0; i < std::size(run.element); ++i) {
@@ -100,8 +95,7 @@ WEFT_DEVICE Values read_run(const void* data, int64_t chunk) {
 }
 
 /// A vector read along with every row; a constant when it has no data.
-template <class Line>
-class VectorLine {
+template <class Line> class VectorLine {
  public:
   using C = typename Line::C;
   using Values = typename Line::Values;

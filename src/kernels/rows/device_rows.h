@@ -63,8 +63,7 @@ WEFT_DEVICE Values map_chunk(const F& f, const Values& first, const More&... mor
 }
 
 /// The rows of a kernel, as a thread block sees them: it strides over them.
-template <class RowLine, class ThreadBlock>
-struct DeviceWalk {
+template <class RowLine, class ThreadBlock> struct DeviceWalk {
   using Line = RowLine;
   using C = typename Line::C;
   using Values = typename Line::Values;
@@ -113,8 +112,7 @@ struct DeviceWalk {
     const Line to(out, row);
     for (int64_t c = block.thread(); c < chunks(); c += block.threads()) to.write(c, {});
   }
-  template <class T>
-  WEFT_DEVICE static T value(const Rows& values, int64_t row, int64_t i = 0) {
+  template <class T> WEFT_DEVICE static T value(const Rows& values, int64_t row, int64_t i = 0) {
     return value_of<T>(values, row, i);
   }
   WEFT_DEVICE void set(const Rows& values, int64_t row, C value) const {
@@ -123,8 +121,7 @@ struct DeviceWalk {
 };
 
 /// Calls visitor(Type<Line>{}) with the Line that reads the plan's rows.
-template <class Visitor>
-void visit_lines(const RowPlan& plan, Visitor&& visitor) {
+template <class Visitor> void visit_lines(const RowPlan& plan, Visitor&& visitor) {
   if (!plan.dense) {
     if (plan.dtype == DType::f64) return visitor(Type<AnyLine<double>>{});
     return visitor(Type<AnyLine<float>>{});
@@ -135,8 +132,7 @@ void visit_lines(const RowPlan& plan, Visitor&& visitor) {
 }
 
 /// The rows of a kernel that reads single values of them, as one thread sees them.
-template <class T>
-struct ThreadWalk {
+template <class T> struct ThreadWalk {
   using C = T;
   const Thread& thread;
   int64_t count;
@@ -144,8 +140,7 @@ struct ThreadWalk {
   WEFT_DEVICE int64_t begin() const { return thread.index; }
   WEFT_DEVICE int64_t end() const { return count; }
   WEFT_DEVICE int64_t step() const { return thread.count; }
-  template <class V>
-  WEFT_DEVICE static V value(const Rows& values, int64_t row, int64_t i = 0) {
+  template <class V> WEFT_DEVICE static V value(const Rows& values, int64_t row, int64_t i = 0) {
     return value_of<V>(values, row, i);
   }
   WEFT_DEVICE static void set(const Rows& values, int64_t row, C value) {
@@ -153,28 +148,24 @@ struct ThreadWalk {
   }
 };
 
-template <class Kernel, class C>
-struct RowValuesKernel {
+template <class Kernel, class C> struct RowValuesKernel {
   Kernel kernel;
   int64_t count;
 
   WEFT_DEVICE void operator()(const Thread& thread) const { kernel(ThreadWalk<C>{thread, count}); }
 };
 
-template <class Kernel, class Line>
-struct RowKernel {
+template <class Kernel, class Line> struct RowKernel {
   Kernel kernel;
   int64_t count, size;
   bool holds;
 
-  template <class ThreadBlock>
-  WEFT_DEVICE void operator()(const ThreadBlock& block) const {
+  template <class ThreadBlock> WEFT_DEVICE void operator()(const ThreadBlock& block) const {
     kernel(DeviceWalk<Line, ThreadBlock>{block, count, size, holds});
   }
 };
 
-template <class Line, class Kernel>
-void launch_lines(const Kernel& of_rows, const RowPlan& plan) {
+template <class Line, class Kernel> void launch_lines(const Kernel& of_rows, const RowPlan& plan) {
   const RowKernel<Kernel, Line> kernel{of_rows, plan.count, plan.size, plan.held_bytes > 0};
   if constexpr (Line::kN > 1) {
     if (plan.threads == 32) {
@@ -188,8 +179,7 @@ void launch_lines(const Kernel& of_rows, const RowPlan& plan) {
 }
 
 /// Queues a kernel over rows (row_kernel.h).
-template <class Kernel>
-void launch_rows(const Kernel& kernel, const RowPlan& plan) {
+template <class Kernel> void launch_rows(const Kernel& kernel, const RowPlan& plan) {
   visit_lines(plan, [&](auto type) { launch_lines<typename decltype(type)::type>(kernel, plan); });
 }
 

@@ -8,71 +8,60 @@ namespace weft {
 // Loops over dense rows, and their element functions, whose members are statistics of the row.
 
 /// exp(x - max).
-template <class C>
-struct ExpAbove {
+template <class C> struct ExpAbove {
   C max;
   WEFT_FN C operator()(C x) const { return exp(x - max); }
 };
 
-template <class C>
-struct ProductOfTwo {
+template <class C> struct ProductOfTwo {
   WEFT_FN C operator()(C a, C b) const { return a * b; }
 };
 
-template <class C>
-struct ProductOfThree {
+template <class C> struct ProductOfThree {
   WEFT_FN C operator()(C a, C b, C c) const { return a * b * c; }
 };
 
-template <class C>
-struct Times {
+template <class C> struct Times {
   C factor;
   WEFT_FN C operator()(C x) const { return x * factor; }
 };
 
 /// x - max - log_sum; x - (max + log_sum) would round to max's precision.
-template <class C>
-struct LogSoftmax {
+template <class C> struct LogSoftmax {
   C max, log_sum;
   WEFT_FN C operator()(C x) const { return (x - max) - log_sum; }
 };
 
 /// factor * exp(x - max).
-template <class C>
-struct ScaledExp {
+template <class C> struct ScaledExp {
   C max, factor;
   WEFT_FN C operator()(C x) const { return factor * exp(x - max); }
 };
 
-template <class C>
-struct SoftmaxGradient {
+template <class C> struct SoftmaxGradient {
   C dot;
   WEFT_FN C operator()(C dy, C y) const { return y * (dy - dot); }
 };
 
-template <class C>
-struct LogSoftmaxGradient {
+template <class C> struct LogSoftmaxGradient {
   C sum;
   WEFT_FN C operator()(C dy, C y) const { return dy - exp(y) * sum; }
 };
 
 /// (x - mean)^2.
-template <class C>
-struct CenteredSquare {
+template <class C> struct CenteredSquare {
   C mean;
   WEFT_FN C operator()(C x) const { return (x - mean) * (x - mean); }
 };
 
 /// dy * weight * (x - mean) * rstd.
-template <class C>
-struct NormDot {
+template <class C> struct NormDot {
   C mean, rstd;
   WEFT_FN C operator()(C dy, C weight, C x) const { return dy * weight * ((x - mean) * rstd); }
 };
 
 /// (x - mean) * rstd * weight, + bias if there is one.
-template <class C>
-struct Normalized {
+template <class C> struct Normalized {
   C mean, rstd;
   WEFT_FN C operator()(C x, C weight) const { return (x - mean) * rstd * weight; }
   WEFT_FN C operator()(C x, C weight, C bias) const { return (x - mean) * rstd * weight + bias; }
@@ -80,8 +69,7 @@ struct Normalized {
 
 /// The gradient of a normalised row: rstd * (dy * weight - sum - xhat * dot), xhat = (x - mean) *
 /// rstd; sum and dot are means over the row of dy * weight and dy * weight * xhat.
-template <class C>
-struct NormGradient {
+template <class C> struct NormGradient {
   C mean, rstd, sum, dot;
   WEFT_FN C operator()(C dy, C weight, C x) const {
     return rstd * (dy * weight - sum - (x - mean) * rstd * dot);
@@ -89,26 +77,22 @@ struct NormGradient {
 };
 
 /// Adds one row's contribution to the gradient of the weight.
-template <class C>
-struct WeightGradient {
+template <class C> struct WeightGradient {
   C mean, rstd;
   WEFT_FN C operator()(C before, C dy, C x) const { return before + dy * ((x - mean) * rstd); }
 };
 
-template <class C>
-struct Sum {
+template <class C> struct Sum {
   WEFT_FN C operator()(C a, C b) const { return a + b; }
 };
 
 inline namespace WEFT_COMPILER {
 
 /// Accumulators of a sum: enough to hide the latency of additions.
-template <class C>
-inline constexpr int kLanes = 128 / static_cast<int>(sizeof(C));
+template <class C> inline constexpr int kLanes = 128 / static_cast<int>(sizeof(C));
 
 /// Combines 2 * kWidth accumulators into the first one, in pairs.
-template <class R, int kWidth, class C>
-[[gnu::always_inline]] inline void fold_lanes(C* lanes) {
+template <class R, int kWidth, class C> [[gnu::always_inline]] inline void fold_lanes(C* lanes) {
   for (int l = 0; l < kWidth; ++l) lanes[l] = R::combine(lanes[l], lanes[l + kWidth]);
   if constexpr (kWidth > 1) fold_lanes<R, kWidth / 2>(lanes);
 }
@@ -131,10 +115,7 @@ C reduce_row(int64_t n, const F& f, const In*... in) {
 }
 
 struct AsItIs {
-  template <class T>
-  WEFT_FN T operator()(T x) const {
-    return x;
-  }
+  template <class T> WEFT_FN T operator()(T x) const { return x; }
 };
 
 /// out[i] = f(in[i]...), computed as C.

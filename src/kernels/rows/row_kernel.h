@@ -45,8 +45,7 @@ class Bf16Rows {
 };
 
 /// With Stored = bfloat16 rows are read and written in place, computed as T.
-template <class T, class Stored = T>
-class HostWalk {
+template <class T, class Stored = T> class HostWalk {
  public:
   using C = T;
   static constexpr bool kInPlace = !std::is_same_v<C, Stored>;
@@ -78,8 +77,7 @@ class HostWalk {
   }
 
   /// Combines the reducer elements f(rows...) of one row.
-  template <class R, class F, class... In>
-  C reduce(const F& f, const In&... rows) const {
+  template <class R, class F, class... In> C reduce(const F& f, const In&... rows) const {
     return reduce_row<R, C>(size_, f, elements(rows)...);
   }
   /// Row `row` of out = f(rows...); out may be one of the rows.
@@ -93,8 +91,7 @@ class HostWalk {
     out.end();
   }
   /// Element `i` of a row, by default of a row of one value.
-  template <class V>
-  static V value(const Rows& values, int64_t row, int64_t i = 0) {
+  template <class V> static V value(const Rows& values, int64_t row, int64_t i = 0) {
     const int64_t bytes = values.at(row, i) * static_cast<int64_t>(size_of(values.dtype()));
     return load_element<V>(values.dtype(), static_cast<const char*>(values.data()) + bytes);
   }

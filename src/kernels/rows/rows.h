@@ -80,8 +80,7 @@ void check_rows(const char* what, const Rows& a, const Rows& b);
 inline namespace WEFT_COMPILER {
 
 /// One value per row, as C.
-template <class C>
-class RowValues {
+template <class C> class RowValues {
  public:
   explicit RowValues(const Rows& rows) : rows_(rows) {}
   C operator[](int64_t row) const { return load_element<C>(rows_.dtype(), rows_.line(row).data); }
@@ -94,8 +93,7 @@ class RowValues {
 };
 
 /// Dense memory for several rows, spaced so that they do not share cache sets.
-template <class C>
-class RowBuffer {
+template <class C> class RowBuffer {
  public:
   explicit RowBuffer(const Rows& rows) : size_(rows.size()) {}
   int64_t pitch() const { return size_ + 64 / static_cast<int64_t>(sizeof(C)); }
@@ -117,8 +115,7 @@ class RowBuffer {
 };
 
 /// Reads rows before `end` as dense C: in place when they are dense C, else through a buffer.
-template <class C>
-class RowReader {
+template <class C> class RowReader {
  public:
   RowReader(const Rows& rows, int64_t end) : rows_(rows), buffer_(rows), range_end_(end) {}
   const C* operator()(int64_t row) {
@@ -144,8 +141,7 @@ class RowReader {
 
 /// Writes rows before `end`, one after the other, from dense C: `begin` returns where to write,
 /// `end` converts if needed, several rows at once when they are adjacent.
-template <class C>
-class RowWriter {
+template <class C> class RowWriter {
  public:
   RowWriter(const Rows& rows, int64_t end) : rows_(rows), buffer_(rows), range_end_(end) {}
   C* begin(int64_t row) {

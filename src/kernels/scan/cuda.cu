@@ -23,8 +23,7 @@ constexpr int64_t kShortRow = 32, kManyRows = 1 << 14;
 // how to store an element, given the scan before it, with and without the element (`store`).
 
 /// Running sums or products by R; `start` precedes all elements.
-template <class R, class C>
-struct RunningTotal {
+template <class R, class C> struct RunningTotal {
   using State = C;
   Rows in, out, start;
 
@@ -40,8 +39,7 @@ struct RunningTotal {
 };
 
 /// Extremes and their indices; see cumulative_extreme.
-template <class C, bool kGreatest>
-struct RunningExtreme {
+template <class C, bool kGreatest> struct RunningExtreme {
   using State = Extreme<C>;
   ExtremeRows rows;
   int64_t offset;
@@ -120,8 +118,7 @@ struct ProductBefore {
 };
 
 /// One thread per row.
-template <class Scan>
-struct ScanByThread {
+template <class Scan> struct ScanByThread {
   Scan scan;
   int64_t rows, size;
   bool reverse;
@@ -140,8 +137,7 @@ struct ScanByThread {
 };
 
 /// One thread block per row; each thread handles kScanRun neighbours at a time.
-template <class Scan>
-struct ScanByBlock {
+template <class Scan> struct ScanByBlock {
   using State = typename Scan::State;
   Scan scan;
   int64_t size;
@@ -153,8 +149,7 @@ struct ScanByBlock {
   static constexpr size_t kBytes = sizeof(State) * (kPlaces + 2 * kScanThreads + 1);
   WEFT_FN static int place(int i) { return i + i / kScanRun; }
 
-  template <class ThreadBlock>
-  WEFT_DEVICE void operator()(const ThreadBlock& block) const {
+  template <class ThreadBlock> WEFT_DEVICE void operator()(const ThreadBlock& block) const {
     State* elements = block.template shared<State>();
     State *totals = elements + kPlaces, *carried = totals + 2 * kScanThreads;
     const int64_t row = block.index(), tile = int64_t{block.threads()} * kScanRun;

@@ -24,8 +24,7 @@ struct ExtremeRows {
 };
 
 /// The extreme of the elements so far; none when the index is negative.
-template <class C>
-struct Extreme {
+template <class C> struct Extreme {
   C value;
   int64_t index;
 

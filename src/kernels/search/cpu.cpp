@@ -31,8 +31,7 @@ namespace weft::host {
 static constexpr int kTogether = 16;
 
 /// The block's elements when they are dense and of type C, else null.
-template <class C>
-static C* dense_elements(const MemoryBlock& block) {
+template <class C> static C* dense_elements(const MemoryBlock& block) {
   return block.is_dense() && block.dtype == dtype_of<C> ? block.as<C>() : nullptr;
 }
 

@@ -11,15 +11,13 @@ namespace weft::cuda {
 namespace {
 
 /// Elements of a row of `rows`.
-template <class C>
-struct RowElements {
+template <class C> struct RowElements {
   const Rows& rows;
   int64_t row;
   WEFT_DEVICE C operator()(int64_t i) const { return value_of<C>(rows, row, i); }
 };
 
-template <class C, bool kRight>
-struct SearchSorted {
+template <class C, bool kRight> struct SearchSorted {
   SearchedRows rows;
 
   WEFT_DEVICE void operator()(const Thread& thread) const {

@@ -11,8 +11,7 @@ struct SoftmaxRows {
   Rows x, y, max, sum;
   bool logarithm;
 
-  template <class Walk>
-  WEFT_FN void operator()(const Walk& walk) const {
+  template <class Walk> WEFT_FN void operator()(const Walk& walk) const {
     using C = typename Walk::C;
     auto read = walk.held_reader(x, 0);
     auto&& out = walk.writer(y);
@@ -35,8 +34,7 @@ struct SoftmaxRows {
 struct LogSumExpRows {
   Rows x, out;
 
-  template <class Walk>
-  WEFT_FN void operator()(const Walk& walk) const {
+  template <class Walk> WEFT_FN void operator()(const Walk& walk) const {
     auto read = walk.reader(x);
     for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
       auto in = read(r);
@@ -50,8 +48,7 @@ struct LogSumExpRows {
 struct SumExpRows {
   Rows x, max, sum;
 
-  template <class Walk>
-  WEFT_FN void operator()(const Walk& walk) const {
+  template <class Walk> WEFT_FN void operator()(const Walk& walk) const {
     using C = typename Walk::C;
     auto read = walk.reader(x);
     for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
@@ -65,8 +62,7 @@ struct SumExpRows {
 struct DotRows {
   Rows a, b, dot;
 
-  template <class Walk>
-  WEFT_FN void operator()(const Walk& walk) const {
+  template <class Walk> WEFT_FN void operator()(const Walk& walk) const {
     auto read_a = walk.reader(a), read_b = walk.reader(b);
     for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
       auto left = read_a(r), right = read_b(r);
@@ -81,8 +77,7 @@ struct SoftmaxBackwardRows {
   Rows dx, dy, y, given;
   bool logarithm;
 
-  template <class Walk>
-  WEFT_FN void operator()(const Walk& walk) const {
+  template <class Walk> WEFT_FN void operator()(const Walk& walk) const {
     using C = typename Walk::C;
     auto read_dy = walk.held_reader(dy, 0);
     auto read_y = logarithm ? walk.reader(y) : walk.held_reader(y, 1);
@@ -110,8 +105,7 @@ struct SoftmaxBackwardRows {
 struct LogSumExpBackwardRows {
   Rows dx, x, dy, lse;
 
-  template <class Walk>
-  WEFT_FN void operator()(const Walk& walk) const {
+  template <class Walk> WEFT_FN void operator()(const Walk& walk) const {
     using C = typename Walk::C;
     auto read = walk.reader(x);
     auto&& out = walk.writer(dx);
@@ -124,8 +118,7 @@ struct LogSumExpBackwardRows {
 };
 
 struct LogSumExpOf {
-  template <class T>
-  WEFT_FN T operator()(T max, T sum) const {
+  template <class T> WEFT_FN T operator()(T max, T sum) const {
     return finite_or_zero(max) + log(sum);
   }
 };

@@ -9,28 +9,18 @@ inline namespace WEFT_COMPILER {
 
 /// Returns x, or 0 when it is infinite: with the max of a row of only -inf, or with a +inf, x - max
 /// would be inf - inf.
-template <class C>
-WEFT_FN C finite_or_zero(C x) {
-  return x - x == C(0) || x != x ? x : C(0);
-}
+template <class C> WEFT_FN C finite_or_zero(C x) { return x - x == C(0) || x != x ? x : C(0); }
 
 /// GreatestOf that may pass over a NaN: the sum of exponentials has it.
 struct GreatestNumberOf : GreatestOf {
-  template <class T>
-  static T combine(T a, T b) {
-    return a > b ? a : b;
-  }
+  template <class T> static T combine(T a, T b) { return a > b ? a : b; }
 };
 
 /// Statistics of a row for softmax. `max` is finite or NaN.
-template <class C>
-struct SoftmaxRow {
-  C max, sum;
-};
+template <class C> struct SoftmaxRow { C max, sum; };
 
 /// Computes max and the sum of exp(x - max) of a whole row.
-template <class C>
-SoftmaxRow<C> softmax_row(const HostWalk<C>& walk, const C* x) {
+template <class C> SoftmaxRow<C> softmax_row(const HostWalk<C>& walk, const C* x) {
   const C max = finite_or_zero(walk.template reduce<GreatestNumberOf>(AsItIs{}, x));
   return {max, walk.template reduce<SumOf>(ExpAbove<C>{max}, x)};
 }
@@ -66,8 +56,7 @@ struct SoftmaxOf {
     return {max, scaled(a, above) + scaled(b, above)};
   }
   /// The max of a part without elements is meaningless.
-  template <class C>
-  WEFT_FN static C scaled(const SoftmaxRow<C>& row, C above) {
+  template <class C> WEFT_FN static C scaled(const SoftmaxRow<C>& row, C above) {
     return row.sum == C(0) ? C(0) : row.sum * exp(finite_or_zero(row.max) - above);
   }
 };

@@ -82,8 +82,7 @@ static constexpr size_t kShortRow = 64;
 static constexpr size_t kSelectedPart = 8;
 
 /// The first k elements of a row in order.
-template <class C, class Key>
-class RowOrder {
+template <class C, class Key> class RowOrder {
  public:
   RowOrder(int64_t n, int64_t k, bool descending)
       : size_(static_cast<size_t>(n)), count_(static_cast<size_t>(k)), descending_(descending) {

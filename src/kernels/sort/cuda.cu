@@ -54,16 +54,14 @@ struct Sorting {
 };
 
 /// Each thread block sorts kSortTile / run runs with Batcher's bitonic network.
-template <class C, class Entry>
-struct SortRuns {
+template <class C, class Entry> struct SortRuns {
   Sorting shape;
   Rows in;
   bool descending;
   /// [rows, size], dense.
   Entry* entries;
 
-  template <class ThreadBlock>
-  WEFT_DEVICE void operator()(const ThreadBlock& block) const {
+  template <class ThreadBlock> WEFT_DEVICE void operator()(const ThreadBlock& block) const {
     Entry* tile = block.template shared<Entry>();
     const int64_t first_run = block.index() * (kSortTile / shape.run);
     for (int i = block.thread(); i < kSortTile; i += block.threads()) {
@@ -108,8 +106,7 @@ struct SortRuns {
 
 /// Writes each entry to its place: its index in its run plus the number of smaller entries in the
 /// neighbouring run.
-template <class Entry>
-struct MergeRuns {
+template <class Entry> struct MergeRuns {
   Sorting shape;
   const Entry* from;
   Entry* to;
@@ -141,8 +138,7 @@ struct MergeRuns {
 };
 
 /// Stores the first entries of each row; `values` may have no data.
-template <class C, class Entry>
-struct StoreSorted {
+template <class C, class Entry> struct StoreSorted {
   int64_t size, offset;
   const Entry* entries;
   Rows in, values, indices;

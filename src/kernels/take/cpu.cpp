@@ -21,16 +21,14 @@ constexpr int64_t kAddedColumns = 256;
 constexpr int64_t kCheckedIndices = 1024;
 
 /// Calls f with a pointer of the indices' type.
-template <class F>
-void with_typed(const MemoryBlock& indices, const F& f) {
+template <class F> void with_typed(const MemoryBlock& indices, const F& f) {
   if (indices.dtype == DType::i32) return f(indices.as<int32_t>());
   if (indices.dtype == DType::i64) return f(indices.as<int64_t>());
   fail("take: dtype of indices is ", indices.dtype, ", expected i32 or i64");
 }
 
 /// Calls f(o, i) for `rows` [begin, end) of [outer, n].
-template <class F>
-void for_each_row(int64_t begin, int64_t end, int64_t n, const F& f) {
+template <class F> void for_each_row(int64_t begin, int64_t end, int64_t n, const F& f) {
   for (int64_t row = begin, o = row / n, i = row % n; row < end; ++row) {
     f(o, i);
     if (++i < n) continue;
@@ -40,8 +38,7 @@ void for_each_row(int64_t begin, int64_t end, int64_t n, const F& f) {
 }
 
 /// Returns whether some index of data[begin, end) is not in [-size, size).
-template <class I>
-bool has_index_outside(const I* data, int64_t begin, int64_t end, int64_t size) {
+template <class I> bool has_index_outside(const I* data, int64_t begin, int64_t end, int64_t size) {
   const auto above = static_cast<uint64_t>(size);
   uint64_t greatest = 0;
   for (int64_t i = begin; i < end; ++i) {
@@ -71,8 +68,7 @@ struct Taking {
   }
 
   /// Calls f with the indices as a function of (o, i, k).
-  template <class F>
-  void with_indices(const F& f) const {
+  template <class F> void with_indices(const F& f) const {
     with_typed(indices, [&](const auto* data) {
       const auto place = [size = size](int64_t index) { return index < 0 ? index + size : index; };
       if (slices) return f([=](int64_t, int64_t i, int64_t) { return place(data[i]); });
@@ -128,8 +124,7 @@ void for_each_run(const Taking& t, int64_t o, int64_t first, int64_t last, const
 
 /// Calls f(o, begin, end) on ranges of the n elements of each row: those of all rows are
 /// [begin, end).
-template <class F>
-void for_each_part(int64_t begin, int64_t end, int64_t n, const F& f) {
+template <class F> void for_each_part(int64_t begin, int64_t end, int64_t n, const F& f) {
   while (begin < end) {
     const int64_t o = begin / n, first = begin % n, last = std::min(n, first + end - begin);
     f(o, first, last);
@@ -137,8 +132,7 @@ void for_each_part(int64_t begin, int64_t end, int64_t n, const F& f) {
   }
 }
 
-template <class Bits>
-void take_elements(const Taking& t, void* out, const void* in) {
+template <class Bits> void take_elements(const Taking& t, void* out, const void* in) {
   auto* to = static_cast<Bits*>(out);
   const auto* from = static_cast<const Bits*>(in);
   t.with_indices([&](const auto& index) {
@@ -214,8 +208,7 @@ void write_elements(const Taking& t, C* places, const In in, const F& f) {
   });
 }
 
-template <class C, class In>
-void add_elements(const Taking& t, C* sums, const In in) {
+template <class C, class In> void add_elements(const Taking& t, C* sums, const In in) {
   write_elements(t, sums, in, [](C& sum, auto value) { sum += static_cast<C>(value); });
 }
 
@@ -233,8 +226,7 @@ bool is_repeated(const MemoryBlock& block) {
 
 /// Integer sums of a vector, which are the same in any order: each part has its own sums, if these
 /// are much fewer than the elements.
-template <class In>
-void add_integers(const Taking& t, int64_t* sums, const In in) {
+template <class In> void add_integers(const Taking& t, int64_t* sums, const In in) {
   constexpr int64_t kPartElements = 1 << 17, kMostParts = 16;
   const int64_t parts = std::min(kMostParts, t.n / kPartElements);
   if (t.outer != 1 || t.inner != 1 || parts < 2 || t.size * 8 * parts > t.n) {
@@ -283,14 +275,10 @@ static void take(const Taking& t, const MemoryBlock& out, const MemoryBlock& in)
     return take_slices(t, out.as<char>(), in.as<char>(), t.inner * bytes);
   }
   switch (bytes) {
-    case 1:
-      return take_elements<uint8_t>(t, out.data, in.data);
-    case 2:
-      return take_elements<uint16_t>(t, out.data, in.data);
-    case 4:
-      return take_elements<uint32_t>(t, out.data, in.data);
-    default:
-      return take_elements<uint64_t>(t, out.data, in.data);
+    case 1: return take_elements<uint8_t>(t, out.data, in.data);
+    case 2: return take_elements<uint16_t>(t, out.data, in.data);
+    case 4: return take_elements<uint32_t>(t, out.data, in.data);
+    default: return take_elements<uint64_t>(t, out.data, in.data);
   }
 }
 
@@ -365,8 +353,7 @@ static void write_typed(const Taking& t, T* places, const T* in, WriteMode mode)
       return write_elements(t, places, in, [&](T& place, T value) {
         if (is_nan(value) || static_cast<C>(value) < static_cast<C>(place)) place = value;
       });
-    default:
-      return write_elements(t, places, in, [](T& place, T value) { place = value; });
+    default: return write_elements(t, places, in, [](T& place, T value) { place = value; });
   }
 }
 

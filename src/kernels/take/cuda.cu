@@ -66,8 +66,7 @@ struct DeviceTaking {
   }
 };
 
-template <class Word>
-struct TakeWords {
+template <class Word> struct TakeWords {
   DeviceTaking taking;
   Word* out;
   const Word* in;
@@ -99,8 +98,7 @@ struct ListIndices {
 
 /// A list's sorted indices determine which elements of a column are written where, and in which
 /// order. The thread with the first of several equal indices writes all of them.
-template <class C>
-struct WriteListed {
+template <class C> struct WriteListed {
   DeviceTaking taking;
   const int64_t *sorted, *order;
   void* out;
@@ -112,16 +110,11 @@ struct WriteListed {
   WEFT_FN static bool is_nan(C value) { return value != value; }
   WEFT_FN C written(C place, C value) const {
     switch (mode) {
-      case WriteMode::add:
-        return place + value;
-      case WriteMode::multiply:
-        return place * value;
-      case WriteMode::max:
-        return is_nan(value) || value > place ? value : place;
-      case WriteMode::min:
-        return is_nan(value) || value < place ? value : place;
-      default:
-        return value;
+      case WriteMode::add: return place + value;
+      case WriteMode::multiply: return place * value;
+      case WriteMode::max: return is_nan(value) || value > place ? value : place;
+      case WriteMode::min: return is_nan(value) || value < place ? value : place;
+      default: return value;
     }
   }
 
@@ -154,8 +147,7 @@ struct SearchOutside {
   int64_t count;
   int64_t* places;
 
-  template <class ThreadBlock>
-  WEFT_DEVICE void operator()(const ThreadBlock& block) const {
+  template <class ThreadBlock> WEFT_DEVICE void operator()(const ThreadBlock& block) const {
     int64_t place = count;
     for (int64_t i = block.index() * block.threads() + block.thread(); i < count && place == count;
          i += block.blocks() * block.threads()) {
@@ -231,14 +223,10 @@ void take_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock
     return take_words<Bytes16>(taking, out, in);
   }
   switch (bytes) {
-    case 1:
-      return take_words<uint8_t>(taking, out, in);
-    case 2:
-      return take_words<uint16_t>(taking, out, in);
-    case 4:
-      return take_words<uint32_t>(taking, out, in);
-    default:
-      return take_words<uint64_t>(taking, out, in);
+    case 1: return take_words<uint8_t>(taking, out, in);
+    case 2: return take_words<uint16_t>(taking, out, in);
+    case 4: return take_words<uint32_t>(taking, out, in);
+    default: return take_words<uint64_t>(taking, out, in);
   }
 }
 

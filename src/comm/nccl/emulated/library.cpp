@@ -135,16 +135,12 @@ void stage(const Meeting& meeting, Side& own) {
         copy_into(own, r * bytes, *meeting.sides[r]);
       }
       break;
-    case Move::Kind::reduce_scatter:
-      return reduce_sides(meeting, rank * bytes, own);
-    case Move::Kind::all_reduce:
-      return reduce_sides(meeting, 0, own);
+    case Move::Kind::reduce_scatter: return reduce_sides(meeting, rank * bytes, own);
+    case Move::Kind::all_reduce: return reduce_sides(meeting, 0, own);
     case Move::Kind::broadcast:
       return copy_into(own, 0, *meeting.sides[static_cast<size_t>(own.move.root)]);
-    case Move::Kind::recv:
-      return copy_into(own, 0, *meeting.sides[0]);
-    case Move::Kind::send:
-      own.staged.clear();
+    case Move::Kind::recv: return copy_into(own, 0, *meeting.sides[0]);
+    case Move::Kind::send: own.staged.clear();
   }
 }
 
