@@ -2,8 +2,6 @@
 // The cost of a collective apart from the bytes it moves: its latency, and the check that all ranks
 // made the same call.
 
-#include <algorithm>
-
 #include "benchmarks/report.h"
 #include "src/comm/signature.h"
 #include "weft/communicator.h"
@@ -36,11 +34,11 @@ static double check_seconds(const Options& options) {
   const Piece piece{.dtype = DType::f32, .counts = {&count, 1}};
   Collective call{.kind = CollectiveKind::all_reduce, .pieces = {&piece, 1}};
   std::vector<Signature> signatures(static_cast<size_t>(options.ranks));
-  for (Signature& signature : signatures) sign(call, signature);
+  for (Signature& signature : signatures) sign(call, {}, signature);
   int64_t differing = 0;
   const double seconds = seconds_of([&] {
     for (int64_t i = 0; i < options.calls; ++i) {
-      sign(call, signatures[0]);
+      sign(call, {}, signatures[0]);
       for (const Signature& other : signatures) differing += other.hash != signatures[0].hash;
       // Prevents the compiler from hoisting the work out of the loop.
       asm volatile("" : "+m"(call), "+m"(signatures[0]));
