@@ -21,6 +21,10 @@ Axes Pattern::cutting(int dim) const {
   return found;
 }
 
+bool Pattern::operator==(const Pattern& other) const {
+  return std::ranges::equal(placements(), other.placements()) && depth_ == other.depth_;
+}
+
 bool Pattern::is_innermost(int axis) const {
   for (int other = 0; other < axes_; ++other) {
     if ((*this)[other].is_shard((*this)[axis].dim()) && depth(other) > depth(axis)) return false;
@@ -38,11 +42,11 @@ Axes Pattern::partial_axes() const {
 
 void Pattern::set(int axis, Placement placement) {
   auto at = static_cast<size_t>(axis);
-  const Placement before = placements_[at];
+  const int left = placements_[at].dim();
   uint8_t cuts = 0;
   for (size_t other = 0; other < axes_; ++other) {
     if (other == at || !placements_[other].is_shard()) continue;
-    if (before.is_shard(placements_[other].dim()) && depth_[other] > depth_[at]) {
+    if (placements_[other].is_shard(left) && depth_[other] > depth_[at]) {
       --depth_[other];
       if (placements_[other].has_sizes()) placements_[other] = Shard{placements_[other].dim()};
     }

@@ -34,12 +34,13 @@ static void place_by_name(Pattern& pattern, const DeviceMesh& mesh,
 
 /// Orders the cuts of each dim by the mesh, regardless of the order in which they were named.
 static void cut_in_mesh_order(Pattern& pattern) {
-  for (int dim = 0; dim < kMaxDims; ++dim) {
+  for (int first = 0; first < pattern.axes(); ++first) {
+    if (!pattern[first].is_shard()) continue;
     Axes axes;
     for (int axis = 0; axis < pattern.axes(); ++axis) {
-      if (pattern[axis].is_shard(dim)) axes.push_back(axis);
+      if (pattern[axis].is_shard(pattern[first].dim())) axes.push_back(axis);
     }
-    if (axes.size() > 1) pattern.set_order(dim, axes);
+    if (axes.size() > 1) pattern.set_order(pattern[first].dim(), axes);
   }
 }
 
@@ -65,9 +66,9 @@ static void cut_in_stated_order(Pattern& pattern, const DeviceMesh& mesh, const 
 }
 
 static void check_partials(const Pattern& pattern, const DeviceMesh& mesh) {
-  Axes partial = pattern.partial_axes();
+  const Axes partial = pattern.partial_axes();
   for (int axis : partial) {
-    if (pattern[axis] == pattern[partial[0]]) continue;
+    if (pattern[axis].op() == pattern[partial[0]].op()) continue;
     fail("sharding: kinds of Partial are ", pattern[partial[0]], " on axis ",
          in_quotes(mesh.root().axis_name(partial[0])), " and ", pattern[axis], " on axis ",
          in_quotes(mesh.root().axis_name(axis)), ", expected one kind");

@@ -154,8 +154,10 @@ static bool needs_tensor(const char* what, const Tensor& a, const Number& number
   return true;
 }
 
-static Tensor call_with_number(const Op& op, const Tensor& a, Number number) {
-  return op({for_scalar(op.spec().name.c_str(), a, number)}, {.values = {number.value}});
+static Tensor call_with_number(const Op& op, const Tensor& a, const Number& number) {
+  const Attributes attributes{.values = {number.value}};
+  if (a && is_floating(a.dtype())) return op(std::span(&a, 1), attributes);
+  return op({for_scalar(op.spec().name.c_str(), a, number)}, attributes);
 }
 
 Tensor add(const Tensor& a, const Tensor& b) { return call_promoted(add_op, a, b); }

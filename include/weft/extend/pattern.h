@@ -82,7 +82,7 @@ class WEFT_API Pattern {
   /// Replicates on an axis of one device: the parts along other axes stay.
   void drop_trivial(int axis);
 
-  bool operator==(const Pattern&) const = default;
+  bool operator==(const Pattern& other) const;
 
  private:
   std::array<Placement, kMaxAxes> placements_{};

@@ -309,9 +309,11 @@ void run_map(const char* what, const MapLoops& loops, const void* functor,
   mapping.results = results;
   mapping.count = results + operands;
   const Shape& shape = outs[0]->shape;
+  void* data[kMaxMapBlocks];
   bool dense = true, simple = true;
   for (int i = 0; i < mapping.count; ++i) {
     const MemoryBlock& block = i < results ? *outs[i] : *ins[i - results];
+    data[i] = block.data;
     mapping.blocks[i] = &block;
     mapping.loop_dtypes[i] = i < results ? result : dtype;
     if (i < results && block.shape != shape)
@@ -319,9 +321,11 @@ void run_map(const char* what, const MapLoops& loops, const void* functor,
     dense &= block.shape == shape && block.is_dense();
     simple &= block.dtype == mapping.loop_dtypes[i];
   }
+  const int64_t n = shape.product();
+  if (dense && simple && n <= kParallelGrain) return mapping.loop(functor, data, data + results, n);
   if (!dense || !simple) find_converters(mapping);
   if (!dense) return run_strided(what, mapping);
-  parallel_for(shape.product(), kParallelGrain, [&](int64_t begin, int64_t end) {
+  parallel_for(n, kParallelGrain, [&](int64_t begin, int64_t end) {
     simple ? run_dense(mapping, begin, end) : run_converted(mapping, begin, end);
   });
 }
