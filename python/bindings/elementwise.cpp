@@ -6,6 +6,10 @@
 #include "python/bindings/operands.h"
 #include "python/bindings/rule_text.h"
 #include "weft/error.h"
+#include "weft/ops/logic.h"
+#include "weft/ops/powers.h"
+#include "weft/ops/rounding.h"
+#include "weft/ops/trigonometry.h"
 
 namespace weft::python {
 
@@ -26,6 +30,31 @@ constexpr OfOne kElementwiseOfOne[] = {
     {"sign", sign, "sign", "-1, 0 or 1; NaN for NaN"},
     {"erf", erf, "erf", "The error function of x"},
     {"relu", relu, "relu", "max(x, 0); its gradient at 0 is 0"},
+    {"sin", sin, "sin", "The sine of x, in radians"},
+    {"cos", cos, "cos", "The cosine of x, in radians"},
+    {"tan", tan, "tan", "The tangent of x, in radians"},
+    {"asin", asin, "asin", "The angle in [-pi/2, pi/2] whose sine is x"},
+    {"acos", acos, "acos", "The angle in [0, pi] whose cosine is x"},
+    {"atan", atan, "atan", "The angle in [-pi/2, pi/2] whose tangent is x"},
+    {"sinh", sinh, "sinh", "The hyperbolic sine of x"},
+    {"cosh", cosh, "cosh", "The hyperbolic cosine of x"},
+    {"asinh", asinh, "asinh", "The inverse of sinh"},
+    {"acosh", acosh, "acosh", "The inverse of cosh; NaN below 1"},
+    {"atanh", atanh, "atanh", "The inverse of tanh; NaN beyond 1"},
+    {"floor", floor, "floor", "The integer below x; the dtype stays"},
+    {"ceil", ceil, "ceil", "The integer above x; the dtype stays"},
+    {"trunc", trunc, "trunc", "The integer of x towards 0; the dtype stays"},
+    {"round", round, "round", "The nearest integer, halves to the even one; the dtype stays"},
+    {"signbit", signbit, "signbit", "Whether the sign is negative, also of -0 and NaN: bool"},
+    {"logical_not", logical_not, "logical_not", "Whether x is zero: bool"},
+    {"isfinite", isfinite, "isfinite", "Whether x is neither infinite nor NaN: bool"},
+    {"isinf", isinf, "isinf", "Whether x is infinite: bool"},
+    {"isnan", isnan, "isnan", "Whether x is NaN: bool"},
+    {"bitwise_invert", bitwise_invert, "bitwise_invert", "~x, of integers and bool"},
+    {"expm1", expm1, "expm1", "exp(x) - 1, exact for small x"},
+    {"log1p", log1p, "log1p", "log(1 + x), exact for small x"},
+    {"log2", log2, "log2", "The logarithm of x to base 2"},
+    {"log10", log10, "log10", "The logarithm of x to base 10"},
 };
 
 constexpr OfTwo kElementwiseOfTwo[] = {
@@ -37,6 +66,21 @@ constexpr OfTwo kElementwiseOfTwo[] = {
     {"less_equal", less_equal, "less_equal", "x1 <= x2, element by element, as bool"},
     {"greater", greater, "less", "x1 > x2, element by element, as bool"},
     {"greater_equal", greater_equal, "less_equal", "x1 >= x2, element by element, as bool"},
+    {"atan2", atan2, "atan2", "The angle of the point (x2, x1) in [-pi, pi]"},
+    {"hypot", hypot, "hypot", "sqrt(x1^2 + x2^2), without overflow on the way"},
+    {"floor_divide", floor_divide, "floor_divide", "x1 // x2; integers by 0 give 0"},
+    {"remainder", remainder, "remainder", "x1 % x2, with the sign of x2; integers by 0 give 0"},
+    {"copysign", copysign, "copysign", "|x1| with the sign of x2"},
+    {"nextafter", nextafter, "nextafter", "The number next to x1 on the way to x2"},
+    {"logical_and", logical_and, "logical_and", "Whether neither is zero: bool"},
+    {"logical_or", logical_or, "logical_or", "Whether one is not zero: bool"},
+    {"logical_xor", logical_xor, "logical_xor", "Whether just one is not zero: bool"},
+    {"bitwise_and", bitwise_and, "bitwise_and", "x1 & x2, of integers and bool"},
+    {"bitwise_or", bitwise_or, "bitwise_or", "x1 | x2, of integers and bool"},
+    {"bitwise_xor", bitwise_xor, "bitwise_xor", "x1 ^ x2, of integers and bool"},
+    {"bitwise_left_shift", bitwise_left_shift, "bitwise_left_shift", "x1 << x2, of integers"},
+    {"bitwise_right_shift", bitwise_right_shift, "bitwise_right_shift", "x1 >> x2, of integers"},
+    {"logaddexp", logaddexp, "logaddexp", "log(exp(x1) + exp(x2)), without overflow on the way"},
 };
 
 /// Selects a where the condition holds, b elsewhere. A number is converted to a tensor like the
@@ -67,6 +111,13 @@ std::optional<Operand> bound_of(const py::object& given) {
 
 }  // namespace
 
+/// Numbers are used as exponents and bases without making a tensor of them.
+Tensor pow_operands(const Operand& a, const Operand& b) {
+  if (!a.is_number() && b.is_number()) return pow(a.tensor, b.number);
+  if (a.is_number() && !b.is_number()) return pow(a.number, b.tensor);
+  return of_operands("pow", pow, a, b);
+}
+
 void bind_elementwise(py::module_& m) {
   const auto bind = [&](const char* name, Tensor (*function)(const Operand&, const Operand&),
                         const char* op, const char* text) {
@@ -76,6 +127,8 @@ void bind_elementwise(py::module_& m) {
   bind("subtract", subtract_operands, "sub", "x1 - x2; shapes broadcast, dtypes promote");
   bind("multiply", multiply_operands, "mul", "x1 * x2; shapes broadcast, dtypes promote");
   bind("divide", divide_operands, "div", "x1 / x2, floating; shapes broadcast, dtypes promote");
+  bind("pow", pow_operands, "pow",
+       "x1 ** x2. Integers wrap, and a negative exponent gives the integer part");
   bind_functions(m, kElementwiseOfOne);
   bind_functions(m, kElementwiseOfTwo);
   m.def("where", &where_operands, Released(), py::arg("condition"), py::arg("x1"), py::arg("x2"),

@@ -27,10 +27,6 @@ void bind_all(py::module_& m) {
   bind_composed(m);
   bind_reductions(m);
   bind_shapes(m);
-  bind_trigonometry(m);
-  bind_rounding(m);
-  bind_logic(m);
-  bind_powers(m);
   bind_along_dim(m);
   bind_updates(m);
   bind_tensor(m, tensor);
