@@ -30,15 +30,11 @@ void bind_in_place(py::class_<Tensor>& tensor);
 void bind_tensor(py::module_& m, py::class_<Tensor>& tensor);
 void bind_numpy(py::module_& m, py::class_<Tensor>& tensor);
 void bind_dlpack(py::module_& m, py::class_<Tensor>& tensor);
-/// Returns the same values in new memory with the same layout; without communication.
-Tensor values_copied(const Tensor& x);
 void bind_experts(py::module_& m);
 void bind_selection(py::module_& m);
 void bind_pointwise(py::module_& m);
 void bind_parts(py::module_& m);
 void bind_composed(py::module_& m);
-/// The tensors that a function takes one by one.
-Tensors tensors_in(const char* what, const py::args& given);
 void bind_copies(py::module_& m, py::class_<Tensor>& tensor);
 void bind_init(py::module_& m);
 void bind_layers(py::module_& m);
@@ -57,5 +53,28 @@ void bind_memory(py::module_& m);
 void bind_testing(py::module_& m);
 void bind_trace(py::module_& m);
 void bind_graph(py::module_& m);
+
+// What these files use of each other.
+
+/// Returns a docstring: the text, followed by the sharding rule of the op of that name, which also
+/// states the shapes. Valid for the life of the module.
+const char* with_rule(const char* op, const char* text);
+/// Returns the same values in new memory with the same layout; without communication.
+Tensor values_copied(const Tensor& x);
+/// The tensors that a function takes one by one.
+Tensors tensors_in(const char* what, const py::args& given);
+/// Reshapes to a shape in which one size may be -1.
+Tensor reshaped(const Tensor& x, Shape shape);
+/// `matmul` that also accepts vectors, as NumPy's does.
+Tensor product_of(const Tensor& a, const Tensor& b);
+/// Returns the only element as a Python number.
+py::object item_of(const Tensor& x);
+/// Returns all elements as nested lists of Python numbers.
+py::object list_of(const Tensor& x);
+/// Implements x[index] for ints, slices, None and ... as in NumPy; returns a view where possible.
+Tensor indexed(const Tensor& x, const py::object& index);
+/// Implements x[index] = value, with broadcasting. Throws ValueError where x[index] is not a view,
+/// as for a sharded dim.
+void set_indexed(const Tensor& x, const py::object& index, const py::object& value);
 
 }  // namespace weft::python

@@ -5,7 +5,6 @@
 #include "python/bindings/changed.h"
 #include "python/bindings/dims.h"
 #include "python/bindings/operands.h"
-#include "python/bindings/rule_text.h"
 #include "weft/ops/distributions.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/losses.h"

@@ -4,7 +4,6 @@
 #include "python/bindings/bindings.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/operands.h"
-#include "python/bindings/rule_text.h"
 #include "weft/error.h"
 #include "weft/ops/logic.h"
 #include "weft/ops/powers.h"

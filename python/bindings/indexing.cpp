@@ -6,7 +6,7 @@
 
 #include <pybind11/numpy.h>
 
-#include "python/bindings/indexing.h"
+#include "python/bindings/bindings.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/operands.h"
 #include "weft/error.h"

@@ -3,7 +3,6 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/lock.h"
-#include "python/bindings/rule_text.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
 

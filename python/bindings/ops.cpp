@@ -8,7 +8,6 @@
 #include "python/bindings/lock.h"
 #include "python/bindings/own_op.h"
 #include "python/bindings/returned_tensors.h"
-#include "python/bindings/rule_text.h"
 #include "weft/error.h"
 
 namespace weft::python {

@@ -4,8 +4,6 @@
 #include "python/bindings/bindings.h"
 #include "python/bindings/dims.h"
 #include "python/bindings/lock.h"
-#include "python/bindings/products.h"
-#include "python/bindings/rule_text.h"
 #include "python/bindings/whole_numbers.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"

@@ -3,12 +3,8 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/dims.h"
-#include "python/bindings/elements.h"
-#include "python/bindings/indexing.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/operands.h"
-#include "python/bindings/products.h"
-#include "python/bindings/shapes.h"
 #include "python/bindings/whole_numbers.h"
 #include "weft/autograd.h"
 #include "weft/error.h"

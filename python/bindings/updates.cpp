@@ -3,7 +3,6 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/changed.h"
-#include "python/bindings/rule_text.h"
 
 namespace weft::python {
 
