@@ -4,15 +4,17 @@
 #include "python/bindings/bindings.h"
 #include "python/bindings/changed.h"
 #include "python/bindings/lock.h"
-#include "python/bindings/tensor_options.h"
 #include "weft/error.h"
+#include "weft/mesh.h"
 #include "weft/sharding.h"
 
 namespace weft::python {
 
-TensorOptions options_of(int ndim, DType dtype, const std::optional<Device>& device,
-                         const std::optional<DeviceMesh>& mesh,
-                         const std::optional<Placements>& placements) {
+/// Converts the keywords that all factories share, for a tensor of `ndim` dims. Without a
+/// device, the mesh's or the CPU. Throws ValueError for placements without a mesh.
+static TensorOptions options_of(int ndim, DType dtype, const std::optional<Device>& device,
+                                const std::optional<DeviceMesh>& mesh,
+                                const std::optional<Placements>& placements) {
   TensorOptions options{.dtype = dtype, .device = device.value_or(mesh ? mesh->device() : cpu)};
   if (placements && !mesh) fail("placements: mesh is missing, expected one for the placements");
   if (mesh) options.sharding = Sharding(*mesh, placements.value_or(Placements()), ndim);

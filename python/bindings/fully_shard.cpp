@@ -5,7 +5,6 @@
 #include "python/bindings/callable.h"
 #include "python/bindings/instances.h"
 #include "python/bindings/lock.h"
-#include "python/bindings/memory_budget.h"
 #include "python/bindings/modules.h"
 #include "weft/error.h"
 
@@ -256,7 +255,6 @@ void bind_fully_shard(py::module_& m) {
   bind_strategy(m);
   bind_precision(m);
   bind_placement(m);
-  bind_memory_budget(m);
   m.def(
       "fully_shard",
       [](const py::object& module, const DeviceMesh& mesh, const py::object& strategy,

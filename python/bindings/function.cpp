@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "python/bindings/function.h"
-
 #include <algorithm>
+#include <cstring>
+#include <new>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "python/bindings/bindings.h"
 #include "python/bindings/instances.h"
 #include "python/bindings/signature.h"
 #include "weft/error.h"
@@ -13,6 +16,8 @@ namespace weft::python {
 
 namespace {
 
+/// Words that NumPy and PyTorch use for one argument, in groups: a function that has one of a group
+/// takes the others for it.
 const std::vector<std::vector<const char*>> kGroups = {
     {"axis", "dim", "axes", "dims"},
     {"keepdims", "keepdim"},
@@ -270,11 +275,43 @@ void word_class(py::handle type) {
   }
 }
 
+constexpr std::string_view kCompiledModule = "weft._weft.";
+
+/// Python's own messages name a class by tp_name, which CPython takes from the module of its
+/// definition.
+void name_class(py::handle type) {
+  auto* named = reinterpret_cast<PyTypeObject*>(type.ptr());
+  if (std::string_view(named->tp_name).starts_with(kCompiledModule)) {
+    named->tp_name = strdup(concat("weft.", named->tp_name + kCompiledModule.size()).c_str());
+  }
+}
+
+/// Translates errors of arguments that weft's own functions convert, and of memory.
+void translate_errors(std::exception_ptr thrown) {
+  try {
+    if (thrown) std::rethrow_exception(thrown);
+  } catch (const std::bad_alloc&) {
+    py::set_error(PyExc_MemoryError, "out of memory");
+  } catch (const std::length_error&) {
+    py::set_error(PyExc_MemoryError, "out of memory");
+  } catch (const py::cast_error& error) {
+    const std::string message = error.what();
+    const size_t start = message.find("<class '"), end = message.find("'>");
+    const bool names_type = start != message.npos && end != message.npos;
+    std::string type = names_type ? message.substr(start + 8, end - start - 8) : "object";
+    if (type.starts_with(kCompiledModule)) type.replace(0, kCompiledModule.size(), "weft.");
+    py::set_error(PyExc_TypeError,
+                  concat("an argument holds a ", type,
+                         ", which is not what is taken there, or more than it can hold")
+                      .c_str());
+  }
+}
+
 }  // namespace
 
-py::tuple words_for_arguments() { return py::tuple(py::cast(kGroups)); }
-
 void word_functions(py::module_& m) {
+  m.attr("_WORDS") = py::tuple(py::cast(kGroups));
+  py::register_exception_translator(translate_errors);
   if (PyType_Ready(&function_type) < 0 || PyType_Ready(&method_type) < 0) {
     throw py::error_already_set();
   }
@@ -283,6 +320,7 @@ void word_functions(py::module_& m) {
     if (PyType_Check(member.ptr())) {
       bound_classes()[key] = member;
       word_class(member);
+      name_class(member);
     } else if (is_bound(member)) {
       m.attr(key) = function_of(function_type, member, name, name);
     }

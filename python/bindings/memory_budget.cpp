@@ -4,7 +4,6 @@
 #include "python/bindings/callable.h"
 #include "python/bindings/instances.h"
 #include "python/bindings/lock.h"
-#include "python/bindings/memory_budget.h"
 #include "python/bindings/modules.h"
 #include "weft/error.h"
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "python/bindings/bindings.h"
-#include "python/bindings/messages.h"
 
 namespace weft::python {
 
@@ -40,6 +39,7 @@ void bind_all(py::module_& m) {
   bind_optimizers(m);
   bind_schedules(m);
   bind_fully_shard(m);
+  bind_memory_budget(m);
   bind_fsdp_module(m);
   bind_tensor_parallel(m);
   bind_state_dicts(m);
@@ -50,7 +50,7 @@ void bind_all(py::module_& m) {
   bind_testing(m);
   bind_trace(m);
   bind_graph(m);
-  word_errors(m);
+  word_functions(m);
 }
 
 }  // namespace weft::python
