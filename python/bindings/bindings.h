@@ -51,7 +51,6 @@ void bind_checkpoints(py::module_& m);
 void bind_hugging_face(py::module_& m);
 void bind_tokenizer(py::module_& m);
 void bind_memory(py::module_& m);
-void bind_testing(py::module_& m);
 void bind_trace(py::module_& m);
 void bind_graph(py::module_& m);
 /// Replaces all functions and methods that are bound in `m` by ones that take other words for their

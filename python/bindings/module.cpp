@@ -47,7 +47,6 @@ void bind_all(py::module_& m) {
   bind_hugging_face(m);
   bind_tokenizer(m);
   bind_memory(m);
-  bind_testing(m);
   bind_trace(m);
   bind_graph(m);
   word_functions(m);
