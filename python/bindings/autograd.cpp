@@ -3,6 +3,9 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/lock.h"
+#include "weft/error.h"
+#include "weft/storage.h"
+#include "weft/trace.h"
 
 namespace weft::python {
 
@@ -14,6 +17,36 @@ static Tensors gradients_for(const Tensors& roots,
     if ((*given)[i]) gradients[i] = *(*given)[i];
   }
   return gradients;
+}
+
+static void bind_memory(py::module_& m) {
+  m.def(
+      "memory_statistics",
+      [](Device device) {
+        const MemoryStatistics statistics = memory_statistics(device.kind);
+        const auto use = [](const MemoryUse& of) {
+          py::dict both;
+          both["current"] = of.current;
+          both["peak"] = of.peak;
+          return both;
+        };
+        py::dict all;
+        for (int i = 0; i < kPurposes; ++i) {
+          all[py::str(std::string(name_of(static_cast<Purpose>(i))))] =
+              use(statistics.by_purpose[static_cast<size_t>(i)]);
+        }
+        all["total"] = use(statistics.total);
+        all["cached"] = statistics.cached;
+        return all;
+      },
+      py::arg("device") = cpu,
+      "Bytes of the calling rank by purpose (parameters, gradients, optimizer, activations, "
+      "gathered, other), current and peak; `meta` memory is counted as if it were there");
+  m.def(
+      "reset_peak_memory", [](Device device) { reset_peak_memory(device.kind); },
+      py::arg("device") = cpu, "Peaks start again from the current bytes");
+  m.def("release_cached_memory", &release_cached_memory,
+        "Gives cached memory of the calling rank back to the system");
 }
 
 void bind_autograd(py::module_& m) {
@@ -45,6 +78,12 @@ void bind_autograd(py::module_& m) {
       "gradients written in place and copied, implicit redistributions and their bytes");
   m.def("implicit_traffic", &implicit_traffic,
         "Implicit traffic of the calling rank by op, as lines 'op: count, bytes'");
+  bind_memory(m);
+  py::class_<TraceScope>(m, "_TraceScope")
+      .def(py::init<int64_t>(), py::arg("most_events"))
+      .def("events", &TraceScope::events)
+      .def("dropped", &TraceScope::dropped)
+      .def("write", &TraceScope::write, Released(), py::arg("world"), py::arg("path"));
 }
 
 }  // namespace weft::python

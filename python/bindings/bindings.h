@@ -41,17 +41,13 @@ void bind_layers(py::module_& m);
 void bind_moe(py::module_& m);
 void bind_transformer(py::module_& m);
 void bind_optimizers(py::module_& m);
-void bind_schedules(py::module_& m);
 void bind_fully_shard(py::module_& m);
 void bind_memory_budget(py::module_& m);
 void bind_fsdp_module(py::module_& m);
 void bind_tensor_parallel(py::module_& m);
 void bind_state_dicts(py::module_& m);
 void bind_checkpoints(py::module_& m);
-void bind_hugging_face(py::module_& m);
 void bind_tokenizer(py::module_& m);
-void bind_memory(py::module_& m);
-void bind_trace(py::module_& m);
 void bind_graph(py::module_& m);
 /// Replaces all functions and methods that are bound in `m` by ones that take other words for their
 /// arguments, and turns pybind11's own errors into one sentence each: wrong argument types,

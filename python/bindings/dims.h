@@ -7,6 +7,12 @@
 
 namespace weft::python {
 
+/// Converts an int or an equivalent object. Throws TypeError naming `what` for anything else, and
+/// ValueError for a number beyond 64 bits.
+int64_t whole_number(const char* what, py::handle given);
+
+/// The same for the number of a dim or an axis, which may be negative.
+int dim_number(const char* what, py::handle given);
 /// Dims of a tensor: None is all of them, an int one.
 std::vector<int> dims_of(const py::object& axis);
 /// Whether it names no dim: () or [].

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "python/bindings/bindings.h"
+#include "python/bindings/dims.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/pickling.h"
-#include "python/bindings/whole_numbers.h"
 #include "weft/error.h"
 #include "weft/sharding.h"
 

@@ -37,17 +37,13 @@ void bind_all(py::module_& m) {
   bind_moe(m);
   bind_transformer(m);
   bind_optimizers(m);
-  bind_schedules(m);
   bind_fully_shard(m);
   bind_memory_budget(m);
   bind_fsdp_module(m);
   bind_tensor_parallel(m);
   bind_state_dicts(m);
   bind_checkpoints(m);
-  bind_hugging_face(m);
   bind_tokenizer(m);
-  bind_memory(m);
-  bind_trace(m);
   bind_graph(m);
   word_functions(m);
 }

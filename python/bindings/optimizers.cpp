@@ -13,6 +13,7 @@
 #include "weft/error.h"
 #include "weft/extend/disk_tensor.h"
 #include "weft/ops/elementwise.h"
+#include "weft/schedules.h"
 
 namespace weft::python {
 
@@ -323,9 +324,24 @@ static void bind_kinds(py::module_& m) {
            py::arg("decays") = py::none(), py::arg("offload") = false);
 }
 
+static void bind_schedule(py::module_& m) {
+  py::class_<WarmupCosine>(
+      m, "WarmupCosine",
+      "A learning rate by step, counted from 0: it grows evenly to `peak`, "
+      "reached after `warmup` steps, and falls along half a cosine to `floor`, "
+      "reached at step `total` and kept")
+      .def(py::init([](double peak, int64_t warmup, int64_t total, double floor) {
+             return WarmupCosine{peak, warmup, total, floor};
+           }),
+           py::arg("peak"), py::arg("warmup"), py::arg("total"), py::arg("floor") = 0.0)
+      .def("__call__", &WarmupCosine::operator(), py::arg("step"),
+           "ValueError for a negative step or a warm-up longer than the whole");
+}
+
 void bind_optimizers(py::module_& m) {
   bind_base(m);
   bind_kinds(m);
+  bind_schedule(m);
   m.def(
       "gradient_norm",
       [](const py::object& parameters) {

@@ -4,7 +4,6 @@
 #include "python/bindings/bindings.h"
 #include "python/bindings/dims.h"
 #include "python/bindings/lock.h"
-#include "python/bindings/whole_numbers.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/float8.h"

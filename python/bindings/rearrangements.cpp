@@ -3,7 +3,6 @@
 #include "python/bindings/dims.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/returned_tensors.h"
-#include "python/bindings/whole_numbers.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/parts.h"

@@ -5,7 +5,6 @@
 #include "python/bindings/dims.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/operands.h"
-#include "python/bindings/whole_numbers.h"
 #include "weft/autograd.h"
 #include "weft/error.h"
 #include "weft/extend/pattern.h"
