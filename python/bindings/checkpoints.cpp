@@ -50,34 +50,19 @@ static void bind_saver(py::module_& m) {
            "infinite; without, it is saved and marked. lease_seconds: how long another job waits "
            "for a sign of life of this saver before it takes the directory over. A problem that "
            "does not make a save fail is a warning")
-      .def(
-          "save",
-          [](CheckpointSaver& s, int64_t step, const TrainingState& state) {
-            return s.save(step, state);
-          },
-          Released(), py::arg("step"), py::arg("state"),
-          "Writes this rank's part; call it on all ranks. Gives the checkpoint's path when this "
-          "rank's file is on the disk")
-      .def(
-          "save",
-          [](CheckpointSaver& s, int64_t step, const StateDict& state) {
-            return s.save(step, state);
-          },
-          Released(), py::arg("step"), py::arg("state"))
-      .def(
-          "save_async",
-          [](CheckpointSaver& s, int64_t step, const TrainingState& state) {
-            return s.save_async(step, state);
-          },
-          Released(), py::arg("step"), py::arg("state"),
-          "Returns as soon as the elements are copied, and writes them meanwhile; what goes wrong "
-          "is raised by the next call")
-      .def(
-          "save_async",
-          [](CheckpointSaver& s, int64_t step, const StateDict& state) {
-            return s.save_async(step, state);
-          },
-          Released(), py::arg("step"), py::arg("state"))
+      .def("save", py::overload_cast<int64_t, const TrainingState&>(&CheckpointSaver::save),
+           Released(), py::arg("step"), py::arg("state"),
+           "Writes this rank's part; call it on all ranks. Gives the checkpoint's path when this "
+           "rank's file is on the disk")
+      .def("save", py::overload_cast<int64_t, const StateDict&>(&CheckpointSaver::save), Released(),
+           py::arg("step"), py::arg("state"))
+      .def("save_async",
+           py::overload_cast<int64_t, const TrainingState&>(&CheckpointSaver::save_async),
+           Released(), py::arg("step"), py::arg("state"),
+           "Returns as soon as the elements are copied, and writes them meanwhile; what goes wrong "
+           "is raised by the next call")
+      .def("save_async", py::overload_cast<int64_t, const StateDict&>(&CheckpointSaver::save_async),
+           Released(), py::arg("step"), py::arg("state"))
       .def("wait", &CheckpointSaver::wait, Released(), "Until nothing is under way")
       .def_property_readonly("is_saving", &CheckpointSaver::is_saving)
       .def_property_readonly("generation", &CheckpointSaver::generation);
@@ -125,16 +110,15 @@ static void bind_readers(py::module_& m) {
       "it together, get what the first one finds: each might find another one while a job "
       "saves");
   m.def(
-      "load", [](const std::string& path, const TrainingState& into) { load(path, into); },
-      Released(), py::arg("path"), py::arg("into"),
+      "load", py::overload_cast<const std::string&, const TrainingState&>(&load), Released(),
+      py::arg("path"), py::arg("into"),
       "Fills the tensors, wherever and however they lie, and the numbers, from a checkpoint of "
       "weft's or PyTorch's, or a model in safetensors form. Each rank reads what holds its own "
       "elements and checks it; no communication. Of a run's directory it takes the newest complete "
       "checkpoint, which the first rank of the tensors' mesh chooses: all its ranks must then call "
       "it. ValueError names file, tensor and block");
-  m.def(
-      "load", [](const std::string& path, StateDict& into) { load(path, into); }, Released(),
-      py::arg("path"), py::arg("into"));
+  m.def("load", py::overload_cast<const std::string&, StateDict&>(&load), Released(),
+        py::arg("path"), py::arg("into"));
 }
 
 static void bind_hugging_face(py::module_& m) {

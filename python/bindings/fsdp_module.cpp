@@ -56,15 +56,6 @@ static std::function<void(const Tensor&)> hook_of(const py::object& given) {
   };
 }
 
-static std::vector<Module*> modules_in(const py::iterable& given) {
-  std::vector<Module*> modules;
-  for (const py::handle module : given) {
-    check_value(module);
-    modules.push_back(&module.cast<Module&>());
-  }
-  return modules;
-}
-
 static void bind_handles(py::module_& m) {
   py::class_<UnshardHandle>(m, "UnshardHandle", "An unshard that was started")
       .def("wait", &UnshardHandle::wait, Released(), "Returns when the parameters are there");
@@ -216,12 +207,7 @@ static void bind_collectives(py::module_& m) {
 static py::object called_as_forward(const ModuleObject& module, const py::function& method,
                                     const py::args& given, const py::kwargs& named) {
   auto& self = module.cast<Module&>();
-  const std::shared_ptr<const Arguments> arguments(new Arguments(method, given, named),
-                                                   [](const Arguments* dropped) {
-                                                     if (is_ending()) return;
-                                                     const Locked lock;
-                                                     delete dropped;
-                                                   });
+  const ArgumentsPtr arguments = kept_arguments(method, given, named);
   const auto run = [arguments, kept = Callable(method)](const Tensors& inputs) {
     const Locked lock;
     return tensors_of("forward method", arguments->pass(kept.function(), inputs));

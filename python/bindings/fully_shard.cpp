@@ -61,9 +61,7 @@ class WrittenExtension final : public AllGatherExtension {
   }
   void fsdp_post_all_gather(const Tensors& received, const Tensor& out) override {
     const Locked lock;
-    py::tuple all(received.size());
-    for (size_t i = 0; i < received.size(); ++i) all[i] = received[i];
-    post_(all, out);
+    post_(tuple_of(received), out);
   }
 
  private:

@@ -74,18 +74,14 @@ Tensor tensor_over(const char* what, const MemoryBlock& block, std::shared_ptr<v
     fail(what, ": the tensor has strides, expected dense elements for copy=False");
   }
   const Tensor made = empty(block.shape, {.dtype = block.dtype});
-  const py::array source =
-      array_over({block.data, block.dtype == DType::bf16 ? DType::f16 : block.dtype, cpu,
-                  block.shape, block.strides},
-                 py::none());
-  const py::array target =
-      array_over({made.block().data, block.dtype == DType::bf16 ? DType::f16 : block.dtype, cpu,
-                  block.shape, made.block().strides},
-                 py::none());
-  const py::module_ np = py::module_::import("numpy");
   // Copies bits, whatever the dtype.
-  np.attr("copyto")(target.attr("view")(concat("u", size_of(block.dtype))),
-                    source.attr("view")(concat("u", size_of(block.dtype))));
+  const auto bits_of = [&](void* data, const Strides& strides) {
+    const DType dtype = block.dtype == DType::bf16 ? DType::f16 : block.dtype;
+    const py::array all = array_over({data, dtype, cpu, block.shape, strides}, py::none());
+    return all.attr("view")(concat("u", size_of(dtype)));
+  };
+  py::module_::import("numpy").attr("copyto")(bits_of(made.block().data, made.block().strides),
+                                              bits_of(block.data, block.strides));
   return made;
 }
 

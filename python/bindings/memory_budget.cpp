@@ -10,12 +10,7 @@
 namespace weft::python {
 
 static StepModel model_of(const py::object& model, const py::iterable& blocks) {
-  StepModel step{.model = tree_of<Module>(model.cast<ModuleObject>()), .blocks = {}};
-  for (const py::handle block : blocks) {
-    check_value(block);
-    step.blocks.push_back(&block.cast<Module&>());
-  }
-  return step;
+  return {.model = tree_of<Module>(model.cast<ModuleObject>()), .blocks = modules_in(blocks)};
 }
 
 /// What build(mesh) returns: a model, its blocks and a function.

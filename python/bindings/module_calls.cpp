@@ -56,6 +56,14 @@ py::object Arguments::pass(py::handle forward, const Tensors& tensors) const {
   return forward(*given, **named);
 }
 
+ArgumentsPtr kept_arguments(py::handle forward, const py::args& given, const py::kwargs& named) {
+  return {new Arguments(forward, given, named), [](const Arguments* dropped) {
+            if (is_ending()) return;
+            const Locked lock;
+            delete dropped;
+          }};
+}
+
 std::optional<Tensors> only_tensors(const py::args& given) {
   Tensors tensors;
   for (const py::handle value : given) {
@@ -70,9 +78,7 @@ Tensors run_written(const py::object& self, const py::object& forward,
                     const ArgumentsPtr& arguments, const Tensors& inputs) {
   const std::string what = concat(Py_TYPE(self.ptr())->tp_name, ": forward");
   if (arguments) return tensors_of(what, arguments->pass(forward, inputs));
-  py::tuple given(inputs.size());
-  for (size_t i = 0; i < inputs.size(); ++i) given[i] = inputs[i];
-  return tensors_of(what, forward(*given));
+  return tensors_of(what, forward(*tuple_of(inputs)));
 }
 
 }  // namespace weft::python

@@ -38,6 +38,7 @@ class Arguments {
 
 /// Kept by C++ and destroyed on any thread.
 using ArgumentsPtr = std::shared_ptr<const Arguments>;
+ArgumentsPtr kept_arguments(py::handle forward, const py::args& given, const py::kwargs& named);
 
 /// Returns the arguments if all are tensors.
 std::optional<Tensors> only_tensors(const py::args& given);

@@ -110,12 +110,6 @@ HooksOfPython add(const ModuleObject& module, const py::object& before, const py
   return {self.add_hooks(made(module, found[0], found[1])), object, number};
 }
 
-py::tuple tuple_of(const Tensors& tensors) {
-  py::tuple all(tensors.size());
-  for (size_t i = 0; i < tensors.size(); ++i) all[i] = tensors[i];
-  return all;
-}
-
 /// The tensors after a hook: the result of `call`, or `came` when that is None.
 template <class Call>
 Tensors passed(const char* what, const FoundHook& found, const Tensors& came, const Call& call) {

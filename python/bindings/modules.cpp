@@ -33,14 +33,6 @@ Parameter::Initializer initializer_of(const py::object& given) {
   };
 }
 
-Tensors inputs_of(const py::args& given) {
-  Tensors inputs;
-  for (const py::handle input : given) {
-    inputs.push_back(tensor_from("module", "input", inputs.size(), input));
-  }
-  return inputs;
-}
-
 py::object called(const ModuleObject& module, const py::args& given, const py::kwargs& named) {
   auto& self = module.cast<Module&>();
   if (named.empty()) {
@@ -51,16 +43,11 @@ py::object called(const ModuleObject& module, const py::args& given, const py::k
   auto* written = dynamic_cast<WrittenInPython*>(&self);
   const py::object forward = written ? written->written_forward() : py::none();
   if (forward.is_none()) {
-    if (named.empty()) inputs_of(given);
+    if (named.empty()) tensors_in("module", given, "input");
     throw py::type_error(concat(Py_TYPE(module.ptr())->tp_name,
                                 ": tensors are given by name, expected by position"));
   }
-  const std::shared_ptr<const Arguments> arguments(new Arguments(forward, given, named),
-                                                   [](const Arguments* dropped) {
-                                                     if (is_ending()) return;
-                                                     const Locked lock;
-                                                     delete dropped;
-                                                   });
+  const ArgumentsPtr arguments = kept_arguments(forward, given, named);
   const auto run = [written, arguments](const Tensors& inputs) {
     return written->forward_with(arguments, inputs);
   };
@@ -306,6 +293,15 @@ std::vector<NamedParameter> named_parameters_of(const py::object& given) {
   return all;
 }
 
+std::vector<Module*> modules_in(const py::iterable& given) {
+  std::vector<Module*> modules;
+  for (const py::handle module : given) {
+    check_value(module);
+    modules.push_back(&module.cast<Module&>());
+  }
+  return modules;
+}
+
 std::vector<ParameterPtr> parameters_of(const py::object& given) {
   std::vector<ParameterPtr> all;
   for (NamedParameter& named : named_parameters_of(given)) all.push_back(named.parameter);
@@ -380,12 +376,10 @@ void bind_modules(py::module_& m) {
       "recompute",
       [](const py::function& function, const py::args& given, const std::vector<std::string>& ops,
          const std::variant<bool, std::string>& offload) {
-        const Tensors inputs = inputs_of(given);
+        const Tensors inputs = tensors_in("module", given, "input");
         const auto run = [kept = Callable(function)](const Tensors& again) {
           const Locked lock;
-          py::tuple arguments(again.size());
-          for (size_t i = 0; i < again.size(); ++i) arguments[i] = again[i];
-          return tensors_of("recompute", kept.function()(*arguments));
+          return tensors_of("recompute", kept.function()(*tuple_of(again)));
         };
         return one_or_all(released(
             [&] { return recompute(run, inputs, ops, tier_from("recompute: offload", offload)); }));

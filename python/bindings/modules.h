@@ -126,6 +126,8 @@ inline std::shared_ptr<Module> part_of(const std::shared_ptr<Module>& tree, Modu
   return {tree, module};
 }
 
+/// The modules of an iterable. Throws TypeError for one whose __init__ did not run.
+std::vector<Module*> modules_in(const py::iterable& given);
 /// Converts the parameters that Python passes: a module, Parameters, or (name, Parameter) pairs.
 std::vector<NamedParameter> named_parameters_of(const py::object& given);
 /// The same, without names.

@@ -50,10 +50,6 @@ static void bind_moe_config(py::module_& m) {
       .def_readonly("router", &MoEConfig::router);
 }
 
-static std::optional<Tensor> if_any(const Tensor& tensor) {
-  return tensor ? std::optional(tensor) : std::nullopt;
-}
-
 static void bind_latent_attention(py::module_& m) {
   using C = LatentAttentionConfig;
   py::class_<C>(m, "LatentAttentionConfig",
@@ -107,14 +103,14 @@ void bind_moe(py::module_& m) {
       .def(py::init<const MoEConfig&>(), py::arg("config"))
       .def_property_readonly("config", &MoE::config)
       .def_property_readonly(
-          "load", [](const MoE& self) { return if_any(self.load()); },
+          "load", [](const MoE& self) { return optional_of(self.load()); },
           "[experts]: rows that each expert computed since update_balance, on all ranks")
       .def_property_readonly("dropped", &MoE::dropped, "Choices dropped in the same calls")
       .def_property_readonly(
-          "balance_loss", [](const MoE& self) { return if_any(self.balance_loss()); },
+          "balance_loss", [](const MoE& self) { return optional_of(self.balance_loss()); },
           "That of the last call, without its coefficient")
       .def_property_readonly(
-          "z_loss", [](const MoE& self) { return if_any(self.z_loss()); },
+          "z_loss", [](const MoE& self) { return optional_of(self.z_loss()); },
           "That of the last call, without its coefficient")
       .def("update_balance", &MoE::update_balance, Released(), py::arg("rate") = 1e-3,
            "Moves the bias towards an even load, and forgets the load; after the optimizer's step");

@@ -71,10 +71,7 @@ static py::list samples_of(const Op& op) {
 
 static py::object call(const Op& op, const py::args& given, const Shape& structure,
                        const std::vector<double>& values) {
-  Tensors operands;
-  for (const py::handle operand : given) {
-    operands.push_back(tensor_from(op.spec().name, "operand", operands.size(), operand));
-  }
+  const Tensors operands = tensors_in(op.spec().name, given, "operand");
   check_takes_structure(op, structure);
   const Attributes attributes = attributes_of(op, structure, values);
   return one_or_all(released([&] { return op.call(operands, attributes); }));

@@ -27,13 +27,13 @@ static DecayPredicate predicate_of(const py::object& given) {
 
 namespace {
 
-/// Numbers of a group, by name.
-using Numbers = std::vector<std::pair<std::string, double>>;
+/// NamedNumbers of a group, by name.
+using NamedNumbers = std::vector<std::pair<std::string, double>>;
 
 /// An optimizer whose update is written in Python.
 class WrittenOptimizer : public Optimizer {
  public:
-  WrittenOptimizer(const std::vector<ParameterGroup<Numbers>>& groups,
+  WrittenOptimizer(const std::vector<ParameterGroup<NamedNumbers>>& groups,
                    const std::vector<double>& learning_rates, std::vector<std::string> moments)
       : Optimizer(parameters_of(groups), learning_rates), moments_(std::move(moments)) {
     for (const auto& group : groups) numbers_.push_back(group.options);
@@ -63,13 +63,13 @@ class WrittenOptimizer : public Optimizer {
 
  private:
   static std::vector<std::vector<NamedParameter>> parameters_of(
-      const std::vector<ParameterGroup<Numbers>>& groups) {
+      const std::vector<ParameterGroup<NamedNumbers>>& groups) {
     std::vector<std::vector<NamedParameter>> all;
     for (const auto& group : groups) all.push_back(group.parameters);
     return all;
   }
 
-  std::vector<Numbers> numbers_;
+  std::vector<NamedNumbers> numbers_;
   const std::vector<std::string> moments_;
 };
 
@@ -142,15 +142,15 @@ static std::unique_ptr<WrittenOptimizer> written_optimizer(
     std::vector<std::string> moments) {
   if (!options.contains("lr"))
     fail("optimizer: option \"lr\" is missing, expected a learning rate");
-  auto groups = groups_of(parameters, Numbers(options.begin(), options.end()),
-                          [](Numbers& numbers, const std::string& name, const py::handle& value) {
-                            const auto found = std::find_if(
-                                numbers.begin(), numbers.end(),
-                                [&](const auto& number) { return number.first == name; });
-                            if (found == numbers.end()) return false;
-                            found->second = value.cast<double>();
-                            return true;
-                          });
+  auto groups = groups_of(
+      parameters, NamedNumbers(options.begin(), options.end()),
+      [](NamedNumbers& numbers, const std::string& name, const py::handle& value) {
+        const auto found = std::find_if(numbers.begin(), numbers.end(),
+                                        [&](const auto& number) { return number.first == name; });
+        if (found == numbers.end()) return false;
+        found->second = value.cast<double>();
+        return true;
+      });
   std::vector<double> rates;
   for (auto& group : groups) {
     const auto rate = std::find_if(group.options.begin(), group.options.end(),
@@ -181,6 +181,12 @@ static py::list groups_of_numbers(Optimizer& o) {
 
 static bool set_number(Optimizer& o, size_t group, const std::string& name, double value) {
   return set_among(o.hyperparameters(group), name, value);
+}
+
+static void check_parameter(const char* what, const Optimizer& o, size_t parameter) {
+  const size_t number = o.parameters().size();
+  if (parameter >= number)
+    fail(what, ": parameter is ", parameter, ", expected one below ", number);
 }
 
 static void bind_base(py::module_& m) {
@@ -243,10 +249,7 @@ static void bind_base(py::module_& m) {
       .def(
           "state",
           [](Optimizer& o, size_t parameter) {
-            if (parameter >= o.parameters().size()) {
-              fail("state: parameter is ", parameter, ", expected one below ",
-                   o.parameters().size());
-            }
+            check_parameter("state", o, parameter);
             return released([&] { return o.state(parameter); });
           },
           py::arg("parameter"),
@@ -255,10 +258,7 @@ static void bind_base(py::module_& m) {
       .def(
           "steps",
           [](const Optimizer& o, size_t parameter) {
-            if (parameter >= o.parameters().size()) {
-              fail("steps: parameter is ", parameter, ", expected one below ",
-                   o.parameters().size());
-            }
+            check_parameter("steps", o, parameter);
             return o.steps(parameter);
           },
           py::arg("parameter"), "How many updates parameter number `parameter` has had");

@@ -18,10 +18,10 @@ static std::vector<int64_t> whole_numbers(const char* what, const py::object& gi
   return numbers;
 }
 
-Tensors tensors_in(const char* what, const py::args& given) {
+Tensors tensors_in(const std::string& what, const py::args& given, const char* kind) {
   Tensors tensors;
   for (const py::handle one : given) {
-    tensors.push_back(tensor_from(what, "tensor", tensors.size(), one));
+    tensors.push_back(tensor_from(what, kind, tensors.size(), one));
   }
   return tensors;
 }

@@ -35,11 +35,14 @@ Tensors tensors_of(const std::string& what, py::handle returned) {
       concat(what, ": it returned a ", Py_TYPE(returned.ptr())->tp_name, ", expected Tensors"));
 }
 
-py::object one_or_all(Tensors tensors) {
-  if (tensors.size() == 1) return py::cast(std::move(tensors[0]));
+py::tuple tuple_of(const Tensors& tensors) {
   py::tuple all(tensors.size());
-  for (size_t i = 0; i < tensors.size(); ++i) all[i] = std::move(tensors[i]);
+  for (size_t i = 0; i < tensors.size(); ++i) all[i] = tensors[i];
   return all;
+}
+
+py::object one_or_all(Tensors tensors) {
+  return tensors.size() == 1 ? py::cast(std::move(tensors[0])) : tuple_of(tensors);
 }
 
 }  // namespace weft::python

@@ -20,6 +20,8 @@ Tensor tensor_from(const std::string& what, const char* kind, size_t i, py::hand
 /// naming `what` otherwise.
 Tensors tensors_of(const std::string& what, py::handle returned);
 
+/// Returns the tensors as a tuple.
+py::tuple tuple_of(const Tensors& tensors);
 /// Returns a single tensor as it is, several as a tuple.
 py::object one_or_all(Tensors tensors);
 

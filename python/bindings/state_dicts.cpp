@@ -15,25 +15,13 @@ static void bind_training_state(py::module_& m) {
                             "What is saved and loaded together, part by part: models, optimizers, "
                             "tensors, and numbers. Keys are '<part>/<key>'")
       .def(py::init<>())
-      .def(
-          "add",
-          [](TrainingState& self, const std::string& name, Module& module) {
-            self.add(name, module);
-          },
-          py::keep_alive<1, 3>(), py::arg("name"), py::arg("part"),
-          "ValueError when there is a part of that name, or it has a slash")
-      .def(
-          "add",
-          [](TrainingState& self, const std::string& name, Optimizer& optimizer) {
-            self.add(name, optimizer);
-          },
-          py::keep_alive<1, 3>(), py::arg("name"), py::arg("part"))
-      .def(
-          "add",
-          [](TrainingState& self, const std::string& name, const Tensor& tensor) {
-            self.add(name, tensor);
-          },
-          py::arg("name"), py::arg("part"))
+      .def("add", py::overload_cast<const std::string&, Module&>(&TrainingState::add),
+           py::keep_alive<1, 3>(), py::arg("name"), py::arg("part"),
+           "ValueError when there is a part of that name, or it has a slash")
+      .def("add", py::overload_cast<const std::string&, Optimizer&>(&TrainingState::add),
+           py::keep_alive<1, 3>(), py::arg("name"), py::arg("part"))
+      .def("add", py::overload_cast<const std::string&, const Tensor&>(&TrainingState::add),
+           py::arg("name"), py::arg("part"))
       .def(
           "add_random",
           [](TrainingState& self, const std::string& name) {

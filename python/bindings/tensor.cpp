@@ -203,13 +203,16 @@ static void bind_operators(py::class_<Tensor>& tensor) {
   both("__mul__", "__rmul__", multiply_operands);
   both("__truediv__", "__rtruediv__", divide_operands);
   both("__pow__", "__rpow__", pow_operands);
-  const auto either = [&](const char* name, const char* reversed, TensorFunction function) {
+  const auto left = [&](const char* name, TensorFunction function) {
     tensor.def(
         name,
         [name, function](const Tensor& a, const Operand& b) {
           return of_operands(name, function, {a}, b);
         },
         Released(), py::is_operator());
+  };
+  const auto either = [&](const char* name, const char* reversed, TensorFunction function) {
+    left(name, function);
     tensor.def(
         reversed,
         [reversed, function](const Tensor& a, const Operand& b) {
@@ -224,20 +227,12 @@ static void bind_operators(py::class_<Tensor>& tensor) {
   either("__xor__", "__rxor__", bitwise_xor);
   either("__lshift__", "__rlshift__", bitwise_left_shift);
   either("__rshift__", "__rrshift__", bitwise_right_shift);
-  const auto compare = [&](const char* name, TensorFunction function) {
-    tensor.def(
-        name,
-        [name, function](const Tensor& a, const Operand& b) {
-          return of_operands(name, function, {a}, b);
-        },
-        Released(), py::is_operator());
-  };
-  compare("__eq__", equal);
-  compare("__ne__", not_equal);
-  compare("__lt__", less);
-  compare("__le__", less_equal);
-  compare("__gt__", greater);
-  compare("__ge__", greater_equal);
+  left("__eq__", equal);
+  left("__ne__", not_equal);
+  left("__lt__", less);
+  left("__le__", less_equal);
+  left("__gt__", greater);
+  left("__ge__", greater_equal);
   tensor
       .def(
           "__matmul__", [](const Tensor& a, const Tensor& b) { return product_of(a, b); },
