@@ -4,7 +4,6 @@
 #include <string>
 #include <utility>
 
-#include "ops/dim_names.h"
 #include "ops/structure.h"
 #include "weft/error.h"
 #include "weft/extend/op.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "ops/dim_names.h"
 #include "ops/engine/fetch.h"
 #include "ops/engine/op_body.h"
 #include "ops/promotion.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/along_dim.h"
 #include "ops/engine/tensor_body.h"
-#include "ops/place.h"
 #include "ops/promotion.h"
 #include "ops/scan.h"
+#include "ops/sorting.h"
 #include "src/kernels/scan/scan.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/selection.h"

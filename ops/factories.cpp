@@ -8,7 +8,6 @@
 
 #include "ops/engine/engine.h"
 #include "ops/engine/layouts.h"
-#include "ops/engine/overlap.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "src/device/cuda/streams.h"

@@ -6,7 +6,6 @@
 
 #include "ops/engine/layouts.h"
 #include "ops/engine/op_node.h"
-#include "ops/engine/overlap.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "src/kernels/copy/copy.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/order_statistics.h"
+#include "ops/sorting.h"
 
 #include <cstring>
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "ops/dim_names.h"
 #include "ops/structure.h"
 #include "weft/error.h"
 #include "weft/extend/op.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/place.h"
+#include "ops/sorting.h"
 
 #include "ops/along_dim.h"
 #include "src/base/numeric.h"

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "ops/row_parts.h"
+#include "weft/extend/op.h"
 
 namespace weft {
 
@@ -30,5 +31,8 @@ class ProductParts {
   const After after_;
   ProductParts* const outer_;
 };
+
+/// The op of `matmul` for operands of one dtype.
+const Op& matmul_product();
 
 }  // namespace weft

@@ -2,7 +2,6 @@
 #include "weft/ops/products.h"
 
 #include "ops/product_parts.h"
-#include "ops/products.h"
 #include "ops/promotion.h"
 #include "src/kernels/matmul/gemm.h"
 #include "weft/ops/shapes.h"

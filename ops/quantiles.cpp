@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "ops/engine/tensor_body.h"
-#include "ops/order_statistics.h"
+#include "ops/sorting.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "ops/dim_names.h"
 #include "ops/structure.h"
 #include "src/kernels/reduce/reduce.h"
 #include "weft/error.h"

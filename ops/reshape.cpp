@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/dim_names.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/structure.h"
 #include "src/kernels/copy/copy.h"

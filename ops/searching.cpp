@@ -5,8 +5,8 @@
 
 #include "ops/along_dim.h"
 #include "ops/engine/tensor_body.h"
-#include "ops/place.h"
 #include "ops/promotion.h"
+#include "ops/sorting.h"
 #include "src/kernels/copy/dense.h"
 #include "weft/ops/along_dim.h"
 #include "weft/ops/elementwise.h"

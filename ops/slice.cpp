@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "ops/dim_names.h"
 #include "ops/structure.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"

@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "ops/along_dim.h"
-#include "ops/place.h"
 #include "ops/promotion.h"
 #include "ops/sorted_part.h"
+#include "ops/sorting.h"
 #include "src/kernels/rows/rows.h"
 #include "weft/ops/along_dim.h"
 

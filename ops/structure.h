@@ -3,10 +3,20 @@
 
 #include <algorithm>
 #include <span>
+#include <string>
 
 #include "weft/extend/op.h"
 
 namespace weft {
+
+/// Name of the factor of dim `dim` in rules made for a call: "d0", "d1", ...
+inline std::string dim_name(int dim, const char* prefix = "d") {
+  std::string name = prefix;
+  return name += std::to_string(dim);
+}
+
+/// Text of an array from its dims; "." for none.
+inline std::string array_text(const std::string& dims) { return dims.empty() ? "." : dims; }
 
 // Descriptions of the numbers in an op's `structure`; see OpSpec.
 

@@ -3,8 +3,7 @@
 
 #include "ops/along_dim.h"
 #include "ops/engine/tensor_body.h"
-#include "ops/order_statistics.h"
-#include "ops/place.h"
+#include "ops/sorting.h"
 #include "ops/take.h"
 #include "weft/error.h"
 #include "weft/ops/along_dim.h"

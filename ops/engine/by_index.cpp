@@ -6,7 +6,7 @@
 #include "mesh/grid.h"
 #include "mesh/rows.h"
 #include "ops/engine/call_body.h"
-#include "ops/engine/candidate.h"
+#include "ops/engine/choose.h"
 #include "ops/engine/op_body.h"
 #include "ops/engine/recorder.h"
 #include "src/device/cuda/capture.h"

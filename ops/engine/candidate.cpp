@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/engine/candidate.h"
+#include "ops/engine/choose.h"
 
 #include <algorithm>
 

@@ -3,8 +3,7 @@
 #include <map>
 #include <stdexcept>
 
-#include "ops/engine/candidate.h"
-#include "ops/engine/parts_agree.h"
+#include "ops/engine/choose.h"
 
 namespace weft {
 

@@ -7,7 +7,7 @@
 #include "ops/engine/call_body.h"
 #include "ops/engine/engine.h"
 #include "ops/engine/op_node.h"
-#include "ops/engine/overlap.h"
+#include "ops/engine/tensor_body.h"
 #include "ops/engine/trace_recorder.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"

@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "ops/engine/binding.h"
-#include "ops/engine/rule_parse.h"
 #include "weft/extend/op.h"
 
 namespace weft {

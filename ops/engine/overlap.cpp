@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/engine/overlap.h"
+#include "ops/engine/tensor_body.h"
 
 #include <numeric>
 

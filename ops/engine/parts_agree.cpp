@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/engine/parts_agree.h"
+#include "ops/engine/choose.h"
 
 #include <algorithm>
 #include <map>

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "ops/engine/candidate.h"
 #include "ops/engine/choose.h"
 #include "ops/engine/fetch.h"
 #include "ops/engine/layouts.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/engine/rule_parse.h"
+#include "ops/engine/binding.h"
 
 #include "weft/error.h"
 

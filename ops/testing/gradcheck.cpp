@@ -5,7 +5,7 @@
 #include <cmath>
 #include <ostream>
 
-#include "ops/testing/sweep_values.h"
+#include "ops/testing/sweep.h"
 #include "weft/autograd.h"
 #include "weft/context.h"
 #include "weft/ops/factories.h"

@@ -7,8 +7,7 @@
 
 #include "mesh/mesh_body.h"
 #include "ops/engine/op_body.h"
-#include "ops/testing/sweep_cases.h"
-#include "ops/testing/sweep_values.h"
+#include "ops/testing/sweep.h"
 #include "weft/autograd.h"
 #include "weft/error.h"
 #include "weft/ops/factories.h"

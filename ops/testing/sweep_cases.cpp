@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/testing/sweep_cases.h"
 
 #include <algorithm>
 
-#include "ops/testing/sweep_values.h"
+#include "ops/testing/sweep.h"
 
 namespace weft {
 

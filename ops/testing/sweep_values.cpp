@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/testing/sweep_values.h"
+#include "ops/testing/sweep.h"
 
 #include <algorithm>
 #include <cmath>

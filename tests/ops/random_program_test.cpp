@@ -4,8 +4,7 @@
 #include <iterator>
 #include <optional>
 
-#include "ops/testing/sweep_cases.h"
-#include "ops/testing/sweep_values.h"
+#include "ops/testing/sweep.h"
 #include "tests/support/ranks.h"
 #include "weft/autograd.h"
 #include "weft/error.h"

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include "ops/engine/binding.h"
-#include "ops/engine/rule_parse.h"
 #include "tests/support/scratch.h"
 
 namespace weft {

@@ -13,4 +13,13 @@ Tensor place_along_dim(const Tensor& a, const Tensor& places, int dim);
 /// Results of the op `sort`: sorted elements and their indices.
 Tensors sort_with_indices(const Tensor& a, int dim, bool descending);
 
+// sorted_first and sorted_at return elements and their indices (i64) along `dim`, which is not
+// negative and may be sharded.
+
+/// The first `k` elements along `dim`, sorted.
+Tensors sorted_first(const Tensor& a, int dim, int64_t k, bool descending);
+
+/// The elements at `positions` (i64; shaped as `a` but along `dim`) of the sorted rows.
+Tensors sorted_at(const Tensor& a, const Tensor& positions, int dim);
+
 }  // namespace weft
