@@ -3,6 +3,8 @@
 #include "ops/promotion.h"
 #include "ops/structure.h"
 #include "src/kernels/copy/copy.h"
+#include "weft/error.h"
+#include "weft/extend/tape.h"
 
 namespace weft {
 
@@ -91,5 +93,24 @@ Tensor masked_fill(const Tensor& a, const Tensor& mask, const Operand& value) {
 }
 
 Tensor Tensor::to(DType dtype) const { return cast(*this, dtype); }
+
+static Tensor copied_to(const Tensor& tensor, Device device) {
+  Tensor result = new_tensor(layout_of(tensor), device);
+  if (device.kind != DeviceKind::meta) copy(result.block(), tensor.block());
+  return result;
+}
+
+Tensor Tensor::to(Device device) const {
+  check_tensor("to", *this);
+  if (this->device() == device) return *this;
+  if (this->device().kind == DeviceKind::meta) {
+    fail("to: the tensor ", shape(), " is on meta, expected one with values to copy to ", device);
+  }
+  Tensor result = copied_to(detach(), device);
+  if (!is_recorded(*this)) return result;
+  return record("to", {*this}, {result}, [from = this->device()](const Tensors& gradients) {
+    return Tensors{gradients[0].to(from)};
+  })[0];
+}
 
 }  // namespace weft

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/engine/across.h"
+#include "ops/engine/call_body.h"
 
 #include "mesh/mesh_body.h"
 #include "ops/engine/recorder.h"

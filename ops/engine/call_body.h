@@ -64,4 +64,7 @@ struct CallBody {
   std::array<bool, kMaxResults> accumulate = {};
 };
 
+/// Runs an op's `across`, on copies in host memory for blocks on a GPU.
+void run_across(const OpBody& op, const Route& route, const CallBody& call);
+
 }  // namespace weft

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "ops/engine/across.h"
 #include "ops/engine/call_body.h"
 #include "ops/engine/engine.h"
 #include "ops/engine/op_node.h"
