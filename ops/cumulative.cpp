@@ -177,11 +177,9 @@ static const Op cumulative_logsumexp_op = register_op({
 
 /// Puts `initial` before the totals along `dim`.
 static Tensor starting_with(double initial, const Tensor& totals, int dim) {
-  TensorOptions options{.dtype = totals.dtype(), .device = totals.device()};
-  if (totals.is_sharded()) options.sharding = Sharding(totals.sharding().mesh(), {});
   Shape shape = totals.shape();
   shape[dim] = 1;
-  return cat({full(shape, initial, options), totals}, dim);
+  return cat({full(shape, initial, options_next_to(totals, totals.dtype())), totals}, dim);
 }
 
 Tensor cumulative_sum(const Tensor& a, int dim, bool include_initial) {

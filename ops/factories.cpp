@@ -96,9 +96,7 @@ Tensor arange(int64_t n, const TensorOptions& options) {
 }
 
 Tensor number_like(const Tensor& a, const Number& number) {
-  TensorOptions options{.dtype = promote(a.dtype(), number), .device = a.device()};
-  if (a.is_sharded()) options.sharding = Sharding(a.sharding().mesh(), {});
-  return full({}, number, options);
+  return full({}, number, options_next_to(a, promote(a.dtype(), number)));
 }
 
 template <class T>

@@ -14,8 +14,7 @@ static double one_float8_product(const Attributes&) { return 1; }
 static Tensor greatest_magnitude(const Tensor& a) {
   const NoGrad no_grad;
   const Tensor values = a.detach();
-  TensorOptions options{.dtype = DType::f32, .device = a.device()};
-  if (a.is_sharded()) options.sharding = Sharding(a.sharding().mesh(), Placements{});
+  const TensorOptions options = options_next_to(a, DType::f32);
   if (a.numel() == 0) return zeros({}, options);
   const Tensor greatest = as_dtype(max(abs(values)), DType::f32);
   return a.is_sharded() ? redistributed(greatest, options.sharding) : greatest;

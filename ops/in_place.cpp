@@ -107,9 +107,8 @@ void InPlace::check_operands(const Tensor& a, const Operand& b) const {
 const Tensor& InPlace::operator()(const Tensor& a, const Operand& b) const {
   check_operands(a, b);
   if (!b.is_number()) return run(a, {a, b.tensor});
-  TensorOptions options{.dtype = number_dtype(a.dtype(), b.number), .device = a.device()};
-  if (a.is_sharded()) options.sharding = Sharding(a.sharding().mesh(), {});
-  return run(a, {a, full({}, b.number, options)});
+  const DType dtype = number_dtype(a.dtype(), b.number);
+  return run(a, {a, full({}, b.number, options_next_to(a, dtype))});
 }
 
 /// Throws std::invalid_argument for a leaf, or a view of one.

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/norm/norm.h"
 
+#include "ops/promotion.h"
 #include "ops/rows.h"
 #include "weft/extend/op.h"
-#include "weft/ops/factories.h"
 #include "weft/ops/networks.h"
-#include "weft/sharding.h"
 
 namespace weft {
 
@@ -126,9 +125,7 @@ static const Op layer_norm_op = register_op({
 /// `given`, or without it equal numbers for the last dim of `x`.
 static Tensor given_or(const Tensor& given, double value, const Tensor& x) {
   if (given || !x || x.ndim() == 0) return given;
-  TensorOptions options{.dtype = x.dtype(), .device = x.device()};
-  if (x.is_sharded()) options.sharding = Sharding(x.sharding().mesh(), {});
-  return full({x.shape().back()}, value, options);
+  return full({x.shape().back()}, value, options_next_to(x, x.dtype()));
 }
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {

@@ -34,13 +34,7 @@ inline DType row_dtype(std::span<const DType> operands) {
 
 /// Returns a view with `dim`, which is not negative, moved to the end.
 inline Tensor with_last(const Tensor& a, int dim) {
-  if (dim == a.ndim() - 1) return a;
-  std::vector<int> order;
-  for (int d = 0; d < a.ndim(); ++d) {
-    if (d != dim) order.push_back(d);
-  }
-  order.push_back(dim);
-  return permute(a, order);
+  return dim == a.ndim() - 1 ? a : moveaxis(a, {dim}, {-1});
 }
 
 }  // namespace weft

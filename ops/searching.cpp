@@ -97,9 +97,7 @@ static Tensor numbers_like(const Tensor& like) {
 
 /// One number [1] that combines with `a`.
 static Tensor one_number(const Tensor& a, int64_t number) {
-  TensorOptions options{.dtype = DType::i64, .device = a.device()};
-  if (a.is_sharded()) options.sharding = Sharding(a.sharding().mesh(), {});
-  return full({1}, number, options);
+  return full({1}, number, options_next_to(a, DType::i64));
 }
 
 namespace {

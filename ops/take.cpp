@@ -201,11 +201,9 @@ static Tensor put(bool elements, const Tensor& a, const Tensor& values, const Te
 static Tensor is_replaced(const Grad& g, bool elements, int dim) {
   const Tensor indices = g.in(2);
   const Shape& values = g.in_shape(1);
-  TensorOptions options{.dtype = DType::i64, .device = indices.device()};
-  if (indices.is_sharded()) options.sharding = Sharding(indices.sharding().mesh(), {});
   Shape shape = Shape::filled(values.ndim(), 1);
   shape[dim] = values[dim];
-  Tensor positions = reshape(arange(values[dim], options), shape);
+  Tensor positions = reshape(arange(values[dim], options_next_to(indices, DType::i64)), shape);
   Tensor places = zeros_like(cast(places_like(g, 0), DType::i64));
   if (elements) {
     positions = expand(positions, values);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
-#include "ops/composed/numbers.h"
 #include "ops/engine/tensor_body.h"
+#include "ops/promotion.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"

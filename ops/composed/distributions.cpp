@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "ops/engine/layouts.h"
 #include "ops/engine/tensor_body.h"
 #include "weft/error.h"
 #include "weft/ops/along_dim.h"
@@ -23,10 +24,7 @@ namespace weft {
 static TensorOptions options_like(const char* what, const Tensor& a, DType dtype) {
   check_tensor(what, a);
   TensorOptions options{.dtype = dtype, .device = a.device()};
-  if (!a.is_sharded()) return options;
-  Pattern pattern = a.sharding().pattern();
-  for (const int axis : pattern.partial_axes()) pattern.set(axis, Replicate());
-  options.sharding = Sharding::of(a.sharding().mesh(), pattern);
+  if (a.is_sharded()) options.sharding = reduced_sharding(a.sharding());
   return options;
 }
 

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/composed/numbers.h"
 #include "ops/engine/tensor_body.h"
+#include "ops/promotion.h"
 #include "ops/take.h"
 #include "weft/error.h"
 #include "weft/ops/along_dim.h"

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "ops/engine/tensor_body.h"
+#include "ops/promotion.h"
 #include "weft/error.h"
 #include "weft/ops/along_dim.h"
 #include "weft/ops/elementwise.h"
@@ -210,9 +211,7 @@ Tensor diag_embed(const Tensor& a, int64_t offset, int dim1, int dim2) {
   if (a.ndim() == 0) fail("diag_embed: the tensor is ", a.shape(), ", expected at least one dim");
   const Tensor rows = pad(a, -1, std::max<int64_t>(-offset, 0), std::max<int64_t>(offset, 0));
   const int64_t size = rows.size(-1);
-  TensorOptions options{.dtype = DType::boolean, .device = a.device()};
-  if (a.is_sharded()) options.sharding = Sharding(a.sharding().mesh(), {});
-  const Tensor mask = eye(size, size, offset, options);
+  const Tensor mask = eye(size, size, offset, options_next_to(a, DType::boolean));
   const Tensor made = where(mask, unsqueeze(rows, -1), next_to(a, false));
   return moveaxis(cast(made, a.dtype()), {-2, -1}, {first, second});
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/ops/placing.h"
 
-#include "ops/composed/numbers.h"
 #include "ops/engine/tensor_body.h"
+#include "ops/promotion.h"
 #include "ops/take.h"
 #include "weft/error.h"
 #include "weft/ops/along_dim.h"

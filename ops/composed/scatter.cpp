@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "ops/engine/tensor_body.h"
+#include "ops/promotion.h"
 #include "ops/take.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
@@ -215,12 +216,9 @@ Tensor slice_scatter(const Tensor& a, const Tensor& src, int dim, int64_t start,
   if (!(src.shape() == expected)) {
     fail("slice_scatter: src is ", src.shape(), ", expected ", expected);
   }
-  TensorOptions options{.dtype = DType::i64, .device = a.device()};
-  if (a.is_sharded()) options.sharding = Sharding(a.sharding().mesh(), {});
-  return index_copy(a, at,
-                    arange(static_cast<double>(first), static_cast<double>(last),
-                           static_cast<double>(step), options),
-                    src);
+  const Tensor places = arange(static_cast<double>(first), static_cast<double>(last),
+                               static_cast<double>(step), options_next_to(a, DType::i64));
+  return index_copy(a, at, places, src);
 }
 
 }  // namespace weft

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/composed/numbers.h"
 #include "ops/engine/tensor_body.h"
+#include "ops/promotion.h"
 #include "weft/error.h"
 #include "weft/ops/along_dim.h"
 #include "weft/ops/elementwise.h"
