@@ -285,9 +285,7 @@ void assign_(const Tensor& a, const std::function<Tensor(const Tensor&)>& part_o
     value = as_dtype(expand(b.tensor, part.shape()), a.dtype());
     if (a.is_sharded()) value = redistributed(value, part.sharding());
   }
-  const TensorBody& body = *a.body();
-  const Tensor before =
-      computed_as(a, make_tensor(body.layout, body.storage, body.offset, body.strides));
+  const Tensor before = computed_as(a, relabeled(a, layout_of(a)));
   const Tensor after = weft::record(
       "assign_", {before, value}, {before},
       [=](const Tensors& gradients) { return gradients_of_assign(gradients[0], part_of); })[0];

@@ -2,7 +2,6 @@
 #include "ops/moved_parts.h"
 
 #include <algorithm>
-#include <sstream>
 #include <utility>
 
 #include "mesh/grid.h"
@@ -78,12 +77,6 @@ void MovedParts::finish(const Tensor& whole) {
   wait();
 }
 
-static std::string placements_of(const Sharding& sharding) {
-  std::ostringstream words;
-  print_placements(words, sharding);
-  return words.str();
-}
-
 static thread_local SplitMovementLog* split_log = nullptr;
 
 SplitMovementLog::SplitMovementLog() {
@@ -111,12 +104,13 @@ void MovedParts::log(const Shape& weight) const {
   for (int part = 0; part < rows_.rows.count(); ++part) {
     const int64_t others = scatters ? rows_.rows.own_rows(part) * (rows_.ranks.size() - 1)
                                     : rows_.rows.other_rows(part);
-    movement.steps.push_back({.kind = scatters ? "reduce_scatter" : "all_gather",
-                              .axes = axes,
-                              .from = placements_of((scatters ? partial : rows_.cut)->sharding),
-                              .to = placements_of((scatters ? rows_.cut : partial)->sharding),
-                              .bytes = others * row,
-                              .seconds = plan->cost.seconds / count});
+    movement.steps.push_back(
+        {.kind = scatters ? "reduce_scatter" : "all_gather",
+         .axes = axes,
+         .from = placements_in_words((scatters ? partial : rows_.cut)->sharding),
+         .to = placements_in_words((scatters ? rows_.cut : partial)->sharding),
+         .bytes = others * row,
+         .seconds = plan->cost.seconds / count});
     split.bytes += others * row;
   }
   if (log) log->movements.push_back(std::move(movement));

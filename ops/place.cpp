@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/sorting.h"
 
+#include <algorithm>
+#include <ranges>
+
 #include "ops/along_dim.h"
 #include "src/base/numeric.h"
 #include "src/kernels/copy/dense.h"
@@ -52,16 +55,9 @@ class PlaceAcross {
     if (place < 0 || place >= parts_.size()) {
       fail("place_along_dim: a place is ", place, ", expected 0 to ", parts_.size() - 1);
     }
-    int low = 0, high = parts_.count() - 1;
-    while (low < high) {
-      const int middle = (low + high) / 2;
-      if (place < parts_.chunk(middle).offset + parts_.chunk(middle).length) {
-        high = middle;
-      } else {
-        low = middle + 1;
-      }
-    }
-    return low;
+    return *std::ranges::partition_point(std::views::iota(0, parts_.count()), [&](int part) {
+      return parts_.chunk(part).offset + parts_.chunk(part).length <= place;
+    });
   }
 
   /// Returns the end of the run of elements from `i` on that have one place.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ranges>
 
 #include "src/base/numeric.h"
 #include "src/kernels/iteration/lines.h"
@@ -35,14 +36,13 @@ uint64_t sort_key(DType dtype, const void* element, bool descending) {
 }
 
 SortedPart::SortedPart(const MemoryBlock& in, bool descending, const Chunk& own, int64_t kept)
-    : rows_(own.length ? in.numel() / own.length : 0),
+    : rows_(1),
       size_(std::min(kept, own.length)),
       element_(static_cast<int64_t>(size_of(in.dtype))),
       descending_(descending),
       values_(in.shape, in.dtype, cpu),
       indices_(in.shape, DType::i64, cpu) {
   const int last = in.shape.ndim() - 1;
-  rows_ = 1;
   for (int d = 0; d < last; ++d) rows_ *= in.shape[d];
   Shape shape = in.shape;
   shape[last] = size_;
@@ -57,16 +57,8 @@ uint64_t SortedPart::key(int64_t row, int64_t i) const {
 }
 
 int64_t SortedPart::count_before(int64_t row, uint64_t bound) const {
-  int64_t low = 0, high = size_;
-  while (low < high) {
-    const int64_t middle = low + (high - low) / 2;
-    if (key(row, middle) < bound) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
+  return *std::ranges::partition_point(std::views::iota(int64_t{0}, size_),
+                                       [&](int64_t i) { return key(row, i) < bound; });
 }
 
 /// Returns the keys of the elements at the positions: the greatest keys that no more elements than

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <vector>
 
+#include "mesh/grid.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/take.h"
 #include "src/kernels/copy/dense.h"
@@ -42,12 +43,6 @@ struct RowAxes {
   }
 };
 
-std::vector<int> axis_sizes(const DeviceMesh& mesh) {
-  std::vector<int> sizes;
-  for (int axis = 0; axis < mesh.ndim(); ++axis) sizes.push_back(mesh.axis_size(axis));
-  return sizes;
-}
-
 /// Replicates everything but the cuts of dim 0 along `kept`.
 Sharding only_rows(const Sharding& given, const Axes& kept) {
   Pattern pattern = given.pattern();
@@ -64,8 +59,9 @@ RowAxes row_axes(const Tensor& experts, const Tensor& weights) {
   axes.mesh = experts.sharding().mesh().root();
   if (weights.is_sharded()) {
     axes.experts = weights.sharding().axes_cutting(0);
+    const Layout& layout = *layout_of(weights);
     const auto parts =
-        sizes_of_parts(weights.sharding().pattern(), axis_sizes(axes.mesh), 0, weights.size(0));
+        sizes_of_parts(layout.sharding.pattern(), layout.grid->sizes(), 0, weights.size(0));
     if (!parts.empty()) axes.parts = parts.back();
   }
   for (const int axis : experts.sharding().axes_cutting(0)) {

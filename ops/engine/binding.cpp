@@ -7,10 +7,10 @@
 
 namespace weft {
 
-bool Binding::has(const BoundArray& array, int factor) {
-  return std::any_of(array.begin(), array.end(), [&](const BoundDim& dim) {
-    return std::find(dim.begin(), dim.end(), factor) != dim.end();
-  });
+int Binding::dim_of(const BoundArray& array, int factor) {
+  const auto found = std::find_if(array.begin(), array.end(),
+                                  [&](const BoundDim& dim) { return contains(dim, factor); });
+  return found == array.end() ? -1 : static_cast<int>(found - array.begin());
 }
 
 namespace {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <vector>
@@ -47,6 +48,10 @@ ParsedRule parse_rule(const std::string& op, std::string_view text);
 /// Parses one more array of a rule, e.g. a stage's result ("...", "a b", ".").
 RuleArray parse_array(ParsedRule& rule, std::string_view text);
 
+inline bool contains(std::span<const int> numbers, int number) {
+  return std::find(numbers.begin(), numbers.end(), number) != numbers.end();
+}
+
 /// A rule with the sizes of a call: `...` is expanded to factors; a dim of size 1 that is broadcast
 /// has none.
 struct Binding {
@@ -63,8 +68,9 @@ struct Binding {
   std::vector<Shape> result_shapes;
   std::vector<Shape> stage_shapes;
 
-  /// True when some dim of the array has the factor.
-  static bool has(const BoundArray& array, int factor);
+  /// Returns the dim of the array that has the factor, or -1.
+  static int dim_of(const BoundArray& array, int factor);
+  static bool has(const BoundArray& array, int factor) { return dim_of(array, factor) >= 0; }
 };
 
 /// Binds a rule to shapes. std::invalid_argument names the op, the factor, both sizes and both

@@ -7,10 +7,6 @@ namespace weft {
 
 using BoundArray = Binding::BoundArray;
 
-static bool contains(std::span<const int> values, int value) {
-  return std::find(values.begin(), values.end(), value) != values.end();
-}
-
 int fetched_dim(const Binding& binding, size_t operand) {
   const BoundArray& array = binding.operands[operand];
   const auto found = std::find_if(array.begin(), array.end(), [&](const auto& dim) {
@@ -60,12 +56,10 @@ static int kept_factor(const ChoiceQuery& query, int axis) {
 static bool is_cut(const ChoiceQuery& query, int factor, int axis) {
   bool found = false;
   for (size_t i = 0; i < query.operands.size(); ++i) {
-    const BoundArray& array = query.binding.operands[i];
-    for (size_t d = 0; d < array.size(); ++d) {
-      if (!contains(array[d], factor)) continue;
-      if (!query.operands[i]->sharding[axis].is_shard(static_cast<int>(d))) return false;
-      found = true;
-    }
+    const int d = Binding::dim_of(query.binding.operands[i], factor);
+    if (d < 0) continue;
+    if (!query.operands[i]->sharding[axis].is_shard(d)) return false;
+    found = true;
   }
   return found;
 }

@@ -3,15 +3,12 @@
 #include <map>
 #include <stdexcept>
 
+#include "mesh/grid.h"
 #include "ops/engine/choose.h"
 
 namespace weft {
 
 using BoundArray = Binding::BoundArray;
-
-static bool has_value(std::span<const int> values, int value) {
-  return std::find(values.begin(), values.end(), value) != values.end();
-}
 
 namespace {
 
@@ -28,7 +25,7 @@ class Combiner {
     for (size_t i = 0; i < binding_.operands.size(); ++i) {
       auto sharding = is_fetched(binding_, i) ? fetched_sharding(i) : operand_sharding(i);
       if (!sharding) return std::nullopt;
-      if (has_value(query_.pinned, static_cast<int>(i)) &&
+      if (contains(query_.pinned, static_cast<int>(i)) &&
           *sharding != query_.operands[i]->sharding) {
         return std::nullopt;
       }
@@ -48,18 +45,12 @@ class Combiner {
     if (joins && !keeps_joined(query_, choice)) return std::nullopt;
     if (!parts_agree(query_, choice)) return std::nullopt;
     choice.staged = std::any_of(axes_.begin(), axes_.end(), [&](const AxisChoice& axis) {
-      return axis.kind == AxisChoice::Kind::cut && has_value(query_.staged, axis.factor);
+      return axis.kind == AxisChoice::Kind::cut && contains(query_.staged, axis.factor);
     });
     return choice;
   }
 
  private:
-  std::vector<int> axis_sizes() const {
-    std::vector<int> sizes;
-    for (int axis = 0; axis < mesh_.ndim(); ++axis) sizes.push_back(mesh_.axis_size(axis));
-    return sizes;
-  }
-
   /// For each factor, finds the order of the axes that cut it: that of the first operand already
   /// cut by them, otherwise mesh order.
   void find_orders() {
@@ -78,15 +69,13 @@ class Combiner {
 
   Axes present_order(int factor, const Axes& cutting) const {
     for (size_t i = 0; i < binding_.operands.size(); ++i) {
-      const BoundArray& array = binding_.operands[i];
-      for (size_t d = 0; d < array.size(); ++d) {
-        if (!has_value(array[d], factor)) continue;
-        Axes order;
-        for (int axis : query_.operands[i]->sharding.axes_cutting(static_cast<int>(d))) {
-          if (cutting.contains(axis)) order.push_back(axis);
-        }
-        if (order.size() == cutting.size()) return order;
+      const int d = Binding::dim_of(binding_.operands[i], factor);
+      if (d < 0) continue;
+      Axes order;
+      for (int axis : query_.operands[i]->sharding.axes_cutting(d)) {
+        if (cutting.contains(axis)) order.push_back(axis);
       }
+      if (order.size() == cutting.size()) return order;
     }
     return cutting;
   }
@@ -115,7 +104,7 @@ class Combiner {
   bool take_parts(const Layout& given, int d, int factor) {
     const int64_t inner = given.shape[d] / std::max<int64_t>(1, size_of(factor));
     std::vector<std::vector<int64_t>> parts =
-        sizes_of_parts(given.sharding.pattern(), axis_sizes(), d, given.shape[d]);
+        sizes_of_parts(given.sharding.pattern(), given.grid->sizes(), d, given.shape[d]);
     Axes& order = orders_[static_cast<size_t>(factor)];
     order = given.sharding.axes_cutting(d);
     for (size_t i = 0; i < parts.size(); ++i) {
@@ -151,27 +140,19 @@ class Combiner {
     return shard;
   }
 
-  /// Returns the dim of `array` that `factor` cuts, or -1.
-  static int dim_of(const BoundArray& array, int factor) {
-    for (size_t d = 0; d < array.size(); ++d) {
-      if (has_value(array[d], factor)) return static_cast<int>(d);
-    }
-    return -1;
-  }
-
   /// A dim of an array that an axis cuts, and the factor along which; -1 without one.
   struct CutDim {
     int dim, factor;
   };
   static CutDim dim_cut_by(const BoundArray& array, const AxisChoice& axis) {
-    const int dim = dim_of(array, axis.factor);
+    const int dim = Binding::dim_of(array, axis.factor);
     if (dim >= 0 || axis.with < 0) return {dim, axis.factor};
-    return {dim_of(array, axis.with), axis.with};
+    return {Binding::dim_of(array, axis.with), axis.with};
   }
 
   bool shares_linear_set(int operand, int factor) const {
     for (const auto& set : query_.linear) {
-      if (!has_value(set, operand)) continue;
+      if (!contains(set, operand)) continue;
       for (int other : set) {
         if (Binding::has(binding_.operands[static_cast<size_t>(other)], factor)) return true;
       }
@@ -182,7 +163,7 @@ class Combiner {
   /// True if no result has the factor and no stage reduces it: cutting it makes results Partial.
   bool makes_partial(int factor) const {
     const auto& bound = binding_.factors[static_cast<size_t>(factor)];
-    return !binding_.results.empty() && !bound.created && !has_value(query_.staged, factor) &&
+    return !binding_.results.empty() && !bound.created && !contains(query_.staged, factor) &&
            std::none_of(binding_.results.begin(), binding_.results.end(),
                         [&](const BoundArray& array) { return Binding::has(array, factor); });
   }
@@ -192,7 +173,7 @@ class Combiner {
     int index = static_cast<int>(operand);
     if (axis.kind == AxisChoice::Kind::partial) {
       const auto& set = query_.linear[static_cast<size_t>(axis.set)];
-      return has_value(set, index) ? Placement(Partial{axis.op}) : Placement(Replicate());
+      return contains(set, index) ? Placement(Partial{axis.op}) : Placement(Replicate());
     }
     if (axis.kind == AxisChoice::Kind::whole) return Replicate();
     const auto [dim, factor] = dim_cut_by(binding_.operands[operand], axis);
@@ -317,7 +298,7 @@ class Combiner {
     const auto [dim, factor] = dim_cut_by(array, axes_[static_cast<size_t>(axis)]);
     if (dim >= 0) return cut(array, dim, factor, axis);
     const auto& bound = binding_.factors[static_cast<size_t>(factor)];
-    if (bound.created || stage || has_value(query_.staged, factor)) return Replicate();
+    if (bound.created || stage || contains(query_.staged, factor)) return Replicate();
     return Partial{bound.reduce};
   }
 

@@ -37,10 +37,6 @@ struct Running {
 
 }  // namespace
 
-static bool has(const std::vector<int>& numbers, int number) {
-  return std::find(numbers.begin(), numbers.end(), number) != numbers.end();
-}
-
 /// Returns the mesh of the operands over one, if all others hold values that are equal on all ranks
 /// and none of these is changed.
 static DeviceMesh mesh_to_join(const OpBody& op, std::span<const Tensor> operands) {
@@ -51,7 +47,7 @@ static DeviceMesh mesh_to_join(const OpBody& op, std::span<const Tensor> operand
       mesh = operands[i].sharding().mesh();
       continue;
     }
-    const bool is_written = has(op.spec.writes, static_cast<int>(i));
+    const bool is_written = contains(op.spec.writes, static_cast<int>(i));
     if (is_written || !operands[i].storage()->is_equal_on_ranks()) return {};
     joins = true;
   }
@@ -209,7 +205,7 @@ static void keep_apart(Running& run) {
   for (const int w : run.op.spec.writes) {
     for (int i = 0; i < run.call.ins.size(); ++i) {
       if (!is_disturbed(run.call.ins[i], run.call.ins[w])) continue;
-      if (has(run.op.spec.writes, i)) {
+      if (contains(run.op.spec.writes, i)) {
         fail(run.op.spec.name, ": operands ", w, " and ", i, " share memory, expected separate");
       }
       run.call.ins[i] = run.snapshots.add(snapshot_of(run.call.ins[i])).block();
@@ -306,7 +302,7 @@ static bool writes_directly(const Running& run, const Ref<Layout>& result, size_
                             const Place& place) {
   if (!place.tensor) return false;
   const OpBody& op = run.op;
-  bool honours = has(op.spec.accumulates, static_cast<int>(index));
+  bool honours = contains(op.spec.accumulates, static_cast<int>(index));
   if (place.accumulate && !honours) return false;
   const MemoryBlock block = place.tensor.block();
   if ((!honours && !block.is_dense()) || is_operand(run, block)) return false;

@@ -94,9 +94,7 @@ void KeptResults::restore(std::vector<Tensor> results) {
 bool take_kept(KeptResults& kept, const OpBody& op, Results& results) {
   if (kept.is_first() || !kept.names(op.spec.name)) return false;
   for (const Tensor& result : kept.take(op.spec.name)) {
-    const TensorBody& body = *result.body();
-    results.tensors[static_cast<size_t>(results.count++)] =
-        make_tensor(body.layout, body.storage, body.offset, body.strides);
+    results.tensors[static_cast<size_t>(results.count++)] = relabeled(result, layout_of(result));
   }
   return true;
 }

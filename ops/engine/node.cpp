@@ -74,9 +74,8 @@ static Tensors recorded_function(const char* name, const Tensors& inputs, const 
       recorded.emplace_back();
       continue;
     }
-    const TensorBody& body = *outputs[i].body();
-    node->layouts.push_back(body.layout);
-    Tensor result = make_tensor(body.layout, body.storage, body.offset, body.strides);
+    node->layouts.push_back(layout_of(outputs[i]));
+    Tensor result = relabeled(outputs[i], layout_of(outputs[i]));
     result.body()->node = Ref<Node>(node.get());
     result.body()->result = static_cast<int>(i);
     recorded.push_back(std::move(result));

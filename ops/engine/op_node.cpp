@@ -12,9 +12,7 @@ void OpNode::operator delete(void* memory) { MemoryPool<OpNode>::give(memory); }
 
 /// Returns the same elements without a node: a saved result must not keep its own node alive.
 static OpNode::Saved saved_result(const Tensor& tensor) {
-  const TensorBody& body = *tensor.body();
-  return {make_tensor(body.layout, body.storage, body.offset, body.strides),
-          body.storage->version()};
+  return {relabeled(tensor, layout_of(tensor)), tensor.storage()->version()};
 }
 
 void record_op(const std::shared_ptr<const OpBody>& op, Ref<Route> route,

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <map>
 
+#include "mesh/grid.h"
+
 namespace weft {
 
 namespace {
@@ -38,10 +40,8 @@ class FactorsSeen {
 
   /// The sizes of a dim's parts, in elements of the factor.
   FactorParts parts_of(const Sharding& sharding, int d, const Shape& shape, int factor) const {
-    const DeviceMesh mesh = sharding.mesh();
-    std::vector<int> sizes;
-    for (int axis = 0; axis < mesh.ndim(); ++axis) sizes.push_back(mesh.axis_size(axis));
-    FactorParts parts = sizes_of_parts(sharding.pattern(), sizes, d, shape[d]);
+    FactorParts parts =
+        sizes_of_parts(sharding.pattern(), sharding.body()->grid->sizes(), d, shape[d]);
     const int64_t inner = std::max<int64_t>(1, shape[d] / std::max<int64_t>(1, size_of(factor)));
     for (auto& level : parts) {
       for (int64_t& part : level) part /= inner;

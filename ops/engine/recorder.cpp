@@ -66,7 +66,7 @@ static std::string axes_in_words(const MeshGrid& grid, const Axes& axes) {
   return words;
 }
 
-static std::string placements_in_words(const Sharding& sharding) {
+std::string placements_in_words(const Sharding& sharding) {
   std::ostringstream words;
   print_placements(words, sharding);
   return words.str();

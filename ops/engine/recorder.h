@@ -62,4 +62,7 @@ struct Recorder {
   void log_work(const OpBody& op, const Route& route, const CallBody& call);
 };
 
+/// The placements as they are printed, "[S(0), R]".
+std::string placements_in_words(const Sharding& sharding);
+
 }  // namespace weft

@@ -64,8 +64,7 @@ struct Reference {
 bool has_gradient(const Op& op) { return op.spec().backward && op.spec().differentiable; }
 
 bool is_written(const Op& op, size_t operand) {
-  const auto& writes = op.spec().writes;
-  return std::find(writes.begin(), writes.end(), static_cast<int>(operand)) != writes.end();
+  return contains(op.spec().writes, static_cast<int>(operand));
 }
 
 Tensor tensor_of(const SweepArray& array) {

@@ -172,10 +172,6 @@ class RuleReader {
   }
 
  private:
-  static bool contains(std::span<const int> values, int value) {
-    return std::find(values.begin(), values.end(), value) != values.end();
-  }
-
   void search(const std::vector<std::vector<AxisRole>>& roles, size_t axis,
               std::vector<AxisRole>& chosen, SweepTraffic& best) const {
     if (axis == roles.size()) {
@@ -222,11 +218,7 @@ class RuleReader {
   }
 
   int dim_of(size_t operand, int factor) const {
-    const auto& array = binding_.operands[operand];
-    for (size_t d = 0; d < array.size(); ++d) {
-      if (contains(array[d], factor)) return static_cast<int>(d);
-    }
-    return -1;
+    return Binding::dim_of(binding_.operands[operand], factor);
   }
 
   /// Returns true for a factor that no result and not this operand has, but one of the operand's
