@@ -162,39 +162,11 @@ static const Op sigmoid_op = floating_function(
      .backward = [](const Grad& g) { g.give(0, mul(g.grad(), mul(g.out(), sub(1, g.out())))); },
      .saves_out = {0}});
 
-static const Op silu_gradient_op = gradient_of("silu_gradient", SiluGradient{});
-static const Op silu_op =
-    floating_function(Silu{}, {.name = "silu",
-                               .backward =
-                                   [](const Grad& g) {
-                                     g.give(0, silu_gradient_op({g.grad(), g.in(0)}));
-                                   },
-                               .saves_in = {0}});
-static const Op gelu_gradient_op = gradient_of("gelu_gradient", GeluGradient{});
-static const Op gelu_op =
-    floating_function(Gelu{}, {.name = "gelu",
-                               .backward =
-                                   [](const Grad& g) {
-                                     g.give(0, gelu_gradient_op({g.grad(), g.in(0)}));
-                                   },
-                               .saves_in = {0}});
-static const Op gelu_tanh_gradient_op = gradient_of("gelu_tanh_gradient", GeluTanhGradient{});
-static const Op gelu_tanh_op =
-    floating_function(GeluTanh{}, {.name = "gelu_tanh",
-                                   .backward =
-                                       [](const Grad& g) {
-                                         g.give(0, gelu_tanh_gradient_op({g.grad(), g.in(0)}));
-                                       },
-                                   .saves_in = {0}});
+static const Op silu_op = fused_function("silu", Silu{}, SiluGradient{});
+static const Op gelu_op = fused_function("gelu", Gelu{}, GeluGradient{});
+static const Op gelu_tanh_op = fused_function("gelu_tanh", GeluTanh{}, GeluTanhGradient{});
+static const Op erf_op = fused_function("erf", Erf{}, ErfGradient{});
 
-static const Op erf_gradient_op = gradient_of("erf_gradient", ErfGradient{});
-static const Op erf_op =
-    floating_function(Erf{}, {.name = "erf",
-                              .backward =
-                                  [](const Grad& g) {
-                                    g.give(0, erf_gradient_op({g.grad(), g.in(0)}));
-                                  },
-                              .saves_in = {0}});
 static const Op relu_gradient_op = gradient_of("relu_gradient", ReluGradient{});
 static const Op relu_op = function(Relu{}, {.name = "relu",
                                             .backward =

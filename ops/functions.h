@@ -2,9 +2,11 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "src/kernels/map/map.h"
+#include "weft/error.h"
 #include "weft/extend/op.h"
 
 namespace weft {
@@ -64,7 +66,7 @@ template <class F> Op floating_function_of_two(F functor, const FunctionSpec& sp
 
 /// Registers a fused gradient: a function, linear in the result's gradient, of that and the
 /// operand.
-template <class F> Op gradient_of(const char* name, F functor) {
+template <class F> Op gradient_of(const std::string& name, F functor) {
   return register_op({
       .name = name,
       .rule = "..., ... -> ...",
@@ -72,6 +74,17 @@ template <class F> Op gradient_of(const char* name, F functor) {
       .forward = [functor](const Call& c) { map_floating(functor, c.out(), c.in(0), c.in(1)); },
       .samples = {{{{5, 7}, {5, 7}}}},
   });
+}
+
+/// Registers a floating function of one number and, before it, its fused gradient.
+template <class F, class G> Op fused_function(const char* name, F functor, G gradient) {
+  const Op gradient_op = gradient_of(concat(name, "_gradient"), gradient);
+  return floating_function(functor, {.name = name,
+                                     .backward =
+                                         [gradient_op](const Grad& g) {
+                                           g.give(0, gradient_op({g.grad(), g.in(0)}));
+                                         },
+                                     .saves_in = {0}});
 }
 
 }  // namespace WEFT_COMPILER

@@ -8,23 +8,25 @@
 
 namespace weft {
 
+static void rotate(const Call& c, const MemoryBlock* frequencies) {
+  Rope rotation = unpack<Rope>(c.attributes().values);
+  rotation.offset += c.in_box(0).offset[1];
+  rope(c.out(), DenseBlock::of_rows(c.in(0)), 1, rotation, frequencies);
+}
+
+static Attributes turned_back(const Grad& g) {
+  Rope back = unpack<Rope>(g.attributes().values);
+  back.inverse = !back.inverse;
+  return {.values = pack_values(back)};
+}
+
 /// values: Rope, with the position of the whole's first element.
 static const Op rope_op = register_op({
     .name = "rope",
     .rule = "b s h [d] -> b s h [d]",
     .linear = {{0}},
-    .forward =
-        [](const Call& c) {
-          Rope rotation = unpack<Rope>(c.attributes().values);
-          rotation.offset += c.in_box(0).offset[1];
-          rope(c.out(), DenseBlock::of_rows(c.in(0)), 1, rotation);
-        },
-    .backward =
-        [](const Grad& g) {
-          Rope back = unpack<Rope>(g.attributes().values);
-          back.inverse = !back.inverse;
-          g.give(0, rope_op, {g.grad()}, {.values = pack_values(back)});
-        },
+    .forward = [](const Call& c) { rotate(c, nullptr); },
+    .backward = [](const Grad& g) { g.give(0, rope_op, {g.grad()}, turned_back(g)); },
     .saves_in = std::vector<int>{},
     .samples = {{.shapes = {{2, 5, 3, 4}}, .attributes = {.values = {10000, 0, 0, 1}}},
                 {.shapes = {{1, 7, 5, 2}}, .attributes = {.values = {500, 3, 1, 1}}}},
@@ -36,17 +38,10 @@ static const Op rope_by_frequencies_op = register_op({
     .rule = "b s h [d], [p] -> b s h [d]",
     .takes = {anything(), {.dtypes = {f32}}},
     .linear = {{0}},
-    .forward =
-        [](const Call& c) {
-          Rope rotation = unpack<Rope>(c.attributes().values);
-          rotation.offset += c.in_box(0).offset[1];
-          rope(c.out(), DenseBlock::of_rows(c.in(0)), 1, rotation, &c.in(1));
-        },
+    .forward = [](const Call& c) { rotate(c, &c.in(1)); },
     .backward =
         [](const Grad& g) {
-          Rope back = unpack<Rope>(g.attributes().values);
-          back.inverse = !back.inverse;
-          g.give(0, rope_by_frequencies_op, {g.grad(), g.in(1)}, {.values = pack_values(back)});
+          g.give(0, rope_by_frequencies_op, {g.grad(), g.in(1)}, turned_back(g));
         },
     .saves_in = std::vector<int>{1},
     .samples = {{.shapes = {{2, 5, 3, 5}, {2}},
