@@ -9,7 +9,6 @@
 #include "weft/ops/along_dim.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
-#include "weft/ops/powers.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {

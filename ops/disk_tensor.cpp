@@ -5,7 +5,6 @@
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/ops/factories.h"
-#include "weft/ops/in_place.h"
 
 namespace weft {
 

@@ -11,7 +11,6 @@
 #include "src/kernels/softmax/softmax.h"
 #include "weft/ops/cross_entropy.h"
 #include "weft/ops/products.h"
-#include "weft/ops/trigonometry.h"
 
 namespace weft {
 

@@ -6,7 +6,6 @@
 
 #include "ops/functions.h"
 #include "ops/promotion.h"
-#include "weft/ops/powers.h"
 #include "weft/ops/rounding.h"
 
 namespace weft {

@@ -3,7 +3,6 @@
 
 #include "src/kernels/reduce/reduce.h"
 #include "src/kernels/softmax/softmax.h"
-#include "weft/error.h"
 #include "weft/extend/op.h"
 #include "weft/ops/shapes.h"
 

@@ -11,7 +11,6 @@
 #include "weft/ops/logic.h"
 #include "weft/ops/parts.h"
 #include "weft/ops/reductions.h"
-#include "weft/ops/rounding.h"
 #include "weft/ops/shapes.h"
 #include "weft/ops/statistics.h"
 

@@ -3,7 +3,6 @@
 
 #include <numbers>
 
-#include "ops/engine/tensor_body.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/logic.h"

@@ -3,7 +3,6 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/lock.h"
-#include "weft/error.h"
 #include "weft/storage.h"
 #include "weft/trace.h"
 

@@ -6,7 +6,6 @@
 #include "python/bindings/bindings.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/modules.h"
-#include "weft/error.h"
 #include "weft/hugging_face.h"
 
 namespace weft::python {

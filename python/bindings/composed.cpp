@@ -3,7 +3,6 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/changed.h"
-#include "python/bindings/dims.h"
 #include "python/bindings/operands.h"
 #include "weft/ops/distributions.h"
 #include "weft/ops/elementwise.h"

@@ -6,7 +6,6 @@
 #include "python/bindings/lock.h"
 #include "weft/context.h"
 #include "weft/error.h"
-#include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 #include "weft/sharding.h"
 

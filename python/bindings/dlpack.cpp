@@ -8,7 +8,6 @@
 #include "python/bindings/bindings.h"
 #include "python/bindings/lent_memory.h"
 #include "weft/error.h"
-#include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 
 namespace weft::python {

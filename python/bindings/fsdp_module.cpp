@@ -5,7 +5,6 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/callable.h"
-#include "python/bindings/instances.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/modules.h"
 #include "weft/context.h"

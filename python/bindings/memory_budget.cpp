@@ -2,7 +2,6 @@
 #include "weft/memory_budget.h"
 
 #include "python/bindings/callable.h"
-#include "python/bindings/instances.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/modules.h"
 #include "weft/error.h"

@@ -4,7 +4,6 @@
 #include "python/bindings/bindings.h"
 #include "python/bindings/composed.h"
 #include "python/bindings/operands.h"
-#include "weft/error.h"
 #include "weft/ops/algebra.h"
 
 namespace weft::python {

@@ -4,7 +4,6 @@
 #include "python/bindings/lock.h"
 #include "python/bindings/returned_tensors.h"
 #include "weft/error.h"
-#include "weft/ops/elementwise.h"
 #include "weft/ops/parts.h"
 #include "weft/ops/shapes.h"
 

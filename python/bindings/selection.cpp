@@ -5,7 +5,6 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/composed.h"
-#include "weft/error.h"
 #include "weft/ops/indexing.h"
 #include "weft/ops/scatter.h"
 #include "weft/ops/shapes.h"
