@@ -31,18 +31,21 @@ using DeviceArgument = std::optional<Device>;
 using MeshArgument = std::optional<DeviceMesh>;
 using PlacementsArgument = std::optional<Placements>;
 
-/// Binds function(shape, options) with the keywords of all factories.
+/// Binds function(shape, arguments, options) with the keywords of all factories; `dtype` is the
+/// default, None for float32.
+template <class... Args, class Type, class... Extra>
 static void bind_factory(py::module_& m, const char* name,
-                         Tensor (*function)(const Shape&, const TensorOptions&), const char* text) {
+                         Tensor (*function)(const Shape&, std::type_identity_t<Args>...,
+                                            const TensorOptions&),
+                         const Type& dtype, const char* text, const Extra&... extra) {
   m.def(
       name,
-      [function](const Shape& shape, const std::optional<DType>& dtype,
-                 const DeviceArgument& device, const MeshArgument& mesh,
-                 const PlacementsArgument& placements) {
-        return function(
-            shape, options_of(shape.ndim(), dtype.value_or(DType::f32), device, mesh, placements));
+      [function](const Shape& shape, Args... args, const Type& given, const DeviceArgument& device,
+                 const MeshArgument& mesh, const PlacementsArgument& placements) {
+        const DType type = std::optional<DType>(given).value_or(DType::f32);
+        return function(shape, args..., options_of(shape.ndim(), type, device, mesh, placements));
       },
-      Released(), py::arg("shape"), py::kw_only(), py::arg("dtype") = py::none(),
+      Released(), py::arg("shape"), extra..., py::kw_only(), py::arg("dtype") = dtype,
       py::arg("device") = py::none(), py::arg("mesh") = py::none(),
       py::arg("placements") = py::none(), text);
 }
@@ -52,35 +55,16 @@ static Number number_in(const Operand& value) {
 }
 
 static void bind_random(py::module_& m) {
-  m.def(
-      "uniform",
-      [](const Shape& shape, double low, double high, DType dtype, const DeviceArgument& device,
-         const MeshArgument& mesh, const PlacementsArgument& placements) {
-        return uniform(shape, low, high, options_of(shape.ndim(), dtype, device, mesh, placements));
-      },
-      Released(), py::arg("shape"), py::arg("low") = 0.0, py::arg("high") = 1.0, py::kw_only(),
-      py::arg("dtype") = DType::f32, py::arg("device") = py::none(), py::arg("mesh") = py::none(),
-      py::arg("placements") = py::none(),
-      "Evenly in [low, high), from the rank's random state: equal bits for any mesh");
-  m.def(
-      "_randint",
-      [](const Shape& shape, int64_t low, int64_t high, DType dtype, const DeviceArgument& device,
-         const MeshArgument& mesh, const PlacementsArgument& placements) {
-        return randint(shape, low, high, options_of(shape.ndim(), dtype, device, mesh, placements));
-      },
-      Released(), py::arg("shape"), py::arg("low"), py::arg("high"), py::kw_only(),
-      py::arg("dtype") = DType::i64, py::arg("device") = py::none(), py::arg("mesh") = py::none(),
-      py::arg("placements") = py::none(), "Integers in [low, high)");
-  m.def(
-      "normal",
-      [](const Shape& shape, double mean, double std, DType dtype, const DeviceArgument& device,
-         const MeshArgument& mesh, const PlacementsArgument& placements) {
-        return normal(shape, mean, std, options_of(shape.ndim(), dtype, device, mesh, placements));
-      },
-      Released(), py::arg("shape"), py::arg("mean") = 0.0, py::arg("std") = 1.0, py::kw_only(),
-      py::arg("dtype") = DType::f32, py::arg("device") = py::none(), py::arg("mesh") = py::none(),
-      py::arg("placements") = py::none(),
-      "Of a normal distribution, from the rank's random state: equal bits for any mesh");
+  bind_factory<double, double>(
+      m, "uniform", uniform, DType::f32,
+      "Evenly in [low, high), from the rank's random state: equal bits for any mesh",
+      py::arg("low") = 0.0, py::arg("high") = 1.0);
+  bind_factory<int64_t, int64_t>(m, "_randint", randint, DType::i64, "Integers in [low, high)",
+                                 py::arg("low"), py::arg("high"));
+  bind_factory<double, double>(
+      m, "normal", normal, DType::f32,
+      "Of a normal distribution, from the rank's random state: equal bits for any mesh",
+      py::arg("mean") = 0.0, py::arg("std") = 1.0);
 }
 
 static void bind_sequences(py::module_& m) {
@@ -124,29 +108,27 @@ static void bind_sequences(py::module_& m) {
 }
 
 void bind_factories(py::module_& m) {
-  bind_factory(m, "empty", empty, "New memory, not initialised");
+  const std::optional<DType> dtype;
+  bind_factory(m, "empty", empty, dtype, "New memory, not initialised");
   bind_factory(
       m, "zeros",
       [](const Shape& shape, const TensorOptions& o) { return equal_on_ranks(zeros(shape, o)); },
-      "Zeros; with `mesh` and `placements` each rank makes its part");
+      dtype, "Zeros; with `mesh` and `placements` each rank makes its part");
   bind_factory(
       m, "ones",
       [](const Shape& shape, const TensorOptions& o) { return equal_on_ranks(ones(shape, o)); },
-      "Ones; with `mesh` and `placements` each rank makes its part");
-  bind_factory(m, "randn", randn, "Of the standard normal distribution; equal bits for any mesh");
+      dtype, "Ones; with `mesh` and `placements` each rank makes its part");
+  bind_factory(m, "randn", randn, dtype,
+               "Of the standard normal distribution; equal bits for any mesh");
   bind_factory(
       m, "rand", [](const Shape& shape, const TensorOptions& o) { return uniform(shape, 0, 1, o); },
-      "Evenly in [0, 1); equal bits for any mesh");
-  m.def(
-      "_full",
-      [](const Shape& shape, const Operand& value, DType dtype, const DeviceArgument& device,
-         const MeshArgument& mesh, const PlacementsArgument& placements) {
-        return equal_on_ranks(full(shape, number_in(value),
-                                   options_of(shape.ndim(), dtype, device, mesh, placements)));
+      dtype, "Evenly in [0, 1); equal bits for any mesh");
+  bind_factory<const Operand&>(
+      m, "_full",
+      [](const Shape& shape, const Operand& value, const TensorOptions& o) {
+        return equal_on_ranks(full(shape, number_in(value), o));
       },
-      Released(), py::arg("shape"), py::arg("fill_value"), py::kw_only(),
-      py::arg("dtype") = DType::f32, py::arg("device") = py::none(), py::arg("mesh") = py::none(),
-      py::arg("placements") = py::none(), "All elements `fill_value`");
+      DType::f32, "All elements `fill_value`", py::arg("fill_value"));
   bind_sequences(m);
   m.def("zeros_like", &zeros_like, Released(), py::arg("x"), "Zeros laid out as x is");
   m.def("ones_like", &ones_like, Released(), py::arg("x"), "Ones laid out as x is");
