@@ -17,11 +17,6 @@ static DType dtype_of_total(const Attributes&, std::span<const DType> dtypes, in
   return total_dtype(dtypes[0]);
 }
 
-struct CumulativeAttributes {
-  int dim;
-  bool from_end;
-};
-
 /// Stage `index` of an op along a dim: the total of this rank's part of operand `operand`.
 static Stage total_stage(const Scan& scan, int index = 0, int operand = 0) {
   return {.result = "-n",
@@ -34,7 +29,7 @@ static Stage total_stage(const Scan& scan, int index = 0, int operand = 0) {
 }
 
 static void scan_forward(const Scan& scan, const Call& c) {
-  const auto [dim, from_end] = unpack<CumulativeAttributes>(c.attributes().structure);
+  const auto [dim, from_end] = unpack<DimAndFlag>(c.attributes().structure);
   if (!c.staged()) return scan.run(c.out(), c.in(0), dim, from_end, nullptr);
   const Carry carry(scan, c.stage(0), c.stage_box(0).offset[0], from_end);
   scan.run(c.out(), c.in(0), dim, from_end, carry.start());
@@ -44,7 +39,7 @@ static const Scan kSum{cumulative_sum, 0}, kProduct{cumulative_product, 1},
     kLogSumExp{cumulative_logsumexp, -std::numeric_limits<double>::infinity()};
 
 static Attributes scan_attributes(int dim, bool from_end = false) {
-  return {.structure = pack_structure(CumulativeAttributes{dim, from_end})};
+  return {.structure = pack_structure(DimAndFlag{dim, from_end})};
 }
 
 /// The gradient sums in the opposite direction.
@@ -57,7 +52,7 @@ static const Op cumulative_sum_op = register_op({
     .forward = [](const Call& c) { scan_forward(kSum, c); },
     .backward =
         [](const Grad& g) {
-          const auto [dim, from_end] = unpack<CumulativeAttributes>(g.attributes().structure);
+          const auto [dim, from_end] = unpack<DimAndFlag>(g.attributes().structure);
           g.give(0, cumulative_sum_op, {g.grad()}, scan_attributes(dim, !from_end));
         },
     .staged_over = {"n"},
@@ -159,7 +154,7 @@ static const Op cumulative_logsumexp_op = register_op({
     .forward = [](const Call& c) { scan_forward(kLogSumExp, c); },
     .backward =
         [](const Grad& g) {
-          const auto [dim, from_end] = unpack<CumulativeAttributes>(g.attributes().structure);
+          const auto [dim, from_end] = unpack<DimAndFlag>(g.attributes().structure);
           const Attributes opposite = scan_attributes(dim, !from_end);
           const auto part = [&](const Tensor& dy) {
             return log_gradient(cumulative_logsumexp_op, dy, g.out(), g.in(0), opposite);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "ops/engine/tensor_body.h"
 #include "ops/structure.h"
 #include "weft/error.h"
 #include "weft/extend/op.h"
@@ -21,12 +22,7 @@ static Rule expand_rule(const Attributes& attributes, std::span<const Shape> sha
 }
 
 static bool fits_expand(const Dims& to, std::span<const Shape> shapes) {
-  const int added = to.ndim() - shapes[0].ndim();
-  bool fits = added >= 0 && are_sizes(to);
-  for (int d = 0; fits && d < shapes[0].ndim(); ++d) {
-    fits = shapes[0][d] == to[d + added] || shapes[0][d] == 1;
-  }
-  return fits;
+  return are_sizes(to) && broadcasts_to(shapes[0], to);
 }
 
 static const Op expand_op = register_op({
@@ -52,10 +48,9 @@ static const Op expand_op = register_op({
 
 Tensor expand(const Tensor& a, const Shape& shape) {
   if (!a) fail("expand: no tensor is given, expected one");
-  int added = shape.ndim() - a.ndim();
-  bool fits = added >= 0;
-  for (int d = 0; fits && d < a.ndim(); ++d) fits = a.size(d) == shape[d + added] || a.size(d) == 1;
-  if (!fits) fail("expand: the tensor is ", a.shape(), ", expected one that broadcasts to ", shape);
+  if (!broadcasts_to(a.shape(), shape)) {
+    fail("expand: the tensor is ", a.shape(), ", expected one that broadcasts to ", shape);
+  }
   if (shape == a.shape()) return a;
   return expand_op({a}, {.structure = shape});
 }

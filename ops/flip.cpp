@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/structure.h"
 #include "src/kernels/copy/copy.h"
-#include "weft/error.h"
 #include "weft/extend/op.h"
 #include "weft/ops/shapes.h"
 
@@ -64,14 +63,7 @@ static const Op flip_op = register_op({
 });
 
 Tensor flip(const Tensor& a, const std::vector<int>& dims) {
-  if (!a) fail("flip: no tensor is given, expected one");
-  int64_t bits = 0;
-  for (int dim : dims) {
-    const int at = normalized_dim("flip", dim, a.ndim());
-    if (bits >> at & 1) fail("flip: dim ", at, " of ", a.shape(), " is given twice, expected once");
-    bits |= int64_t{1} << at;
-  }
-  if (dims.empty()) bits = (int64_t{1} << a.ndim()) - 1;
+  const int64_t bits = bits_of_dims("flip", a, dims);
   return bits ? flip_op({a}, {.structure = {bits}}) : a;
 }
 

@@ -63,7 +63,7 @@ static const Op prod_op = register_op({
 });
 
 Tensor prod(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
-  return reduced(prod_op, a, reduced_bits("prod", a, dims), keepdims);
+  return reduced(prod_op, a, bits_of_dims("prod", a, dims), keepdims);
 }
 
 }  // namespace weft

@@ -20,19 +20,6 @@ inline bool is_reduced(const Attributes& attributes, int dim) {
   return attributes.structure[0] >> dim & 1;
 }
 
-inline int64_t reduced_bits(const char* what, const Tensor& a, const std::vector<int>& dims) {
-  if (!a) fail(what, ": no tensor is given, expected one");
-  if (dims.empty()) return (int64_t{1} << a.ndim()) - 1;
-  int64_t bits = 0;
-  for (int dim : dims) {
-    int at = normalized_dim(what, dim, a.ndim());
-    if (bits >> at & 1)
-      fail(what, ": dim ", at, " of ", a.shape(), " is given twice, expected once");
-    bits |= int64_t{1} << at;
-  }
-  return bits;
-}
-
 inline Dims reduced_dims(const Call& c) {
   Dims dims;
   for (int d = 0; d < c.in(0).shape.ndim(); ++d) {

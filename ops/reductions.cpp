@@ -167,23 +167,23 @@ static const Op norm_root_op = register_op({
 });
 
 Tensor sum(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
-  return reduced(sum_op, reduced_before_widening(a), reduced_bits("sum", a, dims), keepdims);
+  return reduced(sum_op, reduced_before_widening(a), bits_of_dims("sum", a, dims), keepdims);
 }
 
 Tensor nansum(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
   if (a && !is_floating(a.dtype())) return sum(a, dims, keepdims);
-  return reduced(nansum_op, a, reduced_bits("nansum", a, dims), keepdims);
+  return reduced(nansum_op, a, bits_of_dims("nansum", a, dims), keepdims);
 }
 
 Tensor mean(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
-  int64_t bits = reduced_bits("mean", a, dims);
+  int64_t bits = bits_of_dims("mean", a, dims);
   return reduced(mean_op, as_floating("mean", a), bits, keepdims);
 }
 
 static Tensor extreme_of(const Op& op, const Tensor& a, const std::vector<int>& dims,
                          bool keepdims) {
   const char* what = op.spec().name.c_str();
-  int64_t bits = reduced_bits(what, a, dims);
+  int64_t bits = bits_of_dims(what, a, dims);
   for (int d = 0; d < a.ndim(); ++d) {
     if (bits >> d & 1 && a.size(d) == 0) {
       fail(what, ": size of dim ", d, " of ", a.shape(), " must be at least 1, got 0");
@@ -201,7 +201,7 @@ Tensor min(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
 }
 
 Tensor sum_squares(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
-  int64_t bits = reduced_bits("sum_squares", a, dims);
+  int64_t bits = bits_of_dims("sum_squares", a, dims);
   return reduced(sum_squares_op, as_floating("sum_squares", a), bits, keepdims);
 }
 
@@ -227,11 +227,11 @@ static const Op all_op = truth_reduction("all", Reduction::all, ":min");
 static const Op any_op = truth_reduction("any", Reduction::any, ":max");
 
 Tensor all(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
-  return reduced(all_op, a, reduced_bits("all", a, dims), keepdims);
+  return reduced(all_op, a, bits_of_dims("all", a, dims), keepdims);
 }
 
 Tensor any(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
-  return reduced(any_op, a, reduced_bits("any", a, dims), keepdims);
+  return reduced(any_op, a, bits_of_dims("any", a, dims), keepdims);
 }
 
 }  // namespace weft

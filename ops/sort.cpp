@@ -18,13 +18,7 @@ namespace weft {
 // row, and boundary between parts, at most 17 rounds of up to 15 counts. Memory: a few times the
 // part.
 
-// structure: SortAttributes.
-
-/// Results: the sorted elements and their indices, which the gradient needs.
-struct SortAttributes {
-  int dim;
-  bool descending;
-};
+// structure: DimAndFlag.
 
 namespace {
 
@@ -106,7 +100,7 @@ class SortAcross {
 
 static void sort_across(const Call& c, const Parts& parts, const MemoryBlock* values,
                         const MemoryBlock& indices) {
-  const auto [dim, descending] = unpack<SortAttributes>(c.attributes().structure);
+  const auto [dim, descending] = unpack<DimAndFlag>(c.attributes().structure);
   const int last = indices.shape.ndim() - 1;
   const SortedPart part(with_last_dim(c.in(0), dim), descending, parts.own(), parts.own().length);
   SortAcross(parts, part, descending, values ? Rows(with_last_dim(*values, dim), last) : Rows(),
@@ -114,6 +108,7 @@ static void sort_across(const Call& c, const Parts& parts, const MemoryBlock* va
       .run();
 }
 
+/// Results: the sorted elements and their indices, which the gradient needs.
 static const Op sort_op = register_op({
     .name = "sort",
     .rule_of =
@@ -125,13 +120,13 @@ static const Op sort_op = register_op({
                 int result) { return result ? i64 : dtypes[0]; },
     .forward =
         [](const Call& c) {
-          const auto [dim, descending] = unpack<SortAttributes>(c.attributes().structure);
+          const auto [dim, descending] = unpack<DimAndFlag>(c.attributes().structure);
           const MemoryBlock values = with_last_dim(c.out(0), dim);
           sort_rows(&values, with_last_dim(c.out(1), dim), with_last_dim(c.in(0), dim), descending);
         },
     .backward =
         [](const Grad& g) {
-          const int dim = unpack<SortAttributes>(g.attributes().structure).dim;
+          const int dim = unpack<DimAndFlag>(g.attributes().structure).dim;
           g.give(0, place_along_dim(g.grad(), g.out(1), dim));
         },
     .staged_over = {"n"},
@@ -150,7 +145,7 @@ static const Op argsort_op = register_op({
     .dtype = [](const Attributes&, std::span<const DType>, int) { return i64; },
     .forward =
         [](const Call& c) {
-          const auto [dim, descending] = unpack<SortAttributes>(c.attributes().structure);
+          const auto [dim, descending] = unpack<DimAndFlag>(c.attributes().structure);
           sort_rows(nullptr, with_last_dim(c.out(), dim), with_last_dim(c.in(0), dim), descending);
         },
     .staged_over = {"n"},
@@ -161,7 +156,7 @@ static const Op argsort_op = register_op({
 });
 
 static Attributes sort_attributes(const char* what, const Tensor& a, int dim, bool descending) {
-  return {.structure = pack_structure(SortAttributes{checked_dim(what, a, dim), descending})};
+  return {.structure = pack_structure(DimAndFlag{checked_dim(what, a, dim), descending})};
 }
 
 Tensor sort(const Tensor& a, int dim, bool descending) {

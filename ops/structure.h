@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "weft/error.h"
 #include "weft/extend/op.h"
 
 namespace weft {
@@ -31,6 +32,20 @@ inline bool is_set_of_dims(int64_t number, const Shape& shape) {
   return number >= 0 && number < int64_t{1} << shape.ndim();
 }
 
+/// The set of dims as bits: all if `dims` is empty.
+inline int64_t bits_of_dims(const char* what, const Tensor& a, const std::vector<int>& dims) {
+  if (!a) fail(what, ": no tensor is given, expected one");
+  if (dims.empty()) return (int64_t{1} << a.ndim()) - 1;
+  int64_t bits = 0;
+  for (int dim : dims) {
+    int at = normalized_dim(what, dim, a.ndim());
+    if (bits >> at & 1)
+      fail(what, ": dim ", at, " of ", a.shape(), " is given twice, expected once");
+    bits |= int64_t{1} << at;
+  }
+  return bits;
+}
+
 inline bool are_sizes(const Dims& numbers) {
   return std::all_of(numbers.begin(), numbers.end(), [](int64_t size) { return size >= 0; });
 }
@@ -51,6 +66,12 @@ inline Structure one_dim() {
             return s.ndim() == 1 && is_dim(s[0], shapes[0]);
           }};
 }
+
+/// The numbers of `dim_and_flag`.
+struct DimAndFlag {
+  int dim;
+  bool flag;
+};
 
 inline Structure dim_and_flag(const char* names) {
   return {names, [](const Dims& s, std::span<const Shape> shapes) {

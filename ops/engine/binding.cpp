@@ -81,20 +81,21 @@ class Binder {
     for (size_t i = 0; i < shapes_.size(); ++i) {
       if (!has_ellipsis(rule_.operands[i])) continue;
       int count = shapes_[i].ndim() - named_dims(rule_.operands[i]);
-      for (int k = 0; k < count; ++k)
-        tell_leading(i, leading_[static_cast<size_t>(k)], count - 1 - k);
+      for (int k = 0; k < count; ++k) {
+        tell(i, leading_[static_cast<size_t>(k)], shapes_[i][count - 1 - k], true);
+      }
     }
   }
 
-  /// Records a leading dim's size. Size 1 is replaced where another operand has more.
-  void tell_leading(size_t operand, int factor, int dim) {
+  /// Records the size of a factor. Size 1 of a leading dim is replaced where another operand has
+  /// more.
+  void tell(size_t operand, int factor, int64_t size, bool leading) {
     auto& known = out_.factors[static_cast<size_t>(factor)];
-    int64_t size = shapes_[operand][dim];
     if (known.size == size) return;
-    if (known.size == -1 || known.size == 1) {
+    if (known.size == -1 || (leading && known.size == 1)) {
       known.size = size;
       told_by_[static_cast<size_t>(factor)] = static_cast<int>(operand);
-    } else if (size != 1) {
+    } else if (!leading || size != 1) {
       disagree(factor, operand, size);
     }
   }
@@ -125,20 +126,10 @@ class Binder {
         continue;
       }
       bound.push_back(term.factors);
-      if (term.factors.size() == 1) tell(i, term.factors[0], shapes_[i][dim]);
+      if (term.factors.size() == 1) tell(i, term.factors[0], shapes_[i][dim], false);
       ++dim;
     }
     out_.operands.push_back(std::move(bound));
-  }
-
-  void tell(size_t operand, int factor, int64_t size) {
-    auto& known = out_.factors[static_cast<size_t>(factor)];
-    if (known.size == -1) {
-      known.size = size;
-      told_by_[static_cast<size_t>(factor)] = static_cast<int>(operand);
-    } else if (known.size != size) {
-      disagree(factor, operand, size);
-    }
   }
 
   /// Checks merged dims: at most one factor's size is unknown, and the product must be the dim's
