@@ -65,8 +65,8 @@ static Tensor taken(bool elements, const Tensor& a, const Tensor& indices, int d
 }
 
 /// The gradient of taking: adds up what was taken, at the indices that it was taken from.
-static OpSpec add_spec(const std::string& name, Taken what) {
-  return {
+static Op add_op(const std::string& name, Taken what, std::vector<OpSample> samples) {
+  return register_op({
       .name = name,
       .rule_of =
           [what](const Attributes& a, std::span<const Shape> shapes) {
@@ -89,13 +89,8 @@ static OpSpec add_spec(const std::string& name, Taken what) {
       .by_index =
           ByIndex{.into = 2, .elements = what == Taken::elements, .written = ByIndex::Written::add},
       .saves_in = std::vector<int>{1},
-  };
-}
-
-static Op add_op(const std::string& name, Taken what, std::vector<OpSample> samples) {
-  OpSpec spec = add_spec(name, what);
-  spec.samples = std::move(samples);
-  return register_op(std::move(spec));
+      .samples = std::move(samples),
+  });
 }
 
 static const Op add_slices_op = add_op("add_slices", Taken::slices,
@@ -143,8 +138,9 @@ Tensor places_along(const Shape& shape, int dim, const Sharding& sharding, Devic
   return made;
 }
 
-static OpSpec take_spec(const std::string& name, Taken what, const Op& gradient) {
-  return {
+static Op taking_op(const std::string& name, Taken what, const Op& gradient,
+                    std::vector<OpSample> samples) {
+  return register_op({
       .name = name,
       .rule_of =
           [what](const Attributes& a, std::span<const Shape> shapes) {
@@ -167,14 +163,8 @@ static OpSpec take_spec(const std::string& name, Taken what, const Op& gradient)
           },
       .by_index = ByIndex{.elements = what == Taken::elements},
       .saves_in = std::vector<int>{1},
-  };
-}
-
-static Op taking_op(const std::string& name, Taken what, const Op& gradient,
-                    std::vector<OpSample> samples) {
-  OpSpec spec = take_spec(name, what, gradient);
-  spec.samples = std::move(samples);
-  return register_op(std::move(spec));
+      .samples = std::move(samples),
+  });
 }
 
 static const Op take_op = taking_op(

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <ostream>
 
+#include "ops/engine/op_body.h"
 #include "ops/testing/sweep.h"
 #include "weft/autograd.h"
 #include "weft/context.h"
@@ -58,9 +59,7 @@ class Jacobian {
 
  private:
   bool takes_f64(size_t operand) const {
-    const std::vector<Takes>& takes = op_.spec().takes;
-    if (takes.empty()) return false;
-    const std::vector<DType>& dtypes = takes[std::min(operand, takes.size() - 1)].dtypes;
+    const std::vector<DType>& dtypes = taken(op_.spec(), operand).dtypes;
     return dtypes.empty() || std::find(dtypes.begin(), dtypes.end(), f64) != dtypes.end();
   }
 

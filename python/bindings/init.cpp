@@ -7,16 +7,6 @@
 
 namespace weft::python {
 
-/// Calls fill(target) for a parameter, or for a tensor.
-template <class Fill> static py::object filled(const py::object& to, const Fill& fill) {
-  if (auto* parameter = bound_value<Parameter>(to)) {
-    fill(init::Target(*parameter));
-  } else {
-    fill(init::Target(to.cast<Tensor>()));
-  }
-  return to;
-}
-
 /// Binds an initializer, which returns what it fills.
 template <class... Args, class... Extra>
 static void bind_filling(py::module_& m, const char* name,
@@ -24,8 +14,11 @@ static void bind_filling(py::module_& m, const char* name,
   m.def(
       name,
       [function](const py::object& tensor, std::decay_t<Args>... args) {
-        return filled(tensor,
-                      [&](const init::Target& to) { released([&] { function(to, args...); }); });
+        auto* parameter = bound_value<Parameter>(tensor);
+        const init::Target to =
+            parameter ? init::Target(*parameter) : init::Target(tensor.cast<Tensor>());
+        released([&] { function(to, args...); });
+        return tensor;
       },
       py::arg("tensor"), extra...);
 }

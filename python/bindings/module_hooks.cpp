@@ -75,41 +75,6 @@ class FoundHook {
   int which_ = -1;
 };
 
-/// Makes C++ hooks that call Python hooks.
-using MadeHooks = ModuleHooks (*)(const ModuleObject& module,
-                                  const std::optional<FoundHook>& before,
-                                  const std::optional<FoundHook>& after);
-
-ModuleHooks of_module(const ModuleObject& module, const std::optional<FoundHook>& before,
-                      const std::optional<FoundHook>& after);
-
-HooksOfPython add(const ModuleObject& module, const py::object& before, const py::object& after,
-                  MadeHooks made) {
-  static std::atomic<size_t> next = 0;
-  for (const py::object& hook : {before, after}) {
-    if (hook.is_none() || PyCallable_Check(hook.ptr())) continue;
-    throw py::type_error(concat("hook: it is a ", type_of(hook), ", expected a function"));
-  }
-  auto& self = module.cast<Module&>();
-  std::optional<FoundHook> found[2];
-  const py::object given[2] = {before, after};
-  if (!is_made_in_python(module)) {
-    for (int i : {0, 1}) {
-      if (!given[i].is_none()) found[i].emplace(given[i]);
-    }
-    return {self.add_hooks(made(module, found[0], found[1])), Callable(), 0};
-  }
-  const size_t number = next++;
-  const Callable object = weak_reference(module);
-  for (int i : {0, 1}) {
-    if (!given[i].is_none()) found[i].emplace(object, number, i);
-  }
-  const py::dict attributes = module.attr("__dict__");
-  if (!attributes.contains(kHooks)) attributes[kHooks] = py::dict();
-  attributes[kHooks][py::int_(number)] = py::make_tuple(before, after, made == &of_module);
-  return {self.add_hooks(made(module, found[0], found[1])), object, number};
-}
-
 /// The tensors after a hook: the result of `call`, or `came` when that is None.
 template <class Call>
 Tensors passed(const char* what, const FoundHook& found, const Tensors& came, const Call& call) {
@@ -120,42 +85,57 @@ Tensors passed(const char* what, const FoundHook& found, const Tensors& came, co
   return returned.is_none() ? came : tensors_of(what, returned);
 }
 
-ModuleHooks of_tensors(const ModuleObject&, const std::optional<FoundHook>& before,
+/// Makes C++ hooks that call Python hooks, with the module if there is one.
+ModuleHooks made_hooks(const std::optional<FoundModule>& self,
+                       const std::optional<FoundHook>& before,
                        const std::optional<FoundHook>& after) {
   ModuleHooks hooks;
   if (before) {
-    hooks.before = [found = *before](const Tensors& inputs) {
-      return passed(kBefore, found, inputs,
-                    [&](const py::object& hook) { return hook(*tuple_of(inputs)); });
+    hooks.before = [self, found = *before](const Tensors& inputs) {
+      return passed(kBefore, found, inputs, [&](const py::object& hook) -> py::object {
+        return self ? hook((*self)(), tuple_of(inputs)) : hook(*tuple_of(inputs));
+      });
     };
   }
   if (after) {
-    hooks.after = [found = *after](const Tensors&, const Tensors& outputs) {
-      return passed(kAfter, found, outputs,
-                    [&](const py::object& hook) { return hook(*tuple_of(outputs)); });
+    hooks.after = [self, found = *after](const Tensors& inputs, const Tensors& outputs) {
+      return passed(kAfter, found, outputs, [&](const py::object& hook) -> py::object {
+        return self ? hook((*self)(), tuple_of(inputs), one_or_all(outputs))
+                    : hook(*tuple_of(outputs));
+      });
     };
   }
   return hooks;
 }
 
-ModuleHooks of_module(const ModuleObject& module, const std::optional<FoundHook>& before,
-                      const std::optional<FoundHook>& after) {
-  ModuleHooks hooks;
-  const FoundModule self(module);
-  if (before) {
-    hooks.before = [self, found = *before](const Tensors& inputs) {
-      return passed(kBefore, found, inputs,
-                    [&](const py::object& hook) { return hook(self(), tuple_of(inputs)); });
-    };
+/// With `of_module` hooks get the module first, and tensors as tuples.
+HooksOfPython add(const ModuleObject& module, const py::object& before, const py::object& after,
+                  bool of_module) {
+  static std::atomic<size_t> next = 0;
+  for (const py::object& hook : {before, after}) {
+    if (hook.is_none() || PyCallable_Check(hook.ptr())) continue;
+    throw py::type_error(concat("hook: it is a ", type_of(hook), ", expected a function"));
   }
-  if (after) {
-    hooks.after = [self, found = *after](const Tensors& inputs, const Tensors& outputs) {
-      return passed(kAfter, found, outputs, [&](const py::object& hook) {
-        return hook(self(), tuple_of(inputs), one_or_all(outputs));
-      });
-    };
+  auto& self = module.cast<Module&>();
+  std::optional<FoundModule> caller;
+  if (of_module) caller.emplace(module);
+  std::optional<FoundHook> found[2];
+  const py::object given[2] = {before, after};
+  if (!is_made_in_python(module)) {
+    for (int i : {0, 1}) {
+      if (!given[i].is_none()) found[i].emplace(given[i]);
+    }
+    return {self.add_hooks(made_hooks(caller, found[0], found[1])), Callable(), 0};
   }
-  return hooks;
+  const size_t number = next++;
+  const Callable object = weak_reference(module);
+  for (int i : {0, 1}) {
+    if (!given[i].is_none()) found[i].emplace(object, number, i);
+  }
+  const py::dict attributes = module.attr("__dict__");
+  if (!attributes.contains(kHooks)) attributes[kHooks] = py::dict();
+  attributes[kHooks][py::int_(number)] = py::make_tuple(before, after, of_module);
+  return {self.add_hooks(made_hooks(caller, found[0], found[1])), object, number};
 }
 
 }  // namespace
@@ -169,21 +149,21 @@ void HooksOfPython::remove() {
 void add_hooks_of(const ModuleObject& module, const py::dict& hooks) {
   for (const auto& [number, hook] : hooks) {
     const py::tuple parts = py::reinterpret_borrow<py::tuple>(hook);
-    add(module, parts[0], parts[1], parts[2].cast<bool>() ? &of_module : &of_tensors);
+    add(module, parts[0], parts[1], parts[2].cast<bool>());
   }
 }
 
 HooksOfPython add_hooks(const ModuleObject& module, const py::object& before,
                         const py::object& after) {
-  return add(module, before, after, &of_tensors);
+  return add(module, before, after, false);
 }
 
 HooksOfPython register_forward_pre_hook(const ModuleObject& module, const py::object& hook) {
-  return add(module, hook, py::none(), &of_module);
+  return add(module, hook, py::none(), true);
 }
 
 HooksOfPython register_forward_hook(const ModuleObject& module, const py::object& hook) {
-  return add(module, py::none(), hook, &of_module);
+  return add(module, py::none(), hook, true);
 }
 
 }  // namespace weft::python

@@ -39,12 +39,14 @@ std::string_view within_brackets(std::string_view text, size_t at) {
   return {};
 }
 
+std::string replaced(std::string text, std::string_view from, std::string_view to) {
+  for (size_t at = 0; (at = text.find(from, at)) != text.npos;) text.replace(at, from.size(), to);
+  return text;
+}
+
 /// A type without the module of Python's abstract ones.
 std::string short_type(std::string_view text) {
-  constexpr std::string_view kModule = "collections.abc.";
-  std::string type(text);
-  for (size_t at = 0; (at = type.find(kModule, at)) != type.npos;) type.erase(at, kModule.size());
-  return type;
+  return replaced(std::string(text), "collections.abc.", "");
 }
 
 Signature signature_of(std::string_view arguments) {
@@ -242,16 +244,9 @@ std::string wrong_value(const Signature& signature, const GivenArguments& given,
 }  // namespace
 
 std::string with_short_types(std::string text) {
-  static constexpr std::pair<std::string_view, std::string_view> kNames[] = {
-      {"weft._weft.", ""},
-      {"typing.SupportsInt | typing.SupportsIndex", "int"},
-      {"typing.SupportsFloat | typing.SupportsIndex", "float"}};
-  for (const auto& [from, to] : kNames) {
-    for (size_t at = 0; (at = text.find(from, at)) != text.npos;) {
-      text.replace(at, from.size(), to);
-    }
-  }
-  return text;
+  text = replaced(std::move(text), "weft._weft.", "");
+  text = replaced(std::move(text), "typing.SupportsInt | typing.SupportsIndex", "int");
+  return replaced(std::move(text), "typing.SupportsFloat | typing.SupportsIndex", "float");
 }
 
 std::vector<Signature> signatures_in(std::string_view docstring) {
