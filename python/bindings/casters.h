@@ -42,6 +42,12 @@ std::optional<Tensor> tensor_of(py::handle object);
 bool load_operand(py::handle object, Operand& operand);
 bool load_shape(py::handle object, Shape& shape);
 
+/// Moves what was found to `value`; false for nothing.
+template <class T> bool take_found(std::optional<T> found, T& value) {
+  if (found) value = *std::move(found);
+  return found.has_value();
+}
+
 /// None for a handle without a tensor.
 inline std::optional<Tensor> optional_of(Tensor tensor) {
   if (!tensor) return std::nullopt;
@@ -73,9 +79,7 @@ template <> struct type_caster<weft::Shape> {
 template <> struct type_caster<weft::DType> {
   PYBIND11_TYPE_CASTER(weft::DType, const_name("weft._weft.DType | str"));
   bool load(handle source, bool) {
-    const auto found = weft::python::dtype_of(source);
-    if (found) value = *found;
-    return found.has_value();
+    return weft::python::take_found(weft::python::dtype_of(source), value);
   }
   static handle cast(weft::DType dtype, return_value_policy, handle) {
     return weft::python::object_of(dtype).inc_ref();
@@ -86,9 +90,7 @@ template <> struct type_caster<weft::Placement> {
   PYBIND11_TYPE_CASTER(weft::Placement,
                        const_name("weft._weft.Shard | weft._weft.Replicate | weft._weft.Partial"));
   bool load(handle source, bool) {
-    const auto found = weft::python::placement_of(source);
-    if (found) value = *found;
-    return found.has_value();
+    return weft::python::take_found(weft::python::placement_of(source), value);
   }
   static handle cast(const weft::Placement& placement, return_value_policy, handle) {
     return weft::python::object_of(placement).release();
@@ -102,9 +104,7 @@ template <> struct type_caster<weft::Placements> {
                  "weft._weft.Replicate | weft._weft.Partial] | dict[str, "
                  "weft._weft.Shard | weft._weft.Replicate | weft._weft.Partial]"));
   bool load(handle source, bool) {
-    auto found = weft::python::placements_of(source);
-    if (found) value = *std::move(found);
-    return found.has_value();
+    return weft::python::take_found(weft::python::placements_of(source), value);
   }
   static handle cast(const weft::Placements& placements, return_value_policy, handle) {
     return weft::python::object_of(placements).release();
@@ -114,9 +114,7 @@ template <> struct type_caster<weft::Placements> {
 template <> struct type_caster<weft::Device> {
   PYBIND11_TYPE_CASTER(weft::Device, const_name("weft._weft.Device | str"));
   bool load(handle source, bool) {
-    const auto found = weft::python::device_of(source);
-    if (found) value = *found;
-    return found.has_value();
+    return weft::python::take_found(weft::python::device_of(source), value);
   }
   static handle cast(weft::Device device, return_value_policy, handle) {
     return weft::python::object_of(device).release();

@@ -29,4 +29,16 @@ template <class Change> py::object changed(const py::object& self, const Change&
   return self;
 }
 
+/// Binds a function that changes the elements of a tensor; returns the object.
+template <class... Args, class... Extra>
+void bind_change(py::module_& m, const char* name, void (*function)(const Tensor&, Args...),
+                 const char* text, const Extra&... extra) {
+  m.def(
+      name,
+      [function](const py::object& x, Args... args) {
+        return changed(x, [&](const Tensor& to) { function(to, args...); });
+      },
+      py::arg("x"), extra..., text);
+}
+
 }  // namespace weft::python

@@ -143,18 +143,6 @@ static void bind_estimates(py::module_& m) {
                 py::arg("p"));
 }
 
-/// A function that draws the elements of a tensor anew; returns the tensor.
-template <class... Args, class... Extra>
-static void bind_drawing(py::module_& m, const char* name, void (*function)(const Tensor&, Args...),
-                         const char* text, const Extra&... extra) {
-  m.def(
-      name,
-      [function](const py::object& x, Args... args) {
-        return changed(x, [&](const Tensor& to) { function(to, args...); });
-      },
-      py::arg("x"), extra..., text);
-}
-
 static void bind_distributions(py::module_& m) {
   const auto x = py::arg("x");
   bind_function(m, "randint_like", &randint_like,
@@ -171,18 +159,18 @@ static void bind_distributions(py::module_& m) {
   bind_function(m, "multinomial", &multinomial,
                 "num_samples indices of the last dim, drawn in proportion to the elements", x,
                 py::arg("num_samples"), py::arg("replacement") = false);
-  bind_drawing(m, "bernoulli_", &bernoulli_, "Draws 1 with probability p, else 0",
-               py::arg("p") = 0.5);
-  bind_drawing(m, "exponential_", &exponential_, "Draws of the density lambd exp(-lambd x)",
-               py::arg("lambd") = 1.0);
-  bind_drawing(m, "cauchy_", &cauchy_, "Draws of a Cauchy distribution", py::arg("median") = 0.0,
-               py::arg("sigma") = 1.0);
-  bind_drawing(m, "geometric_", &geometric_,
-               "Draws numbers of trials up to the first success, of probability p", py::arg("p"));
-  bind_drawing(m, "log_normal_", &log_normal_, "Draws exp of normal values", py::arg("mean") = 1.0,
-               py::arg("std") = 2.0);
-  bind_drawing(m, "_random_", &random_, "Draws integers in [low, high)", py::arg("low"),
-               py::arg("high"));
+  bind_change(m, "bernoulli_", &bernoulli_, "Draws 1 with probability p, else 0",
+              py::arg("p") = 0.5);
+  bind_change(m, "exponential_", &exponential_, "Draws of the density lambd exp(-lambd x)",
+              py::arg("lambd") = 1.0);
+  bind_change(m, "cauchy_", &cauchy_, "Draws of a Cauchy distribution", py::arg("median") = 0.0,
+              py::arg("sigma") = 1.0);
+  bind_change(m, "geometric_", &geometric_,
+              "Draws numbers of trials up to the first success, of probability p", py::arg("p"));
+  bind_change(m, "log_normal_", &log_normal_, "Draws exp of normal values", py::arg("mean") = 1.0,
+              py::arg("std") = 2.0);
+  bind_change(m, "_random_", &random_, "Draws integers in [low, high)", py::arg("low"),
+              py::arg("high"));
 }
 
 static void bind_networks_of_ops(py::module_& m) {

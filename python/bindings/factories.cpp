@@ -148,20 +148,10 @@ void bind_factories(py::module_& m) {
   m.def("transfer_", &transfer_, Released(), py::arg("to"), py::arg("source"),
         "copy_ between a GPU and pinned memory of the host (what `offload` keeps there) that is "
         "queued only: the host's is read or written when the GPU's stream comes to it");
-  m.def(
-      "uniform_",
-      [](const py::object& x, double low, double high) {
-        return changed(x, [&](const Tensor& to) { uniform_(to, low, high); });
-      },
-      py::arg("x"), py::arg("low") = 0.0, py::arg("high") = 1.0,
-      "Draws all elements anew, evenly in [low, high)");
-  m.def(
-      "normal_",
-      [](const py::object& x, double mean, double std) {
-        return changed(x, [&](const Tensor& to) { normal_(to, mean, std); });
-      },
-      py::arg("x"), py::arg("mean") = 0.0, py::arg("std") = 1.0,
-      "Draws all elements anew, of a normal distribution");
+  bind_change(m, "uniform_", &uniform_, "Draws all elements anew, evenly in [low, high)",
+              py::arg("low") = 0.0, py::arg("high") = 1.0);
+  bind_change(m, "normal_", &normal_, "Draws all elements anew, of a normal distribution",
+              py::arg("mean") = 0.0, py::arg("std") = 1.0);
   bind_random(m);
 }
 

@@ -41,21 +41,12 @@ void bind_updates(py::module_& m) {
       with_rule("sgd_momentum_",
                 "velocity = momentum * velocity + gradient * gradient_scale + "
                 "weight_decay * parameter; parameter -= lr * velocity, in place"));
-  m.def(
-      "scale_",
-      [](const py::object& x, const Tensor& factor) {
-        return changed(x, [&](const Tensor& to) { scale_(to, factor); });
-      },
-      py::arg("x"), py::arg("factor"),
-      with_rule("scale_", "x *= factor, of one element, in place"));
-  m.def(
-      "add_scaled_",
-      [](const py::object& x, const Tensor& other, const Tensor& scale, double factor) {
-        return changed(x, [&](const Tensor& to) { add_scaled_(to, other, scale, factor); });
-      },
-      py::arg("x"), py::arg("other"), py::arg("scale"), py::arg("factor") = 1.0,
-      with_rule("add_scaled_",
-                "x += other * scale * factor in place, where scale has one element"));
+  bind_change(m, "scale_", &scale_, with_rule("scale_", "x *= factor, of one element, in place"),
+              py::arg("factor"));
+  bind_change(
+      m, "add_scaled_", &add_scaled_,
+      with_rule("add_scaled_", "x += other * scale * factor in place, where scale has one element"),
+      py::arg("other"), py::arg("scale"), py::arg("factor") = 1.0);
 }
 
 }  // namespace weft::python
