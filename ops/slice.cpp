@@ -17,7 +17,9 @@ struct SliceAttributes {
   int64_t start, size, step;
 };
 
-static Rule fetched_rule(const SliceAttributes& at, const Shape& shape) {
+static Rule fetched_rule(const Attributes& attributes, std::span<const Shape> shapes) {
+  const auto at = unpack<SliceAttributes>(attributes.structure);
+  const Shape& shape = shapes[0];
   std::string in, out;
   for (int d = 0; d < shape.ndim(); ++d) {
     in += concat(d == at.dim ? "~" : "", dim_name(d), " ");
@@ -52,10 +54,7 @@ static bool fits_unslice(const Dims& s, std::span<const Shape> shapes) {
 
 static const Op slice_op = register_op({
     .name = "slice",
-    .rule_of =
-        [](const Attributes& a, std::span<const Shape> shapes) {
-          return fetched_rule(unpack<SliceAttributes>(a.structure), shapes[0]);
-        },
+    .rule_of = fetched_rule,
     .structure = {"dim, start, size, step", fits_slice},
     .linear = {{0}},
     .view = [](const Call& c) -> std::optional<View> {
@@ -105,10 +104,7 @@ static void fill_beside(const MemoryBlock& block, const Box& part, int dim) {
 
 static const Op unslice_op = register_op({
     .name = "unslice",
-    .rule_of =
-        [](const Attributes& a, std::span<const Shape> shapes) {
-          return fetched_rule(unpack<SliceAttributes>(a.structure), shapes[0]);
-        },
+    .rule_of = fetched_rule,
     .moves = true,
     .structure = {"dim, start, size, step", fits_unslice},
     .linear = {{0}},
