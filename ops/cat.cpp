@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "ops/engine/fetch.h"
+#include "ops/engine/by_index.h"
 #include "ops/engine/op_body.h"
 #include "ops/promotion.h"
 #include "ops/structure.h"

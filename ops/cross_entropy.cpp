@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/cross_entropy/cross_entropy.h"
 
-#include "ops/losses.h"
 #include "ops/promotion.h"
 #include "ops/rows.h"
 #include "ops/take.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/cross_entropy/linear_head.h"
 
-#include "ops/losses.h"
 #include "ops/promotion.h"
+#include "ops/rows.h"
 #include "ops/scan.h"
 #include "ops/take.h"
 #include "src/kernels/copy/dense.h"

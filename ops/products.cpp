@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/ops/products.h"
 
+#include <utility>
+
 #include "ops/product_parts.h"
 #include "ops/promotion.h"
 #include "src/kernels/matmul/gemm.h"
@@ -136,6 +138,28 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   if (!x || !weight || !bias) fail("linear: no tensor is given, expected one");
   DType dtype = promote(promote(x.dtype(), weight.dtype()), bias.dtype());
   return linear_bias_op({as_dtype(x, dtype), as_dtype(weight, dtype), as_dtype(bias, dtype)});
+}
+
+static thread_local ProductParts* current_parts = nullptr;
+
+ProductParts::ProductParts(const RowParts& rows, Before before, After after)
+    : rows_(rows),
+      before_(std::move(before)),
+      after_(std::move(after)),
+      outer_(std::exchange(current_parts, this)) {}
+
+ProductParts::~ProductParts() { current_parts = outer_; }
+
+ProductParts* ProductParts::current() { return current_parts; }
+
+void ProductParts::compute(
+    const MemoryBlock& a, const MemoryBlock& out,
+    const std::function<void(const MemoryBlock&, const MemoryBlock&)>& product) {
+  for (int part = 0; part < rows_.count(); ++part) {
+    if (before_) before_(part);
+    rows_.for_blocks(part, a, out, product);
+    if (after_) after_(part, out);
+  }
 }
 
 }  // namespace weft

@@ -4,6 +4,7 @@
 #include "src/kernels/reduce/reduce.h"
 #include "src/kernels/softmax/softmax.h"
 #include "weft/extend/op.h"
+#include "weft/ops/cross_entropy.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
@@ -35,5 +36,11 @@ inline DType row_dtype(std::span<const DType> operands) {
 inline Tensor with_last(const Tensor& a, int dim) {
   return dim == a.ndim() - 1 ? a : moveaxis(a, {dim}, {-1});
 }
+
+/// Throws std::invalid_argument "what: ..." for options that do not fit that many classes.
+void check_loss_options(const char* what, const CrossEntropyOptions& options, int64_t classes);
+
+/// Reduces the losses of rows with these classes as targets.
+Tensor reduced_loss(const Tensor& rows, const Tensor& targets, const CrossEntropyOptions& options);
 
 }  // namespace weft

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "mesh/grid.h"
+#include "mesh/plan.h"
 #include "mesh/rows.h"
 #include "ops/engine/call_body.h"
 #include "ops/engine/choose.h"
@@ -14,6 +15,7 @@
 #include "src/kernels/copy/dense.h"
 #include "src/kernels/take/take.h"
 #include "weft/error.h"
+#include "weft/extend/pattern.h"
 
 namespace weft {
 
@@ -182,6 +184,35 @@ MovedRows move_rows(const OpBody& op, const Route& route, CallBody& call) {
   }
   if (!how.over.empty()) Recorder::current().exchanged(op.spec.name, used, moved.bytes);
   return moved;
+}
+
+std::vector<Box> needed_boxes(const Layout& operand, const Layout& result, const Needs& needs) {
+  Box whole{Dims::filled(operand.shape.ndim(), 0), operand.shape};
+  std::vector<Box> boxes;
+  for (int rank = 0; rank < operand.sharding.mesh().size(); ++rank) {
+    boxes.push_back(overlap(whole, needs(result.box_of(rank))));
+  }
+  return boxes;
+}
+
+bool is_local_fetch(const Layout& operand, const std::vector<Box>& needed) {
+  for (size_t rank = 0; rank < needed.size(); ++rank) {
+    Box own = overlap(needed[rank], operand.box_of(static_cast<int>(rank)));
+    if (own.shape.product() != needed[rank].shape.product()) return false;
+  }
+  return true;
+}
+
+double predicted_fetch_seconds(const Layout& operand, const Layout& result, const Needs& needs) {
+  std::vector<Box> needed = needed_boxes(operand, result, needs);
+  int64_t most = 0;
+  for (size_t rank = 0; rank < needed.size(); ++rank) {
+    Box own = overlap(needed[rank], operand.box_of(static_cast<int>(rank)));
+    most = std::max(most, needed[rank].shape.product() - own.shape.product());
+  }
+  if (most == 0) return 0;
+  return predicted_exchange_seconds(operand.sharding.mesh(),
+                                    most * static_cast<int64_t>(size_of(operand.dtype)));
 }
 
 }  // namespace weft

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -47,5 +48,17 @@ void check_sliced_indices(const OpBody& op, const Route& route, const Tensor& in
 /// Moves the rows that the indices of a call name, and gives it these and indices into them.
 /// std::invalid_argument on all ranks that take part when one of them has an index out of range.
 MovedRows move_rows(const OpBody& op, const Route& route, CallBody& call);
+
+/// Returns the slice of an operand that a slice of the result needs.
+using Needs = std::function<Box(const Box& result)>;
+
+/// Returns each rank's slice of the operand, clipped to the operand's shape.
+std::vector<Box> needed_boxes(const Layout& operand, const Layout& result, const Needs& needs);
+
+/// True when every rank holds what it needs.
+bool is_local_fetch(const Layout& operand, const std::vector<Box>& needed);
+
+/// Predicted time of fetching, for the bytes of the rank that needs most from others.
+double predicted_fetch_seconds(const Layout& operand, const Layout& result, const Needs& needs);
 
 }  // namespace weft

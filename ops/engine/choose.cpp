@@ -5,7 +5,6 @@
 
 #include "mesh/plan.h"
 #include "ops/engine/by_index.h"
-#include "ops/engine/fetch.h"
 #include "weft/error.h"
 
 namespace weft {

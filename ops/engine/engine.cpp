@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/engine/engine.h"
 
+#include <algorithm>
+#include <sstream>
+
+#include "mesh/mesh_body.h"
+#include "ops/engine/backward_run.h"
+#include "ops/engine/call_body.h"
+#include "ops/engine/op_body.h"
+#include "ops/engine/recorder.h"
 #include "ops/engine/tensor_body.h"
 #include "weft/error.h"
 
@@ -56,6 +64,121 @@ Tensor run_plan(const Tensor& tensor, const Ref<Plan>& plan, const std::string& 
 Tensor moved_to(const Tensor& tensor, const Ref<Layout>& layout) {
   if (layout_of(tensor) == layout) return tensor;
   return run_plan(tensor, plan_between(layout_of(tensor), layout));
+}
+
+Recorder& Recorder::current() { return Engine::current().recorder; }
+
+OpLog::OpLog() {
+  OpLog*& log = Recorder::current().log;
+  if (log) fail("op log: the rank has one already, expected none");
+  log = this;
+}
+
+OpLog::~OpLog() { Recorder::current().log = nullptr; }
+
+const EngineStatistics& engine_statistics() { return Recorder::current().statistics; }
+
+std::string implicit_traffic() {
+  std::string lines;
+  for (const auto& [name, moved] : Recorder::current().implicit) {
+    lines += concat(name, ": ", moved.count, " times, ", moved.bytes, " bytes\n");
+  }
+  return lines;
+}
+
+void Recorder::required(const std::string& what, int64_t bytes) {
+  ++statistics.implicit_redistributions;
+  statistics.implicit_bytes += bytes;
+  Moved& moved = implicit[what];
+  ++moved.count;
+  moved.bytes += bytes;
+}
+
+void Recorder::exchanged(const std::string& what, const Layout& from, int64_t bytes) {
+  statistics.implicit_bytes += bytes;
+  implicit[what].bytes += bytes;
+  fetched(what, from, bytes);
+}
+
+void Recorder::reached_sink(const Tensor& contribution, bool in_place) {
+  if (in_place) {
+    ++statistics.gradients_in_place;
+    return;
+  }
+  ++statistics.gradient_copies;
+  statistics.gradient_copy_bytes +=
+      contribution.block().numel() * static_cast<int64_t>(size_of(contribution.dtype()));
+}
+
+static std::string axes_in_words(const MeshGrid& grid, const Axes& axes) {
+  std::string words;
+  for (int i = 0; i < axes.size(); ++i) {
+    words += i ? "+" : "";
+    words += grid.axes()[static_cast<size_t>(axes[i])].name;
+  }
+  return words;
+}
+
+std::string placements_in_words(const Sharding& sharding) {
+  std::ostringstream words;
+  print_placements(words, sharding);
+  return words.str();
+}
+
+static Movement begun(const std::string& what) {
+  return {.what = what, .scope = Context::current().scope, .backward = is_in_backward()};
+}
+
+void Recorder::log_plan(const std::string& what, const Plan& plan) {
+  if (plan.is_free()) return;
+  Movement movement = begun(what);
+  for (const PlanStep& step : plan.steps) {
+    if (step.kind == PlanStep::Kind::local) continue;
+    movement.steps.push_back({.kind = std::string(name_of(step.kind)),
+                              .axes = axes_in_words(*step.to->grid, step.axes),
+                              .from = placements_in_words(step.from->sharding),
+                              .to = placements_in_words(step.to->sharding),
+                              .bytes = step.cost.bytes,
+                              .seconds = step.cost.seconds});
+  }
+  log->movements.push_back(std::move(movement));
+}
+
+void Recorder::log_fetch(const std::string& what, const Layout& from, int64_t bytes) {
+  Movement movement = begun(what);
+  Axes all;
+  for (int axis = 0; axis < from.sharding.axes(); ++axis) all.push_back(axis);
+  const std::string placements = placements_in_words(from.sharding);
+  movement.steps.push_back({.kind = "exchange",
+                            .axes = axes_in_words(*from.grid, all),
+                            .from = placements,
+                            .to = placements,
+                            .bytes = bytes,
+                            .seconds = predicted_exchange_seconds(from.sharding.mesh(), bytes)});
+  log->movements.push_back(std::move(movement));
+}
+
+static int64_t bytes_of(std::span<const MemoryBlock> blocks) {
+  int64_t bytes = 0;
+  for (const MemoryBlock& block : blocks) {
+    bytes += block.numel() * static_cast<int64_t>(size_of(block.dtype));
+  }
+  return bytes;
+}
+
+void Recorder::log_work(const OpBody& op, const Route& route, const CallBody& call) {
+  const DType dtype = call.ins.size() > 0 ? call.ins[0].dtype : call.outs[0].dtype;
+  auto found = std::find_if(log->work.begin(), log->work.end(), [&](const OpWork& work) {
+    return work.dtype == dtype && work.op == op.spec.name;
+  });
+  if (found == log->work.end()) found = log->work.insert(found, {op.spec.name, dtype});
+  ++found->calls;
+  const int64_t bytes = bytes_of(call.ins.all()) + bytes_of(call.outs.all());
+  found->bytes += bytes;
+  found->largest = std::max(found->largest, bytes);
+  if (op.spec.products) {
+    found->operations += 2 * op.spec.products(call.attributes) * route.combinations;
+  }
 }
 
 }  // namespace weft

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "ops/engine/by_index.h"
 #include "ops/engine/choose.h"
-#include "ops/engine/fetch.h"
 #include "ops/engine/layouts.h"
 #include "ops/engine/tensor_body.h"
 #include "weft/error.h"
