@@ -3,7 +3,6 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/lock.h"
-#include "python/bindings/pickling.h"
 #include "weft/error.h"
 
 namespace weft::python {

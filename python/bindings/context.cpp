@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "python/bindings/bindings.h"
-#include "python/bindings/callable.h"
 #include "python/bindings/lock.h"
 #include "weft/error.h"
 #include "weft/warnings.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
 
+#include "python/bindings/arrays.h"
 #include "python/bindings/bindings.h"
-#include "python/bindings/lent_memory.h"
 #include "python/bindings/lock.h"
 #include "weft/context.h"
 #include "weft/error.h"

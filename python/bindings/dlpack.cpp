@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
+#include "python/bindings/arrays.h"
 #include "python/bindings/bindings.h"
-#include "python/bindings/lent_memory.h"
 #include "weft/error.h"
 #include "weft/ops/factories.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
 
+#include "python/bindings/arrays.h"
 #include "python/bindings/bindings.h"
-#include "python/bindings/dtype_names.h"
 #include "python/bindings/instances.h"
 #include "weft/error.h"
 

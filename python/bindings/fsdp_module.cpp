@@ -4,7 +4,6 @@
 #include <range/v3/numeric/accumulate.hpp>
 
 #include "python/bindings/bindings.h"
-#include "python/bindings/callable.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/modules.h"
 #include "weft/context.h"

@@ -2,7 +2,6 @@
 #include "weft/expert_parallel.h"
 #include "weft/fsdp.h"
 
-#include "python/bindings/callable.h"
 #include "python/bindings/instances.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/modules.h"

@@ -7,7 +7,6 @@
 #include "python/bindings/bindings.h"
 #include "python/bindings/dims.h"
 #include "python/bindings/lock.h"
-#include "python/bindings/pickling.h"
 #include "weft/error.h"
 #include "weft/sharding.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "python/bindings/module_cycles.h"
+#include "python/bindings/modules.h"
 
-#include "python/bindings/callable.h"
 #include "python/bindings/instances.h"
+#include "python/bindings/lock.h"
 #include "weft/error.h"
 
 namespace weft::python {

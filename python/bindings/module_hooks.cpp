@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "python/bindings/module_hooks.h"
+#include "python/bindings/modules.h"
 
 #include <atomic>
 #include <optional>

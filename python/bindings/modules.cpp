@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "python/bindings/modules.h"
-#include "python/bindings/callable.h"
 #include "python/bindings/instances.h"
 #include "python/bindings/lock.h"
-#include "python/bindings/module_hooks.h"
-#include "python/bindings/pickling.h"
 #include "python/bindings/returned_tensors.h"
 
+#include "python/bindings/bindings.h"
 #include "weft/error.h"
 #include "weft/extend/module_sharder.h"
 #include "weft/ops/factories.h"

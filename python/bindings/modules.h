@@ -10,13 +10,34 @@
 #include "python/bindings/casters.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/module_calls.h"
-#include "python/bindings/module_cycles.h"
 #include "python/bindings/returned_tensors.h"
 #include "weft/error.h"
 #include "weft/module.h"
 #include "weft/tier.h"
 
 namespace weft::python {
+
+// Python's cycle collector frees objects that refer only to each other, such as a module and a hook
+// that holds it, if it sees every reference. Therefore a module made in Python has exactly one
+// Python object, which stores its attributes and hooks, and its parents in C++ refer to that
+// object.
+
+/// The deleter of a pointer that refers to a module's Python object.
+struct HeldObject {
+  PyObject* object;
+  void operator()(const void*) const;
+};
+
+/// Returns the module, which keeps its Python object. Throws TypeError naming `what` for other
+/// objects.
+std::shared_ptr<Module> kept_with_object(const char* what, const py::object& module);
+
+/// Returns true for the object of a module made in Python. A part that C++ made gets an object on
+/// demand, which lives only while it is referenced.
+bool is_made_in_python(py::handle module);
+
+/// For a class of modules: lets the collector see children.
+py::custom_type_setup with_visible_children();
 
 /// False (memory), True (the host) or "disk:DIR"; errors begin with `what`.
 inline Tier tier_from(std::string_view what, const std::variant<bool, std::string>& tier) {
@@ -132,6 +153,30 @@ std::vector<Module*> modules_in(const py::iterable& given);
 std::vector<NamedParameter> named_parameters_of(const py::object& given);
 /// The same, without names.
 std::vector<ParameterPtr> parameters_of(const py::object& given);
+
+/// Removes hooks that were added in Python; keeps neither the hooks nor the module alive.
+class HooksOfPython {
+ public:
+  HooksOfPython(HookHandle hooks, Callable object, size_t number)
+      : hooks_(std::move(hooks)), object_(std::move(object)), number_(number) {}
+  void remove();
+
+ private:
+  HookHandle hooks_;
+  /// A weak reference to the object that stores the hooks; none if C++ keeps them.
+  Callable object_;
+  size_t number_;
+};
+
+/// Adds the hooks that another module's object keeps, to a copy of it.
+void add_hooks_of(const ModuleObject& module, const py::dict& hooks);
+/// Adds before(*inputs) and after(*outputs).
+HooksOfPython add_hooks(const ModuleObject& module, const py::object& before,
+                        const py::object& after);
+/// Adds hook(module, inputs), called before forward.
+HooksOfPython register_forward_pre_hook(const ModuleObject& module, const py::object& hook);
+/// Adds hook(module, inputs, output), called after forward.
+HooksOfPython register_forward_hook(const ModuleObject& module, const py::object& hook);
 
 }  // namespace weft::python
 

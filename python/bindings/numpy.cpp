@@ -5,8 +5,7 @@
 
 #include "python/bindings/arrays.h"
 #include "python/bindings/bindings.h"
-#include "python/bindings/callable.h"
-#include "python/bindings/lent_memory.h"
+#include "python/bindings/lock.h"
 #include "weft/error.h"
 
 namespace weft::python {

@@ -7,7 +7,6 @@
 
 #include "python/bindings/arrays.h"
 #include "python/bindings/bindings.h"
-#include "python/bindings/callable.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/returned_tensors.h"
 #include "weft/error.h"

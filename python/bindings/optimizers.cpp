@@ -6,10 +6,9 @@
 #include <string>
 #include <variant>
 
-#include "python/bindings/callable.h"
+#include "python/bindings/bindings.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/modules.h"
-#include "python/bindings/pickling.h"
 #include "weft/error.h"
 #include "weft/extend/disk_tensor.h"
 #include "weft/ops/elementwise.h"

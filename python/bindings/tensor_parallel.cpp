@@ -3,7 +3,6 @@
 
 #include <pybind11/stl.h>
 
-#include "python/bindings/callable.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/modules.h"
 #include "python/bindings/returned_tensors.h"
