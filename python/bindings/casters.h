@@ -3,13 +3,15 @@
 
 // Implicit conversions between Python and C++, in addition to the bound classes: shapes as tuples,
 // dtypes and devices as objects or names, placements as a list, a dict or one placement, and
-// operands that are tensors or numbers. Every file that binds functions includes this one.
+// operands that are tensors or numbers; and functions that convert explicitly. Every file that
+// binds functions includes this one.
 
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "python/bindings/instances.h"
 #include "weft/device.h"
@@ -53,6 +55,41 @@ inline std::optional<Tensor> optional_of(Tensor tensor) {
   if (!tensor) return std::nullopt;
   return tensor;
 }
+
+/// Converts an int or an equivalent object. Throws TypeError naming `what` for anything else, and
+/// ValueError for a number beyond 64 bits.
+int64_t whole_number(const char* what, py::handle given);
+
+/// The same for the number of a dim or an axis, which may be negative.
+int dim_number(const char* what, py::handle given);
+/// Dims of a tensor: None is all of them, an int one.
+std::vector<int> dims_of(const py::object& axis);
+/// Whether it names no dim: () or [].
+bool is_no_dim(const py::object& axis);
+/// Dims that `axis` names, none for ().
+std::vector<int> named_dims(const py::object& axis);
+/// The same where it must be one.
+int one_dim_of(const char* what, const py::object& axis);
+/// Ints one by one, or in a sequence.
+std::vector<int> dims_one_by_one(const char* what, const py::args& given);
+
+/// The name of a type, for messages; with its module for a tensor of another library.
+std::string type_of(py::handle value);
+/// "; convert it by ..." for a tensor of another library, otherwise "".
+const char* conversion_of(py::handle value);
+
+/// Converts number `i` of several objects. Throws TypeError naming `what` and the `kind` of object
+/// otherwise: "stack: tensor 1 is a list, ...".
+Tensor tensor_from(const std::string& what, const char* kind, size_t i, py::handle value);
+
+/// Converts the result of a Python forward: a tensor, or a sequence of tensors. Throws TypeError
+/// naming `what` otherwise.
+Tensors tensors_of(const std::string& what, py::handle returned);
+
+/// Returns the tensors as a tuple.
+py::tuple tuple_of(const Tensors& tensors);
+/// Returns a single tensor as it is, several as a tuple.
+py::object one_or_all(Tensors tensors);
 
 }  // namespace weft::python
 

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "python/bindings/bindings.h"
-#include "python/bindings/dims.h"
 #include "python/bindings/lock.h"
 #include "weft/error.h"
 #include "weft/sharding.h"

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "python/bindings/lock.h"
-#include "python/bindings/returned_tensors.h"
 #include "weft/error.h"
 
 namespace weft::python {

@@ -2,7 +2,6 @@
 #include "python/bindings/modules.h"
 #include "python/bindings/instances.h"
 #include "python/bindings/lock.h"
-#include "python/bindings/returned_tensors.h"
 
 #include "python/bindings/bindings.h"
 #include "weft/error.h"

@@ -10,7 +10,6 @@
 #include "python/bindings/casters.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/module_calls.h"
-#include "python/bindings/returned_tensors.h"
 #include "weft/error.h"
 #include "weft/module.h"
 #include "weft/tier.h"

@@ -8,7 +8,6 @@
 #include "python/bindings/arrays.h"
 #include "python/bindings/bindings.h"
 #include "python/bindings/lock.h"
-#include "python/bindings/returned_tensors.h"
 #include "weft/error.h"
 #include "weft/extend/testing.h"
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "python/bindings/bindings.h"
-#include "python/bindings/dims.h"
 #include "python/bindings/lock.h"
-#include "python/bindings/returned_tensors.h"
 #include "weft/error.h"
 #include "weft/ops/parts.h"
 #include "weft/ops/shapes.h"

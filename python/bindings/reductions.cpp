@@ -2,7 +2,6 @@
 #include "weft/ops/reductions.h"
 
 #include "python/bindings/bindings.h"
-#include "python/bindings/dims.h"
 #include "python/bindings/lock.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"

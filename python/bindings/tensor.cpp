@@ -2,7 +2,6 @@
 #include "weft/tensor.h"
 
 #include "python/bindings/bindings.h"
-#include "python/bindings/dims.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/operands.h"
 #include "weft/autograd.h"

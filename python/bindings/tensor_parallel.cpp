@@ -5,7 +5,6 @@
 
 #include "python/bindings/lock.h"
 #include "python/bindings/modules.h"
-#include "python/bindings/returned_tensors.h"
 #include "weft/error.h"
 
 namespace weft::python {
