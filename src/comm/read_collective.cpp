@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "src/comm/reduce.h"
+#include "src/comm/signature.h"
 #include "src/device/cuda/runtime.h"
 #include "src/device/cuda/streams.h"
 #include "src/kernels/copy/bulk_copy.h"
@@ -15,21 +17,6 @@ int phases_of(CollectiveKind kind) {
     case CollectiveKind::barrier: return 0;
     case CollectiveKind::all_reduce: return 2;
     default: return 1;
-  }
-}
-
-int64_t read_collective(const CollectiveRead& read) {
-  switch (read.mine.kind) {
-    case CollectiveKind::broadcast: return read_broadcast(read);
-    case CollectiveKind::all_gather: return read_all_gather(read);
-    case CollectiveKind::reduce_scatter: return read_reduce_scatter(read);
-    case CollectiveKind::all_reduce: return read_all_reduce(read);
-    case CollectiveKind::gather: return read_gather(read);
-    case CollectiveKind::scatter: return read_scatter(read);
-    case CollectiveKind::all_to_all: return read_all_to_all(read);
-    default:
-      fail("collective: kind is ", name_of(read.mine.kind),
-           ", expected one that reads memory of other ranks");
   }
 }
 
@@ -74,13 +61,6 @@ const void* CollectiveRead::reduced(int from, size_t i) const {
          static_cast<size_t>(before) * size_of(piece.recv_dtype);
 }
 
-int CollectiveReader::rounds(std::span<const void* const> shown) {
-  for (const void* call : shown) {
-    if (call) rounds_ = std::max(rounds_, static_cast<const Collective*>(call)->rounds);
-  }
-  return rounds_;
-}
-
 void copy_elements(const Piece& piece, void* to, const void* from, int64_t count, int64_t of) {
   if (count == 0 || to == from) return;
   const size_t bytes = static_cast<size_t>(count) * size_of(piece.dtype);
@@ -89,6 +69,157 @@ void copy_elements(const Piece& piece, void* to, const void* from, int64_t count
   } else {
     copy_bytes(to, from, bytes, static_cast<size_t>(of) * size_of(piece.dtype));
   }
+}
+
+/// Copies this round's elements of rank `part`'s part of piece i, as sent by rank `from`, to offset
+/// `before` of `recv`. Returns the bytes that came from another rank.
+static int64_t read_part(const CollectiveRead& read, size_t i, int from, int part, int64_t before) {
+  const Piece& piece = read.mine.pieces[i];
+  const ElementRange range = read.range(piece, part);
+  const auto element = static_cast<int64_t>(size_of(piece.dtype));
+  std::byte* to = static_cast<std::byte*>(piece.recv) + (before + range.begin) * element;
+  if (const void* sent = read.sent(from, i, part)) {
+    copy_elements(piece, to, sent, range.count, part_of(read.mine, piece, read.size(), part));
+  }
+  return from == read.rank ? 0 : range.count * element;
+}
+
+/// Copies this rank's part from the root of a broadcast or scatter.
+static int64_t read_from_root(const CollectiveRead& read) {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < read.mine.pieces.size(); ++i) {
+    // The root of a broadcast need not receive.
+    if (!read.mine.pieces[i].recv) continue;
+    bytes += read_part(read, i, read.mine.root, read.rank, 0);
+  }
+  return bytes;
+}
+
+/// Copies the parts of all ranks to their positions in recv; each rank begins with a different
+/// source.
+static int64_t read_parts(const CollectiveRead& read) {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < read.mine.pieces.size(); ++i) {
+    const std::span<const int64_t> counts = read.mine.pieces[i].counts;
+    int64_t before = part_offset(counts, read.rank);
+    for (int step = 1; step <= read.size(); ++step) {
+      const int from = (read.rank + step) % read.size();
+      before = from == 0 ? 0 : before + counts[static_cast<size_t>(from) - 1];
+      bytes += read_part(read, i, from, from, before);
+    }
+  }
+  return bytes;
+}
+
+static void check_sent(const Collective& peer, int from, int rank, int64_t expected) {
+  const int64_t sent = peer.pieces[0].counts[static_cast<size_t>(rank)];
+  if (sent == expected) return;
+  throw PeerMismatch{from, counts_in_words(sent, rank, expected)};
+}
+
+static int64_t read_all_to_all(const CollectiveRead& read) {
+  const Piece& piece = read.mine.pieces[0];
+  const auto element = static_cast<int64_t>(size_of(piece.dtype));
+  int64_t bytes = 0;
+  for (int step = 1; step <= read.size(); ++step) {
+    const int from = (read.rank + step) % read.size();
+    const int64_t count = read.mine.recv_counts[static_cast<size_t>(from)];
+    if (const Collective* peer = read.of(from)) {
+      check_sent(*peer, from, read.rank, count);
+      std::byte* to =
+          static_cast<std::byte*>(piece.recv) + part_offset(read.mine.recv_counts, from) * element;
+      copy_elements(piece, to, read.sent(from, 0, read.rank), count);
+    }
+    if (from != read.rank) bytes += count * element;
+  }
+  return bytes;
+}
+
+static std::byte* at(void* data, int64_t index, DType dtype) {
+  return static_cast<std::byte*>(data) + index * static_cast<int64_t>(size_of(dtype));
+}
+
+/// Reduces this round's elements of this rank's part of piece `i` over all ranks, to offset
+/// `before` of `recv`. Returns the bytes read.
+static int64_t reduce_part(const CollectiveRead& read, size_t i, int64_t before,
+                           std::vector<const void*>& sources) {
+  const Piece& piece = read.mine.pieces[i];
+  const ElementRange range = read.range(piece, read.rank);
+  sources.clear();
+  for (int r = 0; r < read.size(); ++r) {
+    if (const void* sent = read.sent(r, i, read.rank)) sources.push_back(sent);
+  }
+  void* to = at(piece.recv, before + range.begin, piece.recv_dtype);
+  const ReduceInto into{to, piece.recv_dtype, piece.accumulate, piece.device};
+  reduce_n(read.mine.op, piece.dtype, sources, into, range.count);
+  return (read.size() - 1) * range.count * static_cast<int64_t>(size_of(piece.dtype));
+}
+
+static int64_t read_reduce_scatter(const CollectiveRead& read) {
+  std::vector<const void*> sources;
+  int64_t bytes = 0;
+  for (size_t i = 0; i < read.mine.pieces.size(); ++i) bytes += reduce_part(read, i, 0, sources);
+  return bytes;
+}
+
+/// Each rank reduces its own share, then all read the others' shares, so that all hold the same
+/// bits.
+static int64_t reduce_shares(const CollectiveRead& read) {
+  std::vector<const void*> sources;
+  int64_t bytes = 0;
+  for (size_t i = 0; i < read.mine.pieces.size(); ++i) {
+    const int64_t elements = read.mine.pieces[i].counts[0];
+    bytes += reduce_part(read, i, share_of(elements, read.size(), read.rank).begin, sources);
+  }
+  return bytes;
+}
+
+static int64_t read_shares(const CollectiveRead& read) {
+  int64_t bytes = 0;
+  for (int step = 1; step < read.size(); ++step) {
+    const int from = (read.rank + step) % read.size();
+    for (size_t i = 0; i < read.mine.pieces.size(); ++i) {
+      const Piece& piece = read.mine.pieces[i];
+      const ElementRange range = read.range(piece, from);
+      const int64_t before = share_of(piece.counts[0], read.size(), from).begin;
+      void* to = at(piece.recv, before + range.begin, piece.recv_dtype);
+      if (const void* reduced = read.reduced(from, i)) {
+        Piece result = piece;
+        result.dtype = piece.recv_dtype;
+        copy_elements(result, to, reduced, range.count,
+                      part_of(read.mine, piece, read.size(), from));
+      } else {
+        const void* own = read.sent(read.rank, i, from);
+        const ReduceInto into{to, piece.recv_dtype, false, piece.device};
+        reduce_n(ReduceOp::sum, piece.dtype, {&own, 1}, into, range.count);
+      }
+      bytes += range.count * static_cast<int64_t>(size_of(piece.recv_dtype));
+    }
+  }
+  return bytes;
+}
+
+int64_t read_collective(const CollectiveRead& read) {
+  switch (read.mine.kind) {
+    case CollectiveKind::broadcast:
+    case CollectiveKind::scatter: return read_from_root(read);
+    case CollectiveKind::all_gather: return read_parts(read);
+    case CollectiveKind::gather: return read.rank == read.mine.root ? read_parts(read) : 0;
+    case CollectiveKind::all_to_all: return read_all_to_all(read);
+    case CollectiveKind::reduce_scatter: return read_reduce_scatter(read);
+    case CollectiveKind::all_reduce:
+      return read.phase == 0 ? reduce_shares(read) : read_shares(read);
+    default:
+      fail("collective: kind is ", name_of(read.mine.kind),
+           ", expected one that reads memory of other ranks");
+  }
+}
+
+int CollectiveReader::rounds(std::span<const void* const> shown) {
+  for (const void* call : shown) {
+    if (call) rounds_ = std::max(rounds_, static_cast<const Collective*>(call)->rounds);
+  }
+  return rounds_;
 }
 
 StoredCollective::StoredCollective(const Collective& call)

@@ -41,14 +41,6 @@ int phases_of(CollectiveKind kind);
 /// do not exist.
 int64_t read_collective(const CollectiveRead& read);
 
-int64_t read_broadcast(const CollectiveRead& read);
-int64_t read_all_gather(const CollectiveRead& read);
-int64_t read_gather(const CollectiveRead& read);
-int64_t read_scatter(const CollectiveRead& read);
-int64_t read_all_to_all(const CollectiveRead& read);
-int64_t read_reduce_scatter(const CollectiveRead& read);
-int64_t read_all_reduce(const CollectiveRead& read);
-
 /// Copies elements of the piece's dtype on its device, unless source and destination are the same:
 /// a whole part, or `count` elements of a part of `of`.
 void copy_elements(const Piece& piece, void* to, const void* from, int64_t count, int64_t of);
