@@ -5,13 +5,9 @@
 #include <sstream>
 
 #include "weft/error.h"
+#include "weft/extend/hash.h"
 
 namespace weft {
-
-static uint64_t folded(uint64_t hash, uint64_t value) {
-  hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
-  return hash ^ (hash >> 29);
-}
 
 static bool kind_reduces(CollectiveKind kind) {
   return kind == CollectiveKind::reduce_scatter || kind == CollectiveKind::all_reduce;
@@ -27,7 +23,7 @@ static bool counts_are_shared(CollectiveKind kind) { return kind != CollectiveKi
 
 /// Adds the claim to the call that carries it.
 static void add_claim(const Claim& claim, Signature& into) {
-  if (claim.hash != 0) into.hash = folded(into.hash, claim.hash);
+  if (claim.hash != 0) into.hash = mixed(into.hash, claim.hash);
   if (claim.hash != 0 || into.claim.hash != 0) into.claim = claim;
 }
 
@@ -39,18 +35,18 @@ void sign(const Collective& call, const Claim& claim, Signature& into) {
   into.counts = 0;
   into.elements = 0;
   into.device = call.pieces.empty() ? DeviceKind::cpu : call.pieces[0].device.kind;
-  uint64_t hash = folded(static_cast<uint64_t>(call.kind), static_cast<uint64_t>(call.op));
-  hash = folded(hash, static_cast<uint64_t>(into.device));
-  hash = folded(hash, static_cast<uint64_t>(call.root));
+  uint64_t hash = mixed(static_cast<uint64_t>(call.kind), static_cast<uint64_t>(call.op));
+  hash = mixed(hash, static_cast<uint64_t>(into.device));
+  hash = mixed(hash, static_cast<uint64_t>(call.root));
   for (const Piece& piece : call.pieces) {
-    hash = folded(
-        hash, static_cast<uint64_t>(piece.dtype) << 8 | static_cast<uint64_t>(piece.recv_dtype));
+    hash = mixed(hash,
+                 static_cast<uint64_t>(piece.dtype) << 8 | static_cast<uint64_t>(piece.recv_dtype));
     if (!counts_are_shared(call.kind)) continue;
     for (const int64_t count : piece.counts) {
-      hash = folded(hash, static_cast<uint64_t>(count));
+      hash = mixed(hash, static_cast<uint64_t>(count));
       into.elements += count;
     }
-    hash = folded(hash, piece.counts.size());
+    hash = mixed(hash, piece.counts.size());
   }
   into.hash = hash;
   add_claim(claim, into);
@@ -69,9 +65,9 @@ void sign(const Exchange& call, const Claim& claim, Signature& into) {
   into.pieces = into.counts = 0;
   into.elements = 0;
   into.device = call.blocks.empty() ? DeviceKind::cpu : call.blocks[0].device.kind;
-  const uint64_t kind = folded(static_cast<uint64_t>(CollectiveKind::exchange), call.content);
-  into.hash = folded(folded(kind, static_cast<uint64_t>(call.phases())),
-                     static_cast<uint64_t>(into.device));
+  const uint64_t kind = mixed(static_cast<uint64_t>(CollectiveKind::exchange), call.content);
+  into.hash =
+      mixed(mixed(kind, static_cast<uint64_t>(call.phases())), static_cast<uint64_t>(into.device));
   const size_t length = std::min(call.words.size(), into.words.size() - 1);
   std::copy_n(call.words.begin(), length, into.words.begin());
   into.words[length] = '\0';

@@ -9,6 +9,7 @@
 #include "src/comm/memory/memory_transport.h"
 #include "src/comm/memory/place_lock.h"
 #include "src/comm/waiter.h"
+#include "weft/extend/hash.h"
 
 namespace weft {
 
@@ -151,10 +152,7 @@ std::byte* ProcessWorld::cut(size_t bytes) {
 
 static uint64_t hash_of_key(const std::vector<int64_t>& key) {
   uint64_t hash = key.size();
-  for (const int64_t part : key) {
-    hash = (hash ^ static_cast<uint64_t>(part)) * 0x9e3779b97f4a7c15u;
-    hash ^= hash >> 29;
-  }
+  for (const int64_t part : key) hash = mixed(hash, static_cast<uint64_t>(part));
   return hash | 1;
 }
 

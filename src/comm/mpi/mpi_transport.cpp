@@ -8,6 +8,7 @@
 #include "src/comm/mpi/engine.h"
 #include "src/comm/mpi/message.h"
 #include "src/comm/mpi/mpi_collective.h"
+#include "weft/extend/hash.h"
 
 namespace weft {
 
@@ -39,14 +40,6 @@ Work MpiTransport::start(const Collective& call) {
     default:
       return started_work(*engine_, std::make_unique<MpiCollective>(*this, call, ++collectives_));
   }
-}
-
-/// Hash step, good enough that the groups of a process do not collide by chance.
-static uint64_t mixed(uint64_t hash, uint64_t value) {
-  hash = (hash ^ value) + 0x9e3779b97f4a7c15u;
-  hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9u;
-  hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebu;
-  return hash ^ (hash >> 31);
 }
 
 /// Marks the keys of in-memory groups that are parts of groups across hosts.

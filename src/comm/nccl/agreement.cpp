@@ -3,16 +3,13 @@
 
 #include <algorithm>
 
-namespace weft {
+#include "weft/extend/hash.h"
 
-static uint64_t folded_in(uint64_t hash, uint64_t value) {
-  hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
-  return hash ^ (hash >> 29);
-}
+namespace weft {
 
 void NcclAgreement::add(const NcclCallName& call, uint64_t variant) {
   last_ = call.number;
-  hash_ = folded_in(folded_in(hash_, call.signature.hash), variant);
+  hash_ = mixed(mixed(hash_, call.signature.hash), variant);
   hashes_[call.number % kCalls] = hash_;
   calls_[call.number % kCalls] = call;
   if (call.number == 1 || call.number % kCalls == 0) compare();
