@@ -37,11 +37,7 @@ PieceSizes sizes_of(const Collective& call, const Piece& piece, int rank) {
 
 static bool has_one_count(CollectiveKind kind) {
   return kind == CollectiveKind::broadcast || kind == CollectiveKind::all_reduce ||
-         kind == CollectiveKind::send || kind == CollectiveKind::recv;
-}
-
-static bool is_reduction(CollectiveKind kind) {
-  return kind == CollectiveKind::reduce_scatter || kind == CollectiveKind::all_reduce;
+         is_message(kind);
 }
 
 static void check_counts(const Collective& call, std::span<const int64_t> counts, size_t expected) {
@@ -118,8 +114,7 @@ void check_collective(const Collective& call, int rank, int size) {
            ", expected ", expected, ", the number that it receives from itself");
     }
   }
-  if ((call.kind == CollectiveKind::send || call.kind == CollectiveKind::recv) &&
-      call.root == rank) {
+  if (is_message(call.kind) && call.root == rank) {
     fail(name_of(call.kind), ": the other rank is ", rank, ", expected another than this one");
   }
 }

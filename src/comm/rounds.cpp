@@ -37,8 +37,8 @@ int64_t part_offset(std::span<const int64_t> counts, int rank) {
 }
 
 bool sends_all_parts(CollectiveKind kind) {
-  return kind == CollectiveKind::reduce_scatter || kind == CollectiveKind::all_reduce ||
-         kind == CollectiveKind::scatter || kind == CollectiveKind::all_to_all;
+  return is_reduction(kind) || kind == CollectiveKind::scatter ||
+         kind == CollectiveKind::all_to_all;
 }
 
 int64_t part_of(const Collective& call, const Piece& piece, int ranks, int rank) {

@@ -9,10 +9,6 @@
 
 namespace weft {
 
-static bool kind_reduces(CollectiveKind kind) {
-  return kind == CollectiveKind::reduce_scatter || kind == CollectiveKind::all_reduce;
-}
-
 static bool kind_has_root(CollectiveKind kind) {
   return kind == CollectiveKind::broadcast || kind == CollectiveKind::gather ||
          kind == CollectiveKind::scatter;
@@ -90,7 +86,7 @@ std::string in_words(const Signature& signature) {
   std::ostringstream out;
   out << name_of(signature.kind) << '(';
   if (kind_has_root(signature.kind)) out << "root " << signature.root << ", ";
-  if (kind_reduces(signature.kind)) out << signature.op << ", ";
+  if (is_reduction(signature.kind)) out << signature.op << ", ";
   if (signature.pieces > 0) {
     out << signature.dtype;
     if (signature.recv_dtype != signature.dtype) out << " -> " << signature.recv_dtype;

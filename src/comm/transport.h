@@ -31,6 +31,12 @@ enum class CollectiveKind : uint8_t {
   exchange
 };
 std::string_view name_of(CollectiveKind kind);
+constexpr bool is_message(CollectiveKind kind) {
+  return kind == CollectiveKind::send || kind == CollectiveKind::recv;
+}
+constexpr bool is_reduction(CollectiveKind kind) {
+  return kind == CollectiveKind::reduce_scatter || kind == CollectiveKind::all_reduce;
+}
 
 /// One collective call of one rank, with checked arguments. The data it points to must live until
 /// `start` returns; the memory of the pieces, until the Work is done.

@@ -16,10 +16,6 @@ std::string_view name_of(FlightState state) {
   return names[static_cast<size_t>(state)];
 }
 
-static bool is_message(CollectiveKind kind) {
-  return kind == CollectiveKind::send || kind == CollectiveKind::recv;
-}
-
 std::string FlightCopy::in_words() const {
   if (!is_message(call.kind)) return weft::in_words(call);
   const Piece piece{.dtype = call.dtype, .counts = {&call.elements, 1}};

@@ -80,18 +80,14 @@ void MemoryTransport::await_readers(uint64_t sequence) {
   progress = 0;
 }
 
-static bool is_message(const Collective& call) {
-  return call.kind == CollectiveKind::send || call.kind == CollectiveKind::recv;
-}
-
 Work MemoryTransport::start(const Collective& call) {
-  if (!is_message(call)) return Work(std::make_unique<StartedCollective>(*this, call));
   if (call.kind == CollectiveKind::send) return Work(std::make_unique<SendWork>(*this, call));
-  return Work(std::make_unique<RecvWork>(*this, call));
+  if (call.kind == CollectiveKind::recv) return Work(std::make_unique<RecvWork>(*this, call));
+  return Work(std::make_unique<StartedCollective>(*this, call));
 }
 
 void MemoryTransport::run(const Collective& call) {
-  if (is_message(call)) return start(call).wait();
+  if (is_message(call.kind)) return start(call).wait();
   CollectiveReader reader(call, rank_);
   ExchangeWork(*this, call, &reader).wait();
 }

@@ -43,8 +43,7 @@ MpiParts::MpiParts(const Collective& call, int rank, int size)
     : call_(call),
       rank_(rank),
       size_(size),
-      reduces_(call.kind == CollectiveKind::reduce_scatter ||
-               call.kind == CollectiveKind::all_reduce),
+      reduces_(is_reduction(call.kind)),
       block_bytes_(block_bytes_for(size)) {
   if (call.kind != CollectiveKind::all_reduce || size != 2) return;
   direct_ = true;

@@ -96,10 +96,10 @@ NcclGroup::NcclGroup(std::shared_ptr<Transport> host) : host_transport_(std::mov
 
 NcclCallName NcclGroup::named(const Collective& call, uint64_t number) const {
   NcclCallName name{host_transport_->name(), number};
-  const bool is_message = call.kind == CollectiveKind::send || call.kind == CollectiveKind::recv;
-  sign(call, is_message ? Claim() : host_transport_->take_claim(), name.signature);
+  const bool is_sent = is_message(call.kind);
+  sign(call, is_sent ? Claim() : host_transport_->take_claim(), name.signature);
   // Both ends of a message have the same signature.
-  if (is_message)
+  if (is_sent)
     name.signature.hash = static_cast<uint64_t>(call.pieces[0].dtype) ^
                           static_cast<uint64_t>(call.pieces[0].counts[0]) << 8;
   return name;
@@ -126,9 +126,7 @@ NcclGroup& NcclGroup::pair_with(int other) {
 }
 
 Work NcclGroup::start(const Collective& call) {
-  if (call.kind != CollectiveKind::send && call.kind != CollectiveKind::recv) {
-    return start_here(call);
-  }
+  if (!is_message(call.kind)) return start_here(call);
   Collective message = call;
   message.root = call.root > host_transport_->rank() ? 1 : 0;
   return pair_with(call.root).start_here(message);
