@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/device/shared_memory.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -63,6 +64,26 @@ std::shared_ptr<SharedMemory> SharedMemory::map(int index, int descriptor) {
   if (fstat(descriptor, &status) != 0) fail_call("fstat", std::strerror(errno));
   return std::shared_ptr<SharedMemory>(
       new SharedMemory(index, descriptor, static_cast<size_t>(status.st_size)));
+}
+
+static struct flock lock_of_place(int place) {
+  struct flock lock = {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = place;
+  lock.l_len = 1;
+  return lock;
+}
+
+void SharedMemory::lock_place(int place) const {
+  struct flock lock = lock_of_place(place);
+  if (fcntl(descriptor_, F_SETLK, &lock) == 0 || errno == EACCES || errno == EAGAIN) return;
+  fail_call("fcntl", "process ", place, " cannot lock its place: ", std::strerror(errno));
+}
+
+bool SharedMemory::is_place_locked(int place) const {
+  struct flock lock = lock_of_place(place);
+  return fcntl(descriptor_, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
 }  // namespace weft

@@ -29,6 +29,13 @@ class SharedMemory {
   size_t bytes() const { return bytes_; }
   int descriptor() const { return descriptor_; }
 
+  /// Locks the place of this process, a number, among those that share the memory; does nothing
+  /// when another process has it. The system releases the lock when the process is gone, however it
+  /// ended.
+  void lock_place(int place) const;
+  /// Returns true when another process holds the lock of that place.
+  bool is_place_locked(int place) const;
+
  private:
   SharedMemory(int index, int descriptor, size_t bytes);
 

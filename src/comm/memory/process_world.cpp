@@ -7,7 +7,6 @@
 #include <algorithm>
 
 #include "src/comm/memory/memory_transport.h"
-#include "src/comm/memory/place_lock.h"
 #include "src/comm/waiter.h"
 #include "weft/extend/hash.h"
 
@@ -119,7 +118,7 @@ bool ProcessWorld::is_gone(int rank) const {
     looked_ = now;
     for (size_t p = 0; p < here_.size(); ++p) {
       if (here_[p] == rank_ || gone_[p]) continue;
-      gone_[p] = !is_place_locked(*memory_, static_cast<int>(p));
+      gone_[p] = !memory_->is_place_locked(static_cast<int>(p));
     }
   }
   return gone_[static_cast<size_t>(place)];

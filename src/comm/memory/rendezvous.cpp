@@ -19,7 +19,6 @@
 #include <utility>
 
 #include "src/comm/memory/greeting.h"
-#include "src/comm/memory/place_lock.h"
 #include "weft/extend/descriptor.h"
 #include "weft/warnings.h"
 
@@ -117,7 +116,7 @@ class FirstProcess {
       : members_(members), until_(until) {
     take_name();
     memory_.segment = SharedMemory::create(0, segment_bytes);
-    lock_place(*memory_.segment, 0);
+    memory_.segment->lock_place(0);
     memory_.heaps.resize(static_cast<size_t>(members.count));
     memory_.heaps[0] = SharedMemory::create(1, SharedMemory::kRegion);
     guests_.resize(memory_.heaps.size());
@@ -297,7 +296,7 @@ static HostMemory meet_as_guest(const HostMembers& members, Clock::time_point un
   memory.segment = SharedMemory::map(0, received_from(first.get(), until).at(0).release());
   // Before process 0 counts it as present: from then on the others can find that it has died.
   // Process 0 refuses a process whose place is taken.
-  lock_place(*memory.segment, members.index);
+  memory.segment->lock_place(members.index);
   send_greeting(first.get(), greeting_of(members, members.build), {own->descriptor()});
   std::vector<OwnedDescriptor> shared = received_from(first.get(), until);
   for (int i = 0; i < members.count; ++i) {
