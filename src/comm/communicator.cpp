@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <atomic>
 
-#include "src/comm/absent_peers.h"
 #include "src/comm/check.h"
+#include "src/comm/fake.h"
 #include "src/comm/read_collective.h"
 #include "src/comm/transport.h"
 #include "src/comm/work_state.h"
