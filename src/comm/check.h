@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "src/comm/transport.h"
@@ -15,6 +16,10 @@ struct PieceSizes {
   int64_t own_offset = 0;
 };
 PieceSizes sizes_of(const Collective& call, const Piece& piece, int rank);
+
+/// Returns the bytes that a rank receives from others in a call, counted the same way on every kind
+/// of interconnect.
+int64_t received_bytes(const Collective& call, int rank, int size);
 
 /// Throws std::invalid_argument when a rank of a group of `size` cannot make this call: a root
 /// outside the group, counts whose number differs from the group's size, missing or overlapping

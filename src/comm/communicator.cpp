@@ -8,7 +8,6 @@
 #include "src/comm/fake.h"
 #include "src/comm/read_collective.h"
 #include "src/comm/transport.h"
-#include "src/comm/work_state.h"
 #include "weft/error.h"
 
 namespace weft {

@@ -15,11 +15,6 @@ static int64_t read_alone(ExchangeReader& reader, const void* own, int phases, i
   return bytes;
 }
 
-int64_t run_with_absent_peers(const Exchange& call, ExchangeReader& reader, int rank,
-                              std::vector<const void*>& shown) {
-  return read_alone(reader, call.blocks.data(), call.phases(), rank, shown);
-}
-
 int64_t run_with_absent_peers(const Collective& call, int rank, std::vector<const void*>& shown) {
   if (call.kind == CollectiveKind::send) return 0;
   if (call.kind == CollectiveKind::recv) {
@@ -44,7 +39,7 @@ Work FakeTransport::start(const Collective& call) {
 
 void FakeTransport::exchange(const Exchange& call, ExchangeReader& reader) {
   ++traffic_.collectives;
-  traffic_.bytes += run_with_absent_peers(call, reader, rank_, shown_);
+  traffic_.bytes += read_alone(reader, call.blocks.data(), call.phases(), rank_, shown_);
 }
 
 std::shared_ptr<Transport> FakeTransport::split(int, int, std::string) {

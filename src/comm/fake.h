@@ -13,8 +13,6 @@ namespace weft {
 /// rank's own part and returns the bytes that the others would have sent. `shown` is a buffer of
 /// one pointer a rank.
 int64_t run_with_absent_peers(const Collective& call, int rank, std::vector<const void*>& shown);
-int64_t run_with_absent_peers(const Exchange& call, ExchangeReader& reader, int rank,
-                              std::vector<const void*>& shown);
 
 /// One rank of a simulated world: collectives count the bytes that other ranks would send, and copy
 /// the rank's own part.

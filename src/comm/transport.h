@@ -17,6 +17,16 @@ namespace weft {
 
 class World;
 
+/// The implementation of a Work.
+class Work::State {
+ public:
+  virtual ~State() = default;
+  virtual void wait() = 0;
+  virtual bool test() = 0;
+  /// Ends the call without throwing: waits, or gives up the collective during stack unwinding.
+  virtual void drop() noexcept = 0;
+};
+
 enum class CollectiveKind : uint8_t {
   barrier,
   broadcast,

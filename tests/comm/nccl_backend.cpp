@@ -10,7 +10,7 @@
 #include "src/comm/check.h"
 #include "src/comm/nccl/nccl_transport.h"
 #include "src/comm/read_collective.h"
-#include "src/comm/work_state.h"
+#include "src/comm/transport.h"
 #include "src/device/cuda/runtime.h"
 #include "src/device/cuda/staging.h"
 #include "weft/communicator.h"

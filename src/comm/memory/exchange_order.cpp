@@ -68,4 +68,14 @@ void ExchangeOrder::join() const {
   if (now != stream_) end_.wait(now);
 }
 
+/// Destroys the events of exchanges.
+MemoryGroup::~MemoryGroup() {
+  for (const SlotEvents& events : events_) {
+    for (void* event : events.points) {
+      if (event) cuda::destroy_event(event);
+    }
+    for (void* event : events.former) cuda::destroy_event(event);
+  }
+}
+
 }  // namespace weft

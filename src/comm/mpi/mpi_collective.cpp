@@ -3,8 +3,8 @@
 
 #include <cstring>
 
+#include "src/comm/check.h"
 #include "src/comm/mpi/engine.h"
-#include "src/comm/received.h"
 #include "weft/error.h"
 
 namespace weft {

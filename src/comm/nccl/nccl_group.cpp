@@ -7,10 +7,10 @@
 #include <numeric>
 #include <optional>
 
+#include "src/comm/check.h"
 #include "src/comm/flight/record.h"
 #include "src/comm/nccl/program.h"
-#include "src/comm/received.h"
-#include "src/comm/work_state.h"
+#include "src/comm/transport.h"
 #include "src/device/cuda/capture.h"
 #include "src/device/cuda/runtime.h"
 #include "src/device/cuda/stream_role.h"

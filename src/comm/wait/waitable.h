@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "src/comm/flight/record.h"
+#include "src/comm/transport.h"
 #include "src/comm/waiter.h"
-#include "src/comm/work_state.h"
 #include "src/comm/world.h"
 #include "weft/communicator.h"
 #include "weft/context.h"
