@@ -2,15 +2,44 @@
 #include "src/comm/mpi/engine.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 
-#include "src/comm/mpi/bulk.h"
 #include "src/comm/mpi/session.h"
-#include "src/comm/mpi/short_messages.h"
+#include "src/comm/mpi/transfers.h"
 #include "src/comm/mpi/work.h"
 
 namespace weft {
+
+static std::atomic<bool> termination_asked{false};
+
+static void note_termination(int) { termination_asked.store(true, std::memory_order_relaxed); }
+
+Termination::Termination() {
+  struct sigaction before = {};
+  sigaction(SIGTERM, nullptr, &before);
+  if ((before.sa_flags & SA_SIGINFO) != 0 || before.sa_handler != SIG_DFL) return;
+  struct sigaction noting = {};
+  noting.sa_handler = note_termination;
+  noting.sa_flags = SA_RESTART;
+  installed_ = sigaction(SIGTERM, &noting, nullptr) == 0;
+}
+
+Termination::~Termination() {
+  if (installed_) std::signal(SIGTERM, SIG_DFL);
+}
+
+bool Termination::is_asked() const {
+  return installed_ && termination_asked.load(std::memory_order_relaxed);
+}
+
+void Termination::obey() const {
+  std::signal(SIGTERM, SIG_DFL);
+  kill(getpid(), SIGTERM);
+  while (true) pause();
+}
 
 /// How often the engine's thread checks for messages when no call is in progress.
 static constexpr std::chrono::milliseconds kIdle{5};

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "src/comm/mpi/routing.h"
-#include "src/comm/mpi/termination.h"
 #include "src/comm/world.h"
 
 namespace weft {
@@ -24,6 +23,24 @@ namespace weft {
 class MpiBulk;
 class MpiShortMessages;
 class MpiSession;
+
+/// Handles SIGTERM, with which launchers end a job's processes when one of them has exited, so that
+/// this process can report what it was waiting for. Keeps a handler that the program has installed.
+class Termination {
+ public:
+  Termination();
+  ~Termination();
+  Termination(const Termination&) = delete;
+  Termination& operator=(const Termination&) = delete;
+
+  /// True when the signal was received.
+  bool is_asked() const;
+  /// Ends the process as the signal would have done.
+  [[noreturn]] void obey() const;
+
+ private:
+  bool installed_ = false;
+};
 
 /// The only user of MPI in this process; every MPI call goes through it. A thread polls while no
 /// caller waits, so that calls progress on their own.

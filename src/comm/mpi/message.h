@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "src/comm/mpi/streams.h"
 #include "src/comm/mpi/work.h"
 
 namespace weft {

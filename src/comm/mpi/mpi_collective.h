@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "src/comm/mpi/parts.h"
-#include "src/comm/mpi/streams.h"
 #include "src/comm/mpi/work.h"
 #include "src/comm/read_collective.h"
 #include "src/comm/signature.h"
@@ -58,7 +57,8 @@ class MpiCollective final : public MpiWork {
   std::byte* scratch_of(size_t block, int r) const;
   void reduce_what_is_there();
   void reduce_blocks_in_payloads();
-  void reduce(const PieceRange& range, const std::vector<const void*>& sources);
+  template <class DataOf> void reduce_block(DataOf data_of);
+  void send_reduced();
   void exchange_results();
   void send_results();
   void take_results(int r);
@@ -81,6 +81,7 @@ class MpiCollective final : public MpiWork {
   /// Reductions: the ranges that this rank reduces, and how many of its blocks are done.
   std::vector<PieceRange> own_ranges_;
   size_t reduced_ = 0;
+  std::vector<const void*> sources_;
   /// Arrivals from other ranks by block number, for blocks that come by streams.
   std::vector<int> arrived_;
   Ref<Storage> scratch_;
@@ -89,8 +90,5 @@ class MpiCollective final : public MpiWork {
   size_t result_streams_ = 0, result_stream_count_ = 0;
   int results_to_come_ = 0;
 };
-
-/// Copies small data to memory, segment by segment.
-void copy_to_segments(const std::vector<std::byte>& data, const MpiSegments& segments);
 
 }  // namespace weft
