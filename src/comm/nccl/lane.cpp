@@ -2,8 +2,10 @@
 #include "src/comm/nccl/lane.h"
 
 #include <algorithm>
+#include <condition_variable>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "src/comm/wait/waitable.h"
 #include "src/device/cuda/runtime.h"
@@ -42,6 +44,51 @@ struct NcclLane::OfThread {
   }
 };
 
+/// Looks at the lanes of the process while their owners are blocked on a GPU, by one thread that
+/// exists while there are lanes.
+class NcclLane::Watchdog {
+ public:
+  static Watchdog& of_process() {
+    static auto* const one = new Watchdog;  // its thread may outlive the program's end
+    return *one;
+  }
+
+  void add(NcclLane& lane) {
+    const std::lock_guard lock(mutex_);
+    lanes_.push_back(&lane);
+    changed_.notify_all();
+    if (is_awake_) return;
+    is_awake_ = true;
+    std::thread([this] { run(); }).detach();
+  }
+
+  /// Returns when it does not look at the lane.
+  void remove(NcclLane& lane) {
+    const std::lock_guard lock(mutex_);
+    std::erase(lanes_, &lane);
+    changed_.notify_all();
+  }
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (!lanes_.empty()) {
+      std::chrono::milliseconds period = std::chrono::seconds(1);
+      for (NcclLane* lane : lanes_) {
+        lane->look();
+        period = std::min(period, lane->period());
+      }
+      changed_.wait_for(lock, period);
+    }
+    is_awake_ = false;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<NcclLane*> lanes_;
+  bool is_awake_ = false;
+};
+
 void NcclLane::check_all_results() {
   OfThread* mine = OfThread::here;
   if (!mine) return;
@@ -63,7 +110,7 @@ NcclLane::NcclLane(const Transport& group, const nccl::UniqueId& id, Device devi
     end_at_once();
     throw;
   }
-  watch(*this);
+  Watchdog::of_process().add(*this);
   {
     const std::lock_guard lock(siblings_->mutex);
     siblings_->lanes.push_back(this);
@@ -76,7 +123,7 @@ NcclLane::~NcclLane() {
     const std::lock_guard lock(siblings_->mutex);
     std::erase(siblings_->lanes, this);
   }
-  unwatch(*this);
+  Watchdog::of_process().remove(*this);
   const std::lock_guard lock(mutex_);
   if (!communicator_) return;
   if (world_.is_aborted() || !finish_in_time()) {

@@ -10,7 +10,6 @@
 #include <string>
 
 #include "src/comm/nccl/library.h"
-#include "src/comm/nccl/watchdog.h"
 #include "src/comm/signature.h"
 #include "src/comm/world.h"
 
@@ -31,13 +30,13 @@ struct NcclCallName {
 /// One rank's NCCL communicator for one stream role, and the calls in progress on it. When a rank
 /// has died, or a call is not done within the deadline, the watchdog aborts the communicator and
 /// the world.
-class NcclLane final : private Watched {
+class NcclLane {
  public:
   /// Called by all ranks of `group` with the same `id`; CommError naming `first` when they do not
   /// call within the deadline. `group` is the host's end of the group and must outlive this.
   NcclLane(const Transport& group, const nccl::UniqueId& id, Device device,
            const NcclCallName& first);
-  ~NcclLane() override;
+  ~NcclLane();
   NcclLane(const NcclLane&) = delete;
   NcclLane& operator=(const NcclLane&) = delete;
 
@@ -69,8 +68,10 @@ class NcclLane final : private Watched {
   static void check_all_results();
   void check_results();
   void check_locked(const NcclCallName& call) const;
-  void look() noexcept override;
-  std::chrono::milliseconds period() const override;
+  class Watchdog;
+  /// Called by the watchdog, on its thread, each `period`. Does not wait for the owner.
+  void look() noexcept;
+  std::chrono::milliseconds period() const;
   /// Returns when NCCL has started the last operation.
   void await(const NcclCallName& call);
   void pass(std::chrono::steady_clock::time_point now);

@@ -1,9 +1,266 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/comm/nccl/nccl_transport.h"
 
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <numeric>
+#include <optional>
+
+#include "src/comm/check.h"
+#include "src/comm/flight/record.h"
+#include "src/comm/nccl/program.h"
+#include "src/comm/transport.h"
+#include "src/device/cuda/capture.h"
+#include "src/device/cuda/runtime.h"
+#include "src/device/cuda/stream_role.h"
+#include "weft/context.h"
 #include "weft/error.h"
+#include "weft/graph.h"
 
 namespace weft {
+
+namespace {
+
+/// A queued call, which is already ordered in its stream.
+class NcclWork final : public Work::State {
+ public:
+  NcclWork(std::shared_ptr<Transport> host, std::shared_ptr<NcclLane> lane, NcclCallName call,
+           const Stream& stream, Event event, std::optional<FlightOperation> flight)
+      : host_transport_(std::move(host)),
+        lane_(std::move(lane)),
+        call_(std::move(call)),
+        stream_(stream),
+        event_(std::move(event)),
+        is_recorded_(!flight),
+        flight_(flight.value_or(FlightOperation())),
+        exceptions_(std::uncaught_exceptions()) {}
+
+  void wait() override {
+    lane_->check(call_);
+    if (is_joined_) return;
+    join();
+    flight_.ended();
+  }
+
+  bool test() override {
+    lane_->check(call_);
+    return event_.is_reached();
+  }
+
+  void drop() noexcept override {
+    if (is_joined_) return;
+    try {
+      if (!is_recorded_ && std::uncaught_exceptions() > exceptions_)
+        host_transport_->abort(call_.title());
+      join();
+      flight_.ended();
+    } catch (const std::exception&) {  // a device error, which its next call reports
+      flight_.failed();
+    }
+  }
+
+ private:
+  /// Makes the current stream wait for the call.
+  void join() {
+    is_joined_ = true;
+    const Stream now = current_stream(stream_.device);
+    if (now.handle != stream_.handle) event_.wait(now);
+  }
+
+  const std::shared_ptr<Transport> host_transport_;
+  const std::shared_ptr<NcclLane> lane_;
+  const NcclCallName call_;
+  const Stream stream_;
+  const Event event_;
+  /// Recorded in a graph: not in progress itself.
+  const bool is_recorded_;
+  FlightOperation flight_;
+  const int exceptions_;
+  bool is_joined_ = false;
+};
+
+Device device_of(const Collective& call) {
+  const Device device = call.pieces[0].device;
+  for (const Piece& piece : call.pieces) {
+    if (piece.device == device) continue;
+    fail(name_of(call.kind), ": a piece is on ", piece.device, ", expected ", device,
+         ", the device of the first one");
+  }
+  return device;
+}
+
+}  // namespace
+
+NcclGroup::NcclGroup(std::shared_ptr<Transport> host) : host_transport_(std::move(host)) {}
+
+NcclCallName NcclGroup::named(const Collective& call, uint64_t number) const {
+  NcclCallName name{host_transport_->name(), number};
+  const bool is_sent = is_message(call.kind);
+  sign(call, is_sent ? Claim() : host_transport_->take_claim(), name.signature);
+  // Both ends of a message have the same signature.
+  if (is_sent)
+    name.signature.hash = static_cast<uint64_t>(call.pieces[0].dtype) ^
+                          static_cast<uint64_t>(call.pieces[0].counts[0]) << 8;
+  return name;
+}
+
+int64_t NcclGroup::received() const {
+  return std::accumulate(
+      pairs_.begin(), pairs_.end(), received_,
+      [](int64_t sum, const auto& pair) { return sum + pair.second->received(); });
+}
+
+int64_t NcclGroup::calls() const {
+  return std::accumulate(pairs_.begin(), pairs_.end(), static_cast<int64_t>(calls_),
+                         [](int64_t sum, const auto& pair) { return sum + pair.second->calls(); });
+}
+
+NcclGroup& NcclGroup::pair_with(int other) {
+  if (const auto found = pairs_.find(other); found != pairs_.end()) return *found->second;
+  const int own = host_transport_->rank();
+  const std::array<int, 2> ranks{std::min(own, other), std::max(own, other)};
+  auto pair = std::make_shared<NcclGroup>(host_transport_->subgroup(
+      ranks, concat(host_transport_->name(), '/', ranks[0], "-", ranks[1])));
+  return *pairs_.emplace(other, std::move(pair)).first->second;
+}
+
+Work NcclGroup::start(const Collective& call) {
+  if (!is_message(call.kind)) return start_here(call);
+  Collective message = call;
+  message.root = call.root > host_transport_->rank() ? 1 : 0;
+  return pair_with(call.root).start_here(message);
+}
+
+std::shared_ptr<NcclLane> NcclGroup::lane_for(const Stream& stream, int role,
+                                              const NcclCallName& call) {
+  const std::pair<int, int> key{stream.device.index, role};
+  if (const auto found = lanes_.find(key); found != lanes_.end()) return found->second;
+  nccl::UniqueId id{};
+  if (control_->rank() == 0) id = nccl::new_id();
+  const int64_t count = id.size();
+  const Piece piece{
+      .send = id.data(), .recv = id.data(), .dtype = DType::u8, .counts = {&count, 1}};
+  control_->run({.kind = CollectiveKind::broadcast, .pieces = {&piece, 1}});
+  auto lane = std::make_shared<NcclLane>(*host_transport_, id, stream.device, call);
+  return lanes_.emplace(key, std::move(lane)).first->second;
+}
+
+void NcclGroup::queue(const Collective& call, const NcclCallName& name, NcclLane& lane,
+                      const Stream& stream) {
+  const bool in_rank_order = uses_deterministic_algorithms();
+  const NcclProgram program =
+      program_of(call, host_transport_->rank(), host_transport_->size(), in_rank_order);
+  for (const NcclRound& round : program.rounds) {
+    lane.queue(name, round.moves, stream);
+    for (const NcclStep& step : round.steps) run_step(step);
+  }
+}
+
+/// Encodes how a call is carried out, which must be the same on all ranks.
+static uint64_t variant_of(int role, bool is_recorded) {
+  return static_cast<uint64_t>(role) << 2 | (is_recorded ? 2 : 0) |
+         (uses_deterministic_algorithms() ? 1 : 0);
+}
+
+/// When the two ranks of a pair differ, NCCL would hang or read wrong elements.
+void NcclGroup::compare_counts(const Collective& call, const NcclCallName& name) {
+  if (call.kind != CollectiveKind::all_to_all) return;
+  agreement_->compare_counts(name, call.pieces[0].counts, call.recv_counts);
+}
+
+Work NcclGroup::record(const Collective& call, Graph& graph) {
+  const Stream stream = current_stream(device_of(call));
+  if (stream.device != graph.device()) {
+    fail("graph: ", host_transport_->name(), " exchanges memory on ", stream.device, ", expected ",
+         graph.device(), ", whose work is recorded");
+  }
+  const int role = cuda::role_of(stream);
+  const auto lane = lanes_.find({stream.device.index, role});
+  if (lane == lanes_.end()) {
+    fail(host_transport_->name(),
+         ": the recorded work of a graph makes a new kind of exchange, expected those of its run "
+         "before the record");
+  }
+  const std::shared_ptr<RecordedCalls> recorded = recorded_by(graph);
+  const NcclCallName name = named(call, calls_ + recorded->calls.size() + 1);
+  compare_counts(call, name);
+  lane->second->outlives_calls();
+  queue(call, name, *lane->second, stream);
+  recorded->calls.push_back(
+      {name, variant_of(role, true), lane->second,
+       received_bytes(call, host_transport_->rank(), host_transport_->size())});
+  const Event event = Event::record(stream);
+  return Work(
+      std::make_unique<NcclWork>(host_transport_, lane->second, name, stream, event, std::nullopt));
+}
+
+std::shared_ptr<RecordedCalls> NcclGroup::recorded_by(Graph& graph) {
+  if (std::shared_ptr<RecordedCalls> recorded = recorded_.lock();
+      recorded && recorded->capture == cuda::capture_number()) {
+    return recorded;
+  }
+  auto recorded = std::make_shared<RecordedCalls>();
+  recorded->group = shared_from_this();
+  recorded->capture = cuda::capture_number();
+  recorded_ = recorded;
+  graph.around_each_play([recorded] { recorded->group->begin_again(*recorded); },
+                         [recorded, device = graph.device()] {
+                           const Event event = Event::record(current_stream(device));
+                           for (const RecordedCall& call : recorded->calls) {
+                             call.lane->queued(event);
+                           }
+                           for (FlightOperation& flight : recorded->flights) flight.ended();
+                         });
+  return recorded;
+}
+
+FlightOperation NcclGroup::observed(const NcclCallName& call, int64_t bytes) {
+  received_ += bytes;
+  FlightRecord* const record = Context::current().flight.get();
+  if (!record) return {};
+  FlightOperation flight = record->begin(host_transport_->name(), call.signature, call.number);
+  flight.started();
+  flight.received(bytes);
+  return flight;
+}
+
+void NcclGroup::begin_again(RecordedCalls& graph) {
+  graph.flights.clear();
+  const uint64_t last = calls_ + graph.calls.size();
+  for (RecordedCall& call : graph.calls) {
+    call.call.number = ++calls_;
+    call.call.last_of_graph = last;
+    agreement_->add(call.call, call.variant);
+    call.lane->begin(call.call);
+    graph.flights.push_back(observed(call.call, call.bytes));
+  }
+}
+
+Work NcclGroup::start_here(const Collective& call) {
+  if (Graph* graph = Graph::recording()) return record(call, *graph);
+  const Stream stream = current_stream(device_of(call));
+  const int role = cuda::role_of(stream);
+  const NcclCallName name = named(call, ++calls_);
+  if (!control_) {
+    std::vector<int> all(static_cast<size_t>(host_transport_->size()));
+    std::iota(all.begin(), all.end(), 0);
+    control_ = host_transport_->subgroup(all, host_transport_->name() + "/nccl");
+    agreement_.emplace(control_);
+  }
+  agreement_->add(name, variant_of(role, false));
+  compare_counts(call, name);
+  const std::shared_ptr<NcclLane> lane = lane_for(stream, role, name);
+  lane->begin(name);
+  FlightOperation flight =
+      observed(name, received_bytes(call, host_transport_->rank(), host_transport_->size()));
+  flight.begins_on(stream);
+  queue(call, name, *lane, stream);
+  flight.ends_on(stream);
+  const Event event = Event::record(stream);
+  lane->queued(event);
+  return Work(std::make_unique<NcclWork>(host_transport_, lane, name, stream, event, flight));
+}
 
 NcclTransport::NcclTransport(std::shared_ptr<Transport> host)
     : Transport(host->rank(), host->size(), host->name()),
