@@ -6,6 +6,8 @@
 #include <csignal>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <numeric>
 #include <thread>
@@ -33,7 +35,6 @@
 #ifdef WEFT_WITH_MPI
 #include "src/comm/mpi/engine.h"
 #include "src/comm/mpi/mpi_transport.h"
-#include "src/launch/mpi_job.h"
 #endif
 
 namespace weft {
@@ -159,6 +160,65 @@ static std::unique_ptr<Connection> connected_on_host(const Launched& launched,
 }
 
 #ifdef WEFT_WITH_MPI
+namespace {
+
+/// A job whose processes are connected by MPI.
+struct MpiJob {
+  std::shared_ptr<MpiEngine> engine;
+  /// The host of each rank, numbered from 0 by first occurrence.
+  std::vector<int> hosts;
+  /// The ranks on this process's host.
+  std::vector<int> here;
+};
+
+}  // namespace
+
+/// Identifies processes that can share memory: same kernel and same namespaces, so that each
+/// container counts as a host.
+static std::string host_in_words() {
+  std::string words;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), words);
+  for (const char* name : {"/proc/self/ns/net", "/proc/self/ns/pid"}) {
+    std::error_code ignored;
+    words += concat(' ', std::filesystem::read_symlink(name, ignored).string());
+  }
+  return words;
+}
+
+static void check_builds(const std::vector<std::string>& builds) {
+  for (size_t rank = 1; rank < builds.size(); ++rank) {
+    if (builds[rank] == builds[0]) continue;
+    fail_call("connect", "rank ", rank,
+              " is another build, which may compute other bits: ", builds[rank], "; rank 0 is ",
+              builds[0]);
+  }
+}
+
+/// Called by all processes of the job. std::runtime_error when MPI's ranks differ from the
+/// launcher's, or when a process runs another build.
+static MpiJob join_mpi_job(const Launched& launched, const std::string& build,
+                           std::chrono::milliseconds deadline) {
+  MpiJob job{MpiEngine::start(deadline), {}, {}};
+  if (job.engine->size() != launched.size || job.engine->rank() != launched.rank) {
+    fail_call("connect", launched.by, " says rank ", launched.rank, " of ", launched.size,
+              ", but MPI says rank ", job.engine->rank(), " of ", job.engine->size(),
+              "; ranks on several hosts are started by mpirun, or by srun --mpi=pmix");
+  }
+  check_builds(job.engine->all_gather(build, deadline));
+  const std::vector<std::string> hosts = job.engine->all_gather(host_in_words(), deadline);
+  std::vector<std::string> seen;
+  for (size_t rank = 0; rank < hosts.size(); ++rank) {
+    const auto found = std::find(seen.begin(), seen.end(), hosts[rank]);
+    job.hosts.push_back(static_cast<int>(found - seen.begin()));
+    if (found == seen.end()) seen.push_back(hosts[rank]);
+  }
+  for (int rank = 0; rank < launched.size; ++rank) {
+    const auto own = static_cast<size_t>(launched.rank);
+    if (job.hosts[static_cast<size_t>(rank)] == job.hosts[own]) job.here.push_back(rank);
+  }
+  return job;
+}
+
 static std::unique_ptr<Connection> connected_by_mpi(const Launched& launched,
                                                     const RunOptions& options) {
   auto made = std::make_unique<Connection>();
