@@ -85,7 +85,7 @@ TEST(Flight, KeepsTheWordsOfAllKinds) {
   const Piece piece{.dtype = bf16, .counts = {&count, 1}};
   Collective send{.kind = CollectiveKind::send, .root = 1, .tag = 9};
   send.pieces = {&piece, 1};
-  record.begin_message("w", send, 3);
+  record.begin("w", send, 3);
   const auto all = record.operations();
   EXPECT_EQ(all.at(0).in_words(), "redistribute(f32, [8, 4], S(0) -> R)");
   EXPECT_EQ(all.at(1).in_words(), std::string(79, 'x'));

@@ -54,15 +54,15 @@ FlightOperation FlightRecord::begin(std::string_view communicator, const Signatu
   return {*this, number};
 }
 
-FlightOperation FlightRecord::begin_message(std::string_view communicator, const Collective& call,
-                                            uint64_t sequence) {
+FlightOperation FlightRecord::begin(std::string_view communicator, const Collective& call,
+                                    uint64_t sequence) {
   const Piece& piece = call.pieces[0];
   return begin(communicator,
-               {.kind = call.kind,
-                .dtype = piece.dtype,
-                .root = call.root,
-                .pieces = call.tag,
-                .elements = piece.counts[0]},
+               Signature{.kind = call.kind,
+                         .dtype = piece.dtype,
+                         .root = call.root,
+                         .pieces = call.tag,
+                         .elements = piece.counts[0]},
                sequence);
 }
 

@@ -94,8 +94,7 @@ class FlightRecord : public std::enable_shared_from_this<FlightRecord> {
   FlightOperation begin(std::string_view communicator, const Signature& signature,
                         uint64_t sequence);
   /// Records a posted send or recv.
-  FlightOperation begin_message(std::string_view communicator, const Collective& call,
-                                uint64_t sequence);
+  FlightOperation begin(std::string_view communicator, const Collective& call, uint64_t sequence);
 
   /// The number of operations so far.
   uint64_t count() const { return count_.load(std::memory_order_acquire); }

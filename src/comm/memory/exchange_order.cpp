@@ -37,13 +37,13 @@ void ExchangeOrder::mark(int point) {
   }
 }
 
-void ExchangeOrder::await_others(int point) {
+void ExchangeOrder::await(int phase) {
   if (!is_queued()) return;
   for (int r = 0; r < group_.size(); ++r) {
     if (r == rank_) continue;
     const SlotEvents& events = group_.events(r, sequence_);
-    if (point == 0) check_reach(r, events.device);
-    cuda::wait_event(stream_, events.points[static_cast<size_t>(point)]);
+    if (phase == 0) check_reach(r, events.device);
+    cuda::wait_event(stream_, events.points[static_cast<size_t>(phase)]);
   }
 }
 
@@ -54,11 +54,10 @@ void ExchangeOrder::check_reach(int other, Device device) const {
 }
 
 void ExchangeOrder::posted() { mark(0); }
-void ExchangeOrder::await(int phase) { await_others(phase); }
 void ExchangeOrder::finished(int phase) { mark(1 + phase); }
 
 void ExchangeOrder::ended(int last) {
-  await_others(1 + last);
+  await(1 + last);
   if (is_queued()) end_ = Event::record(stream_);
 }
 

@@ -38,7 +38,6 @@ class ExchangeOrder {
  private:
   bool is_queued() const { return device_.kind == DeviceKind::cuda; }
   void mark(int point);
-  void await_others(int point);
   void check_reach(int other, Device device) const;
 
   const MemoryGroup& group_;

@@ -7,7 +7,6 @@
 
 #include "src/comm/memory/exchange_order.h"
 #include "src/comm/memory/memory_transport.h"
-#include "src/comm/memory/pending.h"
 #include "src/comm/memory/publication.h"
 
 namespace weft {

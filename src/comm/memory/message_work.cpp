@@ -10,21 +10,14 @@ namespace weft {
 MessageWork::MessageWork(MemoryTransport& transport, const Collective& call)
     : PendingWork(transport.group(), transport.rank(), kMessage | transport.next_message()),
       transport_(transport),
-      other_(call.root),
-      tag_(call.tag),
+      call_(call),
       piece_(call.pieces[0]),
       count_(call.pieces[0].counts[0]),
-      kind_(call.kind),
+      other_(call.root),
       keep_(transport.shared_from_this()) {
-  record_message(call, transport.counters());
-}
-
-std::string MessageWork::words() const {
-  Piece piece = piece_;
-  piece.counts = {&count_, 1};
-  Collective call{.kind = kind_, .root = other_, .tag = tag_};
-  call.pieces = {&piece, 1};
-  return message_in_words(call);
+  piece_.counts = {&count_, 1};
+  call_.pieces = {&piece_, 1};
+  record(call_, transport.counters());
 }
 
 SendWork::SendWork(MemoryTransport& transport, const Collective& call)
@@ -48,7 +41,7 @@ bool SendWork::post() {
   posted_->data =
       publication_.visible(piece_.send, static_cast<size_t>(count_) * size_of(piece_.dtype));
   posted_->count = count_;
-  posted_->tag = tag_;
+  posted_->tag = call_.tag;
   posted_->dtype = piece_.dtype;
   posted_->stage.store(order_ * 4 + PostedMessage::kPosted, std::memory_order_release);
   posted = order_;
@@ -80,14 +73,14 @@ void SendWork::retreat() noexcept {
 
 RecvWork::RecvWork(MemoryTransport& transport, const Collective& call)
     : MessageWork(transport, call) {
-  transport_.expected().push_back({sequence(), other_, tag_});
+  transport_.expected().push_back({sequence(), other_, call_.tag});
 }
 
 /// Messages are received in the order of the calls, whichever of them is waited for.
 bool RecvWork::is_next() const {
   const auto& expected = transport_.expected();
   const auto first = std::find_if(expected.begin(), expected.end(), [&](const auto& message) {
-    return message.from == other_ && message.tag == tag_;
+    return message.from == other_ && message.tag == call_.tag;
   });
   return first == expected.end() || first->number == sequence();
 }
@@ -100,7 +93,7 @@ void RecvWork::forget() {
 bool RecvWork::advance() {
   // A message that was not received before the failure is received on no rank.
   if (world().is_aborted() || !is_next()) return false;
-  PostedMessage* message = take_message(group().posted_messages(other_, rank()), tag_);
+  PostedMessage* message = take_message(group().posted_messages(other_, rank()), call_.tag);
   if (!message) return false;
   forget();
   const int64_t sent = message->count;

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "src/comm/memory/memory_transport.h"
-#include "src/comm/memory/pending.h"
 #include "src/comm/memory/publication.h"
 
 namespace weft {
@@ -18,16 +17,15 @@ class MessageWork : public PendingWork {
   MessageWork(MemoryTransport& transport, const Collective& call);
 
  protected:
-  std::string words() const final;
+  std::string words() const final { return message_in_words(call_); }
 
   MemoryTransport& transport_;
-  const int other_;
-  const int tag_;
-  const Piece piece_;
+  Collective call_;
+  Piece piece_;
   const int64_t count_;
+  const int other_;
 
  private:
-  const CollectiveKind kind_;
   const std::shared_ptr<Transport> keep_;
 };
 

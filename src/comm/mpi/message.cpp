@@ -16,7 +16,7 @@ MpiMessage::MpiMessage(MpiTransport& transport, const Collective& call, uint64_t
       count_(call.pieces[0].counts[0]) {
   piece_.counts = {&count_, 1};
   call_.pieces = {&piece_, 1};
-  record_message(call_, transport.counters());
+  record(call_, transport.counters());
 }
 
 void MpiMessage::stream(bool sends, int tag) {

@@ -82,18 +82,13 @@ class Waitable : public Work::State {
   /// Fails because `rank` sent a message of another dtype or size.
   [[noreturn]] void fail_message(int rank, DType dtype, int64_t count) const;
 
-  /// Counts the call in its group's traffic and adds it to the rank's flight record, if it keeps
-  /// one.
-  void record(const Signature& call, CommunicatorTraffic& traffic) {
-    count(traffic);
+  /// Counts the call (a message's Collective, or a Signature) in its group's traffic and adds it to
+  /// the rank's flight record, if it keeps one.
+  template <class Call> void record(const Call& call, CommunicatorTraffic& traffic) {
+    traffic_ = &traffic;
+    ++traffic.collectives;
     if (FlightRecord* kept = Context::current().flight.get()) {
       flight_ = kept->begin(members_.name, call, number());
-    }
-  }
-  void record_message(const Collective& call, CommunicatorTraffic& traffic) {
-    count(traffic);
-    if (FlightRecord* kept = Context::current().flight.get()) {
-      flight_ = kept->begin_message(members_.name, call, number());
     }
   }
   /// Adds bytes from other ranks to both. To be called after `record`, by the rank's thread.
@@ -114,10 +109,6 @@ class Waitable : public Work::State {
   const Members& members_;
 
  private:
-  void count(CommunicatorTraffic& traffic) {
-    traffic_ = &traffic;
-    ++traffic.collectives;
-  }
   void leave() noexcept;
   /// Reports that this rank waits, and ends the call if the world failed or a missing rank is gone
   /// or late.
