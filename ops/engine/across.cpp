@@ -3,7 +3,7 @@
 
 #include "mesh/mesh_body.h"
 #include "ops/engine/recorder.h"
-#include "src/device/cuda/capture.h"
+#include "src/device/cuda/runtime.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
 #include "weft/extend/parts.h"

@@ -10,7 +10,7 @@
 #include "ops/engine/choose.h"
 #include "ops/engine/op_body.h"
 #include "ops/engine/recorder.h"
-#include "src/device/cuda/capture.h"
+#include "src/device/cuda/runtime.h"
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/copy/dense.h"
 #include "src/kernels/take/take.h"

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "mesh/layout.h"
-#include "src/device/cuda/stream_role.h"
+#include "src/device/cuda/streams.h"
 #include "weft/context.h"
 #include "weft/extend/ref.h"
 #include "weft/extend/tape.h"

@@ -5,9 +5,8 @@
 #include <utility>
 
 #include "src/base/ticks.h"
-#include "src/device/cuda/capture.h"
-#include "src/device/cuda/stream_role.h"
-#include "src/device/cuda/timing.h"
+#include "src/device/cuda/runtime.h"
+#include "src/device/cuda/streams.h"
 
 namespace weft {
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/graph.h"
 
-#include "src/device/cuda/capture.h"
 #include "src/device/cuda/runtime.h"
 #include "src/device/memory.h"
 #include "weft/context.h"

@@ -3,9 +3,8 @@
 
 #include <algorithm>
 
-#include "src/device/cuda/capture.h"
 #include "src/device/cuda/runtime.h"
-#include "src/device/cuda/stream_role.h"
+#include "src/device/cuda/streams.h"
 #include "src/device/memory_blocks.h"
 #include "weft/context.h"
 
@@ -74,11 +73,10 @@ void KeptDeviceBlocks::exchange(const Stream& side) {
 }
 
 void KeptDeviceBlocks::give_back_all(const Place& place, Classes& classes) {
-  const Device device{DeviceKind::cuda, static_cast<int8_t>(place.device)};
   for (size_t index = 0; index < classes.size(); ++index) {
     for (void* data : classes[index]) {
       of_side_.erase(data);
-      give_back(data, device);
+      free_on_device(place.device, data);  // waits for the device's work
     }
     bytes_ -= static_cast<int64_t>(classes[index].size() * class_bytes(static_cast<int>(index)));
     classes[index].clear();
@@ -102,8 +100,5 @@ void KeptDeviceBlocks::give_up(uint64_t capture) {
   std::erase_if(kept_, [&](const auto& kept) { return kept.first.capture == capture; });
   std::erase_if(taken_by_captures_, [&](const auto& taken) { return taken.second == capture; });
 }
-
-// cudaFree waits for the device's work.
-void give_back(void* data, Device device) { free_on_device(device.index, data); }
 
 }  // namespace weft::cuda

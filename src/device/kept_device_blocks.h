@@ -57,7 +57,4 @@ class KeptDeviceBlocks {
   int64_t bytes_ = 0, fresh_ = 0;
 };
 
-/// Returns one block to its device, after its work is done.
-void give_back(void* data, Device device);
-
 }  // namespace weft::cuda

@@ -171,7 +171,7 @@ void Heap::free_elsewhere(const Freed& freed) {
   if (freed.pinned) {
     cuda::free_pinned(freed.data);
   } else if (freed.device.kind == DeviceKind::cuda) {
-    cuda::give_back(freed.data, freed.device);
+    cuda::free_on_device(freed.device.index, freed.data);
   } else if (freed.device.kind == DeviceKind::cpu) {
     system_free(freed.data, class_bytes(size_class(freed.bytes)));
   }

@@ -5,9 +5,8 @@
 #include <map>
 #include <utility>
 
-#include "src/device/cuda/capture.h"
 #include "src/device/cuda/runtime.h"
-#include "src/device/cuda/stream_role.h"
+#include "src/device/cuda/streams.h"
 #include "weft/context.h"
 #include "weft/error.h"
 

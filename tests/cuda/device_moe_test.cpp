@@ -2,7 +2,7 @@
 // MoE blocks whose shared expert and parts run on two streams, compared with the CPU's.
 #include <optional>
 
-#include "src/device/cuda/delay.h"
+#include "src/device/cuda/runtime.h"
 #include "tests/cuda/device.h"
 #include "tests/ops/agreement.h"
 #include "tests/support/ranks.h"

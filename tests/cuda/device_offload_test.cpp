@@ -2,7 +2,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "src/device/cuda/delay.h"
+#include "src/device/cuda/runtime.h"
 #include "tests/cuda/trained_llama.h"
 #include "weft/ops.h"
 #include "weft/ranks.h"

@@ -3,7 +3,6 @@
 
 #include <utility>
 
-#include "src/device/cuda/capture.h"
 #include "src/device/cuda/runtime.h"
 #include "weft/error.h"
 

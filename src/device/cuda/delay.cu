@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/device/cuda/delay.h"
+#include "src/device/cuda/runtime.h"
 
 #include "src/device/cuda/checked.h"
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "weft/block.h"
@@ -9,9 +10,10 @@
 
 namespace weft::cuda {
 
-// weft's interface to the CUDA runtime: memory, streams, events and copies. Implemented by
-// runtime_driver.cpp (a GPU), emulated/runtime.cpp (tests without one) or runtime_absent.cpp (no
-// CUDA, hence no device). A failed call throws a std::runtime_error with its name.
+// weft's interface to the CUDA runtime: memory, streams, events, copies, times and graph capture.
+// Implemented by runtime_driver.cpp (a GPU), emulated/runtime.cpp (tests without one) or
+// runtime_absent.cpp (no CUDA, hence no device). A failed call throws a std::runtime_error with its
+// name.
 
 /// The number of devices that this process can use.
 int device_count();
@@ -59,5 +61,40 @@ bool event_done(void* event);
 void copy_to_device(void* to, const void* from, size_t bytes, const Stream& stream);
 void copy_to_host(void* to, const void* from, size_t bytes, const Stream& stream);
 void copy_on_devices(void* to, const void* from, size_t bytes, const Stream& stream);
+
+// Measures when a GPU reaches points of its streams.
+
+/// Marks a point in the work queued on `stream` so far; not during a capture.
+void* mark_time(const Stream& stream);
+void destroy_time(void* time) noexcept;
+/// Waits until both points are reached; returns the nanoseconds between them, accurate to half a
+/// microsecond or a millionth of the interval, whichever is larger.
+int64_t nanoseconds_between(void* earlier, void* later);
+
+/// Queues work that occupies a GPU for `microseconds` and does nothing, for tests of stream order.
+/// On the emulated device it delays the stream behind all others until another stream is delayed,
+/// whatever `microseconds` is.
+void delay(const Stream& stream, int microseconds);
+
+// CUDA graph capture: work is recorded instead of run, and replayed later any number of times. Each
+// thread has at most one capture at a time. A stream takes part once it waits for an event of one
+// that does; work on another stream runs at once and is not recorded. Events recorded before the
+// capture, or on a stream that takes no part, count as reached (replaying a graph waits for all
+// streams), and events of a capture have no effect outside it.
+
+/// Starts recording the work queued on `stream` and on streams that wait for it.
+void begin_capture(const Stream& stream);
+/// Ends the capture and returns its graph. `stream` must have waited for all captured streams.
+void* end_capture(const Stream& stream);
+/// Ends the capture and discards it.
+void drop_capture(const Stream& stream) noexcept;
+/// Returns the number of the calling thread's capture; 0 when there is none.
+uint64_t capture_number();
+/// During a capture the host cannot read the device's memory.
+inline bool is_capturing() { return capture_number() != 0; }
+
+/// Queues the graph on `stream`.
+void play(void* graph, const Stream& stream);
+void destroy_graph(void* graph) noexcept;
 
 }  // namespace weft::cuda

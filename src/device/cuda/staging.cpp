@@ -8,7 +8,6 @@
 #include <memory>
 #include <utility>
 
-#include "src/device/cuda/capture.h"
 #include "src/device/cuda/runtime.h"
 #include "weft/error.h"
 

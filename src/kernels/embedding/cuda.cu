@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "src/device/cuda/capture.h"
+#include "src/device/cuda/runtime.h"
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/reduce/reduce.h"
 #include "src/kernels/rows/device_rows.h"

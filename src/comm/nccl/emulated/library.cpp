@@ -17,7 +17,7 @@
 
 #include "src/comm/nccl/emulated/library.h"
 #include "src/comm/reduce.h"
-#include "src/device/cuda/capture.h"
+#include "src/device/cuda/runtime.h"
 #include "src/device/emulated/device_memory.h"
 #include "src/device/emulated/queue.h"
 #include "weft/error.h"
