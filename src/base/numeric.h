@@ -11,30 +11,21 @@
 
 namespace weft {
 
-/// The C++ type of elements of a dtype: by its position in DType.
-template <DType dtype>
-using type_of = std::tuple_element_t<
-    static_cast<size_t>(dtype),
+/// The C++ types of elements, by position in DType.
+using ElementTypes =
     std::tuple<float, bfloat16, float16, double, int32_t, int64_t, uint8_t, bool, int8_t, int16_t,
-               uint16_t, uint32_t, uint64_t, float8_e4m3, float8_e5m2>>;
+               uint16_t, uint32_t, uint64_t, float8_e4m3, float8_e5m2>;
+template <DType dtype>
+using type_of = std::tuple_element_t<static_cast<size_t>(dtype), ElementTypes>;
 
+template <class T, class... Types> constexpr DType dtype_among(const std::tuple<Types...>*) {
+  int place = 0;
+  const bool found = ((std::is_same_v<T, Types> || (++place, false)) || ...);
+  return found ? static_cast<DType>(place) : DType::boolean;
+}
 /// The dtype whose elements are T.
 template <class T>
-inline constexpr DType dtype_of = std::is_same_v<T, float>         ? DType::f32
-                                  : std::is_same_v<T, bfloat16>    ? DType::bf16
-                                  : std::is_same_v<T, float16>     ? DType::f16
-                                  : std::is_same_v<T, double>      ? DType::f64
-                                  : std::is_same_v<T, int32_t>     ? DType::i32
-                                  : std::is_same_v<T, int64_t>     ? DType::i64
-                                  : std::is_same_v<T, uint8_t>     ? DType::u8
-                                  : std::is_same_v<T, int8_t>      ? DType::i8
-                                  : std::is_same_v<T, int16_t>     ? DType::i16
-                                  : std::is_same_v<T, uint16_t>    ? DType::u16
-                                  : std::is_same_v<T, uint32_t>    ? DType::u32
-                                  : std::is_same_v<T, uint64_t>    ? DType::u64
-                                  : std::is_same_v<T, float8_e4m3> ? DType::f8_e4m3
-                                  : std::is_same_v<T, float8_e5m2> ? DType::f8_e5m2
-                                                                   : DType::boolean;
+inline constexpr DType dtype_of = dtype_among<T>(static_cast<const ElementTypes*>(nullptr));
 
 /// The type that kernels compute in: float for f32 and halves, double for f64, else int64_t, which
 /// has the bits of u64 too.

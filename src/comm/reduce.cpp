@@ -152,11 +152,6 @@ template <class T, class Out> static void reduce_as(ReduceOp op, const Reducing&
   }
 }
 
-template <class T> static void reduce_floats(ReduceOp op, const Reducing& task) {
-  visit_floating("reduction", task.into.dtype,
-                 [&](auto out) { reduce_as<T, typename decltype(out)::type>(op, task); });
-}
-
 void check_reduction(const char* what, ReduceOp op, DType dtype, DType into) {
   if (op == ReduceOp::avg && !is_floating(dtype)) {
     fail(what, ": dtype is ", dtype, ", expected a floating one for avg; cast it first");
@@ -185,25 +180,17 @@ void reduce_n(ReduceOp op, DType dtype, std::span<const void* const> sources,
   }
   const int divisor = op == ReduceOp::avg ? static_cast<int>(sources.size()) : 1;
   const Reducing task{sources, into, divisor, count};
-  switch (dtype) {
-    case DType::f32: return reduce_floats<float>(op, task);
-    case DType::bf16: return reduce_floats<bfloat16>(op, task);
-    case DType::f16: return reduce_floats<float16>(op, task);
-    case DType::f64: return reduce_floats<double>(op, task);
-    case DType::i32: return reduce_as<int32_t, int32_t>(op, task);
-    case DType::i64: return reduce_as<int64_t, int64_t>(op, task);
-    case DType::i8: return reduce_as<int8_t, int8_t>(op, task);
-    case DType::i16: return reduce_as<int16_t, int16_t>(op, task);
-    case DType::u8: return reduce_as<uint8_t, uint8_t>(op, task);
-    case DType::u16: return reduce_as<uint16_t, uint16_t>(op, task);
-    case DType::u32: return reduce_as<uint32_t, uint32_t>(op, task);
-    case DType::u64: return reduce_as<uint64_t, uint64_t>(op, task);
-    // The sum of bools is "any", which is their maximum.
-    case DType::boolean:
-      return reduce_as<uint8_t, uint8_t>(op == ReduceOp::sum ? ReduceOp::max : op, task);
-    case DType::f8_e4m3:
-    case DType::f8_e5m2: break;  // refused by check_reduction
-  }
+  visit(dtype, [&]<class T>(Type<T>) {
+    if constexpr (std::is_same_v<T, bool>) {
+      // The sum of bools is "any", which is their maximum.
+      reduce_as<uint8_t, uint8_t>(op == ReduceOp::sum ? ReduceOp::max : op, task);
+    } else if constexpr (!is_floating_type<T>) {
+      reduce_as<T, T>(op, task);
+    } else if constexpr (sizeof(T) > 1) {  // check_reduction refuses f8
+      visit_floating("reduction", into.dtype,
+                     [&]<class Out>(Type<Out>) { reduce_as<T, Out>(op, task); });
+    }
+  });
 }
 
 }  // namespace weft
