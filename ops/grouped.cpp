@@ -8,7 +8,7 @@
 #include "ops/structure.h"
 #include "ops/take.h"
 #include "src/kernels/copy/dense.h"
-#include "src/kernels/matmul/grouped.h"
+#include "src/kernels/matmul/batched_product.h"
 #include "weft/error.h"
 #include "weft/ops/experts.h"
 #include "weft/ops/shapes.h"

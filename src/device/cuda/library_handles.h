@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <library_types.h>
+
 #include <unordered_map>
 
 #include "weft/device.h"
+#include "weft/dtype.h"
 #include "weft/error.h"
 
 namespace weft::cuda {
@@ -15,6 +18,18 @@ void check_status(const char* call, Status status, const NameOf& name_of) {
   if (static_cast<int>(status) == 0) [[likely]]
     return;
   fail_call(call, name_of(status), " (", static_cast<int>(status), ")");
+}
+
+/// The type of elements as the libraries name it; f64 for all that is not listed.
+inline cudaDataType_t type_in_library(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return CUDA_R_32F;
+    case DType::bf16: return CUDA_R_16BF;
+    case DType::f16: return CUDA_R_16F;
+    case DType::f8_e4m3: return CUDA_R_8F_E4M3;
+    case DType::f8_e5m2: return CUDA_R_8F_E5M2;
+    default: return CUDA_R_64F;
+  }
 }
 
 /// Handles of a library, one per device, for one thread. `create` and `destroy` are functions of

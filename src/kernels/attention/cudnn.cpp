@@ -15,6 +15,7 @@
 #include "src/kernels/attention/cudnn_graphs.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/hash.h"
 #include "weft/storage.h"
 
 namespace weft::cuda {
@@ -34,11 +35,7 @@ namespace {
 using GraphKey = std::vector<int64_t>;
 
 struct GraphKeyHash {
-  size_t operator()(const GraphKey& key) const {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (const int64_t number : key) hash = (hash ^ static_cast<uint64_t>(number)) * 0x100000001b3u;
-    return hash;
-  }
+  size_t operator()(const GraphKey& key) const { return xxh3_of(std::as_bytes(std::span(key))); }
 };
 
 /// The calling thread's handles and graphs, by device.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <span>
+
 #include "src/kernels/kernel.h"
 #include "src/kernels/matmul/product.h"
 #include "weft/shape.h"
@@ -32,5 +34,11 @@ Product product_at(const BatchedProduct& batch, int64_t index, int first = 0);
 /// their memory: by cuBLASLt, or by a plain kernel when it has no algorithm for them (integers,
 /// unsupported strides).
 WEFT_KERNEL(void, multiply_batch, (const BatchedProduct& batch, Device device), (batch, device))
+
+/// Computes products of any sizes, such as those of the rows of each expert. Their results do not
+/// overlap. On a GPU they are one call of cuBLAS where it supports them, queued on the current
+/// stream of `device`, which holds their memory.
+WEFT_KERNEL(void, multiply_each, (std::span<const Product> products, Device device),
+            (products, device))
 
 }  // namespace weft

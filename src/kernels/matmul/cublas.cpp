@@ -36,15 +36,6 @@ cublasHandle_t handle_for(const Stream& stream) {
   return handle;
 }
 
-cudaDataType_t type_in_cublas(DType dtype) {
-  switch (dtype) {
-    case DType::f32: return CUDA_R_32F;
-    case DType::bf16: return CUDA_R_16BF;
-    case DType::f16: return CUDA_R_16F;
-    default: return CUDA_R_64F;
-  }
-}
-
 /// One operand of each product, as cuBLAS reads it: in column-major order.
 struct Side {
   std::vector<cublasOperation_t> operations;
@@ -98,12 +89,12 @@ bool multiply_grouped(std::span<const Product> products, const Stream& stream) {
   const Ref<Storage> memory = addresses_on(stream.device, {&all.a, &all.b, &all.c});
   auto** address = static_cast<void**>(memory->data());
   const size_t count = products.size();
-  const cudaDataType_t type = type_in_cublas(products[0].a.dtype);
+  const cudaDataType_t type = type_in_library(products[0].a.dtype);
   const cublasStatus_t status = cublasGemmGroupedBatchedEx_64(
       handle_for(stream), all.a.operations.data(), all.b.operations.data(), all.m.data(),
       all.n.data(), all.k.data(), all.alpha.data(), address, type, all.a.leading.data(),
       address + count, type, all.b.leading.data(), all.beta.data(), address + 2 * count,
-      type_in_cublas(products[0].c.dtype), all.c.leading.data(), static_cast<int64_t>(count),
+      type_in_library(products[0].c.dtype), all.c.leading.data(), static_cast<int64_t>(count),
       all.sizes.data(),
       products[0].a.dtype == DType::f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return false;

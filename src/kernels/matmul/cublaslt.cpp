@@ -13,6 +13,7 @@
 #include "src/device/cuda/streams.h"
 #include "src/kernels/matmul/cuda.h"
 #include "weft/error.h"
+#include "weft/extend/hash.h"
 #include "weft/storage.h"
 
 namespace weft::cuda {
@@ -71,12 +72,7 @@ struct Key {
 };
 
 struct KeyHash {
-  size_t operator()(const Key& key) const {
-    uint64_t hash = 0xcbf29ce484222325u;
-    const auto* bytes = reinterpret_cast<const unsigned char*>(&key);
-    for (size_t i = 0; i < sizeof(Key); ++i) hash = (hash ^ bytes[i]) * 0x100000001b3u;
-    return hash;
-  }
+  size_t operator()(const Key& key) const { return xxh3_of(std::as_bytes(std::span(&key, 1))); }
 };
 
 struct Destroy {
@@ -100,17 +96,6 @@ struct Recipe {
   cublasLtMatmulAlgo_t algorithm;
 };
 
-cudaDataType_t type_of(DType dtype) {
-  switch (dtype) {
-    case DType::f32: return CUDA_R_32F;
-    case DType::bf16: return CUDA_R_16BF;
-    case DType::f16: return CUDA_R_16F;
-    case DType::f8_e4m3: return CUDA_R_8F_E4M3;
-    case DType::f8_e5m2: return CUDA_R_8F_E5M2;
-    default: return CUDA_R_64F;
-  }
-}
-
 template <class T>
 void set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute, const T& value) {
   check_cublaslt("cublasLtMatmulDescSetAttribute",
@@ -130,7 +115,7 @@ Description make_description(const Problem& p) {
   set(desc, CUBLASLT_MATMUL_DESC_TRANSB, op_b);
   if (p.bias) {
     const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
-    const cudaDataType_t type = type_of(p.bias_dtype);
+    const cudaDataType_t type = type_in_library(p.bias_dtype);
     set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
     set(desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type);
     set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
@@ -140,10 +125,10 @@ Description make_description(const Problem& p) {
 
 MatrixLayout make_layout(const Stored& matrix, int64_t batch) {
   cublasLtMatrixLayout_t layout = nullptr;
-  check_cublaslt(
-      "cublasLtMatrixLayoutCreate",
-      cublasLtMatrixLayoutCreate(&layout, type_of(matrix.dtype), static_cast<uint64_t>(matrix.rows),
-                                 static_cast<uint64_t>(matrix.columns), matrix.leading));
+  check_cublaslt("cublasLtMatrixLayoutCreate",
+                 cublasLtMatrixLayoutCreate(&layout, type_in_library(matrix.dtype),
+                                            static_cast<uint64_t>(matrix.rows),
+                                            static_cast<uint64_t>(matrix.columns), matrix.leading));
   MatrixLayout owned(layout);
   const auto count = static_cast<int32_t>(batch);
   check_cublaslt("cublasLtMatrixLayoutSetAttribute",
@@ -269,10 +254,7 @@ bool make_problem(const BatchedProduct& batch, const Product& p, Problem& proble
     if (!by_column || p.bias || (p.n > 1 && p.c.column < p.m)) return false;
     BatchedProduct turned = batch;
     turned.dims[0] = {dim.size, dim.b, dim.a, dim.c};
-    Product t = p;
-    t.m = p.n, t.n = p.m;
-    t.a = p.b.transposed(), t.b = p.a.transposed(), t.c = p.c.transposed();
-    return make_problem(turned, t, problem);
+    return make_problem(turned, p.transposed(), problem);
   }
   problem.m = p.n, problem.n = p.m, problem.k = p.k, problem.batch = dim.size;
   problem.bias = p.bias, problem.bias_dtype = p.bias_dtype, problem.beta = p.beta;

@@ -117,6 +117,17 @@ void multiply_batch(const BatchedProduct& batch, Device) {
   }
   for (int64_t i = 0; i < count; ++i) multiply(product_at(batch, i));
 }
+
+void multiply_each(std::span<const Product> products, Device) {
+  const auto count = static_cast<int64_t>(products.size());
+  const int threads = usable_threads();
+  // Runs whole products on each thread, unless so few that threads would be idle.
+  if (threads > 1 && count >= 4 * threads) {
+    return run_tasks(count, threads,
+                     [&](int64_t i, int) { multiply(products[static_cast<size_t>(i)]); });
+  }
+  for (const Product& product : products) multiply(product);
+}
 }  // namespace host
 
 void gemm(const MemoryBlock& a, const MemoryBlock& b, const MemoryBlock& out, float beta) {

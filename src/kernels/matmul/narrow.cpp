@@ -124,17 +124,12 @@ static bool has_few_rows(const Product& p) {
   return p.m <= kNarrowRows && p.b.row == 1 && p.b.column >= p.k;
 }
 
-static Product transposed_product(const Product& p) {
-  return {p.n,     p.m,          p.k,   p.b.transposed(), p.a.transposed(), p.c.transposed(),
-          nullptr, p.bias_dtype, p.beta};
-}
-
 bool is_narrow(const Product& p) {
-  return has_few_rows(p) || (!p.bias && has_few_rows(transposed_product(p)));
+  return has_few_rows(p) || (!p.bias && has_few_rows(p.transposed()));
 }
 
 void multiply_narrow(const Product& given) {
-  const Product p = has_few_rows(given) ? given : transposed_product(given);
+  const Product p = has_few_rows(given) ? given : given.transposed();
   Scratch scratch;
   float* a = scratch.take<float>(p.m * p.k);
   copy_matrix(p.a, p.m, p.k, {a, DType::f32, p.k, 1});

@@ -219,10 +219,7 @@ static void run_primitive(const Product& p, const Matrix& a, const Matrix& b, co
 void multiply_onednn(const Product& given) {
   Product p = given;
   const DenseRows result = dense_rows(p.c, p.m, p.n);
-  if (result.possible && result.transposed && !p.bias) {
-    p = {p.n,     p.m,        p.k,   p.b.transposed(), p.a.transposed(), p.c.transposed(),
-         nullptr, DType::f32, p.beta};
-  }
+  if (result.possible && result.transposed && !p.bias) p = p.transposed();
   const bool in_bf16 =
       p.a.dtype == DType::bf16 && p.c.dtype != DType::f16 && has_bf16_instructions();
   const DType compute = in_bf16 ? DType::bf16 : DType::f32;

@@ -1,9 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/kernels/matmul/matrix.h"
+#include <cstdint>
+
+#include "weft/dtype.h"
 
 namespace weft {
+
+/// Element (i, j) is `i * row + j * column` elements after `data`.
+struct Matrix {
+  void* data = nullptr;
+  DType dtype = DType::f32;
+  int64_t row = 0;
+  int64_t column = 1;
+
+  Matrix transposed() const { return {data, dtype, column, row}; }
+};
+
+/// to = factor * from, for `rows` x `columns` elements of any strides and floating dtypes, or of
+/// one integer dtype with factor 1. Transposes in blocks.
+void copy_matrix(const Matrix& from, int64_t rows, int64_t columns, const Matrix& to,
+                 double factor = 1);
+
+/// to = from + beta * to.
+void store_matrix(const Matrix& from, int64_t rows, int64_t columns, const Matrix& to, float beta);
 
 /// One product of matrices: c[m, n] = a[m, k] @ b[k, n] + bias[n] + beta * c. a and b have one
 /// dtype; any strides.
@@ -14,6 +34,11 @@ struct Product {
   const void* bias = nullptr;
   DType bias_dtype = DType::f32;
   float beta = 0;
+
+  /// The product of which c is the transpose; without the bias.
+  Product transposed() const {
+    return {n, m, k, b.transposed(), a.transposed(), c.transposed(), nullptr, DType::f32, beta};
+  }
 };
 
 /// Computes the product: with oneDNN, or in plain loops when it is tiny, not floating, or the build
