@@ -6,7 +6,7 @@
 #include "src/device/cuda/streams.h"
 #include "src/kernels/copy/bulk_copy.h"
 #include "src/kernels/copy/copy.h"
-#include "src/kernels/reduce/cuda_blocks.h"
+#include "src/kernels/reduce/reduce.h"
 
 namespace weft {
 

@@ -4,7 +4,7 @@
 
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
-#include "src/kernels/reduce/dot.h"
+#include "src/kernels/reduce/reduce.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/products.h"

@@ -9,7 +9,7 @@
 #include "src/base/numeric.h"
 #include "src/device/cuda/streams.h"
 #include "src/kernels/copy/bulk_copy.h"
-#include "src/kernels/reduce/cuda_blocks.h"
+#include "src/kernels/reduce/reduce.h"
 #include "weft/error.h"
 
 namespace weft {

@@ -14,6 +14,13 @@ struct Line {
   int64_t stride = 1;
 };
 
+/// The line from its element `elements` on.
+inline Line moved(Line line, int64_t elements) {
+  line.data = static_cast<char*>(line.data) +
+              elements * line.stride * static_cast<int64_t>(size_of(line.dtype));
+  return line;
+}
+
 /// Converts n elements: (to, its stride, from, its stride, n).
 using LineConverter = void (*)(void*, int64_t, const void*, int64_t, int64_t);
 LineConverter line_converter(DType to, DType from);

@@ -153,7 +153,7 @@ static void reduce_rows(const ReducePlan& plan, const ReduceLoops<C>& loops, con
       const int64_t at_once = direct ? kDenseAtOnce : kReduceBuffer;
       for (int64_t i = 0; i < length; i += at_once) {
         const int64_t n = std::min(at_once, length - i);
-        merged.add(loops.row(dense_line(plan.moved(run, i), n, buffer), n));
+        merged.add(loops.row(dense_line(moved(run, i), n, buffer), n));
       }
     });
     values[j] = merged.total();
@@ -173,7 +173,7 @@ static void reduce_columns_of(const ReducePlan& plan, const ReduceLoops<C>& loop
   int64_t rows = 0;
   plan.for_each_run(task, 0, [&](Line run, int64_t length) {
     for (int64_t i = 0; i < length; ++i) {
-      Line line = plan.moved(run, i);
+      Line line = moved(run, i);
       line.stride = plan.column_stride();
       loops.columns(sums, dense_line(line, task.width, buffer), task.width);
       if (++rows % kRowsAtOnce != 0) continue;

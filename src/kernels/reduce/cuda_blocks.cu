@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/reduce/cuda_blocks.h"
+#include "src/kernels/reduce/reduce.h"
 
 #include <algorithm>
 #include <vector>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/reduce/dot.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/reduce/plan.h"
 
+#include "src/kernels/copy/copy.h"
 #include "weft/error.h"
 
 namespace weft {

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "src/kernels/iteration/lines.h"
+#include "src/kernels/reduce/reduce.h"
 #include "weft/block.h"
 
 namespace weft {
@@ -35,12 +36,6 @@ class ReducePlan {
   int64_t task_elements() const { return width_ * reduced_count_; }
   ReduceTask task(int64_t task, int64_t part) const;
   Line result(const ReduceTask& task) const;
-
-  static Line moved(Line line, int64_t elements) {
-    const int64_t bytes = elements * line.stride * static_cast<int64_t>(size_of(line.dtype));
-    line.data = static_cast<char*>(line.data) + bytes;
-    return line;
-  }
 
   /// Calls f(line, length) on the runs, along the inner reduced dim, of the elements that result
   /// `column` of the task reduces.

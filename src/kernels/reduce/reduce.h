@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <span>
+
 #include "src/kernels/kernel.h"
+#include "weft/placement.h"
 
 namespace weft {
 
@@ -37,5 +40,17 @@ WEFT_KERNEL(void, index_of,
             (const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& value, int dim,
              int64_t offset = 0),
             (out, in, value, dim, offset))
+
+/// out[...] = the sum over i of a[..., i] * b[..., i], of dense blocks of one dtype, f32 or f64.
+/// Products are added in blocks whose sums do not depend on the number of threads.
+void dot_rows(const MemoryBlock& out, const MemoryBlock& a, const MemoryBlock& b);
+
+namespace cuda {
+/// out = the sources (blocks of out's shape and one dtype) combined element by element in order, +
+/// out when `accumulate`. GPU version of reduce_n of src/comm/reduce.h, ordered by the current
+/// stream of out's device. `out` may be one of the sources.
+void reduce_blocks(ReduceOp op, std::span<const MemoryBlock> sources, const MemoryBlock& out,
+                   bool accumulate);
+}  // namespace cuda
 
 }  // namespace weft

@@ -7,7 +7,6 @@
 #include "src/base/parallel.h"
 #include "src/kernels/math/reducers.h"
 #include "src/kernels/rows/rows.h"
-#include "src/kernels/scan/extreme.h"
 
 namespace weft::host {
 
@@ -39,12 +38,6 @@ template <class R, class C>
     x[3 * kScannedPitch] = d = R::combine(d, x[3 * kScannedPitch]);
   }
   totals[0] = a, totals[1] = b, totals[2] = c, totals[3] = d;
-}
-
-static Line moved(Line line, int64_t elements) {
-  line.data = static_cast<char*>(line.data) +
-              elements * line.stride * static_cast<int64_t>(size_of(line.dtype));
-  return line;
 }
 
 /// Scans rows [begin, begin + rows).
@@ -95,15 +88,17 @@ static void scan_as(const Rows& from, const Rows& to, const std::optional<Rows>&
   });
 }
 
-template <class R>
+template <class R, bool kFloatsOnly = false>
 static void scan(const char* what, const MemoryBlock& out, const MemoryBlock& in, int dim,
                  bool reverse, const MemoryBlock* start) {
   const Rows from(in, dim), to(out, dim);
   check_rows(what, from, to);
   std::optional<Rows> starts;
   if (start) starts.emplace(Rows::values(what, *start, from));
-  is_floating(in.dtype) ? scan_as<R, double>(from, to, starts, reverse)
-                        : scan_as<R, int64_t>(from, to, starts, reverse);
+  if constexpr (!kFloatsOnly) {
+    if (!is_floating(in.dtype)) return scan_as<R, int64_t>(from, to, starts, reverse);
+  }
+  scan_as<R, double>(from, to, starts, reverse);
 }
 
 void cumulative_sum(const MemoryBlock& out, const MemoryBlock& in, int dim, bool reverse,
@@ -118,11 +113,7 @@ void cumulative_product(const MemoryBlock& out, const MemoryBlock& in, int dim, 
 
 void cumulative_logsumexp(const MemoryBlock& out, const MemoryBlock& in, int dim, bool reverse,
                           const MemoryBlock* start) {
-  const Rows from(in, dim), to(out, dim);
-  check_rows("cumulative_logsumexp", from, to);
-  std::optional<Rows> starts;
-  if (start) starts.emplace(Rows::values("cumulative_logsumexp", *start, from));
-  scan_as<LogAddExpOf, double>(from, to, starts, reverse);
+  scan<LogAddExpOf, true>("cumulative_logsumexp", out, in, dim, reverse, start);
 }
 
 /// One row of cumulative_extreme, of elements with given indices.

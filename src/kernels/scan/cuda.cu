@@ -6,7 +6,6 @@
 #include "src/device/kernel/launch.h"
 #include "src/kernels/math/reducers.h"
 #include "src/kernels/rows/device_values.h"
-#include "src/kernels/scan/extreme.h"
 #include "weft/storage.h"
 
 namespace weft::cuda {

@@ -81,24 +81,19 @@ struct Taking {
   /// Returns whether the indices of elements [begin, end) of the rows (o, i), or of these slices,
   /// may be used.
   bool may_use(int64_t o, int64_t i, int64_t begin, int64_t end) const {
-    if (!checks) return true;
-    const int64_t row = o * n + i;
-    bool wrong = false;
-    with_typed(indices, [&](const auto* data) {
-      wrong = slices ? has_index_outside(data, i, i + 1, size)
-                     : has_index_outside(data, row * inner + begin, row * inner + end, size);
-    });
-    if (wrong) has_mistake.store(true, std::memory_order_relaxed);
-    return !wrong;
+    const int64_t row = (o * n + i) * inner;
+    return slices ? may_use_indices(i, i + 1) : may_use_indices(row + begin, row + end);
   }
   /// The same for rows i to `last`, of one element each.
   bool may_use_run(int64_t o, int64_t i, int64_t last) const {
+    const int64_t row = slices ? 0 : o * n;
+    return may_use_indices(row + i, row + last);
+  }
+  bool may_use_indices(int64_t begin, int64_t end) const {
     if (!checks) return true;
     bool wrong = false;
-    const int64_t row = slices ? 0 : o * n;
-    with_typed(indices, [&](const auto* data) {
-      wrong = has_index_outside(data, row + i, row + last, size);
-    });
+    with_typed(indices,
+               [&](const auto* data) { wrong = has_index_outside(data, begin, end, size); });
     if (wrong) has_mistake.store(true, std::memory_order_relaxed);
     return !wrong;
   }
