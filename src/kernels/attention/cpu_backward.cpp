@@ -78,9 +78,7 @@ static void pack_block(const AttentionSizes& sizes, const AttentionGradients& x,
   for (int64_t row = 0; row < rows; ++row) {
     const int64_t head = kv_head * sizes.group + row / block.count;
     const int64_t query = block.first + row % block.count;
-    const T lse =
-        x.lse
-            .as<T>()[batch * x.lse.strides[0] + head * x.lse.strides[1] + query * x.lse.strides[2]];
+    const T lse = lse_of<T>(x.lse, batch, head, query);
     m.lse[row] = std::isfinite(lse) ? lse : T(0);  // all scores of the row are -inf
   }
 }
@@ -132,17 +130,18 @@ static void differentiate_changed_tile(const AttentionSizes& sizes, const ScoreR
                                        const MemoryBlock& dmask, int64_t batch, int64_t kv_head,
                                        const QueryBlock& block, int64_t first, int64_t count,
                                        const BackwardMemory<T, T>& m) {
+  const ScoreRange at = range_of(sizes, batch, kv_head, block, first, count);
   const int64_t all = count * block.rows;
   if (m.slopes) std::fill_n(m.slopes, all, T(1));
-  modify_tile<T>(sizes, rule, batch, kv_head, block, first, count, 1, m.scores, m.slopes);
+  modify_tile<T>(rule, at, all, 1, m.scores, m.slopes);
   if (m.kept) {
     std::fill_n(m.kept, all, T(1));
-    drop_tile(sizes, rule.kept, batch, kv_head, block, first, count, m.kept);
+    drop_tile(rule.kept, at, block, count, m.kept);
     multiply_by(m.dscores, m.kept, all);
   }
   differentiate_tile(sizes, block, first, count, m);
   if (m.kept) multiply_by(m.p, m.kept, all);
-  if (dmask.data) add_to_mask(sizes, dmask, batch, kv_head, block, first, count, m.ds);
+  if (dmask.data) add_to_mask(sizes, dmask, at, block, m.ds);
   if (m.slopes) multiply_by(m.ds, m.slopes, all);
 }
 

@@ -179,9 +179,8 @@ static void store_few(const FewAttention& x, int64_t at_head, const MemoryBlock&
     }
     copy_matrix({sums.result + r * s.width, DType::f32, s.width, 1}, 1, s.width,
                 head_matrix(out, batch, head, query), total > 0 ? factor / total : total);
-    if (!lse.data) continue;
-    const int64_t at = batch * lse.strides[0] + head * lse.strides[1] + query * lse.strides[2];
-    lse.as<float>()[at] = max + log(total);  // -inf when no key is seen
+    // -inf when no key is seen
+    if (lse.data) lse_of<float>(lse, batch, head, query) = max + log(total);
   }
 }
 

@@ -121,8 +121,8 @@ static void store_lse(const AttentionSizes& sizes, const QueryBlock& block, int6
   for (int64_t row = 0; row < block.rows; ++row) {
     const int64_t head = kv_head * sizes.group + row / block.count;
     const int64_t query = block.first + row % block.count;
-    const int64_t at = batch * lse.strides[0] + head * lse.strides[1] + query * lse.strides[2];
-    lse.as<T>()[at] = m.max[row] + log(m.total[row]);  // -inf when no key is seen
+    // -inf when no key is seen
+    lse_of<T>(lse, batch, head, query) = m.max[row] + log(m.total[row]);
   }
 }
 
@@ -154,13 +154,10 @@ static void attend_block(const AttentionSizes& sizes, const ScoreRule<T>* rule,
   bool is_first = true;
   for_seen_tiles(sizes, rule, batch, kv_head, block, [&](int64_t first, int64_t count) {
     multiply_tiles(count, rows, width, m.keys + first * width, width, m.queries, m.scores, 0);
-    if (rule) {
-      modify_tile<T>(sizes, *rule, batch, kv_head, block, first, count, scale, m.scores, nullptr);
-    }
+    const ScoreRange at = range_of(sizes, batch, kv_head, block, first, count);
+    if (rule) modify_tile<T>(*rule, at, count * rows, scale, m.scores, nullptr);
     soften_tile(sizes, block, first, count, is_first, rule ? T(1) : scale, m);
-    if (rule && rule->kept) {
-      drop_tile(sizes, rule->kept, batch, kv_head, block, first, count, m.probabilities);
-    }
+    if (rule && rule->kept) drop_tile(rule->kept, at, block, count, m.probabilities);
     if (!is_first) multiply_columns(m.result, width, rows, m.factor);
     const auto values = key_columns(sizes, m.values, first);
     multiply_tiles(width, rows, count, values.data, values.row, m.probabilities, m.result,

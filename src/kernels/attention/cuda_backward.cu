@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include "src/device/cuda/streams.h"
+#include "src/kernels/attention/call.h"
 #include "src/kernels/attention/cuda_rule.h"
-#include "src/kernels/attention/cudnn.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/storage.h"

@@ -2,8 +2,8 @@
 #include <limits>
 
 #include "src/device/cuda/streams.h"
+#include "src/kernels/attention/call.h"
 #include "src/kernels/attention/cuda_rule.h"
-#include "src/kernels/attention/cudnn.h"
 #include "weft/error.h"
 
 namespace weft::cuda {

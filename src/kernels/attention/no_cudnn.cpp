@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/attention/cudnn.h"
+#include "src/kernels/attention/call.h"
 
 namespace weft::cuda {
 

@@ -35,22 +35,20 @@ void for_seen_tiles(const AttentionSizes& sizes, const ScoreRule<T>* rule, int64
   });
 }
 
-/// Applies the scale and all changes to a tile of scores, [keys, rows]; `slopes`, unless null, is
-/// multiplied by their derivatives.
+/// Applies the scale and all changes to a tile of `count` scores, [keys, rows]; `slopes`, unless
+/// null, is multiplied by their derivatives.
 template <class T>
-void modify_tile(const AttentionSizes& sizes, const ScoreRule<T>& rule, int64_t batch,
-                 int64_t kv_head, const QueryBlock& block, int64_t first, int64_t count, T scale,
-                 T* scores, T* slopes) {
-  for (int64_t i = 0; scale != T(1) && i < count * block.rows; ++i) scores[i] *= scale;
-  const ScoreTile<T> tile{range_of(sizes, batch, kv_head, block, first, count), scores, slopes};
+void modify_tile(const ScoreRule<T>& rule, const ScoreRange& at, int64_t count, T scale, T* scores,
+                 T* slopes) {
+  for (int64_t i = 0; scale != T(1) && i < count; ++i) scores[i] *= scale;
+  const ScoreTile<T> tile{at, scores, slopes};
   rule.each([&](const auto& mod) { modify_scores(mod, tile); });
 }
 
-/// Multiplies a tile by the factors of dropout.
+/// Multiplies a tile of `count` keys by the factors of dropout.
 template <class X>
-void drop_tile(const AttentionSizes& sizes, const KeptProbabilities& kept, int64_t batch,
-               int64_t kv_head, const QueryBlock& block, int64_t first, int64_t count, X* tile) {
-  const ScoreRange at = range_of(sizes, batch, kv_head, block, first, count);
+void drop_tile(const KeptProbabilities& kept, const ScoreRange& at, const QueryBlock& block,
+               int64_t count, X* tile) {
   for (int64_t k = 0; k < count; k += 4) {
     for (int64_t row = 0; row < block.rows; ++row) {
       float factors[4];
@@ -66,11 +64,9 @@ void drop_tile(const AttentionSizes& sizes, const KeptProbabilities& kept, int64
 
 /// Adds the gradients of a tile of scores to the gradient of the mask.
 template <class T>
-void add_to_mask(const AttentionSizes& sizes, const MemoryBlock& dmask, int64_t batch,
-                 int64_t kv_head, const QueryBlock& block, int64_t first, int64_t count,
-                 const T* ds) {
+void add_to_mask(const AttentionSizes& sizes, const MemoryBlock& dmask, const ScoreRange& at,
+                 const QueryBlock& block, const T* ds) {
   const ScoreSide<T> side(dmask, "bhqk", sizes);
-  const ScoreRange at = range_of(sizes, batch, kv_head, block, first, count);
   for (int64_t k = 0; k < at.keys; ++k) {
     for (int64_t row = 0; row < block.rows; ++row) {
       dmask.as<T>()[side.index(at.batch, at.head + row / block.count, at.query + row % block.count,

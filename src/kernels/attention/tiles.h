@@ -70,6 +70,11 @@ inline Matrix head_matrix(const MemoryBlock& x, int64_t batch, int64_t head, int
   return {data, x.dtype, x.strides[2], x.strides[3]};
 }
 
+/// The element of a query in `lse`, [batch, heads, sequence].
+template <class T> T& lse_of(const MemoryBlock& lse, int64_t batch, int64_t head, int64_t query) {
+  return lse.as<T>()[batch * lse.strides[0] + head * lse.strides[1] + query * lse.strides[2]];
+}
+
 /// Calls f(matrix [count, width], first row of the block) for each head of the group.
 template <class F>
 void for_group(const AttentionSizes& sizes, const MemoryBlock& x, int64_t batch, int64_t kv_head,
