@@ -79,16 +79,21 @@ template <class Visitor> decltype(auto) visit(DType dtype, Visitor&& visitor) {
   }
 }
 
-/// Calls visitor(Type<T>{}) with T float, bfloat16, float16, double or, for other dtypes, the
-/// unsigned type of that size: one instance for all that only moves bits, or wraps.
-template <class Visitor> decltype(auto) visit_bits(DType dtype, Visitor&& visitor) {
-  if (is_floating(dtype)) return visit_floating("visit", dtype, visitor);
-  switch (size_of(dtype)) {
+/// Calls visitor(Type<T>{}) with T the unsigned integer of 1, 2, 4 or 8 bytes.
+template <class Visitor> decltype(auto) visit_word(size_t bytes, Visitor&& visitor) {
+  switch (bytes) {
     case 1: return visitor(Type<uint8_t>{});
     case 2: return visitor(Type<uint16_t>{});
     case 4: return visitor(Type<uint32_t>{});
     default: return visitor(Type<uint64_t>{});
   }
+}
+
+/// Calls visitor(Type<T>{}) with T float, bfloat16, float16, double or, for other dtypes, the
+/// unsigned type of that size: one instance for all that only moves bits, or wraps.
+template <class Visitor> decltype(auto) visit_bits(DType dtype, Visitor&& visitor) {
+  if (is_floating(dtype)) return visit_floating("visit", dtype, visitor);
+  return visit_word(size_of(dtype), visitor);
 }
 
 /// Calls visitor(Type<C>{}) with C the compute type of `dtype`: float, double or int64_t.

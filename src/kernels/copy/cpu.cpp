@@ -31,16 +31,6 @@ static void transpose_tile(const Line& to, int64_t to_step, const Line& from, in
   }
 }
 
-static void transpose_any(const Line& to, int64_t to_step, const Line& from, int64_t lines,
-                          int64_t length) {
-  switch (size_of(to.dtype)) {
-    case 1: return transpose_tile<uint8_t>(to, to_step, from, lines, length);
-    case 2: return transpose_tile<uint16_t>(to, to_step, from, lines, length);
-    case 4: return transpose_tile<uint32_t>(to, to_step, from, lines, length);
-    default: return transpose_tile<uint64_t>(to, to_step, from, lines, length);
-  }
-}
-
 /// `in` is contiguous along the dim before the inner one, `out` along the inner one.
 static void copy_transposed(const Iteration& loops) {
   const int last = loops.ndim() - 1;
@@ -54,8 +44,11 @@ static void copy_transposed(const Iteration& loops) {
       const int64_t tile = std::min(kTileLines, lines - line);
       for (int64_t j = 0; j < length; j += kTileLength) {
         const int64_t outer = i / down * lines + line;
-        transpose_any(loops.line(0, outer, j), loops.stride(0, last - 1), loops.line(1, outer, j),
-                      tile, std::min(kTileLength, length - j));
+        const Line to = loops.line(0, outer, j), from = loops.line(1, outer, j);
+        visit_word(size_of(to.dtype), [&]<class T>(Type<T>) {
+          transpose_tile<T>(to, loops.stride(0, last - 1), from, tile,
+                            std::min(kTileLength, length - j));
+        });
       }
     }
   });

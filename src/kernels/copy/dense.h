@@ -7,6 +7,16 @@
 
 namespace weft {
 
+/// Temporary memory as a dense block.
+struct DenseMemory {
+  Ref<Storage> memory;
+  MemoryBlock block;
+
+  DenseMemory(const Shape& shape, DType dtype, Device device)
+      : memory(Storage::allocate(static_cast<size_t>(shape.product()) * size_of(dtype), device)),
+        block(dense_block(memory->data(), dtype, shape, device)) {}
+};
+
 /// A block for kernels that need contiguous elements: the block itself when it is suitable, else a
 /// dense copy that lives as long as this object.
 class DenseBlock {
@@ -25,9 +35,9 @@ class DenseBlock {
   DenseBlock(const MemoryBlock& block, bool as_it_is) : block_(block) {
     if (as_it_is) [[likely]]
       return;
-    const size_t bytes = static_cast<size_t>(block.numel()) * size_of(block.dtype);
-    memory_ = Storage::allocate(bytes, block.device);
-    block_ = dense_block(memory_->data(), block.dtype, block.shape, block.device);
+    const DenseMemory dense(block.shape, block.dtype, block.device);
+    memory_ = dense.memory;
+    block_ = dense.block;
     copy(block_, block);
   }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/cross_entropy/linear_head.h"
 
-#include "src/kernels/copy/copy.h"
+#include "src/kernels/copy/dense.h"
 #include "src/kernels/map/map.h"
 #include "src/kernels/matmul/gemm.h"
 #include "src/kernels/reduce/reduce.h"
@@ -176,16 +176,6 @@ struct AddedProduct {
   template <class T> WEFT_FN T operator()(T a, T b) const { return a + static_cast<T>(factor) * b; }
 };
 
-/// Temporary memory as a dense block.
-struct HeadScratch {
-  Ref<Storage> memory;
-  MemoryBlock block;
-
-  HeadScratch(const Shape& shape, DType dtype, Device device)
-      : memory(Storage::allocate(static_cast<size_t>(shape.product()) * size_of(dtype), device)),
-        block(dense_block(memory->data(), dtype, shape, device)) {}
-};
-
 constexpr int64_t kTileClasses = 8192, kTileElements = int64_t{1} << 22;
 
 MemoryBlock rows_of(const MemoryBlock& block, int64_t first, int64_t count) {
@@ -224,13 +214,13 @@ int64_t tile_elements(const LinearHead& head) {
   return most;
 }
 
-MemoryBlock tile_of(const HeadScratch& memory, int64_t rows, int64_t classes) {
+MemoryBlock tile_of(const DenseMemory& memory, int64_t rows, int64_t classes) {
   return dense_block(memory.block.data, memory.block.dtype, {rows, classes}, memory.block.device);
 }
 
 /// The sum of the class weights in one element; the number of classes without weights.
-HeadScratch total_weight(const LinearHead& head) {
-  HeadScratch total({1}, computed_in(head.x.dtype), head.x.device);
+DenseMemory total_weight(const LinearHead& head) {
+  DenseMemory total({1}, computed_in(head.x.dtype), head.x.device);
   if (head.class_weights.data) {
     reduce(Reduction::sum, total.block, head.class_weights, {0});
   } else {
@@ -240,7 +230,7 @@ HeadScratch total_weight(const LinearHead& head) {
 }
 
 HeadTargets targets_of(const LinearHead& head, const MemoryBlock& ids, const Rows& rows,
-                       const HeadScratch& total) {
+                       const DenseMemory& total) {
   return {Rows::values("linear_cross_entropy", ids, rows),
           head.class_weights.data ? Rows(head.class_weights, 0) : Rows(), Rows(total.block, 0),
           head.numbers, head.classes};
@@ -254,7 +244,7 @@ void linear_head_statistics(const LinearHead& head, const HeadStatistics& rows) 
   fill(rows.lse, -std::numeric_limits<double>::infinity());
   fill(rows.picked, 0);
   fill(rows.weighted, 0);
-  const HeadScratch memory({tile_elements(head)}, computed_in(head.x.dtype), head.x.device);
+  const DenseMemory memory({tile_elements(head)}, computed_in(head.x.dtype), head.x.device);
   for_tiles(head, [&](int64_t c, int64_t classes, int64_t r, int64_t count) {
     const MemoryBlock tile = tile_of(memory, count, classes);
     gemm(rows_of(head.x, r, count), transposed(rows_of(head.weight, c, classes)), tile);
@@ -278,7 +268,7 @@ void linear_head_statistics(const LinearHead& head, const HeadStatistics& rows) 
 
 void linear_head_loss(const MemoryBlock& loss, const LinearHead& head, const HeadStatistics& rows) {
   const Rows of_loss(loss, loss.shape.ndim());
-  const HeadScratch total = total_weight(head);
+  const DenseMemory total = total_weight(head);
   const auto values = [&](const MemoryBlock& all) { return Rows::values(kHead, all, of_loss); };
   run_row_values(kHead, loss.device,
                  HeadLoss{of_loss, values(rows.lse), values(rows.picked), values(rows.weighted),
@@ -289,7 +279,7 @@ void linear_head_loss(const MemoryBlock& loss, const LinearHead& head, const Hea
 /// Replaces a tile's products by their gradients.
 static void differentiate_tile(const LinearHead& head, const MemoryBlock& tile, int64_t c,
                                int64_t r, const MemoryBlock& lse, const MemoryBlock& picked,
-                               const MemoryBlock& dloss, const HeadScratch& total) {
+                               const MemoryBlock& dloss, const DenseMemory& total) {
   const int64_t count = tile.shape[0], classes = tile.shape[1];
   const Rows products(tile, 1);
   const auto values = [&](const MemoryBlock& all) {
@@ -320,12 +310,12 @@ void linear_head_backward(const LinearHead& head, const MemoryBlock& lse, const 
   fill(dx, 0);
   if (dbias.data) fill(dbias, 0);
   if (!accumulate) fill(dweight, 0);
-  const HeadScratch total = total_weight(head);
-  const HeadScratch memory({tile_elements(head)}, computed, device);
-  const HeadScratch halves({is_half ? tile_elements(head) : 0}, dtype, device);
-  const HeadScratch dx_sum({is_half ? head.x.shape[0] : 0, width}, computed, device);
+  const DenseMemory total = total_weight(head);
+  const DenseMemory memory({tile_elements(head)}, computed, device);
+  const DenseMemory halves({is_half ? tile_elements(head) : 0}, dtype, device);
+  const DenseMemory dx_sum({is_half ? head.x.shape[0] : 0, width}, computed, device);
   const int64_t most = std::min(kTileClasses, head.weight.shape[0]);
-  const HeadScratch dweight_sum({is_half ? most : 0, width}, computed, device);
+  const DenseMemory dweight_sum({is_half ? most : 0, width}, computed, device);
   if (is_half) fill(dx_sum.block, 0);
   const MemoryBlock& dx_to = is_half ? dx_sum.block : dx;
   for_tiles(head, [&](int64_t c, int64_t classes, int64_t r, int64_t count) {
@@ -342,7 +332,7 @@ void linear_head_backward(const LinearHead& head, const MemoryBlock& lse, const 
     gemm(transposed(gradients), of_x, sum, 1);
     if (is_half && r + count == head.x.shape[0]) copy(of_dweight, sum);
     if (!dbias.data) return;
-    const HeadScratch of_bias({classes}, computed, device);
+    const DenseMemory of_bias({classes}, computed, device);
     reduce(Reduction::sum, of_bias.block, tile, {0});
     const MemoryBlock of_dbias = rows_of(dbias, c, classes);
     map_floating(AddedProduct{1 / head.numbers.multiplier}, of_dbias, of_dbias, of_bias.block);

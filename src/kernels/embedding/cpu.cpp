@@ -60,9 +60,7 @@ static void scatter_add(C* table, const Rows& rows, const std::vector<int64_t>& 
     std::vector<C> buffer;
     for (size_t r = 0; r < indices.size(); ++r) {
       if (indices[r] < 0) continue;
-      Line line = rows.line(static_cast<int64_t>(r));
-      const int64_t bytes = begin * line.stride * static_cast<int64_t>(size_of(line.dtype));
-      line.data = static_cast<char*>(line.data) + bytes;
+      const Line line = moved(rows.line(static_cast<int64_t>(r)), begin);
       const C* values = static_cast<const C*>(line.data);
       if (line.dtype != dtype_of<C> || line.stride != 1) {
         buffer.resize(static_cast<size_t>(end - begin));

@@ -46,27 +46,19 @@ struct AddTimesScales {
 constexpr float kLargestE4M3 = 448, kLargestE5M2 = 57344;
 
 /// Dense memory for the time of a product.
-class Dense {
- public:
-  Dense(const Shape& shape, DType dtype, Device device) {
-    const PurposeScope purpose(Purpose::other);
-    memory_ = Storage::allocate(static_cast<size_t>(shape.product()) * size_of(dtype), device);
-    block_ = dense_block(memory_->data(), dtype, shape, device);
-  }
-  const MemoryBlock& block() const { return block_; }
-
- private:
-  Ref<Storage> memory_;
-  MemoryBlock block_;
-};
+DenseMemory dense(const Shape& shape, DType dtype, Device device) {
+  const PurposeScope purpose(Purpose::other);
+  return {shape, dtype, device};
+}
 
 /// A block rounded to f8, stored as `dtype`.
-Dense rounded(const MemoryBlock& from, const MemoryBlock& greatest, bool is_gradient, DType dtype) {
-  Dense to(from.shape, dtype, from.device);
+DenseMemory rounded(const MemoryBlock& from, const MemoryBlock& greatest, bool is_gradient,
+                    DType dtype) {
+  DenseMemory to = dense(from.shape, dtype, from.device);
   if (is_gradient) {
-    map_floating(RoundToFloat8<float8_e5m2>{kLargestE5M2}, to.block(), from, greatest);
+    map_floating(RoundToFloat8<float8_e5m2>{kLargestE5M2}, to.block, from, greatest);
   } else {
-    map_floating(RoundToFloat8<float8_e4m3>{kLargestE4M3}, to.block(), from, greatest);
+    map_floating(RoundToFloat8<float8_e4m3>{kLargestE4M3}, to.block, from, greatest);
   }
   return to;
 }
@@ -104,17 +96,17 @@ void host::float8_product(LinearProduct kind, const MemoryBlock& out, const Memo
                           const MemoryBlock& b, const MemoryBlock& greatest_a,
                           const MemoryBlock& greatest_b, bool accumulate) {
   const bool has_gradient = kind != LinearProduct::forward;
-  const Dense left = rounded(a, greatest_a, has_gradient, DType::f32);
-  const Dense right = rounded(b, greatest_b, false, DType::f32);
-  const Dense product(out.shape, DType::f32, out.device);
+  const DenseMemory left = rounded(a, greatest_a, has_gradient, DType::f32);
+  const DenseMemory right = rounded(b, greatest_b, false, DType::f32);
+  const DenseMemory product = dense(out.shape, DType::f32, out.device);
   switch (kind) {
-    case LinearProduct::forward: gemm(left.block(), turned(right.block()), product.block()); break;
-    case LinearProduct::input_gradient: gemm(left.block(), right.block(), product.block()); break;
+    case LinearProduct::forward: gemm(left.block, turned(right.block), product.block); break;
+    case LinearProduct::input_gradient: gemm(left.block, right.block, product.block); break;
     case LinearProduct::weight_gradient:
-      gemm_over_leading(left.block(), right.block(), product.block());
+      gemm_over_leading(left.block, right.block, product.block);
       break;
   }
-  store_scaled(out, product.block(), kind, greatest_a, greatest_b, accumulate);
+  store_scaled(out, product.block, kind, greatest_a, greatest_b, accumulate);
 }
 
 /// cuBLASLt multiplies matrices of f8 that are dense along the dim that is summed.
@@ -129,12 +121,12 @@ void cuda::float8_product(LinearProduct kind, const MemoryBlock& out, const Memo
   const MemoryBlock right_of = turns_a                          ? turned_rows(dense_b)
                                : kind == LinearProduct::forward ? b
                                                                 : turned(b);
-  const Dense left =
+  const DenseMemory left =
       rounded(left_of, greatest_a, has_gradient, has_gradient ? DType::f8_e5m2 : DType::f8_e4m3);
-  const Dense right = rounded(right_of, greatest_b, false, DType::f8_e4m3);
-  const Dense product(out.shape, DType::f32, out.device);
-  gemm(left.block(), turned(right.block()), product.block());
-  store_scaled(out, product.block(), kind, greatest_a, greatest_b, accumulate);
+  const DenseMemory right = rounded(right_of, greatest_b, false, DType::f8_e4m3);
+  const DenseMemory product = dense(out.shape, DType::f32, out.device);
+  gemm(left.block, turned(right.block), product.block);
+  store_scaled(out, product.block, kind, greatest_a, greatest_b, accumulate);
 }
 
 }  // namespace weft

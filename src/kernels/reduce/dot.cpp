@@ -6,11 +6,11 @@
 
 #include "src/base/numeric.h"
 #include "src/base/parallel.h"
+#include "src/kernels/copy/dense.h"
 #include "src/kernels/map/map.h"
 #include "src/kernels/math/reducers.h"
 #include "src/kernels/reduce/reduce.h"
 #include "src/kernels/rows/row_functors.h"
-#include "weft/storage.h"
 
 namespace weft {
 
@@ -56,11 +56,9 @@ void dot_rows(const MemoryBlock& out, const MemoryBlock& a, const MemoryBlock& b
   if (!is_on_gpu(out)) {
     return out.dtype == DType::f64 ? dot_on_host<double>(out, a, b) : dot_on_host<float>(out, a, b);
   }
-  const Ref<Storage> memory =
-      Storage::allocate(static_cast<size_t>(a.numel()) * size_of(a.dtype), a.device);
-  const MemoryBlock products = dense_block(memory->data(), a.dtype, a.shape, a.device);
-  map_floating(DotProduct{}, products, a, b);
-  reduce(Reduction::sum, out, products, {a.shape.ndim() - 1});
+  const DenseMemory products(a.shape, a.dtype, a.device);
+  map_floating(DotProduct{}, products.block, a, b);
+  reduce(Reduction::sum, out, products.block, {a.shape.ndim() - 1});
 }
 
 }  // namespace weft

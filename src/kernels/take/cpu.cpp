@@ -269,12 +269,7 @@ static void take(const Taking& t, const MemoryBlock& out, const MemoryBlock& in)
   if (t.slices && t.inner > 1) {
     return take_slices(t, out.as<char>(), in.as<char>(), t.inner * bytes);
   }
-  switch (bytes) {
-    case 1: return take_elements<uint8_t>(t, out.data, in.data);
-    case 2: return take_elements<uint16_t>(t, out.data, in.data);
-    case 4: return take_elements<uint32_t>(t, out.data, in.data);
-    default: return take_elements<uint64_t>(t, out.data, in.data);
-  }
+  visit_word(size_of(in.dtype), [&]<class T>(Type<T>) { take_elements<T>(t, out.data, in.data); });
 }
 
 void take_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices,
