@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "src/base/owned_descriptor.h"
 #include "weft/error.h"
 #include "weft/extend/descriptor.h"
 
@@ -18,17 +19,12 @@ namespace weft {
 struct File::Body {
   std::string what;
   std::string path;
-  int descriptor = -1;
+  OwnedDescriptor descriptor;
   int64_t size = 0;
   std::pair<uint64_t, uint64_t> identity;
   std::atomic<int64_t> bytes_read{0};
 
   Body(std::string asking, std::string name) : what(std::move(asking)), path(std::move(name)) {}
-  Body(const Body&) = delete;
-  Body& operator=(const Body&) = delete;
-  ~Body() {
-    if (descriptor >= 0) ::close(descriptor);
-  }
 };
 
 static const char* kind_of_file(mode_t mode) {
@@ -48,15 +44,15 @@ static void check_system(const std::string& what, const std::string& path, int r
 File::File(const std::string& what, const std::string& path)
     : body_(std::make_shared<Body>(what, path)) {
   // Without O_NONBLOCK, opening a pipe without a writer blocks indefinitely.
-  body_->descriptor =
-      above_standard(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (body_->descriptor < 0) {
+  body_->descriptor = OwnedDescriptor(
+      above_standard(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)));
+  if (body_->descriptor.get() < 0) {
     const int reason = errno;
     check_system(what, path, reason);
     fail(what, ": cannot open ", path, ": ", std::strerror(reason));
   }
   struct stat status {};
-  if (::fstat(body_->descriptor, &status) != 0) {
+  if (::fstat(body_->descriptor.get(), &status) != 0) {
     fail_call("fstat", path, ": ", std::strerror(errno));
   }
   if (!S_ISREG(status.st_mode)) {
@@ -78,7 +74,8 @@ void File::read(int64_t offset, std::span<std::byte> into) const {
   size_t done = 0;
   while (done < into.size()) {
     const auto at = static_cast<off_t>(offset) + static_cast<off_t>(done);
-    const ssize_t got = ::pread(body_->descriptor, into.data() + done, into.size() - done, at);
+    const ssize_t got =
+        ::pread(body_->descriptor.get(), into.data() + done, into.size() - done, at);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_call("pread", body_->path, ": ", std::strerror(errno));
     if (got == 0) {

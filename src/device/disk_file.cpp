@@ -41,33 +41,27 @@ DiskFile::DiskFile(std::string directory) : directory_(std::move(directory)) {
   open_standard_descriptors();
   std::string path = directory_ + "/.weft-offload-XXXXXX";
   // Readable and writable by the user only.
-  buffered_ = above_standard(::mkostemp(path.data(), O_CLOEXEC));
-  if (buffered_ < 0) {
+  buffered_ = OwnedDescriptor(above_standard(::mkostemp(path.data(), O_CLOEXEC)));
+  if (buffered() < 0) {
     fail("offload: no file can be made in ", in_quotes(directory_), ": ", std::strerror(errno),
          ", expected a directory that can be written");
   }
   const bool is_plain = is_plain_io();
   if (!is_plain) {
-    direct_ = above_standard(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_DIRECT));
+    direct_ = OwnedDescriptor(above_standard(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_DIRECT)));
   }
   const int reason = errno;
   ::unlink(path.c_str());
   // The queue warns where plain reads and writes are asked for.
-  if (direct_ < 0 && !is_plain) warn_of_cache(directory_, reason);
+  if (direct_.get() < 0 && !is_plain) warn_of_cache(directory_, reason);
   queue_ = make_disk_queue();
-}
-
-DiskFile::~DiskFile() {
-  queue_.reset();
-  if (direct_ >= 0) ::close(direct_);
-  ::close(buffered_);
 }
 
 std::string DiskFile::title() const { return concat("a file in ", directory_); }
 
 void DiskFile::repeat(DiskRequest& request) {
   if (!std::exchange(refused_, true)) warn_of_cache(directory_, request.error);
-  request.file = buffered_;
+  request.file = buffered();
   request.moved = 0;
   request.error = 0;
   request.done = false;
@@ -97,7 +91,7 @@ bool DiskFile::fit_page_cache() { return reserved_bytes <= available_bytes() / 2
 int64_t DiskFile::reserve(int64_t bytes) {
   const int64_t offset = end_;
   if (bytes == 0) return offset;
-  const int reason = ::posix_fallocate(buffered_, offset, bytes);
+  const int reason = ::posix_fallocate(buffered(), offset, bytes);
   if (reason != 0) {
     struct statvfs now {};
     const bool known = ::statvfs(directory_.c_str(), &now) == 0;
@@ -114,7 +108,7 @@ void DiskFile::release(int64_t offset, int64_t bytes) noexcept {
   if (bytes == 0) return;
   reserved_bytes -= bytes;
   [[maybe_unused]] const int ignored =
-      ::fallocate(buffered_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, bytes);
+      ::fallocate(buffered(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, bytes);
 }
 
 }  // namespace weft

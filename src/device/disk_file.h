@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "src/base/owned_descriptor.h"
 #include "src/device/disk_queue.h"
 
 namespace weft {
@@ -17,7 +18,6 @@ class DiskFile {
   explicit DiskFile(std::string directory);
   DiskFile(const DiskFile&) = delete;
   DiskFile& operator=(const DiskFile&) = delete;
-  ~DiskFile();
 
   /// Reserves so many bytes at the end, and returns the first of them; std::runtime_error where the
   /// file system has too little space.
@@ -30,18 +30,19 @@ class DiskFile {
   /// "a file in DIR".
   std::string title() const;
   /// The descriptor for aligned memory, past the page cache where the file system supports it.
-  int direct() const { return direct_ >= 0 && !refused_ ? direct_ : buffered_; }
-  int buffered() const { return buffered_; }
+  int direct() const { return direct_.get() >= 0 && !refused_ ? direct_.get() : buffered(); }
+  int buffered() const { return buffered_.get(); }
   /// Performs a request that the file system refused past the page cache again, through it.
   void repeat(DiskRequest& request);
   DiskQueue& queue() const { return *queue_; }
 
  private:
   std::string directory_;
-  int buffered_ = -1, direct_ = -1;
+  OwnedDescriptor buffered_, direct_;
   /// Requests past the page cache fail.
   bool refused_ = false;
   int64_t end_ = 0;
+  /// Last: it uses the descriptors.
   std::unique_ptr<DiskQueue> queue_;
 };
 

@@ -22,11 +22,11 @@ static void* region_address(int index) {
                                  static_cast<uintptr_t>(index) * SharedMemory::kRegion);
 }
 
-SharedMemory::SharedMemory(int index, int descriptor, size_t bytes)
-    : descriptor_(descriptor), bytes_(bytes) {
+SharedMemory::SharedMemory(int index, OwnedDescriptor descriptor, size_t bytes)
+    : descriptor_(std::move(descriptor)), bytes_(bytes) {
   void* wanted = region_address(index);
   void* got = mmap(wanted, bytes, PROT_READ | PROT_WRITE,
-                   MAP_SHARED | MAP_NORESERVE | MAP_FIXED_NOREPLACE, descriptor, 0);
+                   MAP_SHARED | MAP_NORESERVE | MAP_FIXED_NOREPLACE, descriptor_.get(), 0);
   if (got == wanted) {
     data_ = static_cast<std::byte*>(got);
     // A child of this process is not a rank and must not write here.
@@ -35,35 +35,29 @@ SharedMemory::SharedMemory(int index, int descriptor, size_t bytes)
   }
   const int error = got == MAP_FAILED ? errno : EEXIST;
   if (got != MAP_FAILED) munmap(got, bytes);
-  close(descriptor);
   fail_call("mmap", "of ", bytes, " shared bytes at ", wanted, ": ", std::strerror(error));
 }
 
-SharedMemory::~SharedMemory() {
-  munmap(data_, bytes_);
-  close(descriptor_);
-}
+SharedMemory::~SharedMemory() { munmap(data_, bytes_); }
 
 std::shared_ptr<SharedMemory> SharedMemory::create(int index, size_t bytes) {
   if (bytes > kRegion || index >= kMaxRegions) {
     fail("shared memory: region ", index, " has ", bytes, " bytes, expected at most ", kMaxRegions,
          " regions of ", kRegion);
   }
-  const int descriptor = above_standard(memfd_create("weft", MFD_CLOEXEC));
-  if (descriptor < 0) fail_call("memfd_create", std::strerror(errno));
-  if (ftruncate(descriptor, static_cast<off_t>(bytes)) != 0) {
-    const int error = errno;
-    close(descriptor);
-    fail_call("ftruncate", "to ", bytes, " bytes: ", std::strerror(error));
+  OwnedDescriptor descriptor(above_standard(memfd_create("weft", MFD_CLOEXEC)));
+  if (descriptor.get() < 0) fail_call("memfd_create", std::strerror(errno));
+  if (ftruncate(descriptor.get(), static_cast<off_t>(bytes)) != 0) {
+    fail_call("ftruncate", "to ", bytes, " bytes: ", std::strerror(errno));
   }
-  return std::shared_ptr<SharedMemory>(new SharedMemory(index, descriptor, bytes));
+  return std::shared_ptr<SharedMemory>(new SharedMemory(index, std::move(descriptor), bytes));
 }
 
-std::shared_ptr<SharedMemory> SharedMemory::map(int index, int descriptor) {
+std::shared_ptr<SharedMemory> SharedMemory::map(int index, OwnedDescriptor descriptor) {
   struct stat status = {};
-  if (fstat(descriptor, &status) != 0) fail_call("fstat", std::strerror(errno));
+  if (fstat(descriptor.get(), &status) != 0) fail_call("fstat", std::strerror(errno));
   return std::shared_ptr<SharedMemory>(
-      new SharedMemory(index, descriptor, static_cast<size_t>(status.st_size)));
+      new SharedMemory(index, std::move(descriptor), static_cast<size_t>(status.st_size)));
 }
 
 static struct flock lock_of_place(int place) {
@@ -77,13 +71,13 @@ static struct flock lock_of_place(int place) {
 
 void SharedMemory::lock_place(int place) const {
   struct flock lock = lock_of_place(place);
-  if (fcntl(descriptor_, F_SETLK, &lock) == 0 || errno == EACCES || errno == EAGAIN) return;
+  if (fcntl(descriptor(), F_SETLK, &lock) == 0 || errno == EACCES || errno == EAGAIN) return;
   fail_call("fcntl", "process ", place, " cannot lock its place: ", std::strerror(errno));
 }
 
 bool SharedMemory::is_place_locked(int place) const {
   struct flock lock = lock_of_place(place);
-  return fcntl(descriptor_, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+  return fcntl(descriptor(), F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
 }  // namespace weft

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "src/base/owned_descriptor.h"
+
 namespace weft {
 
 /// Memory that several processes of one host map at the same address. It has no name: processes
@@ -18,16 +20,15 @@ class SharedMemory {
 
   /// Creates memory of `bytes`; throws std::runtime_error naming the call that failed.
   static std::shared_ptr<SharedMemory> create(int index, size_t bytes);
-  /// Maps memory that another process created, given its file descriptor, of which it takes
-  /// ownership.
-  static std::shared_ptr<SharedMemory> map(int index, int descriptor);
+  /// Maps memory that another process created, given its file descriptor.
+  static std::shared_ptr<SharedMemory> map(int index, OwnedDescriptor descriptor);
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
   std::byte* data() const { return data_; }
   size_t bytes() const { return bytes_; }
-  int descriptor() const { return descriptor_; }
+  int descriptor() const { return descriptor_.get(); }
 
   /// Locks the place of this process, a number, among those that share the memory; does nothing
   /// when another process has it. The system releases the lock when the process is gone, however it
@@ -37,9 +38,9 @@ class SharedMemory {
   bool is_place_locked(int place) const;
 
  private:
-  SharedMemory(int index, int descriptor, size_t bytes);
+  SharedMemory(int index, OwnedDescriptor descriptor, size_t bytes);
 
-  int descriptor_;
+  OwnedDescriptor descriptor_;
   size_t bytes_;
   std::byte* data_;
 };

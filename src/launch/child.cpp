@@ -18,12 +18,10 @@ namespace weft {
 LaunchPipe new_pipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) fail_call("pipe2", "launch: ", std::strerror(errno));
-  const LaunchPipe made{above_standard(ends[0]), above_standard(ends[1])};
-  if (made.read >= 0 && made.write >= 0) return made;
-  const int reason = errno;
-  ::close(made.read);
-  ::close(made.write);
-  fail_call("fcntl", "launch: ", std::strerror(reason));
+  LaunchPipe made{OwnedDescriptor(above_standard(ends[0])),
+                  OwnedDescriptor(above_standard(ends[1]))};
+  if (made.read.get() >= 0 && made.write.get() >= 0) return made;
+  fail_call("fcntl", "launch: ", std::strerror(errno));
 }
 
 void make_nonblocking(int descriptor) {
@@ -87,24 +85,23 @@ struct BetweenForkAndExec {
 pid_t start_child(const LaunchChild& child, const LaunchSignals& signals) {
   std::vector<char*> arguments = pointers_to(child.command);
   std::vector<char*> environment = pointers_to(child.environment);
-  const LaunchPipe news = new_pipe();
+  LaunchPipe news = new_pipe();
   pid_t pid = -1;
   int reason = 0;
   {
     const LaunchSignals::Blocked blocked;
     const BetweenForkAndExec between{
-        child,      signals,   blocked.before(), arguments.data(), environment.data(),
-        ::getpid(), news.write};
+        child,      signals,         blocked.before(), arguments.data(), environment.data(),
+        ::getpid(), news.write.get()};
     pid = ::fork();
     if (pid == 0) between.run();
     if (pid < 0) reason = errno;
   }
-  ::close(news.write);
+  news.write.close();
   ssize_t got = 0;
   // Ends when exec has closed the other end.
-  while (pid > 0 && (got = ::read(news.read, &reason, sizeof reason)) < 0 && errno == EINTR) {
+  while (pid > 0 && (got = ::read(news.read.get(), &reason, sizeof reason)) < 0 && errno == EINTR) {
   }
-  ::close(news.read);
   if (pid > 0 && got == 0) return pid;
   if (pid > 0) ::waitpid(pid, nullptr, 0);
   throw_runtime_error(

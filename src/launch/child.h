@@ -7,13 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/owned_descriptor.h"
 #include "src/launch/signals.h"
 
 namespace weft {
 
 struct LaunchPipe {
-  int read;
-  int write;
+  OwnedDescriptor read, write;
 };
 
 /// Opens a pipe on descriptors above those of stdin, stdout and stderr, closed in started programs.

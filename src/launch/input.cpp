@@ -10,32 +10,30 @@
 
 namespace weft {
 
-LaunchInput::LaunchInput() : for_child_(STDIN_FILENO) {
+LaunchInput::LaunchInput() {
   if (!::isatty(STDIN_FILENO)) return;
-  const LaunchPipe pipe = new_pipe();
-  for_child_ = pipe.read;
-  to_child_ = pipe.write;
-  make_nonblocking(to_child_);
+  LaunchPipe pipe = new_pipe();
+  for_child_ = std::move(pipe.read);
+  to_child_ = std::move(pipe.write);
+  make_nonblocking(to_child_.get());
 }
 
-void LaunchInput::close_for_child() {
-  if (for_child_ != STDIN_FILENO) ::close(for_child_);
-  for_child_ = STDIN_FILENO;
+int LaunchInput::for_child() const {
+  return for_child_.get() >= 0 ? for_child_.get() : STDIN_FILENO;
 }
 
 void LaunchInput::close() {
-  close_for_child();
-  if (to_child_ >= 0) ::close(to_child_);
-  to_child_ = -1;
+  for_child_.close();
+  to_child_.close();
 }
 
 bool LaunchInput::is_in_background() const {
-  return to_child_ >= 0 && ::tcgetpgrp(STDIN_FILENO) != ::getpgrp();
+  return to_child_.get() >= 0 && ::tcgetpgrp(STDIN_FILENO) != ::getpgrp();
 }
 
 int LaunchInput::descriptor() const {
-  if (to_child_ < 0) return -1;
-  if (!typed_.empty()) return to_child_;
+  if (to_child_.get() < 0) return -1;
+  if (!typed_.empty()) return to_child_.get();
   return is_in_background() ? -1 : STDIN_FILENO;
 }
 
@@ -49,7 +47,7 @@ void LaunchInput::pass_on() {
     if (n <= 0) return close();
     typed_.assign(bytes, static_cast<size_t>(n));
   }
-  const ssize_t n = ::write(to_child_, typed_.data(), typed_.size());
+  const ssize_t n = ::write(to_child_.get(), typed_.data(), typed_.size());
   if (n > 0) typed_.erase(0, static_cast<size_t>(n));
   if (n < 0 && errno != EINTR && errno != EAGAIN) close();
 }

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "src/base/owned_descriptor.h"
+
 namespace weft {
 
 /// The stdin of rank 0: the launcher's own or, where that is a terminal, which only the launcher's
@@ -10,13 +12,12 @@ namespace weft {
 class LaunchInput {
  public:
   LaunchInput();
-  ~LaunchInput() { close(); }
   LaunchInput(const LaunchInput&) = delete;
   LaunchInput& operator=(const LaunchInput&) = delete;
 
   /// The descriptor for the child; close it once the child has started.
-  int for_child() const { return for_child_; }
-  void close_for_child();
+  int for_child() const;
+  void close_for_child() { for_child_.close(); }
 
   /// The descriptor to poll before `pass_on`; -1: none.
   int descriptor() const;
@@ -29,8 +30,8 @@ class LaunchInput {
  private:
   void close();
 
-  int for_child_;
-  int to_child_ = -1;
+  /// None where the child gets the launcher's stdin.
+  OwnedDescriptor for_child_, to_child_;
   std::string typed_;
 };
 

@@ -145,40 +145,17 @@ std::vector<std::pair<std::string, std::string>> LaunchedJob::variables(int rank
   return all;
 }
 
-/// The pipes of a rank's stdout and stderr.
-static std::pair<LaunchPipe, LaunchPipe> new_pipes() {
-  const LaunchPipe out = new_pipe();
-  try {
-    return {out, new_pipe()};
-  } catch (...) {
-    ::close(out.read);
-    ::close(out.write);
-    throw;
-  }
-}
-
 void LaunchedJob::start(int rank) {
-  const auto [out, err] = new_pipes();
+  LaunchPipe out = new_pipe(), err = new_pipe();
   const std::string prefix = options_.prefix ? concat('[', rank, "] ") : "";
   const bool ends_last = options_.prefix || options_.ranks > 1;
-  make_nonblocking(out.read);
-  make_nonblocking(err.read);
-  RankOutput writes(out.read, out_, prefix, ends_last), errors(err.read, err_, prefix, ends_last);
-  const auto close_ends = [&] {
-    ::close(out.write);
-    ::close(err.write);
-  };
-  try {
-    const LaunchChild child{command_, environment_with(variables(rank)),
-                            rank == 0 ? input_.for_child() : -1, out.write, err.write};
-    ranks_.emplace_back(rank, start_child(child, signals_), writes, errors);
-  } catch (...) {
-    close_ends();
-    writes.close();
-    errors.close();
-    throw;
-  }
-  close_ends();
+  make_nonblocking(out.read.get());
+  make_nonblocking(err.read.get());
+  const LaunchChild child{command_, environment_with(variables(rank)),
+                          rank == 0 ? input_.for_child() : -1, out.write.get(), err.write.get()};
+  ranks_.emplace_back(rank, start_child(child, signals_),
+                      RankOutput(std::move(out.read), out_, prefix, ends_last),
+                      RankOutput(std::move(err.read), err_, prefix, ends_last));
 }
 
 LaunchReport LaunchedJob::run() {

@@ -90,7 +90,7 @@ void RankOutput::read() {
   if (!is_open() || sink_.is_full()) return;
   // A rank that writes to a reader that is gone gets SIGPIPE, as without a launcher; one whose
   // output finds no space goes on.
-  const ssize_t n = sink_.error() == EPIPE ? 0 : ::read(descriptor_, bytes, sizeof bytes);
+  const ssize_t n = sink_.error() == EPIPE ? 0 : ::read(descriptor_.get(), bytes, sizeof bytes);
   quiet_ = n < 0 && errno == EAGAIN;
   if (quiet_ || (n < 0 && errno == EINTR)) return;
   if (n <= 0) return close();
@@ -100,8 +100,7 @@ void RankOutput::read() {
 
 void RankOutput::close() {
   if (!is_open()) return;
-  ::close(descriptor_);
-  descriptor_ = -1;
+  descriptor_.close();
   lines_.finish();
   sink_.write();
 }

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "src/base/owned_descriptor.h"
+
 namespace weft {
 
 /// Writes lines of several processes to one descriptor, without ever blocking on it.
@@ -63,21 +65,23 @@ class LineSplitter {
 /// Reads the stdout or stderr of one rank.
 class RankOutput {
  public:
-  RankOutput(int descriptor, LineSink& sink, std::string prefix, bool ends_last)
-      : descriptor_(descriptor), sink_(sink), lines_(sink, std::move(prefix), ends_last) {}
+  RankOutput(OwnedDescriptor descriptor, LineSink& sink, std::string prefix, bool ends_last)
+      : descriptor_(std::move(descriptor)),
+        sink_(sink),
+        lines_(sink, std::move(prefix), ends_last) {}
 
   /// Reads what is available, unless the sink is full.
   void read();
   void close();
-  bool is_open() const { return descriptor_ >= 0; }
+  bool is_open() const { return descriptor_.get() >= 0; }
   /// The last read found nothing.
   bool is_quiet() const { return quiet_; }
   void look_again() { quiet_ = false; }
   /// The descriptor to poll; -1 while the sink is full.
-  int descriptor() const { return sink_.is_full() ? -1 : descriptor_; }
+  int descriptor() const { return sink_.is_full() ? -1 : descriptor_.get(); }
 
  private:
-  int descriptor_;
+  OwnedDescriptor descriptor_;
   LineSink& sink_;
   LineSplitter lines_;
   bool quiet_ = false;

@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 
 #include "src/launch/child.h"
 #include "weft/error.h"
@@ -28,17 +29,15 @@ static void pipe_signal(int signal) {
 }
 
 LaunchSignals::LaunchSignals() {
-  const LaunchPipe pipe = new_pipe();
+  LaunchPipe pipe = new_pipe();
   int nobody = -1;
-  if (!launch_signal_pipe.compare_exchange_strong(nobody, pipe.write)) {
-    ::close(pipe.read);
-    ::close(pipe.write);
+  if (!launch_signal_pipe.compare_exchange_strong(nobody, pipe.write.get())) {
     fail("launch: another launch of this process is under way, expected one at a time");
   }
-  read_ = pipe.read;
-  write_ = pipe.write;
-  make_nonblocking(read_);
-  make_nonblocking(write_);
+  read_ = std::move(pipe.read);
+  write_ = std::move(pipe.write);
+  make_nonblocking(read_.get());
+  make_nonblocking(write_.get());
   taken_.reserve(kPassedOn.size() + 2);
   for (const int signal : kPassedOn) {
     // A signal ignored at the start (nohup, a shell's background job) stays ignored for all ranks.
@@ -63,14 +62,13 @@ void LaunchSignals::take_over(int signal) {
 LaunchSignals::~LaunchSignals() {
   for (const Taken& taken : taken_) ::sigaction(taken.signal, &taken.before, nullptr);
   launch_signal_pipe.store(-1);
-  ::close(read_);
-  ::close(write_);
 }
 
 std::vector<int> LaunchSignals::take() {
   std::vector<int> signals;
   unsigned char bytes[256];
-  for (ssize_t n; (n = ::read(read_, bytes, sizeof bytes)) > 0 || (n < 0 && errno == EINTR);) {
+  for (ssize_t n;
+       (n = ::read(read_.get(), bytes, sizeof bytes)) > 0 || (n < 0 && errno == EINTR);) {
     for (ssize_t i = 0; i < n; ++i) {
       if (bytes[i] != SIGCHLD && bytes[i] != SIGPIPE) signals.push_back(bytes[i]);
     }

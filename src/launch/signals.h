@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "src/base/owned_descriptor.h"
+
 namespace weft {
 
 /// During its lifetime, the signals that a launcher forwards and the exits of its children are
@@ -17,7 +19,7 @@ class LaunchSignals {
   LaunchSignals& operator=(const LaunchSignals&) = delete;
 
   /// Readable when a signal has arrived.
-  int descriptor() const { return read_; }
+  int descriptor() const { return read_.get(); }
   /// The signals that have arrived and are to be forwarded, in order.
   std::vector<int> take();
   /// Called in a new child whose signals are all blocked: ignores the forwarded signals that were
@@ -43,7 +45,7 @@ class LaunchSignals {
   };
   void take_over(int signal);
 
-  int read_ = -1, write_ = -1;
+  OwnedDescriptor read_, write_;
   std::vector<Taken> taken_;
 };
 

@@ -13,10 +13,6 @@
 
 namespace weft {
 
-OwnedDescriptor::~OwnedDescriptor() {
-  if (descriptor_ >= 0) close(descriptor_);
-}
-
 ucred peer_of(int connection) {
   ucred peer = {};
   socklen_t length = sizeof peer;

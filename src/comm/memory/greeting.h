@@ -8,28 +8,11 @@
 #include <chrono>
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
+#include "src/base/owned_descriptor.h"
+
 namespace weft {
-
-/// Owns a descriptor: closes it at its end. -1: none.
-class OwnedDescriptor {
- public:
-  explicit OwnedDescriptor(int descriptor = -1) : descriptor_(descriptor) {}
-  OwnedDescriptor(OwnedDescriptor&& other) noexcept
-      : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  OwnedDescriptor& operator=(OwnedDescriptor&& other) noexcept {
-    std::swap(descriptor_, other.descriptor_);
-    return *this;
-  }
-  ~OwnedDescriptor();
-  int get() const { return descriptor_; }
-  int release() { return std::exchange(descriptor_, -1); }
-
- private:
-  int descriptor_;
-};
 
 /// The messages between the processes of a host that meet (`rendezvous`).
 struct Greeting {

@@ -217,7 +217,7 @@ class FirstProcess {
     if (!wrong_.empty()) return silent_.push_back(std::move(guest));
     const auto index = static_cast<size_t>(greeting.index);
     guests_[index] = std::move(guest);
-    memory_.heaps[index] = SharedMemory::map(greeting.index + 1, brought[0].release());
+    memory_.heaps[index] = SharedMemory::map(greeting.index + 1, std::move(brought[0]));
     --missing_;
   }
 
@@ -293,7 +293,7 @@ static HostMemory meet_as_guest(const HostMembers& members, Clock::time_point un
   const auto own = SharedMemory::create(members.index + 1, SharedMemory::kRegion);
   const OwnedDescriptor first = connected_to_first(members, until);
   HostMemory memory;
-  memory.segment = SharedMemory::map(0, received_from(first.get(), until).at(0).release());
+  memory.segment = SharedMemory::map(0, std::move(received_from(first.get(), until).at(0)));
   // Before process 0 counts it as present: from then on the others can find that it has died.
   // Process 0 refuses a process whose place is taken.
   memory.segment->lock_place(members.index);
@@ -301,7 +301,7 @@ static HostMemory meet_as_guest(const HostMembers& members, Clock::time_point un
   std::vector<OwnedDescriptor> shared = received_from(first.get(), until);
   for (int i = 0; i < members.count; ++i) {
     OwnedDescriptor& heap = shared.at(static_cast<size_t>(i));
-    memory.heaps.push_back(i == members.index ? own : SharedMemory::map(i + 1, heap.release()));
+    memory.heaps.push_back(i == members.index ? own : SharedMemory::map(i + 1, std::move(heap)));
   }
   return memory;
 }
