@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 /// Longest time that an orderly end waits for the other ranks, which may have exited.
 static constexpr std::chrono::seconds kLongestEnd{5};
 /// Time in which a call may still complete whose data a rank sent before it died.
-static constexpr std::chrono::seconds kLongestWay{1};
+static constexpr std::chrono::seconds kLongestNcclWay{1};
 
 std::string NcclCallName::title() const {
   const std::string one = concat(group, ": nccl ", in_words(signature), " number ", number);
@@ -249,7 +249,7 @@ void NcclLane::look_at_front(Clock::time_point now) {
       fail(front.call, concat(": ", status.error), false);
     } else if (now - front.since > world_.deadline()) {
       fail_late(front.call);
-    } else if (now - front.since > kLongestWay) {
+    } else if (now - front.since > kLongestNcclWay) {
       fail_if_dead(front.call);
     }
     return;

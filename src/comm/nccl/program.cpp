@@ -8,7 +8,7 @@
 namespace weft {
 
 using nccl::Move;
-using Kind = Move::Kind;
+using MoveKind = Move::Kind;
 
 namespace {
 
@@ -60,10 +60,10 @@ class Writer {
   }
   void add(const Move& move) { message(0, move); }
   void send(size_t round, int to, const void* data, int64_t count, DType dtype) {
-    message(round, {Kind::send, data, nullptr, count, dtype, ReduceOp::sum, to});
+    message(round, {MoveKind::send, data, nullptr, count, dtype, ReduceOp::sum, to});
   }
   void recv(size_t round, int from, void* data, int64_t count, DType dtype) {
-    message(round, {Kind::recv, nullptr, data, count, dtype, ReduceOp::sum, from});
+    message(round, {MoveKind::recv, nullptr, data, count, dtype, ReduceOp::sum, from});
   }
   void copy(const Piece& piece, void* to, const void* from, int64_t count) {
     if (count == 0 || to == from) return;
@@ -82,7 +82,7 @@ class Writer {
     const bool is_root = rank_ == call_.root;
     void* to = is_root && !piece.recv ? const_cast<void*>(piece.send) : piece.recv;
     const void* from = is_root ? piece.send : piece.recv;
-    add({Kind::broadcast, from, to, piece.counts[0], piece.dtype, ReduceOp::sum, call_.root});
+    add({MoveKind::broadcast, from, to, piece.counts[0], piece.dtype, ReduceOp::sum, call_.root});
   }
 
   /// Stores this rank's own part to `to`, and receives the others' parts into `whole`.
@@ -100,7 +100,7 @@ class Writer {
 
   void all_gather(const Piece& piece) {
     if (all_equal(piece.counts)) {
-      return add({Kind::all_gather, piece.send, piece.recv, piece.counts[0], piece.dtype});
+      return add({MoveKind::all_gather, piece.send, piece.recv, piece.counts[0], piece.dtype});
     }
     for (int r = 0; r < size_; ++r) {
       if (r != rank_) send(0, r, piece.send, at(piece.counts, rank_), piece.dtype);
@@ -124,8 +124,8 @@ class Writer {
   void reduce_scatter(const Piece& piece) {
     const int64_t own = at(piece.counts, rank_);
     if (!in_rank_order_ && all_equal(piece.counts)) {
-      return add(
-          {Kind::reduce_scatter, piece.send, target_of(piece, own), own, piece.dtype, call_.op});
+      return add({MoveKind::reduce_scatter, piece.send, target_of(piece, own), own, piece.dtype,
+                  call_.op});
     }
     reduce_parts(piece, piece.counts, piece.recv);
   }
@@ -154,8 +154,8 @@ class Writer {
   void all_reduce(const Piece& piece) {
     const int64_t count = piece.counts[0];
     if (!in_rank_order_) {
-      return add(
-          {Kind::all_reduce, piece.send, target_of(piece, count), count, piece.dtype, call_.op});
+      return add({MoveKind::all_reduce, piece.send, target_of(piece, count), count, piece.dtype,
+                  call_.op});
     }
     std::vector<int64_t> shares;
     for (int r = 0; r < size_; ++r) {
