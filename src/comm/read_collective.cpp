@@ -39,14 +39,9 @@ const void* CollectiveRead::sent(int from, size_t i, int r) const {
   if (!call) return nullptr;
   const Piece& piece = call->pieces[i];
   int64_t elements = sent_before(*call, piece, size(), r);
-  size_t bytes = 0;
-  if (call->rounds == 1) {
-    elements += range(mine.pieces[i], r).begin;
-  } else {
-    bytes = static_cast<size_t>(round.index % 2) * call->half_bytes;
-  }
-  bytes += static_cast<size_t>(elements) * size_of(piece.dtype);
-  return static_cast<const std::byte*>(piece.send) + bytes;
+  if (call->rounds == 1) elements += range(mine.pieces[i], r).begin;
+  const size_t half = call->rounds == 1 ? 0 : static_cast<size_t>(round.index % 2);
+  return element_at(piece.send, elements, piece.dtype) + half * call->half_bytes;
 }
 
 const void* CollectiveRead::reduced(int from, size_t i) const {
@@ -57,8 +52,7 @@ const void* CollectiveRead::reduced(int from, size_t i) const {
   if (call->rounds == 1) {
     before = share_of(piece.counts[0], size(), from).begin + range(piece, from).begin;
   }
-  return static_cast<const std::byte*>(piece.recv) +
-         static_cast<size_t>(before) * size_of(piece.recv_dtype);
+  return element_at(piece.recv, before, piece.recv_dtype);
 }
 
 void copy_elements(const Piece& piece, void* to, const void* from, int64_t count, int64_t of) {
@@ -77,7 +71,7 @@ static int64_t read_part(const CollectiveRead& read, size_t i, int from, int par
   const Piece& piece = read.mine.pieces[i];
   const ElementRange range = read.range(piece, part);
   const auto element = static_cast<int64_t>(size_of(piece.dtype));
-  std::byte* to = static_cast<std::byte*>(piece.recv) + (before + range.begin) * element;
+  void* to = element_at(piece.recv, before + range.begin, piece.dtype);
   if (const void* sent = read.sent(from, i, part)) {
     copy_elements(piece, to, sent, range.count, part_of(read.mine, piece, read.size(), part));
   }
@@ -126,17 +120,12 @@ static int64_t read_all_to_all(const CollectiveRead& read) {
     const int64_t count = read.mine.recv_counts[static_cast<size_t>(from)];
     if (const Collective* peer = read.of(from)) {
       check_sent(*peer, from, read.rank, count);
-      std::byte* to =
-          static_cast<std::byte*>(piece.recv) + part_offset(read.mine.recv_counts, from) * element;
+      void* to = element_at(piece.recv, part_offset(read.mine.recv_counts, from), piece.dtype);
       copy_elements(piece, to, read.sent(from, 0, read.rank), count);
     }
     if (from != read.rank) bytes += count * element;
   }
   return bytes;
-}
-
-static std::byte* at(void* data, int64_t index, DType dtype) {
-  return static_cast<std::byte*>(data) + index * static_cast<int64_t>(size_of(dtype));
 }
 
 /// Reduces this round's elements of this rank's part of piece `i` over all ranks, to offset
@@ -149,7 +138,7 @@ static int64_t reduce_part(const CollectiveRead& read, size_t i, int64_t before,
   for (int r = 0; r < read.size(); ++r) {
     if (const void* sent = read.sent(r, i, read.rank)) sources.push_back(sent);
   }
-  void* to = at(piece.recv, before + range.begin, piece.recv_dtype);
+  void* to = element_at(piece.recv, before + range.begin, piece.recv_dtype);
   const ReduceInto into{to, piece.recv_dtype, piece.accumulate, piece.device};
   reduce_n(read.mine.op, piece.dtype, sources, into, range.count);
   return (read.size() - 1) * range.count * static_cast<int64_t>(size_of(piece.dtype));
@@ -182,7 +171,7 @@ static int64_t read_shares(const CollectiveRead& read) {
       const Piece& piece = read.mine.pieces[i];
       const ElementRange range = read.range(piece, from);
       const int64_t before = share_of(piece.counts[0], read.size(), from).begin;
-      void* to = at(piece.recv, before + range.begin, piece.recv_dtype);
+      void* to = element_at(piece.recv, before + range.begin, piece.recv_dtype);
       if (const void* reduced = read.reduced(from, i)) {
         Piece result = piece;
         result.dtype = piece.recv_dtype;

@@ -12,7 +12,7 @@
 
 namespace weft {
 
-MpiTransport::MpiTransport(std::shared_ptr<MpiEngine> engine, MpiGroup group, int rank,
+MpiTransport::MpiTransport(std::shared_ptr<MpiEngine> engine, Members group, int rank,
                            std::vector<int> hosts)
     : Transport(rank, static_cast<int>(group.world_ranks.size()), group.name),
       engine_(std::move(engine)),
@@ -46,7 +46,7 @@ Work MpiTransport::start(const Collective& call) {
 static constexpr int64_t kMadeByMpi = -2;
 
 std::shared_ptr<Transport> MpiTransport::subgroup(std::span<const int> ranks, std::string name) {
-  MpiGroup group{.id = mixed(group_.id, ranks.size()), .name = std::move(name)};
+  Members group{.id = mixed(group_.id, ranks.size()), .name = std::move(name)};
   std::vector<int> hosts;
   const int own = index_among(ranks);
   for (const int rank : ranks) {
@@ -74,7 +74,7 @@ World* MpiTransport::world() const { return &engine_->world(); }
 
 std::shared_ptr<Transport> mpi_world(const std::shared_ptr<MpiEngine>& engine,
                                      std::vector<int> hosts, uint64_t number) {
-  MpiGroup group{.id = number, .world_ranks = std::vector<int>(hosts.size()), .name = "world"};
+  Members group{.id = number, .world_ranks = std::vector<int>(hosts.size()), .name = "world"};
   std::iota(group.world_ranks.begin(), group.world_ranks.end(), 0);
   return std::make_shared<MpiTransport>(engine, std::move(group), engine->rank(), std::move(hosts));
 }

@@ -13,14 +13,11 @@ namespace weft {
 
 class MpiEngine;
 
-/// The ranks of a group of processes.
-using MpiGroup = Members;
-
 /// One rank's end of a group whose ranks are processes on any hosts; they communicate by MPI.
 class MpiTransport final : public Transport {
  public:
   /// `hosts[r]` is the host of rank r of the group. The engine must have a world.
-  MpiTransport(std::shared_ptr<MpiEngine> engine, MpiGroup group, int rank, std::vector<int> hosts);
+  MpiTransport(std::shared_ptr<MpiEngine> engine, Members group, int rank, std::vector<int> hosts);
 
   int host_of(int rank) const override { return hosts_[static_cast<size_t>(rank)]; }
   bool in_memory(DeviceKind) const override { return false; }
@@ -31,11 +28,11 @@ class MpiTransport final : public Transport {
   std::span<const int> world_ranks() const override { return group_.world_ranks; }
 
   MpiEngine& engine() const { return *engine_; }
-  const MpiGroup& group() const { return group_; }
+  const Members& group() const { return group_; }
 
  private:
   std::shared_ptr<MpiEngine> engine_;
-  const MpiGroup group_;
+  const Members group_;
   std::vector<int> hosts_;
   uint64_t collectives_ = 0;
   uint64_t messages_ = 0;

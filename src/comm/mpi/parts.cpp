@@ -17,11 +17,6 @@ static int64_t block_bytes_for(int size) {
   return std::clamp(each / 64 * 64, int64_t{64} << 10, kLongestBlock);
 }
 
-static std::byte* moved_by(const void* data, int64_t elements, DType dtype) {
-  return static_cast<std::byte*>(const_cast<void*>(data)) +
-         elements * static_cast<int64_t>(size_of(dtype));
-}
-
 static void add_bytes(MpiSegments& segments, std::byte* at, int64_t bytes) {
   for (int64_t done = 0; done < bytes; done += kLongestSegment) {
     segments.push_back({at + done, std::min(kLongestSegment, bytes - done)});
@@ -30,7 +25,7 @@ static void add_bytes(MpiSegments& segments, std::byte* at, int64_t bytes) {
 
 static void add_segment(MpiSegments& segments, const void* data, int64_t begin, int64_t count,
                         DType dtype) {
-  add_bytes(segments, moved_by(data, begin, dtype), count * static_cast<int64_t>(size_of(dtype)));
+  add_bytes(segments, element_at(data, begin, dtype), count * static_cast<int64_t>(size_of(dtype)));
 }
 
 MpiSegments segments_of(const void* data, int64_t bytes) {
@@ -77,13 +72,13 @@ std::vector<PieceRange> MpiParts::ranges(int r) const {
 
 MpiSegment MpiParts::source(const PieceRange& range) const {
   const Piece& piece = call_.pieces[range.piece];
-  return {moved_by(piece.send, range.begin, piece.dtype),
+  return {element_at(piece.send, range.begin, piece.dtype),
           range.count * static_cast<int64_t>(size_of(piece.dtype))};
 }
 
 MpiSegment MpiParts::result(const PieceRange& range) const {
   const Piece& piece = call_.pieces[range.piece];
-  return {moved_by(piece.recv, range.to, piece.recv_dtype),
+  return {element_at(piece.recv, range.to, piece.recv_dtype),
           range.count * static_cast<int64_t>(size_of(piece.recv_dtype))};
 }
 

@@ -89,7 +89,7 @@ class MpiWork : public Waitable {
   void add_received(int64_t bytes) { received_ += bytes; }
 
   MpiEngine& engine() const { return transport_.engine(); }
-  const MpiGroup& group() const { return transport_.group(); }
+  const Members& group() const { return transport_.group(); }
   int size() const { return transport_.size(); }
 
  private:

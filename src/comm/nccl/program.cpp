@@ -18,14 +18,6 @@ bool all_equal(std::span<const int64_t> counts) {
   return std::all_of(counts.begin(), counts.end(), [&](int64_t n) { return n == counts[0]; });
 }
 
-const void* element_of(const void* data, int64_t index, DType dtype) {
-  return static_cast<const std::byte*>(data) + index * static_cast<int64_t>(size_of(dtype));
-}
-
-void* element_of(void* data, int64_t index, DType dtype) {
-  return static_cast<std::byte*>(data) + index * static_cast<int64_t>(size_of(dtype));
-}
-
 /// Writes the program of one call.
 class Writer {
  public:
@@ -89,7 +81,7 @@ class Writer {
   void receive_parts(size_t round, const Piece& piece, std::span<const int64_t> counts, void* whole,
                      DType dtype) {
     for (int r = 0; r < size_; ++r) {
-      void* to = element_of(whole, part_offset(counts, r), dtype);
+      void* to = element_at(whole, part_offset(counts, r), dtype);
       if (r != rank_) {
         recv(round, r, to, at(counts, r), dtype);
       } else if (round == 0) {
@@ -138,7 +130,7 @@ class Writer {
     NcclStep step{.op = call_.op, .dtype = piece.dtype, .count = own};
     step.into = {to, piece.recv_dtype, piece.accumulate, piece.device};
     for (int r = 0; r < size_; ++r) {
-      const void* part = element_of(piece.send, part_offset(counts, r), piece.dtype);
+      const void* part = element_at(piece.send, part_offset(counts, r), piece.dtype);
       if (r == rank_) {
         step.sources.push_back(part);
         continue;
@@ -161,7 +153,7 @@ class Writer {
     for (int r = 0; r < size_; ++r) {
       shares.push_back(std::max<int64_t>(0, share_of(count, size_, r).count));
     }
-    void* own = element_of(piece.recv, part_offset(shares, rank_), piece.recv_dtype);
+    void* own = element_at(piece.recv, part_offset(shares, rank_), piece.recv_dtype);
     reduce_parts(piece, shares, own);
     for (int r = 0; r < size_; ++r) {
       if (r != rank_) send(1, r, own, at(shares, rank_), piece.recv_dtype);
@@ -179,7 +171,7 @@ class Writer {
       return recv(0, call_.root, piece.recv, at(piece.counts, rank_), piece.dtype);
     }
     for (int r = 0; r < size_; ++r) {
-      const void* part = element_of(piece.send, part_offset(piece.counts, r), piece.dtype);
+      const void* part = element_at(piece.send, part_offset(piece.counts, r), piece.dtype);
       if (r == rank_) {
         copy(piece, piece.recv, part, at(piece.counts, r));
       } else {
@@ -190,8 +182,8 @@ class Writer {
 
   void all_to_all(const Piece& piece) {
     for (int r = 0; r < size_; ++r) {
-      const void* from = element_of(piece.send, part_offset(piece.counts, r), piece.dtype);
-      void* to = element_of(piece.recv, part_offset(call_.recv_counts, r), piece.dtype);
+      const void* from = element_at(piece.send, part_offset(piece.counts, r), piece.dtype);
+      void* to = element_at(piece.recv, part_offset(call_.recv_counts, r), piece.dtype);
       if (r == rank_) {
         copy(piece, to, from, at(piece.counts, r));
       } else {
