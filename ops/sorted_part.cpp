@@ -7,7 +7,6 @@
 
 #include "src/base/numeric.h"
 #include "src/kernels/iteration/lines.h"
-#include "src/kernels/sort/ordered.h"
 #include "src/kernels/sort/sort.h"
 
 namespace weft {

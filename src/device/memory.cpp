@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "src/device/cuda/runtime.h"
-#include "src/device/shared_heap.h"
+#include "src/device/shared_memory.h"
 #include "weft/error.h"
 #include "weft/stream.h"
 

@@ -6,7 +6,7 @@
 #include <bit>
 #include <cstdlib>
 
-#include "src/device/shared_heap.h"
+#include "src/device/shared_memory.h"
 #include "weft/error.h"
 
 namespace weft {

@@ -19,7 +19,7 @@
 #include "src/comm/memory/threads_world.h"
 #include "src/comm/waiter.h"
 #include "src/device/memory.h"
-#include "src/device/shared_heap.h"
+#include "src/device/shared_memory.h"
 #include "src/launch/launched.h"
 #include "src/launch/rank_threads.h"
 #include "weft/communicator.h"

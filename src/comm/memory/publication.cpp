@@ -6,7 +6,7 @@
 
 #include "src/comm/check.h"
 #include "src/comm/read_collective.h"
-#include "src/device/shared_heap.h"
+#include "src/device/shared_memory.h"
 #include "src/kernels/copy/bulk_copy.h"
 #include "src/kernels/copy/copy.h"
 

@@ -9,7 +9,6 @@
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/iteration/lines.h"
 #include "src/kernels/math/philox.h"
-#include "src/kernels/random/draw.h"
 #include "weft/error.h"
 
 namespace weft::host {

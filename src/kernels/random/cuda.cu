@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiled without contraction to FMA: the bits must be those of every other device.
-#include "src/kernels/random/draw.h"
+#include "src/kernels/random/random.h"
 
 #include "src/device/cuda/streams.h"
 #include "src/device/kernel/elements.h"

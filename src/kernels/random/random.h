@@ -3,7 +3,10 @@
 
 #include <array>
 #include <cstdint>
+#include <variant>
 
+#include "src/kernels/kernel.h"
+#include "src/kernels/math/philox.h"
 #include "weft/block.h"
 #include "weft/context.h"
 
@@ -33,5 +36,19 @@ void fill_normal(const MemoryBlock& out, const Box& box, const Shape& shape,
 /// be `out`.
 void dropout(const MemoryBlock& out, const MemoryBlock& in, const Box& box, const Shape& shape,
              const RandomState& state, double p);
+
+using Distribution = std::variant<Uniform, Normal, Integers>;
+
+/// Fills `out`, slice `box` of a tensor of `shape`, with values drawn from the distribution.
+WEFT_KERNEL(void, fill_random,
+            (const MemoryBlock& out, const Box& box, const Shape& shape, const RandomState& state,
+             const Distribution& distribution),
+            (out, box, shape, state, distribution))
+
+/// out = in times the values drawn from `kept`; 0 where these are.
+WEFT_KERNEL(void, drop,
+            (const MemoryBlock& out, const MemoryBlock& in, const Box& box, const Shape& shape,
+             const RandomState& state, const Bernoulli& kept),
+            (out, in, box, shape, state, kept))
 
 }  // namespace weft

@@ -9,7 +9,6 @@
 
 #include "src/base/parallel.h"
 #include "src/kernels/rows/rows.h"
-#include "src/kernels/sort/ordered.h"
 #include "weft/error.h"
 
 namespace weft {
