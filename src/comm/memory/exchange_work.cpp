@@ -18,36 +18,29 @@ template <class Parts> static Device device_of(const MemoryGroup& group, const P
   return device;
 }
 
-ExchangeWork::ExchangeWork(MemoryTransport& transport, const Exchange& call, ExchangeReader* reader)
+template <class Call, class Parts>
+ExchangeWork::ExchangeWork(MemoryTransport& transport, const Call& call, const Parts& parts,
+                           int phases, ExchangeReader* reader)
     : PendingWork(transport.group(), transport.rank(), transport.next_collective()),
       transport_(transport),
       reader_(reader),
-      phases_(call.phases()),
+      phases_(phases),
       slot_(group().slot(rank(), sequence())),
       publication_(group(), rank(), sequence()),
-      order_(group(), rank(), sequence(), device_of(group(), call.blocks)) {
-  publish(call);
-}
-
-ExchangeWork::ExchangeWork(MemoryTransport& transport, const Collective& call,
-                           ExchangeReader* reader)
-    : PendingWork(transport.group(), transport.rank(), transport.next_collective()),
-      transport_(transport),
-      reader_(reader),
-      phases_(phases_of(call.kind)),
-      slot_(group().slot(rank(), sequence())),
-      publication_(group(), rank(), sequence()),
-      order_(group(), rank(), sequence(), device_of(group(), call.pieces)) {
-  publish(call);
-}
-
-template <class Call> void ExchangeWork::publish(const Call& call) {
+      order_(group(), rank(), sequence(), device_of(group(), parts)) {
   const Claim claim = transport_.take_claim();
   if (world().is_aborted()) refuse(call, claim);
   sign(call, claim, slot_.signature);
   post(publication_.publish(call));
   record(slot_.signature, transport_.counters());
 }
+
+ExchangeWork::ExchangeWork(MemoryTransport& transport, const Exchange& call, ExchangeReader* reader)
+    : ExchangeWork(transport, call, call.blocks, call.phases(), reader) {}
+
+ExchangeWork::ExchangeWork(MemoryTransport& transport, const Collective& call,
+                           ExchangeReader* reader)
+    : ExchangeWork(transport, call, call.pieces, phases_of(call.kind), reader) {}
 
 /// Throws the failure. The slot keeps the earlier call, whose signature other ranks may be reading.
 template <class Call> void ExchangeWork::refuse(const Call& call, const Claim& claim) {

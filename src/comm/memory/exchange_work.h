@@ -30,7 +30,9 @@ class ExchangeWork : public PendingWork {
   bool is_complete() const final { return order_.is_reached(); }
 
  private:
-  template <class Call> void publish(const Call& call);
+  template <class Call, class Parts>
+  ExchangeWork(MemoryTransport& transport, const Call& call, const Parts& parts, int phases,
+               ExchangeReader* reader);
   template <class Call> [[noreturn]] void refuse(const Call& call, const Claim& claim);
   void post(const void* shown);
   uint64_t progress_at(uint64_t within) const { return sequence() * kProgressRange + within; }
