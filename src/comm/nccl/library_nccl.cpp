@@ -122,31 +122,23 @@ static ncclRedOp_t op_of(const Move& move) {
   }
 }
 
-static void queue_move(const Move& move, ncclComm_t comm, cudaStream_t stream) {
-  const auto count = static_cast<size_t>(move.count);
-  const ncclDataType_t type = type_of(move.dtype);
-  switch (move.kind) {
-    case Move::Kind::all_gather:
-      return check_nccl("ncclAllGather",
-                        ncclAllGather(move.send, move.recv, count, type, comm, stream), comm);
+/// The functions of `queued`, by kind.
+static constexpr const char* kMoveCalls[] = {"ncclAllGather", "ncclReduceScatter", "ncclAllReduce",
+                                             "ncclBroadcast", "ncclSend",          "ncclRecv"};
+
+static ncclResult_t queued(const Move& move, ncclComm_t comm, cudaStream_t stream) {
+  const auto& [kind, send, recv, elements, dtype, op, root] = move;
+  const auto count = static_cast<size_t>(elements);
+  const ncclDataType_t type = type_of(dtype);
+  switch (kind) {
+    case Move::Kind::all_gather: return ncclAllGather(send, recv, count, type, comm, stream);
     case Move::Kind::reduce_scatter:
-      return check_nccl(
-          "ncclReduceScatter",
-          ncclReduceScatter(move.send, move.recv, count, type, op_of(move), comm, stream), comm);
+      return ncclReduceScatter(send, recv, count, type, op_of(move), comm, stream);
     case Move::Kind::all_reduce:
-      return check_nccl("ncclAllReduce",
-                        ncclAllReduce(move.send, move.recv, count, type, op_of(move), comm, stream),
-                        comm);
-    case Move::Kind::broadcast:
-      return check_nccl("ncclBroadcast",
-                        ncclBroadcast(move.send, move.recv, count, type, move.root, comm, stream),
-                        comm);
-    case Move::Kind::send:
-      return check_nccl("ncclSend", ncclSend(move.send, count, type, move.root, comm, stream),
-                        comm);
-    case Move::Kind::recv:
-      return check_nccl("ncclRecv", ncclRecv(move.recv, count, type, move.root, comm, stream),
-                        comm);
+      return ncclAllReduce(send, recv, count, type, op_of(move), comm, stream);
+    case Move::Kind::broadcast: return ncclBroadcast(send, recv, count, type, root, comm, stream);
+    case Move::Kind::send: return ncclSend(send, count, type, root, comm, stream);
+    default: return ncclRecv(recv, count, type, root, comm, stream);
   }
 }
 
@@ -154,8 +146,10 @@ void queue(void* communicator, std::span<const Move> moves, const Stream& stream
   cuda::use_device(stream.device.index);
   check_nccl("ncclGroupStart", ncclGroupStart());
   try {
+    ncclComm_t comm = comm_of(communicator);
     for (const Move& move : moves) {
-      queue_move(move, comm_of(communicator), static_cast<cudaStream_t>(stream.handle));
+      check_nccl(kMoveCalls[static_cast<size_t>(move.kind)],
+                 queued(move, comm, static_cast<cudaStream_t>(stream.handle)), comm);
     }
   } catch (...) {
     ncclGroupEnd();
