@@ -31,17 +31,13 @@ static bool multiplies_in_bf16(DType dtype) {
 
 namespace host {
 
-void attend(const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBlock& k,
-            const MemoryBlock& v, const AttentionArguments& options, const MemoryBlock& out,
-            const MemoryBlock& lse) {
-  if (!options.mod && options.dropout == 0 && has_few_queries(sizes, q, k)) {
-    return attend_few(sizes, q, k, v, options, out, lse);
+void attend(const AttentionSizes& sizes, const AttentionOperands& x) {
+  if (!x.options.mod && x.options.dropout == 0 && has_few_queries(sizes, x)) {
+    return attend_few(sizes, x);
   }
-  if (q.dtype == DType::f64) return attend_as<double>(sizes, q, k, v, options, out, lse);
-  if (multiplies_in_bf16(q.dtype)) {
-    return attend_as<float, bfloat16>(sizes, q, k, v, options, out, lse);
-  }
-  attend_as<float>(sizes, q, k, v, options, out, lse);
+  if (x.q.dtype == DType::f64) return attend_as<double>(sizes, x);
+  if (multiplies_in_bf16(x.q.dtype)) return attend_as<float, bfloat16>(sizes, x);
+  attend_as<float>(sizes, x);
 }
 
 void attend_backward(const AttentionSizes& sizes, const AttentionGradients& x) {
@@ -118,7 +114,7 @@ void attention(const MemoryBlock& q, const MemoryBlock& k, const MemoryBlock& v,
     check_operand("lse", lse, {sizes.batch, sizes.heads, sizes.queries}, lse_dtype(q.dtype));
   }
   if (out.numel() == 0) return;
-  attend(sizes, q, k, v, options, out, lse);
+  attend(sizes, {q, k, v, out, lse, options});
 }
 
 void attention_backward(const MemoryBlock& q, const MemoryBlock& k, const MemoryBlock& v,
@@ -136,7 +132,7 @@ void attention_backward(const MemoryBlock& q, const MemoryBlock& k, const Memory
     fill(dmask, 0);
   }
   if (k.numel() == 0 && q.numel() == 0) return;
-  attend_backward(sizes, {q, k, v, out, lse, dout, dq, dk, dv, dmask, options});
+  attend_backward(sizes, {{q, k, v, out, lse, options}, dout, dq, dk, dv, dmask});
 }
 
 }  // namespace weft

@@ -80,21 +80,23 @@ struct AttentionSizes {
   }
 };
 
-/// Operands and results of the backward.
-struct AttentionGradients {
-  const MemoryBlock &q, &k, &v, &out, &lse, &dout, &dq, &dk, &dv, &dmask;
+/// Operands and results of the forward.
+struct AttentionOperands {
+  const MemoryBlock &q, &k, &v, &out, &lse;
   const AttentionArguments& options;
 };
 
+/// Operands and results of the backward.
+struct AttentionGradients : AttentionOperands {
+  const MemoryBlock &dout, &dq, &dk, &dv, &dmask;
+};
+
+inline bool is_on_gpu(const AttentionOperands& x) { return is_on_gpu(x.q); }
 inline bool is_on_gpu(const AttentionGradients& x) { return is_on_gpu(x.q); }
 
 // The operands have been checked.
 
-WEFT_KERNEL(void, attend,
-            (const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBlock& k,
-             const MemoryBlock& v, const AttentionArguments& options, const MemoryBlock& out,
-             const MemoryBlock& lse),
-            (sizes, q, k, v, options, out, lse))
+WEFT_KERNEL(void, attend, (const AttentionSizes& sizes, const AttentionOperands& x), (sizes, x))
 WEFT_KERNEL(void, attend_backward, (const AttentionSizes& sizes, const AttentionGradients& x),
             (sizes, x))
 
@@ -103,8 +105,7 @@ namespace cuda {
 // Attention by cuDNN's fused kernels, on the current stream. Returns false, with nothing queued,
 // when cuDNN is missing or does not support the call.
 
-bool attend_by_cudnn(const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBlock& k,
-                     const MemoryBlock& v, const MemoryBlock& out, const MemoryBlock& lse);
+bool attend_by_cudnn(const AttentionSizes& sizes, const AttentionOperands& x);
 
 /// The bits of the gradients are equal in every run.
 bool attend_backward_by_cudnn(const AttentionSizes& sizes, const AttentionGradients& x);

@@ -21,9 +21,9 @@ static constexpr int64_t kFewRows = 8;
 static constexpr int64_t kPartKeys = 256;
 static constexpr int64_t kValuesAtOnce = 4;
 
-bool has_few_queries(const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBlock& k) {
-  return sizes.window == 0 && q.dtype != DType::f64 && sizes.group * sizes.queries <= kFewRows &&
-         k.strides[3] == 1 && k.strides[2] >= sizes.width;
+bool has_few_queries(const AttentionSizes& sizes, const AttentionOperands& x) {
+  return sizes.window == 0 && x.q.dtype != DType::f64 && sizes.group * sizes.queries <= kFewRows &&
+         x.k.strides[3] == 1 && x.k.strides[2] >= sizes.width;
 }
 
 /// Results of some keys for each row: sums of exp(score - max), times values and alone.
@@ -39,7 +39,7 @@ struct FewAttention {
   const AttentionSizes& sizes;
   /// Null for a plain call.
   const ScoreRule<float>* rule;
-  const MemoryBlock &q, &k, &v;
+  const AttentionOperands& of;
   int64_t rows, heads, parts;
   float* memory;
 
@@ -57,14 +57,14 @@ static void score_few(const FewAttention& x, int64_t batch, int64_t kv_head, int
   Scratch scratch;
   float* queries = scratch.take<float>(x.rows * s.width);
   for (int64_t g = 0; g < s.group; ++g) {
-    copy_matrix(head_matrix(x.q, batch, kv_head * s.group + g), s.queries, s.width,
+    copy_matrix(head_matrix(x.of.q, batch, kv_head * s.group + g), s.queries, s.width,
                 {queries + g * s.queries * s.width, DType::f32, s.width, 1}, s.scale);
   }
   multiply_narrow({.m = x.rows,
                    .n = count,
                    .k = s.width,
                    .a = {queries, DType::f32, s.width, 1},
-                   .b = head_matrix(x.k, batch, kv_head, first).transposed(),
+                   .b = head_matrix(x.of.k, batch, kv_head, first).transposed(),
                    .c = {scores, DType::f32, kPartKeys, 1},
                    .bias = nullptr,
                    .bias_dtype = DType::f32,
@@ -141,7 +141,7 @@ static void attend_part(const FewAttention& x, int64_t head, int64_t part) {
     sums.total[r] = reduce_row<SumOf, float>(seen, AsItIs{}, row);
     std::fill(row + seen, row + kPartKeys, 0.0f);
   }
-  const Matrix values = head_matrix(x.v, batch, kv_head, first);
+  const Matrix values = head_matrix(x.of.v, batch, kv_head, first);
   visit_floating("attention", values.dtype, [&]<class X>(Type<X>) {
     if constexpr (!std::is_same_v<X, double>) {
       sum_values<X>(scores, values, count, x.rows, s.width, sums.result);
@@ -163,8 +163,7 @@ static void put_together(const PartialRows& sums, const PartialRows& other, int6
   }
 }
 
-static void store_few(const FewAttention& x, int64_t at_head, const MemoryBlock& out,
-                      const MemoryBlock& lse) {
+static void store_few(const FewAttention& x, int64_t at_head) {
   const AttentionSizes& s = x.sizes;
   const int64_t batch = at_head / s.kv_heads, kv_head = at_head % s.kv_heads;
   const PartialRows sums = x.partial(at_head, 0);
@@ -178,25 +177,21 @@ static void store_few(const FewAttention& x, int64_t at_head, const MemoryBlock&
       total = total * factor + exp(sink - max);
     }
     copy_matrix({sums.result + r * s.width, DType::f32, s.width, 1}, 1, s.width,
-                head_matrix(out, batch, head, query), total > 0 ? factor / total : total);
+                head_matrix(x.of.out, batch, head, query), total > 0 ? factor / total : total);
     // -inf when no key is seen
-    if (lse.data) lse_of<float>(lse, batch, head, query) = max + log(total);
+    if (x.of.lse.data) lse_of<float>(x.of.lse, batch, head, query) = max + log(total);
   }
 }
 
-void attend_few(const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBlock& k,
-                const MemoryBlock& v, const AttentionArguments& options, const MemoryBlock& out,
-                const MemoryBlock& lse) {
-  const ScoreRule<float> rule(options, sizes);
+void attend_few(const AttentionSizes& sizes, const AttentionOperands& operands) {
+  const ScoreRule<float> rule(operands.options, sizes);
   const int64_t heads = sizes.batch * sizes.kv_heads, rows = sizes.group * sizes.queries;
   const int64_t seen = sizes.seen(sizes.queries - 1);
   const int64_t parts = std::max<int64_t>(1, (seen + kPartKeys - 1) / kPartKeys);
   Scratch scratch;
   const FewAttention x{sizes,
-                       options.has_rule() ? &rule : nullptr,
-                       q,
-                       k,
-                       v,
+                       operands.options.has_rule() ? &rule : nullptr,
+                       operands,
                        rows,
                        heads,
                        parts,
@@ -209,7 +204,7 @@ void attend_few(const AttentionSizes& sizes, const MemoryBlock& q, const MemoryB
     for (int64_t part = 1; part < parts; ++part) {
       put_together(x.partial(head, 0), x.partial(head, part), rows, sizes.width);
     }
-    store_few(x, head, out, lse);
+    store_few(x, head);
   }
 }
 

@@ -142,11 +142,10 @@ static void add_sinks(const ScoreSide<T>& sinks, const AttentionSizes& sizes, in
 
 template <class T, class E>
 static void attend_block(const AttentionSizes& sizes, const ScoreRule<T>* rule,
-                         const MemoryBlock& q, const MemoryBlock& out, const MemoryBlock& lse,
-                         int64_t batch, int64_t kv_head, const QueryBlock& block,
-                         const ForwardMemory<T, E>& m) {
+                         const AttentionOperands& x, int64_t batch, int64_t kv_head,
+                         const QueryBlock& block, const ForwardMemory<T, E>& m) {
   const int64_t rows = block.rows, width = sizes.width;
-  pack_query_columns(sizes, q, batch, kv_head, block, m.queries, packed_scale<T, E>(sizes));
+  pack_query_columns(sizes, x.q, batch, kv_head, block, m.queries, packed_scale<T, E>(sizes));
   // Finite, so that a tile with only scores of -inf becomes a tile of zeros.
   std::fill_n(m.max, rows, std::numeric_limits<T>::lowest());
   std::fill_n(m.total, rows, T(0));
@@ -166,19 +165,17 @@ static void attend_block(const AttentionSizes& sizes, const ScoreRule<T>* rule,
   });
   if (is_first) std::fill_n(m.result, rows * width, T(0));
   if (rule && rule->sinks) add_sinks(rule->sinks, sizes, kv_head, block, width, m);
-  if (lse.data) store_lse(sizes, block, batch, kv_head, m, lse);
+  if (x.lse.data) store_lse(sizes, block, batch, kv_head, m, x.lse);
   for (int64_t r = 0; r < rows; ++r) m.factor[r] = m.total[r] > 0 ? 1 / m.total[r] : m.total[r];
   multiply_columns(m.result, width, rows, m.factor);
-  for_group(sizes, out, batch, kv_head, block, [&](const Matrix& to, int64_t row) {
+  for_group(sizes, x.out, batch, kv_head, block, [&](const Matrix& to, int64_t row) {
     copy_matrix({m.result + row, tile_dtype<T>, 1, rows}, block.count, width, to);
   });
 }
 
 template <class T, class E>
-void attend_as(const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBlock& k,
-               const MemoryBlock& v, const AttentionArguments& options, const MemoryBlock& out,
-               const MemoryBlock& lse) {
-  const ScoreRule<T> rule(options, sizes);
+void attend_as(const AttentionSizes& sizes, const AttentionOperands& x) {
+  const ScoreRule<T> rule(x.options, sizes);
   const int threads = usable_threads();
   const int64_t heads = sizes.batch * sizes.kv_heads;
   // When there are few heads, each one's blocks are distributed over several tasks with their own
@@ -194,24 +191,17 @@ void attend_as(const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBl
     const int64_t kv_head = head % sizes.kv_heads;
     Carver memory(all + static_cast<size_t>(thread) * measure.taken());
     const ForwardMemory<T, E> m(sizes, memory);
-    pack_key_rows(sizes, head_matrix(k, batch, kv_head), m.keys);
-    pack_key_columns(sizes, head_matrix(v, batch, kv_head), m.values);
+    pack_key_rows(sizes, head_matrix(x.k, batch, kv_head), m.keys);
+    pack_key_columns(sizes, head_matrix(x.v, batch, kv_head), m.values);
     for (int64_t i = task % deals; i < sizes.blocks(); i += deals) {
-      attend_block(sizes, options.has_rule() ? &rule : nullptr, q, out, lse, batch, kv_head,
-                   sizes.block(i), m);
+      attend_block(sizes, x.options.has_rule() ? &rule : nullptr, x, batch, kv_head, sizes.block(i),
+                   m);
     }
   });
 }
 
-template void attend_as<float>(const AttentionSizes&, const MemoryBlock&, const MemoryBlock&,
-                               const MemoryBlock&, const AttentionArguments&, const MemoryBlock&,
-                               const MemoryBlock&);
-template void attend_as<float, bfloat16>(const AttentionSizes&, const MemoryBlock&,
-                                         const MemoryBlock&, const MemoryBlock&,
-                                         const AttentionArguments&, const MemoryBlock&,
-                                         const MemoryBlock&);
-template void attend_as<double>(const AttentionSizes&, const MemoryBlock&, const MemoryBlock&,
-                                const MemoryBlock&, const AttentionArguments&, const MemoryBlock&,
-                                const MemoryBlock&);
+template void attend_as<float>(const AttentionSizes&, const AttentionOperands&);
+template void attend_as<float, bfloat16>(const AttentionSizes&, const AttentionOperands&);
+template void attend_as<double>(const AttentionSizes&, const AttentionOperands&);
 
 }  // namespace weft

@@ -184,19 +184,17 @@ template <class C, int kWidth, class Rule> struct AttendTile {
 }  // namespace
 
 template <class C, class Rule>
-static void attend_in(const AttentionSizes& sizes, const Rule& rule, const MemoryBlock& q,
-                      const MemoryBlock& k, const MemoryBlock& v, const MemoryBlock& out,
-                      const MemoryBlock& lse) {
-  const Stream stream = current_stream(q.device);
+static void attend_in(const AttentionSizes& sizes, const Rule& rule, const AttentionOperands& x) {
+  const Stream stream = current_stream(x.q.device);
   with_attention_tiles<C>(sizes.width, [&]<int kWidth>(AttentionTiles<C, kWidth>) {
     using Kernel = AttendTile<C, kWidth, Rule>;
     const int64_t tiles = (sizes.queries + Kernel::kTile - 1) / Kernel::kTile;
     const Kernel kernel{sizes,
-                        AttentionSide(q),
-                        AttentionSide(k),
-                        AttentionSide(v),
-                        AttentionSide(out),
-                        LseSide<C>(lse),
+                        AttentionSide(x.q),
+                        AttentionSide(x.k),
+                        AttentionSide(x.v),
+                        AttentionSide(x.out),
+                        LseSide<C>(x.lse),
                         tiles,
                         rule};
     launch_blocks<kAttentionThreads>(kernel, tiles * sizes.batch * sizes.heads,
@@ -204,14 +202,11 @@ static void attend_in(const AttentionSizes& sizes, const Rule& rule, const Memor
   });
 }
 
-void attend(const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBlock& k,
-            const MemoryBlock& v, const AttentionArguments& options, const MemoryBlock& out,
-            const MemoryBlock& lse) {
-  const bool is_plain = !options.has_rule() && sizes.window == 0;
-  if (is_plain && attend_by_cudnn(sizes, q, k, v, out, lse)) return;
-  with_rule(sizes, options, q.dtype, [&]<class C>(Type<C>, const auto& rule) {
-    attend_in<C>(sizes, rule, q, k, v, out, lse);
-  });
+void attend(const AttentionSizes& sizes, const AttentionOperands& x) {
+  const bool is_plain = !x.options.has_rule() && sizes.window == 0;
+  if (is_plain && attend_by_cudnn(sizes, x)) return;
+  with_rule(sizes, x.options, x.q.dtype,
+            [&]<class C>(Type<C>, const auto& rule) { attend_in<C>(sizes, rule, x); });
 }
 
 }  // namespace weft::cuda

@@ -105,13 +105,11 @@ static bool has_aligned_rows(const MemoryBlock& block) {
   return block.strides[0] % 8 == 0 && block.strides[1] % 8 == 0 && block.strides[2] % 8 == 0;
 }
 
-static AttentionGraphSpec spec_of(const AttentionSizes& sizes, const MemoryBlock& q,
-                                  const MemoryBlock& k, const MemoryBlock& v,
-                                  const MemoryBlock& out) {
+static AttentionGraphSpec spec_of(const AttentionSizes& sizes, const AttentionOperands& x) {
   AttentionGraphSpec spec{};
-  spec.dtype = q.dtype;
-  spec.q = tensor_of(q), spec.k = tensor_of(k);
-  spec.v = tensor_of(v), spec.out = tensor_of(out);
+  spec.dtype = x.q.dtype;
+  spec.q = tensor_of(x.q), spec.k = tensor_of(x.k);
+  spec.v = tensor_of(x.v), spec.out = tensor_of(x.out);
   spec.scale = static_cast<float>(sizes.scale);
   spec.causal = sizes.causal;
   return spec;
@@ -145,21 +143,24 @@ static bool run(const AttentionGraphSpec& spec, const Stream& stream,
   return graph.run(cudnn().handle(stream), memory, workspace->data());
 }
 
-bool attend_by_cudnn(const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBlock& k,
-                     const MemoryBlock& v, const MemoryBlock& out, const MemoryBlock& lse) {
+bool attend_by_cudnn(const AttentionSizes& sizes, const AttentionOperands& x) {
   // In decoding each call has one more key, so each would build a new graph.
   if (sizes.queries == 1) return false;
-  const AttentionGraphSpec spec = spec_of(sizes, q, k, v, out);
-  for (const MemoryBlock* block : {&q, &k, &v, &out}) {
+  const AttentionGraphSpec spec = spec_of(sizes, x);
+  for (const MemoryBlock* block : {&x.q, &x.k, &x.v, &x.out}) {
     if (!has_aligned_rows(*block)) return false;
   }
-  if (!suits_cudnn(spec) || !has_mask(sizes) || !are_for_cudnn(sizes, lse)) return false;
-  return run(spec, current_stream(q.device),
-             {{kQ, q.data}, {kK, k.data}, {kV, v.data}, {kOut, out.data}, {kStatistics, lse.data}});
+  if (!suits_cudnn(spec) || !has_mask(sizes) || !are_for_cudnn(sizes, x.lse)) return false;
+  return run(spec, current_stream(x.q.device),
+             {{kQ, x.q.data},
+              {kK, x.k.data},
+              {kV, x.v.data},
+              {kOut, x.out.data},
+              {kStatistics, x.lse.data}});
 }
 
 bool attend_backward_by_cudnn(const AttentionSizes& sizes, const AttentionGradients& x) {
-  AttentionGraphSpec spec = spec_of(sizes, x.q, x.k, x.v, x.out);
+  AttentionGraphSpec spec = spec_of(sizes, x);
   for (const MemoryBlock* block : {&x.q, &x.k, &x.v, &x.out, &x.dout, &x.dq, &x.dk, &x.dv}) {
     if (!has_aligned_rows(*block)) return false;
   }

@@ -3,11 +3,7 @@
 
 namespace weft::cuda {
 
-bool attend_by_cudnn(const AttentionSizes&, const MemoryBlock&, const MemoryBlock&,
-                     const MemoryBlock&, const MemoryBlock&, const MemoryBlock&) {
-  return false;
-}
-
+bool attend_by_cudnn(const AttentionSizes&, const AttentionOperands&) { return false; }
 bool attend_backward_by_cudnn(const AttentionSizes&, const AttentionGradients&) { return false; }
 
 }  // namespace weft::cuda

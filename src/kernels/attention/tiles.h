@@ -146,17 +146,13 @@ void for_seeing_rows(const AttentionSizes& sizes, const QueryBlock& block, int64
 /// The computations of attention.h in T: float for f32, bf16 and f16, double for f64. Products have
 /// operands of type E.
 template <class T, class E = T>
-void attend_as(const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBlock& k,
-               const MemoryBlock& v, const AttentionArguments& options, const MemoryBlock& out,
-               const MemoryBlock& lse);
+void attend_as(const AttentionSizes& sizes, const AttentionOperands& x);
 
 /// Whether so few queries share each key head that reading the keys dominates the time.
-bool has_few_queries(const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBlock& k);
+bool has_few_queries(const AttentionSizes& sizes, const AttentionOperands& x);
 
 /// `attend` in float for that case.
-void attend_few(const AttentionSizes& sizes, const MemoryBlock& q, const MemoryBlock& k,
-                const MemoryBlock& v, const AttentionArguments& options, const MemoryBlock& out,
-                const MemoryBlock& lse);
+void attend_few(const AttentionSizes& sizes, const AttentionOperands& x);
 
 template <class T, class E = T>
 void attend_backward_as(const AttentionSizes& sizes, const AttentionGradients& x);
