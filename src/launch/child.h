@@ -3,14 +3,57 @@
 
 #include <sys/types.h>
 
+#include <csignal>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "src/base/owned_descriptor.h"
-#include "src/launch/signals.h"
 
 namespace weft {
+
+/// During its lifetime, the signals that a launcher forwards and the exits of its children are
+/// written to a pipe. Only one may exist at a time: std::invalid_argument for a second one.
+class LaunchSignals {
+ public:
+  LaunchSignals();
+  ~LaunchSignals();
+  LaunchSignals(const LaunchSignals&) = delete;
+  LaunchSignals& operator=(const LaunchSignals&) = delete;
+
+  /// Readable when a signal has arrived.
+  int descriptor() const { return read_.get(); }
+  /// The signals that have arrived and are to be forwarded, in order.
+  std::vector<int> take();
+  /// Called in a new child whose signals are all blocked: ignores the forwarded signals that were
+  /// ignored before, and resets the others to their default actions.
+  void restore_in_child() const;
+  /// Blocks all signals of the calling thread for a scope in which it may fork.
+  class Blocked {
+   public:
+    Blocked();
+    ~Blocked();
+    Blocked(const Blocked&) = delete;
+    Blocked& operator=(const Blocked&) = delete;
+    const sigset_t& before() const { return before_; }
+
+   private:
+    sigset_t before_;
+  };
+
+ private:
+  struct Taken {
+    int signal;
+    struct sigaction before;
+  };
+  void take_over(int signal);
+
+  OwnedDescriptor read_, write_;
+  std::vector<Taken> taken_;
+};
+
+/// "SIGSEGV", "signal 40".
+std::string name_of_signal(int signal);
 
 struct LaunchPipe {
   OwnedDescriptor read, write;

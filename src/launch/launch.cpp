@@ -15,7 +15,6 @@
 #include "src/launch/child.h"
 #include "src/launch/input.h"
 #include "src/launch/rank.h"
-#include "src/launch/signals.h"
 #include "weft/error.h"
 #include "weft/extend/descriptor.h"
 #include "weft/ranks.h"

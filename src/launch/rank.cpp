@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <csignal>
 
-#include "src/launch/signals.h"
+#include "src/launch/child.h"
 #include "weft/error.h"
 
 namespace weft {
