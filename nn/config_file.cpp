@@ -84,7 +84,7 @@ void ConfigFile::expect(const std::string& key, const nlohmann::json& expected) 
           printable(value->dump()));
 }
 
-void ConfigFile::check_all_understood(const std::set<std::string_view>& harmless) const {
+void ConfigFile::check_all_understood(const std::set<std::string>& harmless) const {
   for (const auto& [key, value] : json_.items()) {
     const bool is_empty = value.is_structured() && value.empty();
     if (value.is_null() || is_empty || asked_.contains(key) || harmless.contains(key)) continue;

@@ -38,7 +38,7 @@ class ConfigFile {
   /// Throws unless the key is missing or null, or has this value.
   void expect(const std::string& key, const nlohmann::json& value) const;
   /// Throws when a key with a value was not asked for and is not in `harmless`.
-  void check_all_understood(const std::set<std::string_view>& harmless) const;
+  void check_all_understood(const std::set<std::string>& harmless) const;
   template <class... Parts> [[noreturn]] void mistake(const Parts&... parts) const {
     fail(name_, ": ", parts...);
   }
