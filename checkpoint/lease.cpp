@@ -22,6 +22,7 @@
 #include "checkpoint/tag.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
+#include "weft/extend/descriptor.h"
 #include "weft/warnings.h"
 
 namespace weft {
@@ -125,14 +126,10 @@ static std::string in_words(const Holder& holder) {
                 holder.job.empty() ? "" : concat(", job ", in_quotes(holder.job)));
 }
 
-/// Never one of the standard streams, whose text would go there. -1 and errno otherwise.
+/// Returns -1 and errno when it fails.
 static int open_lease(const std::string& path, int flags) {
-  const auto descriptor = static_cast<int>(TEMP_FAILURE_RETRY(
-      ::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666)));
-  if (descriptor < 0 || descriptor > STDERR_FILENO) return descriptor;
-  const int above = ::fcntl(descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-  ::close(descriptor);
-  return above;
+  return above_standard(static_cast<int>(TEMP_FAILURE_RETRY(
+      ::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666))));
 }
 
 static std::string lease_path(const std::string& directory, int64_t number) {
