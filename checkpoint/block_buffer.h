@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <new>
 #include <span>
@@ -57,5 +58,16 @@ class BlockReader {
   std::byte* mapped_ = nullptr;
   int disk_ = -1;
 };
+
+/// Calls `work(i)` for each i below `count` (the first at least) at once, each in a thread. Where
+/// the system has no more threads the last i get none: `work` must leave nothing for a certain i.
+/// It must not throw.
+void work_in_threads(size_t count, const std::function<void(size_t i)>& work);
+
+/// Calls `read(i, buffer)` for each i below `count`, in order, a few at once, each in a thread with
+/// a separate buffer: a single read leaves a disk idle, and some threads check and copy data while
+/// others wait for it. After a throw no more calls begin; the first exception is rethrown.
+void read_in_parallel(size_t count,
+                      const std::function<void(size_t i, const BlockBuffer& buffer)>& read);
 
 }  // namespace weft

@@ -9,8 +9,8 @@
 #include <range/v3/view/map.hpp>
 #include <range/v3/view/take.hpp>
 
+#include "checkpoint/block_buffer.h"
 #include "checkpoint/blocks.h"
-#include "checkpoint/parallel_reads.h"
 #include "checkpoint/source.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"

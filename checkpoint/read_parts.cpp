@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "checkpoint/block_buffer.h"
 #include "checkpoint/blocks.h"
 #include "checkpoint/coverage.h"
-#include "checkpoint/parallel_reads.h"
 #include "checkpoint/runs.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"

@@ -10,8 +10,8 @@
 #include <set>
 #include <stdexcept>
 
+#include "checkpoint/block_buffer.h"
 #include "checkpoint/blocks.h"
-#include "checkpoint/parallel_reads.h"
 #include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
 #include "weft/checkpoint.h"
