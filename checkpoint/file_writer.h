@@ -5,12 +5,36 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "checkpoint/block_buffer.h"
 #include "checkpoint/blocks.h"
-#include "checkpoint/finite.h"
+#include "checkpoint/rank_file.h"
 
 namespace weft {
+
+/// Counts the elements that are NaN or infinite in the data of a rank's file.
+class FiniteCheck {
+ public:
+  FiniteCheck(const RankFiles& files, int rank);
+
+  /// The data that follow: whole elements.
+  void add(std::span<const std::byte> bytes);
+  const NonFinite& found() const { return found_; }
+
+ private:
+  struct TensorData {
+    /// Where it ends in the data.
+    int64_t end;
+    DType dtype;
+    int64_t tensor;
+  };
+
+  std::vector<TensorData> tensors_;
+  size_t current_ = 0;
+  int64_t at_ = 0;
+  NonFinite found_;
+};
 
 /// Makes the directory `path` (its parent must be there) and lets it survive a crash; one that is
 /// there is kept. std::runtime_error naming the path otherwise.
