@@ -9,7 +9,6 @@
 
 #include "checkpoint/model_files.h"
 #include "checkpoint/safetensors_header.h"
-#include "checkpoint/stacked.h"
 #include "weft/error.h"
 
 namespace weft {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/stacked.h"
+#include "checkpoint/model_files.h"
 
 #include <utility>
 
