@@ -7,8 +7,8 @@
 #include <set>
 #include <vector>
 
+#include "checkpoint/keys.h"
 #include "checkpoint/model_files.h"
-#include "checkpoint/tied.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/disk_tensor.h"

@@ -24,4 +24,9 @@ void add_unmatched_keys(const std::map<std::string, A>& to, const std::map<std::
 /// `source` is where the keys were looked for.
 void check_no_keys_skipped(const char* what, const std::string& source, const SkippedKeys& skipped);
 
+/// One parameter may be found under two names: std::invalid_argument, which begins with `what` and
+/// names both, unless all their elements are equal (NaN to NaN). Collective where both are sharded.
+void check_tied(const std::string& what, const std::string& name, const Tensor& tensor,
+                const std::string& other_name, const Tensor& other);
+
 }  // namespace weft
