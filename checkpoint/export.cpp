@@ -13,9 +13,7 @@
 
 #include "checkpoint/export_plan.h"
 #include "checkpoint/file_writer.h"
-#include "checkpoint/kept_model_files.h"
 #include "checkpoint/model_files.h"
-#include "checkpoint/read_parts.h"
 #include "checkpoint/tag.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/foreign_source.h"
-
 #include <nlohmann/json.hpp>
 #include <range/v3/range/conversion.hpp>
 #include <range/v3/view/filter.hpp>
@@ -8,6 +6,7 @@
 #include <set>
 
 #include "checkpoint/coverage.h"
+#include "checkpoint/source.h"
 #include "weft/error.h"
 #include "weft/extend/json.h"
 

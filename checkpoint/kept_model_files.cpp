@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/kept_model_files.h"
-
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/export_plan.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "checkpoint/keys.h"
-#include "checkpoint/read_parts.h"
+#include "checkpoint/source.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
 #include "weft/extend/disk_tensor.h"

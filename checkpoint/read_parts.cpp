@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/read_parts.h"
-
 #include <algorithm>
 #include <cstring>
 
@@ -8,6 +6,7 @@
 #include "checkpoint/blocks.h"
 #include "checkpoint/coverage.h"
 #include "checkpoint/runs.h"
+#include "checkpoint/source.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
 

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <range/v3/view/enumerate.hpp>
 
-#include "checkpoint/foreign_source.h"
 #include "weft/error.h"
 
 namespace weft {

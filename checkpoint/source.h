@@ -135,4 +135,26 @@ std::unique_ptr<CheckpointSource> open_source(const std::string& path);
 /// Whether the path is the directory of a run, with checkpoints in it.
 bool holds_checkpoints(const std::string& path);
 
+/// Shards as PyTorch's Hugging Face writer leaves them: each file tells in DCP_SHARDING_INFO where
+/// its parts lie in the whole, whose shape follows from them.
+std::unique_ptr<CheckpointSource> open_shards(const std::string& path,
+                                              const std::vector<std::string>& names);
+
+/// Whole tensors: what TensorFiles opens.
+std::unique_ptr<CheckpointSource> open_model(const std::string& path);
+
+/// Elements that are wanted: `box` of the tensor `name`, to go to `into`, dense and row-major.
+struct Wish {
+  std::string name;
+  Box box;
+  std::byte* into;
+  /// No other rank wants them: what is read once need not stay in the page cache.
+  bool is_own = false;
+};
+
+/// Fills all wishes. Each is first proven to be filled exactly once; each file is read once, by its
+/// blocks that hold something wanted, a few at a time; where there are checksums they are checked.
+/// Blocks of which all is wanted and own go past the page cache, unless it has them.
+void read_wishes(const CheckpointSource& source, const std::vector<Wish>& wishes);
+
 }  // namespace weft
