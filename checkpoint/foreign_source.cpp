@@ -38,7 +38,7 @@ class ShardSource final : public CheckpointSource {
       : CheckpointSource(path) {
     for (const std::string& name : names) add(path + "/" + name);
     infer_shapes();
-    note_ = note_of_shards(names);
+    contents_.note = note_of_shards(names);
   }
 
   explicit ShardSource(const TensorFiles& files) : CheckpointSource(files.path()) {
@@ -117,7 +117,8 @@ void ShardSource::add(const std::string& path) {
 
 void ShardSource::add_part(const SafetensorsEntry& entry, const Box& box) {
   const size_t file = files_.size() - 1;
-  const auto [known, is_new] = tensors_.try_emplace(entry.name, Entry{entry.dtype, entry.shape});
+  const auto [known, is_new] =
+      contents_.tensors.try_emplace(entry.name, Entry{entry.dtype, entry.shape});
   if (known->second.dtype != entry.dtype || known->second.shape.ndim() != entry.shape.ndim()) {
     fail("checkpoint: ", files_.back(), ": tensor ", in_quotes(entry.name), " is ", entry.dtype,
          ' ', entry.shape, " but ", known->second.dtype, " of ", known->second.shape.ndim(),
@@ -127,7 +128,7 @@ void ShardSource::add_part(const SafetensorsEntry& entry, const Box& box) {
 }
 
 void ShardSource::infer_shapes() {
-  for (auto& [name, entry] : tensors_) {
+  for (auto& [name, entry] : contents_.tensors) {
     auto bound = static_cast<int64_t>(size_of(entry.dtype));
     for (int dim = 0; dim < entry.shape.ndim(); ++dim) {
       int64_t end = 0;

@@ -41,8 +41,8 @@ static void warn_of_further_tokens(const TensorFiles& tensors, const Transformer
        " tensors of layers that predict further tokens (multi-token prediction)");
 }
 
-static ModelFiles open_files(const TensorFiles& tensors, const TransformerConfig& config) {
-  const TransformerModel model(config);
+/// The shapes of parameters and persistent buffers.
+static std::map<std::string, Shape> shapes_of(const Module& model) {
   std::map<std::string, Shape> shapes;
   for (const NamedParameter& named : model.named_parameters()) {
     shapes.emplace(named.name(), named.parameter->shape());
@@ -50,6 +50,11 @@ static ModelFiles open_files(const TensorFiles& tensors, const TransformerConfig
   for (const NamedBuffer& buffer : persistent_buffers(model)) {
     shapes.emplace(buffer.name, buffer.value.shape());
   }
+  return shapes;
+}
+
+static ModelFiles open_files(const TensorFiles& tensors, const TransformerConfig& config) {
+  const std::map<std::string, Shape> shapes = shapes_of(TransformerModel(config));
   return {kWhat, tensors, file_tensors(config), shapes,
           [&](const std::string& name) { return is_left_out(config, name); }};
 }
@@ -105,18 +110,13 @@ static void check_equal(const Parameter& parameter, const ModelFiles& files,
 void load_hugging_face(Module& model, const std::string& path) {
   const TensorFiles tensors(path);
   std::map<std::string, ParameterPtr> parameters;
-  std::map<std::string, Shape> shapes;
   for (const NamedParameter& named : model.named_parameters()) {
     parameters.emplace(named.name(), named.parameter);
-    shapes.emplace(named.name(), named.parameter->shape());
-  }
-  for (const NamedBuffer& buffer : persistent_buffers(model)) {
-    shapes.emplace(buffer.name, buffer.value.shape());
   }
   const auto* transformer = dynamic_cast<const TransformerModel*>(&model);
   if (transformer) warn_of_further_tokens(tensors, transformer->config());
   const std::vector<FileTensor> layout = layout_of(model, tensors);
-  const ModelFiles files(kWhat, tensors, layout, shapes, [&](const std::string& name) {
+  const ModelFiles files(kWhat, tensors, layout, shapes_of(model), [&](const std::string& name) {
     return transformer ? is_left_out(transformer->config(), name)
                        : name.ends_with(".rotary_emb.inv_freq");
   });

@@ -107,12 +107,7 @@ static std::string chosen_at(const std::string& path, const StateDict& into) {
 }
 
 CheckpointContents checkpoint_contents(const std::string& path) {
-  const auto source = open_source(path);
-  CheckpointContents contents{.tensors = {}, .numbers = source->numbers(), .note = source->note()};
-  for (const auto& [name, entry] : source->tensors()) {
-    contents.tensors.emplace(name, CheckpointContents::Entry{entry.dtype, entry.shape});
-  }
-  return contents;
+  return open_source(path)->contents();
 }
 
 void load(const std::string& path, StateDict& into) {

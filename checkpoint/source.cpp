@@ -154,9 +154,9 @@ class SavedSource final : public CheckpointSource {
     const Manifest& manifest = world_->manifest();
     const std::string wrong = wrong_name(path, manifest);
     if (!wrong.empty()) throw BadFile(Verdict::mixed, wrong, {});
-    numbers_ = manifest.numbers;
+    contents_.numbers = manifest.numbers;
     for (const auto& [i, tensor] : ranges::views::enumerate(manifest.tensors)) {
-      tensors_.emplace(tensor.name, Entry{tensor.dtype, tensor.shape});
+      contents_.tensors.emplace(tensor.name, Entry{tensor.dtype, tensor.shape});
       numbers_of_tensors_.emplace(tensor.name, i);
     }
   }

@@ -66,20 +66,16 @@ std::shared_ptr<const OpenedFile> open_foreign_file(const std::string& path);
 /// Where tensors lie: in boxes, in files. Several threads may ask at once.
 class CheckpointSource {
  public:
-  struct Entry {
-    DType dtype;
-    Shape shape;
-  };
+  using Entry = CheckpointContents::Entry;
   struct StoredBox {
     size_t file;
     Box box;
   };
 
   virtual ~CheckpointSource() = default;
-  const std::map<std::string, Entry>& tensors() const { return tensors_; }
-  const std::map<std::string, int64_t>& numbers() const { return numbers_; }
-  /// As CheckpointContents says.
-  const std::string& note() const { return note_; }
+  const CheckpointContents& contents() const { return contents_; }
+  const std::map<std::string, Entry>& tensors() const { return contents_.tensors; }
+  const std::map<std::string, int64_t>& numbers() const { return contents_.numbers; }
   /// The boxes that hold elements of `wanted`.
   virtual std::vector<StoredBox> stored_boxes(const std::string& name, const Box& wanted) const = 0;
   /// Opens it, and keeps the last few open.
@@ -90,9 +86,7 @@ class CheckpointSource {
   explicit CheckpointSource(std::string path) : path_(std::move(path)) {}
   virtual std::shared_ptr<const OpenedFile> open(size_t number) const = 0;
 
-  std::map<std::string, Entry> tensors_;
-  std::map<std::string, int64_t> numbers_;
-  std::string note_;
+  CheckpointContents contents_;
 
  private:
   std::string path_;
