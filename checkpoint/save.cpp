@@ -1,24 +1,131 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <span>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "checkpoint/file_writer.h"
 #include "checkpoint/lease.h"
+#include "checkpoint/rank_file.h"
 #include "checkpoint/retention.h"
-#include "checkpoint/snapshot.h"
 #include "checkpoint/tag.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
+#include "weft/extend/disk_memory.h"
+#include "weft/extend/disk_tensor.h"
 #include "weft/extend/told_by_first.h"
+#include "weft/ops/factories.h"
 #include "weft/storage.h"
 #include "weft/warnings.h"
 
 namespace weft {
+
+/// A rank's bytes in the order of its file, where they lie in memory. Parts that are on another
+/// device, or not dense, are copied when they are visited, one at a time; those on disk pass
+/// through a buffer.
+class Snapshot {
+ public:
+  Snapshot(const RankFiles& files, int rank, const StateDict& state);
+
+  /// Bytes from `begin` to `end` of the data, piece by piece.
+  template <class F> void for_bytes(int64_t begin, int64_t end, const F& visit) {
+    int64_t at = 0;
+    for (size_t i = 0; i < pieces_.size(); ++i) {
+      const int64_t size = pieces_[i].bytes;
+      const int64_t from = std::max(begin, at), to = std::min(end, at + size);
+      if (from < to) {
+        visit_piece(i, from - at, to - at, visit);
+      }
+      at += size;
+    }
+  }
+  /// Bytes up to the end of the last piece that rests on disk.
+  int64_t end_on_disk() const;
+  /// Lets go of all tensors.
+  void clear() { pieces_.clear(), copy_ = {}, read_ = {}; }
+
+ private:
+  struct Piece {
+    Tensor local;
+    int64_t bytes;
+    bool on_disk;
+  };
+  template <class F> void visit_piece(size_t index, int64_t begin, int64_t end, const F& visit) {
+    if (!pieces_[index].on_disk) {
+      return visit(std::span(data_of(index) + begin, static_cast<size_t>(end - begin)));
+    }
+    while (begin < end) {
+      const std::span<const std::byte> part = read_at(index, begin, end);
+      visit(part);
+      begin += static_cast<int64_t>(part.size());
+    }
+  }
+  const std::byte* data_of(size_t index);
+  std::span<const std::byte> read_at(size_t index, int64_t begin, int64_t end);
+
+  std::vector<Piece> pieces_;
+  /// A copy of piece `copied_`.
+  Tensor copy_;
+  size_t copied_ = 0;
+  /// Blocks that were read from disk.
+  DiskBuffer read_;
+};
+
+Snapshot::Snapshot(const RankFiles& files, int rank, const StateDict& state) {
+  for (const RankFiles::Entry& entry : files.entries(rank)) {
+    if (entry.bytes == 0) continue;
+    const std::string& name = files.manifest().tensors[entry.tensor].name;
+    const Tensor local = state.tensors.at(name).local();
+    if (!(local.shape() == entry.box->shape)) {
+      fail("save: tensor ", in_quotes(name), " has a part ", local.shape(), ", expected ",
+           entry.box->shape, ", that of its layout");
+    }
+    pieces_.push_back({local, entry.bytes, rests_on_disk(local)});
+  }
+}
+
+int64_t Snapshot::end_on_disk() const {
+  int64_t at = 0, end = 0;
+  for (const Piece& piece : pieces_) {
+    at += piece.bytes;
+    if (piece.on_disk) end = at;
+  }
+  return end;
+}
+
+/// Reads blocks that hold bytes from `begin` on, at most up to `end`.
+std::span<const std::byte> Snapshot::read_at(size_t index, int64_t begin, int64_t end) {
+  constexpr int64_t kMost = 4 * DiskMemory::kBlock;
+  const Piece& piece = pieces_[index];
+  if (!read_.storage()) read_ = DiskBuffer(kMost);
+  const int64_t from = begin / DiskMemory::kBlock * DiskMemory::kBlock;
+  const int64_t size = std::min(kMost, piece.bytes - from);
+  const DiskPlace place = disk_place(piece.local);
+  place.memory->read(place.offset + from, size, read_.data(), true).wait();
+  return std::span<const std::byte>(read_.data() + (begin - from),
+                                    static_cast<size_t>(std::min(end, from + size) - begin));
+}
+
+const std::byte* Snapshot::data_of(size_t index) {
+  const Tensor& local = pieces_[index].local;
+  if (local.block().is_dense() && local.device().kind == DeviceKind::cpu) {
+    return static_cast<const std::byte*>(local.block().data);
+  }
+  if (!copy_ || copied_ != index) {
+    const NoGrad no_grad;
+    copy_ = {};
+    copy_ = empty(local.shape(), {.dtype = local.dtype()});
+    weft::copy_(copy_, local);
+    copied_ = index;
+  }
+  return static_cast<const std::byte*>(copy_.block().data);
+}
 
 /// The work of rank 0 once its file is safe; none of it makes the save fail.
 struct Aftermath {
