@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nn/disk_update.h"
+#include "nn/offloaded_update.h"
 
 #include <algorithm>
 #include <array>

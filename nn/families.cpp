@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/families.h"
 
-#include "nn/family_keys.h"
-
 namespace weft {
 
 namespace families {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nn/family_keys.h"
+#include "nn/families.h"
 
 namespace weft::families {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
-#include "nn/family_keys.h"
+#include "nn/families.h"
 
 namespace weft::families {
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "nn/family_keys.h"
+#include "nn/families.h"
 
 namespace weft::families {
 

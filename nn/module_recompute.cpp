@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "nn/activation_store.h"
-#include "nn/repeated.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/kept_results.h"

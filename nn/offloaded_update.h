@@ -25,4 +25,11 @@ void update_offloaded(Device device, const std::vector<UpdatedArray>& arrays,
                       const std::function<void(const Tensors& parts)>& work);
 void await_offloaded(Device device);
 
+/// Passes the arrays of several updates, some of which rest on disk, through bounded buffers window
+/// by window, and calls `work` with the number of the update and its parts in memory (one
+/// dimension). The next window is read and the two before it are written meanwhile. The arrays of
+/// an update have equal numbers of elements.
+void update_through_memory(const std::vector<std::vector<UpdatedArray>>& updates,
+                           const std::function<void(size_t update, const Tensors& parts)>& work);
+
 }  // namespace weft

@@ -3,9 +3,8 @@
 #include <optional>
 #include <set>
 
-#include "nn/disk_update.h"
+#include "nn/adjacency.h"
 #include "nn/offloaded_update.h"
-#include "nn/parameter_runs.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/disk_tensor.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nn/parameter_runs.h"
+#include "nn/adjacency.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/disk_tensor.h"

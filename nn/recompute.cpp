@@ -3,7 +3,6 @@
 #include <memory>
 
 #include "nn/activation_store.h"
-#include "nn/repeated.h"
 #include "weft/autograd.h"
 #include "weft/context.h"
 #include "weft/error.h"
