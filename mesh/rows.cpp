@@ -3,9 +3,7 @@
 
 #include <algorithm>
 
-#include "mesh/grid.h"
-#include "mesh/key_order.h"
-#include "src/kernels/copy/dense.h"
+#include "mesh/row_ranks.h"
 #include "weft/error.h"
 
 namespace weft {
