@@ -75,12 +75,17 @@ static bool reduces_twice(const PlanProblem& problem, const Pattern& from, const
                      [&](int axis) { return !to[axis].is_shard(); });
 }
 
+/// Adds one step of all axes that must communicate, unless there are none.
+static void add_direct(const PlanProblem& problem, const PlanState& state, PlanEdge edge,
+                       std::vector<PlanEdge>& edges) {
+  edge.axes = talking_axes(problem.grid, state.pattern, edge.to.pattern);
+  if (!edge.axes.empty()) finish(problem, state, std::move(edge), edges);
+}
+
 static void add_exchange(const PlanProblem& problem, const PlanState& state, const Pattern& to,
                          std::vector<PlanEdge>& edges) {
-  PlanEdge edge{.kind = Kind::exchange, .op = op_of(state.pattern), .to = {to, state.dtype}};
-  edge.axes = talking_axes(problem.grid, state.pattern, to);
-  if (edge.axes.empty()) return;
-  finish(problem, state, std::move(edge), edges);
+  add_direct(problem, state,
+             {.kind = Kind::exchange, .op = op_of(state.pattern), .to = {to, state.dtype}}, edges);
 }
 
 void add_exchange_edges(const PlanProblem& problem, const PlanState& state,
@@ -178,14 +183,6 @@ static void add_reductions(const PlanProblem& problem, const PlanState& state,
   });
 }
 
-static void add_all_to_all(const PlanProblem& problem, const PlanState& state, const Pattern& to,
-                           std::vector<PlanEdge>& edges) {
-  PlanEdge edge{.kind = Kind::all_to_all, .to = {to, state.dtype}};
-  edge.axes = talking_axes(problem.grid, state.pattern, to);
-  if (edge.axes.empty()) return;
-  finish(problem, state, std::move(edge), edges);
-}
-
 /// Adds moves of one axis to another dim, and one move of all axes that are not Partial to the
 /// goal.
 static void add_moves(const PlanProblem& problem, const PlanState& state,
@@ -198,13 +195,13 @@ static void add_moves(const PlanProblem& problem, const PlanState& state,
       if (state.pattern[axis].is_shard(dim) || problem.shape[dim] < 2) continue;
       Pattern to = state.pattern;
       to.set(axis, Shard{dim});
-      add_all_to_all(problem, state, to, edges);
+      add_direct(problem, state, {.kind = Kind::all_to_all, .to = {to, state.dtype}}, edges);
     }
   }
   Pattern to = goal;
   without_new_partials(to, state.pattern);
   for (int axis : state.pattern.partial_axes()) to.set(axis, state.pattern[axis]);
-  add_all_to_all(problem, state, to, edges);
+  add_direct(problem, state, {.kind = Kind::all_to_all, .to = {to, state.dtype}}, edges);
 }
 
 void add_collective_edges(const PlanProblem& problem, const PlanState& state,
