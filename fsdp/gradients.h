@@ -9,7 +9,7 @@
 #include "fsdp/buffers.h"
 #include "fsdp/controls.h"
 #include "fsdp/param_grad.h"
-#include "fsdp/quantized_scatter.h"
+#include "fsdp/quantized.h"
 #include "weft/extend/disk_memory.h"
 #include "weft/extend/tape.h"
 

@@ -8,7 +8,6 @@
 #include "fsdp/controls.h"
 #include "fsdp/extended.h"
 #include "fsdp/fsdp_param.h"
-#include "fsdp/stages.h"
 #include "weft/extend/disk_memory.h"
 #include "weft/stream.h"
 

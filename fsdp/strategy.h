@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "weft/communicator.h"
 #include "weft/fsdp.h"
 #include "weft/mesh.h"
+#include "weft/quantization.h"
 
 namespace weft::fsdp {
 
@@ -56,5 +58,21 @@ struct Roles {
 /// std::invalid_argument if the rows do not fit the mesh, if a row contradicts itself, or if two
 /// rows need opposite orders of sharding.
 Roles roles_of(const DeviceMesh& mesh, const Strategy& strategy, const Reshard& reshard);
+
+/// The ranks of joined axes in two groups, over which codes move one after the other: `within`
+/// along the axes of fast links, `across` along the others. Rank r of the joined axes is rank
+/// `rank_within[r]` of its `within`; the ranks r of one `rank_within` are in the order of `across`.
+struct Stages {
+  AxisGroup within, across;
+  std::vector<int> rank_within;
+
+  /// The ranks of the joined axes by their rank within, then by that across.
+  std::vector<int> order() const;
+};
+
+/// Returns the stages in which codes move over axes `first` to `last` (excluded) of
+/// `roles.sharded`; nothing if they move over all of these axes at once.
+std::optional<Stages> stages_of(const Roles& roles, size_t first, size_t last,
+                                const Quantization& quantization);
 
 }  // namespace weft::fsdp
