@@ -3,7 +3,6 @@
 
 #include <iosfwd>
 #include <memory>
-#include <vector>
 
 #include "weft/block.h"
 #include "weft/extend/ref.h"

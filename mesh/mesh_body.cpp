@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mesh/mesh_body.h"
 
-#include <algorithm>
-
 #include "src/comm/transport.h"
 #include "weft/extend/end_on_thread.h"
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mesh/rows.h"
 
-#include <algorithm>
-
 #include "mesh/row_ranks.h"
 #include "weft/error.h"
 
