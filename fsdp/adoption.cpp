@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fsdp/adoption.h"
-
 #include <algorithm>
 #include <range/v3/view/enumerate.hpp>
 #include <range/v3/view/reverse.hpp>
 
+#include "fsdp/fsdp_state.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/module_sharder.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "fsdp/adoption.h"
 #include "fsdp/fsdp_context.h"
 #include "weft/error.h"
 #include "weft/extend/module_sharder.h"

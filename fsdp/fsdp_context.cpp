@@ -6,7 +6,6 @@
 #include <range/v3/view/enumerate.hpp>
 #include <range/v3/view/transform.hpp>
 
-#include "fsdp/adoption.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/tape.h"

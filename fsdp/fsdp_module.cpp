@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/fsdp_module.h"
 
-#include <algorithm>
-
 #include "fsdp/fsdp_context.h"
 #include "weft/error.h"
 #include "weft/extend/module_sharder.h"

@@ -5,7 +5,6 @@
 #include <range/v3/view/transform.hpp>
 #include <range/v3/view/zip.hpp>
 
-#include "fsdp/adoption.h"
 #include "fsdp/fsdp_context.h"
 #include "fsdp/quantized.h"
 #include "weft/context.h"

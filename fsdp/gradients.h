@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "fsdp/buffers.h"
-#include "fsdp/controls.h"
 #include "fsdp/param_grad.h"
 #include "fsdp/quantized.h"
 #include "weft/extend/disk_memory.h"
 #include "weft/extend/tape.h"
+#include "weft/fsdp_module.h"
 
 namespace weft::fsdp {
 

@@ -1,17 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "fsdp/buffers.h"
-#include "fsdp/controls.h"
 #include "fsdp/extended.h"
 #include "fsdp/fsdp_param.h"
 #include "weft/extend/disk_memory.h"
+#include "weft/fsdp_module.h"
 #include "weft/stream.h"
 
 namespace weft::fsdp {
+
+class ParamGroup;
+
+/// Settings of a group by the methods of FsdpModule.
+struct Controls {
+  /// All reductions, and those of the last micro-step.
+  bool reduces = true;
+  bool all_reduces = true;
+  /// Comes before the option.
+  std::optional<bool> reshards_after_forward;
+  bool reshards_after_backward = true;
+  bool unshards_in_backward = true;
+  bool keeps_storage = false;
+  /// Not empty: groups to unshard early, in place of the recorded order.
+  std::vector<std::weak_ptr<ParamGroup>> forward_prefetch, backward_prefetch;
+  CustomCollective all_gather;
+};
 
 /// How long a level keeps what it gathered: for one use in forward or backward, until the end of
 /// the backward, or until the parameters change.

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <range/v3/view/enumerate.hpp>
 
 #include "fsdp/gradients.h"

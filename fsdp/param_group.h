@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "fsdp/controls.h"
 #include "fsdp/gradients.h"
 #include "fsdp/level.h"
 #include "weft/error.h"

@@ -4,7 +4,6 @@
 
 #include "fsdp/gradients.h"
 #include "weft/context.h"
-#include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 
 namespace weft::fsdp {
