@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nn/config_file.h"
+#include "nn/families.h"
 
 #include <limits>
 

@@ -2,16 +2,60 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include "nn/config_file.h"
+#include "weft/error.h"
 #include "weft/transformer_config.h"
 
 namespace weft {
+
+/// A Hugging Face config.json, or an object in it. The type of every value is checked, and the keys
+/// that are asked for are remembered: the others are not understood.
+class ConfigFile {
+ public:
+  ConfigFile(std::string name, nlohmann::json json)
+      : name_(std::move(name)), json_(std::move(json)) {}
+
+  /// A key that is missing or null.
+  bool lacks(const std::string& key) const { return find(key) == nullptr; }
+  bool is_null(const std::string& key) const {
+    return json_.contains(key) && json_.at(key).is_null();
+  }
+  int64_t integer(const std::string& key) const;
+  int64_t integer(const std::string& key, int64_t otherwise) const;
+  double number(const std::string& key, double otherwise) const;
+  bool flag(const std::string& key, bool otherwise) const;
+  std::string text(const std::string& key, const std::string& otherwise) const;
+  /// Returns an empty list when the key is missing or null.
+  nlohmann::json list(const std::string& key) const;
+  std::vector<double> numbers(const std::string& key) const;
+  /// Returns std::nullopt when the key is missing or null.
+  std::optional<ConfigFile> object(const std::string& key) const;
+  const nlohmann::json& json() const { return json_; }
+
+  /// Throws unless the key is missing or null, or has this value.
+  void expect(const std::string& key, const nlohmann::json& value) const;
+  /// Throws when a key with a value was not asked for and is not in `harmless`.
+  void check_all_understood(const std::set<std::string>& harmless) const;
+  template <class... Parts> [[noreturn]] void mistake(const Parts&... parts) const {
+    fail(name_, ": ", parts...);
+  }
+
+ private:
+  const nlohmann::json* find(const std::string& key) const;
+  [[noreturn]] void wrong_type(const std::string& key, const nlohmann::json& value,
+                               const char* wanted) const;
+
+  std::string name_;
+  nlohmann::json json_;
+  mutable std::set<std::string> asked_;
+};
 
 /// The field that a key of config.json sets.
 using ConfigField = std::variant<int64_t TransformerConfig::*, double TransformerConfig::*,
@@ -57,6 +101,12 @@ struct Family {
   std::string_view blocks = "model.layers.";
   std::vector<FileName> names = {};
 };
+
+/// Models that are deeper are taken for a mistake before they take memory and time.
+inline constexpr int64_t kMostLayers = 10'000;
+
+/// Returns why these numbers make no transformer, as the end of a sentence; empty when they do.
+std::string mistake_in(const TransformerConfig& config);
 
 const std::vector<Family>& all_known_families();
 /// Returns nullptr when there is none of that type.

@@ -6,7 +6,6 @@
 #include <sstream>
 
 #include "nn/families.h"
-#include "nn/transformer_config.h"
 #include "weft/extend/json.h"
 
 namespace weft {

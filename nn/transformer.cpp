@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/transformer.h"
 
+#include "nn/families.h"
 #include "nn/transformer_block.h"
-#include "nn/transformer_config.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/layers.h"

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nn/transformer_config.h"
-
 #include <cmath>
 #include <limits>
 
+#include "nn/families.h"
 #include "weft/error.h"
 
 namespace weft {
