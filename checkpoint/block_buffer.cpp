@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/block_buffer.h"
-
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -13,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "checkpoint/blocks.h"
 #include "weft/extend/descriptor.h"
 
 namespace weft {

@@ -3,10 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <new>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "weft/extend/file.h"
 
 namespace weft {
 
@@ -38,5 +42,62 @@ class BlockHashes {
 std::string hex_of(std::span<const uint64_t> hashes);
 /// The numbers of such a text; false when it is none.
 bool parse_hex(const std::string& text, std::vector<uint64_t>& hashes);
+
+/// Memory of one block, aligned so that the disk may write to it and read from it by itself: past
+/// the page cache a save or a cold load costs no copy by the kernel.
+class BlockBuffer {
+ public:
+  static constexpr size_t kAlignment = 4096;
+
+  BlockBuffer()
+      : data_(static_cast<std::byte*>(::operator new (kBlockBytes, std::align_val_t{kAlignment}))) {
+  }
+
+  std::byte* data() const { return data_.get(); }
+
+ private:
+  struct Free {
+    void operator()(std::byte* data) const {
+      ::operator delete (data, std::align_val_t{kAlignment});
+    }
+  };
+  std::unique_ptr<std::byte, Free> data_;
+};
+
+/// Reads pieces of a file, from the page cache or past it. Several threads may read at once.
+class BlockReader {
+ public:
+  explicit BlockReader(const File& file);
+  BlockReader(const BlockReader&) = delete;
+  BlockReader& operator=(const BlockReader&) = delete;
+  ~BlockReader();
+
+  /// Fills `into`, which is aligned and allocated up to the next multiple of kAlignment, straight
+  /// from the disk. Returns false, with `into` unspecified, when the page cache has all of it or
+  /// the file system does not support it.
+  bool read_past_cache(int64_t offset, int64_t bytes, std::byte* into) const;
+  /// The bytes from `offset` on, at most a block, in `into`: past the cache where that can be.
+  /// Errors are those of File::read.
+  std::span<const std::byte> read(int64_t offset, int64_t bytes, const BlockBuffer& into) const;
+
+ private:
+  bool is_cached(int64_t offset, size_t bytes) const;
+
+  const File& file_;
+  /// Only to ask which pages are in the cache.
+  std::byte* mapped_ = nullptr;
+  int disk_ = -1;
+};
+
+/// Calls `work(i)` for each i below `count` (the first at least) at once, each in a thread. Where
+/// the system has no more threads the last i get none: `work` must leave nothing for a certain i.
+/// It must not throw.
+void work_in_threads(size_t count, const std::function<void(size_t i)>& work);
+
+/// Calls `read(i, buffer)` for each i below `count`, in order, a few at once, each in a thread with
+/// a separate buffer: a single read leaves a disk idle, and some threads check and copy data while
+/// others wait for it. After a throw no more calls begin; the first exception is rethrown.
+void read_in_parallel(size_t count,
+                      const std::function<void(size_t i, const BlockBuffer& buffer)>& read);
 
 }  // namespace weft

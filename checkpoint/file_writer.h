@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/block_buffer.h"
 #include "checkpoint/blocks.h"
 #include "checkpoint/rank_file.h"
 

@@ -9,7 +9,6 @@
 #include <range/v3/view/map.hpp>
 #include <range/v3/view/take.hpp>
 
-#include "checkpoint/block_buffer.h"
 #include "checkpoint/blocks.h"
 #include "checkpoint/source.h"
 #include "weft/checkpoint.h"

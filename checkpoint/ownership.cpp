@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/ownership.h"
-
 #include <algorithm>
 #include <map>
 #include <range/v3/range/conversion.hpp>
@@ -8,6 +6,7 @@
 #include <range/v3/view/indices.hpp>
 #include <range/v3/view/zip.hpp>
 
+#include "checkpoint/rank_file.h"
 #include "weft/error.h"
 
 namespace weft {

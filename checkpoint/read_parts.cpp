@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "checkpoint/block_buffer.h"
 #include "checkpoint/blocks.h"
 #include "checkpoint/coverage.h"
 #include "checkpoint/runs.h"

@@ -10,7 +10,6 @@
 #include <set>
 #include <stdexcept>
 
-#include "checkpoint/block_buffer.h"
 #include "checkpoint/blocks.h"
 #include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
