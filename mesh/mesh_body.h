@@ -1,14 +1,117 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <vector>
 
-#include "mesh/cache.h"
 #include "mesh/grid.h"
 #include "mesh/layout.h"
 #include "mesh/plan.h"
+#include "weft/extend/ref.h"
 
 namespace weft {
+
+/// Counters of a cache.
+struct CacheStatistics {
+  int64_t entries = 0;
+  int64_t hits = 0;
+  int64_t misses = 0;
+  int64_t evictions = 0;
+};
+
+/// A flat hash table of handles that holds about `capacity` entries. When it is full, it drops
+/// entries that were not found since the last sweep and have no other owner; entries with other
+/// owners cost memory anyway and stay.
+template <class T> class Cache {
+ public:
+  explicit Cache(size_t capacity) : capacity_(capacity), entries_(capacity * 2) {}
+
+  template <class Matches> T* find(uint64_t hash, Matches matches) {
+    for (size_t at = first(hash); entries_[at].value; at = next(at)) {
+      Entry& entry = entries_[at];
+      if (entry.hash != hash || !matches(*entry.value)) continue;
+      entry.found = true;
+      ++statistics_.hits;
+      return entry.value.get();
+    }
+    ++statistics_.misses;
+    return nullptr;
+  }
+
+  void insert(uint64_t hash, Ref<T> value) {
+    if (static_cast<size_t>(statistics_.entries) >= capacity_) sweep();
+    place({hash, std::move(value), true});
+  }
+
+  void clear() {
+    std::vector<Entry> dropped(entries_.size());
+    dropped.swap(entries_);
+    statistics_.entries = 0;
+  }
+
+  const CacheStatistics& statistics() const { return statistics_; }
+
+ private:
+  struct Entry {
+    uint64_t hash = 0;
+    Ref<T> value;
+    bool found = false;
+  };
+
+  size_t first(uint64_t hash) const {
+    return (hash * 0x9e3779b97f4a7c15ull >> 20) % entries_.size();
+  }
+  size_t next(size_t at) const { return at + 1 == entries_.size() ? 0 : at + 1; }
+
+  void place(Entry entry) {
+    size_t at = first(entry.hash);
+    while (entries_[at].value) at = next(at);
+    entries_[at] = std::move(entry);
+    ++statistics_.entries;
+  }
+
+  /// Drops entries that were not found since the last sweep; if those are too few, all that have no
+  /// other owner.
+  void sweep() {
+    size_t kept = drop([](const Entry& entry) { return !entry.found; });
+    if (kept * 4 > capacity_ * 3) kept = drop([](const Entry&) { return true; });
+    if (kept * 4 > capacity_ * 3) {
+      capacity_ *= 2;
+      rehash(capacity_ * 2);
+    } else {
+      rehash(entries_.size());
+    }
+  }
+
+  template <class Unwanted> size_t drop(Unwanted unwanted) {
+    size_t kept = 0;
+    for (Entry& entry : entries_) {
+      if (!entry.value) continue;
+      if (entry.value->use_count() == 1 && unwanted(entry)) {
+        entry.value = {};
+        ++statistics_.evictions;
+      } else {
+        entry.found = false;
+        ++kept;
+      }
+    }
+    return kept;
+  }
+
+  void rehash(size_t size) {
+    std::vector<Entry> before(size);
+    before.swap(entries_);
+    statistics_.entries = 0;
+    for (Entry& entry : before) {
+      if (entry.value) place(std::move(entry));
+    }
+  }
+
+  size_t capacity_;
+  std::vector<Entry> entries_;
+  CacheStatistics statistics_;
+};
 
 class RouteTable;
 
