@@ -135,31 +135,22 @@ void ExportPlan::add_units(const ModelFile& file) {
   }
 }
 
-void ExportPlan::add_slice(const WrittenTensor& tensor, const FilePart& part, size_t file,
-                           int64_t at) {
-  const Shape& shape = entry(part.parameter).shape;
-  Box box{Dims::filled(shape.ndim(), 0), shape};
-  const int64_t rows = box.shape[1], row = tensor.bytes() / rows;
-  const int64_t most = std::max<int64_t>(1, kUnitBytes / row);
-  box.offset[0] = part.slice, box.shape[0] = 1;
-  for (int64_t from = 0; from < rows; from += most) {
-    box.offset[1] = from, box.shape[1] = std::min(most, rows - from);
-    units.push_back(
-        {options_.prefix + part.parameter, file, at + from * row, box, box.shape[1] * row});
-  }
-}
-
-void ExportPlan::add_rows(const WrittenTensor& tensor, const FilePart& part, size_t file,
+void ExportPlan::add_rows(const WrittenTensor& tensor, const FilePart& given, size_t file,
                           int64_t at) {
-  if (part.slice >= 0) return add_slice(tensor, part, file, at);
-  const Shape& shape = entry(part.parameter).shape;
+  const Shape& shape = entry(given.parameter).shape;
+  FilePart part = given;
+  Box box{Dims::filled(shape.ndim(), 0), shape};
+  const int dim = part.slice >= 0 ? 1 : 0;
+  if (part.slice >= 0) {
+    box.offset[0] = part.slice, box.shape[0] = 1;
+    part.rows = part.block = shape[1];
+  }
   const int64_t row = tensor.bytes() / (shape.empty() ? 1 : tensor.shape[0]);
   const int64_t most = std::max<int64_t>(1, kUnitBytes / row);
   for (int64_t from = 0; from < part.rows;) {
     const int64_t within = from % part.block;
     const int64_t count = std::min({most, part.rows - from, part.block - within});
-    Box box{Dims::filled(shape.ndim(), 0), shape};
-    if (!shape.empty()) box.offset[0] = from, box.shape[0] = count;
+    if (!shape.empty()) box.offset[dim] = from, box.shape[dim] = count;
     const int64_t there = part.offset + from / part.block * part.stride + within;
     units.push_back({options_.prefix + part.parameter, file, at + there * row, box, count * row});
     from += count;

@@ -60,7 +60,6 @@ class ExportPlan {
   void name_files();
   void write_header(ModelFile& file);
   void add_units(const ModelFile& file);
-  void add_slice(const WrittenTensor& tensor, const FilePart& part, size_t file, int64_t at);
   void add_rows(const WrittenTensor& tensor, const FilePart& part, size_t file, int64_t at);
   void add_columns(const WrittenTensor& tensor, const FilePart& part, size_t file, int64_t at);
 
