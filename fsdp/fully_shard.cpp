@@ -7,7 +7,6 @@
 
 #include "fsdp/fsdp_context.h"
 #include "fsdp/quantized.h"
-#include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/module_sharder.h"
 

@@ -6,7 +6,6 @@
 #include <range/v3/view/enumerate.hpp>
 #include <utility>
 
-#include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/module_sharder.h"
 #include "weft/extend/tape.h"

@@ -2,7 +2,6 @@
 #include <range/v3/view/zip.hpp>
 
 #include "mesh/program.h"
-#include "mesh/search.h"
 #include "src/comm/transport.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"

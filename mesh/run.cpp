@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mesh/program.h"
-#include "mesh/search.h"
 #include "src/comm/transport.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"

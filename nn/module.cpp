@@ -7,7 +7,6 @@
 
 #include "weft/context.h"
 #include "weft/error.h"
-#include "weft/extend/module_sharder.h"
 #include "weft/extend/module_trace.h"
 
 namespace weft {
