@@ -63,21 +63,6 @@ std::vector<int64_t> keys_of(const RowDim& rows, const MemoryBlock& indices, std
   return keys;
 }
 
-void fetch_rows(const RowDim& rows, const MemoryBlock& in, const MemoryBlock& indices,
-                const MemoryBlock& out) {
-  if (out.device.kind == DeviceKind::meta) return;
-  std::string mistake;
-  const DistinctKeys named = distinct(keys_of(rows, indices, mistake));
-  const Shape shape = rows.shape_of(static_cast<int64_t>(named.keys.size()));
-  const Ref<Storage> memory =
-      Storage::allocate(static_cast<size_t>(shape.product()) * size_of(in.dtype), in.device);
-  const MemoryBlock fetched = dense_block(memory->data(), in.dtype, shape, in.device);
-  if (!mistake.empty()) mistake = "fetch_rows: " + mistake;
-  fetch_distinct_rows(rows, in, named.keys, fetched, mistake);
-  const IndexBlock places(named.places, in.device);
-  take_along(flat_if(rows.elements, out), fetched, places, rows.elements ? 0 : rows.dim);
-}
-
 /// For each key, the position of the last row that is written to it.
 static std::vector<int64_t> last_of(const DistinctKeys& named) {
   std::vector<int64_t> last(named.keys.size());
@@ -116,29 +101,6 @@ CombinedRows combined_rows(const RowDim& to, std::span<const int64_t> keys,
 
 std::vector<int64_t> ReceivedRows::places_in(const RowDim& to) const {
   return places_of(to, range_of(to, to.layout->box), keys);
-}
-
-void write_rows(const RowDim& to, const MemoryBlock& out, const Ref<Layout>& from,
-                const MemoryBlock& indices, const MemoryBlock& values, WriteMode mode) {
-  if (out.device.kind == DeviceKind::meta) return;
-  std::string mistake;
-  const std::vector<int64_t> keys = keys_of(to, indices, mistake);
-  if (!mistake.empty()) mistake = "write_rows: " + mistake;
-  const MemoryBlock given =
-      mistake.empty() ? values : dense_block(nullptr, values.dtype, to.shape_of(0), values.device);
-  const CombinedRows own = combined_rows(to, keys, given, mode);
-  const ReceivedRows received =
-      send_distinct_rows(to, *from, axes_cutting(*from, to.dim), own.keys, own.rows, mistake);
-  const IndexBlock places(received.places_in(to), out.device);
-  const int dim = to.elements ? 0 : to.dim;
-  if (mode != WriteMode::add) {
-    return write_along(flat_if(to.elements, out), received.rows, places, dim, mode);
-  }
-  const Ref<Storage> memory = Storage::allocate(
-      static_cast<size_t>(out.numel()) * size_of(received.rows.dtype), out.device);
-  const MemoryBlock sums = dense_block(memory->data(), received.rows.dtype, out.shape, out.device);
-  add_along(flat_if(to.elements, sums), received.rows, places, dim);
-  accumulate(out, sums);
 }
 
 }  // namespace weft

@@ -50,10 +50,6 @@ std::vector<int64_t> keys_of(const RowDim& rows, const MemoryBlock& indices, std
 void fetch_distinct_rows(const RowDim& rows, const MemoryBlock& in, std::span<const int64_t> keys,
                          const MemoryBlock& out, const std::string& mistake = {});
 
-/// Fetches rows in any order, with repetition: out[.., i, ..] = row indices[i].
-void fetch_rows(const RowDim& rows, const MemoryBlock& in, const MemoryBlock& indices,
-                const MemoryBlock& out);
-
 /// Rows that ranks have sent to this one, in the order of the senders' parts.
 struct ReceivedRows {
   /// In each sender's part ascending and distinct.
@@ -72,12 +68,6 @@ struct ReceivedRows {
 ReceivedRows send_distinct_rows(const RowDim& to, const Layout& from, const Axes& over,
                                 std::span<const int64_t> keys, const MemoryBlock& rows,
                                 const std::string& mistake = {});
-
-/// Adds each rank's rows to this rank's part `out`, or replaces rows by them, ...: row i of
-/// `values` goes to row indices[i]. `from` lays out the values, whose dim `to.dim` the same axes
-/// cut. Rows of one place are written in the order of the values' parts.
-void write_rows(const RowDim& to, const MemoryBlock& out, const Ref<Layout>& from,
-                const MemoryBlock& indices, const MemoryBlock& values, WriteMode mode);
 
 /// One rank's rows, with those of one key made one by that mode (sums of halves in f32).
 struct CombinedRows {
