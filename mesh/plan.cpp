@@ -122,10 +122,12 @@ static Ref<Plan> make_plan(const Ref<Layout>& from, const Ref<Layout>& to,
   return plan;
 }
 
-static Ref<Plan> cached_plan(const Ref<Layout>& from, const Ref<Layout>& to,
-                             const PlanOptions& options, uint64_t salt) {
+Ref<Plan> plan_between(const Ref<Layout>& from, const Ref<Layout>& to, const PlanOptions& options) {
   if (!to->sharding) return make_plan(from, to, options);
   Cache<Plan>& plans = body_of(to->sharding).plans;
+  const uint64_t salt =
+      static_cast<uint64_t>(options.memory_cap) << 4 | static_cast<uint64_t>(options.device) << 2 |
+      static_cast<uint64_t>(options.two_step) << 1 | static_cast<uint64_t>(options.collectives);
   uint64_t hash = mixed(mixed(salt, reinterpret_cast<uintptr_t>(from.get())),
                         reinterpret_cast<uintptr_t>(to.get()));
   Plan* found = plans.find(hash, [&](const Plan& plan) {
@@ -135,17 +137,6 @@ static Ref<Plan> cached_plan(const Ref<Layout>& from, const Ref<Layout>& to,
   Ref<Plan> plan = make_plan(from, to, options);
   plans.insert(hash, plan);
   return plan;
-}
-
-Ref<Plan> plan_between(const Ref<Layout>& from, const Ref<Layout>& to) {
-  return cached_plan(from, to, {}, 0);
-}
-
-Ref<Plan> plan_between(const Ref<Layout>& from, const Ref<Layout>& to, const PlanOptions& options) {
-  uint64_t salt =
-      static_cast<uint64_t>(options.memory_cap) << 4 | static_cast<uint64_t>(options.device) << 2 |
-      static_cast<uint64_t>(options.two_step) << 1 | static_cast<uint64_t>(options.collectives);
-  return cached_plan(from, to, options, salt);
 }
 
 const Plan& plan_on(DeviceKind device, const Plan& plan) {

@@ -83,8 +83,8 @@ class Plan final : public RefCounted {
 
 /// Returns the plan of least predicted time, from the mesh's cache. Both layouts must have the same
 /// root mesh, shape and dtype. Equal on all ranks.
-Ref<Plan> plan_between(const Ref<Layout>& from, const Ref<Layout>& to);
-Ref<Plan> plan_between(const Ref<Layout>& from, const Ref<Layout>& to, const PlanOptions& options);
+Ref<Plan> plan_between(const Ref<Layout>& from, const Ref<Layout>& to,
+                       const PlanOptions& options = {});
 
 /// Returns the plan to run on a device: `plan` itself, or one of collectives between the same
 /// layouts if `plan` reads memory that ranks cannot see of each other.
