@@ -2,34 +2,12 @@
 #include <range/v3/view/zip.hpp>
 
 #include "mesh/program.h"
-#include "src/comm/transport.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
 #include "weft/storage.h"
 
 namespace weft {
-
-namespace {
-
-class FetchReader final : public ExchangeReader {
- public:
-  FetchReader(const ReadProgram& program, const MemoryBlock& out) : program_(program), out_(out) {}
-
-  int64_t read(int, std::span<const void* const> shown) override {
-    std::vector<MemoryBlock> members;
-    for (const void* block : shown) {
-      members.push_back(block ? *static_cast<const MemoryBlock*>(block) : MemoryBlock{});
-    }
-    return read_boxes(program_, ReduceOp::sum, members, out_);
-  }
-
- private:
-  const ReadProgram& program_;
-  const MemoryBlock& out_;
-};
-
-}  // namespace
 
 static Axes cutting_axes(const MeshGrid& grid, const Pattern& pattern) {
   Axes axes;
@@ -99,7 +77,8 @@ void fetch(const Ref<Layout>& from, const MemoryBlock& in,
     return fetch_by_sending(group, members, *from, in, wishes, wanted, out);
   }
   ReadProgram program = reads_of(grid, *from, axes, wanted);
-  FetchReader reader(program, out);
+  const PhaseReader::Phase phase{program, ReduceOp::sum, out};
+  PhaseReader reader({&phase, 1});
   Exchange call{.blocks = {&in, 1}, .content = content_of(*from, wishes), .words = "fetch"};
   group.transport()->exchange(call, reader);
 }

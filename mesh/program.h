@@ -5,6 +5,7 @@
 
 #include "mesh/grid.h"
 #include "mesh/plan.h"
+#include "src/comm/transport.h"
 
 namespace weft {
 
@@ -73,6 +74,32 @@ ReadProgram reads_of(const MeshGrid& grid, const Layout& from, const Axes& axes,
 /// without data belongs to a rank of a simulated cluster: its bytes are counted.
 int64_t read_boxes(const ReadProgram& program, ReduceOp op, std::span<const MemoryBlock> members,
                    const MemoryBlock& out);
+
+/// Reads phase by phase from the blocks that the members expose.
+class PhaseReader final : public ExchangeReader {
+ public:
+  struct Phase {
+    const ReadProgram& program;
+    ReduceOp op;
+    MemoryBlock out;
+  };
+  explicit PhaseReader(std::span<const Phase> phases) : phases_(phases) {}
+
+  int64_t read(int phase, std::span<const void* const> shown) override {
+    const Phase& now = phases_[static_cast<size_t>(phase)];
+    members_.clear();
+    members_.reserve(shown.size());
+    for (const void* blocks : shown) {
+      // A rank of a simulated cluster has no block.
+      members_.push_back(blocks ? static_cast<const MemoryBlock*>(blocks)[phase] : MemoryBlock{});
+    }
+    return read_boxes(now.program, now.op, members_, now.out);
+  }
+
+ private:
+  std::span<const Phase> phases_;
+  std::vector<MemoryBlock> members_;
+};
 
 /// out = op of the sources, element by element, in that order. All have out's shape.
 void reduce_blocks(ReduceOp op, std::span<const MemoryBlock> sources, const MemoryBlock& out);

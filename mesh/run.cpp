@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mesh/program.h"
-#include "src/comm/transport.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
@@ -25,32 +24,6 @@ class Scratch {
 
  private:
   std::vector<Ref<Storage>> held_;
-};
-
-/// Reads phase by phase from the blocks that the members expose.
-class PhaseReader final : public ExchangeReader {
- public:
-  struct Phase {
-    const ReadProgram& program;
-    ReduceOp op;
-    MemoryBlock out;
-  };
-  explicit PhaseReader(std::span<const Phase> phases) : phases_(phases) {}
-
-  int64_t read(int phase, std::span<const void* const> shown) override {
-    const Phase& now = phases_[static_cast<size_t>(phase)];
-    members_.clear();
-    members_.reserve(shown.size());
-    for (const void* blocks : shown) {
-      // A rank of a simulated cluster has no block.
-      members_.push_back(blocks ? static_cast<const MemoryBlock*>(blocks)[phase] : MemoryBlock{});
-    }
-    return read_boxes(now.program, now.op, members_, now.out);
-  }
-
- private:
-  std::span<const Phase> phases_;
-  std::vector<MemoryBlock> members_;
 };
 
 /// One run of a plan.
