@@ -169,11 +169,6 @@ static int64_t received_bytes(const Step& step, const Coordinates& coordinates) 
   return 0;
 }
 
-int64_t received_bytes(const MeshGrid& grid, const Shape& shape, const PlanState& from,
-                       const PlanEdge& edge, const Coordinates& coordinates) {
-  return received_bytes(Step(grid, shape, from, edge), coordinates);
-}
-
 /// True when boxes cut from `whole` along `axes` are contiguous in it, one after the other.
 static bool lie_in_order(const Pattern& pattern, const Axes& axes, const Shape& whole) {
   const int dim = pattern[axes[0]].dim();
@@ -196,9 +191,10 @@ static int64_t scratch_bytes(const Step& step, const Coordinates& coordinates) {
   }
 }
 
-int64_t scratch_bytes(const MeshGrid& grid, const Shape& shape, const PlanState& from,
-                      const PlanEdge& edge, const Coordinates& coordinates) {
-  return scratch_bytes(Step(grid, shape, from, edge), coordinates);
+StepBytes bytes_of_step(const MeshGrid& grid, const Shape& shape, const PlanState& from,
+                        const PlanEdge& edge, const Coordinates& coordinates) {
+  const Step step(grid, shape, from, edge);
+  return {received_bytes(step, coordinates), scratch_bytes(step, coordinates)};
 }
 
 /// Messages to wait for: one to start, then the rounds of a tree (twice for all_reduce); for

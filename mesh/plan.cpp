@@ -72,9 +72,9 @@ static void build_steps(Plan& plan, const PlanProblem& problem) {
     bool is_last = i + 1 == edges.size();
     step.to = is_last ? plan.to : layout_of(sharding, plan.to->shape, edge.to.dtype);
     step.cost.seconds = edge.seconds;
-    step.cost.bytes = received_bytes(problem.grid, problem.shape, state, edge, here);
-    step.cost.peak_bytes =
-        step.to->local_bytes() + scratch_bytes(problem.grid, problem.shape, state, edge, here);
+    const auto [received, scratch] = bytes_of_step(problem.grid, problem.shape, state, edge, here);
+    step.cost.bytes = received;
+    step.cost.peak_bytes = step.to->local_bytes() + scratch;
     from = step.to;
     state = edge.to;
     append_step(plan, std::move(step));

@@ -35,14 +35,13 @@ struct PlanEdge {
   int64_t bytes = 0;
 };
 
-/// Bytes that the rank at `coordinates` receives from others in a step, as the transports count
-/// them.
-int64_t received_bytes(const MeshGrid& grid, const Shape& shape, const PlanState& from,
-                       const PlanEdge& edge, const Coordinates& coordinates);
-
-/// Bytes of scratch memory of a step on the rank at `coordinates`, for a dense block.
-int64_t scratch_bytes(const MeshGrid& grid, const Shape& shape, const PlanState& from,
-                      const PlanEdge& edge, const Coordinates& coordinates);
+/// What a step takes on one rank: bytes that it receives from others, as the transports count them,
+/// and bytes of scratch memory, for a dense block.
+struct StepBytes {
+  int64_t received, scratch;
+};
+StepBytes bytes_of_step(const MeshGrid& grid, const Shape& shape, const PlanState& from,
+                        const PlanEdge& edge, const Coordinates& coordinates);
 
 /// Bytes of the block of the rank that holds most in that state.
 int64_t most_bytes(const MeshGrid& grid, const Shape& shape, const PlanState& state);
