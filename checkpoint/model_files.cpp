@@ -85,27 +85,84 @@ static void read_float8_blocks(const TensorFiles& files, const std::string& name
   }
 }
 
+/// The leaves under which files have a matrix of an expert.
+static std::vector<std::string> leaves_of(const std::string& leaf) {
+  static const std::pair<const char*, const char*> kMixtral[] = {
+      {"gate_proj", "w1"}, {"up_proj", "w3"}, {"down_proj", "w2"}};
+  std::vector<std::string> leaves = {leaf};
+  for (const auto& [own, other] : kMixtral) {
+    if (leaf == own) leaves.emplace_back(other);
+  }
+  return leaves;
+}
+
+static std::vector<std::string> slices_named(const std::string& stack, const std::string& leaf,
+                                             int64_t count) {
+  std::vector<std::string> names;
+  for (int64_t slice = 0; slice < count; ++slice) {
+    names.push_back(concat(stack, ".", slice, ".", leaf, ".weight"));
+  }
+  return names;
+}
+
+/// The file's tensor of a whole parameter or buffer.
+static FileTensor tensor_of(const std::vector<std::string>& names, const Shape& shape) {
+  const int64_t rows = shape.empty() ? 1 : shape[0];
+  return {names, false, {{names[0], rows, 0, rows, rows}}};
+}
+
+/// The file's tensor `name`, which is parameter[slice].
+static FileTensor slice_of(const std::string& parameter, const std::string& name, int64_t slice) {
+  return {
+      .names = {name}, .transposed = false, .parts = {{.parameter = parameter, .slice = slice}}};
+}
+
+std::vector<FileTensor> tensors_of(const std::string& name, const Shape& shape) {
+  const size_t dot = name.rfind('.');
+  const std::string stack = name.substr(0, dot == name.npos ? 0 : dot);
+  const bool is_of_experts = stack == "experts" || stack.ends_with(".experts");
+  if (!is_of_experts || shape.ndim() != 3) return {tensor_of({name}, shape)};
+  std::vector<FileTensor> tensors;
+  for (const std::string& slice : slices_named(stack, name.substr(dot + 1), shape[0])) {
+    tensors.push_back(slice_of(name, slice, static_cast<int64_t>(tensors.size())));
+  }
+  return tensors;
+}
+
+/// The names of a parameter's slices in files that have one tensor for each expert:
+/// "mlp.experts.0.gate_proj.weight", "mlp.experts.1.gate_proj.weight", ... for
+/// "mlp.experts.gate_proj"; with Mixtral's leaves too ("w1"). None unless `files` has the first of
+/// them.
+static std::vector<std::string> names_of_slices(const NamedParameter& named,
+                                                const TensorFiles& files) {
+  const std::string& name = named.name();
+  const Shape& shape = named.parameter->shape();
+  const size_t dot = name.rfind('.');
+  if (dot == name.npos || shape.ndim() < 2) return {};
+  for (const std::string& leaf : leaves_of(name.substr(dot + 1))) {
+    std::vector<std::string> names = slices_named(name.substr(0, dot), leaf, shape[0]);
+    if (!names.empty() && files.contains(names[0])) return names;
+  }
+  return {};
+}
+
 std::vector<FileTensor> layout_of(const Module& model, const TensorFiles& files) {
   if (const auto* transformer = dynamic_cast<const TransformerModel*>(&model)) {
     return file_tensors(transformer->config());
   }
   std::vector<FileTensor> layout;
-  const auto add = [&](const std::vector<std::string>& names, const Shape& shape) {
-    const int64_t rows = shape.empty() ? 1 : shape[0];
-    layout.push_back({names, false, {{names[0], rows, 0, rows, rows}}});
-  };
   for (const NamedParameter& named : model.named_parameters()) {
     const Shape& shape = named.parameter->shape();
     const auto is_there = [&](const std::string& name) { return files.contains(name); };
     const bool is_whole = std::any_of(named.names.begin(), named.names.end(), is_there);
     const auto slices = is_whole ? std::vector<std::string>() : names_of_slices(named, files);
-    if (slices.empty()) add(named.names, shape);
+    if (slices.empty()) layout.push_back(tensor_of(named.names, shape));
     for (const std::string& name : slices) {
       layout.push_back(slice_of(named.name(), name, static_cast<int64_t>(&name - slices.data())));
     }
   }
   for (const NamedBuffer& buffer : model.named_buffers()) {
-    if (buffer.persistent) add({buffer.name}, buffer.value.shape());
+    if (buffer.persistent) layout.push_back(tensor_of({buffer.name}, buffer.value.shape()));
   }
   return layout;
 }
@@ -265,58 +322,6 @@ void transpose_bytes(const std::byte* from, int64_t rows, int64_t columns, int64
                   static_cast<size_t>(element));
     }
   }
-}
-
-/// The leaves under which files have a matrix of an expert.
-static std::vector<std::string> leaves_of(const std::string& leaf) {
-  static const std::pair<const char*, const char*> kMixtral[] = {
-      {"gate_proj", "w1"}, {"up_proj", "w3"}, {"down_proj", "w2"}};
-  std::vector<std::string> leaves = {leaf};
-  for (const auto& [own, other] : kMixtral) {
-    if (leaf == own) leaves.emplace_back(other);
-  }
-  return leaves;
-}
-
-static std::vector<std::string> slices_named(const std::string& stack, const std::string& leaf,
-                                             int64_t count) {
-  std::vector<std::string> names;
-  for (int64_t slice = 0; slice < count; ++slice) {
-    names.push_back(concat(stack, ".", slice, ".", leaf, ".weight"));
-  }
-  return names;
-}
-
-FileTensor slice_of(const std::string& parameter, const std::string& name, int64_t slice) {
-  return {
-      .names = {name}, .transposed = false, .parts = {{.parameter = parameter, .slice = slice}}};
-}
-
-std::vector<FileTensor> tensors_of(const std::string& name, const Shape& shape) {
-  const size_t dot = name.rfind('.');
-  const std::string stack = name.substr(0, dot == name.npos ? 0 : dot);
-  const bool is_of_experts = stack == "experts" || stack.ends_with(".experts");
-  if (!is_of_experts || shape.ndim() != 3) {
-    const int64_t rows = shape.empty() ? 1 : shape[0];
-    return {{{name}, false, {{name, rows, 0, rows, rows}}}};
-  }
-  std::vector<FileTensor> tensors;
-  for (const std::string& slice : slices_named(stack, name.substr(dot + 1), shape[0])) {
-    tensors.push_back(slice_of(name, slice, static_cast<int64_t>(tensors.size())));
-  }
-  return tensors;
-}
-
-std::vector<std::string> names_of_slices(const NamedParameter& named, const TensorFiles& files) {
-  const std::string& name = named.name();
-  const Shape& shape = named.parameter->shape();
-  const size_t dot = name.rfind('.');
-  if (dot == name.npos || shape.ndim() < 2) return {};
-  for (const std::string& leaf : leaves_of(name.substr(dot + 1))) {
-    std::vector<std::string> names = slices_named(name.substr(0, dot), leaf, shape[0]);
-    if (!names.empty() && files.contains(names[0])) return names;
-  }
-  return {};
 }
 
 }  // namespace weft

@@ -55,18 +55,9 @@ class ModelFiles {
   std::map<std::string, Parameter> parameters_;
 };
 
-/// The file's tensor `name`, which is parameter[slice].
-FileTensor slice_of(const std::string& parameter, const std::string& name, int64_t slice);
-
 /// The tensors that Hugging Face's files hold of a parameter or buffer: one under its name, or the
 /// slices of experts' stacked matrices ("mlp.experts.gate_proj" [experts, n, k]).
 std::vector<FileTensor> tensors_of(const std::string& name, const Shape& shape);
-
-/// The names of a parameter's slices in files that have one tensor for each expert:
-/// "mlp.experts.0.gate_proj.weight", "mlp.experts.1.gate_proj.weight", ... for
-/// "mlp.experts.gate_proj"; with Mixtral's leaves too ("w1"). None unless `files` has the first of
-/// them.
-std::vector<std::string> names_of_slices(const NamedParameter& named, const TensorFiles& files);
 
 /// Writes the matrix [rows, columns] of elements of so many bytes as [columns, rows].
 void transpose_bytes(const std::byte* from, int64_t rows, int64_t columns, int64_t element,

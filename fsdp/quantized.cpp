@@ -42,7 +42,8 @@ void check_quantization(const Quantization& quantization, const MixedPrecision& 
   }
 }
 
-MemoryBlock part_block(const Region& region, const Ref<Storage>& memory, int rank) {
+/// The elements that a rank shares of a region's array, as a matrix whose rows are dense.
+static MemoryBlock part_block(const Region& region, const Ref<Storage>& memory, int rank) {
   const auto product = [](auto&& dims) {
     return ranges::accumulate(dims, int64_t{1}, std::multiplies());
   };

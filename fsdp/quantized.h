@@ -14,9 +14,6 @@ namespace weft::fsdp {
 /// std::invalid_argument if the numbers of a Quantization are wrong, or contradict `precision`.
 void check_quantization(const Quantization& quantization, const MixedPrecision& precision);
 
-/// The elements that a rank shares of a region's array, as a matrix whose rows are dense.
-MemoryBlock part_block(const Region& region, const Ref<Storage>& memory, int rank);
-
 /// A parameter whose parts are sent as codes: two wires, the codes and their scales of the ranks in
 /// this order, to which rank `rank` belongs. They lie in memory from byte `end` on, which moves
 /// behind them.

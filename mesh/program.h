@@ -101,9 +101,6 @@ class PhaseReader final : public ExchangeReader {
   std::vector<MemoryBlock> members_;
 };
 
-/// out = op of the sources, element by element, in that order. All have out's shape.
-void reduce_blocks(ReduceOp op, std::span<const MemoryBlock> sources, const MemoryBlock& out);
-
 /// `pack` copies the boxes of `in` into `memory`, dense and one after the other; `unpack` copies
 /// back.
 void pack(const MemoryBlock& in, const PackedBoxes& parts, void* memory);

@@ -81,7 +81,9 @@ class CommonRows {
 
 }  // namespace
 
-void reduce_blocks(ReduceOp op, std::span<const MemoryBlock> sources, const MemoryBlock& out) {
+/// out = op of the sources, element by element, in that order. All have out's shape.
+static void reduce_blocks(ReduceOp op, std::span<const MemoryBlock> sources,
+                          const MemoryBlock& out) {
   if (out.numel() == 0) return;
   if (cuda::kWithCuda && cuda::on_cuda(out)) {
     return cuda::reduce_blocks(op, sources, out, false);

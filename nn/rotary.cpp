@@ -56,8 +56,10 @@ struct YarnRange {
 
 }  // namespace
 
-std::vector<double> rotary_frequencies(const TransformerConfig& config, double theta,
-                                       const RopeScaling& scaling, int64_t length) {
+/// The frequencies by which `theta` and `scaling` rotate sequences of `length` tokens, one for each
+/// pair of elements, as transformers computes them.
+static std::vector<double> rotary_frequencies(const TransformerConfig& config, double theta,
+                                              const RopeScaling& scaling, int64_t length) {
   using Kind = RopeScalingKind;
   const int64_t whole = rotated_width(config);
   const auto width = static_cast<double>(whole);
@@ -83,7 +85,8 @@ std::vector<double> rotary_frequencies(const TransformerConfig& config, double t
   return frequencies;
 }
 
-double attention_factor(const RopeScaling& scaling) {
+/// The factor of rotated queries and keys.
+static double attention_factor(const RopeScaling& scaling) {
   using Kind = RopeScalingKind;
   if (scaling.kind != Kind::yarn && scaling.kind != Kind::longrope) return 1;
   if (scaling.attention_factor > 0) return scaling.attention_factor;

@@ -9,13 +9,6 @@
 
 namespace weft {
 
-/// The frequencies by which `theta` and `scaling` rotate sequences of `length` tokens, one for each
-/// pair of elements, as transformers computes them.
-std::vector<double> rotary_frequencies(const TransformerConfig& config, double theta,
-                                       const RopeScaling& scaling, int64_t length);
-/// The factor of rotated queries and keys.
-double attention_factor(const RopeScaling& scaling);
-
 /// Rotary position embedding of some layers of a model.
 class Rotary {
  public:
