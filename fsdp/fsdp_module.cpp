@@ -7,6 +7,7 @@
 
 namespace weft {
 
+using fsdp::Controls;
 using fsdp::FsdpContext;
 using fsdp::FsdpState;
 
@@ -69,29 +70,27 @@ void FsdpModule::reshard() {
   for (const auto& state : states(false)) state->context()->user_reshard(*state->group());
 }
 
+template <class T>
+static void set_controls(const std::vector<std::shared_ptr<FsdpState>>& states, T Controls::*what,
+                         bool on) {
+  for (const auto& state : states) state->group()->controls().*what = on;
+}
+
 void FsdpModule::set_requires_gradient_sync(bool requires_gradient_sync, bool recurse) {
-  for (const auto& state : states(recurse)) {
-    state->group()->controls().reduces = requires_gradient_sync;
-    state->group()->controls().all_reduces = requires_gradient_sync;
-  }
+  set_controls(states(recurse), &Controls::reduces, requires_gradient_sync);
+  set_controls(states(recurse), &Controls::all_reduces, requires_gradient_sync);
 }
 
 void FsdpModule::set_requires_all_reduce(bool requires_all_reduce, bool recurse) {
-  for (const auto& state : states(recurse)) {
-    state->group()->controls().all_reduces = requires_all_reduce;
-  }
+  set_controls(states(recurse), &Controls::all_reduces, requires_all_reduce);
 }
 
 void FsdpModule::set_reshard_after_forward(bool reshard_after_forward, bool recurse) {
-  for (const auto& state : states(recurse)) {
-    state->group()->controls().reshards_after_forward = reshard_after_forward;
-  }
+  set_controls(states(recurse), &Controls::reshards_after_forward, reshard_after_forward);
 }
 
 void FsdpModule::set_reshard_after_backward(bool reshard_after_backward, bool recurse) {
-  for (const auto& state : states(recurse)) {
-    state->group()->controls().reshards_after_backward = reshard_after_backward;
-  }
+  set_controls(states(recurse), &Controls::reshards_after_backward, reshard_after_backward);
 }
 
 void FsdpModule::set_prefetch(const char* what, const std::vector<Module*>& modules,
@@ -113,7 +112,7 @@ void FsdpModule::set_prefetch(const char* what, const std::vector<Module*>& modu
     }
   }
   for (const auto& state : states(false)) {
-    fsdp::Controls& controls = state->group()->controls();
+    Controls& controls = state->group()->controls();
     (backward ? controls.backward_prefetch : controls.forward_prefetch) = list;
   }
 }
@@ -145,9 +144,7 @@ void FsdpModule::set_force_sum_reduction_for_comms(bool enable) {
 }
 
 void FsdpModule::set_unshard_in_backward(bool unshard_in_backward) {
-  for (const auto& state : states(false)) {
-    state->group()->controls().unshards_in_backward = unshard_in_backward;
-  }
+  set_controls(states(false), &Controls::unshards_in_backward, unshard_in_backward);
 }
 
 void FsdpModule::set_is_last_backward(bool is_last_backward) {
@@ -173,7 +170,7 @@ void FsdpModule::set_reduce_scatter_unused_params(bool reduce_scatter_unused_par
 }
 
 void FsdpModule::set_keep_unsharded_storage(bool keep, bool recurse) {
-  for (const auto& state : states(recurse)) state->group()->controls().keeps_storage = keep;
+  set_controls(states(recurse), &Controls::keeps_storage, keep);
 }
 
 void FsdpModule::set_manual_backward_finalization(bool enabled) {
