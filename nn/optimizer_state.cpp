@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <numeric>
+
 #include "nn/adjacency.h"
 #include "weft/context.h"
 #include "weft/error.h"
@@ -68,12 +70,6 @@ static Tensors make_moment_on_disk(const Tensors& values, const DiskMemory& memo
   return moment;
 }
 
-static std::vector<size_t> numbers_below(size_t n) {
-  std::vector<size_t> numbers(n);
-  for (size_t i = 0; i < n; ++i) numbers[i] = i;
-  return numbers;
-}
-
 void Optimizer::make_state() {
   if (!state_.empty()) return;
   Tensors values;
@@ -90,8 +86,10 @@ void Optimizer::make_state() {
     rests.push_back({pinned ? cpu : used, pinned});
   }
   if (offload().is_disk()) return make_state_on_disk(values);
-  const std::vector<Run> runs =
-      adjacent_runs({&values}, numbers_below(values.size()), [](size_t, size_t) { return true; });
+  std::vector<size_t> all(values.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  const auto any = [](size_t, size_t) { return true; };
+  const std::vector<Run> runs = adjacent_runs({&values}, all, any);
   for (size_t moment = 0; moment < moments().size(); ++moment) {
     runs_->state.push_back(make_moment(values, rests, runs, moment_dtype()));
   }
