@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/coverage.h"
+#include "checkpoint/runs.h"
 
 #include <algorithm>
 #include <numeric>

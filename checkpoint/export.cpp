@@ -14,7 +14,6 @@
 #include "checkpoint/export_plan.h"
 #include "checkpoint/file_writer.h"
 #include "checkpoint/model_files.h"
-#include "checkpoint/tag.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
 #include "weft/extend/descriptor.h"

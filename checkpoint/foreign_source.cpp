@@ -5,7 +5,7 @@
 #include <range/v3/view/transform.hpp>
 #include <set>
 
-#include "checkpoint/coverage.h"
+#include "checkpoint/runs.h"
 #include "checkpoint/source.h"
 #include "weft/error.h"
 #include "weft/extend/json.h"

@@ -19,7 +19,7 @@
 #include <sstream>
 #include <thread>
 
-#include "checkpoint/tag.h"
+#include "checkpoint/manifest.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
 #include "weft/extend/descriptor.h"

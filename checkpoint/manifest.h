@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "weft/communicator.h"
 #include "weft/extend/pattern.h"
 #include "weft/mesh.h"
 #include "weft/state_dict.h"
@@ -68,5 +69,10 @@ std::string directory_name_of(int64_t step, const std::string& generation);
 /// Parse such names; return false for other names.
 bool parse_file_name(const std::string& name, int& rank, int& ranks);
 bool parse_directory_name(const std::string& name, int64_t& step, std::string& generation);
+
+/// 16 random hexadecimal digits.
+std::string drawn_tag();
+/// 16 hexadecimal digits that rank 0 draws, the same on all ranks of `world`. Collective.
+std::string drawn_tag(const Communicator& world);
 
 }  // namespace weft

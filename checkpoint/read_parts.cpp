@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "checkpoint/blocks.h"
-#include "checkpoint/coverage.h"
 #include "checkpoint/runs.h"
 #include "checkpoint/source.h"
 #include "weft/error.h"

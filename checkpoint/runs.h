@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "weft/dtype.h"
 #include "weft/extend/pattern.h"
@@ -64,5 +66,9 @@ class BoxRuns {
   int outer_ = 0;
   int64_t start_ = 0, bytes_ = 0, count_ = 0;
 };
+
+/// Proves that `boxes`, each inside `wanted`, together hold each element of it exactly once.
+/// std::invalid_argument "checkpoint: <what>: ..." with the first hole's or overlap's sizes.
+void check_covers_once(const std::string& what, const Box& wanted, const std::vector<Box>& boxes);
 
 }  // namespace weft

@@ -14,7 +14,6 @@
 #include "checkpoint/lease.h"
 #include "checkpoint/rank_file.h"
 #include "checkpoint/retention.h"
-#include "checkpoint/tag.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
 #include "weft/extend/disk_memory.h"

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/tag.h"
-
 #include <random>
 #include <stdexcept>
 
 #include "checkpoint/blocks.h"
+#include "checkpoint/manifest.h"
 #include "weft/error.h"
 #include "weft/extend/told_by_first.h"
 

@@ -7,9 +7,9 @@
 #include <stdexcept>
 #include <string>
 
-#include "checkpoint/coverage.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/rank_file.h"
+#include "checkpoint/runs.h"
 #include "checkpoint/safetensors_header.h"
 
 namespace weft {

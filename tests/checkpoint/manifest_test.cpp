@@ -7,8 +7,8 @@
 #include <set>
 
 #include "checkpoint/blocks.h"
-#include "checkpoint/coverage.h"
 #include "checkpoint/rank_file.h"
+#include "checkpoint/runs.h"
 #include "tests/support/scratch.h"
 
 namespace weft {
