@@ -2,7 +2,7 @@
 #include <map>
 #include <set>
 
-#include "tp/paths.h"
+#include "tp/styles.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/module_sharder.h"

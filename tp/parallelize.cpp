@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <map>
 
-#include "tp/paths.h"
 #include "tp/styles.h"
 #include "weft/context.h"
 #include "weft/error.h"

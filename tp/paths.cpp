@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tp/paths.h"
+#include "tp/styles.h"
 
 #include <algorithm>
 #include <range/v3/range/conversion.hpp>
