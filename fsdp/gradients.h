@@ -154,7 +154,7 @@ class Gradients {
   void reduce_buffer(int bucket, std::vector<Piece>& pieces);
   void reduce_in_place(int bucket, std::vector<Piece>& pieces);
   void receive(int bucket);
-  // gradient_sums.cpp: sums of earlier steps, hooks
+  // reductions.cpp: sums of earlier steps, hooks
   bool is_complete(Sum sum) const;
   void forget_sums(Grad& grad);
   void set_aside(int bucket);
