@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/families.h"
 
+#include <limits>
+
 namespace weft {
 
 namespace families {
@@ -75,6 +77,94 @@ const Family* find_family(const std::string& type) {
     if (family.type == type) return &family;
   }
   return nullptr;
+}
+
+const nlohmann::json* ConfigFile::find(const std::string& key) const {
+  asked_.insert(key);
+  const auto found = json_.find(key);
+  return found == json_.end() || found->is_null() ? nullptr : &*found;
+}
+
+void ConfigFile::wrong_type(const std::string& key, const nlohmann::json& value,
+                            const char* wanted) const {
+  mistake("\"", key, "\" is ", value.is_number_float() ? "a fraction" : value.type_name(), ", not ",
+          wanted);
+}
+
+int64_t ConfigFile::integer(const std::string& key) const {
+  if (lacks(key)) mistake("the key \"", key, "\" is missing");
+  return integer(key, 0);
+}
+
+int64_t ConfigFile::integer(const std::string& key, int64_t otherwise) const {
+  const nlohmann::json* value = find(key);
+  if (!value) return otherwise;
+  if (!value->is_number_integer()) wrong_type(key, *value, "an integer");
+  if (value->is_number_unsigned() &&
+      value->get<uint64_t>() > uint64_t(std::numeric_limits<int64_t>::max())) {
+    mistake("\"", key, "\" is ", value->get<uint64_t>(), ", which is too large");
+  }
+  return value->get<int64_t>();
+}
+
+double ConfigFile::number(const std::string& key, double otherwise) const {
+  const nlohmann::json* value = find(key);
+  if (!value) return otherwise;
+  if (!value->is_number()) wrong_type(key, *value, "a number");
+  return value->get<double>();
+}
+
+bool ConfigFile::flag(const std::string& key, bool otherwise) const {
+  const nlohmann::json* value = find(key);
+  if (!value) return otherwise;
+  if (!value->is_boolean()) wrong_type(key, *value, "true or false");
+  return value->get<bool>();
+}
+
+std::string ConfigFile::text(const std::string& key, const std::string& otherwise) const {
+  const nlohmann::json* value = find(key);
+  if (!value) return otherwise;
+  if (!value->is_string()) wrong_type(key, *value, "a string");
+  return value->get<std::string>();
+}
+
+nlohmann::json ConfigFile::list(const std::string& key) const {
+  const nlohmann::json* value = find(key);
+  if (!value) return nlohmann::json::array();
+  if (!value->is_array()) wrong_type(key, *value, "a list");
+  return *value;
+}
+
+std::vector<double> ConfigFile::numbers(const std::string& key) const {
+  std::vector<double> numbers;
+  for (const nlohmann::json& value : list(key)) {
+    if (!value.is_number()) wrong_type(key, value, "a list of numbers");
+    numbers.push_back(value.get<double>());
+  }
+  return numbers;
+}
+
+std::optional<ConfigFile> ConfigFile::object(const std::string& key) const {
+  const nlohmann::json* value = find(key);
+  if (!value) return {};
+  if (!value->is_object()) wrong_type(key, *value, "an object");
+  return ConfigFile(concat(name_, ": \"", key, "\""), *value);
+}
+
+void ConfigFile::expect(const std::string& key, const nlohmann::json& expected) const {
+  const nlohmann::json* value = find(key);
+  if (!value || *value == expected) return;
+  mistake("\"", key, "\" is unsupported unless it is ", expected.dump(), ", not ",
+          printable(value->dump()));
+}
+
+void ConfigFile::check_all_understood(const std::set<std::string>& harmless) const {
+  for (const auto& [key, value] : json_.items()) {
+    const bool is_empty = value.is_structured() && value.empty();
+    if (value.is_null() || is_empty || asked_.contains(key) || harmless.contains(key)) continue;
+    mistake("the key ", in_quotes(key),
+            " is not understood, expected none that may change results");
+  }
 }
 
 }  // namespace weft
