@@ -187,19 +187,20 @@ std::string tensor(const std::string& dtype, const std::string& shape, const std
          "}}";
 }
 
+std::string u8(const std::string& shape, const std::string& offsets) {
+  return tensor("\"U8\"", shape, offsets);
+}
+
 const std::string kByte = R"({"dtype":"U8","shape":[1],"data_offsets":[0,1]})";
-constexpr const char* kNumber = "; whole numbers from 0 on are expected";
 
 std::vector<Malformed> malformed_headers() {
-  const std::string number = kNumber;
   return {
       {"nothing", "", "",
-       "not valid JSON: parse error at line 1, column 1: syntax error while "
-       "parsing value - unexpected end of input"},
+       "not valid JSON: parse error at line 1, column 1: syntax error while parsing value - "
+       "unexpected end of input"},
       {"cut JSON", R"({"w":{)", "",
-       "not valid JSON: parse error at line 1, column 7: syntax error "
-       "while parsing object key - unexpected end of input; expected "
-       "string literal"},
+       "not valid JSON: parse error at line 1, column 7: syntax error while parsing object key - "
+       "unexpected end of input; expected string literal"},
       {"not UTF-8", "{\"\xff\":" + kByte + "}", "a",
        "not valid JSON: parse error at line 1, column 3: syntax error while parsing object key - "
        "invalid string: ill-formed UTF-8 byte"},
@@ -209,8 +210,8 @@ std::vector<Malformed> malformed_headers() {
       {"byte order mark", "\xEF\xBB\xBF{}", "", "not valid JSON: it starts with a byte order mark"},
       {"zero byte", std::string("{}\0{", 4), "", "not valid JSON: a zero byte at byte 2"},
       {"two values", "{}{}", "",
-       "not valid JSON: parse error at line 1, column 3: syntax error while "
-       "parsing value - unexpected '{'; expected end of input"},
+       "not valid JSON: parse error at line 1, column 3: syntax error while parsing value - "
+       "unexpected '{'; expected end of input"},
       {"list", "[]", "", "the JSON value is not an object"},
       {"number", "7", "", "the JSON value is not an object"},
       {"deep", std::string(R"({"w":)") + std::string(100'000, '['), "",
@@ -248,54 +249,47 @@ std::vector<Malformed> malformed_headers() {
        "I16, U16, U32, U64, F8_E4M3, F8_E5M2"},
       {"dtype is a number", tensor("4", "[1]", "[0,1]"), "a",
        "tensor \"w\" has a dtype that is no string"},
-      {"shape is a number", tensor("\"U8\"", "1", "[0,1]"), "a",
-       "tensor \"w\" has a shape that is not a list"},
-      {"nested shape", tensor("\"U8\"", "[[1]]", "[0,1]"), "a",
+      {"shape is a number", u8("1", "[0,1]"), "a", "tensor \"w\" has a shape that is not a list"},
+      {"nested shape", u8("[[1]]", "[0,1]"), "a",
        "tensor \"w\" has a list or object inside a list"},
       {"33 dims",
-       tensor("\"U8\"", "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]",
-              "[0,1]"),
-       "a", "tensor \"w\" has a list of more than 32 numbers; tensors have at most 32 dims"},
-      {"negative dim", tensor("\"U8\"", "[-1]", "[0,1]"), "a",
-       "tensor \"w\" has \"-1\" in its shape"},
-      {"negative zero", tensor("\"U8\"", "[-0]", "[0,0]"), "",
-       "tensor \"w\" has \"0\" in its shape"},
-      {"fraction", tensor("\"U8\"", "[1.0]", "[0,1]"), "a",
-       "tensor \"w\" has \"1.0\" in its shape"},
-      {"exponent", tensor("\"U8\"", "[1e0]", "[0,1]"), "a",
-       "tensor \"w\" has \"1.0\" in its shape"},
-      {"text as dim", tensor("\"U8\"", "[\"1\"]", "[0,1]"), "a", "has \"\\\"1\\\"\" in its shape"},
-      {"dim of 2^63", tensor("\"U8\"", "[9223372036854775808]", "[0,1]"), "a",
+       u8("[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]", "[0,1]"), "a",
+       "tensor \"w\" has a list of more than 32 numbers; tensors have at most 32 dims"},
+      {"negative dim", u8("[-1]", "[0,1]"), "a", "tensor \"w\" has \"-1\" in its shape"},
+      {"negative zero", u8("[-0]", "[0,0]"), "", "tensor \"w\" has \"0\" in its shape"},
+      {"fraction", u8("[1.0]", "[0,1]"), "a", "tensor \"w\" has \"1.0\" in its shape"},
+      {"exponent", u8("[1e0]", "[0,1]"), "a", "tensor \"w\" has \"1.0\" in its shape"},
+      {"text as dim", u8("[\"1\"]", "[0,1]"), "a", "has \"\\\"1\\\"\" in its shape"},
+      {"dim of 2^63", u8("[9223372036854775808]", "[0,1]"), "a",
        "tensor \"w\" has \"9223372036854775808\" in its shape"},
-      {"dim of 2^64", tensor("\"U8\"", "[18446744073709551616]", "[0,1]"), "a",
+      {"dim of 2^64", u8("[18446744073709551616]", "[0,1]"), "a",
        "has \"1.8446744073709552e+19\" in its shape"},
-      {"too many elements", tensor("\"U8\"", "[4294967296,4294967296]", "[0,0]"), "",
+      {"too many elements", u8("[4294967296,4294967296]", "[0,0]"), "",
        "tensor \"w\" of shape [4294967296, 4294967296] has more bytes than 64 bits count"},
-      {"too many elements, none", tensor("\"U8\"", "[0,4294967296,4294967296]", "[0,0]"), "",
+      {"too many elements, none", u8("[0,4294967296,4294967296]", "[0,0]"), "",
        "has more bytes than 64 bits count"},
       {"too many bytes", tensor("\"F64\"", "[1152921504606846976]", "[0,0]"), "",
        "has more bytes than 64 bits count"},
-      {"offsets are no list", tensor("\"U8\"", "[1]", "1"), "a",
+      {"offsets are no list", u8("[1]", "1"), "a",
        "tensor \"w\" has data_offsets that are no list of two numbers"},
-      {"three offsets", tensor("\"U8\"", "[1]", "[0,1,2]"), "a",
+      {"three offsets", u8("[1]", "[0,1,2]"), "a",
        "tensor \"w\" has data_offsets that are no list of two numbers"},
-      {"negative offset", tensor("\"U8\"", "[1]", "[-1,0]"), "a", "has \"-1\" in its data_offsets"},
-      {"fractional offset", tensor("\"U8\"", "[1]", "[0.5,1]"), "a",
-       "has \"0.5\" in its data_offsets"},
-      {"offsets backwards", tensor("\"U8\"", "[1]", "[1,0]"), "a",
+      {"negative offset", u8("[1]", "[-1,0]"), "a", "has \"-1\" in its data_offsets"},
+      {"fractional offset", u8("[1]", "[0.5,1]"), "a", "has \"0.5\" in its data_offsets"},
+      {"offsets backwards", u8("[1]", "[1,0]"), "a",
        "tensor \"w\" has data_offsets from 1 back to 0"},
-      {"beyond the file", tensor("\"U8\"", "[2]", "[0,2]"), "a",
+      {"beyond the file", u8("[2]", "[0,2]"), "a",
        "tensor \"w\" ends at byte 2 of the data, but the file has 1 bytes of data; was it cut?"},
       {"bytes unlike the shape", tensor("\"F32\"", "[2]", "[0,4]"), "abcd",
        "tensor \"w\" of f32 [2] has 8 bytes but data_offsets 0 to 4, which is 4"},
-      {"a hole before", tensor("\"U8\"", "[1]", "[1,2]"), "ab",
+      {"a hole before", u8("[1]", "[1,2]"), "ab",
        "tensor \"w\" starts at byte 1 of the data, but leaves a hole after what ends at 0"},
       {"a hole between",
        R"({"a":)" + kByte + R"(,"w":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}})", "abc",
        "tensor \"w\" starts at byte 2 of the data, but leaves a hole after what ends at 1"},
       {"overlap", R"({"a":)" + kByte + R"(,"w":)" + kByte + "}", "a",
        "tensor \"w\" starts at byte 0 of the data, but overlaps what ends at 1"},
-      {"bytes left over", tensor("\"U8\"", "[1]", "[0,1]"), "ab",
+      {"bytes left over", u8("[1]", "[0,1]"), "ab",
        "the tensors end at byte 1 of the data, but the file has 2 bytes of data"},
   };
 }
