@@ -140,24 +140,9 @@ def test_random_numbers_do_not_depend_on_the_ranks():
     assert weft.run_ranks(1, body, seed=6)[0] != one
 
 
-def _interrupt(script, ranks):
-    """Runs a script that prints "ready" on each rank, and sends it Ctrl-C then."""
-    child = subprocess.Popen(
-        [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        for _ in range(ranks):
-            assert child.stdout.readline() == "ready\n"
-        os.kill(child.pid, signal.SIGINT)
-        out, err = child.communicate(timeout=30)
-    finally:
-        child.kill()
-    assert out == "interrupted\n", err
-    assert child.returncode == 0, err
-
-
 @pytest.mark.parametrize("waits", ["in Python", "for another rank"])
-def test_ctrl_c_ends_all_ranks(tmp_path, waits):
+@pytest.mark.parametrize("nested", [False, True])
+def test_ctrl_c_ends_all_ranks(tmp_path, nested, waits):
     script = tmp_path / "waits.py"
     script.write_text(
         textwrap.dedent(
@@ -171,55 +156,42 @@ def test_ctrl_c_ends_all_ranks(tmp_path, waits):
                         time.sleep(0.01)
                 world.barrier()
 
-            try:
-                weft.run_ranks(3, body)
-            except KeyboardInterrupt:
-                print("interrupted", flush=True)
-            """
-        )
-    )
-    _interrupt(script, ranks=3)
-
-
-@pytest.mark.parametrize("waits", ["in Python", "for another rank"])
-def test_ctrl_c_ends_ranks_within_ranks(tmp_path, waits):
-    script = tmp_path / "nested.py"
-    script.write_text(
-        textwrap.dedent(
-            f"""
-            import os, time, weft
-
-            def inner(world):
-                os.write(1, b"ready\\n")
-                if world.rank == 0 or {waits == "in Python"}:
-                    while True:
-                        time.sleep(0.01)
-                world.barrier()
-
-            def body(world):
+            def outer(world):
                 if world.rank == 0:
-                    weft.run_ranks(2, inner)
+                    weft.run_ranks(2, body)
                 world.barrier()
 
             try:
-                weft.run_ranks(2, body)
+                {"weft.run_ranks(2, outer)" if nested else "weft.run_ranks(3, body)"}
             except KeyboardInterrupt:
                 print("interrupted", flush=True)
             """
         )
     )
-    _interrupt(script, ranks=2)
+    child = subprocess.Popen(
+        [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        for _ in range(2 if nested else 3):
+            assert child.stdout.readline() == "ready\n"
+        os.kill(child.pid, signal.SIGINT)
+        out, err = child.communicate(timeout=30)
+    finally:
+        child.kill()
+    assert out == "interrupted\n", err
+    assert child.returncode == 0, err
 
 
-def test_ranks_within_ranks_end_when_another_fails():
-    def inner(world):
+@pytest.mark.parametrize("nested", [False, True])
+def test_ranks_that_only_compute_end_when_another_fails(nested):
+    def computes(world):
         while True:
             time.sleep(0.01)
 
     def body(world):
-        if world.rank == 1:
+        if world.rank == nested:
             raise LookupError("lost")
-        weft.run_ranks(2, inner)
+        weft.run_ranks(2, computes) if nested else computes(world)
 
     began = time.monotonic()
     with pytest.raises(LookupError, match="lost"):
@@ -313,19 +285,6 @@ def test_ranks_share_a_scope_of_the_gradient_mode():
 
 def test_one_program_for_threads_and_jobs():
     assert weft.run_world(3, lambda world: world.rank) == [0, 1, 2]
-
-
-def test_a_rank_that_only_computes_ends_when_another_fails():
-    def body(world):
-        if world.rank == 0:
-            raise LookupError("lost")
-        while True:
-            time.sleep(0.01)
-
-    began = time.monotonic()
-    with pytest.raises(LookupError, match="lost"):
-        weft.run_ranks(2, body)
-    assert time.monotonic() - began < 20
 
 
 def test_meshes_in_garbage_that_another_rank_collects():
