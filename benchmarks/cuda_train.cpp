@@ -2,7 +2,6 @@
 #include "benchmarks/cuda_train.h"
 
 #include <memory>
-#include <optional>
 
 #include "benchmarks/device_clock.h"
 #include "weft/autograd.h"

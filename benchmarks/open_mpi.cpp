@@ -4,7 +4,6 @@
 #define OMPI_SKIP_MPICXX
 #include <mpi.h>
 
-#include <algorithm>
 #include <cstring>
 
 #include "benchmarks/matrix_rounds.h"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensor::redistribute between ranks that are threads or processes: time and GB/s.
 
-#include <algorithm>
-
 #include "benchmarks/matrix_rounds.h"
 #include "benchmarks/report.h"
 #include "weft/communicator.h"

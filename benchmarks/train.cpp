@@ -4,7 +4,6 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <memory>
 #include <optional>
 #include <string_view>
 

@@ -12,7 +12,6 @@
 #include "weft/error.h"
 #include "weft/expert_parallel.h"
 #include "weft/extend/split_products.h"
-#include "weft/fsdp.h"
 #include "weft/layers.h"
 #include "weft/memory_budget.h"
 #include "weft/ops.h"

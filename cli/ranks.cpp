@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/ranks.h"
 
-#include "weft/communicator.h"
 #include "weft/error.h"
 #include "weft/ranks.h"
 

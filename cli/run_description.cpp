@@ -5,7 +5,6 @@
 #include <bit>
 #include <charconv>
 #include <cstdio>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <type_traits>
@@ -13,7 +12,6 @@
 #include "cli/digest.h"
 #include "cli/weights.h"
 #include "weft/checkpoint.h"
-#include "weft/communicator.h"
 #include "weft/error.h"
 #include "weft/extend/saved_model.h"
 #include "weft/ranks.h"

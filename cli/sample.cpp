@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <random>
 
 #include "weft/autograd.h"
 #include "weft/error.h"

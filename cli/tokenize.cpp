@@ -11,7 +11,6 @@
 #include "cli/token_stream.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
-#include "weft/tokenizer.h"
 
 namespace weft::cli {
 

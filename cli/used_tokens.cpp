@@ -7,7 +7,6 @@
 #include <limits>
 #include <numeric>
 
-#include "weft/communicator.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
 #include "weft/ranks.h"

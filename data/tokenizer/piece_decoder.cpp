@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/tokenizer/piece_decoder.h"
 
-#include <algorithm>
-
 #include "data/tokenizer/unicode.h"
 
 namespace weft::text {

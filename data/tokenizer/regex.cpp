@@ -4,7 +4,6 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-#include <string_view>
 #include <utility>
 
 #include "data/tokenizer/unicode.h"

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <numeric>
 
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/piece_normalizer.h"

@@ -3,9 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <ctime>
-#include <set>
-
 #include "checkpoint/blocks.h"
 #include "checkpoint/rank_file.h"
 #include "checkpoint/runs.h"

@@ -2,7 +2,6 @@
 // The program on a GPU, or on emulated ones, compared with the same run on the CPU.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <csignal>
 #include <fstream>
 #include <nlohmann/json.hpp>
