@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/serve.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <iostream>
 #include <optional>
+#include <utility>
 
-#include "cli/conversation.h"
 #include "cli/devices.h"
 #include "cli/numbers.h"
-#include "cli/ordered_texts.h"
 #include "cli/parallel_transformer.h"
 #include "cli/prompts.h"
 #include "cli/ranks.h"
@@ -27,6 +29,49 @@
 namespace weft::cli {
 
 using ServeClock = std::chrono::steady_clock;
+
+namespace {
+
+/// Prints texts that grow at the same time one after the other: the first that has not ended as it
+/// grows, the later ones when those before have ended. Each ends its line.
+class OrderedTexts {
+ public:
+  /// `starts`: the start of each text.
+  explicit OrderedTexts(std::vector<std::string> starts)
+      : waiting_(std::move(starts)), ended_(waiting_.size()) {
+    print_first();
+  }
+
+  void add(size_t text, std::string_view part) {
+    waiting_[text] += part;
+    if (text == first_) print_first();
+  }
+
+  void end(size_t text) {
+    waiting_[text] += '\n';
+    ended_[text] = true;
+    while (first_ < waiting_.size()) {
+      print_first();
+      if (!ended_[first_]) return;
+      ++first_;
+    }
+  }
+
+ private:
+  void print_first() {
+    if (first_ == waiting_.size()) return;
+    const std::string text = std::exchange(waiting_[first_], {});
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  }
+
+  std::vector<std::string> waiting_;
+  std::vector<bool> ended_;
+  /// The first text that has not ended.
+  size_t first_ = 0;
+};
+
+}  // namespace
 
 static void add_prompt_flags(CLI::App& sample, ServeOptions& o) {
   sample
@@ -177,6 +222,46 @@ static void continue_prompts(const ServeOptions& options, const Prompts& prompts
   }
   const auto first = ready.value_or(ServeClock::now());
   if (prints) print_speed(prompts, count, first - began, ServeClock::now() - first);
+}
+
+/// The next line that is not empty, with its line end; "" at the end of the input.
+static std::string next_line() {
+  std::string line;
+  if (isatty(STDIN_FILENO)) std::fputs("> ", stderr);
+  while (std::getline(std::cin, line)) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (!line.empty()) return line + '\n';
+  }
+  return {};
+}
+
+/// Answers each line of standard input as the next message of one conversation, until it ends.
+/// std::invalid_argument names a line with which the conversation is longer than the model takes.
+/// Collective; the first rank reads and prints.
+static void converse(const ServeOptions& options, const Prompts& prompts, TransformerModel& model,
+                     const DeviceMesh& mesh) {
+  const Communicator& world = mesh.communicator();
+  const bool prints = world.rank() == 0;
+  const Tokenizer& tokenizer = *prompts.tokenizer();
+  std::vector<ChatMessage> messages;
+  if (!options.system.empty()) messages.push_back({"system", options.system});
+  GenerateOptions generation{.sampling = options.sampling, .tokens = options.tokens};
+  for (int turn = 1;; ++turn, ++generation.sampling.seed) {
+    std::string line = world.broadcast(prints ? next_line() : "", 0);
+    if (line.empty()) return;
+    line.pop_back();
+    messages.push_back({"user", line});
+    const std::vector<int64_t> ids = tokenizer.encode(tokenizer.chat(messages), false);
+    check_prompt(concat("sample: the conversation up to message ", turn, " of standard input"), ids,
+                 "token", model.config());
+    std::optional<OrderedTexts> printed;
+    if (prints) printed.emplace(std::vector<std::string>(1));
+    messages.push_back({"assistant", generate_text(model, mesh, tokenizer, ids, generation,
+                                                   options.stops, [&](const std::string& part) {
+                                                     if (printed) printed->add(0, part);
+                                                   })});
+    if (printed) printed->end(0);
+  }
 }
 
 /// The axes of --mesh, ep and tp, or tp over all ranks.
