@@ -12,7 +12,6 @@
 #include <optional>
 #include <utility>
 
-#include "cli/devices.h"
 #include "cli/numbers.h"
 #include "cli/parallel_transformer.h"
 #include "cli/prompts.h"

@@ -5,7 +5,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include "cli/devices.h"
 #include "cli/memory_plan.h"
 #include "cli/numbers.h"
 #include "cli/offload.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/devices.h"
+#include "cli/ranks.h"
 
 #include <gtest/gtest.h>
 
