@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "cli/data.h"
-#include "cli/expert_report.h"
 #include "cli/machine.h"
 #include "cli/output_files.h"
 #include "cli/overlap.h"
