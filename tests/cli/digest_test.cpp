@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/digest.h"
+#include "cli/run_description.h"
 
 #include <gtest/gtest.h>
 
