@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "cli/block_recompute.h"
 #include "cli/offload.h"
 #include "weft/communicator.h"
 #include "weft/error.h"

@@ -6,7 +6,6 @@
 #include <cctype>
 #include <charconv>
 
-#include "cli/block_recompute.h"
 #include "cli/numbers.h"
 #include "cli/offload.h"
 #include "weft/error.h"

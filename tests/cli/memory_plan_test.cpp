@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "cli/block_recompute.h"
+#include "cli/offload.h"
 #include "tests/cli/measured_step.h"
 #include "tests/support/scratch.h"
 #include "weft/error.h"
