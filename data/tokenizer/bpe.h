@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "data/tokenizer/vocabulary.h"
 #include "data/tokenizer/word_model.h"
 
 namespace weft::text {

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/tokenizer/json_decoder.h"
-
 #include <array>
 #include <functional>
 
-#include "data/tokenizer/byte_characters.h"
 #include "data/tokenizer/json_steps.h"
+#include "data/tokenizer/unicode.h"
 #include "weft/error.h"
 
 namespace weft::text {

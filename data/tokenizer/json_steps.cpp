@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/tokenizer/json_steps.h"
 
-#include "data/tokenizer/base64.h"
 #include "weft/error.h"
 
 namespace weft::text {
@@ -47,6 +46,29 @@ static void add_bert_normalizer(const JsonPart& part, Normalizer& normalizer) {
     normalizer.add({.kind = Kind::strip_accents});
   }
   if (lowercase) normalizer.add({.kind = Kind::lowercase});
+}
+
+static constexpr std::string_view kDigits =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// The bytes that the text encodes by RFC 4648, section 4; nothing when it is not such a text.
+static std::optional<std::string> bytes_of_base64(std::string_view text) {
+  if (text.size() % 4 != 0) return std::nullopt;
+  for (int padding = 0; padding < 2 && text.ends_with('='); ++padding) text.remove_suffix(1);
+  std::string bytes;
+  bytes.reserve(text.size() / 4 * 3 + 2);
+  uint32_t bits = 0;
+  int count = 0;
+  for (const char c : text) {
+    const size_t digit = kDigits.find(c);
+    if (digit == kDigits.npos) return std::nullopt;
+    bits = bits << 6 | static_cast<uint32_t>(digit);
+    count += 6;
+    if (count < 8) continue;
+    count -= 8;
+    bytes += static_cast<char>(bits >> count & 0xff);
+  }
+  return bytes;
 }
 
 static void add_precompiled(const JsonPart& part, Normalizer& normalizer) {

@@ -16,5 +16,7 @@ void add_normalizer(const JsonPart& part, Normalizer& normalizer);
 bool add_pre_tokenizer(const JsonPart& part, Splitter& splitter);
 /// Tokens that the post-processor puts around a text.
 void add_template(const JsonPart& part, TextModel& model);
+/// Fills `model.texts` from the tokens and the decoder of a tokenizer.json, which may be null.
+void add_decoder(const JsonPart& root, TextModel& model);
 
 }  // namespace weft::text

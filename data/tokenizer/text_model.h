@@ -10,7 +10,6 @@
 #include "data/tokenizer/normalizer.h"
 #include "data/tokenizer/piece_decoder.h"
 #include "data/tokenizer/splitter.h"
-#include "data/tokenizer/vocabulary.h"
 #include "data/tokenizer/word_model.h"
 
 namespace weft::text {

@@ -5,11 +5,10 @@
 #include <iterator>
 
 #include "data/tokenizer/bpe.h"
-#include "data/tokenizer/byte_characters.h"
-#include "data/tokenizer/json_decoder.h"
 #include "data/tokenizer/json_part.h"
 #include "data/tokenizer/json_steps.h"
 #include "data/tokenizer/text_model.h"
+#include "data/tokenizer/unicode.h"
 #include "data/tokenizer/unigram.h"
 #include "data/tokenizer/word_piece.h"
 #include "weft/error.h"

@@ -3,10 +3,11 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
-
-#include "data/tokenizer/unicode_8.h"
+#include <iterator>
 
 namespace weft::text {
 
@@ -76,6 +77,32 @@ std::string repaired(std::string_view bytes) {
   return text;
 }
 
+struct CodePointRange {
+  char32_t first, last;
+};
+
+// Made from the package tokenizers 0.23 and utf8proc 2.8: the code points of categories P, Mn and
+// Cf that the package does not treat as such. A range may span code points of other categories.
+static constexpr CodePointRange kNewRanges[] = {
+    {0x61D, 0x61D},     {0x7FD, 0x7FD},     {0x890, 0x8E2},     {0x9FD, 0x9FE},
+    {0xA76, 0xA76},     {0xAFA, 0xAFF},     {0xB55, 0xB55},     {0xC04, 0xC3C},
+    {0xC77, 0xC77},     {0xC84, 0xC84},     {0xD00, 0xD00},     {0xD3B, 0xD3C},
+    {0xD81, 0xD81},     {0xEBA, 0xEBA},     {0xECE, 0xECE},     {0x180F, 0x1886},
+    {0x1ABF, 0x1ACE},   {0x1B7D, 0x1B7E},   {0x1DF6, 0x1DFB},   {0x2E43, 0x2E5D},
+    {0xA82C, 0xA82C},   {0xA8C5, 0xA8C5},   {0xA8FF, 0xA8FF},   {0xA9BD, 0xA9BD},
+    {0x10D24, 0x10F89}, {0x11070, 0x11074}, {0x110C2, 0x110CD}, {0x111CF, 0x111CF},
+    {0x1123E, 0x11241}, {0x1133B, 0x1133B}, {0x11438, 0x1145E}, {0x11660, 0x1166C},
+    {0x116B9, 0x116B9}, {0x1182F, 0x11FFF}, {0x12FF1, 0x13455}, {0x16E97, 0x16F4F},
+    {0x16FE2, 0x16FE4}, {0x1CF00, 0x1CF46}, {0x1E000, 0x1E4EF}, {0x1E944, 0x1E95F}};
+
+/// Whether a punctuation, nonspacing mark or format character was assigned after Unicode 8, by
+/// whose categories BERT's normalizer and pre-tokenizer of the package `tokenizers` go. Other code
+/// points may give either result.
+static bool is_newer_than_unicode_8(char32_t value) {
+  const auto* found = std::ranges::lower_bound(kNewRanges, value, {}, &CodePointRange::last);
+  return found != std::end(kNewRanges) && found->first <= value;
+}
+
 static utf8proc_category_t category_of(char32_t value) {
   return utf8proc_category(static_cast<utf8proc_int32_t>(value));
 }
@@ -128,16 +155,12 @@ bool is_mark(char32_t value) {
 }
 
 bool is_chinese(char32_t value) {
-  struct Range {
-    char32_t first, last;
-  };
-  static constexpr Range ranges[] = {{0x4E00, 0x9FFF},   {0x3400, 0x4DBF},   {0x20000, 0x2A6DF},
-                                     {0x2A700, 0x2B73F}, {0x2B740, 0x2B81F}, {0x2B920, 0x2CEAF},
-                                     {0xF900, 0xFAFF},   {0x2F800, 0x2FA1F}};
-  for (const Range& range : ranges) {
-    if (value >= range.first && value <= range.last) return true;
-  }
-  return false;
+  static constexpr CodePointRange ranges[] = {
+      {0x4E00, 0x9FFF},   {0x3400, 0x4DBF},   {0x20000, 0x2A6DF}, {0x2A700, 0x2B73F},
+      {0x2B740, 0x2B81F}, {0x2B920, 0x2CEAF}, {0xF900, 0xFAFF},   {0x2F800, 0x2FA1F}};
+  return std::ranges::any_of(ranges, [&](const CodePointRange& range) {
+    return value >= range.first && value <= range.last;
+  });
 }
 
 bool is_word(char32_t value) {
@@ -155,6 +178,30 @@ void append_lower(std::string& to, char32_t value) {
     append_code_point(
         to, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(value))));
   }
+}
+
+/// Printable bytes of Latin-1 stand for themselves; the others have the code points from 256 on.
+static constexpr auto kBytesOfCharacters = [] {
+  std::array<int, 324> table{};
+  int others = 256;
+  table.fill(-1);
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool printable =
+        (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
+    table[static_cast<size_t>(printable ? byte : others++)] = byte;
+  }
+  return table;
+}();
+
+std::optional<std::string> bytes_of_characters(std::string_view token) {
+  std::string bytes;
+  for (size_t at = 0; at < token.size();) {
+    const CodePoint c = code_point_at(token, at);
+    if (c.value >= kBytesOfCharacters.size() || kBytesOfCharacters[c.value] < 0) return {};
+    bytes.push_back(static_cast<char>(kBytesOfCharacters[c.value]));
+    at += c.bytes;
+  }
+  return bytes;
 }
 
 }  // namespace weft::text

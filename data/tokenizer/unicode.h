@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -59,5 +60,9 @@ bool is_chinese(char32_t value);
 bool is_word(char32_t value);
 /// Appends the lower case of `value`.
 void append_lower(std::string& to, char32_t value);
+
+/// The bytes that the characters of a byte-level token stand for (GPT-2's table), or nothing when a
+/// character stands for none.
+std::optional<std::string> bytes_of_characters(std::string_view token);
 
 }  // namespace weft::text

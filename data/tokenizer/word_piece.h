@@ -3,7 +3,6 @@
 
 #include <string>
 
-#include "data/tokenizer/vocabulary.h"
 #include "data/tokenizer/word_model.h"
 
 namespace weft::text {
