@@ -56,9 +56,11 @@ bool Replacements::keeps_ascii(unsigned char byte) const {
   return true;
 }
 
-template <class Use> void Replacements::for_matches(std::string_view text, const Use& use) const {
+std::optional<Replacements::Match> Replacements::match(std::string_view text,
+                                                       bool is_longest) const {
+  std::optional<Match> found;
   size_t at = text.empty() ? 0 : after_[static_cast<unsigned char>(text[0])];
-  if (at == 0) return;
+  if (at == 0) return found;
   for (size_t end = 1;; ++end) {
     const uint32_t node = units_[at];
     at ^= offset_of(node);
@@ -67,31 +69,16 @@ template <class Use> void Replacements::for_matches(std::string_view text, const
       // In a damaged table a value may point into a text, and a match end inside a character.
       const bool begins_text = begin < texts_.size() && (begin == 0 || texts_[begin - 1] == '\0');
       const bool ends_character = end == text.size() || (text[end] & 0xC0) != 0x80;
-      if (begins_text && ends_character && !use(Match{texts_.data() + begin, end})) return;
+      if (begins_text && ends_character) {
+        found = Match{texts_.data() + begin, end};
+        if (!is_longest) return found;
+      }
     }
-    if (end == text.size()) return;
+    if (end == text.size()) return found;
     const auto label = static_cast<unsigned char>(text[end]);
     at ^= label;
-    if (label_of(unit(at)) != label || at >= units_.size()) return;
+    if (label_of(unit(at)) != label || at >= units_.size()) return found;
   }
-}
-
-std::optional<Replacements::Match> Replacements::longest(std::string_view text) const {
-  std::optional<Match> found;
-  for_matches(text, [&](const Match& match) {
-    found = match;
-    return true;
-  });
-  return found;
-}
-
-std::optional<Replacements::Match> Replacements::shortest(std::string_view text) const {
-  std::optional<Match> found;
-  for_matches(text, [&](const Match& match) {
-    found = match;
-    return false;
-  });
-  return found;
 }
 
 /// The bytes of the grapheme at byte `at`.
@@ -115,15 +102,15 @@ static size_t grapheme_bytes(std::string_view text, size_t at) {
 
 void Replacements::append(std::string& to, std::string_view grapheme) const {
   if (grapheme.size() <= kLongestGrapheme) {
-    if (const auto match = shortest(grapheme)) {
-      to += match->text;
+    if (const auto found = match(grapheme, false)) {
+      to += found->text;
       return;
     }
   }
   for (size_t at = 0; at < grapheme.size();) {
     const std::string_view character = grapheme.substr(at, code_point_at(grapheme, at).bytes);
-    const auto match = shortest(character);
-    to += match ? match->text : character;
+    const auto found = match(character, false);
+    to += found ? found->text : character;
     at += character.size();
   }
 }

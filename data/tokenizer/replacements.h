@@ -34,10 +34,8 @@ class Replacements {
     std::string_view text;
     size_t bytes;
   };
-  /// The longest text of the table that `text` begins with.
-  std::optional<Match> longest(std::string_view text) const;
-  /// The shortest one.
-  std::optional<Match> shortest(std::string_view text) const;
+  /// The longest text of the table that `text` begins with, or the shortest one.
+  std::optional<Match> match(std::string_view text, bool is_longest) const;
 
   /// The text as the package tokenizers normalizes it (crate spm_precompiled): a grapheme of fewer
   /// than 6 bytes whose start is in the table is replaced whole, by what the shortest such start
@@ -45,8 +43,6 @@ class Replacements {
   std::string applied_by_graphemes(std::string_view text) const;
 
  private:
-  /// Calls `use` with each match, the shortest first, until that returns false.
-  template <class Use> void for_matches(std::string_view text, const Use& use) const;
   void append(std::string& to, std::string_view grapheme) const;
   uint32_t unit(size_t at) const { return at < units_.size() ? units_[at] : 0; }
 
