@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
 #include <queue>
 
 #include "data/tokenizer/unicode.h"
@@ -26,6 +27,13 @@ static size_t pair_hash(uint64_t pair) {
 std::string byte_piece(int byte) {
   static constexpr char digits[] = "0123456789ABCDEF";
   return {'<', '0', 'x', digits[byte / 16], digits[byte % 16], '>'};
+}
+
+int byte_of_piece(const std::string& piece) {
+  if (piece.size() != 6 || !piece.starts_with("<0x") || piece[5] != '>') return -1;
+  unsigned byte = 0;
+  const auto result = std::from_chars(&piece[3], &piece[5], byte, 16);
+  return result.ec == std::errc() && result.ptr == &piece[5] ? static_cast<int>(byte) : -1;
 }
 
 static bool has_all_bytes(const BpeSpec& spec) {

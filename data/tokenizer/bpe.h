@@ -32,6 +32,8 @@ struct BpeSpec {
 
 /// The token that stands for a byte of a missing character.
 std::string byte_piece(int byte);
+/// The byte of such a piece, or -1 of another text.
+int byte_of_piece(const std::string& piece);
 
 /// Byte-pair encoding: merges the adjacent pair of the lowest rank, the leftmost first, until no
 /// pair has a rank (Sennrich, Haddow, Birch 2016).

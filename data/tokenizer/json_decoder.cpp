@@ -2,6 +2,7 @@
 #include <array>
 #include <functional>
 
+#include "data/tokenizer/bpe.h"
 #include "data/tokenizer/json_steps.h"
 #include "data/tokenizer/unicode.h"
 #include "weft/error.h"
@@ -123,18 +124,6 @@ static void add_change(const JsonPart& part, TextModel& model, TokenChanges& cha
   }
 }
 
-/// The byte of a token like <0x0A>, or -1.
-static int byte_of_token(const std::string& token) {
-  if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return -1;
-  const auto digit = [](char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-  };
-  const int high = digit(token[3]), low = digit(token[4]);
-  return high < 0 || low < 0 ? -1 : high * 16 + low;
-}
-
 static void set_text(size_t id, const TokenChanges& changes, TextModel& model) {
   const std::string& token = model.tokens[id];
   PieceTexts& texts = model.texts;
@@ -142,7 +131,7 @@ static void set_text(size_t id, const TokenChanges& changes, TextModel& model) {
     texts.following[id] = bytes_of_characters(token).value_or(token);
     return;
   }
-  const int byte = changes.byte_fallback ? byte_of_token(token) : -1;
+  const int byte = changes.byte_fallback ? byte_of_piece(token) : -1;
   if (byte >= 0) {
     texts.is_byte[id] = true;
     texts.following[id] = std::string(1, static_cast<char>(byte));

@@ -2,10 +2,11 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
+#include <optional>
 
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/piece_normalizer.h"
-#include "data/tokenizer/protobuf.h"
 #include "data/tokenizer/text_model.h"
 #include "data/tokenizer/unicode.h"
 #include "data/tokenizer/unigram.h"
@@ -17,6 +18,78 @@ namespace weft::text {
 static constexpr int64_t kLargestModel = int64_t{64} << 20;
 /// The most bytes of the merges that are derived from pieces; those of Gemma's have 50 MB.
 static constexpr size_t kLargestMerges = size_t{512} << 20;
+
+namespace {
+
+/// A field of a message of protocol buffers.
+struct ProtobufField {
+  uint32_t number;
+  /// The value of a number, or the bits of a float or double.
+  uint64_t value;
+  /// The bytes of a text or a message.
+  std::string_view bytes;
+  bool is_bytes;
+};
+
+/// Reads the fields of a message in the order of its bytes.
+class Protobuf {
+ public:
+  /// Errors begin with `what`. `message` and `what` outlive the reader.
+  Protobuf(const std::string& what, std::string_view message) : what_(what), rest_(message) {}
+  /// The next field, or nothing at the end; std::invalid_argument when the message is damaged.
+  std::optional<ProtobufField> next();
+
+ private:
+  [[noreturn]] void fail_damaged() const;
+  uint64_t varint();
+  std::string_view take(size_t bytes);
+
+  const std::string& what_;
+  std::string_view rest_;
+};
+
+void Protobuf::fail_damaged() const {
+  fail(what_, ": the file is damaged, expected a model of SentencePiece");
+}
+
+uint64_t Protobuf::varint() {
+  uint64_t value = 0;
+  for (int shift = 0; shift < 64; shift += 7) {
+    const auto byte = static_cast<unsigned char>(take(1)[0]);
+    value |= uint64_t{byte & 0x7Fu} << shift;
+    if (byte < 0x80) return value;
+  }
+  fail_damaged();
+}
+
+std::string_view Protobuf::take(size_t bytes) {
+  if (bytes > rest_.size()) fail_damaged();
+  const std::string_view taken = rest_.substr(0, bytes);
+  rest_.remove_prefix(bytes);
+  return taken;
+}
+
+std::optional<ProtobufField> Protobuf::next() {
+  if (rest_.empty()) return {};
+  const uint64_t key = varint();
+  ProtobufField field{
+      .number = static_cast<uint32_t>(key >> 3), .value = 0, .bytes = {}, .is_bytes = false};
+  size_t width = 0;
+  switch (key & 7) {
+    case 0: field.value = varint(); return field;
+    case 1: width = 8; break;
+    case 2:
+      field.bytes = take(varint());
+      field.is_bytes = true;
+      return field;
+    case 5: width = 4; break;
+    default: fail_damaged();
+  }
+  std::memcpy(&field.value, take(width).data(), width);
+  return field;
+}
+
+}  // namespace
 
 /// What sentencepiece_model.proto describes, as far as it decides ids and texts.
 struct PieceModel {
@@ -94,13 +167,10 @@ static PieceModel read_piece_model(const std::string& what, std::string_view mes
   return model;
 }
 
-/// The byte of a piece like <0x0A>.
-static int byte_of_piece(const std::string& what, const std::string& piece) {
-  const bool has_form = piece.size() == 6 && piece.starts_with("<0x") && piece[5] == '>' &&
-                        std::isxdigit(static_cast<unsigned char>(piece[3])) &&
-                        std::isxdigit(static_cast<unsigned char>(piece[4]));
-  if (!has_form) fail(what, ": the byte piece is ", in_quotes(piece), ", expected one like <0x0A>");
-  return std::stoi(piece.substr(3, 2), nullptr, 16);
+static char checked_byte(const std::string& what, const std::string& piece) {
+  const int byte = byte_of_piece(piece);
+  if (byte < 0) fail(what, ": the byte piece is ", in_quotes(piece), ", expected one like <0x0A>");
+  return static_cast<char>(byte);
 }
 
 static void set_piece_text(const std::string& what, const PieceModel& from, size_t id,
@@ -109,7 +179,7 @@ static void set_piece_text(const std::string& what, const PieceModel& from, size
   std::string& text = model.texts.following[id];
   if (piece.type == PieceModel::byte) {
     model.texts.is_byte[id] = true;
-    text = std::string(1, static_cast<char>(byte_of_piece(what, piece.text)));
+    text = std::string(1, checked_byte(what, piece.text));
   } else if (piece.type == PieceModel::unknown) {
     text = from.unknown_text;
     model.texts.unstripped = static_cast<int64_t>(id);
@@ -191,7 +261,7 @@ static void add_unigram(const std::string& what, const PieceModel& from, TextMod
     const auto id = static_cast<int32_t>(i);
     if (piece.type == PieceModel::unknown) spec.unknown = id;
     if (piece.type == PieceModel::byte && from.byte_fallback) {
-      spec.bytes[static_cast<size_t>(byte_of_piece(what, piece.text))] = id;
+      spec.bytes[static_cast<unsigned char>(checked_byte(what, piece.text))] = id;
     }
     if (!is_in_words(piece)) continue;
     spec.pieces.push_back({piece.text, id, piece.score, piece.type == PieceModel::user_defined});
