@@ -1,9 +1,130 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/tokenizer/piece_normalizer.h"
 
+#include <utf8proc.h>
+
+#include <cstring>
+
 #include "data/tokenizer/unicode.h"
+#include "weft/error.h"
 
 namespace weft::text {
+
+/// The longest grapheme that the package tokenizers replaces whole.
+static constexpr size_t kLongestGrapheme = 5;
+
+static size_t offset_of(uint32_t unit) { return (unit >> 10) << ((unit & 0x200) >> 6); }
+static uint32_t label_of(uint32_t unit) { return unit & 0x800000FF; }
+static bool has_value(uint32_t unit) { return (unit & 0x100) != 0; }
+
+Replacements::Replacements(const std::string& what, std::string_view table) {
+  uint32_t size = 0;
+  const bool has_size = table.size() > sizeof size;
+  if (has_size) std::memcpy(&size, table.data(), sizeof size);
+  if (!has_size || size < sizeof size || size > table.size() - sizeof size ||
+      table.back() != '\0') {
+    fail(what, ": the table of replacements has ", table.size(),
+         " bytes, expected as many as it says");
+  }
+  units_.resize(size / sizeof size);
+  std::memcpy(units_.data(), table.data() + sizeof size, units_.size() * sizeof size);
+  texts_ = table.substr(sizeof size + size);
+  if (const size_t valid = valid_prefix(texts_); valid < texts_.size()) {
+    fail(what, ": byte ", valid, " of the texts of replacements is ", texts_[valid] & 0xff,
+         ", expected UTF-8");
+  }
+  for (size_t begin = 0, end; begin < texts_.size(); begin = end + 1) {
+    end = texts_.find('\0', begin);
+    if (end - begin <= kLongestPiece) continue;
+    fail(what, ": a text of replacements has ", end - begin, " bytes, expected at most ",
+         kLongestPiece);
+  }
+  for (uint32_t byte = 1; byte < 256; ++byte) {
+    const size_t at = offset_of(units_[0]) ^ byte;
+    if (at < units_.size() && label_of(units_[at]) == byte) after_[byte] = at;
+  }
+}
+
+bool Replacements::keeps_ascii(unsigned char byte) const {
+  size_t at = after_[byte];
+  if (at == 0) return true;
+  if (has_value(units_[at])) return false;
+  at ^= offset_of(units_[at]);
+  for (uint32_t next = 1; next < 128; ++next) {
+    if (label_of(unit(at ^ next)) == next) return false;
+  }
+  return true;
+}
+
+std::optional<Replacements::Match> Replacements::match(std::string_view text,
+                                                       bool is_longest) const {
+  std::optional<Match> found;
+  size_t at = text.empty() ? 0 : after_[static_cast<unsigned char>(text[0])];
+  if (at == 0) return found;
+  for (size_t end = 1;; ++end) {
+    const uint32_t node = units_[at];
+    at ^= offset_of(node);
+    if (has_value(node)) {
+      const size_t begin = unit(at) & 0x7FFFFFFF;
+      // In a damaged table a value may point into a text, and a match end inside a character.
+      const bool begins_text = begin < texts_.size() && (begin == 0 || texts_[begin - 1] == '\0');
+      const bool ends_character = end == text.size() || (text[end] & 0xC0) != 0x80;
+      if (begins_text && ends_character) {
+        found = Match{texts_.data() + begin, end};
+        if (!is_longest) return found;
+      }
+    }
+    if (end == text.size()) return found;
+    const auto label = static_cast<unsigned char>(text[end]);
+    at ^= label;
+    if (label_of(unit(at)) != label || at >= units_.size()) return found;
+  }
+}
+
+/// The bytes of the grapheme at byte `at`.
+static size_t grapheme_bytes(std::string_view text, size_t at) {
+  const size_t begin = at;
+  utf8proc_int32_t state = 0;
+  CodePoint c = code_point_at(text, at);
+  while (at += c.bytes, at < text.size()) {
+    const CodePoint next = code_point_at(text, at);
+    // Characters below the combining marks join in a line end alone.
+    const bool is_plain = c.value < 0x300 && next.value < 0x300 && c.value != '\r';
+    if (is_plain ||
+        utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(c.value),
+                                         static_cast<utf8proc_int32_t>(next.value), &state)) {
+      break;
+    }
+    c = next;
+  }
+  return at - begin;
+}
+
+void Replacements::append(std::string& to, std::string_view grapheme) const {
+  if (grapheme.size() <= kLongestGrapheme) {
+    if (const auto found = match(grapheme, false)) {
+      to += found->text;
+      return;
+    }
+  }
+  for (size_t at = 0; at < grapheme.size();) {
+    const std::string_view character = grapheme.substr(at, code_point_at(grapheme, at).bytes);
+    const auto found = match(character, false);
+    to += found ? found->text : character;
+    at += character.size();
+  }
+}
+
+std::string Replacements::applied_by_graphemes(std::string_view text) const {
+  std::string to;
+  to.reserve(text.size() + text.size() / 8);
+  for (size_t at = 0; at < text.size();) {
+    const size_t bytes = grapheme_bytes(text, at);
+    append(to, text.substr(at, bytes));
+    at += bytes;
+  }
+  return to;
+}
 
 static constexpr std::string_view kEscapedSpace = "\xE2\x96\x81";  // U+2581
 

@@ -2,13 +2,57 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "data/tokenizer/double_array.h"
-#include "data/tokenizer/replacements.h"
 
 namespace weft::text {
+
+/// The most bytes of a piece of a model and of a replacement; published ones have about 100.
+inline constexpr size_t kLongestPiece = 1024;
+
+/// SentencePiece's table of replacements, its "precompiled charsmap".
+class Replacements {
+ public:
+  /// None.
+  Replacements() = default;
+  /// `table`: the size of a double array (Yata's darts-clone), the array, and the texts that its
+  /// values point to, each with a zero byte at its end. std::invalid_argument, which begins with
+  /// `what`, when it is damaged.
+  Replacements(const std::string& what, std::string_view table);
+
+  /// Whether a text that begins with this byte may be replaced.
+  bool may_begin(char byte) const { return after_[static_cast<unsigned char>(byte)] != 0; }
+
+  /// Whether the character of ASCII stays as it is where the next is one of ASCII.
+  bool keeps_ascii(unsigned char byte) const;
+
+  struct Match {
+    /// What is written for the first `bytes` bytes.
+    std::string_view text;
+    size_t bytes;
+  };
+  /// The longest text of the table that `text` begins with, or the shortest one.
+  std::optional<Match> match(std::string_view text, bool is_longest) const;
+
+  /// The text as the package tokenizers normalizes it (crate spm_precompiled): a grapheme of fewer
+  /// than 6 bytes whose start is in the table is replaced whole, by what the shortest such start
+  /// gives; then each character of the others is.
+  std::string applied_by_graphemes(std::string_view text) const;
+
+ private:
+  void append(std::string& to, std::string_view grapheme) const;
+  uint32_t unit(size_t at) const { return at < units_.size() ? units_[at] : 0; }
+
+  std::vector<uint32_t> units_ = {};
+  std::string texts_ = {};
+  /// The place of the children after each first byte, and 0 for a byte that begins no text.
+  std::array<size_t, 256> after_ = {};
+};
 
 /// How a model of SentencePiece normalizes text.
 struct PieceNormalization {
