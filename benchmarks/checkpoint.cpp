@@ -245,7 +245,8 @@ static void run_checkpoint(const Options& options) {
 
 int main(int argc, char** argv) {
   weft::bench::Options options;
-  CLI::App app(
+  weft::bench::Program app(
+      "bench_checkpoint",
       "Saves and loads parameters and two moments of --mib MiB each, sharded over N ranks\n"
       "(threads), compared with write() + fsync and read() of the same bytes on the same disk, and "
       "reads\n"
@@ -256,17 +257,10 @@ int main(int argc, char** argv) {
       "value is GB/s of the whole state over the slowest rank's median; round 0 is dropped. The\n"
       "folder is made and deleted; it needs 3 times --mib on the disk, twice. One JSON line a "
       "case.");
-  app.name("bench_checkpoint");
   app.add_option("--dir", options.directory, "A folder on the local disk")
       ->default_val("weft-bench-checkpoint");
-  app.add_option("--mib", options.mib, "Size of the parameters")
-      ->check(CLI::Range(16, 1 << 20))
-      ->capture_default_str();
-  app.add_option("--ranks", options.ranks, "Ranks")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
-  app.add_option("--rounds", options.rounds, "Rounds")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
+  app.add_option("--mib", options.mib, "Size of the parameters")->check(CLI::Range(16, 1 << 20));
+  app.add_option("--ranks", options.ranks, "Ranks")->check(CLI::Range(1, 64));
+  app.add_option("--rounds", options.rounds, "Rounds")->check(CLI::Range(1, 1000));
   return weft::bench::run_program(app, argc, argv, [&] { weft::bench::run_checkpoint(options); });
 }

@@ -73,16 +73,12 @@ static void measure(const Communicator& world, const Options& options) {
 
 int main(int argc, char** argv) {
   weft::bench::Options options;
-  CLI::App app(
+  weft::bench::Program app(
+      "bench_collectives",
       "Latency of collectives between N ranks, which are threads; started by weft run, each\n"
       "process is one. One JSON line a case.");
-  app.name("bench_collectives");
-  app.add_option("--ranks", options.ranks, "Ranks")
-      ->check(CLI::Range(2, 64))
-      ->capture_default_str();
-  app.add_option("--calls", options.calls, "Calls of each")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  app.add_option("--ranks", options.ranks, "Ranks")->check(CLI::Range(2, 64));
+  app.add_option("--calls", options.calls, "Calls of each")->check(CLI::PositiveNumber);
   return weft::bench::run_program(app, argc, argv, [&] {
     weft::run_world(options.ranks,
                     [&](const weft::Communicator& world) { weft::bench::measure(world, options); },

@@ -275,7 +275,8 @@ static void run_cuda(Options options) {
 
 int main(int argc, char** argv) {
   weft::bench::Options options;
-  CLI::App app(
+  weft::bench::Program app(
+      "bench_cuda",
       "Kernels and training steps of one GPU, one JSON line a case. rows: copies, elementwise "
       "ops,\n"
       "norms, softmax, cross entropy and AdamW in GB/s of the least traffic, and as a fraction of\n"
@@ -284,27 +285,21 @@ int main(int argc, char** argv) {
       "train, train_engine: steps of a Llama of 1.1 billion parameters in bf16 with weights in "
       "f32,\n"
       "without and with the FSDP engine.");
-  app.name("bench_cuda");
-  app.add_option("--device", options.device, "cuda or cuda:1")->capture_default_str();
+  app.add_option("--device", options.device, "cuda or cuda:1");
   app.add_option("--parts", options.parts, "Of these, those named, e.g. rows,train")
       ->delimiter(',')
-      ->check(CLI::IsMember({"rows", "products", "attention", "train", "train_engine"}))
-      ->capture_default_str();
+      ->check(CLI::IsMember({"rows", "products", "attention", "train", "train_engine"}));
   app.add_flag("--smoke", options.smoke, "Tiny sizes, to see that all runs");
   app.add_option("--seconds", options.seconds, "Of each repetition of a kernel")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+      ->check(CLI::PositiveNumber);
   app.add_option("--batch", options.training.batch, "Rows of 2048 tokens a step")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_option("--steps", options.training.steps, "Measured")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+      ->check(CLI::PositiveNumber);
+  app.add_option("--steps", options.training.steps, "Measured")->check(CLI::PositiveNumber);
   app.add_option("--warmup", options.training.warmup, "Steps before them")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--peak-tflops", options.peak_tflops,
                  "The device's, for MFU (default: the data sheet's, where the GPU is known)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::NonNegativeNumber)
+      ->default_str("");
   return weft::bench::run_program(app, argc, argv, [&] { weft::bench::run_cuda(options); });
 }

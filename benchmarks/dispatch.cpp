@@ -129,19 +129,14 @@ static void run_dispatch(const Options& options) {
 
 int main(int argc, char** argv) {
   weft::bench::Options options;
-  CLI::App app(
+  weft::bench::Program app(
+      "bench_dispatch",
       "Microseconds that a cached op call on a sharded tensor adds to its kernel, in a fake world\n"
       "(one rank of a simulated cluster), for local parts of 8x8 and 4x4 f32 elements, with\n"
       "and without recording for backward. One JSON line a case.");
-  app.name("bench_dispatch");
-  app.add_option("--mesh", options.mesh, "Sizes of the mesh's axes, e.g. 8 or 2,4")
-      ->delimiter(',')
-      ->capture_default_str();
-  app.add_option("--loops", options.loops, "Calls in a timed loop")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  app.add_option("--mesh", options.mesh, "Sizes of the mesh's axes, e.g. 8 or 2,4")->delimiter(',');
+  app.add_option("--loops", options.loops, "Calls in a timed loop")->check(CLI::PositiveNumber);
   app.add_option("--reps", options.reps, "Timed loops; the median counts")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+      ->check(CLI::PositiveNumber);
   return weft::bench::run_program(app, argc, argv, [&] { weft::bench::run_dispatch(options); });
 }

@@ -187,18 +187,15 @@ static void run_kernels(const Options& options) {
 
 int main(int argc, char** argv) {
   weft::bench::Options options;
-  CLI::App app(
+  weft::bench::Program app(
+      "bench_kernels",
       "Ops of one rank on tensors without a mesh: GFLOP/s of products and causal attention, GB/s\n"
       "of row kernels and AdamW from the least traffic they need, by the median time of a call.\n"
       "One JSON line a case.");
-  app.name("bench_kernels");
   app.add_option("--threads", options.threads, "Numbers of threads, e.g. 1,2")
       ->delimiter(',')
-      ->check(CLI::Range(1, 256))
-      ->capture_default_str();
-  app.add_option("--seconds", options.seconds, "Least time a case")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+      ->check(CLI::Range(1, 256));
+  app.add_option("--seconds", options.seconds, "Least time a case")->check(CLI::PositiveNumber);
   app.add_option("--case", options.only, "Only cases whose name and dtype contain this text");
   return weft::bench::run_program(app, argc, argv, [&] { weft::bench::run_kernels(options); });
 }

@@ -104,10 +104,10 @@ static void measure_all(const MatrixRounds& options) {
 
 int main(int argc, char** argv) {
   weft::bench::MatrixRounds options;
-  CLI::App app(
+  weft::bench::Program app(
+      "bench_open_mpi",
       "MPI's collectives on an f32 matrix between the processes that mpirun started, timed as\n"
       "bench_redistribute does. One JSON line a case.");
-  app.name("bench_open_mpi");
   options.add_to(app);
   MPI_Init(&argc, &argv);
   const int code =

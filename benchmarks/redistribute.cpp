@@ -115,15 +115,13 @@ static void measure_all(const Communicator& world, const Options& options) {
 
 int main(int argc, char** argv) {
   weft::bench::Options options;
-  CLI::App app(
+  weft::bench::Program app(
+      "bench_redistribute",
       "Redistributes an f32 matrix between N ranks, which are threads; started by weft run or\n"
       "mpirun, each process is one. A barrier precedes each round, whose\n"
       "time is that of the slowest rank; value is bytes of the whole tensor over the median time,\n"
       "also where fewer move. Every result is checked. One JSON line a case.");
-  app.name("bench_redistribute");
-  app.add_option("--ranks", options.ranks, "Ranks")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
+  app.add_option("--ranks", options.ranks, "Ranks")->check(CLI::Range(1, 64));
   options.add_to(app);
   return weft::bench::run_program(app, argc, argv, [&] {
     weft::run_world(

@@ -39,6 +39,13 @@ void print(const Line& line);
 /// Rounded to `digits` decimals.
 double rounded(double value, int digits);
 
+/// The flags of a benchmark; its help shows their defaults.
+struct Program : CLI::App {
+  Program(const std::string& name, const std::string& about) : CLI::App(about, name) {
+    option_defaults()->always_capture_default();
+  }
+};
+
 /// Parses the flags and runs the benchmark. Returns 0, 1 when it failed, 2 for invalid flags.
 int run_program(CLI::App& app, int argc, char** argv, const std::function<void()>& run);
 

@@ -262,34 +262,26 @@ static void run_train(Options options) {
 
 int main(int argc, char** argv) {
   weft::bench::Options options;
-  CLI::App app(
+  weft::bench::Program app(
+      "bench_train",
       "Trains a small Llama, fully sharded over N ranks, which are threads; started by weft run,\n"
       "each process is one. A step is forward, cross\n"
       "entropy, backward, AdamW and zero_grad, after a barrier; its time is the slowest rank's.\n"
       "value is tokens/s over all ranks from the median step; fraction_of_matmul compares its\n"
       "floating-point operations with those of the best large product in the same run.");
-  app.name("bench_train");
   app.add_option("--config", options.config, "Model: tiny or small")
-      ->check(CLI::IsMember({"tiny", "small"}))
-      ->capture_default_str();
+      ->check(CLI::IsMember({"tiny", "small"}));
   app.add_option("--dtype", options.dtype,
                  "Of computation; bf16 gathers in it too, and reduces in f32")
-      ->check(CLI::IsMember({"f32", "bf16"}))
-      ->capture_default_str();
-  app.add_option("--ranks", options.ranks, "Ranks")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
+      ->check(CLI::IsMember({"f32", "bf16"}));
+  app.add_option("--ranks", options.ranks, "Ranks")->check(CLI::Range(1, 64));
   app.add_option("--threads", options.threads, "Threads a rank; 0: the cores, shared evenly")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--batch", options.batch, "Rows a rank; 0: 4 (tiny) or 2 (small)")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--steps", options.steps, "Timed steps; 0: 20 (tiny) or 10 (small)")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--warmup", options.warmup, "Steps before, not timed")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+      ->check(CLI::NonNegativeNumber);
   return weft::bench::run_program(app, argc, argv, [&] { weft::bench::run_train(options); });
 }
