@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "benchmarks/cuda_train.h"
 
+#include <functional>
 #include <memory>
 
 #include "benchmarks/device_clock.h"
@@ -21,60 +22,45 @@ namespace {
 constexpr double kLearningRate = 3e-4, kBeta2 = 0.95, kWeightDecay = 0.1;
 
 /// Updates the weights from their gradients, and clears the gradients.
-class Updater {
- public:
-  virtual ~Updater() = default;
-  virtual void update() = 0;
-};
+using Update = std::function<void()>;
 
 /// Parameters and gradients in the engine's memory, contiguous per unit.
-class EngineUpdater final : public Updater {
- public:
-  explicit EngineUpdater(TransformerModel& model)
-      : optimizer_(model.named_parameters(), {.learning_rate = kLearningRate,
-                                              .beta2 = kBeta2,
-                                              .eps = 1e-8,
-                                              .weight_decay = kWeightDecay}) {}
-  void update() override {
-    optimizer_.step();
-    optimizer_.zero_grad();
-  }
-
- private:
-  AdamW optimizer_;
-};
+Update update_by_engine(TransformerModel& model) {
+  const AdamWOptions options{
+      .learning_rate = kLearningRate, .beta2 = kBeta2, .eps = 1e-8, .weight_decay = kWeightDecay};
+  const auto optimizer = std::make_shared<AdamW>(model.named_parameters(), options);
+  return [optimizer] {
+    optimizer->step();
+    optimizer->zero_grad();
+  };
+}
 
 /// Forward uses bf16 copies of the weights; their gradients update the weights, then the copies.
-class PlainUpdater final : public Updater {
- public:
-  explicit PlainUpdater(TransformerModel& model) {
-    for (const ParameterPtr& parameter : model.parameters()) {
-      const Tensor weight = parameter->value();
-      const Tensor used = weight.to(DType::bf16).detach().set_requires_grad();
-      ModuleSharder::set_used(*parameter, used);
-      slots_.push_back({weight, used, zeros_like(weight), zeros_like(weight)});
-    }
-    one_ = ones({}, {.device = slots_[0].weight.device()});
-  }
-  void update() override {
-    const NoGrad no_grad;
-    ++step_.step;
-    for (const Slot& slot : slots_) {
-      adamw_(slot.weight, slot.m, slot.v, slot.used.grad(), one_, step_);
-      copy_(slot.used, slot.weight);
-      slot.used.set_grad({});
-    }
-  }
-
- private:
+Update plain_update(TransformerModel& model) {
   struct Slot {
     Tensor weight, used, m, v;
   };
-  std::vector<Slot> slots_;
-  Tensor one_;
-  AdamWStep step_{
+  const NoGrad no_grad;
+  std::vector<Slot> slots;
+  for (const ParameterPtr& parameter : model.parameters()) {
+    const Tensor weight = parameter->value();
+    const Tensor used = weight.to(DType::bf16).detach().set_requires_grad();
+    ModuleSharder::set_used(*parameter, used);
+    slots.push_back({weight, used, zeros_like(weight), zeros_like(weight)});
+  }
+  const Tensor one = ones({}, {.device = slots[0].weight.device()});
+  AdamWStep step{
       .learning_rate = kLearningRate, .beta2 = kBeta2, .weight_decay = kWeightDecay, .step = 0};
-};
+  return [slots, one, step]() mutable {
+    const NoGrad within;
+    ++step.step;
+    for (const Slot& slot : slots) {
+      adamw_(slot.weight, slot.m, slot.v, slot.used.grad(), one, step);
+      copy_(slot.used, slot.weight);
+      slot.used.set_grad({});
+    }
+  };
+}
 
 /// Times of one step, in seconds.
 struct StepTimes {
@@ -94,12 +80,7 @@ class DeviceSteps {
       fully_shard(model_, mesh_, options);
     }
     model_.materialize(device);
-    if (by_engine) {
-      updater_ = std::make_unique<EngineUpdater>(model_);
-    } else {
-      const NoGrad no_grad;
-      updater_ = std::make_unique<PlainUpdater>(model_);
-    }
+    update_ = by_engine ? update_by_engine(model_) : plain_update(model_);
     rows_ = by_engine ? Sharding(mesh_, {Shard(0)}) : Sharding();
     for (int64_t i = 0; i < kBatches; ++i) batches_.push_back(batch(i));
   }
@@ -112,7 +93,7 @@ class DeviceSteps {
     const Moment start = Moment::on(stream);
     Tensor loss = model_.loss(ids, targets);
     loss.backward();
-    updater_->update();
+    update_();
     const Moment end = Moment::on(stream);
     times.queued = seconds_since(began);
     losses_.push_back(loss.detach().full_tensor().item());
@@ -157,7 +138,7 @@ class DeviceSteps {
   const DeviceMesh mesh_;
   TransformerModel model_;
   Sharding rows_;
-  std::unique_ptr<Updater> updater_;
+  Update update_;
   std::vector<Batch> batches_;
   std::vector<double> losses_;
 };

@@ -8,6 +8,7 @@
 #include "weft/autograd.h"
 #include "weft/communicator.h"
 #include "weft/context.h"
+#include "weft/error.h"
 #include "weft/ops.h"
 #include "weft/ranks.h"
 
@@ -96,8 +97,7 @@ class Kernels {
   }
 
   static std::string sizes(const char* name, int64_t m, int64_t n, int64_t k) {
-    return std::string(name) + " m" + std::to_string(m) + " n" + std::to_string(n) + " k" +
-           std::to_string(k);
+    return concat(name, " m", m, " n", n, " k", k);
   }
 
   void products(DType dtype) const {
