@@ -22,6 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using tests::expect;
 using tests::Outcome;
 using tests::run_weft;
 
@@ -48,11 +49,6 @@ class Ckpt : public testing::Test {
       losses[json["step"].get<int64_t>()] = json["loss"].get<double>();
     }
     return losses;
-  }
-  void expect(int code, const std::string& arguments, const std::string& words) const {
-    const Outcome outcome = run_weft(arguments);
-    EXPECT_EQ(outcome.code, code) << arguments << "\n" << outcome.text;
-    EXPECT_NE(outcome.text.find(words), std::string::npos) << arguments << "\n" << outcome.text;
   }
   static std::string only_checkpoint(const std::string& directory) {
     std::string found;
@@ -196,10 +192,7 @@ TEST_F(Ckpt, StartsAndRestartsByOneCommand) {
   std::ofstream(saved + "/step-00000002-0123456789abcdef/.rank-00000-of-00002.safetensors.tmp");
   const std::string remains = newest(saved);
   const Outcome outcome = run_weft(once);
-  EXPECT_EQ(outcome.code, 0) << outcome.text;
-  EXPECT_NE(outcome.text.find("passed over " + remains + ", which is INCOMPLETE"),
-            std::string::npos)
-      << outcome.text;
+  expect(outcome, 0, "passed over " + remains + ", which is INCOMPLETE");
   EXPECT_NE(outcome.text.find("the run starts at step 1"), std::string::npos) << outcome.text;
   EXPECT_TRUE(fs::exists(remains));
   expect(0, once, "after step 3");
@@ -333,12 +326,9 @@ TEST_F(Ckpt, SavesNothingThatIsNotFiniteUnlessTold) {
          "warning: loading " + poisoned + ", finite elements: all but 16, the first in tensor \"" +
              moment + "\"");
   const std::string into = scratch_.path("into");
-  const Outcome refused = run_weft(more + poisoned + " --save " + into);
-  EXPECT_EQ(refused.code, 1) << refused.text;
-  EXPECT_NE(refused.text.find("save: tensor \"model/model.embed_tokens.weight\" at "
-                              "step 3 is not finite on rank "),
-            std::string::npos)
-      << refused.text;
+  expect(1, more + poisoned + " --save " + into,
+         "save: tensor \"model/model.embed_tokens.weight\" at "
+         "step 3 is not finite on rank ");
   EXPECT_EQ(newest_complete_checkpoint(into), "");
   expect(0, more + poisoned + " --save-non-finite --save " + scratch_.path("told"), "saved ");
   expect(0, "ckpt ls " + scratch_.path("told"), "all but 32, ");
@@ -424,8 +414,7 @@ TEST_F(Ckpt, ContinuesATextAlikeOnAnyRanks) {
     const Outcome outcome =
         run_weft("sample --resume " + saved + " --prompt 'line 1' --tokens 12 --temperature 0" +
                  " --ranks " + std::to_string(ranks));
-    EXPECT_EQ(outcome.code, 0) << outcome.text;
-    EXPECT_NE(outcome.text.find("12 added at "), std::string::npos) << outcome.text;
+    expect(outcome, 0, "12 added at ");
     EXPECT_NE(outcome.text.find(" tokens/s"), std::string::npos) << outcome.text;
     texts[ranks - 1] = outcome.text.substr(0, outcome.text.find("weft: "));
   }

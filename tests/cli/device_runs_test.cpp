@@ -14,6 +14,7 @@
 namespace weft {
 namespace {
 
+using tests::expect;
 using tests::Outcome;
 using tests::run_command;
 using tests::run_weft;
@@ -105,9 +106,7 @@ TEST_F(DeviceRuns, TrainByAGraphWithEqualLosses) {
   for (const char* wrong :
        {"--device cuda --ranks 1 --steps 2", "--device cuda --ranks 2", "--device cpu --ranks 1",
         "--device cuda --ranks 1 --offload gradients"}) {
-    const Outcome outcome = run_weft(train(concat("--cuda-graph ", wrong)));
-    EXPECT_EQ(outcome.code, 2) << outcome.text;
-    EXPECT_NE(outcome.text.find("--cuda-graph"), std::string::npos) << outcome.text;
+    expect(2, train(concat("--cuda-graph ", wrong)), "--cuda-graph");
   }
 }
 
@@ -119,9 +118,7 @@ TEST_F(DeviceRuns, TrainWithWhatRestsOnTheHost) {
       run_weft(train("--ranks 2 --steps 1 --device cuda --offload parameters --sample 5"));
   EXPECT_EQ(sampled.code, 0) << sampled.text;
   EXPECT_EQ(run_weft(train("--offload state --steps 1")).code, 2);
-  const Outcome wrong = run_weft(train("--device cuda --offload weights --steps 1"));
-  EXPECT_EQ(wrong.code, 2) << wrong.text;
-  EXPECT_NE(wrong.text.find("weights"), std::string::npos) << wrong.text;
+  expect(2, train("--device cuda --offload weights --steps 1"), "weights");
 }
 
 TEST_F(DeviceRuns, GoOnFromWhatWasSavedOnAnyMeshAndDevice) {
@@ -148,12 +145,11 @@ TEST_F(DeviceRuns, SaveTheStepUnderWayWhenTheyAreStopped) {
   const std::string out = scratch_.path("out"), folder = scratch_.path("saved");
   const std::string endless =
       train(concat("--steps 100000 --ranks 2 --device cuda --save ", folder));
-  const Outcome stopped = run_command(concat(
-      WEFT_PROGRAM, ' ', endless, " >", out, " 2>&1 & p=$!; i=0; ", "until grep -q 'step 1/' ", out,
-      " || test $i -gt 600; do sleep 0.1; i=$((i+1)); done; ",
-      "kill -TERM $p; wait $p; code=$?; cat ", out, "; exit $code"));
-  EXPECT_EQ(stopped.code, 128 + SIGTERM) << stopped.text;
-  EXPECT_NE(stopped.text.find("stopped at step "), std::string::npos) << stopped.text;
+  expect(run_command(concat(WEFT_PROGRAM, ' ', endless, " >", out, " 2>&1 & p=$!; i=0; ",
+                            "until grep -q 'step 1/' ", out,
+                            " || test $i -gt 600; do sleep 0.1; i=$((i+1)); done; ",
+                            "kill -TERM $p; wait $p; code=$?; cat ", out, "; exit $code")),
+         128 + SIGTERM, "stopped at step ");
   // Only the generated text: sanitizers add warnings on stderr.
   const std::string sample = concat(WEFT_PROGRAM, " sample --resume ", folder,
                                     " --prompt 'line ' --tokens 9 --temperature 0 2>/dev/null ");
@@ -199,9 +195,7 @@ TEST_F(DeviceRuns, TraceWhatTheirStreamsDid) {
 
 TEST_F(DeviceRuns, RefuseWithoutADevice) {
   const Outcome outcome = run_weft(train("--device cuda"), "CUDA_VISIBLE_DEVICES= ");
-  EXPECT_EQ(outcome.code, 2) << outcome.text;
-  EXPECT_NE(outcome.text.find("device: cuda:0 does not exist: "), std::string::npos)
-      << outcome.text;
+  expect(outcome, 2, "device: cuda:0 does not exist: ");
   EXPECT_NE(outcome.text.find("; use device cpu"), std::string::npos) << outcome.text;
 }
 

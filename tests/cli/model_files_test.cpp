@@ -11,6 +11,8 @@
 namespace weft {
 namespace {
 
+using tests::expect;
+
 namespace fs = std::filesystem;
 
 /// Runs the program on a Hugging Face model with a tokenizer and ids of tokens.
@@ -25,10 +27,6 @@ class ModelFiles : public testing::Test {
     scratch_.write("model/config.json", config.dump());
     scratch_.write("model/tokenizer.json", "a tokenizer");
     scratch_.write("model/generation_config.json", R"({"eos_token_id":[2,3]})");
-  }
-  void expect(int code, const std::string& arguments) const {
-    const tests::Outcome outcome = tests::run_weft(arguments);
-    EXPECT_EQ(outcome.code, code) << arguments << "\n" << outcome.text;
   }
   static std::string text_of(const std::string& path) {
     std::ifstream file(path);
@@ -109,23 +107,18 @@ TEST_F(ModelFiles, OfUsersAreNotReplaced) {
   const std::string run = scratch_.path("run");
   const std::string train = "train --data " + scratch_.write("text.txt", text) +
                             " --batch 2 --seq 8 --steps 2 --init " + model_ + " --save " + run;
-  const auto expect_refused = [&](const std::string& arguments, const std::string& part) {
-    const tests::Outcome outcome = tests::run_weft(arguments);
-    EXPECT_EQ(outcome.code, 2) << arguments << "\n" << outcome.text;
-    EXPECT_NE(outcome.text.find(part), std::string::npos) << outcome.text;
-  };
   fs::create_directory(run);
   fs::copy(model_, run + "/hugging_face");
   scratch_.write("run/hugging_face/tokenizer.json", "the user's");
-  expect_refused(train, ".safetensors is a model's, expected");
-  expect_refused("ckpt import " + model_ + " " + run, ".safetensors is a model's, expected");
+  expect(2, train, ".safetensors is a model's, expected");
+  expect(2, "ckpt import " + model_ + " " + run, ".safetensors is a model's, expected");
   EXPECT_EQ(text_of(run + "/hugging_face/tokenizer.json"), "the user's");
   fs::remove_all(run);
   expect(0, train);
   scratch_.write("model/tokenizer.json", "another");
-  expect_refused("ckpt import " + model_ + " " + run, " holds a checkpoint of step 2, expected");
+  expect(2, "ckpt import " + model_ + " " + run, " holds a checkpoint of step 2, expected");
   EXPECT_EQ(text_of(run + "/hugging_face/tokenizer.json"), "a tokenizer");
-  expect_refused("ckpt export " + run + " " + run, " holds checkpoints, expected another");
+  expect(2, "ckpt export " + run + " " + run, " holds checkpoints, expected another");
   EXPECT_FALSE(fs::exists(run + "/config.json"));
 }
 
@@ -167,18 +160,12 @@ TEST_F(ModelFiles, AnExportNeedsTheConfigOfItsModel) {
   auto config = config_;
   config["rms_norm_eps"] = 0.5;
   scratch_.write("out/config.json", config.dump());
-  const tests::Outcome refused = tests::run_weft("ckpt export " + in + " " + out);
-  EXPECT_EQ(refused.code, 2) << refused.text;
-  EXPECT_NE(refused.text.find("/config.json describes another model, expected"), std::string::npos)
-      << refused.text;
+  expect(2, "ckpt export " + in + " " + out, "/config.json describes another model, expected");
   EXPECT_FALSE(fs::exists(out + "/model.safetensors"));
   scratch_.write("out/config.json", config_.dump());
   scratch_.write("out/tokenizer.json", "another");
-  const tests::Outcome written = tests::run_weft("ckpt export " + in + " " + out);
-  EXPECT_EQ(written.code, 0) << written.text;
-  EXPECT_NE(written.text.find("/tokenizer.json stays, but the model's is another file"),
-            std::string::npos)
-      << written.text;
+  expect(0, "ckpt export " + in + " " + out,
+         "/tokenizer.json stays, but the model's is another file");
 }
 
 /// The ranks, threads of one process, share its descriptors.

@@ -15,6 +15,7 @@
 namespace weft {
 namespace {
 
+using tests::expect;
 using tests::Outcome;
 using tests::run_weft;
 
@@ -164,14 +165,9 @@ TEST_F(Offload, APlanMayUseTheDisk) {
   ASSERT_NE(at, std::string::npos) << none.text;
   const std::string least = none.text.substr(at + 18, none.text.find(',', at + 18) - at - 18);
   expect_near(numbers_of(free + " --memory " + least), expected);
-  const Outcome alone = run_weft(train(free));
-  EXPECT_NE(alone.text.find("--offload auto is given without --memory, expected both"),
-            std::string::npos)
-      << alone.text;
-  const Outcome saved = run_weft(train("--offload activations=disk:/tmp"));
-  EXPECT_NE(saved.text.find("activations rest in a tier while --activation-checkpointing is none"),
-            std::string::npos)
-      << saved.text;
+  expect(2, train(free), "--offload auto is given without --memory, expected both");
+  expect(2, train("--offload activations=disk:/tmp"),
+         "activations rest in a tier while --activation-checkpointing is none");
 }
 
 /// Values, gradients and both moments take four times the memory that the process may allocate.
@@ -217,25 +213,14 @@ TEST_F(Offload, TrainsAModelOfFourTimesTheMemory) {
 }
 
 TEST_F(Offload, ErrorsNameTheItem) {
-  const Outcome item = run_weft(train("--offload weights=disk:/tmp"));
-  EXPECT_EQ(item.code, 2);
-  EXPECT_NE(item.text.find("--offload: item is \"weights=disk:/tmp\", expected parameters, "
-                           "gradients, state, activations or auto"),
-            std::string::npos)
-      << item.text;
-  const Outcome tier = run_weft(train("--offload state=tape"));
-  EXPECT_EQ(tier.code, 2);
-  EXPECT_NE(tier.text.find("--offload state: tier is \"tape\", expected device, host or disk:DIR"),
-            std::string::npos)
-      << tier.text;
-  const Outcome host = run_weft(train("--offload state"));
-  EXPECT_EQ(host.code, 2);
-  EXPECT_NE(host.text.find("write state=disk:DIR"), std::string::npos) << host.text;
-  const Outcome folder = run_weft(train("--offload state=disk:/nonexistent/folder"));
-  EXPECT_EQ(folder.code, 2);
-  EXPECT_NE(folder.text.find("offload: no file can be made in \"/nonexistent/folder\""),
-            std::string::npos)
-      << folder.text;
+  expect(2, train("--offload weights=disk:/tmp"),
+         "--offload: item is \"weights=disk:/tmp\", expected parameters, "
+         "gradients, state, activations or auto");
+  expect(2, train("--offload state=tape"),
+         "--offload state: tier is \"tape\", expected device, host or disk:DIR");
+  expect(2, train("--offload state"), "write state=disk:DIR");
+  expect(2, train("--offload state=disk:/nonexistent/folder"),
+         "offload: no file can be made in \"/nonexistent/folder\"");
 }
 
 TEST_F(Offload, AMemoryBudgetKeepsTheNumbers) {
@@ -249,9 +234,7 @@ TEST_F(Offload, AMemoryBudgetKeepsTheNumbers) {
   EXPECT_EQ(numbers_of("--steps 3 --ranks 2 --activation-checkpointing budget=10MB"), expected);
   const Outcome printed = run_weft(concat("estimate --model ", scratch_.path("model.json"),
                                           " --mesh dp=2 --batch 12 --seq 8 --memory ", least));
-  EXPECT_EQ(printed.code, 0) << printed.text;
-  EXPECT_NE(printed.text.find("blocks that save for backward: 3 their inputs"), std::string::npos)
-      << printed.text;
+  expect(printed, 0, "blocks that save for backward: 3 their inputs");
   EXPECT_NE(printed.text.find(least), std::string::npos) << printed.text;
 }
 

@@ -12,6 +12,12 @@ inline Outcome run_weft(const std::string& arguments, const std::string& variabl
   return run_command(concat(variables, WEFT_PROGRAM, ' ', arguments, " 2>&1"));
 }
 
+/// Expects the same of the program with those arguments.
+inline void expect(int code, const std::string& arguments, const std::string& words = "") {
+  SCOPED_TRACE(arguments);
+  expect(run_weft(arguments), code, words);
+}
+
 /// The config.json of a small Llama whose tokens are bytes.
 inline constexpr const char* kSmallLlama =
     R"({"model_type":"llama","architectures":["LlamaForCausalLM"],"hidden_size":16,)"

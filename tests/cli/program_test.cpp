@@ -12,6 +12,7 @@
 namespace weft {
 namespace {
 
+using tests::expect;
 using tests::Outcome;
 
 Outcome run(const std::string& arguments) { return tests::run_weft(arguments); }
@@ -32,11 +33,6 @@ class Program : public testing::Test {
   std::string small(const std::string& more) const {
     return concat("train --data ", text_, " --steps 2 --batch 3 --seq 16 ", more);
   }
-  void expect_usage_error(const std::string& arguments, const std::string& sentence) const {
-    Outcome outcome = run(arguments);
-    EXPECT_EQ(outcome.code, 2) << arguments << "\n" << outcome.text;
-    EXPECT_NE(outcome.text.find(sentence), std::string::npos) << arguments << "\n" << outcome.text;
-  }
 
   Scratch scratch_;
   std::string text_;
@@ -44,8 +40,7 @@ class Program : public testing::Test {
 
 TEST_F(Program, TellsHowItIsUsed) {
   Outcome help = run("--help");
-  EXPECT_EQ(help.code, 0);
-  EXPECT_NE(help.text.find("train"), std::string::npos);
+  expect(help, 0, "train");
   Outcome train = run("train --help");
   EXPECT_EQ(train.code, 0);
   for (const char* flag : {"--data", "--model", "--init", "--ranks", "--mesh", "--steps", "--batch",
@@ -56,44 +51,40 @@ TEST_F(Program, TellsHowItIsUsed) {
 }
 
 TEST_F(Program, RefusesWrongFlags) {
-  expect_usage_error("", "a command is required");
-  expect_usage_error("trian", "trian");
-  expect_usage_error("train", "--data");
-  expect_usage_error(small("--nonsense 3"), "--nonsense");
-  expect_usage_error(small("--steps many"), "--steps");
-  expect_usage_error(small("--steps 0"), "--steps is 0, expected a whole number from 1");
-  expect_usage_error(small("--batch -1"), "--batch is -1, expected a whole number from 1");
-  expect_usage_error(small("--lr 0"), "--lr is 0, expected a finite number above 0");
-  expect_usage_error(small("--ranks 0"), "--ranks");
+  expect(2, "", "a command is required");
+  expect(2, "trian", "trian");
+  expect(2, "train", "--data");
+  expect(2, small("--nonsense 3"), "--nonsense");
+  expect(2, small("--steps many"), "--steps");
+  expect(2, small("--steps 0"), "--steps is 0, expected a whole number from 1");
+  expect(2, small("--batch -1"), "--batch is -1, expected a whole number from 1");
+  expect(2, small("--lr 0"), "--lr is 0, expected a finite number above 0");
+  expect(2, small("--ranks 0"), "--ranks");
 }
 
 TEST_F(Program, RefusesImpossibleMeshes) {
-  expect_usage_error(small("--ranks 4 --mesh dp=5"),
-                     "--mesh dp=5 has 5 ranks, expected 4, that of --ranks");
-  expect_usage_error(small("--mesh dp"),
-                     "axis is \"dp\", expected a name and a size; write for example dp=4");
-  expect_usage_error(small("--mesh dp=0"), "axis is \"dp=0\"");
-  expect_usage_error(small("--mesh dp=65536,a=65536"), "ranks or more, expected at most 1024");
-  expect_usage_error(small("--mesh 'dp=2, tp=2'"), "axis is \" tp=2\"");
-  expect_usage_error(small("--mesh dp=2,TP=2"), "tp is tensor parallelism");
-  expect_usage_error(concat("train --data ", scratch_.path(""), " --save ", scratch_.path("ck")),
-                     "is within --data");
-  expect_usage_error(concat("train --data . --metrics not/there/yet.jsonl"), "is within --data");
+  expect(2, small("--ranks 4 --mesh dp=5"), "--mesh dp=5 has 5 ranks, expected 4, that of --ranks");
+  expect(2, small("--mesh dp"),
+         "axis is \"dp\", expected a name and a size; write for example dp=4");
+  expect(2, small("--mesh dp=0"), "axis is \"dp=0\"");
+  expect(2, small("--mesh dp=65536,a=65536"), "ranks or more, expected at most 1024");
+  expect(2, small("--mesh 'dp=2, tp=2'"), "axis is \" tp=2\"");
+  expect(2, small("--mesh dp=2,TP=2"), "tp is tensor parallelism");
+  expect(2, concat("train --data ", scratch_.path(""), " --save ", scratch_.path("ck")),
+         "is within --data");
+  expect(2, concat("train --data . --metrics not/there/yet.jsonl"), "is within --data");
   const std::string file = scratch_.path("same.json");
-  expect_usage_error(small(concat("--trace ", file, " --metrics ", file)),
-                     "is also the file of --metrics");
+  expect(2, small(concat("--trace ", file, " --metrics ", file)), "is also the file of --metrics");
   const std::string text = scratch_.write("own.txt", "some text");
-  expect_usage_error(concat("train --data ", text, " --trace ", text),
-                     "is also the file of --data");
-  expect_usage_error(small("--strategy hsdp --mesh dp=2"),
-                     "--mesh dp=2 has 1 axes that carry rows, expected 2");
-  expect_usage_error(small("--strategy zero9"), "zero9");
-  expect_usage_error(small("--mesh dp=2,tp=3"), "heads");
-  expect_usage_error(small("--accumulate 2"),
-                     "--batch is 3, expected a multiple of --accumulate, 2");
-  expect_usage_error(small("--sequence-parallel"), "expected one with an axis tp");
-  expect_usage_error("estimate --mesh dp=4 --world 8", "has 4 ranks, expected 8, that of --world");
-  expect_usage_error("estimate --machine abacus", "--machine is \"abacus\"");
+  expect(2, concat("train --data ", text, " --trace ", text), "is also the file of --data");
+  expect(2, small("--strategy hsdp --mesh dp=2"),
+         "--mesh dp=2 has 1 axes that carry rows, expected 2");
+  expect(2, small("--strategy zero9"), "zero9");
+  expect(2, small("--mesh dp=2,tp=3"), "heads");
+  expect(2, small("--accumulate 2"), "--batch is 3, expected a multiple of --accumulate, 2");
+  expect(2, small("--sequence-parallel"), "expected one with an axis tp");
+  expect(2, "estimate --mesh dp=4 --world 8", "has 4 ranks, expected 8, that of --world");
+  expect(2, "estimate --machine abacus", "--machine is \"abacus\"");
 }
 
 TEST_F(Program, GoesOnWithItsMetrics) {
@@ -108,9 +99,8 @@ TEST_F(Program, GoesOnWithItsMetrics) {
     ASSERT_TRUE(std::getline(file, line)) << step;
     EXPECT_EQ(nlohmann::json::parse(line)["step"], step);
   }
-  Outcome done = run(small(concat(run_flags, " --resume ", folder, " --steps 4")));
-  EXPECT_EQ(done.code, 0);
-  EXPECT_NE(done.text.find("4 steps are done already"), std::string::npos) << done.text;
+  expect(0, small(concat(run_flags, " --resume ", folder, " --steps 4")),
+         "4 steps are done already");
 }
 
 TEST_F(Program, EstimatesWorldsThatAreNotThere) {
@@ -143,7 +133,7 @@ TEST_F(Program, ComparesStrategies) {
   EXPECT_GT(one["mfu"], 0);
   EXPECT_LT(one["mfu"], 1);
   EXPECT_GT(one["peak_bytes"], one["peak_bytes_of"]["parameters"]);
-  expect_usage_error("estimate --compare full_shard,full", "name is \"full\"");
+  expect(2, "estimate --compare full_shard,full", "name is \"full\"");
 }
 
 TEST_F(Program, WarnsOfBytesInAVocabularyOfATokenizer) {
@@ -153,21 +143,13 @@ TEST_F(Program, WarnsOfBytesInAVocabularyOfATokenizer) {
                  R"({"model_type": "llama", "hidden_size": 8, "intermediate_size": 8,
                      "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2,
                      "vocab_size": 5000, "rms_norm_eps": 1e-5, "max_position_embeddings": 64})");
-  const Outcome many = run(small("--model " + scratch_.path("many")));
-  EXPECT_EQ(many.code, 0) << many.text;
-  EXPECT_NE(many.text.find("the bytes of the text are the tokens, but the model has 5000 tokens"),
-            std::string::npos)
-      << many.text;
+  expect(0, small("--model " + scratch_.path("many")),
+         "the bytes of the text are the tokens, but the model has 5000 tokens");
 }
 
 /// All that can hold a model's weights, in the commands that use one.
 TEST_F(Program, AModelIsARunAStepAnImportOrAHuggingFaceDirectory) {
   namespace fs = std::filesystem;
-  const auto expect = [](int code, const std::string& arguments, const std::string& words) {
-    const Outcome outcome = run(arguments);
-    EXPECT_EQ(outcome.code, code) << arguments << "\n" << outcome.text;
-    EXPECT_NE(outcome.text.find(words), std::string::npos) << arguments << "\n" << outcome.text;
-  };
   const auto only_checkpoint = [](const std::string& directory) {
     const auto found = list_checkpoints(directory);
     return found.size() == 1 ? found[0] : "";
@@ -207,13 +189,12 @@ TEST_F(Program, AModelIsARunAStepAnImportOrAHuggingFaceDirectory) {
 
 TEST_F(Program, RefusesDevicesThatAreNotThere) {
   for (const char* name : {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:0,1", "CUDA"}) {
-    expect_usage_error(small(concat("--device ", name)), concat("device: name is \"", name));
+    expect(2, small(concat("--device ", name)), concat("device: name is \"", name));
   }
-  expect_usage_error(small("--device meta"),
-                     "--device is meta, expected cpu or cuda; see weft estimate");
-  expect_usage_error(small("--device cuda:99"), "device: cuda:99 does not exist");
-  expect_usage_error(concat("sample --resume ", scratch_.path(""), " --prompt a --device cuda:99"),
-                     "device: cuda:99 does not exist");
+  expect(2, small("--device meta"), "--device is meta, expected cpu or cuda; see weft estimate");
+  expect(2, small("--device cuda:99"), "device: cuda:99 does not exist");
+  expect(2, concat("sample --resume ", scratch_.path(""), " --prompt a --device cuda:99"),
+         "device: cuda:99 does not exist");
 }
 
 TEST_F(Program, TellsTheFractionOfAPeakThatIsSaid) {
@@ -235,19 +216,17 @@ TEST_F(Program, TellsTheFractionOfAPeakThatIsSaid) {
   const auto operations = static_cast<double>(6 * parameters + 12 * 4 * 256 * 16);
   EXPECT_NEAR(line["mfu"].get<double>(),
               line["tokens_per_second"].get<double>() * operations / (2 * 0.5e12), 1e-12);
-  expect_usage_error(small("--peak-tflops -1"),
-                     "--peak-tflops is -1, expected a finite number above 0");
+  expect(2, small("--peak-tflops -1"), "--peak-tflops is -1, expected a finite number above 0");
 }
 
 TEST_F(Program, RefusesFilesThatAreNotThereOrMalformed) {
-  expect_usage_error("train --data /no/such/file", "/no/such/file");
-  expect_usage_error(concat("train --data ", scratch_.write("empty.txt", "")), "empty");
-  expect_usage_error(small("--model /no/such/config.json"), "/no/such/config.json");
-  expect_usage_error(small("--model " + scratch_.write("bad.json", "{\"hidden_size\": ")),
-                     "bad.json");
-  expect_usage_error(small("--init /no/such/folder"), "/no/such/folder");
-  expect_usage_error(small("--metrics /no/such/folder/metrics.jsonl"), "--metrics");
-  expect_usage_error(concat("train --data ", text_, " --seq 100000"), "tokens");
+  expect(2, "train --data /no/such/file", "/no/such/file");
+  expect(2, concat("train --data ", scratch_.write("empty.txt", "")), "empty");
+  expect(2, small("--model /no/such/config.json"), "/no/such/config.json");
+  expect(2, small("--model " + scratch_.write("bad.json", "{\"hidden_size\": ")), "bad.json");
+  expect(2, small("--init /no/such/folder"), "/no/such/folder");
+  expect(2, small("--metrics /no/such/folder/metrics.jsonl"), "--metrics");
+  expect(2, concat("train --data ", text_, " --seq 100000"), "tokens");
   const std::string init = std::string(WEFT_SOURCE_DIR) + "/tests/reference/heads";
   scratch_.write("hf/model.safetensors", "no header");
   std::filesystem::copy_file(init + "/config.json", scratch_.path("hf/config.json"));
@@ -256,10 +235,9 @@ TEST_F(Program, RefusesFilesThatAreNotThereOrMalformed) {
   for (int i = 0; i < 4000; ++i) digits += static_cast<char>('0' + i % 10);
   const std::string numbers =
       concat("train --data ", scratch_.write("numbers.txt", digits), " --batch 2 --seq 8 --init ");
-  expect_usage_error(numbers + scratch_.path("hf"), "model.safetensors");
-  expect_usage_error(
-      small("--model tiny --init " + init),
-      "tensor \"model.embed_tokens.weight\" is [97, 32] but the parameter [256, 256]");
+  expect(2, numbers + scratch_.path("hf"), "model.safetensors");
+  expect(2, small("--model tiny --init " + init),
+         "tensor \"model.embed_tokens.weight\" is [97, 32] but the parameter [256, 256]");
 }
 
 TEST_F(Program, TrainsAndWritesMetrics) {
@@ -288,7 +266,7 @@ TEST_F(Program, TrainsAndWritesMetrics) {
 TEST_F(Program, StartsFromAHuggingFaceModel) {
   const std::string init = std::string(WEFT_SOURCE_DIR) + "/tests/reference/grouped";
   // Its vocabulary is smaller than a byte: token shards would fit, text does not.
-  expect_usage_error(small("--init " + init), "vocabulary");
+  expect(2, small("--init " + init), "vocabulary");
 }
 
 }  // namespace

@@ -41,9 +41,7 @@ TEST_F(Run, TellsHowItIsUsed) {
 
 TEST_F(Run, RefusesWrongFlags) {
   const auto expect_usage_error = [](const std::string& arguments, const std::string& sentence) {
-    const Outcome outcome = weft_run(arguments);
-    EXPECT_EQ(outcome.code, 2) << arguments << outcome.text;
-    EXPECT_NE(outcome.text.find(sentence), std::string::npos) << arguments << outcome.text;
+    expect(weft_run(arguments), 2, sentence);
   };
   expect_usage_error("-n 0 -- true", "-n is 0, expected a whole number from 1 to 1024");
   expect_usage_error("-n 2 --frob true", "flag \"--frob\" does not exist");
@@ -77,9 +75,7 @@ TEST_F(Run, TakesMpirunsFlag) {
 }
 
 TEST_F(Run, RunsItselfAsRanks) {
-  const Outcome outcome = weft_run(concat("-n 2 -- ", WEFT_PROGRAM, " --version"));
-  EXPECT_EQ(outcome.code, 0);
-  EXPECT_NE(outcome.text.find("[1] weft "), std::string::npos) << outcome.text;
+  expect(weft_run(concat("-n 2 -- ", WEFT_PROGRAM, " --version")), 0, "[1] weft ");
 }
 
 TEST_F(Run, SaysWhatHappenedFirst) {
@@ -88,8 +84,7 @@ TEST_F(Run, SaysWhatHappenedFirst) {
   EXPECT_TRUE(outcome.text.starts_with("weft run: rank 1 exited with code 3 after 0."))
       << outcome.text;
   outcome = weft_run("-n 2 -- sh -c 'kill -ABRT $$'");
-  EXPECT_EQ(outcome.code, 128 + SIGABRT);
-  EXPECT_NE(outcome.text.find("was killed by SIGABRT"), std::string::npos) << outcome.text;
+  expect(outcome, 128 + SIGABRT, "was killed by SIGABRT");
   outcome = weft_run("-n 2 --timeout 0.2 -- sleep 1000");
   EXPECT_EQ(outcome.code, 124);
   EXPECT_EQ(outcome.text, "weft run: ended all ranks: the timeout of 0.2 s passed\n");

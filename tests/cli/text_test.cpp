@@ -13,6 +13,7 @@ namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
+using tests::expect;
 using tests::Outcome;
 using tests::run_weft;
 
@@ -64,9 +65,7 @@ TEST_F(Text, BecomesTokenFilesAndTextAgain) {
   scratch_.write("in/b.txt", text);
   const std::string out = scratch_.path("out"), data = scratch_.path("in");
   const std::string command = concat("tokenize ", tokenizer("gpt2"), " --data ", data);
-  const Outcome made = run_weft(concat(command, " --output ", out, " --file-tokens 20"));
-  EXPECT_EQ(made.code, 0) << made.text;
-  EXPECT_NE(made.text.find(" tokens of 2 texts in "), std::string::npos) << made.text;
+  expect(0, concat(command, " --output ", out, " --file-tokens 20"), " tokens of 2 texts in ");
   const Outcome back = run_weft(concat("tokenize ", tokenizer("gpt2"), " --decode --data ", out));
   EXPECT_EQ(back.text, text + text);
   // Its tokens are above those of bytes.
@@ -74,10 +73,10 @@ TEST_F(Text, BecomesTokenFilesAndTextAgain) {
       concat("tokenize ", tokenizer("gpt2"), " --output ", scratch_.path("x"), " --data ", out),
       concat("--data: ", out,
              "/tokens-00000.bin is a token file, expected text; --decode prints it"));
-  const Outcome trained = run_weft(concat("train --steps 1 --batch 1 --seq 4 --model ",
-                                          (kReference / "grouped").string(), " --data ", out));
-  EXPECT_NE(trained.text.find("but the model's vocabulary has 89 ids"), std::string::npos)
-      << trained.text;
+  expect(2,
+         concat("train --steps 1 --batch 1 --seq 4 --model ", (kReference / "grouped").string(),
+                " --data ", out),
+         "but the model's vocabulary has 89 ids");
   expect_refused(concat(command, " --output ", out),
                  concat("--output: ", out, " has the token file tokens-00000.bin, expected none"));
 }
@@ -184,9 +183,7 @@ TEST_F(Text, TheTokenizerIsThatOfTheModelThatARunBeganWith) {
   }
   // The prompt has 2 tokens; as bytes it would have 4, of which two are beyond the vocabulary.
   for (const std::string& directory : {run, run + '/', checkpoint, imported}) {
-    const Outcome outcome = run_weft(concat("sample ", directory, " --prompt abca --tokens 1"));
-    EXPECT_EQ(outcome.code, 0) << outcome.text;
-    EXPECT_NE(outcome.text.find("weft: 2 tokens read in "), std::string::npos) << outcome.text;
+    expect(0, concat("sample ", directory, " --prompt abca --tokens 1"), "weft: 2 tokens read in ");
   }
 }
 

@@ -81,9 +81,7 @@ class Trace : public testing::Test {
     return json::parse(file);
   }
   void expect_wrong(const std::string& arguments, const std::string& sentence) const {
-    const Outcome outcome = shell("$WEFT trace " + arguments);
-    EXPECT_EQ(outcome.code, 2) << arguments << '\n' << outcome.text;
-    EXPECT_NE(outcome.text.find(sentence), std::string::npos) << arguments << '\n' << outcome.text;
+    expect(shell("$WEFT trace " + arguments), 2, sentence);
   }
   /// A two-rank training's trace, against what else is known of it.
   void check_training(const json& trace, const std::string& metrics) const;
@@ -150,11 +148,8 @@ TEST_F(Trace, ShowsATrainingOfProcesses) {
 }
 
 TEST_F(Trace, RefusesAFileThatCannotBeWritten) {
-  const Outcome outcome = shell(train("--trace /no/such/folder/trace.json"));
-  EXPECT_EQ(outcome.code, 2);
-  EXPECT_NE(outcome.text.find("--trace: \"/no/such/folder/trace.json\" cannot be written"),
-            std::string::npos)
-      << outcome.text;
+  expect(shell(train("--trace /no/such/folder/trace.json")), 2,
+         "--trace: \"/no/such/folder/trace.json\" cannot be written");
 }
 
 /// A record of one operation a list entry: posted, started, ended (-1: null).
@@ -258,9 +253,7 @@ TEST_F(Trace, ShowsWhatRanksDidWhenAJobFailed) {
             "if test $WEFT_RANK = 1; then (while ! test -s " + metrics +
             "; do sleep 0.02; done; sleep 0.1; kill -KILL $$) & fi; exec \"$0\" \"$@\"' " +
             train("--steps 100000 --metrics " + metrics));
-  EXPECT_EQ(failed.code, 128 + 9) << failed.text;
-  EXPECT_NE(failed.text.find("weft run: rank 1 was killed by SIGKILL after"), std::string::npos)
-      << failed.text;
+  expect(failed, 128 + 9, "weft run: rank 1 was killed by SIGKILL after");
   const Outcome merged = shell("$WEFT trace " + flight + " -o " + scratch_.path("trace.json"));
   ASSERT_EQ(merged.code, 0) << merged.text;
   EXPECT_NE(merged.text.find("no record of rank 1"), std::string::npos) << merged.text;
@@ -275,14 +268,13 @@ TEST_F(Trace, ShowsWhatRanksDidWhenAJobFailed) {
 TEST_F(Trace, ShowsWhatRanksDoAtASignal) {
   const std::string metrics = scratch_.path("metrics.jsonl");
   const std::string flight = scratch_.path("flight");
-  const Outcome outcome = shell("export WEFT_FLIGHT=" + flight + "; " +
-                                train("--ranks 2 --steps 100000 --metrics " + metrics) +
-                                ">/dev/null & while ! test -s " + metrics +
-                                "; do sleep 0.02; done; kill -USR1 $!; while ! test -e " + flight +
-                                "/rank-1.json; do sleep 0.02; done; kill -KILL $!; $WEFT trace " +
-                                flight + " -o " + scratch_.path("trace.json"));
-  EXPECT_EQ(outcome.code, 0) << outcome.text;
-  EXPECT_NE(outcome.text.find("2 ranks, "), std::string::npos) << outcome.text;
+  expect(shell("export WEFT_FLIGHT=" + flight + "; " +
+               train("--ranks 2 --steps 100000 --metrics " + metrics) +
+               ">/dev/null & while ! test -s " + metrics +
+               "; do sleep 0.02; done; kill -USR1 $!; while ! test -e " + flight +
+               "/rank-1.json; do sleep 0.02; done; kill -KILL $!; $WEFT trace " + flight + " -o " +
+               scratch_.path("trace.json")),
+         0, "2 ranks, ");
   std::set<int> ranks;
   for (const Event& event : events_in(parsed("trace.json"))) ranks.insert(event.rank);
   EXPECT_EQ(ranks, (std::set<int>{0, 1}));

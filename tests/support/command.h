@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <gtest/gtest.h>
 #include <sys/wait.h>
 
 #include <array>
@@ -29,6 +30,13 @@ inline Outcome run_command(const std::string& command) {
   const int status = ::pclose(pipe);
   outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return outcome;
+}
+
+/// Expects that a command ended with this code and that its output has these words.
+inline void expect(const Outcome& outcome, int code, const std::string& words) {
+  EXPECT_EQ(outcome.code, code) << outcome.text;
+  EXPECT_NE(outcome.text.find(words), std::string::npos) << "expected: " << words << "\n"
+                                                         << outcome.text;
 }
 
 }  // namespace weft::tests
