@@ -30,9 +30,7 @@ using tests::run_weft;
 class Ckpt : public testing::Test {
  protected:
   void SetUp() override {
-    std::ostringstream text;
-    for (int i = 0; i < 400; ++i) text << "line " << i << " of a text that repeats itself\n";
-    text_ = scratch_.write("text.txt", text.str());
+    text_ = scratch_.write("text.txt", tests::repeating_text(400));
     scratch_.write("model.json", tests::kSmallLlama);
   }
 
@@ -43,9 +41,7 @@ class Ckpt : public testing::Test {
   /// Losses by step.
   static std::map<int64_t, double> losses(const std::string& metrics) {
     std::map<int64_t, double> losses;
-    std::ifstream file(metrics);
-    for (std::string line; std::getline(file, line);) {
-      const auto json = nlohmann::json::parse(line);
+    for (const auto& json : tests::metrics_in(metrics)) {
       losses[json["step"].get<int64_t>()] = json["loss"].get<double>();
     }
     return losses;

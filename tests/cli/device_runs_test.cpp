@@ -25,9 +25,7 @@ class DeviceRuns : public testing::Test {
     if (device_count(DeviceKind::cuda) == 0) {
       GTEST_SKIP() << "there is no GPU, nor an emulated one";
     }
-    std::string text;
-    for (int i = 0; i < 40; ++i) text += concat("line ", i, " of a text that repeats itself\n");
-    text_ = scratch_.write("text.txt", text);
+    text_ = scratch_.write("text.txt", tests::repeating_text(40));
     scratch_.write("model.json", tests::kSmallLlama);
   }
 
@@ -38,9 +36,8 @@ class DeviceRuns : public testing::Test {
   /// The value of a metric at each step of the run.
   std::vector<double> told(const std::string& file, const char* key) const {
     std::vector<double> values;
-    std::ifstream lines(scratch_.path(file));
-    for (std::string line; std::getline(lines, line);) {
-      values.push_back(nlohmann::json::parse(line).at(key).get<double>());
+    for (const auto& line : tests::metrics_in(scratch_.path(file))) {
+      values.push_back(line.at(key).get<double>());
     }
     return values;
   }

@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -52,10 +51,7 @@ class Experts : public testing::Test {
     std::filesystem::remove(file);
     const Outcome outcome = run_weft(concat(arguments, " --metrics ", file));
     EXPECT_EQ(outcome.code, 0) << outcome.text;
-    std::ifstream lines(file);
-    std::vector<nlohmann::json> all;
-    for (std::string line; std::getline(lines, line);) all.push_back(nlohmann::json::parse(line));
-    return all;
+    return tests::metrics_in(file);
   }
   static void expect_alike(const nlohmann::json& a, const nlohmann::json& b, double bound) {
     for (const char* what : {"loss", "grad_norm"}) {

@@ -31,14 +31,8 @@ class Inputs : public testing::Test {
   void SetUp() override {
     for (const char* folder : {"0", "1", "2", "all"}) {
       write_model(folder, "10000.0", "1e-5");
-      scratch_.write(concat(folder, "/data/text.txt"), text(400));
+      scratch_.write(concat(folder, "/data/text.txt"), tests::repeating_text(400));
     }
-  }
-
-  static std::string text(int lines) {
-    std::string text;
-    for (int i = 0; i < lines; ++i) text += concat("line ", i, " of a text that repeats itself\n");
-    return text;
   }
 
   void write_model(const std::string& folder, const std::string& theta, const std::string& eps,
@@ -142,7 +136,7 @@ TEST_F(Inputs, RanksWithOtherDataOfEqualLengthAreRefused) {
   expect(run_apart(2, concat("--steps 3 --resume ", saved)), 0, "after step 2");
   fs::rename(scratch_.path("0/data/text.txt"), scratch_.path("0/data/another.txt"));
   expect(run_apart(2, concat("--steps 3 --resume ", saved)), 0, "data names is ");
-  scratch_.write("1/data/text.txt", text(3));
+  scratch_.write("1/data/text.txt", tests::repeating_text(3));
   expect(run_apart(2, "--steps 2"), 2, "rank 1 has tokens ");
 }
 

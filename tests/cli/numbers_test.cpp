@@ -14,11 +14,7 @@ using tests::Outcome;
 
 class Numbers : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string text;
-    for (int i = 0; i < 400; ++i) text += concat("line ", i, " of a text that repeats itself\n");
-    text_ = scratch_.write("text.txt", text);
-  }
+  void SetUp() override { text_ = scratch_.write("text.txt", tests::repeating_text(400)); }
 
   /// The program prints that one sentence, within seconds, and nothing is written.
   void expect_refused(const std::string& arguments, const std::string& sentence) const {

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -22,9 +21,7 @@ using tests::run_weft;
 class Offload : public testing::Test {
  protected:
   Offload() {
-    std::string text;
-    for (int i = 0; i < 40; ++i) text += concat("line ", i, " of a text that repeats itself\n");
-    text_ = scratch_.write("text.txt", text);
+    text_ = scratch_.write("text.txt", tests::repeating_text(40));
     scratch_.write("model.json",
                    R"({"model_type":"llama","architectures":["LlamaForCausalLM"],"hidden_size":20,)"
                    R"("intermediate_size":28,"num_hidden_layers":3,"num_attention_heads":4,)"
@@ -48,9 +45,7 @@ class Offload : public testing::Test {
   }
   static std::vector<std::string> numbers_in(const std::string& file) {
     std::vector<std::string> numbers;
-    std::ifstream lines(file);
-    for (std::string line; std::getline(lines, line);) {
-      const auto json = nlohmann::json::parse(line);
+    for (const auto& json : tests::metrics_in(file)) {
       numbers.push_back(concat(json.at("loss").dump(), ' ', json.at("grad_norm").dump()));
     }
     return numbers;

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <vector>
+
 #include "tests/support/command.h"
 #include "weft/error.h"
 
@@ -16,6 +20,21 @@ inline Outcome run_weft(const std::string& arguments, const std::string& variabl
 inline void expect(int code, const std::string& arguments, const std::string& words = "") {
   SCOPED_TRACE(arguments);
   expect(run_weft(arguments), code, words);
+}
+
+/// "line 0 of a text that repeats itself" and so on.
+inline std::string repeating_text(int lines) {
+  std::string text;
+  for (int i = 0; i < lines; ++i) text += concat("line ", i, " of a text that repeats itself\n");
+  return text;
+}
+
+/// The lines of a file that --metrics names, one a step.
+inline std::vector<nlohmann::json> metrics_in(const std::string& path) {
+  std::vector<nlohmann::json> lines;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
 }
 
 /// The config.json of a small Llama whose tokens are bytes.

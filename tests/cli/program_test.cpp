@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/program.h"
@@ -19,16 +18,7 @@ Outcome run(const std::string& arguments) { return tests::run_weft(arguments); }
 
 class Program : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string text;
-    for (int i = 0; i < 400; ++i) text += concat("line ", i, " of a text that repeats itself\n");
-    text_ = scratch_.write("text.txt", text);
-  }
-  template <class... Parts> static std::string concat(const Parts&... parts) {
-    std::ostringstream out;
-    (out << ... << parts);
-    return out.str();
-  }
+  void SetUp() override { text_ = scratch_.write("text.txt", tests::repeating_text(400)); }
   /// A run that is as small as one can be.
   std::string small(const std::string& more) const {
     return concat("train --data ", text_, " --steps 2 --batch 3 --seq 16 ", more);
@@ -93,12 +83,9 @@ TEST_F(Program, GoesOnWithItsMetrics) {
   EXPECT_EQ(run(small(run_flags)).code, 0);
   Outcome more = run(small(concat(run_flags, " --resume ", folder, " --steps 4")));
   EXPECT_EQ(more.code, 0) << more.text;
-  std::ifstream file(metrics);
-  std::string line;
-  for (int step = 1; step <= 4; ++step) {
-    ASSERT_TRUE(std::getline(file, line)) << step;
-    EXPECT_EQ(nlohmann::json::parse(line)["step"], step);
-  }
+  const auto lines = tests::metrics_in(metrics);
+  ASSERT_GE(lines.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(lines[i]["step"], i + 1);
   expect(0, small(concat(run_flags, " --resume ", folder, " --steps 4")),
          "4 steps are done already");
 }
@@ -203,10 +190,7 @@ TEST_F(Program, TellsTheFractionOfAPeakThatIsSaid) {
     const Outcome outcome = run(small(concat("--ranks 2 --metrics ", metrics, ' ', more)));
     EXPECT_EQ(outcome.code, 0) << outcome.text;
     EXPECT_EQ(outcome.text.find("  MFU ") != std::string::npos, !more.empty()) << outcome.text;
-    std::ifstream file(metrics);
-    std::string line;
-    std::getline(file, line);
-    return nlohmann::json::parse(line);
+    return tests::metrics_in(metrics).at(0);
   };
   EXPECT_TRUE(told("")["mfu"].is_null());
   const auto line = told("--peak-tflops 0.5");
@@ -247,10 +231,8 @@ TEST_F(Program, TrainsAndWritesMetrics) {
     ASSERT_EQ(outcome.code, 0) << outcome.text;
     EXPECT_NE(outcome.text.find("step 2/2"), std::string::npos) << outcome.text;
     EXPECT_NE(outcome.text.find("--- sample"), std::string::npos) << outcome.text;
-    std::ifstream file(metrics);
     int64_t step = 0;
-    for (std::string line; std::getline(file, line);) {
-      const auto json = nlohmann::json::parse(line);
+    for (const auto& json : tests::metrics_in(metrics)) {
       EXPECT_EQ(json["step"], ++step);
       for (const char* key : {"loss", "lr", "grad_norm", "tokens_per_second", "seconds",
                               "bytes_moved", "peak_bytes"}) {
