@@ -205,9 +205,7 @@ TEST(Interop, OfTwoExportsAtOnceOneIsWhole) {
       std::call_once(once, [&] { std::thread([&] { exported(fast, {}); }).join(); });
     };
     const std::string error = error_of([&] { exported(slow, meanwhile, file_bytes); });
-    EXPECT_NE(error.find("holds model.safetensors, expected a directory without a model"),
-              std::string::npos)
-        << error;
+    EXPECT_TRUE(has(error, "holds model.safetensors, expected a directory without a model"));
     EXPECT_TRUE(contents_of(out + "/model.safetensors").ends_with("ffffffff"));
     EXPECT_EQ(std::distance(fs::directory_iterator(out), {}), 2);
     fs::remove(out + "/model.safetensors");

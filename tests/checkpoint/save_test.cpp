@@ -397,9 +397,7 @@ TEST(Save, StandsWhenOldOnesCannotBeRemoved) {
     ::umount(inside.c_str());
     EXPECT_EQ(inspect_checkpoint(third).reason, "");
     ASSERT_EQ(warnings.size(), 1u);
-    EXPECT_NE(warnings.first().find("the checkpoint of step 3 is saved, but remove: "),
-              std::string::npos)
-        << warnings.first();
+    EXPECT_TRUE(has(warnings.first(), "the checkpoint of step 3 is saved, but remove: "));
   });
 }
 

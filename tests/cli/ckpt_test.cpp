@@ -514,8 +514,7 @@ TEST_F(Ckpt, TwoJobsDoNotMixInOneDirectory) {
   EXPECT_EQ(code, 1);
   std::ostringstream text;
   text << std::ifstream(log).rdbuf();
-  EXPECT_NE(text.str().find("weft: save: the lease of " + saved + " was taken over by process "),
-            std::string::npos)
+  EXPECT_TRUE(has(text.str(), "weft: save: the lease of " + saved + " was taken over by process "))
       << text.str().substr(text.str().size() - std::min<size_t>(text.str().size(), 2000));
   // Nobody waits for a job that ended.
   const Outcome outcome = run_weft(second);

@@ -97,8 +97,7 @@ TEST_F(ExpertEstimate, PredictsChunks) {
   EXPECT_EQ(two["experts"]["dispatch_bytes_of_layer"], one["experts"]["dispatch_bytes_of_layer"]);
   EXPECT_LT(two["seconds"]["total"].get<double>(), one["seconds"]["total"].get<double>());
   const tests::Outcome outcome = tests::run_weft(arguments(flags + " --expert-chunks 2"));
-  EXPECT_NE(outcome.text.find("exposed with --expert-chunks 2, "), std::string::npos)
-      << outcome.text;
+  EXPECT_TRUE(has(outcome.text, "exposed with --expert-chunks 2, "));
 }
 
 TEST_F(ExpertEstimate, PrintsExperts) {

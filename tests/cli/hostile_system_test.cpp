@@ -116,8 +116,7 @@ TEST_F(HostileSystem, FullOutputIsAnErrorOfEveryCommand) {
         concat("sample --resume ", saved, " --prompt line --tokens 2")}) {
     const Outcome outcome = run_command(concat(WEFT_PROGRAM, ' ', arguments, " 2>&1 >/dev/full"));
     EXPECT_EQ(outcome.code, 1) << arguments << '\n' << outcome.text;
-    EXPECT_NE(outcome.text.find("stdout: the output"), std::string::npos) << arguments << '\n'
-                                                                          << outcome.text;
+    EXPECT_TRUE(has(outcome.text, "stdout: the output")) << arguments;
     EXPECT_EQ(times(outcome.text, "stdout"), 1u) << arguments << '\n' << outcome.text;
   }
 }
@@ -155,9 +154,8 @@ TEST_F(HostileSystem, DataThatIsCutEndsTheRunWithASentence) {
     const Outcome outcome =
         cut_while_training(scratch_, how + small("--deadline 20", "large.txt"), ": >" + path);
     EXPECT_EQ(outcome.code, 1) << how << outcome.text;
-    EXPECT_NE(outcome.text.find(concat("weft: pread: data: ", path, " ends at or before byte ")),
-              std::string::npos)
-        << how << outcome.text;
+    EXPECT_TRUE(has(outcome.text, concat("weft: pread: data: ", path, " ends at or before byte ")))
+        << how;
     // Each process reports the error that it saw.
     EXPECT_EQ(times(outcome.text, "\n") == 1, how != kProcesses) << how << outcome.text;
   }

@@ -159,8 +159,7 @@ TEST(MemoryPlan, ChoosesTheScheduleToo) {
 
 TEST(MemoryPlan, SaysWhatWouldFit) {
   const std::string error = error_of([] { plan_with("none", "1000", 2); });
-  EXPECT_NE(error.find("--memory: budget is 1000 bytes, expected at least "), std::string::npos)
-      << error;
+  EXPECT_TRUE(has(error, "--memory: budget is 1000 bytes, expected at least "));
   EXPECT_NE(error.find(" their inputs"), std::string::npos) << error;
   const std::string least = error.substr(error.find("at least ") + 9);
   const MemoryPlan fits = plan_with("none", least.substr(0, least.find(',')), 2);

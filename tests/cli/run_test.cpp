@@ -191,8 +191,7 @@ TEST_F(Run, EndsByCtrlC) {
   }
   terminal.type("\x03");
   EXPECT_EQ(terminal.code(), 128 + SIGINT);
-  EXPECT_NE(terminal.screen().find("weft run: ended by SIGINT after "), std::string::npos)
-      << terminal.screen();
+  EXPECT_TRUE(has(terminal.screen(), "weft run: ended by SIGINT after "));
 }
 
 TEST_F(Run, StopsAndGoesOn) {
@@ -236,8 +235,7 @@ TEST_F(Run, TellsWhereTheFlightRecordIs) {
   const Outcome outcome = weft_run(record + "1'", concat("unset WEFT_FLIGHT; ", own));
   EXPECT_EQ(outcome.code, 1);
   const std::string folder = concat(scratch_.root(), "/weft-flight-");
-  EXPECT_NE(outcome.text.find("operations of the ranks are in " + folder), std::string::npos)
-      << outcome.text;
+  EXPECT_TRUE(has(outcome.text, "operations of the ranks are in " + folder));
   EXPECT_FALSE(std::filesystem::is_empty(scratch_.root()));
   const std::string given = scratch_.path("given");
   EXPECT_EQ(weft_run(record + "0'", concat("WEFT_FLIGHT=", given, ' ')).code, 0);

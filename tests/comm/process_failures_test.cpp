@@ -198,10 +198,9 @@ TEST(ProcessFailures, AnotherRootIsTold) {
       2, [](const Communicator& world) { broadcast(world, world.rank()); }, kDeadline);
   for (const Ended& end : ends) {
     EXPECT_EQ(end.code(), 1);
-    EXPECT_NE(end.text.find("world: collective 1: rank 0 called broadcast(root 0, f32, [1]) but "
-                            "rank 1 called broadcast(root 1, f32, [1])"),
-              std::string::npos)
-        << end.text;
+    EXPECT_TRUE(has(end.text,
+                    "world: collective 1: rank 0 called broadcast(root 0, f32, [1]) but "
+                    "rank 1 called broadcast(root 1, f32, [1])"));
   }
 }
 
@@ -242,8 +241,7 @@ TEST(ProcessFailures, ARankThatStopsWhileItReadsIsNotWaitedForForEver) {
       },
       kDeadline);
   EXPECT_EQ(ends[0].code(), 1);
-  EXPECT_NE(ends[0].text.find("rank 1 did not finish it within 800 ms"), std::string::npos)
-      << ends[0].text;
+  EXPECT_TRUE(has(ends[0].text, "rank 1 did not finish it within 800 ms"));
 }
 
 /// Rank 1 reads rank 0's memory for a long time, and the world is aborted meanwhile.
@@ -400,10 +398,9 @@ TEST(ProcessFailures, AProcessThatDiesBetweenMeetingAndConnectingIsNoticed) {
     }
     all_reduce(connect({.deadline = std::chrono::seconds(20)}), 4);
   });
-  EXPECT_NE(texts[0].find("rank 1 is gone (its process died or exited while it connected) and did "
-                          "not call it"),
-            std::string::npos)
-      << texts[0];
+  EXPECT_TRUE(has(texts[0],
+                  "rank 1 is gone (its process died or exited while it connected) and did "
+                  "not call it"));
 }
 
 /// A connection to the socket of this process's job, on which nothing is sent.

@@ -234,9 +234,7 @@ TEST(OffloadedActivations, AreVerified) {
   for (int i = 0; i < 3; ++i) y = recompute(run, {y}, {}, Tier::disk(scratch.root()))[0];
   corrupt(scratch.root());
   const std::string error = error_of<std::runtime_error>([&] { sum(y).backward(); });
-  EXPECT_NE(error.find("offload: an activation of 4000 bytes: the 4000 bytes from byte 0"),
-            std::string::npos)
-      << error;
+  EXPECT_TRUE(has(error, "offload: an activation of 4000 bytes: the 4000 bytes from byte 0"));
 }
 
 }  // namespace weft

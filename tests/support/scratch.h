@@ -53,6 +53,12 @@ class Scratch {
 // Not weft::Scratch, a different class of the library objects that tests link.
 using tests::Scratch;
 
+/// Whether the text has these words; a failed check prints both.
+inline testing::AssertionResult has(const std::string& text, const std::string& words) {
+  if (text.find(words) != text.npos) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "expected: " << words << "\nin: " << text;
+}
+
 /// Returns the text of the exception that `call` throws; "nothing" if it throws none.
 template <class Error = std::invalid_argument, class Call> std::string error_of(Call&& call) {
   try {
