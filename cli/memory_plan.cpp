@@ -10,11 +10,6 @@
 
 namespace weft::cli {
 
-Machine planning_machine(std::string_view device_name, const std::string& dtype) {
-  if (const auto gpu = machine_of_device(device_name, dtype)) return *gpu;
-  return {};
-}
-
 bool is_planned(const ParallelOptions& options) {
   return !options.memory.empty() || budget_of(options.recompute);
 }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "cli/parallel_transformer.h"
 #include "cli/step_cost.h"
@@ -18,10 +17,6 @@ struct MemoryPlan : weft::MemoryPlan {
   /// The load of experts for which the peak is a bound, in words; empty where it does not matter.
   std::string load;
 };
-
-/// Rates that weigh choices against each other, equal on all ranks: those of the GPU of that name,
-/// or those of a CPU.
-Machine planning_machine(std::string_view device_name, const std::string& dtype);
 
 /// Chooses what blocks save for backward, and with --memory whether parameters stay gathered, how
 /// many are gathered early and, with --offload auto=disk:DIR, what rests on disk: the choice of

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <random>
 
 #include "weft/autograd.h"
 #include "weft/error.h"
@@ -23,7 +24,9 @@ static std::vector<double> next_logits(TransformerModel& model, const DeviceMesh
   return slice(logits, 1, last, last + 1).full_tensor().to_vector<double>();
 }
 
-int64_t drawn(const std::vector<double>& logits, double temperature, std::mt19937_64& random) {
+/// A token drawn from the distribution of these logits; `temperature` is above 0.
+static int64_t drawn(const std::vector<double>& logits, double temperature,
+                     std::mt19937_64& random) {
   double most = *std::max_element(logits.begin(), logits.end());
   std::vector<double> weights;
   for (double logit : logits) weights.push_back(std::exp((logit - most) / temperature));

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <random>
 #include <vector>
 
 #include "weft/mesh.h"
@@ -23,8 +22,5 @@ struct SampleOptions {
 /// distribution. Collective over the mesh: all ranks draw alike.
 std::vector<int64_t> sample(TransformerModel& model, const DeviceMesh& mesh,
                             std::vector<int64_t> prompt, const SampleOptions& options);
-
-/// A token drawn from the distribution of these logits; `temperature` is above 0.
-int64_t drawn(const std::vector<double>& logits, double temperature, std::mt19937_64& random);
 
 }  // namespace weft::cli

@@ -157,8 +157,9 @@ void plan_memory(TrainOptions& o, const TransformerConfig& config) {
   const Device device = device_of_rank(o.device, 0);
   const std::string name = device == cpu ? "" : device_name(device);
   const int a_host = launched_ranks() > 1 ? launched_local_rank().size : o.ranks;
-  const MemoryPlan plan = planned(config, o.parallel, o.ranks, std::max(1, a_host),
-                                  planning_machine(name, o.parallel.dtype));
+  // Equal on all ranks: the rates of that GPU, or of a CPU.
+  const Machine machine = machine_of_device(name, o.parallel.dtype).value_or(Machine());
+  const MemoryPlan plan = planned(config, o.parallel, o.ranks, std::max(1, a_host), machine);
   o.parallel = plan.options;
   o.memory_plan = concat("at most ", plan.peak, " bytes a rank", plan.load, "; ", plan.text());
 }

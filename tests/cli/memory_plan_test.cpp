@@ -108,7 +108,7 @@ static MemoryPlan plan_with(const std::string& recompute, const std::string& mem
   ParallelOptions options =
       with_batch({.mesh = concat("dp=", ranks), .recompute = recompute, .memory = memory});
   complete(options, 0, 64, "--ranks");
-  return planned(planned_model(), options, ranks, 8, planning_machine("", "f32"));
+  return planned(planned_model(), options, ranks, 8, Machine());
 }
 
 static StepCost cost_with(const std::string& recompute, int ranks) {
@@ -128,7 +128,7 @@ TEST(MemoryPlan, IsTheFastestThatFitsAndIsKept) {
           least + static_cast<int64_t>(share * static_cast<double>(most - least));
       const MemoryPlan plan = plan_with(concat("budget=", budget), "", ranks);
       EXPECT_LE(plan.peak, budget);
-      const Machine machine = planning_machine("", "f32");
+      const Machine machine;
       const double seconds =
           step_seconds(step_cost(fake_world(0, ranks, 8), planned_model(), plan.options, 8),
                        machine)
