@@ -11,15 +11,9 @@ class DeviceArgReduce : public OnGpu {};
 
 static constexpr DType kSeekDTypes[] = {DType::f32, DType::bf16, DType::f16, DType::f64,
                                         DType::i32, DType::i64,  DType::u8,  DType::boolean};
-static constexpr Lie kSeekLies[] = {Lie::dense, Lie::transposed, Lie::gaps};
 /// Rows processed by one thread, by one thread block, by several.
 static const Shape kSeekShapes[] = {{1},      {7, 5},    {5, 33},      {3, 4, 5},
                                     {3, 100}, {2, 9000}, {8200, 1, 2}, {34, 16400}};
-
-static Shape without(Shape shape, int dim) {
-  shape.erase(dim);
-  return shape;
-}
 
 /// Integers in [0, end), many of them equal.
 static Array with_ties(DType dtype, const Shape& shape, Lie lie, unsigned seed, double end = 9) {
@@ -31,17 +25,7 @@ static Array with_ties(DType dtype, const Shape& shape, Lie lie, unsigned seed, 
 }
 
 template <class Check> static void for_sought(const Check& check) {
-  for (const Shape& shape : kSeekShapes) {
-    for (const DType dtype : kSeekDTypes) {
-      for (const Lie lie : kSeekLies) {
-        if (shape.product() > 10000 && (dtype != DType::f32 || lie == Lie::gaps)) continue;
-        for (int dim = 0; dim < shape.ndim(); ++dim) {
-          SCOPED_TRACE(concat(shape, " ", dtype, " ", static_cast<int>(lie), " dim ", dim));
-          check(shape, dtype, lie, dim);
-        }
-      }
-    }
-  }
+  for_dims(kSeekShapes, kSeekDTypes, 10000, check);
 }
 
 TEST_F(DeviceArgReduce, ArgReduce) {

@@ -9,27 +9,11 @@ class DeviceScan : public OnGpu {};
 
 static constexpr DType kScanDTypes[] = {DType::f32, DType::bf16, DType::f16,
                                         DType::f64, DType::i32,  DType::i64};
-static constexpr Lie kScanLies[] = {Lie::dense, Lie::transposed, Lie::gaps};
 /// Rows processed by one thread, by one thread block, in several tiles.
 static const Shape kScanShapes[] = {{1}, {7, 5}, {5, 33}, {3, 40, 2}, {2, 5000}};
 
-static Shape without(Shape shape, int dim) {
-  shape.erase(dim);
-  return shape;
-}
-
 template <class Check> static void for_scanned(const Check& check) {
-  for (const Shape& shape : kScanShapes) {
-    for (const DType dtype : kScanDTypes) {
-      for (const Lie lie : kScanLies) {
-        if (shape.product() > 5000 && (dtype != DType::f32 || lie == Lie::gaps)) continue;
-        for (int dim = 0; dim < shape.ndim(); ++dim) {
-          SCOPED_TRACE(concat(shape, " ", dtype, " ", static_cast<int>(lie), " dim ", dim));
-          check(shape, dtype, lie, dim);
-        }
-      }
-    }
-  }
+  for_dims(kScanShapes, kScanDTypes, 5000, check);
 }
 
 TEST_F(DeviceScan, CumulativeSum) {

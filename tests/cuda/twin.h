@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <span>
+
 #include "src/base/numeric.h"
 #include "src/kernels/copy/copy.h"
 #include "tests/cuda/device.h"
 #include "tests/kernels/array.h"
+#include "weft/error.h"
 #include "weft/storage.h"
 
 namespace weft {
@@ -51,5 +54,28 @@ class Twin {
 };
 
 inline constexpr Device kBothDevices[] = {cpu, gpu};
+
+inline Shape without(Shape shape, int dim) {
+  shape.erase(dim);
+  return shape;
+}
+
+/// Calls check(shape, dtype, lie, dim) for each dim of arrays of these shapes and dtypes, in three
+/// layouts; those of more than `most` elements are f32 without gaps.
+template <class Check>
+void for_dims(std::span<const Shape> shapes, std::span<const DType> dtypes, int64_t most,
+              const Check& check) {
+  for (const Shape& shape : shapes) {
+    for (const DType dtype : dtypes) {
+      for (const Lie lie : {Lie::dense, Lie::transposed, Lie::gaps}) {
+        if (shape.product() > most && (dtype != DType::f32 || lie == Lie::gaps)) continue;
+        for (int dim = 0; dim < shape.ndim(); ++dim) {
+          SCOPED_TRACE(concat(shape, " ", dtype, " ", static_cast<int>(lie), " dim ", dim));
+          check(shape, dtype, lie, dim);
+        }
+      }
+    }
+  }
+}
 
 }  // namespace weft
