@@ -9,6 +9,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "tests/support/scratch.h"
+
 // As the header of a library declares them; tests/kernels/counter.cpp is that library.
 extern "C" int next_count();
 extern "C" int last_count;
@@ -37,12 +39,7 @@ TEST(LoadedLibrary, UsesTheCopyThatTheProcessHas) {
 }
 
 std::string message_of(const LoadedLibrary& library, const char* name) {
-  try {
-    library.symbol(name);
-  } catch (const std::runtime_error& error) {
-    return error.what();
-  }
-  return {};
+  return error_of<std::runtime_error>([&] { library.symbol(name); });
 }
 
 TEST(LoadedLibrary, NamesTheLibraryThatIsMissing) {

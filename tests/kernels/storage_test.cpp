@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/device/memory_blocks.h"
+#include "tests/support/scratch.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -171,15 +172,9 @@ TEST(Storage, ManyThreadsShareBlocks) {
 
 TEST(Storage, AnUnboundBlockIsNamed) {
   const Ref<Storage> storage = Storage::unbound(16, cpu, "parameter 'layers.0.wq'");
-  try {
-    storage->data();
-    FAIL() << "no error";
-  } catch (const std::runtime_error& error) {
-    EXPECT_EQ(std::string(error.what()),
-              "parameter 'layers.0.wq': the block is not gathered; its 16 bytes have memory only "
-              "while they are "
-              "bound");
-  }
+  EXPECT_EQ(error_of<std::runtime_error>([&] { storage->data(); }),
+            "parameter 'layers.0.wq': the block is not gathered; its 16 bytes have memory only "
+            "while they are bound");
   std::array<std::byte, 16> memory;
   storage->bind(memory.data());
   EXPECT_EQ(storage->data(), memory.data());
@@ -190,13 +185,8 @@ TEST(Storage, AnUnboundBlockIsNamed) {
 
 TEST(Storage, ADeviceThatIsNotThereIsOneSentence) {
   const Device absent{DeviceKind::cuda, static_cast<int8_t>(device_count(DeviceKind::cuda))};
-  try {
-    Storage::allocate(8, absent);
-    FAIL() << "there is a " << absent;
-  } catch (const std::invalid_argument& error) {
-    EXPECT_EQ(std::string(error.what()).find(concat("device: ", absent, " does not exist")), 0u)
-        << error.what();
-  }
+  const std::string error = error_of([&] { Storage::allocate(8, absent); });
+  EXPECT_TRUE(error.starts_with(concat("device: ", absent, " does not exist"))) << error;
 }
 
 TEST(Storage, AWrappedBlockIsReleasedOnce) {

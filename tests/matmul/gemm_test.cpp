@@ -7,6 +7,7 @@
 
 #include "src/kernels/matmul/tasks.h"
 #include "tests/matmul/strided_array.h"
+#include "tests/support/scratch.h"
 
 namespace weft {
 
@@ -282,31 +283,23 @@ TEST(Gemm, NamesWhatDisagrees) {
   const StridedArray a(f32, {4, 8}), b(f32, {6, 5}), c(f32, {4, 5}), d(f64, {8, 5}), e(f32, {8, 5});
   const StridedArray batch(f32, {3, 4, 8}), batched(f32, {2, 4, 5}), bias(f32, {4}),
       flags(boolean, {2, 2});
-  const auto message = [](const auto& call) -> std::string {
-    try {
-      call();
-    } catch (const std::invalid_argument& error) {
-      return error.what();
-    }
-    return "nothing thrown";
-  };
-  EXPECT_EQ(message([&] { gemm(a.block(), b.block(), c.block()); }),
+  EXPECT_EQ(error_of([&] { gemm(a.block(), b.block(), c.block()); }),
             "gemm: factor k is 6 in b [6, 5], expected 8, as in a [4, 8]");
-  EXPECT_EQ(message([&] { gemm(a.block(), d.block(), c.block()); }),
+  EXPECT_EQ(error_of([&] { gemm(a.block(), d.block(), c.block()); }),
             "gemm: operands are f32 and f64, expected one dtype; cast one");
-  EXPECT_EQ(message([&] { gemm(d.block(), d.block(), c.block()); }),
+  EXPECT_EQ(error_of([&] { gemm(d.block(), d.block(), c.block()); }),
             "gemm: dtype of the result is f32, expected f64");
-  EXPECT_EQ(message([&] { gemm(e.block(), transposed(e.block()), c.block()); }),
+  EXPECT_EQ(error_of([&] { gemm(e.block(), transposed(e.block()), c.block()); }),
             "gemm: out is [4, 5], expected the product of a [8, 5] by b [5, 8]");
-  EXPECT_EQ(message([&] { gemm(batch.block(), e.block(), batched.block()); }),
+  EXPECT_EQ(error_of([&] { gemm(batch.block(), e.block(), batched.block()); }),
             "gemm: dim 0 of a [3, 4, 8] is 3, expected one that broadcasts to [2, 4, 5]");
-  EXPECT_EQ(message([&] { gemm(bias.block(), e.block(), c.block()); }),
+  EXPECT_EQ(error_of([&] { gemm(bias.block(), e.block(), c.block()); }),
             "gemm: shapes are [4] by [8, 5] into [4, 5], expected matrices");
-  EXPECT_EQ(message([&] { gemm(a.block(), e.block(), bias.block(), c.block()); }),
+  EXPECT_EQ(error_of([&] { gemm(a.block(), e.block(), bias.block(), c.block()); }),
             "gemm: bias is [4], expected [5]");
-  EXPECT_EQ(message([&] { gemm(flags.block(), flags.block(), flags.block()); }),
+  EXPECT_EQ(error_of([&] { gemm(flags.block(), flags.block(), flags.block()); }),
             "gemm: dtype is bool, expected a number");
-  EXPECT_EQ(message([&] { gemm_over_leading(a.block(), b.block(), c.block()); }),
+  EXPECT_EQ(error_of([&] { gemm_over_leading(a.block(), b.block(), c.block()); }),
             "gemm: out is [4, 5], expected a [4, 8] over b [6, 5] by their leading dims");
 }
 

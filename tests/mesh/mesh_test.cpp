@@ -6,20 +6,11 @@
 #include <sstream>
 
 #include "mesh/mesh_body.h"
+#include "tests/support/scratch.h"
 #include "weft/communicator.h"
 #include "weft/ranks.h"
 
 namespace weft {
-
-/// The message of the std::invalid_argument that `f` throws.
-template <class F> static std::string mesh_mistake(F f) {
-  try {
-    f();
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 TEST(Mesh, KnowsItsAxes) {
   DeviceMesh mesh(fake_world(5, 6), {{"dp", 2}, {"tp", 3}});
@@ -39,7 +30,7 @@ TEST(Mesh, KnowsItsAxes) {
 TEST(Mesh, RefusesWhatIsNoMesh) {
   Communicator world = fake_world(0, 4);
   auto mistake = [&](std::vector<MeshAxis> axes) {
-    return mesh_mistake([&] { DeviceMesh mesh(world, axes); });
+    return error_of([&] { DeviceMesh mesh(world, axes); });
   };
   EXPECT_EQ(mistake({{"dp", 2}, {"tp", 3}}),
             "mesh(dp=2, tp=3): number of its ranks is 6, expected 4, those of the communicator \"" +
@@ -69,12 +60,12 @@ TEST(Mesh, ViewsNameAxesOfTheRoot) {
   EXPECT_EQ(joined["pp"], mesh["pp"]);
   EXPECT_FALSE(tp == mesh["dp"]);
   EXPECT_EQ(mesh[std::string("dp")].coordinate(0), 0);
-  EXPECT_EQ(mesh_mistake([&] { tp["dp"]; }), "mesh(tp=3): axis \"dp\" does not exist");
-  EXPECT_EQ(mesh_mistake([&] {
+  EXPECT_EQ(error_of([&] { tp["dp"]; }), "mesh(tp=3): axis \"dp\" does not exist");
+  EXPECT_EQ(error_of([&] {
               mesh[{"dp", "dp"}];
             }),
             "mesh(pp=2, dp=2, tp=3): axis \"dp\" of a view is named twice, expected once");
-  EXPECT_EQ(mesh_mistake([&] { tp.axis_size(1); }),
+  EXPECT_EQ(error_of([&] { tp.axis_size(1); }),
             "mesh(tp=3): axis is 1, expected one of its 1 axes");
 }
 

@@ -143,13 +143,10 @@ TEST(Plan, PeakMemoryHasACap) {
   EXPECT_EQ(capped.kinds(), (std::vector{Kind::all_to_all, Kind::all_gather}));
   EXPECT_LE(capped.plan->cost.peak_bytes, whole + 3 * mebi);
   EXPECT_GT(capped.plan->cost.seconds, free.plan->cost.seconds);
-  try {
-    planned(mesh, {1024, 1024}, {Shard(1)}, kWhole, {.memory_cap = 1000});
-    FAIL();
-  } catch (const std::invalid_argument& error) {
-    EXPECT_STREQ(error.what(),
-                 "redistribute: memory_cap is 1000 bytes, expected enough for one plan");
-  }
+  EXPECT_EQ(error_of([&] {
+              planned(mesh, {1024, 1024}, {Shard(1)}, kWhole, {.memory_cap = 1000});
+            }),
+            "redistribute: memory_cap is 1000 bytes, expected enough for one plan");
 }
 
 TEST(Plan, Mistakes) {
@@ -159,14 +156,12 @@ TEST(Plan, Mistakes) {
   EXPECT_THROW(plan_between(a, layout_of(a->sharding, {4, 4}, bf16)), std::invalid_argument);
   EXPECT_THROW(plan_between(a, layout_of({}, {4, 4}, f32)), std::invalid_argument);
   DeviceMesh other(fake_world(0, 4), {{"dp", 4}});
-  try {
-    plan_between(a, layout_of(Sharding(other, {Shard(1)}), {4, 4}, f32));
-    FAIL();
-  } catch (const std::invalid_argument& error) {
-    EXPECT_STREQ(error.what(),
-                 "redistribute: target is [4, 4] f32 mesh(dp=4)[S(1)], expected the shape, dtype "
-                 "and mesh of [4, 4] f32 mesh(dp=4)[S(0)]");
-  }
+  EXPECT_EQ(
+      error_of([&] {
+        plan_between(a, layout_of(Sharding(other, {Shard(1)}), {4, 4}, f32));
+      }),
+      "redistribute: target is [4, 4] f32 mesh(dp=4)[S(1)], expected the shape, dtype and mesh of "
+      "[4, 4] f32 mesh(dp=4)[S(0)]");
   EXPECT_THROW(planned(mesh, {4}, {Partial(ReduceOp::avg)}, kWhole, {}, i64),
                std::invalid_argument);
 }

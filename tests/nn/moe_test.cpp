@@ -2,6 +2,7 @@
 #include "weft/moe.h"
 
 #include "tests/support/ranks.h"
+#include "tests/support/scratch.h"
 #include "weft/autograd.h"
 #include "weft/context.h"
 
@@ -9,15 +10,6 @@ namespace weft {
 namespace {
 
 MoEConfig little() { return {.dim = 4, .width = 3, .experts = 5}; }
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const std::invalid_argument& e) {
-    return e.what();
-  }
-  return "none";
-}
 
 }  // namespace
 

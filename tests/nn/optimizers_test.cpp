@@ -207,14 +207,6 @@ TEST(Optimizers, AdjacentParametersOfTwoGroups) {
 
 TEST(Optimizers, RefuseGroupsThatDoNotFit) {
   const auto p = vector_parameter("p", {1, 2}), q = vector_parameter("q", {1, 2});
-  const auto error_of = [&](auto make) {
-    try {
-      make();
-    } catch (const std::invalid_argument& error) {
-      return std::string(error.what());
-    }
-    return std::string();
-  };
   EXPECT_EQ(error_of([&] {
               AdamW({{{p}, {.moments = bf16}}, {{q}, {}}});
             }),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows by expert, on one device and over meshes whose axes cut tokens, experts or both.
 #include "weft/ops/experts.h"
+#include "tests/support/scratch.h"
 
 #include <random>
 
@@ -274,14 +275,9 @@ TEST(Experts, RefuseAWrongExpertOnAllRanks) {
     const Tensor w = zeros({3, 2, 2}, {.sharding = Sharding(mesh, {{"ep", Shard(0)}})});
     for (const double wrong : {3.0, -1.0}) {
       const Array ids{{4, 1}, {0, 2, 1, wrong}, DType::i64};
-      std::string error;
-      try {
-        rows_by_expert(ids.on(cut), w);
-      } catch (const std::invalid_argument& e) {
-        error = e.what();
-      }
-      EXPECT_EQ(error, concat("rows_by_expert: an expert is ", static_cast<int>(wrong),
-                              ", expected 0 to 2"));
+      EXPECT_EQ(
+          error_of([&] { rows_by_expert(ids.on(cut), w); }),
+          concat("rows_by_expert: an expert is ", static_cast<int>(wrong), ", expected 0 to 2"));
     }
   });
 }
@@ -330,62 +326,54 @@ TEST(Experts, AreBalancedByLossesAndBias) {
 
 TEST(Experts, NamesWhatDoesNotFit) {
   const Tensor x = zeros({3, 2}), w = zeros({2, 2, 4});
-  const auto error = [](const auto& call) {
-    try {
-      call();
-    } catch (const std::invalid_argument& e) {
-      return std::string(e.what());
-    }
-    return std::string("none");
-  };
-  EXPECT_EQ(error([&] {
+  EXPECT_EQ(error_of([&] {
               grouped_matmul(x, w, Tensor::of({{2, 2}}));
             }),
             "grouped_matmul: rows are 3, expected at least 4, the sum of the counts");
-  EXPECT_EQ(error([&] {
+  EXPECT_EQ(error_of([&] {
               grouped_matmul(x, w, Tensor::of({{-1, 2}}));
             }),
             "grouped_matmul: a count is negative, expected at least 0");
-  EXPECT_EQ(error([&] {
+  EXPECT_EQ(error_of([&] {
               grouped_matmul(x, w, Tensor::of({{1, 1, 1}}));
             }),
             "grouped_matmul: counts are [1, 3], expected 2 in dim 1, the experts of [2, 2, 4]");
   EXPECT_EQ(
-      error([&] { grouped_matmul(x, x, x); }),
+      error_of([&] { grouped_matmul(x, x, x); }),
       "grouped_matmul: shapes are [3, 2], [3, 2] and [3, 2], expected [rows, k], [experts, k, "
       "n] and [groups, experts]");
-  EXPECT_EQ(error([&] {
+  EXPECT_EQ(error_of([&] {
               rows_by_expert(Tensor::of({{0, 2}}), w);
             }),
             "rows_by_expert: an expert is 2, expected 0 to 1");
-  EXPECT_EQ(error([&] {
+  EXPECT_EQ(error_of([&] {
               rows_by_expert(Tensor::of({{0, 1}}), w, -1.0);
             }),
             "rows_by_expert: capacity_factor must be at least 0, got -1");
-  EXPECT_EQ(error([&] {
+  EXPECT_EQ(error_of([&] {
               rows_by_expert(Tensor::of({0, 1}), w);
             }),
             "rows_by_expert: experts are [2], expected [tokens, choices]");
-  EXPECT_EQ(error([&] {
+  EXPECT_EQ(error_of([&] {
               route_tokens(zeros({3, 4}), {.top_k = 3, .groups = 2});
             }),
             "route_tokens: top_k is 3, expected 1 to 2, the experts to choose from");
-  EXPECT_EQ(error([&] {
+  EXPECT_EQ(error_of([&] {
               route_tokens(zeros({3, 4}), {.groups = 3});
             }),
             "route_tokens: number of groups is 3, expected a divisor of 4, the experts");
-  EXPECT_EQ(error([&] {
+  EXPECT_EQ(error_of([&] {
               route_tokens(zeros({3, 4}), {.groups = 2, .top_groups = 3});
             }),
             "route_tokens: top_groups is 3, expected 1 to 2");
-  EXPECT_EQ(error([&] {
+  EXPECT_EQ(error_of([&] {
               route_tokens(zeros({3, 4}), {}, zeros({3}));
             }),
             "route_tokens: bias is [3], expected [4]");
   EXPECT_EQ(
-      error([&] { balanced_bias(zeros({3}), zeros({2}), 1); }),
+      error_of([&] { balanced_bias(zeros({3}), zeros({2}), 1); }),
       "balanced_bias: counts are [2], expected 3 in the last dim, the experts of the bias [3]");
-  EXPECT_EQ(error([&] { with_loss(x, x); }), "with_loss: loss is [3, 2], expected one element");
+  EXPECT_EQ(error_of([&] { with_loss(x, x); }), "with_loss: loss is [3, 2], expected one element");
 }
 
 }  // namespace weft

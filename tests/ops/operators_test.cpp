@@ -2,18 +2,10 @@
 #include <array>
 
 #include "tests/support/ranks.h"
+#include "tests/support/scratch.h"
 #include "weft/error.h"
 
 namespace weft {
-
-template <class F> static std::string error_of(F f) {
-  try {
-    f();
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 using Values = std::vector<double>;
 

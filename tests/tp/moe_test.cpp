@@ -399,12 +399,7 @@ TEST(Moe, RecomputesFullyShardedExpertsOfParts) {
 TEST(Moe, ExpertParallelNamesWhatDoesNotFit) {
   on_mesh({{"ep", 1}}, [](const DeviceMesh& mesh) {
     const auto error = [&](Module& module, const char* path) {
-      try {
-        parallelize(module, mesh["ep"], {{path, ExpertParallel()}});
-      } catch (const std::invalid_argument& e) {
-        return std::string(e.what());
-      }
-      return std::string("none");
+      return error_of([&] { parallelize(module, mesh["ep"], {{path, ExpertParallel()}}); });
     };
     MoE block(config_of("mixtral"));
     EXPECT_EQ(error(block, ""),
