@@ -62,9 +62,7 @@ class Crash : public testing::Test {
   static std::map<std::string, std::string> bytes_in(const std::string& directory) {
     std::map<std::string, std::string> bytes;
     for (const auto& file : fs::directory_iterator(directory)) {
-      std::ostringstream text;
-      text << std::ifstream(file.path(), std::ios::binary).rdbuf();
-      bytes[file.path().filename().string()] = text.str();
+      bytes[file.path().filename().string()] = weft::bytes_in(file.path());
     }
     return bytes;
   }
@@ -93,9 +91,7 @@ class Crash : public testing::Test {
     }
     const bool may_fail = !crash.starts_with("eintr") && !crash.starts_with("short");
     if (!may_fail) {
-      std::ostringstream errors;
-      errors << std::ifstream(root_ / "errors").rdbuf();
-      EXPECT_EQ(code, 0) << crash << ' ' << how << ": " << errors.str();
+      EXPECT_EQ(code, 0) << crash << ' ' << how << ": " << weft::bytes_in(root_ / "errors");
     }
   }
 

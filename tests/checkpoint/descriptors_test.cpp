@@ -119,15 +119,12 @@ int code_of_files(const Scratch& scratch) {
   for (int step = 1; step <= 10; ++step) {
     lines += "line\n";
     const std::string name = concat("model-", step, "/model.safetensors");
-    std::ostringstream model;
-    model << std::ifstream(scratch.path(name), std::ios::binary).rdbuf();
-    if (model.str().find("printed") != std::string::npos || model.str().size() < 8448) return 3;
-    if (!bytes.empty() && bytes != model.str()) return 4;
-    bytes = model.str();
+    const std::string model = bytes_in(scratch.path(name));
+    if (model.find("printed") != std::string::npos || model.size() < 8448) return 3;
+    if (!bytes.empty() && bytes != model) return 4;
+    bytes = model;
   }
-  std::ostringstream text;
-  text << std::ifstream(scratch.path("text")).rdbuf();
-  return text.str() == lines ? 0 : 5;
+  return bytes_in(scratch.path("text")) == lines ? 0 : 5;
 }
 
 TEST(Descriptors, OfFilesAreNotThoseThatTextIsPrintedTo) {

@@ -46,11 +46,6 @@ class Inspect : public testing::Test {
   std::string file(int rank) const {
     return concat(path_, "/rank-0000", rank, "-of-00003.safetensors");
   }
-  static std::string bytes_of(const std::string& path) {
-    std::ostringstream text;
-    text << std::ifstream(path, std::ios::binary).rdbuf();
-    return text.str();
-  }
   static void write_bytes(const std::string& path, const std::string& bytes) {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
   }
@@ -88,7 +83,7 @@ TEST_F(Inspect, FindsACompleteOne) {
 
 TEST_F(Inspect, NamesMissingFiles) {
   for (int rank = 0; rank < 3; ++rank) {
-    const std::string bytes = bytes_of(file(rank));
+    const std::string bytes = bytes_in(file(rank));
     fs::remove(file(rank));
     const CheckpointReport found = report();
     EXPECT_EQ(found.verdict, Verdict::incomplete);
@@ -110,7 +105,7 @@ TEST_F(Inspect, NamesMissingFiles) {
 
 TEST_F(Inspect, FindsFilesOfAnotherLength) {
   for (int rank = 0; rank < 3; ++rank) {
-    const std::string bytes = bytes_of(file(rank));
+    const std::string bytes = bytes_in(file(rank));
     const std::string name = fs::path(file(rank)).filename().string();
     for (const size_t length : {bytes.size() - 1, bytes.size() / 2, size_t{8}, size_t{0}}) {
       write_bytes(file(rank), bytes.substr(0, length));
@@ -133,7 +128,7 @@ TEST_F(Inspect, FindsEveryFlippedBit) {
   const bool sanitized = std::getenv("WEFT_SWEEP_PERCENT") != nullptr &&
                          std::string(std::getenv("WEFT_SWEEP_PERCENT")) == "2";
   const int flips = sanitized ? 500 : 10'000;
-  const std::string bytes = bytes_of(file(1));
+  const std::string bytes = bytes_in(file(1));
   const size_t data =
       bytes.size() - static_cast<size_t>(SafetensorsFile(file(1)).entries().back().bytes +
                                          SafetensorsFile(file(1)).entries()[0].bytes);
@@ -159,7 +154,7 @@ TEST_F(Inspect, FindsEveryFlippedBit) {
 TEST_F(Inspect, NamesTensorAndBlock) {
   // 9 MiB a rank: blocks 0, 1 and 2.
   path_ = saved(2, 3, 3 * 9 * (1 << 16));
-  std::string bytes = bytes_of(file(2));
+  std::string bytes = bytes_in(file(2));
   const auto data = static_cast<size_t>(SafetensorsFile(file(2)).entries()[0].offset);
   bytes[data + (9 << 20) + 1] ^= 1;
   write_bytes(file(2), bytes);
@@ -177,14 +172,14 @@ TEST_F(Inspect, NamesTensorAndBlock) {
 TEST_F(Inspect, FindsMixedGenerationsAndWorlds) {
   const std::string other = saved(1, 3), two = saved(1, 2);
   const std::string name = "rank-00001-of-00003.safetensors";
-  const std::string bytes = bytes_of(file(1));
+  const std::string bytes = bytes_in(file(1));
   fs::copy_file(other + "/" + name, file(1), fs::copy_options::overwrite_existing);
   CheckpointReport found = report();
   EXPECT_EQ(found.verdict, Verdict::mixed) << found.reason;
   EXPECT_EQ(found.files, std::vector<std::string>{name});
   EXPECT_NE(load_error().find("is not of step 1 of generation "), std::string::npos);
   // The files of two ranks exchanged.
-  write_bytes(file(1), bytes_of(file(2)));
+  write_bytes(file(1), bytes_in(file(2)));
   EXPECT_EQ(report().verdict, Verdict::mixed);
   write_bytes(file(1), bytes);
   EXPECT_EQ(report().verdict, Verdict::complete);

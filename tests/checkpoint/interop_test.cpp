@@ -173,11 +173,6 @@ TEST(Interop, ExportsWhatItLoadsAgain) {
             std::string::npos);
 }
 
-std::string contents_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 TEST(Interop, OfTwoExportsAtOnceOneIsWhole) {
   const Scratch scratch;
   const auto from = [&](char value) {
@@ -206,7 +201,7 @@ TEST(Interop, OfTwoExportsAtOnceOneIsWhole) {
     };
     const std::string error = error_of([&] { exported(slow, meanwhile, file_bytes); });
     EXPECT_TRUE(has(error, "holds model.safetensors, expected a directory without a model"));
-    EXPECT_TRUE(contents_of(out + "/model.safetensors").ends_with("ffffffff"));
+    EXPECT_TRUE(bytes_in(out + "/model.safetensors").ends_with("ffffffff"));
     EXPECT_EQ(std::distance(fs::directory_iterator(out), {}), 2);
     fs::remove(out + "/model.safetensors");
   }

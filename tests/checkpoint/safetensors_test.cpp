@@ -307,14 +307,13 @@ TEST(Safetensors, RejectsMalformedHeadersInOneSentence) {
 }
 
 TEST(Safetensors, OpensOrRejectsWhateverAFileHolds) {
-  std::ostringstream whole;
-  whole << std::ifstream(kData, std::ios::binary).rdbuf();
+  const std::string whole = bytes_in(kData);
   const Scratch scratch;
   std::mt19937 random(1);
   const std::string likely = "{}[]\",:0123456789-.e\\ \xff" + std::string(1, '\0');
   int rejected = 0;
   for (int i = 0; i < 3000; ++i) {
-    std::string bytes = whole.str();
+    std::string bytes = whole;
     for (int changes = 0; changes <= i % 3; ++changes) {
       const size_t at = random() % 800;
       switch (random() % 3) {
@@ -378,22 +377,21 @@ TEST(Safetensors, RejectsReadsOutsideTheTensor) {
   const auto& entry = file.entry("u8");
   std::array<std::byte, 200> into{};
   const std::string start = "safetensors: " + kData + ": tensor \"u8\" ";
-  const auto error = [&](auto call) { return error_of(call); };
-  EXPECT_EQ(error([&] {
+  EXPECT_EQ(error_of([&] {
               file.read(entry, 100, {into.data(), 6});
             }),
             start + "has 105 bytes; asked for 6 from 100 on");
-  EXPECT_EQ(error([&] {
+  EXPECT_EQ(error_of([&] {
               file.read(entry, -1, {into.data(), 1});
             }),
             start + "has 105 bytes; asked for 1 from -1 on");
   for (const Box& box : {Box{{100}, {6}}, Box{{-1}, {2}}, Box{{0}, {-1}}, Box{{106}, {0}},
                          Box{{0, 0}, {1, 1}}, Box{{1}, {INT64_MAX}}}) {
-    EXPECT_TRUE(error([&] {
+    EXPECT_TRUE(error_of([&] {
                   file.read_box(entry, box, into.data());
                 }).starts_with(start + "of shape [105] has no box of "));
   }
-  EXPECT_EQ(error([&] { file.entry("x\ny"); }),
+  EXPECT_EQ(error_of([&] { file.entry("x\ny"); }),
             "safetensors: " + kData + ": tensor \"x\\x0ay\" is missing among 11 others");
 }
 

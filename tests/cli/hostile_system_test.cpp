@@ -48,11 +48,7 @@ class HostileSystem : public testing::Test {
     return concat("--data ", scratch_.path(name), " --model ", scratch_.path("model.json"),
                   " --batch 3 --seq 16 --threads 1 ", more);
   }
-  std::string text_in(const char* name) const {
-    std::ostringstream text;
-    text << std::ifstream(scratch_.path(name)).rdbuf();
-    return text.str();
-  }
+  std::string text_in(const char* name) const { return bytes_in(scratch_.path(name)); }
 
   Scratch scratch_;
 };

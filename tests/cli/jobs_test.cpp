@@ -96,9 +96,7 @@ TEST(Jobs, AnotherNumberOfRanksIsRefused) {
 static std::pair<int, std::string> said_by(const Scratch& scratch, const std::string& command) {
   const std::string said = scratch.path("said");
   const int status = std::system(concat(command, " >/dev/null 2>", said).c_str());
-  std::ostringstream text;
-  text << std::ifstream(said).rdbuf();
-  return {WEXITSTATUS(status), text.str()};
+  return {WEXITSTATUS(status), bytes_in(said)};
 }
 
 TEST(Jobs, RanksWithOtherFlagsAreRefused) {

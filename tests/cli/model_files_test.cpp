@@ -28,10 +28,6 @@ class ModelFiles : public testing::Test {
     scratch_.write("model/tokenizer.json", "a tokenizer");
     scratch_.write("model/generation_config.json", R"({"eos_token_id":[2,3]})");
   }
-  static std::string text_of(const std::string& path) {
-    std::ifstream file(path);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
   /// The export of a run in `run` has what the model had.
   void expect_exported(const std::string& run) {
     const std::string out = run + "-out";
@@ -41,7 +37,7 @@ class ModelFiles : public testing::Test {
       EXPECT_EQ(config[key], config_[key]) << run << ' ' << key;
     }
     for (const char* name : {"/tokenizer.json", "/generation_config.json"}) {
-      EXPECT_EQ(text_of(out + name), text_of(model_ + name)) << run << name;
+      EXPECT_EQ(bytes_in(out + name), bytes_in(model_ + name)) << run << name;
     }
     EXPECT_FALSE(fs::exists(out + "/tokenizer.model"));
   }
@@ -112,12 +108,12 @@ TEST_F(ModelFiles, OfUsersAreNotReplaced) {
   scratch_.write("run/hugging_face/tokenizer.json", "the user's");
   expect(2, train, ".safetensors is a model's, expected");
   expect(2, "ckpt import " + model_ + " " + run, ".safetensors is a model's, expected");
-  EXPECT_EQ(text_of(run + "/hugging_face/tokenizer.json"), "the user's");
+  EXPECT_EQ(bytes_in(run + "/hugging_face/tokenizer.json"), "the user's");
   fs::remove_all(run);
   expect(0, train);
   scratch_.write("model/tokenizer.json", "another");
   expect(2, "ckpt import " + model_ + " " + run, " holds a checkpoint of step 2, expected");
-  EXPECT_EQ(text_of(run + "/hugging_face/tokenizer.json"), "a tokenizer");
+  EXPECT_EQ(bytes_in(run + "/hugging_face/tokenizer.json"), "a tokenizer");
   expect(2, "ckpt export " + run + " " + run, " holds checkpoints, expected another");
   EXPECT_FALSE(fs::exists(run + "/config.json"));
 }
@@ -126,7 +122,7 @@ TEST_F(ModelFiles, OfTheTargetStay) {
   expect(0, "ckpt import " + model_ + " " + scratch_.path("in"));
   scratch_.write("in-out/tokenizer.json", "another");
   expect(0, "ckpt export " + scratch_.path("in") + " " + scratch_.path("in-out"));
-  EXPECT_EQ(text_of(scratch_.path("in-out/tokenizer.json")), "another");
+  EXPECT_EQ(bytes_in(scratch_.path("in-out/tokenizer.json")), "another");
 }
 
 /// What is kept is the model's that the run or the import began with last.
@@ -201,7 +197,7 @@ TEST_F(ModelFiles, AreFoundFromWithinTheFolder) {
     if (entry.path().filename().string().starts_with("step-"))
       within(entry.path(), "ckpt export . " + out);
   }
-  EXPECT_EQ(text_of(out + "/tokenizer.json"), text_of(model_ + "/tokenizer.json"));
+  EXPECT_EQ(bytes_in(out + "/tokenizer.json"), bytes_in(model_ + "/tokenizer.json"));
   EXPECT_TRUE(fs::exists(out + "/config.json"));
 }
 

@@ -10,6 +10,7 @@
 
 #include "src/comm/transport.h"
 #include "tests/support/scratch.h"
+#include "tests/support/short_calls.h"
 #include "weft/communicator.h"
 #include "weft/error.h"
 #include "weft/ranks.h"
@@ -20,26 +21,11 @@ using Body = std::function<void(Communicator)>;
 
 static const std::vector<int64_t> kFour{4, 4, 4};
 
-static void all_reduce(const Communicator& group, int64_t count, DType dtype = f32,
-                       ReduceOp op = ReduceOp::sum) {
-  std::vector<double> memory(static_cast<size_t>(count));
-  const Piece piece{
-      .send = memory.data(), .recv = memory.data(), .dtype = dtype, .counts = {&count, 1}};
-  group.all_reduce({&piece, 1}, op).wait();
-}
-
 static void all_gather(const Communicator& group) {
   std::vector<float> part(4);
   std::vector<float> whole(12);
   const Piece piece{.send = part.data(), .recv = whole.data(), .counts = kFour};
   group.all_gather({&piece, 1}).wait();
-}
-
-static void broadcast(const Communicator& group, int root) {
-  float value = 0;
-  const int64_t one = 1;
-  const Piece piece{.send = &value, .recv = &value, .counts = {&one, 1}};
-  group.broadcast({&piece, 1}, root).wait();
 }
 
 /// The errors that each of three ranks saw, and the one that run_ranks threw.

@@ -45,11 +45,7 @@ class Launch : public testing::Test {
     ::close(options.err);
     return report;
   }
-  std::string text(const std::string& name) const {
-    std::ostringstream text;
-    text << std::ifstream(scratch_.path(name), std::ios::binary).rdbuf();
-    return text.str();
-  }
+  std::string text(const std::string& name) const { return bytes_in(scratch_.path(name)); }
   std::string out() const { return text("out"); }
   std::string err() const { return text("err"); }
   std::multiset<std::string> lines(const std::string& name) const {
@@ -505,9 +501,7 @@ TEST_F(Launch, RefusesASecondJobOfTheSameKey) {
     _exit(0);
   }
   const auto listens = [&] {
-    std::ostringstream sockets;
-    sockets << std::ifstream("/proc/net/unix").rdbuf();
-    return sockets.str().find(first.key) != std::string::npos;
+    return bytes_in("/proc/net/unix").find(first.key) != std::string::npos;
   };
   for (int i = 0; i < 1000 && !listens(); ++i) ::usleep(10'000);
   const std::string error =

@@ -37,12 +37,6 @@ struct Ended {
   int code() const { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 };
 
-static std::string text_in(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
-
 /// Runs the body on that many processes. Kills those that have not ended `last` after the others,
 /// as a launcher does.
 static std::vector<Ended> ends_of(int ranks, const Body& body, std::chrono::milliseconds deadline) {
@@ -79,7 +73,7 @@ static std::vector<Ended> ends_of(int ranks, const Body& body, std::chrono::mill
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  for (size_t r = 0; r < ends.size(); ++r) ends[r].text = text_in(path_of(std::to_string(r)));
+  for (size_t r = 0; r < ends.size(); ++r) ends[r].text = bytes_in(path_of(std::to_string(r)));
   return ends;
 }
 
@@ -344,7 +338,7 @@ TEST(ProcessFailures, ARankThatNeverComesIsNamed) {
     EXPECT_EQ(WEXITSTATUS(status), 1);
   }
   for (const char* rank : {"0", "1"}) {
-    EXPECT_EQ(text_in(scratch.path(rank)),
+    EXPECT_EQ(bytes_in(scratch.path(rank)),
               "connect: the processes 2 of 3 on this host did not come in time\n");
   }
 }
@@ -369,7 +363,7 @@ static std::vector<std::string> texts_of_meeting(int processes, const char* size
   std::vector<std::string> texts;
   for (size_t r = 0; r < children.size(); ++r) {
     waitpid(children[r], nullptr, 0);
-    texts.push_back(text_in(scratch.path(std::to_string(r))));
+    texts.push_back(bytes_in(scratch.path(std::to_string(r))));
   }
   return texts;
 }

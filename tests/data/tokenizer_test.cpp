@@ -315,8 +315,7 @@ TEST(Tokenizer, SurvivesDamagedFiles) {
   for (const std::string family : {"gpt2", "llama2", "bert", "t5", "sentencepiece_bpe"}) {
     const bool is_json = !family.starts_with("sentence");
     const std::string name = is_json ? "tokenizer.json" : "tokenizer.model";
-    std::ifstream from(kReference / "tokenizers" / family / name);
-    const std::string good(std::istreambuf_iterator<char>(from), {});
+    const std::string good = bytes_in(kReference / "tokenizers" / family / name);
     for (int i = 0; i < 60; ++i) {
       std::string bad = good;
       const int changes = 1 + static_cast<int>(random() % 4);

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/scratch.h"
+
 namespace weft {
 namespace {
 
@@ -21,15 +23,10 @@ std::vector<std::string> cells_of(const std::string& line) {
   return cells;
 }
 
-std::string text_of(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 /// Every case of PyTorch's tests has a test here, or a reason.
 TEST(Cases, NameTestsThatExist) {
   const std::filesystem::path folder = std::filesystem::path(WEFT_SOURCE_DIR) / "tests" / "fsdp";
-  std::istringstream lines(text_of(folder / "fsdp2_cases.md"));
+  std::istringstream lines(bytes_in(folder / "fsdp2_cases.md"));
   int held = 0;
   for (std::string line; std::getline(lines, line);) {
     if (line.empty() || line[0] != '|' || line.starts_with("| file") || line[1] == '-') continue;
@@ -44,7 +41,7 @@ TEST(Cases, NameTestsThatExist) {
     std::istringstream words(cells[3]);
     std::string file, name;
     words >> file >> name;
-    const std::string text = text_of(folder / file);
+    const std::string text = bytes_in(folder / file);
     const size_t dot = name.find('.');
     const std::string in_text =
         dot == name.npos ? name : "(" + name.substr(0, dot) + ", " + name.substr(dot + 1) + ")";

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <string_view>
 
@@ -52,6 +53,12 @@ class Scratch {
 
 // Not weft::Scratch, a different class of the library objects that tests link.
 using tests::Scratch;
+
+/// Returns all bytes of a file; none when it cannot be read.
+inline std::string bytes_in(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
 
 /// Whether the text has these words; a failed check prints both.
 inline testing::AssertionResult has(const std::string& text, const std::string& words) {

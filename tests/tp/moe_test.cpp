@@ -339,8 +339,7 @@ static std::string trace_of(int64_t chunks) {
     block(randn({4, 3, 12}, {.sharding = Sharding(mesh, {{"ep", Shard(0)}})}));
     trace.write(mesh.communicator(), scratch.path("trace.json"));
   });
-  std::ifstream file(scratch.path("trace.json"));
-  return {std::istreambuf_iterator<char>(file), {}};
+  return bytes_in(scratch.path("trace.json"));
 }
 
 TEST(Moe, ShowsItsStepsInATrace) {
