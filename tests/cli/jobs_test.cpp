@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "tests/support/scratch.h"
 #include "weft/checkpoint.h"

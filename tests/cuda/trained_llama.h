@@ -6,6 +6,7 @@
 
 #include "tests/cuda/device.h"
 #include "tests/fsdp/little_llama.h"
+#include "tests/support/ranks.h"
 #include "weft/autograd.h"
 #include "weft/mesh.h"
 #include "weft/ops.h"
@@ -34,11 +35,7 @@ struct Recipe {
   std::function<void(TransformerModel&, AdamW&)> look = [](TransformerModel&, AdamW&) {};
 };
 
-inline int ranks_of(const Recipe& recipe) {
-  int ranks = 1;
-  for (const MeshAxis& axis : recipe.axes) ranks *= axis.size;
-  return ranks;
-}
+inline int ranks_of(const Recipe& recipe) { return ranks_of(recipe.axes); }
 
 /// A rank's model before the first step.
 struct PreparedLlama {

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "tests/families/family.h"
+#include "tests/support/ranks.h"
 #include "weft/checkpoint.h"
 #include "weft/expert_parallel.h"
 #include "weft/fsdp.h"
@@ -32,9 +33,7 @@ class Families : public testing::TestWithParam<std::string> {};
 /// Shards by the styles along tp, if there is one, and by FSDP along the others.
 void expect_on_ranks(const FamilyReference& reference, const std::vector<MeshAxis>& axes,
                      bool sequence_parallel = true) {
-  int ranks = 1;
-  for (const MeshAxis& axis : axes) ranks *= axis.size;
-  run_ranks(ranks, [&](Communicator world) {
+  run_ranks(ranks_of(axes), [&](Communicator world) {
     const DeviceMesh mesh(world, axes);
     std::vector<std::string_view> data;
     std::vector<Placement> rows;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "tests/families/family.h"
+#include "tests/support/ranks.h"
 
 namespace weft {
 namespace {
@@ -69,9 +70,7 @@ void expect_as_transformers(const std::vector<MeshAxis>& axes, const DeviceMesh*
 }
 
 void expect_on_ranks(const std::vector<MeshAxis>& axes) {
-  int ranks = 1;
-  for (const MeshAxis& axis : axes) ranks *= axis.size;
-  run_ranks(ranks, [&](const Communicator& world) {
+  run_ranks(ranks_of(axes), [&](const Communicator& world) {
     const DeviceMesh mesh(world, axes);
     expect_as_transformers(axes, &mesh);
   });

@@ -26,11 +26,7 @@ struct DiskWay {
   DType moments = f32;
   std::vector<std::string> kept = {};
 
-  int ranks() const {
-    int ranks = 1;
-    for (const MeshAxis& axis : axes) ranks *= axis.size;
-    return ranks;
-  }
+  int ranks() const { return ranks_of(axes); }
 };
 
 void PrintTo(const DiskWay& way, std::ostream* out) { *out << way.name << " on " << way.ranks(); }

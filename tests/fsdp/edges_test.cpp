@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tests/fsdp/little_llama.h"
+#include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
 #include "weft/autograd.h"
 #include "weft/layers.h"
@@ -130,15 +131,13 @@ class Edges : public testing::TestWithParam<Case> {};
 /// Empty slices, ties, frozen parameters and a param group left out, sharded along either dim.
 TEST_P(Edges, TrainAsOneRank) {
   const Case& one = GetParam();
-  int ranks = 1;
-  for (const MeshAxis& axis : one.axes) ranks *= axis.size;
   for (bool tied : {false, true}) {
     Values alone, together;
     run_ranks(1, [&](Communicator world) {
       DeviceMesh mesh(world, {{"dp", 1}});
       alone = trained(mesh, {"alone", {}, {.precision = one.options.precision}}, tied);
     });
-    run_ranks(ranks, [&](Communicator world) {
+    run_ranks(ranks_of(one.axes), [&](Communicator world) {
       DeviceMesh mesh(world, one.axes);
       Values values = trained(mesh, one, tied);
       if (world.rank() == 0) together = std::move(values);

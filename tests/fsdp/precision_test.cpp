@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tests/fsdp/little_llama.h"
+#include "tests/support/ranks.h"
 #include "weft/autograd.h"
 #include "weft/layers.h"
 #include "weft/ops.h"
@@ -27,9 +28,7 @@ struct Learning {
 /// Returns the losses of some steps, in each of which the prediction must hold.
 std::vector<double> losses_of(const Learning& learning) {
   std::vector<double> losses;
-  int ranks = 1;
-  for (const MeshAxis& axis : learning.axes) ranks *= axis.size;
-  run_ranks(ranks, [&](Communicator world) {
+  run_ranks(ranks_of(learning.axes), [&](Communicator world) {
     DeviceMesh mesh(world, learning.axes);
     TransformerConfig config = little_llama();
     config.deviation = 0.05;

@@ -5,6 +5,7 @@
 
 #include "tests/fsdp/little_llama.h"
 #include "tests/support/llama_reference.h"
+#include "tests/support/ranks.h"
 #include "weft/autograd.h"
 #include "weft/ops.h"
 #include "weft/ranks.h"
@@ -19,11 +20,7 @@ struct Preset {
   std::vector<MeshAxis> axes;
   std::vector<const char*> models = {"grouped_tied"};
 
-  int ranks() const {
-    int ranks = 1;
-    for (const MeshAxis& axis : axes) ranks *= axis.size;
-    return ranks;
-  }
+  int ranks() const { return ranks_of(axes); }
 };
 
 void PrintTo(const Preset& preset, std::ostream* out) {

@@ -7,6 +7,7 @@
 
 #include "tests/fsdp/little_llama.h"
 #include "tests/fsdp/quantized_chain.h"
+#include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
 #include "weft/autograd.h"
 #include "weft/error.h"
@@ -171,8 +172,7 @@ TEST(Quantization, Float8LayersTrainAlikeOnAnyRanks) {
   const std::vector<std::vector<MeshAxis>> meshes{
       {{"dp", 1}}, {{"dp", 2}}, {{"dp", 3}}, {{"dp", 4}}, {{"replicate", 2}, {"shard", 2}}};
   for (const auto& axes : meshes) {
-    int ranks = 1;
-    for (const MeshAxis& axis : axes) ranks *= axis.size;
+    const int ranks = ranks_of(axes);
     run_ranks(ranks, [&](Communicator world) {
       const FullyShardOptions options{.strategy = axes.size() == 2 ? Strategy::hsdp()
                                                                    : Strategy::full_shard()};

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/fsdp/chain.h"
+#include "tests/support/ranks.h"
 #include "weft/autograd.h"
 
 namespace weft {
@@ -20,11 +21,7 @@ struct Place {
   const char* strategy = "full_shard";
   Reshard reshard = true;
 
-  int ranks() const {
-    int ranks = 1;
-    for (const MeshAxis& axis : axes) ranks *= axis.size;
-    return ranks;
-  }
+  int ranks() const { return ranks_of(axes); }
 };
 
 inline FullyShardOptions options_of(const Place& place, const Quantization& quantization) {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tests/fsdp/little_llama.h"
+#include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
 #include "weft/autograd.h"
 #include "weft/ops.h"
@@ -22,11 +23,7 @@ struct Way {
   /// Layers are recomputed in backward: each by itself, or all in one region.
   bool recomputes = false, recomputes_all = false;
 
-  int ranks() const {
-    int ranks = 1;
-    for (const MeshAxis& axis : axes) ranks *= axis.size;
-    return ranks;
-  }
+  int ranks() const { return ranks_of(axes); }
 };
 
 void PrintTo(const Way& way, std::ostream* out) { *out << way.name << " on " << way.ranks(); }

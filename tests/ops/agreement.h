@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/ranks.h"
 #include "weft/autograd.h"
 #include "weft/communicator.h"
 #include "weft/mesh.h"
@@ -121,9 +122,7 @@ inline void expect_agreement(const Function& function, const std::vector<Array>&
   const Outcome expected = outcome_of(function, operands);
   for (size_t number = 0; number < layouts.size(); ++number) {
     const LaidOut& laid_out = layouts[number];
-    int ranks = 1;
-    for (const MeshAxis& axis : laid_out.axes) ranks *= axis.size;
-    run_ranks(ranks,
+    run_ranks(ranks_of(laid_out.axes),
               [&](Communicator world) {
                 DeviceMesh mesh(world, laid_out.axes);
                 Outcome actual = outcome_of(function, operands, mesh, laid_out.operands);

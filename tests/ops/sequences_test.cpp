@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "tests/ops/agreement.h"
+#include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
 #include "weft/ranks.h"
 
@@ -59,9 +60,7 @@ TEST(Sequences, HaveTheSameBitsInAnyLayout) {
       {{{"x", 2}, {"y", 2}}, {Replicate(), Shard(0)}, {Shard(1), Shard(1)}},
   };
   for (const Case& c : cases) {
-    int ranks = 1;
-    for (const MeshAxis& axis : c.axes) ranks *= axis.size;
-    run_ranks(ranks, [&](Communicator world) {
+    run_ranks(ranks_of(c.axes), [&](Communicator world) {
       DeviceMesh mesh(world, c.axes);
       for (int64_t n : {1, 5, 7}) {
         const TensorOptions options{.sharding = Sharding(mesh, c.first)};

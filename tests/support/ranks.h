@@ -14,12 +14,17 @@
 
 namespace weft {
 
+/// The number of ranks of a mesh.
+inline int ranks_of(const std::vector<MeshAxis>& axes) {
+  int ranks = 1;
+  for (const MeshAxis& axis : axes) ranks *= axis.size;
+  return ranks;
+}
+
 /// Runs `body` on each rank of a mesh over threads, with a short deadline.
 inline void on_mesh(const std::vector<MeshAxis>& axes,
                     const std::function<void(const DeviceMesh&)>& body) {
-  int ranks = 1;
-  for (const MeshAxis& axis : axes) ranks *= axis.size;
-  run_ranks(ranks, [&](Communicator world) { body(DeviceMesh(world, axes)); },
+  run_ranks(ranks_of(axes), [&](Communicator world) { body(DeviceMesh(world, axes)); },
             {.deadline = std::chrono::seconds(10), .threads_per_rank = 1});
 }
 
