@@ -49,10 +49,10 @@ class LlamaRun:
         self.state.add_random("random")
         self.state.add_numbers("step", lambda: counter, counter.update)
         # Checkpoints written before there were other families lack the choices.
-        self._add_fixed("config", "model", sizes | _choices(config), takes_any=True)
+        self._add_fixed("config", "model", sizes | _choices(config))
         # The program saves more of a run: learning rate, data, ...; it compares what it finds.
         run = {"seed": seed, "batch": batch, "seq": seq, "tokens": tokens}
-        self._add_fixed("run", "run", run, takes_any=True)
+        self._add_fixed("run", "run", run)
 
     @property
     def step(self):
@@ -63,7 +63,7 @@ class LlamaRun:
     def step(self, step):
         self._counter["value"] = step
 
-    def _add_fixed(self, part, what, numbers, takes_any=False):
+    def _add_fixed(self, part, what, numbers):
         """Adds a part that is saved, and must be equal when it is loaded."""
 
         def take(saved):
@@ -77,7 +77,7 @@ class LlamaRun:
                         f"{saved.get(name)}, that of the checkpoint"
                     )
 
-        self.state.add_numbers(part, lambda: numbers, take, takes_any=takes_any)
+        self.state.add_numbers(part, lambda: numbers, take, takes_any=True)
 
     def save(self, saver):
         """Saves the run with a weft.CheckpointSaver; to be called on all ranks."""
