@@ -148,7 +148,7 @@ class CudnnAttention {
     for (const cuda::AttentionGraph& graph : graphs_) all = all && graph.has_engine();
     return all;
   }
-  void run() const {
+  void run() {
     cudnnSetStream(handle_, stream_of(q_));
     for (size_t i = 0; i < graphs_.size(); ++i) {
       graphs_[i].run(handle_, memory(i > 0), workspaces_[i]->data());

@@ -2976,6 +2976,15 @@ class Tensor:
         """
         Elements of the whole tensor; size() is the shape, size(dim) one of its sizes
         """
+class _TraceScope:
+    def __init__(self, most_events: int) -> None:
+        ...
+    def dropped(self) -> int:
+        ...
+    def events(self) -> int:
+        ...
+    def write(self, world: Communicator, path: str) -> None:
+        ...
 class Parameter:
     """
     A named slot of a module. What lies in it may be exchanged (sharded, gathered, loaded); where a Tensor is asked for it stands for what forward computes with
@@ -4233,6 +4242,9 @@ class DataParallelMeshDims:
     @property
     def shard(self) -> list[str]:
         ...
+class _NoSync:
+    def __init__(self, model: Module, holds: builtins.bool) -> None:
+        ...
 class MemoryPlan:
     """
     The fastest choice whose predicted peak fits a budget
@@ -4273,9 +4285,6 @@ class MemoryPlan:
         """
         Where the optimizer's state rests, as AdamW's `offload` takes it
         """
-class _NoSync:
-    def __init__(self, model: Module, holds: builtins.bool) -> None:
-        ...
 class UnshardHandle:
     """
     An unshard that was started
@@ -4575,15 +4584,6 @@ class TextStream:
         """
         The text that the token completes
         """
-class _TraceScope:
-    def __init__(self, most_events: int) -> None:
-        ...
-    def dropped(self) -> int:
-        ...
-    def events(self) -> int:
-        ...
-    def write(self, world: Communicator, path: str) -> None:
-        ...
 class Graph:
     """
     Work of one GPU that is recorded once and then played: one call of the host instead of one a kernel. It reads and writes the same memory each time: fill tensors in place (copy_) before it runs. Belongs to its thread.
