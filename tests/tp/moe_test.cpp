@@ -405,7 +405,7 @@ TEST(Moe, ExpertParallelNamesWhatDoesNotFit) {
               "parallelize: \"\" has no parameters, expected those of experts for ExpertParallel");
     LayerNorm norm(4);
     Linear linear(3, 4, true);
-    EXPECT_EQ(error(linear, ""), "none");
+    EXPECT_EQ(error(linear, ""), "nothing");
   });
 }
 
