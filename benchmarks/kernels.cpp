@@ -38,7 +38,7 @@ class Kernels {
     for (const DType dtype : {DType::f32, DType::bf16}) attention_cases(dtype);
     for (const DType dtype : {DType::f32, DType::bf16}) rows(dtype);
     losses();
-    if (options_.only.empty() || options_.only.find("adamw") != std::string::npos) updates();
+    updates();
   }
 
  private:
@@ -150,6 +150,8 @@ class Kernels {
   }
 
   void updates() const {
+    const std::string name = "adamw 64Mi params (64 tensors)";
+    if ((name + " float32").find(options_.only) == std::string::npos) return;
     constexpr int kTensors = 64;
     constexpr int64_t kElements = 1 << 20;
     struct Slot {
@@ -162,7 +164,7 @@ class Kernels {
     }
     const Tensor one = ones({});
     AdamWStep step{.weight_decay = 0.1, .step = 0};
-    measure("adamw 64Mi params (64 tensors)", DType::f32,
+    measure(name, DType::f32,
             [&] {
               ++step.step;
               for (const Slot& s : slots) adamw_(s.parameter, s.m, s.v, s.gradient, one, step);

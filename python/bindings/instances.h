@@ -34,8 +34,14 @@ void check_value_of_class(py::handle object);
 /// Throws TypeError if `object` is of a bound class and its __init__ did not run.
 inline void check_value(py::handle object) {
   // Bound classes and those derived from them have pybind11's metaclass, others mostly Python's.
-  auto* type = reinterpret_cast<PyObject*>(Py_TYPE(object.ptr()));
-  if (!Py_IS_TYPE(type, &PyType_Type)) check_value_of_class(object);
+  PyTypeObject* const kind = Py_TYPE(reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())));
+  if (kind == &PyType_Type) return;
+  static PyTypeObject* const bound = py::detail::get_internals().default_metaclass;
+  if (kind == bound) {
+    const auto* instance = reinterpret_cast<const py::detail::instance*>(object.ptr());
+    if (instance->simple_layout && instance->simple_value_holder[0]) return;
+  }
+  check_value_of_class(object);
 }
 
 /// Throws error_already_set with the TypeError of an object without a value.

@@ -26,7 +26,7 @@ static DecayPredicate predicate_of(const py::object& given) {
 
 namespace {
 
-/// NamedNumbers of a group, by name.
+/// The numbers of a group, by name.
 using NamedNumbers = std::vector<std::pair<std::string, double>>;
 
 /// An optimizer whose update is written in Python.
