@@ -37,6 +37,7 @@ class CommonRows {
   /// Calls f(addresses, elements) for each row.
   template <class F> void for_each(std::span<const MemoryBlock> blocks, F f) const {
     std::vector<char*> at;
+    at.reserve(blocks.size());
     for (const MemoryBlock& block : blocks) at.push_back(block.as<char>());
     visit(blocks, at, loops_.size(), f);
   }
@@ -81,15 +82,14 @@ class CommonRows {
 
 }  // namespace
 
-/// out = op of the sources, element by element, in that order. All have out's shape.
-static void reduce_blocks(ReduceOp op, std::span<const MemoryBlock> sources,
-                          const MemoryBlock& out) {
+/// The last of `blocks` = op of the others, element by element, in that order. All have one shape.
+static void reduce_blocks(ReduceOp op, std::span<const MemoryBlock> blocks) {
+  const std::span<const MemoryBlock> sources = blocks.first(blocks.size() - 1);
+  const MemoryBlock& out = blocks.back();
   if (out.numel() == 0) return;
   if (cuda::kWithCuda && cuda::on_cuda(out)) {
     return cuda::reduce_blocks(op, sources, out, false);
   }
-  std::vector<MemoryBlock> blocks(sources.begin(), sources.end());
-  blocks.push_back(out);
   std::vector<const void*> from(sources.size());
   CommonRows(blocks).for_each(blocks, [&](const std::vector<char*>& at, int64_t elements) {
     std::copy(at.begin(), at.end() - 1, from.begin());
@@ -119,17 +119,20 @@ static void copy_block(const MemoryBlock& out, const MemoryBlock& in) {
 
 static void read_one(const BoxRead& read, ReduceOp op, std::span<const MemoryBlock> members,
                      const MemoryBlock& out) {
-  std::vector<MemoryBlock> sources;
+  if (read.sources.size() == 1) {
+    const MemoryBlock part = source_part(read, read.sources[0], members);
+    if (part.data && !is_same_memory(part, out)) copy_block(out, part);
+    return;
+  }
+  std::vector<MemoryBlock> blocks;
+  blocks.reserve(read.sources.size() + 1);
   for (const BoxRead::Source& source : read.sources) {
     MemoryBlock part = source_part(read, source, members);
-    if (part.data) sources.push_back(part);
+    if (part.data) blocks.push_back(part);
   }
-  if (sources.empty()) return;
-  if (read.sources.size() > 1) {
-    reduce_blocks(op, sources, out);
-  } else if (!is_same_memory(sources[0], out)) {
-    copy_block(out, sources[0]);
-  }
+  if (blocks.empty()) return;
+  blocks.push_back(out);
+  reduce_blocks(op, blocks);
 }
 
 int64_t read_boxes(const ReadProgram& program, ReduceOp op, std::span<const MemoryBlock> members,

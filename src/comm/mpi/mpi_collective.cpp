@@ -200,7 +200,7 @@ std::byte* MpiCollective::scratch_of(size_t block, int r) const {
 
 /// Reduces the next block of this rank; `data_of(r)` is where the other rank r's lies.
 template <class DataOf> void MpiCollective::reduce_block(DataOf data_of) {
-  const PieceRange& range = own_ranges_[reduced_++];
+  const PieceRange& range = own_ranges_[reduced_];
   sources_.clear();
   for (int r = 0; r < size(); ++r) {
     sources_.push_back(is_other(r) ? data_of(r) : parts_.source(range).data);
@@ -209,6 +209,7 @@ template <class DataOf> void MpiCollective::reduce_block(DataOf data_of) {
   const Piece& piece = call.pieces[range.piece];
   reduce_n(call.op, piece.dtype, sources_,
            {parts_.result(range).data, piece.recv_dtype, piece.accumulate}, range.count);
+  ++reduced_;
 }
 
 void MpiCollective::reduce_what_is_there() {

@@ -46,7 +46,7 @@ Work MpiTransport::start(const Collective& call) {
 static constexpr int64_t kMadeByMpi = -2;
 
 std::shared_ptr<Transport> MpiTransport::subgroup(std::span<const int> ranks, std::string name) {
-  Members group{.id = mixed(group_.id, ranks.size()), .name = std::move(name)};
+  Members group{.id = mixed(~group_.id, ranks.size()), .name = std::move(name)};
   std::vector<int> hosts;
   const int own = index_among(ranks);
   for (const int rank : ranks) {

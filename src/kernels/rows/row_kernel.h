@@ -86,8 +86,8 @@ template <class T, class Stored = T> class HostWalk {
     map_row<C>(size_, f, out.begin(row), elements(rows)...);
     out.end();
   }
-  void clear(RowWriter<C>& out, int64_t row) const {
-    std::fill_n(out.begin(row), size_, C(0));
+  template <class Writer> void clear(Writer& out, int64_t row) const {
+    std::fill_n(out.begin(row), size_, Stored(C(0)));
     out.end();
   }
   /// Element `i` of a row, by default of a row of one value.

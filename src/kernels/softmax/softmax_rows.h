@@ -16,7 +16,7 @@ struct GreatestNumberOf : GreatestOf {
   template <class T> static T combine(T a, T b) { return a > b ? a : b; }
 };
 
-/// Statistics of a row for softmax. `max` is finite or NaN.
+/// Statistics of a row for softmax. With a NaN in the row, `sum` is NaN; `max` is finite or NaN.
 template <class C> struct SoftmaxRow { C max, sum; };
 
 /// Computes max and the sum of exp(x - max) of a whole row.
