@@ -9,6 +9,13 @@ namespace weft {
 // polynomials.
 #define WEFT_MATH [[gnu::always_inline]] WEFT_FN inline
 
+/// The polynomial with these coefficients, from that of the highest power on.
+template <class T, int kN> WEFT_MATH T polynomial(const T (&coefficients)[kN], T x) {
+  T value = coefficients[0];
+  for (int i = 1; i < kN; ++i) value = value * x + coefficients[i];
+  return value;
+}
+
 /// 1 ulp. exp(-x^2) times a function of 1 / (1 + |x| / 2), in double.
 WEFT_MATH float erfc_float(float x) {
   constexpr double kOfLog[] = {-0x1.6fe0fdbda38ebp-4, -0x1.11d536d8c9d0ap-3, 0x1.97269c4bb8e40p-3,
