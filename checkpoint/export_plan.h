@@ -67,6 +67,8 @@ class ExportPlan {
   const ExportOptions& options_;
 };
 
+// The files beside the tensors (saved_model.cpp).
+
 /// std::invalid_argument when `directory` has a config.json of another model.
 void check_config_at(const std::string& directory, const TransformerConfig& config);
 

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "ops/product_parts.h"
+#include "ops/products.h"
 #include "ops/promotion.h"
 #include "src/kernels/matmul/gemm.h"
 #include "weft/ops/shapes.h"

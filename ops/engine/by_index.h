@@ -49,6 +49,8 @@ void check_sliced_indices(const OpBody& op, const Route& route, const Tensor& in
 /// std::invalid_argument on all ranks that take part when one of them has an index out of range.
 MovedRows move_rows(const OpBody& op, const Route& route, CallBody& call);
 
+// Operands whose rows do not move by index, but whose slices are fetched from other ranks.
+
 /// Returns the slice of an operand that a slice of the result needs.
 using Needs = std::function<Box(const Box& result)>;
 

@@ -5,8 +5,8 @@
 
 namespace weft::python {
 
-// A function a file, most of which bind what a public header declares, in the order in which
-// bind_all calls them: a class is bound before it is named in a signature.
+// A function a subject: most bind what one or several public headers declare. The order in which
+// bind_all calls them binds a class before a signature names it.
 void bind_errors(py::module_& m);
 void bind_dtypes(py::module_& m);
 void bind_placements(py::module_& m);
