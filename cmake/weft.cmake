@@ -24,11 +24,16 @@ if(CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
 endif()
 
-# weft_precompiles(target): for a target that compiles a precompiled header. ccache does not see all
-# that such a header includes and could restore that of another clone: it hashes the public headers.
+# weft_precompiles(target [folder...]): for a target that compiles a precompiled header of public
+# headers and headers of the folders. ccache ignores comments and could restore that of another
+# clone, but g++ recognizes a header that it already contains by its text: they are hashed here.
 function(weft_precompiles target)
   if(CCACHE)
-    file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/include/weft/*.h)
+    set(patterns ${CMAKE_SOURCE_DIR}/include/weft/*.h)
+    foreach(folder ${ARGN})
+      list(APPEND patterns ${CMAKE_SOURCE_DIR}/${folder}/*.h)
+    endforeach()
+    file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${patterns})
     list(JOIN headers ":" headers)
     set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER
       "${CMAKE_COMMAND};-E;env;CCACHE_EXTRAFILES=${headers};${CMAKE_CXX_COMPILER_LAUNCHER}")
