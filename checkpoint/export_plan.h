@@ -67,7 +67,7 @@ class ExportPlan {
   const ExportOptions& options_;
 };
 
-// The files beside the tensors (saved_model.cpp).
+// The files of a model that hold no tensors (saved_model.cpp).
 
 /// std::invalid_argument when `directory` has a config.json of another model.
 void check_config_at(const std::string& directory, const TransformerConfig& config);

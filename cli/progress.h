@@ -13,7 +13,7 @@
 
 namespace weft::cli {
 
-/// What the experts of a model computed in one step, over all ranks.
+/// Figures of a model's experts for one step, over all ranks.
 struct ExpertReport {
   /// Rows of each expert, by sparse layer.
   std::vector<std::vector<double>> load;

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include "cli/machine.h"
 #include "cli/parallel_transformer.h"
-#include "weft/device.h"
 #include "weft/memory_budget.h"
-#include "weft/trace.h"
 
 namespace weft::cli {
 
@@ -21,15 +18,5 @@ StepCost step_cost(const Communicator& world, const TransformerConfig& config,
 /// layers is shown as one of 128, as the first line states.
 std::string step_schedule(const Communicator& world, TransformerConfig config,
                           const ParallelOptions& options);
-
-/// What `weft estimate` predicts of a step of rank 0 on such machines. Leaves the calling rank's
-/// random numbers as they are.
-StepSeconds predicted_step(const Machine& machine, const TransformerConfig& config,
-                           const ParallelOptions& options, int ranks, int ranks_per_host);
-
-/// Prints how many events this rank's trace dropped, and how much of its communication the GPU
-/// overlapped with computing in the spans "step", compared with the prediction. Records both in the
-/// trace. Reports no overlap on a CPU, where ranks run their own communication.
-void report_trace(TraceScope& trace, Device device, const std::optional<StepSeconds>& predicted);
 
 }  // namespace weft::cli

@@ -35,8 +35,8 @@ struct PlanEdge {
   int64_t bytes = 0;
 };
 
-/// What a step takes on one rank: bytes that it receives from others, as the transports count them,
-/// and bytes of scratch memory, for a dense block.
+/// The cost of a step on one rank: bytes that it receives from others, as the transports count
+/// them, and bytes of scratch memory, for a dense block.
 struct StepBytes {
   int64_t received, scratch;
 };

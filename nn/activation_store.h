@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -97,12 +96,5 @@ class ActivationStore : public std::enable_shared_from_this<ActivationStore> {
   std::map<int64_t, std::vector<std::shared_ptr<DiskMemory>>> files_;
   std::map<int64_t, std::vector<Ref<Storage>>> hosts_;
 };
-
-/// `recompute` of a function that uses the tensors that `used` returns after the first run. Their
-/// gradients are complete when all recomputations of a backward that use them have run.
-Tensors recompute_using(const std::function<Tensors()>& used,
-                        const std::function<Tensors(const Tensors&)>& function,
-                        const Tensors& inputs, const std::vector<std::string>& kept,
-                        const Tier& offload_to);
 
 }  // namespace weft

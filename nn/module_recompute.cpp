@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "nn/activation_store.h"
+#include "nn/recompute.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/kept_results.h"

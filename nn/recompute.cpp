@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "nn/activation_store.h"
+#include "nn/recompute.h"
 #include "weft/autograd.h"
 #include "weft/context.h"
 #include "weft/error.h"

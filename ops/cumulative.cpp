@@ -80,7 +80,7 @@ struct AddedThroughPart {
 static void write_first_of_gradient(const Call& c) {
   const int dim = along_dim(c);
   if (c.in(1).shape[dim] == 0) return fill(c.stage(1), 0);
-  const Scratch own(c.in(1).shape, DType::f64, c.in(1).device);
+  const DenseMemory own(c.in(1).shape, DType::f64, c.in(1).device);
   cumulative_product_gradient(own.block, c.in(0), c.in(1), dim);
   map_floating(FirstOfGradient{}, slice_at(c.stage(1), 0, 0), slice_at(own.block, dim, 0),
                slice_at(c.in(1), dim, 0));
@@ -92,7 +92,7 @@ static void product_gradient_of_part(const Call& c) {
   const Carry before(kProduct, products, part, false);
   Shape rest = products.shape;
   rest.erase(0);
-  const Scratch behind(rest, DType::f64, products.device);
+  const DenseMemory behind(rest, DType::f64, products.device);
   fill(behind.block, 0);
   for (int64_t i = products.shape[0] - 1; i > part; --i) {
     map_floating(AddedThroughPart{}, behind.block, slice_at(own, 0, i), slice_at(products, 0, i),

@@ -16,10 +16,10 @@ static void write_extreme(const Call& c, bool greatest, int stage) {
   const int dim = along_dim(c);
   const MemoryBlock& in = c.in(0);
   if (in.shape[dim] == 0) return fill(c.stage(stage), stage == 0 ? 0 : -1);
-  const Scratch values(in.shape, in.dtype, in.device), indices(in.shape, i64, in.device);
+  const DenseMemory values(in.shape, in.dtype, in.device), indices(in.shape, i64, in.device);
   cumulative_extreme(values.block, indices.block, in,
                      {.dim = dim, .greatest = greatest, .offset = c.in_box(0).offset[dim]});
-  const Scratch& found = stage == 0 ? values : indices;
+  const DenseMemory& found = stage == 0 ? values : indices;
   copy(slice_at(c.stage(stage), 0, 0), slice_at(found.block, dim, in.shape[dim] - 1));
 }
 
@@ -35,7 +35,7 @@ static void extreme_forward(const Call& c, bool greatest) {
   ExtremeScan scan{.dim = dim, .greatest = greatest, .offset = c.in_box(0).offset[dim]};
   if (!c.staged()) return cumulative_extreme(c.out(0), c.out(1), c.in(0), scan);
   const MemoryBlock& totals = c.stage(0);
-  const Scratch values(totals.shape, totals.dtype, totals.device),
+  const DenseMemory values(totals.shape, totals.dtype, totals.device),
       indices(totals.shape, i64, totals.device);
   cumulative_extreme(values.block, indices.block, totals,
                      {.dim = 0, .greatest = greatest, .numbers = &c.stage(1)});

@@ -143,7 +143,7 @@ static const Op linear_cross_entropy_op = register_op({
           const HeadOperands operands(c, 3);
           check_head_targets(c, operands.head);
           const MemoryBlock loss = HeadOperands::as_rows(c.out());
-          const Scratch weighted(loss.shape, loss.dtype, loss.device);
+          const DenseMemory weighted(loss.shape, loss.dtype, loss.device);
           const HeadStatistics rows{HeadOperands::as_rows(c.out(1)),
                                     HeadOperands::as_rows(c.out(2)), weighted.block};
           if (c.staged()) {

@@ -125,7 +125,7 @@ static DenseBlock checked_positions(const Call& c) {
 static void at_forward(const Call& c) {
   const DenseBlock positions = checked_positions(c);
   const MemoryBlock& in = c.in(0);
-  const Scratch values(in.shape, in.dtype, in.device), indices(in.shape, i64, in.device);
+  const DenseMemory values(in.shape, in.dtype, in.device), indices(in.shape, i64, in.device);
   const MemoryBlock sorted = rows_of(values.block, c);
   sort_rows(&sorted, rows_of(indices.block, c), rows_of(in, c));
   take_along(c.out(0), values.block, positions, along_dim(c));

@@ -1,25 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/kernels/copy/copy.h"
+#include "src/kernels/copy/dense.h"
 #include "weft/extend/op.h"
-#include "weft/storage.h"
 
 namespace weft {
 
 // Scans along a dim that may be sharded: each rank scans its part for the total, one gathered stage
 // gives every rank the totals of all parts, and each rank scans again from the total of the parts
 // before its own. Traffic: 8 bytes for each row and other part.
-
-/// Memory with that shape while an op runs.
-struct Scratch {
-  Ref<Storage> memory;
-  MemoryBlock block;
-
-  Scratch(const Shape& shape, DType dtype, Device device)
-      : memory(Storage::allocate(static_cast<size_t>(shape.product()) * size_of(dtype), device)),
-        block(dense_block(memory->data(), dtype, shape, device)) {}
-};
 
 /// Slice `i` of a dim, without the dim.
 inline MemoryBlock slice_at(MemoryBlock block, int dim, int64_t i) {
@@ -45,7 +34,7 @@ inline void write_total(const Scan& scan, const MemoryBlock& totals, const Memor
                         bool from_end) {
   const int64_t size = in.shape[dim];
   if (size == 0) return fill(totals, scan.identity);
-  const Scratch scanned(in.shape, total_dtype_of(in.dtype), in.device);
+  const DenseMemory scanned(in.shape, total_dtype_of(in.dtype), in.device);
   scan.run(scanned.block, in, dim, from_end, nullptr);
   copy(slice_at(totals, 0, 0), slice_at(scanned.block, dim, from_end ? 0 : size - 1));
 }
@@ -53,7 +42,7 @@ inline void write_total(const Scan& scan, const MemoryBlock& totals, const Memor
 /// The total of all parts that come before part `part` of `totals` (`from_end`: after it); without
 /// memory when there is none.
 struct Carry {
-  Scratch scanned;
+  DenseMemory scanned;
   MemoryBlock block;
 
   Carry(const Scan& scan, const MemoryBlock& totals, int64_t part, bool from_end)

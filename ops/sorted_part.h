@@ -51,7 +51,7 @@ class SortedPart {
 
   int64_t rows_, size_, element_;
   bool descending_;
-  Scratch values_, indices_;
+  DenseMemory values_, indices_;
 };
 
 /// Elements of rows on their way between parts: for each row how many, their indices in the whole

@@ -77,7 +77,7 @@ inline bool is_fetched(const Binding& binding, size_t operand) {
 bool parts_agree(const ChoiceQuery& query, const Choice& choice);
 
 /// True when all operands that have one of the joined factors are cut along it as they were given:
-/// only then each rank has the rows of its own entries.
+/// only then does each rank hold the rows that its entries name.
 bool keeps_joined(const ChoiceQuery& query, const Choice& choice);
 
 /// True when `size * inner` elements cut into `parts` have the boundaries of `size` cut into them.

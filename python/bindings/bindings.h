@@ -54,7 +54,7 @@ void bind_graph(py::module_& m);
 /// out-of-range numbers, objects whose __init__ never ran.
 void word_functions(py::module_& m);
 
-// What these files use of each other.
+// Functions that several of these files use.
 
 /// Returns a docstring: the text, followed by the sharding rule of the op of that name, which also
 /// states the shapes. Valid for the life of the module.

@@ -5,6 +5,7 @@
 
 #include <functional>
 
+#include "cli/overlap.h"
 #include "tests/cli/measured_step.h"
 
 namespace weft::cli {

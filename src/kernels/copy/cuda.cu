@@ -6,8 +6,8 @@
 #include "src/device/cuda/streams.h"
 #include "src/device/kernel/elements.h"
 #include "src/device/kernel/launch.h"
+#include "src/kernels/copy/dense.h"
 #include "src/kernels/iteration/iteration.h"
-#include "weft/storage.h"
 
 namespace weft::cuda {
 
@@ -129,61 +129,44 @@ static void copy_here(const MemoryBlock& out, const MemoryBlock& in) {
   }
 }
 
-namespace {
-
-/// New dense memory on a device, for the elements of a block.
-class DenseCopy {
- public:
-  DenseCopy(const Shape& shape, DType dtype, Device device)
-      : memory_(Storage::allocate(static_cast<size_t>(shape.product()) * size_of(dtype), device)),
-        block_(dense_block(memory_->data(), dtype, shape, device)) {}
-  const MemoryBlock& block() const { return block_; }
-
- private:
-  Ref<Storage> memory_;
-  MemoryBlock block_;
-};
-
-}  // namespace
-
 static bool lies_dense(const MemoryBlock& block, const MemoryBlock& like) {
   return block.dtype == like.dtype && block.shape == like.shape && block.is_dense();
 }
 
 static void copy_from_host(const MemoryBlock& out, const MemoryBlock& in) {
   if (!lies_dense(in, out)) {
-    const DenseCopy dense(out.shape, out.dtype, cpu);
-    weft::copy(dense.block(), in);
-    return copy_from_host(out, dense.block());
+    const DenseMemory dense(out.shape, out.dtype, cpu);
+    weft::copy(dense.block, in);
+    return copy_from_host(out, dense.block);
   }
   const auto bytes = static_cast<size_t>(in.numel()) * size_of(in.dtype);
   const Stream stream = current_stream(out.device);
   if (out.is_dense()) return send_to_device(out.data, in.data, bytes, stream);
-  const DenseCopy dense(out.shape, out.dtype, out.device);
-  send_to_device(dense.block().data, in.data, bytes, stream);
-  copy_here(out, dense.block());
+  const DenseMemory dense(out.shape, out.dtype, out.device);
+  send_to_device(dense.block.data, in.data, bytes, stream);
+  copy_here(out, dense.block);
 }
 
 static void copy_to_host_from(const MemoryBlock& out, const MemoryBlock& in) {
   if (!lies_dense(in, out)) {
-    const DenseCopy dense(out.shape, out.dtype, in.device);
-    copy_here(dense.block(), in);
-    return copy_to_host_from(out, dense.block());
+    const DenseMemory dense(out.shape, out.dtype, in.device);
+    copy_here(dense.block, in);
+    return copy_to_host_from(out, dense.block);
   }
   const auto bytes = static_cast<size_t>(in.numel()) * size_of(in.dtype);
   const Stream stream = current_stream(in.device);
   if (out.is_dense()) return read_from_device(out.data, in.data, bytes, stream);
-  const DenseCopy dense(out.shape, out.dtype, cpu);
-  read_from_device(dense.block().data, in.data, bytes, stream);
-  weft::copy(out, dense.block());
+  const DenseMemory dense(out.shape, out.dtype, cpu);
+  read_from_device(dense.block.data, in.data, bytes, stream);
+  weft::copy(out, dense.block);
 }
 
 /// Copies across devices, on the receiving one's stream. Later work on `in` waits for it.
 static void copy_across(const MemoryBlock& out, const MemoryBlock& in) {
   if (!lies_dense(in, out)) {
-    const DenseCopy dense(out.shape, out.dtype, in.device);
-    copy_here(dense.block(), in);
-    return copy_across(out, dense.block());
+    const DenseMemory dense(out.shape, out.dtype, in.device);
+    copy_here(dense.block, in);
+    return copy_across(out, dense.block);
   }
   const Stream from = current_stream(in.device), stream = current_stream(out.device);
   Event::record(from).wait(stream);
@@ -191,9 +174,9 @@ static void copy_across(const MemoryBlock& out, const MemoryBlock& in) {
   if (out.is_dense()) {
     copy_on_devices(out.data, in.data, bytes, stream);
   } else {
-    const DenseCopy dense(out.shape, out.dtype, out.device);
-    copy_on_devices(dense.block().data, in.data, bytes, stream);
-    copy_here(out, dense.block());
+    const DenseMemory dense(out.shape, out.dtype, out.device);
+    copy_on_devices(dense.block.data, in.data, bytes, stream);
+    copy_here(out, dense.block);
   }
   Event::record(stream).wait(from);
 }
@@ -217,13 +200,13 @@ void transfer(const MemoryBlock& out, const MemoryBlock& in) {
     return to_host ? copy_to_host(out.data, in.data, bytes, stream)
                    : copy_to_device(out.data, in.data, bytes, stream);
   }
-  const DenseCopy dense(host.shape, host.dtype, there.device);
+  const DenseMemory dense(host.shape, host.dtype, there.device);
   if (to_host) {
-    copy_here(dense.block(), in);
-    copy_to_host(out.data, dense.block().data, bytes, stream);
+    copy_here(dense.block, in);
+    copy_to_host(out.data, dense.block.data, bytes, stream);
   } else {
-    copy_to_device(dense.block().data, in.data, bytes, stream);
-    copy_here(out, dense.block());
+    copy_to_device(dense.block.data, in.data, bytes, stream);
+    copy_here(out, dense.block);
   }
 }
 
