@@ -54,7 +54,7 @@ static Ref<Layout> make_layout(const Sharding& sharding, const Shape& shape, DTy
 
 /// Cache of the calling rank's layouts without a sharding.
 static Cache<Layout>& local_layouts() {
-  thread_local Cache<Layout> layouts(1024);
+  WEFT_STATIC_TLS thread_local Cache<Layout> layouts(1024);
   return layouts;
 }
 

@@ -26,7 +26,7 @@ struct RankMeshes {
   }
 
   static RankMeshes& current() {
-    thread_local RankMeshes meshes;
+    WEFT_STATIC_TLS thread_local RankMeshes meshes;
     return meshes;
   }
 };

@@ -70,10 +70,10 @@ bool is_made_in_result(const Plan& plan, size_t i);
 /// that cut it.
 ReadProgram reads_of(const MeshGrid& grid, const Layout& from, const Axes& axes, const Box& wanted);
 
-/// Fills `out` from the members' blocks and returns the bytes that came from other ranks. A block
-/// without data belongs to a rank of a simulated cluster: its bytes are counted.
-int64_t read_boxes(const ReadProgram& program, ReduceOp op, std::span<const MemoryBlock> members,
-                   const MemoryBlock& out);
+/// Fills `out` from the members' blocks and returns the bytes that came from other ranks. A member
+/// without block is a rank of a simulated cluster: its bytes are counted.
+int64_t read_boxes(const ReadProgram& program, ReduceOp op,
+                   std::span<const MemoryBlock* const> members, const MemoryBlock& out);
 
 /// Reads phase by phase from the blocks that the members expose.
 class PhaseReader final : public ExchangeReader {
@@ -88,17 +88,15 @@ class PhaseReader final : public ExchangeReader {
   int64_t read(int phase, std::span<const void* const> shown) override {
     const Phase& now = phases_[static_cast<size_t>(phase)];
     members_.clear();
-    members_.reserve(shown.size());
     for (const void* blocks : shown) {
-      // A rank of a simulated cluster has no block.
-      members_.push_back(blocks ? static_cast<const MemoryBlock*>(blocks)[phase] : MemoryBlock{});
+      members_.push_back(blocks ? static_cast<const MemoryBlock*>(blocks) + phase : nullptr);
     }
     return read_boxes(now.program, now.op, members_, now.out);
   }
 
  private:
   std::span<const Phase> phases_;
-  std::vector<MemoryBlock> members_;
+  std::vector<const MemoryBlock*> members_;
 };
 
 /// `pack` copies the boxes of `in` into `memory`, dense and one after the other; `unpack` copies

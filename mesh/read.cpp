@@ -97,10 +97,11 @@ static void reduce_blocks(ReduceOp op, std::span<const MemoryBlock> blocks) {
   });
 }
 
+/// Without data for a member that has no block.
 static MemoryBlock source_part(const BoxRead& read, const BoxRead::Source& source,
-                               std::span<const MemoryBlock> members) {
-  const MemoryBlock& member = members[static_cast<size_t>(source.member)];
-  return member.part({source.offset, read.into.shape});
+                               std::span<const MemoryBlock* const> members) {
+  const MemoryBlock* member = members[static_cast<size_t>(source.member)];
+  return member ? member->part({source.offset, read.into.shape}) : MemoryBlock{};
 }
 
 static bool is_same_memory(const MemoryBlock& a, const MemoryBlock& b) {
@@ -117,7 +118,7 @@ static void copy_block(const MemoryBlock& out, const MemoryBlock& in) {
   }
 }
 
-static void read_one(const BoxRead& read, ReduceOp op, std::span<const MemoryBlock> members,
+static void read_one(const BoxRead& read, ReduceOp op, std::span<const MemoryBlock* const> members,
                      const MemoryBlock& out) {
   if (read.sources.size() == 1) {
     const MemoryBlock part = source_part(read, read.sources[0], members);
@@ -135,8 +136,8 @@ static void read_one(const BoxRead& read, ReduceOp op, std::span<const MemoryBlo
   reduce_blocks(op, blocks);
 }
 
-int64_t read_boxes(const ReadProgram& program, ReduceOp op, std::span<const MemoryBlock> members,
-                   const MemoryBlock& out) {
+int64_t read_boxes(const ReadProgram& program, ReduceOp op,
+                   std::span<const MemoryBlock* const> members, const MemoryBlock& out) {
   if (program.zeroed) fill(out, 0);
   const auto element = static_cast<int64_t>(size_of(out.dtype));
   int64_t bytes = 0;

@@ -72,17 +72,19 @@ class PlanRun {
 
   void step(size_t i, const MemoryBlock& in, const MemoryBlock& out) {
     if (plan_.steps[i].kind == Kind::local) {
-      read_boxes(program(i).read, plan_.steps[i].op, {&in, 1}, out);
+      const MemoryBlock* member = &in;
+      read_boxes(program(i).read, plan_.steps[i].op, {&member, 1}, out);
     } else {
       collective(plan_.steps[i], program(i), in, out);
     }
   }
 
   void exchange(size_t begin, size_t end, const MemoryBlock& in, const MemoryBlock& out) {
-    std::vector<MemoryBlock> shown{readable(in, program(begin).read)};
+    std::vector<MemoryBlock> shown;
     std::vector<PhaseReader::Phase> phases;
     shown.reserve(end - begin);
     phases.reserve(end - begin);
+    shown.push_back(readable(in, program(begin).read));
     for (size_t i = begin; i < end; ++i) {
       const bool is_last = i + 1 == end;
       MemoryBlock result = is_last ? out : intermediate(i, out);

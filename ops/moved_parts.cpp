@@ -77,7 +77,7 @@ void MovedParts::finish(const Tensor& whole) {
   wait();
 }
 
-static thread_local SplitMovementLog* split_log = nullptr;
+WEFT_STATIC_TLS static thread_local SplitMovementLog* split_log = nullptr;
 
 SplitMovementLog::SplitMovementLog() {
   if (split_log) fail("split movement log: the rank has one already, expected none");

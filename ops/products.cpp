@@ -140,7 +140,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return linear_bias_op({as_dtype(x, dtype), as_dtype(weight, dtype), as_dtype(bias, dtype)});
 }
 
-static thread_local ProductParts* current_parts = nullptr;
+WEFT_STATIC_TLS static thread_local ProductParts* current_parts = nullptr;
 
 ProductParts::ProductParts(const RowParts& rows, Before before, After after)
     : rows_(rows),

@@ -51,7 +51,7 @@ struct WEFT_API Context {
  private:
   friend class ContextScope;
   static Context& of_thread();
-  [[gnu::tls_model("initial-exec")]] static constinit thread_local Context* current_;
+  WEFT_STATIC_TLS static constinit thread_local Context* current_;
 };
 
 /// No op in the scope is recorded for backward.

@@ -236,7 +236,7 @@ struct BackwardStack {
 }  // namespace
 
 static BackwardStack& backward_stack() {
-  static thread_local BackwardStack stack;
+  WEFT_STATIC_TLS static thread_local BackwardStack stack;
   return stack;
 }
 

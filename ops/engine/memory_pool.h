@@ -47,12 +47,12 @@ template <class T> class MemoryPool {
 
   static bool may_keep() {
     if (kept_.most > 0 || kept_.ended) return false;
-    static thread_local Owner owner;
+    WEFT_STATIC_TLS static thread_local Owner owner;
     kept_.most = kMost;
     return true;
   }
 
-  [[gnu::tls_model("initial-exec")]] static inline constinit thread_local List kept_{};
+  WEFT_STATIC_TLS static inline constinit thread_local List kept_{};
 };
 
 }  // namespace weft

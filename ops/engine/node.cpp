@@ -8,12 +8,12 @@
 
 namespace weft {
 
-[[gnu::tls_model("initial-exec")]] static constinit thread_local uint64_t last_sequence = 0;
+WEFT_STATIC_TLS static constinit thread_local uint64_t last_sequence = 0;
 
 uint64_t next_sequence() { return ++last_sequence; }
 
 void Node::destroy(Node* node) {
-  static thread_local std::vector<Node*>* waiting = nullptr;
+  WEFT_STATIC_TLS static thread_local std::vector<Node*>* waiting = nullptr;
   if (waiting) return waiting->push_back(node);
   std::vector<Node*> nodes;
   waiting = &nodes;

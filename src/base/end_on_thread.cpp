@@ -4,7 +4,7 @@
 namespace weft {
 
 /// Head of the calling thread's list.
-static constinit thread_local DepartedObjects* departed_first = nullptr;
+WEFT_STATIC_TLS static constinit thread_local DepartedObjects* departed_first = nullptr;
 
 DepartedObjects::DepartedObjects() : next_(departed_first) { departed_first = this; }
 

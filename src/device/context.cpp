@@ -21,7 +21,7 @@ constinit thread_local Context* Context::current_ = nullptr;
 static int threads_of_caller() { return omp_get_max_threads(); }
 
 /// A child of fork lacks its parent's OpenMP threads, and a parallel region would wait for them.
-static thread_local bool is_without_threads = false;
+WEFT_STATIC_TLS static thread_local bool is_without_threads = false;
 static void use_one_thread() {
   is_without_threads = true;
   omp_set_num_threads(1);

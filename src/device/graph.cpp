@@ -42,7 +42,7 @@ void Graph::forget_record() noexcept {
   if (owner_ == std::this_thread::get_id()) Heap::current().give_up_capture(capture_);
 }
 
-static constinit thread_local Graph* recording_now = nullptr;
+WEFT_STATIC_TLS static constinit thread_local Graph* recording_now = nullptr;
 
 void Graph::run(const std::function<void()>& work) {
   if (recording_now) fail("graph: the recorded work runs a graph, expected none");

@@ -81,7 +81,7 @@ class Heap {
   void abandon();
   void count(DeviceKind kind, Purpose purpose, int64_t bytes);
 
-  static thread_local Heap* current_ [[gnu::tls_model("initial-exec")]];
+  WEFT_STATIC_TLS static thread_local Heap* current_;
 
   KeptBlocks kept_;
   /// Memory freed by another thread. That thread's stream finishes with GPU memory at `last_use`.

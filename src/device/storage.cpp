@@ -12,7 +12,7 @@ namespace weft {
 static constexpr std::array<std::string_view, kPurposes> kPurposeNames = {
     "other", "parameters", "gradients", "optimizer", "activations", "gathered"};
 
-static thread_local Purpose purpose_in_force [[gnu::tls_model("initial-exec")]] = Purpose::other;
+WEFT_STATIC_TLS static thread_local Purpose purpose_in_force = Purpose::other;
 
 /// Address of blocks of zero bytes, so that they count as bound.
 alignas(kMemoryAlignment) static std::byte no_bytes[kMemoryAlignment];

@@ -30,7 +30,7 @@ struct ThreadStreams {
 }  // namespace
 
 static ThreadStreams& thread_streams() {
-  thread_local ThreadStreams streams;
+  WEFT_STATIC_TLS thread_local ThreadStreams streams;
   return streams;
 }
 

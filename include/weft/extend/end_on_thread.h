@@ -41,7 +41,7 @@ template <class T> class EndOnThread final : public DepartedObjects {
       std::shared_ptr<EndOnThread> end = std::make_shared<EndOnThread>();
       ~Holder() { end->close(); }
     };
-    thread_local const Holder holder;
+    WEFT_STATIC_TLS thread_local const Holder holder;
     return holder.end;
   }
   /// Returns the first handle of an object that belongs to the calling thread.

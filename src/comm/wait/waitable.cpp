@@ -8,7 +8,7 @@ namespace weft {
 static constexpr std::chrono::milliseconds kWaitersFirst{1000};
 
 /// The calling thread's linked calls, the latest first.
-static constinit thread_local Waitable* linked_first = nullptr;
+WEFT_STATIC_TLS static constinit thread_local Waitable* linked_first = nullptr;
 
 Waitable::Waitable(World& world, const Members& group, int rank, uint64_t sequence)
     : members_(group),

@@ -278,23 +278,21 @@ static void find_converters(Mapping& mapping) {
 /// results have one such dtype; else null.
 static MapLoop narrow_loop(const MapLoops& loops, const MemoryBlock* const* outs, int results,
                            const MemoryBlock* const* ins, int operands) {
-  if (operands == 0) return nullptr;
-  const DType dtype = ins[0]->dtype;
-  for (int i = 1; i < operands; ++i) {
-    if (ins[i]->dtype != dtype) return nullptr;
-  }
-  for (int i = 0; i < results; ++i) {
-    if (!loops.gives_bool && outs[i]->dtype != dtype) return nullptr;
-  }
+  const DType dtype = operands == 0 ? DType::f32 : ins[0]->dtype;
+  MapLoop narrow = nullptr;
   switch (dtype) {
-    case DType::i8: return loops.on_cpu.i8;
-    case DType::i16: return loops.on_cpu.i16;
-    case DType::i32: return loops.on_cpu.i32;
-    case DType::u8: return loops.on_cpu.u8;
-    case DType::u16: return loops.on_cpu.u16;
-    case DType::u32: return loops.on_cpu.u32;
+    case DType::i8: narrow = loops.on_cpu.i8; break;
+    case DType::i16: narrow = loops.on_cpu.i16; break;
+    case DType::i32: narrow = loops.on_cpu.i32; break;
+    case DType::u8: narrow = loops.on_cpu.u8; break;
+    case DType::u16: narrow = loops.on_cpu.u16; break;
+    case DType::u32: narrow = loops.on_cpu.u32; break;
     default: return nullptr;
   }
+  const auto is_other = [&](const MemoryBlock* block) { return block->dtype != dtype; };
+  const bool mixed = std::any_of(ins, ins + operands, is_other) ||
+                     (!loops.gives_bool && std::any_of(outs, outs + results, is_other));
+  return mixed ? nullptr : narrow;
 }
 
 void run_map(const char* what, const MapLoops& loops, const void* functor,

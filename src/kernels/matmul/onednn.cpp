@@ -167,7 +167,7 @@ MatmulPrimitive& PrimitiveTable::primitive(const PrimitiveKey& key) {
 }
 
 static PrimitiveTable& thread_primitives() {
-  static thread_local const auto table = std::make_unique<PrimitiveTable>();
+  WEFT_STATIC_TLS static thread_local const auto table = std::make_unique<PrimitiveTable>();
   return *table;
 }
 

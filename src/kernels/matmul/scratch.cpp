@@ -13,7 +13,7 @@ struct KeptBuffer {
 };
 
 static KeptBuffer& kept_buffer() {
-  static thread_local std::unique_ptr<KeptBuffer> buffer;
+  WEFT_STATIC_TLS static thread_local std::unique_ptr<KeptBuffer> buffer;
   if (!buffer) [[unlikely]]
     buffer.reset(new KeptBuffer);  // make_unique would clear it
   return *buffer;

@@ -102,8 +102,8 @@ void RopeTable::fill(const Rope& options, const RopeRows& rows) {
 /// Returns a table, cached from an earlier call: a model has at most two, one for its layers with a
 /// sliding window.
 static const RopeTable& rope_table(const Rope& options, const RopeRows& rows) {
-  static thread_local const auto tables = std::make_unique<RopeTable[]>(2);
-  static thread_local int last = 0;
+  WEFT_STATIC_TLS static thread_local const auto tables = std::make_unique<RopeTable[]>(2);
+  WEFT_STATIC_TLS static thread_local int last = 0;
   for (int i : {last, 1 - last}) {
     if (tables[i].serves(options, rows)) return tables[last = i];
   }
