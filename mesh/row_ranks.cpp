@@ -88,7 +88,10 @@ void read_rows(const RowDim& rows, const MemoryBlock& block, KeyRange range,
   const IndexBlock places(places_of(rows, range, keys), out.device);
   const int dim = rows.elements ? 0 : rows.dim;
   const MemoryBlock from = flat_if(rows.elements, block);
-  if (out.is_dense()) return take_along(out, from, places, dim);
+  if (out.is_dense()) {
+    take_along(out, from, places, dim);
+    return;
+  }
   const size_t bytes = static_cast<size_t>(out.numel()) * size_of(out.dtype);
   const Ref<Storage> memory = Storage::allocate(bytes, out.device);
   const MemoryBlock dense = dense_block(memory->data(), out.dtype, out.shape, out.device);

@@ -89,15 +89,12 @@ CombinedRows combined_rows(const RowDim& to, std::span<const int64_t> keys,
   const MemoryBlock given = flat_if(to.elements, dense);
   const int dim = to.elements ? 0 : to.dim;
   const IndexBlock places(named.places, values.device);
-  if (mode == WriteMode::add) {
-    add_along(made.rows, given, places, dim);
-  } else if (mode == WriteMode::multiply) {
+  if (mode == WriteMode::multiply) {
     fill(made.rows, 1);
-    write_along(made.rows, given, places, dim, mode);
-  } else {
+  } else if (mode != WriteMode::add) {
     take_along(made.rows, given, IndexBlock(last_of(named), values.device), dim);
-    if (mode != WriteMode::replace) write_along(made.rows, given, places, dim, mode);
   }
+  if (mode != WriteMode::replace) write_along(made.rows, given, places, dim, mode);
   made.keys = std::move(named.keys);
   return made;
 }

@@ -39,8 +39,9 @@ class PlaceAcross {
     auto* at = reinterpret_cast<int64_t*>(to.data());
     const int64_t length = parts_.own().length;
     for (int64_t i = 0; i < count; ++i) at[i] = out_.at(at[i] / length, at[i] % length);
-    add_along(dense_block(out.data, out.dtype, {out.numel()}),
-              dense_block(what.data(), sent_, {count}), dense_block(at, DType::i64, {count}), 0);
+    write_along(dense_block(out.data, out.dtype, {out.numel()}),
+                dense_block(what.data(), sent_, {count}), dense_block(at, DType::i64, {count}), 0,
+                WriteMode::add);
   }
 
  private:
@@ -125,7 +126,7 @@ class PlaceAcross {
 
 static void place_forward(const Call& c) {
   const DenseBlock places = DenseBlock::of(c.in(1));
-  add_along(c.out(), DenseBlock::of(c.in(0)), places, along_dim(c));
+  write_along(c.out(), DenseBlock::of(c.in(0)), places, along_dim(c), WriteMode::add);
 }
 
 static const Op place_along_dim_op = register_op({

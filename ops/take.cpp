@@ -78,7 +78,10 @@ static Op add_op(const std::string& name, Taken what, std::vector<OpSample> samp
       .linear = {{0}},
       .forward =
           [name](const Call& c) {
-            with_rows(c, name, 0, c.out_shape()[along_dim(c)], checked_add_along, true);
+            const auto add = [](const auto&... x) {
+              return write_along(x..., WriteMode::add, true);
+            };
+            with_rows(c, name, 0, c.out_shape()[along_dim(c)], add, true);
           },
       .backward =
           [what](const Grad& g) {
@@ -154,7 +157,8 @@ static Op taking_op(const std::string& name, Taken what, const Op& gradient,
       .linear = {{0}},
       .forward =
           [name](const Call& c) {
-            with_rows(c, name, 0, c.in_shape(0)[along_dim(c)], checked_take_along);
+            with_rows(c, name, 0, c.in_shape(0)[along_dim(c)],
+                      [](const auto&... x) { return take_along(x..., true); });
           },
       .backward =
           [gradient](const Grad& g) {
@@ -231,12 +235,9 @@ static OpSpec write_spec(const std::string& name, bool elements, ByIndex::Writte
       .forward =
           [name, written](const Call& c) {
             copy(c.out(), c.in(0));
-            with_rows(c, name, 1, c.out_shape()[along_dim(c)],
-                      [&](const MemoryBlock& out, const MemoryBlock& values,
-                          const MemoryBlock& indices, int dim) {
-                        return checked_write_along(out, values, indices, dim,
-                                                   static_cast<WriteMode>(written));
-                      });
+            with_rows(c, name, 1, c.out_shape()[along_dim(c)], [&](const auto&... x) {
+              return write_along(x..., static_cast<WriteMode>(written), true);
+            });
           },
       .by_index =
           ByIndex{.rows = 1, .indices = 2, .into = 0, .elements = elements, .written = written},

@@ -60,7 +60,9 @@ TEST_F(DeviceTake, AddAlongInTheOrderOfTheIndices) {
     if (dtype == DType::u8 || dtype == DType::boolean) return;
     const Twin in(Array::random(dtype, taken, Lie::dense, 1, -9, 9));
     const Twin out(Array::random(dtype, c.whole, Lie::dense, 2));
-    for (const Device d : kBothDevices) add_along(out.on(d), in.on(d), indices.on(d), c.dim);
+    for (const Device d : kBothDevices) {
+      write_along(out.on(d), in.on(d), indices.on(d), c.dim, WriteMode::add);
+    }
     out.expect_alike(0);
   });
 }

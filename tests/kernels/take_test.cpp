@@ -61,7 +61,7 @@ TEST(Take, AddsUpWhatWasTaken) {
     for (DType dtype : {f32, bf16, f64, i32}) {
       const Array in = Array::random(dtype, {c.outer, kTaken, c.inner});
       const Array out(dtype, {c.outer, kSize, c.inner}), where = random_indices(c, i32);
-      add_along(out.block, in.block, where.block, 1);
+      write_along(out.block, in.block, where.block, 1, WriteMode::add);
       std::vector<double> expected(static_cast<size_t>(out.block.numel()));
       for (int64_t o = 0; o < c.outer; ++o) {
         for (int64_t i = 0; i < kTaken; ++i) {

@@ -52,12 +52,13 @@ void write_rows(const RowDim& to, const MemoryBlock& out, const Ref<Layout>& fro
   const IndexBlock places(received.places_in(to), out.device);
   const int dim = to.elements ? 0 : to.dim;
   if (mode != WriteMode::add) {
-    return write_along(flat_if(to.elements, out), received.rows, places, dim, mode);
+    write_along(flat_if(to.elements, out), received.rows, places, dim, mode);
+    return;
   }
   const Ref<Storage> memory = Storage::allocate(
       static_cast<size_t>(out.numel()) * size_of(received.rows.dtype), out.device);
   const MemoryBlock sums = dense_block(memory->data(), received.rows.dtype, out.shape, out.device);
-  add_along(flat_if(to.elements, sums), received.rows, places, dim);
+  write_along(flat_if(to.elements, sums), received.rows, places, dim, WriteMode::add);
   accumulate(out, sums);
 }
 

@@ -54,11 +54,12 @@ struct Taking {
   bool slices;
   const MemoryBlock& indices;
   /// Indices are checked before they are used; those of runs with one out of range are not used.
-  bool checks = false;
+  bool checks;
   mutable std::atomic<bool> has_mistake = false;
 
-  Taking(const MemoryBlock& whole, const MemoryBlock& taken, const MemoryBlock& where, int dim)
-      : size(whole.shape[dim]), n(taken.shape[dim]), indices(where) {
+  Taking(const MemoryBlock& whole, const MemoryBlock& taken, const MemoryBlock& where, int dim,
+         bool checked)
+      : size(whole.shape[dim]), n(taken.shape[dim]), indices(where), checks(checked) {
     for (int d = 0; d < dim; ++d) outer *= taken.shape[d];
     for (int d = dim + 1; d < taken.shape.ndim(); ++d) inner *= taken.shape[d];
     slices = where.shape.ndim() == 1 && where.shape[0] == n;
@@ -272,15 +273,9 @@ static void take(const Taking& t, const MemoryBlock& out, const MemoryBlock& in)
   visit_word(size_of(in.dtype), [&]<class T>(Type<T>) { take_elements<T>(t, out.data, in.data); });
 }
 
-void take_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices,
-                int dim) {
-  take(Taking(in, out, indices, dim), out, in);
-}
-
-std::optional<int64_t> checked_take_along(const MemoryBlock& out, const MemoryBlock& in,
-                                          const MemoryBlock& indices, int dim) {
-  Taking t(in, out, indices, dim);
-  t.checks = true;
+std::optional<int64_t> take_along(const MemoryBlock& out, const MemoryBlock& in,
+                                  const MemoryBlock& indices, int dim, bool checks) {
+  const Taking t(in, out, indices, dim, checks);
   take(t, out, in);
   return t.mistake();
 }
@@ -313,18 +308,6 @@ static void add(const Taking& t, const MemoryBlock& out, const MemoryBlock& in) 
   add_elements_of<int64_t>(t, out, wide);
 }
 
-void add_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim) {
-  add(Taking(out, in, indices, dim), out, in);
-}
-
-std::optional<int64_t> checked_add_along(const MemoryBlock& out, const MemoryBlock& in,
-                                         const MemoryBlock& indices, int dim) {
-  Taking t(out, in, indices, dim);
-  t.checks = true;
-  add(t, out, in);
-  return t.mistake();
-}
-
 /// Calls f(to, from) as write_elements does, with a function of that mode.
 template <class T>
 static void write_typed(const Taking& t, T* places, const T* in, WriteMode mode) {
@@ -347,23 +330,15 @@ static void write_typed(const Taking& t, T* places, const T* in, WriteMode mode)
   }
 }
 
-static void write(const Taking& t, const MemoryBlock& out, const MemoryBlock& in, WriteMode mode) {
-  visit(in.dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
-    write_typed(t, out.as<T>(), in.as<T>(), mode);
-  });
-}
-
-void write_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim,
-                 WriteMode mode) {
-  write(Taking(out, in, indices, dim), out, in, mode);
-}
-
-std::optional<int64_t> checked_write_along(const MemoryBlock& out, const MemoryBlock& in,
-                                           const MemoryBlock& indices, int dim, WriteMode mode) {
-  Taking t(out, in, indices, dim);
-  t.checks = true;
-  write(t, out, in, mode);
+std::optional<int64_t> write_along(const MemoryBlock& out, const MemoryBlock& in,
+                                   const MemoryBlock& indices, int dim, WriteMode mode,
+                                   bool checks) {
+  const Taking t(out, in, indices, dim, checks);
+  if (mode == WriteMode::add) {
+    add(t, out, in);
+  } else {
+    visit(in.dtype, [&]<class T>(Type<T>) { write_typed(t, out.as<T>(), in.as<T>(), mode); });
+  }
   return t.mistake();
 }
 

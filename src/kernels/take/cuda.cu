@@ -6,6 +6,7 @@
 #include "src/device/kernel/elements.h"
 #include "src/device/kernel/launch.h"
 #include "src/kernels/copy/copy.h"
+#include "src/kernels/math/reducers.h"
 #include "src/kernels/sort/sort.h"
 #include "weft/error.h"
 #include "weft/storage.h"
@@ -137,10 +138,6 @@ template <class C> struct WriteListed {
   }
 };
 
-struct Least {
-  WEFT_FN static int64_t combine(int64_t a, int64_t b) { return a < b ? a : b; }
-};
-
 /// Stores, for each thread block, its first position of an index out of range, or `count`.
 struct SearchOutside {
   DeviceTaking taking;
@@ -155,7 +152,7 @@ struct SearchOutside {
       const int64_t index = taking.index(i);
       if (index < 0 || index >= taking.size) place = i;
     }
-    place = block.template reduce<Least>(place);
+    place = block.template reduce<LeastOf>(place);
     if (block.thread() == 0) places[block.index()] = place;
   }
 };
@@ -170,7 +167,7 @@ struct TellOutside {
   WEFT_DEVICE void operator()(const Thread& thread) const {
     if (thread.index != 0) return;
     int64_t place = count;
-    for (int64_t i = 0; i < blocks; ++i) place = Least::combine(place, places[i]);
+    for (int64_t i = 0; i < blocks; ++i) place = LeastOf::combine(place, places[i]);
     result[0] = place < count ? 1 : 0;
     if (place == count) return;
     result[1] = taking.dtype == DType::i32 ? static_cast<const int32_t*>(taking.indices)[place]
@@ -211,9 +208,7 @@ static void take_words(const DeviceTaking& taking, const MemoryBlock& out, const
          taking.outer * taking.n * taking.inner, current_stream(out.device));
 }
 
-void take_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices,
-                int dim) {
-  DeviceTaking taking(in, out, indices, dim);
+static void take(DeviceTaking taking, const MemoryBlock& out, const MemoryBlock& in) {
   if (out.numel() == 0) return;
   const auto bytes = static_cast<int64_t>(size_of(in.dtype));
   const auto addresses =
@@ -222,17 +217,20 @@ void take_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock
     taking.inner = taking.inner * bytes / 16;
     return take_words<Bytes16>(taking, out, in);
   }
-  switch (bytes) {
-    case 1: return take_words<uint8_t>(taking, out, in);
-    case 2: return take_words<uint16_t>(taking, out, in);
-    case 4: return take_words<uint32_t>(taking, out, in);
-    default: return take_words<uint64_t>(taking, out, in);
-  }
+  visit_word(size_of(in.dtype),
+             [&](auto type) { take_words<typename decltype(type)::type>(taking, out, in); });
 }
 
-void write_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim,
-                 WriteMode mode) {
-  const DeviceTaking taking(out, in, indices, dim);
+std::optional<int64_t> take_along(const MemoryBlock& out, const MemoryBlock& in,
+                                  const MemoryBlock& indices, int dim, bool checks) {
+  const auto outside = checks ? cuda::find_index_outside(indices, in.shape[dim]) : std::nullopt;
+  if (!outside) take(DeviceTaking(in, out, indices, dim), out, in);
+  return outside;
+}
+
+static void write(const DeviceTaking& taking, const MemoryBlock& out, const MemoryBlock& in,
+                  WriteMode mode) {
+  if (mode == WriteMode::add && out.numel() != 0) cuda::fill(out, 0);
   if (out.numel() == 0 || in.numel() == 0) return;
   const Device device = out.device;
   const int64_t lists = taking.slices ? 1 : taking.outer * taking.inner;
@@ -254,29 +252,11 @@ void write_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBloc
   });
 }
 
-void add_along(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim) {
-  if (out.numel() != 0) cuda::fill(out, 0);
-  cuda::write_along(out, in, indices, dim, WriteMode::add);
-}
-
-std::optional<int64_t> checked_take_along(const MemoryBlock& out, const MemoryBlock& in,
-                                          const MemoryBlock& indices, int dim) {
-  const auto outside = cuda::find_index_outside(indices, in.shape[dim]);
-  if (!outside) cuda::take_along(out, in, indices, dim);
-  return outside;
-}
-
-std::optional<int64_t> checked_add_along(const MemoryBlock& out, const MemoryBlock& in,
-                                         const MemoryBlock& indices, int dim) {
-  const auto outside = cuda::find_index_outside(indices, out.shape[dim]);
-  if (!outside) cuda::add_along(out, in, indices, dim);
-  return outside;
-}
-
-std::optional<int64_t> checked_write_along(const MemoryBlock& out, const MemoryBlock& in,
-                                           const MemoryBlock& indices, int dim, WriteMode mode) {
-  const auto outside = cuda::find_index_outside(indices, out.shape[dim]);
-  if (!outside) cuda::write_along(out, in, indices, dim, mode);
+std::optional<int64_t> write_along(const MemoryBlock& out, const MemoryBlock& in,
+                                   const MemoryBlock& indices, int dim, WriteMode mode,
+                                   bool checks) {
+  const auto outside = checks ? cuda::find_index_outside(indices, out.shape[dim]) : std::nullopt;
+  if (!outside) write(DeviceTaking(out, in, indices, dim), out, in, mode);
   return outside;
 }
 

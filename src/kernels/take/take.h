@@ -8,7 +8,7 @@
 namespace weft {
 
 // Blocks are dense. `indices` (i32 or i64) are [n], or have the shape of the block with n elements
-// along `dim`; negative ones count from the end. All must be in range. The `checked` functions
+// along `dim`; negative ones count from the end. All must be in range. With `checks`, the functions
 // return the first index that is not, and leave the result unspecified then.
 
 /// Returns the first index that is not in [-size, size); nothing when there is none.
@@ -16,35 +16,21 @@ WEFT_KERNEL(std::optional<int64_t>, find_index_outside, (const MemoryBlock& indi
             (indices, size))
 
 /// out[..., i, ...] = in[..., indices[i], ...], or in[..., indices[..., i, ...], ...].
-WEFT_KERNEL(void, take_along,
-            (const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim),
-            (out, in, indices, dim))
-
-/// The inverse: out[..., indices[i], ...] += in[..., i, ...], from zeros, in the order of i. Floats
-/// accumulate in f32 (f64 for f64), integers in i64.
-WEFT_KERNEL(void, add_along,
-            (const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim),
-            (out, in, indices, dim))
+WEFT_KERNEL(std::optional<int64_t>, take_along,
+            (const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim,
+             bool checks = false),
+            (out, in, indices, dim, checks))
 
 /// What becomes of an element that another one is written to. A NaN is the greatest and the least.
 enum class WriteMode : uint8_t { add, replace, multiply, max, min };
 
 /// Writes in[..., i, ...] to out[..., indices[i], ...], in the order of i: the last one that
-/// replaces stays. The dtypes are equal; other elements of `out` are unchanged. Not for `add`.
-WEFT_KERNEL(void, write_along,
+/// replaces stays. The dtypes are equal; other elements of `out` are unchanged. With `add`, the
+/// inverse of take_along, `out` starts from zeros and has any dtype; floats accumulate in f32 (f64
+/// for f64), integers in i64.
+WEFT_KERNEL(std::optional<int64_t>, write_along,
             (const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim,
-             WriteMode mode),
-            (out, in, indices, dim, mode))
-
-WEFT_KERNEL(std::optional<int64_t>, checked_take_along,
-            (const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim),
-            (out, in, indices, dim))
-WEFT_KERNEL(std::optional<int64_t>, checked_add_along,
-            (const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim),
-            (out, in, indices, dim))
-WEFT_KERNEL(std::optional<int64_t>, checked_write_along,
-            (const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim,
-             WriteMode mode),
-            (out, in, indices, dim, mode))
+             WriteMode mode, bool checks = false),
+            (out, in, indices, dim, mode, checks))
 
 }  // namespace weft
