@@ -30,13 +30,13 @@ static Stage total_stage(const Scan& scan, int index = 0, int operand = 0) {
 
 static void scan_forward(const Scan& scan, const Call& c) {
   const auto [dim, from_end] = unpack<DimAndFlag>(c.attributes().structure);
-  if (!c.staged()) return scan.run(c.out(), c.in(0), dim, from_end, nullptr);
+  if (!c.staged()) return running_total(scan.kind, c.out(), c.in(0), dim, from_end);
   const Carry carry(scan, c.stage(0), c.stage_box(0).offset[0], from_end);
-  scan.run(c.out(), c.in(0), dim, from_end, carry.start());
+  running_total(scan.kind, c.out(), c.in(0), dim, from_end, carry.start());
 }
 
-static const Scan kSum{cumulative_sum, 0}, kProduct{cumulative_product, 1},
-    kLogSumExp{cumulative_logsumexp, -std::numeric_limits<double>::infinity()};
+static const Scan kSum{Running::sum, 0}, kProduct{Running::product, 1},
+    kLogSumExp{Running::logsumexp, -std::numeric_limits<double>::infinity()};
 
 static Attributes scan_attributes(int dim, bool from_end = false) {
   return {.structure = pack_structure(DimAndFlag{dim, from_end})};

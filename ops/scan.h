@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/kernels/copy/dense.h"
+#include "src/kernels/scan/scan.h"
 #include "weft/extend/op.h"
 
 namespace weft {
@@ -22,10 +23,9 @@ inline MemoryBlock slice_at(MemoryBlock block, int dim, int64_t i) {
 /// The dtype in which scans accumulate.
 inline DType total_dtype_of(DType dtype) { return is_floating(dtype) ? DType::f64 : DType::i64; }
 
-/// A scan: its kernel, and the total of no elements.
+/// A scan, and the total of no elements.
 struct Scan {
-  void (*run)(const MemoryBlock& out, const MemoryBlock& in, int dim, bool reverse,
-              const MemoryBlock* start);
+  Running kind;
   double identity;
 };
 
@@ -35,7 +35,7 @@ inline void write_total(const Scan& scan, const MemoryBlock& totals, const Memor
   const int64_t size = in.shape[dim];
   if (size == 0) return fill(totals, scan.identity);
   const DenseMemory scanned(in.shape, total_dtype_of(in.dtype), in.device);
-  scan.run(scanned.block, in, dim, from_end, nullptr);
+  running_total(scan.kind, scanned.block, in, dim, from_end);
   copy(slice_at(totals, 0, 0), slice_at(scanned.block, dim, from_end ? 0 : size - 1));
 }
 
@@ -49,7 +49,7 @@ struct Carry {
       : scanned(totals.shape, totals.dtype, totals.device) {
     const int64_t last = from_end ? part + 1 : part - 1;
     if (last < 0 || last == totals.shape[0]) return;
-    scan.run(scanned.block, totals, 0, from_end, nullptr);
+    running_total(scan.kind, scanned.block, totals, 0, from_end);
     block = slice_at(scanned.block, 0, last);
   }
   const MemoryBlock* start() const { return block.data ? &block : nullptr; }

@@ -21,10 +21,11 @@ TEST_F(DeviceScan, CumulativeSum) {
     const Twin in(Array::random(dtype, shape, lie)), out(Array(dtype, shape, Lie::gaps));
     const Twin start(Array::random(dtype, without(shape, dim), lie, 2));
     for (const bool reverse : {false, true}) {
-      for (const Device d : kBothDevices) cumulative_sum(out.on(d), in.on(d), dim, reverse);
+      for (const Device d : kBothDevices)
+        running_total(Running::sum, out.on(d), in.on(d), dim, reverse);
       out.expect_alike();
       for (const Device d : kBothDevices) {
-        cumulative_sum(out.on(d), in.on(d), dim, reverse, &start.on(d));
+        running_total(Running::sum, out.on(d), in.on(d), dim, reverse, &start.on(d));
       }
       out.expect_alike();
     }
@@ -36,7 +37,7 @@ TEST_F(DeviceScan, CumulativeProduct) {
     const bool whole = dtype == DType::i32 || dtype == DType::i64;
     const Twin in(Array::random(dtype, shape, lie, 1, whole ? 1 : -1.1, whole ? 2 : 1.1));
     const Twin out(Array(dtype, shape));
-    for (const Device d : kBothDevices) cumulative_product(out.on(d), in.on(d), dim);
+    for (const Device d : kBothDevices) running_total(Running::product, out.on(d), in.on(d), dim);
     out.expect_alike();
   });
 }
@@ -48,7 +49,7 @@ TEST_F(DeviceScan, CumulativeLogSumExp) {
     const Twin start(Array::random(dtype, without(shape, dim), lie, 2));
     for (const bool reverse : {false, true}) {
       for (const Device d : kBothDevices) {
-        cumulative_logsumexp(out.on(d), in.on(d), dim, reverse, &start.on(d));
+        running_total(Running::logsumexp, out.on(d), in.on(d), dim, reverse, &start.on(d));
       }
       out.expect_alike();
     }
@@ -110,7 +111,7 @@ TEST_F(DeviceScan, Gradients) {
 TEST_F(DeviceScan, ManyRowsSideBySide) {
   const Shape shape{33, 16400};
   const Twin x(factors(DType::f32, shape, Lie::dense)), out(Array(DType::f32, shape));
-  for (const Device d : kBothDevices) cumulative_sum(out.on(d), x.on(d), 0, true);
+  for (const Device d : kBothDevices) running_total(Running::sum, out.on(d), x.on(d), 0, true);
   out.expect_alike();
   for (const Device d : kBothDevices) cumulative_product_gradient(out.on(d), x.on(d), x.on(d), 0);
   out.expect_alike();
@@ -119,7 +120,7 @@ TEST_F(DeviceScan, ManyRowsSideBySide) {
 TEST_F(DeviceScan, OfNoElements) {
   for (const Shape& shape : {Shape{3, 0}, Shape{0, 3}}) {
     const Twin in(Array(DType::f32, shape)), out(Array(DType::f32, shape));
-    cumulative_sum(out.on(gpu), in.on(gpu), 1);
+    running_total(Running::sum, out.on(gpu), in.on(gpu), 1);
     cumulative_product_gradient(out.on(gpu), in.on(gpu), in.on(gpu), 1);
     EXPECT_TRUE(out.fetched().empty());
   }
@@ -127,7 +128,7 @@ TEST_F(DeviceScan, OfNoElements) {
 
 TEST_F(DeviceScan, InPlace) {
   const Twin x(Array::random(DType::f32, {3, 700}));
-  for (const Device d : kBothDevices) cumulative_sum(x.on(d), x.on(d), 1);
+  for (const Device d : kBothDevices) running_total(Running::sum, x.on(d), x.on(d), 1);
   x.expect_alike();
 }
 

@@ -14,7 +14,7 @@ TEST(Scan, SumsAlongAnyDimBothWays) {
       for (bool reverse : {false, true}) {
         const Array in = Array::random(dtype, {4, 5, 6}, Lie::gaps),
                     out(dtype, {4, 5, 6}, Lie::transposed);
-        cumulative_sum(out.block, in.block, dim, reverse);
+        running_total(Running::sum, out.block, in.block, dim, reverse);
         const int64_t n = in.block.shape[dim], step = dim == 0 ? 30 : dim == 1 ? 6 : 1;
         std::vector<double> expected = in.values();
         for (int64_t i = 0; i < 120; ++i) {
@@ -38,7 +38,7 @@ TEST(Scan, LongRowsAreSummedInOrder) {
         for (bool reverse : {false, true}) {
           const Array in = Array::random(dtype, {rows, n}, Lie::gaps),
                       start = Array::random(dtype, {rows, 1}, Lie::dense, 2), out(f64, {rows, n});
-          cumulative_sum(out.block, in.block, 1, reverse, &start.block);
+          running_total(Running::sum, out.block, in.block, 1, reverse, &start.block);
           for (int64_t r = 0; r < rows; ++r) {
             double sum = start[r];
             for (int64_t i = 0; i < n; ++i) {
@@ -56,10 +56,10 @@ TEST(Scan, LongRowsAreSummedInOrder) {
 TEST(Scan, GoesOnFromAStart) {
   const Array in = Array::of(i64, {2, 3}, {1, 2, 3, 4, 5, 6}),
               start = Array::of(i64, {2, 1}, {10, 20});
-  cumulative_sum(in.block, in.block, 1, false, &start.block);
+  running_total(Running::sum, in.block, in.block, 1, false, &start.block);
   EXPECT_EQ(in.values(), (std::vector<double>{11, 13, 16, 24, 29, 35}));
   const Array none(f32, {2, 0});
-  cumulative_sum(none.block, none.block, 1);
+  running_total(Running::sum, none.block, none.block, 1);
 }
 
 TEST(Scan, MultipliesAndDifferentiates) {
@@ -71,7 +71,7 @@ TEST(Scan, MultipliesAndDifferentiates) {
       x.set(values);
       const Array scanned(dtype, {6, 2}), gradient(dtype, {6, 2}, lie), others(dtype, {6, 2});
       const Array total = Array::of(dtype, {2}, {2, -3});
-      cumulative_product(scanned.block, x.block, 0);
+      running_total(Running::product, scanned.block, x.block, 0);
       cumulative_product_gradient(gradient.block, dy.block, x.block, 0);
       product_gradient(others.block, total.block, x.block, 0);
       std::vector<double> products(12), gradients(12), rest(12);
@@ -97,11 +97,11 @@ TEST(Scan, MultipliesAndDifferentiates) {
 TEST(Scan, LogSumExpDoesNotOverflow) {
   const double inf = HUGE_VAL;
   const Array in = Array::of(f64, {5}, {-inf, 1000, 1000, -inf, 1001}), out(f64, {5});
-  cumulative_logsumexp(out.block, in.block, 0);
+  running_total(Running::logsumexp, out.block, in.block, 0);
   const double two = 1000 + std::log(2.0);
   expect_near(out.values(), {-inf, 1000, two, two, 1000 + std::log(2 + std::exp(1.0))}, 1e-15);
   const Array start = Array::of(f64, {}, {1001});
-  cumulative_logsumexp(out.block, in.block, 0, true, &start.block);
+  running_total(Running::logsumexp, out.block, in.block, 0, true, &start.block);
   EXPECT_NEAR(out[4], 1001 + std::log(2.0), 1e-12);
 }
 
@@ -126,7 +126,7 @@ TEST(Scan, ExtremesHaveTheirLastIndex) {
 
 TEST(Scan, ProductsOfIntegersWrap) {
   const Array in = Array::of(i64, {3}, {0x1p40, 3, 0x1p24}), out(i64, {3});
-  cumulative_product(out.block, in.block, 0);
+  running_total(Running::product, out.block, in.block, 0);
   EXPECT_EQ(out.values(), (std::vector<double>{0x1p40, 3 * 0x1p40, 0}));
 }
 

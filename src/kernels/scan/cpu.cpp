@@ -88,32 +88,24 @@ static void scan_as(const Rows& from, const Rows& to, const std::optional<Rows>&
   });
 }
 
-template <class R, bool kFloatsOnly = false>
-static void scan(const char* what, const MemoryBlock& out, const MemoryBlock& in, int dim,
-                 bool reverse, const MemoryBlock* start) {
+void running_total(Running kind, const MemoryBlock& out, const MemoryBlock& in, int dim,
+                   bool reverse, const MemoryBlock* start) {
+  constexpr const char* kNames[] = {"cumulative_sum", "cumulative_product", "cumulative_logsumexp"};
+  const char* what = kNames[static_cast<size_t>(kind)];
   const Rows from(in, dim), to(out, dim);
   check_rows(what, from, to);
   std::optional<Rows> starts;
   if (start) starts.emplace(Rows::values(what, *start, from));
-  if constexpr (!kFloatsOnly) {
-    if (!is_floating(in.dtype)) return scan_as<R, int64_t>(from, to, starts, reverse);
+  const bool floats = is_floating(in.dtype);
+  switch (kind) {
+    case Running::sum:
+      return floats ? scan_as<SumOf, double>(from, to, starts, reverse)
+                    : scan_as<SumOf, int64_t>(from, to, starts, reverse);
+    case Running::product:
+      return floats ? scan_as<ProductOf, double>(from, to, starts, reverse)
+                    : scan_as<ProductOf, int64_t>(from, to, starts, reverse);
+    case Running::logsumexp: return scan_as<LogAddExpOf, double>(from, to, starts, reverse);
   }
-  scan_as<R, double>(from, to, starts, reverse);
-}
-
-void cumulative_sum(const MemoryBlock& out, const MemoryBlock& in, int dim, bool reverse,
-                    const MemoryBlock* start) {
-  scan<SumOf>("cumulative_sum", out, in, dim, reverse, start);
-}
-
-void cumulative_product(const MemoryBlock& out, const MemoryBlock& in, int dim, bool reverse,
-                        const MemoryBlock* start) {
-  scan<ProductOf>("cumulative_product", out, in, dim, reverse, start);
-}
-
-void cumulative_logsumexp(const MemoryBlock& out, const MemoryBlock& in, int dim, bool reverse,
-                          const MemoryBlock* start) {
-  scan<LogAddExpOf, true>("cumulative_logsumexp", out, in, dim, reverse, start);
 }
 
 /// One row of cumulative_extreme, of elements with given indices.

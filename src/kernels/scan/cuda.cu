@@ -222,35 +222,22 @@ static void run_scan(const Scan& scan, const Rows& rows, bool reverse, const Str
                               ScanByBlock<Scan>::kBytes, stream);
 }
 
-template <class R>
-static void run_total(const MemoryBlock& out, const MemoryBlock& in, int dim, bool reverse,
-                      const MemoryBlock* start) {
+void running_total(Running kind, const MemoryBlock& out, const MemoryBlock& in, int dim,
+                   bool reverse, const MemoryBlock* start) {
   const Rows from(in, dim), to(out, dim);
   const Rows first = start ? Rows::values("scan", *start, from) : Rows();
   const Stream stream = current_stream(out.device);
-  if (is_floating(in.dtype)) {
-    run_scan(RunningTotal<R, double>{from, to, first}, from, reverse, stream);
-  } else {
-    run_scan(RunningTotal<R, int64_t>{from, to, first}, from, reverse, stream);
+  const auto run = [&](const auto& scan) { run_scan(scan, from, reverse, stream); };
+  const bool floats = is_floating(in.dtype);
+  switch (kind) {
+    case Running::sum:
+      return floats ? run(RunningTotal<SumOf, double>{from, to, first})
+                    : run(RunningTotal<SumOf, int64_t>{from, to, first});
+    case Running::product:
+      return floats ? run(RunningTotal<ProductOf, double>{from, to, first})
+                    : run(RunningTotal<ProductOf, int64_t>{from, to, first});
+    case Running::logsumexp: return run(RunningTotal<LogAddExpOf, double>{from, to, first});
   }
-}
-
-void cumulative_sum(const MemoryBlock& out, const MemoryBlock& in, int dim, bool reverse,
-                    const MemoryBlock* start) {
-  run_total<SumOf>(out, in, dim, reverse, start);
-}
-
-void cumulative_product(const MemoryBlock& out, const MemoryBlock& in, int dim, bool reverse,
-                        const MemoryBlock* start) {
-  run_total<ProductOf>(out, in, dim, reverse, start);
-}
-
-void cumulative_logsumexp(const MemoryBlock& out, const MemoryBlock& in, int dim, bool reverse,
-                          const MemoryBlock* start) {
-  const Rows from(in, dim), to(out, dim);
-  const Rows first = start ? Rows::values("scan", *start, from) : Rows();
-  run_scan(RunningTotal<LogAddExpOf, double>{from, to, first}, from, reverse,
-           current_stream(out.device));
 }
 
 void cumulative_extreme(const MemoryBlock& values, const MemoryBlock& indices,

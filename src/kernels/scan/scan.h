@@ -6,25 +6,16 @@
 
 namespace weft {
 
-/// out[..., i, ...] = sum of in[..., 0 .. i, ...] along `dim`; `reverse` sums from the end. Starts
-/// at `start` (in's shape without `dim`, or with size 1 there) when given. Floats in f64, integers
-/// in i64.
-WEFT_KERNEL(void, cumulative_sum,
-            (const MemoryBlock& out, const MemoryBlock& in, int dim, bool reverse = false,
-             const MemoryBlock* start = nullptr),
-            (out, in, dim, reverse, start))
+/// What a running total is: sums, products or log(sum(exp)), for floats.
+enum class Running : uint8_t { sum, product, logsumexp };
 
-/// The same with products.
-WEFT_KERNEL(void, cumulative_product,
-            (const MemoryBlock& out, const MemoryBlock& in, int dim, bool reverse = false,
-             const MemoryBlock* start = nullptr),
-            (out, in, dim, reverse, start))
-
-/// The same with log(sum(exp)), for floats.
-WEFT_KERNEL(void, cumulative_logsumexp,
-            (const MemoryBlock& out, const MemoryBlock& in, int dim, bool reverse = false,
-             const MemoryBlock* start = nullptr),
-            (out, in, dim, reverse, start))
+/// out[..., i, ...] = the total of in[..., 0 .. i, ...] along `dim`; `reverse` begins at the end.
+/// Starts at `start` (in's shape without `dim`, or with size 1 there) when given. Floats in f64,
+/// integers in i64.
+WEFT_KERNEL(void, running_total,
+            (Running kind, const MemoryBlock& out, const MemoryBlock& in, int dim,
+             bool reverse = false, const MemoryBlock* start = nullptr),
+            (kind, out, in, dim, reverse, start))
 
 /// The values that cumulative_extreme keeps along `dim`: the greatest or the least.
 struct ExtremeScan {
@@ -34,7 +25,7 @@ struct ExtremeScan {
   /// ones stand for no element.
   int64_t offset = 0;
   const MemoryBlock* numbers = nullptr;
-  /// The extreme before all elements and its index; shaped as in cumulative_sum.
+  /// The extreme before all elements and its index; shaped as in running_total.
   const MemoryBlock *start = nullptr, *start_index = nullptr;
 };
 
@@ -61,7 +52,7 @@ struct ProductGradientRows {
   }
 };
 
-/// Computes the gradient of cumulative_product from the result's `dy`: out[i] is the sum over j >=
+/// Computes the gradient of running products from the result's `dy`: out[i] is the sum over j >=
 /// i of dy[j] times the product of x[0 .. j] without x[i]. Does not divide: x may have zeros. When
 /// `x` is a part of a row, `before` is the product of the elements before it, and `behind` is
 /// out[first] * x[first] of the elements behind it as if none were before them.

@@ -68,7 +68,7 @@ void true_places(const MemoryBlock& out, const MemoryBlock& mask) {
   const auto bytes = static_cast<size_t>(n) * sizeof(int64_t);
   const Ref<Storage> memory = Storage::allocate(bytes, mask.device);
   const MemoryBlock ranks = dense_block(memory->data(), DType::i64, mask.shape, mask.device);
-  cuda::cumulative_sum(ranks, mask, 0);
+  cuda::running_total(Running::sum, ranks, mask, 0);
   launch(PlaceTrue{mask.as<bool>(), ranks.as<int64_t>(), out.as<int64_t>(), n, out.numel()}, n,
          current_stream(mask.device));
 }
