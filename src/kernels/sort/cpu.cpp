@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "src/base/parallel.h"
-#include "src/kernels/rows/rows.h"
+#include "src/kernels/sort/keys.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -27,33 +27,6 @@ SortedRows::SortedRows(const MemoryBlock* values_block, const MemoryBlock& indic
 }  // namespace weft
 
 namespace weft::host {
-
-/// An element of a row: the order of its value, and its index. Packed in one integer for values of
-/// 32 bits.
-struct PackedKey {
-  static constexpr int kBits = 32;
-  static constexpr int64_t kMostElements = 0xffffffff;
-  uint64_t bits;
-
-  static PackedKey of(uint64_t order, size_t index) { return {order << kBits | index}; }
-  static PackedKey last() { return {~uint64_t{0}}; }
-  uint64_t order() const { return bits >> kBits; }
-  int64_t index() const { return static_cast<int64_t>(bits & 0xffffffffu); }
-  bool operator<(const PackedKey& other) const { return bits < other.bits; }
-};
-
-struct WideKey {
-  static constexpr int kBits = 64;
-  uint64_t value, position;
-
-  static WideKey of(uint64_t order, size_t index) { return {order, index}; }
-  static WideKey last() { return {~uint64_t{0}, ~uint64_t{0}}; }
-  uint64_t order() const { return value; }
-  int64_t index() const { return static_cast<int64_t>(position); }
-  bool operator<(const WideKey& other) const {
-    return value < other.value || (value == other.value && position < other.position);
-  }
-};
 
 /// Stable radix sort by the bytes that orders up to `greatest` have. `other` is scratch of the same
 /// size.
@@ -108,7 +81,8 @@ template <class C, class Key> class RowOrder {
       least = std::min(least, order);
       greatest = std::max(greatest, order);
     }
-    for (size_t i = 0; i < size_; ++i) keys_[i] = Key::of(order_of(x[i]) - least, i);
+    for (size_t i = 0; i < size_; ++i)
+      keys_[i] = Key::of(order_of(x[i]) - least, static_cast<int64_t>(i));
     if (other_.empty()) return std::sort(keys_.begin(), keys_.end());
     sort_keys(keys_, other_, greatest - least);
   }
@@ -119,7 +93,7 @@ template <class C, class Key> class RowOrder {
     Key limit = Key::last();
     size_t found = 0;
     for (size_t i = 0; i < size_; ++i) {
-      const Key key = Key::of(order_of(x[i]), i);
+      const Key key = Key::of(order_of(x[i]), static_cast<int64_t>(i));
       keys_[found] = key;
       found += key < limit;
       if (found < keys_.size()) continue;
@@ -161,21 +135,12 @@ static void sort_rows_by(const SortedRows& rows, bool descending, int64_t offset
   });
 }
 
-template <class C>
-static void sort_rows_as(const SortedRows& rows, bool descending, int64_t offset) {
-  if constexpr (std::is_same_v<C, float>) {
-    if (rows.in.size() < PackedKey::kMostElements) {
-      return sort_rows_by<float, PackedKey>(rows, descending, offset);
-    }
-  }
-  sort_rows_by<C, WideKey>(rows, descending, offset);
-}
-
 void sort_rows(const MemoryBlock* values, const MemoryBlock& indices, const MemoryBlock& in,
                bool descending, int64_t offset) {
   const SortedRows rows(values, indices, in);
-  visit_compute(in.dtype, [&](auto type) {
-    sort_rows_as<typename decltype(type)::type>(rows, descending, offset);
+  visit_compute(in.dtype, [&]<class C>(Type<C>) {
+    visit_keys<C>(rows.in.size(),
+                  [&]<class Key>(Type<Key>) { sort_rows_by<C, Key>(rows, descending, offset); });
   });
 }
 

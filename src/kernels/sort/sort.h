@@ -4,17 +4,10 @@
 #include <bit>
 #include <cstdint>
 
+#include "src/base/half.h"
 #include "src/kernels/kernel.h"
-#include "src/kernels/math/math.h"
-#include "src/kernels/rows/rows.h"
 
 namespace weft {
-
-/// The operands of sort_rows as rows, checked; `values` without data when it is null.
-struct SortedRows {
-  Rows in, values, indices;
-  SortedRows(const MemoryBlock* values, const MemoryBlock& indices, const MemoryBlock& in);
-};
 
 /// Sorts rows (the last dim), stable; NaNs count as the greatest. `values` (unless null) and
 /// `indices` (i32 or i64, into the row, plus `offset`) receive the first elements of the sorted
