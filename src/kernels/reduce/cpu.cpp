@@ -6,7 +6,6 @@
 
 #include "src/base/parallel.h"
 #include "src/kernels/copy/copy.h"
-#include "src/kernels/math/reducers.h"
 #include "src/kernels/reduce/plan.h"
 #include "src/kernels/rows/row_functors.h"
 #include "src/kernels/rows/rows.h"
@@ -84,19 +83,6 @@ template <class R, class C> static ReduceLoops<C> loops_of() {
   if constexpr (kStays && std::is_floating_point_v<C>) loops.row = extreme_row<R, C>;
   if constexpr (kStays && std::is_same_v<C, int64_t>) loops.row_of_i32 = reduced_row_of_i32<R>;
   return loops;
-}
-
-template <class C> static ReduceLoops<C> loops_of(Reduction reduction) {
-  switch (reduction) {
-    case Reduction::sum: return loops_of<SumOf, C>();
-    case Reduction::product: return loops_of<ProductOf, C>();
-    case Reduction::max: return loops_of<GreatestOf, C>();
-    case Reduction::min: return loops_of<LeastOf, C>();
-    case Reduction::sum_squares: return loops_of<SquaresOf, C>();
-    case Reduction::sum_numbers: return loops_of<NumbersOf, C>();
-    case Reduction::any: return loops_of<AnyOf, C>();
-    default: return loops_of<AllOf, C>();
-  }
 }
 
 /// Returns `n` elements as dense C, through `buffer` when they are not.
@@ -238,9 +224,10 @@ void reduce(Reduction reduction, const MemoryBlock& out, const MemoryBlock& in, 
             double factor, bool accumulate) {
   if (fill_extreme(reduction, out, in)) return;
   const ReducePlan plan(out, in, dims);
-  visit_compute(in.dtype, [&](auto type) {
-    using C = typename decltype(type)::type;
-    run_reduction(plan, loops_of<C>(reduction), factor, accumulate);
+  visit_compute(in.dtype, [&]<class C>(Type<C>) {
+    const auto loops =
+        visit_reduction(reduction, []<class R>(Type<R>) { return loops_of<R, C>(); });
+    run_reduction(plan, loops, factor, accumulate);
   });
 }
 

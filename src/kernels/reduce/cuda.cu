@@ -6,7 +6,6 @@
 #include "src/device/cuda/streams.h"
 #include "src/device/kernel/elements.h"
 #include "src/device/kernel/launch.h"
-#include "src/kernels/math/reducers.h"
 #include "src/kernels/reduce/plan.h"
 #include "weft/error.h"
 #include "weft/storage.h"
@@ -26,6 +25,8 @@ struct ReduceShape {
   Nest<2> kept;
   Nest<1> reduced;
   int64_t results, each, parts;
+  /// Neighbours in memory belong to different results.
+  bool columns;
 
   WEFT_FN int64_t begin(int64_t part) const { return each * part / parts; }
 };
@@ -44,8 +45,8 @@ struct ReduceStore {
   }
 };
 
-/// One thread block per result and part: neighbours in memory are reduced together.
-template <class R, class C> struct ReduceRows {
+/// What the threads of a reduction share.
+template <class R, class C> struct DeviceReduction {
   ReduceShape shape;
   const void* in;
   DType dtype;
@@ -53,17 +54,16 @@ template <class R, class C> struct ReduceRows {
   C* partial;
   ReduceStore store;
 
-  template <class ThreadBlock> WEFT_DEVICE void operator()(const ThreadBlock& block) const {
-    const int64_t result = block.index() / shape.parts, part = block.index() % shape.parts;
-    const Offsets<2> base = shape.kept.offsets(result);
+  /// Combines every `step`-th of elements [first, last) of the result at `base`.
+  WEFT_DEVICE C combined(const Offsets<2>& base, int64_t first, int64_t last, int64_t step) const {
     C value = R::template identity<C>();
-    const int64_t end = shape.begin(part + 1);
-    for (int64_t i = shape.begin(part) + block.thread(); i < end; i += block.threads()) {
+    for (int64_t i = first; i < last; i += step) {
       const int64_t at = base.of[0] + shape.reduced.offsets(i).of[0];
       value = R::combine(value, R::element(load_element<C>(in, dtype, at)));
     }
-    value = block.template reduce<R>(value);
-    if (block.thread() != 0) return;
+    return value;
+  }
+  WEFT_DEVICE void keep(const Offsets<2>& base, int64_t result, int64_t part, C value) const {
     if (partial) {
       partial[result * shape.parts + part] = value;
     } else {
@@ -72,28 +72,32 @@ template <class R, class C> struct ReduceRows {
   }
 };
 
-/// One thread per result and part: neighbours in memory belong to different results.
+/// One thread block per result and part.
+template <class R, class C> struct ReduceRows {
+  DeviceReduction<R, C> task;
+
+  template <class ThreadBlock> WEFT_DEVICE void operator()(const ThreadBlock& block) const {
+    const ReduceShape& shape = task.shape;
+    const int64_t result = block.index() / shape.parts, part = block.index() % shape.parts;
+    const Offsets<2> base = shape.kept.offsets(result);
+    const C own = task.combined(base, shape.begin(part) + block.thread(), shape.begin(part + 1),
+                                block.threads());
+    const C value = block.template reduce<R>(own);
+    if (block.thread() == 0) task.keep(base, result, part, value);
+  }
+};
+
+/// One thread per result and part.
 template <class R, class C> struct ReduceColumns {
-  ReduceShape shape;
-  const void* in;
-  DType dtype;
-  C* partial;
-  ReduceStore store;
+  DeviceReduction<R, C> task;
 
   WEFT_DEVICE void operator()(const Thread& thread) const {
+    const ReduceShape& shape = task.shape;
     for (int64_t i = thread.index; i < shape.results * shape.parts; i += thread.count) {
       const int64_t result = i % shape.results, part = i / shape.results;
       const Offsets<2> base = shape.kept.offsets(result);
-      C value = R::template identity<C>();
-      for (int64_t j = shape.begin(part); j < shape.begin(part + 1); ++j) {
-        const int64_t at = base.of[0] + shape.reduced.offsets(j).of[0];
-        value = R::combine(value, R::element(load_element<C>(in, dtype, at)));
-      }
-      if (partial) {
-        partial[result * shape.parts + part] = value;
-      } else {
-        store(base.of[1], value);
-      }
+      task.keep(base, result, part,
+                task.combined(base, shape.begin(part), shape.begin(part + 1), 1));
     }
   }
 };
@@ -132,9 +136,7 @@ static void add_dim(int64_t* sizes, int64_t* strides, int& ndim, int64_t size, i
   strides[ndim++] = stride;
 }
 
-/// Sets `columns` to true when neighbours in memory belong to different results.
-static ReduceShape reduce_shape(const MemoryBlock& out, const MemoryBlock& in, const Dims& dims,
-                                bool& columns) {
+static ReduceShape reduce_shape(const MemoryBlock& out, const MemoryBlock& in, const Dims& dims) {
   ReduceShape shape{};
   const int ndim = in.shape.ndim();
   const bool keeps = out.shape.ndim() == ndim;
@@ -164,7 +166,7 @@ static ReduceShape reduce_shape(const MemoryBlock& out, const MemoryBlock& in, c
   }
   shape.results = shape.kept.count();
   shape.each = shape.reduced.count();
-  columns = nearest_kept < nearest_reduced;
+  const bool columns = shape.columns = nearest_kept < nearest_reduced;
   const int64_t workers =
       columns ? (shape.results + kThreadsPerBlock - 1) / kThreadsPerBlock : shape.results;
   const int64_t least = columns ? kLeastPart / 64 : kLeastPart;
@@ -174,55 +176,35 @@ static ReduceShape reduce_shape(const MemoryBlock& out, const MemoryBlock& in, c
 }
 
 template <class R, class C>
-static void run_reduction(const ReduceShape& shape, bool columns, const MemoryBlock& in,
-                          const ReduceStore& store, const Stream& stream) {
+static void run_reduction(const ReduceShape& shape, const MemoryBlock& in, const ReduceStore& store,
+                          const Stream& stream) {
   Ref<Storage> memory;
   C* partial = nullptr;
+  const int64_t count = shape.results * shape.parts;
   if (shape.parts > 1) {
-    const auto count = static_cast<size_t>(shape.results * shape.parts);
-    memory = Storage::allocate(count * sizeof(C), in.device);
+    memory = Storage::allocate(static_cast<size_t>(count) * sizeof(C), in.device);
     partial = static_cast<C*>(memory->data());
   }
-  if (columns) {
-    launch(ReduceColumns<R, C>{shape, in.data, in.dtype, partial, store},
-           shape.results * shape.parts, stream);
+  const DeviceReduction<R, C> task{shape, in.data, in.dtype, partial, store};
+  if (shape.columns) {
+    launch(ReduceColumns<R, C>{task}, count, stream);
   } else {
-    launch_blocks<kReduceThreads>(ReduceRows<R, C>{shape, in.data, in.dtype, partial, store},
-                                  shape.results * shape.parts, 0, stream);
+    launch_blocks<kReduceThreads>(ReduceRows<R, C>{task}, count, 0, stream);
   }
   if (partial) launch(MergeParts<R, C>{shape, partial, store}, shape.results, stream);
-}
-
-template <class C>
-static void reduce_as(Reduction reduction, const ReduceShape& shape, bool columns,
-                      const MemoryBlock& in, const ReduceStore& store, const Stream& stream) {
-  switch (reduction) {
-    case Reduction::sum: return run_reduction<SumOf, C>(shape, columns, in, store, stream);
-    case Reduction::product: return run_reduction<ProductOf, C>(shape, columns, in, store, stream);
-    case Reduction::max: return run_reduction<GreatestOf, C>(shape, columns, in, store, stream);
-    case Reduction::min: return run_reduction<LeastOf, C>(shape, columns, in, store, stream);
-    case Reduction::sum_squares:
-      return run_reduction<SquaresOf, C>(shape, columns, in, store, stream);
-    case Reduction::sum_numbers:
-      return run_reduction<NumbersOf, C>(shape, columns, in, store, stream);
-    case Reduction::any: return run_reduction<AnyOf, C>(shape, columns, in, store, stream);
-    default: return run_reduction<AllOf, C>(shape, columns, in, store, stream);
-  }
 }
 
 void reduce(Reduction reduction, const MemoryBlock& out, const MemoryBlock& in, const Dims& dims,
             double factor, bool accumulate) {
   if (fill_extreme(reduction, out, in)) return;
-  bool columns = false;
-  const ReduceShape shape = reduce_shape(out, in, dims, columns);
+  const ReduceShape shape = reduce_shape(out, in, dims);
   if (shape.results == 0) return;
   const ReduceStore store{out.data, out.dtype, factor, accumulate};
   const Stream stream = current_stream(out.device);
-  switch (compute_dtype(in.dtype)) {
-    case DType::f32: return reduce_as<float>(reduction, shape, columns, in, store, stream);
-    case DType::f64: return reduce_as<double>(reduction, shape, columns, in, store, stream);
-    default: return reduce_as<int64_t>(reduction, shape, columns, in, store, stream);
-  }
+  visit_compute(in.dtype, [&]<class C>(Type<C>) {
+    visit_reduction(reduction,
+                    [&]<class R>(Type<R>) { run_reduction<R, C>(shape, in, store, stream); });
+  });
 }
 
 }  // namespace weft::cuda

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "src/kernels/iteration/lines.h"
+#include "src/kernels/math/reducers.h"
 #include "src/kernels/reduce/reduce.h"
 #include "weft/block.h"
 
@@ -78,5 +79,19 @@ class ReducePlan {
 /// Sets `out` if it is a max or min of no integers, whose compute type has other extremes; returns
 /// whether it did.
 bool fill_extreme(Reduction reduction, const MemoryBlock& out, const MemoryBlock& in);
+
+/// Calls visitor(Type<R>{}) with the functor of a reduction.
+template <class Visitor> decltype(auto) visit_reduction(Reduction reduction, Visitor&& visitor) {
+  switch (reduction) {
+    case Reduction::sum: return visitor(Type<SumOf>{});
+    case Reduction::product: return visitor(Type<ProductOf>{});
+    case Reduction::max: return visitor(Type<GreatestOf>{});
+    case Reduction::min: return visitor(Type<LeastOf>{});
+    case Reduction::sum_squares: return visitor(Type<SquaresOf>{});
+    case Reduction::sum_numbers: return visitor(Type<NumbersOf>{});
+    case Reduction::any: return visitor(Type<AnyOf>{});
+    default: return visitor(Type<AllOf>{});
+  }
+}
 
 }  // namespace weft
