@@ -36,43 +36,39 @@ template <class C> static int64_t first_equal(const C* x, int64_t n, C value) {
   return n;
 }
 
+/// out = find(x, row) for each row x along `dim`.
+template <class Find>
+static void store_found(const char* what, const MemoryBlock& out, const MemoryBlock& in, int dim,
+                        const Find& find) {
+  check_indices(what, out);
+  const Rows rows(in, dim), indices = Rows::values(what, out, rows);
+  visit_compute(in.dtype, [&]<class C>(Type<C>) {
+    parallel_for(rows.count(), grain_of(rows.size()), [&](int64_t begin, int64_t end) {
+      RowReader<C> read(rows, end);
+      for (int64_t r = begin; r < end; ++r) RowValues<int64_t>(indices).set(r, find(read(r), r));
+    });
+  });
+}
+
 void arg_reduce(const MemoryBlock& out, const MemoryBlock& in, int dim, bool greatest,
                 int64_t offset) {
-  check_indices("arg_reduce", out);
-  const Rows rows(in, dim), indices = Rows::values("arg_reduce", out, rows);
-  const int64_t n = rows.size();
-  visit_compute(in.dtype, [&](auto type) {
-    using C = typename decltype(type)::type;
-    parallel_for(rows.count(), grain_of(n), [&](int64_t begin, int64_t end) {
-      RowReader<C> read(rows, end);
-      for (int64_t r = begin; r < end; ++r) {
-        const C* x = read(r);
-        const C value = greatest ? reduce_row<GreatestOf, C>(n, AsItIs{}, x)
-                                 : reduce_row<LeastOf, C>(n, AsItIs{}, x);
-        const int64_t index = n == 0 ? -1 : first_equal(x, n, value) + offset;
-        RowValues<int64_t>(indices).set(r, index);
-      }
-    });
+  const int64_t n = Rows(in, dim).size();
+  store_found("arg_reduce", out, in, dim, [&]<class C>(const C* x, int64_t) {
+    const C value = greatest ? reduce_row<GreatestOf, C>(n, AsItIs{}, x)
+                             : reduce_row<LeastOf, C>(n, AsItIs{}, x);
+    return n == 0 ? -1 : first_equal(x, n, value) + offset;
   });
 }
 
 void index_of(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& value, int dim,
               int64_t offset) {
-  check_indices("index_of", out);
-  const Rows rows(in, dim), indices = Rows::values("index_of", out, rows);
-  const Rows values = Rows::values("index_of", value, rows);
+  const Rows rows(in, dim), values = Rows::values("index_of", value, rows);
   const int64_t n = rows.size();
   const int64_t none = out.dtype == DType::i32 ? std::numeric_limits<int32_t>::max()
                                                : std::numeric_limits<int64_t>::max();
-  visit_compute(in.dtype, [&](auto type) {
-    using C = typename decltype(type)::type;
-    parallel_for(rows.count(), grain_of(n), [&](int64_t begin, int64_t end) {
-      RowReader<C> read(rows, end);
-      for (int64_t r = begin; r < end; ++r) {
-        const int64_t index = first_equal(read(r), n, RowValues<C>(values)[r]);
-        RowValues<int64_t>(indices).set(r, index == n ? none : index + offset);
-      }
-    });
+  store_found("index_of", out, in, dim, [&]<class C>(const C* x, int64_t row) {
+    const int64_t index = first_equal(x, n, RowValues<C>(values)[row]);
+    return index == n ? none : index + offset;
   });
 }
 

@@ -6,6 +6,7 @@
 
 #include "src/device/cuda/streams.h"
 #include "src/device/kernel/launch.h"
+#include "src/kernels/math/reducers.h"
 #include "src/kernels/rows/device_values.h"
 #include "weft/storage.h"
 
@@ -31,22 +32,13 @@ template <class C> WEFT_FN const Found<C>& earlier(const Found<C>& a, const Foun
   return a.index < b.index ? a : b;
 }
 
-/// The first of the greatest elements, or of NaNs.
-struct FirstGreatest {
+/// The first of the greatest elements, or of the least; or of NaNs.
+template <bool kGreatest> struct FirstExtreme {
   template <class C> WEFT_FN static Found<C> combine(const Found<C>& a, const Found<C>& b) {
     const bool a_nan = a.value != a.value, b_nan = b.value != b.value;
     if (a_nan != b_nan) return a_nan ? a : b;
     if (a_nan || a.value == b.value) return earlier(a, b);
-    return a.value > b.value ? a : b;
-  }
-};
-
-struct FirstLeast {
-  template <class C> WEFT_FN static Found<C> combine(const Found<C>& a, const Found<C>& b) {
-    const bool a_nan = a.value != a.value, b_nan = b.value != b.value;
-    if (a_nan != b_nan) return a_nan ? a : b;
-    if (a_nan || a.value == b.value) return earlier(a, b);
-    return a.value < b.value ? a : b;
+    return (kGreatest ? a.value > b.value : a.value < b.value) ? a : b;
   }
 };
 
@@ -66,13 +58,8 @@ template <class R, class C> struct Seek {
 
   /// The result for no elements: no element compares worse.
   WEFT_FN static Found<C> nothing() {
-    C last = std::is_same_v<R, FirstLeast> ? std::numeric_limits<C>::max()
-                                           : std::numeric_limits<C>::lowest();
-    if constexpr (std::numeric_limits<C>::has_infinity) {
-      last = std::numeric_limits<C>::infinity();
-      if (!std::is_same_v<R, FirstLeast>) last = -last;
-    }
-    return {last, kNowhere};
+    constexpr bool kLeast = std::is_same_v<R, FirstExtreme<false>>;
+    return {kLeast ? LeastOf::identity<C>() : GreatestOf::identity<C>(), kNowhere};
   }
   WEFT_FN int64_t begin(int64_t part) const { return in.size() * part / parts; }
 
@@ -175,9 +162,9 @@ void arg_reduce(const MemoryBlock& out, const MemoryBlock& in, int dim, bool gre
   visit_compute(in.dtype, [&](auto type) {
     using C = typename decltype(type)::type;
     if (greatest) {
-      run_seek(Seek<FirstGreatest, C>{rows, indices, {}, 1, offset, -1}, stream, out.device);
+      run_seek(Seek<FirstExtreme<true>, C>{rows, indices, {}, 1, offset, -1}, stream, out.device);
     } else {
-      run_seek(Seek<FirstLeast, C>{rows, indices, {}, 1, offset, -1}, stream, out.device);
+      run_seek(Seek<FirstExtreme<false>, C>{rows, indices, {}, 1, offset, -1}, stream, out.device);
     }
   });
 }
