@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/cross_entropy/cross_entropy.h"
 
-#include "src/kernels/copy/copy.h"
+#include "src/kernels/copy/dense.h"
 #include "src/kernels/reduce/reduce.h"
 #include "src/kernels/softmax/softmax_rows.h"
-#include "weft/storage.h"
 
 namespace weft {
 namespace {
@@ -134,12 +133,10 @@ void cross_entropy_backward(const MemoryBlock& dlogits, const MemoryBlock& dloss
 }
 
 void count_kept(const MemoryBlock& out, const MemoryBlock& ids, int64_t ignored) {
-  const int64_t count = ids.numel();
-  const Ref<Storage> memory = Storage::allocate(static_cast<size_t>(count), ids.device);
-  MemoryBlock kept = dense_block(memory->data(), DType::u8, ids.shape, ids.device);
-  map(IsNot{ignored}, kept, ids);
-  kept = dense_block(memory->data(), DType::u8, {count}, ids.device);
-  reduce(Reduction::sum, dense_block(out.data, out.dtype, {1}, out.device), kept, {0});
+  const DenseMemory kept(ids.shape, DType::u8, ids.device);
+  map(IsNot{ignored}, kept.block, ids);
+  reduce(Reduction::sum, dense_block(out.data, out.dtype, {1}, out.device),
+         dense_block(kept.block.data, DType::u8, {ids.numel()}, ids.device), {0});
 }
 
 }  // namespace weft

@@ -4,13 +4,12 @@
 #include <limits>
 
 #include "src/device/cuda/runtime.h"
-#include "src/kernels/copy/copy.h"
+#include "src/kernels/copy/dense.h"
 #include "src/kernels/reduce/reduce.h"
 #include "src/kernels/rows/device_rows.h"
 #include "src/kernels/rows/row_functors.h"
 #include "src/kernels/sort/sort.h"
 #include "weft/error.h"
-#include "weft/storage.h"
 
 namespace weft::cuda {
 
@@ -130,16 +129,6 @@ struct FindOutside {
   }
 };
 
-/// n i64 values on a device.
-struct Numbers {
-  Ref<Storage> memory;
-  MemoryBlock block;
-  Numbers(int64_t n, Device device)
-      : memory(Storage::allocate(static_cast<size_t>(n) * sizeof(int64_t), device)),
-        block(dense_block(memory->data(), DType::i64, {n}, device)) {}
-  int64_t* data() const { return block.as<int64_t>(); }
-};
-
 }  // namespace
 
 static TableSides table_sides(const MemoryBlock& rows, const MemoryBlock& table,
@@ -173,12 +162,13 @@ void gather_rows(const MemoryBlock& out, const MemoryBlock& table, const MemoryB
 }
 
 template <class Line>
-static void add_runs(const TableSides& sides, const Numbers& targets, const Numbers& order,
+static void add_runs(const TableSides& sides, const MemoryBlock& targets, const MemoryBlock& order,
                      bool accumulate, bool own, const Stream& stream) {
   constexpr int kThreads = 128;
   const int64_t chunks = sides.size / Line::kN;
   const int64_t parts = std::clamp<int64_t>((chunks + kThreads - 1) / kThreads, 1, 64);
-  const AddRuns<Line> kernel{sides, targets.data(), order.data(), accumulate, own, parts};
+  const AddRuns<Line> kernel{sides, targets.as<int64_t>(), order.as<int64_t>(), accumulate, own,
+                             parts};
   launch_blocks<kThreads>(kernel, sides.count * parts, 0, stream);
 }
 
@@ -190,13 +180,17 @@ void scatter_add_rows(const MemoryBlock& table, const MemoryBlock& rows, const M
   const bool own = table.dtype == compute_dtype(table.dtype) && table.is_dense();
   if (!accumulate) cuda::fill(table, 0);
   if (sides.count == 0 || sides.size == 0) return;
-  const Numbers found(sides.count, table.device), targets(sides.count, table.device);
-  const Numbers order(sides.count, table.device);
-  const FindTargets find{sides, skipped.has_value(), skipped.value_or(0), found.data()};
+  const Shape shape{sides.count};
+  const DenseMemory found(shape, DType::i64, table.device),
+      targets(shape, DType::i64, table.device);
+  const DenseMemory order(shape, DType::i64, table.device);
+  const FindTargets find{sides, skipped.has_value(), skipped.value_or(0),
+                         found.block.as<int64_t>()};
   launch(find, sides.count, plan.stream);
   cuda::sort_rows(&targets.block, order.block, found.block, false, 0);
   visit_lines(plan, [&](auto type) {
-    add_runs<typename decltype(type)::type>(sides, targets, order, accumulate, own, plan.stream);
+    add_runs<typename decltype(type)::type>(sides, targets.block, order.block, accumulate, own,
+                                            plan.stream);
   });
 }
 
@@ -205,10 +199,10 @@ std::optional<int64_t> find_outside(const MemoryBlock& ids, int64_t low, int64_t
   const int64_t count = ids.numel();
   // The host cannot read results during a capture.
   if (count == 0 || is_capturing()) return {};
-  const Numbers found(count, ids.device), least(1, ids.device);
+  const DenseMemory found({count}, DType::i64, ids.device), least({1}, DType::i64, ids.device);
   const Rows side = Rows(ids, ids.shape.ndim());
-  const FindOutside find{count, low,         high, allowed.has_value(), allowed.value_or(0),
-                         side,  found.data()};
+  const FindOutside find{
+      count, low, high, allowed.has_value(), allowed.value_or(0), side, found.block.as<int64_t>()};
   launch(find, count, current_stream(ids.device));
   cuda::reduce(Reduction::min, least.block, found.block, {0}, 1, false);
   int64_t at = 0, id = 0;

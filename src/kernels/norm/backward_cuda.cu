@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <optional>
+
+#include "src/kernels/copy/dense.h"
 #include "src/kernels/norm/norm_rows.h"
 #include "src/kernels/reduce/reduce.h"
-#include "weft/storage.h"
 
 namespace weft::cuda {
 
@@ -79,20 +81,16 @@ class BlockSums {
  public:
   BlockSums(const MemoryBlock* out, const RowPlan& plan, Device device) : out_(out) {
     if (!out) return;
-    const DType dtype = compute_dtype(plan.dtype);
-    const auto count = static_cast<size_t>(plan.blocks * plan.size);
-    memory_ = Storage::allocate(count * size_of(dtype), device);
-    sums_ = dense_block(memory_->data(), dtype, {plan.blocks, plan.size}, device);
+    sums_.emplace(Shape{plan.blocks, plan.size}, compute_dtype(plan.dtype), device);
   }
-  void* data() const { return sums_.data; }
+  void* data() const { return sums_ ? sums_->block.data : nullptr; }
   void store(bool accumulate) const {
-    if (out_) cuda::reduce(Reduction::sum, *out_, sums_, {0}, 1, accumulate);
+    if (out_) cuda::reduce(Reduction::sum, *out_, sums_->block, {0}, 1, accumulate);
   }
 
  private:
   const MemoryBlock* out_;
-  Ref<Storage> memory_;
-  MemoryBlock sums_;
+  std::optional<DenseMemory> sums_;
 };
 
 }  // namespace

@@ -7,9 +7,9 @@
 #include "src/device/cuda/streams.h"
 #include "src/device/kernel/elements.h"
 #include "src/device/kernel/launch.h"
+#include "src/kernels/copy/dense.h"
 #include "src/kernels/math/reducers.h"
 #include "weft/error.h"
-#include "weft/storage.h"
 
 namespace weft::cuda {
 
@@ -124,13 +124,11 @@ static void reduce_few(ReduceOp op, std::span<const MemoryBlock> sources, const 
 static void reduce_many(ReduceOp op, std::span<const MemoryBlock> sources, const MemoryBlock& out,
                         int divisor, bool accumulate) {
   const DType dtype = summed_in(sources[0].dtype);
-  const auto bytes = static_cast<size_t>(out.numel()) * size_of(dtype);
-  std::vector<Ref<Storage>> memory;
+  std::vector<DenseMemory> memory;
   std::vector<MemoryBlock> groups;
   for (size_t first = 0; first < sources.size(); first += kMostSources) {
     const size_t count = std::min<size_t>(kMostSources, sources.size() - first);
-    memory.push_back(Storage::allocate(bytes, out.device));
-    groups.push_back(dense_block(memory.back()->data(), dtype, out.shape, out.device));
+    groups.push_back(memory.emplace_back(out.shape, dtype, out.device).block);
     reduce_few(op, sources.subspan(first, count), groups.back(), 0, false);
   }
   reduce_few(op, groups, out, divisor, accumulate);

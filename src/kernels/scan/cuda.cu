@@ -4,9 +4,9 @@
 #include "src/base/numeric.h"
 #include "src/device/cuda/streams.h"
 #include "src/device/kernel/launch.h"
+#include "src/kernels/copy/dense.h"
 #include "src/kernels/math/reducers.h"
 #include "src/kernels/rows/device_values.h"
-#include "weft/storage.h"
 
 namespace weft::cuda {
 
@@ -254,19 +254,14 @@ void cumulative_extreme(const MemoryBlock& values, const MemoryBlock& indices,
   });
 }
 
-static Ref<Storage> doubles_for(const Rows& rows, Device device) {
-  return Storage::allocate(static_cast<size_t>(rows.count() * rows.size()) * sizeof(double),
-                           device);
-}
-
 void cumulative_product_gradient(const MemoryBlock& out, const MemoryBlock& dy,
                                  const MemoryBlock& x, int dim, const MemoryBlock* before,
                                  const MemoryBlock* behind) {
   const ProductGradientRows rows(out, dy, x, dim, before, behind);
   if (rows.x.count() * rows.x.size() == 0) return;
   const Stream stream = current_stream(out.device);
-  const Ref<Storage> memory = doubles_for(rows.x, out.device);
-  auto* g = static_cast<double*>(memory->data());
+  const DenseMemory memory(x.shape, DType::f64, out.device);
+  auto* g = memory.block.as<double>();
   run_scan(GradientBehind{rows.dy, rows.x, rows.behind, g}, rows.x, true, stream);
   run_scan(TimesProductBefore{rows.x, rows.out, rows.before, g}, rows.x, false, stream);
 }
@@ -277,8 +272,8 @@ void product_gradient(const MemoryBlock& out, const MemoryBlock& dy, const Memor
   check_rows("product_gradient", from, to);
   if (from.count() * from.size() == 0) return;
   const Stream stream = current_stream(out.device);
-  const Ref<Storage> memory = doubles_for(from, out.device);
-  auto* before = static_cast<double*>(memory->data());
+  const DenseMemory memory(x.shape, DType::f64, out.device);
+  auto* before = memory.block.as<double>();
   run_scan(ProductBefore{from, Rows::values("product_gradient", dy, from), before}, from, false,
            stream);
   run_scan(TimesProductBefore{from, to, Rows(), before}, from, true, stream);

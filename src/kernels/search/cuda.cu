@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/device/cuda/streams.h"
 #include "src/device/kernel/launch.h"
+#include "src/kernels/copy/dense.h"
 #include "src/kernels/rows/device_values.h"
 #include "src/kernels/scan/scan.h"
 #include "src/kernels/search/search.h"
-#include "weft/storage.h"
 
 namespace weft::cuda {
 
@@ -65,12 +65,10 @@ void search_sorted(const MemoryBlock& out, const MemoryBlock& sorted, const Memo
 void true_places(const MemoryBlock& out, const MemoryBlock& mask) {
   const int64_t n = mask.numel();
   if (out.numel() == 0) return;
-  const auto bytes = static_cast<size_t>(n) * sizeof(int64_t);
-  const Ref<Storage> memory = Storage::allocate(bytes, mask.device);
-  const MemoryBlock ranks = dense_block(memory->data(), DType::i64, mask.shape, mask.device);
-  cuda::running_total(Running::sum, ranks, mask, 0);
-  launch(PlaceTrue{mask.as<bool>(), ranks.as<int64_t>(), out.as<int64_t>(), n, out.numel()}, n,
-         current_stream(mask.device));
+  const DenseMemory ranks(mask.shape, DType::i64, mask.device);
+  cuda::running_total(Running::sum, ranks.block, mask, 0);
+  launch(PlaceTrue{mask.as<bool>(), ranks.block.as<int64_t>(), out.as<int64_t>(), n, out.numel()},
+         n, current_stream(mask.device));
 }
 
 }  // namespace weft::cuda

@@ -5,11 +5,10 @@
 #include "src/device/cuda/streams.h"
 #include "src/device/kernel/elements.h"
 #include "src/device/kernel/launch.h"
-#include "src/kernels/copy/copy.h"
+#include "src/kernels/copy/dense.h"
 #include "src/kernels/math/reducers.h"
 #include "src/kernels/sort/sort.h"
 #include "weft/error.h"
-#include "weft/storage.h"
 
 namespace weft::cuda {
 
@@ -177,11 +176,6 @@ struct TellOutside {
 
 }  // namespace
 
-/// Allocates i64 values on a device.
-static Ref<Storage> whole_numbers(int64_t count, Device device) {
-  return Storage::allocate(static_cast<size_t>(count) * sizeof(int64_t), device);
-}
-
 std::optional<int64_t> find_index_outside(const MemoryBlock& indices, int64_t size) {
   const int64_t count = indices.numel();
   // The host cannot read results during a capture.
@@ -191,8 +185,8 @@ std::optional<int64_t> find_index_outside(const MemoryBlock& indices, int64_t si
   taking.size = size;
   const int64_t wanted = (count + kSearchThreads - 1) / kSearchThreads;
   const int64_t blocks = wanted < kSearchBlocks ? wanted : kSearchBlocks;
-  const Ref<Storage> memory = whole_numbers(2 + blocks, indices.device);
-  auto* result = static_cast<int64_t*>(memory->data());
+  const DenseMemory memory({2 + blocks}, DType::i64, indices.device);
+  auto* result = memory.block.as<int64_t>();
   const Stream stream = current_stream(indices.device);
   launch_blocks<kSearchThreads>(SearchOutside{taking, count, result + 2}, blocks, 0, stream);
   launch(TellOutside{taking, count, blocks, result + 2, result}, 1, stream);
@@ -235,8 +229,8 @@ static void write(const DeviceTaking& taking, const MemoryBlock& out, const Memo
   const Device device = out.device;
   const int64_t lists = taking.slices ? 1 : taking.outer * taking.inner;
   const int64_t count = lists * taking.n;
-  const Ref<Storage> memory = whole_numbers(3 * count, device);
-  auto* listed = static_cast<int64_t*>(memory->data());
+  const DenseMemory memory({3 * count}, DType::i64, device);
+  auto* listed = memory.block.as<int64_t>();
   const auto block = [&](int64_t* data) {
     return dense_block(data, DType::i64, {lists, taking.n}, device);
   };
