@@ -19,10 +19,10 @@ MpiMessage::MpiMessage(MpiTransport& transport, const Collective& call, uint64_t
   record(call_, transport.counters());
 }
 
-void MpiMessage::stream(bool sends, int tag) {
-  const void* data = sends ? piece_.send : piece_.recv;
+void MpiMessage::stream(int tag) {
+  const void* data = sends() ? piece_.send : piece_.recv;
   streams_.add(engine(), *this,
-               {.sends = sends,
+               {.sends = sends(),
                 .peer = other_of_world(),
                 .tag = tag,
                 .segments = segments_of(data, bytes()),
@@ -36,10 +36,15 @@ void MpiMessage::moved(uint64_t token) {
 
 void MpiMessage::stop_routing() noexcept { engine().routing().leave(address_, *this); }
 
-void MpiSend::post() {
-  const uint64_t message = engine().new_message();
-  address_ = {MpiAddress::Kind::reply, 0, message, 0};
+void MpiMessage::post() {
+  const uint64_t message = sends() ? engine().new_message() : 0;
+  if (sends()) {
+    address_ = {MpiAddress::Kind::reply, 0, message, 0};
+  } else {
+    address_ = {MpiAddress::Kind::message, group().id, static_cast<uint64_t>(call_.tag), other()};
+  }
   engine().routing().join(address_, *this);
+  if (!sends()) return;
   const MpiHeader header{.topic = MpiTopic::message,
                          .from = rank(),
                          .group = group().id,
@@ -51,19 +56,14 @@ void MpiSend::post() {
                 goes_along() ? segments_of(piece_.send, bytes()) : MpiSegments{});
 }
 
-void MpiSend::take(const MpiHeader& header, MpiPayload) {
+void MpiMessage::take(const MpiHeader& header, MpiPayload payload) {
   answered_ = true;
+  if (!sends()) return receive_data(header, payload);
   if (header.topic == MpiTopic::taken) return mark_over();
-  stream(true, header.tag);
+  stream(header.tag);
 }
 
-void MpiRecv::post() {
-  address_ = {MpiAddress::Kind::message, group().id, static_cast<uint64_t>(call_.tag), other()};
-  engine().routing().join(address_, *this);
-}
-
-void MpiRecv::take(const MpiHeader& header, MpiPayload payload) {
-  answered_ = true;
+void MpiMessage::receive_data(const MpiHeader& header, MpiPayload payload) {
   if (header.elements != count_ || header.dtype != piece_.dtype) {
     fail_message(other(), header.dtype, header.elements);
   }
@@ -73,7 +73,7 @@ void MpiRecv::take(const MpiHeader& header, MpiPayload payload) {
   if (!goes_along()) {
     answer.topic = MpiTopic::grant;
     answer.tag = engine().new_tags();
-    stream(false, answer.tag);
+    stream(answer.tag);
     return engine().send(other_of_world(), answer);
   }
   if (bytes() > 0) std::memcpy(piece_.recv, payload.data(), static_cast<size_t>(bytes()));

@@ -19,27 +19,19 @@ MpiTransport::MpiTransport(std::shared_ptr<MpiEngine> engine, Members group, int
       group_(std::move(group)),
       hosts_(std::move(hosts)) {}
 
-template <class CallWork>
-static Work started_work(MpiEngine& engine, std::unique_ptr<CallWork> work) {
-  {
-    const MpiEngine::Lock lock = engine.lock();
-    work->start();
-  }
-  return Work(std::move(work));
-}
-
 Work MpiTransport::start(const Collective& call) {
   if (!call.pieces.empty() && call.pieces[0].device.kind == DeviceKind::cuda) {
     refuse_device_memory(name(), call.pieces[0].device);
   }
-  switch (call.kind) {
-    case CollectiveKind::send:
-      return started_work(*engine_, std::make_unique<MpiSend>(*this, call, ++messages_));
-    case CollectiveKind::recv:
-      return started_work(*engine_, std::make_unique<MpiRecv>(*this, call, ++messages_));
-    default:
-      return started_work(*engine_, std::make_unique<MpiCollective>(*this, call, ++collectives_));
+  std::unique_ptr<MpiWork> work;
+  if (is_message(call.kind)) {
+    work = std::make_unique<MpiMessage>(*this, call, ++messages_);
+  } else {
+    work = std::make_unique<MpiCollective>(*this, call, ++collectives_);
   }
+  const MpiEngine::Lock lock = engine_->lock();
+  work->start();
+  return Work(std::move(work));
 }
 
 /// Marks the keys of in-memory groups that are parts of groups across hosts.
