@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "src/comm/mpi/engine.h"
+#include "src/comm/mpi/library.h"
 #include "src/comm/mpi/mpi_transport.h"
-#include "src/comm/mpi/session.h"
 #include "tests/support/lone_world.h"
 #include "tests/support/short_calls.h"
 

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <csignal>
 
-#include "src/comm/mpi/session.h"
-#include "src/comm/mpi/transfers.h"
+#include "src/comm/mpi/library.h"
+#include "src/comm/mpi/requests.h"
 #include "src/comm/mpi/work.h"
 
 namespace weft {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "src/comm/mpi/session.h"
+#include "src/comm/mpi/library.h"
 #include "src/comm/mpi/wire.h"
 
 namespace weft {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/comm/mpi/transfers.h"
+#include "src/comm/mpi/requests.h"
 
 #include <algorithm>
 

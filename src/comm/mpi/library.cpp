@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/comm/mpi/session.h"
+#include "src/comm/mpi/library.h"
 
 #include <condition_variable>
 #include <cstdlib>
