@@ -59,17 +59,6 @@ void NcclAgreement::compare() {
   }
 }
 
-std::string NcclAgreement::words_of_rank(int rank, const std::string& own) const {
-  std::vector<char> text(256);
-  if (rank == host_transport_->rank())
-    std::copy_n(own.begin(), std::min(own.size(), text.size() - 1), text.begin());
-  const auto count = static_cast<int64_t>(text.size());
-  const Piece piece{
-      .send = text.data(), .recv = text.data(), .dtype = DType::u8, .counts = {&count, 1}};
-  host_transport_->run({.kind = CollectiveKind::broadcast, .root = rank, .pieces = {&piece, 1}});
-  return text.data();
-}
-
 void NcclAgreement::fail_diverged() {
   const std::vector<uint64_t> all = gathered(hashes_), lasts = gathered({&last_, 1});
   const auto ranks = static_cast<uint64_t>(host_transport_->size());
@@ -81,8 +70,9 @@ void NcclAgreement::fail_diverged() {
       if (all[r * kCalls + place] == all[place]) continue;
       const NcclCallName& call = calls_[place];
       const std::string own = in_words_with_claim(call.signature);
-      const std::string zero = words_of_rank(0, own);
-      const std::string other = words_of_rank(static_cast<int>(r), own);
+      const Communicator host(host_transport_);
+      const std::string zero = host.broadcast(own, 0);
+      const std::string other = host.broadcast(own, static_cast<int>(r));
       fail(call, static_cast<int>(r),
            concat(call.group, ": nccl call number ", number, ": ",
                   unequal_in_words("rank 0", zero, concat("rank ", r), other,

@@ -36,7 +36,6 @@ class NcclAgreement {
   /// Aborts the world with that text; `at_fault` is a rank of the group.
   [[noreturn]] void fail(const NcclCallName& call, int at_fault, const std::string& text);
   std::vector<uint64_t> gathered(std::span<const uint64_t> own) const;
-  std::string words_of_rank(int rank, const std::string& own) const;
 
   std::shared_ptr<Transport> host_transport_;
   uint64_t last_ = 0, hash_ = 0;
