@@ -9,6 +9,7 @@
 #include "src/base/numeric.h"
 #include "src/device/cuda/streams.h"
 #include "src/kernels/copy/bulk_copy.h"
+#include "src/kernels/math/reducers.h"
 #include "src/kernels/reduce/reduce.h"
 #include "weft/error.h"
 
@@ -18,49 +19,31 @@ namespace weft {
 static constexpr int64_t kReduceBlock = 2048;
 
 /// The type in which elements of T are reduced.
-template <class T> using SumOf = std::conditional_t<is_half<T>, float, T>;
-
-struct AddParts {
-  template <class S> S operator()(S a, S b) const {
-    if constexpr (std::is_integral_v<S>) {
-      using Wrapping = std::make_unsigned_t<S>;
-      return static_cast<S>(
-          static_cast<Wrapping>(static_cast<Wrapping>(a) + static_cast<Wrapping>(b)));
-    } else {
-      return a + b;
-    }
-  }
-};
-// A NaN on either side gives a NaN.
-struct MaxOfParts {
-  template <class S> S operator()(S a, S b) const { return a > b || a != a ? a : b; }
-};
-struct MinOfParts {
-  template <class S> S operator()(S a, S b) const { return a < b || a != a ? a : b; }
-};
+template <class T> using Summed = std::conditional_t<is_half<T>, float, T>;
 
 /// Combines sums[i] (or the first source, when there are no sums yet) with K sources, in order.
 template <int K, bool kFirst, class Op, class T>
-[[gnu::noinline]] static void combine_sources(SumOf<T>* sums, const T* const* from, int64_t count) {
+[[gnu::noinline]] static void combine_sources(Summed<T>* sums, const T* const* from,
+                                              int64_t count) {
   std::array<const T*, K> sources;
   std::copy_n(from, K, sources.begin());
 // The sums may be one of the sources, but never at an offset to it.
 #pragma GCC ivdep
   for (int64_t i = 0; i < count; ++i) {
-    SumOf<T> sum = kFirst ? static_cast<SumOf<T>>(sources[0][i]) : sums[i];
+    Summed<T> sum = kFirst ? static_cast<Summed<T>>(sources[0][i]) : sums[i];
     for (size_t k = kFirst ? 1 : 0; k < K; ++k)
-      sum = Op()(sum, static_cast<SumOf<T>>(sources[k][i]));
+      sum = Op::combine(sum, static_cast<Summed<T>>(sources[k][i]));
     sums[i] = sum;
   }
 }
 
 /// Reduces one block of all sources to `sums`.
 template <class Op, class T>
-static void reduce_block(SumOf<T>* sums, std::span<const T* const> sources, int64_t count) {
+static void reduce_block(Summed<T>* sums, std::span<const T* const> sources, int64_t count) {
   const T* const* from = sources.data();
   const size_t n = sources.size();
   size_t done = 0;
-  if constexpr (std::is_floating_point_v<SumOf<T>>) {
+  if constexpr (std::is_floating_point_v<Summed<T>>) {
     if (n >= 4) {
       combine_sources<4, true, Op, T>(sums, from, count);
       done = 4;
@@ -98,7 +81,7 @@ template <class Out, class S>
   if (accumulate) {
 #pragma GCC ivdep
     for (int64_t i = 0; i < count; ++i) {
-      into[i] = stored<Out>(AddParts()(static_cast<S>(into[i]), sums[i]));
+      into[i] = stored<Out>(SumOf::combine(static_cast<S>(into[i]), sums[i]));
     }
   } else {
 #pragma GCC ivdep
@@ -115,7 +98,7 @@ struct Reducing {
 };
 
 template <class Op, class T, class Out> static void reduce_blocks(const Reducing& task) {
-  using S = SumOf<T>;
+  using S = Summed<T>;
   alignas(64) std::array<S, kReduceBlock> scratch;
   const size_t n = task.sources.size();
   std::array<const T*, 32> few;
@@ -146,9 +129,9 @@ template <class Op, class T, class Out> static void reduce_blocks(const Reducing
 template <class T, class Out> static void reduce_as(ReduceOp op, const Reducing& task) {
   switch (op) {
     case ReduceOp::sum:
-    case ReduceOp::avg: return reduce_blocks<AddParts, T, Out>(task);
-    case ReduceOp::max: return reduce_blocks<MaxOfParts, T, Out>(task);
-    case ReduceOp::min: return reduce_blocks<MinOfParts, T, Out>(task);
+    case ReduceOp::avg: return reduce_blocks<SumOf, T, Out>(task);
+    case ReduceOp::max: return reduce_blocks<GreatestOf, T, Out>(task);
+    case ReduceOp::min: return reduce_blocks<LeastOf, T, Out>(task);
   }
 }
 
