@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ops/structure.h"
+#include "src/kernels/kernel.h"
 #include "weft/error.h"
 #include "weft/extend/op.h"
 
@@ -47,11 +48,7 @@ inline int checked_dim(const char* what, const Tensor& a, int dim) {
 
 /// Returns `block` with dim `dim` and the last one exchanged.
 inline MemoryBlock with_last_dim(const MemoryBlock& block, int dim) {
-  MemoryBlock turned = block;
-  const int last = block.shape.ndim() - 1;
-  std::swap(turned.shape[dim], turned.shape[last]);
-  std::swap(turned.strides[dim], turned.strides[last]);
-  return turned;
+  return exchanged(block, dim, block.shape.ndim() - 1);
 }
 
 }  // namespace weft

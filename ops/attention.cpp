@@ -42,12 +42,7 @@ using Mod = std::optional<ScoreMod>;
 }  // namespace
 
 /// Returns [batch, sequence, heads, d] as the kernel's [batch, heads, sequence, d].
-static MemoryBlock heads_first(const MemoryBlock& block) {
-  MemoryBlock turned = block;
-  std::swap(turned.shape[1], turned.shape[2]);
-  std::swap(turned.strides[1], turned.strides[2]);
-  return turned;
-}
+static MemoryBlock heads_first(const MemoryBlock& block) { return exchanged(block, 1, 2); }
 
 /// `operand` is the first optional operand. The queries are the last positions of the sequence of
 /// keys.

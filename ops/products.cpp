@@ -5,6 +5,7 @@
 
 #include "ops/products.h"
 #include "ops/promotion.h"
+#include "src/kernels/kernel.h"
 #include "src/kernels/matmul/gemm.h"
 #include "weft/ops/shapes.h"
 
@@ -23,11 +24,7 @@ template <class Product> static void multiply_rows(const Call& c, const Product&
 
 /// Returns `block` with the last two dims exchanged.
 static MemoryBlock transposed_matrix(const MemoryBlock& block) {
-  MemoryBlock turned = block;
-  int last = block.shape.ndim() - 1;
-  std::swap(turned.shape[last], turned.shape[last - 1]);
-  std::swap(turned.strides[last], turned.strides[last - 1]);
-  return turned;
+  return exchanged(block, block.shape.ndim() - 2, block.shape.ndim() - 1);
 }
 
 static void give_right_factor(const Grad& g);

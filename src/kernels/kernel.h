@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <utility>
+
 #include "src/device/cuda/streams.h"
 #include "weft/block.h"
 
@@ -13,6 +15,13 @@ inline bool is_on_gpu(Device device) { return device.kind == DeviceKind::cuda; }
 template <class Other> constexpr bool is_on_gpu(const Other&) { return false; }
 template <class... Arguments> bool are_on_gpu(const Arguments&... arguments) {
   return (is_on_gpu(arguments) || ...);
+}
+
+/// Returns `block` with two dims exchanged.
+inline MemoryBlock exchanged(MemoryBlock block, int a, int b) {
+  std::swap(block.shape[a], block.shape[b]);
+  std::swap(block.strides[a], block.strides[b]);
+  return block;
 }
 
 }  // namespace weft

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/attention/attention.h"
+#include "src/kernels/kernel.h"
 #include "tests/cuda/twin.h"
 #include "weft/error.h"
 #include "weft/extend/score_mod.h"
@@ -32,19 +33,13 @@ static const AttentionCase kAttentionCases[] = {
 /// parts of a larger array, aligned or not.
 enum class HeadLie { dense, swapped, gaps };
 
-static MemoryBlock swapped(MemoryBlock block) {
-  std::swap(block.shape[1], block.shape[2]);
-  std::swap(block.strides[1], block.strides[2]);
-  return block;
-}
-
 /// An operand of attention.
 class Heads {
  public:
   Heads(DType dtype, const Shape& shape, HeadLie lie, unsigned seed, bool random = true)
       : swaps_(lie == HeadLie::swapped), twin_(array(dtype, shape, lie, seed, random)) {}
   MemoryBlock on(Device device) const {
-    return swaps_ ? swapped(twin_.on(device)) : twin_.on(device);
+    return swaps_ ? exchanged(twin_.on(device), 1, 2) : twin_.on(device);
   }
   void expect_alike(double roundings) const { twin_.expect_alike(roundings); }
 

@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "src/kernels/kernel.h"
 #include "src/kernels/matmul/tasks.h"
 #include "tests/matmul/strided_array.h"
 #include "tests/support/scratch.h"
@@ -12,11 +13,8 @@
 namespace weft {
 
 /// `x` with its last two dims exchanged.
-static MemoryBlock transposed(MemoryBlock x) {
-  const int n = x.shape.ndim();
-  std::swap(x.shape[n - 1], x.shape[n - 2]);
-  std::swap(x.strides[n - 1], x.strides[n - 2]);
-  return x;
+static MemoryBlock transposed(const MemoryBlock& x) {
+  return exchanged(x, x.shape.ndim() - 2, x.shape.ndim() - 1);
 }
 
 /// The row-major index into an operand of batch `shape` (aligned right) for batch index `index` of

@@ -60,8 +60,6 @@ static void check_operand(const char* name, const MemoryBlock& x, const Shape& s
   }
 }
 
-static DType lse_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
-
 static AttentionSizes checked_sizes(const MemoryBlock& q, const MemoryBlock& k,
                                     const MemoryBlock& v, const MemoryBlock& out,
                                     const AttentionArguments& options) {
@@ -111,7 +109,7 @@ void attention(const MemoryBlock& q, const MemoryBlock& k, const MemoryBlock& v,
                const AttentionArguments& options, const MemoryBlock& out, const MemoryBlock& lse) {
   const AttentionSizes sizes = checked_sizes(q, k, v, out, options);
   if (lse.data) {
-    check_operand("lse", lse, {sizes.batch, sizes.heads, sizes.queries}, lse_dtype(q.dtype));
+    check_operand("lse", lse, {sizes.batch, sizes.heads, sizes.queries}, compute_dtype(q.dtype));
   }
   if (out.numel() == 0) return;
   attend(sizes, {q, k, v, out, lse, options});
@@ -122,13 +120,13 @@ void attention_backward(const MemoryBlock& q, const MemoryBlock& k, const Memory
                         const AttentionArguments& options, const MemoryBlock& dq,
                         const MemoryBlock& dk, const MemoryBlock& dv, const MemoryBlock& dmask) {
   const AttentionSizes sizes = checked_sizes(q, k, v, out, options);
-  check_operand("lse", lse, {sizes.batch, sizes.heads, sizes.queries}, lse_dtype(q.dtype));
+  check_operand("lse", lse, {sizes.batch, sizes.heads, sizes.queries}, compute_dtype(q.dtype));
   check_operand("dout", dout, q.shape, q.dtype);
   check_operand("dq", dq, q.shape, q.dtype);
   check_operand("dk", dk, k.shape, q.dtype);
   check_operand("dv", dv, v.shape, q.dtype);
   if (dmask.data) {
-    check_operand("dmask", dmask, options.mask.shape, lse_dtype(q.dtype));
+    check_operand("dmask", dmask, options.mask.shape, compute_dtype(q.dtype));
     fill(dmask, 0);
   }
   if (k.numel() == 0 && q.numel() == 0) return;

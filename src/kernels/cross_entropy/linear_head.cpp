@@ -184,13 +184,7 @@ MemoryBlock rows_of(const MemoryBlock& block, int64_t first, int64_t count) {
   return block.data ? block.part(box) : block;
 }
 
-MemoryBlock transposed(MemoryBlock matrix) {
-  std::swap(matrix.shape[0], matrix.shape[1]);
-  std::swap(matrix.strides[0], matrix.strides[1]);
-  return matrix;
-}
-
-DType computed_in(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
+MemoryBlock transposed(const MemoryBlock& matrix) { return exchanged(matrix, 0, 1); }
 
 /// Rows of a vector that is read along with each row of a tile; none without data.
 Rows vector_rows(const MemoryBlock& vector) { return vector.data ? Rows(vector, 0) : Rows(); }
@@ -220,7 +214,7 @@ MemoryBlock tile_of(const DenseMemory& memory, int64_t rows, int64_t classes) {
 
 /// The sum of the class weights in one element; the number of classes without weights.
 DenseMemory total_weight(const LinearHead& head) {
-  DenseMemory total({1}, computed_in(head.x.dtype), head.x.device);
+  DenseMemory total({1}, compute_dtype(head.x.dtype), head.x.device);
   if (head.class_weights.data) {
     reduce(Reduction::sum, total.block, head.class_weights, {0});
   } else {
@@ -231,9 +225,8 @@ DenseMemory total_weight(const LinearHead& head) {
 
 HeadTargets targets_of(const LinearHead& head, const MemoryBlock& ids, const Rows& rows,
                        const DenseMemory& total) {
-  return {Rows::values("linear_cross_entropy", ids, rows),
-          head.class_weights.data ? Rows(head.class_weights, 0) : Rows(), Rows(total.block, 0),
-          head.numbers, head.classes};
+  return {Rows::values("linear_cross_entropy", ids, rows), vector_rows(head.class_weights),
+          Rows(total.block, 0), head.numbers, head.classes};
 }
 
 }  // namespace
@@ -244,7 +237,7 @@ void linear_head_statistics(const LinearHead& head, const HeadStatistics& rows) 
   fill(rows.lse, -std::numeric_limits<double>::infinity());
   fill(rows.picked, 0);
   fill(rows.weighted, 0);
-  const DenseMemory memory({tile_elements(head)}, computed_in(head.x.dtype), head.x.device);
+  const DenseMemory memory({tile_elements(head)}, compute_dtype(head.x.dtype), head.x.device);
   for_tiles(head, [&](int64_t c, int64_t classes, int64_t r, int64_t count) {
     const MemoryBlock tile = tile_of(memory, count, classes);
     gemm(rows_of(head.x, r, count), transposed(rows_of(head.weight, c, classes)), tile);
@@ -303,7 +296,7 @@ static void differentiate_tile(const LinearHead& head, const MemoryBlock& tile, 
 void linear_head_backward(const LinearHead& head, const MemoryBlock& lse, const MemoryBlock& picked,
                           const MemoryBlock& dloss, const MemoryBlock& dx,
                           const MemoryBlock& dweight, const MemoryBlock& dbias, bool accumulate) {
-  const DType dtype = head.x.dtype, computed = computed_in(dtype);
+  const DType dtype = head.x.dtype, computed = compute_dtype(dtype);
   const Device device = head.x.device;
   const bool is_half = dtype != computed;
   const int64_t width = head.x.shape[1];

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/matmul/float8.h"
 
-#include <utility>
-
 #include "src/kernels/copy/dense.h"
 #include "src/kernels/map/map.h"
 #include "src/kernels/matmul/gemm.h"
@@ -64,11 +62,7 @@ DenseMemory rounded(const MemoryBlock& from, const MemoryBlock& greatest, bool i
 }
 
 MemoryBlock turned(const MemoryBlock& matrix) {
-  MemoryBlock block = matrix;
-  const int last = block.shape.ndim() - 1;
-  std::swap(block.shape[last], block.shape[last - 1]);
-  std::swap(block.strides[last], block.strides[last - 1]);
-  return block;
+  return exchanged(matrix, matrix.shape.ndim() - 2, matrix.shape.ndim() - 1);
 }
 
 /// The transpose of a dense block whose leading dims are the rows of a matrix.
