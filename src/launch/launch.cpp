@@ -43,6 +43,8 @@ std::string new_job() {
 
 namespace {
 
+bool has_exited(const LaunchRank& rank) { return rank.has_exited(); }
+
 /// The processes of one launch, from start to end.
 class LaunchedJob {
  public:
@@ -196,7 +198,6 @@ void LaunchedJob::fail_first(int code, int rank, std::string cause) {
 /// poll's timeout: until something is due that no descriptor announces.
 int LaunchedJob::milliseconds_to_wait() const {
   LaunchClock::time_point until = LaunchClock::time_point::max();
-  const auto has_exited = [](const LaunchRank& rank) { return rank.has_exited(); };
   if (input_.is_in_background() || std::any_of(ranks_.begin(), ranks_.end(), has_exited)) {
     until = LaunchClock::now() + kLook;
   }
@@ -265,7 +266,6 @@ void LaunchedJob::take_signals() {
     }
     if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) {
       told_to_end_ = signal;
-      const auto has_exited = [](const LaunchRank& rank) { return rank.has_exited(); };
       if (std::all_of(ranks_.begin(), ranks_.end(), has_exited)) gives_up_ = true;
     }
     send_all(signal);
@@ -285,7 +285,6 @@ void LaunchedJob::begin(Ending ending, std::chrono::milliseconds next) {
 
 /// The ranks that have exited do not wait for the others, so no deadline of theirs ends these.
 void LaunchedJob::end_stopped() {
-  const auto has_exited = [](const LaunchRank& rank) { return rank.has_exited(); };
   const auto rests = [](const LaunchRank& rank) { return rank.has_exited() || rank.is_stopped(); };
   const auto left = std::find_if_not(ranks_.begin(), ranks_.end(), has_exited);
   if (ending_ != Ending::none || left == ranks_.end() ||
