@@ -87,11 +87,9 @@ struct IsNot {
 
 }  // namespace
 
-static Rows logit_rows(const MemoryBlock& logits) { return Rows(logits, logits.shape.ndim() - 1); }
-
 void pick(const MemoryBlock& picked, const MemoryBlock& logits, const MemoryBlock& ids,
           int64_t offset) {
-  const Rows rows = logit_rows(logits);
+  const Rows rows = last_rows(logits);
   run_row_values("pick", logits.device,
                  PickedLogit{Rows::values("pick", picked, rows), rows,
                              Rows::values("pick", ids, rows), offset},
@@ -101,7 +99,7 @@ void pick(const MemoryBlock& picked, const MemoryBlock& logits, const MemoryBloc
 void cross_entropy(const MemoryBlock& loss, const MemoryBlock& logits, const MemoryBlock& ids,
                    int64_t ignored) {
   constexpr const char* kWhat = "cross_entropy";
-  const Rows rows = logit_rows(logits);
+  const Rows rows = last_rows(logits);
   const CrossEntropyRows kernel{rows, Rows::values(kWhat, ids, rows),
                                 Rows::values(kWhat, loss, rows), ignored};
   run_rows(kWhat, logits.device, kernel, {.rows = {&kernel.logits}});
@@ -119,8 +117,8 @@ void cross_entropy_backward(const MemoryBlock& dlogits, const MemoryBlock& dloss
                             const MemoryBlock& logits, const MemoryBlock& ids, int64_t offset,
                             int64_t ignored, const MemoryBlock* max, const MemoryBlock* sum) {
   constexpr const char* kWhat = "cross_entropy_backward";
-  const Rows rows = logit_rows(logits);
-  const CrossEntropyBackwardRows kernel{logit_rows(dlogits),
+  const Rows rows = last_rows(logits);
+  const CrossEntropyBackwardRows kernel{last_rows(dlogits),
                                         Rows::values(kWhat, dloss, rows),
                                         rows,
                                         Rows::values(kWhat, ids, rows),

@@ -23,7 +23,7 @@ static Line table_row(const MemoryBlock& table, int64_t index) {
 
 void gather_rows(const MemoryBlock& out, const MemoryBlock& table, const MemoryBlock& ids,
                  int64_t offset) {
-  const Rows rows(out, out.shape.ndim() - 1);
+  const Rows rows = last_rows(out);
   const Rows indices = Rows::values("embedding", ids, rows);
   check_table("embedding", table, rows);
   const int64_t n = rows.size();
@@ -76,7 +76,7 @@ static void scatter_add(C* table, const Rows& rows, const std::vector<int64_t>& 
 
 void scatter_add_rows(const MemoryBlock& table, const MemoryBlock& rows, const MemoryBlock& ids,
                       int64_t offset, bool accumulates, std::optional<int64_t> skipped) {
-  const Rows in(rows, rows.shape.ndim() - 1);
+  const Rows in = last_rows(rows);
   const Rows id_rows = Rows::values("embedding", ids, in);
   check_table("embedding", table, in);
   const std::vector<int64_t> indices = table_indices(table, id_rows, offset, skipped);

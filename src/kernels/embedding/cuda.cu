@@ -133,18 +133,13 @@ struct FindOutside {
 
 static TableSides table_sides(const MemoryBlock& rows, const MemoryBlock& table,
                               const MemoryBlock& ids, int64_t offset) {
-  const Rows counted(rows, rows.shape.ndim() - 1);
+  const Rows counted = last_rows(rows);
   if (table.shape.ndim() != 2 || table.shape[1] != counted.size()) {
     fail("embedding: table is ", table.shape, ", expected rows of ", counted.size());
   }
-  TableSides sides{Rows(rows, rows.shape.ndim() - 1),
-                   Rows(table, 1),
-                   Rows::values("embedding", ids, counted),
-                   counted.count(),
-                   counted.size(),
-                   table.shape[0],
-                   offset};
-  return sides;
+  return {counted,         Rows(table, 1), Rows::values("embedding", ids, counted),
+          counted.count(), counted.size(), table.shape[0],
+          offset};
 }
 
 template <class Line> static void gather(const TableSides& sides, const Stream& stream) {

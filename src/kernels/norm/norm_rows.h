@@ -15,8 +15,6 @@ struct NormRows {
   const WholeRows* cut;
 };
 
-inline Rows last_rows(const MemoryBlock& block) { return Rows(block, block.shape.ndim() - 1); }
-
 /// Views a weight or bias as one row of `n` elements; without data when the norm has none.
 Rows norm_vector(const char* what, const MemoryBlock& block, int64_t n);
 

@@ -62,6 +62,8 @@ class Rows {
   int64_t sizes_[kMaxDims] = {1}, strides_[kMaxDims] = {};
 };
 
+inline Rows last_rows(const MemoryBlock& block) { return Rows(block, block.shape.ndim() - 1); }
+
 /// The operands of a kernel over rows. `rows` are all that are rows; the first sets the dtype.
 /// `vectors` are read along with each row. `held` rows of computed elements go to shared memory:
 /// every `held_reader(rows, i)` has an i below it, unless it is 0. Operands without data are

@@ -15,9 +15,9 @@ namespace weft {
 
 SortedRows::SortedRows(const MemoryBlock* values_block, const MemoryBlock& indices_block,
                        const MemoryBlock& in_block)
-    : in(in_block, in_block.shape.ndim() - 1),
-      values(values_block ? Rows(*values_block, in_block.shape.ndim() - 1) : Rows()),
-      indices(indices_block, in_block.shape.ndim() - 1) {
+    : in(last_rows(in_block)),
+      values(values_block ? last_rows(*values_block) : Rows()),
+      indices(last_rows(indices_block)) {
   if (values_block) check_rows("sort_rows", values, indices);
   if (in.count() != indices.count() || indices.size() > in.size()) {
     fail("sort_rows: results are ", indices_block.shape, ", expected those of ", in_block.shape);
