@@ -8,6 +8,7 @@
 #include "src/kernels/reduce/reduce.h"
 #include "src/kernels/rows/device_rows.h"
 #include "src/kernels/rows/row_functors.h"
+#include "src/kernels/search/search.h"
 #include "src/kernels/sort/sort.h"
 #include "weft/error.h"
 
@@ -56,18 +57,6 @@ struct FindTargets {
   }
 };
 
-/// Returns how many of n sorted numbers are at most `number`.
-WEFT_DEVICE int64_t count_up_to(const int64_t* sorted, int64_t n, int64_t number) {
-  int64_t low = 0;
-  while (n > 0) {
-    const int64_t half = n / 2;
-    const bool counts = sorted[low + half] <= number;
-    low = counts ? low + half + 1 : low;
-    n = counts ? n - half - 1 : half;
-  }
-  return low;
-}
-
 /// Rows that a thread loads before it adds them.
 constexpr int kRowsAhead = 8;
 
@@ -85,7 +74,10 @@ template <class Line> struct AddRuns {
     const int64_t first = block.index() / parts, part = block.index() % parts;
     const int64_t target = targets[first];
     if (target >= sides.table_rows || (first > 0 && targets[first - 1] == target)) return;
-    const int64_t end = first + count_up_to(targets + first, sides.count - first, target);
+    int64_t length;
+    find_places<true, 1>(
+        sides.count - first, [&](int64_t i) { return targets[first + i]; }, &target, &length);
+    const int64_t end = first + length;
     const int64_t chunks = sides.size / Line::kN, step = parts * block.threads();
     for (int64_t c = part * block.threads() + block.thread(); c < chunks; c += step) {
       add_column(target, first, end, c);
