@@ -2,6 +2,7 @@
 #include "src/device/cuda/streams.h"
 #include "src/device/kernel/elements.h"
 #include "src/device/kernel/launch.h"
+#include "src/kernels/math/reducers.h"
 #include "src/kernels/quantize/codes.h"
 #include "src/kernels/quantize/quantize.h"
 
@@ -28,10 +29,6 @@ struct RowMatrix {
 RowMatrix row_matrix(const MemoryBlock& block) {
   return {block.data, block.dtype, block.shape[1], block.strides[0]};
 }
-
-struct Greatest {
-  WEFT_FN static uint32_t combine(uint32_t a, uint32_t b) { return a > b ? a : b; }
-};
 
 WEFT_DEVICE uint32_t word_at(const WordStream& stream, uint64_t element) {
   uint32_t words[4];
@@ -60,9 +57,9 @@ template <class Code> struct QuantizeKernel {
       const int64_t begin = at * block, end = begin + block < n ? begin + block : n;
       uint32_t greatest = 0;
       for (int64_t i = begin + threads.thread(); i < end; i += threads.threads()) {
-        greatest = Greatest::combine(greatest, magnitude_bits(value(i)));
+        greatest = GreatestOf::combine(greatest, magnitude_bits(value(i)));
       }
-      greatest = threads.template reduce<Greatest>(greatest);
+      greatest = threads.template reduce<GreatestOf>(greatest);
       const BlockScale scale = block_scale<Code>(greatest);
       if (kIsScaled<Code> && threads.thread() == 0) scales[at] = scale.scale;
       for (int64_t i = begin + threads.thread(); i < end; i += threads.threads()) {
