@@ -128,37 +128,24 @@ static int64_t read_all_to_all(const CollectiveRead& read) {
   return bytes;
 }
 
-/// Reduces this round's elements of this rank's part of piece `i` over all ranks, to offset
-/// `before` of `recv`. Returns the bytes read.
-static int64_t reduce_part(const CollectiveRead& read, size_t i, int64_t before,
-                           std::vector<const void*>& sources) {
-  const Piece& piece = read.mine.pieces[i];
-  const ElementRange range = read.range(piece, read.rank);
-  sources.clear();
-  for (int r = 0; r < read.size(); ++r) {
-    if (const void* sent = read.sent(r, i, read.rank)) sources.push_back(sent);
-  }
-  void* to = element_at(piece.recv, before + range.begin, piece.recv_dtype);
-  const ReduceInto into{to, piece.recv_dtype, piece.accumulate, piece.device};
-  reduce_n(read.mine.op, piece.dtype, sources, into, range.count);
-  return (read.size() - 1) * range.count * static_cast<int64_t>(size_of(piece.dtype));
-}
-
-static int64_t read_reduce_scatter(const CollectiveRead& read) {
-  std::vector<const void*> sources;
-  int64_t bytes = 0;
-  for (size_t i = 0; i < read.mine.pieces.size(); ++i) bytes += reduce_part(read, i, 0, sources);
-  return bytes;
-}
-
-/// Each rank reduces its own share, then all read the others' shares, so that all hold the same
-/// bits.
-static int64_t reduce_shares(const CollectiveRead& read) {
+/// Reduces this round's elements of this rank's part of each piece over all ranks. In an all-reduce
+/// that is its share, which the others then read, so that all hold the same bits.
+static int64_t reduce_parts(const CollectiveRead& read) {
   std::vector<const void*> sources;
   int64_t bytes = 0;
   for (size_t i = 0; i < read.mine.pieces.size(); ++i) {
-    const int64_t elements = read.mine.pieces[i].counts[0];
-    bytes += reduce_part(read, i, share_of(elements, read.size(), read.rank).begin, sources);
+    const Piece& piece = read.mine.pieces[i];
+    const ElementRange range = read.range(piece, read.rank);
+    sources.clear();
+    for (int r = 0; r < read.size(); ++r) {
+      if (const void* sent = read.sent(r, i, read.rank)) sources.push_back(sent);
+    }
+    const bool shares = read.mine.kind == CollectiveKind::all_reduce;
+    const int64_t before = shares ? share_of(piece.counts[0], read.size(), read.rank).begin : 0;
+    void* to = element_at(piece.recv, before + range.begin, piece.recv_dtype);
+    const ReduceInto into{to, piece.recv_dtype, piece.accumulate, piece.device};
+    reduce_n(read.mine.op, piece.dtype, sources, into, range.count);
+    bytes += (read.size() - 1) * range.count * static_cast<int64_t>(size_of(piece.dtype));
   }
   return bytes;
 }
@@ -195,9 +182,9 @@ int64_t read_collective(const CollectiveRead& read) {
     case CollectiveKind::all_gather: return read_parts(read);
     case CollectiveKind::gather: return read.rank == read.mine.root ? read_parts(read) : 0;
     case CollectiveKind::all_to_all: return read_all_to_all(read);
-    case CollectiveKind::reduce_scatter: return read_reduce_scatter(read);
+    case CollectiveKind::reduce_scatter: return reduce_parts(read);
     case CollectiveKind::all_reduce:
-      return read.phase == 0 ? reduce_shares(read) : read_shares(read);
+      return read.phase == 0 ? reduce_parts(read) : read_shares(read);
     default:
       fail("collective: kind is ", name_of(read.mine.kind),
            ", expected one that reads memory of other ranks");
