@@ -155,15 +155,17 @@ void await_abort(const Group& group, int rank) {
   }
 }
 
-std::shared_ptr<Meeting> meeting_for(End& end, const Move& move) {
+/// Adds a move of this rank to those being queued.
+void add_move(End& end, const Move& move) {
   std::tuple<int, int, uint64_t> key{-1, -1, 0};
-  size_t ranks = static_cast<size_t>(end.group->ranks);
+  size_t ranks = static_cast<size_t>(end.group->ranks), place = static_cast<size_t>(end.rank);
   if (move.kind == Move::Kind::send || move.kind == Move::Kind::recv) {
     const bool sends = move.kind == Move::Kind::send;
     const std::pair<int, int> ends =
         sends ? std::pair(end.rank, move.root) : std::pair(move.root, end.rank);
     key = {ends.first, ends.second, ++end.messages[ends]};
     ranks = 2;
+    place = sends ? 0 : 1;
   } else {
     std::get<2>(key) = ++end.collectives;
   }
@@ -173,9 +175,6 @@ std::shared_ptr<Meeting> meeting_for(End& end, const Move& move) {
     meeting->hangs = hangs_next.exchange(false);
   }
   const std::shared_ptr<Meeting> found = meeting;
-  const auto place = ranks == 2 && move.kind >= Move::Kind::send
-                         ? static_cast<size_t>(move.kind == Move::Kind::recv)
-                         : static_cast<size_t>(end.rank);
   found->sides[place] =
       std::make_unique<Side>(Side{end.rank, move, cuda::emulated::mark_of(end.queue)});
   end.moves.emplace_back(found, found->sides[place].get());
@@ -183,7 +182,6 @@ std::shared_ptr<Meeting> meeting_for(End& end, const Move& move) {
     end.group->open.erase(key);
     if (!found->agrees()) found->hangs = true;
   }
-  return found;
 }
 
 /// Reads wait for everything that the other ranks' streams had queued when they called.
@@ -284,7 +282,7 @@ static void play(const std::shared_ptr<End>& end, std::span<const Move> moves,
   {
     const std::lock_guard lock(end->group->mutex);
     end->queue = queue;
-    for (const Move& move : moves) meeting_for(*end, move);
+    for (const Move& move : moves) add_move(*end, move);
   }
   while (!is_over()) std::this_thread::yield();
 }
@@ -302,7 +300,7 @@ void queue(void* communicator, std::span<const Move> moves, const Stream& stream
     return;
   }
   end.queue = *static_cast<std::shared_ptr<Queue>*>(stream.handle);
-  for (const Move& move : moves) meeting_for(end, move);
+  for (const Move& move : moves) add_move(end, move);
 }
 
 Status status(void* communicator) {
