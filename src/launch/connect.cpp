@@ -198,7 +198,7 @@ static void check_builds(const std::vector<std::string>& builds) {
 /// launcher's, or when a process runs another build.
 static MpiJob join_mpi_job(const Launched& launched, const std::string& build,
                            std::chrono::milliseconds deadline) {
-  MpiJob job{MpiEngine::start(deadline), {}, {}};
+  MpiJob job{std::make_shared<MpiEngine>(deadline), {}, {}};
   if (job.engine->size() != launched.size || job.engine->rank() != launched.rank) {
     fail_call("connect", launched.by, " says rank ", launched.rank, " of ", launched.size,
               ", but MPI says rank ", job.engine->rank(), " of ", job.engine->size(),

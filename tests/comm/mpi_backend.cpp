@@ -22,7 +22,7 @@ int mpirun_ranks() {
 
 /// This process's rank, for all test cases.
 struct MpiRank {
-  std::shared_ptr<MpiEngine> engine = MpiEngine::start(std::chrono::minutes(1));
+  std::shared_ptr<MpiEngine> engine = std::make_shared<MpiEngine>(std::chrono::minutes(1));
   std::shared_ptr<World> world =
       std::make_shared<LoneWorld>(engine->size(), std::chrono::milliseconds(20000));
   uint64_t cases = 0;

@@ -164,7 +164,7 @@ static int run_beside_program(int level) {
   int provided = 0;
   MPI_Init_thread(nullptr, nullptr, level, &provided);
   try {
-    const auto engine = MpiEngine::start(kForStarting);
+    const auto engine = std::make_shared<MpiEngine>(kForStarting);
     engine->attach(std::make_shared<LoneWorld>(engine->size(), std::chrono::milliseconds(800)));
     const std::vector<int> hosts(static_cast<size_t>(engine->size()));
     misbehave(Communicator(mpi_world(engine, hosts)), "GoesWell");
@@ -183,7 +183,7 @@ static int run_misdeed(const std::string& name) {
   if (name == "HasTooLittleMpi") return run_beside_program(MPI_THREAD_FUNNELED);
   const bool stops = name == "StopsBeforeTheStart";
   if (stops && std::string_view(std::getenv("OMPI_COMM_WORLD_RANK")) == "1") raise(SIGSTOP);
-  const auto engine = MpiEngine::start(stops ? std::chrono::seconds(3) : kForStarting);
+  const auto engine = std::make_shared<MpiEngine>(stops ? std::chrono::seconds(3) : kForStarting);
   // When mpirun notices the death of a rank, no rank waits for the deadline.
   const bool dies = name == "Exits0" || name == "Exits3" || name == "IsKilled" ||
                     name == "Crashes" || name == "DiesInTransfer";

@@ -51,10 +51,6 @@ static constexpr std::chrono::milliseconds kLongestSendOfFailure{200};
 /// have reported yet why they fail.
 static constexpr std::chrono::milliseconds kLinger{500};
 
-std::shared_ptr<MpiEngine> MpiEngine::start(std::chrono::milliseconds deadline) {
-  return std::shared_ptr<MpiEngine>(new MpiEngine(deadline));
-}
-
 MpiEngine::MpiEngine(std::chrono::milliseconds deadline)
     : session_(std::make_unique<MpiSession>(deadline)),
       short_messages_(std::make_unique<MpiShortMessages>(session_->comm())),

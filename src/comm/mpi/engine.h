@@ -48,7 +48,7 @@ class MpiEngine {
  public:
   /// Called by all processes of the job; initialises MPI unless the program has done so.
   /// std::runtime_error when that fails; ends the process when it exceeds the deadline.
-  static std::shared_ptr<MpiEngine> start(std::chrono::milliseconds deadline);
+  explicit MpiEngine(std::chrono::milliseconds deadline);
   ~MpiEngine();
   MpiEngine(const MpiEngine&) = delete;
   MpiEngine& operator=(const MpiEngine&) = delete;
@@ -106,7 +106,6 @@ class MpiEngine {
     int64_t bytes = -1;
   };
 
-  explicit MpiEngine(std::chrono::milliseconds deadline);
   void run();
   void await_unattended_work(Lock& lock);
   void look_at_termination();
