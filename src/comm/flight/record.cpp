@@ -7,8 +7,6 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "weft/error.h"
-
 namespace weft {
 
 std::string_view name_of(FlightState state) {

@@ -5,7 +5,6 @@
 
 #include "src/comm/mpi/engine.h"
 #include "src/comm/mpi/parts.h"
-#include "src/comm/signature.h"
 
 namespace weft {
 

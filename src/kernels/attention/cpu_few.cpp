@@ -9,7 +9,6 @@
 #include "src/kernels/matmul/scratch.h"
 #include "src/kernels/matmul/tasks.h"
 #include "src/kernels/rows/row_functors.h"
-#include "src/kernels/rows/rows.h"
 
 namespace weft {
 

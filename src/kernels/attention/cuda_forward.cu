@@ -4,7 +4,6 @@
 #include "src/device/cuda/streams.h"
 #include "src/kernels/attention/call.h"
 #include "src/kernels/attention/cuda_rule.h"
-#include "weft/error.h"
 
 namespace weft::cuda {
 

@@ -14,7 +14,6 @@
 #include "src/device/cuda/streams.h"
 #include "src/kernels/attention/cudnn_graphs.h"
 #include "weft/context.h"
-#include "weft/error.h"
 #include "weft/extend/hash.h"
 #include "weft/storage.h"
 

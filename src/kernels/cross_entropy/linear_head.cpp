@@ -7,7 +7,6 @@
 #include "src/kernels/reduce/reduce.h"
 #include "src/kernels/rows/row_kernel.h"
 #include "src/kernels/softmax/softmax_rows.h"
-#include "weft/storage.h"
 
 namespace weft {
 namespace {

@@ -10,7 +10,6 @@
 #include "src/device/cuda/streams.h"
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/matmul/cuda.h"
-#include "weft/error.h"
 #include "weft/storage.h"
 
 namespace weft::cuda {
