@@ -86,7 +86,8 @@ struct LayerNormSumsRows {
 
 }  // namespace
 
-Rows norm_vector(const char* what, const MemoryBlock& block, int64_t n) {
+/// Views a weight or bias as one row of `n` elements; without data when the norm has none.
+static Rows norm_vector(const char* what, const MemoryBlock& block, int64_t n) {
   if (!block.data) return {};
   if (block.shape.ndim() != 1 || block.shape[0] != n) {
     fail("norm: ", what, " is ", block.shape, ", expected ", Shape{n});

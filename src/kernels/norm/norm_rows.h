@@ -15,9 +15,6 @@ struct NormRows {
   const WholeRows* cut;
 };
 
-/// Views a weight or bias as one row of `n` elements; without data when the norm has none.
-Rows norm_vector(const char* what, const MemoryBlock& block, int64_t n);
-
 template <class C> struct NormRow { C mean, rstd; };
 
 /// Inputs from which kernels compute the mean and rstd of a row.
