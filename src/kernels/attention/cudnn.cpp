@@ -114,15 +114,19 @@ static AttentionGraphSpec spec_of(const AttentionSizes& sizes, const AttentionOp
   return spec;
 }
 
-/// cuDNN reads statistics 16 bytes at a time and is not called for empty results.
-static bool are_for_cudnn(const AttentionSizes& sizes, const MemoryBlock& lse) {
+/// Whether cuDNN computes the call. It reads blocks and statistics 16 bytes at a time, and is not
+/// called for empty results. Its causal masks align the last query with the last key; each query
+/// must see a key.
+static bool is_for_cudnn(const AttentionSizes& sizes, const AttentionGraphSpec& spec,
+                         const MemoryBlock& lse, std::initializer_list<const MemoryBlock*> blocks) {
+  for (const MemoryBlock* block : blocks) {
+    if (!has_aligned_rows(*block)) return false;
+  }
   const bool some = sizes.batch * sizes.heads > 0 && sizes.queries > 0 && sizes.keys > 0;
-  return some && lse.data && lse.is_dense() && reinterpret_cast<uintptr_t>(lse.data) % 16 == 0;
-}
-
-/// cuDNN's causal masks align the last query with the last key; each query must see a key.
-static bool has_mask(const AttentionSizes& sizes) {
-  return !sizes.causal || (sizes.offset == sizes.keys - sizes.queries && sizes.offset >= 0);
+  const bool has_mask =
+      !sizes.causal || (sizes.offset == sizes.keys - sizes.queries && sizes.offset >= 0);
+  return suits_cudnn(spec) && has_mask && some && lse.data && lse.is_dense() &&
+         reinterpret_cast<uintptr_t>(lse.data) % 16 == 0;
 }
 
 static AttentionGraph& built(AttentionGraphSpec spec, const Stream& stream) {
@@ -146,10 +150,7 @@ bool attend_by_cudnn(const AttentionSizes& sizes, const AttentionOperands& x) {
   // In decoding each call has one more key, so each would build a new graph.
   if (sizes.queries == 1) return false;
   const AttentionGraphSpec spec = spec_of(sizes, x);
-  for (const MemoryBlock* block : {&x.q, &x.k, &x.v, &x.out}) {
-    if (!has_aligned_rows(*block)) return false;
-  }
-  if (!suits_cudnn(spec) || !has_mask(sizes) || !are_for_cudnn(sizes, x.lse)) return false;
+  if (!is_for_cudnn(sizes, spec, x.lse, {&x.q, &x.k, &x.v, &x.out})) return false;
   return run(spec, current_stream(x.q.device),
              {{kQ, x.q.data},
               {kK, x.k.data},
@@ -160,10 +161,8 @@ bool attend_by_cudnn(const AttentionSizes& sizes, const AttentionOperands& x) {
 
 bool attend_backward_by_cudnn(const AttentionSizes& sizes, const AttentionGradients& x) {
   AttentionGraphSpec spec = spec_of(sizes, x);
-  for (const MemoryBlock* block : {&x.q, &x.k, &x.v, &x.out, &x.dout, &x.dq, &x.dk, &x.dv}) {
-    if (!has_aligned_rows(*block)) return false;
-  }
-  if (!suits_cudnn(spec) || !has_mask(sizes) || !are_for_cudnn(sizes, x.lse)) return false;
+  if (!is_for_cudnn(sizes, spec, x.lse, {&x.q, &x.k, &x.v, &x.out, &x.dout, &x.dq, &x.dk, &x.dv}))
+    return false;
   spec.backward = true;
   spec.deterministic = uses_deterministic_algorithms();
   spec.dout = tensor_of(x.dout), spec.dq = tensor_of(x.dq);
