@@ -103,15 +103,10 @@ template <class F, int... kIn> void add_narrow_loops(LoopsByType<MapLoop>& loops
   loops.u8 = map_loop<F, uint8_t, kIn...>;
   loops.u16 = map_loop<F, uint16_t, kIn...>;
   loops.u32 = map_loop<F, uint32_t, kIn...>;
-  if constexpr (depends_on_sign<F>) {
-    loops.i8 = map_loop<F, int8_t, kIn...>;
-    loops.i16 = map_loop<F, int16_t, kIn...>;
-    loops.i32 = map_loop<F, int32_t, kIn...>;
-  } else {
-    loops.i8 = loops.u8;
-    loops.i16 = loops.u16;
-    loops.i32 = loops.u32;
-  }
+  constexpr bool kSigned = depends_on_sign<F>;
+  loops.i8 = map_loop<F, std::conditional_t<kSigned, int8_t, uint8_t>, kIn...>;
+  loops.i16 = map_loop<F, std::conditional_t<kSigned, int16_t, uint16_t>, kIn...>;
+  loops.i32 = map_loop<F, std::conditional_t<kSigned, int32_t, uint32_t>, kIn...>;
 }
 
 template <class F, MapDomain kDomain, int... kIn>
