@@ -17,6 +17,9 @@ template <class... Arguments> bool are_on_gpu(const Arguments&... arguments) {
   return (is_on_gpu(arguments) || ...);
 }
 
+/// Whether memory can be read 16 bytes at a time.
+inline bool is_aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; }
+
 /// Returns `block` with two dims exchanged.
 inline MemoryBlock exchanged(MemoryBlock block, int a, int b) {
   std::swap(block.shape[a], block.shape[b]);

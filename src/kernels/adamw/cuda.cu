@@ -126,8 +126,6 @@ template <class F, int kStates, class P, class S, class G> struct StepOfVectors 
 
 }  // namespace
 
-static bool is_aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; }
-
 template <class F, int kStates, class P, class S, class G>
 static void launch_vectors(const F& f, const StepNumbers& numbers, int64_t elements,
                            const MemoryBlock* const* blocks, const Stream& stream) {

@@ -35,7 +35,7 @@ struct AttentionSide {
         head(block.strides[1]),
         row(block.strides[2]) {
     const bool even = batch % 4 == 0 && head % 4 == 0 && row % 4 == 0 && block.shape[3] % 4 == 0;
-    by_four = even && reinterpret_cast<uintptr_t>(data) % 16 == 0;
+    by_four = even && is_aligned(data);
   }
   WEFT_FN int64_t at(int64_t b, int64_t h, int64_t r) const {
     return b * batch + h * head + r * row;

@@ -100,7 +100,7 @@ static GraphKey key_of(const AttentionGraphSpec& spec, Device device) {
 
 /// Returns whether a block can be read 16 bytes at a time.
 static bool has_aligned_rows(const MemoryBlock& block) {
-  if (reinterpret_cast<uintptr_t>(block.data) % 16 != 0 || block.strides[3] != 1) return false;
+  if (!is_aligned(block.data) || block.strides[3] != 1) return false;
   return block.strides[0] % 8 == 0 && block.strides[1] % 8 == 0 && block.strides[2] % 8 == 0;
 }
 
@@ -126,7 +126,7 @@ static bool is_for_cudnn(const AttentionSizes& sizes, const AttentionGraphSpec& 
   const bool has_mask =
       !sizes.causal || (sizes.offset == sizes.keys - sizes.queries && sizes.offset >= 0);
   return suits_cudnn(spec) && has_mask && some && lse.data && lse.is_dense() &&
-         reinterpret_cast<uintptr_t>(lse.data) % 16 == 0;
+         is_aligned(lse.data);
 }
 
 static AttentionGraph& built(AttentionGraphSpec spec, const Stream& stream) {

@@ -6,8 +6,6 @@
 
 namespace weft::cuda {
 
-static bool starts_aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; }
-
 static DeviceMap device_map(const Iteration& loops, int results) {
   DeviceMap map{};
   map.ndim = loops.ndim();
@@ -22,7 +20,7 @@ static DeviceMap device_map(const Iteration& loops, int results) {
     map.sides[s].data = block.data;
     map.sides[s].dtype = block.dtype;
     for (int d = 0; d < map.ndim; ++d) map.sides[s].strides[d] = loops.stride(s, d);
-    map.uniform &= block.dtype == map.dtype && loops.is_dense(s) && starts_aligned(block.data);
+    map.uniform &= block.dtype == map.dtype && loops.is_dense(s) && is_aligned(block.data);
   }
   return map;
 }

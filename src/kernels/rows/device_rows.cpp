@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/rows/device_rows.h"
 
+#include "src/kernels/kernel.h"
+
 namespace weft::cuda {
 
 /// Shared memory of an SM that a thread block may use for rows; the rest is for its reductions.
 static constexpr size_t kMostHeld = size_t{192} << 10;
 static constexpr int64_t kMostRowBlocks = int64_t{1} << 20;
-
-static bool is_aligned(const void* data) {
-  return reinterpret_cast<uintptr_t>(data) % kVectorBytes == 0;
-}
 
 /// Returns whether the rows can be read 16 bytes at a time.
 static bool has_vectors(const Rows& rows, DType dtype, int64_t size) {
