@@ -27,7 +27,7 @@ static Matrix row_major(DType dtype, int64_t columns) { return {somewhere(), dty
 static bool described(int64_t m, int64_t n, int64_t k, const Matrix& a, const Matrix& b,
                       const Matrix& c, float beta = 0) {
   BatchedProduct batch;
-  batch.each = {m, n, k, a, b, c, nullptr, DType::f32, beta};
+  batch.each = {m, n, k, a, b, c, beta};
   return cuda::is_described_by_cublaslt(batch);
 }
 

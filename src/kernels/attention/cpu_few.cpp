@@ -64,10 +64,7 @@ static void score_few(const FewAttention& x, int64_t batch, int64_t kv_head, int
                    .k = s.width,
                    .a = {queries, DType::f32, s.width, 1},
                    .b = head_matrix(x.of.k, batch, kv_head, first).transposed(),
-                   .c = {scores, DType::f32, kPartKeys, 1},
-                   .bias = nullptr,
-                   .bias_dtype = DType::f32,
-                   .beta = 0});
+                   .c = {scores, DType::f32, kPartKeys, 1}});
 }
 
 /// sum += p[0] * v[0] + ... + p[3] * v[3], of rows.

@@ -33,8 +33,6 @@ void multiply_tiles(int64_t m, int64_t n, int64_t k, E* a, int64_t a_row, E* b, 
             .a = {a, tile_dtype<E>, a_row, 1},
             .b = {b, tile_dtype<E>, n, 1},
             .c = {c, tile_dtype<T>, n, 1},
-            .bias = nullptr,
-            .bias_dtype = tile_dtype<T>,
             .beta = beta});
 }
 

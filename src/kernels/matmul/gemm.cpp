@@ -64,8 +64,6 @@ static BatchedProduct batched_product(const MemoryBlock& a, const MemoryBlock& b
        last_two(a),
        last_two(b),
        last_two(out),
-       nullptr,
-       DType::f32,
        beta};
   if (b.shape[b.shape.ndim() - 2] != p.k) {
     fail("gemm: factor k is ", b.shape[b.shape.ndim() - 2], " in b ", b.shape, ", expected ", p.k,
@@ -192,8 +190,6 @@ void gemm_over_leading(const MemoryBlock& a, const MemoryBlock& b, const MemoryB
               leading_as_rows(a_block)->transposed(),
               *leading_as_rows(b_block),
               last_two(out),
-              nullptr,
-              DType::f32,
               beta};
   multiply_batch(one, out.device);
 }

@@ -30,14 +30,14 @@ void store_matrix(const Matrix& from, int64_t rows, int64_t columns, const Matri
 struct Product {
   int64_t m = 0, n = 0, k = 0;
   Matrix a, b, c;
+  float beta = 0;
   /// Null when there is no bias.
   const void* bias = nullptr;
   DType bias_dtype = DType::f32;
-  float beta = 0;
 
   /// The product of which c is the transpose; without the bias.
   Product transposed() const {
-    return {n, m, k, b.transposed(), a.transposed(), c.transposed(), nullptr, DType::f32, beta};
+    return {n, m, k, b.transposed(), a.transposed(), c.transposed(), beta};
   }
 };
 
