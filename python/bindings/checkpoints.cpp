@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "python/bindings/bindings.h"
+#include "python/bindings/fields.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/modules.h"
 #include "weft/hugging_face.h"
@@ -23,32 +24,28 @@ struct DeleteReleased {
 }  // namespace
 
 static void bind_saver(py::module_& m) {
-  py::class_<CheckpointSaver, std::unique_ptr<CheckpointSaver, DeleteReleased>>(
+  using C = CheckpointOptions;
+  py::class_<CheckpointSaver, std::unique_ptr<CheckpointSaver, DeleteReleased>> saver(
       m, "CheckpointSaver",
       "Saves states of a run to '<directory>/step-<step>-<generation>/', a "
-      "file a rank. A save makes no collective and overwrites nothing")
-      .def(py::init([](const Communicator& world, const std::string& directory, int keep,
-                       bool continues, int64_t resumed_step, int64_t async_bytes,
-                       bool refuse_non_finite, double lease_seconds) {
-             const CheckpointOptions options{.keep = keep,
-                                             .continues = continues,
-                                             .resumed_step = resumed_step,
-                                             .async_bytes = async_bytes,
-                                             .refuse_non_finite = refuse_non_finite,
-                                             .lease_seconds = lease_seconds};
-             return released([&] { return new CheckpointSaver(world, directory, options); });
-           }),
-           py::arg("world"), py::arg("directory"), py::kw_only(), py::arg("keep") = 0,
-           py::arg("continues") = false, py::arg("resumed_step") = -1, py::arg("async_bytes") = -1,
-           py::arg("refuse_non_finite") = false, py::arg("lease_seconds") = 60.0,
-           "Collective over all ranks that hold the state. keep: complete checkpoints of this run "
-           "to keep next to the newest, 0 for all. continues: those that exist are this run's "
-           "too; of those after resumed_step, which it passed over, none counts towards keep (-1: "
-           "the step before the first that is saved). refuse_non_finite: a save raises "
-           "RuntimeError, naming the tensor, when an element of this rank's part is NaN or "
-           "infinite; without, it is saved and marked. lease_seconds: how long another job waits "
-           "for a sign of life of this saver before it takes the directory over. A problem that "
-           "does not make a save fail is a warning")
+      "file a rank. A save makes no collective and overwrites nothing");
+  const auto make = [](const Communicator& world, const std::string& directory, const C& options) {
+    return released([&] { return new CheckpointSaver(world, directory, options); });
+  };
+  bind_constructor<C, Communicator, std::string>(
+      saver, make, py::arg("world"), py::arg("directory"), py::kw_only(), option("keep", &C::keep),
+      option("continues", &C::continues), option("resumed_step", &C::resumed_step),
+      option("async_bytes", &C::async_bytes), option("refuse_non_finite", &C::refuse_non_finite),
+      option("lease_seconds", &C::lease_seconds),
+      "Collective over all ranks that hold the state. keep: complete checkpoints of this run "
+      "to keep next to the newest, 0 for all. continues: those that exist are this run's "
+      "too; of those after resumed_step, which it passed over, none counts towards keep (-1: "
+      "the step before the first that is saved). refuse_non_finite: a save raises "
+      "RuntimeError, naming the tensor, when an element of this rank's part is NaN or "
+      "infinite; without, it is saved and marked. lease_seconds: how long another job waits "
+      "for a sign of life of this saver before it takes the directory over. A problem that "
+      "does not make a save fail is a warning");
+  saver
       .def("save", py::overload_cast<int64_t, const TrainingState&>(&CheckpointSaver::save),
            Released(), py::arg("step"), py::arg("state"),
            "Writes this rank's part; call it on all ranks. Gives the checkpoint's path when this "

@@ -4,6 +4,7 @@
 #include <pybind11/stl.h>
 
 #include "python/bindings/bindings.h"
+#include "python/bindings/fields.h"
 #include "python/bindings/lock.h"
 #include "weft/error.h"
 
@@ -31,26 +32,23 @@ static void bind_results(py::module_& m) {
       .def_readonly("counts", &ExpertRows::counts,
                     "[groups, experts] int64, equal on all ranks: the rows of each expert")
       .def_readonly("dropped", &ExpertRows::dropped, "The choices beyond the capacity");
-  py::class_<RouterOptions>(m, "RouterOptions",
-                            "How a router's logits become choices and weights. `scores`: "
-                            "'softmax' or 'sigmoid'; `normalize`: weights sum to `scale`; choices "
-                            "come from the best `top_groups` of `groups` groups of experts, by "
-                            "`group_score`: 'best' expert, or the sum of the 'best_two'")
-      .def(py::init([](int64_t top_k, const std::string& scores, bool normalize, double scale,
-                       int64_t groups, int64_t top_groups, const std::string& group_score) {
-             return RouterOptions{
-                 top_k,      scores_named(scores),          normalize, scale, groups,
-                 top_groups, group_score_named(group_score)};
-           }),
-           py::kw_only(), py::arg("top_k") = 2, py::arg("scores") = "softmax",
-           py::arg("normalize") = true, py::arg("scale") = 1.0, py::arg("groups") = 1,
-           py::arg("top_groups") = 1, py::arg("group_score") = "best")
-      .def_readwrite("top_k", &RouterOptions::top_k)
-      .def_readwrite("normalize", &RouterOptions::normalize)
-      .def_readwrite("scale", &RouterOptions::scale)
-      .def_readwrite("groups", &RouterOptions::groups)
-      .def_readwrite("top_groups", &RouterOptions::top_groups)
-      .def("__eq__", [](const RouterOptions& a, const RouterOptions& b) { return a == b; });
+  using Options = RouterOptions;
+  bind_options<Options>(
+      m, "RouterOptions",
+      "How a router's logits become choices and weights. `scores`: 'softmax' or 'sigmoid'; "
+      "`normalize`: weights sum to `scale`; choices come from the best `top_groups` of `groups` "
+      "groups of experts, by `group_score`: 'best' expert, or the sum of the 'best_two'",
+      py::kw_only(), option("top_k", &Options::top_k),
+      converted(py::arg("scores") = "softmax", &Options::scores, scores_named),
+      option("normalize", &Options::normalize), option("scale", &Options::scale),
+      option("groups", &Options::groups), option("top_groups", &Options::top_groups),
+      converted(py::arg("group_score") = "best", &Options::group_score, group_score_named))
+      .def_readwrite("top_k", &Options::top_k)
+      .def_readwrite("normalize", &Options::normalize)
+      .def_readwrite("scale", &Options::scale)
+      .def_readwrite("groups", &Options::groups)
+      .def_readwrite("top_groups", &Options::top_groups)
+      .def("__eq__", [](const Options& a, const Options& b) { return a == b; });
   py::class_<Routing>(m, "Routing", "The choices of a router")
       .def_readonly("weights", &Routing::weights, "[tokens, k]")
       .def_readonly("experts", &Routing::experts, "[tokens, k] int64")

@@ -2,6 +2,7 @@
 #include "weft/expert_parallel.h"
 #include "weft/fsdp.h"
 
+#include "python/bindings/fields.h"
 #include "python/bindings/instances.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/modules.h"
@@ -105,15 +106,14 @@ static void bind_placement(py::module_& m) {
            }),
            py::arg("placement") = py::none(), py::arg("mesh") = py::none(),
            py::arg("strategy") = py::none());
-  py::class_<DataParallelMeshDims>(m, "DataParallelMeshDims",
-                                   "The axes of a mesh over which fully_shard shards parameters, "
-                                   "and those over which it replicates them")
-      .def(py::init([](const py::object& shard, const py::object& replicate) {
-             return DataParallelMeshDims{axes_in(shard), axes_in(replicate)};
-           }),
-           py::arg("shard") = py::none(), py::arg("replicate") = py::none())
-      .def_readonly("shard", &DataParallelMeshDims::shard)
-      .def_readonly("replicate", &DataParallelMeshDims::replicate);
+  using Dims = DataParallelMeshDims;
+  bind_options<Dims>(m, "DataParallelMeshDims",
+                     "The axes of a mesh over which fully_shard shards parameters, and those over "
+                     "which it replicates them",
+                     converted(py::arg("shard") = py::none(), &Dims::shard, axes_in),
+                     converted(py::arg("replicate") = py::none(), &Dims::replicate, axes_in))
+      .def_readonly("shard", &Dims::shard)
+      .def_readonly("replicate", &Dims::replicate);
 }
 
 static std::function<int(const NamedParameter&)> shard_dim_of(const py::object& given) {
@@ -149,29 +149,16 @@ static void bind_strategy(py::module_& m) {
 }
 
 static void bind_precision(py::module_& m) {
-  using MaybeDType = std::optional<DType>;
-  py::class_<MixedPrecision>(
-      m, "MixedPrecision",
-      "Dtypes of floating parameters by what they are for: `storage` of what "
-      "the optimizer changes, `compute`, `gather` and `reduce` on the wire, "
-      "`accumulate` of reduced gradients, `buffers` of ignored parameters, "
-      "`inputs` and `outputs` of the module. None leaves each as it is")
-      .def(py::init([](MaybeDType compute, MaybeDType reduce, MaybeDType gather, MaybeDType storage,
-                       MaybeDType accumulate, MaybeDType buffers, MaybeDType inputs,
-                       MaybeDType outputs) {
-             return MixedPrecision{.storage = storage,
-                                   .compute = compute,
-                                   .gather = gather,
-                                   .reduce = reduce,
-                                   .accumulate = accumulate,
-                                   .buffers = buffers,
-                                   .inputs = inputs,
-                                   .outputs = outputs};
-           }),
-           py::arg("compute") = py::none(), py::arg("reduce") = py::none(), py::kw_only(),
-           py::arg("gather") = py::none(), py::arg("storage") = py::none(),
-           py::arg("accumulate") = py::none(), py::arg("buffers") = py::none(),
-           py::arg("inputs") = py::none(), py::arg("outputs") = py::none());
+  using P = MixedPrecision;
+  bind_options<P>(m, "MixedPrecision",
+                  "Dtypes of floating parameters by what they are for: `storage` of what the "
+                  "optimizer changes, `compute`, `gather` and `reduce` on the wire, `accumulate` "
+                  "of reduced gradients, `buffers` of ignored parameters, `inputs` and `outputs` "
+                  "of the module. None leaves each as it is",
+                  option("compute", &P::compute), option("reduce", &P::reduce), py::kw_only(),
+                  option("gather", &P::gather), option("storage", &P::storage),
+                  option("accumulate", &P::accumulate), option("buffers", &P::buffers),
+                  option("inputs", &P::inputs), option("outputs", &P::outputs));
 }
 
 static py::dict as_dict(const FullyShardBytes& bytes) {

@@ -3,82 +3,53 @@
 
 #include <pybind11/stl.h>
 
+#include "python/bindings/fields.h"
 #include "python/bindings/modules.h"
 #include "weft/latent_attention.h"
 
 namespace weft::python {
 
+static RouterOptions router_of(const std::optional<RouterOptions>& given) {
+  return given.value_or(RouterOptions());
+}
+
 static void bind_moe_config(py::module_& m) {
-  py::class_<MoEConfig>(
-      m, "MoEConfig",
-      "Sizes and numbers of a mixture of experts, as of Mixtral, Qwen-MoE and "
-      "DeepSeek. `shared_width`: width of the expert that computes all tokens; "
-      "`f32_logits`: the router computes in f32 where tokens have a smaller dtype; "
-      "the coefficients multiply the losses that backward adds; `chunks`: parts of the "
-      "sequences computed one after the other")
-      .def(py::init([](int64_t dim, int64_t width, int64_t experts,
-                       const std::optional<RouterOptions>& router, bool f32_logits,
-                       bool balance_bias, int64_t shared_width, bool shared_gate,
-                       const std::string& shared_name, double balance_coefficient,
-                       double z_coefficient, std::optional<double> capacity_factor,
-                       std::optional<double> std, int64_t chunks) {
-             return MoEConfig{.dim = dim,
-                              .width = width,
-                              .experts = experts,
-                              .router = router.value_or(RouterOptions()),
-                              .f32_logits = f32_logits,
-                              .balance_bias = balance_bias,
-                              .shared_width = shared_width,
-                              .shared_gate = shared_gate,
-                              .shared_name = shared_name,
-                              .balance_coefficient = balance_coefficient,
-                              .z_coefficient = z_coefficient,
-                              .capacity_factor = capacity_factor,
-                              .deviation = std,
-                              .chunks = chunks};
-           }),
-           py::kw_only(), py::arg("dim"), py::arg("width"), py::arg("experts"),
-           py::arg("router") = py::none(), py::arg("f32_logits") = false,
-           py::arg("balance_bias") = false, py::arg("shared_width") = 0,
-           py::arg("shared_gate") = false, py::arg("shared_name") = "shared_experts",
-           py::arg("balance_coefficient") = 0.0, py::arg("z_coefficient") = 0.0,
-           py::arg("capacity_factor") = py::none(), py::arg("std") = py::none(),
-           py::arg("chunks") = 1)
-      .def_readonly("dim", &MoEConfig::dim)
-      .def_readonly("width", &MoEConfig::width)
-      .def_readonly("experts", &MoEConfig::experts)
-      .def_readonly("router", &MoEConfig::router);
+  using C = MoEConfig;
+  bind_options<C>(m, "MoEConfig",
+                  "Sizes and numbers of a mixture of experts, as of Mixtral, Qwen-MoE and "
+                  "DeepSeek. `shared_width`: width of the expert that computes all tokens; "
+                  "`f32_logits`: the router computes in f32 where tokens have a smaller dtype; the "
+                  "coefficients multiply the losses that backward adds; `chunks`: parts of the "
+                  "sequences computed one after the other",
+                  py::kw_only(), needed("dim", &C::dim), needed("width", &C::width),
+                  needed("experts", &C::experts),
+                  converted(py::arg("router") = py::none(), &C::router, router_of),
+                  option("f32_logits", &C::f32_logits), option("balance_bias", &C::balance_bias),
+                  option("shared_width", &C::shared_width), option("shared_gate", &C::shared_gate),
+                  option("shared_name", &C::shared_name),
+                  option("balance_coefficient", &C::balance_coefficient),
+                  option("z_coefficient", &C::z_coefficient),
+                  option("capacity_factor", &C::capacity_factor), option("std", &C::deviation),
+                  option("chunks", &C::chunks))
+      .def_readonly("dim", &C::dim)
+      .def_readonly("width", &C::width)
+      .def_readonly("experts", &C::experts)
+      .def_readonly("router", &C::router);
 }
 
 static void bind_latent_attention(py::module_& m) {
   using C = LatentAttentionConfig;
-  py::class_<C>(m, "LatentAttentionConfig",
-                "Sizes of multi-head latent attention, with the names of DeepSeek's config.json; "
-                "q_lora_rank 0: queries are computed from the input; scale 0: 1 / sqrt(d)")
-      .def(py::init([](int64_t dim, int64_t heads, int64_t q_lora_rank, int64_t kv_lora_rank,
-                       int64_t qk_nope_head_dim, int64_t qk_rope_head_dim, int64_t v_head_dim,
-                       double rope_theta, bool rope_interleave, double norm_eps, double scale,
-                       std::optional<double> std, bool bias, double dropout) {
-             return C{.dim = dim,
-                      .heads = heads,
-                      .q_lora_rank = q_lora_rank,
-                      .kv_lora_rank = kv_lora_rank,
-                      .qk_nope_head_dim = qk_nope_head_dim,
-                      .qk_rope_head_dim = qk_rope_head_dim,
-                      .v_head_dim = v_head_dim,
-                      .rope_theta = rope_theta,
-                      .rope_interleave = rope_interleave,
-                      .bias = bias,
-                      .dropout = dropout,
-                      .norm_eps = norm_eps,
-                      .scale = scale,
-                      .deviation = std};
-           }),
-           py::kw_only(), py::arg("dim"), py::arg("heads"), py::arg("q_lora_rank") = 0,
-           py::arg("kv_lora_rank"), py::arg("qk_nope_head_dim"), py::arg("qk_rope_head_dim"),
-           py::arg("v_head_dim"), py::arg("rope_theta") = 10000.0,
-           py::arg("rope_interleave") = true, py::arg("norm_eps") = 1e-6, py::arg("scale") = 0.0,
-           py::arg("std") = py::none(), py::arg("bias") = false, py::arg("dropout") = 0.0);
+  bind_options<C>(m, "LatentAttentionConfig",
+                  "Sizes of multi-head latent attention, with the names of DeepSeek's config.json; "
+                  "q_lora_rank 0: queries are computed from the input; scale 0: 1 / sqrt(d)",
+                  py::kw_only(), needed("dim", &C::dim), needed("heads", &C::heads),
+                  option("q_lora_rank", &C::q_lora_rank), needed("kv_lora_rank", &C::kv_lora_rank),
+                  needed("qk_nope_head_dim", &C::qk_nope_head_dim),
+                  needed("qk_rope_head_dim", &C::qk_rope_head_dim),
+                  needed("v_head_dim", &C::v_head_dim), option("rope_theta", &C::rope_theta),
+                  option("rope_interleave", &C::rope_interleave), option("norm_eps", &C::norm_eps),
+                  option("scale", &C::scale), option("std", &C::deviation),
+                  option("bias", &C::bias), option("dropout", &C::dropout));
   bind_module_class<LatentAttention>(
       m, "LatentAttention",
       "Causal multi-head latent attention of DeepSeek-V2 and V3: [batch, sequence, dim] -> the "

@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "python/bindings/bindings.h"
+#include "python/bindings/fields.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/modules.h"
 #include "weft/error.h"
@@ -263,77 +264,66 @@ static void bind_base(py::module_& m) {
           py::arg("parameter"), "How many updates parameter number `parameter` has had");
 }
 
+/// Binds a built-in optimizer: its constructor takes parameters, and `items`, fields of Options.
+template <class Kind, class Options, class... Items>
+static void bind_optimizer(py::module_& m, const char* name, const char* doc,
+                           const Items&... items) {
+  py::class_<Kind, Optimizer> kind(m, name, doc);
+  const auto make = [](const py::object& parameters, const Options& options) {
+    return std::make_unique<Kind>(groups_of(parameters, options));
+  };
+  bind_constructor<Options, py::object>(kind, make, py::arg("parameters"), items...);
+}
+
+static Tier offload_in(const std::variant<bool, std::string>& given) {
+  return tier_from("optimizer: offload", given);
+}
+
+template <class Options> static auto betas_of() {
+  const auto set = [](Options& options, const std::pair<double, double>& betas) {
+    std::tie(options.beta1, options.beta2) = betas;
+  };
+  const auto argument = py::arg("betas") = std::pair(Options().beta1, Options().beta2);
+  return ConvertedField<std::pair<double, double>, decltype(set)>{argument, set};
+}
+
 static void bind_kinds(py::module_& m) {
-  using Betas = std::pair<double, double>;
-  py::class_<AdamW, Optimizer>(m, "AdamW",
-                               "Adam with decoupled weight decay (Loshchilov and Hutter, 2019)")
-      .def(py::init([](const py::object& parameters, double lr, Betas betas, double eps,
-                       double weight_decay, const py::object& decays, DType moments,
-                       const std::variant<bool, std::string>& offload) {
-             return std::make_unique<AdamW>(groups_of(
-                 parameters, AdamWOptions{.learning_rate = lr,
-                                          .beta1 = betas.first,
-                                          .beta2 = betas.second,
-                                          .eps = eps,
-                                          .weight_decay = weight_decay,
-                                          .decays = predicate_of(decays),
-                                          .moments = moments,
-                                          .offload = tier_from("optimizer: offload", offload)}));
-           }),
-           py::arg("parameters"), py::arg("lr") = 1e-3, py::arg("betas") = Betas(0.9, 0.999),
-           py::arg("eps") = 1e-8, py::arg("weight_decay") = 0.01, py::kw_only(),
-           py::arg("decays") = py::none(), py::arg("moments") = DType::f32,
-           py::arg("offload") = false,
-           "parameters: a module, its named_parameters() or parameters(), or a list of groups, "
-           "dicts with \"params\" and the options that differ from those given here. decays(name, "
-           "parameter) returns whether weight decay applies (to all unless given). moments: the "
-           "dtype of m and v. offload: True keeps them in pinned memory of the host, \"disk:DIR\" "
-           "in "
-           "files without a name in DIR");
-  py::class_<SGD, Optimizer>(m, "SGD", "Stochastic gradient descent, with momentum")
-      .def(py::init([](const py::object& parameters, double lr, double momentum,
-                       double weight_decay, bool nesterov, const py::object& decays,
-                       const std::variant<bool, std::string>& offload) {
-             return std::make_unique<SGD>(groups_of(
-                 parameters, SGDOptions{.learning_rate = lr,
-                                        .momentum = momentum,
-                                        .weight_decay = weight_decay,
-                                        .nesterov = nesterov,
-                                        .decays = predicate_of(decays),
-                                        .offload = tier_from("optimizer: offload", offload)}));
-           }),
-           py::arg("parameters"), py::arg("lr") = 1e-2, py::arg("momentum") = 0.0,
-           py::arg("weight_decay") = 0.0, py::arg("nesterov") = false, py::kw_only(),
-           py::arg("decays") = py::none(), py::arg("offload") = false);
-  py::class_<Lamb, Optimizer>(m, "Lamb", "Layer-wise adapted Adam (You et al., 2020)")
-      .def(py::init([](const py::object& parameters, double lr, Betas betas, double eps,
-                       double weight_decay, const py::object& decays,
-                       const std::variant<bool, std::string>& offload) {
-             return std::make_unique<Lamb>(groups_of(
-                 parameters, LambOptions{.learning_rate = lr,
-                                         .beta1 = betas.first,
-                                         .beta2 = betas.second,
-                                         .eps = eps,
-                                         .weight_decay = weight_decay,
-                                         .decays = predicate_of(decays),
-                                         .offload = tier_from("optimizer: offload", offload)}));
-           }),
-           py::arg("parameters"), py::arg("lr") = 1e-3, py::arg("betas") = Betas(0.9, 0.999),
-           py::arg("eps") = 1e-6, py::arg("weight_decay") = 0.01, py::kw_only(),
-           py::arg("decays") = py::none(), py::arg("offload") = false);
+  using A = AdamWOptions;
+  using S = SGDOptions;
+  using L = LambOptions;
+  const py::arg_v decays = py::arg("decays") = py::none(), offload = py::arg("offload") = false;
+  bind_optimizer<AdamW, A>(
+      m, "AdamW", "Adam with decoupled weight decay (Loshchilov and Hutter, 2019)",
+      option("lr", &A::learning_rate), betas_of<A>(), option("eps", &A::eps),
+      option("weight_decay", &A::weight_decay), py::kw_only(),
+      converted(decays, &A::decays, predicate_of), option("moments", &A::moments),
+      converted(offload, &A::offload, offload_in),
+      "parameters: a module, its named_parameters() or parameters(), or a list of groups, dicts "
+      "with \"params\" and the options that differ from those given here. decays(name, parameter) "
+      "returns whether weight decay applies (to all unless given). moments: the dtype of m and v. "
+      "offload: True keeps them in pinned memory of the host, \"disk:DIR\" in files without a name "
+      "in DIR");
+  bind_optimizer<SGD, S>(m, "SGD", "Stochastic gradient descent, with momentum",
+                         option("lr", &S::learning_rate), option("momentum", &S::momentum),
+                         option("weight_decay", &S::weight_decay), option("nesterov", &S::nesterov),
+                         py::kw_only(), converted(decays, &S::decays, predicate_of),
+                         converted(offload, &S::offload, offload_in));
+  bind_optimizer<Lamb, L>(m, "Lamb", "Layer-wise adapted Adam (You et al., 2020)",
+                          option("lr", &L::learning_rate), betas_of<L>(), option("eps", &L::eps),
+                          option("weight_decay", &L::weight_decay), py::kw_only(),
+                          converted(decays, &L::decays, predicate_of),
+                          converted(offload, &L::offload, offload_in));
 }
 
 static void bind_schedule(py::module_& m) {
-  py::class_<WarmupCosine>(
-      m, "WarmupCosine",
-      "A learning rate by step, counted from 0: it grows evenly to `peak`, "
-      "reached after `warmup` steps, and falls along half a cosine to `floor`, "
-      "reached at step `total` and kept")
-      .def(py::init([](double peak, int64_t warmup, int64_t total, double floor) {
-             return WarmupCosine{peak, warmup, total, floor};
-           }),
-           py::arg("peak"), py::arg("warmup"), py::arg("total"), py::arg("floor") = 0.0)
-      .def("__call__", &WarmupCosine::operator(), py::arg("step"),
+  using C = WarmupCosine;
+  bind_options<C>(m, "WarmupCosine",
+                  "A learning rate by step, counted from 0: it grows evenly to `peak`, reached "
+                  "after `warmup` steps, and falls along half a cosine to `floor`, reached at step "
+                  "`total` and kept",
+                  needed("peak", &C::peak), needed("warmup", &C::warmup),
+                  needed("total", &C::total), option("floor", &C::floor))
+      .def("__call__", &C::operator(), py::arg("step"),
            "ValueError for a negative step or a warm-up longer than the whole");
 }
 

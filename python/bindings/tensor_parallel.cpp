@@ -3,61 +3,52 @@
 
 #include <pybind11/stl.h>
 
+#include "python/bindings/fields.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/modules.h"
 #include "weft/error.h"
 
 namespace weft::python {
 
+static std::vector<std::pair<std::string, Placement>> pairs_of(
+    const std::map<std::string, Placement>& parameters) {
+  return {parameters.begin(), parameters.end()};
+}
+
+/// Binds Colwise or Rowwise.
+template <class Cut> static void bind_cut(py::module_& m, const char* name, const char* text) {
+  bind_options<Cut>(m, name, text, py::kw_only(), option("output_layouts", &Cut::output),
+                    option("heads", &Cut::heads), option("parts", &Cut::parts));
+}
+
 static void bind_styles(py::module_& m) {
-  py::class_<Colwise>(m, "Colwise",
-                      "A Linear cut along its outputs, an Embedding along its width: the output is "
-                      "cut along its last dim, or brought to `output_layouts`. `heads`: so many "
-                      "heads stay whole. `parts`: the product begins with parts of a gathered "
-                      "input while others arrive")
-      .def(py::init([](AxisLayout output, int64_t heads, int parts) {
-             return Colwise{output, heads, parts};
-           }),
-           py::kw_only(), py::arg("output_layouts") = py::none(), py::arg("heads") = 0,
-           py::arg("parts") = 1);
-  py::class_<Rowwise>(
+  bind_cut<Colwise>(
+      m, "Colwise",
+      "A Linear cut along its outputs, an Embedding along its width: the output is cut along its "
+      "last dim, or brought to `output_layouts`. `heads`: so many heads stay whole. `parts`: the "
+      "product begins with parts of a gathered input while others arrive");
+  bind_cut<Rowwise>(
       m, "Rowwise",
-      "A Linear cut along its inputs, an Embedding along its vocabulary: addends of "
-      "the output are added up to `output_layouts`. `parts`: one part of the product is summed and "
-      "scattered while the next one is computed")
-      .def(py::init([](AxisLayout output, int64_t heads, int parts) {
-             return Rowwise{output, heads, parts};
-           }),
-           py::kw_only(), py::arg("output_layouts") = Placement(Replicate()), py::arg("heads") = 0,
-           py::arg("parts") = 1);
-  py::class_<SequenceParallel>(m, "SequenceParallel",
-                               "Whole parameters, and an input cut along dim `sequence_dim`")
-      .def(py::init([](int dim) { return SequenceParallel{dim}; }), py::kw_only(),
-           py::arg("sequence_dim") = 1);
-  py::class_<ExpertParallel>(m, "ExpertParallel",
-                             "Separate experts for each rank: parameters stacked by expert are "
-                             "cut along dim 0, and tokens travel to their experts")
-      .def(py::init<>());
-  py::class_<PrepareInput>(m, "PrepareInput", "Inputs by number are brought to these layouts")
-      .def(py::init([](std::vector<AxisLayout> inputs) { return PrepareInput{std::move(inputs)}; }),
-           py::arg("input_layouts"));
-  py::class_<PrepareOutput>(m, "PrepareOutput", "Outputs by number are brought to these layouts")
-      .def(py::init(
-               [](std::vector<AxisLayout> outputs) { return PrepareOutput{std::move(outputs)}; }),
-           py::arg("output_layouts"));
-  py::class_<Layouts>(
+      "A Linear cut along its inputs, an Embedding along its vocabulary: addends of the output are "
+      "added up to `output_layouts`. `parts`: one part of the product is summed and scattered "
+      "while the next one is computed");
+  bind_options<SequenceParallel>(m, "SequenceParallel",
+                                 "Whole parameters, and an input cut along dim `sequence_dim`",
+                                 py::kw_only(), option("sequence_dim", &SequenceParallel::dim));
+  bind_options<ExpertParallel>(m, "ExpertParallel",
+                               "Separate experts for each rank: parameters stacked by expert are "
+                               "cut along dim 0, and tokens travel to their experts");
+  bind_options<PrepareInput>(m, "PrepareInput", "Inputs by number are brought to these layouts",
+                             needed("input_layouts", &PrepareInput::inputs));
+  bind_options<PrepareOutput>(m, "PrepareOutput", "Outputs by number are brought to these layouts",
+                              needed("output_layouts", &PrepareOutput::outputs));
+  bind_options<Layouts>(
       m, "Layouts",
-      "Own parameters by name, inputs and outputs by number: a style for modules of "
-      "one's own")
-      .def(py::init([](const std::map<std::string, Placement>& parameters,
-                       std::vector<AxisLayout> inputs, std::vector<AxisLayout> outputs) {
-             Layouts layouts{{}, std::move(inputs), std::move(outputs)};
-             layouts.parameters.assign(parameters.begin(), parameters.end());
-             return layouts;
-           }),
-           py::kw_only(), py::arg("parameters") = std::map<std::string, Placement>{},
-           py::arg("inputs") = std::vector<AxisLayout>{},
-           py::arg("outputs") = std::vector<AxisLayout>{});
+      "Own parameters by name, inputs and outputs by number: a style for modules of one's own",
+      py::kw_only(),
+      converted(py::arg("parameters") = std::map<std::string, Placement>{}, &Layouts::parameters,
+                pairs_of),
+      option("inputs", &Layouts::inputs), option("outputs", &Layouts::outputs));
 }
 
 static Style style_of(py::handle path, py::handle given) {
@@ -66,8 +57,8 @@ static Style style_of(py::handle path, py::handle given) {
   } catch (const py::cast_error&) {
     throw py::type_error(concat("parallelize: the style of ", py::repr(path).cast<std::string>(),
                                 " is a ", Py_TYPE(given.ptr())->tp_name,
-                                ", expected Colwise, Rowwise, SequenceParallel, "
-                                "ExpertParallel, PrepareInput, PrepareOutput or Layouts"));
+                                ", expected Colwise, Rowwise, SequenceParallel, ExpertParallel, "
+                                "PrepareInput, PrepareOutput or Layouts"));
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "python/bindings/fields.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/modules.h"
 
@@ -71,45 +72,28 @@ static void bind_choices(ConfigClass& config) {
          field("rope_interleave", &C::rope_interleave));
 }
 
+/// The default of head_dim.
+static TransformerConfig with_head_dim(TransformerConfig config) {
+  if (config.head_dim <= 0 && config.heads != 0) config.head_dim = config.dim / config.heads;
+  return config;
+}
+
 static void bind_config(py::module_& m) {
+  using C = TransformerConfig;
   ConfigClass config(m, "TransformerConfig",
                      "Sizes and choices of a TransformerModel; the defaults are those of a Llama");
-  config
-      .def(py::init([](int64_t dim, int64_t layers, int64_t heads, int64_t kv_heads, int64_t ffn,
-                       int64_t vocabulary, int64_t head_dim, int64_t max_sequence,
-                       double rope_theta, double norm_eps, bool tied, double std) {
-             return TransformerConfig{
-                 .dim = dim,
-                 .layers = layers,
-                 .heads = heads,
-                 .kv_heads = kv_heads,
-                 .head_dim = head_dim > 0 || heads == 0 ? head_dim : dim / heads,
-                 .ffn = ffn,
-                 .vocabulary = vocabulary,
-                 .max_sequence = max_sequence,
-                 .rope_theta = rope_theta,
-                 .norm_eps = norm_eps,
-                 .tied = tied,
-                 .deviation = std};
-           }),
-           py::kw_only(), py::arg("dim"), py::arg("layers"), py::arg("heads"), py::arg("kv_heads"),
-           py::arg("ffn"), py::arg("vocabulary"), py::arg("head_dim") = 0,
-           py::arg("max_sequence") = 2048, py::arg("rope_theta") = 10000.0,
-           py::arg("norm_eps") = 1e-5, py::arg("tied") = false, py::arg("std") = 0.02,
-           "head_dim 0 means dim / heads")
-      .def_readwrite("dim", &TransformerConfig::dim)
-      .def_readwrite("layers", &TransformerConfig::layers)
-      .def_readwrite("heads", &TransformerConfig::heads)
-      .def_readwrite("kv_heads", &TransformerConfig::kv_heads)
-      .def_readwrite("head_dim", &TransformerConfig::head_dim)
-      .def_readwrite("ffn", &TransformerConfig::ffn)
-      .def_readwrite("vocabulary", &TransformerConfig::vocabulary)
-      .def_readwrite("max_sequence", &TransformerConfig::max_sequence)
-      .def_readwrite("rope_theta", &TransformerConfig::rope_theta)
-      .def_readwrite("norm_eps", &TransformerConfig::norm_eps)
-      .def_readwrite("tied", &TransformerConfig::tied)
-      .def_readwrite("std", &TransformerConfig::deviation)
-      .def("__eq__", [](const TransformerConfig& a, const TransformerConfig& b) { return a == b; });
+  const auto bind_sizes = [&](const auto&... fields) {
+    bind_constructor<C>(config, with_head_dim, py::kw_only(), fields...,
+                        "head_dim 0 means dim / heads");
+    (config.def_readwrite(fields.argument.name, fields.member), ...);
+  };
+  bind_sizes(needed("dim", &C::dim), needed("layers", &C::layers), needed("heads", &C::heads),
+             needed("kv_heads", &C::kv_heads), needed("ffn", &C::ffn),
+             needed("vocabulary", &C::vocabulary), option("head_dim", &C::head_dim),
+             option("max_sequence", &C::max_sequence), option("rope_theta", &C::rope_theta),
+             option("norm_eps", &C::norm_eps), option("tied", &C::tied),
+             option("std", &C::deviation));
+  config.def("__eq__", [](const C& a, const C& b) { return a == b; });
   bind_choices(config);
   m.def("config_json", &config_json, py::arg("config"), py::arg("dtype") = "",
         "The text of the config.json from which transformer_config reads the same");

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <tuple>
+#include <utility>
+
+namespace weft::python {
+
+namespace py = pybind11;
+
+// Structs of options: a table of fields makes the arguments of a constructor.
+
+/// A field of the struct C, as an argument.
+template <class C, class T, class Argument> struct MemberField {
+  using Value = T;
+  Argument argument;
+  T C::*member;
+  void set(C& all, T value) const { all.*member = std::move(value); }
+};
+
+/// An argument that set(C&, Given) passes on to fields.
+template <class Given, class Set> struct ConvertedField {
+  using Value = Given;
+  py::arg_v argument;
+  Set set;
+};
+
+/// A field that must be given.
+template <class C, class T> auto needed(const char* name, T C::*member) {
+  return MemberField<C, T, py::arg>{py::arg(name), member};
+}
+/// A field whose default is that of C.
+template <class C, class T> auto option(const char* name, T C::*member) {
+  return MemberField<C, T, py::arg_v>{py::arg(name) = C().*member, member};
+}
+/// A field that is convert(given).
+template <class C, class T, class Given>
+auto converted(const py::arg_v& argument, T C::*member, T (*convert)(Given)) {
+  const auto set = [=](C& all, const std::decay_t<Given>& given) { all.*member = convert(given); };
+  return ConvertedField<std::decay_t<Given>, decltype(set)>{argument, set};
+}
+
+template <class Item> auto fields_in(const Item& item) {
+  if constexpr (requires { typename Item::Value; })
+    return std::tuple(item);
+  else
+    return std::tuple();
+}
+template <class Item> auto argument_of(const Item& item) {
+  if constexpr (requires { typename Item::Value; })
+    return item.argument;
+  else
+    return item;
+}
+
+/// Binds make(leading, C) as a constructor. The items are what `def` takes, with fields of C.
+template <class C, class... Leading, class Bound, class Make, class... Items>
+void bind_constructor(Bound& bound, const Make& make, const Items&... items) {
+  const auto of_fields = [&]<class... Fields>(const Fields&... fields) {
+    const auto made = [=](const Leading&... leading, typename Fields::Value... values) {
+      C all{};
+      (fields.set(all, std::move(values)), ...);
+      return make(leading..., std::move(all));
+    };
+    bound.def(py::init(made), argument_of(items)...);
+  };
+  std::apply(of_fields, std::tuple_cat(fields_in(items)...));
+}
+
+/// Binds C, made of these items.
+template <class C, class... Items>
+py::class_<C> bind_options(py::module_& m, const char* name, const char* doc,
+                           const Items&... items) {
+  py::class_<C> bound(m, name, doc);
+  bind_constructor<C>(
+      bound, [](C all) { return all; }, items...);
+  return bound;
+}
+
+}  // namespace weft::python
