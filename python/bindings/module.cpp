@@ -11,7 +11,8 @@ void bind_all(py::module_& m) {
   bind_mesh(m);
   auto tensor = declare_tensor(m);
   bind_context(m);
-  bind_autograd(m);
+  bind_ranks(m);
+  bind_statistics(m);
   bind_modules(m);
   bind_ops(m);
   bind_elementwise(m);

@@ -102,7 +102,25 @@ static void bind_layout(py::class_<Tensor>& tensor) {
           "What `redistribute` would do: steps, bytes, predicted time, peak memory");
 }
 
-static void bind_gradients(py::class_<Tensor>& tensor) {
+/// One gradient for each root; empty for a root of one element, whose gradient is 1.
+static Tensors gradients_for(const Tensors& roots,
+                             const std::optional<std::vector<std::optional<Tensor>>>& given) {
+  Tensors gradients(roots.size());
+  for (size_t i = 0; given && i < given->size() && i < gradients.size(); ++i) {
+    if ((*given)[i]) gradients[i] = *(*given)[i];
+  }
+  return gradients;
+}
+
+static void bind_gradients(py::module_& m, py::class_<Tensor>& tensor) {
+  m.def(
+      "backward",
+      [](const Tensors& roots, const std::optional<std::vector<std::optional<Tensor>>>& given) {
+        const Tensors gradients = gradients_for(roots, given);
+        released([&] { backward(roots, gradients); });
+      },
+      py::arg("roots"), py::arg("gradients") = py::none(),
+      "Gradients of all leaves that `roots` depend on, given the roots' gradients (None: one)");
   tensor
       .def_property(
           "requires_grad", &Tensor::requires_grad,
@@ -355,7 +373,7 @@ void bind_tensor(py::module_& m, py::class_<Tensor>& tensor) {
       .def(
           "__repr__", [](const Tensor& x) { return concat(x); }, Released());
   bind_layout(tensor);
-  bind_gradients(tensor);
+  bind_gradients(m, tensor);
   bind_shape_methods(tensor);
   bind_operators(tensor);
   bind_elements(tensor);

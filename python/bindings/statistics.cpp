@@ -8,14 +8,8 @@
 
 namespace weft::python {
 
-/// One gradient for each root; empty for a root of one element, whose gradient is 1.
-static Tensors gradients_for(const Tensors& roots,
-                             const std::optional<std::vector<std::optional<Tensor>>>& given) {
-  Tensors gradients(roots.size());
-  for (size_t i = 0; given && i < given->size() && i < gradients.size(); ++i) {
-    if ((*given)[i]) gradients[i] = *(*given)[i];
-  }
-  return gradients;
+static py::dict as_dict(const MemoryUse& use) {
+  return py::dict(py::arg("current") = use.current, py::arg("peak") = use.peak);
 }
 
 static void bind_memory(py::module_& m) {
@@ -23,18 +17,12 @@ static void bind_memory(py::module_& m) {
       "memory_statistics",
       [](Device device) {
         const MemoryStatistics statistics = memory_statistics(device.kind);
-        const auto use = [](const MemoryUse& of) {
-          py::dict both;
-          both["current"] = of.current;
-          both["peak"] = of.peak;
-          return both;
-        };
         py::dict all;
         for (int i = 0; i < kPurposes; ++i) {
           all[py::str(std::string(name_of(static_cast<Purpose>(i))))] =
-              use(statistics.by_purpose[static_cast<size_t>(i)]);
+              as_dict(statistics.by_purpose[static_cast<size_t>(i)]);
         }
-        all["total"] = use(statistics.total);
+        all["total"] = as_dict(statistics.total);
         all["cached"] = statistics.cached;
         return all;
       },
@@ -48,30 +36,19 @@ static void bind_memory(py::module_& m) {
         "Gives cached memory of the calling rank back to the system");
 }
 
-void bind_autograd(py::module_& m) {
-  m.def(
-      "backward",
-      [](const Tensors& roots, const std::optional<std::vector<std::optional<Tensor>>>& given) {
-        const Tensors gradients = gradients_for(roots, given);
-        released([&] { backward(roots, gradients); });
-      },
-      py::arg("roots"), py::arg("gradients") = py::none(),
-      "Gradients of all leaves that `roots` depend on, given the roots' gradients (None: one)");
+void bind_statistics(py::module_& m) {
   m.def(
       "engine_statistics",
       [] {
         const EngineStatistics& s = engine_statistics();
-        py::dict all;
-        all["calls"] = s.calls;
-        all["route_hits"] = s.route_hits;
-        all["route_misses"] = s.route_misses;
-        all["route_evictions"] = s.route_evictions;
-        all["gradients_in_place"] = s.gradients_in_place;
-        all["gradient_copies"] = s.gradient_copies;
-        all["gradient_copy_bytes"] = s.gradient_copy_bytes;
-        all["implicit_redistributions"] = s.implicit_redistributions;
-        all["implicit_bytes"] = s.implicit_bytes;
-        return all;
+        return py::dict(py::arg("calls") = s.calls, py::arg("route_hits") = s.route_hits,
+                        py::arg("route_misses") = s.route_misses,
+                        py::arg("route_evictions") = s.route_evictions,
+                        py::arg("gradients_in_place") = s.gradients_in_place,
+                        py::arg("gradient_copies") = s.gradient_copies,
+                        py::arg("gradient_copy_bytes") = s.gradient_copy_bytes,
+                        py::arg("implicit_redistributions") = s.implicit_redistributions,
+                        py::arg("implicit_bytes") = s.implicit_bytes);
       },
       "What the calling rank's engine did since the rank began: calls, routes found and made, "
       "gradients written in place and copied, implicit redistributions and their bytes");

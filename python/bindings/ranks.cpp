@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/ranks.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "python/bindings/bindings.h"
+#include "python/bindings/lock.h"
+#include "weft/error.h"
+
+namespace weft::python {
+
+/// Converts a deadline in seconds; deadlines above `kLongest` are unlimited in practice.
+static std::chrono::milliseconds milliseconds_of(double deadline) {
+  constexpr double kLongest = 10 * 365.0 * 24 * 3600;
+  if (!(deadline > 0)) fail("deadline: it is ", deadline, " s, expected a number above 0");
+  return std::chrono::milliseconds(
+      std::max<int64_t>(1, static_cast<int64_t>(std::min(deadline, kLongest) * 1e3)));
+}
+
+static RunOptions options_of(double deadline, int threads_per_rank, uint64_t seed,
+                             std::optional<bool> checks_equality) {
+  return {.deadline = milliseconds_of(deadline),
+          .threads_per_rank = threads_per_rank,
+          .seed = seed,
+          .checks_equality = checks_equality};
+}
+
+namespace {
+
+/// The state of the ranks while they run; read and changed with the interpreter's lock held.
+class RankRun {
+ public:
+  RankRun(int ranks, const py::function& body)
+      : body_(body),
+        around_(of_thread()),
+        ranks_(static_cast<size_t>(ranks)),
+        results_(static_cast<size_t>(ranks)) {
+    if (around_ && around_->is_interrupted_) throw_interrupt();
+    all().push_back(this);
+  }
+  ~RankRun() { std::erase(all(), this); }
+  RankRun(const RankRun&) = delete;
+  RankRun& operator=(const RankRun&) = delete;
+
+  /// Runs one rank, on its thread.
+  void run(const Communicator& world) {
+    const Locked lock;
+    of_thread() = this;
+    Rank& rank = ranks_[static_cast<size_t>(world.rank())];
+    rank = {world, PyThread_get_thread_ident()};
+    try {
+      py::object result = body_(world);
+      // A rank that was interrupted in its last call raises here.
+      if (is_interrupted_) throw_interrupt();
+      results_[static_cast<size_t>(world.rank())] = std::move(result);
+      rank = {};
+    } catch (py::error_already_set& raised) {
+      rank = {};
+      if (!failed_at_) failed_at_ = std::chrono::steady_clock::now();
+      name_rank(raised, world);
+      throw;
+    } catch (...) {
+      rank = {};
+      throw;
+    }
+  }
+
+  /// Raises KeyboardInterrupt in every rank that runs Python and ends the waits of the others; the
+  /// same in runs that these ranks have started.
+  void interrupt() {
+    is_interrupted_ = true;
+    end_ranks(PyExc_KeyboardInterrupt, "interrupted from the keyboard");
+  }
+  /// Raises CommError in ranks that still run Python one second after another rank failed; ranks
+  /// that wait for the failed one raise by themselves.
+  void end_stragglers() {
+    if (!failed_at_ || std::chrono::steady_clock::now() - *failed_at_ < std::chrono::seconds(1)) {
+      return;
+    }
+    failed_at_.reset();
+    const py::object error = py::module_::import("weft._weft").attr("CommError");
+    for (const Rank& rank : ranks_) {
+      if (rank.world) PyThreadState_SetAsyncExc(rank.thread, error.ptr());
+    }
+    end_runs_within(error.ptr(), "a rank of the run around this one failed");
+  }
+
+  [[noreturn]] static void throw_interrupt() {
+    PyErr_SetNone(PyExc_KeyboardInterrupt);
+    throw py::error_already_set();
+  }
+
+  py::list results() {
+    py::list all;
+    for (py::object& result : results_) all.append(std::move(result));
+    return all;
+  }
+
+ private:
+  struct Rank {
+    Communicator world = {};
+    unsigned long thread = 0;
+  };
+
+  /// The active runs; and the run that the calling thread belongs to as a rank.
+  static std::vector<RankRun*>& all() {
+    static std::vector<RankRun*> runs;
+    return runs;
+  }
+  static RankRun*& of_thread() {
+    static thread_local RankRun* run = nullptr;
+    return run;
+  }
+
+  void end_ranks(PyObject* kind, const char* why) {
+    for (const Rank& rank : ranks_) {
+      if (!rank.world) continue;
+      PyThreadState_SetAsyncExc(rank.thread, kind);
+      rank.world.abort(why);
+    }
+    end_runs_within(kind, why);
+  }
+
+  void end_runs_within(PyObject* kind, const char* why) {
+    for (RankRun* run : all()) {
+      if (run->around_ != this) continue;
+      run->is_interrupted_ = run->is_interrupted_ || is_interrupted_;
+      run->end_ranks(kind, why);
+    }
+  }
+
+  static void name_rank(const py::error_already_set& raised, const Communicator& world) {
+    if (world.size() == 1) return;
+    // The text for the other ranks is fixed when it is first read; they already name the rank.
+    static_cast<void>(raised.what());
+    raised.value().attr("add_note")(concat("raised by rank ", world.rank(), " of ", world.size()));
+  }
+
+  const py::function& body_;
+  RankRun* around_;
+  std::vector<Rank> ranks_;
+  std::vector<py::object> results_;
+  bool is_interrupted_ = false;
+  std::optional<std::chrono::steady_clock::time_point> failed_at_;
+};
+
+/// Runs a function on another thread while the main thread handles signals.
+class Listening {
+ public:
+  template <class Function>
+  explicit Listening(Function function)
+      : thread_([this, function = std::move(function)] {
+          try {
+            function();
+          } catch (...) {
+            thrown_ = std::current_exception();
+          }
+          const std::lock_guard lock(mutex_);
+          done_ = true;
+          changed_.notify_one();
+        }) {}
+
+  /// Called without the interpreter's lock.
+  void wait(RankRun& run) {
+    while (!is_done()) {
+      const Locked lock;
+      run.end_stragglers();
+      if (PyErr_CheckSignals() == 0) continue;
+      // The exception of Python's signal handler: KeyboardInterrupt unless the program changed it.
+      raised_ ? PyErr_Clear() : static_cast<void>(raised_.emplace());
+      run.interrupt();
+    }
+    thread_.join();
+  }
+  /// Rethrows the signal handler's exception, or else the function's.
+  void rethrow() {
+    if (raised_) throw *std::move(raised_);
+    if (thrown_) std::rethrow_exception(thrown_);
+  }
+
+ private:
+  bool is_done() {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::milliseconds(50), [this] { return done_; });
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  std::exception_ptr thrown_;
+  std::optional<py::error_already_set> raised_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+/// Only the main thread handles signals.
+static bool on_main_thread() {
+  const py::module_ threading = py::module_::import("threading");
+  return threading.attr("current_thread")().is(threading.attr("main_thread")());
+}
+
+/// Runs body(world) on threads of this process, as `run_ranks` does, and returns the ranks'
+/// results. On the main thread, Ctrl-C raises KeyboardInterrupt in all ranks, and then here.
+static py::list run_python_ranks(int ranks, const py::function& body, const RunOptions& options) {
+  if (ranks < 1 || ranks > kMostLocalRanks) {
+    fail("run_ranks: the number of ranks is ", ranks, ", expected 1 to ", kMostLocalRanks);
+  }
+  RankRun run(ranks, body);
+  const auto run_all = [&] {
+    run_ranks(
+        ranks, [&run](const Communicator& world) { run.run(world); }, options);
+  };
+  if (!on_main_thread()) {
+    released(run_all);
+    return run.results();
+  }
+  std::optional<Listening> listening;
+  released([&] {
+    listening.emplace(run_all);
+    listening->wait(run);
+  });
+  listening->rethrow();
+  return run.results();
+}
+
+void bind_ranks(py::module_& m) {
+  constexpr double kDeadline = 600;
+  m.def(
+      "run_ranks",
+      [](int ranks, const py::function& body, double deadline, int threads_per_rank, uint64_t seed,
+         std::optional<bool> checks_equality) {
+        return run_python_ranks(ranks, body,
+                                options_of(deadline, threads_per_rank, seed, checks_equality));
+      },
+      py::arg("ranks"), py::arg("body"), py::kw_only(), py::arg("deadline") = kDeadline,
+      py::arg("threads_per_rank") = 0, py::arg("seed") = 0, py::arg("checks_equality") = py::none(),
+      "Calls body(world) on `ranks` threads of this process, each a rank, and returns what they "
+      "returned, by rank. When one raises, the others end too and its exception is raised here; "
+      "so at Ctrl-C. Waits for other ranks end after `deadline` seconds with a CommError. "
+      "threads_per_rank 0 shares the machine's cores evenly. checks_equality: whether tensors "
+      "given to distribute are compared between ranks; None compares a sample of the first ones");
+  m.def("launched_ranks", &launched_ranks,
+        "Ranks of the job that this process is one rank of (weft run, mpirun, torchrun, srun); 1 "
+        "for a process that is alone");
+  m.def(
+      "_connect",
+      [](double deadline, int threads_per_rank, uint64_t seed) {
+        return connect(options_of(deadline, threads_per_rank, seed, {}));
+      },
+      Released(), py::arg("deadline") = kDeadline, py::arg("threads_per_rank") = 0,
+      py::arg("seed") = 0);
+  m.def(
+      "_abort", [](const Communicator& world, const std::string& why) { world.abort(why); },
+      Released(), py::arg("world"), py::arg("why"));
+  m.def("fake_world", &fake_world, py::arg("rank"), py::arg("size"), py::arg("ranks_per_host") = 8,
+        py::arg("in_memory") = true,
+        "A communicator of `size` ranks of which only `rank` exists: collectives move nothing but "
+        "count the bytes that would come. For planning on clusters you do not have");
+}
+
+}  // namespace weft::python
