@@ -65,21 +65,13 @@ static void bind_saver(py::module_& m) {
 }
 
 static py::dict as_dict(const CheckpointReport& report) {
-  py::dict all;
-  all["verdict"] = name_of(report.verdict);
-  all["reason"] = report.reason;
-  all["files"] = report.files;
-  all["file"] = report.file;
-  all["tensor"] = report.tensor;
-  all["block"] = report.block;
-  all["step"] = report.step;
-  all["generation"] = report.generation;
-  all["ranks"] = report.ranks;
-  all["tensors"] = report.tensors;
-  all["bytes"] = report.bytes;
-  all["non_finite"] = report.non_finite;
-  all["non_finite_tensor"] = report.non_finite_tensor;
-  return all;
+  return py::dict(py::arg("verdict") = name_of(report.verdict), py::arg("reason") = report.reason,
+                  py::arg("files") = report.files, py::arg("file") = report.file,
+                  py::arg("tensor") = report.tensor, py::arg("block") = report.block,
+                  py::arg("step") = report.step, py::arg("generation") = report.generation,
+                  py::arg("ranks") = report.ranks, py::arg("tensors") = report.tensors,
+                  py::arg("bytes") = report.bytes, py::arg("non_finite") = report.non_finite,
+                  py::arg("non_finite_tensor") = report.non_finite_tensor);
 }
 
 static void bind_readers(py::module_& m) {

@@ -162,15 +162,11 @@ static void bind_precision(py::module_& m) {
 }
 
 static py::dict as_dict(const FullyShardBytes& bytes) {
-  py::dict all, by_axes;
+  py::dict by_axes;
   for (const AxisTraffic& traffic : bytes.by_axes) by_axes[traffic.axes.c_str()] = traffic.bytes;
-  all["parameters"] = bytes.parameters;
-  all["gradients"] = bytes.gradients;
-  all["buffers"] = bytes.buffers;
-  all["received"] = bytes.received;
-  all["by_axes"] = by_axes;
-  all["copied"] = bytes.copied;
-  return all;
+  return py::dict(py::arg("parameters") = bytes.parameters, py::arg("gradients") = bytes.gradients,
+                  py::arg("buffers") = bytes.buffers, py::arg("received") = bytes.received,
+                  py::arg("by_axes") = by_axes, py::arg("copied") = bytes.copied);
 }
 
 static void bind_questions(py::module_& m) {

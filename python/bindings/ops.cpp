@@ -75,8 +75,8 @@ static py::object call(const Op& op, const py::args& given, const Shape& structu
   return one_or_all(released([&] { return op.call(operands, attributes); }));
 }
 
-static py::object namespace_of(const py::dict& fields) {
-  return py::module_::import("types").attr("SimpleNamespace")(**fields);
+template <class... Fields> static py::object namespace_of(Fields&&... fields) {
+  return py::module_::import("types").attr("SimpleNamespace")(std::forward<Fields>(fields)...);
 }
 
 static py::list values_of(const Attributes& attributes) {
@@ -100,16 +100,12 @@ static py::object told_of(const Call& call, int results) {
     result_wholes.push_back(call.out_shape(i));
     result_shapes.push_back(call.out(i).shape);
   }
-  py::dict fields;
-  fields["structure"] = call.attributes().structure;
-  fields["values"] = values_of(call.attributes());
-  fields["operand_boxes"] = operand_boxes;
-  fields["result_boxes"] = result_boxes;
-  fields["operand_wholes"] = operand_wholes;
-  fields["result_wholes"] = result_wholes;
-  fields["result_shapes"] = result_shapes;
-  fields["counts_here"] = call.counts_here();
-  return namespace_of(fields);
+  return namespace_of(
+      py::arg("structure") = call.attributes().structure,
+      py::arg("values") = values_of(call.attributes()), py::arg("operand_boxes") = operand_boxes,
+      py::arg("result_boxes") = result_boxes, py::arg("operand_wholes") = operand_wholes,
+      py::arg("result_wholes") = result_wholes, py::arg("result_shapes") = result_shapes,
+      py::arg("counts_here") = call.counts_here());
 }
 
 /// Runs forward on copies of the operands and copies what it returns to the results.
@@ -144,13 +140,10 @@ static void run_backward(const std::string& name, const Callable& backward, int 
   py::list operands, outputs;
   for (int i = 0; i < grad.operands(); ++i) operands.append(grad.in(i));
   for (int i = 0; saves_outputs && i < results; ++i) outputs.append(grad.out(i));
-  py::dict fields;
-  fields["operands"] = operands;
-  fields["results"] = outputs;
-  fields["structure"] = grad.attributes().structure;
-  fields["values"] = values_of(grad.attributes());
   py::tuple arguments(static_cast<size_t>(results + 1));
-  arguments[0] = namespace_of(fields);
+  arguments[0] = namespace_of(py::arg("operands") = operands, py::arg("results") = outputs,
+                              py::arg("structure") = grad.attributes().structure,
+                              py::arg("values") = values_of(grad.attributes()));
   for (int i = 0; i < results; ++i) {
     arguments[static_cast<size_t>(i + 1)] = py::cast(optional_of(grad.grad(i)));
   }
