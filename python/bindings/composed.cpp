@@ -3,7 +3,6 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/changed.h"
-#include "python/bindings/operands.h"
 #include "weft/ops/distributions.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/losses.h"
@@ -27,24 +26,6 @@ py::object named_tuple(const char* name, std::initializer_list<Tensor> results) 
   for (const Tensor& result : results) values.append(result);
   return py::module_::import("weft._weft").attr(name)(*values);
 }
-
-static constexpr OfOne kComposedOfOne[] = {
-    {"erfc", erfc, "erfc", "1 - erf(x), accurate for large x"},
-    {"erfinv", erfinv, "erfinv", "The inverse of erf; NaN outside [-1, 1]"},
-    {"lgamma", lgamma, "lgamma", "log |gamma(x)|"},
-    {"digamma", digamma, "polygamma", "The derivative of lgamma"},
-    {"i0", i0, "bessel_i", "The modified Bessel function of the first kind of order 0"},
-    {"i1", i1, "bessel_i", "The modified Bessel function of the first kind of order 1"},
-    {"matrix_exp", matrix_exp, "matmul", "The sum of x^k / k! of square matrices"},
-    {"rand_like", rand_like, "add", "Uniform in [0, 1), in shape, dtype and layout of x"},
-    {"randn_like", randn_like, "add", "Standard normal, in shape, dtype and layout of x"},
-};
-
-static constexpr OfTwo kComposedOfTwo[] = {
-    {"igamma", igamma, "igamma",
-     "The regularised lower incomplete gamma function of x1 from 0 to x2"},
-    {"igammac", igammac, "igamma", "1 - igamma(x1, x2)"},
-};
 
 static void bind_placing(py::module_& m) {
   const auto x = py::arg("x"), index = py::arg("index"), src = py::arg("src");
@@ -203,8 +184,6 @@ static void bind_torch(py::module_& m) {
 }
 
 void bind_composed(py::module_& m) {
-  bind_functions(m, kComposedOfOne);
-  bind_functions(m, kComposedOfTwo);
   bind_placing(m);
   bind_counts(m);
   bind_estimates(m);

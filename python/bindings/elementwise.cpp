@@ -1,85 +1,121 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/ops/elementwise.h"
+#include "python/bindings/operands.h"
+
+#include <functional>
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/lock.h"
-#include "python/bindings/operands.h"
 #include "weft/error.h"
+#include "weft/ops/algebra.h"
+#include "weft/ops/distributions.h"
+#include "weft/ops/elementwise.h"
 #include "weft/ops/logic.h"
+#include "weft/ops/pointwise.h"
 #include "weft/ops/powers.h"
 #include "weft/ops/rounding.h"
+#include "weft/ops/special.h"
+#include "weft/ops/statistics.h"
 #include "weft/ops/trigonometry.h"
 
 namespace weft::python {
 
 namespace {
 
-constexpr OfOne kElementwiseOfOne[] = {
-    {"negative", neg, "neg", "-x"},
-    {"abs", abs, "abs", "|x|, element by element"},
-    {"exp", exp, "exp", "e to the power of x"},
-    {"log", log, "log", "The natural logarithm of x"},
-    {"sqrt", sqrt, "sqrt", "The square root of x"},
-    {"rsqrt", rsqrt, "rsqrt", "1 / sqrt(x)"},
-    {"tanh", tanh, "tanh", "The hyperbolic tangent of x"},
-    {"sigmoid", sigmoid, "sigmoid", "1 / (1 + exp(-x))"},
-    {"silu", silu, "silu", "x * sigmoid(x)"},
-    {"gelu_tanh", gelu_tanh, "gelu_tanh", "gelu's approximation by tanh"},
-    {"square", square, "square", "x * x"},
-    {"sign", sign, "sign", "-1, 0 or 1; NaN for NaN"},
-    {"erf", erf, "erf", "The error function of x"},
-    {"relu", relu, "relu", "max(x, 0); its gradient at 0 is 0"},
-    {"sin", sin, "sin", "The sine of x, in radians"},
-    {"cos", cos, "cos", "The cosine of x, in radians"},
-    {"tan", tan, "tan", "The tangent of x, in radians"},
-    {"asin", asin, "asin", "The angle in [-pi/2, pi/2] whose sine is x"},
-    {"acos", acos, "acos", "The angle in [0, pi] whose cosine is x"},
-    {"atan", atan, "atan", "The angle in [-pi/2, pi/2] whose tangent is x"},
-    {"sinh", sinh, "sinh", "The hyperbolic sine of x"},
-    {"cosh", cosh, "cosh", "The hyperbolic cosine of x"},
-    {"asinh", asinh, "asinh", "The inverse of sinh"},
-    {"acosh", acosh, "acosh", "The inverse of cosh; NaN below 1"},
-    {"atanh", atanh, "atanh", "The inverse of tanh; NaN beyond 1"},
-    {"floor", floor, "floor", "The integer below x; the dtype stays"},
-    {"ceil", ceil, "ceil", "The integer above x; the dtype stays"},
-    {"trunc", trunc, "trunc", "The integer of x towards 0; the dtype stays"},
-    {"round", round, "round", "The nearest integer, halves to the even one; the dtype stays"},
-    {"signbit", signbit, "signbit", "Whether the sign is negative, also of -0 and NaN: bool"},
-    {"logical_not", logical_not, "logical_not", "Whether x is zero: bool"},
-    {"isfinite", isfinite, "isfinite", "Whether x is neither infinite nor NaN: bool"},
-    {"isinf", isinf, "isinf", "Whether x is infinite: bool"},
-    {"isnan", isnan, "isnan", "Whether x is NaN: bool"},
-    {"bitwise_invert", bitwise_invert, "bitwise_invert", "~x, of integers and bool"},
-    {"expm1", expm1, "expm1", "exp(x) - 1, exact for small x"},
-    {"log1p", log1p, "log1p", "log(1 + x), exact for small x"},
-    {"log2", log2, "log2", "The logarithm of x to base 2"},
-    {"log10", log10, "log10", "The logarithm of x to base 10"},
+constexpr NamedFunction<Tensor (*)(const Tensor&)> kOfOne[] = {
+    {"negative", neg, "-x", "neg"},
+    {"abs", abs, "|x|, element by element"},
+    {"exp", exp, "e to the power of x"},
+    {"log", log, "The natural logarithm of x"},
+    {"sqrt", sqrt, "The square root of x"},
+    {"rsqrt", rsqrt, "1 / sqrt(x)"},
+    {"tanh", tanh, "The hyperbolic tangent of x"},
+    {"sigmoid", sigmoid, "1 / (1 + exp(-x))"},
+    {"silu", silu, "x * sigmoid(x)"},
+    {"gelu_tanh", gelu_tanh, "gelu's approximation by tanh"},
+    {"square", square, "x * x"},
+    {"sign", sign, "-1, 0 or 1; NaN for NaN"},
+    {"erf", erf, "The error function of x"},
+    {"relu", relu, "max(x, 0); its gradient at 0 is 0"},
+    {"sin", sin, "The sine of x, in radians"},
+    {"cos", cos, "The cosine of x, in radians"},
+    {"tan", tan, "The tangent of x, in radians"},
+    {"asin", asin, "The angle in [-pi/2, pi/2] whose sine is x"},
+    {"acos", acos, "The angle in [0, pi] whose cosine is x"},
+    {"atan", atan, "The angle in [-pi/2, pi/2] whose tangent is x"},
+    {"sinh", sinh, "The hyperbolic sine of x"},
+    {"cosh", cosh, "The hyperbolic cosine of x"},
+    {"asinh", asinh, "The inverse of sinh"},
+    {"acosh", acosh, "The inverse of cosh; NaN below 1"},
+    {"atanh", atanh, "The inverse of tanh; NaN beyond 1"},
+    {"floor", floor, "The integer below x; the dtype stays"},
+    {"ceil", ceil, "The integer above x; the dtype stays"},
+    {"trunc", trunc, "The integer of x towards 0; the dtype stays"},
+    {"round", round, "The nearest integer, halves to the even one; the dtype stays"},
+    {"signbit", signbit, "Whether the sign is negative, also of -0 and NaN: bool"},
+    {"logical_not", logical_not, "Whether x is zero: bool"},
+    {"isfinite", isfinite, "Whether x is neither infinite nor NaN: bool"},
+    {"isinf", isinf, "Whether x is infinite: bool"},
+    {"isnan", isnan, "Whether x is NaN: bool"},
+    {"bitwise_invert", bitwise_invert, "~x, of integers and bool"},
+    {"expm1", expm1, "exp(x) - 1, exact for small x"},
+    {"log1p", log1p, "log(1 + x), exact for small x"},
+    {"log2", log2, "The logarithm of x to base 2"},
+    {"log10", log10, "The logarithm of x to base 10"},
+    {"frac", frac, "x - trunc(x)", "sub"},
+    {"exp2", exp2, "2 to the power x", "pow"},
+    {"sinc", sinc, "sin(pi x) / (pi x), 1 at 0", "sin"},
+    {"deg2rad", deg2rad, "Degrees as radians", "mul"},
+    {"rad2deg", rad2deg, "Radians as degrees", "mul"},
+    {"angle", angle, "0 for positive x, pi for negative ones", "where"},
+    {"isposinf", isposinf, "Whether x is inf: bool", "isinf"},
+    {"isneginf", isneginf, "Whether x is -inf: bool", "isinf"},
+    {"erfc", erfc, "1 - erf(x), accurate for large x"},
+    {"erfinv", erfinv, "The inverse of erf; NaN outside [-1, 1]"},
+    {"lgamma", lgamma, "log |gamma(x)|"},
+    {"digamma", digamma, "The derivative of lgamma", "polygamma"},
+    {"i0", i0, "The modified Bessel function of the first kind of order 0", "bessel_i"},
+    {"i1", i1, "The modified Bessel function of the first kind of order 1", "bessel_i"},
+    {"matrix_exp", matrix_exp, "The sum of x^k / k! of square matrices", "matmul"},
+    {"rand_like", rand_like, "Uniform in [0, 1), in shape, dtype and layout of x", "add"},
+    {"randn_like", randn_like, "Standard normal, in shape, dtype and layout of x", "add"},
 };
 
-constexpr OfTwo kElementwiseOfTwo[] = {
-    {"maximum", maximum, "maximum", "The larger of x1 and x2, element by element"},
-    {"minimum", minimum, "minimum", "The smaller of x1 and x2, element by element"},
-    {"equal", equal, "equal", "x1 == x2, element by element, as bool"},
-    {"not_equal", not_equal, "not_equal", "x1 != x2, element by element, as bool"},
-    {"less", less, "less", "x1 < x2, element by element, as bool"},
-    {"less_equal", less_equal, "less_equal", "x1 <= x2, element by element, as bool"},
-    {"greater", greater, "less", "x1 > x2, element by element, as bool"},
-    {"greater_equal", greater_equal, "less_equal", "x1 >= x2, element by element, as bool"},
-    {"atan2", atan2, "atan2", "The angle of the point (x2, x1) in [-pi, pi]"},
-    {"hypot", hypot, "hypot", "sqrt(x1^2 + x2^2), without overflow on the way"},
-    {"floor_divide", floor_divide, "floor_divide", "x1 // x2; integers by 0 give 0"},
-    {"remainder", remainder, "remainder", "x1 % x2, with the sign of x2; integers by 0 give 0"},
-    {"copysign", copysign, "copysign", "|x1| with the sign of x2"},
-    {"nextafter", nextafter, "nextafter", "The number next to x1 on the way to x2"},
-    {"logical_and", logical_and, "logical_and", "Whether neither is zero: bool"},
-    {"logical_or", logical_or, "logical_or", "Whether one is not zero: bool"},
-    {"logical_xor", logical_xor, "logical_xor", "Whether just one is not zero: bool"},
-    {"bitwise_and", bitwise_and, "bitwise_and", "x1 & x2, of integers and bool"},
-    {"bitwise_or", bitwise_or, "bitwise_or", "x1 | x2, of integers and bool"},
-    {"bitwise_xor", bitwise_xor, "bitwise_xor", "x1 ^ x2, of integers and bool"},
-    {"bitwise_left_shift", bitwise_left_shift, "bitwise_left_shift", "x1 << x2, of integers"},
-    {"bitwise_right_shift", bitwise_right_shift, "bitwise_right_shift", "x1 >> x2, of integers"},
-    {"logaddexp", logaddexp, "logaddexp", "log(exp(x1) + exp(x2)), without overflow on the way"},
+constexpr NamedFunction<TensorFunction> kOfTwo[] = {
+    {"maximum", maximum, "The larger of x1 and x2, element by element"},
+    {"minimum", minimum, "The smaller of x1 and x2, element by element"},
+    {"equal", equal, "x1 == x2, element by element, as bool"},
+    {"not_equal", not_equal, "x1 != x2, element by element, as bool"},
+    {"less", less, "x1 < x2, element by element, as bool"},
+    {"less_equal", less_equal, "x1 <= x2, element by element, as bool"},
+    {"greater", greater, "x1 > x2, element by element, as bool", "less"},
+    {"greater_equal", greater_equal, "x1 >= x2, element by element, as bool", "less_equal"},
+    {"atan2", atan2, "The angle of the point (x2, x1) in [-pi, pi]"},
+    {"hypot", hypot, "sqrt(x1^2 + x2^2), without overflow on the way"},
+    {"floor_divide", floor_divide, "x1 // x2; integers by 0 give 0"},
+    {"remainder", remainder, "x1 % x2, with the sign of x2; integers by 0 give 0"},
+    {"copysign", copysign, "|x1| with the sign of x2"},
+    {"nextafter", nextafter, "The number next to x1 on the way to x2"},
+    {"logical_and", logical_and, "Whether neither is zero: bool"},
+    {"logical_or", logical_or, "Whether one is not zero: bool"},
+    {"logical_xor", logical_xor, "Whether just one is not zero: bool"},
+    {"bitwise_and", bitwise_and, "x1 & x2, of integers and bool"},
+    {"bitwise_or", bitwise_or, "x1 | x2, of integers and bool"},
+    {"bitwise_xor", bitwise_xor, "x1 ^ x2, of integers and bool"},
+    {"bitwise_left_shift", bitwise_left_shift, "x1 << x2, of integers"},
+    {"bitwise_right_shift", bitwise_right_shift, "x1 >> x2, of integers"},
+    {"logaddexp", logaddexp, "log(exp(x1) + exp(x2)), without overflow on the way"},
+    {"fmod", fmod, "x1 - trunc(x1 / x2) * x2, which has the sign of x1", "remainder"},
+    {"fmax", fmax, "The larger of both; where one is NaN, the other", "maximum"},
+    {"fmin", fmin, "The smaller of both; where one is NaN, the other", "minimum"},
+    {"heaviside", heaviside, "0 for negative x1, 1 for positive x1, x2 for 0", "where"},
+    {"ldexp", ldexp, "x1 * 2^x2", "mul"},
+    {"float_power", float_power, "x1 to the power x2, in float64", "pow"},
+    {"xlogy", xlogy, "x1 * log(x2), but 0 where x1 is 0 and x2 is not NaN", "mul"},
+    {"logaddexp2", logaddexp2, "log2(2^x1 + 2^x2)", "logaddexp"},
+    {"inner", inner, "Sums of products over the last dims", "mul"},
+    {"kron", kron, "The Kronecker product", "mul"},
+    {"igamma", igamma, "The regularised lower incomplete gamma function of x1 from 0 to x2"},
+    {"igammac", igammac, "1 - igamma(x1, x2)", "igamma"},
 };
 
 /// Selects a where the condition holds, b elsewhere. A number is converted to a tensor like the
@@ -110,11 +146,45 @@ std::optional<Operand> bound_of(const py::object& given) {
 
 }  // namespace
 
-/// Numbers are used as exponents and bases without making a tensor of them.
+[[noreturn]] static void fail_numbers(const char* what) {
+  fail(what, ": both operands are numbers, expected at least one tensor");
+}
+
+Tensor of_operands(const char* what, TensorFunction function, const Operand& a, const Operand& b) {
+  if (!a.is_number() && !b.is_number()) [[likely]]
+    return function(a.tensor, b.tensor);
+  if (a.is_number() && b.is_number()) fail_numbers(what);
+  if (a.is_number()) return function(next_to(b.tensor, a), b.tensor);
+  return function(a.tensor, next_to(a.tensor, b));
+}
+
+/// Calls function(a, b) without making a tensor of a number.
+template <class Function>
+static Tensor with_number(const char* what, const Operand& a, const Operand& b,
+                          const Function& function) {
+  if (a.is_number() && b.is_number()) fail_numbers(what);
+  if (a.is_number()) return function(a.number, b.tensor);
+  return b.is_number() ? function(a.tensor, b.number) : function(a.tensor, b.tensor);
+}
+
+Tensor add_operands(const Operand& a, const Operand& b) {
+  return with_number("add", a, b, std::plus<>());
+}
+
+Tensor subtract_operands(const Operand& a, const Operand& b) {
+  return with_number("subtract", a, b, std::minus<>());
+}
+
+Tensor multiply_operands(const Operand& a, const Operand& b) {
+  return with_number("multiply", a, b, std::multiplies<>());
+}
+
+Tensor divide_operands(const Operand& a, const Operand& b) {
+  return with_number("divide", a, b, std::divides<>());
+}
+
 Tensor pow_operands(const Operand& a, const Operand& b) {
-  if (!a.is_number() && b.is_number()) return pow(a.tensor, b.number);
-  if (a.is_number() && !b.is_number()) return pow(a.number, b.tensor);
-  return of_operands("pow", pow, a, b);
+  return with_number("pow", a, b, [](const auto&... of) { return pow(of...); });
 }
 
 void bind_elementwise(py::module_& m) {
@@ -128,8 +198,17 @@ void bind_elementwise(py::module_& m) {
   bind("divide", divide_operands, "div", "x1 / x2, floating; shapes broadcast, dtypes promote");
   bind("pow", pow_operands, "pow",
        "x1 ** x2. Integers wrap, and a negative exponent gives the integer part");
-  bind_functions(m, kElementwiseOfOne);
-  bind_functions(m, kElementwiseOfTwo);
+  for (const auto& f : kOfOne) {
+    m.def(
+        f.name, [function = f.function](const Tensor& x) { return function(x); }, Released(),
+        py::arg("x"), with_rule(f.op, f.text));
+  }
+  for (const auto& f : kOfTwo) {
+    m.def(
+        f.name,
+        [f](const Operand& a, const Operand& b) { return of_operands(f.name, f.function, a, b); },
+        Released(), py::arg("x1"), py::arg("x2"), with_rule(f.op, f.text));
+  }
   m.def("where", &where_operands, Released(), py::arg("condition"), py::arg("x1"), py::arg("x2"),
         with_rule("where", "x1 where `condition` (bool) holds, x2 elsewhere"));
   m.def(

@@ -3,34 +3,9 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/composed.h"
-#include "python/bindings/operands.h"
 #include "weft/ops/algebra.h"
 
 namespace weft::python {
-
-static constexpr OfOne kPointwiseOfOne[] = {
-    {"frac", frac, "sub", "x - trunc(x)"},
-    {"exp2", exp2, "pow", "2 to the power x"},
-    {"sinc", sinc, "sin", "sin(pi x) / (pi x), 1 at 0"},
-    {"deg2rad", deg2rad, "mul", "Degrees as radians"},
-    {"rad2deg", rad2deg, "mul", "Radians as degrees"},
-    {"angle", angle, "where", "0 for positive x, pi for negative ones"},
-    {"isposinf", isposinf, "isinf", "Whether x is inf: bool"},
-    {"isneginf", isneginf, "isinf", "Whether x is -inf: bool"},
-};
-
-static constexpr OfTwo kPointwiseOfTwo[] = {
-    {"fmod", fmod, "remainder", "x1 - trunc(x1 / x2) * x2, which has the sign of x1"},
-    {"fmax", fmax, "maximum", "The larger of both; where one is NaN, the other"},
-    {"fmin", fmin, "minimum", "The smaller of both; where one is NaN, the other"},
-    {"heaviside", heaviside, "where", "0 for negative x1, 1 for positive x1, x2 for 0"},
-    {"ldexp", ldexp, "mul", "x1 * 2^x2"},
-    {"float_power", float_power, "pow", "x1 to the power x2, in float64"},
-    {"xlogy", xlogy, "mul", "x1 * log(x2), but 0 where x1 is 0 and x2 is not NaN"},
-    {"logaddexp2", logaddexp2, "logaddexp", "log2(2^x1 + 2^x2)"},
-    {"inner", inner, "mul", "Sums of products over the last dims"},
-    {"kron", kron, "mul", "The Kronecker product"},
-};
 
 static void bind_numbers(py::module_& m) {
   const auto x = py::arg("x"), tensor1 = py::arg("tensor1"), tensor2 = py::arg("tensor2");
@@ -111,8 +86,6 @@ static void bind_integral(py::module_& m, const char* name, Points by_points, St
 }
 
 void bind_pointwise(py::module_& m) {
-  bind_functions(m, kPointwiseOfOne);
-  bind_functions(m, kPointwiseOfTwo);
   bind_numbers(m);
   bind_algebra(m);
   bind_integral(m, "trapezoid", py::overload_cast<const Tensor&, const Tensor&, int>(&trapezoid),

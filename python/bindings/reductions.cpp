@@ -3,6 +3,7 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/lock.h"
+#include "python/bindings/operands.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/shapes.h"
@@ -13,29 +14,21 @@ namespace {
 
 using Reduction = Tensor (*)(const Tensor&, const std::vector<int>&, bool);
 
-struct OverDims {
-  const char* name;
-  Reduction function;
-  const char* op;
-  const char* text;
-};
-
-constexpr OverDims kOverDims[] = {
-    {"mean", mean, "mean", "The mean over `axis` (all dims unless given); of integers in float32"},
-    {"max", max, "max",
-     "The largest element over `axis` (all dims unless given); NaN where one is"},
-    {"min", min, "min",
-     "The smallest element over `axis` (all dims unless given); NaN where one is"},
+constexpr NamedFunction<Reduction> kOverDims[] = {
+    {"mean", mean, "The mean over `axis` (all dims unless given); of integers in float32"},
+    {"max", max, "The largest element over `axis` (all dims unless given); NaN where one is"},
+    {"min", min, "The smallest element over `axis` (all dims unless given); NaN where one is"},
     {"amax", max, "max", "max"},
     {"amin", min, "min", "min"},
-    {"nansum", nansum, "sum", "The sum over `axis` of the elements that are not NaN"},
-    {"nanmean", nanmean, "sum", "The mean over `axis` of the elements that are not NaN"},
-    {"all", all, "all", "Whether all elements over `axis` are not zero: bool; true of none"},
-    {"any", any, "any", "Whether any element over `axis` is not zero: bool; false of none"},
-    {"sum_squares", sum_squares, "sum_squares", "The sum of squares over `axis`, as float32"},
-    {"count_nonzero", count_nonzero, "sum",
-     "The number of nonzero elements (NaN included) over `axis`, all dims by default; int64"},
-    {"norm", norm, "sum_squares", "sqrt of the sum of squares over `axis`"},
+    {"nansum", nansum, "The sum over `axis` of the elements that are not NaN", "sum"},
+    {"nanmean", nanmean, "The mean over `axis` of the elements that are not NaN", "sum"},
+    {"all", all, "Whether all elements over `axis` are not zero: bool; true of none"},
+    {"any", any, "Whether any element over `axis` is not zero: bool; false of none"},
+    {"sum_squares", sum_squares, "The sum of squares over `axis`, as float32"},
+    {"count_nonzero", count_nonzero,
+     "The number of nonzero elements (NaN included) over `axis`, all dims by default; int64",
+     "sum"},
+    {"norm", norm, "sqrt of the sum of squares over `axis`", "sum_squares"},
 };
 
 /// Over one dim, or over all elements as if they lay in one.
@@ -140,7 +133,7 @@ void bind_norms(py::module_& m) {
 }  // namespace
 
 void bind_reductions(py::module_& m) {
-  for (const OverDims& f : kOverDims) {
+  for (const auto& f : kOverDims) {
     m.def(
         f.name,
         [function = f.function](const Tensor& x, const py::object& axis, bool keepdims) {
