@@ -44,12 +44,6 @@ std::optional<Tensor> tensor_of(py::handle object);
 bool load_operand(py::handle object, Operand& operand);
 bool load_shape(py::handle object, Shape& shape);
 
-/// Moves what was found to `value`; false for nothing.
-template <class T> bool take_found(std::optional<T> found, T& value) {
-  if (found) value = *std::move(found);
-  return found.has_value();
-}
-
 /// None for a handle without a tensor.
 inline std::optional<Tensor> optional_of(Tensor tensor) {
   if (!tensor) return std::nullopt;
@@ -113,50 +107,35 @@ template <> struct type_caster<weft::Shape> {
   }
 };
 
-template <> struct type_caster<weft::DType> {
-  PYBIND11_TYPE_CASTER(weft::DType, const_name("weft._weft.DType | str"));
+/// A caster of T by find(object), and by object_of.
+template <class T, std::optional<T> (*find)(handle), auto kName> struct FoundCaster {
+  PYBIND11_TYPE_CASTER(T, kName);
   bool load(handle source, bool) {
-    return weft::python::take_found(weft::python::dtype_of(source), value);
+    std::optional<T> found = find(source);
+    if (found) value = *std::move(found);
+    return found.has_value();
   }
-  static handle cast(weft::DType dtype, return_value_policy, handle) {
-    return weft::python::object_of(dtype).inc_ref();
+  static handle cast(const T& given, return_value_policy, handle) {
+    return reinterpret_borrow<object>(weft::python::object_of(given)).release();
   }
 };
 
-template <> struct type_caster<weft::Placement> {
-  PYBIND11_TYPE_CASTER(weft::Placement,
-                       const_name("weft._weft.Shard | weft._weft.Replicate | weft._weft.Partial"));
-  bool load(handle source, bool) {
-    return weft::python::take_found(weft::python::placement_of(source), value);
-  }
-  static handle cast(const weft::Placement& placement, return_value_policy, handle) {
-    return weft::python::object_of(placement).release();
-  }
-};
-
-template <> struct type_caster<weft::Placements> {
-  PYBIND11_TYPE_CASTER(
-      weft::Placements,
-      const_name("weft._weft.Placements | collections.abc.Sequence[weft._weft.Shard | "
-                 "weft._weft.Replicate | weft._weft.Partial] | dict[str, "
-                 "weft._weft.Shard | weft._weft.Replicate | weft._weft.Partial]"));
-  bool load(handle source, bool) {
-    return weft::python::take_found(weft::python::placements_of(source), value);
-  }
-  static handle cast(const weft::Placements& placements, return_value_policy, handle) {
-    return weft::python::object_of(placements).release();
-  }
-};
-
-template <> struct type_caster<weft::Device> {
-  PYBIND11_TYPE_CASTER(weft::Device, const_name("weft._weft.Device | str"));
-  bool load(handle source, bool) {
-    return weft::python::take_found(weft::python::device_of(source), value);
-  }
-  static handle cast(weft::Device device, return_value_policy, handle) {
-    return weft::python::object_of(device).release();
-  }
-};
+template <>
+struct type_caster<weft::DType>
+    : FoundCaster<weft::DType, weft::python::dtype_of, const_name("weft._weft.DType | str")> {};
+template <>
+struct type_caster<weft::Device>
+    : FoundCaster<weft::Device, weft::python::device_of, const_name("weft._weft.Device | str")> {};
+template <>
+struct type_caster<weft::Placement>
+    : FoundCaster<weft::Placement, weft::python::placement_of,
+                  const_name("weft._weft.Shard | weft._weft.Replicate | weft._weft.Partial")> {};
+template <>
+struct type_caster<weft::Placements>
+    : FoundCaster<weft::Placements, weft::python::placements_of,
+                  const_name("weft._weft.Placements | collections.abc.Sequence[weft._weft.Shard | "
+                             "weft._weft.Replicate | weft._weft.Partial] | dict[str, "
+                             "weft._weft.Shard | weft._weft.Replicate | weft._weft.Partial]")> {};
 
 template <> struct type_caster<weft::Operand> {
   PYBIND11_TYPE_CASTER(weft::Operand, const_name("weft._weft.Tensor | float"));

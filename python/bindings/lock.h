@@ -33,8 +33,6 @@ class Locked {
  public:
   Locked();
   ~Locked();
-  Locked(const Locked&) = delete;
-  Locked& operator=(const Locked&) = delete;
 
  private:
   std::optional<py::gil_scoped_acquire> lock_;

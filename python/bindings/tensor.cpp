@@ -206,11 +206,13 @@ static void bind_shape_methods(py::class_<Tensor>& tensor) {
 
 /// The operators; a number or tensor on the other side, NotImplemented for anything else.
 static void bind_operators(py::class_<Tensor>& tensor) {
-  using Function = Tensor (*)(const Operand&, const Operand&);
-  const auto both = [&](const char* name, const char* reversed, Function function) {
+  const auto left = [&](const char* name, auto function) {
     tensor.def(
         name, [function](const Tensor& a, const Operand& b) { return function({a}, b); },
         Released(), py::is_operator());
+  };
+  const auto both = [&](const char* name, const char* reversed, auto function) {
+    left(name, function);
     tensor.def(
         reversed, [function](const Tensor& a, const Operand& b) { return function(b, {a}); },
         Released(), py::is_operator());
@@ -220,47 +222,32 @@ static void bind_operators(py::class_<Tensor>& tensor) {
   both("__mul__", "__rmul__", multiply_operands);
   both("__truediv__", "__rtruediv__", divide_operands);
   both("__pow__", "__rpow__", pow_operands);
-  const auto left = [&](const char* name, TensorFunction function) {
-    tensor.def(
-        name,
-        [name, function](const Tensor& a, const Operand& b) {
-          return of_operands(name, function, {a}, b);
-        },
-        Released(), py::is_operator());
+  const auto of_tensors = [](TensorFunction function) {
+    return [function](const Operand& a, const Operand& b) {
+      return of_operands("operator", function, a, b);
+    };
   };
-  const auto either = [&](const char* name, const char* reversed, TensorFunction function) {
-    left(name, function);
-    tensor.def(
-        reversed,
-        [reversed, function](const Tensor& a, const Operand& b) {
-          return of_operands(reversed, function, b, {a});
-        },
-        Released(), py::is_operator());
+  both("__floordiv__", "__rfloordiv__", of_tensors(floor_divide));
+  both("__mod__", "__rmod__", of_tensors(remainder));
+  both("__and__", "__rand__", of_tensors(bitwise_and));
+  both("__or__", "__ror__", of_tensors(bitwise_or));
+  both("__xor__", "__rxor__", of_tensors(bitwise_xor));
+  both("__lshift__", "__rlshift__", of_tensors(bitwise_left_shift));
+  both("__rshift__", "__rrshift__", of_tensors(bitwise_right_shift));
+  left("__eq__", of_tensors(equal));
+  left("__ne__", of_tensors(not_equal));
+  left("__lt__", of_tensors(less));
+  left("__le__", of_tensors(less_equal));
+  left("__gt__", of_tensors(greater));
+  left("__ge__", of_tensors(greater_equal));
+  const auto of_one = [&](const char* name, Tensor (*function)(const Tensor&)) {
+    tensor.def(name, function, Released());
   };
-  either("__floordiv__", "__rfloordiv__", floor_divide);
-  either("__mod__", "__rmod__", remainder);
-  either("__and__", "__rand__", bitwise_and);
-  either("__or__", "__ror__", bitwise_or);
-  either("__xor__", "__rxor__", bitwise_xor);
-  either("__lshift__", "__rlshift__", bitwise_left_shift);
-  either("__rshift__", "__rrshift__", bitwise_right_shift);
-  left("__eq__", equal);
-  left("__ne__", not_equal);
-  left("__lt__", less);
-  left("__le__", less_equal);
-  left("__gt__", greater);
-  left("__ge__", greater_equal);
-  tensor
-      .def(
-          "__matmul__", [](const Tensor& a, const Tensor& b) { return product_of(a, b); },
-          Released(), py::is_operator())
-      .def(
-          "__invert__", [](const Tensor& a) { return bitwise_invert(a); }, Released())
-      .def(
-          "__neg__", [](const Tensor& a) { return neg(a); }, Released())
+  of_one("__invert__", bitwise_invert);
+  of_one("__neg__", neg);
+  of_one("__abs__", abs);
+  tensor.def("__matmul__", &product_of, Released(), py::is_operator())
       .def("__pos__", [](const Tensor& a) { return a; })
-      .def(
-          "__abs__", [](const Tensor& a) { return abs(a); }, Released())
       .def("__hash__", [](const Tensor& a) { return std::hash<const void*>()(a.body().get()); });
 }
 
