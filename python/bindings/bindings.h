@@ -7,49 +7,19 @@ namespace weft::python {
 
 // A function a subject: most bind what one or several public headers declare. The order in which
 // bind_all calls them binds a class before a signature names it.
-void bind_errors(py::module_& m);
-void bind_dtypes(py::module_& m);
-void bind_placements(py::module_& m);
-void bind_communicator(py::module_& m);
-void bind_mesh(py::module_& m);
+using Bind = void(py::module_& m);
+Bind bind_errors, bind_dtypes, bind_placements, bind_communicator, bind_mesh;
 py::class_<Tensor> declare_tensor(py::module_& m);
-void bind_context(py::module_& m);
-void bind_ranks(py::module_& m);
-void bind_statistics(py::module_& m);
-void bind_modules(py::module_& m);
-void bind_ops(py::module_& m);
-void bind_elementwise(py::module_& m);
-void bind_factories(py::module_& m);
-void bind_networks(py::module_& m);
-void bind_products(py::module_& m);
-void bind_rearrangements(py::module_& m);
-void bind_reductions(py::module_& m);
-void bind_shapes(py::module_& m);
-void bind_along_dim(py::module_& m);
-void bind_updates(py::module_& m);
+Bind bind_context, bind_ranks, bind_statistics, bind_modules, bind_ops;
+Bind bind_elementwise, bind_factories, bind_networks, bind_products, bind_rearrangements;
+Bind bind_parts, bind_pointwise, bind_experts, bind_selection, bind_composed, bind_reductions;
+Bind bind_shapes, bind_along_dim, bind_updates;
+using BindTensor = void(py::module_& m, py::class_<Tensor>& tensor);
+BindTensor bind_tensor, bind_numpy, bind_dlpack, bind_copies;
 void bind_in_place(py::class_<Tensor>& tensor);
-void bind_tensor(py::module_& m, py::class_<Tensor>& tensor);
-void bind_numpy(py::module_& m, py::class_<Tensor>& tensor);
-void bind_dlpack(py::module_& m, py::class_<Tensor>& tensor);
-void bind_experts(py::module_& m);
-void bind_selection(py::module_& m);
-void bind_pointwise(py::module_& m);
-void bind_parts(py::module_& m);
-void bind_composed(py::module_& m);
-void bind_copies(py::module_& m, py::class_<Tensor>& tensor);
-void bind_init(py::module_& m);
-void bind_layers(py::module_& m);
-void bind_moe(py::module_& m);
-void bind_transformer(py::module_& m);
-void bind_optimizers(py::module_& m);
-void bind_fully_shard(py::module_& m);
-void bind_memory_budget(py::module_& m);
-void bind_fsdp_module(py::module_& m);
-void bind_tensor_parallel(py::module_& m);
-void bind_state_dicts(py::module_& m);
-void bind_checkpoints(py::module_& m);
-void bind_tokenizer(py::module_& m);
-void bind_graph(py::module_& m);
+Bind bind_init, bind_layers, bind_moe, bind_transformer, bind_optimizers, bind_fully_shard;
+Bind bind_memory_budget, bind_fsdp_module, bind_tensor_parallel, bind_state_dicts;
+Bind bind_checkpoints, bind_tokenizer, bind_graph;
 /// Replaces all functions and methods that are bound in `m` by ones that take other words for their
 /// arguments, and turns pybind11's own errors into one sentence each: wrong argument types,
 /// out-of-range numbers, objects whose __init__ never ran.

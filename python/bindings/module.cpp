@@ -4,48 +4,19 @@
 namespace weft::python {
 
 void bind_all(py::module_& m) {
-  bind_errors(m);
-  bind_dtypes(m);
-  bind_placements(m);
-  bind_communicator(m);
-  bind_mesh(m);
+  const auto each = [&m](std::initializer_list<Bind*> binds) {
+    for (Bind* bind : binds) bind(m);
+  };
+  each({bind_errors, bind_dtypes, bind_placements, bind_communicator, bind_mesh});
   auto tensor = declare_tensor(m);
-  bind_context(m);
-  bind_ranks(m);
-  bind_statistics(m);
-  bind_modules(m);
-  bind_ops(m);
-  bind_elementwise(m);
-  bind_factories(m);
-  bind_networks(m);
-  bind_products(m);
-  bind_rearrangements(m);
-  bind_parts(m);
-  bind_pointwise(m);
-  bind_experts(m);
-  bind_selection(m);
-  bind_composed(m);
-  bind_reductions(m);
-  bind_shapes(m);
-  bind_along_dim(m);
-  bind_updates(m);
-  bind_tensor(m, tensor);
-  bind_numpy(m, tensor);
-  bind_dlpack(m, tensor);
-  bind_copies(m, tensor);
-  bind_init(m);
-  bind_layers(m);
-  bind_moe(m);
-  bind_transformer(m);
-  bind_optimizers(m);
-  bind_fully_shard(m);
-  bind_memory_budget(m);
-  bind_fsdp_module(m);
-  bind_tensor_parallel(m);
-  bind_state_dicts(m);
-  bind_checkpoints(m);
-  bind_tokenizer(m);
-  bind_graph(m);
+  each({bind_context, bind_ranks, bind_statistics, bind_modules, bind_ops});
+  each({bind_elementwise, bind_factories, bind_networks, bind_products, bind_rearrangements});
+  each({bind_parts, bind_pointwise, bind_experts, bind_selection, bind_composed});
+  each({bind_reductions, bind_shapes, bind_along_dim, bind_updates});
+  for (BindTensor* bind : {bind_tensor, bind_numpy, bind_dlpack, bind_copies}) bind(m, tensor);
+  each({bind_init, bind_layers, bind_moe, bind_transformer, bind_optimizers, bind_fully_shard});
+  each({bind_memory_budget, bind_fsdp_module, bind_tensor_parallel, bind_state_dicts});
+  each({bind_checkpoints, bind_tokenizer, bind_graph});
   word_functions(m);
 }
 
