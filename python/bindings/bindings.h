@@ -11,14 +11,14 @@ using Bind = void(py::module_& m);
 Bind bind_errors, bind_dtypes, bind_placements, bind_communicator, bind_mesh;
 py::class_<Tensor> declare_tensor(py::module_& m);
 Bind bind_context, bind_ranks, bind_statistics, bind_modules, bind_ops;
-Bind bind_elementwise, bind_factories, bind_networks, bind_products, bind_rearrangements;
-Bind bind_parts, bind_pointwise, bind_experts, bind_selection, bind_composed, bind_reductions;
+Bind bind_elementwise, bind_factories, bind_networks, bind_rearrangements;
+Bind bind_experts, bind_selection, bind_composed, bind_reductions;
 Bind bind_shapes, bind_along_dim, bind_updates;
 using BindTensor = void(py::module_& m, py::class_<Tensor>& tensor);
 BindTensor bind_tensor, bind_numpy, bind_dlpack, bind_copies;
 void bind_in_place(py::class_<Tensor>& tensor);
-Bind bind_init, bind_layers, bind_moe, bind_transformer, bind_optimizers, bind_fully_shard;
-Bind bind_memory_budget, bind_fsdp_module, bind_tensor_parallel, bind_state_dicts;
+Bind bind_layers, bind_moe, bind_transformer, bind_optimizers, bind_fully_shard;
+Bind bind_memory_budget, bind_fsdp_module, bind_tensor_parallel;
 Bind bind_checkpoints, bind_tokenizer, bind_graph;
 /// Replaces all functions and methods that are bound in `m` by ones that take other words for their
 /// arguments, and turns pybind11's own errors into one sentence each: wrong argument types,
