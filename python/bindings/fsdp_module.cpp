@@ -82,18 +82,6 @@ static void bind_parameters(py::class_<FsdpModule>& module) {
            py::arg("reshard_after_forward"), py::arg("recurse") = true)
       .def("set_reshard_after_backward", &FsdpModule::set_reshard_after_backward,
            py::arg("reshard_after_backward"), py::arg("recurse") = true)
-      .def(
-          "set_modules_to_forward_prefetch",
-          [](FsdpModule& self, const py::iterable& modules) {
-            self.set_modules_to_forward_prefetch(modules_in(modules));
-          },
-          py::arg("modules"))
-      .def(
-          "set_modules_to_backward_prefetch",
-          [](FsdpModule& self, const py::iterable& modules) {
-            self.set_modules_to_backward_prefetch(modules_in(modules));
-          },
-          py::arg("modules"))
       .def("set_unshard_in_backward", &FsdpModule::set_unshard_in_backward,
            py::arg("unshard_in_backward"))
       .def("set_keep_unsharded_storage", &FsdpModule::set_keep_unsharded_storage, py::arg("keep"),
@@ -105,6 +93,15 @@ static void bind_parameters(py::class_<FsdpModule>& module) {
           },
           py::arg("comm"))
       .def("set_post_optim_event", &FsdpModule::set_post_optim_event, py::arg("event"));
+  const auto takes_modules = [&](const char* name,
+                                 void (FsdpModule::*set)(const std::vector<Module*>&)) {
+    module.def(
+        name,
+        [set](FsdpModule& self, const py::iterable& given) { (self.*set)(modules_in(given)); },
+        py::arg("modules"));
+  };
+  takes_modules("set_modules_to_forward_prefetch", &FsdpModule::set_modules_to_forward_prefetch);
+  takes_modules("set_modules_to_backward_prefetch", &FsdpModule::set_modules_to_backward_prefetch);
 }
 
 static void bind_gradients(py::class_<FsdpModule>& module) {

@@ -36,28 +36,33 @@ static void bind_sequential(py::module_& m) {
       });
 }
 
-/// Device and dtype of the parameters of a new layer; without a device it has no memory yet.
-struct Placing {
-  std::optional<Device> device;
-  std::optional<DType> dtype;
-};
+/// The dims that a norm is over, of which PyTorch takes one, as a number or as a list of one.
+using LastDim = std::variant<int64_t, std::vector<int64_t>>;
 
-template <class M> static std::unique_ptr<M> placed(std::unique_ptr<M> layer, const Placing& at) {
-  if (at.dtype) layer->to(*at.dtype);
-  if (at.device) layer->materialize(*at.device);
+static int64_t plain(const LastDim& shape) {
+  if (const auto* size = std::get_if<int64_t>(&shape)) return *size;
+  const auto& sizes = std::get<std::vector<int64_t>>(shape);
+  if (sizes.size() != 1) {
+    fail("normalized_shape: number of dims is ", sizes.size(), ", expected 1");
+  }
+  return sizes[0];
+}
+template <class T> static T plain(T value) { return value; }
+
+/// Makes a layer; without a device its parameters have no memory yet.
+template <class M, class... Args>
+static std::unique_ptr<M> layer_of(Args... args, std::optional<Device> device,
+                                   std::optional<DType> dtype) {
+  auto layer = std::make_unique<M>(plain(args)...);
+  if (dtype) layer->to(*dtype);
+  if (device) layer->materialize(*device);
   return layer;
 }
 
 /// The factories of a layer and of Python classes derived from it, which take `Args`, a device and
 /// a dtype.
 template <class M, class... Args> static auto init_of() {
-  return py::init(
-      [](Args... args, std::optional<Device> device, std::optional<DType> dtype) {
-        return placed(std::make_unique<M>(args...), {device, dtype});
-      },
-      [](Args... args, std::optional<Device> device, std::optional<DType> dtype) {
-        return placed(std::make_unique<InPython<M>>(args...), {device, dtype});
-      });
+  return py::init(&layer_of<M, Args...>, &layer_of<InPython<M>, Args...>);
 }
 
 static int64_t size_of_weight(const Module& layer, int dim) {
@@ -95,29 +100,6 @@ static void bind_affine(py::module_& m) {
                              [](const Embedding& e) { return size_of_weight(e, 1); });
 }
 
-/// The one dim of a shape that PyTorch takes as a number or as a list of one.
-static int64_t last_dim(const std::variant<int64_t, std::vector<int64_t>>& shape) {
-  if (const auto* size = std::get_if<int64_t>(&shape)) return *size;
-  const auto& sizes = std::get<std::vector<int64_t>>(shape);
-  if (sizes.size() != 1) {
-    fail("normalized_shape: number of dims is ", sizes.size(), ", expected 1");
-  }
-  return sizes[0];
-}
-using LastDim = std::variant<int64_t, std::vector<int64_t>>;
-
-template <class M>
-static std::unique_ptr<M> layer_norm_of(const LastDim& shape, double eps, bool affine, bool bias,
-                                        std::optional<Device> device, std::optional<DType> dtype) {
-  return placed(std::make_unique<M>(last_dim(shape), eps, affine, bias), {device, dtype});
-}
-
-template <class M>
-static std::unique_ptr<M> rms_norm_of(const LastDim& shape, double eps,
-                                      std::optional<Device> device, std::optional<DType> dtype) {
-  return placed(std::make_unique<M>(last_dim(shape), eps), {device, dtype});
-}
-
 static int convert_layers(Module& model, const py::object& filter) {
   if (filter.is_none()) return convert_to_float8(model);
   const py::function chosen(filter);
@@ -134,8 +116,8 @@ void bind_layers(py::module_& m) {
   const auto device = py::arg("device") = py::none(), dtype = py::arg("dtype") = py::none();
   bind_module_class<RMSNorm>(m, "RMSNorm",
                              "[..., dim] -> [..., dim]: rms_norm. Parameter: weight, ones")
-      .def(py::init(&rms_norm_of<RMSNorm>, &rms_norm_of<InPython<RMSNorm>>),
-           py::arg("normalized_shape"), py::arg("eps") = 1e-5, device, dtype)
+      .def(init_of<RMSNorm, LastDim, double>(), py::arg("normalized_shape"), py::arg("eps") = 1e-5,
+           device, dtype)
       .def_property_readonly("normalized_shape",
                              [](const RMSNorm& n) { return py::make_tuple(size_of_weight(n, 0)); })
       .def_property_readonly("eps", &RMSNorm::eps);
@@ -143,9 +125,9 @@ void bind_layers(py::module_& m) {
       m, "LayerNorm",
       "[..., dim] -> [..., dim]: layer_norm. Parameters: weight, ones; bias, zeros; neither "
       "without elementwise_affine")
-      .def(py::init(&layer_norm_of<LayerNorm>, &layer_norm_of<InPython<LayerNorm>>),
-           py::arg("normalized_shape"), py::arg("eps") = 1e-5, py::arg("elementwise_affine") = true,
-           py::arg("bias") = true, device, dtype)
+      .def(init_of<LayerNorm, LastDim, double, bool, bool>(), py::arg("normalized_shape"),
+           py::arg("eps") = 1e-5, py::arg("elementwise_affine") = true, py::arg("bias") = true,
+           device, dtype)
       .def_property_readonly("normalized_shape",
                              [](const LayerNorm& n) { return py::make_tuple(n.dim()); })
       .def_property_readonly("eps", &LayerNorm::eps);

@@ -48,16 +48,19 @@ static DeviceMesh view(const DeviceMesh& mesh, const py::object& names) {
   return mesh.view(views);
 }
 
+/// of(axis) of each axis.
+template <class Of> static py::list of_axes(const DeviceMesh& mesh, const Of& of) {
+  py::list all;
+  for (int a = 0; a < mesh.ndim(); ++a) all.append(of(a));
+  return all;
+}
+
 static py::tuple shape_of(const DeviceMesh& mesh) {
-  py::tuple shape(static_cast<size_t>(mesh.ndim()));
-  for (int a = 0; a < mesh.ndim(); ++a) shape[static_cast<size_t>(a)] = mesh.axis_size(a);
-  return shape;
+  return of_axes(mesh, [&](int a) { return mesh.axis_size(a); });
 }
 
 static py::tuple names_of(const DeviceMesh& mesh) {
-  py::tuple names(static_cast<size_t>(mesh.ndim()));
-  for (int a = 0; a < mesh.ndim(); ++a) names[static_cast<size_t>(a)] = mesh.axis_name(a);
-  return names;
+  return of_axes(mesh, [&](int a) { return mesh.axis_name(a); });
 }
 
 /// Finds an axis by name or number; None means the only axis.
@@ -103,9 +106,7 @@ static void bind_grid(py::class_<DeviceMesh>& bound) {
       .def(
           "get_coordinate",
           [](const DeviceMesh& mesh) {
-            py::list all;
-            for (int a = 0; a < mesh.ndim(); ++a) all.append(mesh.coordinate(a));
-            return all;
+            return of_axes(mesh, [&](int a) { return mesh.coordinate(a); });
           },
           "This rank's position along each axis");
 }
