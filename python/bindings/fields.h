@@ -41,6 +41,12 @@ auto converted(const py::arg_v& argument, T C::*member, T (*convert)(Given)) {
   const auto set = [=](C& all, const std::decay_t<Given>& given) { all.*member = convert(given); };
   return ConvertedField<std::decay_t<Given>, decltype(set)>{argument, set};
 }
+/// The fields beta1 and beta2 as a pair.
+template <class C> auto betas_of() {
+  using Betas = std::pair<double, double>;
+  const auto set = [](C& all, const Betas& betas) { std::tie(all.beta1, all.beta2) = betas; };
+  return ConvertedField<Betas, decltype(set)>{py::arg("betas") = Betas(C().beta1, C().beta2), set};
+}
 
 template <class Item> auto fields_in(const Item& item) {
   if constexpr (requires { typename Item::Value; })
@@ -55,18 +61,33 @@ template <class Item> auto argument_of(const Item& item) {
     return item;
 }
 
-/// Binds make(leading, C) as a constructor. The items are what `def` takes, with fields of C.
-template <class C, class... Leading, class Bound, class Make, class... Items>
-void bind_constructor(Bound& bound, const Make& make, const Items&... items) {
+/// Calls define(function, items) with a function that calls make(leading, C). The items are what
+/// `def` takes, with fields of C.
+template <class C, class... Leading, class Define, class Make, class... Items>
+void with_fields(const Define& define, const Make& make, const Items&... items) {
   const auto of_fields = [&]<class... Fields>(const Fields&... fields) {
     const auto made = [=](const Leading&... leading, typename Fields::Value... values) {
       C all{};
       (fields.set(all, std::move(values)), ...);
       return make(leading..., std::move(all));
     };
-    bound.def(py::init(made), argument_of(items)...);
+    define(made, argument_of(items)...);
   };
   std::apply(of_fields, std::tuple_cat(fields_in(items)...));
+}
+/// Binds make(leading, C) as a function, or a method.
+template <class C, class... Leading, class Bound, class Make, class... Items>
+void bind_with_fields(Bound& bound, const char* name, const Make& make, const Items&... items) {
+  const auto define = [&](const auto&... what) { bound.def(name, what...); };
+  with_fields<C, Leading...>(define, make, items...);
+}
+/// Binds it as a constructor.
+template <class C, class... Leading, class Bound, class Make, class... Items>
+void bind_constructor(Bound& bound, const Make& make, const Items&... items) {
+  const auto define = [&](const auto& made, const auto&... what) {
+    bound.def(py::init(made), what...);
+  };
+  with_fields<C, Leading...>(define, make, items...);
 }
 
 /// Binds C, made of these items.

@@ -4,6 +4,7 @@
 #include "python/bindings/bindings.h"
 #include "python/bindings/changed.h"
 #include "python/bindings/composed.h"
+#include "python/bindings/fields.h"
 #include "python/bindings/operands.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
@@ -125,24 +126,16 @@ void bind_in_place(py::class_<Tensor>& tensor) {
 }
 
 void bind_updates(py::module_& m) {
-  m.def(
-      "adamw_",
-      [](const py::object& parameter, const Tensor& mean, const Tensor& square,
-         const Tensor& gradient, const Tensor& scale, double lr, std::pair<double, double> betas,
-         double eps, double weight_decay, int64_t step) {
-        const AdamWStep numbers{.learning_rate = lr,
-                                .beta1 = betas.first,
-                                .beta2 = betas.second,
-                                .eps = eps,
-                                .weight_decay = weight_decay,
-                                .step = step};
-        changed(parameter,
-                [&](const Tensor& x) { adamw_(x, mean, square, gradient, scale, numbers); });
-      },
-      py::arg("parameter"), py::arg("m"), py::arg("v"), py::arg("gradient"),
-      py::arg("gradient_scale"), py::kw_only(), py::arg("lr") = 1e-3,
-      py::arg("betas") = std::pair(0.9, 0.999), py::arg("eps") = 1e-8,
-      py::arg("weight_decay") = 0.01, py::arg("step") = 1,
+  using Step = AdamWStep;
+  const auto adamw = [](const py::object& parameter, const Tensor& mean, const Tensor& square,
+                        const Tensor& gradient, const Tensor& scale, const Step& step) {
+    changed(parameter, [&](const Tensor& x) { adamw_(x, mean, square, gradient, scale, step); });
+  };
+  bind_with_fields<Step, py::object, Tensor, Tensor, Tensor, Tensor>(
+      m, "adamw_", adamw, py::arg("parameter"), py::arg("m"), py::arg("v"), py::arg("gradient"),
+      py::arg("gradient_scale"), py::kw_only(), option("lr", &Step::learning_rate),
+      betas_of<Step>(), option("eps", &Step::eps), option("weight_decay", &Step::weight_decay),
+      option("step", &Step::step),
       with_rule("adamw_",
                 "One AdamW step (Loshchilov and Hutter, 2019), in place on parameter, m "
                 "and v; the gradient counts times the one element of gradient_scale"));

@@ -279,14 +279,6 @@ static Tier offload_in(const std::variant<bool, std::string>& given) {
   return tier_from("optimizer: offload", given);
 }
 
-template <class Options> static auto betas_of() {
-  const auto set = [](Options& options, const std::pair<double, double>& betas) {
-    std::tie(options.beta1, options.beta2) = betas;
-  };
-  const auto argument = py::arg("betas") = std::pair(Options().beta1, Options().beta2);
-  return ConvertedField<std::pair<double, double>, decltype(set)>{argument, set};
-}
-
 static void bind_kinds(py::module_& m) {
   using A = AdamWOptions;
   using S = SGDOptions;

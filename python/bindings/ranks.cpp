@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "python/bindings/bindings.h"
+#include "python/bindings/fields.h"
 #include "python/bindings/lock.h"
 #include "weft/communicator.h"
 #include "weft/error.h"
@@ -72,14 +73,6 @@ static std::chrono::milliseconds milliseconds_of(double deadline) {
   if (!(deadline > 0)) fail("deadline: it is ", deadline, " s, expected a number above 0");
   return std::chrono::milliseconds(
       std::max<int64_t>(1, static_cast<int64_t>(std::min(deadline, kLongest) * 1e3)));
-}
-
-static RunOptions options_of(double deadline, int threads_per_rank, uint64_t seed,
-                             std::optional<bool> checks_equality) {
-  return {.deadline = milliseconds_of(deadline),
-          .threads_per_rank = threads_per_rank,
-          .seed = seed,
-          .checks_equality = checks_equality};
 }
 
 namespace {
@@ -282,16 +275,13 @@ static py::list run_python_ranks(int ranks, const py::function& body, const RunO
 }
 
 void bind_ranks(py::module_& m) {
-  constexpr double kDeadline = 600;
-  m.def(
-      "run_ranks",
-      [](int ranks, const py::function& body, double deadline, int threads_per_rank, uint64_t seed,
-         std::optional<bool> checks_equality) {
-        return run_python_ranks(ranks, body,
-                                options_of(deadline, threads_per_rank, seed, checks_equality));
-      },
-      py::arg("ranks"), py::arg("body"), py::kw_only(), py::arg("deadline") = kDeadline,
-      py::arg("threads_per_rank") = 0, py::arg("seed") = 0, py::arg("checks_equality") = py::none(),
+  using O = RunOptions;
+  const auto deadline = converted(py::arg("deadline") = 600.0, &O::deadline, milliseconds_of);
+  const auto threads = option("threads_per_rank", &O::threads_per_rank);
+  const auto seed = option("seed", &O::seed);
+  bind_with_fields<O, int, py::function>(
+      m, "run_ranks", run_python_ranks, py::arg("ranks"), py::arg("body"), py::kw_only(), deadline,
+      threads, seed, option("checks_equality", &O::checks_equality),
       "Calls body(world) on `ranks` threads of this process, each a rank, and returns what they "
       "returned, by rank. When one raises, the others end too and its exception is raised here; "
       "so at Ctrl-C. Waits for other ranks end after `deadline` seconds with a CommError. "
@@ -300,13 +290,7 @@ void bind_ranks(py::module_& m) {
   m.def("launched_ranks", &launched_ranks,
         "Ranks of the job that this process is one rank of (weft run, mpirun, torchrun, srun); 1 "
         "for a process that is alone");
-  m.def(
-      "_connect",
-      [](double deadline, int threads_per_rank, uint64_t seed) {
-        return connect(options_of(deadline, threads_per_rank, seed, {}));
-      },
-      Released(), py::arg("deadline") = kDeadline, py::arg("threads_per_rank") = 0,
-      py::arg("seed") = 0);
+  bind_with_fields<O>(m, "_connect", connect, Released(), deadline, threads, seed);
   m.def(
       "_abort", [](const Communicator& world, const std::string& why) { world.abort(why); },
       Released(), py::arg("world"), py::arg("why"));

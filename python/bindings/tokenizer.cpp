@@ -3,6 +3,7 @@
 
 #include <variant>
 
+#include "python/bindings/fields.h"
 #include "python/bindings/lock.h"
 #include "weft/generate.h"
 
@@ -25,12 +26,6 @@ static std::vector<ChatMessage> messages_in(const std::vector<py::object>& given
     }
   }
   return messages;
-}
-
-static std::string chat_of(const Tokenizer& self, const std::vector<py::object>& messages,
-                           bool generation_prompt, const std::string& date, bool thinking) {
-  return self.chat(messages_in(messages),
-                   {.generation_prompt = generation_prompt, .date = date, .thinking = thinking});
 }
 
 static void bind_text_stream(py::module_& m) {
@@ -187,11 +182,17 @@ void bind_tokenizer(py::module_& m) {
             return self.decode(ids, skip_special);
           },
           Released(), py::arg("ids"), py::kw_only(), py::arg("skip_special") = true,
-          "The text of tokens. skip_special: without special tokens")
-      .def("chat", &chat_of, py::arg("messages"), py::kw_only(),
-           py::arg("generation_prompt") = true, py::arg("date") = "", py::arg("thinking") = true,
-           "A conversation as the text that the model was trained on. messages: dicts with role "
-           "and content, or pairs. Encode it with add_special=False");
+          "The text of tokens. skip_special: without special tokens");
+  const auto chat = [](const Tokenizer& self, const std::vector<py::object>& messages,
+                       const ChatOptions& options) {
+    return self.chat(messages_in(messages), options);
+  };
+  bind_with_fields<ChatOptions, Tokenizer, std::vector<py::object>>(
+      tokenizer, "chat", chat, py::arg("messages"), py::kw_only(),
+      option("generation_prompt", &ChatOptions::generation_prompt),
+      option("date", &ChatOptions::date), option("thinking", &ChatOptions::thinking),
+      "A conversation as the text that the model was trained on. messages: dicts with role "
+      "and content, or pairs. Encode it with add_special=False");
   bind_names(tokenizer);
   bind_text_stream(m);
   bind_generation(m);
