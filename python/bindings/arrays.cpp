@@ -41,14 +41,15 @@ DType dtype_of_numpy(const py::dtype& dtype) {
   fail("numpy: dtype is ", name, ", expected one of ", known);
 }
 
-/// An array over the block's memory, with strides in bytes.
+std::vector<py::ssize_t> byte_strides(const MemoryBlock& block) {
+  std::vector<py::ssize_t> strides(block.strides.begin(), block.strides.end());
+  for (py::ssize_t& stride : strides) stride *= static_cast<py::ssize_t>(size_of(block.dtype));
+  return strides;
+}
+
 static py::array array_of(const MemoryBlock& block, const py::dtype& dtype, py::handle owner) {
-  std::vector<py::ssize_t> shape, strides;
-  for (int d = 0; d < block.shape.ndim(); ++d) {
-    shape.push_back(block.shape[d]);
-    strides.push_back(block.strides[d] * static_cast<int64_t>(size_of(block.dtype)));
-  }
-  return py::array(dtype, shape, strides, block.data, owner);
+  const std::vector<py::ssize_t> shape(block.shape.begin(), block.shape.end());
+  return py::array(dtype, shape, byte_strides(block), block.data, owner);
 }
 
 py::array array_over(const MemoryBlock& block, py::handle owner) {

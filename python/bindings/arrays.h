@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "python/bindings/casters.h"
 #include "weft/block.h"
@@ -38,6 +39,8 @@ py::dtype numpy_dtype(DType dtype);
 /// sizes of a kind, too.
 DType dtype_of_numpy(const py::dtype& dtype);
 
+/// The strides of an array over the block, in bytes.
+std::vector<py::ssize_t> byte_strides(const MemoryBlock& block);
 /// Returns the block's own memory as an array that keeps `owner` alive.
 py::array array_over(const MemoryBlock& block, py::handle owner);
 /// Returns a dense copy; bfloat16 as float32.

@@ -205,24 +205,28 @@ void bind_members(PlainModule& module) {
                              [](const Module& self) { return tuples_of(self.named_buffers()); });
 }
 
+/// The member of that name among pairs of a name and a member, or null.
+template <class Member>
+Member member_called(const std::string& name,
+                     const std::vector<std::pair<std::string, Member>>& members) {
+  for (const auto& [own, member] : members) {
+    if (own == name) return member;
+  }
+  return nullptr;
+}
+
 void bind_tree(PlainModule& module) {
   module
       .def(
           "_own_parameter",
-          [](const Module& self, const std::string& name) -> ParameterPtr {
-            for (const auto& [own, parameter] : self.own_parameters()) {
-              if (own == name) return parameter;
-            }
-            return nullptr;
+          [](const Module& self, const std::string& name) {
+            return member_called(name, self.own_parameters());
           },
           py::arg("name"))
       .def(
           "_child",
-          [](const Module& self, const std::string& name) -> std::shared_ptr<Module> {
-            for (const auto& [own, child] : self.children()) {
-              if (own == name) return child;
-            }
-            return nullptr;
+          [](const Module& self, const std::string& name) {
+            return member_called(name, self.children());
           },
           py::arg("name"))
       .def(

@@ -127,15 +127,14 @@ static constexpr const char* kAttentionText =
 
 void bind_networks(py::module_& m) {
   bind_products(m);
-  m.def(
-      "softmax", [](const Tensor& x, int dim) { return along("softmax", &softmax, x, dim); },
-      Released(), py::arg("x"), py::arg("dim") = -1,
-      with_rule("softmax", "exp(x) / sum of exp(x) along `dim`"));
-  m.def(
-      "log_softmax",
-      [](const Tensor& x, int dim) { return along("log_softmax", &log_softmax, x, dim); },
-      Released(), py::arg("x"), py::arg("dim") = -1,
-      with_rule("log_softmax", "The logarithm of softmax(x), along `dim`"));
+  const auto bind_along = [&](const char* name, Tensor (*function)(const Tensor&),
+                              const char* text) {
+    m.def(
+        name, [=](const Tensor& x, int dim) { return along(name, function, x, dim); }, Released(),
+        py::arg("x"), py::arg("dim") = -1, with_rule(name, text));
+  };
+  bind_along("softmax", &softmax, "exp(x) / sum of exp(x) along `dim`");
+  bind_along("log_softmax", &log_softmax, "The logarithm of softmax(x), along `dim`");
   m.attr("IGNORED_TARGET") = kIgnoredTarget;
   m.def(
       "cross_entropy",

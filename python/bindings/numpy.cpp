@@ -17,15 +17,10 @@ static py::array numpy_of(const Tensor& x, const char* what) {
 
 static py::buffer_info buffer_of(const Tensor& x) {
   const MemoryBlock block = lent("buffer", x).block();
-  std::vector<py::ssize_t> shape, strides;
-  for (int d = 0; d < block.shape.ndim(); ++d) {
-    shape.push_back(block.shape[d]);
-    strides.push_back(block.strides[d] * static_cast<int64_t>(size_of(block.dtype)));
-  }
   const auto format = numpy_dtype(block.dtype).attr("char").cast<std::string>();
-  return {block.data, static_cast<py::ssize_t>(size_of(block.dtype)),
-          format,     block.shape.ndim(),
-          shape,      strides};
+  const auto size = static_cast<py::ssize_t>(size_of(block.dtype));
+  const std::vector<py::ssize_t> shape(block.shape.begin(), block.shape.end());
+  return {block.data, size, format, block.shape.ndim(), shape, byte_strides(block)};
 }
 
 /// Returns true when kernels can read the elements in place.

@@ -28,15 +28,6 @@ __all__ = [
 ]
 
 
-def _reduced(what, losses, reduction):
-    if reduction == "none":
-        return losses
-    if reduction not in ("mean", "sum"):
-        shown = described(reduction)
-        raise ValueError(f"{what}: reduction is {shown}, expected 'mean', 'sum' or 'none'")
-    return losses.mean() if reduction == "mean" else losses.sum()
-
-
 def cross_entropy(
     input,
     target,

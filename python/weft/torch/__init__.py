@@ -89,7 +89,6 @@ from weft.torch._draws import (
     randperm,
 )
 from weft.torch._generator import Generator
-from weft.torch._in_place import add_in_place_methods
 from weft.torch._placing import (
     gather,
     gradient,
@@ -142,6 +141,7 @@ from weft.torch._reductions import (
 )
 from weft.torch._wrappers import (
     LISTS,
+    add_in_place_methods,
     add_methods,
     copying,
     each,

@@ -21,9 +21,8 @@ def _total(function):
             dtype = int64
         return function(input, *given, dtype=dtype, **named)
 
-    total.__name__ = total.__qualname__ = function.__name__
     total.__doc__ = function.__doc__
-    return total
+    return renamed(total, function.__name__)
 
 
 def _chosen(whole, along):
@@ -35,14 +34,11 @@ def _chosen(whole, along):
             return (_weft.maximum if whole is _weft.max else _weft.minimum)(input, other)
         return whole(input) if dim is None else along(input, dim, keepdim)
 
-    function.__name__ = function.__qualname__ = whole.__name__
     name = whole.__name__
     function.__doc__ = f"{name}(x); {name}(x, dim) as (values, indices); or of two tensors."
-    return function
+    return renamed(function, name)
 
 
-max = _chosen(_weft.max, _weft._max_along)
-min = _chosen(_weft.min, _weft._min_along)
 all = of_scalars(_weft.all)
 amax = of_scalars(_weft.amax)
 amin = of_scalars(_weft.amin)
@@ -51,9 +47,9 @@ argmax = of_scalars(_weft.argmax)
 argmin = of_scalars(_weft.argmin)
 count_nonzero = of_scalars(_weft.count_nonzero)
 log_softmax = of_scalars(as_dtype(_weft.log_softmax))
-max = of_scalars(max)
+max = of_scalars(_chosen(_weft.max, _weft._max_along))
 mean = of_scalars(as_dtype(_weft.mean))
-min = of_scalars(min)
+min = of_scalars(_chosen(_weft.min, _weft._min_along))
 nanmean = of_scalars(as_dtype(_weft.nanmean))
 nansum = of_scalars(_total(as_dtype(_weft.nansum)))
 prod = of_scalars(_total(_weft.prod))
@@ -99,29 +95,27 @@ def _spread(function):
             correction = 1 if unbiased is None else unbiased * 1
         return function(input, dim, correction=correction, keepdims=keepdim)
 
-    spread.__name__ = spread.__qualname__ = function.__name__
     spread.__doc__ = f"weft.{function.__name__} with correction=1."
-    return spread
+    return renamed(spread, function.__name__)
+
+
+def _with_mean(spread):
+    """The function, which returns the mean too."""
+
+    def both(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+        if isinstance(dim, type(True)):
+            dim, unbiased = None, dim
+        mean = _weft.mean(input, dim, keepdim)
+        return spread(input, dim, unbiased, keepdim, correction=correction), mean
+
+    both.__doc__ = f"({spread.__name__}, mean)."
+    return renamed(both, f"{spread.__name__}_mean")
 
 
 std = _spread(_weft.std)
 var = _spread(_weft.var)
-
-
-def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    """(std, mean)."""
-    if isinstance(dim, type(True)):
-        dim, unbiased = None, dim
-    mean = _weft.mean(input, dim, keepdim)
-    return std(input, dim, unbiased, keepdim, correction=correction), mean
-
-
-def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    """(var, mean)."""
-    if isinstance(dim, type(True)):
-        dim, unbiased = None, dim
-    mean = _weft.mean(input, dim, keepdim)
-    return var(input, dim, unbiased, keepdim, correction=correction), mean
+std_mean = _with_mean(std)
+var_mean = _with_mean(var)
 
 
 def _cumulative(function):

@@ -86,9 +86,8 @@ def itself(name):
     def same(input):
         return input
 
-    same.__name__ = same.__qualname__ = name
     same.__doc__ = "The tensor itself: there are no complex dtypes."
-    return same
+    return renamed(same, name)
 
 
 def copying(function):
@@ -145,9 +144,30 @@ def parts(whole, dim_of):
             return _weft.tensor_split(input, list(indices_or_sections), dim_of(input))
         return whole(input, indices_or_sections)
 
-    cut.__name__ = cut.__qualname__ = whole.__name__
     cut.__doc__ = "Equal parts, or those that end before these indices."
-    return cut
+    return renamed(cut, whole.__name__)
+
+
+# Functions of which methods that change their tensor are made.
+_IN_PLACE = (
+    "addmm cumprod cumsum index_add index_copy index_fill index_put index_reduce masked_fill "
+    "masked_scatter scatter scatter_add scatter_reduce tril triu"
+).split()
+
+
+def _changing(name, function):
+    def changed(self, *given, **named):
+        self[...] = function(self, *given, **named)
+        return self
+
+    changed.__doc__ = f"The tensor becomes what `{name}` of it gives."
+    return renamed(changed, f"{name}_")
+
+
+def add_in_place_methods(namespace):
+    """Methods NAME_ by the functions of `namespace`."""
+    for name in _IN_PLACE:
+        setattr(_weft.Tensor, f"{name}_", _changing(name, namespace[name]))
 
 
 class _Elements(type(1)):
