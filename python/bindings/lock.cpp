@@ -14,9 +14,9 @@ namespace weft::python {
 
 Unlocked::Unlocked() : state_(PyEval_SaveThread()) {}
 
-Unlocked::~Unlocked() {
+void Unlocked::Restore::operator()(PyThreadState* state) const {
   try {
-    PyEval_RestoreThread(state_);
+    PyEval_RestoreThread(state);
   } catch (abi::__forced_unwind&) {
     stop();
   }

@@ -20,12 +20,12 @@ namespace py = pybind11;
 class Unlocked {
  public:
   Unlocked();
-  ~Unlocked();
-  Unlocked(const Unlocked&) = delete;
-  Unlocked& operator=(const Unlocked&) = delete;
 
  private:
-  PyThreadState* state_;
+  struct Restore {
+    void operator()(PyThreadState* state) const;
+  };
+  std::unique_ptr<PyThreadState, Restore> state_;
 };
 
 /// Holds the lock for a scope, on any thread.
