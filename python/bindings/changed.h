@@ -29,16 +29,19 @@ template <class Change> py::object changed(const py::object& self, const Change&
   return self;
 }
 
-/// Binds a function that changes the elements of a tensor; returns the object.
-template <class... Args, class... Extra>
-void bind_change(py::module_& m, const char* name, void (*function)(const Tensor&, Args...),
+/// Binds a function that changes the elements of a tensor, in a module or as a method; returns the
+/// object.
+template <class Bound, class Result, class... Args, class... Extra>
+void bind_change(Bound& bound, const char* name, Result (*function)(const Tensor&, Args...),
                  const char* text, const Extra&... extra) {
-  m.def(
-      name,
-      [function](const py::object& x, Args... args) {
-        return changed(x, [&](const Tensor& to) { function(to, args...); });
-      },
-      py::arg("x"), extra..., text);
+  const auto change = [function](const py::object& x, Args... args) {
+    return changed(x, [&](const Tensor& to) { function(to, args...); });
+  };
+  if constexpr (std::is_same_v<Bound, py::module_>) {
+    bound.def(name, change, py::arg("x"), extra..., text);
+  } else {
+    bound.def(name, change, extra..., text);
+  }
 }
 
 }  // namespace weft::python

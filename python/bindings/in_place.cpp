@@ -77,18 +77,6 @@ template <class Class> void bind_scaled(Class& tensor, const char* name, OfOpera
       "In place, with other * alpha; see the operator");
 }
 
-using OfThree = const Tensor& (*)(const Tensor&, const Tensor&, const Tensor&, Number);
-
-template <class Class>
-void bind_of_three(Class& tensor, const char* name, OfThree function, const char* text) {
-  tensor.def(
-      name,
-      [function](const py::object& self, const Tensor& b, const Tensor& c, const Number& value) {
-        return changed(self, [&](const Tensor& x) { function(x, b, c, value); });
-      },
-      py::arg("tensor1"), py::arg("tensor2"), py::kw_only(), py::arg("value") = 1, text);
-}
-
 }  // namespace
 
 void bind_in_place(py::class_<Tensor>& tensor) {
@@ -103,26 +91,20 @@ void bind_in_place(py::class_<Tensor>& tensor) {
   bind_scaled(tensor, "add_", add_);
   bind_scaled(tensor, "sub_", sub_);
   for (const OfItself& f : kOfItself) {
-    tensor.def(
-        f.name, [function = f.function](const py::object& self) { return changed(self, function); },
-        "In place: every element becomes the function of itself");
+    bind_change(tensor, f.name, f.function,
+                "In place: every element becomes the function of itself");
   }
-  tensor.def(
-      "clamp_",
-      [](const py::object& self, const std::optional<Operand>& low,
-         const std::optional<Operand>& high) {
-        return changed(self, [&](const Tensor& x) { clamp_(x, low, high); });
-      },
-      py::arg("min") = py::none(), py::arg("max") = py::none(),
-      "In place: elements below min become min, those above max become max");
-  bind_of_three(tensor, "addcmul_", addcmul_, "In place: self += value * tensor1 * tensor2");
-  bind_of_three(tensor, "addcdiv_", addcdiv_, "In place: self += value * tensor1 / tensor2");
-  tensor.def(
-      "lerp_",
-      [](const py::object& self, const Tensor& end, const Operand& weight) {
-        return changed(self, [&](const Tensor& x) { lerp_(x, end, weight); });
-      },
-      py::arg("end"), py::arg("weight"), "In place: self += weight * (end - self)");
+  bind_change(tensor, "clamp_", clamp_,
+              "In place: elements below min become min, those above max become max",
+              py::arg("min") = py::none(), py::arg("max") = py::none());
+  const auto tensor1 = py::arg("tensor1"), tensor2 = py::arg("tensor2");
+  const auto value = py::arg("value") = 1;
+  bind_change(tensor, "addcmul_", addcmul_, "In place: self += value * tensor1 * tensor2", tensor1,
+              tensor2, py::kw_only(), value);
+  bind_change(tensor, "addcdiv_", addcdiv_, "In place: self += value * tensor1 / tensor2", tensor1,
+              tensor2, py::kw_only(), value);
+  bind_change(tensor, "lerp_", lerp_, "In place: self += weight * (end - self)", py::arg("end"),
+              py::arg("weight"));
 }
 
 void bind_updates(py::module_& m) {
