@@ -52,16 +52,6 @@ static void bind_names(py::class_<Tokenizer>& tokenizer) {
       .def_static("chat_templates", &Tokenizer::chat_templates, "The names of all chat templates");
 }
 
-static SamplingOptions sampling_of(double temperature, int64_t top_k, double top_p, double min_p,
-                                   double repetition_penalty, uint64_t seed) {
-  return {.repetition_penalty = repetition_penalty,
-          .temperature = temperature,
-          .top_k = top_k,
-          .top_p = top_p,
-          .min_p = min_p,
-          .seed = seed};
-}
-
 /// Whether it is a whole number, of Python or NumPy. Arrays have the protocol of both.
 static bool is_id(const py::object& value) {
   return PyIndex_Check(value.ptr()) != 0 && PySequence_Check(value.ptr()) == 0;
@@ -93,11 +83,14 @@ static py::object generated(TransformerModel& model, const py::object& prompt,
   if (!tokenizer && (!stops.empty() || !use.is_none())) {
     throw py::value_error("generate: the tokenizer is None, expected one for texts");
   }
-  GenerateOptions options{
-      .sampling = sampling_of(temperature, top_k, top_p, min_p, repetition_penalty, 0),
-      .tokens = tokens,
-      .end_ids = end_ids,
-      .batch = batch};
+  GenerateOptions options{.sampling = {.repetition_penalty = repetition_penalty,
+                                       .temperature = temperature,
+                                       .top_k = top_k,
+                                       .top_p = top_p,
+                                       .min_p = min_p},
+                          .tokens = tokens,
+                          .end_ids = end_ids,
+                          .batch = batch};
   if (const auto* one = std::get_if<uint64_t>(&seed)) options.sampling.seed = *one;
   if (const auto* each = std::get_if<std::vector<uint64_t>>(&seed)) options.seeds = *each;
   const bool is_several = is_batch(prompt);
@@ -129,16 +122,13 @@ static py::object generated(TransformerModel& model, const py::object& prompt,
 }
 
 static void bind_generation(py::module_& m) {
-  m.def(
-      "next_probabilities",
-      [](const std::vector<double>& logits, const std::vector<int64_t>& seen, double temperature,
-         int64_t top_k, double top_p, double min_p, double repetition_penalty) {
-        return next_probabilities(
-            logits, seen, sampling_of(temperature, top_k, top_p, min_p, repetition_penalty, 0));
-      },
-      py::arg("logits"), py::arg("seen") = std::vector<int64_t>(), py::kw_only(),
-      py::arg("temperature") = 0.7, py::arg("top_k") = 0, py::arg("top_p") = 1.0,
-      py::arg("min_p") = 0.0, py::arg("repetition_penalty") = 1.0,
+  using S = SamplingOptions;
+  bind_with_fields<S, std::vector<double>, std::vector<int64_t>>(
+      m, "next_probabilities", next_probabilities, py::arg("logits"),
+      py::arg("seen") = std::vector<int64_t>(), py::kw_only(),
+      option("temperature", &S::temperature), option("top_k", &S::top_k),
+      option("top_p", &S::top_p), option("min_p", &S::min_p),
+      option("repetition_penalty", &S::repetition_penalty),
       "The probability of each token after the options are applied, in transformers' order: "
       "repetition penalty, temperature, top-k, top-p, min-p");
   m.def("generate", &generated, py::arg("model"), py::arg("prompt"), py::kw_only(), py::arg("mesh"),
