@@ -8,7 +8,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "python/bindings/casters.h"
 #include "weft/block.h"
@@ -39,8 +38,6 @@ py::dtype numpy_dtype(DType dtype);
 /// sizes of a kind, too.
 DType dtype_of_numpy(const py::dtype& dtype);
 
-/// The strides of an array over the block, in bytes.
-std::vector<py::ssize_t> byte_strides(const MemoryBlock& block);
 /// Returns the block's own memory as an array that keeps `owner` alive.
 py::array array_over(const MemoryBlock& block, py::handle owner);
 /// Returns a dense copy; bfloat16 as float32.
@@ -48,8 +45,6 @@ py::array copied_array(const MemoryBlock& block);
 /// Copies an array, or an object that NumPy converts to one, to the block, in the block's dtype.
 /// Throws ValueError naming `what` when the shapes differ.
 void fill_from_array(const std::string& what, const MemoryBlock& block, const py::object& values);
-/// Returns a dense float32 copy of a bfloat16 block.
-py::array widened(const MemoryBlock& block);
 
 /// Returns the tensor if its memory may be read now: on one device, and without a gradient that
 /// would be lost. Throws ValueError naming `what` otherwise.

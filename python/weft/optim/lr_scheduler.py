@@ -278,9 +278,7 @@ class ReduceLROnPlateau:
                 if group["lr"] - rate > self.eps:
                     group["lr"] = rate
 
-    def get_last_lr(self):
-        """The learning rates in use, by group."""
-        return [group["lr"] for group in self.optimizer.param_groups]
+    get_last_lr = LRScheduler.get_last_lr
 
     def state_dict(self):
         return {key: value for key, value in vars(self).items() if key != "optimizer"}
