@@ -30,6 +30,7 @@ class ModuleList(Module):
         return self.children()[index]
 
     def __setitem__(self, index, module):
+        """Another child in the place of that one."""
         setattr(self, str(range(len(self))[index]), module)
 
 

@@ -281,12 +281,7 @@ for _name, _function in {
     setattr(Module, _name, _function)
 
 
-def _set_item(self, index, module):
-    """Another child in the place of that one."""
-    setattr(self, str(range(len(self))[index]), module)
-
-
-Sequential.__setitem__ = _set_item
+Sequential.__setitem__ = ModuleList.__setitem__
 
 
 def _as_tensor(name):
