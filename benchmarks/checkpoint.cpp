@@ -23,6 +23,15 @@
 
 namespace weft::bench {
 
+static constexpr const char* kAbout =
+    R"(Saves and loads parameters and two moments of --mib MiB each, sharded over N ranks
+(threads), compared with write() + fsync and read() of the same bytes on the same disk, and reads
+past the page cache, 4 a rank at once. Cold: pages dropped by fadvise; warm: pages in the
+cache, put there by read() where a load leaves none. async_block is what save_async blocks,
+memcpy a copy of the same bytes. value is GB/s of the whole state over the slowest rank's
+median; round 0 is dropped. The folder is made and deleted; it needs 3 times --mib on the disk,
+twice. One JSON line a case.)";
+
 namespace fs = std::filesystem;
 
 namespace {
@@ -32,6 +41,14 @@ struct Options {
   int64_t mib = 512;
   int ranks = 2;
   int rounds = 5;
+
+  void add_to(CLI::App& app) {
+    app.add_option("--dir", directory, "A folder on the local disk")
+        ->default_val("weft-bench-checkpoint");
+    app.add_option("--mib", mib, "Size of the parameters")->check(CLI::Range(16, 1 << 20));
+    app.add_option("--ranks", ranks, "Ranks")->check(CLI::Range(1, 64));
+    app.add_option("--rounds", rounds, "Rounds")->check(CLI::Range(1, 1000));
+  }
 };
 
 /// Seconds of the slowest rank, by case and round.
@@ -244,23 +261,6 @@ static void run_checkpoint(const Options& options) {
 }  // namespace weft::bench
 
 int main(int argc, char** argv) {
-  weft::bench::Options options;
-  weft::bench::Program app(
-      "bench_checkpoint",
-      "Saves and loads parameters and two moments of --mib MiB each, sharded over N ranks\n"
-      "(threads), compared with write() + fsync and read() of the same bytes on the same disk, and "
-      "reads\n"
-      "past the page cache, 4 a rank at once. Cold: pages dropped by fadvise; warm: pages in the\n"
-      "cache, put there by read() where a load leaves none. async_block is what save_async blocks, "
-      "memcpy a copy of the same "
-      "bytes.\n"
-      "value is GB/s of the whole state over the slowest rank's median; round 0 is dropped. The\n"
-      "folder is made and deleted; it needs 3 times --mib on the disk, twice. One JSON line a "
-      "case.");
-  app.add_option("--dir", options.directory, "A folder on the local disk")
-      ->default_val("weft-bench-checkpoint");
-  app.add_option("--mib", options.mib, "Size of the parameters")->check(CLI::Range(16, 1 << 20));
-  app.add_option("--ranks", options.ranks, "Ranks")->check(CLI::Range(1, 64));
-  app.add_option("--rounds", options.rounds, "Rounds")->check(CLI::Range(1, 1000));
-  return weft::bench::run_program(app, argc, argv, [&] { weft::bench::run_checkpoint(options); });
+  return weft::bench::run_program("bench_checkpoint", weft::bench::kAbout, argc, argv,
+                                  weft::bench::run_checkpoint);
 }

@@ -9,11 +9,20 @@
 
 namespace weft::bench {
 
+static constexpr const char* kAbout =
+    R"(Latency of collectives between N ranks, which are threads; started by weft run, each
+process is one. One JSON line a case.)";
+
 namespace {
 
 struct Options {
   int ranks = 2;
   int64_t calls = 1'000'000;
+
+  void add_to(CLI::App& app) {
+    app.add_option("--ranks", ranks, "Ranks")->check(CLI::Range(2, 64));
+    app.add_option("--calls", calls, "Calls of each")->check(CLI::PositiveNumber);
+  }
 };
 
 }  // namespace
@@ -69,19 +78,14 @@ static void measure(const Communicator& world, const Options& options) {
   world.barrier();
 }
 
+static void run_collectives(const Options& options) {
+  run_world(options.ranks, [&](const Communicator& world) { measure(world, options); },
+            {.threads_per_rank = 1});
+}
+
 }  // namespace weft::bench
 
 int main(int argc, char** argv) {
-  weft::bench::Options options;
-  weft::bench::Program app(
-      "bench_collectives",
-      "Latency of collectives between N ranks, which are threads; started by weft run, each\n"
-      "process is one. One JSON line a case.");
-  app.add_option("--ranks", options.ranks, "Ranks")->check(CLI::Range(2, 64));
-  app.add_option("--calls", options.calls, "Calls of each")->check(CLI::PositiveNumber);
-  return weft::bench::run_program(app, argc, argv, [&] {
-    weft::run_world(options.ranks,
-                    [&](const weft::Communicator& world) { weft::bench::measure(world, options); },
-                    {.threads_per_rank = 1});
-  });
+  return weft::bench::run_program("bench_collectives", weft::bench::kAbout, argc, argv,
+                                  weft::bench::run_collectives);
 }

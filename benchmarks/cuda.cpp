@@ -16,6 +16,13 @@
 
 namespace weft::bench {
 
+static constexpr const char* kAbout =
+    R"(Kernels and training steps of one GPU, one JSON line a case. rows: copies, elementwise ops,
+norms, softmax, cross entropy and AdamW in GB/s of the least traffic, and as a fraction of
+the copy's; products and attention: TFLOP/s, compared with cuBLASLt and cuDNN called directly;
+train, train_engine: steps of a Llama of 1.1 billion parameters in bf16 with weights in f32,
+without and with the FSDP engine.)";
+
 namespace {
 
 struct Options {
@@ -25,6 +32,24 @@ struct Options {
   double seconds = 0.02;
   double peak_tflops = 0;
   DeviceTraining training;
+
+  void add_to(CLI::App& app) {
+    app.add_option("--device", device, "cuda or cuda:1");
+    app.add_option("--parts", parts, "Of these, those named, e.g. rows,train")
+        ->delimiter(',')
+        ->check(CLI::IsMember({"rows", "products", "attention", "train", "train_engine"}));
+    app.add_flag("--smoke", smoke, "Tiny sizes, to see that all runs");
+    app.add_option("--seconds", seconds, "Of each repetition of a kernel")
+        ->check(CLI::PositiveNumber);
+    app.add_option("--batch", training.batch, "Rows of 2048 tokens a step")
+        ->check(CLI::PositiveNumber);
+    app.add_option("--steps", training.steps, "Measured")->check(CLI::PositiveNumber);
+    app.add_option("--warmup", training.warmup, "Steps before them")->check(CLI::NonNegativeNumber);
+    app.add_option("--peak-tflops", peak_tflops,
+                   "The device's, for MFU (default: the data sheet's, where the GPU is known)")
+        ->check(CLI::NonNegativeNumber)
+        ->default_str("");
+  }
 };
 
 /// Runs and prints the cases of one device.
@@ -253,7 +278,8 @@ static void run_part(const std::string& part, const Options& options) {
   });
 }
 
-static void run_cuda(Options options) {
+static void run_cuda(const Options& flags) {
+  Options options = flags;
   check_available(device_named(options.device));
   options.training.model = model_of(options.smoke);
   if (options.smoke) {
@@ -274,32 +300,6 @@ static void run_cuda(Options options) {
 }  // namespace weft::bench
 
 int main(int argc, char** argv) {
-  weft::bench::Options options;
-  weft::bench::Program app(
-      "bench_cuda",
-      "Kernels and training steps of one GPU, one JSON line a case. rows: copies, elementwise "
-      "ops,\n"
-      "norms, softmax, cross entropy and AdamW in GB/s of the least traffic, and as a fraction of\n"
-      "the copy's; products and attention: TFLOP/s, compared with cuBLASLt and cuDNN called "
-      "directly;\n"
-      "train, train_engine: steps of a Llama of 1.1 billion parameters in bf16 with weights in "
-      "f32,\n"
-      "without and with the FSDP engine.");
-  app.add_option("--device", options.device, "cuda or cuda:1");
-  app.add_option("--parts", options.parts, "Of these, those named, e.g. rows,train")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"rows", "products", "attention", "train", "train_engine"}));
-  app.add_flag("--smoke", options.smoke, "Tiny sizes, to see that all runs");
-  app.add_option("--seconds", options.seconds, "Of each repetition of a kernel")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--batch", options.training.batch, "Rows of 2048 tokens a step")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--steps", options.training.steps, "Measured")->check(CLI::PositiveNumber);
-  app.add_option("--warmup", options.training.warmup, "Steps before them")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--peak-tflops", options.peak_tflops,
-                 "The device's, for MFU (default: the data sheet's, where the GPU is known)")
-      ->check(CLI::NonNegativeNumber)
-      ->default_str("");
-  return weft::bench::run_program(app, argc, argv, [&] { weft::bench::run_cuda(options); });
+  return weft::bench::run_program("bench_cuda", weft::bench::kAbout, argc, argv,
+                                  weft::bench::run_cuda);
 }

@@ -12,12 +12,23 @@
 
 namespace weft::bench {
 
+static constexpr const char* kAbout =
+    R"(Microseconds that a cached op call on a sharded tensor adds to its kernel, in a fake world
+(one rank of a simulated cluster), for local parts of 8x8 and 4x4 f32 elements, with
+and without recording for backward. One JSON line a case.)";
+
 namespace {
 
 struct Options {
   std::vector<int> mesh{8};
   int loops = 1000;
   int reps = 25;
+
+  void add_to(CLI::App& app) {
+    app.add_option("--mesh", mesh, "Sizes of the mesh's axes, e.g. 8 or 2,4")->delimiter(',');
+    app.add_option("--loops", loops, "Calls in a timed loop")->check(CLI::PositiveNumber);
+    app.add_option("--reps", reps, "Timed loops; the median counts")->check(CLI::PositiveNumber);
+  }
 };
 
 struct AddElements {
@@ -128,15 +139,6 @@ static void run_dispatch(const Options& options) {
 }  // namespace weft::bench
 
 int main(int argc, char** argv) {
-  weft::bench::Options options;
-  weft::bench::Program app(
-      "bench_dispatch",
-      "Microseconds that a cached op call on a sharded tensor adds to its kernel, in a fake world\n"
-      "(one rank of a simulated cluster), for local parts of 8x8 and 4x4 f32 elements, with\n"
-      "and without recording for backward. One JSON line a case.");
-  app.add_option("--mesh", options.mesh, "Sizes of the mesh's axes, e.g. 8 or 2,4")->delimiter(',');
-  app.add_option("--loops", options.loops, "Calls in a timed loop")->check(CLI::PositiveNumber);
-  app.add_option("--reps", options.reps, "Timed loops; the median counts")
-      ->check(CLI::PositiveNumber);
-  return weft::bench::run_program(app, argc, argv, [&] { weft::bench::run_dispatch(options); });
+  return weft::bench::run_program("bench_dispatch", weft::bench::kAbout, argc, argv,
+                                  weft::bench::run_dispatch);
 }

@@ -14,12 +14,25 @@
 
 namespace weft::bench {
 
+static constexpr const char* kAbout =
+    R"(Ops of one rank on tensors without a mesh: GFLOP/s of products and causal attention, GB/s
+of row kernels and AdamW from the least traffic they need, by the median time of a call.
+One JSON line a case.)";
+
 namespace {
 
 struct Options {
   std::vector<int> threads{1, 2};
   double seconds = 0.6;
   std::string only;
+
+  void add_to(CLI::App& app) {
+    app.add_option("--threads", threads, "Numbers of threads, e.g. 1,2")
+        ->delimiter(',')
+        ->check(CLI::Range(1, 256));
+    app.add_option("--seconds", seconds, "Least time a case")->check(CLI::PositiveNumber);
+    app.add_option("--case", only, "Only cases whose name and dtype contain this text");
+  }
 };
 
 /// Work per call, in the unit of the case.
@@ -188,16 +201,6 @@ static void run_kernels(const Options& options) {
 }  // namespace weft::bench
 
 int main(int argc, char** argv) {
-  weft::bench::Options options;
-  weft::bench::Program app(
-      "bench_kernels",
-      "Ops of one rank on tensors without a mesh: GFLOP/s of products and causal attention, GB/s\n"
-      "of row kernels and AdamW from the least traffic they need, by the median time of a call.\n"
-      "One JSON line a case.");
-  app.add_option("--threads", options.threads, "Numbers of threads, e.g. 1,2")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 256));
-  app.add_option("--seconds", options.seconds, "Least time a case")->check(CLI::PositiveNumber);
-  app.add_option("--case", options.only, "Only cases whose name and dtype contain this text");
-  return weft::bench::run_program(app, argc, argv, [&] { weft::bench::run_kernels(options); });
+  return weft::bench::run_program("bench_kernels", weft::bench::kAbout, argc, argv,
+                                  weft::bench::run_kernels);
 }

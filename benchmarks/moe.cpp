@@ -21,6 +21,18 @@ struct Options {
   int64_t tokens = 2048, dim = 512, width = 1408, experts = 8, top_k = 2;
   int ranks = 2, threads = 1, rounds = 10;
   bool balanced = true;
+
+  void add_to(CLI::App& app) {
+    app.add_option("--tokens", tokens, "tokens of all ranks");
+    app.add_option("--dim", dim, "width of a token");
+    app.add_option("--width", width, "width of an expert");
+    app.add_option("--experts", experts, "number of experts");
+    app.add_option("--top-k", top_k, "experts of a token");
+    app.add_option("--ranks", ranks, "ranks, as threads");
+    app.add_option("--threads", threads, "threads of a rank");
+    app.add_option("--rounds", rounds, "measured rounds");
+    app.add_flag("!--random", balanced, "route random tokens instead of balanced ones");
+  }
 };
 
 /// The block, or the same multiply-adds without routing: all rows through one feed-forward.
@@ -126,24 +138,14 @@ void run_rank(const Options& options, const Communicator& world) {
 
 }  // namespace
 
-static int run(int argc, char** argv) {
-  Options options;
-  CLI::App app("Forward and backward of a MoE block");
-  app.add_option("--tokens", options.tokens, "tokens of all ranks");
-  app.add_option("--dim", options.dim, "width of a token");
-  app.add_option("--width", options.width, "width of an expert");
-  app.add_option("--experts", options.experts, "number of experts");
-  app.add_option("--top-k", options.top_k, "experts of a token");
-  app.add_option("--ranks", options.ranks, "ranks, as threads");
-  app.add_option("--threads", options.threads, "threads of a rank");
-  app.add_option("--rounds", options.rounds, "measured rounds");
-  app.add_flag("!--random", options.balanced, "route random tokens instead of balanced ones");
-  return run_program(app, argc, argv, [&] {
-    run_ranks(options.ranks, [&](const Communicator& world) { run_rank(options, world); },
-              {.threads_per_rank = options.threads});
-  });
+static void run_moe(const Options& options) {
+  run_ranks(options.ranks, [&](const Communicator& world) { run_rank(options, world); },
+            {.threads_per_rank = options.threads});
 }
 
 }  // namespace weft::bench
 
-int main(int argc, char** argv) { return weft::bench::run(argc, argv); }
+int main(int argc, char** argv) {
+  return weft::bench::run_program("bench_moe", "Forward and backward of a MoE block", argc, argv,
+                                  weft::bench::run_moe);
+}

@@ -11,6 +11,10 @@
 
 namespace weft::bench {
 
+static constexpr const char* kAbout =
+    R"(MPI's collectives on an f32 matrix between the processes that mpirun started, timed as
+bench_redistribute does. One JSON line a case.)";
+
 namespace {
 
 /// One rank's memory: a matrix [side, side], a slice of its rows, and one of its columns.
@@ -103,15 +107,9 @@ static void measure_all(const MatrixRounds& options) {
 }  // namespace weft::bench
 
 int main(int argc, char** argv) {
-  weft::bench::MatrixRounds options;
-  weft::bench::Program app(
-      "bench_open_mpi",
-      "MPI's collectives on an f32 matrix between the processes that mpirun started, timed as\n"
-      "bench_redistribute does. One JSON line a case.");
-  options.add_to(app);
   MPI_Init(&argc, &argv);
-  const int code =
-      weft::bench::run_program(app, argc, argv, [&] { weft::bench::measure_all(options); });
+  const int code = weft::bench::run_program("bench_open_mpi", weft::bench::kAbout, argc, argv,
+                                            weft::bench::measure_all);
   MPI_Finalize();
   return code;
 }

@@ -11,10 +11,21 @@
 
 namespace weft::bench {
 
+static constexpr const char* kAbout =
+    R"(Redistributes an f32 matrix between N ranks, which are threads; started by weft run or
+mpirun, each process is one. A barrier precedes each round, whose
+time is that of the slowest rank; value is bytes of the whole tensor over the median time,
+also where fewer move. Every result is checked. One JSON line a case.)";
+
 namespace {
 
 struct Options : MatrixRounds {
   int ranks = 2;
+
+  void add_to(CLI::App& app) {
+    app.add_option("--ranks", ranks, "Ranks")->check(CLI::Range(1, 64));
+    MatrixRounds::add_to(app);
+  }
 };
 
 struct Pair {
@@ -111,22 +122,14 @@ static void measure_all(const Communicator& world, const Options& options) {
   }
 }
 
+static void run_redistribute(const Options& options) {
+  run_world(options.ranks, [&](const Communicator& world) { measure_all(world, options); },
+            {.threads_per_rank = 1});
+}
+
 }  // namespace weft::bench
 
 int main(int argc, char** argv) {
-  weft::bench::Options options;
-  weft::bench::Program app(
-      "bench_redistribute",
-      "Redistributes an f32 matrix between N ranks, which are threads; started by weft run or\n"
-      "mpirun, each process is one. A barrier precedes each round, whose\n"
-      "time is that of the slowest rank; value is bytes of the whole tensor over the median time,\n"
-      "also where fewer move. Every result is checked. One JSON line a case.");
-  app.add_option("--ranks", options.ranks, "Ranks")->check(CLI::Range(1, 64));
-  options.add_to(app);
-  return weft::bench::run_program(app, argc, argv, [&] {
-    weft::run_world(
-        options.ranks,
-        [&](const weft::Communicator& world) { weft::bench::measure_all(world, options); },
-        {.threads_per_rank = 1});
-  });
+  return weft::bench::run_program("bench_redistribute", weft::bench::kAbout, argc, argv,
+                                  weft::bench::run_redistribute);
 }

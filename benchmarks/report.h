@@ -39,14 +39,20 @@ void print(const Line& line);
 /// Rounded to `digits` decimals.
 double rounded(double value, int digits);
 
-/// The flags of a benchmark; its help shows their defaults.
-struct Program : CLI::App {
-  Program(const std::string& name, const std::string& about) : CLI::App(about, name) {
-    option_defaults()->always_capture_default();
-  }
-};
-
-/// Parses the flags and runs the benchmark. Returns 0, 1 when it failed, 2 for invalid flags.
+/// Parses the flags of `app` and runs the benchmark. Returns 0, 1 when it failed, 2 for invalid
+/// flags.
 int run_program(CLI::App& app, int argc, char** argv, const std::function<void()>& run);
+
+/// Runs the benchmark with the flags that options.add_to() declares; its help shows `about` and
+/// their defaults.
+template <class Options>
+int run_program(const char* name, const char* about, int argc, char** argv,
+                void (*run)(const Options&)) {
+  Options options;
+  CLI::App app(about, name);
+  app.option_defaults()->always_capture_default();
+  options.add_to(app);
+  return run_program(app, argc, argv, [&] { run(options); });
+}
 
 }  // namespace weft::bench

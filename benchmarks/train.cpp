@@ -19,6 +19,13 @@
 
 namespace weft::bench {
 
+static constexpr const char* kAbout =
+    R"(Trains a small Llama, fully sharded over N ranks, which are threads; started by weft run,
+each process is one. A step is forward, cross
+entropy, backward, AdamW and zero_grad, after a barrier; its time is the slowest rank's.
+value is tokens/s over all ranks from the median step; fraction_of_matmul compares its
+floating-point operations with those of the best large product in the same run.)";
+
 namespace {
 
 struct Options {
@@ -29,6 +36,21 @@ struct Options {
   int batch = 0;
   int steps = 0;
   int warmup = 3;
+
+  void add_to(CLI::App& app) {
+    app.add_option("--config", config, "Model: tiny or small")
+        ->check(CLI::IsMember({"tiny", "small"}));
+    app.add_option("--dtype", dtype, "Of computation; bf16 gathers in it too, and reduces in f32")
+        ->check(CLI::IsMember({"f32", "bf16"}));
+    app.add_option("--ranks", ranks, "Ranks")->check(CLI::Range(1, 64));
+    app.add_option("--threads", threads, "Threads a rank; 0: the cores, shared evenly")
+        ->check(CLI::NonNegativeNumber);
+    app.add_option("--batch", batch, "Rows a rank; 0: 4 (tiny) or 2 (small)")
+        ->check(CLI::NonNegativeNumber);
+    app.add_option("--steps", steps, "Timed steps; 0: 20 (tiny) or 10 (small)")
+        ->check(CLI::NonNegativeNumber);
+    app.add_option("--warmup", warmup, "Steps before, not timed")->check(CLI::NonNegativeNumber);
+  }
 };
 
 /// Defaults for a configuration, unless flags override them.
@@ -243,7 +265,8 @@ static void report(const Options& options, int ranks, const RankOutcome& outcome
          {"steps", outcome.steps.size()}});
 }
 
-static void run_train(Options options) {
+static void run_train(const Options& flags) {
+  Options options = flags;
   const Defaults defaults = defaults_of(options.config);
   if (!options.batch) options.batch = defaults.rows;
   if (!options.steps) options.steps = defaults.steps;
@@ -261,27 +284,6 @@ static void run_train(Options options) {
 }  // namespace weft::bench
 
 int main(int argc, char** argv) {
-  weft::bench::Options options;
-  weft::bench::Program app(
-      "bench_train",
-      "Trains a small Llama, fully sharded over N ranks, which are threads; started by weft run,\n"
-      "each process is one. A step is forward, cross\n"
-      "entropy, backward, AdamW and zero_grad, after a barrier; its time is the slowest rank's.\n"
-      "value is tokens/s over all ranks from the median step; fraction_of_matmul compares its\n"
-      "floating-point operations with those of the best large product in the same run.");
-  app.add_option("--config", options.config, "Model: tiny or small")
-      ->check(CLI::IsMember({"tiny", "small"}));
-  app.add_option("--dtype", options.dtype,
-                 "Of computation; bf16 gathers in it too, and reduces in f32")
-      ->check(CLI::IsMember({"f32", "bf16"}));
-  app.add_option("--ranks", options.ranks, "Ranks")->check(CLI::Range(1, 64));
-  app.add_option("--threads", options.threads, "Threads a rank; 0: the cores, shared evenly")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--batch", options.batch, "Rows a rank; 0: 4 (tiny) or 2 (small)")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--steps", options.steps, "Timed steps; 0: 20 (tiny) or 10 (small)")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--warmup", options.warmup, "Steps before, not timed")
-      ->check(CLI::NonNegativeNumber);
-  return weft::bench::run_program(app, argc, argv, [&] { weft::bench::run_train(options); });
+  return weft::bench::run_program("bench_train", weft::bench::kAbout, argc, argv,
+                                  weft::bench::run_train);
 }
