@@ -26,14 +26,7 @@ static Tensor continued(TransformerModel& model, Tensor ids) {
 }
 
 static void answer(const Communicator& world) {
-  const TransformerConfig config{.dim = 32,
-                                 .layers = 2,
-                                 .heads = 4,
-                                 .kv_heads = 2,
-                                 .head_dim = 8,
-                                 .ffn = 64,
-                                 .vocabulary = 50,
-                                 .max_sequence = kPrompt + kNew};
+  const TransformerConfig config = transformer_config("tiny");
   const DeviceMesh mesh(world, {{"dp", world.size()}});
   TransformerModel single(config), model(config);
   single.materialize();

@@ -7,6 +7,7 @@
 
 #include "cli/overlap.h"
 #include "tests/cli/measured_step.h"
+#include "tests/support/large_llama.h"
 
 namespace weft::cli {
 
@@ -167,16 +168,8 @@ TEST(StepCost, IsPredictedForARankWhoseRandomNumbersStay) {
 
 /// 70 billion parameters over a simulated cluster of 512 ranks.
 TEST(StepCost, OfALargeModelIsWorkedOutWithoutItsMemory) {
-  const TransformerConfig config{.dim = 8192,
-                                 .layers = 80,
-                                 .heads = 64,
-                                 .kv_heads = 8,
-                                 .head_dim = 128,
-                                 .ffn = 28672,
-                                 .vocabulary = 128256,
-                                 .max_sequence = 8192};
   ParallelOptions options{.mesh = "dp=64,tp=8", .dtype = "bf16", .batch = 512, .seq = 8192};
-  const StepCost cost = step_cost(fake_world(5, 512, 8, false), config, options, 8);
+  const StepCost cost = step_cost(fake_world(5, 512, 8, false), large_llama(), options, 8);
   const double parameters = 70.55e9;
   EXPECT_NEAR(static_cast<double>(cost.sharding.parameters), 4 * parameters / 512, 1e7);
   // 6 operations a parameter and token, and the causal half of 12 layers x dim x sequence.

@@ -6,14 +6,11 @@
 namespace weft {
 
 /// A model whose sizes differ from each other.
-inline const TransformerConfig kSmallConfig{.dim = 16,
-                                            .layers = 2,
-                                            .heads = 4,
-                                            .kv_heads = 2,
-                                            .head_dim = 4,
-                                            .ffn = 24,
-                                            .vocabulary = 31,
-                                            .max_sequence = 32,
-                                            .deviation = 0.3};
+inline const TransformerConfig kSmallConfig = [] {
+  // dim, layers, heads, kv_heads, head_dim, ffn, vocabulary, max_sequence
+  TransformerConfig config{16, 2, 4, 2, 4, 24, 31, 32};
+  config.deviation = 0.3;
+  return config;
+}();
 
 }  // namespace weft

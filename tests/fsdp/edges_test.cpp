@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tests/fsdp/little_llama.h"
+#include "tests/support/large_llama.h"
 #include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
 #include "weft/autograd.h"
@@ -538,15 +539,7 @@ TEST(Edges, PlanAndRunWithoutMemory) {
   const int64_t held = memory_statistics().total.current;
   Communicator world = fake_world(0, 512);
   DeviceMesh mesh(world, {{"across", 64}, {"within", 8}});
-  TransformerConfig config = little_llama();
-  config.dim = 8192;
-  config.layers = 80;
-  config.heads = 64;
-  config.kv_heads = 8;
-  config.head_dim = 128;
-  config.ffn = 28672;
-  config.vocabulary = 128256;
-  TransformerModel model(config);
+  TransformerModel model(large_llama());
   shard(model, mesh, {.strategy = Strategy::hsdp(), .precision = {.compute = bf16}});
   const FullyShardBytes bytes = predicted_bytes(model, 4);
   EXPECT_NEAR(static_cast<double>(bytes.parameters), 70.55e9 * 4 / 8, 0.01e9);
