@@ -3,9 +3,7 @@
 
 #include <algorithm>
 
-#include "benchmarks/cuda_train.h"
-#include "benchmarks/device_clock.h"
-#include "benchmarks/vendor.h"
+#include "benchmarks/cuda.h"
 #include "cli/machine.h"
 #include "weft/autograd.h"
 #include "weft/communicator.h"
@@ -247,22 +245,9 @@ class DeviceKernels {
 
 /// The Llama of about a billion parameters, or one small enough for the emulated device.
 static TransformerConfig model_of(bool smoke) {
-  if (smoke) {
-    return {.dim = 32,
-            .layers = 2,
-            .heads = 4,
-            .kv_heads = 2,
-            .head_dim = 8,
-            .ffn = 64,
-            .vocabulary = 128};
-  }
-  return {.dim = 2048,
-          .layers = 16,
-          .heads = 32,
-          .kv_heads = 8,
-          .head_dim = 64,
-          .ffn = 8192,
-          .vocabulary = 32000};
+  // dim, layers, heads, kv_heads, head_dim, ffn, vocabulary
+  if (smoke) return {32, 2, 4, 2, 8, 64, 128};
+  return {2048, 16, 32, 8, 64, 8192, 32000};
 }
 
 static void run_part(const std::string& part, const Options& options) {

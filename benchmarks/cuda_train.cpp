@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "benchmarks/cuda_train.h"
+#include "benchmarks/cuda.h"
 
 #include <functional>
 #include <memory>
 
-#include "benchmarks/device_clock.h"
 #include "weft/autograd.h"
 #include "weft/communicator.h"
 #include "weft/context.h"
@@ -14,6 +13,7 @@
 #include "weft/optimizers.h"
 #include "weft/ranks.h"
 #include "weft/storage.h"
+#include "weft/transformer.h"
 
 namespace weft::bench {
 

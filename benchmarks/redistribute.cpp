@@ -108,22 +108,21 @@ static void measure(const DeviceMesh& mesh, const Pair& pair, const Size& size,
   if (!is_right) fail_call("redistribute", pair.name, " of ", size.name, " is wrong");
 }
 
-static void measure_all(const Communicator& world, const Options& options) {
-  const NoGrad no_grad;
-  const DeviceMesh mesh(world, {{"ranks", world.size()}});
-  const Pair pairs[] = {{"shard0->replicate", Shard(0), Replicate()},
-                        {"shard0->shard1", Shard(0), Shard(1)},
-                        {"partial->replicate", Partial(), Replicate()},
-                        {"partial->shard0", Partial(), Shard(0)},
-                        {"replicate->shard0", Replicate(), Shard(0)}};
-  for (const Size& size : kSizes) {
-    if (!options.size.empty() && options.size != size.name) continue;
-    for (const Pair& pair : pairs) measure(mesh, pair, size, options);
-  }
-}
-
 static void run_redistribute(const Options& options) {
-  run_world(options.ranks, [&](const Communicator& world) { measure_all(world, options); },
+  run_world(options.ranks,
+            [&](const Communicator& world) {
+              const NoGrad no_grad;
+              const DeviceMesh mesh(world, {{"ranks", world.size()}});
+              const Pair pairs[] = {{"shard0->replicate", Shard(0), Replicate()},
+                                    {"shard0->shard1", Shard(0), Shard(1)},
+                                    {"partial->replicate", Partial(), Replicate()},
+                                    {"partial->shard0", Partial(), Shard(0)},
+                                    {"replicate->shard0", Replicate(), Shard(0)}};
+              for (const Size& size : kSizes) {
+                if (!options.size.empty() && options.size != size.name) continue;
+                for (const Pair& pair : pairs) measure(mesh, pair, size, options);
+              }
+            },
             {.threads_per_rank = 1});
 }
 

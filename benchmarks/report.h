@@ -11,9 +11,7 @@ namespace weft::bench {
 
 /// Statistics of several repetitions, in seconds.
 struct Spread {
-  double median = 0;
-  double p10 = 0;
-  double p90 = 0;
+  double median = 0, p10 = 0, p90 = 0;
   size_t count = 0;
 };
 /// Needs at least one time.

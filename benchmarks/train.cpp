@@ -31,11 +31,8 @@ namespace {
 struct Options {
   std::string config = "tiny";
   std::string dtype = "f32";
-  int ranks = 1;
-  int threads = 0;
-  int batch = 0;
-  int steps = 0;
-  int warmup = 3;
+  int ranks = 1, threads = 0;
+  int batch = 0, steps = 0, warmup = 3;
 
   void add_to(CLI::App& app) {
     app.add_option("--config", config, "Model: tiny or small")

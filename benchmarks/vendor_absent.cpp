@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "benchmarks/vendor.h"
+#include "benchmarks/cuda.h"
 
 namespace weft::bench {
 
