@@ -17,21 +17,15 @@
 #include "weft/ops.h"
 #include "weft/ranks.h"
 
-namespace weft {
+namespace weft::tests {
 namespace {
-
-namespace fs = std::filesystem;
-
-using tests::expect;
-using tests::Outcome;
-using tests::run_weft;
 
 /// Runs the program on checkpoints and on training runs that are cut and taken up again.
 class Ckpt : public testing::Test {
  protected:
   void SetUp() override {
-    text_ = scratch_.write("text.txt", tests::repeating_text(400));
-    scratch_.write("model.json", tests::kSmallLlama);
+    text_ = scratch_.write("text.txt", repeating_text(400));
+    scratch_.write("model.json", kSmallLlama);
   }
 
   std::string train(const std::string& more) const {
@@ -41,7 +35,7 @@ class Ckpt : public testing::Test {
   /// Losses by step.
   static std::map<int64_t, double> losses(const std::string& metrics) {
     std::map<int64_t, double> losses;
-    for (const auto& json : tests::metrics_in(metrics)) {
+    for (const auto& json : metrics_in(metrics)) {
       losses[json["step"].get<int64_t>()] = json["loss"].get<double>();
     }
     return losses;
@@ -374,8 +368,8 @@ TEST_F(Ckpt, ExportsARunThatTrainsOn) {
   const std::string file = out + "/model.safetensors";
   const auto size = fs::file_size(file);
   const Outcome failed =
-      tests::run_command(std::string("sh -c 'trap \"\" XFSZ; ulimit -f 8; exec ") + WEFT_PROGRAM +
-                         " ckpt export " + saved + " " + scratch_.path("full") + "' 2>&1");
+      run_command(std::string("sh -c 'trap \"\" XFSZ; ulimit -f 8; exec ") + WEFT_PROGRAM +
+                  " ckpt export " + saved + " " + scratch_.path("full") + "' 2>&1");
   EXPECT_EQ(failed.code, 1) << failed.text;
   EXPECT_TRUE(fs::is_empty(scratch_.path("full")));
   EXPECT_EQ(fs::file_size(file), size);
@@ -393,7 +387,7 @@ TEST_F(Ckpt, CallsNoCheckpointBadThatCouldNotBeRead) {
   for (int few = 3; few < 12; ++few) {
     std::string limited = command;
     limited.replace(limited.find("FEW"), 3, std::to_string(few));
-    const Outcome outcome = tests::run_command(limited);
+    const Outcome outcome = run_command(limited);
     EXPECT_EQ(outcome.text.find("CORRUPT"), std::string::npos) << outcome.text;
     refused |= outcome.code == 1 && outcome.text.find("Too many open files") != std::string::npos;
   }
@@ -553,4 +547,4 @@ TEST_F(Ckpt, RefusesOtherDataOnAnotherRank) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::tests

@@ -11,13 +11,8 @@
 #include "weft/device.h"
 #include "weft/error.h"
 
-namespace weft {
+namespace weft::tests {
 namespace {
-
-using tests::expect;
-using tests::Outcome;
-using tests::run_command;
-using tests::run_weft;
 
 class DeviceRuns : public testing::Test {
  protected:
@@ -25,8 +20,8 @@ class DeviceRuns : public testing::Test {
     if (device_count(DeviceKind::cuda) == 0) {
       GTEST_SKIP() << "there is no GPU, nor an emulated one";
     }
-    text_ = scratch_.write("text.txt", tests::repeating_text(40));
-    scratch_.write("model.json", tests::kSmallLlama);
+    text_ = scratch_.write("text.txt", repeating_text(40));
+    scratch_.write("model.json", kSmallLlama);
   }
 
   std::string train(const std::string& more) const {
@@ -36,7 +31,7 @@ class DeviceRuns : public testing::Test {
   /// The value of a metric at each step of the run.
   std::vector<double> told(const std::string& file, const char* key) const {
     std::vector<double> values;
-    for (const auto& line : tests::metrics_in(scratch_.path(file))) {
+    for (const auto& line : metrics_in(scratch_.path(file))) {
       values.push_back(line.at(key).get<double>());
     }
     return values;
@@ -60,7 +55,7 @@ class DeviceRuns : public testing::Test {
     for (size_t i = 0; i < here.size(); ++i) EXPECT_NEAR(there[i], here[i], tolerance) << flags;
   }
 
-  tests::Scratch scratch_;
+  Scratch scratch_;
   std::string text_;
 };
 
@@ -196,4 +191,4 @@ TEST_F(DeviceRuns, RefuseWithoutADevice) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::tests

@@ -7,7 +7,7 @@
 #include "tests/cli/program.h"
 #include "tests/support/scratch.h"
 
-namespace weft {
+namespace weft::tests {
 namespace {
 
 /// The config.json of DeepSeek-V3, as published.
@@ -37,13 +37,13 @@ class ExpertEstimate : public testing::Test {
     return concat("estimate --model ", scratch_.path(""), " --machine h100 --dtype bf16 ", flags);
   }
   nlohmann::json estimated(const std::string& flags) const {
-    const tests::Outcome outcome = tests::run_weft(arguments(flags + " --json"));
+    const Outcome outcome = run_weft(arguments(flags + " --json"));
     EXPECT_EQ(outcome.code, 0) << outcome.text;
     return nlohmann::json::parse(outcome.text);
   }
 
  private:
-  tests::Scratch scratch_;
+  Scratch scratch_;
 };
 
 TEST_F(ExpertEstimate, CountsTheParametersOfDeepSeekV3) {
@@ -74,7 +74,7 @@ TEST_F(ExpertEstimate, TakesAnImbalance) {
   EXPECT_GT(uneven["peak_bytes"], even["peak_bytes"]);
   EXPECT_GT(uneven["seconds"]["total"], even["seconds"]["total"]);
   EXPECT_EQ(uneven["parameters"], even["parameters"]);
-  const tests::Outcome outcome = tests::run_weft(arguments(flags + " --imbalance 0.5"));
+  const Outcome outcome = run_weft(arguments(flags + " --imbalance 0.5"));
   EXPECT_EQ(outcome.code, 2) << outcome.text;
 }
 
@@ -96,13 +96,12 @@ TEST_F(ExpertEstimate, PredictsChunks) {
   EXPECT_LT(exposed(one), one["experts"]["travel_seconds"].get<double>());
   EXPECT_EQ(two["experts"]["dispatch_bytes_of_layer"], one["experts"]["dispatch_bytes_of_layer"]);
   EXPECT_LT(two["seconds"]["total"].get<double>(), one["seconds"]["total"].get<double>());
-  const tests::Outcome outcome = tests::run_weft(arguments(flags + " --expert-chunks 2"));
+  const Outcome outcome = run_weft(arguments(flags + " --expert-chunks 2"));
   EXPECT_TRUE(has(outcome.text, "exposed with --expert-chunks 2, "));
 }
 
 TEST_F(ExpertEstimate, PrintsExperts) {
-  const tests::Outcome outcome =
-      tests::run_weft(arguments("--mesh ep=64 --batch 64 --seq 4096 --imbalance 1.2"));
+  const Outcome outcome = run_weft(arguments("--mesh ep=64 --batch 64 --seq 4096 --imbalance 1.2"));
   EXPECT_EQ(outcome.code, 0);
   for (const char* text : {"671.03 B", "dispatch of a layer", "1.2 times the mean"}) {
     EXPECT_NE(outcome.text.find(text), std::string::npos) << text << " in\n" << outcome.text;
@@ -110,4 +109,4 @@ TEST_F(ExpertEstimate, PrintsExperts) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::tests

@@ -10,13 +10,8 @@
 #include "tests/support/scratch.h"
 #include "weft/checkpoint.h"
 
-namespace weft {
+namespace weft::tests {
 namespace {
-
-using tests::expect;
-using tests::Outcome;
-using tests::run_weft;
-using tests::Scratch;
 
 const char* const kMixtral =
     R"({"model_type":"mixtral","hidden_size":20,"intermediate_size":13,"num_hidden_layers":2,)"
@@ -36,7 +31,7 @@ class Experts : public testing::Test {
   Experts() {
     scratch_.write("mixtral/config.json", kMixtral);
     scratch_.write("deepseek/config.json", kDeepSeek);
-    scratch_.write("llama/config.json", tests::kSmallLlama);
+    scratch_.write("llama/config.json", kSmallLlama);
     std::string text;
     for (int i = 0; i < 400; ++i) text += concat("line ", i * i, " of a text\n");
     scratch_.write("data/text.txt", text);
@@ -51,7 +46,7 @@ class Experts : public testing::Test {
     std::filesystem::remove(file);
     const Outcome outcome = run_weft(concat(arguments, " --metrics ", file));
     EXPECT_EQ(outcome.code, 0) << outcome.text;
-    return tests::metrics_in(file);
+    return metrics_in(file);
   }
   static void expect_alike(const nlohmann::json& a, const nlohmann::json& b, double bound) {
     for (const char* what : {"loss", "grad_norm"}) {
@@ -197,4 +192,4 @@ TEST_F(Experts, ContinueATextOverTheirAxis) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::tests

@@ -13,15 +13,8 @@
 #include "tests/support/scratch.h"
 #include "weft/checkpoint.h"
 
-namespace weft {
+namespace weft::tests {
 namespace {
-
-namespace fs = std::filesystem;
-
-using tests::expect;
-using tests::Outcome;
-using tests::run_command;
-using tests::run_weft;
 
 /// Three ranks, as threads and as processes.
 const std::string kThreads = "train --ranks 3 ";
@@ -36,7 +29,7 @@ class HostileSystem : public testing::Test {
  protected:
   void SetUp() override {
     scratch_.write("text.txt", text_of(16'000));
-    scratch_.write("model.json", tests::kSmallLlama);
+    scratch_.write("model.json", kSmallLlama);
   }
   static std::string text_of(size_t bytes) {
     std::string text;
@@ -187,4 +180,4 @@ TEST_F(HostileSystem, AWrongFlagIsOneLine) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::tests

@@ -16,14 +16,8 @@
 #include "weft/ops.h"
 #include "weft/ranks.h"
 
-namespace weft {
+namespace weft::tests {
 namespace {
-
-namespace fs = std::filesystem;
-
-using tests::expect;
-using tests::Outcome;
-using tests::run_weft;
 
 class Inputs : public testing::Test {
  protected:
@@ -31,7 +25,7 @@ class Inputs : public testing::Test {
   void SetUp() override {
     for (const char* folder : {"0", "1", "2", "all"}) {
       write_model(folder, "10000.0", "1e-5");
-      scratch_.write(concat(folder, "/data/text.txt"), tests::repeating_text(400));
+      scratch_.write(concat(folder, "/data/text.txt"), repeating_text(400));
     }
   }
 
@@ -83,9 +77,8 @@ class Inputs : public testing::Test {
   Outcome run_together(int ranks, bool processes, const std::string& more) const {
     const std::string command = concat(WEFT_PROGRAM, ' ', flags(more));
     const std::string job = concat(WEFT_PROGRAM, " run -n ", ranks, " -- ", command);
-    return tests::run_command(concat("cd ", scratch_.path("all"), " && ",
-                                     processes ? job : concat(command, " --ranks ", ranks),
-                                     " 2>&1"));
+    return run_command(concat("cd ", scratch_.path("all"), " && ",
+                              processes ? job : concat(command, " --ranks ", ranks), " 2>&1"));
   }
   Outcome run_alone(const std::string& more) const { return run_together(1, false, more); }
 
@@ -136,7 +129,7 @@ TEST_F(Inputs, RanksWithOtherDataOfEqualLengthAreRefused) {
   expect(run_apart(2, concat("--steps 3 --resume ", saved)), 0, "after step 2");
   fs::rename(scratch_.path("0/data/text.txt"), scratch_.path("0/data/another.txt"));
   expect(run_apart(2, concat("--steps 3 --resume ", saved)), 0, "data names is ");
-  scratch_.write("1/data/text.txt", tests::repeating_text(3));
+  scratch_.write("1/data/text.txt", repeating_text(3));
   expect(run_apart(2, "--steps 2"), 2, "rank 1 has tokens ");
 }
 
@@ -300,4 +293,4 @@ TEST_F(Inputs, TheDigestOfTokensDependsOnTheTokensAlone) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::tests

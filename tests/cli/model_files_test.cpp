@@ -8,12 +8,8 @@
 #include "tests/cli/program.h"
 #include "tests/support/scratch.h"
 
-namespace weft {
+namespace weft::tests {
 namespace {
-
-using tests::expect;
-
-namespace fs = std::filesystem;
 
 /// Runs the program on a Hugging Face model with a tokenizer and ids of tokens.
 class ModelFiles : public testing::Test {
@@ -27,6 +23,9 @@ class ModelFiles : public testing::Test {
     scratch_.write("model/config.json", config.dump());
     scratch_.write("model/tokenizer.json", "a tokenizer");
     scratch_.write("model/generation_config.json", R"({"eos_token_id":[2,3]})");
+    std::string text;
+    for (int i = 0; i < 200; ++i) text += "A LINE OF TEXT\n";
+    train_ = "train --data " + scratch_.write("text.txt", text) + " --batch 2 --seq 8 --steps ";
   }
   /// The export of a run in `run` has what the model had.
   void expect_exported(const std::string& run) {
@@ -45,6 +44,8 @@ class ModelFiles : public testing::Test {
   Scratch scratch_;
   std::string model_ = scratch_.path("model");
   nlohmann::json config_;
+  /// A training, to be followed by its number of steps.
+  std::string train_;
 };
 
 TEST_F(ModelFiles, AreCarriedFromImportToExport) {
@@ -55,10 +56,7 @@ TEST_F(ModelFiles, AreCarriedFromImportToExport) {
 }
 
 TEST_F(ModelFiles, AreCarriedThroughTrainings) {
-  std::string text;
-  for (int i = 0; i < 200; ++i) text += "A LINE OF TEXT\n";
-  const std::string train =
-      "train --data " + scratch_.write("text.txt", text) + " --batch 2 --seq 8 --steps 1 --save ";
+  const std::string train = train_ + "1 --save ";
   expect(0, train + scratch_.path("first") + " --init " + model_);
   expect_exported(scratch_.path("first"));
   expect(0, train + scratch_.path("second") + " --init " + scratch_.path("first"));
@@ -67,11 +65,8 @@ TEST_F(ModelFiles, AreCarriedThroughTrainings) {
 
 /// A run without files, next to the files of another one.
 TEST_F(ModelFiles, OfAnotherRunAreNotTaken) {
-  std::string text;
-  for (int i = 0; i < 200; ++i) text += "A LINE OF TEXT\n";
-  const std::string train =
-      "train --data " + scratch_.write("text.txt", text) + " --batch 2 --seq 8 --steps 1 --save ";
-  scratch_.write("llama.json", tests::kSmallLlama);
+  const std::string train = train_ + "1 --save ";
+  scratch_.write("llama.json", kSmallLlama);
   const std::string first = scratch_.path("first"), run = scratch_.path("first/step-1");
   expect(0, train + first + " --init " + model_);
   expect(0, train + run + " --model " + scratch_.path("llama.json"));
@@ -98,11 +93,8 @@ TEST_F(ModelFiles, OfAnotherRunAreNotTaken) {
 
 /// A run whose folder for these files is a model's, and directories of a run as targets.
 TEST_F(ModelFiles, OfUsersAreNotReplaced) {
-  std::string text;
-  for (int i = 0; i < 200; ++i) text += "A LINE OF TEXT\n";
   const std::string run = scratch_.path("run");
-  const std::string train = "train --data " + scratch_.write("text.txt", text) +
-                            " --batch 2 --seq 8 --steps 2 --init " + model_ + " --save " + run;
+  const std::string train = train_ + "2 --init " + model_ + " --save " + run;
   fs::create_directory(run);
   fs::copy(model_, run + "/hugging_face");
   scratch_.write("run/hugging_face/tokenizer.json", "the user's");
@@ -136,10 +128,7 @@ TEST_F(ModelFiles, OfAnotherModelAreReplaced) {
   expect_exported(in);
   // A training that fails before it saves leaves nothing of its model.
   const std::string run = scratch_.path("run");
-  std::string text;
-  for (int i = 0; i < 200; ++i) text += "A LINE OF TEXT\n";
-  const std::string train = "train --data " + scratch_.write("text.txt", text) +
-                            " --batch 2 --seq 8 --steps 2 --save " + run + " --init ";
+  const std::string train = train_ + "2 --save " + run + " --init ";
   expect(1, train + other + " --lr 1e38");
   EXPECT_TRUE(fs::exists(run + "/hugging_face/tokenizer.model"));
   expect(0, train + model_);
@@ -179,8 +168,8 @@ TEST_F(ModelFiles, OfManyShardsAreImported) {
   for (const char* limit : {"ulimit -n 120; ", "ulimit -Sn 40; "}) {
     const std::string ranks = limit[8] == 'n' ? "3" : "8", out = scratch_.path("many" + ranks);
     const auto outcome =
-        tests::run_command(std::string(limit) + WEFT_PROGRAM + " ckpt import " +
-                           scratch_.path("many") + ' ' + out + " --ranks " + ranks + " 2>&1");
+        run_command(std::string(limit) + WEFT_PROGRAM + " ckpt import " + scratch_.path("many") +
+                    ' ' + out + " --ranks " + ranks + " 2>&1");
     EXPECT_EQ(outcome.code, 0) << limit << outcome.text;
   }
 }
@@ -189,7 +178,7 @@ TEST_F(ModelFiles, AreFoundFromWithinTheFolder) {
   const std::string in = scratch_.path("in"), out = scratch_.path("in-out");
   const auto within = [](const std::string& folder, const std::string& command) {
     const auto outcome =
-        tests::run_command("cd " + folder + " && " + WEFT_PROGRAM + ' ' + command + " 2>&1");
+        run_command("cd " + folder + " && " + WEFT_PROGRAM + ' ' + command + " 2>&1");
     EXPECT_EQ(outcome.code, 0) << command << outcome.text;
   };
   within(model_, "ckpt import model.safetensors.index.json " + in);
@@ -202,4 +191,4 @@ TEST_F(ModelFiles, AreFoundFromWithinTheFolder) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::tests

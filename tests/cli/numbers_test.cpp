@@ -7,19 +7,17 @@
 #include "tests/cli/program.h"
 #include "tests/support/scratch.h"
 
-namespace weft {
+namespace weft::tests {
 namespace {
-
-using tests::Outcome;
 
 class Numbers : public testing::Test {
  protected:
-  void SetUp() override { text_ = scratch_.write("text.txt", tests::repeating_text(400)); }
+  void SetUp() override { text_ = scratch_.write("text.txt", repeating_text(400)); }
 
   /// The program prints that one sentence, within seconds, and nothing is written.
   void expect_refused(const std::string& arguments, const std::string& sentence) const {
     const auto began = std::chrono::steady_clock::now();
-    const Outcome outcome = tests::run_weft(arguments, "timeout 20 ");
+    const Outcome outcome = run_weft(arguments, "timeout 20 ");
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
     EXPECT_EQ(outcome.code, 2) << arguments;
     EXPECT_EQ(outcome.text, concat("weft: ", sentence, '\n')) << arguments;
@@ -146,8 +144,8 @@ TEST_F(Numbers, OfManyLayersAreEstimatedInNoTime) {
   for (const char* flags : {"--mesh dp=4,tp=2 --schedule", "--world 65536 --batch 65536",
                             "--batch 1000000 --accumulate 1000000"}) {
     const auto began = std::chrono::steady_clock::now();
-    const Outcome outcome = tests::run_weft(
-        concat("estimate --machine h100 --model ", deep, ' ', flags), "timeout 20 ");
+    const Outcome outcome =
+        run_weft(concat("estimate --machine h100 --model ", deep, ' ', flags), "timeout 20 ");
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
     EXPECT_EQ(outcome.code, 0) << outcome.text;
     EXPECT_LT(took.count(), 5) << flags;
@@ -166,4 +164,4 @@ TEST_F(Numbers, AndNamesAreOneHarmlessLine) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::tests

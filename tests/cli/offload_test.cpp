@@ -11,17 +11,13 @@
 #include "tests/support/scratch.h"
 #include "weft/error.h"
 
-namespace weft {
+namespace weft::tests {
 namespace {
-
-using tests::expect;
-using tests::Outcome;
-using tests::run_weft;
 
 class Offload : public testing::Test {
  protected:
   Offload() {
-    text_ = scratch_.write("text.txt", tests::repeating_text(40));
+    text_ = scratch_.write("text.txt", repeating_text(40));
     scratch_.write("model.json",
                    R"({"model_type":"llama","architectures":["LlamaForCausalLM"],"hidden_size":20,)"
                    R"("intermediate_size":28,"num_hidden_layers":3,"num_attention_heads":4,)"
@@ -45,7 +41,7 @@ class Offload : public testing::Test {
   }
   static std::vector<std::string> numbers_in(const std::string& file) {
     std::vector<std::string> numbers;
-    for (const auto& json : tests::metrics_in(file)) {
+    for (const auto& json : metrics_in(file)) {
       numbers.push_back(concat(json.at("loss").dump(), ' ', json.at("grad_norm").dump()));
     }
     return numbers;
@@ -59,7 +55,7 @@ class Offload : public testing::Test {
     return text;
   }
 
-  tests::Scratch scratch_;
+  Scratch scratch_;
   std::string text_;
 };
 
@@ -234,4 +230,4 @@ TEST_F(Offload, AMemoryBudgetKeepsTheNumbers) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::tests

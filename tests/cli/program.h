@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -9,6 +10,8 @@
 #include "weft/error.h"
 
 namespace weft::tests {
+
+namespace fs = std::filesystem;
 
 /// Runs the program with those arguments, errors and output together. `variables` are set for it:
 /// "NAME=1 ".

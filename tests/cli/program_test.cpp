@@ -8,20 +8,20 @@
 #include "tests/support/scratch.h"
 #include "weft/checkpoint.h"
 
-namespace weft {
+namespace weft::tests {
 namespace {
-
-using tests::expect;
-using tests::Outcome;
-
-Outcome run(const std::string& arguments) { return tests::run_weft(arguments); }
 
 class Program : public testing::Test {
  protected:
-  void SetUp() override { text_ = scratch_.write("text.txt", tests::repeating_text(400)); }
+  void SetUp() override { text_ = scratch_.write("text.txt", repeating_text(400)); }
   /// A run that is as small as one can be.
   std::string small(const std::string& more) const {
     return concat("train --data ", text_, " --steps 2 --batch 3 --seq 16 ", more);
+  }
+
+  /// A run with each of these flags is refused with these words.
+  void expect_refused(std::initializer_list<std::pair<const char*, const char*>> cases) const {
+    for (const auto& [more, words] : cases) expect(2, small(more), words);
   }
 
   Scratch scratch_;
@@ -29,37 +29,47 @@ class Program : public testing::Test {
 };
 
 TEST_F(Program, TellsHowItIsUsed) {
-  Outcome help = run("--help");
+  Outcome help = run_weft("--help");
   expect(help, 0, "train");
-  Outcome train = run("train --help");
+  Outcome train = run_weft("train --help");
   EXPECT_EQ(train.code, 0);
   for (const char* flag : {"--data", "--model", "--init", "--ranks", "--mesh", "--steps", "--batch",
                            "--seq", "--seed", "--metrics"}) {
     EXPECT_NE(train.text.find(flag), std::string::npos) << flag;
   }
-  EXPECT_EQ(run("--version").code, 0);
+  EXPECT_EQ(run_weft("--version").code, 0);
 }
 
 TEST_F(Program, RefusesWrongFlags) {
   expect(2, "", "a command is required");
   expect(2, "trian", "trian");
   expect(2, "train", "--data");
-  expect(2, small("--nonsense 3"), "--nonsense");
-  expect(2, small("--steps many"), "--steps");
-  expect(2, small("--steps 0"), "--steps is 0, expected a whole number from 1");
-  expect(2, small("--batch -1"), "--batch is -1, expected a whole number from 1");
-  expect(2, small("--lr 0"), "--lr is 0, expected a finite number above 0");
-  expect(2, small("--ranks 0"), "--ranks");
+  expect_refused({{"--nonsense 3", "--nonsense"},
+                  {"--steps many", "--steps"},
+                  {"--steps 0", "--steps is 0, expected a whole number from 1"},
+                  {"--batch -1", "--batch is -1, expected a whole number from 1"},
+                  {"--lr 0", "--lr is 0, expected a finite number above 0"},
+                  {"--ranks 0", "--ranks"}});
 }
 
 TEST_F(Program, RefusesImpossibleMeshes) {
-  expect(2, small("--ranks 4 --mesh dp=5"), "--mesh dp=5 has 5 ranks, expected 4, that of --ranks");
-  expect(2, small("--mesh dp"),
-         "axis is \"dp\", expected a name and a size; write for example dp=4");
-  expect(2, small("--mesh dp=0"), "axis is \"dp=0\"");
-  expect(2, small("--mesh dp=65536,a=65536"), "ranks or more, expected at most 1024");
-  expect(2, small("--mesh 'dp=2, tp=2'"), "axis is \" tp=2\"");
-  expect(2, small("--mesh dp=2,TP=2"), "tp is tensor parallelism");
+  expect_refused(
+      {{"--ranks 4 --mesh dp=5", "--mesh dp=5 has 5 ranks, expected 4, that of --ranks"},
+       {"--mesh dp", "axis is \"dp\", expected a name and a size; write for example dp=4"},
+       {"--mesh dp=0", "axis is \"dp=0\""},
+       {"--mesh dp=65536,a=65536", "ranks or more, expected at most 1024"},
+       {"--mesh 'dp=2, tp=2'", "axis is \" tp=2\""},
+       {"--mesh dp=2,TP=2", "tp is tensor parallelism"},
+       {"--strategy hsdp --mesh dp=2", "--mesh dp=2 has 1 axes that carry rows, expected 2"},
+       {"--strategy zero9", "zero9"},
+       {"--mesh dp=2,tp=3", "heads"},
+       {"--accumulate 2", "--batch is 3, expected a multiple of --accumulate, 2"},
+       {"--sequence-parallel", "expected one with an axis tp"}});
+  expect(2, "estimate --mesh dp=4 --world 8", "has 4 ranks, expected 8, that of --world");
+  expect(2, "estimate --machine abacus", "--machine is \"abacus\"");
+}
+
+TEST_F(Program, RefusesToOverwriteWhatItReads) {
   expect(2, concat("train --data ", scratch_.path(""), " --save ", scratch_.path("ck")),
          "is within --data");
   expect(2, concat("train --data . --metrics not/there/yet.jsonl"), "is within --data");
@@ -67,23 +77,15 @@ TEST_F(Program, RefusesImpossibleMeshes) {
   expect(2, small(concat("--trace ", file, " --metrics ", file)), "is also the file of --metrics");
   const std::string text = scratch_.write("own.txt", "some text");
   expect(2, concat("train --data ", text, " --trace ", text), "is also the file of --data");
-  expect(2, small("--strategy hsdp --mesh dp=2"),
-         "--mesh dp=2 has 1 axes that carry rows, expected 2");
-  expect(2, small("--strategy zero9"), "zero9");
-  expect(2, small("--mesh dp=2,tp=3"), "heads");
-  expect(2, small("--accumulate 2"), "--batch is 3, expected a multiple of --accumulate, 2");
-  expect(2, small("--sequence-parallel"), "expected one with an axis tp");
-  expect(2, "estimate --mesh dp=4 --world 8", "has 4 ranks, expected 8, that of --world");
-  expect(2, "estimate --machine abacus", "--machine is \"abacus\"");
 }
 
 TEST_F(Program, GoesOnWithItsMetrics) {
   const std::string metrics = scratch_.path("metrics.jsonl"), folder = scratch_.path("saved");
   const std::string run_flags = concat(" --metrics ", metrics, " --save ", folder);
-  EXPECT_EQ(run(small(run_flags)).code, 0);
-  Outcome more = run(small(concat(run_flags, " --resume ", folder, " --steps 4")));
+  EXPECT_EQ(run_weft(small(run_flags)).code, 0);
+  Outcome more = run_weft(small(concat(run_flags, " --resume ", folder, " --steps 4")));
   EXPECT_EQ(more.code, 0) << more.text;
-  const auto lines = tests::metrics_in(metrics);
+  const auto lines = metrics_in(metrics);
   ASSERT_GE(lines.size(), 4u);
   for (size_t i = 0; i < 4; ++i) EXPECT_EQ(lines[i]["step"], i + 1);
   expect(0, small(concat(run_flags, " --resume ", folder, " --steps 4")),
@@ -91,9 +93,9 @@ TEST_F(Program, GoesOnWithItsMetrics) {
 }
 
 TEST_F(Program, EstimatesWorldsThatAreNotThere) {
-  Outcome outcome =
-      run("estimate --model small --mesh replicate=64,shard=8 --strategy hsdp "
-          "--batch 512 --machine h100 --dtype bf16 --schedule");
+  Outcome outcome = run_weft(
+      "estimate --model small --mesh replicate=64,shard=8 --strategy hsdp "
+      "--batch 512 --machine h100 --dtype bf16 --schedule");
   EXPECT_EQ(outcome.code, 0) << outcome.text;
   for (const char* part :
        {"512 ranks", "optimizer", "over shard", "within a host", "over replicate", "across hosts",
@@ -104,15 +106,16 @@ TEST_F(Program, EstimatesWorldsThatAreNotThere) {
 
 TEST_F(Program, ComparesStrategies) {
   const std::string flags = "--model small --mesh replicate=64,shard=8 --batch 512 --machine h100";
-  const Outcome table = run("estimate " + flags + " --compare full_shard,hsdp");
+  const Outcome table = run_weft("estimate " + flags + " --compare full_shard,hsdp");
   EXPECT_EQ(table.code, 0) << table.text;
   for (const char* part : {"strategy", "full_shard ", "hsdp ", "MFU", "tokens/s"}) {
     EXPECT_NE(table.text.find(part), std::string::npos) << part << "\n" << table.text;
   }
-  const auto both =
-      nlohmann::json::parse(run("estimate " + flags + " --compare full_shard,hsdp --json").text);
+  const auto both = nlohmann::json::parse(
+      run_weft("estimate " + flags + " --compare full_shard,hsdp --json").text);
   ASSERT_EQ(both.size(), 2u);
-  const auto one = nlohmann::json::parse(run("estimate " + flags + " --strategy hsdp --json").text);
+  const auto one =
+      nlohmann::json::parse(run_weft("estimate " + flags + " --strategy hsdp --json").text);
   EXPECT_EQ(both[1], one);
   EXPECT_EQ(one["ranks"], 512);
   EXPECT_EQ(one["fits"], true);
@@ -124,7 +127,7 @@ TEST_F(Program, ComparesStrategies) {
 }
 
 TEST_F(Program, WarnsOfBytesInAVocabularyOfATokenizer) {
-  const Outcome few = run(small("--model tiny"));
+  const Outcome few = run_weft(small("--model tiny"));
   EXPECT_EQ(few.text.find("warning"), std::string::npos) << few.text;
   scratch_.write("many/config.json",
                  R"({"model_type": "llama", "hidden_size": 8, "intermediate_size": 8,
@@ -150,9 +153,9 @@ TEST_F(Program, AModelIsARunAStepAnImportOrAHuggingFaceDirectory) {
   expect(0, flags + "--init " + hugging_face + " --save " + saved, "saved");
   std::string first;
   for (const std::string& model : {hugging_face, imported, only_checkpoint(imported)}) {
-    const Outcome sampled = run("sample " + model + " --prompt 01 --tokens 4");
+    const Outcome sampled = run_weft("sample " + model + " --prompt 01 --tokens 4");
     EXPECT_EQ(sampled.code, 0) << sampled.text;
-    const Outcome trained = run(flags + "--init " + model);
+    const Outcome trained = run_weft(flags + "--init " + model);
     EXPECT_EQ(trained.code, 0) << trained.text;
     const std::string loss = trained.text.substr(trained.text.find("loss "), 11);
     if (first.empty()) first = loss;
@@ -187,10 +190,10 @@ TEST_F(Program, RefusesDevicesThatAreNotThere) {
 TEST_F(Program, TellsTheFractionOfAPeakThatIsSaid) {
   const std::string metrics = scratch_.path("metrics.jsonl");
   const auto told = [&](const std::string& more) {
-    const Outcome outcome = run(small(concat("--ranks 2 --metrics ", metrics, ' ', more)));
+    const Outcome outcome = run_weft(small(concat("--ranks 2 --metrics ", metrics, ' ', more)));
     EXPECT_EQ(outcome.code, 0) << outcome.text;
     EXPECT_EQ(outcome.text.find("  MFU ") != std::string::npos, !more.empty()) << outcome.text;
-    return tests::metrics_in(metrics).at(0);
+    return metrics_in(metrics).at(0);
   };
   EXPECT_TRUE(told("")["mfu"].is_null());
   const auto line = told("--peak-tflops 0.5");
@@ -227,12 +230,12 @@ TEST_F(Program, RefusesFilesThatAreNotThereOrMalformed) {
 TEST_F(Program, TrainsAndWritesMetrics) {
   for (const char* ranks : {"1", "3"}) {
     const std::string metrics = scratch_.path("metrics.jsonl");
-    Outcome outcome = run(small(concat("--ranks ", ranks, " --sample 5 --metrics ", metrics)));
+    Outcome outcome = run_weft(small(concat("--ranks ", ranks, " --sample 5 --metrics ", metrics)));
     ASSERT_EQ(outcome.code, 0) << outcome.text;
     EXPECT_NE(outcome.text.find("step 2/2"), std::string::npos) << outcome.text;
     EXPECT_NE(outcome.text.find("--- sample"), std::string::npos) << outcome.text;
     int64_t step = 0;
-    for (const auto& json : tests::metrics_in(metrics)) {
+    for (const auto& json : metrics_in(metrics)) {
       EXPECT_EQ(json["step"], ++step);
       for (const char* key : {"loss", "lr", "grad_norm", "tokens_per_second", "seconds",
                               "bytes_moved", "peak_bytes"}) {
@@ -252,4 +255,4 @@ TEST_F(Program, StartsFromAHuggingFaceModel) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::tests

@@ -12,14 +12,10 @@
 #include "tests/support/scratch.h"
 #include "weft/error.h"
 
-namespace weft {
+namespace weft::tests {
 namespace {
 
-using tests::Outcome;
-
-Outcome run(const std::string& command) {
-  return tests::run_command(concat("exec 2>&1; ", command));
-}
+Outcome run(const std::string& command) { return run_command(concat("exec 2>&1; ", command)); }
 
 /// `weft run` with those arguments.
 Outcome weft_run(const std::string& arguments, const std::string& before = "") {
@@ -267,4 +263,4 @@ TEST_F(Run, KeepsTheNewestFlightRecords) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::tests

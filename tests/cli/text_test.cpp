@@ -9,13 +9,8 @@
 #include "tests/support/scratch.h"
 #include "weft/safetensors.h"
 
-namespace weft {
+namespace weft::tests {
 namespace {
-
-namespace fs = std::filesystem;
-using tests::expect;
-using tests::Outcome;
-using tests::run_weft;
 
 /// `weft tokenize`, and `weft sample` by a tokenizer.
 class Text : public testing::Test {
@@ -48,7 +43,7 @@ class Text : public testing::Test {
   }
   /// The program's text on stdout.
   static Outcome printed(const std::string& arguments) {
-    return tests::run_command(concat(WEFT_PROGRAM, ' ', arguments, " 2>/dev/null"));
+    return run_command(concat(WEFT_PROGRAM, ' ', arguments, " 2>/dev/null"));
   }
   static void expect_refused(const std::string& arguments, const std::string& sentence) {
     const Outcome outcome = run_weft(arguments);
@@ -197,8 +192,8 @@ std::string in_shell(const std::string& text) {
 TEST_F(Text, EachLineOfStandardInputIsAMessageOfOneConversation) {
   const std::string options = concat(" sample ", model(), " --temperature 0 --tokens 6 ");
   const auto answers_to = [&](const std::string& lines, const std::string& more) {
-    return tests::run_command(concat("printf ", in_shell(lines), " | ", WEFT_PROGRAM, options,
-                                     "--chat --chat-template deepseek-v2 ", more, " 2>&1"));
+    return run_command(concat("printf ", in_shell(lines), " | ", WEFT_PROGRAM, options,
+                              "--chat --chat-template deepseek-v2 ", more, " 2>&1"));
   };
   const auto continued = [&](const std::string& prompt) {
     const Outcome outcome = printed(concat(options, "--prompt ", in_shell(prompt)));
@@ -282,4 +277,4 @@ TEST_F(Text, WrongInputIsOneSentence) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::tests

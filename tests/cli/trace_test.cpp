@@ -10,16 +10,14 @@
 #include "tests/support/scratch.h"
 #include "weft/error.h"
 
-namespace weft {
+namespace weft::tests {
 namespace {
 
 using nlohmann::json;
 
-using tests::Outcome;
-
 /// Runs a shell command in which $WEFT is the program, errors and output together.
 Outcome shell(const std::string& command) {
-  return tests::run_command(concat("exec 2>&1; WEFT=", WEFT_PROGRAM, "; ", command));
+  return run_command(concat("exec 2>&1; WEFT=", WEFT_PROGRAM, "; ", command));
 }
 
 /// An event of a trace, in nanoseconds.
@@ -281,4 +279,4 @@ TEST_F(Trace, ShowsWhatRanksDoAtASignal) {
 }
 
 }  // namespace
-}  // namespace weft
+}  // namespace weft::tests
