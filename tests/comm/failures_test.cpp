@@ -104,22 +104,28 @@ TEST(Failures, ARankThatEndsEarlyIsNamedAtOnce) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
 }
 
-TEST(Failures, AMissingRankIsNamedAtTheDeadline) {
+/// The outcome when `missing` calls nothing until the body of the others has ended.
+static Outcome outcome_without(int missing, const Body& body, int deadline_ms) {
   std::atomic<bool> over{false};
-  const Outcome outcome = outcome_of(
+  return outcome_of(
       [&](Communicator world) {
-        if (world.rank() == 1) {
+        if (world.rank() == missing) {
           while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
           return;
         }
         try {
-          all_reduce(world, 2, bf16, ReduceOp::max);
+          body(world);
         } catch (...) {
           over = true;
           throw;
         }
       },
-      300);
+      deadline_ms);
+}
+
+TEST(Failures, AMissingRankIsNamedAtTheDeadline) {
+  const Outcome outcome = outcome_without(
+      1, [](const Communicator& world) { all_reduce(world, 2, bf16, ReduceOp::max); }, 300);
   EXPECT_EQ(
       outcome.thrown,
       "world: collective 1: all_reduce(max, bf16, [2]): rank 1 did not call it within 300 ms; "
@@ -128,19 +134,14 @@ TEST(Failures, AMissingRankIsNamedAtTheDeadline) {
 }
 
 TEST(Failures, TestGivesUpAtTheDeadlineToo) {
-  std::atomic<bool> over{false};
-  const Outcome outcome = outcome_of(
-      [&](Communicator world) {
-        if (world.rank() == 0) {
-          while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-          return;
-        }
+  const Outcome outcome = outcome_without(
+      0,
+      [](const Communicator& world) {
         float value = 0;
         const int64_t one = 1;
         const Piece piece{.send = &value, .recv = &value, .counts = {&one, 1}};
         Work work = world.all_reduce({&piece, 1}, ReduceOp::sum);
         while (!work.test()) std::this_thread::yield();
-        over = true;
         work.wait();
       },
       200);

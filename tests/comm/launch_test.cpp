@@ -54,6 +54,10 @@ class Launch : public testing::Test {
     for (std::string line; std::getline(in, line);) all.insert(line);
     return all;
   }
+  void expect_took(double least, double most) const {
+    EXPECT_GT(took_, least);
+    EXPECT_LT(took_, most);
+  }
   /// Waits until a file that ranks write has that many lines.
   void await_lines(const std::string& name, size_t count) const {
     for (int i = 0; i < 500 && lines(name).size() < count; ++i) ::usleep(10'000);
@@ -206,8 +210,7 @@ TEST_F(Launch, EndsThoseThatGoOn) {
          "while :; do sleep 0.05; done");
   EXPECT_EQ(report.code, 5);
   EXPECT_EQ(out(), "[1] told to end\n");
-  EXPECT_GT(took_, 1.9);
-  EXPECT_LT(took_, 2.9);
+  expect_took(1.9, 2.9);
 }
 
 TEST_F(Launch, KillsThoseThatIgnoreIt) {
@@ -216,8 +219,7 @@ TEST_F(Launch, KillsThoseThatIgnoreIt) {
          "case $WEFT_RANK in 0) exit 5;; 1) trap '' TERM; exec sleep 1000;; "
          "2) kill -STOP $$; echo never;; esac");
   EXPECT_EQ(report.code, 5);
-  EXPECT_GT(took_, 2.9);
-  EXPECT_LT(took_, 4.5);
+  expect_took(2.9, 4.5);
   EXPECT_EQ(out(), "");
 }
 
@@ -244,8 +246,7 @@ TEST_F(Launch, EndsAllAfterTheTimeout) {
   EXPECT_EQ(report.code, 124);
   EXPECT_EQ(report.rank, -1);
   EXPECT_EQ(report.cause, "ended all ranks: the timeout of 0.3 s passed");
-  EXPECT_GT(took_, 1.2);
-  EXPECT_LT(took_, 3);
+  expect_took(1.2, 3);
   // Exit code 0 after SIGTERM does not hide the timeout; a job that ends in time has none.
   report =
       sh(1, "trap 'exit 0' TERM; while :; do sleep 0.05; done", {.timeout = milliseconds(200)});

@@ -88,14 +88,6 @@ struct Misdeed {
   bool is_late = false;
 };
 
-static std::string others_say(const std::string& what) {
-  return concat("world: collective 3: all_reduce(sum, f32, [4]): ", what);
-}
-static std::string diverged(const std::string& what) {
-  return concat("world: collective 3: rank 0 called all_reduce(sum, f32, [4]) but rank 1 called ",
-                what);
-}
-
 static std::vector<Misdeed> misdeeds() {
   const std::string gone =
       others_say("rank 1 is gone (process {} died or exited) and did not call it");

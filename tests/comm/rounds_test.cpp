@@ -9,7 +9,17 @@
 namespace weft {
 
 /// Calls so large that processes publish their private memory in rounds.
-class Rounds : public OnRanks {};
+class Rounds : public OnRanks {
+ protected:
+  /// Runs `body`, which gets whether the rank's memory is shared: of none, of all but the last, or
+  /// of all (then there is one round).
+  void run_mixes(const std::function<void(const Communicator& world, bool shared)>& body) {
+    run([&](Communicator world) {
+      const bool is_last = world.rank() + 1 == world.size();
+      for (const bool shared : {false, !is_last, true}) body(world, shared);
+    });
+  }
+};
 INSTANTIATE_TEST_SUITE_P(All, Rounds,
                          testing::Combine(testing::ValuesIn(backends_of_the_host()),
                                           testing::Values(2, 3)),
@@ -49,11 +59,6 @@ int64_t before(const std::vector<int64_t>& counts, int rank) { return part_offse
 
 constexpr int kPieces = 2;
 
-/// Which ranks' memory is shared: none, all but the last, or all (then there is one round).
-bool is_shared(int mix, const Communicator& world) {
-  return mix == 2 || (mix == 1 && world.rank() + 1 < world.size());
-}
-
 /// The pieces of a call, and their memory.
 struct Call {
   std::vector<std::vector<int64_t>> counts;
@@ -61,11 +66,15 @@ struct Call {
   std::vector<Piece> pieces;
 };
 
-Call call_of(bool shared, const std::vector<std::vector<int64_t>>& counts,
-             const std::vector<int64_t>& sent, const std::vector<int64_t>& received) {
+/// Sends the numbers of this rank's pieces from `first` on.
+Call call_of(const Communicator& world, bool shared,
+             const std::vector<std::vector<int64_t>>& counts, const std::vector<int64_t>& sent,
+             const std::vector<int64_t>& received, int first = 0) {
   Call call{.counts = counts, .send = {}, .recv = {}, .pieces = {}};
   for (size_t i = 0; i < counts.size(); ++i) {
-    call.send.emplace_back(sent[i], shared);
+    float* values = call.send.emplace_back(sent[i], shared).data();
+    const int piece = first + static_cast<int>(i);
+    for (int64_t j = 0; j < sent[i]; ++j) values[j] = number(world.rank(), piece, j);
     call.recv.emplace_back(received[i], shared);
   }
   for (size_t i = 0; i < counts.size(); ++i) {
@@ -104,113 +113,85 @@ Counts uneven_pieces(const Communicator& world) {
 }  // namespace
 
 TEST_P(Rounds, GathersOfUnevenPartsInOneCall) {
-  run([](Communicator world) {
-    for (int mix = 0; mix < 3; ++mix) {
-      const auto [counts, own, all] = uneven_pieces(world);
-      Call call = call_of(is_shared(mix, world), counts, own, all);
-      for (int piece = 0; piece < kPieces; ++piece) {
-        float* sent = call.send[static_cast<size_t>(piece)].data();
-        for (int64_t i = 0; i < own[static_cast<size_t>(piece)]; ++i) {
-          sent[i] = number(world.rank(), piece, i);
-        }
+  run_mixes([](const Communicator& world, bool shared) {
+    const auto [counts, own, all] = uneven_pieces(world);
+    Call call = call_of(world, shared, counts, own, all);
+    const int64_t traffic = world.traffic().bytes;
+    world.all_gather(call.pieces).wait();
+    int64_t received = 0;
+    for (int piece = 0; piece < kPieces; ++piece) {
+      const auto p = static_cast<size_t>(piece);
+      received += (all[p] - own[p]) * 4;
+      for (int r = 0; r < world.size(); ++r) {
+        expect_equal(call.recv[p].data() + before(counts[p], r), count_of(counts[p], r),
+                     [&](int64_t i) { return number(r, piece, i); });
       }
-      const int64_t traffic = world.traffic().bytes;
-      world.all_gather(call.pieces).wait();
-      int64_t received = 0;
-      for (int piece = 0; piece < kPieces; ++piece) {
-        const auto p = static_cast<size_t>(piece);
-        received += (all[p] - own[p]) * 4;
-        for (int r = 0; r < world.size(); ++r) {
-          expect_equal(call.recv[p].data() + before(counts[p], r), count_of(counts[p], r),
-                       [&](int64_t i) { return number(r, piece, i); });
-        }
-      }
-      EXPECT_EQ(world.traffic().bytes - traffic, received);
     }
+    EXPECT_EQ(world.traffic().bytes - traffic, received);
   });
 }
 
 TEST_P(Rounds, ReductionsOfUnevenParts) {
-  run([](Communicator world) {
-    for (int mix = 0; mix < 3; ++mix) {
-      const auto [counts, own, all] = uneven_pieces(world);
-      Call call = call_of(is_shared(mix, world), counts, all, own);
-      for (int piece = 0; piece < kPieces; ++piece) {
-        const auto p = static_cast<size_t>(piece);
-        for (int64_t i = 0; i < all[p]; ++i) {
-          call.send[p].data()[i] = number(world.rank(), piece, i);
+  run_mixes([](const Communicator& world, bool shared) {
+    const auto [counts, own, all] = uneven_pieces(world);
+    Call call = call_of(world, shared, counts, all, own);
+    world.reduce_scatter(call.pieces, ReduceOp::sum).wait();
+    for (int piece = 0; piece < kPieces; ++piece) {
+      const auto p = static_cast<size_t>(piece);
+      expect_equal(call.recv[p].data(), own[p], [&](int64_t i) {
+        float sum = 0;
+        for (int r = 0; r < world.size(); ++r) {
+          sum += number(r, piece, before(counts[p], world.rank()) + i);
         }
-      }
-      world.reduce_scatter(call.pieces, ReduceOp::sum).wait();
-      for (int piece = 0; piece < kPieces; ++piece) {
-        const auto p = static_cast<size_t>(piece);
-        expect_equal(call.recv[p].data(), own[p], [&](int64_t i) {
-          float sum = 0;
-          for (int r = 0; r < world.size(); ++r) {
-            sum += number(r, piece, before(counts[p], world.rank()) + i);
-          }
-          return sum;
-        });
-      }
+        return sum;
+      });
     }
   });
 }
 
 /// The results of all ranks: into other memory, in place, and with two calls in progress.
 TEST_P(Rounds, AllReducesUnderWayTogether) {
-  run([](Communicator world) {
-    for (int mix = 0; mix < 3; ++mix) {
-      const int64_t first_count = 900'017, second_count = 1'300'003;
-      Call first = call_of(is_shared(mix, world), {{first_count}}, {first_count}, {first_count});
-      Call second = call_of(is_shared(mix, world), {{second_count}}, {second_count}, {0});
-      for (int64_t i = 0; i < first_count; ++i) {
-        first.send[0].data()[i] = number(world.rank(), 0, i);
-      }
-      for (int64_t i = 0; i < second_count; ++i) {
-        second.send[0].data()[i] = number(world.rank(), 1, i);
-      }
-      second.pieces[0].recv = second.send[0].data();
-      const auto sum = [&](int piece, int64_t i) {
-        float total = 0;
-        for (int r = 0; r < world.size(); ++r) total += number(r, piece, i);
-        return total;
-      };
-      Work one = world.all_reduce(first.pieces, ReduceOp::sum);
-      Work two = world.all_reduce(second.pieces, ReduceOp::sum);
-      // Waits in a different order on some ranks.
-      if (world.rank() % 2 == 0) two.wait();
-      one.wait();
-      two.wait();
-      expect_equal(first.recv[0].data(), first_count, [&](int64_t i) { return sum(0, i); });
-      expect_equal(second.send[0].data(), second_count, [&](int64_t i) { return sum(1, i); });
-    }
+  run_mixes([](const Communicator& world, bool shared) {
+    const int64_t first_count = 900'017, second_count = 1'300'003;
+    Call first = call_of(world, shared, {{first_count}}, {first_count}, {first_count});
+    Call second = call_of(world, shared, {{second_count}}, {second_count}, {0}, 1);
+    second.pieces[0].recv = second.send[0].data();
+    const auto sum = [&](int piece, int64_t i) {
+      float total = 0;
+      for (int r = 0; r < world.size(); ++r) total += number(r, piece, i);
+      return total;
+    };
+    Work one = world.all_reduce(first.pieces, ReduceOp::sum);
+    Work two = world.all_reduce(second.pieces, ReduceOp::sum);
+    // Waits in a different order on some ranks.
+    if (world.rank() % 2 == 0) two.wait();
+    one.wait();
+    two.wait();
+    expect_equal(first.recv[0].data(), first_count, [&](int64_t i) { return sum(0, i); });
+    expect_equal(second.send[0].data(), second_count, [&](int64_t i) { return sum(1, i); });
   });
 }
 
 TEST_P(Rounds, FromAndToARoot) {
-  run([](Communicator world) {
+  run_mixes([](const Communicator& world, bool shared) {
     const int root = world.size() - 1;
     const bool is_root = world.rank() == root;
-    for (int mix = 0; mix < 3; ++mix) {
-      const std::vector<int64_t> counts = uneven_counts(world.size(), 0);
-      const int64_t own = count_of(counts, world.rank()), all = total_of(counts);
-      Call call = call_of(is_shared(mix, world), {counts}, {all}, {all});
-      float* send = call.send[0].data();
-      float* recv = call.recv[0].data();
-      for (int64_t i = 0; i < all; ++i) send[i] = number(world.rank(), 0, i);
+    const std::vector<int64_t> counts = uneven_counts(world.size(), 0);
+    const int64_t own = count_of(counts, world.rank()), all = total_of(counts);
+    Call call = call_of(world, shared, {counts}, {all}, {all});
+    float* recv = call.recv[0].data();
 
-      world.scatter(call.pieces, root).wait();
-      expect_equal(recv, own,
-                   [&](int64_t i) { return number(root, 0, before(counts, world.rank()) + i); });
-      world.gather(call.pieces, root).wait();
-      for (int r = 0; is_root && r < world.size(); ++r) {
-        expect_equal(recv + before(counts, r), count_of(counts, r),
-                     [&](int64_t i) { return number(r, 0, i); });
-      }
-      call.pieces[0].counts = {&all, 1};
-      world.broadcast(call.pieces, root).wait();
-      expect_equal(recv, all, [&](int64_t i) { return number(root, 0, i); });
+    world.scatter(call.pieces, root).wait();
+    expect_equal(recv, own,
+                 [&](int64_t i) { return number(root, 0, before(counts, world.rank()) + i); });
+    world.gather(call.pieces, root).wait();
+    for (int r = 0; is_root && r < world.size(); ++r) {
+      expect_equal(recv + before(counts, r), count_of(counts, r),
+                   [&](int64_t i) { return number(r, 0, i); });
     }
+    call.pieces[0].counts = {&all, 1};
+    world.broadcast(call.pieces, root).wait();
+    expect_equal(recv, all, [&](int64_t i) { return number(root, 0, i); });
   });
 }
 

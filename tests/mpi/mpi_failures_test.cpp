@@ -7,7 +7,7 @@
 #include <future>
 
 #include "tests/support/command.h"
-#include "weft/error.h"
+#include "tests/support/short_calls.h"
 
 namespace weft {
 
@@ -37,14 +37,6 @@ struct MpiMisdeed {
   /// The ranks that print the text: all others, all, at least one.
   enum Who { others, all, one } who = others;
 };
-
-static std::string others_say(const std::string& what) {
-  return concat("world: collective 3: all_reduce(sum, f32, [4]): ", what);
-}
-static std::string diverged(const std::string& what) {
-  return concat("world: collective 3: rank 0 called all_reduce(sum, f32, [4]) but rank 1 called ",
-                what);
-}
 
 static std::vector<MpiMisdeed> mpi_misdeeds() {
   const std::string late = others_say("rank 1 did not call it within 800 ms; arrived: rank 0");

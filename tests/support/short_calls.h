@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "weft/communicator.h"
+#include "weft/error.h"
 
 namespace weft {
 
@@ -22,6 +24,16 @@ inline void broadcast(const Communicator& world, int root) {
   const int64_t one = 1;
   const Piece piece{.send = &value, .recv = &value, .counts = {&one, 1}};
   world.broadcast({&piece, 1}, root).wait();
+}
+
+// The errors of ranks whose third collective is all_reduce(world, 4), where rank 1 fails.
+
+inline std::string others_say(const std::string& what) {
+  return concat("world: collective 3: all_reduce(sum, f32, [4]): ", what);
+}
+inline std::string diverged(const std::string& what) {
+  return concat("world: collective 3: rank 0 called all_reduce(sum, f32, [4]) but rank 1 called ",
+                what);
 }
 
 }  // namespace weft
