@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "tests/cli/program.h"
+#include "tests/support/model_configs.h"
 #include "tests/support/scratch.h"
 #include "weft/checkpoint.h"
 
@@ -19,18 +20,11 @@ const char* const kMixtral =
     R"("max_position_embeddings":64,"num_local_experts":5,"num_experts_per_tok":2,)"
     R"("output_router_logits":true,"router_aux_loss_coef":0.02})";
 
-const char* const kDeepSeek =
-    R"({"model_type":"deepseek_v3","hidden_size":20,"intermediate_size":13,"num_hidden_layers":3,)"
-    R"("num_attention_heads":4,"num_key_value_heads":4,"vocab_size":256,"q_lora_rank":9,)"
-    R"("kv_lora_rank":7,"qk_nope_head_dim":5,"qk_rope_head_dim":4,"v_head_dim":6,)"
-    R"("max_position_embeddings":64,"n_routed_experts":6,"num_experts_per_tok":3,"n_group":2,)"
-    R"("topk_group":1,"moe_intermediate_size":11,"first_k_dense_replace":1})";
-
 class Experts : public testing::Test {
  protected:
   Experts() {
     scratch_.write("mixtral/config.json", kMixtral);
-    scratch_.write("deepseek/config.json", kDeepSeek);
+    scratch_.write("deepseek/config.json", small_deepseek(256));
     scratch_.write("llama/config.json", kSmallLlama);
     std::string text;
     for (int i = 0; i < 400; ++i) text += concat("line ", i * i, " of a text\n");

@@ -7,7 +7,7 @@
 
 #include "cli/overlap.h"
 #include "tests/cli/measured_step.h"
-#include "tests/support/large_llama.h"
+#include "tests/support/model_configs.h"
 
 namespace weft::cli {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "tests/fsdp/little_llama.h"
-#include "tests/support/large_llama.h"
+#include "tests/support/model_configs.h"
 #include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
 #include "weft/autograd.h"

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "tests/ops/agreement.h"
+#include "tests/support/model_configs.h"
 #include "tests/support/ranks.h"
 #include "weft/error.h"
 #include "weft/expert_parallel.h"
@@ -22,13 +23,6 @@ const char* const kMixtral =
     R"("num_attention_heads":4,"num_key_value_heads":2,"head_dim":6,"vocab_size":31,)"
     R"("max_position_embeddings":64,"num_local_experts":5,"num_experts_per_tok":2})";
 
-const char* const kDeepSeek =
-    R"({"model_type":"deepseek_v3","hidden_size":20,"intermediate_size":13,"num_hidden_layers":3,)"
-    R"("num_attention_heads":4,"num_key_value_heads":4,"vocab_size":31,"q_lora_rank":9,)"
-    R"("kv_lora_rank":7,"qk_nope_head_dim":5,"qk_rope_head_dim":4,"v_head_dim":6,)"
-    R"("max_position_embeddings":64,"n_routed_experts":6,"num_experts_per_tok":3,"n_group":2,)"
-    R"("topk_group":1,"moe_intermediate_size":11,"first_k_dense_replace":1})";
-
 constexpr int64_t kSequence = 3, kF32 = 4, kKey = 8;
 
 /// [begin, end) of part `index` of `count` chunks of n.
@@ -40,7 +34,7 @@ std::pair<int64_t, int64_t> chunk(int64_t n, int64_t count, int64_t index) {
 /// A model over a mesh whose first axis carries rows and whose second one cuts experts too.
 class Model {
  public:
-  Model(const char* json, const DeviceMesh& mesh, bool shards, int64_t chunks)
+  Model(const std::string& json, const DeviceMesh& mesh, bool shards, int64_t chunks)
       : mesh_(mesh), model_(config_of(json, chunks)) {
     parallelize(model_, mesh_["ep"], expert_styles());
     if (shards) {
@@ -90,7 +84,7 @@ class Model {
   int64_t received() const { return received_; }
 
  private:
-  static TransformerConfig config_of(const char* json, int64_t chunks) {
+  static TransformerConfig config_of(const std::string& json, int64_t chunks) {
     TransformerConfig config = transformer_config_of(json, "config");
     config.expert_chunks = chunks;
     return config;
@@ -150,7 +144,7 @@ std::map<std::pair<std::string, bool>, int64_t> exchanges_of(const Model& model,
 }
 
 struct Case {
-  const char* json;
+  std::string json;
   std::vector<MeshAxis> axes;
   int64_t batch;
   int64_t chunks = 1;
@@ -193,7 +187,7 @@ void expect_sum(const Case& one) {
 }  // namespace
 
 TEST(MoeTraffic, IsWhatTheChoicesAndTheScheduleSay) {
-  for (const char* json : {kMixtral, kDeepSeek}) {
+  for (const std::string& json : {std::string(kMixtral), small_deepseek(31)}) {
     for (const auto& [shard, ep] : {std::pair{1, 2}, {1, 3}, {1, 4}, {2, 2}, {2, 1}, {1, 1}}) {
       for (const int64_t chunks : {1, 2}) {
         const Case one{json, {{"shard", shard}, {"ep", ep}}, shard * ep * (1 + chunks), chunks};
