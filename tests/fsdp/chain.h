@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "tests/support/ranks.h"
 #include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/fsdp.h"
@@ -47,6 +48,18 @@ inline Tensor rows_of(const DeviceMesh& mesh, int step) {
 inline void shard(Chain& chain, const DeviceMesh& mesh, const FullyShardOptions& options = {}) {
   for (const auto& layer : chain.layers) fully_shard(*layer, mesh, options);
   fully_shard(chain, mesh, options);
+}
+
+/// Runs `body` on the ranks of a mesh, with a sharded chain that has the values of plain_gradients.
+inline void on_chain(const std::vector<MeshAxis>& axes, const FullyShardOptions& options,
+                     const std::function<void(Chain&, const DeviceMesh&)>& body) {
+  run_ranks(ranks_of(axes), [&](Communicator world) {
+    manual_seed(3);
+    const DeviceMesh mesh(world, axes);
+    Chain chain;
+    shard(chain, mesh, options);
+    body(chain, mesh);
+  });
 }
 
 /// The whole gradients of all parameters; empty for one that has none.

@@ -11,10 +11,12 @@
 namespace weft {
 namespace {
 
-/// Calls `body(world, name)` on 1, 2, 3 and 4 ranks.
-void on_ranks(const std::function<void(Communicator world, const std::string& name)>& body) {
+/// Calls `body(mesh, name)` on 1, 2, 3 and 4 ranks.
+void on_ranks(const std::function<void(const DeviceMesh& mesh, const std::string& name)>& body) {
   for (int ranks : {1, 2, 3, 4}) {
-    run_ranks(ranks, [&](Communicator world) { body(world, concat("on ", ranks)); });
+    run_ranks(ranks, [&](Communicator world) {
+      body(DeviceMesh(world, {{"dp", ranks}}), concat("on ", ranks));
+    });
   }
 }
 
@@ -55,8 +57,7 @@ Values frozen_and_thawed(const DeviceMesh& mesh, const Strategy& strategy) {
 TEST(Changes, ParametersAreFrozenAndThawedBetweenSteps) {
   const Values expected = frozen_and_thawed({}, {});
   for (const char* strategy : {"full_shard", "zero2", "zero1", "ddp"}) {
-    on_ranks([&](Communicator world, const std::string& name) {
-      const DeviceMesh mesh(world, {{"dp", world.size()}});
+    on_ranks([&](const DeviceMesh& mesh, const std::string& name) {
       expect_near(frozen_and_thawed(mesh, Strategy::named(strategy)), expected,
                   concat(strategy, ' ', name), 2e-4);
     });
@@ -64,10 +65,7 @@ TEST(Changes, ParametersAreFrozenAndThawedBetweenSteps) {
 }
 
 TEST(Changes, FreezingNeedsClearedGradients) {
-  run_ranks(2, [](Communicator world) {
-    DeviceMesh mesh(world, {{"dp", 2}});
-    Chain chain;
-    shard(chain, mesh);
+  on_chain({{"dp", 2}}, {}, [](Chain& chain, const DeviceMesh& mesh) {
     sum(square(chain(rows_of(mesh, 0)))).backward();
     chain.layers[1]->parameters()[0]->set_trainable(false);
     EXPECT_EQ(error_of([&] { chain(rows_of(mesh, 0)); }),
@@ -134,8 +132,7 @@ std::vector<Values> changed_members(const DeviceMesh& mesh, const Strategy& stra
 TEST(Changes, MembersAreAddedReplacedAndRemoved) {
   const std::vector<Values> expected = changed_members({}, {});
   for (const char* strategy : {"full_shard", "zero2", "ddp"}) {
-    on_ranks([&](Communicator world, const std::string& name) {
-      const DeviceMesh mesh(world, {{"dp", world.size()}});
+    on_ranks([&](const DeviceMesh& mesh, const std::string& name) {
       const std::vector<Values> found = changed_members(mesh, Strategy::named(strategy));
       ASSERT_EQ(found.size(), expected.size());
       for (size_t i = 0; i < found.size(); ++i) {
@@ -189,9 +186,8 @@ TEST(Changes, AModuleThatLeavesIsAModelOfItsOwn) {
 TEST(Changes, SeveralModulesAreOneGroup) {
   const Values expected = plain_gradients(2);
   for (const char* strategy : {"full_shard", "zero2", "zero1", "ddp"}) {
-    on_ranks([&](Communicator world, const std::string& name) {
+    on_ranks([&](const DeviceMesh& mesh, const std::string& name) {
       manual_seed(3);
-      const DeviceMesh mesh(world, {{"dp", world.size()}});
       Chain chain;
       const FullyShardOptions options{.strategy = Strategy::named(strategy)};
       fully_shard({chain.layers[0].get(), chain.layers[2].get()}, mesh, options);
@@ -203,7 +199,7 @@ TEST(Changes, SeveralModulesAreOneGroup) {
       for (const ScheduledAction& action : schedule_of(chain, {.training = false})) {
         unshards += action.kind == ScheduledAction::Kind::unshard;
       }
-      const bool gathers = world.size() > 1 && std::string(strategy) == "full_shard";
+      const bool gathers = mesh.size() > 1 && std::string(strategy) == "full_shard";
       if (gathers) {
         EXPECT_EQ(unshards, 2);
       }
@@ -214,9 +210,8 @@ TEST(Changes, SeveralModulesAreOneGroup) {
 /// The modules are the outermost ones: a gradient that passes several of them is divided once.
 TEST(Changes, SeveralModulesDivideGradientsOnce) {
   const Values expected = plain_gradients(2, 4);
-  on_ranks([&](Communicator world, const std::string& name) {
+  on_ranks([&](const DeviceMesh& mesh, const std::string& name) {
     manual_seed(3);
-    const DeviceMesh mesh(world, {{"dp", world.size()}});
     Chain chain;
     const FullyShardOptions options{.gradient_divide_factor = 4};
     fully_shard({chain.layers[0].get(), chain.layers[1].get(), chain.layers[2].get()}, mesh,
@@ -291,9 +286,8 @@ Values chunked_gradients(const DeviceMesh& mesh, bool keeps) {
 TEST(Changes, AGroupRunsInPartAndThenAlone) {
   const Values expected = chunked_gradients({}, false);
   for (bool keeps : {false, true}) {
-    on_ranks([&](Communicator world, const std::string& name) {
-      expect_near(chunked_gradients(DeviceMesh(world, {{"dp", world.size()}}), keeps), expected,
-                  name, 1e-4);
+    on_ranks([&](const DeviceMesh& mesh, const std::string& name) {
+      expect_near(chunked_gradients(mesh, keeps), expected, name, 1e-4);
     });
   }
 }
@@ -315,9 +309,8 @@ TEST(Changes, TwoForwardsShareABackward) {
   };
   const Values expected = gradients({}, false);
   for (bool recomputes : {false, true}) {
-    on_ranks([&](Communicator world, const std::string& name) {
-      expect_near(gradients(DeviceMesh(world, {{"dp", world.size()}}), recomputes), expected, name,
-                  1e-4);
+    on_ranks([&](const DeviceMesh& mesh, const std::string& name) {
+      expect_near(gradients(mesh, recomputes), expected, name, 1e-4);
     });
   }
 }
@@ -345,8 +338,8 @@ TEST(Changes, AModuleWithoutInputsIsSharded) {
     return gradients_of(model);
   };
   const Values expected = gradients({});
-  on_ranks([&](Communicator world, const std::string& name) {
-    Values found = gradients(DeviceMesh(world, {{"dp", world.size()}}));
+  on_ranks([&](const DeviceMesh& mesh, const std::string& name) {
+    Values found = gradients(mesh);
     // Each rank computes the whole loss, which is a Replicate and counts once.
     expect_near(found, expected, name);
   });
@@ -396,9 +389,8 @@ TEST(Changes, ParametersNameTheirStrategy) {
 
 TEST(Changes, IgnoredParametersStayWhole) {
   const Values expected = plain_gradients(2);
-  on_ranks([&](Communicator world, const std::string& name) {
+  on_ranks([&](const DeviceMesh& mesh, const std::string& name) {
     manual_seed(3);
-    const DeviceMesh mesh(world, {{"dp", world.size()}});
     Chain chain;
     const ParameterPtr bias = chain.layers[1]->parameters()[1];
     shard(chain, mesh, {.ignored_params = {bias}});
@@ -439,40 +431,35 @@ TEST(Changes, ANumberOfRanksIsKeptAfterForward) {
 
 TEST(Changes, AxesAreTakenFromALargerMesh) {
   const Values expected = plain_gradients(2);
-  run_ranks(4, [&](Communicator world) {
-    manual_seed(3);
-    const DeviceMesh mesh(world, {{"across", 2}, {"within", 2}});
-    Chain chain;
-    shard(chain, mesh,
-          {.dp_mesh_dims = DataParallelMeshDims{.shard = {"within"}, .replicate = {"across"}}});
-    for (int micro = 0; micro < 2; ++micro) {
-      const NoSync hold(chain, micro == 0);
-      sum(square(chain(rows_of(mesh, micro)))).backward();
-    }
-    expect_near(gradients_of(chain), expected, "dp_mesh_dims");
-    EXPECT_TRUE(chain.parameters()[0]->value().sharding()[0].is_replicate());
-    Chain other;
-    const auto error = [&](const DataParallelMeshDims& dims) {
-      return error_of([&] { fully_shard(other, mesh, {.dp_mesh_dims = dims}); });
-    };
-    EXPECT_EQ(error({}), "fully_shard: dp_mesh_dims has no axes, expected shard or replicate");
-    EXPECT_EQ(error({.shard = {"tp"}}), "mesh(across=2, within=2): axis \"tp\" does not exist");
-  });
+  on_chain(
+      {{"across", 2}, {"within", 2}},
+      {.dp_mesh_dims = DataParallelMeshDims{.shard = {"within"}, .replicate = {"across"}}},
+      [&](Chain& chain, const DeviceMesh& mesh) {
+        for (int micro = 0; micro < 2; ++micro) {
+          const NoSync hold(chain, micro == 0);
+          sum(square(chain(rows_of(mesh, micro)))).backward();
+        }
+        expect_near(gradients_of(chain), expected, "dp_mesh_dims");
+        EXPECT_TRUE(chain.parameters()[0]->value().sharding()[0].is_replicate());
+        Chain other;
+        const auto error = [&](const DataParallelMeshDims& dims) {
+          return error_of([&] { fully_shard(other, mesh, {.dp_mesh_dims = dims}); });
+        };
+        EXPECT_EQ(error({}), "fully_shard: dp_mesh_dims has no axes, expected shard or replicate");
+        EXPECT_EQ(error({.shard = {"tp"}}), "mesh(across=2, within=2): axis \"tp\" does not exist");
+      });
 }
 
 TEST(Changes, ANumberOfRanksIsKeptOfAnAxisOfALargerMesh) {
   const Values expected = plain_gradients(1);
-  run_ranks(8, [&](Communicator world) {
-    manual_seed(3);
-    const DeviceMesh mesh(world, {{"dp", 4}, {"tp", 2}});
-    Chain chain;
-    shard(chain, mesh,
-          {.reshard_after_forward = 2, .dp_mesh_dims = DataParallelMeshDims{.shard = {"dp"}}});
-    sum(square(chain(rows_of(mesh["dp"], 0)))).backward();
-    expect_near(gradients_of(chain), expected, "dp_mesh_dims");
-    EXPECT_TRUE(chain.parameters()[0]->value().sharding()[1].is_replicate());
-    EXPECT_EQ(measured_bytes(chain).received, predicted_bytes(chain).received);
-  });
+  on_chain({{"dp", 4}, {"tp", 2}},
+           {.reshard_after_forward = 2, .dp_mesh_dims = DataParallelMeshDims{.shard = {"dp"}}},
+           [&](Chain& chain, const DeviceMesh& mesh) {
+             sum(square(chain(rows_of(mesh["dp"], 0)))).backward();
+             expect_near(gradients_of(chain), expected, "dp_mesh_dims");
+             EXPECT_TRUE(chain.parameters()[0]->value().sharding()[1].is_replicate());
+             EXPECT_EQ(measured_bytes(chain).received, predicted_bytes(chain).received);
+           });
 }
 
 /// Sends a slice as bf16 halves of its rows, and the largest value.
@@ -492,8 +479,7 @@ class Halves final : public AllGatherExtension {
 
 TEST(Changes, AnExtensionIsTheWiresFormat) {
   for (int dim : {0, 1}) {
-    on_ranks([&](Communicator world, const std::string& name) {
-      const DeviceMesh mesh(world, {{"dp", world.size()}});
+    on_ranks([&](const DeviceMesh& mesh, const std::string& name) {
       const auto extension = std::make_shared<Halves>();
       const auto run = [&](const FullyShardOptions& options) {
         manual_seed(3);
@@ -514,8 +500,8 @@ TEST(Changes, AnExtensionIsTheWiresFormat) {
           run({.shard_dim = dim_of, .extension = [&](const NamedParameter&) { return extension; }});
       EXPECT_GT(extension->sent, 6);
       // On one rank weft casts nothing, but the extension does.
-      if (world.size() > 1) expect_near(extended, rounded, name);
-      if (world.size() == 1) expect_near(extended, rounded, name, 0.5);
+      if (mesh.size() > 1) expect_near(extended, rounded, name);
+      if (mesh.size() == 1) expect_near(extended, rounded, name, 0.5);
     });
   }
 }

@@ -132,30 +132,19 @@ std::vector<Mesh> meshes() {
   return all;
 }
 
-int size_of_mesh(const Mesh& mesh) {
-  int size = 1;
-  for (const MeshAxis& axis : mesh.axes) size *= axis.size;
-  return size;
-}
-
-/// Shards and materializes the chain.
-void shard(Chain& chain, const DeviceMesh& mesh, const Mesh& given, const Setting& setting) {
+FullyShardOptions options_of(const Mesh& given, const Setting& setting) {
   FullyShardOptions options = setting.options;
   options.strategy = given.strategy;
-  shard(chain, mesh, options);
-  chain.materialize();
+  return options;
 }
 
 TEST(Methods, LeaveTheGradientsOfAPlainModel) {
   const Values expected = plain_gradients(3);
   for (const Mesh& given : meshes()) {
     for (const Setting& setting : settings()) {
-      run_ranks(size_of_mesh(given), [&](Communicator world) {
-        const std::string name = concat(given.name, " on ", world.size(), ", ", setting.name);
-        manual_seed(3);
-        DeviceMesh mesh(world, given.axes);
-        Chain chain;
-        shard(chain, mesh, given, setting);
+      on_chain(given.axes, options_of(given, setting), [&](Chain& chain, const DeviceMesh& mesh) {
+        chain.materialize();
+        const std::string name = concat(given.name, " on ", mesh.size(), ", ", setting.name);
         for (int step = 0; step < 3; ++step) {
           for (const ParameterPtr& p : chain.parameters()) p->clear_grad();
           for (int micro = 0; micro < 3; ++micro) {
@@ -181,10 +170,8 @@ TEST(Methods, ArePredicted) {
           what.find("unshard") == 0) {
         continue;
       }
-      run_ranks(size_of_mesh(given), [&](Communicator world) {
-        DeviceMesh mesh(world, given.axes);
-        Chain chain;
-        shard(chain, mesh, given, setting);
+      on_chain(given.axes, options_of(given, setting), [&](Chain& chain, const DeviceMesh& mesh) {
+        chain.materialize();
         for (int step = 0; step < 3; ++step) {
           const NoGrad no_grad;
           for (const ParameterPtr& p : chain.parameters()) {
@@ -196,7 +183,7 @@ TEST(Methods, ArePredicted) {
           const FullyShardBytes predicted = predicted_bytes(chain);
           sum(square(chain(rows_of(mesh, 0)))).backward();
           const FullyShardBytes measured = measured_bytes(chain);
-          const std::string name = concat(given.name, " on ", world.size(), ", ", what);
+          const std::string name = concat(given.name, " on ", mesh.size(), ", ", what);
           EXPECT_EQ(measured.received, predicted.received) << name;
           EXPECT_EQ(measured.gradients, predicted.gradients) << name;
           if (step < 2) continue;
@@ -208,10 +195,7 @@ TEST(Methods, ArePredicted) {
 }
 
 TEST(Methods, UnshardedParametersAreWhole) {
-  run_ranks(3, [](Communicator world) {
-    DeviceMesh mesh(world, {{"dp", 3}});
-    Chain chain;
-    shard(chain, mesh);
+  on_chain({{"dp", 3}}, {}, [](Chain& chain, const DeviceMesh&) {
     chain.materialize();
     const ParameterPtr weight = chain.layers[1]->parameters()[0];
     const auto whole = weight->value().full_tensor().to_vector<float>();
@@ -228,10 +212,7 @@ TEST(Methods, UnshardedParametersAreWhole) {
 }
 
 TEST(Methods, AModuleWithoutParametersIsUnsharded) {
-  run_ranks(2, [](Communicator world) {
-    DeviceMesh mesh(world, {{"dp", 2}});
-    Chain chain;
-    shard(chain, mesh);
+  on_chain({{"dp", 2}}, {}, [](Chain& chain, const DeviceMesh&) {
     chain.materialize();
     FsdpModule(chain).unshard(true).wait();
     FsdpModule(chain).reshard();
@@ -241,26 +222,20 @@ TEST(Methods, AModuleWithoutParametersIsUnsharded) {
 /// Parameters that forward kept are resharded by hand: backward gathers them again.
 TEST(Methods, AManualReshardGathersAgain) {
   const Values expected = plain_gradients(1);
-  run_ranks(3, [&](Communicator world) {
-    manual_seed(3);
-    DeviceMesh mesh(world, {{"dp", 3}});
-    Chain chain;
-    shard(chain, mesh, {.reshard_after_forward = false});
-    const Tensor loss = sum(square(chain(rows_of(mesh, 0))));
-    const int64_t before = predicted_bytes(chain).received;
-    for (const auto& layer : chain.layers) FsdpModule(*layer).reshard();
-    loss.backward();
-    expect_near(gradients_of(chain), expected, "resharded by hand");
-    EXPECT_GT(measured_bytes(chain).received, before);
-  });
+  on_chain({{"dp", 3}}, {.reshard_after_forward = false},
+           [&](Chain& chain, const DeviceMesh& mesh) {
+             const Tensor loss = sum(square(chain(rows_of(mesh, 0))));
+             const int64_t before = predicted_bytes(chain).received;
+             for (const auto& layer : chain.layers) FsdpModule(*layer).reshard();
+             loss.backward();
+             expect_near(gradients_of(chain), expected, "resharded by hand");
+             EXPECT_GT(measured_bytes(chain).received, before);
+           });
 }
 
 /// With gradient sync off no gradient is sent, and `grad()` says that it is not reduced.
 TEST(Methods, WithoutGradientSyncNothingIsReduced) {
-  run_ranks(2, [](Communicator world) {
-    DeviceMesh mesh(world, {{"dp", 2}});
-    Chain chain;
-    shard(chain, mesh);
+  on_chain({{"dp", 2}}, {}, [](Chain& chain, const DeviceMesh& mesh) {
     FsdpModule(chain).set_requires_gradient_sync(false);
     sum(square(chain(rows_of(mesh, 0)))).backward();
     EXPECT_TRUE(chain.parameters()[0]->grad().sharding()[0].is_partial());
@@ -288,10 +263,7 @@ std::string actions_of(Module& model, const std::string& module, bool backward) 
 }
 
 TEST(Methods, ShowInTheSchedule) {
-  run_ranks(2, [](Communicator world) {
-    DeviceMesh mesh(world, {{"dp", 2}});
-    Chain chain;
-    shard(chain, mesh);
+  on_chain({{"dp", 2}}, {}, [](Chain& chain, const DeviceMesh&) {
     EXPECT_EQ(actions_of(chain, "second", false), "uwcr");
     EXPECT_EQ(actions_of(chain, "second", true), "uwcr");
     FsdpModule(chain).set_reshard_after_forward(false);
@@ -307,10 +279,7 @@ TEST(Methods, ShowInTheSchedule) {
 }
 
 TEST(Methods, PrefetchListsSetTheSchedule) {
-  run_ranks(2, [](Communicator world) {
-    DeviceMesh mesh(world, {{"dp", 2}});
-    Chain chain;
-    shard(chain, mesh);
+  on_chain({{"dp", 2}}, {}, [](Chain& chain, const DeviceMesh& mesh) {
     FsdpModule(*chain.layers[0])
         .set_modules_to_forward_prefetch({chain.layers[2].get(), chain.layers[1].get()});
     for (int step = 0; step < 2; ++step) {
@@ -325,10 +294,7 @@ TEST(Methods, PrefetchListsSetTheSchedule) {
 }
 
 TEST(Methods, ReadingWhatBackwardDoesNotUnshardThrows) {
-  run_ranks(2, [](Communicator world) {
-    DeviceMesh mesh(world, {{"dp", 2}});
-    Chain chain;
-    shard(chain, mesh);
+  on_chain({{"dp", 2}}, {}, [](Chain& chain, const DeviceMesh& mesh) {
     FsdpModule(*chain.layers[1]).set_unshard_in_backward(false);
     const Tensor loss = sum(square(chain(rows_of(mesh, 0))));
     EXPECT_NE(error_of<std::runtime_error>([&] { loss.backward(); }).find("second.weight"),
@@ -344,11 +310,7 @@ TEST(Methods, HooksAndFactorsChangeEachSumOnce) {
   const Values expected = plain_gradients(3, 4);
   for (const Mesh& given : meshes()) {
     for (bool each : {false, true}) {
-      run_ranks(size_of_mesh(given), [&](Communicator world) {
-        manual_seed(3);
-        DeviceMesh mesh(world, given.axes);
-        Chain chain;
-        shard(chain, mesh, {.strategy = given.strategy});
+      on_chain(given.axes, {.strategy = given.strategy}, [&](Chain& chain, const DeviceMesh& mesh) {
         std::vector<Module*> units{&chain};
         for (const auto& layer : chain.layers) units.push_back(layer.get());
         int calls = 0;
@@ -364,7 +326,7 @@ TEST(Methods, HooksAndFactorsChangeEachSumOnce) {
           sum(square(chain(rows_of(mesh, micro)))).backward();
         }
         EXPECT_GE(calls, 3);
-        expect_near(gradients_of(chain), expected, concat(given.name, " on ", world.size()));
+        expect_near(gradients_of(chain), expected, concat(given.name, " on ", mesh.size()));
       });
     }
   }
@@ -372,11 +334,7 @@ TEST(Methods, HooksAndFactorsChangeEachSumOnce) {
 
 TEST(Methods, CustomCollectivesReplaceTheOwnOnes) {
   const Values expected = plain_gradients(2);
-  run_ranks(3, [&](Communicator world) {
-    manual_seed(3);
-    DeviceMesh mesh(world, {{"dp", 3}});
-    Chain chain;
-    shard(chain, mesh);
+  on_chain({{"dp", 3}}, {}, [&](Chain& chain, const DeviceMesh& mesh) {
     int gathers = 0, scatters = 0;
     FsdpModule(*chain.layers[1]).set_custom_all_gather(counted(gathers, true));
     FsdpModule(*chain.layers[1]).set_custom_reduce_scatter(counted(scatters, false));
@@ -391,10 +349,7 @@ TEST(Methods, CustomCollectivesReplaceTheOwnOnes) {
 }
 
 TEST(Methods, KeptStorageKeepsItsAddress) {
-  run_ranks(2, [](Communicator world) {
-    DeviceMesh mesh(world, {{"dp", 2}});
-    Chain chain;
-    shard(chain, mesh);
+  on_chain({{"dp", 2}}, {}, [](Chain& chain, const DeviceMesh& mesh) {
     chain.materialize();
     FsdpModule(chain).set_keep_unsharded_storage(true);
     const ParameterPtr weight = chain.layers[1]->parameters()[0];
@@ -411,10 +366,7 @@ TEST(Methods, KeptStorageKeepsItsAddress) {
 }
 
 TEST(Methods, GradientsUnderWayCannotBeRead) {
-  run_ranks(2, [](Communicator world) {
-    DeviceMesh mesh(world, {{"dp", 2}});
-    Chain chain;
-    shard(chain, mesh);
+  on_chain({{"dp", 2}}, {}, [](Chain& chain, const DeviceMesh& mesh) {
     FsdpModule(chain).set_is_last_backward(false);
     sum(square(chain(rows_of(mesh, 0)))).backward();
     const Tensor gradient = chain.parameters()[0]->grad();
@@ -462,11 +414,7 @@ TEST(Methods, HoldForABackwardAfterAnEvaluation) {
   const Values expected = plain_gradients(1);
   for (const auto& axes : kSharded) {
     for (const bool keeps_after_forward : {false, true}) {
-      run_ranks(size_of_mesh({"", axes, {}}), [&](Communicator world) {
-        manual_seed(3);
-        DeviceMesh mesh(world, axes);
-        Chain chain;
-        shard(chain, mesh);
+      on_chain(axes, {}, [&](Chain& chain, const DeviceMesh& mesh) {
         FsdpModule(chain).set_reshard_after_forward(!keeps_after_forward);
         FsdpModule(chain).set_reshard_after_backward(keeps_after_forward);
         const Tensor loss = sum(square(chain(rows_of(mesh, 0))));
@@ -477,7 +425,7 @@ TEST(Methods, HoldForABackwardAfterAnEvaluation) {
         loss.backward();
         const std::string error = error_of<std::runtime_error>(
             [&] { chain.parameters()[2]->tensor().local().to_vector<float>(); });
-        EXPECT_EQ(error == "nothing", !keeps_after_forward || world.size() == 1) << error;
+        EXPECT_EQ(error == "nothing", !keeps_after_forward || mesh.size() == 1) << error;
         expect_near(gradients_of(chain), expected, "after an evaluation");
       });
     }
@@ -487,11 +435,7 @@ TEST(Methods, HoldForABackwardAfterAnEvaluation) {
 TEST(Methods, FinalizeABackwardAfterAReset) {
   const Values expected = plain_gradients(1);
   for (const auto& axes : kSharded) {
-    run_ranks(size_of_mesh({"", axes, {}}), [&](Communicator world) {
-      manual_seed(3);
-      DeviceMesh mesh(world, axes);
-      Chain chain;
-      shard(chain, mesh);
+    on_chain(axes, {}, [&](Chain& chain, const DeviceMesh& mesh) {
       FsdpModule(chain).set_manual_backward_finalization(true);
       const Tensor loss = sum(square(chain(rows_of(mesh, 0))));
       FsdpModule(chain).reset_iter_state();
