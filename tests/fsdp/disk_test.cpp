@@ -16,20 +16,13 @@
 namespace weft {
 namespace {
 
-/// The states that rest on disk, and how the model is sharded.
-struct DiskWay {
-  const char* name;
-  std::vector<MeshAxis> axes;
-  FullyShardOptions options = {};
+/// With the states that rest on disk.
+struct DiskWay : ShardedWay {
   bool parameters = true, gradients = true, state = true;
   bool recomputes = false;
   DType moments = f32;
   std::vector<std::string> kept = {};
-
-  int ranks() const { return ranks_of(axes); }
 };
-
-void PrintTo(const DiskWay& way, std::ostream* out) { *out << way.name << " on " << way.ranks(); }
 
 std::vector<DiskWay> disk_ways() {
   std::vector<DiskWay> all;
@@ -116,11 +109,7 @@ TEST_P(Disk, LearnsTheSameBits) {
   EXPECT_TRUE(std::filesystem::is_empty(scratch.root()));
 }
 
-std::string name_of_disk_way(const testing::TestParamInfo<DiskWay>& info) {
-  return concat(info.param.name, "_", info.param.ranks());
-}
-
-INSTANTIATE_TEST_SUITE_P(All, Disk, testing::ValuesIn(disk_ways()), name_of_disk_way);
+INSTANTIATE_TEST_SUITE_P(All, Disk, testing::ValuesIn(disk_ways()), name_of_way<DiskWay>);
 
 void take_step(TransformerModel& model, AdamW& optimizer, const DeviceMesh& mesh, int salt) {
   model.loss(batch_of(mesh, 6, salt), batch_of(mesh, 6, salt + 1)).backward();

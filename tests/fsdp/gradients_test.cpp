@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "tests/fsdp/presets.h"
 #include "tests/support/scratch.h"
 #include "weft/autograd.h"
 #include "weft/communicator.h"
@@ -108,18 +109,8 @@ Values gradients_of(const Usage& run, const DeviceMesh& mesh, const FullyShardOp
   return gradients;
 }
 
-struct Preset {
-  const char* name;
-  FullyShardOptions options;
-};
-
 std::vector<Preset> presets() {
-  return {{"full_shard", {}},
-          {"grad_op", {.reshard_after_forward = false}},
-          {"zero2", {.strategy = Strategy::zero2()}},
-          {"zero1", {.strategy = Strategy::zero1()}},
-          {"ddp", {.strategy = Strategy::ddp()}},
-          {"buckets", {.strategy = Strategy::ddp(), .bucket_bytes = 64}}};
+  return presets_and({"buckets", {.strategy = Strategy::ddp(), .bucket_bytes = 64}});
 }
 
 void expect_those_of_a_plain_model(const Usage& run, const std::vector<Preset>& sharded) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <memory>
 
+#include "tests/fsdp/presets.h"
 #include "tests/support/scratch.h"
 #include "weft/autograd.h"
 #include "weft/communicator.h"
@@ -19,18 +20,8 @@
 namespace weft {
 namespace {
 
-struct Preset {
-  const char* name;
-  FullyShardOptions options;
-};
-
 std::vector<Preset> presets() {
-  return {{"full_shard", {}},
-          {"kept", {.reshard_after_forward = false}},
-          {"half", {.precision = {.compute = bf16, .reduce = bf16}}},
-          {"zero2", {.strategy = Strategy::zero2()}},
-          {"zero1", {.strategy = Strategy::zero1()}},
-          {"ddp", {.strategy = Strategy::ddp()}}};
+  return presets_and({"half", {.precision = {.compute = bf16, .reduce = bf16}}});
 }
 
 /// Two layers of odd sizes, one with a bias.

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
+#include <ostream>
+#include <string>
 #include <vector>
 
+#include "tests/support/ranks.h"
 #include "weft/error.h"
 #include "weft/fsdp.h"
 #include "weft/ops/factories.h"
@@ -17,6 +21,21 @@ inline TransformerConfig little_llama(bool tied = false) {
   config.deviation = 0.2;
   config.tied = tied;
   return config;
+}
+
+/// A way to shard the model, on one mesh.
+struct ShardedWay {
+  const char* name;
+  std::vector<MeshAxis> axes;
+  FullyShardOptions options = {};
+
+  int ranks() const { return ranks_of(axes); }
+};
+template <std::derived_from<ShardedWay> Way> void PrintTo(const Way& way, std::ostream* out) {
+  *out << way.name << " on " << way.ranks();
+}
+template <class Way> std::string name_of_way(const testing::TestParamInfo<Way>& info) {
+  return concat(info.param.name, "_", info.param.ranks());
 }
 
 /// Ids [rows, 8], equal on all ranks, sharded over all axes of `mesh`.

@@ -51,11 +51,19 @@ Tensor input(const DeviceMesh& mesh) {
   return ones({4, 4}, {DType::f32, cpu, Sharding(mesh, {Shard(0)})});
 }
 
-TEST(Schedule, IsPrintedBeforeItRuns) {
-  run_ranks(2, [](Communicator world) {
-    DeviceMesh mesh(world, {{"dp", 2}});
-    Chain chain(2);
+/// Runs `body` on the ranks, with a sharded chain.
+void on_chain(int ranks, int layers,
+              const std::function<void(Chain& chain, const DeviceMesh& mesh)>& body) {
+  run_ranks(ranks, [&](Communicator world) {
+    const DeviceMesh mesh(world, {{"dp", ranks}});
+    Chain chain(layers);
     shard(chain, mesh);
+    body(chain, mesh);
+  });
+}
+
+TEST(Schedule, IsPrintedBeforeItRuns) {
+  on_chain(2, 2, [](Chain& chain, const DeviceMesh&) {
     std::string text = explain_schedule(chain);
     EXPECT_EQ(text.substr(0, text.find("backward")),
               "forward   unshard layer0 over dp, buffer 0, 32 bytes\n"
@@ -71,10 +79,7 @@ TEST(Schedule, IsPrintedBeforeItRuns) {
 }
 
 TEST(Schedule, IsThatOfTheStepBefore) {
-  run_ranks(2, [](Communicator world) {
-    DeviceMesh mesh(world, {{"dp", 2}});
-    Chain chain(3);
-    shard(chain, mesh);
+  on_chain(2, 3, [](Chain& chain, const DeviceMesh& mesh) {
     std::string expected = explain_schedule(chain);
     sum((chain)(input(mesh))).backward();
     EXPECT_EQ(explain_schedule(chain), expected);
@@ -98,15 +103,12 @@ TEST(Schedule, SurvivesAnotherOrderAndUnusedUnits) {
   for (int ranks : {1, 2, 3}) {
     std::vector<std::vector<std::vector<float>>> fresh, kept;
     const CollectedWarnings warnings;
-    run_ranks(ranks, [&](Communicator world) {
-      DeviceMesh mesh(world, {{"dp", world.size()}});
-      Chain chain(3);
-      shard(chain, mesh);
+    on_chain(ranks, 3, [&](Chain& chain, const DeviceMesh& mesh) {
       std::vector<std::vector<int>> orders = {{0, 1, 2}, {0, 1, 2}, {2, 0, 1}, {2, 0, 1},
                                               {0, 2},    {0, 2},    {1, 1, 0}, {1, 1, 0}};
       for (const auto& order : orders) {
         auto gradients = gradients_in_order(chain, mesh, order);
-        if (world.rank() == 0) kept.push_back(gradients);
+        if (mesh.rank() == 0) kept.push_back(gradients);
       }
     });
     EXPECT_FALSE(warnings.sentences().empty());
@@ -174,10 +176,7 @@ double weight_gradient_sum(const Chain& chain) {
 /// gradients.
 TEST(Schedule, TakesBackwardsAsTheyCome) {
   for (int ranks : {1, 2, 3}) {
-    run_ranks(ranks, [](Communicator world) {
-      DeviceMesh mesh(world, {{"dp", world.size()}});
-      Chain chain(2);
-      shard(chain, mesh);
+    on_chain(ranks, 2, [](Chain& chain, const DeviceMesh& mesh) {
       for (int step = 0; step < 3; ++step) {
         for (const ParameterPtr& parameter : chain.parameters()) parameter->clear_grad();
         sum(chain(input(mesh))).backward();
@@ -197,10 +196,7 @@ TEST(Schedule, TakesBackwardsAsTheyCome) {
 }
 
 TEST(Schedule, SeesParametersThatChangedAfterAForward) {
-  run_ranks(2, [](Communicator world) {
-    DeviceMesh mesh(world, {{"dp", 2}});
-    Chain chain(2);
-    shard(chain, mesh);
+  on_chain(2, 2, [](Chain& chain, const DeviceMesh& mesh) {
     chain(input(mesh));
     {
       NoGrad no_grad;
@@ -211,10 +207,7 @@ TEST(Schedule, SeesParametersThatChangedAfterAForward) {
 }
 
 TEST(Schedule, GoesOnAfterABackwardThatThrew) {
-  run_ranks(2, [](Communicator world) {
-    DeviceMesh mesh(world, {{"dp", 2}});
-    Chain chain(3);
-    shard(chain, mesh);
+  on_chain(2, 3, [](Chain& chain, const DeviceMesh& mesh) {
     sum(chain(input(mesh))).backward();
     const double expected = weight_gradient_sum(chain);
     chain.order = {0, 1};
@@ -261,10 +254,7 @@ TEST(Schedule, SumsGradientsOfPartsOfAWeight) {
 }
 
 TEST(Schedule, OneRankCallsNoCollective) {
-  run_ranks(1, [](Communicator world) {
-    DeviceMesh mesh(world, {{"dp", 1}});
-    Chain chain(3);
-    shard(chain, mesh);
+  on_chain(1, 3, [](Chain& chain, const DeviceMesh& mesh) {
     int64_t before = mesh.traffic().collectives;
     sum(chain(input(mesh))).backward();
     EXPECT_EQ(mesh.traffic().collectives, before);
@@ -291,10 +281,7 @@ TEST(Schedule, FreesFrozenParametersOnTheWay) {
 }
 
 TEST(Schedule, NamesAParameterThatIsNotGathered) {
-  run_ranks(2, [](Communicator world) {
-    DeviceMesh mesh(world, {{"dp", 2}});
-    Chain chain(1);
-    shard(chain, mesh);
+  on_chain(2, 1, [](Chain& chain, const DeviceMesh& mesh) {
     std::string message = error_of<std::exception>(
         [&] { linear(input(mesh), chain.layers()[0]->parameters()[0]->tensor()); });
     EXPECT_NE(message.find("layer0.weight"), std::string::npos) << message;

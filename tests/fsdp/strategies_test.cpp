@@ -15,18 +15,10 @@
 namespace weft {
 namespace {
 
-/// One strategy on one mesh.
-struct Way {
-  const char* name;
-  std::vector<MeshAxis> axes;
-  FullyShardOptions options = {};
+struct Way : ShardedWay {
   /// Layers are recomputed in backward: each by itself, or all in one region.
   bool recomputes = false, recomputes_all = false;
-
-  int ranks() const { return ranks_of(axes); }
 };
-
-void PrintTo(const Way& way, std::ostream* out) { *out << way.name << " on " << way.ranks(); }
 
 std::vector<Way> ways(int n) {
   const Strategy deferring{"deferring", {{Shard(0), Partial(), Shard(0)}}};
@@ -74,10 +66,6 @@ std::vector<Way> all_ways() {
 }
 
 class Strategies : public testing::TestWithParam<Way> {};
-
-std::string name_of_way(const testing::TestParamInfo<Way>& info) {
-  return concat(info.param.name, "_", info.param.ranks());
-}
 
 /// The bytes of all full parameters.
 double bytes_of_parameters(const TransformerModel& model) {
@@ -222,105 +210,109 @@ std::vector<std::vector<float>> gradients_of(const TransformerModel& model) {
   return values;
 }
 
+/// Runs `body` on the ranks of a mesh, with a sharded model.
+void on_llama(const std::vector<MeshAxis>& axes, const FullyShardOptions& options,
+              const std::function<void(TransformerModel& model, const DeviceMesh& mesh)>& body) {
+  run_ranks(ranks_of(axes), [&](Communicator world) {
+    const DeviceMesh mesh(world, axes);
+    TransformerModel model(little_llama());
+    shard(model, mesh, options);
+    model.materialize();
+    body(model, mesh);
+  });
+}
+
 /// Repeated backwards without clearing: sums continue, whether both sync or one does not. Clearing
 /// a gradient also clears the part that waits for a sync.
 TEST_P(Strategies, SumGradientsUntilTheyAreCleared) {
-  run_ranks(GetParam().ranks(), [&](Communicator world) {
-    DeviceMesh mesh(world, GetParam().axes);
-    TransformerModel model(little_llama());
-    shard(model, mesh, GetParam().options);
-    model.materialize();
-    AdamW optimizer(model.named_parameters());
-    const auto backward = [&](bool sync) {
-      NoSync hold(model, !sync);
-      model.loss(batch_of(mesh, 4, 1), batch_of(mesh, 4, 2)).backward();
-    };
-    const auto expect_times = [&](double times, const std::vector<std::vector<float>>& once) {
-      const auto found = gradients_of(model);
-      for (size_t i = 0; i < once.size(); ++i) {
-        for (size_t j = 0; j < once[i].size(); ++j) {
-          ASSERT_NEAR(found[i][j], times * once[i][j], 1e-5 * (1 + std::abs(times * once[i][j])));
-        }
-      }
-    };
-    backward(true);
-    const auto once = gradients_of(model);
-    backward(true);
-    expect_times(2, once);
-    backward(false);
-    backward(true);
-    expect_times(4, once);
-    optimizer.zero_grad();
-    backward(false);
-    optimizer.zero_grad();
-    backward(true);
-    expect_times(1, once);
-  });
+  on_llama(
+      GetParam().axes, GetParam().options, [&](TransformerModel& model, const DeviceMesh& mesh) {
+        AdamW optimizer(model.named_parameters());
+        const auto backward = [&](bool sync) {
+          NoSync hold(model, !sync);
+          model.loss(batch_of(mesh, 4, 1), batch_of(mesh, 4, 2)).backward();
+        };
+        const auto expect_times = [&](double times, const std::vector<std::vector<float>>& once) {
+          const auto found = gradients_of(model);
+          for (size_t i = 0; i < once.size(); ++i) {
+            for (size_t j = 0; j < once[i].size(); ++j) {
+              ASSERT_NEAR(found[i][j], times * once[i][j],
+                          1e-5 * (1 + std::abs(times * once[i][j])));
+            }
+          }
+        };
+        backward(true);
+        const auto once = gradients_of(model);
+        backward(true);
+        expect_times(2, once);
+        backward(false);
+        backward(true);
+        expect_times(4, once);
+        optimizer.zero_grad();
+        backward(false);
+        optimizer.zero_grad();
+        backward(true);
+        expect_times(1, once);
+      });
 }
 
 /// Two forwards, one of them without gradients, then both backwards.
 TEST_P(Strategies, TakeBackwardsAsTheyCome) {
-  run_ranks(GetParam().ranks(), [&](Communicator world) {
-    DeviceMesh mesh(world, GetParam().axes);
-    TransformerModel model(little_llama());
-    shard(model, mesh, GetParam().options);
-    model.materialize();
-    const auto loss = [&](int salt) {
-      return model.loss(batch_of(mesh, 4, salt), batch_of(mesh, 4, salt + 1));
-    };
-    loss(1).backward();
-    loss(2).backward();
-    const auto expected = gradients_of(model);
-    for (const ParameterPtr& p : model.parameters()) p->clear_grad();
-    Tensor first = loss(1), second = loss(2);
-    {
-      NoGrad no_grad;
-      loss(3);
-    }
-    first.backward();
-    second.backward();
-    const auto found = gradients_of(model);
-    for (size_t i = 0; i < expected.size(); ++i) {
-      for (size_t j = 0; j < expected[i].size(); ++j) {
-        ASSERT_NEAR(found[i][j], expected[i][j], 1e-5 * (1 + std::abs(expected[i][j])));
-      }
-    }
-  });
+  on_llama(GetParam().axes, GetParam().options,
+           [&](TransformerModel& model, const DeviceMesh& mesh) {
+             const auto loss = [&](int salt) {
+               return model.loss(batch_of(mesh, 4, salt), batch_of(mesh, 4, salt + 1));
+             };
+             loss(1).backward();
+             loss(2).backward();
+             const auto expected = gradients_of(model);
+             for (const ParameterPtr& p : model.parameters()) p->clear_grad();
+             Tensor first = loss(1), second = loss(2);
+             {
+               NoGrad no_grad;
+               loss(3);
+             }
+             first.backward();
+             second.backward();
+             const auto found = gradients_of(model);
+             for (size_t i = 0; i < expected.size(); ++i) {
+               for (size_t j = 0; j < expected[i].size(); ++j) {
+                 ASSERT_NEAR(found[i][j], expected[i][j], 1e-5 * (1 + std::abs(expected[i][j])));
+               }
+             }
+           });
 }
 
 /// Parameters that stay unsharded between uses are gathered after each update, and only then.
 TEST(Strategies, GatherWholeParametersOnceAnUpdate) {
   for (const char* name : {"zero1", "zero2"}) {
-    run_ranks(4, [&](Communicator world) {
-      DeviceMesh mesh(world, {{"dp", 4}});
-      TransformerModel model(little_llama());
-      shard(model, mesh, {.strategy = Strategy::named(name)});
-      model.materialize();
-      AdamW optimizer(model.named_parameters(), {.learning_rate = 1e-2});
-      const auto evaluate = [&] {
-        NoGrad no_grad;
-        const int64_t before = mesh.traffic().bytes;
-        const int64_t implicit = engine_statistics().implicit_bytes;
-        const Tensor loss = model.loss(batch_of(mesh, 4, 1), batch_of(mesh, 4, 2));
-        const int64_t moved = mesh.traffic().bytes - before;
-        const int64_t others = engine_statistics().implicit_bytes - implicit;
-        return std::pair(loss.full_tensor().item(), moved - others);
-      };
-      const auto [first, gathered] = evaluate();
-      EXPECT_GT(gathered, 0);
-      EXPECT_EQ(evaluate(), std::pair(first, int64_t{0}));
-      model.loss(batch_of(mesh, 4, 1), batch_of(mesh, 4, 2)).backward();
-      EXPECT_EQ(evaluate(), std::pair(first, int64_t{0}));
-      optimizer.step();
-      const auto [after, again] = evaluate();
-      EXPECT_LT(after, first);
-      EXPECT_EQ(again, gathered);
-      {
-        NoGrad no_grad;
-        for (const ParameterPtr& p : model.parameters()) fill_(p->value(), 0);
-      }
-      EXPECT_NEAR(evaluate().first, std::log(37), 1e-5);
-    });
+    on_llama({{"dp", 4}}, {.strategy = Strategy::named(name)},
+             [&](TransformerModel& model, const DeviceMesh& mesh) {
+               AdamW optimizer(model.named_parameters(), {.learning_rate = 1e-2});
+               const auto evaluate = [&] {
+                 NoGrad no_grad;
+                 const int64_t before = mesh.traffic().bytes;
+                 const int64_t implicit = engine_statistics().implicit_bytes;
+                 const Tensor loss = model.loss(batch_of(mesh, 4, 1), batch_of(mesh, 4, 2));
+                 const int64_t moved = mesh.traffic().bytes - before;
+                 const int64_t others = engine_statistics().implicit_bytes - implicit;
+                 return std::pair(loss.full_tensor().item(), moved - others);
+               };
+               const auto [first, gathered] = evaluate();
+               EXPECT_GT(gathered, 0);
+               EXPECT_EQ(evaluate(), std::pair(first, int64_t{0}));
+               model.loss(batch_of(mesh, 4, 1), batch_of(mesh, 4, 2)).backward();
+               EXPECT_EQ(evaluate(), std::pair(first, int64_t{0}));
+               optimizer.step();
+               const auto [after, again] = evaluate();
+               EXPECT_LT(after, first);
+               EXPECT_EQ(again, gathered);
+               {
+                 NoGrad no_grad;
+                 for (const ParameterPtr& p : model.parameters()) fill_(p->value(), 0);
+               }
+               EXPECT_NEAR(evaluate().first, std::log(37), 1e-5);
+             });
   }
 }
 
@@ -329,21 +321,21 @@ TEST(Strategies, GatherWholeParametersOnceAnUpdate) {
 TEST(Strategies, NoticeUpdatesBeforeBackward) {
   for (const char* name : {"full_shard", "zero1", "ddp"}) {
     for (int ranks : {1, 3}) {
-      run_ranks(ranks, [&](Communicator world) {
-        DeviceMesh mesh(world, {{"dp", world.size()}});
-        TransformerModel model(little_llama());
-        shard(model, mesh, {.strategy = Strategy::named(name)});
-        model.materialize();
-        AdamW optimizer(model.named_parameters());
-        const auto loss = [&] { return model.loss(batch_of(mesh, 4, 1), batch_of(mesh, 4, 2)); };
-        loss().backward();
-        const Tensor late = loss();
-        optimizer.step();
-        const std::string message = error_of([&] { late.backward(); });
-        EXPECT_TRUE(has(message, "was changed in place after forward, expected its values"));
-        optimizer.zero_grad();
-        loss().backward();
-      });
+      on_llama(
+          {{"dp", ranks}}, {.strategy = Strategy::named(name)},
+          [&](TransformerModel& model, const DeviceMesh& mesh) {
+            AdamW optimizer(model.named_parameters());
+            const auto loss = [&] {
+              return model.loss(batch_of(mesh, 4, 1), batch_of(mesh, 4, 2));
+            };
+            loss().backward();
+            const Tensor late = loss();
+            optimizer.step();
+            const std::string message = error_of([&] { late.backward(); });
+            EXPECT_TRUE(has(message, "was changed in place after forward, expected its values"));
+            optimizer.zero_grad();
+            loss().backward();
+          });
     }
   }
 }
@@ -351,27 +343,24 @@ TEST(Strategies, NoticeUpdatesBeforeBackward) {
 /// Sums that are local to one rank are not yet gradients.
 TEST(Strategies, NoOptimizerTakesGradientsThatWaitForTheSync) {
   for (const char* name : {"zero1", "ddp"}) {
-    run_ranks(2, [&](Communicator world) {
-      DeviceMesh mesh(world, {{"dp", 2}});
-      TransformerModel model(little_llama());
-      shard(model, mesh, {.strategy = Strategy::named(name)});
-      model.materialize();
-      AdamW optimizer(model.named_parameters());
-      // Also after the optimizer has found its runs of contiguous memory.
-      for (int step = 0; step < 2; ++step) {
-        model.loss(batch_of(mesh, 4, 1), batch_of(mesh, 4, 2)).backward();
-        optimizer.step();
-        optimizer.zero_grad();
-      }
-      NoSync hold(model);
-      model.loss(batch_of(mesh, 4, 1), batch_of(mesh, 4, 2)).backward();
-      const std::string message = error_of([&] { optimizer.step(); });
-      EXPECT_TRUE(has(message, "has a gradient laid out as mesh(dp=2)[P(sum)]"));
-    });
+    on_llama({{"dp", 2}}, {.strategy = Strategy::named(name)},
+             [&](TransformerModel& model, const DeviceMesh& mesh) {
+               AdamW optimizer(model.named_parameters());
+               // Also after the optimizer has found its runs of contiguous memory.
+               for (int step = 0; step < 2; ++step) {
+                 model.loss(batch_of(mesh, 4, 1), batch_of(mesh, 4, 2)).backward();
+                 optimizer.step();
+                 optimizer.zero_grad();
+               }
+               NoSync hold(model);
+               model.loss(batch_of(mesh, 4, 1), batch_of(mesh, 4, 2)).backward();
+               const std::string message = error_of([&] { optimizer.step(); });
+               EXPECT_TRUE(has(message, "has a gradient laid out as mesh(dp=2)[P(sum)]"));
+             });
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, Strategies, testing::ValuesIn(all_ways()), name_of_way);
+INSTANTIATE_TEST_SUITE_P(Ways, Strategies, testing::ValuesIn(all_ways()), name_of_way<Way>);
 
 }  // namespace
 }  // namespace weft
