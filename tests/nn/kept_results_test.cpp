@@ -18,10 +18,12 @@ namespace weft {
 using Ops = std::vector<std::string>;
 
 /// Gradients of a small transformer whose blocks recompute all but the results of `kept`.
-static std::vector<std::vector<float>> gradients_keeping(const Ops& kept, bool recompute = true) {
+static std::vector<std::vector<float>> gradients_keeping(const Ops& kept, bool tied,
+                                                         bool recompute = true) {
   manual_seed(5);
   // dim, layers, heads, kv_heads, head_dim, ffn, vocabulary
   TransformerConfig config{12, 3, 3, 1, 4, 17, 23};
+  config.tied = tied;
   config.deviation = 0.3;
   TransformerModel model(config);
   model.materialize();
@@ -37,10 +39,12 @@ static std::vector<std::vector<float>> gradients_keeping(const Ops& kept, bool r
 }
 
 TEST(KeptResults, GiveTheSameBits) {
-  const auto expected = gradients_keeping({}, false);
-  for (const Ops& kept : {Ops{}, costly_ops(), Ops{"attention"}, Ops{"linear"},
-                          Ops{"rms_norm", "swiglu", "rope", "add"}}) {
-    EXPECT_EQ(gradients_keeping(kept), expected);
+  for (const bool tied : {false, true}) {
+    const auto expected = gradients_keeping({}, tied, false);
+    for (const Ops& kept : {Ops{}, costly_ops(), Ops{"attention"}, Ops{"linear"},
+                            Ops{"rms_norm", "swiglu", "rope", "add"}}) {
+      EXPECT_EQ(gradients_keeping(kept, tied), expected);
+    }
   }
 }
 

@@ -169,30 +169,24 @@ TEST(Llama, NamesAConfigThatIsNotThere) {
 }
 
 TEST(Llama, RefusesSizesThatDoNotFit) {
-  TransformerConfig config = transformer_config("tiny");
-  config.kv_heads = 3;
-  EXPECT_EQ(error_of([&] { TransformerModel{config}; }),
-            "model: heads is 4, expected a multiple of 3, the kv heads");
-  config = transformer_config("tiny");
-  config.ffn = 0;
-  EXPECT_EQ(error_of([&] { TransformerModel{config}; }),
-            "model: ffn is 0, expected 1 to 2147483647");
-  config = transformer_config("tiny");
-  config.layers = 1'000'000;
-  EXPECT_EQ(error_of([&] { TransformerModel{config}; }),
-            "model: layers is 1000000, expected 1 to 10000");
-  config = transformer_config("tiny");
-  config.expert_chunks = 0;
-  EXPECT_EQ(error_of([&] { TransformerModel{config}; }),
-            "model: expert chunks must be at least 1, got 0");
-  config.expert_chunks = 2;
-  EXPECT_EQ(error_of([&] { TransformerModel{config}; }),
-            "model: expert chunks is 2, expected 1 of a model without experts");
-  config = transformer_config("tiny");
-  config.layers = 1000;
-  config.vocabulary = config.dim = config.ffn = (int64_t{1} << 31) - 1;
-  EXPECT_EQ(error_of([&] { TransformerModel{config}; }),
-            "model: number of parameters is 1.38443e+22, expected at most 1e+15");
+  const std::pair<void (*)(TransformerConfig&), const char*> cases[] = {
+      {[](auto& c) { c.kv_heads = 3; }, "heads is 4, expected a multiple of 3, the kv heads"},
+      {[](auto& c) { c.ffn = 0; }, "ffn is 0, expected 1 to 2147483647"},
+      {[](auto& c) { c.layers = 1'000'000; }, "layers is 1000000, expected 1 to 10000"},
+      {[](auto& c) { c.expert_chunks = 0; }, "expert chunks must be at least 1, got 0"},
+      {[](auto& c) { c.expert_chunks = 2; },
+       "expert chunks is 2, expected 1 of a model without experts"},
+      {[](auto& c) {
+         c.layers = 1000;
+         c.vocabulary = c.dim = c.ffn = (int64_t{1} << 31) - 1;
+       },
+       "number of parameters is 1.38443e+22, expected at most 1e+15"},
+  };
+  for (const auto& [change, wrong] : cases) {
+    TransformerConfig config = transformer_config("tiny");
+    change(config);
+    EXPECT_EQ(error_of([&] { TransformerModel{config}; }), std::string("model: ") + wrong);
+  }
 }
 
 TEST(Llama, RefusesIdsThatDoNotFit) {

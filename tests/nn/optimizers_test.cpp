@@ -32,6 +32,12 @@ static NamedParameter vector_parameter(const std::string& name, const Values& va
 static void give_gradient(const NamedParameter& named, const Values& values) {
   named.parameter->value().set_grad(from_values(values, named.parameter->shape()));
 }
+static void step_with(Optimizer& optimizer, const NamedParameter& p, const Values& p_gradient,
+                      const NamedParameter& q, const Values& q_gradient) {
+  give_gradient(p, p_gradient);
+  give_gradient(q, q_gradient);
+  optimizer.step();
+}
 
 static void expect_near(const NamedParameter& named, const Values& expected, double bound = 2e-6) {
   const auto values = named.parameter->value().to_vector<double>();
@@ -129,9 +135,7 @@ TEST(Optimizers, DecaysWhatThePredicateSays) {
                   {.learning_rate = 0.1,
                    .weight_decay = 0.5,
                    .decays = [](const NamedParameter& named) { return named.name() == "p"; }});
-  give_gradient(p, {0, 0});
-  give_gradient(q, {0, 0});
-  optimizer.step();
+  step_with(optimizer, p, {0, 0}, q, {0, 0});
   expect_near(p, {0.95, 1.9});
   expect_near(q, {1, 2});
 }
@@ -184,9 +188,7 @@ TEST(Optimizers, AGroupsNumbersCanBeSet) {
     if (number.name == "weight_decay") number.set(2);
   }
   optimizer.set_learning_rate(0, 1);
-  give_gradient(p, {1, 1});
-  give_gradient(q, {1, 1});
-  optimizer.step();
+  step_with(optimizer, p, {1, 1}, q, {1, 1});
   expect_near(p, {0, 1});
   expect_near(q, {0.25, 0.75});
 }

@@ -197,28 +197,35 @@ TEST(SweepWrong, RightOnesPass) {
   }
 }
 
-TEST(SweepWrong, SeesAFactorThatMustBeWhole) {
-  OpSpec spec = share_of_row();
-  spec.rule = "a b -> a b";
-  expect_seen(spec);
-}
+struct Mistake {
+  const char* name;
+  OpSpec (*right)();
+  void (*make)(OpSpec& spec);
+};
 
-TEST(SweepWrong, SeesAFunctionThatIsNotLinear) {
-  OpSpec spec = exponential();
-  spec.linear = {{0}};
-  expect_seen(spec);
-}
-
-TEST(SweepWrong, SeesAProductCalledJointlyLinear) {
-  OpSpec spec = product();
-  spec.linear = {{0, 1}};
-  expect_seen(spec);
-}
-
-TEST(SweepWrong, SeesASumCalledLinearInEach) {
-  OpSpec spec = total();
-  spec.linear = {{0}, {1}};
-  expect_seen(spec);
+TEST(SweepWrong, SeesAMistakeInADescription) {
+  const Mistake mistakes[] = {
+      {"a factor that must be whole", share_of_row, [](OpSpec& spec) { spec.rule = "a b -> a b"; }},
+      {"a function that is not linear", exponential, [](OpSpec& spec) { spec.linear = {{0}}; }},
+      {"a product called jointly linear", product,
+       [](OpSpec& spec) {
+         spec.linear = {{0, 1}};
+       }},
+      {"a sum called linear in each", total,
+       [](OpSpec& spec) {
+         spec.linear = {{0}, {1}};
+       }},
+      {"a max that is summed", row_max, [](OpSpec& spec) { spec.rule = "a b -> a"; }},
+      {"a stage reduced wrongly", staged_share_of_row,
+       [](OpSpec& spec) { spec.stages[0].reduce = ReduceOp::max; }},
+      {"an operand that is changed in secret", swap, [](OpSpec& spec) { spec.writes = {0}; }},
+  };
+  for (const Mistake& mistake : mistakes) {
+    SCOPED_TRACE(mistake.name);
+    OpSpec spec = mistake.right();
+    mistake.make(spec);
+    expect_seen(spec);
+  }
 }
 
 TEST(SweepWrong, SeesALocalIndex) {
@@ -238,18 +245,6 @@ TEST(SweepWrong, SeesANumberAddedOnEachRank) {
       element(c.out(), i, j) = element(c.in(0), i, j) + 1;
     });
   };
-  expect_seen(spec);
-}
-
-TEST(SweepWrong, SeesAMaxThatIsSummed) {
-  OpSpec spec = row_max();
-  spec.rule = "a b -> a";
-  expect_seen(spec);
-}
-
-TEST(SweepWrong, SeesAStageReducedWrongly) {
-  OpSpec spec = staged_share_of_row();
-  spec.stages[0].reduce = ReduceOp::max;
   expect_seen(spec);
 }
 
@@ -280,12 +275,6 @@ TEST(SweepWrong, SeesAFetchOfTheWrongSlice) {
     box.offset[1] = 2;
     return box;
   };
-  expect_seen(spec);
-}
-
-TEST(SweepWrong, SeesAnOperandThatIsChangedInSecret) {
-  OpSpec spec = swap();
-  spec.writes = {0};
   expect_seen(spec);
 }
 

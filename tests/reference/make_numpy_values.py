@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes tests/ops/numpy_values.h: what NumPy gives for the edges of elementwise functions.
+"""Makes the tables of tests/ops/numpy_values.h: what NumPy gives for the edges of elementwise
+functions.
 
-    python tests/reference/make_numpy_values.py > tests/ops/numpy_values.h       (needs numpy)
+    python tests/reference/make_numpy_values.py       (needs numpy)
 
 Each row is a function's name and its values in f64 on kEdges (of one number), on all pairs of
 kPairEdges (of two), or on all pairs of kIntegerEdges (i64). Inputs are exact in f32.
 """
+
+import contextlib
+import io
+from pathlib import Path
 
 import numpy as np
 
@@ -62,34 +67,20 @@ def pairs(left, right, dtype):
     return a.ravel(), b.ravel()
 
 
-print("""// SPDX-License-Identifier: Apache-2.0
-// Written by tests/reference/make_numpy_values.py.
-#pragma once
-
-#include <limits>
-#include <vector>
-
-// clang-format off
-namespace weft {
-
-struct NumpyRow {
-  const char* name;
-  std::vector<double> values;
-};
-
-inline constexpr double kInf = std::numeric_limits<double>::infinity();
-inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-""")
-edges("kEdges", EDGES)
-edges("kPairEdges", PAIR_EDGES)
-edges("kIntegerEdges", INTEGER_EDGES)
-edges("kShiftEdges", SHIFT_EDGES)
-x = np.array(EDGES)
-table("kNumpyUnary", [(name, getattr(np, name)(x)) for name in UNARY])
-a, b = pairs(PAIR_EDGES, PAIR_EDGES, np.float64)
-table("kNumpyBinary", [(name, getattr(np, name)(a, b)) for name in BINARY])
-a, b = pairs(INTEGER_EDGES, INTEGER_EDGES, np.int64)
-table("kNumpyInteger", [(name, getattr(np, name)(a, b)) for name in INTEGER])
-a, b = pairs(INTEGER_EDGES, SHIFT_EDGES, np.int64)
-table("kNumpyShifts", [(name, getattr(np, name)(a, b)) for name in SHIFTS])
-print("\n}  // namespace weft")
+header = Path(__file__).parents[1] / "ops/numpy_values.h"
+head = header.read_text().split("inline const std::vector<double> kEdges")[0]
+with contextlib.redirect_stdout(io.StringIO()) as rest:
+    edges("kEdges", EDGES)
+    edges("kPairEdges", PAIR_EDGES)
+    edges("kIntegerEdges", INTEGER_EDGES)
+    edges("kShiftEdges", SHIFT_EDGES)
+    x = np.array(EDGES)
+    table("kNumpyUnary", [(name, getattr(np, name)(x)) for name in UNARY])
+    a, b = pairs(PAIR_EDGES, PAIR_EDGES, np.float64)
+    table("kNumpyBinary", [(name, getattr(np, name)(a, b)) for name in BINARY])
+    a, b = pairs(INTEGER_EDGES, INTEGER_EDGES, np.int64)
+    table("kNumpyInteger", [(name, getattr(np, name)(a, b)) for name in INTEGER])
+    a, b = pairs(INTEGER_EDGES, SHIFT_EDGES, np.int64)
+    table("kNumpyShifts", [(name, getattr(np, name)(a, b)) for name in SHIFTS])
+    print("\n}  // namespace weft")
+header.write_text(head + rest.getvalue())
