@@ -154,24 +154,32 @@ template <class F> F real(const char* name) {
   return reinterpret_cast<F>(::dlsym(RTLD_NEXT, name));
 }
 
-/// Runs one intercepted call under the lock; `done` keeps the books.
-template <class Call, class Done> int intercepted(bool counts, const Call& call, const Done& done) {
-  if (is_inside || !counts) return call();
+/// Runs one intercepted call under the lock, unless it fails; `call` gets whether to do one half.
+template <class Call> auto fated(const Call& call) {
   is_inside = true;
   const std::lock_guard lock(shim().mutex);
   bool half = false;
   const int error = fate(half);
-  int result = -1;
+  decltype(call(half)) result = -1;
   if (error) {
     errno = error;
   } else {
-    result = call();
-    const int kept = errno;
-    if (result >= 0) done(result);
-    errno = kept;
+    result = call(half);
   }
   is_inside = false;
   return result;
+}
+
+/// The same of a call without halves; `done` keeps the books.
+template <class Call, class Done> int intercepted(bool counts, const Call& call, const Done& done) {
+  if (is_inside || !counts) return call();
+  return fated([&](bool) {
+    const int result = call();
+    const int kept = errno;
+    if (result >= 0) done(result);
+    errno = kept;
+    return result;
+  });
 }
 
 /// A name that was given: what was written and not synced goes with it.
@@ -192,18 +200,7 @@ bool is_tracked(int descriptor) {
 /// One read or write of `count` bytes, or of half of them; `call` gets how many.
 template <class Call> ssize_t transferred(int descriptor, size_t count, const Call& call) {
   if (!is_tracked(descriptor)) return call(count);
-  is_inside = true;
-  const std::lock_guard lock(shim().mutex);
-  bool half = false;
-  const int error = fate(half);
-  ssize_t result = -1;
-  if (error) {
-    errno = error;
-  } else {
-    result = call(half ? (count + 1) / 2 : count);
-  }
-  is_inside = false;
-  return result;
+  return fated([&](bool half) { return call(half ? (count + 1) / 2 : count); });
 }
 
 /// The same, of a write.

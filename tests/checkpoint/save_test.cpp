@@ -226,11 +226,17 @@ TEST(Save, NamesADirectoryThatCannotBeWritten) {
   });
 }
 
+/// A state whose save takes a while.
+static StateDict large_state() {
+  StateDict state;
+  state.tensors.emplace("w", zeros({1 << 20}));
+  return state;
+}
+
 TEST(Save, WaitsForTheSaveUnderWay) {
   const Scratch scratch;
   run_ranks(1, [&](Communicator world) {
-    StateDict state;
-    state.tensors.emplace("w", zeros({1 << 20}));
+    const StateDict state = large_state();
     CheckpointSaver saver(world, scratch.path("saved"));
     const std::string first = saver.save_async(1, state);
     const std::string second = saver.save_async(2, state);
@@ -443,8 +449,7 @@ TEST(Save, SaysWhatNobodyWaitedFor) {
   const Scratch scratch;
   const CollectedWarnings warnings;
   run_ranks(1, [&](Communicator world) {
-    StateDict state;
-    state.tensors.emplace("w", zeros({1 << 20}));
+    const StateDict state = large_state();
     CheckpointSaver saver(world, scratch.path("saved"));
     const std::string path = saver.save_async(1, state);
     std::filesystem::create_directory(path + "/rank-00000-of-00001.safetensors");

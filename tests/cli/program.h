@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "tests/support/command.h"
+#include "weft/checkpoint.h"
 #include "weft/error.h"
+#include "weft/ops.h"
 
 namespace weft::tests {
 
@@ -38,6 +40,18 @@ inline std::vector<nlohmann::json> metrics_in(const std::string& path) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) lines.push_back(nlohmann::json::parse(line));
   return lines;
+}
+
+/// The elements and numbers of a checkpoint, whole.
+inline StateDict state_in(const std::string& checkpoint) {
+  StateDict state;
+  const CheckpointContents contents = checkpoint_contents(checkpoint);
+  for (const auto& [name, tensor] : contents.tensors) {
+    state.tensors.emplace(name, empty(tensor.shape, {.dtype = tensor.dtype}));
+  }
+  state.numbers = contents.numbers;
+  load(checkpoint, state);
+  return state;
 }
 
 /// The config.json of a small Llama whose tokens are bytes.

@@ -275,17 +275,18 @@ TEST(Failures, AMessageOfAnotherSizeOrDType) {
 }
 
 TEST(Failures, AMessageThatNobodySendsOrReceives) {
+  const auto error_of_rank_1 = [](const std::function<Work(const Communicator&, float&)>& call) {
+    return outcome_of([&](Communicator world) {
+             float value = 0;
+             if (world.rank() == 1) call(world, value).wait();
+           })
+        .thrown;
+  };
   EXPECT_EQ(
-      outcome_of([](Communicator world) {
-        float value = 0;
-        if (world.rank() == 1) world.recv(&value, 1, f32, 0).wait();
-      }).thrown,
+      error_of_rank_1([](const auto& world, float& to) { return world.recv(&to, 1, f32, 0); }),
       "world: message 1: recv(f32, [1], from rank 0, tag 0): rank 0 ended and did not send it");
   EXPECT_EQ(
-      outcome_of([](Communicator world) {
-        float value = 0;
-        if (world.rank() == 1) world.send(&value, 1, f32, 2).wait();
-      }).thrown,
+      error_of_rank_1([](const auto& world, float& from) { return world.send(&from, 1, f32, 2); }),
       "world: message 1: send(f32, [1], to rank 2, tag 0): rank 2 ended and did not receive it");
 }
 

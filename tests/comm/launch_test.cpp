@@ -54,6 +54,10 @@ class Launch : public testing::Test {
     for (std::string line; std::getline(in, line);) all.insert(line);
     return all;
   }
+  void expect_end(int ranks, int code, const std::string& output, const std::string& script) {
+    EXPECT_EQ(sh(ranks, script).code, code);
+    EXPECT_EQ(out(), output);
+  }
   void expect_took(double least, double most) const {
     EXPECT_GT(took_, least);
     EXPECT_LT(took_, most);
@@ -204,23 +208,17 @@ TEST_F(Launch, LetsTheOthersSayWhatTheyNoticed) {
 }
 
 TEST_F(Launch, EndsThoseThatGoOn) {
-  const LaunchReport report =
-      sh(2,
-         "test $WEFT_RANK = 0 && exit 5; trap 'echo told to end; exit 0' TERM; "
-         "while :; do sleep 0.05; done");
-  EXPECT_EQ(report.code, 5);
-  EXPECT_EQ(out(), "[1] told to end\n");
+  expect_end(2, 5, "[1] told to end\n",
+             "test $WEFT_RANK = 0 && exit 5; trap 'echo told to end; exit 0' TERM; "
+             "while :; do sleep 0.05; done");
   expect_took(1.9, 2.9);
 }
 
 TEST_F(Launch, KillsThoseThatIgnoreIt) {
-  const LaunchReport report =
-      sh(3,
-         "case $WEFT_RANK in 0) exit 5;; 1) trap '' TERM; exec sleep 1000;; "
-         "2) kill -STOP $$; echo never;; esac");
-  EXPECT_EQ(report.code, 5);
+  expect_end(3, 5, "",
+             "case $WEFT_RANK in 0) exit 5;; 1) trap '' TERM; exec sleep 1000;; "
+             "2) kill -STOP $$; echo never;; esac");
   expect_took(2.9, 4.5);
-  EXPECT_EQ(out(), "");
 }
 
 /// Only the launcher waits for a rank that is stopped when the others are done.

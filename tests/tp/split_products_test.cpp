@@ -64,6 +64,22 @@ const std::vector<Case>& cases() {
   return all;
 }
 
+/// Expects the same values of the product in any number of parts.
+void expect_equal_in_parts(Values (*product)(const Case& one, const DeviceMesh& mesh, int parts)) {
+  for (const Case& one : cases()) {
+    Values whole;
+    for (const int parts : {1, 2, 3, 5}) {
+      on_mesh(one.axes, [&](const DeviceMesh& mesh) {
+        const Values values = product(one, mesh, parts);
+        if (parts == 1 && mesh.rank() == 0) whole = values;
+        if (parts > 1) {
+          EXPECT_EQ(values, whole) << mesh << one.input << parts;
+        }
+      });
+    }
+  }
+}
+
 /// Two layers with one input, the second one without a bias.
 Values gathered(const Case& one, const DeviceMesh& mesh, int parts) {
   const Tensor x = leaf(one.input, 1, mesh, one.rows);
@@ -76,20 +92,7 @@ Values gathered(const Case& one, const DeviceMesh& mesh, int parts) {
   return values_of({input.linear(w, b), input.linear(v, {})}, {x, w, b, v});
 }
 
-TEST(SplitProducts, OfAGatheredInputEqualWholeOnes) {
-  for (const Case& one : cases()) {
-    Values whole;
-    for (const int parts : {1, 2, 3, 5}) {
-      on_mesh(one.axes, [&](const DeviceMesh& mesh) {
-        const Values values = gathered(one, mesh, parts);
-        if (parts == 1 && mesh.rank() == 0) whole = values;
-        if (parts > 1) {
-          EXPECT_EQ(values, whole) << mesh << one.input << parts;
-        }
-      });
-    }
-  }
-}
+TEST(SplitProducts, OfAGatheredInputEqualWholeOnes) { expect_equal_in_parts(gathered); }
 
 Values scattered(const Case& one, const DeviceMesh& mesh, int parts) {
   Placements rows({{"tp", Shard(-1)}});
@@ -107,20 +110,7 @@ Values scattered(const Case& one, const DeviceMesh& mesh, int parts) {
   return values;
 }
 
-TEST(SplitProducts, ThatAreScatteredEqualWholeOnes) {
-  for (const Case& one : cases()) {
-    Values whole;
-    for (const int parts : {1, 2, 3, 5}) {
-      on_mesh(one.axes, [&](const DeviceMesh& mesh) {
-        const Values values = scattered(one, mesh, parts);
-        if (parts == 1 && mesh.rank() == 0) whole = values;
-        if (parts > 1) {
-          EXPECT_EQ(values, whole) << mesh << one.input << parts;
-        }
-      });
-    }
-  }
-}
+TEST(SplitProducts, ThatAreScatteredEqualWholeOnes) { expect_equal_in_parts(scattered); }
 
 /// Parameters, inputs and layers that need no gradient.
 TEST(SplitProducts, PassGradientsOnlyWhereTheyAreWanted) {
