@@ -77,7 +77,4 @@ def main(world):
 
 
 if __name__ == "__main__":
-    if weft.launched_ranks() > 1:
-        main(weft.connect())
-    else:
-        weft.run_ranks(4, main)
+    weft.run_world(4, main)

@@ -7,24 +7,20 @@ namespace weft {
 
 class DeviceRope : public OnGpu {};
 
-struct RopeCase {
-  Shape shape;
-  int sequence_dim;
-};
-
-static const RopeCase kRopeCases[] = {
+/// Shapes and dims of the sequence.
+static const std::pair<Shape, int> kRopeCases[] = {
     {{7, 2}, 0},       {{2, 33, 3, 16}, 1}, {{2, 3, 33, 64}, 2},   {{1, 5, 1, 10}, 1},
     {{2, 0, 3, 8}, 1}, {{3, 1000, 6}, 1},   {{2, 17, 2, 1032}, 1}, {{3, 4, 0}, 1}};
 
 TEST_F(DeviceRope, TurnsAndTurnsBack) {
-  for (const RopeCase& c : kRopeCases) {
+  for (const auto& [shape, sequence_dim] : kRopeCases) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
       for (const Lie lie : {Lie::dense, Lie::transposed, Lie::gaps}) {
-        SCOPED_TRACE(concat(c.shape, " ", dtype, " ", static_cast<int>(lie)));
-        const Twin x = Array::random(dtype, c.shape, lie), y = Array(dtype, c.shape);
+        SCOPED_TRACE(concat(shape, " ", dtype, " ", static_cast<int>(lie)));
+        const Twin x = Array::random(dtype, shape, lie), y = Array(dtype, shape);
         for (const Device d : kBothDevices) {
-          rope(y.on(d), x.on(d), c.sequence_dim, {.theta = 500000, .offset = 5});
-          rope(x.on(d), x.on(d), c.sequence_dim, {.inverse = true});
+          rope(y.on(d), x.on(d), sequence_dim, {.theta = 500000, .offset = 5});
+          rope(x.on(d), x.on(d), sequence_dim, {.inverse = true});
         }
         // Angles are f32 even for f64.
         y.expect_alike_computed_as(DType::f32);

@@ -83,48 +83,34 @@ static void compare_copies(const Communicator& world, DType dtype) {
   const int n = world.size(), last = n - 1;
   for (const auto& counts : count_patterns(n)) {
     const int64_t total = total_of(counts), own = count_of(counts, world.rank());
-    const auto piece_of = [&](Numbers& sent, Numbers& got) {
-      return Piece{.send = sent.data(), .recv = got.data(), .dtype = dtype, .counts = counts};
+    const auto copies = [&](const char* name, int64_t sends, int64_t gets, const auto& call) {
+      expect_alike(
+          world, name,
+          [&](const Communicator& group, Numbers& sent, Numbers& got) {
+            Piece piece{.send = sent.data(), .recv = got.data(), .dtype = dtype, .counts = counts};
+            call(group, piece).wait();
+          },
+          dtype, dtype, sends, gets);
     };
-    expect_alike(
-        world, "all_gather",
-        [&](const Communicator& group, Numbers& sent, Numbers& got) {
-          const Piece piece = piece_of(sent, got);
-          group.all_gather({&piece, 1}).wait();
-        },
-        dtype, dtype, own, total);
-    expect_alike(
-        world, "gather",
-        [&](const Communicator& group, Numbers& sent, Numbers& got) {
-          const Piece piece = piece_of(sent, got);
-          group.gather({&piece, 1}, last).wait();
-        },
-        dtype, dtype, own, total);
-    expect_alike(
-        world, "scatter",
-        [&](const Communicator& group, Numbers& sent, Numbers& got) {
-          const Piece piece = piece_of(sent, got);
-          group.scatter({&piece, 1}, last).wait();
-        },
-        dtype, dtype, total, own);
+    copies("all_gather", own, total, [](const auto& group, Piece& piece) {
+      return group.all_gather({&piece, 1});
+    });
+    copies("gather", own, total, [&](const auto& group, Piece& piece) {
+      return group.gather({&piece, 1}, last);
+    });
+    copies("scatter", total, own, [&](const auto& group, Piece& piece) {
+      return group.scatter({&piece, 1}, last);
+    });
     // Each rank sends every other rank as many elements as it has itself.
     const std::vector<int64_t> mine(static_cast<size_t>(n), own);
-    expect_alike(
-        world, "all_to_all",
-        [&](const Communicator& group, Numbers& sent, Numbers& got) {
-          Piece piece = piece_of(sent, got);
-          piece.counts = mine;
-          group.all_to_all(piece, counts).wait();
-        },
-        dtype, dtype, own * n, total);
-    expect_alike(
-        world, "broadcast",
-        [&](const Communicator& group, Numbers& sent, Numbers& got) {
-          Piece piece = piece_of(sent, got);
-          piece.counts = {&total, 1};
-          group.broadcast({&piece, 1}, last).wait();
-        },
-        dtype, dtype, total, total);
+    copies("all_to_all", own * n, total, [&](const auto& group, Piece& piece) {
+      piece.counts = mine;
+      return group.all_to_all(piece, counts);
+    });
+    copies("broadcast", total, total, [&](const auto& group, Piece& piece) {
+      piece.counts = {&total, 1};
+      return group.broadcast({&piece, 1}, last);
+    });
   }
 }
 

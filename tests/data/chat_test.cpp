@@ -47,13 +47,15 @@ TEST(Chat, EqualsThePublishedTemplates) {
   }
 }
 
-TEST(Chat, KnowsNoTemplateWithASystemMessageOfItsOwn) {
+/// The name of the template that a model with this chat_template.jinja has.
+static std::string name_of(const std::string& jinja) {
   const Scratch scratch;
   fs::copy_file(kReference / "tokenizers/llama3/tokenizer.json", scratch.path("tokenizer.json"));
-  const auto name_of = [&](const std::string& jinja) {
-    scratch.write("chat_template.jinja", jinja + "add_generation_prompt");
-    return Tokenizer::from_directory(scratch.root()).chat_template();
-  };
+  scratch.write("chat_template.jinja", jinja + "add_generation_prompt");
+  return Tokenizer::from_directory(scratch.root()).chat_template();
+}
+
+TEST(Chat, KnowsNoTemplateWithASystemMessageOfItsOwn) {
   const std::string own = "{% if messages[0]['role'] != 'system' %}You are a pirate.{% endif %}";
   const std::string llama = "<|start_header_id|> message['content'] | trim + '<|eot_id|>'";
   const std::string chatml = "'<|im_start|>' + message['role'] + '\\n' <|im_end|>";
@@ -99,12 +101,6 @@ TEST(Chat, KnowsNoTemplateWithASystemMessageOfItsOwn) {
 
 /// Templates of published models after small changes.
 TEST(Chat, KnowsNoTemplateThatIsNearlyOneThatItKnows) {
-  const Scratch scratch;
-  fs::copy_file(kReference / "tokenizers/llama3/tokenizer.json", scratch.path("tokenizer.json"));
-  const auto name_of = [&](const std::string& jinja) {
-    scratch.write("chat_template.jinja", jinja + "add_generation_prompt");
-    return Tokenizer::from_directory(scratch.root()).chat_template();
-  };
   const auto qwen = [](const std::string& system) {
     return "{%- if tools %}<tool_call>{{- '" + system +
            "' }}{%- else %}{%- if messages[0]['role'] == 'system' %}{{- '<|im_start|>system\\n' + "

@@ -212,7 +212,10 @@ static int wait_without_the_system(const std::string& path) {
   return request.error == 0 && bytes[0] == std::byte{'s'} ? 0 : 12;
 }
 
-static void expect_success(pid_t child) {
+/// Expects that `run` returns 0 in a child.
+static void expect_success(const std::function<int()>& run) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(run());
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status));
@@ -221,25 +224,19 @@ static void expect_success(pid_t child) {
 
 TEST(DiskMemory, IsReadByAThreadWhereUringIsRefused) {
   const Scratch scratch;
-  const pid_t child = ::fork();
-  if (child == 0) ::_exit(read_without_uring(scratch.root()));
-  expect_success(child);
+  expect_success([&] { return read_without_uring(scratch.root()); });
 }
 
 TEST(DiskMemory, RequestsEndThatTheRingDoesNotTake) {
   const Scratch scratch;
   const std::string path = scratch.write("file", "some bytes");
-  const pid_t child = ::fork();
-  if (child == 0) ::_exit(start_refused_requests(path));
-  expect_success(child);
+  expect_success([&] { return start_refused_requests(path); });
 }
 
 TEST(DiskMemory, ResultsAreFoundWithoutTheSystem) {
   const Scratch scratch;
   const std::string path = scratch.write("file", "some bytes");
-  const pid_t child = ::fork();
-  if (child == 0) ::_exit(wait_without_the_system(path));
-  expect_success(child);
+  expect_success([&] { return wait_without_the_system(path); });
 }
 
 TEST(DiskMemory, RequestsThatHangFailInTime) {
@@ -276,9 +273,7 @@ static int read_plainly(const std::string& directory) {
 
 TEST(DiskMemory, IsReadPlainlyOnRequest) {
   const Scratch scratch;
-  const pid_t child = ::fork();
-  if (child == 0) ::_exit(read_plainly(scratch.root()));
-  expect_success(child);
+  expect_success([&] { return read_plainly(scratch.root()); });
 }
 
 TEST(DiskMemory, QueuesPerformManyRequests) {

@@ -17,28 +17,12 @@ Box wish_of(int rank, const Shape& shape) {
   return {{rank - 1, rank % 2 ? -1 : 1}, {rank == 2 ? 0 : 3, shape[1]}};
 }
 
-struct FetchCase {
-  std::vector<int> mesh;
-  Lie lie;
-};
-
-std::vector<float> local_part_of(const FetchCase& one, const Shape& shape, int rank) {
-  std::vector<float> values;
-  std::vector<int> at = coordinates_at(one.mesh, rank);
-  for (int64_t row : indices(one.lie, 0, shape[0], one.mesh, at)) {
-    for (int64_t column : indices(one.lie, 1, shape[1], one.mesh, at)) {
-      values.push_back(static_cast<float>(addend(one.lie, one.mesh, at, row, column)));
-    }
-  }
-  return values;
-}
-
-void check_fetch(const FetchCase& one, const Shape& shape, const Communicator& world) {
+void check_fetch(const LieOnMesh& one, const Shape& shape, const Communicator& world) {
   std::vector<MeshAxis> axes;
   for (size_t a = 0; a < one.mesh.size(); ++a) axes.push_back({std::to_string(a), one.mesh[a]});
   DeviceMesh mesh(world, axes);
   Ref<Layout> from = layout_of(one.lie.on(mesh), shape, f32);
-  std::vector<float> in = local_part_of(one, shape, mesh.rank());
+  std::vector<float> in = values_of(one.lie, shape, one.mesh, mesh.rank());
   Box wish = wish_of(mesh.rank(), shape);
   std::vector<float> out(static_cast<size_t>(wish.shape.product()) + 1, 99.0f);
   fetch(
@@ -57,23 +41,10 @@ void check_fetch(const FetchCase& one, const Shape& shape, const Communicator& w
   EXPECT_EQ(out[i], 99.0f);
 }
 
-const std::vector<FetchCase>& fetch_cases() {
-  static const std::vector<FetchCase> cases = {
-      {{3}, {{Shard(0)}}},
-      {{4}, {{Shard(1)}}},
-      {{4}, {{Replicate()}}},
-      {{2, 2}, {{Shard(0), Shard(1)}}},
-      {{2, 2}, {{Shard(0), Shard(0)}, {{1, 0}}}},
-      {{2, 2}, {{Partial(), Shard(0)}}},
-      {{2, 1, 2}, {{Shard(1), Shard(1), Replicate()}}},
-  };
-  return cases;
-}
-
 }  // namespace
 
 TEST(Fetch, ReadsAnyBoxes) {
-  for (const FetchCase& one : fetch_cases()) {
+  for (const LieOnMesh& one : lies_on_meshes()) {
     int ranks = 1;
     for (int size : one.mesh) ranks *= size;
     run_ranks(ranks, [&](Communicator world) {

@@ -118,26 +118,6 @@ std::vector<int64_t> asked(Asking pattern, int64_t size, int64_t count, int rank
   return made;
 }
 
-struct RowCase {
-  std::vector<int> mesh;
-  Lie lie;
-};
-
-const std::vector<RowCase>& row_cases() {
-  static const std::vector<RowCase> cases = {
-      {{1}, {{Shard(0)}}},
-      {{2}, {{Shard(0)}}},
-      {{3}, {{Shard(0)}}},
-      {{4}, {{Shard(0)}}},
-      {{4}, {{Replicate()}}},
-      {{2, 2}, {{Shard(0), Shard(1)}}},
-      {{2, 2}, {{Shard(0), Shard(0)}, {{1, 0}}}},
-      {{2, 2}, {{Partial(), Shard(0)}}},
-      {{2, 2}, {{Shard(0), Replicate()}}},
-  };
-  return cases;
-}
-
 /// The lie with dims 0 and 1 exchanged.
 Lie turned(Lie lie) {
   for (Placement& placement : lie.placements) {
@@ -146,22 +126,11 @@ Lie turned(Lie lie) {
   return lie;
 }
 
-std::vector<float> values_of(const Lie& lie, const Shape& shape, const std::vector<int>& mesh,
-                             int rank) {
-  std::vector<float> values;
-  const std::vector<int> at = coordinates_at(mesh, rank);
-  for (int64_t row : indices(lie, 0, shape[0], mesh, at)) {
-    for (int64_t column : indices(lie, 1, shape[1], mesh, at)) {
-      values.push_back(static_cast<float>(addend(lie, mesh, at, row, column)));
-    }
-  }
-  return values;
-}
-
 int64_t traffic_of(const DeviceMesh& mesh) { return mesh.body()->grid().traffic().bytes; }
 
 /// Bytes of counts and keys that one rank gets by messages, in addition to rows.
-int64_t bytes_of_requests(const RowCase& one, const Shape& shape, int dim, int rank, bool elements,
+int64_t bytes_of_requests(const LieOnMesh& one, const Shape& shape, int dim, int rank,
+                          bool elements,
                           const std::function<std::vector<int64_t>(int)>& keys_of_rank) {
   const std::vector<int> at = coordinates_at(one.mesh, rank);
   const Held own = held_by(one.lie, shape, dim, one.mesh, rank);
@@ -190,7 +159,7 @@ int64_t bytes_of_requests(const RowCase& one, const Shape& shape, int dim, int r
   return bytes;
 }
 
-void check_fetch(const RowCase& one, const Shape& shape, int dim, bool elements, Asking pattern,
+void check_fetch(const LieOnMesh& one, const Shape& shape, int dim, bool elements, Asking pattern,
                  bool by_messages, const Communicator& world) {
   const DeviceMesh mesh = mesh_of(one.mesh, world);
   const int rank = mesh.rank();
@@ -245,7 +214,7 @@ class Rows : public testing::TestWithParam<Way> {
 
   /// Calls f for the cases that the way can run.
   template <class F> void for_each_mesh(const F& f) {
-    for (const RowCase& one : row_cases()) {
+    for (const LieOnMesh& one : lies_on_meshes()) {
       const int ranks = ranks_of(one.mesh);
       if (GetParam() == Way::mpi && ranks != mpirun_ranks()) continue;
       run(GetParam(), ranks, [&](Communicator world) { f(one, world); });
@@ -256,7 +225,7 @@ class Rows : public testing::TestWithParam<Way> {
 }  // namespace
 
 TEST_P(Rows, FetchesWhatIsNamed) {
-  for_each_mesh([](const RowCase& one, const Communicator& world) {
+  for_each_mesh([](const LieOnMesh& one, const Communicator& world) {
     const bool by_messages = GetParam() == Way::messages || GetParam() == Way::mpi;
     for (const Shape& shape : {Shape{7, 3}, Shape{2, 5}, Shape{1, 1}, Shape{300, 40}}) {
       for (Asking pattern : kAskings) {
@@ -440,7 +409,7 @@ TEST_P(Rows, AddsAndReplaces) {
 }
 
 TEST_P(Rows, AnIndexOutOfRangeFailsOnAllRanks) {
-  for_each_mesh([](const RowCase& one, const Communicator& world) {
+  for_each_mesh([](const LieOnMesh& one, const Communicator& world) {
     const DeviceMesh mesh = mesh_of(one.mesh, world);
     const RowDim rows{layout_of(one.lie.on(mesh), {7, 3}, f32), 0};
     const int64_t lanes = rows.lanes();

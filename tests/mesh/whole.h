@@ -111,6 +111,41 @@ inline double addend(const Lie& lie, const std::vector<int>& mesh, const std::ve
   return whole;
 }
 
+/// The elements that a rank holds.
+inline std::vector<float> values_of(const Lie& lie, const Shape& shape,
+                                    const std::vector<int>& mesh, int rank) {
+  std::vector<float> values;
+  const std::vector<int> at = coordinates_at(mesh, rank);
+  for (int64_t row : indices(lie, 0, shape[0], mesh, at)) {
+    for (int64_t column : indices(lie, 1, shape[1], mesh, at)) {
+      values.push_back(static_cast<float>(addend(lie, mesh, at, row, column)));
+    }
+  }
+  return values;
+}
+
+/// A 2-D layout over a mesh of these sizes.
+struct LieOnMesh {
+  std::vector<int> mesh;
+  Lie lie;
+};
+
+inline std::vector<LieOnMesh> lies_on_meshes() {
+  return {
+      {{1}, {{Shard(0)}}},
+      {{2}, {{Shard(0)}}},
+      {{3}, {{Shard(0)}}},
+      {{4}, {{Shard(0)}}},
+      {{4}, {{Shard(1)}}},
+      {{4}, {{Replicate()}}},
+      {{2, 2}, {{Shard(0), Shard(1)}}},
+      {{2, 2}, {{Shard(0), Shard(0)}, {{1, 0}}}},
+      {{2, 2}, {{Partial(), Shard(0)}}},
+      {{2, 2}, {{Shard(0), Replicate()}}},
+      {{2, 1, 2}, {{Shard(1), Shard(1), Replicate()}}},
+  };
+}
+
 inline double combined(ReduceOp op, double a, double b) {
   if (op == ReduceOp::max) return std::max(a, b);
   if (op == ReduceOp::min) return std::min(a, b);

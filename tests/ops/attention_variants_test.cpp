@@ -122,6 +122,15 @@ Tensors defined(const Variant& variant, const Tensors& operands, const Tensor& k
           no_gradient(variant, operands)};
 }
 
+void expect_close(const Outcome& actual, const Outcome& expected, double bound,
+                  const std::string& name) {
+  expect_close(actual.results[0], expected.results[0], bound, name);
+  for (size_t i = 0; i < actual.gradients.size(); ++i) {
+    expect_close(actual.gradients[i], expected.gradients[i], bound,
+                 name + " gradient " + std::to_string(i));
+  }
+}
+
 void expect_defined(const Variant& variant, const Sizes& n) {
   for (const DType dtype : {f32, f64}) {
     const auto operands = operands_of(variant, n, dtype);
@@ -129,11 +138,7 @@ void expect_defined(const Variant& variant, const Sizes& n) {
     const Outcome expected =
         outcome_of([&](const Tensors& t) { return defined(variant, t); }, operands);
     const double bound = dtype == f64 ? 1e-12 : variant.bound;
-    expect_close(actual.results[0], expected.results[0], bound, variant.name);
-    for (size_t i = 0; i < actual.gradients.size(); ++i) {
-      expect_close(actual.gradients[i], expected.gradients[i], bound,
-                   variant.name + " gradient " + std::to_string(i));
-    }
+    expect_close(actual, expected, bound, variant.name);
   }
 }
 
@@ -274,10 +279,7 @@ TEST(AttentionVariants, DropsProbabilitiesWithTheSameBitsOnAnyLayout) {
   const Outcome actual = outcome_of(seeded, operands);
   const Outcome expected =
       outcome_of([&](const Tensors& t) { return defined(variant, t, kept); }, operands);
-  expect_close(actual.results[0], expected.results[0], 1e-6, "out");
-  for (size_t i = 0; i < 3; ++i) {
-    expect_close(actual.gradients[i], expected.gradients[i], 1e-6, std::to_string(i));
-  }
+  expect_close(actual, expected, 1e-6, "out");
   expect_agreement(seeded, operands,
                    {{{{"x", 2}}, {{Shard(0)}, {Shard(0)}, {Shard(0)}}},
                     {{{"x", 2}}, {{Shard(2)}, {Shard(2)}, {Shard(2)}}},
@@ -337,10 +339,7 @@ TEST(AttentionVariants, TakeACustomRule) {
       operands);
   for (const auto& [function, expected] : {std::pair(third, masked), {squashed, changed}}) {
     const Outcome actual = outcome_of(function, operands);
-    expect_close(actual.results[0], expected.results[0], 1e-12, "out");
-    for (size_t i = 0; i < 3; ++i) {
-      expect_close(actual.gradients[i], expected.gradients[i], 1e-12, std::to_string(i));
-    }
+    expect_close(actual, expected, 1e-12, "out");
     expect_agreement(function, operands,
                      {{{{"x", 2}}, {{Shard(0)}, {Shard(0)}, {Shard(0)}}},
                       {{{"x", 2}}, {{Shard(2)}, {Shard(2)}, {Shard(2)}}},
@@ -364,10 +363,7 @@ TEST(AttentionVariants, InfiniteMasksHideWholeTiles) {
   };
   const Outcome expected = outcome_of(masked(attends), operands);
   const Outcome actual = outcome_of(masked(added), operands);
-  expect_close(actual.results[0], expected.results[0], 0, "out");
-  for (size_t i = 0; i < 3; ++i) {
-    expect_close(actual.gradients[i], expected.gradients[i], 0, std::to_string(i));
-  }
+  expect_close(actual, expected, 0, "out");
   expect_close(expected.results[0],
                outcome_of(
                    [&](const Tensors& t) {

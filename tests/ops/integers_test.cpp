@@ -80,11 +80,18 @@ static Wide floor_of(Wide a, Wide b) {
   return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 
-TEST(Integers, WrapInArithmetic) {
+/// Calls `test` with all pairs of edges of each dtype, also as tensors.
+static void for_pairs(const std::function<void(DType dtype, const Pairs& pairs, const Tensor& a,
+                                               const Tensor& b)>& test) {
   for (const DType dtype : kIntegers) {
     SCOPED_TRACE(name_of(dtype));
     const Pairs pairs(dtype);
-    const Tensor a = made(pairs.a, dtype), b = made(pairs.b, dtype);
+    test(dtype, pairs, made(pairs.a, dtype), made(pairs.b, dtype));
+  }
+}
+
+TEST(Integers, WrapInArithmetic) {
+  for_pairs([](DType dtype, const Pairs& pairs, const Tensor& a, const Tensor& b) {
     const auto expect = [&](const Tensor& actual, const auto& f) {
       EXPECT_EQ(actual.dtype(), dtype);
       EXPECT_TRUE(values_of(actual) == expected_of(pairs, dtype, f));
@@ -110,14 +117,11 @@ TEST(Integers, WrapInArithmetic) {
     const Tensor shift = made(std::vector<Wide>(pairs.a.size(), bits - 1), dtype);
     expect(bitwise_right_shift(a, shift), [&](Wide x, Wide) { return x >> (bits - 1); });
     expect(bitwise_left_shift(a, shift), [&](Wide x, Wide) { return x * (Wide{1} << (bits - 1)); });
-  }
+  });
 }
 
 TEST(Integers, CompareByValue) {
-  for (const DType dtype : kIntegers) {
-    SCOPED_TRACE(name_of(dtype));
-    const Pairs pairs(dtype);
-    const Tensor a = made(pairs.a, dtype), b = made(pairs.b, dtype);
+  for_pairs([](DType, const Pairs& pairs, const Tensor& a, const Tensor& b) {
     const auto expect = [&](const Tensor& actual, const auto& f) {
       EXPECT_TRUE(values_of(actual) == expected_of(pairs, u8, f));
     };
@@ -128,7 +132,7 @@ TEST(Integers, CompareByValue) {
     expect(not_equal(a, b), [](Wide x, Wide y) { return Wide{x != y}; });
     expect(logical_and(a, b), [](Wide x, Wide y) { return Wide{x != 0 && y != 0}; });
     expect(signbit(a), [](Wide x, Wide) { return Wide{x < 0}; });
-  }
+  });
 }
 
 TEST(Integers, RaiseToPowersAndMultiplyMatrices) {

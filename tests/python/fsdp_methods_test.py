@@ -191,13 +191,19 @@ def set_is_last_backward(model, mesh):
     assert_gradients(model, plain(2))
 
 
-def set_custom_all_gather(model, mesh):
+def counted(collective):
+    """A custom collective, and the counts that its calls get."""
     calls = []
 
-    def gather(output_tensor, input_tensor, group, counts):
+    def called(output_tensor, input_tensor, group, counts):
         calls.append(counts)
-        weft.all_gather_into_tensor(output_tensor, input_tensor, group, counts)
+        collective(output_tensor, input_tensor, group, counts)
 
+    return called, calls
+
+
+def set_custom_all_gather(model, mesh):
+    gather, calls = counted(weft.all_gather_into_tensor)
     model.first.set_custom_all_gather(gather)
     backward(model, mesh)
     assert_gradients(model, plain(1))
@@ -208,12 +214,7 @@ def set_custom_all_gather(model, mesh):
 
 
 def set_custom_reduce_scatter(model, mesh):
-    calls = []
-
-    def scatter(output_tensor, input_tensor, group, counts):
-        calls.append(counts)
-        weft.reduce_scatter_tensor(output_tensor, input_tensor, group, counts)
-
+    scatter, calls = counted(weft.reduce_scatter_tensor)
     model.first.set_custom_reduce_scatter(scatter)
     for step in range(2):
         backward(model, mesh, step)

@@ -203,12 +203,17 @@ def test_estimate_is_the_programs():
     assert made == program("estimate", *words, "--compare", "full_shard,ddp")
 
 
+def linear_and_state(inputs, outputs):
+    model = nn.Linear(inputs, outputs)
+    model.materialize()
+    state = weft.TrainingState()
+    state.add("model", model)
+    return model, state
+
+
 def test_checkpoints_state_what_is_not_finite_and_one_saver_has_a_directory(tmp_path):
     def body(world):
-        model = nn.Linear(3, 5)
-        model.materialize()
-        state = weft.TrainingState()
-        state.add("model", model)
+        model, state = linear_and_state(3, 5)
         saver = weft.CheckpointSaver(world, str(tmp_path), lease_seconds=5)
         report = weft.inspect_checkpoint(saver.save(1, state))
         assert (report["non_finite"], report["non_finite_tensor"]) == (0, "")
@@ -229,12 +234,8 @@ def test_checkpoints_state_what_is_not_finite_and_one_saver_has_a_directory(tmp_
 
 def test_a_saver_dropped_under_way_ends_and_runs_are_freed(tmp_path):
     def body(world):
-        model = nn.Linear(64, 64)
-        model.materialize()
-        state = weft.TrainingState()
-        state.add("model", model)
+        _, state = linear_and_state(64, 64)
         state.add_random()
-
         saver = weft.CheckpointSaver(world, str(tmp_path))
         path = saver.save_async(1, state)
         saver.wait()
