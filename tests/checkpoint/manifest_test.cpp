@@ -157,58 +157,52 @@ TEST(Manifest, TellsTheLengthOfHeadersWithoutWritingThem) {
   }
 }
 
-struct BadManifest {
-  const char* from;
-  const char* to;
-  const char* message;
-};
+/// Parts of a manifest, what they are replaced by, and words of the error.
+const char* const kBadManifests =
+    R"("format":2 | "format":4 | is of format 4; this weft reads 1 to 3
+"format":2 | "format":0 | is of format 0; this weft reads 1 to 3
+"format":2 | "format":"1" | has a string as "format", not a number
+"format":2, |  | has no "format"
+"step":3 | "step":-3 | says "-3" as its step
+"step":3 | "step":3.5 | says "3.5" as its step
+"ranks":4 | "ranks":0 | says "0" as its ranks
+"ranks":4 | "ranks":99999999 | says "99999999" as its ranks
+"ranks":4 | "ranks":5 | lays tensor "w" over 4 of 5 ranks
+["dp",4] | ["dp",0] | says "0" as an axis' size
+["dp",4] | ["dp"] | has an axis that is not a name and a size
+["dp",4] | ["dp",4],["tp",2] | 1 placements for 2 axes
+"dims":[0],"cutting":[[0]] | "dims":[2],"cutting":[[],[],[0]] | placement S(2) of a tensor of 2 dims
+"dims":[0] | "dims":[33] | says "33" as a dim
+"dims":[0] | "dims":[1] | does not name axis "dp"
+"cutting":[[0]] | "cutting":[[0,0]] | does not name axis "dp"
+"cutting":[[0]] | "cutting":[[1]] | a cut by axis 1 of 1
+"cutting":[[0]] | "cutting":[0] | has an order of cuts that is not a list
+"F32" | "F33" | has the dtype "F33"
+[8,2] | [8,-2] | says "-2" as a dim's size
+[8,2] | [4294967296,4294967296] | of more bytes than 64 bits count
+8,2] | 1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1] | has a tensor of 33 dims
+[8,2],0] | [8,2],1] | says "1" as a tensor's layout
+[8,2],0] | [8,2],0],["w","F32",[1],0] | names tensor "w" twice
+[8,2],0] | [2305843009213693951],0],["v","F32",[8],0] | has tensors of more bytes than 64 bits count
+[8,2],0] | [8,2]] | has a tensor that is not a name, dtype, shape and layout
+"numbers":{"step":3} | "numbers":{"step":"3"} | says "\"3\"" as a number
+"numbers":{"step":3} | "numbers":[] | has a array as "numbers", not a object
+{"format" | {"format":1,"format" | the key "format" stands twice)";
 
 TEST(Manifest, RejectsWhatNobodyWroteInOneSentence) {
   const Manifest manifest = manifest_with(4, {fully_sharded(4)}, {{"w", f32, {8, 2}, 0}});
   const std::string text = text_of(manifest);
-  const std::vector<BadManifest> table = {
-      {"\"format\":2", "\"format\":4", "is of format 4; this weft reads 1 to 3"},
-      {"\"format\":2", "\"format\":0", "is of format 0; this weft reads 1 to 3"},
-      {"\"format\":2", "\"format\":\"1\"", "has a string as \"format\", not a number"},
-      {"\"format\":2,", "", "has no \"format\""},
-      {"\"step\":3", "\"step\":-3", "says \"-3\" as its step"},
-      {"\"step\":3", "\"step\":3.5", "says \"3.5\" as its step"},
-      {"\"ranks\":4", "\"ranks\":0", "says \"0\" as its ranks"},
-      {"\"ranks\":4", "\"ranks\":99999999", "says \"99999999\" as its ranks"},
-      {"\"ranks\":4", "\"ranks\":5", "lays tensor \"w\" over 4 of 5 ranks"},
-      {"[\"dp\",4]", "[\"dp\",0]", "says \"0\" as an axis' size"},
-      {"[\"dp\",4]", "[\"dp\"]", "has an axis that is not a name and a size"},
-      {"[\"dp\",4]", "[\"dp\",4],[\"tp\",2]", "1 placements for 2 axes"},
-      {"\"dims\":[0],\"cutting\":[[0]]", "\"dims\":[2],\"cutting\":[[],[],[0]]",
-       "placement S(2) of a tensor of 2 dims"},
-      {"\"dims\":[0]", "\"dims\":[33]", "says \"33\" as a dim"},
-      {"\"dims\":[0]", "\"dims\":[1]", "does not name axis \"dp\""},
-      {"\"cutting\":[[0]]", "\"cutting\":[[0,0]]", "does not name axis \"dp\""},
-      {"\"cutting\":[[0]]", "\"cutting\":[[1]]", "a cut by axis 1 of 1"},
-      {"\"cutting\":[[0]]", "\"cutting\":[0]", "has an order of cuts that is not a list"},
-      {"\"F32\"", "\"F33\"", "has the dtype \"F33\""},
-      {"[8,2]", "[8,-2]", "says \"-2\" as a dim's size"},
-      {"[8,2]", "[4294967296,4294967296]", "of more bytes than 64 bits count"},
-      {"[8,2]", "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]",
-       "has a tensor of 33 dims"},
-      {"[8,2],0]", "[8,2],1]", "says \"1\" as a tensor's layout"},
-      {"[8,2],0]", "[8,2],0],[\"w\",\"F32\",[1],0]", "names tensor \"w\" twice"},
-      {"[8,2],0]", "[2305843009213693951],0],[\"v\",\"F32\",[8],0]",
-       "has tensors of more bytes than 64 bits count"},
-      {"[8,2],0]", "[8,2]]", "has a tensor that is not a name, dtype, shape and layout"},
-      {"\"numbers\":{\"step\":3}", "\"numbers\":{\"step\":\"3\"}",
-       "says \"\\\"3\\\"\" as a number"},
-      {"\"numbers\":{\"step\":3}", "\"numbers\":[]", "has a array as \"numbers\", not a object"},
-      {"{\"format\"", "{\"format\":1,\"format\"", "the key \"format\" stands twice"},
-  };
-  for (const BadManifest& one : table) {
+  std::istringstream table(kBadManifests);
+  for (std::string line; std::getline(table, line);) {
+    const size_t second = line.find(" | ") + 3, third = line.find(" | ", second) + 3;
+    const std::string from = line.substr(0, second - 3), message = line.substr(third);
     std::string bad = text;
-    const size_t at = bad.find(one.from);
-    ASSERT_NE(at, bad.npos) << one.from;
-    bad.replace(at, std::string_view(one.from).size(), one.to);
+    const size_t at = bad.find(from);
+    ASSERT_NE(at, bad.npos) << line;
+    bad.replace(at, from.size(), line.substr(second, third - 3 - second));
     const std::string error = error_of([&] { parsed_manifest("here", bad); });
-    EXPECT_TRUE(error.starts_with("checkpoint: here: ")) << one.to << ": " << error;
-    EXPECT_NE(error.find(one.message), error.npos) << one.to << ": " << error;
+    EXPECT_TRUE(error.starts_with("checkpoint: here: ")) << line << ": " << error;
+    EXPECT_NE(error.find(message), error.npos) << line << ": " << error;
   }
   EXPECT_NE(error_of([&] {
               Ownership(manifest_with(1 << 20, {SavedSharding{}}, large_llama(0)));

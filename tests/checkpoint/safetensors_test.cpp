@@ -194,6 +194,8 @@ std::string u8(const std::string& shape, const std::string& offsets) {
 const std::string kByte = R"({"dtype":"U8","shape":[1],"data_offsets":[0,1]})";
 
 std::vector<Malformed> malformed_headers() {
+  const char* const kTooMany = "has more bytes than 64 bits count";
+  const char* const kNoPair = "tensor \"w\" has data_offsets that are no list of two numbers";
   return {
       {"nothing", "", "",
        "not valid JSON: parse error at line 1, column 1: syntax error while parsing value - "
@@ -266,14 +268,10 @@ std::vector<Malformed> malformed_headers() {
        "has \"1.8446744073709552e+19\" in its shape"},
       {"too many elements", u8("[4294967296,4294967296]", "[0,0]"), "",
        "tensor \"w\" of shape [4294967296, 4294967296] has more bytes than 64 bits count"},
-      {"too many elements, none", u8("[0,4294967296,4294967296]", "[0,0]"), "",
-       "has more bytes than 64 bits count"},
-      {"too many bytes", tensor("\"F64\"", "[1152921504606846976]", "[0,0]"), "",
-       "has more bytes than 64 bits count"},
-      {"offsets are no list", u8("[1]", "1"), "a",
-       "tensor \"w\" has data_offsets that are no list of two numbers"},
-      {"three offsets", u8("[1]", "[0,1,2]"), "a",
-       "tensor \"w\" has data_offsets that are no list of two numbers"},
+      {"too many elements, none", u8("[0,4294967296,4294967296]", "[0,0]"), "", kTooMany},
+      {"too many bytes", tensor("\"F64\"", "[1152921504606846976]", "[0,0]"), "", kTooMany},
+      {"offsets are no list", u8("[1]", "1"), "a", kNoPair},
+      {"three offsets", u8("[1]", "[0,1,2]"), "a", kNoPair},
       {"negative offset", u8("[1]", "[-1,0]"), "a", "has \"-1\" in its data_offsets"},
       {"fractional offset", u8("[1]", "[0.5,1]"), "a", "has \"0.5\" in its data_offsets"},
       {"offsets backwards", u8("[1]", "[1,0]"), "a",

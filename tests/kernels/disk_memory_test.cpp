@@ -164,10 +164,10 @@ static bool refuse_call(uint32_t call) {
 }
 
 /// Runs in a child, in which io_uring_setup fails.
-static int read_without_uring(const std::string& directory) {
+static int read_without_uring(const Scratch& scratch) {
   if (!refuse_call(SYS_io_uring_setup)) return 11;
   const CollectedWarnings warnings;
-  const auto first = made(directory);
+  const auto first = made(scratch.root());
   const auto other = made(std::filesystem::temp_directory_path().string());
   write_all(first, 5, pattern(kSizes[5], 2));
   write_all(other, 5, pattern(kSizes[5], 3));
@@ -181,11 +181,11 @@ static int read_without_uring(const std::string& directory) {
 }
 
 /// Runs in a child, in which the ring exists but takes no requests.
-static int start_refused_requests(const std::string& path) {
+static int start_refused_requests(const Scratch& scratch) {
   int reason = 0;
   const auto queue = make_uring_queue(reason);
   if (!queue) return 0;  // a system without io_uring
-  const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  const int file = ::open(scratch.write("file", "some bytes").c_str(), O_RDWR | O_CLOEXEC);
   if (!refuse_call(SYS_io_uring_enter)) return 11;
   // More than the ring has entries.
   Bytes bytes(10);
@@ -199,11 +199,11 @@ static int start_refused_requests(const std::string& path) {
 }
 
 /// Runs in a child, in which the system takes requests but refuses to wait for them.
-static int wait_without_the_system(const std::string& path) {
+static int wait_without_the_system(const Scratch& scratch) {
   int reason = 0;
   const auto queue = make_uring_queue(reason);
   if (!queue) return 0;  // a system without io_uring
-  const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  const int file = ::open(scratch.write("file", "some bytes").c_str(), O_RDWR | O_CLOEXEC);
   Bytes bytes(10);
   DiskRequest request{file, false, 0, bytes.data(), 10};
   queue->start(request);
@@ -213,31 +213,21 @@ static int wait_without_the_system(const std::string& path) {
 }
 
 /// Expects that `run` returns 0 in a child.
-static void expect_success(const std::function<int()>& run) {
+static void expect_success(int (*run)(const Scratch& scratch)) {
+  const Scratch scratch;
   const pid_t child = ::fork();
-  if (child == 0) ::_exit(run());
+  if (child == 0) ::_exit(run(scratch));
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-TEST(DiskMemory, IsReadByAThreadWhereUringIsRefused) {
-  const Scratch scratch;
-  expect_success([&] { return read_without_uring(scratch.root()); });
-}
+TEST(DiskMemory, IsReadByAThreadWhereUringIsRefused) { expect_success(read_without_uring); }
 
-TEST(DiskMemory, RequestsEndThatTheRingDoesNotTake) {
-  const Scratch scratch;
-  const std::string path = scratch.write("file", "some bytes");
-  expect_success([&] { return start_refused_requests(path); });
-}
+TEST(DiskMemory, RequestsEndThatTheRingDoesNotTake) { expect_success(start_refused_requests); }
 
-TEST(DiskMemory, ResultsAreFoundWithoutTheSystem) {
-  const Scratch scratch;
-  const std::string path = scratch.write("file", "some bytes");
-  expect_success([&] { return wait_without_the_system(path); });
-}
+TEST(DiskMemory, ResultsAreFoundWithoutTheSystem) { expect_success(wait_without_the_system); }
 
 TEST(DiskMemory, RequestsThatHangFailInTime) {
   int reason = 0, ends[2];
@@ -257,10 +247,10 @@ TEST(DiskMemory, RequestsThatHangFailInTime) {
 }
 
 /// Runs in a child, whose environment asks for plain reads and writes.
-static int read_plainly(const std::string& directory) {
+static int read_plainly(const Scratch& scratch) {
   ::setenv("WEFT_PLAIN_IO", "1", 1);
   const CollectedWarnings warnings;
-  const auto memory = made(directory);
+  const auto memory = made(scratch.root());
   const DiskBuffer from(kSizes[5]), to(kSizes[5]);
   const Bytes expected = pattern(kSizes[5], 2);
   std::copy(expected.begin(), expected.end(), from.data());
@@ -271,10 +261,7 @@ static int read_plainly(const std::string& directory) {
   return warnings.size() == 1 && is_told ? 0 : 13;
 }
 
-TEST(DiskMemory, IsReadPlainlyOnRequest) {
-  const Scratch scratch;
-  expect_success([&] { return read_plainly(scratch.root()); });
-}
+TEST(DiskMemory, IsReadPlainlyOnRequest) { expect_success(read_plainly); }
 
 TEST(DiskMemory, QueuesPerformManyRequests) {
   const Scratch scratch;

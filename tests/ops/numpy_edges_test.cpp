@@ -13,8 +13,17 @@ namespace weft {
 using Unary = Tensor (*)(const Tensor&);
 using Binary = Tensor (*)(const Tensor&, const Tensor&);
 
-static const std::map<std::string, Unary>& unary_functions() {
-  static const std::map<std::string, Unary> all = {
+/// A function of one tensor or of two.
+struct Elementwise {
+  Elementwise(Unary function) : of_one(function) {}
+  Elementwise(Binary function) : of_two(function) {}
+  Unary of_one = nullptr;
+  Binary of_two = nullptr;
+};
+
+/// By NumPy's names.
+static const std::map<std::string, Elementwise>& functions() {
+  static const std::map<std::string, Elementwise> all = {
       {"sin", sin},
       {"cos", cos},
       {"tan", tan},
@@ -44,12 +53,6 @@ static const std::map<std::string, Unary>& unary_functions() {
       {"isnan", isnan},
       {"signbit", signbit},
       {"logical_not", logical_not},
-  };
-  return all;
-}
-
-static const std::map<std::string, Binary>& binary_functions() {
-  static const std::map<std::string, Binary> all = {
       {"power", pow},
       {"floor_divide", floor_divide},
       {"remainder", remainder},
@@ -119,7 +122,7 @@ TEST(NumpyEdges, OfFunctionsOfOneNumber) {
   for (DType dtype : {f32, f64}) {
     const Tensor x = from_values(kEdges, {n}, {.dtype = dtype});
     for (const NumpyRow& row : kNumpyUnary) {
-      expect_values(unary_functions().at(row.name)(x), row.values, edge_bound(dtype),
+      expect_values(functions().at(row.name).of_one(x), row.values, edge_bound(dtype),
                     row.name + std::string(" ") + std::string(name_of(dtype)));
     }
   }
@@ -130,7 +133,7 @@ TEST(NumpyEdges, OfFunctionsOfTwoNumbers) {
     const Tensors x = all_pairs(kPairEdges, kPairEdges, dtype);
     for (const NumpyRow& row : kNumpyBinary) {
       if (dtype == f32 && row.name == std::string("nextafter")) continue;  // of f64
-      expect_values(binary_functions().at(row.name)(x[0], x[1]), expected_values(row),
+      expect_values(functions().at(row.name).of_two(x[0], x[1]), expected_values(row),
                     edge_bound(dtype), row.name + std::string(" ") + std::string(name_of(dtype)));
     }
   }
@@ -139,11 +142,11 @@ TEST(NumpyEdges, OfFunctionsOfTwoNumbers) {
 TEST(NumpyEdges, OfIntegers) {
   const Tensors x = all_pairs(kIntegerEdges, kIntegerEdges, i64);
   for (const NumpyRow& row : kNumpyInteger) {
-    expect_values(binary_functions().at(row.name)(x[0], x[1]), row.values, 0, row.name);
+    expect_values(functions().at(row.name).of_two(x[0], x[1]), row.values, 0, row.name);
   }
   const Tensors shifts = all_pairs(kIntegerEdges, kShiftEdges, i64);
   for (const NumpyRow& row : kNumpyShifts) {
-    expect_values(binary_functions().at(row.name)(shifts[0], shifts[1]), row.values, 0, row.name);
+    expect_values(functions().at(row.name).of_two(shifts[0], shifts[1]), row.values, 0, row.name);
   }
 }
 

@@ -164,30 +164,6 @@ CASES = {
             added_tokens=[{"id": 300, "content": "<x>", "special": True}])),
         "sample MODEL --prompt a<x>",
         "--prompt: token 300 is beyond the vocabulary, expected 0 to 82"),
-    "unknown template": (None, SAMPLE + " --chat --chat-template klingon",
-        'chat: the template is "klingon", expected one of llama2, llama3, llama3.1,'),
-    "no template": (None, SAMPLE + " --chat",
-        "sample: MODEL has no chat template that weft knows, expected one; name it by "
-        "--chat-template"),
-    "refused system message": (
-        None, SAMPLE + " --chat --chat-template gemma --system brief",
-        'chat: message 0 has the role "system", expected user; the template gemma has no '
-        "system message"),
-    "temperature": (None, SAMPLE + " --temperature -1",
-        "--temperature is -1, expected a finite number of at least 0"),
-    "temperature in words": (None, SAMPLE + " --temperature warm",
-        "--temperature is warm, expected a finite number of at least 0"),
-    "top-p": (None, SAMPLE + " --top-p 1.5",
-        "--top-p is 1.5, expected a finite number above 0 and at most 1"),
-    "batch": (None, SAMPLE + " --batch 0",
-        "--batch is 0, expected a whole number from 1 to 2147483647"),
-    "tokens": (None, SAMPLE + " --tokens 0",
-        "--tokens is 0, expected a whole number from 1 to 2147483647"),
-    "ranks": (None, SAMPLE + " --ranks 3",
-        'parallelize: "model.layers.0.self_attn.q_proj" has 4 heads, expected a multiple '
-        "of 3, the ranks of axis tp"),
-    "device": (None, SAMPLE + " --device tpu",
-        'device: name is "tpu", expected cpu, meta, cuda or cuda:<index>'),
     "long prompt": (None, "sample MODEL --prompt LONG",
         "--prompt has 3000 tokens, expected at most 64, those that the model takes"),
     "empty prompt": (None, ["sample", "MODEL", "--prompt", ""],
@@ -214,6 +190,27 @@ CASES = {
         "tokenize MODEL --decode --data MODEL/t.bin",
         "data: MODEL/t.bin has 2 bytes after its header, expected 2 tokens of 2 bytes"),
 }
+# Flags of SAMPLE, and the sentences.
+FLAGS = {
+    "--chat --chat-template klingon":
+        'chat: the template is "klingon", expected one of llama2, llama3, llama3.1,',
+    "--chat":
+        "sample: MODEL has no chat template that weft knows, expected one; name it by "
+        "--chat-template",
+    "--chat --chat-template gemma --system brief":
+        'chat: message 0 has the role "system", expected user; the template gemma has no '
+        "system message",
+    "--temperature -1": "--temperature is -1, expected a finite number of at least 0",
+    "--temperature warm": "--temperature is warm, expected a finite number of at least 0",
+    "--top-p 1.5": "--top-p is 1.5, expected a finite number above 0 and at most 1",
+    "--batch 0": "--batch is 0, expected a whole number from 1 to 2147483647",
+    "--tokens 0": "--tokens is 0, expected a whole number from 1 to 2147483647",
+    "--ranks 3":
+        'parallelize: "model.layers.0.self_attn.q_proj" has 4 heads, expected a multiple '
+        "of 3, the ranks of axis tp",
+    "--device tpu": 'device: name is "tpu", expected cpu, meta, cuda or cuda:<index>',
+}
+CASES |= {flags: (None, f"{SAMPLE} {flags}", sentence) for flags, sentence in FLAGS.items()}
 
 
 @pytest.mark.parametrize("case", CASES)
