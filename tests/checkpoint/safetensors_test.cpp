@@ -187,7 +187,7 @@ std::string tensor(const std::string& dtype, const std::string& shape, const std
          "}}";
 }
 
-std::string u8(const std::string& shape, const std::string& offsets) {
+std::string u8(const std::string& shape, const std::string& offsets = "[0,1]") {
   return tensor("\"U8\"", shape, offsets);
 }
 
@@ -251,20 +251,18 @@ std::vector<Malformed> malformed_headers() {
        "I16, U16, U32, U64, F8_E4M3, F8_E5M2"},
       {"dtype is a number", tensor("4", "[1]", "[0,1]"), "a",
        "tensor \"w\" has a dtype that is no string"},
-      {"shape is a number", u8("1", "[0,1]"), "a", "tensor \"w\" has a shape that is not a list"},
-      {"nested shape", u8("[[1]]", "[0,1]"), "a",
-       "tensor \"w\" has a list or object inside a list"},
-      {"33 dims",
-       u8("[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]", "[0,1]"), "a",
+      {"shape is a number", u8("1"), "a", "tensor \"w\" has a shape that is not a list"},
+      {"nested shape", u8("[[1]]"), "a", "tensor \"w\" has a list or object inside a list"},
+      {"33 dims", u8("[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]"), "a",
        "tensor \"w\" has a list of more than 32 numbers; tensors have at most 32 dims"},
-      {"negative dim", u8("[-1]", "[0,1]"), "a", "tensor \"w\" has \"-1\" in its shape"},
+      {"negative dim", u8("[-1]"), "a", "tensor \"w\" has \"-1\" in its shape"},
       {"negative zero", u8("[-0]", "[0,0]"), "", "tensor \"w\" has \"0\" in its shape"},
-      {"fraction", u8("[1.0]", "[0,1]"), "a", "tensor \"w\" has \"1.0\" in its shape"},
-      {"exponent", u8("[1e0]", "[0,1]"), "a", "tensor \"w\" has \"1.0\" in its shape"},
-      {"text as dim", u8("[\"1\"]", "[0,1]"), "a", "has \"\\\"1\\\"\" in its shape"},
-      {"dim of 2^63", u8("[9223372036854775808]", "[0,1]"), "a",
+      {"fraction", u8("[1.0]"), "a", "tensor \"w\" has \"1.0\" in its shape"},
+      {"exponent", u8("[1e0]"), "a", "tensor \"w\" has \"1.0\" in its shape"},
+      {"text as dim", u8("[\"1\"]"), "a", "has \"\\\"1\\\"\" in its shape"},
+      {"dim of 2^63", u8("[9223372036854775808]"), "a",
        "tensor \"w\" has \"9223372036854775808\" in its shape"},
-      {"dim of 2^64", u8("[18446744073709551616]", "[0,1]"), "a",
+      {"dim of 2^64", u8("[18446744073709551616]"), "a",
        "has \"1.8446744073709552e+19\" in its shape"},
       {"too many elements", u8("[4294967296,4294967296]", "[0,0]"), "",
        "tensor \"w\" of shape [4294967296, 4294967296] has more bytes than 64 bits count"},
@@ -287,7 +285,7 @@ std::vector<Malformed> malformed_headers() {
        "tensor \"w\" starts at byte 2 of the data, but leaves a hole after what ends at 1"},
       {"overlap", R"({"a":)" + kByte + R"(,"w":)" + kByte + "}", "a",
        "tensor \"w\" starts at byte 0 of the data, but overlaps what ends at 1"},
-      {"bytes left over", u8("[1]", "[0,1]"), "ab",
+      {"bytes left over", u8("[1]"), "ab",
        "the tensors end at byte 1 of the data, but the file has 2 bytes of data"},
   };
 }

@@ -18,6 +18,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// A state with one tensor, "w".
+StateDict state_of(const Tensor& w) {
+  StateDict state;
+  state.tensors.emplace("w", w);
+  return state;
+}
+
 /// Layouts of a tensor of two dims on meshes of one and two axes.
 std::vector<Placements> layouts_of(int axes) {
   if (axes == 1) return {{Replicate()}, {Shard(0)}, {Shard(1)}};
@@ -169,8 +176,7 @@ TEST(Save, WritesReplicatedPartsOnceAndEvenly) {
 TEST(Save, OverwritesNothing) {
   const Scratch scratch;
   run_ranks(1, [&](Communicator world) {
-    StateDict state;
-    state.tensors.emplace("w", numbers({3}));
+    StateDict state = state_of(numbers({3}));
     CheckpointSaver saver(world, scratch.path("saved"));
     const std::string path = saver.save(5, state);
     EXPECT_EQ(error_of([&] { saver.save(5, state); }),
@@ -186,8 +192,7 @@ TEST(Save, RefusesWhatIsNoState) {
   on_mesh({{"dp", 2}}, [&](const DeviceMesh& mesh) {
     CheckpointSaver saver(mesh.communicator(), scratch.path("saved"));
     const auto error = [&](const Tensor& tensor) {
-      StateDict state;
-      state.tensors.emplace("w", tensor);
+      StateDict state = state_of(tensor);
       return error_of([&] { saver.save(0, state); });
     };
     EXPECT_EQ(error(from_local(ones({2}), mesh, {Partial()}, {2})),
@@ -226,17 +231,10 @@ TEST(Save, NamesADirectoryThatCannotBeWritten) {
   });
 }
 
-/// A state whose save takes a while.
-static StateDict large_state() {
-  StateDict state;
-  state.tensors.emplace("w", zeros({1 << 20}));
-  return state;
-}
-
 TEST(Save, WaitsForTheSaveUnderWay) {
   const Scratch scratch;
   run_ranks(1, [&](Communicator world) {
-    const StateDict state = large_state();
+    const StateDict state = state_of(zeros({1 << 20}));
     CheckpointSaver saver(world, scratch.path("saved"));
     const std::string first = saver.save_async(1, state);
     const std::string second = saver.save_async(2, state);
@@ -255,8 +253,7 @@ TEST(Save, KeepsTheNewestCompleteOnes) {
   const Scratch scratch;
   on_mesh({{"dp", 2}}, [&](const DeviceMesh& mesh) {
     const Communicator world = mesh.communicator();
-    StateDict state;
-    state.tensors.emplace("w", numbers({4}, 0, Sharding(mesh, {Shard(0)})));
+    StateDict state = state_of(numbers({4}, 0, Sharding(mesh, {Shard(0)})));
     CheckpointSaver saver(world, scratch.path("saved"), {.keep = 2});
     for (int step = 1; step <= 5; ++step) {
       saver.save(step, state);
@@ -282,8 +279,7 @@ TEST(Save, RemovesNothingForItsName) {
   const std::string directory = scratch.path("saved");
   std::string renamed, damaged;
   run_ranks(1, [&](Communicator world) {
-    StateDict state;
-    state.tensors.emplace("w", zeros({4}));
+    StateDict state = state_of(zeros({4}));
     CheckpointSaver saver(world, directory, {.keep = 1});
     const std::string name = directory + "/step-00000001-" + saver.generation();
     renamed = name;
@@ -304,8 +300,7 @@ TEST(Save, LeavesOtherRunsAlone) {
   const Scratch scratch;
   const std::string directory = scratch.path("runs/a/saved");
   run_ranks(1, [&](Communicator world) {
-    StateDict state;
-    state.tensors.emplace("w", zeros({4}));
+    StateDict state = state_of(zeros({4}));
     const auto saved = [&](bool continues, const std::vector<int64_t>& steps) {
       CheckpointSaver saver(world, directory, {.keep = 1, .continues = continues});
       for (const int64_t step : steps) saver.save(step, state);
@@ -336,8 +331,7 @@ std::string steps_in(const std::string& directory) {
 std::string steps_after(const std::string& directory, int64_t resumed_step,
                         const std::vector<int64_t>& steps) {
   run_ranks(1, [&](Communicator world) {
-    StateDict state;
-    state.tensors.emplace("w", zeros({4}));
+    StateDict state = state_of(zeros({4}));
     CheckpointSaver before(world, directory);
     for (const int64_t step : {100, 200}) before.save(step, state);
     CheckpointSaver saver(world, directory,
@@ -373,8 +367,7 @@ TEST(Save, KeepsAllOfTheResumedStep) {
   const std::string directory = scratch.path("saved");
   EXPECT_EQ(steps_after(directory, 100, {150, 200}), "200 200 150 ");
   run_ranks(1, [&](Communicator world) {
-    StateDict state;
-    state.tensors.emplace("w", zeros({4}));
+    StateDict state = state_of(zeros({4}));
     CheckpointSaver saver(world, directory, {.keep = 1, .continues = true, .resumed_step = 200});
     saver.save(300, state);
     EXPECT_EQ(steps_in(directory), "300 200 200 ");
@@ -386,8 +379,7 @@ TEST(Save, KeepsAllOfTheResumedStep) {
 TEST(Save, StandsWhenOldOnesCannotBeRemoved) {
   const Scratch scratch;
   run_ranks(1, [&](Communicator world) {
-    StateDict state;
-    state.tensors.emplace("w", zeros({4}));
+    StateDict state = state_of(zeros({4}));
     const CollectedWarnings warnings;
     CheckpointSaver saver(world, scratch.path("saved"), {.keep = 1});
     const std::string first = saver.save(1, state);
@@ -413,8 +405,7 @@ TEST(Save, RemovesOldOnesWhateverBecameOfTheSaveBefore) {
     const std::string directory = scratch.path("saved");
     const CollectedWarnings warnings;
     run_ranks(1, [&](Communicator world) {
-      StateDict state;
-      state.tensors.emplace("w", zeros({4}));
+      StateDict state = state_of(zeros({4}));
       CheckpointSaver saver(world, directory, {.keep = 1});
       saver.save(1, state);
       saver.save(3, state);
@@ -433,8 +424,7 @@ TEST(Save, SaysThatRanksDoNotFitTogether) {
   const Scratch scratch;
   const CollectedWarnings warnings;
   on_mesh({{"dp", 2}}, [&](const DeviceMesh& mesh) {
-    StateDict state;
-    state.tensors.emplace("w", numbers({4}, 0, Sharding(mesh, {Shard(0)})));
+    StateDict state = state_of(numbers({4}, 0, Sharding(mesh, {Shard(0)})));
     state.numbers["mine"] = mesh.rank();
     CheckpointSaver saver(mesh.communicator(), scratch.path("saved"));
     saver.save(1, state);
@@ -449,7 +439,7 @@ TEST(Save, SaysWhatNobodyWaitedFor) {
   const Scratch scratch;
   const CollectedWarnings warnings;
   run_ranks(1, [&](Communicator world) {
-    const StateDict state = large_state();
+    const StateDict state = state_of(zeros({1 << 20}));
     CheckpointSaver saver(world, scratch.path("saved"));
     const std::string path = saver.save_async(1, state);
     std::filesystem::create_directory(path + "/rank-00000-of-00001.safetensors");
@@ -465,8 +455,7 @@ TEST(Save, TellsTheGenerationsOfRunsApart) {
   for (int i = 0; i < 3; ++i) {
     on_mesh({{"dp", 3}}, [&](const DeviceMesh& mesh) {
       CheckpointSaver saver(mesh.communicator(), scratch.path("saved"));
-      StateDict state;
-      state.tensors.emplace("w", numbers({4}));
+      StateDict state = state_of(numbers({4}));
       EXPECT_NE(saver.save(1, state).find(saver.generation()), std::string::npos);
       EXPECT_EQ(saver.generation().size(), 16u);
       if (mesh.rank() == 0) generations.insert(saver.generation());

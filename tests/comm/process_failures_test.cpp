@@ -152,10 +152,13 @@ static void misbehave(const Communicator& world, const Misdeed& misdeed) {
   all_reduce(world, 4);
 }
 
-class ProcessFailures : public testing::TestWithParam<std::tuple<Misdeed, int>> {};
+class ProcessFailures : public testing::TestWithParam<std::tuple<Misdeed, int>> {
+  void SetUp() override {
+    if (!kForks) GTEST_SKIP() << "the thread sanitizer does not follow forks";
+  }
+};
 
 TEST_P(ProcessFailures, AllRanksEndAndSayWhy) {
-  if (!kForks) GTEST_SKIP() << "the thread sanitizer does not follow forks";
   const auto& [misdeed, ranks] = GetParam();
   const std::vector<Ended> ends = ends_of(
       ranks, [&](const Communicator& world) { misbehave(world, misdeed); }, kDeadline);
@@ -178,8 +181,7 @@ INSTANTIATE_TEST_SUITE_P(Table, ProcessFailures,
                                          std::get<1>(tested.param));
                          });
 
-TEST(ProcessFailures, AnotherRootIsTold) {
-  if (!kForks) GTEST_SKIP() << "the thread sanitizer does not follow forks";
+TEST_F(ProcessFailures, AnotherRootIsTold) {
   const std::vector<Ended> ends = ends_of(
       2, [](const Communicator& world) { broadcast(world, world.rank()); }, kDeadline);
   for (const Ended& end : ends) {
@@ -190,8 +192,7 @@ TEST(ProcessFailures, AnotherRootIsTold) {
   }
 }
 
-TEST(ProcessFailures, AnUncaughtExceptionIsTold) {
-  if (!kForks) GTEST_SKIP() << "the thread sanitizer does not follow forks";
+TEST_F(ProcessFailures, AnUncaughtExceptionIsTold) {
   const std::vector<Ended> ends = ends_of(
       2,
       [](const Communicator& world) {
@@ -216,8 +217,7 @@ class StopsWhileReading final : public ExchangeReader {
   const int rank_;
 };
 
-TEST(ProcessFailures, ARankThatStopsWhileItReadsIsNotWaitedForForEver) {
-  if (!kForks) GTEST_SKIP() << "the thread sanitizer does not follow forks";
+TEST_F(ProcessFailures, ARankThatStopsWhileItReadsIsNotWaitedForForEver) {
   const std::vector<Ended> ends = ends_of(
       2,
       [](const Communicator& world) {
@@ -245,8 +245,7 @@ class ReadsForLong final : public ExchangeReader {
   const Communicator& world_;
 };
 
-TEST(ProcessFailures, ALongReadIsWaitedFor) {
-  if (!kForks) GTEST_SKIP() << "the thread sanitizer does not follow forks";
+TEST_F(ProcessFailures, ALongReadIsWaitedFor) {
   const std::vector<Ended> ends = ends_of(
       2,
       [](const Communicator& world) {
@@ -261,8 +260,7 @@ TEST(ProcessFailures, ALongReadIsWaitedFor) {
   EXPECT_NE(ends[0].text.find("rank 1 gave up: enough"), std::string::npos) << ends[0].text;
 }
 
-TEST(ProcessFailures, AChildOfARankIsNoRank) {
-  if (!kForks) GTEST_SKIP() << "the thread sanitizer does not follow forks";
+TEST_F(ProcessFailures, AChildOfARankIsNoRank) {
   const std::vector<Ended> ends = ends_of(
       2,
       [](const Communicator& world) {
@@ -288,8 +286,7 @@ TEST(ProcessFailures, AChildOfARankIsNoRank) {
   for (const Ended& end : ends) EXPECT_EQ(end.code(), 0) << end.text;
 }
 
-TEST(ProcessFailures, OneRunAfterAnother) {
-  if (!kForks) GTEST_SKIP() << "the thread sanitizer does not follow forks";
+TEST_F(ProcessFailures, OneRunAfterAnother) {
   const std::vector<Ended> ends = ends_of(
       2,
       [](const Communicator& world) {
@@ -309,8 +306,7 @@ TEST(ProcessFailures, OneRunAfterAnother) {
   for (const Ended& end : ends) EXPECT_EQ(end.code(), 0) << end.text;
 }
 
-TEST(ProcessFailures, ARankThatNeverComesIsNamed) {
-  if (!kForks) GTEST_SKIP() << "the thread sanitizer does not follow forks";
+TEST_F(ProcessFailures, ARankThatNeverComesIsNamed) {
   const Scratch scratch;
   const std::vector<pid_t> children = fork_ranks(2, [&] {
     std::freopen(scratch.path(std::getenv("WEFT_RANK")).c_str(), "w", stderr);
@@ -364,8 +360,7 @@ static HostMembers members_of_job(int index, int count) {
   return {std::getenv("WEFT_JOB"), index, count, build_in_words()};
 }
 
-TEST(ProcessFailures, TwoProcessesOfOneNumberAreRefused) {
-  if (!kForks) GTEST_SKIP() << "the thread sanitizer does not follow forks";
+TEST_F(ProcessFailures, TwoProcessesOfOneNumberAreRefused) {
   const auto texts = texts_of_meeting(3, "3", [](int process) {
     // Processes 1 and 2 both come as number 1.
     meet(members_of_job(std::min(process, 1), 3), 1 << 20, std::chrono::seconds(20));
@@ -375,8 +370,7 @@ TEST(ProcessFailures, TwoProcessesOfOneNumberAreRefused) {
   }
 }
 
-TEST(ProcessFailures, AProcessThatDiesBetweenMeetingAndConnectingIsNoticed) {
-  if (!kForks) GTEST_SKIP() << "the thread sanitizer does not follow forks";
+TEST_F(ProcessFailures, AProcessThatDiesBetweenMeetingAndConnectingIsNoticed) {
   const auto texts = texts_of_meeting(2, "2", [](int process) {
     if (process == 1) {
       meet(members_of_job(1, 2), ProcessWorld::kSegmentBytes, std::chrono::seconds(20));
@@ -408,8 +402,7 @@ static int silent_connection() {
   }
 }
 
-TEST(ProcessFailures, AProcessThatStopsWhileItConnectsKeepsNoOtherOut) {
-  if (!kForks) GTEST_SKIP() << "the thread sanitizer does not follow forks";
+TEST_F(ProcessFailures, AProcessThatStopsWhileItConnectsKeepsNoOtherOut) {
   const auto texts = texts_of_meeting(3, "3", [](int process) {
     // Process 2 connects first, sends nothing and never comes.
     if (process == 1) std::this_thread::sleep_for(std::chrono::milliseconds(500));
@@ -426,8 +419,7 @@ TEST(ProcessFailures, AProcessThatStopsWhileItConnectsKeepsNoOtherOut) {
   }
 }
 
-TEST(ProcessFailures, VariablesThatMakeNoSenseAreNamed) {
-  if (!kForks) GTEST_SKIP() << "the thread sanitizer does not follow forks";
+TEST_F(ProcessFailures, VariablesThatMakeNoSenseAreNamed) {
   const std::vector<pid_t> children = fork_ranks(1, [] {
     setenv("WEFT_WORLD_SIZE", "2", 1);
     setenv("WEFT_RANK", "x", 1);

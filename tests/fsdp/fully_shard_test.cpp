@@ -69,13 +69,9 @@ TEST_P(FullyShard, MovesAndHoldsWhatItPredicts) {
 
 /// N ranks gather the same parameters as one rank, bit for bit, and train alike.
 TEST_P(FullyShard, LearnsAsOneRank) {
-  std::vector<double> alone, together;
-  auto learn = [](std::vector<double>& losses) {
-    return [&losses](Communicator world) {
-      DeviceMesh mesh(world, {{"dp", world.size()}});
-      TransformerModel model(little_llama());
-      shard(model, mesh);
-      model.materialize();
+  const auto learn = [](int ranks) {
+    std::vector<double> losses;
+    on_llama({{"dp", ranks}}, {}, [&](TransformerModel& model, const DeviceMesh& mesh) {
       AdamW optimizer(model.named_parameters(), {.learning_rate = 1e-2});
       for (int step = 0; step < 50; ++step) {
         Tensor loss = model.loss(batch_of(mesh, 5, step % 3), batch_of(mesh, 5, step % 3 + 1));
@@ -83,12 +79,12 @@ TEST_P(FullyShard, LearnsAsOneRank) {
         optimizer.step();
         optimizer.zero_grad();
         double value = loss.full_tensor().item();
-        if (world.rank() == 0) losses.push_back(value);
+        if (mesh.rank() == 0) losses.push_back(value);
       }
-    };
+    });
+    return losses;
   };
-  run_ranks(1, learn(alone));
-  run_ranks(GetParam(), learn(together));
+  const std::vector<double> alone = learn(1), together = learn(GetParam());
   for (size_t i = 0; i < alone.size(); ++i)
     EXPECT_NEAR(together[i], alone[i], 1e-3) << "step " << i;
   EXPECT_LT(alone.back(), alone.front());
@@ -115,11 +111,7 @@ TEST_P(FullyShard, StartsWithEqualBits) {
 }
 
 TEST_P(FullyShard, AccumulatesGradientsOfTwoBackwards) {
-  run_ranks(GetParam(), [&](Communicator world) {
-    DeviceMesh mesh(world, {{"dp", world.size()}});
-    TransformerModel model(little_llama());
-    shard(model, mesh);
-    model.materialize();
+  on_llama({{"dp", GetParam()}}, {}, [&](TransformerModel& model, const DeviceMesh& mesh) {
     auto gradients = [&] {
       std::vector<std::vector<float>> values;
       for (const ParameterPtr& p : model.parameters()) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <concepts>
+#include <functional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -53,6 +54,19 @@ inline void shard(TransformerModel& model, const DeviceMesh& mesh,
                   const FullyShardOptions& options = {}) {
   for (Module* block : model.blocks()) fully_shard(*block, mesh, options);
   fully_shard(model, mesh, options);
+}
+
+/// Runs `body` on the ranks of a mesh, with a sharded model.
+inline void on_llama(
+    const std::vector<MeshAxis>& axes, const FullyShardOptions& options,
+    const std::function<void(TransformerModel& model, const DeviceMesh& mesh)>& body) {
+  run_ranks(ranks_of(axes), [&](Communicator world) {
+    const DeviceMesh mesh(world, axes);
+    TransformerModel model(little_llama());
+    shard(model, mesh, options);
+    model.materialize();
+    body(model, mesh);
+  });
 }
 
 }  // namespace weft

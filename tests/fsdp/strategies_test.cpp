@@ -210,18 +210,6 @@ std::vector<std::vector<float>> gradients_of(const TransformerModel& model) {
   return values;
 }
 
-/// Runs `body` on the ranks of a mesh, with a sharded model.
-void on_llama(const std::vector<MeshAxis>& axes, const FullyShardOptions& options,
-              const std::function<void(TransformerModel& model, const DeviceMesh& mesh)>& body) {
-  run_ranks(ranks_of(axes), [&](Communicator world) {
-    const DeviceMesh mesh(world, axes);
-    TransformerModel model(little_llama());
-    shard(model, mesh, options);
-    model.materialize();
-    body(model, mesh);
-  });
-}
-
 /// Repeated backwards without clearing: sums continue, whether both sync or one does not. Clearing
 /// a gradient also clears the part that waits for a sync.
 TEST_P(Strategies, SumGradientsUntilTheyAreCleared) {
