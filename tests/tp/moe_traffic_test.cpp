@@ -31,70 +31,60 @@ std::pair<int64_t, int64_t> chunk(int64_t n, int64_t count, int64_t index) {
   return {std::min(n, size * index), std::min(n, size * (index + 1))};
 }
 
+TransformerConfig config_of(const std::string& json, int64_t chunks) {
+  TransformerConfig config = transformer_config_of(json, "config");
+  config.expert_chunks = chunks;
+  return config;
+}
+
+/// By name of the op, and whether it is part of backward.
+using BytesOfOps = std::map<std::pair<std::string, bool>, int64_t>;
+
 /// A model over a mesh whose first axis carries rows and whose second one cuts experts too.
-class Model {
- public:
-  Model(const std::string& json, const DeviceMesh& mesh, bool shards, int64_t chunks)
-      : mesh_(mesh), model_(config_of(json, chunks)) {
-    parallelize(model_, mesh_["ep"], expert_styles());
+struct Model {
+  DeviceMesh mesh;
+  TransformerModel transformer;
+  /// Of the last step: the experts of each router, and what this rank received.
+  std::vector<Tensor> chosen = {};
+  BytesOfOps moved = {};
+  int64_t received = 0;
+
+  Model(const std::string& json, const DeviceMesh& over, bool shards, int64_t chunks)
+      : mesh(over), transformer(config_of(json, chunks)) {
+    parallelize(transformer, mesh["ep"], expert_styles());
     if (shards) {
-      const DeviceMesh data = mesh_[{"shard", "ep"}];
-      const FullyShardOptions options = with_experts({}, {&model_}, data);
-      for (const auto& unit : model_.units()) fully_shard(unit, data, options);
-      fully_shard(model_, data, options);
+      const DeviceMesh data = mesh[{"shard", "ep"}];
+      const FullyShardOptions options = with_experts({}, {&transformer}, data);
+      for (const auto& unit : transformer.units()) fully_shard(unit, data, options);
+      fully_shard(transformer, data, options);
     }
-    model_.materialize();
-    for (MoE* layer : moe_layers(model_)) {
+    transformer.materialize();
+    for (MoE* layer : moe_layers(transformer)) {
       layer->module("gate").add_hooks(
           {.before = {}, .after = [this](const Tensors&, const Tensors& outputs) {
-             chosen_.push_back(outputs[1].detach());
+             chosen.push_back(outputs[1].detach());
              return outputs;
            }});
     }
   }
 
   void step(int64_t batch, unsigned salt) {
-    chosen_.clear();
-    const Sharding rows(mesh_, {{"shard", Shard(0)}, {"ep", Shard(0)}});
+    chosen.clear();
+    moved.clear();
+    const Sharding rows(mesh, {{"shard", Shard(0)}, {"ep", Shard(0)}});
     const Shape shape = {batch, kSequence};
     const auto on_rows = [&](unsigned seed) {
       return random_array(shape, 0, 31, DType::i64, seed).on(rows);
     };
     const Tensor ids = on_rows(salt), targets = on_rows(salt + 1);
     OpLog log;
-    received_ = bytes_received(mesh_, [&] { model_.loss(ids, targets).backward(); });
-    movements_ = log.movements;
-  }
-
-  /// By name of the op, and whether it is part of backward.
-  std::map<std::pair<std::string, bool>, int64_t> moved() const {
-    std::map<std::pair<std::string, bool>, int64_t> bytes;
-    for (const Movement& movement : movements_) {
-      for (const MovementStep& step : movement.steps) {
-        bytes[{movement.what, movement.backward}] += step.bytes;
+    received = bytes_received(mesh, [&] { transformer.loss(ids, targets).backward(); });
+    for (const Movement& movement : log.movements) {
+      for (const MovementStep& part : movement.steps) {
+        moved[{movement.what, movement.backward}] += part.bytes;
       }
     }
-    return bytes;
   }
-  const DeviceMesh& mesh() const { return mesh_; }
-  const TransformerConfig& config() const { return model_.config(); }
-  FullyShardBytes predicted() { return predicted_bytes(model_); }
-  FullyShardBytes measured() { return measured_bytes(model_); }
-  const std::vector<Tensor>& chosen() const { return chosen_; }
-  int64_t received() const { return received_; }
-
- private:
-  static TransformerConfig config_of(const std::string& json, int64_t chunks) {
-    TransformerConfig config = transformer_config_of(json, "config");
-    config.expert_chunks = chunks;
-    return config;
-  }
-
-  DeviceMesh mesh_;
-  TransformerModel model_;
-  std::vector<Tensor> chosen_;
-  std::vector<Movement> movements_;
-  int64_t received_ = 0;
 };
 
 /// Tokens that this rank receives or lets others compute, counted from the choices of all.
@@ -127,11 +117,11 @@ struct Exchanged {
 };
 
 /// Bytes that this rank receives in a step by name of the op, and whether it is part of backward.
-std::map<std::pair<std::string, bool>, int64_t> exchanges_of(const Model& model, int64_t batch) {
-  const TransformerConfig& config = model.config();
+BytesOfOps exchanges_of(const Model& model, int64_t batch) {
+  const TransformerConfig& config = model.transformer.config();
   Exchanged exchanged;
-  for (const Tensor& chosen : model.chosen()) {
-    exchanged.add(whole(chosen), model.mesh(), batch, config.experts);
+  for (const Tensor& chosen : model.chosen) {
+    exchanged.add(whole(chosen), model.mesh, batch, config.experts);
   }
   const int64_t row = config.dim * kF32, weights = config.experts_per_token * kF32;
   const int64_t arriving = exchanged.arriving, elsewhere = exchanged.computed_elsewhere;
@@ -155,7 +145,7 @@ void expect_exchanges(const Case& one) {
     Model model(one.json, mesh, false, one.chunks);
     for (unsigned step = 0; step < 2; ++step) {
       model.step(one.batch, step);
-      auto moved = model.moved();
+      BytesOfOps& moved = model.moved;
       for (const auto& [what, bytes] : exchanges_of(model, one.batch)) {
         EXPECT_EQ(moved[what], bytes) << what.first << (what.second ? " in backward" : "");
       }
@@ -168,18 +158,18 @@ void expect_sum(const Case& one) {
   on_mesh(one.axes, [&](const DeviceMesh& mesh) {
     Model model(one.json, mesh, true, one.chunks);
     for (unsigned step = 0; step < 2; ++step) {
-      const FullyShardBytes predicted = model.predicted();
+      const FullyShardBytes predicted = predicted_bytes(model.transformer);
       model.step(one.batch, step);
-      const FullyShardBytes measured = model.measured();
+      const FullyShardBytes measured = measured_bytes(model.transformer);
       EXPECT_EQ(measured.received, predicted.received);
       EXPECT_EQ(measured.by_axes, predicted.by_axes);
       const auto exchanges = exchanges_of(model, one.batch);
       int64_t bytes = predicted.received;
       for (const auto& [what, moved] : exchanges) bytes += moved;
-      for (const auto& [what, moved] : model.moved()) {
+      for (const auto& [what, moved] : model.moved) {
         if (!exchanges.contains(what)) bytes += moved;
       }
-      EXPECT_EQ(model.received(), bytes);
+      EXPECT_EQ(model.received, bytes);
     }
   });
 }
