@@ -73,19 +73,25 @@ TEST(StateDict, HoldsTheLearningRateOfEachGroup) {
   EXPECT_EQ(load_common_keys(whole, state_dict(from)), (SkippedKeys{{}, {"learning_rate.1"}}));
 }
 
-TEST(StateDict, TakesATiedParameterByAnyName) {
-  Sequential model;
+/// Adds two layers with one weight, and returns it.
+static ParameterPtr append_tied_layers(Sequential& model) {
   auto first = std::make_shared<Linear>(3, 3), second = std::make_shared<Linear>(3, 3);
-  second->set_parameter("weight", first->own_parameters()[0].second);
+  const ParameterPtr weight = first->own_parameters()[0].second;
+  second->set_parameter("weight", weight);
   model.append(first);
   model.append(second);
+  return weight;
+}
+
+TEST(StateDict, TakesATiedParameterByAnyName) {
+  Sequential model;
+  const ParameterPtr tied = append_tied_layers(model);
   model.materialize();
   StateDict state = state_dict(model);
   ASSERT_EQ(state.tensors.size(), 1u);
   const Tensor other = full({3, 3}, 2);
   load_state_dict(model, {{{"1.weight", other}}, {}});
-  EXPECT_EQ(first->own_parameters()[0].second->value().to_vector<float>(),
-            std::vector<float>(9, 2));
+  EXPECT_EQ(tied->value().to_vector<float>(), std::vector<float>(9, 2));
   const Tensor nan = full({3, 3}, std::nan(""));
   load_state_dict(model, {{{"0.weight", nan}, {"1.weight", nan + 1}}, {}});
   EXPECT_EQ(error_of([&] {
@@ -98,12 +104,9 @@ TEST(StateDict, TakesATiedParameterByAnyName) {
 TEST(StateDict, AllRanksSeeThatTiedValuesDiffer) {
   on_mesh({{"dp", 3}}, [](const DeviceMesh& mesh) {
     Sequential model;
-    auto first = std::make_shared<Linear>(3, 3), second = std::make_shared<Linear>(3, 3);
-    second->set_parameter("weight", first->own_parameters()[0].second);
-    model.append(first);
-    model.append(second);
+    const ParameterPtr tied = append_tied_layers(model);
     const TensorOptions by_rows{.sharding = Sharding(mesh, {Shard(0)})};
-    first->own_parameters()[0].second->set_value(zeros({3, 3}, by_rows));
+    tied->set_value(zeros({3, 3}, by_rows));
     // They differ on the first rank alone.
     const Tensor rows = full({3, 3}, 2, by_rows), other = full({3, 3}, 2, by_rows);
     if (rows.box().offset[0] == 0) fill_(other.local(), 1);

@@ -213,16 +213,21 @@ TEST(Tokenizer, TakesWhiteSpaceIntoOneToken) {
   EXPECT_EQ(other.encode("<u>\n\na"), (Ids{5, 6, 6, 3}));
 }
 
-TEST(Tokenizer, ReadsPatternsAsOnigurumaDoes) {
+/// The ids of the characters that a split by the pattern leaves.
+static Ids split_and_encoded(const char* pattern, const json& vocab, const std::string& text) {
   const Scratch scratch;
-  const auto words = [&](const char* pattern, const char* text) {
-    json split = {{"type", "Split"}, {"behavior", "Removed"}, {"pattern", {{"Regex", pattern}}}};
+  json split = {{"type", "Split"}, {"behavior", "Removed"}, {"pattern", {{"Regex", pattern}}}};
+  return read_of(scratch, characters({{"/pre_tokenizer", split},
+                                      {"/model/vocab", vocab},
+                                      {"/model/unk_token", "a"},
+                                      {"/model/merges", json::array()}}))
+      .encode(text);
+}
+
+TEST(Tokenizer, ReadsPatternsAsOnigurumaDoes) {
+  const auto words = [](const char* pattern, const char* text) {
     const json vocab = {{"a", 0}, {" ", 1}, {"\n", 2}, {"b", 3}};
-    return read_of(scratch, characters({{"/pre_tokenizer", split},
-                                        {"/model/vocab", vocab},
-                                        {"/model/unk_token", "a"},
-                                        {"/model/merges", json::array()}}))
-        .encode(text);
+    return split_and_encoded(pattern, vocab, text);
   };
   EXPECT_EQ(words("\\s+$", "a  \nb"), (Ids{0, 2, 3}));
   EXPECT_EQ(words("^b", "a\nb"), (Ids{0, 2}));
@@ -245,8 +250,7 @@ TEST(Tokenizer, ReadsPatternsAsOnigurumaDoes) {
 
 /// What the package tokenizers 0.23 does: its \w matches marks, and alone also "\u00b2".
 TEST(Tokenizer, MatchesTheWordsOfOniguruma) {
-  const Scratch scratch;
-  const auto kept = [&](const char* pattern) {
+  const auto kept = [](const char* pattern) {
     json vocab;
     const std::vector<std::string> all = {"a", "\u0301", "\u203f", "\u200d", "\u00b2",
                                           "$", "\u24d0", "\u0661", "_"};
@@ -255,12 +259,7 @@ TEST(Tokenizer, MatchesTheWordsOfOniguruma) {
       vocab[one] = vocab.size();
       text += one;
     }
-    json split = {{"type", "Split"}, {"behavior", "Removed"}, {"pattern", {{"Regex", pattern}}}};
-    return read_of(scratch, characters({{"/pre_tokenizer", split},
-                                        {"/model/vocab", vocab},
-                                        {"/model/unk_token", "a"},
-                                        {"/model/merges", json::array()}}))
-        .encode(text);
+    return split_and_encoded(pattern, vocab, text);
   };
   EXPECT_EQ(kept("\\w"), (Ids{3, 5}));
   EXPECT_EQ(kept("\\W"), (Ids{0, 1, 2, 4, 6, 7, 8}));

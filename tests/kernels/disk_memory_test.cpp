@@ -99,26 +99,11 @@ TEST(DiskMemory, IsAFileWithoutANameForThisUser) {
   EXPECT_GE(found, 1);
 }
 
-/// Writes into the file of `directory` as a defective disk would.
-static void corrupt(const std::string& directory, int64_t offset) {
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code ignored;
-    const std::string target = std::filesystem::read_symlink(entry, ignored).string();
-    if (target.find(directory) == std::string::npos) continue;
-    const int file = ::open(entry.path().c_str(), O_RDWR | O_CLOEXEC);
-    ASSERT_GE(file, 0);
-    ASSERT_EQ(::pwrite(file, "bad", 3, offset), 3);
-    ::close(file);
-    return;
-  }
-  FAIL() << "no file";
-}
-
 TEST(DiskMemory, ReportsBlocksThatChanged) {
   const Scratch scratch;
   const auto memory = made(scratch.root());
   write_all(memory, 5, pattern(kSizes[5], 1));
-  corrupt(scratch.root(), memory->offset(5) + DiskMemory::kBlock + 100);
+  corrupt_open_file(scratch.root(), memory->offset(5) + DiskMemory::kBlock + 100);
   const std::string error = error_of<std::runtime_error>([&] { read_all(memory, 5, kSizes[5]); });
   EXPECT_TRUE(has(error, concat("offload: array of ", kSizes[5], ": the ", DiskMemory::kBlock,
                                 " bytes from byte ", memory->offset(5) + DiskMemory::kBlock,

@@ -211,20 +211,6 @@ TEST(OffloadedActivations, OfNestedRunsGiveTheSameBits) {
   EXPECT_EQ(gradients(Tier::disk(scratch.root())), gradients({}));
 }
 
-/// Writes into the file of `directory` as a defective disk would.
-static void corrupt(const std::string& directory) {
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code ignored;
-    const std::string target = std::filesystem::read_symlink(entry, ignored).string();
-    if (target.find(directory) == std::string::npos) continue;
-    const int file = ::open(entry.path().c_str(), O_RDWR | O_CLOEXEC);
-    ASSERT_EQ(::pwrite(file, "bad", 3, 8), 3);
-    ::close(file);
-    return;
-  }
-  FAIL() << "no file";
-}
-
 TEST(OffloadedActivations, AreVerified) {
   const Scratch scratch;
   Tensor x = ones({1000});
@@ -232,7 +218,7 @@ TEST(OffloadedActivations, AreVerified) {
   Tensor y = exp(x);
   const auto run = [](const Tensors& in) { return Tensors{exp(in[0])}; };
   for (int i = 0; i < 3; ++i) y = recompute(run, {y}, {}, Tier::disk(scratch.root()))[0];
-  corrupt(scratch.root());
+  corrupt_open_file(scratch.root(), 8);
   const std::string error = error_of<std::runtime_error>([&] { sum(y).backward(); });
   EXPECT_TRUE(has(error, "offload: an activation of 4000 bytes: the 4000 bytes from byte 0"));
 }

@@ -105,6 +105,14 @@ def continued(reference, prompts):
     return made[:, width:].tolist()
 
 
+def cut_model(config, world):
+    mesh = weft.DeviceMesh(world, {"tp": 1})
+    model = nn.TransformerModel(config)
+    weft.parallelize(model, mesh["tp"], weft.transformer_styles(config))
+    model.materialize()
+    return model, mesh
+
+
 @pytest.mark.parametrize("name", make_families.MODELS)
 def test_batches_are_continued_as_in_transformers(name, tmp_path):
     torch.manual_seed(1)
@@ -121,10 +129,7 @@ def test_batches_are_continued_as_in_transformers(name, tmp_path):
     expected = [row for batch in together for row in continued(reference, batch)]
 
     def body(world):
-        mesh = weft.DeviceMesh(world, {"tp": 1})
-        model = nn.TransformerModel(config)
-        weft.parallelize(model, mesh["tp"], weft.transformer_styles(config))
-        model.materialize()
+        model, mesh = cut_model(config, world)
         weft.load_hugging_face(model, str(tmp_path))
         return [weft.generate(model, prompts, mesh=mesh, tokens=16, temperature=0, batch=batch)
                 for batch in (3, 16)]
@@ -223,10 +228,7 @@ def test_transformers_continues_what_python_exports(ranks, tmp_path):
             assert (tmp_path / other / name).read_bytes() == given, (other, name)
 
     def continued_here(world):
-        mesh = weft.DeviceMesh(world, {"tp": 1})
-        model = nn.TransformerModel(config)
-        weft.parallelize(model, mesh["tp"], weft.transformer_styles(config))
-        model.materialize()
+        model, mesh = cut_model(config, world)
         state = weft.TrainingState()
         state.add("model", model)
         weft.load(plain, state)

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -53,6 +55,22 @@ class Scratch {
 
 // Not weft::Scratch, a different class of the library objects that tests link.
 using tests::Scratch;
+
+/// Writes into a file of `directory` that this process has open, as a defective
+/// disk would.
+inline void corrupt_open_file(const std::string& directory, int64_t offset) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code ignored;
+    const std::string target = std::filesystem::read_symlink(entry, ignored).string();
+    if (target.find(directory) == std::string::npos) continue;
+    const int file = ::open(entry.path().c_str(), O_RDWR | O_CLOEXEC);
+    ASSERT_GE(file, 0);
+    ASSERT_EQ(::pwrite(file, "bad", 3, offset), 3);
+    ::close(file);
+    return;
+  }
+  FAIL() << "no file";
+}
 
 /// Returns all bytes of a file; none when it cannot be read.
 inline std::string bytes_in(const std::filesystem::path& path) {

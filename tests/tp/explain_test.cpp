@@ -56,6 +56,15 @@ void count_layers(Laid& laid, std::vector<int64_t>& received) {
   }
 }
 
+/// Expects that forward and backward receive the bytes that are planned.
+void expect_received(Laid& laid, const std::vector<PlannedCollective>& planned) {
+  laid.model.materialize();
+  Tensor loss;
+  const int64_t forward = bytes_received(laid.mesh, [&] { loss = laid.loss(cpu); });
+  EXPECT_EQ(forward, bytes_of(planned, "", false));
+  EXPECT_EQ(bytes_received(laid.mesh, [&] { loss.backward(); }), bytes_of(planned, "", true));
+}
+
 /// Norms over the width of all heads reduce one number a token instead of gathering the width.
 TEST(Explain, ListsTheReductionsOfCutNorms) {
   for (const int ranks : {2, 3}) {
@@ -64,11 +73,7 @@ TEST(Explain, ListsTheReductionsOfCutNorms) {
       config.query_norm = QueryNorm::width, config.norm_place = NormPlace::after;
       Laid laid(mesh, config, true);
       const auto planned = laid.planned();
-      laid.model.materialize();
-      Tensor loss;
-      const int64_t forward = bytes_received(mesh, [&] { loss = laid.loss(cpu); });
-      EXPECT_EQ(forward, bytes_of(planned, "", false));
-      EXPECT_EQ(bytes_received(mesh, [&] { loss.backward(); }), bytes_of(planned, "", true));
+      expect_received(laid, planned);
       const int64_t tokens = 4 * 7;
       for (const char* norm : {"q_norm.", "k_norm."}) {
         const std::string within = concat("model.layers.0.self_attn.", norm);
@@ -91,11 +96,7 @@ TEST(Explain, ListsWhatIsMeasured) {
         const auto planned = laid.planned();
         std::vector<int64_t> layers;
         count_layers(laid, layers);
-        laid.model.materialize();
-        Tensor loss;
-        const int64_t forward = bytes_received(mesh, [&] { loss = laid.loss(cpu); });
-        EXPECT_EQ(forward, bytes_of(planned, "", false));
-        EXPECT_EQ(bytes_received(mesh, [&] { loss.backward(); }), bytes_of(planned, "", true));
+        expect_received(laid, planned);
         for (size_t i = 0; i < layers.size(); ++i) {
           const std::string layer = concat("model.layers.", i, ".");
           EXPECT_GT(layers[i], 0);
