@@ -15,11 +15,8 @@ std::vector<int64_t> tokens() { return {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5}; }
 
 TEST(Decoder, GivesTheLogitsOfTheWholeModel) {
   for (const int ranks : {1, 2}) {
-    on_mesh({{"tp", ranks}}, [&](const DeviceMesh& mesh) {
+    on_small_model(ranks, [&](TransformerModel& model, const DeviceMesh& mesh) {
       const NoGrad no_grad;
-      TransformerModel model(kSmallConfig);
-      parallelize(model, mesh["tp"], transformer_styles(kSmallConfig));
-      model.materialize();
       const std::vector<int64_t> ids = tokens();
       const auto count = static_cast<int64_t>(ids.size());
       const std::vector<double> values(ids.begin(), ids.end());
@@ -40,10 +37,7 @@ TEST(Decoder, GivesTheLogitsOfTheWholeModel) {
 }
 
 TEST(Decoder, RefusesWhatItHasNoRoomFor) {
-  on_mesh({{"tp", 1}}, [&](const DeviceMesh& mesh) {
-    TransformerModel model(kSmallConfig);
-    parallelize(model, mesh["tp"], transformer_styles(kSmallConfig));
-    model.materialize();
+  on_small_model(1, [&](TransformerModel& model, const DeviceMesh& mesh) {
     EXPECT_EQ(error_of([&] { Decoder(model, mesh, 33); }),
               "decode: number of tokens is 33, expected 1 to 32, those of the model");
     Decoder decoder(model, mesh, 4);

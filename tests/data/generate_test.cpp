@@ -43,10 +43,7 @@ TEST(Generate, AppliesTheSamplingOptions) {
 TEST(Generate, TakesTheLikeliestTokensOnEveryMesh) {
   std::vector<int64_t> alone;
   for (const int ranks : {1, 2}) {
-    on_mesh({{"tp", ranks}}, [&](const DeviceMesh& mesh) {
-      TransformerModel model(kSmallConfig);
-      parallelize(model, mesh["tp"], transformer_styles(kSmallConfig));
-      model.materialize();
+    on_small_model(ranks, [&](TransformerModel& model, const DeviceMesh& mesh) {
       const GenerateOptions options{.sampling = {.temperature = 0}, .tokens = 9};
       const std::vector<int64_t> prompt = {3, 1, 4};
       const auto ids = generate(model, mesh, prompt, options);
@@ -80,46 +77,44 @@ TEST(Generate, ContinuesSeveralPromptsAsEachAlone) {
   windowed.window = 3;
   for (const TransformerConfig& config : {kSmallConfig, positions, windowed}) {
     for (const int ranks : {1, 2}) {
-      on_mesh({{"tp", ranks}}, [&](const DeviceMesh& mesh) {
-        TransformerModel model(config);
-        parallelize(model, mesh["tp"], transformer_styles(config));
-        model.materialize();
-        GenerateOptions options{.sampling = {.temperature = 0.9, .seed = 7}, .tokens = 9};
-        std::vector<std::vector<int64_t>> alone;
-        for (size_t i = 0; i < prompts.size(); ++i) {
-          options.sampling.seed = 7 + i;
-          alone.push_back(generate(model, mesh, prompts[i], options));
-        }
-        // One of them ends early, and the next begins in its place.
-        options.sampling.seed = 7;
-        for (const int64_t batch : {1, 2, 3, 16}) {
-          options.batch = batch;
-          std::vector<std::vector<int64_t>> seen(prompts.size());
-          std::vector<int> ends(prompts.size());
-          const auto use = [&](size_t prompt, std::optional<int64_t> id) {
-            id ? seen[prompt].push_back(*id) : void(++ends[prompt]);
-            return prompt != 1 || seen[prompt].size() < 4;
-          };
-          auto expected = alone;
-          expected[1].resize(4);
-          EXPECT_EQ(generate(model, mesh, prompts, options, use), expected) << batch;
-          EXPECT_EQ(seen, expected);
-          EXPECT_EQ(ends, std::vector<int>(prompts.size(), 1));
-        }
-        options.seeds = {10, 9, 8, 7};
-        options.sampling.seed = 10;
-        EXPECT_EQ(generate(model, mesh, prompts, options)[0],
-                  generate(model, mesh, prompts[0], {.sampling = options.sampling, .tokens = 9}));
-      });
+      on_small_model(
+          ranks,
+          [&](TransformerModel& model, const DeviceMesh& mesh) {
+            GenerateOptions options{.sampling = {.temperature = 0.9, .seed = 7}, .tokens = 9};
+            std::vector<std::vector<int64_t>> alone;
+            for (size_t i = 0; i < prompts.size(); ++i) {
+              options.sampling.seed = 7 + i;
+              alone.push_back(generate(model, mesh, prompts[i], options));
+            }
+            // One of them ends early, and the next begins in its place.
+            options.sampling.seed = 7;
+            for (const int64_t batch : {1, 2, 3, 16}) {
+              options.batch = batch;
+              std::vector<std::vector<int64_t>> seen(prompts.size());
+              std::vector<int> ends(prompts.size());
+              const auto use = [&](size_t prompt, std::optional<int64_t> id) {
+                id ? seen[prompt].push_back(*id) : void(++ends[prompt]);
+                return prompt != 1 || seen[prompt].size() < 4;
+              };
+              auto expected = alone;
+              expected[1].resize(4);
+              EXPECT_EQ(generate(model, mesh, prompts, options, use), expected) << batch;
+              EXPECT_EQ(seen, expected);
+              EXPECT_EQ(ends, std::vector<int>(prompts.size(), 1));
+            }
+            options.seeds = {10, 9, 8, 7};
+            options.sampling.seed = 10;
+            EXPECT_EQ(
+                generate(model, mesh, prompts, options)[0],
+                generate(model, mesh, prompts[0], {.sampling = options.sampling, .tokens = 9}));
+          },
+          config);
     }
   }
 }
 
 TEST(Generate, RefusesWrongBatches) {
-  on_mesh({{"tp", 1}}, [&](const DeviceMesh& mesh) {
-    TransformerModel model(kSmallConfig);
-    parallelize(model, mesh["tp"], transformer_styles(kSmallConfig));
-    model.materialize();
+  on_small_model(1, [&](TransformerModel& model, const DeviceMesh& mesh) {
     const std::vector<std::vector<int64_t>> prompts = {{3}, {}, {4}};
     const auto error = [&](const GenerateOptions& options, size_t count) {
       return error_of([&] { generate(model, mesh, std::span(prompts).first(count), options); });
@@ -158,10 +153,7 @@ TEST(Generate, RefusesLogitsThatOverflow) {
 
 TEST(Generate, FollowsTheFirstRank) {
   std::vector<std::vector<int64_t>> made(2);
-  on_mesh({{"tp", 2}}, [&](const DeviceMesh& mesh) {
-    TransformerModel model(kSmallConfig);
-    parallelize(model, mesh["tp"], transformer_styles(kSmallConfig));
-    model.materialize();
+  on_small_model(2, [&](TransformerModel& model, const DeviceMesh& mesh) {
     const int rank = mesh.rank();
     const std::vector<int64_t> prompt(static_cast<size_t>(3 + rank), 4 + rank);
     const GenerateOptions options{.sampling = {.seed = static_cast<uint64_t>(rank)},
@@ -210,10 +202,7 @@ TEST(Generate, TakesTheOptionsOfTheFirstRank) {
 }
 
 TEST(Generate, StopsAtTheLongestSequence) {
-  on_mesh({{"tp", 1}}, [&](const DeviceMesh& mesh) {
-    TransformerModel model(kSmallConfig);
-    parallelize(model, mesh["tp"], transformer_styles(kSmallConfig));
-    model.materialize();
+  on_small_model(1, [&](TransformerModel& model, const DeviceMesh& mesh) {
     const std::vector<int64_t> prompt(30, 5);
     // The last token comes from a full context.
     EXPECT_EQ(generate(model, mesh, prompt).size(), 3u);

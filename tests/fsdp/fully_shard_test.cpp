@@ -112,18 +112,11 @@ TEST_P(FullyShard, StartsWithEqualBits) {
 
 TEST_P(FullyShard, AccumulatesGradientsOfTwoBackwards) {
   on_llama({{"dp", GetParam()}}, {}, [&](TransformerModel& model, const DeviceMesh& mesh) {
-    auto gradients = [&] {
-      std::vector<std::vector<float>> values;
-      for (const ParameterPtr& p : model.parameters()) {
-        values.push_back(p->grad().full_tensor().to_vector<float>());
-      }
-      return values;
-    };
     auto run = [&] { model.loss(batch_of(mesh, 4, 1), batch_of(mesh, 4, 2)).backward(); };
     run();
-    auto once = gradients();
+    const auto once = gradients_of(model);
     run();
-    auto twice = gradients();
+    const auto twice = gradients_of(model);
     for (size_t i = 0; i < once.size(); ++i) {
       for (size_t j = 0; j < once[i].size(); ++j) {
         ASSERT_NEAR(twice[i][j], 2 * once[i][j], 1e-5 * (1 + std::abs(once[i][j])));
@@ -165,10 +158,8 @@ TEST_P(FullyShard, RecomputesWithEqualBits) {
       shard(model, mesh);
       model.materialize();
       model.loss(batch_of(mesh, 4, 1), batch_of(mesh, 4, 2)).backward();
-      for (const ParameterPtr& p : model.parameters()) {
-        auto gradient = p->grad().full_tensor().to_vector<float>();
-        if (world.rank() == 0) results[recompute].push_back(std::move(gradient));
-      }
+      const auto gradients = gradients_of(model);
+      if (world.rank() == 0) results[recompute] = gradients;
     });
   }
   EXPECT_EQ(results[0], results[1]);

@@ -56,6 +56,15 @@ inline void shard(TransformerModel& model, const DeviceMesh& mesh,
   fully_shard(model, mesh, options);
 }
 
+/// The whole gradients of all parameters.
+inline std::vector<std::vector<float>> gradients_of(const TransformerModel& model) {
+  std::vector<std::vector<float>> values;
+  for (const ParameterPtr& p : model.parameters()) {
+    values.push_back(p->grad().full_tensor().to_vector<float>());
+  }
+  return values;
+}
+
 /// Runs `body` on the ranks of a mesh, with a sharded model.
 inline void on_llama(
     const std::vector<MeshAxis>& axes, const FullyShardOptions& options,

@@ -202,14 +202,6 @@ TEST(Strategies, HybridDefersTheSumAcross) {
   });
 }
 
-std::vector<std::vector<float>> gradients_of(const TransformerModel& model) {
-  std::vector<std::vector<float>> values;
-  for (const ParameterPtr& p : model.parameters()) {
-    values.push_back(p->grad().full_tensor().to_vector<float>());
-  }
-  return values;
-}
-
 /// Repeated backwards without clearing: sums continue, whether both sync or one does not. Clearing
 /// a gradient also clears the part that waits for a sync.
 TEST_P(Strategies, SumGradientsUntilTheyAreCleared) {

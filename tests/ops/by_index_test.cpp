@@ -27,11 +27,18 @@ static Tensor of(const std::vector<int64_t>& values, const Sharding& sharding) {
 
 static bool is_cut(const Tensor& tensor) { return tensor.sharding()[0] == Placement(Shard(0)); }
 
+/// Runs `body` on the ranks of a mesh, with a sharding by rows.
+static void on_ranks(int ranks,
+                     const std::function<void(const Communicator&, const Sharding&)>& body) {
+  run_ranks(ranks, [&](Communicator world) {
+    body(world, Sharding(DeviceMesh(world, {{"x", ranks}}), {Shard(0)}));
+  });
+}
+
 TEST(ByIndex, TheCutStays) {
   for (int ranks : {1, 2, 3, 4}) {
-    run_ranks(ranks, [](Communicator world) {
-      const DeviceMesh mesh(world, {{"x", world.size()}});
-      const Sharding cut(mesh, {Shard(0)}), whole(mesh, {});
+    on_ranks(ranks, [](const Communicator&, const Sharding& cut) {
+      const Sharding whole(cut.mesh(), {});
       Tensor a = ones({9, 2}, {.sharding = cut});
       a.set_requires_grad();
       for (const Sharding& lie : {cut, whole}) {
@@ -70,9 +77,7 @@ static int64_t remote_rows(const Tensor& wanted, int64_t size, int rank, int ran
 
 TEST(ByIndex, MovesTheNamedRowsOnly) {
   for (int ranks : {2, 3, 4}) {
-    run_ranks(ranks, [](Communicator world) {
-      const DeviceMesh mesh(world, {{"x", world.size()}});
-      const Sharding cut(mesh, {Shard(0)});
+    on_ranks(ranks, [](const Communicator& world, const Sharding& cut) {
       const Tensor a = rows_of({50, 3}, cut);
       for (const std::vector<int64_t>& wanted :
            {std::vector<int64_t>{0, 49, 0, 0, 25, 25, 7, 49, 1, 1, 1},
@@ -105,9 +110,7 @@ template <class F> static int64_t peak_of(const F& call) {
 
 TEST(ByIndex, TakesMemoryOfItsPartOnly) {
   for (int ranks : {2, 3, 4}) {
-    run_ranks(ranks, [](Communicator world) {
-      const DeviceMesh mesh(world, {{"x", world.size()}});
-      const Sharding cut(mesh, {Shard(0)});
+    on_ranks(ranks, [](const Communicator& world, const Sharding& cut) {
       const int64_t rows = 4096 * world.size(), width = 64, part = 4096 * width * 4;
       const Tensor a = ones({rows, width}, {.sharding = cut});
       const Tensor few = of({5, rows - 1, rows / 2, 5}, cut);
@@ -169,9 +172,7 @@ TEST(ByIndex, AgreesWithOneDevice) {
 }
 
 TEST(ByIndex, TheLastOfEqualIndicesStays) {
-  run_ranks(3, [](Communicator world) {
-    const DeviceMesh mesh(world, {{"x", 3}});
-    const Sharding cut(mesh, {Shard(0)});
+  on_ranks(3, [](const Communicator&, const Sharding& cut) {
     Tensor a = zeros({4}, {.sharding = cut}), src = arange(1, 7, 1, {.sharding = cut});
     src.set_requires_grad();
     const Tensor put = index_copy(a, 0, of({2, 0, 2, 0, 0, 3}, cut), src);
@@ -183,9 +184,7 @@ TEST(ByIndex, TheLastOfEqualIndicesStays) {
 }
 
 TEST(ByIndex, AMistakeOfOneRankIsTheErrorOfAll) {
-  run_ranks(3, [](Communicator world) {
-    const DeviceMesh mesh(world, {{"x", 3}});
-    const Sharding cut(mesh, {Shard(0)});
+  on_ranks(3, [](const Communicator&, const Sharding& cut) {
     const Tensor a = ones({9, 2}, {.sharding = cut});
     const Tensor wrong = of({0, 1, 9}, cut), zero = of({0, 0, 0}, cut);
     EXPECT_EQ(error_of([&] { take(a, wrong, 0); }),
@@ -207,9 +206,7 @@ TEST(ByIndex, AMistakeOfOneRankIsTheErrorOfAll) {
 }
 
 TEST(ByIndex, ForbiddenTrafficIsRefused) {
-  run_ranks(2, [](Communicator world) {
-    const DeviceMesh mesh(world, {{"x", 2}});
-    const Sharding cut(mesh, {Shard(0)});
+  on_ranks(2, [](const Communicator&, const Sharding& cut) {
     const Tensor a = ones({4, 2}, {.sharding = cut}), index = of({0, 3}, cut);
     const TrafficScope scope(Traffic::free_only);
     EXPECT_NE(error_of([&] { take(a, index, 0); }).find("traffic policy demands"),
@@ -218,9 +215,7 @@ TEST(ByIndex, ForbiddenTrafficIsRefused) {
 }
 
 TEST(ByIndex, AnEmbeddingCutAsItsIdsExchangesRows) {
-  run_ranks(4, [](Communicator world) {
-    const DeviceMesh mesh(world, {{"x", 4}});
-    const Sharding cut(mesh, {Shard(0)});
+  on_ranks(4, [](const Communicator& world, const Sharding& cut) {
     Tensor weight = rows_of({101, 2}, cut);
     weight.set_requires_grad();
     const Tensor ids = reshape(of({100, 0, 0, 50, 50, 50, 3, 100}, cut), {4, 2});
@@ -241,9 +236,7 @@ TEST(ByIndex, AnEmbeddingCutAsItsIdsExchangesRows) {
 }
 
 TEST(ByIndex, AProductWithZerosHasItsGradients) {
-  run_ranks(2, [](Communicator world) {
-    const DeviceMesh mesh(world, {{"x", 2}});
-    const Sharding cut(mesh, {Shard(0)});
+  on_ranks(2, [](const Communicator&, const Sharding& cut) {
     Tensor a = from_values(std::vector<double>{2, 3, 0}, {3}, {.sharding = cut});
     Tensor src = from_values(std::vector<double>{0, 5, 0, 0, 7}, {5}, {.sharding = cut});
     a.set_requires_grad();
@@ -255,9 +248,7 @@ TEST(ByIndex, AProductWithZerosHasItsGradients) {
 }
 
 TEST(ByIndex, HalvesAreAddedInF32) {
-  run_ranks(2, [](Communicator world) {
-    const DeviceMesh mesh(world, {{"x", 2}});
-    const Sharding cut(mesh, {Shard(0)});
+  on_ranks(2, [](const Communicator&, const Sharding& cut) {
     const Tensor a = zeros({2}, {.dtype = bf16, .sharding = cut});
     const Tensor all_of_one = zeros({1024}, {.dtype = i64, .sharding = cut});
     const Tensor made = index_add(a, 0, all_of_one, ones({1024}, {.dtype = bf16, .sharding = cut}));
