@@ -50,6 +50,15 @@ inline Tensor numbers(const Shape& shape, int64_t salt = 0, const Sharding& shar
   return from_values(small_numbers(shape, salt), shape, {.dtype = dtype, .sharding = sharding});
 }
 
+/// Ids below 37, equal on all ranks, laid out by `options`.
+inline Tensor some_ids(const Shape& shape, int64_t salt, const TensorOptions& options) {
+  std::vector<double> ids;
+  for (int64_t i = 0; i < shape.product(); ++i) {
+    ids.push_back(static_cast<double>((i * i * 7 + i * 13 + salt * 31) % 37));
+  }
+  return from_values(ids, shape, options);
+}
+
 /// The full `values` as terms of a sum: rank 0 of the Partial axes holds 3 times the values, and
 /// the others share the excess, negated.
 inline Tensor terms_of(const std::vector<double>& values, const Shape& shape,
