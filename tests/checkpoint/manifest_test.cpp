@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "checkpoint/blocks.h"
 #include "checkpoint/rank_file.h"
 #include "checkpoint/runs.h"

@@ -6,7 +6,6 @@
 #include "tests/data/small_config.h"
 #include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
-#include "weft/tensor_parallel.h"
 
 namespace weft {
 namespace {

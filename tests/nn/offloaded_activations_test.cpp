@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What recomputed runs save, at rest on disk between forward and backward.
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 
