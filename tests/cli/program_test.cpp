@@ -139,7 +139,6 @@ TEST_F(Program, WarnsOfBytesInAVocabularyOfATokenizer) {
 
 /// All that can hold a model's weights, in the commands that use one.
 TEST_F(Program, AModelIsARunAStepAnImportOrAHuggingFaceDirectory) {
-  namespace fs = std::filesystem;
   const auto only_checkpoint = [](const std::string& directory) {
     const auto found = list_checkpoints(directory);
     return found.size() == 1 ? found[0] : "";
