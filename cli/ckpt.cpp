@@ -5,10 +5,10 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <map>
-#include <set>
+#include <memory>
 #include <thread>
 
+#include "cli/commands.h"
 #include "cli/numbers.h"
 #include "cli/ranks.h"
 #include "weft/error.h"
@@ -16,11 +16,40 @@
 
 namespace weft::cli {
 
-static CLI::App* add_command(CLI::App& ckpt, CkptOptions& options, const char* name,
-                             const char* about) {
+namespace {
+
+using CkptCommand = int (*)(const CkptOptions&);
+
+/// The commands of `weft ckpt`, whose flags land in `options`.
+struct CkptCommands {
+  CLI::App& ckpt;
+  std::shared_ptr<CkptOptions> options;
+  int& code;
+
+  /// With `ranks_flag` all ranks of a job run the command, else the first process alone.
+  CLI::App* add(const char* name, const char* about, CkptCommand run,
+                const char* ranks_flag = nullptr) const;
+};
+
+}  // namespace
+
+static int run_command(CkptOptions options, CkptCommand run, const char* ranks_flag) {
+  if (ranks_flag) {
+    options.ranks = job_ranks(options.ranks, ranks_flag);
+  } else if (!is_first_process()) {
+    return 0;
+  }
+  if (options.ranks == 0) {
+    options.ranks = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  }
+  return run(options);
+}
+
+CLI::App* CkptCommands::add(const char* name, const char* about, CkptCommand run,
+                            const char* ranks_flag) const {
   CLI::App* command = ckpt.add_subcommand(name, about);
   command->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  command->callback([&options, name] { options.command = name; });
+  command->callback([=, o = options, &code = code] { code = run_command(*o, run, ranks_flag); });
   return command;
 }
 
@@ -32,13 +61,14 @@ static void add_threads(CLI::App* command, CkptOptions& options, const char* abo
   takes_whole(command->add_option("--threads", options.ranks, about), 1, kMostLocalRanks);
 }
 
-static void add_readers(CLI::App& ckpt, CkptOptions& o) {
+static void add_readers(const CkptCommands& commands) {
+  CkptOptions& o = *commands.options;
   CLI::App* ls =
-      add_command(ckpt, o, "ls", "List the checkpoints of a directory, or one's tensors");
+      commands.add("ls", "List the checkpoints of a directory, or one's tensors", list_checkpoint);
   ls->add_option("PATH", o.path, "What `train --save` wrote to, or one checkpoint")->required();
 
   CLI::App* verify =
-      add_command(ckpt, o, "verify", "Read a checkpoint and check every block of it");
+      commands.add("verify", "Read a checkpoint and check every block of it", verify_checkpoint);
   verify->add_option("PATH", o.path, "A checkpoint, or a directory of several: all of them")
       ->required();
   add_threads(verify, o, "Threads that read (default: the cores)");
@@ -47,7 +77,8 @@ static void add_readers(CLI::App& ckpt, CkptOptions& o) {
       "Prints COMPLETE, INCOMPLETE, MIXED or CORRUPT with file, tensor and block.\n"
       "Exit codes: 0 all complete, 1 one is not, 2 wrong usage.");
 
-  CLI::App* diff = add_command(ckpt, o, "diff", "Compare two checkpoints tensor by tensor");
+  CLI::App* diff =
+      commands.add("diff", "Compare two checkpoints tensor by tensor", compare_checkpoints);
   diff->add_option("A", o.path, "A checkpoint, or a run's directory (the newest complete one)")
       ->required();
   diff->add_option("B", o.other, "Another, of any world")->required();
@@ -58,8 +89,10 @@ static void add_readers(CLI::App& ckpt, CkptOptions& o) {
   diff->footer("Exit codes: 0 equal, 1 they differ, 2 wrong usage.");
 }
 
-static void add_writers(CLI::App& ckpt, CkptOptions& o) {
-  CLI::App* reshard = add_command(ckpt, o, "reshard", "Write a checkpoint anew for other ranks");
+static void add_writers(const CkptCommands& commands) {
+  CkptOptions& o = *commands.options;
+  CLI::App* reshard = commands.add("reshard", "Write a checkpoint anew for other ranks",
+                                   reshard_checkpoint, "--ranks");
   reshard
       ->add_option("FROM", o.path,
                    "A checkpoint, a run's directory (the newest complete one), or PyTorch's "
@@ -69,8 +102,9 @@ static void add_writers(CLI::App& ckpt, CkptOptions& o) {
   add_ranks(reshard, o, "Ranks to write for, each tensor cut along its first dim");
   reshard->get_option("--ranks")->required();
 
-  CLI::App* out = add_command(ckpt, o, "export",
-                              "Write the model as Hugging Face safetensors, with config.json");
+  CLI::App* out =
+      commands.add("export", "Write the model as Hugging Face safetensors, with config.json",
+                   export_checkpoint, "--threads");
   out->add_option("FROM", o.path,
                   "A checkpoint, a run's directory (the newest complete one), or PyTorch's "
                   "safetensors shards")
@@ -83,37 +117,20 @@ static void add_writers(CLI::App& ckpt, CkptOptions& o) {
       1 << 20)
       ->capture_default_str();
 
-  CLI::App* in = add_command(ckpt, o, "import", "Make a checkpoint of a Hugging Face model");
+  CLI::App* in = commands.add("import", "Make a checkpoint of a Hugging Face model",
+                              import_checkpoint, "--ranks");
   in->add_option("FROM", o.path, "Directory, index or .safetensors file")->required();
   in->add_option("TO", o.other, "Directory to save to")->required();
   add_ranks(in, o, "Ranks to write for (default: the cores)");
   in->add_option("--prefix", o.prefix, "What the keys get before them")->capture_default_str();
 }
 
-CLI::App* add_ckpt(CLI::App& program, CkptOptions& options) {
+void add_ckpt(CLI::App& program, int& code) {
   CLI::App* ckpt = program.add_subcommand("ckpt", "Look at checkpoints, verify and convert them");
   ckpt->require_subcommand(1);
-  add_readers(*ckpt, options);
-  add_writers(*ckpt, options);
-  return ckpt;
-}
-
-int run_ckpt(const CkptOptions& given) {
-  static const std::map<std::string, int (*)(const CkptOptions&)> commands = {
-      {"ls", list_checkpoint},       {"verify", verify_checkpoint},
-      {"diff", compare_checkpoints}, {"reshard", reshard_checkpoint},
-      {"export", export_checkpoint}, {"import", import_checkpoint}};
-  static const std::set<std::string> of_all_ranks = {"reshard", "export", "import"};
-  CkptOptions options = given;
-  if (of_all_ranks.contains(options.command)) {
-    options.ranks = job_ranks(options.ranks, options.command == "export" ? "--threads" : "--ranks");
-  } else if (!is_first_process()) {
-    return 0;
-  }
-  if (options.ranks == 0) {
-    options.ranks = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  }
-  return commands.at(options.command)(options);
+  const CkptCommands commands{*ckpt, std::make_shared<CkptOptions>(), code};
+  add_readers(commands);
+  add_writers(commands);
 }
 
 std::string readable_bytes(int64_t bytes) {

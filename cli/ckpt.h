@@ -8,15 +8,10 @@
 
 #include "weft/checkpoint.h"
 
-namespace CLI {
-class App;
-}
-
 namespace weft::cli {
 
 /// Options of `weft ckpt`.
 struct CkptOptions {
-  std::string command;
   std::string path, other;
   /// Ranks to write for, or threads that read and write.
   int ranks = 0;
@@ -26,12 +21,8 @@ struct CkptOptions {
   bool headers_only = false;
 };
 
-/// Adds the subcommand `ckpt` with its own, whose flags land in `options`.
-CLI::App* add_ckpt(CLI::App& program, CkptOptions& options);
-
-/// Runs the command of `options` and returns the exit code. Throws std::invalid_argument for errors
-/// that the user can fix, other exceptions for failures.
-int run_ckpt(const CkptOptions& options);
+// Each command returns the exit code. It throws std::invalid_argument for errors that the user can
+// fix, other exceptions for failures.
 
 int list_checkpoint(const CkptOptions& options);
 int verify_checkpoint(const CkptOptions& options);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/estimate.h"
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "cli/commands.h"
 #include "cli/machine.h"
 #include "cli/memory_plan.h"
 #include "cli/numbers.h"
@@ -20,36 +20,20 @@ namespace weft::cli {
 
 static constexpr int kMostRanksEstimated = 1 << 18;
 
-CLI::App* add_estimate(CLI::App& program, EstimateOptions& o) {
-  CLI::App* estimate = program.add_subcommand(
-      "estimate", "Memory, traffic and time of a training step on a world that need not be there");
-  estimate->footer(
-      "Example: weft estimate --model 70b.json --mesh dp=64,tp=8 --dtype bf16 --machine h100\n"
-      "Exit codes: 0 done, 1 something failed on the way, 2 a flag, file or mesh is wrong.");
-  estimate->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  add_parallel_flags(*estimate, o.parallel);
-  takes_whole(estimate->add_option("--world", o.world, "Ranks (default: those of --mesh, or 1)"), 1,
-              kMostRanksEstimated);
-  takes_whole(
-      estimate->add_option("--rank", o.rank, "The rank whose memory and traffic are printed"), 0)
-      ->capture_default_str();
-  takes_whole(
-      estimate->add_option("--ranks-per-host", o.ranks_per_host, "Ranks that share fast links"), 1)
-      ->capture_default_str();
-  estimate
-      ->add_option("--machine", o.machine,
-                   "this (measured now, ranks as threads), h100, h200 or a100")
-      ->capture_default_str();
-  estimate
-      ->add_option("--compare", o.compare,
-                   "Strategies, as full_shard,hsdp,zero2: a line each instead of the details")
-      ->delimiter(',');
-  estimate->add_flag("--json", o.json, "Print one JSON object (with --compare, an array)");
-  estimate->add_flag("--schedule", o.schedule, "Print what is gathered, computed and freed when");
-  return estimate;
-}
-
 namespace {
+
+/// Options of `weft estimate`.
+struct EstimateOptions {
+  ParallelOptions parallel;
+  int world = 0;
+  int rank = 0;
+  int ranks_per_host = 8;
+  std::string machine = "this";
+  /// Strategies; empty: that of `parallel` alone, in detail.
+  std::vector<std::string> compare = {};
+  bool json = false;
+  bool schedule = false;
+};
 
 /// The estimate of one strategy.
 struct Estimate {
@@ -299,7 +283,8 @@ static void check_size(const TransformerConfig& config, const ParallelOptions& o
        " rows of ", options.seq, " tokens are ", values, " values, expected at most ", kMost);
 }
 
-void estimate(EstimateOptions o) {
+/// Checks what the flags say together, and prints what a training step would take.
+static void estimate(EstimateOptions o) {
   const bool compares = !o.compare.empty();
   if (o.schedule && (o.json || compares)) {
     fail("--schedule is given with ", o.json ? "--json" : "--compare", ", expected one of them");
@@ -350,6 +335,37 @@ void estimate(EstimateOptions o) {
   print_traffic(estimates[0].cost);
   print_time(estimates[0]);
   if (o.schedule) std::fputs(step_schedule(world, config, all[0]).c_str(), stdout);
+}
+
+void add_estimate(CLI::App& program) {
+  const auto options = std::make_shared<EstimateOptions>();
+  EstimateOptions& o = *options;
+  CLI::App* estimate = program.add_subcommand(
+      "estimate", "Memory, traffic and time of a training step on a world that need not be there");
+  estimate->footer(
+      "Example: weft estimate --model 70b.json --mesh dp=64,tp=8 --dtype bf16 --machine h100\n"
+      "Exit codes: 0 done, 1 something failed on the way, 2 a flag, file or mesh is wrong.");
+  estimate->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  add_parallel_flags(*estimate, o.parallel);
+  takes_whole(estimate->add_option("--world", o.world, "Ranks (default: those of --mesh, or 1)"), 1,
+              kMostRanksEstimated);
+  takes_whole(
+      estimate->add_option("--rank", o.rank, "The rank whose memory and traffic are printed"), 0)
+      ->capture_default_str();
+  takes_whole(
+      estimate->add_option("--ranks-per-host", o.ranks_per_host, "Ranks that share fast links"), 1)
+      ->capture_default_str();
+  estimate
+      ->add_option("--machine", o.machine,
+                   "this (measured now, ranks as threads), h100, h200 or a100")
+      ->capture_default_str();
+  estimate
+      ->add_option("--compare", o.compare,
+                   "Strategies, as full_shard,hsdp,zero2: a line each instead of the details")
+      ->delimiter(',');
+  estimate->add_flag("--json", o.json, "Print one JSON object (with --compare, an array)");
+  estimate->add_flag("--schedule", o.schedule, "Print what is gathered, computed and freed when");
+  estimate->callback([options] { cli::estimate(*options); });
 }
 
 }  // namespace weft::cli

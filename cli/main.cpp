@@ -12,22 +12,15 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "cli/ckpt.h"
-#include "cli/estimate.h"
+#include "cli/commands.h"
 #include "cli/ranks.h"
-#include "cli/resume.h"
-#include "cli/run.h"
-#include "cli/serve.h"
-#include "cli/tokenize.h"
-#include "cli/trace.h"
-#include "cli/train_options.h"
 #include "weft/error.h"
 #include "weft/extend/descriptor.h"
 #include "weft/warnings.h"
 
 namespace weft::cli {
 
-static constexpr int kFailed = 1, kWrongUsage = 2, kSignalled = 128;
+static constexpr int kFailed = 1, kWrongUsage = 2;
 
 /// A mistake in the command line as one sentence, which names the command whose help explains it.
 static std::string in_words(const CLI::ParseError& error, const CLI::App& program) {
@@ -56,21 +49,14 @@ static int run(int argc, char** argv) {
   program.name("weft");
   program.set_version_flag("--version", "weft " WEFT_VERSION);
   program.require_subcommand(1);
-  TrainOptions options;
-  CLI::App* training = add_train(program, options);
-  EstimateOptions estimated;
-  CLI::App* estimating = add_estimate(program, estimated);
-  CkptOptions ckpt_options;
-  CLI::App* ckpt = add_ckpt(program, ckpt_options);
-  ServeOptions served;
-  CLI::App* serving = add_sample(program, served);
-  TokenizeOptions tokenized;
-  CLI::App* tokenizing = add_tokenize(program, tokenized);
-  TraceOptions traced;
-  CLI::App* tracing = add_trace(program, traced);
-  LaunchedProgram launched;
-  CLI::App* launching = add_run(program, launched);
-  const std::vector<std::string> after_dashes = cut_program(argc, argv);
+  int code = 0;
+  add_train(program, code);
+  add_estimate(program);
+  add_ckpt(program, code);
+  add_sample(program);
+  add_tokenize(program);
+  add_trace(program);
+  add_run(program, argc, argv, code);
   const auto is_named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
   if (argc > 1 && argv[1][0] != '-' && program.get_subcommands(is_named).empty()) {
     std::cerr << concat("weft: there is no command ", in_quotes(argv[1]), "; see weft --help\n");
@@ -78,20 +64,7 @@ static int run(int argc, char** argv) {
   }
   try {
     program.parse(argc, argv);
-    if (training->parsed()) {
-      complete(options);
-      train(options);
-      if (const int signal = stopped_by()) return kSignalled + signal;
-    }
-    if (estimating->parsed()) estimate(estimated);
-    if (serving->parsed()) serve(served);
-    if (tokenizing->parsed()) tokenize(tokenized);
-    if (tracing->parsed()) merge_traces(traced);
-    if (launching->parsed()) {
-      launched.command = launched_command(*launching, after_dashes);
-      return run_program(launched);
-    }
-    return ckpt->parsed() ? run_ckpt(ckpt_options) : 0;
+    return code;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return program.exit(error);
     std::cerr << in_words(error, program);

@@ -2,8 +2,8 @@
 #include "cli/prompts.h"
 
 #include <algorithm>
+#include <filesystem>
 
-#include "cli/tokenize.h"
 #include "cli/weights.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
@@ -13,6 +13,12 @@ namespace weft::cli {
 
 /// All prompts are held in memory.
 static constexpr int64_t kLargestPrompts = int64_t{64} << 20;
+
+Tokenizer tokenizer_at(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(path, ignored) ? Tokenizer::from_directory(path)
+                                                      : Tokenizer::from_file(path);
+}
 
 /// --tokenizer, the model, or the folder of its run, which keeps the files of --init.
 static std::string tokenizer_directory(const ServeOptions& options) {

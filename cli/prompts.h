@@ -7,11 +7,38 @@
 #include <string>
 #include <vector>
 
-#include "cli/serve.h"
+#include "weft/generate.h"
 #include "weft/tokenizer.h"
 #include "weft/transformer_config.h"
 
 namespace weft::cli {
+
+/// Options of `weft sample`.
+struct ServeOptions {
+  /// A directory: see weights_in.
+  std::string model;
+  /// Path of the tokenizer; empty: that of `model`.
+  std::string tokenizer;
+  std::vector<std::string> prompts;
+  /// A file of prompts, one a line, which follow `prompts`; empty: none.
+  std::string prompts_file;
+  /// The prompts are messages of a user; the system message and the chat template for them.
+  bool chats = false;
+  std::string system, chat_template;
+  std::vector<std::string> stops;
+  int ranks = 1;
+  /// Empty: tp over the ranks.
+  std::string mesh;
+  std::string device = "cpu";
+  int64_t tokens = 200;
+  /// The most prompts that are continued at once.
+  int64_t batch = 16;
+  SamplingOptions sampling;
+  int threads = 0;
+};
+
+/// The tokenizer of a directory, or of a tokenizer.json or tokenizer.model.
+Tokenizer tokenizer_at(const std::string& path);
 
 /// std::invalid_argument when a prompt has ids that the model does not have, or more than it takes.
 /// Errors call the prompt `name`, and an id a `unit`.

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/run.h"
-
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,14 +6,18 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <iostream>
+#include <memory>
 
+#include "cli/commands.h"
 #include "cli/numbers.h"
 #include "cli/output_files.h"
 #include "weft/error.h"
+#include "weft/extend/flight.h"
 #include "weft/launch.h"
 #include "weft/ranks.h"
 
@@ -29,27 +31,25 @@ static constexpr const char* kFlightPrefix = "weft-flight-";
 static constexpr size_t kFlightsKept = 16;
 static constexpr double kLongestTimeout = 1e9;
 
-CLI::App* add_run(CLI::App& program, LaunchedProgram& o) {
-  CLI::App* run = program.add_subcommand("run", "Start a program as N processes of this host");
-  run->footer(
-      "weft run -n N [--timeout S] [--no-prefix] -- program arguments\n"
-      "Example: weft run -n 4 -- weft train --data src\n"
-      "Output is written in whole lines, \"[2] \" before those of rank 2. Rank 0 has the stdin.\n"
-      "Signals are passed on to all. When one rank fails the others are ended too.\n"
-      "Exit codes: 0 when all ranks exited with 0, otherwise that of the first that failed\n"
-      "(128 + signal if it was killed); 124 after the timeout, 127 when the program cannot be\n"
-      "started, 2 when a flag is wrong, 1 when the ranks' output cannot be written.");
-  takes_whole(run->add_option("-n,--np", o.ranks, "Processes, one a rank; -np too"), 1,
-              kMostLocalRanks)
-      ->required();
-  takes_number(
-      run->add_option("--timeout", o.timeout, "End all after so many seconds (default: never)"), 0,
-      kLongestTimeout)
-      ->type_name("S");
-  run->add_flag("--no-prefix", o.no_prefix, "Write lines as they are");
-  run->prefix_command();
-  return run;
-}
+namespace {
+
+/// Options of `weft run`.
+struct LaunchedProgram {
+  int ranks = 0;
+  double timeout = 0;
+  bool no_prefix = false;
+  /// The program and its arguments.
+  std::vector<std::string> command;
+};
+
+/// Options of `weft trace`.
+struct TraceOptions {
+  /// Flight records, or folders of them.
+  std::vector<std::string> paths;
+  std::string out;
+};
+
+}  // namespace
 
 /// Makes mpirun's -np, among the flags before the program, the -n that it stands for.
 static void accept_np(int argc, char** argv) {
@@ -63,7 +63,9 @@ static void accept_np(int argc, char** argv) {
   }
 }
 
-std::vector<std::string> cut_program(int& argc, char** argv) {
+/// Of `weft run ... -- program arguments`: cuts what follows the "--" off and returns it, the "--"
+/// first. Of other commands nothing.
+static std::vector<std::string> cut_program(int& argc, char** argv) {
   if (argc < 2 || std::string(argv[1]) != "run") return {};
   accept_np(argc, argv);
   int end = 2;
@@ -73,8 +75,9 @@ std::vector<std::string> cut_program(int& argc, char** argv) {
   return rest;
 }
 
-std::vector<std::string> launched_command(const CLI::App& run,
-                                          const std::vector<std::string>& cut_off) {
+/// The program that `run` was given: what its flags leave over and what was cut off.
+static std::vector<std::string> launched_command(const CLI::App& run,
+                                                 const std::vector<std::string>& cut_off) {
   std::vector<std::string> command = run.remaining();
   if (!command.empty() && command[0].starts_with('-')) {
     fail("run: flag ", in_quotes(command[0]), " does not exist; see weft run --help");
@@ -117,7 +120,9 @@ static void forget_old_flights(const std::string& newest) {
   for (size_t i = kFlightsKept - 1; i < found.size(); ++i) fs::remove_all(found[i].second, error);
 }
 
-int run_program(const LaunchedProgram& o) {
+/// Starts the processes and returns the exit code when all have ended; a failure's cause is printed
+/// to stderr.
+static int run_program(const LaunchedProgram& o) {
   if (o.command.empty() || o.command[0].empty()) {
     fail("run: the program is missing, expected weft run -n N -- program arguments");
   }
@@ -141,6 +146,90 @@ int run_program(const LaunchedProgram& o) {
               << "; to see them: weft trace " << printable(flight) << " -o trace.json\n";
   }
   return report.code;
+}
+
+void add_run(CLI::App& program, int& argc, char** argv, int& code) {
+  const auto launched = std::make_shared<LaunchedProgram>();
+  LaunchedProgram& o = *launched;
+  CLI::App* run = program.add_subcommand("run", "Start a program as N processes of this host");
+  run->footer(
+      "weft run -n N [--timeout S] [--no-prefix] -- program arguments\n"
+      "Example: weft run -n 4 -- weft train --data src\n"
+      "Output is written in whole lines, \"[2] \" before those of rank 2. Rank 0 has the stdin.\n"
+      "Signals are passed on to all. When one rank fails the others are ended too.\n"
+      "Exit codes: 0 when all ranks exited with 0, otherwise that of the first that failed\n"
+      "(128 + signal if it was killed); 124 after the timeout, 127 when the program cannot be\n"
+      "started, 2 when a flag is wrong, 1 when the ranks' output cannot be written.");
+  takes_whole(run->add_option("-n,--np", o.ranks, "Processes, one a rank; -np too"), 1,
+              kMostLocalRanks)
+      ->required();
+  takes_number(
+      run->add_option("--timeout", o.timeout, "End all after so many seconds (default: never)"), 0,
+      kLongestTimeout)
+      ->type_name("S");
+  run->add_flag("--no-prefix", o.no_prefix, "Write lines as they are");
+  run->prefix_command();
+  run->callback([run, launched, &code, after_dashes = cut_program(argc, argv)] {
+    launched->command = launched_command(*run, after_dashes);
+    code = run_program(*launched);
+  });
+}
+
+static bool is_record(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return name.starts_with("rank-") && name.ends_with(".json");
+}
+
+static std::vector<std::string> records_of(const std::vector<std::string>& paths) {
+  std::vector<std::string> records;
+  for (const std::string& path : paths) {
+    std::error_code error;
+    if (!fs::is_directory(path, error)) {
+      records.push_back(path);
+      continue;
+    }
+    const size_t before = records.size();
+    for (const auto& entry : fs::directory_iterator(path, error)) {
+      if (is_record(entry.path())) records.push_back(entry.path().string());
+    }
+    if (error) fail("trace: ", path, ": ", error.message());
+    if (records.size() == before)
+      fail("trace: ", path, " holds no flight record, expected files rank-<r>.json");
+    std::sort(records.begin() + static_cast<std::ptrdiff_t>(before), records.end());
+  }
+  return records;
+}
+
+/// Merges the records into one file and prints what is in it. std::invalid_argument names a file
+/// that is missing or malformed.
+static void merge_traces(const TraceOptions& o) {
+  const std::vector<std::string> records = records_of(o.paths);
+  const FlightSummary summary = merge_flight_records(records, o.out);
+  std::printf(
+      "%zu rank%s, %lld operations, %lld of them unfinished, over %.6f s: %s\n", records.size(),
+      records.size() == 1 ? "" : "s", static_cast<long long>(summary.operations),
+      static_cast<long long>(summary.unfinished), summary.seconds, printable(o.out).c_str());
+  if (summary.missing.empty()) return;
+  std::string ranks;
+  for (const int rank : summary.missing) ranks += concat(ranks.empty() ? "" : ", ", rank);
+  std::printf("no record of rank %s\n", ranks.c_str());
+}
+
+void add_trace(CLI::App& program) {
+  const auto options = std::make_shared<TraceOptions>();
+  TraceOptions& o = *options;
+  CLI::App* trace = program.add_subcommand(
+      "trace", "Merge the flight records of ranks into a Chrome or Perfetto trace");
+  trace->footer(
+      "A rank writes its last 1,024 collectives to the folder that WEFT_FLIGHT names (weft run "
+      "sets\n"
+      "it) when the job fails, and at SIGUSR1. Open the result in https://ui.perfetto.dev.\n"
+      "Example: weft trace /tmp/weft-flight-0-1234-5678 -o trace.json");
+  trace->add_option("records", o.paths, "Records, rank-<r>.json, or folders of them")
+      ->required()
+      ->type_name("PATH...");
+  trace->add_option("-o,--out", o.out, "The trace to write")->required()->type_name("FILE");
+  trace->callback([options] { merge_traces(*options); });
 }
 
 }  // namespace weft::cli

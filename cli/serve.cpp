@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/serve.h"
-
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -9,9 +7,11 @@
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
+#include <memory>
 #include <optional>
 #include <utility>
 
+#include "cli/commands.h"
 #include "cli/numbers.h"
 #include "cli/parallel_transformer.h"
 #include "cli/prompts.h"
@@ -129,47 +129,6 @@ static void add_sampling_flags(CLI::App& sample, SamplingOptions& o) {
       sample.add_option("--seed", o.seed, "Of the draws; the next prompt draws with the next seed"),
       0, UINT64_MAX)
       ->capture_default_str();
-}
-
-CLI::App* add_sample(CLI::App& program, ServeOptions& o) {
-  CLI::App* sample = program.add_subcommand("sample", "Continue a text by a model that was saved");
-  sample->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  sample
-      ->add_option("DIR,--resume", o.model,
-                   "A run (its newest complete checkpoint), a checkpoint, an import, or a Hugging "
-                   "Face Llama")
-      ->required()
-      ->type_name("DIR");
-  add_prompt_flags(*sample, o);
-  takes_whole(sample->add_option("--tokens", o.tokens, "Tokens to add"), 1)->capture_default_str();
-  takes_whole(sample->add_option("--batch", o.batch, "The most prompts that are continued at once"),
-              1)
-      ->capture_default_str();
-  takes_whole(sample->add_option("--ranks", o.ranks,
-                                 "Ranks that share the heads; they must divide the kv heads"),
-              1, kMostLocalRanks)
-      ->capture_default_str();
-  sample
-      ->add_option("--mesh", o.mesh,
-                   "Axes of the ranks instead: tp shares the heads, ep the experts, e.g. ep=4,tp=2")
-      ->type_name("AXIS=N,...");
-  sample
-      ->add_option(
-          "--device", o.device,
-          "Where the ranks compute: cpu; cuda: each rank on a GPU, in turn; cuda:0: all on "
-          "that one")
-      ->capture_default_str();
-  add_sampling_flags(*sample, o.sampling);
-  takes_whole(sample->add_option("--threads", o.threads,
-                                 "Threads a rank (default: the cores, shared evenly)"),
-              0, kMostThreads);
-  sample->footer(
-      "Keys and values are kept by layer, cut with the heads. Tokens/s counts what is added.\n"
-      "Example: weft sample runs/tiny --prompt \"The \" --ranks 2\n"
-      "         weft sample llama --chat --prompt \"Who are you?\"\n"
-      "         weft sample llama --chat\n"
-      "         weft sample llama --prompts questions.txt --batch 32");
-  return sample;
 }
 
 /// The token as a byte, or its number.
@@ -328,7 +287,9 @@ static void serve_rank(const ServeOptions& options, const Prompts& prompts,
 /// In a conversation the other ranks wait for what the user types.
 static constexpr auto kUserDeadline = std::chrono::hours(24 * 365);
 
-void serve(const ServeOptions& options) {
+/// Loads the model of the newest complete checkpoint, cut by heads over the ranks, and prints what
+/// it makes of the prompts, in their order, and tokens/s. Throws what went wrong.
+static void serve(const ServeOptions& options) {
   if (!std::filesystem::is_directory(options.model)) {
     fail("sample: ", options.model, " is missing or a file, expected a directory");
   }
@@ -343,6 +304,49 @@ void serve(const ServeOptions& options) {
             {.deadline = prompts.ids().empty() ? kUserDeadline : RunOptions().deadline,
              .threads_per_rank = options.threads,
              .seed = options.sampling.seed});
+}
+
+void add_sample(CLI::App& program) {
+  const auto options = std::make_shared<ServeOptions>();
+  ServeOptions& o = *options;
+  CLI::App* sample = program.add_subcommand("sample", "Continue a text by a model that was saved");
+  sample->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  sample
+      ->add_option("DIR,--resume", o.model,
+                   "A run (its newest complete checkpoint), a checkpoint, an import, or a Hugging "
+                   "Face Llama")
+      ->required()
+      ->type_name("DIR");
+  add_prompt_flags(*sample, o);
+  takes_whole(sample->add_option("--tokens", o.tokens, "Tokens to add"), 1)->capture_default_str();
+  takes_whole(sample->add_option("--batch", o.batch, "The most prompts that are continued at once"),
+              1)
+      ->capture_default_str();
+  takes_whole(sample->add_option("--ranks", o.ranks,
+                                 "Ranks that share the heads; they must divide the kv heads"),
+              1, kMostLocalRanks)
+      ->capture_default_str();
+  sample
+      ->add_option("--mesh", o.mesh,
+                   "Axes of the ranks instead: tp shares the heads, ep the experts, e.g. ep=4,tp=2")
+      ->type_name("AXIS=N,...");
+  sample
+      ->add_option(
+          "--device", o.device,
+          "Where the ranks compute: cpu; cuda: each rank on a GPU, in turn; cuda:0: all on "
+          "that one")
+      ->capture_default_str();
+  add_sampling_flags(*sample, o.sampling);
+  takes_whole(sample->add_option("--threads", o.threads,
+                                 "Threads a rank (default: the cores, shared evenly)"),
+              0, kMostThreads);
+  sample->footer(
+      "Keys and values are kept by layer, cut with the heads. Tokens/s counts what is added.\n"
+      "Example: weft sample runs/tiny --prompt \"The \" --ranks 2\n"
+      "         weft sample llama --chat --prompt \"Who are you?\"\n"
+      "         weft sample llama --chat\n"
+      "         weft sample llama --prompts questions.txt --batch 32");
+  sample->callback([options] { serve(*options); });
 }
 
 }  // namespace weft::cli

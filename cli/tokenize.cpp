@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/tokenize.h"
-
 #include <CLI/CLI.hpp>
 #include <array>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 
+#include "cli/commands.h"
 #include "cli/numbers.h"
+#include "cli/prompts.h"
 #include "cli/token_stream.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
@@ -19,36 +20,19 @@ namespace fs = std::filesystem;
 /// A larger file is not held in memory whole.
 static constexpr int64_t kLargestText = int64_t{1} << 30;
 
-CLI::App* add_tokenize(CLI::App& program, TokenizeOptions& o) {
-  CLI::App* tokenize =
-      program.add_subcommand("tokenize", "Turn text files into token files, and back");
-  tokenize
-      ->add_option("TOKENIZER", o.tokenizer,
-                   "A directory with tokenizer.json or tokenizer.model, or such a file")
-      ->required()
-      ->type_name("DIR");
-  tokenize
-      ->add_option("--data", o.data,
-                   "Text files, or directories of them; with --decode token files (.bin)")
-      ->required()
-      ->type_name("PATH...");
-  tokenize->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  tokenize->add_option("--output", o.output, "Directory for the token files, made if missing")
-      ->type_name("DIR");
-  tokenize->add_flag("--decode", o.decodes, "Print the text of token files");
-  tokenize->add_flag("--no-special", o.no_special,
-                     "Add no tokens around each text; with --decode: print special tokens too");
-  takes_whole(
-      tokenize->add_option("--file-tokens", o.file_tokens, "The most tokens of an output file"), 1)
-      ->capture_default_str();
-  tokenize->footer(
-      "Each text file is one document: its tokens stand between those that the tokenizer adds, "
-      "and\n"
-      "end with its token for the end of a text, if it has one. Invalid UTF-8 is read as U+FFFD.\n"
-      "Example: weft tokenize llama --data books --output tokens\n"
-      "         weft train --model llama/config.json --data tokens");
-  return tokenize;
-}
+namespace {
+
+/// Options of `weft tokenize`.
+struct TokenizeOptions {
+  /// A directory with a tokenizer, or its file.
+  std::string tokenizer;
+  /// Text files, or token files with `decodes`; directories stand for the files below them.
+  std::vector<std::string> data;
+  std::string output;
+  bool decodes = false;
+  bool no_special = false;
+  int64_t file_tokens = 100'000'000;
+};
 
 /// Writes tokens in llm.c's form, which `weft train --data` reads: 256 int32 (magic, version,
 /// count), then uint16 or uint32 ids.
@@ -99,11 +83,7 @@ class TokenFiles {
   int files_ = 0;
 };
 
-Tokenizer tokenizer_at(const std::string& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored) ? Tokenizer::from_directory(path)
-                                         : Tokenizer::from_file(path);
-}
+}  // namespace
 
 static void check_output(const std::string& directory) {
   if (directory.empty()) fail("tokenize: --output is missing, expected a directory");
@@ -166,7 +146,8 @@ static void print_texts(const TokenizeOptions& options, const Tokenizer& tokeniz
   std::fwrite(text.data(), 1, text.size(), stdout);
 }
 
-void tokenize(const TokenizeOptions& options) {
+/// Writes token files, or the text of token files to stdout. Throws what went wrong.
+static void tokenize(const TokenizeOptions& options) {
   const Tokenizer tokenizer = tokenizer_at(options.tokenizer);
   if (options.decodes && !options.output.empty()) {
     fail("tokenize: --output is given with --decode, expected one of them");
@@ -186,6 +167,39 @@ void tokenize(const TokenizeOptions& options) {
   }
   for (const std::string& path : files) (void)opened_text(path);
   write_tokens(options, tokenizer, files);
+}
+
+void add_tokenize(CLI::App& program) {
+  const auto options = std::make_shared<TokenizeOptions>();
+  TokenizeOptions& o = *options;
+  CLI::App* tokenize =
+      program.add_subcommand("tokenize", "Turn text files into token files, and back");
+  tokenize
+      ->add_option("TOKENIZER", o.tokenizer,
+                   "A directory with tokenizer.json or tokenizer.model, or such a file")
+      ->required()
+      ->type_name("DIR");
+  tokenize
+      ->add_option("--data", o.data,
+                   "Text files, or directories of them; with --decode token files (.bin)")
+      ->required()
+      ->type_name("PATH...");
+  tokenize->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  tokenize->add_option("--output", o.output, "Directory for the token files, made if missing")
+      ->type_name("DIR");
+  tokenize->add_flag("--decode", o.decodes, "Print the text of token files");
+  tokenize->add_flag("--no-special", o.no_special,
+                     "Add no tokens around each text; with --decode: print special tokens too");
+  takes_whole(
+      tokenize->add_option("--file-tokens", o.file_tokens, "The most tokens of an output file"), 1)
+      ->capture_default_str();
+  tokenize->footer(
+      "Each text file is one document: its tokens stand between those that the tokenizer adds, "
+      "and\n"
+      "end with its token for the end of a text, if it has one. Invalid UTF-8 is read as U+FFFD.\n"
+      "Example: weft tokenize llama --data books --output tokens\n"
+      "         weft train --model llama/config.json --data tokens");
+  tokenize->callback([options] { cli::tokenize(*options); });
 }
 
 }  // namespace weft::cli

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/train_options.h"
 
-#include <algorithm>
-
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
 
+#include "cli/commands.h"
 #include "cli/memory_plan.h"
 #include "cli/numbers.h"
 #include "cli/offload.h"
@@ -14,6 +15,8 @@
 #include "weft/ranks.h"
 
 namespace weft::cli {
+
+static constexpr int kSignalled = 128;
 
 /// How long the run trains, and by which rule.
 static void add_numbers(CLI::App& train, TrainOptions& o) {
@@ -51,7 +54,47 @@ static void add_numbers(CLI::App& train, TrainOptions& o) {
       ->capture_default_str();
 }
 
-CLI::App* add_train(CLI::App& program, TrainOptions& o) {
+/// What is not recorded.
+static void check_graph(const TrainOptions& o) {
+  if (device_named(o.device).kind != DeviceKind::cuda) {
+    fail("--cuda-graph: --device is ", o.device, ", expected a GPU");
+  }
+  if (o.steps < 3)
+    fail("--cuda-graph: --steps is ", o.steps, ", expected at least 3; the third step is recorded");
+  if (o.ranks > 1 && launched_ranks() <= 1) {
+    fail("--cuda-graph: --ranks is ", o.ranks,
+         ", threads of one process, expected processes with a GPU each (weft run, mpirun)");
+  }
+  if (o.ranks > 1 && !o.trace.empty()) {
+    fail(
+        "--trace is given with --cuda-graph, expected one of them; a trace does not record "
+        "collectives within a graph");
+  }
+  for (const char* what : {"parameters", "gradients", "activations"}) {
+    if (!tier_of(o.parallel.offload, what).offloads()) continue;
+    fail("--cuda-graph: --offload is ", what, ", expected one for which the host does not wait");
+  }
+}
+
+/// Fills in what was not said and checks what the flags say together.
+static void complete(TrainOptions& o) {
+  if (o.device == "meta") fail("--device is meta, expected cpu or cuda; see weft estimate");
+  check_available(device_named(o.device));
+  complete(o.checkpoints);
+  if (!o.init.empty()) o.init = weights_in("--init", o.init);
+  const char* flag = launched_ranks() > 1 ? "the job's number of processes" : "--ranks";
+  const int most = std::max(kMostLocalRanks, launched_ranks());
+  o.ranks = complete(o.parallel, job_ranks(o.ranks, "--ranks"), most, flag);
+  if (o.cuda_graph) check_graph(o);
+  check_offload(o.parallel.offload, device_named(o.device));
+  if (!o.prompt.empty() && o.sample == 0) {
+    fail("--sample is 0, expected at least 1 for --prompt");
+  }
+}
+
+void add_train(CLI::App& program, int& code) {
+  const auto options = std::make_shared<TrainOptions>();
+  TrainOptions& o = *options;
   CLI::App* train = program.add_subcommand("train", "Train a Llama on text, sharded over ranks");
   train->footer(
       "Examples: weft train --data src --model tiny --ranks 4 --steps 200\n"
@@ -100,44 +143,11 @@ CLI::App* add_train(CLI::App& program, TrainOptions& o) {
   takes_whole(train->add_option("--sample", o.sample, "Tokens to generate when done"), 0)
       ->capture_default_str();
   train->add_option("--prompt", o.prompt, "Text the sample begins with (default: held-out text)");
-  return train;
-}
-
-/// What is not recorded.
-static void check_graph(const TrainOptions& o) {
-  if (device_named(o.device).kind != DeviceKind::cuda) {
-    fail("--cuda-graph: --device is ", o.device, ", expected a GPU");
-  }
-  if (o.steps < 3)
-    fail("--cuda-graph: --steps is ", o.steps, ", expected at least 3; the third step is recorded");
-  if (o.ranks > 1 && launched_ranks() <= 1) {
-    fail("--cuda-graph: --ranks is ", o.ranks,
-         ", threads of one process, expected processes with a GPU each (weft run, mpirun)");
-  }
-  if (o.ranks > 1 && !o.trace.empty()) {
-    fail(
-        "--trace is given with --cuda-graph, expected one of them; a trace does not record "
-        "collectives within a graph");
-  }
-  for (const char* what : {"parameters", "gradients", "activations"}) {
-    if (!tier_of(o.parallel.offload, what).offloads()) continue;
-    fail("--cuda-graph: --offload is ", what, ", expected one for which the host does not wait");
-  }
-}
-
-void complete(TrainOptions& o) {
-  if (o.device == "meta") fail("--device is meta, expected cpu or cuda; see weft estimate");
-  check_available(device_named(o.device));
-  complete(o.checkpoints);
-  if (!o.init.empty()) o.init = weights_in("--init", o.init);
-  const char* flag = launched_ranks() > 1 ? "the job's number of processes" : "--ranks";
-  const int most = std::max(kMostLocalRanks, launched_ranks());
-  o.ranks = complete(o.parallel, job_ranks(o.ranks, "--ranks"), most, flag);
-  if (o.cuda_graph) check_graph(o);
-  check_offload(o.parallel.offload, device_named(o.device));
-  if (!o.prompt.empty() && o.sample == 0) {
-    fail("--sample is 0, expected at least 1 for --prompt");
-  }
+  train->callback([options, &code] {
+    complete(*options);
+    cli::train(*options);
+    if (const int signal = stopped_by()) code = kSignalled + signal;
+  });
 }
 
 void check_experts(const TrainOptions& o, const TransformerConfig& config) {

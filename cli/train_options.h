@@ -9,10 +9,6 @@
 #include "cli/parallel_transformer.h"
 #include "cli/resume.h"
 
-namespace CLI {
-class App;
-}
-
 namespace weft::cli {
 
 /// Options of `weft train`.
@@ -45,12 +41,6 @@ struct TrainOptions {
   /// The choices and predictions of a plan in words, if there is one.
   std::string memory_plan;
 };
-
-/// Adds the subcommand `train` with its flags, which land in `options`.
-CLI::App* add_train(CLI::App& program, TrainOptions& options);
-
-/// Fills in what was not said and checks what the flags say together.
-void complete(TrainOptions& options);
 
 /// Checks what the flags say about a model's experts.
 void check_experts(const TrainOptions& options, const TransformerConfig& config);
