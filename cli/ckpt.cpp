@@ -53,12 +53,17 @@ CLI::App* CkptCommands::add(const char* name, const char* about, CkptCommand run
   return command;
 }
 
-static void add_ranks(CLI::App* command, CkptOptions& options, const char* about) {
-  takes_whole(command->add_option("--ranks", options.ranks, about), 1, kMostLocalRanks);
+static CLI::Option* add_ranks(CLI::App* command, CkptOptions& o, const char* flag,
+                              const char* about) {
+  return takes_whole(command->add_option(flag, o.ranks, about), 1, kMostLocalRanks);
 }
 
-static void add_threads(CLI::App* command, CkptOptions& options, const char* about) {
-  takes_whole(command->add_option("--threads", options.ranks, about), 1, kMostLocalRanks);
+static constexpr const char* kAnyCheckpoint =
+    "A checkpoint, a run's directory (the newest complete one), or PyTorch's safetensors shards";
+
+static void add_paths(CLI::App* command, CkptOptions& o, const char* from, const char* to) {
+  command->add_option("FROM", o.path, from)->required();
+  command->add_option("TO", o.other, to)->required();
 }
 
 static void add_readers(const CkptCommands& commands) {
@@ -71,7 +76,7 @@ static void add_readers(const CkptCommands& commands) {
       commands.add("verify", "Read a checkpoint and check every block of it", verify_checkpoint);
   verify->add_option("PATH", o.path, "A checkpoint, or a directory of several: all of them")
       ->required();
-  add_threads(verify, o, "Threads that read (default: the cores)");
+  add_ranks(verify, o, "--threads", "Threads that read (default: the cores)");
   verify->add_flag("--headers", o.headers_only, "Only names, sizes and headers");
   verify->footer(
       "Prints COMPLETE, INCOMPLETE, MIXED or CORRUPT with file, tensor and block.\n"
@@ -82,7 +87,7 @@ static void add_readers(const CkptCommands& commands) {
   diff->add_option("A", o.path, "A checkpoint, or a run's directory (the newest complete one)")
       ->required();
   diff->add_option("B", o.other, "Another, of any world")->required();
-  add_threads(diff, o, "Threads that read (default: the cores)");
+  add_ranks(diff, o, "--threads", "Threads that read (default: the cores)");
   takes_number(diff->add_option("--tolerance", o.tolerance,
                                 "Largest difference that counts as equal (0: the same bits)"),
                0);
@@ -93,36 +98,25 @@ static void add_writers(const CkptCommands& commands) {
   CkptOptions& o = *commands.options;
   CLI::App* reshard = commands.add("reshard", "Write a checkpoint anew for other ranks",
                                    reshard_checkpoint, "--ranks");
-  reshard
-      ->add_option("FROM", o.path,
-                   "A checkpoint, a run's directory (the newest complete one), or PyTorch's "
-                   "safetensors shards")
+  add_paths(reshard, o, kAnyCheckpoint, "Directory to save to");
+  add_ranks(reshard, o, "--ranks", "Ranks to write for, each tensor cut along its first dim")
       ->required();
-  reshard->add_option("TO", o.other, "Directory to save to")->required();
-  add_ranks(reshard, o, "Ranks to write for, each tensor cut along its first dim");
-  reshard->get_option("--ranks")->required();
 
   CLI::App* out =
       commands.add("export", "Write the model as Hugging Face safetensors, with config.json",
                    export_checkpoint, "--threads");
-  out->add_option("FROM", o.path,
-                  "A checkpoint, a run's directory (the newest complete one), or PyTorch's "
-                  "safetensors shards")
-      ->required();
-  out->add_option("TO", o.other, "Directory; other files in it are left alone")->required();
-  add_threads(out, o, "Threads that write, each its part of the files (default: the cores)");
-  out->add_option("--prefix", o.prefix, "Keys to export, without it")->capture_default_str();
-  takes_whole(
-      out->add_option("--file-gb", o.file_gigabytes, "Start another file beyond so many GiB"), 1,
-      1 << 20)
-      ->capture_default_str();
+  add_paths(out, o, kAnyCheckpoint, "Directory; other files in it are left alone");
+  add_ranks(out, o, "--threads",
+            "Threads that write, each its part of the files (default: the cores)");
+  add_shown(*out, "--prefix", o.prefix, "Keys to export, without it");
+  add_whole(*out, "--file-gb", o.file_gigabytes, "Start another file beyond so many GiB", 1,
+            1 << 20);
 
   CLI::App* in = commands.add("import", "Make a checkpoint of a Hugging Face model",
                               import_checkpoint, "--ranks");
-  in->add_option("FROM", o.path, "Directory, index or .safetensors file")->required();
-  in->add_option("TO", o.other, "Directory to save to")->required();
-  add_ranks(in, o, "Ranks to write for (default: the cores)");
-  in->add_option("--prefix", o.prefix, "What the keys get before them")->capture_default_str();
+  add_paths(in, o, "Directory, index or .safetensors file", "Directory to save to");
+  add_ranks(in, o, "--ranks", "Ranks to write for (default: the cores)");
+  add_shown(*in, "--prefix", o.prefix, "What the keys get before them");
 }
 
 void add_ckpt(CLI::App& program, int& code) {

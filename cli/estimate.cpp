@@ -349,16 +349,10 @@ void add_estimate(CLI::App& program) {
   add_parallel_flags(*estimate, o.parallel);
   takes_whole(estimate->add_option("--world", o.world, "Ranks (default: those of --mesh, or 1)"), 1,
               kMostRanksEstimated);
-  takes_whole(
-      estimate->add_option("--rank", o.rank, "The rank whose memory and traffic are printed"), 0)
-      ->capture_default_str();
-  takes_whole(
-      estimate->add_option("--ranks-per-host", o.ranks_per_host, "Ranks that share fast links"), 1)
-      ->capture_default_str();
-  estimate
-      ->add_option("--machine", o.machine,
-                   "this (measured now, ranks as threads), h100, h200 or a100")
-      ->capture_default_str();
+  add_whole(*estimate, "--rank", o.rank, "The rank whose memory and traffic are printed", 0);
+  add_whole(*estimate, "--ranks-per-host", o.ranks_per_host, "Ranks that share fast links", 1);
+  add_shown(*estimate, "--machine", o.machine,
+            "this (measured now, ranks as threads), h100, h200 or a100");
   estimate
       ->add_option("--compare", o.compare,
                    "Strategies, as full_shard,hsdp,zero2: a line each instead of the details")

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <limits>
-
-namespace CLI {
-class Option;
-}
+#include <string>
 
 namespace weft::cli {
 
@@ -23,5 +21,36 @@ CLI::Option* takes_number(CLI::Option* option, double least,
                           double most = std::numeric_limits<double>::max());
 CLI::Option* takes_number_above(CLI::Option* option, double bound,
                                 double most = std::numeric_limits<double>::max());
+
+/// Adds an option whose value the help calls `type`.
+template <class Value>
+CLI::Option* add_named(CLI::App& command, const std::string& name, Value& value,
+                       const std::string& type, const std::string& about) {
+  return command.add_option(name, value, about)->type_name(type);
+}
+
+/// Adds an option whose default the help shows.
+template <class Value>
+CLI::Option* add_shown(CLI::App& command, const std::string& name, Value& value,
+                       const std::string& about) {
+  return command.add_option(name, value, about)->capture_default_str();
+}
+
+/// Add such options for numbers, with the bounds of the functions above.
+template <class Number, class... Bounds>
+CLI::Option* add_whole(CLI::App& command, const std::string& name, Number& value,
+                       const std::string& about, Bounds... bounds) {
+  return takes_whole(add_shown(command, name, value, about), bounds...);
+}
+template <class Number, class... Bounds>
+CLI::Option* add_number(CLI::App& command, const std::string& name, Number& value,
+                        const std::string& about, Bounds... bounds) {
+  return takes_number(add_shown(command, name, value, about), bounds...);
+}
+template <class Number, class... Bounds>
+CLI::Option* add_number_above(CLI::App& command, const std::string& name, Number& value,
+                              const std::string& about, Bounds... bounds) {
+  return takes_number_above(add_shown(command, name, value, about), bounds...);
+}
 
 }  // namespace weft::cli

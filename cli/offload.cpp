@@ -51,14 +51,11 @@ static constexpr std::array<std::string_view, 5> kOffloaded = {"parameters", "gr
                                                                "activations", "auto"};
 
 void add_offload_flag(CLI::App& command, std::vector<std::string>& items) {
-  command
-      .add_option(
-          "--offload", items,
-          "Where parameters, gradients, the optimizer's state and what recomputed blocks save "
-          "(activations) rest between uses, e.g. state=disk:DIR,parameters=host: host (the "
-          "default) is pinned memory while GPUs compute, disk:DIR are files without a name "
-          "in DIR; auto=disk:DIR lets --memory choose what rests there")
-      ->type_name("WHAT[=TIER],...")
+  add_named(command, "--offload", items, "WHAT[=TIER],...",
+            "Where parameters, gradients, the optimizer's state and what recomputed blocks save "
+            "(activations) rest between uses, e.g. state=disk:DIR,parameters=host: host (the "
+            "default) is pinned memory while GPUs compute, disk:DIR are files without a name "
+            "in DIR; auto=disk:DIR lets --memory choose what rests there")
       ->delimiter(',');
 }
 

@@ -40,44 +40,31 @@ static void add_wire_flags(CLI::App& command, ParallelOptions& o) {
 }
 
 void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
-  command
-      .add_option("--model", o.model,
-                  "tiny, small or a Hugging Face config.json (default: that of --init or --resume, "
-                  "or tiny)")
-      ->type_name("MODEL");
-  command
-      .add_option("--mesh", o.mesh,
-                  "Axes of the ranks, e.g. dp=4 or replicate=2,shard=2,tp=2 (default: dp over all "
-                  "ranks); tp is tensor parallelism, the others carry rows of the batch, and ep "
-                  "also cuts the experts of a model that has them, e.g. shard=2,ep=4")
-      ->type_name("AXIS=N,...");
-  command
-      .add_option("--strategy", o.strategy,
-                  "full_shard, zero2, zero1, ddp or hsdp (of two axes: replicate, shard)")
-      ->capture_default_str();
-  command
-      .add_option("--dtype", o.dtype,
-                  "f32, or bf16: compute and gather in bf16 over f32 weights, reduce in f32")
-      ->check(CLI::IsMember({"f32", "bf16"}))
-      ->capture_default_str();
+  add_named(command, "--model", o.model, "MODEL",
+            "tiny, small or a Hugging Face config.json (default: that of --init or --resume, "
+            "or tiny)");
+  add_named(command, "--mesh", o.mesh, "AXIS=N,...",
+            "Axes of the ranks, e.g. dp=4 or replicate=2,shard=2,tp=2 (default: dp over all "
+            "ranks); tp is tensor parallelism, the others carry rows of the batch, and ep "
+            "also cuts the experts of a model that has them, e.g. shard=2,ep=4");
+  add_shown(command, "--strategy", o.strategy,
+            "full_shard, zero2, zero1, ddp or hsdp (of two axes: replicate, shard)");
+  add_shown(command, "--dtype", o.dtype,
+            "f32, or bf16: compute and gather in bf16 over f32 weights, reduce in f32")
+      ->check(CLI::IsMember({"f32", "bf16"}));
   add_wire_flags(command, o);
-  command
-      .add_option("--activation-checkpointing", o.recompute,
-                  "none; full: every block runs again in backward; selective: every second; op: "
-                  "every block, without its matrix products and attention, but with those of "
-                  "--float8 and the traffic of experts; budget=2GiB: as little as fits a rank's "
-                  "memory")
-      ->capture_default_str();
-  command
-      .add_option("--memory", o.memory,
-                  "Bytes of a rank, such as 2GiB: choose the fastest schedule and recomputation "
-                  "that are predicted to fit")
-      ->type_name("BYTES");
-  takes_number(command.add_option("--imbalance", o.imbalance,
-                                  "Predict that the experts of the first rank compute this many "
-                                  "times the mean of rows over the axis ep"),
-               1)
-      ->capture_default_str();
+  add_shown(command, "--activation-checkpointing", o.recompute,
+            "none; full: every block runs again in backward; selective: every second; op: "
+            "every block, without its matrix products and attention, but with those of "
+            "--float8 and the traffic of experts; budget=2GiB: as little as fits a rank's "
+            "memory");
+  add_named(command, "--memory", o.memory, "BYTES",
+            "Bytes of a rank, such as 2GiB: choose the fastest schedule and recomputation "
+            "that are predicted to fit");
+  add_number(command, "--imbalance", o.imbalance,
+             "Predict that the experts of the first rank compute this many "
+             "times the mean of rows over the axis ep",
+             1);
   add_offload_flag(command, o.offload);
   command.add_flag_function(
       "--sequence-parallel,!--no-sequence-parallel",
@@ -90,21 +77,17 @@ void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
       1, kMostProductParts);
   // Without the flag: add_flag has made it 0.
   o.async_tp = 1;
-  takes_whole(command.add_option("--expert-chunks", o.expert_chunks,
-                                 "Parts of the sequences that go through the experts one after "
-                                 "the other: on GPUs tokens of one part travel while those of "
-                                 "another are computed"),
-              1)
-      ->capture_default_str();
+  add_whole(command, "--expert-chunks", o.expert_chunks,
+            "Parts of the sequences that go through the experts one after "
+            "the other: on GPUs tokens of one part travel while those of "
+            "another are computed",
+            1);
   command.add_flag("--keep-gathered", o.keep_gathered,
                    "Keep whole parameters from forward to backward: more memory, less traffic");
-  takes_whole(command.add_option("--batch", o.batch, "Rows of a step, over all ranks"), 1)
-      ->capture_default_str();
-  takes_whole(command.add_option("--accumulate", o.accumulate,
-                                 "Micro-steps that a step's rows are split into"),
-              1)
-      ->capture_default_str();
-  takes_whole(command.add_option("--seq", o.seq, "Tokens of a row"), 1)->capture_default_str();
+  add_whole(command, "--batch", o.batch, "Rows of a step, over all ranks", 1);
+  add_whole(command, "--accumulate", o.accumulate, "Micro-steps that a step's rows are split into",
+            1);
+  add_whole(command, "--seq", o.seq, "Tokens of a row", 1);
 }
 
 std::vector<MeshAxis> parsed_axes(const std::string& text) {

@@ -30,42 +30,32 @@ namespace weft::cli {
 
 void add_resume_flags(CLI::App& command, ResumeOptions& o) {
   CLI::Option* save =
-      command.add_option("--save", o.save, "Save checkpoints to this directory")->type_name("DIR");
+      add_named(command, "--save", o.save, "DIR", "Save checkpoints to this directory");
   takes_whole(command.add_option("--save-every", o.save_every,
                                  "Steps between them (default, and 0: only the last)"),
               0);
-  takes_whole(command.add_option("--keep", o.keep,
-                                 "Complete checkpoints to keep in addition to the newest; 0: all"),
-              0)
-      ->needs(save)
-      ->capture_default_str();
+  add_whole(command, "--keep", o.keep,
+            "Complete checkpoints to keep in addition to the newest; 0: all", 0)
+      ->needs(save);
   command
       .add_flag("--save-non-finite", o.save_non_finite,
                 "Save weights and optimizer states that hold NaN or infinity too, and mark them; "
                 "without, such a save ends the run")
       ->needs(save);
-  takes_number(command.add_option(
-                   "--lease-seconds", o.lease_seconds,
-                   "How long another job waits for a sign of life of this one before it takes "
-                   "the directory over"),
-               0.1, 86400)
-      ->needs(save)
-      ->capture_default_str();
-  CLI::Option* resume =
-      command
-          .add_option(
-              "--resume", o.resume,
-              "Go on from the newest complete checkpoint of this directory; a new run where there "
-              "is none, or only what an interrupted first save left. With the same directory "
-              "as --save it need not exist")
-          ->type_name("DIR");
-  command
-      .add_option(
-          "--allow-change", o.allow_change,
-          "With --resume, settings that may differ from those of the checkpoint's run: data, "
-          "seed, batch, seq, lr, weight-decay, clip, dtype, beta1, beta2, eps, balance-rate; "
-          "\"start\": begin at step 1 where all checkpoints have lost files or are damaged")
-      ->type_name("WHAT,...")
+  add_number(command, "--lease-seconds", o.lease_seconds,
+             "How long another job waits for a sign of life of this one before it takes "
+             "the directory over",
+             0.1, 86400)
+      ->needs(save);
+  CLI::Option* resume = add_named(
+      command, "--resume", o.resume, "DIR",
+      "Go on from the newest complete checkpoint of this directory; a new run where there "
+      "is none, or only what an interrupted first save left. With the same directory "
+      "as --save it need not exist");
+  add_named(command, "--allow-change", o.allow_change, "WHAT,...",
+            "With --resume, settings that may differ from those of the checkpoint's run: data, "
+            "seed, batch, seq, lr, weight-decay, clip, dtype, beta1, beta2, eps, balance-rate; "
+            "\"start\": begin at step 1 where all checkpoints have lost files or are damaged")
       ->delimiter(',')
       ->needs(resume)
       ->check(CLI::IsMember(changes_that_can_be_allowed()));

@@ -225,10 +225,9 @@ void add_trace(CLI::App& program) {
       "sets\n"
       "it) when the job fails, and at SIGUSR1. Open the result in https://ui.perfetto.dev.\n"
       "Example: weft trace /tmp/weft-flight-0-1234-5678 -o trace.json");
-  trace->add_option("records", o.paths, "Records, rank-<r>.json, or folders of them")
-      ->required()
-      ->type_name("PATH...");
-  trace->add_option("-o,--out", o.out, "The trace to write")->required()->type_name("FILE");
+  add_named(*trace, "records", o.paths, "PATH...", "Records, rank-<r>.json, or folders of them")
+      ->required();
+  add_named(*trace, "-o,--out", o.out, "FILE", "The trace to write")->required();
   trace->callback([options] { merge_traces(*options); });
 }
 

@@ -79,56 +79,36 @@ static void add_prompt_flags(CLI::App& sample, ServeOptions& o) {
                   "tokens")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  sample.add_option("--prompts", o.prompts_file, "A file of prompts, one a line")
-      ->type_name("FILE");
-  sample
-      .add_option("--tokenizer", o.tokenizer,
-                  "Directory of the tokenizer, or its file (default: DIR, or what its run keeps of "
-                  "--init)")
-      ->type_name("DIR");
+  add_named(sample, "--prompts", o.prompts_file, "FILE", "A file of prompts, one a line");
+  add_named(sample, "--tokenizer", o.tokenizer, "DIR",
+            "Directory of the tokenizer, or its file (default: DIR, or what its run keeps of "
+            "--init)");
   sample.add_flag("--chat", o.chats,
                   "The prompt is a message to the model, in the form that its chat template gives; "
                   "without one, each line of standard input is the next message of a conversation");
-  sample.add_option("--system", o.system, "The system message before it")
-      ->type_name("TEXT")
+  add_named(sample, "--system", o.system, "TEXT", "The system message before it")
       ->check([](const std::string& text) {
         return text.empty() ? "the text is empty, expected at least one byte" : "";
       });
-  sample
-      .add_option("--chat-template", o.chat_template,
-                  "Name of the chat template, where the tokenizer's is missing or not known")
-      ->type_name("NAME");
-  sample.add_option("--stop", o.stops, "Text before which the output ends; may be repeated")
-      ->type_name("TEXT")
+  add_named(sample, "--chat-template", o.chat_template, "NAME",
+            "Name of the chat template, where the tokenizer's is missing or not known");
+  add_named(sample, "--stop", o.stops, "TEXT", "Text before which the output ends; may be repeated")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
 static void add_sampling_flags(CLI::App& sample, SamplingOptions& o) {
-  takes_number(sample.add_option("--temperature", o.temperature,
-                                 "Of the distribution drawn from; 0: the likeliest"),
-               0)
-      ->capture_default_str();
-  takes_whole(sample.add_option("--top-k", o.top_k, "Draw from so many of the likeliest; 0: all"),
-              0)
-      ->capture_default_str();
-  takes_number_above(
-      sample.add_option("--top-p", o.top_p,
-                        "Draw from the likeliest that together have this probability"),
-      0, 1)
-      ->capture_default_str();
-  takes_number(sample.add_option("--min-p", o.min_p,
-                                 "Draw from those with this fraction of the largest probability"),
-               0, 1)
-      ->capture_default_str();
-  takes_number_above(sample.add_option("--repetition-penalty", o.repetition_penalty,
-                                       "Makes tokens that occurred less likely; 1: does not"),
-                     0)
-      ->capture_default_str();
-  takes_whole(
-      sample.add_option("--seed", o.seed, "Of the draws; the next prompt draws with the next seed"),
-      0, UINT64_MAX)
-      ->capture_default_str();
+  add_number(sample, "--temperature", o.temperature,
+             "Of the distribution drawn from; 0: the likeliest", 0);
+  add_whole(sample, "--top-k", o.top_k, "Draw from so many of the likeliest; 0: all", 0);
+  add_number_above(sample, "--top-p", o.top_p,
+                   "Draw from the likeliest that together have this probability", 0, 1);
+  add_number(sample, "--min-p", o.min_p,
+             "Draw from those with this fraction of the largest probability", 0, 1);
+  add_number_above(sample, "--repetition-penalty", o.repetition_penalty,
+                   "Makes tokens that occurred less likely; 1: does not", 0);
+  add_whole(sample, "--seed", o.seed, "Of the draws; the next prompt draws with the next seed", 0,
+            UINT64_MAX);
 }
 
 /// The token as a byte, or its number.
@@ -311,31 +291,18 @@ void add_sample(CLI::App& program) {
   ServeOptions& o = *options;
   CLI::App* sample = program.add_subcommand("sample", "Continue a text by a model that was saved");
   sample->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  sample
-      ->add_option("DIR,--resume", o.model,
-                   "A run (its newest complete checkpoint), a checkpoint, an import, or a Hugging "
-                   "Face Llama")
-      ->required()
-      ->type_name("DIR");
+  add_named(*sample, "DIR,--resume", o.model, "DIR",
+            "A run (its newest complete checkpoint), a checkpoint, an import, or a Hugging "
+            "Face Llama")
+      ->required();
   add_prompt_flags(*sample, o);
-  takes_whole(sample->add_option("--tokens", o.tokens, "Tokens to add"), 1)->capture_default_str();
-  takes_whole(sample->add_option("--batch", o.batch, "The most prompts that are continued at once"),
-              1)
-      ->capture_default_str();
-  takes_whole(sample->add_option("--ranks", o.ranks,
-                                 "Ranks that share the heads; they must divide the kv heads"),
-              1, kMostLocalRanks)
-      ->capture_default_str();
-  sample
-      ->add_option("--mesh", o.mesh,
-                   "Axes of the ranks instead: tp shares the heads, ep the experts, e.g. ep=4,tp=2")
-      ->type_name("AXIS=N,...");
-  sample
-      ->add_option(
-          "--device", o.device,
-          "Where the ranks compute: cpu; cuda: each rank on a GPU, in turn; cuda:0: all on "
-          "that one")
-      ->capture_default_str();
+  add_whole(*sample, "--tokens", o.tokens, "Tokens to add", 1);
+  add_whole(*sample, "--batch", o.batch, "The most prompts that are continued at once", 1);
+  add_whole(*sample, "--ranks", o.ranks,
+            "Ranks that share the heads; they must divide the kv heads", 1, kMostLocalRanks);
+  add_named(*sample, "--mesh", o.mesh, "AXIS=N,...",
+            "Axes of the ranks instead: tp shares the heads, ep the experts, e.g. ep=4,tp=2");
+  add_device_flag(*sample, o.device);
   add_sampling_flags(*sample, o.sampling);
   takes_whole(sample->add_option("--threads", o.threads,
                                  "Threads a rank (default: the cores, shared evenly)"),

@@ -174,25 +174,19 @@ void add_tokenize(CLI::App& program) {
   TokenizeOptions& o = *options;
   CLI::App* tokenize =
       program.add_subcommand("tokenize", "Turn text files into token files, and back");
-  tokenize
-      ->add_option("TOKENIZER", o.tokenizer,
-                   "A directory with tokenizer.json or tokenizer.model, or such a file")
-      ->required()
-      ->type_name("DIR");
-  tokenize
-      ->add_option("--data", o.data,
-                   "Text files, or directories of them; with --decode token files (.bin)")
-      ->required()
-      ->type_name("PATH...");
+  add_named(*tokenize, "TOKENIZER", o.tokenizer, "DIR",
+            "A directory with tokenizer.json or tokenizer.model, or such a file")
+      ->required();
+  add_named(*tokenize, "--data", o.data, "PATH...",
+            "Text files, or directories of them; with --decode token files (.bin)")
+      ->required();
   tokenize->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  tokenize->add_option("--output", o.output, "Directory for the token files, made if missing")
-      ->type_name("DIR");
+  add_named(*tokenize, "--output", o.output, "DIR",
+            "Directory for the token files, made if missing");
   tokenize->add_flag("--decode", o.decodes, "Print the text of token files");
   tokenize->add_flag("--no-special", o.no_special,
                      "Add no tokens around each text; with --decode: print special tokens too");
-  takes_whole(
-      tokenize->add_option("--file-tokens", o.file_tokens, "The most tokens of an output file"), 1)
-      ->capture_default_str();
+  add_whole(*tokenize, "--file-tokens", o.file_tokens, "The most tokens of an output file", 1);
   tokenize->footer(
       "Each text file is one document: its tokens stand between those that the tokenizer adds, "
       "and\n"

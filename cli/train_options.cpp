@@ -20,20 +20,13 @@ static constexpr int kSignalled = 128;
 
 /// How long the run trains, and by which rule.
 static void add_numbers(CLI::App& train, TrainOptions& o) {
-  takes_whole(train.add_option("--steps", o.steps, "Updates of the weights"), 1)
-      ->capture_default_str();
-  takes_whole(
-      train.add_option("--seed", o.seed, "Of the weights, the order of the data and the sample"), 0,
-      UINT64_MAX)
-      ->capture_default_str();
-  takes_number_above(train.add_option("--lr", o.learning_rate,
-                                      "Peak learning rate of AdamW; warm-up, then cosine"),
-                     0)
-      ->capture_default_str();
-  takes_number(train.add_option("--weight-decay", o.weight_decay, "Of AdamW"), 0)
-      ->capture_default_str();
-  takes_number_above(train.add_option("--clip", o.clip, "Largest norm of the gradients"), 0)
-      ->capture_default_str();
+  add_whole(train, "--steps", o.steps, "Updates of the weights", 1);
+  add_whole(train, "--seed", o.seed, "Of the weights, the order of the data and the sample", 0,
+            UINT64_MAX);
+  add_number_above(train, "--lr", o.learning_rate,
+                   "Peak learning rate of AdamW; warm-up, then cosine", 0);
+  add_number(train, "--weight-decay", o.weight_decay, "Of AdamW", 0);
+  add_number_above(train, "--clip", o.clip, "Largest norm of the gradients", 0);
   takes_number(train.add_option("--balance-rate", o.balance_rate,
                                 "What a step changes the biases by that balance the load of "
                                 "experts (DeepSeek-V3); 0: they stay (default: 0.001)"),
@@ -47,11 +40,9 @@ static void add_numbers(CLI::App& train, TrainOptions& o) {
   takes_whole(train.add_option("--threads", o.threads,
                                "Threads a rank (default: the cores, shared evenly)"),
               0, kMostThreads);
-  takes_number(
-      train.add_option("--deadline", o.deadline,
-                       "Seconds that a rank waits for another before all ranks fail, saying which"),
-      0.001, 1e6)
-      ->capture_default_str();
+  add_number(train, "--deadline", o.deadline,
+             "Seconds that a rank waits for another before all ranks fail, saying which", 0.001,
+             1e6);
 }
 
 /// What is not recorded.
@@ -102,30 +93,20 @@ void add_train(CLI::App& program, int& code) {
       "Exit codes: 0 done, 1 something failed on the way, 2 a flag, file or mesh is wrong,\n"
       "128 + signal: stopped by SIGINT, SIGTERM or SIGUSR2, after saving the step under way (with\n"
       "--save; mpirun passes on SIGUSR2 alone).");
-  train
-      ->add_option(
-          "--data", o.data,
-          "Files or directories of text (bytes are the tokens), or llm.c .bin token shards")
-      ->required()
-      ->type_name("PATH...");
+  add_named(*train, "--data", o.data, "PATH...",
+            "Files or directories of text (bytes are the tokens), or llm.c .bin token shards")
+      ->required();
   train->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   add_parallel_flags(*train, o.parallel);
-  train
-      ->add_option("--init", o.init,
-                   "Weights to start from: a Hugging Face Llama, a run, a checkpoint or an import")
-      ->type_name("DIR");
+  add_named(*train, "--init", o.init, "DIR",
+            "Weights to start from: a Hugging Face Llama, a run, a checkpoint or an import");
   takes_whole(
       train->add_option(
           "--ranks", o.ranks,
           "Ranks, threads of this process (default: those of --mesh, or 1); started by weft "
           "run or mpirun, each process is one rank"),
       1, kMostLocalRanks);
-  train
-      ->add_option(
-          "--device", o.device,
-          "Where the ranks compute: cpu; cuda: each rank on a GPU, in turn; cuda:0: all on "
-          "that one")
-      ->capture_default_str();
+  add_device_flag(*train, o.device);
   train->add_flag("--cuda-graph", o.cuda_graph,
                   "Record the third step on a GPU, and play it from then on (the update apart with "
                   "--offload state); several ranks are processes with a GPU each");
@@ -134,14 +115,10 @@ void add_train(CLI::App& program, int& code) {
                   "the order of the ranks, cuDNN's gradient of attention in one order");
   add_numbers(*train, o);
   add_resume_flags(*train, o.checkpoints);
-  train->add_option("--metrics", o.metrics, "Write one JSON object a step to FILE")
-      ->type_name("FILE");
-  train
-      ->add_option("--trace", o.trace,
-                   "Write ops and collectives of all ranks to FILE, as a Chrome trace")
-      ->type_name("FILE");
-  takes_whole(train->add_option("--sample", o.sample, "Tokens to generate when done"), 0)
-      ->capture_default_str();
+  add_named(*train, "--metrics", o.metrics, "FILE", "Write one JSON object a step to FILE");
+  add_named(*train, "--trace", o.trace, "FILE",
+            "Write ops and collectives of all ranks to FILE, as a Chrome trace");
+  add_whole(*train, "--sample", o.sample, "Tokens to generate when done", 0);
   train->add_option("--prompt", o.prompt, "Text the sample begins with (default: held-out text)");
   train->callback([options, &code] {
     complete(*options);
