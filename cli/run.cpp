@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -17,7 +16,6 @@
 #include "cli/numbers.h"
 #include "cli/output_files.h"
 #include "weft/error.h"
-#include "weft/extend/flight.h"
 #include "weft/launch.h"
 #include "weft/ranks.h"
 
@@ -40,13 +38,6 @@ struct LaunchedProgram {
   bool no_prefix = false;
   /// The program and its arguments.
   std::vector<std::string> command;
-};
-
-/// Options of `weft trace`.
-struct TraceOptions {
-  /// Flight records, or folders of them.
-  std::vector<std::string> paths;
-  std::string out;
 };
 
 }  // namespace
@@ -173,62 +164,6 @@ void add_run(CLI::App& program, int& argc, char** argv, int& code) {
     launched->command = launched_command(*run, after_dashes);
     code = run_program(*launched);
   });
-}
-
-static bool is_record(const fs::path& path) {
-  const std::string name = path.filename().string();
-  return name.starts_with("rank-") && name.ends_with(".json");
-}
-
-static std::vector<std::string> records_of(const std::vector<std::string>& paths) {
-  std::vector<std::string> records;
-  for (const std::string& path : paths) {
-    std::error_code error;
-    if (!fs::is_directory(path, error)) {
-      records.push_back(path);
-      continue;
-    }
-    const size_t before = records.size();
-    for (const auto& entry : fs::directory_iterator(path, error)) {
-      if (is_record(entry.path())) records.push_back(entry.path().string());
-    }
-    if (error) fail("trace: ", path, ": ", error.message());
-    if (records.size() == before)
-      fail("trace: ", path, " holds no flight record, expected files rank-<r>.json");
-    std::sort(records.begin() + static_cast<std::ptrdiff_t>(before), records.end());
-  }
-  return records;
-}
-
-/// Merges the records into one file and prints what is in it. std::invalid_argument names a file
-/// that is missing or malformed.
-static void merge_traces(const TraceOptions& o) {
-  const std::vector<std::string> records = records_of(o.paths);
-  const FlightSummary summary = merge_flight_records(records, o.out);
-  std::printf(
-      "%zu rank%s, %lld operations, %lld of them unfinished, over %.6f s: %s\n", records.size(),
-      records.size() == 1 ? "" : "s", static_cast<long long>(summary.operations),
-      static_cast<long long>(summary.unfinished), summary.seconds, printable(o.out).c_str());
-  if (summary.missing.empty()) return;
-  std::string ranks;
-  for (const int rank : summary.missing) ranks += concat(ranks.empty() ? "" : ", ", rank);
-  std::printf("no record of rank %s\n", ranks.c_str());
-}
-
-void add_trace(CLI::App& program) {
-  const auto options = std::make_shared<TraceOptions>();
-  TraceOptions& o = *options;
-  CLI::App* trace = program.add_subcommand(
-      "trace", "Merge the flight records of ranks into a Chrome or Perfetto trace");
-  trace->footer(
-      "A rank writes its last 1,024 collectives to the folder that WEFT_FLIGHT names (weft run "
-      "sets\n"
-      "it) when the job fails, and at SIGUSR1. Open the result in https://ui.perfetto.dev.\n"
-      "Example: weft trace /tmp/weft-flight-0-1234-5678 -o trace.json");
-  add_named(*trace, "records", o.paths, "PATH...", "Records, rank-<r>.json, or folders of them")
-      ->required();
-  add_named(*trace, "-o,--out", o.out, "FILE", "The trace to write")->required();
-  trace->callback([options] { merge_traces(*options); });
 }
 
 }  // namespace weft::cli
