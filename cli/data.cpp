@@ -2,11 +2,252 @@
 #include "cli/data.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cstdio>
+#include <filesystem>
 
 #include "weft/error.h"
 
 namespace weft::cli {
+
+/// A process has 1,024 descriptors by default, shared by all of its ranks.
+static constexpr size_t kMostOpen = 64;
+
+size_t KeptFiles::add(const File& file) {
+  const std::lock_guard lock(mutex_);
+  close_one_too_many();
+  all_.push_back({file.path(), file.size(), file.identity(), file, ++reads_});
+  ++open_;
+  return all_.size() - 1;
+}
+
+/// Closes the file that was read the longest ago, if no more may be open.
+void KeptFiles::close_one_too_many() {
+  if (open_ < kMostOpen) return;
+  const auto time_of = [](const Kept& kept) { return kept.file ? kept.last_read : UINT64_MAX; };
+  std::ranges::min_element(all_, {}, time_of)->file.reset();
+  --open_;
+}
+
+File KeptFiles::opened(size_t number, int64_t offset) {
+  const std::lock_guard lock(mutex_);
+  Kept& kept = all_[number];
+  kept.last_read = ++reads_;
+  if (kept.file) return *kept.file;
+  close_one_too_many();
+  std::optional<File> again;
+  try {
+    again.emplace("data", kept.path);
+  } catch (const std::invalid_argument& error) {  // the path was right when the run began
+    fail_call("open", error.what(), ", wanted from byte ", offset, " on");
+  }
+  if (again->size() != kept.bytes || again->identity() != kept.identity) {
+    fail_call("open", "data: ", kept.path, ", wanted from byte ", offset,
+              " on, is another file of ", again->size(), " bytes, expected the one of ", kept.bytes,
+              " bytes that was there when the run began");
+  }
+  kept.file = again;
+  ++open_;
+  return *again;
+}
+
+void KeptFiles::read(size_t number, int64_t offset, std::span<std::byte> into) {
+  opened(number, offset).read(offset, into);
+}
+
+namespace fs = std::filesystem;
+
+/// Smaller files are held in memory: source trees have more than can be open.
+static constexpr int64_t kLarge = int64_t{1} << 20;
+/// Bytes that are read at once.
+static constexpr size_t kPiece = size_t{1} << 14;
+static constexpr size_t kShardHeader = 256;
+
+struct ShardForm {
+  int32_t magic;
+  int32_t version;
+  int width;
+};
+static constexpr std::array<ShardForm, 2> kShardForms = {{{20240520, 1, 2}, {20240801, 7, 4}}};
+
+bool is_shard(const std::string& path) { return path.ends_with(".bin"); }
+
+/// The files below a directory that hold something, sorted.
+static std::vector<std::string> files_below(const std::string& directory) {
+  std::vector<std::string> found;
+  std::error_code error;
+  fs::recursive_directory_iterator at(directory, error), end;
+  while (!error && at != end) {
+    const bool hidden = at->path().filename().native().starts_with('.');
+    std::error_code broken_link;
+    if (hidden) at.disable_recursion_pending();
+    if (!hidden && at->is_regular_file(broken_link) && at->file_size(broken_link) > 0) {
+      found.push_back(at->path().string());
+    }
+    at.increment(error);
+  }
+  if (error) fail("data: cannot list ", directory, ": ", error.message());
+  if (found.empty())
+    fail("data: the directory ", directory, " has no text, expected a file that is not empty");
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+std::vector<std::string> data_files(std::span<const std::string> paths) {
+  std::vector<std::string> files;
+  for (const auto& path : paths) {
+    std::error_code ignored;
+    if (fs::is_directory(path, ignored)) {
+      for (auto& file : files_below(path)) files.push_back(std::move(file));
+    } else {
+      files.push_back(path);
+    }
+  }
+  if (files.empty()) fail("data: number of paths is 0, expected a file or a directory");
+  for (const auto& file : files) {
+    if (is_shard(file) == is_shard(files[0])) continue;
+    const bool first = is_shard(files[0]);
+    fail("data: ", first ? files[0] : file, " is a token shard (.bin) and ",
+         first ? file : files[0], " text, expected one kind");
+  }
+  return files;
+}
+
+TokenStream::TokenStream(std::span<const std::string> paths, int64_t vocabulary)
+    : paths_(data_files(paths)) {
+  for (const std::string& path : paths_) {
+    if (is_shard(path)) {
+      add_shard(path);
+    } else {
+      add_text(path);
+    }
+  }
+  for (const Part& part : parts_) {
+    if (vocabulary < int64_t{1} << (8 * part.width)) check_tokens(part, vocabulary);
+  }
+}
+
+template <class Use>
+void TokenStream::for_tokens(const Part& part, int64_t from, int64_t count, const Use& use) const {
+  alignas(uint32_t) std::array<std::byte, kPiece> buffer;
+  while (count > 0) {
+    const int64_t tokens = std::min(count, static_cast<int64_t>(kPiece) / part.width);
+    const int64_t at = part.first + from * part.width;
+    const std::byte* bytes = part.content ? part.content.get() + at : buffer.data();
+    if (!part.content) {
+      large_->read(part.file, at,
+                   std::span(buffer).first(static_cast<size_t>(tokens * part.width)));
+    }
+    const auto of = [&]<class Token>(Token) {
+      use(from, std::span(reinterpret_cast<const Token*>(bytes), static_cast<size_t>(tokens)));
+    };
+    part.width == 1 ? of(uint8_t{}) : part.width == 2 ? of(uint16_t{}) : of(uint32_t{});
+    from += tokens;
+    count -= tokens;
+  }
+}
+
+void TokenStream::check_tokens(const Part& part, int64_t vocabulary) const {
+  for_tokens(part, 0, part.count, [&](int64_t from, const auto& tokens) {
+    const auto beyond = [&](auto token) { return static_cast<int64_t>(token) >= vocabulary; };
+    if (!beyond(*std::ranges::max_element(tokens))) return;
+    const auto first = std::ranges::find_if(tokens, beyond);
+    fail("data: ", part.path, ": token ", from + (first - tokens.begin()), " is ",
+         static_cast<int64_t>(*first), ", but the model's vocabulary has ", vocabulary, " ids");
+  });
+}
+
+void TokenStream::add(Part part) {
+  part.start = size_;
+  size_ += part.count;
+  parts_.push_back(std::move(part));
+}
+
+void TokenStream::add(const File& file, Part part) {
+  if (file.size() >= kLarge) {
+    part.file = large_->add(file);
+  } else {
+    const auto bytes = static_cast<size_t>(file.size());
+    std::shared_ptr<std::byte[]> content(new std::byte[bytes]);
+    file.read(0, {content.get(), bytes});
+    part.content = {content, content.get()};
+  }
+  add(std::move(part));
+}
+
+File opened_text(const std::string& path) {
+  File file("data", path);
+  if (file.size() == 0) fail("data: ", path, " is empty, expected text");
+  return file;
+}
+
+void TokenStream::add_text(const std::string& path) {
+  static constexpr std::byte newline{'\n'};
+  const File file = opened_text(path);
+  int64_t last = '\n';
+  if (size_ > 0) copy(size_ - 1, {&last, 1});
+  if (last != '\n') {
+    add({.path = path, .content = {std::shared_ptr<void>(), &newline}, .count = 1});
+  }
+  add(file, {.path = path, .content = {}, .count = file.size()});
+}
+
+void TokenStream::add_shard(const std::string& path) {
+  const File file("data", path);
+  constexpr int64_t header_bytes = kShardHeader * sizeof(int32_t);
+  if (file.size() < header_bytes) {
+    fail("data: ", path, " has ", file.size(), " bytes, expected at least ", header_bytes,
+         ", the header of a token shard");
+  }
+  std::array<int32_t, kShardHeader> header;
+  file.read(0, std::as_writable_bytes(std::span(header)));
+  const auto form = std::find_if(kShardForms.begin(), kShardForms.end(), [&](const ShardForm& f) {
+    return f.magic == header[0] && f.version == header[1];
+  });
+  if (form == kShardForms.end()) {
+    fail("data: ", path, " starts with ", header[0], ' ', header[1],
+         ", expected 20240520 1 or 20240801 7, as a token shard (.bin)");
+  }
+  const int64_t bytes = file.size() - header_bytes;
+  const int64_t count = header[2];
+  if (count < 0 || bytes != count * form->width) {
+    fail("data: ", path, " has ", bytes, " bytes after its header, expected ", count, " tokens of ",
+         form->width, " bytes");
+  }
+  if (count == 0) fail("data: ", path, ": it holds no token");
+  add(file,
+      {.path = path, .content = {}, .first = header_bytes, .count = count, .width = form->width});
+}
+
+void TokenStream::copy(int64_t from, std::span<int64_t> into) const {
+  const auto wanted = static_cast<int64_t>(into.size());
+  if (from < 0 || from > size_ || wanted > size_ - from) {
+    fail("data: tokens are ", wanted, " from ", from, " on, expected some of ", size_);
+  }
+  auto part = std::upper_bound(parts_.begin(), parts_.end(), from,
+                               [](int64_t at, const Part& p) { return at < p.start + p.count; });
+  for (; !into.empty(); ++part) {
+    const int64_t skip = from - part->start;
+    const auto count = std::min(static_cast<size_t>(part->count - skip), into.size());
+    int64_t* to = into.data();
+    for_tokens(*part, skip, static_cast<int64_t>(count), [&](int64_t, const auto& tokens) {
+      to = std::ranges::transform(tokens, to, [](auto token) { return int64_t{token}; }).out;
+    });
+    into = into.subspan(count);
+    from += static_cast<int64_t>(count);
+  }
+}
+
+void warn_of_bytes(int64_t vocabulary) {
+  // "small" has 4096.
+  if (vocabulary <= 4096) return;
+  std::fprintf(
+      stderr,
+      "weft: warning: the bytes of the text are the tokens, but the model has %lld tokens, "
+      "which a tokenizer made\n",
+      static_cast<long long>(vocabulary));
+}
 
 /// SplitMix64's finaliser (Steele, Lea, Flood 2014): every bit of the result depends on every one
 /// of x.

@@ -1,13 +1,111 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
-#include "cli/token_stream.h"
+#include "weft/extend/file.h"
 
 namespace weft::cli {
+
+/// Files that are read at any place and for as long as a run lasts; the few that were read last
+/// are open. Several threads may read at once.
+class KeptFiles {
+ public:
+  /// Adds a file; returns its number.
+  size_t add(const File& file);
+
+  /// Fills `into` with the bytes from `offset` on. std::runtime_error names the file and the offset
+  /// when it has become shorter, another file has its name meanwhile, or it cannot be read.
+  void read(size_t number, int64_t offset, std::span<std::byte> into);
+
+ private:
+  struct Kept {
+    std::string path;
+    int64_t bytes;
+    std::pair<uint64_t, uint64_t> identity;
+    /// Open while this has a value.
+    std::optional<File> file;
+    uint64_t last_read;
+  };
+  File opened(size_t number, int64_t offset);
+  void close_one_too_many();
+
+  std::mutex mutex_;
+  std::vector<Kept> all_;
+  size_t open_ = 0;
+  uint64_t reads_ = 0;
+};
+
+/// The files of `paths`, which are files or directories: of those every file below, sorted by path;
+/// names that start with a dot, empty files and links to directories are passed over.
+/// std::invalid_argument when there is none, or when text and token shards are mixed.
+std::vector<std::string> data_files(std::span<const std::string> paths);
+/// Whether it is a token shard, by its name.
+bool is_shard(const std::string& path);
+/// Opens a text file. std::invalid_argument when it is missing or empty.
+File opened_text(const std::string& path);
+
+/// The tokens of files, one after the other, as one sequence. Text is bytes (ids 0 to 255), and a
+/// file that does not end with a newline gets one before the next; `.bin` files are token shards in
+/// llm.c's form (256 int32: 20240520, 1, count and then uint16 ids; or 20240801, 7, count and
+/// uint32 ids). Files of less than 1 MiB are held in memory, the others read where they are
+/// wanted. Several threads may read at once.
+class TokenStream {
+ public:
+  /// The tokens of data_files(paths). std::invalid_argument naming the path when one is missing,
+  /// empty or malformed, when text and shards are mixed, and at the first token that is not below
+  /// `vocabulary` (the shards are read through once for it).
+  TokenStream(std::span<const std::string> paths, int64_t vocabulary);
+
+  /// Number of tokens.
+  int64_t size() const { return size_; }
+  /// Number of files they come from.
+  int64_t files() const { return static_cast<int64_t>(paths_.size()); }
+  /// Whether the tokens are the bytes of text.
+  bool is_text() const { return parts_[0].width == 1; }
+  /// The files in the order of their tokens.
+  const std::vector<std::string>& paths() const { return paths_; }
+  /// Fills `into` with the tokens from `from` on. std::invalid_argument where there are fewer,
+  /// std::runtime_error naming file and offset when a file has become shorter or cannot be read.
+  void copy(int64_t from, std::span<int64_t> into) const;
+
+ private:
+  /// `count` tokens of `width` bytes each, from byte `first` of `content` on, or where that is
+  /// none, of the file of that number.
+  struct Part {
+    std::string path;
+    std::shared_ptr<const std::byte> content;
+    size_t file = 0;
+    int64_t first = 0;
+    int64_t count = 0;
+    int width = 1;
+    int64_t start = 0;
+  };
+  void add_text(const std::string& path);
+  void add_shard(const std::string& path);
+  void add(const File& file, Part part);
+  void add(Part part);
+  void check_tokens(const Part& part, int64_t vocabulary) const;
+  /// Reads the part's tokens from `from` on; calls `use` with pieces of them, which fit a cache.
+  template <class Use>
+  void for_tokens(const Part& part, int64_t from, int64_t count, const Use& use) const;
+
+  std::unique_ptr<KeptFiles> large_ = std::make_unique<KeptFiles>();
+  std::vector<Part> parts_;
+  int64_t size_ = 0;
+  std::vector<std::string> paths_;
+};
+
+/// Warns on stderr when a model whose tokens are bytes has many more tokens than there are bytes.
+void warn_of_bytes(int64_t vocabulary);
 
 /// Shape of the input of one step over all ranks.
 struct BatchShape {

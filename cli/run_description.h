@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "cli/token_stream.h"
+#include "cli/data.h"
 #include "cli/train_options.h"
 #include "weft/communicator.h"
 #include "weft/optimizers.h"

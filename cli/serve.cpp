@@ -12,13 +12,13 @@
 #include <utility>
 
 #include "cli/commands.h"
+#include "cli/data.h"
 #include "cli/numbers.h"
 #include "cli/parallel_transformer.h"
 #include "cli/prompts.h"
 #include "cli/ranks.h"
 #include "cli/resume.h"
 #include "cli/run_description.h"
-#include "cli/token_stream.h"
 #include "cli/weights.h"
 #include "weft/communicator.h"
 #include "weft/error.h"

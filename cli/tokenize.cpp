@@ -7,9 +7,9 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/data.h"
 #include "cli/numbers.h"
 #include "cli/prompts.h"
-#include "cli/token_stream.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
 
