@@ -82,45 +82,38 @@ static std::shared_ptr<const RankFiles> world_of(const OpenedFile& opened) {
   }
 }
 
-/// Files that say the same.
-struct SameManifest {
-  std::shared_ptr<const RankFiles> world;
-  /// Names of the files that are named for their rank in this manifest, and of the others.
-  std::set<std::string> own, others;
-  std::optional<NonFinite> non_finite = NonFinite{};
-
-  void add(const OpenedFile& opened, const std::string& name) {
-    int rank = 0, ranks = 0;
-    const bool named = parse_file_name(name, rank, ranks) && ranks == world->manifest().ranks;
-    try {
-      if (named) check_rank_file(opened, *world, rank);
-      (named ? own : others).insert(name);
-      if (!named) return;
-      if (!opened.non_finite) non_finite.reset();
-      if (non_finite) non_finite->add(*opened.non_finite);
-    } catch (const BadFile& bad) {
-      if (bad.verdict != Verdict::mixed) throw;
-      others.insert(name);
-    }
+/// Adds a file that says the same as those in `same`.
+static void add_file(const OpenedFile& opened, const std::string& name, AgreedManifest& same) {
+  int rank = 0, ranks = 0;
+  const bool named = parse_file_name(name, rank, ranks) && ranks == same.world->manifest().ranks;
+  try {
+    if (named) check_rank_file(opened, *same.world, rank);
+    (named ? same.own : same.others).insert(name);
+    if (!named) return;
+    if (!opened.non_finite) same.non_finite.reset();
+    if (same.non_finite) same.non_finite->add(*opened.non_finite);
+  } catch (const BadFile& bad) {
+    if (bad.verdict != Verdict::mixed) throw;
+    same.others.insert(name);
   }
-};
+}
 
 AgreedManifest agreed_manifest(const std::string& directory, const RankFileNames& names) {
-  AgreedManifest agreed;
-  std::map<std::string, SameManifest> by_text;
+  std::vector<BadFile> bad_files;
+  std::map<std::string, AgreedManifest> by_text;
   for (const std::string& name : names.names) {
     const std::string path = directory + "/" + name;
     try {
       const auto opened = open_rank_file(path);
-      SameManifest& same = by_text[opened->manifest_text];
-      if (!same.world) same.world = world_of(*opened);
-      same.add(*opened, name);
+      AgreedManifest& same = by_text[opened->manifest_text];
+      if (!same.world) same = {.world = world_of(*opened), .non_finite = NonFinite{}};
+      add_file(*opened, name, same);
     } catch (const BadFile& bad) {
-      agreed.bad.push_back(bad);
+      bad_files.push_back(bad);
     }
   }
   size_t most = 0;
-  const SameManifest* believed = nullptr;
+  const AgreedManifest* believed = nullptr;
   for (const auto& [text, same] : by_text) {
     if (!same.world) continue;
     const size_t votes = same.own.size() + same.others.size() +
@@ -129,14 +122,13 @@ AgreedManifest agreed_manifest(const std::string& directory, const RankFileNames
     believed = &same;
     most = votes;
   }
-  if (!believed && agreed.bad.empty()) {
+  if (!believed && bad_files.empty()) {
     throw BadFile(Verdict::incomplete, concat("checkpoint: ", directory, " holds no rank's file"),
                   {});
   }
-  if (!believed) throw agreed.bad.front();
-  agreed.world = believed->world;
-  agreed.own = believed->own;
-  agreed.non_finite = believed->non_finite;
+  if (!believed) throw bad_files.front();
+  AgreedManifest agreed = *believed;
+  agreed.bad = std::move(bad_files);
   for (const auto& [text, same] : by_text) {
     if (&same != believed) agreed.others.insert(same.own.begin(), same.own.end());
     agreed.others.insert(same.others.begin(), same.others.end());

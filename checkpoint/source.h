@@ -117,10 +117,10 @@ int64_t stated_step(const std::string& directory, int64_t otherwise);
 struct AgreedManifest {
   std::shared_ptr<const RankFiles> world;
   /// Files with sound headers, by name: those of this world, and the others.
-  std::set<std::string> own, others;
-  std::vector<BadFile> bad;
+  std::set<std::string> own = {}, others = {};
+  std::vector<BadFile> bad = {};
   /// The count over all files in `own`; empty when one of them does not state it.
-  std::optional<NonFinite> non_finite;
+  std::optional<NonFinite> non_finite = {};
 };
 AgreedManifest agreed_manifest(const std::string& directory, const RankFileNames& names);
 
