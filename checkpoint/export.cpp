@@ -18,6 +18,7 @@
 #include "weft/error.h"
 #include "weft/extend/descriptor.h"
 #include "weft/extend/saved_model.h"
+#include "weft/extend/told_by_first.h"
 #include "weft/hugging_face.h"
 #include "weft/storage.h"
 
@@ -226,7 +227,7 @@ void export_hugging_face(const std::string& checkpoint, const std::string& direc
     check_config_at(directory, *options.config);
     config = with_token_ids(config_json(*options.config, torch_dtype(plan)), *options.files);
   }
-  const ExportPlace place{directory, drawn_tag(world)};
+  const ExportPlace place{directory, told_by_first(world, drawn_tag)};
   world.barrier();
   MadeFiles made;
   if (world.rank() == 0) begin_files(plan, place, made);

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "weft/communicator.h"
 #include "weft/extend/pattern.h"
 #include "weft/mesh.h"
 #include "weft/state_dict.h"
@@ -72,7 +71,5 @@ bool parse_directory_name(const std::string& name, int64_t& step, std::string& g
 
 /// 16 random hexadecimal digits.
 std::string drawn_tag();
-/// 16 hexadecimal digits that rank 0 draws, the same on all ranks of `world`. Collective.
-std::string drawn_tag(const Communicator& world);
 
 }  // namespace weft

@@ -15,10 +15,6 @@ std::string drawn_tag() {
   return hex_of({&bits, 1});
 }
 
-std::string drawn_tag(const Communicator& world) {
-  return world.broadcast(world.rank() == 0 ? drawn_tag() : "", 0);
-}
-
 static constexpr char kFound = 'f', kCallersMistake = 'c', kFailed = 's';
 
 /// Encodes the result or the exception of one rank as a message to the others.
