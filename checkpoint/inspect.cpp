@@ -5,11 +5,10 @@
 #include <filesystem>
 #include <mutex>
 #include <range/v3/range/conversion.hpp>
-#include <range/v3/view/join.hpp>
 #include <range/v3/view/map.hpp>
-#include <range/v3/view/take.hpp>
 
 #include "checkpoint/blocks.h"
+#include "checkpoint/keys.h"
 #include "checkpoint/source.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
@@ -86,14 +85,6 @@ class DataCheck {
 };
 
 }  // namespace
-
-static std::string some_of(const std::vector<std::string>& names) {
-  constexpr size_t most = 3;
-  auto text = names | ranges::views::take(most) | ranges::views::join(std::string(", ")) |
-              ranges::to<std::string>();
-  if (names.size() > most) text += concat(" and ", names.size() - most, " more");
-  return text;
-}
 
 static void report_bad(const std::vector<BadFile>& bad, CheckpointReport& report) {
   for (const BadFile& one : bad) report.files.push_back(one.file);

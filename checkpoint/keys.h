@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "weft/state_dict.h"
 
@@ -19,6 +20,9 @@ void add_unmatched_keys(const std::map<std::string, A>& to, const std::map<std::
     if (!to.contains(key)) skipped.unexpected.push_back(key);
   }
 }
+
+/// The first three names, and how many more there are: "a, b, c and 2 more".
+std::string some_of(const std::vector<std::string>& names);
 
 /// std::invalid_argument "<what>: ..." naming the first keys of each list, when there are any;
 /// `source` is where the keys were looked for.

@@ -203,21 +203,24 @@ void TrainingState::add(const std::string& name, Optimizer& optimizer) {
                              const auto& numbers) { take_optimizer_numbers(optimizer, numbers); }});
 }
 
-static std::string first_keys(const std::vector<std::string>& keys) {
+std::string some_of(const std::vector<std::string>& names) {
   constexpr size_t most = 3;
   std::string text;
-  for (size_t i = 0; i < std::min(most, keys.size()); ++i) {
-    text += (i ? ", " : "") + in_quotes(keys[i]);
-  }
-  if (keys.size() > most) text += concat(" and ", keys.size() - most, " more");
+  for (size_t i = 0; i < std::min(most, names.size()); ++i) text += (i ? ", " : "") + names[i];
+  if (names.size() > most) text += concat(" and ", names.size() - most, " more");
   return text;
+}
+
+static std::string some_quoted(std::vector<std::string> keys) {
+  for (std::string& key : keys) key = in_quotes(key);
+  return some_of(keys);
 }
 
 void check_no_keys_skipped(const char* what, const std::string& source,
                            const SkippedKeys& skipped) {
   if (skipped.empty()) return;
-  const std::string missing = first_keys(skipped.missing);
-  const std::string unexpected = first_keys(skipped.unexpected);
+  const std::string missing = some_quoted(skipped.missing);
+  const std::string unexpected = some_quoted(skipped.unexpected);
   if (unexpected.empty()) fail(what, ": ", source, ": it lacks ", missing);
   if (missing.empty())
     fail(what, ": ", source, ": it holds ", unexpected, ", which nothing expects");
