@@ -39,14 +39,6 @@ int32_t AddedTokens::longest_at(std::string_view whole, size_t at) const {
   return longest;
 }
 
-/// The start of the character that ends before byte `end`.
-static size_t character_before(std::string_view text, size_t end) {
-  do {
-    --end;
-  } while ((text[end] & 0xC0) == 0x80);
-  return end;
-}
-
 bool AddedTokens::is_whole_word(std::string_view whole, size_t begin, size_t end) {
   if (begin > 0 && is_word(code_point_at(whole, character_before(whole, begin)).value)) {
     return false;

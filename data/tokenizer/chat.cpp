@@ -14,21 +14,6 @@ static bool is_stripped(char32_t value) {
   return is_white_space(value) || (value >= 0x1C && value <= 0x1F);
 }
 
-static std::string_view chat_trimmed(std::string_view text, bool left = true) {
-  while (left && !text.empty()) {
-    const CodePoint c = code_point_at(text, 0);
-    if (!is_stripped(c.value)) break;
-    text.remove_prefix(c.bytes);
-  }
-  while (!text.empty()) {
-    size_t at = text.size() - 1;
-    while ((text[at] & 0xC0) == 0x80) --at;
-    if (!is_stripped(code_point_at(text, at).value)) break;
-    text = text.substr(0, at);
-  }
-  return text;
-}
-
 static std::string_view without_line_ends(std::string_view text, bool left, bool right) {
   while (left && text.starts_with('\n')) text.remove_prefix(1);
   while (right && text.ends_with('\n')) text.remove_suffix(1);
@@ -159,7 +144,7 @@ class ChatWriter {
   }
   std::string_view trimmed(std::string_view content, bool is_assistant) const {
     const bool trims = form_.trim == Trim::all || (form_.trim == Trim::assistant && is_assistant);
-    return trims ? chat_trimmed(content) : content;
+    return trims ? stripped(content, true, true, is_stripped) : content;
   }
 
   void write_system() {
@@ -177,7 +162,7 @@ class ChatWriter {
     const bool denies = remove_all(system, "/no_think"), asks = remove_all(system, "/think");
     if (denies || asks) thinks_ = !denies;
     if (overrides) remove_all(system, "/system_override");
-    system = chat_trimmed(system, false);
+    system = stripped(system, false, true, is_stripped);
     if (overrides) return write(form_.overriding_system, system);
     if (system.empty()) {
       system = thinks_ ? form_.default_system : form_.default_system_no_thoughts;

@@ -108,21 +108,6 @@ static std::string replaced(std::string_view text, const Normalization& step, si
   return to.append(text.substr(from));
 }
 
-static std::string_view stripped(std::string_view text, const Normalization& step) {
-  while (step.left && !text.empty()) {
-    const CodePoint c = code_point_at(text, 0);
-    if (!is_white_space(c.value)) break;
-    text.remove_prefix(c.bytes);
-  }
-  while (step.right && !text.empty()) {
-    size_t at = text.size() - 1;
-    while ((text[at] & 0xC0) == 0x80) --at;
-    if (!is_white_space(code_point_at(text, at).value)) break;
-    text = text.substr(0, at);
-  }
-  return text;
-}
-
 static void write_clean(std::string& to, char32_t value) {
   if (value == 0 || value == 0xFFFD || is_control(value)) return;
   append_code_point(to, is_white_space(value) ? U' ' : value);
@@ -154,7 +139,7 @@ static std::string step_applied(const Normalization& step, std::string_view text
     case Kind::strip_marks: return rewritten(text, write_unmarked);
     case Kind::prepend: return text.empty() ? std::string() : concat(step.content, text);
     case Kind::replace: return replaced(text, step, most);
-    case Kind::strip: return std::string(stripped(text, step));
+    case Kind::strip: return std::string(stripped(text, step.left, step.right, is_white_space));
     case Kind::clean_text: return rewritten(text, write_clean);
     case Kind::space_chinese: return rewritten(text, write_spaced);
     case Kind::pieces: return step.pieces->apply(text);

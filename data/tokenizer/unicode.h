@@ -26,6 +26,31 @@ inline CodePoint code_point_at(std::string_view text, size_t at) {
   return {(lead & 7) << 18 | (byte(1) & 0x3f) << 12 | (byte(2) & 0x3f) << 6 | (byte(3) & 0x3f), 4};
 }
 
+/// The start of the character that ends before byte `end`, which is above 0.
+inline size_t character_before(std::string_view text, size_t end) {
+  do {
+    --end;
+  } while ((text[end] & 0xC0) == 0x80);
+  return end;
+}
+
+/// The text without the characters at its ends for which `is_removed` is true.
+template <class IsRemoved>
+std::string_view stripped(std::string_view text, bool left, bool right,
+                          const IsRemoved& is_removed) {
+  while (left && !text.empty()) {
+    const CodePoint c = code_point_at(text, 0);
+    if (!is_removed(c.value)) break;
+    text.remove_prefix(c.bytes);
+  }
+  while (right && !text.empty()) {
+    const size_t at = character_before(text, text.size());
+    if (!is_removed(code_point_at(text, at).value)) break;
+    text = text.substr(0, at);
+  }
+  return text;
+}
+
 void append_code_point(std::string& to, char32_t value);
 
 /// The character at the start of bytes that should be UTF-8.
