@@ -59,4 +59,10 @@ int64_t JsonPart::whole() const {
   return value_->get<int64_t>();
 }
 
+int32_t JsonPart::id_below(size_t tokens) const {
+  const int64_t id = whole();
+  if (id < 0 || id >= static_cast<int64_t>(tokens)) refuse("an id of the vocabulary");
+  return static_cast<int32_t>(id);
+}
+
 }  // namespace weft::text

@@ -27,6 +27,8 @@ class JsonPart {
   bool flag(const char* key, bool otherwise) const;
   int64_t whole(const char* key) const { return at(key).whole(); }
   int64_t whole() const;
+  /// The value as the id of one of `tokens` tokens.
+  int32_t id_below(size_t tokens) const;
 
   const nlohmann::json& value() const { return *value_; }
   const std::string& what() const { return what_; }

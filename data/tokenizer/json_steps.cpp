@@ -224,11 +224,7 @@ bool add_pre_tokenizer(const JsonPart& part, Splitter& splitter) {
 static int32_t id_of_pair(const JsonPart& part, const TextModel& model) {
   const auto elements = part.elements();
   if (elements.size() != 2) part.refuse("a token and its id");
-  const int64_t id = elements[1].whole();
-  if (id < 0 || id >= static_cast<int64_t>(model.tokens.size())) {
-    elements[1].refuse("an id of the vocabulary");
-  }
-  return static_cast<int32_t>(id);
+  return elements[1].id_below(model.tokens.size());
 }
 
 static void add_single(const JsonPart& part, TextModel& model) {
@@ -242,11 +238,7 @@ static void add_single(const JsonPart& part, TextModel& model) {
     const std::string name = piece.at("SpecialToken").text("id");
     const JsonPart tokens = part.at("special_tokens");
     for (const JsonPart& id : tokens.at(name.c_str()).at("ids").elements()) {
-      const int64_t value = id.whole();
-      if (value < 0 || value >= static_cast<int64_t>(model.tokens.size())) {
-        id.refuse("an id of the vocabulary");
-      }
-      (is_after ? after : before).push_back(static_cast<int32_t>(value));
+      (is_after ? after : before).push_back(id.id_below(model.tokens.size()));
     }
   }
   model.before.insert(model.before.begin(), before.begin(), before.end());

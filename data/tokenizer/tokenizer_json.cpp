@@ -157,11 +157,7 @@ static void read_unigram(const JsonPart& part, TextModel& model) {
     set_token(part.what(), model, text, static_cast<int64_t>(id));
     spec.pieces.push_back({text, static_cast<int32_t>(id), read_by_serde(pair[1].get<double>())});
   }
-  const int64_t unknown = part.whole("unk_id");
-  if (unknown < 0 || unknown >= static_cast<int64_t>(spec.pieces.size())) {
-    part.at("unk_id").refuse("an id of the vocabulary");
-  }
-  spec.unknown = static_cast<int32_t>(unknown);
+  spec.unknown = part.at("unk_id").id_below(spec.pieces.size());
   spec.bytes.fill(-1);
   for (int byte = 0; byte < 256 && part.flag("byte_fallback", false); ++byte) {
     const auto found = model.ids.find(byte_piece(byte));
