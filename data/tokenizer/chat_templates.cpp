@@ -2,6 +2,7 @@
 #include "data/tokenizer/chat_templates.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace weft::text {
 
@@ -16,6 +17,16 @@ static constexpr const char* kOwnSystem[] = {"You are", "!= 'system'", "!= \"sys
 static std::vector<const char*> and_own_system(std::vector<const char*> lacks) {
   lacks.insert(lacks.end(), std::begin(kOwnSystem), std::end(kOwnSystem));
   return lacks;
+}
+
+/// The template of another name, recognized by other texts; null: with its default system message.
+static ChatTemplate variant(ChatTemplate made, const char* name, std::vector<const char*> has,
+                            std::vector<const char*> lacks, const char* default_system = nullptr) {
+  made.name = name;
+  made.has = std::move(has);
+  made.lacks = std::move(lacks);
+  if (default_system) made.default_system = default_system;
+  return made;
 }
 
 static std::vector<ChatTemplate> llama_templates() {
@@ -36,17 +47,14 @@ static std::vector<ChatTemplate> llama_templates() {
       .generation = "<|start_header_id|>assistant<|end_header_id|>\n\n",
       .trim = Trim::all,
       .end_of_turn = "<|eot_id|>"};
-  ChatTemplate llama31 = llama3;
-  llama31.name = "llama3.1";
-  llama31.has = {"<|start_header_id|>", kTrimmed, "Cutting Knowledge Date: December 2023",
-                 "set system_message = \"\""};
-  llama31.lacks = and_own_system({"strftime_now"});
+  ChatTemplate llama31 =
+      variant(llama3, "llama3.1",
+              {"<|start_header_id|>", kTrimmed, "Cutting Knowledge Date: December 2023",
+               "set system_message = \"\""},
+              and_own_system({"strftime_now"}), "");
   llama31.system = dated_system;
-  llama31.default_system = "";
-  ChatTemplate llama32 = llama31;
-  llama32.name = "llama3.2";
+  ChatTemplate llama32 = variant(llama31, "llama3.2", llama31.has, and_own_system({}));
   llama32.has.push_back("strftime_now");
-  llama32.lacks = and_own_system({});
   llama32.today = "%d %b %Y";
   return {{.name = "llama2",
            .has = {"<<SYS>>", "bos_token + '[INST] ' + content"},
@@ -64,59 +72,43 @@ static std::vector<ChatTemplate> llama_templates() {
 }
 
 static std::vector<ChatTemplate> mistral_templates() {
-  return {{.name = "mistral",
-           .has = {"'[INST] ' + message['content'] + ' [/INST]'", "message['content'] + eos_token"},
-           .lacks = {"system_message", "messages[0]", "eos_token + ' '", "AVAILABLE_TOOLS"},
-           .start = "{bos}",
-           .user = "[INST] {content} [/INST]",
-           .assistant = "{content}{eos}",
-           .system_is = System::refused,
-           .alternates = true},
-          {.name = "mistral-v0.1",
-           .has = {"'[INST] ' + message['content'] + ' [/INST]'",
-                   "message['content'] + eos_token + ' '"},
-           .lacks = {"system_message", "AVAILABLE_TOOLS"},
-           .start = "{bos}",
-           .user = "[INST] {content} [/INST]",
-           .assistant = "{content}{eos} ",
-           .system_is = System::refused,
-           .alternates = true},
-          {.name = "mistral-v1",
-           .has = {"' [INST] '", "system_message"},
-           .lacks = {"AVAILABLE_TOOLS"},
-           .start = "{bos}",
-           .system = "{system}\n\n{content}",
-           .user = " [INST] {content} [/INST]",
-           .assistant = " {content}{eos}",
-           .system_is = System::first_user,
-           .alternates = true},
-          {.name = "mixtral-8x22b",
-           .has = {"'[INST] ' + message['content'] + '[/INST]'", "loop.last and system_message",
-                   "' ' + message['content'] + eos_token"},
-           .lacks = {"AVAILABLE_TOOLS"},
-           .start = "{bos}",
-           .system = "{system}\n\n{content}",
-           .user = "[INST] {content}[/INST]",
-           .assistant = " {content}{eos}",
-           .system_is = System::last_user,
-           .alternates = true},
-          {.name = "mistral-v3",
-           .has = {"[AVAILABLE_TOOLS] [", "\"[INST] \"", "loop.last and system_message"},
-           .start = "{bos}",
-           .system = "{system}\n\n{content}",
-           .user = "[INST] {content}[/INST]",
-           .assistant = " {content}{eos}",
-           .system_is = System::last_user,
-           .trim = Trim::assistant,
-           .alternates = true},
-          {.name = "mistral-v3-tekken",
-           .has = {"[AVAILABLE_TOOLS][", "\"[INST]\"", "loop.last and system_message"},
-           .start = "{bos}",
-           .system = "{system}\n\n{content}",
-           .user = "[INST]{content}[/INST]",
-           .assistant = "{content}{eos}",
-           .system_is = System::last_user,
-           .alternates = true}};
+  const ChatTemplate mistral = {
+      .name = "mistral",
+      .has = {"'[INST] ' + message['content'] + ' [/INST]'", "message['content'] + eos_token"},
+      .lacks = {"system_message", "messages[0]", "eos_token + ' '", "AVAILABLE_TOOLS"},
+      .start = "{bos}",
+      .user = "[INST] {content} [/INST]",
+      .assistant = "{content}{eos}",
+      .system_is = System::refused,
+      .alternates = true};
+  ChatTemplate first = variant(
+      mistral, "mistral-v0.1",
+      {"'[INST] ' + message['content'] + ' [/INST]'", "message['content'] + eos_token + ' '"},
+      {"system_message", "AVAILABLE_TOOLS"});
+  first.assistant = "{content}{eos} ";
+  ChatTemplate v1 =
+      variant(mistral, "mistral-v1", {"' [INST] '", "system_message"}, {"AVAILABLE_TOOLS"});
+  v1.system = "{system}\n\n{content}";
+  v1.user = " [INST] {content} [/INST]";
+  v1.assistant = " {content}{eos}";
+  v1.system_is = System::first_user;
+  ChatTemplate mixtral =
+      variant(v1, "mixtral-8x22b",
+              {"'[INST] ' + message['content'] + '[/INST]'", "loop.last and system_message",
+               "' ' + message['content'] + eos_token"},
+              {"AVAILABLE_TOOLS"});
+  mixtral.user = "[INST] {content}[/INST]";
+  mixtral.system_is = System::last_user;
+  ChatTemplate v3 =
+      variant(mixtral, "mistral-v3",
+              {"[AVAILABLE_TOOLS] [", "\"[INST] \"", "loop.last and system_message"}, {});
+  v3.trim = Trim::assistant;
+  ChatTemplate tekken =
+      variant(mixtral, "mistral-v3-tekken",
+              {"[AVAILABLE_TOOLS][", "\"[INST]\"", "loop.last and system_message"}, {});
+  tekken.user = "[INST]{content}[/INST]";
+  tekken.assistant = "{content}{eos}";
+  return {mistral, first, v1, mixtral, v3, tekken};
 }
 
 /// The default system message of the published template for a model that thinks.
@@ -137,11 +129,12 @@ static constexpr const char* kSmolLm3Thinking =
     "the conclusion.";
 
 /// The published template does not end the turn of the system message.
-static ChatTemplate smollm3_template(ChatTemplate made) {
-  made.name = "smollm3";
-  made.has = {"named SmolLM", "Knowledge Cutoff Date: June 2025", "/system_override",
-              ".replace(\"/no_think\", \"\").replace(\"/think\", \"\").rstrip()"};
-  made.lacks = {"{%- endif -%}\n  {{- \"<|im_end|>\n\" -}}"};
+static ChatTemplate smollm3_template(const ChatTemplate& chatml) {
+  ChatTemplate made =
+      variant(chatml, "smollm3",
+              {"named SmolLM", "Knowledge Cutoff Date: June 2025", "/system_override",
+               ".replace(\"/no_think\", \"\").replace(\"/think\", \"\").rstrip()"},
+              {"{%- endif -%}\n  {{- \"<|im_end|>\n\" -}}"});
   made.overriding_system = made.system;
   made.system =
       "<|im_start|>system\n## Metadata\n\nKnowledge Cutoff Date: June 2025\nToday Date: {date}\n"
@@ -166,40 +159,30 @@ static std::vector<ChatTemplate> chatml_templates() {
                                .assistant = "<|im_start|>assistant\n{content}<|im_end|>\n",
                                .generation = "<|im_start|>assistant\n",
                                .end_of_turn = "<|im_end|>"};
-  const auto variant = [&](const char* name, std::vector<const char*> has,
-                           std::vector<const char*> lacks, const char* default_system) {
-    ChatTemplate made = chatml;
-    made.name = name;
-    made.has = std::move(has);
-    made.lacks = std::move(lacks);
-    made.default_system = default_system;
-    return made;
-  };
-  ChatTemplate qwen3 = variant("qwen3",
+  ChatTemplate qwen3 = variant(chatml, "qwen3",
                                {"<|im_start|>", "enable_thinking is false", "last_query_index",
                                 "loop.last or (not loop.last and reasoning_content)"},
-                               {"reasoning_content|trim", "vision"}, nullptr);
+                               {"reasoning_content|trim", "vision"});
   qwen3.thoughts = ChatTemplate::Thoughts::qwen3;
   qwen3.generation = "<|im_start|>assistant\n{thoughts}";
   qwen3.no_thoughts = "<think>\n\n</think>\n\n";
   return {
       chatml,
       smollm3_template(chatml),
-      variant("smollm2",
+      variant(chatml, "smollm2",
               {"<|im_start|>system",
                "You are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>"},
               {"think"}, "You are a helpful AI assistant named SmolLM, trained by Hugging Face"),
-      variant("qwen2", {"<|im_start|>system", "You are a helpful assistant.<|im_end|>"},
+      variant(chatml, "qwen2", {"<|im_start|>system", "You are a helpful assistant.<|im_end|>"},
               {"Qwen", "tool", "vision", "think", "bos_token"}, "You are a helpful assistant."),
-      variant("qwen2.5",
+      variant(chatml, "qwen2.5",
               {"<|im_start|>",
                "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>"},
               {"vision", "think"},
               "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."),
-      variant("qwen3-instruct", {"'<|im_start|>' + message.role + '", "<tool_call>"},
+      variant(chatml, "qwen3-instruct", {"'<|im_start|>' + message.role + '", "<tool_call>"},
               {"You are Qwen", "You are a helpful", "think", "vision", "messages[0]['role']",
-               "bos_token"},
-              nullptr),
+               "bos_token"}),
       qwen3};
 }
 
@@ -214,10 +197,8 @@ static std::vector<ChatTemplate> gemma_templates() {
                               .trim = Trim::all,
                               .alternates = true,
                               .end_of_turn = "<end_of_turn>"};
-  ChatTemplate gemma3 = gemma;
-  gemma3.name = "gemma3";
-  gemma3.has = {"<start_of_turn>", "first_user_prefix"};
-  gemma3.lacks = {"tool", "default_system"};
+  ChatTemplate gemma3 = variant(gemma, "gemma3", {"<start_of_turn>", "first_user_prefix"},
+                                {"tool", "default_system"});
   gemma3.system = "{system}\n\n{content}";
   gemma3.system_is = System::first_user;
   return {gemma, gemma3};
@@ -233,10 +214,8 @@ static std::vector<ChatTemplate> other_templates() {
                              .generation = "<|assistant|>\n",
                              .end = "{eos}",
                              .end_of_turn = "<|end|>"};
-  ChatTemplate phi35 = phi3;
-  phi35.name = "phi3.5";
+  ChatTemplate phi35 = variant(phi3, "phi3.5", phi3.has, {"tool"});
   phi35.has.push_back("message['role'] == 'system' and message['content']");
-  phi35.lacks = {"tool"};
   phi35.skips_empty_system = true;
   return {phi3,
           phi35,
@@ -270,24 +249,21 @@ static std::vector<ChatTemplate> granite_templates() {
       .assistant = "<|start_of_role|>assistant<|end_of_role|>{content}<|end_of_text|>\n",
       .generation = "<|start_of_role|>assistant<|end_of_role|>",
       .end_of_turn = "<|end_of_text|>"};
-  ChatTemplate granite31 = granite3;
-  granite31.name = "granite3.1";
-  granite31.has = {"<|start_of_role|>", "= \"Knowledge Cutoff Date: April 2024.",
-                   "strftime_now('%B %d, %Y') + \".", "You are Granite, developed by IBM.\"",
-                   "+ \" You are a helpful AI assistant.\" %}"};
-  granite31.lacks = {". You are Granite"};
-  granite31.default_system =
+  ChatTemplate granite31 = variant(
+      granite3, "granite3.1",
+      {"<|start_of_role|>", "= \"Knowledge Cutoff Date: April 2024.",
+       "strftime_now('%B %d, %Y') + \".", "You are Granite, developed by IBM.\"",
+       "+ \" You are a helpful AI assistant.\" %}"},
+      {". You are Granite"},
       "Knowledge Cutoff Date: April 2024.\nToday's Date: {date}.\nYou are Granite, developed by "
-      "IBM. You are a helpful AI assistant.";
+      "IBM. You are a helpful AI assistant.");
   granite31.today = "%B %d, %Y";
-  ChatTemplate first33 = granite31;
-  first33.name = "granite3.3-first";
+  ChatTemplate first33 = variant(
+      granite31, "granite3.3-first", granite31.has, {},
+      " Knowledge Cutoff Date: April 2024.\n Today's Date: {date}. You are Granite, developed by "
+      "IBM. You are a helpful AI assistant.");
   first33.has[1] = "= \" Knowledge Cutoff Date: April 2024.";
   first33.has[3] = "\". You are Granite, developed by IBM.\"";
-  first33.lacks = {};
-  first33.default_system =
-      " Knowledge Cutoff Date: April 2024.\n Today's Date: {date}. You are Granite, developed by "
-      "IBM. You are a helpful AI assistant.";
   return {granite3, granite31, first33};
 }
 
