@@ -56,29 +56,27 @@ void Progress::report(const StepReport& report) {
   if (is_end || is_due || report.validation_loss) print_line(report);
 }
 
-static nlohmann::ordered_json json_of(const ExpertReport& experts) {
-  nlohmann::ordered_json json;
-  json["load"] = experts.load;
-  json["imbalance"] = experts.imbalance();
-  json["dropped"] = experts.dropped;
-  json["balance_loss"] = nullptr;
-  if (experts.balance_loss) json["balance_loss"] = *experts.balance_loss;
-  return json;
+using MetricsJson = nlohmann::ordered_json;
+
+static MetricsJson number_or_null(const std::optional<double>& number) {
+  return number ? MetricsJson(*number) : MetricsJson();
 }
 
 void Progress::write_metrics(const StepReport& report) {
-  nlohmann::ordered_json line;
-  line["step"] = report.step;
-  line["loss"] = report.loss;
-  line["val_loss"] = nullptr;
-  if (report.validation_loss) line["val_loss"] = *report.validation_loss;
-  line["lr"] = report.learning_rate;
-  line["grad_norm"] = report.gradient_norm;
-  line["tokens_per_second"] = report.tokens_per_second;
-  line["mfu"] = nullptr;
-  if (report.utilization) line["mfu"] = *report.utilization;
-  line["seconds"] = report.seconds;
-  if (report.experts) line["experts"] = json_of(*report.experts);
+  MetricsJson line{{"step", report.step},
+                   {"loss", report.loss},
+                   {"val_loss", number_or_null(report.validation_loss)},
+                   {"lr", report.learning_rate},
+                   {"grad_norm", report.gradient_norm},
+                   {"tokens_per_second", report.tokens_per_second},
+                   {"mfu", number_or_null(report.utilization)},
+                   {"seconds", report.seconds}};
+  if (report.experts) {
+    line["experts"] = {{"load", report.experts->load},
+                       {"imbalance", report.experts->imbalance()},
+                       {"dropped", report.experts->dropped},
+                       {"balance_loss", number_or_null(report.experts->balance_loss)}};
+  }
   line["bytes_moved"] = report.bytes_moved;
   line["peak_bytes"] = report.memory.total.peak;
   for (int i = 0; i < kPurposes; ++i) {
