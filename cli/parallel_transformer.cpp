@@ -120,6 +120,16 @@ std::vector<MeshAxis> parsed_axes(const std::string& text) {
   return axes;
 }
 
+int ranks_of_mesh(const std::string& text, int most) {
+  int64_t size = 1;
+  for (const MeshAxis& axis : parsed_axes(text)) {
+    size *= axis.size;
+    if (size > most)
+      fail("--mesh ", text, " has ", size, " ranks or more, expected at most ", most);
+  }
+  return static_cast<int>(size);
+}
+
 static bool is_tensor_axis(const MeshAxis& axis) { return axis.name == kTensorAxis; }
 static bool is_expert_axis(const MeshAxis& axis) { return axis.name == kExpertAxis; }
 
@@ -177,12 +187,7 @@ int complete(ParallelOptions& o, int ranks, int most, const char* flag) {
   std::vector<MeshAxis> axes = parsed_axes(o.mesh);
   check_names(axes, o.mesh);
   check_order(axes, o.mesh);
-  int64_t size = 1;
-  for (const MeshAxis& axis : axes) {
-    size *= axis.size;
-    if (size > most)
-      fail("--mesh ", o.mesh, " has ", size, " ranks or more, expected at most ", most);
-  }
+  const int size = ranks_of_mesh(o.mesh, most);
   if (ranks != 0 && size != ranks) {
     fail("--mesh ", o.mesh, " has ", size, " ranks, expected ", ranks, ", that of ", flag);
   }
@@ -206,7 +211,7 @@ int complete(ParallelOptions& o, int ranks, int most, const char* flag) {
   if (o.async_tp > 1 && o.float8) {
     fail("--async-tp is given with --float8, expected one of them");
   }
-  return static_cast<int>(size);
+  return size;
 }
 
 /// With an axis for the rows besides ep, which may have one rank: precision and slots are FSDP's,

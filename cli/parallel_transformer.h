@@ -60,6 +60,8 @@ void add_parallel_flags(CLI::App& command, ParallelOptions& options);
 
 /// The axes that "dp=2,tp=2" says; std::invalid_argument for anything else.
 std::vector<MeshAxis> parsed_axes(const std::string& text);
+/// The ranks of such axes, at most `most`.
+int ranks_of_mesh(const std::string& text, int most);
 
 /// Gives `mesh` its default over so many ranks (0: those it has itself), checks what the flags say
 /// together, and returns the number of ranks, at most `most`. `flag` is where `ranks` comes from.

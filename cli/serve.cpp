@@ -226,19 +226,12 @@ static std::vector<MeshAxis> axes_of(const ServeOptions& options, int ranks) {
 /// The ranks that --mesh or --ranks states.
 static int stated_ranks(const ServeOptions& options) {
   if (options.mesh.empty()) return options.ranks;
-  int64_t size = 1;
-  for (const MeshAxis& axis : parsed_axes(options.mesh)) {
-    size *= axis.size;
-    if (size > kMostLocalRanks) {
-      fail("--mesh ", options.mesh, " has ", size, " ranks or more, expected at most ",
-           kMostLocalRanks);
-    }
-  }
+  const int size = ranks_of_mesh(options.mesh, kMostLocalRanks);
   if (options.ranks != 1 && options.ranks != size) {
     fail("--mesh ", options.mesh, " has ", size, " ranks, expected ", options.ranks,
          ", that of --ranks");
   }
-  return static_cast<int>(size);
+  return size;
 }
 
 /// One rank's part.
