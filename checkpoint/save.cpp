@@ -135,19 +135,15 @@ struct Aftermath {
   std::shared_ptr<Lease> lease;
 
   void run(int64_t step, const std::string& previous) const {
-    const auto warn_of = [&](const std::exception& error) {
-      warn("the checkpoint of step ", step, " is saved, but ", error.what());
+    const auto attempt = [&](const auto& work) {
+      try {
+        work();
+      } catch (const std::exception& error) {
+        warn("the checkpoint of step ", step, " is saved, but ", error.what());
+      }
     };
-    try {
-      if (!previous.empty()) check_previous(previous);
-    } catch (const std::exception& error) {
-      warn_of(error);
-    }
-    try {
-      if (keep > 0) retain_newest(directory, step, keep, own);
-    } catch (const std::exception& error) {
-      warn_of(error);
-    }
+    if (!previous.empty()) attempt([&] { check_previous(previous); });
+    if (keep > 0) attempt([&] { retain_newest(directory, step, keep, own); });
   }
 
   /// A save makes no collective: that ranks do not fit together is seen in their files only. One
