@@ -2,7 +2,6 @@
 #include "checkpoint/retention.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <filesystem>
 #include <tuple>
 #include <utility>

@@ -37,13 +37,9 @@ Prompts::Prompts(const ServeOptions& options) {
     fail("sample: ", options.system.empty() ? "--chat-template" : "--system",
          " is given without --chat, expected both");
   }
-  if (options.chats && !tokenizer_) {
-    fail("sample: ", directory,
-         " has no tokenizer, expected one for --chat; name it by --tokenizer");
-  }
-  if (!options.stops.empty() && !tokenizer_) {
-    fail("sample: ", directory,
-         " has no tokenizer, expected one for --stop; name it by --tokenizer");
+  if (!tokenizer_ && (options.chats || !options.stops.empty())) {
+    fail("sample: ", directory, " has no tokenizer, expected one for ",
+         options.chats ? "--chat" : "--stop", "; name it by --tokenizer");
   }
   for (const std::string& stop : options.stops) {
     if (stop.empty()) fail("--stop is empty, expected at least one byte");
