@@ -21,70 +21,56 @@ std::string_view name_of(Verdict verdict) {
   return names[static_cast<int>(verdict)];
 }
 
-namespace {
+/// Reads and checks the data of a file; calls `progress` with the bytes of each block.
+static void check_data(const OpenedFile& file, const std::function<void(int64_t)>& progress) {
+  const BlockReader reader(file.file);
+  read_in_parallel(
+      static_cast<size_t>(blocks_in(file.data_bytes())), [&](size_t i, const BlockBuffer& buffer) {
+        const auto block = static_cast<int64_t>(i);
+        const int64_t begin = block * kBlockBytes;
+        const int64_t bytes = std::min(kBlockBytes, file.data_bytes() - begin);
+        file.check_block(
+            block, [&] { return xxh3_of(reader.read(file.data_start + begin, bytes, buffer)); });
+        progress(bytes);
+      });
+}
 
-/// Reads the data of a checkpoint's files in several threads; keeps what is bad, by rank.
-class DataCheck {
- public:
-  DataCheck(const std::string& path, const RankFiles& world, const InspectOptions& options)
-      : path_(path), world_(world), options_(options) {
-    for (int rank = 0; rank < ranks(); ++rank) all_ += world.data_bytes(rank);
-  }
-
-  std::vector<BadFile> run() {
-    const int threads = std::clamp(options_.threads, 1, ranks());
-    work_in_threads(static_cast<size_t>(threads), [this](size_t) { read_files(); });
-    if (failure_) std::rethrow_exception(failure_);
-    return bad_ | ranges::views::values | ranges::to<std::vector>();
-  }
-
- private:
-  int ranks() const { return world_.manifest().ranks; }
-
-  /// Exceptions that do not concern a file are rethrown on the caller's thread.
-  void read_files() noexcept {
-    for (int rank = next_++; rank < ranks(); rank = next_++) {
+/// Reads the data of a checkpoint's files in several threads; returns what is bad, by rank.
+static std::vector<BadFile> bad_files(const std::string& path, const RankFiles& world,
+                                      const InspectOptions& options) {
+  const int ranks = world.manifest().ranks;
+  std::atomic<int> next = 0;
+  std::mutex mutex;
+  int64_t done = 0, all = 0;
+  std::map<int, BadFile> bad;
+  std::exception_ptr failure;
+  for (int rank = 0; rank < ranks; ++rank) all += world.data_bytes(rank);
+  const auto progress = [&](int64_t bytes) {
+    if (!options.progress) return;
+    const std::lock_guard lock(mutex);
+    options.progress(done += bytes, all);
+  };
+  // Exceptions that do not concern a file are rethrown on the caller's thread.
+  const auto read_files = [&](size_t) noexcept {
+    for (int rank = next++; rank < ranks; rank = next++) {
       try {
-        const auto opened = open_rank_file(path_ + "/" + file_name_of(rank, ranks()));
-        check_rank_file(*opened, world_, rank);
-        read_file(*opened);
+        const auto opened = open_rank_file(path + "/" + file_name_of(rank, ranks));
+        check_rank_file(*opened, world, rank);
+        check_data(*opened, progress);
       } catch (const BadFile& error) {
-        const std::lock_guard lock(mutex_);
-        bad_.emplace(rank, error);
+        const std::lock_guard lock(mutex);
+        bad.emplace(rank, error);
       } catch (...) {
-        const std::lock_guard lock(mutex_);
-        if (!failure_) failure_ = std::current_exception();
-        next_ = ranks();
+        const std::lock_guard lock(mutex);
+        if (!failure) failure = std::current_exception();
+        next = ranks;
       }
     }
-  }
-
-  void read_file(const OpenedFile& file) {
-    const BlockReader reader(file.file);
-    const auto read = [&](size_t i, const BlockBuffer& buffer) {
-      const auto block = static_cast<int64_t>(i);
-      const int64_t begin = block * kBlockBytes;
-      const int64_t bytes = std::min(kBlockBytes, file.data_bytes() - begin);
-      file.check_block(
-          block, [&] { return xxh3_of(reader.read(file.data_start + begin, bytes, buffer)); });
-      if (!options_.progress) return;
-      const std::lock_guard lock(mutex_);
-      options_.progress(done_ += bytes, all_);
-    };
-    read_in_parallel(static_cast<size_t>(blocks_in(file.data_bytes())), read);
-  }
-
-  const std::string path_;
-  const RankFiles& world_;
-  const InspectOptions& options_;
-  std::atomic<int> next_ = 0;
-  std::mutex mutex_;
-  int64_t done_ = 0, all_ = 0;
-  std::map<int, BadFile> bad_;
-  std::exception_ptr failure_;
-};
-
-}  // namespace
+  };
+  work_in_threads(static_cast<size_t>(std::clamp(options.threads, 1, ranks)), read_files);
+  if (failure) std::rethrow_exception(failure);
+  return bad | ranges::views::values | ranges::to<std::vector>();
+}
 
 static void report_bad(const std::vector<BadFile>& bad, CheckpointReport& report) {
   for (const BadFile& one : bad) report.files.push_back(one.file);
@@ -143,7 +129,7 @@ static CheckpointReport judged(const std::string& path, const InspectOptions& op
   } else {
     report.verdict = Verdict::complete;
     if (options.depth == Inspection::headers) return report;
-    const std::vector<BadFile> bad = DataCheck(path, *agreed.world, options).run();
+    const std::vector<BadFile> bad = bad_files(path, *agreed.world, options);
     if (!bad.empty()) report_bad(bad, report);
   }
   return report;
