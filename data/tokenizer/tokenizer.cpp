@@ -36,45 +36,24 @@ struct WordCaches {
   }
 };
 
-/// Encodes one text.
-class TextEncoder {
- public:
-  TextEncoder(const TextModel& model, text::WordCache* cache, std::vector<int32_t>& ids)
-      : model_(model), cache_(cache), ids_(ids) {}
-
-  void encode(std::string_view whole) {
-    const auto add = [this](int32_t id) { ids_.push_back(id); };
-    model_.added.for_parts(
-        whole,
-        [&](std::string_view part) {
-          const std::string_view normal = model_.normalizer.apply(part, normalized_);
-          const bool is_first = part.data() == whole.data();
-          model_.added_normalized.for_parts(
-              normal,
-              [&](std::string_view piece) {
-                encode_words(piece, is_first && piece.data() == normal.data());
-              },
-              add);
-        },
-        add);
-  }
-
- private:
-  void encode_words(std::string_view piece, bool is_first) {
-    model_.splitter.for_words(piece, is_first, [this](std::string_view word) {
-      if (cache_) {
-        cache_->encode(*model_.words, word, ids_);
-      } else {
-        model_.words->encode(word, ids_);
-      }
-    });
-  }
-
-  const TextModel& model_;
-  text::WordCache* cache_;
-  std::vector<int32_t>& ids_;
-  std::string normalized_;
-};
+/// Appends the ids of a text; `cache` may be null.
+static void encode_text(const TextModel& model, std::string_view whole, text::WordCache* cache,
+                        std::vector<int32_t>& ids) {
+  std::string normalized;
+  const auto add = [&](int32_t id) { ids.push_back(id); };
+  const auto encode_word = [&](std::string_view word) {
+    cache ? cache->encode(*model.words, word, ids) : model.words->encode(word, ids);
+  };
+  const auto encode_part = [&](std::string_view part) {
+    const std::string_view normal = model.normalizer.apply(part, normalized);
+    const bool is_first = part.data() == whole.data();
+    const auto encode_piece = [&](std::string_view piece) {
+      model.splitter.for_words(piece, is_first && piece.data() == normal.data(), encode_word);
+    };
+    model.added_normalized.for_parts(normal, encode_piece, add);
+  };
+  model.added.for_parts(whole, encode_part, add);
+}
 
 static std::optional<int64_t> id_of_name(const TextModel& model, const std::string& token) {
   const auto found = model.ids.find(token);
@@ -174,7 +153,7 @@ std::vector<int64_t> Tokenizer::encode(std::string_view text, bool add_special) 
   ids.reserve(text.size() / 3 + model.before.size() + model.after.size());
   if (add_special) ids = model.before;
   auto cache = model.caches ? body_->caches->take() : nullptr;
-  TextEncoder(model, cache.get(), ids).encode(text);
+  encode_text(model, text, cache.get(), ids);
   if (cache) body_->caches->put_back(std::move(cache));
   if (add_special) ids.insert(ids.end(), model.after.begin(), model.after.end());
   return {ids.begin(), ids.end()};
