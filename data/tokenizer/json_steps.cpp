@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/tokenizer/json_steps.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "weft/error.h"
 
 namespace weft::text {
@@ -84,21 +87,18 @@ void add_normalizer(const JsonPart& part, Normalizer& normalizer) {
   using Kind = Normalization::Kind;
   const std::string type = part.text("type");
   check_steps(part, normalizer.steps());
-  const auto add = [&](Kind kind) { normalizer.add({.kind = kind}); };
+  static constexpr std::pair<std::string_view, Kind> kPlain[] = {
+      {"NFC", Kind::nfc},
+      {"NFD", Kind::nfd},
+      {"NFKC", Kind::nfkc},
+      {"NFKD", Kind::nfkd},
+      {"Lowercase", Kind::lowercase},
+      {"StripAccents", Kind::strip_marks}};
+  const auto* plain = std::ranges::find(kPlain, type, &std::pair<std::string_view, Kind>::first);
   if (type == "Sequence") {
     for (const JsonPart& step : part.at("normalizers").elements()) add_normalizer(step, normalizer);
-  } else if (type == "NFC") {
-    add(Kind::nfc);
-  } else if (type == "NFD") {
-    add(Kind::nfd);
-  } else if (type == "NFKC") {
-    add(Kind::nfkc);
-  } else if (type == "NFKD") {
-    add(Kind::nfkd);
-  } else if (type == "Lowercase") {
-    add(Kind::lowercase);
-  } else if (type == "StripAccents") {
-    add(Kind::strip_marks);
+  } else if (plain != std::end(kPlain)) {
+    normalizer.add({.kind = plain->second});
   } else if (type == "BertNormalizer") {
     add_bert_normalizer(part, normalizer);
   } else if (type == "Precompiled") {
