@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <ranges>
 
 #include "cli/numbers.h"
 #include "cli/offload.h"
@@ -92,10 +93,8 @@ void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
 
 std::vector<MeshAxis> parsed_axes(const std::string& text) {
   std::vector<MeshAxis> axes;
-  size_t at = 0;
-  while (at <= text.size()) {
-    size_t comma = std::min(text.find(',', at), text.size());
-    std::string axis = text.substr(at, comma - at);
+  for (const auto part : std::views::split(text, ',')) {
+    const std::string axis(part.begin(), part.end());
     size_t equals = axis.find('=');
     int size = 0;
     const char* first = axis.data() + std::min(axis.size(), equals + 1);
@@ -115,7 +114,6 @@ std::vector<MeshAxis> parsed_axes(const std::string& text) {
       fail("--mesh ", in_quotes(text), " has ", axes.size(), " axes or more, expected at most ",
            kMostAxes);
     }
-    at = comma + 1;
   }
   return axes;
 }

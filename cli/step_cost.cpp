@@ -15,13 +15,8 @@ namespace weft::cli {
 static bool crosses_hosts(const DeviceMesh& mesh, const std::string& axes, int ranks_per_host) {
   int64_t stride = 1, span = 1;
   for (int axis = mesh.ndim() - 1; axis >= 0; --axis) {
-    bool named = false;
-    for (size_t at = 0; at <= axes.size();) {
-      size_t end = std::min(axes.find('+', at), axes.size());
-      named = named || axes.substr(at, end - at) == mesh.axis_name(axis);
-      at = end + 1;
-    }
-    if (named) span = stride * mesh.axis_size(axis);
+    const std::string name = concat('+', mesh.axis_name(axis), '+');
+    if (concat('+', axes, '+').find(name) != name.npos) span = stride * mesh.axis_size(axis);
     stride *= mesh.axis_size(axis);
   }
   return span > ranks_per_host;
