@@ -199,8 +199,7 @@ std::vector<RankFiles::Entry> RankFiles::entries(int rank) const {
   for (size_t i = 0; i < manifest_.tensors.size(); ++i) {
     const Box* box = ownership_.box_of(i, rank);
     if (!box) continue;
-    const int64_t bytes =
-        box->shape.product() * static_cast<int64_t>(size_of(manifest_.tensors[i].dtype));
+    const int64_t bytes = bytes_of_box(*box, manifest_.tensors[i].dtype);
     entries.push_back({i, box, offset, bytes});
     offset += bytes;
   }
@@ -220,15 +219,12 @@ template <class Sink>
 void RankFiles::write_header(int rank, const std::string& hashes, const NonFinite& non_finite,
                              Sink& sink) const {
   sink.add(R"({"__metadata__":{"DCP_SHARDING_INFO":"{)");
-  bool first = true;
-  for (size_t i = 0; i < manifest_.tensors.size(); ++i) {
-    const Box* box = ownership_.box_of(i, rank);
-    if (!box) continue;
-    if (!first) sink.add(",");
-    first = false;
-    sink.add(names_in_string_[i]);
+  const std::vector<Entry> own = entries(rank);
+  for (const Entry& entry : own) {
+    if (&entry != own.data()) sink.add(",");
+    sink.add(names_in_string_[entry.tensor]);
     sink.add(R"(:{\"saved_offsets\":)");
-    add_dims(box->offset, sink);
+    add_dims(entry.box->offset, sink);
     sink.add("}");
   }
   sink.add(R"(}","DCP_VERSION":"1.0","format":"pt","weft":)");
@@ -243,22 +239,17 @@ void RankFiles::write_header(int rank, const std::string& hashes, const NonFinit
   sink.add(R"(","weft.header":"0000000000000000","weft.rank":")");
   sink.add(rank);
   sink.add("\"}");
-  int64_t offset = 0;
-  for (size_t i = 0; i < manifest_.tensors.size(); ++i) {
-    const Box* box = ownership_.box_of(i, rank);
-    if (!box) continue;
-    const DType dtype = manifest_.tensors[i].dtype;
+  for (const Entry& entry : own) {
     sink.add(",");
-    sink.add(names_[i]);
+    sink.add(names_[entry.tensor]);
     sink.add(R"(:{"dtype":")");
-    sink.add(safetensors_name_of(dtype));
+    sink.add(safetensors_name_of(manifest_.tensors[entry.tensor].dtype));
     sink.add(R"(","shape":)");
-    add_dims(box->shape, sink);
+    add_dims(entry.box->shape, sink);
     sink.add(R"(,"data_offsets":[)");
-    sink.add(offset);
+    sink.add(entry.offset);
     sink.add(",");
-    offset += box->shape.product() * static_cast<int64_t>(size_of(dtype));
-    sink.add(offset);
+    sink.add(entry.offset + entry.bytes);
     sink.add("]}");
   }
   sink.add("}");
