@@ -108,18 +108,9 @@ static utf8proc_category_t category_of(char32_t value) {
 }
 
 bool is_white_space(char32_t value) {
-  switch (value) {
-    case 0x20:
-    case 0x85:
-    case 0xA0:
-    case 0x1680:
-    case 0x2028:
-    case 0x2029:
-    case 0x202F:
-    case 0x205F:
-    case 0x3000: return true;
-    default: return (value >= 9 && value <= 13) || (value >= 0x2000 && value <= 0x200A);
-  }
+  return (value >= 9 && value <= 13) || value == 0x20 || value == 0x85 || value == 0xA0 ||
+         value == 0x1680 || (value >= 0x2000 && value <= 0x200A) || value == 0x2028 ||
+         value == 0x2029 || value == 0x202F || value == 0x205F || value == 0x3000;
 }
 
 bool is_control(char32_t value) {
