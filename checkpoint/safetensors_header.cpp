@@ -56,6 +56,8 @@ class HeaderParser {
   void add_metadata(const HeaderJson& object);
   void add_entry(const HeaderJson& object);
   DType dtype_of(const HeaderJson& value) const;
+  /// A whole number from 0 to 2^63 - 1 of the field `list`.
+  int64_t count_of(const HeaderJson& value, const char* list) const;
   Shape shape_of(const HeaderJson& value) const;
   std::pair<int64_t, int64_t> offsets_of(const HeaderJson& value) const;
   int64_t bytes_of(DType dtype, const Shape& shape) const;
@@ -174,25 +176,19 @@ DType HeaderParser::dtype_of(const HeaderJson& value) const {
   fail_tensor(name_, "has the dtype ", in_quotes(name), "; weft reads ", all);
 }
 
-/// A JSON number that is an integer from 0 to 2^63 - 1, or -1.
-static int64_t count_of(const HeaderJson& value) {
-  if (!value.is_number_unsigned()) return -1;
-  const auto number = value.get<uint64_t>();
-  return number > static_cast<uint64_t>(INT64_MAX) ? -1 : static_cast<int64_t>(number);
+int64_t HeaderParser::count_of(const HeaderJson& value, const char* list) const {
+  const uint64_t number = value.is_number_unsigned() ? value.get<uint64_t>() : UINT64_MAX;
+  if (number > static_cast<uint64_t>(INT64_MAX)) {
+    fail_tensor(name_, "has ", in_quotes(value.dump()), " in its ", list,
+                "; whole numbers from 0 on are expected");
+  }
+  return static_cast<int64_t>(number);
 }
 
 Shape HeaderParser::shape_of(const HeaderJson& value) const {
   if (!value.is_array()) fail_tensor(name_, "has a shape that is not a list");
   Shape shape;
-  for (const auto& element : value) {
-    const int64_t size = count_of(element);
-    if (size < 0) {
-      fail_tensor(name_, "has ", in_quotes(element.dump()),
-                  " in its shape; whole numbers from 0 on are "
-                  "expected");
-    }
-    shape.push_back(size);
-  }
+  for (const auto& element : value) shape.push_back(count_of(element, "shape"));
   return shape;
 }
 
@@ -200,15 +196,8 @@ std::pair<int64_t, int64_t> HeaderParser::offsets_of(const HeaderJson& value) co
   if (!value.is_array() || value.size() != 2) {
     fail_tensor(name_, "has data_offsets that are no list of two numbers");
   }
-  for (const auto& element : value) {
-    if (count_of(element) < 0) {
-      fail_tensor(name_, "has ", in_quotes(element.dump()),
-                  " in its data_offsets; whole numbers from 0 on "
-                  "are expected");
-    }
-  }
-  const int64_t begin = count_of(value[0]);
-  const int64_t end = count_of(value[1]);
+  const int64_t begin = count_of(value[0], "data_offsets");
+  const int64_t end = count_of(value[1], "data_offsets");
   if (begin > end) fail_tensor(name_, "has data_offsets from ", begin, " back to ", end);
   if (end > data_bytes_) {
     fail_tensor(name_, "ends at byte ", end, " of the data, but the file has ", data_bytes_,
