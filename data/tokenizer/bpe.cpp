@@ -115,41 +115,32 @@ const Bpe::Merge* Bpe::find(int32_t left, int32_t right) const {
   }
 }
 
-void Bpe::start_character(std::string_view character, std::vector<int32_t>& ids,
-                          bool& after_unknown) const {
-  const auto id_of_byte = [&](char byte) { return bytes_[static_cast<unsigned char>(byte)]; };
-  if (byte_fallback_ &&
-      std::ranges::all_of(character, [&](char c) { return id_of_byte(c) >= 0; })) {
-    for (const char byte : character) ids.push_back(id_of_byte(byte));
-    after_unknown = false;
-  } else if (unknown_ >= 0) {
-    if (!after_unknown || !fuse_unknown_) ids.push_back(unknown_);
-    after_unknown = true;
-  }
-}
-
 void Bpe::start(std::string_view word, std::vector<int32_t>& ids) const {
   bool after_unknown = false;
+  const auto id_of_byte = [&](char byte) { return bytes_[static_cast<unsigned char>(byte)]; };
+  const auto add = [&](int32_t id) {
+    if (id >= 0) ids.push_back(id);
+    if (id < 0 && unknown_ >= 0 && !(after_unknown && fuse_unknown_)) ids.push_back(unknown_);
+    after_unknown = id < 0;
+  };
   if (by_bytes_) {
     // A character of tokenizer.json stands for one byte.
-    for (const char byte : word) {
-      const int32_t id = bytes_[static_cast<unsigned char>(byte)];
-      if (id >= 0) ids.push_back(id);
-      if (id < 0 && unknown_ >= 0 && (!after_unknown || !fuse_unknown_)) ids.push_back(unknown_);
-      after_unknown = id < 0;
-    }
+    for (const char byte : word) add(id_of_byte(byte));
     return;
   }
   for (size_t at = 0; at < word.size();) {
     const CodePoint c = code_point_at(word, at);
+    const std::string_view bytes = word.substr(at, c.bytes);
+    at += c.bytes;
     const auto found = characters_.find(c.value);
     if (found != characters_.end()) {
-      ids.push_back(found->second);
-      after_unknown = false;
+      add(found->second);
+    } else if (byte_fallback_ &&
+               std::ranges::all_of(bytes, [&](char byte) { return id_of_byte(byte) >= 0; })) {
+      for (const char byte : bytes) add(id_of_byte(byte));
     } else {
-      start_character(word.substr(at, c.bytes), ids, after_unknown);
+      add(-1);
     }
-    at += c.bytes;
   }
 }
 

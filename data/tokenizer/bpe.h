@@ -57,8 +57,6 @@ class Bpe final : public WordModel {
   const Merge* find(int32_t left, int32_t right) const;
   /// Appends the ids of the characters or bytes.
   void start(std::string_view word, std::vector<int32_t>& ids) const;
-  void start_character(std::string_view character, std::vector<int32_t>& ids,
-                       bool& after_unknown) const;
   /// Merges the ids from `from` on.
   void merge_few(std::vector<int32_t>& ids, size_t from) const;
   void merge_many(std::vector<int32_t>& ids, size_t from) const;
