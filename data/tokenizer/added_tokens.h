@@ -27,7 +27,6 @@ struct AddedToken {
 class AddedTokens {
  public:
   void add(const AddedToken& token);
-  bool is_empty() const { return tokens_.empty(); }
 
   /// Calls `text(part)` and `token(id)` in the order of the text.
   template <class Text, class Token>

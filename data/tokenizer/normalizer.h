@@ -51,7 +51,6 @@ inline constexpr size_t kLongestText = size_t{1} << 16;
 class Normalizer {
  public:
   void add(Normalization step) { steps_.push_back(std::move(step)); }
-  bool is_empty() const { return steps_.empty(); }
   size_t steps() const { return steps_.size(); }
   /// The normalized text: `text` itself or what `scratch` holds afterwards. `text` is valid UTF-8.
   /// std::invalid_argument when replacements make it more than 64 times as long.
