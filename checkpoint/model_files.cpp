@@ -166,19 +166,13 @@ std::vector<FileTensor> layout_of(const Module& model, const TensorFiles& files)
   return layout;
 }
 
-/// The number of rows of all parts.
-static int64_t rows_in(const FileTensor& tensor) {
-  int64_t rows = 0;
-  for (const FilePart& part : tensor.parts) rows += part.rows;
-  return rows;
-}
-
 Shape shape_in_file(const FileTensor& tensor, const Shape& parameter) {
   Shape shape = parameter;
   if (tensor.parts[0].slice >= 0) {
     shape.erase(0);
   } else if (!shape.empty()) {
-    shape[0] = rows_in(tensor);
+    shape[0] = 0;
+    for (const FilePart& part : tensor.parts) shape[0] += part.rows;
   }
   if (tensor.transposed) std::swap(shape[0], shape[1]);
   return shape;

@@ -278,14 +278,10 @@ int64_t permuted(int64_t index, int64_t count, uint64_t key) {
   return static_cast<int64_t>(value);
 }
 
-static void check_batch_shape(const BatchShape& batch) {
-  if (batch.rows < 1) fail("data: rows of a batch must be at least 1, got ", batch.rows);
-  if (batch.seq < 1) fail("data: tokens of a row must be at least 1, got ", batch.seq);
-}
-
 TokenData::TokenData(std::span<const std::string> paths, const BatchShape& batch, uint64_t seed)
     : stream_(paths, batch.vocabulary), batch_(batch), seed_(seed) {
-  check_batch_shape(batch);
+  if (batch.rows < 1) fail("data: rows of a batch must be at least 1, got ", batch.rows);
+  if (batch.seq < 1) fail("data: tokens of a row must be at least 1, got ", batch.seq);
   constexpr int64_t one_in = 20, most_batches = 16;
   const int64_t rows = (stream_.size() - 1) / batch.seq;
   if (rows <= batch.rows) {

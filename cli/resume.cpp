@@ -140,13 +140,6 @@ static auto handler_of(int signal) {
   return now.sa_handler;
 }
 
-/// Nothing is left to be saved: a signal ends the program again.
-static void stop_listening() {
-  for (const int signal : kStopSignals) {
-    if (handler_of(signal) == note_signal) std::signal(signal, SIG_DFL);
-  }
-}
-
 /// mpirun sends SIGTERM when a rank is gone, and kills soon after: the ranks of other hosts then
 /// say what they wait for.
 static bool is_ended_by_mpirun() {
@@ -334,7 +327,9 @@ bool RunSaver::after_step(int64_t step, bool is_last) {
 }
 
 void RunSaver::end_steps() {
-  stop_listening();
+  for (const int signal : kStopSignals) {
+    if (handler_of(signal) == note_signal) std::signal(signal, SIG_DFL);
+  }
   // It came after the last step that could heed it.
   if (stop_signal != 0 && ended_by == 0) std::raise(stop_signal);
 }

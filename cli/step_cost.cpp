@@ -22,11 +22,6 @@ static bool crosses_hosts(const DeviceMesh& mesh, const std::string& axes, int r
   return span > ranks_per_host;
 }
 
-/// Plans that the experts of the first ranks compute `imbalance` times the mean of rows.
-static void plan_imbalance(TransformerModel& model, double imbalance) {
-  for (MoE* layer : moe_layers(model)) layer->experts().plan_imbalance(imbalance);
-}
-
 /// The parameters of experts that rest on this rank, and the work of experts in forward.
 static void add_experts(ParallelTransformer& llama, const TransformerConfig& config,
                         const ParallelOptions& options, StepCost& cost) {
@@ -63,7 +58,7 @@ static StepCost measured_cost(const Communicator& world, const TransformerConfig
   const auto build = [&] {
     const auto llama = std::make_shared<ParallelTransformer>(world, config, options);
     TransformerModel& model = llama->model();
-    plan_imbalance(model, options.imbalance);
+    for (MoE* layer : moe_layers(model)) layer->experts().plan_imbalance(options.imbalance);
     last = llama;
     return StepModel{.model = std::shared_ptr<Module>(llama, &model),
                      .blocks = model.blocks(),
