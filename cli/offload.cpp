@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/offload.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -49,15 +48,6 @@ std::optional<int64_t> budget_of(const std::string& choice) {
 
 static constexpr std::array<std::string_view, 5> kOffloaded = {"parameters", "gradients", "state",
                                                                "activations", "auto"};
-
-void add_offload_flag(CLI::App& command, std::vector<std::string>& items) {
-  add_named(command, "--offload", items, "WHAT[=TIER],...",
-            "Where parameters, gradients, the optimizer's state and what recomputed blocks save "
-            "(activations) rest between uses, e.g. state=disk:DIR,parameters=host: host (the "
-            "default) is pinned memory while GPUs compute, disk:DIR are files without a name "
-            "in DIR; auto=disk:DIR lets --memory choose what rests there")
-      ->delimiter(',');
-}
 
 Tier tier_of(const std::vector<std::string>& items, std::string_view what) {
   Tier tier;

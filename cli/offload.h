@@ -10,10 +10,6 @@
 #include "weft/device.h"
 #include "weft/tier.h"
 
-namespace CLI {
-class App;
-}
-
 namespace weft::cli {
 
 /// The policy of block `index` under --activation-checkpointing `choice`.
@@ -25,8 +21,6 @@ std::optional<int64_t> budget_of(const std::string& choice);
 /// Bytes such as "2GiB", "1.5GB" or "4096"; std::invalid_argument, which begins with `flag`.
 int64_t bytes_from(std::string_view flag, const std::string& text);
 
-/// Adds --offload, whose items land in `items`.
-void add_offload_flag(CLI::App& command, std::vector<std::string>& items);
 /// Where "parameters", "gradients" or "state" rest. std::invalid_argument for items that --offload
 /// does not take.
 Tier tier_of(const std::vector<std::string>& items, std::string_view what);

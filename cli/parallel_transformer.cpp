@@ -66,7 +66,12 @@ void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
              "Predict that the experts of the first rank compute this many "
              "times the mean of rows over the axis ep",
              1);
-  add_offload_flag(command, o.offload);
+  add_named(command, "--offload", o.offload, "WHAT[=TIER],...",
+            "Where parameters, gradients, the optimizer's state and what recomputed blocks save "
+            "(activations) rest between uses, e.g. state=disk:DIR,parameters=host: host (the "
+            "default) is pinned memory while GPUs compute, disk:DIR are files without a name "
+            "in DIR; auto=disk:DIR lets --memory choose what rests there")
+      ->delimiter(',');
   command.add_flag_function(
       "--sequence-parallel,!--no-sequence-parallel",
       [&o](int64_t count) { o.sequence_parallel = count > 0; },
@@ -89,6 +94,12 @@ void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
   add_whole(command, "--accumulate", o.accumulate, "Micro-steps that a step's rows are split into",
             1);
   add_whole(command, "--seq", o.seq, "Tokens of a row", 1);
+}
+
+void add_device_flag(CLI::App& command, std::string& device) {
+  add_shown(command, "--device", device,
+            "Where the ranks compute: cpu; cuda: each rank on a GPU, in turn; cuda:0: all on "
+            "that one");
 }
 
 std::vector<MeshAxis> parsed_axes(const std::string& text) {

@@ -57,6 +57,8 @@ struct ParallelOptions {
 };
 
 void add_parallel_flags(CLI::App& command, ParallelOptions& options);
+/// Adds --device, a name for `device_of_rank`.
+void add_device_flag(CLI::App& command, std::string& device);
 
 /// The axes that "dp=2,tp=2" says; std::invalid_argument for anything else.
 std::vector<MeshAxis> parsed_axes(const std::string& text);

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "cli/numbers.h"
 #include "weft/error.h"
 #include "weft/ranks.h"
 
@@ -39,12 +38,6 @@ void check_same_flags(const Communicator& world) {
 }
 
 bool is_first_process() { return launched_ranks() == 1 || connect().rank() == 0; }
-
-void add_device_flag(CLI::App& command, std::string& device) {
-  add_shown(command, "--device", device,
-            "Where the ranks compute: cpu; cuda: each rank on a GPU, in turn; cuda:0: all on "
-            "that one");
-}
 
 Device device_of_rank(const std::string& name, int rank) {
   Device device = device_named(name);

@@ -6,10 +6,6 @@
 #include "weft/communicator.h"
 #include "weft/device.h"
 
-namespace CLI {
-class App;
-}
-
 namespace weft::cli {
 
 /// Ranks that a command runs on: those of the job that started this process, else `asked`, threads
@@ -28,8 +24,6 @@ void check_same(const Communicator& world, const char* verb, const std::string& 
 /// True in the process that speaks for all ranks.
 bool is_first_process();
 
-/// Adds --device, the name of the devices below.
-void add_device_flag(CLI::App& command, std::string& device);
 /// The device of a rank. "cuda" assigns the GPUs of a host to its ranks in turn, in a job of
 /// processes by their rank on the host; any other name is the device of all ranks.
 Device device_of_rank(const std::string& name, int rank);

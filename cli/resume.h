@@ -13,10 +13,6 @@
 #include "weft/optimizers.h"
 #include "weft/transformer.h"
 
-namespace CLI {
-class App;
-}
-
 namespace weft::cli {
 
 /// The folder of a run's checkpoints, how often it saves, and which checkpoint it resumes from.
@@ -34,9 +30,6 @@ struct ResumeOptions {
 class RunDescription;
 class UsedTokens;
 
-/// Adds --save, --save-every, --keep, --save-non-finite, --lease-seconds, --resume and
-/// --allow-change.
-void add_resume_flags(CLI::App& command, ResumeOptions& options);
 /// Checks what the flags say together, and that --save takes no other run's directory.
 void complete(ResumeOptions& options);
 

@@ -10,6 +10,7 @@
 #include "cli/numbers.h"
 #include "cli/offload.h"
 #include "cli/ranks.h"
+#include "cli/run_description.h"
 #include "cli/weights.h"
 #include "weft/error.h"
 #include "weft/ranks.h"
@@ -43,6 +44,39 @@ static void add_numbers(CLI::App& train, TrainOptions& o) {
   add_number(train, "--deadline", o.deadline,
              "Seconds that a rank waits for another before all ranks fail, saying which", 0.001,
              1e6);
+}
+
+static void add_resume_flags(CLI::App& command, ResumeOptions& o) {
+  CLI::Option* save =
+      add_named(command, "--save", o.save, "DIR", "Save checkpoints to this directory");
+  takes_whole(command.add_option("--save-every", o.save_every,
+                                 "Steps between them (default, and 0: only the last)"),
+              0);
+  add_whole(command, "--keep", o.keep,
+            "Complete checkpoints to keep in addition to the newest; 0: all", 0)
+      ->needs(save);
+  command
+      .add_flag("--save-non-finite", o.save_non_finite,
+                "Save weights and optimizer states that hold NaN or infinity too, and mark them; "
+                "without, such a save ends the run")
+      ->needs(save);
+  add_number(command, "--lease-seconds", o.lease_seconds,
+             "How long another job waits for a sign of life of this one before it takes "
+             "the directory over",
+             0.1, 86400)
+      ->needs(save);
+  CLI::Option* resume = add_named(
+      command, "--resume", o.resume, "DIR",
+      "Go on from the newest complete checkpoint of this directory; a new run where there "
+      "is none, or only what an interrupted first save left. With the same directory "
+      "as --save it need not exist");
+  add_named(command, "--allow-change", o.allow_change, "WHAT,...",
+            "With --resume, settings that may differ from those of the checkpoint's run: data, "
+            "seed, batch, seq, lr, weight-decay, clip, dtype, beta1, beta2, eps, balance-rate; "
+            "\"start\": begin at step 1 where all checkpoints have lost files or are damaged")
+      ->delimiter(',')
+      ->needs(resume)
+      ->check(CLI::IsMember(changes_that_can_be_allowed()));
 }
 
 /// What is not recorded.
