@@ -125,21 +125,16 @@ int reshard_checkpoint(const CkptOptions& options) {
 static std::optional<TransformerConfig> imported_config(const std::string& path) {
   if (!std::filesystem::exists(path)) return {};  // the load reports it
   const std::string directory = directory_of(path);
+  std::string reason;
   try {
     if (is_hugging_face(directory)) return transformer_config(directory);
-    if (is_first_process()) {
-      std::fprintf(stderr,
-                   "weft: warning: %s has no config.json; weft train and weft sample cannot use "
-                   "what is imported\n",
-                   printable(directory).c_str());
-    }
+    reason = concat(printable(directory),
+                    " has no config.json; weft train and weft sample cannot use what is imported");
   } catch (const std::invalid_argument& error) {
-    if (is_first_process()) {
-      std::fprintf(stderr,
-                   "weft: warning: weft train and weft sample cannot use what is imported: %s\n",
-                   escaped(error.what()).c_str());
-    }
+    reason =
+        concat("weft train and weft sample cannot use what is imported: ", escaped(error.what()));
   }
+  if (is_first_process()) std::fprintf(stderr, "weft: warning: %s\n", reason.c_str());
   return {};
 }
 
