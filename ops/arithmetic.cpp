@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "ops/functions.h"
 #include "ops/promotion.h"
-#include "src/kernels/map/map.h"
 
 namespace weft {
 
@@ -49,11 +49,9 @@ struct NumberDiv {
 
 }  // namespace
 
-static const Op add_op = register_op({
+static const Op add_op = elementwise<Add, 2>({
     .name = "add",
-    .rule = "..., ... -> ...",
     .linear = {{0, 1}},
-    .forward = [](const Call& c) { map(Add{}, c.out(), c.in(0), c.in(1)); },
     .backward =
         [](const Grad& g) {
           g.give(0, g.grad());
@@ -63,11 +61,9 @@ static const Op add_op = register_op({
     .samples = {{{{5, 7}, {5, 7}}}, {{{3, 5, 7}, {1, 7}}}, {{{7}, {2, 5, 1}}}},
 });
 
-static const Op sub_op = register_op({
+static const Op sub_op = elementwise<Sub, 2>({
     .name = "sub",
-    .rule = "..., ... -> ...",
     .linear = {{0, 1}},
-    .forward = [](const Call& c) { map(Sub{}, c.out(), c.in(0), c.in(1)); },
     .backward =
         [](const Grad& g) {
           g.give(0, g.grad());
@@ -77,11 +73,9 @@ static const Op sub_op = register_op({
     .samples = {{{{5, 7}, {5, 7}}}, {{{3, 5, 7}, {5, 1}}}},
 });
 
-static const Op mul_op = register_op({
+static const Op mul_op = elementwise<Mul, 2>({
     .name = "mul",
-    .rule = "..., ... -> ...",
     .linear = {{0}, {1}},
-    .forward = [](const Call& c) { map(Mul{}, c.out(), c.in(0), c.in(1)); },
     .backward =
         [](const Grad& g) {
           if (g.wants(0)) g.give(0, mul(g.grad(), g.in(1)));
@@ -90,11 +84,9 @@ static const Op mul_op = register_op({
     .samples = {{{{5, 7}, {5, 7}}}, {{{3, 5, 7}, {1, 7}}}},
 });
 
-static const Op div_op = register_op({
+static const Op div_op = floating_elementwise<Div, 2>({
     .name = "div",
-    .rule = "..., ... -> ...",
     .linear = {{0}},
-    .forward = [](const Call& c) { map_floating(Div{}, c.out(), c.in(0), c.in(1)); },
     .backward =
         [](const Grad& g) {
           Tensor quotient = div(g.grad(), g.in(1));

@@ -40,11 +40,9 @@ struct ShiftRight {
   }
 };
 
-template <class F> Op bit_function(const char* name, F functor, double low) {
-  return register_op({
+template <class F> Op bit_function(const char* name, double low) {
+  return elementwise<F, 2, MapDomain::integer>({
       .name = name,
-      .rule = "..., ... -> ...",
-      .forward = [functor](const Call& c) { map_integer(functor, c.out(), c.in(0), c.in(1)); },
       .differentiable = false,
       .samples = {{.shapes = {{5, 7}, {5, 7}}, .dtypes = {i64, i64}, .low = low, .high = 9},
                   {.shapes = {{5, 7}, {7}}, .dtypes = {u8, u8}, .low = 0, .high = 9}},
@@ -53,19 +51,17 @@ template <class F> Op bit_function(const char* name, F functor, double low) {
 
 }  // namespace
 
-static const Op bitwise_invert_op = register_op({
+static const Op bitwise_invert_op = elementwise<BitNot, 1, MapDomain::integer>({
     .name = "bitwise_invert",
-    .rule = "... -> ...",
-    .forward = [](const Call& c) { map_integer(BitNot{}, c.out(), c.in(0)); },
     .differentiable = false,
     .samples = {{.shapes = {{5, 7}}, .dtypes = {i64}, .low = -9, .high = 9},
                 {.shapes = {{5, 7}}, .dtypes = {u8}, .low = 0, .high = 9}},
 });
-static const Op bitwise_and_op = bit_function("bitwise_and", BitAnd{}, -9);
-static const Op bitwise_or_op = bit_function("bitwise_or", BitOr{}, -9);
-static const Op bitwise_xor_op = bit_function("bitwise_xor", BitXor{}, -9);
-static const Op left_shift_op = bit_function("bitwise_left_shift", ShiftLeft{}, 0);
-static const Op right_shift_op = bit_function("bitwise_right_shift", ShiftRight{}, 0);
+static const Op bitwise_and_op = bit_function<BitAnd>("bitwise_and", -9);
+static const Op bitwise_or_op = bit_function<BitOr>("bitwise_or", -9);
+static const Op bitwise_xor_op = bit_function<BitXor>("bitwise_xor", -9);
+static const Op left_shift_op = bit_function<ShiftLeft>("bitwise_left_shift", 0);
+static const Op right_shift_op = bit_function<ShiftRight>("bitwise_right_shift", 0);
 
 static void check_has_bits(const Op& op, const Tensor& a, bool of_bool) {
   if (!a) fail(op.spec().name, ": no tensor is given, expected one");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "ops/functions.h"
 #include "ops/promotion.h"
-#include "src/kernels/map/map.h"
 #include "weft/ops/factories.h"
 
 namespace weft {
@@ -42,17 +42,9 @@ struct Minimum {
   template <class T> WEFT_FN T operator()(T a, T b) const { return a < b || a != a ? a : b; }
 };
 
-template <class F> Op comparison(const char* name, F functor) {
-  return register_op({
-      .name = name,
-      .rule = "..., ... -> ...",
-      .moves = true,
-      .dtype = [](const Attributes&, std::span<const DType>, int) { return DType::boolean; },
-      .forward = [functor](const Call& c) { map(functor, c.out(), c.in(0), c.in(1)); },
-      .differentiable = false,
-      .samples = {{{{5, 7}, {5, 7}}},
-                  {.shapes = {{5, 7}, {7}}, .dtypes = {DType::i64, DType::i64}}},
-  });
+template <class F> Op comparison(const char* name) {
+  return truth_function<F, 2>(
+      name, {{{{5, 7}, {5, 7}}}, {.shapes = {{5, 7}, {7}}, .dtypes = {i64, i64}}}, true);
 }
 
 /// Each operand gets half of the gradient where both are equal, as in PyTorch.
@@ -65,11 +57,9 @@ void give_extreme(const Grad& g) {
   }
 }
 
-template <class F> Op extreme(const char* name, F functor) {
-  return register_op({
+template <class F> Op extreme(const char* name) {
+  return elementwise<F, 2>({
       .name = name,
-      .rule = "..., ... -> ...",
-      .forward = [functor](const Call& c) { map(functor, c.out(), c.in(0), c.in(1)); },
       .backward = give_extreme,
       .saves_out = {0},
       .samples = {{{{5, 7}, {5, 7}}}, {{{3, 5, 7}, {5, 1}}}},
@@ -78,20 +68,18 @@ template <class F> Op extreme(const char* name, F functor) {
 
 }  // namespace
 
-static const Op equal_op = comparison("equal", Equal{});
-static const Op not_equal_op = comparison("not_equal", NotEqual{});
-static const Op less_op = comparison("less", Less{});
-static const Op less_equal_op = comparison("less_equal", LessEqual{});
-static const Op maximum_op = extreme("maximum", Maximum{});
-static const Op minimum_op = extreme("minimum", Minimum{});
+static const Op equal_op = comparison<Equal>("equal");
+static const Op not_equal_op = comparison<NotEqual>("not_equal");
+static const Op less_op = comparison<Less>("less");
+static const Op less_equal_op = comparison<LessEqual>("less_equal");
+static const Op maximum_op = extreme<Maximum>("maximum");
+static const Op minimum_op = extreme<Minimum>("minimum");
 
-static const Op where_op = register_op({
+static const Op where_op = elementwise<Where, 3>({
     .name = "where",
-    .rule = "..., ..., ... -> ...",
     .moves = true,
     .linear = {{1, 2}},
     .dtype = [](const Attributes&, std::span<const DType> dtypes, int) { return dtypes[1]; },
-    .forward = [](const Call& c) { map(Where{}, c.out(), c.in(0), c.in(1), c.in(2)); },
     .backward =
         [](const Grad& g) {
           Tensor zero = zeros_like(g.grad());

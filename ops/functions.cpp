@@ -117,63 +117,44 @@ struct ReluGradient {
 
 }  // namespace
 
-static const Op neg_op = function(
-    Neg{},
-    {.name = "neg", .backward = [](const Grad& g) { g.give(0, neg(g.grad())); }, .linear = {{0}}});
-static const Op sign_op = function(Sign{}, {.name = "sign"});
-static const Op abs_op =
-    function(Abs{}, {.name = "abs",
-                     .backward = [](const Grad& g) { g.give(0, mul(g.grad(), sign(g.in(0)))); },
-                     .saves_in = {0}});
-static const Op square_op = function(
-    Square{}, {.name = "square",
-               .backward = [](const Grad& g) { g.give(0, mul(mul(g.grad(), g.in(0)), 2)); },
-               .saves_in = {0}});
-static const Op exp_op =
-    floating_function(Exp{}, {.name = "exp",
-                              .backward = [](const Grad& g) { g.give(0, mul(g.grad(), g.out())); },
-                              .saves_out = {0}});
-static const Op log_op =
-    floating_function(Log{}, {.name = "log",
-                              .backward = [](const Grad& g) { g.give(0, div(g.grad(), g.in(0))); },
-                              .saves_in = {0},
-                              .low = 0.5});
-static const Op sqrt_op = floating_function(
-    Sqrt{}, {.name = "sqrt",
-             .backward = [](const Grad& g) { g.give(0, div(mul(g.grad(), 0.5), g.out())); },
-             .saves_out = {0},
-             .low = 0.5});
-static const Op rsqrt_op =
-    floating_function(Rsqrt{}, {.name = "rsqrt",
-                                .backward =
-                                    [](const Grad& g) {
-                                      Tensor cube = mul(square(g.out()), g.out());
-                                      g.give(0, mul(mul(g.grad(), cube), -0.5));
-                                    },
-                                .saves_out = {0},
-                                .low = 0.5});
-static const Op tanh_op = floating_function(
-    Tanh{}, {.name = "tanh",
-             .backward = [](const Grad& g) { g.give(0, mul(g.grad(), sub(1, square(g.out())))); },
-             .saves_out = {0}});
-static const Op sigmoid_op = floating_function(
-    Sigmoid{},
-    {.name = "sigmoid",
-     .backward = [](const Grad& g) { g.give(0, mul(g.grad(), mul(g.out(), sub(1, g.out())))); },
-     .saves_out = {0}});
+static const Op neg_op = elementwise<Neg, 1>({
+    .name = "neg",
+    .linear = {{0}},
+    .backward = [](const Grad& g) { g.give(0, neg(g.grad())); },
+    .saves_in = std::vector<int>{},
+    .samples = {{{{5, 7}}}},
+});
+static const Op sign_op = function<Sign>({.name = "sign"});
+static const Op abs_op = function<Abs>(
+    {.name = "abs", .by_operand = [](auto& dy, auto& a) { return mul(dy, sign(a)); }});
+static const Op square_op = function<Square>(
+    {.name = "square", .by_operand = [](auto& dy, auto& a) { return mul(mul(dy, a), 2); }});
+static const Op exp_op = floating_function<Exp>(
+    {.name = "exp", .by_result = [](auto& dy, auto& y) { return mul(dy, y); }});
+static const Op log_op = floating_function<Log>(
+    {.name = "log", .by_operand = [](auto& dy, auto& a) { return div(dy, a); }, .low = 0.5});
+static const Op sqrt_op =
+    floating_function<Sqrt>({.name = "sqrt",
+                             .by_result = [](auto& dy, auto& y) { return div(mul(dy, 0.5), y); },
+                             .low = 0.5});
+static const Op rsqrt_op = floating_function<Rsqrt>(
+    {.name = "rsqrt",
+     .by_result = [](auto& dy, auto& y) { return mul(mul(dy, mul(square(y), y)), -0.5); },
+     .low = 0.5});
+static const Op tanh_op = floating_function<Tanh>(
+    {.name = "tanh", .by_result = [](auto& dy, auto& y) { return mul(dy, sub(1, square(y))); }});
+static const Op sigmoid_op = floating_function<Sigmoid>(
+    {.name = "sigmoid", .by_result = [](auto& dy, auto& y) { return mul(dy, mul(y, sub(1, y))); }});
 
-static const Op silu_op = fused_function("silu", Silu{}, SiluGradient{});
-static const Op gelu_op = fused_function("gelu", Gelu{}, GeluGradient{});
-static const Op gelu_tanh_op = fused_function("gelu_tanh", GeluTanh{}, GeluTanhGradient{});
-static const Op erf_op = fused_function("erf", Erf{}, ErfGradient{});
+static const Op silu_op = fused_function<Silu, SiluGradient>("silu");
+static const Op gelu_op = fused_function<Gelu, GeluGradient>("gelu");
+static const Op gelu_tanh_op = fused_function<GeluTanh, GeluTanhGradient>("gelu_tanh");
+static const Op erf_op = fused_function<Erf, ErfGradient>("erf");
 
-static const Op relu_gradient_op = gradient_of("relu_gradient", ReluGradient{});
-static const Op relu_op = function(Relu{}, {.name = "relu",
-                                            .backward =
-                                                [](const Grad& g) {
-                                                  g.give(0, relu_gradient_op({g.grad(), g.out()}));
-                                                },
-                                            .saves_out = {0}});
+static const Op relu_gradient_op = gradient_of<ReluGradient>("relu_gradient");
+static const Op relu_op = function<Relu>({.name = "relu", .by_result = [](auto& dy, auto& y) {
+                                            return relu_gradient_op({dy, y});
+                                          }});
 
 Tensor neg(const Tensor& a) { return neg_op({a}); }
 Tensor abs(const Tensor& a) { return abs_op({a}); }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/kernels/map/map.h"
@@ -11,80 +11,101 @@
 
 namespace weft {
 
-/// Describes a function of one or two numbers, apart from its functor. Without a backward no
-/// gradient flows through it.
+/// Returns an operand's gradient from that of the result and `value`: the operand, or the result.
+using FunctionGradient = Tensor (*)(const Tensor& gradient, const Tensor& value);
+
+/// Describes a function of one number, apart from its functor. Without a gradient, which reads the
+/// operand or the result, none flows through it.
 struct FunctionSpec {
   const char* name;
-  std::function<void(const Grad&)> backward = nullptr;
-  std::vector<int> saves_in = {};
-  std::vector<int> saves_out = {};
-  std::vector<std::vector<int>> linear = {};
+  FunctionGradient by_operand = nullptr, by_result = nullptr;
+  /// Of the samples' values.
   double low = -2, high = 2;
 };
 
-/// Returns the spec of a function's op, without forward and samples.
-inline OpSpec op_spec_of(const FunctionSpec& spec) {
-  return {.name = spec.name,
-          .linear = spec.linear,
-          .backward = spec.backward,
-          .saves_in = spec.saves_in,
-          .saves_out = spec.saves_out,
-          .differentiable = spec.backward != nullptr};
-}
+inline constexpr RuleLiteral kElementwiseRules[] = {
+    "... -> ...", "..., ... -> ...", "..., ..., ... -> ...", "..., ..., ..., ... -> ..."};
 
 inline DType bool_result(const Attributes&, std::span<const DType>, int) { return DType::boolean; }
 
+/// Samples of a function of two numbers.
+inline std::vector<OpSample> samples_of_two(double low = -2, double high = 2) {
+  return {{.shapes = {{5, 7}, {5, 7}}, .low = low, .high = high},
+          {.shapes = {{7}, {5, 1}}, .low = low, .high = high}};
+}
+
 inline namespace WEFT_COMPILER {
 
-/// Registers a function of one number of any dtype.
-template <class F> Op function(F functor, const FunctionSpec& spec) {
-  OpSpec op = op_spec_of(spec);
-  op.rule = "... -> ...";
-  op.forward = [functor](const Call& c) { map(functor, c.out(), c.in(0)); };
-  op.samples = {{.shapes = {{5, 7}}, .low = spec.low, .high = spec.high}};
-  return register_op(std::move(op));
+template <class F, MapDomain kDomain, int... kIn>
+void map_operands(const Call& c, std::integer_sequence<int, kIn...>) {
+  const MemoryBlock* const outs[] = {&c.out()};
+  map_with<kDomain>("map", F{}, outs, 1, c.in(kIn)...);
+}
+
+/// Registers an op that calls the functor F for each element; adds rule and forward to `spec`.
+template <class F, int kOperands, MapDomain kDomain = MapDomain::any> Op elementwise(OpSpec spec) {
+  spec.rule = kElementwiseRules[kOperands - 1];
+  spec.forward = [](const Call& c) {
+    map_operands<F, kDomain>(c, std::make_integer_sequence<int, kOperands>());
+  };
+  return register_op(std::move(spec));
+}
+
+/// The same for functors that return floating values only.
+template <class F, int kOperands> Op floating_elementwise(OpSpec spec) {
+  return elementwise<F, kOperands, MapDomain::floating>(std::move(spec));
+}
+
+/// The same for functors that return bool.
+template <class F, int kOperands>
+Op truth_function(const char* name, std::vector<OpSample> samples, bool moves = false) {
+  return elementwise<F, kOperands>({.name = name,
+                                    .moves = moves,
+                                    .dtype = bool_result,
+                                    .differentiable = false,
+                                    .samples = std::move(samples)});
+}
+
+/// Registers a function of one number.
+template <class F, MapDomain kDomain = MapDomain::any> Op function(const FunctionSpec& spec) {
+  OpSpec op{.name = spec.name,
+            .saves_in = std::vector<int>{},
+            .samples = {{.shapes = {{5, 7}}, .low = spec.low, .high = spec.high}}};
+  if (spec.by_operand) {
+    op.backward = [gradient = spec.by_operand](const Grad& g) {
+      g.give(0, gradient(g.grad(), g.in(0)));
+    };
+    op.saves_in = std::vector<int>{0};
+  } else if (spec.by_result) {
+    op.backward = [gradient = spec.by_result](const Grad& g) {
+      g.give(0, gradient(g.grad(), g.out()));
+    };
+    op.saves_out = {0};
+  }
+  op.differentiable = op.backward != nullptr;
+  return elementwise<F, 1, kDomain>(std::move(op));
 }
 
 /// The same for functions that return floating values only.
-template <class F> Op floating_function(F functor, const FunctionSpec& spec) {
-  OpSpec op = op_spec_of(spec);
-  op.rule = "... -> ...";
-  op.forward = [functor](const Call& c) { map_floating(functor, c.out(), c.in(0)); };
-  op.samples = {{.shapes = {{5, 7}}, .low = spec.low, .high = spec.high}};
-  return register_op(std::move(op));
+template <class F> Op floating_function(const FunctionSpec& spec) {
+  return function<F, MapDomain::floating>(spec);
 }
 
-/// Registers a function of two floating numbers.
-template <class F> Op floating_function_of_two(F functor, const FunctionSpec& spec) {
-  OpSpec op = op_spec_of(spec);
-  op.rule = "..., ... -> ...";
-  op.forward = [functor](const Call& c) { map_floating(functor, c.out(), c.in(0), c.in(1)); };
-  op.samples = {{.shapes = {{5, 7}, {5, 7}}, .low = spec.low, .high = spec.high},
-                {.shapes = {{7}, {5, 1}}, .low = spec.low, .high = spec.high}};
-  return register_op(std::move(op));
-}
-
-/// Registers a fused gradient: a function, linear in the result's gradient, of that and the
-/// operand.
-template <class F> Op gradient_of(const std::string& name, F functor) {
-  return register_op({
-      .name = name,
-      .rule = "..., ... -> ...",
-      .linear = {{0}},
-      .forward = [functor](const Call& c) { map_floating(functor, c.out(), c.in(0), c.in(1)); },
-      .samples = {{{{5, 7}, {5, 7}}}},
-  });
+/// Registers a fused gradient: a function, linear in the result's gradient, of that and other
+/// numbers.
+template <class F, int kOperands = 2>
+Op gradient_of(std::string name, std::vector<OpSample> samples = {{{{5, 7}, {5, 7}}}}) {
+  return floating_elementwise<F, kOperands>(
+      {.name = std::move(name), .linear = {{0}}, .samples = std::move(samples)});
 }
 
 /// Registers a floating function of one number and, before it, its fused gradient.
-template <class F, class G> Op fused_function(const char* name, F functor, G gradient) {
-  const Op gradient_op = gradient_of(concat(name, "_gradient"), gradient);
-  return floating_function(functor, {.name = name,
-                                     .backward =
-                                         [gradient_op](const Grad& g) {
-                                           g.give(0, gradient_op({g.grad(), g.in(0)}));
-                                         },
-                                     .saves_in = {0}});
+template <class F, class G> Op fused_function(const char* name) {
+  static const Op gradient_op = gradient_of<G>(concat(name, "_gradient"));
+  return floating_function<F>(
+      {.name = name, .by_operand = [](const Tensor& gradient, const Tensor& a) {
+         return gradient_op({gradient, a});
+       }});
 }
 
 }  // namespace WEFT_COMPILER

@@ -30,38 +30,24 @@ struct IsNan {
   template <class T> WEFT_FN bool operator()(T a) const { return a != a; }
 };
 
-template <class F> Op predicate(const char* name, F functor) {
-  return register_op({
-      .name = name,
-      .rule = "... -> ...",
-      .dtype = bool_result,
-      .forward = [functor](const Call& c) { map(functor, c.out(), c.in(0)); },
-      .differentiable = false,
-      .samples = {{{{5, 7}}}, {.shapes = {{5, 7}}, .dtypes = {boolean}}},
-  });
+template <class F> Op predicate(const char* name) {
+  return truth_function<F, 1>(name, {{{{5, 7}}}, {.shapes = {{5, 7}}, .dtypes = {boolean}}});
 }
 
-template <class F> Op connective(const char* name, F functor) {
-  return register_op({
-      .name = name,
-      .rule = "..., ... -> ...",
-      .dtype = bool_result,
-      .forward = [functor](const Call& c) { map(functor, c.out(), c.in(0), c.in(1)); },
-      .differentiable = false,
-      .samples = {{.shapes = {{5, 7}, {5, 7}}, .dtypes = {boolean, boolean}},
-                  {.shapes = {{5, 7}, {7}}, .dtypes = {i64, i64}}},
-  });
+template <class F> Op connective(const char* name) {
+  return truth_function<F, 2>(name, {{.shapes = {{5, 7}, {5, 7}}, .dtypes = {boolean, boolean}},
+                                     {.shapes = {{5, 7}, {7}}, .dtypes = {i64, i64}}});
 }
 
 }  // namespace
 
-static const Op logical_not_op = predicate("logical_not", Not{});
-static const Op isfinite_op = predicate("isfinite", IsFinite{});
-static const Op isinf_op = predicate("isinf", IsInf{});
-static const Op isnan_op = predicate("isnan", IsNan{});
-static const Op logical_and_op = connective("logical_and", And{});
-static const Op logical_or_op = connective("logical_or", Or{});
-static const Op logical_xor_op = connective("logical_xor", Xor{});
+static const Op logical_not_op = predicate<Not>("logical_not");
+static const Op isfinite_op = predicate<IsFinite>("isfinite");
+static const Op isinf_op = predicate<IsInf>("isinf");
+static const Op isnan_op = predicate<IsNan>("isnan");
+static const Op logical_and_op = connective<And>("logical_and");
+static const Op logical_or_op = connective<Or>("logical_or");
+static const Op logical_xor_op = connective<Xor>("logical_xor");
 
 Tensor logical_not(const Tensor& a) { return logical_not_op({a}); }
 Tensor isfinite(const Tensor& a) { return isfinite_op({a}); }

@@ -117,11 +117,9 @@ static const Op addcdiv_op = register_op({
                  .high = 2}},
 });
 
-static const Op lerp_op = register_op({
+static const Op lerp_op = floating_elementwise<Lerp, 3>({
     .name = "lerp",
-    .rule = "..., ..., ... -> ...",
     .linear = {{0, 1}},
-    .forward = [](const Call& c) { map_floating(Lerp{}, c.out(), c.in(0), c.in(1), c.in(2)); },
     .backward =
         [](const Grad& g) {
           if (g.wants(0)) g.give(0, mul(g.grad(), sub(1, g.in(2))));
@@ -162,16 +160,15 @@ static const Op nan_to_num_op = register_op({
     .samples = {{.shapes = {{5, 7}}, .attributes = {.values = {1, 2, -2}}}},
 });
 
-static const Op fmod_op = floating_function_of_two(
-    Rest{}, {.name = "fmod",
-             .backward =
-                 [](const Grad& g) {
-                   g.give(0, g.grad());
-                   if (!g.wants(1)) return;
-                   g.give(1, neg(mul(g.grad(), trunc(div(g.in(0), g.in(1))))));
-                 },
-             .saves_in = {0, 1},
-             .low = 0.5});
+static const Op fmod_op = floating_elementwise<Rest, 2>({
+    .name = "fmod",
+    .backward =
+        [](const Grad& g) {
+          g.give(0, g.grad());
+          if (g.wants(1)) g.give(1, neg(mul(g.grad(), trunc(div(g.in(0), g.in(1))))));
+        },
+    .samples = samples_of_two(0.5),
+});
 
 static Tensor call_on_three(const Op& op, const Tensor& a, const Tensor& b, const Tensor& c,
                             const Attributes& attributes = {}) {

@@ -96,32 +96,13 @@ struct LogAddExp {
 
 }  // namespace
 
-static const Op pow_base_gradient_op = register_op({
-    .name = "pow_base_gradient",
-    .rule = "..., ..., ... -> ...",
-    .linear = {{0}},
-    .forward =
-        [](const Call& c) {
-          map_floating(PowerBaseGradient{}, c.out(), c.in(0), c.in(1), c.in(2));
-        },
-    .samples = {{.shapes = {{7}, {7}, {7}}, .low = 0.5}},
-});
+static const Op pow_base_gradient_op = gradient_of<PowerBaseGradient, 3>(
+    "pow_base_gradient", {{.shapes = {{7}, {7}, {7}}, .low = 0.5}});
+static const Op pow_exponent_gradient_op = gradient_of<PowerExponentGradient, 4>(
+    "pow_exponent_gradient", {{.shapes = {{3}, {3}, {3}, {3}}, .low = 0.5}});
 
-static const Op pow_exponent_gradient_op = register_op({
-    .name = "pow_exponent_gradient",
-    .rule = "..., ..., ..., ... -> ...",
-    .linear = {{0}},
-    .forward =
-        [](const Call& c) {
-          map_floating(PowerExponentGradient{}, c.out(), c.in(0), c.in(1), c.in(2), c.in(3));
-        },
-    .samples = {{.shapes = {{3}, {3}, {3}, {3}}, .low = 0.5}},
-});
-
-static const Op pow_op = register_op({
+static const Op pow_op = elementwise<Power, 2>({
     .name = "pow",
-    .rule = "..., ... -> ...",
-    .forward = [](const Call& c) { map(Power{}, c.out(), c.in(0), c.in(1)); },
     .backward =
         [](const Grad& g) {
           if (g.wants(0)) g.give(0, pow_base_gradient_op({g.grad(), g.in(0), g.in(1)}));
@@ -174,39 +155,31 @@ static const Op number_pow_op = register_op({
                 {.shapes = {{5, 7}}, .attributes = {.values = {-3}}, .dtypes = {i64}}},
 });
 
-static const Op expm1_op = floating_function(
-    Expm1{}, {.name = "expm1",
-              .backward = [](const Grad& g) { g.give(0, mul(g.grad(), add(g.out(), 1))); },
-              .saves_out = {0}});
-static const Op log1p_op = floating_function(
-    Log1p{}, {.name = "log1p",
-              .backward = [](const Grad& g) { g.give(0, div(g.grad(), add(g.in(0), 1))); },
-              .saves_in = {0},
-              .low = -0.5});
-static const Op log2_op = floating_function(
-    Log2{},
+static const Op expm1_op = floating_function<Expm1>(
+    {.name = "expm1", .by_result = [](auto& dy, auto& y) { return mul(dy, add(y, 1)); }});
+static const Op log1p_op =
+    floating_function<Log1p>({.name = "log1p",
+                              .by_operand = [](auto& dy, auto& a) { return div(dy, add(a, 1)); },
+                              .low = -0.5});
+static const Op log2_op = floating_function<Log2>(
     {.name = "log2",
-     .backward =
-         [](const Grad& g) { g.give(0, div(g.grad(), mul(g.in(0), 0x1.62e42fefa39efp-1))); },
-     .saves_in = {0},
+     .by_operand = [](auto& dy, auto& a) { return div(dy, mul(a, 0x1.62e42fefa39efp-1)); },
      .low = 0.5});
-static const Op log10_op = floating_function(
-    Log10{},
+static const Op log10_op = floating_function<Log10>(
     {.name = "log10",
-     .backward =
-         [](const Grad& g) { g.give(0, div(g.grad(), mul(g.in(0), 0x1.26bb1bbb55516p+1))); },
-     .saves_in = {0},
+     .by_operand = [](auto& dy, auto& a) { return div(dy, mul(a, 0x1.26bb1bbb55516p+1)); },
      .low = 0.5});
-static const Op logaddexp_op = floating_function_of_two(
-    LogAddExp{}, {.name = "logaddexp",
-                  .backward =
-                      [](const Grad& g) {
-                        for (int i : {0, 1}) {
-                          if (!g.wants(i)) continue;
-                          g.give(i, mul(g.grad(), sigmoid(sub(g.in(i), g.in(1 - i)))));
-                        }
-                      },
-                  .saves_in = {0, 1}});
+static const Op logaddexp_op = floating_elementwise<LogAddExp, 2>({
+    .name = "logaddexp",
+    .backward =
+        [](const Grad& g) {
+          for (int i : {0, 1}) {
+            if (!g.wants(i)) continue;
+            g.give(i, mul(g.grad(), sigmoid(sub(g.in(i), g.in(1 - i)))));
+          }
+        },
+    .samples = samples_of_two(),
+});
 
 Tensor pow(const Tensor& a, const Tensor& b) { return call_promoted(pow_op, a, b); }
 Tensor pow(const Tensor& a, Number b) {

@@ -144,27 +144,14 @@ struct RootGradient {
 
 }  // namespace
 
-static const Op norm_root_gradient_op = register_op({
-    .name = "norm_root_gradient",
-    .rule = "..., ... -> ...",
-    .linear = {{0}},
-    .forward = [](const Call& c) { map_floating(RootGradient{}, c.out(), c.in(0), c.in(1)); },
-    .samples = {{{{5, 7}, {5, 7}}}},
-});
-
+static const Op norm_root_gradient_op = gradient_of<RootGradient>("norm_root_gradient");
 /// The square root of a sum of squares.
-static const Op norm_root_op = register_op({
-    .name = "norm_root",
-    .rule = "... -> ...",
-    .forward = [](const Call& c) { map_floating(Root{}, c.out(), c.in(0)); },
-    .backward =
-        [](const Grad& g) {
-          g.give(0, norm_root_gradient_op({g.grad(), g.out()}));
-        },
-    .saves_in = std::vector<int>{},
-    .saves_out = {0},
-    .samples = {{.shapes = {{5, 7}}, .low = 0.1}},
-});
+static const Op norm_root_op = floating_function<Root>({.name = "norm_root",
+                                                        .by_result =
+                                                            [](auto& dy, auto& y) {
+                                                              return norm_root_gradient_op({dy, y});
+                                                            },
+                                                        .low = 0.1});
 
 Tensor sum(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
   return reduced(sum_op, reduced_before_widening(a), bits_of_dims("sum", a, dims), keepdims);

@@ -95,24 +95,20 @@ struct NextAfter {
 
 }  // namespace
 
-static const Op floor_op = floating_function(Floor{}, {.name = "floor"});
-static const Op ceil_op = floating_function(Ceil{}, {.name = "ceil"});
-static const Op trunc_op = floating_function(Trunc{}, {.name = "trunc"});
-static const Op round_op = floating_function(Round{}, {.name = "round"});
+static const Op floor_op = floating_function<Floor>({.name = "floor"});
+static const Op ceil_op = floating_function<Ceil>({.name = "ceil"});
+static const Op trunc_op = floating_function<Trunc>({.name = "trunc"});
+static const Op round_op = floating_function<Round>({.name = "round"});
 
-static const Op floor_divide_op = register_op({
+static const Op floor_divide_op = elementwise<FloorDivide, 2>({
     .name = "floor_divide",
-    .rule = "..., ... -> ...",
-    .forward = [](const Call& c) { map(FloorDivide{}, c.out(), c.in(0), c.in(1)); },
     .differentiable = false,
     .samples = {{{{5, 7}, {5, 7}}},
                 {.shapes = {{7}, {5, 1}}, .dtypes = {i64, i64}, .low = -9, .high = 9}},
 });
 
-static const Op remainder_op = register_op({
+static const Op remainder_op = elementwise<Remainder, 2>({
     .name = "remainder",
-    .rule = "..., ... -> ...",
-    .forward = [](const Call& c) { map(Remainder{}, c.out(), c.in(0), c.in(1)); },
     .backward =
         [](const Grad& g) {
           g.give(0, g.grad());
@@ -122,24 +118,20 @@ static const Op remainder_op = register_op({
                 {.shapes = {{7}, {5, 1}}, .dtypes = {i64, i64}, .low = -9, .high = 9}},
 });
 
-static const Op signbit_op = register_op({
-    .name = "signbit",
-    .rule = "... -> ...",
-    .dtype = bool_result,
-    .forward = [](const Call& c) { map(SignBit{}, c.out(), c.in(0)); },
-    .differentiable = false,
-    .samples = {{{{5, 7}}}, {.shapes = {{5, 7}}, .dtypes = {i32}}},
-});
+static const Op signbit_op =
+    truth_function<SignBit, 1>("signbit", {{{{5, 7}}}, {.shapes = {{5, 7}}, .dtypes = {i32}}});
 
-static const Op copysign_op = floating_function_of_two(
-    CopySign{}, {.name = "copysign",
-                 .backward =
-                     [](const Grad& g) {
-                       g.give(0, mul(g.grad(), mul(sign(g.in(0)), sign(g.out()))));
-                       if (g.wants(1)) g.give(1, zeros_like(g.grad()));
-                     },
-                 .saves_in = {0},
-                 .saves_out = {0}});
+static const Op copysign_op = floating_elementwise<CopySign, 2>({
+    .name = "copysign",
+    .backward =
+        [](const Grad& g) {
+          g.give(0, mul(g.grad(), mul(sign(g.in(0)), sign(g.out()))));
+          if (g.wants(1)) g.give(1, zeros_like(g.grad()));
+        },
+    .saves_in = std::vector<int>{0},
+    .saves_out = {0},
+    .samples = samples_of_two(),
+});
 
 static const Op nextafter_op = register_op({
     .name = "nextafter",

@@ -71,23 +71,20 @@ static Tensor erf_derivative(const Tensor& a) {
   return mul(exp(neg(square(a))), 2 * std::numbers::inv_sqrtpi);
 }
 
-static const Op erfc_op = floating_function(
-    Erfc{},
-    {.name = "erfc",
-     .backward = [](const Grad& g) { g.give(0, neg(mul(g.grad(), erf_derivative(g.in(0))))); },
-     .saves_in = {0}});
-static const Op erfinv_op = floating_function(
-    Erfinv{}, {.name = "erfinv",
-               .backward = [](const Grad& g) { g.give(0, div(g.grad(), erf_derivative(g.out()))); },
-               .saves_out = {0},
-               .low = -0.9,
-               .high = 0.9});
-static const Op lgamma_op = floating_function(
-    Lgamma{}, {.name = "lgamma",
-               .backward = [](const Grad& g) { g.give(0, mul(g.grad(), digamma(g.in(0)))); },
-               .saves_in = {0},
-               .low = 0.5,
-               .high = 9});
+static const Op erfc_op =
+    floating_function<Erfc>({.name = "erfc", .by_operand = [](auto& dy, auto& a) {
+                               return neg(mul(dy, erf_derivative(a)));
+                             }});
+static const Op erfinv_op = floating_function<Erfinv>(
+    {.name = "erfinv",
+     .by_result = [](auto& dy, auto& y) { return div(dy, erf_derivative(y)); },
+     .low = -0.9,
+     .high = 0.9});
+static const Op lgamma_op =
+    floating_function<Lgamma>({.name = "lgamma",
+                               .by_operand = [](auto& dy, auto& a) { return mul(dy, digamma(a)); },
+                               .low = 0.5,
+                               .high = 9});
 
 /// structure: n.
 static const Op polygamma_op = register_op({

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "ops/functions.h"
 #include "ops/promotion.h"
-#include "src/kernels/map/map.h"
 #include "src/kernels/math/math.h"
 #include "weft/ops/networks.h"
 
@@ -31,11 +31,9 @@ static const Op swiglu_backward_op = register_op({
     .samples = {{{{5, 7}, {5, 7}, {5, 7}}}, {{{2, 5, 3}, {2, 5, 3}, {2, 5, 3}}}},
 });
 
-static const Op swiglu_op = register_op({
+static const Op swiglu_op = floating_elementwise<SwigluOf, 2>({
     .name = "swiglu",
-    .rule = "..., ... -> ...",
     .linear = {{1}},
-    .forward = [](const Call& c) { map_floating(SwigluOf{}, c.out(), c.in(0), c.in(1)); },
     .backward =
         [](const Grad& g) {
           Tensors gradients = swiglu_backward_op.call({g.grad(), g.in(0), g.in(1)});

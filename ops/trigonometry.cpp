@@ -58,96 +58,70 @@ struct HypotGradient {
 
 }  // namespace
 
-static const Op sin_op = floating_function(
-    Sin{}, {.name = "sin",
-            .backward = [](const Grad& g) { g.give(0, mul(g.grad(), cos(g.in(0)))); },
-            .saves_in = {0}});
-static const Op cos_op = floating_function(
-    Cos{}, {.name = "cos",
-            .backward = [](const Grad& g) { g.give(0, neg(mul(g.grad(), sin(g.in(0))))); },
-            .saves_in = {0}});
-static const Op tan_op = floating_function(
-    Tan{}, {.name = "tan",
-            .backward = [](const Grad& g) { g.give(0, mul(g.grad(), add(square(g.out()), 1))); },
-            .saves_out = {0},
-            .low = -1,
-            .high = 1});
-static const Op asin_op = floating_function(
-    Asin{},
+static const Op sin_op = floating_function<Sin>(
+    {.name = "sin", .by_operand = [](auto& dy, auto& a) { return mul(dy, cos(a)); }});
+static const Op cos_op = floating_function<Cos>(
+    {.name = "cos", .by_operand = [](auto& dy, auto& a) { return neg(mul(dy, sin(a))); }});
+static const Op tan_op = floating_function<Tan>(
+    {.name = "tan",
+     .by_result = [](auto& dy, auto& y) { return mul(dy, add(square(y), 1)); },
+     .low = -1,
+     .high = 1});
+static const Op asin_op = floating_function<Asin>(
     {.name = "asin",
-     .backward = [](const Grad& g) { g.give(0, mul(g.grad(), rsqrt(sub(1, square(g.in(0)))))); },
-     .saves_in = {0},
+     .by_operand = [](auto& dy, auto& a) { return mul(dy, rsqrt(sub(1, square(a)))); },
      .low = -0.75,
      .high = 0.75});
-static const Op acos_op = floating_function(
-    Acos{},
+static const Op acos_op = floating_function<Acos>(
     {.name = "acos",
-     .backward =
-         [](const Grad& g) { g.give(0, neg(mul(g.grad(), rsqrt(sub(1, square(g.in(0))))))); },
-     .saves_in = {0},
+     .by_operand = [](auto& dy, auto& a) { return neg(mul(dy, rsqrt(sub(1, square(a))))); },
      .low = -0.75,
      .high = 0.75});
-static const Op atan_op = floating_function(
-    Atan{}, {.name = "atan",
-             .backward = [](const Grad& g) { g.give(0, div(g.grad(), add(square(g.in(0)), 1))); },
-             .saves_in = {0}});
-static const Op sinh_op = floating_function(
-    Sinh{}, {.name = "sinh",
-             .backward = [](const Grad& g) { g.give(0, mul(g.grad(), cosh(g.in(0)))); },
-             .saves_in = {0}});
-static const Op cosh_op = floating_function(
-    Cosh{}, {.name = "cosh",
-             .backward = [](const Grad& g) { g.give(0, mul(g.grad(), sinh(g.in(0)))); },
-             .saves_in = {0}});
-static const Op asinh_op = floating_function(
-    Asinh{},
-    {.name = "asinh",
-     .backward = [](const Grad& g) { g.give(0, mul(g.grad(), rsqrt(add(square(g.in(0)), 1)))); },
-     .saves_in = {0}});
-static const Op acosh_op = floating_function(
-    Acosh{},
+static const Op atan_op = floating_function<Atan>(
+    {.name = "atan", .by_operand = [](auto& dy, auto& a) { return div(dy, add(square(a), 1)); }});
+static const Op sinh_op = floating_function<Sinh>(
+    {.name = "sinh", .by_operand = [](auto& dy, auto& a) { return mul(dy, cosh(a)); }});
+static const Op cosh_op = floating_function<Cosh>(
+    {.name = "cosh", .by_operand = [](auto& dy, auto& a) { return mul(dy, sinh(a)); }});
+static const Op asinh_op =
+    floating_function<Asinh>({.name = "asinh", .by_operand = [](auto& dy, auto& a) {
+                                return mul(dy, rsqrt(add(square(a), 1)));
+                              }});
+static const Op acosh_op = floating_function<Acosh>(
     {.name = "acosh",
-     .backward = [](const Grad& g) { g.give(0, mul(g.grad(), rsqrt(sub(square(g.in(0)), 1)))); },
-     .saves_in = {0},
+     .by_operand = [](auto& dy, auto& a) { return mul(dy, rsqrt(sub(square(a), 1))); },
      .low = 1.5,
      .high = 4});
-static const Op atanh_op = floating_function(
-    Atanh{}, {.name = "atanh",
-              .backward = [](const Grad& g) { g.give(0, div(g.grad(), sub(1, square(g.in(0))))); },
-              .saves_in = {0},
-              .low = -0.75,
-              .high = 0.75});
+static const Op atanh_op = floating_function<Atanh>(
+    {.name = "atanh",
+     .by_operand = [](auto& dy, auto& a) { return div(dy, sub(1, square(a))); },
+     .low = -0.75,
+     .high = 0.75});
 
-static const Op atan2_op = floating_function_of_two(
-    Atan2{}, {.name = "atan2",
-              .backward =
-                  [](const Grad& g) {
-                    Tensor share = div(g.grad(), add(square(g.in(0)), square(g.in(1))));
-                    if (g.wants(0)) g.give(0, mul(share, g.in(1)));
-                    if (g.wants(1)) g.give(1, neg(mul(share, g.in(0))));
-                  },
-              .saves_in = {0, 1},
-              .low = 0.25});
-
-static const Op hypot_gradient_op = register_op({
-    .name = "hypot_gradient",
-    .rule = "..., ..., ... -> ...",
-    .linear = {{0}},
-    .forward =
-        [](const Call& c) { map_floating(HypotGradient{}, c.out(), c.in(0), c.in(1), c.in(2)); },
-    .samples = {{.shapes = {{7}, {7}, {7}}, .low = 0.25}},
+static const Op atan2_op = floating_elementwise<Atan2, 2>({
+    .name = "atan2",
+    .backward =
+        [](const Grad& g) {
+          Tensor share = div(g.grad(), add(square(g.in(0)), square(g.in(1))));
+          if (g.wants(0)) g.give(0, mul(share, g.in(1)));
+          if (g.wants(1)) g.give(1, neg(mul(share, g.in(0))));
+        },
+    .samples = samples_of_two(0.25),
 });
-static const Op hypot_op = floating_function_of_two(
-    Hypot{}, {.name = "hypot",
-              .backward =
-                  [](const Grad& g) {
-                    for (int i : {0, 1}) {
-                      if (g.wants(i)) g.give(i, hypot_gradient_op({g.grad(), g.in(i), g.out()}));
-                    }
-                  },
-              .saves_in = {0, 1},
-              .saves_out = {0},
-              .low = 0.25});
+
+static const Op hypot_gradient_op =
+    gradient_of<HypotGradient, 3>("hypot_gradient", {{.shapes = {{7}, {7}, {7}}, .low = 0.25}});
+static const Op hypot_op = floating_elementwise<Hypot, 2>({
+    .name = "hypot",
+    .backward =
+        [](const Grad& g) {
+          for (int i : {0, 1}) {
+            if (g.wants(i)) g.give(i, hypot_gradient_op({g.grad(), g.in(i), g.out()}));
+          }
+        },
+    .saves_out = {0},
+    .samples = samples_of_two(0.25),
+});
 
 Tensor sin(const Tensor& a) { return sin_op({as_floating("sin", a)}); }
 Tensor cos(const Tensor& a) { return cos_op({as_floating("cos", a)}); }
