@@ -3,6 +3,7 @@
 
 #include "ops/promotion.h"
 #include "ops/rows.h"
+#include "ops/structure.h"
 #include "ops/take.h"
 #include "src/kernels/embedding/embedding.h"
 #include "src/kernels/map/map.h"
@@ -50,16 +51,9 @@ static const Op cross_entropy_backward_op = register_op({
           cross_entropy_backward(c.out(), c.in(3), c.in(0), c.in(1), first_class(c),
                                  ignored_target(c), &c.in(2));
         },
-    .samples = {{.shapes = {{5, 7}, {5}, {5}, {5}},
-                 .attributes = ignoring(-100),
-                 .dtypes = {f32, i64, f32, f32},
-                 .low = 0,
-                 .high = 7},
-                {.shapes = {{2, 5, 3}, {2, 5}, {2, 5}, {2, 5}},
-                 .attributes = ignoring(1),
-                 .dtypes = {f32, i32, f32, f32},
-                 .low = 0,
-                 .high = 3}},
+    .samples = {sample_of_indices({{5, 7}, {5}, {5}, {5}}, ignoring(-100), {f32, i64, f32, f32}, 7),
+                sample_of_indices({{2, 5, 3}, {2, 5}, {2, 5}, {2, 5}}, ignoring(1),
+                                  {f32, i32, f32, f32}, 3)},
 });
 
 /// results: the rows' losses and, for the gradient, their logsumexp. With a sharded vocabulary,
@@ -93,16 +87,8 @@ static const Op cross_entropy_op = register_op({
                 .reduce = ReduceOp::sum,
                 .run = [](const Call& c) { pick(c.stage(2), c.in(0), c.in(1), first_class(c)); }}},
     .saves_out = {1},
-    .samples = {{.shapes = {{5, 7}, {5}},
-                 .attributes = ignoring(-100),
-                 .dtypes = {f32, i64},
-                 .low = 0,
-                 .high = 7},
-                {.shapes = {{2, 5, 3}, {2, 5}},
-                 .attributes = ignoring(1),
-                 .dtypes = {f32, i32},
-                 .low = 0,
-                 .high = 3}},
+    .samples = {sample_of_indices({{5, 7}, {5}}, ignoring(-100), {f32, i64}, 7),
+                sample_of_indices({{2, 5, 3}, {2, 5}}, ignoring(1), {f32, i32}, 3)},
 });
 
 /// Number of targets that count: a Partial over a sharded batch, so the mean reduces one number.
@@ -112,8 +98,7 @@ static const Op kept_targets_op = register_op({
     .dtype = [](const Attributes&, std::span<const DType>, int) { return f32; },
     .forward = [](const Call& c) { count_kept(c.out(), c.in(0), ignored_target(c)); },
     .differentiable = false,
-    .samples =
-        {{.shapes = {{5, 7}}, .attributes = ignoring(3), .dtypes = {i64}, .low = 0, .high = 7}},
+    .samples = {sample_of_indices({{5, 7}}, ignoring(3), {i64}, 7)},
 });
 
 static Tensor rows_ignoring(const Tensor& logits, const Tensor& targets, int64_t ignored) {

@@ -189,16 +189,10 @@ static const Op grouped_weight_gradient_op = register_op({
     .saves_in = std::vector<int>{0, 1, 2},
     .accumulates = {0},
     .products = share_of_experts,
-    .samples = {{.shapes = {{7, 5}, {7, 3}, {2, 2}, {2, 1, 1}},
-                 .attributes = {.structure = {2, 0, 0, 2}},
-                 .dtypes = {f32, f32, i64, u8},
-                 .low = 0,
-                 .high = 2},
-                {.shapes = {{5, 2}, {5, 7}, {1, 3}, {3, 1, 1}},
-                 .attributes = {.structure = {3, 0, 1, 1}},
-                 .dtypes = {f32, f32, i64, u8},
-                 .low = 0,
-                 .high = 2}},
+    .samples = {sample_of_indices({{7, 5}, {7, 3}, {2, 2}, {2, 1, 1}}, {.structure = {2, 0, 0, 2}},
+                                  {f32, f32, i64, u8}, 2),
+                sample_of_indices({{5, 2}, {5, 7}, {1, 3}, {3, 1, 1}}, {.structure = {3, 0, 1, 1}},
+                                  {f32, f32, i64, u8}, 2)},
 });
 
 static const Op grouped_matmul_op = register_op({
@@ -217,16 +211,10 @@ static const Op grouped_matmul_op = register_op({
                  g.attributes());
         },
     .products = share_of_experts,
-    .samples = {{.shapes = {{7, 5}, {2, 5, 3}, {2, 2}},
-                 .attributes = {.structure = {2, 0, 0, 2}},
-                 .dtypes = {f32, f32, i64},
-                 .low = 0,
-                 .high = 2},
-                {.shapes = {{5, 2}, {3, 7, 2}, {1, 3}},
-                 .attributes = {.structure = {3, 0, 1, 1}},
-                 .dtypes = {f32, f32, i64},
-                 .low = 0,
-                 .high = 2}},
+    .samples = {sample_of_indices({{7, 5}, {2, 5, 3}, {2, 2}}, {.structure = {2, 0, 0, 2}},
+                                  {f32, f32, i64}, 2),
+                sample_of_indices({{5, 2}, {3, 7, 2}, {1, 3}}, {.structure = {3, 0, 1, 1}},
+                                  {f32, f32, i64}, 2)},
 });
 
 static Tensor multiplied(const Grad& g, const Tensor& x, const Tensor& weights, bool transposes) {

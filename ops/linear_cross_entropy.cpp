@@ -4,6 +4,7 @@
 #include "ops/promotion.h"
 #include "ops/rows.h"
 #include "ops/scan.h"
+#include "ops/structure.h"
 #include "ops/take.h"
 #include "src/kernels/copy/dense.h"
 #include "src/kernels/embedding/embedding.h"
@@ -117,16 +118,12 @@ static const Op linear_cross_entropy_backward_op = register_op({
         },
     .accumulates = {0},
     .products = [](const Attributes&) { return 3.0; },
-    .samples = {{.shapes = {{7, 3}, {5, 3}, {5}, {5}, {5}, {5}},
-                 .attributes = {.structure = {0}, .values = {1, 0, 0, 0, -100}},
-                 .dtypes = {f32, f32, i64, f32, f32, f32},
-                 .low = 0,
-                 .high = 3},
-                {.shapes = {{3, 4}, {2, 5, 4}, {2, 5}, {2, 5}, {2, 5}, {2, 5}, {3}, {3}},
-                 .attributes = {.structure = {3}, .values = {0.5, 2, 0.25, 0.125, 1}},
-                 .dtypes = {f32, f32, i32, f32, f32, f32, f32, f32},
-                 .low = 0,
-                 .high = 3}},
+    .samples = {sample_of_indices({{7, 3}, {5, 3}, {5}, {5}, {5}, {5}},
+                                  {.structure = {0}, .values = {1, 0, 0, 0, -100}},
+                                  {f32, f32, i64, f32, f32, f32}, 3),
+                sample_of_indices({{3, 4}, {2, 5, 4}, {2, 5}, {2, 5}, {2, 5}, {2, 5}, {3}, {3}},
+                                  {.structure = {3}, .values = {0.5, 2, 0.25, 0.125, 1}},
+                                  {f32, f32, i32, f32, f32, f32, f32, f32}, 3)},
 });
 
 /// operands: weight, x, targets and the optional ones. results: the rows' losses and, for the
@@ -166,16 +163,12 @@ static const Op linear_cross_entropy_op = register_op({
     .stages = {{.result = "[three] ...", .run = head_stage, .gathered = true}},
     .saves_out = {1, 2},
     .products = [](const Attributes&) { return 1.0; },
-    .samples = {{.shapes = {{7, 3}, {5, 3}, {5}},
-                 .attributes = {.structure = {0}, .values = {1, 0, 0, 0, -100}},
-                 .dtypes = {f32, f32, i64},
-                 .low = 0,
-                 .high = 3},
-                {.shapes = {{3, 4}, {2, 5, 4}, {2, 5}, {3}},
-                 .attributes = {.structure = {1}, .values = {0.5, 2, 0.25, 0.125, 1}},
-                 .dtypes = {f32, f32, i32, f32},
-                 .low = 0,
-                 .high = 3}},
+    .samples = {sample_of_indices({{7, 3}, {5, 3}, {5}},
+                                  {.structure = {0}, .values = {1, 0, 0, 0, -100}}, {f32, f32, i64},
+                                  3),
+                sample_of_indices({{3, 4}, {2, 5, 4}, {2, 5}, {3}},
+                                  {.structure = {1}, .values = {0.5, 2, 0.25, 0.125, 1}},
+                                  {f32, f32, i32, f32}, 3)},
 });
 
 static void check_head(const Tensor& x, const Tensor& weight, const Tensor& targets,

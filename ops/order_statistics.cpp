@@ -190,16 +190,8 @@ static const Op sorted_at_op = register_op({
     .across = at_across,
     .saves_in = std::vector<int>{},
     .saves_out = {1},
-    .samples = {{.shapes = {{5, 7}, {5, 3}},
-                 .attributes = {.structure = {1}},
-                 .dtypes = {f32, i64},
-                 .low = 0,
-                 .high = 7},
-                {.shapes = {{5, 3}, {2, 3}},
-                 .attributes = {.structure = {0}},
-                 .dtypes = {i32, i64},
-                 .low = 0,
-                 .high = 5}},
+    .samples = {sample_of_indices({{5, 7}, {5, 3}}, {.structure = {1}}, {f32, i64}, 7),
+                sample_of_indices({{5, 3}, {2, 3}}, {.structure = {0}}, {i32, i64}, 5)},
 });
 
 Tensors sorted_first(const Tensor& a, int dim, int64_t k, bool descending) {

@@ -142,16 +142,8 @@ static const Op place_along_dim_op = register_op({
     .staged_over = {"n"},
     .across = [](const Call& c, Parts& parts) { PlaceAcross(c, parts).run(c.out()); },
     .saves_in = std::vector<int>{1},
-    .samples = {{.shapes = {{5, 7}, {5, 7}},
-                 .attributes = {.structure = {1}},
-                 .dtypes = {f32, i64},
-                 .low = 0,
-                 .high = 7},
-                {.shapes = {{5, 2}, {5, 2}},
-                 .attributes = {.structure = {0}},
-                 .dtypes = {f32, i64},
-                 .low = 0,
-                 .high = 5}},
+    .samples = {sample_of_indices({{5, 7}, {5, 7}}, {.structure = {1}}, {f32, i64}, 7),
+                sample_of_indices({{5, 2}, {5, 2}}, {.structure = {0}}, {f32, i64}, 5)},
 });
 
 Tensor place_along_dim(const Tensor& a, const Tensor& places, int dim) {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "weft/error.h"
 #include "weft/extend/op.h"
@@ -54,6 +56,16 @@ inline bool are_sizes(const Dims& numbers) {
 inline bool lies_within(int64_t start, int64_t count, int64_t step, int64_t size) {
   if (start < 0 || count < 0 || step < 1 || start > size) return false;
   return count == 0 || (start < size && count - 1 <= (size - 1 - start) / step);
+}
+
+/// A sample of an op with indices: all values are from 0 to below `end`.
+inline OpSample sample_of_indices(std::vector<Shape> shapes, const Attributes& attributes,
+                                  std::vector<DType> dtypes, double end) {
+  return {.shapes = std::move(shapes),
+          .attributes = attributes,
+          .dtypes = std::move(dtypes),
+          .low = 0,
+          .high = end};
 }
 
 inline Structure one_flag(const char* name) {
