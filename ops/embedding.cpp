@@ -5,7 +5,6 @@
 #include "src/kernels/copy/dense.h"
 #include "weft/error.h"
 #include "weft/extend/op.h"
-#include "weft/ops/factories.h"
 #include "weft/ops/networks.h"
 #include "weft/ops/shapes.h"
 
@@ -32,19 +31,6 @@ static const Op embedding_backward_op = register_op({
          {.shapes = {{2, 5, 7}, {2, 5}, {3}}, .dtypes = {f32, i32, u8}, .low = 0, .high = 3}},
 });
 
-/// Returns a byte for each row of the weight, sharded like the weight's rows.
-static Tensor rows_made(const Grad& g) {
-  TensorOptions options{.dtype = u8, .device = g.grad().device()};
-  if (const Sharding weight = g.in_sharding(0)) {
-    Pattern rows = weight.pattern();
-    for (int axis = 0; axis < rows.axes(); ++axis) {
-      if (!rows[axis].is_shard(0)) rows.set(axis, Replicate());
-    }
-    options.sharding = Sharding::of(weight.mesh(), rows);
-  }
-  return empty({g.in_shape(0)[0]}, options);
-}
-
 static void check_ids(const Call& c) {
   const int64_t rows = c.in_shape(0)[0];
   auto outside = find_outside(c.in(1), 0, rows);
@@ -66,7 +52,9 @@ static const Op embedding_op = register_op({
     .backward =
         [](const Grad& g) {
           if (!g.wants(0)) return;
-          g.give(0, embedding_backward_op, {g.grad(), g.in(1), rows_made(g)});
+          const int64_t rows = g.in_shape(0)[0];
+          const Tensor places = places_along({rows}, 0, g.in_sharding(0), g.grad().device());
+          g.give(0, embedding_backward_op, {g.grad(), g.in(1), places});
         },
     .saves_in = std::vector<int>{1},
     .samples = {{.shapes = {{7, 3}, {5}}, .dtypes = {f32, i64}, .low = 0, .high = 7},
