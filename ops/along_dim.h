@@ -22,22 +22,20 @@ inline std::string dims_with(int ndim, int dim, const std::string& name) {
   return text;
 }
 
-/// Returns the rule of ops whose operands and result have the same shape; the dim, n, may be
+/// Returns the rule of ops whose operands and results have the same shape; the dim, n, may be
 /// sharded.
-template <int kOperands>
+template <int kOperands, int kResults = 1>
 Rule scan_rule(const Attributes& attributes, std::span<const Shape> shapes) {
   const int dim = static_cast<int>(attributes.structure[0]);
   const std::string array = dims_with(shapes[0].ndim(), dim, "n");
-  std::string in = array;
-  for (int i = 1; i < kOperands; ++i) in += ", " + array;
-  return {in + "-> " + array};
+  std::string text = array;
+  for (int i = 1; i < kOperands + kResults; ++i) text += (i == kOperands ? "-> " : ", ") + array;
+  return {text};
 }
 
-/// Returns the rule with a second result like the first.
-inline Rule with_two_results(Rule rule) {
-  const std::string result = rule.text.substr(rule.text.find("->") + 2);
-  rule.text += "," + result;
-  return rule;
+/// The dtypes of elements and their indices.
+inline DType value_and_index(const Attributes&, std::span<const DType> dtypes, int result) {
+  return result ? DType::i64 : dtypes[0];
 }
 
 /// Returns `dim` of `a`, counted from the front.

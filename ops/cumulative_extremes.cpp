@@ -52,13 +52,9 @@ static void extreme_forward(const Call& c, bool greatest) {
 static Op cumulative_extreme_op(const char* name, bool greatest) {
   return register_op({
       .name = name,
-      .rule_of =
-          [](const Attributes& attributes, std::span<const Shape> shapes) {
-            return with_two_results(scan_rule<1>(attributes, shapes));
-          },
+      .rule_of = scan_rule<1, 2>,
       .structure = one_dim(),
-      .dtype = [](const Attributes&, std::span<const DType> dtypes,
-                  int result) { return result ? i64 : dtypes[0]; },
+      .dtype = value_and_index,
       .forward = [=](const Call& c) { extreme_forward(c, greatest); },
       .backward =
           [](const Grad& g) {

@@ -16,10 +16,6 @@
 
 namespace weft {
 
-static DType value_and_index(const Attributes&, std::span<const DType> dtypes, int result) {
-  return result ? i64 : dtypes[0];
-}
-
 static void give_at_indices(const Grad& g) {
   const int dim = static_cast<int>(g.attribute(0));
   g.give(0, add_along_dim(g.grad(), g.out(1), dim, g.in_shape(0)[dim]));
@@ -80,9 +76,9 @@ static const Op sorted_first_op = register_op({
     .rule_of =
         [](const Attributes& attributes, std::span<const Shape> shapes) {
           const int dim = static_cast<int>(attributes.structure[0]), ndim = shapes[0].ndim();
-          return with_two_results(
-              Rule{dims_with(ndim, dim, "n") + "-> " + dims_with(ndim, dim, "[+k]"),
-                   {{"k", attributes.structure[1]}}});
+          const std::string first = dims_with(ndim, dim, "[+k]");
+          return Rule{concat(dims_with(ndim, dim, "n"), "-> ", first, ", ", first),
+                      {{"k", attributes.structure[1]}}};
         },
     .structure = {"dim, k, whether descending",
                   [](const Dims& s, std::span<const Shape> shapes) {
@@ -180,7 +176,7 @@ static const Op sorted_at_op = register_op({
         [](const Attributes& attributes, std::span<const Shape> shapes) {
           const int dim = static_cast<int>(attributes.structure[0]), ndim = shapes[0].ndim();
           const std::string at = dims_with(ndim, dim, "p");
-          return with_two_results(Rule{dims_with(ndim, dim, "n") + ", " + at + "-> " + at});
+          return Rule{concat(dims_with(ndim, dim, "n"), ", ", at, "-> ", at, ", ", at)};
         },
     .structure = one_dim(),
     .dtype = value_and_index,

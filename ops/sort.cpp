@@ -111,13 +111,9 @@ static void sort_across(const Call& c, const Parts& parts, const MemoryBlock* va
 /// Results: the sorted elements and their indices, which the gradient needs.
 static const Op sort_op = register_op({
     .name = "sort",
-    .rule_of =
-        [](const Attributes& attributes, std::span<const Shape> shapes) {
-          return with_two_results(scan_rule<1>(attributes, shapes));
-        },
+    .rule_of = scan_rule<1, 2>,
     .structure = dim_and_flag("dim, whether descending"),
-    .dtype = [](const Attributes&, std::span<const DType> dtypes,
-                int result) { return result ? i64 : dtypes[0]; },
+    .dtype = value_and_index,
     .forward =
         [](const Call& c) {
           const auto [dim, descending] = unpack<DimAndFlag>(c.attributes().structure);
