@@ -181,32 +181,27 @@ static void check_no_partial(const char* what, const Tensor& a) {
   }
 }
 
-static void check_random(const char* what, const Tensor& a) {
+/// Fills with random values of the distribution of `fill` with these parameters.
+template <class Fill>
+static void draw_into(const char* what, const Tensor& a, const Fill& fill, double first,
+                      double second) {
   check_tensor(what, a);
   check_unrecorded(what, "", a);
   check_changeable(what, a);
   if (!is_floating(a.dtype())) fail(what, ": dtype is ", a.dtype(), ", expected a floating one");
   check_no_partial(what, a);
+  RandomState& random = Context::current().random;
+  if (has_elements(a)) fill(a.block(), a.box(), a.shape(), random, first, second);
+  ++random.stream;
+  a.storage()->mark_changed();
 }
 
 void uniform_(const Tensor& a, double low, double high) {
-  check_random("uniform_", a);
-  RandomState& random = Context::current().random;
-  if (has_elements(a)) {
-    fill_uniform(a.block(), a.box(), a.shape(), random, low, high);
-  }
-  ++random.stream;
-  a.storage()->mark_changed();
+  draw_into("uniform_", a, fill_uniform, low, high);
 }
 
 void normal_(const Tensor& a, double mean, double deviation) {
-  check_random("normal_", a);
-  RandomState& random = Context::current().random;
-  if (has_elements(a)) {
-    fill_normal(a.block(), a.box(), a.shape(), random, mean, deviation);
-  }
-  ++random.stream;
-  a.storage()->mark_changed();
+  draw_into("normal_", a, fill_normal, mean, deviation);
 }
 
 /// Range of an integer dtype: the lowest number and one above the greatest (the greatest int64_t at
