@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "ops/engine/tensor_body.h"
+#include "ops/promotion.h"
 #include "ops/sorting.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
@@ -28,11 +29,9 @@ static ValuesAndIndices at_positions(const Tensor& a, const Tensor& positions, i
 
 /// A tensor of numbers along `dim`, equal on all ranks, that broadcasts to `a`.
 static Tensor along(const Tensor& a, int dim, const std::vector<double>& numbers, DType dtype) {
-  TensorOptions options{.dtype = dtype};
-  if (a.is_sharded()) options.sharding = Sharding(a.sharding().mesh(), {});
   Shape shape = Shape::filled(a.ndim(), 1);
   shape[dim] = static_cast<int64_t>(numbers.size());
-  return from_values(numbers, shape, options).to(a.device());
+  return from_values(numbers, shape, options_next_to(a, dtype));
 }
 
 static ValuesAndIndices without_dim(const ValuesAndIndices& found, int dim, bool keepdims) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "ops/engine/tensor_body.h"
+#include "ops/promotion.h"
 #include "weft/error.h"
 #include "weft/ops/along_dim.h"
 #include "weft/ops/elementwise.h"
@@ -195,10 +196,8 @@ Tensor repeat(const Tensor& a, const Tensor& counts, std::optional<int> dim) {
     check_count("repeat", given[i]);
     indices.insert(indices.end(), static_cast<size_t>(given[i]), static_cast<double>(i));
   }
-  TensorOptions options{.dtype = DType::i64};
-  if (a.is_sharded()) options.sharding = Sharding(a.sharding().mesh(), {});
   const Shape shape{static_cast<int64_t>(indices.size())};
-  return take(x, from_values(indices, shape, options).to(a.device()), at);
+  return take(x, from_values(indices, shape, options_next_to(a, DType::i64)), at);
 }
 
 Tensor tile(const Tensor& a, const std::vector<int64_t>& counts) {
