@@ -15,7 +15,7 @@
 
 namespace weft {
 
-static Ref<Layout> with_placement(const Layout& layout, int axis, const Placement& placement) {
+Ref<Layout> with_placement(const Layout& layout, int axis, const Placement& placement) {
   Pattern pattern = layout.sharding.pattern();
   pattern.set(axis, placement);
   return layout_of(Sharding::of(layout.sharding.mesh(), pattern), layout.shape, layout.dtype);

@@ -10,6 +10,9 @@
 
 namespace weft {
 
+/// Returns `layout` with that placement on one axis.
+Ref<Layout> with_placement(const Layout& layout, int axis, const Placement& placement);
+
 /// A tensor that is cut along one dim over one axis, and the layout in which it is whole there.
 struct CutRows {
   CutRows(const Ref<Layout>& cut, int axis, int dim, int parts);

@@ -68,10 +68,7 @@ static Tensor made_dense(const Tensor& x) {
 }
 
 static Ref<Layout> as_sum(const CutRows& rows) {
-  Pattern pattern = rows.cut->sharding.pattern();
-  pattern.set(rows.axis, Partial());
-  return layout_of(Sharding::of(rows.cut->sharding.mesh(), pattern), rows.cut->shape,
-                   rows.cut->dtype);
+  return with_placement(*rows.cut, rows.axis, Partial());
 }
 
 /// Starts to reduce and scatter the gradient of the input: the sum of the layers' products.

@@ -327,11 +327,8 @@ class Combiner {
 
   /// The axes that cut the first cut factor of a dim, in their order.
   Axes order_of(const Binding::BoundDim& dim) const {
-    for (int factor : dim) {
-      if (!orders_[static_cast<size_t>(factor)].empty())
-        return orders_[static_cast<size_t>(factor)];
-    }
-    return {};
+    const int factor = cut_factor_of(dim);
+    return factor < 0 ? Axes() : orders_[static_cast<size_t>(factor)];
   }
 
   bool coincides(const Binding::BoundDim& dim, const Axes& order) const {
