@@ -3,12 +3,67 @@
 
 #include "ops/functions.h"
 #include "ops/promotion.h"
-#include "ops/reduced_dims.h"
-#include "src/kernels/map/map.h"
+#include "ops/structure.h"
 #include "src/kernels/math/math.h"
 #include "src/kernels/reduce/reduce.h"
+#include "src/kernels/scan/scan.h"
+#include "weft/ops/shapes.h"
 
 namespace weft {
+
+// The only structural attribute is the set of reduced dims, as bits; results lack these dims.
+
+static bool is_reduced(const Attributes& attributes, int dim) {
+  return attributes.structure[0] >> dim & 1;
+}
+
+static Dims reduced_dims(const Call& c) {
+  Dims dims;
+  for (int d = 0; d < c.in(0).shape.ndim(); ++d) {
+    if (is_reduced(c.attributes(), d)) dims.push_back(d);
+  }
+  return dims;
+}
+
+/// Returns `shape` with size 1 at the reduced dims.
+static Shape kept_shape(const Attributes& attributes, Shape shape) {
+  for (int d = 0; d < shape.ndim(); ++d) {
+    if (is_reduced(attributes, d)) shape[d] = 1;
+  }
+  return shape;
+}
+
+/// Returns a rule that marks reduced dims by `before` and `after`: "" and ":max", or "[" and "]".
+static Rule reduction_rule(const Attributes& attributes, std::span<const Shape> shapes,
+                           const char* before, const char* after) {
+  std::string in, out;
+  for (int d = 0; d < shapes[0].ndim(); ++d) {
+    bool reduced = is_reduced(attributes, d);
+    in += concat(reduced ? before : "", dim_name(d), reduced ? after : "", " ");
+    if (!reduced) out += concat(dim_name(d), " ");
+  }
+  return {array_text(in) + " -> " + array_text(out)};
+}
+
+/// The spec of a reduction whose rule marks reduced dims by `mark`, as ":max".
+static OpSpec marked_reduction(const char* name, Reduction reduction, const char* mark) {
+  return {
+      .name = name,
+      .rule_of =
+          [mark](const Attributes& attributes, std::span<const Shape> shapes) {
+            return reduction_rule(attributes, shapes, "", mark);
+          },
+      .structure = set_of_dims(),
+      .forward =
+          [reduction](const Call& c) { reduce(reduction, c.out(), c.in(0), reduced_dims(c)); },
+  };
+}
+
+static Tensor reduced(const Op& op, const Tensor& a, int64_t bits, bool keepdims) {
+  const Attributes attributes{.structure = {bits}};
+  Tensor result = op({a}, attributes);
+  return keepdims ? reshape(result, kept_shape(attributes, a.shape())) : result;
+}
 
 static Rule sum_rule(const Attributes& attributes, std::span<const Shape> shapes) {
   return reduction_rule(attributes, shapes, "", "");
@@ -219,6 +274,65 @@ Tensor all(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
 
 Tensor any(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
   return reduced(any_op, a, bits_of_dims("any", a, dims), keepdims);
+}
+
+/// Along the last dim: the result's gradient times the product of all other elements.
+static const Op prod_gradient_op = register_op({
+    .name = "prod_gradient",
+    .rule = "..., ... [v] -> ... [v]",
+    .linear = {{0}},
+    .dtype = [](const Attributes&, std::span<const DType> dtypes, int) { return dtypes[1]; },
+    .forward =
+        [](const Call& c) {
+          product_gradient(c.out(), c.in(0), c.in(1), c.in(1).shape.ndim() - 1);
+        },
+    .samples = {{{{5}, {5, 7}}}, {{{2, 5}, {2, 5, 3}}}},
+});
+
+/// Moves the reduced dims to the end and joins them, for prod_gradient.
+static void give_products_of_others(const Grad& g) {
+  std::vector<int> order, last, back;
+  Shape rows;
+  int64_t count = 1;
+  for (int d = 0; d < g.in_shape(0).ndim(); ++d) {
+    if (is_reduced(g.attributes(), d)) {
+      last.push_back(d);
+      count *= g.in_shape(0)[d];
+    } else {
+      order.push_back(d);
+      rows.push_back(g.in_shape(0)[d]);
+    }
+  }
+  order.insert(order.end(), last.begin(), last.end());
+  rows.push_back(count);
+  const Tensor turned = permute(g.in(0), order);
+  const Tensor gradient = prod_gradient_op({g.grad(), reshape(turned, rows)});
+  back.resize(order.size());
+  for (size_t d = 0; d < order.size(); ++d)
+    back[static_cast<size_t>(order[d])] = static_cast<int>(d);
+  g.give(0, permute(reshape(gradient, turned.shape()), back));
+}
+
+/// There is no Partial product, so the reduced dims are never sharded.
+static const Op prod_op = register_op({
+    .name = "prod",
+    .rule_of =
+        [](const Attributes& attributes, std::span<const Shape> shapes) {
+          return reduction_rule(attributes, shapes, "[", "]");
+        },
+    .structure = set_of_dims(),
+    .dtype = [](const Attributes&, std::span<const DType> dtypes,
+                int) { return total_dtype(dtypes[0]); },
+    .forward = [](const Call& c) { reduce(Reduction::product, c.out(), c.in(0), reduced_dims(c)); },
+    .backward = give_products_of_others,
+    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}, .low = -1.5, .high = 1.5},
+                {.shapes = {{5, 3, 2}}, .attributes = {.structure = {5}}, .low = 0.5, .high = 1.5},
+                {.shapes = {{2, 3}}, .attributes = {.structure = {3}}},
+                {.shapes = {{5, 7}}, .attributes = {.structure = {2}}, .dtypes = {i32}}},
+});
+
+Tensor prod(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
+  return reduced(prod_op, a, bits_of_dims("prod", a, dims), keepdims);
 }
 
 }  // namespace weft
