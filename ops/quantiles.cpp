@@ -4,14 +4,16 @@
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "ops/sorting.h"
+#include "ops/take.h"
 #include "weft/error.h"
+#include "weft/ops/along_dim.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/logic.h"
 #include "weft/ops/reductions.h"
 #include "weft/ops/rounding.h"
-#include "weft/ops/selection.h"
 #include "weft/ops/shapes.h"
+#include "weft/ops/statistics.h"
 
 namespace weft {
 
@@ -32,11 +34,6 @@ static Tensor along(const Tensor& a, int dim, const std::vector<double>& numbers
   Shape shape = Shape::filled(a.ndim(), 1);
   shape[dim] = static_cast<int64_t>(numbers.size());
   return from_values(numbers, shape, options_next_to(a, dtype));
-}
-
-static ValuesAndIndices without_dim(const ValuesAndIndices& found, int dim, bool keepdims) {
-  if (keepdims) return found;
-  return {squeeze(found.values, dim), squeeze(found.indices, dim)};
 }
 
 /// Returns `dim` from the front; a dim of no elements has no order statistics.
@@ -181,6 +178,24 @@ Tensor quantile(const Tensor& a, double q, std::optional<int> dim, bool keepdims
 Tensor nanquantile(const Tensor& a, double q, std::optional<int> dim, bool keepdims,
                    std::string_view interpolation) {
   return squeeze(nanquantile(a, std::vector<double>{q}, dim, keepdims, interpolation), 0);
+}
+
+ValuesAndIndices mode(const Tensor& a, int dim, bool keepdims) {
+  check_tensor("mode", a);
+  if (a.ndim() == 0) return mode(unsqueeze(a, 0), dim, false);
+  const int at = normalized_dim("mode", dim, a.ndim());
+  const int64_t n = a.size(at);
+  if (n == 0) fail("mode: size of dim ", at, " is 0, expected at least 1");
+  const Tensor order = argsort(a.detach(), at);
+  const Tensor sorted = take_along_dim(a.detach(), order, at);
+  const Tensor differs = not_equal(slice(sorted, at, 1, n), slice(sorted, at, 0, n - 1));
+  const Tensor run = pad(cumulative_sum(differs, at), at, 1, 0);
+  const Tensor lengths = add_along_dim(ones_like(run), run, at, n);
+  const Tensor last =
+      sub(take_along_dim(cumulative_sum(lengths, at), argmax(lengths, at, true), at), 1);
+  const Tensor indices = take_along_dim(order, last, at);
+  const Tensor values = take_along_dim(a, indices, at);
+  return without_dim({values, indices}, at, keepdims);
 }
 
 }  // namespace weft

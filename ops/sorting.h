@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "weft/tensor.h"
+#include "weft/ops/selection.h"
+#include "weft/ops/shapes.h"
 
 namespace weft {
 
@@ -9,6 +10,12 @@ namespace weft {
 /// the gradient of take_along_dim with as many indices as elements. Ranks that hold parts of the
 /// dim send each other the elements.
 Tensor place_along_dim(const Tensor& a, const Tensor& places, int dim);
+
+/// Returns elements and indices that have `dim` with size 1, or if not `keepdims` without the dim.
+inline ValuesAndIndices without_dim(const ValuesAndIndices& found, int dim, bool keepdims) {
+  if (keepdims) return found;
+  return {squeeze(found.values, dim), squeeze(found.indices, dim)};
+}
 
 /// Results of the op `sort`: sorted elements and their indices.
 Tensors sort_with_indices(const Tensor& a, int dim, bool descending);

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/ops/selection.h"
 
+#include <algorithm>
+
 #include "ops/along_dim.h"
 #include "ops/engine/tensor_body.h"
+#include "ops/promotion.h"
 #include "ops/sorting.h"
 #include "ops/take.h"
 #include "weft/error.h"
@@ -12,14 +15,13 @@
 #include "weft/ops/parts.h"
 #include "weft/ops/reductions.h"
 #include "weft/ops/shapes.h"
+#include "weft/ops/statistics.h"
 
 namespace weft {
 
 /// The elements at `indices`, which have the dim with size 1.
 static ValuesAndIndices at(const Tensor& a, const Tensor& indices, int dim, bool keepdims) {
-  const Tensor values = take_along_dim(a, indices, dim);
-  if (keepdims) return {values, indices};
-  return {squeeze(values, dim), squeeze(indices, dim)};
+  return without_dim({take_along_dim(a, indices, dim), indices}, dim, keepdims);
 }
 
 ValuesAndIndices max_along(const Tensor& a, int dim, bool keepdims) {
@@ -124,6 +126,45 @@ Tensor one_hot(const Tensor& a, int64_t classes) {
   }
   const Tensor places = cast(unsqueeze(a, -1), DType::i64);
   return add_along_dim(ones_like(places), places, a.ndim(), count);
+}
+
+/// Appends the rest of each row of `r` indices below `n` to `rows`.
+static void append_rows(std::vector<int64_t>& rows, std::vector<int64_t>& row, int64_t n, size_t r,
+                        bool with_replacement) {
+  if (row.size() == r) {
+    rows.insert(rows.end(), row.begin(), row.end());
+    return;
+  }
+  for (int64_t i = row.empty() ? 0 : row.back() + (with_replacement ? 0 : 1); i < n; ++i) {
+    row.push_back(i);
+    append_rows(rows, row, n, r, with_replacement);
+    row.pop_back();
+  }
+}
+
+Tensor combinations(const Tensor& a, int64_t r, bool with_replacement) {
+  check_tensor("combinations", a);
+  if (a.ndim() != 1) fail("combinations: tensor is ", a.shape(), ", expected one dim");
+  constexpr double kMost = 1 << 26;
+  const bool is_long = r > static_cast<int64_t>(kMost);
+  const auto n = static_cast<double>(a.size(0));
+  double count = 1;
+  if (r < 0) fail("combinations: r is ", r, ", expected at least 0");
+  for (int64_t i = 0; !is_long && i < r && count > 0 && count <= kMost; ++i) {
+    const auto step = static_cast<double>(i);
+    count *= std::max(0.0, with_replacement ? n + step : n - step) / (step + 1);
+  }
+  if (count > kMost || is_long) {
+    fail("combinations: r is ", r, " for ", a.size(0), " elements, expected at most ", kMost,
+         " rows");
+  }
+  std::vector<int64_t> rows, row;
+  if (r > 0 && count > 0) {
+    append_rows(rows, row, a.size(0), static_cast<size_t>(r), with_replacement);
+  }
+  const auto total = static_cast<int64_t>(rows.size());
+  const Tensor places = from_values(rows, {total}, options_next_to(a, DType::i64));
+  return reshape(take(a, places, 0), {r > 0 ? total / r : 0, r});
 }
 
 }  // namespace weft
