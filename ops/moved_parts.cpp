@@ -15,6 +15,129 @@
 
 namespace weft {
 
+RowParts::RowParts(const Layout& cut, const Layout& whole, int axis, int dim, int parts)
+    : dim_(dim), count_(parts) {
+  const MeshGrid& grid = *cut.grid;
+  const std::vector<int> members = grid.members(Axes{axis}, grid.coordinates());
+  for (size_t r = 0; r < members.size(); ++r) {
+    begins_.push_back(size_);
+    lengths_.push_back(cut.box_of(members[r]).shape[dim]);
+    size_ += lengths_.back();
+    if (members[r] == grid.rank()) self_ = static_cast<int>(r);
+  }
+  is_even_ = std::ranges::all_of(lengths_, [&](int64_t length) { return length == lengths_[0]; });
+  const Shape& local = whole.box.shape;
+  for (int d = 0; d < dim; ++d) outer_ *= local[d];
+  for (int d = 1; d < dim; ++d) outer_of_first_ *= local[d];
+  for (int d = dim + 1; d < local.ndim() - 1; ++d) inner_ *= local[d];
+  first_ = local[0];
+  by_first_dim_ = dim > 0 && first_ >= parts;
+}
+
+RowParts::Range RowParts::outer(int part) const {
+  if (!by_first_dim_) return {0, outer_};
+  const Range of_first = range(first_, part);
+  return {of_first.begin * outer_of_first_, of_first.end * outer_of_first_};
+}
+
+RowParts::Range RowParts::within(int rank, int part) const {
+  const int64_t length = lengths_[static_cast<size_t>(rank)];
+  return by_first_dim_ ? Range{0, length} : range(length, part);
+}
+
+int64_t RowParts::rows_of(int rank, int part) const {
+  const Range rows = outer(part), own = within(rank, part);
+  return (rows.end - rows.begin) * (own.end - own.begin) * inner_;
+}
+
+int64_t RowParts::own_rows(int part) const { return rows_of(self_, part); }
+
+int64_t RowParts::other_rows(int part) const {
+  int64_t rows = 0;
+  for (size_t r = 0; r < lengths_.size(); ++r) rows += rows_of(static_cast<int>(r), part);
+  return rows - own_rows(part);
+}
+
+/// The block with elements `begin` to `end` of one dim.
+static MemoryBlock cut_at(const MemoryBlock& block, int dim, int64_t begin, int64_t end) {
+  Box box{Dims(), block.shape};
+  for (int d = 0; d < block.shape.ndim(); ++d) box.offset.push_back(d == dim ? begin : 0);
+  box.shape[dim] = end - begin;
+  return block.part(box);
+}
+
+/// The block with a dim divided into `count` equal ranges, as two dims.
+static MemoryBlock divided(const MemoryBlock& block, int dim, int64_t count) {
+  MemoryBlock result = block;
+  result.shape = Shape();
+  result.strides = Strides();
+  for (int d = 0; d < block.shape.ndim(); ++d) {
+    if (d == dim) {
+      result.shape.push_back(count);
+      result.strides.push_back(block.strides[d] * (block.shape[d] / count));
+    }
+    result.shape.push_back(d == dim ? block.shape[d] / count : block.shape[d]);
+    result.strides.push_back(block.strides[d]);
+  }
+  return result;
+}
+
+void RowParts::for_blocks(
+    int part, const MemoryBlock& a, const MemoryBlock& b,
+    const std::function<void(const MemoryBlock&, const MemoryBlock&)>& use) const {
+  if (by_first_dim_) {
+    const auto [begin, end] = range(first_, part);
+    return use(cut_at(a, 0, begin, end), cut_at(b, 0, begin, end));
+  }
+  const auto ranks = static_cast<int64_t>(lengths_.size());
+  if (is_even_ && a.shape.ndim() < kMaxDims) {
+    const auto [begin, end] = within(0, part);
+    return use(cut_at(divided(a, dim_, ranks), dim_ + 1, begin, end),
+               cut_at(divided(b, dim_, ranks), dim_ + 1, begin, end));
+  }
+  for (size_t r = 0; r < lengths_.size(); ++r) {
+    const auto [begin, end] = within(static_cast<int>(r), part);
+    use(cut_at(a, dim_, begins_[r] + begin, begins_[r] + end),
+        cut_at(b, dim_, begins_[r] + begin, begins_[r] + end));
+  }
+}
+
+/// A dense block's memory from an element on.
+static void* element_of(const MemoryBlock& block, int64_t element) {
+  return static_cast<std::byte*>(block.data) + element * static_cast<int64_t>(size_of(block.dtype));
+}
+
+std::vector<Piece> RowParts::pieces(int part, const MemoryBlock& own, const MemoryBlock& whole,
+                                    bool scatters,
+                                    std::vector<std::vector<int64_t>>& counts) const {
+  const int64_t row = inner_ * whole.shape[whole.shape.ndim() - 1];
+  const Range outer_range = outer(part);
+  const size_t ranks = lengths_.size();
+  // A piece for each rank's range, or one for the ranges of all ranks if they are adjacent.
+  counts.assign(by_first_dim_ ? 1 : ranks, std::vector<int64_t>(ranks));
+  for (size_t r = 0; r < ranks; ++r) {
+    const auto [begin, end] = within(static_cast<int>(r), part);
+    counts[by_first_dim_ ? 0 : r][r] = (end - begin) * row;
+  }
+  std::vector<Piece> pieces;
+  for (int64_t i = outer_range.begin; i < outer_range.end; ++i) {
+    for (size_t p = 0; p < counts.size(); ++p) {
+      const int64_t begin =
+          by_first_dim_ ? 0 : begins_[p] + within(static_cast<int>(p), part).begin;
+      const auto self = static_cast<size_t>(self_);
+      void* here = element_of(own, (i * lengths_[self] + within(self_, part).begin) * row);
+      void* there = element_of(whole, (i * size_ + begin) * row);
+      pieces.push_back({.send = scatters ? there : here,
+                        .recv = scatters ? here : there,
+                        .dtype = whole.dtype,
+                        .counts = counts[p],
+                        .recv_dtype = whole.dtype,
+                        .device = whole.device});
+    }
+  }
+  return pieces;
+}
+
 Ref<Layout> with_placement(const Layout& layout, int axis, const Placement& placement) {
   Pattern pattern = layout.sharding.pattern();
   pattern.set(axis, placement);

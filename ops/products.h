@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "ops/row_parts.h"
+#include "ops/moved_parts.h"
 #include "weft/extend/op.h"
 
 namespace weft {
