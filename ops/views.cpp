@@ -180,4 +180,129 @@ Tensor Tensor::operator[](std::initializer_list<int64_t> indices) const {
   return part;
 }
 
+static Rule permute_rule(const Attributes& attributes, std::span<const Shape> shapes) {
+  std::string in, out;
+  for (int d = 0; d < shapes[0].ndim(); ++d) {
+    in += dim_name(d) + " ";
+    out += dim_name(static_cast<int>(attributes.structure[d])) + " ";
+  }
+  return {array_text(in) + " -> " + array_text(out)};
+}
+
+static bool fits_permute(const Dims& order, std::span<const Shape> shapes) {
+  unsigned seen = 0;
+  for (int64_t dim : order) {
+    if (!is_dim(dim, shapes[0]) || seen >> dim & 1) return false;
+    seen |= 1u << dim;
+  }
+  return order.ndim() == shapes[0].ndim();
+}
+
+static const Op permute_op = register_op({
+    .name = "permute",
+    .rule_of = permute_rule,
+    .structure = {"order of the dims", fits_permute},
+    .linear = {{0}},
+    .view = [](const Call& c) -> std::optional<View> {
+      View view;
+      for (int64_t dim : c.attributes().structure) {
+        view.strides.push_back(c.in(0).strides[static_cast<int>(dim)]);
+      }
+      return view;
+    },
+    .backward =
+        [](const Grad& g) {
+          std::vector<int> inverse(static_cast<size_t>(g.attributes().structure.ndim()));
+          for (int d = 0; d < g.attributes().structure.ndim(); ++d) {
+            inverse[static_cast<size_t>(g.attribute(d))] = d;
+          }
+          g.give(0, permute(g.grad(), inverse));
+        },
+    .saves_in = std::vector<int>{},
+    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1, 0}}},
+                {.shapes = {{5, 3, 7}}, .attributes = {.structure = {2, 0, 1}}}},
+});
+
+Tensor permute(const Tensor& a, const std::vector<int>& dims) {
+  if (!a) fail("permute: no tensor is given, expected one");
+  if (static_cast<int>(dims.size()) != a.ndim()) {
+    fail("permute: number of dims is ", dims.size(), ", expected ", a.ndim(), ", those of ",
+         a.shape());
+  }
+  Dims order;
+  unsigned seen = 0;
+  for (int dim : dims) {
+    int at = normalized_dim("permute", dim, a.ndim());
+    if (seen >> at & 1) fail("permute: dim ", at, " is given twice, expected once");
+    seen |= 1u << at;
+    order.push_back(at);
+  }
+  return permute_op({a}, {.structure = order});
+}
+
+Tensor transpose(const Tensor& a, int dim0, int dim1) {
+  if (!a) fail("transpose: no tensor is given, expected one");
+  Dims order;
+  for (int d = 0; d < a.ndim(); ++d) order.push_back(d);
+  std::swap(order[normalized_dim("transpose", dim0, a.ndim())],
+            order[normalized_dim("transpose", dim1, a.ndim())]);
+  return permute_op({a}, {.structure = order});
+}
+
+Tensor Tensor::transpose(int dim0, int dim1) const { return weft::transpose(*this, dim0, dim1); }
+
+Tensor Tensor::t() const {
+  if (!*this || ndim() != 2)
+    fail("t: the tensor is ", *this ? concat(shape()) : "empty", ", expected a matrix");
+  return weft::transpose(*this, 0, 1);
+}
+
+static Rule expand_rule(const Attributes& attributes, std::span<const Shape> shapes) {
+  const Shape& to = attributes.structure;
+  int added = to.ndim() - shapes[0].ndim();
+  std::string in, out;
+  std::vector<std::pair<std::string, int64_t>> sizes;
+  for (int d = 0; d < to.ndim(); ++d) {
+    bool kept = d >= added && shapes[0][d - added] == to[d];
+    if (d >= added) in += kept ? concat(dim_name(d), " ") : concat("[", dim_name(d, "one"), "] ");
+    out += concat(kept ? "" : "+", dim_name(d), " ");
+    if (!kept) sizes.emplace_back(dim_name(d), to[d]);
+  }
+  return {concat(array_text(in), " -> ", array_text(out)), std::move(sizes)};
+}
+
+static bool fits_expand(const Dims& to, std::span<const Shape> shapes) {
+  return are_sizes(to) && broadcasts_to(shapes[0], to);
+}
+
+static const Op expand_op = register_op({
+    .name = "expand",
+    .rule_of = expand_rule,
+    .structure = {"shape to broadcast to", fits_expand},
+    .linear = {{0}},
+    .view = [](const Call& c) -> std::optional<View> {
+      const Shape& to = c.out_shape();
+      int added = to.ndim() - c.in_shape(0).ndim();
+      View view;
+      for (int d = 0; d < to.ndim(); ++d) {
+        bool kept = d >= added && c.in_shape(0)[d - added] == to[d];
+        view.strides.push_back(kept ? c.in(0).strides[d - added] : 0);
+      }
+      return view;
+    },
+    .backward = [](const Grad& g) { g.give(0, g.grad()); },
+    .saves_in = std::vector<int>{},
+    .samples = {{.shapes = {{5, 1}}, .attributes = {.structure = {5, 7}}},
+                {.shapes = {{1, 3}}, .attributes = {.structure = {2, 5, 3}}}},
+});
+
+Tensor expand(const Tensor& a, const Shape& shape) {
+  if (!a) fail("expand: no tensor is given, expected one");
+  if (!broadcasts_to(a.shape(), shape)) {
+    fail("expand: the tensor is ", a.shape(), ", expected one that broadcasts to ", shape);
+  }
+  if (shape == a.shape()) return a;
+  return expand_op({a}, {.structure = shape});
+}
+
 }  // namespace weft
