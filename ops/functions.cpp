@@ -42,24 +42,12 @@ struct Square {
   static constexpr bool kWraps = true;
   template <class T> WEFT_FN T operator()(T a) const { return a * a; }
 };
-struct Exp {
-  template <class T> WEFT_FN T operator()(T a) const { return exp(a); }
-};
-struct Log {
-  template <class T> WEFT_FN T operator()(T a) const { return log(a); }
-};
-struct Sqrt {
-  template <class T> WEFT_FN T operator()(T a) const { return sqrt(a); }
-};
-struct Rsqrt {
-  template <class T> WEFT_FN T operator()(T a) const { return rsqrt(a); }
-};
-struct Tanh {
-  template <class T> WEFT_FN T operator()(T a) const { return tanh(a); }
-};
-struct Sigmoid {
-  template <class T> WEFT_FN T operator()(T a) const { return sigmoid(a); }
-};
+WEFT_FUNCTOR(Exp, exp)
+WEFT_FUNCTOR(Log, log)
+WEFT_FUNCTOR(Sqrt, sqrt)
+WEFT_FUNCTOR(Rsqrt, rsqrt)
+WEFT_FUNCTOR(Tanh, tanh)
+WEFT_FUNCTOR(Sigmoid, sigmoid)
 struct Silu {
   template <class T> WEFT_FN T operator()(T a) const { return a * sigmoid(a); }
 };
@@ -95,9 +83,7 @@ struct GeluTanhGradient {
   }
 };
 
-struct Erf {
-  template <class T> WEFT_FN T operator()(T a) const { return erf(a); }
-};
+WEFT_FUNCTOR(Erf, erf)
 /// The derivative is 2 / sqrt(pi) exp(-a^2).
 struct ErfGradient {
   template <class T> WEFT_FN T operator()(T gradient, T a) const {

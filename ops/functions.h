@@ -9,6 +9,12 @@
 #include "weft/error.h"
 #include "weft/extend/op.h"
 
+/// Defines a functor that calls the function of numbers with that name.
+#define WEFT_FUNCTOR(Name, function)                                           \
+  struct Name {                                                                \
+    template <class T> WEFT_FN T operator()(T a) const { return function(a); } \
+  };
+
 namespace weft {
 
 /// Returns an operand's gradient from that of the result and `value`: the operand, or the result.

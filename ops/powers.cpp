@@ -72,18 +72,10 @@ struct PowerExponentGradient {
   }
 };
 
-struct Expm1 {
-  template <class T> WEFT_FN T operator()(T a) const { return expm1(a); }
-};
-struct Log1p {
-  template <class T> WEFT_FN T operator()(T a) const { return log1p(a); }
-};
-struct Log2 {
-  template <class T> WEFT_FN T operator()(T a) const { return log2(a); }
-};
-struct Log10 {
-  template <class T> WEFT_FN T operator()(T a) const { return log10(a); }
-};
+WEFT_FUNCTOR(Expm1, expm1)
+WEFT_FUNCTOR(Log1p, log1p)
+WEFT_FUNCTOR(Log2, log2)
+WEFT_FUNCTOR(Log10, log10)
 /// Equal infinities count as difference 0. Computes log1p(e) inline for 0 <= e <= 1: with the
 /// special cases of log1p the loop does not vectorise.
 struct LogAddExp {

@@ -187,9 +187,7 @@ static const Op sum_squares_op = register_op({
 
 namespace {
 
-struct Root {
-  template <class T> WEFT_FN T operator()(T x) const { return sqrt(x); }
-};
+WEFT_FUNCTOR(Root, sqrt)
 /// dy / (2 y); 0 at 0, where the norm has no gradient (torch.linalg.vector_norm gives 0 too).
 struct RootGradient {
   template <class T> WEFT_FN T operator()(T dy, T y) const {

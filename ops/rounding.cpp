@@ -10,19 +10,11 @@ namespace weft {
 
 namespace {
 
-struct Floor {
-  template <class T> WEFT_FN T operator()(T a) const { return std::floor(a); }
-};
-struct Ceil {
-  template <class T> WEFT_FN T operator()(T a) const { return std::ceil(a); }
-};
-struct Trunc {
-  template <class T> WEFT_FN T operator()(T a) const { return std::trunc(a); }
-};
+WEFT_FUNCTOR(Floor, std::floor)
+WEFT_FUNCTOR(Ceil, std::ceil)
+WEFT_FUNCTOR(Trunc, std::trunc)
 /// In the default rounding mode, to nearest even.
-struct Round {
-  template <class T> WEFT_FN T operator()(T a) const { return std::rint(a); }
-};
+WEFT_FUNCTOR(Round, std::rint)
 struct FloorDivide {
   static constexpr bool kDependsOnSign = true;
   /// Subtracts the remainder first, so that the quotient differs from an integer by rounding only.

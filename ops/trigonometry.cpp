@@ -10,39 +10,17 @@ namespace weft {
 
 namespace {
 
-struct Sin {
-  template <class T> WEFT_FN T operator()(T a) const { return sine(a); }
-};
-struct Cos {
-  template <class T> WEFT_FN T operator()(T a) const { return cosine(a); }
-};
-struct Tan {
-  template <class T> WEFT_FN T operator()(T a) const { return tangent(a); }
-};
-struct Asin {
-  template <class T> WEFT_FN T operator()(T a) const { return std::asin(a); }
-};
-struct Acos {
-  template <class T> WEFT_FN T operator()(T a) const { return std::acos(a); }
-};
-struct Atan {
-  template <class T> WEFT_FN T operator()(T a) const { return std::atan(a); }
-};
-struct Sinh {
-  template <class T> WEFT_FN T operator()(T a) const { return std::sinh(a); }
-};
-struct Cosh {
-  template <class T> WEFT_FN T operator()(T a) const { return std::cosh(a); }
-};
-struct Asinh {
-  template <class T> WEFT_FN T operator()(T a) const { return std::asinh(a); }
-};
-struct Acosh {
-  template <class T> WEFT_FN T operator()(T a) const { return std::acosh(a); }
-};
-struct Atanh {
-  template <class T> WEFT_FN T operator()(T a) const { return std::atanh(a); }
-};
+WEFT_FUNCTOR(Sin, sine)
+WEFT_FUNCTOR(Cos, cosine)
+WEFT_FUNCTOR(Tan, tangent)
+WEFT_FUNCTOR(Asin, std::asin)
+WEFT_FUNCTOR(Acos, std::acos)
+WEFT_FUNCTOR(Atan, std::atan)
+WEFT_FUNCTOR(Sinh, std::sinh)
+WEFT_FUNCTOR(Cosh, std::cosh)
+WEFT_FUNCTOR(Asinh, std::asinh)
+WEFT_FUNCTOR(Acosh, std::acosh)
+WEFT_FUNCTOR(Atanh, std::atanh)
 struct Atan2 {
   template <class T> WEFT_FN T operator()(T y, T x) const { return std::atan2(y, x); }
 };
