@@ -113,39 +113,23 @@ static Tensor of_values(std::span<const T> values, DType dtype, const Shape& sha
   return tensor;
 }
 
-Tensor from_values(std::span<const double> values, const Shape& shape, const TensorOptions& o) {
-  return of_values(values, f64, shape, o);
-}
-Tensor from_values(std::span<const float> values, const Shape& shape, const TensorOptions& o) {
-  return of_values(values, f32, shape, o);
-}
-Tensor from_values(std::span<const int64_t> values, const Shape& shape, const TensorOptions& o) {
-  return of_values(values, i64, shape, o);
-}
-Tensor from_values(std::span<const int32_t> values, const Shape& shape, const TensorOptions& o) {
-  return of_values(values, i32, shape, o);
-}
-Tensor from_values(std::span<const int16_t> values, const Shape& shape, const TensorOptions& o) {
-  return of_values(values, i16, shape, o);
-}
-Tensor from_values(std::span<const int8_t> values, const Shape& shape, const TensorOptions& o) {
-  return of_values(values, i8, shape, o);
-}
-Tensor from_values(std::span<const uint64_t> values, const Shape& shape, const TensorOptions& o) {
-  return of_values(values, u64, shape, o);
-}
-Tensor from_values(std::span<const uint32_t> values, const Shape& shape, const TensorOptions& o) {
-  return of_values(values, u32, shape, o);
-}
-Tensor from_values(std::span<const uint16_t> values, const Shape& shape, const TensorOptions& o) {
-  return of_values(values, u16, shape, o);
-}
-Tensor from_values(std::span<const uint8_t> values, const Shape& shape, const TensorOptions& o) {
-  return of_values(values, u8, shape, o);
-}
-Tensor from_values(std::span<const bool> values, const Shape& shape, const TensorOptions& o) {
-  return of_values(values, boolean, shape, o);
-}
+#define WEFT_FROM_VALUES(T, dtype)                                  \
+  Tensor from_values(std::span<const T> values, const Shape& shape, \
+                     const TensorOptions& options) {                \
+    return of_values(values, dtype, shape, options);                \
+  }
+WEFT_FROM_VALUES(double, f64)
+WEFT_FROM_VALUES(float, f32)
+WEFT_FROM_VALUES(int64_t, i64)
+WEFT_FROM_VALUES(int32_t, i32)
+WEFT_FROM_VALUES(int16_t, i16)
+WEFT_FROM_VALUES(int8_t, i8)
+WEFT_FROM_VALUES(uint64_t, u64)
+WEFT_FROM_VALUES(uint32_t, u32)
+WEFT_FROM_VALUES(uint16_t, u16)
+WEFT_FROM_VALUES(uint8_t, u8)
+WEFT_FROM_VALUES(bool, boolean)
+#undef WEFT_FROM_VALUES
 
 NestedNumbers::NestedNumbers(std::initializer_list<NestedNumbers> list) {
   shape.push_back(static_cast<int64_t>(list.size()));
