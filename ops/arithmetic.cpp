@@ -109,30 +109,24 @@ static const Op add_number_op = register_op({
     .samples = {{.shapes = {{5, 7}}, .attributes = {.values = {1.5}}}},
 });
 
-static const Op mul_number_op = register_op({
+static const Op mul_number_op = elementwise<MulNumber, 1>({
     .name = "mul_number",
-    .rule = "... -> ...",
     .linear = {{0}},
-    .forward = [](const Call& c) { map(MulNumber{c.value(0)}, c.out(), c.in(0)); },
     .backward = [](const Grad& g) { g.give(0, mul(g.grad(), g.value(0))); },
     .saves_in = std::vector<int>{},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.values = {-1.5}}}},
 });
 
-static const Op div_number_op = register_op({
+static const Op div_number_op = floating_elementwise<DivNumber, 1>({
     .name = "div_number",
-    .rule = "... -> ...",
     .linear = {{0}},
-    .forward = [](const Call& c) { map_floating(DivNumber{c.value(0)}, c.out(), c.in(0)); },
     .backward = [](const Grad& g) { g.give(0, div(g.grad(), g.value(0))); },
     .saves_in = std::vector<int>{},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.values = {-1.5}}}},
 });
 
-static const Op number_div_op = register_op({
+static const Op number_div_op = floating_elementwise<NumberDiv, 1>({
     .name = "number_div",
-    .rule = "... -> ...",
-    .forward = [](const Call& c) { map_floating(NumberDiv{c.value(0)}, c.out(), c.in(0)); },
     .backward = [](const Grad& g) { g.give(0, neg(div(mul(g.grad(), g.out()), g.in(0)))); },
     .saves_out = {0},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.values = {-1.5}}, .low = 0.5, .high = 2}},

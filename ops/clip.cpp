@@ -3,8 +3,8 @@
 #include <limits>
 
 #include "ops/engine/tensor_body.h"
+#include "ops/functions.h"
 #include "ops/promotion.h"
-#include "src/kernels/map/map.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
@@ -14,30 +14,22 @@ namespace weft {
 namespace {
 
 /// NaN stays; a lower bound above the upper one has no effect.
-struct Bounds {
+struct ClipToBounds {
   double low, high;
-};
-struct ClipNumber {
-  Bounds to;
   template <class T> WEFT_FN T operator()(T a) const {
-    const T raised = a < static_cast<T>(to.low) ? static_cast<T>(to.low) : a;
-    return raised > static_cast<T>(to.high) ? static_cast<T>(to.high) : raised;
+    const T raised = a < static_cast<T>(low) ? static_cast<T>(low) : a;
+    return raised > static_cast<T>(high) ? static_cast<T>(high) : raised;
   }
 };
 
 }  // namespace
 
-/// values: Bounds.
-static const Op clip_numbers_op = register_op({
+/// values: ClipToBounds.
+static const Op clip_numbers_op = floating_elementwise<ClipToBounds, 1>({
     .name = "clip_numbers",
-    .rule = "... -> ...",
-    .forward =
-        [](const Call& c) {
-          map_floating(ClipNumber{unpack<Bounds>(c.attributes().values)}, c.out(), c.in(0));
-        },
     .backward =
         [](const Grad& g) {
-          const auto [low, high] = unpack<Bounds>(g.attributes().values);
+          const auto [low, high] = unpack<ClipToBounds>(g.attributes().values);
           const Tensor inside = logical_and(greater_equal(g.in(0), low), less_equal(g.in(0), high));
           g.give(0, mul(g.grad(), cast(inside, g.grad().dtype())));
         },
@@ -76,8 +68,8 @@ Tensor clip(const Tensor& a, const std::optional<Operand>& low,
   if (!least && !most) return clone(a);
   if (is_floating(a.dtype()) && is_number(least) && is_number(most)) {
     const double infinity = std::numeric_limits<double>::infinity();
-    const Bounds bounds{least ? least->number.value : -infinity,
-                        most ? most->number.value : infinity};
+    const ClipToBounds bounds{least ? least->number.value : -infinity,
+                              most ? most->number.value : infinity};
     return clip_numbers_op({a}, {.values = pack_values(bounds)});
   }
   const Tensor raised = least ? maximum(a, next_to(a, *least)) : a;

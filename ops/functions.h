@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -42,10 +43,21 @@ inline std::vector<OpSample> samples_of_two(double low = -2, double high = 2) {
 
 inline namespace WEFT_COMPILER {
 
+/// Returns the functor of a call, whose fields, if it has some, are the numbers in `values`.
+template <class F> F functor_of(const Call& c) {
+  if constexpr (std::is_empty_v<F>) {
+    return {};
+  } else if constexpr (sizeof(F) == sizeof(double)) {
+    return {c.value(0)};
+  } else {
+    return unpack<F>(c.attributes().values);
+  }
+}
+
 template <class F, MapDomain kDomain, int... kIn>
 void map_operands(const Call& c, std::integer_sequence<int, kIn...>) {
   const MemoryBlock* const outs[] = {&c.out()};
-  map_with<kDomain>("map", F{}, outs, 1, c.in(kIn)...);
+  map_with<kDomain>("map", functor_of<F>(c), outs, 1, c.in(kIn)...);
 }
 
 /// Registers an op that calls the functor F for each element; adds rule and forward to `spec`.

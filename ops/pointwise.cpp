@@ -39,17 +39,14 @@ struct LerpNumber {
     return Lerp{}(a, b, static_cast<T>(weight));
   }
 };
-/// Numbers for NaN and the infinities.
-struct FiniteNumbers {
-  double nan, positive, negative;
-};
+/// By numbers for NaN and the infinities.
 struct ReplaceNonfinite {
-  FiniteNumbers by;
+  double nan, positive, negative;
   template <class T> WEFT_FN T operator()(T a) const {
     constexpr T kInfinity = std::numeric_limits<T>::infinity();
-    const T number = a != a ? static_cast<T>(by.nan) : a;
-    const T below = a == kInfinity ? static_cast<T>(by.positive) : number;
-    return a == -kInfinity ? static_cast<T>(by.negative) : below;
+    const T number = a != a ? static_cast<T>(nan) : a;
+    const T below = a == kInfinity ? static_cast<T>(positive) : number;
+    return a == -kInfinity ? static_cast<T>(negative) : below;
   }
 };
 /// Quotients of floats below 2^53 have an exact rest in one fused operation.
@@ -68,14 +65,9 @@ struct Rest {
 }  // namespace
 
 /// value: the factor.
-static const Op addcmul_op = register_op({
+static const Op addcmul_op = floating_elementwise<AddProduct, 3>({
     .name = "addcmul",
-    .rule = "..., ..., ... -> ...",
     .linear = {{0, 1}, {0, 2}},
-    .forward =
-        [](const Call& c) {
-          map_floating(AddProduct{c.value(0)}, c.out(), c.in(0), c.in(1), c.in(2));
-        },
     .backward =
         [](const Grad& g) {
           g.give(0, g.grad());
@@ -90,14 +82,9 @@ static const Op addcmul_op = register_op({
 });
 
 /// value: the factor.
-static const Op addcdiv_op = register_op({
+static const Op addcdiv_op = floating_elementwise<AddQuotient, 3>({
     .name = "addcdiv",
-    .rule = "..., ..., ... -> ...",
     .linear = {{0, 1}},
-    .forward =
-        [](const Call& c) {
-          map_floating(AddQuotient{c.value(0)}, c.out(), c.in(0), c.in(1), c.in(2));
-        },
     .backward =
         [](const Grad& g) {
           g.give(0, g.grad());
@@ -130,12 +117,9 @@ static const Op lerp_op = floating_elementwise<Lerp, 3>({
 });
 
 /// value: the weight.
-static const Op lerp_number_op = register_op({
+static const Op lerp_number_op = floating_elementwise<LerpNumber, 2>({
     .name = "lerp_number",
-    .rule = "..., ... -> ...",
     .linear = {{0, 1}},
-    .forward =
-        [](const Call& c) { map_floating(LerpNumber{c.value(0)}, c.out(), c.in(0), c.in(1)); },
     .backward =
         [](const Grad& g) {
           g.give(0, mul(g.grad(), 1 - g.value(0)));
@@ -146,15 +130,9 @@ static const Op lerp_number_op = register_op({
                 {.shapes = {{7}, {5, 1}}, .attributes = {.values = {1.5}}}},
 });
 
-/// values: FiniteNumbers.
-static const Op nan_to_num_op = register_op({
+/// values: ReplaceNonfinite.
+static const Op nan_to_num_op = floating_elementwise<ReplaceNonfinite, 1>({
     .name = "nan_to_num",
-    .rule = "... -> ...",
-    .forward =
-        [](const Call& c) {
-          map_floating(ReplaceNonfinite{unpack<FiniteNumbers>(c.attributes().values)}, c.out(),
-                       c.in(0));
-        },
     .backward =
         [](const Grad& g) { g.give(0, masked_fill(g.grad(), logical_not(isfinite(g.in(0))), 0)); },
     .samples = {{.shapes = {{5, 7}}, .attributes = {.values = {1, 2, -2}}}},
@@ -228,7 +206,7 @@ Tensor nan_to_num(const Tensor& a, double nan, std::optional<double> posinf,
   if (!a) fail("nan_to_num: no tensor is given, expected one");
   if (!is_floating(a.dtype())) return clone(a);
   const double most = largest(a.dtype());
-  const FiniteNumbers numbers{nan, posinf.value_or(most), neginf.value_or(-most)};
+  const ReplaceNonfinite numbers{nan, posinf.value_or(most), neginf.value_or(-most)};
   return nan_to_num_op({a}, {.values = pack_values(numbers)});
 }
 

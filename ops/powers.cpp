@@ -132,10 +132,8 @@ static const Op pow_number_op = register_op({
                 {.shapes = {{5, 7}}, .attributes = {.values = {3}}, .dtypes = {i64}}},
 });
 
-static const Op number_pow_op = register_op({
+static const Op number_pow_op = elementwise<NumberPower, 1>({
     .name = "number_pow",
-    .rule = "... -> ...",
-    .forward = [](const Call& c) { map(NumberPower{c.value(0)}, c.out(), c.in(0)); },
     .backward =
         [](const Grad& g) {
           const double base = g.value(0);
