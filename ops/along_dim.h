@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "ops/engine/tensor_body.h"
 #include "ops/structure.h"
 #include "src/kernels/kernel.h"
 #include "weft/error.h"
@@ -36,12 +37,6 @@ Rule scan_rule(const Attributes& attributes, std::span<const Shape> shapes) {
 /// The dtypes of elements and their indices.
 inline DType value_and_index(const Attributes&, std::span<const DType> dtypes, int result) {
   return result ? DType::i64 : dtypes[0];
-}
-
-/// Returns `dim` of `a`, counted from the front.
-inline int checked_dim(const char* what, const Tensor& a, int dim) {
-  if (!a) fail(what, ": no tensor is given, expected one");
-  return normalized_dim(what, dim, a.ndim());
 }
 
 /// Returns `block` with dim `dim` and the last one exchanged.

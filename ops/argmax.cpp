@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "ops/rows.h"
 #include "src/kernels/copy/copy.h"
@@ -46,8 +47,7 @@ static const Op argmin_op = arg_reduction("argmin", false);
 
 static Tensor index_along(const Op& op, const Tensor& a, int dim, bool keepdims) {
   const char* what = op.spec().name.c_str();
-  if (!a) fail(what, ": no tensor is given, expected one");
-  int at = normalized_dim(what, dim, a.ndim());
+  const int at = checked_dim(what, a, dim);
   if (a.size(at) == 0) {
     fail(what, ": size of dim ", at, " of ", a.shape(), " must be at least 1, got 0");
   }

@@ -152,8 +152,7 @@ Tensor stack(const Tensors& tensors, int dim) {
 }
 
 Tensors unstack(const Tensor& a, int dim) {
-  check_tensor("unstack", a);
-  const int at = normalized_dim("unstack", dim, a.ndim());
+  const int at = checked_dim("unstack", a, dim);
   Tensors slices;
   for (int64_t i = 0; i < a.size(at); ++i) slices.push_back(squeeze(slice(a, at, i, i + 1), at));
   return slices;

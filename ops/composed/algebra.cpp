@@ -334,8 +334,7 @@ Tensor corrcoef(const Tensor& a) {
 
 /// Half the sums of neighbours along the dim, times their distances.
 static Tensor trapezoids(const Tensor& y, const Tensor* x, double dx, int dim) {
-  check_tensor("trapezoid", y);
-  const int at = normalized_dim("trapezoid", dim, y.ndim());
+  const int at = checked_dim("trapezoid", y, dim);
   const int64_t n = y.size(at);
   const Tensor sums = add(slice(y, at, 1, n), slice(y, at, 0, std::max<int64_t>(n - 1, 0)));
   if (!x) return mul(sums, dx / 2);
@@ -348,8 +347,7 @@ Tensor trapezoid(const Tensor& y, const Tensor& x, int dim) {
   return sum(trapezoids(y, &x, 1, dim), {dim});
 }
 Tensor trapezoid(const Tensor& y, double dx, int dim) {
-  check_tensor("trapezoid", y);
-  const int at = normalized_dim("trapezoid", dim, y.ndim());
+  const int at = checked_dim("trapezoid", y, dim);
   const int64_t n = y.size(at);
   if (n == 0) return mul(sum(y, {at}), dx);
   const Tensor ends = add(slice(y, at, 0, 1), slice(y, at, n - 1, n));

@@ -40,8 +40,7 @@ Tensor cov(const Tensor& a, double correction, const std::optional<Tensor>& freq
 }
 
 Tensor renorm(const Tensor& a, double p, int dim, double most) {
-  check_tensor("renorm", a);
-  const int at = normalized_dim("renorm", dim, a.ndim());
+  const int at = checked_dim("renorm", a, dim);
   if (!(p > 0)) fail("renorm: p is ", p, ", expected above 0");
   if (!(most >= 0)) fail("renorm: most is ", most, ", expected at least 0");
   std::vector<int> others;

@@ -14,12 +14,6 @@
 
 namespace weft {
 
-/// The dim as one of `a`, which must be a tensor.
-static int dim_in(const char* what, const Tensor& a, int dim) {
-  check_tensor(what, a);
-  return normalized_dim(what, dim, a.ndim());
-}
-
 static Tensors parts_of(const Tensor& a, const std::vector<int64_t>& sizes, int dim) {
   Tensors parts;
   int64_t start = 0;
@@ -31,7 +25,7 @@ static Tensors parts_of(const Tensor& a, const std::vector<int64_t>& sizes, int 
 }
 
 Tensors split(const Tensor& a, int64_t size, int dim) {
-  const int at = dim_in("split", a, dim);
+  const int at = checked_dim("split", a, dim);
   const int64_t all = a.size(at);
   if (size < 0 || (size == 0 && all > 0)) {
     fail("split: the size of a part is ", size, ", expected at least 1");
@@ -44,7 +38,7 @@ Tensors split(const Tensor& a, int64_t size, int dim) {
 }
 
 Tensors split(const Tensor& a, const std::vector<int64_t>& sizes, int dim) {
-  const int at = dim_in("split", a, dim);
+  const int at = checked_dim("split", a, dim);
   int64_t rest = a.size(at);
   for (const int64_t size : sizes) {
     if (size < 0) fail("split: the size of a part is ", size, ", expected at least 0");
@@ -64,7 +58,7 @@ static void check_parts(const char* what, int64_t count) {
 }
 
 Tensors chunk(const Tensor& a, int64_t count, int dim) {
-  const int at = dim_in("chunk", a, dim);
+  const int at = checked_dim("chunk", a, dim);
   check_parts("chunk", count);
   const int64_t size = a.size(at);
   if (size == 0) return Tensors(static_cast<size_t>(count), a);
@@ -72,7 +66,7 @@ Tensors chunk(const Tensor& a, int64_t count, int dim) {
 }
 
 Tensors tensor_split(const Tensor& a, int64_t count, int dim) {
-  const int at = dim_in("tensor_split", a, dim);
+  const int at = checked_dim("tensor_split", a, dim);
   check_parts("tensor_split", count);
   constexpr int64_t kMost = 1 << 20;
   if (count > kMost) fail("tensor_split: number of parts is ", count, ", expected at most ", kMost);
@@ -82,7 +76,7 @@ Tensors tensor_split(const Tensor& a, int64_t count, int dim) {
 }
 
 Tensors tensor_split(const Tensor& a, const std::vector<int64_t>& indices, int dim) {
-  const int at = dim_in("tensor_split", a, dim);
+  const int at = checked_dim("tensor_split", a, dim);
   const int64_t size = a.size(at);
   const auto place = [&](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + size : i, 0, size); };
   Tensors parts;
@@ -115,7 +109,7 @@ Tensors vsplit(const Tensor& a, int64_t count) { return equal_parts("vsplit", a,
 Tensors dsplit(const Tensor& a, int64_t count) { return equal_parts("dsplit", a, count, 2, 3); }
 
 Tensor narrow(const Tensor& a, int dim, int64_t start, int64_t length) {
-  const int at = dim_in("narrow", a, dim);
+  const int at = checked_dim("narrow", a, dim);
   const int64_t size = a.size(at), from = start < 0 ? start + size : start;
   if (from < 0 || from > size || length < 0 || length > size - from) {
     fail("narrow: start and length are ", start, " and ", length, ", expected a part of dim ", at,
@@ -125,7 +119,7 @@ Tensor narrow(const Tensor& a, int dim, int64_t start, int64_t length) {
 }
 
 Tensor select(const Tensor& a, int dim, int64_t index) {
-  const int at = dim_in("select", a, dim);
+  const int at = checked_dim("select", a, dim);
   const int64_t size = a.size(at), from = index < 0 ? index + size : index;
   if (from < 0 || from >= size) {
     fail("select: index is ", index, ", expected one of the ", size, " of dim ", at, " of ",
@@ -143,7 +137,7 @@ Tensor index_select(const Tensor& a, int dim, const Tensor& index) {
 }
 
 Tensor unflatten(const Tensor& a, int dim, std::vector<int64_t> sizes) {
-  const int at = dim_in("unflatten", a, dim);
+  const int at = checked_dim("unflatten", a, dim);
   int64_t product = 1, unknown = 0;
   for (const int64_t size : sizes) (size == -1 ? unknown += 1 : product *= size);
   if (unknown == 1 && product > 0 && a.size(at) % product == 0) {
@@ -162,7 +156,7 @@ Tensor unflatten(const Tensor& a, int dim, std::vector<int64_t> sizes) {
 Tensor unfold(const Tensor& a, int dim, int64_t size, int64_t step) {
   check_tensor("unfold", a);
   if (a.ndim() == 0) return squeeze(unfold(unsqueeze(a, 0), dim, size, step), 0);
-  const int at = dim_in("unfold", a, dim);
+  const int at = checked_dim("unfold", a, dim);
   if (step < 1) fail("unfold: the step is ", step, ", expected at least 1");
   if (size < 0 || size > a.size(at)) {
     fail("unfold: the size is ", size, ", expected 0 to ", a.size(at), ", the size of dim ", at);
@@ -184,7 +178,7 @@ Tensor unfold(const Tensor& a, int dim, int64_t size, int64_t step) {
 Tensor rot90(const Tensor& a, int64_t turns, const std::vector<int>& dims) {
   check_tensor("rot90", a);
   if (dims.size() != 2) fail("rot90: ", dims.size(), " dims are given, expected 2");
-  const int from = dim_in("rot90", a, dims[0]), to = dim_in("rot90", a, dims[1]);
+  const int from = checked_dim("rot90", a, dims[0]), to = checked_dim("rot90", a, dims[1]);
   if (from == to) fail("rot90: dim ", from, " is given twice, expected two dims");
   switch ((turns % 4 + 4) % 4) {
     case 1: return transpose(flip(a, {to}), from, to);
@@ -194,11 +188,11 @@ Tensor rot90(const Tensor& a, int64_t turns, const std::vector<int>& dims) {
   }
 }
 
-Tensor fliplr(const Tensor& a) { return flip(a, {dim_in("fliplr", a, 1)}); }
-Tensor flipud(const Tensor& a) { return flip(a, {dim_in("flipud", a, 0)}); }
+Tensor fliplr(const Tensor& a) { return flip(a, {checked_dim("fliplr", a, 1)}); }
+Tensor flipud(const Tensor& a) { return flip(a, {checked_dim("flipud", a, 0)}); }
 
 Tensor diagonal(const Tensor& a, int64_t offset, int dim1, int dim2) {
-  const int first = dim_in("diagonal", a, dim1), second = dim_in("diagonal", a, dim2);
+  const int first = checked_dim("diagonal", a, dim1), second = checked_dim("diagonal", a, dim2);
   if (first == second) fail("diagonal: dim ", first, " is given twice, expected two dims");
   return diagonal(moveaxis(a, {first, second}, {-2, -1}), offset);
 }

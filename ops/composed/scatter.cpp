@@ -192,8 +192,7 @@ Tensor index_reduce(const Tensor& a, int dim, const Tensor& index, const Tensor&
 }
 
 Tensor select_scatter(const Tensor& a, const Tensor& src, int dim, int64_t index) {
-  check_tensor("select_scatter", a);
-  const int at = normalized_dim("select_scatter", dim, a.ndim());
+  const int at = checked_dim("select_scatter", a, dim);
   const int64_t size = a.size(at), place = index < 0 ? index + size : index;
   if (place < 0 || place >= size) {
     fail("select_scatter: index is ", index, ", expected one of the ", size, " of dim ", at);
@@ -203,8 +202,7 @@ Tensor select_scatter(const Tensor& a, const Tensor& src, int dim, int64_t index
 
 Tensor slice_scatter(const Tensor& a, const Tensor& src, int dim, int64_t start, int64_t stop,
                      int64_t step) {
-  check_tensor("slice_scatter", a);
-  const int at = normalized_dim("slice_scatter", dim, a.ndim());
+  const int at = checked_dim("slice_scatter", a, dim);
   if (step < 1) fail("slice_scatter: step is ", step, ", expected at least 1");
   const int64_t size = a.size(at);
   const auto place = [&](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + size : i, 0, size); };

@@ -221,8 +221,7 @@ Tensor cat(Tensors tensors, int dim) {
 
 Tensor slice(const Tensor& a, int dim, std::optional<int64_t> start, std::optional<int64_t> stop,
              int64_t step) {
-  check_tensor("slice", a);
-  const int at = normalized_dim("slice", dim, a.ndim());
+  const int at = checked_dim("slice", a, dim);
   const int64_t size = a.size(at);
   const auto place = [&](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + size : i, 0, size); };
   const int64_t first = place(start.value_or(0));

@@ -46,6 +46,12 @@ inline const Ref<Layout>& layout_of(const Tensor& tensor) { return tensor.body()
 /// Throws std::invalid_argument "<what>: no tensor" for an empty handle.
 void check_tensor(const char* what, const Tensor& tensor);
 
+/// Checks the tensor; returns its dim `dim` counted from the front.
+inline int checked_dim(const char* what, const Tensor& tensor, int dim) {
+  check_tensor(what, tensor);
+  return normalized_dim(what, dim, tensor.ndim());
+}
+
 /// Whether `from`, broadcast from the right, is `to`.
 bool broadcasts_to(const Shape& from, const Shape& to);
 
