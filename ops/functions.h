@@ -43,14 +43,17 @@ inline std::vector<OpSample> samples_of_two(double low = -2, double high = 2) {
 
 inline namespace WEFT_COMPILER {
 
-/// Returns the functor of a call, whose fields, if it has some, are the numbers in `values`.
+/// Returns the functor of a call. Its fields, if it has some, are the numbers in `values`, or the
+/// integer in `structure`.
 template <class F> F functor_of(const Call& c) {
   if constexpr (std::is_empty_v<F>) {
     return {};
-  } else if constexpr (sizeof(F) == sizeof(double)) {
+  } else if constexpr (sizeof(F) > sizeof(double)) {
+    return unpack<F>(c.attributes().values);
+  } else if constexpr (requires { F{c.value(0)}; }) {
     return {c.value(0)};
   } else {
-    return unpack<F>(c.attributes().values);
+    return {c.attribute(0)};
   }
 }
 

@@ -42,14 +42,14 @@ struct Polygamma {
   }
 };
 struct Igamma {
-  bool upper;
+  int64_t upper;
   template <class T> WEFT_FN T operator()(T a, T x) const {
     return static_cast<T>(igamma_wide(static_cast<double>(a), static_cast<double>(x), upper));
   }
 };
 /// The derivative in `a` by central differences, to 8 digits: it has no closed form.
 struct IgammaSlope {
-  bool upper;
+  int64_t upper;
   template <class T> WEFT_FN T operator()(T a, T x) const {
     const auto at = static_cast<double>(a), to = static_cast<double>(x);
     const double step = at < 2e-4 ? at / 2 : 1e-4;
@@ -58,9 +58,9 @@ struct IgammaSlope {
   }
 };
 struct BesselI {
-  int order;
+  int64_t order;
   template <class T> WEFT_FN T operator()(T a) const {
-    return static_cast<T>(bessel_i_wide(order, static_cast<double>(a)));
+    return static_cast<T>(bessel_i_wide(static_cast<int>(order), static_cast<double>(a)));
   }
 };
 
@@ -87,12 +87,10 @@ static const Op lgamma_op =
                                .high = 9});
 
 /// structure: n.
-static const Op polygamma_op = register_op({
+static const Op polygamma_op = floating_elementwise<Polygamma, 1>({
     .name = "polygamma",
-    .rule = "... -> ...",
     .structure = {"n",
                   [](const Dims& s, std::span<const Shape>) { return s.ndim() == 1 && s[0] >= 0; }},
-    .forward = [](const Call& c) { map_floating(Polygamma{c.attribute(0)}, c.out(), c.in(0)); },
     .backward =
         [](const Grad& g) { g.give(0, mul(g.grad(), polygamma(g.attribute(0) + 1, g.in(0)))); },
     .saves_in = std::vector<int>{0},
@@ -101,26 +99,18 @@ static const Op polygamma_op = register_op({
 });
 
 /// structure: whether upper.
-static const Op igamma_slope_op = register_op({
+static const Op igamma_slope_op = floating_elementwise<IgammaSlope, 2>({
     .name = "igamma_slope",
-    .rule = "..., ... -> ...",
     .structure = one_flag("upper"),
-    .forward =
-        [](const Call& c) {
-          map_floating(IgammaSlope{c.attribute(0) != 0}, c.out(), c.in(0), c.in(1));
-        },
     .differentiable = false,
     .samples =
         {{.shapes = {{5, 7}, {5, 7}}, .attributes = {.structure = {0}}, .low = 0.5, .high = 5}},
 });
 
 /// structure: whether upper. The derivative in x is x^(a - 1) exp(-x) / gamma(a).
-static const Op igamma_op = register_op({
+static const Op igamma_op = floating_elementwise<Igamma, 2>({
     .name = "igamma",
-    .rule = "..., ... -> ...",
     .structure = one_flag("upper"),
-    .forward =
-        [](const Call& c) { map_floating(Igamma{c.attribute(0) != 0}, c.out(), c.in(0), c.in(1)); },
     .backward =
         [](const Grad& g) {
           const Tensor &a = g.in(0), x = g.in(1);
@@ -135,14 +125,9 @@ static const Op igamma_op = register_op({
 });
 
 /// structure: the order, 0 or 1. The derivative of I0 is I1; of I1, I0 - I1 / a, 1/2 at 0.
-static const Op bessel_i_op = register_op({
+static const Op bessel_i_op = floating_elementwise<BesselI, 1>({
     .name = "bessel_i",
-    .rule = "... -> ...",
     .structure = one_flag("order"),
-    .forward =
-        [](const Call& c) {
-          map_floating(BesselI{static_cast<int>(c.attribute(0))}, c.out(), c.in(0));
-        },
     .backward =
         [](const Grad& g) {
           const Tensor& a = g.in(0);
