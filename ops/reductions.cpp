@@ -83,6 +83,12 @@ static Tensor spread(const Grad& g) {
   return expand(reshape(g.grad(), kept_shape(g.attributes(), g.in_shape(0))), g.in_shape(0));
 }
 
+/// Returns the forward of sums over the reduced dims.
+static std::function<void(const Call&)> summing(Reduction kind) {
+  return
+      [kind](const Call& c) { reduce(kind, c.out(), c.in(0), reduced_dims(c), 1, c.accumulate()); };
+}
+
 static const Op sum_op = register_op({
     .name = "sum",
     .rule_of = sum_rule,
@@ -90,10 +96,7 @@ static const Op sum_op = register_op({
     .linear = {{0}},
     .dtype = [](const Attributes&, std::span<const DType> dtypes,
                 int) { return total_dtype(dtypes[0]); },
-    .forward =
-        [](const Call& c) {
-          reduce(Reduction::sum, c.out(), c.in(0), reduced_dims(c), 1, c.accumulate());
-        },
+    .forward = summing(Reduction::sum),
     .backward = [](const Grad& g) { g.give(0, spread(g)); },
     .saves_in = std::vector<int>{},
     .accumulates = {0},
@@ -128,10 +131,7 @@ static const Op nansum_op = register_op({
     .name = "nansum",
     .rule_of = sum_rule,
     .structure = set_of_dims(),
-    .forward =
-        [](const Call& c) {
-          reduce(Reduction::sum_numbers, c.out(), c.in(0), reduced_dims(c), 1, c.accumulate());
-        },
+    .forward = summing(Reduction::sum_numbers),
     .backward = [](const Grad& g) { g.give(0, masked_fill(spread(g), isnan(g.in(0)), 0)); },
     .accumulates = {0},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
@@ -170,10 +170,7 @@ static const Op sum_squares_op = register_op({
     .structure = set_of_dims(),
     .dtype = [](const Attributes&, std::span<const DType> dtypes,
                 int) { return dtypes[0] == f64 ? f64 : f32; },
-    .forward =
-        [](const Call& c) {
-          reduce(Reduction::sum_squares, c.out(), c.in(0), reduced_dims(c), 1, c.accumulate());
-        },
+    .forward = summing(Reduction::sum_squares),
     .backward =
         [](const Grad& g) {
           Tensor doubled = cast(mul(g.grad(), 2), g.in_dtype(0));
