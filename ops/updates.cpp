@@ -26,35 +26,32 @@ struct AddScaled {
 
 /// operands: parameter, m, v, gradient, gradient scale and, if given, the step's rates; values:
 /// AdamWNumbers.
-static void run_adamw(const Call& c, const MemoryBlock* rates) {
-  adamw(c.in(0), c.in(1), c.in(2), DenseBlock::of(c.in(3)),
-        unpack<AdamWNumbers>(c.attributes().values), &c.in(4), rates);
+static Op register_adamw(const char* name, RuleLiteral rule, std::vector<Shape> shapes,
+                         std::vector<DType> dtypes) {
+  return register_op({
+      .name = name,
+      .rule = rule,
+      .forward =
+          [](const Call& c) {
+            adamw(c.in(0), c.in(1), c.in(2), DenseBlock::of(c.in(3)),
+                  unpack<AdamWNumbers>(c.attributes().values), &c.in(4),
+                  c.operands() > 5 ? &c.in(5) : nullptr);
+          },
+      .writes = {0, 1, 2},
+      .differentiable = false,
+      .samples = {{.shapes = std::move(shapes),
+                   .attributes = {.values = {0.1, 0.9, 0.99, 1e-8, 0.1, 3}},
+                   .dtypes = std::move(dtypes),
+                   .low = 0.1,
+                   .high = 2}},
+  });
 }
 
-static const Op adamw_op = register_op({
-    .name = "adamw_",
-    .rule = "..., ..., ..., ..., . ->",
-    .forward = [](const Call& c) { run_adamw(c, nullptr); },
-    .writes = {0, 1, 2},
-    .differentiable = false,
-    .samples = {{.shapes = {{5, 7}, {5, 7}, {5, 7}, {5, 7}, {}},
-                 .attributes = {.values = {0.1, 0.9, 0.99, 1e-8, 0.1, 3}},
-                 .low = 0.1,
-                 .high = 2}},
-});
-
-static const Op adamw_by_rates_op = register_op({
-    .name = "adamw_by_rates_",
-    .rule = "..., ..., ..., ..., ., [r] ->",
-    .forward = [](const Call& c) { run_adamw(c, &c.in(5)); },
-    .writes = {0, 1, 2},
-    .differentiable = false,
-    .samples = {{.shapes = {{5, 7}, {5, 7}, {5, 7}, {5, 7}, {}, {3}},
-                 .attributes = {.values = {0.1, 0.9, 0.99, 1e-8, 0.1, 3}},
-                 .dtypes = {f32, f32, f32, f32, f32, f64},
-                 .low = 0.1,
-                 .high = 2}},
-});
+static const Op adamw_op =
+    register_adamw("adamw_", "..., ..., ..., ..., . ->", {{5, 7}, {5, 7}, {5, 7}, {5, 7}, {}}, {});
+static const Op adamw_by_rates_op =
+    register_adamw("adamw_by_rates_", "..., ..., ..., ..., ., [r] ->",
+                   {{5, 7}, {5, 7}, {5, 7}, {5, 7}, {}, {3}}, {f32, f32, f32, f32, f32, f64});
 
 /// operands: parameter, velocity, gradient, gradient scale; values: Sgd.
 static const Op sgd_momentum_op = register_op({
