@@ -27,6 +27,18 @@ static Stage row_sum_stage(std::function<void(const Call&)> run) {
   return {.result = "...", .reduce = ReduceOp::sum, .run = std::move(run)};
 }
 
+/// Stage 0: the sum over a rank's part of each row of operand `operand`.
+static Stage reduction_stage(Reduction reduction, int operand) {
+  return row_sum_stage(
+      [=](const Call& c) { reduce(reduction, c.stage(0), c.in(operand), {last_dim(c)}); });
+}
+
+/// Stage 1, from the sums: the squares of the differences from the mean.
+static Stage centered_stage(int operand) {
+  return row_sum_stage(
+      [=](const Call& c) { centered_squares(c.stage(1), c.in(operand), cut_rows(c, 1)); });
+}
+
 // operands of the gradients: dy, x, weight
 
 static const Op rms_norm_backward_op = register_op({
@@ -40,11 +52,9 @@ static const Op rms_norm_backward_op = register_op({
                             c.staged() ? &cut : nullptr, c.accumulate(1));
         },
     .staged_over = {"d"},
-    .stages = {row_sum_stage([](const Call& c) {
-                 reduce(Reduction::sum_squares, c.stage(0), c.in(1), {last_dim(c)});
-               }),
-               row_sum_stage(
-                   [](const Call& c) { rms_norm_dot(c.stage(1), c.in(0), c.in(1), c.in(2)); })},
+    .stages = {reduction_stage(Reduction::sum_squares, 1), row_sum_stage([](const Call& c) {
+                 rms_norm_dot(c.stage(1), c.in(0), c.in(1), c.in(2));
+               })},
     .accumulates = {1},
     .samples = {{.shapes = {{5, 7}, {5, 7}, {7}}, .attributes = {.values = {1e-5}}},
                 {.shapes = {{2, 5, 3}, {2, 5, 3}, {3}}, .attributes = {.values = {1e-2}}}},
@@ -63,8 +73,7 @@ static const Op rms_norm_op = register_op({
           g.give_all({0, 1}, rms_norm_backward_op, {g.grad(), g.in(0), g.in(1)}, g.attributes());
         },
     .staged_over = {"d"},
-    .stages = {row_sum_stage(
-        [](const Call& c) { reduce(Reduction::sum_squares, c.stage(0), c.in(0), {last_dim(c)}); })},
+    .stages = {reduction_stage(Reduction::sum_squares, 0)},
     .samples = {{.shapes = {{5, 7}, {7}}, .attributes = {.values = {1e-5}}},
                 {.shapes = {{2, 5, 3}, {3}}, .attributes = {.values = {1e-2}}}},
 });
@@ -81,11 +90,7 @@ static const Op layer_norm_backward_op = register_op({
                               c.accumulate(1) && c.accumulate(2));
         },
     .staged_over = {"d"},
-    .stages = {row_sum_stage([](const Call& c) {
-                 reduce(Reduction::sum, c.stage(0), c.in(1), {last_dim(c)});
-               }),
-               row_sum_stage(
-                   [](const Call& c) { centered_squares(c.stage(1), c.in(1), cut_rows(c, 1)); }),
+    .stages = {reduction_stage(Reduction::sum, 1), centered_stage(1),
                row_sum_stage([](const Call& c) {
                  layer_norm_sums(c.stage(2), MemoryBlock(), c.in(0), c.in(1), c.in(2), c.value(0),
                                  cut_rows(c, 2));
@@ -112,11 +117,7 @@ static const Op layer_norm_op = register_op({
                      g.attributes());
         },
     .staged_over = {"d"},
-    .stages = {row_sum_stage([](const Call& c) {
-                 reduce(Reduction::sum, c.stage(0), c.in(0), {last_dim(c)});
-               }),
-               row_sum_stage(
-                   [](const Call& c) { centered_squares(c.stage(1), c.in(0), cut_rows(c, 1)); })},
+    .stages = {reduction_stage(Reduction::sum, 0), centered_stage(0)},
     .saves_in = std::vector<int>{0, 1},
     .samples = {{.shapes = {{5, 7}, {7}, {7}}, .attributes = {.values = {1e-5}}},
                 {.shapes = {{2, 5, 3}, {3}, {3}}, .attributes = {.values = {1e-2}}}},
