@@ -90,15 +90,12 @@ int Grad::operands() const { return body_.node.from.size(); }
 const Tensor& Grad::grad(int i) const { return body_.gradients[static_cast<size_t>(i)]; }
 Tensor Grad::in(int i) const { return body_.node.saved(body_.node.in.all(), i, "operand"); }
 Tensor Grad::out(int i) const { return body_.node.saved(body_.node.out.all(), i, "result"); }
-const Shape& Grad::in_shape(int i) const {
-  return body_.node.route->operands[static_cast<size_t>(i)].given->shape;
+static const Layout& given_layout(const GradBody& body, int i) {
+  return *body.node.route->operands[static_cast<size_t>(i)].given;
 }
-Sharding Grad::in_sharding(int i) const {
-  return body_.node.route->operands[static_cast<size_t>(i)].given->sharding;
-}
-DType Grad::in_dtype(int i) const {
-  return body_.node.route->operands[static_cast<size_t>(i)].given->dtype;
-}
+const Shape& Grad::in_shape(int i) const { return given_layout(body_, i).shape; }
+Sharding Grad::in_sharding(int i) const { return given_layout(body_, i).sharding; }
+DType Grad::in_dtype(int i) const { return given_layout(body_, i).dtype; }
 const Attributes& Grad::attributes() const { return body_.node.attributes; }
 bool Grad::wants(int i) const { return static_cast<bool>(body_.node.from[i].node); }
 
