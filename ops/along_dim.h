@@ -39,6 +39,14 @@ inline DType value_and_index(const Attributes&, std::span<const DType> dtypes, i
   return result ? DType::i64 : dtypes[0];
 }
 
+/// Returns the elements of `block` from `begin` to `end` of one dim.
+inline MemoryBlock part_along(const MemoryBlock& block, int dim, int64_t begin, int64_t end) {
+  Box box{Dims::filled(block.shape.ndim(), 0), block.shape};
+  box.offset[dim] = begin;
+  box.shape[dim] = end - begin;
+  return block.part(box);
+}
+
 /// Returns `block` with dim `dim` and the last one exchanged.
 inline MemoryBlock with_last_dim(const MemoryBlock& block, int dim) {
   return exchanged(block, dim, block.shape.ndim() - 1);

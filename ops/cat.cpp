@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "ops/along_dim.h"
 #include "ops/engine/by_index.h"
 #include "ops/engine/op_body.h"
 #include "ops/promotion.h"
@@ -46,9 +47,9 @@ static void cat_forward(const Call& c) {
   int dim = static_cast<int>(c.attribute(0));
   int64_t start = 0;
   for (int i = 0; i < c.operands(); ++i) {
-    Box part{Dims::filled(c.out().shape.ndim(), 0), c.in(i).shape};
-    part.offset[dim] = start + c.in_box(i).offset[dim] - c.out_box().offset[dim];
-    if (c.in(i).numel()) copy(c.out().part(part), c.in(i));
+    const int64_t first = start + c.in_box(i).offset[dim] - c.out_box().offset[dim];
+    const MemoryBlock& in = c.in(i);
+    if (in.numel()) copy(part_along(c.out(), dim, first, first + in.shape[dim]), in);
     start += c.in_shape(i)[dim];
   }
 }

@@ -7,6 +7,7 @@
 #include "mesh/grid.h"
 #include "mesh/mesh_body.h"
 #include "mesh/plan.h"
+#include "ops/along_dim.h"
 #include "ops/engine/backward_run.h"
 #include "ops/engine/recorder.h"
 #include "ops/engine/tensor_body.h"
@@ -58,14 +59,6 @@ int64_t RowParts::other_rows(int part) const {
   return rows - own_rows(part);
 }
 
-/// The block with elements `begin` to `end` of one dim.
-static MemoryBlock cut_at(const MemoryBlock& block, int dim, int64_t begin, int64_t end) {
-  Box box{Dims(), block.shape};
-  for (int d = 0; d < block.shape.ndim(); ++d) box.offset.push_back(d == dim ? begin : 0);
-  box.shape[dim] = end - begin;
-  return block.part(box);
-}
-
 /// The block with a dim divided into `count` equal ranges, as two dims.
 static MemoryBlock divided(const MemoryBlock& block, int dim, int64_t count) {
   MemoryBlock result = block;
@@ -87,18 +80,18 @@ void RowParts::for_blocks(
     const std::function<void(const MemoryBlock&, const MemoryBlock&)>& use) const {
   if (by_first_dim_) {
     const auto [begin, end] = range(first_, part);
-    return use(cut_at(a, 0, begin, end), cut_at(b, 0, begin, end));
+    return use(part_along(a, 0, begin, end), part_along(b, 0, begin, end));
   }
   const auto ranks = static_cast<int64_t>(lengths_.size());
   if (is_even_ && a.shape.ndim() < kMaxDims) {
     const auto [begin, end] = within(0, part);
-    return use(cut_at(divided(a, dim_, ranks), dim_ + 1, begin, end),
-               cut_at(divided(b, dim_, ranks), dim_ + 1, begin, end));
+    return use(part_along(divided(a, dim_, ranks), dim_ + 1, begin, end),
+               part_along(divided(b, dim_, ranks), dim_ + 1, begin, end));
   }
   for (size_t r = 0; r < lengths_.size(); ++r) {
     const auto [begin, end] = within(static_cast<int>(r), part);
-    use(cut_at(a, dim_, begins_[r] + begin, begins_[r] + end),
-        cut_at(b, dim_, begins_[r] + begin, begins_[r] + end));
+    use(part_along(a, dim_, begins_[r] + begin, begins_[r] + end),
+        part_along(b, dim_, begins_[r] + begin, begins_[r] + end));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "mesh/plan.h"
+#include "ops/along_dim.h"
 #include "ops/engine/tensor_body.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
@@ -44,15 +45,10 @@ Shape shown_shape(Shape shape) {
 void copy_edges(const MemoryBlock& to, const MemoryBlock& from, int dim) {
   if (dim == from.shape.ndim()) return copy(to, from);
   const int64_t size = from.shape[dim], shown = to.shape[dim];
-  const auto part = [&](const MemoryBlock& block, int64_t begin, int64_t count) {
-    Box box{Dims::filled(block.shape.ndim(), 0), block.shape};
-    box.offset[dim] = begin;
-    box.shape[dim] = count;
-    return block.part(box);
-  };
   const int64_t first = size == shown ? size : kEdge, last = shown - first;
-  copy_edges(part(to, 0, first), part(from, 0, first), dim + 1);
-  if (last > 0) copy_edges(part(to, first, last), part(from, size - last, last), dim + 1);
+  copy_edges(part_along(to, dim, 0, first), part_along(from, dim, 0, first), dim + 1);
+  if (last == 0) return;
+  copy_edges(part_along(to, dim, first, shown), part_along(from, dim, size - last, size), dim + 1);
 }
 
 std::string number_text(const char* format, double number) {

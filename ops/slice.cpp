@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "ops/along_dim.h"
 #include "ops/structure.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
@@ -91,17 +92,6 @@ static Box unslice_needs(const Attributes& attributes, int, std::span<const Shap
   return box;
 }
 
-/// Writes zeros before and behind a part along the dim; the part has the block's other dims.
-static void fill_beside(const MemoryBlock& block, const Box& part, int dim) {
-  Box before = part, behind = part;
-  before.offset[dim] = 0;
-  before.shape[dim] = part.offset[dim];
-  behind.offset[dim] = part.offset[dim] + part.shape[dim];
-  behind.shape[dim] = block.shape[dim] - behind.offset[dim];
-  fill(block.part(before), 0);
-  fill(block.part(behind), 0);
-}
-
 static const Op unslice_op = register_op({
     .name = "unslice",
     .rule_of = fetched_rule,
@@ -111,17 +101,18 @@ static const Op unslice_op = register_op({
     .forward =
         [](const Call& c) {
           const auto at = unpack<SliceAttributes>(c.attributes().structure);
-          MemoryBlock place = c.out();
-          int64_t first = at.start + c.in_box(0).offset[at.dim] * at.step;
-          Box part{Dims::filled(place.shape.ndim(), 0), c.in(0).shape};
-          part.offset[at.dim] = first - c.out_box().offset[at.dim];
-          if (c.in(0).numel() == 0) return fill(place, 0);
+          const MemoryBlock& out = c.out();
+          if (c.in(0).numel() == 0) return fill(out, 0);
+          const int64_t first =
+              at.start + c.in_box(0).offset[at.dim] * at.step - c.out_box().offset[at.dim];
+          const int64_t end = first + c.in(0).shape[at.dim];
           if (at.step == 1) {
-            fill_beside(place, part, at.dim);
+            fill(part_along(out, at.dim, 0, first), 0);
+            fill(part_along(out, at.dim, end, out.shape[at.dim]), 0);
           } else {
-            fill(place, 0);
+            fill(out, 0);
           }
-          place = place.part(part);
+          MemoryBlock place = part_along(out, at.dim, first, end);
           place.strides[at.dim] *= at.step;
           copy(place, c.in(0));
         },
