@@ -18,56 +18,43 @@ static Tensor greatest_magnitude(const Tensor& a) {
   return a.is_sharded() ? redistributed(greatest, options.sharding) : greatest;
 }
 
-static OpSpec product_spec(const char* name, RuleLiteral rule, LinearProduct product) {
-  return {.name = name,
-          .rule = rule,
-          .takes = {anything()},
-          .forward =
-              [product](const Call& c) {
-                float8_product(product, c.out(), c.in(0), c.in(1), c.in(2), c.in(3),
-                               c.accumulate());
-              },
-          .accumulates = {0},
-          .products = [](const Attributes&) { return 1.0; },
-          .differentiable = false};
+/// Makes an op that is not among all_ops(), whose gradients are checked by differences.
+static Op product_op(const char* name, RuleLiteral rule, LinearProduct product,
+                     void (*backward)(const Grad&) = nullptr) {
+  return Op({.name = name,
+             .rule = rule,
+             .takes = {anything()},
+             .forward =
+                 [product](const Call& c) {
+                   float8_product(product, c.out(), c.in(0), c.in(1), c.in(2), c.in(3),
+                                  c.accumulate());
+                 },
+             .backward = backward,
+             .accumulates = {0},
+             .products = [](const Attributes&) { return 1.0; },
+             .differentiable = backward != nullptr});
 }
 
-static const Op& input_gradient_op() {
-  static const Op op(product_spec("float8_input_gradient", "... n, n k, ., . -> ... k",
-                                  LinearProduct::input_gradient));
-  return op;
-}
-
-static const Op& weight_gradient_op() {
-  static const Op op(product_spec("float8_weight_gradient", "... n, ... k, ., . -> n k",
-                                  LinearProduct::weight_gradient));
-  return op;
-}
+static const Op input_gradient_op =
+    product_op("float8_input_gradient", "... n, n k, ., . -> ... k", LinearProduct::input_gradient);
+static const Op weight_gradient_op = product_op(
+    "float8_weight_gradient", "... n, ... k, ., . -> n k", LinearProduct::weight_gradient);
 
 static void give_float8_gradients(const Grad& g) {
   const Tensor greatest = greatest_magnitude(g.grad());
-  if (g.wants(1)) g.give(1, weight_gradient_op(), {g.grad(), g.in(0), greatest, g.in(2)});
-  if (g.wants(0)) g.give(0, input_gradient_op(), {g.grad(), g.in(1), greatest, g.in(3)});
+  if (g.wants(1)) g.give(1, weight_gradient_op, {g.grad(), g.in(0), greatest, g.in(2)});
+  if (g.wants(0)) g.give(0, input_gradient_op, {g.grad(), g.in(1), greatest, g.in(3)});
 }
 
-/// Not among all_ops(), whose gradients are checked by differences.
-static const Op& float8_linear_op() {
-  static const Op op = [] {
-    OpSpec spec =
-        product_spec("float8_linear", "... k, n k, ., . -> ... n", LinearProduct::forward);
-    spec.backward = give_float8_gradients;
-    spec.differentiable = true;
-    return Op(std::move(spec));
-  }();
-  return op;
-}
+static const Op float8_linear_op = product_op("float8_linear", "... k, n k, ., . -> ... n",
+                                              LinearProduct::forward, give_float8_gradients);
 
 Tensor float8_linear(const Tensor& x, const Tensor& weight) {
   if (!x || !weight) fail("float8_linear: no tensor is given, expected one");
   const DType dtype = promote(x.dtype(), weight.dtype());
   if (!is_floating(dtype)) fail("float8_linear: dtype is ", dtype, ", expected a floating one");
   const Tensor from = as_dtype(x, dtype), by = as_dtype(weight, dtype);
-  return float8_linear_op()({from, by, greatest_magnitude(from), greatest_magnitude(by)});
+  return float8_linear_op({from, by, greatest_magnitude(from), greatest_magnitude(by)});
 }
 
 }  // namespace weft
