@@ -61,8 +61,7 @@ static const Op cross_entropy_backward_op = register_op({
 static const Op cross_entropy_op = register_op({
     .name = "cross_entropy",
     .rule = "... v, ... -> ..., ...",
-    .dtype = [](const Attributes&, std::span<const DType> dtypes,
-                int) { return row_dtype(dtypes); },
+    .dtype = row_dtype,
     .forward =
         [](const Call& c) {
           check_targets(c);

@@ -16,10 +16,6 @@
 
 namespace weft {
 
-static DType dtype_of_total(const Attributes&, std::span<const DType> dtypes, int) {
-  return total_dtype(dtypes[0]);
-}
-
 /// Stage `index` of an op along a dim: the total of this rank's part of operand `operand`.
 static Stage total_stage(const Scan& scan, int index = 0, int operand = 0) {
   return {.result = "-n",

@@ -133,8 +133,7 @@ static const Op linear_cross_entropy_op = register_op({
     .name = kHeadName,
     .rule_of = [](const Attributes& a, std::span<const Shape>) { return head_rule(a, false); },
     .structure = head_structure(),
-    .dtype = [](const Attributes&, std::span<const DType> dtypes,
-                int) { return dtypes[0] == f64 ? f64 : f32; },
+    .dtype = row_dtype,
     .forward =
         [](const Call& c) {
           const HeadOperands operands(c, 3);

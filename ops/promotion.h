@@ -91,6 +91,10 @@ constexpr DType total_dtype(DType dtype) {
   return is_unsigned(dtype) ? DType::u64 : DType::i64;
 }
 
+inline DType dtype_of_total(const Attributes&, std::span<const DType> dtypes, int) {
+  return total_dtype(dtypes[0]);
+}
+
 /// Prepares an operand of a sum in 64 bits. Reducing a Partial of narrower integers over ranks
 /// wraps, and reducing one of bool is "any", so it is reduced before it is widened.
 inline Tensor reduced_before_widening(const Tensor& a) {

@@ -3,6 +3,7 @@
 
 #include "ops/functions.h"
 #include "ops/promotion.h"
+#include "ops/rows.h"
 #include "ops/structure.h"
 #include "src/kernels/math/math.h"
 #include "src/kernels/reduce/reduce.h"
@@ -94,8 +95,7 @@ static const Op sum_op = register_op({
     .rule_of = sum_rule,
     .structure = set_of_dims(),
     .linear = {{0}},
-    .dtype = [](const Attributes&, std::span<const DType> dtypes,
-                int) { return total_dtype(dtypes[0]); },
+    .dtype = dtype_of_total,
     .forward = summing(Reduction::sum),
     .backward = [](const Grad& g) { g.give(0, spread(g)); },
     .saves_in = std::vector<int>{},
@@ -168,8 +168,7 @@ static const Op sum_squares_op = register_op({
     .name = "sum_squares",
     .rule_of = sum_rule,
     .structure = set_of_dims(),
-    .dtype = [](const Attributes&, std::span<const DType> dtypes,
-                int) { return dtypes[0] == f64 ? f64 : f32; },
+    .dtype = row_dtype,
     .forward = summing(Reduction::sum_squares),
     .backward =
         [](const Grad& g) {
@@ -316,8 +315,7 @@ static const Op prod_op = register_op({
           return reduction_rule(attributes, shapes, "[", "]");
         },
     .structure = set_of_dims(),
-    .dtype = [](const Attributes&, std::span<const DType> dtypes,
-                int) { return total_dtype(dtypes[0]); },
+    .dtype = dtype_of_total,
     .forward = [](const Call& c) { reduce(Reduction::product, c.out(), c.in(0), reduced_dims(c)); },
     .backward = give_products_of_others,
     .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}, .low = -1.5, .high = 1.5},

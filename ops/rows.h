@@ -28,7 +28,7 @@ inline Stage row_sum_exp_stage() {
 }
 
 /// The dtype of sums over rows: f64 for f64, f32 otherwise.
-inline DType row_dtype(std::span<const DType> operands) {
+inline DType row_dtype(const Attributes&, std::span<const DType> operands, int) {
   return operands[0] == DType::f64 ? DType::f64 : DType::f32;
 }
 
