@@ -36,8 +36,7 @@ static std::vector<int> other_dims(const Tensor& a, std::vector<int>& dims) {
 
 Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<int>& dims_of_a,
                  const std::vector<int>& dims_of_b) {
-  check_tensor("tensordot", a);
-  check_tensor("tensordot", b);
+  check_tensor("tensordot", a, b);
   if (dims_of_a.size() != dims_of_b.size()) {
     fail("tensordot: dims of operand 1 are ", dims_of_b.size(), ", expected ", dims_of_a.size(),
          " as of operand 0");
@@ -56,8 +55,7 @@ Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<int>& dims_
 }
 
 Tensor tensordot(const Tensor& a, const Tensor& b, int count) {
-  check_tensor("tensordot", a);
-  check_tensor("tensordot", b);
+  check_tensor("tensordot", a, b);
   if (count < 0 || count > std::min(a.ndim(), b.ndim())) {
     fail("tensordot: the number of dims is ", count, ", expected 0 to those of ", a.shape(),
          " and ", b.shape());
@@ -70,8 +68,7 @@ Tensor tensordot(const Tensor& a, const Tensor& b, int count) {
 
 /// Returns `dim` counted from the end.
 static int dim_from_end(const char* what, const Tensor& a, const Tensor& b, int dim) {
-  check_tensor(what, a);
-  check_tensor(what, b);
+  check_tensor(what, a, b);
   const int at = dim >= 0 && a.ndim() == b.ndim() ? dim - a.ndim() : dim;
   if (at >= 0 || at < -std::min(a.ndim(), b.ndim())) {
     fail(what, ": dim is ", dim, ", expected one of ", a.shape(), " and ", b.shape(),

@@ -228,8 +228,7 @@ Tensor normal(const Shape& shape, double mean, double deviation, const TensorOpt
 }
 
 void copy_(const Tensor& to, const Tensor& from) {
-  check_tensor("copy_", to);
-  check_tensor("copy_", from);
+  check_tensor("copy_", to, from);
   check_unrecorded("copy_", "", to);
   check_changeable("copy_", to);
   check_unrecorded("copy_", " that is copied", from);
@@ -260,8 +259,7 @@ void copy_(const Tensor& to, const Tensor& from) {
 }
 
 void transfer_(const Tensor& to, const Tensor& from) {
-  check_tensor("transfer_", to);
-  check_tensor("transfer_", from);
+  check_tensor("transfer_", to, from);
   if (to.device() == from.device()) return copy_(to, from);
   const MemoryBlock out = to.block(), in = from.block();
   if (!(out.shape == in.shape)) {

@@ -180,8 +180,7 @@ Tensor repeat(const Tensor& a, int64_t count, std::optional<int> dim) {
 }
 
 Tensor repeat(const Tensor& a, const Tensor& counts, std::optional<int> dim) {
-  check_tensor("repeat", a);
-  check_tensor("repeat", counts);
+  check_tensor("repeat", a, counts);
   const std::vector<int64_t> given = counts.detach().full_tensor().to_vector<int64_t>();
   if (given.size() == 1) return repeat(a, given[0], dim);
   const Tensor x = dim ? a : reshape(a, {a.numel()});

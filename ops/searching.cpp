@@ -36,8 +36,7 @@ static const Op searchsorted_op = register_op({
 });
 
 Tensor searchsorted(const Tensor& sorted, const Tensor& a, bool right, const Tensor& sorter) {
-  check_tensor("searchsorted", sorted);
-  check_tensor("searchsorted", a);
+  check_tensor("searchsorted", sorted, a);
   if (sorted.ndim() == 0) {
     fail("searchsorted: the sorted tensor is ", sorted.shape(), ", expected at least one dim");
   }

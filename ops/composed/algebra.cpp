@@ -252,15 +252,13 @@ Tensor dot(const Tensor& a, const Tensor& b) {
 }
 
 Tensor inner(const Tensor& a, const Tensor& b) {
-  check_tensor("inner", a);
-  check_tensor("inner", b);
+  check_tensor("inner", a, b);
   if (a.ndim() == 0 || b.ndim() == 0) return mul(a, b);
   return tensordot(a, b, {-1}, {-1});
 }
 
 Tensor kron(const Tensor& a, const Tensor& b) {
-  check_tensor("kron", a);
-  check_tensor("kron", b);
+  check_tensor("kron", a, b);
   const int dims = std::max(a.ndim(), b.ndim());
   Shape of_a, of_b, made;
   for (int d = 0; d < dims; ++d) {
@@ -302,8 +300,7 @@ static Tensor distances_by_product(const Tensor& a, const Tensor& b) {
 
 Tensor cdist(const Tensor& a, const Tensor& b, double p) {
   constexpr int64_t kMostApart = 25;  // PyTorch's
-  check_tensor("cdist", a);
-  check_tensor("cdist", b);
+  check_tensor("cdist", a, b);
   const bool is_plain =
       a.dtype() == b.dtype() && (a.dtype() == DType::f32 || a.dtype() == DType::f64);
   if (p == 2 && is_plain && a.ndim() > 1 && b.ndim() > 1 && a.size(-1) == b.size(-1) &&

@@ -213,8 +213,7 @@ Numbers own_choices(const SortedChoices& sorted, const RowAxes& axes) {
 
 void check_choices(const Tensor& experts, const Tensor& weights,
                    const std::optional<double>& capacity_factor, double imbalance) {
-  check_tensor("rows_by_expert", experts);
-  check_tensor("rows_by_expert", weights);
+  check_tensor("rows_by_expert", experts, weights);
   if (experts.ndim() != 2) {
     fail("rows_by_expert: experts are ", experts.shape(), ", expected [tokens, choices]");
   }
@@ -298,8 +297,7 @@ Tensor dispatch_rows(const Tensor& x, const ExpertRows& rows) {
 }
 
 Tensor combine_rows(const Tensor& computed, const ExpertRows& rows, const Tensor& weights) {
-  check_tensor("combine_rows", computed);
-  check_tensor("combine_rows", weights);
+  check_tensor("combine_rows", computed, weights);
   if (computed.ndim() != 2 || weights.ndim() != 2 || computed.size(0) != rows.tokens.size(0)) {
     fail("combine_rows: shapes are ", computed.shape(), " and ", weights.shape(), ", expected [",
          rows.tokens.size(0), ", d] and [tokens, choices]");

@@ -16,8 +16,7 @@ static Tensor reduced(const char* what, const Tensor& losses, std::string_view r
 }
 
 Tensor mse_loss(const Tensor& input, const Tensor& target, std::string_view reduction) {
-  check_tensor("mse_loss", input);
-  check_tensor("mse_loss", target);
+  check_tensor("mse_loss", input, target);
   if (!(input.shape() == target.shape())) {
     fail("mse_loss: target is ", target.shape(), ", expected ", input.shape(),
          ", the shape of input");

@@ -129,8 +129,7 @@ Tensor select(const Tensor& a, int dim, int64_t index) {
 }
 
 Tensor index_select(const Tensor& a, int dim, const Tensor& index) {
-  check_tensor("index_select", a);
-  check_tensor("index_select", index);
+  check_tensor("index_select", a, index);
   const Tensor indices = index.ndim() == 0 ? unsqueeze(index, 0) : index;
   if (a.ndim() > 0) return take(a, indices, dim);
   return reshape(take(unsqueeze(a, 0), indices, dim), {});

@@ -19,9 +19,7 @@ namespace weft {
 static Tensor flattened(const Tensor& a) { return reshape(a, {a.numel()}); }
 
 Tensor masked_scatter(const Tensor& a, const Tensor& mask, const Tensor& src) {
-  check_tensor("masked_scatter", a);
-  check_tensor("masked_scatter", mask);
-  check_tensor("masked_scatter", src);
+  check_tensor("masked_scatter", a, mask, src);
   if (mask.dtype() != DType::boolean) {
     fail("masked_scatter: dtype of the mask is ", mask.dtype(), ", expected bool");
   }
@@ -39,9 +37,7 @@ Tensor masked_scatter(const Tensor& a, const Tensor& mask, const Tensor& src) {
 }
 
 Tensor put(const Tensor& a, const Tensor& index, const Tensor& src, bool accumulate) {
-  check_tensor("put", a);
-  check_tensor("put", index);
-  check_tensor("put", src);
+  check_tensor("put", a, index, src);
   if (index.numel() != src.numel()) {
     fail("put: number of elements of src is ", src.numel(), ", expected ", index.numel(),
          ", that of the index");
@@ -53,8 +49,7 @@ Tensor put(const Tensor& a, const Tensor& index, const Tensor& src, bool accumul
 }
 
 Tensor take_flat(const Tensor& a, const Tensor& index) {
-  check_tensor("take", a);
-  check_tensor("take", index);
+  check_tensor("take", a, index);
   return reshape(take(flattened(a), flattened(index), 0), index.shape());
 }
 
@@ -119,8 +114,7 @@ Tensor fill(const Tensor& a, const Operand& value) {
 
 Tensor embedding_bag(const Tensor& weight, const Tensor& ids, const std::optional<Tensor>& offsets,
                      std::string_view mode, const std::optional<Tensor>& scales) {
-  check_tensor("embedding_bag", weight);
-  check_tensor("embedding_bag", ids);
+  check_tensor("embedding_bag", weight, ids);
   if (mode != "sum" && mode != "mean" && mode != "max") {
     fail("embedding_bag: mode is ", in_quotes(mode), ", expected sum, mean or max");
   }

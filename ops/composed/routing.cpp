@@ -101,8 +101,7 @@ Tensor router_z_loss(const Tensor& logits) {
 }
 
 Tensor balanced_bias(const Tensor& bias, const Tensor& counts, double rate) {
-  check_tensor("balanced_bias", bias);
-  check_tensor("balanced_bias", counts);
+  check_tensor("balanced_bias", bias, counts);
   if (bias.ndim() != 1 || counts.ndim() < 1 || counts.size(counts.ndim() - 1) != bias.size(0)) {
     fail("balanced_bias: counts are ", counts.shape(), ", expected ", bias.size(0),
          " in the last dim, the experts of the bias ", bias.shape());
@@ -135,8 +134,7 @@ static const Op with_loss_op{OpSpec{
 }};
 
 Tensor with_loss(const Tensor& x, const Tensor& loss, double scale) {
-  check_tensor("with_loss", x);
-  check_tensor("with_loss", loss);
+  check_tensor("with_loss", x, loss);
   if (loss.numel() != 1) fail("with_loss: loss is ", loss.shape(), ", expected one element");
   return with_loss_op({x, reshape(loss, {})}, {.values = {scale}});
 }

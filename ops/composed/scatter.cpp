@@ -97,8 +97,7 @@ static Tensor cut_to(Tensor x, const Shape& shape) {
 }
 
 Tensor scatter_add(const Tensor& a, int dim, const Tensor& index, const Tensor& src) {
-  check_tensor("scatter_add", a);
-  check_tensor("scatter_add", src);
+  check_tensor("scatter_add", a, src);
   if (a.ndim() == 0) {
     return reshape(
         scatter_add(unsqueeze(a, 0), 0, reshape(index, {index.numel()}), reshape(src, {1})), {});
@@ -151,8 +150,7 @@ static Tensor without_self(const Tensor& a, int dim, const Tensor& index, const 
 
 Tensor scatter_reduce(const Tensor& a, int dim, const Tensor& index, const Tensor& src,
                       const std::string& reduce, bool include_self) {
-  check_tensor("scatter_reduce", a);
-  check_tensor("scatter_reduce", src);
+  check_tensor("scatter_reduce", a, src);
   if (a.ndim() == 0) {
     return reshape(scatter_reduce(unsqueeze(a, 0), 0, reshape(index, {index.numel()}),
                                   reshape(src, {1}), reduce, include_self),

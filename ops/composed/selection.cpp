@@ -68,8 +68,7 @@ ValuesAndIndices topk(const Tensor& a, int64_t k, int dim, bool largest) {
 }
 
 Tensor gather(const Tensor& a, int dim, const Tensor& index) {
-  check_tensor("gather", a);
-  check_tensor("gather", index);
+  check_tensor("gather", a, index);
   if (a.ndim() != index.ndim()) {
     fail("gather: index is ", index.shape(), ", expected as many dims as ", a.shape(), " has");
   }
@@ -87,8 +86,7 @@ Tensor gather(const Tensor& a, int dim, const Tensor& index) {
 }
 
 Tensor masked_select(const Tensor& a, const Tensor& mask) {
-  check_tensor("masked_select", a);
-  check_tensor("masked_select", mask);
+  check_tensor("masked_select", a, mask);
   if (mask.dtype() != DType::boolean) {
     fail("masked_select: dtype of the mask is ", mask.dtype(), ", expected bool");
   }
@@ -98,8 +96,7 @@ Tensor masked_select(const Tensor& a, const Tensor& mask) {
 }
 
 Tensor isin(const Tensor& a, const Tensor& elements) {
-  check_tensor("isin", a);
-  check_tensor("isin", elements);
+  check_tensor("isin", a, elements);
   if (elements.numel() == 0) return not_equal(a, a);
   const Tensor sorted = sort(reshape(elements, {elements.numel()}), 0);
   const Tensor places = searchsorted(sorted, reshape(a, {a.numel()}));

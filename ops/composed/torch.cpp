@@ -126,8 +126,7 @@ Tensor cumprod(const Tensor& a, int dim) {
 }
 
 bool equal(const Tensor& a, const Tensor& b) {
-  check_tensor("equal", a);
-  check_tensor("equal", b);
+  check_tensor("equal", a, b);
   return a.shape() == b.shape() && all(weft::equal(a, b)).full_tensor().item() != 0;
 }
 
@@ -230,8 +229,7 @@ Tensor slice(const Tensor& a, int dim, std::optional<int64_t> start, std::option
 
 Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<int>& dims_of_a,
                  const std::vector<int>& dims_of_b) {
-  check_tensor("tensordot", a);
-  check_tensor("tensordot", b);
+  check_tensor("tensordot", a, b);
   Tensor x = a, y = b;
   for (size_t i = 0; i < std::min(dims_of_a.size(), dims_of_b.size()); ++i) {
     const int p = normalized_dim("tensordot", dims_of_a[i], a.ndim());

@@ -45,6 +45,11 @@ inline const Ref<Layout>& layout_of(const Tensor& tensor) { return tensor.body()
 
 /// Throws std::invalid_argument "<what>: no tensor" for an empty handle.
 void check_tensor(const char* what, const Tensor& tensor);
+template <class... Others>
+void check_tensor(const char* what, const Tensor& a, const Tensor& b, const Others&... others) {
+  check_tensor(what, a);
+  check_tensor(what, b, others...);
+}
 
 /// Checks the tensor; returns its dim `dim` counted from the front.
 inline int checked_dim(const char* what, const Tensor& tensor, int dim) {
