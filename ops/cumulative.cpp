@@ -27,11 +27,19 @@ static Stage total_stage(const Scan& scan, int index = 0, int operand = 0) {
           .gathered = true};
 }
 
-static void scan_forward(const Scan& scan, const Call& c) {
-  const auto [dim, from_end] = unpack<DimAndFlag>(c.attributes().structure);
-  if (!c.staged()) return running_total(scan.kind, c.out(), c.in(0), dim, from_end);
-  const Carry carry(scan, c.stage(0), c.stage_box(0).offset[0], from_end);
-  running_total(scan.kind, c.out(), c.in(0), dim, from_end, carry.start());
+/// Registers a scan along a dim: `spec` without rule, forward and stages.
+template <const Scan& kScan> static Op register_scan(OpSpec spec) {
+  spec.rule_of = scan_rule<1>;
+  spec.structure = dim_and_flag("dim, whether from the end");
+  spec.forward = [](const Call& c) {
+    const auto [dim, from_end] = unpack<DimAndFlag>(c.attributes().structure);
+    if (!c.staged()) return running_total(kScan.kind, c.out(), c.in(0), dim, from_end);
+    const Carry carry(kScan, c.stage(0), c.stage_box(0).offset[0], from_end);
+    running_total(kScan.kind, c.out(), c.in(0), dim, from_end, carry.start());
+  };
+  spec.staged_over = {"n"};
+  spec.stages = {total_stage(kScan)};
+  return register_op(std::move(spec));
 }
 
 static const Scan kSum{Running::sum, 0}, kProduct{Running::product, 1},
@@ -42,20 +50,15 @@ static Attributes scan_attributes(int dim, bool from_end = false) {
 }
 
 /// The gradient sums in the opposite direction.
-static const Op cumulative_sum_op = register_op({
+static const Op cumulative_sum_op = register_scan<kSum>({
     .name = "cumulative_sum",
-    .rule_of = scan_rule<1>,
-    .structure = dim_and_flag("dim, whether from the end"),
     .linear = {{0}},
     .dtype = dtype_of_total,
-    .forward = [](const Call& c) { scan_forward(kSum, c); },
     .backward =
         [](const Grad& g) {
           const auto [dim, from_end] = unpack<DimAndFlag>(g.attributes().structure);
           g.give(0, cumulative_sum_op, {g.grad()}, scan_attributes(dim, !from_end));
         },
-    .staged_over = {"n"},
-    .stages = {total_stage(kSum)},
     .saves_in = std::vector<int>{},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1, 0}}},
                 {.shapes = {{5, 3, 2}}, .attributes = {.structure = {0, 1}}},
@@ -118,19 +121,14 @@ static const Op cumulative_prod_gradient_op = register_op({
                 {.shapes = {{5, 2}, {5, 2}}, .attributes = {.structure = {0}}}},
 });
 
-static const Op cumulative_prod_op = register_op({
+static const Op cumulative_prod_op = register_scan<kProduct>({
     .name = "cumulative_prod",
-    .rule_of = scan_rule<1>,
-    .structure = dim_and_flag("dim, whether from the end"),
     .dtype = dtype_of_total,
-    .forward = [](const Call& c) { scan_forward(kProduct, c); },
     .backward =
         [](const Grad& g) {
           g.give(0, cumulative_prod_gradient_op, {g.grad(), g.in(0)},
                  {.structure = {g.attribute(0)}});
         },
-    .staged_over = {"n"},
-    .stages = {total_stage(kProduct)},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1, 0}}},
                 {.shapes = {{5, 3, 2}}, .attributes = {.structure = {0, 0}}},
                 {.shapes = {{5, 7}}, .attributes = {.structure = {0, 0}}, .dtypes = {i32}}},
@@ -146,11 +144,8 @@ static Tensor log_gradient(const Op& op, const Tensor& dy, const Tensor& result,
   return exp(add(op({terms}, attributes), x));
 }
 
-static const Op cumulative_logsumexp_op = register_op({
+static const Op cumulative_logsumexp_op = register_scan<kLogSumExp>({
     .name = "cumulative_logsumexp",
-    .rule_of = scan_rule<1>,
-    .structure = dim_and_flag("dim, whether from the end"),
-    .forward = [](const Call& c) { scan_forward(kLogSumExp, c); },
     .backward =
         [](const Grad& g) {
           const auto [dim, from_end] = unpack<DimAndFlag>(g.attributes().structure);
@@ -160,8 +155,6 @@ static const Op cumulative_logsumexp_op = register_op({
           };
           g.give(0, sub(part(g.grad()), part(neg(g.grad()))));
         },
-    .staged_over = {"n"},
-    .stages = {total_stage(kLogSumExp)},
     .saves_out = {0},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1, 0}}},
                 {.shapes = {{5, 3, 2}}, .attributes = {.structure = {0, 1}}},
