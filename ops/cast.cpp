@@ -8,63 +8,56 @@
 
 namespace weft {
 
-static DType cast_dtype(const Attributes& attributes, std::span<const DType>, int) {
-  return static_cast<DType>(attributes.structure[0]);
+/// Adds to `spec` what all conversions have. structure: the number of the dtype.
+static OpSpec conversion(OpSpec spec) {
+  spec.rule = "... -> ...";
+  spec.structure = {"number of a dtype", [](const Dims& s, std::span<const Shape>) {
+                      return s.ndim() == 1 && s[0] >= 0 && s[0] < kDTypes;
+                    }};
+  spec.dtype = [](const Attributes& attributes, std::span<const DType>, int) {
+    return static_cast<DType>(attributes.structure[0]);
+  };
+  spec.forward = [](const Call& c) { copy(c.out(), c.in(0)); };
+  return spec;
 }
 
-static Structure dtype_number() {
-  return {"number of a dtype", [](const Dims& s, std::span<const Shape>) {
-            return s.ndim() == 1 && s[0] >= 0 && s[0] < kDTypes;
-          }};
-}
+static void give_in_own_dtype(const Grad& g) { g.give(0, as_dtype(g.grad(), g.in_dtype(0))); }
 
 static bool keeps_linear(DType from, DType to) {
   return is_floating(from) && is_floating(to) && !is_float8(from) && !is_float8(to);
 }
 
 /// Between floating dtypes a cast counts as linear: a Partial passes, rounded on each rank.
-static const Op cast_op = register_op({
+static const Op cast_op = register_op(conversion({
     .name = "cast",
-    .rule = "... -> ...",
-    .structure = dtype_number(),
     .linear = {{0}},
-    .dtype = cast_dtype,
-    .forward = [](const Call& c) { copy(c.out(), c.in(0)); },
-    .backward = [](const Grad& g) { g.give(0, as_dtype(g.grad(), g.in_dtype(0))); },
+    .backward = give_in_own_dtype,
     .saves_in = std::vector<int>{},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {int64_t(DType::f64)}}},
                 {.shapes = {{5, 7}}, .attributes = {.structure = {int64_t(DType::bf16)}}}},
-});
+}));
 
 /// A Partial is reduced before it is cast to f8. Not among all_ops(), whose gradients are checked
 /// by differences.
-static const Op cast_float8_op({
+static const Op cast_float8_op(conversion({
     .name = "cast_float8",
-    .rule = "... -> ...",
     .takes = {anything()},
     .moves = true,
-    .structure = dtype_number(),
-    .dtype = cast_dtype,
-    .forward = [](const Call& c) { copy(c.out(), c.in(0)); },
-    .backward = [](const Grad& g) { g.give(0, as_dtype(g.grad(), g.in_dtype(0))); },
+    .backward = give_in_own_dtype,
     .saves_in = std::vector<int>{},
-});
+}));
 
 /// A cast to or from integers and bool rounds or compares: a Partial is reduced first.
-static const Op convert_op = register_op({
+static const Op convert_op = register_op(conversion({
     .name = "convert",
-    .rule = "... -> ...",
     .moves = true,
-    .structure = dtype_number(),
-    .dtype = cast_dtype,
-    .forward = [](const Call& c) { copy(c.out(), c.in(0)); },
     .differentiable = false,
     .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {int64_t(DType::i64)}}},
                 {.shapes = {{5, 7}}, .attributes = {.structure = {int64_t(DType::boolean)}}},
                 {.shapes = {{5, 7}},
                  .attributes = {.structure = {int64_t(DType::f32)}},
                  .dtypes = {DType::i32}}},
-});
+}));
 
 Tensor cast(const Tensor& a, DType dtype) {
   if (!a) fail("cast: no tensor is given, expected one");
