@@ -5,6 +5,7 @@
 #include "ops/engine/engine.h"
 #include "ops/engine/layouts.h"
 #include "ops/engine/tensor_body.h"
+#include "ops/take.h"
 #include "src/kernels/copy/dense.h"
 #include "src/kernels/take/take.h"
 #include "weft/error.h"
@@ -140,10 +141,7 @@ Tensor index(const Tensor& a, const std::vector<DimIndex>& indices) {
 }
 
 std::vector<DimIndex> indices_of_mask(const Tensor& mask, int dim) {
-  check_tensor("index", mask);
-  if (mask.dtype() != DType::boolean) {
-    fail("index: dtype of the mask is ", mask.dtype(), ", expected bool");
-  }
+  check_mask("index", mask);
   std::vector<DimIndex> indices;
   for (const Tensor& places : nonzero(mask)) {
     indices.push_back({dim + static_cast<int>(indices.size()), places});

@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "weft/sharding.h"
-#include "weft/tensor.h"
+#include "ops/engine/tensor_body.h"
+#include "weft/error.h"
 
 namespace weft {
 
 /// Returns `indices`, which the error calls `name`, as i32 or i64, the dtypes that kernels read;
 /// std::invalid_argument "what: ..." unless they are integers.
 Tensor as_indices(const char* what, const char* name, const Tensor& indices);
+
+/// Checks that a mask is a tensor of bool; std::invalid_argument "what: ..." otherwise.
+inline void check_mask(const char* what, const Tensor& mask) {
+  check_tensor(what, mask);
+  if (mask.dtype() == DType::boolean) return;
+  fail(what, ": dtype of the mask is ", mask.dtype(), ", expected bool");
+}
 
 /// Returns a tensor without values that is laid out along `dim` as a tensor of that shape: it
 /// determines which places each rank writes by index.

@@ -19,10 +19,8 @@ namespace weft {
 static Tensor flattened(const Tensor& a) { return reshape(a, {a.numel()}); }
 
 Tensor masked_scatter(const Tensor& a, const Tensor& mask, const Tensor& src) {
-  check_tensor("masked_scatter", a, mask, src);
-  if (mask.dtype() != DType::boolean) {
-    fail("masked_scatter: dtype of the mask is ", mask.dtype(), ", expected bool");
-  }
+  check_tensor("masked_scatter", a, src);
+  check_mask("masked_scatter", mask);
   const Tensors both = broadcast_tensors({a, mask});
   if (both[0].numel() == 0) return clone(both[0]);
   const Tensor places = sub(cumulative_sum(flattened(both[1]), 0), 1);

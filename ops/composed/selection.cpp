@@ -86,10 +86,8 @@ Tensor gather(const Tensor& a, int dim, const Tensor& index) {
 }
 
 Tensor masked_select(const Tensor& a, const Tensor& mask) {
-  check_tensor("masked_select", a, mask);
-  if (mask.dtype() != DType::boolean) {
-    fail("masked_select: dtype of the mask is ", mask.dtype(), ", expected bool");
-  }
+  check_tensor("masked_select", a);
+  check_mask("masked_select", mask);
   const Tensors both = broadcast_tensors({a, mask});
   const Tensor places = nonzero(reshape(both[1], {both[1].numel()}))[0];
   return take(reshape(both[0], {both[0].numel()}), places, 0);
