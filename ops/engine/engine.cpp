@@ -28,18 +28,12 @@ Engine& Engine::current() {
 }
 
 void check_policy(const std::string& what, bool moves, bool communicates) {
-  Traffic traffic = Context::current().traffic;
+  const Traffic traffic = Context::current().traffic;
   if (traffic == Traffic::allow) return;
-  if (communicates) {
-    fail(what,
-         ": operands need a redistribution between ranks, expected layouts without one, as the ",
-         "traffic policy demands; redistribute them explicitly");
-  }
-  if (moves && traffic == Traffic::forbid) {
-    fail(what,
-         ": operands need a redistribution within ranks, expected layouts without one, as the ",
-         "traffic policy demands; redistribute them explicitly");
-  }
+  if (!communicates && !(moves && traffic == Traffic::forbid)) return;
+  fail(what, ": operands need a redistribution ", communicates ? "between" : "within",
+       " ranks, expected layouts without one, as the ",
+       "traffic policy demands; redistribute them explicitly");
 }
 
 Tensor run_plan(const Tensor& tensor, const Ref<Plan>& plan, const std::string& what) {
