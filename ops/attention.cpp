@@ -103,42 +103,45 @@ static Rule attention_rule(const Attributes& attributes, std::span<const Shape> 
   return {operands + " -> " + results};
 }
 
-static Structure attention_structure() {
-  return {"flags, window", [](const Dims& s, std::span<const Shape>) {
-            return s.ndim() == 2 && s[0] >= 0 && s[0] < 64 && s[1] >= 0;
+static DType statistics_dtype(DType dtype) { return dtype == f64 ? f64 : f32; }
+
+/// What the specs of attention, and of its gradient, have in common.
+static OpSpec attention_spec(const std::string& name, bool backward) {
+  return {
+      .name = backward ? name + "_backward" : name,
+      .rule_of = [=](const Attributes& a,
+                     std::span<const Shape> shapes) { return attention_rule(a, shapes, backward); },
+      .takes = {anything()},
+      .structure = {"flags, window",
+                    [](const Dims& s, std::span<const Shape>) {
+                      return s.ndim() == 2 && s[0] >= 0 && s[0] < 64 && s[1] >= 0;
+                    }},
+      .dtype =
+          [=](const Attributes&, std::span<const DType> dtypes, int result) {
+            return result < (backward ? 3 : 1) ? dtypes[0] : statistics_dtype(dtypes[0]);
+          },
+      .products =
+          [=](const Attributes& a) {
+            const double all = backward ? 5 : 2;
+            return unpack<AttentionStructure>(a.structure).has(kCausal) ? all / 2 : all;
           }};
 }
-
-static double attention_products(const Attributes& a, double all) {
-  return unpack<AttentionStructure>(a.structure).has(kCausal) ? all / 2 : all;
-}
-
-static DType statistics_dtype(DType dtype) { return dtype == f64 ? f64 : f32; }
 
 /// operands: q, k, v, out, logsumexp, gradient of out, and the optional ones. dk and dv are sums
 /// over the queries, so they are Partial when the sequence of queries is sharded; the gradient of a
 /// mask that broadcasts is one over what it broadcasts to.
 static OpSpec attention_backward_spec(const std::string& name, const Mod& mod) {
-  return {
-      .name = name + "_backward",
-      .rule_of = [](const Attributes& a,
-                    std::span<const Shape> shapes) { return attention_rule(a, shapes, true); },
-      .takes = {anything()},
-      .structure = attention_structure(),
-      .dtype = [](const Attributes&, std::span<const DType> dtypes,
-                  int result) { return result < 3 ? dtypes[0] : statistics_dtype(dtypes[0]); },
-      .forward =
-          [mod](const Call& c) {
-            const DenseBlock q = DenseBlock::of_rows(c.in(0)), k = DenseBlock::of_rows(c.in(1)),
-                             v = DenseBlock::of_rows(c.in(2)), dout = DenseBlock::of_rows(c.in(5));
-            const bool of_mask =
-                unpack<AttentionStructure>(c.attributes().structure).has(kMaskGradient);
-            attention_backward(heads_first(q), heads_first(k), heads_first(v), heads_first(c.in(3)),
-                               c.in(4), heads_first(dout), attention_arguments(c, 6, mod),
-                               heads_first(c.out(0)), heads_first(c.out(1)), heads_first(c.out(2)),
-                               of_mask ? c.out(3) : MemoryBlock());
-          },
-      .products = [](const Attributes& a) { return attention_products(a, 5); }};
+  OpSpec spec = attention_spec(name, true);
+  spec.forward = [mod](const Call& c) {
+    const DenseBlock q = DenseBlock::of_rows(c.in(0)), k = DenseBlock::of_rows(c.in(1)),
+                     v = DenseBlock::of_rows(c.in(2)), dout = DenseBlock::of_rows(c.in(5));
+    const bool of_mask = unpack<AttentionStructure>(c.attributes().structure).has(kMaskGradient);
+    attention_backward(heads_first(q), heads_first(k), heads_first(v), heads_first(c.in(3)),
+                       c.in(4), heads_first(dout), attention_arguments(c, 6, mod),
+                       heads_first(c.out(0)), heads_first(c.out(1)), heads_first(c.out(2)),
+                       of_mask ? c.out(3) : MemoryBlock());
+  };
+  return spec;
 }
 
 /// The gradient of the sinks: each is a key without value, whose probability is exp(sink - lse).
@@ -167,24 +170,18 @@ static void give_attention_gradients(const Grad& g, const Op& backward_op) {
 }
 
 /// results: out and, for the gradient, the logsumexp of each query's scores.
-static OpSpec attention_spec(const std::string& name, const Mod& mod, const Op& backward_op) {
-  return {.name = name,
-          .rule_of = [](const Attributes& a,
-                        std::span<const Shape> shapes) { return attention_rule(a, shapes, false); },
-          .takes = {anything()},
-          .structure = attention_structure(),
-          .dtype = [](const Attributes&, std::span<const DType> dtypes,
-                      int result) { return result == 0 ? dtypes[0] : statistics_dtype(dtypes[0]); },
-          .forward =
-              [mod](const Call& c) {
-                const DenseBlock q = DenseBlock::of_rows(c.in(0)), k = DenseBlock::of_rows(c.in(1)),
-                                 v = DenseBlock::of_rows(c.in(2));
-                attention(heads_first(q), heads_first(k), heads_first(v),
-                          attention_arguments(c, 3, mod), heads_first(c.out(0)), c.out(1));
-              },
-          .backward = [backward_op](const Grad& g) { give_attention_gradients(g, backward_op); },
-          .saves_out = {0, 1},
-          .products = [](const Attributes& a) { return attention_products(a, 2); }};
+static OpSpec attention_forward_spec(const std::string& name, const Mod& mod,
+                                     const Op& backward_op) {
+  OpSpec spec = attention_spec(name, false);
+  spec.forward = [mod](const Call& c) {
+    const DenseBlock q = DenseBlock::of_rows(c.in(0)), k = DenseBlock::of_rows(c.in(1)),
+                     v = DenseBlock::of_rows(c.in(2));
+    attention(heads_first(q), heads_first(k), heads_first(v), attention_arguments(c, 3, mod),
+              heads_first(c.out(0)), c.out(1));
+  };
+  spec.backward = [backward_op](const Grad& g) { give_attention_gradients(g, backward_op); };
+  spec.saves_out = {0, 1};
+  return spec;
 }
 
 static OpSpec with_samples(OpSpec spec, std::vector<OpSample> samples) {
@@ -200,7 +197,7 @@ static const Op attention_backward_op = register_op(with_samples(
       .attributes = attention_attributes(0, 0, {0.5, 0, 0})}}));
 
 static const Op attention_op = register_op(with_samples(
-    attention_spec("attention", {}, attention_backward_op),
+    attention_forward_spec("attention", {}, attention_backward_op),
     {{.shapes = {{2, 5, 6, 4}, {2, 7, 3, 4}, {2, 7, 3, 4}},
       .attributes = attention_attributes(kCausal, 0, {0.5, 0, 0})},
      {.shapes = {{3, 5, 2, 3}, {3, 5, 1, 3}, {3, 5, 1, 3}},
@@ -214,7 +211,7 @@ static const Op attention_op = register_op(with_samples(
 
 Op make_attention_op(const char* name, const ScoreMod& mod) {
   const Op backward_op{attention_backward_spec(name, mod)};
-  return Op(attention_spec(name, mod, backward_op));
+  return Op(attention_forward_spec(name, mod, backward_op));
 }
 
 static void check_heads(const Tensor& q, const Tensor& k, const Tensor& v) {
