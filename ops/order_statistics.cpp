@@ -12,7 +12,6 @@
 #include "src/kernels/rows/rows.h"
 #include "src/kernels/sort/sort.h"
 #include "src/kernels/take/take.h"
-#include "weft/ops/along_dim.h"
 
 namespace weft {
 

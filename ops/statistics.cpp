@@ -8,7 +8,6 @@
 #include "weft/ops/logic.h"
 #include "weft/ops/powers.h"
 #include "weft/ops/reductions.h"
-#include "weft/ops/shapes.h"
 
 namespace weft {
 

@@ -10,7 +10,6 @@
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
-#include "weft/ops/parts.h"
 #include "weft/ops/reductions.h"
 #include "weft/ops/rounding.h"
 #include "weft/ops/shapes.h"

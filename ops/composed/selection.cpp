@@ -12,7 +12,6 @@
 #include "weft/ops/along_dim.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
-#include "weft/ops/parts.h"
 #include "weft/ops/reductions.h"
 #include "weft/ops/shapes.h"
 #include "weft/ops/statistics.h"
