@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "mesh/grid.h"
 #include "mesh/layout.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
@@ -230,8 +231,7 @@ static int64_t joined_parts(const Tensor& x, const Tensor& weights, const Tensor
   const Axes both = weights.sharding().axes_cutting(0);
   const auto cuts_rows = [&](int axis) { return x.sharding()[axis].is_shard(0); };
   if (both.empty() || !std::all_of(both.begin(), both.end(), cuts_rows)) return 0;
-  int64_t parts = 1;
-  for (const int axis : both) parts *= x.sharding().mesh().axis_size(axis);
+  const int64_t parts = layout_of(x)->grid->size(both);
   if (counts.device().kind == DeviceKind::meta) return parts;
   const std::vector<int64_t> numbers = counts.full_tensor().to_vector<int64_t>();
   const int64_t experts = weights.size(0);

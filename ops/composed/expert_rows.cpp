@@ -29,10 +29,9 @@ struct RowAxes {
   /// How the experts' axes cut the experts: the size of each part, in the order of the axes.
   Numbers parts;
 
-  int64_t group_count() const { return count_along(groups); }
-  int64_t count_along(const Axes& axes) const {
+  int64_t group_count() const {
     int64_t count = 1;
-    for (const int axis : axes) count *= mesh.axis_size(axis);
+    for (const int axis : groups) count *= mesh.axis_size(axis);
     return count;
   }
   /// This rank's number among the parts along these axes.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "mesh/grid.h"
 #include "ops/along_dim.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
@@ -41,11 +42,7 @@ ValuesAndIndices sort_along(const Tensor& a, int dim, bool descending) {
 
 /// The number of ranks that cut a dim.
 static int64_t parts_of_dim(const Tensor& a, int dim) {
-  int64_t parts = 1;
-  if (!a.is_sharded()) return parts;
-  for (const int axis : a.sharding().axes_cutting(dim))
-    parts *= a.sharding().mesh().axis_size(axis);
-  return parts;
+  return a.is_sharded() ? layout_of(a)->grid->size(a.sharding().axes_cutting(dim)) : 1;
 }
 
 ValuesAndIndices topk(const Tensor& a, int64_t k, int dim, bool largest) {
