@@ -7,12 +7,6 @@
 
 namespace weft {
 
-static Stage row_min_stage() {
-  return {.result = "...", .reduce = ReduceOp::min, .run = [](const Call& c) {
-            reduce(Reduction::min, c.stage(0), c.in(0), {last_dim(c)});
-          }};
-}
-
 /// For a sharded dim: the least index, in the whole tensor, at which the overall extreme occurs.
 static Stage first_index_stage() {
   return {.result = "...",
@@ -36,7 +30,7 @@ static Op arg_reduction(const char* name, bool greatest) {
             arg_reduce(c.out(), c.in(0), last_dim(c), greatest);
           },
       .staged_over = {"v"},
-      .stages = {greatest ? row_max_stage() : row_min_stage(), first_index_stage()},
+      .stages = {row_extreme_stage(greatest), first_index_stage()},
       .differentiable = false,
       .samples = {{{{5, 7}}}, {{{2, 5, 3}}}, {.shapes = {{5, 7}}, .dtypes = {i32}}},
   });

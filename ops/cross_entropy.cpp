@@ -80,7 +80,7 @@ static const Op cross_entropy_op = register_op({
                  g.attributes());
         },
     .staged_over = {"v"},
-    .stages = {row_max_stage(),
+    .stages = {row_extreme_stage(),
                row_sum_exp_stage(),
                {.result = "...",
                 .reduce = ReduceOp::sum,

@@ -13,10 +13,12 @@ namespace weft {
 
 inline int last_dim(const Call& c) { return c.in(0).shape.ndim() - 1; }
 
-/// Stage 0 of a softmax: each row's largest element.
-inline Stage row_max_stage() {
-  return {.result = "...", .reduce = ReduceOp::max, .run = [](const Call& c) {
-            reduce(Reduction::max, c.stage(0), c.in(0), {last_dim(c)});
+/// Stage 0: each row's largest, or smallest, element.
+inline Stage row_extreme_stage(bool greatest = true) {
+  return {.result = "...",
+          .reduce = greatest ? ReduceOp::max : ReduceOp::min,
+          .run = [kind = greatest ? Reduction::max : Reduction::min](const Call& c) {
+            reduce(kind, c.stage(0), c.in(0), {last_dim(c)});
           }};
 }
 

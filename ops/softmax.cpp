@@ -44,7 +44,7 @@ static Op register_softmax(const char* name, SoftmaxKernel kernel, const Op& bac
             g.give(0, backward, {g.grad(), g.out()});
           },
       .staged_over = {"v"},
-      .stages = {row_max_stage(), row_sum_exp_stage()},
+      .stages = {row_extreme_stage(), row_sum_exp_stage()},
       .saves_in = std::vector<int>{},
       .saves_out = {0},
       .samples = {{{{5, 7}}}, {{{2, 5, 3}}}},
@@ -87,7 +87,7 @@ static const Op logsumexp_op = register_op({
           g.give(0, logsumexp_backward_op, {g.grad(), g.in(0), g.out()});
         },
     .staged_over = {"v"},
-    .stages = {row_max_stage(), row_sum_exp_stage()},
+    .stages = {row_extreme_stage(), row_sum_exp_stage()},
     .saves_out = {0},
     .samples = {{{{5, 7}}}, {{{2, 5, 3}}}},
 });
