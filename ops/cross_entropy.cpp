@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/cross_entropy/cross_entropy.h"
 
+#include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "ops/rows.h"
 #include "ops/structure.h"
@@ -9,6 +10,7 @@
 #include "src/kernels/map/map.h"
 #include "weft/ops/along_dim.h"
 #include "weft/ops/factories.h"
+#include "weft/ops/losses.h"
 #include "weft/ops/networks.h"
 #include "weft/ops/reductions.h"
 #include "weft/ops/shapes.h"
@@ -196,6 +198,19 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets,
     rows = add(rows, mul(more, kept));
   }
   return reduced_loss(rows, ids, options);
+}
+
+Tensor mse_loss(const Tensor& input, const Tensor& target, std::string_view reduction) {
+  check_tensor("mse_loss", input, target);
+  if (!(input.shape() == target.shape())) {
+    fail("mse_loss: target is ", target.shape(), ", expected ", input.shape(),
+         ", the shape of input");
+  }
+  const Tensor losses = square(sub(input, target));
+  if (reduction == "none") return losses;
+  if (reduction == "mean") return mean(losses);
+  if (reduction == "sum") return sum(losses);
+  fail("mse_loss: reduction is ", in_quotes(reduction), ", expected mean, sum or none");
 }
 
 }  // namespace weft
