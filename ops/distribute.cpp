@@ -51,8 +51,7 @@ constexpr int64_t kSampleBytes = 64 << 10;
 
 /// Sample number `i` of a tensor: a box of at most kSampleBytes; the samples are spread over it.
 static Box sample_of(const Shape& shape, DType dtype, int i) {
-  Box box{Shape(), shape};
-  for (int d = 0; d < shape.ndim(); ++d) box.offset.push_back(0);
+  Box box{Dims::filled(shape.ndim(), 0), shape};
   int64_t bytes = shape.product() * static_cast<int64_t>(size_of(dtype));
   while (bytes > kSampleBytes) {
     int longest = 0;
@@ -190,10 +189,8 @@ static Sharding stated_gradient(const Sharding& sharding, const Placements& stat
 }
 
 static bool needs_statement(const Sharding& sharding) {
-  for (const Placement& placement : sharding.placements()) {
-    if (!placement.is_shard()) return true;
-  }
-  return false;
+  return std::ranges::any_of(sharding.placements(),
+                             [](const Placement& placement) { return !placement.is_shard(); });
 }
 
 static Tensor to_local_as(const Tensor& tensor, const Sharding& gradient) {

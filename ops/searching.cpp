@@ -89,9 +89,8 @@ static const Op true_places_op = register_op({
 
 /// 0, 1, ... [n], laid out as `like` [n].
 static Tensor numbers_like(const Tensor& like) {
-  TensorOptions options{.dtype = DType::i64};
-  if (like.is_sharded()) options.sharding = like.sharding();
-  return arange(0, static_cast<double>(like.numel()), 1, options).to(like.device());
+  return arange(0, static_cast<double>(like.numel()), 1,
+                {.dtype = DType::i64, .device = like.device(), .sharding = like.sharding()});
 }
 
 /// One number [1] that combines with `a`.
