@@ -105,7 +105,7 @@ static Rule attention_rule(const Attributes& attributes, std::span<const Shape> 
 
 static DType statistics_dtype(DType dtype) { return dtype == f64 ? f64 : f32; }
 
-/// What the specs of attention, and of its gradient, have in common.
+/// Returns the part that the specs of attention and of its gradient have in common.
 static OpSpec attention_spec(const std::string& name, bool backward) {
   return {
       .name = backward ? name + "_backward" : name,
