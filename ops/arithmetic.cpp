@@ -6,19 +6,13 @@ namespace weft {
 
 namespace {
 
-struct Add {
-  static constexpr bool kKeepsWidth = true;
-  static constexpr bool kWraps = true;
+struct Add : KeepsWidth, Wraps {
   template <class T> WEFT_FN T operator()(T a, T b) const { return static_cast<T>(a + b); }
 };
-struct Sub {
-  static constexpr bool kKeepsWidth = true;
-  static constexpr bool kWraps = true;
+struct Sub : KeepsWidth, Wraps {
   template <class T> WEFT_FN T operator()(T a, T b) const { return static_cast<T>(a - b); }
 };
-struct Mul {
-  static constexpr bool kKeepsWidth = true;
-  static constexpr bool kWraps = true;
+struct Mul : KeepsWidth, Wraps {
   template <class T> WEFT_FN T operator()(T a, T b) const {
     // Products of 16 bits are computed as int, which may overflow.
     if constexpr (std::is_integral_v<T>) return static_cast<T>(uint64_t{1} * a * b);

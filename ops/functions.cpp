@@ -11,14 +11,10 @@ namespace weft {
 
 namespace {
 
-struct Neg {
-  static constexpr bool kWraps = true;
-  static constexpr bool kKeepsWidth = true;
+struct Neg : Wraps, KeepsWidth {
   template <class T> WEFT_FN T operator()(T a) const { return static_cast<T>(-a); }
 };
-struct Abs {
-  static constexpr bool kDependsOnSign = true;
-  static constexpr bool kKeepsWidth = true;
+struct Abs : DependsOnSign, KeepsWidth {
   template <class T> WEFT_FN T operator()(T a) const {
     if constexpr (std::is_unsigned_v<T>) {
       return a;
@@ -31,8 +27,7 @@ struct Abs {
   }
 };
 /// -1, 0 or 1; NaN for NaN.
-struct Sign {
-  static constexpr bool kDependsOnSign = true;
+struct Sign : DependsOnSign {
   template <class T> WEFT_FN T operator()(T a) const {
     if constexpr (std::is_unsigned_v<T>) {
       return a != 0;
@@ -41,8 +36,7 @@ struct Sign {
     }
   }
 };
-struct Square {
-  static constexpr bool kWraps = true;
+struct Square : Wraps {
   template <class T> WEFT_FN T operator()(T a) const { return a * a; }
 };
 WEFT_FUNCTOR(Exp, exp)
@@ -93,8 +87,7 @@ struct ErfGradient {
     return gradient * T(1.1283791670955126) * exp(-a * a);
   }
 };
-struct Relu {
-  static constexpr bool kDependsOnSign = true;
+struct Relu : DependsOnSign {
   template <class T> WEFT_FN T operator()(T a) const { return a > T(0) || a != a ? a : T(0); }
 };
 /// Takes relu's result: the gradient is 0 where that is 0.

@@ -18,6 +18,17 @@
 
 namespace weft {
 
+// Bases of functors that say how `map` may call them.
+struct Wraps {
+  static constexpr bool kWraps = true;
+};
+struct KeepsWidth {
+  static constexpr bool kKeepsWidth = true;
+};
+struct DependsOnSign {
+  static constexpr bool kDependsOnSign = true;
+};
+
 /// Returns an operand's gradient from that of the result and `value`: the operand, or the result.
 using FunctionGradient = Tensor (*)(const Tensor& gradient, const Tensor& value);
 
@@ -26,7 +37,7 @@ using FunctionGradient = Tensor (*)(const Tensor& gradient, const Tensor& value)
 struct FunctionSpec {
   const char* name;
   FunctionGradient by_operand = nullptr, by_result = nullptr;
-  /// Of the samples' values.
+  /// Range of the values of samples.
   double low = -2, high = 2;
 };
 

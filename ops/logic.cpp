@@ -60,22 +60,16 @@ Tensor logical_xor(const Tensor& a, const Tensor& b) { return call_promoted(logi
 
 namespace {
 
-struct Equal {
-  static constexpr bool kKeepsWidth = true;
+struct Equal : KeepsWidth {
   template <class T> WEFT_FN bool operator()(T a, T b) const { return a == b; }
 };
-struct NotEqual {
-  static constexpr bool kKeepsWidth = true;
+struct NotEqual : KeepsWidth {
   template <class T> WEFT_FN bool operator()(T a, T b) const { return a != b; }
 };
-struct Less {
-  static constexpr bool kKeepsWidth = true;
-  static constexpr bool kDependsOnSign = true;
+struct Less : KeepsWidth, DependsOnSign {
   template <class T> WEFT_FN bool operator()(T a, T b) const { return a < b; }
 };
-struct LessEqual {
-  static constexpr bool kKeepsWidth = true;
-  static constexpr bool kDependsOnSign = true;
+struct LessEqual : KeepsWidth, DependsOnSign {
   template <class T> WEFT_FN bool operator()(T a, T b) const { return a <= b; }
 };
 struct Where {
@@ -84,14 +78,10 @@ struct Where {
   }
 };
 /// NaN if either operand is NaN.
-struct Maximum {
-  static constexpr bool kKeepsWidth = true;
-  static constexpr bool kDependsOnSign = true;
+struct Maximum : KeepsWidth, DependsOnSign {
   template <class T> WEFT_FN T operator()(T a, T b) const { return a > b || a != a ? a : b; }
 };
-struct Minimum {
-  static constexpr bool kKeepsWidth = true;
-  static constexpr bool kDependsOnSign = true;
+struct Minimum : KeepsWidth, DependsOnSign {
   template <class T> WEFT_FN T operator()(T a, T b) const { return a < b || a != a ? a : b; }
 };
 
@@ -171,20 +161,16 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
 
 namespace {
 
-struct BitNot {
-  static constexpr bool kKeepsWidth = true;
+struct BitNot : KeepsWidth {
   template <class T> WEFT_FN T operator()(T a) const { return static_cast<T>(~a); }
 };
-struct BitAnd {
-  static constexpr bool kKeepsWidth = true;
+struct BitAnd : KeepsWidth {
   template <class T> WEFT_FN T operator()(T a, T b) const { return static_cast<T>(a & b); }
 };
-struct BitOr {
-  static constexpr bool kKeepsWidth = true;
+struct BitOr : KeepsWidth {
   template <class T> WEFT_FN T operator()(T a, T b) const { return static_cast<T>(a | b); }
 };
-struct BitXor {
-  static constexpr bool kKeepsWidth = true;
+struct BitXor : KeepsWidth {
   template <class T> WEFT_FN T operator()(T a, T b) const { return static_cast<T>(a ^ b); }
 };
 struct ShiftLeft {
@@ -193,8 +179,7 @@ struct ShiftLeft {
     return bits < 64 ? static_cast<int64_t>(static_cast<uint64_t>(a) << bits) : 0;
   }
 };
-struct ShiftRight {
-  static constexpr bool kDependsOnSign = true;
+struct ShiftRight : DependsOnSign {
   WEFT_FN uint64_t operator()(uint64_t a, uint64_t b) const { return b < 64 ? a >> b : 0; }
   WEFT_FN int64_t operator()(int64_t a, int64_t b) const {
     const uint64_t bits = static_cast<uint64_t>(b);

@@ -27,8 +27,7 @@ struct IntegerPower {
     return power;
   }
 };
-struct Power {
-  static constexpr bool kDependsOnSign = true;
+struct Power : DependsOnSign {
   template <class T> WEFT_FN T operator()(T a, T b) const {
     if constexpr (std::is_integral_v<T>) {
       return IntegerPower{}(a, b);
@@ -48,8 +47,7 @@ struct NumberPower {
   double base;
   template <class T> WEFT_FN T operator()(T a) const { return Power{}(number_as<T>(base), a); }
 };
-struct SecondPower {
-  static constexpr bool kWraps = true;
+struct SecondPower : Wraps {
   template <class T> WEFT_FN T operator()(T a) const { return a * a; }
 };
 /// The power 0.5, which differs from the square root for -0 and -infinity.

@@ -15,8 +15,7 @@ WEFT_FUNCTOR(Ceil, std::ceil)
 WEFT_FUNCTOR(Trunc, std::trunc)
 /// In the default rounding mode, to nearest even.
 WEFT_FUNCTOR(Round, std::rint)
-struct FloorDivide {
-  static constexpr bool kDependsOnSign = true;
+struct FloorDivide : DependsOnSign {
   /// Subtracts the remainder first, so that the quotient differs from an integer by rounding only.
   template <class T> WEFT_FN T operator()(T a, T b) const {
     if (b == T(0) || std::isinf(a) || std::isinf(b)) return a / b;
@@ -34,8 +33,7 @@ struct FloorDivide {
   }
   WEFT_FN uint64_t operator()(uint64_t a, uint64_t b) const { return b == 0 ? 0 : a / b; }
 };
-struct Remainder {
-  static constexpr bool kDependsOnSign = true;
+struct Remainder : DependsOnSign {
   template <class T> WEFT_FN T operator()(T a, T b) const {
     const T rest = std::fmod(a, b);
     if (rest == T(0)) return std::copysign(T(0), b);
@@ -48,8 +46,7 @@ struct Remainder {
   }
   WEFT_FN uint64_t operator()(uint64_t a, uint64_t b) const { return b == 0 ? 0 : a % b; }
 };
-struct SignBit {
-  static constexpr bool kDependsOnSign = true;
+struct SignBit : DependsOnSign {
   WEFT_FN bool operator()(uint64_t) const { return false; }
   WEFT_FN bool operator()(float a) const { return std::bit_cast<int32_t>(a) < 0; }
   WEFT_FN bool operator()(double a) const { return std::bit_cast<int64_t>(a) < 0; }
