@@ -15,42 +15,6 @@
 
 namespace weft {
 
-// Converts parameter groups to the arguments of an optimizer's constructor.
-
-template <class Options>
-static std::vector<std::vector<NamedParameter>> parameters_of(
-    const std::vector<ParameterGroup<Options>>& groups) {
-  std::vector<std::vector<NamedParameter>> parameters;
-  for (const auto& group : groups) parameters.push_back(group.parameters);
-  return parameters;
-}
-
-template <class Options>
-static std::vector<Options> options_of(const std::vector<ParameterGroup<Options>>& groups) {
-  std::vector<Options> options;
-  for (const auto& group : groups) options.push_back(group.options);
-  return options;
-}
-
-/// `member` of each group's options.
-template <class Options, class T>
-static std::vector<T> each(const std::vector<ParameterGroup<Options>>& groups, T Options::*member) {
-  std::vector<T> values;
-  for (const auto& group : groups) values.push_back(group.options.*member);
-  return values;
-}
-
-/// Whether weight decay applies to each parameter of an optimizer.
-template <class Options>
-static std::vector<bool> decaying(const Optimizer& optimizer, const std::vector<Options>& options) {
-  std::vector<bool> result;
-  for (size_t i = 0; i < optimizer.parameters().size(); ++i) {
-    const DecayPredicate& decays = options[optimizer.group_of(i)].decays;
-    result.push_back(!decays || decays(optimizer.parameters()[i]));
-  }
-  return result;
-}
-
 /// Checks that an option, which the optimizer has once, is that of the first group in all others.
 template <class Options, class T>
 static void check_equal_in_groups(std::string_view what, std::string_view name,
@@ -82,24 +46,17 @@ static void check_adam(const char* what, double learning_rate, double beta1, dou
   }
 }
 
-AdamW::AdamW(std::vector<ParameterGroup<AdamWOptions>> groups)
-    : Optimizer(parameters_of(groups), each(groups, &AdamWOptions::learning_rate)),
-      options_(options_of(groups)),
-      decays_(decaying(*this, options_)) {
-  for (const auto& [rate, beta1, beta2, eps, decay, predicate, moments_are, offload] : options_) {
+static void check_all(const std::vector<AdamWOptions>& all) {
+  for (const auto& [rate, beta1, beta2, eps, decay, predicate, moments_are, offload] : all) {
     check_adam("adamw", rate, beta1, beta2, eps, decay);
     if (!is_floating(moments_are))
       fail("adamw: dtype of moments is ", moments_are, ", expected a floating one");
   }
-  check_equal_in_groups("adamw", "moments", options_, &AdamWOptions::moments);
-  check_equal_in_groups("adamw", "offload", options_, &AdamWOptions::offload);
+  check_equal_in_groups("adamw", "moments", all, &AdamWOptions::moments);
+  check_equal_in_groups("adamw", "offload", all, &AdamWOptions::offload);
 }
 
 std::vector<Hyperparameter> hyperparameters(AdamWOptions& options) { return adam_numbers(options); }
-
-std::vector<Hyperparameter> AdamW::numbers(size_t group) {
-  return weft::hyperparameters(options_[group]);
-}
 
 AdamWStep AdamW::numbers_of(size_t parameter, int64_t step) const {
   const AdamWOptions& options = options_[group_of(parameter)];
@@ -120,11 +77,8 @@ std::vector<double> AdamW::rates(size_t parameter, int64_t step) const {
   return adamw_rates(numbers_of(parameter, step));
 }
 
-SGD::SGD(std::vector<ParameterGroup<SGDOptions>> groups)
-    : Optimizer(parameters_of(groups), each(groups, &SGDOptions::learning_rate)),
-      options_(options_of(groups)),
-      decays_(decaying(*this, options_)) {
-  for (const SGDOptions& options : options_) {
+static void check_all(const std::vector<SGDOptions>& all) {
+  for (const SGDOptions& options : all) {
     if (!(options.learning_rate >= 0) || !(options.momentum >= 0) || !(options.weight_decay >= 0)) {
       fail("sgd: learning rate, momentum and weight decay are ", options.learning_rate, ", ",
            options.momentum, " and ", options.weight_decay, ", expected each at least 0");
@@ -133,7 +87,7 @@ SGD::SGD(std::vector<ParameterGroup<SGDOptions>> groups)
       fail("sgd: nesterov with momentum 0, expected a momentum above 0");
     }
   }
-  check_equal_in_groups("sgd", "offload", options_, &SGDOptions::offload);
+  check_equal_in_groups("sgd", "offload", all, &SGDOptions::offload);
 }
 
 std::vector<Hyperparameter> hyperparameters(SGDOptions& options) {
@@ -141,10 +95,6 @@ std::vector<Hyperparameter> hyperparameters(SGDOptions& options) {
           {"momentum", &options.momentum},
           {"weight_decay", &options.weight_decay},
           {"nesterov", &options.nesterov}};
-}
-
-std::vector<Hyperparameter> SGD::numbers(size_t group) {
-  return weft::hyperparameters(options_[group]);
 }
 
 std::vector<std::string> SGD::moments() const {
@@ -161,21 +111,14 @@ void SGD::update(const Update& update) {
        decays_[update.parameter] ? options.weight_decay : 0, options.nesterov && has_velocity);
 }
 
-Lamb::Lamb(std::vector<ParameterGroup<LambOptions>> groups)
-    : Optimizer(parameters_of(groups), each(groups, &LambOptions::learning_rate)),
-      options_(options_of(groups)),
-      decays_(decaying(*this, options_)) {
-  check_equal_in_groups("lamb", "offload", options_, &LambOptions::offload);
-  for (const auto& [rate, beta1, beta2, eps, decay, predicate, offload] : options_) {
+static void check_all(const std::vector<LambOptions>& all) {
+  check_equal_in_groups("lamb", "offload", all, &LambOptions::offload);
+  for (const auto& [rate, beta1, beta2, eps, decay, predicate, offload] : all) {
     check_adam("lamb", rate, beta1, beta2, eps, decay);
   }
 }
 
 std::vector<Hyperparameter> hyperparameters(LambOptions& options) { return adam_numbers(options); }
-
-std::vector<Hyperparameter> Lamb::numbers(size_t group) {
-  return weft::hyperparameters(options_[group]);
-}
 
 /// Returns zeros in the layout of a value, on disk if the state rests there, else where the
 /// parameter is used.
@@ -275,5 +218,32 @@ void Lamb::update_all(std::span<const Update> updates) {
     add_scaled_(part.value, part.gradient, ratio, learning_rate(group_of(part.parameter)));
   });
 }
+
+/// A projection of each group.
+template <class Group, class Projection>
+static auto each(const std::vector<Group>& groups, Projection projection) {
+  return groups | ranges::views::transform(projection) | ranges::to<std::vector>();
+}
+
+template <class Self, class Options>
+GroupedOptimizer<Self, Options>::GroupedOptimizer(std::vector<ParameterGroup<Options>> groups)
+    : Optimizer(each(groups, &ParameterGroup<Options>::parameters),
+                each(groups, [](const auto& group) { return group.options.learning_rate; })),
+      options_(each(groups, &ParameterGroup<Options>::options)) {
+  for (size_t i = 0; i < parameters().size(); ++i) {
+    const DecayPredicate& decays = options_[group_of(i)].decays;
+    decays_.push_back(!decays || decays(parameters()[i]));
+  }
+  check_all(options_);
+}
+
+template <class Self, class Options>
+std::vector<Hyperparameter> GroupedOptimizer<Self, Options>::numbers(size_t group) {
+  return weft::hyperparameters(options_[group]);
+}
+
+template class GroupedOptimizer<AdamW, AdamWOptions>;
+template class GroupedOptimizer<SGD, SGDOptions>;
+template class GroupedOptimizer<Lamb, LambOptions>;
 
 }  // namespace weft

@@ -17,7 +17,33 @@ class DiskMemory;
 /// Returns whether weight decay applies to a parameter.
 using DecayPredicate = std::function<bool(const NamedParameter&)>;
 
-struct AdamWOptions {
+/// What AdamW, SGD and Lamb share: an optimizer whose groups have options of one type.
+template <class Self, class Options> class WEFT_API GroupedOptimizer : public Optimizer {
+ public:
+  explicit GroupedOptimizer(std::vector<NamedParameter> parameters, Options options = {})
+      : GroupedOptimizer({ParameterGroup<Options>{std::move(parameters), std::move(options)}}) {}
+  /// `offload`, and `moments` of AdamW, must be equal in all groups.
+  explicit GroupedOptimizer(std::vector<ParameterGroup<Options>> groups);
+  std::unique_ptr<Optimizer> copy_for(const std::vector<ParameterPtr>& parameters) override {
+    return copied(static_cast<const Self&>(*this), parameters);
+  }
+
+ protected:
+  std::vector<Hyperparameter> numbers(size_t group) override;
+  int kind_of(size_t parameter) const override { return decays_[parameter]; }
+  Tier offload() const override { return options_[0].offload; }
+
+  std::vector<Options> options_;
+  /// Whether weight decay applies, by parameter.
+  std::vector<bool> decays_;
+
+ private:
+  friend class Optimizer;
+  GroupedOptimizer(const GroupedOptimizer& other, const std::vector<ParameterPtr>& parameters)
+      : Optimizer(other, parameters), options_(other.options_), decays_(other.decays_) {}
+};
+
+struct WEFT_API AdamWOptions {
   double learning_rate = 1e-3;
   double beta1 = 0.9, beta2 = 0.999;
   double eps = 1e-8;
@@ -35,36 +61,21 @@ struct AdamWOptions {
 WEFT_API std::vector<Hyperparameter> hyperparameters(AdamWOptions& options);
 
 /// Adam with decoupled weight decay (Loshchilov and Hutter, 2019): `adamw_`. State: "m", "v".
-class WEFT_API AdamW final : public Optimizer {
+class WEFT_API AdamW final : public GroupedOptimizer<AdamW, AdamWOptions> {
  public:
-  explicit AdamW(std::vector<NamedParameter> parameters, AdamWOptions options = {})
-      : AdamW({ParameterGroup<AdamWOptions>{std::move(parameters), std::move(options)}}) {}
-  /// `moments` and `offload` must be equal in all groups.
-  explicit AdamW(std::vector<ParameterGroup<AdamWOptions>> groups);
-  std::unique_ptr<Optimizer> copy_for(const std::vector<ParameterPtr>& parameters) override {
-    return copied(*this, parameters);
-  }
+  using GroupedOptimizer::GroupedOptimizer;
   std::vector<std::string> moments() const override { return {"m", "v"}; }
 
  protected:
   void update(const Update& update) override;
-  std::vector<Hyperparameter> numbers(size_t group) override;
-  int kind_of(size_t parameter) const override { return decays_[parameter]; }
   DType moment_dtype() const override { return options_[0].moments; }
   std::vector<double> rates(size_t parameter, int64_t step) const override;
-  Tier offload() const override { return options_[0].offload; }
 
  private:
-  friend class Optimizer;
-  AdamW(const AdamW& other, const std::vector<ParameterPtr>& parameters)
-      : Optimizer(other, parameters), options_(other.options_), decays_(other.decays_) {}
   AdamWStep numbers_of(size_t parameter, int64_t step) const;
-
-  std::vector<AdamWOptions> options_;
-  std::vector<bool> decays_;
 };
 
-struct SGDOptions {
+struct WEFT_API SGDOptions {
   double learning_rate = 1e-2;
   double momentum = 0;
   double weight_decay = 0;
@@ -80,33 +91,17 @@ struct SGDOptions {
 WEFT_API std::vector<Hyperparameter> hyperparameters(SGDOptions& options);
 
 /// Stochastic gradient descent: `sgd_`. State: "velocity", only with momentum.
-class WEFT_API SGD final : public Optimizer {
+class WEFT_API SGD final : public GroupedOptimizer<SGD, SGDOptions> {
  public:
-  explicit SGD(std::vector<NamedParameter> parameters, SGDOptions options = {})
-      : SGD({ParameterGroup<SGDOptions>{std::move(parameters), std::move(options)}}) {}
-  /// `offload` must be equal in all groups.
-  explicit SGD(std::vector<ParameterGroup<SGDOptions>> groups);
-  std::unique_ptr<Optimizer> copy_for(const std::vector<ParameterPtr>& parameters) override {
-    return copied(*this, parameters);
-  }
+  using GroupedOptimizer::GroupedOptimizer;
   std::vector<std::string> moments() const override;
 
  protected:
   void update(const Update& update) override;
-  std::vector<Hyperparameter> numbers(size_t group) override;
-  int kind_of(size_t parameter) const override { return decays_[parameter]; }
   std::vector<double> rates(size_t, int64_t) const override { return {}; }
-  Tier offload() const override { return options_[0].offload; }
-
- private:
-  friend class Optimizer;
-  SGD(const SGD& other, const std::vector<ParameterPtr>& parameters)
-      : Optimizer(other, parameters), options_(other.options_), decays_(other.decays_) {}
-  std::vector<SGDOptions> options_;
-  std::vector<bool> decays_;
 };
 
-struct LambOptions {
+struct WEFT_API LambOptions {
   double learning_rate = 1e-3;
   double beta1 = 0.9, beta2 = 0.999;
   double eps = 1e-6;
@@ -126,34 +121,21 @@ WEFT_API std::vector<Hyperparameter> hyperparameters(LambOptions& options);
 /// of the norms is 0). One all-reduce computes the norms of all parameters; all ranks of their
 /// meshes must take part. A step needs extra memory for the directions u, in f32 (f64 for f64
 /// parameters). State: "m", "v".
-class WEFT_API Lamb final : public Optimizer {
+class WEFT_API Lamb final : public GroupedOptimizer<Lamb, LambOptions> {
  public:
-  explicit Lamb(std::vector<NamedParameter> parameters, LambOptions options = {})
-      : Lamb({ParameterGroup<LambOptions>{std::move(parameters), std::move(options)}}) {}
-  /// `offload` must be equal in all groups.
-  explicit Lamb(std::vector<ParameterGroup<LambOptions>> groups);
-  std::unique_ptr<Optimizer> copy_for(const std::vector<ParameterPtr>& parameters) override {
-    return copied(*this, parameters);
-  }
+  using GroupedOptimizer::GroupedOptimizer;
   std::vector<std::string> moments() const override { return {"m", "v"}; }
 
  protected:
   void update(const Update& update) override;
   void update_all(std::span<const Update> updates) override;
-  std::vector<Hyperparameter> numbers(size_t group) override;
   /// Each parameter has its own norms and needs its own update.
   int kind_of(size_t parameter) const override { return static_cast<int>(parameter); }
-  Tier offload() const override { return options_[0].offload; }
 
  private:
-  friend class Optimizer;
-  Lamb(const Lamb& other, const std::vector<ParameterPtr>& parameters)
-      : Optimizer(other, parameters), options_(other.options_), decays_(other.decays_) {}
   Tensor new_direction(const Update& update);
   void add_squares(const Update& part, const Tensor& squares) const;
 
-  std::vector<LambOptions> options_;
-  std::vector<bool> decays_;
   /// The directions of a step, if the state rests on disk.
   std::shared_ptr<DiskMemory> directions_;
 };
