@@ -9,7 +9,7 @@ namespace weft::fsdp {
 
 bool FsdpContext::syncs_all() const {
   return syncs_ && std::all_of(groups_.begin(), groups_.end(), [](const auto& group) {
-           return group->controls().reduces && group->controls().all_reduces;
+           return group->controls.reduces && group->controls.all_reduces;
          });
 }
 

@@ -7,7 +7,7 @@
 
 namespace weft {
 
-using fsdp::Controls;
+using Controls = fsdp::ParamGroup::Controls;
 using fsdp::FsdpContext;
 using fsdp::FsdpState;
 
@@ -73,7 +73,7 @@ void FsdpModule::reshard() {
 template <class T>
 static void set_controls(const std::vector<std::shared_ptr<FsdpState>>& states, T Controls::*what,
                          bool on) {
-  for (const auto& state : states) state->group()->controls().*what = on;
+  for (const auto& state : states) state->group()->controls.*what = on;
 }
 
 void FsdpModule::set_requires_gradient_sync(bool requires_gradient_sync, bool recurse) {
@@ -112,7 +112,7 @@ void FsdpModule::set_prefetch(const char* what, const std::vector<Module*>& modu
     }
   }
   for (const auto& state : states(false)) {
-    Controls& controls = state->group()->controls();
+    Controls& controls = state->group()->controls;
     (backward ? controls.backward_prefetch : controls.forward_prefetch) = list;
   }
 }
@@ -152,7 +152,7 @@ void FsdpModule::set_is_last_backward(bool is_last_backward) {
 }
 
 void FsdpModule::set_custom_all_gather(CustomCollective collective) {
-  only_state("set_custom_all_gather").group()->controls().all_gather = std::move(collective);
+  only_state("set_custom_all_gather").group()->controls.all_gather = std::move(collective);
 }
 
 void FsdpModule::set_custom_reduce_scatter(CustomCollective collective) {

@@ -14,23 +14,6 @@
 
 namespace weft::fsdp {
 
-class ParamGroup;
-
-/// Settings of a group by the methods of FsdpModule.
-struct Controls {
-  /// All reductions, and those of the last micro-step.
-  bool reduces = true;
-  bool all_reduces = true;
-  /// Comes before the option.
-  std::optional<bool> reshards_after_forward;
-  bool reshards_after_backward = true;
-  bool unshards_in_backward = true;
-  bool keeps_storage = false;
-  /// Not empty: groups to unshard early, in place of the recorded order.
-  std::vector<std::weak_ptr<ParamGroup>> forward_prefetch, backward_prefetch;
-  CustomCollective all_gather;
-};
-
 /// How long a level keeps what it gathered: for one use in forward or backward, until the end of
 /// the backward, or until the parameters change.
 enum class Lifetime : uint8_t { use, step, update };

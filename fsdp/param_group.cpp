@@ -283,7 +283,7 @@ void ParamGroup::unshard(size_t level, BufferPool& pool) {
                           ? levels_[level - 1].source(i)
                           : Level::Source{slices_, param->slice_offset, param->types.storage});
   }
-  levels_[level].unshard(sources, pool, controls_.all_gather);
+  levels_[level].unshard(sources, pool, controls.all_gather);
 }
 
 void ParamGroup::wait_for_unshard() {
@@ -310,7 +310,7 @@ void ParamGroup::reshard(size_t level, BufferPool& pool) {
   if (level + 1 == levels_.size()) {
     for (auto& param : params_) param->unsharded.storage()->unbind();
   }
-  levels_[level].reshard(pool, controls_.keeps_storage);
+  levels_[level].reshard(pool, controls.keeps_storage);
 }
 
 void ParamGroup::reduce_grads(int bucket, size_t reduction) {

@@ -101,8 +101,6 @@ class ParamGroup {
     return name_.empty() ? "the model" : concat("module \"", name_, '"');
   }
   const DeviceMesh& mesh() const { return roles_.mesh; }
-  const Controls& controls() const { return controls_; }
-  Controls& controls() { return controls_; }
   const FullyShardOptions& options() const { return options_; }
   bool has_gradients() const { return !gradients_.is_empty(); }
   /// Backward may read frozen parameters after the last gradient of the group is complete.
@@ -121,6 +119,19 @@ class ParamGroup {
 
   /// Position among the groups of the model.
   size_t index = 0;
+  /// Settings by the methods of FsdpModule.
+  struct Controls {
+    /// All reductions, and those of the last micro-step.
+    bool reduces = true, all_reduces = true;
+    /// Comes before the option.
+    std::optional<bool> reshards_after_forward;
+    bool reshards_after_backward = true;
+    bool unshards_in_backward = true;
+    bool keeps_storage = false;
+    /// Not empty: groups to unshard early, in place of the recorded order.
+    std::vector<std::weak_ptr<ParamGroup>> forward_prefetch, backward_prefetch;
+    CustomCollective all_gather;
+  } controls;
 
  private:
   ParamGroup(Roles roles, const FullyShardOptions& options);
@@ -165,7 +176,6 @@ class ParamGroup {
   SinkMaker sink_maker_;
   std::string name_;
   std::vector<std::string> names_{""};
-  Controls controls_;
   std::vector<Adopted> parameters_;
   /// While parameters are adopted again: those before.
   std::vector<Adopted> previous_;

@@ -38,10 +38,10 @@ std::vector<ParamGroup*> prefetch_list(const StepEvent& event) {
   std::vector<ParamGroup*> groups;
   if (!unshards(event)) return groups;
   const bool backward = event.kind == StepEvent::Kind::pre_backward;
-  const Controls& controls = event.group->controls();
+  const ParamGroup::Controls& controls = event.group->controls;
   for (const auto& held : backward ? controls.backward_prefetch : controls.forward_prefetch) {
     const auto group = held.lock();
-    if (group && (!backward || group->controls().unshards_in_backward)) {
+    if (group && (!backward || group->controls.unshards_in_backward)) {
       groups.push_back(group.get());
     }
   }
@@ -57,7 +57,7 @@ std::vector<ParamGroup*> Recording::to_prefetch(size_t index) const {
     if (events[i].kind != events[index].kind) break;
     bool known = events[i].group == events[index].group ||
                  (events[i].kind == StepEvent::Kind::pre_backward &&
-                  !events[i].group->controls().unshards_in_backward) ||
+                  !events[i].group->controls.unshards_in_backward) ||
                  std::find(groups.begin(), groups.end(), events[i].group) != groups.end();
     if (!known) groups.push_back(events[i].group);
   }
@@ -140,7 +140,7 @@ class ScheduleWriter final : public Executor {
   void compute(ParamGroup& group) override { add(Kind::compute, group, -1); }
 
   void reshard(ParamGroup& group, size_t level) override {
-    const bool keeps = group.controls().keeps_storage;
+    const bool keeps = group.controls.keeps_storage;
     add(Kind::reshard, group,
         keeps ? buffer_of(group, level) : release(group, level, group.levels()[level].bytes()));
   }

@@ -63,7 +63,7 @@ void Scheduler::handle(const StepEvent& event, const std::vector<ParamGroup*>& p
       return executor_.compute(group);
     case StepEvent::Kind::post_forward: return post_forward(group);
     case StepEvent::Kind::pre_backward:
-      if (group.controls().unshards_in_backward) unshard_for_use(group, prefetch);
+      if (group.controls.unshards_in_backward) unshard_for_use(group, prefetch);
       allocate_grads(group);
       return executor_.compute(group);
     case StepEvent::Kind::grads_complete: return complete_bucket(group, event.bucket);
@@ -109,14 +109,14 @@ void Scheduler::reshard(ParamGroup& group, Lifetime ended) {
 
 /// Backward follows at once on the root's forward, and reads the same parameters.
 void Scheduler::post_forward(ParamGroup& group) {
-  const std::optional<bool>& set = group.controls().reshards_after_forward;
+  const std::optional<bool>& set = group.controls.reshards_after_forward;
   const bool is_root = &group == groups_.back().get();
   if (!set.value_or(!is_root && group.options().reshard_after_forward.frees())) return;
   reshard(group, training_ && !set ? Lifetime::use : Lifetime::step);
 }
 
 void Scheduler::reshard_after_backward(ParamGroup& group) {
-  if (group.controls().reshards_after_backward) reshard(group, Lifetime::step);
+  if (group.controls.reshards_after_backward) reshard(group, Lifetime::step);
 }
 
 void Scheduler::allocate_grads(ParamGroup& group) {
@@ -133,7 +133,7 @@ void Scheduler::release_grads(ParamGroup& group) {
 
 bool Scheduler::may_reduce(const ParamGroup& group, size_t reduction) const {
   const auto& reductions = group.gradients().reductions();
-  const Controls& controls = group.controls();
+  const ParamGroup::Controls& controls = group.controls;
   return reduction < reductions.size() && controls.reduces &&
          (!reductions[reduction].at_sync || (sync_ && controls.all_reduces));
 }
@@ -218,7 +218,7 @@ void Scheduler::finalize() {
   complete_buckets();
   while (!reducing_.empty()) advance_reductions();
   for (const auto& group : groups_) {
-    const Controls& controls = group->controls();
+    const ParamGroup::Controls& controls = group->controls;
     const bool keeps = training_ ? !controls.reshards_after_backward
                                  : !controls.reshards_after_forward.value_or(true);
     if (!keeps) reshard(*group, Lifetime::step);
