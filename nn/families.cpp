@@ -7,11 +7,6 @@ namespace weft {
 
 namespace families {
 
-Keys with(Keys keys, const Keys& more) {
-  keys.insert(keys.end(), more.begin(), more.end());
-  return keys;
-}
-
 Keys sizes() {
   return {{"hidden_size", &C::dim, kRequired},
           {"num_hidden_layers", &C::layers, kRequired},
@@ -41,19 +36,14 @@ ConfigKey window() { return {"sliding_window", &C::window, kOrNone}; }
 
 C llama_defaults() { return {.norm_eps = 1e-6}; }
 
-C plain_defaults() {
-  C c;
-  c.norm = NormKind::layer, c.gated = false, c.activation = Activation::gelu;
-  c.norm_bias = c.qkv_bias = c.output_bias = c.mlp_bias = true;
-  return c;
+Names qkv(std::string_view file, FileName::Form form) {
+  return {{"self_attn.q_proj", file, form},
+          {"self_attn.k_proj", file, form},
+          {"self_attn.v_proj", file, form}};
 }
 
-Names fused(std::string_view qkv, std::string_view gate_up) {
-  return {{"self_attn.q_proj", qkv},
-          {"self_attn.k_proj", qkv},
-          {"self_attn.v_proj", qkv},
-          {"mlp.gate_proj", gate_up},
-          {"mlp.up_proj", gate_up}};
+Names fused(std::string_view qkv_file, std::string_view gate_up) {
+  return with(qkv(qkv_file), {{"mlp.gate_proj", gate_up}, {"mlp.up_proj", gate_up}});
 }
 
 }  // namespace families

@@ -127,7 +127,11 @@ inline constexpr auto kColumns = FileName::Form::columns;
 inline constexpr auto kHeads = FileName::Form::heads;
 inline constexpr auto kExperts = FileName::Form::experts;
 
-Keys with(Keys keys, const Keys& more);
+template <class T>
+std::vector<T> with(std::vector<T> list, const std::type_identity_t<std::vector<T>>& more) {
+  list.insert(list.end(), more.begin(), more.end());
+  return list;
+}
 /// Keys that all families but GPT-2 have.
 Keys sizes();
 /// Keys of Llama and of the families that follow it.
@@ -137,9 +141,9 @@ ConfigKey mlp_bias();
 ConfigKey window();
 
 C llama_defaults();
-/// Biases everywhere, layer norms, a plain feed-forward.
-C plain_defaults();
-Names fused(std::string_view qkv, std::string_view gate_up);
+/// Queries, keys and values under one name.
+Names qkv(std::string_view file, FileName::Form form = FileName::Form::rows);
+Names fused(std::string_view qkv_file, std::string_view gate_up);
 
 std::vector<Family> llamas();
 std::vector<Family> gemmas();
