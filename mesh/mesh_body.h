@@ -14,10 +14,7 @@ namespace weft {
 
 /// Counters of a cache.
 struct CacheStatistics {
-  int64_t entries = 0;
-  int64_t hits = 0;
-  int64_t misses = 0;
-  int64_t evictions = 0;
+  int64_t entries = 0, hits = 0, misses = 0, evictions = 0;
 };
 
 /// A flat hash table of handles that holds about `capacity` entries. When it is full, it drops

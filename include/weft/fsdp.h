@@ -92,8 +92,7 @@ struct AxisTraffic {
 /// Bytes that FSDP allocates on this rank and receives in a training step.
 struct FullyShardBytes {
   /// Slices of parameters, and gradients between micro-steps and after the last.
-  int64_t parameters = 0;
-  int64_t gradients = 0;
+  int64_t parameters = 0, gradients = 0;
   /// Buffers for unsharded parameters and for gradients before their reduction.
   int64_t buffers = 0;
   /// Bytes received from other ranks in forward and backward, in all micro-steps.

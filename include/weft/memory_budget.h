@@ -26,8 +26,7 @@ struct Machine {
   /// Bytes of memory read and written by all other ops.
   double memory_bytes = 8e9;
   /// Received from ranks of the same host, and of others.
-  double host_bytes = 8e9;
-  double network_bytes = 1e9;
+  double host_bytes = 8e9, network_bytes = 1e9;
   /// A rank's memory; 0: not known.
   double memory = 0;
   /// A collective's wait, in seconds.

@@ -15,10 +15,8 @@ namespace weft {
 
 /// A feed-forward whose experts are chosen by token, as of Mixtral, Qwen-MoE and DeepSeek.
 struct MoEConfig {
-  int64_t dim = 0;
-  /// Width of an expert.
-  int64_t width = 0;
-  int64_t experts = 0;
+  /// `width` is that of an expert.
+  int64_t dim = 0, width = 0, experts = 0;
   RouterOptions router = {};
   /// Computes the router's logits in f32 where tokens have a smaller dtype, as with sigmoid scores.
   bool f32_logits = false;

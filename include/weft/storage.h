@@ -36,8 +36,7 @@ class WEFT_API PurposeScope {
 
 /// Bytes of one purpose, for the calling rank.
 struct MemoryUse {
-  int64_t current = 0;
-  int64_t peak = 0;
+  int64_t current = 0, peak = 0;
 };
 
 /// Bytes by purpose, for the calling rank. `meta` memory is counted separately, as if allocated.

@@ -45,19 +45,12 @@ struct RopeScaling {
 
 /// Sizes and choices of a transformer. The defaults are those of a Llama.
 struct TransformerConfig {
-  int64_t dim = 0;
-  int64_t layers = 0;
-  int64_t heads = 0;
-  /// Heads of keys and values, each shared by heads / kv_heads query heads.
-  int64_t kv_heads = 0;
-  int64_t head_dim = 0;
-  /// Hidden width of the feed-forward.
-  int64_t ffn = 0;
-  int64_t vocabulary = 0;
+  /// `kv_heads`: heads of keys and values, each shared by heads / kv_heads query heads; `ffn`: the
+  /// hidden width of the feed-forward.
+  int64_t dim = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn = 0, vocabulary = 0;
   /// The longest sequence that forward accepts.
   int64_t max_sequence = 2048;
-  double rope_theta = 10000;
-  double norm_eps = 1e-5;
+  double rope_theta = 10000, norm_eps = 1e-5;
   /// The head uses the weight of the embedding.
   bool tied = false;
   /// Standard deviation of the initial values of all matrices.

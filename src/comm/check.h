@@ -11,9 +11,7 @@ namespace weft {
 /// The number of elements that a piece sends and receives on one rank, and the position of the
 /// rank's own part in the whole.
 struct PieceSizes {
-  int64_t send = 0;
-  int64_t recv = 0;
-  int64_t own_offset = 0;
+  int64_t send = 0, recv = 0, own_offset = 0;
 };
 PieceSizes sizes_of(const Collective& call, const Piece& piece, int rank);
 

@@ -13,9 +13,8 @@ namespace weft {
 /// keeps its last 1,024 collectives and messages, and writes them there as `rank-<r>.json` when its
 /// world fails or the process gets SIGUSR1.
 struct FlightSummary {
-  int64_t operations = 0;
-  /// Posted, but not ended when the record was written.
-  int64_t unfinished = 0;
+  /// All, and those that were posted, but not ended when the record was written.
+  int64_t operations = 0, unfinished = 0;
   /// From the first to the last moment that is recorded.
   double seconds = 0;
   /// Ranks of the job whose record is not among the files.

@@ -43,8 +43,7 @@ struct OpWork {
   /// Multiplications and additions of matrix products, counted separately.
   double operations = 0;
   /// Bytes read and written, by matrix products too, and those of the largest call.
-  int64_t bytes = 0;
-  int64_t largest = 0;
+  int64_t bytes = 0, largest = 0;
 };
 
 /// Records what ops of the calling rank move and, on device `meta`, the work that they would do,

@@ -20,8 +20,7 @@ struct WEFT_API GradcheckReport {
   int operands = 0;
   /// The largest |gradient - quotient| / max |quotient|, and what is allowed: 1e-6, or 1e-2 for an
   /// op whose operands must be f32.
-  double worst = 0;
-  double bound = 1e-6;
+  double worst = 0, bound = 1e-6;
   /// Why nothing was compared; otherwise empty.
   std::string skipped;
 
@@ -49,13 +48,10 @@ struct SweepOptions {
 
 struct WEFT_API SweepReport {
   /// The number of combinations, and of those that ran.
-  int64_t all = 0;
-  int64_t ran = 0;
+  int64_t all = 0, ran = 0;
   /// Combinations with a gradient, with traffic that the rule forbids, and refused because an
   /// operand that is changed in place has an unsuitable layout.
-  int64_t gradients = 0;
-  int64_t free = 0;
-  int64_t refused = 0;
+  int64_t gradients = 0, free = 0, refused = 0;
   /// The number of combinations that are wrong on the rank with most of them, and descriptions of
   /// the first few.
   int64_t wrong = 0;
