@@ -61,28 +61,30 @@ std::shared_ptr<SavedActivations> ActivationStore::save(Tensors tensors,
   return run;
 }
 
-std::shared_ptr<DiskMemory> ActivationStore::file_of(int64_t bytes) {
-  auto& free = files_[bytes];
+/// Takes a free place of so many bytes, or makes one.
+template <class Places, class Make>
+static auto place_in(Places& places, int64_t bytes, const Make& make) {
+  auto& free = places[bytes];
   if (free.empty()) {
     // Places of other sizes are of an earlier step.
-    std::erase_if(files_, [&](const auto& places) { return places.first != bytes; });
+    std::erase_if(places, [&](const auto& others) { return others.first != bytes; });
+    return make();
+  }
+  auto place = std::move(free.back());
+  free.pop_back();
+  return place;
+}
+
+std::shared_ptr<DiskMemory> ActivationStore::file_of(int64_t bytes) {
+  return place_in(files_, bytes, [&] {
     return DiskMemory::make(tier_.directory(),
                             {{concat("an activation of ", bytes, " bytes"), bytes}});
-  }
-  std::shared_ptr<DiskMemory> file = std::move(free.back());
-  free.pop_back();
-  return file;
+  });
 }
 
 Ref<Storage> ActivationStore::host_of(int64_t bytes) {
-  auto& free = hosts_[bytes];
-  if (free.empty()) {
-    std::erase_if(hosts_, [&](const auto& places) { return places.first != bytes; });
-    return Storage::allocate_pinned(static_cast<size_t>(bytes));
-  }
-  Ref<Storage> host = std::move(free.back());
-  free.pop_back();
-  return host;
+  return place_in(hosts_, bytes,
+                  [&] { return Storage::allocate_pinned(static_cast<size_t>(bytes)); });
 }
 
 /// Makes the places of a tensor free for others.

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 
+#include "nn/offloaded_update.h"
 #include "weft/extend/disk_tensor.h"
 #include "weft/ops/factories.h"
 
@@ -64,13 +65,17 @@ std::vector<Run> adjacent_runs(const std::vector<const Tensors*>& lists, std::ve
   return runs;
 }
 
+static int64_t elements_in(const Tensors& tensors, const Run& run) {
+  int64_t elements = 0;
+  for (size_t i : run) elements += tensors[i].box().shape.product();
+  return elements;
+}
+
 Tensor copied_flat(const Tensors& tensors, const Run& run) {
   if (!rests_on_disk(tensors[run[0]])) return flat(tensors, run);
   if (run.size() == 1) return in_memory(tensors[run[0]]).local();
-  int64_t elements = 0;
-  for (size_t i : run) elements += tensors[i].box().shape.product();
   const DType dtype = tensors[run[0]].dtype();
-  Tensor all = empty({elements}, {.dtype = dtype});
+  Tensor all = empty({elements_in(tensors, run)}, {.dtype = dtype});
   auto* at = static_cast<char*>(all.block().data);
   for (size_t i : run) {
     const DiskPlace place = disk_place(tensors[i]);
@@ -83,12 +88,7 @@ Tensor copied_flat(const Tensors& tensors, const Run& run) {
 Tensor flat(const Tensors& tensors, const Run& run) {
   const Tensor& first = tensors[run[0]];
   if (run.size() == 1) return first.local();
-  int64_t elements = 0;
-  for (size_t i : run) elements += tensors[i].box().shape.product();
-  const auto* memory = static_cast<const char*>(first.storage()->data());
-  const auto offset =
-      (start_of(first.block()) - memory) / static_cast<int64_t>(size_of(first.dtype()));
-  return tensor_in(first.storage(), offset, {elements}, first.dtype());
+  return part_of(first, 0, elements_in(tensors, run));
 }
 
 }  // namespace weft

@@ -75,24 +75,23 @@ class UpdateThroughMemory {
     for (size_t i = 0; i < windows_.size(); ++i) {
       if (i + 1 < windows_.size()) read(i + 1);
       DiskRoom& room = rooms_[i % kRooms];
-      for (auto& transfer : room.reads) transfer.wait();
-      room.reads.clear();
+      finish(room.reads);
       work(windows_[i].update, room.parts);
       write(i);
     }
-    for (DiskRoom& room : rooms_) wait_for_writes(room);
+    for (DiskRoom& room : rooms_) finish(room.writes);
   }
 
  private:
-  static void wait_for_writes(DiskRoom& room) {
-    for (auto& transfer : room.writes) transfer.wait();
-    room.writes.clear();
+  static void finish(std::vector<DiskMemory::Transfer>& transfers) {
+    for (auto& transfer : transfers) transfer.wait();
+    transfers.clear();
   }
 
   void read(size_t number) {
     const auto [update, begin, count] = windows_[number];
     DiskRoom& room = rooms_[number % kRooms];
-    wait_for_writes(room);
+    finish(room.writes);
     room.parts.clear();
     for (size_t i = 0; i < updates_[update].size(); ++i) {
       const Tensor& array = updates_[update][i].array;

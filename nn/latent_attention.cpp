@@ -4,23 +4,20 @@
 #include <algorithm>
 #include <cmath>
 
+#include "nn/checks.h"
 #include "nn/rotary.h"
-#include "weft/error.h"
 #include "weft/ops/attention.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
 
 static void check_latent(const LatentAttentionConfig& config) {
-  const auto check = [](const char* what, int64_t size) {
-    if (size < 1) fail("latent_attention: ", what, " must be at least 1, got ", size);
-  };
-  check("dim", config.dim);
-  check("heads", config.heads);
-  check("kv_lora_rank", config.kv_lora_rank);
-  check("qk_nope_head_dim", config.qk_nope_head_dim);
-  check("qk_rope_head_dim", config.qk_rope_head_dim);
-  check("v_head_dim", config.v_head_dim);
+  check_positive("latent_attention", "dim", config.dim);
+  check_positive("latent_attention", "heads", config.heads);
+  check_positive("latent_attention", "kv_lora_rank", config.kv_lora_rank);
+  check_positive("latent_attention", "qk_nope_head_dim", config.qk_nope_head_dim);
+  check_positive("latent_attention", "qk_rope_head_dim", config.qk_rope_head_dim);
+  check_positive("latent_attention", "v_head_dim", config.v_head_dim);
   if (config.q_lora_rank < 0) {
     fail("latent_attention: q_lora_rank must be at least 0, got ", config.q_lora_rank);
   }
@@ -122,10 +119,7 @@ Tensor LatentAttention::attended(const Tensor& q, const Tensor& latent) {
 }
 
 Tensors LatentAttention::forward(const Tensors& inputs) {
-  if (inputs.size() != 1) {
-    fail("latent_attention: number of inputs is ", inputs.size(), ", expected 1");
-  }
-  const Tensor& x = inputs[0];
+  const Tensor& x = only_input("latent_attention", inputs);
   if (x.ndim() != 3) {
     fail("latent_attention: shape of the input is ", x.shape(),
          ", expected [batch, sequence, dim]");

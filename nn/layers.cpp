@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "weft/error.h"
+#include "nn/checks.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/float8.h"
@@ -22,15 +22,6 @@ Parameter::Initializer normal_values(double deviation) {
 
 Parameter::Initializer constant_values(double value) {
   return [value](const Tensor& tensor) { fill_(tensor, value); };
-}
-
-static void check_positive(const char* layer, const char* what, int64_t size) {
-  if (size <= 0) fail(layer, ": ", what, " must be at least 1, got ", size);
-}
-
-static const Tensor& only_input(const char* layer, const Tensors& inputs) {
-  if (inputs.size() != 1) fail(layer, ": number of inputs is ", inputs.size(), ", expected 1");
-  return inputs[0];
 }
 
 Linear::Linear(int64_t in, int64_t out, bool bias, std::optional<double> deviation) {

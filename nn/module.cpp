@@ -131,14 +131,19 @@ std::vector<std::pair<std::string, Module*>> Module::named_modules() {
   return found;
 }
 
+/// Returns an iterator to the member of that name.
+template <class Members> static auto place_of(Members& members, const std::string& name) {
+  return std::find_if(members.begin(), members.end(),
+                      [&](const auto& member) { return member.first == name; });
+}
+
 Module& Module::module(const std::string& path) {
   Module* at = this;
   for (size_t start = 0; start < path.size();) {
     const size_t end = std::min(path.find('.', start), path.size());
     const std::string part = path.substr(start, end - start);
     const auto& children = at->children();
-    const auto found = std::find_if(children.begin(), children.end(),
-                                    [&](const auto& child) { return child.first == part; });
+    const auto found = place_of(children, part);
     if (found == children.end()) {
       fail("module: ", in_quotes(path),
            " does not exist: ", start == 0 ? "the module" : in_quotes(path.substr(0, start - 1)),
@@ -156,13 +161,12 @@ void Module::set_training(bool training) {
 
 /// Throws unless the name is new and can be part of a dotted path.
 void Module::check_new_name(const std::string& name) const {
-  const auto is_it = [&](const auto& other) { return other.first == name; };
   if (name.empty() || name.find('.') != name.npos) {
     fail("module: name of a parameter or child is ", in_quotes(name),
          ", expected a non-empty one without a dot");
   }
-  if (std::any_of(parameters_.begin(), parameters_.end(), is_it) ||
-      std::any_of(children_.begin(), children_.end(), is_it) || find_buffer(name)) {
+  if (place_of(parameters_, name) != parameters_.end() ||
+      place_of(children_, name) != children_.end() || find_buffer(name)) {
     fail("module: ", in_quotes(name), " exists already, expected another name");
   }
 }
@@ -183,26 +187,24 @@ void Module::add_child(std::string name, std::shared_ptr<Module> child) {
   allocated_ = false;
 }
 
-/// Returns an iterator to the member of that name.
-template <class Members> static auto place_of(Members& members, const std::string& name) {
-  return std::find_if(members.begin(), members.end(),
-                      [&](const auto& member) { return member.first == name; });
+/// The member of that name, which `other` is to replace.
+template <class Member>
+static Member& replaced(const char* op, const char* kind,
+                        std::vector<std::pair<std::string, Member>>& members,
+                        const std::string& name, const Member& other) {
+  const auto own = place_of(members, name);
+  if (own == members.end()) fail(op, ": ", kind, " ", in_quotes(name), " does not exist");
+  if (!other) fail(op, ": ", kind, " for ", in_quotes(name), " is null, expected a ", kind);
+  return own->second;
 }
 
 void Module::replace(const std::string& name, ParameterPtr parameter) {
-  const auto own = place_of(parameters_, name);
-  if (own == parameters_.end()) fail("replace: parameter ", in_quotes(name), " does not exist");
-  if (!parameter)
-    fail("replace: parameter for ", in_quotes(name), " is null, expected a parameter");
-  own->second = std::move(parameter);
+  replaced("replace", "parameter", parameters_, name, parameter) = std::move(parameter);
   allocated_ = false;
 }
 
 void Module::replace(const std::string& name, std::shared_ptr<Module> child) {
-  const auto own = place_of(children_, name);
-  if (own == children_.end()) fail("replace: module ", in_quotes(name), " does not exist");
-  if (!child) fail("replace: module for ", in_quotes(name), " is null, expected a module");
-  own->second = std::move(child);
+  replaced("replace", "module", children_, name, child) = std::move(child);
   allocated_ = false;
 }
 
@@ -215,16 +217,12 @@ bool Module::remove(const std::string& name) {
 }
 
 void Module::set_parameter(const std::string& name, ParameterPtr parameter) {
-  const auto own = place_of(parameters_, name);
-  if (own == parameters_.end())
-    fail("set_parameter: parameter ", in_quotes(name), " does not exist");
-  if (!parameter)
-    fail("set_parameter: parameter for ", in_quotes(name), " is null, expected a parameter");
-  if (!(parameter->shape() == own->second->shape())) {
+  ParameterPtr& own = replaced("set_parameter", "parameter", parameters_, name, parameter);
+  if (!(parameter->shape() == own->shape())) {
     fail("set_parameter: ", in_quotes(name), " is ", parameter->shape(), ", expected ",
-         own->second->shape());
+         own->shape());
   }
-  own->second = std::move(parameter);
+  own = std::move(parameter);
   allocated_ = false;
 }
 

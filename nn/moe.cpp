@@ -5,8 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "nn/checks.h"
 #include "weft/context.h"
-#include "weft/error.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/networks.h"
@@ -21,13 +21,10 @@ namespace weft {
 static const char* const kBias = "e_score_correction_bias";
 
 static void check_moe(const MoEConfig& config) {
-  const auto check = [](const char* what, int64_t size) {
-    if (size < 1) fail("moe: ", what, " must be at least 1, got ", size);
-  };
-  check("dim", config.dim);
-  check("width", config.width);
-  check("experts", config.experts);
-  check("chunks", config.chunks);
+  check_positive("moe", "dim", config.dim);
+  check_positive("moe", "width", config.width);
+  check_positive("moe", "experts", config.experts);
+  check_positive("moe", "chunks", config.chunks);
   if (config.chunks > 1 && config.capacity_factor) {
     fail("moe: chunks is ", config.chunks, ", expected 1 with a capacity_factor");
   }
@@ -54,10 +51,10 @@ Router::Router(const MoEConfig& config)
 }
 
 Tensors Router::forward(const Tensors& inputs) {
-  if (inputs.size() != 1) fail("router: number of inputs is ", inputs.size(), ", expected 1");
-  const bool is_wide = f32_logits_ && inputs[0].dtype() != DType::f64;
+  const Tensor& tokens = only_input("router", inputs);
+  const bool is_wide = f32_logits_ && tokens.dtype() != DType::f64;
   const auto prepared = [&](const Tensor& x) { return is_wide ? cast(x, DType::f32) : x; };
-  const Tensor logits = linear(prepared(inputs[0]), prepared(used(0)));
+  const Tensor logits = linear(prepared(tokens), prepared(used(0)));
   const Routing routing = route_tokens(logits, options_, has_bias_ ? buffer(kBias) : Tensor());
   return {routing.weights, routing.experts, routing.scores, logits};
 }
@@ -178,8 +175,7 @@ MoE::MoE(const MoEConfig& config) : config_(config) {
 }
 
 Tensors MoE::forward(const Tensors& inputs) {
-  if (inputs.size() != 1) fail("moe: number of inputs is ", inputs.size(), ", expected 1");
-  const Tensor& x = inputs[0];
+  const Tensor& x = only_input("moe", inputs);
   if (x.ndim() < 1 || x.size(x.ndim() - 1) != config_.dim) {
     fail("moe: input is ", x.shape(), ", expected [..., ", config_.dim, "]");
   }

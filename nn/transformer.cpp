@@ -140,16 +140,13 @@ TransformerModel::TransformerModel(const TransformerConfig& given) {
   state_ = std::make_shared<TransformerState>(given);
   const TransformerConfig& c = state_->config;
   model_ = add("model", std::make_shared<Backbone>(state_));
-  const auto linear = [&](int64_t out, bool bias) {
-    return std::make_shared<Linear>(c.dim, out, bias, c.deviation);
-  };
-  if (c.head == Head::pooler) add("pooler", linear(c.dim, true));
+  if (c.head == Head::pooler) add("pooler", make_linear(c, c.dim, c.dim, true));
   if (c.head == Head::transform) {
-    add("head_dense", linear(c.dim, c.transform_bias));
+    add("head_dense", make_linear(c, c.dim, c.dim, c.transform_bias));
     add("head_norm", make_norm(c, c.dim));
   }
   if (c.head != Head::linear && c.head != Head::transform) return;
-  head_ = add("lm_head", linear(c.vocabulary, c.head_bias));
+  head_ = add("lm_head", make_linear(c, c.dim, c.vocabulary, c.head_bias));
   if (c.tied) {
     head_->set_parameter("weight", model_->module("embed_tokens").own_parameters()[0].second);
   }

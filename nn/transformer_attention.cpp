@@ -11,21 +11,16 @@ namespace weft {
 
 namespace {
 
-std::shared_ptr<Module> make_projection(const TransformerConfig& config, int64_t in, int64_t out,
-                                        bool bias) {
-  return std::make_shared<Linear>(in, out, bias, config.deviation);
-}
-
 class SelfAttention final : public Module {
  public:
   SelfAttention(std::shared_ptr<TransformerState> state, int64_t layer)
       : state_(std::move(state)), layer_(layer) {
     const TransformerConfig& c = state_->config;
     const int64_t width = c.heads * c.head_dim, kv_width = c.kv_heads * c.head_dim;
-    q_proj_ = add("q_proj", make_projection(c, c.dim, width, c.qkv_bias));
-    k_proj_ = add("k_proj", make_projection(c, c.dim, kv_width, c.qkv_bias));
-    v_proj_ = add("v_proj", make_projection(c, c.dim, kv_width, c.qkv_bias));
-    o_proj_ = add("o_proj", make_projection(c, width, c.dim, c.output_bias));
+    q_proj_ = add("q_proj", make_linear(c, c.dim, width, c.qkv_bias));
+    k_proj_ = add("k_proj", make_linear(c, c.dim, kv_width, c.qkv_bias));
+    v_proj_ = add("v_proj", make_linear(c, c.dim, kv_width, c.qkv_bias));
+    o_proj_ = add("o_proj", make_linear(c, width, c.dim, c.output_bias));
     if (c.sinks) declare("sinks", {c.heads}, normal_values(c.deviation));
     if (c.query_norm == QueryNorm::none) return;
     const bool by_head = c.query_norm == QueryNorm::head;

@@ -45,11 +45,6 @@ class RMSNormPlusOne final : public Module {
   double eps_;
 };
 
-std::shared_ptr<Module> make_linear(const TransformerConfig& config, int64_t in, int64_t out,
-                                    bool bias) {
-  return std::make_shared<Linear>(in, out, bias, config.deviation);
-}
-
 MoEConfig moe_config(const TransformerConfig& c) {
   MoEConfig config{.dim = c.dim, .width = c.expert_ffn, .experts = c.experts};
   config.router = {.top_k = c.experts_per_token,

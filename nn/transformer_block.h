@@ -5,6 +5,7 @@
 #include <span>
 
 #include "nn/rotary.h"
+#include "weft/layers.h"
 #include "weft/ops/shapes.h"
 #include "weft/transformer.h"
 
@@ -37,6 +38,11 @@ struct TransformerState {
     return cat(made, 0);
   }
 };
+
+inline std::shared_ptr<Linear> make_linear(const TransformerConfig& config, int64_t in, int64_t out,
+                                           bool bias) {
+  return std::make_shared<Linear>(in, out, bias, config.deviation);
+}
 
 /// Makes the norm that the config states: [..., dim] -> [..., dim].
 std::shared_ptr<Module> make_norm(const TransformerConfig& config, int64_t dim);
