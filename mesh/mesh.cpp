@@ -9,7 +9,7 @@
 
 namespace weft {
 
-static std::string printed(std::span<const MeshAxis> axes) {
+std::string printed(std::span<const MeshAxis> axes) {
   std::string text = "mesh(";
   for (size_t i = 0; i < axes.size(); ++i) {
     text += concat(i ? ", " : "", axes[i].name, "=", axes[i].size);

@@ -155,6 +155,8 @@ inline MeshBody& body_of(const Sharding& sharding) {
 /// The same, for a DeviceMesh to own.
 std::shared_ptr<MeshBody> shared_body_of(const Sharding& sharding);
 
+/// "mesh(dp=2, tp=4)".
+std::string printed(std::span<const MeshAxis> axes);
 /// Prints "[S(0), R]", with the order of the cuts where it differs from mesh order.
 std::ostream& print_placements(std::ostream& out, const Sharding& sharding);
 

@@ -162,12 +162,6 @@ Pattern normalised(Pattern pattern, std::span<const int> sizes) {
   return pattern;
 }
 
-/// Part `index` of those that begin with number `first` of `sizes`.
-static Chunk part_of(std::span<const int64_t> sizes, int64_t first, int index) {
-  const auto begin = sizes.begin() + first;
-  return {std::accumulate(begin, begin + index, int64_t{0}), begin[index]};
-}
-
 PartOffsets::PartOffsets(const Pattern& pattern) {
   for (int axis = 0; axis < pattern.axes(); ++axis) {
     const std::span<const int64_t> sizes = pattern[axis].sizes();
@@ -183,10 +177,8 @@ Chunk PartOffsets::part(int axis, int64_t first, int index) const {
   return {begin[index] - begin[0], begin[index + 1] - begin[index]};
 }
 
-/// `part_at(axis, first, index)` finds a part with an explicit size.
-template <class PartAt>
-static Box box_with(const Pattern& pattern, std::span<const int> sizes, const Shape& shape,
-                    std::span<const int> coordinates, const PartAt& part_at) {
+Box box_of(const Pattern& pattern, const PartOffsets& offsets, std::span<const int> sizes,
+           const Shape& shape, std::span<const int> coordinates) {
   Box box{Dims::filled(shape.ndim(), 0), shape};
   // For each dim, the number of the part, among those of all axes so far.
   Dims part = Dims::filled(shape.ndim(), 0);
@@ -198,7 +190,7 @@ static Box box_with(const Pattern& pattern, std::span<const int> sizes, const Sh
       int dim = placement.dim();
       auto at = static_cast<size_t>(axis);
       part[dim] *= sizes[at];
-      Chunk chunk = placement.has_sizes() ? part_at(axis, part[dim], coordinates[at])
+      Chunk chunk = placement.has_sizes() ? offsets.part(axis, part[dim], coordinates[at])
                                           : chunk_of(box.shape[dim], sizes[at], coordinates[at]);
       part[dim] += coordinates[at];
       box.offset[dim] += chunk.offset;
@@ -211,16 +203,7 @@ static Box box_with(const Pattern& pattern, std::span<const int> sizes, const Sh
 
 Box box_of(const Pattern& pattern, std::span<const int> sizes, const Shape& shape,
            std::span<const int> coordinates) {
-  return box_with(pattern, sizes, shape, coordinates, [&](int axis, int64_t first, int index) {
-    return part_of(pattern[axis].sizes(), first, index);
-  });
-}
-
-Box box_of(const Pattern& pattern, const PartOffsets& offsets, std::span<const int> sizes,
-           const Shape& shape, std::span<const int> coordinates) {
-  return box_with(pattern, sizes, shape, coordinates, [&](int axis, int64_t first, int index) {
-    return offsets.part(axis, first, index);
-  });
+  return box_of(pattern, PartOffsets(pattern), sizes, shape, coordinates);
 }
 
 Box box_of(const Pattern& pattern, std::span<const int> sizes, const Shape& shape, int rank) {

@@ -93,7 +93,6 @@ const Plan& plan_on(DeviceKind device, const Plan& plan);
 /// For a plan that only slices or relabels: returns the part of the local block (in its own
 /// coordinates) that is the result, so that no rank needs a copy. nullopt for any other plan.
 std::optional<Box> local_part(const Plan& plan);
-inline bool is_local_view(const Plan& plan) { return local_part(plan).has_value(); }
 
 /// Predicted time of one exchange over a mesh's ranks in which the busiest rank receives `bytes`;
 /// equal on all ranks.

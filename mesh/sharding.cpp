@@ -135,14 +135,7 @@ bool Sharding::is_replicated() const { return !body_ || body_->is_replicated; }
 
 std::ostream& operator<<(std::ostream& out, const Sharding& sharding) {
   if (!sharding) return out << "no sharding";
-  const MeshGrid& grid = *sharding.body()->grid;
-  out << "mesh(";
-  for (int axis = 0; axis < grid.ndim(); ++axis) {
-    const MeshAxis& one = grid.axes()[static_cast<size_t>(axis)];
-    out << (axis ? ", " : "") << one.name << '=' << one.size;
-  }
-  out << ")";
-  return print_placements(out, sharding);
+  return print_placements(out << printed(sharding.body()->grid->axes()), sharding);
 }
 
 std::ostream& print_placements(std::ostream& out, const Sharding& sharding) {

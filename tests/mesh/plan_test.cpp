@@ -88,18 +88,18 @@ TEST(Plan, WhatIsLocalIsAView) {
   EXPECT_EQ(local_part(*finer.plan), (Box{{1, 0}, {1, 7}}));
   Planned empty = planned(mesh, {2, 7}, {Shard(0)}, {Shard(0), Shard(0)});
   EXPECT_EQ(local_part(*empty.plan), (Box{{0, 0}, {0, 7}}));
-  EXPECT_TRUE(is_local_view(*planned(mesh, {5, 7}, kWhole, {Partial(ReduceOp::max)}).plan));
+  EXPECT_TRUE(local_part(*planned(mesh, {5, 7}, kWhole, {Partial(ReduceOp::max)}).plan));
   Planned zeros = planned(mesh, {5, 7}, kWhole, {Partial()});
-  EXPECT_FALSE(is_local_view(*zeros.plan));
+  EXPECT_FALSE(local_part(*zeros.plan));
   EXPECT_TRUE(zeros.plan->is_free());
-  EXPECT_FALSE(is_local_view(*planned(mesh, {5, 7}, {Shard(0)}, kWhole).plan));
+  EXPECT_FALSE(local_part(*planned(mesh, {5, 7}, {Shard(0)}, kWhole).plan));
 }
 
 TEST(Plan, AxesOfOneRankCostNothing) {
   DeviceMesh mesh(fake_world(0, 2), {{"a", 1}, {"b", 2}});
   for (const Placements& from : {Placements{Partial()}, Placements{Shard(1)}, kWhole}) {
     for (const Placements& to : {Placements{Partial()}, Placements{Shard(0)}, kWhole}) {
-      EXPECT_TRUE(is_local_view(*planned(mesh, {5, 7}, from, to).plan));
+      EXPECT_TRUE(local_part(*planned(mesh, {5, 7}, from, to).plan));
     }
   }
 }

@@ -73,7 +73,7 @@ TEST(Run, AnAverageIsDividedOnce) {
           dense_block(out.data(), f32, {3}));
       EXPECT_EQ(out, (std::vector<float>{1.5f, 15, 1}));
       Ref<Layout> back = layout_of(Sharding(mesh, {avg, Replicate()}), {3}, f32);
-      EXPECT_TRUE(is_local_view(*plan_between(to, back))) << "an average of equals is each of them";
+      EXPECT_TRUE(local_part(*plan_between(to, back))) << "an average of equals is each of them";
     });
   }
 }
