@@ -3,7 +3,7 @@
 
 #include <numeric>
 
-#include "mesh/part_offsets.h"
+#include "mesh/grid.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
 
