@@ -211,8 +211,7 @@ std::vector<ParamGroup*> adopt_again(const FsdpStates& before, const FsdpStates&
 
 static void add_structure(const Module& module, uint64_t& sum) {
   const auto add = [&](const void* pointer) {
-    sum = (sum ^ reinterpret_cast<uintptr_t>(pointer)) * 0x9E3779B97F4A7C15ull;
-    sum ^= sum >> 29;
+    sum = mixed(sum, reinterpret_cast<uintptr_t>(pointer));
   };
   for (const auto& [name, parameter] : module.own_parameters()) add(parameter.get());
   for (const auto& [name, child] : module.children()) {

@@ -20,11 +20,8 @@ static ParamGroups groups_of(const FsdpStates& states) {
   return states | ranges::views::transform(&FsdpState::group) | ranges::to<ParamGroups>();
 }
 
-FsdpContext::FsdpContext(FsdpStates states)
-    : states_(std::move(states)), groups_(groups_of(states_)), scheduler_(groups_, *this) {}
-
 std::shared_ptr<FsdpContext> FsdpContext::make(FsdpStates states) {
-  std::shared_ptr<FsdpContext> context(new FsdpContext(states));
+  std::shared_ptr<FsdpContext> context(new FsdpContext);
   context->use_states(std::move(states));
   context->structure_ = structure_of(context->states_.back()->modules());
   return context;
@@ -182,7 +179,7 @@ void FsdpContext::follow(const StepEvent& event) {
       ++recording.at;
     }
     if (event.is_of_user() && !is_next()) return;
-    if (recording.at < recording.events.size() && recording.events[recording.at] == event) {
+    if (is_next()) {
       ++recording.at;
       return;
     }

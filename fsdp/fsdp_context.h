@@ -70,7 +70,7 @@ class FsdpContext final : public ModuleAttachment,
   const FullyShardBytes& traffic() const { return traffic_last_; }
 
  private:
-  explicit FsdpContext(FsdpStates states);
+  FsdpContext() : scheduler_(groups_, *this) {}
   void unshard(ParamGroup& group, size_t level) override;
   void wait_for_unshard(ParamGroup& group) override;
   void compute(ParamGroup&) override {}

@@ -11,6 +11,7 @@
 #include <range/v3/view/transform.hpp>
 
 #include "weft/context.h"
+#include "weft/extend/disk_memory.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/shapes.h"
 
@@ -44,7 +45,16 @@ int64_t Region::elements_before(int rank) const {
   return ranges::accumulate(counts | views::take(rank), int64_t{0});
 }
 
-size_t padded(size_t bytes) { return (bytes + 63) / 64 * 64; }
+static size_t rounded_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+size_t padded(size_t bytes) { return rounded_up(bytes, 64); }
+
+size_t place_of_array(int64_t elements, DType dtype, bool on_disk, size_t& end) {
+  if (on_disk) end = rounded_up(end, static_cast<size_t>(DiskMemory::kAlignment));
+  const size_t place = rounded_up(end, size_of(dtype));
+  end = place + static_cast<size_t>(elements) * size_of(dtype);
+  return place;
+}
 
 std::vector<int64_t> parts_of(int64_t n, std::span<const int> sizes) {
   std::vector<int64_t> parts{n};

@@ -84,8 +84,8 @@ struct Region {
 /// Rounds up to whole cache lines, on which every region starts.
 size_t padded(size_t bytes);
 
-/// Rounds up to a place on disk where an array begins.
-size_t disk_aligned(size_t bytes);
+/// The place of an array, in memory or on disk, behind byte `end`, which moves behind it.
+size_t place_of_array(int64_t elements, DType dtype, bool on_disk, size_t& end);
 
 /// Returns the lengths of the parts of `n` elements sharded over axes of these sizes, the first
 /// axis outermost.

@@ -94,10 +94,7 @@ void Gradients::lay_out() {
       grad.middle = region_of(middle, param.dim, rests, rests,
                               reductions_[buffer_reductions()].ranks, middle_bytes_);
     }
-    const size_t element = size_of(rests);
-    if (tier_.is_disk()) final_bytes_ = disk_aligned(final_bytes_);
-    grad.offset = (final_bytes_ + element - 1) / element * element;
-    final_bytes_ = grad.offset + static_cast<size_t>(param.sharded_elements()) * element;
+    grad.offset = place_of_array(param.sharded_elements(), rests, tier_.is_disk(), final_bytes_);
   }
   if (messages_) messages_->lay_out(buffer_bytes_);
   if (direct_) buffer_bytes_ = 0;
@@ -196,16 +193,16 @@ void Gradients::expect(Grad& grad) {
 /// gradient keeps the old memory, the others move to the new one.
 void Gradients::replace_if_kept(Ref<Storage>& memory) {
   size_t set = 0;
-  std::vector<const Grad*> moving;
+  long moving = 0;
   for (const Grad& grad : grads_) {
     const Tensor gradient = grad.param->parameter->grad();
     if (!gradient) continue;
     ++set;
-    if (gradient.storage() == memory) moving.push_back(&grad);
+    moving += gradient.storage() == memory;
   }
   // Their file holds one handle too.
   const long own = memory && disk_ && memory == disk_->storage() ? 2 : 1;
-  const bool is_kept = memory && memory->use_count() > own + static_cast<long>(moving.size());
+  const bool is_kept = memory && memory->use_count() > own + moving;
   if (!is_kept || set == grads_.size()) return;
   if (own == 2) {
     fail("fully_shard: a gradient of parameter ", grads_[0].param->name,
@@ -220,10 +217,7 @@ void Gradients::replace_if_kept(Ref<Storage>& memory) {
     return local_in(of, 0, {static_cast<int64_t>(of->bytes())}, DType::u8);
   };
   copy_(bytes_of(memory), bytes_of(kept));
-  for (const Grad* grad : moving) {
-    const Tensor value = grad->param->parameter->value();
-    value.set_grad(sum_in(memory, *grad, value.grad().sharding()));
-  }
+  move_param_grads(kept, memory);
 }
 
 void Gradients::begin_backward() {
@@ -330,6 +324,14 @@ void Gradients::set_param_grad(const Grad& grad, size_t reductions) const {
     seen = sum_in(final_, grad, summed_over(roles_.sharded.size(), Replicate()));
   }
   param.parameter->value().set_grad(seen);
+}
+
+/// Lets the gradients that lie in one memory lie in another one.
+void Gradients::move_param_grads(const Ref<Storage>& from, const Ref<Storage>& to) const {
+  for (const Grad& grad : grads_) {
+    const Tensor value = grad.param->parameter->value(), seen = value.grad();
+    if (seen && seen.storage() == from) value.set_grad(sum_in(to, grad, seen.sharding()));
+  }
 }
 
 bool Gradients::is_under_way() const {

@@ -143,6 +143,7 @@ class Gradients {
   Tensor unsharded_of(const Grad& grad) const;
   Tensor sum_in(const Ref<Storage>& memory, const Grad& grad, const Sharding& layout) const;
   void set_param_grad(const Grad& grad, size_t reductions) const;
+  void move_param_grads(const Ref<Storage>& from, const Ref<Storage>& to) const;
   // reductions.cpp: collectives
   bool counts_here(const Grad& grad) const;
   char* sums() const;

@@ -12,11 +12,6 @@ namespace weft::fsdp {
 
 namespace views = ranges::views;
 
-size_t disk_aligned(size_t bytes) {
-  constexpr auto unit = static_cast<size_t>(DiskMemory::kAlignment);
-  return (bytes + unit - 1) / unit * unit;
-}
-
 /// Slices of the wire's dtype are read to their place among the parameters, others behind them.
 void Level::close_on_disk() {
   on_disk_ = true;

@@ -145,9 +145,7 @@ bool ParamGroup::trainable_changed() const {
 
 void ParamGroup::unbind_all() {
   for (const auto& param : params_) {
-    if (param->unsharded && param->unsharded.storage()->is_bound()) {
-      param->unsharded.storage()->unbind();
-    }
+    if (param->unsharded) param->unsharded.storage()->unbind();
   }
 }
 

@@ -31,11 +31,7 @@ bool ParamGroup::is_under_way() const {
 
 void ParamGroup::end_departed() { EndOnThread<ParamGroup>::of_thread()->reap(); }
 
-ParamGroup::~ParamGroup() {
-  for (auto& param : params_) {
-    if (param->unsharded) param->unsharded.storage()->unbind();
-  }
-}
+ParamGroup::~ParamGroup() { unbind_all(); }
 
 bool ParamGroup::owns(const Parameter& parameter) const {
   return std::any_of(parameters_.begin(), parameters_.end(),
@@ -246,10 +242,8 @@ void ParamGroup::add_param(const Adopted& adopted) {
   };
   param->unsharded_shape = local_shape(layout(0, Replicate()));
   param->sharded_shape = local_shape(param->sharded_layout);
-  const size_t element = size_of(param->types.storage);
-  if (rests_on_disk()) slice_bytes_ = disk_aligned(slice_bytes_);
-  param->slice_offset = (slice_bytes_ + element - 1) / element * element;
-  slice_bytes_ = param->slice_offset + static_cast<size_t>(param->sharded_elements()) * element;
+  param->slice_offset = place_of_array(param->sharded_elements(), param->types.storage,
+                                       rests_on_disk(), slice_bytes_);
   params_.push_back(std::move(param));
 }
 
@@ -307,9 +301,7 @@ void ParamGroup::wait_for_unshard() {
 
 void ParamGroup::reshard(size_t level, BufferPool& pool) {
   levels_[level].wait_for_unshard();
-  if (level + 1 == levels_.size()) {
-    for (auto& param : params_) param->unsharded.storage()->unbind();
-  }
+  if (level + 1 == levels_.size()) unbind_all();
   levels_[level].reshard(pool, controls.keeps_storage);
 }
 

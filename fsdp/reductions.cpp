@@ -284,18 +284,12 @@ void Gradients::hide() {
                                "a gradient whose reduction is under way until finalize_backward "
                                "or the last backward");
   }
-  for (const Grad& grad : grads_) {
-    const Tensor value = grad.param->parameter->value(), seen = value.grad();
-    if (seen && seen.storage() == final_) value.set_grad(sum_in(hidden_, grad, seen.sharding()));
-  }
+  move_param_grads(final_, hidden_);
 }
 
 void Gradients::show() {
   if (!hidden_) return;
-  for (const Grad& grad : grads_) {
-    const Tensor value = grad.param->parameter->value(), seen = value.grad();
-    if (seen && seen.storage() == hidden_) value.set_grad(sum_in(final_, grad, seen.sharding()));
-  }
+  move_param_grads(hidden_, final_);
   hidden_ = {};
 }
 

@@ -46,7 +46,7 @@ namespace weft::fsdp {
 
 namespace views = ranges::views;
 
-static AxisGroup group_of(const DeviceMesh& mesh, const std::vector<std::string>& names) {
+AxisGroup Roles::group(const std::vector<std::string>& names) const {
   AxisGroup group;
   group.axes = names | views::join('+') | ranges::to<std::string>();
   group.sizes =
@@ -62,10 +62,8 @@ static AxisGroup group_of(const DeviceMesh& mesh, const std::vector<std::string>
 
 AxisGroup Roles::group(size_t first, size_t last) const {
   const auto at = [&](size_t i) { return sharded.begin() + static_cast<ptrdiff_t>(i); };
-  return group_of(mesh, {at(first), at(last)});
+  return group(std::vector<std::string>(at(first), at(last)));
 }
-
-AxisGroup Roles::group(const std::vector<std::string>& axes) const { return group_of(mesh, axes); }
 
 /// The ranks of an axis from `first` on, `stride` apart.
 static AxisGroup part_of_axis(const AxisGroup& axis, int first, int stride, int size) {
@@ -94,8 +92,6 @@ AxisGroup Roles::kept_group() const {
   const int size = axis.size / ranks_at_use;
   return part_of_axis(axis, axis.rank / size * size, 1, size);
 }
-
-AxisGroup Roles::replica_group() const { return group_of(mesh, replicas); }
 
 static void check_row(const std::string& axis, const StrategyRow& row) {
   const auto refuse = [&](const char* expected) {

@@ -47,12 +47,12 @@ struct Roles {
   /// The group over axes `first` to `last` (excluded) of `sharded`.
   AxisGroup group(size_t first, size_t last) const;
   /// The group over these axes of `mesh`.
-  AxisGroup group(const std::vector<std::string>& axes) const;
+  AxisGroup group(const std::vector<std::string>& names) const;
   /// The ranks over which each use gathers, and those over which parameters are gathered earlier
   /// and kept.
   AxisGroup use_group() const;
   AxisGroup kept_group() const;
-  AxisGroup replica_group() const;
+  AxisGroup replica_group() const { return group(replicas); }
 };
 
 /// std::invalid_argument if the rows do not fit the mesh, if a row contradicts itself, or if two
