@@ -139,10 +139,6 @@ void dequantize_parts(const Extended& extended, const Ref<Storage>& memory, cons
   }
 }
 
-std::vector<int> numbers_of(const AxisGroup& ranks) {
-  return views::ints(0, ranks.size) | ranges::to<std::vector>();
-}
-
 void GradientMessages::add(const Region& region) { regions_.push_back(region); }
 
 std::vector<size_t> GradientMessages::own_parts() const {

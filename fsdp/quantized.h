@@ -34,9 +34,6 @@ void add_joined_pieces(const Extended& extended, const Ref<Storage>& memory, int
 void dequantize_parts(const Extended& extended, const Ref<Storage>& memory, const Region& region,
                       const Ref<Storage>& to);
 
-/// The ranks of a group, in order.
-std::vector<int> numbers_of(const AxisGroup& ranks);
-
 /// Gradients sent as codes. Each rank sends each rank a message, with the codes and scales of its
 /// parts of each gradient. Messages lie in a buffer: those to the ranks, then those from the ranks.
 class GradientMessages {

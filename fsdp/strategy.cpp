@@ -46,6 +46,10 @@ namespace weft::fsdp {
 
 namespace views = ranges::views;
 
+std::vector<int> numbers_of(const AxisGroup& ranks) {
+  return views::ints(0, ranks.size) | ranges::to<std::vector>();
+}
+
 AxisGroup Roles::group(const std::vector<std::string>& names) const {
   AxisGroup group;
   group.axes = names | views::join('+') | ranges::to<std::string>();

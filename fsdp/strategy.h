@@ -23,6 +23,8 @@ struct AxisGroup {
   int rank = 0;
   int size = 1;
 };
+/// The ranks of a group, in order.
+std::vector<int> numbers_of(const AxisGroup& ranks);
 
 /// How a strategy uses the axes of a mesh. The optimizer's state is sharded over `sharded`. Each
 /// use gathers parameters over the first `at_use` of these axes; the others are gathered earlier
