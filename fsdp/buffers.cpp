@@ -7,6 +7,161 @@
 
 namespace weft::fsdp {
 
+namespace views = ranges::views;
+
+int64_t Region::elements_before(int rank) const {
+  return ranges::accumulate(counts | views::take(rank), int64_t{0});
+}
+
+static size_t rounded_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+size_t padded(size_t bytes) { return rounded_up(bytes, 64); }
+
+size_t place_of_array(int64_t elements, DType dtype, bool on_disk, size_t& end) {
+  if (on_disk) end = rounded_up(end, static_cast<size_t>(DiskMemory::kAlignment));
+  const size_t place = rounded_up(end, size_of(dtype));
+  end = place + static_cast<size_t>(elements) * size_of(dtype);
+  return place;
+}
+
+std::vector<int64_t> parts_of(int64_t n, std::span<const int> sizes) {
+  std::vector<int64_t> parts{n};
+  for (const int size : sizes) {
+    parts = views::cartesian_product(parts, views::ints(0, size)) |
+            views::transform([&](const auto& at) {
+              return chunk_of(std::get<0>(at), size, std::get<1>(at)).length;
+            }) |
+            ranges::to<std::vector>();
+  }
+  return parts;
+}
+
+Region region_of(const Shape& shape, int dim, DType dtype, DType wire, const AxisGroup& group,
+                 size_t& end, const std::vector<int64_t>& lengths, bool may_pack) {
+  Region region{
+      .shape = shape, .dim = dim, .dtype = dtype, .wire = wire, .lengths = {}, .counts = {}};
+  if (group.size == 1) region.wire = dtype;
+  const auto outer = ranges::accumulate(shape | views::take(dim), int64_t{1}, std::multiplies());
+  const auto row = ranges::accumulate(shape | views::drop(dim + 1), outer, std::multiplies());
+  region.lengths = !lengths.empty()  ? lengths
+                   : group.size == 1 ? std::vector<int64_t>{shape.ndim() ? shape[dim] : 1}
+                                     : parts_of(shape[dim], group.sizes);
+  region.counts = region.lengths | views::transform([&](int64_t length) { return row * length; }) |
+                  ranges::to<std::vector>();
+  region.packs = may_pack && group.size > 1 && (outer > 1 || region.wire != dtype);
+  region.offset = end;
+  end += padded(static_cast<size_t>(region.bytes()));
+  region.packed = end;
+  if (region.packs) end += padded(static_cast<size_t>(region.elements()) * size_of(region.wire));
+  return region;
+}
+
+Tensor local_in(const Ref<Storage>& memory, size_t offset, const Shape& shape, DType dtype,
+                const Sharding& layout) {
+  return tensor_in(memory, static_cast<int64_t>(offset / size_of(dtype)), shape, dtype, layout);
+}
+
+/// Calls f(part of the array, packed part) for each rank of the group.
+template <class F>
+static void for_each_part(const Region& region, const Ref<Storage>& memory, const F& f) {
+  const NoGrad no_grad;
+  const Tensor whole = local_in(memory, region.offset, region.shape, region.dtype);
+  size_t at = region.packed;
+  int64_t from = 0;
+  for (const int64_t length : region.lengths) {
+    Shape shape = region.shape;
+    shape[region.dim] = length;
+    if (shape.product() > 0) {
+      f(slice(whole, region.dim, from, from + length), local_in(memory, at, shape, region.wire));
+    }
+    at += static_cast<size_t>(shape.product()) * size_of(region.wire);
+    from += length;
+  }
+}
+
+void pack(const Region& region, const Ref<Storage>& memory) {
+  for_each_part(region, memory,
+                [](const Tensor& part, const Tensor& packed) { copy_(packed, part); });
+}
+
+void unpack(const Region& region, const Ref<Storage>& memory) {
+  for_each_part(region, memory,
+                [](const Tensor& part, const Tensor& packed) { copy_(part, packed); });
+}
+
+int64_t Extended::Wire::elements_before(int rank) const {
+  return ranges::accumulate(counts | views::take(rank), int64_t{0});
+}
+
+void Extended::lay_out(size_t& end) {
+  for (Wire& wire : wires) {
+    wire.offset = end;
+    end += padded(static_cast<size_t>(wire.elements()) * size_of(wire.dtype));
+  }
+}
+
+static Shape shape_of_part(const Region& region, size_t rank) {
+  Shape shape = region.shape;
+  if (shape.ndim() > 0) shape[region.dim] = region.lengths[rank];
+  return shape;
+}
+
+Extended extended_of(const Region& region, DType slice,
+                     std::shared_ptr<AllGatherExtension> extension, size_t& end) {
+  const NoGrad no_grad;
+  Extended extended;
+  extended.extension = std::move(extension);
+  const size_t ranks = region.counts.size();
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    if (region.counts[rank] == 0) continue;
+    const Tensors sent = extended.extension->fsdp_pre_all_gather(
+        zeros(shape_of_part(region, rank), {.dtype = slice}));
+    if (extended.wires.empty()) extended.wires.resize(sent.size());
+    if (sent.size() != extended.wires.size()) {
+      fail("fsdp_pre_all_gather: number of tensors is ", sent.size(), " for rank ", rank,
+           ", expected ", extended.wires.size(), " as for other ranks");
+    }
+    for (const auto& [i, tensor] : views::enumerate(sent)) {
+      Extended::Wire& wire = extended.wires[i];
+      wire.shapes.resize(ranks);
+      wire.counts.resize(ranks);
+      wire.dtype = tensor.dtype();
+      wire.shapes[rank] = tensor.shape();
+      wire.counts[rank] = tensor.shape().product();
+    }
+  }
+  extended.lay_out(end);
+  return extended;
+}
+
+Tensors sent_of(const Extended& extended, const Tensor& part, int rank) {
+  Tensors sent = extended.extension->fsdp_pre_all_gather(part);
+  if (sent.size() != extended.wires.size()) {
+    fail("fsdp_pre_all_gather: number of tensors is ", sent.size(), ", expected ",
+         extended.wires.size(), " as for zeros");
+  }
+  for (size_t i = 0; i < sent.size(); ++i) {
+    const Extended::Wire& wire = extended.wires[i];
+    const Shape& shape = wire.shapes[static_cast<size_t>(rank)];
+    if (!(sent[i].shape() == shape) || sent[i].dtype() != wire.dtype) {
+      fail("fsdp_pre_all_gather: tensor ", i, " is ", sent[i].shape(), " of ", sent[i].dtype(),
+           ", expected ", shape, " of ", wire.dtype, " as for zeros");
+    }
+    if (sent[i].block().is_dense()) continue;
+    const Tensor dense = empty(shape, {.dtype = wire.dtype, .device = sent[i].device()});
+    copy_(dense, sent[i]);
+    sent[i] = dense;
+  }
+  return sent;
+}
+
+Tensor part_of(const Region& region, const Tensor& whole, int rank) {
+  if (region.lengths.size() == 1) return whole;
+  const auto lengths = region.lengths | views::take(rank);
+  const int64_t from = ranges::accumulate(lengths, int64_t{0});
+  return slice(whole, region.dim, from, from + region.lengths[static_cast<size_t>(rank)]);
+}
+
 BufferSizes::BufferSizes(std::vector<size_t> sizes) : sizes_(std::move(sizes)) {
   std::sort(sizes_.begin(), sizes_.end(), std::greater<>());
 }

@@ -2,12 +2,112 @@
 #pragma once
 
 #include <map>
-#include <vector>
 
 #include "weft/storage.h"
 #include "weft/stream.h"
 
 namespace weft::fsdp {
+
+/// An array in a buffer, dense from byte `offset` on, and how the ranks of a group share it: one
+/// part a rank along `dim`. If the parts are not contiguous or have another dtype on the wire, they
+/// also lie packed, in rank order, from byte `packed` on.
+struct Region {
+  Shape shape;
+  int dim = 0;
+  DType dtype = DType::f32;
+  /// Dtype of the packed parts.
+  DType wire = DType::f32;
+  bool packs = false;
+  size_t offset = 0;
+  size_t packed = 0;
+  /// Length along `dim` and number of elements of each rank's part.
+  std::vector<int64_t> lengths;
+  std::vector<int64_t> counts;
+
+  int64_t elements() const { return shape.product(); }
+  int64_t bytes() const { return elements() * static_cast<int64_t>(size_of(dtype)); }
+  /// First byte of the parts that a collective reads or writes.
+  size_t start() const { return packs ? packed : offset; }
+  /// Elements before a rank's part.
+  int64_t elements_before(int rank) const;
+};
+
+/// Rounds up to whole cache lines, on which every region starts.
+size_t padded(size_t bytes);
+
+/// The place of an array, in memory or on disk, behind byte `end`, which moves behind it.
+size_t place_of_array(int64_t elements, DType dtype, bool on_disk, size_t& end);
+
+/// Returns the lengths of the parts of `n` elements sharded over axes of these sizes, the first
+/// axis outermost.
+std::vector<int64_t> parts_of(int64_t n, std::span<const int> sizes);
+
+/// Makes the region of an array that the ranks of `group` share, by default in equal chunks. Its
+/// bytes start at `end`, which moves behind them. `may_pack`: parts that are not contiguous, or
+/// have another dtype on the wire, are packed.
+Region region_of(const Shape& shape, int dim, DType dtype, DType wire, const AxisGroup& group,
+                 size_t& end, const std::vector<int64_t>& lengths = {}, bool may_pack = true);
+
+/// Copies the array to its packed parts, and back.
+void pack(const Region& region, const Ref<Storage>& memory);
+void unpack(const Region& region, const Ref<Storage>& memory);
+
+/// Returns the elements of `memory` from byte `offset` on as a tensor, by default of one device.
+Tensor local_in(const Ref<Storage>& memory, size_t offset, const Shape& shape, DType dtype,
+                const Sharding& layout = {});
+
+/// A parameter whose parts an AllGatherExtension sends: several wires, tensors of which each rank
+/// sends one.
+struct Extended {
+  struct Wire {
+    DType dtype = DType::f32;
+    /// Shape and number of elements of each rank's tensor; none for a rank whose part is empty.
+    std::vector<Shape> shapes = {};
+    std::vector<int64_t> counts = {};
+    /// Bytes from the start of the memory.
+    size_t offset = 0;
+
+    int64_t elements_before(int rank) const;
+    /// Bytes from the start of the memory to a rank's part.
+    size_t at(int rank) const {
+      return offset + static_cast<size_t>(elements_before(rank)) * size_of(dtype);
+    }
+    int64_t elements() const { return elements_before(static_cast<int>(counts.size())); }
+    /// Bytes that come from other ranks; and of those, from the `size` ranks next to this one, from
+    /// the multiple of `size` before it on.
+    int64_t received(int rank) const { return received_of(rank, static_cast<int>(counts.size())); }
+    int64_t received_of(int rank, int size) const {
+      const int first = rank / size * size;
+      return (elements_before(first + size) - elements_before(first) -
+              counts[static_cast<size_t>(rank)]) *
+             static_cast<int64_t>(size_of(dtype));
+    }
+  };
+  std::shared_ptr<AllGatherExtension> extension;
+  /// Without an extension: elements with one scale, if the wires are codes and scales. These are
+  /// then of the ranks in `order`; those of this rank are at `own`.
+  int64_t block = 0;
+  std::vector<int> order = {};
+  int own = 0;
+  std::vector<Wire> wires;
+
+  bool is_quantized() const { return block > 0; }
+  /// Lays the wires out from byte `end` on, which moves behind them.
+  void lay_out(size_t& end);
+  /// The gather does not send the part as it is.
+  explicit operator bool() const { return extension || is_quantized(); }
+};
+
+/// Asks the extension what it sends for each part of the region, of dtype `slice`. The wires lie in
+/// memory from byte `end` on, which moves behind them.
+Extended extended_of(const Region& region, DType slice,
+                     std::shared_ptr<AllGatherExtension> extension, size_t& end);
+
+/// Calls the extension for this rank's part, and checks that it sends what it said.
+Tensors sent_of(const Extended& extended, const Tensor& part, int rank);
+
+/// The part of `whole` that the rank shares.
+Tensor part_of(const Region& region, const Tensor& whole, int rank);
 
 /// Sizes of buffers. Those that differ by at most a fifth get buffers of one size, the largest of
 /// them: the embedding, the head and the blocks of a model share their buffers.

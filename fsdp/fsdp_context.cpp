@@ -105,6 +105,13 @@ void FsdpContext::wait_for_reduce(ParamGroup& group, int bucket, size_t reductio
   group.gradients().wait_for_reduce(bucket, reduction, last);
 }
 
+void FsdpContext::end_step() {
+  running_ = nullptr;
+  first_ = nullptr;
+  backward_begun_ = false;
+  for (const auto& group : groups_) group->gradients().show();
+}
+
 /// Ends a step that did not finish, because no backward came or it threw. Its groups release what
 /// they hold: the parameters may change before the next step.
 void FsdpContext::abandon() {
@@ -112,10 +119,7 @@ void FsdpContext::abandon() {
   order(stream(StreamRole::scatter), computing());
   scheduler_.abandon();
   if (running_ && !running_->complete) *running_ = {};
-  running_ = nullptr;
-  first_ = nullptr;
-  backward_begun_ = false;
-  for (const auto& group : groups_) group->gradients().show();
+  end_step();
 }
 
 void FsdpContext::note_changes(ParamGroup& group) {
@@ -297,10 +301,7 @@ void FsdpContext::finalize() {
   }
   wait_for_host_copies();
   running_->complete = true;
-  backward_begun_ = false;
-  running_ = nullptr;
-  first_ = nullptr;
-  for (const auto& group : groups_) group->gradients().show();
+  end_step();
 }
 
 /// Waits until the streams no longer use memory of the host, which may be read and written then.

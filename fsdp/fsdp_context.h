@@ -87,6 +87,7 @@ class FsdpContext final : public ModuleAttachment,
   void begin_step(bool training);
   void begin_unrecorded_step();
   void begin_backward();
+  void end_step();
   void abandon();
   void note_changes(ParamGroup& group);
   void invalidate(ParamGroup& group);

@@ -57,52 +57,33 @@ struct FsdpParam {
 Sharding layout_for(const Roles& roles, const Sharding& other_axes, int dim, size_t count,
                     Placement others, Placement replicas);
 
-/// An array in a buffer, dense from byte `offset` on, and how the ranks of a group share it: one
-/// part a rank along `dim`. If the parts are not contiguous or have another dtype on the wire, they
-/// also lie packed, in rank order, from byte `packed` on.
-struct Region {
-  Shape shape;
-  int dim = 0;
-  DType dtype = DType::f32;
-  /// Dtype of the packed parts.
-  DType wire = DType::f32;
-  bool packs = false;
-  size_t offset = 0;
-  size_t packed = 0;
-  /// Length along `dim` and number of elements of each rank's part.
-  std::vector<int64_t> lengths;
-  std::vector<int64_t> counts;
+/// The gradient of one parameter: where it lies, and how far it is.
+struct ParamGrad {
+  /// How far this backward is with a gradient. `missing`: complete without a contribution.
+  enum class Progress : uint8_t { expected, written, complete, missing };
+  /// The sum in the final memory. `own`: still to be summed over replicas, if there are any.
+  /// `of_replicas`: that sum.
+  enum class Sum : uint8_t { none, own, of_replicas };
 
-  int64_t elements() const { return shape.product(); }
-  int64_t bytes() const { return elements() * static_cast<int64_t>(size_of(dtype)); }
-  /// First byte of the parts that a collective reads or writes.
-  size_t start() const { return packs ? packed : offset; }
-  /// Elements before a rank's part.
-  int64_t elements_before(int rank) const;
+  FsdpParam* param;
+  int bucket = 0;
+  /// In the buffer, and in the middle memory between two scatters.
+  Region unsharded, middle;
+  /// Bytes from the start of the final memory.
+  size_t offset = 0;
+  Progress progress = Progress::expected;
+  Sum sum = Sum::none;
+  /// Sums of earlier micro-steps wait for a reduction, in the buffer or in the middle memory.
+  bool in_buffer = false;
+  bool in_middle = false;
+  /// The sum in the buffer was read from the file, which still holds it.
+  bool from_file = false;
+
+  bool is_over() const { return progress >= Progress::complete; }
 };
 
-/// Rounds up to whole cache lines, on which every region starts.
-size_t padded(size_t bytes);
-
-/// The place of an array, in memory or on disk, behind byte `end`, which moves behind it.
-size_t place_of_array(int64_t elements, DType dtype, bool on_disk, size_t& end);
-
-/// Returns the lengths of the parts of `n` elements sharded over axes of these sizes, the first
-/// axis outermost.
-std::vector<int64_t> parts_of(int64_t n, std::span<const int> sizes);
-
-/// Makes the region of an array that the ranks of `group` share, by default in equal chunks. Its
-/// bytes start at `end`, which moves behind them. `may_pack`: parts that are not contiguous, or
-/// have another dtype on the wire, are packed.
-Region region_of(const Shape& shape, int dim, DType dtype, DType wire, const AxisGroup& group,
-                 size_t& end, const std::vector<int64_t>& lengths = {}, bool may_pack = true);
-
-/// Copies the array to its packed parts, and back.
-void pack(const Region& region, const Ref<Storage>& memory);
-void unpack(const Region& region, const Ref<Storage>& memory);
-
-/// Returns the elements of `memory` from byte `offset` on as a tensor, by default of one device.
-Tensor local_in(const Ref<Storage>& memory, size_t offset, const Shape& shape, DType dtype,
-                const Sharding& layout = {});
+inline auto is_in(int bucket) {
+  return [bucket](const ParamGrad& grad) { return grad.bucket == bucket; };
+}
 
 }  // namespace weft::fsdp

@@ -13,6 +13,28 @@
 
 namespace weft::fsdp {
 
+ParamTypes types_of(const MixedPrecision& precision, DType declared) {
+  if (!is_floating(declared)) return {declared, declared, declared, declared, declared};
+  ParamTypes types;
+  types.storage = precision.storage.value_or(declared);
+  types.compute = precision.compute.value_or(types.storage);
+  types.gather = precision.gather.value_or(types.compute);
+  types.accumulate = precision.accumulate.value_or(types.storage);
+  types.reduce = precision.reduce.value_or(types.accumulate);
+  return types;
+}
+
+Sharding layout_for(const Roles& roles, const Sharding& other_axes, int dim, size_t count,
+                    Placement others, Placement replicas) {
+  const DeviceMesh root = roles.mesh.root();
+  Pattern pattern = other_axes ? other_axes.pattern() : Pattern(root.ndim());
+  for (size_t i = 0; i < roles.sharded.size(); ++i) {
+    pattern.set(root.axis(roles.sharded[i]), i < count ? Placement(Shard(dim)) : others);
+  }
+  for (const std::string& axis : roles.replicas) pattern.set(root.axis(axis), replicas);
+  return Sharding::of(root, pattern);
+}
+
 ParamGroup::ParamGroup(Roles roles, const FullyShardOptions& options)
     : roles_(std::move(roles)), options_(options), gradients_(new_gradients()) {}
 

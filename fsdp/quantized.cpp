@@ -80,10 +80,7 @@ Extended quantized_of(const Region& region, DType codes, int64_t block, std::vec
     extended.wires[0].counts.push_back(count);
     extended.wires[1].counts.push_back(scales_of(codes, count, block));
   }
-  for (Extended::Wire& wire : extended.wires) {
-    wire.offset = end;
-    end += padded(static_cast<size_t>(wire.elements()) * size_of(wire.dtype));
-  }
+  extended.lay_out(end);
   return extended;
 }
 
