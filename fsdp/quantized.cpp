@@ -5,9 +5,7 @@
 #include <functional>
 #include <range/v3/algorithm/find.hpp>
 #include <range/v3/numeric/accumulate.hpp>
-#include <range/v3/range/conversion.hpp>
 #include <range/v3/view/drop.hpp>
-#include <range/v3/view/iota.hpp>
 #include <range/v3/view/take.hpp>
 #include <utility>
 

@@ -4,8 +4,6 @@
 #include <utility>
 
 #include "fsdp/fsdp_param.h"
-#include "weft/autograd.h"
-#include "weft/error.h"
 #include "weft/expert_parallel.h"
 #include "weft/extend/offload_traffic.h"
 #include "weft/extend/op_log.h"
