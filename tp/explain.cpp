@@ -21,7 +21,9 @@ class WithoutMemory {
   explicit WithoutMemory(const tp::NamedModules& modules) : random_(Context::current().random) {
     for (const auto& [path, module] : modules) {
       for (const auto& [name, parameter] : module->own_parameters()) {
-        if (!is_gathered(*parameter) || has_no_memory(*parameter)) continue;
+        // Code that shards the parameter has set the tensor in use.
+        const bool has_memory = parameter->device().kind != DeviceKind::meta;
+        if (!ModuleSharder::has_used(*parameter) || !has_memory) continue;
         fail("explain: parameter ", in_quotes(path + "." + name),
              " is gathered for use, expected one as it is stored; explain the model before "
              "fully_shard, or without memory: materialize(meta)");
@@ -40,15 +42,9 @@ class WithoutMemory {
   WithoutMemory& operator=(const WithoutMemory&) = delete;
 
  private:
-  /// True if code that shards the parameter has set the tensor in use.
-  static bool is_gathered(const Parameter& parameter) { return ModuleSharder::has_used(parameter); }
-  static bool has_no_memory(const Parameter& parameter) {
-    return parameter.device().kind == DeviceKind::meta;
-  }
-
   /// A tied parameter counts for the first module that has it.
   void replace(Parameter& parameter) {
-    if (is_gathered(parameter) || !replaced_.insert(&parameter).second) return;
+    if (ModuleSharder::has_used(parameter) || !replaced_.insert(&parameter).second) return;
     Tensor stand_in = empty(
         parameter.shape(),
         {.dtype = parameter.dtype(), .device = meta, .sharding = parameter.value().sharding()});
