@@ -9,10 +9,8 @@
 
 #include "fsdp/gradients.h"
 #include "fsdp/level.h"
-#include "weft/error.h"
 #include "weft/extend/disk_memory.h"
 #include "weft/extend/end_on_thread.h"
-#include "weft/extend/tape.h"
 
 namespace weft::fsdp {
 
