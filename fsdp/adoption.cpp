@@ -6,6 +6,7 @@
 #include "fsdp/fsdp_state.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/hash.h"
 #include "weft/extend/module_sharder.h"
 #include "weft/ops/factories.h"
 #include "weft/warnings.h"

@@ -1,8 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fsdp/buffers.h"
+#include "weft/context.h"
+#include "weft/error.h"
+#include "weft/extend/disk_memory.h"
+#include "weft/ops/factories.h"
+#include "weft/ops/shapes.h"
 
 #include <algorithm>
 #include <functional>
+#include <range/v3/numeric/accumulate.hpp>
+#include <range/v3/range/conversion.hpp>
+#include <range/v3/view/cartesian_product.hpp>
+#include <range/v3/view/drop.hpp>
+#include <range/v3/view/enumerate.hpp>
+#include <range/v3/view/iota.hpp>
+#include <range/v3/view/take.hpp>
+#include <range/v3/view/transform.hpp>
 #include <utility>
 
 namespace weft::fsdp {

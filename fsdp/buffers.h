@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "fsdp/strategy.h"
 #include "weft/storage.h"
 #include "weft/stream.h"
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "fsdp/buffers.h"
 #include "fsdp/strategy.h"
 #include "weft/module.h"
 

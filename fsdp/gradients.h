@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "fsdp/buffers.h"
-#include "fsdp/param_grad.h"
+#include "fsdp/fsdp_param.h"
 #include "fsdp/quantized.h"
 #include "weft/extend/disk_memory.h"
 #include "weft/extend/tape.h"

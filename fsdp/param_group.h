@@ -9,6 +9,7 @@
 
 #include "fsdp/gradients.h"
 #include "fsdp/level.h"
+#include "weft/error.h"
 #include "weft/extend/disk_memory.h"
 #include "weft/extend/end_on_thread.h"
 
@@ -123,8 +124,7 @@ class ParamGroup {
     bool reduces = true, all_reduces = true;
     /// Comes before the option.
     std::optional<bool> reshards_after_forward;
-    bool reshards_after_backward = true;
-    bool unshards_in_backward = true;
+    bool reshards_after_backward = true, unshards_in_backward = true;
     bool keeps_storage = false;
     /// Not empty: groups to unshard early, in place of the recorded order.
     std::vector<std::weak_ptr<ParamGroup>> forward_prefetch, backward_prefetch;

@@ -4,7 +4,7 @@
 #include <deque>
 #include <vector>
 
-#include "fsdp/extended.h"
+#include "fsdp/buffers.h"
 #include "fsdp/fsdp_param.h"
 #include "weft/extend/quantize.h"
 #include "weft/quantization.h"

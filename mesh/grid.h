@@ -10,7 +10,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "mesh/part_offsets.h"
 #include "weft/extend/pattern.h"
 #include "weft/mesh.h"
 #include "weft/sharding.h"

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cmath>
+#include <numbers>
 #include <optional>
 #include <set>
 
@@ -11,6 +13,7 @@
 #include "weft/graph.h"
 #include "weft/ops/factories.h"
 #include "weft/optimizers.h"
+#include "weft/schedules.h"
 #include "weft/stream.h"
 
 namespace weft {
