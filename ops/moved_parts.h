@@ -43,7 +43,7 @@ class RowParts {
   }
   int64_t rows_of(int rank, int part) const;
   Range outer(int part) const;
-  /// What a rank has of a part of the cut dim.
+  /// The range of a part of the cut dim that a rank has.
   Range within(int rank, int part) const;
 
   int dim_;

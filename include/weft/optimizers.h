@@ -17,7 +17,7 @@ class DiskMemory;
 /// Returns whether weight decay applies to a parameter.
 using DecayPredicate = std::function<bool(const NamedParameter&)>;
 
-/// What AdamW, SGD and Lamb share: an optimizer whose groups have options of one type.
+/// The base of AdamW, SGD and Lamb: an optimizer whose groups have options of one type.
 template <class Self, class Options> class WEFT_API GroupedOptimizer : public Optimizer {
  public:
   explicit GroupedOptimizer(std::vector<NamedParameter> parameters, Options options = {})

@@ -45,7 +45,7 @@ struct ReduceStore {
   }
 };
 
-/// What the threads of a reduction share.
+/// A reduction as all its threads see it.
 template <class R, class C> struct DeviceReduction {
   ReduceShape shape;
   const void* in;

@@ -6,7 +6,7 @@
 
 namespace weft {
 
-/// What a running total is: sums, products or log(sum(exp)), for floats.
+/// The kind of a running total: sums, products or log(sum(exp)), for floats.
 enum class Running : uint8_t { sum, product, logsumexp };
 
 /// out[..., i, ...] = the total of in[..., 0 .. i, ...] along `dim`; `reverse` begins at the end.
