@@ -64,7 +64,7 @@ Tensor make_tensor(Ref<Layout> layout, Ref<Storage> storage, int64_t offset,
   body->offset = offset;
   body->strides = strides;
   body->recorded_changes = body->storage->recorded_changes();
-  return Tensor(Ref<TensorBody>(body));
+  return Tensor(Ref<TensorBody>::first(body));
 }
 
 Tensor new_tensor(Ref<Layout> layout, Device device) {

@@ -35,13 +35,13 @@ Storage* Storage::make(void* data, size_t bytes, Device device) {
 
 Ref<Storage> Storage::allocate(size_t bytes, Device device) {
   if (device.kind == DeviceKind::cuda) check_available(device);
-  if (bytes == 0) return Ref(make(no_bytes, 0, device));
+  if (bytes == 0) return Ref<Storage>::first(make(no_bytes, 0, device));
   Heap& heap = Heap::current();
   void* data = heap.allocate(bytes, device, purpose_in_force);
   Storage* storage = make(data, bytes, device);
   storage->heap_ = &heap;
   storage->purpose_ = purpose_in_force;
-  return Ref(storage);
+  return Ref<Storage>::first(storage);
 }
 
 Ref<Storage> Storage::allocate_pinned(size_t bytes) {
@@ -51,7 +51,7 @@ Ref<Storage> Storage::allocate_pinned(size_t bytes) {
   storage->heap_ = &heap;
   storage->purpose_ = purpose_in_force;
   storage->pinned_ = true;
-  return Ref(storage);
+  return Ref<Storage>::first(storage);
 }
 
 Ref<Storage> Storage::unbound(size_t bytes, Device device, std::string name) {

@@ -157,14 +157,13 @@ class WEFT_API Op {
 
   /// Returns the results. std::invalid_argument when the operands do not fit the rule.
   Tensors call(std::span<const Tensor> operands, const Attributes& attributes = {}) const;
-  Tensors call(std::initializer_list<Tensor> operands, const Attributes& attributes = {}) const {
-    return call(std::span(operands.begin(), operands.size()), attributes);
+  Tensors call(PassedTensors operands, const Attributes& attributes = {}) const {
+    return call(tensors_of(operands), attributes);
   }
   /// Returns the only result of an op that has one.
   Tensor operator()(std::span<const Tensor> operands, const Attributes& attributes = {}) const;
-  Tensor operator()(std::initializer_list<Tensor> operands,
-                    const Attributes& attributes = {}) const {
-    return (*this)(std::span(operands.begin(), operands.size()), attributes);
+  Tensor operator()(PassedTensors operands, const Attributes& attributes = {}) const {
+    return (*this)(tensors_of(operands), attributes);
   }
   /// Writes result 0 into `destination`, or adds it when `accumulate`; redistributes it first when
   /// its layout differs.

@@ -15,6 +15,9 @@ class RefCounted {
   RefCounted& operator=(const RefCounted&) = delete;
 
   void retain() const { count_.fetch_add(1, std::memory_order_relaxed); }
+  /// As `retain`, without an atomic addition: for an object that has no handle and that no other
+  /// thread has seen.
+  void retain_first() const { count_.store(1, std::memory_order_relaxed); }
   /// Drops a handle; true for the last. A sole handle needs no atomic write: nothing can copy it.
   bool release() const {
     return count_.load(std::memory_order_acquire) == 1 ||
@@ -41,6 +44,17 @@ template <class T> class Ref {
   Ref() = default;
   explicit Ref(T* object) : object_(object) {
     if (object_) retain_handle(object_);
+  }
+  /// The first handle of a new object.
+  static Ref first(T* object) {
+    object->RefCounted::retain_first();
+    return uncounted(object);
+  }
+  /// A handle that takes over a count: it drops one that nobody added here.
+  static Ref uncounted(T* object) {
+    Ref handle;
+    handle.object_ = object;
+    return handle;
   }
   Ref(const Ref& other) : Ref(other.object_) {}
   Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
