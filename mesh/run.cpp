@@ -34,29 +34,21 @@ class PlanRun {
   }
 
   void run(const MemoryBlock& in) {
-    MemoryBlock now = in;
+    MemoryBlock made;
     for (size_t i = 0; i < plan_.steps.size();) {
-      size_t end = phases_end(i);
-      MemoryBlock next = result_of(end - 1);
-      if (plan_.steps[i].kind == Kind::exchange) {
-        exchange(i, end, now, next);
-      } else {
-        step(i, now, next);
-      }
-      now = next;
+      const size_t end = phases_end(i);
+      const MemoryBlock& from = i == 0 ? in : made;
+      if (end == plan_.steps.size()) return steps(i, end, from, out_);
+      const Layout& to = *plan_.steps[end - 1].to;
+      const MemoryBlock next = scratch_.block(to.box.shape, to.dtype, out_.device);
+      steps(i, end, from, next);
+      made = next;
       i = end;
     }
   }
 
  private:
   const StepProgram& program(size_t i) const { return plan_.program->steps[i]; }
-  bool is_last(size_t i) const { return i + 1 == plan_.steps.size(); }
-
-  MemoryBlock result_of(size_t i) {
-    if (is_last(i)) return out_;
-    const Layout& to = *plan_.steps[i].to;
-    return scratch_.block(to.box.shape, to.dtype, out_.device);
-  }
 
   /// Consecutive exchanges over one group are phases of one exchange.
   size_t phases_end(size_t i) const {
@@ -70,8 +62,11 @@ class PlanRun {
     return end;
   }
 
-  void step(size_t i, const MemoryBlock& in, const MemoryBlock& out) {
-    if (plan_.steps[i].kind == Kind::local) {
+  /// One step, or the phases of one exchange.
+  void steps(size_t i, size_t end, const MemoryBlock& in, const MemoryBlock& out) {
+    if (plan_.steps[i].kind == Kind::exchange) {
+      exchange(i, end, in, out);
+    } else if (plan_.steps[i].kind == Kind::local) {
       const MemoryBlock* member = &in;
       read_boxes(program(i).read, plan_.steps[i].op, {&member, 1}, out);
     } else {

@@ -77,7 +77,10 @@ MemoryBlock MemoryBlock::part(const Box& box) const {
   for (int i = 0; i < shape.ndim(); ++i) offset += box.offset[i] * strides[i];
   auto* start = static_cast<char*>(data);
   if (start) start += offset * static_cast<int64_t>(size_of(dtype));
-  return {start, dtype, device, box.shape, strides};
+  // Of the strides, only so many as there are dims: another core may have written this block.
+  MemoryBlock part{start, dtype, device, box.shape, box.shape};
+  for (int i = 0; i < shape.ndim(); ++i) part.strides[i] = strides[i];
+  return part;
 }
 
 MemoryBlock dense_block(void* data, DType dtype, const Shape& shape, Device device) {

@@ -2,6 +2,7 @@
 #include "src/kernels/copy/copy.h"
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "src/base/parallel.h"
@@ -75,10 +76,30 @@ static void copy_lines(const Iteration& loops) {
                });
 }
 
+/// Copies a few rows of elements of one dtype, which is too little for the preparations of threads.
+static bool copy_few_rows(const Iteration& loops) {
+  constexpr int64_t kFewBytes = 16384;
+  const MemoryBlock &out = loops.block(0), &in = loops.block(1);
+  const auto element = static_cast<int64_t>(size_of(out.dtype));
+  const int64_t rows = loops.outer(), bytes = loops.inner() * element;
+  if (loops.ndim() > 2 || rows * bytes > kFewBytes || out.dtype != in.dtype ||
+      loops.inner_stride(0) != 1 || loops.inner_stride(1) != 1) {
+    return false;
+  }
+  auto* to = out.as<char>();
+  const auto* from = in.as<char>();
+  for (int64_t i = 0; i < rows; ++i) {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+    to += loops.stride(0, 0) * element;
+    from += loops.stride(1, 0) * element;
+  }
+  return true;
+}
+
 void copy(const MemoryBlock& out, const MemoryBlock& in) {
   const MemoryBlock* const blocks[] = {&out, &in};
   const Iteration loops("copy", out.shape, blocks, 2);
-  if (loops.inner() * loops.outer() == 0) return;
+  if (loops.inner() * loops.outer() == 0 || copy_few_rows(loops)) return;
   if (out.dtype == in.dtype && loops.inner_stride(0) == 1 && loops.is_transposed(1)) {
     copy_transposed(loops);
   } else {
