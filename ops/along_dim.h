@@ -47,6 +47,15 @@ inline MemoryBlock part_along(const MemoryBlock& block, int dim, int64_t begin, 
   return block.part(box);
 }
 
+/// Slice `i` of a dim, without the dim.
+inline MemoryBlock slice_at(MemoryBlock block, int dim, int64_t i) {
+  const int64_t offset = i * block.strides[dim] * static_cast<int64_t>(size_of(block.dtype));
+  block.data = block.as<char>() + offset;
+  block.shape.erase(dim);
+  block.strides.erase(dim);
+  return block;
+}
+
 /// Returns `block` with dim `dim` and the last one exchanged.
 inline MemoryBlock with_last_dim(const MemoryBlock& block, int dim) {
   return exchanged(block, dim, block.shape.ndim() - 1);

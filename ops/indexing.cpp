@@ -3,7 +3,6 @@
 
 #include "mesh/grid.h"
 #include "ops/engine/engine.h"
-#include "ops/engine/layouts.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/take.h"
 #include "src/kernels/copy/dense.h"

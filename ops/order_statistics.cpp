@@ -5,7 +5,6 @@
 
 #include "ops/along_dim.h"
 #include "ops/promotion.h"
-#include "ops/scan.h"
 #include "ops/sorted_part.h"
 #include "ops/take.h"
 #include "src/kernels/copy/dense.h"

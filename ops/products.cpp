@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "ops/engine/tensor_body.h"
-#include "ops/products.h"
+#include "ops/moved_parts.h"
 #include "ops/promotion.h"
 #include "src/kernels/kernel.h"
 #include "src/kernels/matmul/float8.h"

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "ops/scan.h"
+#include "src/kernels/copy/dense.h"
 #include "weft/extend/parts.h"
 
 namespace weft {

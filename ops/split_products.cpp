@@ -8,7 +8,6 @@
 #include "mesh/grid.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/moved_parts.h"
-#include "ops/products.h"
 #include "weft/error.h"
 #include "weft/extend/tape.h"
 #include "weft/ops/factories.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "ops/along_dim.h"
-#include "ops/engine/layouts.h"
+#include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "src/kernels/copy/dense.h"
 #include "src/kernels/take/take.h"

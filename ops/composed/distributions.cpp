@@ -4,7 +4,6 @@
 #include <cmath>
 #include <numbers>
 
-#include "ops/engine/layouts.h"
 #include "ops/engine/tensor_body.h"
 #include "weft/error.h"
 #include "weft/ops/along_dim.h"

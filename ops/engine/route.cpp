@@ -7,7 +7,6 @@
 #include "ops/engine/by_index.h"
 #include "ops/engine/choose.h"
 #include "ops/engine/engine.h"
-#include "ops/engine/layouts.h"
 #include "ops/engine/tensor_body.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
