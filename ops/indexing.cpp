@@ -8,11 +8,7 @@
 #include "src/kernels/copy/dense.h"
 #include "src/kernels/take/take.h"
 #include "weft/error.h"
-#include "weft/ops/along_dim.h"
-#include "weft/ops/elementwise.h"
-#include "weft/ops/reductions.h"
-#include "weft/ops/scatter.h"
-#include "weft/ops/shapes.h"
+#include "weft/ops.h"
 
 namespace weft {
 

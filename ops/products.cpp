@@ -14,10 +14,7 @@
 #include "src/kernels/reduce/reduce.h"
 #include "weft/context.h"
 #include "weft/error.h"
-#include "weft/ops/elementwise.h"
-#include "weft/ops/float8.h"
-#include "weft/ops/reductions.h"
-#include "weft/ops/shapes.h"
+#include "weft/ops.h"
 
 namespace weft {
 

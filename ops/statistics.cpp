@@ -8,15 +8,7 @@
 #include "ops/sorting.h"
 #include "ops/take.h"
 #include "weft/error.h"
-#include "weft/ops/along_dim.h"
-#include "weft/ops/elementwise.h"
-#include "weft/ops/factories.h"
-#include "weft/ops/logic.h"
-#include "weft/ops/powers.h"
-#include "weft/ops/reductions.h"
-#include "weft/ops/rounding.h"
-#include "weft/ops/shapes.h"
-#include "weft/ops/statistics.h"
+#include "weft/ops.h"
 
 namespace weft {
 

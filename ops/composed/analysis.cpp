@@ -4,14 +4,7 @@
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "weft/error.h"
-#include "weft/ops/elementwise.h"
-#include "weft/ops/factories.h"
-#include "weft/ops/logic.h"
-#include "weft/ops/parts.h"
-#include "weft/ops/products.h"
-#include "weft/ops/reductions.h"
-#include "weft/ops/shapes.h"
-#include "weft/ops/statistics.h"
+#include "weft/ops.h"
 
 namespace weft {
 

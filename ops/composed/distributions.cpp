@@ -6,15 +6,7 @@
 
 #include "ops/engine/tensor_body.h"
 #include "weft/error.h"
-#include "weft/ops/along_dim.h"
-#include "weft/ops/elementwise.h"
-#include "weft/ops/factories.h"
-#include "weft/ops/logic.h"
-#include "weft/ops/powers.h"
-#include "weft/ops/reductions.h"
-#include "weft/ops/rounding.h"
-#include "weft/ops/shapes.h"
-#include "weft/ops/trigonometry.h"
+#include "weft/ops.h"
 #include "weft/sharding.h"
 
 namespace weft {

@@ -8,16 +8,7 @@
 #include "ops/promotion.h"
 #include "ops/take.h"
 #include "weft/error.h"
-#include "weft/ops/along_dim.h"
-#include "weft/ops/elementwise.h"
-#include "weft/ops/factories.h"
-#include "weft/ops/indexing.h"
-#include "weft/ops/networks.h"
-#include "weft/ops/parts.h"
-#include "weft/ops/placing.h"
-#include "weft/ops/reductions.h"
-#include "weft/ops/rounding.h"
-#include "weft/ops/shapes.h"
+#include "weft/ops.h"
 
 namespace weft {
 

@@ -7,18 +7,7 @@
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "weft/error.h"
-#include "weft/ops/along_dim.h"
-#include "weft/ops/attention.h"
-#include "weft/ops/elementwise.h"
-#include "weft/ops/logic.h"
-#include "weft/ops/networks.h"
-#include "weft/ops/parts.h"
-#include "weft/ops/placing.h"
-#include "weft/ops/powers.h"
-#include "weft/ops/products.h"
-#include "weft/ops/reductions.h"
-#include "weft/ops/rounding.h"
-#include "weft/ops/shapes.h"
+#include "weft/ops.h"
 
 namespace weft::torch {
 
