@@ -296,8 +296,8 @@ static ValuesAndIndices extremes_along(const Op& op, const Tensor& a, int dim) {
     const ValuesAndIndices one = extremes_along(op, reshape(a, {1}), dim);
     return {reshape(one.values, {}), reshape(one.indices, {})};
   }
-  const Tensors found = op.call({ordered_as_i64(a)}, {.structure = {checked_dim(what, a, dim)}});
-  return {ordered_back(found[0], a.dtype()), found[1]};
+  const Tensors found = call_ordered(op, {a}, {.structure = {checked_dim(what, a, dim)}});
+  return {found[0], found[1]};
 }
 
 ValuesAndIndices cummax(const Tensor& a, int dim) { return extremes_along(cummax_op, a, dim); }

@@ -189,16 +189,11 @@ static const Op sorted_at_op = register_op({
 });
 
 Tensors sorted_first(const Tensor& a, int dim, int64_t k, bool descending) {
-  const Tensor ordered = ordered_as_i64(a);
-  Tensors found = sorted_first_op.call(std::span(&ordered, 1), {.structure = {dim, k, descending}});
-  found[0] = ordered_back(found[0], a.dtype());
-  return found;
+  return call_ordered(sorted_first_op, {a}, {.structure = {dim, k, descending}});
 }
 
 Tensors sorted_at(const Tensor& a, const Tensor& positions, int dim) {
-  Tensors found = sorted_at_op.call({ordered_as_i64(a), positions}, {.structure = {dim}});
-  found[0] = ordered_back(found[0], a.dtype());
-  return found;
+  return call_ordered(sorted_at_op, {a, positions}, {.structure = {dim}});
 }
 
 }  // namespace weft

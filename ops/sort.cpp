@@ -164,15 +164,12 @@ static Attributes sort_attributes(const char* what, const Tensor& a, int dim, bo
 }
 
 Tensor sort(const Tensor& a, int dim, bool descending) {
-  return ordered_back(sort_op({ordered_as_i64(a)}, sort_attributes("sort", a, dim, descending)),
-                      a.dtype());
+  return sort_with_indices(a, dim, descending)[0];
 }
 
 Tensors sort_with_indices(const Tensor& a, int dim, bool descending) {
-  const Tensor ordered = ordered_as_i64(a);
-  Tensors found = sort_op.call(std::span(&ordered, 1), sort_attributes("sort", a, dim, descending));
-  found[0] = ordered_back(found[0], a.dtype());
-  return found;
+  const Attributes attributes = sort_attributes("sort", a, dim, descending);
+  return call_ordered(sort_op, {a}, attributes);
 }
 
 Tensor argsort(const Tensor& a, int dim, bool descending) {
