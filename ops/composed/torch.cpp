@@ -210,10 +210,7 @@ Tensor cat(Tensors tensors, int dim) {
 Tensor slice(const Tensor& a, int dim, std::optional<int64_t> start, std::optional<int64_t> stop,
              int64_t step) {
   const int at = checked_dim("slice", a, dim);
-  const int64_t size = a.size(at);
-  const auto place = [&](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + size : i, 0, size); };
-  const int64_t first = place(start.value_or(0));
-  return weft::slice(a, at, first, std::max(first, place(stop.value_or(size))), step);
+  return weft::slice(a, at, start.value_or(0), stop.value_or(a.size(at)), step);
 }
 
 Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<int>& dims_of_a,
