@@ -83,7 +83,6 @@ class MovedParts {
 
   /// Starts the collective of a part, after what is queued on the computing stream.
   void start(int part, const MemoryBlock& whole);
-  void start_all();
   /// Starts the parts that have not been started.
   void start_others();
   /// Makes the computing stream wait for a part that has been started.
