@@ -86,56 +86,46 @@ static Tensor spread(const Grad& g) {
   return expand(reshape(g.grad(), kept_shape(g.attributes(), g.in_shape(0))), g.in_shape(0));
 }
 
-/// Returns the forward of sums over the reduced dims.
-static std::function<void(const Call&)> summing(Reduction kind) {
-  return
-      [kind](const Call& c) { reduce(kind, c.out(), c.in(0), reduced_dims(c), 1, c.accumulate()); };
+/// Registers a sum, or a mean, over the reduced dims; adds rule, structure and forward to `spec`.
+template <Reduction kKind, bool kAverages = false> static Op register_sum(OpSpec spec) {
+  spec.rule_of = sum_rule;
+  spec.structure = set_of_dims();
+  spec.forward = [](const Call& c) {
+    const double count = kAverages ? reduced_count(c.attributes(), c.in_shape(0)) : 1;
+    reduce(kKind, c.out(), c.in(0), reduced_dims(c), 1 / count, c.accumulate());
+  };
+  spec.accumulates = {0};
+  return register_op(std::move(spec));
 }
 
-static const Op sum_op = register_op({
+static const Op sum_op = register_sum<Reduction::sum>({
     .name = "sum",
-    .rule_of = sum_rule,
-    .structure = set_of_dims(),
     .linear = {{0}},
     .dtype = dtype_of_total,
-    .forward = summing(Reduction::sum),
     .backward = [](const Grad& g) { g.give(0, spread(g)); },
     .saves_in = std::vector<int>{},
-    .accumulates = {0},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
                 {.shapes = {{5, 3, 7}}, .attributes = {.structure = {5}}},
                 {.shapes = {{5, 7}}, .attributes = {.structure = {3}}},
                 {.shapes = {{5, 7}}, .attributes = {.structure = {2}}, .dtypes = {i32}}},
 });
 
-static const Op mean_op = register_op({
+static const Op mean_op = register_sum<Reduction::sum, true>({
     .name = "mean",
-    .rule_of = sum_rule,
-    .structure = set_of_dims(),
     .linear = {{0}},
-    .forward =
-        [](const Call& c) {
-          reduce(Reduction::sum, c.out(), c.in(0), reduced_dims(c),
-                 1 / reduced_count(c.attributes(), c.in_shape(0)), c.accumulate());
-        },
     .backward =
         [](const Grad& g) {
           g.give(0, mul(spread(g), 1 / reduced_count(g.attributes(), g.in_shape(0))));
         },
     .saves_in = std::vector<int>{},
-    .accumulates = {0},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
                 {.shapes = {{5, 3, 7}}, .attributes = {.structure = {6}}},
                 {.shapes = {{5, 7}}, .attributes = {.structure = {3}}}},
 });
 
-static const Op nansum_op = register_op({
+static const Op nansum_op = register_sum<Reduction::sum_numbers>({
     .name = "nansum",
-    .rule_of = sum_rule,
-    .structure = set_of_dims(),
-    .forward = summing(Reduction::sum_numbers),
     .backward = [](const Grad& g) { g.give(0, masked_fill(spread(g), isnan(g.in(0)), 0)); },
-    .accumulates = {0},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
                 {.shapes = {{5, 3, 7}}, .attributes = {.structure = {5}}}},
 });
@@ -166,18 +156,14 @@ static Op extreme_reduction(const char* name, Reduction reduction, const char* m
 static const Op max_op = extreme_reduction("max", Reduction::max, ":max");
 static const Op min_op = extreme_reduction("min", Reduction::min, ":min");
 
-static const Op sum_squares_op = register_op({
+static const Op sum_squares_op = register_sum<Reduction::sum_squares>({
     .name = "sum_squares",
-    .rule_of = sum_rule,
-    .structure = set_of_dims(),
     .dtype = row_dtype,
-    .forward = summing(Reduction::sum_squares),
     .backward =
         [](const Grad& g) {
           Tensor doubled = cast(mul(g.grad(), 2), g.in_dtype(0));
           g.give(0, mul(g.in(0), reshape(doubled, kept_shape(g.attributes(), g.in_shape(0)))));
         },
-    .accumulates = {0},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
                 {.shapes = {{5, 3, 7}}, .attributes = {.structure = {7}}},
                 {.shapes = {{7}}, .attributes = {.structure = {1}}}},
