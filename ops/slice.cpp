@@ -2,10 +2,14 @@
 #include <algorithm>
 
 #include "ops/along_dim.h"
+#include "ops/engine/by_index.h"
+#include "ops/engine/op_body.h"
+#include "ops/promotion.h"
 #include "ops/structure.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
 #include "weft/extend/op.h"
+#include "weft/extend/pattern.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
@@ -216,6 +220,121 @@ static const Op flip_op = register_op({
 Tensor flip(const Tensor& a, const std::vector<int>& dims) {
   const int64_t bits = bits_of_dims("flip", a, dims);
   return bits ? flip_op({a}, {.structure = {bits}}) : a;
+}
+
+static Rule cat_rule(const Attributes& attributes, std::span<const Shape> shapes) {
+  int dim = static_cast<int>(attributes.structure[0]);
+  std::string in, out;
+  int64_t total = 0;
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    if (i) in += ", ";
+    for (int d = 0; d < shapes[0].ndim(); ++d) {
+      in += concat(d == dim ? dim_name(static_cast<int>(i), "~p") : dim_name(d), " ");
+    }
+    total += shapes[i][dim];
+  }
+  for (int d = 0; d < shapes[0].ndim(); ++d) out += (d == dim ? "+n" : dim_name(d)) + " ";
+  return {in + "-> " + out, {{"n", total}}};
+}
+
+/// Returns the offset of operand `operand` in the result.
+static int64_t start_of(int dim, int operand, std::span<const Shape> shapes) {
+  int64_t start = 0;
+  for (int i = 0; i < operand; ++i) start += shapes[static_cast<size_t>(i)][dim];
+  return start;
+}
+
+static Box cat_needs(const Attributes& attributes, int operand, std::span<const Shape> shapes,
+                     const Box& result) {
+  int dim = static_cast<int>(attributes.structure[0]);
+  Box shifted = result;
+  shifted.offset[dim] -= start_of(dim, operand, shapes);
+  const Shape& shape = shapes[static_cast<size_t>(operand)];
+  return overlap({Dims::filled(shape.ndim(), 0), shape}, shifted);
+}
+
+static void cat_forward(const Call& c) {
+  int dim = static_cast<int>(c.attribute(0));
+  int64_t start = 0;
+  for (int i = 0; i < c.operands(); ++i) {
+    const int64_t first = start + c.in_box(i).offset[dim] - c.out_box().offset[dim];
+    const MemoryBlock& in = c.in(i);
+    if (in.numel()) copy(part_along(c.out(), dim, first, first + in.shape[dim]), in);
+    start += c.in_shape(i)[dim];
+  }
+}
+
+static std::vector<int> all_operands() {
+  std::vector<int> operands;
+  for (int i = 0; i < kMaxOperands; ++i) operands.push_back(i);
+  return operands;
+}
+
+static bool fits_cat(const Dims& structure, std::span<const Shape> shapes) {
+  return structure.ndim() == 1 && is_dim(structure[0], shapes[0]) &&
+         std::all_of(shapes.begin(), shapes.end(),
+                     [&](const Shape& shape) { return shape.ndim() == shapes[0].ndim(); });
+}
+
+static const Op cat_op = register_op({
+    .name = "cat",
+    .rule_of = cat_rule,
+    .moves = true,
+    .structure = {"dim", fits_cat},
+    .linear = {all_operands()},
+    .forward = cat_forward,
+    .backward =
+        [](const Grad& g) {
+          int dim = static_cast<int>(g.attribute(0));
+          int64_t start = 0;
+          for (int i = 0; i < g.operands(); ++i) {
+            int64_t size = g.in_shape(i)[dim];
+            if (g.wants(i)) g.give(i, slice(g.grad(), dim, start, start + size));
+            start += size;
+          }
+        },
+    .needs = cat_needs,
+    .saves_in = std::vector<int>{},
+    .samples = {{.shapes = {{5, 3}, {2, 3}}, .attributes = {.structure = {0}}},
+                {.shapes = {{5, 3}, {5, 1}, {5, 7}}, .attributes = {.structure = {1}}}},
+});
+
+static void check_cat(const Tensors& tensors, int dim) {
+  for (size_t i = 1; i < tensors.size(); ++i) {
+    const Shape& first = tensors[0].shape();
+    const Shape& shape = tensors[i].shape();
+    bool alike = shape.ndim() == first.ndim();
+    for (int d = 0; alike && d < first.ndim(); ++d) alike = d == dim || shape[d] == first[d];
+    if (!alike) {
+      fail("cat: tensor ", i, " is ", shape, ", expected ", first, ", as tensor 0, except in dim ",
+           dim);
+    }
+  }
+}
+
+Tensor cat(const Tensors& tensors, int dim) {
+  if (tensors.empty()) fail("cat: number of tensors is 0, expected at least 1");
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!tensors[i]) fail("cat: tensor ", i, " is empty, expected a tensor");
+  }
+  int at = normalized_dim("cat", dim, tensors[0].ndim());
+  check_cat(tensors, at);
+  if (tensors.size() == 1) return clone(tensors[0]);
+  DType dtype = tensors[0].dtype();
+  for (const Tensor& tensor : tensors) dtype = promote(dtype, tensor.dtype());
+  Tensors parts;
+  for (const Tensor& tensor : tensors) parts.push_back(as_dtype(tensor, dtype));
+  while (parts.size() > kMaxOperands) {
+    Tensors fewer;
+    for (size_t i = 0; i < parts.size(); i += kMaxOperands) {
+      size_t end = std::min(parts.size(), i + kMaxOperands);
+      fewer.push_back(cat(Tensors(parts.begin() + static_cast<ptrdiff_t>(i),
+                                  parts.begin() + static_cast<ptrdiff_t>(end)),
+                          at));
+    }
+    parts = std::move(fewer);
+  }
+  return cat_op(parts, {.structure = {at}});
 }
 
 }  // namespace weft
