@@ -24,13 +24,10 @@ struct SliceAttributes {
 
 static Rule fetched_rule(const Attributes& attributes, std::span<const Shape> shapes) {
   const auto at = unpack<SliceAttributes>(attributes.structure);
-  const Shape& shape = shapes[0];
-  std::string in, out;
-  for (int d = 0; d < shape.ndim(); ++d) {
-    in += concat(d == at.dim ? "~" : "", dim_name(d), " ");
-    out += concat(d == at.dim ? dim_name(d, "+n") : dim_name(d), " ");
-  }
-  return {concat(in, "-> ", out), {{dim_name(at.dim, "n"), at.size}}};
+  const int ndim = shapes[0].ndim();
+  return {concat(dims_with(ndim, at.dim, dim_name(at.dim, "~d")), "-> ",
+                 dims_with(ndim, at.dim, dim_name(at.dim, "+n"))),
+          {{dim_name(at.dim, "n"), at.size}}};
 }
 
 static Box slice_needs(const Attributes& attributes, int, std::span<const Shape>,
@@ -223,18 +220,14 @@ Tensor flip(const Tensor& a, const std::vector<int>& dims) {
 }
 
 static Rule cat_rule(const Attributes& attributes, std::span<const Shape> shapes) {
-  int dim = static_cast<int>(attributes.structure[0]);
-  std::string in, out;
+  const int dim = static_cast<int>(attributes.structure[0]), ndim = shapes[0].ndim();
+  std::string in;
   int64_t total = 0;
   for (size_t i = 0; i < shapes.size(); ++i) {
-    if (i) in += ", ";
-    for (int d = 0; d < shapes[0].ndim(); ++d) {
-      in += concat(d == dim ? dim_name(static_cast<int>(i), "~p") : dim_name(d), " ");
-    }
+    in += concat(i ? ", " : "", dims_with(ndim, dim, dim_name(static_cast<int>(i), "~p")));
     total += shapes[i][dim];
   }
-  for (int d = 0; d < shapes[0].ndim(); ++d) out += (d == dim ? "+n" : dim_name(d)) + " ";
-  return {in + "-> " + out, {{"n", total}}};
+  return {concat(in, "-> ", dims_with(ndim, dim, "+n")), {{"n", total}}};
 }
 
 /// Returns the offset of operand `operand` in the result.
