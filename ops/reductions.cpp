@@ -16,14 +16,10 @@ namespace weft {
 
 // The only structural attribute is the set of reduced dims, as bits; results lack these dims.
 
-static bool is_reduced(const Attributes& attributes, int dim) {
-  return attributes.structure[0] >> dim & 1;
-}
-
 static Dims reduced_dims(const Call& c) {
   Dims dims;
   for (int d = 0; d < c.in(0).shape.ndim(); ++d) {
-    if (is_reduced(c.attributes(), d)) dims.push_back(d);
+    if (has_dim(c.attributes(), d)) dims.push_back(d);
   }
   return dims;
 }
@@ -31,7 +27,7 @@ static Dims reduced_dims(const Call& c) {
 /// Returns `shape` with size 1 at the reduced dims.
 static Shape kept_shape(const Attributes& attributes, Shape shape) {
   for (int d = 0; d < shape.ndim(); ++d) {
-    if (is_reduced(attributes, d)) shape[d] = 1;
+    if (has_dim(attributes, d)) shape[d] = 1;
   }
   return shape;
 }
@@ -41,7 +37,7 @@ static Rule reduction_rule(const Attributes& attributes, std::span<const Shape> 
                            const char* before, const char* after) {
   std::string in, out;
   for (int d = 0; d < shapes[0].ndim(); ++d) {
-    bool reduced = is_reduced(attributes, d);
+    bool reduced = has_dim(attributes, d);
     in += concat(reduced ? before : "", dim_name(d), reduced ? after : "", " ");
     if (!reduced) out += concat(dim_name(d), " ");
   }
@@ -76,7 +72,7 @@ static Rule sum_rule(const Attributes& attributes, std::span<const Shape> shapes
 static double reduced_count(const Attributes& attributes, const Shape& shape) {
   double count = 1;
   for (int d = 0; d < shape.ndim(); ++d) {
-    if (is_reduced(attributes, d)) count *= static_cast<double>(shape[d]);
+    if (has_dim(attributes, d)) count *= static_cast<double>(shape[d]);
   }
   return count;
 }
@@ -135,7 +131,7 @@ static void give_to_extremes(const Grad& g) {
   const Shape kept = kept_shape(g.attributes(), g.in_shape(0));
   std::vector<int> dims;
   for (int d = 0; d < kept.ndim(); ++d) {
-    if (is_reduced(g.attributes(), d)) dims.push_back(d);
+    if (has_dim(g.attributes(), d)) dims.push_back(d);
   }
   Tensor extreme = cast(equal(g.in(0), reshape(g.out(), kept)), g.grad().dtype());
   Tensor share = dims.empty() ? g.grad() : div(g.grad(), sum(extreme, dims));
@@ -277,7 +273,7 @@ static void give_products_of_others(const Grad& g) {
   Shape rows;
   int64_t count = 1;
   for (int d = 0; d < g.in_shape(0).ndim(); ++d) {
-    if (is_reduced(g.attributes(), d)) {
+    if (has_dim(g.attributes(), d)) {
       last.push_back(d);
       count *= g.in_shape(0)[d];
     } else {

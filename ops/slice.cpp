@@ -158,17 +158,11 @@ Tensor pad(const Tensor& a, int dim, int64_t before, int64_t after) {
   return unslice(a, {at, before, before + a.size(at) + after, 1});
 }
 
-// The one structural attribute is the set of flipped dims, as bits.
-
-static bool is_flipped(const Attributes& attributes, int dim) {
-  return attributes.structure[0] >> dim & 1;
-}
-
 static Rule flip_rule(const Attributes& attributes, std::span<const Shape> shapes) {
   std::string in, out;
   std::vector<std::pair<std::string, int64_t>> sizes;
   for (int d = 0; d < shapes[0].ndim(); ++d) {
-    const bool flipped = is_flipped(attributes, d);
+    const bool flipped = has_dim(attributes, d);
     in += concat(dim_name(d, flipped ? "~d" : "d"), " ");
     out += concat(dim_name(d, flipped ? "+n" : "d"), " ");
     if (flipped) sizes.emplace_back(dim_name(d, "n"), shapes[0][d]);
@@ -181,7 +175,7 @@ static Box flip_needs(const Attributes& attributes, int, std::span<const Shape> 
                       const Box& result) {
   Box box = result;
   for (int d = 0; d < box.shape.ndim(); ++d) {
-    if (!is_flipped(attributes, d)) continue;
+    if (!has_dim(attributes, d)) continue;
     box.offset[d] = shapes[0][d] - result.offset[d] - result.shape[d];
   }
   return box;
@@ -199,7 +193,7 @@ static const Op flip_op = register_op({
           MemoryBlock flipped = c.in(0);
           int64_t offset = 0;
           for (int d = 0; d < flipped.shape.ndim(); ++d) {
-            if (!is_flipped(c.attributes(), d)) continue;
+            if (!has_dim(c.attributes(), d)) continue;
             offset += (flipped.shape[d] - 1) * flipped.strides[d];
             flipped.strides[d] = -flipped.strides[d];
           }

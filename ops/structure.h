@@ -34,6 +34,11 @@ inline bool is_set_of_dims(int64_t number, const Shape& shape) {
   return number >= 0 && number < int64_t{1} << shape.ndim();
 }
 
+/// Whether the set of dims of an op contains `dim`.
+inline bool has_dim(const Attributes& attributes, int dim) {
+  return attributes.structure[0] >> dim & 1;
+}
+
 /// The set of dims as bits: all if `dims` is empty.
 inline int64_t bits_of_dims(const char* what, const Tensor& a, const std::vector<int>& dims) {
   if (!a) fail(what, ": no tensor is given, expected one");
