@@ -103,13 +103,11 @@ class Binder {
   [[noreturn]] void disagree(int factor, size_t operand, int64_t size) const {
     const auto& known = out_.factors[static_cast<size_t>(factor)];
     int teller = told_by_[static_cast<size_t>(factor)];
-    if (teller < 0) {
-      fail(op_, ": factor ", known.name, " is ", size, " in operand ", operand, " ",
-           shapes_[operand], ", expected ", known.size, ", as by the attributes");
-    }
     fail(op_, ": factor ", known.name, " is ", size, " in operand ", operand, " ", shapes_[operand],
-         ", expected ", known.size, ", as in operand ", teller, " ",
-         shapes_[static_cast<size_t>(teller)]);
+         ", expected ", known.size,
+         teller < 0
+             ? ", as by the attributes"
+             : concat(", as in operand ", teller, " ", shapes_[static_cast<size_t>(teller)]));
   }
 
   void bind_operand(size_t i) {
