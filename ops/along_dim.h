@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <utility>
 
 #include "ops/engine/tensor_body.h"
 #include "ops/structure.h"
