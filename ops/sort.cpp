@@ -285,17 +285,16 @@ class PlaceAcross {
 
 }  // namespace
 
-static void place_forward(const Call& c) {
-  const DenseBlock places = DenseBlock::of(c.in(1));
-  write_along(c.out(), DenseBlock::of(c.in(0)), places, along_dim(c), WriteMode::add);
-}
-
 static const Op place_along_dim_op = register_op({
     .name = "place_along_dim",
     .rule_of = scan_rule<2>,
     .structure = one_dim(),
     .linear = {{0}},
-    .forward = place_forward,
+    .forward =
+        [](const Call& c) {
+          write_along(c.out(), DenseBlock::of(c.in(0)), DenseBlock::of(c.in(1)), along_dim(c),
+                      WriteMode::add);
+        },
     .backward =
         [](const Grad& g) {
           g.give(0, take_along_dim(g.grad(), g.in(1), static_cast<int>(g.attribute(0))));

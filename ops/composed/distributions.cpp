@@ -19,10 +19,6 @@ static TensorOptions options_like(const char* what, const Tensor& a, DType dtype
   return options;
 }
 
-static DType floating_dtype(const Tensor& a) {
-  return is_floating(a.dtype()) ? a.dtype() : DType::f32;
-}
-
 /// Uniform values in (0, 1), f32 or f64: neither bound occurs.
 static Tensor draw(const char* what, const Tensor& a) {
   check_tensor(what, a);
@@ -128,7 +124,8 @@ void geometric_(const Tensor& a, double p) {
 void log_normal_(const Tensor& a, double mean, double deviation) {
   check_tensor("log_normal_", a);
   if (!(deviation > 0)) fail("log_normal_: deviation is ", deviation, ", expected above 0");
-  const TensorOptions options = options_like("log_normal_", a, floating_dtype(a));
+  const DType dtype = is_floating(a.dtype()) ? a.dtype() : DType::f32;
+  const TensorOptions options = options_like("log_normal_", a, dtype);
   copy_(a, exp(normal(a.shape(), mean, deviation, options)));
 }
 void random_(const Tensor& a, int64_t low, int64_t high) {

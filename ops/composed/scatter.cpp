@@ -247,11 +247,6 @@ Tensor take_flat(const Tensor& a, const Tensor& index) {
   return reshape(take(flattened(a), flattened(index), 0), index.shape());
 }
 
-/// The number of each element of a tensor of this shape, in row-major order.
-static Tensor element_numbers(const Tensor& a) {
-  return reshape(numbers_next_to(a, 0, a.numel()), a.shape());
-}
-
 static Tensor with_elements(const char* what, const Tensor& a, const Tensor& places,
                             const Tensor& src) {
   check_tensor(what, src);
@@ -261,8 +256,8 @@ static Tensor with_elements(const char* what, const Tensor& a, const Tensor& pla
 
 Tensor diagonal_scatter(const Tensor& a, const Tensor& src, int64_t offset, int dim1, int dim2) {
   check_tensor("diagonal_scatter", a);
-  return with_elements("diagonal_scatter", a, diagonal(element_numbers(a), offset, dim1, dim2),
-                       src);
+  const Tensor numbers = reshape(numbers_next_to(a, 0, a.numel()), a.shape());
+  return with_elements("diagonal_scatter", a, diagonal(numbers, offset, dim1, dim2), src);
 }
 
 static Tensor strided_places(const Tensor& a, const Shape& sizes,

@@ -196,10 +196,6 @@ static void make_results(Running& run) {
   }
 }
 
-static void mark_writes(const OpBody& op, std::span<const Tensor> operands) {
-  for (int i : op.spec.writes) operands[static_cast<size_t>(i)].storage()->mark_changed();
-}
-
 /// Copies operands that are read but share memory with operands that are changed in place.
 static void keep_apart(Running& run) {
   for (const int w : run.op.spec.writes) {
@@ -267,7 +263,7 @@ Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor
     if (engine.kept) [[unlikely]]
       keep_results(*engine.kept, *op, run.results);
   }
-  mark_writes(*op, operands);
+  for (int i : op->spec.writes) operands[static_cast<size_t>(i)].storage()->mark_changed();
   if (Context::current().grad_enabled && op->spec.differentiable) {
     record_op(op, std::move(route), attributes, operands, run.used, run.results);
   }
