@@ -87,10 +87,6 @@ class SortedRuns {
   int64_t row_ = 0;
 };
 
-/// Returns the integer that has the order of the element; NaN is the greatest, first when
-/// `descending`.
-uint64_t sort_key(DType dtype, const void* element, bool descending);
-
 /// How many rows to treat together, so that `numbers` 8-byte numbers a row need no more memory than
 /// the part. Equal on all ranks.
 int64_t rows_together(const Parts& parts, int64_t rows, int64_t numbers);

@@ -70,7 +70,8 @@ static bool is_cut(const ChoiceQuery& query, int factor, int axis) {
   return found;
 }
 
-std::vector<AxisChoice> choices_for_axis(const ChoiceQuery& query, int axis) {
+/// Returns the roles that axis `axis` can have by itself, "none" first.
+static std::vector<AxisChoice> choices_for_axis(const ChoiceQuery& query, int axis) {
   if (const int kept = kept_factor(query, axis); kept >= 0) {
     return {{AxisChoice::Kind::cut, kept}};
   }
