@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "ops/engine/tensor_body.h"
 #include "ops/structure.h"
@@ -33,9 +34,16 @@ Rule scan_rule(const Attributes& attributes, std::span<const Shape> shapes) {
   return {text};
 }
 
-/// The dtypes of elements and their indices.
-inline DType value_and_index(const Attributes&, std::span<const DType> dtypes, int result) {
-  return result ? DType::i64 : dtypes[0];
+/// Registers an op along a dim n whose results are elements and their indices, which its backward
+/// reads.
+inline Op register_with_indices(OpSpec spec) {
+  spec.dtype = [](const Attributes&, std::span<const DType> dtypes, int result) {
+    return result ? DType::i64 : dtypes[0];
+  };
+  spec.staged_over = {"n"};
+  spec.saves_in = std::vector<int>{};
+  spec.saves_out = {1};
+  return register_op(std::move(spec));
 }
 
 /// Returns the elements of `block` from `begin` to `end` of one dim.

@@ -266,20 +266,16 @@ static void extreme_forward(const Call& c, bool greatest) {
 
 /// Results: the extremes and their indices. Traffic: 16 bytes for each row and other part.
 static Op cumulative_extreme_op(const char* name, bool greatest) {
-  return register_op({
+  return register_with_indices({
       .name = name,
       .rule_of = scan_rule<1, 2>,
       .structure = one_dim(),
-      .dtype = value_and_index,
       .forward = [=](const Call& c) { extreme_forward(c, greatest); },
       .backward =
           [](const Grad& g) {
             g.give(0, place_along_dim(g.grad(), g.out(1), static_cast<int>(g.attribute(0))));
           },
-      .staged_over = {"n"},
       .stages = {extreme_stage(greatest, 0), extreme_stage(greatest, 1)},
-      .saves_in = std::vector<int>{},
-      .saves_out = {1},
       .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
                   {.shapes = {{5, 3, 2}}, .attributes = {.structure = {0}}},
                   {.shapes = {{5, 7}}, .attributes = {.structure = {0}}, .dtypes = {i32}}},

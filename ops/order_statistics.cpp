@@ -69,7 +69,7 @@ static void first_across(const Call& c, const Parts& parts) {
   }
 }
 
-static const Op sorted_first_op = register_op({
+static const Op sorted_first_op = register_with_indices({
     .name = "sorted_first",
     .rule_of =
         [](const Attributes& attributes, std::span<const Shape> shapes) {
@@ -83,17 +83,13 @@ static const Op sorted_first_op = register_op({
                     return s.ndim() == 3 && is_dim(s[0], shapes[0]) && is_flag(s[2]) && s[1] >= 0 &&
                            s[1] <= shapes[0][static_cast<int>(s[0])];
                   }},
-    .dtype = value_and_index,
     .forward =
         [](const Call& c) {
           const MemoryBlock values = rows_of(c.out(0), c);
           sort_rows(&values, rows_of(c.out(1), c), rows_of(c.in(0), c), c.attribute(2) != 0);
         },
     .backward = give_at_indices,
-    .staged_over = {"n"},
     .across = first_across,
-    .saves_in = std::vector<int>{},
-    .saves_out = {1},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1, 2, 0}}},
                 {.shapes = {{5, 3, 2}}, .attributes = {.structure = {0, 4, 1}}},
                 {.shapes = {{2, 3}}, .attributes = {.structure = {1, 3, 0}}},
@@ -168,7 +164,7 @@ static void at_across(const Call& c, const Parts& parts) {
   }
 }
 
-static const Op sorted_at_op = register_op({
+static const Op sorted_at_op = register_with_indices({
     .name = "sorted_at",
     .rule_of =
         [](const Attributes& attributes, std::span<const Shape> shapes) {
@@ -177,13 +173,9 @@ static const Op sorted_at_op = register_op({
           return Rule{concat(dims_with(ndim, dim, "n"), ", ", at, "-> ", at, ", ", at)};
         },
     .structure = one_dim(),
-    .dtype = value_and_index,
     .forward = at_forward,
     .backward = give_at_indices,
-    .staged_over = {"n"},
     .across = at_across,
-    .saves_in = std::vector<int>{},
-    .saves_out = {1},
     .samples = {sample_of_indices({{5, 7}, {5, 3}}, {.structure = {1}}, {f32, i64}, 7),
                 sample_of_indices({{5, 3}, {2, 3}}, {.structure = {0}}, {i32, i64}, 5)},
 });

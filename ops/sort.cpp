@@ -117,11 +117,10 @@ static void sort_across(const Call& c, const Parts& parts, const MemoryBlock* va
 }
 
 /// Results: the sorted elements and their indices, which the gradient needs.
-static const Op sort_op = register_op({
+static const Op sort_op = register_with_indices({
     .name = "sort",
     .rule_of = scan_rule<1, 2>,
     .structure = dim_and_flag("dim, whether descending"),
-    .dtype = value_and_index,
     .forward =
         [](const Call& c) {
           const auto [dim, descending] = unpack<DimAndFlag>(c.attributes().structure);
@@ -133,10 +132,7 @@ static const Op sort_op = register_op({
           const int dim = unpack<DimAndFlag>(g.attributes().structure).dim;
           g.give(0, place_along_dim(g.grad(), g.out(1), dim));
         },
-    .staged_over = {"n"},
     .across = [](const Call& c, Parts& parts) { sort_across(c, parts, &c.out(0), c.out(1)); },
-    .saves_in = std::vector<int>{},
-    .saves_out = {1},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1, 0}}},
                 {.shapes = {{5, 3, 2}}, .attributes = {.structure = {0, 1}}},
                 {.shapes = {{5, 7}}, .attributes = {.structure = {0, 1}}, .dtypes = {i64}}},
