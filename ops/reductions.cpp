@@ -32,40 +32,10 @@ static Shape kept_shape(const Attributes& attributes, Shape shape) {
   return shape;
 }
 
-/// Returns a rule that marks reduced dims by `before` and `after`: "" and ":max", or "[" and "]".
-static Rule reduction_rule(const Attributes& attributes, std::span<const Shape> shapes,
-                           const char* before, const char* after) {
-  std::string in, out;
-  for (int d = 0; d < shapes[0].ndim(); ++d) {
-    bool reduced = has_dim(attributes, d);
-    in += concat(reduced ? before : "", dim_name(d), reduced ? after : "", " ");
-    if (!reduced) out += concat(dim_name(d), " ");
-  }
-  return {array_text(in) + " -> " + array_text(out)};
-}
-
-/// The spec of a reduction whose rule marks reduced dims by `mark`, as ":max".
-static OpSpec marked_reduction(const char* name, Reduction reduction, const char* mark) {
-  return {
-      .name = name,
-      .rule_of =
-          [mark](const Attributes& attributes, std::span<const Shape> shapes) {
-            return reduction_rule(attributes, shapes, "", mark);
-          },
-      .structure = set_of_dims(),
-      .forward =
-          [reduction](const Call& c) { reduce(reduction, c.out(), c.in(0), reduced_dims(c)); },
-  };
-}
-
 static Tensor reduced(const Op& op, const Tensor& a, int64_t bits, bool keepdims) {
   const Attributes attributes{.structure = {bits}};
   Tensor result = op({a}, attributes);
   return keepdims ? reshape(result, kept_shape(attributes, a.shape())) : result;
-}
-
-static Rule sum_rule(const Attributes& attributes, std::span<const Shape> shapes) {
-  return reduction_rule(attributes, shapes, "", "");
 }
 
 /// Number of elements of the whole operand that one element of the result is reduced from.
@@ -82,31 +52,47 @@ static Tensor spread(const Grad& g) {
   return expand(reshape(g.grad(), kept_shape(g.attributes(), g.in_shape(0))), g.in_shape(0));
 }
 
-/// Registers a sum, or a mean, over the reduced dims; adds rule, structure and forward to `spec`.
-template <Reduction kKind, bool kAverages = false> static Op register_sum(OpSpec spec) {
-  spec.rule_of = sum_rule;
+/// The marks of reduced dims in a rule. There is no Partial product: its dims are never sharded.
+static std::pair<const char*, const char*> marks_of(Reduction kind) {
+  if (kind == Reduction::product) return {"[", "]"};
+  if (kind == Reduction::max || kind == Reduction::any) return {"", ":max"};
+  return {"", kind == Reduction::min || kind == Reduction::all ? ":min" : ""};
+}
+
+/// Registers a reduction, or a mean; adds rule, structure and forward to `spec`.
+template <Reduction kKind, bool kAverages = false> static Op register_reduction(OpSpec spec) {
+  spec.rule_of = [](const Attributes& attributes, std::span<const Shape> shapes) {
+    const auto [before, after] = marks_of(kKind);
+    std::string in, out;
+    for (int d = 0; d < shapes[0].ndim(); ++d) {
+      const bool reduced = has_dim(attributes, d);
+      in += concat(reduced ? before : "", dim_name(d), reduced ? after : "", " ");
+      if (!reduced) out += concat(dim_name(d), " ");
+    }
+    return Rule{array_text(in) + " -> " + array_text(out)};
+  };
   spec.structure = set_of_dims();
   spec.forward = [](const Call& c) {
     const double count = kAverages ? reduced_count(c.attributes(), c.in_shape(0)) : 1;
     reduce(kKind, c.out(), c.in(0), reduced_dims(c), 1 / count, c.accumulate());
   };
-  spec.accumulates = {0};
   return register_op(std::move(spec));
 }
 
-static const Op sum_op = register_sum<Reduction::sum>({
+static const Op sum_op = register_reduction<Reduction::sum>({
     .name = "sum",
     .linear = {{0}},
     .dtype = dtype_of_total,
     .backward = [](const Grad& g) { g.give(0, spread(g)); },
     .saves_in = std::vector<int>{},
+    .accumulates = {0},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
                 {.shapes = {{5, 3, 7}}, .attributes = {.structure = {5}}},
                 {.shapes = {{5, 7}}, .attributes = {.structure = {3}}},
                 {.shapes = {{5, 7}}, .attributes = {.structure = {2}}, .dtypes = {i32}}},
 });
 
-static const Op mean_op = register_sum<Reduction::sum, true>({
+static const Op mean_op = register_reduction<Reduction::sum, true>({
     .name = "mean",
     .linear = {{0}},
     .backward =
@@ -114,14 +100,16 @@ static const Op mean_op = register_sum<Reduction::sum, true>({
           g.give(0, mul(spread(g), 1 / reduced_count(g.attributes(), g.in_shape(0))));
         },
     .saves_in = std::vector<int>{},
+    .accumulates = {0},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
                 {.shapes = {{5, 3, 7}}, .attributes = {.structure = {6}}},
                 {.shapes = {{5, 7}}, .attributes = {.structure = {3}}}},
 });
 
-static const Op nansum_op = register_sum<Reduction::sum_numbers>({
+static const Op nansum_op = register_reduction<Reduction::sum_numbers>({
     .name = "nansum",
     .backward = [](const Grad& g) { g.give(0, masked_fill(spread(g), isnan(g.in(0)), 0)); },
+    .accumulates = {0},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
                 {.shapes = {{5, 3, 7}}, .attributes = {.structure = {5}}}},
 });
@@ -138,21 +126,22 @@ static void give_to_extremes(const Grad& g) {
   g.give(0, mul(extreme, reshape(share, kept)));
 }
 
-static Op extreme_reduction(const char* name, Reduction reduction, const char* mark) {
-  OpSpec spec = marked_reduction(name, reduction, mark);
-  spec.backward = give_to_extremes;
-  spec.saves_out = {0};
-  spec.samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
+template <Reduction kKind> static Op extreme_reduction(const char* name) {
+  return register_reduction<kKind>({
+      .name = name,
+      .backward = give_to_extremes,
+      .saves_out = {0},
+      .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
                   {.shapes = {{5, 3, 7}}, .attributes = {.structure = {6}}},
                   {.shapes = {{5, 7}}, .attributes = {.structure = {3}}, .dtypes = {i64}},
-                  {.shapes = {{3, 5}}, .attributes = {.structure = {1}}, .dtypes = {i32}}};
-  return register_op(std::move(spec));
+                  {.shapes = {{3, 5}}, .attributes = {.structure = {1}}, .dtypes = {i32}}},
+  });
 }
 
-static const Op max_op = extreme_reduction("max", Reduction::max, ":max");
-static const Op min_op = extreme_reduction("min", Reduction::min, ":min");
+static const Op max_op = extreme_reduction<Reduction::max>("max");
+static const Op min_op = extreme_reduction<Reduction::min>("min");
 
-static const Op sum_squares_op = register_sum<Reduction::sum_squares>({
+static const Op sum_squares_op = register_reduction<Reduction::sum_squares>({
     .name = "sum_squares",
     .dtype = row_dtype,
     .backward =
@@ -160,6 +149,7 @@ static const Op sum_squares_op = register_sum<Reduction::sum_squares>({
           Tensor doubled = cast(mul(g.grad(), 2), g.in_dtype(0));
           g.give(0, mul(g.in(0), reshape(doubled, kept_shape(g.attributes(), g.in_shape(0)))));
         },
+    .accumulates = {0},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
                 {.shapes = {{5, 3, 7}}, .attributes = {.structure = {7}}},
                 {.shapes = {{7}}, .attributes = {.structure = {1}}}},
@@ -232,19 +222,20 @@ Tensor norm(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
 
 /// Registers a reduction of truth values as 0 and 1: `any` is their maximum, `all` their minimum,
 /// which ranks can reduce.
-static Op truth_reduction(const char* name, Reduction reduction, const char* mark) {
-  OpSpec spec = marked_reduction(name, reduction, mark);
-  spec.dtype = bool_result;
-  spec.differentiable = false;
-  spec.samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}, .dtypes = {boolean}},
+template <Reduction kKind> static Op truth_reduction(const char* name) {
+  return register_reduction<kKind>({
+      .name = name,
+      .dtype = bool_result,
+      .differentiable = false,
+      .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}, .dtypes = {boolean}},
                   {.shapes = {{5, 3, 2}}, .attributes = {.structure = {6}}, .dtypes = {boolean}},
                   {.shapes = {{2, 1}}, .attributes = {.structure = {3}}, .dtypes = {i64}},
-                  {.shapes = {{5, 2}}, .attributes = {.structure = {2}}}};
-  return register_op(std::move(spec));
+                  {.shapes = {{5, 2}}, .attributes = {.structure = {2}}}},
+  });
 }
 
-static const Op all_op = truth_reduction("all", Reduction::all, ":min");
-static const Op any_op = truth_reduction("any", Reduction::any, ":max");
+static const Op all_op = truth_reduction<Reduction::all>("all");
+static const Op any_op = truth_reduction<Reduction::any>("any");
 
 Tensor all(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
   return reduced(all_op, a, bits_of_dims("all", a, dims), keepdims);
@@ -291,16 +282,9 @@ static void give_products_of_others(const Grad& g) {
   g.give(0, permute(reshape(gradient, turned.shape()), back));
 }
 
-/// There is no Partial product, so the reduced dims are never sharded.
-static const Op prod_op = register_op({
+static const Op prod_op = register_reduction<Reduction::product>({
     .name = "prod",
-    .rule_of =
-        [](const Attributes& attributes, std::span<const Shape> shapes) {
-          return reduction_rule(attributes, shapes, "[", "]");
-        },
-    .structure = set_of_dims(),
     .dtype = dtype_of_total,
-    .forward = [](const Call& c) { reduce(Reduction::product, c.out(), c.in(0), reduced_dims(c)); },
     .backward = give_products_of_others,
     .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}, .low = -1.5, .high = 1.5},
                 {.shapes = {{5, 3, 2}}, .attributes = {.structure = {5}}, .low = 0.5, .high = 1.5},
