@@ -178,9 +178,8 @@ Tensor nanquantile(const Tensor& a, double q, std::optional<int> dim, bool keepd
 ValuesAndIndices mode(const Tensor& a, int dim, bool keepdims) {
   check_tensor("mode", a);
   if (a.ndim() == 0) return mode(unsqueeze(a, 0), dim, false);
-  const int at = normalized_dim("mode", dim, a.ndim());
+  const int at = filled_dim("mode", a, dim);
   const int64_t n = a.size(at);
-  if (n == 0) fail("mode: size of dim ", at, " is 0, expected at least 1");
   const Tensor order = argsort(a.detach(), at);
   const Tensor sorted = take_along_dim(a.detach(), order, at);
   const Tensor differs = not_equal(slice(sorted, at, 1, n), slice(sorted, at, 0, n - 1));
