@@ -34,9 +34,16 @@ Rule scan_rule(const Attributes& attributes, std::span<const Shape> shapes) {
   return {text};
 }
 
-/// The dtypes of elements and their indices.
-inline DType value_and_index(const Attributes&, std::span<const DType> dtypes, int result) {
-  return result ? DType::i64 : dtypes[0];
+/// Registers an op along a dim n whose results are elements and their indices, which its backward
+/// reads.
+inline Op register_with_indices(OpSpec spec) {
+  spec.dtype = [](const Attributes&, std::span<const DType> dtypes, int result) {
+    return result ? DType::i64 : dtypes[0];
+  };
+  spec.staged_over = {"n"};
+  spec.saves_in = std::vector<int>{};
+  spec.saves_out = {1};
+  return register_op(std::move(spec));
 }
 
 /// Returns the elements of `block` from `begin` to `end` of one dim.
@@ -45,6 +52,15 @@ inline MemoryBlock part_along(const MemoryBlock& block, int dim, int64_t begin, 
   box.offset[dim] = begin;
   box.shape[dim] = end - begin;
   return block.part(box);
+}
+
+/// Slice `i` of a dim, without the dim.
+inline MemoryBlock slice_at(MemoryBlock block, int dim, int64_t i) {
+  const int64_t offset = i * block.strides[dim] * static_cast<int64_t>(size_of(block.dtype));
+  block.data = block.as<char>() + offset;
+  block.shape.erase(dim);
+  block.strides.erase(dim);
+  return block;
 }
 
 /// Returns `block` with dim `dim` and the last one exchanged.

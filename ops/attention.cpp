@@ -130,8 +130,10 @@ static OpSpec attention_spec(const std::string& name, bool backward) {
 /// operands: q, k, v, out, logsumexp, gradient of out, and the optional ones. dk and dv are sums
 /// over the queries, so they are Partial when the sequence of queries is sharded; the gradient of a
 /// mask that broadcasts is one over what it broadcasts to.
-static OpSpec attention_backward_spec(const std::string& name, const Mod& mod) {
+static OpSpec attention_backward_spec(const std::string& name, const Mod& mod,
+                                      std::vector<OpSample> samples = {}) {
   OpSpec spec = attention_spec(name, true);
+  spec.samples = std::move(samples);
   spec.forward = [mod](const Call& c) {
     const DenseBlock q = DenseBlock::of_rows(c.in(0)), k = DenseBlock::of_rows(c.in(1)),
                      v = DenseBlock::of_rows(c.in(2)), dout = DenseBlock::of_rows(c.in(5));
@@ -170,9 +172,10 @@ static void give_attention_gradients(const Grad& g, const Op& backward_op) {
 }
 
 /// results: out and, for the gradient, the logsumexp of each query's scores.
-static OpSpec attention_forward_spec(const std::string& name, const Mod& mod,
-                                     const Op& backward_op) {
+static OpSpec attention_forward_spec(const std::string& name, const Mod& mod, const Op& backward_op,
+                                     std::vector<OpSample> samples = {}) {
   OpSpec spec = attention_spec(name, false);
+  spec.samples = std::move(samples);
   spec.forward = [mod](const Call& c) {
     const DenseBlock q = DenseBlock::of_rows(c.in(0)), k = DenseBlock::of_rows(c.in(1)),
                      v = DenseBlock::of_rows(c.in(2));
@@ -184,20 +187,15 @@ static OpSpec attention_forward_spec(const std::string& name, const Mod& mod,
   return spec;
 }
 
-static OpSpec with_samples(OpSpec spec, std::vector<OpSample> samples) {
-  spec.samples = std::move(samples);
-  return spec;
-}
-
-static const Op attention_backward_op = register_op(with_samples(
-    attention_backward_spec("attention", {}),
+static const Op attention_backward_op = register_op(attention_backward_spec(
+    "attention", {},
     {{.shapes = {{2, 5, 6, 4}, {2, 7, 3, 4}, {2, 7, 3, 4}, {2, 5, 6, 4}, {2, 6, 5}, {2, 5, 6, 4}},
       .attributes = attention_attributes(kCausal, 0, {0.5, 0, 0})},
      {.shapes = {{3, 5, 2, 3}, {3, 5, 1, 3}, {3, 5, 1, 3}, {3, 5, 2, 3}, {3, 2, 5}, {3, 5, 2, 3}},
       .attributes = attention_attributes(0, 0, {0.5, 0, 0})}}));
 
-static const Op attention_op = register_op(with_samples(
-    attention_forward_spec("attention", {}, attention_backward_op),
+static const Op attention_op = register_op(attention_forward_spec(
+    "attention", {}, attention_backward_op,
     {{.shapes = {{2, 5, 6, 4}, {2, 7, 3, 4}, {2, 7, 3, 4}},
       .attributes = attention_attributes(kCausal, 0, {0.5, 0, 0})},
      {.shapes = {{3, 5, 2, 3}, {3, 5, 1, 3}, {3, 5, 1, 3}},

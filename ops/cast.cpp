@@ -23,10 +23,6 @@ static OpSpec conversion(OpSpec spec) {
 
 static void give_in_own_dtype(const Grad& g) { g.give(0, as_dtype(g.grad(), g.in_dtype(0))); }
 
-static bool keeps_linear(DType from, DType to) {
-  return is_floating(from) && is_floating(to) && !is_float8(from) && !is_float8(to);
-}
-
 /// Between floating dtypes a cast counts as linear: a Partial passes, rounded on each rank.
 static const Op cast_op = register_op(conversion({
     .name = "cast",
@@ -63,9 +59,8 @@ Tensor cast(const Tensor& a, DType dtype) {
   if (!a) fail("cast: no tensor is given, expected one");
   if (a.dtype() == dtype) return a;
   const bool is_gradual = is_floating(a.dtype()) && is_floating(dtype);
-  const Op& op = keeps_linear(a.dtype(), dtype) ? cast_op
-                 : is_gradual                   ? cast_float8_op
-                                                : convert_op;
+  const bool has_float8 = is_float8(a.dtype()) || is_float8(dtype);
+  const Op& op = !is_gradual ? convert_op : has_float8 ? cast_float8_op : cast_op;
   return op({a}, {.structure = {static_cast<int64_t>(dtype)}});
 }
 
@@ -87,19 +82,14 @@ Tensor masked_fill(const Tensor& a, const Tensor& mask, const Operand& value) {
 
 Tensor Tensor::to(DType dtype) const { return cast(*this, dtype); }
 
-static Tensor copied_to(const Tensor& tensor, Device device) {
-  Tensor result = new_tensor(layout_of(tensor), device);
-  if (device.kind != DeviceKind::meta) copy(result.block(), tensor.block());
-  return result;
-}
-
 Tensor Tensor::to(Device device) const {
   check_tensor("to", *this);
   if (this->device() == device) return *this;
   if (this->device().kind == DeviceKind::meta) {
     fail("to: the tensor ", shape(), " is on meta, expected one with values to copy to ", device);
   }
-  Tensor result = copied_to(detach(), device);
+  Tensor result = new_tensor(layout_of(*this), device);
+  if (device.kind != DeviceKind::meta) copy(result.block(), block());
   if (!is_recorded(*this)) return result;
   return record("to", {*this}, {result}, [from = this->device()](const Tensors& gradients) {
     return Tensors{gradients[0].to(from)};

@@ -4,8 +4,8 @@
 #include "ops/along_dim.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
-#include "ops/scan.h"
 #include "ops/sorting.h"
+#include "src/kernels/copy/dense.h"
 #include "src/kernels/map/map.h"
 #include "src/kernels/scan/scan.h"
 #include "weft/ops/along_dim.h"
@@ -15,6 +15,45 @@
 #include "weft/ops/shapes.h"
 
 namespace weft {
+
+// Scans along a dim that may be sharded: each rank scans its part for the total, one gathered stage
+// gives every rank the totals of all parts, and each rank scans again from the total of the parts
+// before its own. Traffic: 8 bytes for each row and other part.
+
+/// The dtype in which scans accumulate.
+static DType total_dtype_of(DType dtype) { return is_floating(dtype) ? DType::f64 : DType::i64; }
+
+/// A scan, and the total of no elements.
+struct Scan {
+  Running kind;
+  double identity;
+};
+
+/// Writes the total of operand `operand`'s part along `dim` to this part's entry of `totals`.
+static void write_total(const Scan& scan, const MemoryBlock& totals, const MemoryBlock& in, int dim,
+                        bool from_end) {
+  const int64_t size = in.shape[dim];
+  if (size == 0) return fill(totals, scan.identity);
+  const DenseMemory scanned(in.shape, total_dtype_of(in.dtype), in.device);
+  running_total(scan.kind, scanned.block, in, dim, from_end);
+  copy(slice_at(totals, 0, 0), slice_at(scanned.block, dim, from_end ? 0 : size - 1));
+}
+
+/// The total of all parts that come before part `part` of `totals` (`from_end`: after it); without
+/// memory when there is none.
+struct Carry {
+  DenseMemory scanned;
+  MemoryBlock block;
+
+  Carry(const Scan& scan, const MemoryBlock& totals, int64_t part, bool from_end)
+      : scanned(totals.shape, totals.dtype, totals.device) {
+    const int64_t last = from_end ? part + 1 : part - 1;
+    if (last < 0 || last == totals.shape[0]) return;
+    running_total(scan.kind, scanned.block, totals, 0, from_end);
+    block = slice_at(scanned.block, 0, last);
+  }
+  const MemoryBlock* start() const { return block.data ? &block : nullptr; }
+};
 
 /// Stage `index` of an op along a dim: the total of this rank's part of operand `operand`.
 static Stage total_stage(const Scan& scan, int index = 0, int operand = 0) {
@@ -227,20 +266,16 @@ static void extreme_forward(const Call& c, bool greatest) {
 
 /// Results: the extremes and their indices. Traffic: 16 bytes for each row and other part.
 static Op cumulative_extreme_op(const char* name, bool greatest) {
-  return register_op({
+  return register_with_indices({
       .name = name,
       .rule_of = scan_rule<1, 2>,
       .structure = one_dim(),
-      .dtype = value_and_index,
       .forward = [=](const Call& c) { extreme_forward(c, greatest); },
       .backward =
           [](const Grad& g) {
             g.give(0, place_along_dim(g.grad(), g.out(1), static_cast<int>(g.attribute(0))));
           },
-      .staged_over = {"n"},
       .stages = {extreme_stage(greatest, 0), extreme_stage(greatest, 1)},
-      .saves_in = std::vector<int>{},
-      .saves_out = {1},
       .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
                   {.shapes = {{5, 3, 2}}, .attributes = {.structure = {0}}},
                   {.shapes = {{5, 7}}, .attributes = {.structure = {0}}, .dtypes = {i32}}},
@@ -257,8 +292,8 @@ static ValuesAndIndices extremes_along(const Op& op, const Tensor& a, int dim) {
     const ValuesAndIndices one = extremes_along(op, reshape(a, {1}), dim);
     return {reshape(one.values, {}), reshape(one.indices, {})};
   }
-  const Tensors found = op.call({ordered_as_i64(a)}, {.structure = {checked_dim(what, a, dim)}});
-  return {ordered_back(found[0], a.dtype()), found[1]};
+  const Tensors found = call_ordered(op, {a}, {.structure = {checked_dim(what, a, dim)}});
+  return {found[0], found[1]};
 }
 
 ValuesAndIndices cummax(const Tensor& a, int dim) { return extremes_along(cummax_op, a, dim); }

@@ -8,7 +8,6 @@
 #include "mesh/grid.h"
 #include "mesh/plan.h"
 #include "ops/engine/engine.h"
-#include "ops/engine/layouts.h"
 #include "ops/engine/tensor_body.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "ops/engine/engine.h"
-#include "ops/engine/layouts.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "src/device/cuda/streams.h"

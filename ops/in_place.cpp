@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <string>
 
-#include "ops/engine/layouts.h"
 #include "ops/engine/op_node.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"

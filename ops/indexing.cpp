@@ -3,17 +3,12 @@
 
 #include "mesh/grid.h"
 #include "ops/engine/engine.h"
-#include "ops/engine/layouts.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/take.h"
 #include "src/kernels/copy/dense.h"
 #include "src/kernels/take/take.h"
 #include "weft/error.h"
-#include "weft/ops/along_dim.h"
-#include "weft/ops/elementwise.h"
-#include "weft/ops/reductions.h"
-#include "weft/ops/scatter.h"
-#include "weft/ops/shapes.h"
+#include "weft/ops.h"
 
 namespace weft {
 

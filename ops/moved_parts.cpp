@@ -167,10 +167,6 @@ void MovedParts::start(int part, const MemoryBlock& whole) {
       scatters ? rows_.ranks.reduce_scatter(pieces, ReduceOp::sum) : rows_.ranks.all_gather(pieces);
 }
 
-void MovedParts::start_all() {
-  for (int part = 0; part < rows_.rows.count(); ++part) start(part, whole_.block());
-}
-
 void MovedParts::start_others() {
   for (int part = 0; part < rows_.rows.count(); ++part) {
     if (!has_started_[static_cast<size_t>(part)]) start(part, whole_.block());

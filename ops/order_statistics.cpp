@@ -5,7 +5,6 @@
 
 #include "ops/along_dim.h"
 #include "ops/promotion.h"
-#include "ops/scan.h"
 #include "ops/sorted_part.h"
 #include "ops/take.h"
 #include "src/kernels/copy/dense.h"
@@ -70,7 +69,7 @@ static void first_across(const Call& c, const Parts& parts) {
   }
 }
 
-static const Op sorted_first_op = register_op({
+static const Op sorted_first_op = register_with_indices({
     .name = "sorted_first",
     .rule_of =
         [](const Attributes& attributes, std::span<const Shape> shapes) {
@@ -84,17 +83,13 @@ static const Op sorted_first_op = register_op({
                     return s.ndim() == 3 && is_dim(s[0], shapes[0]) && is_flag(s[2]) && s[1] >= 0 &&
                            s[1] <= shapes[0][static_cast<int>(s[0])];
                   }},
-    .dtype = value_and_index,
     .forward =
         [](const Call& c) {
           const MemoryBlock values = rows_of(c.out(0), c);
           sort_rows(&values, rows_of(c.out(1), c), rows_of(c.in(0), c), c.attribute(2) != 0);
         },
     .backward = give_at_indices,
-    .staged_over = {"n"},
     .across = first_across,
-    .saves_in = std::vector<int>{},
-    .saves_out = {1},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1, 2, 0}}},
                 {.shapes = {{5, 3, 2}}, .attributes = {.structure = {0, 4, 1}}},
                 {.shapes = {{2, 3}}, .attributes = {.structure = {1, 3, 0}}},
@@ -169,7 +164,7 @@ static void at_across(const Call& c, const Parts& parts) {
   }
 }
 
-static const Op sorted_at_op = register_op({
+static const Op sorted_at_op = register_with_indices({
     .name = "sorted_at",
     .rule_of =
         [](const Attributes& attributes, std::span<const Shape> shapes) {
@@ -178,28 +173,19 @@ static const Op sorted_at_op = register_op({
           return Rule{concat(dims_with(ndim, dim, "n"), ", ", at, "-> ", at, ", ", at)};
         },
     .structure = one_dim(),
-    .dtype = value_and_index,
     .forward = at_forward,
     .backward = give_at_indices,
-    .staged_over = {"n"},
     .across = at_across,
-    .saves_in = std::vector<int>{},
-    .saves_out = {1},
     .samples = {sample_of_indices({{5, 7}, {5, 3}}, {.structure = {1}}, {f32, i64}, 7),
                 sample_of_indices({{5, 3}, {2, 3}}, {.structure = {0}}, {i32, i64}, 5)},
 });
 
 Tensors sorted_first(const Tensor& a, int dim, int64_t k, bool descending) {
-  const Tensor ordered = ordered_as_i64(a);
-  Tensors found = sorted_first_op.call(std::span(&ordered, 1), {.structure = {dim, k, descending}});
-  found[0] = ordered_back(found[0], a.dtype());
-  return found;
+  return call_ordered(sorted_first_op, {a}, {.structure = {dim, k, descending}});
 }
 
 Tensors sorted_at(const Tensor& a, const Tensor& positions, int dim) {
-  Tensors found = sorted_at_op.call({ordered_as_i64(a), positions}, {.structure = {dim}});
-  found[0] = ordered_back(found[0], a.dtype());
-  return found;
+  return call_ordered(sorted_at_op, {a, positions}, {.structure = {dim}});
 }
 
 }  // namespace weft

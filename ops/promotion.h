@@ -114,6 +114,15 @@ inline Tensor ordered_back(const Tensor& a, DType dtype) {
   return cast(bitwise_xor(a, number_like(a, std::numeric_limits<int64_t>::min())), dtype);
 }
 
+/// Calls an op that compares elements of operand 0, of which result 0 is made.
+inline Tensors call_ordered(const Op& op, Tensors operands, const Attributes& attributes) {
+  const DType dtype = operands[0].dtype();
+  for (Tensor& operand : operands) operand = ordered_as_i64(operand);
+  Tensors results = op.call(operands, attributes);
+  results[0] = ordered_back(results[0], dtype);
+  return results;
+}
+
 /// Casts integers to f32, for functions that are not defined on them.
 inline Tensor as_floating(const char* what, const Tensor& a) {
   if (!a) fail(what, ": no tensor is given, expected one");

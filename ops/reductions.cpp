@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/ops/reductions.h"
 
+#include "ops/engine/tensor_body.h"
 #include "ops/functions.h"
 #include "ops/promotion.h"
 #include "ops/rows.h"
 #include "ops/structure.h"
+#include "src/kernels/copy/copy.h"
 #include "src/kernels/math/math.h"
 #include "src/kernels/reduce/reduce.h"
 #include "src/kernels/scan/scan.h"
@@ -14,14 +16,10 @@ namespace weft {
 
 // The only structural attribute is the set of reduced dims, as bits; results lack these dims.
 
-static bool is_reduced(const Attributes& attributes, int dim) {
-  return attributes.structure[0] >> dim & 1;
-}
-
 static Dims reduced_dims(const Call& c) {
   Dims dims;
   for (int d = 0; d < c.in(0).shape.ndim(); ++d) {
-    if (is_reduced(c.attributes(), d)) dims.push_back(d);
+    if (has_dim(c.attributes(), d)) dims.push_back(d);
   }
   return dims;
 }
@@ -29,35 +27,9 @@ static Dims reduced_dims(const Call& c) {
 /// Returns `shape` with size 1 at the reduced dims.
 static Shape kept_shape(const Attributes& attributes, Shape shape) {
   for (int d = 0; d < shape.ndim(); ++d) {
-    if (is_reduced(attributes, d)) shape[d] = 1;
+    if (has_dim(attributes, d)) shape[d] = 1;
   }
   return shape;
-}
-
-/// Returns a rule that marks reduced dims by `before` and `after`: "" and ":max", or "[" and "]".
-static Rule reduction_rule(const Attributes& attributes, std::span<const Shape> shapes,
-                           const char* before, const char* after) {
-  std::string in, out;
-  for (int d = 0; d < shapes[0].ndim(); ++d) {
-    bool reduced = is_reduced(attributes, d);
-    in += concat(reduced ? before : "", dim_name(d), reduced ? after : "", " ");
-    if (!reduced) out += concat(dim_name(d), " ");
-  }
-  return {array_text(in) + " -> " + array_text(out)};
-}
-
-/// The spec of a reduction whose rule marks reduced dims by `mark`, as ":max".
-static OpSpec marked_reduction(const char* name, Reduction reduction, const char* mark) {
-  return {
-      .name = name,
-      .rule_of =
-          [mark](const Attributes& attributes, std::span<const Shape> shapes) {
-            return reduction_rule(attributes, shapes, "", mark);
-          },
-      .structure = set_of_dims(),
-      .forward =
-          [reduction](const Call& c) { reduce(reduction, c.out(), c.in(0), reduced_dims(c)); },
-  };
 }
 
 static Tensor reduced(const Op& op, const Tensor& a, int64_t bits, bool keepdims) {
@@ -66,15 +38,11 @@ static Tensor reduced(const Op& op, const Tensor& a, int64_t bits, bool keepdims
   return keepdims ? reshape(result, kept_shape(attributes, a.shape())) : result;
 }
 
-static Rule sum_rule(const Attributes& attributes, std::span<const Shape> shapes) {
-  return reduction_rule(attributes, shapes, "", "");
-}
-
 /// Number of elements of the whole operand that one element of the result is reduced from.
 static double reduced_count(const Attributes& attributes, const Shape& shape) {
   double count = 1;
   for (int d = 0; d < shape.ndim(); ++d) {
-    if (is_reduced(attributes, d)) count *= static_cast<double>(shape[d]);
+    if (has_dim(attributes, d)) count *= static_cast<double>(shape[d]);
   }
   return count;
 }
@@ -84,19 +52,37 @@ static Tensor spread(const Grad& g) {
   return expand(reshape(g.grad(), kept_shape(g.attributes(), g.in_shape(0))), g.in_shape(0));
 }
 
-/// Returns the forward of sums over the reduced dims.
-static std::function<void(const Call&)> summing(Reduction kind) {
-  return
-      [kind](const Call& c) { reduce(kind, c.out(), c.in(0), reduced_dims(c), 1, c.accumulate()); };
+/// The marks of reduced dims in a rule. There is no Partial product: its dims are never sharded.
+static std::pair<const char*, const char*> marks_of(Reduction kind) {
+  if (kind == Reduction::product) return {"[", "]"};
+  if (kind == Reduction::max || kind == Reduction::any) return {"", ":max"};
+  return {"", kind == Reduction::min || kind == Reduction::all ? ":min" : ""};
 }
 
-static const Op sum_op = register_op({
+/// Registers a reduction, or a mean; adds rule, structure and forward to `spec`.
+template <Reduction kKind, bool kAverages = false> static Op register_reduction(OpSpec spec) {
+  spec.rule_of = [](const Attributes& attributes, std::span<const Shape> shapes) {
+    const auto [before, after] = marks_of(kKind);
+    std::string in, out;
+    for (int d = 0; d < shapes[0].ndim(); ++d) {
+      const bool reduced = has_dim(attributes, d);
+      in += concat(reduced ? before : "", dim_name(d), reduced ? after : "", " ");
+      if (!reduced) out += concat(dim_name(d), " ");
+    }
+    return Rule{array_text(in) + " -> " + array_text(out)};
+  };
+  spec.structure = set_of_dims();
+  spec.forward = [](const Call& c) {
+    const double count = kAverages ? reduced_count(c.attributes(), c.in_shape(0)) : 1;
+    reduce(kKind, c.out(), c.in(0), reduced_dims(c), 1 / count, c.accumulate());
+  };
+  return register_op(std::move(spec));
+}
+
+static const Op sum_op = register_reduction<Reduction::sum>({
     .name = "sum",
-    .rule_of = sum_rule,
-    .structure = set_of_dims(),
     .linear = {{0}},
     .dtype = dtype_of_total,
-    .forward = summing(Reduction::sum),
     .backward = [](const Grad& g) { g.give(0, spread(g)); },
     .saves_in = std::vector<int>{},
     .accumulates = {0},
@@ -106,16 +92,9 @@ static const Op sum_op = register_op({
                 {.shapes = {{5, 7}}, .attributes = {.structure = {2}}, .dtypes = {i32}}},
 });
 
-static const Op mean_op = register_op({
+static const Op mean_op = register_reduction<Reduction::sum, true>({
     .name = "mean",
-    .rule_of = sum_rule,
-    .structure = set_of_dims(),
     .linear = {{0}},
-    .forward =
-        [](const Call& c) {
-          reduce(Reduction::sum, c.out(), c.in(0), reduced_dims(c),
-                 1 / reduced_count(c.attributes(), c.in_shape(0)), c.accumulate());
-        },
     .backward =
         [](const Grad& g) {
           g.give(0, mul(spread(g), 1 / reduced_count(g.attributes(), g.in_shape(0))));
@@ -127,11 +106,8 @@ static const Op mean_op = register_op({
                 {.shapes = {{5, 7}}, .attributes = {.structure = {3}}}},
 });
 
-static const Op nansum_op = register_op({
+static const Op nansum_op = register_reduction<Reduction::sum_numbers>({
     .name = "nansum",
-    .rule_of = sum_rule,
-    .structure = set_of_dims(),
-    .forward = summing(Reduction::sum_numbers),
     .backward = [](const Grad& g) { g.give(0, masked_fill(spread(g), isnan(g.in(0)), 0)); },
     .accumulates = {0},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
@@ -143,33 +119,31 @@ static void give_to_extremes(const Grad& g) {
   const Shape kept = kept_shape(g.attributes(), g.in_shape(0));
   std::vector<int> dims;
   for (int d = 0; d < kept.ndim(); ++d) {
-    if (is_reduced(g.attributes(), d)) dims.push_back(d);
+    if (has_dim(g.attributes(), d)) dims.push_back(d);
   }
   Tensor extreme = cast(equal(g.in(0), reshape(g.out(), kept)), g.grad().dtype());
   Tensor share = dims.empty() ? g.grad() : div(g.grad(), sum(extreme, dims));
   g.give(0, mul(extreme, reshape(share, kept)));
 }
 
-static Op extreme_reduction(const char* name, Reduction reduction, const char* mark) {
-  OpSpec spec = marked_reduction(name, reduction, mark);
-  spec.backward = give_to_extremes;
-  spec.saves_out = {0};
-  spec.samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
+template <Reduction kKind> static Op extreme_reduction(const char* name) {
+  return register_reduction<kKind>({
+      .name = name,
+      .backward = give_to_extremes,
+      .saves_out = {0},
+      .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
                   {.shapes = {{5, 3, 7}}, .attributes = {.structure = {6}}},
                   {.shapes = {{5, 7}}, .attributes = {.structure = {3}}, .dtypes = {i64}},
-                  {.shapes = {{3, 5}}, .attributes = {.structure = {1}}, .dtypes = {i32}}};
-  return register_op(std::move(spec));
+                  {.shapes = {{3, 5}}, .attributes = {.structure = {1}}, .dtypes = {i32}}},
+  });
 }
 
-static const Op max_op = extreme_reduction("max", Reduction::max, ":max");
-static const Op min_op = extreme_reduction("min", Reduction::min, ":min");
+static const Op max_op = extreme_reduction<Reduction::max>("max");
+static const Op min_op = extreme_reduction<Reduction::min>("min");
 
-static const Op sum_squares_op = register_op({
+static const Op sum_squares_op = register_reduction<Reduction::sum_squares>({
     .name = "sum_squares",
-    .rule_of = sum_rule,
-    .structure = set_of_dims(),
     .dtype = row_dtype,
-    .forward = summing(Reduction::sum_squares),
     .backward =
         [](const Grad& g) {
           Tensor doubled = cast(mul(g.grad(), 2), g.in_dtype(0));
@@ -248,19 +222,20 @@ Tensor norm(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
 
 /// Registers a reduction of truth values as 0 and 1: `any` is their maximum, `all` their minimum,
 /// which ranks can reduce.
-static Op truth_reduction(const char* name, Reduction reduction, const char* mark) {
-  OpSpec spec = marked_reduction(name, reduction, mark);
-  spec.dtype = bool_result;
-  spec.differentiable = false;
-  spec.samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}, .dtypes = {boolean}},
+template <Reduction kKind> static Op truth_reduction(const char* name) {
+  return register_reduction<kKind>({
+      .name = name,
+      .dtype = bool_result,
+      .differentiable = false,
+      .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}, .dtypes = {boolean}},
                   {.shapes = {{5, 3, 2}}, .attributes = {.structure = {6}}, .dtypes = {boolean}},
                   {.shapes = {{2, 1}}, .attributes = {.structure = {3}}, .dtypes = {i64}},
-                  {.shapes = {{5, 2}}, .attributes = {.structure = {2}}}};
-  return register_op(std::move(spec));
+                  {.shapes = {{5, 2}}, .attributes = {.structure = {2}}}},
+  });
 }
 
-static const Op all_op = truth_reduction("all", Reduction::all, ":min");
-static const Op any_op = truth_reduction("any", Reduction::any, ":max");
+static const Op all_op = truth_reduction<Reduction::all>("all");
+static const Op any_op = truth_reduction<Reduction::any>("any");
 
 Tensor all(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
   return reduced(all_op, a, bits_of_dims("all", a, dims), keepdims);
@@ -289,7 +264,7 @@ static void give_products_of_others(const Grad& g) {
   Shape rows;
   int64_t count = 1;
   for (int d = 0; d < g.in_shape(0).ndim(); ++d) {
-    if (is_reduced(g.attributes(), d)) {
+    if (has_dim(g.attributes(), d)) {
       last.push_back(d);
       count *= g.in_shape(0)[d];
     } else {
@@ -307,16 +282,9 @@ static void give_products_of_others(const Grad& g) {
   g.give(0, permute(reshape(gradient, turned.shape()), back));
 }
 
-/// There is no Partial product, so the reduced dims are never sharded.
-static const Op prod_op = register_op({
+static const Op prod_op = register_reduction<Reduction::product>({
     .name = "prod",
-    .rule_of =
-        [](const Attributes& attributes, std::span<const Shape> shapes) {
-          return reduction_rule(attributes, shapes, "[", "]");
-        },
-    .structure = set_of_dims(),
     .dtype = dtype_of_total,
-    .forward = [](const Call& c) { reduce(Reduction::product, c.out(), c.in(0), reduced_dims(c)); },
     .backward = give_products_of_others,
     .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}, .low = -1.5, .high = 1.5},
                 {.shapes = {{5, 3, 2}}, .attributes = {.structure = {5}}, .low = 0.5, .high = 1.5},
@@ -326,6 +294,56 @@ static const Op prod_op = register_op({
 
 Tensor prod(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
   return reduced(prod_op, a, bits_of_dims("prod", a, dims), keepdims);
+}
+
+/// For a sharded dim: the least index, in the whole tensor, at which the overall extreme occurs.
+static Stage first_index_stage() {
+  return {.result = "...",
+          .reduce = ReduceOp::min,
+          .run =
+              [](const Call& c) {
+                int dim = last_dim(c);
+                index_of(c.stage(1), c.in(0), c.stage(0), dim, c.in_box(0).offset[dim]);
+              },
+          .index = true};
+}
+
+static Op arg_reduction(const char* name, bool greatest) {
+  return register_op({
+      .name = name,
+      .rule = "... v -> ...",
+      .dtype = [](const Attributes&, std::span<const DType>, int) { return i64; },
+      .forward =
+          [greatest](const Call& c) {
+            if (c.staged()) return copy(c.out(), c.stage(1));
+            arg_reduce(c.out(), c.in(0), last_dim(c), greatest);
+          },
+      .staged_over = {"v"},
+      .stages = {row_extreme_stage(greatest), first_index_stage()},
+      .differentiable = false,
+      .samples = {{{{5, 7}}}, {{{2, 5, 3}}}, {.shapes = {{5, 7}}, .dtypes = {i32}}},
+  });
+}
+
+static const Op argmax_op = arg_reduction("argmax", true);
+static const Op argmin_op = arg_reduction("argmin", false);
+
+static Tensor index_along(const Op& op, const Tensor& a, int dim, bool keepdims) {
+  const char* what = op.spec().name.c_str();
+  const int at = checked_dim(what, a, dim);
+  if (a.size(at) == 0) {
+    fail(what, ": size of dim ", at, " of ", a.shape(), " must be at least 1, got 0");
+  }
+  Tensor index = op({with_last(ordered_as_i64(a), at)});
+  return keepdims ? unsqueeze(index, at) : index;
+}
+
+Tensor argmax(const Tensor& a, int dim, bool keepdims) {
+  return index_along(argmax_op, a, dim, keepdims);
+}
+
+Tensor argmin(const Tensor& a, int dim, bool keepdims) {
+  return index_along(argmin_op, a, dim, keepdims);
 }
 
 }  // namespace weft

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mesh/layout.h"
-#include "ops/engine/layouts.h"
 #include "ops/engine/tensor_body.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"

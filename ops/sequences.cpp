@@ -2,7 +2,7 @@
 #include <cmath>
 #include <vector>
 
-#include "ops/engine/layouts.h"
+#include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"

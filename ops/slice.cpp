@@ -2,10 +2,14 @@
 #include <algorithm>
 
 #include "ops/along_dim.h"
+#include "ops/engine/by_index.h"
+#include "ops/engine/op_body.h"
+#include "ops/promotion.h"
 #include "ops/structure.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
 #include "weft/extend/op.h"
+#include "weft/extend/pattern.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
@@ -20,13 +24,10 @@ struct SliceAttributes {
 
 static Rule fetched_rule(const Attributes& attributes, std::span<const Shape> shapes) {
   const auto at = unpack<SliceAttributes>(attributes.structure);
-  const Shape& shape = shapes[0];
-  std::string in, out;
-  for (int d = 0; d < shape.ndim(); ++d) {
-    in += concat(d == at.dim ? "~" : "", dim_name(d), " ");
-    out += concat(d == at.dim ? dim_name(d, "+n") : dim_name(d), " ");
-  }
-  return {concat(in, "-> ", out), {{dim_name(at.dim, "n"), at.size}}};
+  const int ndim = shapes[0].ndim();
+  return {concat(dims_with(ndim, at.dim, dim_name(at.dim, "~d")), "-> ",
+                 dims_with(ndim, at.dim, dim_name(at.dim, "+n"))),
+          {{dim_name(at.dim, "n"), at.size}}};
 }
 
 static Box slice_needs(const Attributes& attributes, int, std::span<const Shape>,
@@ -157,17 +158,11 @@ Tensor pad(const Tensor& a, int dim, int64_t before, int64_t after) {
   return unslice(a, {at, before, before + a.size(at) + after, 1});
 }
 
-// The one structural attribute is the set of flipped dims, as bits.
-
-static bool is_flipped(const Attributes& attributes, int dim) {
-  return attributes.structure[0] >> dim & 1;
-}
-
 static Rule flip_rule(const Attributes& attributes, std::span<const Shape> shapes) {
   std::string in, out;
   std::vector<std::pair<std::string, int64_t>> sizes;
   for (int d = 0; d < shapes[0].ndim(); ++d) {
-    const bool flipped = is_flipped(attributes, d);
+    const bool flipped = has_dim(attributes, d);
     in += concat(dim_name(d, flipped ? "~d" : "d"), " ");
     out += concat(dim_name(d, flipped ? "+n" : "d"), " ");
     if (flipped) sizes.emplace_back(dim_name(d, "n"), shapes[0][d]);
@@ -180,7 +175,7 @@ static Box flip_needs(const Attributes& attributes, int, std::span<const Shape> 
                       const Box& result) {
   Box box = result;
   for (int d = 0; d < box.shape.ndim(); ++d) {
-    if (!is_flipped(attributes, d)) continue;
+    if (!has_dim(attributes, d)) continue;
     box.offset[d] = shapes[0][d] - result.offset[d] - result.shape[d];
   }
   return box;
@@ -198,7 +193,7 @@ static const Op flip_op = register_op({
           MemoryBlock flipped = c.in(0);
           int64_t offset = 0;
           for (int d = 0; d < flipped.shape.ndim(); ++d) {
-            if (!is_flipped(c.attributes(), d)) continue;
+            if (!has_dim(c.attributes(), d)) continue;
             offset += (flipped.shape[d] - 1) * flipped.strides[d];
             flipped.strides[d] = -flipped.strides[d];
           }
@@ -216,6 +211,117 @@ static const Op flip_op = register_op({
 Tensor flip(const Tensor& a, const std::vector<int>& dims) {
   const int64_t bits = bits_of_dims("flip", a, dims);
   return bits ? flip_op({a}, {.structure = {bits}}) : a;
+}
+
+static Rule cat_rule(const Attributes& attributes, std::span<const Shape> shapes) {
+  const int dim = static_cast<int>(attributes.structure[0]), ndim = shapes[0].ndim();
+  std::string in;
+  int64_t total = 0;
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    in += concat(i ? ", " : "", dims_with(ndim, dim, dim_name(static_cast<int>(i), "~p")));
+    total += shapes[i][dim];
+  }
+  return {concat(in, "-> ", dims_with(ndim, dim, "+n")), {{"n", total}}};
+}
+
+/// Returns the offset of operand `operand` in the result.
+static int64_t start_of(int dim, int operand, std::span<const Shape> shapes) {
+  int64_t start = 0;
+  for (int i = 0; i < operand; ++i) start += shapes[static_cast<size_t>(i)][dim];
+  return start;
+}
+
+static Box cat_needs(const Attributes& attributes, int operand, std::span<const Shape> shapes,
+                     const Box& result) {
+  int dim = static_cast<int>(attributes.structure[0]);
+  Box shifted = result;
+  shifted.offset[dim] -= start_of(dim, operand, shapes);
+  const Shape& shape = shapes[static_cast<size_t>(operand)];
+  return overlap({Dims::filled(shape.ndim(), 0), shape}, shifted);
+}
+
+static void cat_forward(const Call& c) {
+  int dim = static_cast<int>(c.attribute(0));
+  int64_t start = 0;
+  for (int i = 0; i < c.operands(); ++i) {
+    const int64_t first = start + c.in_box(i).offset[dim] - c.out_box().offset[dim];
+    const MemoryBlock& in = c.in(i);
+    if (in.numel()) copy(part_along(c.out(), dim, first, first + in.shape[dim]), in);
+    start += c.in_shape(i)[dim];
+  }
+}
+
+static std::vector<int> all_operands() {
+  std::vector<int> operands;
+  for (int i = 0; i < kMaxOperands; ++i) operands.push_back(i);
+  return operands;
+}
+
+static bool fits_cat(const Dims& structure, std::span<const Shape> shapes) {
+  return structure.ndim() == 1 && is_dim(structure[0], shapes[0]) &&
+         std::all_of(shapes.begin(), shapes.end(),
+                     [&](const Shape& shape) { return shape.ndim() == shapes[0].ndim(); });
+}
+
+static const Op cat_op = register_op({
+    .name = "cat",
+    .rule_of = cat_rule,
+    .moves = true,
+    .structure = {"dim", fits_cat},
+    .linear = {all_operands()},
+    .forward = cat_forward,
+    .backward =
+        [](const Grad& g) {
+          int dim = static_cast<int>(g.attribute(0));
+          int64_t start = 0;
+          for (int i = 0; i < g.operands(); ++i) {
+            int64_t size = g.in_shape(i)[dim];
+            if (g.wants(i)) g.give(i, slice(g.grad(), dim, start, start + size));
+            start += size;
+          }
+        },
+    .needs = cat_needs,
+    .saves_in = std::vector<int>{},
+    .samples = {{.shapes = {{5, 3}, {2, 3}}, .attributes = {.structure = {0}}},
+                {.shapes = {{5, 3}, {5, 1}, {5, 7}}, .attributes = {.structure = {1}}}},
+});
+
+static void check_cat(const Tensors& tensors, int dim) {
+  for (size_t i = 1; i < tensors.size(); ++i) {
+    const Shape& first = tensors[0].shape();
+    const Shape& shape = tensors[i].shape();
+    bool alike = shape.ndim() == first.ndim();
+    for (int d = 0; alike && d < first.ndim(); ++d) alike = d == dim || shape[d] == first[d];
+    if (!alike) {
+      fail("cat: tensor ", i, " is ", shape, ", expected ", first, ", as tensor 0, except in dim ",
+           dim);
+    }
+  }
+}
+
+Tensor cat(const Tensors& tensors, int dim) {
+  if (tensors.empty()) fail("cat: number of tensors is 0, expected at least 1");
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!tensors[i]) fail("cat: tensor ", i, " is empty, expected a tensor");
+  }
+  int at = normalized_dim("cat", dim, tensors[0].ndim());
+  check_cat(tensors, at);
+  if (tensors.size() == 1) return clone(tensors[0]);
+  DType dtype = tensors[0].dtype();
+  for (const Tensor& tensor : tensors) dtype = promote(dtype, tensor.dtype());
+  Tensors parts;
+  for (const Tensor& tensor : tensors) parts.push_back(as_dtype(tensor, dtype));
+  while (parts.size() > kMaxOperands) {
+    Tensors fewer;
+    for (size_t i = 0; i < parts.size(); i += kMaxOperands) {
+      size_t end = std::min(parts.size(), i + kMaxOperands);
+      fewer.push_back(cat(Tensors(parts.begin() + static_cast<ptrdiff_t>(i),
+                                  parts.begin() + static_cast<ptrdiff_t>(end)),
+                          at));
+    }
+    parts = std::move(fewer);
+  }
+  return cat_op(parts, {.structure = {at}});
 }
 
 }  // namespace weft

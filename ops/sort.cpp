@@ -117,11 +117,10 @@ static void sort_across(const Call& c, const Parts& parts, const MemoryBlock* va
 }
 
 /// Results: the sorted elements and their indices, which the gradient needs.
-static const Op sort_op = register_op({
+static const Op sort_op = register_with_indices({
     .name = "sort",
     .rule_of = scan_rule<1, 2>,
     .structure = dim_and_flag("dim, whether descending"),
-    .dtype = value_and_index,
     .forward =
         [](const Call& c) {
           const auto [dim, descending] = unpack<DimAndFlag>(c.attributes().structure);
@@ -133,10 +132,7 @@ static const Op sort_op = register_op({
           const int dim = unpack<DimAndFlag>(g.attributes().structure).dim;
           g.give(0, place_along_dim(g.grad(), g.out(1), dim));
         },
-    .staged_over = {"n"},
     .across = [](const Call& c, Parts& parts) { sort_across(c, parts, &c.out(0), c.out(1)); },
-    .saves_in = std::vector<int>{},
-    .saves_out = {1},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1, 0}}},
                 {.shapes = {{5, 3, 2}}, .attributes = {.structure = {0, 1}}},
                 {.shapes = {{5, 7}}, .attributes = {.structure = {0, 1}}, .dtypes = {i64}}},
@@ -164,15 +160,12 @@ static Attributes sort_attributes(const char* what, const Tensor& a, int dim, bo
 }
 
 Tensor sort(const Tensor& a, int dim, bool descending) {
-  return ordered_back(sort_op({ordered_as_i64(a)}, sort_attributes("sort", a, dim, descending)),
-                      a.dtype());
+  return sort_with_indices(a, dim, descending)[0];
 }
 
 Tensors sort_with_indices(const Tensor& a, int dim, bool descending) {
-  const Tensor ordered = ordered_as_i64(a);
-  Tensors found = sort_op.call(std::span(&ordered, 1), sort_attributes("sort", a, dim, descending));
-  found[0] = ordered_back(found[0], a.dtype());
-  return found;
+  const Attributes attributes = sort_attributes("sort", a, dim, descending);
+  return call_ordered(sort_op, {a}, attributes);
 }
 
 Tensor argsort(const Tensor& a, int dim, bool descending) {
@@ -288,17 +281,16 @@ class PlaceAcross {
 
 }  // namespace
 
-static void place_forward(const Call& c) {
-  const DenseBlock places = DenseBlock::of(c.in(1));
-  write_along(c.out(), DenseBlock::of(c.in(0)), places, along_dim(c), WriteMode::add);
-}
-
 static const Op place_along_dim_op = register_op({
     .name = "place_along_dim",
     .rule_of = scan_rule<2>,
     .structure = one_dim(),
     .linear = {{0}},
-    .forward = place_forward,
+    .forward =
+        [](const Call& c) {
+          write_along(c.out(), DenseBlock::of(c.in(0)), DenseBlock::of(c.in(1)), along_dim(c),
+                      WriteMode::add);
+        },
     .backward =
         [](const Grad& g) {
           g.give(0, take_along_dim(g.grad(), g.in(1), static_cast<int>(g.attribute(0))));

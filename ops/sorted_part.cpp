@@ -18,7 +18,9 @@ static int key_bits(DType dtype) {
   return is_floating(dtype) || bits == 64 ? 64 : bits + 1;
 }
 
-uint64_t sort_key(DType dtype, const void* element, bool descending) {
+/// Returns the integer that has the order of the element; NaN is the greatest, first when
+/// `descending`.
+static uint64_t sort_key(DType dtype, const void* element, bool descending) {
   const int bits = key_bits(dtype);
   const uint64_t mask = bits == 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
   uint64_t key = 0;

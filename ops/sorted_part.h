@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "ops/scan.h"
+#include "src/kernels/copy/dense.h"
 #include "weft/extend/parts.h"
 
 namespace weft {
@@ -86,10 +86,6 @@ class SortedRuns {
   bool descending_;
   int64_t row_ = 0;
 };
-
-/// Returns the integer that has the order of the element; NaN is the greatest, first when
-/// `descending`.
-uint64_t sort_key(DType dtype, const void* element, bool descending);
 
 /// How many rows to treat together, so that `numbers` 8-byte numbers a row need no more memory than
 /// the part. Equal on all ranks.

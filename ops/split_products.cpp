@@ -8,7 +8,6 @@
 #include "mesh/grid.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/moved_parts.h"
-#include "ops/products.h"
 #include "weft/error.h"
 #include "weft/extend/tape.h"
 #include "weft/ops/factories.h"
@@ -135,7 +134,7 @@ void GatheredInput::State::start() {
   rows.emplace(layout_of(own), split.axis.root_axis(0), dim, split.parts);
   whole = new_tensor(rows->whole, x.device());
   gather.emplace(*rows, Kind::gather, own, whole);
-  gather->start_all();
+  gather->start_others();
   if (records) record_gradient();
 }
 
@@ -242,7 +241,7 @@ static Tensors layer_gradients(const CutRows& rows, const Tensor& gradient, cons
                                const Ref<Layout>& x, bool wants_input) {
   MovedParts gather(rows, Kind::gather, made_dense(gradient),
                     new_tensor(rows.whole, gradient.device()));
-  gather.start_all();
+  gather.start_others();
   const Tensor of_input = wants_input ? input_gradient(gather, x, weight) : Tensor();
   gather.wait();
   gather.log(wants_input ? weight.block().shape : Shape{0, 0});

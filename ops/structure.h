@@ -29,9 +29,9 @@ inline bool is_dim(int64_t number, const Shape& shape) {
 
 inline bool is_flag(int64_t number) { return number == 0 || number == 1; }
 
-/// True if the bits of `number` are a set of dims of `shape`.
-inline bool is_set_of_dims(int64_t number, const Shape& shape) {
-  return number >= 0 && number < int64_t{1} << shape.ndim();
+/// Whether the set of dims of an op contains `dim`.
+inline bool has_dim(const Attributes& attributes, int dim) {
+  return attributes.structure[0] >> dim & 1;
 }
 
 /// The set of dims as bits: all if `dims` is empty.
@@ -93,7 +93,7 @@ inline Structure dim_and_flag(const char* names) {
 
 inline Structure set_of_dims() {
   return {"set of dims as bits", [](const Dims& s, std::span<const Shape> shapes) {
-            return s.ndim() == 1 && is_set_of_dims(s[0], shapes[0]);
+            return s.ndim() == 1 && s[0] >= 0 && s[0] < int64_t{1} << shapes[0].ndim();
           }};
 }
 

@@ -4,15 +4,11 @@
 #include <algorithm>
 
 #include "ops/along_dim.h"
-#include "ops/engine/layouts.h"
+#include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "src/kernels/copy/dense.h"
 #include "src/kernels/take/take.h"
-#include "weft/ops/along_dim.h"
-#include "weft/ops/elementwise.h"
-#include "weft/ops/factories.h"
-#include "weft/ops/logic.h"
-#include "weft/ops/shapes.h"
+#include "weft/ops.h"
 
 namespace weft {
 
@@ -349,14 +345,10 @@ Tensor multiply_along_dim(const Tensor& a, const Tensor& values, const Tensor& i
   return multiply_along_dim_op({a, values, indices}, {.structure = {dim}});
 }
 Tensor max_along_dim(const Tensor& a, const Tensor& values, const Tensor& indices, int dim) {
-  return ordered_back(
-      max_along_dim_op({ordered_as_i64(a), ordered_as_i64(values), indices}, {.structure = {dim}}),
-      a.dtype());
+  return call_ordered(max_along_dim_op, {a, values, indices}, {.structure = {dim}})[0];
 }
 Tensor min_along_dim(const Tensor& a, const Tensor& values, const Tensor& indices, int dim) {
-  return ordered_back(
-      min_along_dim_op({ordered_as_i64(a), ordered_as_i64(values), indices}, {.structure = {dim}}),
-      a.dtype());
+  return call_ordered(min_along_dim_op, {a, values, indices}, {.structure = {dim}})[0];
 }
 
 Tensor put_slices(const Tensor& a, const Tensor& values, const Tensor& indices, int dim) {

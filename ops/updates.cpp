@@ -53,40 +53,30 @@ static const Op adamw_by_rates_op =
     register_adamw("adamw_by_rates_", "..., ..., ..., ..., ., [r] ->",
                    {{5, 7}, {5, 7}, {5, 7}, {5, 7}, {}, {3}}, {f32, f32, f32, f32, f32, f64});
 
-/// operands: parameter, velocity, gradient, gradient scale; values: Sgd.
-static const Op sgd_momentum_op = register_op({
-    .name = "sgd_momentum_",
-    .rule = "..., ..., ..., . ->",
-    .forward =
-        [](const Call& c) {
-          sgd(c.in(0), c.in(1), DenseBlock::of(c.in(2)), unpack<Sgd>(c.attributes().values),
-              &c.in(3));
-        },
-    .writes = {0, 1},
-    .differentiable = false,
-    .samples = {{.shapes = {{5, 7}, {5, 7}, {5, 7}, {}},
-                 .attributes = {.values = {0.1, 0.9, 0.01, 1}}}},
-});
+/// operands: parameter, with momentum its velocity, gradient, gradient scale; values: Sgd.
+static Op register_sgd(const char* name, RuleLiteral rule, std::vector<int> writes,
+                       OpSample sample) {
+  return register_op({
+      .name = name,
+      .rule = rule,
+      .forward =
+          [](const Call& c) {
+            const int gradient = c.operands() - 2;
+            sgd(c.in(0), gradient > 1 ? c.in(1) : MemoryBlock(), DenseBlock::of(c.in(gradient)),
+                unpack<Sgd>(c.attributes().values), &c.in(gradient + 1));
+          },
+      .writes = std::move(writes),
+      .differentiable = false,
+      .samples = {std::move(sample)},
+  });
+}
 
-struct PlainSgdAttributes {
-  double learning_rate, weight_decay;
-  operator Sgd() const { return {.learning_rate = learning_rate, .weight_decay = weight_decay}; }
-};
-
-/// The same without momentum: operands parameter, gradient, gradient scale; values:
-/// PlainSgdAttributes.
-static const Op sgd_op = register_op({
-    .name = "sgd_",
-    .rule = "..., ..., . ->",
-    .forward =
-        [](const Call& c) {
-          sgd(c.in(0), MemoryBlock(), DenseBlock::of(c.in(1)),
-              unpack<PlainSgdAttributes>(c.attributes().values), &c.in(2));
-        },
-    .writes = {0},
-    .differentiable = false,
-    .samples = {{.shapes = {{5, 7}, {5, 7}, {}}, .attributes = {.values = {0.1, 0.01}}}},
-});
+static const Op sgd_momentum_op = register_sgd(
+    "sgd_momentum_", "..., ..., ..., . ->", {0, 1},
+    {.shapes = {{5, 7}, {5, 7}, {5, 7}, {}}, .attributes = {.values = {0.1, 0.9, 0.01, 1}}});
+static const Op sgd_op =
+    register_sgd("sgd_", "..., ..., . ->", {0},
+                 {.shapes = {{5, 7}, {5, 7}, {}}, .attributes = {.values = {0.1, 0, 0.01, 0}}});
 
 static const Op scale_op = register_op({
     .name = "scale_",
@@ -169,7 +159,7 @@ void sgd_(const Tensor& parameter, const Tensor& velocity, const Tensor& gradien
                     {.values = pack_values(Sgd{learning_rate, momentum, weight_decay, nesterov})});
   } else {
     sgd_op({parameter, gradient, scale},
-           {.values = pack_values(PlainSgdAttributes{learning_rate, weight_decay})});
+           {.values = pack_values(Sgd{learning_rate, 0, weight_decay, false})});
   }
 }
 

@@ -8,15 +8,7 @@
 
 #include "ops/engine/tensor_body.h"
 #include "weft/error.h"
-#include "weft/ops/along_dim.h"
-#include "weft/ops/elementwise.h"
-#include "weft/ops/factories.h"
-#include "weft/ops/parts.h"
-#include "weft/ops/pointwise.h"
-#include "weft/ops/powers.h"
-#include "weft/ops/products.h"
-#include "weft/ops/reductions.h"
-#include "weft/ops/shapes.h"
+#include "weft/ops.h"
 
 namespace weft {
 

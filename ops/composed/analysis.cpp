@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cmath>
 
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
+#include "ops/take.h"
 #include "weft/error.h"
-#include "weft/ops/elementwise.h"
-#include "weft/ops/factories.h"
-#include "weft/ops/logic.h"
-#include "weft/ops/parts.h"
-#include "weft/ops/products.h"
-#include "weft/ops/reductions.h"
-#include "weft/ops/shapes.h"
-#include "weft/ops/statistics.h"
+#include "weft/ops.h"
 
 namespace weft {
 
@@ -146,6 +141,133 @@ Tensor matrix_exp(const Tensor& a) {
   }
   for (int i = 0; i < squarings; ++i) made = matmul(made, made);
   return cast(made, a.dtype());
+}
+
+/// Bins that a histogram may have.
+static constexpr int64_t kMostBins = int64_t{1} << 31;
+
+static Tensor flattened(const char* what, const Tensor& a) {
+  check_tensor(what, a);
+  return reshape(a, {a.numel()});
+}
+
+static void check_bins(const char* what, int64_t bins) {
+  if (bins < 1 || bins > kMostBins) fail(what, ": bins is ", bins, ", expected 1 to ", kMostBins);
+}
+
+struct Bounds {
+  double low, high;
+};
+
+/// The bounds given, or those of the elements where both are equal, with a `margin` around one
+/// value.
+static Bounds bounds_of(const char* what, const Tensor& a, Bounds given, double margin) {
+  if (given.low == given.high && a.numel() > 0) {
+    given = {min(a).full_tensor().item(), max(a).full_tensor().item()};
+  }
+  if (given.low == given.high) given = {given.low - margin, given.high + margin};
+  if (std::isfinite(given.low) && std::isfinite(given.high) && given.low < given.high) {
+    return given;
+  }
+  fail(what, ": range is ", given.low, " to ", given.high, ", expected finite and ascending");
+}
+
+Tensor histc(const Tensor& a, int64_t bins, double low, double high) {
+  const Tensor x = flattened("histc", a).detach();
+  check_bins("histc", bins);
+  if (!is_floating(x.dtype())) fail("histc: dtype is ", x.dtype(), ", expected a floating one");
+  const Bounds at = bounds_of("histc", x, {low, high}, 1);
+  const Tensor counts = logical_and(greater_equal(x, at.low), less_equal(x, at.high));
+  const Tensor place =
+      div(mul(sub(masked_fill(x, logical_not(counts), at.low), at.low), static_cast<double>(bins)),
+          at.high - at.low);
+  const Tensor bin = clip(cast(place, DType::i64), 0, bins - 1);
+  return add_along_dim(cast(counts, x.dtype()), bin, 0, bins);
+}
+
+Histogram histogram(const Tensor& a, const Tensor& edges, const std::optional<Tensor>& weight,
+                    bool density) {
+  const Tensor x = flattened("histogram", a).detach();
+  check_tensor("histogram", edges);
+  if (edges.ndim() != 1 || edges.size(0) < 2) {
+    fail("histogram: edges are ", edges.shape(), ", expected a vector of at least 2");
+  }
+  if (weight && weight->shape() != a.shape()) {
+    fail("histogram: weight is ", weight->shape(), ", expected ", a.shape());
+  }
+  const int64_t bins = edges.size(0) - 1;
+  const Tensor last = slice(edges, 0, bins, bins + 1);
+  const Tensor place = sub(searchsorted(edges, x, true), 1);
+  const Tensor bin = where(equal(x, last), next_to(place, bins - 1), place);
+  const Tensor counts = logical_and(greater_equal(bin, 0), less(bin, bins));
+  const Tensor own = weight ? flattened("histogram", *weight) : ones_like(x);
+  const Tensor sums =
+      add_along_dim(mul(own, cast(counts, own.dtype())), clip(bin, 0, bins - 1), 0, bins);
+  if (!density) return {sums, edges};
+  return {div(div(sums, sum(sums)), diff(edges)), edges};
+}
+
+Histogram histogram(const Tensor& a, int64_t bins, const std::optional<std::vector<double>>& range,
+                    const std::optional<Tensor>& weight, bool density) {
+  check_tensor("histogram", a);
+  check_bins("histogram", bins);
+  if (range && range->size() != 2) {
+    fail("histogram: range has ", range->size(), " numbers, expected 2");
+  }
+  const Bounds at = bounds_of("histogram", a.detach(),
+                              range ? Bounds{(*range)[0], (*range)[1]} : Bounds{0, 0}, 0.5);
+  const Tensor edges = linspace(at.low, at.high, bins + 1, true, options_next_to(a, a.dtype()));
+  return histogram(a, edges, weight, density);
+}
+
+Tensor bincount(const Tensor& a, const std::optional<Tensor>& weights, int64_t minlength) {
+  check_tensor("bincount", a);
+  if (a.ndim() != 1 || is_floating(a.dtype()) || a.dtype() == DType::boolean) {
+    fail("bincount: tensor is ", a.dtype(), " ", a.shape(), ", expected a vector of integers");
+  }
+  if (minlength < 0 || minlength > kMostBins) {
+    fail("bincount: minlength is ", minlength, ", expected 0 to ", kMostBins);
+  }
+  if (weights && weights->shape() != a.shape()) {
+    fail("bincount: weights are ", weights->shape(), ", expected ", a.shape());
+  }
+  const Tensor x = cast(a, DType::i64);
+  const double least = a.numel() == 0 ? 0 : min(x).full_tensor().item();
+  const double most = a.numel() == 0 ? -1 : max(x).full_tensor().item();
+  if (least < 0 || most >= static_cast<double>(kMostBins)) {
+    fail("bincount: elements are ", least, " to ", most, ", expected 0 to ", kMostBins - 1);
+  }
+  const int64_t count = std::max(minlength, static_cast<int64_t>(most) + 1);
+  // One number stands for all ones.
+  const Tensor one = x.is_sharded() ? ones_like(x) : ones({1}, options_next_to(x, DType::i64));
+  const Tensor own = weights ? *weights : expand(one, x.shape());
+  return add_along_dim(is_floating(own.dtype()) ? own : cast(own, DType::i64), x, 0, count);
+}
+
+/// Whether each slice of dim 0 differs from the one before: [n].
+static Tensor starts_of(const Tensor& a) {
+  const int64_t n = a.size(0);
+  Tensor differs = not_equal(slice(a, 0, 1, n), slice(a, 0, 0, n - 1));
+  if (a.ndim() > 1) differs = any(reshape(differs, {n - 1, a.numel() / n}), {1});
+  return cat({not_equal(numbers_next_to(a, -1, 0), 0), differs}, 0);
+}
+
+UniqueConsecutive unique_consecutive(const Tensor& a, std::optional<int> dim) {
+  check_tensor("unique_consecutive", a);
+  const int at = dim ? normalized_dim("unique_consecutive", *dim, a.ndim()) : 0;
+  const Tensor rows = dim ? moveaxis(a, {at}, {0}) : reshape(a, {a.numel()});
+  const int64_t n = rows.size(0);
+  if (rows.numel() == 0) {
+    const Tensor none = slice(zeros({1}, options_next_to(a, DType::i64)), 0, 0, 0);
+    return {a, dim ? none : reshape(none, a.shape()), none};
+  }
+  const Tensor starts = starts_of(rows);
+  const Tensor inverse = sub(cumulative_sum(starts, 0), 1);
+  const Tensor places = nonzero(starts)[0];
+  const Tensor ends = cat({slice(places, 0, 1, places.size(0)), numbers_next_to(a, n, n + 1)}, 0);
+  const Tensor values = take(rows, places, 0);
+  return {dim ? moveaxis(values, {0}, {at}) : values, dim ? inverse : reshape(inverse, a.shape()),
+          sub(ends, places)};
 }
 
 }  // namespace weft

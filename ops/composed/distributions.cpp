@@ -4,18 +4,9 @@
 #include <cmath>
 #include <numbers>
 
-#include "ops/engine/layouts.h"
 #include "ops/engine/tensor_body.h"
 #include "weft/error.h"
-#include "weft/ops/along_dim.h"
-#include "weft/ops/elementwise.h"
-#include "weft/ops/factories.h"
-#include "weft/ops/logic.h"
-#include "weft/ops/powers.h"
-#include "weft/ops/reductions.h"
-#include "weft/ops/rounding.h"
-#include "weft/ops/shapes.h"
-#include "weft/ops/trigonometry.h"
+#include "weft/ops.h"
 #include "weft/sharding.h"
 
 namespace weft {
@@ -26,10 +17,6 @@ static TensorOptions options_like(const char* what, const Tensor& a, DType dtype
   TensorOptions options{.dtype = dtype, .device = a.device()};
   if (a.is_sharded()) options.sharding = reduced_sharding(a.sharding());
   return options;
-}
-
-static DType floating_dtype(const Tensor& a) {
-  return is_floating(a.dtype()) ? a.dtype() : DType::f32;
 }
 
 /// Uniform values in (0, 1), f32 or f64: neither bound occurs.
@@ -137,7 +124,8 @@ void geometric_(const Tensor& a, double p) {
 void log_normal_(const Tensor& a, double mean, double deviation) {
   check_tensor("log_normal_", a);
   if (!(deviation > 0)) fail("log_normal_: deviation is ", deviation, ", expected above 0");
-  const TensorOptions options = options_like("log_normal_", a, floating_dtype(a));
+  const DType dtype = is_floating(a.dtype()) ? a.dtype() : DType::f32;
+  const TensorOptions options = options_like("log_normal_", a, dtype);
   copy_(a, exp(normal(a.shape(), mean, deviation, options)));
 }
 void random_(const Tensor& a, int64_t low, int64_t high) {

@@ -10,11 +10,7 @@
 #include "ops/take.h"
 #include "src/kernels/copy/dense.h"
 #include "weft/error.h"
-#include "weft/ops/along_dim.h"
-#include "weft/ops/elementwise.h"
-#include "weft/ops/experts.h"
-#include "weft/ops/factories.h"
-#include "weft/ops/shapes.h"
+#include "weft/ops.h"
 
 namespace weft {
 

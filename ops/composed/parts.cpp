@@ -7,10 +7,7 @@
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "weft/error.h"
-#include "weft/ops/along_dim.h"
-#include "weft/ops/elementwise.h"
-#include "weft/ops/factories.h"
-#include "weft/ops/shapes.h"
+#include "weft/ops.h"
 
 namespace weft {
 
@@ -77,15 +74,11 @@ Tensors tensor_split(const Tensor& a, int64_t count, int dim) {
 
 Tensors tensor_split(const Tensor& a, const std::vector<int64_t>& indices, int dim) {
   const int at = checked_dim("tensor_split", a, dim);
-  const int64_t size = a.size(at);
-  const auto place = [&](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + size : i, 0, size); };
   Tensors parts;
   int64_t start = 0;
-  for (const int64_t index : indices) {
-    parts.push_back(slice(a, at, start, std::max(start, place(index))));
-    start = place(index);
-  }
-  parts.push_back(slice(a, at, start, size));
+  for (const int64_t index : indices)
+    parts.push_back(slice(a, at, std::exchange(start, index), index));
+  parts.push_back(slice(a, at, start, a.size(at)));
   return parts;
 }
 

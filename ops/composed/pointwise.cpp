@@ -4,18 +4,9 @@
 #include <numbers>
 
 #include "weft/error.h"
-#include "weft/ops/elementwise.h"
-#include "weft/ops/logic.h"
-#include "weft/ops/powers.h"
-#include "weft/ops/reductions.h"
-#include "weft/ops/rounding.h"
-#include "weft/ops/trigonometry.h"
+#include "weft/ops.h"
 
 namespace weft {
-
-static Tensor scaled(const Tensor& a, Number factor) {
-  return factor.value == 1 ? a : mul(a, factor);
-}
 
 static Tensor floating(const Tensor& a) { return is_floating(a.dtype()) ? a : cast(a, DType::f32); }
 
@@ -28,7 +19,7 @@ Tensor gelu(const Tensor& a, std::string_view approximate) {
 }
 
 Tensor rsub(const Tensor& a, const Operand& b, Number alpha) {
-  return sub(next_to(a, b), scaled(a, alpha));
+  return sub(next_to(a, b), alpha.value == 1 ? a : mul(a, alpha));
 }
 
 Tensor frac(const Tensor& a) { return sub(a, trunc(a)); }

@@ -6,15 +6,7 @@
 #include "ops/take.h"
 #include "weft/error.h"
 #include "weft/extend/op.h"
-#include "weft/ops/along_dim.h"
-#include "weft/ops/elementwise.h"
-#include "weft/ops/experts.h"
-#include "weft/ops/factories.h"
-#include "weft/ops/networks.h"
-#include "weft/ops/reductions.h"
-#include "weft/ops/scatter.h"
-#include "weft/ops/selection.h"
-#include "weft/ops/shapes.h"
+#include "weft/ops.h"
 
 namespace weft {
 

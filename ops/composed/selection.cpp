@@ -10,12 +10,7 @@
 #include "ops/sorting.h"
 #include "ops/take.h"
 #include "weft/error.h"
-#include "weft/ops/along_dim.h"
-#include "weft/ops/elementwise.h"
-#include "weft/ops/factories.h"
-#include "weft/ops/reductions.h"
-#include "weft/ops/shapes.h"
-#include "weft/ops/statistics.h"
+#include "weft/ops.h"
 
 namespace weft {
 
@@ -40,11 +35,6 @@ ValuesAndIndices sort_along(const Tensor& a, int dim, bool descending) {
   return {sorted[0], sorted[1]};
 }
 
-/// The number of ranks that cut a dim.
-static int64_t parts_of_dim(const Tensor& a, int dim) {
-  return a.is_sharded() ? layout_of(a)->grid->size(a.sharding().axes_cutting(dim)) : 1;
-}
-
 ValuesAndIndices topk(const Tensor& a, int64_t k, int dim, bool largest) {
   check_tensor("topk", a);
   if (a.ndim() == 0) {
@@ -56,7 +46,9 @@ ValuesAndIndices topk(const Tensor& a, int64_t k, int dim, bool largest) {
     fail("topk: k is ", k, ", expected 0 to ", a.size(along), ", the size of dim ", along);
   }
   // Every rank gets the k elements, unless they are more than a part.
-  const bool is_small = k * parts_of_dim(a, along) <= a.size(along);
+  const int64_t parts =
+      a.is_sharded() ? layout_of(a)->grid->size(a.sharding().axes_cutting(along)) : 1;
+  const bool is_small = k * parts <= a.size(along);
   const Tensors found =
       is_small ? sorted_first(a, along, k, largest) : sort_with_indices(a, along, largest);
   if (is_small) return {found[0], found[1]};

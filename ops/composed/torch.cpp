@@ -7,18 +7,7 @@
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "weft/error.h"
-#include "weft/ops/along_dim.h"
-#include "weft/ops/attention.h"
-#include "weft/ops/elementwise.h"
-#include "weft/ops/logic.h"
-#include "weft/ops/networks.h"
-#include "weft/ops/parts.h"
-#include "weft/ops/placing.h"
-#include "weft/ops/powers.h"
-#include "weft/ops/products.h"
-#include "weft/ops/reductions.h"
-#include "weft/ops/rounding.h"
-#include "weft/ops/shapes.h"
+#include "weft/ops.h"
 
 namespace weft::torch {
 
@@ -221,10 +210,7 @@ Tensor cat(Tensors tensors, int dim) {
 Tensor slice(const Tensor& a, int dim, std::optional<int64_t> start, std::optional<int64_t> stop,
              int64_t step) {
   const int at = checked_dim("slice", a, dim);
-  const int64_t size = a.size(at);
-  const auto place = [&](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + size : i, 0, size); };
-  const int64_t first = place(start.value_or(0));
-  return weft::slice(a, at, first, std::max(first, place(stop.value_or(size))), step);
+  return weft::slice(a, at, start.value_or(0), stop.value_or(a.size(at)), step);
 }
 
 Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<int>& dims_of_a,

@@ -5,8 +5,8 @@
 
 #include "ops/engine/backward_run.h"
 #include "ops/engine/engine.h"
-#include "ops/engine/layouts.h"
 #include "ops/engine/op_node.h"
+#include "ops/engine/tensor_body.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
 #include "weft/extend/tape.h"

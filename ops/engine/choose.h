@@ -57,9 +57,6 @@ struct AxisChoice {
   ReduceOp op = ReduceOp::sum;
 };
 
-/// Returns the roles that axis `axis` can have by itself, "none" first.
-std::vector<AxisChoice> choices_for_axis(const ChoiceQuery& query, int axis);
-
 /// Returns the layouts that the axes' roles give; nullopt if they are incompatible. Factors are cut
 /// into the parts of operand `sized`, whose sharding has explicit sizes, where the same axes cut
 /// them there, otherwise (and everywhere for -1) into chunks.

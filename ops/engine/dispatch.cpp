@@ -196,10 +196,6 @@ static void make_results(Running& run) {
   }
 }
 
-static void mark_writes(const OpBody& op, std::span<const Tensor> operands) {
-  for (int i : op.spec.writes) operands[static_cast<size_t>(i)].storage()->mark_changed();
-}
-
 /// Copies operands that are read but share memory with operands that are changed in place.
 static void keep_apart(Running& run) {
   for (const int w : run.op.spec.writes) {
@@ -232,15 +228,14 @@ static void mark_equality(std::span<const Tensor> operands, const Results& resul
   }
 }
 
-/// Calls `run` with the operands that have no mesh replicated over that of the others.
-template <class Run>
-static Results joined(const OpBody& op, std::span<const Tensor> operands, const Run& run) {
+/// Returns the operands, of which those without a mesh are replicated over that of the others.
+static Tensors joined(const OpBody& op, std::span<const Tensor> operands) {
   const DeviceMesh mesh = mesh_to_join(op, operands);
   Tensors all(operands.begin(), operands.end());
   for (Tensor& operand : all) {
     if (!operand.is_sharded()) operand = distribute(operand, mesh, {});
   }
-  return run(all);
+  return all;
 }
 
 Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor> operands,
@@ -249,7 +244,7 @@ Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor
   TracedCall traced(engine.recorder.trace, *op, operands);
   Ref<Route> route = route_for(engine, *op, operands, attributes);
   if (!route) [[unlikely]]
-    return joined(*op, operands, [&](const Tensors& all) { return dispatch(op, all, attributes); });
+    return dispatch(op, joined(*op, operands), attributes);
   check_writes(*op, operands);
   Running run(*op, *route, attributes);
   run.device = device_of(*op, operands);
@@ -268,7 +263,7 @@ Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor
     if (engine.kept) [[unlikely]]
       keep_results(*engine.kept, *op, run.results);
   }
-  mark_writes(*op, operands);
+  for (int i : op->spec.writes) operands[static_cast<size_t>(i)].storage()->mark_changed();
   if (Context::current().grad_enabled && op->spec.differentiable) {
     record_op(op, std::move(route), attributes, operands, run.used, run.results);
   }
@@ -350,10 +345,8 @@ Results dispatch_into(const std::shared_ptr<const OpBody>& op, std::span<const T
   Engine& engine = Engine::current();
   TracedCall traced(engine.recorder.trace, *op, operands);
   Ref<Route> route = route_for(engine, *op, operands, attributes);
-  if (!route) [[unlikely]] {
-    return joined(*op, operands,
-                  [&](const Tensors& all) { return dispatch_into(op, all, attributes, places); });
-  }
+  if (!route) [[unlikely]]
+    return dispatch_into(op, joined(*op, operands), attributes, places);
   for (size_t i = 0; i < places.size(); ++i) check_place(*op, route->results[i], places[i]);
   Running run(*op, *route, attributes);
   run.device = device_of(*op, operands);

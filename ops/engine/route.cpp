@@ -7,7 +7,6 @@
 #include "ops/engine/by_index.h"
 #include "ops/engine/choose.h"
 #include "ops/engine/engine.h"
-#include "ops/engine/layouts.h"
 #include "ops/engine/tensor_body.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
@@ -29,15 +28,14 @@ static void see_factors(std::span<const Binding::BoundDim> dims, const Shape& lo
 }
 
 /// The number of combinations of the indices of all factors on this rank.
-static double factor_combinations(const Binding& binding, std::span<const Ref<Layout>> operands,
-                                  std::span<const Ref<Layout>> results) {
+static double factor_combinations(const Binding& binding, const Route& route) {
   std::vector<int64_t> sizes;
   for (const auto& factor : binding.factors) sizes.push_back(factor.size);
-  for (size_t i = 0; i < operands.size(); ++i) {
-    see_factors(binding.operands[i], operands[i]->box.shape, sizes);
+  for (size_t i = 0; i < route.operands.size(); ++i) {
+    see_factors(binding.operands[i], route.operands[i].used->box.shape, sizes);
   }
-  for (size_t i = 0; i < results.size(); ++i) {
-    see_factors(binding.results[i], results[i]->box.shape, sizes);
+  for (size_t i = 0; i < route.results.size(); ++i) {
+    see_factors(binding.results[i], route.results[i]->box.shape, sizes);
   }
   double product = 1;
   for (int64_t size : sizes) product *= static_cast<double>(std::max<int64_t>(0, size));
@@ -72,7 +70,7 @@ class Router {
     }
     for (size_t i = 0; i < binding_.results.size(); ++i) result_dtypes_.push_back(result_dtype(i));
     mesh ? lay_out_over(mesh, rule) : lay_out_here();
-    if (op_.spec.products) count_combinations();
+    if (op_.spec.products) route_->combinations = factor_combinations(binding_, *route_);
     return route_;
   }
 
@@ -124,12 +122,6 @@ class Router {
       }
     }
     return mesh;
-  }
-
-  void count_combinations() {
-    std::vector<Ref<Layout>> used;
-    for (const OperandRoute& operand : route_->operands) used.push_back(operand.used);
-    route_->combinations = factor_combinations(binding_, used, route_->results);
   }
 
   DType result_dtype(size_t i) const {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "ops/engine/op_body.h"
+#include "src/kernels/copy/copy.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -91,19 +92,10 @@ SweepArray part_of(const SweepArray& whole, ReduceOp op, int parts, int index) {
 }
 
 std::vector<double> elements_of(const SweepArray& whole, const Box& box) {
-  std::vector<double> values;
-  const int ndim = whole.shape.ndim();
-  const int64_t count = box.shape.product();
-  values.reserve(static_cast<size_t>(count));
-  for (int64_t i = 0; i < count; ++i) {
-    int64_t rest = i, at = 0, stride = 1;
-    for (int d = ndim - 1; d >= 0; --d) {
-      at += (box.offset[d] + rest % box.shape[d]) * stride;
-      rest /= box.shape[d];
-      stride *= whole.shape[d];
-    }
-    values.push_back(whole.values[static_cast<size_t>(at)]);
-  }
+  std::vector<double> values(static_cast<size_t>(box.shape.product()));
+  const MemoryBlock all =
+      dense_block(const_cast<double*>(whole.values.data()), DType::f64, whole.shape);
+  copy(dense_block(values.data(), DType::f64, box.shape), all.part(box));
   return values;
 }
 

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/norm/norm.h"
+
+#include "ops/promotion.h"
+#include "ops/rows.h"
+#include "src/kernels/copy/dense.h"
+#include "src/kernels/rope/rope.h"
+#include "src/kernels/softmax/softmax.h"
+#include "weft/error.h"
+#include "weft/extend/op.h"
+#include "weft/ops/networks.h"
+#include "weft/ops/reductions.h"
+
+namespace weft {
+
+static int64_t row_size(const Call& c) { return c.in_shape(0).back(); }
+
+/// Statistics of rows of which this rank holds a part: the first `count` stages.
+static WholeRows cut_rows(const Call& c, int count) {
+  WholeRows cut{.size = row_size(c), .sums = {}};
+  for (int i = 0; i < count; ++i) cut.sums[i] = c.stage(i);
+  return cut;
+}
+
+/// dx has the dtype of x, the gradients of weight and bias have that of the weight.
+static DType norm_gradient_dtype(const Attributes&, std::span<const DType> dtypes, int result) {
+  return dtypes[result == 0 ? 1 : 2];
+}
+
+/// Returns a stage that sums over a rank's part of each row.
+static Stage row_sum_stage(std::function<void(const Call&)> run) {
+  return {.result = "...", .reduce = ReduceOp::sum, .run = std::move(run)};
+}
+
+/// Stage 0: the sum over a rank's part of each row of operand `operand`.
+static Stage reduction_stage(Reduction reduction, int operand) {
+  return row_sum_stage(
+      [=](const Call& c) { reduce(reduction, c.stage(0), c.in(operand), {last_dim(c)}); });
+}
+
+/// Stage 1, from the sums: the squares of the differences from the mean.
+static Stage centered_stage(int operand) {
+  return row_sum_stage(
+      [=](const Call& c) { centered_squares(c.stage(1), c.in(operand), cut_rows(c, 1)); });
+}
+
+// operands of the gradients: dy, x, weight
+
+static const Op rms_norm_backward_op = register_op({
+    .name = "rms_norm_backward",
+    .rule = "... d, ... d, d -> ... d, d",
+    .dtype = norm_gradient_dtype,
+    .forward =
+        [](const Call& c) {
+          const WholeRows cut = cut_rows(c, c.staged() ? 2 : 0);
+          rms_norm_backward(&c.out(0), &c.out(1), c.in(0), c.in(1), c.in(2), c.value(0),
+                            c.staged() ? &cut : nullptr, c.accumulate(1));
+        },
+    .staged_over = {"d"},
+    .stages = {reduction_stage(Reduction::sum_squares, 1), row_sum_stage([](const Call& c) {
+                 rms_norm_dot(c.stage(1), c.in(0), c.in(1), c.in(2));
+               })},
+    .accumulates = {1},
+    .samples = {{.shapes = {{5, 7}, {5, 7}, {7}}, .attributes = {.values = {1e-5}}},
+                {.shapes = {{2, 5, 3}, {2, 5, 3}, {3}}, .attributes = {.values = {1e-2}}}},
+});
+
+static const Op rms_norm_op = register_op({
+    .name = "rms_norm",
+    .rule = "... d, d -> ... d",
+    .forward =
+        [](const Call& c) {
+          const WholeRows cut = cut_rows(c, c.staged() ? 1 : 0);
+          rms_norm(c.out(), c.in(0), c.in(1), c.value(0), c.staged() ? &cut : nullptr);
+        },
+    .backward =
+        [](const Grad& g) {
+          g.give_all({0, 1}, rms_norm_backward_op, {g.grad(), g.in(0), g.in(1)}, g.attributes());
+        },
+    .staged_over = {"d"},
+    .stages = {reduction_stage(Reduction::sum_squares, 0)},
+    .samples = {{.shapes = {{5, 7}, {7}}, .attributes = {.values = {1e-5}}},
+                {.shapes = {{2, 5, 3}, {3}}, .attributes = {.values = {1e-2}}}},
+});
+
+static const Op layer_norm_backward_op = register_op({
+    .name = "layer_norm_backward",
+    .rule = "... d, ... d, d -> ... d, d, d",
+    .dtype = norm_gradient_dtype,
+    .forward =
+        [](const Call& c) {
+          const WholeRows cut = cut_rows(c, c.staged() ? 4 : 0);
+          layer_norm_backward(&c.out(0), &c.out(1), &c.out(2), c.in(0), c.in(1), c.in(2),
+                              c.value(0), c.staged() ? &cut : nullptr,
+                              c.accumulate(1) && c.accumulate(2));
+        },
+    .staged_over = {"d"},
+    .stages = {reduction_stage(Reduction::sum, 1), centered_stage(1),
+               row_sum_stage([](const Call& c) {
+                 layer_norm_sums(c.stage(2), MemoryBlock(), c.in(0), c.in(1), c.in(2), c.value(0),
+                                 cut_rows(c, 2));
+               }),
+               row_sum_stage([](const Call& c) {
+                 layer_norm_sums(MemoryBlock(), c.stage(3), c.in(0), c.in(1), c.in(2), c.value(0),
+                                 cut_rows(c, 2));
+               })},
+    .samples = {{.shapes = {{5, 7}, {5, 7}, {7}}, .attributes = {.values = {1e-5}}},
+                {.shapes = {{2, 5, 3}, {2, 5, 3}, {3}}, .attributes = {.values = {1e-2}}}},
+});
+
+static const Op layer_norm_op = register_op({
+    .name = "layer_norm",
+    .rule = "... d, d, d -> ... d",
+    .forward =
+        [](const Call& c) {
+          const WholeRows cut = cut_rows(c, c.staged() ? 2 : 0);
+          layer_norm(c.out(), c.in(0), c.in(1), c.in(2), c.value(0), c.staged() ? &cut : nullptr);
+        },
+    .backward =
+        [](const Grad& g) {
+          g.give_all({0, 1, 2}, layer_norm_backward_op, {g.grad(), g.in(0), g.in(1)},
+                     g.attributes());
+        },
+    .staged_over = {"d"},
+    .stages = {reduction_stage(Reduction::sum, 0), centered_stage(0)},
+    .saves_in = std::vector<int>{0, 1},
+    .samples = {{.shapes = {{5, 7}, {7}, {7}}, .attributes = {.values = {1e-5}}},
+                {.shapes = {{2, 5, 3}, {3}, {3}}, .attributes = {.values = {1e-2}}}},
+});
+
+/// `given`, or without it equal numbers for the last dim of `x`.
+static Tensor given_or(const Tensor& given, double value, const Tensor& x) {
+  if (given || !x || x.ndim() == 0) return given;
+  return full({x.shape().back()}, value, options_next_to(x, x.dtype()));
+}
+
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
+  return rms_norm_op({x, given_or(weight, 1, x)}, {.values = {eps}});
+}
+
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+  return layer_norm_op({x, given_or(weight, 1, x), given_or(bias, 0, x)}, {.values = {eps}});
+}
+
+using SoftmaxKernel = void (*)(const MemoryBlock&, const MemoryBlock&, int, const MemoryBlock*,
+                               const MemoryBlock*);
+using SoftmaxGradientKernel = void (*)(const MemoryBlock&, const MemoryBlock&, const MemoryBlock&,
+                                       int, const MemoryBlock*);
+
+/// operands: the gradient and softmax's result; `statistic` of a part of a row is summed over
+/// ranks.
+static Op register_softmax_backward(const char* name, SoftmaxGradientKernel kernel,
+                                    void (*statistic)(const Call&)) {
+  return register_op({
+      .name = name,
+      .rule = "... v, ... v -> ... v",
+      .forward =
+          [kernel](const Call& c) {
+            kernel(c.out(), c.in(0), c.in(1), last_dim(c), c.staged() ? &c.stage(0) : nullptr);
+          },
+      .staged_over = {"v"},
+      .stages = {{.result = "...", .reduce = ReduceOp::sum, .run = statistic}},
+      .samples = {{{{5, 7}, {5, 7}}}, {{{2, 5, 3}, {2, 5, 3}}}},
+  });
+}
+
+static Op register_softmax(const char* name, SoftmaxKernel kernel, const Op& backward) {
+  return register_op({
+      .name = name,
+      .rule = "... v -> ... v",
+      .forward =
+          [kernel](const Call& c) {
+            kernel(c.out(), c.in(0), last_dim(c), c.staged() ? &c.stage(0) : nullptr,
+                   c.staged() ? &c.stage(1) : nullptr);
+          },
+      .backward =
+          [backward](const Grad& g) {
+            g.give(0, backward, {g.grad(), g.out()});
+          },
+      .staged_over = {"v"},
+      .stages = {row_extreme_stage(), row_sum_exp_stage()},
+      .saves_in = std::vector<int>{},
+      .saves_out = {0},
+      .samples = {{{{5, 7}}}, {{{2, 5, 3}}}},
+  });
+}
+
+static const Op softmax_op = register_softmax(
+    "softmax", softmax,
+    register_softmax_backward("softmax_backward", softmax_backward, [](const Call& c) {
+      row_dot(c.stage(0), c.in(0), c.in(1), last_dim(c));
+    }));
+
+static const Op log_softmax_op = register_softmax(
+    "log_softmax", log_softmax,
+    register_softmax_backward("log_softmax_backward", log_softmax_backward, [](const Call& c) {
+      reduce(Reduction::sum, c.stage(0), c.in(0), {last_dim(c)});
+    }));
+
+static const Op logsumexp_backward_op = register_op({
+    .name = "logsumexp_backward",
+    .rule = "..., ... v, ... -> ... v",
+    .dtype = [](const Attributes&, std::span<const DType> dtypes, int) { return dtypes[1]; },
+    .forward =
+        [](const Call& c) {
+          logsumexp_backward(c.out(), c.in(0), c.in(1), c.in(2), c.in(1).shape.ndim() - 1);
+        },
+    .samples = {{{{5}, {5, 7}, {5}}}, {{{2, 5}, {2, 5, 3}, {2, 5}}}},
+});
+
+static const Op logsumexp_op = register_op({
+    .name = "logsumexp",
+    .rule = "... v -> ...",
+    .forward =
+        [](const Call& c) {
+          if (c.staged()) return logsumexp(c.out(), c.stage(0), c.stage(1));
+          logsumexp(c.out(), c.in(0), last_dim(c));
+        },
+    .backward =
+        [](const Grad& g) {
+          g.give(0, logsumexp_backward_op, {g.grad(), g.in(0), g.out()});
+        },
+    .staged_over = {"v"},
+    .stages = {row_extreme_stage(), row_sum_exp_stage()},
+    .saves_out = {0},
+    .samples = {{{{5, 7}}}, {{{2, 5, 3}}}},
+});
+
+Tensor softmax(const Tensor& a) { return softmax_op({as_floating("softmax", a)}); }
+
+Tensor log_softmax(const Tensor& a) { return log_softmax_op({as_floating("log_softmax", a)}); }
+
+Tensor logsumexp(const Tensor& a, int dim, bool keepdims) {
+  Tensor x = as_floating("logsumexp", a);
+  int at = normalized_dim("logsumexp", dim, x.ndim());
+  Tensor result = logsumexp_op({with_last(x, at)});
+  return keepdims ? unsqueeze(result, at) : result;
+}
+
+static void rotate(const Call& c, const MemoryBlock* frequencies) {
+  Rope rotation = unpack<Rope>(c.attributes().values);
+  rotation.offset += c.in_box(0).offset[1];
+  rope(c.out(), DenseBlock::of_rows(c.in(0)), 1, rotation, frequencies);
+}
+
+static Attributes turned_back(const Grad& g) {
+  Rope back = unpack<Rope>(g.attributes().values);
+  back.inverse = !back.inverse;
+  return {.values = pack_values(back)};
+}
+
+/// values: Rope, with the position of the whole's first element.
+static const Op rope_op = register_op({
+    .name = "rope",
+    .rule = "b s h [d] -> b s h [d]",
+    .linear = {{0}},
+    .forward = [](const Call& c) { rotate(c, nullptr); },
+    .backward = [](const Grad& g) { g.give(0, rope_op, {g.grad()}, turned_back(g)); },
+    .saves_in = std::vector<int>{},
+    .samples = {{.shapes = {{2, 5, 3, 4}}, .attributes = {.values = {10000, 0, 0, 1}}},
+                {.shapes = {{1, 7, 5, 2}}, .attributes = {.values = {500, 3, 1, 1}}}},
+});
+
+/// The same with the frequencies as operand 1.
+static const Op rope_by_frequencies_op = register_op({
+    .name = "rope_by_frequencies",
+    .rule = "b s h [d], [p] -> b s h [d]",
+    .takes = {anything(), {.dtypes = {f32}}},
+    .linear = {{0}},
+    .forward = [](const Call& c) { rotate(c, &c.in(1)); },
+    .backward =
+        [](const Grad& g) {
+          g.give(0, rope_by_frequencies_op, {g.grad(), g.in(1)}, turned_back(g));
+        },
+    .saves_in = std::vector<int>{1},
+    .samples = {{.shapes = {{2, 5, 3, 5}, {2}},
+                 .attributes = {.values = {1, 0, 0, 1}},
+                 .dtypes = {f32, f32}},
+                {.shapes = {{1, 7, 5, 2}, {1}},
+                 .attributes = {.values = {1, 3, 1, 0.5}},
+                 .dtypes = {f32, f32}}},
+});
+
+static void check_rows(const Tensor& x, bool in_pairs) {
+  if (!x) fail("rope: no tensor is given, expected one");
+  if (x.ndim() == 4 && (!in_pairs || x.size(3) % 2 == 0)) return;
+  fail("rope: x is ", x.shape(), ", expected [batch, sequence, heads, ",
+       in_pairs ? "an even size]" : "head dim]");
+}
+
+Tensor rope(const Tensor& x, const Tensor& frequencies, double scale, int64_t position) {
+  check_rows(x, false);
+  if (!frequencies) fail("rope: no frequencies are given, expected a tensor");
+  if (frequencies.ndim() != 1 || 2 * frequencies.size(0) > x.size(3)) {
+    fail("rope: frequencies are ", frequencies.shape(), ", expected a vector of at most ",
+         x.size(3) / 2, ", half the size of a head");
+  }
+  return rope_by_frequencies_op({x, frequencies},
+                                {.values = pack_values(Rope{.offset = position, .scale = scale})});
+}
+
+Tensor rope(const Tensor& x, double theta, int64_t position) {
+  check_rows(x, true);
+  if (!(theta > 0)) fail("rope: theta is ", theta, ", expected a number above 0");
+  return rope_op({x}, {.values = pack_values(Rope{.theta = theta, .offset = position})});
+}
+
+}  // namespace weft
