@@ -22,10 +22,12 @@ Shape RowDim::shape_of(int64_t count) const {
   return shape;
 }
 
-Axes axes_cutting(const Layout& layout, int dim) {
+Axes axes_cutting(const Layout& layout, std::optional<int> dim) {
   Axes axes;
   for (int axis = 0; layout.grid && axis < layout.sharding.axes(); ++axis) {
-    if (layout.sharding[axis].is_shard(dim) && layout.grid->size(axis) > 1) axes.push_back(axis);
+    const Placement& at = layout.sharding[axis];
+    const bool cuts = dim ? at.is_shard(*dim) : at.is_shard();
+    if (cuts && layout.grid->size(axis) > 1) axes.push_back(axis);
   }
   return axes;
 }
@@ -139,20 +141,14 @@ class FetchedRows final : public ExchangeReader {
 void fetch_by_letters(const RowDim& rows, const RowRanks& ranks, const MemoryBlock& in,
                       std::span<const int64_t> keys, const MemoryBlock& out,
                       const std::string& mistake) {
-  RowLetters letters(rows, ranks);
-  letters.send_keys(keys, mistake);
+  const RowLetters letters = sent_keys(ranks, keys, mistake);
   const DenseBlock own = DenseBlock::of(in);
-  RowBuffer send(rows, letters.received_counts, in.dtype, in.device);
-  RowBuffer come(rows, letters.counts, in.dtype, in.device);
+  RowBuffer send(rows, letters.received_runs, in), come(rows, letters.runs, in);
   const KeyRange range = ranks.ranges[static_cast<size_t>(ranks.self)];
-  size_t at = 0;
-  for (const int64_t count : letters.received_counts) {
-    const KeyRun run{at, at + static_cast<size_t>(count)};
-    read_rows(rows, own, range, part_of(letters.received, run), send.next(count));
-    at = run.end;
+  for (const KeyRun& run : letters.received_runs) {
+    read_rows(rows, own, range, part_of(letters.received, run), send.next(run.count()));
   }
-  letters.send_rows(send.data(), letters.received_counts, come.data(), letters.counts, in.dtype,
-                    in.device);
+  send.send(ranks.group, come);
   for (const KeyRun& run : letters.runs) {
     const MemoryBlock block = come.next(run.count());
     if (block.numel() == 0) continue;
@@ -278,32 +274,23 @@ class SentRows final : public ExchangeReader {
 ReceivedRows send_by_letters(const RowDim& to, const RowRanks& ranks,
                              const std::vector<size_t>& order, std::span<const int64_t> keys,
                              const MemoryBlock& rows, const std::string& mistake) {
-  RowLetters letters(to, ranks);
-  letters.send_keys(keys, mistake);
-  RowBuffer send(to, letters.counts, rows.dtype, rows.device);
-  RowBuffer come(to, letters.received_counts, rows.dtype, rows.device);
+  const RowLetters letters = sent_keys(ranks, keys, mistake);
+  RowBuffer send(to, letters.runs, rows), come(to, letters.received_runs, rows);
   for (const KeyRun& run : letters.runs) {
     const MemoryBlock block = send.next(run.count());
     if (block.numel() == 0) continue;
     copy(block, rows_of(to, rows, static_cast<int64_t>(run.begin), run.count()));
   }
-  letters.send_rows(send.data(), letters.counts, come.data(), letters.received_counts, rows.dtype,
-                    rows.device);
+  send.send(ranks.group, come);
   std::vector<MemoryBlock> blocks;
-  std::vector<KeyRun> runs;
-  size_t next = 0;
-  for (const int64_t count : letters.received_counts) {
-    blocks.push_back(come.next(count));
-    runs.push_back({next, next + static_cast<size_t>(count)});
-    next = runs.back().end;
-  }
+  for (const KeyRun& run : letters.received_runs) blocks.push_back(come.next(run.count()));
   ReceivedRows made;
-  make_room(made, to, sum_of(letters.received_counts), rows);
+  make_room(made, to, static_cast<int64_t>(letters.received.size()), rows);
   int64_t at = 0;
   for (const size_t m : order) {
-    const auto named = part_of(letters.received, runs[m]);
+    const auto named = part_of(letters.received, letters.received_runs[m]);
     made.keys.insert(made.keys.end(), named.begin(), named.end());
-    put_rows(to, made.rows, at, blocks[m], runs[m].count());
+    put_rows(to, made.rows, at, blocks[m], letters.received_runs[m].count());
   }
   return made;
 }

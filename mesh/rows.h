@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -78,7 +79,7 @@ struct CombinedRows {
 CombinedRows combined_rows(const RowDim& to, std::span<const int64_t> keys,
                            const MemoryBlock& values, WriteMode mode);
 
-/// The axes longer than 1 that cut a dim, in mesh order.
-Axes axes_cutting(const Layout& layout, int dim);
+/// The axes longer than 1 that cut a dim, or any dim, in mesh order.
+Axes axes_cutting(const Layout& layout, std::optional<int> dim = {});
 
 }  // namespace weft
