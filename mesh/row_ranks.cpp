@@ -75,11 +75,11 @@ KeyRun run_of(std::span<const int64_t> keys, KeyRange range) {
   return {static_cast<size_t>(first - keys.begin()), static_cast<size_t>(last - keys.begin())};
 }
 
-MemoryBlock rows_of(const RowDim& rows, const MemoryBlock& block, int64_t first, int64_t count) {
+MemoryBlock rows_of(const RowDim& rows, const MemoryBlock& block, KeyRun run) {
   Box box{Dims::filled(block.shape.ndim(), 0), block.shape};
   const int dim = rows.elements ? 0 : rows.dim;
-  box.offset[dim] = first;
-  box.shape[dim] = count;
+  box.offset[dim] = static_cast<int64_t>(run.begin);
+  box.shape[dim] = run.count();
   return block.part(box);
 }
 

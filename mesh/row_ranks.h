@@ -74,8 +74,8 @@ inline std::span<const int64_t> part_of(std::span<const int64_t> keys, KeyRun ru
   return keys.subspan(run.begin, run.end - run.begin);
 }
 
-/// Rows `first` to `first + count` of a block.
-MemoryBlock rows_of(const RowDim& rows, const MemoryBlock& block, int64_t first, int64_t count);
+/// The rows of a block at the positions of the run.
+MemoryBlock rows_of(const RowDim& rows, const MemoryBlock& block, KeyRun run);
 
 /// Reads the rows of `keys` out of the dense block of the rank that has that range.
 void read_rows(const RowDim& rows, const MemoryBlock& block, KeyRange range,

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <numeric>
+#include <utility>
 
 #include "mesh/row_ranks.h"
 #include "weft/error.h"
@@ -77,16 +78,18 @@ static std::vector<int64_t> last_of(const DistinctKeys& named) {
   return last;
 }
 
-CombinedRows combined_rows(const RowDim& to, std::span<const int64_t> keys,
-                           const MemoryBlock& values, WriteMode mode) {
+void KeyedRows::make_room(const RowDim& to, int64_t count, DType dtype, Device device) {
+  memory = Storage::allocate(static_cast<size_t>(bytes_of_rows(to, count, dtype)), device);
+  rows = dense_block(memory->data(), dtype, to.shape_of(count), device);
+}
+
+KeyedRows combined_rows(const RowDim& to, std::span<const int64_t> keys, const MemoryBlock& values,
+                        WriteMode mode) {
   DistinctKeys named = distinct(keys);
   const bool is_half = values.dtype == DType::bf16 || values.dtype == DType::f16;
   const DType dtype = mode == WriteMode::add && is_half ? DType::f32 : values.dtype;
-  const Shape shape = to.shape_of(static_cast<int64_t>(named.keys.size()));
-  CombinedRows made;
-  made.memory =
-      Storage::allocate(static_cast<size_t>(shape.product()) * size_of(dtype), values.device);
-  made.rows = dense_block(made.memory->data(), dtype, shape, values.device);
+  KeyedRows made;
+  made.make_room(to, static_cast<int64_t>(named.keys.size()), dtype, values.device);
   const DenseBlock dense = DenseBlock::of(values);
   const MemoryBlock given = flat_if(to.elements, dense);
   const int dim = to.elements ? 0 : to.dim;
@@ -101,7 +104,7 @@ CombinedRows combined_rows(const RowDim& to, std::span<const int64_t> keys,
   return made;
 }
 
-std::vector<int64_t> ReceivedRows::places_in(const RowDim& to) const {
+std::vector<int64_t> KeyedRows::places_in(const RowDim& to) const {
   return places_of(to, range_of(to, to.layout->box), keys);
 }
 
@@ -123,8 +126,7 @@ class FetchedRows final : public ExchangeReader {
       if (i > 0) bytes += bytes_of_rows(rows_, run.count(), out_.dtype);
       if (!shown[m]) continue;
       read_rows(rows_, *static_cast<const MemoryBlock*>(shown[m]), ranks_.ranges[m],
-                part_of(keys_, run),
-                rows_of(rows_, out_, static_cast<int64_t>(run.begin), run.count()));
+                part_of(keys_, run), rows_of(rows_, out_, run));
     }
     return bytes;
   }
@@ -152,7 +154,7 @@ void fetch_by_letters(const RowDim& rows, const RowRanks& ranks, const MemoryBlo
   for (const KeyRun& run : letters.runs) {
     const MemoryBlock block = come.next(run.count());
     if (block.numel() == 0) continue;
-    copy(rows_of(rows, out, static_cast<int64_t>(run.begin), run.count()), block);
+    copy(rows_of(rows, out, run), block);
   }
 }
 
@@ -191,17 +193,10 @@ std::vector<size_t> senders_in_order(const RowDim& to, const Layout& from,
   return order;
 }
 
-/// Makes memory for `count` rows.
-void make_room(ReceivedRows& made, const RowDim& to, int64_t count, const MemoryBlock& like) {
-  made.memory =
-      Storage::allocate(static_cast<size_t>(bytes_of_rows(to, count, like.dtype)), like.device);
-  made.rows = dense_block(made.memory->data(), like.dtype, to.shape_of(count), like.device);
-}
-
-void put_rows(const RowDim& to, const MemoryBlock& out, int64_t& at, const MemoryBlock& block,
+void put_rows(const RowDim& to, const MemoryBlock& out, size_t& at, const MemoryBlock& block,
               int64_t count) {
-  if (block.numel() != 0) copy(rows_of(to, out, at, count), block);
-  at += count;
+  const size_t begin = std::exchange(at, at + static_cast<size_t>(count));
+  if (block.numel() != 0) copy(rows_of(to, out, {begin, at}), block);
 }
 
 /// Phase 0 reads the keys of this rank's part of the dim, phase 1 their rows.
@@ -217,7 +212,7 @@ class SentRows final : public ExchangeReader {
     return phase == 0 ? read_keys(shown) : read_values(shown);
   }
 
-  ReceivedRows made;
+  KeyedRows made;
   bool is_wrong = false;
 
  private:
@@ -249,14 +244,13 @@ class SentRows final : public ExchangeReader {
   }
 
   int64_t read_values(std::span<const void* const> shown) {
-    make_room(made, to_, static_cast<int64_t>(made.keys.size()), rows_);
-    int64_t at = 0, bytes = 0;
+    made.make_room(to_, static_cast<int64_t>(made.keys.size()), rows_.dtype, rows_.device);
+    size_t at = 0;
+    int64_t bytes = 0;
     for (const size_t m : order_) {
       if (!shown[m]) continue;
       const KeyRun& run = runs_[m];
-      put_rows(to_, made.rows, at,
-               rows_of(to_, blocks_of(shown[m])[1], static_cast<int64_t>(run.begin), run.count()),
-               run.count());
+      put_rows(to_, made.rows, at, rows_of(to_, blocks_of(shown[m])[1], run), run.count());
       if (m != static_cast<size_t>(ranks_.self)) {
         bytes += bytes_of_rows(to_, run.count(), rows_.dtype);
       }
@@ -271,22 +265,22 @@ class SentRows final : public ExchangeReader {
   std::vector<KeyRun> runs_;
 };
 
-ReceivedRows send_by_letters(const RowDim& to, const RowRanks& ranks,
-                             const std::vector<size_t>& order, std::span<const int64_t> keys,
-                             const MemoryBlock& rows, const std::string& mistake) {
+KeyedRows send_by_letters(const RowDim& to, const RowRanks& ranks, const std::vector<size_t>& order,
+                          std::span<const int64_t> keys, const MemoryBlock& rows,
+                          const std::string& mistake) {
   const RowLetters letters = sent_keys(ranks, keys, mistake);
   RowBuffer send(to, letters.runs, rows), come(to, letters.received_runs, rows);
   for (const KeyRun& run : letters.runs) {
     const MemoryBlock block = send.next(run.count());
     if (block.numel() == 0) continue;
-    copy(block, rows_of(to, rows, static_cast<int64_t>(run.begin), run.count()));
+    copy(block, rows_of(to, rows, run));
   }
   send.send(ranks.group, come);
   std::vector<MemoryBlock> blocks;
   for (const KeyRun& run : letters.received_runs) blocks.push_back(come.next(run.count()));
-  ReceivedRows made;
-  make_room(made, to, static_cast<int64_t>(letters.received.size()), rows);
-  int64_t at = 0;
+  KeyedRows made;
+  made.make_room(to, static_cast<int64_t>(letters.received.size()), rows.dtype, rows.device);
+  size_t at = 0;
   for (const size_t m : order) {
     const auto named = part_of(letters.received, letters.received_runs[m]);
     made.keys.insert(made.keys.end(), named.begin(), named.end());
@@ -296,22 +290,21 @@ ReceivedRows send_by_letters(const RowDim& to, const RowRanks& ranks,
 }
 
 /// Keeps the rows of this rank's part of the dim.
-ReceivedRows keep_own(const RowDim& to, std::span<const int64_t> keys, const MemoryBlock& rows) {
+KeyedRows keep_own(const RowDim& to, std::span<const int64_t> keys, const MemoryBlock& rows) {
   const KeyRun run = run_of(keys, range_of(to, to.layout->box));
   const auto named = part_of(keys, run);
-  ReceivedRows made{{named.begin(), named.end()}, {}, {}};
-  make_room(made, to, run.count(), rows);
-  int64_t at = 0;
-  put_rows(to, made.rows, at, rows_of(to, rows, static_cast<int64_t>(run.begin), run.count()),
-           run.count());
+  KeyedRows made{{named.begin(), named.end()}, {}, {}};
+  made.make_room(to, run.count(), rows.dtype, rows.device);
+  const MemoryBlock own = rows_of(to, rows, run);
+  if (own.numel() != 0) copy(made.rows, own);
   return made;
 }
 
 }  // namespace
 
-ReceivedRows send_distinct_rows(const RowDim& to, const Layout& from, const Axes& over,
-                                std::span<const int64_t> keys, const MemoryBlock& rows,
-                                const std::string& mistake) {
+KeyedRows send_distinct_rows(const RowDim& to, const Layout& from, const Axes& over,
+                             std::span<const int64_t> keys, const MemoryBlock& rows,
+                             const std::string& mistake) {
   if (over.empty()) {
     if (!mistake.empty()) fail(mistake);
     return keep_own(to, keys, rows);
