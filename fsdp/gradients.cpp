@@ -98,20 +98,16 @@ void Gradients::lay_out() {
   }
   if (messages_) messages_->lay_out(buffer_bytes_);
   if (direct_) buffer_bytes_ = 0;
-  landing_ = buffer_bytes_;
-  lay_out_replica_sums();
+  if (on_host_) landing_ = buffer_bytes_;
+  if (replica_sums_) {
+    for (const Grad& grad : grads_) {
+      replica_sums_->add(landing_ + grad.offset, grad.param->sharded_elements(),
+                         grad.param->types.accumulate);
+    }
+    replica_sums_->lay_out();
+  }
   if (on_host_) buffer_bytes_ += padded(final_bytes_);
   cut_into_buckets();
-}
-
-void Gradients::lay_out_replica_sums() {
-  if (!replica_sums_) return;
-  for (const Grad& grad : grads_) {
-    const size_t start = on_host_ ? landing_ : 0;
-    replica_sums_->add(start + grad.offset, grad.param->sharded_elements(),
-                       grad.param->types.accumulate);
-  }
-  replica_sums_->lay_out();
 }
 
 /// Fills buckets from the last parameter to the first, the order in which gradients become

@@ -134,7 +134,6 @@ class Gradients {
   size_t codes_bytes() const { return replica_sums_ ? replica_sums_->bytes() : 0; }
   // gradients.cpp: layout, memory, progress
   void add_messages(const Quantization& quantization);
-  void lay_out_replica_sums();
   void cut_into_buckets();
   void allocate_sums();
   void expect(Grad& grad);
@@ -146,7 +145,8 @@ class Gradients {
   void move_param_grads(const Ref<Storage>& from, const Ref<Storage>& to) const;
   // reductions.cpp: collectives
   bool counts_here(const Grad& grad) const;
-  char* sums() const;
+  const Ref<Storage>& sums() const { return on_host_ ? buffer_ : final_; }
+  char* place_of(const Grad& grad) const;
   Tensor sum_of(const Grad& grad) const;
   Tensor final_of(const Grad& grad) const;
   void copy_sums_to_device(int bucket);
@@ -176,7 +176,7 @@ class Gradients {
   bool direct_ = false;
   Tier tier_;
   bool on_host_;
-  /// `landing_`: bytes from the start of the buffer to the landing area.
+  /// The final sums are computed from byte `landing_` of `sums()` on: 0, or the landing area.
   size_t landing_ = 0, buffer_bytes_ = 0, middle_bytes_ = 0, final_bytes_ = 0;
   Ref<Storage> buffer_, middle_, final_, residual_, codes_;
   /// The file of the final sums, if they rest on disk, and what is being written there.

@@ -20,10 +20,8 @@ bool Gradients::counts_here(const Grad& grad) const {
   return grad.sum != Sum::of_replicas || replicas_.rank == 0;
 }
 
-/// The memory in which the final sums are computed.
-char* Gradients::sums() const {
-  return on_host_ ? static_cast<char*>(buffer_->data()) + landing_
-                  : static_cast<char*>(final_->data());
+char* Gradients::place_of(const Grad& grad) const {
+  return static_cast<char*>(sums()->data()) + landing_ + grad.offset;
 }
 
 Tensor Gradients::final_of(const Grad& grad) const {
@@ -32,9 +30,8 @@ Tensor Gradients::final_of(const Grad& grad) const {
 }
 
 Tensor Gradients::sum_of(const Grad& grad) const {
-  if (!on_host_) return final_of(grad);
   const int64_t elements = grad.param->sharded_elements();
-  return local_in(buffer_, landing_ + grad.offset, {elements}, grad.param->types.accumulate);
+  return local_in(sums(), landing_ + grad.offset, {elements}, grad.param->types.accumulate);
 }
 
 /// Copies the sums that a reduction adds to from the host to the landing area.
@@ -62,7 +59,7 @@ Piece Gradients::scattered(Grad& grad, size_t reduction) {
   const Ref<Storage>& memory = reduction == 0 ? buffer_ : middle_;
   if (from.packs) pack(from, memory);
   Piece piece{.send = static_cast<char*>(memory->data()) + from.start(),
-              .recv = sums() + grad.offset,
+              .recv = place_of(grad),
               .dtype = from.wire,
               .counts = from.counts,
               .recv_dtype = grad.param->types.accumulate,
@@ -86,7 +83,7 @@ void Gradients::reduce_buffer(int bucket, std::vector<Piece>& pieces) {
     const DType dtype = grad.param->types.accumulate;
     counts_.push_back(grad.unsharded.elements());
     pieces.push_back({.send = static_cast<char*>(buffer_->data()) + grad.unsharded.offset,
-                      .recv = sums() + grad.offset,
+                      .recv = place_of(grad),
                       .dtype = grad.unsharded.dtype,
                       .counts = {&counts_.back(), 1},
                       .recv_dtype = dtype,
@@ -108,7 +105,7 @@ void Gradients::reduce_in_place(int bucket, std::vector<Piece>& pieces) {
   for (Grad& grad : grads_ | views::filter(is_in(bucket))) {
     grad.sum = Sum::of_replicas;
     const DType dtype = grad.param->types.accumulate;
-    char* data = sums() + grad.offset;
+    char* data = place_of(grad);
     const int64_t count = grad.param->sharded_elements();
     const bool joins = !pieces.empty() && pieces.back().dtype == dtype &&
                        static_cast<char*>(pieces.back().recv) +
@@ -151,7 +148,7 @@ void Gradients::reduce(int bucket, size_t reduction) {
   if (replica_sums_) {
     for (Grad& grad : grads_) grad.sum = Sum::of_replicas;
     reduced.replicating = true;
-    reduced.work = replica_sums_->start(on_host_ ? buffer_ : final_, codes_);
+    reduced.work = replica_sums_->start(sums(), codes_);
     return;
   }
   reduction == 0 && !direct_ ? reduce_buffer(bucket, pieces) : reduce_in_place(bucket, pieces);
@@ -176,7 +173,7 @@ void Gradients::wait_for_reduce(int bucket, size_t reduction, bool last) {
   reduced.work.wait();
   receive(bucket);
   if (std::exchange(reduced.replicating, false)) {
-    replica_sums_->finish(on_host_ ? buffer_ : final_, codes_);
+    replica_sums_->finish(sums(), codes_);
   }
   if (reduction + 1 == reductions_.size() && device_.kind != DeviceKind::meta) {
     change_sums(bucket);
@@ -237,8 +234,6 @@ void Gradients::set_aside(int bucket) {
 void Gradients::change_sums(int bucket) {
   if (!changes_sums()) return;
   const NoGrad no_grad;
-  const Ref<Storage>& memory = on_host_ ? buffer_ : final_;
-  const size_t start = on_host_ ? landing_ : 0;
   std::vector<const Grad*> run;
   const auto end_run = [&] {
     if (run.empty()) return;
@@ -246,9 +241,9 @@ void Gradients::change_sums(int bucket) {
     const Grad& last = *run.back();
     const auto elements = static_cast<int64_t>((last.offset - run[0]->offset) / size_of(dtype)) +
                           last.param->sharded_elements();
-    const Tensor sums = local_in(memory, start + run[0]->offset, {elements}, dtype);
-    if (divide_factor_ != 1) mul_(sums, 1 / divide_factor_);
-    if (hook_) hook_(sums);
+    const Tensor changed = local_in(sums(), landing_ + run[0]->offset, {elements}, dtype);
+    if (divide_factor_ != 1) mul_(changed, 1 / divide_factor_);
+    if (hook_) hook_(changed);
     run.clear();
   };
   const auto joins = [&](const Grad& grad) {

@@ -50,6 +50,10 @@ std::vector<int> numbers_of(const AxisGroup& ranks) {
   return views::ints(0, ranks.size) | ranges::to<std::vector>();
 }
 
+static DeviceMesh view_of(const DeviceMesh& mesh, const std::vector<std::string>& axes) {
+  return mesh.view(std::vector<std::string_view>(axes.begin(), axes.end()));
+}
+
 AxisGroup Roles::group(const std::vector<std::string>& names) const {
   AxisGroup group;
   group.axes = names | views::join('+') | ranges::to<std::string>();
@@ -58,8 +62,7 @@ AxisGroup Roles::group(const std::vector<std::string>& names) const {
       ranges::to<std::vector>();
   group.size = ranges::accumulate(group.sizes, 1, std::multiplies());
   if (group.size == 1) return group;
-  group.communicator =
-      mesh.view(names | ranges::to<std::vector<std::string_view>>()).communicator();
+  group.communicator = view_of(mesh, names).communicator();
   group.rank = group.communicator.rank();
   return group;
 }
@@ -195,10 +198,6 @@ Roles roles_of(const DeviceMesh& mesh, const Strategy& strategy, const Reshard& 
   roles.at_use = 1;
   roles.keeps_gathered = false;
   return roles;
-}
-
-static DeviceMesh view_of(const DeviceMesh& mesh, const std::vector<std::string>& axes) {
-  return mesh.view(std::vector<std::string_view>(axes.begin(), axes.end()));
 }
 
 /// True if a byte of codes takes less time in two stages than from each rank to each rank.

@@ -2,20 +2,12 @@
 #include <range/v3/view/zip.hpp>
 
 #include "mesh/program.h"
+#include "mesh/row_ranks.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
-#include "weft/storage.h"
 
 namespace weft {
-
-static Axes cutting_axes(const MeshGrid& grid, const Pattern& pattern) {
-  Axes axes;
-  for (int axis = 0; axis < pattern.axes(); ++axis) {
-    if (pattern[axis].is_shard() && grid.size(axis) > 1) axes.push_back(axis);
-  }
-  return axes;
-}
 
 static uint64_t content_of(const Layout& from, std::span<const Box> wishes) {
   uint64_t content = from.hash;
@@ -35,19 +27,12 @@ static void fetch_by_sending(const Communicator& group, const std::vector<int>& 
     send.add(relative(overlap(from.box, wish), from.box));
     recv.add(relative(overlap(from.box_of(member), wanted), wanted));
   }
-  auto bytes_of = [&](const PackedBoxes& parts) {
-    return static_cast<size_t>(parts.total) * size_of(from.dtype);
-  };
-  Ref<Storage> sent = Storage::allocate(bytes_of(send), in.device);
-  Ref<Storage> received = Storage::allocate(bytes_of(recv), in.device);
-  pack(in, send, sent->data());
-  Piece piece{.send = sent->data(),
-              .recv = received->data(),
-              .dtype = from.dtype,
-              .counts = send.counts,
-              .device = in.device};
-  group.all_to_all(piece, recv.counts).wait();
-  unpack(received->data(), recv, out);
+  const DenseMemory sent({send.total}, from.dtype, in.device);
+  const DenseMemory received({recv.total}, from.dtype, in.device);
+  pack(in, send, sent.block.data);
+  send_all(group, sent.block.data, send.counts, received.block.data, recv.counts, from.dtype,
+           in.device);
+  unpack(received.block.data, recv, out);
 }
 
 static void fetch_here(const Layout& from, const MemoryBlock& in, const Box& wanted,
@@ -62,7 +47,7 @@ void fetch(const Ref<Layout>& from, const MemoryBlock& in,
   if (out.device.kind == DeviceKind::meta) return;
   if (!from->grid) return fetch_here(*from, in, wanted_of(0), out);
   MeshGrid& grid = *from->grid;
-  Axes axes = cutting_axes(grid, from->sharding.pattern());
+  Axes axes = axes_cutting(*from);
   Box wanted = wanted_of(grid.rank());
   if (out.shape != wanted.shape || in.shape != from->box.shape) {
     fail("fetch: block and result are ", in.shape, " of ", *from, " and ", out.shape, ", expected ",

@@ -3,6 +3,8 @@
 
 #include <numeric>
 
+#include "mesh/row_ranks.h"
+
 namespace weft {
 
 Parcels::Parcels(std::vector<int64_t> bytes) : bytes_(std::move(bytes)), offsets_(bytes_.size()) {
@@ -46,21 +48,9 @@ Parcels Parts::gather(const Parcels& own) const {
 Parcels Parts::exchange(const Parcels& sent) const {
   const std::vector<int64_t> ones(chunks_.size(), 1);
   std::vector<int64_t> sizes(chunks_.size());
-  group_
-      .all_to_all({.send = sent.all_bytes().data(),
-                   .recv = sizes.data(),
-                   .dtype = DType::i64,
-                   .counts = ones},
-                  ones)
-      .wait();
+  send_all(group_, sent.all_bytes().data(), ones, sizes.data(), ones, DType::i64);
   Parcels received(sizes);
-  group_
-      .all_to_all({.send = sent.data(),
-                   .recv = received.data(),
-                   .dtype = DType::u8,
-                   .counts = sent.all_bytes()},
-                  sizes)
-      .wait();
+  send_all(group_, sent.data(), sent.all_bytes(), received.data(), sizes, DType::u8);
   return received;
 }
 

@@ -2,6 +2,7 @@
 #include "mesh/row_ranks.h"
 
 #include <array>
+#include <utility>
 
 #include "src/kernels/take/take.h"
 #include "weft/extend/hash.h"
@@ -74,11 +75,11 @@ KeyRun run_of(std::span<const int64_t> keys, KeyRange range) {
   return {static_cast<size_t>(first - keys.begin()), static_cast<size_t>(last - keys.begin())};
 }
 
-MemoryBlock rows_of(const RowDim& rows, const MemoryBlock& block, int64_t first, int64_t count) {
+MemoryBlock rows_of(const RowDim& rows, const MemoryBlock& block, KeyRun run) {
   Box box{Dims::filled(block.shape.ndim(), 0), block.shape};
   const int dim = rows.elements ? 0 : rows.dim;
-  box.offset[dim] = first;
-  box.shape[dim] = count;
+  box.offset[dim] = static_cast<int64_t>(run.begin);
+  box.shape[dim] = run.count();
   return block.part(box);
 }
 
@@ -92,11 +93,9 @@ void read_rows(const RowDim& rows, const MemoryBlock& block, KeyRange range,
     take_along(out, from, places, dim);
     return;
   }
-  const size_t bytes = static_cast<size_t>(out.numel()) * size_of(out.dtype);
-  const Ref<Storage> memory = Storage::allocate(bytes, out.device);
-  const MemoryBlock dense = dense_block(memory->data(), out.dtype, out.shape, out.device);
-  take_along(dense, from, places, dim);
-  copy(out, dense);
+  const DenseMemory dense(out.shape, out.dtype, out.device);
+  take_along(dense.block, from, places, dim);
+  copy(out, dense.block);
 }
 
 int64_t bytes_of_rows(const RowDim& rows, int64_t count, DType dtype) {
@@ -108,10 +107,8 @@ uint64_t content_of(const RowDim& rows, bool is_sent) {
   return mixed(mixed(rows.layout->hash, static_cast<uint64_t>(rows.dim)), kind);
 }
 
-/// One all_to_all. `counts` of elements go to each rank and `recv_counts` come.
-static void send_all(const Communicator& group, const void* send, std::span<const int64_t> counts,
-                     void* recv, std::span<const int64_t> recv_counts, DType dtype,
-                     Device device = cpu) {
+void send_all(const Communicator& group, const void* send, std::span<const int64_t> counts,
+              void* recv, std::span<const int64_t> recv_counts, DType dtype, Device device) {
   const Piece piece{.send = send, .recv = recv, .dtype = dtype, .counts = counts, .device = device};
   group.all_to_all(piece, recv_counts).wait();
 }
@@ -129,28 +126,42 @@ static std::vector<int64_t> exchanged_counts(const RowRanks& ranks, std::vector<
   return received;
 }
 
-void RowLetters::send_keys(std::span<const int64_t> keys, const std::string& mistake) {
-  std::vector<int64_t> ordered;
-  for (const KeyRange& range : ranks_.ranges) {
-    runs.push_back(run_of(keys, range));
-    counts.push_back(runs.back().count());
-    const auto mine = part_of(keys, runs.back());
+RowLetters sent_keys(const RowRanks& ranks, std::span<const int64_t> keys,
+                     const std::string& mistake) {
+  RowLetters letters;
+  std::vector<int64_t> ordered, counts;
+  for (const KeyRange& range : ranks.ranges) {
+    letters.runs.push_back(run_of(keys, range));
+    counts.push_back(letters.runs.back().count());
+    const auto mine = part_of(keys, letters.runs.back());
     ordered.insert(ordered.end(), mine.begin(), mine.end());
   }
-  received_counts = exchanged_counts(ranks_, counts, mistake);
-  received.resize(static_cast<size_t>(sum_of(received_counts)));
-  send_all(ranks_.group, ordered.data(), counts, received.data(), received_counts, DType::i64);
+  const std::vector<int64_t> come = exchanged_counts(ranks, counts, mistake);
+  size_t end = 0;
+  for (const int64_t count : come) {
+    const size_t begin = std::exchange(end, end + static_cast<size_t>(count));
+    letters.received_runs.push_back({begin, end});
+  }
+  letters.received.resize(end);
+  send_all(ranks.group, ordered.data(), counts, letters.received.data(), come, DType::i64);
+  return letters;
 }
 
-void RowLetters::send_rows(const void* send, std::span<const int64_t> sent, void* recv,
-                           std::span<const int64_t> come, DType dtype, Device device) const {
-  send_all(ranks_.group, send, elements_of(sent), recv, elements_of(come), dtype, device);
+RowBuffer::RowBuffer(const RowDim& rows, std::span<const KeyRun> runs, const MemoryBlock& like)
+    : rows_(rows), dtype_(like.dtype), device_(like.device) {
+  for (const KeyRun& run : runs) elements_.push_back(rows.shape_of(run.count()).product());
+  memory_ = Storage::allocate(static_cast<size_t>(sum_of(elements_)) * size_of(dtype_), device_);
+  next_ = static_cast<char*>(memory_->data());
 }
 
-std::vector<int64_t> RowLetters::elements_of(std::span<const int64_t> rows) const {
-  std::vector<int64_t> elements;
-  for (const int64_t count : rows) elements.push_back(rows_.shape_of(count).product());
-  return elements;
+void RowBuffer::send(const Communicator& group, const RowBuffer& to) const {
+  send_all(group, memory_->data(), elements_, to.memory_->data(), to.elements_, dtype_, device_);
+}
+
+MemoryBlock RowBuffer::next(int64_t count) {
+  const MemoryBlock block = dense_block(next_, dtype_, rows_.shape_of(count), device_);
+  next_ += bytes_of_rows(rows_, count, dtype_);
+  return block;
 }
 
 }  // namespace weft

@@ -74,8 +74,8 @@ inline std::span<const int64_t> part_of(std::span<const int64_t> keys, KeyRun ru
   return keys.subspan(run.begin, run.end - run.begin);
 }
 
-/// Rows `first` to `first + count` of a block.
-MemoryBlock rows_of(const RowDim& rows, const MemoryBlock& block, int64_t first, int64_t count);
+/// The rows of a block at the positions of the run.
+MemoryBlock rows_of(const RowDim& rows, const MemoryBlock& block, KeyRun run);
 
 /// Reads the rows of `keys` out of the dense block of the rank that has that range.
 void read_rows(const RowDim& rows, const MemoryBlock& block, KeyRange range,
@@ -111,47 +111,33 @@ class Shown {
   Ref<Storage> memory_;
 };
 
-/// Keys and rows that ranks send each other by all_to_all, and the numbers of them.
-class RowLetters {
- public:
-  RowLetters(const RowDim& rows, const RowRanks& ranks) : rows_(rows), ranks_(ranks) {}
+/// One all_to_all. `counts` of elements go to each rank and `recv_counts` come.
+void send_all(const Communicator& group, const void* send, std::span<const int64_t> counts,
+              void* recv, std::span<const int64_t> recv_counts, DType dtype, Device device = cpu);
 
-  /// Sends each rank its part of the keys. A mistake of any rank fails on all.
-  void send_keys(std::span<const int64_t> keys, const std::string& mistake);
-  /// Sends rows, one block after the other by rank.
-  void send_rows(const void* send, std::span<const int64_t> sent, void* recv,
-                 std::span<const int64_t> come, DType dtype, Device device) const;
-
-  std::vector<KeyRun> runs;
-  std::vector<int64_t> counts, received_counts;
+/// Keys that ranks have sent each other by all_to_all, and the run of each rank's keys among those
+/// sent and received.
+struct RowLetters {
+  std::vector<KeyRun> runs, received_runs;
   std::vector<int64_t> received;
-
- private:
-  std::vector<int64_t> elements_of(std::span<const int64_t> rows) const;
-
-  const RowDim& rows_;
-  const RowRanks& ranks_;
 };
+/// Sends each rank its part of the keys. A mistake of any rank fails on all.
+RowLetters sent_keys(const RowRanks& ranks, std::span<const int64_t> keys,
+                     const std::string& mistake);
 
-/// Memory for rows of one rank after the other.
+/// Memory for the rows of one rank after the other.
 class RowBuffer {
  public:
-  RowBuffer(const RowDim& rows, std::span<const int64_t> counts, DType dtype, Device device)
-      : rows_(rows), dtype_(dtype), device_(device) {
-    int64_t bytes = 0;
-    for (const int64_t count : counts) bytes += bytes_of_rows(rows, count, dtype);
-    memory_ = Storage::allocate(static_cast<size_t>(bytes), device);
-    next_ = static_cast<char*>(memory_->data());
-  }
-  void* data() const { return memory_->data(); }
-  MemoryBlock next(int64_t count) {
-    const MemoryBlock block = dense_block(next_, dtype_, rows_.shape_of(count), device_);
-    next_ += bytes_of_rows(rows_, count, dtype_);
-    return block;
-  }
+  /// The i-th rank has as many rows as run i has keys.
+  RowBuffer(const RowDim& rows, std::span<const KeyRun> runs, const MemoryBlock& like);
+  /// Sends each rank its rows by all_to_all; those of the ranks come to `to`.
+  void send(const Communicator& group, const RowBuffer& to) const;
+  MemoryBlock next(int64_t count);
 
  private:
   const RowDim& rows_;
+  /// Of each rank.
+  std::vector<int64_t> elements_;
   DType dtype_;
   Device device_;
   Ref<Storage> memory_;

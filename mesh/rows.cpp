@@ -3,6 +3,7 @@
 
 #include <array>
 #include <numeric>
+#include <utility>
 
 #include "mesh/row_ranks.h"
 #include "weft/error.h"
@@ -22,10 +23,12 @@ Shape RowDim::shape_of(int64_t count) const {
   return shape;
 }
 
-Axes axes_cutting(const Layout& layout, int dim) {
+Axes axes_cutting(const Layout& layout, std::optional<int> dim) {
   Axes axes;
   for (int axis = 0; layout.grid && axis < layout.sharding.axes(); ++axis) {
-    if (layout.sharding[axis].is_shard(dim) && layout.grid->size(axis) > 1) axes.push_back(axis);
+    const Placement& at = layout.sharding[axis];
+    const bool cuts = dim ? at.is_shard(*dim) : at.is_shard();
+    if (cuts && layout.grid->size(axis) > 1) axes.push_back(axis);
   }
   return axes;
 }
@@ -75,16 +78,18 @@ static std::vector<int64_t> last_of(const DistinctKeys& named) {
   return last;
 }
 
-CombinedRows combined_rows(const RowDim& to, std::span<const int64_t> keys,
-                           const MemoryBlock& values, WriteMode mode) {
+void KeyedRows::make_room(const RowDim& to, int64_t count, DType dtype, Device device) {
+  memory = Storage::allocate(static_cast<size_t>(bytes_of_rows(to, count, dtype)), device);
+  rows = dense_block(memory->data(), dtype, to.shape_of(count), device);
+}
+
+KeyedRows combined_rows(const RowDim& to, std::span<const int64_t> keys, const MemoryBlock& values,
+                        WriteMode mode) {
   DistinctKeys named = distinct(keys);
   const bool is_half = values.dtype == DType::bf16 || values.dtype == DType::f16;
   const DType dtype = mode == WriteMode::add && is_half ? DType::f32 : values.dtype;
-  const Shape shape = to.shape_of(static_cast<int64_t>(named.keys.size()));
-  CombinedRows made;
-  made.memory =
-      Storage::allocate(static_cast<size_t>(shape.product()) * size_of(dtype), values.device);
-  made.rows = dense_block(made.memory->data(), dtype, shape, values.device);
+  KeyedRows made;
+  made.make_room(to, static_cast<int64_t>(named.keys.size()), dtype, values.device);
   const DenseBlock dense = DenseBlock::of(values);
   const MemoryBlock given = flat_if(to.elements, dense);
   const int dim = to.elements ? 0 : to.dim;
@@ -99,7 +104,7 @@ CombinedRows combined_rows(const RowDim& to, std::span<const int64_t> keys,
   return made;
 }
 
-std::vector<int64_t> ReceivedRows::places_in(const RowDim& to) const {
+std::vector<int64_t> KeyedRows::places_in(const RowDim& to) const {
   return places_of(to, range_of(to, to.layout->box), keys);
 }
 
@@ -121,8 +126,7 @@ class FetchedRows final : public ExchangeReader {
       if (i > 0) bytes += bytes_of_rows(rows_, run.count(), out_.dtype);
       if (!shown[m]) continue;
       read_rows(rows_, *static_cast<const MemoryBlock*>(shown[m]), ranks_.ranges[m],
-                part_of(keys_, run),
-                rows_of(rows_, out_, static_cast<int64_t>(run.begin), run.count()));
+                part_of(keys_, run), rows_of(rows_, out_, run));
     }
     return bytes;
   }
@@ -139,24 +143,18 @@ class FetchedRows final : public ExchangeReader {
 void fetch_by_letters(const RowDim& rows, const RowRanks& ranks, const MemoryBlock& in,
                       std::span<const int64_t> keys, const MemoryBlock& out,
                       const std::string& mistake) {
-  RowLetters letters(rows, ranks);
-  letters.send_keys(keys, mistake);
+  const RowLetters letters = sent_keys(ranks, keys, mistake);
   const DenseBlock own = DenseBlock::of(in);
-  RowBuffer send(rows, letters.received_counts, in.dtype, in.device);
-  RowBuffer come(rows, letters.counts, in.dtype, in.device);
+  RowBuffer send(rows, letters.received_runs, in), come(rows, letters.runs, in);
   const KeyRange range = ranks.ranges[static_cast<size_t>(ranks.self)];
-  size_t at = 0;
-  for (const int64_t count : letters.received_counts) {
-    const KeyRun run{at, at + static_cast<size_t>(count)};
-    read_rows(rows, own, range, part_of(letters.received, run), send.next(count));
-    at = run.end;
+  for (const KeyRun& run : letters.received_runs) {
+    read_rows(rows, own, range, part_of(letters.received, run), send.next(run.count()));
   }
-  letters.send_rows(send.data(), letters.received_counts, come.data(), letters.counts, in.dtype,
-                    in.device);
+  send.send(ranks.group, come);
   for (const KeyRun& run : letters.runs) {
     const MemoryBlock block = come.next(run.count());
     if (block.numel() == 0) continue;
-    copy(rows_of(rows, out, static_cast<int64_t>(run.begin), run.count()), block);
+    copy(rows_of(rows, out, run), block);
   }
 }
 
@@ -195,17 +193,10 @@ std::vector<size_t> senders_in_order(const RowDim& to, const Layout& from,
   return order;
 }
 
-/// Makes memory for `count` rows.
-void make_room(ReceivedRows& made, const RowDim& to, int64_t count, const MemoryBlock& like) {
-  made.memory =
-      Storage::allocate(static_cast<size_t>(bytes_of_rows(to, count, like.dtype)), like.device);
-  made.rows = dense_block(made.memory->data(), like.dtype, to.shape_of(count), like.device);
-}
-
-void put_rows(const RowDim& to, const MemoryBlock& out, int64_t& at, const MemoryBlock& block,
+void put_rows(const RowDim& to, const MemoryBlock& out, size_t& at, const MemoryBlock& block,
               int64_t count) {
-  if (block.numel() != 0) copy(rows_of(to, out, at, count), block);
-  at += count;
+  const size_t begin = std::exchange(at, at + static_cast<size_t>(count));
+  if (block.numel() != 0) copy(rows_of(to, out, {begin, at}), block);
 }
 
 /// Phase 0 reads the keys of this rank's part of the dim, phase 1 their rows.
@@ -221,7 +212,7 @@ class SentRows final : public ExchangeReader {
     return phase == 0 ? read_keys(shown) : read_values(shown);
   }
 
-  ReceivedRows made;
+  KeyedRows made;
   bool is_wrong = false;
 
  private:
@@ -253,14 +244,13 @@ class SentRows final : public ExchangeReader {
   }
 
   int64_t read_values(std::span<const void* const> shown) {
-    make_room(made, to_, static_cast<int64_t>(made.keys.size()), rows_);
-    int64_t at = 0, bytes = 0;
+    made.make_room(to_, static_cast<int64_t>(made.keys.size()), rows_.dtype, rows_.device);
+    size_t at = 0;
+    int64_t bytes = 0;
     for (const size_t m : order_) {
       if (!shown[m]) continue;
       const KeyRun& run = runs_[m];
-      put_rows(to_, made.rows, at,
-               rows_of(to_, blocks_of(shown[m])[1], static_cast<int64_t>(run.begin), run.count()),
-               run.count());
+      put_rows(to_, made.rows, at, rows_of(to_, blocks_of(shown[m])[1], run), run.count());
       if (m != static_cast<size_t>(ranks_.self)) {
         bytes += bytes_of_rows(to_, run.count(), rows_.dtype);
       }
@@ -275,56 +265,46 @@ class SentRows final : public ExchangeReader {
   std::vector<KeyRun> runs_;
 };
 
-ReceivedRows send_by_letters(const RowDim& to, const RowRanks& ranks,
-                             const std::vector<size_t>& order, std::span<const int64_t> keys,
-                             const MemoryBlock& rows, const std::string& mistake) {
-  RowLetters letters(to, ranks);
-  letters.send_keys(keys, mistake);
-  RowBuffer send(to, letters.counts, rows.dtype, rows.device);
-  RowBuffer come(to, letters.received_counts, rows.dtype, rows.device);
+KeyedRows send_by_letters(const RowDim& to, const RowRanks& ranks, const std::vector<size_t>& order,
+                          std::span<const int64_t> keys, const MemoryBlock& rows,
+                          const std::string& mistake) {
+  const RowLetters letters = sent_keys(ranks, keys, mistake);
+  RowBuffer send(to, letters.runs, rows), come(to, letters.received_runs, rows);
   for (const KeyRun& run : letters.runs) {
     const MemoryBlock block = send.next(run.count());
     if (block.numel() == 0) continue;
-    copy(block, rows_of(to, rows, static_cast<int64_t>(run.begin), run.count()));
+    copy(block, rows_of(to, rows, run));
   }
-  letters.send_rows(send.data(), letters.counts, come.data(), letters.received_counts, rows.dtype,
-                    rows.device);
+  send.send(ranks.group, come);
   std::vector<MemoryBlock> blocks;
-  std::vector<KeyRun> runs;
-  size_t next = 0;
-  for (const int64_t count : letters.received_counts) {
-    blocks.push_back(come.next(count));
-    runs.push_back({next, next + static_cast<size_t>(count)});
-    next = runs.back().end;
-  }
-  ReceivedRows made;
-  make_room(made, to, sum_of(letters.received_counts), rows);
-  int64_t at = 0;
+  for (const KeyRun& run : letters.received_runs) blocks.push_back(come.next(run.count()));
+  KeyedRows made;
+  made.make_room(to, static_cast<int64_t>(letters.received.size()), rows.dtype, rows.device);
+  size_t at = 0;
   for (const size_t m : order) {
-    const auto named = part_of(letters.received, runs[m]);
+    const auto named = part_of(letters.received, letters.received_runs[m]);
     made.keys.insert(made.keys.end(), named.begin(), named.end());
-    put_rows(to, made.rows, at, blocks[m], runs[m].count());
+    put_rows(to, made.rows, at, blocks[m], letters.received_runs[m].count());
   }
   return made;
 }
 
 /// Keeps the rows of this rank's part of the dim.
-ReceivedRows keep_own(const RowDim& to, std::span<const int64_t> keys, const MemoryBlock& rows) {
+KeyedRows keep_own(const RowDim& to, std::span<const int64_t> keys, const MemoryBlock& rows) {
   const KeyRun run = run_of(keys, range_of(to, to.layout->box));
   const auto named = part_of(keys, run);
-  ReceivedRows made{{named.begin(), named.end()}, {}, {}};
-  make_room(made, to, run.count(), rows);
-  int64_t at = 0;
-  put_rows(to, made.rows, at, rows_of(to, rows, static_cast<int64_t>(run.begin), run.count()),
-           run.count());
+  KeyedRows made{{named.begin(), named.end()}, {}, {}};
+  made.make_room(to, run.count(), rows.dtype, rows.device);
+  const MemoryBlock own = rows_of(to, rows, run);
+  if (own.numel() != 0) copy(made.rows, own);
   return made;
 }
 
 }  // namespace
 
-ReceivedRows send_distinct_rows(const RowDim& to, const Layout& from, const Axes& over,
-                                std::span<const int64_t> keys, const MemoryBlock& rows,
-                                const std::string& mistake) {
+KeyedRows send_distinct_rows(const RowDim& to, const Layout& from, const Axes& over,
+                             std::span<const int64_t> keys, const MemoryBlock& rows,
+                             const std::string& mistake) {
   if (over.empty()) {
     if (!mistake.empty()) fail(mistake);
     return keep_own(to, keys, rows);

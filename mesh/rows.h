@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -50,35 +51,31 @@ std::vector<int64_t> keys_of(const RowDim& rows, const MemoryBlock& indices, std
 void fetch_distinct_rows(const RowDim& rows, const MemoryBlock& in, std::span<const int64_t> keys,
                          const MemoryBlock& out, const std::string& mistake = {});
 
-/// Rows that ranks have sent to this one, in the order of the senders' parts.
-struct ReceivedRows {
-  /// In each sender's part ascending and distinct.
+/// Rows and their keys.
+struct KeyedRows {
   std::vector<int64_t> keys;
   MemoryBlock rows;
   Ref<Storage> memory;
 
+  /// Makes memory for `count` rows.
+  void make_room(const RowDim& to, int64_t count, DType dtype, Device device);
   /// Positions of the keys in this rank's part of the dim; of elements, in the flat part.
   std::vector<int64_t> places_in(const RowDim& to) const;
 };
 
 /// Sends the rows of ascending, distinct keys to the ranks whose part of `to` has them, over those
 /// axes that cut dim `to.dim` of `from`, the tensor that the rows come from, and are in `over`.
-/// Along other axes ranks hold the same rows, or parts that are added elsewhere. `mistake` as
-/// above.
-ReceivedRows send_distinct_rows(const RowDim& to, const Layout& from, const Axes& over,
-                                std::span<const int64_t> keys, const MemoryBlock& rows,
-                                const std::string& mistake = {});
+/// Along other axes ranks hold the same rows, or parts that are added elsewhere. Returns the rows
+/// for this rank in the order of the senders' parts, in each part by key. `mistake` as above.
+KeyedRows send_distinct_rows(const RowDim& to, const Layout& from, const Axes& over,
+                             std::span<const int64_t> keys, const MemoryBlock& rows,
+                             const std::string& mistake = {});
 
-/// One rank's rows, with those of one key made one by that mode (sums of halves in f32).
-struct CombinedRows {
-  std::vector<int64_t> keys;
-  MemoryBlock rows;
-  Ref<Storage> memory;
-};
-CombinedRows combined_rows(const RowDim& to, std::span<const int64_t> keys,
-                           const MemoryBlock& values, WriteMode mode);
+/// Makes the rows of one key one by that mode (sums of halves in f32).
+KeyedRows combined_rows(const RowDim& to, std::span<const int64_t> keys, const MemoryBlock& values,
+                        WriteMode mode);
 
-/// The axes longer than 1 that cut a dim, in mesh order.
-Axes axes_cutting(const Layout& layout, int dim);
+/// The axes longer than 1 that cut a dim, or any dim, in mesh order.
+Axes axes_cutting(const Layout& layout, std::optional<int> dim = {});
 
 }  // namespace weft

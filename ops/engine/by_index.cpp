@@ -133,13 +133,13 @@ class RowsMove {
     const auto mode = static_cast<WriteMode>(how_.given.written);
     std::string mistake;
     const std::vector<int64_t> named = keys(to, mistake);
-    CombinedRows own;
+    KeyedRows own;
     if (mistake.empty()) {
       own = combined_rows(to, named, rows(), mode);
     } else {
       own.rows = new_block(to.shape_of(0), rows().dtype);
     }
-    ReceivedRows received = send_distinct_rows(to, *used(), how_.over, own.keys, own.rows, mistake);
+    KeyedRows received = send_distinct_rows(to, *used(), how_.over, own.keys, own.rows, mistake);
     rows() = received.rows;
     moved_.memory.push_back(std::move(received.memory));
     give_indices(received.places_in(to), {static_cast<int64_t>(received.keys.size())});

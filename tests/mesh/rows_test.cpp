@@ -46,8 +46,8 @@ void write_rows(const RowDim& to, const MemoryBlock& out, const Ref<Layout>& fro
   if (!mistake.empty()) mistake = "write_rows: " + mistake;
   const MemoryBlock given =
       mistake.empty() ? values : dense_block(nullptr, values.dtype, to.shape_of(0), values.device);
-  const CombinedRows own = combined_rows(to, keys, given, mode);
-  const ReceivedRows received =
+  const KeyedRows own = combined_rows(to, keys, given, mode);
+  const KeyedRows received =
       send_distinct_rows(to, *from, axes_cutting(*from, to.dim), own.keys, own.rows, mistake);
   const IndexBlock places(received.places_in(to), out.device);
   const int dim = to.elements ? 0 : to.dim;
