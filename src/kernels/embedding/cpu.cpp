@@ -93,14 +93,4 @@ void scatter_add_rows(const MemoryBlock& table, const MemoryBlock& rows, const M
   });
 }
 
-std::optional<int64_t> find_outside(const MemoryBlock& ids, int64_t low, int64_t high,
-                                    std::optional<int64_t> allowed) {
-  const Rows rows(ids, ids.shape.ndim());
-  for (int64_t r = 0; r < rows.count(); ++r) {
-    const int64_t id = RowValues<int64_t>(rows)[r];
-    if ((id < low || id >= high) && id != allowed) return id;
-  }
-  return {};
-}
-
 }  // namespace weft::host
