@@ -80,8 +80,7 @@ void scatter_add_rows(const MemoryBlock& table, const MemoryBlock& rows, const M
   const Rows id_rows = Rows::values("embedding", ids, in);
   check_table("embedding", table, in);
   const std::vector<int64_t> indices = table_indices(table, id_rows, offset, skipped);
-  visit_compute_floating("embedding", table.dtype, [&](auto type) {
-    using C = typename decltype(type)::type;
+  visit_compute_floating("embedding", table.dtype, [&]<class C>(Type<C>) {
     if (table.dtype == dtype_of<C> && table.is_dense()) {
       if (!accumulates) host::fill(table, 0);
       return scatter_add(table.as<C>(), in, indices);

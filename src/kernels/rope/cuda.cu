@@ -84,8 +84,7 @@ void rope(const MemoryBlock& y, const MemoryBlock& x, int sequence_dim, const Ro
                             rows.frequencies, cosines,        cosines + angles};
   launch_blocks<64>(table, (rows.positions + kTablePositions - 1) / kTablePositions, 0,
                     plan.stream);
-  visit_lines(plan, [&](auto type) {
-    using Line = typename decltype(type)::type;
+  visit_lines(plan, [&]<class Line>(Type<Line>) {
     using C = typename Line::C;
     const C scale = static_cast<C>(options.scale), sign = options.inverse ? -1 : 1;
     launch(RotateRows<Line>{rows, table.cosines, table.sines, scale, sign},

@@ -253,8 +253,7 @@ static void write(const DeviceTaking& taking, const MemoryBlock& out, const Memo
   const Stream stream = current_stream(device);
   launch(ListIndices{taking, lists, listed}, count, stream);
   cuda::sort_rows(&sorted, order, block(listed), false, 0);
-  visit_compute(in.dtype, [&](auto type) {
-    using C = typename decltype(type)::type;
+  visit_compute(in.dtype, [&]<class C>(Type<C>) {
     launch(WriteListed<C>{taking, sorted.as<int64_t>(), order.as<int64_t>(), out.data, out.dtype,
                           in.data, in.dtype, mode},
            in.numel(), stream);
