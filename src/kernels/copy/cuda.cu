@@ -45,53 +45,51 @@ template <class Word> struct MoveKernel {
   }
 };
 
-template <class C> struct FillKernel {
+/// Sets element i to f(i).
+template <class F> struct FillKernel {
   int64_t elements;
   Nest<1> nest;
-  C value;
+  F f;
   void* out;
   DType dtype;
 
   WEFT_DEVICE void operator()(const Thread& thread) const {
     for (int64_t i = thread.index; i < elements; i += thread.count) {
-      store_element(out, dtype, nest.offsets(i).of[0], value);
+      store_element(out, dtype, nest.offsets(i).of[0], f(i));
     }
   }
 };
 
-template <class C> struct RangeKernel {
-  int64_t elements;
-  Nest<1> nest;
+template <class C> struct Same {
+  C value;
+  WEFT_DEVICE C operator()(int64_t) const { return value; }
+};
+
+template <class C> struct Progression {
   /// The dim's stride in row-major order, and its size.
   int64_t step_of_index, size;
   double start, step;
-  void* out;
-  DType dtype;
 
-  WEFT_DEVICE void operator()(const Thread& thread) const {
-    for (int64_t i = thread.index; i < elements; i += thread.count) {
-      const int64_t at = i / step_of_index % size;
-      const C value = static_cast<C>(start) + static_cast<C>(step) * static_cast<C>(at);
-      store_element(out, dtype, nest.offsets(i).of[0], value);
-    }
+  WEFT_DEVICE C operator()(int64_t i) const {
+    const int64_t at = i / step_of_index % size;
+    return static_cast<C>(start) + static_cast<C>(step) * static_cast<C>(at);
   }
 };
 
 }  // namespace
 
-static Nest<2> nest_of(const Iteration& loops) {
-  Nest<2> nest;
+template <int kSides> static Nest<kSides> nest_of(const Iteration& loops) {
+  Nest<kSides> nest;
   nest.ndim = loops.ndim();
   for (int d = 0; d < nest.ndim; ++d) {
     nest.sizes[d] = loops.size(d);
-    nest.strides[0][d] = loops.stride(0, d);
-    nest.strides[1][d] = loops.stride(1, d);
+    for (int s = 0; s < kSides; ++s) nest.strides[s][d] = loops.stride(s, d);
   }
   return nest;
 }
 
 template <class Word> static void move(const Iteration& loops, const Stream& stream) {
-  const MoveKernel<Word> kernel{loops.inner() * loops.outer(), nest_of(loops),
+  const MoveKernel<Word> kernel{loops.inner() * loops.outer(), nest_of<2>(loops),
                                 static_cast<Word*>(loops.block(0).data),
                                 static_cast<const Word*>(loops.block(1).data)};
   launch(kernel, kernel.elements, stream);
@@ -100,7 +98,7 @@ template <class Word> static void move(const Iteration& loops, const Stream& str
 template <class C> static void convert(const Iteration& loops, const Stream& stream) {
   const MemoryBlock &out = loops.block(0), &in = loops.block(1);
   const ConvertKernel<C> kernel{
-      loops.inner() * loops.outer(), nest_of(loops), out.data, out.dtype, in.data, in.dtype};
+      loops.inner() * loops.outer(), nest_of<2>(loops), out.data, out.dtype, in.data, in.dtype};
   launch(kernel, kernel.elements, stream);
 }
 
@@ -121,12 +119,7 @@ static void copy_here(const MemoryBlock& out, const MemoryBlock& in) {
   if (loops.is_dense(0) && loops.is_dense(1)) {
     return copy_on_devices(out.data, in.data, static_cast<size_t>(elements) * size, stream);
   }
-  switch (size) {
-    case 1: return move<uint8_t>(loops, stream);
-    case 2: return move<uint16_t>(loops, stream);
-    case 4: return move<uint32_t>(loops, stream);
-    default: return move<uint64_t>(loops, stream);
-  }
+  visit_word(size, [&]<class Word>(Type<Word>) { move<Word>(loops, stream); });
 }
 
 static bool lies_dense(const MemoryBlock& block, const MemoryBlock& like) {
@@ -210,33 +203,23 @@ void transfer(const MemoryBlock& out, const MemoryBlock& in) {
   }
 }
 
-template <class C> static void fill_as(const MemoryBlock& out, C value) {
-  const MemoryBlock* const blocks[] = {&out};
-  const Iteration loops("fill", out.shape, blocks, 1);
-  FillKernel<C> kernel{loops.inner() * loops.outer(), {}, value, out.data, out.dtype};
-  kernel.nest.ndim = loops.ndim();
-  for (int d = 0; d < loops.ndim(); ++d) {
-    kernel.nest.sizes[d] = loops.size(d);
-    kernel.nest.strides[0][d] = loops.stride(0, d);
-  }
+template <class F> static void fill_by(const F& f, const MemoryBlock& out, const Nest<1>& nest) {
+  const FillKernel<F> kernel{out.numel(), nest, f, out.data, out.dtype};
   launch(kernel, kernel.elements, current_stream(out.device));
 }
 
 void fill(const MemoryBlock& out, Number value) {
-  if (is_integer(out.dtype)) return fill_as(out, value.bits);
-  fill_as(out, value.value);
+  const MemoryBlock* const blocks[] = {&out};
+  const Nest<1> nest = nest_of<1>(Iteration("fill", out.shape, blocks, 1));
+  if (is_integer(out.dtype)) return fill_by(Same<int64_t>{value.bits}, out, nest);
+  fill_by(Same<double>{value.value}, out, nest);
 }
 
 template <class C>
 static void fill_range_as(const MemoryBlock& out, int dim, double start, double step) {
-  RangeKernel<C> kernel{out.numel(), {}, 1, out.shape[dim], start, step, out.data, out.dtype};
-  kernel.nest.ndim = out.shape.ndim();
-  for (int d = 0; d < out.shape.ndim(); ++d) {
-    kernel.nest.sizes[d] = out.shape[d];
-    kernel.nest.strides[0][d] = out.strides[d];
-    if (d > dim) kernel.step_of_index *= out.shape[d];
-  }
-  launch(kernel, kernel.elements, current_stream(out.device));
+  Progression<C> values{1, out.shape[dim], start, step};
+  for (int d = dim + 1; d < out.shape.ndim(); ++d) values.step_of_index *= out.shape[d];
+  fill_by(values, out, nest_of(out));
 }
 
 void fill_range(const MemoryBlock& out, int dim, double start, double step) {
