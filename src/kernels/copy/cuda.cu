@@ -126,60 +126,36 @@ static bool lies_dense(const MemoryBlock& block, const MemoryBlock& like) {
   return block.dtype == like.dtype && block.shape == like.shape && block.is_dense();
 }
 
-static void copy_from_host(const MemoryBlock& out, const MemoryBlock& in) {
+/// Copies between devices: send(to, from, bytes) moves dense elements of out's dtype.
+template <class Send>
+static void copy_by(const MemoryBlock& out, const MemoryBlock& in, const Send& send) {
   if (!lies_dense(in, out)) {
-    const DenseMemory dense(out.shape, out.dtype, cpu);
+    const DenseMemory dense(out.shape, out.dtype, in.device);
     weft::copy(dense.block, in);
-    return copy_from_host(out, dense.block);
+    return copy_by(out, dense.block, send);
   }
   const auto bytes = static_cast<size_t>(in.numel()) * size_of(in.dtype);
-  const Stream stream = current_stream(out.device);
-  if (out.is_dense()) return send_to_device(out.data, in.data, bytes, stream);
+  if (out.is_dense()) return send(out.data, in.data, bytes);
   const DenseMemory dense(out.shape, out.dtype, out.device);
-  send_to_device(dense.block.data, in.data, bytes, stream);
-  copy_here(out, dense.block);
-}
-
-static void copy_to_host_from(const MemoryBlock& out, const MemoryBlock& in) {
-  if (!lies_dense(in, out)) {
-    const DenseMemory dense(out.shape, out.dtype, in.device);
-    copy_here(dense.block, in);
-    return copy_to_host_from(out, dense.block);
-  }
-  const auto bytes = static_cast<size_t>(in.numel()) * size_of(in.dtype);
-  const Stream stream = current_stream(in.device);
-  if (out.is_dense()) return read_from_device(out.data, in.data, bytes, stream);
-  const DenseMemory dense(out.shape, out.dtype, cpu);
-  read_from_device(dense.block.data, in.data, bytes, stream);
+  send(dense.block.data, in.data, bytes);
   weft::copy(out, dense.block);
-}
-
-/// Copies across devices, on the receiving one's stream. Later work on `in` waits for it.
-static void copy_across(const MemoryBlock& out, const MemoryBlock& in) {
-  if (!lies_dense(in, out)) {
-    const DenseMemory dense(out.shape, out.dtype, in.device);
-    copy_here(dense.block, in);
-    return copy_across(out, dense.block);
-  }
-  const Stream from = current_stream(in.device), stream = current_stream(out.device);
-  Event::record(from).wait(stream);
-  const auto bytes = static_cast<size_t>(in.numel()) * size_of(in.dtype);
-  if (out.is_dense()) {
-    copy_on_devices(out.data, in.data, bytes, stream);
-  } else {
-    const DenseMemory dense(out.shape, out.dtype, out.device);
-    copy_on_devices(dense.block.data, in.data, bytes, stream);
-    copy_here(out, dense.block);
-  }
-  Event::record(stream).wait(from);
 }
 
 void copy(const MemoryBlock& out, const MemoryBlock& in) {
   if (out.numel() == 0) return;
   if (out.device == in.device) return copy_here(out, in);
-  if (in.device.kind == DeviceKind::cpu) return copy_from_host(out, in);
-  if (out.device.kind == DeviceKind::cpu) return copy_to_host_from(out, in);
-  copy_across(out, in);
+  copy_by(out, in, [&](void* to, const void* from, size_t bytes) {
+    if (in.device.kind == DeviceKind::cpu) {
+      return send_to_device(to, from, bytes, current_stream(out.device));
+    }
+    const Stream sender = current_stream(in.device);
+    if (out.device.kind == DeviceKind::cpu) return read_from_device(to, from, bytes, sender);
+    // On the receiving device's stream; later work on `in` waits for it.
+    const Stream stream = current_stream(out.device);
+    Event::record(sender).wait(stream);
+    copy_on_devices(to, from, bytes, stream);
+    Event::record(stream).wait(sender);
+  });
 }
 
 void transfer(const MemoryBlock& out, const MemoryBlock& in) {
