@@ -18,8 +18,7 @@ namespace {
 
 template <class C> struct BackwardSides {
   AttentionSide q, k, v, out, dout, dq, dk, dv;
-  const C* lse;
-  int64_t lse_batch, lse_head, lse_row;
+  LseSide<C> lse;
   /// [batch, heads, queries], dense.
   C* delta;
 
@@ -32,14 +31,8 @@ template <class C> struct BackwardSides {
         dq(x.dq),
         dk(x.dk),
         dv(x.dv),
-        lse(x.lse.as<C>()),
-        lse_batch(x.lse.strides[0]),
-        lse_head(x.lse.strides[1]),
-        lse_row(x.lse.strides[2]),
+        lse(x.lse),
         delta(deltas) {}
-  WEFT_DEVICE C lse_of(int64_t batch, int64_t head, int64_t row) const {
-    return lse[batch * lse_batch + head * lse_head + row * lse_row];
-  }
 };
 
 /// Returns how many keys from `first_key` on are visible to query `i` of a strip.
@@ -129,7 +122,7 @@ template <class C, int kWidth, class Rule> struct QueryGradients {
       for (int column = 0; column < kWidth; ++column) sum += dout[column] * out[column];
       const int64_t query = mine.first + row;
       m.delta[row] = sum;
-      m.lse[row] = x.lse_of(mine.batch, mine.head, query);
+      m.lse[row] = x.lse.of(mine.batch, mine.head, query);
       x.delta[(mine.batch * call.heads + mine.head) * call.queries + query] = sum;
     }
     block.sync();
@@ -248,7 +241,7 @@ template <class C, int kWidth, class Rule> struct KeyGradients {
     Tiles::load(block, m.fourth, x.dout, theirs, width);
     const int64_t row = (theirs.batch * call.heads + theirs.head) * call.queries + theirs.first;
     for (int i = block.thread(); i < theirs.count; i += block.threads()) {
-      m.lse[i] = x.lse_of(theirs.batch, theirs.head, theirs.first + i);
+      m.lse[i] = x.lse.of(theirs.batch, theirs.head, theirs.first + i);
       m.delta[i] = x.delta[row + i];
     }
   }

@@ -9,20 +9,6 @@ namespace weft::cuda {
 
 namespace {
 
-/// Destination of the queries' logsumexp; nothing is written when it has no data.
-template <class C> struct LseSide {
-  C* data;
-  int64_t batch, head, row;
-
-  explicit LseSide(const MemoryBlock& block) : data(block.as<C>()), batch(0), head(0), row(0) {
-    if (!data) return;
-    batch = block.strides[0], head = block.strides[1], row = block.strides[2];
-  }
-  WEFT_DEVICE void store(int64_t b, int64_t h, int64_t r, C value) const {
-    if (data) data[b * batch + h * head + r * row] = value;
-  }
-};
-
 /// Each thread block processes one tile of queries against all visible keys. It keeps a running
 /// maximum and total per row, and rescales earlier sums when the maximum grows (online softmax).
 template <class C, int kWidth, class Rule> struct AttendTile {
@@ -172,7 +158,7 @@ template <class C, int kWidth, class Rule> struct AttendTile {
       const C factor = rule.add_sink(call, at, max, total);
       m.factor[row] = total > 0 ? factor / total : total;
       // -inf when the row sees no key.
-      lse.store(at.batch, at.head, at.first + row, max + log(total));
+      if (lse.data) lse.of(at.batch, at.head, at.first + row) = max + log(total);
     }
     block.sync();
   }
