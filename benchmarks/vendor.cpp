@@ -170,12 +170,14 @@ class CudnnAttention {
     }
     return tensor;
   }
+  std::vector<std::pair<cuda::AttentionTensor, const Tensor*>> tensors() const {
+    return {{cuda::kQ, &q_},       {cuda::kK, &k_},   {cuda::kV, &v_},   {cuda::kOut, &out_},
+            {cuda::kDout, &dout_}, {cuda::kDq, &dq_}, {cuda::kDk, &dk_}, {cuda::kDv, &dv_}};
+  }
   cuda::AttentionGraphSpec described() const {
     cuda::AttentionGraphSpec spec{};
     spec.dtype = q_.dtype();
-    spec.q = described(q_), spec.k = described(k_), spec.v = described(v_);
-    spec.out = described(out_), spec.dout = described(dout_);
-    spec.dq = described(dq_), spec.dk = described(dk_), spec.dv = described(dv_);
+    for (const auto& [name, tensor] : tensors()) spec.tensors[name] = described(*tensor);
     spec.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(q_.size(3))));
     spec.causal = true;
     spec.architecture = architecture();
@@ -193,16 +195,10 @@ class CudnnAttention {
     workspaces_.push_back(Storage::allocate(graphs_.back().workspace_bytes(), q_.device()));
   }
   cuda::AttentionMemory memory(bool backward) const {
-    cuda::AttentionMemory memory{{cuda::kQ, q_.block().data},
-                                 {cuda::kK, k_.block().data},
-                                 {cuda::kV, v_.block().data},
-                                 {cuda::kOut, out_.block().data},
-                                 {cuda::kStatistics, statistics_.block().data}};
-    if (!backward) return memory;
-    memory.insert({{cuda::kDout, dout_.block().data},
-                   {cuda::kDq, dq_.block().data},
-                   {cuda::kDk, dk_.block().data},
-                   {cuda::kDv, dv_.block().data}});
+    cuda::AttentionMemory memory{{cuda::kStatistics, statistics_.block().data}};
+    for (const auto& [name, tensor] : tensors()) {
+      if (backward || name <= cuda::kOut) memory.emplace(name, tensor->block().data);
+    }
     return memory;
   }
 

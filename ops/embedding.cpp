@@ -3,6 +3,7 @@
 
 #include "ops/take.h"
 #include "src/kernels/copy/dense.h"
+#include "src/kernels/take/take.h"
 #include "weft/error.h"
 #include "weft/extend/op.h"
 #include "weft/ops/networks.h"

@@ -7,9 +7,9 @@
 #include "ops/structure.h"
 #include "ops/take.h"
 #include "src/kernels/copy/dense.h"
-#include "src/kernels/embedding/embedding.h"
 #include "src/kernels/reduce/reduce.h"
 #include "src/kernels/softmax/softmax.h"
+#include "src/kernels/take/take.h"
 #include "weft/ops/cross_entropy.h"
 #include "weft/ops/products.h"
 

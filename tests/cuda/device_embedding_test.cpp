@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/embedding/embedding.h"
 
+#include "src/kernels/take/take.h"
 #include "tests/cuda/twin.h"
 
 namespace weft {

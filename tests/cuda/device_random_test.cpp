@@ -26,7 +26,6 @@ static const BoxCase kBoxes[] = {
      {3, 3, 3, 3, 3, 3, 3, 3, 3, 3}},
 };
 static constexpr RandomState kState{0x123456789abcdef, 0xfedcba987};
-static constexpr Lie kLies[] = {Lie::dense, Lie::transposed, Lie::gaps};
 
 /// Checks that fill(block, box, shape) gives the same bits on both devices.
 template <class Fill> static void expect_equal_bits(DType dtype, const Fill& fill) {

@@ -84,8 +84,8 @@ TEST(OfflineDescriptions, AttentionHasAnEngineOnHopper) {
   const cuda::GraphTensor q = by_heads(32), kv = by_heads(8);
   for (const DType dtype : {DType::bf16, DType::f16}) {
     for (const bool backward : {false, true}) {
-      const cuda::AttentionGraphSpec spec{dtype, q,  kv,     kv,   q,        q,        q,
-                                          kv,    kv, 0.125f, true, backward, backward, 90};
+      const cuda::AttentionGraphSpec spec{
+          dtype, {{{}, q, kv, kv, q, {}, q, q, kv, kv}}, 0.125f, true, backward, backward, 90};
       ASSERT_TRUE(cuda::suits_cudnn(spec));
       const int64_t engines = cuda::engines_for(spec, kHopper);
       EXPECT_GT(engines, 0);

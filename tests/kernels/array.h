@@ -15,6 +15,7 @@ namespace weft {
 
 /// The memory layout of an Array.
 enum class Lie { dense, transposed, gaps };
+inline constexpr Lie kLies[] = {Lie::dense, Lie::transposed, Lie::gaps};
 
 /// Memory for a test with a MemoryBlock over it; reads and writes its elements as doubles.
 class Array {
@@ -78,6 +79,11 @@ class Array {
  private:
   std::vector<std::byte> memory_;
 };
+
+/// Columns [begin, end) of a matrix.
+inline MemoryBlock columns(const Array& array, int64_t begin, int64_t end) {
+  return array.block.part({{0, begin}, {array.block.shape[0], end - begin}});
+}
 
 /// Checks for equality up to `bound` times the greatest value of `expected` (NaN equals NaN).
 inline void expect_near(const std::vector<double>& got, const std::vector<double>& expected,

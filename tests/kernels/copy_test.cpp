@@ -11,7 +11,6 @@ namespace weft {
 namespace {
 
 constexpr DType kAll[] = {f32, bf16, f16, f64, i32, i64, u8, boolean};
-constexpr Lie kLies[] = {Lie::dense, Lie::transposed, Lie::gaps};
 
 double converted(double x, DType dtype) {
   if (dtype == boolean) return x != 0;

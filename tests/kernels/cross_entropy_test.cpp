@@ -63,9 +63,6 @@ TEST(CrossEntropy, ASlicedVocabularyGivesTheSame) {
   const std::vector<int64_t> ids = {3, 0, 7, 96, 50}, cuts = {0, 40, 40, 80, 97};
   const Array logits = Array::random(f32, {5, 97}, Lie::dense, 1, -9, 9);
   const Array targets = array_of(i64, {5}, ids), dloss = Array::random(f32, {5});
-  const auto columns = [](const Array& array, int64_t begin, int64_t end) {
-    return array.block.part({{0, begin}, {5, end - begin}});
-  };
   const Array max(f32, {5}), sum(f32, {5}), picked(f32, {5}), part(f32, {5});
   fill(max.block, -1e30);
   for (size_t i = 0; i + 1 < cuts.size(); ++i) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "src/kernels/take/take.h"
 #include "tests/kernels/array.h"
 #include "tests/kernels/threads.h"
 

@@ -32,7 +32,6 @@ struct SumAndProduct {
 };
 
 constexpr DType kAll[] = {f32, bf16, f16, f64, DType::i8, DType::i16, i32, i64, u8, DType::u16};
-constexpr Lie kLies[] = {Lie::dense, Lie::transposed, Lie::gaps};
 
 std::vector<double> plain_sum(const Array& a, const Array& b) {
   std::vector<double> sum = a.values();

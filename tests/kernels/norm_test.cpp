@@ -11,7 +11,6 @@ namespace weft {
 namespace {
 
 constexpr double kEps = 1e-5;
-constexpr Lie kLies[] = {Lie::dense, Lie::transposed, Lie::gaps};
 const Shape kShapes[] = {{7}, {5, 33}, {1, 1}, {200, 64}, {3, 5, 40}, {0, 4}};
 
 struct Gradients {
@@ -115,9 +114,6 @@ TEST(Norm, WithoutWeightAndInPlaceAndAccumulating) {
   expect_near(o.x.values(), expected.y, 1e-5);
 }
 
-MemoryBlock columns(const Array& array, int64_t begin, int64_t end) {
-  return array.block.part({{0, begin}, {array.block.shape[0], end - begin}});
-}
 MemoryBlock slice(const Array& array, int64_t begin, int64_t end) {
   return array.block.part({{begin}, {end - begin}});
 }

@@ -13,6 +13,11 @@ namespace {
 using Four = std::array<uint32_t, 4>;
 constexpr RandomState kState{0x123456789abcdef0u, 77};
 
+Four philox(Four counter, std::array<uint32_t, 2> key) {
+  Philox{key[0], key[1]}(counter[0], counter[1], counter[2], counter[3]);
+  return counter;
+}
+
 Box whole(const Shape& shape) { return {Dims::filled(shape.ndim(), 0), shape}; }
 
 // Known answers of Random123 (kat_vectors: philox 4x32 10).

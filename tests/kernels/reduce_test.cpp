@@ -13,7 +13,6 @@ namespace weft {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr Lie kLies[] = {Lie::dense, Lie::transposed, Lie::gaps};
 
 double start_of(Reduction reduction) {
   switch (reduction) {

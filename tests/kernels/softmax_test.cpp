@@ -13,7 +13,6 @@ namespace weft {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr Lie kLies[] = {Lie::dense, Lie::transposed, Lie::gaps};
 const Shape kShapes[] = {{7}, {1, 1}, {5, 33}, {4, 1000}, {3, 5, 40}, {0, 4}};
 
 Shape without(Shape shape, int dim) {
@@ -109,10 +108,6 @@ TEST(Softmax, GradientsEqualPlainLoops) {
       }
     }
   }
-}
-
-MemoryBlock columns(const Array& array, int64_t begin, int64_t end) {
-  return array.block.part({{0, begin}, {array.block.shape[0], end - begin}});
 }
 
 /// Statistics of parts of rows, reduced as over ranks.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "src/base/numeric.h"
-#include "weft/shape.h"
+#include "weft/block.h"
 
 namespace weft::cuda {
 
@@ -94,5 +95,14 @@ template <int kSides> struct Nest {
     return result;
   }
 };
+
+/// The nest of a block's elements in row-major order.
+inline Nest<1> nest_of(const MemoryBlock& block) {
+  Nest<1> nest;
+  nest.ndim = block.shape.ndim();
+  std::copy(block.shape.begin(), block.shape.end(), nest.sizes);
+  std::copy(block.strides.begin(), block.strides.end(), nest.strides[0]);
+  return nest;
+}
 
 }  // namespace weft::cuda

@@ -98,8 +98,7 @@ void adamw(const MemoryBlock& parameter, const MemoryBlock& m, const MemoryBlock
            const MemoryBlock& grad, const AdamWNumbers& options, const MemoryBlock* grad_factor,
            const MemoryBlock* rates) {
   check_adamw(parameter, m, v, grad, rates);
-  visit_compute_floating("adamw", parameter.dtype, [&](auto type) {
-    using C = typename decltype(type)::type;
+  visit_compute_floating("adamw", parameter.dtype, [&]<class C>(Type<C>) {
     auto f = element_of(options, factor_of<C>(grad_factor));
     if (rates) f.take_rates(rates->as<double>());
     parallel_for(parameter.numel(), kParallelGrain, [&](int64_t begin, int64_t end) {
@@ -120,8 +119,7 @@ void adamw(const MemoryBlock& parameter, const MemoryBlock& m, const MemoryBlock
 void sgd(const MemoryBlock& parameter, const MemoryBlock& velocity, const MemoryBlock& grad,
          const Sgd& options, const MemoryBlock* grad_factor) {
   check_sgd(parameter, velocity, grad, options);
-  visit_compute_floating("sgd", parameter.dtype, [&](auto type) {
-    using C = typename decltype(type)::type;
+  visit_compute_floating("sgd", parameter.dtype, [&]<class C>(Type<C>) {
     const auto f = element_of(options, factor_of<C>(grad_factor));
     parallel_for(parameter.numel(), kParallelGrain, [&](int64_t begin, int64_t end) {
       StepArray<C> ps(parameter), vs(velocity), gs(grad);

@@ -189,8 +189,7 @@ void adamw(const MemoryBlock& parameter, const MemoryBlock& m, const MemoryBlock
            const MemoryBlock* rates) {
   check_adamw(parameter, m, v, grad, rates);
   const MemoryBlock* const blocks[] = {&parameter, &m, &v, &grad};
-  visit_compute_floating("adamw", parameter.dtype, [&](auto type) {
-    using C = typename decltype(type)::type;
+  visit_compute_floating("adamw", parameter.dtype, [&]<class C>(Type<C>) {
     take_step<AdamWElement<C>, C, 2>(element_of(options, C(1)), blocks, grad_factor, rates);
   });
 }
@@ -199,8 +198,7 @@ void sgd(const MemoryBlock& parameter, const MemoryBlock& velocity, const Memory
          const Sgd& options, const MemoryBlock* grad_factor) {
   check_sgd(parameter, velocity, grad, options);
   const MemoryBlock* const blocks[] = {&parameter, &velocity, &grad};
-  visit_compute_floating("sgd", parameter.dtype, [&](auto type) {
-    using C = typename decltype(type)::type;
+  visit_compute_floating("sgd", parameter.dtype, [&]<class C>(Type<C>) {
     take_step<SgdElement<C>, C, 1>(element_of(options, C(1)), blocks, grad_factor, nullptr);
   });
 }

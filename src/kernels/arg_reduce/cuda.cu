@@ -159,8 +159,7 @@ void arg_reduce(const MemoryBlock& out, const MemoryBlock& in, int dim, bool gre
   check_indices("arg_reduce", out);
   const Rows rows(in, dim), indices = Rows::values("arg_reduce", out, rows);
   const Stream stream = current_stream(out.device);
-  visit_compute(in.dtype, [&](auto type) {
-    using C = typename decltype(type)::type;
+  visit_compute(in.dtype, [&]<class C>(Type<C>) {
     if (greatest) {
       run_seek(Seek<FirstExtreme<true>, C>{rows, indices, {}, 1, offset, -1}, stream, out.device);
     } else {
@@ -175,8 +174,7 @@ void index_of(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& 
   const Rows rows(in, dim), indices = Rows::values("index_of", out, rows);
   const Rows values = Rows::values("index_of", value, rows);
   const int64_t none = out.dtype == DType::i32 ? std::numeric_limits<int32_t>::max() : kNowhere;
-  visit_compute(in.dtype, [&](auto type) {
-    using C = typename decltype(type)::type;
+  visit_compute(in.dtype, [&]<class C>(Type<C>) {
     run_seek(Seek<FirstOfAll, C>{rows, indices, values, 1, offset, none},
              current_stream(out.device), out.device);
   });

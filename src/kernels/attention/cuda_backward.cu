@@ -18,8 +18,7 @@ namespace {
 
 template <class C> struct BackwardSides {
   AttentionSide q, k, v, out, dout, dq, dk, dv;
-  const C* lse;
-  int64_t lse_batch, lse_head, lse_row;
+  LseSide<C> lse;
   /// [batch, heads, queries], dense.
   C* delta;
 
@@ -32,14 +31,8 @@ template <class C> struct BackwardSides {
         dq(x.dq),
         dk(x.dk),
         dv(x.dv),
-        lse(x.lse.as<C>()),
-        lse_batch(x.lse.strides[0]),
-        lse_head(x.lse.strides[1]),
-        lse_row(x.lse.strides[2]),
+        lse(x.lse),
         delta(deltas) {}
-  WEFT_DEVICE C lse_of(int64_t batch, int64_t head, int64_t row) const {
-    return lse[batch * lse_batch + head * lse_head + row * lse_row];
-  }
 };
 
 /// Returns how many keys from `first_key` on are visible to query `i` of a strip.
@@ -90,16 +83,16 @@ template <class C, int kWidth, class Rule> struct QueryGradients {
     const int64_t kv_head = mine.head / call.group, seen = call.seen(mine.first + mine.count - 1);
     const int width = static_cast<int>(call.width);
     const C scale = static_cast<C>(call.scale);
-    Tiles::load(block, queries, x.q, mine.batch, mine.head, mine.first, mine.count, width, scale);
-    Tiles::load(block, dout, x.dout, mine.batch, mine.head, mine.first, mine.count, width);
-    Tiles::load(block, values, x.out, mine.batch, mine.head, mine.first, mine.count, width);
+    Tiles::load(block, queries, x.q, mine, width, scale);
+    Tiles::load(block, dout, x.dout, mine, width);
+    Tiles::load(block, values, x.out, mine, width);
     find_deltas(block, m, mine);
     typename Tiles::Result sums[kOwned] = {};
     for (int64_t first = call.first_key(mine.first) / kTile * kTile; first < seen; first += kTile) {
-      const int64_t count = seen - first < kTile ? seen - first : kTile;
+      const Strip theirs{mine.batch, kv_head, first, seen - first < kTile ? seen - first : kTile};
       if (rule.hides(block, call, mine, first, kTile)) continue;
-      Tiles::load(block, keys, x.k, mine.batch, kv_head, first, count, width);
-      Tiles::load(block, values, x.v, mine.batch, kv_head, first, count, width);
+      Tiles::load(block, keys, x.k, theirs, width);
+      Tiles::load(block, values, x.v, theirs, width);
       block.sync();
       for (int o = 0; o < kOwned; ++o) {
         const int owner = block.thread() + o * kAttentionThreads;
@@ -115,8 +108,7 @@ template <class C, int kWidth, class Rule> struct QueryGradients {
       block.sync();
     }
     for (int o = 0; o < kOwned; ++o) {
-      Tiles::store(block.thread() + o * kAttentionThreads, x.dq, mine.batch, mine.head, mine.first,
-                   mine.count, width, sums[o], scale);
+      Tiles::store(block.thread() + o * kAttentionThreads, x.dq, mine, width, sums[o], scale);
     }
   }
 
@@ -130,7 +122,7 @@ template <class C, int kWidth, class Rule> struct QueryGradients {
       for (int column = 0; column < kWidth; ++column) sum += dout[column] * out[column];
       const int64_t query = mine.first + row;
       m.delta[row] = sum;
-      m.lse[row] = x.lse_of(mine.batch, mine.head, query);
+      m.lse[row] = x.lse.of(mine.batch, mine.head, query);
       x.delta[(mine.batch * call.heads + mine.head) * call.queries + query] = sum;
     }
     block.sync();
@@ -189,8 +181,8 @@ template <class C, int kWidth, class Rule> struct KeyGradients {
     const Memory m(block.template shared<C>());
     const Strip mine = place(block.index());
     const int width = static_cast<int>(call.width);
-    Tiles::load(block, m.first, x.k, mine.batch, mine.head, mine.first, mine.count, width);
-    Tiles::load(block, m.second, x.v, mine.batch, mine.head, mine.first, mine.count, width);
+    Tiles::load(block, m.first, x.k, mine, width);
+    Tiles::load(block, m.second, x.v, mine, width);
     Sums sums = {};
     for (int64_t g = 0; g < call.group; ++g) {
       const int64_t head = mine.head * call.group + g;
@@ -206,10 +198,8 @@ template <class C, int kWidth, class Rule> struct KeyGradients {
     }
     for (int o = 0; o < kOwned; ++o) {
       const int owner = block.thread() + o * kAttentionThreads;
-      Tiles::store(owner, x.dk, mine.batch, mine.head, mine.first, mine.count, width, sums.keys[o],
-                   C(1));
-      Tiles::store(owner, x.dv, mine.batch, mine.head, mine.first, mine.count, width,
-                   sums.values[o], C(1));
+      Tiles::store(owner, x.dk, mine, width, sums.keys[o], C(1));
+      Tiles::store(owner, x.dv, mine, width, sums.values[o], C(1));
     }
   }
 
@@ -247,13 +237,11 @@ template <class C, int kWidth, class Rule> struct KeyGradients {
   WEFT_DEVICE void load_queries(const ThreadBlock& block, const Memory& m,
                                 const Strip& theirs) const {
     const int width = static_cast<int>(call.width);
-    Tiles::load(block, m.third, x.q, theirs.batch, theirs.head, theirs.first, theirs.count, width,
-                static_cast<C>(call.scale));
-    Tiles::load(block, m.fourth, x.dout, theirs.batch, theirs.head, theirs.first, theirs.count,
-                width);
+    Tiles::load(block, m.third, x.q, theirs, width, static_cast<C>(call.scale));
+    Tiles::load(block, m.fourth, x.dout, theirs, width);
     const int64_t row = (theirs.batch * call.heads + theirs.head) * call.queries + theirs.first;
     for (int i = block.thread(); i < theirs.count; i += block.threads()) {
-      m.lse[i] = x.lse_of(theirs.batch, theirs.head, theirs.first + i);
+      m.lse[i] = x.lse.of(theirs.batch, theirs.head, theirs.first + i);
       m.delta[i] = x.delta[row + i];
     }
   }

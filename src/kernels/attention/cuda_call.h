@@ -42,6 +42,20 @@ struct AttentionSide {
   }
 };
 
+/// The queries' logsumexp, [batch, heads, sequence].
+template <class C> struct LseSide {
+  C* data;
+  int64_t batch, head, row;
+
+  explicit LseSide(const MemoryBlock& block) : data(block.as<C>()), batch(0), head(0), row(0) {
+    if (!data) return;
+    batch = block.strides[0], head = block.strides[1], row = block.strides[2];
+  }
+  WEFT_FN C& of(int64_t b, int64_t h, int64_t r) const {
+    return data[b * batch + h * head + r * row];
+  }
+};
+
 inline namespace WEFT_COMPILER {
 
 template <class T> struct alignas(16) Four { T element[4]; };

@@ -9,20 +9,6 @@ namespace weft::cuda {
 
 namespace {
 
-/// Destination of the queries' logsumexp; nothing is written when it has no data.
-template <class C> struct LseSide {
-  C* data;
-  int64_t batch, head, row;
-
-  explicit LseSide(const MemoryBlock& block) : data(block.as<C>()), batch(0), head(0), row(0) {
-    if (!data) return;
-    batch = block.strides[0], head = block.strides[1], row = block.strides[2];
-  }
-  WEFT_DEVICE void store(int64_t b, int64_t h, int64_t r, C value) const {
-    if (data) data[b * batch + h * head + r * row] = value;
-  }
-};
-
 /// Each thread block processes one tile of queries against all visible keys. It keeps a running
 /// maximum and total per row, and rescales earlier sums when the maximum grows (online softmax).
 template <class C, int kWidth, class Rule> struct AttendTile {
@@ -59,14 +45,13 @@ template <class C, int kWidth, class Rule> struct AttendTile {
     const Strip at = query_strip(call, tiles, kTile, block.index());
     const int64_t kv_head = at.head / call.group, seen = call.seen(at.first + at.count - 1);
     const int width = static_cast<int>(call.width);
-    Tiles::load(block, m.queries, q, at.batch, at.head, at.first, at.count, width,
-                static_cast<C>(call.scale));
+    Tiles::load(block, m.queries, q, at, width, static_cast<C>(call.scale));
     begin_rows(block, m);
     typename Tiles::Result sums[kOwned] = {};
     for (int64_t first = call.first_key(at.first) / kTile * kTile; first < seen; first += kTile) {
-      const int64_t count = seen - first < kTile ? seen - first : kTile;
+      const Strip keys{at.batch, kv_head, first, seen - first < kTile ? seen - first : kTile};
       if (rule.hides(block, call, at, first, kTile)) continue;
-      Tiles::load(block, m.keys, k, at.batch, kv_head, first, count, width);
+      Tiles::load(block, m.keys, k, keys, width);
       block.sync();
       for (int o = 0; o < kOwned; ++o) {
         const int owner = block.thread() + o * kAttentionThreads;
@@ -75,7 +60,7 @@ template <class C, int kWidth, class Rule> struct AttendTile {
         Tiles::put(owner, m.scores, scores);
       }
       block.sync();
-      Tiles::load(block, m.keys, v, at.batch, kv_head, first, count, width);
+      Tiles::load(block, m.keys, v, keys, width);
       soften(block, m, at, first);
       for (int o = 0; o < kOwned; ++o) {
         const int owner = block.thread() + o * kAttentionThreads;
@@ -86,8 +71,7 @@ template <class C, int kWidth, class Rule> struct AttendTile {
     }
     end_rows(block, m, at);
     for (int o = 0; o < kOwned; ++o) {
-      Tiles::store(block.thread() + o * kAttentionThreads, out, at.batch, at.head, at.first,
-                   at.count, width, sums[o], C(1), m.factor);
+      Tiles::store(block.thread() + o * kAttentionThreads, out, at, width, sums[o], C(1), m.factor);
     }
   }
 
@@ -174,7 +158,7 @@ template <class C, int kWidth, class Rule> struct AttendTile {
       const C factor = rule.add_sink(call, at, max, total);
       m.factor[row] = total > 0 ? factor / total : total;
       // -inf when the row sees no key.
-      lse.store(at.batch, at.head, at.first + row, max + log(total));
+      if (lse.data) lse.of(at.batch, at.head, at.first + row) = max + log(total);
     }
     block.sync();
   }

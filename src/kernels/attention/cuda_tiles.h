@@ -51,20 +51,19 @@ template <class C, int kWidth> struct AttentionTiles {
     return *reinterpret_cast<const Four<C>*>(at);
   }
 
-  /// Loads `count` rows of a head from `first` on, times `factor`, followed by rows of zeros.
+  /// Loads the rows of a strip, times `factor`, followed by rows of zeros.
   template <class ThreadBlock>
   WEFT_DEVICE static void load(const ThreadBlock& block, C* to, const AttentionSide& side,
-                               int64_t batch, int64_t head, int64_t first, int64_t count, int width,
-                               C factor = C(1)) {
+                               const Strip& strip, int width, C factor = C(1)) {
     constexpr int kRowFours = kWidth / 4;
-    const int64_t start = side.at(batch, head, first);
+    const int64_t start = side.at(strip.batch, strip.head, strip.first);
     for (int i = block.thread(); i < kTile * kRowFours; i += block.threads()) {
       const int row = i / kRowFours, column = i % kRowFours * 4;
       Four<C> values = {};
       const int64_t at = start + row * side.row + column;
-      if (row < count && side.by_four && column < width) {
+      if (row < strip.count && side.by_four && column < width) {
         values = load_four<C>(side.data, side.dtype, at);
-      } else if (row < count) {
+      } else if (row < strip.count) {
         for (int j = 0; j < 4 && column + j < width; ++j) {
           values.element[j] = load_element<C>(side.data, side.dtype, at + j);
         }
@@ -128,17 +127,16 @@ template <class C, int kWidth> struct AttentionTiles {
     }
   }
 
-  /// Stores an owner's part of a result to rows `first` .. `first` + count - 1 of a head, times
-  /// `factor`, or each row times its own factor.
-  WEFT_DEVICE static void store(int owner, const AttentionSide& side, int64_t batch, int64_t head,
-                                int64_t first, int64_t count, int width, const Result& values,
-                                C factor, const C* factors = nullptr) {
+  /// Stores an owner's part of a result to the rows of a strip, times `factor`, or each row times
+  /// its own factor.
+  WEFT_DEVICE static void store(int owner, const AttentionSide& side, const Strip& strip, int width,
+                                const Result& values, C factor, const C* factors = nullptr) {
     WEFT_UNROLL
     for (int i = 0; i < kM; ++i) {
       const int row = owner / kSide + i * kSide;
-      if (row >= count) continue;
+      if (row >= strip.count) continue;
       const C times = factors ? factors[row] : factor;
-      const int64_t at = side.at(batch, head, first + row);
+      const int64_t at = side.at(strip.batch, strip.head, strip.first + row);
       WEFT_UNROLL
       for (int f = 0; f < kFours; ++f) {
         const int column = f * 4 * kSide + owner % kSide * 4;

@@ -75,11 +75,6 @@ static GraphTensor tensor_of(const MemoryBlock& block) {
   return tensor;
 }
 
-static void add_numbers(GraphKey& key, const GraphTensor& tensor) {
-  key.insert(key.end(), tensor.sizes.begin(), tensor.sizes.end());
-  key.insert(key.end(), tensor.strides.begin(), tensor.strides.end());
-}
-
 static GraphKey key_of(const AttentionGraphSpec& spec, Device device) {
   int32_t scale;
   std::memcpy(&scale, &spec.scale, sizeof(scale));
@@ -89,11 +84,10 @@ static GraphKey key_of(const AttentionGraphSpec& spec, Device device) {
                spec.backward,
                spec.deterministic,
                device.index};
-  for (const GraphTensor* tensor : {&spec.q, &spec.k, &spec.v, &spec.out})
-    add_numbers(key, *tensor);
-  if (!spec.backward) return key;
-  for (const GraphTensor* tensor : {&spec.dout, &spec.dq, &spec.dk, &spec.dv}) {
-    add_numbers(key, *tensor);
+  for (int64_t name = kQ; name <= (spec.backward ? kDv : kOut); ++name) {
+    const GraphTensor& tensor = spec.tensors[static_cast<size_t>(name)];
+    key.insert(key.end(), tensor.sizes.begin(), tensor.sizes.end());
+    key.insert(key.end(), tensor.strides.begin(), tensor.strides.end());
   }
   return key;
 }
@@ -102,31 +96,6 @@ static GraphKey key_of(const AttentionGraphSpec& spec, Device device) {
 static bool has_aligned_rows(const MemoryBlock& block) {
   if (!is_aligned(block.data) || block.strides[3] != 1) return false;
   return block.strides[0] % 8 == 0 && block.strides[1] % 8 == 0 && block.strides[2] % 8 == 0;
-}
-
-static AttentionGraphSpec spec_of(const AttentionSizes& sizes, const AttentionOperands& x) {
-  AttentionGraphSpec spec{};
-  spec.dtype = x.q.dtype;
-  spec.q = tensor_of(x.q), spec.k = tensor_of(x.k);
-  spec.v = tensor_of(x.v), spec.out = tensor_of(x.out);
-  spec.scale = static_cast<float>(sizes.scale);
-  spec.causal = sizes.causal;
-  return spec;
-}
-
-/// Whether cuDNN computes the call. It reads blocks and statistics 16 bytes at a time, and is not
-/// called for empty results. Its causal masks align the last query with the last key; each query
-/// must see a key.
-static bool is_for_cudnn(const AttentionSizes& sizes, const AttentionGraphSpec& spec,
-                         const MemoryBlock& lse, std::initializer_list<const MemoryBlock*> blocks) {
-  for (const MemoryBlock* block : blocks) {
-    if (!has_aligned_rows(*block)) return false;
-  }
-  const bool some = sizes.batch * sizes.heads > 0 && sizes.queries > 0 && sizes.keys > 0;
-  const bool has_mask =
-      !sizes.causal || (sizes.offset == sizes.keys - sizes.queries && sizes.offset >= 0);
-  return suits_cudnn(spec) && has_mask && some && lse.data && lse.is_dense() &&
-         is_aligned(lse.data);
 }
 
 static AttentionGraph& built(AttentionGraphSpec spec, const Stream& stream) {
@@ -146,37 +115,49 @@ static bool run(const AttentionGraphSpec& spec, const Stream& stream,
   return graph.run(cudnn().handle(stream), memory, workspace->data());
 }
 
+/// Queues the graph of these blocks, if cuDNN computes it. It reads blocks and statistics 16 bytes
+/// at a time, and is not called for empty results. Its causal masks align the last query with the
+/// last key; each query must see a key.
+static bool attend_by_graph(
+    const AttentionSizes& sizes, const AttentionOperands& x, bool backward,
+    std::initializer_list<std::pair<AttentionTensor, const MemoryBlock*>> blocks) {
+  AttentionGraphSpec spec{.dtype = x.q.dtype,
+                          .tensors = {},
+                          .scale = static_cast<float>(sizes.scale),
+                          .causal = sizes.causal,
+                          .backward = backward,
+                          .deterministic = backward && uses_deterministic_algorithms(),
+                          .architecture = 0};
+  for (const auto& [name, block] : blocks) {
+    if (!has_aligned_rows(*block)) return false;
+    spec.tensors[name] = tensor_of(*block);
+  }
+  const bool some = sizes.batch * sizes.heads > 0 && sizes.queries > 0 && sizes.keys > 0;
+  const bool has_mask =
+      !sizes.causal || (sizes.offset == sizes.keys - sizes.queries && sizes.offset >= 0);
+  const bool has_lse = x.lse.data && x.lse.is_dense() && is_aligned(x.lse.data);
+  if (!suits_cudnn(spec) || !has_mask || !some || !has_lse) return false;
+  AttentionMemory memory{{kStatistics, x.lse.data}};
+  for (const auto& [name, block] : blocks) memory.emplace(name, block->data);
+  return run(spec, current_stream(x.q.device), memory);
+}
+
 bool attend_by_cudnn(const AttentionSizes& sizes, const AttentionOperands& x) {
   // In decoding each call has one more key, so each would build a new graph.
   if (sizes.queries == 1) return false;
-  const AttentionGraphSpec spec = spec_of(sizes, x);
-  if (!is_for_cudnn(sizes, spec, x.lse, {&x.q, &x.k, &x.v, &x.out})) return false;
-  return run(spec, current_stream(x.q.device),
-             {{kQ, x.q.data},
-              {kK, x.k.data},
-              {kV, x.v.data},
-              {kOut, x.out.data},
-              {kStatistics, x.lse.data}});
+  return attend_by_graph(sizes, x, false, {{kQ, &x.q}, {kK, &x.k}, {kV, &x.v}, {kOut, &x.out}});
 }
 
 bool attend_backward_by_cudnn(const AttentionSizes& sizes, const AttentionGradients& x) {
-  AttentionGraphSpec spec = spec_of(sizes, x);
-  if (!is_for_cudnn(sizes, spec, x.lse, {&x.q, &x.k, &x.v, &x.out, &x.dout, &x.dq, &x.dk, &x.dv}))
-    return false;
-  spec.backward = true;
-  spec.deterministic = uses_deterministic_algorithms();
-  spec.dout = tensor_of(x.dout), spec.dq = tensor_of(x.dq);
-  spec.dk = tensor_of(x.dk), spec.dv = tensor_of(x.dv);
-  return run(spec, current_stream(x.q.device),
-             {{kQ, x.q.data},
-              {kK, x.k.data},
-              {kV, x.v.data},
-              {kOut, x.out.data},
-              {kStatistics, x.lse.data},
-              {kDout, x.dout.data},
-              {kDq, x.dq.data},
-              {kDk, x.dk.data},
-              {kDv, x.dv.data}});
+  return attend_by_graph(sizes, x, true,
+                         {{kQ, &x.q},
+                          {kK, &x.k},
+                          {kV, &x.v},
+                          {kOut, &x.out},
+                          {kDout, &x.dout},
+                          {kDq, &x.dq},
+                          {kDk, &x.dk},
+                          {kDv, &x.dv}});
 }
 
 }  // namespace weft::cuda

@@ -40,7 +40,7 @@ void load_cudnn() {
 }
 
 bool suits_cudnn(const AttentionGraphSpec& spec) {
-  const int64_t width = spec.q.sizes[3];
+  const int64_t width = spec.tensors[kQ].sizes[3];
   const bool half = spec.dtype == DType::bf16 || spec.dtype == DType::f16;
   return half && width % 8 == 0 && width <= kMostWidth;
 }
@@ -58,7 +58,7 @@ static Tensor_attributes described(const GraphTensor& tensor, AttentionTensor na
 
 /// One logsumexp per query: [batch, heads, sequence, 1], dense.
 static GraphTensor statistics_of(const AttentionGraphSpec& spec) {
-  const auto& [batch, heads, queries, width] = spec.q.sizes;
+  const auto& [batch, heads, queries, width] = spec.tensors[kQ].sizes;
   return {{batch, heads, queries, 1}, {heads * queries, queries, 1, 1}};
 }
 
@@ -72,21 +72,27 @@ static void name_result(const std::shared_ptr<Tensor_attributes>& result, const 
       .set_stride(list_of(tensor.strides));
 }
 
+static std::shared_ptr<Tensor_attributes> input_of(fe::graph::Graph& graph,
+                                                   const AttentionGraphSpec& spec,
+                                                   AttentionTensor name) {
+  return graph.tensor(described(spec.tensors[name], name));
+}
+
 /// Aligns causal masks with the last query and the last key.
 template <class Options> static void mask(Options& options, const AttentionGraphSpec& spec) {
   if (!spec.causal) return;
   options.set_diagonal_band_right_bound(0).set_diagonal_alignment(
-      spec.q.sizes[2] == spec.k.sizes[2] ? fe::DiagonalAlignment_t::TOP_LEFT
-                                         : fe::DiagonalAlignment_t::BOTTOM_RIGHT);
+      spec.tensors[kQ].sizes[2] == spec.tensors[kK].sizes[2]
+          ? fe::DiagonalAlignment_t::TOP_LEFT
+          : fe::DiagonalAlignment_t::BOTTOM_RIGHT);
 }
 
 static void add_forward(fe::graph::Graph& graph, const AttentionGraphSpec& spec) {
   auto options = fe::graph::SDPA_attributes().set_generate_stats(true).set_attn_scale(spec.scale);
   mask(options, spec);
-  auto [out, statistics] =
-      graph.sdpa(graph.tensor(described(spec.q, kQ)), graph.tensor(described(spec.k, kK)),
-                 graph.tensor(described(spec.v, kV)), options);
-  name_result(out, spec.out, kOut);
+  const auto input = [&](AttentionTensor name) { return input_of(graph, spec, name); };
+  auto [out, statistics] = graph.sdpa(input(kQ), input(kK), input(kV), options);
+  name_result(out, spec.tensors[kOut], kOut);
   name_result(statistics, statistics_of(spec), kStatistics);
   statistics->set_data_type(fe::DataType_t::FLOAT);
 }
@@ -98,13 +104,12 @@ static void add_backward(fe::graph::Graph& graph, const AttentionGraphSpec& spec
   mask(options, spec);
   auto statistics = graph.tensor(
       described(statistics_of(spec), kStatistics).set_data_type(fe::DataType_t::FLOAT));
-  auto [dq, dk, dv] = graph.sdpa_backward(
-      graph.tensor(described(spec.q, kQ)), graph.tensor(described(spec.k, kK)),
-      graph.tensor(described(spec.v, kV)), graph.tensor(described(spec.out, kOut)),
-      graph.tensor(described(spec.dout, kDout)), statistics, options);
-  name_result(dq, spec.dq, kDq);
-  name_result(dk, spec.dk, kDk);
-  name_result(dv, spec.dv, kDv);
+  const auto input = [&](AttentionTensor name) { return input_of(graph, spec, name); };
+  auto [dq, dk, dv] = graph.sdpa_backward(input(kQ), input(kK), input(kV), input(kOut),
+                                          input(kDout), statistics, options);
+  name_result(dq, spec.tensors[kDq], kDq);
+  name_result(dk, spec.tensors[kDk], kDk);
+  name_result(dv, spec.tensors[kDv], kDv);
 }
 
 static GraphHandle attention_graph(const AttentionGraphSpec& spec) {

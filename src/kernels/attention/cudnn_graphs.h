@@ -24,12 +24,15 @@ struct GraphTensor {
   std::array<int64_t, 4> strides;
 };
 
+/// Identifiers of a graph's tensors when it runs; gradients are unused in forward.
+enum AttentionTensor : int64_t { kQ = 1, kK, kV, kOut, kStatistics, kDout, kDq, kDk, kDv };
+using AttentionMemory = std::unordered_map<int64_t, void*>;
+
 /// One attention as a graph: everything that its engine depends on.
 struct AttentionGraphSpec {
   DType dtype;
-  GraphTensor q, k, v, out;
-  /// Gradients of out, q, k and v; unused in forward.
-  GraphTensor dout, dq, dk, dv;
+  /// By AttentionTensor; that of the statistics is unused.
+  std::array<GraphTensor, kDv + 1> tensors;
   float scale;
   bool causal;
   bool backward;
@@ -42,10 +45,6 @@ struct AttentionGraphSpec {
 extern const LoadedLibrary kCudnn;
 /// Loads cuDNN for the functions of its front end. std::runtime_error when it cannot be loaded.
 void load_cudnn();
-
-/// Identifiers of a graph's tensors when it runs.
-enum AttentionTensor : int64_t { kQ = 1, kK, kV, kOut, kStatistics, kDout, kDq, kDk, kDv };
-using AttentionMemory = std::unordered_map<int64_t, void*>;
 
 /// Whether to try cuDNN: half precision, head widths that are multiples of 8 up to 128.
 bool suits_cudnn(const AttentionGraphSpec& spec);

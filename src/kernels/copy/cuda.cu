@@ -45,53 +45,51 @@ template <class Word> struct MoveKernel {
   }
 };
 
-template <class C> struct FillKernel {
+/// Sets element i to f(i).
+template <class F> struct FillKernel {
   int64_t elements;
   Nest<1> nest;
-  C value;
+  F f;
   void* out;
   DType dtype;
 
   WEFT_DEVICE void operator()(const Thread& thread) const {
     for (int64_t i = thread.index; i < elements; i += thread.count) {
-      store_element(out, dtype, nest.offsets(i).of[0], value);
+      store_element(out, dtype, nest.offsets(i).of[0], f(i));
     }
   }
 };
 
-template <class C> struct RangeKernel {
-  int64_t elements;
-  Nest<1> nest;
+template <class C> struct Same {
+  C value;
+  WEFT_DEVICE C operator()(int64_t) const { return value; }
+};
+
+template <class C> struct Progression {
   /// The dim's stride in row-major order, and its size.
   int64_t step_of_index, size;
   double start, step;
-  void* out;
-  DType dtype;
 
-  WEFT_DEVICE void operator()(const Thread& thread) const {
-    for (int64_t i = thread.index; i < elements; i += thread.count) {
-      const int64_t at = i / step_of_index % size;
-      const C value = static_cast<C>(start) + static_cast<C>(step) * static_cast<C>(at);
-      store_element(out, dtype, nest.offsets(i).of[0], value);
-    }
+  WEFT_DEVICE C operator()(int64_t i) const {
+    const int64_t at = i / step_of_index % size;
+    return static_cast<C>(start) + static_cast<C>(step) * static_cast<C>(at);
   }
 };
 
 }  // namespace
 
-static Nest<2> nest_of(const Iteration& loops) {
-  Nest<2> nest;
+template <int kSides> static Nest<kSides> nest_of(const Iteration& loops) {
+  Nest<kSides> nest;
   nest.ndim = loops.ndim();
   for (int d = 0; d < nest.ndim; ++d) {
     nest.sizes[d] = loops.size(d);
-    nest.strides[0][d] = loops.stride(0, d);
-    nest.strides[1][d] = loops.stride(1, d);
+    for (int s = 0; s < kSides; ++s) nest.strides[s][d] = loops.stride(s, d);
   }
   return nest;
 }
 
 template <class Word> static void move(const Iteration& loops, const Stream& stream) {
-  const MoveKernel<Word> kernel{loops.inner() * loops.outer(), nest_of(loops),
+  const MoveKernel<Word> kernel{loops.inner() * loops.outer(), nest_of<2>(loops),
                                 static_cast<Word*>(loops.block(0).data),
                                 static_cast<const Word*>(loops.block(1).data)};
   launch(kernel, kernel.elements, stream);
@@ -100,7 +98,7 @@ template <class Word> static void move(const Iteration& loops, const Stream& str
 template <class C> static void convert(const Iteration& loops, const Stream& stream) {
   const MemoryBlock &out = loops.block(0), &in = loops.block(1);
   const ConvertKernel<C> kernel{
-      loops.inner() * loops.outer(), nest_of(loops), out.data, out.dtype, in.data, in.dtype};
+      loops.inner() * loops.outer(), nest_of<2>(loops), out.data, out.dtype, in.data, in.dtype};
   launch(kernel, kernel.elements, stream);
 }
 
@@ -121,72 +119,43 @@ static void copy_here(const MemoryBlock& out, const MemoryBlock& in) {
   if (loops.is_dense(0) && loops.is_dense(1)) {
     return copy_on_devices(out.data, in.data, static_cast<size_t>(elements) * size, stream);
   }
-  switch (size) {
-    case 1: return move<uint8_t>(loops, stream);
-    case 2: return move<uint16_t>(loops, stream);
-    case 4: return move<uint32_t>(loops, stream);
-    default: return move<uint64_t>(loops, stream);
-  }
+  visit_word(size, [&]<class Word>(Type<Word>) { move<Word>(loops, stream); });
 }
 
 static bool lies_dense(const MemoryBlock& block, const MemoryBlock& like) {
   return block.dtype == like.dtype && block.shape == like.shape && block.is_dense();
 }
 
-static void copy_from_host(const MemoryBlock& out, const MemoryBlock& in) {
+/// Copies between devices: send(to, from, bytes) moves dense elements of out's dtype.
+template <class Send>
+static void copy_by(const MemoryBlock& out, const MemoryBlock& in, const Send& send) {
   if (!lies_dense(in, out)) {
-    const DenseMemory dense(out.shape, out.dtype, cpu);
+    const DenseMemory dense(out.shape, out.dtype, in.device);
     weft::copy(dense.block, in);
-    return copy_from_host(out, dense.block);
+    return copy_by(out, dense.block, send);
   }
   const auto bytes = static_cast<size_t>(in.numel()) * size_of(in.dtype);
-  const Stream stream = current_stream(out.device);
-  if (out.is_dense()) return send_to_device(out.data, in.data, bytes, stream);
+  if (out.is_dense()) return send(out.data, in.data, bytes);
   const DenseMemory dense(out.shape, out.dtype, out.device);
-  send_to_device(dense.block.data, in.data, bytes, stream);
-  copy_here(out, dense.block);
-}
-
-static void copy_to_host_from(const MemoryBlock& out, const MemoryBlock& in) {
-  if (!lies_dense(in, out)) {
-    const DenseMemory dense(out.shape, out.dtype, in.device);
-    copy_here(dense.block, in);
-    return copy_to_host_from(out, dense.block);
-  }
-  const auto bytes = static_cast<size_t>(in.numel()) * size_of(in.dtype);
-  const Stream stream = current_stream(in.device);
-  if (out.is_dense()) return read_from_device(out.data, in.data, bytes, stream);
-  const DenseMemory dense(out.shape, out.dtype, cpu);
-  read_from_device(dense.block.data, in.data, bytes, stream);
+  send(dense.block.data, in.data, bytes);
   weft::copy(out, dense.block);
-}
-
-/// Copies across devices, on the receiving one's stream. Later work on `in` waits for it.
-static void copy_across(const MemoryBlock& out, const MemoryBlock& in) {
-  if (!lies_dense(in, out)) {
-    const DenseMemory dense(out.shape, out.dtype, in.device);
-    copy_here(dense.block, in);
-    return copy_across(out, dense.block);
-  }
-  const Stream from = current_stream(in.device), stream = current_stream(out.device);
-  Event::record(from).wait(stream);
-  const auto bytes = static_cast<size_t>(in.numel()) * size_of(in.dtype);
-  if (out.is_dense()) {
-    copy_on_devices(out.data, in.data, bytes, stream);
-  } else {
-    const DenseMemory dense(out.shape, out.dtype, out.device);
-    copy_on_devices(dense.block.data, in.data, bytes, stream);
-    copy_here(out, dense.block);
-  }
-  Event::record(stream).wait(from);
 }
 
 void copy(const MemoryBlock& out, const MemoryBlock& in) {
   if (out.numel() == 0) return;
   if (out.device == in.device) return copy_here(out, in);
-  if (in.device.kind == DeviceKind::cpu) return copy_from_host(out, in);
-  if (out.device.kind == DeviceKind::cpu) return copy_to_host_from(out, in);
-  copy_across(out, in);
+  copy_by(out, in, [&](void* to, const void* from, size_t bytes) {
+    if (in.device.kind == DeviceKind::cpu) {
+      return send_to_device(to, from, bytes, current_stream(out.device));
+    }
+    const Stream sender = current_stream(in.device);
+    if (out.device.kind == DeviceKind::cpu) return read_from_device(to, from, bytes, sender);
+    // On the receiving device's stream; later work on `in` waits for it.
+    const Stream stream = current_stream(out.device);
+    Event::record(sender).wait(stream);
+    copy_on_devices(to, from, bytes, stream);
+    Event::record(stream).wait(sender);
+  });
 }
 
 void transfer(const MemoryBlock& out, const MemoryBlock& in) {
@@ -210,33 +179,23 @@ void transfer(const MemoryBlock& out, const MemoryBlock& in) {
   }
 }
 
-template <class C> static void fill_as(const MemoryBlock& out, C value) {
-  const MemoryBlock* const blocks[] = {&out};
-  const Iteration loops("fill", out.shape, blocks, 1);
-  FillKernel<C> kernel{loops.inner() * loops.outer(), {}, value, out.data, out.dtype};
-  kernel.nest.ndim = loops.ndim();
-  for (int d = 0; d < loops.ndim(); ++d) {
-    kernel.nest.sizes[d] = loops.size(d);
-    kernel.nest.strides[0][d] = loops.stride(0, d);
-  }
+template <class F> static void fill_by(const F& f, const MemoryBlock& out, const Nest<1>& nest) {
+  const FillKernel<F> kernel{out.numel(), nest, f, out.data, out.dtype};
   launch(kernel, kernel.elements, current_stream(out.device));
 }
 
 void fill(const MemoryBlock& out, Number value) {
-  if (is_integer(out.dtype)) return fill_as(out, value.bits);
-  fill_as(out, value.value);
+  const MemoryBlock* const blocks[] = {&out};
+  const Nest<1> nest = nest_of<1>(Iteration("fill", out.shape, blocks, 1));
+  if (is_integer(out.dtype)) return fill_by(Same<int64_t>{value.bits}, out, nest);
+  fill_by(Same<double>{value.value}, out, nest);
 }
 
 template <class C>
 static void fill_range_as(const MemoryBlock& out, int dim, double start, double step) {
-  RangeKernel<C> kernel{out.numel(), {}, 1, out.shape[dim], start, step, out.data, out.dtype};
-  kernel.nest.ndim = out.shape.ndim();
-  for (int d = 0; d < out.shape.ndim(); ++d) {
-    kernel.nest.sizes[d] = out.shape[d];
-    kernel.nest.strides[0][d] = out.strides[d];
-    if (d > dim) kernel.step_of_index *= out.shape[d];
-  }
-  launch(kernel, kernel.elements, current_stream(out.device));
+  Progression<C> values{1, out.shape[dim], start, step};
+  for (int d = dim + 1; d < out.shape.ndim(); ++d) values.step_of_index *= out.shape[d];
+  fill_by(values, out, nest_of(out));
 }
 
 void fill_range(const MemoryBlock& out, int dim, double start, double step) {

@@ -80,8 +80,7 @@ void scatter_add_rows(const MemoryBlock& table, const MemoryBlock& rows, const M
   const Rows id_rows = Rows::values("embedding", ids, in);
   check_table("embedding", table, in);
   const std::vector<int64_t> indices = table_indices(table, id_rows, offset, skipped);
-  visit_compute_floating("embedding", table.dtype, [&](auto type) {
-    using C = typename decltype(type)::type;
+  visit_compute_floating("embedding", table.dtype, [&]<class C>(Type<C>) {
     if (table.dtype == dtype_of<C> && table.is_dense()) {
       if (!accumulates) host::fill(table, 0);
       return scatter_add(table.as<C>(), in, indices);
@@ -91,16 +90,6 @@ void scatter_add_rows(const MemoryBlock& table, const MemoryBlock& rows, const M
     const MemoryBlock total = dense_block(sums.data(), dtype_of<C>, table.shape);
     accumulates ? accumulate(table, total) : host::copy(table, total);
   });
-}
-
-std::optional<int64_t> find_outside(const MemoryBlock& ids, int64_t low, int64_t high,
-                                    std::optional<int64_t> allowed) {
-  const Rows rows(ids, ids.shape.ndim());
-  for (int64_t r = 0; r < rows.count(); ++r) {
-    const int64_t id = RowValues<int64_t>(rows)[r];
-    if ((id < low || id >= high) && id != allowed) return id;
-  }
-  return {};
 }
 
 }  // namespace weft::host

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/embedding/embedding.h"
 
-#include <limits>
-
-#include "src/device/cuda/runtime.h"
 #include "src/kernels/copy/dense.h"
-#include "src/kernels/reduce/reduce.h"
 #include "src/kernels/rows/device_rows.h"
 #include "src/kernels/rows/row_functors.h"
 #include "src/kernels/search/search.h"
@@ -104,23 +100,6 @@ template <class Line> struct AddRuns {
   }
 };
 
-struct FindOutside {
-  int64_t count, low, high;
-  bool allows;
-  int64_t allowed;
-  Rows ids;
-  /// The position of each id that is outside, otherwise the maximum.
-  int64_t* found;
-
-  WEFT_DEVICE void operator()(const Thread& thread) const {
-    for (int64_t i = thread.index; i < count; i += thread.count) {
-      const int64_t id = value_of<int64_t>(ids, i);
-      const bool outside = (id < low || id >= high) && !(allows && id == allowed);
-      found[i] = outside ? i : std::numeric_limits<int64_t>::max();
-    }
-  }
-};
-
 }  // namespace
 
 static TableSides table_sides(const MemoryBlock& rows, const MemoryBlock& table,
@@ -179,26 +158,6 @@ void scatter_add_rows(const MemoryBlock& table, const MemoryBlock& rows, const M
     add_runs<typename decltype(type)::type>(sides, targets.block, order.block, accumulate, own,
                                             plan.stream);
   });
-}
-
-std::optional<int64_t> find_outside(const MemoryBlock& ids, int64_t low, int64_t high,
-                                    std::optional<int64_t> allowed) {
-  const int64_t count = ids.numel();
-  // The host cannot read results during a capture.
-  if (count == 0 || is_capturing()) return {};
-  const DenseMemory found({count}, DType::i64, ids.device), least({1}, DType::i64, ids.device);
-  const Rows side = Rows(ids, ids.shape.ndim());
-  const FindOutside find{
-      count, low, high, allowed.has_value(), allowed.value_or(0), side, found.block.as<int64_t>()};
-  launch(find, count, current_stream(ids.device));
-  cuda::reduce(Reduction::min, least.block, found.block, {0}, 1, false);
-  int64_t at = 0, id = 0;
-  cuda::copy(dense_block(&at, DType::i64, {1}), least.block);
-  if (at == std::numeric_limits<int64_t>::max()) return {};
-  const int64_t element = side.at(at);
-  void* const where = ids.as<char>() + element * static_cast<int64_t>(size_of(ids.dtype));
-  cuda::copy(dense_block(&id, DType::i64, {1}), dense_block(where, ids.dtype, {1}, ids.device));
-  return id;
 }
 
 }  // namespace weft::cuda

@@ -22,10 +22,4 @@ WEFT_KERNEL(void, scatter_add_rows,
              int64_t offset = 0, bool accumulate = false, std::optional<int64_t> skipped = {}),
             (table, rows, ids, offset, accumulate, skipped))
 
-/// Returns the first id that is neither in [low, high) nor `allowed`; nothing when there is none.
-WEFT_KERNEL(std::optional<int64_t>, find_outside,
-            (const MemoryBlock& ids, int64_t low, int64_t high,
-             std::optional<int64_t> allowed = {}),
-            (ids, low, high, allowed))
-
 }  // namespace weft

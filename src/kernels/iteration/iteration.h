@@ -49,7 +49,6 @@ class Iteration {
   void sort();
   void merge();
 
-  friend class LineWalk;
   int ndim_ = 0;
   int count_ = 0;
   int64_t outer_ = 1;

@@ -166,8 +166,7 @@ static void for_side_by_side(int64_t lines, int64_t n, const void* at, int64_t s
 
 template <class C>
 void load_side_by_side(C* to, int64_t pitch, const Line& from, int64_t lines, int64_t n) {
-  visit(read_as(from.dtype, dtype_of<C>), [&](auto type) {
-    using From = typename decltype(type)::type;
+  visit(read_as(from.dtype, dtype_of<C>), [&]<class From>(Type<From>) {
     if constexpr (read_as(dtype_of<From>, dtype_of<C>) == dtype_of<From>) {
       const auto* in = static_cast<const From*>(from.data);
       const int64_t step = from.stride * int64_t{sizeof(From)};
@@ -180,8 +179,7 @@ void load_side_by_side(C* to, int64_t pitch, const Line& from, int64_t lines, in
 
 template <class C>
 void store_side_by_side(const Line& to, const C* from, int64_t pitch, int64_t lines, int64_t n) {
-  visit(written_as(to.dtype, dtype_of<C>), [&](auto type) {
-    using To = typename decltype(type)::type;
+  visit(written_as(to.dtype, dtype_of<C>), [&]<class To>(Type<To>) {
     if constexpr (written_as(dtype_of<To>, dtype_of<C>) == dtype_of<To>) {
       auto* out = static_cast<Stored<To>*>(to.data);
       const int64_t step = to.stride * int64_t{sizeof(To)};

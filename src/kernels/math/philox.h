@@ -17,7 +17,7 @@ namespace weft {
 // on all devices.
 #define WEFT_DRAW [[gnu::always_inline]] WEFT_FN
 
-/// Philox 4x32-10: replaces the four words of a counter by random ones.
+/// Philox 4x32-10 (Salmon et al., SC 2011): replaces the four words of a counter by random ones.
 struct Philox {
   uint32_t key0, key1;
 

@@ -8,9 +8,8 @@
 #include "src/device/cuda/checked.h"
 #include "src/device/cuda/library_handles.h"
 #include "src/device/cuda/streams.h"
-#include "src/kernels/copy/copy.h"
+#include "src/kernels/copy/dense.h"
 #include "src/kernels/matmul/cuda.h"
-#include "weft/storage.h"
 
 namespace weft::cuda {
 
@@ -68,14 +67,12 @@ template <class Scalar> struct GroupedProducts {
 };
 
 /// The addresses of the three sides' matrices, in the device's memory.
-Ref<Storage> addresses_on(Device device, const Side* const (&sides)[3]) {
+DenseMemory addresses_on(Device device, const Side* const (&sides)[3]) {
   std::vector<const void*> all;
   for (const Side* side : sides) all.insert(all.end(), side->data.begin(), side->data.end());
   static_assert(sizeof(void*) == 8);
-  const Shape shape = {static_cast<int64_t>(all.size())};
-  Ref<Storage> memory = Storage::allocate(all.size() * sizeof(void*), device);
-  weft::copy(dense_block(memory->data(), DType::i64, shape, device),
-             dense_block(all.data(), DType::i64, shape));
+  DenseMemory memory({static_cast<int64_t>(all.size())}, DType::i64, device);
+  weft::copy(memory.block, dense_block(all.data(), DType::i64, memory.block.shape));
   return memory;
 }
 
@@ -85,8 +82,8 @@ bool multiply_grouped(std::span<const Product> products, const Stream& stream) {
   for (const Product& product : products) {
     if (!all.add(product)) return false;
   }
-  const Ref<Storage> memory = addresses_on(stream.device, {&all.a, &all.b, &all.c});
-  auto** address = static_cast<void**>(memory->data());
+  const DenseMemory memory = addresses_on(stream.device, {&all.a, &all.b, &all.c});
+  auto** address = memory.block.as<void*>();
   const size_t count = products.size();
   const cudaDataType_t type = type_in_library(products[0].a.dtype);
   const cublasStatus_t status = cublasGemmGroupedBatchedEx_64(

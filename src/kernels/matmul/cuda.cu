@@ -52,11 +52,7 @@ void multiply_batch(const BatchedProduct& batch, Device device) {
   if (batch.count() * batch.each.m * batch.each.n == 0) return;
   if (multiply_by_cublaslt(batch, device)) return;
   const Stream stream = current_stream(device);
-  switch (compute_dtype(batch.each.a.dtype)) {
-    case DType::f32: return multiply_plainly<float>(batch, stream);
-    case DType::f64: return multiply_plainly<double>(batch, stream);
-    default: return multiply_plainly<int64_t>(batch, stream);
-  }
+  visit_compute(batch.each.a.dtype, [&]<class C>(Type<C>) { multiply_plainly<C>(batch, stream); });
 }
 
 void multiply_each(std::span<const Product> products, Device device) {

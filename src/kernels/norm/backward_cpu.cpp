@@ -43,8 +43,7 @@ void norm_backward(const NormBackwardRows& rows, const MemoryBlock& x, const Mem
   const int64_t n = rows.x.size(), count = rows.x.count();
   const int64_t block = std::max(kNormBlockRows, (count + kNormBlocks - 1) / kNormBlocks);
   const int64_t blocks = std::max<int64_t>(1, (count + block - 1) / block);
-  visit_compute_floating("norm_backward", x.dtype, [&](auto type) {
-    using C = typename decltype(type)::type;
+  visit_compute_floating("norm_backward", x.dtype, [&]<class C>(Type<C>) {
     const std::vector<C> weight = HostWalk<C>(0, count, n).vector(rows.weight, C(1));
     std::vector<C> for_weight(static_cast<size_t>(dweight ? blocks * n : 0));
     std::vector<C> for_bias(static_cast<size_t>(dbias ? blocks * n : 0));

@@ -87,8 +87,7 @@ template <class Code> void add_codes(const Code* codes, float scale, float* sum,
 void quantize_blocks(const MemoryBlock& codes, const MemoryBlock& scales, const MemoryBlock& in,
                      const MemoryBlock& residual, int64_t block, const CodeRounding& rounding) {
   const Quantizing q{codes, scales, in, residual, block, rounding};
-  visit_codes(codes.dtype, [&](auto type) {
-    using Code = typename decltype(type)::type;
+  visit_codes(codes.dtype, [&]<class Code>(Type<Code>) {
     const int64_t blocks = (codes.numel() + block - 1) / block;
     parallel_for(blocks, grain_of(4 * block), [&](int64_t begin, int64_t end) {
       std::vector<float> values(static_cast<size_t>(block));
@@ -103,8 +102,7 @@ void quantize_blocks(const MemoryBlock& codes, const MemoryBlock& scales, const 
 void dequantize_blocks(const MemoryBlock& out, const MemoryBlock& codes, const MemoryBlock& scales,
                        int64_t block, bool accumulate) {
   const int64_t n = out.numel(), arrays = codes.shape[0];
-  visit_codes(codes.dtype, [&](auto type) {
-    using Code = typename decltype(type)::type;
+  visit_codes(codes.dtype, [&]<class Code>(Type<Code>) {
     parallel_for(
         (n + block - 1) / block, grain_of(block * arrays), [&](int64_t first, int64_t last) {
           std::vector<float> sum(static_cast<size_t>(block)), held(static_cast<size_t>(block));

@@ -103,8 +103,7 @@ void quantize_blocks(const MemoryBlock& codes, const MemoryBlock& scales, const 
                      const MemoryBlock& residual, int64_t block, const CodeRounding& rounding) {
   const int64_t n = codes.numel(), blocks = (n + block - 1) / block;
   const WordStream stream(rounding.random.seed, rounding.random.stream);
-  visit_codes(codes.dtype, [&](auto type) {
-    using Code = typename decltype(type)::type;
+  visit_codes(codes.dtype, [&]<class Code>(Type<Code>) {
     const QuantizeKernel<Code> kernel{
         row_matrix(in), codes.as<Code>(), scales.as<float>(),  residual.as<float>(), n,
         block,          stream,           rounding.stochastic, rounding.first};
@@ -116,8 +115,7 @@ void quantize_blocks(const MemoryBlock& codes, const MemoryBlock& scales, const 
 void dequantize_blocks(const MemoryBlock& out, const MemoryBlock& codes, const MemoryBlock& scales,
                        int64_t block, bool accumulate) {
   const int64_t n = out.numel();
-  visit_codes(codes.dtype, [&](auto type) {
-    using Code = typename decltype(type)::type;
+  visit_codes(codes.dtype, [&]<class Code>(Type<Code>) {
     const DequantizeKernel<Code> kernel{row_matrix(out),
                                         codes.as<Code>(),
                                         codes.strides[0],

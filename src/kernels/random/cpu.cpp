@@ -182,11 +182,6 @@ static void fill_any(const char* what, const MemoryBlock& out, const Box& box, c
   fill_random(out, box, shape, state, distribution);
 }
 
-std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
-  Philox{key[0], key[1]}(counter[0], counter[1], counter[2], counter[3]);
-  return counter;
-}
-
 void fill_uniform(const MemoryBlock& out, const Box& box, const Shape& shape,
                   const RandomState& state, double low, double high) {
   fill_any("uniform", out, box, shape, state, uniform_in(low, high, out.dtype));

@@ -37,13 +37,7 @@ struct RandomSide {
   Nest<1> nest;
 
   explicit RandomSide(const MemoryBlock& block)
-      : data(block.data), dtype(block.dtype), dense(block.is_dense()) {
-    nest.ndim = block.shape.ndim();
-    for (int d = 0; d < nest.ndim; ++d) {
-      nest.sizes[d] = block.shape[d];
-      nest.strides[0][d] = block.strides[d];
-    }
-  }
+      : data(block.data), dtype(block.dtype), dense(block.is_dense()), nest(nest_of(block)) {}
   WEFT_FN int64_t at(int64_t position) const {
     return dense ? position : nest.offsets(position).of[0];
   }
@@ -161,8 +155,7 @@ void fill_random(const MemoryBlock& out, const Box& box, const Shape& shape,
 
 void drop(const MemoryBlock& out, const MemoryBlock& in, const Box& box, const Shape& shape,
           const RandomState& state, const Bernoulli& kept) {
-  visit_compute_floating("dropout", in.dtype, [&](auto type) {
-    using C = typename decltype(type)::type;
+  visit_compute_floating("dropout", in.dtype, [&]<class C>(Type<C>) {
     draw(box, shape, {state.seed, state.stream}, kept,
          StoreDropped<C>{RandomSide(out), RandomSide(in)}, current_stream(out.device));
   });

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <variant>
 
@@ -16,9 +15,6 @@ namespace weft {
 // with key `seed` and counter (e / 4, stream). Each function fills `out`, which holds slice `box`
 // of a tensor of `shape`, with the same bits as that slice of the whole tensor, on any mesh and
 // device. f64 gets the values of f32.
-
-/// Philox 4x32-10 of Salmon et al., SC 2011.
-std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
 /// Uniform in [low, high), after rounding to the dtype of `out`.
 void fill_uniform(const MemoryBlock& out, const Box& box, const Shape& shape,

@@ -138,8 +138,7 @@ void rope(const MemoryBlock& y, const MemoryBlock& x, int sequence_dim, const Ro
   if (rows.x.size() == 0 || rows.x.count() == 0) return;
   const RopeTable& table = rope_table(options, rows);
   const int64_t first = options.offset - table.offset;
-  visit_compute_floating("rope", x.dtype, [&](auto type) {
-    using C = typename decltype(type)::type;
+  visit_compute_floating("rope", x.dtype, [&]<class C>(Type<C>) {
     parallel_for(rows.x.count(), grain_of(rows.x.size()), [&](int64_t begin, int64_t end) {
       RowReader<C> read(rows.x, end);
       RowWriter<C> write(rows.y, end);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/rope/rope.h"
 
-#include "src/kernels/copy/copy.h"
+#include "src/kernels/copy/dense.h"
 #include "src/kernels/math/math.h"
 #include "src/kernels/rows/device_rows.h"
-#include "weft/storage.h"
 
 namespace weft::cuda {
 
@@ -77,15 +76,13 @@ void rope(const MemoryBlock& y, const MemoryBlock& x, int sequence_dim, const Ro
   if (rows.rest() > 0 && y.data != x.data) cuda::copy(y, x);
   if (rows.pairs == 0 || count == 0) return;
   const RowPlan plan = plan_rows("rope", x.device, count, rows.pairs, {.rows = {&rows.x, &rows.y}});
-  const Ref<Storage> memory =
-      Storage::allocate(static_cast<size_t>(angles) * 2 * sizeof(float), x.device);
-  auto* cosines = static_cast<float*>(memory->data());
+  const DenseMemory memory({2 * angles}, DType::f32, x.device);
+  auto* cosines = memory.block.as<float>();
   const FillRopeTable table{options.theta,    options.offset, rows.positions,  rows.pairs,
                             rows.frequencies, cosines,        cosines + angles};
   launch_blocks<64>(table, (rows.positions + kTablePositions - 1) / kTablePositions, 0,
                     plan.stream);
-  visit_lines(plan, [&](auto type) {
-    using Line = typename decltype(type)::type;
+  visit_lines(plan, [&]<class Line>(Type<Line>) {
     using C = typename Line::C;
     const C scale = static_cast<C>(options.scale), sign = options.inverse ? -1 : 1;
     launch(RotateRows<Line>{rows, table.cosines, table.sines, scale, sign},

@@ -143,8 +143,7 @@ void run_row_values(const char* what, [[maybe_unused]] Device device, const Kern
 #ifndef WEFT_COMPILES_KERNELS
   check_runs_on_cpu(what, device);
 #endif
-  visit_compute_floating(what, rows.dtype(), [&](auto type) {
-    using C = typename decltype(type)::type;
+  visit_compute_floating(what, rows.dtype(), [&]<class C>(Type<C>) {
 #ifdef WEFT_COMPILES_KERNELS
     if (device.kind == DeviceKind::cuda) {
       return cuda::launch(cuda::RowValuesKernel<Kernel, C>{kernel, rows.count()}, rows.count(),

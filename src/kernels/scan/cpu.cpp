@@ -140,8 +140,7 @@ static void extreme_row(int64_t n, C* values, int64_t* indices, const C* in, Ext
 void cumulative_extreme(const MemoryBlock& values, const MemoryBlock& indices,
                         const MemoryBlock& in, const ExtremeScan& scan) {
   const ExtremeRows rows(values, indices, in, scan);
-  visit_compute(in.dtype, [&](auto type) {
-    using C = typename decltype(type)::type;
+  visit_compute(in.dtype, [&]<class C>(Type<C>) {
     parallel_for(rows.in.count(), grain_of(rows.in.size()), [&](int64_t begin, int64_t end) {
       RowReader<C> read(rows.in, end);
       RowReader<int64_t> read_number(rows.numbers, end);

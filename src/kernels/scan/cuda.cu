@@ -243,8 +243,7 @@ void running_total(Running kind, const MemoryBlock& out, const MemoryBlock& in, 
 void cumulative_extreme(const MemoryBlock& values, const MemoryBlock& indices,
                         const MemoryBlock& in, const ExtremeScan& scan) {
   const ExtremeRows rows(values, indices, in, scan);
-  visit_compute(in.dtype, [&](auto type) {
-    using C = typename decltype(type)::type;
+  visit_compute(in.dtype, [&]<class C>(Type<C>) {
     const Stream stream = current_stream(values.device);
     if (scan.greatest) {
       run_scan(RunningExtreme<C, true>{rows, scan.offset}, rows.in, false, stream);

@@ -72,8 +72,7 @@ void search_sorted(const MemoryBlock& out, const MemoryBlock& sorted, const Memo
                    bool right) {
   const SearchedRows rows(out, sorted, values);
   auto* places = dense_elements<int64_t>(out);
-  visit_compute(sorted.dtype, [&](auto type) {
-    using C = typename decltype(type)::type;
+  visit_compute(sorted.dtype, [&]<class C>(Type<C>) {
     const C* elements = dense_elements<C>(values);
     right ? search<C, true>(rows, elements, places) : search<C, false>(rows, elements, places);
   });

@@ -52,8 +52,7 @@ void search_sorted(const MemoryBlock& out, const MemoryBlock& sorted, const Memo
   const SearchedRows rows(out, sorted, values);
   if (rows.values.count() == 0) return;
   const Stream stream = current_stream(out.device);
-  visit_compute(sorted.dtype, [&](auto type) {
-    using C = typename decltype(type)::type;
+  visit_compute(sorted.dtype, [&]<class C>(Type<C>) {
     if (right) {
       launch(SearchSorted<C, true>{rows}, rows.values.count(), stream);
     } else {

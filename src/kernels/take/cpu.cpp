@@ -9,6 +9,7 @@
 #include "src/base/numeric.h"
 #include "src/base/parallel.h"
 #include "src/kernels/copy/copy.h"
+#include "src/kernels/rows/rows.h"
 #include "weft/error.h"
 
 namespace weft::host {
@@ -37,14 +38,15 @@ template <class F> void for_each_row(int64_t begin, int64_t end, int64_t n, cons
   }
 }
 
-/// Returns whether some index of data[begin, end) is not in [-size, size).
-template <class I> bool has_index_outside(const I* data, int64_t begin, int64_t end, int64_t size) {
-  const auto above = static_cast<uint64_t>(size);
+/// Returns whether some id of data[begin, end) is not in [low, high).
+template <class I>
+bool has_outside(const I* data, int64_t begin, int64_t end, int64_t low, int64_t high) {
+  const auto least = static_cast<uint64_t>(low);
   uint64_t greatest = 0;
   for (int64_t i = begin; i < end; ++i) {
-    greatest = std::max(greatest, static_cast<uint64_t>(static_cast<int64_t>(data[i])) + above);
+    greatest = std::max(greatest, static_cast<uint64_t>(static_cast<int64_t>(data[i])) - least);
   }
-  return end > begin && greatest >= 2 * above;
+  return end > begin && greatest >= static_cast<uint64_t>(high) - least;
 }
 
 /// Both blocks viewed as [outer, size or n, inner]. Each slice [inner] has one index when `slices`,
@@ -94,7 +96,7 @@ struct Taking {
     if (!checks) return true;
     bool wrong = false;
     with_typed(indices,
-               [&](const auto* data) { wrong = has_index_outside(data, begin, end, size); });
+               [&](const auto* data) { wrong = has_outside(data, begin, end, -size, size); });
     if (wrong) has_mistake.store(true, std::memory_order_relaxed);
     return !wrong;
   }
@@ -102,7 +104,7 @@ struct Taking {
   std::optional<int64_t> mistake() const {
     // Without elements no index has been read.
     const bool is_unread = outer == 0 || inner == 0;
-    return has_mistake || (checks && is_unread) ? host::find_index_outside(indices, size)
+    return has_mistake || (checks && is_unread) ? host::find_outside(indices, -size, size)
                                                 : std::nullopt;
   }
 };
@@ -246,19 +248,22 @@ template <class In> void add_integers(const Taking& t, int64_t* sums, const In i
 
 }  // namespace
 
-std::optional<int64_t> find_index_outside(const MemoryBlock& indices, int64_t size) {
+std::optional<int64_t> find_outside(const MemoryBlock& ids, int64_t low, int64_t high,
+                                    std::optional<int64_t> allowed) {
+  const int64_t count = ids.numel();
+  const Rows places(ids, ids.shape.ndim());
   std::optional<int64_t> found;
-  with_typed(indices, [&](const auto* data) {
-    const int64_t count = indices.numel();
-    std::atomic<bool> any = false;
-    parallel_for(count, kParallelGrain, [&](int64_t begin, int64_t end) {
+  with_typed(ids, [&](const auto* data) {
+    std::atomic<bool> any = !ids.is_dense();
+    parallel_for(any ? 0 : count, kParallelGrain, [&](int64_t begin, int64_t end) {
       for (int64_t first = begin; first < end; first += kCheckedIndices) {
         const int64_t last = std::min(end, first + kCheckedIndices);
-        if (has_index_outside(data, first, last, size)) return any.store(true);
+        if (has_outside(data, first, last, low, high)) return any.store(true);
       }
     });
     for (int64_t i = 0; any && i < count && !found; ++i) {
-      if (has_index_outside(data, i, i + 1, size)) found = data[i];
+      const int64_t id = data[places.at(i)];
+      if ((id < low || id >= high) && id != allowed) found = id;
     }
   });
   return found;

@@ -7,6 +7,7 @@
 #include "src/device/kernel/launch.h"
 #include "src/kernels/copy/dense.h"
 #include "src/kernels/math/reducers.h"
+#include "src/kernels/rows/rows.h"
 #include "src/kernels/sort/sort.h"
 #include "weft/error.h"
 
@@ -37,6 +38,11 @@ struct Divided {
   }
 };
 
+WEFT_FN inline int64_t load_index(const void* indices, DType dtype, int64_t at) {
+  return dtype == DType::i32 ? static_cast<const int32_t*>(indices)[at]
+                             : static_cast<const int64_t*>(indices)[at];
+}
+
 /// Both blocks viewed as [outer, size or n, inner]. Each slice [inner] has one index when `slices`,
 /// otherwise each element has its own.
 struct DeviceTaking {
@@ -60,8 +66,7 @@ struct DeviceTaking {
   }
   /// Returns index number `at`, converted to be at least 0.
   WEFT_FN int64_t index(int64_t at) const {
-    const int64_t given = dtype == DType::i32 ? static_cast<const int32_t*>(indices)[at]
-                                              : static_cast<const int64_t*>(indices)[at];
+    const int64_t given = load_index(indices, dtype, at);
     return given < 0 ? given + size : given;
   }
 };
@@ -137,62 +142,71 @@ template <class C> struct WriteListed {
   }
 };
 
-/// Stores, for each thread block, its first position of an index out of range, or `count`.
+/// The ids that find_outside searches, one a row.
+struct SearchedIds {
+  Rows ids;
+  int64_t low, high;
+  bool allows;
+  int64_t allowed;
+
+  WEFT_FN int64_t id(int64_t i) const { return load_index(ids.data(), ids.dtype(), ids.at(i)); }
+};
+
+/// Stores, for each thread block, its first position of an id outside, or the number of ids.
 struct SearchOutside {
-  DeviceTaking taking;
-  int64_t count;
+  SearchedIds searched;
   int64_t* places;
 
   template <class ThreadBlock> WEFT_DEVICE void operator()(const ThreadBlock& block) const {
+    const int64_t count = searched.ids.count();
     int64_t place = count;
     for (int64_t i = block.index() * block.threads() + block.thread(); i < count && place == count;
          i += block.blocks() * block.threads()) {
-      // taking.index has already added `size` to negative indices.
-      const int64_t index = taking.index(i);
-      if (index < 0 || index >= taking.size) place = i;
+      const int64_t id = searched.id(i);
+      const bool inside = id >= searched.low && id < searched.high;
+      if (!inside && !(searched.allows && id == searched.allowed)) place = i;
     }
     place = block.template reduce<LeastOf>(place);
     if (block.thread() == 0) places[block.index()] = place;
   }
 };
 
-/// Writes whether an index is out of range, and the index.
+/// Writes whether an id is outside, and the id.
 struct TellOutside {
-  DeviceTaking taking;
-  int64_t count, blocks;
+  SearchedIds searched;
+  int64_t blocks;
   const int64_t* places;
   int64_t* result;
 
   WEFT_DEVICE void operator()(const Thread& thread) const {
     if (thread.index != 0) return;
+    const int64_t count = searched.ids.count();
     int64_t place = count;
     for (int64_t i = 0; i < blocks; ++i) place = LeastOf::combine(place, places[i]);
     result[0] = place < count ? 1 : 0;
     if (place == count) return;
-    result[1] = taking.dtype == DType::i32 ? static_cast<const int32_t*>(taking.indices)[place]
-                                           : static_cast<const int64_t*>(taking.indices)[place];
+    result[1] = searched.id(place);
   }
 };
 
 }  // namespace
 
-std::optional<int64_t> find_index_outside(const MemoryBlock& indices, int64_t size) {
-  const int64_t count = indices.numel();
+std::optional<int64_t> find_outside(const MemoryBlock& ids, int64_t low, int64_t high,
+                                    std::optional<int64_t> allowed) {
+  const int64_t count = ids.numel();
   // The host cannot read results during a capture.
   if (count == 0 || is_capturing()) return std::nullopt;
-  const MemoryBlock flat = dense_block(indices.data, indices.dtype, {count}, indices.device);
-  DeviceTaking taking(flat, flat, flat, 0);
-  taking.size = size;
+  const SearchedIds searched{Rows(ids, ids.shape.ndim()), low, high, allowed.has_value(),
+                             allowed.value_or(0)};
   const int64_t wanted = (count + kSearchThreads - 1) / kSearchThreads;
   const int64_t blocks = wanted < kSearchBlocks ? wanted : kSearchBlocks;
-  const DenseMemory memory({2 + blocks}, DType::i64, indices.device);
+  const DenseMemory memory({2 + blocks}, DType::i64, ids.device);
   auto* result = memory.block.as<int64_t>();
-  const Stream stream = current_stream(indices.device);
-  launch_blocks<kSearchThreads>(SearchOutside{taking, count, result + 2}, blocks, 0, stream);
-  launch(TellOutside{taking, count, blocks, result + 2, result}, 1, stream);
+  const Stream stream = current_stream(ids.device);
+  launch_blocks<kSearchThreads>(SearchOutside{searched, result + 2}, blocks, 0, stream);
+  launch(TellOutside{searched, blocks, result + 2, result}, 1, stream);
   int64_t told[2] = {0, 0};
-  cuda::copy(dense_block(told, DType::i64, {2}),
-             dense_block(result, DType::i64, {2}, indices.device));
+  cuda::copy(dense_block(told, DType::i64, {2}), dense_block(result, DType::i64, {2}, ids.device));
   return told[0] != 0 ? std::optional(told[1]) : std::nullopt;
 }
 
@@ -217,7 +231,8 @@ static void take(DeviceTaking taking, const MemoryBlock& out, const MemoryBlock&
 
 std::optional<int64_t> take_along(const MemoryBlock& out, const MemoryBlock& in,
                                   const MemoryBlock& indices, int dim, bool checks) {
-  const auto outside = checks ? cuda::find_index_outside(indices, in.shape[dim]) : std::nullopt;
+  const auto outside =
+      checks ? cuda::find_outside(indices, -in.shape[dim], in.shape[dim]) : std::nullopt;
   if (!outside) take(DeviceTaking(in, out, indices, dim), out, in);
   return outside;
 }
@@ -238,8 +253,7 @@ static void write(const DeviceTaking& taking, const MemoryBlock& out, const Memo
   const Stream stream = current_stream(device);
   launch(ListIndices{taking, lists, listed}, count, stream);
   cuda::sort_rows(&sorted, order, block(listed), false, 0);
-  visit_compute(in.dtype, [&](auto type) {
-    using C = typename decltype(type)::type;
+  visit_compute(in.dtype, [&]<class C>(Type<C>) {
     launch(WriteListed<C>{taking, sorted.as<int64_t>(), order.as<int64_t>(), out.data, out.dtype,
                           in.data, in.dtype, mode},
            in.numel(), stream);
@@ -249,7 +263,8 @@ static void write(const DeviceTaking& taking, const MemoryBlock& out, const Memo
 std::optional<int64_t> write_along(const MemoryBlock& out, const MemoryBlock& in,
                                    const MemoryBlock& indices, int dim, WriteMode mode,
                                    bool checks) {
-  const auto outside = checks ? cuda::find_index_outside(indices, out.shape[dim]) : std::nullopt;
+  const auto outside =
+      checks ? cuda::find_outside(indices, -out.shape[dim], out.shape[dim]) : std::nullopt;
   if (!outside) write(DeviceTaking(out, in, indices, dim), out, in, mode);
   return outside;
 }

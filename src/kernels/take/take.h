@@ -11,9 +11,17 @@ namespace weft {
 // along `dim`; negative ones count from the end. All must be in range. With `checks`, the functions
 // return the first index that is not, and leave the result unspecified then.
 
+/// Returns the first id (i32 or i64) that is neither in [low, high) nor `allowed`; nothing when
+/// there is none. Any strides.
+WEFT_KERNEL(std::optional<int64_t>, find_outside,
+            (const MemoryBlock& ids, int64_t low, int64_t high,
+             std::optional<int64_t> allowed = {}),
+            (ids, low, high, allowed))
+
 /// Returns the first index that is not in [-size, size); nothing when there is none.
-WEFT_KERNEL(std::optional<int64_t>, find_index_outside, (const MemoryBlock& indices, int64_t size),
-            (indices, size))
+inline std::optional<int64_t> find_index_outside(const MemoryBlock& indices, int64_t size) {
+  return find_outside(indices, -size, size);
+}
 
 /// out[..., i, ...] = in[..., indices[i], ...], or in[..., indices[..., i, ...], ...].
 WEFT_KERNEL(std::optional<int64_t>, take_along,
