@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "src/comm/check.h"
+#include "src/comm/fake.h"
 #include "src/comm/mpi/engine.h"
 #include "src/comm/reduce.h"
 #include "weft/error.h"
@@ -94,10 +95,8 @@ void MpiCollective::compare_counts() {
 
 /// Does what the call would do if this were the only rank.
 void MpiCollective::copy_own_parts() {
-  if (stored_.call().kind == CollectiveKind::barrier) return;
-  std::vector<const void*> published(static_cast<size_t>(size()));
-  published[static_cast<size_t>(rank())] = &stored_.call();
-  read_collective({stored_.call(), rank(), 0, published});
+  std::vector<const void*> shown(static_cast<size_t>(size()));
+  run_with_absent_peers(stored_.call(), rank(), shown);
 }
 
 void MpiCollective::add_stream(bool sends, int r, int tag, MpiSegments segments, size_t allowed) {
