@@ -41,7 +41,7 @@ void MpiCollective::post() {
                   is_short(data) ? data : MpiSegments{});
   }
   // Comes last: if all others have called already, the exchange starts here.
-  engine().routing().join({MpiAddress::Kind::collective, group().id, number(), 0}, *this);
+  join({MpiAddress::Kind::collective, group().id, number(), 0});
 }
 
 void MpiCollective::take(const MpiHeader& header, MpiPayload payload) {
@@ -142,10 +142,6 @@ void MpiCollective::finish_if_over() {
   if (begun_ && streams_.all_done() && reduced_ == own_ranges_.size() && results_to_come_ == 0) {
     mark_over();
   }
-}
-
-void MpiCollective::stop_routing() noexcept {
-  engine().routing().leave({MpiAddress::Kind::collective, group().id, number(), 0}, *this);
 }
 
 std::vector<int> MpiCollective::awaited_ranks() const {
