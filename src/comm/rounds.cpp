@@ -47,6 +47,33 @@ int64_t part_of(const Collective& call, const Piece& piece, int ranks, int rank)
   return piece.counts[static_cast<size_t>(rank)];
 }
 
+/// Whether a collective that reduces nothing moves data from one rank to another.
+static bool moves(const Collective& call, int from, int to) {
+  switch (call.kind) {
+    case CollectiveKind::broadcast:
+    case CollectiveKind::scatter: return from == call.root;
+    case CollectiveKind::gather: return to == call.root;
+    default: return true;
+  }
+}
+
+ElementRange range_sent(const Collective& call, const Piece& piece, int ranks, int from, int to) {
+  if (!moves(call, from, to)) return {0, 0};
+  if (!sends_all_parts(call.kind)) return {0, part_of(call, piece, ranks, from)};
+  return {part_offset(piece.counts, to), part_of(call, piece, ranks, to)};
+}
+
+ElementRange range_received(const Collective& call, const Piece& piece, int ranks, int from,
+                            int to) {
+  if (!moves(call, from, to)) return {0, 0};
+  const bool is_all_to_all = call.kind == CollectiveKind::all_to_all;
+  const std::span<const int64_t> counts = is_all_to_all ? call.recv_counts : piece.counts;
+  if (call.kind == CollectiveKind::broadcast || call.kind == CollectiveKind::scatter) {
+    return {0, part_of(call, piece, ranks, to)};
+  }
+  return {part_offset(counts, from), counts[static_cast<size_t>(from)]};
+}
+
 int rounds_of(const Collective& call, int ranks) {
   if (call.kind == CollectiveKind::all_to_all) return 1;
   int64_t all = 0, most = 0;

@@ -37,6 +37,15 @@ bool sends_all_parts(CollectiveKind kind);
 /// The number of elements of a piece that are for, or from, that rank.
 int64_t part_of(const Collective& call, const Piece& piece, int ranks, int rank);
 
+// The elements of a piece that rank `from` sends to rank `to`, which may be the same, in a
+// collective that reduces nothing; count 0: none.
+
+/// Their range in the sender's memory.
+ElementRange range_sent(const Collective& call, const Piece& piece, int ranks, int from, int to);
+/// Their range in the receiver's memory, with the call and the piece of that rank.
+ElementRange range_received(const Collective& call, const Piece& piece, int ranks, int from,
+                            int to);
+
 /// A limit of `rounds_of`, well below what the progress of a slot can count.
 inline constexpr int kMostRounds = 16384;
 /// The number of rounds that a call in a group of that size has if any of its ranks needs rounds;

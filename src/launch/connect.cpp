@@ -114,7 +114,7 @@ static void let_the_cause_end_first() {
 
 static std::unique_ptr<Connection> connected_alone(const RunOptions& options) {
   auto made = std::make_unique<Connection>();
-  const auto world = ThreadsWorld::make(1, options.deadline);
+  const auto world = std::make_shared<ThreadsWorld>(1, options.deadline);
   made->world = Communicator(world->transports()[0]);
   made->shared = world;
   return made;
@@ -129,8 +129,8 @@ static std::shared_ptr<ProcessWorld> join_host(Connection& made, const HostMembe
   made.heaps = std::move(memory.heaps);
   made.rank = launched.rank;
   made.by = launched.by;
-  auto world = ProcessWorld::make(launched.rank, launched.size, std::move(here), options.deadline,
-                                  memory.segment, *made.heap);
+  auto world = std::make_shared<ProcessWorld>(launched.rank, launched.size, std::move(here),
+                                              options.deadline, memory.segment, *made.heap);
   made.shared = world;
   // Memory cached so far is not visible to the other ranks.
   release_cached_memory();

@@ -103,7 +103,7 @@ void run_ranks(int ranks, const std::function<void(Communicator)>& body,
   }
   check_options("run_ranks", options);
   prepare_process();
-  const auto world = ThreadsWorld::make(ranks, options.deadline);
+  const auto world = std::make_shared<ThreadsWorld>(ranks, options.deadline);
   const int threads_per_rank = threads_of_rank(ranks, options);
   std::vector<std::thread> threads;
   for (auto& transport : world->transports()) {

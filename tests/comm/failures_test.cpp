@@ -119,6 +119,7 @@ static Outcome outcome_without(int missing, const Body& body, int deadline_ms) {
           over = true;
           throw;
         }
+        over = true;
       },
       deadline_ms);
 }

@@ -18,6 +18,7 @@
 #include "tests/support/processes.h"
 #include "tests/support/scratch.h"
 #include "tests/support/short_calls.h"
+#include "weft/context.h"
 #include "weft/error.h"
 #include "weft/ranks.h"
 #include "weft/storage.h"

@@ -115,7 +115,7 @@ std::string FlightRecord::json(std::string_view reason) const {
   const TickScale scale = TickScale::measured();
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
-  nlohmann::ordered_json record{
+  const nlohmann::ordered_json head{
       {"weft_flight", 1},
       {"rank", rank_},
       {"ranks", ranks_},
@@ -123,25 +123,17 @@ std::string FlightRecord::json(std::string_view reason) const {
       {"process", ::getpid()},
       {"reason", reason},
       {"clock", {{"steady", scale.anchor_steady()}, {"wall", scale.anchor_wall()}}},
-      {"forgotten", count() - all.size()},
-      {"operations", nlohmann::ordered_json::array()}};
-  for (const FlightCopy& operation : all) {
-    record["operations"].push_back(in_json(operation, scale));
-  }
-  // A line an operation: people read it too.
-  std::string text;
-  nlohmann::ordered_json operations;
-  operations.swap(record["operations"]);
-  record.erase("operations");
+      {"forgotten", count() - all.size()}};
   const auto dumped = [](const nlohmann::ordered_json& json) {
     return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   };
-  text = dumped(record);
+  // A line an operation: people read it too.
+  std::string text = dumped(head);
   text.back() = ',';
   text += "\n\"operations\":[";
-  for (size_t i = 0; i < operations.size(); ++i) {
+  for (size_t i = 0; i < all.size(); ++i) {
     text += i ? ",\n" : "\n";
-    text += dumped(operations[i]);
+    text += dumped(in_json(all[i], scale));
   }
   return text + "\n]}\n";
 }

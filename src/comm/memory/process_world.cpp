@@ -75,17 +75,9 @@ ProcessWorld::ProcessWorld(int rank, int ranks, std::vector<int> here,
       memory_(std::move(segment)),
       segment_(*reinterpret_cast<WorldSegment*>(memory_->data())),
       heap_(heap),
-      gone_(here_.size()) {}
-
-std::shared_ptr<ProcessWorld> ProcessWorld::make(int rank, int ranks, std::vector<int> here,
-                                                 std::chrono::milliseconds deadline,
-                                                 std::shared_ptr<SharedMemory> segment,
-                                                 SharedHeap& heap) {
-  std::shared_ptr<ProcessWorld> world(
-      new ProcessWorld(rank, ranks, std::move(here), deadline, std::move(segment), heap));
-  const auto place = static_cast<size_t>(world->place_of(rank));
-  world->segment_.processes[place].store(getpid(), std::memory_order_relaxed);
-  return world;
+      gone_(here_.size()) {
+  const auto place = static_cast<size_t>(place_of(rank));
+  segment_.processes[place].store(getpid(), std::memory_order_relaxed);
 }
 
 int ProcessWorld::place_of(int rank) const {

@@ -24,10 +24,8 @@ class ProcessWorld final : public World, public std::enable_shared_from_this<Pro
   /// `here`: the ranks of this host, including `rank`. `segment`: zeros when the first of them
   /// joins, with each one's place locked (`meet`). `heap`: the memory that this process shares with
   /// the others.
-  static std::shared_ptr<ProcessWorld> make(int rank, int ranks, std::vector<int> here,
-                                            std::chrono::milliseconds deadline,
-                                            std::shared_ptr<SharedMemory> segment,
-                                            SharedHeap& heap);
+  ProcessWorld(int rank, int ranks, std::vector<int> here, std::chrono::milliseconds deadline,
+               std::shared_ptr<SharedMemory> segment, SharedHeap& heap);
 
   int rank() const { return rank_; }
   /// The transport of the world communicator, when all ranks are on this host.
@@ -45,8 +43,6 @@ class ProcessWorld final : public World, public std::enable_shared_from_this<Pro
                                      const std::string& name) override;
 
  private:
-  ProcessWorld(int rank, int ranks, std::vector<int> here, std::chrono::milliseconds deadline,
-               std::shared_ptr<SharedMemory> segment, SharedHeap& heap);
   int place_of(int rank) const override;
   std::byte* cut(size_t bytes);
 

@@ -17,11 +17,6 @@ ThreadsWorld::ThreadsWorld(int ranks, std::chrono::milliseconds deadline,
     : World(ranks, deadline, ranks, shared->state, shared->ranks.get()),
       shared_(std::move(shared)) {}
 
-std::shared_ptr<ThreadsWorld> ThreadsWorld::make(int ranks, std::chrono::milliseconds deadline) {
-  return std::shared_ptr<ThreadsWorld>(
-      new ThreadsWorld(ranks, deadline, std::make_unique<Shared>(ranks)));
-}
-
 std::vector<std::shared_ptr<Transport>> ThreadsWorld::transports() {
   std::vector<int> members(static_cast<size_t>(ranks()));
   std::iota(members.begin(), members.end(), 0);

@@ -13,7 +13,9 @@ namespace weft {
 /// The world of a `run_ranks`, whose ranks are threads of this process.
 class ThreadsWorld final : public World, public std::enable_shared_from_this<ThreadsWorld> {
  public:
-  static std::shared_ptr<ThreadsWorld> make(int ranks, std::chrono::milliseconds deadline);
+  ThreadsWorld(int ranks, std::chrono::milliseconds deadline)
+      : ThreadsWorld(ranks, deadline, std::make_unique<Shared>(ranks)) {}
+
   /// The transports of the world communicator, one for each rank.
   std::vector<std::shared_ptr<Transport>> transports();
 

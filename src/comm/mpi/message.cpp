@@ -33,17 +33,12 @@ void MpiMessage::moved(uint64_t token) {
   if (streams_.all_done()) mark_over();
 }
 
-void MpiMessage::stop_routing() noexcept { engine().routing().leave(address_, *this); }
-
 void MpiMessage::post() {
-  const uint64_t message = sends() ? engine().new_message() : 0;
-  if (sends()) {
-    address_ = {MpiAddress::Kind::reply, 0, message, 0};
-  } else {
-    address_ = {MpiAddress::Kind::message, group().id, static_cast<uint64_t>(call_.tag), other()};
+  if (!sends()) {
+    return join({MpiAddress::Kind::message, group().id, static_cast<uint64_t>(call_.tag), other()});
   }
-  engine().routing().join(address_, *this);
-  if (!sends()) return;
+  const uint64_t message = engine().new_message();
+  join({MpiAddress::Kind::reply, 0, message, 0});
   const MpiHeader header{.topic = MpiTopic::message,
                          .from = rank(),
                          .group = group().id,

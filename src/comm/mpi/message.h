@@ -21,7 +21,6 @@ class MpiMessage final : public MpiWork {
   std::vector<int> awaited_ranks() const override { return {other()}; }
   const char* uncalled() const override { return sends() ? "receive it" : "send it"; }
   std::string words() const override { return message_in_words(call_); }
-  void stop_routing() noexcept override;
 
   bool sends() const { return call_.kind == CollectiveKind::send; }
   int other() const { return call_.root; }
@@ -35,8 +34,6 @@ class MpiMessage final : public MpiWork {
   Collective call_;
   Piece piece_;
   const int64_t count_;
-  /// The address of the other rank's send, or of its reply.
-  MpiAddress address_;
   bool answered_ = false;
   MpiStreams streams_;
 };

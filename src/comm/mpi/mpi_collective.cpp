@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "src/comm/check.h"
+#include "src/comm/fake.h"
 #include "src/comm/mpi/engine.h"
 #include "src/comm/reduce.h"
 #include "weft/error.h"
@@ -40,7 +41,7 @@ void MpiCollective::post() {
                   is_short(data) ? data : MpiSegments{});
   }
   // Comes last: if all others have called already, the exchange starts here.
-  engine().routing().join({MpiAddress::Kind::collective, group().id, number(), 0}, *this);
+  join({MpiAddress::Kind::collective, group().id, number(), 0});
 }
 
 void MpiCollective::take(const MpiHeader& header, MpiPayload payload) {
@@ -94,10 +95,8 @@ void MpiCollective::compare_counts() {
 
 /// Does what the call would do if this were the only rank.
 void MpiCollective::copy_own_parts() {
-  if (stored_.call().kind == CollectiveKind::barrier) return;
-  std::vector<const void*> published(static_cast<size_t>(size()));
-  published[static_cast<size_t>(rank())] = &stored_.call();
-  read_collective({stored_.call(), rank(), 0, published});
+  std::vector<const void*> shown(static_cast<size_t>(size()));
+  run_with_absent_peers(stored_.call(), rank(), shown);
 }
 
 void MpiCollective::add_stream(bool sends, int r, int tag, MpiSegments segments, size_t allowed) {
@@ -143,10 +142,6 @@ void MpiCollective::finish_if_over() {
   if (begun_ && streams_.all_done() && reduced_ == own_ranges_.size() && results_to_come_ == 0) {
     mark_over();
   }
-}
-
-void MpiCollective::stop_routing() noexcept {
-  engine().routing().leave({MpiAddress::Kind::collective, group().id, number(), 0}, *this);
 }
 
 std::vector<int> MpiCollective::awaited_ranks() const {

@@ -37,7 +37,6 @@ class MpiCollective final : public MpiWork {
   void post() override;
   void take(const MpiHeader& header, MpiPayload payload) override;
   void moved(uint64_t token) override;
-  void stop_routing() noexcept override;
   bool has_begun() const override { return begun_; }
   std::vector<int> awaited_ranks() const override;
   const char* uncalled() const override { return "call it"; }

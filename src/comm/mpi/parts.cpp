@@ -23,9 +23,9 @@ static void add_bytes(MpiSegments& segments, std::byte* at, int64_t bytes) {
   }
 }
 
-static void add_segment(MpiSegments& segments, const void* data, int64_t begin, int64_t count,
-                        DType dtype) {
-  add_bytes(segments, element_at(data, begin, dtype), count * static_cast<int64_t>(size_of(dtype)));
+static void add_segment(MpiSegments& segments, const void* data, ElementRange range, DType dtype) {
+  add_bytes(segments, element_at(data, range.begin, dtype),
+            range.count * static_cast<int64_t>(size_of(dtype)));
 }
 
 MpiSegments segments_of(const void* data, int64_t bytes) {
@@ -88,42 +88,23 @@ MpiSegments MpiParts::results(int r) const {
   return segments;
 }
 
-/// Whether a collective that reduces nothing moves data from one rank to another.
-static bool moves(const Collective& call, int from, int to) {
-  switch (call.kind) {
-    case CollectiveKind::broadcast:
-    case CollectiveKind::scatter: return from == call.root;
-    case CollectiveKind::gather: return to == call.root;
-    default: return true;
-  }
-}
-
 MpiSegments MpiParts::to(int r) const {
   MpiSegments segments;
   if (reduces_) {
     for (const PieceRange& range : ranges(r)) segments.push_back(source(range));
     return segments;
   }
-  if (!moves(call_, rank_, r)) return segments;
-  const bool is_cut = sends_all_parts(call_.kind);
   for (const Piece& piece : call_.pieces) {
-    add_segment(segments, piece.send, is_cut ? part_offset(piece.counts, r) : 0,
-                part_of(call_, piece, size_, is_cut ? r : rank_), piece.dtype);
+    add_segment(segments, piece.send, range_sent(call_, piece, size_, rank_, r), piece.dtype);
   }
   return segments;
 }
 
 MpiSegments MpiParts::from(int r) const {
   MpiSegments segments;
-  if (reduces_ || !moves(call_, r, rank_)) return segments;
-  const bool is_scatter = call_.kind == CollectiveKind::scatter;
-  const bool is_one_part = is_scatter || call_.kind == CollectiveKind::broadcast;
+  if (reduces_) return segments;
   for (const Piece& piece : call_.pieces) {
-    const bool is_all_to_all = call_.kind == CollectiveKind::all_to_all;
-    const std::span<const int64_t> counts = is_all_to_all ? call_.recv_counts : piece.counts;
-    const int64_t count = is_all_to_all ? counts[static_cast<size_t>(r)]
-                                        : part_of(call_, piece, size_, is_scatter ? rank_ : r);
-    add_segment(segments, piece.recv, is_one_part ? 0 : part_offset(counts, r), count, piece.dtype);
+    add_segment(segments, piece.recv, range_received(call_, piece, size_, r, rank_), piece.dtype);
   }
   return segments;
 }

@@ -49,10 +49,15 @@ void MpiWork::transferred(uint64_t token) noexcept {
   step([&] { moved(token); });
 }
 
+void MpiWork::join(const MpiAddress& address) {
+  address_ = address;
+  engine().routing().join(address, *this);
+}
+
 void MpiWork::mark_over() noexcept {
   over_ = true;
   engine().remove_work();
-  stop_routing();
+  engine().routing().leave(address_, *this);
 }
 
 void MpiWork::wait() {

@@ -73,8 +73,6 @@ class MpiWork : public Waitable {
   virtual void post() = 0;
   virtual void take(const MpiHeader& header, MpiPayload payload) = 0;
   virtual void moved(uint64_t token) = 0;
-  /// Stops routing messages to this call.
-  virtual void stop_routing() noexcept = 0;
   /// True once all calls have arrived: `awaited_ranks` then returns the ranks with incomplete
   /// transfers, before that those that have not called.
   virtual bool has_begun() const = 0;
@@ -83,6 +81,8 @@ class MpiWork : public Waitable {
   /// The action missing from a rank that has not called: "call it".
   virtual const char* uncalled() const = 0;
 
+  /// Takes the messages to that address from now on, until the call is complete.
+  void join(const MpiAddress& address);
   /// Marks the call as complete.
   void mark_over() noexcept;
   /// Adds bytes from other ranks; they count for the communicator when the caller sees the end.
@@ -108,6 +108,7 @@ class MpiWork : public Waitable {
   /// A transfer has completed since the last poll of the caller.
   bool has_moved_ = false;
   int64_t received_ = 0;
+  MpiAddress address_;
   std::exception_ptr failure_;
 };
 

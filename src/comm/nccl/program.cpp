@@ -36,9 +36,9 @@ class Writer {
       case CollectiveKind::all_gather: return all_gather(piece);
       case CollectiveKind::reduce_scatter: return reduce_scatter(piece);
       case CollectiveKind::all_reduce: return all_reduce(piece);
-      case CollectiveKind::gather: return gather(piece);
-      case CollectiveKind::scatter: return scatter(piece);
-      case CollectiveKind::all_to_all: return all_to_all(piece);
+      case CollectiveKind::gather:
+      case CollectiveKind::scatter:
+      case CollectiveKind::all_to_all: return exchange_parts(piece);
       case CollectiveKind::send:
         return send(0, call_.root, piece.send, piece.counts[0], piece.dtype);
       case CollectiveKind::recv:
@@ -77,15 +77,18 @@ class Writer {
     add({MoveKind::broadcast, from, to, piece.counts[0], piece.dtype, ReduceOp::sum, call_.root});
   }
 
-  /// Stores this rank's own part to `to`, and receives the others' parts into `whole`.
-  void receive_parts(size_t round, const Piece& piece, std::span<const int64_t> counts, void* whole,
-                     DType dtype) {
+  /// Copies this rank's own part, and exchanges the others as messages.
+  void exchange_parts(const Piece& piece) {
     for (int r = 0; r < size_; ++r) {
-      void* to = element_at(whole, part_offset(counts, r), dtype);
-      if (r != rank_) {
-        recv(round, r, to, at(counts, r), dtype);
-      } else if (round == 0) {
-        copy(piece, to, piece.send, at(counts, r));
+      const ElementRange sent = range_sent(call_, piece, size_, rank_, r);
+      const ElementRange received = range_received(call_, piece, size_, r, rank_);
+      const void* from = element_at(piece.send, sent.begin, piece.dtype);
+      void* to = element_at(piece.recv, received.begin, piece.dtype);
+      if (r == rank_) {
+        copy(piece, to, from, received.count);
+      } else {
+        send(0, r, from, sent.count, piece.dtype);
+        recv(0, r, to, received.count, piece.dtype);
       }
     }
   }
@@ -94,10 +97,7 @@ class Writer {
     if (all_equal(piece.counts)) {
       return add({MoveKind::all_gather, piece.send, piece.recv, piece.counts[0], piece.dtype});
     }
-    for (int r = 0; r < size_; ++r) {
-      if (r != rank_) send(0, r, piece.send, at(piece.counts, rank_), piece.dtype);
-    }
-    receive_parts(0, piece, piece.counts, piece.recv, piece.dtype);
+    exchange_parts(piece);
   }
 
   /// Returns where NCCL writes a result: directly, or to scratch if it must be converted or added.
@@ -156,40 +156,10 @@ class Writer {
     void* own = element_at(piece.recv, part_offset(shares, rank_), piece.recv_dtype);
     reduce_parts(piece, shares, own);
     for (int r = 0; r < size_; ++r) {
-      if (r != rank_) send(1, r, own, at(shares, rank_), piece.recv_dtype);
-    }
-    receive_parts(1, piece, shares, piece.recv, piece.recv_dtype);
-  }
-
-  void gather(const Piece& piece) {
-    if (rank_ == call_.root) return receive_parts(0, piece, piece.counts, piece.recv, piece.dtype);
-    send(0, call_.root, piece.send, at(piece.counts, rank_), piece.dtype);
-  }
-
-  void scatter(const Piece& piece) {
-    if (rank_ != call_.root) {
-      return recv(0, call_.root, piece.recv, at(piece.counts, rank_), piece.dtype);
-    }
-    for (int r = 0; r < size_; ++r) {
-      const void* part = element_at(piece.send, part_offset(piece.counts, r), piece.dtype);
-      if (r == rank_) {
-        copy(piece, piece.recv, part, at(piece.counts, r));
-      } else {
-        send(0, r, part, at(piece.counts, r), piece.dtype);
-      }
-    }
-  }
-
-  void all_to_all(const Piece& piece) {
-    for (int r = 0; r < size_; ++r) {
-      const void* from = element_at(piece.send, part_offset(piece.counts, r), piece.dtype);
-      void* to = element_at(piece.recv, part_offset(call_.recv_counts, r), piece.dtype);
-      if (r == rank_) {
-        copy(piece, to, from, at(piece.counts, r));
-      } else {
-        send(0, r, from, at(piece.counts, r), piece.dtype);
-        recv(0, r, to, at(call_.recv_counts, r), piece.dtype);
-      }
+      if (r == rank_) continue;
+      send(1, r, own, at(shares, rank_), piece.recv_dtype);
+      void* to = element_at(piece.recv, part_offset(shares, r), piece.recv_dtype);
+      recv(1, r, to, at(shares, r), piece.recv_dtype);
     }
   }
 
