@@ -201,7 +201,7 @@ static void run_reduction(const ReducePlan& plan, const ReduceLoops<C>& loops, d
       C values[ReducePlan::kMaxWidth];
       for (int64_t i = begin; i < end; ++i) {
         const ReduceTask range = compute(i, 0, values);
-        store_results(range.out, values, range.width, factor, accumulate);
+        store_results(plan.result(range), values, range.width, factor, accumulate);
       }
     });
     return;
@@ -216,7 +216,7 @@ static void run_reduction(const ReducePlan& plan, const ReduceLoops<C>& loops, d
     C* first = &partial[static_cast<size_t>(i * parts * width)];
     for (int64_t part = 1; part < parts; ++part)
       loops.merge(first, first + part * width, range.width);
-    store_results(range.out, first, range.width, factor, accumulate);
+    store_results(plan.result(range), first, range.width, factor, accumulate);
   }
 }
 

@@ -7,6 +7,7 @@
 #include "src/device/kernel/elements.h"
 #include "src/device/kernel/launch.h"
 #include "src/kernels/reduce/plan.h"
+#include "weft/error.h"
 #include "weft/storage.h"
 
 namespace weft::cuda {
@@ -120,6 +121,10 @@ template <class R, class C> struct MergeParts {
 
 }  // namespace
 
+static bool contains(const Dims& dims, int dim) {
+  return std::find(dims.begin(), dims.end(), dim) != dims.end();
+}
+
 static void add_dim(int64_t* sizes, int64_t* strides, int& ndim, int64_t size, int64_t stride) {
   if (size == 1) return;
   if (ndim > 0 && strides[ndim - 1] == stride * size) {
@@ -131,30 +136,37 @@ static void add_dim(int64_t* sizes, int64_t* strides, int& ndim, int64_t size, i
   strides[ndim++] = stride;
 }
 
-/// Returns the least stride of the dims that are not broadcast.
-static int64_t nearest(const MemoryBlock& block) {
-  int64_t least = INT64_MAX;
-  for (int d = 0; d < block.shape.ndim(); ++d) {
-    if (block.shape[d] > 1 && block.strides[d] != 0) least = std::min(least, block.strides[d]);
-  }
-  return least;
-}
-
 static ReduceShape reduce_shape(const MemoryBlock& out, const MemoryBlock& in, const Dims& dims) {
-  const auto& [kept, result, reduced] = SplitDims(out, in, dims);
   ReduceShape shape{};
-  shape.kept.ndim = kept.shape.ndim();
-  for (int d = 0; d < kept.shape.ndim(); ++d) {
-    shape.kept.sizes[d] = kept.shape[d];
-    shape.kept.strides[0][d] = kept.strides[d], shape.kept.strides[1][d] = result.strides[d];
+  const int ndim = in.shape.ndim();
+  const bool keeps = out.shape.ndim() == ndim;
+  if (!keeps && out.shape.ndim() != ndim - dims.ndim()) {
+    fail("reduce: result is ", out.shape, ", expected that of ", in.shape, " over ", dims.ndim(),
+         " dims");
   }
-  for (int d = 0; d < reduced.shape.ndim(); ++d) {
-    add_dim(shape.reduced.sizes, shape.reduced.strides[0], shape.reduced.ndim, reduced.shape[d],
-            reduced.strides[d]);
+  int64_t nearest_kept = INT64_MAX, nearest_reduced = INT64_MAX;
+  for (int d = 0, o = 0; d < ndim; ++d) {
+    const bool reduced = contains(dims, d);
+    const int64_t size = in.shape[d], stride = in.strides[d];
+    if (size > 1 && stride != 0) {
+      int64_t& nearest = reduced ? nearest_reduced : nearest_kept;
+      nearest = std::min(nearest, stride);
+    }
+    if (reduced) {
+      add_dim(shape.reduced.sizes, shape.reduced.strides[0], shape.reduced.ndim, size, stride);
+      o += keeps ? 1 : 0;
+      continue;
+    }
+    if (out.shape[o] != size)
+      fail("reduce: result is ", out.shape, ", expected that of ", in.shape);
+    Nest<2>& kept = shape.kept;
+    kept.sizes[kept.ndim] = size;
+    kept.strides[0][kept.ndim] = stride;
+    kept.strides[1][kept.ndim++] = out.strides[o++];
   }
   shape.results = shape.kept.count();
   shape.each = shape.reduced.count();
-  const bool columns = shape.columns = nearest(kept) < nearest(reduced);
+  const bool columns = shape.columns = nearest_kept < nearest_reduced;
   const int64_t workers =
       columns ? (shape.results + kThreadsPerBlock - 1) / kThreadsPerBlock : shape.results;
   const int64_t least = columns ? kLeastPart / 64 : kLeastPart;

@@ -2,26 +2,20 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 
-#include "src/kernels/iteration/iteration.h"
+#include "src/kernels/iteration/lines.h"
 #include "src/kernels/math/reducers.h"
 #include "src/kernels/reduce/reduce.h"
 #include "weft/block.h"
 
 namespace weft {
 
-/// The dims of a reduction, split: views of the operand by its kept dims and by its reduced ones,
-/// and of the result by its dims; checked.
-struct SplitDims {
-  MemoryBlock kept, result, reduced;
-  SplitDims(const MemoryBlock& out, const MemoryBlock& in, const Dims& dims);
-};
-
-/// A piece of a reduction: `width` neighbouring results, the first element of each one's operand,
-/// and range [begin, end) of the elements that each of them reduces.
+/// A piece of a reduction: `width` neighbouring results, and range [begin, end) of the elements
+/// that each of them reduces.
 struct ReduceTask {
-  Line in, out;
+  int64_t in_offset, out_offset;
   int64_t width;
   int64_t begin, end;
 };
@@ -33,45 +27,53 @@ class ReducePlan {
   static constexpr int64_t kMaxWidth = 1024;
 
   ReducePlan(const MemoryBlock& out, const MemoryBlock& in, const Dims& dims);
-  ReducePlan(const ReducePlan&) = delete;
 
   /// Returns whether neighbours in memory belong to different results.
   bool by_columns() const { return by_columns_; }
-  int64_t column_stride() const { return kept_.inner_stride(0); }
+  int64_t column_stride() const { return column_.in_stride; }
   int64_t width() const { return width_; }
-  int64_t tasks() const { return kept_.outer() * chunks_; }
+  int64_t tasks() const { return kept_count_ * chunks_; }
   int64_t parts() const { return parts_; }
   int64_t task_elements() const { return width_ * reduced_count_; }
   ReduceTask task(int64_t task, int64_t part) const;
+  Line result(const ReduceTask& task) const;
 
   /// Calls f(line, length) on the runs, along the inner reduced dim, of the elements that result
   /// `column` of the task reduces.
   template <class F> void for_each_run(const ReduceTask& task, int64_t column, const F& f) const {
-    const auto bytes = static_cast<int64_t>(size_of(task.in.dtype));
-    const int64_t inner = reduced_.inner(), stride = reduced_.inner_stride(0);
-    char* base = static_cast<char*>(task.in.data) + column * task.in.stride * bytes;
+    const Dim& inner = reduced_[static_cast<size_t>(reduced_dims_ - 1)];
+    const int64_t base = task.in_offset + column * column_.in_stride;
     for (int64_t i = task.begin; i < task.end;) {
-      const int64_t line = i / inner, start = i - line * inner;
-      const int64_t length = std::min(inner - start, task.end - i);
-      const int64_t before = line > 0 ? bytes_before(line) : 0;
-      f(Line{task.in.dtype, base + before + start * stride * bytes, stride}, length);
+      const int64_t line = i / inner.size, start = i - line * inner.size;
+      const int64_t length = std::min(inner.size - start, task.end - i);
+      const int64_t offset = base + reduced_offset(line) + start * inner.in_stride;
+      auto* data = in_.as<char>() + offset * static_cast<int64_t>(size_of(in_.dtype));
+      f(Line{in_.dtype, data, inner.in_stride}, length);
       i += length;
     }
   }
 
  private:
-  /// Bytes from the first line of the reduced dims to line `line`.
-  int64_t bytes_before(int64_t line) const {
-    return static_cast<char*>(reduced_.line(0, line, 0).data) - dims_.reduced.as<char>();
-  }
+  struct Dim {
+    int64_t size, in_stride, out_stride;
+  };
+  using DimList = std::array<Dim, kMaxDims + 1>;
 
-  SplitDims dims_;
-  /// The loops over results: the operand, then the result. The inner one is over columns.
-  Iteration kept_;
-  Iteration reduced_;
-  int64_t reduced_count_;
-  bool by_columns_;
-  int64_t width_ = 1, chunks_ = 0, parts_ = 1;
+  static void add(DimList& list, int& count, const Dim& dim);
+  static void merge(DimList& list, int& count);
+  void collect(const Dims& dims);
+  void choose_columns();
+  void cut();
+  /// Offset of line `line` of the reduced dims except the inner one.
+  int64_t reduced_offset(int64_t line) const;
+
+  const MemoryBlock &out_, &in_;
+  DimList kept_, reduced_;
+  int kept_dims_ = 0, reduced_dims_ = 0;
+  Dim column_{1, 1, 1};
+  bool by_columns_ = false;
+  int64_t kept_count_ = 1, reduced_count_ = 1;
+  int64_t width_ = 1, chunks_ = 1, parts_ = 1;
 };
 
 /// Sets `out` if it is a max or min of no integers, whose compute type has other extremes; returns
