@@ -90,7 +90,7 @@ struct LayerNormSumsRows {
 static Rows norm_vector(const char* what, const MemoryBlock& block, int64_t n) {
   if (!block.data) return {};
   if (block.shape.ndim() != 1 || block.shape[0] != n) {
-    fail("norm: ", what, " is ", block.shape, ", expected ", Shape{n});
+    fail(what, " is ", block.shape, ", expected ", Shape{n});
   }
   return Rows(block, 0);
 }
