@@ -90,7 +90,7 @@ struct LayerNormSumsRows {
 static Rows norm_vector(const char* what, const MemoryBlock& block, int64_t n) {
   if (!block.data) return {};
   if (block.shape.ndim() != 1 || block.shape[0] != n) {
-    fail(what, " is ", block.shape, ", expected ", Shape{n});
+    fail("norm: ", what, " is ", block.shape, ", expected ", Shape{n});
   }
   return Rows(block, 0);
 }
@@ -101,8 +101,8 @@ static void normalize(const NormRows& norm, const MemoryBlock& y, const MemoryBl
   const NormalizeRows kernel{{norm, in},
                              in,
                              last_rows(y),
-                             norm_vector("norm: weight", weight, in.size()),
-                             norm_vector("norm: bias", bias, in.size())};
+                             norm_vector("weight", weight, in.size()),
+                             norm_vector("bias", bias, in.size())};
   run_rows(norm.what, x.device, kernel,
            {{&kernel.x, &kernel.y}, {&kernel.weight, &kernel.bias}, norm.cut ? 0 : 1});
 }
@@ -129,7 +129,7 @@ void rms_norm_dot(const MemoryBlock& dot, const MemoryBlock& dy, const MemoryBlo
                   const MemoryBlock& weight) {
   constexpr const char* kWhat = "rms_norm_dot";
   const Rows in = last_rows(x);
-  const RmsNormDotRows kernel{last_rows(dy), in, norm_vector("norm: weight", weight, in.size()),
+  const RmsNormDotRows kernel{last_rows(dy), in, norm_vector("weight", weight, in.size()),
                               Rows::values(kWhat, dot, in)};
   run_rows(kWhat, x.device, kernel, {{&kernel.x, &kernel.dy}, {&kernel.weight}});
 }
@@ -142,7 +142,7 @@ void layer_norm_sums(const MemoryBlock& sum, const MemoryBlock& dot, const Memor
   const LayerNormSumsRows kernel{{{kWhat, true, eps, &cut}, in},
                                  last_rows(dy),
                                  in,
-                                 norm_vector("norm: weight", weight, in.size()),
+                                 norm_vector("weight", weight, in.size()),
                                  sum.data ? Rows::values(kWhat, sum, in) : Rows(),
                                  dot.data ? Rows::values(kWhat, dot, in) : Rows()};
   run_rows(kWhat, x.device, kernel,
@@ -158,7 +158,7 @@ static void run_norm_backward(const NormRows& norm, const MemoryBlock* dx,
                         in,
                         last_rows(dy),
                         dx ? last_rows(*dx) : Rows(),
-                        norm_vector("norm: weight", weight, in.size()),
+                        norm_vector("weight", weight, in.size()),
                         {},
                         {}};
   check_rows(norm.what, in, rows.dy);
