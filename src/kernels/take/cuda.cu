@@ -193,6 +193,9 @@ struct TellOutside {
 
 std::optional<int64_t> find_outside(const MemoryBlock& ids, int64_t low, int64_t high,
                                     std::optional<int64_t> allowed) {
+  if (ids.dtype != DType::i32 && ids.dtype != DType::i64) {
+    fail("take: dtype of indices is ", ids.dtype, ", expected i32 or i64");
+  }
   const int64_t count = ids.numel();
   // The host cannot read results during a capture.
   if (count == 0 || is_capturing()) return std::nullopt;
