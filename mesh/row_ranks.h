@@ -136,7 +136,7 @@ class RowBuffer {
 
  private:
   const RowDim& rows_;
-  /// Of each rank.
+  /// The number of elements for each rank.
   std::vector<int64_t> elements_;
   DType dtype_;
   Device device_;

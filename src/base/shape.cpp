@@ -77,7 +77,7 @@ MemoryBlock MemoryBlock::part(const Box& box) const {
   for (int i = 0; i < shape.ndim(); ++i) offset += box.offset[i] * strides[i];
   auto* start = static_cast<char*>(data);
   if (start) start += offset * static_cast<int64_t>(size_of(dtype));
-  // Of the strides, only so many as there are dims: another core may have written this block.
+  // Copies only the strides in use, because each cache line may have to come from another core.
   MemoryBlock part{start, dtype, device, box.shape, box.shape};
   for (int i = 0; i < shape.ndim(); ++i) part.strides[i] = strides[i];
   return part;

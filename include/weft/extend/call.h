@@ -15,14 +15,14 @@ struct CallBody;
 struct GradBody;
 class Op;
 
-/// A tensor in a list of operands, as in `op({a, b})`: a handle that is not counted, which saves
-/// two atomic additions a call. The tensor that it is made of lives until the call returns.
+/// An operand in a braced list, as in `op({a, b})`. It refers to the caller's tensor, which must
+/// live until the call returns, and does not count as a handle of it.
 class PassedTensor {
  public:
   PassedTensor(const Tensor& tensor) : tensor_(Ref<TensorBody>::uncounted(tensor.body().get())) {}
   PassedTensor(const PassedTensor&) = delete;
   PassedTensor& operator=(const PassedTensor&) = delete;
-  /// Does not destroy the handle.
+  /// Leaves the count as it is.
   ~PassedTensor() {}
 
  private:

@@ -45,12 +45,12 @@ template <class T> class Ref {
   explicit Ref(T* object) : object_(object) {
     if (object_) retain_handle(object_);
   }
-  /// The first handle of a new object.
+  /// Returns the first handle of a new object.
   static Ref first(T* object) {
     object->RefCounted::retain_first();
     return uncounted(object);
   }
-  /// A handle that takes over a count: it drops one that nobody added here.
+  /// Returns a handle without adding to the count; its destructor subtracts one.
   static Ref uncounted(T* object) {
     Ref handle;
     handle.object_ = object;
