@@ -6,8 +6,8 @@
 
 A round trains without the engine, with it, and in PyTorch, eager and compiled; the table has the
 median, minimum and maximum over the rounds. Before the rounds the kernels run, compared with the
-rate of a copy or with direct library calls. All lines go to --out. Without PyTorch the table
-contains only weft.
+rate of a copy, with direct library calls, and with PyTorch's ops. All lines go to --out. Without
+PyTorch the table contains only weft.
 """
 
 import argparse
@@ -54,13 +54,15 @@ def print_rows(rows):
         print("  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip())
 
 
-def print_kernels(lines):
-    rows = [("kernel", "rate", "of the copy", "x the library")]
+def print_kernels(lines, theirs):
+    """`theirs`: PyTorch's microseconds by case; the others are compared with direct calls."""
+    rows = [("kernel", "rate", "of the copy", "x the library", "x PyTorch")]
     for line in lines:
         if line["unit"] in ("GB/s", "TFLOP/s"):
             fraction, times = line.get("fraction_of_copy"), line.get("times_the_library")
+            torch = line["case"] in theirs and theirs[line["case"]] / line["median_us"]
             rate = f"{line['value']} {line['unit']}"
-            told = ("-" if number is None else f"{number:.3f}" for number in (fraction, times))
+            told = (f"{number:.3f}" if number else "-" for number in (fraction, times, torch))
             rows.append((line["case"], rate, *told))
     print_rows(rows)
 
@@ -107,6 +109,10 @@ def main():
         print(f"{args.python} has no PyTorch: weft alone", file=sys.stderr)
         modes = []
     theirs = [args.python, HERE / "torch_cuda.py", "--device", args.torch_device, *smoke]
+    kernels_of_torch = {}
+    if modes and args.torch_device == "cuda" and not smoke:
+        of_torch = lines_of([*theirs, "--mode", "kernels"], out)
+        kernels_of_torch = {line["case"]: line["value"] for line in of_torch}
     for _ in range(args.rounds):
         for part in ("train", "train_engine"):
             training += lines_of([args.bench, "--parts", part, *smoke], out)[1:]
@@ -114,7 +120,7 @@ def main():
         for mode in modes:
             training += lines_of([*theirs, "--mode", mode, "--peak-tflops", str(peak)], out)
     print(f"{device.get('value', 'no device')}; {args.rounds} rounds in turn")
-    print_kernels(kernels)
+    print_kernels(kernels, kernels_of_torch)
     print_training(training)
     sys.exit(0 if kernels and len(training) == args.rounds * (2 + len(modes)) else 1)
 

@@ -8,7 +8,7 @@
 The same Llama (RMSNorm, rope, grouped-query attention by scaled_dot_product_attention, SwiGLU, a
 head of its own), batch, optimizer (fused AdamW) and precision: computed with in bf16, weights kept
 in f32. `masters` keeps copies in bf16, as weft does; `autocast` casts where they are used. One JSON
-line a case, as bench_cuda prints.
+line a case, as bench_cuda prints. `--mode kernels` times the cases of bench_cuda's part `rows`.
 """
 
 import argparse
@@ -215,12 +215,73 @@ def report(args, sizes, mode):
     print(json.dumps(line), flush=True)
 
 
+def seconds_of(f, repetitions=7, seconds=0.02):
+    """Seconds of device time per call: the median over repetitions of some calls each."""
+    f()
+    torch.cuda.synchronize()
+    marks, calls, times = Marks("cuda"), 1, []
+    while len(times) < repetitions:
+        start = marks.mark()
+        for _ in range(calls):
+            f()
+        end = marks.mark()
+        torch.cuda.synchronize()
+        taken = marks.between(start, end)
+        if taken < seconds:
+            calls = max(calls + 1, int(calls * min(10, 1.2 * seconds / taken)))
+        else:
+            times.append(taken / calls)
+    return statistics.median(times)
+
+
+def report_kernels(args):
+    """The cases of bench_cuda's part `rows`, by their names."""
+
+    def case(name, f):
+        line = {"bench": "torch_cuda", "case": name, "unit": "us"}
+        print(json.dumps(line | {"value": round(1e6 * seconds_of(f), 2)}), flush=True)
+
+    def random(*shape, dtype=torch.float32):
+        return torch.randn(*shape, device="cuda").to(dtype)
+
+    def both(name, f, leaves):
+        with torch.no_grad():
+            case(name, f)
+        ones = torch.ones_like(f().detach())
+        case(name + ", both", lambda: torch.autograd.grad(f(), leaves, ones))
+
+    def needs_grad(*tensors):
+        return [tensor.requires_grad_() for tensor in tensors]
+
+    source = random(1 << 28)
+    target = torch.zeros_like(source)
+    case("copy of 1 GiB", lambda: target.copy_(source))
+    del source, target
+    for dtype, of in ((torch.float32, " f32"), (torch.bfloat16, " bf16")):
+        x, y = needs_grad(random(16384, 8192, dtype=dtype), random(16384, 8192, dtype=dtype))
+        with torch.no_grad():
+            case("add" + of, lambda: x + y)
+        both("gelu" + of, lambda: F.gelu(x), [x])
+        both("swiglu" + of, lambda: F.silu(x) * y, [x, y])
+        x, w = needs_grad(random(32768, 2048, dtype=dtype), random(2048, dtype=dtype))
+        both("rms_norm" + of, lambda: F.rms_norm(x, w.shape, w, 1e-5), [x, w])
+        both("softmax" + of, lambda: F.softmax(x, -1), [x])
+    targets = torch.zeros(8192, dtype=torch.int64, device="cuda")
+    for dtype, of in ((torch.float32, " f32"), (torch.bfloat16, " bf16")):
+        (logits,) = needs_grad(random(8192, 32000, dtype=dtype))
+        both("cross_entropy" + of, lambda: F.cross_entropy(logits, targets), [logits])
+    weight = nn.Parameter(random(1 << 26))
+    weight.grad = random(1 << 26)
+    optimizer = torch.optim.AdamW([weight], lr=1e-3, weight_decay=0.1, fused=True)
+    case("adamw f32", optimizer.step)
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--mode", action="append", choices=["eager", "compile"])
+    parser.add_argument("--mode", action="append", choices=["eager", "compile", "kernels"])
     parser.add_argument("--precision", default="masters", choices=["masters", "autocast"])
     parser.add_argument("--batch", type=int, default=4, help="rows a step")
     parser.add_argument("--steps", type=int, default=10)
@@ -232,6 +293,9 @@ def main():
     if args.smoke:
         args.batch, args.steps, args.warmup = 2, 2, 1
     for mode in args.mode or ["eager"]:
+        if mode == "kernels":
+            report_kernels(args)
+            continue
         report(args, TINY if args.smoke else LLAMA, mode)
 
 
