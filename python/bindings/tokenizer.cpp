@@ -3,6 +3,7 @@
 
 #include <variant>
 
+#include "python/bindings/bindings.h"
 #include "python/bindings/fields.h"
 #include "python/bindings/lock.h"
 #include "weft/generate.h"
