@@ -166,7 +166,7 @@ void reduce_n(ReduceOp op, DType dtype, std::span<const void* const> sources,
   visit(dtype, [&]<class T>(Type<T>) {
     if constexpr (std::is_same_v<T, bool>) {
       // The sum of bools is "any", which is their maximum.
-      reduce_as<uint8_t, uint8_t>(op == ReduceOp::sum ? ReduceOp::max : op, task);
+      reduce_as<uint8_t, bool>(op == ReduceOp::sum ? ReduceOp::max : op, task);
     } else if constexpr (!is_floating_type<T>) {
       reduce_as<T, T>(op, task);
     } else if constexpr (sizeof(T) > 1) {  // check_reduction refuses f8

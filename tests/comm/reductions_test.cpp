@@ -141,6 +141,30 @@ TEST_P(Reductions, ResultOfAnotherDTypeAndAddedToWhatIsThere) {
   });
 }
 
+TEST_P(Reductions, IntegersAndBoolsAddedToWhatIsThere) {
+  run([&](Communicator world) {
+    for (const DType dtype : {i8, u8, i32, u64, boolean}) {
+      for (const auto& counts : count_patterns(world.size())) {
+        const int64_t own = count_of(counts, world.rank());
+        const int64_t offset = sum_of_first(counts, world.rank());
+        Numbers whole = numbers_of(dtype, world.rank(), total_of(counts));
+        Numbers part(dtype, own, 1);
+        const Piece piece{.send = whole.data(),
+                          .recv = part.data(),
+                          .dtype = dtype,
+                          .counts = counts,
+                          .recv_dtype = dtype,
+                          .accumulate = true};
+        world.reduce_scatter({&piece, 1}, ReduceOp::sum).wait();
+        for (int64_t i = 0; i < own; ++i) {
+          const double sum = 1 + reduced(ReduceOp::sum, dtype, world.size(), offset + i);
+          ASSERT_EQ(part.get(i), dtype == boolean ? 1 : sum) << dtype;
+        }
+      }
+    }
+  });
+}
+
 TEST_P(Reductions, GroupedPieces) {
   run([&](Communicator world) {
     const int64_t sizes[] = {5, 0, 700};

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <functional>
 #include <numeric>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -47,7 +48,10 @@ static void expect_alike(const Communicator& world, const char* what, const Call
   call(world, source, here);
   call(there, source, by_gpus);
   if (here == by_gpus) return;
-  throw std::runtime_error(std::string(what) + " gives other numbers over NCCL");
+  std::ostringstream text;
+  text << what << " of " << sent << " elements of " << dtype << " on rank " << world.rank()
+       << " gives over NCCL " << by_gpus << ", expected " << here;
+  throw std::runtime_error(text.str());
 }
 
 static void compare_reductions(const Communicator& world, DType dtype) {
