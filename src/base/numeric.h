@@ -39,6 +39,22 @@ template <class T> WEFT_FN constexpr T number_as(double x) {
   return static_cast<T>(x);
 }
 
+/// Converts a number to an integer, a floating one by truncation. Negative numbers wrap in unsigned
+/// types, numbers out of range in narrow ones.
+template <class To, class From> WEFT_FN constexpr To truncated(From x) {
+  if constexpr (std::is_integral_v<From>) {
+    return static_cast<To>(x);
+  } else if constexpr (sizeof(To) < sizeof(int32_t)) {
+    return static_cast<To>(static_cast<int32_t>(x));
+  } else if constexpr (std::is_same_v<To, uint32_t>) {
+    return static_cast<To>(static_cast<int64_t>(x));
+  } else if constexpr (std::is_same_v<To, uint64_t>) {
+    return x < From(0x1p63) ? static_cast<To>(static_cast<int64_t>(x)) : static_cast<To>(x);
+  } else {
+    return static_cast<To>(x);
+  }
+}
+
 /// The dtype of Compute.
 constexpr DType compute_dtype(DType dtype) {
   if (dtype == DType::f64) return DType::f64;

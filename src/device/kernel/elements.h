@@ -46,14 +46,14 @@ template <class C> WEFT_FN void store_element(void* data, DType dtype, int64_t i
     case DType::bf16: static_cast<bfloat16*>(data)[i] = bfloat16(before_half(value)); break;
     case DType::f16: static_cast<float16*>(data)[i] = float16(before_half(value)); break;
     case DType::f64: static_cast<double*>(data)[i] = static_cast<double>(value); break;
-    case DType::i32: static_cast<int32_t*>(data)[i] = static_cast<int32_t>(value); break;
-    case DType::i64: static_cast<int64_t*>(data)[i] = static_cast<int64_t>(value); break;
-    case DType::u8: static_cast<uint8_t*>(data)[i] = static_cast<uint8_t>(value); break;
-    case DType::i8: static_cast<int8_t*>(data)[i] = static_cast<int8_t>(value); break;
-    case DType::i16: static_cast<int16_t*>(data)[i] = static_cast<int16_t>(value); break;
-    case DType::u16: static_cast<uint16_t*>(data)[i] = static_cast<uint16_t>(value); break;
-    case DType::u32: static_cast<uint32_t*>(data)[i] = static_cast<uint32_t>(value); break;
-    case DType::u64: static_cast<uint64_t*>(data)[i] = static_cast<uint64_t>(value); break;
+    case DType::i32: static_cast<int32_t*>(data)[i] = truncated<int32_t>(value); break;
+    case DType::i64: static_cast<int64_t*>(data)[i] = truncated<int64_t>(value); break;
+    case DType::u8: static_cast<uint8_t*>(data)[i] = truncated<uint8_t>(value); break;
+    case DType::i8: static_cast<int8_t*>(data)[i] = truncated<int8_t>(value); break;
+    case DType::i16: static_cast<int16_t*>(data)[i] = truncated<int16_t>(value); break;
+    case DType::u16: static_cast<uint16_t*>(data)[i] = truncated<uint16_t>(value); break;
+    case DType::u32: static_cast<uint32_t*>(data)[i] = truncated<uint32_t>(value); break;
+    case DType::u64: static_cast<uint64_t*>(data)[i] = truncated<uint64_t>(value); break;
     case DType::f8_e4m3:
       static_cast<float8_e4m3*>(data)[i] = float8_e4m3(before_half(value));
       break;

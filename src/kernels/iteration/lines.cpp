@@ -13,19 +13,6 @@ namespace weft {
 /// Stores bool as a byte: loops over bool do not vectorise.
 template <class T> using Stored = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
 
-/// Negative numbers wrap in unsigned types, numbers out of range in narrow ones.
-template <class To, class From> static To truncated(From x) {
-  if constexpr (sizeof(To) < sizeof(int32_t)) {
-    return static_cast<To>(static_cast<int32_t>(x));
-  } else if constexpr (std::is_same_v<To, uint32_t>) {
-    return static_cast<To>(static_cast<int64_t>(x));
-  } else if constexpr (std::is_same_v<To, uint64_t>) {
-    return x < From(0x1p63) ? static_cast<To>(static_cast<int64_t>(x)) : static_cast<To>(x);
-  } else {
-    return static_cast<To>(x);
-  }
-}
-
 template <class To, class From> static Stored<To> converted(Stored<From> x) {
   if constexpr (std::is_same_v<To, bool>) {
     return static_cast<Compute<From>>(x) != 0;
