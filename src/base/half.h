@@ -31,6 +31,13 @@ struct bfloat16 {
 
  private:
   WEFT_FN static constexpr uint16_t rounded(uint32_t x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    if (!std::is_constant_evaluated()) {
+      uint16_t by_gpu;
+      asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(by_gpu) : "f"(std::bit_cast<float>(x)));
+      return by_gpu;
+    }
+#endif
     const uint32_t nearest = (x + 0x7fffu + ((x >> 16) & 1u)) >> 16;
     const uint32_t quiet = (x >> 16) | 0x40u;
     return static_cast<uint16_t>((x & 0x7fffffffu) > 0x7f800000u ? quiet : nearest);
@@ -45,6 +52,13 @@ struct float16 {
   float16() = default;
   WEFT_FN constexpr float16(float x) : bits(rounded(std::bit_cast<uint32_t>(x))) {}
   WEFT_FN constexpr operator float() const {
+#ifdef __CUDA_ARCH__
+    if (!std::is_constant_evaluated()) {
+      float by_gpu;
+      asm("cvt.f32.f16 %0, %1;" : "=f"(by_gpu) : "h"(bits));
+      return by_gpu;
+    }
+#endif
     // A multiplication rebiases the exponent, which is also correct for denormals; inf and NaN are
     // handled separately.
     const uint32_t magnitude = static_cast<uint32_t>(bits & 0x7fffu) << 13;
@@ -57,6 +71,13 @@ struct float16 {
 
  private:
   WEFT_FN static constexpr uint16_t rounded(uint32_t x) {
+#ifdef __CUDA_ARCH__
+    if (!std::is_constant_evaluated()) {
+      uint16_t by_gpu;
+      asm("cvt.rn.f16.f32 %0, %1;" : "=h"(by_gpu) : "f"(std::bit_cast<float>(x)));
+      return by_gpu;
+    }
+#endif
     const uint32_t sign = (x >> 16) & 0x8000u;
     const uint32_t magnitude = x & 0x7fffffffu;
     // Adding 0.5 aligns a denormal's fraction with the end of the word and rounds it.

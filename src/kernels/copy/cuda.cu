@@ -30,6 +30,27 @@ template <class C> struct ConvertKernel {
   }
 };
 
+/// Converts dense elements between f32 and a half, eight at a time.
+template <class Out, class In> struct DenseConvertKernel {
+  template <class T> struct alignas(16) Run { T element[8]; };
+  int64_t elements;
+  Out* out;
+  const In* in;
+
+  WEFT_DEVICE void operator()(const Thread& thread) const {
+    const int64_t runs = elements / 8;
+    for (int64_t r = thread.index; r < runs; r += thread.count) {
+      const Run<In> from = reinterpret_cast<const Run<In>*>(in)[r];
+      Run<Out> to;
+      for (int i = 0; i < 8; ++i) to.element[i] = Out(static_cast<float>(from.element[i]));
+      reinterpret_cast<Run<Out>*>(out)[r] = to;
+    }
+    for (int64_t i = runs * 8 + thread.index; i < elements; i += thread.count) {
+      out[i] = Out(static_cast<float>(in[i]));
+    }
+  }
+};
+
 /// Copies elements of one size without conversion.
 template <class Word> struct MoveKernel {
   int64_t elements;
@@ -102,6 +123,33 @@ template <class C> static void convert(const Iteration& loops, const Stream& str
   launch(kernel, kernel.elements, stream);
 }
 
+template <class Out, class In>
+static void convert_dense(const MemoryBlock& out, const MemoryBlock& in, const Stream& stream) {
+  const DenseConvertKernel<Out, In> kernel{out.numel(), out.as<Out>(), in.as<In>()};
+  launch(kernel, (kernel.elements + 7) / 8, stream);
+}
+
+/// Converts dense, aligned elements of dtypes that training uses; returns false for others.
+static bool convert_fast(const Iteration& loops, const Stream& stream) {
+  const MemoryBlock &out = loops.block(0), &in = loops.block(1);
+  if (!loops.is_dense(0) || !loops.is_dense(1) || !is_aligned(out.data) || !is_aligned(in.data)) {
+    return false;
+  }
+  const auto are = [&](DType to, DType from) { return out.dtype == to && in.dtype == from; };
+  if (are(DType::bf16, DType::f32)) {
+    convert_dense<bfloat16, float>(out, in, stream);
+  } else if (are(DType::f32, DType::bf16)) {
+    convert_dense<float, bfloat16>(out, in, stream);
+  } else if (are(DType::f16, DType::f32)) {
+    convert_dense<float16, float>(out, in, stream);
+  } else if (are(DType::f32, DType::f16)) {
+    convert_dense<float, float16>(out, in, stream);
+  } else {
+    return false;
+  }
+  return true;
+}
+
 /// Copies between blocks on one device.
 static void copy_here(const MemoryBlock& out, const MemoryBlock& in) {
   const MemoryBlock* const blocks[] = {&out, &in};
@@ -110,6 +158,7 @@ static void copy_here(const MemoryBlock& out, const MemoryBlock& in) {
   if (elements == 0) return;
   const Stream stream = current_stream(out.device);
   if (out.dtype != in.dtype) {
+    if (convert_fast(loops, stream)) return;
     if (in.dtype == DType::u64 && is_floating(out.dtype)) return convert<uint64_t>(loops, stream);
     const bool integers = !is_floating(in.dtype);
     if (integers) return convert<int64_t>(loops, stream);
