@@ -23,8 +23,9 @@ namespace weft::cuda {
 //   operator()(const ThreadBlock& block) const, for `launch_blocks`.
 
 inline constexpr int kThreadsPerBlock = 256;
-/// Largest grid of `launch`, in blocks: enough to fill the largest GPU a few times.
-inline constexpr int64_t kMostBlocks = 2048;
+/// Largest grid of `launch`, in blocks: enough to fill the largest GPU some 15 times, so that its
+/// processors end together. On an H200 elementwise ops take 2 to 6 % longer with 2048.
+inline constexpr int64_t kMostBlocks = 16384;
 
 inline namespace WEFT_COMPILER {
 

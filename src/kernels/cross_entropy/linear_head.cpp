@@ -175,7 +175,11 @@ struct AddedProduct {
   template <class T> WEFT_FN T operator()(T a, T b) const { return a + static_cast<T>(factor) * b; }
 };
 
-constexpr int64_t kTileClasses = 8192, kTileElements = int64_t{1} << 22;
+constexpr int64_t kTileClasses = 8192;
+/// Elements of a tile: as many as stay in the caches of a CPU, or keep a GPU busy.
+int64_t most_tile_elements(const LinearHead& head) {
+  return int64_t{1} << (head.x.device.kind == DeviceKind::cuda ? 25 : 22);
+}
 
 MemoryBlock rows_of(const MemoryBlock& block, int64_t first, int64_t count) {
   Box box{Dims::filled(block.shape.ndim(), 0), block.shape};
@@ -194,7 +198,8 @@ template <class F> void for_tiles(const LinearHead& head, const F& f) {
   if (rows == 0) return;
   for (int64_t c = 0; c < classes; c += kTileClasses) {
     const int64_t of_tile = std::min(kTileClasses, classes - c);
-    const int64_t at_once = std::min(rows, std::max<int64_t>(kTileElements / of_tile, 64));
+    const int64_t at_once =
+        std::min(rows, std::max<int64_t>(most_tile_elements(head) / of_tile, 64));
     for (int64_t r = 0; r < rows; r += at_once) f(c, of_tile, r, std::min(at_once, rows - r));
   }
 }

@@ -16,8 +16,8 @@ namespace {
 
 constexpr int kReduceThreads = 256;
 /// With fewer results than this most of a GPU is idle: each reduction is split into parts.
-constexpr int64_t kBusyBlocks = 512;
-constexpr int64_t kLeastPart = 4096;
+constexpr int64_t kBusyBlocks = 512, kBusyColumnBlocks = 2048;
+constexpr int64_t kLeastPart = 4096, kLeastColumnPart = 16;
 
 /// A reduction: each kept element combines all reduced ones, in `parts` parts.
 struct ReduceShape {
@@ -57,6 +57,9 @@ template <class R, class C> struct DeviceReduction {
   /// Combines every `step`-th of elements [first, last) of the result at `base`.
   WEFT_DEVICE C combined(const Offsets<2>& base, int64_t first, int64_t last, int64_t step) const {
     C value = R::template identity<C>();
+#ifdef __CUDACC__
+#pragma unroll 8
+#endif
     for (int64_t i = first; i < last; i += step) {
       const int64_t at = base.of[0] + shape.reduced.offsets(i).of[0];
       value = R::combine(value, R::element(load_element<C>(in, dtype, at)));
@@ -169,8 +172,9 @@ static ReduceShape reduce_shape(const MemoryBlock& out, const MemoryBlock& in, c
   const bool columns = shape.columns = nearest_kept < nearest_reduced;
   const int64_t workers =
       columns ? (shape.results + kThreadsPerBlock - 1) / kThreadsPerBlock : shape.results;
-  const int64_t least = columns ? kLeastPart / 64 : kLeastPart;
-  const int64_t wanted = kBusyBlocks / std::max<int64_t>(1, workers);
+  const int64_t least = columns ? kLeastColumnPart : kLeastPart;
+  const int64_t wanted =
+      (columns ? kBusyColumnBlocks : kBusyBlocks) / std::max<int64_t>(1, workers);
   shape.parts = std::clamp<int64_t>(shape.each / least, 1, std::max<int64_t>(1, wanted));
   return shape;
 }
