@@ -70,7 +70,8 @@ TEST_F(DeviceFloat8, MultipliesRoundedNumbers) {
         float8_product(product, out.on(d), forward ? x.on(d) : g.on(d),
                        of_weight ? x.on(d) : w.on(d), most.on(d), most.on(d), of_weight);
       }
-      out.expect_alike();
+      // Tensor cores add products of f8 with about 14 bits (DeepSeek-V3's report, 3.3.2).
+      out.expect_alike(128);
     }
   }
 }

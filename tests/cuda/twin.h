@@ -40,11 +40,11 @@ class Twin {
     expect_near(fetched(), here_.values(), roundings * rounding(there_.dtype));
   }
   /// The same for elements computed like those of `dtype`: allows a few roundings of that dtype,
-  /// and the last bit of a half.
-  void expect_alike_computed_as(DType dtype) const {
+  /// and the last bit of a half. `scale`: of the numbers whose differences the elements are.
+  void expect_alike_computed_as(DType dtype, double scale = 0) const {
     const bool rounded = there_.dtype != compute_dtype(there_.dtype);
     const double last_bit = rounded ? 2 * rounding(there_.dtype) : 0;
-    expect_near(fetched(), here_.values(), last_bit + 8 * rounding(compute_dtype(dtype)));
+    expect_near(fetched(), here_.values(), last_bit + 8 * rounding(compute_dtype(dtype)), scale);
   }
 
  private:

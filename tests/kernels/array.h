@@ -85,11 +85,12 @@ inline MemoryBlock columns(const Array& array, int64_t begin, int64_t end) {
   return array.block.part({{0, begin}, {array.block.shape[0], end - begin}});
 }
 
-/// Checks for equality up to `bound` times the greatest value of `expected` (NaN equals NaN).
+/// Checks for equality up to `bound` times the greatest value of `expected`, or `scale` if that is
+/// greater (NaN equals NaN).
 inline void expect_near(const std::vector<double>& got, const std::vector<double>& expected,
-                        double bound) {
+                        double bound, double scale = 0) {
   ASSERT_EQ(got.size(), expected.size());
-  double greatest = 0;
+  double greatest = scale;
   for (double x : expected) {
     if (std::isfinite(x)) greatest = std::max(greatest, std::fabs(x));
   }

@@ -9,15 +9,20 @@ namespace weft::cuda {
 
 namespace {
 
-/// Threads of the grid that sums over rows: as many as the largest GPU runs at once.
-constexpr int64_t kSummingThreads = 132 * 2048;
+/// Sums over a row x with gradient g and weight w: of x^2, and of g w x.
+template <class C> struct RowSums { C squares, dot; };
+struct RowSumsOf {
+  template <class C> WEFT_FN static RowSums<C> combine(const RowSums<C>& a, const RowSums<C>& b) {
+    return {a.squares + b.squares, a.dot + b.dot};
+  }
+};
 
 /// Computes dx, and each thread block's contribution to the gradients of weight and bias.
 struct NormBackward {
   NormBackwardRows rows;
   /// One row of sums per thread block; null when not needed.
   void *weight_sums, *bias_sums;
-  /// The first of the rows in shared memory that hold sums.
+  /// The rows of x and dy in shared memory, before those of sums.
   int held_x_rows;
 
   template <class Walk> WEFT_DEVICE void operator()(const Walk& walk) const {
@@ -28,14 +33,16 @@ struct NormBackward {
     const int64_t chunks = walk.chunks();
     Values* const weight_out = sums_of(walk, weight_sums);
     Values* const bias_out = sums_of(walk, bias_sums);
-    Values* const for_weight = held_sums(walk, weight_out, held_x_rows);
-    Values* const for_bias = held_sums(walk, bias_out, held_x_rows + (weight_out ? 1 : 0));
+    Values* const for_weight = held_sums(walk, weight_out, 0);
+    Values* const for_bias = held_sums(walk, bias_out, weight_out ? 1 : 0);
     const auto w = walk.vector(rows.weight, C(1));
     const int64_t end = walk.count * (block.index() + 1) / block.blocks();
     for (int64_t r = walk.count * block.index() / block.blocks(); r < end; ++r) {
       auto in = (rows.norm.cut ? walk.reader(rows.x) : walk.held_reader(rows.x, 0))(r);
       auto upper = (held_x_rows > 1 ? walk.held_reader(rows.dy, 1) : walk.reader(rows.dy))(r);
-      const NormGradient<C> f = rows.gradient(walk, in, upper, w, r);
+      const bool at_once = !rows.norm.cut && !rows.norm.centered && rows.dx.data();
+      const NormGradient<C> f =
+          at_once ? rms_gradient(walk, in, upper, w) : rows.gradient(walk, in, upper, w, r);
       for (int64_t c = block.thread(); c < chunks; c += block.threads()) {
         const Values xs = in.read(c), gs = upper.read(c);
         // Runs before dx is written, because dx may share memory with dy.
@@ -50,6 +57,26 @@ struct NormBackward {
     store_sums(walk, bias_out, for_bias);
   }
 
+  /// The means that the gradient of an rms_norm needs, from one pass over the row.
+  template <class Walk, class Line, class Weight, class C = typename Walk::C>
+  WEFT_DEVICE NormGradient<C> rms_gradient(const Walk& walk, Line& in, Line& upper,
+                                           const Weight& w) const {
+    RowSums<C> sums{C(0), C(0)};
+    for (int64_t c = walk.block.thread(); c < walk.chunks(); c += walk.block.threads()) {
+      const auto xs = in.read(c), gs = upper.read(c), ws = w.read(c);
+      for (int i = 0; i < Walk::Line::kN; ++i) {
+        const C x = xs.element[i];
+        sums = {sums.squares + x * x, sums.dot + gs.element[i] * ws.element[i] * x};
+      }
+    }
+    in.keep();
+    upper.keep();
+    sums = walk.block.template reduce<RowSumsOf>(sums);
+    const C whole = static_cast<C>(rows.norm.size);
+    const C rstd = rsqrt(sums.squares / whole + static_cast<C>(rows.norm.eps));
+    return {C(0), rstd, C(0), sums.dot * rstd / whole};
+  }
+
   template <class Walk>
   WEFT_DEVICE static typename Walk::Values* sums_of(const Walk& walk, void* sums) {
     if (!sums) return nullptr;
@@ -58,9 +85,9 @@ struct NormBackward {
 
   /// Returns the thread block's sums, zeroed: in shared memory, or in the result.
   template <class Walk, class Values = typename Walk::Values>
-  WEFT_DEVICE static Values* held_sums(const Walk& walk, Values* out, int row) {
+  WEFT_DEVICE Values* held_sums(const Walk& walk, Values* out, int row) const {
     if (!out) return nullptr;
-    Values* const sums = walk.holds ? walk.held(row) : out;
+    Values* const sums = walk.holds ? walk.held_sums(held_x_rows, row) : out;
     for (int64_t c = walk.block.thread(); c < walk.chunks(); c += walk.block.threads()) {
       sums[c] = Values{};
     }
@@ -102,9 +129,16 @@ void norm_backward(const NormBackwardRows& rows, const MemoryBlock& x, const Mem
   RowPlan plan = plan_rows("norm_backward", x.device, rows.x.count(), rows.x.size(),
                            {{&kernel.rows.x, &kernel.rows.dy, &kernel.rows.dx},
                             {&kernel.rows.weight},
-                            kernel.held_x_rows + (dweight ? 1 : 0) + (dbias ? 1 : 0)});
+                            kernel.held_x_rows,
+                            (dweight ? 1 : 0) + (dbias ? 1 : 0)});
   if (dweight || dbias) {
-    plan.blocks = std::clamp<int64_t>(plan.count, 1, kSummingThreads / plan.threads);
+    // As many as the largest GPU runs at once; beyond some, their sums cost more than they hide.
+    constexpr int64_t kProcessors = 132, kMostAtOnce = 8, kThreads = 2048;
+    constexpr int64_t kSharedBytes = int64_t{227} << 10, kReservedBytes = 1 << 10;
+    const int64_t of_memory =
+        kSharedBytes / (static_cast<int64_t>(plan.held_bytes) + kReservedBytes);
+    const int64_t at_once = std::min({kMostAtOnce, kThreads / plan.threads, of_memory});
+    plan.blocks = std::clamp<int64_t>(plan.count, 1, kProcessors * at_once);
   }
   const BlockSums for_weight(dweight, plan, x.device), for_bias(dbias, plan, x.device);
   kernel.weight_sums = for_weight.data(), kernel.bias_sums = for_bias.data();

@@ -23,15 +23,18 @@ template <class S> class DenseLine {
   using C = Compute<S>;
   static constexpr int kN = Vector<S>::kElements;
   using Values = Chunk<C, kN>;
+  /// A chunk as shared memory holds it.
+  using Held = Vector<S>;
 
   WEFT_DEVICE DenseLine(const Rows& rows, int64_t row)
       : data_(reinterpret_cast<Vector<S>*>(static_cast<S*>(rows.data()) + rows.at(row))) {}
-  WEFT_DEVICE Values read(int64_t chunk) const {
-    const Vector<S> vector = data_[chunk];
+  WEFT_DEVICE Held load(int64_t chunk) const { return data_[chunk]; }
+  WEFT_DEVICE static Values computed(const Held& vector) {
     Values values;
     for (int i = 0; i < kN; ++i) values.element[i] = static_cast<C>(vector.element[i]);
     return values;
   }
+  WEFT_DEVICE Values read(int64_t chunk) const { return computed(load(chunk)); }
   WEFT_DEVICE void write(int64_t chunk, const Values& values) const {
     Vector<S> vector;
     for (int i = 0; i < kN; ++i) vector.element[i] = static_cast<S>(values.element[i]);
@@ -48,11 +51,14 @@ template <class T> class AnyLine {
   using C = T;
   static constexpr int kN = 1;
   using Values = Chunk<C, 1>;
+  using Held = Values;
 
   WEFT_DEVICE AnyLine(const Rows& rows, int64_t row) : rows_(rows), base_(rows.at(row)) {}
-  WEFT_DEVICE Values read(int64_t chunk) const {
+  WEFT_DEVICE Held load(int64_t chunk) const {
     return {load_element<C>(rows_.data(), rows_.dtype(), base_ + chunk * rows_.stride())};
   }
+  WEFT_DEVICE static Values computed(const Held& values) { return values; }
+  WEFT_DEVICE Values read(int64_t chunk) const { return load(chunk); }
   WEFT_DEVICE void write(int64_t chunk, const Values& values) const {
     store_element(rows_.data(), rows_.dtype(), base_ + chunk * rows_.stride(), values.element[0]);
   }
@@ -66,22 +72,34 @@ template <class T> class AnyLine {
 template <class Line> class HeldLine {
  public:
   using Values = typename Line::Values;
+  using Held = typename Line::Held;
 
   /// `held` is null when the row does not fit.
-  WEFT_DEVICE HeldLine(const Rows& rows, int64_t row, Values* held)
-      : line_(rows, row), held_(held) {}
+  WEFT_DEVICE HeldLine(const Rows& rows, int64_t row, Held* held) : line_(rows, row), held_(held) {}
   WEFT_DEVICE Values read(int64_t chunk) const {
-    if (kept_) return held_[chunk];
-    const Values values = line_.read(chunk);
+    if (kept_) return Line::computed(held_[chunk]);
+    const Held values = line_.load(chunk);
     if (held_) held_[chunk] = values;
-    return values;
+    return Line::computed(values);
+  }
+  /// Reads kBatch chunks, `step` apart, with all loads in flight.
+  template <int kBatch>
+  WEFT_DEVICE void read(int64_t first, int64_t step, Values (&values)[kBatch]) const {
+    Held loaded[kBatch];
+    for (int b = 0; b < kBatch; ++b) {
+      loaded[b] = kept_ ? held_[first + b * step] : line_.load(first + b * step);
+    }
+    for (int b = 0; b < kBatch; ++b) {
+      if (held_ && !kept_) held_[first + b * step] = loaded[b];
+      values[b] = Line::computed(loaded[b]);
+    }
   }
   /// Marks the row as read completely, so that later passes read the shared memory.
   WEFT_DEVICE void keep() { kept_ = held_ != nullptr; }
 
  private:
   Line line_;
-  Values* held_;
+  Held* held_;
   bool kept_ = false;
 };
 

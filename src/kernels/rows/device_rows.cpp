@@ -37,8 +37,9 @@ RowPlan plan_rows(const char* what, Device device, int64_t count, int64_t size,
   const int64_t chunks = size * static_cast<int64_t>(size_of(dtype)) / kVectorBytes;
   if (dense && chunks <= 64) plan.threads = 32;
   if (dense && chunks > 512) plan.threads = 512;
-  const size_t bytes = static_cast<size_t>(operands.held) * static_cast<size_t>(size) *
-                       size_of(compute_dtype(dtype));
+  const size_t element = static_cast<size_t>(operands.held) * size_of(plan.dtype) +
+                         static_cast<size_t>(operands.sums) * size_of(compute_dtype(dtype));
+  const size_t bytes = element * static_cast<size_t>(size);
   plan.held_bytes = bytes <= kMostHeld ? bytes : 0;
   plan.blocks = std::min(count, kMostRowBlocks);
   plan.stream = current_stream(device);

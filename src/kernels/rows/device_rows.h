@@ -67,6 +67,7 @@ template <class RowLine, class ThreadBlock> struct DeviceWalk {
   using Line = RowLine;
   using C = typename Line::C;
   using Values = typename Line::Values;
+  using Held = typename Line::Held;
 
   const ThreadBlock& block;
   /// The number of rows, and the size of each.
@@ -78,14 +79,18 @@ template <class RowLine, class ThreadBlock> struct DeviceWalk {
   WEFT_DEVICE int64_t step() const { return block.blocks(); }
   WEFT_DEVICE int64_t chunks() const { return size / Line::kN; }
   /// Returns the shared memory of held row `i`; null when the rows do not fit.
-  WEFT_DEVICE Values* held(int i) const {
-    return holds ? block.template shared<Values>() + i * chunks() : nullptr;
+  WEFT_DEVICE Held* held(int i) const {
+    return holds ? block.template shared<Held>() + i * chunks() : nullptr;
+  }
+  /// Returns that of row `i` of sums, behind `held_rows`, when the rows fit.
+  WEFT_DEVICE Values* held_sums(int held_rows, int i) const {
+    return reinterpret_cast<Values*>(held(held_rows)) + i * chunks();
   }
 
   /// Reads `rows`. The i-th that several passes read is kept in shared memory.
   struct Reader {
     const Rows& rows;
-    Values* held;
+    Held* held;
     WEFT_DEVICE HeldLine<Line> operator()(int64_t row) const { return {rows, row, held}; }
   };
   WEFT_DEVICE Reader reader(const Rows& rows) const { return {rows, nullptr}; }

@@ -65,12 +65,12 @@ class Rows {
 inline Rows last_rows(const MemoryBlock& block) { return Rows(block, block.shape.ndim() - 1); }
 
 /// The operands of a kernel over rows. `rows` are all that are rows; the first sets the dtype.
-/// `vectors` are read along with each row. `held` rows of computed elements go to shared memory:
-/// every `held_reader(rows, i)` has an i below it, unless it is 0. Operands without data are
-/// skipped.
+/// `vectors` are read along with each row. `held` rows go to shared memory: every
+/// `held_reader(rows, i)` has an i below it, unless it is 0; and `sums` rows of computed elements.
+/// Operands without data are skipped.
 struct RowOperands {
   std::initializer_list<const Rows*> rows, vectors = {};
-  int held = 0;
+  int held = 0, sums = 0;
 };
 
 /// Throws std::invalid_argument for a GPU: the kernel was compiled for the CPU alone.

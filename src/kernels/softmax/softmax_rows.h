@@ -13,7 +13,13 @@ template <class C> WEFT_FN C finite_or_zero(C x) { return x - x == C(0) || x != 
 
 /// GreatestOf that may pass over a NaN: the sum of exponentials has it.
 struct GreatestNumberOf : GreatestOf {
-  template <class T> static T combine(T a, T b) { return a > b ? a : b; }
+  template <class T> WEFT_FN static T combine(T a, T b) {
+#ifdef __CUDA_ARCH__
+    return ::fmax(a, b);
+#else
+    return a > b ? a : b;
+#endif
+  }
 };
 
 /// Statistics of a row for softmax. With a NaN in the row, `sum` is NaN; `max` is finite or NaN.
@@ -48,38 +54,48 @@ void write_softmax(const HostWalk<C>& walk, RowWriter<C>& out, int64_t row, cons
 
 #ifdef WEFT_COMPILES_KERNELS
 
-/// Statistics of a part of a row: its max, and the sum of exp(x - finite_or_zero(max)).
-struct SoftmaxOf {
-  template <class C>
-  WEFT_FN static SoftmaxRow<C> combine(const SoftmaxRow<C>& a, const SoftmaxRow<C>& b) {
-    const C max = maximum_of(a.max, b.max), above = finite_or_zero(max);
-    return {max, scaled(a, above) + scaled(b, above)};
-  }
-  /// The max of a part without elements is meaningless.
-  template <class C> WEFT_FN static C scaled(const SoftmaxRow<C>& row, C above) {
-    return row.sum == C(0) ? C(0) : row.sum * exp(finite_or_zero(row.max) - above);
-  }
-};
+/// The sum of a part of a row when `above` is subtracted instead of the part's max, which is
+/// meaningless in a part without elements.
+template <class C> WEFT_DEVICE C scaled_sum(const SoftmaxRow<C>& part, C above) {
+  return part.sum == C(0) ? C(0) : part.sum * exp(finite_or_zero(part.max) - above);
+}
 
-/// The same on a GPU; the row is read once.
+/// Adds chunks to the statistics of a part of a row.
+template <class C, class Values, size_t kChunks>
+WEFT_DEVICE void add_chunks(SoftmaxRow<C>& part, const Values (&chunks)[kChunks]) {
+  C max = part.max;
+  for (const Values& values : chunks) {
+    for (const C value : values.element) max = GreatestNumberOf::combine(value, max);
+  }
+  const ExpAbove<C> above{finite_or_zero(max)};
+  C sum = scaled_sum(part, above.max);
+  for (const Values& values : chunks) {
+    for (const C value : values.element) sum = sum + above(value);
+  }
+  part = {max, sum};
+}
+
+/// The same on a GPU; the row is read once, with several loads in flight.
 template <class Line, class ThreadBlock>
 WEFT_DEVICE auto softmax_row(const cuda::DeviceWalk<Line, ThreadBlock>& walk,
                              cuda::HeldLine<Line>& x) {
   using C = typename Line::C;
-  SoftmaxRow<C> row{GreatestOf::identity<C>(), C(0)};
-  for (int64_t c = walk.block.thread(); c < walk.chunks(); c += walk.block.threads()) {
-    const auto values = x.read(c);
-    C max = row.max;
-    for (const C value : values.element) max = maximum_of(max, value);
-    const ExpAbove<C> above{finite_or_zero(max)};
-    C sum = SoftmaxOf::scaled(row, above.max);
-    for (const C value : values.element) sum = sum + above(value);
-    row = {max, sum};
+  constexpr int kBatch = Line::kN > 4 ? 2 : 4;
+  const int64_t threads = walk.block.threads(), chunks = walk.chunks();
+  SoftmaxRow<C> part{GreatestOf::identity<C>(), C(0)};
+  int64_t c = walk.block.thread();
+  for (; c + (kBatch - 1) * threads < chunks; c += kBatch * threads) {
+    typename Line::Values batch[kBatch];
+    x.read(c, threads, batch);
+    add_chunks(part, batch);
+  }
+  for (; c < chunks; c += threads) {
+    const typename Line::Values one[] = {x.read(c)};
+    add_chunks(part, one);
   }
   x.keep();
-  row = walk.block.template reduce<SoftmaxOf>(row);
-  row.max = finite_or_zero(row.max);
-  return row;
+  const C max = finite_or_zero(walk.block.template reduce<GreatestNumberOf>(part.max));
+  return SoftmaxRow<C>{max, walk.block.template reduce<SumOf>(scaled_sum(part, max))};
 }
 
 template <class Line, class ThreadBlock, class C, class Target>
