@@ -9,7 +9,6 @@
 
 #include "data/generation/decoder.h"
 #include "data/generation/sampling.h"
-#include "data/generation/stop_texts.h"
 #include "weft/error.h"
 
 namespace weft {

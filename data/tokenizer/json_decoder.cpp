@@ -3,7 +3,7 @@
 #include <functional>
 
 #include "data/tokenizer/bpe.h"
-#include "data/tokenizer/json_steps.h"
+#include "data/tokenizer/json_part.h"
 #include "data/tokenizer/unicode.h"
 #include "weft/error.h"
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/tokenizer/json_steps.h"
-
 #include <algorithm>
 #include <utility>
 
+#include "data/tokenizer/json_part.h"
 #include "weft/error.h"
 
 namespace weft::text {

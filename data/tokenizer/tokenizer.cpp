@@ -7,9 +7,7 @@
 
 #include "data/tokenizer/chat_templates.h"
 #include "data/tokenizer/text_model.h"
-#include "data/tokenizer/tokenizer_config.h"
 #include "data/tokenizer/unicode.h"
-#include "data/tokenizer/word_cache.h"
 #include "weft/error.h"
 
 namespace weft {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/tokenizer/tokenizer_config.h"
-
 #include <filesystem>
 #include <functional>
 

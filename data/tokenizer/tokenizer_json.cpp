@@ -6,11 +6,8 @@
 
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/json_part.h"
-#include "data/tokenizer/json_steps.h"
-#include "data/tokenizer/text_model.h"
 #include "data/tokenizer/unicode.h"
 #include "data/tokenizer/unigram.h"
-#include "data/tokenizer/word_piece.h"
 #include "weft/error.h"
 #include "weft/extend/json.h"
 
