@@ -65,4 +65,12 @@ int32_t JsonPart::id_below(size_t tokens) const {
   return static_cast<int32_t>(id);
 }
 
+AddedToken added_token(const JsonPart& part) {
+  return {.content = part.text("content"),
+          .special = part.flag("special", false),
+          .single_word = part.flag("single_word", false),
+          .left = part.flag("lstrip", false),
+          .right = part.flag("rstrip", false)};
+}
+
 }  // namespace weft::text

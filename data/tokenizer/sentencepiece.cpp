@@ -239,6 +239,18 @@ static BpeSpec merges_of_pieces(const std::string& what, const PieceModel& from)
   return spec;
 }
 
+static std::vector<AddedToken> tokens_of_type(const PieceModel& from, PieceModel::Type type) {
+  std::vector<AddedToken> tokens;
+  for (size_t id = 0; id < from.pieces.size(); ++id) {
+    const PieceModel::Piece& piece = from.pieces[id];
+    if (piece.type != type) continue;
+    tokens.push_back({.id = static_cast<int32_t>(id),
+                      .content = piece.text,
+                      .special = type == PieceModel::control});
+  }
+  return tokens;
+}
+
 static void add_bpe(const std::string& what, const PieceModel& from, TextModel& model) {
   const BpeSpec spec = merges_of_pieces(what, from);
   model.words = std::make_unique<Bpe>(what, spec);
@@ -246,11 +258,7 @@ static void add_bpe(const std::string& what, const PieceModel& from, TextModel& 
   if (model.caches) {
     model.splitter.add({.by = Split::By::regex, .regex = Regex(what, "\u2581*[^\u2581]+|\u2581+")});
   }
-  for (size_t id = 0; id < from.pieces.size(); ++id) {
-    const PieceModel::Piece& piece = from.pieces[id];
-    if (piece.type != PieceModel::user_defined) continue;
-    model.added_normalized.add({.id = static_cast<int32_t>(id), .content = piece.text});
-  }
+  model.added_normalized = AddedTokens(tokens_of_type(from, PieceModel::user_defined));
 }
 
 static void add_unigram(const std::string& what, const PieceModel& from, TextModel& model) {
@@ -273,18 +281,15 @@ static void add_unigram(const std::string& what, const PieceModel& from, TextMod
 /// Tokens that are found in the text itself: the model's control tokens and those of other files.
 static void add_tokens(const std::string& what, const PieceModel& from,
                        const std::vector<AddedToken>& added, TextModel& model) {
-  for (size_t id = 0; id < from.pieces.size(); ++id) {
-    const PieceModel::Piece& piece = from.pieces[id];
-    if (piece.type != PieceModel::control) continue;
-    model.added.add({.id = static_cast<int32_t>(id), .content = piece.text, .special = true});
-  }
+  std::vector<AddedToken> tokens = tokens_of_type(from, PieceModel::control);
   for (const AddedToken& token : added) {
     set_token(what, model, token.content, token.id);
     const auto id = static_cast<size_t>(token.id);
     model.special[id] = token.special;
     const bool is_new = id >= from.pieces.size();
-    if (is_new || from.pieces[id].type == PieceModel::user_defined) model.added.add(token);
+    if (is_new || from.pieces[id].type == PieceModel::user_defined) tokens.push_back(token);
   }
+  model.added = AddedTokens(std::move(tokens));
 }
 
 TextModel read_sentencepiece(const std::string& what, const std::string& path,

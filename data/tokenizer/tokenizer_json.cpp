@@ -176,16 +176,13 @@ static void read_model(const JsonPart& part, bool by_bytes, TextModel& model) {
   if (type == "WordPiece") return read_word_piece(part, model);
   if (type == "Unigram") return read_unigram(part, model);
   part.at("type").refuse("BPE, WordPiece or Unigram");
+  std::vector<AddedToken> plain, normalized;
 }
 
 static void read_added(const JsonPart& part, TextModel& model) {
   for (const JsonPart& entry : part.elements()) {
-    AddedToken token{.content = entry.text("content"),
-                     .special = entry.flag("special", false),
-                     .normalized = entry.flag("normalized", false),
-                     .single_word = entry.flag("single_word", false),
-                     .left = entry.flag("lstrip", false),
-                     .right = entry.flag("rstrip", false)};
+    AddedToken token = added_token(entry);
+    token.normalized = entry.flag("normalized", false);
     const int64_t id = entry.whole("id");
     set_token(part.what(), model, token.content, id);
     token.id = static_cast<int32_t>(id);
@@ -198,8 +195,10 @@ static void read_added(const JsonPart& part, TextModel& model) {
              " bytes normalized, expected at most ", kLongestPiece);
       }
       model.tokens[static_cast<size_t>(id)] = token.content;
+  model.added = AddedTokens(std::move(plain));
+  model.added_normalized = AddedTokens(std::move(normalized));
     }
-    (token.normalized ? model.added_normalized : model.added).add(token);
+    (token.normalized ? normalized : plain).push_back(std::move(token));
   }
 }
 
