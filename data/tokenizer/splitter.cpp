@@ -24,6 +24,15 @@ std::string_view Splitter::prepared(const Split& split, std::string_view piece, 
   return changed;
 }
 
+bool Splitter::joins(Split::Behavior behavior, bool is_match, bool follows_match) {
+  switch (behavior) {
+    case Split::Behavior::with_previous: return is_match && !follows_match;
+    case Split::Behavior::with_next: return follows_match && !is_match;
+    case Split::Behavior::contiguous: return is_match == follows_match;
+    default: return false;
+  }
+}
+
 /// Finds the first character from `from` on that belongs to a class.
 static bool find_character(std::string_view piece, size_t from, bool (*belongs)(char32_t),
                            TextRange& match) {
