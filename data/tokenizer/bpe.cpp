@@ -36,10 +36,17 @@ int byte_of_piece(const std::string& piece) {
   return result.ec == std::errc() && result.ptr == &piece[5] ? static_cast<int>(byte) : -1;
 }
 
+std::array<int32_t, 256> ids_of_bytes(const Vocabulary& vocabulary) {
+  std::array<int32_t, 256> ids{};
+  for (int byte = 0; byte < 256; ++byte) {
+    const auto found = vocabulary.find(byte_piece(byte));
+    ids[static_cast<size_t>(byte)] = found == vocabulary.end() ? -1 : found->second;
+  }
+  return ids;
+}
+
 static bool has_all_bytes(const BpeSpec& spec) {
-  int byte = 0;
-  while (byte < 256 && spec.vocabulary.contains(byte_piece(byte))) ++byte;
-  return spec.byte_fallback && byte == 256;
+  return spec.byte_fallback && std::ranges::count(ids_of_bytes(spec.vocabulary), -1) == 0;
 }
 
 bool merges_keep_spaces_first(const BpeSpec& spec) {
@@ -80,10 +87,7 @@ void Bpe::add_bytes(const std::string& what, const BpeSpec& spec) {
       if (c.bytes == piece.size()) characters_.emplace(c.value, id);
     }
   }
-  for (int byte = 0; byte < 256 && byte_fallback_ && !by_bytes_; ++byte) {
-    const auto found = spec.vocabulary.find(byte_piece(byte));
-    if (found != spec.vocabulary.end()) bytes_[static_cast<size_t>(byte)] = found->second;
-  }
+  if (byte_fallback_ && !by_bytes_) bytes_ = ids_of_bytes(spec.vocabulary);
   if (!spec.unknown) return;
   const auto found = spec.vocabulary.find(*spec.unknown);
   if (found == spec.vocabulary.end()) {

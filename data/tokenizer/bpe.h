@@ -34,6 +34,8 @@ struct BpeSpec {
 std::string byte_piece(int byte);
 /// The byte of such a piece, or -1 of another text.
 int byte_of_piece(const std::string& piece);
+/// The ids of those pieces by their bytes; -1 where there are none.
+std::array<int32_t, 256> ids_of_bytes(const Vocabulary& vocabulary);
 
 /// Byte-pair encoding: merges the adjacent pair of the lowest rank, the leftmost first, until no
 /// pair has a rank (Sennrich, Haddow, Birch 2016).

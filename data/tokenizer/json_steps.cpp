@@ -118,13 +118,11 @@ void add_normalizer(const JsonPart& part, Normalizer& normalizer) {
 }
 
 static Split::Behavior behavior_of(const JsonPart& part) {
-  using Behavior = Split::Behavior;
-  const std::string name = part.text("behavior");
-  if (name == "Removed") return Behavior::removed;
-  if (name == "Isolated") return Behavior::isolated;
-  if (name == "MergedWithPrevious") return Behavior::with_previous;
-  if (name == "MergedWithNext") return Behavior::with_next;
-  if (name == "Contiguous") return Behavior::contiguous;
+  // In the order of Split::Behavior.
+  static constexpr std::string_view kNames[] = {"Removed", "Isolated", "MergedWithPrevious",
+                                                "MergedWithNext", "Contiguous"};
+  const auto* found = std::ranges::find(kNames, part.text("behavior"));
+  if (found != std::end(kNames)) return static_cast<Split::Behavior>(found - kNames);
   part.at("behavior").refuse("Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous");
 }
 
@@ -140,8 +138,8 @@ static Split::Prefix prefix_of(const JsonPart& part) {
 }
 
 static void add_byte_level(const JsonPart& part, Splitter& splitter) {
-  const bool prefixed = part.flag("add_prefix_space", true);
-  if (prefixed) splitter.add({.when = Split::Prefix::always, .prefix = " "});
+  if (part.flag("add_prefix_space", true))
+    splitter.add({.when = Split::Prefix::always, .prefix = " "});
   if (part.flag("use_regex", true)) {
     splitter.add({.by = Split::By::regex, .regex = Regex(part.what(), kGpt2Words)});
   }

@@ -156,10 +156,7 @@ static void read_unigram(const JsonPart& part, TextModel& model) {
   }
   spec.unknown = part.at("unk_id").id_below(spec.pieces.size());
   spec.bytes.fill(-1);
-  for (int byte = 0; byte < 256 && part.flag("byte_fallback", false); ++byte) {
-    const auto found = model.ids.find(byte_piece(byte));
-    if (found != model.ids.end()) spec.bytes[static_cast<size_t>(byte)] = found->second;
-  }
+  if (part.flag("byte_fallback", false)) spec.bytes = ids_of_bytes(model.ids);
   model.words = std::make_unique<Unigram>(spec);
 }
 
@@ -176,10 +173,10 @@ static void read_model(const JsonPart& part, bool by_bytes, TextModel& model) {
   if (type == "WordPiece") return read_word_piece(part, model);
   if (type == "Unigram") return read_unigram(part, model);
   part.at("type").refuse("BPE, WordPiece or Unigram");
-  std::vector<AddedToken> plain, normalized;
 }
 
 static void read_added(const JsonPart& part, TextModel& model) {
+  std::vector<AddedToken> plain, normalized;
   for (const JsonPart& entry : part.elements()) {
     AddedToken token = added_token(entry);
     token.normalized = entry.flag("normalized", false);
@@ -195,11 +192,11 @@ static void read_added(const JsonPart& part, TextModel& model) {
              " bytes normalized, expected at most ", kLongestPiece);
       }
       model.tokens[static_cast<size_t>(id)] = token.content;
-  model.added = AddedTokens(std::move(plain));
-  model.added_normalized = AddedTokens(std::move(normalized));
     }
     (token.normalized ? normalized : plain).push_back(std::move(token));
   }
+  model.added = AddedTokens(std::move(plain));
+  model.added_normalized = AddedTokens(std::move(normalized));
 }
 
 TextModel read_tokenizer_json(const std::string& what, const std::string& path) {

@@ -12,20 +12,9 @@
 namespace weft::text {
 
 void append_code_point(std::string& to, char32_t value) {
-  const auto add = [&](char32_t byte) { to.push_back(static_cast<char>(byte)); };
-  if (value < 0x80) return add(value);
-  if (value < 0x800) {
-    add(0xC0 | value >> 6);
-  } else {
-    if (value < 0x10000) {
-      add(0xE0 | value >> 12);
-    } else {
-      add(0xF0 | value >> 18);
-      add(0x80 | (value >> 12 & 0x3f));
-    }
-    add(0x80 | (value >> 6 & 0x3f));
-  }
-  add(0x80 | (value & 0x3f));
+  utf8proc_uint8_t bytes[4];
+  const auto count = utf8proc_encode_char(static_cast<utf8proc_int32_t>(value), bytes);
+  to.append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(count));
 }
 
 Utf8Start utf8_start(std::string_view bytes) {
