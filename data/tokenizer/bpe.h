@@ -74,5 +74,7 @@ class Bpe final : public WordModel {
 /// Whether a text can be cut before each "▁" that follows another character: "▁" has an id, every
 /// other character becomes tokens, and no merge makes a piece that has a "▁" inside.
 bool merges_keep_spaces_first(const BpeSpec& spec);
+/// The words of a text that is cut so.
+inline constexpr const char* kPiecesFromSpaces = "\u2581*[^\u2581]+|\u2581+";
 
 }  // namespace weft::text

@@ -112,8 +112,7 @@ static void add_change(const JsonPart& part, TextModel& model, TokenChanges& cha
     if (from.empty()) part.at("pattern").refuse("a text that is not empty");
     changes.steps.emplace_back([=](std::string& text, bool) { replace_all(text, from, to); });
   } else {
-    fail(part.what(), ": ", part.place(), ".type is ", in_quotes(type),
-         ", expected one that weft reads");
+    part.at("type").refuse(kKnownType);
   }
 }
 

@@ -47,14 +47,18 @@ AddedToken added_token(const JsonPart& part);
 
 /// The most steps of a normalizer, a pre-tokenizer or a decoder.
 inline constexpr size_t kMostSteps = 100;
+/// Refuses a step after so many.
+void check_steps(const JsonPart& part, size_t steps);
+/// What a step's type should be.
+inline constexpr const char* kKnownType = "one that weft reads";
+/// The pattern of a step: a text or an expression.
+Find pattern_of(const JsonPart& part);
 
 // The parts of a tokenizer.json that are lists of steps.
 
 void add_normalizer(const JsonPart& part, Normalizer& normalizer);
 /// Returns whether words are bytes written as characters afterwards.
 bool add_pre_tokenizer(const JsonPart& part, Splitter& splitter);
-/// Tokens that the post-processor puts around a text.
-void add_template(const JsonPart& part, TextModel& model);
 /// Fills `model.texts` from the tokens and the decoder of a tokenizer.json, which may be null.
 void add_decoder(const JsonPart& root, TextModel& model);
 

@@ -255,9 +255,7 @@ static void add_bpe(const std::string& what, const PieceModel& from, TextModel& 
   const BpeSpec spec = merges_of_pieces(what, from);
   model.words = std::make_unique<Bpe>(what, spec);
   model.caches = merges_keep_spaces_first(spec);
-  if (model.caches) {
-    model.splitter.add({.by = Split::By::regex, .regex = Regex(what, "\u2581*[^\u2581]+|\u2581+")});
-  }
+  if (model.caches) model.splitter.add({.find = Regex(what, kPiecesFromSpaces)});
   model.added_normalized = AddedTokens(tokens_of_type(from, PieceModel::user_defined));
 }
 
@@ -321,9 +319,8 @@ TextModel read_sentencepiece(const std::string& what, const std::string& path,
   model.texts.spaces_removed = rules.adds_space || rules.removes_spaces ? 1 : 0;
   for (size_t id = 0; id < from.pieces.size(); ++id) set_piece_text(source, from, id, model);
   from.kind == PieceModel::bpe ? add_bpe(source, from, model) : add_unigram(source, from, model);
-  model.normalizer.add(
-      {.kind = Normalization::Kind::pieces,
-       .pieces = std::make_shared<const PieceNormalizer>(std::move(from.normalization))});
+  model.normalizer.add({[pieces = PieceNormalizer(std::move(from.normalization))](
+                            std::string_view text, size_t) { return pieces.apply(text); }});
   return model;
 }
 

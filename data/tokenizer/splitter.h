@@ -1,31 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "data/tokenizer/regex.h"
-#include "data/tokenizer/unicode.h"
 
 namespace weft::text {
 
 /// One step that cuts text into words, a "pre-tokenizer" of tokenizer.json.
 struct Split {
-  /// What is matched.
-  enum class By { regex, text, white_space, punctuation, nothing };
   /// How matches are treated.
   enum class Behavior { removed, isolated, with_previous, with_next, contiguous };
   /// When `prefix` is put before a piece that does not begin with it.
   enum class Prefix { never, first, always };
 
-  By by = By::nothing;
+  /// What is matched; null: nothing.
+  Find find = {};
   Behavior behavior = Behavior::isolated;
   /// Whether the text between matches takes their role.
   bool inverted = false;
-  std::optional<Regex> regex = {};
-  std::string text = {};
   Prefix when = Prefix::never;
   std::string prefix = {};
   /// Replaces each space, unless empty.
@@ -60,15 +55,13 @@ class Splitter {
     const auto next = [&](std::string_view word) {
       cut(step + 1, word, is_first && word.data() == start, use);
     };
-    if (split.by == Split::By::nothing) return next(piece);
+    if (!split.find) return next(piece);
     for_pieces(split, piece, next);
   }
 
   /// The piece with its spaces replaced and its prefix.
   static std::string_view prepared(const Split& split, std::string_view piece, bool is_first,
                                    std::string& changed);
-  /// Finds the first match from `from` on; returns whether there is one.
-  static bool find(const Split& split, std::string_view piece, size_t from, TextRange& match);
 
   /// Whether a match, or the text between two, joins what comes before it.
   static bool joins(Split::Behavior behavior, bool is_match, bool follows_match);
@@ -100,7 +93,7 @@ void Splitter::for_pieces(const Split& split, std::string_view piece, const Next
   };
   size_t from = 0;
   TextRange match{};
-  while (from < piece.size() && find(split, piece, from, match)) {
+  while (from < piece.size() && split.find(piece, from, match)) {
     if (from < match.begin) add({from, match.begin}, false);
     add(match, true);
     from = match.end;

@@ -6,6 +6,7 @@
 
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/json_part.h"
+#include "data/tokenizer/piece_normalizer.h"
 #include "data/tokenizer/unicode.h"
 #include "data/tokenizer/unigram.h"
 #include "weft/error.h"
@@ -101,8 +102,7 @@ static void read_bpe(const JsonPart& part, bool by_bytes, TextModel& model) {
   model.words = std::make_unique<Bpe>(part.what(), spec);
   if (by_bytes || spec.ignore_merges || !merges_keep_spaces_first(spec)) return;
   // A text without other words is one word, which no cache holds.
-  model.splitter.add(
-      {.by = Split::By::regex, .regex = Regex(part.what(), "\u2581*[^\u2581]+|\u2581+")});
+  model.splitter.add({.find = Regex(part.what(), kPiecesFromSpaces)});
 }
 
 static void read_word_piece(const JsonPart& part, TextModel& model) {
@@ -197,6 +197,45 @@ static void read_added(const JsonPart& part, TextModel& model) {
   }
   model.added = AddedTokens(std::move(plain));
   model.added_normalized = AddedTokens(std::move(normalized));
+}
+
+/// The id of a post-processor's token: ["[CLS]", 101].
+static int32_t id_of_pair(const JsonPart& part, const TextModel& model) {
+  const auto elements = part.elements();
+  if (elements.size() != 2) part.refuse("a token and its id");
+  return elements[1].id_below(model.tokens.size());
+}
+
+static void add_single(const JsonPart& part, TextModel& model) {
+  bool is_after = false;
+  std::vector<int32_t> before, after;
+  for (const JsonPart& piece : part.at("single").elements()) {
+    if (piece.has("Sequence")) {
+      is_after = true;
+      continue;
+    }
+    const std::string name = piece.at("SpecialToken").text("id");
+    const JsonPart tokens = part.at("special_tokens");
+    for (const JsonPart& id : tokens.at(name.c_str()).at("ids").elements()) {
+      (is_after ? after : before).push_back(id.id_below(model.tokens.size()));
+    }
+  }
+  model.before.insert(model.before.begin(), before.begin(), before.end());
+  model.after.insert(model.after.end(), after.begin(), after.end());
+}
+
+static void add_template(const JsonPart& part, TextModel& model) {
+  const std::string type = part.text("type");
+  if (type == "Sequence") {
+    for (const JsonPart& step : part.at("processors").elements()) add_template(step, model);
+  } else if (type == "TemplateProcessing") {
+    add_single(part, model);
+  } else if (type == "BertProcessing" || type == "RobertaProcessing") {
+    model.before.insert(model.before.begin(), id_of_pair(part.at("cls"), model));
+    model.after.push_back(id_of_pair(part.at("sep"), model));
+  } else if (type != "ByteLevel") {
+    part.at("type").refuse(kKnownType);
+  }
 }
 
 TextModel read_tokenizer_json(const std::string& what, const std::string& path) {
