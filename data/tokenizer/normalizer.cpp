@@ -95,17 +95,17 @@ static Normalizer::Step removing(bool (*is_removed)(char32_t)) {
   return rewriting(write, is_ascii);
 }
 
-static void write_clean(std::string& to, char32_t value) {
+static constexpr auto write_clean = [](std::string& to, char32_t value) {
   if (value == 0 || value == 0xFFFD || is_control(value)) return;
   append_code_point(to, is_white_space(value) ? U' ' : value);
-}
+};
 
-static void write_spaced(std::string& to, char32_t value) {
+static constexpr auto write_spaced = [](std::string& to, char32_t value) {
   const bool spaced = is_chinese(value);
   if (spaced) to += ' ';
   append_code_point(to, value);
   if (spaced) to += ' ';
-}
+};
 
 /// The steps that have no options, by their names in tokenizer.json.
 static const std::map<std::string_view, Normalizer::Step>& plain_steps() {

@@ -40,11 +40,12 @@ bool Splitter::joins(Split::Behavior behavior, bool is_match, bool follows_match
 /// Finds the first character of a class.
 static Find finder_of(bool (*belongs)(char32_t)) {
   return [belongs](std::string_view text, size_t from, TextRange& match) {
-    while (from < text.size()) {
-      const CodePoint c = code_point_at(text, from);
+    CodePoint c{};
+    for (; from < text.size(); from += c.bytes) {
+      c = code_point_at(text, from);
+      if (!belongs(c.value)) continue;
       match = {from, from + c.bytes};
-      if (belongs(c.value)) return true;
-      from = match.end;
+      return true;
     }
     return false;
   };

@@ -12,6 +12,7 @@
 namespace weft::text {
 
 void append_code_point(std::string& to, char32_t value) {
+  if (value < 0x80) return to.push_back(static_cast<char>(value));
   utf8proc_uint8_t bytes[4];
   const auto count = utf8proc_encode_char(static_cast<utf8proc_int32_t>(value), bytes);
   to.append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(count));
@@ -92,8 +93,15 @@ static bool is_newer_than_unicode_8(char32_t value) {
   return found != std::end(kNewRanges) && found->first <= value;
 }
 
-static utf8proc_category_t category_of(char32_t value) {
-  return utf8proc_category(static_cast<utf8proc_int32_t>(value));
+/// Whether the category of the code point is one from `first` to `last`.
+static bool is_category(char32_t value, utf8proc_category_t first, utf8proc_category_t last) {
+  const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(value));
+  return category >= first && category <= last;
+}
+
+/// The same as of Unicode 8.
+static bool was_category(char32_t value, utf8proc_category_t first, utf8proc_category_t last) {
+  return is_category(value, first, last) && !is_newer_than_unicode_8(value);
 }
 
 bool is_white_space(char32_t value) {
@@ -104,13 +112,7 @@ bool is_white_space(char32_t value) {
 
 bool is_control(char32_t value) {
   if (value == '\t' || value == '\n' || value == '\r') return false;
-  switch (category_of(value)) {
-    case UTF8PROC_CATEGORY_CC:
-    case UTF8PROC_CATEGORY_CF:
-    case UTF8PROC_CATEGORY_CO:
-    case UTF8PROC_CATEGORY_CS: return !is_newer_than_unicode_8(value);
-    default: return false;
-  }
+  return was_category(value, UTF8PROC_CATEGORY_CC, UTF8PROC_CATEGORY_CO);
 }
 
 bool is_punctuation(char32_t value) {
@@ -118,20 +120,16 @@ bool is_punctuation(char32_t value) {
     return (value >= 33 && value <= 47) || (value >= 58 && value <= 64) ||
            (value >= 91 && value <= 96) || (value >= 123 && value <= 126);
   }
-  const auto category = category_of(value);
   if (value == 0x166D || value == 0x111C9) return true;  // punctuation until Unicode 11 and 12
-  return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO &&
-         !is_newer_than_unicode_8(value);
+  return was_category(value, UTF8PROC_CATEGORY_PC, UTF8PROC_CATEGORY_PO);
 }
 
 bool is_nonspacing_mark(char32_t value) {
-  return category_of(value) == UTF8PROC_CATEGORY_MN && !is_newer_than_unicode_8(value);
+  return was_category(value, UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_MN);
 }
 
 bool is_mark(char32_t value) {
-  const auto category = category_of(value);
-  return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME &&
-         !is_newer_than_unicode_8(value);
+  return was_category(value, UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_ME);
 }
 
 bool is_chinese(char32_t value) {
@@ -144,9 +142,9 @@ bool is_chinese(char32_t value) {
 }
 
 bool is_word(char32_t value) {
-  const auto category = category_of(value);
-  return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NL) ||
-         category == UTF8PROC_CATEGORY_PC || value == 0x200C || value == 0x200D;
+  return is_category(value, UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_NL) ||
+         is_category(value, UTF8PROC_CATEGORY_PC, UTF8PROC_CATEGORY_PC) || value == 0x200C ||
+         value == 0x200D;
 }
 
 void append_lower(std::string& to, char32_t value) {
