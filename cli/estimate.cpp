@@ -10,7 +10,6 @@
 #include "cli/machine.h"
 #include "cli/memory_plan.h"
 #include "cli/numbers.h"
-#include "cli/offload.h"
 #include "cli/step_cost.h"
 #include "weft/communicator.h"
 #include "weft/error.h"
@@ -307,7 +306,7 @@ static void estimate(EstimateOptions o) {
   }
   check_size(config, o.parallel);
   const Machine machine = machine_named(o.machine, o.parallel.dtype, ranks);
-  if (!machine.overlaps) check_offload(o.parallel.offload, cpu);
+  if (!machine.overlaps) check_offload(o.parallel, cpu);
   const Communicator world = fake_world(o.rank, ranks, o.ranks_per_host, !machine.overlaps);
   for (ParallelOptions& options : all) {
     if (!is_planned(options)) continue;

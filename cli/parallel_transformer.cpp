@@ -7,13 +7,12 @@
 #include <charconv>
 #include <ranges>
 
+#include "cli/memory_plan.h"
 #include "cli/numbers.h"
-#include "cli/offload.h"
 #include "weft/error.h"
 #include "weft/expert_parallel.h"
 #include "weft/extend/split_products.h"
 #include "weft/layers.h"
-#include "weft/memory_budget.h"
 #include "weft/ops.h"
 #include "weft/tensor_parallel.h"
 #include "weft/trace.h"
@@ -38,6 +37,38 @@ static void add_wire_flags(CLI::App& command, ParallelOptions& o) {
       ->check(CLI::IsMember({"int8", "bf16", "f32"}));
   command.add_flag("--float8", o.float8,
                    "Compute linear layers, but not the head, in 8 bits with dynamic scales");
+}
+
+std::array<std::pair<std::string_view, Tier*>, 5> tiers_of(ParallelOptions& o) {
+  return {{{"parameters", &o.choice.offload.parameters},
+           {"gradients", &o.choice.offload.gradients},
+           {"state", &o.choice.state},
+           {"activations", &o.choice.offload.activations},
+           {"auto", &o.free}}};
+}
+
+/// Sets the tier that an item of --offload states.
+static void set_tier(ParallelOptions& o, std::string_view item) {
+  const size_t equals = std::min(item.find('='), item.size());
+  const std::string_view name = item.substr(0, equals);
+  for (const auto& [what, tier] : tiers_of(o)) {
+    if (what != name) continue;
+    *tier = equals == item.size()
+                ? Tier(true)
+                : Tier::named(concat("--offload ", name), item.substr(equals + 1));
+    return;
+  }
+  fail("--offload: item is ", in_quotes(item),
+       ", expected parameters, gradients, state, activations or auto, and a tier behind it, as in "
+       "state=disk:DIR");
+}
+
+void check_offload(ParallelOptions o, Device device) {
+  for (const auto& [what, tier] : tiers_of(o)) {
+    if (!tier->is_host() || device.kind == DeviceKind::cuda) continue;
+    fail("--offload: ", what, " rest on the host while ranks compute on ", device,
+         ", expected a GPU; write ", what, "=disk:DIR");
+  }
 }
 
 void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
@@ -66,11 +97,17 @@ void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
              "Predict that the experts of the first rank compute this many "
              "times the mean of rows over the axis ep",
              1);
-  add_named(command, "--offload", o.offload, "WHAT[=TIER],...",
-            "Where parameters, gradients, the optimizer's state and what recomputed blocks save "
-            "(activations) rest between uses, e.g. state=disk:DIR,parameters=host: host (the "
-            "default) is pinned memory while GPUs compute, disk:DIR are files without a name "
-            "in DIR; auto=disk:DIR lets --memory choose what rests there")
+  const auto offload = [&o](const std::vector<std::string>& items) {
+    for (const std::string& item : items) set_tier(o, item);
+  };
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--offload", offload,
+          "Where parameters, gradients, the optimizer's state and what recomputed blocks save "
+          "(activations) rest between uses, e.g. state=disk:DIR,parameters=host: host (the "
+          "default) is pinned memory while GPUs compute, disk:DIR are files without a name "
+          "in DIR; auto=disk:DIR lets --memory choose what rests there")
+      ->type_name("WHAT[=TIER],...")
       ->delimiter(',');
   command.add_flag_function(
       "--sequence-parallel,!--no-sequence-parallel",
@@ -88,7 +125,7 @@ void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
             "the other: on GPUs tokens of one part travel while those of "
             "another are computed",
             1);
-  command.add_flag("--keep-gathered", o.keep_gathered,
+  command.add_flag("--keep-gathered", o.choice.keep_gathered,
                    "Keep whole parameters from forward to backward: more memory, less traffic");
   add_whole(command, "--batch", o.batch, "Rows of a step, over all ranks", 1);
   add_whole(command, "--accumulate", o.accumulate, "Micro-steps that a step's rows are split into",
@@ -169,15 +206,14 @@ static void check_order(const std::vector<MeshAxis>& axes, const std::string& me
 /// Tiers that need recomputation or a plan.
 static void check_choices(const ParallelOptions& o) {
   const bool is_budget = budget_of(o.recompute).has_value() || !o.memory.empty();
-  if (tier_of(o.offload, "activations").offloads() && o.recompute == "none" && !is_budget &&
-      o.blocks.empty()) {
+  if (o.choice.offload.activations.offloads() && o.recompute == "none" && !is_budget &&
+      o.choice.blocks.empty()) {
     fail(
         "--offload: activations rest in a tier while --activation-checkpointing is none, expected "
         "full, selective, op or a budget; recomputed blocks save them");
   }
-  const Tier free = tier_of(o.offload, "auto");
-  if (!free.offloads()) return;
-  if (!free.is_disk()) fail("--offload auto: tier is host, expected disk:DIR");
+  if (!o.free.offloads()) return;
+  if (!o.free.is_disk()) fail("--offload auto: tier is host, expected disk:DIR");
   if (o.memory.empty()) fail("--offload auto is given without --memory, expected both");
 }
 
@@ -286,9 +322,10 @@ ParallelTransformer::ParallelTransformer(const Communicator& world, const Transf
   size_t number = 0;
   for (Module* block : model_.blocks()) {
     const size_t index = number++;
-    const bool is_chosen = index < options_.blocks.size();
+    const bool is_chosen = index < options_.choice.blocks.size();
     const std::string policy = concat(policy_of(options_.recompute, index), kOffloadsSaved);
-    set_block_policy(*block, is_chosen ? options_.blocks[index] : policy, tier("activations"));
+    set_block_policy(*block, is_chosen ? options_.choice.blocks[index] : policy,
+                     options_.choice.offload.activations);
   }
 }
 
@@ -309,13 +346,13 @@ static void set_wires(FullyShardOptions& options, const std::string& gather,
 FullyShardOptions ParallelTransformer::sharding() const {
   FullyShardOptions options;
   options.strategy = Strategy::named(options_.strategy);
-  options.reshard_after_forward = !options_.keep_gathered;
-  options.prefetch = options_.prefetch;
+  options.reshard_after_forward = !options_.choice.keep_gathered;
+  options.prefetch = options_.choice.prefetch;
   if (options_.dtype == "bf16") {
     options.precision = {.compute = DType::bf16, .gather = DType::bf16, .reduce = DType::f32};
   }
   set_wires(options, options_.gather_dtype, options_.gradient_dtype);
-  options.offload = {tier("parameters"), tier("gradients")};
+  options.offload = {options_.choice.offload.parameters, options_.choice.offload.gradients};
   return options;
 }
 
@@ -324,11 +361,7 @@ void ParallelTransformer::shard() {
                         .blocks = model_.blocks(),
                         .units = model_.units(),
                         .expert_axis = expert_axis_};
-  shard_units(model, data_, sharding(), options_.fine_units);
-}
-
-Tier ParallelTransformer::tier(std::string_view what) const {
-  return tier_of(options_.offload, what);
+  shard_units(model, data_, sharding(), options_.choice.fine_units);
 }
 
 Tensor ParallelTransformer::share_of_step(const Tensor& loss) const {

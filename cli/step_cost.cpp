@@ -68,8 +68,8 @@ static StepCost measured_cost(const Communicator& world, const TransformerConfig
   };
   StepCost cost = weft::step_cost(build, first.data(), first.sharding(),
                                   {.micro_steps = static_cast<int>(options.accumulate),
-                                   .state = first.tier("state"),
-                                   .fine_units = options.fine_units});
+                                   .state = options.choice.state,
+                                   .fine_units = options.choice.fine_units});
   add_experts(*last, config, options, cost);
   cost.expert_chunks = std::min(options.expert_chunks, options.seq);
   return cost;
@@ -154,8 +154,8 @@ StepCost step_cost(const Communicator& world, const TransformerConfig& config,
   };
   StepCost cost;
   // Layers that save different results do not grow evenly.
-  bool is_known =
-      std::ranges::adjacent_find(options.blocks, std::not_equal_to<>()) != options.blocks.end();
+  bool is_known = std::ranges::adjacent_find(options.choice.blocks, std::not_equal_to<>()) !=
+                  options.choice.blocks.end();
   if (is_known) cost = cost_of(config.layers);
   for (int64_t first = 4; first < config.layers && !is_known; first *= 2) {
     const int64_t period = period_of_layers(config, first);

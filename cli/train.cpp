@@ -62,7 +62,7 @@ class Training {
     model_.materialize(device_);
     if (!options.init.empty()) load_weights(model_, options.init);
     AdamWOptions adamw = adamw_options(options);
-    adamw.offload = llama_.tier("state");
+    adamw.offload = options.parallel.choice.state;
     optimizer_.emplace(model_.named_parameters(), adamw);
     if (options.cuda_graph) graph_.emplace(device_);
     if (is_first()) check_writable("--trace", options.trace);
@@ -214,7 +214,7 @@ class Training {
   }
 
   /// State that rests elsewhere is waited for.
-  bool graph_updates() const { return graph_ && !llama_.tier("state").offloads(); }
+  bool graph_updates() const { return graph_ && !options_.parallel.choice.state.offloads(); }
 
   void fill(const std::vector<Batch>& all) const {
     for (size_t i = 0; i < all.size(); ++i) {

@@ -8,7 +8,6 @@
 #include "cli/commands.h"
 #include "cli/memory_plan.h"
 #include "cli/numbers.h"
-#include "cli/offload.h"
 #include "cli/ranks.h"
 #include "cli/run_description.h"
 #include "cli/weights.h"
@@ -80,7 +79,7 @@ static void add_resume_flags(CLI::App& command, ResumeOptions& o) {
 }
 
 /// What is not recorded.
-static void check_graph(const TrainOptions& o) {
+static void check_graph(TrainOptions& o) {
   if (device_named(o.device).kind != DeviceKind::cuda) {
     fail("--cuda-graph: --device is ", o.device, ", expected a GPU");
   }
@@ -95,8 +94,8 @@ static void check_graph(const TrainOptions& o) {
         "--trace is given with --cuda-graph, expected one of them; a trace does not record "
         "collectives within a graph");
   }
-  for (const char* what : {"parameters", "gradients", "activations"}) {
-    if (!tier_of(o.parallel.offload, what).offloads()) continue;
+  for (const auto& [what, tier] : tiers_of(o.parallel)) {
+    if (what == "state" || what == "auto" || !tier->offloads()) continue;
     fail("--cuda-graph: --offload is ", what, ", expected one for which the host does not wait");
   }
 }
@@ -111,7 +110,7 @@ static void complete(TrainOptions& o) {
   const int most = std::max(kMostLocalRanks, launched_ranks());
   o.ranks = complete(o.parallel, job_ranks(o.ranks, "--ranks"), most, flag);
   if (o.cuda_graph) check_graph(o);
-  check_offload(o.parallel.offload, device_named(o.device));
+  check_offload(o.parallel, device_named(o.device));
   if (!o.prompt.empty() && o.sample == 0) {
     fail("--sample is 0, expected at least 1 for --prompt");
   }
