@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "cli/commands.h"
-#include "cli/machine.h"
 #include "cli/memory_plan.h"
 #include "cli/numbers.h"
 #include "cli/step_cost.h"

@@ -7,14 +7,12 @@
 #include <optional>
 
 #include "cli/data.h"
-#include "cli/machine.h"
 #include "cli/output_files.h"
-#include "cli/overlap.h"
 #include "cli/progress.h"
 #include "cli/ranks.h"
 #include "cli/resume.h"
 #include "cli/run_description.h"
-#include "cli/sample.h"
+#include "cli/step_cost.h"
 #include "cli/train_options.h"
 #include "cli/used_tokens.h"
 #include "cli/weights.h"
@@ -302,9 +300,8 @@ class Training {
 
   void print_sample() {
     std::vector<int64_t> begin = prompt();
-    SampleOptions options{
-        .tokens = options_.sample, .context = options_.parallel.seq, .seed = options_.seed};
-    std::vector<int64_t> tokens = sample(model_, mesh_, begin, options);
+    const std::vector<int64_t> tokens =
+        sample(model_, mesh_, begin, options_.sample, options_.parallel.seq, options_.seed);
     if (!is_first()) return;
     std::printf("--- sample, after %zu given tokens\n", begin.size());
     for (size_t i = 0; i < tokens.size(); ++i) {

@@ -49,6 +49,13 @@ void check_experts(const TrainOptions& options, const TransformerConfig& config)
 /// ranks.
 void plan_memory(TrainOptions& options, const TransformerConfig& config);
 
+/// `prompt` (at least one token) continued by `count` tokens, drawn from the model's distribution
+/// at temperature 0.7. The model sees `context` tokens at once. Collective over the mesh: all ranks
+/// draw alike.
+std::vector<int64_t> sample(TransformerModel& model, const DeviceMesh& mesh,
+                            std::vector<int64_t> prompt, int64_t count, int64_t context,
+                            uint64_t seed);
+
 /// Trains. Throws what went wrong.
 void train(const TrainOptions& options);
 

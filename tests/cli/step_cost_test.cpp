@@ -5,7 +5,6 @@
 
 #include <functional>
 
-#include "cli/overlap.h"
 #include "tests/cli/measured_step.h"
 #include "tests/support/model_configs.h"
 
