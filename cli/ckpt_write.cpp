@@ -16,6 +16,7 @@
 #include "weft/hugging_face.h"
 #include "weft/ops/factories.h"
 #include "weft/ranks.h"
+#include "weft/warnings.h"
 
 namespace weft::cli {
 
@@ -131,10 +132,9 @@ static std::optional<TransformerConfig> imported_config(const std::string& path)
     reason = concat(printable(directory),
                     " has no config.json; weft train and weft sample cannot use what is imported");
   } catch (const std::invalid_argument& error) {
-    reason =
-        concat("weft train and weft sample cannot use what is imported: ", escaped(error.what()));
+    reason = concat("weft train and weft sample cannot use what is imported: ", error.what());
   }
-  if (is_first_process()) std::fprintf(stderr, "weft: warning: %s\n", reason.c_str());
+  if (is_first_process()) warn("warning: ", reason);
   return {};
 }
 

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstdio>
 #include <filesystem>
 
 #include "weft/error.h"
+#include "weft/warnings.h"
 
 namespace weft::cli {
 
@@ -242,11 +242,8 @@ void TokenStream::copy(int64_t from, std::span<int64_t> into) const {
 void warn_of_bytes(int64_t vocabulary) {
   // "small" has 4096.
   if (vocabulary <= 4096) return;
-  std::fprintf(
-      stderr,
-      "weft: warning: the bytes of the text are the tokens, but the model has %lld tokens, "
-      "which a tokenizer made\n",
-      static_cast<long long>(vocabulary));
+  warn("warning: the bytes of the text are the tokens, but the model has ", vocabulary,
+       " tokens, which a tokenizer made");
 }
 
 /// SplitMix64's finaliser (Steele, Lea, Flood 2014): every bit of the result depends on every one

@@ -23,6 +23,7 @@
 #include "weft/extend/hash.h"
 #include "weft/extend/told_by_first.h"
 #include "weft/ranks.h"
+#include "weft/warnings.h"
 
 namespace weft::cli {
 
@@ -35,8 +36,7 @@ std::string finite_in_words(const CheckpointReport& report) {
 
 static void warn_if_not_finite(const std::string& path, const CheckpointReport& report) {
   if (report.non_finite <= 0) return;
-  std::fprintf(stderr, "weft: warning: loading %s, %s\n", printable(path).c_str(),
-               finite_in_words(report).c_str());
+  warn("warning: loading ", printable(path), ", ", finite_in_words(report));
 }
 
 Start start_of(const ResumeOptions& options) {
@@ -78,7 +78,7 @@ std::string complete_checkpoint(const std::string& directory, const std::set<std
     const std::string sentence =
         concat(path, ", which is ", name_of(report.verdict), ": ",
                report.reason.empty() ? finite_in_words(report) : report.reason);
-    std::fprintf(stderr, "weft: passed over %s\n", escaped(sentence).c_str());
+    warn("passed over ", sentence);
     if (passed++ == 0) newest = sentence;
     was_saved |= report.verdict != Verdict::incomplete ||
                  !generations.insert(path.substr(path.rfind('-') + 1)).second;
@@ -246,8 +246,7 @@ static bool is_on_any(const Communicator& world, bool mine) { return greatest(wo
 void RunSaver::take_weights(const std::string& path) {
   load_weights(model_, path);
   if (world_.rank() != 0) return;
-  std::fprintf(stderr, "weft: %s holds weights only; the run starts with them at step 1\n",
-               printable(path).c_str());
+  warn(printable(path), " holds weights only; the run starts with them at step 1");
 }
 
 void RunSaver::take_up() {
@@ -275,8 +274,7 @@ void RunSaver::take_up() {
   }
   if (path.empty()) {
     if (world_.rank() == 0) {
-      std::fprintf(stderr, "weft: %s has no complete checkpoint; the run starts at step 1\n",
-                   printable(options_.resume).c_str());
+      warn(printable(options_.resume), " has no complete checkpoint; the run starts at step 1");
     }
     return;
   }

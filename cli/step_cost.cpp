@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <memory>
 #include <thread>
 
@@ -14,6 +13,7 @@
 #include "weft/moe.h"
 #include "weft/ops.h"
 #include "weft/ranks.h"
+#include "weft/warnings.h"
 
 namespace weft::cli {
 
@@ -38,10 +38,8 @@ static Machine measured_machine(const std::string& dtype, int ranks) {
   // More ranks than cores take turns; measuring with all of them would measure the same.
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   if (ranks > 8 * cores) {
-    std::fprintf(stderr,
-                 "weft: %d ranks would share the %d cores of this machine; say --machine h100 for "
-                 "a cluster\n",
-                 ranks, cores);
+    warn(ranks, " ranks would share the ", cores,
+         " cores of this machine; say --machine h100 for a cluster");
   }
   const int busy = std::min(ranks, cores);
   run_ranks(busy, [&](Communicator world) {
