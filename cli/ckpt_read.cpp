@@ -8,6 +8,7 @@
 
 #include "cli/ckpt.h"
 #include "cli/resume.h"
+#include "cli/weights.h"
 #include "weft/checkpoint.h"
 #include "weft/communicator.h"
 #include "weft/error.h"
@@ -18,8 +19,7 @@ namespace weft::cli {
 
 /// The checkpoints that a path means: those in it, or itself.
 static std::vector<std::string> checkpoints_at(const std::string& path) {
-  std::error_code ignored;
-  if (!std::filesystem::is_directory(path, ignored)) {
+  if (!is_directory(path)) {
     fail("ckpt: ", printable(path), " is missing or a file, expected a directory of checkpoints");
   }
   const std::vector<std::string> found = list_checkpoints(path);
@@ -27,9 +27,7 @@ static std::vector<std::string> checkpoints_at(const std::string& path) {
 }
 
 std::string one_checkpoint(const std::string& path) {
-  std::error_code ignored;
-  const bool several =
-      std::filesystem::is_directory(path, ignored) && !list_checkpoints(path).empty();
+  const bool several = is_directory(path) && !list_checkpoints(path).empty();
   return several ? complete_checkpoint(path) : path;
 }
 

@@ -6,6 +6,7 @@
 #include <bit>
 #include <filesystem>
 
+#include "cli/weights.h"
 #include "weft/error.h"
 #include "weft/warnings.h"
 
@@ -97,8 +98,7 @@ static std::vector<std::string> files_below(const std::string& directory) {
 std::vector<std::string> data_files(std::span<const std::string> paths) {
   std::vector<std::string> files;
   for (const auto& path : paths) {
-    std::error_code ignored;
-    if (fs::is_directory(path, ignored)) {
+    if (is_directory(path)) {
       for (auto& file : files_below(path)) files.push_back(std::move(file));
     } else {
       files.push_back(path);

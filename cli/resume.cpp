@@ -47,9 +47,7 @@ Start start_of(const ResumeOptions& options) {
 
 std::string complete_checkpoint(const std::string& directory, const std::set<std::string>& suspects,
                                 Start start) {
-  std::error_code ignored;
-  if (!std::filesystem::is_directory(directory, ignored))
-    fail("checkpoint: ", directory, " is missing or a file, expected a directory");
+  check_directory("checkpoint:", directory);
   if (list_checkpoints(directory).empty()) {
     const CheckpointReport report = inspect_checkpoint(directory, {.depth = Inspection::headers});
     if (report.verdict == Verdict::complete) {
@@ -95,10 +93,7 @@ std::string complete_checkpoint(const std::string& directory, const std::set<std
 
 std::string chosen_checkpoint(const std::string& directory, const Communicator& world,
                               const std::set<std::string>& suspects, Start start) {
-  std::error_code ignored;
-  if (!std::filesystem::is_directory(directory, ignored)) {
-    fail("--resume ", directory, " is missing or a file, expected a directory");
-  }
+  check_directory("--resume", directory);
   return told_by_first(world, [&] { return complete_checkpoint(directory, suspects, start); });
 }
 
@@ -106,7 +101,7 @@ std::string chosen_checkpoint(const std::string& directory, const Communicator& 
 static void check_not_of_another_run(const ResumeOptions& o) {
   namespace fs = std::filesystem;
   std::error_code ignored;
-  if (o.save.empty() || !fs::is_directory(o.save, ignored)) return;
+  if (o.save.empty() || !is_directory(o.save)) return;
   const fs::path from = o.resume.empty() ? fs::path() : fs::canonical(o.resume, ignored);
   // --resume may also name one checkpoint of the directory.
   if (fs::equivalent(o.save, from, ignored)) return;
@@ -138,13 +133,9 @@ static bool is_same_place(const std::string& a, const std::string& b) {
 void complete(ResumeOptions& o) {
   if (o.save_every > 0 && o.save.empty())
     fail("--save is empty, expected a directory for --save-every");
-  std::error_code ignored;
-  if (!o.resume.empty() && !std::filesystem::is_directory(o.resume, ignored)) {
-    // The first start of a script that also restarts: --save makes it.
-    if (o.save.empty() || !is_same_place(o.save, o.resume)) {
-      fail("--resume ", o.resume, " is missing or a file, expected a directory");
-    }
-  }
+  // The first start of a script that also restarts: --save makes it.
+  const bool will_be_made = !o.save.empty() && is_same_place(o.save, o.resume);
+  if (!o.resume.empty() && !will_be_made) check_directory("--resume", o.resume);
   check_not_of_another_run(o);
 }
 

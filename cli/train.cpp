@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
 #include <future>
 #include <optional>
 
@@ -344,9 +343,7 @@ static TransformerConfig config_of(const TrainOptions& options) {
     return config_of_weights(options.init);
   }
   const std::string& resume = options.checkpoints.resume;
-  std::error_code ignored;
-  const bool goes_on =
-      options.parallel.model.empty() && std::filesystem::is_directory(resume, ignored);
+  const bool goes_on = options.parallel.model.empty() && is_directory(resume);
   if (goes_on && is_hugging_face(resume)) return transformer_config(resume);
   const std::string checkpoint =
       goes_on ? complete_checkpoint(resume, {}, start_of(options.checkpoints)) : "";

@@ -20,15 +20,22 @@ namespace weft::cli {
 
 namespace fs = std::filesystem;
 
+bool is_directory(const std::string& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
+void check_directory(const std::string& what, const std::string& path) {
+  if (!is_directory(path)) fail(what, ' ', path, " is missing or a file, expected a directory");
+}
+
 bool is_hugging_face(const std::string& directory) {
   std::error_code ignored;
   return fs::exists(fs::path(directory) / "config.json", ignored);
 }
 
 std::string weights_in(const std::string& flag, const std::string& directory) {
-  std::error_code ignored;
-  if (!fs::is_directory(directory, ignored))
-    fail(flag, ' ', directory, " is missing or a file, expected a directory");
+  check_directory(flag, directory);
   if (is_hugging_face(directory)) return directory;
   const std::string checkpoint = complete_checkpoint(directory);
   if (!checkpoint.empty()) return checkpoint;

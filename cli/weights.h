@@ -12,6 +12,10 @@ namespace weft::cli {
 // The weights that a directory holds: a checkpoint of `weft train` or `weft ckpt import`, or a
 // Hugging Face model.
 
+/// Whether the path is a directory, as far as the system says.
+bool is_directory(const std::string& path);
+/// std::invalid_argument "<what> <path> is missing or a file, expected a directory".
+void check_directory(const std::string& what, const std::string& path);
 /// Whether it is a Hugging Face model: it has a config.json.
 bool is_hugging_face(const std::string& directory);
 /// `directory` if it is one of them; of a run's directory the newest complete checkpoint.
