@@ -14,7 +14,6 @@
 #include "weft/extend/file.h"
 #include "weft/extend/saved_model.h"
 #include "weft/hugging_face.h"
-#include "weft/ops/factories.h"
 #include "weft/ranks.h"
 #include "weft/warnings.h"
 
@@ -34,21 +33,9 @@ static int64_t bytes_in(const CheckpointContents& contents, const std::string& p
   int64_t bytes = 0;
   for (const auto& [name, tensor] : contents.tensors) {
     if (!name.starts_with(prefix)) continue;
-    bytes += tensor.shape.product() * static_cast<int64_t>(size_of(tensor.dtype));
+    bytes += bytes_of(tensor);
   }
   return bytes;
-}
-
-/// Every tensor with memory, cut along its first dim.
-static StateDict state_for(const CheckpointContents& contents, const DeviceMesh& mesh) {
-  StateDict state;
-  for (const auto& [name, tensor] : contents.tensors) {
-    const Placements placements = tensor.shape.empty() ? Placements{} : Placements{Shard(0)};
-    state.tensors.emplace(
-        name, empty(tensor.shape, {.dtype = tensor.dtype, .sharding = Sharding(mesh, placements)}));
-  }
-  state.numbers = contents.numbers;
-  return state;
 }
 
 /// The directory of a model in Hugging Face's form, which may be named by one of its files.
@@ -88,7 +75,10 @@ static int copy_checkpoint(const CkptOptions& options, const char* what, const s
     check_same_flags(world);
     check_same_checkpoint(world, from);
     const DeviceMesh mesh(world, {{"ranks", world.size()}});
-    StateDict state = state_for(contents, mesh);
+    StateDict state{.tensors = {}, .numbers = contents.numbers};
+    for (const auto& [name, tensor] : contents.tensors) {
+      state.tensors.emplace(name, empty_for(tensor, mesh));
+    }
     config ? load_hugging_face(state, from, *config) : load(from, state);
     int64_t own = 0;
     StateDict renamed{.tensors = {}, .numbers = state.numbers};
