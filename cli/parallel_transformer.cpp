@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <ranges>
 
 #include "cli/memory_plan.h"
@@ -143,21 +142,15 @@ std::vector<MeshAxis> parsed_axes(const std::string& text) {
   std::vector<MeshAxis> axes;
   for (const auto part : std::views::split(text, ',')) {
     const std::string axis(part.begin(), part.end());
-    size_t equals = axis.find('=');
-    int size = 0;
-    const char* first = axis.data() + std::min(axis.size(), equals + 1);
-    const char* last = axis.data() + axis.size();
-    auto [stop, error] = std::from_chars(first, last, size);
-    const bool named =
-        equals != std::string::npos && equals > 0 &&
-        std::all_of(axis.begin(), axis.begin() + static_cast<ptrdiff_t>(equals),
-                    [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
-    bool good = named && error == std::errc() && stop == last;
-    if (!good || size < 1) {
+    const size_t equals = std::min(axis.find('='), axis.size());
+    const auto is_of_name = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; };
+    const bool is_named = equals > 0 && std::ranges::all_of(axis.substr(0, equals), is_of_name);
+    const auto size = number_in<int>(axis.substr(std::min(equals + 1, axis.size())));
+    if (!is_named || size.value_or(0) < 1) {
       fail("--mesh ", in_quotes(text), ": axis is ", in_quotes(axis),
            ", expected a name and a size; write for example dp=4");
     }
-    axes.push_back({axis.substr(0, equals), size});
+    axes.push_back({axis.substr(0, equals), *size});
     if (axes.size() > kMostAxes) {
       fail("--mesh ", in_quotes(text), " has ", axes.size(), " axes or more, expected at most ",
            kMostAxes);

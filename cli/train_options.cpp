@@ -23,20 +23,19 @@ static void add_numbers(CLI::App& train, TrainOptions& o) {
   add_whole(train, "--steps", o.steps, "Updates of the weights", 1);
   add_whole(train, "--seed", o.seed, "Of the weights, the order of the data and the sample", 0,
             UINT64_MAX);
-  add_number_above(train, "--lr", o.learning_rate,
-                   "Peak learning rate of AdamW; warm-up, then cosine", 0);
+  add_number(train, "--lr", o.learning_rate, "Peak learning rate of AdamW; warm-up, then cosine",
+             above(0));
   add_number(train, "--weight-decay", o.weight_decay, "Of AdamW", 0);
-  add_number_above(train, "--clip", o.clip, "Largest norm of the gradients", 0);
+  add_number(train, "--clip", o.clip, "Largest norm of the gradients", above(0));
   takes_number(train.add_option("--balance-rate", o.balance_rate,
                                 "What a step changes the biases by that balance the load of "
                                 "experts (DeepSeek-V3); 0: they stay (default: 0.001)"),
                0);
-  takes_number_above(
-      train.add_option(
-          "--peak-tflops", o.peak_tflops,
-          "Operations of a device (on the CPU: a rank) a second at most, in 1e12: what "
-          "MFU is a fraction of (default: the data sheet's, where the GPU is known)"),
-      0, 1e9);
+  takes_number(train.add_option(
+                   "--peak-tflops", o.peak_tflops,
+                   "Operations of a device (on the CPU: a rank) a second at most, in 1e12: what "
+                   "MFU is a fraction of (default: the data sheet's, where the GPU is known)"),
+               above(0), 1e9);
   takes_whole(train.add_option("--threads", o.threads,
                                "Threads a rank (default: the cores, shared evenly)"),
               0, kMostThreads);
