@@ -14,8 +14,6 @@
 #include <span>
 
 #include "cli/ranks.h"
-#include "cli/run_description.h"
-#include "cli/used_tokens.h"
 #include "cli/weights.h"
 #include "weft/communicator.h"
 #include "weft/context.h"
@@ -178,15 +176,9 @@ static bool is_ended_by_mpirun() {
   return launched_by() == "mpirun" && launched_local_rank().size < launched_ranks();
 }
 
-RunSaver::~RunSaver() = default;
-
 RunSaver::RunSaver(const ResumeOptions& options, const Communicator& world, TransformerModel& model,
                    Optimizer& optimizer, UsedTokens& used)
-    : options_(options),
-      world_(world),
-      model_(model),
-      run_(std::make_unique<RunDescription>()),
-      used_(used) {
+    : options_(options), world_(world), model_(model), used_(used) {
   state_.add("model", model);
   state_.add("optimizer", optimizer);
   state_.add("random", Context::current().random);
@@ -210,7 +202,7 @@ void RunSaver::listen() const {
 void RunSaver::add_description(const std::string& part) {
   const auto give = [this, prefix = part + '/'] {
     StateDict own;
-    for (const auto& [key, number] : run_->numbers()) {
+    for (const auto& [key, number] : run_.numbers()) {
       if (key.starts_with(prefix)) own.numbers.emplace(key.substr(prefix.size()), number);
     }
     if (prefix == "run/") own.numbers.merge(used_.numbers());
@@ -284,7 +276,7 @@ void RunSaver::check_resumed(const std::string& path) {
   check_same(world_, "loaded",
              concat("a checkpoint of step ", step_, " whose settings have hash ",
                     xxh3_of(std::as_bytes(std::span(text)))));
-  run_->check_resumed(path, saved_, allowed, world_.rank() == 0);
+  run_.check_resumed(path, saved_, allowed, world_.rank() == 0);
   const bool reads_others = std::ranges::any_of(allowed, [](const std::string& what) {
     return what == "data" || what == "seed" || what == "batch" || what == "seq";
   });
@@ -292,7 +284,7 @@ void RunSaver::check_resumed(const std::string& path) {
 }
 
 int64_t RunSaver::resume(RunDescription run) {
-  *run_ = std::move(run);
+  run_ = std::move(run);
   const bool continues = !options_.resume.empty();
   // Before a checkpoint is chosen: it waits until no other job saves there.
   if (!options_.save.empty()) {
