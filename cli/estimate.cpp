@@ -163,17 +163,19 @@ static nlohmann::ordered_json in_json(const Estimate& e) {
   return json;
 }
 
+/// A line of a table whose names take `width` columns.
+static void print_bytes(int width, std::string_view name, int64_t bytes) {
+  std::printf("  %-*s %16lld  %s\n", width, std::string(name).c_str(),
+              static_cast<long long>(bytes), bytes_in_words(bytes).c_str());
+}
+
 static void print_memory(const Estimate& e) {
   std::printf("memory of a rank, bytes\n");
-  const auto print = [](std::string_view name, int64_t bytes) {
-    std::printf("  %-14s %16lld  %s\n", std::string(name).c_str(), static_cast<long long>(bytes),
-                bytes_in_words(bytes).c_str());
-  };
   for (int i = 0; i < kPurposes; ++i) {
     const int64_t bytes = e.cost.memory[static_cast<size_t>(i)];
-    if (bytes != 0) print(name_of(static_cast<Purpose>(i)), bytes);
+    if (bytes != 0) print_bytes(14, name_of(static_cast<Purpose>(i)), bytes);
   }
-  print("together", e.cost.peak_bytes());
+  print_bytes(14, "together", e.cost.peak_bytes());
   if (e.fits()) return;
   std::printf(
       "  that does NOT fit into the %s of one %s; shard over more ranks, give each fewer "
@@ -200,15 +202,10 @@ static void print_experts(const Estimate& e, const TransformerConfig& config) {
   const ExpertBytes& experts = e.cost.experts;
   std::printf("experts of %lld layers, the first rank with %.4g times the mean of rows, bytes\n",
               static_cast<long long>(layers), e.options.imbalance);
-  const std::pair<const char*, int64_t> lines[] = {
-      {"parameters of a rank", experts.parameters},
-      {"dispatch of a layer", experts.dispatch / layers},
-      {"combine of a layer", experts.combine / layers},
-      {"backward of a layer", experts.backward / layers}};
-  for (const auto& [name, bytes] : lines) {
-    std::printf("  %-22s %16lld  %s\n", name, static_cast<long long>(bytes),
-                bytes_in_words(bytes).c_str());
-  }
+  print_bytes(22, "parameters of a rank", experts.parameters);
+  print_bytes(22, "dispatch of a layer", experts.dispatch / layers);
+  print_bytes(22, "combine of a layer", experts.combine / layers);
+  print_bytes(22, "backward of a layer", experts.backward / layers);
   std::printf("  tokens travel %.4g s of a step, %.4g s of them exposed", e.seconds.tokens,
               e.seconds.tokens_exposed);
   if (e.cost.expert_chunks > 1) {
