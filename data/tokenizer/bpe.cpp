@@ -11,7 +11,6 @@
 
 namespace weft::text {
 
-static constexpr std::string_view kBpeSpace = "\xE2\x96\x81";  // U+2581
 /// Words of more pieces are merged with a queue, which takes n log n steps instead of n².
 static constexpr size_t kFew = 48;
 
@@ -51,10 +50,11 @@ static bool has_all_bytes(const BpeSpec& spec) {
 
 bool merges_keep_spaces_first(const BpeSpec& spec) {
   // A character that becomes no token lets those on its sides merge.
-  if (!spec.vocabulary.contains(kBpeSpace) || !(spec.unknown || has_all_bytes(spec))) return false;
+  if (!spec.vocabulary.contains(kSpacePiece) || !(spec.unknown || has_all_bytes(spec)))
+    return false;
   return std::ranges::none_of(spec.merges, [](const auto& merge) {
     const auto& [left, right] = merge;
-    return !left.ends_with(kBpeSpace) && right.starts_with(kBpeSpace);
+    return !left.ends_with(kSpacePiece) && right.starts_with(kSpacePiece);
   });
 }
 
@@ -88,13 +88,7 @@ void Bpe::add_bytes(const std::string& what, const BpeSpec& spec) {
     }
   }
   if (byte_fallback_ && !by_bytes_) bytes_ = ids_of_bytes(spec.vocabulary);
-  if (!spec.unknown) return;
-  const auto found = spec.vocabulary.find(*spec.unknown);
-  if (found == spec.vocabulary.end()) {
-    fail(what, ": the unknown token is ", in_quotes(*spec.unknown),
-         ", expected one of the vocabulary");
-  }
-  unknown_ = found->second;
+  if (spec.unknown) unknown_ = unknown_id(what, spec.vocabulary, *spec.unknown);
 }
 
 Bpe::Bpe(const std::string& what, const BpeSpec& spec)

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/piece_normalizer.h"
@@ -184,10 +185,8 @@ static void set_piece_text(const std::string& what, const PieceModel& from, size
     text = from.unknown_text;
     model.texts.unstripped = static_cast<int64_t>(id);
   } else if (piece.type != PieceModel::control) {
-    static const std::string space = "\xE2\x96\x81";
-    for (size_t at = 0; (at = text.find(space, at)) != text.npos; ++at) {
-      text.replace(at, space.size(), " ");
-    }
+    const std::string token = std::exchange(text, {});
+    append_replaced(text, token, kSpacePiece, " ");
   }
   model.special[id] = piece.type == PieceModel::control;
 }

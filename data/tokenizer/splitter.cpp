@@ -12,13 +12,7 @@ std::string_view Splitter::prepared(const Split& split, std::string_view piece, 
   if (piece.empty()) return piece;
   if (!split.space.empty()) {
     changed.reserve(piece.size() + piece.size() / 2);
-    for (const char c : piece) {
-      if (c == ' ') {
-        changed += split.space;
-      } else {
-        changed += c;
-      }
-    }
+    append_replaced(changed, piece, " ", split.space);
     piece = changed;
   }
   const bool wanted =

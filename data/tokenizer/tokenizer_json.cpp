@@ -27,16 +27,14 @@ void set_token(const std::string& what, TextModel& model, const std::string& tok
   model.ids.insert_or_assign(token, static_cast<int32_t>(id));
 }
 
-static Vocabulary vocabulary_of(const JsonPart& part, TextModel& model) {
+/// Reads the tokens and their ids into the model, and returns them.
+static const Vocabulary& vocabulary_of(const JsonPart& part, TextModel& model) {
   if (!part.value().is_object()) part.refuse("an object of tokens and their ids");
-  Vocabulary vocabulary;
-  vocabulary.reserve(part.value().size());
   for (const auto& [token, id] : part.value().items()) {
     const JsonPart value(part.what(), concat("the id of ", in_quotes(token)), id);
     set_token(part.what(), model, token, value.whole());
-    vocabulary.emplace(token, static_cast<int32_t>(value.whole()));
   }
-  return vocabulary;
+  return model.ids;
 }
 
 /// The two pieces of each merge: "a b" or ["a", "b"].
@@ -106,7 +104,7 @@ static void read_bpe(const JsonPart& part, bool by_bytes, TextModel& model) {
 }
 
 static void read_word_piece(const JsonPart& part, TextModel& model) {
-  const Vocabulary vocabulary = vocabulary_of(part.at("vocab"), model);
+  const Vocabulary& vocabulary = vocabulary_of(part.at("vocab"), model);
   const int64_t most =
       part.has("max_input_chars_per_word") ? part.whole("max_input_chars_per_word") : 100;
   if (most < 0) part.at("max_input_chars_per_word").refuse("at least 0");

@@ -18,6 +18,14 @@ void append_code_point(std::string& to, char32_t value) {
   to.append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(count));
 }
 
+void append_replaced(std::string& to, std::string_view text, std::string_view what,
+                     std::string_view with) {
+  for (size_t at; (at = text.find(what)) != text.npos; text.remove_prefix(at + what.size())) {
+    to.append(text, 0, at).append(with);
+  }
+  to += text;
+}
+
 Utf8Start utf8_start(std::string_view bytes) {
   using Kind = Utf8Start::Kind;
   const auto byte = [&](size_t i) { return static_cast<unsigned>(bytes[i] & 0xff); };

@@ -8,6 +8,13 @@
 
 namespace weft::text {
 
+int32_t unknown_id(const std::string& what, const Vocabulary& vocabulary,
+                   const std::string& token) {
+  const auto found = vocabulary.find(token);
+  if (found != vocabulary.end()) return found->second;
+  fail(what, ": the unknown token is ", in_quotes(token), ", expected one of the vocabulary");
+}
+
 WordPiece::WordPiece(const std::string& what, const Vocabulary& vocabulary,
                      const std::string& unknown, const std::string& prefix, size_t most_characters)
     : starts_(vocabulary), most_characters_(most_characters) {
@@ -15,11 +22,7 @@ WordPiece::WordPiece(const std::string& what, const Vocabulary& vocabulary,
     longest_ = std::max(longest_, piece.size());
     if (piece.starts_with(prefix)) rests_.emplace(piece.substr(prefix.size()), id);
   }
-  const auto found = vocabulary.find(unknown);
-  if (found == vocabulary.end()) {
-    fail(what, ": the unknown token is ", in_quotes(unknown), ", expected one of the vocabulary");
-  }
-  unknown_ = found->second;
+  unknown_ = unknown_id(what, vocabulary, unknown);
 }
 
 void WordPiece::encode(std::string_view word, std::vector<int32_t>& ids) const {

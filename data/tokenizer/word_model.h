@@ -19,6 +19,10 @@ struct PieceHash {
 /// The ids of pieces.
 using Vocabulary = std::unordered_map<std::string, int32_t, PieceHash, std::equal_to<>>;
 
+/// The id of the unknown token; std::invalid_argument, which begins with `what`, when it is not in
+/// the vocabulary.
+int32_t unknown_id(const std::string& what, const Vocabulary& vocabulary, const std::string& token);
+
 /// Encodes one word after the other; a word does not depend on those around it. Several threads may
 /// encode at once.
 class WordModel {
