@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "cli/commands.h"
 #include "cli/memory_plan.h"
@@ -50,10 +49,10 @@ struct Estimate {
   bool fits() const {
     return machine.memory == 0 || static_cast<double>(cost.peak_bytes()) <= machine.memory;
   }
-  int64_t received(std::optional<bool> across_hosts = {}) const {
+  int64_t received(bool across_hosts) const {
     int64_t bytes = 0;
     for (const AxisCost& axis : cost.traffic) {
-      if (!across_hosts || axis.crosses_hosts == *across_hosts) bytes += axis.bytes;
+      if (axis.crosses_hosts == across_hosts) bytes += axis.bytes;
     }
     return bytes;
   }

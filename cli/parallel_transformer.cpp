@@ -362,14 +362,13 @@ Tensor ParallelTransformer::share_of_step(const Tensor& loss) const {
                                   : mul(loss, 1.0 / static_cast<double>(options_.accumulate));
 }
 
-Tensor ParallelTransformer::forward(const Tensor& ids, const Tensor& targets) {
-  const TraceSpan span("forward", -1, ids.device());
-  return model_.loss(ids, targets);
-}
-
 Tensor ParallelTransformer::train(const Tensor& ids, const Tensor& targets, int64_t micro_step) {
   NoSync no_sync(model_, micro_step + 1 < options_.accumulate);
-  const Tensor loss = forward(ids, targets);
+  Tensor loss;
+  {
+    const TraceSpan span("forward", -1, ids.device());
+    loss = model_.loss(ids, targets);
+  }
   const TraceSpan span("backward", -1, ids.device());
   share_of_step(loss).backward();
   return loss.detach();

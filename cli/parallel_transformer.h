@@ -110,8 +110,6 @@ class ParallelTransformer {
   Tensor train(const Tensor& ids, const Tensor& targets, int64_t micro_step);
 
  private:
-  Tensor forward(const Tensor& ids, const Tensor& targets);
-
   const ParallelOptions options_;
   DeviceMesh mesh_;
   DeviceMesh data_;

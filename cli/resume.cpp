@@ -214,6 +214,7 @@ void RunSaver::add_description(const std::string& part) {
   state_.add(part, {.give = give, .take = take, .takes_any_numbers = true});
 }
 
+/// The largest number of a rank. Collective.
 static int64_t greatest(const Communicator& world, int64_t own) {
   int64_t all = 0;
   const std::array<int64_t, 1> counts{1};
@@ -221,9 +222,6 @@ static int64_t greatest(const Communicator& world, int64_t own) {
   world.all_reduce({&piece, 1}, ReduceOp::max).wait();
   return all;
 }
-
-/// True when `mine` is so on any rank.
-static bool is_on_any(const Communicator& world, bool mine) { return greatest(world, mine) != 0; }
 
 /// Loads a model that was saved without steps; the run starts at step 1.
 void RunSaver::take_weights(const std::string& path) {
@@ -247,7 +245,7 @@ void RunSaver::take_up() {
     } catch (...) {
       error = std::current_exception();
     }
-    if (!is_on_any(world_, error != nullptr)) break;
+    if (greatest(world_, error != nullptr) == 0) break;
     // A block may be bad in what only some ranks read: then an older one is taken, else it is this
     // run that does not fit. Choosing it again looks at its blocks.
     const bool again = !suspects.insert(path).second;
@@ -305,16 +303,6 @@ int64_t RunSaver::resume(RunDescription run) {
   return step_;
 }
 
-/// All ranks stop after the same step, whichever of them saw a signal.
-bool RunSaver::is_stopping() {
-  const int64_t signal = greatest(world_, stop_signal);
-  if (signal != 0) ended_by = static_cast<int>(signal);
-  return signal != 0;
-}
-
-/// Whether no rank writes any more.
-bool RunSaver::is_saved() { return !is_on_any(world_, saver_->is_saving()); }
-
 void RunSaver::finish_save() {
   if (under_way_.empty()) return;
   saver_->wait();
@@ -330,10 +318,14 @@ void RunSaver::finish_save() {
 bool RunSaver::after_step(int64_t step, bool is_last) {
   if (!saver_) return false;
   step_ = step;
-  const bool stopping = is_stopping();
+  // All ranks stop after the same step, whichever of them saw a signal.
+  const auto signal = static_cast<int>(greatest(world_, stop_signal));
+  const bool stopping = signal != 0;
+  if (stopping) ended_by = signal;
   // Reports a failed save at the next step, not at the next save.
   if (!saver_->is_saving()) saver_->wait();
-  if (!under_way_.empty() && is_saved()) finish_save();
+  const bool is_saved = !under_way_.empty() && greatest(world_, saver_->is_saving()) == 0;
+  if (is_saved) finish_save();
   const bool due = options_.save_every > 0 && step % options_.save_every == 0;
   if (!stopping && !is_last && !due) return false;
   finish_save();

@@ -70,8 +70,6 @@ class RunSaver {
   void take_up();
   void take_weights(const std::string& path);
   void listen() const;
-  bool is_stopping();
-  bool is_saved();
   void finish_save();
 
   const ResumeOptions& options_;

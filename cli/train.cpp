@@ -198,11 +198,11 @@ class Training {
 
   /// The same as a graph, of batches that are always in one place, and the update with it.
   void step_by_graph(const std::vector<Batch>& all) {
-    if (fixed_.empty()) {
-      fixed_ = all;
-    } else {
-      fill(all);
+    for (size_t i = 0; i < fixed_.size(); ++i) {
+      copy_(fixed_[i].ids, all[i].ids);
+      copy_(fixed_[i].targets, all[i].targets);
     }
+    if (fixed_.empty()) fixed_ = all;
     const TraceSpan span("graph", -1, device_);
     graph_->run([this] {
       differentiate(fixed_);
@@ -212,13 +212,6 @@ class Training {
 
   /// State that rests elsewhere is waited for.
   bool graph_updates() const { return graph_ && !options_.parallel.choice.state.offloads(); }
-
-  void fill(const std::vector<Batch>& all) const {
-    for (size_t i = 0; i < all.size(); ++i) {
-      copy_(fixed_[i].ids, all[i].ids);
-      copy_(fixed_[i].targets, all[i].targets);
-    }
-  }
 
   void update() {
     const TraceSpan span("update", -1, device_);

@@ -143,9 +143,7 @@ size_t PieceNormalizer::kept_bytes(std::string_view text) const {
 /// What is written for the start of `text`.
 Replacements::Match PieceNormalizer::prefix_of(std::string_view text) const {
   if (const size_t kept = rules_.kept.longest(text)) return {text.substr(0, kept), kept};
-  if (rules_.replacements.may_begin(text[0])) {
-    if (const auto match = rules_.replacements.match(text, true)) return *match;
-  }
+  if (const auto match = rules_.replacements.match(text, true)) return *match;
   const size_t bytes = code_point_at(text, 0).bytes;
   return {text.substr(0, bytes), bytes};
 }
