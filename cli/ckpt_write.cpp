@@ -7,6 +7,7 @@
 #include "cli/output_files.h"
 #include "cli/ranks.h"
 #include "cli/resume.h"
+#include "cli/run_description.h"
 #include "cli/weights.h"
 #include "weft/checkpoint.h"
 #include "weft/communicator.h"
@@ -82,7 +83,9 @@ static int copy_checkpoint(const CkptOptions& options, const char* what, const s
     config ? load_hugging_face(state, from, *config) : load(from, state);
     int64_t own = 0;
     StateDict renamed{.tensors = {}, .numbers = state.numbers};
-    if (config) renamed.numbers = numbers_of(*config);
+    RunDescription run;
+    if (config) add_model(*config, run);
+    if (config) renamed.numbers = run.numbers();
     for (const auto& [name, tensor] : state.tensors) {
       own += tensor.local().numel() * static_cast<int64_t>(size_of(tensor.dtype()));
       renamed.tensors.emplace(concat(prefix, name), tensor);

@@ -21,14 +21,6 @@ static constexpr size_t kMostOpen = 64;
 static constexpr int64_t kLarge = int64_t{1} << 20;
 /// Bytes that are read at once.
 static constexpr size_t kPiece = size_t{1} << 14;
-static constexpr size_t kShardHeader = 256;
-
-struct ShardForm {
-  int32_t magic;
-  int32_t version;
-  int width;
-};
-static constexpr std::array<ShardForm, 2> kShardForms = {{{20240520, 1, 2}, {20240801, 7, 4}}};
 
 bool is_shard(const std::string& path) { return path.ends_with(".bin"); }
 

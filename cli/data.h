@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -19,15 +20,23 @@ namespace weft::cli {
 /// names that start with a dot, empty files and links to directories are passed over.
 /// std::invalid_argument when there is none, or when text and token shards are mixed.
 std::vector<std::string> data_files(std::span<const std::string> paths);
+/// int32 at the start of a token shard.
+inline constexpr size_t kShardHeader = 256;
+/// A form of llm.c's token shards: the header (magic number, version, count of tokens, zeros), then
+/// unsigned ids of `width` bytes.
+struct ShardForm {
+  int32_t magic, version;
+  int width;
+};
+inline constexpr std::array<ShardForm, 2> kShardForms = {{{20240520, 1, 2}, {20240801, 7, 4}}};
 /// Whether it is a token shard, by its name.
 bool is_shard(const std::string& path);
 /// Opens a text file. std::invalid_argument when it is missing or empty.
 File opened_text(const std::string& path);
 
 /// The tokens of files, one after the other, as one sequence. Text is bytes (ids 0 to 255), and a
-/// file that does not end with a newline gets one before the next; `.bin` files are token shards in
-/// llm.c's form (256 int32: 20240520, 1, count and then uint16 ids; or 20240801, 7, count and
-/// uint32 ids). Files of less than 1 MiB are held in memory, the others read where they are
+/// file that does not end with a newline gets one before the next; `.bin` files are token shards.
+/// Files of less than 1 MiB are held in memory, the others read where they are
 /// wanted. Several threads may read at once.
 class TokenStream {
  public:

@@ -6,7 +6,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <vector>
 
 #include "cli/run_description.h"
 #include "cli/used_tokens.h"

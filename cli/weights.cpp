@@ -5,7 +5,6 @@
 #include <filesystem>
 
 #include "cli/resume.h"
-#include "cli/run_description.h"
 #include "weft/autograd.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
@@ -110,12 +109,6 @@ void keep_files(const std::string& weights, const std::string& directory) {
   if (directory.empty()) return;
   const bool is_checkpoint = !weights.empty() && !is_hugging_face(weights);
   keep_model_files(is_checkpoint ? kept_model_files(weights) : weights, directory);
-}
-
-std::map<std::string, int64_t> numbers_of(const TransformerConfig& config) {
-  RunDescription run;
-  add_model(config, run);
-  return run.numbers();
 }
 
 }  // namespace weft::cli

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -32,8 +31,5 @@ void load_weights(TransformerModel& model, const std::string& weights);
 /// the run of `directory`, in place of those of another model. Does nothing where `weights` are of
 /// that run, and for an empty `directory`.
 void keep_files(const std::string& weights, const std::string& directory);
-
-/// The numbers of a config as checkpoints hold them.
-std::map<std::string, int64_t> numbers_of(const TransformerConfig& config);
 
 }  // namespace weft::cli

@@ -3,7 +3,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <optional>
 #include <utility>
 
 #include "data/tokenizer/bpe.h"
