@@ -70,6 +70,21 @@ void check_offload(ParallelOptions o, Device device) {
   }
 }
 
+static void add_offload_flag(CLI::App& command, ParallelOptions& o) {
+  const auto offload = [&o](const std::vector<std::string>& items) {
+    for (const std::string& item : items) set_tier(o, item);
+  };
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--offload", offload,
+          "Where parameters, gradients, the optimizer's state and what recomputed blocks save "
+          "(activations) rest between uses, e.g. state=disk:DIR,parameters=host: host (the "
+          "default) is pinned memory while GPUs compute, disk:DIR are files without a name "
+          "in DIR; auto=disk:DIR lets --memory choose what rests there")
+      ->type_name("WHAT[=TIER],...")
+      ->delimiter(',');
+}
+
 void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
   add_named(command, "--model", o.model, "MODEL",
             "tiny, small or a Hugging Face config.json (default: that of --init or --resume, "
@@ -96,18 +111,7 @@ void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
              "Predict that the experts of the first rank compute this many "
              "times the mean of rows over the axis ep",
              1);
-  const auto offload = [&o](const std::vector<std::string>& items) {
-    for (const std::string& item : items) set_tier(o, item);
-  };
-  command
-      .add_option_function<std::vector<std::string>>(
-          "--offload", offload,
-          "Where parameters, gradients, the optimizer's state and what recomputed blocks save "
-          "(activations) rest between uses, e.g. state=disk:DIR,parameters=host: host (the "
-          "default) is pinned memory while GPUs compute, disk:DIR are files without a name "
-          "in DIR; auto=disk:DIR lets --memory choose what rests there")
-      ->type_name("WHAT[=TIER],...")
-      ->delimiter(',');
+  add_offload_flag(command, o);
   command.add_flag_function(
       "--sequence-parallel,!--no-sequence-parallel",
       [&o](int64_t count) { o.sequence_parallel = count > 0; },
