@@ -9,6 +9,7 @@
 #include "cli/memory_plan.h"
 #include "cli/numbers.h"
 #include "cli/ranks.h"
+#include "cli/resume.h"
 #include "cli/run_description.h"
 #include "cli/weights.h"
 #include "weft/error.h"
