@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "benchmarks/cuda.h"
-#include "cli/machine.h"
+#include "cli/step_cost.h"
 #include "weft/autograd.h"
 #include "weft/communicator.h"
 #include "weft/context.h"

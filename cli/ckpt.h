@@ -37,6 +37,10 @@ std::string one_checkpoint(const std::string& path);
 /// Tells on stderr what `contents` cannot say for sure.
 void print_note(const std::string& path, const CheckpointContents& contents);
 
+int64_t bytes_of(const CheckpointContents::Entry& entry);
+/// Memory for a tensor, cut along its first dim over all ranks.
+Tensor empty_for(const CheckpointContents::Entry& entry, const DeviceMesh& mesh);
+
 /// "12 B", "3.4 GB".
 std::string readable_bytes(int64_t bytes);
 

@@ -8,6 +8,7 @@
 
 #include "cli/ckpt.h"
 #include "cli/resume.h"
+#include "cli/weights.h"
 #include "weft/checkpoint.h"
 #include "weft/communicator.h"
 #include "weft/error.h"
@@ -18,8 +19,7 @@ namespace weft::cli {
 
 /// The checkpoints that a path means: those in it, or itself.
 static std::vector<std::string> checkpoints_at(const std::string& path) {
-  std::error_code ignored;
-  if (!std::filesystem::is_directory(path, ignored)) {
+  if (!is_directory(path)) {
     fail("ckpt: ", printable(path), " is missing or a file, expected a directory of checkpoints");
   }
   const std::vector<std::string> found = list_checkpoints(path);
@@ -27,9 +27,7 @@ static std::vector<std::string> checkpoints_at(const std::string& path) {
 }
 
 std::string one_checkpoint(const std::string& path) {
-  std::error_code ignored;
-  const bool several =
-      std::filesystem::is_directory(path, ignored) && !list_checkpoints(path).empty();
+  const bool several = is_directory(path) && !list_checkpoints(path).empty();
   return several ? complete_checkpoint(path) : path;
 }
 
@@ -112,8 +110,7 @@ std::vector<std::vector<std::string>> groups_of(const CheckpointContents& a,
   std::vector<std::vector<std::string>> groups;
   int64_t bytes = most;
   for (const std::string& name : names) {
-    const auto& [dtype, shape] = a.tensors.at(name);
-    const int64_t own = shape.product() * static_cast<int64_t>(size_of(dtype));
+    const int64_t own = bytes_of(a.tensors.at(name));
     if (bytes + own > most) groups.emplace_back(), bytes = 0;
     groups.back().push_back(name);
     bytes += own;
@@ -178,7 +175,11 @@ static std::vector<std::string> comparable(const CheckpointContents& a, const Ch
   return names;
 }
 
-static Tensor zeros_for(const CheckpointContents::Entry& entry, const DeviceMesh& mesh) {
+int64_t bytes_of(const CheckpointContents::Entry& entry) {
+  return entry.shape.product() * static_cast<int64_t>(size_of(entry.dtype));
+}
+
+Tensor empty_for(const CheckpointContents::Entry& entry, const DeviceMesh& mesh) {
   const Placements placements = entry.shape.empty() ? Placements{} : Placements{Shard(0)};
   return empty(entry.shape, {.dtype = entry.dtype, .sharding = Sharding(mesh, placements)});
 }
@@ -191,20 +192,19 @@ int compare_checkpoints(const CkptOptions& given) {
   const CheckpointContents b = checkpoint_contents(options.other);
   int64_t differences = 0, bytes = 0;
   const std::vector<std::string> names = comparable(a, b, differences);
-  for (const std::string& name : names) {
-    const auto& [dtype, shape] = a.tensors.at(name);
-    bytes += 2 * shape.product() * static_cast<int64_t>(size_of(dtype));
-  }
   std::map<std::string, Difference> found;
-  for (const std::string& name : names) found[name].elements = 0;
+  for (const std::string& name : names) {
+    bytes += 2 * bytes_of(a.tensors.at(name));
+    found[name].elements = 0;
+  }
   CkptProgress progress("diff", bytes);
   run_ranks(options.ranks, [&](Communicator world) {
     const DeviceMesh mesh(world, {{"ranks", world.size()}});
     for (const auto& group : groups_of(a, names)) {
       StateDict left, right;
       for (const std::string& name : group) {
-        left.tensors.emplace(name, zeros_for(a.tensors.at(name), mesh));
-        right.tensors.emplace(name, zeros_for(a.tensors.at(name), mesh));
+        left.tensors.emplace(name, empty_for(a.tensors.at(name), mesh));
+        right.tensors.emplace(name, empty_for(a.tensors.at(name), mesh));
       }
       (void)load_common_keys(options.path, left);
       (void)load_common_keys(options.other, right);

@@ -7,6 +7,7 @@
 #include "cli/output_files.h"
 #include "cli/ranks.h"
 #include "cli/resume.h"
+#include "cli/run_description.h"
 #include "cli/weights.h"
 #include "weft/checkpoint.h"
 #include "weft/communicator.h"
@@ -14,8 +15,8 @@
 #include "weft/extend/file.h"
 #include "weft/extend/saved_model.h"
 #include "weft/hugging_face.h"
-#include "weft/ops/factories.h"
 #include "weft/ranks.h"
+#include "weft/warnings.h"
 
 namespace weft::cli {
 
@@ -33,21 +34,9 @@ static int64_t bytes_in(const CheckpointContents& contents, const std::string& p
   int64_t bytes = 0;
   for (const auto& [name, tensor] : contents.tensors) {
     if (!name.starts_with(prefix)) continue;
-    bytes += tensor.shape.product() * static_cast<int64_t>(size_of(tensor.dtype));
+    bytes += bytes_of(tensor);
   }
   return bytes;
-}
-
-/// Every tensor with memory, cut along its first dim.
-static StateDict state_for(const CheckpointContents& contents, const DeviceMesh& mesh) {
-  StateDict state;
-  for (const auto& [name, tensor] : contents.tensors) {
-    const Placements placements = tensor.shape.empty() ? Placements{} : Placements{Shard(0)};
-    state.tensors.emplace(
-        name, empty(tensor.shape, {.dtype = tensor.dtype, .sharding = Sharding(mesh, placements)}));
-  }
-  state.numbers = contents.numbers;
-  return state;
 }
 
 /// The directory of a model in Hugging Face's form, which may be named by one of its files.
@@ -87,11 +76,16 @@ static int copy_checkpoint(const CkptOptions& options, const char* what, const s
     check_same_flags(world);
     check_same_checkpoint(world, from);
     const DeviceMesh mesh(world, {{"ranks", world.size()}});
-    StateDict state = state_for(contents, mesh);
+    StateDict state{.tensors = {}, .numbers = contents.numbers};
+    for (const auto& [name, tensor] : contents.tensors) {
+      state.tensors.emplace(name, empty_for(tensor, mesh));
+    }
     config ? load_hugging_face(state, from, *config) : load(from, state);
     int64_t own = 0;
     StateDict renamed{.tensors = {}, .numbers = state.numbers};
-    if (config) renamed.numbers = numbers_of(*config);
+    RunDescription run;
+    if (config) add_model(*config, run);
+    if (config) renamed.numbers = run.numbers();
     for (const auto& [name, tensor] : state.tensors) {
       own += tensor.local().numel() * static_cast<int64_t>(size_of(tensor.dtype()));
       renamed.tensors.emplace(concat(prefix, name), tensor);
@@ -131,10 +125,9 @@ static std::optional<TransformerConfig> imported_config(const std::string& path)
     reason = concat(printable(directory),
                     " has no config.json; weft train and weft sample cannot use what is imported");
   } catch (const std::invalid_argument& error) {
-    reason =
-        concat("weft train and weft sample cannot use what is imported: ", escaped(error.what()));
+    reason = concat("weft train and weft sample cannot use what is imported: ", error.what());
   }
-  if (is_first_process()) std::fprintf(stderr, "weft: warning: %s\n", reason.c_str());
+  if (is_first_process()) warn("warning: ", reason);
   return {};
 }
 

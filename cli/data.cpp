@@ -4,72 +4,23 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstdio>
 #include <filesystem>
+#include <optional>
 
+#include "cli/weights.h"
 #include "weft/error.h"
+#include "weft/warnings.h"
 
 namespace weft::cli {
 
-/// A process has 1,024 descriptors by default, shared by all of its ranks.
-static constexpr size_t kMostOpen = 64;
-
-size_t KeptFiles::add(const File& file) {
-  const std::lock_guard lock(mutex_);
-  close_one_too_many();
-  all_.push_back({file.path(), file.size(), file.identity(), file, ++reads_});
-  ++open_;
-  return all_.size() - 1;
-}
-
-/// Closes the file that was read the longest ago, if no more may be open.
-void KeptFiles::close_one_too_many() {
-  if (open_ < kMostOpen) return;
-  const auto time_of = [](const Kept& kept) { return kept.file ? kept.last_read : UINT64_MAX; };
-  std::ranges::min_element(all_, {}, time_of)->file.reset();
-  --open_;
-}
-
-File KeptFiles::opened(size_t number, int64_t offset) {
-  const std::lock_guard lock(mutex_);
-  Kept& kept = all_[number];
-  kept.last_read = ++reads_;
-  if (kept.file) return *kept.file;
-  close_one_too_many();
-  std::optional<File> again;
-  try {
-    again.emplace("data", kept.path);
-  } catch (const std::invalid_argument& error) {  // the path was right when the run began
-    fail_call("open", error.what(), ", wanted from byte ", offset, " on");
-  }
-  if (again->size() != kept.bytes || again->identity() != kept.identity) {
-    fail_call("open", "data: ", kept.path, ", wanted from byte ", offset,
-              " on, is another file of ", again->size(), " bytes, expected the one of ", kept.bytes,
-              " bytes that was there when the run began");
-  }
-  kept.file = again;
-  ++open_;
-  return *again;
-}
-
-void KeptFiles::read(size_t number, int64_t offset, std::span<std::byte> into) {
-  opened(number, offset).read(offset, into);
-}
-
 namespace fs = std::filesystem;
 
+/// A process has 1,024 descriptors by default, shared by all of its ranks.
+static constexpr size_t kMostOpen = 64;
 /// Smaller files are held in memory: source trees have more than can be open.
 static constexpr int64_t kLarge = int64_t{1} << 20;
 /// Bytes that are read at once.
 static constexpr size_t kPiece = size_t{1} << 14;
-static constexpr size_t kShardHeader = 256;
-
-struct ShardForm {
-  int32_t magic;
-  int32_t version;
-  int width;
-};
-static constexpr std::array<ShardForm, 2> kShardForms = {{{20240520, 1, 2}, {20240801, 7, 4}}};
 
 bool is_shard(const std::string& path) { return path.ends_with(".bin"); }
 
@@ -97,8 +48,7 @@ static std::vector<std::string> files_below(const std::string& directory) {
 std::vector<std::string> data_files(std::span<const std::string> paths) {
   std::vector<std::string> files;
   for (const auto& path : paths) {
-    std::error_code ignored;
-    if (fs::is_directory(path, ignored)) {
+    if (is_directory(path)) {
       for (auto& file : files_below(path)) files.push_back(std::move(file));
     } else {
       files.push_back(path);
@@ -128,6 +78,33 @@ TokenStream::TokenStream(std::span<const std::string> paths, int64_t vocabulary)
   }
 }
 
+void TokenStream::keep_open(const File& file) const {
+  if (open_.size() == kMostOpen) open_.pop_back();
+  open_.push_front(file);
+}
+
+File TokenStream::opened(const Part& part, int64_t offset) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find(open_, part.identity, &File::identity);
+  if (found != open_.end()) {
+    open_.splice(open_.begin(), open_, found);
+    return open_.front();
+  }
+  std::optional<File> again;
+  try {
+    again.emplace("data", part.path);
+  } catch (const std::invalid_argument& error) {  // the path was right when the run began
+    fail_call("open", error.what(), ", wanted from byte ", offset, " on");
+  }
+  if (again->size() != part.bytes || again->identity() != part.identity) {
+    fail_call("open", "data: ", part.path, ", wanted from byte ", offset,
+              " on, is another file of ", again->size(), " bytes, expected the one of ", part.bytes,
+              " bytes that was there when the run began");
+  }
+  keep_open(*again);
+  return *again;
+}
+
 template <class Use>
 void TokenStream::for_tokens(const Part& part, int64_t from, int64_t count, const Use& use) const {
   alignas(uint32_t) std::array<std::byte, kPiece> buffer;
@@ -136,8 +113,7 @@ void TokenStream::for_tokens(const Part& part, int64_t from, int64_t count, cons
     const int64_t at = part.first + from * part.width;
     const std::byte* bytes = part.content ? part.content.get() + at : buffer.data();
     if (!part.content) {
-      large_->read(part.file, at,
-                   std::span(buffer).first(static_cast<size_t>(tokens * part.width)));
+      opened(part, at).read(at, std::span(buffer).first(static_cast<size_t>(tokens * part.width)));
     }
     const auto of = [&]<class Token>(Token) {
       use(from, std::span(reinterpret_cast<const Token*>(bytes), static_cast<size_t>(tokens)));
@@ -166,7 +142,9 @@ void TokenStream::add(Part part) {
 
 void TokenStream::add(const File& file, Part part) {
   if (file.size() >= kLarge) {
-    part.file = large_->add(file);
+    part.bytes = file.size();
+    part.identity = file.identity();
+    keep_open(file);
   } else {
     const auto bytes = static_cast<size_t>(file.size());
     std::shared_ptr<std::byte[]> content(new std::byte[bytes]);
@@ -242,11 +220,8 @@ void TokenStream::copy(int64_t from, std::span<int64_t> into) const {
 void warn_of_bytes(int64_t vocabulary) {
   // "small" has 4096.
   if (vocabulary <= 4096) return;
-  std::fprintf(
-      stderr,
-      "weft: warning: the bytes of the text are the tokens, but the model has %lld tokens, "
-      "which a tokenizer made\n",
-      static_cast<long long>(vocabulary));
+  warn("warning: the bytes of the text are the tokens, but the model has ", vocabulary,
+       " tokens, which a tokenizer made");
 }
 
 /// SplitMix64's finaliser (Steele, Lea, Flood 2014): every bit of the result depends on every one

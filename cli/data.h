@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -15,48 +16,27 @@
 
 namespace weft::cli {
 
-/// Files that are read at any place and for as long as a run lasts; the few that were read last
-/// are open. Several threads may read at once.
-class KeptFiles {
- public:
-  /// Adds a file; returns its number.
-  size_t add(const File& file);
-
-  /// Fills `into` with the bytes from `offset` on. std::runtime_error names the file and the offset
-  /// when it has become shorter, another file has its name meanwhile, or it cannot be read.
-  void read(size_t number, int64_t offset, std::span<std::byte> into);
-
- private:
-  struct Kept {
-    std::string path;
-    int64_t bytes;
-    std::pair<uint64_t, uint64_t> identity;
-    /// Open while this has a value.
-    std::optional<File> file;
-    uint64_t last_read;
-  };
-  File opened(size_t number, int64_t offset);
-  void close_one_too_many();
-
-  std::mutex mutex_;
-  std::vector<Kept> all_;
-  size_t open_ = 0;
-  uint64_t reads_ = 0;
-};
-
 /// The files of `paths`, which are files or directories: of those every file below, sorted by path;
 /// names that start with a dot, empty files and links to directories are passed over.
 /// std::invalid_argument when there is none, or when text and token shards are mixed.
 std::vector<std::string> data_files(std::span<const std::string> paths);
+/// int32 at the start of a token shard.
+inline constexpr size_t kShardHeader = 256;
+/// A form of llm.c's token shards: the header (magic number, version, count of tokens, zeros), then
+/// unsigned ids of `width` bytes.
+struct ShardForm {
+  int32_t magic, version;
+  int width;
+};
+inline constexpr std::array<ShardForm, 2> kShardForms = {{{20240520, 1, 2}, {20240801, 7, 4}}};
 /// Whether it is a token shard, by its name.
 bool is_shard(const std::string& path);
 /// Opens a text file. std::invalid_argument when it is missing or empty.
 File opened_text(const std::string& path);
 
 /// The tokens of files, one after the other, as one sequence. Text is bytes (ids 0 to 255), and a
-/// file that does not end with a newline gets one before the next; `.bin` files are token shards in
-/// llm.c's form (256 int32: 20240520, 1, count and then uint16 ids; or 20240801, 7, count and
-/// uint32 ids). Files of less than 1 MiB are held in memory, the others read where they are
+/// file that does not end with a newline gets one before the next; `.bin` files are token shards.
+/// Files of less than 1 MiB are held in memory, the others read where they are
 /// wanted. Several threads may read at once.
 class TokenStream {
  public:
@@ -79,11 +59,12 @@ class TokenStream {
 
  private:
   /// `count` tokens of `width` bytes each, from byte `first` of `content` on, or where that is
-  /// none, of the file of that number.
+  /// none, of the file, which is to be the one that was there when the run began.
   struct Part {
     std::string path;
     std::shared_ptr<const std::byte> content;
-    size_t file = 0;
+    int64_t bytes = 0;
+    std::pair<uint64_t, uint64_t> identity = {};
     int64_t first = 0;
     int64_t count = 0;
     int width = 1;
@@ -93,12 +74,18 @@ class TokenStream {
   void add_shard(const std::string& path);
   void add(const File& file, Part part);
   void add(Part part);
+  void keep_open(const File& file) const;
+  /// Opens the part's file again where it is closed. std::runtime_error names the file and the
+  /// offset that is wanted when another file has its name meanwhile.
+  File opened(const Part& part, int64_t offset) const;
   void check_tokens(const Part& part, int64_t vocabulary) const;
   /// Reads the part's tokens from `from` on; calls `use` with pieces of them, which fit a cache.
   template <class Use>
   void for_tokens(const Part& part, int64_t from, int64_t count, const Use& use) const;
 
-  std::unique_ptr<KeptFiles> large_ = std::make_unique<KeptFiles>();
+  /// The few files that were read last, the latest first.
+  mutable std::list<File> open_;
+  mutable std::mutex mutex_;
   std::vector<Part> parts_;
   int64_t size_ = 0;
   std::vector<std::string> paths_;

@@ -4,13 +4,10 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "cli/commands.h"
-#include "cli/machine.h"
 #include "cli/memory_plan.h"
 #include "cli/numbers.h"
-#include "cli/offload.h"
 #include "cli/step_cost.h"
 #include "weft/communicator.h"
 #include "weft/error.h"
@@ -52,10 +49,10 @@ struct Estimate {
   bool fits() const {
     return machine.memory == 0 || static_cast<double>(cost.peak_bytes()) <= machine.memory;
   }
-  int64_t received(std::optional<bool> across_hosts = {}) const {
+  int64_t received(bool across_hosts) const {
     int64_t bytes = 0;
     for (const AxisCost& axis : cost.traffic) {
-      if (!across_hosts || axis.crosses_hosts == *across_hosts) bytes += axis.bytes;
+      if (axis.crosses_hosts == across_hosts) bytes += axis.bytes;
     }
     return bytes;
   }
@@ -165,17 +162,19 @@ static nlohmann::ordered_json in_json(const Estimate& e) {
   return json;
 }
 
+/// A line of a table whose names take `width` columns.
+static void print_bytes(int width, std::string_view name, int64_t bytes) {
+  std::printf("  %-*s %16lld  %s\n", width, std::string(name).c_str(),
+              static_cast<long long>(bytes), bytes_in_words(bytes).c_str());
+}
+
 static void print_memory(const Estimate& e) {
   std::printf("memory of a rank, bytes\n");
-  const auto print = [](std::string_view name, int64_t bytes) {
-    std::printf("  %-14s %16lld  %s\n", std::string(name).c_str(), static_cast<long long>(bytes),
-                bytes_in_words(bytes).c_str());
-  };
   for (int i = 0; i < kPurposes; ++i) {
     const int64_t bytes = e.cost.memory[static_cast<size_t>(i)];
-    if (bytes != 0) print(name_of(static_cast<Purpose>(i)), bytes);
+    if (bytes != 0) print_bytes(14, name_of(static_cast<Purpose>(i)), bytes);
   }
-  print("together", e.cost.peak_bytes());
+  print_bytes(14, "together", e.cost.peak_bytes());
   if (e.fits()) return;
   std::printf(
       "  that does NOT fit into the %s of one %s; shard over more ranks, give each fewer "
@@ -202,15 +201,10 @@ static void print_experts(const Estimate& e, const TransformerConfig& config) {
   const ExpertBytes& experts = e.cost.experts;
   std::printf("experts of %lld layers, the first rank with %.4g times the mean of rows, bytes\n",
               static_cast<long long>(layers), e.options.imbalance);
-  const std::pair<const char*, int64_t> lines[] = {
-      {"parameters of a rank", experts.parameters},
-      {"dispatch of a layer", experts.dispatch / layers},
-      {"combine of a layer", experts.combine / layers},
-      {"backward of a layer", experts.backward / layers}};
-  for (const auto& [name, bytes] : lines) {
-    std::printf("  %-22s %16lld  %s\n", name, static_cast<long long>(bytes),
-                bytes_in_words(bytes).c_str());
-  }
+  print_bytes(22, "parameters of a rank", experts.parameters);
+  print_bytes(22, "dispatch of a layer", experts.dispatch / layers);
+  print_bytes(22, "combine of a layer", experts.combine / layers);
+  print_bytes(22, "backward of a layer", experts.backward / layers);
   std::printf("  tokens travel %.4g s of a step, %.4g s of them exposed", e.seconds.tokens,
               e.seconds.tokens_exposed);
   if (e.cost.expert_chunks > 1) {
@@ -307,7 +301,7 @@ static void estimate(EstimateOptions o) {
   }
   check_size(config, o.parallel);
   const Machine machine = machine_named(o.machine, o.parallel.dtype, ranks);
-  if (!machine.overlaps) check_offload(o.parallel.offload, cpu);
+  if (!machine.overlaps) check_offload(o.parallel, cpu);
   const Communicator world = fake_world(o.rank, ranks, o.ranks_per_host, !machine.overlaps);
   for (ParallelOptions& options : all) {
     if (!is_planned(options)) continue;

@@ -1,22 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/numbers.h"
 
-#include <CLI/CLI.hpp>
-#include <charconv>
-#include <optional>
-
 #include "weft/error.h"
 
 namespace weft::cli {
-
-/// The number that all of the text is.
-template <class T> static std::optional<T> number_in(const std::string& text) {
-  T number{};
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || stop != end) return {};
-  return number;
-}
 
 static std::string flag_of(const CLI::Option& option) {
   return option.get_snames().empty() ? option.get_name() : "-" + option.get_snames()[0];
@@ -45,24 +32,18 @@ CLI::Option* takes_whole(CLI::Option* option, uint64_t least, uint64_t most) {
   return checked(option, concat("a whole number from ", least, " to ", most), accepts);
 }
 
-static CLI::Option* takes(CLI::Option* option, double least, double most, bool is_above) {
+CLI::Option* takes_number(CLI::Option* option, Least least, double most) {
   const bool is_bounded = most < std::numeric_limits<double>::max();
-  const auto accepts = [least, most, is_above](const std::string& text) {
+  const auto accepts = [least, most](const std::string& text) {
     const auto number = number_in<double>(text);
-    return number && (is_above ? *number > least : *number >= least) && *number <= most;
+    return number && *number >= least.value && *number <= most &&
+           !(least.is_excluded && *number == least.value);
   };
   const std::string bound = is_bounded ? concat(" and at most ", most) : "";
-  return checked(option,
-                 concat("a finite number ", is_above ? "above " : "of at least ", least, bound),
-                 accepts);
-}
-
-CLI::Option* takes_number(CLI::Option* option, double least, double most) {
-  return takes(option, least, most, false);
-}
-
-CLI::Option* takes_number_above(CLI::Option* option, double bound, double most) {
-  return takes(option, bound, most, true);
+  return checked(
+      option,
+      concat("a finite number ", least.is_excluded ? "above " : "of at least ", least.value, bound),
+      accepts);
 }
 
 }  // namespace weft::cli

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "cli/weights.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
 
@@ -32,7 +33,7 @@ static fs::path located(const std::string& path) {
 
 static void check_outside(const Named& output, const std::string& data) {
   std::error_code ignored;
-  if (output.path.empty() || !fs::is_directory(data, ignored)) return;
+  if (output.path.empty() || !is_directory(data)) return;
   const fs::path inner = located(output.path);
   const fs::path outer = fs::canonical(data, ignored);
   const auto [end, stop] = std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end());

@@ -4,16 +4,14 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <ranges>
 
+#include "cli/memory_plan.h"
 #include "cli/numbers.h"
-#include "cli/offload.h"
 #include "weft/error.h"
 #include "weft/expert_parallel.h"
 #include "weft/extend/split_products.h"
 #include "weft/layers.h"
-#include "weft/memory_budget.h"
 #include "weft/ops.h"
 #include "weft/tensor_parallel.h"
 #include "weft/trace.h"
@@ -38,6 +36,53 @@ static void add_wire_flags(CLI::App& command, ParallelOptions& o) {
       ->check(CLI::IsMember({"int8", "bf16", "f32"}));
   command.add_flag("--float8", o.float8,
                    "Compute linear layers, but not the head, in 8 bits with dynamic scales");
+}
+
+std::array<std::pair<std::string_view, Tier*>, 5> tiers_of(ParallelOptions& o) {
+  return {{{"parameters", &o.choice.offload.parameters},
+           {"gradients", &o.choice.offload.gradients},
+           {"state", &o.choice.state},
+           {"activations", &o.choice.offload.activations},
+           {"auto", &o.free}}};
+}
+
+/// Sets the tier that an item of --offload states.
+static void set_tier(ParallelOptions& o, std::string_view item) {
+  const size_t equals = std::min(item.find('='), item.size());
+  const std::string_view name = item.substr(0, equals);
+  for (const auto& [what, tier] : tiers_of(o)) {
+    if (what != name) continue;
+    *tier = equals == item.size()
+                ? Tier(true)
+                : Tier::named(concat("--offload ", name), item.substr(equals + 1));
+    return;
+  }
+  fail("--offload: item is ", in_quotes(item),
+       ", expected parameters, gradients, state, activations or auto, and a tier behind it, as in "
+       "state=disk:DIR");
+}
+
+void check_offload(ParallelOptions o, Device device) {
+  for (const auto& [what, tier] : tiers_of(o)) {
+    if (!tier->is_host() || device.kind == DeviceKind::cuda) continue;
+    fail("--offload: ", what, " rest on the host while ranks compute on ", device,
+         ", expected a GPU; write ", what, "=disk:DIR");
+  }
+}
+
+static void add_offload_flag(CLI::App& command, ParallelOptions& o) {
+  const auto offload = [&o](const std::vector<std::string>& items) {
+    for (const std::string& item : items) set_tier(o, item);
+  };
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--offload", offload,
+          "Where parameters, gradients, the optimizer's state and what recomputed blocks save "
+          "(activations) rest between uses, e.g. state=disk:DIR,parameters=host: host (the "
+          "default) is pinned memory while GPUs compute, disk:DIR are files without a name "
+          "in DIR; auto=disk:DIR lets --memory choose what rests there")
+      ->type_name("WHAT[=TIER],...")
+      ->delimiter(',');
 }
 
 void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
@@ -66,12 +111,7 @@ void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
              "Predict that the experts of the first rank compute this many "
              "times the mean of rows over the axis ep",
              1);
-  add_named(command, "--offload", o.offload, "WHAT[=TIER],...",
-            "Where parameters, gradients, the optimizer's state and what recomputed blocks save "
-            "(activations) rest between uses, e.g. state=disk:DIR,parameters=host: host (the "
-            "default) is pinned memory while GPUs compute, disk:DIR are files without a name "
-            "in DIR; auto=disk:DIR lets --memory choose what rests there")
-      ->delimiter(',');
+  add_offload_flag(command, o);
   command.add_flag_function(
       "--sequence-parallel,!--no-sequence-parallel",
       [&o](int64_t count) { o.sequence_parallel = count > 0; },
@@ -88,7 +128,7 @@ void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
             "the other: on GPUs tokens of one part travel while those of "
             "another are computed",
             1);
-  command.add_flag("--keep-gathered", o.keep_gathered,
+  command.add_flag("--keep-gathered", o.choice.keep_gathered,
                    "Keep whole parameters from forward to backward: more memory, less traffic");
   add_whole(command, "--batch", o.batch, "Rows of a step, over all ranks", 1);
   add_whole(command, "--accumulate", o.accumulate, "Micro-steps that a step's rows are split into",
@@ -106,21 +146,15 @@ std::vector<MeshAxis> parsed_axes(const std::string& text) {
   std::vector<MeshAxis> axes;
   for (const auto part : std::views::split(text, ',')) {
     const std::string axis(part.begin(), part.end());
-    size_t equals = axis.find('=');
-    int size = 0;
-    const char* first = axis.data() + std::min(axis.size(), equals + 1);
-    const char* last = axis.data() + axis.size();
-    auto [stop, error] = std::from_chars(first, last, size);
-    const bool named =
-        equals != std::string::npos && equals > 0 &&
-        std::all_of(axis.begin(), axis.begin() + static_cast<ptrdiff_t>(equals),
-                    [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
-    bool good = named && error == std::errc() && stop == last;
-    if (!good || size < 1) {
+    const size_t equals = std::min(axis.find('='), axis.size());
+    const auto is_of_name = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; };
+    const bool is_named = equals > 0 && std::ranges::all_of(axis.substr(0, equals), is_of_name);
+    const auto size = number_in<int>(axis.substr(std::min(equals + 1, axis.size())));
+    if (!is_named || size.value_or(0) < 1) {
       fail("--mesh ", in_quotes(text), ": axis is ", in_quotes(axis),
            ", expected a name and a size; write for example dp=4");
     }
-    axes.push_back({axis.substr(0, equals), size});
+    axes.push_back({axis.substr(0, equals), *size});
     if (axes.size() > kMostAxes) {
       fail("--mesh ", in_quotes(text), " has ", axes.size(), " axes or more, expected at most ",
            kMostAxes);
@@ -169,15 +203,14 @@ static void check_order(const std::vector<MeshAxis>& axes, const std::string& me
 /// Tiers that need recomputation or a plan.
 static void check_choices(const ParallelOptions& o) {
   const bool is_budget = budget_of(o.recompute).has_value() || !o.memory.empty();
-  if (tier_of(o.offload, "activations").offloads() && o.recompute == "none" && !is_budget &&
-      o.blocks.empty()) {
+  if (o.choice.offload.activations.offloads() && o.recompute == "none" && !is_budget &&
+      o.choice.blocks.empty()) {
     fail(
         "--offload: activations rest in a tier while --activation-checkpointing is none, expected "
         "full, selective, op or a budget; recomputed blocks save them");
   }
-  const Tier free = tier_of(o.offload, "auto");
-  if (!free.offloads()) return;
-  if (!free.is_disk()) fail("--offload auto: tier is host, expected disk:DIR");
+  if (!o.free.offloads()) return;
+  if (!o.free.is_disk()) fail("--offload auto: tier is host, expected disk:DIR");
   if (o.memory.empty()) fail("--offload auto is given without --memory, expected both");
 }
 
@@ -286,9 +319,10 @@ ParallelTransformer::ParallelTransformer(const Communicator& world, const Transf
   size_t number = 0;
   for (Module* block : model_.blocks()) {
     const size_t index = number++;
-    const bool is_chosen = index < options_.blocks.size();
+    const bool is_chosen = index < options_.choice.blocks.size();
     const std::string policy = concat(policy_of(options_.recompute, index), kOffloadsSaved);
-    set_block_policy(*block, is_chosen ? options_.blocks[index] : policy, tier("activations"));
+    set_block_policy(*block, is_chosen ? options_.choice.blocks[index] : policy,
+                     options_.choice.offload.activations);
   }
 }
 
@@ -309,13 +343,13 @@ static void set_wires(FullyShardOptions& options, const std::string& gather,
 FullyShardOptions ParallelTransformer::sharding() const {
   FullyShardOptions options;
   options.strategy = Strategy::named(options_.strategy);
-  options.reshard_after_forward = !options_.keep_gathered;
-  options.prefetch = options_.prefetch;
+  options.reshard_after_forward = !options_.choice.keep_gathered;
+  options.prefetch = options_.choice.prefetch;
   if (options_.dtype == "bf16") {
     options.precision = {.compute = DType::bf16, .gather = DType::bf16, .reduce = DType::f32};
   }
   set_wires(options, options_.gather_dtype, options_.gradient_dtype);
-  options.offload = {tier("parameters"), tier("gradients")};
+  options.offload = {options_.choice.offload.parameters, options_.choice.offload.gradients};
   return options;
 }
 
@@ -324,11 +358,7 @@ void ParallelTransformer::shard() {
                         .blocks = model_.blocks(),
                         .units = model_.units(),
                         .expert_axis = expert_axis_};
-  shard_units(model, data_, sharding(), options_.fine_units);
-}
-
-Tier ParallelTransformer::tier(std::string_view what) const {
-  return tier_of(options_.offload, what);
+  shard_units(model, data_, sharding(), options_.choice.fine_units);
 }
 
 Tensor ParallelTransformer::share_of_step(const Tensor& loss) const {
@@ -336,14 +366,13 @@ Tensor ParallelTransformer::share_of_step(const Tensor& loss) const {
                                   : mul(loss, 1.0 / static_cast<double>(options_.accumulate));
 }
 
-Tensor ParallelTransformer::forward(const Tensor& ids, const Tensor& targets) {
-  const TraceSpan span("forward", -1, ids.device());
-  return model_.loss(ids, targets);
-}
-
 Tensor ParallelTransformer::train(const Tensor& ids, const Tensor& targets, int64_t micro_step) {
   NoSync no_sync(model_, micro_step + 1 < options_.accumulate);
-  const Tensor loss = forward(ids, targets);
+  Tensor loss;
+  {
+    const TraceSpan span("forward", -1, ids.device());
+    loss = model_.loss(ids, targets);
+  }
   const TraceSpan span("backward", -1, ids.device());
   share_of_step(loss).backward();
   return loss.detach();

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "weft/communicator.h"
 #include "weft/fsdp.h"
+#include "weft/memory_budget.h"
 #include "weft/mesh.h"
 #include "weft/sharding.h"
 #include "weft/tier.h"
@@ -33,13 +36,14 @@ struct ParallelOptions {
   std::string recompute = "none";
   /// Bytes that a rank may take; empty: any number.
   std::string memory = {};
-  /// Items of --offload.
-  std::vector<std::string> offload = {};
+  /// What the flags or a plan choose; `blocks` only a plan.
+  StepChoice choice = {};
+  /// The tier to which a plan may move arrays (--offload auto).
+  Tier free = {};
   /// Empty: when the mesh has an axis tp.
   std::optional<bool> sequence_parallel = {};
   /// Parts that products of tensor parallelism are split into; 1: they are not split.
   int async_tp = 1;
-  bool keep_gathered = false;
   int64_t accumulate = 1;
   int64_t batch = 16;
   int64_t seq = 256;
@@ -47,18 +51,16 @@ struct ParallelOptions {
   int64_t expert_chunks = 1;
   /// Rows that the experts of rank 0 compute over the mean of ranks, in predictions for rank 0.
   double imbalance = 1;
-  /// Units that are gathered early.
-  int prefetch = 1;
-  /// Attention and feed-forward of a block are units, if a plan chose it.
-  bool fine_units = false;
-  /// The policy by which each block saves tensors for backward, if a plan chose it
-  /// (`kBlockPolicies`).
-  std::vector<std::string> blocks = {};
 };
 
 void add_parallel_flags(CLI::App& command, ParallelOptions& options);
 /// Adds --device, a name for `device_of_rank`.
 void add_device_flag(CLI::App& command, std::string& device);
+
+/// What --offload names, and the tier of each.
+std::array<std::pair<std::string_view, Tier*>, 5> tiers_of(ParallelOptions& options);
+/// std::invalid_argument when something rests on the host while ranks compute on the CPU.
+void check_offload(ParallelOptions options, Device device);
 
 /// The axes that "dp=2,tp=2" says; std::invalid_argument for anything else.
 std::vector<MeshAxis> parsed_axes(const std::string& text);
@@ -93,8 +95,6 @@ class ParallelTransformer {
   const DeviceMesh& data() const { return data_; }
   /// "ep" where the mesh has this axis, or empty.
   const std::string& expert_axis() const { return expert_axis_; }
-  /// Returns the tier in which "parameters", "gradients" or "state" rest.
-  Tier tier(std::string_view what) const;
 
   const DeviceMesh& mesh() const { return mesh_; }
   TransformerModel& model() { return model_; }
@@ -110,8 +110,6 @@ class ParallelTransformer {
   Tensor train(const Tensor& ids, const Tensor& targets, int64_t micro_step);
 
  private:
-  Tensor forward(const Tensor& ids, const Tensor& targets);
-
   const ParallelOptions options_;
   DeviceMesh mesh_;
   DeviceMesh data_;

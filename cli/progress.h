@@ -7,8 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "weft/device.h"
 #include "weft/extend/file.h"
+#include "weft/memory_budget.h"
 #include "weft/storage.h"
+#include "weft/trace.h"
 #include "weft/transformer.h"
 
 namespace weft::cli {
@@ -66,5 +69,10 @@ class Progress {
   int64_t first_ = 0;
   std::optional<std::chrono::steady_clock::time_point> printed_;
 };
+
+/// Prints how many events this rank's trace dropped, and how much of its communication the GPU
+/// overlapped with computing in the spans "step", compared with the prediction. Records both in the
+/// trace. Reports no overlap on a CPU, where ranks run their own communication.
+void report_trace(TraceScope& trace, Device device, const std::optional<StepSeconds>& predicted);
 
 }  // namespace weft::cli

@@ -2,7 +2,6 @@
 #include "cli/prompts.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "cli/weights.h"
 #include "weft/error.h"
@@ -15,9 +14,7 @@ namespace weft::cli {
 static constexpr int64_t kLargestPrompts = int64_t{64} << 20;
 
 Tokenizer tokenizer_at(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::is_directory(path, ignored) ? Tokenizer::from_directory(path)
-                                                      : Tokenizer::from_file(path);
+  return is_directory(path) ? Tokenizer::from_directory(path) : Tokenizer::from_file(path);
 }
 
 /// --tokenizer, the model, or the folder of its run, which keeps the files of --init.

@@ -14,8 +14,6 @@
 #include <span>
 
 #include "cli/ranks.h"
-#include "cli/run_description.h"
-#include "cli/used_tokens.h"
 #include "cli/weights.h"
 #include "weft/communicator.h"
 #include "weft/context.h"
@@ -23,6 +21,7 @@
 #include "weft/extend/hash.h"
 #include "weft/extend/told_by_first.h"
 #include "weft/ranks.h"
+#include "weft/warnings.h"
 
 namespace weft::cli {
 
@@ -35,8 +34,7 @@ std::string finite_in_words(const CheckpointReport& report) {
 
 static void warn_if_not_finite(const std::string& path, const CheckpointReport& report) {
   if (report.non_finite <= 0) return;
-  std::fprintf(stderr, "weft: warning: loading %s, %s\n", printable(path).c_str(),
-               finite_in_words(report).c_str());
+  warn("warning: loading ", printable(path), ", ", finite_in_words(report));
 }
 
 Start start_of(const ResumeOptions& options) {
@@ -47,9 +45,7 @@ Start start_of(const ResumeOptions& options) {
 
 std::string complete_checkpoint(const std::string& directory, const std::set<std::string>& suspects,
                                 Start start) {
-  std::error_code ignored;
-  if (!std::filesystem::is_directory(directory, ignored))
-    fail("checkpoint: ", directory, " is missing or a file, expected a directory");
+  check_directory("checkpoint:", directory);
   if (list_checkpoints(directory).empty()) {
     const CheckpointReport report = inspect_checkpoint(directory, {.depth = Inspection::headers});
     if (report.verdict == Verdict::complete) {
@@ -78,7 +74,7 @@ std::string complete_checkpoint(const std::string& directory, const std::set<std
     const std::string sentence =
         concat(path, ", which is ", name_of(report.verdict), ": ",
                report.reason.empty() ? finite_in_words(report) : report.reason);
-    std::fprintf(stderr, "weft: passed over %s\n", escaped(sentence).c_str());
+    warn("passed over ", sentence);
     if (passed++ == 0) newest = sentence;
     was_saved |= report.verdict != Verdict::incomplete ||
                  !generations.insert(path.substr(path.rfind('-') + 1)).second;
@@ -95,10 +91,7 @@ std::string complete_checkpoint(const std::string& directory, const std::set<std
 
 std::string chosen_checkpoint(const std::string& directory, const Communicator& world,
                               const std::set<std::string>& suspects, Start start) {
-  std::error_code ignored;
-  if (!std::filesystem::is_directory(directory, ignored)) {
-    fail("--resume ", directory, " is missing or a file, expected a directory");
-  }
+  check_directory("--resume", directory);
   return told_by_first(world, [&] { return complete_checkpoint(directory, suspects, start); });
 }
 
@@ -106,7 +99,7 @@ std::string chosen_checkpoint(const std::string& directory, const Communicator& 
 static void check_not_of_another_run(const ResumeOptions& o) {
   namespace fs = std::filesystem;
   std::error_code ignored;
-  if (o.save.empty() || !fs::is_directory(o.save, ignored)) return;
+  if (o.save.empty() || !is_directory(o.save)) return;
   const fs::path from = o.resume.empty() ? fs::path() : fs::canonical(o.resume, ignored);
   // --resume may also name one checkpoint of the directory.
   if (fs::equivalent(o.save, from, ignored)) return;
@@ -138,13 +131,9 @@ static bool is_same_place(const std::string& a, const std::string& b) {
 void complete(ResumeOptions& o) {
   if (o.save_every > 0 && o.save.empty())
     fail("--save is empty, expected a directory for --save-every");
-  std::error_code ignored;
-  if (!o.resume.empty() && !std::filesystem::is_directory(o.resume, ignored)) {
-    // The first start of a script that also restarts: --save makes it.
-    if (o.save.empty() || !is_same_place(o.save, o.resume)) {
-      fail("--resume ", o.resume, " is missing or a file, expected a directory");
-    }
-  }
+  // The first start of a script that also restarts: --save makes it.
+  const bool will_be_made = !o.save.empty() && is_same_place(o.save, o.resume);
+  if (!o.resume.empty() && !will_be_made) check_directory("--resume", o.resume);
   check_not_of_another_run(o);
 }
 
@@ -187,15 +176,9 @@ static bool is_ended_by_mpirun() {
   return launched_by() == "mpirun" && launched_local_rank().size < launched_ranks();
 }
 
-RunSaver::~RunSaver() = default;
-
 RunSaver::RunSaver(const ResumeOptions& options, const Communicator& world, TransformerModel& model,
                    Optimizer& optimizer, UsedTokens& used)
-    : options_(options),
-      world_(world),
-      model_(model),
-      run_(std::make_unique<RunDescription>()),
-      used_(used) {
+    : options_(options), world_(world), model_(model), used_(used) {
   state_.add("model", model);
   state_.add("optimizer", optimizer);
   state_.add("random", Context::current().random);
@@ -219,7 +202,7 @@ void RunSaver::listen() const {
 void RunSaver::add_description(const std::string& part) {
   const auto give = [this, prefix = part + '/'] {
     StateDict own;
-    for (const auto& [key, number] : run_->numbers()) {
+    for (const auto& [key, number] : run_.numbers()) {
       if (key.starts_with(prefix)) own.numbers.emplace(key.substr(prefix.size()), number);
     }
     if (prefix == "run/") own.numbers.merge(used_.numbers());
@@ -231,6 +214,7 @@ void RunSaver::add_description(const std::string& part) {
   state_.add(part, {.give = give, .take = take, .takes_any_numbers = true});
 }
 
+/// The largest number of a rank. Collective.
 static int64_t greatest(const Communicator& world, int64_t own) {
   int64_t all = 0;
   const std::array<int64_t, 1> counts{1};
@@ -239,15 +223,11 @@ static int64_t greatest(const Communicator& world, int64_t own) {
   return all;
 }
 
-/// True when `mine` is so on any rank.
-static bool is_on_any(const Communicator& world, bool mine) { return greatest(world, mine) != 0; }
-
 /// Loads a model that was saved without steps; the run starts at step 1.
 void RunSaver::take_weights(const std::string& path) {
   load_weights(model_, path);
   if (world_.rank() != 0) return;
-  std::fprintf(stderr, "weft: %s holds weights only; the run starts with them at step 1\n",
-               printable(path).c_str());
+  warn(printable(path), " holds weights only; the run starts with them at step 1");
 }
 
 void RunSaver::take_up() {
@@ -265,7 +245,7 @@ void RunSaver::take_up() {
     } catch (...) {
       error = std::current_exception();
     }
-    if (!is_on_any(world_, error != nullptr)) break;
+    if (greatest(world_, error != nullptr) == 0) break;
     // A block may be bad in what only some ranks read: then an older one is taken, else it is this
     // run that does not fit. Choosing it again looks at its blocks.
     const bool again = !suspects.insert(path).second;
@@ -275,8 +255,7 @@ void RunSaver::take_up() {
   }
   if (path.empty()) {
     if (world_.rank() == 0) {
-      std::fprintf(stderr, "weft: %s has no complete checkpoint; the run starts at step 1\n",
-                   printable(options_.resume).c_str());
+      warn(printable(options_.resume), " has no complete checkpoint; the run starts at step 1");
     }
     return;
   }
@@ -295,7 +274,7 @@ void RunSaver::check_resumed(const std::string& path) {
   check_same(world_, "loaded",
              concat("a checkpoint of step ", step_, " whose settings have hash ",
                     xxh3_of(std::as_bytes(std::span(text)))));
-  run_->check_resumed(path, saved_, allowed, world_.rank() == 0);
+  run_.check_resumed(path, saved_, allowed, world_.rank() == 0);
   const bool reads_others = std::ranges::any_of(allowed, [](const std::string& what) {
     return what == "data" || what == "seed" || what == "batch" || what == "seq";
   });
@@ -303,7 +282,7 @@ void RunSaver::check_resumed(const std::string& path) {
 }
 
 int64_t RunSaver::resume(RunDescription run) {
-  *run_ = std::move(run);
+  run_ = std::move(run);
   const bool continues = !options_.resume.empty();
   // Before a checkpoint is chosen: it waits until no other job saves there.
   if (!options_.save.empty()) {
@@ -324,16 +303,6 @@ int64_t RunSaver::resume(RunDescription run) {
   return step_;
 }
 
-/// All ranks stop after the same step, whichever of them saw a signal.
-bool RunSaver::is_stopping() {
-  const int64_t signal = greatest(world_, stop_signal);
-  if (signal != 0) ended_by = static_cast<int>(signal);
-  return signal != 0;
-}
-
-/// Whether no rank writes any more.
-bool RunSaver::is_saved() { return !is_on_any(world_, saver_->is_saving()); }
-
 void RunSaver::finish_save() {
   if (under_way_.empty()) return;
   saver_->wait();
@@ -349,10 +318,14 @@ void RunSaver::finish_save() {
 bool RunSaver::after_step(int64_t step, bool is_last) {
   if (!saver_) return false;
   step_ = step;
-  const bool stopping = is_stopping();
+  // All ranks stop after the same step, whichever of them saw a signal.
+  const auto signal = static_cast<int>(greatest(world_, stop_signal));
+  const bool stopping = signal != 0;
+  if (stopping) ended_by = signal;
   // Reports a failed save at the next step, not at the next save.
   if (!saver_->is_saving()) saver_->wait();
-  if (!under_way_.empty() && is_saved()) finish_save();
+  const bool is_saved = !under_way_.empty() && greatest(world_, saver_->is_saving()) == 0;
+  if (is_saved) finish_save();
   const bool due = options_.save_every > 0 && step % options_.save_every == 0;
   if (!stopping && !is_last && !due) return false;
   finish_save();

@@ -3,32 +3,15 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>
-#include <vector>
 
+#include "cli/run_description.h"
+#include "cli/used_tokens.h"
 #include "weft/checkpoint.h"
-#include "weft/optimizers.h"
-#include "weft/transformer.h"
 
 namespace weft::cli {
-
-/// The folder of a run's checkpoints, how often it saves, and which checkpoint it resumes from.
-struct ResumeOptions {
-  std::string save;
-  int64_t save_every = 0;
-  int keep = 3;
-  bool save_non_finite = false;
-  double lease_seconds = 60;
-  std::string resume;
-  /// Settings in which this run may differ from the one that it resumes.
-  std::vector<std::string> allow_change;
-};
-
-class RunDescription;
-class UsedTokens;
 
 /// Checks what the flags say together, and that --save takes no other run's directory.
 void complete(ResumeOptions& options);
@@ -67,7 +50,6 @@ class RunSaver {
  public:
   RunSaver(const ResumeOptions& options, const Communicator& world, TransformerModel& model,
            Optimizer& optimizer, UsedTokens& used);
-  ~RunSaver();
 
   /// Loads what --resume says, before any step, and returns the steps done, 0 for a new run.
   /// `run` is saved with each checkpoint. std::invalid_argument when the checkpoint's run differs
@@ -87,15 +69,13 @@ class RunSaver {
   void take_up();
   void take_weights(const std::string& path);
   void listen() const;
-  bool is_stopping();
-  bool is_saved();
   void finish_save();
 
   const ResumeOptions& options_;
   Communicator world_;
   TransformerModel& model_;
   int64_t step_ = 0;
-  std::unique_ptr<RunDescription> run_;
+  RunDescription run_;
   UsedTokens& used_;
   /// Settings of the run in the resumed checkpoint.
   std::map<std::string, int64_t> saved_;

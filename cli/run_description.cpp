@@ -5,7 +5,6 @@
 #include <bit>
 #include <charconv>
 #include <cstddef>
-#include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -21,6 +20,7 @@
 #include "weft/extend/saved_model.h"
 #include "weft/ranks.h"
 #include "weft/safetensors.h"
+#include "weft/warnings.h"
 
 namespace weft::cli {
 
@@ -147,12 +147,10 @@ void RunDescription::check_resumed(const std::string& path, const SavedNumbers& 
          joined(flags, ","), " continues with the new value", refused.size() == 1 ? "" : "s");
   }
   if (!prints) return;
-  for (const std::string& note : noted) std::fprintf(stderr, "weft: note: %s\n", note.c_str());
+  for (const std::string& note : noted) warn("note: ", note);
   if (missing.empty()) return;
-  std::fprintf(stderr,
-               "weft: warning: %s does not hold these settings of its run, which are not compared: "
-               "%s\n",
-               path.c_str(), joined(missing, ", ").c_str());
+  warn("warning: ", path,
+       " does not hold these settings of its run, which are not compared: ", joined(missing, ", "));
 }
 
 static constexpr const char* kRounding = "results differ by rounding";
@@ -264,56 +262,32 @@ static int64_t size_of_file(const std::string& path) {
   return static_cast<int64_t>(size);
 }
 
-namespace {
-
-/// Files as one sequence of bytes, read in ascending order.
-class FileSequence {
- public:
-  explicit FileSequence(std::span<const std::string> files) : files_(files) {
-    for (const std::string& path : files) ends_.push_back(size() + size_of_file(path));
-  }
-
-  int64_t size() const { return ends_.empty() ? 0 : ends_.back(); }
-  const std::vector<int64_t>& ends() const { return ends_; }
-
-  void read(int64_t from, std::span<std::byte> into) {
-    while (!into.empty()) {
-      const auto end = std::ranges::upper_bound(ends_, from);
-      const auto index = static_cast<size_t>(end - ends_.begin());
-      if (!open_ || opened_ != index) open_.emplace("data", files_[index]);
-      opened_ = index;
-      const int64_t start = index == 0 ? 0 : ends_[index - 1];
-      const auto piece = into.first(std::min(into.size(), static_cast<size_t>(*end - from)));
-      open_->read(from - start, piece);
-      into = into.subspan(piece.size());
-      from += static_cast<int64_t>(piece.size());
-    }
-  }
-
- private:
-  std::span<const std::string> files_;
-  /// The end of each file in the sequence.
-  std::vector<int64_t> ends_;
-  std::optional<File> open_;
-  size_t opened_ = 0;
-};
-
-}  // namespace
-
 uint64_t digest_of(std::span<const std::string> files) {
-  FileSequence bytes(files);
-  uint64_t digest = xxh3_of(std::as_bytes(std::span(bytes.ends())));
-  std::vector<std::byte> block(static_cast<size_t>(std::min(bytes.size(), kDigestBlock)));
-  const bool is_whole = bytes.size() <= kWholeBelow;
-  const int64_t blocks =
-      is_whole ? (bytes.size() + kDigestBlock - 1) / kDigestBlock : kDigestBlocks;
+  // The files are one sequence of bytes, each of which ends here.
+  std::vector<int64_t> ends;
+  int64_t size = 0;
+  for (const std::string& path : files) ends.push_back(size += size_of_file(path));
+  uint64_t digest = xxh3_of(std::as_bytes(std::span(ends)));
+  std::vector<std::byte> block(static_cast<size_t>(std::min(size, kDigestBlock)));
+  const bool is_whole = size <= kWholeBelow;
+  const int64_t blocks = is_whole ? (size + kDigestBlock - 1) / kDigestBlock : kDigestBlocks;
+  std::optional<File> open;
+  size_t opened = 0;
   for (int64_t i = 0; i < blocks; ++i) {
-    const int64_t from =
-        is_whole ? i * kDigestBlock : i * (bytes.size() - kDigestBlock) / (kDigestBlocks - 1);
-    const auto piece =
-        std::span(block).first(static_cast<size_t>(std::min(kDigestBlock, bytes.size() - from)));
-    bytes.read(from, piece);
-    digest = xxh3_of(piece, digest);
+    const int64_t first =
+        is_whole ? i * kDigestBlock : i * (size - kDigestBlock) / (kDigestBlocks - 1);
+    const int64_t last = std::min(size, first + kDigestBlock);
+    for (int64_t from = first; from < last;) {
+      const auto index = static_cast<size_t>(std::ranges::upper_bound(ends, from) - ends.begin());
+      if (!open || opened != index) open.emplace("data", files[index]);
+      opened = index;
+      const int64_t start = index == 0 ? 0 : ends[index - 1];
+      const int64_t to = std::min(last, ends[index]);
+      open->read(from - start, std::span(block).subspan(static_cast<size_t>(from - first),
+                                                        static_cast<size_t>(to - from)));
+      from = to;
+    }
+    digest = xxh3_of(std::span(block).first(static_cast<size_t>(last - first)), digest);
   }
   return digest;
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/sample.h"
-
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <span>
 
+#include "cli/train_options.h"
 #include "weft/autograd.h"
 #include "weft/error.h"
 #include "weft/ops.h"
@@ -24,9 +24,9 @@ static std::vector<double> next_logits(TransformerModel& model, const DeviceMesh
   return slice(logits, 1, last, last + 1).full_tensor().to_vector<double>();
 }
 
-/// A token drawn from the distribution of these logits; `temperature` is above 0.
-static int64_t drawn(const std::vector<double>& logits, double temperature,
-                     std::mt19937_64& random) {
+/// A token drawn from the distribution of these logits.
+static int64_t drawn(const std::vector<double>& logits, std::mt19937_64& random) {
+  static constexpr double temperature = 0.7;
   double most = *std::max_element(logits.begin(), logits.end());
   std::vector<double> weights;
   for (double logit : logits) weights.push_back(std::exp((logit - most) / temperature));
@@ -34,17 +34,17 @@ static int64_t drawn(const std::vector<double>& logits, double temperature,
 }
 
 std::vector<int64_t> sample(TransformerModel& model, const DeviceMesh& mesh,
-                            std::vector<int64_t> prompt, const SampleOptions& options) {
+                            std::vector<int64_t> prompt, int64_t count, int64_t context,
+                            uint64_t seed) {
   if (prompt.empty()) fail("sample: the prompt is empty, expected at least one token");
   NoGrad no_grad;
   model.set_training(false);
-  std::mt19937_64 random(options.seed);
+  std::mt19937_64 random(seed);
   std::vector<int64_t> tokens = std::move(prompt);
-  for (int64_t i = 0; i < options.tokens; ++i) {
-    size_t seen = std::min(tokens.size(), static_cast<size_t>(options.context));
+  for (int64_t i = 0; i < count; ++i) {
+    size_t seen = std::min(tokens.size(), static_cast<size_t>(context));
     std::span<const int64_t> window(tokens.end() - static_cast<ptrdiff_t>(seen), tokens.end());
-    tokens.push_back(
-        drawn(next_logits(model, mesh, window, options.context), options.temperature, random));
+    tokens.push_back(drawn(next_logits(model, mesh, window, context), random));
   }
   model.set_training(true);
   return tokens;

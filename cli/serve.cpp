@@ -101,12 +101,12 @@ static void add_sampling_flags(CLI::App& sample, SamplingOptions& o) {
   add_number(sample, "--temperature", o.temperature,
              "Of the distribution drawn from; 0: the likeliest", 0);
   add_whole(sample, "--top-k", o.top_k, "Draw from so many of the likeliest; 0: all", 0);
-  add_number_above(sample, "--top-p", o.top_p,
-                   "Draw from the likeliest that together have this probability", 0, 1);
+  add_number(sample, "--top-p", o.top_p,
+             "Draw from the likeliest that together have this probability", above(0), 1);
   add_number(sample, "--min-p", o.min_p,
              "Draw from those with this fraction of the largest probability", 0, 1);
-  add_number_above(sample, "--repetition-penalty", o.repetition_penalty,
-                   "Makes tokens that occurred less likely; 1: does not", 0);
+  add_number(sample, "--repetition-penalty", o.repetition_penalty,
+             "Makes tokens that occurred less likely; 1: does not", above(0));
   add_whole(sample, "--seed", o.seed, "Of the draws; the next prompt draws with the next seed", 0,
             UINT64_MAX);
 }

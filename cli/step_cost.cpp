@@ -2,14 +2,121 @@
 #include "cli/step_cost.h"
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
+#include <thread>
 
 #include "weft/autograd.h"
+#include "weft/communicator.h"
+#include "weft/context.h"
 #include "weft/error.h"
 #include "weft/moe.h"
 #include "weft/ops.h"
+#include "weft/ranks.h"
+#include "weft/warnings.h"
 
 namespace weft::cli {
+
+/// Seconds of one call, of as many as fit into a fifth of a second.
+template <class F> static double seconds_of(const F& call) {
+  using Clock = std::chrono::steady_clock;
+  call();
+  int calls = 0;
+  const auto began = Clock::now();
+  std::chrono::duration<double> took{0};
+  while (took.count() < 0.2) {
+    call();
+    ++calls;
+    took = Clock::now() - began;
+  }
+  return took.count() / calls;
+}
+
+/// The machine this runs on, shared by the ranks: each measures while the others do.
+static Machine measured_machine(const std::string& dtype, int ranks) {
+  Machine machine{.name = "this machine", .latency = 5e-6};
+  // More ranks than cores take turns; measuring with all of them would measure the same.
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  if (ranks > 8 * cores) {
+    warn(ranks, " ranks would share the ", cores,
+         " cores of this machine; say --machine h100 for a cluster");
+  }
+  const int busy = std::min(ranks, cores);
+  run_ranks(busy, [&](Communicator world) {
+    NoGrad no_grad;
+    const TensorOptions options{.dtype = dtype == "bf16" ? DType::bf16 : DType::f32};
+    constexpr int64_t kRows = 512, kWidth = 1024, kElements = 1 << 22;
+    const Tensor x = zeros({kRows, kWidth}, options), w = zeros({kWidth, kWidth}, options);
+    const Tensor a = zeros({kElements}, options), b = zeros({kElements}, options);
+    world.barrier();
+    const double product = seconds_of([&] { linear(x, w); });
+    world.barrier();
+    const double sum = seconds_of([&] { add(a, b); });
+    if (world.rank() != 0) return;
+    machine.operations = 2.0 * kRows * kWidth * kWidth / product;
+    machine.memory_bytes = 3.0 * kElements * static_cast<double>(size_of(options.dtype)) / sum;
+  });
+  const double share = static_cast<double>(busy) / ranks;
+  machine.operations *= share;
+  machine.memory_bytes *= share;
+  // Ranks that are threads read each other's memory.
+  machine.host_bytes = machine.network_bytes = machine.memory_bytes / 2;
+  return machine;
+}
+
+Machine machine_named(const std::string& name, const std::string& dtype, int ranks) {
+  if (name == "this") return measured_machine(dtype, ranks);
+  // Dense products reach about 70 % of the peak, memory and links about 80 %; between hosts, eight
+  // 400 Gbit/s ports for eight ranks.
+  const bool narrow = dtype == "bf16";
+  if (name == "h100")
+    return {"h100", narrow ? 690e12 : 45e12, 2.7e12, 360e9, 40e9, 80e9, 2e-5, true};
+  if (name == "h200")
+    return {"h200", narrow ? 690e12 : 45e12, 3.8e12, 360e9, 40e9, 141e9, 2e-5, true};
+  if (name == "a100")
+    return {"a100", narrow ? 220e12 : 14e12, 1.6e12, 240e9, 20e9, 80e9, 2e-5, true};
+  fail("--machine is ", in_quotes(name), ", expected this, h100, h200 or a100");
+}
+
+namespace {
+
+/// A GPU: its data sheet's operations a second, in units of 1e12, and the machine that has it.
+struct Gpu {
+  /// In the names of such devices.
+  std::string_view part;
+  double bf16;
+  double f32;
+  /// None for cards whose links are other ones.
+  const char* machine = nullptr;
+};
+
+}  // namespace
+
+/// NVIDIA's data sheets of these GPUs, without sparsity; the first whose part is found counts.
+/// GH200 computes as an H100 SXM does.
+static constexpr Gpu kGpus[] = {
+    {"H100 PCIe", 756, 51.2},      {"H100 NVL", 835.5, 60},       {"H200 NVL", 835.5, 60},
+    {"H100", 989.4, 66.9, "h100"}, {"H200", 989.4, 66.9, "h200"}, {"A100-SXM", 312, 19.5, "a100"},
+    {"A100", 312, 19.5},
+};
+
+static const Gpu* gpu_named(std::string_view device_name) {
+  const auto* found = std::ranges::find_if(
+      kGpus, [&](const Gpu& gpu) { return device_name.find(gpu.part) != device_name.npos; });
+  return found == std::end(kGpus) ? nullptr : found;
+}
+
+std::optional<Machine> machine_of_device(std::string_view device_name, const std::string& dtype) {
+  const Gpu* gpu = gpu_named(device_name);
+  if (!gpu || !gpu->machine) return {};
+  return machine_named(gpu->machine, dtype, 1);
+}
+
+std::optional<double> peak_operations(std::string_view device_name, std::string_view dtype) {
+  const Gpu* gpu = gpu_named(device_name);
+  if (!gpu) return {};
+  return 1e12 * (dtype == "bf16" ? gpu->bf16 : gpu->f32);
+}
 
 /// True when ranks that differ along the axes ("dp" or "dp+tp") of the mesh are of several hosts.
 static bool crosses_hosts(const DeviceMesh& mesh, const std::string& axes, int ranks_per_host) {
@@ -68,8 +175,8 @@ static StepCost measured_cost(const Communicator& world, const TransformerConfig
   };
   StepCost cost = weft::step_cost(build, first.data(), first.sharding(),
                                   {.micro_steps = static_cast<int>(options.accumulate),
-                                   .state = first.tier("state"),
-                                   .fine_units = options.fine_units});
+                                   .state = options.choice.state,
+                                   .fine_units = options.choice.fine_units});
   add_experts(*last, config, options, cost);
   cost.expert_chunks = std::min(options.expert_chunks, options.seq);
   return cost;
@@ -154,8 +261,8 @@ StepCost step_cost(const Communicator& world, const TransformerConfig& config,
   };
   StepCost cost;
   // Layers that save different results do not grow evenly.
-  bool is_known =
-      std::ranges::adjacent_find(options.blocks, std::not_equal_to<>()) != options.blocks.end();
+  bool is_known = std::ranges::adjacent_find(options.choice.blocks, std::not_equal_to<>()) !=
+                  options.choice.blocks.end();
   if (is_known) cost = cost_of(config.layers);
   for (int64_t first = 4; first < config.layers && !is_known; first *= 2) {
     const int64_t period = period_of_layers(config, first);
@@ -186,6 +293,15 @@ std::string step_schedule(const Communicator& world, TransformerConfig config,
   ParallelTransformer llama(world, config, options);
   llama.shard();
   return text + explain_schedule(llama.model());
+}
+
+StepSeconds predicted_step(const Machine& machine, const TransformerConfig& config,
+                           const ParallelOptions& options, int ranks, int ranks_per_host) {
+  const RandomState before = Context::current().random;
+  const Communicator world = fake_world(0, ranks, ranks_per_host, !machine.overlaps);
+  const StepCost cost = step_cost(world, config, options, ranks_per_host);
+  Context::current().random = before;
+  return step_seconds(cost, machine);
 }
 
 }  // namespace weft::cli

@@ -1,13 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 
-#include "cli/machine.h"
 #include "cli/parallel_transformer.h"
 #include "weft/memory_budget.h"
 
 namespace weft::cli {
+
+/// "this": measured now, for a second, with `ranks` ranks as threads of this process; "h100",
+/// "h200", "a100": what products and links reach in practice. `dtype` is "f32" or "bf16".
+/// std::invalid_argument for any other name.
+Machine machine_named(const std::string& name, const std::string& dtype, int ranks);
+
+/// The one above that has such GPUs, by a GPU's name; nothing where none has.
+std::optional<Machine> machine_of_device(std::string_view device_name, const std::string& dtype);
+
+/// Operations that a device of that name does in a second at most, by its maker's data sheet: dense
+/// products computed in "bf16" or "f32", TF32 off. Nothing for a device that no table here has.
+std::optional<double> peak_operations(std::string_view device_name, std::string_view dtype);
 
 /// Predicts a step of one rank; `world` may be a fake one. Measures models of few layers on `meta`
 /// and extrapolates, because each further repetition of the pattern of layers adds the same.
@@ -18,5 +31,10 @@ StepCost step_cost(const Communicator& world, const TransformerConfig& config,
 /// layers is shown as one of 128, as the first line states.
 std::string step_schedule(const Communicator& world, TransformerConfig config,
                           const ParallelOptions& options);
+
+/// What `weft estimate` predicts of a step of rank 0 on such machines. Leaves the calling rank's
+/// random numbers as they are.
+StepSeconds predicted_step(const Machine& machine, const TransformerConfig& config,
+                           const ParallelOptions& options, int ranks, int ranks_per_host);
 
 }  // namespace weft::cli

@@ -34,19 +34,18 @@ struct TokenizeOptions {
   int64_t file_tokens = 100'000'000;
 };
 
-/// Writes tokens in llm.c's form, which `weft train --data` reads: 256 int32 (magic, version,
-/// count), then uint16 or uint32 ids.
+/// Writes tokens as shards, which `weft train --data` reads.
 class TokenFiles {
  public:
   TokenFiles(std::string directory, int64_t vocabulary, int64_t most)
       : directory_(std::move(directory)),
-        wide_(vocabulary > 1 << 16),
+        form_(kShardForms[vocabulary > 1 << 16]),
         most_(static_cast<size_t>(most)) {}
 
   void add(std::span<const int64_t> ids) {
     for (const int64_t id : ids) {
       const auto value = static_cast<uint32_t>(id);
-      bytes_.append(reinterpret_cast<const char*>(&value), width());
+      bytes_.append(reinterpret_cast<const char*>(&value), static_cast<size_t>(form_.width));
       if (++count_ == most_) write();
     }
     total_ += static_cast<int64_t>(ids.size());
@@ -58,13 +57,9 @@ class TokenFiles {
   int files() const { return files_; }
 
  private:
-  size_t width() const { return wide_ ? sizeof(uint32_t) : sizeof(uint16_t); }
-
   void write() {
-    std::array<int32_t, 256> header{};
-    header[0] = wide_ ? 20240801 : 20240520;
-    header[1] = wide_ ? 7 : 1;
-    header[2] = static_cast<int32_t>(count_);
+    const std::array<int32_t, kShardHeader> header = {form_.magic, form_.version,
+                                                      static_cast<int32_t>(count_)};
     char name[32];
     std::snprintf(name, sizeof name, "tokens-%05d.bin", files_++);
     OutputFile file("--output", (fs::path(directory_) / name).string(), OutputFile::Mode::replace);
@@ -76,7 +71,7 @@ class TokenFiles {
   }
 
   std::string directory_;
-  bool wide_;
+  ShardForm form_;
   size_t most_, count_ = 0;
   std::string bytes_;
   int64_t total_ = 0;

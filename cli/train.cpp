@@ -2,19 +2,16 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
 #include <future>
 #include <optional>
 
 #include "cli/data.h"
-#include "cli/machine.h"
 #include "cli/output_files.h"
-#include "cli/overlap.h"
 #include "cli/progress.h"
 #include "cli/ranks.h"
 #include "cli/resume.h"
 #include "cli/run_description.h"
-#include "cli/sample.h"
+#include "cli/step_cost.h"
 #include "cli/train_options.h"
 #include "cli/used_tokens.h"
 #include "cli/weights.h"
@@ -62,7 +59,7 @@ class Training {
     model_.materialize(device_);
     if (!options.init.empty()) load_weights(model_, options.init);
     AdamWOptions adamw = adamw_options(options);
-    adamw.offload = llama_.tier("state");
+    adamw.offload = options.parallel.choice.state;
     optimizer_.emplace(model_.named_parameters(), adamw);
     if (options.cuda_graph) graph_.emplace(device_);
     if (is_first()) check_writable("--trace", options.trace);
@@ -201,11 +198,11 @@ class Training {
 
   /// The same as a graph, of batches that are always in one place, and the update with it.
   void step_by_graph(const std::vector<Batch>& all) {
-    if (fixed_.empty()) {
-      fixed_ = all;
-    } else {
-      fill(all);
+    for (size_t i = 0; i < fixed_.size(); ++i) {
+      copy_(fixed_[i].ids, all[i].ids);
+      copy_(fixed_[i].targets, all[i].targets);
     }
+    if (fixed_.empty()) fixed_ = all;
     const TraceSpan span("graph", -1, device_);
     graph_->run([this] {
       differentiate(fixed_);
@@ -214,14 +211,7 @@ class Training {
   }
 
   /// State that rests elsewhere is waited for.
-  bool graph_updates() const { return graph_ && !llama_.tier("state").offloads(); }
-
-  void fill(const std::vector<Batch>& all) const {
-    for (size_t i = 0; i < all.size(); ++i) {
-      copy_(fixed_[i].ids, all[i].ids);
-      copy_(fixed_[i].targets, all[i].targets);
-    }
-  }
+  bool graph_updates() const { return graph_ && !options_.parallel.choice.state.offloads(); }
 
   void update() {
     const TraceSpan span("update", -1, device_);
@@ -302,9 +292,8 @@ class Training {
 
   void print_sample() {
     std::vector<int64_t> begin = prompt();
-    SampleOptions options{
-        .tokens = options_.sample, .context = options_.parallel.seq, .seed = options_.seed};
-    std::vector<int64_t> tokens = sample(model_, mesh_, begin, options);
+    const std::vector<int64_t> tokens =
+        sample(model_, mesh_, begin, options_.sample, options_.parallel.seq, options_.seed);
     if (!is_first()) return;
     std::printf("--- sample, after %zu given tokens\n", begin.size());
     for (size_t i = 0; i < tokens.size(); ++i) {
@@ -347,9 +336,7 @@ static TransformerConfig config_of(const TrainOptions& options) {
     return config_of_weights(options.init);
   }
   const std::string& resume = options.checkpoints.resume;
-  std::error_code ignored;
-  const bool goes_on =
-      options.parallel.model.empty() && std::filesystem::is_directory(resume, ignored);
+  const bool goes_on = options.parallel.model.empty() && is_directory(resume);
   if (goes_on && is_hugging_face(resume)) return transformer_config(resume);
   const std::string checkpoint =
       goes_on ? complete_checkpoint(resume, {}, start_of(options.checkpoints)) : "";

@@ -8,8 +8,8 @@
 #include "cli/commands.h"
 #include "cli/memory_plan.h"
 #include "cli/numbers.h"
-#include "cli/offload.h"
 #include "cli/ranks.h"
+#include "cli/resume.h"
 #include "cli/run_description.h"
 #include "cli/weights.h"
 #include "weft/error.h"
@@ -24,20 +24,19 @@ static void add_numbers(CLI::App& train, TrainOptions& o) {
   add_whole(train, "--steps", o.steps, "Updates of the weights", 1);
   add_whole(train, "--seed", o.seed, "Of the weights, the order of the data and the sample", 0,
             UINT64_MAX);
-  add_number_above(train, "--lr", o.learning_rate,
-                   "Peak learning rate of AdamW; warm-up, then cosine", 0);
+  add_number(train, "--lr", o.learning_rate, "Peak learning rate of AdamW; warm-up, then cosine",
+             above(0));
   add_number(train, "--weight-decay", o.weight_decay, "Of AdamW", 0);
-  add_number_above(train, "--clip", o.clip, "Largest norm of the gradients", 0);
+  add_number(train, "--clip", o.clip, "Largest norm of the gradients", above(0));
   takes_number(train.add_option("--balance-rate", o.balance_rate,
                                 "What a step changes the biases by that balance the load of "
                                 "experts (DeepSeek-V3); 0: they stay (default: 0.001)"),
                0);
-  takes_number_above(
-      train.add_option(
-          "--peak-tflops", o.peak_tflops,
-          "Operations of a device (on the CPU: a rank) a second at most, in 1e12: what "
-          "MFU is a fraction of (default: the data sheet's, where the GPU is known)"),
-      0, 1e9);
+  takes_number(train.add_option(
+                   "--peak-tflops", o.peak_tflops,
+                   "Operations of a device (on the CPU: a rank) a second at most, in 1e12: what "
+                   "MFU is a fraction of (default: the data sheet's, where the GPU is known)"),
+               above(0), 1e9);
   takes_whole(train.add_option("--threads", o.threads,
                                "Threads a rank (default: the cores, shared evenly)"),
               0, kMostThreads);
@@ -80,7 +79,7 @@ static void add_resume_flags(CLI::App& command, ResumeOptions& o) {
 }
 
 /// What is not recorded.
-static void check_graph(const TrainOptions& o) {
+static void check_graph(TrainOptions& o) {
   if (device_named(o.device).kind != DeviceKind::cuda) {
     fail("--cuda-graph: --device is ", o.device, ", expected a GPU");
   }
@@ -95,8 +94,8 @@ static void check_graph(const TrainOptions& o) {
         "--trace is given with --cuda-graph, expected one of them; a trace does not record "
         "collectives within a graph");
   }
-  for (const char* what : {"parameters", "gradients", "activations"}) {
-    if (!tier_of(o.parallel.offload, what).offloads()) continue;
+  for (const auto& [what, tier] : tiers_of(o.parallel)) {
+    if (what == "state" || what == "auto" || !tier->offloads()) continue;
     fail("--cuda-graph: --offload is ", what, ", expected one for which the host does not wait");
   }
 }
@@ -111,7 +110,7 @@ static void complete(TrainOptions& o) {
   const int most = std::max(kMostLocalRanks, launched_ranks());
   o.ranks = complete(o.parallel, job_ranks(o.ranks, "--ranks"), most, flag);
   if (o.cuda_graph) check_graph(o);
-  check_offload(o.parallel.offload, device_named(o.device));
+  check_offload(o.parallel, device_named(o.device));
   if (!o.prompt.empty() && o.sample == 0) {
     fail("--sample is 0, expected at least 1 for --prompt");
   }

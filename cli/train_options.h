@@ -7,9 +7,20 @@
 #include <vector>
 
 #include "cli/parallel_transformer.h"
-#include "cli/resume.h"
 
 namespace weft::cli {
+
+/// The folder of a run's checkpoints, how often it saves, and which checkpoint it resumes from.
+struct ResumeOptions {
+  std::string save;
+  int64_t save_every = 0;
+  int keep = 3;
+  bool save_non_finite = false;
+  double lease_seconds = 60;
+  std::string resume;
+  /// Settings in which this run may differ from the one that it resumes.
+  std::vector<std::string> allow_change;
+};
 
 /// Options of `weft train`.
 struct TrainOptions {
@@ -48,6 +59,13 @@ void check_experts(const TrainOptions& options, const TransformerConfig& config)
 /// Applies the plan that --memory or a budget asks for. The same flags give the same plan on all
 /// ranks.
 void plan_memory(TrainOptions& options, const TransformerConfig& config);
+
+/// `prompt` (at least one token) continued by `count` tokens, drawn from the model's distribution
+/// at temperature 0.7. The model sees `context` tokens at once. Collective over the mesh: all ranks
+/// draw alike.
+std::vector<int64_t> sample(TransformerModel& model, const DeviceMesh& mesh,
+                            std::vector<int64_t> prompt, int64_t count, int64_t context,
+                            uint64_t seed);
 
 /// Trains. Throws what went wrong.
 void train(const TrainOptions& options);

@@ -5,7 +5,6 @@
 #include <filesystem>
 
 #include "cli/resume.h"
-#include "cli/run_description.h"
 #include "weft/autograd.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
@@ -20,15 +19,22 @@ namespace weft::cli {
 
 namespace fs = std::filesystem;
 
+bool is_directory(const std::string& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
+void check_directory(const std::string& what, const std::string& path) {
+  if (!is_directory(path)) fail(what, ' ', path, " is missing or a file, expected a directory");
+}
+
 bool is_hugging_face(const std::string& directory) {
   std::error_code ignored;
   return fs::exists(fs::path(directory) / "config.json", ignored);
 }
 
 std::string weights_in(const std::string& flag, const std::string& directory) {
-  std::error_code ignored;
-  if (!fs::is_directory(directory, ignored))
-    fail(flag, ' ', directory, " is missing or a file, expected a directory");
+  check_directory(flag, directory);
   if (is_hugging_face(directory)) return directory;
   const std::string checkpoint = complete_checkpoint(directory);
   if (!checkpoint.empty()) return checkpoint;
@@ -103,12 +109,6 @@ void keep_files(const std::string& weights, const std::string& directory) {
   if (directory.empty()) return;
   const bool is_checkpoint = !weights.empty() && !is_hugging_face(weights);
   keep_model_files(is_checkpoint ? kept_model_files(weights) : weights, directory);
-}
-
-std::map<std::string, int64_t> numbers_of(const TransformerConfig& config) {
-  RunDescription run;
-  add_model(config, run);
-  return run.numbers();
 }
 
 }  // namespace weft::cli

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -12,6 +11,10 @@ namespace weft::cli {
 // The weights that a directory holds: a checkpoint of `weft train` or `weft ckpt import`, or a
 // Hugging Face model.
 
+/// Whether the path is a directory, as far as the system says.
+bool is_directory(const std::string& path);
+/// std::invalid_argument "<what> <path> is missing or a file, expected a directory".
+void check_directory(const std::string& what, const std::string& path);
 /// Whether it is a Hugging Face model: it has a config.json.
 bool is_hugging_face(const std::string& directory);
 /// `directory` if it is one of them; of a run's directory the newest complete checkpoint.
@@ -28,8 +31,5 @@ void load_weights(TransformerModel& model, const std::string& weights);
 /// the run of `directory`, in place of those of another model. Does nothing where `weights` are of
 /// that run, and for an empty `directory`.
 void keep_files(const std::string& weights, const std::string& directory);
-
-/// The numbers of a config as checkpoints hold them.
-std::map<std::string, int64_t> numbers_of(const TransformerConfig& config);
 
 }  // namespace weft::cli

@@ -67,14 +67,4 @@ std::vector<std::vector<double>> Decoder::next(std::span<Decoder* const> decoder
   return logits;
 }
 
-int64_t Decoder::cache_bytes() const {
-  int64_t bytes = 0;
-  for (const auto& [keys, values] : cache_.layers) {
-    for (const Tensor& cached : {keys, values}) {
-      if (cached) bytes += cached.local().numel() * static_cast<int64_t>(size_of(cached.dtype()));
-    }
-  }
-  return bytes;
-}
-
 }  // namespace weft

@@ -25,8 +25,7 @@ class Decoder {
                                                std::span<const int64_t> tokens);
   /// Tokens given so far.
   int64_t position() const { return cache_.position; }
-  /// Bytes of the caches on this rank.
-  int64_t cache_bytes() const;
+  const KeyValueCache& cache() const { return cache_; }
 
  private:
   /// Whether `count` tokens more change the rotation of those before.

@@ -9,7 +9,6 @@
 
 #include "data/generation/decoder.h"
 #include "data/generation/sampling.h"
-#include "data/generation/stop_texts.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -115,7 +114,6 @@ class Generation {
   struct Row {
     size_t number;
     size_t begun;
-    int64_t context;
     /// The prompt and the tokens added so far.
     std::vector<int64_t> all;
     Decoder decoder;
@@ -128,12 +126,7 @@ class Generation {
     const int64_t context = size + std::min(options_.tokens, model_.config().max_sequence - size);
     const uint64_t seed =
         options_.seeds.empty() ? options_.sampling.seed + number : options_.seeds[number];
-    Row row{number,
-            prompt.size(),
-            context,
-            prompt,
-            Decoder(model_, mesh_, context),
-            std::mt19937_64(seed)};
+    Row row{number, prompt.size(), prompt, Decoder(model_, mesh_, context), std::mt19937_64(seed)};
     row.logits = row.decoder.next(prompt);
     return row;
   }
@@ -170,7 +163,7 @@ class Generation {
   }
 
   bool is_full(const Row& row) const {
-    return row.decoder.position() == row.context ||
+    return row.decoder.position() == row.decoder.cache().context ||
            static_cast<int64_t>(row.all.size() - row.begun) == options_.tokens;
   }
 

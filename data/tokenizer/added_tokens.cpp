@@ -2,41 +2,20 @@
 #include "data/tokenizer/added_tokens.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "data/tokenizer/unicode.h"
 
 namespace weft::text {
 
-void AddedTokens::add(const AddedToken& token) {
-  if (token.content.empty()) return;
-  starts_[static_cast<unsigned char>(token.content[0])] = true;
-  uint32_t node = 0;
-  for (const char c : token.content) {
-    const auto byte = static_cast<unsigned char>(c);
-    uint32_t child = nodes_[node].child;
-    while (child != 0 && nodes_[child].byte != byte) child = nodes_[child].sibling;
-    if (child == 0) {
-      child = static_cast<uint32_t>(nodes_.size());
-      nodes_.push_back({byte, 0, nodes_[node].child, -1});
-      nodes_[node].child = child;
-    }
-    node = child;
+AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
+  std::vector<DoubleArray::Entry> entries;
+  for (const AddedToken& token : tokens_) {
+    if (token.content.empty()) continue;
+    starts_[static_cast<unsigned char>(token.content[0])] = true;
+    entries.emplace_back(token.content, static_cast<int32_t>(&token - tokens_.data()));
   }
-  nodes_[node].token = static_cast<int32_t>(tokens_.size());
-  tokens_.push_back(token);
-}
-
-int32_t AddedTokens::longest_at(std::string_view whole, size_t at) const {
-  int32_t longest = -1;
-  uint32_t node = 0;
-  for (; at < whole.size(); ++at) {
-    const auto byte = static_cast<unsigned char>(whole[at]);
-    node = nodes_[node].child;
-    while (node != 0 && nodes_[node].byte != byte) node = nodes_[node].sibling;
-    if (node == 0) break;
-    if (nodes_[node].token >= 0) longest = nodes_[node].token;
-  }
-  return longest;
+  tree_ = DoubleArray(std::move(entries));
 }
 
 bool AddedTokens::is_whole_word(std::string_view whole, size_t begin, size_t end) {
@@ -49,10 +28,10 @@ bool AddedTokens::is_whole_word(std::string_view whole, size_t begin, size_t end
 bool AddedTokens::find(std::string_view whole, size_t at, size_t from, Match& match) const {
   for (; at < whole.size(); ++at) {
     if (!starts_[static_cast<unsigned char>(whole[at])]) continue;
-    const int32_t index = longest_at(whole, at);
-    if (index < 0) continue;
-    const AddedToken& token = tokens_[static_cast<size_t>(index)];
-    size_t begin = at, end = at + token.content.size();
+    const std::string_view content = whole.substr(at, tree_.longest(whole.substr(at)));
+    if (content.empty()) continue;
+    const AddedToken& token = tokens_[static_cast<size_t>(tree_.find(content))];
+    size_t begin = at, end = at + content.size();
     if (token.single_word && !is_whole_word(whole, begin, end)) {
       at = end - 1;
       continue;

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "data/tokenizer/double_array.h"
+
 namespace weft::text {
 
 /// A token that is found in the text itself, before the text is cut into words.
@@ -26,7 +28,9 @@ struct AddedToken {
 /// Finds added tokens in text: the leftmost, and of those that begin at one place the longest.
 class AddedTokens {
  public:
-  void add(const AddedToken& token);
+  AddedTokens() = default;
+  /// Of equal tokens the last counts; an empty one is not found.
+  explicit AddedTokens(std::vector<AddedToken> tokens);
 
   /// Calls `text(part)` and `token(id)` in the order of the text.
   template <class Text, class Token>
@@ -47,20 +51,13 @@ class AddedTokens {
     size_t begin, end, next;
     int32_t id;
   };
-  /// A node of the tree of the tokens' bytes: its first child and its next sibling, 0 for none.
-  struct Node {
-    unsigned char byte;
-    uint32_t child, sibling;
-    int32_t token;
-  };
   /// Finds the first token from `at` on; text before `from` is taken.
   bool find(std::string_view whole, size_t at, size_t from, Match& match) const;
-  /// The number of the longest token at `at`, or -1.
-  int32_t longest_at(std::string_view whole, size_t at) const;
   static bool is_whole_word(std::string_view whole, size_t begin, size_t end);
 
   std::vector<AddedToken> tokens_;
-  std::vector<Node> nodes_ = {Node{0, 0, 0, -1}};
+  /// The numbers of the tokens.
+  DoubleArray tree_;
   /// Whether a token begins with the byte.
   std::array<bool, 256> starts_{};
 };

@@ -11,7 +11,6 @@
 
 namespace weft::text {
 
-static constexpr std::string_view kBpeSpace = "\xE2\x96\x81";  // U+2581
 /// Words of more pieces are merged with a queue, which takes n log n steps instead of n².
 static constexpr size_t kFew = 48;
 
@@ -36,18 +35,26 @@ int byte_of_piece(const std::string& piece) {
   return result.ec == std::errc() && result.ptr == &piece[5] ? static_cast<int>(byte) : -1;
 }
 
+std::array<int32_t, 256> ids_of_bytes(const Vocabulary& vocabulary) {
+  std::array<int32_t, 256> ids{};
+  for (int byte = 0; byte < 256; ++byte) {
+    const auto found = vocabulary.find(byte_piece(byte));
+    ids[static_cast<size_t>(byte)] = found == vocabulary.end() ? -1 : found->second;
+  }
+  return ids;
+}
+
 static bool has_all_bytes(const BpeSpec& spec) {
-  int byte = 0;
-  while (byte < 256 && spec.vocabulary.contains(byte_piece(byte))) ++byte;
-  return spec.byte_fallback && byte == 256;
+  return spec.byte_fallback && std::ranges::count(ids_of_bytes(spec.vocabulary), -1) == 0;
 }
 
 bool merges_keep_spaces_first(const BpeSpec& spec) {
   // A character that becomes no token lets those on its sides merge.
-  if (!spec.vocabulary.contains(kBpeSpace) || !(spec.unknown || has_all_bytes(spec))) return false;
+  if (!spec.vocabulary.contains(kSpacePiece) || !(spec.unknown || has_all_bytes(spec)))
+    return false;
   return std::ranges::none_of(spec.merges, [](const auto& merge) {
     const auto& [left, right] = merge;
-    return !left.ends_with(kBpeSpace) && right.starts_with(kBpeSpace);
+    return !left.ends_with(kSpacePiece) && right.starts_with(kSpacePiece);
   });
 }
 
@@ -80,17 +87,8 @@ void Bpe::add_bytes(const std::string& what, const BpeSpec& spec) {
       if (c.bytes == piece.size()) characters_.emplace(c.value, id);
     }
   }
-  for (int byte = 0; byte < 256 && byte_fallback_ && !by_bytes_; ++byte) {
-    const auto found = spec.vocabulary.find(byte_piece(byte));
-    if (found != spec.vocabulary.end()) bytes_[static_cast<size_t>(byte)] = found->second;
-  }
-  if (!spec.unknown) return;
-  const auto found = spec.vocabulary.find(*spec.unknown);
-  if (found == spec.vocabulary.end()) {
-    fail(what, ": the unknown token is ", in_quotes(*spec.unknown),
-         ", expected one of the vocabulary");
-  }
-  unknown_ = found->second;
+  if (byte_fallback_ && !by_bytes_) bytes_ = ids_of_bytes(spec.vocabulary);
+  if (spec.unknown) unknown_ = unknown_id(what, spec.vocabulary, *spec.unknown);
 }
 
 Bpe::Bpe(const std::string& what, const BpeSpec& spec)

@@ -34,6 +34,8 @@ struct BpeSpec {
 std::string byte_piece(int byte);
 /// The byte of such a piece, or -1 of another text.
 int byte_of_piece(const std::string& piece);
+/// The ids of those pieces by their bytes; -1 where there are none.
+std::array<int32_t, 256> ids_of_bytes(const Vocabulary& vocabulary);
 
 /// Byte-pair encoding: merges the adjacent pair of the lowest rank, the leftmost first, until no
 /// pair has a rank (Sennrich, Haddow, Birch 2016).
@@ -72,5 +74,7 @@ class Bpe final : public WordModel {
 /// Whether a text can be cut before each "▁" that follows another character: "▁" has an id, every
 /// other character becomes tokens, and no merge makes a piece that has a "▁" inside.
 bool merges_keep_spaces_first(const BpeSpec& spec);
+/// The words of a text that is cut so.
+inline constexpr const char* kPiecesFromSpaces = "\u2581*[^\u2581]+|\u2581+";
 
 }  // namespace weft::text

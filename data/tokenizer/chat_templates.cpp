@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "data/tokenizer/unicode.h"
+
 namespace weft::text {
 
 using System = ChatTemplate::System;
@@ -310,11 +312,8 @@ const ChatTemplate* chat_template_named(std::string_view name) {
 
 const ChatTemplate* chat_template_of(std::string_view jinja) {
   // A text within a template has its line ends as they are or as \n.
-  std::string plain(jinja);
-  for (size_t at = 0; (at = plain.find("\\n", at)) != plain.npos;) {
-    plain.erase(at, 1);
-    plain[at] = '\n';
-  }
+  std::string plain;
+  append_replaced(plain, jinja, "\\n", "\n");
   const auto contained = [&](const char* text) { return plain.find(text) != plain.npos; };
   for (const ChatTemplate& form : all_chat_templates()) {
     if (*form.generation && !contained("add_generation_prompt")) continue;

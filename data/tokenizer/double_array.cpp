@@ -26,7 +26,7 @@ uint32_t DoubleArray::base_for(const std::vector<unsigned char>& labels) {
   return static_cast<uint32_t>(size);
 }
 
-DoubleArray::DoubleArray(std::vector<Entry> entries) : is_empty_(entries.empty()) {
+DoubleArray::DoubleArray(std::vector<Entry> entries) {
   std::ranges::stable_sort(entries, {}, &Entry::first);
   /// The entries below a node, which agree in their first `depth` bytes.
   struct Range {

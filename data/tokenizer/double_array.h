@@ -19,7 +19,6 @@ class DoubleArray {
   /// Of equal texts the last counts. An empty text is in no tree.
   explicit DoubleArray(std::vector<Entry> entries);
 
-  bool is_empty() const { return is_empty_; }
   /// The node below `node` (the root is 0) along a byte, or 0.
   uint32_t child(uint32_t node, char byte) const {
     const auto label = static_cast<unsigned char>(byte);
@@ -47,7 +46,6 @@ class DoubleArray {
   uint32_t base_for(const std::vector<unsigned char>& labels);
 
   std::vector<Node> nodes_ = std::vector<Node>(256);
-  bool is_empty_;
 };
 
 }  // namespace weft::text

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <array>
 #include <functional>
+#include <utility>
 
 #include "data/tokenizer/bpe.h"
-#include "data/tokenizer/json_steps.h"
+#include "data/tokenizer/json_part.h"
 #include "data/tokenizer/unicode.h"
 #include "weft/error.h"
 
@@ -29,7 +29,7 @@ static void check_length(const std::string& text) {
        kLongestText, " for one token");
 }
 
-static void replace_all(std::string& text, const std::string& from, const std::string& to) {
+static void replace_all(std::string& text, std::string_view from, std::string_view to) {
   std::string made;
   size_t begin = 0;
   for (size_t at; (at = text.find(from, begin)) != text.npos; begin = at + from.size()) {
@@ -41,18 +41,11 @@ static void replace_all(std::string& text, const std::string& from, const std::s
 
 /// Removes the spaces that BERT's decoder puts before punctuation and contractions.
 static void clean_up(std::string& text) {
-  static const std::array<std::array<std::string, 2>, 11> pairs = {{{" .", "."},
-                                                                    {" ?", "?"},
-                                                                    {" !", "!"},
-                                                                    {" ,", ","},
-                                                                    {" ' ", "'"},
-                                                                    {" n't", "n't"},
-                                                                    {" 'm", "'m"},
-                                                                    {" do not", " don't"},
-                                                                    {" 's", "'s"},
-                                                                    {" 've", "'ve"},
-                                                                    {" 're", "'re"}}};
-  for (const auto& [from, to] : pairs) replace_all(text, from, to);
+  static constexpr std::pair<const char*, const char*> kPairs[] = {
+      {" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
+      {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
+      {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+  for (const auto& [from, to] : kPairs) replace_all(text, from, to);
 }
 
 static void add_word_piece_change(const JsonPart& part, TokenChanges& changes) {
@@ -119,8 +112,7 @@ static void add_change(const JsonPart& part, TextModel& model, TokenChanges& cha
     if (from.empty()) part.at("pattern").refuse("a text that is not empty");
     changes.steps.emplace_back([=](std::string& text, bool) { replace_all(text, from, to); });
   } else {
-    fail(part.what(), ": ", part.place(), ".type is ", in_quotes(type),
-         ", expected one that weft reads");
+    part.at("type").refuse(kKnownType);
   }
 }
 

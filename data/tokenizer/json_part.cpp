@@ -65,4 +65,19 @@ int32_t JsonPart::id_below(size_t tokens) const {
   return static_cast<int32_t>(id);
 }
 
+void check_steps(const JsonPart& part, size_t steps) {
+  // Each step is a call within that of the step before it, when text is cut.
+  if (steps < kMostSteps) return;
+  fail(part.what(), ": ", part.place(), " is step ", steps + 1, ", expected at most ", kMostSteps,
+       " steps");
+}
+
+AddedToken added_token(const JsonPart& part) {
+  return {.content = part.text("content"),
+          .special = part.flag("special", false),
+          .single_word = part.flag("single_word", false),
+          .left = part.flag("lstrip", false),
+          .right = part.flag("rstrip", false)};
+}
+
 }  // namespace weft::text

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "data/tokenizer/text_model.h"
+
 namespace weft::text {
 
 /// A value of a JSON file with its place, which errors name: "<what>: <place> is <actual>, expected
@@ -39,5 +41,25 @@ class JsonPart {
   std::string what_, place_;
   const nlohmann::json* value_;
 };
+
+/// An added token without its id and whether it is normalized.
+AddedToken added_token(const JsonPart& part);
+
+/// The most steps of a normalizer, a pre-tokenizer or a decoder.
+inline constexpr size_t kMostSteps = 100;
+/// Refuses a step after so many.
+void check_steps(const JsonPart& part, size_t steps);
+/// What a step's type should be.
+inline constexpr const char* kKnownType = "one that weft reads";
+/// The pattern of a step: a text or an expression.
+Find pattern_of(const JsonPart& part);
+
+// The parts of a tokenizer.json that are lists of steps.
+
+void add_normalizer(const JsonPart& part, Normalizer& normalizer);
+/// Returns whether words are bytes written as characters afterwards.
+bool add_pre_tokenizer(const JsonPart& part, Splitter& splitter);
+/// Fills `model.texts` from the tokens and the decoder of a tokenizer.json, which may be null.
+void add_decoder(const JsonPart& root, TextModel& model);
 
 }  // namespace weft::text

@@ -126,8 +126,6 @@ std::string Replacements::applied_by_graphemes(std::string_view text) const {
   return to;
 }
 
-static constexpr std::string_view kEscapedSpace = "\xE2\x96\x81";  // U+2581
-
 PieceNormalizer::PieceNormalizer(PieceNormalization rules) : rules_(std::move(rules)) {
   for (unsigned char byte = 0; byte < 128; ++byte) {
     keeps_[byte] = byte != ' ' && rules_.replacements.keeps_ascii(byte) &&
@@ -144,12 +142,8 @@ size_t PieceNormalizer::kept_bytes(std::string_view text) const {
 
 /// What is written for the start of `text`.
 Replacements::Match PieceNormalizer::prefix_of(std::string_view text) const {
-  if (!rules_.kept.is_empty()) {
-    if (const size_t kept = rules_.kept.longest(text)) return {text.substr(0, kept), kept};
-  }
-  if (rules_.replacements.may_begin(text[0])) {
-    if (const auto match = rules_.replacements.match(text, true)) return *match;
-  }
+  if (const size_t kept = rules_.kept.longest(text)) return {text.substr(0, kept), kept};
+  if (const auto match = rules_.replacements.match(text, true)) return *match;
   const size_t bytes = code_point_at(text, 0).bytes;
   return {text.substr(0, bytes), bytes};
 }
@@ -163,7 +157,7 @@ std::string PieceNormalizer::apply(std::string_view text) const {
   std::string to;
   if (text.empty()) return to;
   to.reserve(text.size() + text.size() / 2);
-  const std::string_view space = rules_.escapes_spaces ? kEscapedSpace : " ";
+  const std::string_view space = rules_.escapes_spaces ? kSpacePiece : " ";
   if (rules_.adds_space && !rules_.space_is_suffix) to += space;
   bool after_space = rules_.removes_spaces;
   while (!text.empty()) {
@@ -175,13 +169,7 @@ std::string PieceNormalizer::apply(std::string_view text) const {
     }
     auto [part, bytes] = prefix_of(text);
     while (after_space && part.starts_with(' ')) part.remove_prefix(1);
-    for (const char byte : part) {
-      if (byte == ' ') {
-        to += space;
-      } else {
-        to += byte;
-      }
-    }
+    append_replaced(to, part, " ", space);
     if (!part.empty()) after_space = rules_.removes_spaces && part.ends_with(' ');
     text.remove_prefix(bytes);
   }

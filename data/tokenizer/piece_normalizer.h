@@ -25,9 +25,6 @@ class Replacements {
   /// `what`, when it is damaged.
   Replacements(const std::string& what, std::string_view table);
 
-  /// Whether a text that begins with this byte may be replaced.
-  bool may_begin(char byte) const { return after_[static_cast<unsigned char>(byte)] != 0; }
-
   /// Whether the character of ASCII stays as it is where the next is one of ASCII.
   bool keeps_ascii(unsigned char byte) const;
 

@@ -184,7 +184,7 @@ Regex::Regex(const std::string& what, const std::string& pattern) {
   pcre2_jit_compile(compiled, PCRE2_JIT_COMPLETE);
 }
 
-bool Regex::find(std::string_view text, size_t from, TextRange& match) const {
+bool Regex::operator()(std::string_view text, size_t from, TextRange& match) const {
   thread_local RegexScratch scratch;
   const auto* code = static_cast<const pcre2_code*>(code_.get());
   while (from < text.size()) {

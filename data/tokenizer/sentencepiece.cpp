@@ -3,7 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <optional>
+#include <utility>
 
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/piece_normalizer.h"
@@ -19,77 +19,53 @@ static constexpr int64_t kLargestModel = int64_t{64} << 20;
 /// The most bytes of the merges that are derived from pieces; those of Gemma's have 50 MB.
 static constexpr size_t kLargestMerges = size_t{512} << 20;
 
-namespace {
-
 /// A field of a message of protocol buffers.
 struct ProtobufField {
-  uint32_t number;
+  uint32_t number = 0;
   /// The value of a number, or the bits of a float or double.
-  uint64_t value;
-  /// The bytes of a text or a message.
-  std::string_view bytes;
-  bool is_bytes;
-};
-
-/// Reads the fields of a message in the order of its bytes.
-class Protobuf {
- public:
-  /// Errors begin with `what`. `message` and `what` outlive the reader.
-  Protobuf(const std::string& what, std::string_view message) : what_(what), rest_(message) {}
-  /// The next field, or nothing at the end; std::invalid_argument when the message is damaged.
-  std::optional<ProtobufField> next();
-
- private:
-  [[noreturn]] void fail_damaged() const;
-  uint64_t varint();
-  std::string_view take(size_t bytes);
-
-  const std::string& what_;
-  std::string_view rest_;
-};
-
-void Protobuf::fail_damaged() const {
-  fail(what_, ": the file is damaged, expected a model of SentencePiece");
-}
-
-uint64_t Protobuf::varint() {
   uint64_t value = 0;
-  for (int shift = 0; shift < 64; shift += 7) {
-    const auto byte = static_cast<unsigned char>(take(1)[0]);
-    value |= uint64_t{byte & 0x7Fu} << shift;
-    if (byte < 0x80) return value;
-  }
-  fail_damaged();
-}
+  /// The bytes of a text or a message.
+  std::string_view bytes = {};
+  bool is_bytes = false;
+};
 
-std::string_view Protobuf::take(size_t bytes) {
-  if (bytes > rest_.size()) fail_damaged();
-  const std::string_view taken = rest_.substr(0, bytes);
-  rest_.remove_prefix(bytes);
-  return taken;
-}
-
-std::optional<ProtobufField> Protobuf::next() {
-  if (rest_.empty()) return {};
-  const uint64_t key = varint();
-  ProtobufField field{
-      .number = static_cast<uint32_t>(key >> 3), .value = 0, .bytes = {}, .is_bytes = false};
-  size_t width = 0;
-  switch (key & 7) {
-    case 0: field.value = varint(); return field;
-    case 1: width = 8; break;
-    case 2:
+/// Calls `use` with the fields of a message in the order of its bytes. std::invalid_argument, which
+/// begins with `what`, when the message is damaged.
+template <class Use>
+static void for_fields(const std::string& what, std::string_view message, const Use& use) {
+  const auto check = [&](bool is_good) {
+    if (!is_good) fail(what, ": the file is damaged, expected a model of SentencePiece");
+  };
+  const auto take = [&](size_t bytes) {
+    check(bytes <= message.size());
+    const std::string_view taken = message.substr(0, bytes);
+    message.remove_prefix(bytes);
+    return taken;
+  };
+  const auto varint = [&] {
+    uint64_t value = 0;
+    for (int shift = 0;; shift += 7) {
+      check(shift < 64);
+      const auto byte = static_cast<unsigned char>(take(1)[0]);
+      value |= uint64_t{byte & 0x7Fu} << shift;
+      if (byte < 0x80) return value;
+    }
+  };
+  while (!message.empty()) {
+    const uint64_t key = varint(), kind = key & 7;
+    ProtobufField field{.number = static_cast<uint32_t>(key >> 3), .is_bytes = kind == 2};
+    if (kind == 0) {
+      field.value = varint();
+    } else if (kind == 2) {
       field.bytes = take(varint());
-      field.is_bytes = true;
-      return field;
-    case 5: width = 4; break;
-    default: fail_damaged();
+    } else {
+      check(kind == 1 || kind == 5);
+      const std::string_view bits = take(kind == 1 ? 8 : 4);
+      std::memcpy(&field.value, bits.data(), bits.size());
+    }
+    use(field);
   }
-  std::memcpy(&field.value, take(width).data(), width);
-  return field;
 }
-
-}  // namespace
 
 /// What sentencepiece_model.proto describes, as far as it decides ids and texts.
 struct PieceModel {
@@ -110,12 +86,11 @@ struct PieceModel {
 
 static PieceModel::Piece read_piece(const std::string& what, std::string_view message) {
   PieceModel::Piece piece;
-  Protobuf fields(what, message);
-  while (const auto field = fields.next()) {
-    if (field->number == 1 && field->is_bytes) piece.text = field->bytes;
-    if (field->number == 2) piece.score = std::bit_cast<float>(static_cast<uint32_t>(field->value));
-    if (field->number == 3) piece.type = field->value;
-  }
+  for_fields(what, message, [&](const ProtobufField& field) {
+    if (field.number == 1 && field.is_bytes) piece.text = field.bytes;
+    if (field.number == 2) piece.score = std::bit_cast<float>(static_cast<uint32_t>(field.value));
+    if (field.number == 3) piece.type = field.value;
+  });
   if (piece.text.size() > kLongestPiece) {
     fail(what, ": a piece has ", piece.text.size(), " bytes, expected at most ", kLongestPiece);
   }
@@ -128,36 +103,33 @@ static PieceModel::Piece read_piece(const std::string& what, std::string_view me
 }
 
 static void read_training(const std::string& what, std::string_view message, PieceModel& model) {
-  Protobuf fields(what, message);
-  while (const auto field = fields.next()) {
-    if (field->number == 3) model.kind = field->value;
-    if (field->number == 24) model.normalization.space_is_suffix = field->value != 0;
-    if (field->number == 35) model.byte_fallback = field->value != 0;
-    if (field->number == 44 && field->is_bytes) model.unknown_text = field->bytes;
-  }
+  for_fields(what, message, [&](const ProtobufField& field) {
+    if (field.number == 3) model.kind = field.value;
+    if (field.number == 24) model.normalization.space_is_suffix = field.value != 0;
+    if (field.number == 35) model.byte_fallback = field.value != 0;
+    if (field.number == 44 && field.is_bytes) model.unknown_text = field.bytes;
+  });
 }
 
 static void read_normalization(const std::string& what, std::string_view message,
                                PieceModel& model) {
   PieceNormalization& rules = model.normalization;
-  Protobuf fields(what, message);
-  while (const auto field = fields.next()) {
-    if (field->number == 2 && field->is_bytes) model.replacements = field->bytes;
-    if (field->number == 3) rules.adds_space = field->value != 0;
-    if (field->number == 4) rules.removes_spaces = field->value != 0;
-    if (field->number == 5) rules.escapes_spaces = field->value != 0;
-  }
+  for_fields(what, message, [&](const ProtobufField& field) {
+    if (field.number == 2 && field.is_bytes) model.replacements = field.bytes;
+    if (field.number == 3) rules.adds_space = field.value != 0;
+    if (field.number == 4) rules.removes_spaces = field.value != 0;
+    if (field.number == 5) rules.escapes_spaces = field.value != 0;
+  });
 }
 
 static PieceModel read_piece_model(const std::string& what, std::string_view message) {
   PieceModel model;
-  Protobuf fields(what, message);
-  while (const auto field = fields.next()) {
-    if (!field->is_bytes) continue;
-    if (field->number == 1) model.pieces.push_back(read_piece(what, field->bytes));
-    if (field->number == 2) read_training(what, field->bytes, model);
-    if (field->number == 3) read_normalization(what, field->bytes, model);
-  }
+  for_fields(what, message, [&](const ProtobufField& field) {
+    if (!field.is_bytes) return;
+    if (field.number == 1) model.pieces.push_back(read_piece(what, field.bytes));
+    if (field.number == 2) read_training(what, field.bytes, model);
+    if (field.number == 3) read_normalization(what, field.bytes, model);
+  });
   if (model.kind != PieceModel::unigram && model.kind != PieceModel::bpe) {
     fail(what, ": the model's kind is ", model.kind, ", expected 1 (unigram) or 2 (bpe)");
   }
@@ -184,10 +156,8 @@ static void set_piece_text(const std::string& what, const PieceModel& from, size
     text = from.unknown_text;
     model.texts.unstripped = static_cast<int64_t>(id);
   } else if (piece.type != PieceModel::control) {
-    static const std::string space = "\xE2\x96\x81";
-    for (size_t at = 0; (at = text.find(space, at)) != text.npos; ++at) {
-      text.replace(at, space.size(), " ");
-    }
+    const std::string token = std::exchange(text, {});
+    append_replaced(text, token, kSpacePiece, " ");
   }
   model.special[id] = piece.type == PieceModel::control;
 }
@@ -239,18 +209,24 @@ static BpeSpec merges_of_pieces(const std::string& what, const PieceModel& from)
   return spec;
 }
 
+static std::vector<AddedToken> tokens_of_type(const PieceModel& from, PieceModel::Type type) {
+  std::vector<AddedToken> tokens;
+  for (size_t id = 0; id < from.pieces.size(); ++id) {
+    const PieceModel::Piece& piece = from.pieces[id];
+    if (piece.type != type) continue;
+    tokens.push_back({.id = static_cast<int32_t>(id),
+                      .content = piece.text,
+                      .special = type == PieceModel::control});
+  }
+  return tokens;
+}
+
 static void add_bpe(const std::string& what, const PieceModel& from, TextModel& model) {
   const BpeSpec spec = merges_of_pieces(what, from);
   model.words = std::make_unique<Bpe>(what, spec);
   model.caches = merges_keep_spaces_first(spec);
-  if (model.caches) {
-    model.splitter.add({.by = Split::By::regex, .regex = Regex(what, "\u2581*[^\u2581]+|\u2581+")});
-  }
-  for (size_t id = 0; id < from.pieces.size(); ++id) {
-    const PieceModel::Piece& piece = from.pieces[id];
-    if (piece.type != PieceModel::user_defined) continue;
-    model.added_normalized.add({.id = static_cast<int32_t>(id), .content = piece.text});
-  }
+  if (model.caches) model.splitter.add({.find = Regex(what, kPiecesFromSpaces)});
+  model.added_normalized = AddedTokens(tokens_of_type(from, PieceModel::user_defined));
 }
 
 static void add_unigram(const std::string& what, const PieceModel& from, TextModel& model) {
@@ -273,18 +249,15 @@ static void add_unigram(const std::string& what, const PieceModel& from, TextMod
 /// Tokens that are found in the text itself: the model's control tokens and those of other files.
 static void add_tokens(const std::string& what, const PieceModel& from,
                        const std::vector<AddedToken>& added, TextModel& model) {
-  for (size_t id = 0; id < from.pieces.size(); ++id) {
-    const PieceModel::Piece& piece = from.pieces[id];
-    if (piece.type != PieceModel::control) continue;
-    model.added.add({.id = static_cast<int32_t>(id), .content = piece.text, .special = true});
-  }
+  std::vector<AddedToken> tokens = tokens_of_type(from, PieceModel::control);
   for (const AddedToken& token : added) {
     set_token(what, model, token.content, token.id);
     const auto id = static_cast<size_t>(token.id);
     model.special[id] = token.special;
     const bool is_new = id >= from.pieces.size();
-    if (is_new || from.pieces[id].type == PieceModel::user_defined) model.added.add(token);
+    if (is_new || from.pieces[id].type == PieceModel::user_defined) tokens.push_back(token);
   }
+  model.added = AddedTokens(std::move(tokens));
 }
 
 TextModel read_sentencepiece(const std::string& what, const std::string& path,
@@ -316,9 +289,8 @@ TextModel read_sentencepiece(const std::string& what, const std::string& path,
   model.texts.spaces_removed = rules.adds_space || rules.removes_spaces ? 1 : 0;
   for (size_t id = 0; id < from.pieces.size(); ++id) set_piece_text(source, from, id, model);
   from.kind == PieceModel::bpe ? add_bpe(source, from, model) : add_unigram(source, from, model);
-  model.normalizer.add(
-      {.kind = Normalization::Kind::pieces,
-       .pieces = std::make_shared<const PieceNormalizer>(std::move(from.normalization))});
+  model.normalizer.add({[pieces = PieceNormalizer(std::move(from.normalization))](
+                            std::string_view text, size_t) { return pieces.apply(text); }});
   return model;
 }
 

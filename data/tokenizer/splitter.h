@@ -1,31 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "data/tokenizer/regex.h"
-#include "data/tokenizer/unicode.h"
 
 namespace weft::text {
 
 /// One step that cuts text into words, a "pre-tokenizer" of tokenizer.json.
 struct Split {
-  /// What is matched.
-  enum class By { regex, text, white_space, punctuation, nothing };
   /// How matches are treated.
   enum class Behavior { removed, isolated, with_previous, with_next, contiguous };
   /// When `prefix` is put before a piece that does not begin with it.
   enum class Prefix { never, first, always };
 
-  By by = By::nothing;
+  /// What is matched; null: nothing.
+  Find find = {};
   Behavior behavior = Behavior::isolated;
   /// Whether the text between matches takes their role.
   bool inverted = false;
-  std::optional<Regex> regex = {};
-  std::string text = {};
   Prefix when = Prefix::never;
   std::string prefix = {};
   /// Replaces each space, unless empty.
@@ -60,15 +55,16 @@ class Splitter {
     const auto next = [&](std::string_view word) {
       cut(step + 1, word, is_first && word.data() == start, use);
     };
-    if (split.by == Split::By::nothing) return next(piece);
+    if (!split.find) return next(piece);
     for_pieces(split, piece, next);
   }
 
   /// The piece with its spaces replaced and its prefix.
   static std::string_view prepared(const Split& split, std::string_view piece, bool is_first,
                                    std::string& changed);
-  /// Finds the first match from `from` on; returns whether there is one.
-  static bool find(const Split& split, std::string_view piece, size_t from, TextRange& match);
+
+  /// Whether a match, or the text between two, joins what comes before it.
+  static bool joins(Split::Behavior behavior, bool is_match, bool follows_match);
 
   /// Calls `next` with the parts of the piece.
   template <class Next>
@@ -77,60 +73,33 @@ class Splitter {
   std::vector<Split> steps_;
 };
 
-/// Joins matches with the text around them as a behavior demands, one range after the other.
-template <class Next> class SplitJoiner {
- public:
-  SplitJoiner(const Split& split, std::string_view piece, const Next& next)
-      : split_(split), piece_(piece), next_(next) {}
-
-  void add(TextRange range, bool is_match) {
-    using Behavior = Split::Behavior;
-    is_match = is_match != split_.inverted;
-    switch (split_.behavior) {
-      case Behavior::isolated: return emit(range);
-      case Behavior::removed:
-        if (!is_match) emit(range);
-        return;
-      case Behavior::with_previous: return join(range, is_match && !held_is_match_, is_match);
-      case Behavior::with_next: return join(range, held_is_match_ && !is_match, is_match);
-      case Behavior::contiguous: return join(range, is_match == held_is_match_, is_match);
-    }
-  }
-  void finish() {
-    if (held_.begin < held_.end) emit(held_);
-  }
-
- private:
-  void join(TextRange range, bool joins, bool is_match) {
-    if (joins && held_.begin < held_.end) {
-      held_.end = range.end;
-    } else {
-      finish();
-      held_ = range;
-    }
-    held_is_match_ = is_match;
-  }
-  void emit(TextRange range) { next_(piece_.substr(range.begin, range.end - range.begin)); }
-
-  const Split& split_;
-  std::string_view piece_;
-  const Next& next_;
-  TextRange held_{0, 0};
-  bool held_is_match_ = false;
-};
-
 template <class Next>
 void Splitter::for_pieces(const Split& split, std::string_view piece, const Next& next) {
-  SplitJoiner<Next> joiner(split, piece, next);
+  TextRange held{0, 0};
+  bool held_is_match = false;
+  const auto pass_on = [&] {
+    if (held.begin < held.end) next(piece.substr(held.begin, held.end - held.begin));
+  };
+  const auto add = [&](TextRange range, bool is_match) {
+    is_match = is_match != split.inverted;
+    if (held.begin < held.end && joins(split.behavior, is_match, held_is_match)) {
+      held.end = range.end;
+    } else {
+      pass_on();
+      held = range;
+      if (is_match && split.behavior == Split::Behavior::removed) held.end = held.begin;
+    }
+    held_is_match = is_match;
+  };
   size_t from = 0;
   TextRange match{};
-  while (from < piece.size() && find(split, piece, from, match)) {
-    if (from < match.begin) joiner.add({from, match.begin}, false);
-    joiner.add(match, true);
+  while (from < piece.size() && split.find(piece, from, match)) {
+    if (from < match.begin) add({from, match.begin}, false);
+    add(match, true);
     from = match.end;
   }
-  if (from < piece.size()) joiner.add({from, piece.size()}, false);
-  joiner.finish();
+  if (from < piece.size()) add({from, piece.size()}, false);
+  pass_on();
 }
 
 }  // namespace weft::text

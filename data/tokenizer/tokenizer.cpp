@@ -7,9 +7,7 @@
 
 #include "data/tokenizer/chat_templates.h"
 #include "data/tokenizer/text_model.h"
-#include "data/tokenizer/tokenizer_config.h"
 #include "data/tokenizer/unicode.h"
-#include "data/tokenizer/word_cache.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -98,10 +96,6 @@ void Tokenizer::Body::set_chat(const text::ChatTemplate* form) {
   end_ids.erase(std::unique(end_ids.begin(), end_ids.end()), end_ids.end());
 }
 
-static std::shared_ptr<const TextModel> shared(TextModel model) {
-  return std::make_shared<const TextModel>(std::move(model));
-}
-
 bool Tokenizer::is_in(const std::string& directory) {
   std::error_code ignored;
   return fs::exists(fs::path(directory) / "tokenizer.json", ignored) ||
@@ -124,7 +118,7 @@ Tokenizer Tokenizer::from_directory(const std::string& path) {
                      "tokenizer", (fs::path(path) / "tokenizer.model").string(), config.added);
   if (!has_json) apply_config(config, model);
   auto body = std::make_shared<Body>();
-  body->model = shared(std::move(model));
+  body->model = std::make_shared<const TextModel>(std::move(model));
   body->bos = id_of_name(*body->model, config.bos);
   body->eos = id_of_name(*body->model, config.eos);
   body->generation_ends = config.ends;
@@ -136,8 +130,9 @@ Tokenizer Tokenizer::from_directory(const std::string& path) {
 
 Tokenizer Tokenizer::from_file(const std::string& path) {
   auto body = std::make_shared<Body>();
-  body->model = shared(path.ends_with(".json") ? text::read_tokenizer_json("tokenizer", path)
-                                               : text::read_sentencepiece("tokenizer", path, {}));
+  body->model = std::make_shared<const TextModel>(
+      path.ends_with(".json") ? text::read_tokenizer_json("tokenizer", path)
+                              : text::read_sentencepiece("tokenizer", path, {}));
   body->source = path;
   return Tokenizer(std::move(body));
 }

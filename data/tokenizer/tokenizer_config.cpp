@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/tokenizer/tokenizer_config.h"
-
 #include <filesystem>
 #include <functional>
 
@@ -42,12 +40,8 @@ static void read_added_tokens(const JsonPart& part, TokenizerConfig& config) {
     if (key.empty() || key.size() > 9 || key.find_first_not_of("0123456789") != key.npos) {
       fail(part.what(), ": ", part.place(), " has the key ", in_quotes(key), ", expected an id");
     }
-    config.added.push_back({.id = std::stoi(key),
-                            .content = entry.text("content"),
-                            .special = entry.flag("special", false),
-                            .single_word = entry.flag("single_word", false),
-                            .left = entry.flag("lstrip", false),
-                            .right = entry.flag("rstrip", false)});
+    config.added.push_back(added_token(entry));
+    config.added.back().id = std::stoi(key);
   }
 }
 

@@ -6,11 +6,9 @@
 
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/json_part.h"
-#include "data/tokenizer/json_steps.h"
-#include "data/tokenizer/text_model.h"
+#include "data/tokenizer/piece_normalizer.h"
 #include "data/tokenizer/unicode.h"
 #include "data/tokenizer/unigram.h"
-#include "data/tokenizer/word_piece.h"
 #include "weft/error.h"
 #include "weft/extend/json.h"
 
@@ -29,16 +27,14 @@ void set_token(const std::string& what, TextModel& model, const std::string& tok
   model.ids.insert_or_assign(token, static_cast<int32_t>(id));
 }
 
-static Vocabulary vocabulary_of(const JsonPart& part, TextModel& model) {
+/// Reads the tokens and their ids into the model, and returns them.
+static const Vocabulary& vocabulary_of(const JsonPart& part, TextModel& model) {
   if (!part.value().is_object()) part.refuse("an object of tokens and their ids");
-  Vocabulary vocabulary;
-  vocabulary.reserve(part.value().size());
   for (const auto& [token, id] : part.value().items()) {
     const JsonPart value(part.what(), concat("the id of ", in_quotes(token)), id);
     set_token(part.what(), model, token, value.whole());
-    vocabulary.emplace(token, static_cast<int32_t>(value.whole()));
   }
-  return vocabulary;
+  return model.ids;
 }
 
 /// The two pieces of each merge: "a b" or ["a", "b"].
@@ -104,12 +100,11 @@ static void read_bpe(const JsonPart& part, bool by_bytes, TextModel& model) {
   model.words = std::make_unique<Bpe>(part.what(), spec);
   if (by_bytes || spec.ignore_merges || !merges_keep_spaces_first(spec)) return;
   // A text without other words is one word, which no cache holds.
-  model.splitter.add(
-      {.by = Split::By::regex, .regex = Regex(part.what(), "\u2581*[^\u2581]+|\u2581+")});
+  model.splitter.add({.find = Regex(part.what(), kPiecesFromSpaces)});
 }
 
 static void read_word_piece(const JsonPart& part, TextModel& model) {
-  const Vocabulary vocabulary = vocabulary_of(part.at("vocab"), model);
+  const Vocabulary& vocabulary = vocabulary_of(part.at("vocab"), model);
   const int64_t most =
       part.has("max_input_chars_per_word") ? part.whole("max_input_chars_per_word") : 100;
   if (most < 0) part.at("max_input_chars_per_word").refuse("at least 0");
@@ -159,10 +154,7 @@ static void read_unigram(const JsonPart& part, TextModel& model) {
   }
   spec.unknown = part.at("unk_id").id_below(spec.pieces.size());
   spec.bytes.fill(-1);
-  for (int byte = 0; byte < 256 && part.flag("byte_fallback", false); ++byte) {
-    const auto found = model.ids.find(byte_piece(byte));
-    if (found != model.ids.end()) spec.bytes[static_cast<size_t>(byte)] = found->second;
-  }
+  if (part.flag("byte_fallback", false)) spec.bytes = ids_of_bytes(model.ids);
   model.words = std::make_unique<Unigram>(spec);
 }
 
@@ -182,13 +174,10 @@ static void read_model(const JsonPart& part, bool by_bytes, TextModel& model) {
 }
 
 static void read_added(const JsonPart& part, TextModel& model) {
+  std::vector<AddedToken> plain, normalized;
   for (const JsonPart& entry : part.elements()) {
-    AddedToken token{.content = entry.text("content"),
-                     .special = entry.flag("special", false),
-                     .normalized = entry.flag("normalized", false),
-                     .single_word = entry.flag("single_word", false),
-                     .left = entry.flag("lstrip", false),
-                     .right = entry.flag("rstrip", false)};
+    AddedToken token = added_token(entry);
+    token.normalized = entry.flag("normalized", false);
     const int64_t id = entry.whole("id");
     set_token(part.what(), model, token.content, id);
     token.id = static_cast<int32_t>(id);
@@ -202,7 +191,48 @@ static void read_added(const JsonPart& part, TextModel& model) {
       }
       model.tokens[static_cast<size_t>(id)] = token.content;
     }
-    (token.normalized ? model.added_normalized : model.added).add(token);
+    (token.normalized ? normalized : plain).push_back(std::move(token));
+  }
+  model.added = AddedTokens(std::move(plain));
+  model.added_normalized = AddedTokens(std::move(normalized));
+}
+
+/// The id of a post-processor's token: ["[CLS]", 101].
+static int32_t id_of_pair(const JsonPart& part, const TextModel& model) {
+  const auto elements = part.elements();
+  if (elements.size() != 2) part.refuse("a token and its id");
+  return elements[1].id_below(model.tokens.size());
+}
+
+static void add_single(const JsonPart& part, TextModel& model) {
+  bool is_after = false;
+  std::vector<int32_t> before, after;
+  for (const JsonPart& piece : part.at("single").elements()) {
+    if (piece.has("Sequence")) {
+      is_after = true;
+      continue;
+    }
+    const std::string name = piece.at("SpecialToken").text("id");
+    const JsonPart tokens = part.at("special_tokens");
+    for (const JsonPart& id : tokens.at(name.c_str()).at("ids").elements()) {
+      (is_after ? after : before).push_back(id.id_below(model.tokens.size()));
+    }
+  }
+  model.before.insert(model.before.begin(), before.begin(), before.end());
+  model.after.insert(model.after.end(), after.begin(), after.end());
+}
+
+static void add_template(const JsonPart& part, TextModel& model) {
+  const std::string type = part.text("type");
+  if (type == "Sequence") {
+    for (const JsonPart& step : part.at("processors").elements()) add_template(step, model);
+  } else if (type == "TemplateProcessing") {
+    add_single(part, model);
+  } else if (type == "BertProcessing" || type == "RobertaProcessing") {
+    model.before.insert(model.before.begin(), id_of_pair(part.at("cls"), model));
+    model.after.push_back(id_of_pair(part.at("sep"), model));
+  } else if (type != "ByteLevel") {
+    part.at("type").refuse(kKnownType);
   }
 }
 

@@ -12,20 +12,18 @@
 namespace weft::text {
 
 void append_code_point(std::string& to, char32_t value) {
-  const auto add = [&](char32_t byte) { to.push_back(static_cast<char>(byte)); };
-  if (value < 0x80) return add(value);
-  if (value < 0x800) {
-    add(0xC0 | value >> 6);
-  } else {
-    if (value < 0x10000) {
-      add(0xE0 | value >> 12);
-    } else {
-      add(0xF0 | value >> 18);
-      add(0x80 | (value >> 12 & 0x3f));
-    }
-    add(0x80 | (value >> 6 & 0x3f));
+  if (value < 0x80) return to.push_back(static_cast<char>(value));
+  utf8proc_uint8_t bytes[4];
+  const auto count = utf8proc_encode_char(static_cast<utf8proc_int32_t>(value), bytes);
+  to.append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(count));
+}
+
+void append_replaced(std::string& to, std::string_view text, std::string_view what,
+                     std::string_view with) {
+  for (size_t at; (at = text.find(what)) != text.npos; text.remove_prefix(at + what.size())) {
+    to.append(text, 0, at).append(with);
   }
-  add(0x80 | (value & 0x3f));
+  to += text;
 }
 
 Utf8Start utf8_start(std::string_view bytes) {
@@ -103,8 +101,15 @@ static bool is_newer_than_unicode_8(char32_t value) {
   return found != std::end(kNewRanges) && found->first <= value;
 }
 
-static utf8proc_category_t category_of(char32_t value) {
-  return utf8proc_category(static_cast<utf8proc_int32_t>(value));
+/// Whether the category of the code point is one from `first` to `last`.
+static bool is_category(char32_t value, utf8proc_category_t first, utf8proc_category_t last) {
+  const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(value));
+  return category >= first && category <= last;
+}
+
+/// The same as of Unicode 8.
+static bool was_category(char32_t value, utf8proc_category_t first, utf8proc_category_t last) {
+  return is_category(value, first, last) && !is_newer_than_unicode_8(value);
 }
 
 bool is_white_space(char32_t value) {
@@ -115,13 +120,7 @@ bool is_white_space(char32_t value) {
 
 bool is_control(char32_t value) {
   if (value == '\t' || value == '\n' || value == '\r') return false;
-  switch (category_of(value)) {
-    case UTF8PROC_CATEGORY_CC:
-    case UTF8PROC_CATEGORY_CF:
-    case UTF8PROC_CATEGORY_CO:
-    case UTF8PROC_CATEGORY_CS: return !is_newer_than_unicode_8(value);
-    default: return false;
-  }
+  return was_category(value, UTF8PROC_CATEGORY_CC, UTF8PROC_CATEGORY_CO);
 }
 
 bool is_punctuation(char32_t value) {
@@ -129,20 +128,16 @@ bool is_punctuation(char32_t value) {
     return (value >= 33 && value <= 47) || (value >= 58 && value <= 64) ||
            (value >= 91 && value <= 96) || (value >= 123 && value <= 126);
   }
-  const auto category = category_of(value);
   if (value == 0x166D || value == 0x111C9) return true;  // punctuation until Unicode 11 and 12
-  return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO &&
-         !is_newer_than_unicode_8(value);
+  return was_category(value, UTF8PROC_CATEGORY_PC, UTF8PROC_CATEGORY_PO);
 }
 
 bool is_nonspacing_mark(char32_t value) {
-  return category_of(value) == UTF8PROC_CATEGORY_MN && !is_newer_than_unicode_8(value);
+  return was_category(value, UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_MN);
 }
 
 bool is_mark(char32_t value) {
-  const auto category = category_of(value);
-  return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME &&
-         !is_newer_than_unicode_8(value);
+  return was_category(value, UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_ME);
 }
 
 bool is_chinese(char32_t value) {
@@ -155,9 +150,9 @@ bool is_chinese(char32_t value) {
 }
 
 bool is_word(char32_t value) {
-  const auto category = category_of(value);
-  return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NL) ||
-         category == UTF8PROC_CATEGORY_PC || value == 0x200C || value == 0x200D;
+  return is_category(value, UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_NL) ||
+         is_category(value, UTF8PROC_CATEGORY_PC, UTF8PROC_CATEGORY_PC) || value == 0x200C ||
+         value == 0x200D;
 }
 
 void append_lower(std::string& to, char32_t value) {

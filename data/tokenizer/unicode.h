@@ -9,6 +9,8 @@
 namespace weft::text {
 
 inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
+/// What stands for a space in pieces.
+inline constexpr std::string_view kSpacePiece = "\xE2\x96\x81";  // U+2581
 
 /// A code point and the number of its bytes in UTF-8.
 struct CodePoint {
@@ -52,6 +54,9 @@ std::string_view stripped(std::string_view text, bool left, bool right,
 }
 
 void append_code_point(std::string& to, char32_t value);
+/// Appends a text with all `what` in it, which is not empty, written as `with`.
+void append_replaced(std::string& to, std::string_view text, std::string_view what,
+                     std::string_view with);
 
 /// The character at the start of bytes that should be UTF-8.
 struct Utf8Start {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "cli/machine.h"
+#include "cli/step_cost.h"
 
 namespace weft::cli {
 

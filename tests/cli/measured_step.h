@@ -41,7 +41,7 @@ inline MeasuredStep measured_step(const TransformerConfig& config, const Paralle
               ParallelTransformer model(world, config, options);
               model.shard();
               model.model().materialize();
-              AdamW optimizer(model.model().named_parameters(), {.offload = model.tier("state")});
+              AdamW optimizer(model.model().named_parameters(), {.offload = options.choice.state});
               for (int i = 0; i < 2; ++i) train_step(model, optimizer, options);
               reset_peak_memory();
               const int64_t before = model.mesh().traffic().bytes;

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "cli/offload.h"
 #include "tests/cli/measured_step.h"
 #include "tests/support/scratch.h"
 #include "weft/error.h"
@@ -24,7 +23,7 @@ static void expect_within_prediction(const ParallelOptions& options, int ranks) 
   for (size_t i = 0; i < kPurposes; ++i) {
     const auto purpose = static_cast<Purpose>(i);
     // Scratch memory of products is bounded, and what two blocks with fine units gather.
-    if (purpose == Purpose::other || (purpose == Purpose::gathered && options.fine_units)) {
+    if (purpose == Purpose::other || (purpose == Purpose::gathered && options.choice.fine_units)) {
       EXPECT_LE(measured.memory[i], cost.memory[i]);
     } else {
       EXPECT_EQ(cost.memory[i], measured.memory[i]) << name_of(purpose);
@@ -35,42 +34,44 @@ static void expect_within_prediction(const ParallelOptions& options, int ranks) 
 
 /// Strategies, recomputations, prefetches, accumulations, tensor parallelism and tiers.
 static std::vector<ParallelOptions> configurations(const std::string& directory) {
-  const std::string disk = "=disk:" + directory;
-  const std::vector<std::string> state{"state" + disk};
-  const std::vector<std::string> all{"state" + disk, "parameters" + disk, "gradients" + disk};
+  const Tier disk = Tier::disk(directory);
+  const StepChoice state{.state = disk}, all{.offload = {disk, disk}, .state = disk};
   std::vector<ParallelOptions> list = {
       {.mesh = "dp=1"},
       {.mesh = "dp=1", .recompute = "full"},
       {.mesh = "dp=1", .recompute = "op"},
-      {.mesh = "dp=1", .recompute = "op", .offload = state},
-      {.mesh = "dp=1", .offload = all},
-      {.mesh = "dp=1", .dtype = "bf16", .offload = all},
+      {.mesh = "dp=1", .recompute = "op", .choice = state},
+      {.mesh = "dp=1", .choice = all},
+      {.mesh = "dp=1", .dtype = "bf16", .choice = all},
       {.mesh = "dp=2"},
       {.mesh = "dp=2", .recompute = "selective"},
       {.mesh = "dp=2", .recompute = "op", .accumulate = 2},
       {.mesh = "dp=2", .dtype = "bf16", .recompute = "op"},
-      {.mesh = "dp=2", .recompute = "full", .offload = all},
-      {.mesh = "dp=2", .keep_gathered = true, .prefetch = 0},
-      {.mesh = "dp=2", .prefetch = 2},
+      {.mesh = "dp=2", .recompute = "full", .choice = all},
+      {.mesh = "dp=2", .choice = {.keep_gathered = true, .prefetch = 0}},
+      {.mesh = "dp=2", .choice = {.prefetch = 2}},
       {.mesh = "dp=2", .strategy = "zero1", .accumulate = 3},
-      {.mesh = "dp=2", .strategy = "zero2", .accumulate = 2, .prefetch = 0},
+      {.mesh = "dp=2", .strategy = "zero2", .choice = {.prefetch = 0}, .accumulate = 2},
       {.mesh = "dp=2", .strategy = "ddp", .recompute = "op"},
-      {.mesh = "dp=3", .prefetch = 0},
-      {.mesh = "dp=3", .recompute = "op", .fine_units = true},
-      {.mesh = "a=2,b=2", .recompute = "full", .accumulate = 2, .prefetch = 0, .fine_units = true},
-      {.mesh = "dp=3", .offload = all, .keep_gathered = true},
-      {.mesh = "dp=3", .recompute = "selective", .offload = state},
+      {.mesh = "dp=3", .choice = {.prefetch = 0}},
+      {.mesh = "dp=3", .recompute = "op", .choice = {.fine_units = true}},
+      {.mesh = "a=2,b=2",
+       .recompute = "full",
+       .choice = {.prefetch = 0, .fine_units = true},
+       .accumulate = 2},
+      {.mesh = "dp=3", .choice = {.keep_gathered = true, .offload = {disk, disk}, .state = disk}},
+      {.mesh = "dp=3", .recompute = "selective", .choice = state},
       {.mesh = "dp=3", .strategy = "zero2", .dtype = "bf16"},
       {.mesh = "dp=4", .recompute = "full"},
-      {.mesh = "dp=4", .strategy = "zero1", .offload = all, .accumulate = 3},
+      {.mesh = "dp=4", .strategy = "zero1", .choice = all, .accumulate = 3},
       {.mesh = "dp=4", .strategy = "ddp", .accumulate = 3},
       {.mesh = "a=2,b=2", .strategy = "hsdp", .recompute = "op"},
-      {.mesh = "a=2,b=2", .strategy = "hsdp", .offload = state, .accumulate = 2},
+      {.mesh = "a=2,b=2", .strategy = "hsdp", .choice = state, .accumulate = 2},
       {.mesh = "tp=2", .recompute = "op"},
-      {.mesh = "tp=2", .recompute = "full", .offload = all},
+      {.mesh = "tp=2", .recompute = "full", .choice = all},
       {.mesh = "dp=2,tp=2", .recompute = "op", .sequence_parallel = true},
-      {.mesh = "dp=2,tp=2", .recompute = "selective", .prefetch = 2},
-      {.mesh = "dp=2,tp=2", .offload = all, .accumulate = 2},
+      {.mesh = "dp=2,tp=2", .recompute = "selective", .choice = {.prefetch = 2}},
+      {.mesh = "dp=2,tp=2", .choice = all, .accumulate = 2},
   };
   for (const ParallelOptions& one :
        std::vector<ParallelOptions>{{.mesh = "dp=1", .recompute = "full"},
@@ -79,14 +80,14 @@ static std::vector<ParallelOptions> configurations(const std::string& directory)
                                     {.mesh = "dp=2,tp=2", .recompute = "full"},
                                     {.mesh = "tp=2", .recompute = "op"}}) {
     list.push_back(one);
-    list.back().offload = {"activations" + disk};
+    list.back().choice.offload.activations = disk;
   }
   for (std::vector<std::string> blocks : {std::vector<std::string>{"full", "op", "op", "none"},
                                           {"attention", "attention", "none", "none"},
                                           {"full", "full", "full", "attention"},
                                           {"op+offload", "full+offload", "op+offload", "none"}}) {
-    list.push_back(
-        {.mesh = "dp=2", .offload = {"activations" + disk}, .blocks = std::move(blocks)});
+    list.push_back({.mesh = "dp=2",
+                    .choice = {.blocks = std::move(blocks), .offload = {.activations = disk}}});
   }
   return list;
 }
@@ -97,7 +98,7 @@ TEST(MemoryPlan, PredictsPeaksToTheByte) {
   for (const ParallelOptions& one : configurations(scratch.root())) {
     ParallelOptions options = with_batch(one);
     SCOPED_TRACE(concat(number++, ": ", options.mesh, ' ', options.strategy, ' ', options.recompute,
-                        ' ', options.offload.size(), " offloaded"));
+                        ", state on ", options.choice.state));
     const int ranks = complete(options, 0, 64, "--ranks");
     expect_within_prediction(options, ranks);
   }
@@ -148,11 +149,11 @@ TEST(MemoryPlan, IsTheFastestThatFitsAndIsKept) {
 TEST(MemoryPlan, ChoosesTheScheduleToo) {
   const int64_t most = cost_with("none", 2).peak_bytes();
   const MemoryPlan all = plan_with("none", concat(2 * most), 2);
-  EXPECT_TRUE(all.options.keep_gathered);
-  EXPECT_EQ(all.options.blocks, std::vector<std::string>(4, "none"));
+  EXPECT_TRUE(all.options.choice.keep_gathered);
+  EXPECT_EQ(all.options.choice.blocks, std::vector<std::string>(4, "none"));
   const int64_t least = cost_with("full", 2).peak_bytes();
   const MemoryPlan small = plan_with("none", concat(least), 2);
-  EXPECT_FALSE(small.options.keep_gathered);
+  EXPECT_FALSE(small.options.choice.keep_gathered);
   EXPECT_LE(small.peak, least);
   expect_within_prediction(small.options, 2);
 }

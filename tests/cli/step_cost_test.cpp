@@ -5,7 +5,6 @@
 
 #include <functional>
 
-#include "cli/overlap.h"
 #include "tests/cli/measured_step.h"
 #include "tests/support/model_configs.h"
 
@@ -40,7 +39,7 @@ static void expect_told_beforehand(const ParallelOptions& options, int64_t layer
 TEST(StepCost, IsWhatAStepTakes) {
   expect_told_beforehand({.mesh = "dp=4"});
   expect_told_beforehand({.mesh = "dp=1"});
-  expect_told_beforehand({.mesh = "dp=3", .keep_gathered = true});
+  expect_told_beforehand({.mesh = "dp=3", .choice = {.keep_gathered = true}});
   expect_told_beforehand({.mesh = "dp=4", .strategy = "zero2", .accumulate = 2});
   expect_told_beforehand({.mesh = "dp=4", .strategy = "zero1", .accumulate = 4});
   expect_told_beforehand({.mesh = "dp=4", .strategy = "ddp"});
@@ -106,7 +105,8 @@ TEST(StepCost, OfManyLayersIsThatOfFewContinued) {
   for (const int64_t layers : {12, 17}) {
     expect_told_beforehand({.mesh = "dp=3"}, layers);
     expect_told_beforehand({.mesh = "dp=2", .recompute = "selective"}, layers);
-    expect_told_beforehand({.mesh = "dp=2", .recompute = "full", .keep_gathered = true}, layers);
+    expect_told_beforehand({.mesh = "dp=2", .recompute = "full", .choice = {.keep_gathered = true}},
+                           layers);
     expect_told_beforehand({.mesh = "a=2,b=2,tp=2", .strategy = "hsdp", .accumulate = 4}, layers);
     expect_told_beforehand({.mesh = "dp=2", .strategy = "zero2", .dtype = "bf16", .accumulate = 8},
                            layers);

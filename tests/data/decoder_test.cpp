@@ -30,7 +30,13 @@ TEST(Decoder, GivesTheLogitsOfTheWholeModel) {
       }
       EXPECT_EQ(decoder.position(), count);
       // Both caches of both layers, 16 tokens, the kv heads cut over the ranks.
-      EXPECT_EQ(decoder.cache_bytes(), 2 * 2 * 16 * (2 / ranks) * 4 * 4);
+      int64_t bytes = 0;
+      for (const auto& [k, v] : decoder.cache().layers) {
+        for (const Tensor& cached : {k, v}) {
+          bytes += cached.local().numel() * static_cast<int64_t>(size_of(cached.dtype()));
+        }
+      }
+      EXPECT_EQ(bytes, 2 * 2 * 16 * (2 / ranks) * 4 * 4);
     });
   }
 }

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "data/generation/stop_texts.h"
+#include "data/generation/sampling.h"
 #include "tests/data/small_config.h"
 #include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
