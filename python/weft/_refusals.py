@@ -107,7 +107,7 @@ def _container_fits(value, name, kinds):
         return isinstance(value, dict) and all(
             _fits(key, kinds[0]) and _fits(item, kinds[-1]) for key, item in value.items()
         )
-    is_sequence = all(hasattr(type(value), name) for name in ("__getitem__", "__iter__"))
+    is_sequence = all(hasattr(type(value), name) for name in ("__getitem__", "__len__"))
     if not is_sequence or isinstance(value, (str, dict, types.MappingProxyType)):
         return False
     if name != "tuple" or kinds[-1] == "...":
