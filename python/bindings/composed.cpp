@@ -2,7 +2,6 @@
 #include "python/bindings/composed.h"
 
 #include "python/bindings/bindings.h"
-#include "python/bindings/changed.h"
 #include "weft/ops/algebra.h"
 #include "weft/ops/distributions.h"
 #include "weft/ops/elementwise.h"

@@ -5,7 +5,11 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/lock.h"
+#include "weft/autograd.h"
 #include "weft/error.h"
+#include "weft/graph.h"
+#include "weft/storage.h"
+#include "weft/trace.h"
 #include "weft/warnings.h"
 
 namespace weft::python {
@@ -63,6 +67,103 @@ void bind_context(py::module_& m) {
   m.def(
       "get_num_threads", [] { return Context::current().threads; },
       "Threads that this rank's kernels may use");
+}
+
+static py::dict as_dict(const MemoryUse& use) {
+  return py::dict(py::arg("current") = use.current, py::arg("peak") = use.peak);
+}
+
+static void bind_memory(py::module_& m) {
+  m.def(
+      "memory_statistics",
+      [](Device device) {
+        const MemoryStatistics statistics = memory_statistics(device.kind);
+        py::dict all;
+        for (int i = 0; i < kPurposes; ++i) {
+          all[py::str(std::string(name_of(static_cast<Purpose>(i))))] =
+              as_dict(statistics.by_purpose[static_cast<size_t>(i)]);
+        }
+        all["total"] = as_dict(statistics.total);
+        all["cached"] = statistics.cached;
+        return all;
+      },
+      py::arg("device") = cpu,
+      "Bytes of the calling rank by purpose (parameters, gradients, optimizer, activations, "
+      "gathered, other), current and peak; `meta` memory is counted as if it were there");
+  m.def(
+      "reset_peak_memory", [](Device device) { reset_peak_memory(device.kind); },
+      py::arg("device") = cpu, "Peaks start again from the current bytes");
+  m.def("release_cached_memory", &release_cached_memory,
+        "Gives cached memory of the calling rank back to the system");
+}
+
+void bind_statistics(py::module_& m) {
+  m.def(
+      "engine_statistics",
+      [] {
+        const EngineStatistics& s = engine_statistics();
+        return py::dict(py::arg("calls") = s.calls, py::arg("route_hits") = s.route_hits,
+                        py::arg("route_misses") = s.route_misses,
+                        py::arg("route_evictions") = s.route_evictions,
+                        py::arg("gradients_in_place") = s.gradients_in_place,
+                        py::arg("gradient_copies") = s.gradient_copies,
+                        py::arg("gradient_copy_bytes") = s.gradient_copy_bytes,
+                        py::arg("implicit_redistributions") = s.implicit_redistributions,
+                        py::arg("implicit_bytes") = s.implicit_bytes);
+      },
+      "What the calling rank's engine did since the rank began: calls, routes found and made, "
+      "gradients written in place and copied, implicit redistributions and their bytes");
+  m.def("implicit_traffic", &implicit_traffic,
+        "Implicit traffic of the calling rank by op, as lines 'op: count, bytes'");
+  bind_memory(m);
+  py::class_<TraceScope>(m, "_TraceScope")
+      .def(py::init<int64_t>(), py::arg("most_events"))
+      .def("events", &TraceScope::events)
+      .def("dropped", &TraceScope::dropped)
+      .def("write", &TraceScope::write, Released(), py::arg("world"), py::arg("path"));
+}
+
+namespace {
+
+/// A graph keeps the recorded function, and with it the objects that its variables refer to.
+struct GraphObject {
+  Graph graph;
+  py::function recorded;
+};
+
+}  // namespace
+
+static void run_graph(GraphObject& self, const py::function& work) {
+  const bool was_recorded = self.graph.is_recorded();
+  {
+    const Unlocked unlocked;
+    self.graph.run([&] {
+      const Locked lock;
+      work();
+    });
+  }
+  if (!was_recorded && self.graph.is_recorded()) self.recorded = work;
+}
+
+void bind_graph(py::module_& m) {
+  py::class_<GraphObject>(
+      m, "Graph",
+      "Work of one GPU that is recorded once and then played: one call of the host "
+      "instead of one a kernel. It reads and writes the same memory each time: fill "
+      "tensors in place (copy_) before it runs. Belongs to its thread.")
+      .def(py::init([](Device device) {
+             return std::unique_ptr<GraphObject>(new GraphObject{Graph(device), {}});
+           }),
+           py::arg("device"))
+      .def("run", &run_graph, py::arg("work"),
+           "Calls `work` twice as it is, then to record it; from then on plays the record instead, "
+           "which keeps `work`: leave what its variables name as it is. It neither copies between "
+           "the host and the GPU nor draws random numbers, and ids are not checked in the record. "
+           "Ranks exchange in it only as processes with a GPU each; all of them record and play "
+           "the same.")
+      .def_property_readonly("is_recorded",
+                             [](const GraphObject& self) { return self.graph.is_recorded(); })
+      .def_property_readonly("device", [](const GraphObject& self) { return self.graph.device(); });
 }
 
 }  // namespace weft::python

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "python/bindings/operands.h"
+#include "python/bindings/bindings.h"
 
 #include <functional>
 
-#include "python/bindings/bindings.h"
 #include "python/bindings/lock.h"
 #include "weft/error.h"
 #include "weft/ops/algebra.h"

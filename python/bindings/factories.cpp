@@ -2,7 +2,7 @@
 #include "weft/ops/factories.h"
 
 #include "python/bindings/bindings.h"
-#include "python/bindings/changed.h"
+#include "python/bindings/composed.h"
 #include "python/bindings/instances.h"
 #include "python/bindings/lock.h"
 #include "weft/error.h"

@@ -2,10 +2,8 @@
 #include "weft/ops/in_place.h"
 
 #include "python/bindings/bindings.h"
-#include "python/bindings/changed.h"
 #include "python/bindings/composed.h"
 #include "python/bindings/fields.h"
-#include "python/bindings/operands.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/updates.h"

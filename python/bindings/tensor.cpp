@@ -3,7 +3,6 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/lock.h"
-#include "python/bindings/operands.h"
 #include "weft/autograd.h"
 #include "weft/error.h"
 #include "weft/extend/pattern.h"
