@@ -93,7 +93,7 @@ void fill_from_array(const std::string& what, const MemoryBlock& block, const py
   const bool is_bf16 = block.dtype == DType::bf16;
   const py::array to =
       is_bf16 ? array_of(block, py::dtype("uint16"), py::none()) : array_over(block, py::none());
-  np.attr("copyto")(to, is_bf16 ? narrowed(given) : given, py::arg("casting") = "same_kind");
+  np.attr("copyto")(to, is_bf16 ? narrowed(given) : given, "casting"_a = "same_kind");
 }
 
 Tensor shown(const char* what, const Tensor& x) {
@@ -255,8 +255,8 @@ void bind_numpy(py::module_& m, py::class_<Tensor>& tensor) {
             const py::array seen = array_over(shown("__array__", x).block(), py::cast(x));
             return other ? seen.attr("astype")(dtype) : seen.attr("copy")();
           },
-          py::arg("dtype") = py::none(), py::arg("copy") = py::none());
-  m.def("from_numpy", &from_numpy, py::arg("array"), py::kw_only(), py::arg("copy") = py::none(),
+          "dtype"_a = py::none(), "copy"_a = py::none());
+  m.def("from_numpy", &from_numpy, "array"_a, py::kw_only(), "copy"_a = py::none(),
         "A tensor over the memory of a NumPy array; copied where it is read only or has gaps. "
         "copy=False makes that a ValueError");
 }

@@ -82,7 +82,7 @@ void bind_change(Bound& bound, const char* name, Result (*function)(const Tensor
     return changed(x, [&](const Tensor& to) { function(to, args...); });
   };
   if constexpr (std::is_same_v<Bound, py::module_>) {
-    bound.def(name, change, py::arg("x"), extra..., text);
+    bound.def(name, change, "x"_a, extra..., text);
   } else {
     bound.def(name, change, extra..., text);
   }

@@ -37,8 +37,7 @@ void bind_context(py::module_& m) {
   m.def(
       "set_grad_enabled",
       [](bool enabled) { return std::exchange(Context::current().grad_enabled, enabled); },
-      py::arg("enabled"),
-      "Gives what was in force before; `with weft.no_grad():` is a scope of it");
+      "enabled"_a, "Gives what was in force before; `with weft.no_grad():` is a scope of it");
   m.def(
       "get_traffic", [] { return name_of(Context::current().traffic); },
       "'allow', 'free_only' or 'forbid': which implicit traffic ops of this rank may cause");
@@ -47,9 +46,8 @@ void bind_context(py::module_& m) {
       [](const std::string& policy) {
         return name_of(std::exchange(Context::current().traffic, traffic_named(policy)));
       },
-      py::arg("policy"),
-      "Gives what was in force before; `with weft.traffic(...)` is a scope of it");
-  m.def("manual_seed", &manual_seed, py::arg("seed"),
+      "policy"_a, "Gives what was in force before; `with weft.traffic(...)` is a scope of it");
+  m.def("manual_seed", &manual_seed, "seed"_a,
         "Random numbers of this rank start again from `seed`; call it with one seed on all ranks");
   m.def(
       "get_rng_state",
@@ -63,14 +61,14 @@ void bind_context(py::module_& m) {
       [](std::pair<uint64_t, uint64_t> state) {
         Context::current().random = {state.first, state.second};
       },
-      py::arg("state"), "Lets them go on from a state that get_rng_state gave");
+      "state"_a, "Lets them go on from a state that get_rng_state gave");
   m.def(
       "get_num_threads", [] { return Context::current().threads; },
       "Threads that this rank's kernels may use");
 }
 
 static py::dict as_dict(const MemoryUse& use) {
-  return py::dict(py::arg("current") = use.current, py::arg("peak") = use.peak);
+  return py::dict("current"_a = use.current, "peak"_a = use.peak);
 }
 
 static void bind_memory(py::module_& m) {
@@ -87,12 +85,12 @@ static void bind_memory(py::module_& m) {
         all["cached"] = statistics.cached;
         return all;
       },
-      py::arg("device") = cpu,
+      "device"_a = cpu,
       "Bytes of the calling rank by purpose (parameters, gradients, optimizer, activations, "
       "gathered, other), current and peak; `meta` memory is counted as if it were there");
   m.def(
-      "reset_peak_memory", [](Device device) { reset_peak_memory(device.kind); },
-      py::arg("device") = cpu, "Peaks start again from the current bytes");
+      "reset_peak_memory", [](Device device) { reset_peak_memory(device.kind); }, "device"_a = cpu,
+      "Peaks start again from the current bytes");
   m.def("release_cached_memory", &release_cached_memory,
         "Gives cached memory of the calling rank back to the system");
 }
@@ -102,14 +100,13 @@ void bind_statistics(py::module_& m) {
       "engine_statistics",
       [] {
         const EngineStatistics& s = engine_statistics();
-        return py::dict(py::arg("calls") = s.calls, py::arg("route_hits") = s.route_hits,
-                        py::arg("route_misses") = s.route_misses,
-                        py::arg("route_evictions") = s.route_evictions,
-                        py::arg("gradients_in_place") = s.gradients_in_place,
-                        py::arg("gradient_copies") = s.gradient_copies,
-                        py::arg("gradient_copy_bytes") = s.gradient_copy_bytes,
-                        py::arg("implicit_redistributions") = s.implicit_redistributions,
-                        py::arg("implicit_bytes") = s.implicit_bytes);
+        return py::dict("calls"_a = s.calls, "route_hits"_a = s.route_hits,
+                        "route_misses"_a = s.route_misses, "route_evictions"_a = s.route_evictions,
+                        "gradients_in_place"_a = s.gradients_in_place,
+                        "gradient_copies"_a = s.gradient_copies,
+                        "gradient_copy_bytes"_a = s.gradient_copy_bytes,
+                        "implicit_redistributions"_a = s.implicit_redistributions,
+                        "implicit_bytes"_a = s.implicit_bytes);
       },
       "What the calling rank's engine did since the rank began: calls, routes found and made, "
       "gradients written in place and copied, implicit redistributions and their bytes");
@@ -117,10 +114,10 @@ void bind_statistics(py::module_& m) {
         "Implicit traffic of the calling rank by op, as lines 'op: count, bytes'");
   bind_memory(m);
   py::class_<TraceScope>(m, "_TraceScope")
-      .def(py::init<int64_t>(), py::arg("most_events"))
+      .def(py::init<int64_t>(), "most_events"_a)
       .def("events", &TraceScope::events)
       .def("dropped", &TraceScope::dropped)
-      .def("write", &TraceScope::write, Released(), py::arg("world"), py::arg("path"));
+      .def("write", &TraceScope::write, Released(), "world"_a, "path"_a);
 }
 
 namespace {
@@ -154,8 +151,8 @@ void bind_graph(py::module_& m) {
       .def(py::init([](Device device) {
              return std::unique_ptr<GraphObject>(new GraphObject{Graph(device), {}});
            }),
-           py::arg("device"))
-      .def("run", &run_graph, py::arg("work"),
+           "device"_a)
+      .def("run", &run_graph, "work"_a,
            "Calls `work` twice as it is, then to record it; from then on plays the record instead, "
            "which keeps `work`: leave what its variables name as it is. It neither copies between "
            "the host and the GPU nor draws random numbers, and ids are not checked in the record. "

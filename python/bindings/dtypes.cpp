@@ -51,7 +51,7 @@ static void bind_devices(py::module_& m) {
   py::class_<DeviceObject>(m, "Device",
                            "Where memory lives: cpu, meta (shapes and no memory), cuda:0")
       .def(py::init([](const std::string& name) { return DeviceObject{device_named(name)}; }),
-           py::arg("name"), "The device of that name; ValueError for another name")
+           "name"_a, "The device of that name; ValueError for another name")
       .def_property_readonly(
           "type",
           [](const DeviceObject& d) {
@@ -73,7 +73,7 @@ static void bind_devices(py::module_& m) {
       .def("__repr__", [](const DeviceObject& d) { return concat(d.device); });
   m.def(
       "device_count", [](Device device) { return device_count(device.kind); },
-      py::arg("device") = Device{DeviceKind::cuda, 0},
+      "device"_a = Device{DeviceKind::cuda, 0},
       "Devices of that kind which this process can use; 0 GPUs where there are none, or no CUDA");
 }
 
@@ -107,10 +107,10 @@ void bind_dtypes(py::module_& m) {
     dtype_objects()[i] = object.release().ptr();
   }
   m.def(
-      "dtype_named", [](DType dtype) { return dtype; }, py::arg("name"),
+      "dtype_named", [](DType dtype) { return dtype; }, "name"_a,
       "The dtype of a name, short or long; ValueError lists the names there are");
   m.def(
-      "promote", static_cast<DType (*)(DType, DType)>(&promote), py::arg("a"), py::arg("b"),
+      "promote", static_cast<DType (*)(DType, DType)>(&promote), "a"_a, "b"_a,
       "The dtype that holds both, as in the Python array API; integer with float gives the float");
   bind_devices(m);
 }

@@ -189,7 +189,7 @@ Tensor pow_operands(const Operand& a, const Operand& b) {
 void bind_elementwise(py::module_& m) {
   const auto bind = [&](const char* name, Tensor (*function)(const Operand&, const Operand&),
                         const char* op, const char* text) {
-    m.def(name, function, Released(), py::arg("x1"), py::arg("x2"), with_rule(op, text));
+    m.def(name, function, Released(), "x1"_a, "x2"_a, with_rule(op, text));
   };
   bind("add", add_operands, "add", "x1 + x2; shapes broadcast from the right, dtypes promote");
   bind("subtract", subtract_operands, "sub", "x1 - x2; shapes broadcast, dtypes promote");
@@ -199,16 +199,16 @@ void bind_elementwise(py::module_& m) {
        "x1 ** x2. Integers wrap, and a negative exponent gives the integer part");
   for (const auto& f : kOfOne) {
     m.def(
-        f.name, [function = f.function](const Tensor& x) { return function(x); }, Released(),
-        py::arg("x"), with_rule(f.op, f.text));
+        f.name, [function = f.function](const Tensor& x) { return function(x); }, Released(), "x"_a,
+        with_rule(f.op, f.text));
   }
   for (const auto& f : kOfTwo) {
     m.def(
         f.name,
         [f](const Operand& a, const Operand& b) { return of_operands(f.name, f.function, a, b); },
-        Released(), py::arg("x1"), py::arg("x2"), with_rule(f.op, f.text));
+        Released(), "x1"_a, "x2"_a, with_rule(f.op, f.text));
   }
-  m.def("where", &where_operands, Released(), py::arg("condition"), py::arg("x1"), py::arg("x2"),
+  m.def("where", &where_operands, Released(), "condition"_a, "x1"_a, "x2"_a,
         with_rule("where", "x1 where `condition` (bool) holds, x2 elsewhere"));
   m.def(
       "astype",
@@ -218,13 +218,12 @@ void bind_elementwise(py::module_& m) {
         }
         return copy && x.dtype() == dtype ? clone(x) : cast(x, dtype);
       },
-      Released(), py::arg("x"), py::arg("dtype"), py::kw_only(), py::arg("copy") = true,
-      py::arg("device") = py::none(),
+      Released(), "x"_a, "dtype"_a, py::kw_only(), "copy"_a = true, "device"_a = py::none(),
       with_rule("cast",
                 "The values of x as `dtype`; floating to integer rounds towards zero. Returns x "
                 "itself when it already has that dtype and `copy` is False; ValueError for another "
                 "device"));
-  m.def("clone", &clone, Released(), py::arg("x"),
+  m.def("clone", &clone, Released(), "x"_a,
         with_rule("cast", "The same elements in new memory, in the same layout"));
   m.def(
       "clip",
@@ -232,16 +231,16 @@ void bind_elementwise(py::module_& m) {
         const std::optional<Operand> least = bound_of(low), most = bound_of(high);
         return released([&] { return clip(x, least, most); });
       },
-      py::arg("x"), py::arg("min") = py::none(), py::arg("max") = py::none(),
+      "x"_a, "min"_a = py::none(), "max"_a = py::none(),
       "x limited to [min, max] (tensors or numbers that broadcast, or None). ValueError for "
       "numbers that exclude all values of an integer dtype");
   m.def(
-      "positive", [](const Tensor& x) { return x; }, py::arg("x"), "+x: x itself");
-  m.def("reciprocal", &reciprocal, Released(), py::arg("x"),
+      "positive", [](const Tensor& x) { return x; }, "x"_a, "+x: x itself");
+  m.def("reciprocal", &reciprocal, Released(), "x"_a,
         with_rule("div", "1 / x for each element; float32 for integers"));
   m.def(
-      "on_device", [](const Tensor& x, Device device) { return x.to(device); }, Released(),
-      py::arg("x"), py::arg("device"),
+      "on_device", [](const Tensor& x, Device device) { return x.to(device); }, Released(), "x"_a,
+      "device"_a,
       "The same layout with this rank's part on `device`; x itself when it is on `device`");
 }
 

@@ -67,39 +67,37 @@ static void bind_handles(py::module_& m) {
       .def(
           "record",
           [](Event& event, Device device) { event = Event::record(current_stream(device)); },
-          py::arg("device") = cpu,
-          "Marks what the current stream of `device` has been given so far")
+          "device"_a = cpu, "Marks what the current stream of `device` has been given so far")
       .def("synchronize", &Event::synchronize, Released(), "Returns when the point is reached")
       .def("query", &Event::is_reached, "Whether it is reached");
 }
 
 /// Binds lists of unsharded and sharded parameters.
 static void bind_parameters(py::class_<FsdpModule>& module) {
-  module.def(py::init<Module&>(), py::keep_alive<1, 2>(), py::arg("module"))
-      .def_static("is_sharded", &FsdpModule::is_sharded, py::arg("module"))
-      .def("unshard", &FsdpModule::unshard, Released(), py::arg("async_op") = false)
+  module.def(py::init<Module&>(), py::keep_alive<1, 2>(), "module"_a)
+      .def_static("is_sharded", &FsdpModule::is_sharded, "module"_a)
+      .def("unshard", &FsdpModule::unshard, Released(), "async_op"_a = false)
       .def("reshard", &FsdpModule::reshard, Released())
       .def("set_reshard_after_forward", &FsdpModule::set_reshard_after_forward,
-           py::arg("reshard_after_forward"), py::arg("recurse") = true)
+           "reshard_after_forward"_a, "recurse"_a = true)
       .def("set_reshard_after_backward", &FsdpModule::set_reshard_after_backward,
-           py::arg("reshard_after_backward"), py::arg("recurse") = true)
-      .def("set_unshard_in_backward", &FsdpModule::set_unshard_in_backward,
-           py::arg("unshard_in_backward"))
-      .def("set_keep_unsharded_storage", &FsdpModule::set_keep_unsharded_storage, py::arg("keep"),
-           py::arg("recurse") = true)
+           "reshard_after_backward"_a, "recurse"_a = true)
+      .def("set_unshard_in_backward", &FsdpModule::set_unshard_in_backward, "unshard_in_backward"_a)
+      .def("set_keep_unsharded_storage", &FsdpModule::set_keep_unsharded_storage, "keep"_a,
+           "recurse"_a = true)
       .def(
           "set_custom_all_gather",
           [](FsdpModule& self, const py::object& comm) {
             self.set_custom_all_gather(collective_of(comm, true));
           },
-          py::arg("comm"))
-      .def("set_post_optim_event", &FsdpModule::set_post_optim_event, py::arg("event"));
+          "comm"_a)
+      .def("set_post_optim_event", &FsdpModule::set_post_optim_event, "event"_a);
   const auto takes_modules = [&](const char* name,
                                  void (FsdpModule::*set)(const std::vector<Module*>&)) {
     module.def(
         name,
         [set](FsdpModule& self, const py::iterable& given) { (self.*set)(modules_in(given)); },
-        py::arg("modules"));
+        "modules"_a);
   };
   takes_modules("set_modules_to_forward_prefetch", &FsdpModule::set_modules_to_forward_prefetch);
   takes_modules("set_modules_to_backward_prefetch", &FsdpModule::set_modules_to_backward_prefetch);
@@ -108,29 +106,28 @@ static void bind_parameters(py::class_<FsdpModule>& module) {
 static void bind_gradients(py::class_<FsdpModule>& module) {
   module
       .def("set_requires_gradient_sync", &FsdpModule::set_requires_gradient_sync,
-           py::arg("requires_gradient_sync"), py::arg("recurse") = true)
-      .def("set_requires_all_reduce", &FsdpModule::set_requires_all_reduce,
-           py::arg("requires_all_reduce"), py::arg("recurse") = true)
+           "requires_gradient_sync"_a, "recurse"_a = true)
+      .def("set_requires_all_reduce", &FsdpModule::set_requires_all_reduce, "requires_all_reduce"_a,
+           "recurse"_a = true)
       .def(
           "set_all_reduce_hook",
           [](FsdpModule& self, const py::object& hook) { self.set_all_reduce_hook(hook_of(hook)); },
-          py::arg("hook"))
-      .def("set_gradient_divide_factor", &FsdpModule::set_gradient_divide_factor, py::arg("factor"))
+          "hook"_a)
+      .def("set_gradient_divide_factor", &FsdpModule::set_gradient_divide_factor, "factor"_a)
       .def("set_force_sum_reduction_for_comms", &FsdpModule::set_force_sum_reduction_for_comms,
-           py::arg("enable"))
-      .def("set_is_last_backward", &FsdpModule::set_is_last_backward, py::arg("is_last_backward"))
+           "enable"_a)
+      .def("set_is_last_backward", &FsdpModule::set_is_last_backward, "is_last_backward"_a)
       .def(
           "set_custom_reduce_scatter",
           [](FsdpModule& self, const py::object& comm) {
             self.set_custom_reduce_scatter(collective_of(comm, false));
           },
-          py::arg("comm"))
+          "comm"_a)
       .def("set_reduce_scatter_unused_params", &FsdpModule::set_reduce_scatter_unused_params,
-           py::arg("reduce_scatter_unused_params"), py::arg("recurse") = true)
+           "reduce_scatter_unused_params"_a, "recurse"_a = true)
       .def("set_manual_backward_finalization", &FsdpModule::set_manual_backward_finalization,
-           py::arg("enabled"))
-      .def("finalize_backward", &FsdpModule::finalize_backward, Released(),
-           py::arg("async_op") = false)
+           "enabled"_a)
+      .def("finalize_backward", &FsdpModule::finalize_backward, Released(), "async_op"_a = false)
       .def("reset_iter_state", &FsdpModule::reset_iter_state, Released());
 }
 
@@ -163,7 +160,7 @@ static void bind_collectives(py::module_& m) {
             .wait();
         tensor.storage()->mark_changed();
       },
-      Released(), py::arg("tensor"), py::arg("group"),
+      Released(), "tensor"_a, "group"_a,
       "Replaces the elements of a tensor of one device by their sums over the group's ranks");
   const auto moves = [](const char* what, bool gathers) {
     return [what, gathers](const Tensor& output, const Tensor& input, const Communicator& group,
@@ -187,14 +184,12 @@ static void bind_collectives(py::module_& m) {
     };
   };
   m.def("all_gather_into_tensor", moves("all_gather_into_tensor", true), Released(),
-        py::arg("output_tensor"), py::arg("input_tensor"), py::arg("group"),
-        py::arg("counts") = py::none(),
+        "output_tensor"_a, "input_tensor"_a, "group"_a, "counts"_a = py::none(),
         "Writes the parts of the group's ranks, of `counts` elements (equal ones by default), one "
         "after the other into `output_tensor`");
   m.def(
-      "reduce_scatter_tensor", moves("reduce_scatter_tensor", false), Released(),
-      py::arg("output_tensor"), py::arg("input_tensor"), py::arg("group"),
-      py::arg("counts") = py::none(),
+      "reduce_scatter_tensor", moves("reduce_scatter_tensor", false), Released(), "output_tensor"_a,
+      "input_tensor"_a, "group"_a, "counts"_a = py::none(),
       "Writes this rank's part, of `counts` elements (equal ones by default), of the sum over the "
       "group's ranks into `output_tensor`");
 }
@@ -224,7 +219,7 @@ void bind_fsdp_module(py::module_& m) {
         const std::vector<Module*> all = modules_in(modules);
         released([&] { share_comm_ctx(all); });
       },
-      py::arg("modules"),
+      "modules"_a,
       "Lets sharded models, e.g. the stages of a pipeline, use the same buffers and streams. Each "
       "is the outermost sharded module of its model");
 }
@@ -287,8 +282,8 @@ static void bind_plan(py::module_& m) {
             released([&] { plan.apply(step, mesh, sharding_of(strategy, precision)); });
             return model;
           },
-          py::arg("model"), py::arg("blocks"), py::arg("mesh"), py::kw_only(),
-          py::arg("strategy") = "full_shard", py::arg("mp_policy") = py::none(),
+          "model"_a, "blocks"_a, "mesh"_a, py::kw_only(), "strategy"_a = "full_shard",
+          "mp_policy"_a = py::none(),
           "Sets what the blocks save, and shards them and the model. Gives the model");
 }
 
@@ -297,7 +292,7 @@ static void bind_checks(py::module_& m) {
   m.def("costly_ops", &costly_ops,
         "Names of the ops that compute matrix products and attention, to be kept by a "
         "recomputation");
-  m.def("check_replicas", &check_replicas, Released(), py::arg("module"),
+  m.def("check_replicas", &check_replicas, Released(), "module"_a,
         "Compares by hash the parameters that several ranks of a mesh hold alike. ValueError, on "
         "all ranks, names the first that differs and two ranks. Call it on all ranks");
 }
@@ -317,9 +312,8 @@ void bind_memory_budget(py::module_& m) {
                              {.micro_steps = micro_steps});
         });
       },
-      py::arg("build"), py::arg("mesh"), py::arg("memory"), py::kw_only(),
-      py::arg("directory") = "", py::arg("micro_steps") = 1, py::arg("strategy") = "full_shard",
-      py::arg("mp_policy") = py::none(),
+      "build"_a, "mesh"_a, "memory"_a, py::kw_only(), "directory"_a = "", "micro_steps"_a = 1,
+      "strategy"_a = "full_shard", "mp_policy"_a = py::none(),
       "Chooses what blocks save for backward, whether parameters stay gathered, how many units "
       "are gathered early, whether the parts of blocks are units and, with a directory, what rests "
       "on disk there, so that a training step "

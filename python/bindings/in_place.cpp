@@ -71,8 +71,7 @@ template <class Class> void bind_scaled(Class& tensor, const char* name, OfOpera
           throw py::type_error(concat(name, ": alpha is a tensor, expected a number"));
         return changed(self, [&](const Tensor& x) { function(x, scaled(other, alpha.number)); });
       },
-      py::arg("other"), py::kw_only(), py::arg("alpha") = 1,
-      "In place, with other * alpha; see the operator");
+      "other"_a, py::kw_only(), "alpha"_a = 1, "In place, with other * alpha; see the operator");
 }
 
 }  // namespace
@@ -84,7 +83,7 @@ void bind_in_place(py::class_<Tensor>& tensor) {
     };
     if (f.operation) tensor.def(f.operation, change, py::is_operator());
     if (f.method)
-      tensor.def(f.method, change, py::arg("other"), "In place: as the operator, or the function");
+      tensor.def(f.method, change, "other"_a, "In place: as the operator, or the function");
   }
   bind_scaled(tensor, "add_", add_);
   bind_scaled(tensor, "sub_", sub_);
@@ -94,15 +93,15 @@ void bind_in_place(py::class_<Tensor>& tensor) {
   }
   bind_change(tensor, "clamp_", clamp_,
               "In place: elements below min become min, those above max become max",
-              py::arg("min") = py::none(), py::arg("max") = py::none());
-  const auto tensor1 = py::arg("tensor1"), tensor2 = py::arg("tensor2");
-  const auto value = py::arg("value") = 1;
+              "min"_a = py::none(), "max"_a = py::none());
+  const auto tensor1 = "tensor1"_a, tensor2 = "tensor2"_a;
+  const auto value = "value"_a = 1;
   bind_change(tensor, "addcmul_", addcmul_, "In place: self += value * tensor1 * tensor2", tensor1,
               tensor2, py::kw_only(), value);
   bind_change(tensor, "addcdiv_", addcdiv_, "In place: self += value * tensor1 / tensor2", tensor1,
               tensor2, py::kw_only(), value);
-  bind_change(tensor, "lerp_", lerp_, "In place: self += weight * (end - self)", py::arg("end"),
-              py::arg("weight"));
+  bind_change(tensor, "lerp_", lerp_, "In place: self += weight * (end - self)", "end"_a,
+              "weight"_a);
 }
 
 void bind_updates(py::module_& m) {
@@ -112,9 +111,9 @@ void bind_updates(py::module_& m) {
     changed(parameter, [&](const Tensor& x) { adamw_(x, mean, square, gradient, scale, step); });
   };
   bind_with_fields<Step, py::object, Tensor, Tensor, Tensor, Tensor>(
-      m, "adamw_", adamw, py::arg("parameter"), py::arg("m"), py::arg("v"), py::arg("gradient"),
-      py::arg("gradient_scale"), py::kw_only(), option("lr", &Step::learning_rate),
-      betas_of<Step>(), option("eps", &Step::eps), option("weight_decay", &Step::weight_decay),
+      m, "adamw_", adamw, "parameter"_a, "m"_a, "v"_a, "gradient"_a, "gradient_scale"_a,
+      py::kw_only(), option("lr", &Step::learning_rate), betas_of<Step>(),
+      option("eps", &Step::eps), option("weight_decay", &Step::weight_decay),
       option("step", &Step::step),
       with_rule("adamw_",
                 "One AdamW step (Loshchilov and Hutter, 2019), in place on parameter, m "
@@ -127,17 +126,17 @@ void bind_updates(py::module_& m) {
           sgd_(x, velocity, gradient, scale, lr, momentum, weight_decay);
         });
       },
-      py::arg("parameter"), py::arg("velocity"), py::arg("gradient"), py::arg("gradient_scale"),
-      py::arg("lr"), py::arg("momentum") = 0.0, py::arg("weight_decay") = 0.0,
+      "parameter"_a, "velocity"_a, "gradient"_a, "gradient_scale"_a, "lr"_a, "momentum"_a = 0.0,
+      "weight_decay"_a = 0.0,
       with_rule("sgd_momentum_",
                 "velocity = momentum * velocity + gradient * gradient_scale + "
                 "weight_decay * parameter; parameter -= lr * velocity, in place"));
   bind_change(m, "scale_", &scale_, with_rule("scale_", "x *= factor, of one element, in place"),
-              py::arg("factor"));
+              "factor"_a);
   bind_change(
       m, "add_scaled_", &add_scaled_,
       with_rule("add_scaled_", "x += other * scale * factor in place, where scale has one element"),
-      py::arg("other"), py::arg("scale"), py::arg("factor") = 1.0);
+      "other"_a, "scale"_a, "factor"_a = 1.0);
 }
 
 }  // namespace weft::python

@@ -133,13 +133,13 @@ void bind_dlpack(py::module_& m, py::class_<Tensor>& tensor) {
             }
             return to_dlpack(x, copy);
           },
-          py::kw_only(), py::arg("stream") = py::none(), py::arg("max_version") = py::none(),
-          py::arg("dl_device") = py::none(), py::arg("copy") = py::none())
+          py::kw_only(), "stream"_a = py::none(), "max_version"_a = py::none(),
+          "dl_device"_a = py::none(), "copy"_a = py::none())
       .def("__dlpack_device__", [](const Tensor& x) {
         shown("dlpack", x);
         return std::pair(static_cast<int>(kDLCPU), 0);
       });
-  m.def("from_dlpack", &from_dlpack, py::arg("x"), py::kw_only(), py::arg("copy") = py::none(),
+  m.def("from_dlpack", &from_dlpack, "x"_a, py::kw_only(), "copy"_a = py::none(),
         "A tensor over the memory of whatever speaks DLPack (torch, NumPy, JAX); copied only where "
         "its elements have gaps. copy=False makes that a ValueError");
 }
@@ -203,8 +203,7 @@ static Tensor deep_copied(const Tensor& x) {
 }
 
 void bind_copies(py::module_& m, py::class_<Tensor>& tensor) {
-  m.def("_tensor_of_bytes", &tensor_of_bytes, py::arg("values"), py::arg("dtype"), py::arg("shape"),
-        py::arg("requires_grad"));
+  m.def("_tensor_of_bytes", &tensor_of_bytes, "values"_a, "dtype"_a, "shape"_a, "requires_grad"_a);
   tensor
       .def("__reduce_ex__",
            [function = m.attr("_tensor_of_bytes")](const Tensor& x, const py::object&) {

@@ -29,7 +29,7 @@ static void bind_sequential(py::module_& m) {
           [](Sequential& self, const ModuleObject& module) {
             self.append(kept_with_object("append", module));
           },
-          py::arg("module"), "Adds a child at the end")
+          "module"_a, "Adds a child at the end")
       .def("__len__", [](const Sequential& s) { return s.children().size(); })
       .def("__getitem__", [](const Sequential& s, int64_t i) {
         const auto size = static_cast<int64_t>(s.children().size());
@@ -74,14 +74,13 @@ static int64_t size_of_weight(const Module& layer, int dim) {
 }
 
 static void bind_affine(py::module_& m) {
-  const auto device = py::arg("device") = py::none(), dtype = py::arg("dtype") = py::none();
+  const auto device = "device"_a = py::none(), dtype = "dtype"_a = py::none();
   bind_module_class<Linear>(m, "Linear",
                             "[..., in] -> [..., out]: x weight^T (+ bias). Parameters: weight "
                             "[out, in] and bias [out], uniform in +-1 / sqrt(in); with `std`, the "
                             "weight is normal and the bias 0")
-      .def(init_of<Linear, int64_t, int64_t, bool, std::optional<double>>(), py::arg("in_features"),
-           py::arg("out_features"), py::arg("bias") = true, py::arg("std") = py::none(), device,
-           dtype)
+      .def(init_of<Linear, int64_t, int64_t, bool, std::optional<double>>(), "in_features"_a,
+           "out_features"_a, "bias"_a = true, "std"_a = py::none(), device, dtype)
       .def_property_readonly("in_features", [](const Linear& l) { return size_of_weight(l, 1); })
       .def_property_readonly("out_features", [](const Linear& l) { return size_of_weight(l, 0); })
       .def_property("float8", &Linear::is_float8, &Linear::set_float8,
@@ -90,14 +89,13 @@ static void bind_affine(py::module_& m) {
       m, "Float8Linear",
       "A Linear whose products, and those of its gradients, are computed in 8 bits with dynamic "
       "scales: float8_linear")
-      .def(init_of<Float8Linear, int64_t, int64_t, bool, std::optional<double>>(),
-           py::arg("in_features"), py::arg("out_features"), py::arg("bias") = true,
-           py::arg("std") = py::none(), device, dtype);
+      .def(init_of<Float8Linear, int64_t, int64_t, bool, std::optional<double>>(), "in_features"_a,
+           "out_features"_a, "bias"_a = true, "std"_a = py::none(), device, dtype);
   bind_module_class<Embedding>(
       m, "Embedding",
       "ids [...] -> [..., dim]. Parameter: weight [vocabulary, dim], normal with `std`")
-      .def(init_of<Embedding, int64_t, int64_t, double>(), py::arg("num_embeddings"),
-           py::arg("embedding_dim"), py::arg("std") = 1.0, device, dtype)
+      .def(init_of<Embedding, int64_t, int64_t, double>(), "num_embeddings"_a, "embedding_dim"_a,
+           "std"_a = 1.0, device, dtype)
       .def_property_readonly("num_embeddings",
                              [](const Embedding& e) { return size_of_weight(e, 0); })
       .def_property_readonly("embedding_dim",
@@ -114,14 +112,13 @@ static int convert_layers(Module& model, const py::object& filter) {
 
 void bind_layers(py::module_& m) {
   bind_affine(m);
-  m.def("convert_to_float8", &convert_layers, py::arg("model"), py::arg("filter") = py::none(),
+  m.def("convert_to_float8", &convert_layers, "model"_a, "filter"_a = py::none(),
         "Lets each Linear of the model, or those for which filter(layer, path) is true, compute by "
         "float8_linear; their parameters stay as they are. Gives their number");
-  const auto device = py::arg("device") = py::none(), dtype = py::arg("dtype") = py::none();
+  const auto device = "device"_a = py::none(), dtype = "dtype"_a = py::none();
   bind_module_class<RMSNorm>(m, "RMSNorm",
                              "[..., dim] -> [..., dim]: rms_norm. Parameter: weight, ones")
-      .def(init_of<RMSNorm, LastDim, double>(), py::arg("normalized_shape"), py::arg("eps") = 1e-5,
-           device, dtype)
+      .def(init_of<RMSNorm, LastDim, double>(), "normalized_shape"_a, "eps"_a = 1e-5, device, dtype)
       .def_property_readonly("normalized_shape",
                              [](const RMSNorm& n) { return py::make_tuple(size_of_weight(n, 0)); })
       .def_property_readonly("eps", &RMSNorm::eps);
@@ -129,14 +126,13 @@ void bind_layers(py::module_& m) {
       m, "LayerNorm",
       "[..., dim] -> [..., dim]: layer_norm. Parameters: weight, ones; bias, zeros; neither "
       "without elementwise_affine")
-      .def(init_of<LayerNorm, LastDim, double, bool, bool>(), py::arg("normalized_shape"),
-           py::arg("eps") = 1e-5, py::arg("elementwise_affine") = true, py::arg("bias") = true,
-           device, dtype)
+      .def(init_of<LayerNorm, LastDim, double, bool, bool>(), "normalized_shape"_a, "eps"_a = 1e-5,
+           "elementwise_affine"_a = true, "bias"_a = true, device, dtype)
       .def_property_readonly("normalized_shape",
                              [](const LayerNorm& n) { return py::make_tuple(n.dim()); })
       .def_property_readonly("eps", &LayerNorm::eps);
   bind_module_class<Dropout>(m, "Dropout", "`dropout` while training, what it gets otherwise")
-      .def(py::init<double>(), py::arg("p") = 0.5, "ValueError when p is not in [0, 1)")
+      .def(py::init<double>(), "p"_a = 0.5, "ValueError when p is not in [0, 1)")
       .def_property_readonly("p", &Dropout::probability);
   bind_sequential(m);
 }
@@ -227,14 +223,14 @@ static void bind_config(py::module_& m) {
              option("std", &C::deviation));
   config.def("__eq__", [](const C& a, const C& b) { return a == b; });
   bind_choices(config);
-  m.def("config_json", &config_json, py::arg("config"), py::arg("dtype") = "",
+  m.def("config_json", &config_json, "config"_a, "dtype"_a = "",
         "The text of the config.json from which transformer_config reads the same");
   m.def("transformer_families", &transformer_families,
         "The values of \"model_type\" in config.json that are known");
 }
 
 static void bind_block(py::module_& m) {
-  m.def("transformer_block", &transformer_block, py::arg("config"), py::arg("layer") = 0,
+  m.def("transformer_block", &transformer_block, "config"_a, "layer"_a = 0,
         "One block, for models with other inputs and outputs than TransformerModel: hidden states "
         "[batch, sequence, dim], and the mask of an encoder, to hidden states");
 }
@@ -246,7 +242,7 @@ template <class L> static std::unique_ptr<L> transformer_of(const std::string& s
 void bind_transformer(py::module_& m) {
   bind_config(m);
   bind_block(m);
-  m.def("transformer_config", &transformer_config, py::arg("source"),
+  m.def("transformer_config", &transformer_config, "source"_a,
         "`source` is 'tiny', 'small', a Hugging Face config.json or a directory that holds one. "
         "ValueError names the file, the key and what is wrong");
   bind_module_class<TransformerModel>(
@@ -255,9 +251,9 @@ void bind_transformer(py::module_& m) {
       "Face's Llama. {ids [batch, sequence]} -> logits [batch, sequence, vocabulary]; an encoder "
       "also takes a mask and token types, and without a head gives hidden states [batch, sequence, "
       "dim] and, with a pooler, the pooled first token [batch, dim]")
-      .def(py::init<const TransformerConfig&>(), py::arg("config"))
+      .def(py::init<const TransformerConfig&>(), "config"_a)
       .def(py::init(&transformer_of<TransformerModel>, &transformer_of<InPython<TransformerModel>>),
-           py::arg("source"))
+           "source"_a)
       .def_property_readonly("config", &TransformerModel::config)
       .def(
           "blocks",
@@ -281,7 +277,7 @@ void bind_transformer(py::module_& m) {
           },
           "The lists of modules to pass to fully_shard, before the whole model: each block, the "
           "token embedding, and the final norm with the head; of a tied model the blocks only")
-      .def("loss", &TransformerModel::loss, Released(), py::arg("ids"), py::arg("targets"),
+      .def("loss", &TransformerModel::loss, Released(), "ids"_a, "targets"_a,
            "Mean cross entropy of the logits of ids [batch, sequence] against targets (alike); "
            "those that are -100 do not count");
 }

@@ -108,7 +108,7 @@ static py::class_<Kind> bind_kind(py::module_& m, const char* name, const char* 
           [](const Kind& p, std::optional<int> dim) {
             return dim ? Placement(p).is_shard(*dim) : Placement(p).is_shard();
           },
-          py::arg("dim") = py::none(), "Whether it is a Shard (of that dim)")
+          "dim"_a = py::none(), "Whether it is a Shard (of that dim)")
       .def("is_replicate", [](const Kind& p) { return Placement(p).is_replicate(); })
       .def("is_partial", [](const Kind& p) { return Placement(p).is_partial(); })
       .def("__reduce__",
@@ -131,7 +131,7 @@ void bind_placements(py::module_& m) {
              Placement{shard};  // checks it
              return shard;
            }),
-           py::arg("dim") = 0, py::arg("sizes") = std::vector<int64_t>(),
+           "dim"_a = 0, "sizes"_a = std::vector<int64_t>(),
            "A dim below 0 counts from the end of whatever tensor is laid out; ValueError for one "
            "that no tensor can have. `sizes`: one per device along the axis, equal on all ranks, "
            "adding up to the dim's size; where other axes cut the dim outside of this one, as many "
@@ -150,7 +150,7 @@ void bind_placements(py::module_& m) {
                      "reduction: sum, avg, max or min")
       .def(py::init(
                [](const std::string& reduce_op) { return Partial{reduce_op_named(reduce_op)}; }),
-           py::arg("reduce_op") = "sum")
+           "reduce_op"_a = "sum")
       .def_property_readonly("reduce_op", [](const Partial& p) { return name_of(p.op); })
       .def("__repr__", [](const Partial& p) { return concat("Partial('", p.op, "')"); });
   py::class_<PlacementsObject>(
@@ -159,13 +159,13 @@ void bind_placements(py::module_& m) {
       "by name ({'tp': Shard(0)}); axes that are not named replicate. Wherever "
       "placements are asked for, the list or dict itself will do")
       .def(py::init([](const Placements& given) { return PlacementsObject{given}; }),
-           py::arg("placements"))
+           "placements"_a)
       .def(
           "cut_in_order",
           [](const PlacementsObject& self, int dim, const std::vector<std::string>& axes) {
             return self.placements.cut_in_order(dim, axes);
           },
-          py::arg("dim"), py::arg("axes"),
+          "dim"_a, "axes"_a,
           "The same with `dim` cut by the axes in that order, outermost first; names all the root "
           "mesh's axes that cut the dim")
       .def("__reduce__", [m](const PlacementsObject& self) -> py::tuple {
@@ -178,7 +178,7 @@ void bind_placements(py::module_& m) {
         for (const auto& [dim, axes] : orders) placements = placements.cut_in_order(dim, axes);
         return placements;
       },
-      py::arg("placements"), py::arg("orders"));
+      "placements"_a, "orders"_a);
 }
 
 /// Parses {"dp": 2, "tp": 4}, or a list of pairs.
@@ -256,13 +256,13 @@ static void bind_grid(py::class_<DeviceMesh>& bound) {
           [](const DeviceMesh& mesh, const py::object& axis) {
             return axis.is_none() ? mesh.size() : mesh.axis_size(axis_of(mesh, axis));
           },
-          py::arg("mesh_dim") = py::none(), "Ranks along an axis (name or number), or all")
+          "mesh_dim"_a = py::none(), "Ranks along an axis (name or number), or all")
       .def(
           "get_local_rank",
           [](const DeviceMesh& mesh, const py::object& axis) {
             return mesh.coordinate(axis_of(mesh, axis));
           },
-          py::arg("mesh_dim") = py::none(), "This rank's position along an axis (name or number)")
+          "mesh_dim"_a = py::none(), "This rank's position along an axis (name or number)")
       .def_property_readonly(
           "device_type", [](const DeviceMesh& mesh) { return type_name(mesh.device_type()); },
           "The kind of the ranks' devices, \"cpu\" or \"cuda\": where new tensors over it are made")
@@ -271,7 +271,7 @@ static void bind_grid(py::class_<DeviceMesh>& bound) {
           [](const DeviceMesh& mesh, const py::object& axis) {
             return view(mesh, py::str(mesh.axis_name(axis_of(mesh, axis)))).communicator();
           },
-          py::arg("mesh_dim") = py::none(), "The ranks along an axis (name or number)")
+          "mesh_dim"_a = py::none(), "The ranks along an axis (name or number)")
       .def("get_rank", &DeviceMesh::rank, "This rank in the root mesh's communicator")
       .def(
           "get_coordinate",
@@ -296,7 +296,7 @@ void bind_mesh(py::module_& m) {
              const Unlocked release;
              return DeviceMesh(ranks, list, device_type.kind);
            }),
-           py::arg("ranks"), py::arg("axes"), py::kw_only(), py::arg("device_type") = cpu,
+           "ranks"_a, "axes"_a, py::kw_only(), "device_type"_a = cpu,
            "Collective over the ranks, whose number must be the product of the axes' sizes: "
            "DeviceMesh(world, {'dp': 2, 'tp': 4}). ValueError for a device_type that this machine "
            "lacks")
@@ -309,7 +309,7 @@ void bind_mesh(py::module_& m) {
             return std::pair(mesh.traffic().bytes, mesh.traffic().collectives);
           },
           "(bytes this rank received from others, collectives) over all of the root mesh")
-      .def("__getitem__", &view, py::arg("axes"))
+      .def("__getitem__", &view, "axes"_a)
       .def("__eq__",
            [](const DeviceMesh& a, const py::object& b) {
              return py::isinstance<DeviceMesh>(b) && a == b.cast<const DeviceMesh&>();

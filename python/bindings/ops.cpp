@@ -100,12 +100,11 @@ static py::object told_of(const Call& call, int results) {
     result_wholes.push_back(call.out_shape(i));
     result_shapes.push_back(call.out(i).shape);
   }
-  return namespace_of(
-      py::arg("structure") = call.attributes().structure,
-      py::arg("values") = values_of(call.attributes()), py::arg("operand_boxes") = operand_boxes,
-      py::arg("result_boxes") = result_boxes, py::arg("operand_wholes") = operand_wholes,
-      py::arg("result_wholes") = result_wholes, py::arg("result_shapes") = result_shapes,
-      py::arg("counts_here") = call.counts_here());
+  return namespace_of("structure"_a = call.attributes().structure,
+                      "values"_a = values_of(call.attributes()), "operand_boxes"_a = operand_boxes,
+                      "result_boxes"_a = result_boxes, "operand_wholes"_a = operand_wholes,
+                      "result_wholes"_a = result_wholes, "result_shapes"_a = result_shapes,
+                      "counts_here"_a = call.counts_here());
 }
 
 /// Runs forward on copies of the operands and copies what it returns to the results.
@@ -141,9 +140,9 @@ static void run_backward(const std::string& name, const Callable& backward, int 
   for (int i = 0; i < grad.operands(); ++i) operands.append(grad.in(i));
   for (int i = 0; saves_outputs && i < results; ++i) outputs.append(grad.out(i));
   py::tuple arguments(static_cast<size_t>(results + 1));
-  arguments[0] = namespace_of(py::arg("operands") = operands, py::arg("results") = outputs,
-                              py::arg("structure") = grad.attributes().structure,
-                              py::arg("values") = values_of(grad.attributes()));
+  arguments[0] = namespace_of("operands"_a = operands, "results"_a = outputs,
+                              "structure"_a = grad.attributes().structure,
+                              "values"_a = values_of(grad.attributes()));
   for (int i = 0; i < results; ++i) {
     arguments[static_cast<size_t>(i + 1)] = py::cast(optional_of(grad.grad(i)));
   }
@@ -252,12 +251,11 @@ void bind_ops(py::module_& m) {
                  "An operation, built in or one's own. Call it with tensors, and with `structure` "
                  "(dims, flags and sizes, which take part in the choice of layouts) and `values` "
                  "(scalars) as its kernel takes them")
-      .def(py::init(&own_op), py::arg("name"), py::arg("rule"), py::arg("forward"),
-           py::arg("backward") = py::none(), py::kw_only(),
-           py::arg("linear") = std::vector<std::vector<int>>{}, py::arg("dtype") = py::none(),
-           py::arg("saves_outputs") = false, py::arg("dtypes") = std::vector<DType>{},
-           py::arg("differentiable") = py::none(),
-           py::arg("samples") = std::vector<std::vector<Shape>>{}, kOwnOpDoc)
+      .def(py::init(&own_op), "name"_a, "rule"_a, "forward"_a, "backward"_a = py::none(),
+           py::kw_only(), "linear"_a = std::vector<std::vector<int>>{}, "dtype"_a = py::none(),
+           "saves_outputs"_a = false, "dtypes"_a = std::vector<DType>{},
+           "differentiable"_a = py::none(), "samples"_a = std::vector<std::vector<Shape>>{},
+           kOwnOpDoc)
       .def_property_readonly("name", [](const Op& op) { return op.spec().name; })
       .def_property_readonly(
           "rule", [](const Op& op) { return rule_of(op.spec()); },
@@ -274,17 +272,16 @@ void bind_ops(py::module_& m) {
                              "Calls that it is tested with: (shapes, dtypes, structure, values, "
                              "(low, high) of the elements)")
       .def(
-          "__call__", &call, py::kw_only(), py::arg("structure") = Shape(),
-          py::arg("values") = std::vector<double>{},
+          "__call__", &call, py::kw_only(), "structure"_a = Shape(),
+          "values"_a = std::vector<double>{},
           "The result, or a tuple where there are several. ValueError when operands do not fit the "
           "rule")
       .def("__repr__", [](const Op& op) {
         return concat("Op('", op.spec().name, "', \"", rule_of(op.spec()), "\")");
       });
   m.def("all_ops", &all_ops, "The built-in ops");
-  m.def("_gradcheck", &gradcheck_outcome, Released(), py::arg("op"), py::arg("seed"));
-  m.def("_sweep", &sweep_outcome, Released(), py::arg("op"), py::arg("axes"), py::arg("most"),
-        py::arg("percent"), py::arg("seed"));
+  m.def("_gradcheck", &gradcheck_outcome, Released(), "op"_a, "seed"_a);
+  m.def("_sweep", &sweep_outcome, Released(), "op"_a, "axes"_a, "most"_a, "percent"_a, "seed"_a);
 }
 
 }  // namespace weft::python

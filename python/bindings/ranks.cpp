@@ -50,8 +50,7 @@ void bind_communicator(py::module_& m) {
       .def_property_readonly("size", &Communicator::size, "How many ranks there are")
       .def_property_readonly("name", &Communicator::name, "'world', 'world/dp': the name in errors")
       .def("barrier", &Communicator::barrier, Released(), "Returns when all ranks have called it")
-      .def("split", &Communicator::split, Released(), py::arg("color"), py::arg("key"),
-           py::arg("name"),
+      .def("split", &Communicator::split, Released(), "color"_a, "key"_a, "name"_a,
            "Groups of equal `color`, ordered by (key, rank); a negative color joins none. "
            "Collective")
       .def_property_readonly(
@@ -276,12 +275,12 @@ static py::list run_python_ranks(int ranks, const py::function& body, const RunO
 
 void bind_ranks(py::module_& m) {
   using O = RunOptions;
-  const auto deadline = converted(py::arg("deadline") = 600.0, &O::deadline, milliseconds_of);
+  const auto deadline = converted("deadline"_a = 600.0, &O::deadline, milliseconds_of);
   const auto threads = option("threads_per_rank", &O::threads_per_rank);
   const auto seed = option("seed", &O::seed);
   bind_with_fields<O, int, py::function>(
-      m, "run_ranks", run_python_ranks, py::arg("ranks"), py::arg("body"), py::kw_only(), deadline,
-      threads, seed, option("checks_equality", &O::checks_equality),
+      m, "run_ranks", run_python_ranks, "ranks"_a, "body"_a, py::kw_only(), deadline, threads, seed,
+      option("checks_equality", &O::checks_equality),
       "Calls body(world) on `ranks` threads of this process, each a rank, and returns what they "
       "returned, by rank. When one raises, the others end too and its exception is raised here; "
       "so at Ctrl-C. Waits for other ranks end after `deadline` seconds with a CommError. "
@@ -293,9 +292,8 @@ void bind_ranks(py::module_& m) {
   bind_with_fields<O>(m, "_connect", connect, Released(), deadline, threads, seed);
   m.def(
       "_abort", [](const Communicator& world, const std::string& why) { world.abort(why); },
-      Released(), py::arg("world"), py::arg("why"));
-  m.def("fake_world", &fake_world, py::arg("rank"), py::arg("size"), py::arg("ranks_per_host") = 8,
-        py::arg("in_memory") = true,
+      Released(), "world"_a, "why"_a);
+  m.def("fake_world", &fake_world, "rank"_a, "size"_a, "ranks_per_host"_a = 8, "in_memory"_a = true,
         "A communicator of `size` ranks of which only `rank` exists: collectives move nothing but "
         "count the bytes that would come. For planning on clusters you do not have");
 }
