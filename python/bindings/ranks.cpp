@@ -77,7 +77,7 @@ static std::chrono::milliseconds milliseconds_of(double deadline) {
 namespace {
 
 /// The state of the ranks while they run; read and changed with the interpreter's lock held.
-class RankRun {
+class RankRun : NotCopied {
  public:
   RankRun(int ranks, const py::function& body)
       : body_(body),
@@ -88,8 +88,6 @@ class RankRun {
     all().push_back(this);
   }
   ~RankRun() { std::erase(all(), this); }
-  RankRun(const RankRun&) = delete;
-  RankRun& operator=(const RankRun&) = delete;
 
   /// Runs one rank, on its thread.
   void run(const Communicator& world) {
