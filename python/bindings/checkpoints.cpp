@@ -140,14 +140,13 @@ static void bind_saver(py::module_& m) {
       option("continues", &C::continues), option("resumed_step", &C::resumed_step),
       option("async_bytes", &C::async_bytes), option("refuse_non_finite", &C::refuse_non_finite),
       option("lease_seconds", &C::lease_seconds),
-      "Collective over all ranks that hold the state. keep: complete checkpoints of this run "
-      "to keep next to the newest, 0 for all. continues: those that exist are this run's "
-      "too; of those after resumed_step, which it passed over, none counts towards keep (-1: "
-      "the step before the first that is saved). refuse_non_finite: a save raises "
-      "RuntimeError, naming the tensor, when an element of this rank's part is NaN or "
-      "infinite; without, it is saved and marked. lease_seconds: how long another job waits "
-      "for a sign of life of this saver before it takes the directory over. A problem that "
-      "does not make a save fail is a warning");
+      "Collective over all ranks that hold the state. keep: complete checkpoints of this run to "
+      "keep next to the newest, 0 for all. continues: those that exist are this run's too; of "
+      "those after resumed_step, which it passed over, none counts towards keep (-1: the step "
+      "before the first that is saved). refuse_non_finite: a save raises RuntimeError, naming the "
+      "tensor, when an element of this rank's part is NaN or infinite; without, it is saved and "
+      "marked. lease_seconds: how long another job waits for a sign of life of this saver before "
+      "it takes the directory over. A problem that does not make a save fail is a warning");
   saver
       .def("save", py::overload_cast<int64_t, const TrainingState&>(&CheckpointSaver::save),
            Released(), "step"_a, "state"_a,
@@ -197,8 +196,7 @@ static void bind_readers(py::module_& m) {
       },
       Released(), "directory"_a, "world"_a = py::none(),
       "By names, sizes and headers; '' when there is none. With `world` all its ranks, which call "
-      "it together, get what the first one finds: each might find another one while a job "
-      "saves");
+      "it together, get what the first one finds: each might find another one while a job saves");
   m.def(
       "load", py::overload_cast<const std::string&, const TrainingState&>(&load), Released(),
       "path"_a, "into"_a,

@@ -47,14 +47,6 @@ static CustomCollective collective_of(const py::object& given, bool gathers) {
   };
 }
 
-static std::function<void(const Tensor&)> hook_of(const py::object& given) {
-  if (given.is_none()) return {};
-  return [kept = Callable(py::function(given))](const Tensor& gradients) {
-    const Locked lock;
-    kept(gradients);
-  };
-}
-
 static void bind_handles(py::module_& m) {
   py::class_<UnshardHandle>(m, "UnshardHandle", "An unshard that was started")
       .def("wait", &UnshardHandle::wait, Released(), "Returns when the parameters are there");
@@ -111,7 +103,9 @@ static void bind_gradients(py::class_<FsdpModule>& module) {
            "recurse"_a = true)
       .def(
           "set_all_reduce_hook",
-          [](FsdpModule& self, const py::object& hook) { self.set_all_reduce_hook(hook_of(hook)); },
+          [](FsdpModule& self, const py::object& hook) {
+            self.set_all_reduce_hook(function_in<void, const Tensor&>(hook));
+          },
           "hook"_a)
       .def("set_gradient_divide_factor", &FsdpModule::set_gradient_divide_factor, "factor"_a)
       .def("set_force_sum_reduction_for_comms", &FsdpModule::set_force_sum_reduction_for_comms,
@@ -314,15 +308,13 @@ void bind_memory_budget(py::module_& m) {
       },
       "build"_a, "mesh"_a, "memory"_a, py::kw_only(), "directory"_a = "", "micro_steps"_a = 1,
       "strategy"_a = "full_shard", "mp_policy"_a = py::none(),
-      "Chooses what blocks save for backward, whether parameters stay gathered, how many units "
-      "are gathered early, whether the parts of blocks are units and, with a directory, what rests "
-      "on disk there, so that a training step "
-      "with AdamW takes at most `memory` bytes of each rank. build(mesh) gives a model over a mesh "
-      "like `mesh.root()`, its blocks in the order of forward, and a function that runs forward "
-      "and "
-      "backward of one micro-step on device \"meta\"; it is called several times. ValueError with "
-      "the least that would fit where nothing does. Computed without communication; ranks that "
-      "call it alike choose alike");
+      "Chooses what blocks save for backward, whether parameters stay gathered, how many units are "
+      "gathered early, whether the parts of blocks are units and, with a directory, what rests on "
+      "disk there, so that a training step with AdamW takes at most `memory` bytes of each rank. "
+      "build(mesh) gives a model over a mesh like `mesh.root()`, its blocks in the order of "
+      "forward, and a function that runs forward and backward of one micro-step on device "
+      "\"meta\"; it is called several times. ValueError with the least that would fit where "
+      "nothing does. Computed without communication; ranks that call it alike choose alike");
 }
 
 }  // namespace weft::python

@@ -115,14 +115,6 @@ static void bind_placement(py::module_& m) {
       .def_readonly("replicate", &Dims::replicate);
 }
 
-static std::function<int(const NamedParameter&)> shard_dim_of(const py::object& given) {
-  if (given.is_none()) return {};
-  return [kept = Callable(py::function(given))](const NamedParameter& p) {
-    const Locked lock;
-    return kept(p.name(), p.parameter).cast<int>();
-  };
-}
-
 static void bind_strategy(py::module_& m) {
   using Row = std::tuple<Placement, Placement, Placement>;
   py::class_<Strategy>(m, "Strategy",
@@ -206,8 +198,7 @@ static Offload offload_of(const std::vector<std::string>& names) {
     } else {
       fail("fully_shard: offload is ", in_quotes(item),
            ", expected \"parameters\", \"gradients\" or \"activations\", and a tier behind it, as "
-           "in "
-           "\"parameters=disk:DIR\"; AdamW(offload=...) keeps the optimizer's state");
+           "in \"parameters=disk:DIR\"; AdamW(offload=...) keeps the optimizer's state");
     }
   }
   return offload;
@@ -256,7 +247,7 @@ void bind_fully_shard(py::module_& m) {
                                                    .error_feedback = error_feedback,
                                                    .within = quantized_within},
                                   .offload = offload_of(offload),
-                                  .shard_dim = shard_dim_of(shard_dim),
+                                  .shard_dim = function_of_parameter<int>(shard_dim),
                                   .shard_placement_fn = shard_placements_of(placement),
                                   .dp_mesh_dims = dims,
                                   .extension = extension_of(extension),
@@ -289,19 +280,15 @@ void bind_fully_shard(py::module_& m) {
       "reshard_after_forward may name an axis, or a number of ranks. `offload` names what rests in "
       "pinned memory of the host: \"parameters\", \"gradients\", and between forward and backward "
       "\"activations\", which recomputation saves; \"parameters=disk:DIR\" rest in files without a "
-      "name. shard_placement_fn(parameter) "
-      "gives a Shard, a ShardPlacementResult or None. extension(name, parameter) gives an object "
-      "whose fsdp_pre_all_gather(slice) returns what is sent, and whose "
-      "fsdp_post_all_gather(received, out) writes a rank's part. quantized_gather (int8, "
-      "float8_e4m3fn) and quantized_gradients (int8, bfloat16) are what gathers and "
+      "name. shard_placement_fn(parameter) gives a Shard, a ShardPlacementResult or None. "
+      "extension(name, parameter) gives an object whose fsdp_pre_all_gather(slice) returns what is "
+      "sent, and whose fsdp_post_all_gather(received, out) writes a rank's part. quantized_gather "
+      "(int8, float8_e4m3fn) and quantized_gradients (int8, bfloat16) are what gathers and "
       "reduce-scatters send, 8 bits with a scale for each quantization_block elements; "
       "error_feedback adds what gradients lost to the next ones. quantized_within is the axis "
-      "within "
-      "a host, over which codes move apart from the other axes (\"\": they do not; None: if it is "
-      "predicted to be faster). expert_axis is the axis of `mesh` "
-      "that "
-      "cuts experts too (expert_styles): they are sharded over the others only. ValueError, with "
-      "nothing changed, "
+      "within a host, over which codes move apart from the other axes (\"\": they do not; None: if "
+      "it is predicted to be faster). expert_axis is the axis of `mesh` that cuts experts too "
+      "(expert_styles): they are sharded over the others only. ValueError, with nothing changed, "
       "when the strategy does not fit. Gives the module");
   py::class_<NoSync>(m, "_NoSync").def(py::init<Module&, bool>(), Released(), "model"_a, "holds"_a);
   bind_questions(m);

@@ -177,8 +177,7 @@ static py::tuple reduced(const py::object& function, const Tensor& x) {
   if (x.is_sharded()) {
     fail("pickle: the tensor ", x.shape(), " is laid out over ", x.sharding(),
          ", expected one of one device; save it by CheckpointSaver, as part of a state_dict, or "
-         "pickle "
-         "its full_tensor()");
+         "pickle its full_tensor()");
   }
   check_is_leaf("pickle", x);
   return py::make_tuple(function,

@@ -22,14 +22,6 @@ ParameterPtr declare(Module& module, const std::string& name, const Shape& shape
   return (module.*(&OpenModule::declare))(name, shape, std::move(initializer), dtype);
 }
 
-Parameter::Initializer initializer_of(const py::object& given) {
-  if (given.is_none()) return {};
-  return [kept = Callable(py::function(given))](const Tensor& values) {
-    const Locked lock;
-    kept(values);
-  };
-}
-
 py::object called(const ModuleObject& module, const py::args& given, const py::kwargs& named) {
   auto& self = module.cast<Module&>();
   if (named.empty()) {
@@ -133,7 +125,9 @@ void bind_parameter(py::module_& m) {
       .def_property_readonly("is_materialized", &Parameter::is_materialized)
       .def(
           "set_init",
-          [](Parameter& p, const py::function& init) { p.set_initializer(initializer_of(init)); },
+          [](Parameter& p, const py::function& init) {
+            p.set_initializer(function_in<void, const Tensor&>(init));
+          },
           "init"_a,
           "init(tensor) fills a tensor of any layout with the initial values, when it is "
           "materialized")
@@ -178,7 +172,9 @@ void bind_members(PlainModule& module) {
       .def(
           "_declare",
           [](Module& self, const std::string& name, const Shape& shape, const py::object& init,
-             DType dtype) { return declare(self, name, shape, initializer_of(init), dtype); },
+             DType dtype) {
+            return declare(self, name, shape, function_in<void, const Tensor&>(init), dtype);
+          },
           "name"_a, "shape"_a, "init"_a = py::none(), "dtype"_a = DType::f32)
       .def(
           "_add_parameter",

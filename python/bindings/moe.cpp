@@ -104,11 +104,10 @@ static void bind_moe_config(py::module_& m) {
   using C = MoEConfig;
   bind_options<C>(
       m, "MoEConfig",
-      "Sizes and numbers of a mixture of experts, as of Mixtral, Qwen-MoE and "
-      "DeepSeek. `shared_width`: width of the expert that computes all tokens; "
-      "`f32_logits`: the router computes in f32 where tokens have a smaller dtype; the "
-      "coefficients multiply the losses that backward adds; `chunks`: parts of the "
-      "sequences computed one after the other",
+      "Sizes and numbers of a mixture of experts, as of Mixtral, Qwen-MoE and DeepSeek. "
+      "`shared_width`: width of the expert that computes all tokens; `f32_logits`: the router "
+      "computes in f32 where tokens have a smaller dtype; the coefficients multiply the losses "
+      "that backward adds; `chunks`: parts of the sequences computed one after the other",
       py::kw_only(), needed("dim", &C::dim), needed("width", &C::width),
       needed("experts", &C::experts), converted("router"_a = py::none(), &C::router, router_of),
       option("f32_logits", &C::f32_logits), option("balance_bias", &C::balance_bias),

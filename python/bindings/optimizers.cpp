@@ -17,14 +17,6 @@
 
 namespace weft::python {
 
-static DecayPredicate predicate_of(const py::object& given) {
-  if (given.is_none()) return {};
-  return [kept = Callable(py::function(given))](const NamedParameter& p) {
-    const Locked lock;
-    return kept(p.name(), p.parameter).cast<bool>();
-  };
-}
-
 namespace {
 
 /// The numbers of a group, by name.
@@ -288,7 +280,7 @@ static void bind_kinds(py::module_& m) {
       m, "AdamW", "Adam with decoupled weight decay (Loshchilov and Hutter, 2019)",
       option("lr", &A::learning_rate), betas_of<A>(), option("eps", &A::eps),
       option("weight_decay", &A::weight_decay), py::kw_only(),
-      converted(decays, &A::decays, predicate_of), option("moments", &A::moments),
+      converted(decays, &A::decays, function_of_parameter<bool>), option("moments", &A::moments),
       converted(offload, &A::offload, offload_in),
       "parameters: a module, its named_parameters() or parameters(), or a list of groups, dicts "
       "with \"params\" and the options that differ from those given here. decays(name, parameter) "
@@ -298,12 +290,12 @@ static void bind_kinds(py::module_& m) {
   bind_optimizer<SGD, S>(m, "SGD", "Stochastic gradient descent, with momentum",
                          option("lr", &S::learning_rate), option("momentum", &S::momentum),
                          option("weight_decay", &S::weight_decay), option("nesterov", &S::nesterov),
-                         py::kw_only(), converted(decays, &S::decays, predicate_of),
+                         py::kw_only(), converted(decays, &S::decays, function_of_parameter<bool>),
                          converted(offload, &S::offload, offload_in));
   bind_optimizer<Lamb, L>(m, "Lamb", "Layer-wise adapted Adam (You et al., 2020)",
                           option("lr", &L::learning_rate), betas_of<L>(), option("eps", &L::eps),
                           option("weight_decay", &L::weight_decay), py::kw_only(),
-                          converted(decays, &L::decays, predicate_of),
+                          converted(decays, &L::decays, function_of_parameter<bool>),
                           converted(offload, &L::offload, offload_in));
 }
 
@@ -331,8 +323,7 @@ void bind_optimizers(py::module_& m) {
       },
       "parameters"_a,
       "sqrt of the sum of squares of all gradients, whatever their layouts and meshes: one "
-      "element, "
-      "float32, equal on each rank. One all-reduce");
+      "element, float32, equal on each rank. One all-reduce");
   m.def("in_memory", &in_memory, Released(), "tensor"_a,
         "The tensor, or a copy in memory of one that rests on disk");
   m.def("rests_on_disk", &rests_on_disk, "tensor"_a,

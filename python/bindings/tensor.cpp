@@ -309,8 +309,7 @@ static void bind_distribution(py::module_& m) {
          int root) { return scatter(whole.value_or(Tensor()), mesh, placements, root); },
       Released(), "whole"_a, "mesh"_a, "placements"_a, "root"_a = 0,
       "Sends root's `whole` to the ranks of the mesh; other ranks give None, or any. Not recorded: "
-      "a "
-      "leaf on all ranks where root's requires a gradient");
+      "a leaf on all ranks where root's requires a gradient");
   m.def(
       "explain", [](const Tensor& x, const Placements& p) { return explain(x, p); }, Released(),
       "tensor"_a, "placements"_a,

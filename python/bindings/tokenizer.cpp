@@ -162,8 +162,7 @@ void bind_tokenizer(py::module_& m) {
           },
           Released(), "text"_a, py::kw_only(), "add_special"_a = true,
           "The ids of a text (str or bytes; what is not UTF-8 is read as U+FFFD). add_special: "
-          "with "
-          "the tokens that the model expects around a text")
+          "with the tokens that the model expects around a text")
       .def(
           "decode",
           [](const Tokenizer& self, const std::vector<int64_t>& ids, bool skip_special) {
