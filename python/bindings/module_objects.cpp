@@ -2,7 +2,7 @@
 #include "python/bindings/module_calls.h"
 
 #include <atomic>
-#include <optional>
+#include <functional>
 #include <utility>
 
 #include "python/bindings/instances.h"
@@ -152,68 +152,43 @@ Callable weak_reference(py::handle object) {
   return Callable{py::function(py::weakref(object, py::handle()))};
 }
 
-/// Finds the Python object of a module without keeping it; for a part made by C++, a new object if
-/// the old one is gone.
-class FoundModule {
- public:
-  explicit FoundModule(const ModuleObject& module) {
-    if (is_made_in_python(module)) {
-      object_ = weak_reference(module);
-      return;
-    }
-    part_ = &module.cast<Module&>();
-    const auto tree = module.cast<std::shared_ptr<Module>>();
-    // A tree whose class is written in Python is kept by its object, not by the pointer.
-    if (const auto* kept = std::get_deleter<HeldObject>(tree)) {
-      object_ = weak_reference(kept->object);
-    } else {
-      tree_ = tree;
-    }
+/// Finds an object without keeping it, or None when it is gone. Called with the lock held.
+using Finder = std::function<py::object()>;
+
+/// Finds the Python object of a module; for a part made by C++, a new object if the old one is
+/// gone.
+Finder finder_of(const ModuleObject& module) {
+  if (is_made_in_python(module)) return [object = weak_reference(module)] { return object(); };
+  auto* const part = &module.cast<Module&>();
+  const auto tree = module.cast<std::shared_ptr<Module>>();
+  // A tree whose class is written in Python is kept by its object, not by the pointer.
+  if (const auto* kept = std::get_deleter<HeldObject>(tree)) {
+    return [object = weak_reference(kept->object), part] {
+      const py::object found = object();
+      return found.is_none() ? found : py::cast(part_of(tree_of<Module>(found), part));
+    };
   }
+  return [weak = std::weak_ptr(tree), part]() -> py::object {
+    const auto found = weak.lock();
+    return found ? py::cast(part_of(found, part)) : py::none();
+  };
+}
 
-  /// Returns None when it is gone. Called with the lock held.
-  py::object operator()() const {
-    const py::object object = object_ ? object_() : py::none();
-    if (!part_) return object;
-    std::shared_ptr<Module> tree = tree_.lock();
-    if (!object.is_none()) tree = tree_of<Module>(object);
-    return tree ? py::cast(part_of(tree, part_)) : py::none();
-  }
-
- private:
-  Callable object_;
-  Module* part_ = nullptr;
-  std::weak_ptr<Module> tree_;
-};
-
-/// Finds a hook: stored in the module's object, where Python's collector sees it, or kept by C++
-/// for a part without a Python object.
-class FoundHook {
- public:
-  explicit FoundHook(const py::object& hook) : kept_(py::function(hook)) {}
-  FoundHook(Callable object, size_t number, int which)
-      : kept_(std::move(object)), number_(number), which_(which) {}
-
-  /// Returns None when it was removed. Called with the lock held.
-  py::object operator()() const {
-    if (which_ < 0) return kept_.function();
-    const py::object module = kept_();
+/// Finds hook `which` of a number, where the module's object stores it and Python's collector sees
+/// it.
+Finder finder_of_hook(const Callable& object, size_t number, size_t which) {
+  return [=] {
+    const py::object module = object();
     if (module.is_none()) return module;
     const py::dict hooks = module.attr(kHooks);
-    const py::int_ number(number_);
-    if (!hooks.contains(number)) return py::none();
-    return py::tuple(hooks[number])[static_cast<size_t>(which_)];
-  }
-
- private:
-  Callable kept_;
-  size_t number_ = 0;
-  int which_ = -1;
-};
+    const py::int_ key(number);
+    return hooks.contains(key) ? py::object(py::tuple(hooks[key])[which]) : py::none();
+  };
+}
 
 /// The tensors after a hook: the result of `call`, or `came` when that is None.
 template <class Call>
-Tensors passed(const char* what, const FoundHook& found, const Tensors& came, const Call& call) {
+Tensors passed(const char* what, const Finder& found, const Tensors& came, const Call& call) {
   const Locked lock;
   const py::object hook = found();
   if (hook.is_none()) return came;
@@ -222,21 +197,19 @@ Tensors passed(const char* what, const FoundHook& found, const Tensors& came, co
 }
 
 /// Makes C++ hooks that call Python hooks, with the module if there is one.
-ModuleHooks made_hooks(const std::optional<FoundModule>& self,
-                       const std::optional<FoundHook>& before,
-                       const std::optional<FoundHook>& after) {
+ModuleHooks made_hooks(const Finder& self, const Finder& before, const Finder& after) {
   ModuleHooks hooks;
   if (before) {
-    hooks.before = [self, found = *before](const Tensors& inputs) {
-      return passed(kBefore, found, inputs, [&](const py::object& hook) -> py::object {
-        return self ? hook((*self)(), tuple_of(inputs)) : hook(*tuple_of(inputs));
+    hooks.before = [self, before](const Tensors& inputs) {
+      return passed(kBefore, before, inputs, [&](const py::object& hook) -> py::object {
+        return self ? hook(self(), tuple_of(inputs)) : hook(*tuple_of(inputs));
       });
     };
   }
   if (after) {
-    hooks.after = [self, found = *after](const Tensors& inputs, const Tensors& outputs) {
-      return passed(kAfter, found, outputs, [&](const py::object& hook) -> py::object {
-        return self ? hook((*self)(), tuple_of(inputs), one_or_all(outputs))
+    hooks.after = [self, after](const Tensors& inputs, const Tensors& outputs) {
+      return passed(kAfter, after, outputs, [&](const py::object& hook) -> py::object {
+        return self ? hook(self(), tuple_of(inputs), one_or_all(outputs))
                     : hook(*tuple_of(outputs));
       });
     };
@@ -248,30 +221,30 @@ ModuleHooks made_hooks(const std::optional<FoundModule>& self,
 HooksOfPython add(const ModuleObject& module, const py::object& before, const py::object& after,
                   bool of_module) {
   static std::atomic<size_t> next = 0;
-  for (const py::object& hook : {before, after}) {
-    if (hook.is_none() || PyCallable_Check(hook.ptr())) continue;
-    throw py::type_error(concat("hook: it is a ", type_of(hook), ", expected a function"));
-  }
-  auto& self = module.cast<Module&>();
-  std::optional<FoundModule> caller;
-  if (of_module) caller.emplace(module);
-  std::optional<FoundHook> found[2];
+  const bool is_stored = is_made_in_python(module);
+  const size_t number = is_stored ? next++ : 0;
+  const Callable object = is_stored ? weak_reference(module) : Callable();
   const py::object given[2] = {before, after};
-  if (!is_made_in_python(module)) {
-    for (int i : {0, 1}) {
-      if (!given[i].is_none()) found[i].emplace(given[i]);
+  Finder found[2];
+  for (size_t i : {0, 1}) {
+    if (given[i].is_none()) continue;
+    if (!PyCallable_Check(given[i].ptr())) {
+      throw py::type_error(concat("hook: it is a ", type_of(given[i]), ", expected a function"));
     }
-    return {self.add_hooks(made_hooks(caller, found[0], found[1])), Callable(), 0};
+    if (is_stored) {
+      found[i] = finder_of_hook(object, number, i);
+    } else {
+      // C++ keeps the hook of a part without a Python object.
+      found[i] = [kept = Callable(py::function(given[i]))] { return kept.function(); };
+    }
   }
-  const size_t number = next++;
-  const Callable object = weak_reference(module);
-  for (int i : {0, 1}) {
-    if (!given[i].is_none()) found[i].emplace(object, number, i);
+  if (is_stored) {
+    const py::dict attributes = module.attr("__dict__");
+    if (!attributes.contains(kHooks)) attributes[kHooks] = py::dict();
+    attributes[kHooks][py::int_(number)] = py::make_tuple(before, after, of_module);
   }
-  const py::dict attributes = module.attr("__dict__");
-  if (!attributes.contains(kHooks)) attributes[kHooks] = py::dict();
-  attributes[kHooks][py::int_(number)] = py::make_tuple(before, after, of_module);
-  return {self.add_hooks(made_hooks(caller, found[0], found[1])), object, number};
+  const Finder self = of_module ? finder_of(module) : Finder();
+  return {module.cast<Module&>().add_hooks(made_hooks(self, found[0], found[1])), object, number};
 }
 
 }  // namespace
