@@ -3,10 +3,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <exception>
-#include <mutex>
-#include <thread>
+#include <future>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -191,54 +190,6 @@ class RankRun : NotCopied {
   std::optional<std::chrono::steady_clock::time_point> failed_at_;
 };
 
-/// Runs a function on another thread while the main thread handles signals.
-class Listening {
- public:
-  template <class Function>
-  explicit Listening(Function function)
-      : thread_([this, function = std::move(function)] {
-          try {
-            function();
-          } catch (...) {
-            thrown_ = std::current_exception();
-          }
-          const std::lock_guard lock(mutex_);
-          done_ = true;
-          changed_.notify_one();
-        }) {}
-
-  /// Called without the interpreter's lock.
-  void wait(RankRun& run) {
-    while (!is_done()) {
-      const Locked lock;
-      run.end_stragglers();
-      if (PyErr_CheckSignals() == 0) continue;
-      // The exception of Python's signal handler: KeyboardInterrupt unless the program changed it.
-      raised_ ? PyErr_Clear() : static_cast<void>(raised_.emplace());
-      run.interrupt();
-    }
-    thread_.join();
-  }
-  /// Rethrows the signal handler's exception, or else the function's.
-  void rethrow() {
-    if (raised_) throw *std::move(raised_);
-    if (thrown_) std::rethrow_exception(thrown_);
-  }
-
- private:
-  bool is_done() {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::milliseconds(50), [this] { return done_; });
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool done_ = false;
-  std::exception_ptr thrown_;
-  std::optional<py::error_already_set> raised_;
-  std::thread thread_;
-};
-
 }  // namespace
 
 /// Only the main thread handles signals.
@@ -262,12 +213,22 @@ static py::list run_python_ranks(int ranks, const py::function& body, const RunO
     released(run_all);
     return run.results();
   }
-  std::optional<Listening> listening;
+  std::optional<py::error_already_set> raised;
+  std::future<void> ended;
   released([&] {
-    listening.emplace(run_all);
-    listening->wait(run);
+    ended = std::async(std::launch::async, run_all);
+    while (ended.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) {
+      const Locked lock;
+      run.end_stragglers();
+      if (PyErr_CheckSignals() == 0) continue;
+      // The exception of Python's signal handler: KeyboardInterrupt unless the program changed it.
+      raised ? PyErr_Clear() : static_cast<void>(raised.emplace());
+      run.interrupt();
+    }
+    ended.wait();  // until the thread has ended, which may need the lock
   });
-  listening->rethrow();
+  if (raised) throw *std::move(raised);
+  ended.get();
   return run.results();
 }
 
