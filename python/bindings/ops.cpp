@@ -164,20 +164,16 @@ static void run_backward(const std::string& name, const Callable& backward, int 
   }
 }
 
-/// Arrays after the arrow of a rule.
-static int results_of(const std::string& rule) {
+/// Arrays after the arrow of the rule of a custom op, of which there must be one.
+static int results_of(const std::string& name, const std::string& rule) {
   const size_t arrow = rule.find("->");
   if (arrow == std::string::npos) return 1;  // the op's constructor reports the error
-  return 1 + static_cast<int>(
-                 std::count(rule.begin() + static_cast<ptrdiff_t>(arrow), rule.end(), ','));
-}
-
-/// Checks that the rule of a custom op has a result.
-static void check_has_result(const std::string& name, const std::string& rule) {
-  const size_t arrow = rule.find("->");
-  if (arrow == std::string::npos || rule.find_first_not_of(" ", arrow + 2) != rule.npos) return;
-  fail(name, ": the rule \"", rule,
-       "\" has no result, expected at least one; write . for one without dims");
+  if (rule.find_first_not_of(' ', arrow + 2) == rule.npos) {
+    fail(name, ": the rule \"", rule,
+         "\" has no result, expected at least one; write . for one without dims");
+  }
+  const auto results = rule.begin() + static_cast<ptrdiff_t>(arrow);
+  return 1 + static_cast<int>(std::count(results, rule.end(), ','));
 }
 
 static Op own_op(const std::string& name, const std::string& rule, const py::function& forward,
@@ -185,8 +181,7 @@ static Op own_op(const std::string& name, const std::string& rule, const py::fun
                  std::optional<DType> dtype, bool saves_outputs, const std::vector<DType>& dtypes,
                  std::optional<bool> differentiable,
                  const std::vector<std::vector<Shape>>& samples) {
-  check_has_result(name, rule);
-  const int results = results_of(rule);
+  const int results = results_of(name, rule);
   OpSpec spec;
   spec.name = name;
   spec.rule_text = rule;

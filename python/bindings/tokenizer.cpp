@@ -94,30 +94,20 @@ static py::object generated(TransformerModel& model, const py::object& prompt,
   if (const auto* each = std::get_if<std::vector<uint64_t>>(&seed)) options.seeds = *each;
   const bool is_several = is_batch(prompt);
   std::vector<std::vector<int64_t>> prompts;
-  if (is_several) {
-    for (const py::handle one : prompt) {
-      prompts.push_back(ids_of_prompt(tokenizer, one, add_special));
-    }
-  } else {
-    prompts.push_back(ids_of_prompt(tokenizer, prompt, add_special));
+  for (const py::handle one : is_several ? prompt : py::make_tuple(prompt)) {
+    prompts.push_back(ids_of_prompt(tokenizer, one, add_special));
   }
   const auto pass_on = [&](size_t number, const std::string& part, bool) {
     if (part.empty()) return;
     const Locked locked;
     if (!use.is_none()) is_several ? use(number, part) : use(part);
   };
-  std::vector<std::vector<int64_t>> added;
-  std::vector<std::string> texts;
-  {
-    const Unlocked unlocked;
-    if (tokenizer) {
-      texts = generate_text(model, mesh, *tokenizer, prompts, options, stops, pass_on);
-    } else {
-      added = generate(model, mesh, prompts, options);
-    }
-  }
-  if (is_several) return tokenizer ? py::cast(texts) : py::cast(added);
-  return tokenizer ? py::object(py::str(texts[0])) : py::object(py::cast(added[0]));
+  const py::list results =
+      tokenizer ? py::cast(released([&] {
+        return generate_text(model, mesh, *tokenizer, prompts, options, stops, pass_on);
+      }))
+                : py::cast(released([&] { return generate(model, mesh, prompts, options); }));
+  return is_several ? py::object(results) : results[0];
 }
 
 static void bind_generation(py::module_& m) {
