@@ -15,13 +15,12 @@
 namespace weft::python {
 
 static void bind_numbers(py::module_& m) {
-  const auto x = "x"_a, tensor1 = "tensor1"_a, tensor2 = "tensor2"_a;
   const auto value = "value"_a = Number(1), alpha = "alpha"_a = Number(1);
-  bind_function(m, "addcmul", &addcmul, "x + value * tensor1 * tensor2", x, tensor1, tensor2,
-                py::kw_only(), value);
-  bind_function(m, "addcdiv", &addcdiv, "x + value * tensor1 / tensor2", x, tensor1, tensor2,
-                py::kw_only(), value);
-  bind_function(m, "rsub", &rsub, "other - alpha * x", x, "other"_a, py::kw_only(), alpha);
+  bind_function(m, "addcmul", &addcmul, "x + value * tensor1 * tensor2", "x"_a, "tensor1"_a,
+                "tensor2"_a, py::kw_only(), value);
+  bind_function(m, "addcdiv", &addcdiv, "x + value * tensor1 / tensor2", "x"_a, "tensor1"_a,
+                "tensor2"_a, py::kw_only(), value);
+  bind_function(m, "rsub", &rsub, "other - alpha * x", "x"_a, "other"_a, py::kw_only(), alpha);
   m.def("lerp", &lerp, Released(), "x"_a, "end"_a, "weight"_a, "x + weight * (end - x)");
   m.def("logit", &logit, Released(), "x"_a, "eps"_a = py::none(),
         "log(x / (1 - x)); with `eps`, of x limited to [eps, 1 - eps]");
@@ -110,42 +109,40 @@ py::object named_tuple(const char* name, std::initializer_list<Tensor> results) 
 }
 
 static void bind_placing(py::module_& m) {
-  const auto x = "x"_a, index = "index"_a, src = "src"_a;
   const auto offset = "storage_offset"_a = 0;
   bind_function(
       m, "masked_scatter", &masked_scatter,
-      "x with the elements where `mask` (bool) holds replaced by those of `source`, in order", x,
-      "mask"_a, "source"_a);
-  bind_function(m, "_take_flat", &take_flat, "", x, index);
+      "x with the elements where `mask` (bool) holds replaced by those of `source`, in order",
+      "x"_a, "mask"_a, "source"_a);
+  bind_function(m, "_take_flat", &take_flat, "", "x"_a, "index"_a);
   bind_function(
       m, "put", &put,
       "x with the elements at `index` of the flattened tensor replaced by those of `source`, or "
       "added",
-      x, index, "source"_a, "accumulate"_a = false);
-  bind_function(m, "diagonal_scatter", &diagonal_scatter, "x with a diagonal replaced by src", x,
-                src, "offset"_a = 0, "dim1"_a = 0, "dim2"_a = 1);
+      "x"_a, "index"_a, "source"_a, "accumulate"_a = false);
+  bind_function(m, "diagonal_scatter", &diagonal_scatter, "x with a diagonal replaced by src",
+                "x"_a, "src"_a, "offset"_a = 0, "dim1"_a = 0, "dim2"_a = 1);
   bind_function(
       m, "as_strided", &as_strided,
       "A copy whose element (i, j, ..) is element storage_offset + i * stride[0] + j * stride[1] "
       "+ .. of the flattened x",
-      x, "size"_a, "stride"_a, offset);
+      "x"_a, "size"_a, "stride"_a, offset);
   bind_function(m, "as_strided_scatter", &as_strided_scatter,
-                "x with the elements of as_strided replaced by src", x, src, "size"_a, "stride"_a,
-                offset);
-  bind_function(m, "fill", &fill, "All elements `value`, in shape, dtype and layout of x", x,
+                "x with the elements of as_strided replaced by src", "x"_a, "src"_a, "size"_a,
+                "stride"_a, offset);
+  bind_function(m, "fill", &fill, "All elements `value`, in shape, dtype and layout of x", "x"_a,
                 "value"_a);
   bind_function(m, "_embedding_bag", &embedding_bag, "Reduced rows of a table, by bag", "weight"_a,
                 "ids"_a, "offsets"_a, "mode"_a, "scales"_a);
 }
 
 static void bind_counts(py::module_& m) {
-  const auto x = "x"_a;
   const auto none = py::none();
   bind_function(
       m, "histc", &histc,
       "How many elements are in each of `bins` equal intervals from min to max; of all elements "
       "if these are equal",
-      x, "bins"_a = 100, "min"_a = 0.0, "max"_a = 0.0);
+      "x"_a, "bins"_a = 100, "min"_a = 0.0, "max"_a = 0.0);
   add_named_tuple(m, "Histogram", "hist bin_edges", "The result of `histogram`.");
   add_named_tuple(m, "FractionAndExponent", "mantissa exponent", "The result of `frexp`.");
   const auto histogram_of = [](const Tensor& of, const std::variant<int64_t, Tensor>& bins,
@@ -158,12 +155,12 @@ static void bind_counts(py::module_& m) {
     });
     return named_tuple("Histogram", {made.hist, made.bin_edges});
   };
-  m.def("histogram", histogram_of, x, "bins"_a, py::kw_only(), "range"_a = none, "weight"_a = none,
-        "density"_a = false,
+  m.def("histogram", histogram_of, "x"_a, "bins"_a, py::kw_only(), "range"_a = none,
+        "weight"_a = none, "density"_a = false,
         "(hist, bin_edges): the number of elements between edges, which `bins` counts or is");
   bind_function(
       m, "bincount", &bincount,
-      "How often each number from 0 on occurs, or the sum of the `weights` of its elements", x,
+      "How often each number from 0 on occurs, or the sum of the `weights` of its elements", "x"_a,
       "weights"_a = none, "minlength"_a = 0);
   m.def(
       "_unique_consecutive",
@@ -171,52 +168,51 @@ static void bind_counts(py::module_& m) {
         const UniqueConsecutive made = released([&] { return unique_consecutive(of, dim); });
         return py::make_tuple(made.values, made.inverse, made.counts);
       },
-      x, "dim"_a);
+      "x"_a, "dim"_a);
   m.def(
       "frexp",
       [](const Tensor& of) {
         const FractionAndExponent made = released([&] { return frexp(of); });
         return named_tuple("FractionAndExponent", {made.mantissa, made.exponent});
       },
-      x, "(mantissa, exponent): x is mantissa * 2^exponent, with a mantissa in [0.5, 1)");
+      "x"_a, "(mantissa, exponent): x is mantissa * 2^exponent, with a mantissa in [0.5, 1)");
 }
 
 static void bind_estimates(py::module_& m) {
-  const auto x = "x"_a;
   const auto keepdims = "keepdims"_a = false;
   bind_function(m, "mode", &mode,
-                "The smallest of the most frequent elements along `axis`, and its last index", x,
-                "axis"_a = -1, keepdims);
+                "The smallest of the most frequent elements along `axis`, and its last index",
+                "x"_a, "axis"_a = -1, keepdims);
   bind_function(m, "_weighted_cov",
                 py::overload_cast<const Tensor&, double, const std::optional<Tensor>&,
                                   const std::optional<Tensor>&>(&cov),
-                "", x, "correction"_a, "fweights"_a, "aweights"_a);
+                "", "x"_a, "correction"_a, "fweights"_a, "aweights"_a);
   bind_function(m, "renorm", &renorm,
-                "The slices of `dim` whose p-norm is above maxnorm, scaled to it", x, "p"_a,
+                "The slices of `dim` whose p-norm is above maxnorm, scaled to it", "x"_a, "p"_a,
                 "dim"_a, "maxnorm"_a);
-  bind_function(m, "_gradient", &gradient, "", x, "spacing"_a, "dims"_a, "edge_order"_a);
+  bind_function(m, "_gradient", &gradient, "", "x"_a, "spacing"_a, "dims"_a, "edge_order"_a);
   bind_function(
       m, "combinations", &combinations,
-      "All subsets of r elements of a vector: a row each; with_replacement lets elements repeat", x,
-      "r"_a = 2, "with_replacement"_a = false);
-  bind_function(m, "polygamma", &polygamma, "The n-th derivative of digamma", "n"_a, x);
-  bind_function(m, "mvlgamma", &mvlgamma, "The logarithm of the gamma function of p dims", x,
+      "All subsets of r elements of a vector: a row each; with_replacement lets elements repeat",
+      "x"_a, "r"_a = 2, "with_replacement"_a = false);
+  bind_function(m, "polygamma", &polygamma, "The n-th derivative of digamma", "n"_a, "x"_a);
+  bind_function(m, "mvlgamma", &mvlgamma, "The logarithm of the gamma function of p dims", "x"_a,
                 "p"_a);
 }
 
 static void bind_distributions(py::module_& m) {
-  const auto x = "x"_a;
   bind_function(m, "randint_like", &randint_like,
-                "Integers in [low, high), in shape and layout of x", x, "low"_a, "high"_a);
+                "Integers in [low, high), in shape and layout of x", "x"_a, "low"_a, "high"_a);
   bind_function(m, "bernoulli", py::overload_cast<const Tensor&>(&bernoulli),
-                "1 with the probability that the element, or p, is; else 0", x);
-  bind_function(m, "bernoulli", py::overload_cast<const Tensor&, double>(&bernoulli), "", x, "p"_a);
+                "1 with the probability that the element, or p, is; else 0", "x"_a);
+  bind_function(m, "bernoulli", py::overload_cast<const Tensor&, double>(&bernoulli), "", "x"_a,
+                "p"_a);
   bind_function(m, "_normal", py::overload_cast<const Operand&, const Tensor&>(&normal), "",
                 "mean"_a, "std"_a);
   bind_function(m, "_normal", py::overload_cast<const Tensor&, double>(&normal), "", "mean"_a,
                 "std"_a);
   bind_function(m, "multinomial", &multinomial,
-                "num_samples indices of the last dim, drawn in proportion to the elements", x,
+                "num_samples indices of the last dim, drawn in proportion to the elements", "x"_a,
                 "num_samples"_a, "replacement"_a = false);
   bind_change(m, "bernoulli_", &bernoulli_, "Draws 1 with probability p, else 0", "p"_a = 0.5);
   bind_change(m, "exponential_", &exponential_, "Draws of the density lambd exp(-lambd x)",
@@ -231,12 +227,11 @@ static void bind_distributions(py::module_& m) {
 }
 
 static void bind_networks_of_ops(py::module_& m) {
-  const auto x = "x"_a;
   bind_function(m, "gelu", py::overload_cast<const Tensor&, std::string_view>(&gelu),
                 with_rule("gelu",
                           "x / 2 * (1 + erf(x / sqrt(2))), or with approximate='tanh' "
                           "x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))"),
-                x, py::kw_only(), "approximate"_a = "none");
+                "x"_a, py::kw_only(), "approximate"_a = "none");
   bind_function(m, "mse_loss", &mse_loss,
                 "(input - target)^2 element by element, of equal shapes: with reduction 'mean' its "
                 "mean, 'sum' its sum, 'none' all of it",
@@ -245,15 +240,14 @@ static void bind_networks_of_ops(py::module_& m) {
 
 /// PyTorch's functions, for python/weft/torch, which has their names and arguments.
 static void bind_torch(py::module_& m) {
-  const auto x = "x"_a, dim = "dim"_a;
-  bind_function(m, "_nonzero_static", &torch::nonzero_static, "", x, "size"_a, "fill_value"_a);
-  bind_function(m, "_slice", &torch::slice, "", x, dim, "start"_a, "stop"_a, "step"_a);
+  bind_function(m, "_nonzero_static", &torch::nonzero_static, "", "x"_a, "size"_a, "fill_value"_a);
+  bind_function(m, "_slice", &torch::slice, "", "x"_a, "dim"_a, "start"_a, "stop"_a, "step"_a);
   bind_function(m, "_tensordot", &torch::tensordot, "", "x1"_a, "x2"_a, "dims_of_x1"_a,
                 "dims_of_x2"_a);
-  bind_function(m, "_logsumexp", &torch::logsumexp, "", x, dim, "keepdim"_a);
-  bind_function(m, "_squeeze", &torch::squeeze, "", x, dim);
-  bind_function(m, "_rounded_quotient", &torch::div, "", x, "other"_a, "rounding_mode"_a);
-  bind_function(m, "_round", &torch::round, "", x, "decimals"_a);
+  bind_function(m, "_logsumexp", &torch::logsumexp, "", "x"_a, "dim"_a, "keepdim"_a);
+  bind_function(m, "_squeeze", &torch::squeeze, "", "x"_a, "dim"_a);
+  bind_function(m, "_rounded_quotient", &torch::div, "", "x"_a, "other"_a, "rounding_mode"_a);
+  bind_function(m, "_round", &torch::round, "", "x"_a, "decimals"_a);
 }
 
 void bind_composed(py::module_& m) {

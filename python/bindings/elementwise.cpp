@@ -332,12 +332,11 @@ void bind_in_place(py::class_<Tensor>& tensor) {
   bind_change(tensor, "clamp_", clamp_,
               "In place: elements below min become min, those above max become max",
               "min"_a = py::none(), "max"_a = py::none());
-  const auto tensor1 = "tensor1"_a, tensor2 = "tensor2"_a;
   const auto value = "value"_a = 1;
-  bind_change(tensor, "addcmul_", addcmul_, "In place: self += value * tensor1 * tensor2", tensor1,
-              tensor2, py::kw_only(), value);
-  bind_change(tensor, "addcdiv_", addcdiv_, "In place: self += value * tensor1 / tensor2", tensor1,
-              tensor2, py::kw_only(), value);
+  bind_change(tensor, "addcmul_", addcmul_, "In place: self += value * tensor1 * tensor2",
+              "tensor1"_a, "tensor2"_a, py::kw_only(), value);
+  bind_change(tensor, "addcdiv_", addcdiv_, "In place: self += value * tensor1 / tensor2",
+              "tensor1"_a, "tensor2"_a, py::kw_only(), value);
   bind_change(tensor, "lerp_", lerp_, "In place: self += weight * (end - self)", "end"_a,
               "weight"_a);
 }

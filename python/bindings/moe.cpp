@@ -60,21 +60,20 @@ static void bind_results(py::module_& m) {
 
 void bind_experts(py::module_& m) {
   bind_results(m);
-  const auto x = "x"_a, rows = "rows"_a, weights = "weights"_a;
-  m.def("grouped_matmul", &grouped_matmul, Released(), x, weights, "counts"_a,
+  m.def("grouped_matmul", &grouped_matmul, Released(), "x"_a, "weights"_a, "counts"_a,
         "Multiplies rows x [rows, k], sorted by expert, by their expert's matrix of weights "
         "[experts, k, n]: [rows, n]. counts [groups, experts] states the rows of each");
-  m.def("grouped_linear", &grouped_linear, Released(), x, weights, "counts"_a,
+  m.def("grouped_linear", &grouped_linear, Released(), "x"_a, "weights"_a, "counts"_a,
         "grouped_matmul with the transposes of weights [experts, n, k]");
-  m.def("rows_by_expert", &rows_by_expert, Released(), "experts"_a, weights,
+  m.def("rows_by_expert", &rows_by_expert, Released(), "experts"_a, "weights"_a,
         "capacity_factor"_a = py::none(), "imbalance"_a = 1.0,
         "Sorts the choices of tokens, experts [tokens, k], for stacked weights [experts, ...]: "
         "each rank gets the rows of its own experts. With a capacity_factor, an expert computes "
         "at most ceil(factor * choices of the group / experts) rows of a group. On device meta "
         "choices are spread evenly, but the first ranks have `imbalance` times the mean");
-  m.def("dispatch_rows", &dispatch_rows, Released(), x, rows,
+  m.def("dispatch_rows", &dispatch_rows, Released(), "x"_a, "rows"_a,
         "The rows of x [tokens, d] that the ranks compute: [rows, d]");
-  m.def("combine_rows", &combine_rows, Released(), "computed"_a, rows, weights,
+  m.def("combine_rows", &combine_rows, Released(), "computed"_a, "rows"_a, "weights"_a,
         "Sums the rows of each token, times weights [tokens, k] of its choices: [tokens, d]");
   m.def(
       "route_tokens",
@@ -92,7 +91,7 @@ void bind_experts(py::module_& m) {
   m.def("balanced_bias", &balanced_bias, Released(), "bias"_a, "counts"_a, "rate"_a,
         "bias plus `rate` for experts with fewer rows than the mean of counts [.., experts], minus "
         "`rate` for those with more");
-  m.def("with_loss", &with_loss, Released(), x, "loss"_a, "scale"_a = 1.0,
+  m.def("with_loss", &with_loss, Released(), "x"_a, "loss"_a, "scale"_a = 1.0,
         "x, whose backward also sends the gradient `scale` to `loss`");
 }
 

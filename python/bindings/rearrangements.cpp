@@ -135,63 +135,62 @@ void bind_shapes(py::module_& m) {
 using OfTensors = Tensor (*)(const Tensors&);
 
 static void bind_splits(py::module_& m) {
-  const auto x = "x"_a;
   const auto dim = "dim"_a = 0;
   bind_function(
       m, "chunk", &chunk,
-      "At most `chunks` parts along `dim`, of ceil(size / chunks) elements, the last of fewer", x,
-      "chunks"_a, dim);
+      "At most `chunks` parts along `dim`, of ceil(size / chunks) elements, the last of fewer",
+      "x"_a, "chunks"_a, dim);
   bind_function(m, "split", py::overload_cast<const Tensor&, int64_t, int>(&split),
-                "Parts along `dim` of that size, the last of fewer; or of these sizes", x,
+                "Parts along `dim` of that size, the last of fewer; or of these sizes", "x"_a,
                 "split_size_or_sections"_a, dim);
   bind_function(m, "split",
-                py::overload_cast<const Tensor&, const std::vector<int64_t>&, int>(&split), "", x,
-                "split_size_or_sections"_a, dim);
+                py::overload_cast<const Tensor&, const std::vector<int64_t>&, int>(&split), "",
+                "x"_a, "split_size_or_sections"_a, dim);
   bind_function(
       m, "tensor_split", py::overload_cast<const Tensor&, int64_t, int>(&tensor_split),
-      "Parts along `dim` whose sizes differ by at most 1; or that end before these indices", x,
+      "Parts along `dim` whose sizes differ by at most 1; or that end before these indices", "x"_a,
       "indices_or_sections"_a, dim);
   bind_function(m, "tensor_split",
                 py::overload_cast<const Tensor&, const std::vector<int64_t>&, int>(&tensor_split),
-                "", x, "indices_or_sections"_a, dim);
-  const auto sections = "sections"_a;
-  bind_function(m, "hsplit", &hsplit, "Equal parts along dim 1, of a vector along 0", x, sections);
-  bind_function(m, "vsplit", &vsplit, "Equal parts along dim 0", x, sections);
-  bind_function(m, "dsplit", &dsplit, "Equal parts along dim 2", x, sections);
-  bind_function(m, "unbind", &unstack, "The slices of `dim`, which do not have that dim", x, dim);
+                "", "x"_a, "indices_or_sections"_a, dim);
+  bind_function(m, "hsplit", &hsplit, "Equal parts along dim 1, of a vector along 0", "x"_a,
+                "sections"_a);
+  bind_function(m, "vsplit", &vsplit, "Equal parts along dim 0", "x"_a, "sections"_a);
+  bind_function(m, "dsplit", &dsplit, "Equal parts along dim 2", "x"_a, "sections"_a);
+  bind_function(m, "unbind", &unstack, "The slices of `dim`, which do not have that dim", "x"_a,
+                dim);
 }
 
 static void bind_places(py::module_& m) {
-  const auto x = "x"_a;
-  bind_function(m, "narrow", &narrow, "`length` elements along `dim` from `start` on", x, "dim"_a,
-                "start"_a, "length"_a);
-  bind_function(m, "select", &select, "Element `index` of `dim`, which the result lacks", x,
+  bind_function(m, "narrow", &narrow, "`length` elements along `dim` from `start` on", "x"_a,
+                "dim"_a, "start"_a, "length"_a);
+  bind_function(m, "select", &select, "Element `index` of `dim`, which the result lacks", "x"_a,
                 "dim"_a, "index"_a);
-  bind_function(m, "index_select", &index_select, "The slices of `dim` at `index` [n]", x, "dim"_a,
-                "index"_a);
+  bind_function(m, "index_select", &index_select, "The slices of `dim` at `index` [n]", "x"_a,
+                "dim"_a, "index"_a);
   bind_function(m, "unflatten", &unflatten, "Dim `dim` as dims of `sizes`, of which one may be -1",
-                x, "dim"_a, "sizes"_a);
+                "x"_a, "dim"_a, "sizes"_a);
   bind_function(m, "unfold", &unfold,
-                "Windows of `size` elements along a dim, `step` apart, in a new last dim", x,
+                "Windows of `size` elements along a dim, `step` apart, in a new last dim", "x"_a,
                 "dimension"_a, "size"_a, "step"_a);
   bind_function(m, "rot90", &rot90,
                 "Turns the plane of two dims by 90 degrees k times, from the first to the second",
-                x, "k"_a = 1, "dims"_a = std::vector<int>{0, 1});
-  bind_function(m, "fliplr", &fliplr, "Dim 1 reversed", x);
-  bind_function(m, "flipud", &flipud, "Dim 0 reversed", x);
+                "x"_a, "k"_a = 1, "dims"_a = std::vector<int>{0, 1});
+  bind_function(m, "fliplr", &fliplr, "Dim 1 reversed", "x"_a);
+  bind_function(m, "flipud", &flipud, "Dim 0 reversed", "x"_a);
   bind_function(m, "diag_embed", &diag_embed,
-                "The last dim as diagonal `offset` of two dims of a tensor of zeros", x,
+                "The last dim as diagonal `offset` of two dims of a tensor of zeros", "x"_a,
                 "offset"_a = 0, "dim1"_a = -2, "dim2"_a = -1);
   bind_function(m, "diag", &diag,
-                "A vector as a diagonal of a matrix, or a diagonal of a matrix as a vector", x,
+                "A vector as a diagonal of a matrix, or a diagonal of a matrix as a vector", "x"_a,
                 "diagonal"_a = 0);
-  bind_function(m, "diagflat", &diagflat, "All elements as a diagonal of a matrix", x,
+  bind_function(m, "diagflat", &diagflat, "All elements as a diagonal of a matrix", "x"_a,
                 "offset"_a = 0);
   bind_function(
       m, "contiguous", &contiguous,
-      "x itself if its elements are dense in memory, in row-major order; otherwise a copy", x);
+      "x itself if its elements are dense in memory, in row-major order; otherwise a copy", "x"_a);
   bind_function(m, "masked_fill", &masked_fill,
-                "`value`, in the dtype of x, where `mask` (bool) holds, and x elsewhere", x,
+                "`value`, in the dtype of x, where `mask` (bool) holds, and x elsewhere", "x"_a,
                 "mask"_a, "value"_a);
 }
 

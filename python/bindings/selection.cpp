@@ -61,35 +61,33 @@ static void bind_order_statistics(py::module_& m) {
 static void bind_orders(py::module_& m) {
   add_named_tuple(m, "ValuesAndIndices", "values indices",
                   "Elements, and where they lie along the dim (int64).");
-  const auto x = "x"_a;
   const auto axis = "axis"_a = -1;
   const auto keepdims = "keepdims"_a = false;
-  bind_function(m, "_max_along", &max_along, "", x, "axis"_a, keepdims);
-  bind_function(m, "_min_along", &min_along, "", x, "axis"_a, keepdims);
-  bind_function(m, "_sort_along", &sort_along, "", x, axis, "descending"_a = false);
+  bind_function(m, "_max_along", &max_along, "", "x"_a, "axis"_a, keepdims);
+  bind_function(m, "_min_along", &min_along, "", "x"_a, "axis"_a, keepdims);
+  bind_function(m, "_sort_along", &sort_along, "", "x"_a, axis, "descending"_a = false);
   bind_function(
       m, "topk",
       +[](const Tensor& of, int64_t k, int along, bool largest, bool) {
         return topk(of, k, along, largest);
       },
-      "The k largest, or smallest, elements along `axis`, always in order: (values, indices)", x,
-      "k"_a, axis, "largest"_a = true, "sorted"_a = true);
+      "The k largest, or smallest, elements along `axis`, always in order: (values, indices)",
+      "x"_a, "k"_a, axis, "largest"_a = true, "sorted"_a = true);
   bind_function(m, "cummax", &cummax,
                 "The largest of all elements up to each along `axis`, and its last index; from a "
                 "NaN on, NaN: (values, indices)",
-                x, "axis"_a);
+                "x"_a, "axis"_a);
   bind_function(m, "cummin", &cummin,
                 "The smallest of all elements up to each along `axis`, and its last index; from a "
                 "NaN on, NaN: (values, indices)",
-                x, "axis"_a);
+                "x"_a, "axis"_a);
   bind_function(m, "kthvalue", &kthvalue,
-                "The k-th smallest element along `axis`, counted from 1: (values, indices)", x,
+                "The k-th smallest element along `axis`, counted from 1: (values, indices)", "x"_a,
                 "k"_a, axis, keepdims);
   bind_order_statistics(m);
 }
 
 static void bind_scatters(py::module_& m) {
-  const auto x = "x"_a, dim = "dim"_a, index = "index"_a;
   m.def(
       "index_put",
       [](const Tensor& of, const std::vector<std::optional<Tensor>>& indices, const Operand& values,
@@ -107,53 +105,53 @@ static void bind_scatters(py::module_& m) {
         }
         return index_put(of, all, values, accumulate);
       },
-      Released(), x, "indices"_a, "values"_a, "accumulate"_a = false,
+      Released(), "x"_a, "indices"_a, "values"_a, "accumulate"_a = false,
       "x with the elements at `indices`, a tensor or None for each dim, replaced by `values`, or "
       "added");
   bind_function(m, "index_add", &index_add,
-                "x with slice i of alpha * source added to slice index[i] of `dim`", x, dim, index,
-                "source"_a, py::kw_only(), "alpha"_a = Number(1));
+                "x with slice i of alpha * source added to slice index[i] of `dim`", "x"_a, "dim"_a,
+                "index"_a, "source"_a, py::kw_only(), "alpha"_a = Number(1));
   bind_function(m, "index_copy", &index_copy,
-                "x with slice index[i] of `dim` replaced by slice i of `source`", x, dim, index,
-                "source"_a);
+                "x with slice index[i] of `dim` replaced by slice i of `source`", "x"_a, "dim"_a,
+                "index"_a, "source"_a);
   bind_function(m, "index_fill", &index_fill,
-                "x with the slices `index` of `dim` filled with `value`", x, dim, index, "value"_a);
+                "x with the slices `index` of `dim` filled with `value`", "x"_a, "dim"_a, "index"_a,
+                "value"_a);
   bind_function(m, "scatter_add", &scatter_add,
-                "x with src[.., i, ..] added to element index[.., i, ..] along `dim`", x, dim,
-                index, "src"_a);
-  const auto reduce = "reduce"_a;
+                "x with src[.., i, ..] added to element index[.., i, ..] along `dim`", "x"_a,
+                "dim"_a, "index"_a, "src"_a);
   const auto include_self = "include_self"_a = true;
   bind_function(m, "scatter_reduce", &scatter_reduce,
                 "x with element index[.., i, ..] along `dim` combined with src[.., i, ..]: the "
                 "sum, prod, mean, amax or amin of them; of x too if include_self",
-                x, dim, index, "src"_a, reduce, py::kw_only(), include_self);
-  bind_function(m, "index_reduce", &index_reduce, "The same for slices of `dim`, as index_add", x,
-                dim, index, "source"_a, reduce, py::kw_only(), include_self);
-  bind_function(m, "_scatter_along", &scatter_along_dim, "", x, dim, index, "src"_a);
+                "x"_a, "dim"_a, "index"_a, "src"_a, "reduce"_a, py::kw_only(), include_self);
+  bind_function(m, "index_reduce", &index_reduce, "The same for slices of `dim`, as index_add",
+                "x"_a, "dim"_a, "index"_a, "source"_a, "reduce"_a, py::kw_only(), include_self);
+  bind_function(m, "_scatter_along", &scatter_along_dim, "", "x"_a, "dim"_a, "index"_a, "src"_a);
   bind_function(m, "select_scatter", &select_scatter,
-                "x with element `index` of `dim` replaced by src", x, "src"_a, dim, index);
-  bind_function(m, "_slice_scatter", &slice_scatter, "", x, "src"_a, dim, "start"_a, "stop"_a,
-                "step"_a);
+                "x with element `index` of `dim` replaced by src", "x"_a, "src"_a, "dim"_a,
+                "index"_a);
+  bind_function(m, "_slice_scatter", &slice_scatter, "", "x"_a, "src"_a, "dim"_a, "start"_a,
+                "stop"_a, "step"_a);
 }
 
 void bind_selection(py::module_& m) {
   bind_orders(m);
   bind_scatters(m);
-  const auto x = "x"_a;
   bind_function(
       m, "gather", &gather,
       "Element index[.., i, ..] along `axis` for each element of `index`, whose other dims may be "
       "smaller than those of x",
-      x, "axis"_a, "index"_a);
+      "x"_a, "axis"_a, "index"_a);
   bind_function(m, "masked_select", &masked_select,
-                "The elements where `mask` (bool) holds, in row-major order: [n]", x, "mask"_a);
+                "The elements where `mask` (bool) holds, in row-major order: [n]", "x"_a, "mask"_a);
   bind_function(m, "isin", &isin, "Whether each element is one of test_elements: bool",
                 "elements"_a, "test_elements"_a);
-  bind_function(m, "_constant_pad", &constant_pad, "", x, "pad"_a, "value"_a);
-  bind_function(m, "argwhere", &argwhere, "The indices of the nonzero elements: [n, dims]", x);
+  bind_function(m, "_constant_pad", &constant_pad, "", "x"_a, "pad"_a, "value"_a);
+  bind_function(m, "argwhere", &argwhere, "The indices of the nonzero elements: [n, dims]", "x"_a);
   bind_function(m, "one_hot", &one_hot,
                 "x [...] as rows [..., classes] that are 1 at the element's number, else 0: int64",
-                x, "num_classes"_a = -1);
+                "x"_a, "num_classes"_a = -1);
 }
 
 /// The dim given; the only one of a tensor of one dim.
