@@ -202,9 +202,7 @@ void bind_elementwise(py::module_& m) {
   bind("pow", pow_operands, "pow",
        "x1 ** x2. Integers wrap, and a negative exponent gives the integer part");
   for (const auto& f : kOfOne) {
-    m.def(
-        f.name, [function = f.function](const Tensor& x) { return function(x); }, Released(), "x"_a,
-        with_rule(f.op, f.text));
+    m.def(f.name, f.function, Released(), "x"_a, with_rule(f.op, f.text));
   }
   for (const auto& f : kOfTwo) {
     m.def(
