@@ -103,9 +103,7 @@ py::object add_named_tuple(py::module_& m, const char* name, const char* fields,
 }
 
 py::object named_tuple(const char* name, std::initializer_list<Tensor> results) {
-  py::list values;
-  for (const Tensor& result : results) values.append(result);
-  return py::module_::import("weft._weft").attr(name)(*values);
+  return py::module_::import("weft._weft").attr(name)(*py::cast(Tensors(results)));
 }
 
 static void bind_placing(py::module_& m) {

@@ -79,12 +79,6 @@ template <class... Fields> static py::object namespace_of(Fields&&... fields) {
   return py::module_::import("types").attr("SimpleNamespace")(std::forward<Fields>(fields)...);
 }
 
-static py::list values_of(const Attributes& attributes) {
-  py::list values;
-  for (const double value : attributes.values) values.append(value);
-  return values;
-}
-
 static std::pair<Shape, Shape> as_pair(const Box& box) { return {box.offset, box.shape}; }
 
 /// The `call` argument of forward: a copy, so that Python may keep it.
@@ -101,7 +95,7 @@ static py::object told_of(const Call& call, int results) {
     result_shapes.push_back(call.out(i).shape);
   }
   return namespace_of("structure"_a = call.attributes().structure,
-                      "values"_a = values_of(call.attributes()), "operand_boxes"_a = operand_boxes,
+                      "values"_a = call.attributes().values, "operand_boxes"_a = operand_boxes,
                       "result_boxes"_a = result_boxes, "operand_wholes"_a = operand_wholes,
                       "result_wholes"_a = result_wholes, "result_shapes"_a = result_shapes,
                       "counts_here"_a = call.counts_here());
@@ -142,7 +136,7 @@ static void run_backward(const std::string& name, const Callable& backward, int 
   py::tuple arguments(static_cast<size_t>(results + 1));
   arguments[0] = namespace_of("operands"_a = operands, "results"_a = outputs,
                               "structure"_a = grad.attributes().structure,
-                              "values"_a = values_of(grad.attributes()));
+                              "values"_a = grad.attributes().values);
   for (int i = 0; i < results; ++i) {
     arguments[static_cast<size_t>(i + 1)] = py::cast(optional_of(grad.grad(i)));
   }

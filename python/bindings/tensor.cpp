@@ -27,9 +27,7 @@ static py::tuple placements_of_tensor(const Tensor& x) {
   if (!x.is_sharded())
     fail("placements: the tensor ", x.shape(), " has no mesh, expected one over a mesh");
   const auto placements = x.sharding().placements();
-  py::tuple all(placements.size());
-  for (size_t i = 0; i < placements.size(); ++i) all[i] = object_of(placements[i]);
-  return all;
+  return py::cast(std::vector<Placement>(placements.begin(), placements.end()));
 }
 
 /// redistribute(placements) and PyTorch's redistribute(mesh, placements), of which mesh must be the
