@@ -44,7 +44,7 @@ struct CheckpointOptions {
 /// it lives, the first rank holds the directory's lease: one saver at a time saves to a directory.
 /// Warns (weft/warnings.h), on any thread, when rank 0 cannot remove an old checkpoint or finds the
 /// previous save CORRUPT or MIXED, and when a save without a later wait() fails.
-class WEFT_API CheckpointSaver {
+class WEFT_API CheckpointSaver : NotCopied {
  public:
   /// Collective over all ranks that hold the state: they agree on the run's generation, and the
   /// first rank takes the directory's lease: at once from a saver that ended, of this process or of
@@ -55,8 +55,6 @@ class WEFT_API CheckpointSaver {
   /// cannot hold a lease.
   CheckpointSaver(const Communicator& world, const std::string& directory,
                   const CheckpointOptions& options = {});
-  CheckpointSaver(const CheckpointSaver&) = delete;
-  CheckpointSaver& operator=(const CheckpointSaver&) = delete;
   /// Waits for a save under way; what it would throw becomes a warning.
   ~CheckpointSaver();
 

@@ -55,40 +55,34 @@ struct WEFT_API Context {
 };
 
 /// No op in the scope is recorded for backward.
-class WEFT_API NoGrad {
+class WEFT_API NoGrad : NotCopied {
  public:
   NoGrad() : before_(Context::current().grad_enabled) { Context::current().grad_enabled = false; }
   ~NoGrad() { Context::current().grad_enabled = before_; }
-  NoGrad(const NoGrad&) = delete;
-  NoGrad& operator=(const NoGrad&) = delete;
 
  private:
   bool before_;
 };
 
 /// Says what runs, while it does.
-class RunScope {
+class RunScope : NotCopied {
  public:
   explicit RunScope(const void* scope) : before_(Context::current().scope) {
     Context::current().scope = scope;
   }
   ~RunScope() { Context::current().scope = before_; }
-  RunScope(const RunScope&) = delete;
-  RunScope& operator=(const RunScope&) = delete;
 
  private:
   const void* before_;
 };
 
 /// Sets the traffic policy for a scope.
-class WEFT_API TrafficScope {
+class WEFT_API TrafficScope : NotCopied {
  public:
   explicit TrafficScope(Traffic traffic) : before_(Context::current().traffic) {
     Context::current().traffic = traffic;
   }
   ~TrafficScope() { Context::current().traffic = before_; }
-  TrafficScope(const TrafficScope&) = delete;
-  TrafficScope& operator=(const TrafficScope&) = delete;
 
  private:
   Traffic before_;

@@ -7,3 +7,14 @@
 /// Marks thread_local variables of hot paths: they are found without a call, in static TLS, of
 /// which a process has little (2 KiB for all libraries that are loaded late).
 #define WEFT_STATIC_TLS [[gnu::tls_model("initial-exec")]]
+
+namespace weft {
+
+/// The base of classes whose objects are not copied.
+struct WEFT_API NotCopied {
+  NotCopied() = default;
+  NotCopied(const NotCopied&) = delete;
+  NotCopied& operator=(const NotCopied&) = delete;
+};
+
+}  // namespace weft

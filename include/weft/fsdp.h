@@ -68,13 +68,11 @@ WEFT_API void fully_shard(const std::vector<Module*>& modules, const DeviceMesh&
 
 /// Backwards in the scope are micro-steps before the last: gradients keep their placements between
 /// micro-steps. `grad()` shows those that are Partial, and no optimizer accepts them.
-class WEFT_API NoSync {
+class WEFT_API NoSync : NotCopied {
  public:
   /// `model` is the outermost sharded module. With `holds` false the scope has no effect.
   explicit NoSync(Module& model, bool holds = true);
   ~NoSync();
-  NoSync(const NoSync&) = delete;
-  NoSync& operator=(const NoSync&) = delete;
 
  private:
   Module& model_;

@@ -17,13 +17,11 @@ namespace weft {
 /// that by itself: its step count advances, and its learning rate may change. Ranks that are
 /// processes with one GPU each may communicate in a graph: all of them must record the same work
 /// and replay it equally often. May be used only on the thread that created it.
-class WEFT_API Graph {
+class WEFT_API Graph : NotCopied {
  public:
   /// Throws std::invalid_argument unless `device` is an available GPU.
   explicit Graph(Device device);
   ~Graph();
-  Graph(const Graph&) = delete;
-  Graph& operator=(const Graph&) = delete;
 
   /// Runs `work`, ordered by the current stream. The first two calls execute it directly, so that
   /// memory is allocated and schedules are known; the third call records it; that call and all

@@ -45,11 +45,8 @@ struct NamedBuffer {
 };
 
 /// A part of a model: named parameters, named children, a forward. Calls run the hooks around it.
-class WEFT_API Module {
+class WEFT_API Module : NotCopied {
  public:
-  Module() = default;
-  Module(const Module&) = delete;
-  Module& operator=(const Module&) = delete;
   virtual ~Module() = default;
 
   Tensors operator()(const Tensors& inputs);

@@ -40,10 +40,8 @@ struct Hyperparameter {
 /// Updates the parameters of a module from their gradients. It holds the Parameter slots, so their
 /// tensors may be loaded or gathered between steps, and sharded before the first one. Parameters
 /// whose local values, gradients and state are adjacent in memory are updated by one call.
-class WEFT_API Optimizer {
+class WEFT_API Optimizer : NotCopied {
  public:
-  Optimizer(const Optimizer&) = delete;
-  Optimizer& operator=(const Optimizer&) = delete;
   virtual ~Optimizer();
 
   /// Performs one update with the gradients times `gradient_scale` (one element, f32; empty means

@@ -23,12 +23,10 @@ inline constexpr int kPurposes = 6;
 WEFT_API std::string_view name_of(Purpose purpose);
 
 /// Sets the purpose of new memory for a scope.
-class WEFT_API PurposeScope {
+class WEFT_API PurposeScope : NotCopied {
  public:
   explicit PurposeScope(Purpose purpose);
   ~PurposeScope();
-  PurposeScope(const PurposeScope&) = delete;
-  PurposeScope& operator=(const PurposeScope&) = delete;
 
  private:
   Purpose before_;

@@ -35,12 +35,10 @@ WEFT_API Stream current_stream(Device device);
 /// Sends the calling thread's work on the stream's device to that stream, for a scope. Memory freed
 /// in the scope is reused in that stream's order: first make the stream wait for other streams that
 /// still use the memory, or free it in a scope of the stream that does.
-class WEFT_API StreamScope {
+class WEFT_API StreamScope : NotCopied {
  public:
   explicit StreamScope(const Stream& stream);
   ~StreamScope();
-  StreamScope(const StreamScope&) = delete;
-  StreamScope& operator=(const StreamScope&) = delete;
 
  private:
   Stream before_;

@@ -24,13 +24,11 @@ struct TraceOverlap {
 
 /// Records the times of ops, collectives and spans of the calling rank while it exists. At most one
 /// per rank at a time; without one an op pays only a branch.
-class WEFT_API TraceScope {
+class WEFT_API TraceScope : NotCopied {
  public:
   /// Keeps the first `most_events` events and counts the others.
   explicit TraceScope(int64_t most_events = 1 << 17);
   ~TraceScope();
-  TraceScope(const TraceScope&) = delete;
-  TraceScope& operator=(const TraceScope&) = delete;
 
   /// Number of events that were recorded, and of those that did not fit.
   int64_t events() const;
@@ -56,15 +54,13 @@ class WEFT_API TraceScope {
 /// Systems (NVTX). For a GPU it also records the time of the GPU's current stream, from the point
 /// that is queued at construction to the one at destruction. Only the address of `name` is kept:
 /// use a literal.
-class WEFT_API TraceSpan {
+class WEFT_API TraceSpan : NotCopied {
  public:
   /// Whether the stream computes or waits in the interval.
   enum class Time : uint8_t { works, waits };
   explicit TraceSpan(const char* name, int64_t number = -1, Device device = cpu,
                      Time time = Time::works);
   ~TraceSpan();
-  TraceSpan(const TraceSpan&) = delete;
-  TraceSpan& operator=(const TraceSpan&) = delete;
 
  private:
   TraceRecorder* recorder_;

@@ -48,6 +48,25 @@ Tensor indexed(const Tensor& x, const py::object& index);
 /// as for a sharded dim.
 void set_indexed(const Tensor& x, const py::object& index, const py::object& value);
 
+using TensorFunction = Tensor (*)(const Tensor&, const Tensor&);
+
+/// A function as Python knows it; its text shows the rule of `op`, by default the op of its name.
+template <class Function> struct NamedFunction {
+  const char* name;
+  Function function;
+  const char* text;
+  const char* op = name;
+};
+
+/// `function` of both as tensors. TypeError when both are numbers.
+Tensor of_operands(const char* what, TensorFunction function, const Operand& a, const Operand& b);
+
+Tensor add_operands(const Operand& a, const Operand& b);
+Tensor subtract_operands(const Operand& a, const Operand& b);
+Tensor multiply_operands(const Operand& a, const Operand& b);
+Tensor divide_operands(const Operand& a, const Operand& b);
+Tensor pow_operands(const Operand& a, const Operand& b);
+
 /// Makes pickle, and copies that would use it, fail with an error that names the alternative.
 template <class Class> void refuse_to_pickle(Class& bound, const char* sentence) {
   bound.def("__reduce_ex__", [sentence](const py::object&, const py::object&) -> py::object {

@@ -24,6 +24,7 @@
 namespace weft::python {
 
 namespace py = pybind11;
+using namespace py::literals;
 
 /// The object of a dtype ("weft.float32"): one each, so that `is` works too.
 py::handle object_of(DType dtype);

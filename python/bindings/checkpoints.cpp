@@ -21,12 +21,12 @@ static void bind_training_state(py::module_& m) {
                             "tensors, and numbers. Keys are '<part>/<key>'")
       .def(py::init<>())
       .def("add", py::overload_cast<const std::string&, Module&>(&TrainingState::add),
-           py::keep_alive<1, 3>(), py::arg("name"), py::arg("part"),
+           py::keep_alive<1, 3>(), "name"_a, "part"_a,
            "ValueError when there is a part of that name, or it has a slash")
       .def("add", py::overload_cast<const std::string&, Optimizer&>(&TrainingState::add),
-           py::keep_alive<1, 3>(), py::arg("name"), py::arg("part"))
+           py::keep_alive<1, 3>(), "name"_a, "part"_a)
       .def("add", py::overload_cast<const std::string&, const Tensor&>(&TrainingState::add),
-           py::arg("name"), py::arg("part"))
+           "name"_a, "part"_a)
       .def(
           "add_random",
           [](TrainingState& self, const std::string& name) {
@@ -46,7 +46,7 @@ static void bind_training_state(py::module_& m) {
                                       static_cast<uint64_t>(numbers.at("stream"))};
                                 }});
           },
-          py::arg("name") = "random", "The state of this rank's random numbers")
+          "name"_a = "random", "The state of this rank's random numbers")
       .def(
           "add_numbers",
           [](TrainingState& self, const std::string& name, const py::function& give,
@@ -63,8 +63,7 @@ static void bind_training_state(py::module_& m) {
                                 },
                             .takes_any_numbers = takes_any});
           },
-          py::arg("name"), py::arg("give"), py::arg("take"), py::kw_only(),
-          py::arg("takes_any") = false,
+          "name"_a, "give"_a, "take"_a, py::kw_only(), "takes_any"_a = false,
           "Whole numbers by name, equal on all ranks: give() returns them as a dict, take(dict) "
           "gets them back after a load; with takes_any whatever their names are in the checkpoint")
       .def("state_dict", &TrainingState::state_dict, Released());
@@ -77,7 +76,7 @@ static void bind_state_dicts(py::module_& m) {
       .def(py::init([](std::map<std::string, Tensor> tensors, Numbers numbers) {
              return StateDict{std::move(tensors), std::move(numbers)};
            }),
-           py::arg("tensors") = std::map<std::string, Tensor>{}, py::arg("numbers") = Numbers{})
+           "tensors"_a = std::map<std::string, Tensor>{}, "numbers"_a = Numbers{})
       .def_readonly("tensors", &StateDict::tensors)
       .def_readwrite("numbers", &StateDict::numbers);
   py::class_<SkippedKeys>(m, "SkippedKeys", "Keys that were not loaded")
@@ -91,11 +90,11 @@ static void bind_state_dicts(py::module_& m) {
                       ", unexpected=", py::repr(unexpected).cast<std::string>(), ")");
       });
   m.def(
-      "state_dict", [](const Module& module) { return state_dict(module); }, Released(),
-      py::arg("part"), "Of a module or an optimizer; its tensors alias. No traffic");
+      "state_dict", [](const Module& module) { return state_dict(module); }, Released(), "part"_a,
+      "Of a module or an optimizer; its tensors alias. No traffic");
   m.def(
       "state_dict", [](Optimizer& optimizer) { return state_dict(optimizer); }, Released(),
-      py::arg("part"));
+      "part"_a);
   const auto bind_load = [&](auto* type) {
     using Part = std::remove_pointer_t<decltype(type)>;
     m.def(
@@ -105,7 +104,7 @@ static void bind_state_dicts(py::module_& m) {
           load_state_dict(part, from);
           return SkippedKeys();
         },
-        Released(), py::arg("part"), py::arg("state"), py::kw_only(), py::arg("strict") = true,
+        Released(), "part"_a, "state"_a, py::kw_only(), "strict"_a = true,
         "Copies the elements into a module or an optimizer; they move where the layouts differ. "
         "ValueError, before anything is changed, names keys that are missing or unexpected, and "
         "shapes that do not fit. strict=False loads what both have and gives the others");
@@ -137,45 +136,43 @@ static void bind_saver(py::module_& m) {
     return released([&] { return new CheckpointSaver(world, directory, options); });
   };
   bind_constructor<C, Communicator, std::string>(
-      saver, make, py::arg("world"), py::arg("directory"), py::kw_only(), option("keep", &C::keep),
+      saver, make, "world"_a, "directory"_a, py::kw_only(), option("keep", &C::keep),
       option("continues", &C::continues), option("resumed_step", &C::resumed_step),
       option("async_bytes", &C::async_bytes), option("refuse_non_finite", &C::refuse_non_finite),
       option("lease_seconds", &C::lease_seconds),
-      "Collective over all ranks that hold the state. keep: complete checkpoints of this run "
-      "to keep next to the newest, 0 for all. continues: those that exist are this run's "
-      "too; of those after resumed_step, which it passed over, none counts towards keep (-1: "
-      "the step before the first that is saved). refuse_non_finite: a save raises "
-      "RuntimeError, naming the tensor, when an element of this rank's part is NaN or "
-      "infinite; without, it is saved and marked. lease_seconds: how long another job waits "
-      "for a sign of life of this saver before it takes the directory over. A problem that "
-      "does not make a save fail is a warning");
+      "Collective over all ranks that hold the state. keep: complete checkpoints of this run to "
+      "keep next to the newest, 0 for all. continues: those that exist are this run's too; of "
+      "those after resumed_step, which it passed over, none counts towards keep (-1: the step "
+      "before the first that is saved). refuse_non_finite: a save raises RuntimeError, naming the "
+      "tensor, when an element of this rank's part is NaN or infinite; without, it is saved and "
+      "marked. lease_seconds: how long another job waits for a sign of life of this saver before "
+      "it takes the directory over. A problem that does not make a save fail is a warning");
   saver
       .def("save", py::overload_cast<int64_t, const TrainingState&>(&CheckpointSaver::save),
-           Released(), py::arg("step"), py::arg("state"),
+           Released(), "step"_a, "state"_a,
            "Writes this rank's part; call it on all ranks. Gives the checkpoint's path when this "
            "rank's file is on the disk")
       .def("save", py::overload_cast<int64_t, const StateDict&>(&CheckpointSaver::save), Released(),
-           py::arg("step"), py::arg("state"))
+           "step"_a, "state"_a)
       .def("save_async",
            py::overload_cast<int64_t, const TrainingState&>(&CheckpointSaver::save_async),
-           Released(), py::arg("step"), py::arg("state"),
+           Released(), "step"_a, "state"_a,
            "Returns as soon as the elements are copied, and writes them meanwhile; what goes wrong "
            "is raised by the next call")
       .def("save_async", py::overload_cast<int64_t, const StateDict&>(&CheckpointSaver::save_async),
-           Released(), py::arg("step"), py::arg("state"))
+           Released(), "step"_a, "state"_a)
       .def("wait", &CheckpointSaver::wait, Released(), "Until nothing is under way")
       .def_property_readonly("is_saving", &CheckpointSaver::is_saving)
       .def_property_readonly("generation", &CheckpointSaver::generation);
 }
 
 static py::dict as_dict(const CheckpointReport& report) {
-  return py::dict(py::arg("verdict") = name_of(report.verdict), py::arg("reason") = report.reason,
-                  py::arg("files") = report.files, py::arg("file") = report.file,
-                  py::arg("tensor") = report.tensor, py::arg("block") = report.block,
-                  py::arg("step") = report.step, py::arg("generation") = report.generation,
-                  py::arg("ranks") = report.ranks, py::arg("tensors") = report.tensors,
-                  py::arg("bytes") = report.bytes, py::arg("non_finite") = report.non_finite,
-                  py::arg("non_finite_tensor") = report.non_finite_tensor);
+  return py::dict(
+      "verdict"_a = name_of(report.verdict), "reason"_a = report.reason, "files"_a = report.files,
+      "file"_a = report.file, "tensor"_a = report.tensor, "block"_a = report.block,
+      "step"_a = report.step, "generation"_a = report.generation, "ranks"_a = report.ranks,
+      "tensors"_a = report.tensors, "bytes"_a = report.bytes, "non_finite"_a = report.non_finite,
+      "non_finite_tensor"_a = report.non_finite_tensor);
 }
 
 static void bind_readers(py::module_& m) {
@@ -186,45 +183,43 @@ static void bind_readers(py::module_& m) {
                                      .threads = threads};
         return as_dict(released([&] { return inspect_checkpoint(path, options); }));
       },
-      py::arg("path"), py::kw_only(), py::arg("data") = true, py::arg("threads") = 1,
+      "path"_a, py::kw_only(), "data"_a = true, "threads"_a = 1,
       "A report on a checkpoint: verdict (COMPLETE, INCOMPLETE, MIXED or CORRUPT), "
       "reason, and where; non_finite: elements that are NaN or infinite, -1 when they were not "
       "counted. data=False looks at names, sizes and headers only");
-  m.def("list_checkpoints", &list_checkpoints, Released(), py::arg("directory"), "Newest first");
+  m.def("list_checkpoints", &list_checkpoints, Released(), "directory"_a, "Newest first");
   m.def(
       "newest_complete_checkpoint",
       [](const std::string& directory, const std::optional<Communicator>& world) {
         return world ? newest_complete_checkpoint(*world, directory)
                      : newest_complete_checkpoint(directory);
       },
-      Released(), py::arg("directory"), py::arg("world") = py::none(),
+      Released(), "directory"_a, "world"_a = py::none(),
       "By names, sizes and headers; '' when there is none. With `world` all its ranks, which call "
-      "it together, get what the first one finds: each might find another one while a job "
-      "saves");
+      "it together, get what the first one finds: each might find another one while a job saves");
   m.def(
       "load", py::overload_cast<const std::string&, const TrainingState&>(&load), Released(),
-      py::arg("path"), py::arg("into"),
+      "path"_a, "into"_a,
       "Fills the tensors, wherever and however they lie, and the numbers, from a checkpoint of "
       "weft's or PyTorch's, or a model in safetensors form. Each rank reads what holds its own "
       "elements and checks it; no communication. Of a run's directory it takes the newest complete "
       "checkpoint, which the first rank of the tensors' mesh chooses: all its ranks must then call "
       "it. ValueError names file, tensor and block");
-  m.def("load", py::overload_cast<const std::string&, StateDict&>(&load), Released(),
-        py::arg("path"), py::arg("into"));
+  m.def("load", py::overload_cast<const std::string&, StateDict&>(&load), Released(), "path"_a,
+        "into"_a);
 }
 
 static void bind_hugging_face(py::module_& m) {
   m.def("load_hugging_face", py::overload_cast<Module&, const std::string&>(&load_hugging_face),
-        Released(), py::arg("model"), py::arg("path"),
+        Released(), "model"_a, "path"_a,
         "Fills the parameters with the tensors of a .safetensors file, an index of several, or a "
         "Hugging Face directory. Each rank reads the elements that it holds; no communication. "
         "ValueError, before anything is read, names what is missing or does not fit");
   using O = ExportOptions;
   bind_with_fields<O, std::string, std::string, Communicator>(
-      m, "export_hugging_face", export_hugging_face, Released(), py::arg("checkpoint"),
-      py::arg("directory"), py::arg("world"), py::kw_only(), option("prefix", &O::prefix),
-      option("file_bytes", &O::file_bytes), option("config", &O::config),
-      option("files", &O::files),
+      m, "export_hugging_face", export_hugging_face, Released(), "checkpoint"_a, "directory"_a,
+      "world"_a, py::kw_only(), option("prefix", &O::prefix), option("file_bytes", &O::file_bytes),
+      option("config", &O::config), option("files", &O::files),
       "Writes a checkpoint as a Hugging Face model: the tensors in the form of its family, "
       "config.json, and the tokenizer and generation_config.json of the Hugging Face model in the "
       "folder `files`. Collective over `world`: each rank writes its share to its place in the "

@@ -5,7 +5,11 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/lock.h"
+#include "weft/autograd.h"
 #include "weft/error.h"
+#include "weft/graph.h"
+#include "weft/storage.h"
+#include "weft/trace.h"
 #include "weft/warnings.h"
 
 namespace weft::python {
@@ -33,8 +37,7 @@ void bind_context(py::module_& m) {
   m.def(
       "set_grad_enabled",
       [](bool enabled) { return std::exchange(Context::current().grad_enabled, enabled); },
-      py::arg("enabled"),
-      "Gives what was in force before; `with weft.no_grad():` is a scope of it");
+      "enabled"_a, "Gives what was in force before; `with weft.no_grad():` is a scope of it");
   m.def(
       "get_traffic", [] { return name_of(Context::current().traffic); },
       "'allow', 'free_only' or 'forbid': which implicit traffic ops of this rank may cause");
@@ -43,9 +46,8 @@ void bind_context(py::module_& m) {
       [](const std::string& policy) {
         return name_of(std::exchange(Context::current().traffic, traffic_named(policy)));
       },
-      py::arg("policy"),
-      "Gives what was in force before; `with weft.traffic(...)` is a scope of it");
-  m.def("manual_seed", &manual_seed, py::arg("seed"),
+      "policy"_a, "Gives what was in force before; `with weft.traffic(...)` is a scope of it");
+  m.def("manual_seed", &manual_seed, "seed"_a,
         "Random numbers of this rank start again from `seed`; call it with one seed on all ranks");
   m.def(
       "get_rng_state",
@@ -59,10 +61,106 @@ void bind_context(py::module_& m) {
       [](std::pair<uint64_t, uint64_t> state) {
         Context::current().random = {state.first, state.second};
       },
-      py::arg("state"), "Lets them go on from a state that get_rng_state gave");
+      "state"_a, "Lets them go on from a state that get_rng_state gave");
   m.def(
       "get_num_threads", [] { return Context::current().threads; },
       "Threads that this rank's kernels may use");
+}
+
+static py::dict as_dict(const MemoryUse& use) {
+  return py::dict("current"_a = use.current, "peak"_a = use.peak);
+}
+
+static void bind_memory(py::module_& m) {
+  m.def(
+      "memory_statistics",
+      [](Device device) {
+        const MemoryStatistics statistics = memory_statistics(device.kind);
+        py::dict all;
+        for (int i = 0; i < kPurposes; ++i) {
+          all[py::str(std::string(name_of(static_cast<Purpose>(i))))] =
+              as_dict(statistics.by_purpose[static_cast<size_t>(i)]);
+        }
+        all["total"] = as_dict(statistics.total);
+        all["cached"] = statistics.cached;
+        return all;
+      },
+      "device"_a = cpu,
+      "Bytes of the calling rank by purpose (parameters, gradients, optimizer, activations, "
+      "gathered, other), current and peak; `meta` memory is counted as if it were there");
+  m.def(
+      "reset_peak_memory", [](Device device) { reset_peak_memory(device.kind); }, "device"_a = cpu,
+      "Peaks start again from the current bytes");
+  m.def("release_cached_memory", &release_cached_memory,
+        "Gives cached memory of the calling rank back to the system");
+}
+
+void bind_statistics(py::module_& m) {
+  m.def(
+      "engine_statistics",
+      [] {
+        const EngineStatistics& s = engine_statistics();
+        return py::dict("calls"_a = s.calls, "route_hits"_a = s.route_hits,
+                        "route_misses"_a = s.route_misses, "route_evictions"_a = s.route_evictions,
+                        "gradients_in_place"_a = s.gradients_in_place,
+                        "gradient_copies"_a = s.gradient_copies,
+                        "gradient_copy_bytes"_a = s.gradient_copy_bytes,
+                        "implicit_redistributions"_a = s.implicit_redistributions,
+                        "implicit_bytes"_a = s.implicit_bytes);
+      },
+      "What the calling rank's engine did since the rank began: calls, routes found and made, "
+      "gradients written in place and copied, implicit redistributions and their bytes");
+  m.def("implicit_traffic", &implicit_traffic,
+        "Implicit traffic of the calling rank by op, as lines 'op: count, bytes'");
+  bind_memory(m);
+  py::class_<TraceScope>(m, "_TraceScope")
+      .def(py::init<int64_t>(), "most_events"_a)
+      .def("events", &TraceScope::events)
+      .def("dropped", &TraceScope::dropped)
+      .def("write", &TraceScope::write, Released(), "world"_a, "path"_a);
+}
+
+namespace {
+
+/// A graph keeps the recorded function, and with it the objects that its variables refer to.
+struct GraphObject {
+  Graph graph;
+  py::function recorded;
+};
+
+}  // namespace
+
+static void run_graph(GraphObject& self, const py::function& work) {
+  const bool was_recorded = self.graph.is_recorded();
+  {
+    const Unlocked unlocked;
+    self.graph.run([&] {
+      const Locked lock;
+      work();
+    });
+  }
+  if (!was_recorded && self.graph.is_recorded()) self.recorded = work;
+}
+
+void bind_graph(py::module_& m) {
+  py::class_<GraphObject>(
+      m, "Graph",
+      "Work of one GPU that is recorded once and then played: one call of the host "
+      "instead of one a kernel. It reads and writes the same memory each time: fill "
+      "tensors in place (copy_) before it runs. Belongs to its thread.")
+      .def(py::init([](Device device) {
+             return std::unique_ptr<GraphObject>(new GraphObject{Graph(device), {}});
+           }),
+           "device"_a)
+      .def("run", &run_graph, "work"_a,
+           "Calls `work` twice as it is, then to record it; from then on plays the record instead, "
+           "which keeps `work`: leave what its variables name as it is. It neither copies between "
+           "the host and the GPU nor draws random numbers, and ids are not checked in the record. "
+           "Ranks exchange in it only as processes with a GPU each; all of them record and play "
+           "the same.")
+      .def_property_readonly("is_recorded",
+                             [](const GraphObject& self) { return self.graph.is_recorded(); })
+      .def_property_readonly("device", [](const GraphObject& self) { return self.graph.device(); });
 }
 
 }  // namespace weft::python

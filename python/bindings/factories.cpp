@@ -2,7 +2,7 @@
 #include "weft/ops/factories.h"
 
 #include "python/bindings/bindings.h"
-#include "python/bindings/changed.h"
+#include "python/bindings/composed.h"
 #include "python/bindings/instances.h"
 #include "python/bindings/lock.h"
 #include "weft/error.h"
@@ -25,22 +25,21 @@ static void bind_filling(py::module_& m, const char* name,
         released([&] { function(to, args...); });
         return tensor;
       },
-      py::arg("tensor"), extra...);
+      "tensor"_a, extra...);
 }
 
 static void bind_init(py::module_& m) {
-  const auto a = py::arg("a") = 0.0, gain = py::arg("gain") = 1.0;
-  const auto mode = py::arg("mode") = "fan_in";
-  const auto nonlinearity = py::arg("nonlinearity") = "leaky_relu";
-  bind_filling(m, "_constant_", &init::constant_, py::arg("val"));
-  bind_filling(m, "_init_normal_", &init::normal_, py::arg("mean") = 0.0, py::arg("std") = 1.0);
-  bind_filling(m, "_init_uniform_", &init::uniform_, a, py::arg("b") = 1.0);
+  const auto a = "a"_a = 0.0, gain = "gain"_a = 1.0;
+  const auto mode = "mode"_a = "fan_in";
+  const auto nonlinearity = "nonlinearity"_a = "leaky_relu";
+  bind_filling(m, "_constant_", &init::constant_, "val"_a);
+  bind_filling(m, "_init_normal_", &init::normal_, "mean"_a = 0.0, "std"_a = 1.0);
+  bind_filling(m, "_init_uniform_", &init::uniform_, a, "b"_a = 1.0);
   bind_filling(m, "_xavier_uniform_", &init::xavier_uniform_, gain);
   bind_filling(m, "_xavier_normal_", &init::xavier_normal_, gain);
   bind_filling(m, "_kaiming_uniform_", &init::kaiming_uniform_, a, mode, nonlinearity);
   bind_filling(m, "_kaiming_normal_", &init::kaiming_normal_, a, mode, nonlinearity);
-  m.def("_calculate_gain", &init::calculate_gain, py::arg("nonlinearity"),
-        py::arg("param") = py::none());
+  m.def("_calculate_gain", &init::calculate_gain, "nonlinearity"_a, "param"_a = py::none());
 }
 
 /// Converts the keywords that all factories share, for a tensor of `ndim` dims. Without a
@@ -78,9 +77,8 @@ static void bind_factory(py::module_& m, const char* name,
         const DType type = std::optional<DType>(given).value_or(DType::f32);
         return function(shape, args..., options_of(shape.ndim(), type, device, mesh, placements));
       },
-      Released(), py::arg("shape"), extra..., py::kw_only(), py::arg("dtype") = dtype,
-      py::arg("device") = py::none(), py::arg("mesh") = py::none(),
-      py::arg("placements") = py::none(), text);
+      Released(), "shape"_a, extra..., py::kw_only(), "dtype"_a = dtype, "device"_a = py::none(),
+      "mesh"_a = py::none(), "placements"_a = py::none(), text);
 }
 
 static Number number_in(const Operand& value) {
@@ -90,14 +88,14 @@ static Number number_in(const Operand& value) {
 static void bind_random(py::module_& m) {
   bind_factory<double, double>(
       m, "uniform", uniform, DType::f32,
-      "Evenly in [low, high), from the rank's random state: equal bits for any mesh",
-      py::arg("low") = 0.0, py::arg("high") = 1.0);
+      "Evenly in [low, high), from the rank's random state: equal bits for any mesh", "low"_a = 0.0,
+      "high"_a = 1.0);
   bind_factory<int64_t, int64_t>(m, "_randint", randint, DType::i64, "Integers in [low, high)",
-                                 py::arg("low"), py::arg("high"));
+                                 "low"_a, "high"_a);
   bind_factory<double, double>(
       m, "normal", normal, DType::f32,
       "Of a normal distribution, from the rank's random state: equal bits for any mesh",
-      py::arg("mean") = 0.0, py::arg("std") = 1.0);
+      "mean"_a = 0.0, "std"_a = 1.0);
 }
 
 static void bind_sequences(py::module_& m) {
@@ -109,9 +107,8 @@ static void bind_sequences(py::module_& m) {
         return equal_on_ranks(arange(number_in(start), number_in(stop), number_in(step),
                                      options_of(1, dtype, device, mesh, placements)));
       },
-      Released(), py::arg("start"), py::arg("stop"), py::arg("step"), py::kw_only(),
-      py::arg("dtype") = DType::i64, py::arg("device") = py::none(), py::arg("mesh") = py::none(),
-      py::arg("placements") = py::none());
+      Released(), "start"_a, "stop"_a, "step"_a, py::kw_only(), "dtype"_a = DType::i64,
+      "device"_a = py::none(), "mesh"_a = py::none(), "placements"_a = py::none());
   m.def(
       "linspace",
       [](double start, double stop, int64_t num, const std::optional<DType>& dtype,
@@ -121,9 +118,9 @@ static void bind_sequences(py::module_& m) {
             linspace(start, stop, num, endpoint,
                      options_of(1, dtype.value_or(DType::f32), device, mesh, placements)));
       },
-      Released(), py::arg("start"), py::arg("stop"), py::arg("num"), py::kw_only(),
-      py::arg("dtype") = py::none(), py::arg("device") = py::none(), py::arg("endpoint") = true,
-      py::arg("mesh") = py::none(), py::arg("placements") = py::none(),
+      Released(), "start"_a, "stop"_a, "num"_a, py::kw_only(), "dtype"_a = py::none(),
+      "device"_a = py::none(), "endpoint"_a = true, "mesh"_a = py::none(),
+      "placements"_a = py::none(),
       "`num` numbers evenly from start to stop, which is the last one when `endpoint`");
   m.def(
       "eye",
@@ -134,10 +131,9 @@ static void bind_sequences(py::module_& m) {
             eye(n_rows, n_cols.value_or(n_rows), k,
                 options_of(2, dtype.value_or(DType::f32), device, mesh, placements)));
       },
-      Released(), py::arg("n_rows"), py::arg("n_cols") = py::none(), py::kw_only(),
-      py::arg("k") = 0, py::arg("dtype") = py::none(), py::arg("device") = py::none(),
-      py::arg("mesh") = py::none(), py::arg("placements") = py::none(),
-      "[n_rows, n_cols] of zeros, with ones where column - row is k");
+      Released(), "n_rows"_a, "n_cols"_a = py::none(), py::kw_only(), "k"_a = 0,
+      "dtype"_a = py::none(), "device"_a = py::none(), "mesh"_a = py::none(),
+      "placements"_a = py::none(), "[n_rows, n_cols] of zeros, with ones where column - row is k");
 }
 
 void bind_factories(py::module_& m) {
@@ -161,30 +157,30 @@ void bind_factories(py::module_& m) {
       [](const Shape& shape, const Operand& value, const TensorOptions& o) {
         return equal_on_ranks(full(shape, number_in(value), o));
       },
-      DType::f32, "All elements `fill_value`", py::arg("fill_value"));
+      DType::f32, "All elements `fill_value`", "fill_value"_a);
   bind_sequences(m);
-  m.def("zeros_like", &zeros_like, Released(), py::arg("x"), "Zeros laid out as x is");
-  m.def("ones_like", &ones_like, Released(), py::arg("x"), "Ones laid out as x is");
+  m.def("zeros_like", &zeros_like, Released(), "x"_a, "Zeros laid out as x is");
+  m.def("ones_like", &ones_like, Released(), "x"_a, "Ones laid out as x is");
   m.def(
       "fill_",
       [](const py::object& x, const Operand& value) {
         return changed(x, [&](const Tensor& to) { fill_(to, number_in(value)); });
       },
-      py::arg("x"), py::arg("value"), "Sets all elements in place");
+      "x"_a, "value"_a, "Sets all elements in place");
   m.def(
       "copy_",
       [](const py::object& to, const Tensor& source) {
         return changed(to, [&](const Tensor& x) { copy_(x, source); });
       },
-      py::arg("to"), py::arg("source"),
+      "to"_a, "source"_a,
       "Copies the elements of `source`, broadcast to the shape of `to`, to the memory of `to`");
-  m.def("transfer_", &transfer_, Released(), py::arg("to"), py::arg("source"),
+  m.def("transfer_", &transfer_, Released(), "to"_a, "source"_a,
         "copy_ between a GPU and pinned memory of the host (what `offload` keeps there) that is "
         "queued only: the host's is read or written when the GPU's stream comes to it");
   bind_change(m, "uniform_", &uniform_, "Draws all elements anew, evenly in [low, high)",
-              py::arg("low") = 0.0, py::arg("high") = 1.0);
+              "low"_a = 0.0, "high"_a = 1.0);
   bind_change(m, "normal_", &normal_, "Draws all elements anew, of a normal distribution",
-              py::arg("mean") = 0.0, py::arg("std") = 1.0);
+              "mean"_a = 0.0, "std"_a = 1.0);
   bind_random(m);
   bind_init(m);
 }

@@ -9,6 +9,7 @@
 namespace weft::python {
 
 namespace py = pybind11;
+using namespace py::literals;
 
 // Structs of options: a table of fields makes the arguments of a constructor.
 
@@ -45,7 +46,7 @@ auto converted(const py::arg_v& argument, T C::*member, T (*convert)(Given)) {
 template <class C> auto betas_of() {
   using Betas = std::pair<double, double>;
   const auto set = [](C& all, const Betas& betas) { std::tie(all.beta1, all.beta2) = betas; };
-  return ConvertedField<Betas, decltype(set)>{py::arg("betas") = Betas(C().beta1, C().beta2), set};
+  return ConvertedField<Betas, decltype(set)>{"betas"_a = Betas(C().beta1, C().beta2), set};
 }
 
 template <class Item> auto fields_in(const Item& item) {

@@ -8,6 +8,7 @@
 #include "python/bindings/modules.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/memory_budget.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 
@@ -46,14 +47,6 @@ static CustomCollective collective_of(const py::object& given, bool gathers) {
   };
 }
 
-static std::function<void(const Tensor&)> hook_of(const py::object& given) {
-  if (given.is_none()) return {};
-  return [kept = Callable(py::function(given))](const Tensor& gradients) {
-    const Locked lock;
-    kept(gradients);
-  };
-}
-
 static void bind_handles(py::module_& m) {
   py::class_<UnshardHandle>(m, "UnshardHandle", "An unshard that was started")
       .def("wait", &UnshardHandle::wait, Released(), "Returns when the parameters are there");
@@ -66,39 +59,37 @@ static void bind_handles(py::module_& m) {
       .def(
           "record",
           [](Event& event, Device device) { event = Event::record(current_stream(device)); },
-          py::arg("device") = cpu,
-          "Marks what the current stream of `device` has been given so far")
+          "device"_a = cpu, "Marks what the current stream of `device` has been given so far")
       .def("synchronize", &Event::synchronize, Released(), "Returns when the point is reached")
       .def("query", &Event::is_reached, "Whether it is reached");
 }
 
 /// Binds lists of unsharded and sharded parameters.
 static void bind_parameters(py::class_<FsdpModule>& module) {
-  module.def(py::init<Module&>(), py::keep_alive<1, 2>(), py::arg("module"))
-      .def_static("is_sharded", &FsdpModule::is_sharded, py::arg("module"))
-      .def("unshard", &FsdpModule::unshard, Released(), py::arg("async_op") = false)
+  module.def(py::init<Module&>(), py::keep_alive<1, 2>(), "module"_a)
+      .def_static("is_sharded", &FsdpModule::is_sharded, "module"_a)
+      .def("unshard", &FsdpModule::unshard, Released(), "async_op"_a = false)
       .def("reshard", &FsdpModule::reshard, Released())
       .def("set_reshard_after_forward", &FsdpModule::set_reshard_after_forward,
-           py::arg("reshard_after_forward"), py::arg("recurse") = true)
+           "reshard_after_forward"_a, "recurse"_a = true)
       .def("set_reshard_after_backward", &FsdpModule::set_reshard_after_backward,
-           py::arg("reshard_after_backward"), py::arg("recurse") = true)
-      .def("set_unshard_in_backward", &FsdpModule::set_unshard_in_backward,
-           py::arg("unshard_in_backward"))
-      .def("set_keep_unsharded_storage", &FsdpModule::set_keep_unsharded_storage, py::arg("keep"),
-           py::arg("recurse") = true)
+           "reshard_after_backward"_a, "recurse"_a = true)
+      .def("set_unshard_in_backward", &FsdpModule::set_unshard_in_backward, "unshard_in_backward"_a)
+      .def("set_keep_unsharded_storage", &FsdpModule::set_keep_unsharded_storage, "keep"_a,
+           "recurse"_a = true)
       .def(
           "set_custom_all_gather",
           [](FsdpModule& self, const py::object& comm) {
             self.set_custom_all_gather(collective_of(comm, true));
           },
-          py::arg("comm"))
-      .def("set_post_optim_event", &FsdpModule::set_post_optim_event, py::arg("event"));
+          "comm"_a)
+      .def("set_post_optim_event", &FsdpModule::set_post_optim_event, "event"_a);
   const auto takes_modules = [&](const char* name,
                                  void (FsdpModule::*set)(const std::vector<Module*>&)) {
     module.def(
         name,
         [set](FsdpModule& self, const py::iterable& given) { (self.*set)(modules_in(given)); },
-        py::arg("modules"));
+        "modules"_a);
   };
   takes_modules("set_modules_to_forward_prefetch", &FsdpModule::set_modules_to_forward_prefetch);
   takes_modules("set_modules_to_backward_prefetch", &FsdpModule::set_modules_to_backward_prefetch);
@@ -107,29 +98,30 @@ static void bind_parameters(py::class_<FsdpModule>& module) {
 static void bind_gradients(py::class_<FsdpModule>& module) {
   module
       .def("set_requires_gradient_sync", &FsdpModule::set_requires_gradient_sync,
-           py::arg("requires_gradient_sync"), py::arg("recurse") = true)
-      .def("set_requires_all_reduce", &FsdpModule::set_requires_all_reduce,
-           py::arg("requires_all_reduce"), py::arg("recurse") = true)
+           "requires_gradient_sync"_a, "recurse"_a = true)
+      .def("set_requires_all_reduce", &FsdpModule::set_requires_all_reduce, "requires_all_reduce"_a,
+           "recurse"_a = true)
       .def(
           "set_all_reduce_hook",
-          [](FsdpModule& self, const py::object& hook) { self.set_all_reduce_hook(hook_of(hook)); },
-          py::arg("hook"))
-      .def("set_gradient_divide_factor", &FsdpModule::set_gradient_divide_factor, py::arg("factor"))
+          [](FsdpModule& self, const py::object& hook) {
+            self.set_all_reduce_hook(function_in<void, const Tensor&>(hook));
+          },
+          "hook"_a)
+      .def("set_gradient_divide_factor", &FsdpModule::set_gradient_divide_factor, "factor"_a)
       .def("set_force_sum_reduction_for_comms", &FsdpModule::set_force_sum_reduction_for_comms,
-           py::arg("enable"))
-      .def("set_is_last_backward", &FsdpModule::set_is_last_backward, py::arg("is_last_backward"))
+           "enable"_a)
+      .def("set_is_last_backward", &FsdpModule::set_is_last_backward, "is_last_backward"_a)
       .def(
           "set_custom_reduce_scatter",
           [](FsdpModule& self, const py::object& comm) {
             self.set_custom_reduce_scatter(collective_of(comm, false));
           },
-          py::arg("comm"))
+          "comm"_a)
       .def("set_reduce_scatter_unused_params", &FsdpModule::set_reduce_scatter_unused_params,
-           py::arg("reduce_scatter_unused_params"), py::arg("recurse") = true)
+           "reduce_scatter_unused_params"_a, "recurse"_a = true)
       .def("set_manual_backward_finalization", &FsdpModule::set_manual_backward_finalization,
-           py::arg("enabled"))
-      .def("finalize_backward", &FsdpModule::finalize_backward, Released(),
-           py::arg("async_op") = false)
+           "enabled"_a)
+      .def("finalize_backward", &FsdpModule::finalize_backward, Released(), "async_op"_a = false)
       .def("reset_iter_state", &FsdpModule::reset_iter_state, Released());
 }
 
@@ -162,7 +154,7 @@ static void bind_collectives(py::module_& m) {
             .wait();
         tensor.storage()->mark_changed();
       },
-      Released(), py::arg("tensor"), py::arg("group"),
+      Released(), "tensor"_a, "group"_a,
       "Replaces the elements of a tensor of one device by their sums over the group's ranks");
   const auto moves = [](const char* what, bool gathers) {
     return [what, gathers](const Tensor& output, const Tensor& input, const Communicator& group,
@@ -186,14 +178,12 @@ static void bind_collectives(py::module_& m) {
     };
   };
   m.def("all_gather_into_tensor", moves("all_gather_into_tensor", true), Released(),
-        py::arg("output_tensor"), py::arg("input_tensor"), py::arg("group"),
-        py::arg("counts") = py::none(),
+        "output_tensor"_a, "input_tensor"_a, "group"_a, "counts"_a = py::none(),
         "Writes the parts of the group's ranks, of `counts` elements (equal ones by default), one "
         "after the other into `output_tensor`");
   m.def(
-      "reduce_scatter_tensor", moves("reduce_scatter_tensor", false), Released(),
-      py::arg("output_tensor"), py::arg("input_tensor"), py::arg("group"),
-      py::arg("counts") = py::none(),
+      "reduce_scatter_tensor", moves("reduce_scatter_tensor", false), Released(), "output_tensor"_a,
+      "input_tensor"_a, "group"_a, "counts"_a = py::none(),
       "Writes this rank's part, of `counts` elements (equal ones by default), of the sum over the "
       "group's ranks into `output_tensor`");
 }
@@ -223,9 +213,108 @@ void bind_fsdp_module(py::module_& m) {
         const std::vector<Module*> all = modules_in(modules);
         released([&] { share_comm_ctx(all); });
       },
-      py::arg("modules"),
+      "modules"_a,
       "Lets sharded models, e.g. the stages of a pipeline, use the same buffers and streams. Each "
       "is the outermost sharded module of its model");
+}
+
+static StepModel model_of(const py::object& model, const py::iterable& blocks) {
+  return {.model = tree_of<Module>(model.cast<ModuleObject>()), .blocks = modules_in(blocks)};
+}
+
+/// What build(mesh) returns: a model, its blocks and a function.
+static StepModel built_by(const Callable& build, const DeviceMesh& mesh) {
+  const Locked lock;
+  const py::object made = build(mesh);
+  if (!py::isinstance<py::tuple>(made) || py::len(made) != 3) {
+    throw py::type_error(concat("plan_memory: build returns a ", type_of(made),
+                                ", expected a tuple of a model, its blocks and a function that "
+                                "runs a micro-step"));
+  }
+  const auto parts = made.cast<py::tuple>();
+  StepModel step = model_of(parts[0], parts[1].cast<py::iterable>());
+  step.micro_step = [run = Callable(py::function(parts[2]))] {
+    const Locked held;
+    run();
+  };
+  return step;
+}
+
+static FullyShardOptions sharding_of(const std::string& strategy,
+                                     const std::optional<MixedPrecision>& precision) {
+  return {.strategy = Strategy::named(strategy), .precision = precision.value_or(MixedPrecision())};
+}
+
+/// As the `offload` of an optimizer takes it.
+static py::object named_tier(const Tier& tier) {
+  if (!tier.offloads()) return py::bool_(false);
+  return tier.is_host() ? py::object(py::bool_(true)) : py::object(py::str(concat(tier)));
+}
+
+static void bind_plan(py::module_& m) {
+  py::class_<MemoryPlan>(m, "MemoryPlan", "The fastest choice whose predicted peak fits a budget")
+      .def_readonly("allowed", &MemoryPlan::allowed, "The bytes of the budget")
+      .def_readonly("peak", &MemoryPlan::peak, "The most bytes that a step takes")
+      .def_readonly("seconds", &MemoryPlan::seconds, "The predicted time of a step")
+      .def_property_readonly(
+          "blocks", [](const MemoryPlan& plan) { return plan.choice.blocks; },
+          "What each block saves for backward: full (its inputs), attention, op (products too) or "
+          "none (everything), with +offload behind it where that rests on disk")
+      .def_property_readonly(
+          "state", [](const MemoryPlan& plan) { return named_tier(plan.choice.state); },
+          "Where the optimizer's state rests, as AdamW's `offload` takes it")
+      .def_property_readonly(
+          "fine_units", [](const MemoryPlan& plan) { return plan.choice.fine_units; },
+          "Whether attention and feed-forward of a block are sharded apart")
+      .def("__str__", &MemoryPlan::text)
+      .def(
+          "apply",
+          [](const MemoryPlan& plan, const py::object& model, const py::iterable& blocks,
+             const DeviceMesh& mesh, const std::string& strategy,
+             const std::optional<MixedPrecision>& precision) {
+            const StepModel step = model_of(model, blocks);
+            released([&] { plan.apply(step, mesh, sharding_of(strategy, precision)); });
+            return model;
+          },
+          "model"_a, "blocks"_a, "mesh"_a, py::kw_only(), "strategy"_a = "full_shard",
+          "mp_policy"_a = py::none(),
+          "Sets what the blocks save, and shards them and the model. Gives the model");
+}
+
+/// What else concerns the memory and the values of a module's parameters.
+static void bind_checks(py::module_& m) {
+  m.def("costly_ops", &costly_ops,
+        "Names of the ops that compute matrix products and attention, to be kept by a "
+        "recomputation");
+  m.def("check_replicas", &check_replicas, Released(), "module"_a,
+        "Compares by hash the parameters that several ranks of a mesh hold alike. ValueError, on "
+        "all ranks, names the first that differs and two ranks. Call it on all ranks");
+}
+
+void bind_memory_budget(py::module_& m) {
+  bind_checks(m);
+  bind_plan(m);
+  m.def(
+      "plan_memory",
+      [](const py::function& build, const DeviceMesh& mesh, int64_t memory,
+         const std::string& directory, int micro_steps, const std::string& strategy,
+         const std::optional<MixedPrecision>& precision) {
+        const Callable kept(build);
+        return released([&] {
+          return plan_memory([&](const DeviceMesh& root) { return built_by(kept, root); }, mesh,
+                             sharding_of(strategy, precision), {memory, directory},
+                             {.micro_steps = micro_steps});
+        });
+      },
+      "build"_a, "mesh"_a, "memory"_a, py::kw_only(), "directory"_a = "", "micro_steps"_a = 1,
+      "strategy"_a = "full_shard", "mp_policy"_a = py::none(),
+      "Chooses what blocks save for backward, whether parameters stay gathered, how many units are "
+      "gathered early, whether the parts of blocks are units and, with a directory, what rests on "
+      "disk there, so that a training step with AdamW takes at most `memory` bytes of each rank. "
+      "build(mesh) gives a model over a mesh like `mesh.root()`, its blocks in the order of "
+      "forward, and a function that runs forward and backward of one micro-step on device "
+      "\"meta\"; it is called several times. ValueError with the least that would fit where "
+      "nothing does. Computed without communication; ranks that call it alike choose alike");
 }
 
 }  // namespace weft::python

@@ -104,24 +104,15 @@ static void bind_placement(py::module_& m) {
              if (!strategy.is_none()) result.strategy = strategy_of(strategy);
              return result;
            }),
-           py::arg("placement") = py::none(), py::arg("mesh") = py::none(),
-           py::arg("strategy") = py::none());
+           "placement"_a = py::none(), "mesh"_a = py::none(), "strategy"_a = py::none());
   using Dims = DataParallelMeshDims;
   bind_options<Dims>(m, "DataParallelMeshDims",
                      "The axes of a mesh over which fully_shard shards parameters, and those over "
                      "which it replicates them",
-                     converted(py::arg("shard") = py::none(), &Dims::shard, axes_in),
-                     converted(py::arg("replicate") = py::none(), &Dims::replicate, axes_in))
+                     converted("shard"_a = py::none(), &Dims::shard, axes_in),
+                     converted("replicate"_a = py::none(), &Dims::replicate, axes_in))
       .def_readonly("shard", &Dims::shard)
       .def_readonly("replicate", &Dims::replicate);
-}
-
-static std::function<int(const NamedParameter&)> shard_dim_of(const py::object& given) {
-  if (given.is_none()) return {};
-  return [kept = Callable(py::function(given))](const NamedParameter& p) {
-    const Locked lock;
-    return kept(p.name(), p.parameter).cast<int>();
-  };
 }
 
 static void bind_strategy(py::module_& m) {
@@ -137,8 +128,8 @@ static void bind_strategy(py::module_& m) {
              }
              return strategy;
            }),
-           py::arg("name"), py::arg("rows"))
-      .def_static("named", &Strategy::named, py::arg("name"), "ValueError lists the names")
+           "name"_a, "rows"_a)
+      .def_static("named", &Strategy::named, "name"_a, "ValueError lists the names")
       .def_readonly("name", &Strategy::name)
       .def_property_readonly("rows", [](const Strategy& s) {
         std::vector<Row> rows;
@@ -164,9 +155,9 @@ static void bind_precision(py::module_& m) {
 static py::dict as_dict(const FullyShardBytes& bytes) {
   py::dict by_axes;
   for (const AxisTraffic& traffic : bytes.by_axes) by_axes[traffic.axes.c_str()] = traffic.bytes;
-  return py::dict(py::arg("parameters") = bytes.parameters, py::arg("gradients") = bytes.gradients,
-                  py::arg("buffers") = bytes.buffers, py::arg("received") = bytes.received,
-                  py::arg("by_axes") = by_axes, py::arg("copied") = bytes.copied);
+  return py::dict("parameters"_a = bytes.parameters, "gradients"_a = bytes.gradients,
+                  "buffers"_a = bytes.buffers, "received"_a = bytes.received, "by_axes"_a = by_axes,
+                  "copied"_a = bytes.copied);
 }
 
 static void bind_questions(py::module_& m) {
@@ -175,20 +166,19 @@ static void bind_questions(py::module_& m) {
       [](Module& model, int micro_steps) {
         return as_dict(released([&] { return predicted_bytes(model, micro_steps); }));
       },
-      py::arg("model"), py::arg("micro_steps") = 1,
+      "model"_a, "micro_steps"_a = 1,
       "Bytes that sharding will own on this rank and receive in a step, by arithmetic");
   m.def(
       "measured_bytes",
       [](Module& model) { return as_dict(released([&] { return measured_bytes(model); })); },
-      py::arg("model"), "What it took: the most since the model was sharded, and the traffic");
+      "model"_a, "What it took: the most since the model was sharded, and the traffic");
   m.def(
       "explain_schedule",
       [](Module& model, bool training, bool sync, bool updated) {
         return explain_schedule(model, {training, sync, updated});
       },
-      Released(), py::arg("model"), py::kw_only(), py::arg("training") = true,
-      py::arg("sync") = true, py::arg("updated") = true,
-      "What is gathered, computed, freed and reduced when, a line each");
+      Released(), "model"_a, py::kw_only(), "training"_a = true, "sync"_a = true,
+      "updated"_a = true, "What is gathered, computed, freed and reduced when, a line each");
 }
 
 static Offload offload_of(const std::vector<std::string>& names) {
@@ -208,8 +198,7 @@ static Offload offload_of(const std::vector<std::string>& names) {
     } else {
       fail("fully_shard: offload is ", in_quotes(item),
            ", expected \"parameters\", \"gradients\" or \"activations\", and a tier behind it, as "
-           "in "
-           "\"parameters=disk:DIR\"; AdamW(offload=...) keeps the optimizer's state");
+           "in \"parameters=disk:DIR\"; AdamW(offload=...) keeps the optimizer's state");
     }
   }
   return offload;
@@ -258,7 +247,7 @@ void bind_fully_shard(py::module_& m) {
                                                    .error_feedback = error_feedback,
                                                    .within = quantized_within},
                                   .offload = offload_of(offload),
-                                  .shard_dim = shard_dim_of(shard_dim),
+                                  .shard_dim = function_of_parameter<int>(shard_dim),
                                   .shard_placement_fn = shard_placements_of(placement),
                                   .dp_mesh_dims = dims,
                                   .extension = extension_of(extension),
@@ -275,16 +264,15 @@ void bind_fully_shard(py::module_& m) {
         released([&] { fully_shard(modules, mesh, options); });
         return module;
       },
-      py::arg("module"), py::arg("mesh"), py::arg("strategy") = "full_shard", py::kw_only(),
-      py::arg("reshard_after_forward") = true, py::arg("mp_policy") = py::none(),
-      py::arg("prefetch") = 1, py::arg("ignored") = std::vector<std::string>{},
-      py::arg("shard_dim") = py::none(), py::arg("bucket_bytes") = int64_t{25} << 20,
-      py::arg("gradient_divide_factor") = 1.0, py::arg("offload") = std::vector<std::string>{},
-      py::arg("shard_placement_fn") = py::none(), py::arg("ignored_params") = py::none(),
-      py::arg("dp_mesh_dims") = py::none(), py::arg("extension") = py::none(),
-      py::arg("quantized_gather") = py::none(), py::arg("quantized_gradients") = py::none(),
-      py::arg("quantization_block") = Quantization().block, py::arg("error_feedback") = false,
-      py::arg("quantized_within") = py::none(), py::arg("expert_axis") = py::none(),
+      "module"_a, "mesh"_a, "strategy"_a = "full_shard", py::kw_only(),
+      "reshard_after_forward"_a = true, "mp_policy"_a = py::none(), "prefetch"_a = 1,
+      "ignored"_a = std::vector<std::string>{}, "shard_dim"_a = py::none(),
+      "bucket_bytes"_a = int64_t{25} << 20, "gradient_divide_factor"_a = 1.0,
+      "offload"_a = std::vector<std::string>{}, "shard_placement_fn"_a = py::none(),
+      "ignored_params"_a = py::none(), "dp_mesh_dims"_a = py::none(), "extension"_a = py::none(),
+      "quantized_gather"_a = py::none(), "quantized_gradients"_a = py::none(),
+      "quantization_block"_a = Quantization().block, "error_feedback"_a = false,
+      "quantized_within"_a = py::none(), "expert_axis"_a = py::none(),
       "Shards the module's parameters over the axes of `mesh`: whole when used, a slice at rest. "
       "Shard the parts first, then the whole model. The batch is sharded over these axes too, and "
       "the loss is a mean over all of it. A list of modules is one group. `strategy` is a name "
@@ -292,22 +280,17 @@ void bind_fully_shard(py::module_& m) {
       "reshard_after_forward may name an axis, or a number of ranks. `offload` names what rests in "
       "pinned memory of the host: \"parameters\", \"gradients\", and between forward and backward "
       "\"activations\", which recomputation saves; \"parameters=disk:DIR\" rest in files without a "
-      "name. shard_placement_fn(parameter) "
-      "gives a Shard, a ShardPlacementResult or None. extension(name, parameter) gives an object "
-      "whose fsdp_pre_all_gather(slice) returns what is sent, and whose "
-      "fsdp_post_all_gather(received, out) writes a rank's part. quantized_gather (int8, "
-      "float8_e4m3fn) and quantized_gradients (int8, bfloat16) are what gathers and "
+      "name. shard_placement_fn(parameter) gives a Shard, a ShardPlacementResult or None. "
+      "extension(name, parameter) gives an object whose fsdp_pre_all_gather(slice) returns what is "
+      "sent, and whose fsdp_post_all_gather(received, out) writes a rank's part. quantized_gather "
+      "(int8, float8_e4m3fn) and quantized_gradients (int8, bfloat16) are what gathers and "
       "reduce-scatters send, 8 bits with a scale for each quantization_block elements; "
       "error_feedback adds what gradients lost to the next ones. quantized_within is the axis "
-      "within "
-      "a host, over which codes move apart from the other axes (\"\": they do not; None: if it is "
-      "predicted to be faster). expert_axis is the axis of `mesh` "
-      "that "
-      "cuts experts too (expert_styles): they are sharded over the others only. ValueError, with "
-      "nothing changed, "
+      "within a host, over which codes move apart from the other axes (\"\": they do not; None: if "
+      "it is predicted to be faster). expert_axis is the axis of `mesh` that cuts experts too "
+      "(expert_styles): they are sharded over the others only. ValueError, with nothing changed, "
       "when the strategy does not fit. Gives the module");
-  py::class_<NoSync>(m, "_NoSync")
-      .def(py::init<Module&, bool>(), Released(), py::arg("model"), py::arg("holds"));
+  py::class_<NoSync>(m, "_NoSync").def(py::init<Module&, bool>(), Released(), "model"_a, "holds"_a);
   bind_questions(m);
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -9,7 +10,6 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/instances.h"
-#include "python/bindings/signature.h"
 #include "weft/error.h"
 
 namespace weft::python {
@@ -38,7 +38,6 @@ struct Function {
   PyObject_HEAD;
   vectorcallfunc call;
   PyObject *bound, *name, *qualified_name, *module, *text;
-  std::vector<Signature>* signatures;
   std::vector<Word>* words;
   /// The first argument has no value yet.
   bool is_constructor;
@@ -46,18 +45,25 @@ struct Function {
 
 Function* as_function(PyObject* object) { return reinterpret_cast<Function*>(object); }
 
-py::dict& bound_classes() {
-  static auto* all = new py::dict;
-  return *all;
+/// The lines of a docstring that are signatures: the first, or one for each overload.
+std::string signatures_in(const std::string& docstring) {
+  if (docstring.find("\nOverloaded function.") == docstring.npos) {
+    return docstring.substr(0, docstring.find('\n'));
+  }
+  std::istringstream lines(docstring);
+  std::string signatures;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find_first_not_of("0123456789") == line.find(". ")) signatures += line;
+  }
+  return signatures;
 }
 
-std::vector<Word> words_of(const std::vector<Signature>& signatures) {
+std::vector<Word> words_of(const std::string& docstring) {
   std::vector<Word> words;
+  const std::string signatures = signatures_in(docstring);
   const auto has = [&](const char* name) {
-    return std::ranges::any_of(signatures, [&](const Signature& signature) {
-      return std::ranges::any_of(signature.arguments,
-                                 [&](const Argument& argument) { return argument.name == name; });
-    });
+    return signatures.find(concat('(', name, ": ")) != signatures.npos ||
+           signatures.find(concat(' ', name, ": ")) != signatures.npos;
   };
   for (const auto& group : kGroups) {
     const auto own = std::ranges::find_if(group, has);
@@ -89,7 +95,8 @@ py::object own_names(const Function& function, PyObject* names) {
 }
 
 /// Replaces an error that pybind11 raises for arguments, which has many lines.
-void word_refusal(const Function& function, const GivenArguments& given) {
+void word_refusal(const Function& function, PyObject* const* values, size_t count,
+                  const py::tuple& names) {
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
   const std::string message = value ? py::str(py::handle(value)).cast<std::string>() : "";
@@ -98,9 +105,13 @@ void word_refusal(const Function& function, const GivenArguments& given) {
     return;
   }
   for (PyObject* object : {type, value, trace}) Py_XDECREF(object);
-  const auto name = py::str(function.name).cast<std::string>();
-  PyErr_SetString(PyExc_TypeError,
-                  refusal_of(name, *function.signatures, given, bound_classes()).c_str());
+  py::tuple given(count);
+  for (size_t i = 0; i < count; ++i) given[i] = py::handle(values[i]);
+  const py::object sentence =
+      py::module_::import("weft._refusals")
+          .attr("refusal_of")(py::handle(function.name), py::handle(function.text), given, names,
+                              py::cpp_function(&in_quotes));
+  PyErr_SetObject(PyExc_TypeError, sentence.ptr());
 }
 
 /// Throws TypeError if the object's __init__ did not run, or that of an item of its lists, tuples
@@ -135,12 +146,13 @@ PyObject* call_function(PyObject* self, PyObject* const* values, size_t count, P
       own = own_names(function, names);
       names = own.ptr();
     }
-    const auto positional = static_cast<size_t>(PyVectorcall_NARGS(count));
-    const size_t given = positional + (names ? py::len(names) : 0);
+    const size_t given =
+        static_cast<size_t>(PyVectorcall_NARGS(count)) + (names ? py::len(names) : 0);
     for (size_t i = function.is_constructor; i < given; ++i) check_values(values[i]);
     result = PyObject_Vectorcall(function.bound, values, count, names);
     if (!result && PyErr_ExceptionMatches(PyExc_TypeError)) {
-      word_refusal(function, {.values = values, .positional = positional, .names = names});
+      word_refusal(function, values, given,
+                   names ? py::reinterpret_borrow<py::tuple>(names) : py::tuple());
     }
   } catch (const std::invalid_argument& two_words) {
     PyErr_SetString(PyExc_ValueError, two_words.what());
@@ -186,7 +198,6 @@ void release_function(PyObject* self) {
                           function->module, function->text}) {
     Py_XDECREF(owned);
   }
-  delete function->signatures;
   delete function->words;
   Py_TYPE(self)->tp_free(self);
 }
@@ -215,21 +226,30 @@ py::object text_attribute(py::handle object, const char* name) {
   return py::isinstance<py::str>(value) ? value : py::object(py::str(""));
 }
 
+/// A docstring of pybind11 with the names of types as in Python's documents.
+py::object with_short_types(py::object text) {
+  constexpr std::pair<const char*, const char*> kShort[] = {
+      {"weft._weft.", ""},
+      {"typing.SupportsInt | typing.SupportsIndex", "int"},
+      {"typing.SupportsFloat | typing.SupportsIndex", "float"}};
+  for (const auto& [from, to] : kShort) text = text.attr("replace")(from, to);
+  return text;
+}
+
 /// A Function for `bound`; `own` is its qualified name within the module.
 py::object function_of(PyTypeObject& type, py::handle bound, const std::string& name,
                        const std::string& own) {
   auto made = py::reinterpret_steal<py::object>(PyType_GenericAlloc(&type, 0));
   if (!made) throw py::error_already_set();
   Function& function = *as_function(made.ptr());
-  const std::string text = with_short_types(text_attribute(bound, "__doc__").cast<std::string>());
+  const py::object text = with_short_types(text_attribute(bound, "__doc__"));
   function.call = call_function;
   function.bound = bound.inc_ref().ptr();
   function.name = py::str(name).release().ptr();
   function.qualified_name = py::str(own).release().ptr();
   function.module = text_attribute(bound, "__module__").release().ptr();
-  function.text = py::str(text).release().ptr();
-  function.signatures = new std::vector(signatures_in(text));
-  function.words = new std::vector(words_of(*function.signatures));
+  function.words = new std::vector(words_of(text.cast<std::string>()));
+  function.text = text.inc_ref().ptr();
   function.is_constructor = own.ends_with(".__init__") || own.ends_with(".__setstate__");
   return made;
 }
@@ -318,7 +338,6 @@ void word_functions(py::module_& m) {
   for (const auto& [key, member] : py::dict(m.attr("__dict__"))) {
     const auto name = key.cast<std::string>();
     if (PyType_Check(member.ptr())) {
-      bound_classes()[key] = member;
       word_class(member);
       name_class(member);
     } else if (is_bound(member)) {
@@ -327,4 +346,27 @@ void word_functions(py::module_& m) {
   }
 }
 
+void bind_all(py::module_& m) {
+  const auto each = [&m](std::initializer_list<Bind*> binds) {
+    for (Bind* bind : binds) bind(m);
+  };
+  each({bind_errors, bind_dtypes, bind_placements, bind_communicator, bind_mesh});
+  auto tensor = declare_tensor(m);
+  each({bind_context, bind_ranks, bind_statistics, bind_modules, bind_ops});
+  each({bind_elementwise, bind_factories, bind_networks, bind_rearrangements, bind_experts});
+  each({bind_selection, bind_composed, bind_reductions, bind_shapes, bind_along_dim});
+  bind_updates(m);
+  for (BindTensor* bind : {bind_tensor, bind_numpy, bind_dlpack, bind_copies}) bind(m, tensor);
+  each({bind_layers, bind_moe, bind_transformer, bind_optimizers, bind_fully_shard});
+  each({bind_memory_budget, bind_fsdp_module, bind_tensor_parallel});
+  each({bind_checkpoints, bind_tokenizer, bind_graph});
+  word_functions(m);
+}
+
 }  // namespace weft::python
+
+PYBIND11_MODULE(_weft, m) {
+  m.doc() = "weft's engine; the package `weft` shows it.";
+  m.attr("__version__") = WEFT_VERSION;
+  weft::python::bind_all(m);
+}

@@ -8,7 +8,6 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/lock.h"
-#include "python/bindings/operands.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/in_place.h"

@@ -70,6 +70,16 @@ class Callable {
   std::shared_ptr<py::function> function_;
 };
 
+/// A function that calls a Python one, on any thread; an empty one for None.
+template <class Result, class... Given>
+std::function<Result(Given...)> function_in(const py::object& given) {
+  if (given.is_none()) return {};
+  return [kept = Callable(py::function(given))](Given... arguments) {
+    const Locked lock;
+    return kept(arguments...).template cast<Result>();
+  };
+}
+
 /// Calls a function with each sentence, on any thread. What it raises is reported as unraisable, in
 /// `where`.
 std::function<void(const std::string&)> receiver(py::function function, const char* where);

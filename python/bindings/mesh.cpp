@@ -1,15 +1,185 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/mesh.h"
-
+#include <span>
 #include <string_view>
 #include <vector>
 
 #include "python/bindings/bindings.h"
+#include "python/bindings/instances.h"
 #include "python/bindings/lock.h"
 #include "weft/error.h"
+#include "weft/mesh.h"
 #include "weft/sharding.h"
 
 namespace weft::python {
+
+namespace {
+
+/// A Python class for Placements, whose pybind11 caster does not define one.
+struct PlacementsObject {
+  Placements placements;
+};
+
+}  // namespace
+
+py::object object_of(const Placements& placements) {
+  return py::cast(PlacementsObject{placements});
+}
+
+static ReduceOp reduce_op_named(const std::string& name) {
+  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::avg, ReduceOp::max, ReduceOp::min}) {
+    if (name == name_of(op)) return op;
+  }
+  fail("partial: reduction is ", in_quotes(name), ", expected sum, avg, max or min");
+}
+
+std::optional<Placement> placement_of(py::handle object) {
+  if (const auto* shard = bound_value<Shard>(object)) return Placement(*shard);
+  if (bound_value<Replicate>(object)) return Placement(Replicate());
+  if (const auto* partial = bound_value<Partial>(object)) return Placement(*partial);
+  return std::nullopt;
+}
+
+py::object object_of(const Placement& placement) {
+  if (placement.is_shard()) {
+    const std::span<const int64_t> sizes = placement.sizes();
+    return py::cast(Shard{placement.dim(), {sizes.begin(), sizes.end()}});
+  }
+  if (placement.is_partial()) return py::cast(Partial{placement.op()});
+  return py::cast(Replicate());
+}
+
+static std::optional<Placements> by_name(const py::dict& axes) {
+  std::vector<NamedPlacement> named;
+  for (const auto& [axis, item] : axes) {
+    const auto placement = placement_of(item);
+    if (!placement || !PyUnicode_Check(axis.ptr())) return std::nullopt;
+    named.push_back({axis.cast<std::string>(), *placement});
+  }
+  return Placements(std::span<const NamedPlacement>(named));
+}
+
+std::optional<Placements> placements_of(py::handle object) {
+  if (object.is_none()) return Placements();
+  if (const auto* placements = bound_value<PlacementsObject>(object)) return placements->placements;
+  if (const auto one = placement_of(object)) return Placements{*one};
+  if (PyDict_Check(object.ptr())) return by_name(py::reinterpret_borrow<py::dict>(object));
+  if (!PyTuple_Check(object.ptr()) && !PyList_Check(object.ptr())) return std::nullopt;
+  std::vector<Placement> all;
+  for (const py::handle item : py::reinterpret_borrow<py::sequence>(object)) {
+    const auto placement = placement_of(item);
+    if (!placement) return std::nullopt;
+    all.push_back(*placement);
+  }
+  return Placements(std::span<const Placement>(all));
+}
+
+/// The arguments that rebuild a placement.
+static py::tuple told_of(const Replicate&) { return py::tuple(0); }
+static py::tuple told_of(const Shard& shard) {
+  return py::make_tuple(shard.dim, py::tuple(py::cast(shard.sizes)));
+}
+static py::tuple told_of(const Partial& partial) { return py::make_tuple(name_of(partial.op)); }
+
+/// By name or by position, with the explicit orders of axes.
+static py::tuple told_of(const Placements& placements) {
+  py::dict named;
+  for (const NamedPlacement& one : placements.by_name()) {
+    named[py::str(one.axis)] = object_of(one.placement);
+  }
+  py::list listed, orders;
+  for (const Placement& one : placements.by_position()) listed.append(object_of(one));
+  for (const CutOrder& order : placements.orders()) {
+    orders.append(py::make_tuple(order.dim, order.axes));
+  }
+  return py::make_tuple(named.empty() ? py::object(listed) : py::object(named), orders);
+}
+
+/// Binds the attributes that all three kinds share, as in PyTorch.
+template <class Kind>
+static py::class_<Kind> bind_kind(py::module_& m, const char* name, const char* doc) {
+  return py::class_<Kind>(m, name, doc)
+      .def("__eq__",
+           [](const Kind& a, const py::object& b) {
+             const auto other = placement_of(b);
+             return other && *other == Placement(a);
+           })
+      .def(
+          "is_shard",
+          [](const Kind& p, std::optional<int> dim) {
+            return dim ? Placement(p).is_shard(*dim) : Placement(p).is_shard();
+          },
+          "dim"_a = py::none(), "Whether it is a Shard (of that dim)")
+      .def("is_replicate", [](const Kind& p) { return Placement(p).is_replicate(); })
+      .def("is_partial", [](const Kind& p) { return Placement(p).is_partial(); })
+      .def("__reduce__",
+           [m, name](const Kind& p) -> py::tuple {
+             return py::make_tuple(m.attr(name), told_of(p));
+           })
+      .def("__hash__", [](const Kind& p) { return py::hash(py::str(concat(Placement(p)))); });
+}
+
+void bind_placements(py::module_& m) {
+  bind_kind<Replicate>(m, "Replicate", "Each device along the axis holds the whole")
+      .def(py::init<>())
+      .def("__repr__", [](const Replicate&) { return "Replicate()"; });
+  bind_kind<Shard>(m, "Shard",
+                   "Each device along the axis holds one contiguous slice of dimension `dim`: "
+                   "ceil(size / devices) elements, the last devices fewer or none; or slices of "
+                   "explicit `sizes`")
+      .def(py::init([](int dim, std::vector<int64_t> sizes) {
+             Shard shard{dim, std::move(sizes)};
+             Placement{shard};  // checks it
+             return shard;
+           }),
+           "dim"_a = 0, "sizes"_a = std::vector<int64_t>(),
+           "A dim below 0 counts from the end of whatever tensor is laid out; ValueError for one "
+           "that no tensor can have. `sizes`: one per device along the axis, equal on all ranks, "
+           "adding up to the dim's size; where other axes cut the dim outside of this one, as many "
+           "for each of their slices, in order")
+      .def_readonly("dim", &Shard::dim)
+      .def_property_readonly(
+          "sizes", [](const Shard& s) { return py::tuple(py::cast(s.sizes)); },
+          "Explicit sizes of the slices; empty for slices of ceil(size / devices) elements")
+      .def("__repr__", [](const Shard& s) -> std::string {
+        if (s.sizes.empty()) return concat("Shard(", s.dim, ")");
+        return concat("Shard(", s.dim,
+                      ", sizes=", std::string(py::repr(py::tuple(py::cast(s.sizes)))), ")");
+      });
+  bind_kind<Partial>(m, "Partial",
+                     "Each device along the axis holds a tensor of full size; the value is their "
+                     "reduction: sum, avg, max or min")
+      .def(py::init(
+               [](const std::string& reduce_op) { return Partial{reduce_op_named(reduce_op)}; }),
+           "reduce_op"_a = "sum")
+      .def_property_readonly("reduce_op", [](const Partial& p) { return name_of(p.op); })
+      .def("__repr__", [](const Partial& p) { return concat("Partial('", p.op, "')"); });
+  py::class_<PlacementsObject>(
+      m, "Placements",
+      "One placement an axis of a mesh, by position ([Shard(0), Replicate()]) or "
+      "by name ({'tp': Shard(0)}); axes that are not named replicate. Wherever "
+      "placements are asked for, the list or dict itself will do")
+      .def(py::init([](const Placements& given) { return PlacementsObject{given}; }),
+           "placements"_a)
+      .def(
+          "cut_in_order",
+          [](const PlacementsObject& self, int dim, const std::vector<std::string>& axes) {
+            return self.placements.cut_in_order(dim, axes);
+          },
+          "dim"_a, "axes"_a,
+          "The same with `dim` cut by the axes in that order, outermost first; names all the root "
+          "mesh's axes that cut the dim")
+      .def("__reduce__", [m](const PlacementsObject& self) -> py::tuple {
+        return py::make_tuple(m.attr("_placements"), told_of(self.placements));
+      });
+  m.def(
+      "_placements",
+      [](Placements placements,
+         const std::vector<std::pair<int, std::vector<std::string>>>& orders) {
+        for (const auto& [dim, axes] : orders) placements = placements.cut_in_order(dim, axes);
+        return placements;
+      },
+      "placements"_a, "orders"_a);
+}
 
 /// Parses {"dp": 2, "tp": 4}, or a list of pairs.
 static std::vector<MeshAxis> axes_of(const py::object& given) {
@@ -86,13 +256,13 @@ static void bind_grid(py::class_<DeviceMesh>& bound) {
           [](const DeviceMesh& mesh, const py::object& axis) {
             return axis.is_none() ? mesh.size() : mesh.axis_size(axis_of(mesh, axis));
           },
-          py::arg("mesh_dim") = py::none(), "Ranks along an axis (name or number), or all")
+          "mesh_dim"_a = py::none(), "Ranks along an axis (name or number), or all")
       .def(
           "get_local_rank",
           [](const DeviceMesh& mesh, const py::object& axis) {
             return mesh.coordinate(axis_of(mesh, axis));
           },
-          py::arg("mesh_dim") = py::none(), "This rank's position along an axis (name or number)")
+          "mesh_dim"_a = py::none(), "This rank's position along an axis (name or number)")
       .def_property_readonly(
           "device_type", [](const DeviceMesh& mesh) { return type_name(mesh.device_type()); },
           "The kind of the ranks' devices, \"cpu\" or \"cuda\": where new tensors over it are made")
@@ -101,7 +271,7 @@ static void bind_grid(py::class_<DeviceMesh>& bound) {
           [](const DeviceMesh& mesh, const py::object& axis) {
             return view(mesh, py::str(mesh.axis_name(axis_of(mesh, axis)))).communicator();
           },
-          py::arg("mesh_dim") = py::none(), "The ranks along an axis (name or number)")
+          "mesh_dim"_a = py::none(), "The ranks along an axis (name or number)")
       .def("get_rank", &DeviceMesh::rank, "This rank in the root mesh's communicator")
       .def(
           "get_coordinate",
@@ -126,7 +296,7 @@ void bind_mesh(py::module_& m) {
              const Unlocked release;
              return DeviceMesh(ranks, list, device_type.kind);
            }),
-           py::arg("ranks"), py::arg("axes"), py::kw_only(), py::arg("device_type") = cpu,
+           "ranks"_a, "axes"_a, py::kw_only(), "device_type"_a = cpu,
            "Collective over the ranks, whose number must be the product of the axes' sizes: "
            "DeviceMesh(world, {'dp': 2, 'tp': 4}). ValueError for a device_type that this machine "
            "lacks")
@@ -139,7 +309,7 @@ void bind_mesh(py::module_& m) {
             return std::pair(mesh.traffic().bytes, mesh.traffic().collectives);
           },
           "(bytes this rank received from others, collectives) over all of the root mesh")
-      .def("__getitem__", &view, py::arg("axes"))
+      .def("__getitem__", &view, "axes"_a)
       .def("__eq__",
            [](const DeviceMesh& a, const py::object& b) {
              return py::isinstance<DeviceMesh>(b) && a == b.cast<const DeviceMesh&>();

@@ -22,14 +22,6 @@ ParameterPtr declare(Module& module, const std::string& name, const Shape& shape
   return (module.*(&OpenModule::declare))(name, shape, std::move(initializer), dtype);
 }
 
-Parameter::Initializer initializer_of(const py::object& given) {
-  if (given.is_none()) return {};
-  return [kept = Callable(py::function(given))](const Tensor& values) {
-    const Locked lock;
-    kept(values);
-  };
-}
-
 py::object called(const ModuleObject& module, const py::args& given, const py::kwargs& named) {
   auto& self = module.cast<Module&>();
   if (named.empty()) {
@@ -95,7 +87,7 @@ void bind_parameter(py::module_& m) {
     memo[key] = made;
     return made;
   });
-  parameter.def(py::init(&parameter_of), py::arg("values"), py::arg("requires_grad") = true)
+  parameter.def(py::init(&parameter_of), "values"_a, "requires_grad"_a = true)
       .def_property(
           "data", [](const Parameter& p) { return p.value().detach(); },
           [](Parameter& p, const Tensor& data) {
@@ -127,17 +119,19 @@ void bind_parameter(py::module_& m) {
             p->set_trainable(requires_grad);
             return p;
           },
-          py::arg("requires_grad") = true)
-      .def("set_value", &Parameter::set_value, py::arg("value"),
+          "requires_grad"_a = true)
+      .def("set_value", &Parameter::set_value, "value"_a,
            "Exchanges what lies in the slot; the shape stays")
       .def_property_readonly("is_materialized", &Parameter::is_materialized)
       .def(
           "set_init",
-          [](Parameter& p, const py::function& init) { p.set_initializer(initializer_of(init)); },
-          py::arg("init"),
+          [](Parameter& p, const py::function& init) {
+            p.set_initializer(function_in<void, const Tensor&>(init));
+          },
+          "init"_a,
           "init(tensor) fills a tensor of any layout with the initial values, when it is "
           "materialized")
-      .def("materialize", &Parameter::materialize, Released(), py::arg("device") = cpu,
+      .def("materialize", &Parameter::materialize, Released(), "device"_a = cpu,
            "Gives it memory and its initial values; nothing the second time")
       .def("__repr__", [](const Parameter& p) {
         return concat("Parameter(", p.shape(), ", ", p.dtype(), p.is_trainable() ? "" : ", frozen",
@@ -164,7 +158,7 @@ std::vector<std::tuple<std::string, Tensor, bool>> tuples_of(
 void bind_members(PlainModule& module) {
   module.def_property_readonly("_is_made_in_python", &is_made_in_python)
       .def_property_readonly("_is_free_to_change", &is_free_to_change)
-      .def("_remove", &Module::remove, py::arg("name"))
+      .def("_remove", &Module::remove, "name"_a)
       .def(
           "_replace",
           [](Module& self, const std::string& name, const py::object& member) {
@@ -174,31 +168,31 @@ void bind_members(PlainModule& module) {
               self.replace(name, kept_with_object("module", member));
             }
           },
-          py::arg("name"), py::arg("member"))
+          "name"_a, "member"_a)
       .def(
           "_declare",
           [](Module& self, const std::string& name, const Shape& shape, const py::object& init,
-             DType dtype) { return declare(self, name, shape, initializer_of(init), dtype); },
-          py::arg("name"), py::arg("shape"), py::arg("init") = py::none(),
-          py::arg("dtype") = DType::f32)
+             DType dtype) {
+            return declare(self, name, shape, function_in<void, const Tensor&>(init), dtype);
+          },
+          "name"_a, "shape"_a, "init"_a = py::none(), "dtype"_a = DType::f32)
       .def(
           "_add_parameter",
           [](Module& self, const std::string& name, const ParameterPtr& parameter) {
             declare(self, name, parameter->shape(), {}, parameter->dtype());
             self.set_parameter(name, parameter);
           },
-          py::arg("name"), py::arg("parameter"))
-      .def("set_parameter", &Module::set_parameter, py::arg("name"), py::arg("parameter"),
+          "name"_a, "parameter"_a)
+      .def("set_parameter", &Module::set_parameter, "name"_a, "parameter"_a,
            "Lets own parameter `name` be `parameter`: a tie")
       .def(
           "adopt",
           [](Module& self, const std::string& name, const ModuleObject& child) {
             self.adopt(name, kept_with_object("adopt", child));
           },
-          py::arg("name"), py::arg("child"), "Adds a child module")
-      .def("_register_buffer", &Module::register_buffer, py::arg("name"), py::arg("tensor"),
-           py::arg("persistent"))
-      .def("_set_buffer", &Module::set_buffer, py::arg("name"), py::arg("tensor"))
+          "name"_a, "child"_a, "Adds a child module")
+      .def("_register_buffer", &Module::register_buffer, "name"_a, "tensor"_a, "persistent"_a)
+      .def("_set_buffer", &Module::set_buffer, "name"_a, "tensor"_a)
       .def_property_readonly("_own_buffers",
                              [](const Module& self) { return tuples_of(self.own_buffers()); })
       .def_property_readonly("_named_buffers",
@@ -222,13 +216,13 @@ void bind_tree(PlainModule& module) {
           [](const Module& self, const std::string& name) {
             return member_called(name, self.own_parameters());
           },
-          py::arg("name"))
+          "name"_a)
       .def(
           "_child",
           [](const Module& self, const std::string& name) {
             return member_called(name, self.children());
           },
-          py::arg("name"))
+          "name"_a)
       .def(
           "named_children", [](const Module& self) { return self.children(); },
           "(name, module) of each child")
@@ -257,7 +251,7 @@ void bind_tree(PlainModule& module) {
             const auto tree = tree_of<Module>(self);
             return part_of(tree, &tree->module(path));
           },
-          py::arg("path"),
+          "path"_a,
           "The module at a dotted path; ValueError names the first part that does not exist");
 }
 
@@ -323,16 +317,16 @@ void bind_modules(py::module_& m) {
            "forward with the hooks around it: a tensor, or a tuple where there are several. A "
            "forward written in Python takes keywords, None, numbers and strings too; hooks see the "
            "tensors, in the order of forward's parameters")
-      .def("materialize", &Module::materialize, Released(), py::arg("device") = cpu,
+      .def("materialize", &Module::materialize, Released(), "device"_a = cpu,
            "Gives every declared parameter memory and its initial values: equal bits for any "
            "sharding. Call it on all ranks alike")
-      .def("_to_device", py::overload_cast<Device>(&Module::to), Released(), py::arg("device"))
-      .def("_to_dtype", py::overload_cast<DType>(&Module::to), Released(), py::arg("dtype"))
+      .def("_to_device", py::overload_cast<Device>(&Module::to), Released(), "device"_a)
+      .def("_to_dtype", py::overload_cast<DType>(&Module::to), Released(), "dtype"_a)
       .def("_allocate", &ModuleSharder::allocate, Released())
       .def_property_readonly("_is_sharded", &ModuleSharder::is_sharded)
-      .def("_add_hooks_of", &add_hooks_of, py::arg("hooks"))
-      .def("set_recompute", &Module::set_recompute, py::arg("recompute") = true,
-           py::arg("kept") = std::vector<std::string>(),
+      .def("_add_hooks_of", &add_hooks_of, "hooks"_a)
+      .def("set_recompute", &Module::set_recompute, "recompute"_a = true,
+           "kept"_a = std::vector<std::string>(),
            "Activation checkpointing: forward saves its inputs only and runs again in backward. "
            "`kept` names ops whose results are saved too, such as costly_ops()")
       .def(
@@ -340,17 +334,16 @@ void bind_modules(py::module_& m) {
           [](Module& self, const std::variant<bool, std::string>& tier) {
             self.offload_activations(tier_from("offload_activations: tier", tier));
           },
-          py::arg("tier"),
+          "tier"_a,
           "Where what recomputation saves rests between forward and backward, below this module "
           "too: \"disk:DIR\" (files without a name), True (the host), False. The same bits")
-      .def("add_hooks", &add_hooks, py::kw_only(), py::arg("before") = py::none(),
-           py::arg("after") = py::none(),
+      .def("add_hooks", &add_hooks, py::kw_only(), "before"_a = py::none(), "after"_a = py::none(),
            "before(*inputs) and after(*outputs) run around forward; what they return passes on "
            "instead, None leaves it. Gives a handle, whose remove() takes them away")
-      .def("register_forward_pre_hook", &register_forward_pre_hook, py::arg("hook"),
+      .def("register_forward_pre_hook", &register_forward_pre_hook, "hook"_a,
            "hook(module, inputs) runs before forward; what it returns (a tuple, or one tensor) "
            "goes in instead, None leaves the inputs. Gives a handle with remove()")
-      .def("register_forward_hook", &register_forward_hook, py::arg("hook"),
+      .def("register_forward_hook", &register_forward_hook, "hook"_a,
            "hook(module, inputs, output) runs after forward, with what forward was given; what it "
            "returns comes out instead, None leaves the output. Gives a handle with remove()")
       .def(
@@ -359,7 +352,7 @@ void bind_modules(py::module_& m) {
             self.cast<Module&>().set_training(mode);
             return self;
           },
-          py::arg("mode") = true, "Of this module and all below it")
+          "mode"_a = true, "Of this module and all below it")
       .def(
           "eval",
           [](const ModuleObject& self) {
@@ -385,8 +378,7 @@ void bind_modules(py::module_& m) {
         return one_or_all(released(
             [&] { return recompute(run, inputs, ops, tier_from("recompute: offload", offload)); }));
       },
-      py::arg("function"), py::kw_only(), py::arg("kept") = std::vector<std::string>(),
-      py::arg("offload") = false,
+      "function"_a, py::kw_only(), "kept"_a = std::vector<std::string>(), "offload"_a = false,
       "Runs function(*tensors) without recording it, and again, recorded, in backward: memory for "
       "time. Random numbers are equal in both runs. `kept` names ops whose results are saved and "
       "not computed again. `offload`: as Module.offload_activations");

@@ -153,6 +153,14 @@ std::vector<NamedParameter> named_parameters_of(const py::object& given);
 /// The same, without names.
 std::vector<ParameterPtr> parameters_of(const py::object& given);
 
+/// A C++ function of a parameter that calls a Python one with its name and the parameter.
+template <class Result>
+std::function<Result(const NamedParameter&)> function_of_parameter(const py::object& given) {
+  const auto function = function_in<Result, const std::string&, const ParameterPtr&>(given);
+  if (!function) return {};
+  return [function](const NamedParameter& p) { return function(p.name(), p.parameter); };
+}
+
 /// Removes hooks that were added in Python; keeps neither the hooks nor the module alive.
 class HooksOfPython {
  public:

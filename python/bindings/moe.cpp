@@ -42,10 +42,10 @@ static void bind_results(py::module_& m) {
       "`normalize`: weights sum to `scale`; choices come from the best `top_groups` of `groups` "
       "groups of experts, by `group_score`: 'best' expert, or the sum of the 'best_two'",
       py::kw_only(), option("top_k", &Options::top_k),
-      converted(py::arg("scores") = "softmax", &Options::scores, scores_named),
+      converted("scores"_a = "softmax", &Options::scores, scores_named),
       option("normalize", &Options::normalize), option("scale", &Options::scale),
       option("groups", &Options::groups), option("top_groups", &Options::top_groups),
-      converted(py::arg("group_score") = "best", &Options::group_score, group_score_named))
+      converted("group_score"_a = "best", &Options::group_score, group_score_named))
       .def_readwrite("top_k", &Options::top_k)
       .def_readwrite("normalize", &Options::normalize)
       .def_readwrite("scale", &Options::scale)
@@ -60,21 +60,20 @@ static void bind_results(py::module_& m) {
 
 void bind_experts(py::module_& m) {
   bind_results(m);
-  const auto x = py::arg("x"), rows = py::arg("rows"), weights = py::arg("weights");
-  m.def("grouped_matmul", &grouped_matmul, Released(), x, weights, py::arg("counts"),
+  m.def("grouped_matmul", &grouped_matmul, Released(), "x"_a, "weights"_a, "counts"_a,
         "Multiplies rows x [rows, k], sorted by expert, by their expert's matrix of weights "
         "[experts, k, n]: [rows, n]. counts [groups, experts] states the rows of each");
-  m.def("grouped_linear", &grouped_linear, Released(), x, weights, py::arg("counts"),
+  m.def("grouped_linear", &grouped_linear, Released(), "x"_a, "weights"_a, "counts"_a,
         "grouped_matmul with the transposes of weights [experts, n, k]");
-  m.def("rows_by_expert", &rows_by_expert, Released(), py::arg("experts"), weights,
-        py::arg("capacity_factor") = py::none(), py::arg("imbalance") = 1.0,
+  m.def("rows_by_expert", &rows_by_expert, Released(), "experts"_a, "weights"_a,
+        "capacity_factor"_a = py::none(), "imbalance"_a = 1.0,
         "Sorts the choices of tokens, experts [tokens, k], for stacked weights [experts, ...]: "
         "each rank gets the rows of its own experts. With a capacity_factor, an expert computes "
         "at most ceil(factor * choices of the group / experts) rows of a group. On device meta "
         "choices are spread evenly, but the first ranks have `imbalance` times the mean");
-  m.def("dispatch_rows", &dispatch_rows, Released(), x, rows,
+  m.def("dispatch_rows", &dispatch_rows, Released(), "x"_a, "rows"_a,
         "The rows of x [tokens, d] that the ranks compute: [rows, d]");
-  m.def("combine_rows", &combine_rows, Released(), py::arg("computed"), rows, weights,
+  m.def("combine_rows", &combine_rows, Released(), "computed"_a, "rows"_a, "weights"_a,
         "Sums the rows of each token, times weights [tokens, k] of its choices: [tokens, d]");
   m.def(
       "route_tokens",
@@ -82,18 +81,17 @@ void bind_experts(py::module_& m) {
          const std::optional<Tensor>& bias) {
         return route_tokens(logits, options.value_or(RouterOptions()), bias.value_or(Tensor()));
       },
-      Released(), py::arg("logits"), py::arg("options") = py::none(), py::arg("bias") = py::none(),
+      Released(), "logits"_a, "options"_a = py::none(), "bias"_a = py::none(),
       "Chooses experts by logits [tokens, experts], in float32; `bias` is added to the scores "
       "for the choice only");
-  m.def("balance_loss", &balance_loss, Released(), py::arg("routing"),
+  m.def("balance_loss", &balance_loss, Released(), "routing"_a,
         "experts * sum over experts of (choices / tokens) * (mean score), of Switch Transformers");
-  m.def("router_z_loss", &router_z_loss, Released(), py::arg("logits"),
+  m.def("router_z_loss", &router_z_loss, Released(), "logits"_a,
         "The mean over tokens of logsumexp(logits)^2");
-  m.def("balanced_bias", &balanced_bias, Released(), py::arg("bias"), py::arg("counts"),
-        py::arg("rate"),
+  m.def("balanced_bias", &balanced_bias, Released(), "bias"_a, "counts"_a, "rate"_a,
         "bias plus `rate` for experts with fewer rows than the mean of counts [.., experts], minus "
         "`rate` for those with more");
-  m.def("with_loss", &with_loss, Released(), x, py::arg("loss"), py::arg("scale") = 1.0,
+  m.def("with_loss", &with_loss, Released(), "x"_a, "loss"_a, "scale"_a = 1.0,
         "x, whose backward also sends the gradient `scale` to `loss`");
 }
 
@@ -103,22 +101,20 @@ static RouterOptions router_of(const std::optional<RouterOptions>& given) {
 
 static void bind_moe_config(py::module_& m) {
   using C = MoEConfig;
-  bind_options<C>(m, "MoEConfig",
-                  "Sizes and numbers of a mixture of experts, as of Mixtral, Qwen-MoE and "
-                  "DeepSeek. `shared_width`: width of the expert that computes all tokens; "
-                  "`f32_logits`: the router computes in f32 where tokens have a smaller dtype; the "
-                  "coefficients multiply the losses that backward adds; `chunks`: parts of the "
-                  "sequences computed one after the other",
-                  py::kw_only(), needed("dim", &C::dim), needed("width", &C::width),
-                  needed("experts", &C::experts),
-                  converted(py::arg("router") = py::none(), &C::router, router_of),
-                  option("f32_logits", &C::f32_logits), option("balance_bias", &C::balance_bias),
-                  option("shared_width", &C::shared_width), option("shared_gate", &C::shared_gate),
-                  option("shared_name", &C::shared_name),
-                  option("balance_coefficient", &C::balance_coefficient),
-                  option("z_coefficient", &C::z_coefficient),
-                  option("capacity_factor", &C::capacity_factor), option("std", &C::deviation),
-                  option("chunks", &C::chunks))
+  bind_options<C>(
+      m, "MoEConfig",
+      "Sizes and numbers of a mixture of experts, as of Mixtral, Qwen-MoE and DeepSeek. "
+      "`shared_width`: width of the expert that computes all tokens; `f32_logits`: the router "
+      "computes in f32 where tokens have a smaller dtype; the coefficients multiply the losses "
+      "that backward adds; `chunks`: parts of the sequences computed one after the other",
+      py::kw_only(), needed("dim", &C::dim), needed("width", &C::width),
+      needed("experts", &C::experts), converted("router"_a = py::none(), &C::router, router_of),
+      option("f32_logits", &C::f32_logits), option("balance_bias", &C::balance_bias),
+      option("shared_width", &C::shared_width), option("shared_gate", &C::shared_gate),
+      option("shared_name", &C::shared_name),
+      option("balance_coefficient", &C::balance_coefficient),
+      option("z_coefficient", &C::z_coefficient), option("capacity_factor", &C::capacity_factor),
+      option("std", &C::deviation), option("chunks", &C::chunks))
       .def_readonly("dim", &C::dim)
       .def_readonly("width", &C::width)
       .def_readonly("experts", &C::experts)
@@ -142,7 +138,7 @@ static void bind_latent_attention(py::module_& m) {
       m, "LatentAttention",
       "Causal multi-head latent attention of DeepSeek-V2 and V3: [batch, sequence, dim] -> the "
       "same. Children have Hugging Face's names")
-      .def(py::init<const C&>(), py::arg("config"))
+      .def(py::init<const C&>(), "config"_a)
       .def_property_readonly("config", &LatentAttention::config);
 }
 
@@ -159,7 +155,7 @@ void bind_moe(py::module_& m) {
   bind_module_class<MoE>(m, "MoE",
                          "[..., dim] -> [..., dim]: experts chosen by token. Children: gate, "
                          "experts, and the shared expert")
-      .def(py::init<const MoEConfig&>(), py::arg("config"))
+      .def(py::init<const MoEConfig&>(), "config"_a)
       .def_property_readonly("config", &MoE::config)
       .def_property_readonly(
           "load", [](const MoE& self) { return optional_of(self.load()); },
@@ -171,7 +167,7 @@ void bind_moe(py::module_& m) {
       .def_property_readonly(
           "z_loss", [](const MoE& self) { return optional_of(self.z_loss()); },
           "That of the last call, without its coefficient")
-      .def("update_balance", &MoE::update_balance, Released(), py::arg("rate") = 1e-3,
+      .def("update_balance", &MoE::update_balance, Released(), "rate"_a = 1e-3,
            "Moves the bias towards an even load, and forgets the load; after the optimizer's step");
 }
 

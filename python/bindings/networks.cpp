@@ -45,12 +45,11 @@ static Tensor tensordot_over(const Tensor& a, const Tensor& b, const py::object&
 }
 
 static void bind_sums_of_products(py::module_& m) {
-  m.def("tensordot", &tensordot_over, py::arg("x1"), py::arg("x2"), py::arg("axes") = 2,
+  m.def("tensordot", &tensordot_over, "x1"_a, "x2"_a, "axes"_a = 2,
         "Sums products of x1 and x2 over the last `axes` dims of x1 and the first of x2, or over "
         "pairs of dims (dims of x1, dims of x2). The result has the other dims of x1, then those "
         "of x2. ValueError names sizes that differ");
-  m.def("vecdot", &vecdot, Released(), py::arg("x1"), py::arg("x2"), py::kw_only(),
-        py::arg("axis") = -1,
+  m.def("vecdot", &vecdot, Released(), "x1"_a, "x2"_a, py::kw_only(), "axis"_a = -1,
         "Sums products along `axis`, counted from the end; the other dims broadcast. ValueError "
         "when the sizes of that dim differ");
   m.def(
@@ -58,20 +57,19 @@ static void bind_sums_of_products(py::module_& m) {
       [](const Tensor& x, int64_t offset, const std::optional<DType>& dtype) {
         return dtype ? cast(trace(cast(x, *dtype), offset), *dtype) : trace(x, offset);
       },
-      Released(), py::arg("x"), py::kw_only(), py::arg("offset") = 0, py::arg("dtype") = py::none(),
+      Released(), "x"_a, py::kw_only(), "offset"_a = 0, "dtype"_a = py::none(),
       "The sum of elements (i, i + offset) of the last two dims; integers in int64 unless `dtype` "
       "is given. ValueError when x has fewer than two dims");
-  m.def("outer", &outer, Released(), py::arg("x1"), py::arg("x2"),
+  m.def("outer", &outer, Released(), "x1"_a, "x2"_a,
         "x1 [m] times x2 [n]: [m, n]. ValueError when one has not one dim");
-  m.def("cross", &cross, Released(), py::arg("x1"), py::arg("x2"), py::kw_only(),
-        py::arg("axis") = -1,
+  m.def("cross", &cross, Released(), "x1"_a, "x2"_a, py::kw_only(), "axis"_a = -1,
         "The cross product of vectors of 3 along `axis`, counted from the end; the other dims "
         "broadcast. ValueError when that dim of one is not 3");
 }
 
 static void bind_products(py::module_& m) {
   bind_sums_of_products(m);
-  m.def("matmul", &product_of, Released(), py::arg("x1"), py::arg("x2"),
+  m.def("matmul", &product_of, Released(), "x1"_a, "x2"_a,
         with_rule(
             "matmul",
             "x1 [..., m, k] times x2 [..., k, n]: [..., m, n]; leading dims broadcast, "
@@ -82,10 +80,10 @@ static void bind_products(py::module_& m) {
       [](const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias) {
         return bias ? linear(x, weight, *bias) : linear(x, weight);
       },
-      Released(), py::arg("x"), py::arg("weight"), py::arg("bias") = py::none(),
+      Released(), "x"_a, "weight"_a, "bias"_a = py::none(),
       with_rule("linear",
                 "x [..., k] times the transpose of weight [n, k] (+ bias [n]): [..., n]"));
-  m.def("float8_linear", &float8_linear, Released(), py::arg("x"), py::arg("weight"),
+  m.def("float8_linear", &float8_linear, Released(), "x"_a, "weight"_a,
         "x [..., k] times the transpose of weight [n, k], each divided by its greatest magnitude / "
         "448 and rounded to float8_e4m3fn; gradients are rounded to float8_e5m2. Sums are float32. "
         "The greatest magnitudes are those of the whole tensors, however these are sharded");
@@ -131,7 +129,7 @@ void bind_networks(py::module_& m) {
                               const char* text) {
     m.def(
         name, [=](const Tensor& x, int dim) { return along(name, function, x, dim); }, Released(),
-        py::arg("x"), py::arg("dim") = -1, with_rule(name, text));
+        "x"_a, "dim"_a = -1, with_rule(name, text));
   };
   bind_along("softmax", &softmax, "exp(x) / sum of exp(x) along `dim`");
   bind_along("log_softmax", &log_softmax, "The logarithm of softmax(x), along `dim`");
@@ -145,10 +143,9 @@ void bind_networks(py::module_& m) {
                              loss_options("cross_entropy", weight, label_smoothing, ignore_index,
                                           z_loss, reduction));
       },
-      Released(), py::arg("logits"), py::arg("targets"), py::kw_only(),
-      py::arg("weight") = py::none(), py::arg("label_smoothing") = 0.0,
-      py::arg("ignore_index") = kIgnoredTarget, py::arg("z_loss") = 0.0,
-      py::arg("reduction") = "mean",
+      Released(), "logits"_a, "targets"_a, py::kw_only(), "weight"_a = py::none(),
+      "label_smoothing"_a = 0.0, "ignore_index"_a = kIgnoredTarget, "z_loss"_a = 0.0,
+      "reduction"_a = "mean",
       with_rule("cross_entropy",
                 "Cross-entropy of logits [..., vocabulary]: the mean over the rows that count of "
                 "-log softmax(logits)[target]. targets [...] are classes (int32 or int64), or "
@@ -168,23 +165,20 @@ void bind_networks(py::module_& m) {
                                                   label_smoothing, ignore_index, z_loss, reduction),
                                      bias.value_or(Tensor()), softcap, multiplier, whole_up_to});
       },
-      Released(), py::arg("x"), py::arg("weight"), py::arg("targets"), py::kw_only(),
-      py::arg("bias") = py::none(), py::arg("softcap") = 0.0, py::arg("multiplier") = 1.0,
-      py::arg("class_weight") = py::none(), py::arg("label_smoothing") = 0.0,
-      py::arg("ignore_index") = kIgnoredTarget, py::arg("z_loss") = 0.0,
-      py::arg("reduction") = "mean",
-      py::arg("whole_up_to") = LinearCrossEntropyOptions().whole_up_to,
+      Released(), "x"_a, "weight"_a, "targets"_a, py::kw_only(), "bias"_a = py::none(),
+      "softcap"_a = 0.0, "multiplier"_a = 1.0, "class_weight"_a = py::none(),
+      "label_smoothing"_a = 0.0, "ignore_index"_a = kIgnoredTarget, "z_loss"_a = 0.0,
+      "reduction"_a = "mean", "whole_up_to"_a = LinearCrossEntropyOptions().whole_up_to,
       "cross_entropy of the logits multiplier * x weight^T + bias, for x [..., d], weight "
       "[classes, "
       "d] and targets [...], without storing the logits: parts of them are computed, and again in "
       "backward. softcap: they become softcap * tanh(logits / softcap). The other options are "
       "those of cross_entropy. Logits of at most whole_up_to elements a rank are made "
       "whole, which saves computing them again\n\nLayout rule: v [d], ... [d], ... -> ...");
-  m.def("cross_entropy_rows", &cross_entropy_rows, Released(), py::arg("logits"),
-        py::arg("targets"),
+  m.def("cross_entropy_rows", &cross_entropy_rows, Released(), "logits"_a, "targets"_a,
         with_rule("cross_entropy", "The same a row: [...], 0 where the row does not count"));
   m.def(
-      "embedding", &embedding, Released(), py::arg("weight"), py::arg("ids"),
+      "embedding", &embedding, Released(), "weight"_a, "ids"_a,
       with_rule("embedding",
                 "Rows `ids` [...] (int32 or int64) of weight [vocabulary, d]: [..., d]. ValueError "
                 "names an id that is no row"));
@@ -194,7 +188,7 @@ void bind_networks(py::module_& m) {
       [](const Tensor& x, const Given& weight, double eps) {
         return rms_norm(x, weight.value_or(Tensor()), eps);
       },
-      Released(), py::arg("x"), py::arg("weight") = py::none(), py::arg("eps") = 1e-5,
+      Released(), "x"_a, "weight"_a = py::none(), "eps"_a = 1e-5,
       with_rule("rms_norm",
                 "x / sqrt(mean of x^2 along the last dim + eps) * weight [d], ones if None"));
   m.def(
@@ -202,17 +196,16 @@ void bind_networks(py::module_& m) {
       [](const Tensor& x, const Given& weight, const Given& bias, double eps) {
         return layer_norm(x, weight.value_or(Tensor()), bias.value_or(Tensor()), eps);
       },
-      Released(), py::arg("x"), py::arg("weight") = py::none(), py::arg("bias") = py::none(),
-      py::arg("eps") = 1e-5,
+      Released(), "x"_a, "weight"_a = py::none(), "bias"_a = py::none(), "eps"_a = 1e-5,
       with_rule("layer_norm",
                 "(x - mean) / sqrt(variance + eps) * weight [d] + bias [d], along the last dim; "
                 "ones and zeros if None"));
-  m.def("rope", py::overload_cast<const Tensor&, double, int64_t>(&rope), Released(), py::arg("x"),
-        py::arg("theta") = 10000.0, py::arg("position") = 0,
+  m.def("rope", py::overload_cast<const Tensor&, double, int64_t>(&rope), Released(), "x"_a,
+        "theta"_a = 10000.0, "position"_a = 0,
         with_rule("rope",
                   "Rotary position embedding of x [batch, sequence, heads, d] in Hugging Face's "
                   "'rotate half' convention; positions start at `position`"));
-  m.def("swiglu", &swiglu, Released(), py::arg("gate"), py::arg("up"),
+  m.def("swiglu", &swiglu, Released(), "gate"_a, "up"_a,
         with_rule("swiglu", "silu(gate) * up, of equal shapes"));
   m.def(
       "attention",
@@ -225,10 +218,9 @@ void bind_networks(py::module_& m) {
             {causal, scale, window, softcap, mask.value_or(Tensor()), sinks.value_or(Tensor()),
              segments.value_or(Tensor()), alibi.value_or(Tensor()), probability});
       },
-      Released(), py::arg("q"), py::arg("k"), py::arg("v"), py::arg("causal") = true,
-      py::arg("scale") = 0.0, py::kw_only(), py::arg("window") = 0, py::arg("softcap") = 0.0,
-      py::arg("mask") = py::none(), py::arg("sinks") = py::none(), py::arg("segments") = py::none(),
-      py::arg("alibi") = py::none(), py::arg("dropout") = 0.0, kAttentionText);
+      Released(), "q"_a, "k"_a, "v"_a, "causal"_a = true, "scale"_a = 0.0, py::kw_only(),
+      "window"_a = 0, "softcap"_a = 0.0, "mask"_a = py::none(), "sinks"_a = py::none(),
+      "segments"_a = py::none(), "alibi"_a = py::none(), "dropout"_a = 0.0, kAttentionText);
   m.def(
       "_scaled_dot_product_attention",
       [](const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& mask,
@@ -236,9 +228,9 @@ void bind_networks(py::module_& m) {
         return torch::scaled_dot_product_attention(q, k, v, mask.value_or(Tensor()), probability,
                                                    causal, scale, grouped);
       },
-      Released(), py::arg("query"), py::arg("key"), py::arg("value"), py::arg("attn_mask"),
-      py::arg("dropout_p"), py::arg("is_causal"), py::arg("scale"), py::arg("enable_gqa"));
-  m.def("dropout", &dropout, Released(), py::arg("x"), py::arg("p"),
+      Released(), "query"_a, "key"_a, "value"_a, "attn_mask"_a, "dropout_p"_a, "is_causal"_a,
+      "scale"_a, "enable_gqa"_a);
+  m.def("dropout", &dropout, Released(), "x"_a, "p"_a,
         with_rule("dropout",
                   "x with elements zeroed with probability p in [0, 1) and the others divided by "
                   "1 - p; equal for any layout of x"));

@@ -79,12 +79,6 @@ template <class... Fields> static py::object namespace_of(Fields&&... fields) {
   return py::module_::import("types").attr("SimpleNamespace")(std::forward<Fields>(fields)...);
 }
 
-static py::list values_of(const Attributes& attributes) {
-  py::list values;
-  for (const double value : attributes.values) values.append(value);
-  return values;
-}
-
 static std::pair<Shape, Shape> as_pair(const Box& box) { return {box.offset, box.shape}; }
 
 /// The `call` argument of forward: a copy, so that Python may keep it.
@@ -100,12 +94,11 @@ static py::object told_of(const Call& call, int results) {
     result_wholes.push_back(call.out_shape(i));
     result_shapes.push_back(call.out(i).shape);
   }
-  return namespace_of(
-      py::arg("structure") = call.attributes().structure,
-      py::arg("values") = values_of(call.attributes()), py::arg("operand_boxes") = operand_boxes,
-      py::arg("result_boxes") = result_boxes, py::arg("operand_wholes") = operand_wholes,
-      py::arg("result_wholes") = result_wholes, py::arg("result_shapes") = result_shapes,
-      py::arg("counts_here") = call.counts_here());
+  return namespace_of("structure"_a = call.attributes().structure,
+                      "values"_a = call.attributes().values, "operand_boxes"_a = operand_boxes,
+                      "result_boxes"_a = result_boxes, "operand_wholes"_a = operand_wholes,
+                      "result_wholes"_a = result_wholes, "result_shapes"_a = result_shapes,
+                      "counts_here"_a = call.counts_here());
 }
 
 /// Runs forward on copies of the operands and copies what it returns to the results.
@@ -141,9 +134,9 @@ static void run_backward(const std::string& name, const Callable& backward, int 
   for (int i = 0; i < grad.operands(); ++i) operands.append(grad.in(i));
   for (int i = 0; saves_outputs && i < results; ++i) outputs.append(grad.out(i));
   py::tuple arguments(static_cast<size_t>(results + 1));
-  arguments[0] = namespace_of(py::arg("operands") = operands, py::arg("results") = outputs,
-                              py::arg("structure") = grad.attributes().structure,
-                              py::arg("values") = values_of(grad.attributes()));
+  arguments[0] = namespace_of("operands"_a = operands, "results"_a = outputs,
+                              "structure"_a = grad.attributes().structure,
+                              "values"_a = grad.attributes().values);
   for (int i = 0; i < results; ++i) {
     arguments[static_cast<size_t>(i + 1)] = py::cast(optional_of(grad.grad(i)));
   }
@@ -165,20 +158,16 @@ static void run_backward(const std::string& name, const Callable& backward, int 
   }
 }
 
-/// Arrays after the arrow of a rule.
-static int results_of(const std::string& rule) {
+/// Arrays after the arrow of the rule of a custom op, of which there must be one.
+static int results_of(const std::string& name, const std::string& rule) {
   const size_t arrow = rule.find("->");
   if (arrow == std::string::npos) return 1;  // the op's constructor reports the error
-  return 1 + static_cast<int>(
-                 std::count(rule.begin() + static_cast<ptrdiff_t>(arrow), rule.end(), ','));
-}
-
-/// Checks that the rule of a custom op has a result.
-static void check_has_result(const std::string& name, const std::string& rule) {
-  const size_t arrow = rule.find("->");
-  if (arrow == std::string::npos || rule.find_first_not_of(" ", arrow + 2) != rule.npos) return;
-  fail(name, ": the rule \"", rule,
-       "\" has no result, expected at least one; write . for one without dims");
+  if (rule.find_first_not_of(' ', arrow + 2) == rule.npos) {
+    fail(name, ": the rule \"", rule,
+         "\" has no result, expected at least one; write . for one without dims");
+  }
+  const auto results = rule.begin() + static_cast<ptrdiff_t>(arrow);
+  return 1 + static_cast<int>(std::count(results, rule.end(), ','));
 }
 
 static Op own_op(const std::string& name, const std::string& rule, const py::function& forward,
@@ -186,8 +175,7 @@ static Op own_op(const std::string& name, const std::string& rule, const py::fun
                  std::optional<DType> dtype, bool saves_outputs, const std::vector<DType>& dtypes,
                  std::optional<bool> differentiable,
                  const std::vector<std::vector<Shape>>& samples) {
-  check_has_result(name, rule);
-  const int results = results_of(rule);
+  const int results = results_of(name, rule);
   OpSpec spec;
   spec.name = name;
   spec.rule_text = rule;
@@ -216,20 +204,19 @@ static Op own_op(const std::string& name, const std::string& rule, const py::fun
 }
 
 static constexpr const char* kOwnOpDoc =
-    "A custom op. `rule` is in factor notation ('... m k, ... k n -> ... m n'). "
-    "forward(call, *operands) computes one device's part: it gets new NumPy arrays "
-    "(bfloat16 as float32) and returns one array a result, of the shapes that "
-    "call.result_shapes says. `call` also has structure, values, operand_boxes and result_boxes "
-    "((offset, shape) of this part in the whole), operand_wholes, result_wholes (shapes) and "
-    "counts_here (False where a number added must not count, being added on another rank). "
-    "backward(call, *gradients) gets the results' gradients as Tensors (None where nothing depends "
-    "on one) and returns one Tensor or None an operand; `call` has operands, results (with "
-    "saves_outputs), structure and values. `linear`: sets of operands in which it is jointly "
-    "linear. `dtype`: of the results; that of operand 0 unless given. `dtypes`: those that "
-    "operands "
-    "may have; any unless given. Without backward a gradient that reaches the op raises a "
-    "ValueError; with differentiable=False it stops there, as it does at results of integers. "
-    "`samples`: operand shapes of the calls that weft.testing runs";
+    "A custom op. `rule` is in factor notation ('... m k, ... k n -> ... m n'). forward(call, "
+    "*operands) computes one device's part: it gets new NumPy arrays (bfloat16 as float32) and "
+    "returns one array a result, of the shapes that call.result_shapes says. `call` also has "
+    "structure, values, operand_boxes and result_boxes ((offset, shape) of this part in the "
+    "whole), operand_wholes, result_wholes (shapes) and counts_here (False where a number added "
+    "must not count, being added on another rank). backward(call, *gradients) gets the results' "
+    "gradients as Tensors (None where nothing depends on one) and returns one Tensor or None an "
+    "operand; `call` has operands, results (with saves_outputs), structure and values. `linear`: "
+    "sets of operands in which it is jointly linear. `dtype`: of the results; that of operand 0 "
+    "unless given. `dtypes`: those that operands may have; any unless given. Without backward a "
+    "gradient that reaches the op raises a ValueError; with differentiable=False it stops there, "
+    "as it does at results of integers. `samples`: operand shapes of the calls that weft.testing "
+    "runs";
 
 /// Whether the op passed, and the report as text.
 using Outcome = std::pair<bool, std::string>;
@@ -252,12 +239,11 @@ void bind_ops(py::module_& m) {
                  "An operation, built in or one's own. Call it with tensors, and with `structure` "
                  "(dims, flags and sizes, which take part in the choice of layouts) and `values` "
                  "(scalars) as its kernel takes them")
-      .def(py::init(&own_op), py::arg("name"), py::arg("rule"), py::arg("forward"),
-           py::arg("backward") = py::none(), py::kw_only(),
-           py::arg("linear") = std::vector<std::vector<int>>{}, py::arg("dtype") = py::none(),
-           py::arg("saves_outputs") = false, py::arg("dtypes") = std::vector<DType>{},
-           py::arg("differentiable") = py::none(),
-           py::arg("samples") = std::vector<std::vector<Shape>>{}, kOwnOpDoc)
+      .def(py::init(&own_op), "name"_a, "rule"_a, "forward"_a, "backward"_a = py::none(),
+           py::kw_only(), "linear"_a = std::vector<std::vector<int>>{}, "dtype"_a = py::none(),
+           "saves_outputs"_a = false, "dtypes"_a = std::vector<DType>{},
+           "differentiable"_a = py::none(), "samples"_a = std::vector<std::vector<Shape>>{},
+           kOwnOpDoc)
       .def_property_readonly("name", [](const Op& op) { return op.spec().name; })
       .def_property_readonly(
           "rule", [](const Op& op) { return rule_of(op.spec()); },
@@ -274,17 +260,16 @@ void bind_ops(py::module_& m) {
                              "Calls that it is tested with: (shapes, dtypes, structure, values, "
                              "(low, high) of the elements)")
       .def(
-          "__call__", &call, py::kw_only(), py::arg("structure") = Shape(),
-          py::arg("values") = std::vector<double>{},
+          "__call__", &call, py::kw_only(), "structure"_a = Shape(),
+          "values"_a = std::vector<double>{},
           "The result, or a tuple where there are several. ValueError when operands do not fit the "
           "rule")
       .def("__repr__", [](const Op& op) {
         return concat("Op('", op.spec().name, "', \"", rule_of(op.spec()), "\")");
       });
   m.def("all_ops", &all_ops, "The built-in ops");
-  m.def("_gradcheck", &gradcheck_outcome, Released(), py::arg("op"), py::arg("seed"));
-  m.def("_sweep", &sweep_outcome, Released(), py::arg("op"), py::arg("axes"), py::arg("most"),
-        py::arg("percent"), py::arg("seed"));
+  m.def("_gradcheck", &gradcheck_outcome, Released(), "op"_a, "seed"_a);
+  m.def("_sweep", &sweep_outcome, Released(), "op"_a, "axes"_a, "most"_a, "percent"_a, "seed"_a);
 }
 
 }  // namespace weft::python

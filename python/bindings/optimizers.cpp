@@ -17,14 +17,6 @@
 
 namespace weft::python {
 
-static DecayPredicate predicate_of(const py::object& given) {
-  if (given.is_none()) return {};
-  return [kept = Callable(py::function(given))](const NamedParameter& p) {
-    const Locked lock;
-    return kept(p.name(), p.parameter).cast<bool>();
-  };
-}
-
 namespace {
 
 /// The numbers of a group, by name.
@@ -50,7 +42,7 @@ class WrittenOptimizer : public Optimizer {
           "optimizer: update is missing, expected update(value, gradient, state, step, options) in "
           "its class");
     const size_t group = group_of(update.parameter);
-    py::dict options(py::arg("lr") = learning_rate(group));
+    py::dict options("lr"_a = learning_rate(group));
     for (const auto& [name, value] : numbers_[group]) options[name.c_str()] = value;
     written(update.value, gradient, update.state, update.step, options);
   }
@@ -197,14 +189,14 @@ static void bind_base(py::module_& m) {
       "state, step, options), which changes `value` and the tensors of `state`, zeros at first, in "
       "place. Each is the flat part of one or several parameters that this rank holds; `step` "
       "counts from 1, and `options` is a dict of the numbers of their group");
-  bound.def(py::init(&written_optimizer), py::arg("parameters"), py::arg("options"), py::kw_only(),
-            py::arg("moments") = std::vector<std::string>(),
+  bound.def(py::init(&written_optimizer), "parameters"_a, "options"_a, py::kw_only(),
+            "moments"_a = std::vector<std::string>(),
             "parameters: as AdamW takes them. options: numbers by name, with an \"lr\"; groups may "
             "have others of these names. moments: the names of the tensors in `state`");
   refuse_to_pickle(bound,
                    "an Optimizer is not pickled; make another one and load_state_dict() into it "
                    "what weft.state_dict() gives");
-  bound.def("_copy_for", &Optimizer::copy_for, Released(), py::arg("parameters"))
+  bound.def("_copy_for", &Optimizer::copy_for, Released(), "parameters"_a)
       .def_property_readonly("_parameters", [](const Optimizer& o) {
         std::vector<ParameterPtr> all;
         for (const NamedParameter& named : o.parameters()) all.push_back(named.parameter);
@@ -216,7 +208,7 @@ static void bind_base(py::module_& m) {
           [](Optimizer& o, const std::optional<Tensor>& gradient_scale) {
             o.step(gradient_scale.value_or(Tensor()));
           },
-          Released(), py::arg("gradient_scale") = py::none(),
+          Released(), "gradient_scale"_a = py::none(),
           "One update by the gradients times the one element of gradient_scale (clip_scale gives "
           "one). Parameters without a gradient stay; ValueError when none has one")
       .def(
@@ -229,7 +221,7 @@ static void bind_base(py::module_& m) {
             }
             o.zero_grad();
           },
-          Released(), py::arg("set_to_none") = true, "Clears the gradients of its parameters")
+          Released(), "set_to_none"_a = true, "Clears the gradients of its parameters")
       .def_property(
           "lr", [](const Optimizer& o) { return o.learning_rate(); },
           [](Optimizer& o, double rate) { o.set_learning_rate(rate); },
@@ -252,7 +244,7 @@ static void bind_base(py::module_& m) {
             check_parameter("state", o, parameter);
             return released([&] { return o.state(parameter); });
           },
-          py::arg("parameter"),
+          "parameter"_a,
           "What it remembers of parameter number `parameter`, in its layout: a tensor for each of "
           "`moments`. Change them in place only")
       .def(
@@ -261,7 +253,7 @@ static void bind_base(py::module_& m) {
             check_parameter("steps", o, parameter);
             return o.steps(parameter);
           },
-          py::arg("parameter"), "How many updates parameter number `parameter` has had");
+          "parameter"_a, "How many updates parameter number `parameter` has had");
 }
 
 /// Binds a built-in optimizer: its constructor takes parameters, and `items`, fields of Options.
@@ -272,7 +264,7 @@ static void bind_optimizer(py::module_& m, const char* name, const char* doc,
   const auto make = [](const py::object& parameters, const Options& options) {
     return std::make_unique<Kind>(groups_of(parameters, options));
   };
-  bind_constructor<Options, py::object>(kind, make, py::arg("parameters"), items...);
+  bind_constructor<Options, py::object>(kind, make, "parameters"_a, items...);
 }
 
 static Tier offload_in(const std::variant<bool, std::string>& given) {
@@ -283,12 +275,12 @@ static void bind_kinds(py::module_& m) {
   using A = AdamWOptions;
   using S = SGDOptions;
   using L = LambOptions;
-  const py::arg_v decays = py::arg("decays") = py::none(), offload = py::arg("offload") = false;
+  const py::arg_v decays = "decays"_a = py::none(), offload = "offload"_a = false;
   bind_optimizer<AdamW, A>(
       m, "AdamW", "Adam with decoupled weight decay (Loshchilov and Hutter, 2019)",
       option("lr", &A::learning_rate), betas_of<A>(), option("eps", &A::eps),
       option("weight_decay", &A::weight_decay), py::kw_only(),
-      converted(decays, &A::decays, predicate_of), option("moments", &A::moments),
+      converted(decays, &A::decays, function_of_parameter<bool>), option("moments", &A::moments),
       converted(offload, &A::offload, offload_in),
       "parameters: a module, its named_parameters() or parameters(), or a list of groups, dicts "
       "with \"params\" and the options that differ from those given here. decays(name, parameter) "
@@ -298,12 +290,12 @@ static void bind_kinds(py::module_& m) {
   bind_optimizer<SGD, S>(m, "SGD", "Stochastic gradient descent, with momentum",
                          option("lr", &S::learning_rate), option("momentum", &S::momentum),
                          option("weight_decay", &S::weight_decay), option("nesterov", &S::nesterov),
-                         py::kw_only(), converted(decays, &S::decays, predicate_of),
+                         py::kw_only(), converted(decays, &S::decays, function_of_parameter<bool>),
                          converted(offload, &S::offload, offload_in));
   bind_optimizer<Lamb, L>(m, "Lamb", "Layer-wise adapted Adam (You et al., 2020)",
                           option("lr", &L::learning_rate), betas_of<L>(), option("eps", &L::eps),
                           option("weight_decay", &L::weight_decay), py::kw_only(),
-                          converted(decays, &L::decays, predicate_of),
+                          converted(decays, &L::decays, function_of_parameter<bool>),
                           converted(offload, &L::offload, offload_in));
 }
 
@@ -315,7 +307,7 @@ static void bind_schedule(py::module_& m) {
                   "`total` and kept",
                   needed("peak", &C::peak), needed("warmup", &C::warmup),
                   needed("total", &C::total), option("floor", &C::floor))
-      .def("__call__", &C::operator(), py::arg("step"),
+      .def("__call__", &C::operator(), "step"_a,
            "ValueError for a negative step or a warm-up longer than the whole");
 }
 
@@ -329,15 +321,14 @@ void bind_optimizers(py::module_& m) {
         const auto all = parameters_of(parameters);
         return released([&] { return gradient_norm(all); });
       },
-      py::arg("parameters"),
+      "parameters"_a,
       "sqrt of the sum of squares of all gradients, whatever their layouts and meshes: one "
-      "element, "
-      "float32, equal on each rank. One all-reduce");
-  m.def("in_memory", &in_memory, Released(), py::arg("tensor"),
+      "element, float32, equal on each rank. One all-reduce");
+  m.def("in_memory", &in_memory, Released(), "tensor"_a,
         "The tensor, or a copy in memory of one that rests on disk");
-  m.def("rests_on_disk", &rests_on_disk, py::arg("tensor"),
+  m.def("rests_on_disk", &rests_on_disk, "tensor"_a,
         "Whether the elements of this rank rest in a file (offload=\"disk:DIR\")");
-  m.def("clip_scale", &clip_scale, Released(), py::arg("norm"), py::arg("max_norm"),
+  m.def("clip_scale", &clip_scale, Released(), "norm"_a, "max_norm"_a,
         "min(1, max_norm / (norm + 1e-6)): what Optimizer.step takes, so that clipping is no pass "
         "over the gradients");
   m.def(
@@ -346,7 +337,7 @@ void bind_optimizers(py::module_& m) {
         const auto all = parameters_of(parameters);
         return released([&] { return clip_grad_norm(all, max_norm); });
       },
-      py::arg("parameters"), py::arg("max_norm"),
+      "parameters"_a, "max_norm"_a,
       "Scales all gradients so that their norm is at most max_norm; gives the norm before");
   m.def(
       "clip_grad_value_",
@@ -354,7 +345,7 @@ void bind_optimizers(py::module_& m) {
         const auto all = parameters_of(parameters);
         released([&] { clip_grad_value(all, clip_value); });
       },
-      py::arg("parameters"), py::arg("clip_value"),
+      "parameters"_a, "clip_value"_a,
       "Limits every element of the gradients to [-clip_value, clip_value]. No traffic");
 }
 

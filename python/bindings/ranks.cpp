@@ -3,10 +3,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <exception>
-#include <mutex>
-#include <thread>
+#include <future>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -50,8 +49,7 @@ void bind_communicator(py::module_& m) {
       .def_property_readonly("size", &Communicator::size, "How many ranks there are")
       .def_property_readonly("name", &Communicator::name, "'world', 'world/dp': the name in errors")
       .def("barrier", &Communicator::barrier, Released(), "Returns when all ranks have called it")
-      .def("split", &Communicator::split, Released(), py::arg("color"), py::arg("key"),
-           py::arg("name"),
+      .def("split", &Communicator::split, Released(), "color"_a, "key"_a, "name"_a,
            "Groups of equal `color`, ordered by (key, rank); a negative color joins none. "
            "Collective")
       .def_property_readonly(
@@ -78,7 +76,7 @@ static std::chrono::milliseconds milliseconds_of(double deadline) {
 namespace {
 
 /// The state of the ranks while they run; read and changed with the interpreter's lock held.
-class RankRun {
+class RankRun : NotCopied {
  public:
   RankRun(int ranks, const py::function& body)
       : body_(body),
@@ -89,8 +87,6 @@ class RankRun {
     all().push_back(this);
   }
   ~RankRun() { std::erase(all(), this); }
-  RankRun(const RankRun&) = delete;
-  RankRun& operator=(const RankRun&) = delete;
 
   /// Runs one rank, on its thread.
   void run(const Communicator& world) {
@@ -194,54 +190,6 @@ class RankRun {
   std::optional<std::chrono::steady_clock::time_point> failed_at_;
 };
 
-/// Runs a function on another thread while the main thread handles signals.
-class Listening {
- public:
-  template <class Function>
-  explicit Listening(Function function)
-      : thread_([this, function = std::move(function)] {
-          try {
-            function();
-          } catch (...) {
-            thrown_ = std::current_exception();
-          }
-          const std::lock_guard lock(mutex_);
-          done_ = true;
-          changed_.notify_one();
-        }) {}
-
-  /// Called without the interpreter's lock.
-  void wait(RankRun& run) {
-    while (!is_done()) {
-      const Locked lock;
-      run.end_stragglers();
-      if (PyErr_CheckSignals() == 0) continue;
-      // The exception of Python's signal handler: KeyboardInterrupt unless the program changed it.
-      raised_ ? PyErr_Clear() : static_cast<void>(raised_.emplace());
-      run.interrupt();
-    }
-    thread_.join();
-  }
-  /// Rethrows the signal handler's exception, or else the function's.
-  void rethrow() {
-    if (raised_) throw *std::move(raised_);
-    if (thrown_) std::rethrow_exception(thrown_);
-  }
-
- private:
-  bool is_done() {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::milliseconds(50), [this] { return done_; });
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool done_ = false;
-  std::exception_ptr thrown_;
-  std::optional<py::error_already_set> raised_;
-  std::thread thread_;
-};
-
 }  // namespace
 
 /// Only the main thread handles signals.
@@ -265,23 +213,33 @@ static py::list run_python_ranks(int ranks, const py::function& body, const RunO
     released(run_all);
     return run.results();
   }
-  std::optional<Listening> listening;
+  std::optional<py::error_already_set> raised;
+  std::future<void> ended;
   released([&] {
-    listening.emplace(run_all);
-    listening->wait(run);
+    ended = std::async(std::launch::async, run_all);
+    while (ended.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) {
+      const Locked lock;
+      run.end_stragglers();
+      if (PyErr_CheckSignals() == 0) continue;
+      // The exception of Python's signal handler: KeyboardInterrupt unless the program changed it.
+      raised ? PyErr_Clear() : static_cast<void>(raised.emplace());
+      run.interrupt();
+    }
+    ended.wait();  // until the thread has ended, which may need the lock
   });
-  listening->rethrow();
+  if (raised) throw *std::move(raised);
+  ended.get();
   return run.results();
 }
 
 void bind_ranks(py::module_& m) {
   using O = RunOptions;
-  const auto deadline = converted(py::arg("deadline") = 600.0, &O::deadline, milliseconds_of);
+  const auto deadline = converted("deadline"_a = 600.0, &O::deadline, milliseconds_of);
   const auto threads = option("threads_per_rank", &O::threads_per_rank);
   const auto seed = option("seed", &O::seed);
   bind_with_fields<O, int, py::function>(
-      m, "run_ranks", run_python_ranks, py::arg("ranks"), py::arg("body"), py::kw_only(), deadline,
-      threads, seed, option("checks_equality", &O::checks_equality),
+      m, "run_ranks", run_python_ranks, "ranks"_a, "body"_a, py::kw_only(), deadline, threads, seed,
+      option("checks_equality", &O::checks_equality),
       "Calls body(world) on `ranks` threads of this process, each a rank, and returns what they "
       "returned, by rank. When one raises, the others end too and its exception is raised here; "
       "so at Ctrl-C. Waits for other ranks end after `deadline` seconds with a CommError. "
@@ -293,9 +251,8 @@ void bind_ranks(py::module_& m) {
   bind_with_fields<O>(m, "_connect", connect, Released(), deadline, threads, seed);
   m.def(
       "_abort", [](const Communicator& world, const std::string& why) { world.abort(why); },
-      Released(), py::arg("world"), py::arg("why"));
-  m.def("fake_world", &fake_world, py::arg("rank"), py::arg("size"), py::arg("ranks_per_host") = 8,
-        py::arg("in_memory") = true,
+      Released(), "world"_a, "why"_a);
+  m.def("fake_world", &fake_world, "rank"_a, "size"_a, "ranks_per_host"_a = 8, "in_memory"_a = true,
         "A communicator of `size` ranks of which only `rank` exists: collectives move nothing but "
         "count the bytes that would come. For planning on clusters you do not have");
 }

@@ -3,7 +3,6 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/lock.h"
-#include "python/bindings/operands.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/shapes.h"
@@ -53,7 +52,7 @@ void bind_over_one(py::module_& m, const char* name, Function function, const ch
       [name, function](const Tensor& x, const py::object& axis, bool keepdims) {
         return over_one(name, function, x, axis, keepdims);
       },
-      py::arg("x"), py::arg("axis") = py::none(), py::arg("keepdims") = false, with_rule(op, text));
+      "x"_a, "axis"_a = py::none(), "keepdims"_a = false, with_rule(op, text));
 }
 
 /// Reduces over `axis`. With () each element is reduced alone, over a new dim of size 1.
@@ -78,8 +77,8 @@ void bind_total(py::module_& m, const char* name, Reduction function, const char
                            return cast(function(cast(of, *dtype), dims, keeps), *dtype);
                          });
       },
-      py::arg("x"), py::arg("axis") = py::none(), py::arg("keepdims") = false, py::kw_only(),
-      py::arg("dtype") = py::none(), with_rule(name, text));
+      "x"_a, "axis"_a = py::none(), "keepdims"_a = false, py::kw_only(), "dtype"_a = py::none(),
+      with_rule(name, text));
 }
 
 void bind_spread(py::module_& m, const char* name,
@@ -93,8 +92,8 @@ void bind_spread(py::module_& m, const char* name,
                            return function(of, dims, correction, keeps);
                          });
       },
-      py::arg("x"), py::arg("axis") = py::none(), py::kw_only(), py::arg("correction") = 0.0,
-      py::arg("keepdims") = false, text);
+      "x"_a, "axis"_a = py::none(), py::kw_only(), "correction"_a = 0.0, "keepdims"_a = false,
+      text);
 }
 
 void bind_norms(py::module_& m) {
@@ -106,8 +105,7 @@ void bind_norms(py::module_& m) {
                            return vector_norm(of, ord, dims, keeps);
                          });
       },
-      py::arg("x"), py::kw_only(), py::arg("axis") = py::none(), py::arg("keepdims") = false,
-      py::arg("ord") = 2.0,
+      "x"_a, py::kw_only(), "axis"_a = py::none(), "keepdims"_a = false, "ord"_a = 2.0,
       "Over `axis` (all dims unless given): the ord-th root of the sum of magnitudes to that "
       "power; inf and -inf the largest and smallest magnitude, 0 the number of nonzero elements. "
       "Integers are converted to float32. The gradient of zeros is 0");
@@ -124,7 +122,7 @@ void bind_norms(py::module_& m) {
         const double order = ord.cast<double>();
         return released([&] { return matrix_norm(x, order, keepdims); });
       },
-      py::arg("x"), py::kw_only(), py::arg("keepdims") = false, py::arg("ord") = "fro",
+      "x"_a, py::kw_only(), "keepdims"_a = false, "ord"_a = "fro",
       "Norms of the matrices in the last two dims: \"fro\", the root of the sum of squares; 1 "
       "and -1, the largest and smallest sum of magnitudes of a column; inf and -inf, of a row. "
       "ValueError for an order that needs singular values");
@@ -139,8 +137,7 @@ void bind_reductions(py::module_& m) {
         [function = f.function](const Tensor& x, const py::object& axis, bool keepdims) {
           return over_dims(x, axis, keepdims, function);
         },
-        py::arg("x"), py::arg("axis") = py::none(), py::arg("keepdims") = false,
-        with_rule(f.op, f.text));
+        "x"_a, "axis"_a = py::none(), "keepdims"_a = false, with_rule(f.op, f.text));
   }
   bind_total(m, "sum", sum,
              "The sum over `axis` (all dims unless given), of elements as `dtype`; integers and "

@@ -3,7 +3,6 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/lock.h"
-#include "python/bindings/operands.h"
 #include "weft/autograd.h"
 #include "weft/error.h"
 #include "weft/extend/pattern.h"
@@ -28,9 +27,7 @@ static py::tuple placements_of_tensor(const Tensor& x) {
   if (!x.is_sharded())
     fail("placements: the tensor ", x.shape(), " has no mesh, expected one over a mesh");
   const auto placements = x.sharding().placements();
-  py::tuple all(placements.size());
-  for (size_t i = 0; i < placements.size(); ++i) all[i] = object_of(placements[i]);
-  return all;
+  return py::cast(std::vector<Placement>(placements.begin(), placements.end()));
 }
 
 /// redistribute(placements) and PyTorch's redistribute(mesh, placements), of which mesh must be the
@@ -85,12 +82,12 @@ static void bind_layout(py::class_<Tensor>& tensor) {
           [](const Tensor& x, const std::optional<Placements>& grad_placements) {
             return grad_placements ? x.to_local(*grad_placements) : x.to_local();
           },
-          Released(), py::kw_only(), py::arg("grad_placements") = py::none(),
+          Released(), py::kw_only(), "grad_placements"_a = py::none(),
           "This rank's part, recorded for backward; grad_placements states what the parts of the "
           "gradient are where the tensor is Replicate or Partial (there they must be given)")
       .def(
-          "redistribute", &redistributed, py::arg("device_mesh") = py::none(),
-          py::arg("placements") = py::none(), py::kw_only(), py::arg("async_op") = false,
+          "redistribute", &redistributed, "device_mesh"_a = py::none(), "placements"_a = py::none(),
+          py::kw_only(), "async_op"_a = false,
           "The same values in another layout; runs the plan that `explain` prints. "
           "redistribute(placements) or redistribute(device_mesh, placements). It has ended when it "
           "returns, with async_op or without")
@@ -98,7 +95,7 @@ static void bind_layout(py::class_<Tensor>& tensor) {
            "The whole on each rank, as a tensor of one device")
       .def(
           "explain", [](const Tensor& x, const Placements& p) { return explain(x, p); }, Released(),
-          py::arg("placements"),
+          "placements"_a,
           "What `redistribute` would do: steps, bytes, predicted time, peak memory");
 }
 
@@ -119,7 +116,7 @@ static void bind_gradients(py::module_& m, py::class_<Tensor>& tensor) {
         const Tensors gradients = gradients_for(roots, given);
         released([&] { backward(roots, gradients); });
       },
-      py::arg("roots"), py::arg("gradients") = py::none(),
+      "roots"_a, "gradients"_a = py::none(),
       "Gradients of all leaves that `roots` depend on, given the roots' gradients (None: one)");
   tensor
       .def_property(
@@ -129,7 +126,7 @@ static void bind_gradients(py::module_& m, py::class_<Tensor>& tensor) {
       .def(
           "requires_grad_",
           [](Tensor& x, bool requires_grad) { return x.set_requires_grad(requires_grad); },
-          py::arg("requires_grad") = true,
+          "requires_grad"_a = true,
           "Marks a leaf whose gradient backward computes; ValueError for a result of an op")
       .def_property_readonly("is_leaf", &Tensor::is_leaf)
       .def_property(
@@ -144,7 +141,7 @@ static void bind_gradients(py::module_& m, py::class_<Tensor>& tensor) {
           [](const Tensor& x, const std::optional<Tensor>& gradient) {
             gradient ? backward({x}, {*gradient}) : x.backward();
           },
-          Released(), py::arg("gradient") = py::none(),
+          Released(), "gradient"_a = py::none(),
           "Gradients of all leaves this tensor depends on; it has one element unless its gradient "
           "is given");
 }
@@ -166,7 +163,7 @@ static void bind_shape_methods(py::class_<Tensor>& tensor) {
   };
   tensor.def("reshape", reshape_to, "The same elements in row-major order; one size may be -1")
       .def("view", reshape_to, "As reshape, which makes a view where memory allows")
-      .def("transpose", &Tensor::transpose, Released(), py::arg("dim0"), py::arg("dim1"))
+      .def("transpose", &Tensor::transpose, Released(), "dim0"_a, "dim1"_a)
       .def(
           "permute",
           [](const Tensor& x, const py::args& dims) {
@@ -181,13 +178,13 @@ static void bind_shape_methods(py::class_<Tensor>& tensor) {
                 dims.empty() ? dims_of(axis) : dims_one_by_one("flip", dims);
             return released([&] { return flip(x, given); });
           },
-          py::arg("axis") = py::none(), "The elements of the dims given, or of all, reversed")
+          "axis"_a = py::none(), "The elements of the dims given, or of all, reversed")
       .def("t", &Tensor::t, Released(), "Dims reversed, for a matrix; a view")
       .def_property_readonly("T", py::cpp_function(&Tensor::t, Released()), "t()")
       .def_property_readonly(
           "mT", py::cpp_function([](const Tensor& x) { return x.transpose(-2, -1); }, Released()),
           "The last two dims exchanged; a view")
-      .def("unsqueeze", &unsqueeze, Released(), py::arg("dim"))
+      .def("unsqueeze", &unsqueeze, Released(), "dim"_a)
       .def(
           "expand",
           [](const Tensor& x, const py::args& sizes) {
@@ -200,8 +197,8 @@ static void bind_shape_methods(py::class_<Tensor>& tensor) {
             return released([&] { return expand(x, shape); });
           },
           "Dims of size 1 repeated to the shape; -1 keeps a size; no copy")
-      .def("__getitem__", &indexed, py::arg("index"))
-      .def("__setitem__", &set_indexed, py::arg("index"), py::arg("value"));
+      .def("__getitem__", &indexed, "index"_a)
+      .def("__setitem__", &set_indexed, "index"_a, "value"_a);
 }
 
 /// The operators; a number or tensor on the other side, NotImplemented for anything else.
@@ -300,21 +297,20 @@ static void bind_distribution(py::module_& m) {
   constexpr const char* kFromLocal =
       "A sharded tensor whose parts are `local`. The ranks exchange their sizes unless the whole's "
       "`shape` is given; they must be those of a cut of their sum";
-  m.def("from_local", from_parts, Released(), py::arg("local"), py::arg("mesh"),
-        py::arg("placements"), py::kw_only(), py::arg("shape") = py::none(), kFromLocal);
-  m.def("distribute", &distribute, Released(), py::arg("whole"), py::arg("mesh"),
-        py::arg("placements") = py::none(), "Slices locally what each rank already holds whole");
+  m.def("from_local", from_parts, Released(), "local"_a, "mesh"_a, "placements"_a, py::kw_only(),
+        "shape"_a = py::none(), kFromLocal);
+  m.def("distribute", &distribute, Released(), "whole"_a, "mesh"_a, "placements"_a = py::none(),
+        "Slices locally what each rank already holds whole");
   m.def(
       "scatter",
       [](const std::optional<Tensor>& whole, const DeviceMesh& mesh, const Placements& placements,
          int root) { return scatter(whole.value_or(Tensor()), mesh, placements, root); },
-      Released(), py::arg("whole"), py::arg("mesh"), py::arg("placements"), py::arg("root") = 0,
+      Released(), "whole"_a, "mesh"_a, "placements"_a, "root"_a = 0,
       "Sends root's `whole` to the ranks of the mesh; other ranks give None, or any. Not recorded: "
-      "a "
-      "leaf on all ranks where root's requires a gradient");
+      "a leaf on all ranks where root's requires a gradient");
   m.def(
       "explain", [](const Tensor& x, const Placements& p) { return explain(x, p); }, Released(),
-      py::arg("tensor"), py::arg("placements"),
+      "tensor"_a, "placements"_a,
       "What `redistribute` would do: steps, bytes, predicted time, peak memory");
 }
 
@@ -336,7 +332,7 @@ static void bind_functions_as_methods(py::module_& m, py::class_<Tensor>& tensor
 }
 
 void bind_tensor(py::module_& m, py::class_<Tensor>& tensor) {
-  tensor.def(py::init([](const Parameter& p) { return p.tensor(); }), py::arg("parameter"),
+  tensor.def(py::init([](const Parameter& p) { return p.tensor(); }), "parameter"_a,
              "What a parameter computes with. Other tensors are made by weft.tensor, weft.asarray, "
              "weft.zeros, ...");
   py::implicitly_convertible<Parameter, Tensor>();

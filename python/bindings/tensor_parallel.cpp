@@ -46,7 +46,7 @@ static void bind_styles(py::module_& m) {
       m, "Layouts",
       "Own parameters by name, inputs and outputs by number: a style for modules of one's own",
       py::kw_only(),
-      converted(py::arg("parameters") = std::map<std::string, Placement>{}, &Layouts::parameters,
+      converted("parameters"_a = std::map<std::string, Placement>{}, &Layouts::parameters,
                 pairs_of),
       option("inputs", &Layouts::inputs), option("outputs", &Layouts::outputs));
 }
@@ -103,7 +103,7 @@ void bind_tensor_parallel(py::module_& m) {
         released([&] { parallelize(tree, axis, styles); });
         return module;
       },
-      py::arg("module"), py::arg("mesh"), py::arg("plan"),
+      "module"_a, "mesh"_a, "plan"_a,
       "Lays out the module's parameters along `mesh`, a view of one axis (mesh['tp']), as the plan "
       "says, {path: style or list of styles} with * for any part of one name; whole along other "
       "axes. Inputs must be laid out over the root mesh. Call it before fully_shard. ValueError, "
@@ -115,7 +115,7 @@ void bind_tensor_parallel(py::module_& m) {
         return as_dict(
             transformer_styles(config, {.sequence_parallel = sequence_parallel, .parts = parts}));
       },
-      py::arg("config"), py::kw_only(), py::arg("sequence_parallel") = false, py::arg("parts") = 1,
+      "config"_a, py::kw_only(), "sequence_parallel"_a = false, "parts"_a = 1,
       "The plan of a TransformerModel: embedding, head and loss cut over the vocabulary, attention "
       "by heads, the feed-forward along its width. `parts`: products are split so that gathers and "
       "reductions overlap with them");
@@ -134,7 +134,7 @@ void bind_tensor_parallel(py::module_& m) {
           });
         });
       },
-      py::arg("model"), py::arg("loss"),
+      "model"_a, "loss"_a,
       "The collectives of one training step of a parallelized model, by layer, found by running "
       "loss() and its backward on device meta, where its tensors must be. Nothing is communicated");
 }

@@ -31,24 +31,23 @@ static std::vector<ChatMessage> messages_in(const std::vector<py::object>& given
 
 static void bind_text_stream(py::module_& m) {
   py::class_<TextStream>(m, "TextStream", "Makes text from a stream of tokens; no character is cut")
-      .def(py::init<const Tokenizer&, bool>(), py::arg("tokenizer"), py::kw_only(),
-           py::arg("skip_special") = true)
-      .def("push", &TextStream::push, py::arg("id"), "The text that the token completes")
+      .def(py::init<const Tokenizer&, bool>(), "tokenizer"_a, py::kw_only(),
+           "skip_special"_a = true)
+      .def("push", &TextStream::push, "id"_a, "The text that the token completes")
       .def("finish", &TextStream::finish, "What an incomplete character at the end becomes");
 }
 
 static void bind_names(py::class_<Tokenizer>& tokenizer) {
   tokenizer.def("__len__", &Tokenizer::size)
-      .def("token", &Tokenizer::token, py::arg("id"), "The token of an id as the file has it")
-      .def("id", &Tokenizer::id, py::arg("token"), "The id of a token, or None")
-      .def("is_special", &Tokenizer::is_special, py::arg("id"),
-           "Whether decode leaves the token out")
+      .def("token", &Tokenizer::token, "id"_a, "The token of an id as the file has it")
+      .def("id", &Tokenizer::id, "token"_a, "The id of a token, or None")
+      .def("is_special", &Tokenizer::is_special, "id"_a, "Whether decode leaves the token out")
       .def_property_readonly("bos", &Tokenizer::bos, "The id of the token that begins a text")
       .def_property_readonly("eos", &Tokenizer::eos, "The id of the token that ends a text")
       .def_property_readonly("end_ids", &Tokenizer::end_ids, "The ids that end a generated text")
       .def_property_readonly("chat_template", &Tokenizer::chat_template,
                              "The name of the chat template; empty when none is known")
-      .def("with_chat_template", &Tokenizer::with_chat_template, py::arg("name"),
+      .def("with_chat_template", &Tokenizer::with_chat_template, "name"_a,
            "The same tokenizer with another chat template")
       .def_static("chat_templates", &Tokenizer::chat_templates, "The names of all chat templates");
 }
@@ -96,48 +95,37 @@ static py::object generated(TransformerModel& model, const py::object& prompt,
   if (const auto* each = std::get_if<std::vector<uint64_t>>(&seed)) options.seeds = *each;
   const bool is_several = is_batch(prompt);
   std::vector<std::vector<int64_t>> prompts;
-  if (is_several) {
-    for (const py::handle one : prompt) {
-      prompts.push_back(ids_of_prompt(tokenizer, one, add_special));
-    }
-  } else {
-    prompts.push_back(ids_of_prompt(tokenizer, prompt, add_special));
+  for (const py::handle one : is_several ? prompt : py::make_tuple(prompt)) {
+    prompts.push_back(ids_of_prompt(tokenizer, one, add_special));
   }
   const auto pass_on = [&](size_t number, const std::string& part, bool) {
     if (part.empty()) return;
     const Locked locked;
     if (!use.is_none()) is_several ? use(number, part) : use(part);
   };
-  std::vector<std::vector<int64_t>> added;
-  std::vector<std::string> texts;
-  {
-    const Unlocked unlocked;
-    if (tokenizer) {
-      texts = generate_text(model, mesh, *tokenizer, prompts, options, stops, pass_on);
-    } else {
-      added = generate(model, mesh, prompts, options);
-    }
-  }
-  if (is_several) return tokenizer ? py::cast(texts) : py::cast(added);
-  return tokenizer ? py::object(py::str(texts[0])) : py::object(py::cast(added[0]));
+  const py::list results =
+      tokenizer ? py::cast(released([&] {
+        return generate_text(model, mesh, *tokenizer, prompts, options, stops, pass_on);
+      }))
+                : py::cast(released([&] { return generate(model, mesh, prompts, options); }));
+  return is_several ? py::object(results) : results[0];
 }
 
 static void bind_generation(py::module_& m) {
   using S = SamplingOptions;
   bind_with_fields<S, std::vector<double>, std::vector<int64_t>>(
-      m, "next_probabilities", next_probabilities, py::arg("logits"),
-      py::arg("seen") = std::vector<int64_t>(), py::kw_only(),
-      option("temperature", &S::temperature), option("top_k", &S::top_k),
+      m, "next_probabilities", next_probabilities, "logits"_a, "seen"_a = std::vector<int64_t>(),
+      py::kw_only(), option("temperature", &S::temperature), option("top_k", &S::top_k),
       option("top_p", &S::top_p), option("min_p", &S::min_p),
       option("repetition_penalty", &S::repetition_penalty),
       "The probability of each token after the options are applied, in transformers' order: "
       "repetition penalty, temperature, top-k, top-p, min-p");
-  m.def("generate", &generated, py::arg("model"), py::arg("prompt"), py::kw_only(), py::arg("mesh"),
-        py::arg("tokenizer") = py::none(), py::arg("tokens") = 200, py::arg("temperature") = 0.7,
-        py::arg("top_k") = 0, py::arg("top_p") = 1.0, py::arg("min_p") = 0.0,
-        py::arg("repetition_penalty") = 1.0, py::arg("seed") = Seeds(uint64_t{0}),
-        py::arg("end_ids") = std::vector<int64_t>(), py::arg("stops") = std::vector<std::string>(),
-        py::arg("use") = py::none(), py::arg("add_special") = true, py::arg("batch") = 16,
+  m.def("generate", &generated, "model"_a, "prompt"_a, py::kw_only(), "mesh"_a,
+        "tokenizer"_a = py::none(), "tokens"_a = 200, "temperature"_a = 0.7, "top_k"_a = 0,
+        "top_p"_a = 1.0, "min_p"_a = 0.0, "repetition_penalty"_a = 1.0,
+        "seed"_a = Seeds(uint64_t{0}), "end_ids"_a = std::vector<int64_t>(),
+        "stops"_a = std::vector<std::string>(), "use"_a = py::none(), "add_special"_a = true,
+        "batch"_a = 16,
         "Continues a prompt, a str with a tokenizer or a list of ids, or a list of prompts "
         "together, at most `batch` at once. Returns the text that a tokenizer makes of the tokens, "
         "or the ids; for a list of prompts a list. seed: a number, or a list of one for each "
@@ -153,33 +141,32 @@ void bind_tokenizer(py::module_& m) {
       "describes it; ids and texts equal those of the packages tokenizers and sentencepiece");
   tokenizer
       .def_static(
-          "from_directory", &Tokenizer::from_directory, Released(), py::arg("path"),
+          "from_directory", &Tokenizer::from_directory, Released(), "path"_a,
           "Reads a model's directory: tokenizer.json or tokenizer.model, and the files next "
           "to it. ValueError names the file and what is wrong")
-      .def_static("from_file", &Tokenizer::from_file, Released(), py::arg("path"),
+      .def_static("from_file", &Tokenizer::from_file, Released(), "path"_a,
                   "Reads a tokenizer.json or a model of SentencePiece")
       .def(
           "encode",
           [](const Tokenizer& self, const std::string& text, bool add_special) {
             return self.encode(text, add_special);
           },
-          Released(), py::arg("text"), py::kw_only(), py::arg("add_special") = true,
+          Released(), "text"_a, py::kw_only(), "add_special"_a = true,
           "The ids of a text (str or bytes; what is not UTF-8 is read as U+FFFD). add_special: "
-          "with "
-          "the tokens that the model expects around a text")
+          "with the tokens that the model expects around a text")
       .def(
           "decode",
           [](const Tokenizer& self, const std::vector<int64_t>& ids, bool skip_special) {
             return self.decode(ids, skip_special);
           },
-          Released(), py::arg("ids"), py::kw_only(), py::arg("skip_special") = true,
+          Released(), "ids"_a, py::kw_only(), "skip_special"_a = true,
           "The text of tokens. skip_special: without special tokens");
   const auto chat = [](const Tokenizer& self, const std::vector<py::object>& messages,
                        const ChatOptions& options) {
     return self.chat(messages_in(messages), options);
   };
   bind_with_fields<ChatOptions, Tokenizer, std::vector<py::object>>(
-      tokenizer, "chat", chat, py::arg("messages"), py::kw_only(),
+      tokenizer, "chat", chat, "messages"_a, py::kw_only(),
       option("generation_prompt", &ChatOptions::generation_prompt),
       option("date", &ChatOptions::date), option("thinking", &ChatOptions::thinking),
       "A conversation as the text that the model was trained on. messages: dicts with role "

@@ -13,6 +13,28 @@ class _IsSharded(type):
         return isinstance(module, Module) and _weft._FsdpModule.is_sharded(module)
 
 
+_SENT_FROM = "gradients are written where they are sent from"
+_WITHOUT_STAGING = "collectives read and write parameters and gradients in place, without staging"
+# Why the methods are not called.
+_REASONS = {
+    "set_reduce_scatter_max_input_buffers": _SENT_FROM
+    + ", and predicted_bytes reports the buffers",
+    "set_separate_reduce_scatter_group": "gathers and reductions run on two streams over the "
+    "communicators of the mesh's axes",
+    "set_allocate_memory_from_process_group_for_comm": _WITHOUT_STAGING,
+    "set_symm_mem_for_comm": _WITHOUT_STAGING,
+    "set_all_gather_layout": "gathers write parameters in place",
+    "set_reduce_scatter_input_fn": _SENT_FROM,
+    "get_pending_gradients": "grad shows a sum that was not reduced yet, as Partial",
+    "synchronize_gradients": "the backward after set_requires_gradient_sync(True) reduces what "
+    "earlier ones kept",
+}
+
+
+def _refuse(what, given):
+    raise ValueError(f"{what}: {given}, expected no call; {_REASONS[what]}")
+
+
 class FSDPModule(metaclass=_IsSharded):
     """A module that was given to `fully_shard`: `isinstance(module, FSDPModule)`. All modules have
     these methods; on one that is not sharded they raise ValueError. With `recurse` they hold for
@@ -132,60 +154,35 @@ class FSDPModule(metaclass=_IsSharded):
     def set_reduce_scatter_max_input_buffers(self, max_input_buffers, *, recurse=True):
         """ValueError: backward writes into the buffers that are sent, and takes a new one where the
         last is still being sent."""
-        raise ValueError(
-            "set_reduce_scatter_max_input_buffers: value is "
-            f"{max_input_buffers}, expected no call; gradients are written where they are sent "
-            "from, and predicted_bytes reports the buffers"
-        )
+        _refuse("set_reduce_scatter_max_input_buffers", f"value is {max_input_buffers}")
 
     def set_separate_reduce_scatter_group(self, enable=True, *, recurse=True):
         """ValueError: gathers and reductions run on two streams."""
-        raise ValueError(
-            f"set_separate_reduce_scatter_group: value is {enable}, expected no call; gathers and "
-            "reductions run on two streams over the communicators of the mesh's axes"
-        )
+        _refuse("set_separate_reduce_scatter_group", f"value is {enable}")
 
     def set_allocate_memory_from_process_group_for_comm(self, enable):
         """ValueError: there are no staging buffers."""
-        raise ValueError(
-            f"set_allocate_memory_from_process_group_for_comm: value is {enable}, expected no "
-            "call; collectives read and write parameters and gradients in place, without staging"
-        )
+        _refuse("set_allocate_memory_from_process_group_for_comm", f"value is {enable}")
 
     def set_symm_mem_for_comm(self, backend="NCCL"):
         """ValueError: there are no staging buffers."""
-        raise ValueError(
-            f"set_symm_mem_for_comm: backend is {backend!r}, expected no call; collectives read "
-            "and write parameters and gradients in place, without staging"
-        )
+        _refuse("set_symm_mem_for_comm", f"backend is {backend!r}")
 
     def set_all_gather_layout(self, layout):
         """ValueError: there is no copy out of a gather."""
-        raise ValueError(
-            f"set_all_gather_layout: layout is {layout!r}, expected no call; gathers write "
-            "parameters in place"
-        )
+        _refuse("set_all_gather_layout", f"layout is {layout!r}")
 
     def set_reduce_scatter_input_fn(self, function):
         """ValueError: there is no copy into a reduction."""
-        raise ValueError(
-            f"set_reduce_scatter_input_fn: function is {function!r}, expected no call; gradients "
-            "are written where they are sent from"
-        )
+        _refuse("set_reduce_scatter_input_fn", f"function is {function!r}")
 
     def get_pending_gradients(self, *, recurse=True):
         """ValueError: `grad` shows a sum that was not reduced as Partial."""
-        raise ValueError(
-            f"get_pending_gradients: recurse is {recurse}, expected no call; grad shows a sum that "
-            "was not reduced yet, as Partial"
-        )
+        _refuse("get_pending_gradients", f"recurse is {recurse}")
 
     def synchronize_gradients(self, *, recurse=True):
         """ValueError: the last backward reduces what earlier ones kept."""
-        raise ValueError(
-            f"synchronize_gradients: recurse is {recurse}, expected no call; the backward after "
-            "set_requires_gradient_sync(True) reduces what earlier ones kept"
-        )
+        _refuse("synchronize_gradients", f"recurse is {recurse}")
 
 
 for _name, _method in list(vars(FSDPModule).items()):

@@ -1,22 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Modules: named parameters, named children and a forward."""
 
-from weft import _nn_utils as utils, _weft, functional, init
+from weft import _layers, _nn_utils as utils, _weft, functional, init
 from weft._array_api import asarray
 from weft._copies import deepcopy
-from weft._layers import (
-    CrossEntropyLoss,
-    GELU,
-    Identity,
-    MSELoss,
-    ModuleDict,
-    ModuleList,
-    ReLU,
-    Sigmoid,
-    SiLU,
-    Softmax,
-    Tanh,
-)
+from weft._layers import *
 from weft._members import delete_attribute, get_attribute, register_buffer, set_attribute
 from weft._weft import (
     Dropout,
@@ -45,36 +33,25 @@ from weft._weft import (
 )
 
 __all__ = [
-    "CrossEntropyLoss",
     "Dropout",
     "Embedding",
     "Experts",
     "Float8Linear",
-    "GELU",
-    "Identity",
     "LatentAttention",
     "LatentAttentionConfig",
     "LayerNorm",
     "Linear",
     "TransformerModel",
     "TransformerConfig",
-    "MSELoss",
     "MoE",
     "MoEConfig",
     "Module",
-    "ModuleDict",
-    "ModuleList",
     "Parameter",
     "Parameters",
     "RMSNorm",
-    "ReLU",
     "Router",
     "RouterOptions",
     "Sequential",
-    "SiLU",
-    "Sigmoid",
-    "Softmax",
-    "Tanh",
     "convert_to_float8",
     "functional",
     "init",
@@ -84,6 +61,7 @@ __all__ = [
     "transformer_families",
     "utils",
 ]
+__all__ += _layers.__all__
 
 
 class Parameters(list):

@@ -28,7 +28,7 @@ enum class DiskPath : uint8_t {
 
 /// Arrays that rest in a file. Each array is cut into blocks, whose xxh3 hashes are recorded when
 /// they are written and checked when they are read. One rank uses it.
-class WEFT_API DiskMemory : public std::enable_shared_from_this<DiskMemory> {
+class WEFT_API DiskMemory : public std::enable_shared_from_this<DiskMemory>, NotCopied {
  public:
   /// Bytes of a block; the last one of an array may be shorter.
   static constexpr int64_t kBlock = int64_t{1} << 20;
@@ -48,8 +48,6 @@ class WEFT_API DiskMemory : public std::enable_shared_from_this<DiskMemory> {
                                           DiskPath path = DiskPath::direct);
   /// The arrays whose block `storage` is; null for any other storage.
   static std::shared_ptr<DiskMemory> behind(const Storage& storage);
-  DiskMemory(const DiskMemory&) = delete;
-  DiskMemory& operator=(const DiskMemory&) = delete;
   ~DiskMemory();
 
   /// An unbound block that stands for all arrays: layouts and versions without memory.

@@ -15,10 +15,8 @@ namespace weft {
 WEFT_API void end_departed();
 
 /// A list of such objects; `end_departed` calls `reap` on the thread that created it.
-class WEFT_API DepartedObjects {
+class WEFT_API DepartedObjects : NotCopied {
  public:
-  DepartedObjects(const DepartedObjects&) = delete;
-  DepartedObjects& operator=(const DepartedObjects&) = delete;
   virtual ~DepartedObjects() = default;
   virtual void reap() = 0;
 

@@ -39,15 +39,13 @@ class WEFT_API File {
 
 /// A file that is written from its start or from its end on, without a buffer. Every error names
 /// `what` (the caller or its flag), the path, the call and the reason.
-class WEFT_API OutputFile {
+class WEFT_API OutputFile : NotCopied {
  public:
   enum class Mode { replace, append };
 
   /// Opens `path`, or makes it. std::invalid_argument when it cannot be written,
   /// std::runtime_error when the system has no descriptor or space left, or fails.
   OutputFile(std::string what, std::string path, Mode mode);
-  OutputFile(const OutputFile&) = delete;
-  OutputFile& operator=(const OutputFile&) = delete;
   /// Closes it without a check, where `close` was not called.
   ~OutputFile();
 

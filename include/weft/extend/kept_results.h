@@ -20,12 +20,10 @@ class WEFT_API KeptResults {
   enum class Run : uint8_t { first, repeated };
   /// Keeps the results of the ops that the calling rank runs in the scope, or takes them in the
   /// same order. Null: neither, also within another scope.
-  class WEFT_API Scope {
+  class WEFT_API Scope : NotCopied {
    public:
     Scope(KeptResults* results, Run run);
     ~Scope();
-    Scope(const Scope&) = delete;
-    Scope& operator=(const Scope&) = delete;
 
    private:
     KeptResults* before_;

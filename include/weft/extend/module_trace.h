@@ -12,7 +12,7 @@ namespace weft {
 
 /// Records a call of a module in the rank's trace, with the shapes of its inputs and the memory in
 /// use behind it. A module is known by its address, once it has a name.
-class WEFT_API ModuleTrace {
+class WEFT_API ModuleTrace : NotCopied {
  public:
   /// True when the rank has a trace.
   static bool is_active();
@@ -21,8 +21,6 @@ class WEFT_API ModuleTrace {
 
   ModuleTrace(const void* module, std::span<const Tensor> inputs);
   ~ModuleTrace();
-  ModuleTrace(const ModuleTrace&) = delete;
-  ModuleTrace& operator=(const ModuleTrace&) = delete;
 
  private:
   const void* module_;

@@ -49,12 +49,10 @@ struct OpWork {
 /// Records what ops of the calling rank move and, on device `meta`, the work that they would do,
 /// e.g. that of a model on a machine you do not have, while it exists. At most one per rank at a
 /// time.
-class WEFT_API OpLog {
+class WEFT_API OpLog : NotCopied {
  public:
   OpLog();
   ~OpLog();
-  OpLog(const OpLog&) = delete;
-  OpLog& operator=(const OpLog&) = delete;
 
   std::vector<Movement> movements;
   std::vector<OpWork> work;

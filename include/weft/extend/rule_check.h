@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string_view>
-#include <utility>
 
 namespace weft {
 namespace rule_grammar {
@@ -53,6 +52,17 @@ constexpr std::string_view bare(std::string_view dim) {
   return dim.substr(0, dim.find(':'));
 }
 
+/// True when `holds(name)` does for a factor of the dim: for one within ( ), or the only one, which
+/// may be `...`.
+template <class Holds> constexpr bool any_factor(std::string_view dim, const Holds& holds) {
+  if (dim.front() != '(') return holds(dim == "..." ? dim : bare(dim));
+  std::string_view inner = trimmed(dim.substr(1, dim.size() - 2));
+  for (; !inner.empty(); inner = trimmed(inner)) {
+    if (holds(cut(inner, ' '))) return true;
+  }
+  return false;
+}
+
 // In a rule that is checked at compile time, the compiler shows the line of the throw: each mistake
 // is thrown where it is found.
 
@@ -60,12 +70,9 @@ constexpr void check_dim(std::string_view dim, bool result) {
   if (dim == "...") return;
   if (dim.front() == '(') {
     if (dim.back() != ')') throw "a ( is not closed";
-    std::string_view inner = trimmed(dim.substr(1, dim.size() - 2));
-    if (inner.empty()) throw "() merges no factors";
-    while (!inner.empty()) {
-      if (!is_name(cut(inner, ' '))) throw "( ) holds names only";
-      inner = trimmed(inner);
-    }
+    if (trimmed(dim.substr(1, dim.size() - 2)).empty()) throw "() merges no factors";
+    const auto is_wrong = [](std::string_view name) { return !is_name(name); };
+    if (any_factor(dim, is_wrong)) throw "( ) holds names only";
     return;
   }
   if (dim.front() == '[' && dim.back() != ']') throw "a [ is not closed";
@@ -83,13 +90,7 @@ constexpr void check_dim(std::string_view dim, bool result) {
 
 /// True when the dim has the factor `name`, or when both are `...`.
 constexpr bool dim_has(std::string_view dim, std::string_view name) {
-  if (dim.front() != '(') return dim == name || (dim != "..." && bare(dim) == name);
-  std::string_view inner = trimmed(dim.substr(1, dim.size() - 2));
-  while (!inner.empty()) {
-    if (cut(inner, ' ') == name) return true;
-    inner = trimmed(inner);
-  }
-  return false;
+  return any_factor(dim, [&](std::string_view own) { return own == name; });
 }
 
 /// True when some operand before "->" has the factor `name`.
@@ -109,11 +110,8 @@ constexpr void check_result_dim(std::string_view dim, std::string_view operands)
     return;
   }
   if (dim.front() == '(') {
-    std::string_view inner = trimmed(dim.substr(1, dim.size() - 2));
-    while (!inner.empty()) {
-      if (!operand_has(operands, cut(inner, ' '))) throw "a result names an unknown factor";
-      inner = trimmed(inner);
-    }
+    const auto is_unknown = [&](std::string_view name) { return !operand_has(operands, name); };
+    if (any_factor(dim, is_unknown)) throw "a result names an unknown factor";
     return;
   }
   bool created =
@@ -126,20 +124,14 @@ constexpr void check_result_dim(std::string_view dim, std::string_view operands)
 /// True when the array names a factor twice, in two dims or in one.
 constexpr bool names_twice(std::string_view array) {
   while (!array.empty()) {
-    std::string_view dim = next_dim(array);
-    bool merged = dim.front() == '(';
-    std::string_view inner = merged ? trimmed(dim.substr(1, dim.size() - 2)) : dim;
-    while (!inner.empty()) {
-      std::string_view name = merged ? cut(inner, ' ') : std::exchange(inner, {});
-      if (!merged && name != "...") name = bare(name);
-      inner = trimmed(inner);
-      for (std::string_view rest = inner; merged && !rest.empty(); rest = trimmed(rest)) {
-        if (cut(rest, ' ') == name) return true;
-      }
-      for (std::string_view rest = array; !rest.empty();) {
-        if (dim_has(next_dim(rest), name)) return true;
-      }
-    }
+    const std::string_view dim = next_dim(array);
+    const auto is_again = [&](std::string_view name) {
+      int times = 0;
+      any_factor(dim, [&](std::string_view own) { return (times += own == name) > 1; });
+      for (std::string_view rest = array; !rest.empty();) times += dim_has(next_dim(rest), name);
+      return times > 1;
+    };
+    if (any_factor(dim, is_again)) return true;
   }
   return false;
 }

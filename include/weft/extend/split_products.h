@@ -29,13 +29,11 @@ inline constexpr int kMostProductParts = 16;
 /// An input of linear layers that is gathered along the axis, once for all of them. Products of
 /// the first layer begin with the parts that have arrived; in backward, the sum of all layers'
 /// gradients of the input is reduced and scattered in parts.
-class WEFT_API GatheredInput {
+class WEFT_API GatheredInput : NotCopied {
  public:
   /// Starts to gather `x`.
   GatheredInput(const Tensor& x, const SplitProducts& split);
   ~GatheredInput();
-  GatheredInput(const GatheredInput&) = delete;
-  GatheredInput& operator=(const GatheredInput&) = delete;
 
   /// Returns true if it has been made of `x`, which has not changed since.
   bool is_of(const Tensor& x) const;
@@ -66,12 +64,10 @@ struct SplitMovement {
 
 /// Records the movements in parts of the calling rank while it exists. At most one per rank at a
 /// time.
-class WEFT_API SplitMovementLog {
+class WEFT_API SplitMovementLog : NotCopied {
  public:
   SplitMovementLog();
   ~SplitMovementLog();
-  SplitMovementLog(const SplitMovementLog&) = delete;
-  SplitMovementLog& operator=(const SplitMovementLog&) = delete;
 
   std::vector<SplitMovement> movements;
 };

@@ -9,6 +9,22 @@ from weft import _weft
 from weft._array_api._beside import check_device, tensor_of
 from weft._array_api._dtypes import check_fits
 
+__all__ = [
+    "arange",
+    "asarray",
+    "empty",
+    "empty_like",
+    "eye",
+    "from_dlpack",
+    "full",
+    "full_like",
+    "linspace",
+    "ones",
+    "ones_like",
+    "zeros",
+    "zeros_like",
+]
+
 
 def empty(shape, *, dtype=None, device=None, mesh=None, placements=None):
     """Uninitialized memory of `shape` (ints, or one int); float32 by default."""

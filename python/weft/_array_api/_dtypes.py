@@ -7,6 +7,8 @@ from weft import _weft
 from weft._array_api._beside import tensor_of
 from weft._words import described
 
+__all__ = ["can_cast", "conj", "finfo", "iinfo", "isdtype", "result_type"]
+
 # Bits of an element, bits of the fraction, largest exponent.
 _FLOATING = {
     _weft.float32: (32, 23, 127),

@@ -3,12 +3,9 @@
 
 import weft as _package
 from weft import _weft
-from weft._weft import float32
-from weft.torch._wrappers import (
-    LISTS,
-    like,
-    without_gradient_option,
-)
+from weft.torch._wrappers import LISTS as _LISTS
+from weft.torch._wrappers import without_gradient_option as _without_gradient_option
+from weft.torch._wrappers import like as _alike
 
 
 def broadcast_shapes(*shapes):
@@ -20,8 +17,8 @@ def broadcast_shapes(*shapes):
 
 def _new(make):
     def new(input, size, *values, dtype=None, device=None, **ignored):
-        size = size if isinstance(size, LISTS) else (size, *values)
-        values = values if isinstance(size, LISTS) and make is _package.full else ()
+        size = size if isinstance(size, _LISTS) else (size, *values)
+        values = values if isinstance(size, _LISTS) and make is _package.full else ()
         made = make(tuple(size), *values, dtype=dtype or input.dtype, device=device or input.device)
         return made
 
@@ -47,19 +44,19 @@ def _logspace(start, end, steps, base=10.0, *, dtype=None, **options):
     return powers if dtype is None else _weft.astype(powers, dtype)
 
 
-arange = without_gradient_option(_arange)
-eye = without_gradient_option(_package.eye)
-full = without_gradient_option(_package.full)
-linspace = without_gradient_option(_linspace)
-logspace = without_gradient_option(_logspace)
-zeros_like = without_gradient_option(like(_package.zeros_like))
-ones_like = without_gradient_option(like(_package.ones_like))
-full_like = without_gradient_option(like(_package.full_like))
+arange = _without_gradient_option(_arange)
+eye = _without_gradient_option(_package.eye)
+full = _without_gradient_option(_package.full)
+linspace = _without_gradient_option(_linspace)
+logspace = _without_gradient_option(_logspace)
+zeros_like = _without_gradient_option(_alike(_package.zeros_like))
+ones_like = _without_gradient_option(_alike(_package.ones_like))
+full_like = _without_gradient_option(_alike(_package.full_like))
 
 
 def scalar_tensor(value, *, dtype=None, device=None, **ignored):
     """A tensor without dims; float32 unless a dtype is given."""
-    return _package.asarray(value, dtype=dtype or float32, device=device)
+    return _package.asarray(value, dtype=dtype or _weft.float32, device=device)
 
 
 def as_tensor(data, *, dtype=None, device=None):

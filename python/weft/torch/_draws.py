@@ -3,9 +3,10 @@
 
 import weft as _package
 from weft import _weft
-from weft._words import described, renamed
-from weft.torch._generator import draws
-from weft.torch._wrappers import LISTS, without_gradient_option
+from weft._words import described as _described, renamed as _renamed
+from weft.torch._generator import draws as _draws
+from weft.torch._wrappers import LISTS as _LISTS
+from weft.torch._wrappers import without_gradient_option as _without_gradient_option
 
 
 def _like(make):
@@ -15,7 +16,7 @@ def _like(make):
         return made if device is None else made.to(device)
 
     like.__doc__ = make.__doc__
-    return without_gradient_option(like)
+    return _without_gradient_option(like)
 
 
 def _randint_like(input, low, high=None):
@@ -29,17 +30,17 @@ def _randperm(n, *, dtype=_weft.int64, device=None):
     return made if device is None else made.to(device)
 
 
-rand = draws(without_gradient_option(_package.rand))
-randn = draws(without_gradient_option(_package.randn))
-randint = draws(without_gradient_option(_package.randint))
-randperm = draws(without_gradient_option(renamed(_randperm, "randperm")))
-rand_like = draws(_like(_weft.rand_like))
-randn_like = draws(_like(_weft.randn_like))
-randint_like = draws(_like(_randint_like))
+rand = _draws(_without_gradient_option(_package.rand))
+randn = _draws(_without_gradient_option(_package.randn))
+randint = _draws(_without_gradient_option(_package.randint))
+randperm = _draws(_without_gradient_option(_renamed(_randperm, "randperm")))
+rand_like = _draws(_like(_weft.rand_like))
+randn_like = _draws(_like(_weft.randn_like))
+randint_like = _draws(_like(_randint_like))
 empty_like = _like(_package.empty_like)
 
 
-@draws
+@_draws
 def normal(mean, std=1.0, size=None, *, dtype=None, device=None, **ignored):
     """Normal values of these means and standard deviations; of `size` where both are numbers."""
     if size is not None:
@@ -48,20 +49,20 @@ def normal(mean, std=1.0, size=None, *, dtype=None, device=None, **ignored):
     return _weft._normal(mean, std)
 
 
-@draws
+@_draws
 def bernoulli(input, p=None):
     """1 with the probability that the element, or p, is; else 0."""
     return _weft.bernoulli(input) if p is None else _weft.bernoulli(input, p)
 
 
-@draws
+@_draws
 def multinomial(input, num_samples, replacement=False):
     """num_samples indices of the last dim, drawn in proportion to the elements."""
     return _weft.multinomial(input, num_samples, replacement)
 
 
 def _sizes(size, more):
-    return tuple(size) if isinstance(size, LISTS) else (size, *more)
+    return tuple(size) if isinstance(size, _LISTS) else (size, *more)
 
 
 def new_empty(input, size, *more, dtype=None, device=None, **ignored):
@@ -87,7 +88,7 @@ def empty_permuted(size, physical_layout, *, dtype=None, device=None, **ignored)
     """New dense memory of that size; the order of the dims in memory has no effect."""
     if sorted(physical_layout) != list(range(len(size))):
         raise ValueError(
-            f"empty_permuted: physical_layout is {described(physical_layout)}, expected the dims"
+            f"empty_permuted: physical_layout is {_described(physical_layout)}, expected the dims"
         )
     return _package.empty(tuple(size), dtype=dtype, device=device)
 

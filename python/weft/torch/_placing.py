@@ -2,14 +2,14 @@
 """Selection and placing of elements with PyTorch's arguments."""
 
 from weft import _weft
-from weft._array_api._beside import tensor_of
-from weft._words import described
-from weft.torch._wrappers import LISTS
+from weft._array_api._beside import tensor_of as _tensor_of
+from weft._words import described as _described
+from weft.torch._wrappers import LISTS as _LISTS
 
 
 def nonzero(input, *, as_tuple=False):
     """The indices of the nonzero elements: [n, dims], or a tensor for each dim."""
-    input = tensor_of(input)
+    input = _tensor_of(input)
     if as_tuple:
         return _weft.nonzero(_weft.atleast_1d(input))
     return _weft.argwhere(input)
@@ -40,7 +40,7 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None):
         return _weft._scatter_along(input, dim, index, src)
     if reduce not in ("add", "multiply"):
         raise ValueError(
-            f"scatter: reduce is {described(reduce)}, expected None, 'add' or 'multiply'"
+            f"scatter: reduce is {_described(reduce)}, expected None, 'add' or 'multiply'"
         )
     if not isinstance(src, _weft.Tensor):
         src = _weft.fill(_weft.astype(index, input.dtype), src)
@@ -67,7 +67,7 @@ def _pairs(dims, ndim):
         if not 0 <= dims <= ndim:
             raise ValueError(f"tensordot: dims is {dims}, expected 0 to {ndim}")
         return list(range(ndim - dims, ndim)), list(range(dims))
-    first, second = dims if isinstance(dims, LISTS) else dims.tolist()
+    first, second = dims if isinstance(dims, _LISTS) else dims.tolist()
     return list(first), list(second)
 
 
@@ -79,7 +79,7 @@ def tensordot(a, b, dims=2):
 
 def gradient(input, *, spacing=1, dim=None, edge_order=1):
     """Estimates of the derivatives along the dims: a list of tensors."""
-    dims = [] if dim is None else list(dim) if isinstance(dim, LISTS) else [dim]
+    dims = [] if dim is None else list(dim) if isinstance(dim, _LISTS) else [dim]
     spacing = 1 if spacing is None else spacing
-    spacing = list(spacing) if isinstance(spacing, LISTS) else [spacing]
+    spacing = list(spacing) if isinstance(spacing, _LISTS) else [spacing]
     return list(_weft._gradient(input, spacing, dims, edge_order))

@@ -2,27 +2,22 @@
 """Reductions, sorting and searching with PyTorch's meaning."""
 
 from weft import _weft
-from weft._array_api._beside import tensor_of
-from weft._weft import int32, int64
-from weft._words import described, renamed
-from weft.torch._wrappers import (
-    LISTS,
-    as_dtype,
-    each,
-    of_scalars,
-)
+from weft._array_api._beside import tensor_of as _tensor_of
+from weft._words import described as _described, renamed as _renamed
+from weft.torch._wrappers import LISTS as _LISTS
+from weft.torch._wrappers import as_dtype as _as_dtype, of_scalars as _of_scalars
 
 
 def _total(function):
     """The function, whose totals of unsigned integers are int64 unless a dtype is given."""
 
     def total(input, *given, dtype=None, **named):
-        if dtype is None and tensor_of(input).dtype.name.startswith("uint"):
-            dtype = int64
+        if dtype is None and _tensor_of(input).dtype.name.startswith("uint"):
+            dtype = _weft.int64
         return function(input, *given, dtype=dtype, **named)
 
     total.__doc__ = function.__doc__
-    return renamed(total, function.__name__)
+    return _renamed(total, function.__name__)
 
 
 def _chosen(whole, along):
@@ -36,25 +31,25 @@ def _chosen(whole, along):
 
     name = whole.__name__
     function.__doc__ = f"{name}(x); {name}(x, dim) as (values, indices); or of two tensors."
-    return renamed(function, name)
+    return _renamed(function, name)
 
 
-all = of_scalars(_weft.all)
-amax = of_scalars(_weft.amax)
-amin = of_scalars(_weft.amin)
-any = of_scalars(_weft.any)
-argmax = of_scalars(_weft.argmax)
-argmin = of_scalars(_weft.argmin)
-count_nonzero = of_scalars(_weft.count_nonzero)
-log_softmax = of_scalars(as_dtype(_weft.log_softmax))
-max = of_scalars(_chosen(_weft.max, _weft._max_along))
-mean = of_scalars(as_dtype(_weft.mean))
-min = of_scalars(_chosen(_weft.min, _weft._min_along))
-nanmean = of_scalars(as_dtype(_weft.nanmean))
-nansum = of_scalars(_total(as_dtype(_weft.nansum)))
-prod = of_scalars(_total(_weft.prod))
-softmax = of_scalars(as_dtype(_weft.softmax))
-sum = of_scalars(_total(_weft.sum))
+all = _of_scalars(_weft.all)
+amax = _of_scalars(_weft.amax)
+amin = _of_scalars(_weft.amin)
+any = _of_scalars(_weft.any)
+argmax = _of_scalars(_weft.argmax)
+argmin = _of_scalars(_weft.argmin)
+count_nonzero = _of_scalars(_weft.count_nonzero)
+log_softmax = _of_scalars(_as_dtype(_weft.log_softmax))
+max = _of_scalars(_chosen(_weft.max, _weft._max_along))
+mean = _of_scalars(_as_dtype(_weft.mean))
+min = _of_scalars(_chosen(_weft.min, _weft._min_along))
+nanmean = _of_scalars(_as_dtype(_weft.nanmean))
+nansum = _of_scalars(_total(_as_dtype(_weft.nansum)))
+prod = _of_scalars(_total(_weft.prod))
+softmax = _of_scalars(_as_dtype(_weft.softmax))
+sum = _of_scalars(_total(_weft.sum))
 
 
 def aminmax(input, *, dim=None, keepdim=False):
@@ -89,14 +84,14 @@ def _spread(function):
     def spread(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
         if isinstance(dim, (type(True),)):
             dim, unbiased = None, dim
-        if isinstance(dim, LISTS) and not dim:
+        if isinstance(dim, _LISTS) and not dim:
             dim = None
         if correction is None:
             correction = 1 if unbiased is None else unbiased * 1
         return function(input, dim, correction=correction, keepdims=keepdim)
 
     spread.__doc__ = f"weft.{function.__name__} with correction=1."
-    return renamed(spread, function.__name__)
+    return _renamed(spread, function.__name__)
 
 
 def _with_mean(spread):
@@ -109,7 +104,7 @@ def _with_mean(spread):
         return spread(input, dim, unbiased, keepdim, correction=correction), mean
 
     both.__doc__ = f"({spread.__name__}, mean)."
-    return renamed(both, f"{spread.__name__}_mean")
+    return _renamed(both, f"{spread.__name__}_mean")
 
 
 std = _spread(_weft.std)
@@ -120,7 +115,7 @@ var_mean = _with_mean(var)
 
 def _cumulative(function):
     def cumulative(input, dim, *, dtype=None):
-        if tensor_of(input).ndim == 0:
+        if _tensor_of(input).ndim == 0:
             return _weft.clone(input) if dtype is None else _weft.astype(input, dtype)
         return function(input, dim, dtype=dtype)
 
@@ -133,7 +128,7 @@ cumprod = _cumulative(_total(_weft.cumulative_prod))
 
 def logcumsumexp(input, dim):
     """log(sum(exp)) of all elements up to each; a tensor without dims stays."""
-    return _weft.clone(input) if tensor_of(input).ndim == 0 else _weft.logcumsumexp(input, dim)
+    return _weft.clone(input) if _tensor_of(input).ndim == 0 else _weft.logcumsumexp(input, dim)
 
 
 def _quantiles(function):
@@ -143,7 +138,7 @@ def _quantiles(function):
         return function(input, q, dim, keepdim, interpolation=interpolation)
 
     quantiles.__doc__ = f"weft.{function.__name__}; q may be a tensor too."
-    return renamed(quantiles, function.__name__)
+    return _renamed(quantiles, function.__name__)
 
 
 quantile = _quantiles(_weft.quantile)
@@ -154,8 +149,8 @@ def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
     """The p-norm of all elements, or along dims."""
     order = 2.0 if p in ("fro", None) else p
     if not isinstance(order, (type(1), type(1.0))):
-        raise ValueError(f"norm: p is {described(p)}, expected a number or 'fro'")
-    input = tensor_of(input)
+        raise ValueError(f"norm: p is {_described(p)}, expected a number or 'fro'")
+    input = _tensor_of(input)
     input = input if dtype is None else _weft.astype(input, dtype)
     if input.ndim == 0:
         return _weft.reshape(norm(_weft.unsqueeze(input, 0), order), ())
@@ -165,7 +160,7 @@ def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
 
 def logsumexp(input, dim, keepdim=False):
     """log of the sum of exp along one dim or several."""
-    return _weft._logsumexp(input, list(dim) if isinstance(dim, LISTS) else [dim], keepdim)
+    return _weft._logsumexp(input, list(dim) if isinstance(dim, _LISTS) else [dim], keepdim)
 
 
 def searchsorted(
@@ -173,20 +168,20 @@ def searchsorted(
 ):
     """The positions in a sorted vector before (`right`: behind) which the elements belong."""
     side = side or ("right" if right else "left")
-    found = _weft.searchsorted(sorted_sequence, tensor_of(input), side=side, sorter=sorter)
-    return _weft.astype(found, int32) if out_int32 else found
+    found = _weft.searchsorted(sorted_sequence, _tensor_of(input), side=side, sorter=sorter)
+    return _weft.astype(found, _weft.int32) if out_int32 else found
 
 
 def bucketize(input, boundaries, *, out_int32=False, right=False):
     """searchsorted(boundaries, input)."""
-    found = _weft.bucketize(tensor_of(input), boundaries, right)
-    return _weft.astype(found, int32) if out_int32 else found
+    found = _weft.bucketize(_tensor_of(input), boundaries, right)
+    return _weft.astype(found, _weft.int32) if out_int32 else found
 
 
 def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
     """The distinct elements in ascending order, and what else is asked for."""
     if dim is not None:
-        raise ValueError(f"unique: dim is {described(dim)}, expected None")
+        raise ValueError(f"unique: dim is {_described(dim)}, expected None")
     if not return_inverse and not return_counts:
         return _weft.unique_values(input)
     found = _weft.unique_all(input)
