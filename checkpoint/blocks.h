@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "weft/export.h"
 #include "weft/extend/file.h"
 
 namespace weft {
@@ -65,11 +66,9 @@ class BlockBuffer {
 };
 
 /// Reads pieces of a file, from the page cache or past it. Several threads may read at once.
-class BlockReader {
+class BlockReader : NotCopied {
  public:
   explicit BlockReader(const File& file);
-  BlockReader(const BlockReader&) = delete;
-  BlockReader& operator=(const BlockReader&) = delete;
   ~BlockReader();
 
   /// Fills `into`, which is aligned and allocated up to the next multiple of kAlignment, straight

@@ -16,6 +16,7 @@
 #include "checkpoint/model_files.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
+#include "weft/export.h"
 #include "weft/extend/descriptor.h"
 #include "weft/extend/saved_model.h"
 #include "weft/extend/told_by_first.h"
@@ -39,11 +40,9 @@ struct ExportPlace {
 };
 
 /// Files that one rank of an export wrote; removes them unless the export completes.
-class MadeFiles {
+class MadeFiles : NotCopied {
  public:
   MadeFiles() = default;
-  MadeFiles(const MadeFiles&) = delete;
-  MadeFiles& operator=(const MadeFiles&) = delete;
   ~MadeFiles() {
     for (const std::string& path : paths_) ::unlink(path.c_str());
   }
@@ -61,7 +60,7 @@ class MadeFiles {
 };
 
 /// A file that is written from several ranks; closed when it goes.
-class SharedFile {
+class SharedFile : NotCopied {
  public:
   SharedFile(const std::string& path, int flags) : path_(path) {
     open_standard_descriptors();
@@ -69,8 +68,6 @@ class SharedFile {
         above_standard(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | flags, 0666));
     if (descriptor_ < 0) fail_call("open", "export: ", path, ": ", std::strerror(errno));
   }
-  SharedFile(const SharedFile&) = delete;
-  SharedFile& operator=(const SharedFile&) = delete;
   ~SharedFile() { ::close(descriptor_); }
 
   void write(int64_t offset, std::span<const std::byte> bytes) const {

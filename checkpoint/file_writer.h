@@ -9,6 +9,7 @@
 
 #include "checkpoint/blocks.h"
 #include "checkpoint/rank_file.h"
+#include "weft/export.h"
 
 namespace weft {
 
@@ -51,12 +52,10 @@ void sync_directory(const std::string& path);
 /// temporary name, and `finish` syncs them, gives them their name and syncs the directory. What is
 /// there is never overwritten. Each error is a std::runtime_error with call, file and reason; the
 /// temporary file goes then.
-class FileWriter {
+class FileWriter : NotCopied {
  public:
   /// std::invalid_argument when `directory` holds the name of the rank's file already.
   FileWriter(const std::string& directory, const RankFiles& files, int rank);
-  FileWriter(const FileWriter&) = delete;
-  FileWriter& operator=(const FileWriter&) = delete;
   ~FileWriter();
 
   /// The data that follow, whole elements.

@@ -6,16 +6,16 @@
 #include <memory>
 #include <string>
 
+#include "weft/export.h"
+
 namespace weft {
 
 /// The right of one process to save into a directory: a file ".lease-<number>" there, which a
 /// background thread renews. checkpoint/README.md has the protocol.
-class Lease {
+class Lease : NotCopied {
  public:
   /// Names the directory; `take` takes its lease.
   Lease(const std::string& directory, std::chrono::milliseconds lifetime);
-  Lease(const Lease&) = delete;
-  Lease& operator=(const Lease&) = delete;
   /// Releases it.
   ~Lease();
 

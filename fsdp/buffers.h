@@ -4,6 +4,7 @@
 #include <map>
 
 #include "fsdp/strategy.h"
+#include "weft/export.h"
 #include "weft/storage.h"
 #include "weft/stream.h"
 
@@ -128,11 +129,9 @@ class BufferSizes {
 /// Reuses buffers for unsharded parameters and gradients: only the first two steps allocate memory
 /// (prefetch starts with the second). On a GPU each released buffer keeps an event of its last
 /// user's stream, and the stream of the next user waits for this event.
-class BufferPool {
+class BufferPool : NotCopied {
  public:
   BufferPool() = default;
-  BufferPool(const BufferPool&) = delete;
-  BufferPool& operator=(const BufferPool&) = delete;
   ~BufferPool() { clear(); }
 
   /// The sizes of the buffers that `user` will ask for.

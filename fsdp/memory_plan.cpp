@@ -6,6 +6,7 @@
 #include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/export.h"
 #include "weft/memory_budget.h"
 
 namespace weft {
@@ -143,12 +144,10 @@ static void add_schedules(const StepChoice& given, std::vector<StepChoice>& all)
 }
 
 /// Restores the rank's random numbers, which models that are built and run draw.
-class RandomScope {
+class RandomScope : NotCopied {
  public:
   RandomScope() = default;
   ~RandomScope() { Context::current().random = before_; }
-  RandomScope(const RandomScope&) = delete;
-  RandomScope& operator=(const RandomScope&) = delete;
 
  private:
   const RandomState before_ = Context::current().random;

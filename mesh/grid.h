@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "weft/export.h"
 #include "weft/extend/pattern.h"
 #include "weft/mesh.h"
 #include "weft/sharding.h"
@@ -101,12 +102,10 @@ class SizedShardings {
 /// The ranks of a mesh in their grid: coordinates, groups along axes, link costs, and the interned
 /// shardings. Layouts keep it alive. The tables that hold layouts (MeshBody) are not part of it, so
 /// there is no reference cycle.
-class MeshGrid : public std::enable_shared_from_this<MeshGrid> {
+class MeshGrid : public std::enable_shared_from_this<MeshGrid>, NotCopied {
  public:
   /// Collective: makes the communicators of the axes.
   MeshGrid(Communicator ranks, std::vector<MeshAxis> axes, const CostModel& costs);
-  MeshGrid(const MeshGrid&) = delete;
-  MeshGrid& operator=(const MeshGrid&) = delete;
 
   const Communicator& ranks() const { return ranks_; }
   int ndim() const { return static_cast<int>(axes_.size()); }

@@ -8,6 +8,7 @@
 #include "mesh/grid.h"
 #include "mesh/layout.h"
 #include "mesh/plan.h"
+#include "weft/export.h"
 #include "weft/extend/ref.h"
 
 namespace weft {
@@ -121,12 +122,10 @@ struct MeshStatistics {
 
 /// The bounded tables of one mesh on one rank, owned by the DeviceMesh handles. Destroying the last
 /// handle empties the tables; tensors that outlive it keep only the MeshGrid.
-class MeshBody : public std::enable_shared_from_this<MeshBody> {
+class MeshBody : public std::enable_shared_from_this<MeshBody>, NotCopied {
  public:
   explicit MeshBody(std::shared_ptr<MeshGrid> grid);
   ~MeshBody();
-  MeshBody(const MeshBody&) = delete;
-  MeshBody& operator=(const MeshBody&) = delete;
 
   MeshGrid& grid() const { return *grid_; }
   MeshStatistics statistics() const;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "weft/export.h"
 #include "weft/extend/disk_memory.h"
 #include "weft/ops/factories.h"
 #include "weft/stream.h"
@@ -20,11 +21,9 @@ namespace weft {
 class ActivationStore;
 
 /// The tensors that one recomputed run saves for backward.
-class SavedActivations {
+class SavedActivations : NotCopied {
  public:
   explicit SavedActivations(std::shared_ptr<ActivationStore> store) : store_(std::move(store)) {}
-  SavedActivations(const SavedActivations&) = delete;
-  SavedActivations& operator=(const SavedActivations&) = delete;
   ~SavedActivations();
 
   /// Returns the tensors in memory, and starts to read those that backward needs next.

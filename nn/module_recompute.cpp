@@ -6,6 +6,7 @@
 #include "nn/recompute.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/export.h"
 #include "weft/extend/kept_results.h"
 #include "weft/module.h"
 #include "weft/storage.h"
@@ -74,7 +75,7 @@ void FoundInModule::check_values(const FoundInModule& before, const Module& modu
 }
 
 /// Runs the second forward in the training mode of the first one.
-class TrainingScope {
+class TrainingScope : NotCopied {
  public:
   TrainingScope(Module& module, const FoundInModule& now, const FoundInModule& then)
       : module_(module), now_(now), differs_(!now.trains_as(then)) {
@@ -83,8 +84,6 @@ class TrainingScope {
   ~TrainingScope() {
     if (differs_) now_.set_training(module_);
   }
-  TrainingScope(const TrainingScope&) = delete;
-  TrainingScope& operator=(const TrainingScope&) = delete;
 
  private:
   Module& module_;

@@ -7,6 +7,7 @@
 #include "weft/autograd.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/export.h"
 #include "weft/extend/kept_results.h"
 #include "weft/extend/tape.h"
 #include "weft/module.h"
@@ -32,7 +33,7 @@ struct RepeatedRun {
 };
 
 /// Restores the context of the first run, with recording enabled, for its lifetime.
-class RepeatScope {
+class RepeatScope : NotCopied {
  public:
   explicit RepeatScope(const RepeatedRun& run)
       : traffic_(run.traffic),
@@ -45,8 +46,6 @@ class RepeatScope {
     Context::current().random = random_;
     Context::current().grad_enabled = grad_enabled_;
   }
-  RepeatScope(const RepeatScope&) = delete;
-  RepeatScope& operator=(const RepeatScope&) = delete;
 
  private:
   TrafficScope traffic_;

@@ -5,6 +5,7 @@
 #include "nn/transformer_block.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/export.h"
 #include "weft/layers.h"
 #include "weft/ops/cross_entropy.h"
 #include "weft/ops/elementwise.h"
@@ -116,7 +117,7 @@ class Backbone final : public Module {
 };
 
 /// Sets the caches of a model while it decodes.
-class Decoding {
+class Decoding : NotCopied {
  public:
   Decoding(TransformerState& state, std::span<KeyValueCache* const> caches) : state_(state) {
     state.cache = caches[0];
@@ -126,8 +127,6 @@ class Decoding {
     state_.cache = nullptr;
     state_.caches = {};
   }
-  Decoding(const Decoding&) = delete;
-  Decoding& operator=(const Decoding&) = delete;
 
  private:
   TransformerState& state_;

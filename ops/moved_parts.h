@@ -6,6 +6,7 @@
 
 #include "mesh/layout.h"
 #include "weft/communicator.h"
+#include "weft/export.h"
 #include "weft/extend/op.h"
 #include "weft/tensor.h"
 
@@ -108,14 +109,12 @@ class MovedParts {
 
 /// Splits the products of this rank by the rows of their first operand, in a scope: `before` is
 /// called before a part is computed, `after` with the product's memory when it has been queued.
-class ProductParts {
+class ProductParts : NotCopied {
  public:
   using Before = std::function<void(int part)>;
   using After = std::function<void(int part, const MemoryBlock& product)>;
   ProductParts(const RowParts& rows, Before before, After after);
   ~ProductParts();
-  ProductParts(const ProductParts&) = delete;
-  ProductParts& operator=(const ProductParts&) = delete;
 
   /// The calling thread's innermost one; null without.
   static ProductParts* current();

@@ -5,6 +5,7 @@
 #include "tp/styles.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/export.h"
 #include "weft/extend/module_sharder.h"
 #include "weft/extend/op_log.h"
 #include "weft/ops/factories.h"
@@ -16,7 +17,7 @@ namespace {
 
 /// Makes forward use parameters without memory in their present layouts, while it exists. Their
 /// gradients are dropped. Random numbers continue afterwards from where they were.
-class WithoutMemory {
+class WithoutMemory : NotCopied {
  public:
   explicit WithoutMemory(const tp::NamedModules& modules) : random_(Context::current().random) {
     for (const auto& [path, module] : modules) {
@@ -38,8 +39,6 @@ class WithoutMemory {
     for (Parameter* parameter : replaced_) ModuleSharder::set_used(*parameter, {});
     Context::current().random = random_;
   }
-  WithoutMemory(const WithoutMemory&) = delete;
-  WithoutMemory& operator=(const WithoutMemory&) = delete;
 
  private:
   /// A tied parameter counts for the first module that has it.

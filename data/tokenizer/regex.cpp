@@ -8,11 +8,12 @@
 
 #include "data/tokenizer/unicode.h"
 #include "weft/error.h"
+#include "weft/export.h"
 
 namespace weft::text {
 
 /// Memory that a search writes to; one for each thread.
-struct RegexScratch {
+struct RegexScratch : NotCopied {
   pcre2_match_data* data = pcre2_match_data_create(1, nullptr);
   pcre2_match_context* context = pcre2_match_context_create(nullptr);
   pcre2_jit_stack* stack = pcre2_jit_stack_create(size_t{1} << 15, size_t{1} << 22, nullptr);
@@ -20,8 +21,6 @@ struct RegexScratch {
     if (!data || !context || !stack) fail_call("pcre2_match_data_create", "no memory");
     pcre2_jit_stack_assign(context, nullptr, stack);
   }
-  RegexScratch(const RegexScratch&) = delete;
-  RegexScratch& operator=(const RegexScratch&) = delete;
   ~RegexScratch() {
     pcre2_jit_stack_free(stack);
     pcre2_match_context_free(context);

@@ -8,17 +8,16 @@
 #include <utility>
 
 #include "ops/engine/route.h"
+#include "weft/export.h"
 #include "weft/extend/op.h"
 
 namespace weft {
 
 /// Up to N objects stored in place; constructs and destroys only those in use.
-template <class T, int N> class InlineList {
+template <class T, int N> class InlineList : NotCopied {
  public:
   // Not defaulted: `InlineList()` would zero all its memory.
   InlineList() {}
-  InlineList(const InlineList&) = delete;
-  InlineList& operator=(const InlineList&) = delete;
   ~InlineList() { clear(); }
 
   T& add(T value) { return *new (at(size_++)) T(std::move(value)); }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ops/engine/node.h"
+#include "weft/export.h"
 #include "weft/stream.h"
 
 namespace weft {
@@ -18,12 +19,10 @@ namespace weft {
 /// The streams are apart from the first gradient that passes to the side stream until they have
 /// waited for each other. Both may read the same memory meanwhile, so that what a node frees is
 /// kept if something else refers to it or did.
-class SideWork {
+class SideWork : NotCopied {
  public:
   SideWork();
   ~SideWork();
-  SideWork(const SideWork&) = delete;
-  SideWork& operator=(const SideWork&) = delete;
 
   /// A node that a backward will run.
   void expect(const Node& node) {
@@ -39,12 +38,10 @@ class SideWork {
   Event mark() const;
 
   /// Lets a node run on its stream, after `awaited`, while it exists.
-  class Turn {
+  class Turn : NotCopied {
    public:
     Turn(SideWork& work, Node& node, const std::vector<Event>& awaited);
     ~Turn() { work_.is_aside_ = was_aside_; }
-    Turn(const Turn&) = delete;
-    Turn& operator=(const Turn&) = delete;
 
    private:
     SideWork& work_;

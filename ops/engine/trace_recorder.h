@@ -11,6 +11,7 @@
 #include "src/base/ticks.h"
 #include "src/comm/flight/record.h"
 #include "src/device/kernel/ranges.h"
+#include "weft/export.h"
 
 namespace weft {
 
@@ -83,7 +84,7 @@ class TraceRecorder final : public FlightListener {
 };
 
 /// Times one op call for the rank's trace, if there is one, and for CUDA tools (NVTX).
-class TracedCall {
+class TracedCall : NotCopied {
  public:
   TracedCall(TraceRecorder* recorder, const OpBody& op, std::span<const Tensor> operands)
       : recorder_(recorder), op_(op), operands_(operands) {
@@ -96,8 +97,6 @@ class TracedCall {
     if (recorder_) [[unlikely]]
       recorder_->add_op(op_, begin_, bytes_, operands_);
   }
-  TracedCall(const TracedCall&) = delete;
-  TracedCall& operator=(const TracedCall&) = delete;
   void moves(int64_t bytes) { bytes_ = bytes; }
 
  private:

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "weft/error.h"
+#include "weft/export.h"
 
 namespace weft {
 
@@ -67,10 +68,8 @@ struct RankState {
 
 /// The state shared by ranks that fail together: the deadline, the ended ranks and the first
 /// failure.
-class World {
+class World : NotCopied {
  public:
-  World(const World&) = delete;
-  World& operator=(const World&) = delete;
   virtual ~World() = default;
 
   int ranks() const { return ranks_; }

@@ -2,18 +2,17 @@
 #pragma once
 
 #include "weft/context.h"
+#include "weft/export.h"
 
 namespace weft {
 
 /// Makes `context` the calling thread's current context for a scope.
-class ContextScope {
+class ContextScope : NotCopied {
  public:
   explicit ContextScope(Context& context) : before_(Context::current_) {
     Context::current_ = &context;
   }
   ~ContextScope() { Context::current_ = before_; }
-  ContextScope(const ContextScope&) = delete;
-  ContextScope& operator=(const ContextScope&) = delete;
 
  private:
   Context* before_;

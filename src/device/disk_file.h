@@ -7,17 +7,16 @@
 
 #include "src/base/owned_descriptor.h"
 #include "src/device/disk_queue.h"
+#include "weft/export.h"
 
 namespace weft {
 
 /// The file of one rank in a directory: without a name, read and written by its process only.
-class DiskFile {
+class DiskFile : NotCopied {
  public:
   /// The calling thread's file in `directory`, made if it has none.
   static std::shared_ptr<DiskFile> in(const std::string& directory);
   explicit DiskFile(std::string directory);
-  DiskFile(const DiskFile&) = delete;
-  DiskFile& operator=(const DiskFile&) = delete;
 
   /// Reserves so many bytes at the end, and returns the first of them; std::runtime_error where the
   /// file system has too little space.

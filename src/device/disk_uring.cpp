@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/device/disk_queue.h"
+#include "weft/export.h"
 
 #include <cerrno>
 
@@ -14,14 +15,12 @@ namespace weft {
 
 namespace {
 
-class UringQueue final : public DiskQueue {
+class UringQueue final : public DiskQueue, NotCopied {
  public:
   UringQueue(int& reason, std::chrono::milliseconds timeout) : timeout_(timeout) {
     reason = -::io_uring_queue_init(kEntries, &ring_, 0);
     is_open_ = reason == 0;
   }
-  UringQueue(const UringQueue&) = delete;
-  UringQueue& operator=(const UringQueue&) = delete;
   ~UringQueue() override {
     if (is_open_) ::io_uring_queue_exit(&ring_);
   }

@@ -9,6 +9,7 @@
 
 #include "src/device/kept_device_blocks.h"
 #include "src/device/memory_blocks.h"
+#include "weft/export.h"
 #include "weft/storage.h"
 #include "weft/stream.h"
 
@@ -17,7 +18,7 @@ namespace weft {
 /// The memory of one thread: counts of its allocations, and the freed blocks it keeps for reuse.
 /// Only its thread allocates and counts; blocks that other threads free wait in an inbox. The heap
 /// outlives its thread until the last of its memory is freed.
-class Heap {
+class Heap : NotCopied {
  public:
   /// Returns the calling thread's heap.
   static Heap& current() {
@@ -59,9 +60,6 @@ class Heap {
 
   /// Called in a child of fork: memory that the calling thread kept is not shared with the child.
   static void forget_kept();
-
-  Heap(const Heap&) = delete;
-  Heap& operator=(const Heap&) = delete;
 
  private:
   /// `shared`: the heap of ending threads, which keeps no blocks and is never deleted.

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "weft/export.h"
+
 namespace weft {
 
 /// Blocks of at least this size are mapped separately, aligned to it, and advised to use huge
@@ -32,11 +34,9 @@ void* try_system_allocate(size_t bytes);
 void system_free(void* data, size_t bytes);
 
 /// Free blocks kept for reuse, one list per size class. A block's first bytes link to the next.
-class KeptBlocks {
+class KeptBlocks : NotCopied {
  public:
   KeptBlocks() = default;
-  KeptBlocks(const KeptBlocks&) = delete;
-  KeptBlocks& operator=(const KeptBlocks&) = delete;
   ~KeptBlocks() { shrink_to(0); }
 
   /// Returns a block of that class; nullptr when none is kept.

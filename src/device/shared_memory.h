@@ -10,13 +10,14 @@
 #include <vector>
 
 #include "src/base/owned_descriptor.h"
+#include "weft/export.h"
 
 namespace weft {
 
 /// Memory that several processes of one host map at the same address. It has no name: processes
 /// hand it over by descriptor, no other process can open it, and it is gone with its last user.
 /// Zeros at first; pages take memory only once touched.
-class SharedMemory {
+class SharedMemory : NotCopied {
  public:
   /// The addresses that processes agree on: `index` counts regions of kRegion bytes.
   static constexpr size_t kRegion = size_t{256} << 30;
@@ -27,8 +28,6 @@ class SharedMemory {
   /// Maps memory that another process created, given its file descriptor.
   static std::shared_ptr<SharedMemory> map(int index, OwnedDescriptor descriptor);
   ~SharedMemory();
-  SharedMemory(const SharedMemory&) = delete;
-  SharedMemory& operator=(const SharedMemory&) = delete;
 
   std::byte* data() const { return data_; }
   size_t bytes() const { return bytes_; }
@@ -51,11 +50,9 @@ class SharedMemory {
 
 /// Memory of this process that the other processes of its host have mapped at the same addresses
 /// and read directly. Any thread of the process may allocate.
-class SharedHeap {
+class SharedHeap : NotCopied {
  public:
   explicit SharedHeap(std::shared_ptr<SharedMemory> memory);
-  SharedHeap(const SharedHeap&) = delete;
-  SharedHeap& operator=(const SharedHeap&) = delete;
 
   /// Allocates `bytes` > 0, aligned to 64; from 2 MiB on in huge pages, which it advises and
   /// touches. Returns nullptr when the region is full.

@@ -9,17 +9,16 @@
 #include <vector>
 
 #include "src/base/owned_descriptor.h"
+#include "weft/export.h"
 
 namespace weft {
 
 /// During its lifetime, the signals that a launcher forwards and the exits of its children are
 /// written to a pipe. Only one may exist at a time: std::invalid_argument for a second one.
-class LaunchSignals {
+class LaunchSignals : NotCopied {
  public:
   LaunchSignals();
   ~LaunchSignals();
-  LaunchSignals(const LaunchSignals&) = delete;
-  LaunchSignals& operator=(const LaunchSignals&) = delete;
 
   /// Readable when a signal has arrived.
   int descriptor() const { return read_.get(); }
@@ -29,12 +28,10 @@ class LaunchSignals {
   /// ignored before, and resets the others to their default actions.
   void restore_in_child() const;
   /// Blocks all signals of the calling thread for a scope in which it may fork.
-  class Blocked {
+  class Blocked : NotCopied {
    public:
     Blocked();
     ~Blocked();
-    Blocked(const Blocked&) = delete;
-    Blocked& operator=(const Blocked&) = delete;
     const sigset_t& before() const { return before_; }
 
    private:

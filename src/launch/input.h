@@ -4,16 +4,15 @@
 #include <string>
 
 #include "src/base/owned_descriptor.h"
+#include "weft/export.h"
 
 namespace weft {
 
 /// The stdin of rank 0: the launcher's own or, where that is a terminal, which only the launcher's
 /// process group may read, a pipe that forwards the typed input.
-class LaunchInput {
+class LaunchInput : NotCopied {
  public:
   LaunchInput();
-  LaunchInput(const LaunchInput&) = delete;
-  LaunchInput& operator=(const LaunchInput&) = delete;
 
   /// The descriptor for the child; close it once the child has started.
   int for_child() const;

@@ -11,6 +11,7 @@
 
 #include "src/base/ticks.h"
 #include "src/comm/signature.h"
+#include "weft/export.h"
 #include "weft/stream.h"
 
 namespace weft {
@@ -79,13 +80,11 @@ class FlightOperation {
 
 /// The last operations of one rank. The rank's thread writes, without locks or allocation (over MPI
 /// the engine's thread may write that an operation runs); any other thread may read meanwhile.
-class FlightRecord : public std::enable_shared_from_this<FlightRecord> {
+class FlightRecord : public std::enable_shared_from_this<FlightRecord>, NotCopied {
  public:
   static constexpr uint64_t kEntries = 1024;
 
   FlightRecord(int rank, int ranks) : rank_(rank), ranks_(ranks), entries_(kEntries) {}
-  FlightRecord(const FlightRecord&) = delete;
-  FlightRecord& operator=(const FlightRecord&) = delete;
 
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }

@@ -14,6 +14,7 @@
 #include "src/comm/world.h"
 #include "src/device/cuda/streams.h"
 #include "weft/device.h"
+#include "weft/export.h"
 
 namespace weft {
 
@@ -54,7 +55,7 @@ struct SlotEvents {
 
 /// The state shared by the members of a group that see each other's memory. Each rank's collective
 /// `s` uses its slot s % kSlots.
-class MemoryGroup : public Members {
+class MemoryGroup : public Members, NotCopied {
  public:
   /// The most collectives of one group that a rank can have pending.
   static constexpr uint64_t kSlots = 32;
@@ -75,8 +76,6 @@ class MemoryGroup : public Members {
         heap(heap_),
         memory_(std::move(memory)),
         events_(cuda::kWithCuda && !heap_ ? world_ranks.size() * kSlots : 0) {}
-  MemoryGroup(const MemoryGroup&) = delete;
-  MemoryGroup& operator=(const MemoryGroup&) = delete;
   ~MemoryGroup();
 
   Slot& slot(int rank, uint64_t sequence) const {

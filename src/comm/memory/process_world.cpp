@@ -8,6 +8,7 @@
 
 #include "src/comm/memory/memory_transport.h"
 #include "src/comm/waiter.h"
+#include "weft/export.h"
 #include "weft/extend/hash.h"
 
 namespace weft {
@@ -43,7 +44,7 @@ struct alignas(64) GroupHead {
 };
 
 /// Held for a few instructions. If its process dies meanwhile, the others wait, up to the deadline.
-class SegmentLock {
+class SegmentLock : NotCopied {
  public:
   SegmentLock(WorldSegment& segment, const World& world) : segment_(segment) {
     const bool is_held = wait_until(world.spins(), world.deadline(), [&] {
@@ -57,8 +58,6 @@ class SegmentLock {
     }
   }
   ~SegmentLock() { segment_.lock.store(0, std::memory_order_release); }
-  SegmentLock(const SegmentLock&) = delete;
-  SegmentLock& operator=(const SegmentLock&) = delete;
 
  private:
   WorldSegment& segment_;

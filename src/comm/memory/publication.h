@@ -8,6 +8,7 @@
 #include "src/comm/memory/memory_group.h"
 #include "src/comm/rounds.h"
 #include "src/comm/transport.h"
+#include "weft/export.h"
 #include "weft/storage.h"
 
 namespace weft {
@@ -54,13 +55,11 @@ class StagingBuffer {
 /// published eagerly: copied with its elements to the buffer of its slot, where it stays until the
 /// slot is reused. Its rank waits for no reader. With one core a rank the copy would cost as much
 /// as the wait.
-class Publication {
+class Publication : NotCopied {
  public:
   /// `sequence` is 0 for messages, which have no slot.
   Publication(const MemoryGroup& group, int rank, uint64_t sequence)
       : group_(group), rank_(rank), sequence_(sequence) {}
-  Publication(const Publication&) = delete;
-  Publication& operator=(const Publication&) = delete;
 
   /// Returns what the other ranks are to read: a Collective, or an array of blocks.
   const void* publish(const Collective& call) {

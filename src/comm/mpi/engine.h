@@ -17,6 +17,7 @@
 
 #include "src/comm/mpi/routing.h"
 #include "src/comm/world.h"
+#include "weft/export.h"
 
 namespace weft {
 
@@ -26,12 +27,10 @@ class MpiSession;
 
 /// Handles SIGTERM, with which launchers end a job's processes when one of them has exited, so that
 /// this process can report what it was waiting for. Keeps a handler that the program has installed.
-class Termination {
+class Termination : NotCopied {
  public:
   Termination();
   ~Termination();
-  Termination(const Termination&) = delete;
-  Termination& operator=(const Termination&) = delete;
 
   /// True when the signal was received.
   bool is_asked() const;
@@ -44,14 +43,12 @@ class Termination {
 
 /// The only user of MPI in this process; every MPI call goes through it. A thread polls while no
 /// caller waits, so that calls progress on their own.
-class MpiEngine {
+class MpiEngine : NotCopied {
  public:
   /// Called by all processes of the job; initialises MPI unless the program has done so.
   /// std::runtime_error when that fails; ends the process when it exceeds the deadline.
   explicit MpiEngine(std::chrono::milliseconds deadline);
   ~MpiEngine();
-  MpiEngine(const MpiEngine&) = delete;
-  MpiEngine& operator=(const MpiEngine&) = delete;
 
   int rank() const { return rank_; }
   int size() const { return size_; }
@@ -73,12 +70,10 @@ class MpiEngine {
   using Lock = std::unique_lock<std::mutex>;
   [[nodiscard]] Lock lock() { return Lock(mutex_); }
   /// While a caller waits, the engine's thread does not poll.
-  class Caller {
+  class Caller : NotCopied {
    public:
     explicit Caller(MpiEngine& engine);
     ~Caller();
-    Caller(const Caller&) = delete;
-    Caller& operator=(const Caller&) = delete;
 
    private:
     MpiEngine& engine_;

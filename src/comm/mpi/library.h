@@ -10,6 +10,7 @@
 
 #include "src/base/loaded_library.h"
 #include "weft/error.h"
+#include "weft/export.h"
 
 namespace weft {
 
@@ -55,15 +56,13 @@ inline void check_mpi(int code, const char* call) {
 }
 
 /// This process in MPI, with a communicator of all processes that only weft uses.
-class MpiSession {
+class MpiSession : NotCopied {
  public:
   /// Initialises MPI unless the program has done so. Called by all processes. std::runtime_error
   /// when the program initialised it below MPI_THREAD_MULTIPLE, or has finalised it. MPI_Init waits
   /// for all processes of the job and cannot be cancelled: if it exceeds the deadline, this ends
   /// the process with a message.
   explicit MpiSession(std::chrono::milliseconds deadline);
-  MpiSession(const MpiSession&) = delete;
-  MpiSession& operator=(const MpiSession&) = delete;
 
   MPI_Comm comm() const { return comm_; }
   int rank() const { return rank_; }

@@ -8,15 +8,14 @@
 
 #include "src/comm/mpi/library.h"
 #include "src/comm/mpi/wire.h"
+#include "weft/export.h"
 
 namespace weft {
 
 /// Short messages between processes. Messages of one process arrive in the order of sending.
-class MpiShortMessages {
+class MpiShortMessages : NotCopied {
  public:
   explicit MpiShortMessages(MPI_Comm comm);
-  MpiShortMessages(const MpiShortMessages&) = delete;
-  MpiShortMessages& operator=(const MpiShortMessages&) = delete;
 
   /// Copies header, `words` and data; their memory may be reused on return.
   void send(int to, const MpiHeader& header, MpiPayload words, const MpiSegments& data);
@@ -61,11 +60,9 @@ class MpiShortMessages {
 class MpiWork;
 
 /// Transfers in progress from and to user memory.
-class MpiBulk {
+class MpiBulk : NotCopied {
  public:
   explicit MpiBulk(MPI_Comm comm) : comm_(comm) {}
-  MpiBulk(const MpiBulk&) = delete;
-  MpiBulk& operator=(const MpiBulk&) = delete;
 
   void start(const MpiTransfer& transfer, MpiWork& owner, uint64_t token);
   bool is_empty() const { return requests_.empty(); }

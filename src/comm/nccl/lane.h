@@ -12,6 +12,7 @@
 #include "src/comm/nccl/library.h"
 #include "src/comm/signature.h"
 #include "src/comm/world.h"
+#include "weft/export.h"
 
 namespace weft {
 
@@ -30,15 +31,13 @@ struct NcclCallName {
 /// One rank's NCCL communicator for one stream role, and the calls in progress on it. When a rank
 /// has died, or a call is not done within the deadline, the watchdog aborts the communicator and
 /// the world.
-class NcclLane {
+class NcclLane : NotCopied {
  public:
   /// Called by all ranks of `group` with the same `id`; CommError naming `first` when they do not
   /// call within the deadline. `group` is the host's end of the group and must outlive this.
   NcclLane(const Transport& group, const nccl::UniqueId& id, Device device,
            const NcclCallName& first);
   ~NcclLane();
-  NcclLane(const NcclLane&) = delete;
-  NcclLane& operator=(const NcclLane&) = delete;
 
   /// Marks the communicator as used by a graph.
   void outlives_calls() {

@@ -12,6 +12,7 @@
 #include "src/comm/world.h"
 #include "weft/communicator.h"
 #include "weft/context.h"
+#include "weft/export.h"
 
 namespace weft {
 
@@ -23,14 +24,12 @@ namespace weft {
 ///   Work::State <- Waitable <- PendingWork (memory) <- ExchangeWork, MessageWork, ReadersWork
 ///                           <- MpiWork <- MpiCollective, MpiMessage
 ///               <- NcclWork, whose calls the watchdog diagnoses
-class Waitable : public Work::State {
+class Waitable : public Work::State, NotCopied {
  public:
   /// Marks the numbers of messages, which are counted apart from collectives.
   static constexpr uint64_t kMessage = uint64_t{1} << 63;
 
   Waitable(World& world, const Members& group, int rank, uint64_t sequence);
-  Waitable(const Waitable&) = delete;
-  Waitable& operator=(const Waitable&) = delete;
   ~Waitable() override { unlink(); }
 
   void wait() override;

@@ -8,6 +8,7 @@
 #include "weft/device.h"
 #include "weft/dtype.h"
 #include "weft/error.h"
+#include "weft/export.h"
 
 namespace weft::cuda {
 
@@ -34,11 +35,10 @@ inline cudaDataType_t type_in_library(DType dtype) {
 
 /// Handles of a library, one per device, for one thread. `create` and `destroy` are functions of
 /// the library; `check(call, status)` throws.
-template <class Handle, const auto& create, const auto& destroy, auto check> class LibraryHandles {
+template <class Handle, const auto& create, const auto& destroy, auto check>
+class LibraryHandles : NotCopied {
  public:
   LibraryHandles() = default;
-  LibraryHandles(const LibraryHandles&) = delete;
-  LibraryHandles& operator=(const LibraryHandles&) = delete;
   ~LibraryHandles() {
     for (const auto& [device, handle] : by_device_) destroy(handle);
   }

@@ -10,6 +10,7 @@
 
 #include "src/device/cuda/runtime.h"
 #include "weft/error.h"
+#include "weft/export.h"
 
 namespace weft::cuda {
 
@@ -18,14 +19,12 @@ namespace {
 constexpr size_t kLeast = size_t{64} << 10, kMost = size_t{4} << 20;
 
 /// Pinned memory, and the end of the last copy that used it.
-struct Stretch {
+struct Stretch : NotCopied {
   std::byte* data = nullptr;
   size_t bytes = 0;
   Event used;
 
   Stretch() = default;
-  Stretch(const Stretch&) = delete;
-  Stretch& operator=(const Stretch&) = delete;
   ~Stretch() {
     used.synchronize_quietly();
     if (data) free_pinned(data);

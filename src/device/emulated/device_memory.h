@@ -3,6 +3,8 @@
 
 #include <cstddef>
 
+#include "weft/export.h"
+
 namespace weft::cuda::emulated {
 
 // Memory of emulated devices: host memory that only device work may access. Any other access ends
@@ -13,12 +15,10 @@ void* allocate_device_memory(size_t bytes);
 void free_device_memory(void* data) noexcept;
 
 /// Lets all threads access the memory while an instance exists.
-class DeviceMemoryOpen {
+class DeviceMemoryOpen : NotCopied {
  public:
   DeviceMemoryOpen();
   ~DeviceMemoryOpen();
-  DeviceMemoryOpen(const DeviceMemoryOpen&) = delete;
-  DeviceMemoryOpen& operator=(const DeviceMemoryOpen&) = delete;
 };
 
 }  // namespace weft::cuda::emulated

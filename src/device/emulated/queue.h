@@ -9,6 +9,8 @@
 #include <mutex>
 #include <vector>
 
+#include "weft/export.h"
+
 namespace weft::cuda::emulated {
 
 // Streams of an emulated device. Queued work runs as late as possible: when the host synchronises,
@@ -48,12 +50,10 @@ void run_at_random(uint64_t seed);
 /// Holds this queue back, and no other; null holds none.
 void hold(const std::shared_ptr<Queue>& queue);
 /// While an instance exists, queueing on the calling thread runs no work.
-class QueuedOnly {
+class QueuedOnly : NotCopied {
  public:
   QueuedOnly();
   ~QueuedOnly();
-  QueuedOnly(const QueuedOnly&) = delete;
-  QueuedOnly& operator=(const QueuedOnly&) = delete;
 
  private:
   bool before_;

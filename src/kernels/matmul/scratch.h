@@ -4,18 +4,17 @@
 #include <cstddef>
 #include <vector>
 
+#include "weft/export.h"
 #include "weft/storage.h"
 
 namespace weft {
 
 /// Temporary memory for one call, aligned to 64 bytes: small pieces from a buffer that each thread
 /// keeps, larger ones from the allocator, which counts them.
-class Scratch {
+class Scratch : NotCopied {
  public:
   Scratch();
   ~Scratch();
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
 
   template <class T> T* take(int64_t count) {
     return static_cast<T*>(take_bytes(static_cast<size_t>(count) * sizeof(T)));

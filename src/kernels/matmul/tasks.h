@@ -6,6 +6,8 @@
 
 #ifdef WEFT_WITH_OPENMP
 #include <omp.h>
+
+#include "weft/export.h"
 #endif
 
 namespace weft {
@@ -20,7 +22,7 @@ inline int usable_threads() {
 }
 
 /// While an instance exists, products of the calling thread use `threads` threads.
-class ThreadLimit {
+class ThreadLimit : NotCopied {
  public:
 #ifdef WEFT_WITH_OPENMP
   explicit ThreadLimit(int threads) : before_(omp_get_max_threads()) {
@@ -32,8 +34,6 @@ class ThreadLimit {
 #else
   explicit ThreadLimit(int) {}
 #endif
-  ThreadLimit(const ThreadLimit&) = delete;
-  ThreadLimit& operator=(const ThreadLimit&) = delete;
 
  private:
 #ifdef WEFT_WITH_OPENMP
