@@ -81,11 +81,6 @@ void ConfigFile::wrong_type(const std::string& key, const nlohmann::json& value,
           wanted);
 }
 
-int64_t ConfigFile::integer(const std::string& key) const {
-  if (lacks(key)) mistake("the key \"", key, "\" is missing");
-  return integer(key, 0);
-}
-
 int64_t ConfigFile::integer(const std::string& key, int64_t otherwise) const {
   const nlohmann::json* value = find(key);
   if (!value) return otherwise;
@@ -95,34 +90,6 @@ int64_t ConfigFile::integer(const std::string& key, int64_t otherwise) const {
     mistake("\"", key, "\" is ", value->get<uint64_t>(), ", which is too large");
   }
   return value->get<int64_t>();
-}
-
-double ConfigFile::number(const std::string& key, double otherwise) const {
-  const nlohmann::json* value = find(key);
-  if (!value) return otherwise;
-  if (!value->is_number()) wrong_type(key, *value, "a number");
-  return value->get<double>();
-}
-
-bool ConfigFile::flag(const std::string& key, bool otherwise) const {
-  const nlohmann::json* value = find(key);
-  if (!value) return otherwise;
-  if (!value->is_boolean()) wrong_type(key, *value, "true or false");
-  return value->get<bool>();
-}
-
-std::string ConfigFile::text(const std::string& key, const std::string& otherwise) const {
-  const nlohmann::json* value = find(key);
-  if (!value) return otherwise;
-  if (!value->is_string()) wrong_type(key, *value, "a string");
-  return value->get<std::string>();
-}
-
-nlohmann::json ConfigFile::list(const std::string& key) const {
-  const nlohmann::json* value = find(key);
-  if (!value) return nlohmann::json::array();
-  if (!value->is_array()) wrong_type(key, *value, "a list");
-  return *value;
 }
 
 std::vector<double> ConfigFile::numbers(const std::string& key) const {
