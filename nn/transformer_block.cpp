@@ -71,10 +71,14 @@ Tensor multiplied(const Tensor& x, double factor) { return factor == 1 ? x : mul
 /// down(activation(gate x) * up x), or without a gate down(activation(up x)).
 class FeedForward final : public Module {
  public:
-  explicit FeedForward(const TransformerConfig& c) : activation_(c.activation) {
-    if (c.gated) gate_ = add("gate_proj", make_linear(c, c.dim, c.ffn, c.mlp_bias));
-    up_ = add("up_proj", make_linear(c, c.dim, c.ffn, c.mlp_bias));
-    down_ = add("down_proj", make_linear(c, c.ffn, c.dim, c.mlp_bias));
+  FeedForward(const TransformerConfig& c, std::optional<double> deviation)
+      : activation_(c.activation) {
+    const auto linear_of = [&](int64_t in, int64_t out) {
+      return std::make_shared<Linear>(in, out, c.mlp_bias, deviation);
+    };
+    if (c.gated) gate_ = add("gate_proj", linear_of(c.dim, c.ffn));
+    up_ = add("up_proj", linear_of(c.dim, c.ffn));
+    down_ = add("down_proj", linear_of(c.ffn, c.dim));
   }
 
  protected:
@@ -96,9 +100,8 @@ class TransformerBlock final : public Module {
   TransformerBlock(const std::shared_ptr<TransformerState>& state, int64_t layer) : state_(state) {
     const TransformerConfig& c = state->config;
     attention_ = add("self_attn", make_attention(state, layer));
-    feed_forward_ = add("mlp", c.is_sparse(layer)
-                                   ? std::shared_ptr<Module>(std::make_shared<MoE>(moe_config(c)))
-                                   : std::make_shared<FeedForward>(c));
+    feed_forward_ = add("mlp", c.is_sparse(layer) ? std::make_shared<MoE>(moe_config(c))
+                                                  : make_feed_forward(c, c.deviation));
     const auto norm = [&](const char* name) { return add(name, make_norm(c, c.dim)); };
     const bool both = c.norm_place == NormPlace::both;
     if (both || c.norm_place == NormPlace::before) {
@@ -165,6 +168,11 @@ std::shared_ptr<Module> make_norm(const TransformerConfig& c, int64_t dim) {
   }
   if (c.norm == NormKind::rms_plus_one) return std::make_shared<RMSNormPlusOne>(dim, c.norm_eps);
   return std::make_shared<RMSNorm>(dim, c.norm_eps);
+}
+
+std::shared_ptr<Module> make_feed_forward(const TransformerConfig& c,
+                                          std::optional<double> deviation) {
+  return std::make_shared<FeedForward>(c, deviation);
 }
 
 std::shared_ptr<Module> make_transformer_block(const std::shared_ptr<TransformerState>& state,
