@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nn/offloaded_update.h"
+#include "nn/parameter_memory.h"
 
 #include <algorithm>
 #include <array>
