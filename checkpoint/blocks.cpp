@@ -13,12 +13,9 @@ struct BlockHashes::Stream {
   alignas(64) XXH3_state_t state;
 };
 
-BlockHashes::BlockHashes() : stream_(std::make_unique<Stream>()) {
+BlockHashes::BlockHashes() : stream_(std::make_shared<Stream>()) {
   XXH3_64bits_reset(&stream_->state);
 }
-BlockHashes::BlockHashes(BlockHashes&&) noexcept = default;
-BlockHashes& BlockHashes::operator=(BlockHashes&&) noexcept = default;
-BlockHashes::~BlockHashes() = default;
 
 void BlockHashes::add(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {

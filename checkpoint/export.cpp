@@ -3,21 +3,23 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include <cstdio>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <range/v3/view/enumerate.hpp>
 #include <range/v3/view/slice.hpp>
 #include <set>
+#include <utility>
 
-#include "checkpoint/export_plan.h"
 #include "checkpoint/file_writer.h"
 #include "checkpoint/model_files.h"
+#include "checkpoint/safetensors_header.h"
+#include "checkpoint/source.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
 #include "weft/export.h"
-#include "weft/extend/descriptor.h"
 #include "weft/extend/saved_model.h"
 #include "weft/extend/told_by_first.h"
 #include "weft/hugging_face.h"
@@ -29,68 +31,224 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The directory of an export; the tag separates its files from those of a concurrent export.
-struct ExportPlace {
-  std::string directory, tag;
+using Entries = std::map<std::string, CheckpointSource::Entry>;
 
-  std::string path_of(const std::string& name) const { return directory + "/" + name; }
+/// A tensor of the model's files; `offset` counts from the start of a file's data.
+struct WrittenTensor {
+  FileTensor source;
+  SafetensorsEntry entry;
+};
+
+/// A file of the model, and what stands in it in order.
+struct ModelFile {
+  std::string name;
+  std::vector<WrittenTensor> tensors;
+  int64_t bytes = 0;
+  std::string header;
+};
+
+/// Elements of a parameter and their place in a file.
+struct ExportUnit {
+  std::string parameter;
+  size_t file;
+  int64_t offset;
+  Box box;
+  int64_t bytes;
+  /// Columns that are written as rows, so many bytes apart; 0: the rows are written as they are.
+  int64_t stride = 0;
+};
+
+/// The files that an export will write; equal on all ranks.
+struct ExportPlan {
+  std::vector<ModelFile> files;
+  std::vector<ExportUnit> units;
+};
+
+/// The files of an export: each is written under a temporary name. Those that this rank made go
+/// unless the export completes. The tag separates them from those of a concurrent export.
+class ExportFiles : NotCopied {
+ public:
+  ExportFiles(const std::string& directory, const std::string& tag)
+      : directory_(directory), tag_(tag) {}
+  ~ExportFiles() {
+    for (const std::string& path : made_) ::unlink(path.c_str());
+  }
+
   std::string path_while_written(const std::string& name) const {
-    return concat(directory, "/.", name, '.', tag, ".tmp");
+    return concat(directory_, "/.", name, '.', tag_, ".tmp");
   }
-};
-
-/// Files that one rank of an export wrote; removes them unless the export completes.
-class MadeFiles : NotCopied {
- public:
-  MadeFiles() = default;
-  ~MadeFiles() {
-    for (const std::string& path : paths_) ::unlink(path.c_str());
+  void make(const std::string& name, const std::string& text) {
+    const std::string path = path_while_written(name);
+    const SharedFile out(path, O_CREAT | O_EXCL);
+    made_.insert(path);
+    out.write(0, std::as_bytes(std::span(text)));
+    out.sync();
   }
-
-  void add(const std::string& path) { paths_.insert(path); }
-  void name(const std::string& from, const std::string& to) {
+  void name_finished(const std::string& name) {
+    const std::string from = path_while_written(name), to = directory_ + "/" + name;
     rename_to_new(from, to);
-    paths_.erase(from);
-    paths_.insert(to);
+    made_.erase(from);
+    made_.insert(to);
   }
-  void keep() { paths_.clear(); }
+  void keep() { made_.clear(); }
 
  private:
-  std::set<std::string> paths_;
-};
-
-/// A file that is written from several ranks; closed when it goes.
-class SharedFile : NotCopied {
- public:
-  SharedFile(const std::string& path, int flags) : path_(path) {
-    open_standard_descriptors();
-    descriptor_ =
-        above_standard(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | flags, 0666));
-    if (descriptor_ < 0) fail_call("open", "export: ", path, ": ", std::strerror(errno));
-  }
-  ~SharedFile() { ::close(descriptor_); }
-
-  void write(int64_t offset, std::span<const std::byte> bytes) const {
-    while (!bytes.empty()) {
-      const ssize_t done = ::pwrite(descriptor_, bytes.data(), bytes.size(), offset);
-      if (done < 0 && errno == EINTR) continue;
-      if (done <= 0) fail_call("pwrite", "export: ", path_, ": ", std::strerror(errno));
-      offset += done;
-      bytes = bytes.subspan(static_cast<size_t>(done));
-    }
-  }
-  void sync() const {
-    if (::fsync(descriptor_) != 0) {
-      fail_call("fsync", "export: ", path_, ": ", std::strerror(errno));
-    }
-  }
-
- private:
-  std::string path_;
-  int descriptor_;
+  std::string directory_, tag_;
+  std::set<std::string> made_;
 };
 
 }  // namespace
+
+static constexpr int64_t kUnitBytes = int64_t{16} << 20;
+
+/// The tensors to write, by name.
+static std::map<std::string, WrittenTensor> written_tensors(
+    const std::string& source, const Entries& entries,
+    const std::optional<TransformerConfig>& config) {
+  std::map<std::string, WrittenTensor> tensors;
+  std::set<std::string> placed;
+  const auto add = [&](const FileTensor& tensor) {
+    const std::string& name = tensor.names[0];
+    const auto& [dtype, first] = entries.at(tensor.parts[0].parameter);
+    for (const FilePart& part : tensor.parts) {
+      const auto found = entries.find(part.parameter);
+      if (found == entries.end()) {
+        fail("export: ", source, ": tensor ", in_quotes(part.parameter), " is missing");
+      }
+      const auto& [other, shape] = found->second;
+      const bool fits = part.slice >= 0 || (shape.empty() ? 1 : shape[0]) == part.rows;
+      if (other != dtype || !fits) {
+        fail("export: ", source, ": tensor ", in_quotes(part.parameter), " is ", other, ' ', shape,
+             ", expected ", dtype, " and ", part.rows, " rows in ", in_quotes(name));
+      }
+      placed.insert(part.parameter);
+    }
+    const Shape shape = shape_in_file(tensor, first);
+    const int64_t bytes = shape.product() * static_cast<int64_t>(size_of(dtype));
+    tensors.emplace(name, WrittenTensor{tensor, {name, dtype, shape, 0, bytes}});
+  };
+  for (const FileTensor& tensor : config ? file_tensors(*config) : std::vector<FileTensor>()) {
+    if (entries.contains(tensor.parts[0].parameter)) add(tensor);
+  }
+  for (const auto& [name, entry] : entries) {
+    if (placed.contains(name)) continue;
+    for (const FileTensor& tensor : tensors_of(name, entry.shape)) add(tensor);
+  }
+  return tensors;
+}
+
+static std::vector<ModelFile> files_of(const std::map<std::string, WrittenTensor>& tensors,
+                                       int64_t most) {
+  std::vector<ModelFile> files;
+  for (const auto& [name, tensor] : tensors) {
+    const int64_t bytes = tensor.entry.bytes;
+    if (files.empty() || (files.back().bytes > 0 && files.back().bytes + bytes > most)) {
+      files.emplace_back();
+    }
+    files.back().tensors.push_back(tensor);
+    files.back().bytes += bytes;
+  }
+  for (auto&& [i, file] : ranges::views::enumerate(files)) {
+    char name[64] = "model.safetensors";
+    if (files.size() > 1) {
+      std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", i + 1, files.size());
+    }
+    file.name = name;
+  }
+  return files;
+}
+
+/// Brings the tensors of a file in order and makes its header.
+static void write_header(ModelFile& file) {
+  // Larger elements first, so that all are aligned.
+  std::stable_sort(file.tensors.begin(), file.tensors.end(),
+                   [](const WrittenTensor& a, const WrittenTensor& b) {
+                     return size_of(a.entry.dtype) > size_of(b.entry.dtype);
+                   });
+  nlohmann::ordered_json header{{"__metadata__", {{"format", "pt"}}}};
+  int64_t at = 0;
+  for (auto& [source, entry] : file.tensors) {
+    entry.offset = std::exchange(at, at + entry.bytes);
+    header[entry.name] = {{"dtype", safetensors_name_of(entry.dtype)},
+                          {"shape", std::vector<int64_t>(entry.shape.begin(), entry.shape.end())},
+                          {"data_offsets", {entry.offset, at}}};
+  }
+  file.header = header.dump();
+  file.header.resize((file.header.size() + 7) / 8 * 8, ' ');
+  const auto length = static_cast<uint64_t>(file.header.size());
+  file.header.insert(0, reinterpret_cast<const char*>(&length), sizeof length);
+}
+
+/// Adds the units of a part of a tensor at byte `at` of a file; `shape` is that of the parameter.
+static void add_rows(const SafetensorsEntry& tensor, FilePart part, const Shape& shape, size_t file,
+                     int64_t at, std::vector<ExportUnit>& units) {
+  Box box{Dims::filled(shape.ndim(), 0), shape};
+  const int dim = part.slice >= 0 ? 1 : 0;
+  if (part.slice >= 0) {
+    box.offset[0] = part.slice, box.shape[0] = 1;
+    part.rows = part.block = shape[1];
+  }
+  const int64_t row = tensor.bytes / (shape.empty() ? 1 : tensor.shape[0]);
+  const int64_t most = std::max<int64_t>(1, kUnitBytes / row);
+  for (int64_t from = 0; from < part.rows;) {
+    const int64_t within = from % part.block;
+    const int64_t count = std::min({most, part.rows - from, part.block - within});
+    if (!shape.empty()) box.offset[dim] = from, box.shape[dim] = count;
+    const int64_t there = part.offset + from / part.block * part.stride + within;
+    units.push_back({part.parameter, file, at + there * row, box, count * row});
+    from += count;
+  }
+}
+
+/// The same for a matrix that is transposed in the file.
+static void add_columns(const SafetensorsEntry& tensor, FilePart part, const Shape& shape,
+                        size_t file, int64_t at, std::vector<ExportUnit>& units) {
+  const auto element = static_cast<int64_t>(size_of(tensor.dtype));
+  const int64_t column = part.rows * element, stride = tensor.shape[1] * element;
+  const int64_t most = std::max<int64_t>(1, kUnitBytes / column);
+  for (int64_t from = 0; from < shape[1]; from += most) {
+    const int64_t count = std::min(most, shape[1] - from);
+    units.push_back({part.parameter, file, at + from * stride + part.offset * element,
+                     Box{{0, from}, {part.rows, count}}, count * column, stride});
+  }
+}
+
+static ExportPlan export_plan(const CheckpointSource& source, const ExportOptions& options) {
+  Entries entries;
+  for (const auto& [key, entry] : source.tensors()) {
+    if (key.starts_with(options.prefix)) entries.emplace(key.substr(options.prefix.size()), entry);
+  }
+  ExportPlan plan{
+      files_of(written_tensors(source.path(), entries, options.config), options.file_bytes), {}};
+  if (plan.files.empty()) {
+    fail("export: ", source.path(), " has no tensor to export, expected keys that begin with ",
+         in_quotes(options.prefix));
+  }
+  for (auto&& [number, file] : ranges::views::enumerate(plan.files)) {
+    write_header(file);
+    for (const auto& [tensor, entry] : file.tensors) {
+      const int64_t at = static_cast<int64_t>(file.header.size()) + entry.offset;
+      for (const FilePart& part : tensor.parts) {
+        if (entry.bytes == 0) continue;
+        const Shape& shape = entries.at(part.parameter).shape;
+        (tensor.transposed ? add_columns : add_rows)(entry, part, shape, number, at, plan.units);
+      }
+    }
+  }
+  return plan;
+}
+
+/// The text of model.safetensors.index.json.
+static std::string index_text(const ExportPlan& plan) {
+  nlohmann::ordered_json map = nlohmann::ordered_json::object();
+  int64_t bytes = 0;
+  for (const ModelFile& file : plan.files) {
+    for (const WrittenTensor& tensor : file.tensors) map[tensor.entry.name] = file.name;
+    bytes += file.bytes;
+  }
+  const nlohmann::ordered_json index{{"metadata", {{"total_size", bytes}}}, {"weight_map", map}};
+  return index.dump(2) + "\n";
+}
 
 static constexpr const char* kIndexName = "model.safetensors.index.json";
 
@@ -109,17 +267,6 @@ static void check_no_model(const std::string& directory) {
   }
 }
 
-static void begin_files(const ExportPlan& plan, const ExportPlace& place, MadeFiles& made) {
-  make_directories(place.directory);
-  for (const ModelFile& file : plan.files) {
-    const std::string path = place.path_while_written(file.name);
-    const SharedFile out(path, O_CREAT | O_EXCL);
-    made.add(path);
-    out.write(0, std::as_bytes(std::span(file.header)));
-    out.sync();
-  }
-}
-
 /// Writes the columns that were read to `bytes` as rows of the file.
 static void write_columns(const ExportUnit& unit, const SharedFile& file, const std::byte* bytes) {
   const int64_t rows = unit.box.shape[0], columns = unit.box.shape[1];
@@ -133,7 +280,7 @@ static void write_columns(const ExportUnit& unit, const SharedFile& file, const 
 }
 
 static void write_units(const ExportPlan& plan, const CheckpointSource& source,
-                        const ExportPlace& place, const Communicator& world,
+                        const ExportFiles& files, const Communicator& world,
                         const ExportOptions& options) {
   // Units are in the order of their files: one is open at a time.
   std::optional<SharedFile> file;
@@ -148,11 +295,11 @@ static void write_units(const ExportPlan& plan, const CheckpointSource& source,
   const size_t first = plan.units.size() * rank / ranks;
   const size_t last = plan.units.size() * (rank + 1) / ranks;
   for (const ExportUnit& unit : plan.units | ranges::views::slice(first, last)) {
-    read_wishes(source, {{unit.key, unit.box, bytes}});
+    read_wishes(source, {{options.prefix + unit.parameter, unit.box, bytes}});
     if (unit.file != number) {
       if (file) file->sync();
       number = unit.file;
-      file.emplace(place.path_while_written(plan.files[number].name), 0);
+      file.emplace(files.path_while_written(plan.files[number].name), 0);
     }
     if (unit.stride > 0) {
       write_columns(unit, *file, bytes);
@@ -165,36 +312,19 @@ static void write_units(const ExportPlan& plan, const CheckpointSource& source,
   if (file) file->sync();
 }
 
-/// The index last: who finds it finds all files.
-static void name_finished(const ExportPlan& plan, const ExportPlace& place, MadeFiles& made) {
-  // Another export may have ended meanwhile, with files of other names.
-  check_no_model(place.directory);
-  for (const ModelFile& file : plan.files) {
-    made.name(place.path_while_written(file.name), place.path_of(file.name));
-  }
-  if (plan.files.size() > 1) {
-    const std::string temporary = place.path_while_written(kIndexName);
-    const SharedFile out(temporary, O_CREAT | O_EXCL);
-    made.add(temporary);
-    const std::string text = plan.index() + "\n";
-    out.write(0, std::as_bytes(std::span(text)));
-    out.sync();
-    made.name(temporary, place.path_of(kIndexName));
-  }
-  sync_directory(place.directory);
-  made.keep();
-}
-
 /// The dtype that all tensors have, in PyTorch's words; "" when there is none such.
-static std::string torch_dtype(const ExportPlan& plan) {
-  static const std::map<DType, std::string> names = {
-      {DType::f32, "float32"}, {DType::bf16, "bfloat16"}, {DType::f16, "float16"}};
+static const char* torch_dtype(const ExportPlan& plan) {
   std::set<DType> dtypes;
   for (const ModelFile& file : plan.files) {
-    for (const WrittenTensor& tensor : file.tensors) dtypes.insert(tensor.dtype);
+    for (const WrittenTensor& tensor : file.tensors) dtypes.insert(tensor.entry.dtype);
   }
-  const auto found = dtypes.size() == 1 ? names.find(*dtypes.begin()) : names.end();
-  return found == names.end() ? "" : found->second;
+  if (dtypes.size() != 1) return "";
+  switch (*dtypes.begin()) {
+    case DType::f32: return "float32";
+    case DType::bf16: return "bfloat16";
+    case DType::f16: return "float16";
+    default: return "";
+  }
 }
 
 /// The options with what the run of the checkpoint keeps.
@@ -217,23 +347,34 @@ void export_hugging_face(const std::string& checkpoint, const std::string& direc
                          const Communicator& world, const ExportOptions& given) {
   const auto source = open_source(checkpoint);
   const ExportOptions options = completed(given, checkpoint, *source);
-  const ExportPlan plan(*source, options);
+  const ExportPlan plan = export_plan(*source, options);
   check_no_model(directory);
   std::string config;
   if (options.config) {
     check_config_at(directory, *options.config);
     config = with_token_ids(config_json(*options.config, torch_dtype(plan)), *options.files);
   }
-  const ExportPlace place{directory, told_by_first(world, drawn_tag)};
+  ExportFiles files(directory, told_by_first(world, drawn_tag));
   world.barrier();
-  MadeFiles made;
-  if (world.rank() == 0) begin_files(plan, place, made);
+  if (world.rank() == 0) {
+    make_directories(directory);
+    for (const ModelFile& file : plan.files) files.make(file.name, file.header);
+  }
   world.barrier();
-  write_units(plan, *source, place, world, options);
+  write_units(plan, *source, files, world, options);
   world.barrier();
   if (world.rank() == 0) {
     write_model_files(directory, *options.files, config);
-    name_finished(plan, place, made);
+    // Another export may have ended meanwhile, with files of other names.
+    check_no_model(directory);
+    for (const ModelFile& file : plan.files) files.name_finished(file.name);
+    // The index last: who finds it finds all files.
+    if (plan.files.size() > 1) {
+      files.make(kIndexName, index_text(plan));
+      files.name_finished(kIndexName);
+    }
+    sync_directory(directory);
+    files.keep();
   }
   world.barrier();
 }

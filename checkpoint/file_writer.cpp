@@ -191,6 +191,30 @@ void FileWriter::finish(std::string_view header) {
   sync_directory(directory_);
 }
 
+SharedFile::SharedFile(const std::string& path, int flags) : path_(path) {
+  open_standard_descriptors();
+  descriptor_ =
+      above_standard(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | flags, 0666));
+  if (descriptor_ < 0) fail_call("open", "export: ", path, ": ", std::strerror(errno));
+}
+
+SharedFile::~SharedFile() { ::close(descriptor_); }
+
+void SharedFile::write(int64_t offset, std::span<const std::byte> bytes) const {
+  while (!bytes.empty()) {
+    const ssize_t done =
+        uninterrupted([&] { return ::pwrite(descriptor_, bytes.data(), bytes.size(), offset); });
+    if (done <= 0) fail_call("pwrite", "export: ", path_, ": ", std::strerror(errno));
+    offset += done;
+    bytes = bytes.subspan(static_cast<size_t>(done));
+  }
+}
+
+void SharedFile::sync() const {
+  if (::fsync(descriptor_) == 0) return;
+  fail_call("fsync", "export: ", path_, ": ", std::strerror(errno));
+}
+
 /// Elements whose bits of the exponent are all ones. One pass that only looks for the largest
 /// magnitude is as fast as the second-level cache; counting comes where it found something.
 template <class Word>

@@ -48,6 +48,21 @@ void rename_to_new(const std::string& from, const std::string& to);
 /// Lets the entries of a directory survive a crash.
 void sync_directory(const std::string& path);
 
+/// A file of an export, which several ranks write; closed when it goes. Errors are
+/// std::runtime_error with call, file and reason.
+class SharedFile : NotCopied {
+ public:
+  SharedFile(const std::string& path, int flags);
+  ~SharedFile();
+
+  void write(int64_t offset, std::span<const std::byte> bytes) const;
+  void sync() const;
+
+ private:
+  std::string path_;
+  int descriptor_;
+};
+
 /// Writes a new file that is either there, whole and on the disk, or not: its bytes go to a
 /// temporary name, and `finish` syncs them, gives them their name and syncs the directory. What is
 /// there is never overwritten. Each error is a std::runtime_error with call, file and reason; the

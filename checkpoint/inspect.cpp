@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <atomic>
-#include <exception>
 #include <filesystem>
 #include <mutex>
 #include <range/v3/range/conversion.hpp>
@@ -24,51 +22,41 @@ std::string_view name_of(Verdict verdict) {
 /// Reads and checks the data of a file; calls `progress` with the bytes of each block.
 static void check_data(const OpenedFile& file, const std::function<void(int64_t)>& progress) {
   const BlockReader reader(file.file);
-  read_in_parallel(
-      static_cast<size_t>(blocks_in(file.data_bytes())), [&](size_t i, const BlockBuffer& buffer) {
-        const auto block = static_cast<int64_t>(i);
-        const int64_t begin = block * kBlockBytes;
-        const int64_t bytes = std::min(kBlockBytes, file.data_bytes() - begin);
-        file.check_block(
-            block, [&] { return xxh3_of(reader.read(file.data_start + begin, bytes, buffer)); });
-        progress(bytes);
-      });
+  const auto check = [&](size_t i, const BlockBuffer& buffer) {
+    const auto block = static_cast<int64_t>(i);
+    const int64_t begin = block * kBlockBytes;
+    const int64_t bytes = std::min(kBlockBytes, file.data_bytes() - begin);
+    file.check_block(block,
+                     [&] { return xxh3_of(reader.read(file.data_start + begin, bytes, buffer)); });
+    progress(bytes);
+  };
+  work_in_parallel(static_cast<size_t>(blocks_in(file.data_bytes())), kReads, check);
 }
 
 /// Reads the data of a checkpoint's files in several threads; returns what is bad, by rank.
 static std::vector<BadFile> bad_files(const std::string& path, const RankFiles& world,
                                       const InspectOptions& options) {
   const int ranks = world.manifest().ranks;
-  std::atomic<int> next = 0;
   std::mutex mutex;
   int64_t done = 0, all = 0;
-  std::map<int, BadFile> bad;
-  std::exception_ptr failure;
+  std::map<size_t, BadFile> bad;
   for (int rank = 0; rank < ranks; ++rank) all += world.data_bytes(rank);
   const auto progress = [&](int64_t bytes) {
     if (!options.progress) return;
     const std::lock_guard lock(mutex);
     options.progress(done += bytes, all);
   };
-  // Exceptions that do not concern a file are rethrown on the caller's thread.
-  const auto read_files = [&](size_t) noexcept {
-    for (int rank = next++; rank < ranks; rank = next++) {
-      try {
-        const auto opened = open_rank_file(path + "/" + file_name_of(rank, ranks));
-        check_rank_file(*opened, world, rank);
-        check_data(*opened, progress);
-      } catch (const BadFile& error) {
-        const std::lock_guard lock(mutex);
-        bad.emplace(rank, error);
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        if (!failure) failure = std::current_exception();
-        next = ranks;
-      }
+  work_in_parallel(static_cast<size_t>(ranks), options.threads, [&](size_t i, const BlockBuffer&) {
+    const auto rank = static_cast<int>(i);
+    try {
+      const auto opened = open_rank_file(path + "/" + file_name_of(rank, ranks));
+      check_rank_file(*opened, world, rank);
+      check_data(*opened, progress);
+    } catch (const BadFile& error) {
+      const std::lock_guard lock(mutex);
+      bad.emplace(i, error);
     }
-  };
-  work_in_threads(static_cast<size_t>(std::clamp(options.threads, 1, ranks)), read_files);
-  if (failure) std::rethrow_exception(failure);
+  });
   return bad | ranges::views::values | ranges::to<std::vector>();
 }
 

@@ -77,21 +77,6 @@ static void fill_tensors(const CheckpointSource& source, const StateDict& into) 
   for (const Tensor& local : filled) local.storage()->mark_changed();
 }
 
-static SkippedKeys skipped_keys(const CheckpointSource& source, const StateDict& into) {
-  SkippedKeys skipped;
-  add_unmatched_keys(into.tensors, source.tensors(), skipped);
-  add_unmatched_keys(into.numbers, source.numbers(), skipped);
-  return skipped;
-}
-
-static void fill(const CheckpointSource& source, StateDict& into) {
-  fill_tensors(source, into);
-  for (auto& [key, number] : into.numbers) {
-    const auto found = source.numbers().find(key);
-    if (found != source.numbers().end()) number = found->second;
-  }
-}
-
 /// The checkpoint at `path`: the newest complete one of a run, chosen once for all ranks over which
 /// the tensors are laid out.
 static std::string chosen_at(const std::string& path, const StateDict& into) {
@@ -110,24 +95,33 @@ CheckpointContents checkpoint_contents(const std::string& path) {
   return open_source(path)->contents();
 }
 
+/// Fills what both have, or throws before if `needs_all` and something is left over.
+static SkippedKeys filled(const CheckpointSource& source, const std::string& path, StateDict& into,
+                          bool needs_all) {
+  SkippedKeys skipped;
+  add_unmatched_keys(into.tensors, source.tensors(), skipped);
+  add_unmatched_keys(into.numbers, source.numbers(), skipped);
+  if (needs_all) check_no_keys_skipped("load", path, skipped);
+  fill_tensors(source, into);
+  for (auto& [key, number] : into.numbers) {
+    const auto found = source.numbers().find(key);
+    if (found != source.numbers().end()) number = found->second;
+  }
+  return skipped;
+}
+
 void load(const std::string& path, StateDict& into) {
-  const auto source = open_source(chosen_at(path, into));
-  check_no_keys_skipped("load", path, skipped_keys(*source, into));
-  fill(*source, into);
+  filled(*open_source(chosen_at(path, into)), path, into, true);
 }
 
 SkippedKeys load_common_keys(const std::string& path, StateDict& into) {
-  const auto source = open_source(chosen_at(path, into));
-  SkippedKeys skipped = skipped_keys(*source, into);
-  fill(*source, into);
-  return skipped;
+  return filled(*open_source(chosen_at(path, into)), path, into, false);
 }
 
 void load(const std::string& path, const TrainingState& into) {
   const auto source = open_source(chosen_at(path, into.state_dict()));
   StateDict state = into.state_dict_with(source->numbers());
-  check_no_keys_skipped("load", path, skipped_keys(*source, state));
-  fill(*source, state);
+  filled(*source, path, state, true);
   into.take_numbers(state.numbers);
 }
 

@@ -5,6 +5,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <range/v3/range/conversion.hpp>
 #include <range/v3/view/transform.hpp>
 #include <set>
@@ -276,21 +277,19 @@ Pattern ManifestParser::pattern(const ManifestJson& json, const std::vector<Mesh
   return pattern;
 }
 
-static DType dtype_of_saved(const std::string& source, const std::string& name,
-                            const std::string& dtype) {
-  for (int i = 0; i < kDTypes; ++i) {
-    if (safetensors_name_of(static_cast<DType>(i)) == dtype) return static_cast<DType>(i);
-  }
-  fail("checkpoint: ", source, ": tensor ", in_quotes(name), " has the dtype ", in_quotes(dtype));
-}
-
 SavedTensor ManifestParser::tensor(const ManifestJson& json, const Manifest& manifest) const {
   const bool good = json.is_array() && json.size() == 4 && json[0].is_string() &&
                     json[1].is_string() && json[2].is_array();
   if (!good) refuse("has a tensor that is not a name, dtype, shape and layout");
   SavedTensor tensor;
   tensor.name = json[0].get<std::string>();
-  tensor.dtype = dtype_of_saved(source_, tensor.name, json[1].get<std::string>());
+  const auto type = json[1].get<std::string>();
+  const std::optional<DType> dtype = dtype_in_safetensors(type);
+  if (!dtype) {
+    fail("checkpoint: ", source_, ": tensor ", in_quotes(tensor.name), " has the dtype ",
+         in_quotes(type));
+  }
+  tensor.dtype = *dtype;
   if (json[2].size() > kMaxDims) refuse("has a tensor of ", json[2].size(), " dims");
   auto bound = static_cast<int64_t>(size_of(tensor.dtype));
   for (const auto& dim : json[2]) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -84,36 +85,24 @@ static void read_float8_blocks(const TensorFiles& files, const std::string& name
   }
 }
 
-/// The leaves under which files have a matrix of an expert.
-static std::vector<std::string> leaves_of(const std::string& leaf) {
-  static const std::pair<const char*, const char*> kMixtral[] = {
-      {"gate_proj", "w1"}, {"up_proj", "w3"}, {"down_proj", "w2"}};
-  std::vector<std::string> leaves = {leaf};
-  for (const auto& [own, other] : kMixtral) {
-    if (leaf == own) leaves.emplace_back(other);
-  }
-  return leaves;
-}
-
-static std::vector<std::string> slices_named(const std::string& stack, const std::string& leaf,
-                                             int64_t count) {
-  std::vector<std::string> names;
-  for (int64_t slice = 0; slice < count; ++slice) {
-    names.push_back(concat(stack, ".", slice, ".", leaf, ".weight"));
-  }
-  return names;
-}
-
 /// The file's tensor of a whole parameter or buffer.
 static FileTensor tensor_of(const std::vector<std::string>& names, const Shape& shape) {
   const int64_t rows = shape.empty() ? 1 : shape[0];
   return {names, false, {{names[0], rows, 0, rows, rows}}};
 }
 
-/// The file's tensor `name`, which is parameter[slice].
-static FileTensor slice_of(const std::string& parameter, const std::string& name, int64_t slice) {
-  return {
-      .names = {name}, .transposed = false, .parts = {{.parameter = parameter, .slice = slice}}};
+/// One tensor for each slice of a stacked parameter, by the names of matrices of experts:
+/// "mlp.experts.0.<leaf>.weight", "mlp.experts.1.<leaf>.weight", ... for "mlp.experts.gate_proj".
+static std::vector<FileTensor> slices_of(const std::string& parameter, const std::string& leaf,
+                                         int64_t count) {
+  const std::string stack = parameter.substr(0, parameter.rfind('.'));
+  std::vector<FileTensor> tensors;
+  for (int64_t i = 0; i < count; ++i) {
+    tensors.push_back({.names = {concat(stack, ".", i, ".", leaf, ".weight")},
+                       .transposed = false,
+                       .parts = {{.parameter = parameter, .slice = i}}});
+  }
+  return tensors;
 }
 
 std::vector<FileTensor> tensors_of(const std::string& name, const Shape& shape) {
@@ -121,26 +110,23 @@ std::vector<FileTensor> tensors_of(const std::string& name, const Shape& shape) 
   const std::string stack = name.substr(0, dot == name.npos ? 0 : dot);
   const bool is_of_experts = stack == "experts" || stack.ends_with(".experts");
   if (!is_of_experts || shape.ndim() != 3) return {tensor_of({name}, shape)};
-  std::vector<FileTensor> tensors;
-  for (const std::string& slice : slices_named(stack, name.substr(dot + 1), shape[0])) {
-    tensors.push_back(slice_of(name, slice, static_cast<int64_t>(tensors.size())));
-  }
-  return tensors;
+  return slices_of(name, name.substr(dot + 1), shape[0]);
 }
 
-/// The names of a parameter's slices in files that have one tensor for each expert:
-/// "mlp.experts.0.gate_proj.weight", "mlp.experts.1.gate_proj.weight", ... for
-/// "mlp.experts.gate_proj"; with Mixtral's leaves too ("w1"). None unless `files` has the first of
-/// them.
-static std::vector<std::string> names_of_slices(const NamedParameter& named,
-                                                const TensorFiles& files) {
+/// The tensors of a parameter's slices in files that have one for each expert, under its own leaf
+/// or Mixtral's. None unless `files` has the first of them.
+static std::vector<FileTensor> slices_in(const TensorFiles& files, const NamedParameter& named) {
+  static const std::map<std::string, std::string> kMixtral = {
+      {"gate_proj", "w1"}, {"up_proj", "w3"}, {"down_proj", "w2"}};
   const std::string& name = named.name();
   const Shape& shape = named.parameter->shape();
   const size_t dot = name.rfind('.');
   if (dot == name.npos || shape.ndim() < 2) return {};
-  for (const std::string& leaf : leaves_of(name.substr(dot + 1))) {
-    std::vector<std::string> names = slices_named(name.substr(0, dot), leaf, shape[0]);
-    if (!names.empty() && files.contains(names[0])) return names;
+  const std::string leaf = name.substr(dot + 1);
+  const auto other = kMixtral.find(leaf);
+  for (const std::string& in_file : {leaf, other == kMixtral.end() ? leaf : other->second}) {
+    std::vector<FileTensor> slices = slices_of(name, in_file, shape[0]);
+    if (!slices.empty() && files.contains(slices[0].names[0])) return slices;
   }
   return {};
 }
@@ -154,11 +140,9 @@ std::vector<FileTensor> layout_of(const Module& model, const TensorFiles& files)
     const Shape& shape = named.parameter->shape();
     const auto is_there = [&](const std::string& name) { return files.contains(name); };
     const bool is_whole = std::any_of(named.names.begin(), named.names.end(), is_there);
-    const auto slices = is_whole ? std::vector<std::string>() : names_of_slices(named, files);
+    const auto slices = is_whole ? std::vector<FileTensor>() : slices_in(files, named);
     if (slices.empty()) layout.push_back(tensor_of(named.names, shape));
-    for (const std::string& name : slices) {
-      layout.push_back(slice_of(named.name(), name, static_cast<int64_t>(&name - slices.data())));
-    }
+    layout.insert(layout.end(), slices.begin(), slices.end());
   }
   for (const NamedBuffer& buffer : model.named_buffers()) {
     if (buffer.persistent) layout.push_back(tensor_of({buffer.name}, buffer.value.shape()));

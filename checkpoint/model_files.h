@@ -63,4 +63,17 @@ std::vector<FileTensor> tensors_of(const std::string& name, const Shape& shape);
 void transpose_bytes(const std::byte* from, int64_t rows, int64_t columns, int64_t element,
                      std::byte* to);
 
+// The files of a model that hold no tensors (saved_model.cpp).
+
+/// std::invalid_argument when `directory` has a config.json of another model.
+void check_config_at(const std::string& directory, const TransformerConfig& config);
+
+/// Returns the text of a config.json with the ids of tokens of the one in the folder `files`.
+std::string with_token_ids(const std::string& config, const std::string& files);
+
+/// Writes config.json, unless `config` is empty, and copies the other files of a model from the
+/// folder `files`. Files that exist stay as they are; a warning names those copies that differ.
+void write_model_files(const std::string& directory, const std::string& files,
+                       const std::string& config);
+
 }  // namespace weft

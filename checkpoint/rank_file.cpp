@@ -136,32 +136,28 @@ static std::string without_quotes(const std::string& text) {
   return text.substr(1, text.size() - 2);
 }
 
-namespace {
-
+/// A header, or only its length where `text` is null.
 struct HeaderText {
-  std::string text;
-  void add(std::string_view part) { text += part; }
+  std::string* text;
+  int64_t length = 0;
+
+  template <class... Parts> void write(const Parts&... parts) { (add(parts), ...); }
+  void add(std::string_view part) {
+    length += static_cast<int64_t>(part.size());
+    if (text) *text += part;
+  }
   void add(int64_t number) {
     char digits[20];
-    const auto end = std::to_chars(digits, digits + sizeof digits, number).ptr;
-    text.append(digits, end);
+    add(std::string_view(digits, std::to_chars(digits, digits + sizeof digits, number).ptr));
   }
-};
-
-/// Only how long the text would be.
-struct HeaderLength {
-  int64_t length = 0;
-  void add(std::string_view part) { length += static_cast<int64_t>(part.size()); }
-  void add(int64_t number) {
-    ++length;
-    while (number >= 10) {
-      number /= 10;
-      ++length;
+  void add(const Dims& dims) {
+    for (int dim = 0; dim < dims.ndim(); ++dim) {
+      add(dim ? "," : "[");
+      add(dims[dim]);
     }
+    add(dims.ndim() ? "]" : "[]");
   }
 };
-
-}  // namespace
 
 RankFiles::RankFiles(const Manifest& manifest)
     : manifest_(manifest), text_(text_of(manifest)), ownership_(manifest) {
@@ -206,66 +202,42 @@ std::vector<RankFiles::Entry> RankFiles::entries(int rank) const {
   return entries;
 }
 
-template <class Sink> static void add_dims(const Dims& dims, Sink& sink) {
-  sink.add("[");
-  for (int dim = 0; dim < dims.ndim(); ++dim) {
-    if (dim) sink.add(",");
-    sink.add(dims[dim]);
-  }
-  sink.add("]");
-}
-
-template <class Sink>
 void RankFiles::write_header(int rank, const std::string& hashes, const NonFinite& non_finite,
-                             Sink& sink) const {
-  sink.add(R"({"__metadata__":{"DCP_SHARDING_INFO":"{)");
+                             HeaderText& header) const {
+  header.write(R"({"__metadata__":{"DCP_SHARDING_INFO":"{)");
   const std::vector<Entry> own = entries(rank);
   for (const Entry& entry : own) {
-    if (&entry != own.data()) sink.add(",");
-    sink.add(names_in_string_[entry.tensor]);
-    sink.add(R"(:{\"saved_offsets\":)");
-    add_dims(entry.box->offset, sink);
-    sink.add("}");
+    header.write(&entry == own.data() ? "" : ",", names_in_string_[entry.tensor],
+                 R"(:{\"saved_offsets\":)", entry.box->offset, "}");
   }
-  sink.add(R"(}","DCP_VERSION":"1.0","format":"pt","weft":)");
-  sink.add(text_in_string_);
-  sink.add(R"(,"weft.blocks":")");
-  sink.add(hashes);
+  header.write(R"(}","DCP_VERSION":"1.0","format":"pt","weft":)", text_in_string_,
+               R"(,"weft.blocks":")", hashes);
   if (manifest_.format >= 2) {
-    sink.add(R"(","weft.finite":")");
-    sink.add(hex_of(std::array{static_cast<uint64_t>(non_finite.count),
-                               static_cast<uint64_t>(non_finite.tensor)}));
+    header.write(R"(","weft.finite":")",
+                 hex_of(std::array{static_cast<uint64_t>(non_finite.count),
+                                   static_cast<uint64_t>(non_finite.tensor)}));
   }
-  sink.add(R"(","weft.header":"0000000000000000","weft.rank":")");
-  sink.add(rank);
-  sink.add("\"}");
+  header.write(R"(","weft.header":"0000000000000000","weft.rank":")", int64_t{rank}, "\"}");
   for (const Entry& entry : own) {
-    sink.add(",");
-    sink.add(names_[entry.tensor]);
-    sink.add(R"(:{"dtype":")");
-    sink.add(safetensors_name_of(manifest_.tensors[entry.tensor].dtype));
-    sink.add(R"(","shape":)");
-    add_dims(entry.box->shape, sink);
-    sink.add(R"(,"data_offsets":[)");
-    sink.add(entry.offset);
-    sink.add(",");
-    sink.add(entry.offset + entry.bytes);
-    sink.add("]}");
+    header.write(",", names_[entry.tensor], R"(:{"dtype":")",
+                 safetensors_name_of(manifest_.tensors[entry.tensor].dtype), R"(","shape":)",
+                 entry.box->shape, R"(,"data_offsets":[)", entry.offset, ",",
+                 entry.offset + entry.bytes, "]}");
   }
-  sink.add("}");
+  header.write("}");
 }
 
 int64_t RankFiles::data_start(int rank) const {
-  HeaderLength length{kLengthField + 16 * blocks_in(data_bytes(rank))};
-  write_header(rank, {}, {}, length);
-  return (length.length + kAlignment - 1) / kAlignment * kAlignment;
+  HeaderText header{nullptr, kLengthField + 16 * blocks_in(data_bytes(rank))};
+  write_header(rank, {}, {}, header);
+  return (header.length + kAlignment - 1) / kAlignment * kAlignment;
 }
 
 std::string RankFiles::header(int rank, std::span<const uint64_t> block_hashes,
                               const NonFinite& non_finite) const {
-  HeaderText header{std::string(kLengthField, '\0')};
+  std::string text(kLengthField, '\0');
+  HeaderText header{&text};
   write_header(rank, hex_of(block_hashes), non_finite, header);
-  std::string& text = header.text;
   const auto size = static_cast<int64_t>(text.size());
   const int64_t padded = (size + kAlignment - 1) / kAlignment * kAlignment;
   text.resize(static_cast<size_t>(padded), ' ');

@@ -90,9 +90,8 @@ class RankFiles {
  private:
   /// std::invalid_argument where a file's header would be longer than readers take.
   void check_headers() const;
-  template <class Sink>
   void write_header(int rank, const std::string& hashes, const NonFinite& non_finite,
-                    Sink& sink) const;
+                    struct HeaderText& header) const;
 
   Manifest manifest_;
   std::string text_;

@@ -46,7 +46,7 @@ class FileReader {
 
   void read() const {
     const std::vector<Range> ranges = ranges_to_read();
-    read_in_parallel(ranges.size(), [&](size_t i, const BlockBuffer& buffer) {
+    work_in_parallel(ranges.size(), kReads, [&](size_t i, const BlockBuffer& buffer) {
       const Range& range = ranges[i];
       if (file_.hashes.empty()) {
         read_by_pieces(range, buffer);

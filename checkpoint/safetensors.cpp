@@ -30,53 +30,32 @@ static constexpr int64_t kLengthBytes = 8;
 static constexpr int64_t kLargestGap = 4096;
 static constexpr int64_t kLargestWindow = int64_t{1} << 18;
 
-/// Gathers runs of equal length, in the order of the file, into reads of a window.
-class RunReader {
- public:
-  RunReader(const File& file, int64_t run_bytes, std::byte* into)
-      : file_(file), run_bytes_(run_bytes), into_(into) {}
-
-  void add(int64_t offset) {
-    const bool joins = !starts_.empty() && offset - window_end() < kLargestGap &&
-                       offset + run_bytes_ - starts_.front() <= kLargestWindow;
-    if (!joins) flush();
-    starts_.push_back(offset);
-  }
-
-  void flush() {
-    if (starts_.empty()) return;
-    const int64_t begin = starts_.front();
-    const auto runs = static_cast<int64_t>(starts_.size());
-    if (window_end() - begin == runs * run_bytes_) {
-      file_.read(begin, {into_, static_cast<size_t>(runs * run_bytes_)});
-      into_ += runs * run_bytes_;
-    } else {
-      window_.resize(static_cast<size_t>(window_end() - begin));
-      file_.read(begin, window_);
-      for (const int64_t start : starts_) {
-        std::memcpy(into_, window_.data() + (start - begin), static_cast<size_t>(run_bytes_));
-        into_ += run_bytes_;
-      }
-    }
-    starts_.clear();
-  }
-
- private:
-  int64_t window_end() const { return starts_.back() + run_bytes_; }
-
-  const File& file_;
-  int64_t run_bytes_;
-  std::byte* into_;
-  std::vector<int64_t> starts_;
-  std::vector<std::byte> window_;
-};
-
+/// Gathers the box's runs, in the order of the file, into reads of a window.
 static void read_box_of_file(const File& file, const SafetensorsEntry& entry, const Box& box,
                              std::byte* into) {
   const BoxRuns runs(entry.shape, box, entry.dtype);
-  RunReader reader(file, runs.bytes(), into);
-  for (int64_t run = 0; run < runs.count(); ++run) reader.add(entry.offset + runs.start(run));
-  reader.flush();
+  const auto run_bytes = static_cast<size_t>(runs.bytes());
+  std::vector<std::byte> window;
+  for (int64_t first = 0, last = 0; first < runs.count(); first = last) {
+    const int64_t begin = runs.start(first);
+    int64_t end = begin + runs.bytes();
+    for (last = first + 1; last < runs.count(); ++last) {
+      const int64_t start = runs.start(last);
+      if (start - end >= kLargestGap || start + runs.bytes() - begin > kLargestWindow) break;
+      end = start + runs.bytes();
+    }
+    const auto bytes = static_cast<size_t>(end - begin);
+    if (bytes == static_cast<size_t>(last - first) * run_bytes) {
+      file.read(entry.offset + begin, {into, bytes});
+      into += bytes;
+      continue;
+    }
+    window.resize(bytes);
+    file.read(entry.offset + begin, window);
+    for (int64_t run = first; run < last; ++run, into += run_bytes) {
+      std::memcpy(into, window.data() + (runs.start(run) - begin), run_bytes);
+    }
+  }
 }
 
 struct SafetensorsFile::Body {

@@ -15,29 +15,19 @@ namespace weft {
 using HeaderJson = nlohmann::json;
 using HeaderEvent = HeaderJson::parse_event_t;
 
-static constexpr std::array<std::pair<std::string_view, DType>, kDTypes> kSafetensorsDTypes = {{
-    {"F32", DType::f32},
-    {"BF16", DType::bf16},
-    {"F16", DType::f16},
-    {"F64", DType::f64},
-    {"I32", DType::i32},
-    {"I64", DType::i64},
-    {"U8", DType::u8},
-    {"BOOL", DType::boolean},
-    {"I8", DType::i8},
-    {"I16", DType::i16},
-    {"U16", DType::u16},
-    {"U32", DType::u32},
-    {"U64", DType::u64},
-    {"F8_E4M3", DType::f8_e4m3},
-    {"F8_E5M2", DType::f8_e5m2},
-}};
+/// By dtype.
+static constexpr std::array<std::string_view, kDTypes> kSafetensorsNames = {
+    "F32", "BF16", "F16", "F64", "I32", "I64",     "U8",     "BOOL",
+    "I8",  "I16",  "U16", "U32", "U64", "F8_E4M3", "F8_E5M2"};
 
 std::string_view safetensors_name_of(DType dtype) {
-  for (const auto& [name, known] : kSafetensorsDTypes) {
-    if (known == dtype) return name;
-  }
-  return "";
+  return kSafetensorsNames[static_cast<size_t>(dtype)];
+}
+
+std::optional<DType> dtype_in_safetensors(std::string_view name) {
+  const auto found = std::ranges::find(kSafetensorsNames, name);
+  if (found == kSafetensorsNames.end()) return {};
+  return static_cast<DType>(found - kSafetensorsNames.begin());
 }
 
 /// Turns one member of the header after the other into an entry, so that no more than one of them
@@ -166,13 +156,9 @@ int64_t HeaderParser::bytes_of(DType dtype, const Shape& shape) const {
 DType HeaderParser::dtype_of(const HeaderJson& value) const {
   if (!value.is_string()) fail_tensor(name_, "has a dtype that is no string");
   const auto& name = value.get_ref<const std::string&>();
-  for (const auto& [known, dtype] : kSafetensorsDTypes) {
-    if (known == name) return dtype;
-  }
+  if (const auto dtype = dtype_in_safetensors(name)) return *dtype;
   std::string all;
-  for (const auto& [known, dtype] : kSafetensorsDTypes) {
-    all += concat(all.empty() ? "" : ", ", known);
-  }
+  for (const auto& known : kSafetensorsNames) all += concat(all.empty() ? "" : ", ", known);
   fail_tensor(name_, "has the dtype ", in_quotes(name), "; weft reads ", all);
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,8 @@ inline constexpr int64_t kMaxHeaderBytes = 100'000'000;
 
 /// The name that safetensors gives the dtype: "F32".
 std::string_view safetensors_name_of(DType dtype);
+/// Returns std::nullopt for a name that safetensors gives no dtype of weft.
+std::optional<DType> dtype_in_safetensors(std::string_view name);
 
 /// Parses and checks the header `text` of the file `path`, whose tensors lie in its bytes from
 /// `data_start` to `file_size`. std::invalid_argument as SafetensorsFile says.

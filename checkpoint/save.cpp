@@ -5,6 +5,7 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <thread>
 #include <utility>
@@ -33,21 +34,12 @@ class Snapshot {
   Snapshot(const RankFiles& files, int rank, const StateDict& state);
 
   /// Bytes from `begin` to `end` of the data, piece by piece.
-  template <class F> void for_bytes(int64_t begin, int64_t end, const F& visit) {
-    int64_t at = 0;
-    for (size_t i = 0; i < pieces_.size(); ++i) {
-      const int64_t size = pieces_[i].bytes;
-      const int64_t from = std::max(begin, at), to = std::min(end, at + size);
-      if (from < to) {
-        visit_piece(i, from - at, to - at, visit);
-      }
-      at += size;
-    }
-  }
+  void for_bytes(int64_t begin, int64_t end,
+                 const std::function<void(std::span<const std::byte>)>& visit);
   /// Bytes up to the end of the last piece that rests on disk.
   int64_t end_on_disk() const;
   /// Lets go of all tensors.
-  void clear() { pieces_.clear(), copy_ = {}, read_ = {}; }
+  void clear() { pieces_.clear(), copy_ = {}, copied_ = nullptr, read_ = {}; }
 
  private:
   struct Piece {
@@ -55,23 +47,12 @@ class Snapshot {
     int64_t bytes;
     bool on_disk;
   };
-  template <class F> void visit_piece(size_t index, int64_t begin, int64_t end, const F& visit) {
-    if (!pieces_[index].on_disk) {
-      return visit(std::span(data_of(index) + begin, static_cast<size_t>(end - begin)));
-    }
-    while (begin < end) {
-      const std::span<const std::byte> part = read_at(index, begin, end);
-      visit(part);
-      begin += static_cast<int64_t>(part.size());
-    }
-  }
-  const std::byte* data_of(size_t index);
-  std::span<const std::byte> read_at(size_t index, int64_t begin, int64_t end);
+  std::span<const std::byte> bytes_at(const Piece& piece, int64_t begin, int64_t end);
 
   std::vector<Piece> pieces_;
   /// A copy of piece `copied_`.
   Tensor copy_;
-  size_t copied_ = 0;
+  const Piece* copied_ = nullptr;
   /// Blocks that were read from disk.
   DiskBuffer read_;
 };
@@ -98,32 +79,42 @@ int64_t Snapshot::end_on_disk() const {
   return end;
 }
 
-/// Reads blocks that hold bytes from `begin` on, at most up to `end`.
-std::span<const std::byte> Snapshot::read_at(size_t index, int64_t begin, int64_t end) {
-  constexpr int64_t kMost = 4 * DiskMemory::kBlock;
-  const Piece& piece = pieces_[index];
-  if (!read_.storage()) read_ = DiskBuffer(kMost);
-  const int64_t from = begin / DiskMemory::kBlock * DiskMemory::kBlock;
-  const int64_t size = std::min(kMost, piece.bytes - from);
-  const DiskPlace place = disk_place(piece.local);
-  place.memory->read(place.offset + from, size, read_.data(), true).wait();
-  return std::span<const std::byte>(read_.data() + (begin - from),
-                                    static_cast<size_t>(std::min(end, from + size) - begin));
-}
-
-const std::byte* Snapshot::data_of(size_t index) {
-  const Tensor& local = pieces_[index].local;
-  if (local.block().is_dense() && local.device().kind == DeviceKind::cpu) {
-    return static_cast<const std::byte*>(local.block().data);
+/// Bytes of a piece from `begin` on, at most up to `end`.
+std::span<const std::byte> Snapshot::bytes_at(const Piece& piece, int64_t begin, int64_t end) {
+  if (piece.on_disk) {
+    constexpr int64_t kMost = 4 * DiskMemory::kBlock;
+    if (!read_.storage()) read_ = DiskBuffer(kMost);
+    const int64_t from = begin / DiskMemory::kBlock * DiskMemory::kBlock;
+    const int64_t size = std::min(kMost, piece.bytes - from);
+    const DiskPlace place = disk_place(piece.local);
+    place.memory->read(place.offset + from, size, read_.data(), true).wait();
+    return {read_.data() + (begin - from), static_cast<size_t>(std::min(end, from + size) - begin)};
   }
-  if (!copy_ || copied_ != index) {
+  const bool is_here =
+      piece.local.block().is_dense() && piece.local.device().kind == DeviceKind::cpu;
+  if (!is_here && copied_ != &piece) {
     const NoGrad no_grad;
     copy_ = {};
-    copy_ = empty(local.shape(), {.dtype = local.dtype()});
-    weft::copy_(copy_, local);
-    copied_ = index;
+    copy_ = empty(piece.local.shape(), {.dtype = piece.local.dtype()});
+    weft::copy_(copy_, piece.local);
+    copied_ = &piece;
   }
-  return static_cast<const std::byte*>(copy_.block().data);
+  const void* data = (is_here ? piece.local : copy_).block().data;
+  return {static_cast<const std::byte*>(data) + begin, static_cast<size_t>(end - begin)};
+}
+
+void Snapshot::for_bytes(int64_t begin, int64_t end,
+                         const std::function<void(std::span<const std::byte>)>& visit) {
+  int64_t at = 0;
+  for (const Piece& piece : pieces_) {
+    const int64_t to = std::min(end - at, piece.bytes);
+    for (int64_t from = std::max<int64_t>(begin - at, 0); from < to;) {
+      const std::span<const std::byte> part = bytes_at(piece, from, to);
+      visit(part);
+      from += static_cast<int64_t>(part.size());
+    }
+    at += piece.bytes;
+  }
 }
 
 /// The work of rank 0 once its file is safe; none of it makes the save fail.

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/export_plan.h"
+#include "checkpoint/model_files.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"

@@ -129,14 +129,6 @@ std::unique_ptr<CheckpointSource> open_source(const std::string& path);
 /// Whether the path is the directory of a run, with checkpoints in it.
 bool holds_checkpoints(const std::string& path);
 
-/// Shards as PyTorch's Hugging Face writer leaves them: each file tells in DCP_SHARDING_INFO where
-/// its parts lie in the whole, whose shape follows from them.
-std::unique_ptr<CheckpointSource> open_shards(const std::string& path,
-                                              const std::vector<std::string>& names);
-
-/// Whole tensors: what TensorFiles opens.
-std::unique_ptr<CheckpointSource> open_model(const std::string& path);
-
 /// Elements that are wanted: `box` of the tensor `name`, to go to `into`, dense and row-major.
 struct Wish {
   std::string name;

@@ -139,23 +139,6 @@ static void copy_pairs(const std::vector<std::pair<Tensor, Tensor>>& pairs) {
   }
 }
 
-static StateMatch match_module(const Module& module, const StateDict& from) {
-  std::map<std::string, std::string> first_names;
-  for (const NamedParameter& named : module.named_parameters()) {
-    for (const std::string& name : named.names) first_names.emplace(name, named.name());
-  }
-  StateMatch match = matched(state_dict(module).tensors, from.tensors, first_names);
-  for (const auto& [key, number] : from.numbers) match.skipped.unexpected.push_back(key);
-  return match;
-}
-
-static StateMatch match_optimizer(Optimizer& optimizer, const StateDict& from) {
-  const StateDict to = state_dict(optimizer);
-  StateMatch match = matched(to.tensors, from.tensors);
-  add_unmatched_keys(to.numbers, from.numbers, match.skipped);
-  return match;
-}
-
 static void take_optimizer_numbers(Optimizer& optimizer,
                                    const std::map<std::string, int64_t>& numbers) {
   for (size_t i = 0; i < optimizer.parameters().size(); ++i) {
@@ -169,32 +152,40 @@ static void take_optimizer_numbers(Optimizer& optimizer,
   }
 }
 
-void load_state_dict(Module& module, const StateDict& from) {
+/// Copies what both have, or throws before if `needs_all` and something is left over.
+static SkippedKeys loaded(Module& module, const StateDict& from, bool needs_all) {
   ModuleSharder::allocate(module);
-  const StateMatch match = match_module(module, from);
-  check_no_keys_skipped("load_state_dict", "the dict", match.skipped);
-  copy_pairs(match.pairs);
-}
-
-void load_state_dict(Optimizer& optimizer, const StateDict& from) {
-  const StateMatch match = match_optimizer(optimizer, from);
-  check_no_keys_skipped("load_state_dict", "the dict", match.skipped);
-  copy_pairs(match.pairs);
-  take_optimizer_numbers(optimizer, from.numbers);
-}
-
-SkippedKeys load_common_keys(Module& module, const StateDict& from) {
-  ModuleSharder::allocate(module);
-  StateMatch match = match_module(module, from);
+  std::map<std::string, std::string> first_names;
+  for (const NamedParameter& named : module.named_parameters()) {
+    for (const std::string& name : named.names) first_names.emplace(name, named.name());
+  }
+  StateMatch match = matched(state_dict(module).tensors, from.tensors, first_names);
+  for (const auto& [key, number] : from.numbers) match.skipped.unexpected.push_back(key);
+  if (needs_all) check_no_keys_skipped("load_state_dict", "the dict", match.skipped);
   copy_pairs(match.pairs);
   return std::move(match.skipped);
+}
+
+static SkippedKeys loaded(Optimizer& optimizer, const StateDict& from, bool needs_all) {
+  const StateDict to = state_dict(optimizer);
+  StateMatch match = matched(to.tensors, from.tensors);
+  add_unmatched_keys(to.numbers, from.numbers, match.skipped);
+  if (needs_all) check_no_keys_skipped("load_state_dict", "the dict", match.skipped);
+  copy_pairs(match.pairs);
+  take_optimizer_numbers(optimizer, from.numbers);
+  return std::move(match.skipped);
+}
+
+void load_state_dict(Module& module, const StateDict& from) { loaded(module, from, true); }
+
+void load_state_dict(Optimizer& optimizer, const StateDict& from) { loaded(optimizer, from, true); }
+
+SkippedKeys load_common_keys(Module& module, const StateDict& from) {
+  return loaded(module, from, false);
 }
 
 SkippedKeys load_common_keys(Optimizer& optimizer, const StateDict& from) {
-  StateMatch match = match_optimizer(optimizer, from);
-  copy_pairs(match.pairs);
-  take_optimizer_numbers(optimizer, from.numbers);
-  return std::move(match.skipped);
+  return loaded(optimizer, from, false);
 }
 
 void TrainingState::add(const std::string& name, Optimizer& optimizer) {
@@ -211,21 +202,18 @@ std::string some_of(const std::vector<std::string>& names) {
   return text;
 }
 
-static std::string some_quoted(std::vector<std::string> keys) {
+static std::string some_quoted(const char* verb, std::vector<std::string> keys) {
   for (std::string& key : keys) key = in_quotes(key);
-  return some_of(keys);
+  return keys.empty() ? "" : concat(verb, some_of(keys));
 }
 
 void check_no_keys_skipped(const char* what, const std::string& source,
                            const SkippedKeys& skipped) {
   if (skipped.empty()) return;
-  const std::string missing = some_quoted(skipped.missing);
-  const std::string unexpected = some_quoted(skipped.unexpected);
-  if (unexpected.empty()) fail(what, ": ", source, ": it lacks ", missing);
-  if (missing.empty())
-    fail(what, ": ", source, ": it holds ", unexpected, ", which nothing expects");
-  fail(what, ": ", source, ": it lacks ", missing, " and holds ", unexpected,
-       ", which nothing expects");
+  const std::string missing = some_quoted("lacks ", skipped.missing);
+  const std::string unexpected = some_quoted("holds ", skipped.unexpected);
+  fail(what, ": ", source, ": it ", missing, missing.empty() || unexpected.empty() ? "" : " and ",
+       unexpected, unexpected.empty() ? "" : ", which nothing expects");
 }
 
 void TrainingState::add(const std::string& name, Part part) {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nn/adjacency.h"
+#include "nn/parameter_memory.h"
 
 #include <algorithm>
 #include <functional>
 #include <map>
 
-#include "nn/offloaded_update.h"
 #include "weft/extend/disk_tensor.h"
 #include "weft/ops/factories.h"
 

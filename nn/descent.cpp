@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "nn/squares.h"
+#include "nn/parameter_memory.h"
 #include "weft/error.h"
 #include "weft/extend/disk_memory.h"
 #include "weft/ops/elementwise.h"

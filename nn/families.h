@@ -27,16 +27,24 @@ class ConfigFile {
   bool is_null(const std::string& key) const {
     return json_.contains(key) && json_.at(key).is_null();
   }
-  int64_t integer(const std::string& key) const;
   int64_t integer(const std::string& key, int64_t otherwise) const;
-  double number(const std::string& key, double otherwise) const;
-  bool flag(const std::string& key, bool otherwise) const;
-  std::string text(const std::string& key, const std::string& otherwise) const;
+  double number(const std::string& key, double otherwise) const {
+    return get(key, otherwise, &nlohmann::json::is_number, "a number");
+  }
+  bool flag(const std::string& key, bool otherwise) const {
+    return get(key, otherwise, &nlohmann::json::is_boolean, "true or false");
+  }
+  std::string text(const std::string& key, const std::string& otherwise) const {
+    return get(key, otherwise, &nlohmann::json::is_string, "a string");
+  }
   /// Returns an empty list when the key is missing or null.
-  nlohmann::json list(const std::string& key) const;
+  nlohmann::json list(const std::string& key) const {
+    return get(key, nlohmann::json::array(), &nlohmann::json::is_array, "a list");
+  }
   std::vector<double> numbers(const std::string& key) const;
   /// Returns std::nullopt when the key is missing or null.
   std::optional<ConfigFile> object(const std::string& key) const;
+  const std::string& name() const { return name_; }
   const nlohmann::json& json() const { return json_; }
 
   /// Throws unless the key is missing or null, or has this value.
@@ -49,6 +57,14 @@ class ConfigFile {
 
  private:
   const nlohmann::json* find(const std::string& key) const;
+  template <class T>
+  T get(const std::string& key, const T& otherwise, bool (nlohmann::json::*is_wanted)() const,
+        const char* wanted) const {
+    const nlohmann::json* value = find(key);
+    if (!value) return otherwise;
+    if (!(value->*is_wanted)()) wrong_type(key, *value, wanted);
+    return value->get<T>();
+  }
   [[noreturn]] void wrong_type(const std::string& key, const nlohmann::json& value,
                                const char* wanted) const;
 
@@ -105,8 +121,8 @@ struct Family {
 /// Models that are deeper are taken for a mistake before they take memory and time.
 inline constexpr int64_t kMostLayers = 10'000;
 
-/// Returns why these numbers make no transformer, as the end of a sentence; empty when they do.
-std::string mistake_in(const TransformerConfig& config);
+/// std::invalid_argument "<what>: ..." unless these numbers make a transformer.
+void check_config(const std::string& what, const TransformerConfig& config);
 
 const std::vector<Family>& all_known_families();
 /// Returns nullptr when there is none of that type.

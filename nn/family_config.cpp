@@ -218,7 +218,7 @@ static TransformerConfig config_in(const ConfigFile& file) {
   }
   static const std::set<std::string> harmless = words_in(kHarmless);
   file.check_all_understood(harmless);
-  if (const std::string mistake = mistake_in(config); !mistake.empty()) file.mistake(mistake);
+  check_config(file.name(), config);
   return config;
 }
 

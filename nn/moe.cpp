@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "nn/checks.h"
+#include "nn/transformer_block.h"
 #include "weft/context.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
@@ -136,37 +137,14 @@ class SideStream {
   std::optional<Stream> stream_;
 };
 
-namespace {
-
-/// down(silu(gate x) * up x) of all tokens.
-class SharedExpert final : public Module {
- public:
-  explicit SharedExpert(const MoEConfig& config) {
-    gate_ = add("gate_proj", linear_of(config, config.dim, config.shared_width));
-    up_ = add("up_proj", linear_of(config, config.dim, config.shared_width));
-    down_ = add("down_proj", linear_of(config, config.shared_width, config.dim));
-  }
-
- protected:
-  Tensors forward(const Tensors& inputs) override {
-    return {(*down_)(swiglu((*gate_)(inputs[0]), (*up_)(inputs[0])))};
-  }
-
- private:
-  static std::shared_ptr<Linear> linear_of(const MoEConfig& config, int64_t in, int64_t out) {
-    return std::make_shared<Linear>(in, out, false, config.deviation);
-  }
-  std::shared_ptr<Linear> gate_, up_, down_;
-};
-
-}  // namespace
-
 MoE::MoE(const MoEConfig& config) : config_(config) {
   check_moe(config);
   gate_ = add("gate", std::make_shared<Router>(config));
   experts_ = add("experts", std::make_shared<Experts>(config));
   if (config.shared_width > 0) {
-    shared_ = add(config.shared_name, std::make_shared<SharedExpert>(config));
+    shared_ =
+        add(config.shared_name,
+            make_feed_forward({.dim = config.dim, .ffn = config.shared_width}, config.deviation));
   }
   if (config.shared_gate) {
     shared_gate_ =

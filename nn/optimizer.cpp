@@ -5,8 +5,7 @@
 #include <optional>
 #include <set>
 
-#include "nn/adjacency.h"
-#include "nn/offloaded_update.h"
+#include "nn/parameter_memory.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/disk_tensor.h"

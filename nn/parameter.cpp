@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/parameter.h"
 
+#include <algorithm>
+
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/disk_tensor.h"
+#include "weft/extend/module_sharder.h"
 #include "weft/ops/factories.h"
 
 namespace weft {
@@ -78,6 +81,139 @@ void Parameter::materialize(Device device) {
     if (on_disk) write_to_disk(value_, filled);
   }
   initialized_ = is_materialized();
+}
+
+void Module::materialize(Device device) {
+  for (const auto& [path, module] : named_modules()) {
+    for (const auto& make : module->materializers_) make(device);
+  }
+  for (const ParameterPtr& parameter : parameters()) parameter->materialize(device);
+  move_buffers(device);
+}
+
+void Module::allocate_beside(const Tensors& inputs) {
+  const std::vector<ParameterPtr> all = parameters();
+  Device device = cpu;
+  for (const ParameterPtr& parameter : all) {
+    if (const Sharding sharding = parameter->value().sharding()) device = sharding.mesh().device();
+  }
+  for (const Tensor& input : inputs) {
+    if (!input) continue;
+    device = input.device();
+    if (device.kind == DeviceKind::meta) return;
+    break;
+  }
+  // A sharded parameter may be laid out before its slice has memory.
+  const auto lacks_memory = [](const ParameterPtr& p) {
+    return !p->is_materialized() || !p->value().storage()->is_bound();
+  };
+  if (std::any_of(all.begin(), all.end(), lacks_memory)) materialize(device);
+  allocated_ = true;
+}
+
+void Module::to(DType dtype) {
+  if (!is_floating(dtype)) fail("to: dtype is ", dtype, ", expected a floating one");
+  for (const auto& [path, module] : named_modules()) {
+    if (module->attachments_.empty()) continue;
+    fail("to: module ", in_quotes(path), " is fully sharded, expected one before fully_shard; or ",
+         "give fully_shard a MixedPrecision");
+  }
+  const auto changes = [&](const Tensor& x) {
+    return is_floating(x.dtype()) && x.dtype() != dtype;
+  };
+  const NoGrad no_grad;
+  for (const ParameterPtr& parameter : parameters()) {
+    const Tensor before = parameter->value(), grad = parameter->grad();
+    if (!changes(before)) continue;
+    const bool has_memory = parameter->is_materialized();
+    ModuleSharder::lay_out(
+        *parameter,
+        has_memory ? before.to(dtype) : empty(before.shape(), {dtype, meta, before.sharding()}));
+    if (grad) parameter->value().set_grad(grad.to(dtype));
+  }
+  for (const auto& [path, module] : named_modules()) {
+    for (NamedBuffer& buffer : module->buffers_) {
+      if (changes(buffer.value)) buffer.value = buffer.value.to(dtype);
+    }
+  }
+}
+
+void Module::to(Device device) {
+  check_available(device);
+  const std::vector<NamedParameter> all = named_parameters();
+  for (const auto& [names, parameter] : all) {
+    const bool has_memory = parameter->is_materialized();
+    // materialize() makes parameters on the CPU.
+    if (has_memory ? parameter->value().device() == device : device == cpu) continue;
+    if (has_memory && !ModuleSharder::has_used(*parameter)) continue;
+    fail("to: parameter ", in_quotes(names[0]),
+         has_memory ? " is fully sharded" : " has no memory yet",
+         ", expected a module before fully_shard and after materialize(); or call materialize(",
+         device, ")");
+  }
+  const NoGrad no_grad;
+  for (const auto& [names, parameter] : all) {
+    if (!parameter->is_materialized() || parameter->value().device() == device) continue;
+    const Tensor grad = parameter->grad();
+    ModuleSharder::lay_out(*parameter, parameter->value().to(device));
+    if (grad) parameter->value().set_grad(grad.to(device));
+  }
+  move_buffers(device);
+}
+
+void Module::move_buffers(Device device) {
+  if (device.kind == DeviceKind::meta) return;
+  const NoGrad no_grad;
+  for (const auto& [path, module] : named_modules()) {
+    for (NamedBuffer& buffer : module->buffers_) {
+      if (buffer.value.device() != device) buffer.value = buffer.value.to(device);
+    }
+  }
+}
+
+const NamedBuffer* Module::find_buffer(const std::string& name) const {
+  const auto found = std::find_if(buffers_.begin(), buffers_.end(),
+                                  [&](const NamedBuffer& buffer) { return buffer.name == name; });
+  return found == buffers_.end() ? nullptr : &*found;
+}
+
+void Module::register_buffer(std::string name, Tensor value, bool persistent) {
+  check_new_name(name);
+  if (!value) fail("register_buffer: tensor of ", in_quotes(name), " is undefined, expected one");
+  buffers_.push_back({std::move(name), value.detach(), persistent});
+}
+
+void Module::set_buffer(const std::string& name, Tensor value) {
+  auto* own = const_cast<NamedBuffer*>(find_buffer(name));
+  if (!own) fail("set_buffer: buffer ", in_quotes(name), " does not exist");
+  if (!value) fail("set_buffer: tensor of ", in_quotes(name), " is undefined, expected one");
+  own->value = value.detach();
+}
+
+const Tensor& Module::buffer(const std::string& name) const {
+  const NamedBuffer* own = find_buffer(name);
+  if (!own) fail("module: buffer ", in_quotes(name), " does not exist");
+  return own->value;
+}
+
+std::vector<NamedBuffer> Module::named_buffers() const {
+  std::vector<NamedBuffer> all;
+  for (const auto& [path, module] : const_cast<Module*>(this)->named_modules()) {
+    for (const NamedBuffer& buffer : module->buffers_) {
+      all.push_back({path.empty() ? buffer.name : concat(path, '.', buffer.name), buffer.value,
+                     buffer.persistent});
+    }
+  }
+  return all;
+}
+
+void ModuleSharder::replicate_buffers(Module& module, const DeviceMesh& mesh) {
+  const NoGrad no_grad;
+  for (const auto& [path, below] : module.named_modules()) {
+    for (NamedBuffer& buffer : below->buffers_) {
+      if (!buffer.value.is_sharded()) buffer.value = distribute(buffer.value, mesh.root(), {});
+    }
+  }
 }
 
 }  // namespace weft

@@ -135,7 +135,7 @@ class Decoding : NotCopied {
 }  // namespace
 
 TransformerModel::TransformerModel(const TransformerConfig& given) {
-  if (const std::string mistake = mistake_in(given); !mistake.empty()) fail("model: ", mistake);
+  check_config("model", given);
   state_ = std::make_shared<TransformerState>(given);
   const TransformerConfig& c = state_->config;
   model_ = add("model", std::make_shared<Backbone>(state_));
@@ -158,9 +158,7 @@ const TransformerConfig& TransformerModel::config() const { return state_->confi
 std::shared_ptr<Module> transformer_block(const TransformerConfig& config, int64_t layer) {
   TransformerConfig checked = config;
   checked.vocabulary = 1;
-  if (const std::string mistake = mistake_in(checked); !mistake.empty()) {
-    fail("transformer_block: ", mistake);
-  }
+  check_config("transformer_block", checked);
   if (layer < 0 || layer >= config.layers) {
     fail("transformer_block: layer is ", layer, ", expected 0 to ", config.layers - 1);
   }

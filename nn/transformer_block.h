@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "nn/rotary.h"
@@ -50,13 +51,10 @@ std::shared_ptr<Module> make_norm(const TransformerConfig& config, int64_t dim);
 /// Applies the config's activation.
 Tensor activated(Activation activation, const Tensor& x);
 
-/// Writes the computed rows [batch, n, heads, d] behind those of a part of the cache, which is made
-/// like the first of them. Returns all rows.
-Tensor kept_rows(const KeyValueCache& cache, Tensor& part, const Tensor& computed);
-
-/// Makes the attention of layer `layer`: {[batch, sequence, dim], mask} -> [batch, sequence, dim].
-std::shared_ptr<Module> make_attention(const std::shared_ptr<TransformerState>& state,
-                                       int64_t layer);
+/// Makes the feed-forward of the config's sizes and choices: [..., dim] -> [..., dim]. Without a
+/// deviation the initial values are those of a Linear.
+std::shared_ptr<Module> make_feed_forward(const TransformerConfig& config,
+                                          std::optional<double> deviation);
 
 /// Makes block number `layer`, {[batch, sequence, dim], mask} -> [batch, sequence, dim]: attention
 /// and feed-forward, normalised where the config states, each added to its input. The mask, of an

@@ -198,7 +198,7 @@ TEST_F(Read, CallsEachOnceAndThrowsWhatTheFirstThrew) {
     std::mutex mutex;
     std::multiset<size_t> read;
     std::set<const std::byte*> buffers;
-    read_in_parallel(count, [&](size_t i, const BlockBuffer& buffer) {
+    work_in_parallel(count, kReads, [&](size_t i, const BlockBuffer& buffer) {
       const std::lock_guard lock(mutex);
       read.insert(i);
       buffers.insert(buffer.data());
@@ -213,7 +213,8 @@ TEST_F(Read, CallsEachOnceAndThrowsWhatTheFirstThrew) {
       most = std::max<size_t>(most, i);
       if (i >= 20) throw std::domain_error(concat("number ", i));
     };
-    EXPECT_EQ(error_of<std::domain_error>([&] { read_in_parallel(1000, read); }), "number 20");
+    EXPECT_EQ(error_of<std::domain_error>([&] { work_in_parallel(1000, kReads, read); }),
+              "number 20");
     EXPECT_LT(most, 30u);
   }
 }
