@@ -32,8 +32,8 @@ struct LogitCase {
 
 template <class Check> static void for_logits(const Check& check) {
   constexpr DType kDtypes[] = {DType::f32, DType::bf16, DType::f16, DType::f64};
-  const Shape shapes[] = {{1, 7, 33}, {3, 5, 40}, {1, 2, 1000},
-                          {2, 0, 8},  {5, 1, 1},  {1, 2, 60000}};
+  const Shape shapes[] = {{1, 7, 33}, {3, 5, 40},    {1, 2, 1000},  {2, 0, 8},
+                          {5, 1, 1},  {1, 2, 60000}, {1, 1, 120000}};
   for (const DType dtype : kDtypes) {
     for (const Shape& shape : shapes) {
       for (const Lie lie : {Lie::dense, Lie::transposed, Lie::gaps}) {

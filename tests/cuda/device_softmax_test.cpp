@@ -28,9 +28,10 @@ struct SoftmaxCase {
 
 template <class Check> static void for_softmax_rows(const Check& check) {
   constexpr DType kDtypes[] = {DType::f32, DType::bf16, DType::f16, DType::f64};
-  const std::pair<Shape, int> rows[] = {
-      {{7}, 0},      {{5, 33}, 1}, {{33, 5}, 0},   {{3, 5, 40}, 2}, {{3, 9, 4}, 1}, {{3, 1000}, 1},
-      {{70, 64}, 1}, {{0, 4}, 1},  {{1, 6144}, 1}, {{1, 12288}, 1}, {{1, 60000}, 1}};
+  const std::pair<Shape, int> rows[] = {{{7}, 0},        {{5, 33}, 1},    {{33, 5}, 0},
+                                        {{3, 5, 40}, 2}, {{3, 9, 4}, 1},  {{3, 1000}, 1},
+                                        {{70, 64}, 1},   {{0, 4}, 1},     {{1, 6144}, 1},
+                                        {{1, 12288}, 1}, {{1, 60000}, 1}, {{1, 120000}, 1}};
   for (const DType dtype : kDtypes) {
     for (const auto& [shape, dim] : rows) {
       for (const Lie lie : {Lie::dense, Lie::transposed, Lie::gaps}) {
@@ -107,6 +108,33 @@ TEST_F(DeviceSoftmax, InfinitiesAndNotANumber) {
       logsumexp(lse.on(d), x.on(d), 1);
     }
     for (const Twin* twin : {&y, &z, &lse}) twin->expect_alike();
+  }
+}
+
+TEST_F(DeviceSoftmax, InfinitiesAndNotANumberAmongManyElements) {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
+  constexpr int64_t kSize =
+      12400;  // several chunks a thread, also after those that it reads at once
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
+    for (const double special : {-inf, inf, nan}) {
+      std::vector<double> values;
+      for (const int64_t place : {int64_t{0}, kSize / 2, kSize - 1, kSize}) {
+        for (int64_t i = 0; i < kSize; ++i) {
+          const bool is_special = place == kSize || i == place;  // the last row has nothing else
+          values.push_back(is_special ? special : static_cast<double>(i % 7 - 3));
+        }
+      }
+      SCOPED_TRACE(concat(dtype, ' ', special));
+      const Shape shape{4, kSize};
+      const Twin x = Array::of(dtype, shape, values), y = Array(dtype, shape);
+      const Twin lse = Array(compute_dtype(dtype), {4});
+      for (const Device d : kBothDevices) {
+        softmax(y.on(d), x.on(d), 1);
+        logsumexp(lse.on(d), x.on(d), 1);
+      }
+      y.expect_alike_computed_as(dtype);
+      lse.expect_alike_computed_as(dtype);
+    }
   }
 }
 

@@ -132,12 +132,12 @@ void norm_backward(const NormBackwardRows& rows, const MemoryBlock& x, const Mem
                             kernel.held_x_rows,
                             (dweight ? 1 : 0) + (dbias ? 1 : 0)});
   if (dweight || dbias) {
-    // As many as the largest GPU runs at once; beyond some, their sums cost more than they hide.
-    constexpr int64_t kProcessors = 132, kMostAtOnce = 8, kThreads = 2048;
+    // Half of what the largest GPU runs at once: more sums cost more than they hide.
+    constexpr int64_t kProcessors = 132, kThreads = 1024;
     constexpr int64_t kSharedBytes = int64_t{227} << 10, kReservedBytes = 1 << 10;
     const int64_t of_memory =
         kSharedBytes / (static_cast<int64_t>(plan.held_bytes) + kReservedBytes);
-    const int64_t at_once = std::min({kMostAtOnce, kThreads / plan.threads, of_memory});
+    const int64_t at_once = std::min(kThreads / plan.threads, of_memory);
     plan.blocks = std::clamp<int64_t>(plan.count, 1, kProcessors * at_once);
   }
   const BlockSums for_weight(dweight, plan, x.device), for_bias(dbias, plan, x.device);

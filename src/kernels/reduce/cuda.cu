@@ -2,6 +2,7 @@
 #include "src/kernels/reduce/reduce.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "src/device/cuda/streams.h"
 #include "src/device/kernel/elements.h"
@@ -172,7 +173,9 @@ static ReduceShape reduce_shape(const MemoryBlock& out, const MemoryBlock& in, c
   const bool columns = shape.columns = nearest_kept < nearest_reduced;
   const int64_t workers =
       columns ? (shape.results + kThreadsPerBlock - 1) / kThreadsPerBlock : shape.results;
-  const int64_t least = columns ? kLeastColumnPart : kLeastPart;
+  // A thread combines a part, and one combines all parts of a result: both take about as long.
+  const auto root = static_cast<int64_t>(std::sqrt(static_cast<double>(shape.each)));
+  const int64_t least = columns ? std::max(kLeastColumnPart, root) : kLeastPart;
   const int64_t wanted =
       (columns ? kBusyColumnBlocks : kBusyBlocks) / std::max<int64_t>(1, workers);
   shape.parts = std::clamp<int64_t>(shape.each / least, 1, std::max<int64_t>(1, wanted));
