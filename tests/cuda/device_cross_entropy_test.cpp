@@ -38,6 +38,7 @@ template <class Check> static void for_logits(const Check& check) {
     for (const Shape& shape : shapes) {
       for (const Lie lie : {Lie::dense, Lie::transposed, Lie::gaps}) {
         if (lie != Lie::dense && shape.back() > 1000) continue;
+        if (dtype != DType::bf16 && shape.back() > 100'000) continue;  // for rows that do not fit
         SCOPED_TRACE(concat(dtype, " ", shape, " ", static_cast<int>(lie)));
         check(LogitCase{dtype, lie == Lie::dense ? DType::i64 : DType::i32, lie, shape});
       }

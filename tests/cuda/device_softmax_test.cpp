@@ -36,6 +36,7 @@ template <class Check> static void for_softmax_rows(const Check& check) {
     for (const auto& [shape, dim] : rows) {
       for (const Lie lie : {Lie::dense, Lie::transposed, Lie::gaps}) {
         if (lie != Lie::dense && shape[dim] > 1000) continue;
+        if (dtype != DType::bf16 && shape[dim] > 100'000) continue;  // for rows that do not fit
         SCOPED_TRACE(concat(dtype, " ", shape, " dim ", dim, " ", static_cast<int>(lie)));
         check(SoftmaxCase{dtype, lie, shape, dim});
       }
