@@ -24,7 +24,7 @@ namespace weft::cuda {
 
 inline constexpr int kThreadsPerBlock = 256;
 /// Largest grid of `launch`, in blocks: enough to fill the largest GPU some 15 times, so that its
-/// processors end together. On an H200 elementwise ops take 2 to 6 % longer with 2048.
+/// processors end together. On an H200 most elementwise ops take 2 to 6 % longer with 2048.
 inline constexpr int64_t kMostBlocks = 16384;
 
 inline namespace WEFT_COMPILER {
