@@ -36,7 +36,7 @@ struct ParallelOptions {
   std::string recompute = "none";
   /// Bytes that a rank may take; empty: any number.
   std::string memory = {};
-  /// What the flags or a plan choose; `blocks` only a plan.
+  /// The choices of the flags or of a plan; only a plan sets `blocks`.
   StepChoice choice = {};
   /// The tier to which a plan may move arrays (--offload auto).
   Tier free = {};
@@ -57,7 +57,7 @@ void add_parallel_flags(CLI::App& command, ParallelOptions& options);
 /// Adds --device, a name for `device_of_rank`.
 void add_device_flag(CLI::App& command, std::string& device);
 
-/// What --offload names, and the tier of each.
+/// Returns the words of --offload, each with its tier in `options`.
 std::array<std::pair<std::string_view, Tier*>, 5> tiers_of(ParallelOptions& options);
 /// std::invalid_argument when something rests on the host while ranks compute on the CPU.
 void check_offload(ParallelOptions options, Device device);

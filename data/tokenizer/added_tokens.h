@@ -29,7 +29,7 @@ struct AddedToken {
 class AddedTokens {
  public:
   AddedTokens() = default;
-  /// Of equal tokens the last counts; an empty one is not found.
+  /// If two tokens have equal texts, the last one is found. A token with an empty text never is.
   explicit AddedTokens(std::vector<AddedToken> tokens);
 
   /// Calls `text(part)` and `token(id)` in the order of the text.

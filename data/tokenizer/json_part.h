@@ -49,7 +49,7 @@ AddedToken added_token(const JsonPart& part);
 inline constexpr size_t kMostSteps = 100;
 /// Refuses a step after so many.
 void check_steps(const JsonPart& part, size_t steps);
-/// What a step's type should be.
+/// Names the expected value in errors about a step's type.
 inline constexpr const char* kKnownType = "one that weft reads";
 /// The pattern of a step: a text or an expression.
 Find pattern_of(const JsonPart& part);

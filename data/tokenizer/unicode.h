@@ -9,7 +9,7 @@
 namespace weft::text {
 
 inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
-/// What stands for a space in pieces.
+/// Represents a space in SentencePiece's pieces.
 inline constexpr std::string_view kSpacePiece = "\xE2\x96\x81";  // U+2581
 
 /// A code point and the number of its bytes in UTF-8.

@@ -104,6 +104,20 @@ TEST_P(Reductions, InPlace) {
   });
 }
 
+/// This rank's part of the ranks' sum, added to `part`.
+static Numbers added_to(Numbers part, const Communicator& world, DType dtype,
+                        const std::vector<int64_t>& counts) {
+  Numbers whole = numbers_of(dtype, world.rank(), total_of(counts));
+  const Piece piece{.send = whole.data(),
+                    .recv = part.data(),
+                    .dtype = dtype,
+                    .counts = counts,
+                    .recv_dtype = part.dtype(),
+                    .accumulate = true};
+  world.reduce_scatter({&piece, 1}, ReduceOp::sum).wait();
+  return part;
+}
+
 TEST_P(Reductions, ResultOfAnotherDTypeAndAddedToWhatIsThere) {
   run([&](Communicator world) {
     for (const DType dtype : {f32, bf16, f16, f64}) {
@@ -111,15 +125,7 @@ TEST_P(Reductions, ResultOfAnotherDTypeAndAddedToWhatIsThere) {
         for (const auto& counts : count_patterns(world.size())) {
           const int64_t own = count_of(counts, world.rank());
           const int64_t offset = sum_of_first(counts, world.rank());
-          Numbers whole = numbers_of(dtype, world.rank(), total_of(counts));
-          Numbers part(into, own, 3);
-          const Piece piece{.send = whole.data(),
-                            .recv = part.data(),
-                            .dtype = dtype,
-                            .counts = counts,
-                            .recv_dtype = into,
-                            .accumulate = true};
-          world.reduce_scatter({&piece, 1}, ReduceOp::sum).wait();
+          const Numbers part = added_to(Numbers(into, own, 3), world, dtype, counts);
           for (int64_t i = 0; i < own; ++i) {
             ASSERT_EQ(part.get(i), 3 + reduced(ReduceOp::sum, dtype, world.size(), offset + i));
           }
@@ -147,15 +153,7 @@ TEST_P(Reductions, IntegersAndBoolsAddedToWhatIsThere) {
       for (const auto& counts : count_patterns(world.size())) {
         const int64_t own = count_of(counts, world.rank());
         const int64_t offset = sum_of_first(counts, world.rank());
-        Numbers whole = numbers_of(dtype, world.rank(), total_of(counts));
-        Numbers part(dtype, own, 1);
-        const Piece piece{.send = whole.data(),
-                          .recv = part.data(),
-                          .dtype = dtype,
-                          .counts = counts,
-                          .recv_dtype = dtype,
-                          .accumulate = true};
-        world.reduce_scatter({&piece, 1}, ReduceOp::sum).wait();
+        const Numbers part = added_to(Numbers(dtype, own, 1), world, dtype, counts);
         for (int64_t i = 0; i < own; ++i) {
           const double sum = 1 + reduced(ReduceOp::sum, dtype, world.size(), offset + i);
           ASSERT_EQ(part.get(i), dtype == boolean ? 1 : sum) << dtype;
