@@ -21,6 +21,8 @@ int device_count();
 std::string why_no_device();
 /// The vendor's name of the device.
 std::string device_name(int device);
+/// The most bytes of shared memory that a thread block of the device can have.
+size_t block_memory(int device);
 /// Makes `device` the calling thread's current device.
 void use_device(int device);
 /// Lets kernels of `device` read the memory of `other`; false when that is impossible.

@@ -12,6 +12,7 @@ std::string why_no_device() { return "this build of weft has no CUDA"; }
 [[noreturn]] static void refuse() { throw_runtime_error(why_no_device()); }
 
 std::string device_name(int) { refuse(); }
+size_t block_memory(int) { refuse(); }
 void use_device(int) { refuse(); }
 bool open_memory(int, int) { refuse(); }
 DeviceMemory memory_of(int) { refuse(); }

@@ -50,6 +50,13 @@ std::string device_name(int device) {
   return properties.name;
 }
 
+size_t block_memory(int device) {
+  int bytes = 0;
+  check("cudaDeviceGetAttribute",
+        cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  return static_cast<size_t>(bytes);
+}
+
 void use_device(int device) {
   int now = 0;
   check("cudaGetDevice", cudaGetDevice(&now));

@@ -31,6 +31,7 @@ int device_count() {
 std::string why_no_device() { return "CUDA_VISIBLE_DEVICES is empty"; }
 
 std::string device_name(int) { return "emulated GPU"; }
+size_t block_memory(int) { return size_t{227} << 10; }
 void use_device(int) {}
 bool open_memory(int, int) { return true; }
 

@@ -62,12 +62,10 @@ template <int kThreads, class Kernel> void allow_all_shared_memory(int device) {
   if (allowed.load(std::memory_order_acquire) & bit) return;
   cudaFuncAttributes own{};
   check("cudaFuncGetAttributes", cudaFuncGetAttributes(&own, run_blocks<kThreads, Kernel>));
-  int most = 0;
-  check("cudaDeviceGetAttribute",
-        cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
-  check("cudaFuncSetAttribute", cudaFuncSetAttribute(run_blocks<kThreads, Kernel>,
-                                                     cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                     most - static_cast<int>(own.sharedSizeBytes)));
+  const auto most = static_cast<int>(block_memory(device) - own.sharedSizeBytes);
+  check("cudaFuncSetAttribute",
+        cudaFuncSetAttribute(run_blocks<kThreads, Kernel>,
+                             cudaFuncAttributeMaxDynamicSharedMemorySize, most));
   allowed.fetch_or(bit, std::memory_order_release);
 }
 

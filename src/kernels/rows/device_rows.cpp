@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/rows/device_rows.h"
 
+#include "src/device/cuda/runtime.h"
 #include "src/kernels/kernel.h"
 
 namespace weft::cuda {
 
-/// Shared memory of an SM that a thread block may use for rows; the rest is for its reductions.
-static constexpr size_t kMostHeld = size_t{192} << 10;
+/// Shared memory of a thread block that is kept for its reductions; the rest may hold rows.
+static constexpr size_t kForReductions = size_t{35} << 10;
 static constexpr int64_t kMostRowBlocks = int64_t{1} << 20;
 
 /// Returns whether the rows can be read 16 bytes at a time.
@@ -40,7 +41,7 @@ RowPlan plan_rows(const char* what, Device device, int64_t count, int64_t size,
   const size_t element = static_cast<size_t>(operands.held) * size_of(plan.dtype) +
                          static_cast<size_t>(operands.sums) * size_of(compute_dtype(dtype));
   const size_t bytes = element * static_cast<size_t>(size);
-  plan.held_bytes = bytes <= kMostHeld ? bytes : 0;
+  plan.held_bytes = bytes + kForReductions <= block_memory(device.index) ? bytes : 0;
   plan.blocks = std::min(count, kMostRowBlocks);
   plan.stream = current_stream(device);
   return plan;
