@@ -81,7 +81,7 @@ void BackwardRun::run(const Tensors& roots, const Tensors& gradients) {
     user_done(edge);
   }
   while (!ready_.empty()) {
-    std::pop_heap(ready_.begin(), ready_.end(), is_older);
+    std::ranges::pop_heap(ready_, is_older);
     Ref<Node> node = std::move(ready_.back().second);
     ready_.pop_back();
     run_node(node);
@@ -109,7 +109,7 @@ void BackwardRun::count_users(const Ref<Node>& root) {
 void BackwardRun::user_done(const Node::Edge& edge) {
   if (--slots_[edge.node.get()].waiting > 0) return;
   ready_.emplace_back(edge.node->sequence, edge.node);
-  std::push_heap(ready_.begin(), ready_.end(), is_older);
+  std::ranges::push_heap(ready_, is_older);
 }
 
 bool is_only_reference(const Tensor& tensor) {
@@ -248,8 +248,7 @@ bool BackwardRun::expects(const Node& node) const {
 /// True when an outer backward expects more gradients for the leaf, and will complete it.
 static bool expects_more(const LeafNode& leaf) {
   const auto& runs = backward_stack().runs;
-  return std::any_of(runs.begin(), runs.end(),
-                     [&](const BackwardRun* run) { return run->expects(leaf); });
+  return std::ranges::any_of(runs, [&](const BackwardRun* run) { return run->expects(leaf); });
 }
 
 void LeafNode::run(BackwardRun&, std::span<const Tensor> gradients) {

@@ -8,8 +8,8 @@
 namespace weft {
 
 int Binding::dim_of(const BoundArray& array, int factor) {
-  const auto found = std::find_if(array.begin(), array.end(),
-                                  [&](const BoundDim& dim) { return contains(dim, factor); });
+  const auto found =
+      std::ranges::find_if(array, [&](const BoundDim& dim) { return contains(dim, factor); });
   return found == array.end() ? -1 : static_cast<int>(found - array.begin());
 }
 
@@ -40,8 +40,8 @@ class Binder {
 
  private:
   static int named_dims(const RuleArray& array) {
-    return static_cast<int>(std::count_if(array.begin(), array.end(),
-                                          [](const RuleDim& dim) { return !dim.ellipsis; }));
+    return static_cast<int>(
+        std::ranges::count_if(array, [](const RuleDim& dim) { return !dim.ellipsis; }));
   }
   static bool has_ellipsis(const RuleArray& array) {
     return named_dims(array) != static_cast<int>(array.size());

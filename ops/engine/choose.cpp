@@ -15,7 +15,7 @@ using BoundArray = Binding::BoundArray;
 
 int fetched_dim(const Binding& binding, size_t operand) {
   const BoundArray& array = binding.operands[operand];
-  const auto found = std::find_if(array.begin(), array.end(), [&](const auto& dim) {
+  const auto found = std::ranges::find_if(array, [&](const auto& dim) {
     return dim.size() == 1 && binding.factors[static_cast<size_t>(dim[0])].fetched;
   });
   return found == array.end() ? -1 : static_cast<int>(found - array.begin());
@@ -235,8 +235,7 @@ class FactorsSeen {
 
   /// The factor that a cut of merged dims passes to: the first that is longer than 1.
   int outermost(const Binding::BoundDim& dim) const {
-    const auto found =
-        std::find_if(dim.begin(), dim.end(), [&](int factor) { return size_of(factor) != 1; });
+    const auto found = std::ranges::find_if(dim, [&](int factor) { return size_of(factor) != 1; });
     return found == dim.end() ? dim.front() : *found;
   }
 
@@ -261,8 +260,8 @@ class FactorsSeen {
 
 bool parts_agree(const ChoiceQuery& query, const Choice& choice) {
   const auto is_sized = [](const Sharding& sharding) { return sharding.has_sizes(); };
-  if (std::none_of(choice.operands.begin(), choice.operands.end(), is_sized) &&
-      std::none_of(choice.results.begin(), choice.results.end(), is_sized)) {
+  if (std::ranges::none_of(choice.operands, is_sized) &&
+      std::ranges::none_of(choice.results, is_sized)) {
     return true;
   }
   FactorsSeen seen(query.binding);

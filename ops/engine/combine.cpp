@@ -41,10 +41,10 @@ class Combiner {
       if (!sharding) return std::nullopt;
       choice.stages.push_back(*sharding);
     }
-    const bool joins = std::any_of(axes_.begin(), axes_.end(), [](auto& a) { return a.with >= 0; });
+    const bool joins = std::ranges::any_of(axes_, [](auto& a) { return a.with >= 0; });
     if (joins && !keeps_joined(query_, choice)) return std::nullopt;
     if (!parts_agree(query_, choice)) return std::nullopt;
-    choice.staged = std::any_of(axes_.begin(), axes_.end(), [&](const AxisChoice& axis) {
+    choice.staged = std::ranges::any_of(axes_, [&](const AxisChoice& axis) {
       return axis.kind == AxisChoice::Kind::cut && contains(query_.staged, axis.factor);
     });
     return choice;
@@ -98,7 +98,7 @@ class Combiner {
   bool is_cut_by(int factor, const Axes& axes) const {
     const Axes& cutting = orders_[static_cast<size_t>(factor)];
     return axes.size() == cutting.size() &&
-           std::all_of(axes.begin(), axes.end(), [&](int axis) { return cutting.contains(axis); });
+           std::ranges::all_of(axes, [&](int axis) { return cutting.contains(axis); });
   }
 
   bool take_parts(const Layout& given, int d, int factor) {
@@ -164,8 +164,9 @@ class Combiner {
   bool makes_partial(int factor) const {
     const auto& bound = binding_.factors[static_cast<size_t>(factor)];
     return !binding_.results.empty() && !bound.created && !contains(query_.staged, factor) &&
-           std::none_of(binding_.results.begin(), binding_.results.end(),
-                        [&](const BoundArray& array) { return Binding::has(array, factor); });
+           std::ranges::none_of(binding_.results, [&](const BoundArray& array) {
+             return Binding::has(array, factor);
+           });
   }
 
   Placement operand_placement(size_t operand, int a) const {

@@ -222,7 +222,7 @@ static void mark_equality(std::span<const Tensor> operands, const Results& resul
   const auto is_equal = [](const Tensor& x) {
     return !x.is_sharded() && x.storage()->is_equal_on_ranks();
   };
-  if (!std::all_of(operands.begin(), operands.end(), is_equal)) return;
+  if (!std::ranges::all_of(operands, is_equal)) return;
   for (int i = 0; i < results.count; ++i) {
     results.tensors[static_cast<size_t>(i)].storage()->mark_equal_on_ranks();
   }
@@ -284,10 +284,9 @@ static bool lies_alike(const Ref<Layout>& from, const Ref<Layout>& to) {
 }
 
 static bool is_operand(const Running& run, const MemoryBlock& block) {
-  return std::any_of(run.call.ins.all().begin(), run.call.ins.all().end(),
-                     [&](const MemoryBlock& in) {
-                       return block.data && (in.data == block.data || is_disturbed(in, block));
-                     });
+  return std::ranges::any_of(run.call.ins.all(), [&](const MemoryBlock& in) {
+    return block.data && (in.data == block.data || is_disturbed(in, block));
+  });
 }
 
 /// True if the op can write to the place itself. A half-precision result may go to an f32 place if

@@ -165,7 +165,7 @@ static int64_t bytes_of(std::span<const MemoryBlock> blocks) {
 
 void Recorder::log_work(const OpBody& op, const Route& route, const CallBody& call) {
   const DType dtype = call.ins.size() > 0 ? call.ins[0].dtype : call.outs[0].dtype;
-  auto found = std::find_if(log->work.begin(), log->work.end(), [&](const OpWork& work) {
+  auto found = std::ranges::find_if(log->work, [&](const OpWork& work) {
     return work.dtype == dtype && work.op == op.spec.name;
   });
   if (found == log->work.end()) found = log->work.insert(found, {op.spec.name, dtype});

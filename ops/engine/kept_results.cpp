@@ -17,8 +17,8 @@ namespace weft {
 KeptResults::KeptResults(std::vector<std::string> ops) : ops_(std::move(ops)) {
   for (const std::string& name : ops_) {
     const auto& known = all_ops();
-    const auto found = std::find_if(known.begin(), known.end(),
-                                    [&](const Op& op) { return op.spec().name == name; });
+    const auto found =
+        std::ranges::find_if(known, [&](const Op& op) { return op.spec().name == name; });
     if (found == known.end()) {
       fail("recompute: a kept op is ", in_quotes(name),
            ", expected the name of one, as \"linear\"");
@@ -44,7 +44,7 @@ KeptResults::Scope::~Scope() {
 }
 
 bool KeptResults::names(const std::string& op) const {
-  return std::find(ops_.begin(), ops_.end(), op) != ops_.end();
+  return std::ranges::find(ops_, op) != ops_.end();
 }
 
 void KeptResults::keep(const std::string& op, std::vector<Tensor> results) {

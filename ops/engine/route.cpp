@@ -93,7 +93,7 @@ class Router {
         fail(op_.spec.name, ": operand ", i, ' ', shapes_[i], " is ", dtypes_[i],
              ", expected a dtype with arithmetic; cast it first");
       }
-      if (dtypes.empty() || std::find(dtypes.begin(), dtypes.end(), dtypes_[i]) != dtypes.end()) {
+      if (dtypes.empty() || std::ranges::find(dtypes, dtypes_[i]) != dtypes.end()) {
         continue;
       }
       std::string names;

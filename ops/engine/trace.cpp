@@ -199,7 +199,7 @@ TraceOverlap TraceScope::overlap(const char* span) const {
   if (within.empty()) return overlap;
   std::vector<StreamStretch> stretches = recorder_->streams().stretches();
   std::erase_if(stretches, [&](const StreamStretch& stretch) {
-    return std::none_of(within.begin(), within.end(), [&](const auto& times) {
+    return std::ranges::none_of(within, [&](const auto& times) {
       return times.first <= stretch.queued && stretch.queued <= times.second;
     });
   });

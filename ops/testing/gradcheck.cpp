@@ -60,7 +60,7 @@ class Jacobian {
  private:
   bool takes_f64(size_t operand) const {
     const std::vector<DType>& dtypes = taken(op_.spec(), operand).dtypes;
-    return dtypes.empty() || std::find(dtypes.begin(), dtypes.end(), f64) != dtypes.end();
+    return dtypes.empty() || std::ranges::find(dtypes, f64) != dtypes.end();
   }
 
   Tensors tensors() const {

@@ -131,7 +131,7 @@ void SweepCombinations::visit(const std::function<void(std::span<const size_t>)>
     return;
   }
   // Rows (a + k b) mod p: for a prime p every two columns contain every pair once.
-  size_t p = next_prime(std::max(counts.size(), *std::max_element(counts.begin(), counts.end())));
+  size_t p = next_prime(std::max(counts.size(), *std::ranges::max_element(counts)));
   const int64_t rows = static_cast<int64_t>(p * p);
   const int64_t wanted = std::min(rows, std::max<int64_t>(most, 1));
   for (size_t a = 0; a < p; ++a) {
@@ -185,8 +185,7 @@ class RuleReader {
   }
 
   bool has_fetch() const {
-    return std::any_of(binding_.factors.begin(), binding_.factors.end(),
-                       [](const auto& factor) { return factor.fetched; });
+    return std::ranges::any_of(binding_.factors, [](const auto& factor) { return factor.fetched; });
   }
 
   /// Returns true when a factor is alone in all its dims; merged dims would need a comparison of
@@ -298,8 +297,8 @@ class RuleReader {
   /// The axes that shard one factor do so in the same order in all operands that have it.
   bool orders_agree(std::span<const AxisRole> roles) const {
     for (int f = 0; f < static_cast<int>(binding_.factors.size()); ++f) {
-      auto cutting = std::count_if(roles.begin(), roles.end(),
-                                   [&](const AxisRole& role) { return role.factor == f; });
+      auto cutting =
+          std::ranges::count_if(roles, [&](const AxisRole& role) { return role.factor == f; });
       if (cutting < 2) continue;
       Axes first;
       for (size_t i = 0; i < operands_.size(); ++i) {
