@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "ops/engine/backward_run.h"
+#include "ops/engine/dispatch.h"
 #include "ops/engine/engine.h"
-#include "ops/engine/op_node.h"
 #include "ops/engine/tensor_body.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"

@@ -3,9 +3,7 @@
 
 #include <algorithm>
 
-#include "ops/engine/call_body.h"
 #include "ops/engine/engine.h"
-#include "ops/engine/op_node.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/engine/trace_recorder.h"
 #include "src/kernels/copy/copy.h"

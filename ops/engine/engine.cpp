@@ -6,9 +6,8 @@
 
 #include "mesh/mesh_body.h"
 #include "ops/engine/backward_run.h"
-#include "ops/engine/call_body.h"
-#include "ops/engine/op_body.h"
-#include "ops/engine/recorder.h"
+#include "ops/engine/binding.h"
+#include "ops/engine/dispatch.h"
 #include "ops/engine/tensor_body.h"
 #include "src/device/cuda/runtime.h"
 #include "src/kernels/copy/copy.h"

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "ops/engine/binding.h"
 #include "ops/engine/dispatch.h"
 #include "ops/engine/engine.h"
-#include "ops/engine/op_body.h"
 #include "ops/engine/tensor_body.h"
 #include "weft/error.h"
 #include "weft/extend/op.h"

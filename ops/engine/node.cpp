@@ -2,8 +2,7 @@
 #include "ops/engine/node.h"
 
 #include "ops/engine/backward_run.h"
-#include "ops/engine/memory_pool.h"
-#include "ops/engine/op_node.h"
+#include "ops/engine/dispatch.h"
 #include "ops/engine/tensor_body.h"
 #include "weft/error.h"
 #include "weft/extend/tape.h"
@@ -94,9 +93,6 @@ Tensor record_move(const char* name, const Tensor& input, const Tensor& output,
                    BackwardFunction function) {
   return recorded_function(name, {input}, {output}, std::move(function), true)[0];
 }
-
-void* OpNode::operator new(size_t) { return MemoryPool<OpNode>::take(); }
-void OpNode::operator delete(void* memory) { MemoryPool<OpNode>::give(memory); }
 
 /// Returns the same elements without a node: a saved result must not keep its own node alive.
 static OpNode::Saved saved_result(const Tensor& tensor) {

@@ -3,9 +3,8 @@
 
 #include <atomic>
 
-#include "ops/engine/call_body.h"
+#include "ops/engine/binding.h"
 #include "ops/engine/dispatch.h"
-#include "ops/engine/op_body.h"
 #include "weft/error.h"
 
 namespace weft {

@@ -5,8 +5,8 @@
 
 #include "mesh/layout.h"
 #include "mesh/plan.h"
+#include "ops/engine/binding.h"
 #include "ops/engine/by_index.h"
-#include "ops/engine/op_body.h"
 
 namespace weft {
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/engine/side_work.h"
+#include "ops/engine/backward_run.h"
 
 #include <exception>
 #include <utility>
 
-#include "ops/engine/backward_run.h"
 #include "src/device/memory.h"
 #include "weft/context.h"
 #include "weft/trace.h"

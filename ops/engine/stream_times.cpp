@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/engine/stream_times.h"
+#include "ops/engine/trace_recorder.h"
 
 #include <algorithm>
 #include <utility>

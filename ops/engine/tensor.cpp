@@ -3,7 +3,6 @@
 
 #include <numeric>
 
-#include "ops/engine/memory_pool.h"
 #include "ops/engine/tensor_body.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/autograd.h"
@@ -17,9 +16,6 @@ void retain_handle(TensorBody* body) { body->retain(); }
 void release_handle(TensorBody* body) {
   if (body->release()) TensorBody::destroy(body);
 }
-
-void* TensorBody::operator new(size_t) { return MemoryPool<TensorBody>::take(); }
-void TensorBody::operator delete(void* memory) { MemoryPool<TensorBody>::give(memory); }
 
 MemoryBlock TensorBody::block() const {
   auto* start = static_cast<char*>(storage->data());

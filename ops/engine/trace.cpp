@@ -6,7 +6,7 @@
 #include <set>
 
 #include "ops/engine/backward_run.h"
-#include "ops/engine/recorder.h"
+#include "ops/engine/engine.h"
 #include "ops/engine/trace_recorder.h"
 #include "src/base/trace_file.h"
 #include "weft/communicator.h"
@@ -67,18 +67,14 @@ void TraceRecorder::add_op(const OpBody& op, int64_t begin, int64_t bytes,
                            std::span<const Tensor> operands) {
   const int64_t end = ticks_now();
   if (!has_room()) return;
-  const auto [found, is_new] = of_op_.try_emplace(op.id, static_cast<uint32_t>(names_.size()));
-  if (is_new) names_.push_back(op.spec.name);
-  timed_.push_back({begin, end, found->second, false, is_in_backward(), bytes,
+  timed_.push_back({begin, end, number_of(op.spec.name), false, is_in_backward(), bytes,
                     described(Context::current().scope, operands)});
 }
 
 void TraceRecorder::add_span(const char* name, int64_t begin, int64_t number) {
   const int64_t end = ticks_now();
   if (!has_room()) return;
-  const auto [found, is_new] = of_span_.try_emplace(name, static_cast<uint32_t>(names_.size()));
-  if (is_new) names_.push_back(name);
-  timed_.push_back({begin, end, found->second, true, false, number});
+  timed_.push_back({begin, end, number_of(name), true, false, number});
 }
 
 void TraceRecorder::add_stream_span(const char* name, const StreamTimes::Mark& begin, bool waits,

@@ -6,7 +6,7 @@
 #include <ostream>
 
 #include "mesh/mesh_body.h"
-#include "ops/engine/op_body.h"
+#include "ops/engine/binding.h"
 #include "ops/testing/sweep.h"
 #include "weft/autograd.h"
 #include "weft/error.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/engine/op_body.h"
+#include "ops/engine/binding.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
 
