@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "ops/engine/tensor_body.h"
+#include "src/base/numeric.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/autograd.h"
 #include "weft/error.h"
@@ -110,11 +111,6 @@ double Tensor::item() const {
   return to_vector<double>()[0];
 }
 
-template <class T> static constexpr DType kDTypeOf = DType::f32;
-template <> constexpr DType kDTypeOf<double> = DType::f64;
-template <> constexpr DType kDTypeOf<int64_t> = DType::i64;
-template <> constexpr DType kDTypeOf<uint64_t> = DType::u64;
-
 /// Throws for a tensor on `meta`.
 static void check_values(const char* what, const Tensor& tensor) {
   if (tensor.device().kind != DeviceKind::meta) return;
@@ -127,7 +123,7 @@ template <class T> std::vector<T> Tensor::to_vector() const {
   check_values("to_vector", *this);
   const Shape& local = body_->layout->box.shape;
   std::vector<T> values(static_cast<size_t>(local.product()));
-  copy(dense_block(values.data(), kDTypeOf<T>, local), block());
+  copy(dense_block(values.data(), dtype_of<T>, local), block());
   return values;
 }
 template WEFT_API std::vector<float> Tensor::to_vector() const;

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "mesh/layout.h"
-#include "ops/engine/memory_pool.h"
 #include "ops/engine/node.h"
+#include "src/device/pooled.h"
 #include "weft/context.h"
 #include "weft/tensor.h"
 

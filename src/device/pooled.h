@@ -4,6 +4,9 @@
 #include <new>
 #include <utility>
 
+#include "src/device/memory_blocks.h"
+#include "weft/export.h"
+
 namespace weft {
 
 /// T inherits it: each thread keeps the memory of freed objects for reuse, up to a bound.
@@ -46,7 +49,7 @@ template <class T> class Pooled {
   static constexpr int kMost = 4096;
 
   static bool may_keep() {
-    if (kept_.most > 0 || kept_.ended) return false;
+    if (!kKeepsMemory || kept_.most > 0 || kept_.ended) return false;
     WEFT_STATIC_TLS static thread_local Owner owner;
     kept_.most = kMost;
     return true;
