@@ -70,8 +70,10 @@ struct Binding {
   std::vector<Shape> result_shapes;
   std::vector<Shape> stage_shapes;
 
+  const BoundFactor& factor(int i) const { return factors[static_cast<size_t>(i)]; }
   /// Returns the dim of the array that has the factor, or -1.
   static int dim_of(const BoundArray& array, int factor);
+  bool is_fetched(const BoundDim& dim) const { return dim.size() == 1 && factor(dim[0]).fetched; }
   static bool has(const BoundArray& array, int factor) { return dim_of(array, factor) >= 0; }
 };
 

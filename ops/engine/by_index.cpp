@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/engine/by_index.h"
+#include "ops/engine/choose.h"
 
 #include <algorithm>
 
@@ -7,7 +7,6 @@
 #include "mesh/plan.h"
 #include "mesh/rows.h"
 #include "ops/engine/binding.h"
-#include "ops/engine/choose.h"
 #include "ops/engine/dispatch.h"
 #include "ops/engine/engine.h"
 #include "src/device/cuda/runtime.h"
@@ -189,27 +188,24 @@ MovedRows move_rows(const OpBody& op, const Route& route, CallBody& call) {
 std::vector<Box> needed_boxes(const Layout& operand, const Layout& result, const Needs& needs) {
   Box whole{Dims::filled(operand.shape.ndim(), 0), operand.shape};
   std::vector<Box> boxes;
-  for (int rank = 0; rank < operand.sharding.mesh().size(); ++rank) {
+  const int ranks = operand.grid ? operand.grid->ranks().size() : 1;
+  for (int rank = 0; rank < ranks; ++rank) {
     boxes.push_back(overlap(whole, needs(result.box_of(rank))));
   }
   return boxes;
 }
 
-bool is_local_fetch(const Layout& operand, const std::vector<Box>& needed) {
+int64_t most_missing(const Layout& operand, const std::vector<Box>& needed) {
+  int64_t most = 0;
   for (size_t rank = 0; rank < needed.size(); ++rank) {
-    Box own = overlap(needed[rank], operand.box_of(static_cast<int>(rank)));
-    if (own.shape.product() != needed[rank].shape.product()) return false;
+    const Box own = overlap(needed[rank], operand.box_of(static_cast<int>(rank)));
+    most = std::max(most, needed[rank].shape.product() - own.shape.product());
   }
-  return true;
+  return most;
 }
 
 double predicted_fetch_seconds(const Layout& operand, const Layout& result, const Needs& needs) {
-  std::vector<Box> needed = needed_boxes(operand, result, needs);
-  int64_t most = 0;
-  for (size_t rank = 0; rank < needed.size(); ++rank) {
-    Box own = overlap(needed[rank], operand.box_of(static_cast<int>(rank)));
-    most = std::max(most, needed[rank].shape.product() - own.shape.product());
-  }
+  const int64_t most = most_missing(operand, needed_boxes(operand, result, needs));
   if (most == 0) return 0;
   return predicted_exchange_seconds(operand.sharding.mesh(),
                                     most * static_cast<int64_t>(size_of(operand.dtype)));

@@ -15,8 +15,9 @@ namespace {
 
 /// The state of one op call.
 struct Running {
-  explicit Running(const OpBody& body, Route& way, const Attributes& attributes)
-      : op(body), route(way), call(way, attributes) {}
+  Running(const OpBody& body, Route& way, std::span<const Tensor> operands,
+          const Attributes& attributes)
+      : op(body), route(way), call(way, attributes), device(device_of(body, operands)) {}
 
   const OpBody& op;
   Route& route;
@@ -244,8 +245,7 @@ Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor
   if (!route) [[unlikely]]
     return dispatch(op, joined(*op, operands), attributes);
   check_writes(*op, operands);
-  Running run(*op, *route, attributes);
-  run.device = device_of(*op, operands);
+  Running run(*op, *route, operands, attributes);
   if (route->moves) [[unlikely]]
     count_traffic(*op, *route);
   add_operands(run, operands);
@@ -345,8 +345,7 @@ Results dispatch_into(const std::shared_ptr<const OpBody>& op, std::span<const T
   if (!route) [[unlikely]]
     return dispatch_into(op, joined(*op, operands), attributes, places);
   for (size_t i = 0; i < places.size(); ++i) check_place(*op, route->results[i], places[i]);
-  Running run(*op, *route, attributes);
-  run.device = device_of(*op, operands);
+  Running run(*op, *route, operands, attributes);
   if (route->moves) count_traffic(*op, *route);
   add_operands(run, operands);
   traced.moves(route->bytes + run.rows.bytes);

@@ -6,11 +6,10 @@
 #include <ostream>
 
 #include "mesh/mesh_body.h"
-#include "ops/engine/binding.h"
+#include "ops/engine/engine.h"
 #include "ops/testing/sweep.h"
 #include "weft/autograd.h"
 #include "weft/error.h"
-#include "weft/ops/factories.h"
 #include "weft/ranks.h"
 
 namespace weft {
@@ -67,10 +66,6 @@ bool is_written(const Op& op, size_t operand) {
   return contains(op.spec().writes, static_cast<int>(operand));
 }
 
-Tensor tensor_of(const SweepArray& array) {
-  return from_values(array.values, array.shape, {.dtype = array.dtype});
-}
-
 Reference reference_of(const Op& op, const OpSample& sample, uint64_t seed) {
   Reference reference;
   Tensors operands;
@@ -112,14 +107,7 @@ Tensor laid_out(const SweepArray& whole, const Sharding& sharding, Device device
     parts *= mesh.axis_size(axis);
     index = index * mesh.axis_size(axis) + mesh.coordinate(axis);
   }
-  const SweepArray mine = parts > 1 ? part_of(whole, op, parts, index) : whole;
-  return from_values(mine.values, mine.shape,
-                     {.dtype = mine.dtype, .device = device, .sharding = sharding});
-}
-
-std::string written_sharding(const Sharding& sharding) {
-  std::string text = concat(sharding);
-  return text.substr(text.find('['));
+  return tensor_of(parts > 1 ? part_of(whole, op, parts, index) : whole, device, sharding);
 }
 
 /// Returns true for the layout of a leaf's gradient: S for S, R for R, P for R.
@@ -272,7 +260,8 @@ class SampleSweep {
     std::string off = difference(seen.to_vector<double>(),
                                  terms ? whole.values : elements_of(whole, actual.box()),
                                  expected.greatest, is_floating(whole.dtype) ? bound : 0);
-    if (!off.empty()) mismatch(concat(what, " ", written_sharding(actual.sharding()), ": ", off));
+    if (!off.empty())
+      mismatch(concat(what, " ", placements_in_words(actual.sharding()), ": ", off));
   }
 
   /// The error of a sum of bf16 terms is that of bf16, whatever the result's dtype.
@@ -293,7 +282,7 @@ class SampleSweep {
     if (report_.mismatches.size() >= kShownMismatches) return;
     std::string text =
         concat(op_.spec().name, " sample ", number_, " on rank ", mesh_.rank(), " of ", mesh_, ":");
-    for (size_t i = 0; i < given_.size(); ++i) text += " " + written_sharding(given_[i]);
+    for (size_t i = 0; i < given_.size(); ++i) text += " " + placements_in_words(given_[i]);
     report_.mismatches.push_back(text + ": " + what);
   }
 
