@@ -205,7 +205,7 @@ Binding bind_rule(const std::string& op, const ParsedRule& rule,
   return Binder(op, rule, shapes).bind(sizes, stages);
 }
 
-using rule_grammar::bare;
+using rule_grammar::any_factor;
 using rule_grammar::cut;
 using rule_grammar::next_dim;
 using rule_grammar::trimmed;
@@ -236,19 +236,13 @@ static void apply_marks(Factor& factor, std::string_view dim) {
 }
 
 static RuleDim parse_dim(ParsedRule& rule, std::string_view dim) {
-  RuleDim parsed;
-  if (dim == "...") {
-    parsed.ellipsis = true;
-  } else if (dim.front() == '(') {
-    std::string_view inner = trimmed(dim.substr(1, dim.size() - 2));
-    while (!inner.empty()) {
-      parsed.factors.push_back(factor_named(rule, cut(inner, ' ')));
-      inner = trimmed(inner);
-    }
-  } else {
-    parsed.factors.push_back(factor_named(rule, bare(dim)));
-    apply_marks(rule.factors[static_cast<size_t>(parsed.factors[0])], dim);
-  }
+  RuleDim parsed{.ellipsis = dim == "..."};
+  if (parsed.ellipsis) return parsed;
+  any_factor(dim, [&](std::string_view name) {
+    parsed.factors.push_back(factor_named(rule, name));
+    return false;
+  });
+  if (dim.front() != '(') apply_marks(rule.factors[static_cast<size_t>(parsed.factors[0])], dim);
   return parsed;
 }
 

@@ -28,7 +28,7 @@ struct Factor {
 
 /// One dim of an array: its factors, outermost first; `...` has none.
 struct RuleDim {
-  std::vector<int> factors;
+  std::vector<int> factors = {};
   bool ellipsis = false;
 };
 

@@ -8,6 +8,7 @@
 #include "ops/engine/trace_recorder.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
+#include "weft/extend/pattern.h"
 
 namespace weft {
 
@@ -87,9 +88,7 @@ static void count_traffic(const OpBody& op, const Route& route) {
 static void add_fetched(Running& run, const OperandRoute& operand, const Tensor& used) {
   MemoryBlock block = used.block();
   if (operand.fetch_is_local) {
-    Box part = operand.box;
-    for (int d = 0; d < part.shape.ndim(); ++d) part.offset[d] -= operand.used->box.offset[d];
-    run.call.ins.add(block.part(part));
+    run.call.ins.add(block.part(relative(operand.box, operand.used->box)));
     run.fetched.add(Tensor());
     return;
   }

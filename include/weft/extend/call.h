@@ -162,10 +162,8 @@ class WEFT_API Grad {
   void give(int i, const Tensor& gradient) const;
   /// Calls `op` and passes on its first result as the gradient of operand i. The op writes it
   /// directly into the memory of the leaf's gradient where possible.
-  void give(int i, const Op& op, std::span<const Tensor> operands,
-            const Attributes& attributes = {}) const;
   void give(int i, const Op& op, PassedTensors operands, const Attributes& attributes = {}) const {
-    give(i, op, tensors_of(operands), attributes);
+    if (wants(i)) give_all(std::span(&i, 1), op, tensors_of(operands), attributes);
   }
 
   /// Calls `op` and passes on its result r as the gradient of operand `of[r]`, each written
