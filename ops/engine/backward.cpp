@@ -32,15 +32,6 @@ Tensor summed_to(const Tensor& gradient, const Shape& shape) {
   return sum(gradient, dims, false).reshape(shape);
 }
 
-/// Layout of the gradient of a tensor laid out as `layout`: Shard and Replicate stay, Partial
-/// becomes Replicate.
-static Ref<Layout> gradient_layout(const Layout& layout, DType dtype) {
-  if (!layout.sharding || !layout.sharding.has_partial()) {
-    return layout_of(layout.sharding, layout.shape, dtype);
-  }
-  return layout_of(reduced_sharding(layout.sharding), layout.shape, dtype);
-}
-
 /// Redistributes and casts `gradient` to the layout, with Partial made Replicate, and the dtype of
 /// a result of `what` that is laid out as `layout`.
 static Tensor brought_to(const Tensor& gradient, const Layout& layout, const std::string& what) {
@@ -53,7 +44,9 @@ static Tensor brought_to(const Tensor& gradient, const Layout& layout, const std
     fail("backward: the gradient is ", gradient.shape(), ", expected ", layout.shape,
          ", the shape of its tensor");
   }
-  Ref<Layout> target = gradient_layout(layout, gradient.dtype());
+  const bool partial = layout.sharding && layout.sharding.has_partial();
+  Ref<Layout> target = layout_of(partial ? reduced_sharding(layout.sharding) : layout.sharding,
+                                 layout.shape, gradient.dtype());
   Tensor brought = gradient;
   if (!(target == layout_of(gradient))) {
     Ref<Plan> plan = plan_between(layout_of(gradient), target);

@@ -46,6 +46,8 @@ class Binder {
   static bool has_ellipsis(const RuleArray& array) {
     return named_dims(array) != static_cast<int>(array.size());
   }
+  /// Dims that `...` stands for.
+  int leading_dims(size_t i) const { return shapes_[i].ndim() - named_dims(rule_.operands[i]); }
 
   void check_ndims() const {
     if (shapes_.size() != rule_.operands.size()) {
@@ -66,11 +68,7 @@ class Binder {
   /// Makes the factors of `...`, aligned from the right: leading_[k] is the k-th from the last.
   void make_leading_factors() {
     int most = 0;
-    for (size_t i = 0; i < shapes_.size(); ++i) {
-      if (has_ellipsis(rule_.operands[i])) {
-        most = std::max(most, shapes_[i].ndim() - named_dims(rule_.operands[i]));
-      }
-    }
+    for (size_t i = 0; i < shapes_.size(); ++i) most = std::max(most, leading_dims(i));
     for (int k = 0; k < most; ++k) {
       Binding::BoundFactor factor;
       factor.name = concat("...", most - 1 - k);
@@ -79,8 +77,7 @@ class Binder {
       told_by_.push_back(-1);
     }
     for (size_t i = 0; i < shapes_.size(); ++i) {
-      if (!has_ellipsis(rule_.operands[i])) continue;
-      int count = shapes_[i].ndim() - named_dims(rule_.operands[i]);
+      const int count = leading_dims(i);
       for (int k = 0; k < count; ++k) {
         tell(i, leading_[static_cast<size_t>(k)], shapes_[i][count - 1 - k], true);
       }
@@ -115,7 +112,7 @@ class Binder {
     int dim = 0;
     for (const RuleDim& term : rule_.operands[i]) {
       if (term.ellipsis) {
-        int count = shapes_[i].ndim() - named_dims(rule_.operands[i]);
+        const int count = leading_dims(i);
         for (; dim < count; ++dim) {
           int factor = leading_[static_cast<size_t>(count - 1 - dim)];
           bool broadcast = shapes_[i][dim] != out_.factors[static_cast<size_t>(factor)].size;
@@ -133,11 +130,10 @@ class Binder {
   /// Checks merged dims: at most one factor's size is unknown, and the product must be the dim's
   /// size.
   void check_merged(size_t i) {
-    int named = 0;
-    int leading = shapes_[i].ndim() - named_dims(rule_.operands[i]);
+    int dim = leading_dims(i);
     for (const RuleDim& term : rule_.operands[i]) {
       if (term.ellipsis) continue;
-      int64_t size = shapes_[i][leading + named++];
+      int64_t size = shapes_[i][dim++];
       if (term.factors.size() < 2) continue;
       int64_t product = 1;
       int unknown = -1;

@@ -2,6 +2,7 @@
 #include "weft/tensor.h"
 
 #include <numeric>
+#include <utility>
 
 #include "ops/engine/tensor_body.h"
 #include "src/base/numeric.h"
@@ -194,22 +195,6 @@ Tensor tensor_in(Ref<Storage> storage, int64_t offset, const Shape& shape, DType
   return make_tensor(std::move(layout), std::move(storage), offset, strides);
 }
 
-namespace {
-
-/// The bytes from the first element to the end of the last one.
-struct Extent {
-  explicit Extent(const MemoryBlock& block)
-      : begin(reinterpret_cast<uintptr_t>(block.data)), end(begin + size_of(block.dtype)) {
-    for (int d = 0; d < block.shape.ndim(); ++d) {
-      end += static_cast<size_t>((block.shape[d] - 1) * block.strides[d]) * size_of(block.dtype);
-    }
-  }
-  uintptr_t begin;
-  uintptr_t end;
-};
-
-}  // namespace
-
 static bool is_same_place(const MemoryBlock& a, const MemoryBlock& b) {
   if (a.data != b.data || a.dtype != b.dtype || !(a.shape == b.shape)) return false;
   for (int d = 0; d < a.shape.ndim(); ++d) {
@@ -220,6 +205,16 @@ static bool is_same_place(const MemoryBlock& a, const MemoryBlock& b) {
 
 static int64_t bytes_of_step(const MemoryBlock& block, int dim) {
   return block.strides[dim] * static_cast<int64_t>(size_of(block.dtype));
+}
+
+/// The address of the first element, and the end of the last one.
+static std::pair<uintptr_t, uintptr_t> extent_of(const MemoryBlock& block) {
+  const auto begin = reinterpret_cast<uintptr_t>(block.data);
+  uintptr_t end = begin + size_of(block.dtype);
+  for (int d = 0; d < block.shape.ndim(); ++d) {
+    end += static_cast<size_t>((block.shape[d] - 1) * bytes_of_step(block, d));
+  }
+  return {begin, end};
 }
 
 /// True if the elements lie between each other, as two columns of a matrix do: all steps are
@@ -241,8 +236,8 @@ static bool are_interleaved(const MemoryBlock& a, const MemoryBlock& b) {
 
 bool is_disturbed(const MemoryBlock& read, const MemoryBlock& written) {
   if (!read.data || !written.data || read.numel() == 0 || written.numel() == 0) return false;
-  const Extent a(read), b(written);
-  return a.begin < b.end && b.begin < a.end && !is_same_place(read, written) &&
+  const auto a = extent_of(read), b = extent_of(written);
+  return a.first < b.second && b.first < a.second && !is_same_place(read, written) &&
          !are_interleaved(read, written);
 }
 
