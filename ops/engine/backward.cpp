@@ -212,10 +212,6 @@ Place BackwardRun::place_for(const Node::Edge& edge) {
   return {seen, accumulate};
 }
 
-void BackwardRun::placed(const Place& place) {
-  Recorder::current().reached_sink(place.tensor, place.direct);
-}
-
 namespace {
 
 /// The running backwards of a rank, outermost first, with their streams, and functions to run when

@@ -101,9 +101,8 @@ class BackwardRun {
   /// Adds a contribution to the gradient of the result that the edge leads to.
   void pass(const Node::Edge& edge, Tensor gradient);
   /// Returns the memory of the leaf gradient that the edge leads to, directly or through one view;
-  /// without a tensor if there is none. The caller writes to it and calls `placed`.
+  /// without a tensor if there is none. The caller writes to it and reports that to the Recorder.
   Place place_for(const Node::Edge& edge);
-  void placed(const Place& place);
   /// Whether nodes that have not run yet may pass a gradient to `node`.
   bool expects(const Node& node) const;
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "ops/engine/binding.h"
@@ -104,14 +105,13 @@ class TraceRecorder final : public FlightListener {
   /// An op call, or a span.
   struct Event {
     int64_t begin, end;
-    /// Index into names().
-    uint32_t name;
+    const std::string* name;
     bool is_span;
     bool backward;
     /// Bytes that the op's moves received, or the number of a span.
     int64_t number;
-    /// Index into names() of the JSON members that describe it further; none if empty.
-    uint32_t detail = 0;
+    /// JSON members that describe it further; null if there are none.
+    const std::string* detail = nullptr;
   };
   /// Bytes in use on the CPU and on GPUs.
   struct MemorySample {
@@ -137,7 +137,6 @@ class TraceRecorder final : public FlightListener {
   const StreamTimes& streams() const { return streams_; }
   const std::vector<Event>& timed() const { return timed_; }
   const std::vector<FlightCopy>& collectives() const { return collectives_; }
-  const std::vector<std::string>& names() const { return names_; }
   const std::vector<MemorySample>& memory() const { return memory_; }
   int64_t events() const {
     return static_cast<int64_t>(timed_.size() + collectives_.size() + streams_.size());
@@ -146,17 +145,16 @@ class TraceRecorder final : public FlightListener {
 
  private:
   bool has_room();
-  uint32_t number_of(const std::string& text);
-  uint32_t described(const void* module, std::span<const Tensor> tensors);
+  const std::string* kept(const std::string& text) { return &*texts_.insert(text).first; }
+  const std::string* described(const void* module, std::span<const Tensor> tensors);
 
   int64_t most_;
   int64_t dropped_ = 0;
   std::vector<Event> timed_;
   std::vector<FlightCopy> collectives_;
-  std::vector<std::string> names_ = {""};
   std::vector<MemorySample> memory_;
-  std::unordered_map<std::string, uint32_t> of_text_;
-  std::unordered_map<const void*, uint32_t> of_module_;
+  std::unordered_set<std::string> texts_;
+  std::unordered_map<const void*, const std::string*> of_module_;
   StreamTimes streams_;
   /// Marks at which a GPU stream began collectives, until their ends are queued.
   std::unordered_map<uint64_t, StreamTimes::Mark> begun_;
