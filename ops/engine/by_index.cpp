@@ -91,9 +91,7 @@ class RowsMove {
   }
 
  private:
-  const Ref<Layout>& used() const {
-    return route_.operands[static_cast<size_t>(how_.given.rows)].used;
-  }
+  const Ref<Layout>& used() const { return route_.operand(how_.given.rows).used; }
   MemoryBlock& rows() { return call_.ins[how_.given.rows]; }
   MemoryBlock& indices() { return call_.ins[how_.given.indices]; }
 
@@ -157,8 +155,7 @@ void check_sliced_indices(const OpBody& op, const Route& route, const Tensor& in
   if (indices.device().kind == DeviceKind::meta) return;
   if (cuda::kWithCuda && cuda::is_capturing()) return;
   const ByIndex& given = *op.spec.by_index;
-  const Layout& rows =
-      given.into < 0 ? *route.operands[static_cast<size_t>(given.rows)].used : *route.results[0];
+  const Layout& rows = given.into < 0 ? *route.operand(given.rows).used : *route.results[0];
   const int64_t size = rows.shape[route.sliced_dim];
   if (auto outside = find_index_outside(DenseBlock::of(indices.block()), size)) {
     fail(op.spec.name, ": index is ", *outside, ", expected one of the ", size, " elements of dim ",
@@ -168,7 +165,7 @@ void check_sliced_indices(const OpBody& op, const Route& route, const Tensor& in
 
 MovedRows move_rows(const OpBody& op, const Route& route, CallBody& call) {
   const IndexRoute& how = *route.by_index;
-  const Layout& used = *route.operands[static_cast<size_t>(how.given.rows)].used;
+  const Layout& used = *route.operand(how.given.rows).used;
   MovedRows moved;
   if (call.ins[how.given.rows].device.kind == DeviceKind::meta) {
     moved.bytes = how.expected_bytes;

@@ -181,12 +181,9 @@ int Grad::operands() const { return body_.node.from.size(); }
 const Tensor& Grad::grad(int i) const { return body_.gradients[static_cast<size_t>(i)]; }
 Tensor Grad::in(int i) const { return body_.node.saved(body_.node.in.all(), i, "operand"); }
 Tensor Grad::out(int i) const { return body_.node.saved(body_.node.out.all(), i, "result"); }
-static const Layout& given_layout(const GradBody& body, int i) {
-  return *body.node.route->operands[static_cast<size_t>(i)].given;
-}
-const Shape& Grad::in_shape(int i) const { return given_layout(body_, i).shape; }
-Sharding Grad::in_sharding(int i) const { return given_layout(body_, i).sharding; }
-DType Grad::in_dtype(int i) const { return given_layout(body_, i).dtype; }
+const Shape& Grad::in_shape(int i) const { return body_.node.route->operand(i).given->shape; }
+Sharding Grad::in_sharding(int i) const { return body_.node.route->operand(i).given->sharding; }
+DType Grad::in_dtype(int i) const { return body_.node.route->operand(i).given->dtype; }
 const Attributes& Grad::attributes() const { return body_.node.attributes; }
 bool Grad::wants(int i) const { return static_cast<bool>(body_.node.from[i].node); }
 

@@ -204,7 +204,7 @@ class Router {
     if (!is_fetched(binding_, static_cast<size_t>(rows))) {
       fail(op_.spec.name, ": rule has no ~ dim in operand ", rows, ", expected one for by_index");
     }
-    const Ref<Plan>& move = route_->operands[static_cast<size_t>(op_.spec.by_index->indices)].move;
+    const Ref<Plan>& move = route_->operand(op_.spec.by_index->indices).move;
     if (move && move->is_free()) {
       route_->sliced_dim = fetched_dim(binding_, static_cast<size_t>(rows));
     }

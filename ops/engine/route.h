@@ -63,6 +63,8 @@ struct Route final : public RefCounted {
   /// Bytes received from other ranks by moves, fetches and stages.
   int64_t bytes = 0;
 
+  const OperandRoute& operand(int i) const { return operands[static_cast<size_t>(i)]; }
+  const Layout& result(int i) const { return *results[static_cast<size_t>(i)]; }
   static void destroy(Route* route) { delete route; }
 };
 
