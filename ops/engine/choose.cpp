@@ -103,7 +103,6 @@ namespace {
 struct CandidateCost {
   double seconds = 0;
   uint64_t changed = 0;
-  auto operator<=>(const CandidateCost&) const = default;
 };
 
 /// Smaller differences of predicted times do not count.
