@@ -20,7 +20,7 @@ class Binder {
  public:
   Binder(const std::string& op, const ParsedRule& rule, std::span<const Shape> shapes)
       : op_(op), rule_(rule), shapes_(shapes), told_by_(rule.factors.size(), -1) {
-    for (const Factor& factor : rule.factors) out_.factors.push_back({factor, -1});
+    out_.factors = rule.factors;
   }
 
   Binding bind(std::span<const std::pair<std::string, int64_t>> sizes,
@@ -70,10 +70,8 @@ class Binder {
     int most = 0;
     for (size_t i = 0; i < shapes_.size(); ++i) most = std::max(most, leading_dims(i));
     for (int k = 0; k < most; ++k) {
-      Binding::BoundFactor factor;
-      factor.name = concat("...", most - 1 - k);
       leading_.push_back(static_cast<int>(out_.factors.size()));
-      out_.factors.push_back(factor);
+      out_.factors.push_back({.name = concat("...", most - 1 - k)});
       told_by_.push_back(-1);
     }
     for (size_t i = 0; i < shapes_.size(); ++i) {

@@ -24,6 +24,8 @@ struct Factor {
   bool fetched = false;
   /// How ranks' partial results are reduced if no result has the factor.
   ReduceOp reduce = ReduceOp::sum;
+  /// In a Binding; -1 while it is unknown.
+  int64_t size = -1;
 };
 
 /// One dim of an array: its factors, outermost first; `...` has none.
@@ -57,20 +59,17 @@ inline bool contains(std::span<const int> numbers, int number) {
 /// A rule with the sizes of a call: `...` is expanded to factors; a dim of size 1 that is broadcast
 /// has none.
 struct Binding {
-  struct BoundFactor : Factor {
-    int64_t size = -1;
-  };
   using BoundDim = std::vector<int>;
   using BoundArray = std::vector<BoundDim>;
 
-  std::vector<BoundFactor> factors;
+  std::vector<Factor> factors;
   std::vector<BoundArray> operands;
   std::vector<BoundArray> results;
   std::vector<BoundArray> stages;
   std::vector<Shape> result_shapes;
   std::vector<Shape> stage_shapes;
 
-  const BoundFactor& factor(int i) const { return factors[static_cast<size_t>(i)]; }
+  const Factor& factor(int i) const { return factors[static_cast<size_t>(i)]; }
   /// Returns the dim of the array that has the factor, or -1.
   static int dim_of(const BoundArray& array, int factor);
   bool is_fetched(const BoundDim& dim) const { return dim.size() == 1 && factor(dim[0]).fetched; }
