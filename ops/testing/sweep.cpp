@@ -265,7 +265,7 @@ class SampleSweep {
     if (report_.mismatches.size() >= kShownMismatches) return;
     std::string text =
         concat(op_.spec().name, " sample ", number_, " on rank ", mesh_.rank(), " of ", mesh_, ":");
-    for (size_t i = 0; i < given_.size(); ++i) text += " " + placements_in_words(given_[i]);
+    for (size_t i = 0; i < given_.size(); ++i) text += concat(' ', placements_in_words(given_[i]));
     report_.mismatches.push_back(text + ": " + what);
   }
 
