@@ -5,7 +5,6 @@
 
 #include "fsdp/fsdp_param.h"
 #include "weft/expert_parallel.h"
-#include "weft/extend/offload_traffic.h"
 #include "weft/extend/op_log.h"
 #include "weft/extend/tape.h"
 #include "weft/memory_budget.h"

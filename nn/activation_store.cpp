@@ -7,7 +7,7 @@
 
 #include "weft/context.h"
 #include "weft/error.h"
-#include "weft/extend/offload_traffic.h"
+#include "weft/module.h"
 
 namespace weft {
 

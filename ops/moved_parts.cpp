@@ -9,7 +9,7 @@
 #include "mesh/plan.h"
 #include "ops/along_dim.h"
 #include "ops/engine/backward_run.h"
-#include "ops/engine/recorder.h"
+#include "ops/engine/engine.h"
 #include "ops/engine/tensor_body.h"
 #include "weft/error.h"
 #include "weft/extend/split_products.h"

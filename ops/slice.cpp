@@ -3,7 +3,7 @@
 
 #include "ops/along_dim.h"
 #include "ops/engine/by_index.h"
-#include "ops/engine/op_body.h"
+#include "ops/engine/binding.h"
 #include "ops/promotion.h"
 #include "ops/structure.h"
 #include "src/kernels/copy/copy.h"

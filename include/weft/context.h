@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <type_traits>
+#include <utility>
 
 #include "weft/export.h"
 #include "weft/stream.h"
@@ -54,38 +56,25 @@ struct WEFT_API Context {
   WEFT_STATIC_TLS static constinit thread_local Context* current_;
 };
 
-/// No op in the scope is recorded for backward.
-class WEFT_API NoGrad : NotCopied {
+/// Sets a member of the rank's Context for a scope.
+template <auto kMember> class ContextSetting : NotCopied {
  public:
-  NoGrad() : before_(Context::current().grad_enabled) { Context::current().grad_enabled = false; }
-  ~NoGrad() { Context::current().grad_enabled = before_; }
+  using Value = std::remove_reference_t<decltype(std::declval<Context&>().*kMember)>;
+  explicit ContextSetting(Value value)
+      : before_(std::exchange(Context::current().*kMember, value)) {}
+  ~ContextSetting() { Context::current().*kMember = before_; }
 
  private:
-  bool before_;
+  Value before_;
 };
 
+/// Sets the traffic policy.
+using TrafficScope = ContextSetting<&Context::traffic>;
 /// Says what runs, while it does.
-class RunScope : NotCopied {
- public:
-  explicit RunScope(const void* scope) : before_(Context::current().scope) {
-    Context::current().scope = scope;
-  }
-  ~RunScope() { Context::current().scope = before_; }
-
- private:
-  const void* before_;
-};
-
-/// Sets the traffic policy for a scope.
-class WEFT_API TrafficScope : NotCopied {
- public:
-  explicit TrafficScope(Traffic traffic) : before_(Context::current().traffic) {
-    Context::current().traffic = traffic;
-  }
-  ~TrafficScope() { Context::current().traffic = before_; }
-
- private:
-  Traffic before_;
+using RunScope = ContextSetting<&Context::scope>;
+/// No op in the scope is recorded for backward.
+struct NoGrad : ContextSetting<&Context::grad_enabled> {
+  NoGrad() : ContextSetting(false) {}
 };
 
 /// Sets whether GPUs compute the same bits in each run, for this process: cuDNN adds up the

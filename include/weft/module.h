@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -174,6 +175,10 @@ class WEFT_API Module : NotCopied {
 WEFT_API Tensors recompute(const std::function<Tensors(const Tensors&)>& function,
                            const Tensors& inputs, const std::vector<std::string>& kept = {},
                            const Tier& offload = {});
+
+/// Bytes that the calling rank has written to files and read from them so far for
+/// `Module::offload_activations`. On `meta` those that it would have.
+WEFT_API int64_t offloaded_activation_bytes();
 
 /// Names of the ops that compute matrix products and attention, which take most of a forward's
 /// time: to be kept by a recomputation. Tokens are dispatched to experts again, and float8 products

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "ops/engine/backward_run.h"
+#include "ops/engine/dispatch.h"
 #include "ops/engine/engine.h"
-#include "ops/engine/op_node.h"
 #include "ops/engine/tensor_body.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
@@ -32,15 +32,6 @@ Tensor summed_to(const Tensor& gradient, const Shape& shape) {
   return sum(gradient, dims, false).reshape(shape);
 }
 
-/// Layout of the gradient of a tensor laid out as `layout`: Shard and Replicate stay, Partial
-/// becomes Replicate.
-static Ref<Layout> gradient_layout(const Layout& layout, DType dtype) {
-  if (!layout.sharding || !layout.sharding.has_partial()) {
-    return layout_of(layout.sharding, layout.shape, dtype);
-  }
-  return layout_of(reduced_sharding(layout.sharding), layout.shape, dtype);
-}
-
 /// Redistributes and casts `gradient` to the layout, with Partial made Replicate, and the dtype of
 /// a result of `what` that is laid out as `layout`.
 static Tensor brought_to(const Tensor& gradient, const Layout& layout, const std::string& what) {
@@ -53,7 +44,9 @@ static Tensor brought_to(const Tensor& gradient, const Layout& layout, const std
     fail("backward: the gradient is ", gradient.shape(), ", expected ", layout.shape,
          ", the shape of its tensor");
   }
-  Ref<Layout> target = gradient_layout(layout, gradient.dtype());
+  const bool partial = layout.sharding && layout.sharding.has_partial();
+  Ref<Layout> target = layout_of(partial ? reduced_sharding(layout.sharding) : layout.sharding,
+                                 layout.shape, gradient.dtype());
   Tensor brought = gradient;
   if (!(target == layout_of(gradient))) {
     Ref<Plan> plan = plan_between(layout_of(gradient), target);
@@ -81,7 +74,7 @@ void BackwardRun::run(const Tensors& roots, const Tensors& gradients) {
     user_done(edge);
   }
   while (!ready_.empty()) {
-    std::pop_heap(ready_.begin(), ready_.end(), is_older);
+    std::ranges::pop_heap(ready_, is_older);
     Ref<Node> node = std::move(ready_.back().second);
     ready_.pop_back();
     run_node(node);
@@ -109,7 +102,7 @@ void BackwardRun::count_users(const Ref<Node>& root) {
 void BackwardRun::user_done(const Node::Edge& edge) {
   if (--slots_[edge.node.get()].waiting > 0) return;
   ready_.emplace_back(edge.node->sequence, edge.node);
-  std::push_heap(ready_.begin(), ready_.end(), is_older);
+  std::ranges::push_heap(ready_, is_older);
 }
 
 bool is_only_reference(const Tensor& tensor) {
@@ -219,10 +212,6 @@ Place BackwardRun::place_for(const Node::Edge& edge) {
   return {seen, accumulate};
 }
 
-void BackwardRun::placed(const Place& place) {
-  Recorder::current().reached_sink(place.tensor, place.direct);
-}
-
 namespace {
 
 /// The running backwards of a rank, outermost first, with their streams, and functions to run when
@@ -248,8 +237,7 @@ bool BackwardRun::expects(const Node& node) const {
 /// True when an outer backward expects more gradients for the leaf, and will complete it.
 static bool expects_more(const LeafNode& leaf) {
   const auto& runs = backward_stack().runs;
-  return std::any_of(runs.begin(), runs.end(),
-                     [&](const BackwardRun* run) { return run->expects(leaf); });
+  return std::ranges::any_of(runs, [&](const BackwardRun* run) { return run->expects(leaf); });
 }
 
 void LeafNode::run(BackwardRun&, std::span<const Tensor> gradients) {

@@ -8,8 +8,8 @@
 namespace weft {
 
 int Binding::dim_of(const BoundArray& array, int factor) {
-  const auto found = std::find_if(array.begin(), array.end(),
-                                  [&](const BoundDim& dim) { return contains(dim, factor); });
+  const auto found =
+      std::ranges::find_if(array, [&](const BoundDim& dim) { return contains(dim, factor); });
   return found == array.end() ? -1 : static_cast<int>(found - array.begin());
 }
 
@@ -20,7 +20,7 @@ class Binder {
  public:
   Binder(const std::string& op, const ParsedRule& rule, std::span<const Shape> shapes)
       : op_(op), rule_(rule), shapes_(shapes), told_by_(rule.factors.size(), -1) {
-    for (const Factor& factor : rule.factors) out_.factors.push_back({factor, -1});
+    out_.factors = rule.factors;
   }
 
   Binding bind(std::span<const std::pair<std::string, int64_t>> sizes,
@@ -40,12 +40,14 @@ class Binder {
 
  private:
   static int named_dims(const RuleArray& array) {
-    return static_cast<int>(std::count_if(array.begin(), array.end(),
-                                          [](const RuleDim& dim) { return !dim.ellipsis; }));
+    return static_cast<int>(
+        std::ranges::count_if(array, [](const RuleDim& dim) { return !dim.ellipsis; }));
   }
   static bool has_ellipsis(const RuleArray& array) {
     return named_dims(array) != static_cast<int>(array.size());
   }
+  /// Dims that `...` stands for.
+  int leading_dims(size_t i) const { return shapes_[i].ndim() - named_dims(rule_.operands[i]); }
 
   void check_ndims() const {
     if (shapes_.size() != rule_.operands.size()) {
@@ -66,21 +68,14 @@ class Binder {
   /// Makes the factors of `...`, aligned from the right: leading_[k] is the k-th from the last.
   void make_leading_factors() {
     int most = 0;
-    for (size_t i = 0; i < shapes_.size(); ++i) {
-      if (has_ellipsis(rule_.operands[i])) {
-        most = std::max(most, shapes_[i].ndim() - named_dims(rule_.operands[i]));
-      }
-    }
+    for (size_t i = 0; i < shapes_.size(); ++i) most = std::max(most, leading_dims(i));
     for (int k = 0; k < most; ++k) {
-      Binding::BoundFactor factor;
-      factor.name = concat("...", most - 1 - k);
       leading_.push_back(static_cast<int>(out_.factors.size()));
-      out_.factors.push_back(factor);
+      out_.factors.push_back({.name = concat("...", most - 1 - k)});
       told_by_.push_back(-1);
     }
     for (size_t i = 0; i < shapes_.size(); ++i) {
-      if (!has_ellipsis(rule_.operands[i])) continue;
-      int count = shapes_[i].ndim() - named_dims(rule_.operands[i]);
+      const int count = leading_dims(i);
       for (int k = 0; k < count; ++k) {
         tell(i, leading_[static_cast<size_t>(k)], shapes_[i][count - 1 - k], true);
       }
@@ -115,7 +110,7 @@ class Binder {
     int dim = 0;
     for (const RuleDim& term : rule_.operands[i]) {
       if (term.ellipsis) {
-        int count = shapes_[i].ndim() - named_dims(rule_.operands[i]);
+        const int count = leading_dims(i);
         for (; dim < count; ++dim) {
           int factor = leading_[static_cast<size_t>(count - 1 - dim)];
           bool broadcast = shapes_[i][dim] != out_.factors[static_cast<size_t>(factor)].size;
@@ -133,11 +128,10 @@ class Binder {
   /// Checks merged dims: at most one factor's size is unknown, and the product must be the dim's
   /// size.
   void check_merged(size_t i) {
-    int named = 0;
-    int leading = shapes_[i].ndim() - named_dims(rule_.operands[i]);
+    int dim = leading_dims(i);
     for (const RuleDim& term : rule_.operands[i]) {
       if (term.ellipsis) continue;
-      int64_t size = shapes_[i][leading + named++];
+      int64_t size = shapes_[i][dim++];
       if (term.factors.size() < 2) continue;
       int64_t product = 1;
       int unknown = -1;
@@ -205,7 +199,7 @@ Binding bind_rule(const std::string& op, const ParsedRule& rule,
   return Binder(op, rule, shapes).bind(sizes, stages);
 }
 
-using rule_grammar::bare;
+using rule_grammar::any_factor;
 using rule_grammar::cut;
 using rule_grammar::next_dim;
 using rule_grammar::trimmed;
@@ -236,19 +230,13 @@ static void apply_marks(Factor& factor, std::string_view dim) {
 }
 
 static RuleDim parse_dim(ParsedRule& rule, std::string_view dim) {
-  RuleDim parsed;
-  if (dim == "...") {
-    parsed.ellipsis = true;
-  } else if (dim.front() == '(') {
-    std::string_view inner = trimmed(dim.substr(1, dim.size() - 2));
-    while (!inner.empty()) {
-      parsed.factors.push_back(factor_named(rule, cut(inner, ' ')));
-      inner = trimmed(inner);
-    }
-  } else {
-    parsed.factors.push_back(factor_named(rule, bare(dim)));
-    apply_marks(rule.factors[static_cast<size_t>(parsed.factors[0])], dim);
-  }
+  RuleDim parsed{.ellipsis = dim == "..."};
+  if (parsed.ellipsis) return parsed;
+  any_factor(dim, [&](std::string_view name) {
+    parsed.factors.push_back(factor_named(rule, name));
+    return false;
+  });
+  if (dim.front() != '(') apply_marks(rule.factors[static_cast<size_t>(parsed.factors[0])], dim);
   return parsed;
 }
 

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "weft/extend/op.h"
 #include "weft/extend/rule.h"
 #include "weft/placement.h"
 
@@ -22,11 +24,13 @@ struct Factor {
   bool fetched = false;
   /// How ranks' partial results are reduced if no result has the factor.
   ReduceOp reduce = ReduceOp::sum;
+  /// In a Binding; -1 while it is unknown.
+  int64_t size = -1;
 };
 
 /// One dim of an array: its factors, outermost first; `...` has none.
 struct RuleDim {
-  std::vector<int> factors;
+  std::vector<int> factors = {};
   bool ellipsis = false;
 };
 
@@ -55,21 +59,20 @@ inline bool contains(std::span<const int> numbers, int number) {
 /// A rule with the sizes of a call: `...` is expanded to factors; a dim of size 1 that is broadcast
 /// has none.
 struct Binding {
-  struct BoundFactor : Factor {
-    int64_t size = -1;
-  };
   using BoundDim = std::vector<int>;
   using BoundArray = std::vector<BoundDim>;
 
-  std::vector<BoundFactor> factors;
+  std::vector<Factor> factors;
   std::vector<BoundArray> operands;
   std::vector<BoundArray> results;
   std::vector<BoundArray> stages;
   std::vector<Shape> result_shapes;
   std::vector<Shape> stage_shapes;
 
+  const Factor& factor(int i) const { return factors[static_cast<size_t>(i)]; }
   /// Returns the dim of the array that has the factor, or -1.
   static int dim_of(const BoundArray& array, int factor);
+  bool is_fetched(const BoundDim& dim) const { return dim.size() == 1 && factor(dim[0]).fetched; }
   static bool has(const BoundArray& array, int factor) { return dim_of(array, factor) >= 0; }
 };
 
@@ -78,5 +81,38 @@ struct Binding {
 Binding bind_rule(const std::string& op, const ParsedRule& rule,
                   std::span<const std::pair<std::string, int64_t>> sizes,
                   std::span<const Shape> shapes, std::span<const RuleArray> stages);
+
+inline constexpr int kMaxOperands = 16;
+inline constexpr int kMaxResults = 4;
+
+/// A rule ready to be bound to shapes.
+struct ReadyRule {
+  ParsedRule rule;
+  std::vector<std::pair<std::string, int64_t>> sizes;
+  std::vector<RuleArray> stages;
+  /// Factors that stages reduce over.
+  std::vector<int> staged;
+  /// Rows and the entries that they belong to; -1 without.
+  std::pair<int, int> joined = {-1, -1};
+};
+
+/// The data behind an Op.
+struct OpBody {
+  OpSpec spec;
+  uint32_t id;
+  /// The rule of an op whose dims do not depend on attributes.
+  std::optional<ReadyRule> fixed_rule;
+  uint32_t saved_in;
+  uint32_t saved_out;
+  /// Operands that forward takes dense.
+  uint32_t dense_in;
+};
+
+/// Returns what forward takes as operand i.
+inline const Takes& taken(const OpSpec& spec, size_t i) {
+  return spec.takes[std::min(i, spec.takes.size() - 1)];
+}
+
+ReadyRule rule_for(const OpBody& op, const Attributes& attributes, std::span<const Shape> shapes);
 
 }  // namespace weft

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/engine/by_index.h"
+#include "ops/engine/choose.h"
 
 #include <algorithm>
 
 #include "mesh/grid.h"
 #include "mesh/plan.h"
 #include "mesh/rows.h"
-#include "ops/engine/call_body.h"
-#include "ops/engine/choose.h"
-#include "ops/engine/op_body.h"
-#include "ops/engine/recorder.h"
+#include "ops/engine/binding.h"
+#include "ops/engine/dispatch.h"
+#include "ops/engine/engine.h"
 #include "src/device/cuda/runtime.h"
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/copy/dense.h"
@@ -92,9 +91,7 @@ class RowsMove {
   }
 
  private:
-  const Ref<Layout>& used() const {
-    return route_.operands[static_cast<size_t>(how_.given.rows)].used;
-  }
+  const Ref<Layout>& used() const { return route_.operand(how_.given.rows).used; }
   MemoryBlock& rows() { return call_.ins[how_.given.rows]; }
   MemoryBlock& indices() { return call_.ins[how_.given.indices]; }
 
@@ -158,8 +155,7 @@ void check_sliced_indices(const OpBody& op, const Route& route, const Tensor& in
   if (indices.device().kind == DeviceKind::meta) return;
   if (cuda::kWithCuda && cuda::is_capturing()) return;
   const ByIndex& given = *op.spec.by_index;
-  const Layout& rows =
-      given.into < 0 ? *route.operands[static_cast<size_t>(given.rows)].used : *route.results[0];
+  const Layout& rows = given.into < 0 ? *route.operand(given.rows).used : *route.results[0];
   const int64_t size = rows.shape[route.sliced_dim];
   if (auto outside = find_index_outside(DenseBlock::of(indices.block()), size)) {
     fail(op.spec.name, ": index is ", *outside, ", expected one of the ", size, " elements of dim ",
@@ -169,7 +165,7 @@ void check_sliced_indices(const OpBody& op, const Route& route, const Tensor& in
 
 MovedRows move_rows(const OpBody& op, const Route& route, CallBody& call) {
   const IndexRoute& how = *route.by_index;
-  const Layout& used = *route.operands[static_cast<size_t>(how.given.rows)].used;
+  const Layout& used = *route.operand(how.given.rows).used;
   MovedRows moved;
   if (call.ins[how.given.rows].device.kind == DeviceKind::meta) {
     moved.bytes = how.expected_bytes;
@@ -189,27 +185,24 @@ MovedRows move_rows(const OpBody& op, const Route& route, CallBody& call) {
 std::vector<Box> needed_boxes(const Layout& operand, const Layout& result, const Needs& needs) {
   Box whole{Dims::filled(operand.shape.ndim(), 0), operand.shape};
   std::vector<Box> boxes;
-  for (int rank = 0; rank < operand.sharding.mesh().size(); ++rank) {
+  const int ranks = operand.grid ? operand.grid->ranks().size() : 1;
+  for (int rank = 0; rank < ranks; ++rank) {
     boxes.push_back(overlap(whole, needs(result.box_of(rank))));
   }
   return boxes;
 }
 
-bool is_local_fetch(const Layout& operand, const std::vector<Box>& needed) {
+int64_t most_missing(const Layout& operand, const std::vector<Box>& needed) {
+  int64_t most = 0;
   for (size_t rank = 0; rank < needed.size(); ++rank) {
-    Box own = overlap(needed[rank], operand.box_of(static_cast<int>(rank)));
-    if (own.shape.product() != needed[rank].shape.product()) return false;
+    const Box own = overlap(needed[rank], operand.box_of(static_cast<int>(rank)));
+    most = std::max(most, needed[rank].shape.product() - own.shape.product());
   }
-  return true;
+  return most;
 }
 
 double predicted_fetch_seconds(const Layout& operand, const Layout& result, const Needs& needs) {
-  std::vector<Box> needed = needed_boxes(operand, result, needs);
-  int64_t most = 0;
-  for (size_t rank = 0; rank < needed.size(); ++rank) {
-    Box own = overlap(needed[rank], operand.box_of(static_cast<int>(rank)));
-    most = std::max(most, needed[rank].shape.product() - own.shape.product());
-  }
+  const int64_t most = most_missing(operand, needed_boxes(operand, result, needs));
   if (most == 0) return 0;
   return predicted_exchange_seconds(operand.sharding.mesh(),
                                     most * static_cast<int64_t>(size_of(operand.dtype)));

@@ -6,7 +6,6 @@
 
 #include "mesh/grid.h"
 #include "mesh/plan.h"
-#include "ops/engine/by_index.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -15,9 +14,8 @@ using BoundArray = Binding::BoundArray;
 
 int fetched_dim(const Binding& binding, size_t operand) {
   const BoundArray& array = binding.operands[operand];
-  const auto found = std::find_if(array.begin(), array.end(), [&](const auto& dim) {
-    return dim.size() == 1 && binding.factors[static_cast<size_t>(dim[0])].fetched;
-  });
+  const auto found =
+      std::ranges::find_if(array, [&](const auto& dim) { return binding.is_fetched(dim); });
   return found == array.end() ? -1 : static_cast<int>(found - array.begin());
 }
 
@@ -27,8 +25,7 @@ static bool is_outermost(const Binding& binding, const BoundArray& array, int fa
   for (const auto& dim : array) {
     for (int inner : dim) {
       if (inner == factor) break;
-      if (contains(dim, factor) && binding.factors[static_cast<size_t>(inner)].size != 1)
-        return false;
+      if (contains(dim, factor) && binding.factor(inner).size != 1) return false;
     }
   }
   return true;
@@ -36,9 +33,9 @@ static bool is_outermost(const Binding& binding, const BoundArray& array, int fa
 
 static bool can_be_cut(const ChoiceQuery& query, int factor) {
   const Binding& binding = query.binding;
-  const auto& bound = binding.factors[static_cast<size_t>(factor)];
-  const bool is_addend = query.by_index && query.by_index->into >= 0 &&
-                         query.by_index->written == ByIndex::Written::add;
+  const auto& bound = binding.factor(factor);
+  const bool is_addend = query.spec.by_index && query.spec.by_index->into >= 0 &&
+                         query.spec.by_index->written == ByIndex::Written::add;
   if (bound.whole || (bound.fetched && !is_addend)) return false;
   for (const auto* arrays : {&binding.operands, &binding.results, &binding.stages}) {
     for (const BoundArray& array : *arrays) {
@@ -50,9 +47,9 @@ static bool can_be_cut(const ChoiceQuery& query, int factor) {
 
 /// The factor of a dim that is written by index, if the axis cuts it: it goes on to; else -1.
 static int kept_factor(const ChoiceQuery& query, int axis) {
-  if (!query.by_index || query.by_index->into < 0) return -1;
-  const auto into = static_cast<size_t>(query.by_index->into);
-  const int dim = fetched_dim(query.binding, static_cast<size_t>(query.by_index->rows));
+  if (!query.spec.by_index || query.spec.by_index->into < 0) return -1;
+  const auto into = static_cast<size_t>(query.spec.by_index->into);
+  const int dim = fetched_dim(query.binding, static_cast<size_t>(query.spec.by_index->rows));
   if (dim < 0 || !query.operands[into]->sharding[axis].is_shard(dim)) return -1;
   const auto& factors = query.binding.operands[into][static_cast<size_t>(dim)];
   return factors.size() == 1 ? factors[0] : -1;
@@ -106,7 +103,6 @@ namespace {
 struct CandidateCost {
   double seconds = 0;
   uint64_t changed = 0;
-  auto operator<=>(const CandidateCost&) const = default;
 };
 
 /// Smaller differences of predicted times do not count.
@@ -118,40 +114,31 @@ class Chooser {
 
   Choice choose() {
     std::vector<std::vector<AxisChoice>> choices;
+    std::vector<size_t> counts;
     for (int axis = 0; axis < mesh_.ndim(); ++axis) {
-      choices.push_back(choices_for_axis(query_, axis));
+      counts.push_back(choices.emplace_back(choices_for_axis(query_, axis)).size());
     }
     // Operands whose parts have explicit sizes, which the others can take over.
     for (size_t i = 0; i < query_.operands.size(); ++i) {
       if (query_.operands[i]->sharding.has_sizes()) sized_.push_back(static_cast<int>(i));
     }
-    std::vector<size_t> at(choices.size(), 0);
-    do {
+    each_combination(counts, [&](std::span<const size_t> at) {
       std::vector<AxisChoice> axes;
       for (size_t a = 0; a < at.size(); ++a) axes.push_back(choices[a][at[a]]);
       for (const int sized : sized_) consider(axes, sized);
-    } while (advance(at, choices));
+    });
     if (!best_) refuse();
     return std::move(*best_);
   }
 
  private:
-  static bool advance(std::vector<size_t>& at,
-                      const std::vector<std::vector<AxisChoice>>& choices) {
-    for (size_t a = 0; a < at.size(); ++a) {
-      if (++at[a] < choices[a].size()) return true;
-      at[a] = 0;
-    }
-    return false;
-  }
-
   [[noreturn]] void refuse() const {
     std::string layouts;
-    for (int operand : query_.pinned) {
+    for (int operand : query_.spec.writes) {
       const Sharding& sharding = query_.operands[static_cast<size_t>(operand)]->sharding;
       layouts += concat(layouts.empty() ? "" : ", ", "operand ", operand, " ", sharding);
     }
-    fail(query_.name, ": layouts of its operands are ", layouts,
+    fail(query_.spec.name, ": layouts of its operands are ", layouts,
          ", expected ones that it can change in place");
   }
 
@@ -188,13 +175,11 @@ class Chooser {
   double fetch_seconds(const Choice& choice, size_t operand, const Layout& used) const {
     Ref<Layout> result =
         layout_of(choice.results[0], query_.binding.result_shapes[0], query_.result_dtypes[0]);
-    if (const ByIndex* rows = query_.by_index) {
+    if (const std::optional<ByIndex>& rows = query_.spec.by_index) {
       if (rows->rows != static_cast<int>(operand)) return 0;
       return predicted_rows_seconds(*rows, fetched_dim(query_.binding, operand), used, *result);
     }
-    return predicted_fetch_seconds(used, *result, [&](const Box& box) {
-      return query_.needs(static_cast<int>(operand), box);
-    });
+    return predicted_fetch_seconds(used, *result, query_.needs(static_cast<int>(operand)));
   }
 
   const ChoiceQuery& query_;
@@ -223,7 +208,7 @@ class FactorsSeen {
     for (size_t d = 0; d < array.size(); ++d) {
       if (array[d].empty()) continue;
       const int factor = outermost(array[d]);
-      if (binding_.factors[static_cast<size_t>(factor)].fetched) continue;
+      if (binding_.factor(factor).fetched) continue;
       const FactorParts parts = parts_of(sharding, static_cast<int>(d), shape, factor);
       if (seen_.try_emplace(factor, parts).first->second != parts) return false;
     }
@@ -231,12 +216,10 @@ class FactorsSeen {
   }
 
  private:
-  int64_t size_of(int factor) const { return binding_.factors[static_cast<size_t>(factor)].size; }
-
   /// The factor that a cut of merged dims passes to: the first that is longer than 1.
   int outermost(const Binding::BoundDim& dim) const {
     const auto found =
-        std::find_if(dim.begin(), dim.end(), [&](int factor) { return size_of(factor) != 1; });
+        std::ranges::find_if(dim, [&](int factor) { return binding_.factor(factor).size != 1; });
     return found == dim.end() ? dim.front() : *found;
   }
 
@@ -244,7 +227,8 @@ class FactorsSeen {
   FactorParts parts_of(const Sharding& sharding, int d, const Shape& shape, int factor) const {
     FactorParts parts =
         sizes_of_parts(sharding.pattern(), sharding.body()->grid->sizes(), d, shape[d]);
-    const int64_t inner = std::max<int64_t>(1, shape[d] / std::max<int64_t>(1, size_of(factor)));
+    const int64_t inner =
+        std::max<int64_t>(1, shape[d] / std::max<int64_t>(1, binding_.factor(factor).size));
     for (auto& level : parts) {
       for (int64_t& part : level) part /= inner;
     }
@@ -261,8 +245,8 @@ class FactorsSeen {
 
 bool parts_agree(const ChoiceQuery& query, const Choice& choice) {
   const auto is_sized = [](const Sharding& sharding) { return sharding.has_sizes(); };
-  if (std::none_of(choice.operands.begin(), choice.operands.end(), is_sized) &&
-      std::none_of(choice.results.begin(), choice.results.end(), is_sized)) {
+  if (std::ranges::none_of(choice.operands, is_sized) &&
+      std::ranges::none_of(choice.results, is_sized)) {
     return true;
   }
   FactorsSeen seen(query.binding);
@@ -273,17 +257,6 @@ bool parts_agree(const ChoiceQuery& query, const Choice& choice) {
   for (size_t i = 0; i < choice.results.size(); ++i) {
     const Shape& shape = query.binding.result_shapes[i];
     if (!seen.agrees(query.binding.results[i], choice.results[i], shape)) return false;
-  }
-  return true;
-}
-
-bool boundaries_coincide(int64_t size, int64_t inner, std::span<const int> parts) {
-  if (parts.empty() || inner == 1 || size == 0) return true;
-  for (int index = 0; index < parts[0]; ++index) {
-    Chunk outer = chunk_of(size, parts[0], index), merged = chunk_of(size * inner, parts[0], index);
-    if (merged.length != outer.length * inner) return false;
-    if (outer.length && merged.offset != outer.offset * inner) return false;
-    if (!boundaries_coincide(outer.length, inner, parts.subspan(1))) return false;
   }
   return true;
 }

@@ -1,35 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <span>
 #include <vector>
 
-#include "mesh/layout.h"
-#include "ops/engine/binding.h"
-#include "weft/extend/op.h"
+#include "ops/engine/by_index.h"
 
 namespace weft {
 
 /// The properties of an op call that determine its layouts.
 struct ChoiceQuery {
-  /// Name of the op, for errors.
-  const std::string& name;
+  const OpSpec& spec;
   const Binding& binding;
   std::span<const Ref<Layout>> operands;
   std::span<const DType> result_dtypes;
-  std::span<const std::vector<int>> linear;
+  /// The spec's, without operands that the call lacks.
+  std::vector<std::vector<int>> linear;
   /// Factors over which stages reduce: cutting them does not make results Partial.
   std::span<const int> staged;
-  /// Operands that must keep their layout.
-  std::span<const int> pinned;
-  /// Returns the slice of operand i (with ~ dims) that a slice of result 0 needs.
-  std::function<Box(int operand, const Box& result)> needs;
-  /// The dim that is read or written by index; null without one.
-  const ByIndex* by_index = nullptr;
   /// Factors that an axis may cut together: rows and the entries that they belong to; -1 without.
-  std::pair<int, int> joined = {-1, -1};
+  std::pair<int, int> joined;
+  /// Returns what an operand with ~ dims needs.
+  std::function<Needs(int operand)> needs;
 };
 
 /// The layouts to compute in. For an operand with ~ dims: the layout from which slices are fetched.
@@ -63,6 +58,17 @@ struct AxisChoice {
 std::optional<Choice> combine(const ChoiceQuery& query, const DeviceMesh& mesh,
                               std::span<const AxisChoice> axes, int sized);
 
+/// Calls `visit` with each combination of one of `counts[i]` choices for each i, the first fastest.
+template <class Visit> void each_combination(std::span<const size_t> counts, const Visit& visit) {
+  if (std::ranges::count(counts, 0u)) return;
+  std::vector<size_t> at(counts.size(), 0);
+  for (size_t i = 0; i < at.size() || at.empty();) {
+    visit(at);
+    if (at.empty()) return;
+    for (i = 0; i < at.size() && ++at[i] == counts[i]; ++i) at[i] = 0;
+  }
+}
+
 /// Returns the first dim of an operand that is fetched, or -1.
 int fetched_dim(const Binding& binding, size_t operand);
 inline bool is_fetched(const Binding& binding, size_t operand) {
@@ -76,8 +82,5 @@ bool parts_agree(const ChoiceQuery& query, const Choice& choice);
 /// True when all operands that have one of the joined factors are cut along it as they were given:
 /// only then does each rank hold the rows that its entries name.
 bool keeps_joined(const ChoiceQuery& query, const Choice& choice);
-
-/// True when `size * inner` elements cut into `parts` have the boundaries of `size` cut into them.
-bool boundaries_coincide(int64_t size, int64_t inner, std::span<const int> parts);
 
 }  // namespace weft

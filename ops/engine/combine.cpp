@@ -10,6 +10,18 @@ namespace weft {
 
 using BoundArray = Binding::BoundArray;
 
+/// True when `size * inner` elements cut into `parts` have the boundaries of `size` cut into them.
+static bool boundaries_coincide(int64_t size, int64_t inner, std::span<const int> parts) {
+  if (parts.empty() || inner == 1 || size == 0) return true;
+  for (int index = 0; index < parts[0]; ++index) {
+    Chunk outer = chunk_of(size, parts[0], index), merged = chunk_of(size * inner, parts[0], index);
+    if (merged.length != outer.length * inner) return false;
+    if (outer.length && merged.offset != outer.offset * inner) return false;
+    if (!boundaries_coincide(outer.length, inner, parts.subspan(1))) return false;
+  }
+  return true;
+}
+
 namespace {
 
 /// Turns the axes' choices into shardings.
@@ -25,26 +37,23 @@ class Combiner {
     for (size_t i = 0; i < binding_.operands.size(); ++i) {
       auto sharding = is_fetched(binding_, i) ? fetched_sharding(i) : operand_sharding(i);
       if (!sharding) return std::nullopt;
-      if (contains(query_.pinned, static_cast<int>(i)) &&
+      if (contains(query_.spec.writes, static_cast<int>(i)) &&
           *sharding != query_.operands[i]->sharding) {
         return std::nullopt;
       }
       choice.operands.push_back(*sharding);
     }
-    for (const BoundArray& array : binding_.results) {
-      auto sharding = result_sharding(array, false);
-      if (!sharding) return std::nullopt;
-      choice.results.push_back(*sharding);
+    for (const bool stage : {false, true}) {
+      for (const BoundArray& array : stage ? binding_.stages : binding_.results) {
+        auto sharding = result_sharding(array, stage);
+        if (!sharding) return std::nullopt;
+        (stage ? choice.stages : choice.results).push_back(*sharding);
+      }
     }
-    for (const BoundArray& array : binding_.stages) {
-      auto sharding = result_sharding(array, true);
-      if (!sharding) return std::nullopt;
-      choice.stages.push_back(*sharding);
-    }
-    const bool joins = std::any_of(axes_.begin(), axes_.end(), [](auto& a) { return a.with >= 0; });
+    const bool joins = std::ranges::any_of(axes_, [](auto& a) { return a.with >= 0; });
     if (joins && !keeps_joined(query_, choice)) return std::nullopt;
     if (!parts_agree(query_, choice)) return std::nullopt;
-    choice.staged = std::any_of(axes_.begin(), axes_.end(), [&](const AxisChoice& axis) {
+    choice.staged = std::ranges::any_of(axes_, [&](const AxisChoice& axis) {
       return axis.kind == AxisChoice::Kind::cut && contains(query_.staged, axis.factor);
     });
     return choice;
@@ -98,11 +107,11 @@ class Combiner {
   bool is_cut_by(int factor, const Axes& axes) const {
     const Axes& cutting = orders_[static_cast<size_t>(factor)];
     return axes.size() == cutting.size() &&
-           std::all_of(axes.begin(), axes.end(), [&](int axis) { return cutting.contains(axis); });
+           std::ranges::all_of(axes, [&](int axis) { return cutting.contains(axis); });
   }
 
   bool take_parts(const Layout& given, int d, int factor) {
-    const int64_t inner = given.shape[d] / std::max<int64_t>(1, size_of(factor));
+    const int64_t inner = given.shape[d] / std::max<int64_t>(1, binding_.factor(factor).size);
     std::vector<std::vector<int64_t>> parts =
         sizes_of_parts(given.sharding.pattern(), given.grid->sizes(), d, given.shape[d]);
     Axes& order = orders_[static_cast<size_t>(factor)];
@@ -116,8 +125,6 @@ class Combiner {
     }
     return true;
   }
-
-  int64_t size_of(int factor) const { return binding_.factors[static_cast<size_t>(factor)].size; }
 
   /// The factor of a dim that some axis cuts, or -1.
   int cut_factor_of(const Binding::BoundDim& dim) const {
@@ -133,7 +140,7 @@ class Combiner {
     if (found == parts_.end()) return Shard{d};
     int64_t inner = 1;
     for (const int other : array[static_cast<size_t>(d)]) {
-      if (other != factor) inner *= size_of(other);
+      if (other != factor) inner *= binding_.factor(other).size;
     }
     Shard shard{d, found->second};
     for (int64_t& size : shard.sizes) size *= inner;
@@ -162,10 +169,11 @@ class Combiner {
 
   /// True if no result has the factor and no stage reduces it: cutting it makes results Partial.
   bool makes_partial(int factor) const {
-    const auto& bound = binding_.factors[static_cast<size_t>(factor)];
+    const auto& bound = binding_.factor(factor);
     return !binding_.results.empty() && !bound.created && !contains(query_.staged, factor) &&
-           std::none_of(binding_.results.begin(), binding_.results.end(),
-                        [&](const BoundArray& array) { return Binding::has(array, factor); });
+           std::ranges::none_of(binding_.results, [&](const BoundArray& array) {
+             return Binding::has(array, factor);
+           });
   }
 
   Placement operand_placement(size_t operand, int a) const {
@@ -192,7 +200,7 @@ class Combiner {
   }
 
   std::optional<Sharding> fetched_sharding(size_t operand) const {
-    Pattern pattern = query_.by_index ? rows_pattern(operand) : fetched_pattern(operand);
+    Pattern pattern = query_.spec.by_index ? rows_pattern(operand) : fetched_pattern(operand);
     return checked(binding_.operands[operand], pattern, static_cast<int>(operand));
   }
 
@@ -219,7 +227,7 @@ class Combiner {
 
   /// Rows that move by index, and the indices that they are written to, are cut alike.
   Pattern rows_pattern(size_t operand) const {
-    const auto rows = static_cast<size_t>(query_.by_index->rows);
+    const auto rows = static_cast<size_t>(query_.spec.by_index->rows);
     if (operand != rows) return pattern_like_rows(operand, rows_pattern(rows));
     const Pattern& given = query_.operands[operand]->sharding.pattern();
     const bool sized = given.has_sizes() || !parts_.empty();
@@ -249,7 +257,7 @@ class Combiner {
   /// Cuts the fetched dim of an operand as that of the rows is cut.
   Pattern pattern_like_rows(size_t operand, const Pattern& rows) const {
     const int dim = fetched_dim(binding_, operand);
-    const int from = fetched_dim(binding_, static_cast<size_t>(query_.by_index->rows));
+    const int from = fetched_dim(binding_, static_cast<size_t>(query_.spec.by_index->rows));
     Pattern pattern(mesh_.ndim());
     for (int a = 0; a < mesh_.ndim(); ++a) {
       if (!rows[a].is_shard(from)) {
@@ -267,9 +275,9 @@ class Combiner {
   /// True on an axis without a role for rows that do not lie whole on it, or whose indices do not:
   /// cutting them costs less than gathering them.
   bool cuts_rows(int axis) const {
-    const auto rows = static_cast<size_t>(query_.by_index->rows);
+    const auto rows = static_cast<size_t>(query_.spec.by_index->rows);
     if (!operand_placement(rows, axis).is_replicate()) return false;
-    for (const int operand : {query_.by_index->rows, query_.by_index->indices}) {
+    for (const int operand : {query_.spec.by_index->rows, query_.spec.by_index->indices}) {
       const auto i = static_cast<size_t>(operand);
       if (is_fetched(binding_, i) && !query_.operands[i]->sharding[axis].is_replicate()) {
         return true;
@@ -279,8 +287,7 @@ class Combiner {
   }
 
   bool is_fetched_dim(size_t operand, int dim) const {
-    const auto& factors = binding_.operands[operand][static_cast<size_t>(dim)];
-    return factors.size() == 1 && binding_.factors[static_cast<size_t>(factors[0])].fetched;
+    return binding_.is_fetched(binding_.operands[operand][static_cast<size_t>(dim)]);
   }
 
   std::optional<Sharding> result_sharding(const BoundArray& array, bool stage) const {
@@ -297,7 +304,7 @@ class Combiner {
   Placement cut_result(const BoundArray& array, int axis, bool stage) const {
     const auto [dim, factor] = dim_cut_by(array, axes_[static_cast<size_t>(axis)]);
     if (dim >= 0) return cut(array, dim, factor, axis);
-    const auto& bound = binding_.factors[static_cast<size_t>(factor)];
+    const auto& bound = binding_.factor(factor);
     if (bound.created || stage || contains(query_.staged, factor)) return Replicate();
     return Partial{bound.reduce};
   }
@@ -339,12 +346,12 @@ class Combiner {
     int64_t inner = 1;
     for (size_t i = at + 1; i < dim.size(); ++i) {
       if (!orders_[static_cast<size_t>(dim[i])].empty()) return false;
-      inner *= binding_.factors[static_cast<size_t>(dim[i])].size;
+      inner *= binding_.factor(dim[i]).size;
     }
     if (sized) return true;
     std::vector<int> parts;
     for (int axis : order) parts.push_back(mesh_.axis_size(axis));
-    return boundaries_coincide(binding_.factors[static_cast<size_t>(dim[at])].size, inner, parts);
+    return boundaries_coincide(binding_.factor(dim[at]).size, inner, parts);
   }
 
   const ChoiceQuery& query_;

@@ -3,13 +3,12 @@
 
 #include <algorithm>
 
-#include "ops/engine/call_body.h"
 #include "ops/engine/engine.h"
-#include "ops/engine/op_node.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/engine/trace_recorder.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
+#include "weft/extend/pattern.h"
 
 namespace weft {
 
@@ -17,8 +16,9 @@ namespace {
 
 /// The state of one op call.
 struct Running {
-  explicit Running(const OpBody& body, Route& way, const Attributes& attributes)
-      : op(body), route(way), call(way, attributes) {}
+  Running(const OpBody& body, Route& way, std::span<const Tensor> operands,
+          const Attributes& attributes)
+      : op(body), route(way), call(way, attributes), device(device_of(body, operands)) {}
 
   const OpBody& op;
   Route& route;
@@ -88,9 +88,7 @@ static void count_traffic(const OpBody& op, const Route& route) {
 static void add_fetched(Running& run, const OperandRoute& operand, const Tensor& used) {
   MemoryBlock block = used.block();
   if (operand.fetch_is_local) {
-    Box part = operand.box;
-    for (int d = 0; d < part.shape.ndim(); ++d) part.offset[d] -= operand.used->box.offset[d];
-    run.call.ins.add(block.part(part));
+    run.call.ins.add(block.part(relative(operand.box, operand.used->box)));
     run.fetched.add(Tensor());
     return;
   }
@@ -222,7 +220,7 @@ static void mark_equality(std::span<const Tensor> operands, const Results& resul
   const auto is_equal = [](const Tensor& x) {
     return !x.is_sharded() && x.storage()->is_equal_on_ranks();
   };
-  if (!std::all_of(operands.begin(), operands.end(), is_equal)) return;
+  if (!std::ranges::all_of(operands, is_equal)) return;
   for (int i = 0; i < results.count; ++i) {
     results.tensors[static_cast<size_t>(i)].storage()->mark_equal_on_ranks();
   }
@@ -246,8 +244,7 @@ Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor
   if (!route) [[unlikely]]
     return dispatch(op, joined(*op, operands), attributes);
   check_writes(*op, operands);
-  Running run(*op, *route, attributes);
-  run.device = device_of(*op, operands);
+  Running run(*op, *route, operands, attributes);
   if (route->moves) [[unlikely]]
     count_traffic(*op, *route);
   add_operands(run, operands);
@@ -284,10 +281,9 @@ static bool lies_alike(const Ref<Layout>& from, const Ref<Layout>& to) {
 }
 
 static bool is_operand(const Running& run, const MemoryBlock& block) {
-  return std::any_of(run.call.ins.all().begin(), run.call.ins.all().end(),
-                     [&](const MemoryBlock& in) {
-                       return block.data && (in.data == block.data || is_disturbed(in, block));
-                     });
+  return std::ranges::any_of(run.call.ins.all(), [&](const MemoryBlock& in) {
+    return block.data && (in.data == block.data || is_disturbed(in, block));
+  });
 }
 
 /// True if the op can write to the place itself. A half-precision result may go to an f32 place if
@@ -348,8 +344,7 @@ Results dispatch_into(const std::shared_ptr<const OpBody>& op, std::span<const T
   if (!route) [[unlikely]]
     return dispatch_into(op, joined(*op, operands), attributes, places);
   for (size_t i = 0; i < places.size(); ++i) check_place(*op, route->results[i], places[i]);
-  Running run(*op, *route, attributes);
-  run.device = device_of(*op, operands);
+  Running run(*op, *route, operands, attributes);
   if (route->moves) count_traffic(*op, *route);
   add_operands(run, operands);
   traced.moves(route->bytes + run.rows.bytes);

@@ -1,17 +1,69 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <string>
 
 #include "mesh/plan.h"
-#include "ops/engine/recorder.h"
 #include "ops/engine/route.h"
+#include "weft/autograd.h"
+#include "weft/extend/op_log.h"
 
 namespace weft {
 
 class KeptResults;
+class TraceRecorder;
 struct CallBody;
-struct OpBody;
+
+/// The place to which a rank's op engine reports what it does. It counts each event and passes it
+/// to the rank's OpLog and trace, if they exist; without them an event costs a branch.
+struct Recorder {
+  struct Moved {
+    int64_t count = 0;
+    int64_t bytes = 0;
+  };
+
+  EngineStatistics statistics;
+  /// Implicit traffic by the op that caused it.
+  std::map<std::string, Moved> implicit;
+  OpLog* log = nullptr;
+  TraceRecorder* trace = nullptr;
+
+  /// The calling rank's.
+  static Recorder& current();
+
+  /// An op, or the gradient of a leaf, requires redistributions in which this rank receives
+  /// `bytes`.
+  void required(const std::string& what, int64_t bytes);
+  /// A plan runs.
+  void planned(const std::string& what, const Plan& plan) {
+    if (log) [[unlikely]]
+      log_plan(what, plan);
+  }
+  /// An op fetches elements of an operand of layout `from`; `required` has counted the bytes.
+  void fetched(const std::string& what, const Layout& from, int64_t bytes) {
+    if (log) [[unlikely]]
+      log_fetch(what, from, bytes);
+  }
+  /// The same for bytes that `required` could not know.
+  void exchanged(const std::string& what, const Layout& from, int64_t bytes);
+  /// A call on device `meta`, which is not executed.
+  void skipped(const OpBody& op, const Route& route, const CallBody& call) {
+    if (log) log_work(op, route, call);
+  }
+  /// A contribution to a gradient reached the memory of its sink: written there by its op, or
+  /// copied.
+  void reached_sink(const Tensor& contribution, bool in_place);
+
+ private:
+  void log_plan(const std::string& what, const Plan& plan);
+  void log_fetch(const std::string& what, const Layout& from, int64_t bytes);
+  void log_work(const OpBody& op, const Route& route, const CallBody& call);
+};
+
+/// The placements as they are printed, "[S(0), R]".
+std::string placements_in_words(const Sharding& sharding);
 
 /// The engine's state on one rank.
 struct Engine {

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/engine/node.h"
 
+#include <exception>
+#include <utility>
+
 #include "ops/engine/backward_run.h"
-#include "ops/engine/memory_pool.h"
-#include "ops/engine/op_node.h"
+#include "ops/engine/dispatch.h"
+#include "ops/engine/engine.h"
 #include "ops/engine/tensor_body.h"
+#include "src/device/memory.h"
+#include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/tape.h"
+#include "weft/trace.h"
 
 namespace weft {
 
@@ -95,9 +101,6 @@ Tensor record_move(const char* name, const Tensor& input, const Tensor& output,
   return recorded_function(name, {input}, {output}, std::move(function), true)[0];
 }
 
-void* OpNode::operator new(size_t) { return MemoryPool<OpNode>::take(); }
-void OpNode::operator delete(void* memory) { MemoryPool<OpNode>::give(memory); }
-
 /// Returns the same elements without a node: a saved result must not keep its own node alive.
 static OpNode::Saved saved_result(const Tensor& tensor) {
   return {relabeled(tensor, layout_of(tensor)), tensor.storage()->version()};
@@ -178,23 +181,15 @@ int Grad::operands() const { return body_.node.from.size(); }
 const Tensor& Grad::grad(int i) const { return body_.gradients[static_cast<size_t>(i)]; }
 Tensor Grad::in(int i) const { return body_.node.saved(body_.node.in.all(), i, "operand"); }
 Tensor Grad::out(int i) const { return body_.node.saved(body_.node.out.all(), i, "result"); }
-static const Layout& given_layout(const GradBody& body, int i) {
-  return *body.node.route->operands[static_cast<size_t>(i)].given;
-}
-const Shape& Grad::in_shape(int i) const { return given_layout(body_, i).shape; }
-Sharding Grad::in_sharding(int i) const { return given_layout(body_, i).sharding; }
-DType Grad::in_dtype(int i) const { return given_layout(body_, i).dtype; }
+const Shape& Grad::in_shape(int i) const { return body_.node.route->operand(i).given->shape; }
+Sharding Grad::in_sharding(int i) const { return body_.node.route->operand(i).given->sharding; }
+DType Grad::in_dtype(int i) const { return body_.node.route->operand(i).given->dtype; }
 const Attributes& Grad::attributes() const { return body_.node.attributes; }
 bool Grad::wants(int i) const { return static_cast<bool>(body_.node.from[i].node); }
 
 void Grad::give(int i, const Tensor& gradient) const {
   if (!wants(i)) return;
   body_.backward.pass(body_.node.from[i], summed_to(gradient, in_shape(i)));
-}
-
-void Grad::give(int i, const Op& op, std::span<const Tensor> operands,
-                const Attributes& attributes) const {
-  if (wants(i)) give_all(std::span(&i, 1), op, operands, attributes);
 }
 
 void Grad::give_all(std::span<const int> of, const Op& op, std::span<const Tensor> operands,
@@ -208,11 +203,80 @@ void Grad::give_all(std::span<const int> of, const Op& op, std::span<const Tenso
       dispatch_into(op.shared(), operands, attributes, std::span(places.data(), of.size()));
   for (size_t r = 0; r < of.size(); ++r) {
     if (places[r].tensor) {
-      body_.backward.placed(places[r]);
+      Recorder::current().reached_sink(places[r].tensor, places[r].direct);
     } else {
       give(of[r], results.tensors[r]);
     }
   }
+}
+
+SideWork::SideWork() : home_(Context::current().stream) {}
+
+SideWork::~SideWork() {
+  try {
+    join();
+  } catch (const std::exception&) {  // the device failed, as its next call reports
+  }
+}
+
+void SideWork::begin(int device) {
+  if (std::exchange(active_, true)) return;
+  device_ = device;
+  side_ = stream_for({DeviceKind::cuda, static_cast<int8_t>(device)}, StreamRole::side);
+}
+
+Event SideWork::mark() const { return Event::record(current()); }
+
+Stream SideWork::home(Device device) const {
+  const StreamScope scope(home_);
+  return current_stream(device);
+}
+
+SideWork::Turn::Turn(SideWork& work, Node& node, const std::vector<Event>& awaited)
+    : work_(work), was_aside_(work.is_aside_) {
+  if (!work.active_) return;
+  auto* leaf = dynamic_cast<LeafNode*>(&node);
+  // What completes a leaf queues its work where the backward began.
+  work.is_aside_ = !leaf && work.runs_aside(node);
+  if (work.is_aside_ != was_aside_) scope_.emplace(work.is_aside_ ? work.side_ : work.home_);
+  if (leaf) std::exchange(leaf->written, {}).wait(work.current());
+  for (const Event& event : awaited) event.wait(work.current());
+  // Leaves may be complete long before the rest of the side stream's work.
+  if (!leaf && !work.is_aside_ && !awaited.empty()) work.join();
+  if (work.is_aside_ || was_aside_) work.part();
+}
+
+void SideWork::free(const Ref<Node>& node, Tensors gradients) {
+  if (!are_apart_) return node->release();
+  if (!node->release_own(kept().tensors)) kept().nodes.push_back(node);
+  for (Tensor& gradient : gradients) {
+    if (gradient && !is_only_reference(gradient)) keep(std::move(gradient));
+  }
+}
+
+void SideWork::join() {
+  if (!are_apart_) return;
+  const Stream computing = home(side_.device);
+  {
+    const StreamScope scope(computing);
+    const TraceSpan span("wait for the side stream", -1, side_.device, TraceSpan::Time::waits);
+    Event::record(side_).wait(computing);
+  }
+  Event::record(computing).wait(side_);
+  are_apart_ = false;
+  for (size_t aside = 0; aside < kept_.size(); ++aside) {
+    const StreamScope scope(aside ? side_ : home_);
+    const Kept freed = std::exchange(kept_[aside], {});
+    for (const Ref<Node>& node : freed.nodes) node->release();
+  }
+}
+
+void SideWork::finish() {
+  if (!active_) return;
+  are_apart_ = true;
+  join();
+  const StreamScope scope(home_);
+  Heap::current().exchange_freed(side_);
 }
 
 }  // namespace weft

@@ -3,9 +3,8 @@
 
 #include <atomic>
 
-#include "ops/engine/call_body.h"
+#include "ops/engine/binding.h"
 #include "ops/engine/dispatch.h"
-#include "ops/engine/op_body.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -166,14 +165,10 @@ const Box& Call::stage_box(int i) const {
   return body_.route.stages[static_cast<size_t>(i)].partial->box;
 }
 
-const Shape& Call::in_shape(int i) const {
-  return body_.route.operands[static_cast<size_t>(i)].used->shape;
-}
-const Shape& Call::out_shape(int i) const {
-  return body_.route.results[static_cast<size_t>(i)]->shape;
-}
-const Box& Call::in_box(int i) const { return body_.route.operands[static_cast<size_t>(i)].box; }
-const Box& Call::out_box(int i) const { return body_.route.results[static_cast<size_t>(i)]->box; }
+const Shape& Call::in_shape(int i) const { return body_.route.operand(i).used->shape; }
+const Shape& Call::out_shape(int i) const { return body_.route.result(i).shape; }
+const Box& Call::in_box(int i) const { return body_.route.operand(i).box; }
+const Box& Call::out_box(int i) const { return body_.route.result(i).box; }
 
 const Attributes& Call::attributes() const { return body_.attributes; }
 bool Call::accumulate(int i) const { return body_.accumulate[static_cast<size_t>(i)]; }

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "mesh/mesh_body.h"
-#include "ops/engine/by_index.h"
 #include "ops/engine/choose.h"
 #include "ops/engine/engine.h"
 #include "ops/engine/tensor_body.h"
@@ -93,7 +92,7 @@ class Router {
         fail(op_.spec.name, ": operand ", i, ' ', shapes_[i], " is ", dtypes_[i],
              ", expected a dtype with arithmetic; cast it first");
       }
-      if (dtypes.empty() || std::find(dtypes.begin(), dtypes.end(), dtypes_[i]) != dtypes.end()) {
+      if (dtypes.empty() || std::ranges::find(dtypes, dtypes_[i]) != dtypes.end()) {
         continue;
       }
       std::string names;
@@ -141,39 +140,19 @@ class Router {
   }
 
   void lay_out_here() {
-    for (size_t i = 0; i < binding_.results.size(); ++i) {
-      route_->results.push_back(
-          layout_of(Sharding(), binding_.result_shapes[i], result_dtypes_[i]));
-    }
-    for (size_t i = 0; i < layouts_.size(); ++i) {
-      OperandRoute operand{layouts_[i], layouts_[i]};
-      operand.box = layouts_[i]->box;
-      if (is_fetched(binding_, i) && !op_.spec.by_index) {
-        operand.fetched = operand.fetch_is_local = true;
-        operand.box = overlap(operand.box, needs_of(static_cast<int>(i))(route_->results[0]->box));
-      }
-      route_->operands.push_back(std::move(operand));
-    }
+    for (size_t i = 0; i < binding_.results.size(); ++i) add_result(i, Sharding());
+    for (size_t i = 0; i < layouts_.size(); ++i) add_operand(i, layouts_[i]);
   }
 
   void lay_out_over(const DeviceMesh& mesh, const ReadyRule& rule) {
-    std::vector<std::vector<int>> linear = linear_sets();
-    ChoiceQuery query{op_.spec.name,
-                      binding_,
-                      layouts_,
-                      result_dtypes_,
-                      linear,
-                      rule.staged,
-                      op_.spec.writes,
-                      [this](int operand, const Box& box) { return needs_of(operand)(box); },
-                      op_.spec.by_index ? &*op_.spec.by_index : nullptr,
-                      rule.joined};
-    Choice choice = choose_layouts(query, mesh);
-    for (size_t i = 0; i < binding_.results.size(); ++i) {
-      route_->results.push_back(
-          layout_of(choice.results[i], binding_.result_shapes[i], result_dtypes_[i]));
+    const auto needs = [this](int operand) { return needs_of(operand); };
+    const Choice choice = choose_layouts({op_.spec, binding_, layouts_, result_dtypes_,
+                                          linear_sets(), rule.staged, rule.joined, needs},
+                                         mesh);
+    for (size_t i = 0; i < choice.results.size(); ++i) add_result(i, choice.results[i]);
+    for (size_t i = 0; i < layouts_.size(); ++i) {
+      add_operand(i, layout_of(choice.operands[i], shapes_[i], dtypes_[i]));
     }
-    for (size_t i = 0; i < layouts_.size(); ++i) add_operand(i, choice.operands[i]);
     if (op_.spec.by_index) add_index_route();
     if (choice.staged) add_stages(mesh, choice, rule.staged[0]);
     if (!route_->results.empty()) route_->counts_here = counts_here(route_->results[0]->sharding);
@@ -188,8 +167,12 @@ class Router {
     return sets;
   }
 
-  void add_operand(size_t i, const Sharding& sharding) {
-    OperandRoute operand{layouts_[i], layout_of(sharding, shapes_[i], dtypes_[i])};
+  void add_result(size_t i, const Sharding& sharding) {
+    route_->results.push_back(layout_of(sharding, binding_.result_shapes[i], result_dtypes_[i]));
+  }
+
+  void add_operand(size_t i, Ref<Layout> used) {
+    OperandRoute operand{layouts_[i], std::move(used)};
     operand.box = operand.used->box;
     if (!(operand.given == operand.used)) {
       operand.move = plan_between(operand.given, operand.used);
@@ -205,8 +188,9 @@ class Router {
     operand.fetched = true;
     operand.fetched_boxes =
         needed_boxes(*operand.used, *route_->results[0], needs_of(static_cast<int>(i)));
-    operand.fetch_is_local = is_local_fetch(*operand.used, operand.fetched_boxes);
-    operand.box = operand.fetched_boxes[static_cast<size_t>(operand.used->sharding.mesh().rank())];
+    operand.fetch_is_local = most_missing(*operand.used, operand.fetched_boxes) == 0;
+    const int rank = operand.used->grid ? operand.used->grid->rank() : 0;
+    operand.box = operand.fetched_boxes[static_cast<size_t>(rank)];
     if (operand.fetch_is_local) return;
     int64_t own = overlap(operand.box, operand.used->box).shape.product();
     int64_t missing = operand.box.shape.product() - own;
@@ -220,7 +204,7 @@ class Router {
     if (!is_fetched(binding_, static_cast<size_t>(rows))) {
       fail(op_.spec.name, ": rule has no ~ dim in operand ", rows, ", expected one for by_index");
     }
-    const Ref<Plan>& move = route_->operands[static_cast<size_t>(op_.spec.by_index->indices)].move;
+    const Ref<Plan>& move = route_->operand(op_.spec.by_index->indices).move;
     if (move && move->is_free()) {
       route_->sliced_dim = fetched_dim(binding_, static_cast<size_t>(rows));
     }

@@ -5,8 +5,8 @@
 
 #include "mesh/layout.h"
 #include "mesh/plan.h"
+#include "ops/engine/binding.h"
 #include "ops/engine/by_index.h"
-#include "ops/engine/op_body.h"
 
 namespace weft {
 
@@ -63,6 +63,8 @@ struct Route final : public RefCounted {
   /// Bytes received from other ranks by moves, fetches and stages.
   int64_t bytes = 0;
 
+  const OperandRoute& operand(int i) const { return operands[static_cast<size_t>(i)]; }
+  const Layout& result(int i) const { return *results[static_cast<size_t>(i)]; }
   static void destroy(Route* route) { delete route; }
 };
 

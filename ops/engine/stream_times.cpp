@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/engine/stream_times.h"
+#include "ops/engine/trace_recorder.h"
 
 #include <algorithm>
 #include <utility>
@@ -14,7 +14,7 @@ using Times = std::vector<std::pair<int64_t, int64_t>>;
 
 /// Returns the same intervals in order, without overlaps.
 static Times united(Times times) {
-  std::sort(times.begin(), times.end());
+  std::ranges::sort(times);
   Times all;
   for (const auto& [begin, end] : times) {
     if (!all.empty() && begin <= all.back().second) {

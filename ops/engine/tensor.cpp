@@ -2,9 +2,10 @@
 #include "weft/tensor.h"
 
 #include <numeric>
+#include <utility>
 
-#include "ops/engine/memory_pool.h"
 #include "ops/engine/tensor_body.h"
+#include "src/base/numeric.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/autograd.h"
 #include "weft/error.h"
@@ -17,9 +18,6 @@ void retain_handle(TensorBody* body) { body->retain(); }
 void release_handle(TensorBody* body) {
   if (body->release()) TensorBody::destroy(body);
 }
-
-void* TensorBody::operator new(size_t) { return MemoryPool<TensorBody>::take(); }
-void TensorBody::operator delete(void* memory) { MemoryPool<TensorBody>::give(memory); }
 
 MemoryBlock TensorBody::block() const {
   auto* start = static_cast<char*>(storage->data());
@@ -114,11 +112,6 @@ double Tensor::item() const {
   return to_vector<double>()[0];
 }
 
-template <class T> static constexpr DType kDTypeOf = DType::f32;
-template <> constexpr DType kDTypeOf<double> = DType::f64;
-template <> constexpr DType kDTypeOf<int64_t> = DType::i64;
-template <> constexpr DType kDTypeOf<uint64_t> = DType::u64;
-
 /// Throws for a tensor on `meta`.
 static void check_values(const char* what, const Tensor& tensor) {
   if (tensor.device().kind != DeviceKind::meta) return;
@@ -131,7 +124,7 @@ template <class T> std::vector<T> Tensor::to_vector() const {
   check_values("to_vector", *this);
   const Shape& local = body_->layout->box.shape;
   std::vector<T> values(static_cast<size_t>(local.product()));
-  copy(dense_block(values.data(), kDTypeOf<T>, local), block());
+  copy(dense_block(values.data(), dtype_of<T>, local), block());
   return values;
 }
 template WEFT_API std::vector<float> Tensor::to_vector() const;
@@ -202,22 +195,6 @@ Tensor tensor_in(Ref<Storage> storage, int64_t offset, const Shape& shape, DType
   return make_tensor(std::move(layout), std::move(storage), offset, strides);
 }
 
-namespace {
-
-/// The bytes from the first element to the end of the last one.
-struct Extent {
-  explicit Extent(const MemoryBlock& block)
-      : begin(reinterpret_cast<uintptr_t>(block.data)), end(begin + size_of(block.dtype)) {
-    for (int d = 0; d < block.shape.ndim(); ++d) {
-      end += static_cast<size_t>((block.shape[d] - 1) * block.strides[d]) * size_of(block.dtype);
-    }
-  }
-  uintptr_t begin;
-  uintptr_t end;
-};
-
-}  // namespace
-
 static bool is_same_place(const MemoryBlock& a, const MemoryBlock& b) {
   if (a.data != b.data || a.dtype != b.dtype || !(a.shape == b.shape)) return false;
   for (int d = 0; d < a.shape.ndim(); ++d) {
@@ -228,6 +205,16 @@ static bool is_same_place(const MemoryBlock& a, const MemoryBlock& b) {
 
 static int64_t bytes_of_step(const MemoryBlock& block, int dim) {
   return block.strides[dim] * static_cast<int64_t>(size_of(block.dtype));
+}
+
+/// The address of the first element, and the end of the last one.
+static std::pair<uintptr_t, uintptr_t> extent_of(const MemoryBlock& block) {
+  const auto begin = reinterpret_cast<uintptr_t>(block.data);
+  uintptr_t end = begin + size_of(block.dtype);
+  for (int d = 0; d < block.shape.ndim(); ++d) {
+    end += static_cast<size_t>((block.shape[d] - 1) * bytes_of_step(block, d));
+  }
+  return {begin, end};
 }
 
 /// True if the elements lie between each other, as two columns of a matrix do: all steps are
@@ -249,8 +236,8 @@ static bool are_interleaved(const MemoryBlock& a, const MemoryBlock& b) {
 
 bool is_disturbed(const MemoryBlock& read, const MemoryBlock& written) {
   if (!read.data || !written.data || read.numel() == 0 || written.numel() == 0) return false;
-  const Extent a(read), b(written);
-  return a.begin < b.end && b.begin < a.end && !is_same_place(read, written) &&
+  const auto a = extent_of(read), b = extent_of(written);
+  return a.first < b.second && b.first < a.second && !is_same_place(read, written) &&
          !are_interleaved(read, written);
 }
 

@@ -3,13 +3,14 @@
 
 #include "mesh/layout.h"
 #include "ops/engine/node.h"
+#include "src/device/pooled.h"
 #include "weft/context.h"
 #include "weft/tensor.h"
 
 namespace weft {
 
 /// The data behind a Tensor: its memory and its place on the tape.
-struct TensorBody final : public RefCounted {
+struct TensorBody final : public RefCounted, public Pooled<TensorBody> {
   Ref<Layout> layout;
   Ref<Storage> storage;
   /// Elements from the storage's start to this rank's first one.
@@ -28,8 +29,6 @@ struct TensorBody final : public RefCounted {
 
   MemoryBlock block() const;
 
-  static void* operator new(size_t bytes);
-  static void operator delete(void* memory);
   static void destroy(TensorBody* body) { delete body; }
 };
 

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "ops/engine/backward_run.h"
-#include "ops/engine/recorder.h"
+#include "ops/engine/engine.h"
 #include "ops/engine/trace_recorder.h"
 #include "src/base/trace_file.h"
 #include "weft/communicator.h"
@@ -28,14 +28,8 @@ bool TraceRecorder::has_room() {
   return false;
 }
 
-uint32_t TraceRecorder::number_of(const std::string& text) {
-  const auto [found, is_new] = of_text_.try_emplace(text, static_cast<uint32_t>(names_.size()));
-  if (is_new) names_.push_back(text);
-  return found->second;
-}
-
 /// "shapes", "bytes" of the local elements, and "module" as members of a JSON object.
-uint32_t TraceRecorder::described(const void* module, std::span<const Tensor> tensors) {
+const std::string* TraceRecorder::described(const void* module, std::span<const Tensor> tensors) {
   std::string shapes;
   int64_t bytes = 0;
   for (const Tensor& tensor : tensors) {
@@ -45,13 +39,13 @@ uint32_t TraceRecorder::described(const void* module, std::span<const Tensor> te
   }
   std::string members = concat("\"shapes\":", json_quoted(shapes), ",\"bytes\":", bytes);
   if (const auto path = of_module_.find(module); path != of_module_.end()) {
-    members += concat(",\"module\":", json_quoted(names_[path->second]));
+    members += concat(",\"module\":", json_quoted(*path->second));
   }
-  return number_of(members);
+  return kept(members);
 }
 
 void TraceRecorder::name_module(const void* module, const std::string& path) {
-  of_module_[module] = number_of(path);
+  of_module_[module] = kept(path);
 }
 
 void TraceRecorder::add_module(const void* module, int64_t begin, std::span<const Tensor> inputs) {
@@ -67,18 +61,14 @@ void TraceRecorder::add_op(const OpBody& op, int64_t begin, int64_t bytes,
                            std::span<const Tensor> operands) {
   const int64_t end = ticks_now();
   if (!has_room()) return;
-  const auto [found, is_new] = of_op_.try_emplace(op.id, static_cast<uint32_t>(names_.size()));
-  if (is_new) names_.push_back(op.spec.name);
-  timed_.push_back({begin, end, found->second, false, is_in_backward(), bytes,
+  timed_.push_back({begin, end, kept(op.spec.name), false, is_in_backward(), bytes,
                     described(Context::current().scope, operands)});
 }
 
 void TraceRecorder::add_span(const char* name, int64_t begin, int64_t number) {
   const int64_t end = ticks_now();
   if (!has_room()) return;
-  const auto [found, is_new] = of_span_.try_emplace(name, static_cast<uint32_t>(names_.size()));
-  if (is_new) names_.push_back(name);
-  timed_.push_back({begin, end, found->second, true, false, number});
+  timed_.push_back({begin, end, kept(name), true, false, number});
 }
 
 void TraceRecorder::add_stream_span(const char* name, const StreamTimes::Mark& begin, bool waits,
@@ -190,7 +180,7 @@ ModuleTrace::~ModuleTrace() {
 TraceOverlap TraceScope::overlap(const char* span) const {
   std::vector<std::pair<int64_t, int64_t>> within;
   for (const TraceRecorder::Event& event : recorder_->timed()) {
-    if (event.is_span && recorder_->names()[event.name] == span) {
+    if (event.is_span && *event.name == span) {
       within.emplace_back(event.begin, event.end);
     }
   }
@@ -199,7 +189,7 @@ TraceOverlap TraceScope::overlap(const char* span) const {
   if (within.empty()) return overlap;
   std::vector<StreamStretch> stretches = recorder_->streams().stretches();
   std::erase_if(stretches, [&](const StreamStretch& stretch) {
-    return std::none_of(within.begin(), within.end(), [&](const auto& times) {
+    return std::ranges::none_of(within, [&](const auto& times) {
       return times.first <= stretch.queued && stretch.queued <= times.second;
     });
   });
@@ -219,16 +209,15 @@ static void write_timed(const TraceRecorder& recorder, const TickScale& scale, i
                         TraceEvents& events) {
   for (const TraceRecorder::Event& event : recorder.timed()) {
     const TraceTimes times{scale.steady(event.begin) + to_wall, scale.steady(event.end) + to_wall};
-    const std::string& name = recorder.names()[event.name];
+    const std::string& name = *event.name;
     if (event.is_span) {
       const bool is_numbered = event.number >= 0;
-      const bool is_module = event.detail != 0;
-      events.add(kOpsLane, is_module ? "span,module" : "span",
+      events.add(kOpsLane, event.detail ? "span,module" : "span",
                  is_numbered ? concat(name, ' ', event.number) : name, times,
-                 recorder.names()[event.detail]);
+                 event.detail ? *event.detail : "");
     } else {
       events.add(kOpsLane, event.backward ? "op,backward" : "op", name, times,
-                 concat("\"bytes_moved\":", event.number, ',', recorder.names()[event.detail]));
+                 concat("\"bytes_moved\":", event.number, ',', *event.detail));
     }
   }
 }

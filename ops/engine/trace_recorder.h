@@ -1,19 +1,103 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
-#include "ops/engine/op_body.h"
-#include "ops/engine/stream_times.h"
+#include "ops/engine/binding.h"
 #include "src/base/ticks.h"
 #include "src/comm/flight/record.h"
 #include "src/device/kernel/ranges.h"
 #include "weft/export.h"
+#include "weft/stream.h"
 
 namespace weft {
+
+/// The kind of an interval of a stream.
+enum class StreamWork : uint8_t {
+  span,
+  /// The compute stream waits.
+  wait,
+  collective,
+};
+
+/// An interval of one stream of a GPU, in nanoseconds of the host's steady clock.
+struct StreamStretch {
+  int device;
+  /// As returned by cuda::role_of.
+  int role;
+  StreamWork work;
+  std::string name;
+  int64_t begin, end;
+  /// Time at which the host queued its end, in ticks.
+  int64_t queued;
+};
+
+/// Nanoseconds in which any of the intervals communicates, and the exposed part of them, in which
+/// the compute stream waits or communicates itself.
+struct CommunicationTime {
+  int64_t all = 0;
+  int64_t exposed = 0;
+};
+CommunicationTime communication_time(const std::vector<StreamStretch>& stretches);
+
+/// The intervals of GPU streams that a trace keeps. Belongs to the rank's thread.
+class StreamTimes {
+ public:
+  /// `anchor_serves`: nanoseconds after which a new anchor is made.
+  explicit StreamTimes(int64_t anchor_serves = 5'000'000'000) : anchor_serves_(anchor_serves) {}
+
+  /// A point in a stream.
+  struct Mark {
+    Stream stream = {};
+    std::shared_ptr<void> time = {};
+    /// Index among the anchors of the device.
+    size_t anchor = 0;
+  };
+
+  /// Returns an empty mark on the CPU, and while a graph is recorded, which runs at other times.
+  Mark mark(const Stream& stream);
+  /// Adds the interval from a mark that is not empty until now; returns its number.
+  size_t add(const Mark& begin, StreamWork work, std::string name);
+  /// Changes the name of an interval once it is known.
+  void rename(size_t number, std::string name) { kept_[number].name = std::move(name); }
+
+  size_t size() const { return kept_.size(); }
+  /// Returns the intervals in the order in which they were queued. Waits for the GPU.
+  std::vector<StreamStretch> stretches() const;
+
+ private:
+  struct Kept {
+    Mark begin, end;
+    StreamWork work;
+    std::string name;
+    int64_t queued;
+  };
+  /// A point from which marks are timed: the times of a GPU are coarse over long distances. The
+  /// host's time of the first one is known; each other one is timed from the one before.
+  struct Anchor {
+    std::shared_ptr<void> time;
+    /// Nanoseconds of the steady clock when the host queued it.
+    int64_t queued;
+  };
+  struct Anchors {
+    std::vector<Anchor> all;
+    /// The host's time of the first one.
+    int64_t steady = 0;
+  };
+  size_t anchor_for(const Stream& stream);
+
+  int64_t anchor_serves_;
+  /// By device.
+  std::map<int, Anchors> anchors_;
+  std::vector<Kept> kept_;
+};
 
 /// The events that a trace keeps of one rank. Times are ticks.
 class TraceRecorder final : public FlightListener {
@@ -21,14 +105,13 @@ class TraceRecorder final : public FlightListener {
   /// An op call, or a span.
   struct Event {
     int64_t begin, end;
-    /// Index into names().
-    uint32_t name;
+    const std::string* name;
     bool is_span;
     bool backward;
     /// Bytes that the op's moves received, or the number of a span.
     int64_t number;
-    /// Index into names() of the JSON members that describe it further; none if empty.
-    uint32_t detail = 0;
+    /// JSON members that describe it further; null if there are none.
+    const std::string* detail = nullptr;
   };
   /// Bytes in use on the CPU and on GPUs.
   struct MemorySample {
@@ -54,7 +137,6 @@ class TraceRecorder final : public FlightListener {
   const StreamTimes& streams() const { return streams_; }
   const std::vector<Event>& timed() const { return timed_; }
   const std::vector<FlightCopy>& collectives() const { return collectives_; }
-  const std::vector<std::string>& names() const { return names_; }
   const std::vector<MemorySample>& memory() const { return memory_; }
   int64_t events() const {
     return static_cast<int64_t>(timed_.size() + collectives_.size() + streams_.size());
@@ -63,19 +145,16 @@ class TraceRecorder final : public FlightListener {
 
  private:
   bool has_room();
-  uint32_t number_of(const std::string& text);
-  uint32_t described(const void* module, std::span<const Tensor> tensors);
+  const std::string* kept(const std::string& text) { return &*texts_.insert(text).first; }
+  const std::string* described(const void* module, std::span<const Tensor> tensors);
 
   int64_t most_;
   int64_t dropped_ = 0;
   std::vector<Event> timed_;
   std::vector<FlightCopy> collectives_;
-  std::vector<std::string> names_ = {""};
   std::vector<MemorySample> memory_;
-  std::unordered_map<std::string, uint32_t> of_text_;
-  std::unordered_map<const void*, uint32_t> of_module_;
-  std::unordered_map<uint32_t, uint32_t> of_op_;
-  std::unordered_map<const char*, uint32_t> of_span_;
+  std::unordered_set<std::string> texts_;
+  std::unordered_map<const void*, const std::string*> of_module_;
   StreamTimes streams_;
   /// Marks at which a GPU stream began collectives, until their ends are queued.
   std::unordered_map<uint64_t, StreamTimes::Mark> begun_;

@@ -5,11 +5,10 @@
 #include <cmath>
 #include <ostream>
 
-#include "ops/engine/op_body.h"
+#include "ops/engine/binding.h"
 #include "ops/testing/sweep.h"
 #include "weft/autograd.h"
 #include "weft/context.h"
-#include "weft/ops/factories.h"
 
 namespace weft {
 
@@ -43,8 +42,7 @@ class Jacobian {
     if (in_f64_ && result.dtype() != f64) return {.skipped = "its result is not f64"};
     if (result.numel() == 0) return {.skipped = "its result has no elements"};
     cotangent_ = random_array(result.shape(), result.dtype(), -2, 2, seed);
-    backward({result}, {from_values(cotangent_.values, result.shape(),
-                                    {.dtype = result.dtype(), .device = device_})});
+    backward({result}, {tensor_of(cotangent_, device_)});
     GradcheckReport report;
     for (size_t i = 0; i < operands.size(); ++i) {
       if (!operands[i].grad()) continue;
@@ -60,15 +58,12 @@ class Jacobian {
  private:
   bool takes_f64(size_t operand) const {
     const std::vector<DType>& dtypes = taken(op_.spec(), operand).dtypes;
-    return dtypes.empty() || std::find(dtypes.begin(), dtypes.end(), f64) != dtypes.end();
+    return dtypes.empty() || std::ranges::find(dtypes, f64) != dtypes.end();
   }
 
   Tensors tensors() const {
     Tensors tensors;
-    for (const SweepArray& array : operands_) {
-      tensors.push_back(
-          from_values(array.values, array.shape, {.dtype = array.dtype, .device = device_}));
-    }
+    for (const SweepArray& array : operands_) tensors.push_back(tensor_of(array, device_));
     return tensors;
   }
 

@@ -6,11 +6,11 @@
 #include <ostream>
 
 #include "mesh/mesh_body.h"
-#include "ops/engine/op_body.h"
+#include "ops/engine/engine.h"
+#include "ops/engine/tensor_body.h"
 #include "ops/testing/sweep.h"
 #include "weft/autograd.h"
 #include "weft/error.h"
-#include "weft/ops/factories.h"
 #include "weft/ranks.h"
 
 namespace weft {
@@ -41,23 +41,14 @@ int sweep_percent() {
 
 namespace {
 
-/// One expected tensor.
-struct Expected {
-  SweepArray array;
-  double greatest = 0;
-  explicit Expected(const Tensor& whole)
-      : array{whole.shape(), whole.dtype(), whole.to_vector<double>()},
-        greatest(array.greatest()) {}
-};
-
 /// The results of a sample on one device, which every layout must reproduce.
 struct Reference {
   std::vector<SweepArray> operands;
-  std::vector<Expected> results;
+  std::vector<SweepArray> results;
   /// Operands written in place, by their index.
-  std::vector<std::pair<int, Expected>> written;
+  std::vector<std::pair<int, SweepArray>> written;
   /// Gradients by operand; empty for an operand without a gradient.
-  std::vector<std::optional<Expected>> gradients;
+  std::vector<std::optional<SweepArray>> gradients;
   Tensor cotangent;
 };
 
@@ -67,8 +58,8 @@ bool is_written(const Op& op, size_t operand) {
   return contains(op.spec().writes, static_cast<int>(operand));
 }
 
-Tensor tensor_of(const SweepArray& array) {
-  return from_values(array.values, array.shape, {.dtype = array.dtype});
+SweepArray array_of(const Tensor& whole) {
+  return {whole.shape(), whole.dtype(), whole.to_vector<double>()};
 }
 
 Reference reference_of(const Op& op, const OpSample& sample, uint64_t seed) {
@@ -80,12 +71,12 @@ Reference reference_of(const Op& op, const OpSample& sample, uint64_t seed) {
     if (has_gradient(op) && is_floating(operands[i].dtype())) operands[i].set_requires_grad();
   }
   Tensors results = op.call(operands, sample.attributes);
-  for (const Tensor& result : results) reference.results.emplace_back(result);
+  for (const Tensor& result : results) reference.results.push_back(array_of(result));
   for (size_t i = 0; i < operands.size(); ++i) {
-    Expected after(operands[i]);
+    SweepArray after = array_of(operands[i]);
     if (is_written(op, i)) {
       reference.written.emplace_back(static_cast<int>(i), std::move(after));
-    } else if (after.array.values != reference.operands[i].values) {
+    } else if (after.values != reference.operands[i].values) {
       fail(op.spec().name, ": operand ", i,
            " was changed, expected it unchanged, because the op does not declare that");
     }
@@ -96,7 +87,7 @@ Reference reference_of(const Op& op, const OpSample& sample, uint64_t seed) {
       tensor_of(random_array(results[0].shape(), results[0].dtype(), -2, 2, seed + 77));
   backward({results[0]}, {reference.cotangent});
   for (size_t i = 0; i < operands.size(); ++i) {
-    if (operands[i].grad()) reference.gradients[i].emplace(operands[i].grad());
+    if (operands[i].grad()) reference.gradients[i] = array_of(operands[i].grad());
   }
   return reference;
 }
@@ -112,26 +103,7 @@ Tensor laid_out(const SweepArray& whole, const Sharding& sharding, Device device
     parts *= mesh.axis_size(axis);
     index = index * mesh.axis_size(axis) + mesh.coordinate(axis);
   }
-  const SweepArray mine = parts > 1 ? part_of(whole, op, parts, index) : whole;
-  return from_values(mine.values, mine.shape,
-                     {.dtype = mine.dtype, .device = device, .sharding = sharding});
-}
-
-std::string written_sharding(const Sharding& sharding) {
-  std::string text = concat(sharding);
-  return text.substr(text.find('['));
-}
-
-/// Returns true for the layout of a leaf's gradient: S for S, R for R, P for R.
-bool is_gradient_sharding(const Sharding& gradient, const Sharding& leaf) {
-  for (int axis = 0; axis < leaf.axes(); ++axis) {
-    Placement expected = leaf[axis].is_partial() ? Placement(Replicate()) : leaf[axis];
-    if (!(gradient[axis] == expected)) return false;
-  }
-  for (int d = 0; d < kMaxDims; ++d) {
-    if (!(gradient.axes_cutting(d) == leaf.axes_cutting(d))) return false;
-  }
-  return true;
+  return tensor_of(parts > 1 ? part_of(whole, op, parts, index) : whole, device, sharding);
 }
 
 /// The sweep of one sample on one rank.
@@ -249,7 +221,7 @@ class SampleSweep {
         mismatch(
             concat("gradient ", i, expected ? " does not come" : " comes, unlike one device's"));
       } else if (expected) {
-        if (!is_gradient_sharding(gradient.sharding(), given_[i])) {
+        if (gradient.sharding() != reduced_sharding(given_[i])) {
           mismatch(concat("gradient ", i, " is laid out as ", gradient.sharding()));
         }
         compare(concat("gradient ", i), gradient, *expected);
@@ -258,8 +230,7 @@ class SampleSweep {
   }
 
   /// Compares this rank's part for shards and replicas, the full tensor for partial sums.
-  void compare(const std::string& what, const Tensor& actual, const Expected& expected) {
-    const SweepArray& whole = expected.array;
+  void compare(const std::string& what, const Tensor& actual, const SweepArray& whole) {
     if (!(actual.shape() == whole.shape) || actual.dtype() != whole.dtype || !actual.is_sharded()) {
       return mismatch(concat(what, " is ", actual.shape(), " ", actual.dtype(), " instead of ",
                              whole.shape, " ", whole.dtype));
@@ -271,8 +242,9 @@ class SampleSweep {
     const double bound = std::max(bound_of(whole.dtype), bound_of_operands());
     std::string off = difference(seen.to_vector<double>(),
                                  terms ? whole.values : elements_of(whole, actual.box()),
-                                 expected.greatest, is_floating(whole.dtype) ? bound : 0);
-    if (!off.empty()) mismatch(concat(what, " ", written_sharding(actual.sharding()), ": ", off));
+                                 whole.greatest(), is_floating(whole.dtype) ? bound : 0);
+    if (!off.empty())
+      mismatch(concat(what, " ", placements_in_words(actual.sharding()), ": ", off));
   }
 
   /// The error of a sum of bf16 terms is that of bf16, whatever the result's dtype.
@@ -281,8 +253,8 @@ class SampleSweep {
     for (const SweepArray& operand : reference_.operands) {
       bound = std::max(bound, bound_of(operand.dtype));
     }
-    for (const Expected& result : reference_.results) {
-      bound = std::max(bound, bound_of(result.array.dtype));
+    for (const SweepArray& result : reference_.results) {
+      bound = std::max(bound, bound_of(result.dtype));
     }
     return bound;
   }
@@ -293,7 +265,7 @@ class SampleSweep {
     if (report_.mismatches.size() >= kShownMismatches) return;
     std::string text =
         concat(op_.spec().name, " sample ", number_, " on rank ", mesh_.rank(), " of ", mesh_, ":");
-    for (size_t i = 0; i < given_.size(); ++i) text += " " + written_sharding(given_[i]);
+    for (size_t i = 0; i < given_.size(); ++i) text += concat(' ', placements_in_words(given_[i]));
     report_.mismatches.push_back(text + ": " + what);
   }
 

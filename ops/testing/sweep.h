@@ -33,6 +33,9 @@ struct SweepArray {
   double greatest() const;
 };
 
+/// Returns it as a tensor of one device, or this rank's part of it.
+Tensor tensor_of(const SweepArray& array, Device device = cpu, const Sharding& sharding = {});
+
 /// Returns values in [low, high). Floating values are multiples of a power of two, so that the
 /// parts of a Partial add up to them exactly.
 SweepArray random_array(const Shape& shape, DType dtype, double low, double high, uint64_t seed);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include <algorithm>
-
+#include "ops/engine/choose.h"
 #include "ops/testing/sweep.h"
 
 namespace weft {
@@ -48,13 +47,12 @@ static void add_with_orders(const DeviceMesh& mesh, const std::vector<Placement>
 std::vector<Sharding> all_shardings(const DeviceMesh& mesh, int ndim, DType dtype) {
   const std::vector<Placement> choices = placements_of_axis(ndim, dtype);
   std::vector<Sharding> shardings;
-  std::vector<size_t> at(static_cast<size_t>(mesh.ndim()), 0);
-  for (size_t axis = 0; axis < at.size();) {
+  const std::vector<size_t> counts(static_cast<size_t>(mesh.ndim()), choices.size());
+  each_combination(counts, [&](std::span<const size_t> at) {
     std::vector<Placement> placements;
     for (size_t choice : at) placements.push_back(choices[choice]);
     if (!has_two_kinds(placements)) add_with_orders(mesh, placements, shardings);
-    for (axis = 0; axis < at.size() && ++at[axis] == choices.size(); ++axis) at[axis] = 0;
-  }
+  });
   return shardings;
 }
 
@@ -121,17 +119,14 @@ static size_t next_prime(size_t n) {
 void SweepCombinations::visit(const std::function<void(std::span<const size_t>)>& visit) const {
   SweepRandom random(seed);
   auto is_chosen = [&] { return percent >= 100 || random.below(100) < percent; };
-  std::vector<size_t> at(counts.size(), 0);
   if (all() <= most) {
-    for (size_t i = 0; i < at.size() || at.empty();) {
+    return each_combination(counts, [&](std::span<const size_t> at) {
       if (is_chosen()) visit(at);
-      if (at.empty()) return;
-      for (i = 0; i < at.size() && ++at[i] == counts[i]; ++i) at[i] = 0;
-    }
-    return;
+    });
   }
+  std::vector<size_t> at(counts.size(), 0);
   // Rows (a + k b) mod p: for a prime p every two columns contain every pair once.
-  size_t p = next_prime(std::max(counts.size(), *std::max_element(counts.begin(), counts.end())));
+  size_t p = next_prime(std::max(counts.size(), *std::ranges::max_element(counts)));
   const int64_t rows = static_cast<int64_t>(p * p);
   const int64_t wanted = std::min(rows, std::max<int64_t>(most, 1));
   for (size_t a = 0; a < p; ++a) {
@@ -164,29 +159,22 @@ class RuleReader {
 
   SweepTraffic read() const {
     std::vector<std::vector<AxisRole>> roles;
-    for (int axis = 0; axis < operands_[0].axes(); ++axis) roles.push_back(roles_of(axis));
+    std::vector<size_t> counts;
+    for (int axis = 0; axis < operands_[0].axes(); ++axis) {
+      counts.push_back(roles.emplace_back(roles_of(axis)).size());
+    }
     SweepTraffic best = SweepTraffic::any;
     std::vector<AxisRole> chosen(roles.size());
-    search(roles, 0, chosen, best);
+    each_combination(counts, [&](std::span<const size_t> at) {
+      for (size_t axis = 0; axis < at.size(); ++axis) chosen[axis] = roles[axis][at[axis]];
+      best = std::max(best, traffic_of(chosen));
+    });
     return best;
   }
 
  private:
-  void search(const std::vector<std::vector<AxisRole>>& roles, size_t axis,
-              std::vector<AxisRole>& chosen, SweepTraffic& best) const {
-    if (axis == roles.size()) {
-      best = std::max(best, traffic_of(chosen));
-      return;
-    }
-    for (const AxisRole& role : roles[axis]) {
-      chosen[axis] = role;
-      search(roles, axis + 1, chosen, best);
-    }
-  }
-
   bool has_fetch() const {
-    return std::any_of(binding_.factors.begin(), binding_.factors.end(),
-                       [](const auto& factor) { return factor.fetched; });
+    return std::ranges::any_of(binding_.factors, [](const auto& factor) { return factor.fetched; });
   }
 
   /// Returns true when a factor is alone in all its dims; merged dims would need a comparison of
@@ -205,7 +193,7 @@ class RuleReader {
   std::vector<AxisRole> roles_of(int axis) const {
     std::vector<AxisRole> roles = {{}};
     for (int f = 0; f < static_cast<int>(binding_.factors.size()); ++f) {
-      const auto& factor = binding_.factors[static_cast<size_t>(f)];
+      const auto& factor = binding_.factor(f);
       bool cuts = !factor.whole && !factor.fetched && !factor.created && !has_fetch() &&
                   !contains(staged_, f) && stands_alone(f);
       if (cuts) roles.push_back({f});
@@ -287,7 +275,7 @@ class RuleReader {
         if (role.set >= 0) {
           placements.push_back(Partial{role.op});
         } else if (role.factor >= 0 && !Binding::has(array, role.factor)) {
-          placements.push_back(Partial{binding_.factors[static_cast<size_t>(role.factor)].reduce});
+          placements.push_back(Partial{binding_.factor(role.factor).reduce});
         }
       }
       if (has_two_kinds(placements)) return false;
@@ -298,8 +286,8 @@ class RuleReader {
   /// The axes that shard one factor do so in the same order in all operands that have it.
   bool orders_agree(std::span<const AxisRole> roles) const {
     for (int f = 0; f < static_cast<int>(binding_.factors.size()); ++f) {
-      auto cutting = std::count_if(roles.begin(), roles.end(),
-                                   [&](const AxisRole& role) { return role.factor == f; });
+      auto cutting =
+          std::ranges::count_if(roles, [&](const AxisRole& role) { return role.factor == f; });
       if (cutting < 2) continue;
       Axes first;
       for (size_t i = 0; i < operands_.size(); ++i) {

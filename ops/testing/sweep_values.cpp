@@ -4,9 +4,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/engine/op_body.h"
+#include "ops/engine/binding.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
+#include "weft/ops/factories.h"
 
 namespace weft {
 
@@ -23,6 +24,11 @@ double SweepArray::greatest() const {
     if (std::isfinite(value)) greatest = std::max(greatest, std::abs(value));
   }
   return greatest;
+}
+
+Tensor tensor_of(const SweepArray& array, Device device, const Sharding& sharding) {
+  return from_values(array.values, array.shape,
+                     {.dtype = array.dtype, .device = device, .sharding = sharding});
 }
 
 /// Floating values are multiples of this step, so that sums of a few are exact.

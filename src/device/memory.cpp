@@ -16,13 +16,8 @@ namespace weft {
 
 /// Used and cached memory together may reach 1.25 times the peak use, plus this much.
 static constexpr int64_t kKeptAlways = int64_t{64} << 20;
-static constexpr int kMaxSpareObjects = 4096;
 
 thread_local Heap* Heap::current_ = nullptr;
-
-struct SpareObject {
-  SpareObject* next;
-};
 
 /// Abandons the heap when its thread ends.
 struct HeapOwner {
@@ -205,11 +200,6 @@ void Heap::empty_inbox() {
 }
 
 void Heap::abandon() {
-  while (spare_objects_) {
-    auto* object = static_cast<SpareObject*>(spare_objects_);
-    spare_objects_ = object->next;
-    ::operator delete(object);
-  }
   std::unique_lock lock(mutex_);
   for (const FreedElsewhere& one : std::exchange(inbox_, {})) free_here(one.freed);
   kept_.shrink_to(0);
@@ -251,25 +241,6 @@ void Heap::give_up_capture(uint64_t capture) {
 
 void Heap::forget_kept() {
   if (current_) current_->kept_.forget();
-}
-
-void* Heap::allocate_object(size_t bytes) {
-  Heap& heap = current();
-  if (!heap.spare_objects_) return ::operator new(bytes);
-  auto* object = static_cast<SpareObject*>(heap.spare_objects_);
-  heap.spare_objects_ = object->next;
-  --heap.spare_count_;
-  return object;
-}
-
-void Heap::free_object(void* object, size_t bytes) {
-  Heap& heap = current();
-  if (!kKeepsMemory || !heap.owned_ || heap.spare_count_ >= kMaxSpareObjects) {
-    ::operator delete(object, bytes);
-    return;
-  }
-  heap.spare_objects_ = new (object) SpareObject{static_cast<SpareObject*>(heap.spare_objects_)};
-  ++heap.spare_count_;
 }
 
 }  // namespace weft

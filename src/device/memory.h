@@ -53,11 +53,6 @@ class Heap : NotCopied {
   /// of the other's memory returns to it.
   void exchange_freed(const Stream& side) { kept_on_devices_.exchange(side); }
 
-  /// Memory for one object of `bytes` (always the same number), kept for reuse by the calling
-  /// thread.
-  static void* allocate_object(size_t bytes);
-  static void free_object(void* object, size_t bytes);
-
   /// Called in a child of fork: memory that the calling thread kept is not shared with the child.
   static void forget_kept();
 
@@ -92,8 +87,6 @@ class Heap : NotCopied {
   std::array<MemoryStatistics, 3> counted_;
   /// Bytes of blocks in use, counted as whole size classes, and their peak.
   int64_t in_use_ = 0, most_in_use_ = 0;
-  void* spare_objects_ = nullptr;
-  int spare_count_ = 0;
 
   std::atomic<bool> has_inbox_{false};
   std::mutex mutex_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "src/device/memory.h"
+#include "src/device/pooled.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -30,7 +31,7 @@ void reset_peak_memory(DeviceKind kind) { Heap::current().reset_peak(kind); }
 void release_cached_memory() { Heap::current().release_cached(); }
 
 Storage* Storage::make(void* data, size_t bytes, Device device) {
-  return new (Heap::allocate_object(sizeof(Storage))) Storage(data, bytes, device);
+  return new (Pooled<Storage>::operator new(sizeof(Storage))) Storage(data, bytes, device);
 }
 
 Ref<Storage> Storage::allocate(size_t bytes, Device device) {
@@ -74,7 +75,7 @@ void Storage::destroy(Storage* storage) {
     storage->extra_->release();
   }
   storage->~Storage();
-  Heap::free_object(storage, sizeof(Storage));
+  Pooled<Storage>::operator delete(storage);
 }
 
 bool Storage::is_bindable() const { return !heap_ && extra_ && !extra_->name.empty(); }

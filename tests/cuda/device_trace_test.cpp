@@ -3,7 +3,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "ops/engine/stream_times.h"
+#include "ops/engine/trace_recorder.h"
 #include "src/base/ticks.h"
 #include "tests/cuda/trained_llama.h"
 #include "tests/support/scratch.h"

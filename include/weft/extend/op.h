@@ -11,7 +11,6 @@
 #include "weft/block.h"
 #include "weft/dtype.h"
 #include "weft/export.h"
-#include "weft/extend/attributes.h"
 #include "weft/extend/call.h"
 #include "weft/extend/rule.h"
 #include "weft/tensor.h"

@@ -4,12 +4,15 @@
 #include <new>
 #include <utility>
 
+#include "src/device/memory_blocks.h"
+#include "weft/export.h"
+
 namespace weft {
 
-/// A thread's memory for objects of one type: freed memory is kept for reuse, up to a bound.
-template <class T> class MemoryPool {
+/// T inherits it: each thread keeps the memory of freed objects for reuse, up to a bound.
+template <class T> class Pooled {
  public:
-  static void* take() {
+  static void* operator new(size_t) {
     Kept* first = kept_.first;
     if (!first) return ::operator new(sizeof(T));
     kept_.first = first->next;
@@ -17,7 +20,7 @@ template <class T> class MemoryPool {
     return first;
   }
 
-  static void give(void* memory) {
+  static void operator delete(void* memory) {
     if (kept_.count >= kept_.most) [[unlikely]] {
       if (!may_keep()) return ::operator delete(memory);
     }
@@ -46,7 +49,7 @@ template <class T> class MemoryPool {
   static constexpr int kMost = 4096;
 
   static bool may_keep() {
-    if (kept_.most > 0 || kept_.ended) return false;
+    if (!kKeepsMemory || kept_.most > 0 || kept_.ended) return false;
     WEFT_STATIC_TLS static thread_local Owner owner;
     kept_.most = kMost;
     return true;
