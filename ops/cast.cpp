@@ -29,8 +29,8 @@ static const Op cast_op = register_op(conversion({
     .linear = {{0}},
     .backward = give_in_own_dtype,
     .saves_in = std::vector<int>{},
-    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {int64_t(DType::f64)}}},
-                {.shapes = {{5, 7}}, .attributes = {.structure = {int64_t(DType::bf16)}}}},
+    .samples = {sample_with({{5, 7}}, {int64_t(DType::f64)}),
+                sample_with({{5, 7}}, {int64_t(DType::bf16)})},
 }));
 
 /// A Partial is reduced before it is cast to f8. Not among all_ops(), whose gradients are checked
@@ -48,11 +48,9 @@ static const Op convert_op = register_op(conversion({
     .name = "convert",
     .moves = true,
     .differentiable = false,
-    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {int64_t(DType::i64)}}},
-                {.shapes = {{5, 7}}, .attributes = {.structure = {int64_t(DType::boolean)}}},
-                {.shapes = {{5, 7}},
-                 .attributes = {.structure = {int64_t(DType::f32)}},
-                 .dtypes = {DType::i32}}},
+    .samples = {sample_with({{5, 7}}, {int64_t(DType::i64)}),
+                sample_with({{5, 7}}, {int64_t(DType::boolean)}),
+                sample_with({{5, 7}}, {int64_t(DType::f32)}, {DType::i32})},
 }));
 
 Tensor cast(const Tensor& a, DType dtype) {

@@ -90,10 +90,8 @@ static const Op sorted_first_op = register_with_indices({
         },
     .backward = give_at_indices,
     .across = first_across,
-    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1, 2, 0}}},
-                {.shapes = {{5, 3, 2}}, .attributes = {.structure = {0, 4, 1}}},
-                {.shapes = {{2, 3}}, .attributes = {.structure = {1, 3, 0}}},
-                {.shapes = {{5, 7}}, .attributes = {.structure = {0, 1, 1}}, .dtypes = {i64}}},
+    .samples = {sample_with({{5, 7}}, {1, 2, 0}), sample_with({{5, 3, 2}}, {0, 4, 1}),
+                sample_with({{2, 3}}, {1, 3, 0}), sample_with({{5, 7}}, {0, 1, 1}, {i64})},
 });
 
 // Elements at positions of the sorted rows. structure: dim. Operand 1 are the positions (i64).

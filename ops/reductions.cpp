@@ -86,10 +86,8 @@ static const Op sum_op = register_reduction<Reduction::sum>({
     .backward = [](const Grad& g) { g.give(0, spread(g)); },
     .saves_in = std::vector<int>{},
     .accumulates = {0},
-    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
-                {.shapes = {{5, 3, 7}}, .attributes = {.structure = {5}}},
-                {.shapes = {{5, 7}}, .attributes = {.structure = {3}}},
-                {.shapes = {{5, 7}}, .attributes = {.structure = {2}}, .dtypes = {i32}}},
+    .samples = {sample_with({{5, 7}}, {1}), sample_with({{5, 3, 7}}, {5}),
+                sample_with({{5, 7}}, {3}), sample_with({{5, 7}}, {2}, {i32})},
 });
 
 static const Op mean_op = register_reduction<Reduction::sum, true>({
@@ -101,17 +99,15 @@ static const Op mean_op = register_reduction<Reduction::sum, true>({
         },
     .saves_in = std::vector<int>{},
     .accumulates = {0},
-    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
-                {.shapes = {{5, 3, 7}}, .attributes = {.structure = {6}}},
-                {.shapes = {{5, 7}}, .attributes = {.structure = {3}}}},
+    .samples = {sample_with({{5, 7}}, {1}), sample_with({{5, 3, 7}}, {6}),
+                sample_with({{5, 7}}, {3})},
 });
 
 static const Op nansum_op = register_reduction<Reduction::sum_numbers>({
     .name = "nansum",
     .backward = [](const Grad& g) { g.give(0, masked_fill(spread(g), isnan(g.in(0)), 0)); },
     .accumulates = {0},
-    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
-                {.shapes = {{5, 3, 7}}, .attributes = {.structure = {5}}}},
+    .samples = {sample_with({{5, 7}}, {1}), sample_with({{5, 3, 7}}, {5})},
 });
 
 /// Equal extremes share the gradient evenly, as in torch.amax.
@@ -131,10 +127,8 @@ template <Reduction kKind> static Op extreme_reduction(const char* name) {
       .name = name,
       .backward = give_to_extremes,
       .saves_out = {0},
-      .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
-                  {.shapes = {{5, 3, 7}}, .attributes = {.structure = {6}}},
-                  {.shapes = {{5, 7}}, .attributes = {.structure = {3}}, .dtypes = {i64}},
-                  {.shapes = {{3, 5}}, .attributes = {.structure = {1}}, .dtypes = {i32}}},
+      .samples = {sample_with({{5, 7}}, {1}), sample_with({{5, 3, 7}}, {6}),
+                  sample_with({{5, 7}}, {3}, {i64}), sample_with({{3, 5}}, {1}, {i32})},
   });
 }
 
@@ -150,9 +144,7 @@ static const Op sum_squares_op = register_reduction<Reduction::sum_squares>({
           g.give(0, mul(g.in(0), reshape(doubled, kept_shape(g.attributes(), g.in_shape(0)))));
         },
     .accumulates = {0},
-    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
-                {.shapes = {{5, 3, 7}}, .attributes = {.structure = {7}}},
-                {.shapes = {{7}}, .attributes = {.structure = {1}}}},
+    .samples = {sample_with({{5, 7}}, {1}), sample_with({{5, 3, 7}}, {7}), sample_with({{7}}, {1})},
 });
 
 namespace {
@@ -227,10 +219,8 @@ template <Reduction kKind> static Op truth_reduction(const char* name) {
       .name = name,
       .dtype = bool_result,
       .differentiable = false,
-      .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}, .dtypes = {boolean}},
-                  {.shapes = {{5, 3, 2}}, .attributes = {.structure = {6}}, .dtypes = {boolean}},
-                  {.shapes = {{2, 1}}, .attributes = {.structure = {3}}, .dtypes = {i64}},
-                  {.shapes = {{5, 2}}, .attributes = {.structure = {2}}}},
+      .samples = {sample_with({{5, 7}}, {1}, {boolean}), sample_with({{5, 3, 2}}, {6}, {boolean}),
+                  sample_with({{2, 1}}, {3}, {i64}), sample_with({{5, 2}}, {2})},
   });
 }
 
@@ -288,8 +278,8 @@ static const Op prod_op = register_reduction<Reduction::product>({
     .backward = give_products_of_others,
     .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}, .low = -1.5, .high = 1.5},
                 {.shapes = {{5, 3, 2}}, .attributes = {.structure = {5}}, .low = 0.5, .high = 1.5},
-                {.shapes = {{2, 3}}, .attributes = {.structure = {3}}},
-                {.shapes = {{5, 7}}, .attributes = {.structure = {2}}, .dtypes = {i32}}},
+                sample_with({{2, 3}}, {3}),
+                sample_with({{5, 7}}, {2}, {i32})},
 });
 
 Tensor prod(const Tensor& a, const std::vector<int>& dims, bool keepdims) {

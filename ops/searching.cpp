@@ -24,9 +24,8 @@ static const Op searchsorted_op = register_op({
     .dtype = [](const Attributes&, std::span<const DType>, int) { return i64; },
     .forward = [](const Call& c) { search_sorted(c.out(), c.in(0), c.in(1), c.attribute(0) != 0); },
     .differentiable = false,
-    .samples = {{.shapes = {{1}, {5, 3}}, .attributes = {.structure = {0}}},
-                {.shapes = {{0}, {5}}, .attributes = {.structure = {1}}, .dtypes = {i32, i32}},
-                {.shapes = {{3, 1}, {3, 5}}, .attributes = {.structure = {1}}}},
+    .samples = {sample_with({{1}, {5, 3}}, {0}), sample_with({{0}, {5}}, {1}, {i32, i32}),
+                sample_with({{3, 1}, {3, 5}}, {1})},
 });
 
 Tensor searchsorted(const Tensor& sorted, const Tensor& a, bool right, const Tensor& sorter) {

@@ -72,9 +72,8 @@ static const Op slice_op = register_op({
         },
     .needs = slice_needs,
     .saves_in = std::vector<int>{},
-    .samples = {{.shapes = {{7, 5}}, .attributes = {.structure = {0, 2, 4, 1}}},
-                {.shapes = {{7, 5}}, .attributes = {.structure = {0, 1, 3, 2}}},
-                {.shapes = {{5, 9, 3}}, .attributes = {.structure = {1, 0, 2, 4}}}},
+    .samples = {sample_with({{7, 5}}, {0, 2, 4, 1}), sample_with({{7, 5}}, {0, 1, 3, 2}),
+                sample_with({{5, 9, 3}}, {1, 0, 2, 4})},
 });
 
 /// Returns the elements of the operand, by index, that land in a slice of the result.
@@ -126,8 +125,7 @@ static const Op unslice_op = register_op({
         },
     .needs = unslice_needs,
     .saves_in = std::vector<int>{},
-    .samples = {{.shapes = {{4, 5}}, .attributes = {.structure = {0, 2, 7, 1}}},
-                {.shapes = {{3, 5}}, .attributes = {.structure = {0, 1, 7, 2}}}},
+    .samples = {sample_with({{4, 5}}, {0, 2, 7, 1}), sample_with({{3, 5}}, {0, 1, 7, 2})},
 });
 
 static Tensor unslice(const Tensor& a, const SliceAttributes& at) {
@@ -203,9 +201,8 @@ static const Op flip_op = register_op({
     .backward = [](const Grad& g) { g.give(0, flip_op, {g.grad()}, g.attributes()); },
     .needs = flip_needs,
     .saves_in = std::vector<int>{},
-    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
-                {.shapes = {{5, 3, 2}}, .attributes = {.structure = {6}}},
-                {.shapes = {{5, 2}}, .attributes = {.structure = {3}}, .dtypes = {i64}}},
+    .samples = {sample_with({{5, 7}}, {1}), sample_with({{5, 3, 2}}, {6}),
+                sample_with({{5, 2}}, {3}, {i64})},
 });
 
 Tensor flip(const Tensor& a, const std::vector<int>& dims) {
@@ -282,8 +279,7 @@ static const Op cat_op = register_op({
         },
     .needs = cat_needs,
     .saves_in = std::vector<int>{},
-    .samples = {{.shapes = {{5, 3}, {2, 3}}, .attributes = {.structure = {0}}},
-                {.shapes = {{5, 3}, {5, 1}, {5, 7}}, .attributes = {.structure = {1}}}},
+    .samples = {sample_with({{5, 3}, {2, 3}}, {0}), sample_with({{5, 3}, {5, 1}, {5, 7}}, {1})},
 });
 
 static void check_cat(const Tensors& tensors, int dim) {

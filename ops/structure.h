@@ -68,6 +68,14 @@ inline OpSample sample_of_indices(std::vector<Shape> shapes, const Attributes& a
           .high = end};
 }
 
+/// A sample with these numbers as its structure.
+inline OpSample sample_with(std::vector<Shape> shapes, const Dims& structure,
+                            std::vector<DType> dtypes = {}) {
+  return {.shapes = std::move(shapes),
+          .attributes = {.structure = structure},
+          .dtypes = std::move(dtypes)};
+}
+
 inline Structure one_flag(const char* name) {
   return {name,
           [](const Dims& s, std::span<const Shape>) { return s.ndim() == 1 && is_flag(s[0]); }};

@@ -123,10 +123,8 @@ static const Op reshape_op = register_op({
     },
     .backward = [](const Grad& g) { g.give(0, reshape(g.grad(), g.in_shape(0))); },
     .saves_in = std::vector<int>{},
-    .samples = {{.shapes = {{5, 6, 7}}, .attributes = {.structure = {5, 42}}},
-                {.shapes = {{5, 12}}, .attributes = {.structure = {5, 4, 3}}},
-                {.shapes = {{8, 3}}, .attributes = {.structure = {4, 1, 2, 3}}},
-                {.shapes = {{4, 6}}, .attributes = {.structure = {3, 8}}}},
+    .samples = {sample_with({{5, 6, 7}}, {5, 42}), sample_with({{5, 12}}, {5, 4, 3}),
+                sample_with({{8, 3}}, {4, 1, 2, 3}), sample_with({{4, 6}}, {3, 8})},
 });
 
 Tensor reshape(const Tensor& a, const Shape& shape) {
@@ -219,8 +217,7 @@ static const Op permute_op = register_op({
           g.give(0, permute(g.grad(), inverse));
         },
     .saves_in = std::vector<int>{},
-    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1, 0}}},
-                {.shapes = {{5, 3, 7}}, .attributes = {.structure = {2, 0, 1}}}},
+    .samples = {sample_with({{5, 7}}, {1, 0}), sample_with({{5, 3, 7}}, {2, 0, 1})},
 });
 
 Tensor permute(const Tensor& a, const std::vector<int>& dims) {
@@ -292,8 +289,7 @@ static const Op expand_op = register_op({
     },
     .backward = [](const Grad& g) { g.give(0, g.grad()); },
     .saves_in = std::vector<int>{},
-    .samples = {{.shapes = {{5, 1}}, .attributes = {.structure = {5, 7}}},
-                {.shapes = {{1, 3}}, .attributes = {.structure = {2, 5, 3}}}},
+    .samples = {sample_with({{5, 1}}, {5, 7}), sample_with({{1, 3}}, {2, 5, 3})},
 });
 
 Tensor expand(const Tensor& a, const Shape& shape) {
