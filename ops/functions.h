@@ -11,9 +11,11 @@
 #include "weft/extend/op.h"
 
 /// Defines a functor that calls the function of numbers with that name.
-#define WEFT_FUNCTOR(Name, function)                                           \
-  struct Name {                                                                \
-    template <class T> WEFT_FN T operator()(T a) const { return function(a); } \
+#define WEFT_FUNCTOR(Name, function)                                                        \
+  struct Name {                                                                             \
+    template <class T, class... Others> WEFT_FN T operator()(T a, Others... others) const { \
+      return function(a, others...);                                                        \
+    }                                                                                       \
   };
 
 namespace weft {

@@ -52,9 +52,7 @@ struct SignBit : DependsOnSign {
   WEFT_FN bool operator()(double a) const { return std::bit_cast<int64_t>(a) < 0; }
   WEFT_FN bool operator()(int64_t a) const { return a < 0; }
 };
-struct CopySign {
-  template <class T> WEFT_FN T operator()(T a, T b) const { return std::copysign(a, b); }
-};
+WEFT_FUNCTOR(CopySign, std::copysign)
 
 /// The neighbours of a number other than 0 have its bits plus or minus one.
 template <class Bits> WEFT_FN Bits neighbour(Bits bits, bool grows) {
