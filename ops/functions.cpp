@@ -188,9 +188,7 @@ static const Op swiglu_op = floating_elementwise<SwigluOf, 2>({
     .linear = {{1}},
     .backward =
         [](const Grad& g) {
-          Tensors gradients = swiglu_backward_op.call({g.grad(), g.in(0), g.in(1)});
-          g.give(0, gradients[0]);
-          g.give(1, gradients[1]);
+          g.give_all({0, 1}, swiglu_backward_op, {g.grad(), g.in(0), g.in(1)});
         },
     .samples = {{{{5, 7}, {5, 7}}}, {{{2, 5, 3}, {2, 5, 3}}}},
 });
@@ -242,12 +240,8 @@ WEFT_FUNCTOR(Cosh, std::cosh)
 WEFT_FUNCTOR(Asinh, std::asinh)
 WEFT_FUNCTOR(Acosh, std::acosh)
 WEFT_FUNCTOR(Atanh, std::atanh)
-struct Atan2 {
-  template <class T> WEFT_FN T operator()(T y, T x) const { return std::atan2(y, x); }
-};
-struct Hypot {
-  template <class T> WEFT_FN T operator()(T a, T b) const { return hypot(a, b); }
-};
+WEFT_FUNCTOR(Atan2, std::atan2)
+WEFT_FUNCTOR(Hypot, hypot)
 /// 0 where the result is 0.
 struct HypotGradient {
   template <class T> WEFT_FN T operator()(T gradient, T a, T result) const {
