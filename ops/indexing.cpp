@@ -4,6 +4,7 @@
 #include "mesh/grid.h"
 #include "ops/engine/engine.h"
 #include "ops/engine/tensor_body.h"
+#include "ops/structure.h"
 #include "ops/take.h"
 #include "src/kernels/copy/dense.h"
 #include "src/kernels/take/take.h"
@@ -153,11 +154,7 @@ Tensor index_put(const Tensor& a, const std::vector<DimIndex>& indices, const Op
   const Tensor source = reshape(expand(given, shape_of_elements(dims)), shape);
   const Tensor put = accumulate ? index_add(dims.tensor, dims.at, dims.places, source)
                                 : index_copy(dims.tensor, dims.at, dims.places, source);
-  std::vector<int> back(dims.order.size());
-  for (size_t i = 0; i < back.size(); ++i) {
-    back[static_cast<size_t>(dims.order[i])] = static_cast<int>(i);
-  }
-  return permute(reshape(put, dims.ordered), back);
+  return permute(reshape(put, dims.ordered), inverse_of(dims.order));
 }
 
 }  // namespace weft

@@ -113,12 +113,9 @@ static const Op nansum_op = register_reduction<Reduction::sum_numbers>({
 /// Equal extremes share the gradient evenly, as in torch.amax.
 static void give_to_extremes(const Grad& g) {
   const Shape kept = kept_shape(g.attributes(), g.in_shape(0));
-  std::vector<int> dims;
-  for (int d = 0; d < kept.ndim(); ++d) {
-    if (has_dim(g.attributes(), d)) dims.push_back(d);
-  }
   Tensor extreme = cast(equal(g.in(0), reshape(g.out(), kept)), g.grad().dtype());
-  Tensor share = dims.empty() ? g.grad() : div(g.grad(), sum(extreme, dims));
+  const int64_t dims = g.attribute(0);
+  Tensor share = dims ? div(g.grad(), reduced(sum_op, extreme, dims, false)) : g.grad();
   g.give(0, mul(extreme, reshape(share, kept)));
 }
 
@@ -250,7 +247,7 @@ static const Op prod_gradient_op = register_op({
 
 /// Moves the reduced dims to the end and joins them, for prod_gradient.
 static void give_products_of_others(const Grad& g) {
-  std::vector<int> order, last, back;
+  std::vector<int> order, last;
   Shape rows;
   int64_t count = 1;
   for (int d = 0; d < g.in_shape(0).ndim(); ++d) {
@@ -266,10 +263,7 @@ static void give_products_of_others(const Grad& g) {
   rows.push_back(count);
   const Tensor turned = permute(g.in(0), order);
   const Tensor gradient = prod_gradient_op({g.grad(), reshape(turned, rows)});
-  back.resize(order.size());
-  for (size_t d = 0; d < order.size(); ++d)
-    back[static_cast<size_t>(order[d])] = static_cast<int>(d);
-  g.give(0, permute(reshape(gradient, turned.shape()), back));
+  g.give(0, permute(reshape(gradient, turned.shape()), inverse_of(order)));
 }
 
 static const Op prod_op = register_reduction<Reduction::product>({

@@ -21,6 +21,13 @@ inline std::string dim_name(int dim, const char* prefix = "d") {
 /// Text of an array from its dims; "." for none.
 inline std::string array_text(const std::string& dims) { return dims.empty() ? "." : dims; }
 
+/// The order of dims that undoes `order`.
+template <class Order> std::vector<int> inverse_of(const Order& order) {
+  std::vector<int> inverse(static_cast<size_t>(order.end() - order.begin()));
+  for (int d = 0; const auto dim : order) inverse[static_cast<size_t>(dim)] = d++;
+  return inverse;
+}
+
 // Descriptions of the numbers in an op's `structure`; see OpSpec.
 
 inline bool is_dim(int64_t number, const Shape& shape) {

@@ -142,8 +142,7 @@ Tensor reshape(const Tensor& a, const Shape& shape) {
 }
 
 Tensor squeeze(const Tensor& a, int dim) {
-  if (!a) fail("squeeze: no tensor is given, expected one");
-  int at = normalized_dim("squeeze", dim, a.ndim());
+  const int at = checked_dim("squeeze", a, dim);
   if (a.size(at) != 1)
     fail("squeeze: size of dim ", at, " of ", a.shape(), " is ", a.size(at), ", expected 1");
   Shape shape = a.shape();
@@ -180,10 +179,8 @@ Tensor Tensor::operator[](std::initializer_list<int64_t> indices) const {
 
 static Rule permute_rule(const Attributes& attributes, std::span<const Shape> shapes) {
   std::string in, out;
-  for (int d = 0; d < shapes[0].ndim(); ++d) {
-    in += dim_name(d) + " ";
-    out += dim_name(static_cast<int>(attributes.structure[d])) + " ";
-  }
+  for (int d = 0; d < shapes[0].ndim(); ++d) in += dim_name(d) + " ";
+  for (int64_t dim : attributes.structure) out += dim_name(static_cast<int>(dim)) + " ";
   return {array_text(in) + " -> " + array_text(out)};
 }
 
@@ -209,13 +206,7 @@ static const Op permute_op = register_op({
       return view;
     },
     .backward =
-        [](const Grad& g) {
-          std::vector<int> inverse(static_cast<size_t>(g.attributes().structure.ndim()));
-          for (int d = 0; d < g.attributes().structure.ndim(); ++d) {
-            inverse[static_cast<size_t>(g.attribute(d))] = d;
-          }
-          g.give(0, permute(g.grad(), inverse));
-        },
+        [](const Grad& g) { g.give(0, permute(g.grad(), inverse_of(g.attributes().structure))); },
     .saves_in = std::vector<int>{},
     .samples = {sample_with({{5, 7}}, {1, 0}), sample_with({{5, 3, 7}}, {2, 0, 1})},
 });
