@@ -4,9 +4,8 @@
 
 #include "mesh/grid.h"
 #include "mesh/layout.h"
-#include "ops/engine/tensor_body.h"
+#include "ops/along_dim.h"
 #include "ops/promotion.h"
-#include "ops/structure.h"
 #include "ops/take.h"
 #include "src/kernels/copy/dense.h"
 #include "src/kernels/matmul/batched_product.h"
@@ -82,11 +81,7 @@ Matrix matrix_at(const MemoryBlock& block, int64_t slice, int64_t row) {
 }
 
 void clear_rows(const MemoryBlock& out, int64_t begin, int64_t end) {
-  if (begin >= end) return;
-  MemoryBlock rows = out;
-  rows.data = matrix_at(out, 0, begin).data;
-  rows.shape[0] = end - begin;
-  fill(rows, 0);
+  if (begin < end) fill(part_along(out, 0, begin, end), 0);
 }
 
 bool is_linear(const Call& c) { return c.attribute(2) != 0; }
@@ -132,11 +127,7 @@ void multiply_columns(const Call& c) {
                             .beta = pass > 0 || c.accumulate() ? 1.0f : 0.0f});
   }
   for (int64_t expert = 0; expert < out.shape[0] && !c.accumulate(); ++expert) {
-    if (seen[static_cast<size_t>(expert)] > 0) continue;
-    MemoryBlock slice = out;
-    slice.data = matrix_at(out, expert, 0).data;
-    slice.shape[0] = 1;
-    fill(slice, 0);
+    if (seen[static_cast<size_t>(expert)] == 0) clear_rows(out, expert, expert + 1);
   }
   for (const std::vector<Product>& products : passes) multiply_each(products, out.device);
 }
