@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/cross_entropy/cross_entropy.h"
 
+#include "ops/dims.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "ops/rows.h"
-#include "ops/structure.h"
 #include "ops/take.h"
 #include "src/kernels/map/map.h"
 #include "src/kernels/take/take.h"

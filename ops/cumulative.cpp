@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <limits>
 
-#include "ops/along_dim.h"
+#include "ops/dims.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "ops/sorting.h"

@@ -4,7 +4,7 @@
 
 #include "mesh/grid.h"
 #include "mesh/layout.h"
-#include "ops/along_dim.h"
+#include "ops/dims.h"
 #include "ops/promotion.h"
 #include "ops/take.h"
 #include "src/kernels/copy/dense.h"

@@ -2,9 +2,9 @@
 #include "weft/ops/indexing.h"
 
 #include "mesh/grid.h"
+#include "ops/dims.h"
 #include "ops/engine/engine.h"
 #include "ops/engine/tensor_body.h"
-#include "ops/structure.h"
 #include "ops/take.h"
 #include "src/kernels/copy/dense.h"
 #include "src/kernels/take/take.h"

@@ -7,7 +7,7 @@
 #include "mesh/grid.h"
 #include "mesh/mesh_body.h"
 #include "mesh/plan.h"
-#include "ops/along_dim.h"
+#include "ops/dims.h"
 #include "ops/engine/backward_run.h"
 #include "ops/engine/recorder.h"
 #include "ops/engine/tensor_body.h"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "mesh/plan.h"
-#include "ops/along_dim.h"
+#include "ops/dims.h"
 #include "ops/engine/tensor_body.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/ops/reductions.h"
 
+#include "ops/dims.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/functions.h"
 #include "ops/promotion.h"
 #include "ops/rows.h"
-#include "ops/structure.h"
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/math/math.h"
 #include "src/kernels/reduce/reduce.h"

@@ -2,11 +2,10 @@
 #include <algorithm>
 #include <numeric>
 
-#include "ops/along_dim.h"
+#include "ops/dims.h"
 #include "ops/engine/by_index.h"
 #include "ops/engine/op_body.h"
 #include "ops/promotion.h"
-#include "ops/structure.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
 #include "weft/extend/op.h"

@@ -5,11 +5,9 @@
 #include <cstring>
 #include <ranges>
 
-#include "ops/along_dim.h"
+#include "ops/dims.h"
 #include "ops/promotion.h"
-#include "ops/sorted_part.h"
 #include "ops/sorting.h"
-#include "ops/structure.h"
 #include "src/base/numeric.h"
 #include "src/kernels/copy/dense.h"
 #include "src/kernels/iteration/lines.h"

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <numbers>
 
+#include "ops/dims.h"
 #include "ops/functions.h"
 #include "ops/promotion.h"
-#include "ops/structure.h"
 #include "src/kernels/math/special.h"
 #include "src/kernels/math/special_floats.h"
 #include "weft/ops/logic.h"

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "ops/along_dim.h"
+#include "ops/dims.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "src/kernels/copy/dense.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <limits>
 
+#include "ops/dims.h"
 #include "ops/engine/tensor_body.h"
-#include "ops/structure.h"
 #include "ops/take.h"
 #include "weft/error.h"
 #include "weft/extend/op.h"
