@@ -187,20 +187,11 @@ void normal_(const Tensor& a, double mean, double deviation) {
   draw_into("normal_", a, fill_normal, mean, deviation);
 }
 
-/// Range of an integer dtype: the lowest number and one above the greatest (the greatest int64_t at
-/// most).
-static std::pair<int64_t, int64_t> integers_of(DType dtype) {
-  if (dtype == boolean) return {0, 2};
-  const int64_t lowest = is_unsigned(dtype) ? 0 : INT64_MIN >> (64 - 8 * size_of(dtype));
-  if (size_of(dtype) == 8) return {lowest, INT64_MAX};
-  return {lowest, lowest + (int64_t{1} << 8 * size_of(dtype))};
-}
-
 Tensor randint(const Shape& shape, int64_t low, int64_t high, const TensorOptions& options) {
   if (is_floating(options.dtype))
     fail("randint: dtype is ", options.dtype, ", expected an integer one");
-  const auto [lowest, end] = integers_of(options.dtype);
-  if (low < lowest || high > end) {
+  const auto [least, end] = options.dtype == boolean ? IntegerRange{0, 2} : range_of(options.dtype);
+  if (static_cast<double>(low) < least || static_cast<double>(high) > end) {
     fail("randint: low and high are ", low, " and ", high, ", expected numbers that ",
          options.dtype, " holds");
   }

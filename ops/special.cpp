@@ -17,24 +17,15 @@ namespace weft {
 
 namespace {
 
-struct Erfc {
-  template <class T> WEFT_FN T operator()(T a) const {
-    if constexpr (std::is_same_v<T, float>) return erfc_float(a);
-    return static_cast<T>(erfc_wide(static_cast<double>(a)));
-  }
-};
-struct Erfinv {
-  template <class T> WEFT_FN T operator()(T a) const {
-    if constexpr (std::is_same_v<T, float>) return erfinv_float(a);
-    return static_cast<T>(erfinv_wide(static_cast<double>(a)));
-  }
-};
-struct Lgamma {
-  template <class T> WEFT_FN T operator()(T a) const {
-    if constexpr (std::is_same_v<T, float>) return lgamma_float(a);
-    return static_cast<T>(lgamma_wide(static_cast<double>(a)));
-  }
-};
+WEFT_FN float erfc_of(float a) { return erfc_float(a); }
+WEFT_FN double erfc_of(double a) { return erfc_wide(a); }
+WEFT_FN float erfinv_of(float a) { return erfinv_float(a); }
+WEFT_FN double erfinv_of(double a) { return erfinv_wide(a); }
+WEFT_FN float lgamma_of(float a) { return lgamma_float(a); }
+WEFT_FN double lgamma_of(double a) { return lgamma_wide(a); }
+WEFT_FUNCTOR(Erfc, erfc_of)
+WEFT_FUNCTOR(Erfinv, erfinv_of)
+WEFT_FUNCTOR(Lgamma, lgamma_of)
 struct Polygamma {
   int64_t n;
   template <class T> WEFT_FN T operator()(T a) const {

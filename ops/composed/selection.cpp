@@ -51,7 +51,6 @@ ValuesAndIndices topk(const Tensor& a, int64_t k, int dim, bool largest) {
   const bool is_small = k * parts <= a.size(along);
   const Tensors found =
       is_small ? sorted_first(a, along, k, largest) : sort_with_indices(a, along, largest);
-  if (is_small) return {found[0], found[1]};
   return {slice(found[0], along, 0, k), slice(found[1], along, 0, k)};
 }
 
