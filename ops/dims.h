@@ -118,10 +118,12 @@ inline Structure set_of_dims() {
 
 inline int along_dim(const Call& c) { return static_cast<int>(c.attribute(0)); }
 
-/// Dims of an array of `ndim` dims by name, with `name` for dim `dim`: "d0 [d1] d2".
-inline std::string dims_with(int ndim, int dim, const std::string& name) {
+/// Dims of an array of `ndim` dims by name, with `name` for dim `dim`: "d0 [d1] d2"; the numbers of
+/// the others are between `before` and `after`.
+inline std::string dims_with(int ndim, int dim, const std::string& name, const char* before = "d",
+                             const char* after = " ") {
   std::string text;
-  for (int d = 0; d < ndim; ++d) text += (d == dim ? name : dim_name(d)) + " ";
+  for (int d = 0; d < ndim; ++d) text += d == dim ? name + " " : concat(before, d, after);
   return text;
 }
 

@@ -25,16 +25,10 @@ struct TakenDims {
     indices = what == Taken::elements ? rows : mark;
   }
   std::string with(const std::string& name) const {
-    std::string text;
-    for (int d = 0; d < count; ++d) text += d == dim ? name + " " : concat(open, d, close);
-    return text;
+    return dims_with(count, dim, name, open, close);
   }
   /// The places of the dim, in a tensor whose other dims have size 1.
-  std::string places() const {
-    std::string text;
-    for (int d = 0; d < count; ++d) text += d == dim ? "n " : concat("[u", d, "] ");
-    return text;
-  }
+  std::string places() const { return dims_with(count, dim, "n", "[u", "] "); }
 
   int dim, count;
   const char *open = "d", *close = " ";

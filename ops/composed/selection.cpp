@@ -76,15 +76,15 @@ Tensor masked_select(const Tensor& a, const Tensor& mask) {
   check_tensor("masked_select", a);
   check_mask("masked_select", mask);
   const Tensors both = broadcast_tensors({a, mask});
-  const Tensor places = nonzero(reshape(both[1], {both[1].numel()}))[0];
-  return take(reshape(both[0], {both[0].numel()}), places, 0);
+  const Tensor places = nonzero(flatten(both[1]))[0];
+  return take(flatten(both[0]), places, 0);
 }
 
 Tensor isin(const Tensor& a, const Tensor& elements) {
   check_tensor("isin", a, elements);
   if (elements.numel() == 0) return not_equal(a, a);
-  const Tensor sorted = sort(reshape(elements, {elements.numel()}), 0);
-  const Tensor places = searchsorted(sorted, reshape(a, {a.numel()}));
+  const Tensor sorted = sort(flatten(elements), 0);
+  const Tensor places = searchsorted(sorted, flatten(a));
   const Tensor found = take(sorted, clip(places, 0, elements.numel() - 1), 0);
   return equal(reshape(found, a.shape()), a);
 }
