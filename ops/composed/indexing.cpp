@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/ops/indexing.h"
 
+#include <algorithm>
+
 #include "mesh/grid.h"
 #include "ops/dims.h"
 #include "ops/engine/engine.h"
 #include "ops/engine/tensor_body.h"
+#include "ops/promotion.h"
+#include "ops/sorting.h"
 #include "ops/take.h"
 #include "src/kernels/copy/dense.h"
 #include "src/kernels/take/take.h"
@@ -12,6 +16,141 @@
 #include "weft/ops.h"
 
 namespace weft {
+
+/// The elements at `indices`, which have the dim with size 1.
+static ValuesAndIndices at(const Tensor& a, const Tensor& indices, int dim, bool keepdims) {
+  return without_dim({take_along_dim(a, indices, dim), indices}, dim, keepdims);
+}
+
+ValuesAndIndices max_along(const Tensor& a, int dim, bool keepdims) {
+  dim = checked_dim("max", a, dim);
+  return at(a, argmax(a, dim, true), dim, keepdims);
+}
+ValuesAndIndices min_along(const Tensor& a, int dim, bool keepdims) {
+  dim = checked_dim("min", a, dim);
+  return at(a, argmin(a, dim, true), dim, keepdims);
+}
+
+ValuesAndIndices sort_along(const Tensor& a, int dim, bool descending) {
+  check_tensor("sort", a);
+  if (a.ndim() == 0) return {clone(a), zeros_like(cast(a, DType::i64))};
+  const Tensors sorted = sort_with_indices(a, dim, descending);
+  return {sorted[0], sorted[1]};
+}
+
+ValuesAndIndices topk(const Tensor& a, int64_t k, int dim, bool largest) {
+  check_tensor("topk", a);
+  if (a.ndim() == 0) {
+    const auto [values, indices] = topk(unsqueeze(a, 0), k, dim, largest);
+    return {reshape(values, {}), reshape(indices, {})};
+  }
+  const int along = normalized_dim("topk", dim, a.ndim());
+  if (k < 0 || k > a.size(along)) {
+    fail("topk: k is ", k, ", expected 0 to ", a.size(along), ", the size of dim ", along);
+  }
+  // Every rank gets the k elements, unless they are more than a part.
+  const int64_t parts =
+      a.is_sharded() ? layout_of(a)->grid->size(a.sharding().axes_cutting(along)) : 1;
+  const bool is_small = k * parts <= a.size(along);
+  const Tensors found =
+      is_small ? sorted_first(a, along, k, largest) : sort_with_indices(a, along, largest);
+  return {slice(found[0], along, 0, k), slice(found[1], along, 0, k)};
+}
+
+Tensor gather(const Tensor& a, int dim, const Tensor& index) {
+  check_tensor("gather", a, index);
+  if (a.ndim() != index.ndim()) {
+    fail("gather: index is ", index.shape(), ", expected as many dims as ", a.shape(), " has");
+  }
+  if (a.ndim() == 0) return reshape(gather(unsqueeze(a, 0), 0, unsqueeze(index, 0)), {});
+  const int along = normalized_dim("gather", dim, a.ndim());
+  Tensor from = a;
+  for (int d = 0; d < a.ndim(); ++d) {
+    if (d == along || index.size(d) == a.size(d)) continue;
+    if (index.size(d) > a.size(d)) {
+      fail("gather: index is ", index.shape(), ", expected at most ", a.size(d), " in dim ", d);
+    }
+    from = slice(from, d, 0, index.size(d));
+  }
+  return take_along_dim(from, index, along);
+}
+
+Tensor masked_select(const Tensor& a, const Tensor& mask) {
+  check_tensor("masked_select", a);
+  check_mask("masked_select", mask);
+  const Tensors both = broadcast_tensors({a, mask});
+  const Tensor places = nonzero(flatten(both[1]))[0];
+  return take(flatten(both[0]), places, 0);
+}
+
+Tensor isin(const Tensor& a, const Tensor& elements) {
+  check_tensor("isin", a, elements);
+  if (elements.numel() == 0) return not_equal(a, a);
+  const Tensor sorted = sort(flatten(elements), 0);
+  const Tensor places = searchsorted(sorted, flatten(a));
+  const Tensor found = take(sorted, clip(places, 0, elements.numel() - 1), 0);
+  return equal(reshape(found, a.shape()), a);
+}
+
+Tensor argwhere(const Tensor& a) {
+  check_tensor("argwhere", a);
+  if (a.ndim() == 0) return slice(argwhere(unsqueeze(a, 0)), 1, 0, 0);
+  return stack(nonzero(a), 1);
+}
+
+Tensor one_hot(const Tensor& a, int64_t classes) {
+  check_tensor("one_hot", a);
+  if (is_floating(a.dtype())) fail("one_hot: dtype is ", a.dtype(), ", expected an integer");
+  const bool is_empty = a.numel() == 0;
+  if (is_empty && classes < 1) fail("one_hot: classes is ", classes, ", expected at least 1");
+  const double least = is_empty ? 0 : min(a).full_tensor().item();
+  const double most = is_empty ? 0 : max(a).full_tensor().item();
+  const int64_t count = classes < 0 ? static_cast<int64_t>(most) + 1 : classes;
+  if (least < 0 || most >= static_cast<double>(count)) {
+    fail("one_hot: elements are ", least, " to ", most, ", expected 0 to ", count - 1);
+  }
+  const Tensor places = cast(unsqueeze(a, -1), DType::i64);
+  return add_along_dim(ones_like(places), places, a.ndim(), count);
+}
+
+/// Appends the rest of each row of `r` indices below `n` to `rows`.
+static void append_rows(std::vector<int64_t>& rows, std::vector<int64_t>& row, int64_t n, size_t r,
+                        bool with_replacement) {
+  if (row.size() == r) {
+    rows.insert(rows.end(), row.begin(), row.end());
+    return;
+  }
+  for (int64_t i = row.empty() ? 0 : row.back() + (with_replacement ? 0 : 1); i < n; ++i) {
+    row.push_back(i);
+    append_rows(rows, row, n, r, with_replacement);
+    row.pop_back();
+  }
+}
+
+Tensor combinations(const Tensor& a, int64_t r, bool with_replacement) {
+  check_tensor("combinations", a);
+  if (a.ndim() != 1) fail("combinations: tensor is ", a.shape(), ", expected one dim");
+  constexpr double kMost = 1 << 26;
+  const bool is_long = r > static_cast<int64_t>(kMost);
+  const auto n = static_cast<double>(a.size(0));
+  double count = 1;
+  if (r < 0) fail("combinations: r is ", r, ", expected at least 0");
+  for (int64_t i = 0; !is_long && i < r && count > 0 && count <= kMost; ++i) {
+    const auto step = static_cast<double>(i);
+    count *= std::max(0.0, with_replacement ? n + step : n - step) / (step + 1);
+  }
+  if (count > kMost || is_long) {
+    fail("combinations: r is ", r, " for ", a.size(0), " elements, expected at most ", kMost,
+         " rows");
+  }
+  std::vector<int64_t> rows, row;
+  if (r > 0 && count > 0) {
+    append_rows(rows, row, a.size(0), static_cast<size_t>(r), with_replacement);
+  }
+  const auto total = static_cast<int64_t>(rows.size());
+  const Tensor places = from_values(rows, {total}, options_next_to(a, DType::i64));
+  return reshape(take(a, places, 0), {r > 0 ? total / r : 0, r});
+}
 
 namespace {
 
