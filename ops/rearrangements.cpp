@@ -30,15 +30,10 @@ Tensor flatten(const Tensor& a, int first, int last) {
   const int from = normalized_dim("flatten", first, dims);
   const int to = normalized_dim("flatten", last, dims);
   if (from > to) fail("flatten: the last dim is ", to, ", expected at least ", from);
-  Shape shape;
-  for (int d = 0; d < from; ++d) shape.push_back(a.size(d));
-  shape.push_back(1);
-  for (int d = from; d < a.ndim(); ++d) {
-    if (d <= to) {
-      shape[from] *= a.size(d);
-    } else {
-      shape.push_back(a.size(d));
-    }
+  Shape shape = a.ndim() > 0 ? a.shape() : Shape{1};
+  for (int d = to; d > from; --d) {
+    shape[d - 1] *= shape[d];
+    shape.erase(d);
   }
   return reshape(a, shape);
 }

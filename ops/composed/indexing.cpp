@@ -162,8 +162,8 @@ struct JoinedDims {
   Tensor places;
   /// The shape that the indices broadcast to.
   Shape shape;
-  /// Dim i of the tensor before it was joined is dim order[i] of the given one.
-  std::vector<int> order;
+  /// The indexed dims of the given tensor, and their places before they were joined.
+  std::vector<int> from, to;
   Shape ordered;
 };
 
@@ -233,25 +233,13 @@ JoinedDims joined(const char* what, const Tensor& a, const std::vector<DimIndex>
   const Tensor places = joined_places(a, indices, all);
   made.places = reshape(places, {places.numel()});
   made.at = are_neighbours ? indices[0].dim : 0;
-  std::vector<bool> is_indexed(static_cast<size_t>(a.ndim()));
-  for (const DimIndex& one : indices) is_indexed[static_cast<size_t>(one.dim)] = true;
-  for (int d = 0; d < made.at; ++d) made.order.push_back(d);
-  for (const DimIndex& one : indices) made.order.push_back(one.dim);
-  for (int d = made.at; d < a.ndim(); ++d) {
-    if (!is_indexed[static_cast<size_t>(d)]) made.order.push_back(d);
+  for (const DimIndex& one : indices) {
+    made.to.push_back(made.at + static_cast<int>(made.from.size()));
+    made.from.push_back(one.dim);
   }
-  const Tensor ordered = permute(a, made.order);
+  const Tensor ordered = moveaxis(a, made.from, made.to);
   made.ordered = ordered.shape();
-  Shape shape;
-  const auto count = static_cast<int>(indices.size());
-  int64_t size = 1;
-  for (int d = 0; d < a.ndim(); ++d) {
-    const bool joins = d >= made.at && d < made.at + count;
-    if (joins) size *= ordered.size(d);
-    if (d == made.at + count - 1) shape.push_back(size);
-    if (!joins) shape.push_back(ordered.size(d));
-  }
-  made.tensor = reshape(ordered, shape);
+  made.tensor = flatten(ordered, made.at, made.to.back());
   return made;
 }
 
@@ -293,7 +281,7 @@ Tensor index_put(const Tensor& a, const std::vector<DimIndex>& indices, const Op
   const Tensor source = reshape(expand(given, shape_of_elements(dims)), shape);
   const Tensor put = accumulate ? index_add(dims.tensor, dims.at, dims.places, source)
                                 : index_copy(dims.tensor, dims.at, dims.places, source);
-  return permute(reshape(put, dims.ordered), inverse_of(dims.order));
+  return moveaxis(reshape(put, dims.ordered), dims.to, dims.from);
 }
 
 }  // namespace weft
