@@ -40,26 +40,6 @@ template <class F> Op connective(const char* name) {
                                      {.shapes = {{5, 7}, {7}}, .dtypes = {i64, i64}}});
 }
 
-}  // namespace
-
-static const Op logical_not_op = predicate<Not>("logical_not");
-static const Op isfinite_op = predicate<IsFinite>("isfinite");
-static const Op isinf_op = predicate<IsInf>("isinf");
-static const Op isnan_op = predicate<IsNan>("isnan");
-static const Op logical_and_op = connective<And>("logical_and");
-static const Op logical_or_op = connective<Or>("logical_or");
-static const Op logical_xor_op = connective<Xor>("logical_xor");
-
-Tensor logical_not(const Tensor& a) { return logical_not_op({a}); }
-Tensor isfinite(const Tensor& a) { return isfinite_op({a}); }
-Tensor isinf(const Tensor& a) { return isinf_op({a}); }
-Tensor isnan(const Tensor& a) { return isnan_op({a}); }
-Tensor logical_and(const Tensor& a, const Tensor& b) { return call_promoted(logical_and_op, a, b); }
-Tensor logical_or(const Tensor& a, const Tensor& b) { return call_promoted(logical_or_op, a, b); }
-Tensor logical_xor(const Tensor& a, const Tensor& b) { return call_promoted(logical_xor_op, a, b); }
-
-namespace {
-
 struct Equal : KeepsWidth {
   template <class T> WEFT_FN bool operator()(T a, T b) const { return a == b; }
 };
@@ -109,7 +89,58 @@ template <class F> Op extreme(const char* name) {
   });
 }
 
+struct BitNot : KeepsWidth {
+  template <class T> WEFT_FN T operator()(T a) const { return static_cast<T>(~a); }
+};
+struct BitAnd : KeepsWidth {
+  template <class T> WEFT_FN T operator()(T a, T b) const { return static_cast<T>(a & b); }
+};
+struct BitOr : KeepsWidth {
+  template <class T> WEFT_FN T operator()(T a, T b) const { return static_cast<T>(a | b); }
+};
+struct BitXor : KeepsWidth {
+  template <class T> WEFT_FN T operator()(T a, T b) const { return static_cast<T>(a ^ b); }
+};
+struct ShiftLeft {
+  WEFT_FN int64_t operator()(int64_t a, int64_t b) const {
+    const uint64_t bits = static_cast<uint64_t>(b);
+    return bits < 64 ? static_cast<int64_t>(static_cast<uint64_t>(a) << bits) : 0;
+  }
+};
+struct ShiftRight : DependsOnSign {
+  WEFT_FN uint64_t operator()(uint64_t a, uint64_t b) const { return b < 64 ? a >> b : 0; }
+  WEFT_FN int64_t operator()(int64_t a, int64_t b) const {
+    const uint64_t bits = static_cast<uint64_t>(b);
+    return a >> (bits < 64 ? bits : 63);
+  }
+};
+
+template <class F> Op bit_function(const char* name, double low) {
+  return elementwise<F, 2, MapDomain::integer>({
+      .name = name,
+      .differentiable = false,
+      .samples = {{.shapes = {{5, 7}, {5, 7}}, .dtypes = {i64, i64}, .low = low, .high = 9},
+                  {.shapes = {{5, 7}, {7}}, .dtypes = {u8, u8}, .low = 0, .high = 9}},
+  });
+}
+
 }  // namespace
+
+static const Op logical_not_op = predicate<Not>("logical_not");
+static const Op isfinite_op = predicate<IsFinite>("isfinite");
+static const Op isinf_op = predicate<IsInf>("isinf");
+static const Op isnan_op = predicate<IsNan>("isnan");
+static const Op logical_and_op = connective<And>("logical_and");
+static const Op logical_or_op = connective<Or>("logical_or");
+static const Op logical_xor_op = connective<Xor>("logical_xor");
+
+Tensor logical_not(const Tensor& a) { return logical_not_op({a}); }
+Tensor isfinite(const Tensor& a) { return isfinite_op({a}); }
+Tensor isinf(const Tensor& a) { return isinf_op({a}); }
+Tensor isnan(const Tensor& a) { return isnan_op({a}); }
+Tensor logical_and(const Tensor& a, const Tensor& b) { return call_promoted(logical_and_op, a, b); }
+Tensor logical_or(const Tensor& a, const Tensor& b) { return call_promoted(logical_or_op, a, b); }
+Tensor logical_xor(const Tensor& a, const Tensor& b) { return call_promoted(logical_xor_op, a, b); }
 
 static const Op equal_op = comparison<Equal>("equal");
 static const Op not_equal_op = comparison<NotEqual>("not_equal");
@@ -158,45 +189,6 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
 }
 
 // Bitwise ops. Integers are computed in 64 bits; the dtype keeps the lower ones.
-
-namespace {
-
-struct BitNot : KeepsWidth {
-  template <class T> WEFT_FN T operator()(T a) const { return static_cast<T>(~a); }
-};
-struct BitAnd : KeepsWidth {
-  template <class T> WEFT_FN T operator()(T a, T b) const { return static_cast<T>(a & b); }
-};
-struct BitOr : KeepsWidth {
-  template <class T> WEFT_FN T operator()(T a, T b) const { return static_cast<T>(a | b); }
-};
-struct BitXor : KeepsWidth {
-  template <class T> WEFT_FN T operator()(T a, T b) const { return static_cast<T>(a ^ b); }
-};
-struct ShiftLeft {
-  WEFT_FN int64_t operator()(int64_t a, int64_t b) const {
-    const uint64_t bits = static_cast<uint64_t>(b);
-    return bits < 64 ? static_cast<int64_t>(static_cast<uint64_t>(a) << bits) : 0;
-  }
-};
-struct ShiftRight : DependsOnSign {
-  WEFT_FN uint64_t operator()(uint64_t a, uint64_t b) const { return b < 64 ? a >> b : 0; }
-  WEFT_FN int64_t operator()(int64_t a, int64_t b) const {
-    const uint64_t bits = static_cast<uint64_t>(b);
-    return a >> (bits < 64 ? bits : 63);
-  }
-};
-
-template <class F> Op bit_function(const char* name, double low) {
-  return elementwise<F, 2, MapDomain::integer>({
-      .name = name,
-      .differentiable = false,
-      .samples = {{.shapes = {{5, 7}, {5, 7}}, .dtypes = {i64, i64}, .low = low, .high = 9},
-                  {.shapes = {{5, 7}, {7}}, .dtypes = {u8, u8}, .low = 0, .high = 9}},
-  });
-}
-
-}  // namespace
 
 static const Op bitwise_invert_op = elementwise<BitNot, 1, MapDomain::integer>({
     .name = "bitwise_invert",

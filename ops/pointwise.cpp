@@ -70,6 +70,14 @@ struct Rest {
     return static_cast<float>(std::copysign(rest, x));
   }
 };
+/// NaN stays; a lower bound above the upper one has no effect.
+struct ClipToBounds {
+  double low, high;
+  template <class T> WEFT_FN T operator()(T a) const {
+    const T raised = a < static_cast<T>(low) ? static_cast<T>(low) : a;
+    return raised > static_cast<T>(high) ? static_cast<T>(high) : raised;
+  }
+};
 
 }  // namespace
 
@@ -218,19 +226,6 @@ Tensor nan_to_num(const Tensor& a, double nan, std::optional<double> posinf,
   const ReplaceNonfinite numbers{nan, posinf.value_or(most), neginf.value_or(-most)};
   return nan_to_num_op({a}, {.values = pack_values(numbers)});
 }
-
-namespace {
-
-/// NaN stays; a lower bound above the upper one has no effect.
-struct ClipToBounds {
-  double low, high;
-  template <class T> WEFT_FN T operator()(T a) const {
-    const T raised = a < static_cast<T>(low) ? static_cast<T>(low) : a;
-    return raised > static_cast<T>(high) ? static_cast<T>(high) : raised;
-  }
-};
-
-}  // namespace
 
 /// values: ClipToBounds.
 static const Op clip_numbers_op = floating_elementwise<ClipToBounds, 1>({

@@ -163,7 +163,7 @@ static const Op norm_root_op = floating_function<Root>({.name = "norm_root",
                                                             [](auto& dy, auto& y) {
                                                               return norm_root_gradient_op({dy, y});
                                                             },
-                                                        .low = 0.1});
+                                                        .range = {0.1, 2}});
 
 Tensor sum(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
   return reduced(sum_op, reduced_before_widening(a), bits_of_dims("sum", a, dims), keepdims);

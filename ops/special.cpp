@@ -93,6 +93,44 @@ struct LogAddExp {
   }
 };
 
+WEFT_FN float erfc_of(float a) { return erfc_float(a); }
+WEFT_FN double erfc_of(double a) { return erfc_wide(a); }
+WEFT_FN float erfinv_of(float a) { return erfinv_float(a); }
+WEFT_FN double erfinv_of(double a) { return erfinv_wide(a); }
+WEFT_FN float lgamma_of(float a) { return lgamma_float(a); }
+WEFT_FN double lgamma_of(double a) { return lgamma_wide(a); }
+WEFT_FUNCTOR(Erfc, erfc_of)
+WEFT_FUNCTOR(Erfinv, erfinv_of)
+WEFT_FUNCTOR(Lgamma, lgamma_of)
+struct Polygamma {
+  int64_t n;
+  template <class T> WEFT_FN T operator()(T a) const {
+    return static_cast<T>(polygamma_wide(n, static_cast<double>(a)));
+  }
+};
+struct Igamma {
+  int64_t upper;
+  template <class T> WEFT_FN T operator()(T a, T x) const {
+    return static_cast<T>(igamma_wide(static_cast<double>(a), static_cast<double>(x), upper));
+  }
+};
+/// The derivative in `a` by central differences, to 8 digits: it has no closed form.
+struct IgammaSlope {
+  int64_t upper;
+  template <class T> WEFT_FN T operator()(T a, T x) const {
+    const auto at = static_cast<double>(a), to = static_cast<double>(x);
+    const double step = at < 2e-4 ? at / 2 : 1e-4;
+    const double rise = igamma_wide(at + step, to, upper) - igamma_wide(at - step, to, upper);
+    return static_cast<T>(rise / (2 * step));
+  }
+};
+struct BesselI {
+  int64_t order;
+  template <class T> WEFT_FN T operator()(T a) const {
+    return static_cast<T>(bessel_i_wide(static_cast<int>(order), static_cast<double>(a)));
+  }
+};
+
 }  // namespace
 
 static const Op pow_base_gradient_op = gradient_of<PowerBaseGradient, 3>(
@@ -157,15 +195,15 @@ static const Op expm1_op = floating_function<Expm1>(
 static const Op log1p_op =
     floating_function<Log1p>({.name = "log1p",
                               .by_operand = [](auto& dy, auto& a) { return div(dy, add(a, 1)); },
-                              .low = -0.5});
+                              .range = {-0.5, 2}});
 static const Op log2_op = floating_function<Log2>(
     {.name = "log2",
      .by_operand = [](auto& dy, auto& a) { return div(dy, mul(a, 0x1.62e42fefa39efp-1)); },
-     .low = 0.5});
+     .range = {0.5, 2}});
 static const Op log10_op = floating_function<Log10>(
     {.name = "log10",
      .by_operand = [](auto& dy, auto& a) { return div(dy, mul(a, 0x1.26bb1bbb55516p+1)); },
-     .low = 0.5});
+     .range = {0.5, 2}});
 static const Op logaddexp_op = floating_elementwise<LogAddExp, 2>({
     .name = "logaddexp",
     .backward =
@@ -199,48 +237,6 @@ Tensor logaddexp(const Tensor& a, const Tensor& b) {
   return call_promoted_floating(logaddexp_op, a, b);
 }
 
-namespace {
-
-WEFT_FN float erfc_of(float a) { return erfc_float(a); }
-WEFT_FN double erfc_of(double a) { return erfc_wide(a); }
-WEFT_FN float erfinv_of(float a) { return erfinv_float(a); }
-WEFT_FN double erfinv_of(double a) { return erfinv_wide(a); }
-WEFT_FN float lgamma_of(float a) { return lgamma_float(a); }
-WEFT_FN double lgamma_of(double a) { return lgamma_wide(a); }
-WEFT_FUNCTOR(Erfc, erfc_of)
-WEFT_FUNCTOR(Erfinv, erfinv_of)
-WEFT_FUNCTOR(Lgamma, lgamma_of)
-struct Polygamma {
-  int64_t n;
-  template <class T> WEFT_FN T operator()(T a) const {
-    return static_cast<T>(polygamma_wide(n, static_cast<double>(a)));
-  }
-};
-struct Igamma {
-  int64_t upper;
-  template <class T> WEFT_FN T operator()(T a, T x) const {
-    return static_cast<T>(igamma_wide(static_cast<double>(a), static_cast<double>(x), upper));
-  }
-};
-/// The derivative in `a` by central differences, to 8 digits: it has no closed form.
-struct IgammaSlope {
-  int64_t upper;
-  template <class T> WEFT_FN T operator()(T a, T x) const {
-    const auto at = static_cast<double>(a), to = static_cast<double>(x);
-    const double step = at < 2e-4 ? at / 2 : 1e-4;
-    const double rise = igamma_wide(at + step, to, upper) - igamma_wide(at - step, to, upper);
-    return static_cast<T>(rise / (2 * step));
-  }
-};
-struct BesselI {
-  int64_t order;
-  template <class T> WEFT_FN T operator()(T a) const {
-    return static_cast<T>(bessel_i_wide(static_cast<int>(order), static_cast<double>(a)));
-  }
-};
-
-}  // namespace
-
 /// 2 / sqrt(pi) exp(-a^2), the derivative of erf.
 static Tensor erf_derivative(const Tensor& a) {
   return mul(exp(neg(square(a))), 2 * std::numbers::inv_sqrtpi);
@@ -253,13 +249,11 @@ static const Op erfc_op =
 static const Op erfinv_op = floating_function<Erfinv>(
     {.name = "erfinv",
      .by_result = [](auto& dy, auto& y) { return div(dy, erf_derivative(y)); },
-     .low = -0.9,
-     .high = 0.9});
+     .range = {-0.9, 0.9}});
 static const Op lgamma_op =
     floating_function<Lgamma>({.name = "lgamma",
                                .by_operand = [](auto& dy, auto& a) { return mul(dy, digamma(a)); },
-                               .low = 0.5,
-                               .high = 9});
+                               .range = {0.5, 9}});
 
 /// structure: n.
 static const Op polygamma_op = floating_elementwise<Polygamma, 1>({
