@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "mesh/grid.h"
-#include "mesh/plan.h"
 #include "ops/engine/engine.h"
 #include "ops/engine/tensor_body.h"
 #include "src/kernels/copy/copy.h"

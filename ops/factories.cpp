@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <utility>
 
 #include "ops/engine/engine.h"
 #include "ops/engine/tensor_body.h"

@@ -86,20 +86,14 @@ Tensor diagonal(const Tensor& a, int64_t offset) {
   return slice(flatten(a, -2, -1), -1, start, stop, columns + 1);
 }
 
-/// Dim d of `shape`, counted in a shape of `ndim` dims whose last ones are those of `shape`.
-static int64_t size_in(const Shape& shape, int d, int ndim) {
-  const int at = d - (ndim - shape.ndim());
-  return at < 0 ? 1 : shape[at];
-}
-
 Tensors broadcast_tensors(const Tensors& tensors) {
   check_all("broadcast_tensors", tensors);
   int ndim = 0;
   for (const Tensor& tensor : tensors) ndim = std::max(ndim, tensor.ndim());
   Shape shape = Shape::filled(ndim, 1);
   for (const Tensor& tensor : tensors) {
-    for (int d = 0; d < ndim; ++d) {
-      const int64_t size = size_in(tensor.shape(), d, ndim);
+    for (int d = ndim - tensor.ndim(); d < ndim; ++d) {
+      const int64_t size = tensor.size(d - ndim);
       if (shape[d] == 1) shape[d] = size;
       if (size == 1 || size == shape[d]) continue;
       fail("broadcast_tensors: the shapes are ", shapes_text(tensors), ", expected ones that ",

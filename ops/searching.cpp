@@ -80,12 +80,6 @@ static const Op true_places_op = register_op({
                  .high = 2}},
 });
 
-/// 0, 1, ... [n], laid out as `like` [n].
-static Tensor numbers_like(const Tensor& like) {
-  return arange(0, static_cast<double>(like.numel()), 1,
-                {.dtype = DType::i64, .device = like.device(), .sharding = like.sharding()});
-}
-
 /// One number [1] that combines with `a`.
 static Tensor one_number(const Tensor& a, int64_t number) {
   return full({1}, number, options_next_to(a, DType::i64));
@@ -115,7 +109,12 @@ class Kept {
   /// For each element, how many are kept up to it, less 1.
   Tensor rank() const { return sub(cumulative_sum(mask_, 0), 1); }
   /// The indices of the elements that are kept.
-  Tensor indices() const { return mask_.is_sharded() ? of(numbers_like(mask_)) : places_; }
+  Tensor indices() const {
+    if (!mask_.is_sharded()) return places_;
+    return of(
+        arange(mask_.numel(),
+               {.dtype = DType::i64, .device = mask_.device(), .sharding = mask_.sharding()}));
+  }
   /// `a` has no gradient.
   Tensor of(const Tensor& a) const {
     if (!mask_.is_sharded()) return take(a, places_, 0);

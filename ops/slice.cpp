@@ -3,7 +3,6 @@
 #include <numeric>
 
 #include "ops/dims.h"
-#include "ops/engine/by_index.h"
 #include "ops/engine/op_body.h"
 #include "ops/promotion.h"
 #include "src/kernels/copy/copy.h"

@@ -53,11 +53,6 @@ static Tensor taken(bool elements, const Tensor& a, const Tensor& indices, int d
   return elements ? take_along_dim(a, indices, dim) : take(a, indices, dim);
 }
 
-/// True when the engine gives operand `rows` as a list of the elements that its indices name.
-static bool is_listed(const Call& c, int rows) {
-  return c.in(rows).shape.ndim() != c.in_shape(rows).ndim();
-}
-
 /// Returns whether all elements are one integer, which the CPU's sums take as it is.
 static bool is_one_integer(const MemoryBlock& block) {
   return block.device.kind == DeviceKind::cpu && block.dtype == DType::i64 &&
@@ -74,7 +69,8 @@ static void with_rows(const Call& c, const std::string& name, int rows, int64_t 
   const DenseBlock values =
       may_repeat && is_one_integer(given) ? DenseBlock::as_it_is(given) : DenseBlock::of(given);
   MemoryBlock out = c.out();
-  const bool listed = is_listed(c, rows);
+  // The engine gives the elements that indices name as a list.
+  const bool listed = given.shape.ndim() != c.in_shape(rows).ndim();
   if (listed) out = dense_block(out.data, out.dtype, {out.numel()}, out.device);
   if (const auto outside = f(out, values, indices, listed ? 0 : along_dim(c))) {
     fail(name, ": index is ", *outside, ", expected one of the ", size, " elements of dim ",

@@ -34,14 +34,6 @@ static Tensor places_of(const Tensor& a, int dim) {
   return places_along(a.shape(), dim, a.sharding(), a.device());
 }
 
-/// The number of indices of each place along the dim, in a tensor whose other dims have size 1.
-static Tensor counts_of(const Tensor& a, int dim, const Tensor& index) {
-  Shape shape = Shape::filled(a.ndim(), 1);
-  shape[dim] = index.numel();
-  const Tensor each = reshape(ones_like(cast(index, DType::i32)), shape);
-  return add_slices(each, index, dim, places_of(a, dim));
-}
-
 Tensor index_add(const Tensor& a, int dim, const Tensor& index, const Tensor& src, Number alpha) {
   check_tensor("index_add", a);
   if (a.ndim() == 0) return of_scalar(index_add, a, index, src, alpha);
@@ -61,7 +53,11 @@ Tensor index_fill(const Tensor& a, int dim, const Tensor& index, const Operand& 
   check_tensor("index_fill", a);
   if (a.ndim() == 0) return reshape(index_fill(unsqueeze(a, 0), 0, index, value), {});
   const int at = normalized_dim("index_fill", dim, a.ndim());
-  const Tensor counts = counts_of(a, at, vector_of("index_fill", index));
+  const Tensor places = vector_of("index_fill", index);
+  Shape shape = Shape::filled(a.ndim(), 1);
+  shape[at] = places.numel();
+  const Tensor each = reshape(ones_like(cast(places, DType::i32)), shape);
+  const Tensor counts = add_slices(each, places, at, places_of(a, at));
   return masked_fill(a, greater(counts, 0), value);
 }
 
