@@ -32,11 +32,9 @@ constexpr int64_t kShownElements = 1000;
 constexpr int64_t kEdge = 3;
 constexpr size_t kLineWidth = 80;
 
-bool is_summarised(const Shape& shape) { return shape.product() > kShownElements; }
-
 /// Dims of what is shown.
 Shape shown_shape(Shape shape) {
-  if (!is_summarised(shape)) return shape;
+  if (shape.product() <= kShownElements) return shape;
   for (int d = 0; d < shape.ndim(); ++d) shape[d] = std::min(shape[d], 2 * kEdge);
   return shape;
 }

@@ -212,15 +212,12 @@ JoinedDims joined(const char* what, const Tensor& a, const std::vector<DimIndex>
   check_tensor(what, a);
   if (indices.empty()) fail(what, ": number of indices is 0, expected at least 1");
   Tensors given;
-  bool are_neighbours = true;
   for (size_t i = 0; i < indices.size(); ++i) {
     check_tensor(what, indices[i].index);
-    const bool is_next = i == 0 || indices[i].dim == indices[i - 1].dim + 1;
     if (i > 0 && indices[i].dim <= indices[i - 1].dim) {
       fail(what, ": dims are ", indices[i - 1].dim, " and ", indices[i].dim,
            ", expected ascending ones");
     }
-    are_neighbours = are_neighbours && is_next;
     given.push_back(indices[i].index);
   }
   if (indices.back().dim >= a.ndim() || indices[0].dim < 0) {
@@ -232,7 +229,8 @@ JoinedDims joined(const char* what, const Tensor& a, const std::vector<DimIndex>
   made.shape = all[0].shape();
   const Tensor places = joined_places(a, indices, all);
   made.places = reshape(places, {places.numel()});
-  made.at = are_neighbours ? indices[0].dim : 0;
+  const int between = indices.back().dim - indices[0].dim;
+  made.at = between + 1 == static_cast<int>(indices.size()) ? indices[0].dim : 0;
   for (const DimIndex& one : indices) {
     made.to.push_back(made.at + static_cast<int>(made.from.size()));
     made.from.push_back(one.dim);
