@@ -32,8 +32,7 @@ static const Op cast_op = register_op(conversion({
     .linear = {{0}},
     .backward = give_in_own_dtype,
     .saves_in = std::vector<int>{},
-    .samples = {sample_with({{5, 7}}, {int64_t(DType::f64)}),
-                sample_with({{5, 7}}, {int64_t(DType::bf16)})},
+    .samples = {sample_with({{5, 7}}, {int64_t(f64)}), sample_with({{5, 7}}, {int64_t(bf16)})},
 }));
 
 /// A Partial is reduced before it is cast to f8. Not among all_ops(), whose gradients are checked
@@ -51,9 +50,8 @@ static const Op convert_op = register_op(conversion({
     .name = "convert",
     .moves = true,
     .differentiable = false,
-    .samples = {sample_with({{5, 7}}, {int64_t(DType::i64)}),
-                sample_with({{5, 7}}, {int64_t(DType::boolean)}),
-                sample_with({{5, 7}}, {int64_t(DType::f32)}, {DType::i32})},
+    .samples = {sample_with({{5, 7}}, {int64_t(i64)}), sample_with({{5, 7}}, {int64_t(boolean)}),
+                sample_with({{5, 7}}, {int64_t(f32)}, {i32})},
 }));
 
 Tensor cast(const Tensor& a, DType dtype) {

@@ -70,19 +70,13 @@ inline bool lies_within(int64_t start, int64_t count, int64_t step, int64_t size
 /// A sample of an op with indices: all values are from 0 to below `end`.
 inline OpSample sample_of_indices(std::vector<Shape> shapes, const Attributes& attributes,
                                   std::vector<DType> dtypes, double end) {
-  return {.shapes = std::move(shapes),
-          .attributes = attributes,
-          .dtypes = std::move(dtypes),
-          .low = 0,
-          .high = end};
+  return {std::move(shapes), attributes, std::move(dtypes), 0, end};
 }
 
-/// A sample with these numbers as its structure.
+/// A sample with these numbers as its structure; values are from `low` to below `high`.
 inline OpSample sample_with(std::vector<Shape> shapes, const Dims& structure,
-                            std::vector<DType> dtypes = {}) {
-  return {.shapes = std::move(shapes),
-          .attributes = {.structure = structure},
-          .dtypes = std::move(dtypes)};
+                            std::vector<DType> dtypes = {}, double low = -2, double high = 2) {
+  return {std::move(shapes), {.structure = structure}, std::move(dtypes), low, high};
 }
 
 inline Structure one_flag(const char* name) {

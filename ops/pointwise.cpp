@@ -111,14 +111,8 @@ static const Op addcdiv_op = floating_elementwise<AddQuotient, 3>({
           if (g.wants(2)) g.give(2, neg(mul(scaled, div(g.in(1), g.in(2)))));
         },
     .saves_in = std::vector<int>{1, 2},
-    .samples = {{.shapes = {{5, 7}, {5, 7}, {5, 7}},
-                 .attributes = {.values = {-1.5}},
-                 .low = 0.5,
-                 .high = 2},
-                {.shapes = {{7}, {5, 1}, {3, 5, 7}},
-                 .attributes = {.values = {2}},
-                 .low = 0.5,
-                 .high = 2}},
+    .samples = {{.shapes = {{5, 7}, {5, 7}, {5, 7}}, .attributes = {.values = {-1.5}}, .low = 0.5},
+                {.shapes = {{7}, {5, 1}, {3, 5, 7}}, .attributes = {.values = {2}}, .low = 0.5}},
 });
 
 static const Op lerp_op = floating_elementwise<Lerp, 3>({

@@ -270,9 +270,8 @@ static const Op prod_op = register_reduction<Reduction::product>({
     .name = "prod",
     .dtype = dtype_of_total,
     .backward = give_products_of_others,
-    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}, .low = -1.5, .high = 1.5},
-                {.shapes = {{5, 3, 2}}, .attributes = {.structure = {5}}, .low = 0.5, .high = 1.5},
-                sample_with({{2, 3}}, {3}),
+    .samples = {sample_with({{5, 7}}, {1}, {}, -1.5, 1.5),
+                sample_with({{5, 3, 2}}, {5}, {}, 0.5, 1.5), sample_with({{2, 3}}, {3}),
                 sample_with({{5, 7}}, {2}, {i32})},
 });
 

@@ -73,11 +73,7 @@ static const Op true_places_op = register_op({
     .dtype = [](const Attributes&, std::span<const DType>, int) { return i64; },
     .forward = [](const Call& c) { true_places(c.out(), DenseBlock::of(c.in(0))); },
     .differentiable = false,
-    .samples = {{.shapes = {{5}},
-                 .attributes = {.structure = {5}},
-                 .dtypes = {boolean},
-                 .low = 1,
-                 .high = 2}},
+    .samples = {sample_with({{5}}, {5}, {boolean}, 1)},
 });
 
 /// One number [1] that combines with `a`.

@@ -263,8 +263,7 @@ static const Op polygamma_op = floating_elementwise<Polygamma, 1>({
     .backward =
         [](const Grad& g) { g.give(0, mul(g.grad(), polygamma(g.attribute(0) + 1, g.in(0)))); },
     .saves_in = std::vector<int>{0},
-    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {0}}, .low = 0.5, .high = 9},
-                {.shapes = {{5, 3}}, .attributes = {.structure = {2}}, .low = 1.5, .high = 9}},
+    .samples = {sample_with({{5, 7}}, {0}, {}, 0.5, 9), sample_with({{5, 3}}, {2}, {}, 1.5, 9)},
 });
 
 /// structure: whether upper.
@@ -272,8 +271,7 @@ static const Op igamma_slope_op = floating_elementwise<IgammaSlope, 2>({
     .name = "igamma_slope",
     .structure = one_flag("upper"),
     .differentiable = false,
-    .samples =
-        {{.shapes = {{5, 7}, {5, 7}}, .attributes = {.structure = {0}}, .low = 0.5, .high = 5}},
+    .samples = {sample_with({{5, 7}, {5, 7}}, {0}, {}, 0.5, 5)},
 });
 
 /// structure: whether upper. The derivative in x is x^(a - 1) exp(-x) / gamma(a).
@@ -288,9 +286,8 @@ static const Op igamma_op = floating_elementwise<Igamma, 2>({
           g.give(1, mul(g.attribute(0) ? neg(g.grad()) : g.grad(), density));
         },
     .saves_in = std::vector<int>{0, 1},
-    .samples =
-        {{.shapes = {{5, 7}, {5, 7}}, .attributes = {.structure = {0}}, .low = 0.5, .high = 5},
-         {.shapes = {{7}, {5, 1}}, .attributes = {.structure = {1}}, .low = 0.5, .high = 5}},
+    .samples = {sample_with({{5, 7}, {5, 7}}, {0}, {}, 0.5, 5),
+                sample_with({{7}, {5, 1}}, {1}, {}, 0.5, 5)},
 });
 
 /// structure: the order, 0 or 1. The derivative of I0 is I1; of I1, I0 - I1 / a, 1/2 at 0.
@@ -307,8 +304,7 @@ static const Op bessel_i_op = floating_elementwise<BesselI, 1>({
           g.give(0, mul(g.grad(), masked_fill(slope, is_zero, 0.5)));
         },
     .saves_in = std::vector<int>{0},
-    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {0}}},
-                {.shapes = {{5, 3}}, .attributes = {.structure = {1}}, .low = 0.5}},
+    .samples = {sample_with({{5, 7}}, {0}), sample_with({{5, 3}}, {1}, {}, 0.5)},
 });
 
 Tensor erfc(const Tensor& a) { return erfc_op({as_floating("erfc", a)}); }

@@ -35,15 +35,6 @@ struct TakenDims {
   std::string rows, indices;
 };
 
-static OpSample taken_sample(const std::vector<Shape>& shapes, int dim, std::vector<DType> dtypes,
-                             double most) {
-  return {.shapes = shapes,
-          .attributes = {.structure = {dim}},
-          .dtypes = std::move(dtypes),
-          .low = -most,
-          .high = most};
-}
-
 static Tensor places_like(const Grad& g, int operand) {
   return places_along(g.in_shape(operand), static_cast<int>(g.attribute(0)), g.in_sharding(operand),
                       g.grad().device());
@@ -110,16 +101,17 @@ static Op add_op(const std::string& name, Taken what, std::vector<OpSample> samp
   });
 }
 
-static const Op add_slices_op = add_op("add_slices", Taken::slices,
-                                       {taken_sample({{5, 3}, {5}, {7, 1}}, 0, {f32, i64, u8}, 7),
-                                        taken_sample({{2, 5}, {5}, {1, 3}}, 1, {f32, i32, u8}, 3)});
+static const Op add_slices_op =
+    add_op("add_slices", Taken::slices,
+           {sample_with({{5, 3}, {5}, {7, 1}}, {0}, {f32, i64, u8}, -7, 7),
+            sample_with({{2, 5}, {5}, {1, 3}}, {1}, {f32, i32, u8}, -3, 3)});
 
 static const Op add_along_dim_op =
     add_op("add_along_dim", Taken::elements,
-           {taken_sample({{5, 3}, {5, 3}, {7, 1}}, 0, {f32, i64, u8}, 7),
-            taken_sample({{3, 2}, {3, 2}, {1, 5}}, 1, {f32, i32, u8}, 5)});
+           {sample_with({{5, 3}, {5, 3}, {7, 1}}, {0}, {f32, i64, u8}, -7, 7),
+            sample_with({{3, 2}, {3, 2}, {1, 5}}, {1}, {f32, i32, u8}, -5, 5)});
 static const Op combine_rows_op = add_op(
-    "combine_rows", Taken::rows, {taken_sample({{5, 3}, {5}, {7, 1}}, 0, {f32, i64, u8}, 7)});
+    "combine_rows", Taken::rows, {sample_with({{5, 3}, {5}, {7, 1}}, {0}, {f32, i64, u8}, -7, 7)});
 
 Tensor add_slices(const Tensor& values, const Tensor& indices, int dim, const Tensor& places) {
   return add_slices_op({values, indices, places}, {.structure = {dim}});
@@ -185,16 +177,17 @@ static Op taking_op(const std::string& name, Taken what, const Op& gradient,
   });
 }
 
-static const Op take_op = taking_op(
-    "take", Taken::slices, add_slices_op,
-    {taken_sample({{7, 3}, {5}}, 0, {f32, i64}, 7), taken_sample({{5, 3}, {2}}, 1, {f32, i32}, 3)});
+static const Op take_op = taking_op("take", Taken::slices, add_slices_op,
+                                    {sample_with({{7, 3}, {5}}, {0}, {f32, i64}, -7, 7),
+                                     sample_with({{5, 3}, {2}}, {1}, {f32, i32}, -3, 3)});
 
-static const Op take_along_dim_op = taking_op("take_along_dim", Taken::elements, add_along_dim_op,
-                                              {taken_sample({{7, 3}, {5, 3}}, 0, {f32, i64}, 7),
-                                               taken_sample({{5, 3}, {5, 2}}, 1, {f32, i32}, 3)});
+static const Op take_along_dim_op =
+    taking_op("take_along_dim", Taken::elements, add_along_dim_op,
+              {sample_with({{7, 3}, {5, 3}}, {0}, {f32, i64}, -7, 7),
+               sample_with({{5, 3}, {5, 2}}, {1}, {f32, i32}, -3, 3)});
 
 static const Op dispatch_rows_op = taking_op("dispatch_rows", Taken::rows, combine_rows_op,
-                                             {taken_sample({{7, 3}, {5}}, 0, {f32, i64}, 7)});
+                                             {sample_with({{7, 3}, {5}}, {0}, {f32, i64}, -7, 7)});
 
 Tensor take_rows(const Tensor& a, const Tensor& indices) {
   return dispatch_rows_op({a, indices}, {.structure = {0}});
@@ -270,12 +263,12 @@ static Op put_op(const std::string& name, bool elements, std::vector<OpSample> s
 
 static const Op put_slices_op =
     put_op("put_slices", false,
-           {taken_sample({{7, 3}, {5, 3}, {5}}, 0, {f32, f32, i64}, 7),
-            taken_sample({{2, 3}, {2, 5}, {5}}, 1, {f32, f32, i32}, 3)});
+           {sample_with({{7, 3}, {5, 3}, {5}}, {0}, {f32, f32, i64}, -7, 7),
+            sample_with({{2, 3}, {2, 5}, {5}}, {1}, {f32, f32, i32}, -3, 3)});
 static const Op put_along_dim_op =
     put_op("put_along_dim", true,
-           {taken_sample({{7, 3}, {5, 3}, {5, 3}}, 0, {f32, f32, i64}, 7),
-            taken_sample({{3, 5}, {3, 2}, {3, 2}}, 1, {f32, f32, i32}, 5)});
+           {sample_with({{7, 3}, {5, 3}, {5, 3}}, {0}, {f32, f32, i64}, -7, 7),
+            sample_with({{3, 5}, {3, 2}, {3, 2}}, {1}, {f32, f32, i32}, -5, 5)});
 
 /// Equal greatest, or least, elements share the gradient alike.
 static void extreme_backward(const Grad& g) {
@@ -319,8 +312,8 @@ static Op reduce_op(const std::string& name, ByIndex::Written written,
   spec.backward = backward;
   spec.saves_in = std::vector<int>{0, 1, 2};
   spec.saves_out = {0};
-  spec.samples = {taken_sample({{7, 3}, {5, 3}, {5, 3}}, 0, {f32, f32, i64}, 7),
-                  taken_sample({{3, 5}, {3, 2}, {3, 2}}, 1, {f32, f32, i32}, 5)};
+  spec.samples = {sample_with({{7, 3}, {5, 3}, {5, 3}}, {0}, {f32, f32, i64}, -7, 7),
+                  sample_with({{3, 5}, {3, 2}, {3, 2}}, {1}, {f32, f32, i32}, -5, 5)};
   return register_op(std::move(spec));
 }
 
