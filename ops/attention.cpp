@@ -3,8 +3,8 @@
 
 #include <cmath>
 
+#include "ops/dims.h"
 #include "ops/promotion.h"
-#include "ops/structure.h"
 #include "src/kernels/attention/attention.h"
 #include "src/kernels/copy/dense.h"
 #include "weft/context.h"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/cross_entropy/cross_entropy.h"
 
+#include "ops/dims.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "ops/rows.h"
-#include "ops/structure.h"
 #include "ops/take.h"
 #include "src/kernels/map/map.h"
 #include "src/kernels/take/take.h"
@@ -82,11 +82,9 @@ static const Op cross_entropy_op = register_op({
                  g.attributes());
         },
     .staged_over = {"v"},
-    .stages = {row_extreme_stage(),
-               row_sum_exp_stage(),
-               {.result = "...",
-                .reduce = ReduceOp::sum,
-                .run = [](const Call& c) { pick(c.stage(2), c.in(0), c.in(1), first_class(c)); }}},
+    .stages = {row_extreme_stage(), row_sum_exp_stage(), row_sum_stage([](const Call& c) {
+                 pick(c.stage(2), c.in(0), c.in(1), first_class(c));
+               })},
     .saves_out = {1},
     .samples = {sample_of_indices({{5, 7}, {5}}, ignoring(-100), {f32, i64}, 7),
                 sample_of_indices({{2, 5, 3}, {2, 5}}, ignoring(1), {f32, i32}, 3)},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <limits>
 
-#include "ops/along_dim.h"
+#include "ops/dims.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "ops/sorting.h"
@@ -99,9 +99,8 @@ static const Op cumulative_sum_op = register_scan<kSum>({
           g.give(0, cumulative_sum_op, {g.grad()}, scan_attributes(dim, !from_end));
         },
     .saves_in = std::vector<int>{},
-    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1, 0}}},
-                {.shapes = {{5, 3, 2}}, .attributes = {.structure = {0, 1}}},
-                {.shapes = {{5, 7}}, .attributes = {.structure = {0, 0}}, .dtypes = {i32}}},
+    .samples = {sample_with({{5, 7}}, {1, 0}), sample_with({{5, 3, 2}}, {0, 1}),
+                sample_with({{5, 7}}, {0, 0}, {i32})},
 });
 
 namespace {
@@ -156,8 +155,7 @@ static const Op cumulative_prod_gradient_op = register_op({
     .staged_over = {"n"},
     .stages = {total_stage(kProduct, 0, 1),
                {.result = "-n", .run = write_first_of_gradient, .gathered = true}},
-    .samples = {{.shapes = {{5, 7}, {5, 7}}, .attributes = {.structure = {1}}},
-                {.shapes = {{5, 2}, {5, 2}}, .attributes = {.structure = {0}}}},
+    .samples = {sample_with({{5, 7}, {5, 7}}, {1}), sample_with({{5, 2}, {5, 2}}, {0})},
 });
 
 static const Op cumulative_prod_op = register_scan<kProduct>({
@@ -168,9 +166,8 @@ static const Op cumulative_prod_op = register_scan<kProduct>({
           g.give(0, cumulative_prod_gradient_op, {g.grad(), g.in(0)},
                  {.structure = {g.attribute(0)}});
         },
-    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1, 0}}},
-                {.shapes = {{5, 3, 2}}, .attributes = {.structure = {0, 0}}},
-                {.shapes = {{5, 7}}, .attributes = {.structure = {0, 0}}, .dtypes = {i32}}},
+    .samples = {sample_with({{5, 7}}, {1, 0}), sample_with({{5, 3, 2}}, {0, 0}),
+                sample_with({{5, 7}}, {0, 0}, {i32})},
 });
 
 /// The part of the gradient of `x` from the positive elements of `dy`: exp(x) times the sum, over
@@ -195,9 +192,8 @@ static const Op cumulative_logsumexp_op = register_scan<kLogSumExp>({
           g.give(0, sub(part(g.grad()), part(neg(g.grad()))));
         },
     .saves_out = {0},
-    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1, 0}}},
-                {.shapes = {{5, 3, 2}}, .attributes = {.structure = {0, 1}}},
-                {.shapes = {{2, 3}}, .attributes = {.structure = {1, 0}}, .dtypes = {f64}}},
+    .samples = {sample_with({{5, 7}}, {1, 0}), sample_with({{5, 3, 2}}, {0, 1}),
+                sample_with({{2, 3}}, {1, 0}, {f64})},
 });
 
 /// Puts `initial` before the totals along `dim`.
@@ -276,9 +272,8 @@ static Op cumulative_extreme_op(const char* name, bool greatest) {
             g.give(0, place_along_dim(g.grad(), g.out(1), static_cast<int>(g.attribute(0))));
           },
       .stages = {extreme_stage(greatest, 0), extreme_stage(greatest, 1)},
-      .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
-                  {.shapes = {{5, 3, 2}}, .attributes = {.structure = {0}}},
-                  {.shapes = {{5, 7}}, .attributes = {.structure = {0}}, .dtypes = {i32}}},
+      .samples = {sample_with({{5, 7}}, {1}), sample_with({{5, 3, 2}}, {0}),
+                  sample_with({{5, 7}}, {0}, {i32})},
   });
 }
 

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "mesh/grid.h"
-#include "mesh/plan.h"
 #include "ops/engine/engine.h"
 #include "ops/engine/tensor_body.h"
 #include "src/kernels/copy/copy.h"
@@ -15,10 +14,6 @@
 #include "weft/graph.h"
 
 namespace weft {
-
-static Ref<Layout> replicated_layout(const DeviceMesh& mesh, const Shape& shape, DType dtype) {
-  return layout_of(Sharding(mesh.root(), {}), shape, dtype);
-}
 
 static void check_for_mesh(const char* what, const Tensor& tensor, const DeviceMesh& mesh) {
   if (!mesh) fail(what, ": this rank is not in the mesh, expected one of its ranks");
@@ -122,21 +117,25 @@ static void check_equal_on_ranks(const Tensor& whole, const DeviceMesh& mesh,
   }
 }
 
+/// The sharding of a tensor of that shape whose values one rank has, or all have.
+static Sharding checked_sharding(const char* what, const DeviceMesh& mesh,
+                                 const Placements& placements, const Shape& shape) {
+  check_sizes(what, placements, shape);
+  Sharding sharding(mesh, placements, shape.ndim());
+  if (!sharding.has_partial()) return sharding;
+  fail(what, ": a placement is Partial, expected Shard or Replicate; use from_local");
+}
+
 Tensor distribute(const Tensor& whole, const DeviceMesh& mesh, const Placements& placements) {
   check_for_mesh("distribute", whole, mesh);
-  check_sizes("distribute", placements, whole.shape());
-  Sharding sharding(mesh, placements, whole.ndim());
-  if (sharding.has_partial()) {
-    fail("distribute: a placement is Partial, expected Shard or Replicate; use from_local");
-  }
+  const Shape shape = whole.shape();
+  const Sharding sharding = checked_sharding("distribute", mesh, placements, shape);
   check_equal_on_ranks(whole, mesh, sharding);
-  Ref<Layout> everywhere = replicated_layout(mesh, whole.shape(), whole.dtype());
-  Ref<Layout> target = layout_of(sharding, whole.shape(), whole.dtype());
-  Tensor result = moved_to(relabeled(whole, everywhere), target);
-  return recorded("distribute", whole, result, [everywhere](const Tensors& gradients) {
-    return Tensors{moved_to(gradients[0], layout_of(everywhere->sharding, everywhere->shape,
-                                                    gradients[0].dtype()))
-                       .local()};
+  const Sharding everywhere(mesh.root(), {});
+  const Tensor result = moved_to(relabeled(whole, layout_of(everywhere, shape, whole.dtype())),
+                                 layout_of(sharding, shape, whole.dtype()));
+  return recorded("distribute", whole, result, [everywhere, shape](const Tensors& g) {
+    return Tensors{moved_to(g[0], layout_of(everywhere, shape, g[0].dtype())).local()};
   });
 }
 
@@ -164,15 +163,20 @@ Tensor redistributed(const Tensor& tensor, const Sharding& target) {
   return moved;
 }
 
+/// Records `local` as made from `tensor`; `gradient` is the sharding of its gradient.
+static Tensor recorded_local(const char* name, const Tensor& tensor, const Tensor& local,
+                             const Sharding& gradient) {
+  return recorded(name, tensor, local, [gradient, shape = tensor.shape()](const Tensors& g) {
+    return Tensors{relabeled(g[0], layout_of(gradient, shape, g[0].dtype()))};
+  });
+}
+
 Tensor Tensor::full_tensor() const {
   check_tensor("full_tensor", *this);
   if (!is_sharded()) return *this;
-  Ref<Layout> everywhere = replicated_layout(sharding().mesh(), shape(), dtype());
-  Tensor whole = moved_to(*this, everywhere);
-  return recorded("full_tensor", *this, whole.local(), [everywhere](const Tensors& gradients) {
-    return Tensors{relabeled(
-        gradients[0], layout_of(everywhere->sharding, everywhere->shape, gradients[0].dtype()))};
-  });
+  const Sharding everywhere(sharding().mesh().root(), {});
+  const Tensor whole = moved_to(*this, layout_of(everywhere, shape(), dtype()));
+  return recorded_local("full_tensor", *this, whole.local(), everywhere);
 }
 
 /// Sharding of the gradient of `sharding`: Shards stay; other axes as `stated`.
@@ -187,40 +191,29 @@ static Sharding stated_gradient(const Sharding& sharding, const Placements& stat
   return given;
 }
 
-static bool needs_statement(const Sharding& sharding) {
-  return std::ranges::any_of(sharding.placements(),
-                             [](const Placement& placement) { return !placement.is_shard(); });
-}
-
-static Tensor to_local_as(const Tensor& tensor, const Sharding& gradient) {
-  return recorded("to_local", tensor, tensor.local(),
-                  [gradient, shape = tensor.shape()](const Tensors& g) {
-                    return Tensors{relabeled(g[0], layout_of(gradient, shape, g[0].dtype()))};
-                  });
-}
-
 Tensor Tensor::to_local(const Placements& gradient) const {
   check_tensor("to_local", *this);
   if (!is_sharded()) return *this;
-  return to_local_as(*this, stated_gradient(sharding(), gradient, ndim()));
+  return recorded_local("to_local", *this, local(), stated_gradient(sharding(), gradient, ndim()));
 }
 
 Tensor Tensor::to_local() const {
   check_tensor("to_local", *this);
   if (!is_sharded()) return *this;
-  if (is_recorded(*this) && needs_statement(sharding())) {
+  const Sharding own = sharding();
+  const auto is_shard = [](const Placement& placement) { return placement.is_shard(); };
+  if (is_recorded(*this) && !std::ranges::all_of(own.placements(), is_shard)) {
     fail("to_local: placements of the gradient are missing, expected them for a tensor ", shape(),
-         " laid out as ", sharding(), ": gradients of the ranks may be equal or parts of a sum");
+         " laid out as ", own, ": gradients of the ranks may be equal or parts of a sum");
   }
-  return to_local_as(*this, sharding());
+  return recorded_local("to_local", *this, local(), own);
 }
 
 /// Returns the gradient of a rank's part from that of the whole; Partial(avg) divides by the ranks.
 static Tensor gradient_of_part(const Tensor& gradient, const Sharding& sharding) {
   int64_t averaged = 1;
   for (int axis = 0; axis < sharding.axes(); ++axis) {
-    bool avg = sharding[axis].is_partial() && sharding[axis].op() == ReduceOp::avg;
-    if (avg) averaged *= sharding.mesh().axis_size(axis);
+    if (sharding[axis] == Partial(ReduceOp::avg)) averaged *= sharding.mesh().axis_size(axis);
   }
   Tensor local = gradient.local();
   if (averaged == 1) return local;
@@ -346,6 +339,60 @@ Tensor from_local(const Tensor& local, const DeviceMesh& mesh, const Placements&
          shape, " laid out as ", sharding);
   }
   return wrapped(local, layout);
+}
+
+/// Broadcasts from root whether it has a tensor, and its dtype, shape and requires_grad.
+static std::vector<int64_t> broadcast_header(const Tensor& whole, const Communicator& ranks,
+                                             int root) {
+  std::vector<int64_t> header(kMaxDims + 4);
+  if (ranks.rank() == root && whole && !whole.is_sharded()) {
+    header[0] = 1;
+    header[1] = static_cast<int64_t>(whole.dtype());
+    header[2] = whole.ndim();
+    for (int d = 0; d < whole.ndim(); ++d) header[static_cast<size_t>(d) + 4] = whole.size(d);
+    header[3] = whole.requires_grad();
+  }
+  std::vector<int64_t> count{static_cast<int64_t>(header.size())};
+  Piece piece{header.data(), header.data(), DType::i64, count};
+  ranks.broadcast(std::span(&piece, 1), root).wait();
+  return header;
+}
+
+Tensor scatter(const Tensor& whole, const DeviceMesh& mesh, const Placements& placements,
+               int root) {
+  if (!mesh) fail("scatter: this rank is not in the mesh, expected one of its ranks");
+  Communicator ranks = mesh.root().communicator();
+  if (root < 0 || root >= ranks.size()) {
+    fail("scatter: root is ", root, ", expected one of the ", ranks.size(), " ranks");
+  }
+  std::vector<int64_t> header = broadcast_header(whole, ranks, root);
+  if (!header[0])
+    fail("scatter: tensor of root ", root, " is empty or over a mesh, expected one of one device");
+  Shape shape(std::span<const int64_t>(header).subspan(4, static_cast<size_t>(header[2])));
+  const Sharding sharding = checked_sharding("scatter", mesh, placements, shape);
+  Ref<Layout> layout = layout_of(sharding, shape, static_cast<DType>(header[1]));
+  Tensor result = new_tensor(layout, cpu);
+  // Root packs the parts in rank order: one scatter with exact counts.
+  std::vector<int64_t> counts;
+  int64_t total = 0;
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    counts.push_back(layout->box_of(rank).shape.product());
+    total += counts.back();
+  }
+  Tensor packed;
+  if (ranks.rank() == root) {
+    packed = new_tensor(layout_of(Sharding(), {total}, layout->dtype), cpu);
+    char* at = packed.block().as<char>();
+    for (int rank = 0; rank < ranks.size(); ++rank) {
+      Box box = layout->box_of(rank);
+      copy(dense_block(at, layout->dtype, box.shape), whole.block().part(box));
+      at += box.shape.product() * static_cast<int64_t>(size_of(layout->dtype));
+    }
+  }
+  Piece piece{packed ? packed.block().data : nullptr, result.block().data, layout->dtype, counts};
+  ranks.scatter(std::span(&piece, 1), root).wait();
+  if (header[3]) result.set_requires_grad();
+  return result;
 }
 
 }  // namespace weft

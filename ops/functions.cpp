@@ -99,6 +99,36 @@ struct ReluGradient {
     return result > T(0) || result != result ? gradient : T(0);
   }
 };
+struct SwigluOf {
+  template <class T> WEFT_FN T operator()(T a, T b) const { return a * sigmoid(a) * b; }
+};
+
+struct SwigluGradient {
+  template <class T> WEFT_FN Pair<T> operator()(T dy, T a, T b) const {
+    const T s = sigmoid(a);
+    return {dy * b * (s + a * s * (T(1) - s)), dy * (a * s)};
+  }
+};
+
+WEFT_FUNCTOR(Sin, sine)
+WEFT_FUNCTOR(Cos, cosine)
+WEFT_FUNCTOR(Tan, tangent)
+WEFT_FUNCTOR(Asin, std::asin)
+WEFT_FUNCTOR(Acos, std::acos)
+WEFT_FUNCTOR(Atan, std::atan)
+WEFT_FUNCTOR(Sinh, std::sinh)
+WEFT_FUNCTOR(Cosh, std::cosh)
+WEFT_FUNCTOR(Asinh, std::asinh)
+WEFT_FUNCTOR(Acosh, std::acosh)
+WEFT_FUNCTOR(Atanh, std::atanh)
+WEFT_FUNCTOR(Atan2, std::atan2)
+WEFT_FUNCTOR(Hypot, hypot)
+/// 0 where the result is 0.
+struct HypotGradient {
+  template <class T> WEFT_FN T operator()(T gradient, T a, T result) const {
+    return result == T(0) ? T(0) : gradient * (a / result);
+  }
+};
 
 }  // namespace
 
@@ -117,15 +147,15 @@ static const Op square_op = function<Square>(
 static const Op exp_op = floating_function<Exp>(
     {.name = "exp", .by_result = [](auto& dy, auto& y) { return mul(dy, y); }});
 static const Op log_op = floating_function<Log>(
-    {.name = "log", .by_operand = [](auto& dy, auto& a) { return div(dy, a); }, .low = 0.5});
+    {.name = "log", .by_operand = [](auto& dy, auto& a) { return div(dy, a); }, .range = {0.5, 2}});
 static const Op sqrt_op =
     floating_function<Sqrt>({.name = "sqrt",
                              .by_result = [](auto& dy, auto& y) { return div(mul(dy, 0.5), y); },
-                             .low = 0.5});
+                             .range = {0.5, 2}});
 static const Op rsqrt_op = floating_function<Rsqrt>(
     {.name = "rsqrt",
      .by_result = [](auto& dy, auto& y) { return mul(mul(dy, mul(square(y), y)), -0.5); },
-     .low = 0.5});
+     .range = {0.5, 2}});
 static const Op tanh_op = floating_function<Tanh>(
     {.name = "tanh", .by_result = [](auto& dy, auto& y) { return mul(dy, sub(1, square(y))); }});
 static const Op sigmoid_op = floating_function<Sigmoid>(
@@ -157,21 +187,6 @@ Tensor gelu_tanh(const Tensor& a) { return gelu_tanh_op({as_floating("gelu_tanh"
 Tensor erf(const Tensor& a) { return erf_op({as_floating("erf", a)}); }
 Tensor relu(const Tensor& a) { return relu_op({a}); }
 
-namespace {
-
-struct SwigluOf {
-  template <class T> WEFT_FN T operator()(T a, T b) const { return a * sigmoid(a) * b; }
-};
-
-struct SwigluGradient {
-  template <class T> WEFT_FN Pair<T> operator()(T dy, T a, T b) const {
-    const T s = sigmoid(a);
-    return {dy * b * (s + a * s * (T(1) - s)), dy * (a * s)};
-  }
-};
-
-}  // namespace
-
 /// operands: dy, gate, up.
 static const Op swiglu_backward_op = register_op({
     .name = "swiglu_backward",
@@ -188,9 +203,7 @@ static const Op swiglu_op = floating_elementwise<SwigluOf, 2>({
     .linear = {{1}},
     .backward =
         [](const Grad& g) {
-          Tensors gradients = swiglu_backward_op.call({g.grad(), g.in(0), g.in(1)});
-          g.give(0, gradients[0]);
-          g.give(1, gradients[1]);
+          g.give_all({0, 1}, swiglu_backward_op, {g.grad(), g.in(0), g.in(1)});
         },
     .samples = {{{{5, 7}, {5, 7}}}, {{{2, 5, 3}, {2, 5, 3}}}},
 });
@@ -229,34 +242,6 @@ Tensor dropout(const Tensor& x, double p) {
   return dropout_op({x}, {.values = {p}, .random = {random.seed, random.stream++}});
 }
 
-namespace {
-
-WEFT_FUNCTOR(Sin, sine)
-WEFT_FUNCTOR(Cos, cosine)
-WEFT_FUNCTOR(Tan, tangent)
-WEFT_FUNCTOR(Asin, std::asin)
-WEFT_FUNCTOR(Acos, std::acos)
-WEFT_FUNCTOR(Atan, std::atan)
-WEFT_FUNCTOR(Sinh, std::sinh)
-WEFT_FUNCTOR(Cosh, std::cosh)
-WEFT_FUNCTOR(Asinh, std::asinh)
-WEFT_FUNCTOR(Acosh, std::acosh)
-WEFT_FUNCTOR(Atanh, std::atanh)
-struct Atan2 {
-  template <class T> WEFT_FN T operator()(T y, T x) const { return std::atan2(y, x); }
-};
-struct Hypot {
-  template <class T> WEFT_FN T operator()(T a, T b) const { return hypot(a, b); }
-};
-/// 0 where the result is 0.
-struct HypotGradient {
-  template <class T> WEFT_FN T operator()(T gradient, T a, T result) const {
-    return result == T(0) ? T(0) : gradient * (a / result);
-  }
-};
-
-}  // namespace
-
 static const Op sin_op = floating_function<Sin>(
     {.name = "sin", .by_operand = [](auto& dy, auto& a) { return mul(dy, cos(a)); }});
 static const Op cos_op = floating_function<Cos>(
@@ -264,18 +249,15 @@ static const Op cos_op = floating_function<Cos>(
 static const Op tan_op = floating_function<Tan>(
     {.name = "tan",
      .by_result = [](auto& dy, auto& y) { return mul(dy, add(square(y), 1)); },
-     .low = -1,
-     .high = 1});
+     .range = {-1, 1}});
 static const Op asin_op = floating_function<Asin>(
     {.name = "asin",
      .by_operand = [](auto& dy, auto& a) { return mul(dy, rsqrt(sub(1, square(a)))); },
-     .low = -0.75,
-     .high = 0.75});
+     .range = {-0.75, 0.75}});
 static const Op acos_op = floating_function<Acos>(
     {.name = "acos",
      .by_operand = [](auto& dy, auto& a) { return neg(mul(dy, rsqrt(sub(1, square(a))))); },
-     .low = -0.75,
-     .high = 0.75});
+     .range = {-0.75, 0.75}});
 static const Op atan_op = floating_function<Atan>(
     {.name = "atan", .by_operand = [](auto& dy, auto& a) { return div(dy, add(square(a), 1)); }});
 static const Op sinh_op = floating_function<Sinh>(
@@ -289,13 +271,11 @@ static const Op asinh_op =
 static const Op acosh_op = floating_function<Acosh>(
     {.name = "acosh",
      .by_operand = [](auto& dy, auto& a) { return mul(dy, rsqrt(sub(square(a), 1))); },
-     .low = 1.5,
-     .high = 4});
+     .range = {1.5, 4}});
 static const Op atanh_op = floating_function<Atanh>(
     {.name = "atanh",
      .by_operand = [](auto& dy, auto& a) { return div(dy, sub(1, square(a))); },
-     .low = -0.75,
-     .high = 0.75});
+     .range = {-0.75, 0.75}});
 
 static const Op atan2_op = floating_elementwise<Atan2, 2>({
     .name = "atan2",

@@ -11,9 +11,11 @@
 #include "weft/extend/op.h"
 
 /// Defines a functor that calls the function of numbers with that name.
-#define WEFT_FUNCTOR(Name, function)                                           \
-  struct Name {                                                                \
-    template <class T> WEFT_FN T operator()(T a) const { return function(a); } \
+#define WEFT_FUNCTOR(Name, function)                                                        \
+  struct Name {                                                                             \
+    template <class T, class... Others> WEFT_FN T operator()(T a, Others... others) const { \
+      return function(a, others...);                                                        \
+    }                                                                                       \
   };
 
 namespace weft {
@@ -37,8 +39,8 @@ using FunctionGradient = Tensor (*)(const Tensor& gradient, const Tensor& value)
 struct FunctionSpec {
   const char* name;
   FunctionGradient by_operand = nullptr, by_result = nullptr;
-  /// Range of the values of samples.
-  double low = -2, high = 2;
+  /// Values of samples are from the first to below the second number.
+  std::pair<double, double> range = {-2, 2};
 };
 
 inline constexpr RuleLiteral kElementwiseRules[] = {
@@ -102,7 +104,7 @@ Op truth_function(const char* name, std::vector<OpSample> samples, bool moves = 
 template <class F, MapDomain kDomain = MapDomain::any> Op function(const FunctionSpec& spec) {
   OpSpec op{.name = spec.name,
             .saves_in = std::vector<int>{},
-            .samples = {{.shapes = {{5, 7}}, .low = spec.low, .high = spec.high}}};
+            .samples = {{.shapes = {{5, 7}}, .low = spec.range.first, .high = spec.range.second}}};
   if (spec.by_operand) {
     op.backward = [gradient = spec.by_operand](const Grad& g) {
       g.give(0, gradient(g.grad(), g.in(0)));

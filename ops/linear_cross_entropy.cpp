@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/cross_entropy/linear_head.h"
 
-#include "ops/along_dim.h"
+#include "ops/dims.h"
 #include "ops/promotion.h"
 #include "ops/rows.h"
-#include "ops/structure.h"
 #include "ops/take.h"
 #include "src/kernels/copy/dense.h"
 #include "src/kernels/reduce/reduce.h"

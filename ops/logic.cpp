@@ -40,26 +40,6 @@ template <class F> Op connective(const char* name) {
                                      {.shapes = {{5, 7}, {7}}, .dtypes = {i64, i64}}});
 }
 
-}  // namespace
-
-static const Op logical_not_op = predicate<Not>("logical_not");
-static const Op isfinite_op = predicate<IsFinite>("isfinite");
-static const Op isinf_op = predicate<IsInf>("isinf");
-static const Op isnan_op = predicate<IsNan>("isnan");
-static const Op logical_and_op = connective<And>("logical_and");
-static const Op logical_or_op = connective<Or>("logical_or");
-static const Op logical_xor_op = connective<Xor>("logical_xor");
-
-Tensor logical_not(const Tensor& a) { return logical_not_op({a}); }
-Tensor isfinite(const Tensor& a) { return isfinite_op({a}); }
-Tensor isinf(const Tensor& a) { return isinf_op({a}); }
-Tensor isnan(const Tensor& a) { return isnan_op({a}); }
-Tensor logical_and(const Tensor& a, const Tensor& b) { return call_promoted(logical_and_op, a, b); }
-Tensor logical_or(const Tensor& a, const Tensor& b) { return call_promoted(logical_or_op, a, b); }
-Tensor logical_xor(const Tensor& a, const Tensor& b) { return call_promoted(logical_xor_op, a, b); }
-
-namespace {
-
 struct Equal : KeepsWidth {
   template <class T> WEFT_FN bool operator()(T a, T b) const { return a == b; }
 };
@@ -109,58 +89,6 @@ template <class F> Op extreme(const char* name) {
   });
 }
 
-}  // namespace
-
-static const Op equal_op = comparison<Equal>("equal");
-static const Op not_equal_op = comparison<NotEqual>("not_equal");
-static const Op less_op = comparison<Less>("less");
-static const Op less_equal_op = comparison<LessEqual>("less_equal");
-static const Op maximum_op = extreme<Maximum>("maximum");
-static const Op minimum_op = extreme<Minimum>("minimum");
-
-static const Op where_op = elementwise<Where, 3>({
-    .name = "where",
-    .moves = true,
-    .linear = {{1, 2}},
-    .dtype = [](const Attributes&, std::span<const DType> dtypes, int) { return dtypes[1]; },
-    .backward =
-        [](const Grad& g) {
-          Tensor zero = zeros_like(g.grad());
-          if (g.wants(1)) g.give(1, where(g.in(0), g.grad(), zero));
-          if (g.wants(2)) g.give(2, where(g.in(0), zero, g.grad()));
-        },
-    .saves_in = std::vector<int>{0},
-    .samples = {{.shapes = {{5, 7}, {5, 7}, {5, 7}},
-                 .dtypes = {DType::boolean, DType::f32, DType::f32}},
-                {.shapes = {{7}, {5, 1}, {3, 5, 7}},
-                 .dtypes = {DType::boolean, DType::f32, DType::f32}}},
-});
-
-Tensor equal(const Tensor& a, const Tensor& b) { return call_promoted(equal_op, a, b); }
-Tensor not_equal(const Tensor& a, const Tensor& b) { return call_promoted(not_equal_op, a, b); }
-Tensor less(const Tensor& a, const Tensor& b) { return call_promoted(less_op, a, b); }
-Tensor less_equal(const Tensor& a, const Tensor& b) { return call_promoted(less_equal_op, a, b); }
-Tensor greater(const Tensor& a, const Tensor& b) { return call_promoted(less_op, b, a); }
-Tensor greater_equal(const Tensor& a, const Tensor& b) {
-  return call_promoted(less_equal_op, b, a);
-}
-Tensor maximum(const Tensor& a, const Tensor& b) { return call_promoted(maximum_op, a, b); }
-Tensor minimum(const Tensor& a, const Tensor& b) { return call_promoted(minimum_op, a, b); }
-
-Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
-  if (!condition || !a || !b) fail("where: no tensor is given, expected one");
-  if (condition.dtype() != DType::boolean) {
-    fail("where: dtype of the condition ", condition.shape(), " is ", condition.dtype(),
-         ", expected bool");
-  }
-  DType dtype = promote(a.dtype(), b.dtype());
-  return where_op({condition, as_dtype(a, dtype), as_dtype(b, dtype)});
-}
-
-// Bitwise ops. Integers are computed in 64 bits; the dtype keeps the lower ones.
-
-namespace {
-
 struct BitNot : KeepsWidth {
   template <class T> WEFT_FN T operator()(T a) const { return static_cast<T>(~a); }
 };
@@ -197,6 +125,68 @@ template <class F> Op bit_function(const char* name, double low) {
 }
 
 }  // namespace
+
+static const Op logical_not_op = predicate<Not>("logical_not");
+static const Op isfinite_op = predicate<IsFinite>("isfinite");
+static const Op isinf_op = predicate<IsInf>("isinf");
+static const Op isnan_op = predicate<IsNan>("isnan");
+static const Op logical_and_op = connective<And>("logical_and");
+static const Op logical_or_op = connective<Or>("logical_or");
+static const Op logical_xor_op = connective<Xor>("logical_xor");
+
+Tensor logical_not(const Tensor& a) { return logical_not_op({a}); }
+Tensor isfinite(const Tensor& a) { return isfinite_op({a}); }
+Tensor isinf(const Tensor& a) { return isinf_op({a}); }
+Tensor isnan(const Tensor& a) { return isnan_op({a}); }
+Tensor logical_and(const Tensor& a, const Tensor& b) { return call_promoted(logical_and_op, a, b); }
+Tensor logical_or(const Tensor& a, const Tensor& b) { return call_promoted(logical_or_op, a, b); }
+Tensor logical_xor(const Tensor& a, const Tensor& b) { return call_promoted(logical_xor_op, a, b); }
+
+static const Op equal_op = comparison<Equal>("equal");
+static const Op not_equal_op = comparison<NotEqual>("not_equal");
+static const Op less_op = comparison<Less>("less");
+static const Op less_equal_op = comparison<LessEqual>("less_equal");
+static const Op maximum_op = extreme<Maximum>("maximum");
+static const Op minimum_op = extreme<Minimum>("minimum");
+
+static const Op where_op = elementwise<Where, 3>({
+    .name = "where",
+    .moves = true,
+    .linear = {{1, 2}},
+    .dtype = [](const Attributes&, std::span<const DType> dtypes, int) { return dtypes[1]; },
+    .backward =
+        [](const Grad& g) {
+          Tensor zero = zeros_like(g.grad());
+          if (g.wants(1)) g.give(1, where(g.in(0), g.grad(), zero));
+          if (g.wants(2)) g.give(2, where(g.in(0), zero, g.grad()));
+        },
+    .saves_in = std::vector<int>{0},
+    .samples = {{.shapes = {{5, 7}, {5, 7}, {5, 7}}, .dtypes = {boolean, f32, f32}},
+                {.shapes = {{7}, {5, 1}, {3, 5, 7}}, .dtypes = {boolean, f32, f32}}},
+});
+
+Tensor equal(const Tensor& a, const Tensor& b) { return call_promoted(equal_op, a, b); }
+Tensor not_equal(const Tensor& a, const Tensor& b) { return call_promoted(not_equal_op, a, b); }
+Tensor less(const Tensor& a, const Tensor& b) { return call_promoted(less_op, a, b); }
+Tensor less_equal(const Tensor& a, const Tensor& b) { return call_promoted(less_equal_op, a, b); }
+Tensor greater(const Tensor& a, const Tensor& b) { return call_promoted(less_op, b, a); }
+Tensor greater_equal(const Tensor& a, const Tensor& b) {
+  return call_promoted(less_equal_op, b, a);
+}
+Tensor maximum(const Tensor& a, const Tensor& b) { return call_promoted(maximum_op, a, b); }
+Tensor minimum(const Tensor& a, const Tensor& b) { return call_promoted(minimum_op, a, b); }
+
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  if (!condition || !a || !b) fail("where: no tensor is given, expected one");
+  if (condition.dtype() != DType::boolean) {
+    fail("where: dtype of the condition ", condition.shape(), " is ", condition.dtype(),
+         ", expected bool");
+  }
+  DType dtype = promote(a.dtype(), b.dtype());
+  return where_op({condition, as_dtype(a, dtype), as_dtype(b, dtype)});
+}
+
+// Bitwise ops. Integers are computed in 64 bits; the dtype keeps the lower ones.
 
 static const Op bitwise_invert_op = elementwise<BitNot, 1, MapDomain::integer>({
     .name = "bitwise_invert",

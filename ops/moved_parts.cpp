@@ -7,7 +7,7 @@
 #include "mesh/grid.h"
 #include "mesh/mesh_body.h"
 #include "mesh/plan.h"
-#include "ops/along_dim.h"
+#include "ops/dims.h"
 #include "ops/engine/backward_run.h"
 #include "ops/engine/engine.h"
 #include "ops/engine/tensor_body.h"
@@ -60,19 +60,11 @@ int64_t RowParts::other_rows(int part) const {
 }
 
 /// The block with a dim divided into `count` equal ranges, as two dims.
-static MemoryBlock divided(const MemoryBlock& block, int dim, int64_t count) {
-  MemoryBlock result = block;
-  result.shape = Shape();
-  result.strides = Strides();
-  for (int d = 0; d < block.shape.ndim(); ++d) {
-    if (d == dim) {
-      result.shape.push_back(count);
-      result.strides.push_back(block.strides[d] * (block.shape[d] / count));
-    }
-    result.shape.push_back(d == dim ? block.shape[d] / count : block.shape[d]);
-    result.strides.push_back(block.strides[d]);
-  }
-  return result;
+static MemoryBlock divided(MemoryBlock block, int dim, int64_t count) {
+  block.shape[dim] /= count;
+  block.strides.insert(dim, block.shape[dim] * block.strides[dim]);
+  block.shape.insert(dim, count);
+  return block;
 }
 
 void RowParts::for_blocks(

@@ -23,7 +23,6 @@ class RowParts {
   RowParts(const Layout& cut, const Layout& whole, int axis, int dim, int parts);
 
   int count() const { return count_; }
-  int dim() const { return dim_; }
   /// Calls `use` with blocks that make up part `part` of `a` and `b`, two whole blocks [..., width]
   /// of this rank. The blocks may have one dim more.
   void for_blocks(int part, const MemoryBlock& a, const MemoryBlock& b,

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "mesh/plan.h"
-#include "ops/along_dim.h"
+#include "ops/dims.h"
 #include "ops/engine/tensor_body.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
@@ -32,11 +32,9 @@ constexpr int64_t kShownElements = 1000;
 constexpr int64_t kEdge = 3;
 constexpr size_t kLineWidth = 80;
 
-bool is_summarised(const Shape& shape) { return shape.product() > kShownElements; }
-
 /// Dims of what is shown.
 Shape shown_shape(Shape shape) {
-  if (!is_summarised(shape)) return shape;
+  if (shape.product() <= kShownElements) return shape;
   for (int d = 0; d < shape.ndim(); ++d) shape[d] = std::min(shape[d], 2 * kEdge);
   return shape;
 }
@@ -110,46 +108,31 @@ struct Written {
   size_t width = 0;
 };
 
-void print_line(std::ostream& out, const Written& written, size_t first, size_t indent) {
-  const int dim = written.shape.ndim() - 1;
-  const int64_t count = written.shown[dim];
-  const bool has_gap = count < written.shape[dim];
-  const size_t in_line =
-      std::max<size_t>(1, (kLineWidth - std::min(kLineWidth, indent)) / (written.width + 2));
-  size_t place = 0;
-  const std::string next_line = std::string(",\n").append(indent + 1, ' ');
+/// Prints the elements from number `first` on, of the dims from `dim` on.
+void print_values(std::ostream& out, const Written& written, int dim, size_t first, size_t indent) {
+  const int behind = written.shape.ndim() - 1 - dim;
+  if (behind < 0) {
+    const std::string& text = written.texts[first];
+    out << std::string(written.width - std::min(written.width, text.size()), ' ') << text;
+    return;
+  }
+  const size_t room = kLineWidth - std::min(kLineWidth, indent);
+  const size_t in_line = behind > 0 ? 1 : std::max<size_t>(1, room / (written.width + 2));
+  const auto lines = static_cast<size_t>(std::max(1, behind));
+  const std::string next_line = std::string(",").append(lines, '\n').append(indent + 1, ' ');
+  size_t stride = 1, place = 0;
+  for (int d = dim + 1; d <= dim + behind; ++d) stride *= static_cast<size_t>(written.shown[d]);
   const auto separate = [&] {
     if (place > 0) out << (place % in_line ? ", " : next_line);
     ++place;
   };
   out << '[';
-  for (int64_t i = 0; i < count; ++i) {
-    if (has_gap && i == kEdge) {
+  for (int64_t i = 0; i < written.shown[dim]; ++i) {
+    if (written.shown[dim] < written.shape[dim] && i == kEdge) {
       separate();
-      out << " ...";
+      out << (behind > 0 ? "..." : " ...");
     }
     separate();
-    const std::string& text = written.texts[first + static_cast<size_t>(i)];
-    out << std::string(written.width - std::min(written.width, text.size()), ' ') << text;
-  }
-  out << ']';
-}
-
-void print_values(std::ostream& out, const Written& written, int dim, size_t first, size_t indent) {
-  const int dims = written.shape.ndim();
-  if (dims == 0) {
-    out << written.texts[0];
-    return;
-  }
-  if (dim == dims - 1) return print_line(out, written, first, indent);
-  size_t stride = 1;
-  for (int d = dim + 1; d < dims; ++d) stride *= static_cast<size_t>(written.shown[d]);
-  const std::string gap =
-      std::string(",").append(static_cast<size_t>(dims - 1 - dim), '\n').append(indent + 1, ' ');
-  out << '[';
-  for (int64_t i = 0; i < written.shown[dim]; ++i) {
-    if (i > 0) out << gap;
-    if (written.shown[dim] < written.shape[dim] && i == kEdge) out << "..." << gap;
     print_values(out, written, dim + 1, first + static_cast<size_t>(i) * stride, indent + 1);
   }
   out << ']';

@@ -30,15 +30,10 @@ Tensor flatten(const Tensor& a, int first, int last) {
   const int from = normalized_dim("flatten", first, dims);
   const int to = normalized_dim("flatten", last, dims);
   if (from > to) fail("flatten: the last dim is ", to, ", expected at least ", from);
-  Shape shape;
-  for (int d = 0; d < from; ++d) shape.push_back(a.size(d));
-  shape.push_back(1);
-  for (int d = from; d < a.ndim(); ++d) {
-    if (d <= to) {
-      shape[from] *= a.size(d);
-    } else {
-      shape.push_back(a.size(d));
-    }
+  Shape shape = a.ndim() > 0 ? a.shape() : Shape{1};
+  for (int d = to; d > from; --d) {
+    shape[d - 1] *= shape[d];
+    shape.erase(d);
   }
   return reshape(a, shape);
 }
@@ -91,20 +86,14 @@ Tensor diagonal(const Tensor& a, int64_t offset) {
   return slice(flatten(a, -2, -1), -1, start, stop, columns + 1);
 }
 
-/// Dim d of `shape`, counted in a shape of `ndim` dims whose last ones are those of `shape`.
-static int64_t size_in(const Shape& shape, int d, int ndim) {
-  const int at = d - (ndim - shape.ndim());
-  return at < 0 ? 1 : shape[at];
-}
-
 Tensors broadcast_tensors(const Tensors& tensors) {
   check_all("broadcast_tensors", tensors);
   int ndim = 0;
   for (const Tensor& tensor : tensors) ndim = std::max(ndim, tensor.ndim());
   Shape shape = Shape::filled(ndim, 1);
   for (const Tensor& tensor : tensors) {
-    for (int d = 0; d < ndim; ++d) {
-      const int64_t size = size_in(tensor.shape(), d, ndim);
+    for (int d = ndim - tensor.ndim(); d < ndim; ++d) {
+      const int64_t size = tensor.size(d - ndim);
       if (shape[d] == 1) shape[d] = size;
       if (size == 1 || size == shape[d]) continue;
       fail("broadcast_tensors: the shapes are ", shapes_text(tensors), ", expected ones that ",

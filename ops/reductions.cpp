@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/ops/reductions.h"
 
+#include "ops/dims.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/functions.h"
 #include "ops/promotion.h"
 #include "ops/rows.h"
-#include "ops/structure.h"
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/math/math.h"
 #include "src/kernels/reduce/reduce.h"
@@ -86,10 +86,8 @@ static const Op sum_op = register_reduction<Reduction::sum>({
     .backward = [](const Grad& g) { g.give(0, spread(g)); },
     .saves_in = std::vector<int>{},
     .accumulates = {0},
-    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
-                {.shapes = {{5, 3, 7}}, .attributes = {.structure = {5}}},
-                {.shapes = {{5, 7}}, .attributes = {.structure = {3}}},
-                {.shapes = {{5, 7}}, .attributes = {.structure = {2}}, .dtypes = {i32}}},
+    .samples = {sample_with({{5, 7}}, {1}), sample_with({{5, 3, 7}}, {5}),
+                sample_with({{5, 7}}, {3}), sample_with({{5, 7}}, {2}, {i32})},
 });
 
 static const Op mean_op = register_reduction<Reduction::sum, true>({
@@ -101,28 +99,23 @@ static const Op mean_op = register_reduction<Reduction::sum, true>({
         },
     .saves_in = std::vector<int>{},
     .accumulates = {0},
-    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
-                {.shapes = {{5, 3, 7}}, .attributes = {.structure = {6}}},
-                {.shapes = {{5, 7}}, .attributes = {.structure = {3}}}},
+    .samples = {sample_with({{5, 7}}, {1}), sample_with({{5, 3, 7}}, {6}),
+                sample_with({{5, 7}}, {3})},
 });
 
 static const Op nansum_op = register_reduction<Reduction::sum_numbers>({
     .name = "nansum",
     .backward = [](const Grad& g) { g.give(0, masked_fill(spread(g), isnan(g.in(0)), 0)); },
     .accumulates = {0},
-    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
-                {.shapes = {{5, 3, 7}}, .attributes = {.structure = {5}}}},
+    .samples = {sample_with({{5, 7}}, {1}), sample_with({{5, 3, 7}}, {5})},
 });
 
 /// Equal extremes share the gradient evenly, as in torch.amax.
 static void give_to_extremes(const Grad& g) {
   const Shape kept = kept_shape(g.attributes(), g.in_shape(0));
-  std::vector<int> dims;
-  for (int d = 0; d < kept.ndim(); ++d) {
-    if (has_dim(g.attributes(), d)) dims.push_back(d);
-  }
   Tensor extreme = cast(equal(g.in(0), reshape(g.out(), kept)), g.grad().dtype());
-  Tensor share = dims.empty() ? g.grad() : div(g.grad(), sum(extreme, dims));
+  const int64_t dims = g.attribute(0);
+  Tensor share = dims ? div(g.grad(), reduced(sum_op, extreme, dims, false)) : g.grad();
   g.give(0, mul(extreme, reshape(share, kept)));
 }
 
@@ -131,10 +124,8 @@ template <Reduction kKind> static Op extreme_reduction(const char* name) {
       .name = name,
       .backward = give_to_extremes,
       .saves_out = {0},
-      .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
-                  {.shapes = {{5, 3, 7}}, .attributes = {.structure = {6}}},
-                  {.shapes = {{5, 7}}, .attributes = {.structure = {3}}, .dtypes = {i64}},
-                  {.shapes = {{3, 5}}, .attributes = {.structure = {1}}, .dtypes = {i32}}},
+      .samples = {sample_with({{5, 7}}, {1}), sample_with({{5, 3, 7}}, {6}),
+                  sample_with({{5, 7}}, {3}, {i64}), sample_with({{3, 5}}, {1}, {i32})},
   });
 }
 
@@ -150,9 +141,7 @@ static const Op sum_squares_op = register_reduction<Reduction::sum_squares>({
           g.give(0, mul(g.in(0), reshape(doubled, kept_shape(g.attributes(), g.in_shape(0)))));
         },
     .accumulates = {0},
-    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
-                {.shapes = {{5, 3, 7}}, .attributes = {.structure = {7}}},
-                {.shapes = {{7}}, .attributes = {.structure = {1}}}},
+    .samples = {sample_with({{5, 7}}, {1}), sample_with({{5, 3, 7}}, {7}), sample_with({{7}}, {1})},
 });
 
 namespace {
@@ -174,7 +163,7 @@ static const Op norm_root_op = floating_function<Root>({.name = "norm_root",
                                                             [](auto& dy, auto& y) {
                                                               return norm_root_gradient_op({dy, y});
                                                             },
-                                                        .low = 0.1});
+                                                        .range = {0.1, 2}});
 
 Tensor sum(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
   return reduced(sum_op, reduced_before_widening(a), bits_of_dims("sum", a, dims), keepdims);
@@ -227,10 +216,8 @@ template <Reduction kKind> static Op truth_reduction(const char* name) {
       .name = name,
       .dtype = bool_result,
       .differentiable = false,
-      .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}, .dtypes = {boolean}},
-                  {.shapes = {{5, 3, 2}}, .attributes = {.structure = {6}}, .dtypes = {boolean}},
-                  {.shapes = {{2, 1}}, .attributes = {.structure = {3}}, .dtypes = {i64}},
-                  {.shapes = {{5, 2}}, .attributes = {.structure = {2}}}},
+      .samples = {sample_with({{5, 7}}, {1}, {boolean}), sample_with({{5, 3, 2}}, {6}, {boolean}),
+                  sample_with({{2, 1}}, {3}, {i64}), sample_with({{5, 2}}, {2})},
   });
 }
 
@@ -260,7 +247,7 @@ static const Op prod_gradient_op = register_op({
 
 /// Moves the reduced dims to the end and joins them, for prod_gradient.
 static void give_products_of_others(const Grad& g) {
-  std::vector<int> order, last, back;
+  std::vector<int> order, last;
   Shape rows;
   int64_t count = 1;
   for (int d = 0; d < g.in_shape(0).ndim(); ++d) {
@@ -276,20 +263,16 @@ static void give_products_of_others(const Grad& g) {
   rows.push_back(count);
   const Tensor turned = permute(g.in(0), order);
   const Tensor gradient = prod_gradient_op({g.grad(), reshape(turned, rows)});
-  back.resize(order.size());
-  for (size_t d = 0; d < order.size(); ++d)
-    back[static_cast<size_t>(order[d])] = static_cast<int>(d);
-  g.give(0, permute(reshape(gradient, turned.shape()), back));
+  g.give(0, permute(reshape(gradient, turned.shape()), inverse_of(order)));
 }
 
 static const Op prod_op = register_reduction<Reduction::product>({
     .name = "prod",
     .dtype = dtype_of_total,
     .backward = give_products_of_others,
-    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}, .low = -1.5, .high = 1.5},
-                {.shapes = {{5, 3, 2}}, .attributes = {.structure = {5}}, .low = 0.5, .high = 1.5},
-                {.shapes = {{2, 3}}, .attributes = {.structure = {3}}},
-                {.shapes = {{5, 7}}, .attributes = {.structure = {2}}, .dtypes = {i32}}},
+    .samples = {sample_with({{5, 7}}, {1}, {}, -1.5, 1.5),
+                sample_with({{5, 3, 2}}, {5}, {}, 0.5, 1.5), sample_with({{2, 3}}, {3}),
+                sample_with({{5, 7}}, {2}, {i32})},
 });
 
 Tensor prod(const Tensor& a, const std::vector<int>& dims, bool keepdims) {

@@ -22,11 +22,15 @@ inline Stage row_extreme_stage(bool greatest = true) {
           }};
 }
 
+/// Returns a stage that sums over a rank's part of each row.
+inline Stage row_sum_stage(std::function<void(const Call&)> run) {
+  return {.result = "...", .reduce = ReduceOp::sum, .run = std::move(run)};
+}
+
 /// Stage 1: each row's sum of exp(x - max).
 inline Stage row_sum_exp_stage() {
-  return {.result = "...", .reduce = ReduceOp::sum, .run = [](const Call& c) {
-            row_sum_exp(c.stage(1), c.in(0), last_dim(c), c.stage(0));
-          }};
+  return row_sum_stage(
+      [](const Call& c) { row_sum_exp(c.stage(1), c.in(0), last_dim(c), c.stage(0)); });
 }
 
 /// The dtype of sums over rows: f64 for f64, f32 otherwise.

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "ops/along_dim.h"
+#include "ops/dims.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "ops/sorting.h"
@@ -24,9 +24,8 @@ static const Op searchsorted_op = register_op({
     .dtype = [](const Attributes&, std::span<const DType>, int) { return i64; },
     .forward = [](const Call& c) { search_sorted(c.out(), c.in(0), c.in(1), c.attribute(0) != 0); },
     .differentiable = false,
-    .samples = {{.shapes = {{1}, {5, 3}}, .attributes = {.structure = {0}}},
-                {.shapes = {{0}, {5}}, .attributes = {.structure = {1}}, .dtypes = {i32, i32}},
-                {.shapes = {{3, 1}, {3, 5}}, .attributes = {.structure = {1}}}},
+    .samples = {sample_with({{1}, {5, 3}}, {0}), sample_with({{0}, {5}}, {1}, {i32, i32}),
+                sample_with({{3, 1}, {3, 5}}, {1})},
 });
 
 Tensor searchsorted(const Tensor& sorted, const Tensor& a, bool right, const Tensor& sorter) {
@@ -74,18 +73,8 @@ static const Op true_places_op = register_op({
     .dtype = [](const Attributes&, std::span<const DType>, int) { return i64; },
     .forward = [](const Call& c) { true_places(c.out(), DenseBlock::of(c.in(0))); },
     .differentiable = false,
-    .samples = {{.shapes = {{5}},
-                 .attributes = {.structure = {5}},
-                 .dtypes = {boolean},
-                 .low = 1,
-                 .high = 2}},
+    .samples = {sample_with({{5}}, {5}, {boolean}, 1)},
 });
-
-/// 0, 1, ... [n], laid out as `like` [n].
-static Tensor numbers_like(const Tensor& like) {
-  return arange(0, static_cast<double>(like.numel()), 1,
-                {.dtype = DType::i64, .device = like.device(), .sharding = like.sharding()});
-}
 
 /// One number [1] that combines with `a`.
 static Tensor one_number(const Tensor& a, int64_t number) {
@@ -116,7 +105,12 @@ class Kept {
   /// For each element, how many are kept up to it, less 1.
   Tensor rank() const { return sub(cumulative_sum(mask_, 0), 1); }
   /// The indices of the elements that are kept.
-  Tensor indices() const { return mask_.is_sharded() ? of(numbers_like(mask_)) : places_; }
+  Tensor indices() const {
+    if (!mask_.is_sharded()) return places_;
+    return of(
+        arange(mask_.numel(),
+               {.dtype = DType::i64, .device = mask_.device(), .sharding = mask_.sharding()}));
+  }
   /// `a` has no gradient.
   Tensor of(const Tensor& a) const {
     if (!mask_.is_sharded()) return take(a, places_, 0);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <numeric>
 
-#include "ops/along_dim.h"
-#include "ops/engine/by_index.h"
+#include "ops/dims.h"
 #include "ops/engine/binding.h"
 #include "ops/promotion.h"
-#include "ops/structure.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
 #include "weft/extend/op.h"
@@ -41,23 +40,21 @@ static Box slice_needs(const Attributes& attributes, int, std::span<const Shape>
 
 static Tensor unslice(const Tensor& a, const SliceAttributes& at);
 
-static bool fits_slice(const Dims& s, std::span<const Shape> shapes) {
-  if (s.ndim() != 4 || !is_dim(s[0], shapes[0])) return false;
-  const auto at = unpack<SliceAttributes>(s);
-  return lies_within(at.start, at.size, at.step, shapes[0][at.dim]);
-}
-
-/// The operand must lie within the result.
-static bool fits_unslice(const Dims& s, std::span<const Shape> shapes) {
-  if (s.ndim() != 4 || !is_dim(s[0], shapes[0])) return false;
-  const auto at = unpack<SliceAttributes>(s);
-  return lies_within(at.start, shapes[0][at.dim], at.step, at.size);
+/// The slice must lie within the operand; the operand of `unslice` within the result.
+static Structure slice_structure(bool unslices) {
+  return {"dim, start, size, step", [unslices](const Dims& s, std::span<const Shape> shapes) {
+            if (s.ndim() != 4 || !is_dim(s[0], shapes[0])) return false;
+            const auto at = unpack<SliceAttributes>(s);
+            const int64_t own = shapes[0][at.dim];
+            return unslices ? lies_within(at.start, own, at.step, at.size)
+                            : lies_within(at.start, at.size, at.step, own);
+          }};
 }
 
 static const Op slice_op = register_op({
     .name = "slice",
     .rule_of = fetched_rule,
-    .structure = {"dim, start, size, step", fits_slice},
+    .structure = slice_structure(false),
     .linear = {{0}},
     .view = [](const Call& c) -> std::optional<View> {
       View view{c.in(0).strides};
@@ -72,9 +69,8 @@ static const Op slice_op = register_op({
         },
     .needs = slice_needs,
     .saves_in = std::vector<int>{},
-    .samples = {{.shapes = {{7, 5}}, .attributes = {.structure = {0, 2, 4, 1}}},
-                {.shapes = {{7, 5}}, .attributes = {.structure = {0, 1, 3, 2}}},
-                {.shapes = {{5, 9, 3}}, .attributes = {.structure = {1, 0, 2, 4}}}},
+    .samples = {sample_with({{7, 5}}, {0, 2, 4, 1}), sample_with({{7, 5}}, {0, 1, 3, 2}),
+                sample_with({{5, 9, 3}}, {1, 0, 2, 4})},
 });
 
 /// Returns the elements of the operand, by index, that land in a slice of the result.
@@ -97,7 +93,7 @@ static const Op unslice_op = register_op({
     .name = "unslice",
     .rule_of = fetched_rule,
     .moves = true,
-    .structure = {"dim, start, size, step", fits_unslice},
+    .structure = slice_structure(true),
     .linear = {{0}},
     .forward =
         [](const Call& c) {
@@ -126,8 +122,7 @@ static const Op unslice_op = register_op({
         },
     .needs = unslice_needs,
     .saves_in = std::vector<int>{},
-    .samples = {{.shapes = {{4, 5}}, .attributes = {.structure = {0, 2, 7, 1}}},
-                {.shapes = {{3, 5}}, .attributes = {.structure = {0, 1, 7, 2}}}},
+    .samples = {sample_with({{4, 5}}, {0, 2, 7, 1}), sample_with({{3, 5}}, {0, 1, 7, 2})},
 });
 
 static Tensor unslice(const Tensor& a, const SliceAttributes& at) {
@@ -151,8 +146,7 @@ Tensor slice(const Tensor& a, int dim, int64_t start, int64_t stop, int64_t step
 }
 
 Tensor pad(const Tensor& a, int dim, int64_t before, int64_t after) {
-  if (!a) fail("pad: no tensor is given, expected one");
-  int at = normalized_dim("pad", dim, a.ndim());
+  const int at = checked_dim("pad", a, dim);
   if (before < 0 || after < 0)
     fail("pad: before and after are ", before, " and ", after, ", expected at least 0");
   return unslice(a, {at, before, before + a.size(at) + after, 1});
@@ -203,9 +197,8 @@ static const Op flip_op = register_op({
     .backward = [](const Grad& g) { g.give(0, flip_op, {g.grad()}, g.attributes()); },
     .needs = flip_needs,
     .saves_in = std::vector<int>{},
-    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1}}},
-                {.shapes = {{5, 3, 2}}, .attributes = {.structure = {6}}},
-                {.shapes = {{5, 2}}, .attributes = {.structure = {3}}, .dtypes = {i64}}},
+    .samples = {sample_with({{5, 7}}, {1}), sample_with({{5, 3, 2}}, {6}),
+                sample_with({{5, 2}}, {3}, {i64})},
 });
 
 Tensor flip(const Tensor& a, const std::vector<int>& dims) {
@@ -224,18 +217,13 @@ static Rule cat_rule(const Attributes& attributes, std::span<const Shape> shapes
   return {concat(in, "-> ", dims_with(ndim, dim, "+n")), {{"n", total}}};
 }
 
-/// Returns the offset of operand `operand` in the result.
-static int64_t start_of(int dim, int operand, std::span<const Shape> shapes) {
-  int64_t start = 0;
-  for (int i = 0; i < operand; ++i) start += shapes[static_cast<size_t>(i)][dim];
-  return start;
-}
-
 static Box cat_needs(const Attributes& attributes, int operand, std::span<const Shape> shapes,
                      const Box& result) {
   int dim = static_cast<int>(attributes.structure[0]);
   Box shifted = result;
-  shifted.offset[dim] -= start_of(dim, operand, shapes);
+  for (const Shape& before : shapes.first(static_cast<size_t>(operand))) {
+    shifted.offset[dim] -= before[dim];
+  }
   const Shape& shape = shapes[static_cast<size_t>(operand)];
   return overlap({Dims::filled(shape.ndim(), 0), shape}, shifted);
 }
@@ -252,8 +240,8 @@ static void cat_forward(const Call& c) {
 }
 
 static std::vector<int> all_operands() {
-  std::vector<int> operands;
-  for (int i = 0; i < kMaxOperands; ++i) operands.push_back(i);
+  std::vector<int> operands(kMaxOperands);
+  std::iota(operands.begin(), operands.end(), 0);
   return operands;
 }
 
@@ -282,8 +270,7 @@ static const Op cat_op = register_op({
         },
     .needs = cat_needs,
     .saves_in = std::vector<int>{},
-    .samples = {{.shapes = {{5, 3}, {2, 3}}, .attributes = {.structure = {0}}},
-                {.shapes = {{5, 3}, {5, 1}, {5, 7}}, .attributes = {.structure = {1}}}},
+    .samples = {sample_with({{5, 3}, {2, 3}}, {0}), sample_with({{5, 3}, {5, 1}, {5, 7}}, {1})},
 });
 
 static void check_cat(const Tensors& tensors, int dim) {

@@ -5,11 +5,9 @@
 #include <cstring>
 #include <ranges>
 
-#include "ops/along_dim.h"
+#include "ops/dims.h"
 #include "ops/promotion.h"
-#include "ops/sorted_part.h"
 #include "ops/sorting.h"
-#include "ops/structure.h"
 #include "src/base/numeric.h"
 #include "src/kernels/copy/dense.h"
 #include "src/kernels/iteration/lines.h"
@@ -133,9 +131,8 @@ static const Op sort_op = register_with_indices({
           g.give(0, place_along_dim(g.grad(), g.out(1), dim));
         },
     .across = [](const Call& c, Parts& parts) { sort_across(c, parts, &c.out(0), c.out(1)); },
-    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1, 0}}},
-                {.shapes = {{5, 3, 2}}, .attributes = {.structure = {0, 1}}},
-                {.shapes = {{5, 7}}, .attributes = {.structure = {0, 1}}, .dtypes = {i64}}},
+    .samples = {sample_with({{5, 7}}, {1, 0}), sample_with({{5, 3, 2}}, {0, 1}),
+                sample_with({{5, 7}}, {0, 1}, {i64})},
 });
 
 static const Op argsort_op = register_op({
@@ -151,8 +148,7 @@ static const Op argsort_op = register_op({
     .staged_over = {"n"},
     .across = [](const Call& c, Parts& parts) { sort_across(c, parts, nullptr, c.out()); },
     .differentiable = false,
-    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1, 0}}},
-                {.shapes = {{5, 3}}, .attributes = {.structure = {0, 1}}, .dtypes = {i32}}},
+    .samples = {sample_with({{5, 7}}, {1, 0}), sample_with({{5, 3}}, {0, 1}, {i32})},
 });
 
 static Attributes sort_attributes(const char* what, const Tensor& a, int dim, bool descending) {

@@ -76,17 +76,13 @@ ValuesAndIndices nanmedian(const Tensor& a, int dim, bool keepdims) {
   return without_dim(at_positions(a, position, at), at, keepdims);
 }
 
-Tensor median(const Tensor& a) {
-  check_tensor("median", a);
-  if (a.numel() == 0) return full({}, kNotANumber);
-  return median(reshape(a, {a.numel()}), 0).values;
+static Tensor of_all(const char* what, ValuesAndIndices (*along)(const Tensor&, int, bool),
+                     const Tensor& a) {
+  check_tensor(what, a);
+  return a.numel() == 0 ? full({}, kNotANumber) : along(flatten(a), 0, false).values;
 }
-
-Tensor nanmedian(const Tensor& a) {
-  check_tensor("nanmedian", a);
-  if (a.numel() == 0) return full({}, kNotANumber);
-  return nanmedian(reshape(a, {a.numel()}), 0).values;
-}
+Tensor median(const Tensor& a) { return of_all("median", median, a); }
+Tensor nanmedian(const Tensor& a) { return of_all("nanmedian", nanmedian, a); }
 
 /// Places (f64) between two positions as the interpolation has it.
 static Tensor interpolated(const Tensor& places, std::string_view interpolation) {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "ops/along_dim.h"
+#include "ops/dims.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "src/kernels/copy/dense.h"
@@ -25,30 +25,15 @@ struct TakenDims {
     indices = what == Taken::elements ? rows : mark;
   }
   std::string with(const std::string& name) const {
-    std::string text;
-    for (int d = 0; d < count; ++d) text += d == dim ? name + " " : concat(open, d, close);
-    return text;
+    return dims_with(count, dim, name, open, close);
   }
   /// The places of the dim, in a tensor whose other dims have size 1.
-  std::string places() const {
-    std::string text;
-    for (int d = 0; d < count; ++d) text += d == dim ? "n " : concat("[u", d, "] ");
-    return text;
-  }
+  std::string places() const { return dims_with(count, dim, "n", "[u", "] "); }
 
   int dim, count;
   const char *open = "d", *close = " ";
   std::string rows, indices;
 };
-
-static OpSample taken_sample(const std::vector<Shape>& shapes, int dim, std::vector<DType> dtypes,
-                             double most) {
-  return {.shapes = shapes,
-          .attributes = {.structure = {dim}},
-          .dtypes = std::move(dtypes),
-          .low = -most,
-          .high = most};
-}
 
 static Tensor places_like(const Grad& g, int operand) {
   return places_along(g.in_shape(operand), static_cast<int>(g.attribute(0)), g.in_sharding(operand),
@@ -57,11 +42,6 @@ static Tensor places_like(const Grad& g, int operand) {
 
 static Tensor taken(bool elements, const Tensor& a, const Tensor& indices, int dim) {
   return elements ? take_along_dim(a, indices, dim) : take(a, indices, dim);
-}
-
-/// True when the engine gives operand `rows` as a list of the elements that its indices name.
-static bool is_listed(const Call& c, int rows) {
-  return c.in(rows).shape.ndim() != c.in_shape(rows).ndim();
 }
 
 /// Returns whether all elements are one integer, which the CPU's sums take as it is.
@@ -80,7 +60,8 @@ static void with_rows(const Call& c, const std::string& name, int rows, int64_t 
   const DenseBlock values =
       may_repeat && is_one_integer(given) ? DenseBlock::as_it_is(given) : DenseBlock::of(given);
   MemoryBlock out = c.out();
-  const bool listed = is_listed(c, rows);
+  // The engine gives the elements that indices name as a list.
+  const bool listed = given.shape.ndim() != c.in_shape(rows).ndim();
   if (listed) out = dense_block(out.data, out.dtype, {out.numel()}, out.device);
   if (const auto outside = f(out, values, indices, listed ? 0 : along_dim(c))) {
     fail(name, ": index is ", *outside, ", expected one of the ", size, " elements of dim ",
@@ -120,16 +101,17 @@ static Op add_op(const std::string& name, Taken what, std::vector<OpSample> samp
   });
 }
 
-static const Op add_slices_op = add_op("add_slices", Taken::slices,
-                                       {taken_sample({{5, 3}, {5}, {7, 1}}, 0, {f32, i64, u8}, 7),
-                                        taken_sample({{2, 5}, {5}, {1, 3}}, 1, {f32, i32, u8}, 3)});
+static const Op add_slices_op =
+    add_op("add_slices", Taken::slices,
+           {sample_with({{5, 3}, {5}, {7, 1}}, {0}, {f32, i64, u8}, -7, 7),
+            sample_with({{2, 5}, {5}, {1, 3}}, {1}, {f32, i32, u8}, -3, 3)});
 
 static const Op add_along_dim_op =
     add_op("add_along_dim", Taken::elements,
-           {taken_sample({{5, 3}, {5, 3}, {7, 1}}, 0, {f32, i64, u8}, 7),
-            taken_sample({{3, 2}, {3, 2}, {1, 5}}, 1, {f32, i32, u8}, 5)});
+           {sample_with({{5, 3}, {5, 3}, {7, 1}}, {0}, {f32, i64, u8}, -7, 7),
+            sample_with({{3, 2}, {3, 2}, {1, 5}}, {1}, {f32, i32, u8}, -5, 5)});
 static const Op combine_rows_op = add_op(
-    "combine_rows", Taken::rows, {taken_sample({{5, 3}, {5}, {7, 1}}, 0, {f32, i64, u8}, 7)});
+    "combine_rows", Taken::rows, {sample_with({{5, 3}, {5}, {7, 1}}, {0}, {f32, i64, u8}, -7, 7)});
 
 Tensor add_slices(const Tensor& values, const Tensor& indices, int dim, const Tensor& places) {
   return add_slices_op({values, indices, places}, {.structure = {dim}});
@@ -195,16 +177,17 @@ static Op taking_op(const std::string& name, Taken what, const Op& gradient,
   });
 }
 
-static const Op take_op = taking_op(
-    "take", Taken::slices, add_slices_op,
-    {taken_sample({{7, 3}, {5}}, 0, {f32, i64}, 7), taken_sample({{5, 3}, {2}}, 1, {f32, i32}, 3)});
+static const Op take_op = taking_op("take", Taken::slices, add_slices_op,
+                                    {sample_with({{7, 3}, {5}}, {0}, {f32, i64}, -7, 7),
+                                     sample_with({{5, 3}, {2}}, {1}, {f32, i32}, -3, 3)});
 
-static const Op take_along_dim_op = taking_op("take_along_dim", Taken::elements, add_along_dim_op,
-                                              {taken_sample({{7, 3}, {5, 3}}, 0, {f32, i64}, 7),
-                                               taken_sample({{5, 3}, {5, 2}}, 1, {f32, i32}, 3)});
+static const Op take_along_dim_op =
+    taking_op("take_along_dim", Taken::elements, add_along_dim_op,
+              {sample_with({{7, 3}, {5, 3}}, {0}, {f32, i64}, -7, 7),
+               sample_with({{5, 3}, {5, 2}}, {1}, {f32, i32}, -3, 3)});
 
 static const Op dispatch_rows_op = taking_op("dispatch_rows", Taken::rows, combine_rows_op,
-                                             {taken_sample({{7, 3}, {5}}, 0, {f32, i64}, 7)});
+                                             {sample_with({{7, 3}, {5}}, {0}, {f32, i64}, -7, 7)});
 
 Tensor take_rows(const Tensor& a, const Tensor& indices) {
   return dispatch_rows_op({a, indices}, {.structure = {0}});
@@ -280,12 +263,12 @@ static Op put_op(const std::string& name, bool elements, std::vector<OpSample> s
 
 static const Op put_slices_op =
     put_op("put_slices", false,
-           {taken_sample({{7, 3}, {5, 3}, {5}}, 0, {f32, f32, i64}, 7),
-            taken_sample({{2, 3}, {2, 5}, {5}}, 1, {f32, f32, i32}, 3)});
+           {sample_with({{7, 3}, {5, 3}, {5}}, {0}, {f32, f32, i64}, -7, 7),
+            sample_with({{2, 3}, {2, 5}, {5}}, {1}, {f32, f32, i32}, -3, 3)});
 static const Op put_along_dim_op =
     put_op("put_along_dim", true,
-           {taken_sample({{7, 3}, {5, 3}, {5, 3}}, 0, {f32, f32, i64}, 7),
-            taken_sample({{3, 5}, {3, 2}, {3, 2}}, 1, {f32, f32, i32}, 5)});
+           {sample_with({{7, 3}, {5, 3}, {5, 3}}, {0}, {f32, f32, i64}, -7, 7),
+            sample_with({{3, 5}, {3, 2}, {3, 2}}, {1}, {f32, f32, i32}, -5, 5)});
 
 /// Equal greatest, or least, elements share the gradient alike.
 static void extreme_backward(const Grad& g) {
@@ -329,8 +312,8 @@ static Op reduce_op(const std::string& name, ByIndex::Written written,
   spec.backward = backward;
   spec.saves_in = std::vector<int>{0, 1, 2};
   spec.saves_out = {0};
-  spec.samples = {taken_sample({{7, 3}, {5, 3}, {5, 3}}, 0, {f32, f32, i64}, 7),
-                  taken_sample({{3, 5}, {3, 2}, {3, 2}}, 1, {f32, f32, i32}, 5)};
+  spec.samples = {sample_with({{7, 3}, {5, 3}, {5, 3}}, {0}, {f32, f32, i64}, -7, 7),
+                  sample_with({{3, 5}, {3, 2}, {3, 2}}, {1}, {f32, f32, i32}, -5, 5)};
   return register_op(std::move(spec));
 }
 

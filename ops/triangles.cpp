@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "ops/structure.h"
+#include "ops/dims.h"
 #include "src/base/parallel.h"
 #include "src/kernels/kernel.h"
 #include "src/kernels/rows/rows.h"

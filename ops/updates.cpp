@@ -137,11 +137,7 @@ void adamw_(const Tensor& parameter, const Tensor& m, const Tensor& v, const Ten
 }
 
 std::vector<double> adamw_rates(const AdamWStep& step) {
-  const auto rates = rates_of({.learning_rate = step.learning_rate,
-                               .beta1 = step.beta1,
-                               .beta2 = step.beta2,
-                               .weight_decay = step.weight_decay,
-                               .step = step.step});
+  const auto rates = rates_of(unpack<AdamWNumbers>(pack_values(step)));
   return {rates.begin(), rates.end()};
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "ops/dims.h"
 #include "ops/engine/tensor_body.h"
-#include "ops/structure.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
 #include "weft/extend/op.h"
@@ -123,10 +123,8 @@ static const Op reshape_op = register_op({
     },
     .backward = [](const Grad& g) { g.give(0, reshape(g.grad(), g.in_shape(0))); },
     .saves_in = std::vector<int>{},
-    .samples = {{.shapes = {{5, 6, 7}}, .attributes = {.structure = {5, 42}}},
-                {.shapes = {{5, 12}}, .attributes = {.structure = {5, 4, 3}}},
-                {.shapes = {{8, 3}}, .attributes = {.structure = {4, 1, 2, 3}}},
-                {.shapes = {{4, 6}}, .attributes = {.structure = {3, 8}}}},
+    .samples = {sample_with({{5, 6, 7}}, {5, 42}), sample_with({{5, 12}}, {5, 4, 3}),
+                sample_with({{8, 3}}, {4, 1, 2, 3}), sample_with({{4, 6}}, {3, 8})},
 });
 
 Tensor reshape(const Tensor& a, const Shape& shape) {
@@ -144,8 +142,7 @@ Tensor reshape(const Tensor& a, const Shape& shape) {
 }
 
 Tensor squeeze(const Tensor& a, int dim) {
-  if (!a) fail("squeeze: no tensor is given, expected one");
-  int at = normalized_dim("squeeze", dim, a.ndim());
+  const int at = checked_dim("squeeze", a, dim);
   if (a.size(at) != 1)
     fail("squeeze: size of dim ", at, " of ", a.shape(), " is ", a.size(at), ", expected 1");
   Shape shape = a.shape();
@@ -182,10 +179,8 @@ Tensor Tensor::operator[](std::initializer_list<int64_t> indices) const {
 
 static Rule permute_rule(const Attributes& attributes, std::span<const Shape> shapes) {
   std::string in, out;
-  for (int d = 0; d < shapes[0].ndim(); ++d) {
-    in += dim_name(d) + " ";
-    out += dim_name(static_cast<int>(attributes.structure[d])) + " ";
-  }
+  for (int d = 0; d < shapes[0].ndim(); ++d) in += dim_name(d) + " ";
+  for (int64_t dim : attributes.structure) out += dim_name(static_cast<int>(dim)) + " ";
   return {array_text(in) + " -> " + array_text(out)};
 }
 
@@ -211,16 +206,9 @@ static const Op permute_op = register_op({
       return view;
     },
     .backward =
-        [](const Grad& g) {
-          std::vector<int> inverse(static_cast<size_t>(g.attributes().structure.ndim()));
-          for (int d = 0; d < g.attributes().structure.ndim(); ++d) {
-            inverse[static_cast<size_t>(g.attribute(d))] = d;
-          }
-          g.give(0, permute(g.grad(), inverse));
-        },
+        [](const Grad& g) { g.give(0, permute(g.grad(), inverse_of(g.attributes().structure))); },
     .saves_in = std::vector<int>{},
-    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {1, 0}}},
-                {.shapes = {{5, 3, 7}}, .attributes = {.structure = {2, 0, 1}}}},
+    .samples = {sample_with({{5, 7}}, {1, 0}), sample_with({{5, 3, 7}}, {2, 0, 1})},
 });
 
 Tensor permute(const Tensor& a, const std::vector<int>& dims) {
@@ -292,8 +280,7 @@ static const Op expand_op = register_op({
     },
     .backward = [](const Grad& g) { g.give(0, g.grad()); },
     .saves_in = std::vector<int>{},
-    .samples = {{.shapes = {{5, 1}}, .attributes = {.structure = {5, 7}}},
-                {.shapes = {{1, 3}}, .attributes = {.structure = {2, 5, 3}}}},
+    .samples = {sample_with({{5, 1}}, {5, 7}), sample_with({{1, 3}}, {2, 5, 3})},
 });
 
 Tensor expand(const Tensor& a, const Shape& shape) {

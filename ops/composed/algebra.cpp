@@ -194,9 +194,11 @@ Tensor einsum(std::string_view equation, const Tensors& operands) {
   return permute(product.tensor, order);
 }
 
-static void check_dims(const char* what, const Tensor& a, int dims) {
+template <class... Others>
+static void check_dims(const char* what, int dims, const Tensor& a, const Others&... others) {
   check_tensor(what, a);
   if (a.ndim() != dims) fail(what, ": tensor is ", a.shape(), ", expected ", dims, " dims");
+  if constexpr (sizeof...(others) > 0) check_dims(what, dims, others...);
 }
 
 static Tensor scaled_sum(const Tensor& c, const Tensor& product, Number beta, Number alpha) {
@@ -206,40 +208,35 @@ static Tensor scaled_sum(const Tensor& c, const Tensor& product, Number beta, Nu
 }
 
 Tensor addmm(const Tensor& c, const Tensor& a, const Tensor& b, Number beta, Number alpha) {
-  check_dims("addmm", a, 2);
-  check_dims("addmm", b, 2);
+  check_dims("addmm", 2, a, b);
   return scaled_sum(c, matmul(a, b), beta, alpha);
 }
 Tensor addmv(const Tensor& c, const Tensor& a, const Tensor& b, Number beta, Number alpha) {
   return scaled_sum(c, mv(a, b), beta, alpha);
 }
 Tensor addr(const Tensor& c, const Tensor& a, const Tensor& b, Number beta, Number alpha) {
-  check_dims("addr", a, 1);
-  check_dims("addr", b, 1);
+  check_dims("addr", 1, a, b);
   check_tensor("addr", c);
   if (beta.value == 1) return addcmul(c, unsqueeze(a, 1), b, alpha);
   return scaled_sum(c, outer(a, b), beta, alpha);
 }
 Tensor baddbmm(const Tensor& c, const Tensor& a, const Tensor& b, Number beta, Number alpha) {
-  check_dims("baddbmm", a, 3);
-  check_dims("baddbmm", b, 3);
+  check_dims("baddbmm", 3, a, b);
   return scaled_sum(c, matmul(a, b), beta, alpha);
 }
 Tensor addbmm(const Tensor& c, const Tensor& a, const Tensor& b, Number beta, Number alpha) {
-  check_dims("addbmm", a, 3);
-  check_dims("addbmm", b, 3);
+  check_dims("addbmm", 3, a, b);
   return scaled_sum(c, sum(matmul(a, b), {0}), beta, alpha);
 }
 
 Tensor mv(const Tensor& a, const Tensor& b) {
-  check_dims("mv", a, 2);
-  check_dims("mv", b, 1);
+  check_dims("mv", 2, a);
+  check_dims("mv", 1, b);
   return squeeze(matmul(a, unsqueeze(b, 1)), 1);
 }
 
 Tensor dot(const Tensor& a, const Tensor& b) {
-  check_dims("dot", a, 1);
-  check_dims("dot", b, 1);
+  check_dims("dot", 1, a, b);
   return vecdot(a, b);
 }
 
@@ -350,7 +347,7 @@ Tensor cumulative_trapezoid(const Tensor& y, double dx, int dim) {
 }
 
 Tensor vander(const Tensor& a, int64_t n, bool increasing) {
-  check_dims("vander", a, 1);
+  check_dims("vander", 1, a);
   constexpr int64_t kMost = 1 << 16;
   const int64_t columns = n < 0 ? a.size(0) : n;
   if (columns > kMost) fail("vander: n is ", columns, ", expected at most ", kMost);

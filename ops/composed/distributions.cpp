@@ -12,8 +12,7 @@
 namespace weft {
 
 /// Shape, device and layout of `a`, whole where it is Partial.
-static TensorOptions options_like(const char* what, const Tensor& a, DType dtype) {
-  check_tensor(what, a);
+static TensorOptions options_like(const Tensor& a, DType dtype) {
   TensorOptions options{.dtype = dtype, .device = a.device()};
   if (a.is_sharded()) options.sharding = reduced_sharding(a.sharding());
   return options;
@@ -23,21 +22,21 @@ static TensorOptions options_like(const char* what, const Tensor& a, DType dtype
 static Tensor draw(const char* what, const Tensor& a) {
   check_tensor(what, a);
   const DType dtype = a.dtype() == DType::f64 ? DType::f64 : DType::f32;
-  return add(mul(uniform(a.shape(), 0, 1, options_like(what, a, dtype)), 1 - 0x1p-23), 0x1p-24);
+  return add(mul(uniform(a.shape(), 0, 1, options_like(a, dtype)), 1 - 0x1p-23), 0x1p-24);
 }
 
 Tensor rand_like(const Tensor& a) {
   check_tensor("rand_like", a);
-  return uniform(a.shape(), 0, 1, options_like("rand_like", a, a.dtype()));
+  return uniform(a.shape(), 0, 1, options_like(a, a.dtype()));
 }
 Tensor randn_like(const Tensor& a) {
   check_tensor("randn_like", a);
-  return normal(a.shape(), 0, 1, options_like("randn_like", a, a.dtype()));
+  return normal(a.shape(), 0, 1, options_like(a, a.dtype()));
 }
 Tensor randint_like(const Tensor& a, int64_t low, int64_t high) {
   check_tensor("randint_like", a);
   const DType drawn = is_floating(a.dtype()) ? DType::i64 : a.dtype();
-  return cast(randint(a.shape(), low, high, options_like("randint_like", a, drawn)), a.dtype());
+  return cast(randint(a.shape(), low, high, options_like(a, drawn)), a.dtype());
 }
 
 Tensor bernoulli(const Tensor& probabilities) {
@@ -125,7 +124,7 @@ void log_normal_(const Tensor& a, double mean, double deviation) {
   check_tensor("log_normal_", a);
   if (!(deviation > 0)) fail("log_normal_: deviation is ", deviation, ", expected above 0");
   const DType dtype = is_floating(a.dtype()) ? a.dtype() : DType::f32;
-  const TensorOptions options = options_like("log_normal_", a, dtype);
+  const TensorOptions options = options_like(a, dtype);
   copy_(a, exp(normal(a.shape(), mean, deviation, options)));
 }
 void random_(const Tensor& a, int64_t low, int64_t high) {

@@ -12,6 +12,16 @@
 
 namespace weft {
 
+static Tensor with_dim(const Tensor& x) { return reshape(x, {1}); }
+static Operand with_dim(const Operand& x) { return x.is_number() ? x : with_dim(x.tensor); }
+
+/// write(a, 0, index, src, more...) for a tensor without dims, which gets one for the call.
+template <class Write, class Source, class... More>
+static Tensor of_scalar(const Write& write, const Tensor& a, const Tensor& index, const Source& src,
+                        const More&... more) {
+  return reshape(write(with_dim(a), 0, index, with_dim(src), more...), {});
+}
+
 /// A vector of indices.
 static Tensor vector_of(const char* what, const Tensor& index) {
   check_tensor(what, index);
@@ -24,19 +34,9 @@ static Tensor places_of(const Tensor& a, int dim) {
   return places_along(a.shape(), dim, a.sharding(), a.device());
 }
 
-/// The number of indices of each place along the dim, in a tensor whose other dims have size 1.
-static Tensor counts_of(const Tensor& a, int dim, const Tensor& index) {
-  Shape shape = Shape::filled(a.ndim(), 1);
-  shape[dim] = index.numel();
-  const Tensor each = reshape(ones_like(cast(index, DType::i32)), shape);
-  return add_slices(each, index, dim, places_of(a, dim));
-}
-
 Tensor index_add(const Tensor& a, int dim, const Tensor& index, const Tensor& src, Number alpha) {
   check_tensor("index_add", a);
-  if (a.ndim() == 0) {
-    return reshape(index_add(unsqueeze(a, 0), 0, index, reshape(src, {1}), alpha), {});
-  }
+  if (a.ndim() == 0) return of_scalar(index_add, a, index, src, alpha);
   const int at = normalized_dim("index_add", dim, a.ndim());
   const Tensor scaled = alpha.value == 1 ? src : mul(src, alpha);
   return add(a, add_slices(scaled, vector_of("index_add", index), at, places_of(a, at)));
@@ -44,9 +44,7 @@ Tensor index_add(const Tensor& a, int dim, const Tensor& index, const Tensor& sr
 
 Tensor index_copy(const Tensor& a, int dim, const Tensor& index, const Tensor& src) {
   check_tensor("index_copy", a);
-  if (a.ndim() == 0) {
-    return reshape(index_copy(unsqueeze(a, 0), 0, index, reshape(src, {1})), {});
-  }
+  if (a.ndim() == 0) return of_scalar(index_copy, a, index, src);
   const int at = normalized_dim("index_copy", dim, a.ndim());
   return put_slices(a, src, vector_of("index_copy", index), at);
 }
@@ -55,7 +53,11 @@ Tensor index_fill(const Tensor& a, int dim, const Tensor& index, const Operand& 
   check_tensor("index_fill", a);
   if (a.ndim() == 0) return reshape(index_fill(unsqueeze(a, 0), 0, index, value), {});
   const int at = normalized_dim("index_fill", dim, a.ndim());
-  const Tensor counts = counts_of(a, at, vector_of("index_fill", index));
+  const Tensor places = vector_of("index_fill", index);
+  Shape shape = Shape::filled(a.ndim(), 1);
+  shape[at] = places.numel();
+  const Tensor each = reshape(ones_like(cast(places, DType::i32)), shape);
+  const Tensor counts = add_slices(each, places, at, places_of(a, at));
   return masked_fill(a, greater(counts, 0), value);
 }
 
@@ -93,10 +95,7 @@ static Tensor cut_to(Tensor x, const Shape& shape) {
 
 Tensor scatter_add(const Tensor& a, int dim, const Tensor& index, const Tensor& src) {
   check_tensor("scatter_add", a, src);
-  if (a.ndim() == 0) {
-    return reshape(
-        scatter_add(unsqueeze(a, 0), 0, reshape(index, {index.numel()}), reshape(src, {1})), {});
-  }
+  if (a.ndim() == 0) return of_scalar(scatter_add, a, flatten(index), src);
   const int at = check_scatter("scatter_add", a, dim, index, src.shape());
   if (index.numel() == 0) return clone(a);
   const Tensor added = add_along_dim(cut_to(src, index.shape()), index, at, places_of(a, at));
@@ -118,10 +117,7 @@ static Tensor write_into_part(WriteFunction write, const Tensor& a, const Tensor
 
 Tensor scatter_along_dim(const Tensor& a, int dim, const Tensor& index, const Operand& src) {
   check_tensor("scatter", a);
-  if (a.ndim() == 0) {
-    const Operand one = src.is_number() ? src : Operand(reshape(src.tensor, {1}));
-    return reshape(scatter_along_dim(unsqueeze(a, 0), 0, reshape(index, {index.numel()}), one), {});
-  }
+  if (a.ndim() == 0) return of_scalar(scatter_along_dim, a, flatten(index), src);
   const int at =
       check_scatter("scatter", a, dim, index, src.is_number() ? index.shape() : src.tensor.shape());
   if (index.numel() == 0) return clone(a);
@@ -147,9 +143,7 @@ Tensor scatter_reduce(const Tensor& a, int dim, const Tensor& index, const Tenso
                       const std::string& reduce, bool include_self) {
   check_tensor("scatter_reduce", a, src);
   if (a.ndim() == 0) {
-    return reshape(scatter_reduce(unsqueeze(a, 0), 0, reshape(index, {index.numel()}),
-                                  reshape(src, {1}), reduce, include_self),
-                   {});
+    return of_scalar(scatter_reduce, a, flatten(index), src, reduce, include_self);
   }
   const int at = check_scatter("scatter_reduce", a, dim, index, src.shape());
   if (index.numel() == 0) return clone(a);
@@ -173,10 +167,7 @@ Tensor scatter_reduce(const Tensor& a, int dim, const Tensor& index, const Tenso
 Tensor index_reduce(const Tensor& a, int dim, const Tensor& index, const Tensor& src,
                     const std::string& reduce, bool include_self) {
   check_tensor("index_reduce", a);
-  if (a.ndim() == 0) {
-    return reshape(index_reduce(unsqueeze(a, 0), 0, index, reshape(src, {1}), reduce, include_self),
-                   {});
-  }
+  if (a.ndim() == 0) return of_scalar(index_reduce, a, index, src, reduce, include_self);
   const int at = normalized_dim("index_reduce", dim, a.ndim());
   Shape shape = Shape::filled(a.ndim(), 1);
   shape[at] = vector_of("index_reduce", index).numel();
@@ -212,21 +203,19 @@ Tensor slice_scatter(const Tensor& a, const Tensor& src, int dim, int64_t start,
   return index_copy(a, at, places, src);
 }
 
-static Tensor flattened(const Tensor& a) { return reshape(a, {a.numel()}); }
-
 Tensor masked_scatter(const Tensor& a, const Tensor& mask, const Tensor& src) {
   check_tensor("masked_scatter", a, src);
   check_mask("masked_scatter", mask);
   const Tensors both = broadcast_tensors({a, mask});
   if (both[0].numel() == 0) return clone(both[0]);
-  const Tensor places = sub(cumulative_sum(flattened(both[1]), 0), 1);
+  const Tensor places = sub(cumulative_sum(flatten(both[1]), 0), 1);
   const auto count = static_cast<int64_t>(max(places).full_tensor().item()) + 1;
   if (count > src.numel()) {
     fail("masked_scatter: number of elements of src is ", src.numel(), ", expected at least ",
          count, ", those of the mask that hold");
   }
   if (count == 0) return clone(both[0]);
-  const Tensor values = take(flattened(src), clip(places, 0), 0);
+  const Tensor values = take(flatten(src), clip(places, 0), 0);
   return where(both[1], reshape(values, both[0].shape()), both[0]);
 }
 
@@ -237,14 +226,14 @@ Tensor put(const Tensor& a, const Tensor& index, const Tensor& src, bool accumul
          ", that of the index");
   }
   if (index.numel() == 0) return clone(a);
-  return reshape(index_put(flattened(a), {{0, as_indices("put", "index", flattened(index))}},
-                           flattened(src), accumulate),
+  return reshape(index_put(flatten(a), {{0, as_indices("put", "index", flatten(index))}},
+                           flatten(src), accumulate),
                  a.shape());
 }
 
 Tensor take_flat(const Tensor& a, const Tensor& index) {
   check_tensor("take", a, index);
-  return reshape(take(flattened(a), flattened(index), 0), index.shape());
+  return reshape(take(flatten(a), flatten(index), 0), index.shape());
 }
 
 static Tensor with_elements(const char* what, const Tensor& a, const Tensor& places,
@@ -321,9 +310,9 @@ Tensor embedding_bag(const Tensor& weight, const Tensor& ids, const std::optiona
   const int64_t bags = offsets ? offsets->numel() : ids.size(0);
   const Tensor bag =
       offsets ? sub(searchsorted(*offsets, numbers_next_to(ids, 0, ids.size(0)), true), 1)
-              : flattened(expand(unsqueeze(numbers_next_to(ids, 0, bags), 1), ids.shape()));
-  Tensor rows = embedding(weight, flattened(ids));
-  if (scales) rows = mul(rows, unsqueeze(flattened(*scales), 1));
+              : flatten(expand(unsqueeze(numbers_next_to(ids, 0, bags), 1), ids.shape()));
+  Tensor rows = embedding(weight, flatten(ids));
+  if (scales) rows = mul(rows, unsqueeze(flatten(*scales), 1));
   const Tensor none = zeros({bags, weight.size(1)}, options_next_to(weight, weight.dtype()));
   return index_reduce(none, 0, bag, rows, std::string(mode == "max" ? "amax" : mode), false);
 }

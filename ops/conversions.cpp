@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "ops/dims.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
-#include "ops/structure.h"
 #include "src/kernels/copy/copy.h"
+#include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/disk_tensor.h"
 #include "weft/extend/tape.h"
+#include "weft/ops/factories.h"
 
 namespace weft {
 
@@ -29,8 +32,7 @@ static const Op cast_op = register_op(conversion({
     .linear = {{0}},
     .backward = give_in_own_dtype,
     .saves_in = std::vector<int>{},
-    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {int64_t(DType::f64)}}},
-                {.shapes = {{5, 7}}, .attributes = {.structure = {int64_t(DType::bf16)}}}},
+    .samples = {sample_with({{5, 7}}, {int64_t(f64)}), sample_with({{5, 7}}, {int64_t(bf16)})},
 }));
 
 /// A Partial is reduced before it is cast to f8. Not among all_ops(), whose gradients are checked
@@ -48,11 +50,8 @@ static const Op convert_op = register_op(conversion({
     .name = "convert",
     .moves = true,
     .differentiable = false,
-    .samples = {{.shapes = {{5, 7}}, .attributes = {.structure = {int64_t(DType::i64)}}},
-                {.shapes = {{5, 7}}, .attributes = {.structure = {int64_t(DType::boolean)}}},
-                {.shapes = {{5, 7}},
-                 .attributes = {.structure = {int64_t(DType::f32)}},
-                 .dtypes = {DType::i32}}},
+    .samples = {sample_with({{5, 7}}, {int64_t(i64)}), sample_with({{5, 7}}, {int64_t(boolean)}),
+                sample_with({{5, 7}}, {int64_t(f32)}, {i32})},
 }));
 
 Tensor cast(const Tensor& a, DType dtype) {
@@ -94,6 +93,41 @@ Tensor Tensor::to(Device device) const {
   return record("to", {*this}, {result}, [from = this->device()](const Tensors& gradients) {
     return Tensors{gradients[0].to(from)};
   })[0];
+}
+
+DiskPlace disk_place(const Tensor& tensor) {
+  const Ref<Storage>& storage = tensor.storage();
+  if (storage->is_bound() || tensor.device().kind == DeviceKind::meta) return {};
+  const auto element = static_cast<int64_t>(size_of(tensor.dtype()));
+  return {DiskMemory::behind(*storage), tensor.body()->offset * element,
+          tensor.box().shape.product() * element};
+}
+
+bool rests_on_disk(const Tensor& tensor) { return disk_place(tensor).memory != nullptr; }
+
+Tensor memory_like(const Tensor& on_disk) {
+  return empty(on_disk.shape(), {.dtype = on_disk.dtype(), .sharding = on_disk.sharding()});
+}
+
+Tensor in_memory(const Tensor& tensor) {
+  const DiskPlace place = disk_place(tensor);
+  if (!place.memory) return tensor;
+  Tensor copy = memory_like(tensor);
+  place.memory->read(place.offset, place.bytes, copy.block().data).wait();
+  return copy;
+}
+
+void write_to_disk(const Tensor& on_disk, const Tensor& values) {
+  const DiskPlace place = disk_place(on_disk);
+  if (!place.memory) fail("offload: the tensor ", on_disk.shape(), " is in memory, expected disk");
+  const NoGrad no_grad;
+  Tensor dense = values;
+  if (!values.block().is_dense() || values.device().kind != DeviceKind::cpu) {
+    dense = memory_like(on_disk);
+    copy_(dense.local(), values.local());
+  }
+  place.memory->write(place.offset, place.bytes, dense.block().data).wait();
+  on_disk.storage()->mark_changed();
 }
 
 }  // namespace weft

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/ops/selection.h"
+#include "weft/ops/indexing.h"
 
 #include <algorithm>
 
 #include "mesh/grid.h"
-#include "ops/along_dim.h"
+#include "ops/dims.h"
+#include "ops/engine/engine.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "ops/sorting.h"
 #include "ops/take.h"
+#include "src/kernels/copy/dense.h"
+#include "src/kernels/take/take.h"
 #include "weft/error.h"
 #include "weft/ops.h"
 
@@ -51,7 +54,6 @@ ValuesAndIndices topk(const Tensor& a, int64_t k, int dim, bool largest) {
   const bool is_small = k * parts <= a.size(along);
   const Tensors found =
       is_small ? sorted_first(a, along, k, largest) : sort_with_indices(a, along, largest);
-  if (is_small) return {found[0], found[1]};
   return {slice(found[0], along, 0, k), slice(found[1], along, 0, k)};
 }
 
@@ -77,15 +79,15 @@ Tensor masked_select(const Tensor& a, const Tensor& mask) {
   check_tensor("masked_select", a);
   check_mask("masked_select", mask);
   const Tensors both = broadcast_tensors({a, mask});
-  const Tensor places = nonzero(reshape(both[1], {both[1].numel()}))[0];
-  return take(reshape(both[0], {both[0].numel()}), places, 0);
+  const Tensor places = nonzero(flatten(both[1]))[0];
+  return take(flatten(both[0]), places, 0);
 }
 
 Tensor isin(const Tensor& a, const Tensor& elements) {
   check_tensor("isin", a, elements);
   if (elements.numel() == 0) return not_equal(a, a);
-  const Tensor sorted = sort(reshape(elements, {elements.numel()}), 0);
-  const Tensor places = searchsorted(sorted, reshape(a, {a.numel()}));
+  const Tensor sorted = sort(flatten(elements), 0);
+  const Tensor places = searchsorted(sorted, flatten(a));
   const Tensor found = take(sorted, clip(places, 0, elements.numel() - 1), 0);
   return equal(reshape(found, a.shape()), a);
 }
@@ -148,6 +150,136 @@ Tensor combinations(const Tensor& a, int64_t r, bool with_replacement) {
   const auto total = static_cast<int64_t>(rows.size());
   const Tensor places = from_values(rows, {total}, options_next_to(a, DType::i64));
   return reshape(take(a, places, 0), {r > 0 ? total / r : 0, r});
+}
+
+namespace {
+
+/// A tensor whose indexed dims are one dim, and the places in it.
+struct JoinedDims {
+  Tensor tensor;
+  /// The dim, and [n] places along it.
+  int at = 0;
+  Tensor places;
+  /// The shape that the indices broadcast to.
+  Shape shape;
+  /// The indexed dims of the given tensor, and their places before they were joined.
+  std::vector<int> from, to;
+  Shape ordered;
+};
+
+/// Fails where an index is outside its dim, on all ranks if some have other indices than others.
+void check_indices(const Tensor& a, const std::vector<DimIndex>& indices, const Tensors& all) {
+  std::string mistake;
+  Sharding cut;
+  for (size_t i = 0; i < indices.size(); ++i) {
+    if (all[i].is_sharded() && !all[i].sharding().is_replicated()) cut = all[i].sharding();
+    if (all[i].device().kind == DeviceKind::meta || !mistake.empty()) continue;
+    const int64_t size = a.size(indices[i].dim);
+    if (auto outside = find_index_outside(DenseBlock::of(all[i].block()), size)) {
+      mistake = concat("index: index of dim ", indices[i].dim, " of ", a.shape(), " is ", *outside,
+                       ", expected ", -size, " to ", size - 1);
+    }
+  }
+  if (cut && a.device().kind != DeviceKind::meta) {
+    fail_on_all_ranks(cut.body()->grid->ranks(), mistake);
+  } else if (!mistake.empty()) {
+    fail(mistake);
+  }
+}
+
+/// The places along the joined dims, with 0 <= index < size in each of several dims.
+Tensor joined_places(const Tensor& a, const std::vector<DimIndex>& indices, Tensors all) {
+  const bool is_one = indices.size() == 1;
+  // The indices of one dim are checked as they are used; ranks vote only if some hold others.
+  if (is_one && (!all[0].is_sharded() || all[0].sharding().is_replicated())) return all[0];
+  for (Tensor& index : all) {
+    if (!index.is_sharded() || !index.sharding().has_partial()) continue;
+    index = moved_to(index,
+                     layout_of(reduced_sharding(index.sharding()), index.shape(), index.dtype()));
+  }
+  check_indices(a, indices, all);
+  if (is_one) return all[0];
+  Tensor places;
+  for (size_t i = 0; i < indices.size(); ++i) {
+    const int64_t size = a.size(indices[i].dim);
+    const Tensor own = where(less(all[i], 0), add(all[i], size), all[i]);
+    places = places ? add(mul(places, size), own) : own;
+  }
+  return places;
+}
+
+JoinedDims joined(const char* what, const Tensor& a, const std::vector<DimIndex>& indices) {
+  check_tensor(what, a);
+  if (indices.empty()) fail(what, ": number of indices is 0, expected at least 1");
+  Tensors given;
+  for (size_t i = 0; i < indices.size(); ++i) {
+    check_tensor(what, indices[i].index);
+    if (i > 0 && indices[i].dim <= indices[i - 1].dim) {
+      fail(what, ": dims are ", indices[i - 1].dim, " and ", indices[i].dim,
+           ", expected ascending ones");
+    }
+    given.push_back(indices[i].index);
+  }
+  if (indices.back().dim >= a.ndim() || indices[0].dim < 0) {
+    fail(what, ": dim is ", indices.back().dim, ", expected one of the ", a.ndim(), " of ",
+         a.shape());
+  }
+  const Tensors all = given.size() == 1 ? given : broadcast_tensors(given);
+  JoinedDims made;
+  made.shape = all[0].shape();
+  const Tensor places = joined_places(a, indices, all);
+  made.places = reshape(places, {places.numel()});
+  const int between = indices.back().dim - indices[0].dim;
+  made.at = between + 1 == static_cast<int>(indices.size()) ? indices[0].dim : 0;
+  for (const DimIndex& one : indices) {
+    made.to.push_back(made.at + static_cast<int>(made.from.size()));
+    made.from.push_back(one.dim);
+  }
+  const Tensor ordered = moveaxis(a, made.from, made.to);
+  made.ordered = ordered.shape();
+  made.tensor = flatten(ordered, made.at, made.to.back());
+  return made;
+}
+
+/// The shape of the elements at the places.
+Shape shape_of_elements(const JoinedDims& dims) {
+  Shape shape;
+  for (int d = 0; d < dims.tensor.ndim(); ++d) {
+    if (d != dims.at) {
+      shape.push_back(dims.tensor.size(d));
+      continue;
+    }
+    for (const int64_t size : dims.shape) shape.push_back(size);
+  }
+  return shape;
+}
+
+}  // namespace
+
+Tensor index(const Tensor& a, const std::vector<DimIndex>& indices) {
+  const JoinedDims dims = joined("index", a, indices);
+  return reshape(take(dims.tensor, dims.places, dims.at), shape_of_elements(dims));
+}
+
+std::vector<DimIndex> indices_of_mask(const Tensor& mask, int dim) {
+  check_mask("index", mask);
+  std::vector<DimIndex> indices;
+  for (const Tensor& places : nonzero(mask)) {
+    indices.push_back({dim + static_cast<int>(indices.size()), places});
+  }
+  return indices;
+}
+
+Tensor index_put(const Tensor& a, const std::vector<DimIndex>& indices, const Operand& values,
+                 bool accumulate) {
+  const JoinedDims dims = joined("index_put", a, indices);
+  const Tensor given = cast(next_to(a, values), a.dtype());
+  Shape shape = dims.tensor.shape();
+  shape[dims.at] = dims.places.numel();
+  const Tensor source = reshape(expand(given, shape_of_elements(dims)), shape);
+  const Tensor put = accumulate ? index_add(dims.tensor, dims.at, dims.places, source)
+                                : index_copy(dims.tensor, dims.at, dims.places, source);
+  return moveaxis(reshape(put, dims.ordered), dims.to, dims.from);
 }
 
 }  // namespace weft
