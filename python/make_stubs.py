@@ -48,6 +48,14 @@ def with_builtins(text):
     return text[:start] + tensor + text[end:]
 
 
+def with_methods(text):
+    """Writes functions of the module that are methods of Tensor too as methods; pybind11-stubgen
+    takes them for static ones."""
+    first = r"\(\w+: (?:Tensor[^,)]*|typing\.Any)"
+    decorated = r"    @staticmethod\n((?:    @typing\.overload\n)?    def \w+)"
+    return re.sub(decorated + first, r"\1(self", text)
+
+
 def stubs():
     """The text of the stub file."""
     # The package's sources are next to this script, but the compiled module is not.
@@ -66,6 +74,7 @@ def stubs():
         text = (pathlib.Path(folder) / "weft" / "_weft.pyi").read_text()
     text = text.replace("from weft import CommError\n", "")
     text = re.sub(r"^__version__: str = .*$", "__version__: str", text, flags=re.M)
+    text = with_methods(text)
     text = with_builtins(text.replace("import numpy\n", "import builtins\nimport numpy\n", 1))
     first_class = text.index("\nclass ") + 1
     return text[:first_class] + COMM_ERROR + text[first_class:]

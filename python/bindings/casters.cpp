@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "python/bindings/casters.h"
 
-#include "python/bindings/instances.h"
 #include "weft/error.h"
 #include "weft/module.h"
 

@@ -160,20 +160,10 @@ static void bind_counts(py::module_& m) {
       m, "bincount", &bincount,
       "How often each number from 0 on occurs, or the sum of the `weights` of its elements", "x"_a,
       "weights"_a = none, "minlength"_a = 0);
-  m.def(
-      "_unique_consecutive",
-      [](const Tensor& of, const std::optional<int>& dim) {
-        const UniqueConsecutive made = released([&] { return unique_consecutive(of, dim); });
-        return py::make_tuple(made.values, made.inverse, made.counts);
-      },
-      "x"_a, "dim"_a);
-  m.def(
-      "frexp",
-      [](const Tensor& of) {
-        const FractionAndExponent made = released([&] { return frexp(of); });
-        return named_tuple("FractionAndExponent", {made.mantissa, made.exponent});
-      },
-      "x"_a, "(mantissa, exponent): x is mantissa * 2^exponent, with a mantissa in [0.5, 1)");
+  bind_function(m, "_unique_consecutive", &unique_consecutive, "", "x"_a, "dim"_a);
+  bind_function(m, "frexp", &frexp,
+                "(mantissa, exponent): x is mantissa * 2^exponent, with a mantissa in [0.5, 1)",
+                "x"_a);
 }
 
 static void bind_estimates(py::module_& m) {

@@ -13,6 +13,8 @@
 #include "weft/module.h"
 #include "weft/number.h"
 #include "weft/ops/selection.h"
+#include "weft/ops/special.h"
+#include "weft/ops/statistics.h"
 
 // The one mechanism that binds compositions: a line each, with the function, its arguments and its
 // text. Numbers, operands, lists and pairs convert by their types.
@@ -31,6 +33,10 @@ template <class Result> auto for_python(Result result) {
     return py::tuple(py::cast(std::move(result)));
   } else if constexpr (std::is_same_v<Result, ValuesAndIndices>) {
     return named_tuple("ValuesAndIndices", {result.values, result.indices});
+  } else if constexpr (std::is_same_v<Result, FractionAndExponent>) {
+    return named_tuple("FractionAndExponent", {result.mantissa, result.exponent});
+  } else if constexpr (std::is_same_v<Result, UniqueConsecutive>) {
+    return py::make_tuple(result.values, result.inverse, result.counts);
   } else {
     return result;
   }

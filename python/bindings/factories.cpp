@@ -3,7 +3,6 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/composed.h"
-#include "python/bindings/instances.h"
 #include "python/bindings/lock.h"
 #include "weft/error.h"
 #include "weft/init.h"
@@ -32,14 +31,23 @@ static void bind_init(py::module_& m) {
   const auto a = "a"_a = 0.0, gain = "gain"_a = 1.0;
   const auto mode = "mode"_a = "fan_in";
   const auto nonlinearity = "nonlinearity"_a = "leaky_relu";
-  bind_filling(m, "_constant_", &init::constant_, "val"_a);
-  bind_filling(m, "_init_normal_", &init::normal_, "mean"_a = 0.0, "std"_a = 1.0);
-  bind_filling(m, "_init_uniform_", &init::uniform_, a, "b"_a = 1.0);
-  bind_filling(m, "_xavier_uniform_", &init::xavier_uniform_, gain);
-  bind_filling(m, "_xavier_normal_", &init::xavier_normal_, gain);
-  bind_filling(m, "_kaiming_uniform_", &init::kaiming_uniform_, a, mode, nonlinearity);
-  bind_filling(m, "_kaiming_normal_", &init::kaiming_normal_, a, mode, nonlinearity);
-  m.def("_calculate_gain", &init::calculate_gain, "nonlinearity"_a, "param"_a = py::none());
+  bind_filling(m, "_init_constant_", &init::constant_, "val"_a, "Fills with `val`");
+  bind_filling(m, "_init_normal_", &init::normal_, "mean"_a = 0.0, "std"_a = 1.0,
+               "Fills from a normal distribution");
+  bind_filling(m, "_init_uniform_", &init::uniform_, a, "b"_a = 1.0,
+               "Fills from a uniform distribution on [a, b)");
+  bind_filling(
+      m, "_init_xavier_uniform_", &init::xavier_uniform_, gain,
+      "Fills uniformly within +-gain * sqrt(6 / (inputs + outputs)) (Glorot and Bengio, 2010)");
+  bind_filling(m, "_init_xavier_normal_", &init::xavier_normal_, gain,
+               "Fills from a normal distribution of deviation gain * sqrt(2 / (inputs + outputs))");
+  bind_filling(m, "_init_kaiming_uniform_", &init::kaiming_uniform_, a, mode, nonlinearity,
+               "Fills uniformly within +-sqrt(3) deviations of kaiming_normal_ (He et al., 2015)");
+  bind_filling(
+      m, "_init_kaiming_normal_", &init::kaiming_normal_, a, mode, nonlinearity,
+      "Normal, of deviation gain / sqrt(inputs), or gain / sqrt(outputs) (He et al., 2015)");
+  m.def("_init_calculate_gain", &init::calculate_gain, "nonlinearity"_a, "param"_a = py::none(),
+        "The factor that keeps deviations constant through a nonlinearity");
 }
 
 /// Converts the keywords that all factories share, for a tensor of `ndim` dims. Without a
@@ -121,7 +129,8 @@ static void bind_sequences(py::module_& m) {
       Released(), "start"_a, "stop"_a, "num"_a, py::kw_only(), "dtype"_a = py::none(),
       "device"_a = py::none(), "endpoint"_a = true, "mesh"_a = py::none(),
       "placements"_a = py::none(),
-      "`num` numbers evenly from start to stop, which is the last one when `endpoint`");
+      "`num` evenly spaced numbers from start to stop, which is included with `endpoint`; float32 "
+      "by default. ValueError when num is negative");
   m.def(
       "eye",
       [](int64_t n_rows, const std::optional<int64_t>& n_cols, int64_t k,
@@ -138,15 +147,16 @@ static void bind_sequences(py::module_& m) {
 
 void bind_factories(py::module_& m) {
   const std::optional<DType> dtype;
-  bind_factory(m, "empty", empty, dtype, "New memory, not initialised");
+  bind_factory(m, "empty", empty, dtype,
+               "Uninitialized memory of `shape` (ints, or one int); float32 by default");
   bind_factory(
       m, "zeros",
       [](const Shape& shape, const TensorOptions& o) { return equal_on_ranks(zeros(shape, o)); },
-      dtype, "Zeros; with `mesh` and `placements` each rank makes its part");
+      dtype, "Zeros of `shape`, float32 by default; with `mesh` each rank makes its part");
   bind_factory(
       m, "ones",
       [](const Shape& shape, const TensorOptions& o) { return equal_on_ranks(ones(shape, o)); },
-      dtype, "Ones; with `mesh` and `placements` each rank makes its part");
+      dtype, "Ones of `shape`, float32 by default; with `mesh` each rank makes its part");
   bind_factory(m, "randn", randn, dtype,
                "Of the standard normal distribution; equal bits for any mesh");
   bind_factory(

@@ -64,128 +64,145 @@ static void bind_handles(py::module_& m) {
       .def("query", &Event::is_reached, "Whether it is reached");
 }
 
-/// Binds lists of unsharded and sharded parameters.
-static void bind_parameters(py::class_<FsdpModule>& module) {
-  module.def(py::init<Module&>(), py::keep_alive<1, 2>(), "module"_a)
-      .def_static("is_sharded", &FsdpModule::is_sharded, "module"_a)
-      .def("unshard", &FsdpModule::unshard, Released(), "async_op"_a = false)
-      .def("reshard", &FsdpModule::reshard, Released())
-      .def("set_reshard_after_forward", &FsdpModule::set_reshard_after_forward,
-           "reshard_after_forward"_a, "recurse"_a = true)
-      .def("set_reshard_after_backward", &FsdpModule::set_reshard_after_backward,
-           "reshard_after_backward"_a, "recurse"_a = true)
-      .def("set_unshard_in_backward", &FsdpModule::set_unshard_in_backward, "unshard_in_backward"_a)
-      .def("set_keep_unsharded_storage", &FsdpModule::set_keep_unsharded_storage, "keep"_a,
-           "recurse"_a = true)
-      .def(
-          "set_custom_all_gather",
-          [](FsdpModule& self, const py::object& comm) {
-            self.set_custom_all_gather(collective_of(comm, true));
-          },
-          "comm"_a)
-      .def("set_post_optim_event", &FsdpModule::set_post_optim_event, "event"_a);
-  const auto takes_modules = [&](const char* name,
-                                 void (FsdpModule::*set)(const std::vector<Module*>&)) {
-    module.def(
-        name,
-        [set](FsdpModule& self, const py::iterable& given) { (self.*set)(modules_in(given)); },
-        "modules"_a);
+/// A method that starts something, and gives its handle if `async_op`.
+template <class Handle> static auto started(Handle (FsdpModule::*start)(bool)) {
+  return [start](Module& module, bool async_op) {
+    const std::optional<Handle> handle = (FsdpModule(module).*start)(async_op);
+    return async_op ? handle : std::nullopt;
   };
-  takes_modules("set_modules_to_forward_prefetch", &FsdpModule::set_modules_to_forward_prefetch);
-  takes_modules("set_modules_to_backward_prefetch", &FsdpModule::set_modules_to_backward_prefetch);
 }
 
-static void bind_gradients(py::class_<FsdpModule>& module) {
-  module
-      .def("set_requires_gradient_sync", &FsdpModule::set_requires_gradient_sync,
-           "requires_gradient_sync"_a, "recurse"_a = true)
-      .def("set_requires_all_reduce", &FsdpModule::set_requires_all_reduce, "requires_all_reduce"_a,
-           "recurse"_a = true)
+using Methods = py::class_<FsdpModule>;
+
+/// Binds a method of FsdpModule as one of a Module.
+template <class... Args, class... Extra>
+static void bind_method(Methods& methods, const char* name, void (FsdpModule::*method)(Args...),
+                        const char* text, const Extra&... extra) {
+  methods.def(
+      name, [method](Module& module, Args... args) { (FsdpModule(module).*method)(args...); },
+      Released(), extra..., text);
+}
+
+/// Binds what concerns unsharded and sharded parameters.
+static void bind_parameters(Methods& methods) {
+  using F = FsdpModule;
+  const auto recurse = "recurse"_a = true;
+  methods.def("unshard", started(&F::unshard), Released(), "async_op"_a = false,
+              "Gathers the module's parameters, without those of modules below; the next forward "
+              "finds them unsharded. `async_op` gives a handle, whose wait() returns when they are "
+              "there");
+  bind_method(methods, "reshard", &F::reshard,
+              "Frees the unsharded parameters, also those that the strategy keeps");
+  methods.def(
+      "set_reshard_after_forward",
+      [](Module& module, const py::object& reshards, bool recurses) {
+        if (!PyBool_Check(reshards.ptr())) {
+          fail("set_reshard_after_forward: value is of type ", Py_TYPE(reshards.ptr())->tp_name,
+               ", expected a bool; fully_shard takes an axis or a number of ranks");
+        }
+        F(module).set_reshard_after_forward(reshards.cast<bool>(), recurses);
+      },
+      "reshard_after_forward"_a, recurse,
+      "Replaces the option of fully_shard, also for the outermost module and in evaluation");
+  bind_method(methods, "set_reshard_after_backward", &F::set_reshard_after_backward,
+              "False: parameters stay unsharded after backward, until they change or reshard()",
+              "reshard_after_backward"_a, py::kw_only(), recurse);
+  bind_method(methods, "set_unshard_in_backward", &F::set_unshard_in_backward,
+              "False: backward does not unshard, and raises where it reads a parameter",
+              "unshard_in_backward"_a);
+  bind_method(methods, "set_keep_unsharded_storage", &F::set_keep_unsharded_storage,
+              "True: resharding keeps the memory, at the same address, for the next unshard",
+              "keep"_a, py::kw_only(), recurse);
+  bind_method(
+      methods, "set_post_optim_event", &F::set_post_optim_event,
+      "The next unshard after an update waits for this Event in place of the current stream",
+      "event"_a);
+  const auto takes_modules = [&](const char* name, void (F::*set)(const std::vector<Module*>&),
+                                 const char* text) {
+    methods.def(
+        name,
+        [set](Module& module, const py::iterable& given) { (F(module).*set)(modules_in(given)); },
+        "modules"_a, text);
+  };
+  takes_modules("set_modules_to_forward_prefetch", &F::set_modules_to_forward_prefetch,
+                "The modules to unshard early at this one's forward; [] for the recorded order");
+  takes_modules("set_modules_to_backward_prefetch", &F::set_modules_to_backward_prefetch,
+                "The modules to unshard early at this one's backward; [] for the recorded order");
+}
+
+static void bind_gradients(Methods& methods) {
+  using F = FsdpModule;
+  const auto recurse = "recurse"_a = true;
+  bind_method(methods, "set_requires_gradient_sync", &F::set_requires_gradient_sync,
+              "False: backwards reduce nothing, and add unsharded gradients",
+              "requires_gradient_sync"_a, py::kw_only(), recurse);
+  bind_method(methods, "set_requires_all_reduce", &F::set_requires_all_reduce,
+              "False: as in no_sync, the reductions of the last micro-step wait",
+              "requires_all_reduce"_a, py::kw_only(), recurse);
+  bind_method(methods, "set_gradient_divide_factor", &F::set_gradient_divide_factor,
+              "The module's own gradients are divided by it after their reduction. 1 gives the "
+              "gradients of the loss over the whole batch",
+              "factor"_a);
+  bind_method(methods, "set_reduce_scatter_divide_factor", &F::set_gradient_divide_factor,
+              "set_gradient_divide_factor", "factor"_a);
+  bind_method(methods, "set_force_sum_reduction_for_comms", &F::set_force_sum_reduction_for_comms,
+              "True holds always; ValueError for False", "enable"_a);
+  bind_method(methods, "set_is_last_backward", &F::set_is_last_backward,
+              "False: the end of a backward leaves reductions under way, and gradients cannot be "
+              "read until the last backward",
+              "is_last_backward"_a);
+  bind_method(methods, "set_reduce_scatter_unused_params", &F::set_reduce_scatter_unused_params,
+              "True holds always; ValueError for False", "reduce_scatter_unused_params"_a,
+              py::kw_only(), recurse);
+  bind_method(methods, "set_manual_backward_finalization", &F::set_manual_backward_finalization,
+              "Of the outermost module. True: no backward ends the step, finalize_backward() does",
+              "enabled"_a);
+  methods.def("finalize_backward", started(&F::finalize_backward), Released(), py::kw_only(),
+              "async_op"_a = false,
+              "Completes the reductions of the backwards before. `async_op` gives a handle; "
+              "gradients cannot be read before its wait()");
+  bind_method(
+      methods, "reset_iter_state", &F::reset_iter_state,
+      "Call it on the outermost module after an exception in forward or backward: ends what "
+      "is under way, reshards, and clears all gradients");
+}
+
+/// Binds methods that take functions.
+static void bind_functions(Methods& methods) {
+  methods
       .def(
           "set_all_reduce_hook",
-          [](FsdpModule& self, const py::object& hook) {
-            self.set_all_reduce_hook(function_in<void, const Tensor&>(hook));
+          [](Module& module, const py::object& hook, const py::object& stream) {
+            if (!stream.is_none()) {
+              fail(
+                  "set_all_reduce_hook: stream is given, expected None; the hook runs on the "
+                  "stream "
+                  "of the reductions");
+            }
+            FsdpModule(module).set_all_reduce_hook(function_in<void, const Tensor&>(hook));
           },
-          "hook"_a)
-      .def("set_gradient_divide_factor", &FsdpModule::set_gradient_divide_factor, "factor"_a)
-      .def("set_force_sum_reduction_for_comms", &FsdpModule::set_force_sum_reduction_for_comms,
-           "enable"_a)
-      .def("set_is_last_backward", &FsdpModule::set_is_last_backward, "is_last_backward"_a)
+          "hook"_a, py::kw_only(), "stream"_a = py::none(),
+          "hook(gradients) gets the reduced gradients of a step as a flat tensor, and may change "
+          "it "
+          "in place, before they are added to those of earlier steps. None removes it")
+      .def(
+          "set_custom_all_gather",
+          [](Module& module, const py::object& comm) {
+            FsdpModule(module).set_custom_all_gather(collective_of(comm, true));
+          },
+          "comm"_a,
+          "comm(output_tensor, input_tensor, group, counts) gathers in place of weft, once for "
+          "each "
+          "parameter: flat tensors, and how many elements each rank sends. None restores weft's")
       .def(
           "set_custom_reduce_scatter",
-          [](FsdpModule& self, const py::object& comm) {
-            self.set_custom_reduce_scatter(collective_of(comm, false));
+          [](Module& module, const py::object& comm) {
+            FsdpModule(module).set_custom_reduce_scatter(collective_of(comm, false));
           },
-          "comm"_a)
-      .def("set_reduce_scatter_unused_params", &FsdpModule::set_reduce_scatter_unused_params,
-           "reduce_scatter_unused_params"_a, "recurse"_a = true)
-      .def("set_manual_backward_finalization", &FsdpModule::set_manual_backward_finalization,
-           "enabled"_a)
-      .def("finalize_backward", &FsdpModule::finalize_backward, Released(), "async_op"_a = false)
-      .def("reset_iter_state", &FsdpModule::reset_iter_state, Released());
-}
-
-/// Counts of the ranks' parts; equal ones by default.
-static std::vector<int64_t> counts_of(const Communicator& group, const Tensor& part,
-                                      const std::optional<std::vector<int64_t>>& counts) {
-  return counts.value_or(std::vector<int64_t>(static_cast<size_t>(group.size()), part.numel()));
-}
-
-static void check_flat(const char* what, const char* name, const Tensor& x, int64_t count) {
-  if (x.block().is_dense() && !x.is_sharded() && x.numel() == count) return;
-  fail(what, ": ", name, " is ", x.shape(), ", expected a dense tensor of one device of ", count,
-       " elements");
-}
-
-static void bind_collectives(py::module_& m) {
-  m.def(
-      "all_reduce",
-      [](const Tensor& tensor, const Communicator& group) {
-        check_flat("all_reduce", "tensor", tensor, tensor.numel());
-        const int64_t count[] = {tensor.numel()};
-        void* data = tensor.block().data;
-        group
-            .all_reduce(std::vector<Piece>{{.send = data,
-                                            .recv = data,
-                                            .dtype = tensor.dtype(),
-                                            .counts = count,
-                                            .device = tensor.device()}},
-                        ReduceOp::sum)
-            .wait();
-        tensor.storage()->mark_changed();
-      },
-      Released(), "tensor"_a, "group"_a,
-      "Replaces the elements of a tensor of one device by their sums over the group's ranks");
-  const auto moves = [](const char* what, bool gathers) {
-    return [what, gathers](const Tensor& output, const Tensor& input, const Communicator& group,
-                           const std::optional<std::vector<int64_t>>& given) {
-      const std::vector<int64_t> counts = counts_of(group, gathers ? input : output, given);
-      if (static_cast<int>(counts.size()) != group.size()) {
-        fail(what, ": number of counts is ", counts.size(), ", expected ", group.size());
-      }
-      const int64_t whole = ranges::accumulate(counts, int64_t{0});
-      const int64_t own = counts[static_cast<size_t>(group.rank())];
-      check_flat(what, "output", output, gathers ? whole : own);
-      check_flat(what, "input", input, gathers ? own : whole);
-      const std::vector<Piece> pieces{{.send = input.block().data,
-                                       .recv = output.block().data,
-                                       .dtype = input.dtype(),
-                                       .counts = counts,
-                                       .recv_dtype = output.dtype(),
-                                       .device = input.device()}};
-      (gathers ? group.all_gather(pieces) : group.reduce_scatter(pieces, ReduceOp::sum)).wait();
-      output.storage()->mark_changed();
-    };
-  };
-  m.def("all_gather_into_tensor", moves("all_gather_into_tensor", true), Released(),
-        "output_tensor"_a, "input_tensor"_a, "group"_a, "counts"_a = py::none(),
-        "Writes the parts of the group's ranks, of `counts` elements (equal ones by default), one "
-        "after the other into `output_tensor`");
-  m.def(
-      "reduce_scatter_tensor", moves("reduce_scatter_tensor", false), Released(), "output_tensor"_a,
-      "input_tensor"_a, "group"_a, "counts"_a = py::none(),
-      "Writes this rank's part, of `counts` elements (equal ones by default), of the sum over the "
-      "group's ranks into `output_tensor`");
+          "comm"_a,
+          "comm(output_tensor, input_tensor, group, counts) reduces in place of weft, once for "
+          "each "
+          "gradient: flat tensors, and how many elements each rank gets. None restores weft's");
 }
 
 /// Calls a method as `Module.__call__` calls forward: with the hooks around it.
@@ -202,10 +219,11 @@ static py::object called_as_forward(const ModuleObject& module, const py::functi
 
 void bind_fsdp_module(py::module_& m) {
   bind_handles(m);
-  py::class_<FsdpModule> module(m, "_FsdpModule");
-  bind_parameters(module);
-  bind_gradients(module);
-  bind_collectives(m);
+  m.def("_is_fully_sharded", &FsdpModule::is_sharded, "module"_a);
+  Methods methods(m, "FSDPModule", "A module that was given to `fully_shard`");
+  bind_parameters(methods);
+  bind_gradients(methods);
+  bind_functions(methods);
   m.def("_call_as_forward", &called_as_forward);
   m.def(
       "share_comm_ctx",

@@ -3,7 +3,6 @@
 #include "weft/fsdp.h"
 
 #include "python/bindings/fields.h"
-#include "python/bindings/instances.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/modules.h"
 #include "weft/error.h"

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "python/bindings/bindings.h"
-#include "python/bindings/instances.h"
 #include "weft/error.h"
 
 namespace weft::python {
@@ -295,7 +294,7 @@ void word_class(py::handle type) {
   }
 }
 
-constexpr std::string_view kCompiledModule = "weft._weft.";
+constexpr std::string_view kCompiledModule = "weft._weft.", kInitializers = "_init_";
 
 /// Python's own messages name a class by tp_name, which CPython takes from the module of its
 /// definition.
@@ -341,7 +340,10 @@ void word_functions(py::module_& m) {
       word_class(member);
       name_class(member);
     } else if (is_bound(member)) {
-      m.attr(key) = function_of(function_type, member, name, name);
+      // weft.nn.init has the initializers without what tells them from other functions.
+      const bool is_init = name.starts_with(kInitializers);
+      const std::string shown = is_init ? name.substr(kInitializers.size()) : name;
+      m.attr(key) = function_of(function_type, member, shown, name);
     }
   }
 }

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "python/bindings/bindings.h"
-#include "python/bindings/instances.h"
 #include "python/bindings/lock.h"
 #include "weft/error.h"
 #include "weft/mesh.h"

@@ -5,7 +5,6 @@
 #include <functional>
 #include <utility>
 
-#include "python/bindings/instances.h"
 #include "python/bindings/lock.h"
 #include "python/bindings/modules.h"
 #include "weft/error.h"
@@ -217,9 +216,16 @@ ModuleHooks made_hooks(const Finder& self, const Finder& before, const Finder& a
   return hooks;
 }
 
-/// With `of_module` hooks get the module first, and tensors as tuples.
-HooksOfPython add(const ModuleObject& module, const py::object& before, const py::object& after,
-                  bool of_module) {
+}  // namespace
+
+void HooksOfPython::remove() {
+  hooks_.remove();
+  const py::object module = object_ ? object_() : py::none();
+  if (!module.is_none()) module.attr(kHooks).attr("pop")(number_, py::none());
+}
+
+HooksOfPython add_hooks(const ModuleObject& module, const py::object& before,
+                        const py::object& after, bool of_module) {
   static std::atomic<size_t> next = 0;
   const bool is_stored = is_made_in_python(module);
   const size_t number = is_stored ? next++ : 0;
@@ -245,34 +251,6 @@ HooksOfPython add(const ModuleObject& module, const py::object& before, const py
   }
   const Finder self = of_module ? finder_of(module) : Finder();
   return {module.cast<Module&>().add_hooks(made_hooks(self, found[0], found[1])), object, number};
-}
-
-}  // namespace
-
-void HooksOfPython::remove() {
-  hooks_.remove();
-  const py::object module = object_ ? object_() : py::none();
-  if (!module.is_none()) module.attr(kHooks).attr("pop")(number_, py::none());
-}
-
-void add_hooks_of(const ModuleObject& module, const py::dict& hooks) {
-  for (const auto& [number, hook] : hooks) {
-    const py::tuple parts = py::reinterpret_borrow<py::tuple>(hook);
-    add(module, parts[0], parts[1], parts[2].cast<bool>());
-  }
-}
-
-HooksOfPython add_hooks(const ModuleObject& module, const py::object& before,
-                        const py::object& after) {
-  return add(module, before, after, false);
-}
-
-HooksOfPython register_forward_pre_hook(const ModuleObject& module, const py::object& hook) {
-  return add(module, hook, py::none(), true);
-}
-
-HooksOfPython register_forward_hook(const ModuleObject& module, const py::object& hook) {
-  return add(module, py::none(), hook, true);
 }
 
 }  // namespace weft::python

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "python/bindings/modules.h"
-#include "python/bindings/instances.h"
 #include "python/bindings/lock.h"
 
 #include "python/bindings/bindings.h"
@@ -324,7 +323,7 @@ void bind_modules(py::module_& m) {
       .def("_to_dtype", py::overload_cast<DType>(&Module::to), Released(), "dtype"_a)
       .def("_allocate", &ModuleSharder::allocate, Released())
       .def_property_readonly("_is_sharded", &ModuleSharder::is_sharded)
-      .def("_add_hooks_of", &add_hooks_of, "hooks"_a)
+      .def("_add_hooks", &add_hooks, "before"_a, "after"_a, "of_module"_a)
       .def("set_recompute", &Module::set_recompute, "recompute"_a = true,
            "kept"_a = std::vector<std::string>(),
            "Activation checkpointing: forward saves its inputs only and runs again in backward. "
@@ -337,15 +336,6 @@ void bind_modules(py::module_& m) {
           "tier"_a,
           "Where what recomputation saves rests between forward and backward, below this module "
           "too: \"disk:DIR\" (files without a name), True (the host), False. The same bits")
-      .def("add_hooks", &add_hooks, py::kw_only(), "before"_a = py::none(), "after"_a = py::none(),
-           "before(*inputs) and after(*outputs) run around forward; what they return passes on "
-           "instead, None leaves it. Gives a handle, whose remove() takes them away")
-      .def("register_forward_pre_hook", &register_forward_pre_hook, "hook"_a,
-           "hook(module, inputs) runs before forward; what it returns (a tuple, or one tensor) "
-           "goes in instead, None leaves the inputs. Gives a handle with remove()")
-      .def("register_forward_hook", &register_forward_hook, "hook"_a,
-           "hook(module, inputs, output) runs after forward, with what forward was given; what it "
-           "returns comes out instead, None leaves the output. Gives a handle with remove()")
       .def(
           "train",
           [](const ModuleObject& self, bool mode) {

@@ -175,15 +175,10 @@ class HooksOfPython {
   size_t number_;
 };
 
-/// Adds the hooks that another module's object keeps, to a copy of it.
-void add_hooks_of(const ModuleObject& module, const py::dict& hooks);
-/// Adds before(*inputs) and after(*outputs).
+/// Adds before(*inputs) and after(*outputs), or with `of_module` before(module, inputs) and
+/// after(module, inputs, output).
 HooksOfPython add_hooks(const ModuleObject& module, const py::object& before,
-                        const py::object& after);
-/// Adds hook(module, inputs), called before forward.
-HooksOfPython register_forward_pre_hook(const ModuleObject& module, const py::object& hook);
-/// Adds hook(module, inputs, output), called after forward.
-HooksOfPython register_forward_hook(const ModuleObject& module, const py::object& hook);
+                        const py::object& after, bool of_module);
 
 }  // namespace weft::python
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/optimizers.h"
 
-#include <algorithm>
 #include <map>
 #include <string>
 #include <variant>
@@ -20,7 +19,7 @@ namespace weft::python {
 namespace {
 
 /// The numbers of a group, by name.
-using NamedNumbers = std::vector<std::pair<std::string, double>>;
+using NamedNumbers = std::map<std::string, double>;
 
 /// An optimizer whose update is written in Python.
 class WrittenOptimizer : public Optimizer {
@@ -129,27 +128,21 @@ static std::vector<ParameterGroup<Options>> groups_of(const py::object& given,
   return groups_of(given, defaults, set_option<Options>);
 }
 
-static std::unique_ptr<WrittenOptimizer> written_optimizer(
-    const py::object& parameters, const std::map<std::string, double>& options,
-    std::vector<std::string> moments) {
+static std::unique_ptr<WrittenOptimizer> written_optimizer(const py::object& parameters,
+                                                           const NamedNumbers& options,
+                                                           std::vector<std::string> moments) {
   if (!options.contains("lr"))
     fail("optimizer: option \"lr\" is missing, expected a learning rate");
-  auto groups = groups_of(
-      parameters, NamedNumbers(options.begin(), options.end()),
-      [](NamedNumbers& numbers, const std::string& name, const py::handle& value) {
-        const auto found = std::find_if(numbers.begin(), numbers.end(),
-                                        [&](const auto& number) { return number.first == name; });
-        if (found == numbers.end()) return false;
-        found->second = value.cast<double>();
-        return true;
-      });
+  auto groups =
+      groups_of(parameters, options,
+                [](NamedNumbers& numbers, const std::string& name, const py::handle& value) {
+                  const auto found = numbers.find(name);
+                  if (found == numbers.end()) return false;
+                  found->second = value.cast<double>();
+                  return true;
+                });
   std::vector<double> rates;
-  for (auto& group : groups) {
-    const auto rate = std::find_if(group.options.begin(), group.options.end(),
-                                   [](const auto& number) { return number.first == "lr"; });
-    rates.push_back(rate->second);
-    group.options.erase(rate);
-  }
+  for (auto& group : groups) rates.push_back(group.options.extract("lr").mapped());
   return std::make_unique<WrittenOptimizer>(groups, rates, std::move(moments));
 }
 

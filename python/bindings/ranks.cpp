@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include <range/v3/numeric/accumulate.hpp>
+
 #include "python/bindings/bindings.h"
 #include "python/bindings/fields.h"
 #include "python/bindings/lock.h"
@@ -232,7 +234,71 @@ static py::list run_python_ranks(int ranks, const py::function& body, const RunO
   return run.results();
 }
 
+/// Counts of the ranks' parts; equal ones by default.
+static std::vector<int64_t> counts_of(const Communicator& group, const Tensor& part,
+                                      const std::optional<std::vector<int64_t>>& counts) {
+  return counts.value_or(std::vector<int64_t>(static_cast<size_t>(group.size()), part.numel()));
+}
+
+static void check_flat(const char* what, const char* name, const Tensor& x, int64_t count) {
+  if (x.block().is_dense() && !x.is_sharded() && x.numel() == count) return;
+  fail(what, ": ", name, " is ", x.shape(), ", expected a dense tensor of one device of ", count,
+       " elements");
+}
+
+static void bind_collectives(py::module_& m) {
+  m.def(
+      "all_reduce",
+      [](const Tensor& tensor, const Communicator& group) {
+        check_flat("all_reduce", "tensor", tensor, tensor.numel());
+        const int64_t count[] = {tensor.numel()};
+        void* data = tensor.block().data;
+        group
+            .all_reduce(std::vector<Piece>{{.send = data,
+                                            .recv = data,
+                                            .dtype = tensor.dtype(),
+                                            .counts = count,
+                                            .device = tensor.device()}},
+                        ReduceOp::sum)
+            .wait();
+        tensor.storage()->mark_changed();
+      },
+      Released(), "tensor"_a, "group"_a,
+      "Replaces the elements of a tensor of one device by their sums over the group's ranks");
+  const auto moves = [](const char* what, bool gathers) {
+    return [what, gathers](const Tensor& output, const Tensor& input, const Communicator& group,
+                           const std::optional<std::vector<int64_t>>& given) {
+      const std::vector<int64_t> counts = counts_of(group, gathers ? input : output, given);
+      if (static_cast<int>(counts.size()) != group.size()) {
+        fail(what, ": number of counts is ", counts.size(), ", expected ", group.size());
+      }
+      const int64_t whole = ranges::accumulate(counts, int64_t{0});
+      const int64_t own = counts[static_cast<size_t>(group.rank())];
+      check_flat(what, "output", output, gathers ? whole : own);
+      check_flat(what, "input", input, gathers ? own : whole);
+      const std::vector<Piece> pieces{{.send = input.block().data,
+                                       .recv = output.block().data,
+                                       .dtype = input.dtype(),
+                                       .counts = counts,
+                                       .recv_dtype = output.dtype(),
+                                       .device = input.device()}};
+      (gathers ? group.all_gather(pieces) : group.reduce_scatter(pieces, ReduceOp::sum)).wait();
+      output.storage()->mark_changed();
+    };
+  };
+  m.def("all_gather_into_tensor", moves("all_gather_into_tensor", true), Released(),
+        "output_tensor"_a, "input_tensor"_a, "group"_a, "counts"_a = py::none(),
+        "Writes the parts of the group's ranks, of `counts` elements (equal ones by default), one "
+        "after the other into `output_tensor`");
+  m.def(
+      "reduce_scatter_tensor", moves("reduce_scatter_tensor", false), Released(), "output_tensor"_a,
+      "input_tensor"_a, "group"_a, "counts"_a = py::none(),
+      "Writes this rank's part, of `counts` elements (equal ones by default), of the sum over the "
+      "group's ranks into `output_tensor`");
+}
+
 void bind_ranks(py::module_& m) {
+  bind_collectives(m);
   using O = RunOptions;
   const auto deadline = converted("deadline"_a = 600.0, &O::deadline, milliseconds_of);
   const auto threads = option("threads_per_rank", &O::threads_per_rank);

@@ -59,7 +59,8 @@ void bind_over_one(py::module_& m, const char* name, Function function, const ch
 template <class Function>
 Tensor over_dims(const Tensor& x, const py::object& axis, bool keepdims, const Function& function) {
   if (is_no_dim(axis)) {
-    return released([&] { return function(unsqueeze(x, x.ndim()), {x.ndim()}, false); });
+    return released(
+        [&] { return function(unsqueeze(x, x.ndim()), std::vector<int>{x.ndim()}, false); });
   }
   const std::vector<int> dims = dims_of(axis);
   return released([&] { return function(x, dims, keepdims); });
@@ -71,11 +72,10 @@ void bind_total(py::module_& m, const char* name, Reduction function, const char
       name,
       [function](const Tensor& x, const py::object& axis, bool keepdims,
                  const std::optional<DType>& dtype) {
-        return over_dims(x, axis, keepdims,
-                         [&](const Tensor& of, const std::vector<int>& dims, bool keeps) {
-                           if (!dtype) return function(of, dims, keeps);
-                           return cast(function(cast(of, *dtype), dims, keeps), *dtype);
-                         });
+        return over_dims(x, axis, keepdims, [&](const Tensor& of, const auto& dims, bool keeps) {
+          if (!dtype) return function(of, dims, keeps);
+          return cast(function(cast(of, *dtype), dims, keeps), *dtype);
+        });
       },
       "x"_a, "axis"_a = py::none(), "keepdims"_a = false, py::kw_only(), "dtype"_a = py::none(),
       with_rule(name, text));
@@ -87,10 +87,9 @@ void bind_spread(py::module_& m, const char* name,
   m.def(
       name,
       [function](const Tensor& x, const py::object& axis, double correction, bool keepdims) {
-        return over_dims(x, axis, keepdims,
-                         [&](const Tensor& of, const std::vector<int>& dims, bool keeps) {
-                           return function(of, dims, correction, keeps);
-                         });
+        return over_dims(x, axis, keepdims, [&](const Tensor& of, const auto& dims, bool keeps) {
+          return function(of, dims, correction, keeps);
+        });
       },
       "x"_a, "axis"_a = py::none(), py::kw_only(), "correction"_a = 0.0, "keepdims"_a = false,
       text);
@@ -100,10 +99,9 @@ void bind_norms(py::module_& m) {
   m.def(
       "vector_norm",
       [](const Tensor& x, const py::object& axis, bool keepdims, double ord) {
-        return over_dims(x, axis, keepdims,
-                         [&](const Tensor& of, const std::vector<int>& dims, bool keeps) {
-                           return vector_norm(of, ord, dims, keeps);
-                         });
+        return over_dims(x, axis, keepdims, [&](const Tensor& of, const auto& dims, bool keeps) {
+          return vector_norm(of, ord, dims, keeps);
+        });
       },
       "x"_a, py::kw_only(), "axis"_a = py::none(), "keepdims"_a = false, "ord"_a = 2.0,
       "Over `axis` (all dims unless given): the ord-th root of the sum of magnitudes to that "

@@ -92,11 +92,7 @@ static void bind_layout(py::class_<Tensor>& tensor) {
           "redistribute(placements) or redistribute(device_mesh, placements). It has ended when it "
           "returns, with async_op or without")
       .def("full_tensor", &Tensor::full_tensor, Released(),
-           "The whole on each rank, as a tensor of one device")
-      .def(
-          "explain", [](const Tensor& x, const Placements& p) { return explain(x, p); }, Released(),
-          "placements"_a,
-          "What `redistribute` would do: steps, bytes, predicted time, peak memory");
+           "The whole on each rank, as a tensor of one device");
 }
 
 /// One gradient for each root; empty for a root of one element, whose gradient is 1.
@@ -163,7 +159,6 @@ static void bind_shape_methods(py::class_<Tensor>& tensor) {
   };
   tensor.def("reshape", reshape_to, "The same elements in row-major order; one size may be -1")
       .def("view", reshape_to, "As reshape, which makes a view where memory allows")
-      .def("transpose", &Tensor::transpose, Released(), "dim0"_a, "dim1"_a)
       .def(
           "permute",
           [](const Tensor& x, const py::args& dims) {
@@ -184,7 +179,6 @@ static void bind_shape_methods(py::class_<Tensor>& tensor) {
       .def_property_readonly(
           "mT", py::cpp_function([](const Tensor& x) { return x.transpose(-2, -1); }, Released()),
           "The last two dims exchanged; a view")
-      .def("unsqueeze", &unsqueeze, Released(), "dim"_a)
       .def(
           "expand",
           [](const Tensor& x, const py::args& sizes) {
@@ -318,13 +312,15 @@ static void bind_distribution(py::module_& m) {
 static void bind_functions_as_methods(py::module_& m, py::class_<Tensor>& tensor) {
   const py::str names(
       "abs add addcdiv addcmul addmm all allclose amax amin any argmax argmin astype baddbmm ceil "
-      "chunk clone contiguous copy_ cos cummax cummin diag divide dot erf exp exp2 fill_ flatten "
+      "chunk clone contiguous copy_ cos cummax cummin diag divide dot erf exp exp2 explain fill_ "
+      "flatten "
       "floor fmod frac gather index_add index_copy index_fill index_reduce index_select isclose "
       "isfinite isinf isnan kthvalue lerp log log_softmax logcumsumexp logit logsumexp masked_fill "
       "masked_select matmul max mean median min multiply mv nan_to_num nanmean nanmedian nansum "
       "narrow norm normal_ pow prod relu round rsqrt scatter_add scatter_reduce select sigmoid "
-      "silu sin softmax split sqrt square squeeze subtract sum tanh tensor_split topk tril triu "
-      "unbind unflatten unfold uniform_");
+      "silu sin softmax split sqrt square squeeze subtract sum tanh tensor_split topk transpose "
+      "tril triu "
+      "unbind unflatten unfold uniform_ unsqueeze");
   for (const py::handle name : names.attr("split")()) {
     const py::object function = m.attr(name);
     tensor.attr(name) = py::reinterpret_steal<py::object>(PyInstanceMethod_New(function.ptr()));

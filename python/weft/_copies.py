@@ -18,33 +18,29 @@ from weft._weft import (
 )
 
 
-def _linear_options(m):
-    return {
-        "in_features": m.in_features,
-        "out_features": m.out_features,
-        "bias": m._own_parameter("bias") is not None,
-    }
-
-
 # The arguments of the constructor of a built-in class.
+_OF_LINEAR = ("in_features", "out_features", "bias")
 _OPTIONS = {
-    Dropout: lambda m: {"p": m.p},
-    Embedding: lambda m: {"num_embeddings": m.num_embeddings, "embedding_dim": m.embedding_dim},
-    LayerNorm: lambda m: {
-        "normalized_shape": m.normalized_shape,
-        "eps": m.eps,
-        "elementwise_affine": m._own_parameter("weight") is not None,
-        "bias": m._own_parameter("bias") is not None,
-    },
-    Float8Linear: _linear_options,
-    Linear: _linear_options,
-    LatentAttention: lambda m: {"config": m.config},
-    MoE: lambda m: {"config": m.config},
-    TransformerModel: lambda m: {"config": m.config},
-    RMSNorm: lambda m: {"normalized_shape": m.normalized_shape, "eps": m.eps},
-    Sequential: lambda m: {},
-    Module: lambda m: {},
+    Dropout: ("p",),
+    Embedding: ("num_embeddings", "embedding_dim"),
+    LayerNorm: ("normalized_shape", "eps", "elementwise_affine", "bias"),
+    Float8Linear: _OF_LINEAR,
+    Linear: _OF_LINEAR,
+    LatentAttention: ("config",),
+    MoE: ("config",),
+    TransformerModel: ("config",),
+    RMSNorm: ("normalized_shape", "eps"),
+    Sequential: (),
+    Module: (),
 }
+
+
+def _option(module, name):
+    # Parameters that a layer may be made without.
+    optional = {"bias": "bias", "elementwise_affine": "weight"}.get(name)
+    if optional is not None:
+        return module._own_parameter(optional) is not None
+    return getattr(module, name)
 
 
 def _built_in_class(module):
@@ -104,12 +100,13 @@ def deepcopy(self, memo):
             "another one and load_state_dict() into it"
         )
     made = type(self).__new__(type(self))
-    built_in.__init__(made, **_OPTIONS[built_in](self))
+    built_in.__init__(made, **{name: _option(self, name) for name in _OPTIONS[built_in]})
     memo[id(self)] = made
     _copy_members(made, self, memo)
     for name, value in self.__dict__.items():
         if name == "_hooks":
-            made._add_hooks_of(copy.deepcopy(value, memo))
+            for before, after, of_module in copy.deepcopy(value, memo).values():
+                made._add_hooks(before, after, of_module)
         elif name not in made.__dict__:
             object.__setattr__(made, name, copy.deepcopy(value, memo))
     if not self.training:

@@ -4,20 +4,6 @@
 from weft import _weft, functional
 from weft._weft import Module
 
-__all__ = [
-    "CrossEntropyLoss",
-    "GELU",
-    "Identity",
-    "MSELoss",
-    "ModuleDict",
-    "ModuleList",
-    "ReLU",
-    "SiLU",
-    "Sigmoid",
-    "Softmax",
-    "Tanh",
-]
-
 
 class ModuleList(Module):
     """Modules "0", "1", ... for a custom forward to call."""

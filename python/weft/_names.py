@@ -4,10 +4,9 @@
 import functools
 import math
 
-from weft import _array_api, _weft
-from weft._array_api._beside import on_device
+from weft import _weft
 from weft._context import no_grad as inference_mode
-from weft._words import described, renamed
+from weft._arguments import described, on_device, renamed
 from weft._weft import (
     Device as device,
     DType as dtype,
@@ -162,11 +161,11 @@ def _of_sizes(make):
     return renamed(factory, make.__name__)
 
 
-empty = _of_sizes(_array_api.empty)
-ones = _of_sizes(_array_api.ones)
+empty = _of_sizes(_weft.empty)
+ones = _of_sizes(_weft.ones)
 rand = _of_sizes(_weft.rand)
 randn = _of_sizes(_weft.randn)
-zeros = _of_sizes(_array_api.zeros)
+zeros = _of_sizes(_weft.zeros)
 
 
 def randint(low, high, size=None, *, dtype=_weft.int64, **options):

@@ -12,7 +12,7 @@ from weft import UniqueAll
 from weft import UniqueCounts
 from weft import UniqueInverse
 from weft import ValuesAndIndices
-__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'DataParallelMeshDims', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'Event', 'ExpertParallel', 'ExpertRows', 'Experts', 'Float8Linear', 'FractionAndExponent', 'GradientReductionHandle', 'Graph', 'Histogram', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LatentAttention', 'LatentAttentionConfig', 'LayerNorm', 'Layouts', 'Linear', 'MemoryPlan', 'MixedPrecision', 'MoE', 'MoEConfig', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Router', 'RouterOptions', 'Routing', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'ShardPlacementResult', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TextStream', 'Tokenizer', 'TrainingState', 'TransformerConfig', 'TransformerModel', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'UnshardHandle', 'ValuesAndIndices', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'all_gather_into_tensor', 'all_ops', 'all_reduce', 'allclose', 'amax', 'amin', 'angle', 'any', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'as_strided_scatter', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'baddbmm', 'balance_loss', 'balanced_bias', 'bernoulli', 'bernoulli_', 'bf16', 'bfloat16', 'bincount', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cauchy_', 'cdist', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_grad_value_', 'clip_scale', 'clone', 'column_stack', 'combinations', 'combine_rows', 'concat', 'config_json', 'contiguous', 'convert_to_float8', 'copy_', 'copysign', 'corrcoef', 'cos', 'cosh', 'costly_ops', 'count_nonzero', 'cov', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cummax', 'cummin', 'cumulative_prod', 'cumulative_sum', 'cumulative_trapezoid', 'deg2rad', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'dispatch_rows', 'dist', 'distribute', 'divide', 'dot', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'einsum', 'embedding', 'empty', 'engine_statistics', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand_dims', 'expert_styles', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'exponential_', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'f8_e4m3', 'f8_e5m2', 'fake_world', 'fill', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'float8_e4m3fn', 'float8_e5m2', 'float8_linear', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'frexp', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gather', 'gelu', 'gelu_tanh', 'generate', 'geometric_', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'grouped_linear', 'grouped_matmul', 'heaviside', 'histc', 'histogram', 'hsplit', 'hstack', 'hypot', 'i0', 'i1', 'i16', 'i32', 'i64', 'i8', 'igamma', 'igammac', 'implicit_traffic', 'in_memory', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inspect_checkpoint', 'int16', 'int32', 'int64', 'int8', 'is_grad_enabled', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'launched_ranks', 'layer_norm', 'ldexp', 'lerp', 'less', 'less_equal', 'lgamma', 'linear', 'linear_cross_entropy', 'linspace', 'list_checkpoints', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_normal_', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsumexp', 'manual_seed', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'median', 'memory_statistics', 'meshgrid', 'min', 'minimum', 'mode', 'moveaxis', 'mse_loss', 'multinomial', 'multiply', 'mv', 'mvlgamma', 'nan_to_num', 'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'narrow', 'negative', 'newest_complete_checkpoint', 'next_probabilities', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'one_hot', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'permute_dims', 'plan_memory', 'polygamma', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'put', 'quantile', 'rad2deg', 'rand', 'rand_like', 'randint_like', 'randn', 'randn_like', 'reciprocal', 'recompute', 'reduce_scatter_tensor', 'release_cached_memory', 'relu', 'remainder', 'renorm', 'repeat', 'reset_peak_memory', 'reshape', 'rests_on_disk', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'route_tokens', 'router_z_loss', 'rows_by_expert', 'rsqrt', 'rsub', 'run_ranks', 'scale_', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'share_comm_ctx', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'tile', 'topk', 'trace', 'transfer_', 'transformer_block', 'transformer_config', 'transformer_families', 'transformer_styles', 'transpose', 'trapezoid', 'tril', 'triu', 'trunc', 'u16', 'u32', 'u64', 'u8', 'uint16', 'uint32', 'uint64', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'vander', 'var', 'vecdot', 'vector_norm', 'vsplit', 'vstack', 'where', 'with_loss', 'xlogy', 'zeros', 'zeros_like']
+__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'DataParallelMeshDims', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'Event', 'ExpertParallel', 'ExpertRows', 'Experts', 'FSDPModule', 'Float8Linear', 'FractionAndExponent', 'GradientReductionHandle', 'Graph', 'Histogram', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LatentAttention', 'LatentAttentionConfig', 'LayerNorm', 'Layouts', 'Linear', 'MemoryPlan', 'MixedPrecision', 'MoE', 'MoEConfig', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Router', 'RouterOptions', 'Routing', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'ShardPlacementResult', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TextStream', 'Tokenizer', 'TrainingState', 'TransformerConfig', 'TransformerModel', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'UnshardHandle', 'ValuesAndIndices', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'all_gather_into_tensor', 'all_ops', 'all_reduce', 'allclose', 'amax', 'amin', 'angle', 'any', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'as_strided_scatter', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'baddbmm', 'balance_loss', 'balanced_bias', 'bernoulli', 'bernoulli_', 'bf16', 'bfloat16', 'bincount', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cauchy_', 'cdist', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_grad_value_', 'clip_scale', 'clone', 'column_stack', 'combinations', 'combine_rows', 'concat', 'config_json', 'contiguous', 'convert_to_float8', 'copy_', 'copysign', 'corrcoef', 'cos', 'cosh', 'costly_ops', 'count_nonzero', 'cov', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cummax', 'cummin', 'cumulative_prod', 'cumulative_sum', 'cumulative_trapezoid', 'deg2rad', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'dispatch_rows', 'dist', 'distribute', 'divide', 'dot', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'einsum', 'embedding', 'empty', 'engine_statistics', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand_dims', 'expert_styles', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'exponential_', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'f8_e4m3', 'f8_e5m2', 'fake_world', 'fill', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'float8_e4m3fn', 'float8_e5m2', 'float8_linear', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'frexp', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gather', 'gelu', 'gelu_tanh', 'generate', 'geometric_', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'grouped_linear', 'grouped_matmul', 'heaviside', 'histc', 'histogram', 'hsplit', 'hstack', 'hypot', 'i0', 'i1', 'i16', 'i32', 'i64', 'i8', 'igamma', 'igammac', 'implicit_traffic', 'in_memory', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inspect_checkpoint', 'int16', 'int32', 'int64', 'int8', 'is_grad_enabled', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'launched_ranks', 'layer_norm', 'ldexp', 'lerp', 'less', 'less_equal', 'lgamma', 'linear', 'linear_cross_entropy', 'linspace', 'list_checkpoints', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_normal_', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsumexp', 'manual_seed', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'median', 'memory_statistics', 'meshgrid', 'min', 'minimum', 'mode', 'moveaxis', 'mse_loss', 'multinomial', 'multiply', 'mv', 'mvlgamma', 'nan_to_num', 'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'narrow', 'negative', 'newest_complete_checkpoint', 'next_probabilities', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'one_hot', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'permute_dims', 'plan_memory', 'polygamma', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'put', 'quantile', 'rad2deg', 'rand', 'rand_like', 'randint_like', 'randn', 'randn_like', 'reciprocal', 'recompute', 'reduce_scatter_tensor', 'release_cached_memory', 'relu', 'remainder', 'renorm', 'repeat', 'reset_peak_memory', 'reshape', 'rests_on_disk', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'route_tokens', 'router_z_loss', 'rows_by_expert', 'rsqrt', 'rsub', 'run_ranks', 'scale_', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'share_comm_ctx', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'tile', 'topk', 'trace', 'transfer_', 'transformer_block', 'transformer_config', 'transformer_families', 'transformer_styles', 'transpose', 'trapezoid', 'tril', 'triu', 'trunc', 'u16', 'u32', 'u64', 'u8', 'uint16', 'uint32', 'uint64', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'vander', 'var', 'vecdot', 'vector_norm', 'vsplit', 'vstack', 'where', 'with_loss', 'xlogy', 'zeros', 'zeros_like']
 class CommError(RuntimeError):
     """
     A collective that could not end: a rank threw, died, never came or called something else.
@@ -289,103 +289,87 @@ class Tensor:
     An n-dimensional array, on one device or laid out over a mesh of them. A handle: copies share the elements
     """
     __array_ufunc__ = None
-    @staticmethod
-    def abs(x: Tensor) -> Tensor:
+    def abs(self) -> Tensor:
         """
         |x|, element by element
         
         Rule: ... -> ...
         """
-    @staticmethod
-    def add(x1: Tensor | builtins.float, x2: Tensor | builtins.float) -> Tensor:
+    def add(self, x2: Tensor | builtins.float) -> Tensor:
         """
         x1 + x2; shapes broadcast from the right, dtypes promote
         
         Rule: ..., ... -> ...
         """
-    @staticmethod
-    def addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
+    def addcdiv(self, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
         """
         x + value * tensor1 / tensor2
         """
-    @staticmethod
-    def addcmul(x: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
+    def addcmul(self, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
         """
         x + value * tensor1 * tensor2
         """
-    @staticmethod
-    def addmm(x: Tensor, mat1: Tensor, mat2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
+    def addmm(self, mat1: Tensor, mat2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
         """
         beta * x + alpha * (mat1 @ mat2)
         """
-    @staticmethod
-    def all(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+    def all(self, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
         """
         Whether all elements over `axis` are not zero: bool; true of none
         
         Rule: d0:min d1  -> d1    (by its attributes; this one of [5, 7])
         """
-    @staticmethod
-    def allclose(x1: Tensor, x2: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> builtins.bool:
+    def allclose(self, x2: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> builtins.bool:
         """
         Whether all elements are close; one number, equal on all ranks
         """
-    @staticmethod
-    def amax(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+    def amax(self, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
         """
         max
         
         Rule: d0:max d1  -> d1    (by its attributes; this one of [5, 7])
         """
-    @staticmethod
-    def amin(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+    def amin(self, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
         """
         min
         
         Rule: d0:min d1  -> d1    (by its attributes; this one of [5, 7])
         """
-    @staticmethod
-    def any(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+    def any(self, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
         """
         Whether any element over `axis` is not zero: bool; false of none
         
         Rule: d0:max d1  -> d1    (by its attributes; this one of [5, 7])
         """
-    @staticmethod
-    def argmax(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+    def argmax(self, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
         """
         The index (int64, of the whole tensor) of the first largest element along `axis`
         
         Rule: ... v -> ...
         """
-    @staticmethod
-    def argmin(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+    def argmin(self, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
         """
         The index (int64, of the whole tensor) of the first least element along `axis`
         
         Rule: ... v -> ...
         """
-    @staticmethod
-    def astype(x: Tensor, dtype: DType | str, *, copy: builtins.bool = True, device: Device | str | None = None) -> Tensor:
+    def astype(self, dtype: DType | str, *, copy: builtins.bool = True, device: Device | str | None = None) -> Tensor:
         """
         The values of x as `dtype`; floating to integer rounds towards zero. Returns x itself when it already has that dtype and `copy` is False; ValueError for another device
         
         Rule: ... -> ...
         """
-    @staticmethod
-    def baddbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
+    def baddbmm(self, batch1: Tensor, batch2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
         """
         beta * x + alpha * (batch1 @ batch2)
         """
-    @staticmethod
-    def ceil(x: Tensor) -> Tensor:
+    def ceil(self) -> Tensor:
         """
         The integer above x; the dtype stays
         
         Rule: ... -> ...
         """
-    @staticmethod
-    def chunk(x: Tensor, chunks: builtins.int, dim: builtins.int = 0) -> tuple:
+    def chunk(self, chunks: builtins.int, dim: builtins.int = 0) -> tuple:
         """
         At most `chunks` parts along `dim`, of ceil(size / chunks) elements, the last of fewer
         """
@@ -396,99 +380,87 @@ class Tensor:
         
         In place: elements below min become min, those above max become max
         """
-    @staticmethod
-    def clone(x: Tensor) -> Tensor:
+    def clone(self) -> Tensor:
         """
         The same elements in new memory, in the same layout
         
         Rule: ... -> ...
         """
-    @staticmethod
-    def copy_(to: typing.Any, source: Tensor) -> typing.Any:
+    def copy_(self, source: Tensor) -> typing.Any:
         """
         Copies the elements of `source`, broadcast to the shape of `to`, to the memory of `to`
         """
-    @staticmethod
-    def cos(x: Tensor) -> Tensor:
+    def cos(self) -> Tensor:
         """
         The cosine of x, in radians
         
         Rule: ... -> ...
         """
-    @staticmethod
-    def cummax(x: Tensor, axis: builtins.int) -> typing.Any:
+    def cummax(self, axis: builtins.int) -> typing.Any:
         """
         The largest of all elements up to each along `axis`, and its last index; from a NaN on, NaN: (values, indices)
         """
-    @staticmethod
-    def cummin(x: Tensor, axis: builtins.int) -> typing.Any:
+    def cummin(self, axis: builtins.int) -> typing.Any:
         """
         The smallest of all elements up to each along `axis`, and its last index; from a NaN on, NaN: (values, indices)
         """
-    @staticmethod
-    def diag(x: Tensor, diagonal: builtins.int = 0) -> Tensor:
+    def diag(self, diagonal: builtins.int = 0) -> Tensor:
         """
         A vector as a diagonal of a matrix, or a diagonal of a matrix as a vector
         """
-    @staticmethod
-    def divide(x1: Tensor | builtins.float, x2: Tensor | builtins.float) -> Tensor:
+    def divide(self, x2: Tensor | builtins.float) -> Tensor:
         """
         x1 / x2, floating; shapes broadcast, dtypes promote
         
         Rule: ..., ... -> ...
         """
-    @staticmethod
-    def dot(x: Tensor, tensor: Tensor) -> Tensor:
+    def dot(self, tensor: Tensor) -> Tensor:
         """
         The sum of products of two vectors
         """
-    @staticmethod
-    def erf(x: Tensor) -> Tensor:
+    def erf(self) -> Tensor:
         """
         The error function of x
         
         Rule: ... -> ...
         """
-    @staticmethod
-    def exp(x: Tensor) -> Tensor:
+    def exp(self) -> Tensor:
         """
         e to the power of x
         
         Rule: ... -> ...
         """
-    @staticmethod
-    def exp2(x: Tensor) -> Tensor:
+    def exp2(self) -> Tensor:
         """
         2 to the power x
         
         Rule: ..., ... -> ...
         """
-    @staticmethod
-    def fill_(x: typing.Any, value: Tensor | builtins.float) -> typing.Any:
+    def explain(self, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial]) -> str:
+        """
+        What `redistribute` would do: steps, bytes, predicted time, peak memory
+        """
+    def fill_(self, value: Tensor | builtins.float) -> typing.Any:
         """
         Sets all elements in place
         """
-    @staticmethod
-    def flatten(x: Tensor, start_dim: builtins.int = 0, end_dim: builtins.int = -1) -> Tensor:
+    def flatten(self, start_dim: builtins.int = 0, end_dim: builtins.int = -1) -> Tensor:
         """
         Dims start_dim to end_dim as one dim
         """
-    @staticmethod
-    def floor(x: Tensor) -> Tensor:
+    def floor(self) -> Tensor:
         """
         The integer below x; the dtype stays
         
         Rule: ... -> ...
         """
-    @staticmethod
-    def fmod(x1: Tensor | builtins.float, x2: Tensor | builtins.float) -> Tensor:
+    def fmod(self, x2: Tensor | builtins.float) -> Tensor:
         """
         x1 - trunc(x1 / x2) * x2, which has the sign of x1
         
         Rule: ..., ... -> ...
         """
-    @staticmethod
-    def frac(x: Tensor) -> Tensor:
+    def frac(self) -> Tensor:
         """
         x - trunc(x)
         
@@ -500,363 +472,315 @@ class Tensor:
         from_local: a sharded tensor whose parts are `local_tensor`. The ranks exchange their sizes
             unless the whole's `shape` is given.
         """
-    @staticmethod
-    def gather(x: Tensor, axis: builtins.int, index: Tensor) -> Tensor:
+    def gather(self, axis: builtins.int, index: Tensor) -> Tensor:
         """
         Element index[.., i, ..] along `axis` for each element of `index`, whose other dims may be smaller than those of x
         """
-    @staticmethod
-    def index_add(x: Tensor, dim: builtins.int, index: Tensor, source: Tensor, *, alpha: builtins.float = 1) -> Tensor:
+    def index_add(self, dim: builtins.int, index: Tensor, source: Tensor, *, alpha: builtins.float = 1) -> Tensor:
         """
         x with slice i of alpha * source added to slice index[i] of `dim`
         """
-    @staticmethod
-    def index_copy(x: Tensor, dim: builtins.int, index: Tensor, source: Tensor) -> Tensor:
+    def index_copy(self, dim: builtins.int, index: Tensor, source: Tensor) -> Tensor:
         """
         x with slice index[i] of `dim` replaced by slice i of `source`
         """
-    @staticmethod
-    def index_fill(x: Tensor, dim: builtins.int, index: Tensor, value: Tensor | builtins.float) -> Tensor:
+    def index_fill(self, dim: builtins.int, index: Tensor, value: Tensor | builtins.float) -> Tensor:
         """
         x with the slices `index` of `dim` filled with `value`
         """
-    @staticmethod
-    def index_reduce(x: Tensor, dim: builtins.int, index: Tensor, source: Tensor, reduce: str, *, include_self: builtins.bool = True) -> Tensor:
+    def index_reduce(self, dim: builtins.int, index: Tensor, source: Tensor, reduce: str, *, include_self: builtins.bool = True) -> Tensor:
         """
         The same for slices of `dim`, as index_add
         """
-    @staticmethod
-    def index_select(x: Tensor, dim: builtins.int, index: Tensor) -> Tensor:
+    def index_select(self, dim: builtins.int, index: Tensor) -> Tensor:
         """
         The slices of `dim` at `index` [n]
         """
-    @staticmethod
-    def isclose(x1: Tensor, x2: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> Tensor:
+    def isclose(self, x2: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> Tensor:
         """
         |x1 - x2| <= atol + rtol * |x2|, or equal: bool
         """
-    @staticmethod
-    def isfinite(x: Tensor) -> Tensor:
+    def isfinite(self) -> Tensor:
         """
         Whether x is neither infinite nor NaN: bool
         
         Rule: ... -> ...
         """
-    @staticmethod
-    def isinf(x: Tensor) -> Tensor:
+    def isinf(self) -> Tensor:
         """
         Whether x is infinite: bool
         
         Rule: ... -> ...
         """
-    @staticmethod
-    def isnan(x: Tensor) -> Tensor:
+    def isnan(self) -> Tensor:
         """
         Whether x is NaN: bool
         
         Rule: ... -> ...
         """
-    @staticmethod
-    def kthvalue(x: Tensor, k: builtins.int, axis: builtins.int = -1, keepdims: builtins.bool = False) -> typing.Any:
+    def kthvalue(self, k: builtins.int, axis: builtins.int = -1, keepdims: builtins.bool = False) -> typing.Any:
         """
         The k-th smallest element along `axis`, counted from 1: (values, indices)
         """
-    @staticmethod
-    def lerp(x: Tensor, end: Tensor, weight: Tensor | builtins.float) -> Tensor:
+    def lerp(self, end: Tensor, weight: Tensor | builtins.float) -> Tensor:
         """
         x + weight * (end - x)
         """
-    @staticmethod
-    def log(x: Tensor) -> Tensor:
+    def log(self) -> Tensor:
         """
         The natural logarithm of x
         
         Rule: ... -> ...
         """
-    @staticmethod
-    def log_softmax(x: Tensor, dim: builtins.int = -1) -> Tensor:
+    def log_softmax(self, dim: builtins.int = -1) -> Tensor:
         """
         The logarithm of softmax(x), along `dim`
         
         Rule: ... v -> ... v
         """
-    @staticmethod
-    def logcumsumexp(x: Tensor, axis: builtins.int) -> Tensor:
+    def logcumsumexp(self, axis: builtins.int) -> Tensor:
         """
         log(sum(exp)) of all elements up to each along `axis`
         """
-    @staticmethod
-    def logit(x: Tensor, eps: builtins.float | None = None) -> Tensor:
+    def logit(self, eps: builtins.float | None = None) -> Tensor:
         """
         log(x / (1 - x)); with `eps`, of x limited to [eps, 1 - eps]
         """
-    @staticmethod
-    def logsumexp(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+    def logsumexp(self, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
         """
         log of the sum of exp along `axis`
         
         Rule: ... v -> ...
         """
-    @staticmethod
-    def masked_fill(x: Tensor, mask: Tensor, value: Tensor | builtins.float) -> Tensor:
+    def masked_fill(self, mask: Tensor, value: Tensor | builtins.float) -> Tensor:
         """
         `value`, in the dtype of x, where `mask` (bool) holds, and x elsewhere
         """
-    @staticmethod
-    def masked_select(x: Tensor, mask: Tensor) -> Tensor:
+    def masked_select(self, mask: Tensor) -> Tensor:
         """
         The elements where `mask` (bool) holds, in row-major order: [n]
         """
-    @staticmethod
-    def matmul(x1: Tensor, x2: Tensor) -> Tensor:
+    def matmul(self, x2: Tensor) -> Tensor:
         """
         x1 [..., m, k] times x2 [..., k, n]: [..., m, n]; leading dims broadcast, transposed views are free. A vector [k] is a row, or a column, whose dim of size 1 is left out again. ValueError names the sizes that do not fit
         
         Rule: ... m k, ... k n -> ... m n
         """
-    @staticmethod
-    def mean(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+    def mean(self, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
         """
         The mean over `axis` (all dims unless given); of integers in float32
         
         Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
         """
-    @staticmethod
-    def median(x: Tensor, axis: builtins.int | None = None, keepdims: builtins.bool = False) -> typing.Any:
+    def median(self, axis: builtins.int | None = None, keepdims: builtins.bool = False) -> typing.Any:
         """
         The lower of the two middle elements, NaN where there is one; along `axis` (values, indices)
         """
-    @staticmethod
-    def multiply(x1: Tensor | builtins.float, x2: Tensor | builtins.float) -> Tensor:
+    def multiply(self, x2: Tensor | builtins.float) -> Tensor:
         """
         x1 * x2; shapes broadcast, dtypes promote
         
         Rule: ..., ... -> ...
         """
-    @staticmethod
-    def mv(x: Tensor, vec: Tensor) -> Tensor:
+    def mv(self, vec: Tensor) -> Tensor:
         """
         A matrix times a vector
         """
-    @staticmethod
-    def nan_to_num(x: Tensor, nan: builtins.float = 0.0, posinf: builtins.float | None = None, neginf: builtins.float | None = None) -> Tensor:
+    def nan_to_num(self, nan: builtins.float = 0.0, posinf: builtins.float | None = None, neginf: builtins.float | None = None) -> Tensor:
         """
         x with NaN, inf and -inf replaced; None means the largest and smallest number
         """
-    @staticmethod
-    def nanmean(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+    def nanmean(self, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
         """
         The mean over `axis` of the elements that are not NaN
         
         Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
         """
-    @staticmethod
-    def nanmedian(x: Tensor, axis: builtins.int | None = None, keepdims: builtins.bool = False) -> typing.Any:
+    def nanmedian(self, axis: builtins.int | None = None, keepdims: builtins.bool = False) -> typing.Any:
         """
         The lower of the two middle elements that are not NaN; along `axis` (values, indices)
         """
-    @staticmethod
-    def nansum(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+    def nansum(self, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
         """
         The sum over `axis` of the elements that are not NaN
         
         Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
         """
-    @staticmethod
-    def narrow(x: Tensor, dim: builtins.int, start: builtins.int, length: builtins.int) -> Tensor:
+    def narrow(self, dim: builtins.int, start: builtins.int, length: builtins.int) -> Tensor:
         """
         `length` elements along `dim` from `start` on
         """
-    @staticmethod
-    def norm(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+    def norm(self, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
         """
         sqrt of the sum of squares over `axis`
         
         Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
         """
-    @staticmethod
-    def normal_(x: typing.Any, mean: builtins.float = 0.0, std: builtins.float = 1.0) -> typing.Any:
+    def normal_(self, mean: builtins.float = 0.0, std: builtins.float = 1.0) -> typing.Any:
         """
         Draws all elements anew, of a normal distribution
         """
-    @staticmethod
-    def pow(x1: Tensor | builtins.float, x2: Tensor | builtins.float) -> Tensor:
+    def pow(self, x2: Tensor | builtins.float) -> Tensor:
         """
         x1 ** x2. Integers wrap, and a negative exponent gives the integer part
         
         Rule: ..., ... -> ...
         """
-    @staticmethod
-    def prod(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
+    def prod(self, axis: typing.Any = None, keepdims: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
         """
         The product over `axis` (all dims unless given), of elements as `dtype`; integers and bool multiply in int64, without sign in uint64, unless it is given
         
         Rule: [d0] d1  -> d1    (by its attributes; this one of [5, 7])
         """
-    @staticmethod
-    def relu(x: Tensor) -> Tensor:
+    def relu(self) -> Tensor:
         """
         max(x, 0); its gradient at 0 is 0
         
         Rule: ... -> ...
         """
-    @staticmethod
-    def round(x: Tensor) -> Tensor:
+    def round(self) -> Tensor:
         """
         The nearest integer, halves to the even one; the dtype stays
         
         Rule: ... -> ...
         """
-    @staticmethod
-    def rsqrt(x: Tensor) -> Tensor:
+    def rsqrt(self) -> Tensor:
         """
         1 / sqrt(x)
         
         Rule: ... -> ...
         """
-    @staticmethod
-    def scatter_add(x: Tensor, dim: builtins.int, index: Tensor, src: Tensor) -> Tensor:
+    def scatter_add(self, dim: builtins.int, index: Tensor, src: Tensor) -> Tensor:
         """
         x with src[.., i, ..] added to element index[.., i, ..] along `dim`
         """
-    @staticmethod
-    def scatter_reduce(x: Tensor, dim: builtins.int, index: Tensor, src: Tensor, reduce: str, *, include_self: builtins.bool = True) -> Tensor:
+    def scatter_reduce(self, dim: builtins.int, index: Tensor, src: Tensor, reduce: str, *, include_self: builtins.bool = True) -> Tensor:
         """
         x with element index[.., i, ..] along `dim` combined with src[.., i, ..]: the sum, prod, mean, amax or amin of them; of x too if include_self
         """
-    @staticmethod
-    def select(x: Tensor, dim: builtins.int, index: builtins.int) -> Tensor:
+    def select(self, dim: builtins.int, index: builtins.int) -> Tensor:
         """
         Element `index` of `dim`, which the result lacks
         """
-    @staticmethod
-    def sigmoid(x: Tensor) -> Tensor:
+    def sigmoid(self) -> Tensor:
         """
         1 / (1 + exp(-x))
         
         Rule: ... -> ...
         """
-    @staticmethod
-    def silu(x: Tensor) -> Tensor:
+    def silu(self) -> Tensor:
         """
         x * sigmoid(x)
         
         Rule: ... -> ...
         """
-    @staticmethod
-    def sin(x: Tensor) -> Tensor:
+    def sin(self) -> Tensor:
         """
         The sine of x, in radians
         
         Rule: ... -> ...
         """
-    @staticmethod
-    def softmax(x: Tensor, dim: builtins.int = -1) -> Tensor:
+    def softmax(self, dim: builtins.int = -1) -> Tensor:
         """
         exp(x) / sum of exp(x) along `dim`
         
         Rule: ... v -> ... v
         """
-    @staticmethod
     @typing.overload
-    def split(x: Tensor, split_size_or_sections: builtins.int, dim: builtins.int = 0) -> tuple:
+    def split(self, split_size_or_sections: builtins.int, dim: builtins.int = 0) -> tuple:
         """
         Parts along `dim` of that size, the last of fewer; or of these sizes
         """
-    @staticmethod
     @typing.overload
-    def split(x: Tensor, split_size_or_sections: collections.abc.Sequence[builtins.int], dim: builtins.int = 0) -> tuple:
+    def split(self, split_size_or_sections: collections.abc.Sequence[builtins.int], dim: builtins.int = 0) -> tuple:
         ...
-    @staticmethod
-    def sqrt(x: Tensor) -> Tensor:
+    def sqrt(self) -> Tensor:
         """
         The square root of x
         
         Rule: ... -> ...
         """
-    @staticmethod
-    def square(x: Tensor) -> Tensor:
+    def square(self) -> Tensor:
         """
         x * x
         
         Rule: ... -> ...
         """
-    @staticmethod
-    def squeeze(x: Tensor, axis: typing.Any = None) -> Tensor:
+    def squeeze(self, axis: typing.Any = None) -> Tensor:
         """
         Without the dims of size 1 that `axis` names, or all of them; a view
         
         Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
         """
-    @staticmethod
-    def subtract(x1: Tensor | builtins.float, x2: Tensor | builtins.float) -> Tensor:
+    def subtract(self, x2: Tensor | builtins.float) -> Tensor:
         """
         x1 - x2; shapes broadcast, dtypes promote
         
         Rule: ..., ... -> ...
         """
-    @staticmethod
-    def sum(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
+    def sum(self, axis: typing.Any = None, keepdims: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
         """
         The sum over `axis` (all dims unless given), of elements as `dtype`; integers and bool sum up in int64, without sign in uint64, unless it is given
         
         Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
         """
-    @staticmethod
-    def tanh(x: Tensor) -> Tensor:
+    def tanh(self) -> Tensor:
         """
         The hyperbolic tangent of x
         
         Rule: ... -> ...
         """
-    @staticmethod
     @typing.overload
-    def tensor_split(x: Tensor, indices_or_sections: builtins.int, dim: builtins.int = 0) -> tuple:
+    def tensor_split(self, indices_or_sections: builtins.int, dim: builtins.int = 0) -> tuple:
         """
         Parts along `dim` whose sizes differ by at most 1; or that end before these indices
         """
-    @staticmethod
     @typing.overload
-    def tensor_split(x: Tensor, indices_or_sections: collections.abc.Sequence[builtins.int], dim: builtins.int = 0) -> tuple:
+    def tensor_split(self, indices_or_sections: collections.abc.Sequence[builtins.int], dim: builtins.int = 0) -> tuple:
         ...
-    @staticmethod
-    def topk(x: Tensor, k: builtins.int, axis: builtins.int = -1, largest: builtins.bool = True, sorted: builtins.bool = True) -> typing.Any:
+    def topk(self, k: builtins.int, axis: builtins.int = -1, largest: builtins.bool = True, sorted: builtins.bool = True) -> typing.Any:
         """
         The k largest, or smallest, elements along `axis`, always in order: (values, indices)
         """
-    @staticmethod
-    def tril(x: Tensor, k: builtins.int = 0) -> Tensor:
+    def transpose(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
+        """
+        With two dims exchanged; a view
+        
+        Rule: d0 d1  -> d1 d0    (by its attributes; this one of [5, 7])
+        """
+    def tril(self, k: builtins.int = 0) -> Tensor:
         """
         x with zeros above diagonal `k` of its last two dims
         
         Rule: ... m n -> ... m n
         """
-    @staticmethod
-    def triu(x: Tensor, k: builtins.int = 0) -> Tensor:
+    def triu(self, k: builtins.int = 0) -> Tensor:
         """
         x with zeros below diagonal `k` of its last two dims
         
         Rule: ... m n -> ... m n
         """
-    @staticmethod
-    def unbind(x: Tensor, dim: builtins.int = 0) -> tuple:
+    def unbind(self, dim: builtins.int = 0) -> tuple:
         """
         The slices of `dim`, which do not have that dim
         """
-    @staticmethod
-    def unflatten(x: Tensor, dim: builtins.int, sizes: collections.abc.Sequence[builtins.int]) -> Tensor:
+    def unflatten(self, dim: builtins.int, sizes: collections.abc.Sequence[builtins.int]) -> Tensor:
         """
         Dim `dim` as dims of `sizes`, of which one may be -1
         """
-    @staticmethod
-    def unfold(x: Tensor, dimension: builtins.int, size: builtins.int, step: builtins.int) -> Tensor:
+    def unfold(self, dimension: builtins.int, size: builtins.int, step: builtins.int) -> Tensor:
         """
         Windows of `size` elements along a dim, `step` apart, in a new last dim
         """
-    @staticmethod
-    def uniform_(x: typing.Any, low: builtins.float = 0.0, high: builtins.float = 1.0) -> typing.Any:
+    def uniform_(self, low: builtins.float = 0.0, high: builtins.float = 1.0) -> typing.Any:
         """
         Draws all elements anew, evenly in [low, high)
+        """
+    def unsqueeze(self, dim: builtins.int) -> Tensor:
+        """
+        With a new dim of size 1 before dim `dim`; a view
+        
+        Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
         """
     def __abs__(self) -> Tensor:
         ...
@@ -1640,10 +1564,6 @@ class Tensor:
         
         Inserts a dim of size 1 at `axis`; a view. IndexError when axis is out of range
         """
-    def explain(self, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial]) -> str:
-        """
-        What `redistribute` would do: steps, bytes, predicted time, peak memory
-        """
     def expm1(self, *given, **named):
         """
         expm1(x: Tensor) -> Tensor
@@ -2221,7 +2141,9 @@ class Tensor:
         """
     def movedim(self, *given, **named):
         """
-        weft.moveaxis.
+        moveaxis(x: Tensor, source: object, destination: object) -> Tensor
+        
+        Moves the dims `source` (one or several) to the places `destination`; the others keep their order. A view. ValueError when their numbers differ or one is given twice
         """
     def mse_loss(self, *given, **named):
         """
@@ -2294,9 +2216,7 @@ class Tensor:
         Rule: ... -> ...
         """
     def new_empty(self, *given, **named):
-        """
-        New memory of that size, in dtype and on the device of the tensor.
-        """
+        ...
     def new_empty_strided(self, *given, **named):
         """
         New dense memory of that size; the strides have no effect.
@@ -2461,7 +2381,7 @@ class Tensor:
         """
     def repeat(self, *given, **named):
         """
-        Repeated as a whole, sizes[i] times along dim i.
+        Repeated as a whole, dims[i] times along dim i.
         """
     def repeat_interleave(self, *given, **named):
         """
@@ -2710,7 +2630,7 @@ class Tensor:
         """
     def tile(self, *given, **named):
         """
-        Repeated as a whole.
+        Repeated as a whole, dims[i] times along dim i.
         """
     def to(self, *given, dtype = None, device = None, copy = False, non_blocking = False, memory_format = None):
         """
@@ -2735,8 +2655,6 @@ class Tensor:
         """
         The sum of the diagonal of a matrix.
         """
-    def transpose(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
-        ...
     def transpose_copy(self, *given, **named):
         ...
     def tril_(self, *given, **named):
@@ -2818,8 +2736,6 @@ class Tensor:
         
         At most `chunks` parts along `dim`, of ceil(size / chunks) elements, the last of fewer
         """
-    def unsqueeze(self, dim: builtins.int) -> Tensor:
-        ...
     def unsqueeze_copy(self, *given, **named):
         """
         unsqueeze(x: Tensor, dim: int) -> Tensor
@@ -2996,23 +2912,19 @@ class Parameter:
         
         In place: elements below min become min, those above max become max
         """
-    @staticmethod
-    def copy_(to: typing.Any, source: Tensor) -> typing.Any:
+    def copy_(self, source: Tensor) -> typing.Any:
         """
         Copies the elements of `source`, broadcast to the shape of `to`, to the memory of `to`
         """
-    @staticmethod
-    def fill_(x: typing.Any, value: Tensor | float) -> typing.Any:
+    def fill_(self, value: Tensor | float) -> typing.Any:
         """
         Sets all elements in place
         """
-    @staticmethod
-    def normal_(x: typing.Any, mean: float = 0.0, std: float = 1.0) -> typing.Any:
+    def normal_(self, mean: float = 0.0, std: float = 1.0) -> typing.Any:
         """
         Draws all elements anew, of a normal distribution
         """
-    @staticmethod
-    def uniform_(x: typing.Any, low: float = 0.0, high: float = 1.0) -> typing.Any:
+    def uniform_(self, low: float = 0.0, high: float = 1.0) -> typing.Any:
         """
         Draws all elements anew, evenly in [low, high)
         """
@@ -3348,7 +3260,7 @@ class Module:
         Parameters and modules become the module's own, in the place of what was; None and the rest
             are plain attributes.
         """
-    def _add_hooks_of(self, hooks: dict) -> None:
+    def _add_hooks(self, before: typing.Any, after: typing.Any, of_module: builtins.bool) -> HookHandle:
         ...
     def _add_parameter(self, name: str, parameter: Parameter) -> None:
         ...
@@ -3374,9 +3286,10 @@ class Module:
         ...
     def _to_dtype(self, dtype: DType | str) -> None:
         ...
-    def add_hooks(self, *, before: typing.Any = None, after: typing.Any = None) -> HookHandle:
+    def add_hooks(self, *, before = None, after = None) -> HookHandle:
         """
-        before(*inputs) and after(*outputs) run around forward; what they return passes on instead, None leaves it. Gives a handle, whose remove() takes them away
+        before(*inputs) and after(*outputs) run around forward; what they return passes on
+                instead, None leaves it. Gives a handle, whose remove() takes them away.
         """
     def adopt(self, name: str, child: Module) -> None:
         """
@@ -3409,7 +3322,8 @@ class Module:
     def declare(self, name, shape, init = None, dtype = ...):
         """
         Declares parameter `name`, without memory until it is sharded or `materialize` is called;
-            init(tensor) fills a tensor of any layout with the initial values of the elements it holds.
+                init(tensor) fills a tensor of any layout with the initial values of the elements it
+                holds.
         """
     def double(self):
         """
@@ -3419,10 +3333,9 @@ class Module:
         """
         train(False): `Dropout` passes everything
         """
-    def finalize_backward(self, *, async_op = False):
+    def finalize_backward(self, *, async_op: builtins.bool = False) -> GradientReductionHandle | None:
         """
-        Completes the reductions of the backwards before. `async_op` gives a handle; gradients
-                cannot be read before its wait().
+        Completes the reductions of the backwards before. `async_op` gives a handle; gradients cannot be read before its wait()
         """
     def float(self):
         """
@@ -3442,8 +3355,8 @@ class Module:
         """
     def load_state_dict(self, state, strict = True):
         """
-        Copies the elements of {name: Tensor} into the parameters; see weft.load_state_dict. Tensors
-            of PyTorch and arrays of NumPy, whole on each rank, are taken too.
+        Copies the elements of {name: Tensor} into the parameters; see weft.load_state_dict.
+                Tensors of PyTorch and arrays of NumPy, whole on each rank, are taken too.
         """
     def materialize(self, device: Device | str = ...) -> None:
         """
@@ -3483,95 +3396,91 @@ class Module:
             `persistent`, is in its state_dict. `fully_shard` and `parallelize` replicate it over the mesh.
             None reserves the name only.
         """
-    def register_forward_hook(self, hook: typing.Any) -> HookHandle:
+    def register_forward_hook(self, hook) -> HookHandle:
         """
-        hook(module, inputs, output) runs after forward, with what forward was given; what it returns comes out instead, None leaves the output. Gives a handle with remove()
+        hook(module, inputs, output) runs after forward, with what forward was given; what it
+                returns comes out instead, None leaves the output. Gives a handle with remove().
         """
-    def register_forward_pre_hook(self, hook: typing.Any) -> HookHandle:
+    def register_forward_pre_hook(self, hook) -> HookHandle:
         """
-        hook(module, inputs) runs before forward; what it returns (a tuple, or one tensor) goes in instead, None leaves the inputs. Gives a handle with remove()
+        hook(module, inputs) runs before forward; what it returns (a tuple, or one tensor) goes
+                in instead, None leaves the inputs. Gives a handle with remove().
         """
     def requires_grad_(self, requires_grad = True):
         """
         Freezes or thaws all parameters; of a sharded model between steps, without gradients.
         """
-    def reset_iter_state(self):
+    def reset_iter_state(self) -> None:
         """
-        Call it on the outermost module after an exception in forward or backward: ends what is
-                under way, reshards, and clears all gradients.
+        Call it on the outermost module after an exception in forward or backward: ends what is under way, reshards, and clears all gradients
         """
-    def reshard(self):
+    def reshard(self) -> None:
         """
-        Frees the unsharded parameters, also those that the strategy keeps.
+        Frees the unsharded parameters, also those that the strategy keeps
         """
     def set_all_gather_layout(self, layout):
         """
         ValueError: there is no copy out of a gather.
         """
-    def set_all_reduce_hook(self, hook, *, stream = None):
+    def set_all_reduce_hook(self, hook: typing.Any, *, stream: typing.Any = None) -> None:
         """
-        hook(gradients) gets the reduced gradients of a step as a flat tensor, and may change it
-                in place, before they are added to those of earlier steps. None removes it.
+        hook(gradients) gets the reduced gradients of a step as a flat tensor, and may change it in place, before they are added to those of earlier steps. None removes it
         """
     def set_allocate_memory_from_process_group_for_comm(self, enable):
         """
         ValueError: there are no staging buffers.
         """
-    def set_custom_all_gather(self, comm):
+    def set_custom_all_gather(self, comm: typing.Any) -> None:
         """
-        comm(output_tensor, input_tensor, group, counts) gathers in place of weft, once for each
-                parameter: flat tensors, and how many elements each rank sends. None restores weft's.
+        comm(output_tensor, input_tensor, group, counts) gathers in place of weft, once for each parameter: flat tensors, and how many elements each rank sends. None restores weft's
         """
-    def set_custom_reduce_scatter(self, comm):
+    def set_custom_reduce_scatter(self, comm: typing.Any) -> None:
         """
-        comm(output_tensor, input_tensor, group, counts) reduces in place of weft, once for each
-                gradient: flat tensors, and how many elements each rank gets. None restores weft's.
+        comm(output_tensor, input_tensor, group, counts) reduces in place of weft, once for each gradient: flat tensors, and how many elements each rank gets. None restores weft's
         """
-    def set_force_sum_reduction_for_comms(self, enable):
+    def set_force_sum_reduction_for_comms(self, enable: builtins.bool) -> None:
         """
-        True holds always; ValueError for False.
+        True holds always; ValueError for False
         """
-    def set_gradient_divide_factor(self, factor):
+    def set_gradient_divide_factor(self, factor: float) -> None:
         """
-        The module's own gradients are divided by it after their reduction. 1 gives the gradients
-                of the loss over the whole batch.
+        The module's own gradients are divided by it after their reduction. 1 gives the gradients of the loss over the whole batch
         """
-    def set_is_last_backward(self, is_last_backward):
+    def set_is_last_backward(self, is_last_backward: builtins.bool) -> None:
         """
-        False: the end of a backward leaves reductions under way, and gradients cannot be read
-                until the last backward.
+        False: the end of a backward leaves reductions under way, and gradients cannot be read until the last backward
         """
-    def set_keep_unsharded_storage(self, keep, *, recurse = True):
+    def set_keep_unsharded_storage(self, keep: builtins.bool, *, recurse: builtins.bool = True) -> None:
         """
-        True: resharding keeps the memory, at the same address, for the next unshard.
+        True: resharding keeps the memory, at the same address, for the next unshard
         """
-    def set_manual_backward_finalization(self, enabled):
+    def set_manual_backward_finalization(self, enabled: builtins.bool) -> None:
         """
-        Of the outermost module. True: no backward ends the step, finalize_backward() does.
+        Of the outermost module. True: no backward ends the step, finalize_backward() does
         """
-    def set_modules_to_backward_prefetch(self, modules):
+    def set_modules_to_backward_prefetch(self, modules: collections.abc.Iterable) -> None:
         """
-        The modules to unshard early at this one's backward; [] for the recorded order.
+        The modules to unshard early at this one's backward; [] for the recorded order
         """
-    def set_modules_to_forward_prefetch(self, modules):
+    def set_modules_to_forward_prefetch(self, modules: collections.abc.Iterable) -> None:
         """
-        The modules to unshard early at this one's forward; [] for the recorded order.
+        The modules to unshard early at this one's forward; [] for the recorded order
         """
     def set_parameter(self, name: str, parameter: Parameter) -> None:
         """
         Lets own parameter `name` be `parameter`: a tie
         """
-    def set_post_optim_event(self, event):
+    def set_post_optim_event(self, event: Event) -> None:
         """
-        The next unshard after an update waits for this Event in place of the current stream.
+        The next unshard after an update waits for this Event in place of the current stream
         """
     def set_recompute(self, recompute: builtins.bool = True, kept: collections.abc.Sequence[str] = []) -> None:
         """
         Activation checkpointing: forward saves its inputs only and runs again in backward. `kept` names ops whose results are saved too, such as costly_ops()
         """
-    def set_reduce_scatter_divide_factor(self, factor):
+    def set_reduce_scatter_divide_factor(self, factor: float) -> None:
         """
-        set_gradient_divide_factor.
+        set_gradient_divide_factor
         """
     def set_reduce_scatter_input_fn(self, function):
         """
@@ -3582,25 +3491,25 @@ class Module:
         ValueError: backward writes into the buffers that are sent, and takes a new one where the
                 last is still being sent.
         """
-    def set_reduce_scatter_unused_params(self, reduce_scatter_unused_params, *, recurse = True):
+    def set_reduce_scatter_unused_params(self, reduce_scatter_unused_params: builtins.bool, *, recurse: builtins.bool = True) -> None:
         """
-        True holds always; ValueError for False.
+        True holds always; ValueError for False
         """
-    def set_requires_all_reduce(self, requires_all_reduce, *, recurse = True):
+    def set_requires_all_reduce(self, requires_all_reduce: builtins.bool, *, recurse: builtins.bool = True) -> None:
         """
-        False: as in no_sync, the reductions of the last micro-step wait.
+        False: as in no_sync, the reductions of the last micro-step wait
         """
-    def set_requires_gradient_sync(self, requires_gradient_sync, *, recurse = True):
+    def set_requires_gradient_sync(self, requires_gradient_sync: builtins.bool, *, recurse: builtins.bool = True) -> None:
         """
-        False: backwards reduce nothing, and add unsharded gradients.
+        False: backwards reduce nothing, and add unsharded gradients
         """
-    def set_reshard_after_backward(self, reshard_after_backward, *, recurse = True):
+    def set_reshard_after_backward(self, reshard_after_backward: builtins.bool, *, recurse: builtins.bool = True) -> None:
         """
-        False: parameters stay unsharded after backward, until they change or reshard().
+        False: parameters stay unsharded after backward, until they change or reshard()
         """
-    def set_reshard_after_forward(self, reshard_after_forward, recurse = True):
+    def set_reshard_after_forward(self, reshard_after_forward: typing.Any, recurse: builtins.bool = True) -> None:
         """
-        Replaces the option of fully_shard, also for the outermost module and in evaluation.
+        Replaces the option of fully_shard, also for the outermost module and in evaluation
         """
     def set_separate_reduce_scatter_group(self, enable = True, *, recurse = True):
         """
@@ -3610,14 +3519,14 @@ class Module:
         """
         ValueError: there are no staging buffers.
         """
-    def set_unshard_in_backward(self, unshard_in_backward):
+    def set_unshard_in_backward(self, unshard_in_backward: builtins.bool) -> None:
         """
-        False: backward does not unshard, and raises where it reads a parameter.
+        False: backward does not unshard, and raises where it reads a parameter
         """
     def state_dict(self):
         """
-        Every parameter by its first name, as it is at rest, then every persistent buffer: detached
-            tensors that alias. No traffic. Parameters without memory get it.
+        Every parameter by its first name, as it is at rest, then every persistent buffer:
+                detached tensors that alias. No traffic. Parameters without memory get it.
         """
     def synchronize_gradients(self, *, recurse = True):
         """
@@ -3626,8 +3535,8 @@ class Module:
     def to(self, device = None, dtype = None):
         """
         The module itself, with its parameters, gradients and buffers moved to `device` and the
-            floating ones cast to `dtype`; those of a tensor may be given. ValueError for a device that
-            this machine lacks, and for a module that is fully sharded.
+                floating ones cast to `dtype`; those of a tensor may be given. ValueError for a device that
+                this machine lacks, and for a module that is fully sharded.
         """
     def to_empty(self, *, device = None):
         """
@@ -3637,10 +3546,9 @@ class Module:
         """
         Of this module and all below it
         """
-    def unshard(self, async_op = False):
+    def unshard(self, async_op: builtins.bool = False) -> UnshardHandle | None:
         """
-        Gathers the module's parameters, without those of modules below; the next forward finds
-                them unsharded. `async_op` gives a handle, whose wait() returns when they are there.
+        Gathers the module's parameters, without those of modules below; the next forward finds them unsharded. `async_op` gives a handle, whose wait() returns when they are there
         """
     def zero_grad(self, set_to_none = True):
         """
@@ -4319,54 +4227,98 @@ class Event:
         """
         Returns when the point is reached
         """
-class _FsdpModule:
-    @staticmethod
-    def is_sharded(module: Module) -> builtins.bool:
-        ...
-    def __init__(self, module: Module) -> None:
-        ...
-    def finalize_backward(self, async_op: builtins.bool = False) -> GradientReductionHandle:
-        ...
-    def reset_iter_state(self) -> None:
-        ...
-    def reshard(self) -> None:
-        ...
-    def set_all_reduce_hook(self, hook: typing.Any) -> None:
-        ...
-    def set_custom_all_gather(self, comm: typing.Any) -> None:
-        ...
-    def set_custom_reduce_scatter(self, comm: typing.Any) -> None:
-        ...
-    def set_force_sum_reduction_for_comms(self, enable: builtins.bool) -> None:
-        ...
-    def set_gradient_divide_factor(self, factor: float) -> None:
-        ...
-    def set_is_last_backward(self, is_last_backward: builtins.bool) -> None:
-        ...
-    def set_keep_unsharded_storage(self, keep: builtins.bool, recurse: builtins.bool = True) -> None:
-        ...
-    def set_manual_backward_finalization(self, enabled: builtins.bool) -> None:
-        ...
-    def set_modules_to_backward_prefetch(self, modules: collections.abc.Iterable) -> None:
-        ...
-    def set_modules_to_forward_prefetch(self, modules: collections.abc.Iterable) -> None:
-        ...
-    def set_post_optim_event(self, event: Event) -> None:
-        ...
-    def set_reduce_scatter_unused_params(self, reduce_scatter_unused_params: builtins.bool, recurse: builtins.bool = True) -> None:
-        ...
-    def set_requires_all_reduce(self, requires_all_reduce: builtins.bool, recurse: builtins.bool = True) -> None:
-        ...
-    def set_requires_gradient_sync(self, requires_gradient_sync: builtins.bool, recurse: builtins.bool = True) -> None:
-        ...
-    def set_reshard_after_backward(self, reshard_after_backward: builtins.bool, recurse: builtins.bool = True) -> None:
-        ...
-    def set_reshard_after_forward(self, reshard_after_forward: builtins.bool, recurse: builtins.bool = True) -> None:
-        ...
-    def set_unshard_in_backward(self, unshard_in_backward: builtins.bool) -> None:
-        ...
-    def unshard(self, async_op: builtins.bool = False) -> UnshardHandle:
-        ...
+class FSDPModule:
+    """
+    A module that was given to `fully_shard`
+    """
+    def finalize_backward(self: Module, *, async_op: builtins.bool = False) -> GradientReductionHandle | None:
+        """
+        Completes the reductions of the backwards before. `async_op` gives a handle; gradients cannot be read before its wait()
+        """
+    def reset_iter_state(self: Module) -> None:
+        """
+        Call it on the outermost module after an exception in forward or backward: ends what is under way, reshards, and clears all gradients
+        """
+    def reshard(self: Module) -> None:
+        """
+        Frees the unsharded parameters, also those that the strategy keeps
+        """
+    def set_all_reduce_hook(self: Module, hook: typing.Any, *, stream: typing.Any = None) -> None:
+        """
+        hook(gradients) gets the reduced gradients of a step as a flat tensor, and may change it in place, before they are added to those of earlier steps. None removes it
+        """
+    def set_custom_all_gather(self: Module, comm: typing.Any) -> None:
+        """
+        comm(output_tensor, input_tensor, group, counts) gathers in place of weft, once for each parameter: flat tensors, and how many elements each rank sends. None restores weft's
+        """
+    def set_custom_reduce_scatter(self: Module, comm: typing.Any) -> None:
+        """
+        comm(output_tensor, input_tensor, group, counts) reduces in place of weft, once for each gradient: flat tensors, and how many elements each rank gets. None restores weft's
+        """
+    def set_force_sum_reduction_for_comms(self: Module, enable: builtins.bool) -> None:
+        """
+        True holds always; ValueError for False
+        """
+    def set_gradient_divide_factor(self: Module, factor: float) -> None:
+        """
+        The module's own gradients are divided by it after their reduction. 1 gives the gradients of the loss over the whole batch
+        """
+    def set_is_last_backward(self: Module, is_last_backward: builtins.bool) -> None:
+        """
+        False: the end of a backward leaves reductions under way, and gradients cannot be read until the last backward
+        """
+    def set_keep_unsharded_storage(self: Module, keep: builtins.bool, *, recurse: builtins.bool = True) -> None:
+        """
+        True: resharding keeps the memory, at the same address, for the next unshard
+        """
+    def set_manual_backward_finalization(self: Module, enabled: builtins.bool) -> None:
+        """
+        Of the outermost module. True: no backward ends the step, finalize_backward() does
+        """
+    def set_modules_to_backward_prefetch(self: Module, modules: collections.abc.Iterable) -> None:
+        """
+        The modules to unshard early at this one's backward; [] for the recorded order
+        """
+    def set_modules_to_forward_prefetch(self: Module, modules: collections.abc.Iterable) -> None:
+        """
+        The modules to unshard early at this one's forward; [] for the recorded order
+        """
+    def set_post_optim_event(self: Module, event: Event) -> None:
+        """
+        The next unshard after an update waits for this Event in place of the current stream
+        """
+    def set_reduce_scatter_divide_factor(self: Module, factor: float) -> None:
+        """
+        set_gradient_divide_factor
+        """
+    def set_reduce_scatter_unused_params(self: Module, reduce_scatter_unused_params: builtins.bool, *, recurse: builtins.bool = True) -> None:
+        """
+        True holds always; ValueError for False
+        """
+    def set_requires_all_reduce(self: Module, requires_all_reduce: builtins.bool, *, recurse: builtins.bool = True) -> None:
+        """
+        False: as in no_sync, the reductions of the last micro-step wait
+        """
+    def set_requires_gradient_sync(self: Module, requires_gradient_sync: builtins.bool, *, recurse: builtins.bool = True) -> None:
+        """
+        False: backwards reduce nothing, and add unsharded gradients
+        """
+    def set_reshard_after_backward(self: Module, reshard_after_backward: builtins.bool, *, recurse: builtins.bool = True) -> None:
+        """
+        False: parameters stay unsharded after backward, until they change or reshard()
+        """
+    def set_reshard_after_forward(self: Module, reshard_after_forward: typing.Any, recurse: builtins.bool = True) -> None:
+        """
+        Replaces the option of fully_shard, also for the outermost module and in evaluation
+        """
+    def set_unshard_in_backward(self: Module, unshard_in_backward: builtins.bool) -> None:
+        """
+        False: backward does not unshard, and raises where it reads a parameter
+        """
+    def unshard(self: Module, async_op: builtins.bool = False) -> UnshardHandle | None:
+        """
+        Gathers the module's parameters, without those of modules below; the next forward finds them unsharded. `async_op` gives a handle, whose wait() returns when they are there
+        """
 class Colwise:
     """
     A Linear cut along its outputs, an Embedding along its width: the output is cut along its last dim, or brought to `output_layouts`. `heads`: so many heads stay whole. `parts`: the product begins with parts of a gathered input while others arrive
@@ -4604,13 +4556,9 @@ def _abort(world: Communicator, why: str) -> None:
     ...
 def _arange(start: Tensor | float, stop: Tensor | float, step: Tensor | float, *, dtype: DType | str = ..., device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     ...
-def _calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    ...
 def _call_as_forward(arg0: Module, arg1: collections.abc.Callable, *args, **kwargs) -> typing.Any:
     ...
 def _connect(deadline: float = 600.0, threads_per_rank: int = 0, seed: int = 0) -> Communicator:
-    ...
-def _constant_(tensor: typing.Any, val: float) -> typing.Any:
     ...
 def _constant_pad(x: Tensor, pad: collections.abc.Sequence[int], value: float) -> Tensor:
     ...
@@ -4626,13 +4574,7 @@ def _gradcheck(op: Op, seed: int) -> tuple[builtins.bool, str]:
     ...
 def _gradient(x: Tensor, spacing: collections.abc.Sequence[Tensor | float], dims: collections.abc.Sequence[int], edge_order: int) -> tuple:
     ...
-def _init_normal_(tensor: typing.Any, mean: float = 0.0, std: float = 1.0) -> typing.Any:
-    ...
-def _init_uniform_(tensor: typing.Any, a: float = 0.0, b: float = 1.0) -> typing.Any:
-    ...
-def _kaiming_normal_(tensor: typing.Any, a: float = 0.0, mode: str = 'fan_in', nonlinearity: str = 'leaky_relu') -> typing.Any:
-    ...
-def _kaiming_uniform_(tensor: typing.Any, a: float = 0.0, mode: str = 'fan_in', nonlinearity: str = 'leaky_relu') -> typing.Any:
+def _is_fully_sharded(module: Module) -> builtins.bool:
     ...
 def _logsumexp(x: Tensor, dim: collections.abc.Sequence[int], keepdim: builtins.bool) -> Tensor:
     ...
@@ -4685,10 +4627,6 @@ def _tensordot(x1: Tensor, x2: Tensor, dims_of_x1: collections.abc.Sequence[int]
 def _unique_consecutive(x: Tensor, dim: int | None) -> tuple[Tensor, Tensor, Tensor]:
     ...
 def _weighted_cov(x: Tensor, correction: float, fweights: Tensor | None, aweights: Tensor | None) -> Tensor:
-    ...
-def _xavier_normal_(tensor: typing.Any, gain: float = 1.0) -> typing.Any:
-    ...
-def _xavier_uniform_(tensor: typing.Any, gain: float = 1.0) -> typing.Any:
     ...
 def abs(x: Tensor) -> Tensor:
     """
@@ -5222,7 +5160,7 @@ def embedding(weight: Tensor, ids: Tensor) -> Tensor:
     """
 def empty(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
-    New memory, not initialised
+    Uninitialized memory of `shape` (ints, or one int); float32 by default
     """
 def engine_statistics() -> dict:
     """
@@ -5656,7 +5594,7 @@ def linear_cross_entropy(x: Tensor, weight: Tensor, targets: Tensor, *, bias: Te
     """
 def linspace(start: float, stop: float, num: int, *, dtype: DType | str | None = None, device: Device | str | None = None, endpoint: builtins.bool = True, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
-    `num` numbers evenly from start to stop, which is the last one when `endpoint`
+    `num` evenly spaced numbers from start to stop, which is included with `endpoint`; float32 by default. ValueError when num is negative
     """
 def list_checkpoints(directory: str) -> list[str]:
     """
@@ -5962,7 +5900,7 @@ def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
     """
 def ones(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
-    Ones; with `mesh` and `placements` each rank makes its part
+    Ones of `shape`, float32 by default; with `mesh` each rank makes its part
     """
 def ones_like(x: Tensor) -> Tensor:
     """
@@ -6524,7 +6462,7 @@ def xlogy(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
 def zeros(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
-    Zeros; with `mesh` and `placements` each rank makes its part
+    Zeros of `shape`, float32 by default; with `mesh` each rank makes its part
     """
 def zeros_like(x: Tensor) -> Tensor:
     """
@@ -6562,3 +6500,11 @@ uint16: DType
 uint32: DType
 uint64: DType
 uint8: DType
+_init_constant_ = _init_constant_
+_init_normal_ = _init_normal_
+_init_uniform_ = _init_uniform_
+_init_xavier_uniform_ = _init_xavier_uniform_
+_init_xavier_normal_ = _init_xavier_normal_
+_init_kaiming_uniform_ = _init_kaiming_uniform_
+_init_kaiming_normal_ = _init_kaiming_normal_
+_init_calculate_gain = _init_calculate_gain

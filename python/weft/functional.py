@@ -3,8 +3,9 @@
 
 
 from weft import _weft
-from weft._weft import gelu, linear, mse_loss, one_hot, relu, sigmoid, silu, tanh
-from weft._words import accept_words, described
+from weft._weft import gelu, linear, log_softmax, mse_loss, one_hot, relu, sigmoid, silu, softmax
+from weft._weft import tanh
+from weft._arguments import accept_words, described
 
 __all__ = [
     "cross_entropy",
@@ -74,16 +75,6 @@ def linear_cross_entropy(
         ignore_index=ignore_index,
         label_smoothing=label_smoothing,
     )
-
-
-def softmax(input, dim=-1):
-    """exp(x) / sum of exp(x) along `dim`."""
-    return _weft.softmax(input, dim)
-
-
-def log_softmax(input, dim=-1):
-    """The logarithm of softmax along `dim`."""
-    return _weft.log_softmax(input, dim)
 
 
 def dropout(input, p=0.5, training=True):

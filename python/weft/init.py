@@ -3,12 +3,16 @@
 when it is materialized; otherwise its elements change at once. The bits are the same for any
 layout."""
 
-from weft import _weft
-
-
-def constant_(tensor, val):
-    """Fills with `val`."""
-    return _weft._constant_(tensor, val)
+from weft._weft import (
+    _init_calculate_gain as calculate_gain,
+    _init_constant_ as constant_,
+    _init_kaiming_normal_ as kaiming_normal_,
+    _init_kaiming_uniform_ as kaiming_uniform_,
+    _init_normal_ as normal_,
+    _init_uniform_ as uniform_,
+    _init_xavier_normal_ as xavier_normal_,
+    _init_xavier_uniform_ as xavier_uniform_,
+)
 
 
 def zeros_(tensor):
@@ -19,38 +23,3 @@ def zeros_(tensor):
 def ones_(tensor):
     """Fills with ones."""
     return constant_(tensor, 1.0)
-
-
-def normal_(tensor, mean=0.0, std=1.0):
-    """Fills from a normal distribution."""
-    return _weft._init_normal_(tensor, mean, std)
-
-
-def uniform_(tensor, a=0.0, b=1.0):
-    """Fills from a uniform distribution on [a, b)."""
-    return _weft._init_uniform_(tensor, a, b)
-
-
-def xavier_uniform_(tensor, gain=1.0):
-    """Fills uniformly within +-gain * sqrt(6 / (inputs + outputs)) (Glorot and Bengio, 2010)."""
-    return _weft._xavier_uniform_(tensor, gain)
-
-
-def xavier_normal_(tensor, gain=1.0):
-    """Fills from a normal distribution of deviation gain * sqrt(2 / (inputs + outputs))."""
-    return _weft._xavier_normal_(tensor, gain)
-
-
-def calculate_gain(nonlinearity, param=None):
-    """The factor that keeps deviations constant through a nonlinearity."""
-    return _weft._calculate_gain(nonlinearity, param)
-
-
-def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu"):
-    """Fills uniformly within +-sqrt(3) deviations of kaiming_normal_ (He et al., 2015)."""
-    return _weft._kaiming_uniform_(tensor, a, mode, nonlinearity)
-
-
-def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu"):
-    """Normal, of deviation gain / sqrt(inputs), or gain / sqrt(outputs) (He et al., 2015)."""
-    return _weft._kaiming_normal_(tensor, a, mode, nonlinearity)

@@ -5,27 +5,14 @@ What decomposes a matrix is not here: docs/array-api.md says why.
 """
 
 from weft._weft import (
-    cross,
-    diagonal,
-    matmul,
-    matrix_norm,
-    matrix_transpose,
-    outer,
-    tensordot,
-    trace,
-    vecdot,
-    vector_norm,
+    cross as cross,
+    diagonal as diagonal,
+    matmul as matmul,
+    matrix_norm as matrix_norm,
+    matrix_transpose as matrix_transpose,
+    outer as outer,
+    tensordot as tensordot,
+    trace as trace,
+    vecdot as vecdot,
+    vector_norm as vector_norm,
 )
-
-__all__ = [
-    "cross",
-    "diagonal",
-    "matmul",
-    "matrix_norm",
-    "matrix_transpose",
-    "outer",
-    "tensordot",
-    "trace",
-    "vecdot",
-    "vector_norm",
-]

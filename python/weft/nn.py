@@ -1,67 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """Modules: named parameters, named children and a forward."""
 
-from weft import _layers, _nn_utils as utils, _weft, functional, init
-from weft._array_api import asarray
-from weft._copies import deepcopy
+from weft import _arguments, _array_api, _copies, _members, _nn_utils, _weft
+from weft import functional as functional, init as init
 from weft._layers import *
-from weft._members import delete_attribute, get_attribute, register_buffer, set_attribute
 from weft._weft import (
-    Dropout,
-    Embedding,
-    Float8Linear,
-    LayerNorm,
-    Experts,
-    LatentAttention,
-    LatentAttentionConfig,
-    Linear,
-    MoE,
-    MoEConfig,
-    Router,
-    RouterOptions,
-    TransformerModel,
-    TransformerConfig,
-    Module,
-    Parameter,
-    RMSNorm,
-    Sequential,
-    config_json,
-    convert_to_float8,
-    transformer_block,
-    transformer_config,
-    transformer_families,
+    Dropout as Dropout,
+    Embedding as Embedding,
+    Experts as Experts,
+    Float8Linear as Float8Linear,
+    LatentAttention as LatentAttention,
+    LatentAttentionConfig as LatentAttentionConfig,
+    LayerNorm as LayerNorm,
+    Linear as Linear,
+    MoE as MoE,
+    MoEConfig as MoEConfig,
+    Module as Module,
+    Parameter as Parameter,
+    RMSNorm as RMSNorm,
+    Router as Router,
+    RouterOptions as RouterOptions,
+    Sequential as Sequential,
+    TransformerConfig as TransformerConfig,
+    TransformerModel as TransformerModel,
+    config_json as config_json,
+    convert_to_float8 as convert_to_float8,
+    transformer_block as transformer_block,
+    transformer_config as transformer_config,
+    transformer_families as transformer_families,
 )
 
-__all__ = [
-    "Dropout",
-    "Embedding",
-    "Experts",
-    "Float8Linear",
-    "LatentAttention",
-    "LatentAttentionConfig",
-    "LayerNorm",
-    "Linear",
-    "TransformerModel",
-    "TransformerConfig",
-    "MoE",
-    "MoEConfig",
-    "Module",
-    "Parameter",
-    "Parameters",
-    "RMSNorm",
-    "Router",
-    "RouterOptions",
-    "Sequential",
-    "convert_to_float8",
-    "functional",
-    "init",
-    "config_json",
-    "transformer_block",
-    "transformer_config",
-    "transformer_families",
-    "utils",
-]
-__all__ += _layers.__all__
+utils = _nn_utils
 
 
 class Parameters(list):
@@ -72,139 +41,20 @@ class Parameters(list):
         self.named = named
 
 
-def _declare(self, name, shape, init=None, dtype=_weft.float32):
-    """Declares parameter `name`, without memory until it is sharded or `materialize` is called;
-    init(tensor) fills a tensor of any layout with the initial values of the elements it holds."""
-    self._declare(name, shape, init, dtype)
-    return self._own_parameter(name)
-
-
-def _named_parameters(self):
-    """(name, Parameter) of every parameter once, own ones before the children's."""
-    return [(names[0], parameter) for names, parameter in self._named_parameters()]
-
-
-def _parameters(self):
-    """Every parameter once, in order of declaration."""
-    return Parameters(self.named_parameters())
-
-
-def _children(self):
-    """The child modules."""
-    return [child for _, child in self.named_children()]
-
-
-def _modules(self):
-    """This module and all below it, parents first."""
-    return [module for _, module in self.named_modules()]
-
-
-def _state_dict(self):
-    """Every parameter by its first name, as it is at rest, then every persistent buffer: detached
-    tensors that alias. No traffic. Parameters without memory get it."""
-    self._allocate()
-    tensors = {name: t.detach() for name, t in _weft.state_dict(self).tensors.items()}
-    declared = {name: tensors[name] for name, _ in self.named_parameters() if name in tensors}
-    return declared | tensors
-
-
 def _tensor_for(own, given):
     """What a state dict holds as a tensor, over the mesh of the receiver's where that has one."""
     if isinstance(given, (_weft.Tensor, _weft.Parameter)):
         return given
-    given = asarray(given.detach() if hasattr(given, "detach") else given)
+    given = _array_api.asarray(given.detach() if hasattr(given, "detach") else given)
     return _weft.distribute(given, own.device_mesh) if own is not None and own.is_sharded else given
 
 
-def _load_state_dict(self, state, strict=True):
-    """Copies the elements of {name: Tensor} into the parameters; see weft.load_state_dict. Tensors
-    of PyTorch and arrays of NumPy, whole on each rank, are taken too."""
-    self._allocate()
-    if not isinstance(state, _weft.StateDict):
-        own = _weft.state_dict(self).tensors
-        state = _weft.StateDict(
-            {name: _tensor_for(own.get(name), given) for name, given in dict(state).items()}
-        )
-    return _weft.load_state_dict(self, state, strict=strict)
-
-
-def _requires_grad_(self, requires_grad=True):
-    """Freezes or thaws all parameters; of a sharded model between steps, without gradients."""
-    for parameter in self.parameters():
-        if parameter.dtype.is_floating_point:
-            parameter.requires_grad = requires_grad
-    return self
-
-
-def _zero_grad(self, set_to_none=True):
-    """Clears the gradients of all parameters."""
-    if not set_to_none:
-        raise ValueError(
-            "zero_grad: set_to_none is False, expected True; gradients are cleared, "
-            "not filled with 0"
-        )
-    for parameter in self.parameters():
-        parameter.clear_grad()
-
-
-def _apply(self, function):
-    """function(module) for all modules below, then for this one."""
-    for child in self.children():
-        child.apply(function)
-    function(self)
-    return self
-
-
-def _to(self, device=None, dtype=None):
-    """The module itself, with its parameters, gradients and buffers moved to `device` and the
-    floating ones cast to `dtype`; those of a tensor may be given. ValueError for a device that
-    this machine lacks, and for a module that is fully sharded."""
-    if isinstance(device, _weft.DType):
-        device, dtype = None, device
-    elif isinstance(device, _weft.Tensor):
-        device, dtype = device.device, device.dtype
-    elif not isinstance(device, (str, _weft.Device, type(None))):
-        kind = type(device).__name__
-        raise TypeError(f"to: it is a {kind}, expected a device, a dtype or a Tensor")
-    if device is not None:
-        self._to_device(device)
-    if dtype is not None:
-        self._to_dtype(dtype)
-    return self
-
-
-def _casting(name, dtype):
+def _casting(dtype):
     def method(self):
         return self.to(dtype)
 
     method.__doc__ = f"to(weft.{dtype.name})."
     return method
-
-
-def _named_buffers(self):
-    """(name, tensor) of every buffer of this module and those below it."""
-    return [(name, tensor) for name, tensor, _ in self._named_buffers]
-
-
-def _buffers(self):
-    """Every buffer of this module and those below it."""
-    return [tensor for _, tensor in self.named_buffers()]
-
-
-def _cpu(self):
-    """to("cpu")."""
-    return self.to("cpu")
-
-
-def _cuda(self, device=0):
-    """to("cuda:<device>")."""
-    return self.to(f"cuda:{device}" if isinstance(device, int) else device)
-
-
-def _to_empty(self, *, device=None):
-    """materialize(device): parameters get memory, and their initial values."""
-    self.materialize(device or "cpu")
-    return self
 
 
 def _lines(module, indent):
@@ -222,41 +72,147 @@ def _lines(module, indent):
     return f"{head}{inner}\n{indent})"
 
 
-def _repr(self):
-    return _lines(self, "")
+class _Methods:
+    """What modules have in addition to the methods of the compiled class."""
+
+    __deepcopy__ = _copies.deepcopy
+    __setattr__ = _members.set_attribute
+    __delattr__ = _members.delete_attribute
+    __getattr__ = _members.get_attribute
+    register_buffer = _members.register_buffer
+
+    def declare(self, name, shape, init=None, dtype=_weft.float32):
+        """Declares parameter `name`, without memory until it is sharded or `materialize` is called;
+        init(tensor) fills a tensor of any layout with the initial values of the elements it
+        holds."""
+        self._declare(name, shape, init, dtype)
+        return self._own_parameter(name)
+
+    def named_parameters(self):
+        """(name, Parameter) of every parameter once, own ones before the children's."""
+        return [(names[0], parameter) for names, parameter in self._named_parameters()]
+
+    def parameters(self):
+        """Every parameter once, in order of declaration."""
+        return Parameters(self.named_parameters())
+
+    def children(self):
+        """The child modules."""
+        return [child for _, child in self.named_children()]
+
+    def modules(self):
+        """This module and all below it, parents first."""
+        return [module for _, module in self.named_modules()]
+
+    def state_dict(self):
+        """Every parameter by its first name, as it is at rest, then every persistent buffer:
+        detached tensors that alias. No traffic. Parameters without memory get it."""
+        self._allocate()
+        tensors = {name: t.detach() for name, t in _weft.state_dict(self).tensors.items()}
+        declared = {name: tensors[name] for name, _ in self.named_parameters() if name in tensors}
+        return declared | tensors
+
+    def load_state_dict(self, state, strict=True):
+        """Copies the elements of {name: Tensor} into the parameters; see weft.load_state_dict.
+        Tensors of PyTorch and arrays of NumPy, whole on each rank, are taken too."""
+        self._allocate()
+        if not isinstance(state, _weft.StateDict):
+            own = _weft.state_dict(self).tensors
+            state = _weft.StateDict(
+                {name: _tensor_for(own.get(name), given) for name, given in dict(state).items()}
+            )
+        return _weft.load_state_dict(self, state, strict=strict)
+
+    def requires_grad_(self, requires_grad=True):
+        """Freezes or thaws all parameters; of a sharded model between steps, without gradients."""
+        for parameter in self.parameters():
+            if parameter.dtype.is_floating_point:
+                parameter.requires_grad = requires_grad
+        return self
+
+    def zero_grad(self, set_to_none=True):
+        """Clears the gradients of all parameters."""
+        if not set_to_none:
+            raise ValueError(
+                "zero_grad: set_to_none is False, expected True; gradients are cleared, "
+                "not filled with 0"
+            )
+        for parameter in self.parameters():
+            parameter.clear_grad()
+
+    def add_hooks(self, *, before=None, after=None) -> _weft.HookHandle:
+        """before(*inputs) and after(*outputs) run around forward; what they return passes on
+        instead, None leaves it. Gives a handle, whose remove() takes them away."""
+        return self._add_hooks(before, after, False)
+
+    def register_forward_pre_hook(self, hook) -> _weft.HookHandle:
+        """hook(module, inputs) runs before forward; what it returns (a tuple, or one tensor) goes
+        in instead, None leaves the inputs. Gives a handle with remove()."""
+        return self._add_hooks(hook, None, True)
+
+    def register_forward_hook(self, hook) -> _weft.HookHandle:
+        """hook(module, inputs, output) runs after forward, with what forward was given; what it
+        returns comes out instead, None leaves the output. Gives a handle with remove()."""
+        return self._add_hooks(None, hook, True)
+
+    def apply(self, function):
+        """function(module) for all modules below, then for this one."""
+        for child in self.children():
+            child.apply(function)
+        function(self)
+        return self
+
+    def to(self, device=None, dtype=None):
+        """The module itself, with its parameters, gradients and buffers moved to `device` and the
+        floating ones cast to `dtype`; those of a tensor may be given. ValueError for a device that
+        this machine lacks, and for a module that is fully sharded."""
+        if isinstance(device, _weft.DType):
+            device, dtype = None, device
+        elif isinstance(device, _weft.Tensor):
+            device, dtype = device.device, device.dtype
+        elif not isinstance(device, (str, _weft.Device, type(None))):
+            kind = type(device).__name__
+            raise TypeError(f"to: it is a {kind}, expected a device, a dtype or a Tensor")
+        if device is not None:
+            self._to_device(device)
+        if dtype is not None:
+            self._to_dtype(dtype)
+        return self
+
+    def named_buffers(self):
+        """(name, tensor) of every buffer of this module and those below it."""
+        return [(name, tensor) for name, tensor, _ in self._named_buffers]
+
+    def buffers(self):
+        """Every buffer of this module and those below it."""
+        return [tensor for _, tensor in self.named_buffers()]
+
+    def cpu(self):
+        """to("cpu")."""
+        return self.to("cpu")
+
+    def cuda(self, device=0):
+        """to("cuda:<device>")."""
+        return self.to(f"cuda:{device}" if isinstance(device, int) else device)
+
+    def to_empty(self, *, device=None):
+        """materialize(device): parameters get memory, and their initial values."""
+        self.materialize(device or "cpu")
+        return self
+
+    def __repr__(self):
+        return _lines(self, "")
+
+    bfloat16 = _casting(_weft.bfloat16)
+    double = _casting(_weft.float64)
+    float = _casting(_weft.float32)
+    half = _casting(_weft.float16)
 
 
-for _name, _function in {
-    "__deepcopy__": deepcopy,
-    "__setattr__": set_attribute,
-    "__delattr__": delete_attribute,
-    "__getattr__": get_attribute,
-    "__repr__": _repr,
-    "apply": _apply,
-    "bfloat16": _casting("bfloat16", _weft.bfloat16),
-    "buffers": _buffers,
-    "children": _children,
-    "cpu": _cpu,
-    "cuda": _cuda,
-    "declare": _declare,
-    "double": _casting("double", _weft.float64),
-    "float": _casting("float", _weft.float32),
-    "half": _casting("half", _weft.float16),
-    "load_state_dict": _load_state_dict,
-    "modules": _modules,
-    "named_buffers": _named_buffers,
-    "named_parameters": _named_parameters,
-    "parameters": _parameters,
-    "register_buffer": register_buffer,
-    "requires_grad_": _requires_grad_,
-    "state_dict": _state_dict,
-    "to": _to,
-    "to_empty": _to_empty,
-    "zero_grad": _zero_grad,
-}.items():
-    _function.__name__ = _name
-    _function.__qualname__ = f"Module.{_name}"
-    setattr(Module, _name, _function)
+for _name, _function in vars(_Methods).items():
+    if callable(_function):
+        setattr(Module, _name, _arguments.renamed(_function, _name))
+        _function.__qualname__ = f"Module.{_name}"
 
 
 Sequential.__setitem__ = ModuleList.__setitem__

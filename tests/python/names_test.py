@@ -122,3 +122,9 @@ def test_the_stubs_are_those_of_this_build():
     make_stubs = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(make_stubs)
     assert make_stubs.stubs() == STUB.read_text(), "run python python/make_stubs.py"
+
+
+def test_functions_as_methods_take_self_in_the_stub():
+    methods = STUB.read_text().partition("\nclass Tensor:")[2].partition("\nclass ")[0]
+    for name in ("sum", "copy_", "add", "split"):
+        assert f"def {name}(self" in methods and f"def {name}(x" not in methods

@@ -6,39 +6,20 @@ import numbers
 import numpy as np
 
 from weft import _weft
-from weft._array_api._beside import check_device, tensor_of
+from weft._arguments import check_device, tensor_of
 from weft._array_api._dtypes import check_fits
 
 __all__ = [
     "arange",
     "asarray",
-    "empty",
     "empty_like",
     "eye",
     "from_dlpack",
     "full",
     "full_like",
-    "linspace",
-    "ones",
     "ones_like",
-    "zeros",
     "zeros_like",
 ]
-
-
-def empty(shape, *, dtype=None, device=None, mesh=None, placements=None):
-    """Uninitialized memory of `shape` (ints, or one int); float32 by default."""
-    return _weft.empty(shape, dtype=dtype, device=device, mesh=mesh, placements=placements)
-
-
-def zeros(shape, *, dtype=None, device=None, mesh=None, placements=None):
-    """Zeros of `shape`, float32 by default; with `mesh` each rank makes its part."""
-    return _weft.zeros(shape, dtype=dtype, device=device, mesh=mesh, placements=placements)
-
-
-def ones(shape, *, dtype=None, device=None, mesh=None, placements=None):
-    """Ones of `shape`, float32 by default; with `mesh` each rank makes its part."""
-    return _weft.ones(shape, dtype=dtype, device=device, mesh=mesh, placements=placements)
 
 
 def _dtype_of_number(value):
@@ -108,30 +89,7 @@ def arange(start, /, stop=None, step=1, *, dtype=None, device=None, mesh=None, p
         dtypes = {_dtype_of_number(number) for number in (start, stop, step)}
         dtype = _weft.float32 if _weft.float32 in dtypes else _weft.int64
     return _weft._arange(
-        start,
-        stop,
-        step,
-        dtype=dtype,
-        device=device,
-        mesh=mesh,
-        placements=placements,
-    )
-
-
-def linspace(
-    start, stop, /, num, *, dtype=None, device=None, endpoint=True, mesh=None, placements=None
-):
-    """`num` evenly spaced numbers from start to stop, which is included with `endpoint`; float32 by
-    default. ValueError when num is negative."""
-    return _weft.linspace(
-        start,
-        stop,
-        num,
-        dtype=dtype,
-        device=device,
-        endpoint=endpoint,
-        mesh=mesh,
-        placements=placements,
+        start, stop, step, dtype=dtype, device=device, mesh=mesh, placements=placements
     )
 
 
@@ -143,13 +101,7 @@ def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None, mesh=None, plac
     if isinstance(k, int) and all(isinstance(size, int) for size in (n_rows, last)):
         k = max(-max(n_rows, 0), min(k, max(last, 0)))
     return _weft.eye(
-        n_rows,
-        n_cols,
-        k=k,
-        dtype=dtype,
-        device=device,
-        mesh=mesh,
-        placements=placements,
+        n_rows, n_cols, k=k, dtype=dtype, device=device, mesh=mesh, placements=placements
     )
 
 

@@ -4,8 +4,7 @@
 from typing import NamedTuple
 
 from weft import _weft
-from weft._array_api._beside import tensor_of
-from weft._words import described
+from weft._arguments import described, tensor_of
 
 __all__ = ["can_cast", "conj", "finfo", "iinfo", "isdtype", "result_type"]
 

@@ -2,8 +2,7 @@
 """Information about this namespace, and the tensor methods that lead to it."""
 
 from weft import _weft
-from weft._words import described
-from weft._array_api._beside import on_device
+from weft._arguments import described, on_device
 from weft._array_api._dtypes import KINDS
 
 __array_api_version__ = "2024.12"

@@ -5,32 +5,16 @@ Each is a function of the number of steps, so that a run continues from that num
 `scheduler.load_state_dict({"last_epoch": n})`.
 """
 
-import math
+import math as _math
 
-from weft._weft import Optimizer
-
-__all__ = [
-    "ConstantLR",
-    "CosineAnnealingLR",
-    "CosineAnnealingWarmRestarts",
-    "ExponentialLR",
-    "LRScheduler",
-    "LambdaLR",
-    "LinearLR",
-    "MultiStepLR",
-    "OneCycleLR",
-    "PolynomialLR",
-    "ReduceLROnPlateau",
-    "SequentialLR",
-    "StepLR",
-]
+from weft import _weft
 
 
 class LRScheduler:
     """Sets the learning rate of each group to `rate(group, step)`; `step()` counts from 0."""
 
     def __init__(self, optimizer, last_epoch=-1):
-        if not isinstance(optimizer, Optimizer):
+        if not isinstance(optimizer, _weft.Optimizer):
             kind = type(optimizer).__name__
             raise TypeError(f"lr_scheduler: optimizer is a {kind}, expected an Optimizer")
         self.optimizer = optimizer
@@ -144,7 +128,7 @@ class PolynomialLR(LRScheduler):
 
 
 def _cosine(low, high, part):
-    return low + (high - low) * (1 + math.cos(math.pi * part)) / 2
+    return low + (high - low) * (1 + _math.cos(_math.pi * part)) / 2
 
 
 class CosineAnnealingLR(LRScheduler):
@@ -253,13 +237,13 @@ class ReduceLROnPlateau:
         self.mode, self.factor, self.patience = mode, factor, patience
         self.threshold, self.threshold_mode = threshold, threshold_mode
         self.cooldown, self.min_lr, self.eps = cooldown, min_lr, eps
-        self.best = math.inf if mode == "min" else -math.inf
+        self.best = _math.inf if mode == "min" else -_math.inf
         self.num_bad_epochs = self.cooldown_counter = self.last_epoch = 0
 
     def _improves(self, value):
         sign = 1 if self.mode == "min" else -1
         margin = self.threshold * (abs(self.best) if self.threshold_mode == "rel" else 1)
-        return math.isinf(self.best) or sign * value < sign * self.best - margin
+        return _math.isinf(self.best) or sign * value < sign * self.best - margin
 
     def step(self, metrics):
         value = float(metrics)

@@ -10,7 +10,7 @@ import sys as _sys
 import weft as _package
 from weft import *
 from weft import _weft, linalg, nn, optim
-from weft._array_api._beside import tensor_of
+from weft._arguments import tensor_of
 from weft._weft import (
     abs as absolute,
     acos as arccos,
@@ -21,6 +21,7 @@ from weft._weft import (
     atan2 as arctan2,
     atanh as arctanh,
     bitwise_invert as bitwise_not,
+    broadcast_arrays as broadcast_tensors,
     clip as clamp,
     concat as concatenate,
     divide as true_divide,
@@ -31,14 +32,13 @@ from weft._weft import (
     int32 as int,
     less as lt,
     less_equal as le,
+    moveaxis as movedim,
     not_equal as ne,
     outer as ger,
     trunc as fix,
     vstack as row_stack,
 )
 from weft.torch._creation import *
-from weft.torch._draws import *
-from weft.torch._generator import Generator
 from weft.torch._placing import *
 from weft.torch._reductions import *
 from weft.torch._wrappers import (
@@ -66,11 +66,6 @@ def take(input, index):
 def reshape(input, *shape):
     """The same elements in row-major order in another shape."""
     return tensor_of(input).reshape(*shape)
-
-
-def movedim(input, source, destination):
-    """weft.moveaxis."""
-    return _weft.moveaxis(input, source, destination)
 
 
 def ravel(input):
@@ -108,11 +103,6 @@ def expand_as(input, other):
     return tensor_of(input).expand(*other.shape)
 
 
-def broadcast_tensors(*tensors):
-    """The tensors, each broadcast to the shape that all fit."""
-    return _weft.broadcast_arrays(*tensors)
-
-
 def meshgrid(*tensors, indexing="ij"):
     """Coordinates of a grid."""
     tensors = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], LISTS) else tensors
@@ -132,9 +122,11 @@ def roll(input, shifts, dims=None):
 
 
 def tile(input, *dims):
-    """Repeated as a whole."""
+    """Repeated as a whole, dims[i] times along dim i."""
     return _weft.tile(input, dims[0] if len(dims) == 1 and isinstance(dims[0], LISTS) else dims)
 
+
+repeat = tile
 
 def div(input, other, *, rounding_mode=None):
     """The quotient; rounding_mode "floor" or "trunc" rounds it."""
@@ -188,11 +180,6 @@ dsplit = parts(_weft.dsplit, lambda x: 2)
 atleast_1d = each(_weft.atleast_1d)
 atleast_2d = each(_weft.atleast_2d)
 atleast_3d = each(_weft.atleast_3d)
-
-
-def repeat(input, *sizes):
-    """Repeated as a whole, sizes[i] times along dim i."""
-    return tile(input, *sizes)
 
 
 def repeat_interleave(input, repeats, dim=None, *, output_size=None):

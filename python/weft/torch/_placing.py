@@ -2,8 +2,7 @@
 """Selection and placing of elements with PyTorch's arguments."""
 
 from weft import _weft
-from weft._array_api._beside import tensor_of as _tensor_of
-from weft._words import described as _described
+from weft._arguments import described as _described, tensor_of as _tensor_of
 from weft.torch._wrappers import LISTS as _LISTS
 
 

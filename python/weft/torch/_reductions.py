@@ -2,8 +2,8 @@
 """Reductions, sorting and searching with PyTorch's meaning."""
 
 from weft import _weft
-from weft._array_api._beside import tensor_of as _tensor_of
-from weft._words import described as _described, renamed as _renamed
+from weft._arguments import described as _described, renamed as _renamed
+from weft._arguments import tensor_of as _tensor_of
 from weft.torch._wrappers import LISTS as _LISTS
 from weft.torch._wrappers import as_dtype as _as_dtype, of_scalars as _of_scalars
 

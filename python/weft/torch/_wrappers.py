@@ -7,8 +7,7 @@ import re
 import types
 
 from weft import _weft
-from weft._array_api._beside import tensor_of
-from weft._words import accepting, renamed
+from weft._arguments import accepting, renamed, tensor_of
 
 LISTS = (list, tuple)
 

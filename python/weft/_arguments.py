@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions written in Python take NumPy's and PyTorch's words and places for their arguments, as
-those of the compiled module do."""
+"""Arguments of functions written in Python: tensors, devices, and NumPy's and PyTorch's words and
+places for them, which those of the compiled module take too."""
 
 import functools
 import inspect
@@ -21,6 +21,25 @@ def described(value):
     """A value for an error: itself if it is short, else its type."""
     text = repr(value) if isinstance(value, (str, int, float, type(None))) else ""
     return text if 0 < len(text) <= 30 else f"a {type(value).__name__}"
+
+
+def tensor_of(x):
+    """The tensor itself, or the one that a Parameter computes with."""
+    return x if isinstance(x, _weft.Tensor) else _weft.Tensor(x)
+
+
+def on_device(x, device):
+    """The same values on `device`; x itself when it is already there."""
+    return x if x.device == device else _weft.on_device(x, device)
+
+
+def check_device(what, x, device):
+    """ValueError when `device` is not the device of x."""
+    if device is not None and tensor_of(x).device != device:
+        shown = device if isinstance(device, (str, _weft.Device)) else described(device)
+        raise ValueError(
+            f"{what}: device is {shown}, expected {tensor_of(x).device}, that of the tensor"
+        )
 
 
 def renamed(function, name):
