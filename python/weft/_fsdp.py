@@ -36,9 +36,11 @@ class FSDPModule(_weft.FSDPModule, metaclass=_IsSharded):
 
     def set_separate_reduce_scatter_group(self, enable=True, *, recurse=True):
         """ValueError: gathers and reductions run on two streams."""
-        reason = "gathers and reductions run on two streams over the communicators of the mesh's "
-        reason += "axes"
-        _refuse("set_separate_reduce_scatter_group", f"value is {enable}", reason)
+        _refuse(
+            "set_separate_reduce_scatter_group",
+            f"value is {enable}",
+            "gathers and reductions run on two streams over the communicators of the mesh's axes",
+        )
 
     def set_allocate_memory_from_process_group_for_comm(self, enable):
         """ValueError: there are no staging buffers."""
@@ -65,8 +67,11 @@ class FSDPModule(_weft.FSDPModule, metaclass=_IsSharded):
 
     def synchronize_gradients(self, *, recurse=True):
         """ValueError: the last backward reduces what earlier ones kept."""
-        reason = "the backward after set_requires_gradient_sync(True) reduces what earlier ones "
-        _refuse("synchronize_gradients", f"recurse is {recurse}", reason + "kept")
+        _refuse(
+            "synchronize_gradients",
+            f"recurse is {recurse}",
+            "the backward after set_requires_gradient_sync(True) reduces what earlier ones kept",
+        )
 
 
 for _name, _method in [*vars(_weft.FSDPModule).items(), *vars(FSDPModule).items()]:
