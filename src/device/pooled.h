@@ -43,7 +43,8 @@ template <class T> class Pooled {
   struct Owner {
     ~Owner() {
       while (kept_.first) ::operator delete(std::exchange(kept_.first, kept_.first->next));
-      kept_ = {.ended = true};
+      kept_.count = kept_.most = 0;
+      kept_.ended = true;
     }
   };
   static constexpr int kMost = 4096;
