@@ -44,6 +44,17 @@ static std::string in_words(const CLI::ParseError& error, const CLI::App& progra
   return concat("weft: ", escaped(what), "; see ", name, " --help\n");
 }
 
+/// Prints the help of the command whose line asks for it besides holding `mistake`, or `mistake`.
+static int refuse(const std::string& mistake, const CLI::App& program, int argc, char** argv) {
+  const auto is_help = [](std::string_view given) { return given == "--help" || given == "-h"; };
+  if (std::any_of(argv, argv + argc, is_help)) {
+    std::cout << program.help();
+    return 0;
+  }
+  std::cerr << mistake;
+  return kWrongUsage;
+}
+
 static int run(int argc, char** argv) {
   CLI::App program("weft: distributed tensors in C++ - the program");
   program.name("weft");
@@ -67,11 +78,9 @@ static int run(int argc, char** argv) {
     return code;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return program.exit(error);
-    std::cerr << in_words(error, program);
-    return kWrongUsage;
+    return refuse(in_words(error, program), program, argc, argv);
   } catch (const std::invalid_argument& error) {
-    std::cerr << concat("weft: ", escaped(error.what()), '\n');
-    return kWrongUsage;
+    return refuse(concat("weft: ", escaped(error.what()), '\n'), program, argc, argv);
   } catch (const std::exception& error) {
     std::cerr << concat("weft: ", escaped(error.what()), '\n');
     return kFailed;

@@ -31,6 +31,11 @@ class Program : public testing::Test {
 TEST_F(Program, TellsHowItIsUsed) {
   Outcome help = run_weft("--help");
   expect(help, 0, "train");
+  for (const char* wrong : {"--steps 0", "--offload bogus", "--dtype x", "--no-such-flag"}) {
+    const Outcome with_mistake = run_weft(concat("train ", wrong, " --help"));
+    EXPECT_EQ(with_mistake.code, 0) << wrong;
+    EXPECT_EQ(with_mistake.text, run_weft("train --help").text) << wrong;
+  }
   Outcome train = run_weft("train --help");
   EXPECT_EQ(train.code, 0);
   for (const char* flag : {"--data", "--model", "--init", "--ranks", "--mesh", "--steps", "--batch",
