@@ -56,9 +56,10 @@ inline std::vector<pid_t> fork_ranks(int ranks, const std::function<int()>& run)
   return children;
 }
 
-/// Runs `body` on each rank, as a separate process. A failure there fails the calling test.
+/// Runs `body` on each rank, as a separate process. A failure there fails the calling test. The
+/// deadline lets a rank touch gigabytes for the first time on a busy machine.
 inline void run_processes(int ranks, const std::function<void(Communicator)>& body,
-                          const RunOptions& options = {.deadline = std::chrono::seconds(20),
+                          const RunOptions& options = {.deadline = std::chrono::seconds(60),
                                                        .threads_per_rank = 1}) {
   const std::vector<pid_t> children = fork_ranks(ranks, [&] {
     try {
