@@ -35,10 +35,9 @@ WEFT_API Tensor take_along_dim(const Tensor& a, const Tensor& indices, int dim);
 
 /// The indices of the nonzero elements (NaN included): a tensor [n] for each dim.
 WEFT_API Tensors nonzero(const Tensor& a);
-/// The positions in `sorted` [n] before (`right`: behind) which the elements of `a` belong;
-/// `sorted`
-/// [.., n] has a row for each row of `a` [.., m]. `sorter`, shaped as `sorted`, sorts it if given.
-/// If n is sharded, the result is Partial, and nothing moves.
+/// The positions in `sorted` [n] before (`right`: behind) which the elements of `a` belong. With
+/// `sorted` [.., n] it has a row for each row of `a` [.., m]. `sorter`, shaped as `sorted`, sorts
+/// it if given. If n is sharded, the result is Partial, and nothing moves.
 WEFT_API Tensor searchsorted(const Tensor& sorted, const Tensor& a, bool right = false,
                              const Tensor& sorter = {});
 /// searchsorted(boundaries, a, right).
