@@ -311,16 +311,15 @@ static void bind_distribution(py::module_& m) {
 /// Functions of the module whose first operand is a tensor, as methods of it.
 static void bind_functions_as_methods(py::module_& m, py::class_<Tensor>& tensor) {
   const py::str names(
-      "abs add addcdiv addcmul addmm all allclose amax amin any argmax argmin astype baddbmm ceil "
-      "chunk clone contiguous copy_ cos cummax cummin diag divide dot erf exp exp2 explain fill_ "
-      "flatten "
-      "floor fmod frac gather index_add index_copy index_fill index_reduce index_select isclose "
-      "isfinite isinf isnan kthvalue lerp log log_softmax logcumsumexp logit logsumexp masked_fill "
-      "masked_select matmul max mean median min multiply mv nan_to_num nanmean nanmedian nansum "
-      "narrow norm normal_ pow prod relu round rsqrt scatter_add scatter_reduce select sigmoid "
-      "silu sin softmax split sqrt square squeeze subtract sum tanh tensor_split topk transpose "
-      "tril triu "
-      "unbind unflatten unfold uniform_ unsqueeze");
+      "abs add addcdiv addcmul addmm all allclose amax amin any argmax argmin astype baddbmm "
+      "ceil chunk clone contiguous copy_ cos cummax cummin diag divide dot erf exp exp2 explain "
+      "fill_ flatten floor fmod frac gather index_add index_copy index_fill index_reduce "
+      "index_select isclose isfinite isinf isnan kthvalue lerp log log_softmax logcumsumexp "
+      "logit logsumexp masked_fill masked_select matmul max mean median min multiply mv "
+      "nan_to_num nanmean nanmedian nansum narrow norm normal_ pow prod relu round rsqrt "
+      "scatter_add scatter_reduce select sigmoid silu sin softmax split sqrt square squeeze "
+      "subtract sum tanh tensor_split topk transpose tril triu unbind unflatten unfold uniform_ "
+      "unsqueeze");
   for (const py::handle name : names.attr("split")()) {
     const py::object function = m.attr(name);
     tensor.attr(name) = py::reinterpret_steal<py::object>(PyInstanceMethod_New(function.ptr()));

@@ -9,7 +9,8 @@
 
 namespace weft {
 
-/// T inherits it: each thread keeps the memory of freed objects for reuse, up to a bound.
+/// Each thread keeps the memory of freed objects of type T for reuse, up to a bound. T inherits the
+/// operators, or calls them where it makes and destroys its objects itself, as Storage does.
 template <class T> class Pooled {
  public:
   static void* operator new(size_t) {

@@ -17,7 +17,7 @@ import weft
 import weft.torch
 
 MESHES = ((1,), (2,), (3,), (4,), (2, 2), (6,), (2, 3), (3, 2))
-# A change in place that weft refuses, and says so.
+# Parts of the errors by which weft refuses a change in place.
 REFUSED = (
     "requires a gradient, expected none of what changes",
     "expected one without a Partial",

@@ -8,6 +8,8 @@ namespace weft::cuda {
 
 /// Shared memory of a thread block that is kept for its reductions; the rest may hold rows.
 static constexpr size_t kForReductions = size_t{35} << 10;
+/// Bytes of rows that every GPU's blocks can hold, so that the driver is not asked for most rows.
+static constexpr size_t kSurelyHeld = size_t{12} << 10;
 static constexpr int64_t kMostRowBlocks = int64_t{1} << 20;
 
 /// Returns whether the rows can be read 16 bytes at a time.
@@ -41,7 +43,8 @@ RowPlan plan_rows(const char* what, Device device, int64_t count, int64_t size,
   const size_t element = static_cast<size_t>(operands.held) * size_of(plan.dtype) +
                          static_cast<size_t>(operands.sums) * size_of(compute_dtype(dtype));
   const size_t bytes = element * static_cast<size_t>(size);
-  plan.held_bytes = bytes + kForReductions <= block_memory(device.index) ? bytes : 0;
+  const bool fits = bytes <= kSurelyHeld || bytes + kForReductions <= block_memory(device.index);
+  plan.held_bytes = fits ? bytes : 0;
   plan.blocks = std::min(count, kMostRowBlocks);
   plan.stream = current_stream(device);
   return plan;
