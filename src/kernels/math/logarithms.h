@@ -15,12 +15,8 @@ WEFT_MATH double log2_wide(double x) {
   const double m = std::bit_cast<double>((bits & 0x000fffffffffffff) + 0x3fe6a09e667f3bcd);
   const double s = (m - 1.0) / (m + 1.0);
   const double z = s * s;
-  double p = 0x1.21b0ef293ac89p-2;
-  p = p * z + 0x1.479555d2347dfp-2;
-  p = p * z + 0x1.a61a2eccc2c29p-2;
-  p = p * z + 0x1.2776c2933984cp-1;
-  p = p * z + 0x1.ec709dc53c6e0p-1;
-  p = p * z + 0x1.71547652b8251p+1;
+  const double p = polynomial(z, 0x1.21b0ef293ac89p-2, 0x1.479555d2347dfp-2, 0x1.a61a2eccc2c29p-2,
+                              0x1.2776c2933984cp-1, 0x1.ec709dc53c6e0p-1, 0x1.71547652b8251p+1);
   return static_cast<double>(bits >> 52) + s * p;
 }
 
@@ -28,14 +24,9 @@ WEFT_MATH double log2_wide(double x) {
 WEFT_MATH double exp2_wide(double z) {
   const double shifted = z + 0x1.8p52;
   const double f = z - (shifted - 0x1.8p52);
-  double p = 0x1.fe1772c057d9bp-17;
-  p = p * f + 0x1.446a1fac35de7p-13;
-  p = p * f + 0x1.5d8a7092abdbfp-10;
-  p = p * f + 0x1.3b29dc40f9d9cp-7;
-  p = p * f + 0x1.c6b08aaf2791fp-5;
-  p = p * f + 0x1.ebfbe0a4be68ep-3;
-  p = p * f + 0x1.62e42ff1162c4p-1;
-  p = p * f + 0x1.ffffffffabbcfp-1;
+  const double p = polynomial(f, 0x1.fe1772c057d9bp-17, 0x1.446a1fac35de7p-13,
+                              0x1.5d8a7092abdbfp-10, 0x1.3b29dc40f9d9cp-7, 0x1.c6b08aaf2791fp-5,
+                              0x1.ebfbe0a4be68ep-3, 0x1.62e42ff1162c4p-1, 0x1.ffffffffabbcfp-1);
   const int64_t n = std::bit_cast<int64_t>(shifted) - 0x4338000000000000;
   return p * std::bit_cast<double>((n + 1023) << 52);
 }
@@ -96,15 +87,8 @@ WEFT_MATH double log1p(double x) { return ::log1p(x); }
 /// 2 ulp.
 WEFT_MATH float expm1(float x) {
   // Taylor series; the first omitted term is below 2^-26 of the sum for |x| <= 0.7.
-  float p = 0x1.27e4fcp-22f;
-  p = p * x + 0x1.71de3ap-19f;
-  p = p * x + 0x1.a01a02p-16f;
-  p = p * x + 0x1.a01a02p-13f;
-  p = p * x + 0x1.6c16c2p-10f;
-  p = p * x + 0x1.111112p-7f;
-  p = p * x + 0x1.555556p-5f;
-  p = p * x + 0x1.555556p-3f;
-  p = p * x + 0.5f;
+  const float p = polynomial(x, 0x1.27e4fcp-22f, 0x1.71de3ap-19f, 0x1.a01a02p-16f, 0x1.a01a02p-13f,
+                             0x1.6c16c2p-10f, 0x1.111112p-7f, 0x1.555556p-5f, 0x1.555556p-3f, 0.5f);
   const float small = x == 0 ? x : x + x * x * p;
   return std::fabs(x) < 0.7f ? small : exp(x) - 1.0f;
 }

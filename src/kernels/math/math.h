@@ -27,6 +27,12 @@ WEFT_MATH float fast_quotient(float a, float b) { return a / b; }
 WEFT_MATH float rsqrt(float x) { return 1.0f / ::sqrtf(x); }  // 1.5 ulp
 #endif
 
+/// The polynomial with these coefficients, from that of the highest power on.
+template <class T, class... Lower> WEFT_MATH T polynomial(T x, T value, Lower... lower) {
+  ((value = value * x + lower), ...);
+  return value;
+}
+
 /// p * 2^n for n in [-252, 254]; p in [0.5, 2]. Multiplies by two factors, so that denormal results
 /// are rounded once.
 WEFT_MATH float times_power_of_two(float p, int32_t n) {
@@ -55,11 +61,8 @@ WEFT_MATH float exp(float x) {
   const float clamped = low > 89.0f ? 89.0f : low;
   const NearestInteger n = nearest_integer(clamped * 0x1.715476p0f);
   const float r = (clamped - n.value * 0x1.62e4p-1f) - n.value * 0x1.7f7d1cp-20f;
-  float q = 0x1.6a4f28p-10f;
-  q = q * r + 0x1.123980p-7f;
-  q = q * r + 0x1.5558aep-5f;
-  q = q * r + 0x1.555492p-3f;
-  q = q * r + 0x1.fffffcp-2f;
+  const float q = polynomial(r, 0x1.6a4f28p-10f, 0x1.123980p-7f, 0x1.5558aep-5f, 0x1.555492p-3f,
+                             0x1.fffffcp-2f);
   const float value = times_power_of_two(1.0f + (r + r * r * q), n.n);
   return vanishes ? 0.0f : value;
 }
@@ -74,15 +77,9 @@ WEFT_MATH float log(float x) {
   const int32_t exponent = static_cast<int32_t>(bits) >> 23;
   const float f = std::bit_cast<float>((bits & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
   const float e = static_cast<float>(exponent - (denormal ? 23 : 0));
-  float p = 0x1.14760cp-4f;
-  p = p * f - 0x1.de02bcp-4f;
-  p = p * f + 0x1.e6bf3ap-4f;
-  p = p * f - 0x1.fc2886p-4f;
-  p = p * f + 0x1.233ba8p-3f;
-  p = p * f - 0x1.555c46p-3f;
-  p = p * f + 0x1.99a476p-3f;
-  p = p * f - 0x1.000006p-2f;
-  p = p * f + 0x1.555548p-2f;
+  const float p =
+      polynomial(f, 0x1.14760cp-4f, -0x1.de02bcp-4f, 0x1.e6bf3ap-4f, -0x1.fc2886p-4f,
+                 0x1.233ba8p-3f, -0x1.555c46p-3f, 0x1.99a476p-3f, -0x1.000006p-2f, 0x1.555548p-2f);
   const float square = f * f;
   const float small = (p * f * square + e * 0x1.7f7d1cp-20f) - 0.5f * square;
   const float finite = e * 0x1.62e4p-1f + (f + small);
@@ -108,11 +105,8 @@ WEFT_MATH float tanh(float x) {
   const float t = std::fabs(x);
   const float large = 1.0f - 2.0f / (exp(2.0f * t) + 1.0f);
   const float s = x * x;
-  float p = -0x1.99565ep-8f;
-  p = p * s + 0x1.58ec78p-6f;
-  p = p * s - 0x1.b91f20p-5f;
-  p = p * s + 0x1.110cf0p-3f;
-  p = p * s - 0x1.55554ap-2f;
+  const float p = polynomial(s, -0x1.99565ep-8f, 0x1.58ec78p-6f, -0x1.b91f20p-5f, 0x1.110cf0p-3f,
+                             -0x1.55554ap-2f);
   const float small = t + t * s * p;
   return std::copysign(t < 0.55f ? small : large, x);
 }
@@ -123,21 +117,12 @@ WEFT_MATH float erf(float x) {
   if (kOnGpu) return ::erff(x);
   const float t = std::fabs(x);
   const float s = x * x;
-  float p = -0x1.38f79ep-11f;
-  p = p * s + 0x1.46fa2cp-8f;
-  p = p * s - 0x1.b6817cp-6f;
-  p = p * s + 0x1.ce19e4p-4f;
-  p = p * s - 0x1.8126e4p-2f;
-  p = p * s + 0x1.06eba6p-3f;
+  const float p = polynomial(s, -0x1.38f79ep-11f, 0x1.46fa2cp-8f, -0x1.b6817cp-6f, 0x1.ce19e4p-4f,
+                             -0x1.8126e4p-2f, 0x1.06eba6p-3f);
   const float small = t + t * p;
   const float u = t > 4.0f ? 4.0f : t;
-  float q = 0x1.7f5b8cp-17f;
-  q = q * u - 0x1.548476p-12f;
-  q = q * u + 0x1.de754ep-9f;
-  q = q * u - 0x1.859754p-6f;
-  q = q * u + 0x1.b339c6p-4f;
-  q = q * u + 0x1.453104p-1f;
-  q = q * u + 0x1.20ef4cp0f;
+  const float q = polynomial(u, 0x1.7f5b8cp-17f, -0x1.548476p-12f, 0x1.de754ep-9f, -0x1.859754p-6f,
+                             0x1.b339c6p-4f, 0x1.453104p-1f, 0x1.20ef4cp0f);
   const float large = 1.0f - exp(-q * u);
   return std::copysign(t < 0.928f ? small : large, x);
 }
@@ -146,14 +131,9 @@ WEFT_MATH double erf(double x) { return ::erf(x); }
 /// Sine or cosine of r + quadrant * pi / 2, |r| <= pi / 4.
 WEFT_MATH float sine_in_quadrant(float r, uint32_t quadrant) {
   const float s = r * r;
-  float p = 0x1.7c3226p-19f;
-  p = p * s - 0x1.a0595ep-13f;
-  p = p * s + 0x1.111174p-7f;
-  p = p * s - 0x1.555556p-3f;
+  const float p = polynomial(s, 0x1.7c3226p-19f, -0x1.a0595ep-13f, 0x1.111174p-7f, -0x1.555556p-3f);
   const float sine = r + r * s * p;
-  float q = 0x1.99e816p-16f;
-  q = q * s - 0x1.6c0c28p-10f;
-  q = q * s + 0x1.55554ap-5f;
+  const float q = polynomial(s, 0x1.99e816p-16f, -0x1.6c0c28p-10f, 0x1.55554ap-5f);
   const float cosine = 1.0f - 0.5f * s + s * s * q;
   const float value = (quadrant & 1) ? cosine : sine;
   return (quadrant & 2) ? -value : value;
