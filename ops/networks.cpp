@@ -17,11 +17,12 @@
 
 namespace weft {
 
-/// Statistics of rows of which this rank holds a part: the first `count` stages.
-static WholeRows cut_rows(const Call& c, int count) {
-  WholeRows cut{.size = c.in_shape(0).back(), .sums = {}};
-  for (int i = 0; i < count; ++i) cut.sums[i] = c.stage(i);
-  return cut;
+/// The norm of a call, of cut rows if there are `count` stages with their statistics.
+static Norm norm_of(const Call& c, bool centered, int count) {
+  Norm norm{.centered = centered, .eps = c.value(0)};
+  if (count > 0) norm.whole_size = c.in_shape(0).back();
+  for (int i = 0; i < count; ++i) norm.sums[i] = c.stage(i);
+  return norm;
 }
 
 /// dx has the dtype of x, the gradients of weight and bias have that of the weight.
@@ -38,7 +39,7 @@ static Stage reduction_stage(Reduction reduction, int operand) {
 /// Stage 1, from the sums: the squares of the differences from the mean.
 static Stage centered_stage(int operand) {
   return row_sum_stage(
-      [=](const Call& c) { centered_squares(c.stage(1), c.in(operand), cut_rows(c, 1)); });
+      [=](const Call& c) { centered_squares(norm_of(c, true, 1), c.stage(1), c.in(operand)); });
 }
 
 // operands of the gradients: dy, x, weight
@@ -49,13 +50,12 @@ static const Op rms_norm_backward_op = register_op({
     .dtype = norm_gradient_dtype,
     .forward =
         [](const Call& c) {
-          const WholeRows cut = cut_rows(c, c.staged() ? 2 : 0);
-          rms_norm_backward(&c.out(0), &c.out(1), c.in(0), c.in(1), c.in(2), c.value(0),
-                            c.staged() ? &cut : nullptr, c.accumulate(1));
+          norm_backward(norm_of(c, false, c.staged() ? 2 : 0), &c.out(0), &c.out(1), nullptr,
+                        c.in(0), c.in(1), c.in(2), c.accumulate(1));
         },
     .staged_over = {"d"},
     .stages = {reduction_stage(Reduction::sum_squares, 1), row_sum_stage([](const Call& c) {
-                 rms_norm_dot(c.stage(1), c.in(0), c.in(1), c.in(2));
+                 norm_sums(norm_of(c, false, 0), {}, c.stage(1), c.in(0), c.in(1), c.in(2));
                })},
     .accumulates = {1},
     .samples = {{.shapes = {{5, 7}, {5, 7}, {7}}, .attributes = {.values = {1e-5}}},
@@ -67,8 +67,7 @@ static const Op rms_norm_op = register_op({
     .rule = "... d, d -> ... d",
     .forward =
         [](const Call& c) {
-          const WholeRows cut = cut_rows(c, c.staged() ? 1 : 0);
-          rms_norm(c.out(), c.in(0), c.in(1), c.value(0), c.staged() ? &cut : nullptr);
+          normalize(norm_of(c, false, c.staged() ? 1 : 0), c.out(), c.in(0), c.in(1));
         },
     .backward =
         [](const Grad& g) {
@@ -86,20 +85,16 @@ static const Op layer_norm_backward_op = register_op({
     .dtype = norm_gradient_dtype,
     .forward =
         [](const Call& c) {
-          const WholeRows cut = cut_rows(c, c.staged() ? 4 : 0);
-          layer_norm_backward(&c.out(0), &c.out(1), &c.out(2), c.in(0), c.in(1), c.in(2),
-                              c.value(0), c.staged() ? &cut : nullptr,
-                              c.accumulate(1) && c.accumulate(2));
+          norm_backward(norm_of(c, true, c.staged() ? 4 : 0), &c.out(0), &c.out(1), &c.out(2),
+                        c.in(0), c.in(1), c.in(2), c.accumulate(1) && c.accumulate(2));
         },
     .staged_over = {"d"},
     .stages = {reduction_stage(Reduction::sum, 1), centered_stage(1),
                row_sum_stage([](const Call& c) {
-                 layer_norm_sums(c.stage(2), MemoryBlock(), c.in(0), c.in(1), c.in(2), c.value(0),
-                                 cut_rows(c, 2));
+                 norm_sums(norm_of(c, true, 2), c.stage(2), {}, c.in(0), c.in(1), c.in(2));
                }),
                row_sum_stage([](const Call& c) {
-                 layer_norm_sums(MemoryBlock(), c.stage(3), c.in(0), c.in(1), c.in(2), c.value(0),
-                                 cut_rows(c, 2));
+                 norm_sums(norm_of(c, true, 2), {}, c.stage(3), c.in(0), c.in(1), c.in(2));
                })},
     .samples = {{.shapes = {{5, 7}, {5, 7}, {7}}, .attributes = {.values = {1e-5}}},
                 {.shapes = {{2, 5, 3}, {2, 5, 3}, {3}}, .attributes = {.values = {1e-2}}}},
@@ -110,8 +105,7 @@ static const Op layer_norm_op = register_op({
     .rule = "... d, d, d -> ... d",
     .forward =
         [](const Call& c) {
-          const WholeRows cut = cut_rows(c, c.staged() ? 2 : 0);
-          layer_norm(c.out(), c.in(0), c.in(1), c.in(2), c.value(0), c.staged() ? &cut : nullptr);
+          normalize(norm_of(c, true, c.staged() ? 2 : 0), c.out(), c.in(0), c.in(1), c.in(2));
         },
     .backward =
         [](const Grad& g) {

@@ -54,9 +54,10 @@ static constexpr double kTerms = 1;
 
 TEST_F(DeviceNorm, RmsNorm) {
   for_norms([](const NormTwins& t) {
-    for (const Device d : kBothDevices) rms_norm(t.y.on(d), t.x.on(d), t.weight.on(d), kNormEps);
+    for (const Device d : kBothDevices)
+      normalize({false, kNormEps}, t.y.on(d), t.x.on(d), t.weight.on(d));
     t.y.expect_alike_computed_as(t.x.on(cpu).dtype);
-    for (const Device d : kBothDevices) rms_norm(t.y.on(d), t.x.on(d), {}, kNormEps);
+    for (const Device d : kBothDevices) normalize({false, kNormEps}, t.y.on(d), t.x.on(d), {});
     t.y.expect_alike_computed_as(t.x.on(cpu).dtype);
   });
 }
@@ -64,11 +65,11 @@ TEST_F(DeviceNorm, RmsNorm) {
 TEST_F(DeviceNorm, LayerNorm) {
   for_norms([](const NormTwins& t) {
     for (const Device d : kBothDevices) {
-      layer_norm(t.y.on(d), t.x.on(d), t.weight.on(d), t.bias.on(d), kNormEps);
+      normalize({true, kNormEps}, t.y.on(d), t.x.on(d), t.weight.on(d), t.bias.on(d));
     }
     t.y.expect_alike_computed_as(t.x.on(cpu).dtype);
     for (const Device d : kBothDevices) {
-      layer_norm(t.y.on(d), t.x.on(d), t.weight.on(d), {}, kNormEps);
+      normalize({true, kNormEps}, t.y.on(d), t.x.on(d), t.weight.on(d), {});
     }
     t.y.expect_alike_computed_as(t.x.on(cpu).dtype);
   });
@@ -77,8 +78,8 @@ TEST_F(DeviceNorm, LayerNorm) {
 TEST_F(DeviceNorm, GradientsOfRmsNorm) {
   for_norms([](const NormTwins& t) {
     for (const Device d : kBothDevices) {
-      rms_norm_backward(&t.dx.on(d), &t.dweight.on(d), t.dy.on(d), t.x.on(d), t.weight.on(d),
-                        kNormEps);
+      norm_backward({false, kNormEps}, &t.dx.on(d), &t.dweight.on(d), nullptr, t.dy.on(d),
+                    t.x.on(d), t.weight.on(d));
     }
     t.dx.expect_alike_computed_as(t.x.on(cpu).dtype, kTerms);
     t.dweight.expect_alike_computed_as(t.x.on(cpu).dtype);
@@ -88,8 +89,8 @@ TEST_F(DeviceNorm, GradientsOfRmsNorm) {
 TEST_F(DeviceNorm, GradientsOfLayerNorm) {
   for_norms([](const NormTwins& t) {
     for (const Device d : kBothDevices) {
-      layer_norm_backward(&t.dx.on(d), &t.dweight.on(d), &t.dbias.on(d), t.dy.on(d), t.x.on(d),
-                          t.weight.on(d), kNormEps);
+      norm_backward({true, kNormEps}, &t.dx.on(d), &t.dweight.on(d), &t.dbias.on(d), t.dy.on(d),
+                    t.x.on(d), t.weight.on(d));
     }
     // With one element per row only rounding errors remain.
     if (t.x.on(cpu).shape.back() > 1) t.dx.expect_alike_computed_as(t.x.on(cpu).dtype);
@@ -101,11 +102,11 @@ TEST_F(DeviceNorm, GradientsOfLayerNorm) {
 TEST_F(DeviceNorm, SomeOfTheGradientsAddedToWhatIsThere) {
   for_norms([](const NormTwins& t) {
     for (const Device d : kBothDevices) {
-      layer_norm_backward(nullptr, &t.dweight.on(d), nullptr, t.dy.on(d), t.x.on(d), t.weight.on(d),
-                          kNormEps, nullptr, true);
-      layer_norm_backward(nullptr, nullptr, &t.dbias.on(d), t.dy.on(d), t.x.on(d), {}, kNormEps,
-                          nullptr, true);
-      rms_norm_backward(&t.dx.on(d), nullptr, t.dy.on(d), t.x.on(d), {}, kNormEps);
+      norm_backward({true, kNormEps}, nullptr, &t.dweight.on(d), nullptr, t.dy.on(d), t.x.on(d),
+                    t.weight.on(d), true);
+      norm_backward({true, kNormEps}, nullptr, nullptr, &t.dbias.on(d), t.dy.on(d), t.x.on(d), {},
+                    true);
+      norm_backward({false, kNormEps}, &t.dx.on(d), nullptr, nullptr, t.dy.on(d), t.x.on(d), {});
     }
     t.dx.expect_alike_computed_as(t.x.on(cpu).dtype, kTerms);
     t.dweight.expect_alike_computed_as(t.x.on(cpu).dtype);
@@ -118,9 +119,9 @@ TEST_F(DeviceNorm, InPlace) {
     for (const Shape& shape : kNormShapes) {
       const NormTwins t({dtype, DType::f32, Lie::dense}, shape);
       for (const Device d : kBothDevices) {
-        rms_norm_backward(&t.dy.on(d), &t.dweight.on(d), t.dy.on(d), t.x.on(d), t.weight.on(d),
-                          kNormEps);
-        layer_norm(t.x.on(d), t.x.on(d), t.weight.on(d), t.bias.on(d), kNormEps);
+        norm_backward({false, kNormEps}, &t.dy.on(d), &t.dweight.on(d), nullptr, t.dy.on(d),
+                      t.x.on(d), t.weight.on(d));
+        normalize({true, kNormEps}, t.x.on(d), t.x.on(d), t.weight.on(d), t.bias.on(d));
       }
       t.dy.expect_alike_computed_as(t.x.on(cpu).dtype, kTerms);
       t.dweight.expect_alike_computed_as(t.x.on(cpu).dtype);
@@ -135,8 +136,8 @@ struct CutTwins {
   explicit CutTwins(const Shape& shape)
       : sums{Array(DType::f32, shape), Array(DType::f32, shape), Array(DType::f32, shape),
              Array(DType::f32, shape)} {}
-  WholeRows on(Device d, int64_t size) const {
-    return {size, {sums[0].on(d), sums[1].on(d), sums[2].on(d), sums[3].on(d)}};
+  Norm on(Device d, bool centered, int64_t size) const {
+    return {centered, kNormEps, size, {sums[0].on(d), sums[1].on(d), sums[2].on(d), sums[3].on(d)}};
   }
 };
 
@@ -148,12 +149,12 @@ TEST_F(DeviceNorm, CutRowsOfRmsNorm) {
     kept[last] = 1;
     const CutTwins sums(kept);
     for (const Device d : kBothDevices) {
-      const WholeRows cut = sums.on(d, size);
+      const Norm cut = sums.on(d, false, size);
       reduce(Reduction::sum_squares, cut.sums[0], t.x.on(d), {last});
-      rms_norm_dot(cut.sums[1], t.dy.on(d), t.x.on(d), t.weight.on(d));
-      rms_norm(t.y.on(d), t.x.on(d), t.weight.on(d), kNormEps, &cut);
-      rms_norm_backward(&t.dx.on(d), &t.dweight.on(d), t.dy.on(d), t.x.on(d), t.weight.on(d),
-                        kNormEps, &cut, true);
+      norm_sums({false, kNormEps}, {}, cut.sums[1], t.dy.on(d), t.x.on(d), t.weight.on(d));
+      normalize(cut, t.y.on(d), t.x.on(d), t.weight.on(d));
+      norm_backward(cut, &t.dx.on(d), &t.dweight.on(d), nullptr, t.dy.on(d), t.x.on(d),
+                    t.weight.on(d), true);
     }
     t.y.expect_alike_computed_as(t.x.on(cpu).dtype);
     t.dx.expect_alike_computed_as(t.x.on(cpu).dtype);
@@ -170,14 +171,13 @@ TEST_F(DeviceNorm, CutRowsOfLayerNorm) {
     kept[last] = 1;
     const CutTwins sums(kept);
     for (const Device d : kBothDevices) {
-      const WholeRows cut = sums.on(d, size);
+      const Norm cut = sums.on(d, true, size);
       reduce(Reduction::sum, cut.sums[0], t.x.on(d), {last});
-      centered_squares(cut.sums[1], t.x.on(d), cut);
-      layer_norm_sums(cut.sums[2], cut.sums[3], t.dy.on(d), t.x.on(d), t.weight.on(d), kNormEps,
-                      cut);
-      layer_norm(t.y.on(d), t.x.on(d), t.weight.on(d), t.bias.on(d), kNormEps, &cut);
-      layer_norm_backward(&t.dx.on(d), &t.dweight.on(d), &t.dbias.on(d), t.dy.on(d), t.x.on(d),
-                          t.weight.on(d), kNormEps, &cut);
+      centered_squares(cut, cut.sums[1], t.x.on(d));
+      norm_sums(cut, cut.sums[2], cut.sums[3], t.dy.on(d), t.x.on(d), t.weight.on(d));
+      normalize(cut, t.y.on(d), t.x.on(d), t.weight.on(d), t.bias.on(d));
+      norm_backward(cut, &t.dx.on(d), &t.dweight.on(d), &t.dbias.on(d), t.dy.on(d), t.x.on(d),
+                    t.weight.on(d));
     }
     for (const Twin& sum : sums.sums) sum.expect_alike_computed_as(DType::f32);
     t.y.expect_alike_computed_as(t.x.on(cpu).dtype);
@@ -189,10 +189,11 @@ TEST_F(DeviceNorm, CutRowsOfLayerNorm) {
 
 TEST_F(DeviceNorm, RefusesWhatItDoesNotTake) {
   const Twin x = Array(DType::i32, {3, 4}), y = Array(DType::i32, {3, 4});
-  EXPECT_THROW(rms_norm(y.on(gpu), x.on(gpu), {}, kNormEps), std::invalid_argument);
+  EXPECT_THROW(normalize({false, kNormEps}, y.on(gpu), x.on(gpu), {}), std::invalid_argument);
   const NormTwins t({DType::f32, DType::f32, Lie::dense}, {3, 4});
   const Twin longer = Array(DType::f32, {5});
-  EXPECT_THROW(rms_norm(t.y.on(gpu), t.x.on(gpu), longer.on(gpu), kNormEps), std::invalid_argument);
+  EXPECT_THROW(normalize({false, kNormEps}, t.y.on(gpu), t.x.on(gpu), longer.on(gpu)),
+               std::invalid_argument);
 }
 
 }  // namespace weft

@@ -66,8 +66,9 @@ TEST(Norm, RmsEqualsPlainLoops) {
         const NormOperands o = operands(dtype, shape, lie);
         const Gradients expected = plain(o, false);
         const Array y(dtype, shape, lie), dx(dtype, shape), dw(dtype, {shape.back()});
-        rms_norm(y.block, o.x.block, o.weight.block, kEps);
-        rms_norm_backward(&dx.block, &dw.block, o.dy.block, o.x.block, o.weight.block, kEps);
+        normalize({false, kEps}, y.block, o.x.block, o.weight.block);
+        norm_backward({false, kEps}, &dx.block, &dw.block, nullptr, o.dy.block, o.x.block,
+                      o.weight.block);
         expect_near(y.values(), expected.y, rounding(dtype));
         // In a row of one element everything but rounding errors cancels.
         if (shape.back() > 1) expect_near(dx.values(), expected.dx, 4 * rounding(dtype));
@@ -84,9 +85,9 @@ TEST(Norm, LayerEqualsPlainLoops) {
       const Gradients expected = plain(o, true);
       const Shape row{shape.back()};
       const Array y(dtype, shape), dx(dtype, shape), dw(dtype, row), db(dtype, row);
-      layer_norm(y.block, o.x.block, o.weight.block, o.bias.block, kEps);
-      layer_norm_backward(&dx.block, &dw.block, &db.block, o.dy.block, o.x.block, o.weight.block,
-                          kEps);
+      normalize({true, kEps}, y.block, o.x.block, o.weight.block, o.bias.block);
+      norm_backward({true, kEps}, &dx.block, &dw.block, &db.block, o.dy.block, o.x.block,
+                    o.weight.block);
       // A row of one element has no variance: 1 / sqrt(eps) magnifies its rounding.
       const double bound = (shape.back() == 1 ? 1000 : 8) * rounding(dtype);
       expect_near(y.values(), expected.y, bound);
@@ -105,13 +106,14 @@ TEST(Norm, WithoutWeightAndInPlaceAndAccumulating) {
   const Array dw = Array::random(f32, {40}, Lie::dense, 9), dx(f32, {9, 40});
   std::vector<double> sums = dw.values();
   for (size_t i = 0; i < 40; ++i) sums[i] += weighted.dweight[i];
-  rms_norm_backward(nullptr, &dw.block, o.dy.block, o.x.block, o.weight.block, kEps, nullptr, true);
+  norm_backward({false, kEps}, nullptr, &dw.block, nullptr, o.dy.block, o.x.block, o.weight.block,
+                true);
   expect_near(dw.values(), sums, 1e-5);
-  rms_norm_backward(&dx.block, nullptr, o.dy.block, o.x.block, {}, kEps);
+  norm_backward({false, kEps}, &dx.block, nullptr, nullptr, o.dy.block, o.x.block, {});
   expect_near(dx.values(), expected.dx, 1e-5);
-  rms_norm_backward(&o.dy.block, nullptr, o.dy.block, o.x.block, {}, kEps);
+  norm_backward({false, kEps}, &o.dy.block, nullptr, nullptr, o.dy.block, o.x.block, {});
   expect_near(o.dy.values(), expected.dx, 1e-5);
-  rms_norm(o.x.block, o.x.block, {}, kEps);
+  normalize({false, kEps}, o.x.block, o.x.block, {});
   expect_near(o.x.values(), expected.y, 1e-5);
 }
 
@@ -142,16 +144,16 @@ TEST(Norm, RowsOfRmsCutOverRanksGiveTheSame) {
     reduce(Reduction::sum_squares, out, columns(o.x, begin, end), {1});
   });
   add_parts(dot, [&](const MemoryBlock& out, int64_t begin, int64_t end) {
-    rms_norm_dot(out, columns(o.dy, begin, end), columns(o.x, begin, end),
-                 slice(o.weight, begin, end));
+    norm_sums({false, kEps}, {}, out, columns(o.dy, begin, end), columns(o.x, begin, end),
+              slice(o.weight, begin, end));
   });
-  const WholeRows cut{40, {squares.block, dot.block, {}, {}}};
+  const Norm cut{false, kEps, 40, {squares.block, dot.block, {}, {}}};
   for (int i = 0; i < 4; ++i) {
     const int64_t begin = kCuts[i], end = kCuts[i + 1];
     const MemoryBlock x = columns(o.x, begin, end), weight = slice(o.weight, begin, end);
     const MemoryBlock to = columns(dx, begin, end), to_weight = slice(dw, begin, end);
-    rms_norm(columns(y, begin, end), x, weight, kEps, &cut);
-    rms_norm_backward(&to, &to_weight, columns(o.dy, begin, end), x, weight, kEps, &cut);
+    normalize(cut, columns(y, begin, end), x, weight);
+    norm_backward(cut, &to, &to_weight, nullptr, columns(o.dy, begin, end), x, weight);
   }
   expect_near(y.values(), expected.y, 1e-5);
   expect_near(dx.values(), expected.dx, 1e-5);
@@ -162,17 +164,17 @@ TEST(Norm, RowsOfLayerCutOverRanksGiveTheSame) {
   const NormOperands o = operands(f32, {6, 40});
   const Gradients expected = plain(o, true);
   const Array sum(f32, {6}), squares(f32, {6}), gradient(f32, {6}), dot(f32, {6});
-  WholeRows cut{40, {sum.block, squares.block, gradient.block, dot.block}};
+  const Norm cut{true, kEps, 40, {sum.block, squares.block, gradient.block, dot.block}};
   add_parts(sum, [&](const MemoryBlock& out, int64_t begin, int64_t end) {
     reduce(Reduction::sum, out, columns(o.x, begin, end), {1});
   });
   add_parts(squares, [&](const MemoryBlock& out, int64_t begin, int64_t end) {
-    centered_squares(out, columns(o.x, begin, end), cut);
+    centered_squares(cut, out, columns(o.x, begin, end));
   });
   const auto sums = [&](const MemoryBlock& first, const MemoryBlock& second, int64_t begin,
                         int64_t end) {
-    layer_norm_sums(first, second, columns(o.dy, begin, end), columns(o.x, begin, end),
-                    slice(o.weight, begin, end), kEps, cut);
+    norm_sums(cut, first, second, columns(o.dy, begin, end), columns(o.x, begin, end),
+              slice(o.weight, begin, end));
   };
   const Array unused(f32, {6});
   add_parts(gradient,
@@ -184,10 +186,10 @@ TEST(Norm, RowsOfLayerCutOverRanksGiveTheSame) {
     const int64_t b = kCuts[i], e = kCuts[i + 1];
     const MemoryBlock to = columns(dx, b, e), to_weight = slice(dw, b, e),
                       to_bias = slice(db, b, e);
-    layer_norm(columns(y, b, e), columns(o.x, b, e), slice(o.weight, b, e), slice(o.bias, b, e),
-               kEps, &cut);
-    layer_norm_backward(&to, &to_weight, &to_bias, columns(o.dy, b, e), columns(o.x, b, e),
-                        slice(o.weight, b, e), kEps, &cut);
+    normalize(cut, columns(y, b, e), columns(o.x, b, e), slice(o.weight, b, e),
+              slice(o.bias, b, e));
+    norm_backward(cut, &to, &to_weight, &to_bias, columns(o.dy, b, e), columns(o.x, b, e),
+                  slice(o.weight, b, e));
   }
   expect_near(y.values(), expected.y, 1e-5);
   expect_near(dx.values(), expected.dx, 1e-5);
@@ -199,16 +201,19 @@ TEST(Norm, BitsDoNotDependOnTheNumberOfThreads) {
   const NormOperands o = operands(f32, {3000, 64});
   expect_bits_for_any_threads([&] {
     const Array dw(f32, {64});
-    rms_norm_backward(nullptr, &dw.block, o.dy.block, o.x.block, o.weight.block, kEps);
+    norm_backward({false, kEps}, nullptr, &dw.block, nullptr, o.dy.block, o.x.block,
+                  o.weight.block);
     return dw.values();
   });
 }
 
 TEST(Norm, RefusesAWeightOfAnotherSize) {
   const Array x(f32, {2, 3}), weight(f32, {4}), ids(i32, {2, 3});
-  EXPECT_EQ(error_of([&] { rms_norm(x.block, x.block, weight.block, kEps); }),
+  EXPECT_EQ(error_of([&] {
+              normalize({false, kEps}, x.block, x.block, weight.block);
+            }),
             "norm: weight is [4], expected [3]");
-  EXPECT_THROW(rms_norm(ids.block, ids.block, {}, kEps), std::invalid_argument);
+  EXPECT_THROW(normalize({false, kEps}, ids.block, ids.block, {}), std::invalid_argument);
 }
 
 }  // namespace

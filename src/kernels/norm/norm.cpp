@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/norm/norm.h"
 
+#include <algorithm>
+
+#include "src/kernels/copy/copy.h"
 #include "src/kernels/norm/norm_rows.h"
 #include "weft/error.h"
 
@@ -46,23 +49,9 @@ struct CenteredSquaresRows {
   }
 };
 
-/// dot[r] = sum of dy * weight * x.
-struct RmsNormDotRows {
-  Rows dy, x, weight, dot;
-
-  template <class Walk> WEFT_FN void operator()(const Walk& walk) const {
-    using C = typename Walk::C;
-    auto read_dy = walk.reader(dy), read_x = walk.reader(x);
-    auto w = walk.vector(weight, C(1));
-    for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
-      auto upper = read_dy(r), in = read_x(r);
-      walk.set(dot, r, walk.template reduce<SumOf>(ProductOfThree<C>{}, upper, w, in));
-    }
-  }
-};
-
-/// sum[r] = sum of dy * weight and dot[r] = sum of dy * weight * xhat; either may be omitted.
-struct LayerNormSumsRows {
+/// sum[r] = sum of dy * weight and dot[r] = sum of dy * weight * xhat, of rms_norm with x in place
+/// of xhat; either may be omitted.
+struct NormSumsRows {
   NormStatistics norm;
   Rows dy, x, weight, sum, dot;
 
@@ -77,7 +66,7 @@ struct LayerNormSumsRows {
       }
       if (!dot.data()) continue;
       auto in = read_x(r);
-      const NormRow<C> row = norm.of(walk, in, r);
+      const NormRow<C> row = norm.centered ? norm.of(walk, in, r) : NormRow<C>{C(0), C(1)};
       const NormDot<C> f{row.mean, row.rstd};
       walk.set(dot, r, walk.template reduce<SumOf>(f, upper, w, in));
     }
@@ -95,64 +84,43 @@ static Rows norm_vector(const char* what, const MemoryBlock& block, int64_t n) {
   return Rows(block, 0);
 }
 
-static void normalize(const NormRows& norm, const MemoryBlock& y, const MemoryBlock& x,
-                      const MemoryBlock& weight, const MemoryBlock& bias) {
+void normalize(const Norm& norm, const MemoryBlock& y, const MemoryBlock& x,
+               const MemoryBlock& weight, const MemoryBlock& bias) {
   const Rows in = last_rows(x);
   const NormalizeRows kernel{{norm, in},
                              in,
                              last_rows(y),
                              norm_vector("weight", weight, in.size()),
                              norm_vector("bias", bias, in.size())};
-  run_rows(norm.what, x.device, kernel,
-           {{&kernel.x, &kernel.y}, {&kernel.weight, &kernel.bias}, norm.cut ? 0 : 1});
+  run_rows(norm.name(), x.device, kernel,
+           {{&kernel.x, &kernel.y}, {&kernel.weight, &kernel.bias}, norm.is_cut() ? 0 : 1});
 }
 
-void rms_norm(const MemoryBlock& y, const MemoryBlock& x, const MemoryBlock& weight, double eps,
-              const WholeRows* cut) {
-  normalize({"rms_norm", false, eps, cut}, y, x, weight, {});
-}
-
-void layer_norm(const MemoryBlock& y, const MemoryBlock& x, const MemoryBlock& weight,
-                const MemoryBlock& bias, double eps, const WholeRows* cut) {
-  normalize({"layer_norm", true, eps, cut}, y, x, weight, bias);
-}
-
-void centered_squares(const MemoryBlock& out, const MemoryBlock& x, const WholeRows& cut) {
+void centered_squares(const Norm& norm, const MemoryBlock& out, const MemoryBlock& x) {
   constexpr const char* kWhat = "centered_squares";
   const Rows rows = last_rows(x);
-  const CenteredSquaresRows kernel{rows, Rows::values(kWhat, cut.sums[0], rows),
-                                   Rows::values(kWhat, out, rows), cut.size};
+  const CenteredSquaresRows kernel{rows, Rows::values(kWhat, norm.sums[0], rows),
+                                   Rows::values(kWhat, out, rows), norm.whole_size};
   run_rows(kWhat, x.device, kernel, {.rows = {&kernel.x}});
 }
 
-void rms_norm_dot(const MemoryBlock& dot, const MemoryBlock& dy, const MemoryBlock& x,
-                  const MemoryBlock& weight) {
-  constexpr const char* kWhat = "rms_norm_dot";
+void norm_sums(const Norm& norm, const MemoryBlock& sum, const MemoryBlock& dot,
+               const MemoryBlock& dy, const MemoryBlock& x, const MemoryBlock& weight) {
+  constexpr const char* kWhat = "norm_sums";
   const Rows in = last_rows(x);
-  const RmsNormDotRows kernel{last_rows(dy), in, norm_vector("weight", weight, in.size()),
-                              Rows::values(kWhat, dot, in)};
-  run_rows(kWhat, x.device, kernel, {{&kernel.x, &kernel.dy}, {&kernel.weight}});
-}
-
-void layer_norm_sums(const MemoryBlock& sum, const MemoryBlock& dot, const MemoryBlock& dy,
-                     const MemoryBlock& x, const MemoryBlock& weight, double eps,
-                     const WholeRows& cut) {
-  constexpr const char* kWhat = "layer_norm_sums";
-  const Rows in = last_rows(x);
-  const LayerNormSumsRows kernel{{{kWhat, true, eps, &cut}, in},
-                                 last_rows(dy),
-                                 in,
-                                 norm_vector("weight", weight, in.size()),
-                                 sum.data ? Rows::values(kWhat, sum, in) : Rows(),
-                                 dot.data ? Rows::values(kWhat, dot, in) : Rows()};
+  const NormSumsRows kernel{{norm, in},
+                            last_rows(dy),
+                            in,
+                            norm_vector("weight", weight, in.size()),
+                            sum.data ? Rows::values(kWhat, sum, in) : Rows(),
+                            dot.data ? Rows::values(kWhat, dot, in) : Rows()};
   run_rows(kWhat, x.device, kernel,
            {{&kernel.x, &kernel.dy}, {&kernel.weight}, sum.data && dot.data ? 1 : 0});
 }
 
-static void run_norm_backward(const NormRows& norm, const MemoryBlock* dx,
-                              const MemoryBlock* dweight, const MemoryBlock* dbias,
-                              const MemoryBlock& dy, const MemoryBlock& x,
-                              const MemoryBlock& weight, bool accumulate) {
+void norm_backward(const Norm& norm, const MemoryBlock* dx, const MemoryBlock* dweight,
+                   const MemoryBlock* dbias, const MemoryBlock& dy, const MemoryBlock& x,
+                   const MemoryBlock& weight, bool accumulate) {
   const Rows in = last_rows(x);
   NormBackwardRows rows{{norm, in},
                         in,
@@ -161,28 +129,70 @@ static void run_norm_backward(const NormRows& norm, const MemoryBlock* dx,
                         norm_vector("weight", weight, in.size()),
                         {},
                         {}};
-  check_rows(norm.what, in, rows.dy);
-  if (dx) check_rows(norm.what, in, rows.dx);
-  if (norm.cut && dx) {
-    if (norm.centered) rows.given_sum = Rows::values(norm.what, norm.cut->sums[2], in);
-    rows.given_dot = Rows::values(norm.what, norm.cut->sums[norm.centered ? 3 : 1], in);
+  check_rows(norm.name(), in, rows.dy);
+  if (dx) check_rows(norm.name(), in, rows.dx);
+  if (norm.is_cut() && dx) {
+    if (norm.centered) rows.given_sum = Rows::values(norm.name(), norm.sums[2], in);
+    rows.given_dot = Rows::values(norm.name(), norm.sums[norm.centered ? 3 : 1], in);
   }
   norm_backward(rows, x, dweight, dbias, accumulate);
 }
 
-void rms_norm_backward(const MemoryBlock* dx, const MemoryBlock* dweight, const MemoryBlock& dy,
-                       const MemoryBlock& x, const MemoryBlock& weight, double eps,
-                       const WholeRows* cut, bool accumulate) {
-  run_norm_backward({"rms_norm_backward", false, eps, cut}, dx, dweight, nullptr, dy, x, weight,
-                    accumulate);
-}
-
-void layer_norm_backward(const MemoryBlock* dx, const MemoryBlock* dweight,
-                         const MemoryBlock* dbias, const MemoryBlock& dy, const MemoryBlock& x,
-                         const MemoryBlock& weight, double eps, const WholeRows* cut,
-                         bool accumulate) {
-  run_norm_backward({"layer_norm_backward", true, eps, cut}, dx, dweight, dbias, dy, x, weight,
-                    accumulate);
-}
-
 }  // namespace weft
+
+namespace weft::host {
+
+/// Rows are processed in at most kNormBlocks blocks, each with its own sums for dweight and dbias.
+static constexpr int64_t kNormBlocks = 64, kNormBlockRows = 16;
+
+/// The rows of `walk`: computes dx and adds to the sums `dweight` and `dbias`, if not null.
+template <class C>
+static void backward_rows(const NormBackwardRows& rows, const HostWalk<C>& walk,
+                          const std::vector<C>& weight, C* dweight, C* dbias) {
+  auto read_x = walk.reader(rows.x), read_dy = walk.reader(rows.dy);
+  auto out = walk.writer(rows.dx);
+  for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
+    const C *x = read_x(r), *dy = read_dy(r);
+    const NormGradient<C> f = rows.gradient(walk, x, dy, weight, r);
+    // Runs before dx is written, because dx may share memory with dy.
+    if (dweight)
+      map_row<C>(walk.size(), WeightGradient<C>{f.mean, f.rstd}, dweight, dweight, dy, x);
+    if (dbias) map_row<C>(walk.size(), Sum<C>{}, dbias, dbias, dy);
+    if (rows.dx.data()) walk.map(f, out, r, dy, weight, x);
+  }
+}
+
+/// Adds up the sums of the blocks, n elements each, in order and stores the total.
+template <class C>
+static void store_sums(const MemoryBlock* out, std::vector<C>& sums, int64_t n, bool accumulates) {
+  if (!out) return;
+  const auto stride = static_cast<size_t>(n);
+  for (size_t at = stride; at < sums.size(); at += stride) {
+    map_row<C>(n, Sum<C>{}, sums.data(), sums.data(), sums.data() + at);
+  }
+  const MemoryBlock total = dense_block(sums.data(), dtype_of<C>, {n});
+  accumulates ? accumulate(*out, total) : host::copy(*out, total);
+}
+
+void norm_backward(const NormBackwardRows& rows, const MemoryBlock& x, const MemoryBlock* dweight,
+                   const MemoryBlock* dbias, bool accumulate) {
+  const int64_t n = rows.x.size(), count = rows.x.count();
+  const int64_t block = std::max(kNormBlockRows, (count + kNormBlocks - 1) / kNormBlocks);
+  const int64_t blocks = std::max<int64_t>(1, (count + block - 1) / block);
+  visit_compute_floating("norm_backward", x.dtype, [&]<class C>(Type<C>) {
+    const std::vector<C> weight = HostWalk<C>(0, count, n).vector(rows.weight, C(1));
+    std::vector<C> for_weight(static_cast<size_t>(dweight ? blocks * n : 0));
+    std::vector<C> for_bias(static_cast<size_t>(dbias ? blocks * n : 0));
+    parallel_for(blocks, grain_of(block * n), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const HostWalk<C> walk(i * block, std::min(count, (i + 1) * block), n);
+        backward_rows(rows, walk, weight, dweight ? for_weight.data() + i * n : nullptr,
+                      dbias ? for_bias.data() + i * n : nullptr);
+      }
+    });
+    store_sums(dweight, for_weight, n, accumulate);
+    store_sums(dbias, for_bias, n, accumulate);
+  });
+}
+
+}  // namespace weft::host

@@ -8,47 +8,39 @@ namespace weft {
 // Rows run along the last dim. weight and bias have its length; a weight without data counts as 1,
 // a bias as 0. Rows are computed in f32, f64 for f64.
 
-/// Describes rows of which this rank holds a part: the size of the whole row, and statistics of
-/// whole rows, summed over ranks (x's shape without the last dim, or with size 1 there). Each
-/// function documents which statistics it reads.
-struct WholeRows {
-  int64_t size;
+/// Which norm: layer_norm if `centered`, else rms_norm, which is a layer_norm with mean 0.
+struct Norm {
+  bool centered;
+  double eps;
+  /// Of cut rows, of which this rank holds a part: the size of a whole row, and statistics of whole
+  /// rows, summed over ranks (x's shape without the last dim, or with size 1 there). Each function
+  /// documents which it reads. 0: the rank has whole rows.
+  int64_t whole_size = 0;
   MemoryBlock sums[4];
+
+  const char* name() const { return centered ? "layer_norm" : "rms_norm"; }
+  bool is_cut() const { return whole_size > 0; }
 };
 
-/// y = x * rstd * weight, rstd = 1 / sqrt(mean(x^2) + eps). With `cut`: sums[0] is the sum of
-/// squares (Reduction::sum_squares).
-void rms_norm(const MemoryBlock& y, const MemoryBlock& x, const MemoryBlock& weight, double eps,
-              const WholeRows* cut = nullptr);
-
-/// dot[r] = sum of dy * weight * x: sums[1] of rms_norm_backward.
-void rms_norm_dot(const MemoryBlock& dot, const MemoryBlock& dy, const MemoryBlock& x,
-                  const MemoryBlock& weight);
-
-/// Computes dx, and dweight summed over rows (added to its contents when `accumulate`); either may
-/// be null. With `cut`: sums[0] as in rms_norm, sums[1] from rms_norm_dot.
-void rms_norm_backward(const MemoryBlock* dx, const MemoryBlock* dweight, const MemoryBlock& dy,
-                       const MemoryBlock& x, const MemoryBlock& weight, double eps,
-                       const WholeRows* cut = nullptr, bool accumulate = false);
-
-/// out[r] = sum of (x - mean)^2, where mean = sums[0] / size: sums[1] of layer_norm.
-void centered_squares(const MemoryBlock& out, const MemoryBlock& x, const WholeRows& cut);
-
 /// y = (x - mean) * rstd * weight + bias, rstd = 1 / sqrt(variance + eps), with the variance
-/// divided by size. With `cut`: sums[0] is the sum of x, sums[1] that of centered_squares.
-void layer_norm(const MemoryBlock& y, const MemoryBlock& x, const MemoryBlock& weight,
-                const MemoryBlock& bias, double eps, const WholeRows* cut = nullptr);
+/// divided by size. Of cut rows, sums[0] is the sum of x, sums[1] that of centered_squares; for
+/// rms_norm, sums[0] is the sum of squares (Reduction::sum_squares).
+void normalize(const Norm& norm, const MemoryBlock& y, const MemoryBlock& x,
+               const MemoryBlock& weight, const MemoryBlock& bias = {});
+
+/// out[r] = sum of (x - mean)^2, where mean = sums[0] / whole_size: sums[1] of a cut layer_norm.
+void centered_squares(const Norm& norm, const MemoryBlock& out, const MemoryBlock& x);
 
 /// sum[r] = sum of dy * weight and dot[r] = sum of dy * weight * (x - mean) * rstd: sums[2] and
-/// sums[3] of layer_norm_backward, from sums[0] and sums[1]. A result without data is skipped.
-void layer_norm_sums(const MemoryBlock& sum, const MemoryBlock& dot, const MemoryBlock& dy,
-                     const MemoryBlock& x, const MemoryBlock& weight, double eps,
-                     const WholeRows& cut);
+/// sums[3] of norm_backward, from sums[0] and sums[1]. For rms_norm, dot[r] = sum of dy * weight *
+/// x: sums[1], from none. A result without data is skipped.
+void norm_sums(const Norm& norm, const MemoryBlock& sum, const MemoryBlock& dot,
+               const MemoryBlock& dy, const MemoryBlock& x, const MemoryBlock& weight);
 
-/// dx, and dweight and dbias summed over rows; each may be null. With `cut`: all four sums.
-void layer_norm_backward(const MemoryBlock* dx, const MemoryBlock* dweight,
-                         const MemoryBlock* dbias, const MemoryBlock& dy, const MemoryBlock& x,
-                         const MemoryBlock& weight, double eps, const WholeRows* cut = nullptr,
-                         bool accumulate = false);
+/// Computes dx, and dweight and dbias summed over rows (added to their contents when `accumulate`);
+/// each may be null. Of cut rows: the sums of `normalize` and of norm_sums.
+void norm_backward(const Norm& norm, const MemoryBlock* dx, const MemoryBlock* dweight,
+                   const MemoryBlock* dbias, const MemoryBlock& dy, const MemoryBlock& x,
+                   const MemoryBlock& weight, bool accumulate = false);
 
 }  // namespace weft

@@ -7,14 +7,6 @@
 
 namespace weft {
 
-/// Which norm: rms_norm is a layer_norm with mean 0. `cut` is null for whole rows.
-struct NormRows {
-  const char* what;
-  bool centered;
-  double eps;
-  const WholeRows* cut;
-};
-
 template <class C> struct NormRow { C mean, rstd; };
 
 /// Inputs from which kernels compute the mean and rstd of a row.
@@ -25,13 +17,13 @@ struct NormStatistics {
   int64_t size;
   Rows sums[2];
 
-  NormStatistics(const NormRows& norm, const Rows& rows)
+  NormStatistics(const Norm& norm, const Rows& rows)
       : centered(norm.centered),
-        cut(norm.cut != nullptr),
+        cut(norm.is_cut()),
         eps(norm.eps),
-        size(norm.cut ? norm.cut->size : rows.size()) {
+        size(cut ? norm.whole_size : rows.size()) {
     for (int i = 0; cut && i < (centered ? 2 : 1); ++i) {
-      sums[i] = Rows::values("norm", norm.cut->sums[i], rows);
+      sums[i] = Rows::values("norm", norm.sums[i], rows);
     }
   }
 

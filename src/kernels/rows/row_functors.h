@@ -17,10 +17,6 @@ template <class C> struct ProductOfTwo {
   WEFT_FN C operator()(C a, C b) const { return a * b; }
 };
 
-template <class C> struct ProductOfThree {
-  WEFT_FN C operator()(C a, C b, C c) const { return a * b * c; }
-};
-
 template <class C> struct Times {
   C factor;
   WEFT_FN C operator()(C x) const { return x * factor; }
