@@ -133,21 +133,17 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
   return layer_norm_op({x, given_or(weight, 1, x), given_or(bias, 0, x)}, {.values = {eps}});
 }
 
-using SoftmaxKernel = void (*)(const MemoryBlock&, const MemoryBlock&, int, const MemoryBlock*,
-                               const MemoryBlock*);
-using SoftmaxGradientKernel = void (*)(const MemoryBlock&, const MemoryBlock&, const MemoryBlock&,
-                                       int, const MemoryBlock*);
-
 /// operands: the gradient and softmax's result; `statistic` of a part of a row is summed over
 /// ranks.
-static Op register_softmax_backward(const char* name, SoftmaxGradientKernel kernel,
+static Op register_softmax_backward(const char* name, bool logarithm,
                                     void (*statistic)(const Call&)) {
   return register_op({
       .name = name,
       .rule = "... v, ... v -> ... v",
       .forward =
-          [kernel](const Call& c) {
-            kernel(c.out(), c.in(0), c.in(1), last_dim(c), c.staged() ? &c.stage(0) : nullptr);
+          [logarithm](const Call& c) {
+            softmax_backward(c.out(), c.in(0), c.in(1), last_dim(c), logarithm,
+                             c.staged() ? &c.stage(0) : nullptr);
           },
       .staged_over = {"v"},
       .stages = {row_sum_stage(statistic)},
@@ -155,14 +151,14 @@ static Op register_softmax_backward(const char* name, SoftmaxGradientKernel kern
   });
 }
 
-static Op register_softmax(const char* name, SoftmaxKernel kernel, const Op& backward) {
+static Op register_softmax(const char* name, bool logarithm, const Op& backward) {
   return register_op({
       .name = name,
       .rule = "... v -> ... v",
       .forward =
-          [kernel](const Call& c) {
-            kernel(c.out(), c.in(0), last_dim(c), c.staged() ? &c.stage(0) : nullptr,
-                   c.staged() ? &c.stage(1) : nullptr);
+          [logarithm](const Call& c) {
+            softmax(c.out(), c.in(0), last_dim(c), logarithm, c.staged() ? &c.stage(0) : nullptr,
+                    c.staged() ? &c.stage(1) : nullptr);
           },
       .backward =
           [backward](const Grad& g) {
@@ -177,14 +173,12 @@ static Op register_softmax(const char* name, SoftmaxKernel kernel, const Op& bac
 }
 
 static const Op softmax_op = register_softmax(
-    "softmax", softmax,
-    register_softmax_backward("softmax_backward", softmax_backward, [](const Call& c) {
+    "softmax", false, register_softmax_backward("softmax_backward", false, [](const Call& c) {
       row_dot(c.stage(0), c.in(0), c.in(1), last_dim(c));
     }));
 
 static const Op log_softmax_op = register_softmax(
-    "log_softmax", log_softmax,
-    register_softmax_backward("log_softmax_backward", log_softmax_backward, [](const Call& c) {
+    "log_softmax", true, register_softmax_backward("log_softmax_backward", true, [](const Call& c) {
       reduce(Reduction::sum, c.stage(0), c.in(0), {last_dim(c)});
     }));
 

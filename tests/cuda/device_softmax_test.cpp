@@ -49,7 +49,7 @@ TEST_F(DeviceSoftmax, WholeRows) {
     const Twin x = c.random(1), y = c.room(), z = c.room(), lse = c.values();
     for (const Device d : kBothDevices) {
       softmax(y.on(d), x.on(d), c.dim);
-      log_softmax(z.on(d), x.on(d), c.dim);
+      softmax(z.on(d), x.on(d), c.dim, true);
       logsumexp(lse.on(d), x.on(d), c.dim);
     }
     y.expect_alike_computed_as(c.dtype);
@@ -66,8 +66,8 @@ TEST_F(DeviceSoftmax, FromStatistics) {
       reduce(Reduction::max, max.on(d), x.on(d), {c.dim});
       row_sum_exp(sum.on(d), x.on(d), c.dim, max.on(d));
       logsumexp(lse.on(d), max.on(d), sum.on(d));
-      softmax(y.on(d), x.on(d), c.dim, &max.on(d), &sum.on(d));
-      log_softmax(z.on(d), x.on(d), c.dim, &max.on(d), &sum.on(d));
+      softmax(y.on(d), x.on(d), c.dim, false, &max.on(d), &sum.on(d));
+      softmax(z.on(d), x.on(d), c.dim, true, &max.on(d), &sum.on(d));
     }
     for (const Twin* twin : {&sum, &lse, &y, &z}) twin->expect_alike_computed_as(c.dtype);
   });
@@ -79,12 +79,12 @@ TEST_F(DeviceSoftmax, Gradients) {
     const Twin dx = c.room(), dz = c.room(), dl = c.room(), dot = c.values(), given = c.room();
     for (const Device d : kBothDevices) {
       softmax_backward(dx.on(d), dy.on(d), y.on(d), c.dim);
-      log_softmax_backward(dz.on(d), dy.on(d), y.on(d), c.dim);
+      softmax_backward(dz.on(d), dy.on(d), y.on(d), c.dim, true);
       row_dot(dot.on(d), dy.on(d), y.on(d), c.dim);
-      softmax_backward(given.on(d), dy.on(d), y.on(d), c.dim, &dot.on(d));
+      softmax_backward(given.on(d), dy.on(d), y.on(d), c.dim, false, &dot.on(d));
       logsumexp(lse.on(d), x.on(d), c.dim);
       logsumexp_backward(dl.on(d), dot.on(d), x.on(d), lse.on(d), c.dim);
-      log_softmax_backward(dy.on(d), dy.on(d), y.on(d), c.dim, &dot.on(d));
+      softmax_backward(dy.on(d), dy.on(d), y.on(d), c.dim, true, &dot.on(d));
     }
     for (const Twin* twin : {&dx, &dz, &dl, &dot, &given, &dy})
       twin->expect_alike_computed_as(c.dtype);
@@ -105,7 +105,7 @@ TEST_F(DeviceSoftmax, InfinitiesAndNotANumber) {
     const Twin z = Array(DType::f32, {5, n}), lse = Array(DType::f32, {5});
     for (const Device d : kBothDevices) {
       softmax(y.on(d), x.on(d), 1);
-      log_softmax(z.on(d), x.on(d), 1);
+      softmax(z.on(d), x.on(d), 1, true);
       logsumexp(lse.on(d), x.on(d), 1);
     }
     for (const Twin* twin : {&y, &z, &lse}) twin->expect_alike();

@@ -59,7 +59,7 @@ TEST(Softmax, EqualsPlainLoopsAlongAnyDim) {
           const Array x = Array::random(dtype, shape, lie, 1, -20, 20);
           const Array y(dtype, shape), log_y(dtype, shape, lie), lse(dtype, without(shape, dim));
           softmax(y.block, x.block, dim);
-          log_softmax(log_y.block, x.block, dim);
+          softmax(log_y.block, x.block, dim, true);
           logsumexp(lse.block, x.block, dim);
           const Softmaxed expected = plain(x, dim);
           expect_near(y.values(), expected.y, rounding(dtype));
@@ -101,7 +101,7 @@ TEST(Softmax, GradientsEqualPlainLoops) {
         const Array out(dtype, shape, Lie::transposed);
         softmax_backward(out.block, dy.block, y.block, dim);
         expect_near(out.values(), dx, rounding(dtype));
-        log_softmax_backward(out.block, dy.block, log_y.block, dim);
+        softmax_backward(out.block, dy.block, log_y.block, dim, true);
         expect_near(out.values(), dx_log, rounding(dtype));
         logsumexp_backward(out.block, dlse.block, x.block, lse.block, dim);
         expect_near(out.values(), dx_lse, rounding(dtype));
@@ -148,8 +148,8 @@ TEST(Softmax, RowsCutOverRanksGiveTheSame) {
     for (size_t i = 0; i + 1 < cuts.size(); ++i) f(cuts[i], cuts[i + 1]);
   };
   each([&](int64_t begin, int64_t end) {
-    softmax(columns(y, begin, end), columns(x, begin, end), 1, &max.block, &sum.block);
-    log_softmax(columns(log_y, begin, end), columns(x, begin, end), 1, &max.block, &sum.block);
+    softmax(columns(y, begin, end), columns(x, begin, end), 1, false, &max.block, &sum.block);
+    softmax(columns(log_y, begin, end), columns(x, begin, end), 1, true, &max.block, &sum.block);
   });
   logsumexp(lse.block, max.block, sum.block);
   const Softmaxed expected = plain(x, 1);
@@ -167,14 +167,14 @@ TEST(Softmax, RowsCutOverRanksGiveTheSame) {
       });
   each([&](int64_t begin, int64_t end) {
     softmax_backward(columns(dx, begin, end), columns(dy, begin, end), columns(y, begin, end), 1,
-                     &dot.block);
-    log_softmax_backward(columns(dlog, begin, end), columns(dy, begin, end),
-                         columns(log_y, begin, end), 1, &total.block);
+                     false, &dot.block);
+    softmax_backward(columns(dlog, begin, end), columns(dy, begin, end), columns(log_y, begin, end),
+                     1, true, &total.block);
   });
   const Array whole(f32, {6, 100});
   softmax_backward(whole.block, dy.block, y.block, 1);
   expect_near(dx.values(), whole.values(), 1e-6);
-  log_softmax_backward(whole.block, dy.block, log_y.block, 1);
+  softmax_backward(whole.block, dy.block, log_y.block, 1, true);
   expect_near(dlog.values(), whole.values(), 1e-6);
 }
 
@@ -198,7 +198,7 @@ TEST(Softmax, LogarithmsOfLargeLogitsKeepTheirDigits) {
     const Array x(f32, {1, 2}), y(f32, {1, 2});
     x.block.as<float>()[0] = static_cast<float>(offset);
     x.block.as<float>()[1] = static_cast<float>(offset + 1);
-    log_softmax(y.block, x.block, 1);
+    softmax(y.block, x.block, 1, true);
     EXPECT_NEAR(y[0], -1.3132617, 1e-6) << offset;
     EXPECT_NEAR(y[1], -0.3132617, 1e-6) << offset;
   }

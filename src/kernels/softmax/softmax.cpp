@@ -125,22 +125,13 @@ struct LogSumExpOf {
 
 }  // namespace
 
-static void run_softmax(const char* what, const MemoryBlock& y, const MemoryBlock& x, int dim,
-                        const MemoryBlock* max, const MemoryBlock* sum, bool logarithm) {
+void softmax(const MemoryBlock& y, const MemoryBlock& x, int dim, bool logarithm,
+             const MemoryBlock* max, const MemoryBlock* sum) {
+  const char* what = logarithm ? "log_softmax" : "softmax";
   const Rows in(x, dim);
   const SoftmaxRows kernel{in, Rows(y, dim), max ? Rows::values(what, *max, in) : Rows(),
                            max ? Rows::values(what, *sum, in) : Rows(), logarithm};
   run_rows(what, x.device, kernel, {.rows = {&kernel.x, &kernel.y}, .held = max ? 0 : 1});
-}
-
-void softmax(const MemoryBlock& y, const MemoryBlock& x, int dim, const MemoryBlock* max,
-             const MemoryBlock* sum) {
-  run_softmax("softmax", y, x, dim, max, sum, false);
-}
-
-void log_softmax(const MemoryBlock& y, const MemoryBlock& x, int dim, const MemoryBlock* max,
-                 const MemoryBlock* sum) {
-  run_softmax("log_softmax", y, x, dim, max, sum, true);
 }
 
 void logsumexp(const MemoryBlock& out, const MemoryBlock& x, int dim) {
@@ -166,9 +157,9 @@ void row_dot(const MemoryBlock& dot, const MemoryBlock& a, const MemoryBlock& b,
   run_rows("row_dot", a.device, kernel, {.rows = {&kernel.a, &kernel.b}});
 }
 
-static void run_softmax_backward(const char* what, const MemoryBlock& dx, const MemoryBlock& dy,
-                                 const MemoryBlock& y, int dim, const MemoryBlock* given,
-                                 bool logarithm) {
+void softmax_backward(const MemoryBlock& dx, const MemoryBlock& dy, const MemoryBlock& y, int dim,
+                      bool logarithm, const MemoryBlock* given) {
+  const char* what = logarithm ? "log_softmax_backward" : "softmax_backward";
   const Rows in(y, dim);
   const SoftmaxBackwardRows kernel{Rows(dx, dim), Rows(dy, dim), in,
                                    given ? Rows::values(what, *given, in) : Rows(), logarithm};
@@ -177,16 +168,6 @@ static void run_softmax_backward(const char* what, const MemoryBlock& dx, const 
             .held = given       ? 0
                     : logarithm ? 1
                                 : 2});
-}
-
-void softmax_backward(const MemoryBlock& dx, const MemoryBlock& dy, const MemoryBlock& y, int dim,
-                      const MemoryBlock* dot) {
-  run_softmax_backward("softmax_backward", dx, dy, y, dim, dot, false);
-}
-
-void log_softmax_backward(const MemoryBlock& dx, const MemoryBlock& dy, const MemoryBlock& y,
-                          int dim, const MemoryBlock* sum) {
-  run_softmax_backward("log_softmax_backward", dx, dy, y, dim, sum, true);
 }
 
 void logsumexp_backward(const MemoryBlock& dx, const MemoryBlock& dy, const MemoryBlock& x,

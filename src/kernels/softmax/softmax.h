@@ -13,13 +13,10 @@ namespace weft {
 /// sum[r] = sum of exp(x - max[r]) over row r; an infinite max counts as 0.
 void row_sum_exp(const MemoryBlock& sum, const MemoryBlock& x, int dim, const MemoryBlock& max);
 
-/// y = exp(x - max) / sum. For parts of rows `max` and `sum` must be given.
-void softmax(const MemoryBlock& y, const MemoryBlock& x, int dim, const MemoryBlock* max = nullptr,
-             const MemoryBlock* sum = nullptr);
-
-/// y = x - max - log(sum).
-void log_softmax(const MemoryBlock& y, const MemoryBlock& x, int dim,
-                 const MemoryBlock* max = nullptr, const MemoryBlock* sum = nullptr);
+/// y = exp(x - max) / sum, or its logarithm x - max - log(sum). For parts of rows `max` and `sum`
+/// must be given.
+void softmax(const MemoryBlock& y, const MemoryBlock& x, int dim, bool logarithm = false,
+             const MemoryBlock* max = nullptr, const MemoryBlock* sum = nullptr);
 
 /// out[r] = log of the sum of exp(x) over row r.
 void logsumexp(const MemoryBlock& out, const MemoryBlock& x, int dim);
@@ -29,13 +26,10 @@ void logsumexp(const MemoryBlock& out, const MemoryBlock& max, const MemoryBlock
 /// dot[r] = sum of a * b over row r.
 void row_dot(const MemoryBlock& dot, const MemoryBlock& a, const MemoryBlock& b, int dim);
 
-/// dx = y * (dy - dot), dot[r] the row_dot of y and dy.
+/// dx = y * (dy - given), given[r] the row_dot of y and dy; or, with y the logarithm of softmax, dx
+/// = dy - exp(y) * given, given[r] the sum of dy.
 void softmax_backward(const MemoryBlock& dx, const MemoryBlock& dy, const MemoryBlock& y, int dim,
-                      const MemoryBlock* dot = nullptr);
-
-/// dx = dy - exp(y) * sum, sum[r] the sum of dy; y is log_softmax's result.
-void log_softmax_backward(const MemoryBlock& dx, const MemoryBlock& dy, const MemoryBlock& y,
-                          int dim, const MemoryBlock* sum = nullptr);
+                      bool logarithm = false, const MemoryBlock* given = nullptr);
 
 /// dx = dy[r] * exp(x - lse[r]); lse is logsumexp's result, dy and lse without `dim` (or size 1).
 void logsumexp_backward(const MemoryBlock& dx, const MemoryBlock& dy, const MemoryBlock& x,
