@@ -163,27 +163,25 @@ static void check_no_partial(const char* what, const Tensor& a) {
   }
 }
 
-/// Fills with random values of the distribution of `fill` with these parameters.
-template <class Fill>
-static void draw_into(const char* what, const Tensor& a, const Fill& fill, double first,
-                      double second) {
+/// Fills with values drawn from the distribution that `distribution` returns.
+template <class F> static void draw_into(const char* what, const Tensor& a, const F& distribution) {
   check_tensor(what, a);
   check_unrecorded(what, "", a);
   check_changeable(what, a);
   if (!is_floating(a.dtype())) fail(what, ": dtype is ", a.dtype(), ", expected a floating one");
   check_no_partial(what, a);
   RandomState& random = Context::current().random;
-  if (has_elements(a)) fill(a.block(), a.box(), a.shape(), random, first, second);
+  if (has_elements(a)) fill_random(a.block(), a.box(), a.shape(), random, distribution());
   ++random.stream;
   a.storage()->mark_changed();
 }
 
 void uniform_(const Tensor& a, double low, double high) {
-  draw_into("uniform_", a, fill_uniform, low, high);
+  draw_into("uniform_", a, [&] { return uniform_in(low, high, a.dtype()); });
 }
 
 void normal_(const Tensor& a, double mean, double deviation) {
-  draw_into("normal_", a, fill_normal, mean, deviation);
+  draw_into("normal_", a, [&] { return normal_of(mean, deviation); });
 }
 
 Tensor randint(const Shape& shape, int64_t low, int64_t high, const TensorOptions& options) {
@@ -198,7 +196,7 @@ Tensor randint(const Shape& shape, int64_t low, int64_t high, const TensorOption
   check_no_partial("randint", tensor);
   RandomState& random = Context::current().random;
   if (has_elements(tensor)) {
-    fill_integers(tensor.block(), tensor.box(), shape, random, low, high);
+    fill_random(tensor.block(), tensor.box(), shape, random, integers_in(low, high));
   }
   ++random.stream;
   return tensor;

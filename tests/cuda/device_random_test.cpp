@@ -42,7 +42,7 @@ template <class Fill> static void expect_equal_bits(DType dtype, const Fill& fil
 TEST_F(DeviceRandom, Uniform) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
     expect_equal_bits(dtype, [](const MemoryBlock& out, const Box& box, const Shape& shape) {
-      fill_uniform(out, box, shape, kState, 0.3, 9.7);
+      fill_random(out, box, shape, kState, uniform_in(0.3, 9.7, out.dtype));
     });
   }
 }
@@ -50,18 +50,19 @@ TEST_F(DeviceRandom, Uniform) {
 TEST_F(DeviceRandom, Integers) {
   for (const DType dtype : {DType::i32, DType::i64, DType::u8}) {
     expect_equal_bits(dtype, [](const MemoryBlock& out, const Box& box, const Shape& shape) {
-      fill_integers(out, box, shape, kState, 3, 170);
+      fill_random(out, box, shape, kState, integers_in(3, 170));
     });
   }
   expect_equal_bits(DType::i64, [](const MemoryBlock& out, const Box& box, const Shape& shape) {
-    fill_integers(out, box, shape, kState, int64_t{1} << 60, (int64_t{1} << 60) + 1'000'000'007);
+    fill_random(out, box, shape, kState,
+                integers_in(int64_t{1} << 60, (int64_t{1} << 60) + 1'000'000'007));
   });
 }
 
 TEST_F(DeviceRandom, Normal) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
     expect_equal_bits(dtype, [](const MemoryBlock& out, const Box& box, const Shape& shape) {
-      fill_normal(out, box, shape, kState, 0.7, 1.3);
+      fill_random(out, box, shape, kState, normal_of(0.7, 1.3));
     });
   }
 }
@@ -69,7 +70,8 @@ TEST_F(DeviceRandom, Normal) {
 TEST_F(DeviceRandom, NormalOfManyElements) {
   const Box box{{0}, {100'003}};
   const Twin out(Array(DType::f32, box.shape));
-  for (const Device d : kBothDevices) fill_normal(out.on(d), box, box.shape, kState, -0.1, 0.02);
+  for (const Device d : kBothDevices)
+    fill_random(out.on(d), box, box.shape, kState, normal_of(-0.1, 0.02));
   out.expect_alike(0);
 }
 

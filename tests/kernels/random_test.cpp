@@ -31,7 +31,7 @@ TEST(Random, PhiloxGivesTheKnownAnswers) {
 
 TEST(Random, UniformIsTheWordOfTheElement) {
   const Array out(f32, {5000});
-  fill_uniform(out.block, whole({5000}), {5000}, kState, 0, 1);
+  fill_random(out.block, whole({5000}), {5000}, kState, uniform_in(0, 1, out.block.dtype));
   for (int64_t e : {0, 1, 2, 3, 4, 1019, 1020, 1021, 4999}) {
     const Four words = philox({static_cast<uint32_t>(e / 4), 0, 77, 0}, {0x9abcdef0u, 0x12345678u});
     EXPECT_EQ(out[e], (words[static_cast<size_t>(e % 4)] >> 8) * 0x1p-24) << e;
@@ -67,18 +67,18 @@ template <class Fill> void expect_boxes_are_slices(DType dtype, const Fill& fill
 TEST(Random, BoxesAreSlicesOfTheWhole) {
   for (DType dtype : {f32, bf16, f64}) {
     expect_boxes_are_slices(dtype, [](const MemoryBlock& out, const Box& box, const Shape& shape) {
-      fill_uniform(out, box, shape, kState, -1, 2);
+      fill_random(out, box, shape, kState, uniform_in(-1, 2, out.dtype));
     });
     expect_boxes_are_slices(dtype, [](const MemoryBlock& out, const Box& box, const Shape& shape) {
-      fill_normal(out, box, shape, kState, 1, 0.5);
+      fill_random(out, box, shape, kState, normal_of(1, 0.5));
     });
     expect_boxes_are_slices(dtype, [](const MemoryBlock& out, const Box& box, const Shape& shape) {
-      fill_uniform(out, box, shape, kState, 1, 2);
+      fill_random(out, box, shape, kState, uniform_in(1, 2, out.dtype));
       dropout(out, out, box, shape, kState, 0.3);
     });
   }
   expect_boxes_are_slices(i64, [](const MemoryBlock& out, const Box& box, const Shape& shape) {
-    fill_uniform(out, box, shape, kState, -3, 100);
+    fill_random(out, box, shape, kState, uniform_in(-3, 100, out.dtype));
   });
 }
 
@@ -104,14 +104,14 @@ Moments moments(const std::vector<double>& values) {
 TEST(Random, MomentsAreThoseOfTheDistributions) {
   const Shape shape{1000, 1000};
   const Array out(f32, shape);
-  fill_normal(out.block, whole(shape), shape, kState, 0, 1);
+  fill_random(out.block, whole(shape), shape, kState, normal_of(0, 1));
   Moments m = moments(out.values());
   EXPECT_NEAR(m.mean, 0, 0.005);
   EXPECT_NEAR(m.variance, 1, 0.007);
   EXPECT_NEAR(m.fourth, 3, 0.05);
   EXPECT_GT(m.high, 4.2);
   EXPECT_LT(m.low, -4.2);
-  fill_uniform(out.block, whole(shape), shape, kState, -2, 1);
+  fill_random(out.block, whole(shape), shape, kState, uniform_in(-2, 1, out.block.dtype));
   m = moments(out.values());
   EXPECT_NEAR(m.mean, -0.5, 0.005);
   EXPECT_NEAR(m.variance, 0.75, 0.004);
@@ -128,9 +128,9 @@ TEST(Random, MomentsAreThoseOfTheDistributions) {
 TEST(Random, NeighboursAndStreamsAreNotAlike) {
   const Shape shape{100000};
   const Array a(f32, shape), b(f32, shape), c(f32, shape);
-  fill_normal(a.block, whole(shape), shape, {1, 0}, 0, 1);
-  fill_normal(b.block, whole(shape), shape, {1, 1}, 0, 1);
-  fill_normal(c.block, whole(shape), shape, {2, 0}, 0, 1);
+  fill_random(a.block, whole(shape), shape, {1, 0}, normal_of(0, 1));
+  fill_random(b.block, whole(shape), shape, {1, 1}, normal_of(0, 1));
+  fill_random(c.block, whole(shape), shape, {2, 0}, normal_of(0, 1));
   for (int64_t lag : {1, 2, 3, 4}) {
     double sum = 0;
     for (int64_t i = lag; i < 100000; ++i) sum += a[i] * a[i - lag] / 100000;
@@ -146,7 +146,7 @@ TEST(Random, NeighboursAndStreamsAreNotAlike) {
 TEST(Random, IntegersCoverTheirRange) {
   const Shape shape{10000};
   const Array out(i32, shape);
-  fill_integers(out.block, whole(shape), shape, kState, -2, 3);
+  fill_random(out.block, whole(shape), shape, kState, integers_in(-2, 3));
   std::array<int, 5> counts{};
   for (double x : out.values()) ++counts.at(static_cast<size_t>(x + 2));
   for (int count : counts) EXPECT_NEAR(count, 2000, 200);
@@ -156,20 +156,22 @@ TEST(Random, LargeIntegersAreAsExact) {
   const Shape shape{10000};
   const Array out(i64, shape);
   for (const int64_t low : {int64_t{1} << 24, int64_t{1} << 50, -(int64_t{1} << 62)}) {
-    fill_integers(out.block, whole(shape), shape, kState, low, low + 10);
+    fill_random(out.block, whole(shape), shape, kState, integers_in(low, low + 10));
     std::array<int, 10> counts{};
     for (int64_t i = 0; i < 10000; ++i) {
       ++counts.at(static_cast<size_t>(out.block.as<int64_t>()[i] - low));
     }
     for (int count : counts) EXPECT_NEAR(count, 1000, 150);
   }
-  fill_integers(out.block, whole(shape), shape, kState, 0, int64_t{1} << 32);
+  fill_random(out.block, whole(shape), shape, kState, integers_in(0, int64_t{1} << 32));
   int64_t odd = 0;
   for (int64_t i = 0; i < 10000; ++i) odd += out.block.as<int64_t>()[i] % 2;
   EXPECT_NEAR(static_cast<double>(odd), 5000, 250);
-  EXPECT_THROW(fill_integers(out.block, whole(shape), shape, kState, 0, (int64_t{1} << 32) + 1),
+  EXPECT_THROW(
+      fill_random(out.block, whole(shape), shape, kState, integers_in(0, (int64_t{1} << 32) + 1)),
+      std::invalid_argument);
+  EXPECT_THROW(fill_random(out.block, whole(shape), shape, kState, integers_in(3, 3)),
                std::invalid_argument);
-  EXPECT_THROW(fill_integers(out.block, whole(shape), shape, kState, 3, 3), std::invalid_argument);
 }
 
 TEST(Random, UniformStaysBelowItsEndInAnyDtype) {
@@ -177,7 +179,7 @@ TEST(Random, UniformStaysBelowItsEndInAnyDtype) {
   for (const DType dtype : {DType::bf16, DType::f16, DType::f32, DType::f64}) {
     const Array out(dtype, shape);
     for (const auto& [low, high] : {std::pair(0.0, 1.0), {2.0, 3.0}, {-1.0, 0.0}, {-3.0, -2.0}}) {
-      fill_uniform(out.block, whole(shape), shape, kState, low, high);
+      fill_random(out.block, whole(shape), shape, kState, uniform_in(low, high, out.block.dtype));
       for (double x : out.values()) {
         ASSERT_GE(x, low);
         ASSERT_LT(x, high);
@@ -191,7 +193,7 @@ TEST(Random, UniformOfNoLengthIsItsStart) {
   for (const DType dtype : {f32, bf16, f16}) {
     for (const double at : {1.0, 0.0, -2.0}) {
       const Array out(dtype, shape);
-      fill_uniform(out.block, whole(shape), shape, kState, at, at);
+      fill_random(out.block, whole(shape), shape, kState, uniform_in(at, at, out.block.dtype));
       EXPECT_EQ(out.values(), std::vector<double>(10, at)) << dtype;
     }
   }
@@ -218,9 +220,11 @@ TEST(Random, DropoutKeepsTheMeanAndItsGradientTheMask) {
 
 TEST(Random, RefusesABoxThatIsNotOfTheShape) {
   const Array out(f32, {3, 4});
-  EXPECT_THROW(fill_uniform(out.block, {{0, 1}, {3, 4}}, {3, 4}, kState, 0, 1),
+  EXPECT_THROW(
+      fill_random(out.block, {{0, 1}, {3, 4}}, {3, 4}, kState, uniform_in(0, 1, out.block.dtype)),
+      std::invalid_argument);
+  EXPECT_THROW(fill_random(out.block, whole({3, 5}), {3, 5}, kState, normal_of(0, 1)),
                std::invalid_argument);
-  EXPECT_THROW(fill_normal(out.block, whole({3, 5}), {3, 5}, kState, 0, 1), std::invalid_argument);
 }
 
 }  // namespace

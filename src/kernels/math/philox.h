@@ -143,12 +143,22 @@ inline float last_below(float high, DType dtype) {
   return std::nextafter(high, -std::numeric_limits<float>::infinity());
 }
 
+/// Uniform in [low, high), after rounding to the dtype.
 inline Uniform uniform_in(double low, double high, DType dtype) {
   const auto first = static_cast<float>(low), end = static_cast<float>(high);
   return {first, static_cast<float>(high - low), std::max(first, last_below(end, dtype))};
 }
+/// Normal, by the Box-Muller transform of words (0, 1) and (2, 3).
 inline Normal normal_of(double mean, double stddev) {
   return {static_cast<float>(mean), static_cast<float>(stddev)};
+}
+/// std::invalid_argument when there are no integers in [low, high), or more than 2^32.
+inline Integers integers_in(int64_t low, int64_t high) {
+  const uint64_t span = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
+  if (low >= high || span > uint64_t{1} << 32) {
+    fail("randint: low and high are ", low, " and ", high, ", expected a difference of 1 to 2^32");
+  }
+  return {low, span};
 }
 /// The value is 1 / (1 - p) where dropout keeps an element.
 inline Bernoulli kept_by_dropout(double p) {

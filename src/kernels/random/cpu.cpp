@@ -135,6 +135,7 @@ void dropout_dense(const MemoryBlock& out, const MemoryBlock& in, const Box& box
 
 void fill_random(const MemoryBlock& out, const Box& box, const Shape& shape,
                  const RandomState& state, const Distribution& distribution) {
+  check_box(out, box, shape);
   std::visit(
       [&](const auto& f) {
         if (out.is_dense()) return fill_dense(out, box, shape, state, f);
@@ -144,19 +145,21 @@ void fill_random(const MemoryBlock& out, const Box& box, const Shape& shape,
       distribution);
 }
 
-void drop(const MemoryBlock& out, const MemoryBlock& in, const Box& box, const Shape& shape,
-          const RandomState& state, const Bernoulli& kept) {
+void dropout(const MemoryBlock& out, const MemoryBlock& in, const Box& box, const Shape& shape,
+             const RandomState& state, double p) {
+  check_box(out, box, shape);
+  check_box(in, box, shape);
   if (!out.is_dense()) {
     return through_dense(
-        out, [&](const MemoryBlock& dense) { host::drop(dense, in, box, shape, state, kept); });
+        out, [&](const MemoryBlock& dense) { host::dropout(dense, in, box, shape, state, p); });
   }
   if (!in.is_dense()) {
     // Copies into the result, which is then dropped in place.
     host::copy(out, in);
-    return host::drop(out, out, box, shape, state, kept);
+    return host::dropout(out, out, box, shape, state, p);
   }
-  visit_compute_floating("dropout", in.dtype, [&](auto type) {
-    dropout_dense<typename decltype(type)::type>(out, in, box, shape, state, kept);
+  visit_compute_floating("dropout", in.dtype, [&]<class C>(Type<C>) {
+    dropout_dense<C>(out, in, box, shape, state, kept_by_dropout(p));
   });
 }
 
@@ -164,48 +167,15 @@ void drop(const MemoryBlock& out, const MemoryBlock& in, const Box& box, const S
 
 namespace weft {
 
-static void check_box(const char* what, const MemoryBlock& out, const Box& box,
-                      const Shape& shape) {
-  bool fits = out.shape == box.shape && box.shape.ndim() == shape.ndim();
+void check_box(const MemoryBlock& block, const Box& box, const Shape& shape) {
+  bool fits = block.shape == box.shape && box.shape.ndim() == shape.ndim();
   for (int i = 0; fits && i < shape.ndim(); ++i) {
     fits = box.offset[i] >= 0 && box.offset[i] + box.shape[i] <= shape[i];
   }
   if (!fits) {
-    fail(what, ": block is ", out.shape, ", expected ", box.shape, " at ", box.offset, " of ",
+    fail("random: block is ", block.shape, ", expected ", box.shape, " at ", box.offset, " of ",
          shape);
   }
-}
-
-static void fill_any(const char* what, const MemoryBlock& out, const Box& box, const Shape& shape,
-                     const RandomState& state, const Distribution& distribution) {
-  check_box(what, out, box, shape);
-  fill_random(out, box, shape, state, distribution);
-}
-
-void fill_uniform(const MemoryBlock& out, const Box& box, const Shape& shape,
-                  const RandomState& state, double low, double high) {
-  fill_any("uniform", out, box, shape, state, uniform_in(low, high, out.dtype));
-}
-
-void fill_integers(const MemoryBlock& out, const Box& box, const Shape& shape,
-                   const RandomState& state, int64_t low, int64_t high) {
-  const uint64_t span = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
-  if (low >= high || span > uint64_t{1} << 32) {
-    fail("randint: low and high are ", low, " and ", high, ", expected a difference of 1 to 2^32");
-  }
-  fill_any("randint", out, box, shape, state, Integers{low, span});
-}
-
-void fill_normal(const MemoryBlock& out, const Box& box, const Shape& shape,
-                 const RandomState& state, double mean, double stddev) {
-  fill_any("normal", out, box, shape, state, normal_of(mean, stddev));
-}
-
-void dropout(const MemoryBlock& out, const MemoryBlock& in, const Box& box, const Shape& shape,
-             const RandomState& state, double p) {
-  check_box("dropout", out, box, shape);
-  check_box("dropout", in, box, shape);
-  drop(out, in, box, shape, state, kept_by_dropout(p));
 }
 
 }  // namespace weft

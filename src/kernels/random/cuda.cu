@@ -145,6 +145,7 @@ static void draw(const Box& box, const Shape& shape, const WordStream& words, co
 
 void fill_random(const MemoryBlock& out, const Box& box, const Shape& shape,
                  const RandomState& state, const Distribution& distribution) {
+  check_box(out, box, shape);
   std::visit(
       [&](const auto& f) {
         draw(box, shape, {state.seed, state.stream}, f, StoreDrawn{RandomSide(out)},
@@ -153,10 +154,12 @@ void fill_random(const MemoryBlock& out, const Box& box, const Shape& shape,
       distribution);
 }
 
-void drop(const MemoryBlock& out, const MemoryBlock& in, const Box& box, const Shape& shape,
-          const RandomState& state, const Bernoulli& kept) {
+void dropout(const MemoryBlock& out, const MemoryBlock& in, const Box& box, const Shape& shape,
+             const RandomState& state, double p) {
+  check_box(out, box, shape);
+  check_box(in, box, shape);
   visit_compute_floating("dropout", in.dtype, [&]<class C>(Type<C>) {
-    draw(box, shape, {state.seed, state.stream}, kept,
+    draw(box, shape, {state.seed, state.stream}, kept_by_dropout(p),
          StoreDropped<C>{RandomSide(out), RandomSide(in)}, current_stream(out.device));
   });
 }
