@@ -12,7 +12,7 @@
 #include "ops/promotion.h"
 #include "ops/take.h"
 #include "src/kernels/copy/dense.h"
-#include "src/kernels/matmul/batched_product.h"
+#include "src/kernels/matmul/product.h"
 #include "weft/error.h"
 #include "weft/extend/op.h"
 #include "weft/ops.h"

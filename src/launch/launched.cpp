@@ -5,12 +5,9 @@
 #include <cstdlib>
 #include <initializer_list>
 
+#include "src/kernels/matmul/product.h"
 #include "weft/error.h"
 #include "weft/ranks.h"
-
-#ifdef WEFT_WITH_ONEDNN
-#include "src/kernels/matmul/onednn.h"
-#endif
 
 namespace weft {
 

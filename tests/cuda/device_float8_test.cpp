@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/matmul/float8.h"
+#include "src/kernels/matmul/gemm.h"
 #include "src/kernels/quantize/quantize.h"
 #include "tests/cuda/twin.h"
 

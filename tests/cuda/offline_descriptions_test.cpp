@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "src/kernels/matmul/cuda.h"
+#include "src/kernels/matmul/product.h"
 #include "weft/error.h"
 
 #ifdef WEFT_WITH_CUDNN

@@ -9,10 +9,6 @@
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
 
-#ifdef WEFT_WITH_ONEDNN
-#include "src/kernels/matmul/onednn.h"
-#endif
-
 namespace weft {
 
 static std::optional<DType> products_asked_for;

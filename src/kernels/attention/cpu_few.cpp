@@ -5,8 +5,6 @@
 #include "src/kernels/attention/tiles.h"
 #include "src/kernels/math/math.h"
 #include "src/kernels/math/reducers.h"
-#include "src/kernels/matmul/narrow.h"
-#include "src/kernels/matmul/scratch.h"
 #include "src/kernels/matmul/tasks.h"
 #include "src/kernels/rows/row_functors.h"
 

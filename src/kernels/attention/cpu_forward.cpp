@@ -5,7 +5,6 @@
 #include "src/kernels/attention/score_tiles.h"
 #include "src/kernels/attention/tiles.h"
 #include "src/kernels/math/math.h"
-#include "src/kernels/matmul/scratch.h"
 #include "src/kernels/matmul/tasks.h"
 
 namespace weft {

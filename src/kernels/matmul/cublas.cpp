@@ -9,7 +9,7 @@
 #include "src/device/cuda/library_handles.h"
 #include "src/device/cuda/streams.h"
 #include "src/kernels/copy/dense.h"
-#include "src/kernels/matmul/cuda.h"
+#include "src/kernels/matmul/product.h"
 
 namespace weft::cuda {
 

@@ -11,7 +11,7 @@
 #include "src/device/cuda/checked.h"
 #include "src/device/cuda/library_handles.h"
 #include "src/device/cuda/streams.h"
-#include "src/kernels/matmul/cuda.h"
+#include "src/kernels/matmul/product.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
 #include "weft/storage.h"

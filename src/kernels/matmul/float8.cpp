@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/matmul/float8.h"
+#include "src/kernels/matmul/gemm.h"
 
 #include "src/kernels/copy/dense.h"
 #include "src/kernels/map/map.h"
-#include "src/kernels/matmul/gemm.h"
 
 namespace weft {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/matmul/cuda.h"
+#include "src/kernels/matmul/product.h"
 
 namespace weft::cuda {
 

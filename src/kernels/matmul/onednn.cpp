@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/matmul/onednn.h"
+#include "src/kernels/matmul/product.h"
 
 #include <array>
 #include <bit>
@@ -8,7 +8,6 @@
 #include <memory>
 #include <vector>
 
-#include "src/kernels/matmul/scratch.h"
 #include "src/kernels/matmul/tasks.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"

@@ -2,8 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string>
 
+#include "src/kernels/kernel.h"
 #include "weft/dtype.h"
+#include "weft/shape.h"
 
 namespace weft {
 
@@ -44,5 +48,76 @@ struct Product {
 /// Computes the product: with oneDNN, or in plain loops when it is tiny, not floating, or the build
 /// has no oneDNN.
 void multiply(const Product& product);
+
+/// Computes a product of f32, bf16 or f16 of a few rows by a matrix with dense columns, or the
+/// transpose of that: the products of decoding one token. Takes dot products in f32 that read the
+/// matrix once, without repacking.
+void multiply_narrow(const Product& product);
+
+/// How many rows ahead to prefetch: when each row begins on another page, the processor does not
+/// prefetch by itself.
+inline constexpr int64_t kFetchedAhead = 16;
+template <class T> void fetch_ahead(const T* row, int64_t elements) {
+  constexpr int64_t kLine = 64 / sizeof(T);
+  for (int64_t i = 0; i < elements; i += kLine) __builtin_prefetch(row + i);
+}
+
+/// Computes the product by oneDNN, for f32, bf16 and f16 operands; m, n, k > 0. bf16 products run
+/// in f32 if the processor has no bf16 instructions, f16 products always. The primitives are cached
+/// per thread.
+void multiply_onednn(const Product& product);
+
+/// Whether the processor has instructions for products of bf16.
+bool has_bf16_instructions();
+
+/// Returns oneDNN's version and the instruction set it uses here: its results depend on both.
+std::string onednn_in_words();
+
+/// A dim over which products repeat, and each operand's stride along it.
+struct BatchDim {
+  int64_t size, a, b, c;
+};
+
+/// One product for each element of the batch dims, innermost first.
+struct BatchedProduct {
+  Product each;
+  int ndim = 0;
+  BatchDim dims[kMaxDims];
+
+  int64_t count() const {
+    int64_t count = 1;
+    for (int i = 0; i < ndim; ++i) count *= dims[i].size;
+    return count;
+  }
+};
+
+/// Returns product number `index` of the batch over the dims from `first` on.
+Product product_at(const BatchedProduct& batch, int64_t index, int first = 0);
+
+/// Computes the products. On a GPU they are queued on the current stream of `device`, which holds
+/// their memory: by cuBLASLt, or by a plain kernel when it has no algorithm for them (integers,
+/// unsupported strides).
+WEFT_KERNEL(void, multiply_batch, (const BatchedProduct& batch, Device device), (batch, device))
+
+/// Computes products of any sizes, such as those of the rows of each expert. Their results do not
+/// overlap. On a GPU they are one call of cuBLAS where it supports them, queued on the current
+/// stream of `device`, which holds their memory.
+WEFT_KERNEL(void, multiply_each, (std::span<const Product> products, Device device),
+            (products, device))
+
+namespace cuda {
+
+/// Returns whether the products are for cuBLASLt, and creates its descriptors, for checks without a
+/// device. std::runtime_error when it rejects one.
+bool is_described_by_cublaslt(const BatchedProduct& batch);
+
+/// Computes them by cuBLASLt; returns false, with nothing queued, when it does not support them.
+bool multiply_by_cublaslt(const BatchedProduct& batch, Device device);
+
+/// Computes products of one dtype by one grouped call of cuBLAS; returns false, with nothing
+/// queued, when it does not support them.
+bool multiply_each_by_cublas(std::span<const Product> products, Device device);
+
+}  // namespace cuda
 
 }  // namespace weft

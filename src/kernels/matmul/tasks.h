@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <memory>
+#include <vector>
 
 #ifdef WEFT_WITH_OPENMP
 #include <omp.h>
+#endif
 
 #include "weft/export.h"
-#endif
+#include "weft/storage.h"
 
 namespace weft {
 
@@ -68,5 +72,45 @@ void run_tasks(int64_t tasks, [[maybe_unused]] int threads, const Task& task) {
   ThreadLimit one(1);
   for (int64_t i = 0; i < tasks; ++i) task(i, 0);
 }
+
+/// Temporary memory for one call, aligned to 64 bytes: small pieces from a buffer that each thread
+/// keeps, larger ones from the allocator, which counts them.
+class Scratch : NotCopied {
+ public:
+  Scratch() : mark_(kept_buffer().used) {}
+  ~Scratch() { kept_buffer().used = mark_; }
+
+  template <class T> T* take(int64_t count) {
+    return static_cast<T*>(take_bytes(static_cast<size_t>(count) * sizeof(T)));
+  }
+  void* take_bytes(size_t bytes) {
+    bytes = (bytes + 63) / 64 * 64;
+    KeptBuffer& kept = kept_buffer();
+    if (bytes <= kKeptBytes - kept.used) {
+      void* piece = kept.bytes + kept.used;
+      kept.used += bytes;
+      return piece;
+    }
+    PurposeScope purpose(Purpose::other);
+    large_.push_back(Storage::allocate(bytes));
+    return large_.back()->data();
+  }
+
+ private:
+  static constexpr size_t kKeptBytes = size_t{128} << 10;
+  struct KeptBuffer {
+    size_t used = 0;
+    alignas(64) std::byte bytes[kKeptBytes];
+  };
+  static KeptBuffer& kept_buffer() {
+    WEFT_STATIC_TLS static thread_local std::unique_ptr<KeptBuffer> buffer;
+    if (!buffer) [[unlikely]]
+      buffer.reset(new KeptBuffer);  // make_unique would clear it
+    return *buffer;
+  }
+
+  size_t mark_;
+  std::vector<Ref<Storage>> large_;
+};
 
 }  // namespace weft
