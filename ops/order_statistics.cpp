@@ -10,7 +10,7 @@
 #include "ops/take.h"
 #include "src/base/numeric.h"
 #include "src/kernels/copy/dense.h"
-#include "src/kernels/iteration/lines.h"
+#include "src/kernels/iteration/iteration.h"
 #include "src/kernels/rows/rows.h"
 #include "src/kernels/sort/sort.h"
 #include "src/kernels/take/take.h"

@@ -10,7 +10,7 @@
 #include "ops/sorting.h"
 #include "src/base/numeric.h"
 #include "src/kernels/copy/dense.h"
-#include "src/kernels/iteration/lines.h"
+#include "src/kernels/iteration/iteration.h"
 #include "src/kernels/rows/rows.h"
 #include "src/kernels/take/take.h"
 #include "weft/extend/parts.h"

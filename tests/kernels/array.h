@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "src/kernels/iteration/lines.h"
+#include "src/kernels/iteration/iteration.h"
 #include "weft/block.h"
 
 namespace weft {

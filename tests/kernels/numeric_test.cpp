@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "src/kernels/iteration/lines.h"
+#include "src/kernels/iteration/iteration.h"
 
 namespace weft {
 namespace {

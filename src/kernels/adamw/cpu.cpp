@@ -6,7 +6,7 @@
 
 #include "src/base/parallel.h"
 #include "src/kernels/adamw/update_elements.h"
-#include "src/kernels/iteration/lines.h"
+#include "src/kernels/iteration/iteration.h"
 #include "weft/error.h"
 
 namespace weft {

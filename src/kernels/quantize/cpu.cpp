@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "src/base/parallel.h"
-#include "src/kernels/iteration/lines.h"
+#include "src/kernels/iteration/iteration.h"
 #include "src/kernels/quantize/codes.h"
 #include "src/kernels/quantize/quantize.h"
 

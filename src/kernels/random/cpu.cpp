@@ -7,7 +7,7 @@
 
 #include "src/base/parallel.h"
 #include "src/kernels/copy/copy.h"
-#include "src/kernels/iteration/lines.h"
+#include "src/kernels/iteration/iteration.h"
 #include "src/kernels/math/philox.h"
 #include "weft/error.h"
 

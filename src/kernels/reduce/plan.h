@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-#include "src/kernels/iteration/lines.h"
+#include "src/kernels/iteration/iteration.h"
 #include "src/kernels/math/reducers.h"
 #include "src/kernels/reduce/reduce.h"
 #include "weft/block.h"

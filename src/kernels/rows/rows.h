@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <memory>
 
-#include "src/kernels/iteration/lines.h"
+#include "src/kernels/iteration/iteration.h"
 #include "weft/block.h"
 
 namespace weft {
