@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/cross_entropy/linear_head.h"
+#include "src/kernels/cross_entropy/cross_entropy.h"
 
 #include "ops/dims.h"
 #include "ops/promotion.h"

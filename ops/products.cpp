@@ -10,6 +10,7 @@
 #include "ops/promotion.h"
 #include "src/kernels/kernel.h"
 #include "src/kernels/matmul/gemm.h"
+#include "src/kernels/reduce/reduce.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/ops.h"

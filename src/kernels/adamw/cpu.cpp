@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "src/base/parallel.h"
-#include "src/kernels/adamw/update_elements.h"
 #include "src/kernels/iteration/iteration.h"
 #include "weft/error.h"
 

@@ -4,7 +4,6 @@
 #include "src/device/cuda/streams.h"
 #include "src/device/kernel/elements.h"
 #include "src/device/kernel/launch.h"
-#include "src/kernels/adamw/update_elements.h"
 #include "weft/error.h"
 
 namespace weft::cuda {

@@ -15,7 +15,7 @@ static std::optional<DType> products_asked_for;
 
 void multiply_attention_in(std::optional<DType> dtype) { products_asked_for = dtype; }
 
-static bool multiplies_in_bf16(DType dtype) {
+bool multiplies_in_bf16(DType dtype) {
   if (dtype != DType::bf16) return false;
   if (products_asked_for) return *products_asked_for == DType::bf16;
 #ifdef WEFT_WITH_ONEDNN
@@ -24,28 +24,6 @@ static bool multiplies_in_bf16(DType dtype) {
   return false;
 #endif
 }
-
-namespace host {
-
-void attend(const AttentionSizes& sizes, const AttentionOperands& x) {
-  if (!x.options.mod && x.options.dropout == 0 && has_few_queries(sizes, x)) {
-    return attend_few(sizes, x);
-  }
-  if (x.q.dtype == DType::f64) return attend_as<double>(sizes, x);
-  if (multiplies_in_bf16(x.q.dtype)) return attend_as<float, bfloat16>(sizes, x);
-  attend_as<float>(sizes, x);
-}
-
-void attend_backward(const AttentionSizes& sizes, const AttentionGradients& x) {
-  const DType dtype = x.q.dtype;
-  if (dtype == DType::f64) return attend_backward_as<double>(sizes, x);
-  if (multiplies_in_bf16(dtype) && !x.options.has_rule()) {
-    return attend_backward_as<float, bfloat16>(sizes, x);
-  }
-  attend_backward_as<float>(sizes, x);
-}
-
-}  // namespace host
 
 static void check_operand(const char* name, const MemoryBlock& x, const Shape& shape, DType dtype) {
   if (x.shape != shape) fail("attention: ", name, " is ", x.shape, ", expected ", shape);

@@ -205,8 +205,8 @@ static void run_key_heads(const AttentionSizes& sizes, const MemoryBlock& dmask,
   });
 }
 
-template <class T, class E>
-void attend_backward_as(const AttentionSizes& sizes, const AttentionGradients& x) {
+template <class T, class E = T>
+static void attend_backward_as(const AttentionSizes& sizes, const AttentionGradients& x) {
   const ScoreRule<T> all_changes(x.options, sizes);
   const ScoreRule<T>* rule = x.options.has_rule() ? &all_changes : nullptr;
   const int threads = usable_threads();
@@ -231,8 +231,12 @@ void attend_backward_as(const AttentionSizes& sizes, const AttentionGradients& x
   });
 }
 
-template void attend_backward_as<float>(const AttentionSizes&, const AttentionGradients&);
-template void attend_backward_as<float, bfloat16>(const AttentionSizes&, const AttentionGradients&);
-template void attend_backward_as<double>(const AttentionSizes&, const AttentionGradients&);
+void host::attend_backward(const AttentionSizes& sizes, const AttentionGradients& x) {
+  if (x.q.dtype == DType::f64) return attend_backward_as<double>(sizes, x);
+  if (multiplies_in_bf16(x.q.dtype) && !x.options.has_rule()) {
+    return attend_backward_as<float, bfloat16>(sizes, x);
+  }
+  attend_backward_as<float>(sizes, x);
+}
 
 }  // namespace weft

@@ -172,8 +172,8 @@ static void attend_block(const AttentionSizes& sizes, const ScoreRule<T>* rule,
   });
 }
 
-template <class T, class E>
-void attend_as(const AttentionSizes& sizes, const AttentionOperands& x) {
+template <class T, class E = T>
+static void attend_as(const AttentionSizes& sizes, const AttentionOperands& x) {
   const ScoreRule<T> rule(x.options, sizes);
   const int threads = usable_threads();
   const int64_t heads = sizes.batch * sizes.kv_heads;
@@ -199,8 +199,13 @@ void attend_as(const AttentionSizes& sizes, const AttentionOperands& x) {
   });
 }
 
-template void attend_as<float>(const AttentionSizes&, const AttentionOperands&);
-template void attend_as<float, bfloat16>(const AttentionSizes&, const AttentionOperands&);
-template void attend_as<double>(const AttentionSizes&, const AttentionOperands&);
+void host::attend(const AttentionSizes& sizes, const AttentionOperands& x) {
+  if (!x.options.mod && x.options.dropout == 0 && has_few_queries(sizes, x)) {
+    return attend_few(sizes, x);
+  }
+  if (x.q.dtype == DType::f64) return attend_as<double>(sizes, x);
+  if (multiplies_in_bf16(x.q.dtype)) return attend_as<float, bfloat16>(sizes, x);
+  attend_as<float>(sizes, x);
+}
 
 }  // namespace weft

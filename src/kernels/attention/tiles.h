@@ -141,18 +141,14 @@ void for_seeing_rows(const AttentionSizes& sizes, const QueryBlock& block, int64
   }
 }
 
-/// The computations of attention.h in T: float for f32, bf16 and f16, double for f64. Products have
-/// operands of type E.
-template <class T, class E = T>
-void attend_as(const AttentionSizes& sizes, const AttentionOperands& x);
+/// Whether operands of `dtype` are multiplied in bf16: tiles then have T = float and E = bfloat16;
+/// otherwise both are float for f32, bf16 and f16, double for f64.
+bool multiplies_in_bf16(DType dtype);
 
 /// Whether so few queries share each key head that reading the keys dominates the time.
 bool has_few_queries(const AttentionSizes& sizes, const AttentionOperands& x);
 
 /// `attend` in float for that case.
 void attend_few(const AttentionSizes& sizes, const AttentionOperands& x);
-
-template <class T, class E = T>
-void attend_backward_as(const AttentionSizes& sizes, const AttentionGradients& x);
 
 }  // namespace weft

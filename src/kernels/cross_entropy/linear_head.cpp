@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/cross_entropy/linear_head.h"
+#include "src/kernels/cross_entropy/cross_entropy.h"
 
 #include "src/kernels/copy/dense.h"
 #include "src/kernels/map/map.h"

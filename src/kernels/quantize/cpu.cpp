@@ -5,7 +5,6 @@
 
 #include "src/base/parallel.h"
 #include "src/kernels/iteration/iteration.h"
-#include "src/kernels/quantize/codes.h"
 #include "src/kernels/quantize/quantize.h"
 
 namespace weft::host {

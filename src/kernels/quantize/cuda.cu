@@ -3,7 +3,6 @@
 #include "src/device/kernel/elements.h"
 #include "src/device/kernel/launch.h"
 #include "src/kernels/math/reducers.h"
-#include "src/kernels/quantize/codes.h"
 #include "src/kernels/quantize/quantize.h"
 
 namespace weft::cuda {

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "src/base/parallel.h"
-#include "src/kernels/sort/keys.h"
 #include "weft/error.h"
 
 namespace weft {

@@ -7,7 +7,6 @@
 #include "src/device/cuda/streams.h"
 #include "src/device/kernel/launch.h"
 #include "src/kernels/rows/device_values.h"
-#include "src/kernels/sort/keys.h"
 #include "weft/storage.h"
 
 namespace weft::cuda {
