@@ -17,18 +17,6 @@ inline constexpr int64_t kKeyStep = 64;
 
 constexpr int64_t whole_steps(int64_t keys) { return (keys + kKeyStep - 1) / kKeyStep * kKeyStep; }
 
-/// Consecutive queries of all heads that share a key head: row g * count + i is query first + i of
-/// the group's head g.
-struct QueryBlock {
-  int64_t first, count, rows;
-  /// The first key that any query sees, rounded down to a whole step, and the end of the last one.
-  int64_t begin, seen;
-};
-
-struct QueryRange {
-  int64_t begin, end;
-};
-
 /// The sizes of one call, and the options that say which keys are seen.
 struct AttentionSizes {
   int64_t batch, heads, kv_heads, group, queries, keys, width;
@@ -60,23 +48,43 @@ struct AttentionSizes {
   }
   /// The number of keys that any query sees, rounded up to whole steps.
   int64_t packed_keys() const { return queries == 0 ? 0 : whole_steps(seen(queries - 1)); }
-  QueryBlock block(int64_t index) const {
-    const int64_t first = index * block_queries;
-    const int64_t count = std::min(block_queries, queries - first);
-    return {first, count, group * count, first_key(first) / kKeyStep * kKeyStep,
-            seen(first + count - 1)};
+};
+
+struct QueryRange {
+  int64_t begin, end;
+};
+
+/// Consecutive queries of all heads that share a key head: row g * count + i is query first + i of
+/// the group's head g.
+struct QueryBlock {
+  const AttentionSizes& sizes;
+  int64_t batch, kv_head;
+  int64_t first, count, rows;
+  /// The first key that any query sees, rounded down to a whole step, and the end of the last one.
+  int64_t begin, seen;
+
+  QueryBlock(const AttentionSizes& of, int64_t batch_element, int64_t key_head, int64_t index)
+      : sizes(of),
+        batch(batch_element),
+        kv_head(key_head),
+        first(index * of.block_queries),
+        count(std::min(of.block_queries, of.queries - first)),
+        rows(of.group * count),
+        begin(of.first_key(first) / kKeyStep * kKeyStep),
+        seen(of.seen(first + count - 1)) {}
+  /// Returns the head and the query of a row.
+  int64_t head(int64_t row) const { return kv_head * sizes.group + row / count; }
+  int64_t query(int64_t row) const { return first + row % count; }
+  /// Returns the queries that see key `key`, relative to the block.
+  QueryRange queries_of(int64_t key) const {
+    if (key >= sizes.keys) return {count, count};
+    const int64_t from = std::clamp<int64_t>(sizes.first_query(key) - first, 0, count);
+    if (sizes.window == 0) return {from, count};
+    return {from, std::clamp<int64_t>(sizes.end_query(key) - first, from, count)};
   }
-  /// The queries of `block` that see key `key`, relative to the block.
-  QueryRange queries_of(const QueryBlock& block, int64_t key) const {
-    if (key >= keys) return {block.count, block.count};
-    const int64_t begin = std::clamp<int64_t>(first_query(key) - block.first, 0, block.count);
-    if (window == 0) return {begin, block.count};
-    return {begin, std::clamp<int64_t>(end_query(key) - block.first, begin, block.count)};
-  }
-  /// Whether all queries of `block` see all of the `count` keys from `key` on.
-  bool all_see(const QueryBlock& block, int64_t key, int64_t count) const {
-    return queries_of(block, key + count - 1).begin == 0 &&
-           queries_of(block, key).end == block.count;
+  /// Returns whether all queries see all of the `keys` keys from `key` on.
+  bool all_see(int64_t key, int64_t keys) const {
+    return queries_of(key + keys - 1).begin == 0 && queries_of(key).end == count;
   }
 };
 

@@ -48,36 +48,33 @@ template <class T, class E> struct BackwardMemory {
 
 /// Packs the queries of a block (or an array of their shape) as rows [rows, width].
 template <class T>
-static void pack_query_rows(const AttentionSizes& sizes, const MemoryBlock& x, int64_t batch,
-                            int64_t kv_head, const QueryBlock& block, T* to, double factor) {
-  for_group(sizes, x, batch, kv_head, block, [&](const Matrix& from, int64_t row) {
-    copy_matrix(from, block.count, sizes.width,
-                {to + row * sizes.width, tile_dtype<T>, sizes.width, 1}, factor);
+static void pack_query_rows(const QueryBlock& block, const MemoryBlock& x, T* to, double factor) {
+  const int64_t width = block.sizes.width;
+  for_group(block, x, [&](const Matrix& from, int64_t row) {
+    copy_matrix(from, block.count, width, {to + row * width, tile_dtype<T>, width, 1}, factor);
   });
 }
 
 /// Packs everything that a block's tiles read, except the keys.
 template <class T, class E>
-static void pack_block(const AttentionSizes& sizes, const AttentionGradients& x, int64_t batch,
-                       int64_t kv_head, const QueryBlock& block, const BackwardMemory<T, E>& m) {
+static void pack_block(const QueryBlock& block, const AttentionGradients& x,
+                       const BackwardMemory<T, E>& m) {
   const int64_t rows = block.rows;
-  const double scale = packed_scale<T, E>(sizes);
-  pack_query_rows(sizes, x.q, batch, kv_head, block, m.queries, scale);
-  pack_query_columns(sizes, x.q, batch, kv_head, block, m.query_columns, scale);
-  pack_query_rows(sizes, x.dout, batch, kv_head, block, m.dout, 1);
-  pack_query_columns(sizes, x.dout, batch, kv_head, block, m.dout_columns);
+  const double scale = packed_scale<T, E>(block.sizes);
+  pack_query_rows(block, x.q, m.queries, scale);
+  pack_query_columns(block, x.q, m.query_columns, scale);
+  pack_query_rows(block, x.dout, m.dout, 1);
+  pack_query_columns(block, x.dout, m.dout_columns);
   T* out = m.dquery_columns;  // not used yet
-  pack_query_columns(sizes, x.out, batch, kv_head, block, out);
+  pack_query_columns(block, x.out, out);
   std::fill_n(m.delta, rows, T(0));
-  for (int64_t d = 0; d < sizes.width; ++d) {
+  for (int64_t d = 0; d < block.sizes.width; ++d) {
     for (int64_t r = 0; r < rows; ++r) {
       m.delta[r] += static_cast<T>(m.dout_columns[d * rows + r]) * out[d * rows + r];
     }
   }
   for (int64_t row = 0; row < rows; ++row) {
-    const int64_t head = kv_head * sizes.group + row / block.count;
-    const int64_t query = block.first + row % block.count;
-    const T lse = lse_of<T>(x.lse, batch, head, query);
+    const T lse = lse_of<T>(x.lse, block.batch, block.head(row), block.query(row));
     m.lse[row] = std::isfinite(lse) ? lse : T(0);  // all scores of the row are -inf
   }
 }
@@ -106,13 +103,13 @@ static void differentiate_scores(const float* __restrict scores, float scale,
 /// Computes p, the probabilities of scores, and ds, their gradients from dscores; both are zero
 /// where a row does not see the key.
 template <class T, class E>
-static void differentiate_tile(const AttentionSizes& sizes, const QueryBlock& block, int64_t first,
-                               int64_t count, const BackwardMemory<T, E>& m) {
-  const T scale = missing_scale<T, E>(sizes);
+static void differentiate_tile(const QueryBlock& block, int64_t first, int64_t count,
+                               const BackwardMemory<T, E>& m) {
+  const T scale = missing_scale<T, E>(block.sizes);
   for (int64_t key = 0; key < count; ++key) {
     const int64_t at = key * block.rows;
-    for_seeing_rows(sizes, block, first + key, m.p + at, [](int64_t, int64_t) {});
-    for_seeing_rows(sizes, block, first + key, m.ds + at, [&](int64_t begin, int64_t end) {
+    for_seeing_rows(block, first + key, m.p + at, [](int64_t, int64_t) {});
+    for_seeing_rows(block, first + key, m.ds + at, [&](int64_t begin, int64_t end) {
       differentiate_scores(m.scores + at, scale, m.dscores + at, m.p + at, m.ds + at, m.lse,
                            m.delta, begin, end);
     });
@@ -125,11 +122,10 @@ template <class T> static void multiply_by(T* values, const T* factors, int64_t 
 
 /// The same with the changes that `rule` makes. Gradients of scores are added to `dmask`.
 template <class T>
-static void differentiate_changed_tile(const AttentionSizes& sizes, const ScoreRule<T>& rule,
-                                       const MemoryBlock& dmask, int64_t batch, int64_t kv_head,
-                                       const QueryBlock& block, int64_t first, int64_t count,
+static void differentiate_changed_tile(const QueryBlock& block, const ScoreRule<T>& rule,
+                                       const MemoryBlock& dmask, int64_t first, int64_t count,
                                        const BackwardMemory<T, T>& m) {
-  const ScoreRange at = range_of(sizes, batch, kv_head, block, first, count);
+  const ScoreRange at = range_of(block, first, count);
   const int64_t all = count * block.rows;
   if (m.slopes) std::fill_n(m.slopes, all, T(1));
   modify_tile<T>(rule, at, all, 1, m.scores, m.slopes);
@@ -138,29 +134,27 @@ static void differentiate_changed_tile(const AttentionSizes& sizes, const ScoreR
     drop_tile(rule.kept, at, block, count, m.kept);
     multiply_by(m.dscores, m.kept, all);
   }
-  differentiate_tile(sizes, block, first, count, m);
+  differentiate_tile(block, first, count, m);
   if (m.kept) multiply_by(m.p, m.kept, all);
-  if (dmask.data) add_to_mask(sizes, dmask, at, block, m.ds);
+  if (dmask.data) add_to_mask(dmask, at, block, m.ds);
   if (m.slopes) multiply_by(m.ds, m.slopes, all);
 }
 
 template <class T, class E>
-static void attend_block_backward(const AttentionSizes& sizes, const ScoreRule<T>* rule,
-                                  const AttentionGradients& x, int64_t batch, int64_t kv_head,
-                                  const QueryBlock& block, const BackwardMemory<T, E>& m) {
+static void attend_block_backward(const QueryBlock& block, const ScoreRule<T>* rule,
+                                  const AttentionGradients& x, const BackwardMemory<T, E>& m) {
+  const AttentionSizes& sizes = block.sizes;
   const int64_t rows = block.rows, width = sizes.width;
-  pack_block(sizes, x, batch, kv_head, block, m);
+  pack_block(block, x, m);
   bool is_first = true;
-  for_seen_tiles(sizes, rule, batch, kv_head, block, [&](int64_t first, int64_t count) {
+  for_seen_tiles(rule, block, [&](int64_t first, int64_t count) {
     const int64_t at = first * width;
     multiply_tiles(count, rows, width, m.keys + at, width, m.query_columns, m.scores, 0);
     multiply_tiles(count, rows, width, m.values + at, width, m.dout_columns, m.dscores, 0);
     if constexpr (std::is_same_v<T, E>) {
-      if (rule) {
-        differentiate_changed_tile(sizes, *rule, x.dmask, batch, kv_head, block, first, count, m);
-      }
+      if (rule) differentiate_changed_tile(block, *rule, x.dmask, first, count, m);
     }
-    if (!rule) differentiate_tile(sizes, block, first, count, m);
+    if (!rule) differentiate_tile(block, first, count, m);
     multiply_tiles(count, width, rows, m.p, rows, m.dout, m.dvalues + at, 1);
     multiply_tiles(count, width, rows, m.ds, rows, m.queries, m.dkeys + at, 1);
     const auto keys = key_columns(sizes, m.key_columns, first);
@@ -169,7 +163,7 @@ static void attend_block_backward(const AttentionSizes& sizes, const ScoreRule<T
     is_first = false;
   });
   if (is_first) std::fill_n(m.dquery_columns, rows * width, T(0));
-  for_group(sizes, x.dq, batch, kv_head, block, [&](const Matrix& to, int64_t row) {
+  for_group(block, x.dq, [&](const Matrix& to, int64_t row) {
     copy_matrix({m.dquery_columns + row, tile_dtype<T>, 1, rows}, block.count, width, to,
                 sizes.scale);
   });
@@ -223,7 +217,7 @@ static void attend_backward_as(const AttentionSizes& sizes, const AttentionGradi
     std::fill_n(m.dkeys, sizes.packed_keys() * sizes.width, T(0));
     std::fill_n(m.dvalues, sizes.packed_keys() * sizes.width, T(0));
     for (int64_t i = 0; i < sizes.blocks(); ++i) {
-      attend_block_backward(sizes, rule, x, batch, kv_head, sizes.block(i), m);
+      attend_block_backward({sizes, batch, kv_head, i}, rule, x, m);
     }
     const auto factor = static_cast<double>(missing_scale<T, E>(sizes));
     store_key_gradient(sizes, m.dkeys, factor, head_matrix(x.dk, batch, kv_head));

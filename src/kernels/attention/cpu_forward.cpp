@@ -79,17 +79,17 @@ static void exponentiate(const float* __restrict scores, float scale,
 /// Replaces the scores of `count` keys from `first` on by exp(score - max) and updates maxima and
 /// totals of the tiles so far; `factor` is the scale for earlier totals and results.
 template <class T, class E>
-static void soften_tile(const AttentionSizes& sizes, const QueryBlock& block, int64_t first,
-                        int64_t count, bool is_first, T scale, const ForwardMemory<T, E>& m) {
+static void soften_tile(const QueryBlock& block, int64_t first, int64_t count, bool is_first,
+                        T scale, const ForwardMemory<T, E>& m) {
   const int64_t rows = block.rows;
   std::copy_n(m.max, rows, m.factor);
   int64_t key = 0;
-  for (; key + 4 <= count && sizes.all_see(block, first + key, 4); key += 4) {
+  for (; key + 4 <= count && block.all_see(first + key, 4); key += 4) {
     raise_maxima_by_four(m.scores + key * rows, scale, m.max, rows);
   }
   for (; key < count; ++key) {
     T* scores = m.scores + key * rows;
-    for_seeing_rows(sizes, block, first + key, scores, [&](int64_t begin, int64_t end) {
+    for_seeing_rows(block, first + key, scores, [&](int64_t begin, int64_t end) {
       raise_maxima(scores, scale, m.max, begin, end);
     });
   }
@@ -100,7 +100,7 @@ static void soften_tile(const AttentionSizes& sizes, const QueryBlock& block, in
   for (key = 0; key < count; ++key) {
     T* scores = m.scores + key * rows;
     E* probabilities = m.probabilities + key * rows;
-    for_seeing_rows(sizes, block, first + key, probabilities, [&](int64_t begin, int64_t end) {
+    for_seeing_rows(block, first + key, probabilities, [&](int64_t begin, int64_t end) {
       exponentiate(scores, scale, probabilities, m.max, m.total, begin, end);
     });
   }
@@ -115,46 +115,44 @@ static void multiply_columns(T* matrix, int64_t width, int64_t rows, const T* fa
 
 /// Computes the logsumexp of each row of `block` from its maximum and total.
 template <class T, class E>
-static void store_lse(const AttentionSizes& sizes, const QueryBlock& block, int64_t batch,
-                      int64_t kv_head, const ForwardMemory<T, E>& m, const MemoryBlock& lse) {
+static void store_lse(const QueryBlock& block, const ForwardMemory<T, E>& m,
+                      const MemoryBlock& lse) {
   for (int64_t row = 0; row < block.rows; ++row) {
-    const int64_t head = kv_head * sizes.group + row / block.count;
-    const int64_t query = block.first + row % block.count;
     // -inf when no key is seen
-    lse_of<T>(lse, batch, head, query) = m.max[row] + log(m.total[row]);
+    lse_of<T>(lse, block.batch, block.head(row), block.query(row)) = m.max[row] + log(m.total[row]);
   }
 }
 
 /// Adds the sinks' terms to the totals.
 template <class T, class E>
-static void add_sinks(const ScoreSide<T>& sinks, const AttentionSizes& sizes, int64_t kv_head,
-                      const QueryBlock& block, int64_t width, const ForwardMemory<T, E>& m) {
+static void add_sinks(const ScoreSide<T>& sinks, const QueryBlock& block,
+                      const ForwardMemory<T, E>& m) {
   for (int64_t row = 0; row < block.rows; ++row) {
-    const int64_t head = sizes.first_head + kv_head * sizes.group + row / block.count;
-    const T sink = sinks.at(0, head, 0, 0), max = std::max(m.max[row], sink);
+    const T sink = sinks.at(0, block.sizes.first_head + block.head(row), 0, 0);
+    const T max = std::max(m.max[row], sink);
     m.factor[row] = exp(m.max[row] - max);
     m.total[row] = m.total[row] * m.factor[row] + exp(sink - max);
     m.max[row] = max;
   }
-  multiply_columns(m.result, width, block.rows, m.factor);
+  multiply_columns(m.result, block.sizes.width, block.rows, m.factor);
 }
 
 template <class T, class E>
-static void attend_block(const AttentionSizes& sizes, const ScoreRule<T>* rule,
-                         const AttentionOperands& x, int64_t batch, int64_t kv_head,
-                         const QueryBlock& block, const ForwardMemory<T, E>& m) {
+static void attend_block(const QueryBlock& block, const ScoreRule<T>* rule,
+                         const AttentionOperands& x, const ForwardMemory<T, E>& m) {
+  const AttentionSizes& sizes = block.sizes;
   const int64_t rows = block.rows, width = sizes.width;
-  pack_query_columns(sizes, x.q, batch, kv_head, block, m.queries, packed_scale<T, E>(sizes));
+  pack_query_columns(block, x.q, m.queries, packed_scale<T, E>(sizes));
   // Finite, so that a tile with only scores of -inf becomes a tile of zeros.
   std::fill_n(m.max, rows, std::numeric_limits<T>::lowest());
   std::fill_n(m.total, rows, T(0));
   const T scale = missing_scale<T, E>(sizes);
   bool is_first = true;
-  for_seen_tiles(sizes, rule, batch, kv_head, block, [&](int64_t first, int64_t count) {
+  for_seen_tiles(rule, block, [&](int64_t first, int64_t count) {
     multiply_tiles(count, rows, width, m.keys + first * width, width, m.queries, m.scores, 0);
-    const ScoreRange at = range_of(sizes, batch, kv_head, block, first, count);
+    const ScoreRange at = range_of(block, first, count);
     if (rule) modify_tile<T>(*rule, at, count * rows, scale, m.scores, nullptr);
-    soften_tile(sizes, block, first, count, is_first, rule ? T(1) : scale, m);
+    soften_tile(block, first, count, is_first, rule ? T(1) : scale, m);
     if (rule && rule->kept) drop_tile(rule->kept, at, block, count, m.probabilities);
     if (!is_first) multiply_columns(m.result, width, rows, m.factor);
     const auto values = key_columns(sizes, m.values, first);
@@ -163,11 +161,11 @@ static void attend_block(const AttentionSizes& sizes, const ScoreRule<T>* rule,
     is_first = false;
   });
   if (is_first) std::fill_n(m.result, rows * width, T(0));
-  if (rule && rule->sinks) add_sinks(rule->sinks, sizes, kv_head, block, width, m);
-  if (x.lse.data) store_lse(sizes, block, batch, kv_head, m, x.lse);
+  if (rule && rule->sinks) add_sinks(rule->sinks, block, m);
+  if (x.lse.data) store_lse(block, m, x.lse);
   for (int64_t r = 0; r < rows; ++r) m.factor[r] = m.total[r] > 0 ? 1 / m.total[r] : m.total[r];
   multiply_columns(m.result, width, rows, m.factor);
-  for_group(sizes, x.out, batch, kv_head, block, [&](const Matrix& to, int64_t row) {
+  for_group(block, x.out, [&](const Matrix& to, int64_t row) {
     copy_matrix({m.result + row, tile_dtype<T>, 1, rows}, block.count, width, to);
   });
 }
@@ -193,8 +191,7 @@ static void attend_as(const AttentionSizes& sizes, const AttentionOperands& x) {
     pack_key_rows(sizes, head_matrix(x.k, batch, kv_head), m.keys);
     pack_key_columns(sizes, head_matrix(x.v, batch, kv_head), m.values);
     for (int64_t i = task % deals; i < sizes.blocks(); i += deals) {
-      attend_block(sizes, x.options.has_rule() ? &rule : nullptr, x, batch, kv_head, sizes.block(i),
-                   m);
+      attend_block({sizes, batch, kv_head, i}, x.options.has_rule() ? &rule : nullptr, x, m);
     }
   });
 }

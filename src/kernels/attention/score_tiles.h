@@ -8,10 +8,10 @@ namespace weft {
 
 /// The scores of `count` keys from `first` on for a block of queries; keys beyond the last are left
 /// out.
-inline ScoreRange range_of(const AttentionSizes& sizes, int64_t batch, int64_t kv_head,
-                           const QueryBlock& block, int64_t first, int64_t count) {
-  return {.batch = sizes.first_batch + batch,
-          .head = sizes.first_head + kv_head * sizes.group,
+inline ScoreRange range_of(const QueryBlock& block, int64_t first, int64_t count) {
+  const AttentionSizes& sizes = block.sizes;
+  return {.batch = sizes.first_batch + block.batch,
+          .head = sizes.first_head + block.head(0),
           .heads = sizes.group,
           .query = sizes.offset + block.first,
           .queries = block.count,
@@ -22,11 +22,10 @@ inline ScoreRange range_of(const AttentionSizes& sizes, int64_t batch, int64_t k
 /// Calls f(first, count) for the tiles of keys that queries of the block see. Steps of keys at both
 /// ends of a tile are left out where a mask hides them from all queries.
 template <class T, class F>
-void for_seen_tiles(const AttentionSizes& sizes, const ScoreRule<T>* rule, int64_t batch,
-                    int64_t kv_head, const QueryBlock& block, const F& f) {
+void for_seen_tiles(const ScoreRule<T>* rule, const QueryBlock& block, const F& f) {
   for_key_tiles(block.begin, block.seen, [&](int64_t first, int64_t count) {
     const auto hidden = [&](int64_t step) {
-      return rule && rule->hides_all(range_of(sizes, batch, kv_head, block, step, kKeyStep));
+      return rule && rule->hides_all(range_of(block, step, kKeyStep));
     };
     int64_t end = first + count;
     while (first < end && hidden(first)) first += kKeyStep;
@@ -64,9 +63,9 @@ void drop_tile(const KeptProbabilities& kept, const ScoreRange& at, const QueryB
 
 /// Adds the gradients of a tile of scores to the gradient of the mask.
 template <class T>
-void add_to_mask(const AttentionSizes& sizes, const MemoryBlock& dmask, const ScoreRange& at,
-                 const QueryBlock& block, const T* ds) {
-  const ScoreSide<T> side(dmask, "bhqk", sizes);
+void add_to_mask(const MemoryBlock& dmask, const ScoreRange& at, const QueryBlock& block,
+                 const T* ds) {
+  const ScoreSide<T> side(dmask, "bhqk", block.sizes);
   for (int64_t k = 0; k < at.keys; ++k) {
     for (int64_t row = 0; row < block.rows; ++row) {
       dmask.as<T>()[side.index(at.batch, at.head + row / block.count, at.query + row % block.count,

@@ -74,20 +74,18 @@ template <class T> T& lse_of(const MemoryBlock& lse, int64_t batch, int64_t head
 }
 
 /// Calls f(matrix [count, width], first row of the block) for each head of the group.
-template <class F>
-void for_group(const AttentionSizes& sizes, const MemoryBlock& x, int64_t batch, int64_t kv_head,
-               const QueryBlock& block, const F& f) {
-  for (int64_t g = 0; g < sizes.group; ++g) {
-    f(head_matrix(x, batch, kv_head * sizes.group + g, block.first), g * block.count);
+template <class F> void for_group(const QueryBlock& block, const MemoryBlock& x, const F& f) {
+  for (int64_t row = 0; row < block.rows; row += block.count) {
+    f(head_matrix(x, block.batch, block.head(row), block.first), row);
   }
 }
 
 /// Packs the queries of a block (or an array of their shape) as the columns of `to` [width, rows].
 template <class T>
-void pack_query_columns(const AttentionSizes& sizes, const MemoryBlock& x, int64_t batch,
-                        int64_t kv_head, const QueryBlock& block, T* to, double factor = 1) {
-  for_group(sizes, x, batch, kv_head, block, [&](const Matrix& from, int64_t row) {
-    copy_matrix(from, block.count, sizes.width, {to + row, tile_dtype<T>, 1, block.rows}, factor);
+void pack_query_columns(const QueryBlock& block, const MemoryBlock& x, T* to, double factor = 1) {
+  for_group(block, x, [&](const Matrix& from, int64_t row) {
+    copy_matrix(from, block.count, block.sizes.width, {to + row, tile_dtype<T>, 1, block.rows},
+                factor);
   });
 }
 
@@ -130,9 +128,8 @@ KeyColumns<T> key_columns(const AttentionSizes& sizes, T* packed, int64_t first)
 /// Calls f(row begin, row end) for the rows of `block` that see key `key`: once for all, or once
 /// per head. Sets the other rows to zero in `scores`.
 template <class T, class F>
-void for_seeing_rows(const AttentionSizes& sizes, const QueryBlock& block, int64_t key, T* scores,
-                     const F& f) {
-  const QueryRange seeing = sizes.queries_of(block, key);
+void for_seeing_rows(const QueryBlock& block, int64_t key, T* scores, const F& f) {
+  const QueryRange seeing = block.queries_of(key);
   if (seeing.end - seeing.begin == block.count) return f(0, block.rows);
   for (int64_t row = 0; row < block.rows; row += block.count) {
     std::fill(scores + row, scores + row + seeing.begin, T(0.0f));

@@ -41,23 +41,14 @@ DType map_dtype(const MemoryBlock* const* ins, int operands, const MemoryBlock& 
   return floating ? DType::f32 : any_u64 ? DType::u64 : DType::i64;
 }
 
-/// Calls the loop on dense elements [begin, end) of all blocks, without buffers.
-static void run_dense(const Mapping& mapping, int64_t begin, int64_t end) {
-  void* pointers[kMaxMapBlocks];
-  for (int i = 0; i < mapping.count; ++i) {
-    const MemoryBlock& block = *mapping.blocks[i];
-    pointers[i] =
-        static_cast<char*>(block.data) + begin * static_cast<int64_t>(size_of(block.dtype));
-  }
-  mapping.loop(mapping.functor, pointers, pointers + mapping.results, end - begin);
-}
-
 /// Elements per call of a loop over dense blocks of other dtypes than the loop's: few, so that the
 /// processor reads the next ones while it computes.
 static constexpr int64_t kConverted = 512;
 
-/// The same through buffers, for dense blocks of other dtypes.
-static void run_converted(const Mapping& mapping, int64_t begin, int64_t end) {
+/// Calls the loop on dense elements [begin, end) of all blocks; through buffers, a part at a time,
+/// unless all have the dtype of the loop.
+static void run_dense(const Mapping& mapping, bool simple, int64_t begin, int64_t end) {
+  const int64_t step = simple ? end - begin : kConverted;
   alignas(64) std::byte buffers[kMaxMapBlocks][kConverted * sizeof(double)];
   char* data[kMaxMapBlocks];
   void* pointers[kMaxMapBlocks];
@@ -67,11 +58,11 @@ static void run_converted(const Mapping& mapping, int64_t begin, int64_t end) {
     const MemoryBlock& block = *mapping.blocks[i];
     bytes[i] = static_cast<int64_t>(size_of(block.dtype));
     data[i] = static_cast<char*>(block.data) + begin * bytes[i];
-    bytes[i] *= kConverted;
+    bytes[i] *= step;
     converts[i] = block.dtype != mapping.loop_dtypes[i];
   }
-  for (int64_t at = begin; at < end; at += kConverted) {
-    const int64_t n = std::min(kConverted, end - at);
+  for (int64_t at = begin; at < end; at += step) {
+    const int64_t n = std::min(step, end - at);
     for (int i = 0; i < mapping.count; ++i) {
       pointers[i] = converts[i] ? static_cast<void*>(buffers[i]) : data[i];
       if (converts[i] && i >= mapping.results) mapping.converters[i](buffers[i], 1, data[i], 1, n);
@@ -323,9 +314,8 @@ void run_map(const char* what, const MapLoops& loops, const void* functor,
   if (dense && simple && n <= kParallelGrain) return mapping.loop(functor, data, data + results, n);
   if (!dense || !simple) find_converters(mapping);
   if (!dense) return run_strided(what, mapping);
-  parallel_for(n, kParallelGrain, [&](int64_t begin, int64_t end) {
-    simple ? run_dense(mapping, begin, end) : run_converted(mapping, begin, end);
-  });
+  parallel_for(n, kParallelGrain,
+               [&](int64_t begin, int64_t end) { run_dense(mapping, simple, begin, end); });
 }
 
 }  // namespace weft::host

@@ -55,13 +55,6 @@ void map_floating(const F& f, const MemoryBlock& out, const In&... in) {
   map_with<MapDomain::floating>("map", f, outs, 1, in...);
 }
 
-/// The same for functors that support integers only; std::invalid_argument for floating dtypes.
-template <class F, class... In>
-void map_integer(const F& f, const MemoryBlock& out, const In&... in) {
-  const MemoryBlock* const outs[] = {&out};
-  map_with<MapDomain::integer>("map", f, outs, 1, in...);
-}
-
 /// The same for functors of floating dtypes that return a Pair<T> of two results.
 template <class F, class... In>
 void map_pair(const F& f, const MemoryBlock& first, const MemoryBlock& second, const In&... in) {
