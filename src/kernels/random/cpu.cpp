@@ -37,7 +37,8 @@ struct Words {
 };
 
 /// Computes the values of `count` counters.
-template <class F> void draw(const F& f, const Words& words, int64_t count, float* out) {
+template <class F>
+void draw(const F& f, const Words& words, int64_t count, typename F::Value* out) {
   for (int64_t i = 0; i < count; ++i) {
     for (int j = 0; j < 4; j += 2) {
       f.pair(words.w[j][i], words.w[j + 1][i], out[4 * i + j], out[4 * i + j + 1]);
@@ -73,28 +74,14 @@ void for_each_piece(const Box& box, const Shape& shape, const RandomState& state
 template <class F>
 void fill_dense(const MemoryBlock& out, const Box& box, const Shape& shape,
                 const RandomState& state, const F& f) {
-  const LineConverter convert = line_converter(out.dtype, DType::f32);
   const auto bytes = static_cast<int64_t>(size_of(out.dtype));
   for_each_piece(
       box, shape, state,
       [&](int64_t position, int64_t skipped, int64_t n, const Words& words, int64_t count) {
-        alignas(64) float values[4 * kCounters];
+        alignas(64) typename F::Value values[4 * kCounters];
         draw(f, words, count, values);
-        convert(out.as<char>() + position * bytes, 1, values + skipped, 1, n);
+        store_line({out.dtype, out.as<char>() + position * bytes}, values + skipped, n);
       });
-}
-
-void fill_dense(const MemoryBlock& out, const Box& box, const Shape& shape,
-                const RandomState& state, const Integers& f) {
-  const auto bytes = static_cast<int64_t>(size_of(out.dtype));
-  for_each_piece(box, shape, state,
-                 [&](int64_t position, int64_t skipped, int64_t n, const Words& words, int64_t) {
-                   int64_t values[4 * kCounters];
-                   for (int64_t i = skipped; i < skipped + n; ++i) {
-                     values[i] = f.at(words.w[i % 4][i / 4], words.w[i % 4 ^ 1][i / 4]);
-                   }
-                   store_line({out.dtype, out.as<char>() + position * bytes}, values + skipped, n);
-                 });
 }
 
 /// Calls f on a dense temporary block and copies the result to `out`.

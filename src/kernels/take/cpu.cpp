@@ -9,8 +9,25 @@
 #include "src/base/numeric.h"
 #include "src/base/parallel.h"
 #include "src/kernels/copy/copy.h"
+#include "src/kernels/reduce/reduce.h"
 #include "src/kernels/rows/rows.h"
 #include "weft/error.h"
+
+namespace weft {
+
+TakenShape::TakenShape(const MemoryBlock& whole, const MemoryBlock& taken,
+                       const MemoryBlock& indices, int dim)
+    : size(whole.shape[dim]), n(taken.shape[dim]) {
+  for (int d = 0; d < dim; ++d) outer *= taken.shape[d];
+  for (int d = dim + 1; d < taken.shape.ndim(); ++d) inner *= taken.shape[d];
+  slices = indices.shape.ndim() == 1 && indices.shape[0] == n;
+  if (!slices && indices.shape != taken.shape) {
+    fail("take: indices are ", indices.shape, ", expected ", taken.shape, " along dim ", dim);
+  }
+  check_indices("take", indices);
+}
+
+}  // namespace weft
 
 namespace weft::host {
 
@@ -24,8 +41,7 @@ constexpr int64_t kCheckedIndices = 1024;
 /// Calls f with a pointer of the indices' type.
 template <class F> void with_typed(const MemoryBlock& indices, const F& f) {
   if (indices.dtype == DType::i32) return f(indices.as<int32_t>());
-  if (indices.dtype == DType::i64) return f(indices.as<int64_t>());
-  fail("take: dtype of indices is ", indices.dtype, ", expected i32 or i64");
+  f(indices.as<int64_t>());
 }
 
 /// Calls f(o, i) for `rows` [begin, end) of [outer, n].
@@ -49,11 +65,7 @@ bool has_outside(const I* data, int64_t begin, int64_t end, int64_t low, int64_t
   return end > begin && greatest >= static_cast<uint64_t>(high) - least;
 }
 
-/// Both blocks viewed as [outer, size or n, inner]. Each slice [inner] has one index when `slices`,
-/// otherwise each element has its own.
-struct Taking {
-  int64_t outer = 1, size, n, inner = 1;
-  bool slices;
+struct Taking : TakenShape {
   const MemoryBlock& indices;
   /// Indices are checked before they are used; those of runs with one out of range are not used.
   bool checks;
@@ -61,14 +73,7 @@ struct Taking {
 
   Taking(const MemoryBlock& whole, const MemoryBlock& taken, const MemoryBlock& where, int dim,
          bool checked)
-      : size(whole.shape[dim]), n(taken.shape[dim]), indices(where), checks(checked) {
-    for (int d = 0; d < dim; ++d) outer *= taken.shape[d];
-    for (int d = dim + 1; d < taken.shape.ndim(); ++d) inner *= taken.shape[d];
-    slices = where.shape.ndim() == 1 && where.shape[0] == n;
-    if (!slices && where.shape != taken.shape) {
-      fail("take: indices are ", where.shape, ", expected ", taken.shape, " along dim ", dim);
-    }
-  }
+      : TakenShape(whole, taken, where, dim), indices(where), checks(checked) {}
 
   /// Calls f with the indices as a function of (o, i, k).
   template <class F> void with_indices(const F& f) const {
@@ -250,6 +255,7 @@ template <class In> void add_integers(const Taking& t, int64_t* sums, const In i
 
 std::optional<int64_t> find_outside(const MemoryBlock& ids, int64_t low, int64_t high,
                                     std::optional<int64_t> allowed) {
+  check_indices("take", ids);
   const int64_t count = ids.numel();
   const Rows places(ids, ids.shape.ndim());
   std::optional<int64_t> found;

@@ -7,9 +7,9 @@
 #include "src/device/kernel/launch.h"
 #include "src/kernels/copy/dense.h"
 #include "src/kernels/math/reducers.h"
+#include "src/kernels/reduce/reduce.h"
 #include "src/kernels/rows/rows.h"
 #include "src/kernels/sort/sort.h"
-#include "weft/error.h"
 
 namespace weft::cuda {
 
@@ -43,27 +43,13 @@ WEFT_FN inline int64_t load_index(const void* indices, DType dtype, int64_t at) 
                              : static_cast<const int64_t*>(indices)[at];
 }
 
-/// Both blocks viewed as [outer, size or n, inner]. Each slice [inner] has one index when `slices`,
-/// otherwise each element has its own.
-struct DeviceTaking {
-  int64_t outer = 1, size, n, inner = 1;
-  bool slices;
+struct DeviceTaking : TakenShape {
   const void* indices;
   DType dtype;
 
   DeviceTaking(const MemoryBlock& whole, const MemoryBlock& taken, const MemoryBlock& where,
                int dim)
-      : size(whole.shape[dim]), n(taken.shape[dim]), indices(where.data), dtype(where.dtype) {
-    for (int d = 0; d < dim; ++d) outer *= taken.shape[d];
-    for (int d = dim + 1; d < taken.shape.ndim(); ++d) inner *= taken.shape[d];
-    slices = where.shape.ndim() == 1 && where.shape[0] == n;
-    if (!slices && where.shape != taken.shape) {
-      fail("take: indices are ", where.shape, ", expected ", taken.shape, " along dim ", dim);
-    }
-    if (dtype != DType::i32 && dtype != DType::i64) {
-      fail("take: dtype of indices is ", dtype, ", expected i32 or i64");
-    }
-  }
+      : TakenShape(whole, taken, where, dim), indices(where.data), dtype(where.dtype) {}
   /// Returns index number `at`, converted to be at least 0.
   WEFT_FN int64_t index(int64_t at) const {
     const int64_t given = load_index(indices, dtype, at);
@@ -193,9 +179,7 @@ struct TellOutside {
 
 std::optional<int64_t> find_outside(const MemoryBlock& ids, int64_t low, int64_t high,
                                     std::optional<int64_t> allowed) {
-  if (ids.dtype != DType::i32 && ids.dtype != DType::i64) {
-    fail("take: dtype of indices is ", ids.dtype, ", expected i32 or i64");
-  }
+  check_indices("take", ids);
   const int64_t count = ids.numel();
   // The host cannot read results during a capture.
   if (count == 0 || is_capturing()) return std::nullopt;

@@ -29,6 +29,15 @@ WEFT_KERNEL(std::optional<int64_t>, take_along,
              bool checks = false),
             (out, in, indices, dim, checks))
 
+/// The larger and the smaller block of these functions viewed as [outer, size or n, inner]. Each
+/// slice [inner] has one index when `slices`, otherwise each element has its own. Checked.
+struct TakenShape {
+  int64_t outer = 1, size, n, inner = 1;
+  bool slices;
+  TakenShape(const MemoryBlock& whole, const MemoryBlock& taken, const MemoryBlock& indices,
+             int dim);
+};
+
 /// What becomes of an element that another one is written to. A NaN is the greatest and the least.
 enum class WriteMode : uint8_t { add, replace, multiply, max, min };
 
