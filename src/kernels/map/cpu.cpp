@@ -265,32 +265,21 @@ static void find_converters(Mapping& mapping) {
   }
 }
 
-/// The loop over integers narrower than 64 bits, when the functor has it and all operands and
-/// results have one such dtype; else null.
-static MapLoop narrow_loop(const MapLoops& loops, const MemoryBlock* const* outs, int results,
-                           const MemoryBlock* const* ins, int operands) {
-  const DType dtype = operands == 0 ? DType::f32 : ins[0]->dtype;
-  MapLoop narrow = nullptr;
-  switch (dtype) {
-    case DType::i8: narrow = loops.on_cpu.i8; break;
-    case DType::i16: narrow = loops.on_cpu.i16; break;
-    case DType::i32: narrow = loops.on_cpu.i32; break;
-    case DType::u8: narrow = loops.on_cpu.u8; break;
-    case DType::u16: narrow = loops.on_cpu.u16; break;
-    case DType::u32: narrow = loops.on_cpu.u32; break;
-    default: return nullptr;
-  }
-  const auto is_other = [&](const MemoryBlock* block) { return block->dtype != dtype; };
+/// The loop for the dtype that all operands and results have, when the functor has it; else null.
+static MapLoop own_loop(const MapLoops& loops, const MemoryBlock* const* outs, int results,
+                        const MemoryBlock* const* ins, int operands) {
+  if (operands == 0) return nullptr;
+  const auto is_other = [&](const MemoryBlock* block) { return block->dtype != ins[0]->dtype; };
   const bool mixed = std::any_of(ins, ins + operands, is_other) ||
                      (!loops.gives_bool && std::any_of(outs, outs + results, is_other));
-  return mixed ? nullptr : narrow;
+  return mixed ? nullptr : loops.on_cpu[ins[0]->dtype];
 }
 
 void run_map(const char* what, const MapLoops& loops, const void* functor,
              const MemoryBlock* const* outs, int results, const MemoryBlock* const* ins,
              int operands) {
   Mapping mapping;
-  mapping.loop = narrow_loop(loops, outs, results, ins, operands);
+  mapping.loop = own_loop(loops, outs, results, ins, operands);
   const DType dtype = mapping.loop ? ins[0]->dtype : map_dtype(ins, operands, *outs[0]);
   const DType result = loops.gives_bool ? DType::boolean : dtype;
   if (!mapping.loop) mapping.loop = loop_for(what, loops.on_cpu, dtype);

@@ -38,7 +38,7 @@ void run_map(const char* what, const MapLoops& loops, const void* functor,
     if (i < results && blocks[i]->shape != outs[0]->shape)
       fail(what, ": a result is ", blocks[i]->shape, ", expected ", outs[0]->shape);
   }
-  if (!loops.on_cuda.f32 && !loops.on_cuda.i64)
+  if (!loops.on_cuda[DType::f32] && !loops.on_cuda[DType::i64])
     fail(what, ": its functor has no kernel for a GPU, expected its file in weft_cuda_sources");
   const MapLaunch launch = loop_for(what, loops.on_cuda, map_dtype(ins, operands, *outs[0]));
   const Iteration iteration(what, outs[0]->shape, blocks, results + operands);

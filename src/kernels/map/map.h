@@ -31,7 +31,7 @@ void map_with(const char* what, const F& f, const MemoryBlock* const* outs, int 
   static_assert(sizeof...(In) <= kMaxMapInputs);
   static_assert(std::is_trivially_copyable_v<F>, "a functor goes to devices as it is");
   const MemoryBlock* const ins[] = {&in...};
-  const MapLoops loops =
+  static constexpr MapLoops loops =
       map_loops<F, kDomain>(std::make_integer_sequence<int, int{sizeof...(In)}>());
   run_map(what, loops, &f, outs, results, ins, int{sizeof...(In)});
 }

@@ -26,24 +26,22 @@ using MapLoop = void (*)(const void* functor, void* const* out, const void* cons
 /// Queues a functor's kernel for one compute type.
 using MapLaunch = void (*)(const void* functor, const cuda::DeviceMap& map, const Stream& stream);
 
-/// A functor's loops by compute type; null for types it does not support.
+/// A functor's loops by dtype: f32, f64 and i64 for what computes in them, null where it does not
+/// support them; u64 where its result differs from that of i64; and on the CPU narrower integers,
+/// where they need no conversion to i64.
 template <class Loop> struct LoopsByType {
-  Loop f32 = nullptr, f64 = nullptr, i64 = nullptr;
-  /// For u64 where its result differs from that of i64.
-  Loop u64 = nullptr;
-  /// For narrower integers, on the CPU, where they need no conversion to i64.
-  Loop i8 = nullptr, i16 = nullptr, i32 = nullptr, u8 = nullptr, u16 = nullptr, u32 = nullptr;
+  Loop loops[std::tuple_size_v<ElementTypes>] = {};
+  constexpr Loop& operator[](DType dtype) { return loops[static_cast<size_t>(dtype)]; }
+  constexpr Loop operator[](DType dtype) const { return loops[static_cast<size_t>(dtype)]; }
 };
 
 /// Returns the loop for operands of `dtype`; std::invalid_argument when the functor has none.
 template <class Loop> Loop loop_for(const char* what, const LoopsByType<Loop>& loops, DType dtype) {
-  if (dtype == DType::u64 && loops.u64) return loops.u64;
-  if (!is_floating(dtype)) {
-    if (!loops.i64) fail(what, ": operands are integers, expected floating ones");
-    return loops.i64;
-  }
-  if (!loops.f32) fail(what, ": operands are ", dtype, ", expected integers");
-  return dtype == DType::f64 ? loops.f64 : loops.f32;
+  if (dtype == DType::u64 && loops[dtype]) return loops[dtype];
+  const Loop loop = loops[compute_dtype(dtype)];
+  if (!loop && is_floating(dtype)) fail(what, ": operands are ", dtype, ", expected integers");
+  if (!loop) fail(what, ": operands are integers, expected floating ones");
+  return loop;
 }
 
 /// A functor as run_map sees it: its loops on the CPU, its kernels (none in builds without CUDA),
@@ -98,41 +96,42 @@ template <class F> inline constexpr bool keeps_width = requires { F::kKeepsWidth
 /// The dtypes that a functor supports.
 enum class MapDomain { any, floating, integer };
 
-/// The loops over narrow integers, for both signs where the result depends on it.
-template <class F, int... kIn> void add_narrow_loops(LoopsByType<MapLoop>& loops) {
-  loops.u8 = map_loop<F, uint8_t, kIn...>;
-  loops.u16 = map_loop<F, uint16_t, kIn...>;
-  loops.u32 = map_loop<F, uint32_t, kIn...>;
-  constexpr bool kSigned = depends_on_sign<F>;
-  loops.i8 = map_loop<F, std::conditional_t<kSigned, int8_t, uint8_t>, kIn...>;
-  loops.i16 = map_loop<F, std::conditional_t<kSigned, int16_t, uint16_t>, kIn...>;
-  loops.i32 = map_loop<F, std::conditional_t<kSigned, int32_t, uint32_t>, kIn...>;
+/// Adds loops over narrow integers, for both signs where the result depends on it.
+template <class F, int... kIn, class... Narrow>
+constexpr void add_narrow_loops(LoopsByType<MapLoop>& loops, Type<Narrow>...) {
+  ((loops[dtype_of<Narrow>] =
+        map_loop<F, std::conditional_t<depends_on_sign<F>, Narrow, std::make_unsigned_t<Narrow>>,
+                 kIn...>),
+   ...);
 }
 
 template <class F, MapDomain kDomain, int... kIn>
-MapLoops map_loops(std::integer_sequence<int, kIn...>) {
+constexpr MapLoops map_loops(std::integer_sequence<int, kIn...>) {
   MapLoops loops;
   if constexpr (kDomain != MapDomain::integer) {
-    loops.on_cpu.f32 = map_loop<F, float, kIn...>;
-    loops.on_cpu.f64 = map_loop<F, double, kIn...>;
+    loops.on_cpu[DType::f32] = map_loop<F, float, kIn...>;
+    loops.on_cpu[DType::f64] = map_loop<F, double, kIn...>;
 #ifdef WEFT_COMPILES_KERNELS
-    loops.on_cuda.f32 = cuda::launch_map<F, float, kIn...>;
-    loops.on_cuda.f64 = cuda::launch_map<F, double, kIn...>;
+    loops.on_cuda[DType::f32] = cuda::launch_map<F, float, kIn...>;
+    loops.on_cuda[DType::f64] = cuda::launch_map<F, double, kIn...>;
 #endif
     loops.gives_bool =
         std::is_same_v<decltype(std::declval<const F&>()(Repeat<float, kIn>()...)), bool>;
   }
   if constexpr (kDomain != MapDomain::floating) {
     using Integer = std::conditional_t<wraps<F>, uint64_t, int64_t>;
-    loops.on_cpu.i64 = map_loop<F, Integer, kIn...>;
+    loops.on_cpu[DType::i64] = map_loop<F, Integer, kIn...>;
 #ifdef WEFT_COMPILES_KERNELS
-    loops.on_cuda.i64 = cuda::launch_map<F, Integer, kIn...>;
+    loops.on_cuda[DType::i64] = cuda::launch_map<F, Integer, kIn...>;
 #endif
-    if constexpr (keeps_width<F>) add_narrow_loops<F, kIn...>(loops.on_cpu);
+    if constexpr (keeps_width<F>) {
+      add_narrow_loops<F, kIn...>(loops.on_cpu, Type<int8_t>{}, Type<int16_t>{}, Type<int32_t>{},
+                                  Type<uint8_t>{}, Type<uint16_t>{}, Type<uint32_t>{});
+    }
     if constexpr (depends_on_sign<F>) {
-      loops.on_cpu.u64 = map_loop<F, uint64_t, kIn...>;
+      loops.on_cpu[DType::u64] = map_loop<F, uint64_t, kIn...>;
 #ifdef WEFT_COMPILES_KERNELS
-      loops.on_cuda.u64 = cuda::launch_map<F, uint64_t, kIn...>;
+      loops.on_cuda[DType::u64] = cuda::launch_map<F, uint64_t, kIn...>;
 #endif
     }
   }
