@@ -27,6 +27,11 @@ template <class T, class... Types> constexpr DType dtype_among(const std::tuple<
 template <class T>
 inline constexpr DType dtype_of = dtype_among<T>(static_cast<const ElementTypes*>(nullptr));
 
+/// Returns the address of element `i` of an array.
+inline char* element_at(void* data, DType dtype, int64_t i) {
+  return static_cast<char*>(data) + i * static_cast<int64_t>(size_of(dtype));
+}
+
 /// The type that kernels compute in: float for f32 and halves, double for f64, else int64_t, which
 /// has the bits of u64 too.
 template <class T>

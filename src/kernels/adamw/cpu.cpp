@@ -76,7 +76,7 @@ template <class C> class StepArray {
 
  private:
   Line at(int64_t begin) const {
-    return {block_.dtype, block_.as<char>() + begin * static_cast<int64_t>(size_of(block_.dtype))};
+    return {block_.dtype, element_at(block_.data, block_.dtype, begin)};
   }
   const MemoryBlock& block_;
   C buffer_[kStepChunk];

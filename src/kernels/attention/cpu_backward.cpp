@@ -175,10 +175,9 @@ static void store_key_gradient(const AttentionSizes& sizes, T* from, double fact
                                const Matrix& to) {
   const int64_t packed = std::min(sizes.packed_keys(), sizes.keys);
   copy_matrix({from, tile_dtype<T>, sizes.width, 1}, packed, sizes.width, to, factor);
-  const int64_t skipped = packed * to.row * static_cast<int64_t>(size_of(to.dtype));
   T zero = 0;
   copy_matrix({&zero, tile_dtype<T>, 0, 0}, sizes.keys - packed, sizes.width,
-              {static_cast<char*>(to.data) + skipped, to.dtype, to.row, to.column});
+              {element_at(to.data, to.dtype, packed * to.row), to.dtype, to.row, to.column});
 }
 
 /// Calls task(batch element, key head, thread). One task sums all gradients of a key head, block

@@ -2,7 +2,6 @@
 #include "src/kernels/cross_entropy/cross_entropy.h"
 
 #include "src/kernels/copy/dense.h"
-#include "src/kernels/map/map.h"
 #include "src/kernels/matmul/gemm.h"
 #include "src/kernels/reduce/reduce.h"
 #include "src/kernels/rows/row_kernel.h"
@@ -170,11 +169,6 @@ struct TargetGradient {
   }
 };
 
-struct AddedProduct {
-  double factor;
-  template <class T> WEFT_FN T operator()(T a, T b) const { return a + static_cast<T>(factor) * b; }
-};
-
 constexpr int64_t kTileClasses = 8192;
 /// Elements of a tile: as many as stay in the caches of a CPU, or keep a GPU busy.
 int64_t most_tile_elements(const LinearHead& head) {
@@ -332,7 +326,7 @@ void linear_head_backward(const LinearHead& head, const MemoryBlock& lse, const 
     const DenseMemory of_bias({classes}, computed, device);
     reduce(Reduction::sum, of_bias.block, tile, {0});
     const MemoryBlock of_dbias = rows_of(dbias, c, classes);
-    map_floating(AddedProduct{1 / head.numbers.multiplier}, of_dbias, of_dbias, of_bias.block);
+    weft::accumulate(of_dbias, of_bias.block, 1 / head.numbers.multiplier);
   });
   if (is_half) copy(dx, dx_sum.block);
 }

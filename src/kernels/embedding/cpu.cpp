@@ -17,8 +17,8 @@ static void check_table(const char* what, const MemoryBlock& table, const Rows& 
 
 /// Returns row `index` of a table.
 static Line table_row(const MemoryBlock& table, int64_t index) {
-  const int64_t bytes = index * table.strides[0] * static_cast<int64_t>(size_of(table.dtype));
-  return {table.dtype, table.as<char>() + bytes, table.strides[1]};
+  return {table.dtype, element_at(table.data, table.dtype, index * table.strides[0]),
+          table.strides[1]};
 }
 
 void gather_rows(const MemoryBlock& out, const MemoryBlock& table, const MemoryBlock& ids,

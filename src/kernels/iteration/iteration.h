@@ -18,8 +18,7 @@ struct Line {
 
 /// The line from its element `elements` on.
 inline Line moved(Line line, int64_t elements) {
-  line.data = static_cast<char*>(line.data) +
-              elements * line.stride * static_cast<int64_t>(size_of(line.dtype));
+  line.data = element_at(line.data, line.dtype, elements * line.stride);
   return line;
 }
 

@@ -94,7 +94,7 @@ struct MapBuffers {
 
   Line line(const Mapping& mapping, int block, int64_t element) {
     const DType dtype = mapping.loop_dtypes[block];
-    return {dtype, memory[block] + element * static_cast<int64_t>(size_of(dtype))};
+    return {dtype, element_at(memory[block], dtype, element)};
   }
 };
 

@@ -86,10 +86,6 @@ static BatchedProduct batched_product(const MemoryBlock& a, const MemoryBlock& b
   return result;
 }
 
-static void* shifted(const Matrix& matrix, int64_t elements) {
-  return static_cast<char*>(matrix.data) + elements * static_cast<int64_t>(size_of(matrix.dtype));
-}
-
 Product product_at(const BatchedProduct& batch, int64_t index, int first) {
   Product p = batch.each;
   int64_t a = 0, b = 0, c = 0;
@@ -98,7 +94,9 @@ Product product_at(const BatchedProduct& batch, int64_t index, int first) {
     index /= batch.dims[i].size;
     a += at * batch.dims[i].a, b += at * batch.dims[i].b, c += at * batch.dims[i].c;
   }
-  p.a.data = shifted(p.a, a), p.b.data = shifted(p.b, b), p.c.data = shifted(p.c, c);
+  p.a.data = element_at(p.a.data, p.a.dtype, a);
+  p.b.data = element_at(p.b.data, p.b.dtype, b);
+  p.c.data = element_at(p.c.data, p.c.dtype, c);
   return p;
 }
 

@@ -74,13 +74,12 @@ void for_each_piece(const Box& box, const Shape& shape, const RandomState& state
 template <class F>
 void fill_dense(const MemoryBlock& out, const Box& box, const Shape& shape,
                 const RandomState& state, const F& f) {
-  const auto bytes = static_cast<int64_t>(size_of(out.dtype));
   for_each_piece(
       box, shape, state,
       [&](int64_t position, int64_t skipped, int64_t n, const Words& words, int64_t count) {
         alignas(64) typename F::Value values[4 * kCounters];
         draw(f, words, count, values);
-        store_line({out.dtype, out.as<char>() + position * bytes}, values + skipped, n);
+        store_line({out.dtype, element_at(out.data, out.dtype, position)}, values + skipped, n);
       });
 }
 
@@ -95,16 +94,14 @@ template <class F> void through_dense(const MemoryBlock& out, const F& f) {
 template <class C>
 void dropout_dense(const MemoryBlock& out, const MemoryBlock& in, const Box& box,
                    const Shape& shape, const RandomState& state, const Bernoulli& kept) {
-  const auto from = static_cast<int64_t>(size_of(in.dtype));
-  const auto to = static_cast<int64_t>(size_of(out.dtype));
   for_each_piece(
       box, shape, state,
       [&](int64_t position, int64_t skipped, int64_t n, const Words& words, int64_t count) {
         alignas(64) float factors[4 * kCounters];
         alignas(64) C values[4 * kCounters];
         draw(kept, words, count, factors);
-        const Line source{in.dtype, in.as<char>() + position * from};
-        const Line target{out.dtype, out.as<char>() + position * to};
+        const Line source{in.dtype, element_at(in.data, in.dtype, position)};
+        const Line target{out.dtype, element_at(out.data, out.dtype, position)};
         const bool reads = in.dtype == dtype_of<C>, writes = out.dtype == dtype_of<C>;
         if (!reads) load_line(values, source, n);
         const C* x = reads ? static_cast<const C*>(source.data) : values;

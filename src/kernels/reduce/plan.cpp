@@ -108,8 +108,7 @@ ReduceTask ReducePlan::task(int64_t task, int64_t part) const {
 }
 
 Line ReducePlan::result(const ReduceTask& task) const {
-  auto* data = out_.as<char>() + task.out_offset * static_cast<int64_t>(size_of(out_.dtype));
-  return {out_.dtype, data, column_.out_stride};
+  return {out_.dtype, element_at(out_.data, out_.dtype, task.out_offset), column_.out_stride};
 }
 
 int64_t ReducePlan::reduced_offset(int64_t line) const {

@@ -92,8 +92,8 @@ template <class T, class Stored = T> class HostWalk {
   }
   /// Element `i` of a row, by default of a row of one value.
   template <class V> static V value(const Rows& values, int64_t row, int64_t i = 0) {
-    const int64_t bytes = values.at(row, i) * static_cast<int64_t>(size_of(values.dtype()));
-    return load_element<V>(values.dtype(), static_cast<const char*>(values.data()) + bytes);
+    return load_element<V>(values.dtype(),
+                           element_at(values.data(), values.dtype(), values.at(row, i)));
   }
   void set(const Rows& values, int64_t row, C value) const { RowValues<C>(values).set(row, value); }
 
