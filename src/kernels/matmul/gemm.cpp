@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "src/base/numeric.h"
 #include "src/kernels/copy/dense.h"
 #include "src/kernels/matmul/product.h"
 #include "src/kernels/matmul/tasks.h"
