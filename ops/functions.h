@@ -72,8 +72,7 @@ template <class F> F functor_of(const Call& c) {
 
 template <class F, MapDomain kDomain, int... kIn>
 void map_operands(const Call& c, std::integer_sequence<int, kIn...>) {
-  const MemoryBlock* const outs[] = {&c.out()};
-  map_with<kDomain>("map", functor_of<F>(c), outs, 1, c.in(kIn)...);
+  map_with<kDomain>(functor_of<F>(c), c.out(), c.in(kIn)...);
 }
 
 /// Registers an op that calls the functor F for each element; adds rule and forward to `spec`.

@@ -10,7 +10,6 @@ namespace weft {
 
 /// Whether an argument of a kernel is on a GPU. Arguments that are no blocks do not count.
 inline bool is_on_gpu(const MemoryBlock& block) { return cuda::on_cuda(block); }
-inline bool is_on_gpu(const MemoryBlock* const* blocks) { return cuda::on_cuda(*blocks[0]); }
 inline bool is_on_gpu(Device device) { return device.kind == DeviceKind::cuda; }
 template <class Other> constexpr bool is_on_gpu(const Other&) { return false; }
 template <class... Arguments> bool are_on_gpu(const Arguments&... arguments) {

@@ -15,28 +15,25 @@ static constexpr int64_t kMapChunk = 1024;
 static constexpr int64_t kShortLine = 256;
 /// Copies of an operand that stays the same along an inner line: one call of a loop reads as many.
 static constexpr int64_t kRepeats = 256;
-static constexpr int kMaxMapBlocks = kMaxMapInputs + 2;
+static constexpr int kMaxMapBlocks = cuda::kMaxMapSides;
 static_assert(kMaxMapBlocks <= kMaxIterated);
 
-/// A map and the loop chosen for it. Blocks are the results, then the operands.
-struct Mapping {
+/// A map and the loop chosen for it.
+struct Mapping : MapCall {
   MapLoop loop;
-  const void* functor;
-  const MemoryBlock* blocks[kMaxMapBlocks];
   /// The dtype in which the loop reads or writes each block.
   DType loop_dtypes[kMaxMapBlocks];
   /// Converts a line of a block to or from that dtype.
   LineConverter converters[kMaxMapBlocks];
-  int results, count;
 };
 
-DType map_dtype(const MemoryBlock* const* ins, int operands, const MemoryBlock& out) {
-  if (operands == 0) return compute_dtype(out.dtype);
+DType MapCall::dtype() const {
+  if (count == results) return compute_dtype(blocks[0]->dtype);
   bool floating = false, any_u64 = false;
-  for (int i = 0; i < operands; ++i) {
-    if (ins[i]->dtype == DType::f64) return DType::f64;
-    floating |= is_floating(ins[i]->dtype);
-    any_u64 |= ins[i]->dtype == DType::u64;
+  for (int i = results; i < count; ++i) {
+    if (blocks[i]->dtype == DType::f64) return DType::f64;
+    floating |= is_floating(blocks[i]->dtype);
+    any_u64 |= blocks[i]->dtype == DType::u64;
   }
   return floating ? DType::f32 : any_u64 ? DType::u64 : DType::i64;
 }
@@ -225,8 +222,8 @@ static void run_lines(const Mapping& mapping, const Iteration& loops) {
   });
 }
 
-static void run_strided(const char* what, const Mapping& mapping) {
-  const Iteration loops(what, mapping.blocks[0]->shape, mapping.blocks, mapping.count);
+static void run_strided(const Mapping& mapping) {
+  const Iteration loops("map", mapping.shape(), mapping.blocks, mapping.count);
   const int64_t inner = loops.inner(), outer = loops.outer();
   if (inner * outer == 0) return;
   if (has_plain_lines(mapping, loops)) return run_lines(mapping, loops);
@@ -266,43 +263,37 @@ static void find_converters(Mapping& mapping) {
 }
 
 /// The loop for the dtype that all operands and results have, when the functor has it; else null.
-static MapLoop own_loop(const MapLoops& loops, const MemoryBlock* const* outs, int results,
-                        const MemoryBlock* const* ins, int operands) {
-  if (operands == 0) return nullptr;
-  const auto is_other = [&](const MemoryBlock* block) { return block->dtype != ins[0]->dtype; };
-  const bool mixed = std::any_of(ins, ins + operands, is_other) ||
-                     (!loops.gives_bool && std::any_of(outs, outs + results, is_other));
-  return mixed ? nullptr : loops.on_cpu[ins[0]->dtype];
+static MapLoop own_loop(const MapCall& call) {
+  if (call.count == call.results) return nullptr;
+  const DType dtype = call.blocks[call.results]->dtype;
+  const bool mixed = std::any_of(call.blocks + (call.loops.gives_bool ? call.results : 0),
+                                 call.blocks + call.count,
+                                 [&](const auto* block) { return block->dtype != dtype; });
+  return mixed ? nullptr : call.loops.on_cpu[dtype];
 }
 
-void run_map(const char* what, const MapLoops& loops, const void* functor,
-             const MemoryBlock* const* outs, int results, const MemoryBlock* const* ins,
-             int operands) {
-  Mapping mapping;
-  mapping.loop = own_loop(loops, outs, results, ins, operands);
-  const DType dtype = mapping.loop ? ins[0]->dtype : map_dtype(ins, operands, *outs[0]);
-  const DType result = loops.gives_bool ? DType::boolean : dtype;
-  if (!mapping.loop) mapping.loop = loop_for(what, loops.on_cpu, dtype);
-  mapping.functor = functor;
-  mapping.results = results;
-  mapping.count = results + operands;
-  const Shape& shape = outs[0]->shape;
+void run_map(const MapCall& call) {
+  Mapping mapping{call, own_loop(call), {}, {}};
+  const DType dtype = mapping.loop ? call.blocks[call.results]->dtype : call.dtype();
+  const DType result = call.loops.gives_bool ? DType::boolean : dtype;
+  if (!mapping.loop) mapping.loop = loop_for(call.loops.on_cpu, dtype);
   void* data[kMaxMapBlocks];
   bool dense = true, simple = true;
-  for (int i = 0; i < mapping.count; ++i) {
-    const MemoryBlock& block = i < results ? *outs[i] : *ins[i - results];
+  for (int i = 0; i < call.count; ++i) {
+    const MemoryBlock& block = *call.blocks[i];
     data[i] = block.data;
-    mapping.blocks[i] = &block;
-    mapping.loop_dtypes[i] = i < results ? result : dtype;
-    if (i < results && block.shape != shape)
-      fail(what, ": a result is ", block.shape, ", expected ", shape);
-    dense &= block.shape == shape && block.is_dense();
+    mapping.loop_dtypes[i] = i < call.results ? result : dtype;
+    if (i < call.results && block.shape != call.shape())
+      fail("map: a result is ", block.shape, ", expected ", call.shape());
+    dense &= block.shape == call.shape() && block.is_dense();
     simple &= block.dtype == mapping.loop_dtypes[i];
   }
-  const int64_t n = shape.product();
-  if (dense && simple && n <= kParallelGrain) return mapping.loop(functor, data, data + results, n);
+  const int64_t n = call.shape().product();
+  if (dense && simple && n <= kParallelGrain) {
+    return mapping.loop(call.functor, data, data + call.results, n);
+  }
   if (!dense || !simple) find_converters(mapping);
-  if (!dense) return run_strided(what, mapping);
+  if (!dense) return run_strided(mapping);
   parallel_for(n, kParallelGrain,
                [&](int64_t begin, int64_t end) { run_dense(mapping, simple, begin, end); });
 }

@@ -25,24 +25,20 @@ static DeviceMap device_map(const Iteration& loops, int results) {
   return map;
 }
 
-void run_map(const char* what, const MapLoops& loops, const void* functor,
-             const MemoryBlock* const* outs, int results, const MemoryBlock* const* ins,
-             int operands) {
-  const MemoryBlock* blocks[kMaxMapSides];
-  for (int i = 0; i < results; ++i) blocks[i] = outs[i];
-  for (int i = 0; i < operands; ++i) blocks[results + i] = ins[i];
-  const Device device = outs[0]->device;
-  for (int i = 0; i < results + operands; ++i) {
-    if (blocks[i]->device != device)
-      fail(what, ": a block is on ", blocks[i]->device, ", expected ", device);
-    if (i < results && blocks[i]->shape != outs[0]->shape)
-      fail(what, ": a result is ", blocks[i]->shape, ", expected ", outs[0]->shape);
+void run_map(const MapCall& call) {
+  const Device device = call.blocks[0]->device;
+  for (int i = 0; i < call.count; ++i) {
+    const MemoryBlock& block = *call.blocks[i];
+    if (block.device != device) fail("map: a block is on ", block.device, ", expected ", device);
+    if (i < call.results && block.shape != call.shape())
+      fail("map: a result is ", block.shape, ", expected ", call.shape());
   }
-  if (!loops.on_cuda[DType::f32] && !loops.on_cuda[DType::i64])
-    fail(what, ": its functor has no kernel for a GPU, expected its file in weft_cuda_sources");
-  const MapLaunch launch = loop_for(what, loops.on_cuda, map_dtype(ins, operands, *outs[0]));
-  const Iteration iteration(what, outs[0]->shape, blocks, results + operands);
-  launch(functor, device_map(iteration, results), current_stream(device));
+  const auto& loops = call.loops.on_cuda;
+  if (!loops[DType::f32] && !loops[DType::i64])
+    fail("map: its functor has no kernel for a GPU, expected its file in weft_cuda_sources");
+  const MapLaunch launch = loop_for(loops, call.dtype());
+  const Iteration iteration("map", call.shape(), call.blocks, call.count);
+  launch(call.functor, device_map(iteration, call.results), current_stream(device));
 }
 
 }  // namespace weft::cuda

@@ -8,32 +8,38 @@
 
 namespace weft {
 
-inline constexpr int kMaxMapInputs = 6;
-static_assert(kMaxMapInputs + 2 <= cuda::kMaxMapSides);
+/// A functor applied to all elements of the results, which have one shape; the operands broadcast
+/// to it (aligned from the right; missing dims have size 1).
+struct MapCall {
+  const MapLoops& loops;
+  const void* functor;
+  /// The results, then the operands.
+  const MemoryBlock* const* blocks;
+  int results, count;
 
-/// Runs the loop for the operands' dtypes over all elements of the results, which have one shape;
-/// the operands broadcast to it (aligned from the right; missing dims have size 1).
-WEFT_KERNEL(void, run_map,
-            (const char* what, const MapLoops& loops, const void* functor,
-             const MemoryBlock* const* outs, int results, const MemoryBlock* const* ins,
-             int operands),
-            (what, loops, functor, outs, results, ins, operands))
+  const Shape& shape() const { return blocks[0]->shape; }
+  /// Returns the dtype that the operands are computed in: f32, f64, i64 or, with an operand of u64,
+  /// u64.
+  DType dtype() const;
+};
 
-/// Returns the dtype that the operands are computed in: f32, f64, i64 or, with an operand of u64,
-/// u64.
-DType map_dtype(const MemoryBlock* const* ins, int operands, const MemoryBlock& out);
+inline bool is_on_gpu(const MapCall& call) { return is_on_gpu(*call.blocks[0]); }
+
+/// Runs the loop for the operands' dtypes.
+WEFT_KERNEL(void, run_map, (const MapCall& call), (call))
 
 inline namespace WEFT_COMPILER {
 
-template <MapDomain kDomain, class F, class... In>
-void map_with(const char* what, const F& f, const MemoryBlock* const* outs, int results,
-              const In&... in) {
-  static_assert(sizeof...(In) <= kMaxMapInputs);
+/// Maps the operands that follow kResults results.
+template <MapDomain kDomain, int kResults = 1, class F, class... Blocks>
+void map_with(const F& f, const Blocks&... all) {
+  constexpr int kCount = int{sizeof...(Blocks)};
+  static_assert(kCount <= cuda::kMaxMapSides);
   static_assert(std::is_trivially_copyable_v<F>, "a functor goes to devices as it is");
-  const MemoryBlock* const ins[] = {&in...};
+  const MemoryBlock* const blocks[] = {&all...};
   static constexpr MapLoops loops =
-      map_loops<F, kDomain>(std::make_integer_sequence<int, int{sizeof...(In)}>());
-  run_map(what, loops, &f, outs, results, ins, int{sizeof...(In)});
+      map_loops<F, kDomain>(std::make_integer_sequence<int, kCount - kResults>());
+  run_map({loops, &f, blocks, kResults, kCount});
 }
 
 /// out[i] = f(in[i]...), element by element. `f` is a functor on scalars: a trivially copyable
@@ -44,22 +50,19 @@ void map_with(const char* what, const F& f, const MemoryBlock* const* outs, int 
 /// that type and broadcast to out's shape, the result is converted to out's dtype; any strides.
 /// `out` may be an operand, at the same address.
 template <class F, class... In> void map(const F& f, const MemoryBlock& out, const In&... in) {
-  const MemoryBlock* const outs[] = {&out};
-  map_with<MapDomain::any>("map", f, outs, 1, in...);
+  map_with<MapDomain::any>(f, out, in...);
 }
 
 /// The same for functors that support floating dtypes only; std::invalid_argument for integers.
 template <class F, class... In>
 void map_floating(const F& f, const MemoryBlock& out, const In&... in) {
-  const MemoryBlock* const outs[] = {&out};
-  map_with<MapDomain::floating>("map", f, outs, 1, in...);
+  map_with<MapDomain::floating>(f, out, in...);
 }
 
 /// The same for functors of floating dtypes that return a Pair<T> of two results.
 template <class F, class... In>
 void map_pair(const F& f, const MemoryBlock& first, const MemoryBlock& second, const In&... in) {
-  const MemoryBlock* const outs[] = {&first, &second};
-  map_with<MapDomain::floating>("map", f, outs, 2, in...);
+  map_with<MapDomain::floating, 2>(f, first, second, in...);
 }
 
 }  // namespace WEFT_COMPILER

@@ -36,11 +36,11 @@ template <class Loop> struct LoopsByType {
 };
 
 /// Returns the loop for operands of `dtype`; std::invalid_argument when the functor has none.
-template <class Loop> Loop loop_for(const char* what, const LoopsByType<Loop>& loops, DType dtype) {
+template <class Loop> Loop loop_for(const LoopsByType<Loop>& loops, DType dtype) {
   if (dtype == DType::u64 && loops[dtype]) return loops[dtype];
   const Loop loop = loops[compute_dtype(dtype)];
-  if (!loop && is_floating(dtype)) fail(what, ": operands are ", dtype, ", expected integers");
-  if (!loop) fail(what, ": operands are integers, expected floating ones");
+  if (!loop && is_floating(dtype)) fail("map: operands are ", dtype, ", expected integers");
+  if (!loop) fail("map: operands are integers, expected floating ones");
   return loop;
 }
 
