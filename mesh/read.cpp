@@ -4,7 +4,6 @@
 #include "mesh/program.h"
 #include "src/comm/reduce.h"
 #include "src/device/cuda/streams.h"
-#include "src/kernels/copy/bulk_copy.h"
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/reduce/reduce.h"
 

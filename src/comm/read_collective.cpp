@@ -7,7 +7,7 @@
 #include "src/comm/signature.h"
 #include "src/device/cuda/runtime.h"
 #include "src/device/cuda/streams.h"
-#include "src/kernels/copy/bulk_copy.h"
+#include "src/kernels/copy/copy.h"
 #include "weft/error.h"
 
 namespace weft {

@@ -8,7 +8,7 @@
 
 #include "src/base/numeric.h"
 #include "src/device/cuda/streams.h"
-#include "src/kernels/copy/bulk_copy.h"
+#include "src/kernels/copy/copy.h"
 #include "src/kernels/math/reducers.h"
 #include "src/kernels/reduce/reduce.h"
 #include "weft/error.h"

@@ -7,7 +7,6 @@
 #include "src/comm/check.h"
 #include "src/comm/read_collective.h"
 #include "src/device/shared_memory.h"
-#include "src/kernels/copy/bulk_copy.h"
 #include "src/kernels/copy/copy.h"
 
 namespace weft {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/copy/bulk_copy.h"
+#include "src/kernels/copy/copy.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -136,4 +136,10 @@ bool fill_extreme(Reduction reduction, const MemoryBlock& out, const MemoryBlock
   return true;
 }
 
+void check_indices(const char* what, const MemoryBlock& out) {
+  if (out.dtype != DType::i32 && out.dtype != DType::i64) {
+    fail(what, ": dtype of indices is ", out.dtype, ", expected i32 or i64");
+  }
+}
+
 }  // namespace weft

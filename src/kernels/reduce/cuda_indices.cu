@@ -16,8 +16,8 @@ namespace {
 
 constexpr int kSeekThreads = 256;
 /// With fewer rows than this most of a GPU is idle: each row is split into parts.
-constexpr int64_t kBusyBlocks = 512;
-constexpr int64_t kLeastPart = 4096;
+constexpr int64_t kBusySeekBlocks = 512;
+constexpr int64_t kLeastSeekPart = 4096;
 /// Rows up to this length are processed by one thread each.
 constexpr int64_t kShortRow = 32;
 constexpr int64_t kNowhere = std::numeric_limits<int64_t>::max();
@@ -134,7 +134,7 @@ template <class R, class C> struct MergeFound {
 /// Whether to use one thread per row: neighbours are in other rows, or rows are short.
 static bool belongs_to_threads(const Rows& in) {
   if (in.size() <= kShortRow) return true;
-  return in.side_by_side(0, 2) > 1 && in.count() >= kBusyBlocks * kSeekThreads / 8;
+  return in.side_by_side(0, 2) > 1 && in.count() >= kBusySeekBlocks * kSeekThreads / 8;
 }
 
 template <class R, class C>
@@ -142,8 +142,8 @@ static void run_seek(Seek<R, C> seek, const Stream& stream, Device device) {
   const int64_t rows = seek.in.count();
   if (rows == 0) return;
   if (belongs_to_threads(seek.in)) return launch(SeekByThread<R, C>{seek}, rows, stream);
-  seek.parts =
-      std::clamp<int64_t>(seek.in.size() / kLeastPart, 1, std::max<int64_t>(1, kBusyBlocks / rows));
+  seek.parts = std::clamp<int64_t>(seek.in.size() / kLeastSeekPart, 1,
+                                   std::max<int64_t>(1, kBusySeekBlocks / rows));
   if (seek.parts == 1) {
     return launch_blocks<kSeekThreads>(SeekByBlock<R, C>{seek, nullptr}, rows, 0, stream);
   }
