@@ -11,17 +11,6 @@
 
 namespace weft {
 
-/// See weft/extend/quantize.h. The arguments fit one another.
-WEFT_KERNEL(void, quantize_blocks,
-            (const MemoryBlock& codes, const MemoryBlock& scales, const MemoryBlock& in,
-             const MemoryBlock& residual, int64_t block, const CodeRounding& rounding),
-            (codes, scales, in, residual, block, rounding))
-
-WEFT_KERNEL(void, dequantize_blocks,
-            (const MemoryBlock& out, const MemoryBlock& codes, const MemoryBlock& scales,
-             int64_t block, bool accumulate),
-            (out, codes, scales, block, accumulate))
-
 inline namespace WEFT_COMPILER {
 
 /// Calls visitor(Type<T>{}) with T the type of codes of a dtype.
@@ -95,4 +84,16 @@ template <class Code> WEFT_FN float missed_by(Code code, float x, const BlockSca
 }
 
 }  // namespace WEFT_COMPILER
+
+/// See weft/extend/quantize.h. The arguments fit one another.
+WEFT_KERNEL(void, quantize_blocks,
+            (const MemoryBlock& codes, const MemoryBlock& scales, const MemoryBlock& in,
+             const MemoryBlock& residual, int64_t block, const CodeRounding& rounding),
+            (codes, scales, in, residual, block, rounding))
+
+WEFT_KERNEL(void, dequantize_blocks,
+            (const MemoryBlock& out, const MemoryBlock& codes, const MemoryBlock& scales,
+             int64_t block, bool accumulate),
+            (out, codes, scales, block, accumulate))
+
 }  // namespace weft
