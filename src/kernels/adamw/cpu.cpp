@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "src/base/parallel.h"
 #include "src/kernels/iteration/iteration.h"
@@ -59,32 +60,45 @@ namespace {
 /// Elements of each array that are processed at a time.
 constexpr int64_t kStepChunk = 1024;
 
-/// A dense array that a step reads or changes, accessed as dense C.
-template <class C> class StepArray {
- public:
-  explicit StepArray(const MemoryBlock& block) : block_(block) {}
-  C* load(int64_t begin, int64_t n) {
-    if (!block_.data) return buffer_;
-    const Line line = at(begin);
-    if (line.dtype == dtype_of<C>) return static_cast<C*>(line.data);
-    load_line(buffer_, line, n);
-    return buffer_;
-  }
-  void store(int64_t begin, int64_t n) {
-    if (block_.data && block_.dtype != dtype_of<C>) store_line(at(begin), buffer_, n);
-  }
+/// A buffer for an array that a step reads or changes, which accesses it as dense C.
+template <class C> struct StepBuffer {
+  C elements[kStepChunk];
 
- private:
-  Line at(int64_t begin) const {
-    return {block_.dtype, element_at(block_.data, block_.dtype, begin)};
+  C* load(const MemoryBlock& block, int64_t begin, int64_t n) {
+    char* data = element_at(block.data, block.dtype, begin);
+    if (block.data && block.dtype == dtype_of<C>) return reinterpret_cast<C*>(data);
+    if (block.data) {
+      load_line(elements, {block.dtype, data}, n);
+    } else {
+      std::fill_n(elements, n, C(0));
+    }
+    return elements;
   }
-  const MemoryBlock& block_;
-  C buffer_[kStepChunk];
+  void store(const MemoryBlock& block, int64_t begin, int64_t n) const {
+    if (!block.data || block.dtype == dtype_of<C>) return;
+    store_line({block.dtype, element_at(block.data, block.dtype, begin)}, elements, n);
+  }
 };
 
-/// Calls f(begin, n) on chunks of all elements.
-template <class F> void for_each_chunk(int64_t begin, int64_t end, const F& f) {
-  for (int64_t i = begin; i < end; i += kStepChunk) f(i, std::min(kStepChunk, end - i));
+template <class F, class... C> void step_elements(const F& f, int64_t n, C*... arrays) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) f(arrays[i]...);
+}
+
+/// Takes a step by f(parameter, states ..., gradient) for each element of these blocks.
+template <class C, class F, int kBlocks>
+void take_step(const F& f, const MemoryBlock* const (&blocks)[kBlocks]) {
+  parallel_for(blocks[0]->numel(), kParallelGrain, [&](int64_t begin, int64_t end) {
+    StepBuffer<C> buffers[kBlocks];
+    for (int64_t i = begin; i < end; i += kStepChunk) {
+      const int64_t n = std::min(kStepChunk, end - i);
+      [&]<int... k>(std::integer_sequence<int, k...>) {
+        step_elements(f, n, buffers[k].load(*blocks[k], i, n)...);
+      }
+      (std::make_integer_sequence<int, kBlocks>());
+      for (int k = 0; k + 1 < kBlocks; ++k) buffers[k].store(*blocks[k], i, n);
+    }
+  });
 }
 
 template <class C> C factor_of(const MemoryBlock* factor) {
@@ -100,18 +114,7 @@ void adamw(const MemoryBlock& parameter, const MemoryBlock& m, const MemoryBlock
   visit_compute_floating("adamw", parameter.dtype, [&]<class C>(Type<C>) {
     auto f = element_of(options, factor_of<C>(grad_factor));
     if (rates) f.take_rates(rates->as<double>());
-    parallel_for(parameter.numel(), kParallelGrain, [&](int64_t begin, int64_t end) {
-      StepArray<C> ps(parameter), ms(m), vs(v), gs(grad);
-      for_each_chunk(begin, end, [&](int64_t i, int64_t n) {
-        C *p = ps.load(i, n), *m1 = ms.load(i, n), *v1 = vs.load(i, n);
-        const C* g = gs.load(i, n);
-#pragma GCC ivdep
-        for (int64_t j = 0; j < n; ++j) f(p[j], m1[j], v1[j], g[j]);
-        ps.store(i, n);
-        ms.store(i, n);
-        vs.store(i, n);
-      });
-    });
+    take_step<C>(f, {&parameter, &m, &v, &grad});
   });
 }
 
@@ -119,19 +122,7 @@ void sgd(const MemoryBlock& parameter, const MemoryBlock& velocity, const Memory
          const Sgd& options, const MemoryBlock* grad_factor) {
   check_sgd(parameter, velocity, grad, options);
   visit_compute_floating("sgd", parameter.dtype, [&]<class C>(Type<C>) {
-    const auto f = element_of(options, factor_of<C>(grad_factor));
-    parallel_for(parameter.numel(), kParallelGrain, [&](int64_t begin, int64_t end) {
-      StepArray<C> ps(parameter), vs(velocity), gs(grad);
-      for_each_chunk(begin, end, [&](int64_t i, int64_t n) {
-        C *p = ps.load(i, n), *v = vs.load(i, n);
-        const C* g = gs.load(i, n);
-        if (!velocity.data) std::fill_n(v, n, C(0));
-#pragma GCC ivdep
-        for (int64_t j = 0; j < n; ++j) f(p[j], v[j], g[j]);
-        ps.store(i, n);
-        vs.store(i, n);
-      });
-    });
+    take_step<C>(element_of(options, factor_of<C>(grad_factor)), {&parameter, &velocity, &grad});
   });
 }
 
