@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <tuple>
 #include <type_traits>
@@ -27,9 +28,10 @@ template <class T, class... Types> constexpr DType dtype_among(const std::tuple<
 template <class T>
 inline constexpr DType dtype_of = dtype_among<T>(static_cast<const ElementTypes*>(nullptr));
 
-/// Returns the address of element `i` of an array.
-inline char* element_at(void* data, DType dtype, int64_t i) {
-  return static_cast<char*>(data) + i * static_cast<int64_t>(size_of(dtype));
+/// The address of an element of `data`.
+inline std::byte* element_at(const void* data, int64_t index, DType dtype) {
+  return static_cast<std::byte*>(const_cast<void*>(data)) +
+         index * static_cast<int64_t>(size_of(dtype));
 }
 
 /// The type that kernels compute in: float for f32 and halves, double for f64, else int64_t, which

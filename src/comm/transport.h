@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "src/base/numeric.h"
 #include "weft/block.h"
 #include "weft/communicator.h"
 
@@ -66,12 +67,6 @@ struct Collective {
   int rounds = 1;
   size_t half_bytes = 0;
 };
-
-/// The address of an element of `data`.
-inline std::byte* element_at(const void* data, int64_t index, DType dtype) {
-  return static_cast<std::byte*>(const_cast<void*>(data)) +
-         index * static_cast<int64_t>(size_of(dtype));
-}
 
 /// Implements what a rank of an exchange does once all ranks have published their blocks.
 class ExchangeReader {

@@ -65,7 +65,7 @@ template <class C> struct StepBuffer {
   C elements[kStepChunk];
 
   C* load(const MemoryBlock& block, int64_t begin, int64_t n) {
-    char* data = element_at(block.data, block.dtype, begin);
+    auto* data = element_at(block.data, begin, block.dtype);
     if (block.data && block.dtype == dtype_of<C>) return reinterpret_cast<C*>(data);
     if (block.data) {
       load_line(elements, {block.dtype, data}, n);
@@ -76,7 +76,7 @@ template <class C> struct StepBuffer {
   }
   void store(const MemoryBlock& block, int64_t begin, int64_t n) const {
     if (!block.data || block.dtype == dtype_of<C>) return;
-    store_line({block.dtype, element_at(block.data, block.dtype, begin)}, elements, n);
+    store_line({block.dtype, element_at(block.data, begin, block.dtype)}, elements, n);
   }
 };
 

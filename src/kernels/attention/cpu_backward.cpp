@@ -177,7 +177,7 @@ static void store_key_gradient(const AttentionSizes& sizes, T* from, double fact
   copy_matrix({from, tile_dtype<T>, sizes.width, 1}, packed, sizes.width, to, factor);
   T zero = 0;
   copy_matrix({&zero, tile_dtype<T>, 0, 0}, sizes.keys - packed, sizes.width,
-              {element_at(to.data, to.dtype, packed * to.row), to.dtype, to.row, to.column});
+              {element_at(to.data, packed * to.row, to.dtype), to.dtype, to.row, to.column});
 }
 
 /// Calls task(batch element, key head, thread). One task sums all gradients of a key head, block

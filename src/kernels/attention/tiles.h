@@ -64,7 +64,7 @@ class Carver {
 /// Returns the matrix [sequence, width] of a batch element and head, from position `first` on.
 inline Matrix head_matrix(const MemoryBlock& x, int64_t batch, int64_t head, int64_t first = 0) {
   const int64_t offset = batch * x.strides[0] + head * x.strides[1] + first * x.strides[2];
-  return {element_at(x.data, x.dtype, offset), x.dtype, x.strides[2], x.strides[3]};
+  return {element_at(x.data, offset, x.dtype), x.dtype, x.strides[2], x.strides[3]};
 }
 
 /// The element of a query in `lse`, [batch, heads, sequence].
@@ -102,7 +102,7 @@ template <class T> void pack_key_columns(const AttentionSizes& sizes, const Matr
   for_key_tiles(0, sizes.packed_keys(), [&](int64_t first, int64_t count) {
     T* columns = to + first * sizes.width;
     const int64_t there = std::clamp<int64_t>(sizes.keys - first, 0, count);
-    const Matrix from{element_at(x.data, x.dtype, first * x.row), x.dtype, x.row, x.column};
+    const Matrix from{element_at(x.data, first * x.row, x.dtype), x.dtype, x.row, x.column};
     copy_matrix(from, there, sizes.width, {columns, tile_dtype<T>, 1, count});
     for (int64_t d = 0; there < count && d < sizes.width; ++d) {
       std::fill(columns + d * count + there, columns + (d + 1) * count, T(0.0f));

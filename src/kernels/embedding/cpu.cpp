@@ -17,7 +17,7 @@ static void check_table(const char* what, const MemoryBlock& table, const Rows& 
 
 /// Returns row `index` of a table.
 static Line table_row(const MemoryBlock& table, int64_t index) {
-  return {table.dtype, element_at(table.data, table.dtype, index * table.strides[0]),
+  return {table.dtype, element_at(table.data, index * table.strides[0], table.dtype),
           table.strides[1]};
 }
 

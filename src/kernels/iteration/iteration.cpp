@@ -266,7 +266,7 @@ Line Iteration::line(int block, int64_t outer, int64_t inner) const {
   }
   if (ndim_ > 1) offset += outer * stride(block, 0);
   const MemoryBlock& whole = *blocks_[static_cast<size_t>(block)].block;
-  return {whole.dtype, element_at(whole.data, whole.dtype, offset), inner_stride(block)};
+  return {whole.dtype, element_at(whole.data, offset, whole.dtype), inner_stride(block)};
 }
 
 LineWalk::LineWalk(const Iteration& loops, int64_t outer, int64_t inner) : loops_(loops) {
@@ -282,7 +282,7 @@ LineWalk::LineWalk(const Iteration& loops, int64_t outer, int64_t inner) : loops
 void LineWalk::move(int dim, int64_t steps) {
   for (int k = 0; k < loops_.count(); ++k) {
     Line& line = lines_[static_cast<size_t>(k)];
-    line.data = element_at(line.data, line.dtype, steps * loops_.stride(k, dim));
+    line.data = element_at(line.data, steps * loops_.stride(k, dim), line.dtype);
   }
 }
 

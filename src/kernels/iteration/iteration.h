@@ -18,7 +18,7 @@ struct Line {
 
 /// The line from its element `elements` on.
 inline Line moved(Line line, int64_t elements) {
-  line.data = element_at(line.data, line.dtype, elements * line.stride);
+  line.data = element_at(line.data, elements * line.stride, line.dtype);
   return line;
 }
 

@@ -91,7 +91,7 @@ struct MapBuffers {
 
   Line line(const Mapping& mapping, int block, int64_t element) {
     const DType dtype = mapping.loop_dtypes[block];
-    return {dtype, element_at(memory[block], dtype, element)};
+    return {dtype, element_at(memory[block], element, dtype)};
   }
 };
 

@@ -95,9 +95,9 @@ Product product_at(const BatchedProduct& batch, int64_t index, int first) {
     index /= batch.dims[i].size;
     a += at * batch.dims[i].a, b += at * batch.dims[i].b, c += at * batch.dims[i].c;
   }
-  p.a.data = element_at(p.a.data, p.a.dtype, a);
-  p.b.data = element_at(p.b.data, p.b.dtype, b);
-  p.c.data = element_at(p.c.data, p.c.dtype, c);
+  p.a.data = element_at(p.a.data, a, p.a.dtype);
+  p.b.data = element_at(p.b.data, b, p.b.dtype);
+  p.c.data = element_at(p.c.data, c, p.c.dtype);
   return p;
 }
 

@@ -19,7 +19,7 @@ void for_each_run(const MemoryBlock& matrix, int64_t begin, int64_t end, const F
     const int64_t row = at / columns, column = at - row * columns;
     const int64_t n = std::min(columns - column, end - at);
     const int64_t place = row * matrix.strides[0] + column;
-    f(Line{matrix.dtype, element_at(matrix.data, matrix.dtype, place)}, at - begin, n);
+    f(Line{matrix.dtype, element_at(matrix.data, place, matrix.dtype)}, at - begin, n);
     at += n;
   }
 }

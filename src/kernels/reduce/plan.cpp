@@ -108,7 +108,7 @@ ReduceTask ReducePlan::task(int64_t task, int64_t part) const {
 }
 
 Line ReducePlan::result(const ReduceTask& task) const {
-  return {out_.dtype, element_at(out_.data, out_.dtype, task.out_offset), column_.out_stride};
+  return {out_.dtype, element_at(out_.data, task.out_offset, out_.dtype), column_.out_stride};
 }
 
 int64_t ReducePlan::reduced_offset(int64_t line) const {

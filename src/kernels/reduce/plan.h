@@ -47,7 +47,7 @@ class ReducePlan {
       const int64_t line = i / inner.size, start = i - line * inner.size;
       const int64_t length = std::min(inner.size - start, task.end - i);
       const int64_t offset = base + reduced_offset(line) + start * inner.in_stride;
-      f(Line{in_.dtype, element_at(in_.data, in_.dtype, offset), inner.in_stride}, length);
+      f(Line{in_.dtype, element_at(in_.data, offset, in_.dtype), inner.in_stride}, length);
       i += length;
     }
   }

@@ -93,7 +93,7 @@ template <class T, class Stored = T> class HostWalk {
   /// Element `i` of a row, by default of a row of one value.
   template <class V> static V value(const Rows& values, int64_t row, int64_t i = 0) {
     return load_element<V>(values.dtype(),
-                           element_at(values.data(), values.dtype(), values.at(row, i)));
+                           element_at(values.data(), values.at(row, i), values.dtype()));
   }
   void set(const Rows& values, int64_t row, C value) const { RowValues<C>(values).set(row, value); }
 

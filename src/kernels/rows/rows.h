@@ -39,7 +39,7 @@ class Rows {
     }
     return offset + row * strides_[0];
   }
-  Line line(int64_t row) const { return {dtype_, element_at(data_, dtype_, at(row)), stride_}; }
+  Line line(int64_t row) const { return {dtype_, element_at(data_, at(row), dtype_), stride_}; }
   /// Returns how many rows from `row` on, before `end`, are adjacent (each starts one element after
   /// the last); 1 when the next row is not.
   int64_t side_by_side(int64_t row, int64_t end) const {
