@@ -6,8 +6,7 @@
 #include "src/comm/check.h"
 #include "src/comm/memory/memory_transport.h"
 #include "src/comm/mpi/engine.h"
-#include "src/comm/mpi/message.h"
-#include "src/comm/mpi/mpi_collective.h"
+#include "src/comm/mpi/work.h"
 #include "weft/extend/hash.h"
 
 namespace weft {
@@ -23,12 +22,9 @@ Work MpiTransport::start(const Collective& call) {
   if (!call.pieces.empty() && call.pieces[0].device.kind == DeviceKind::cuda) {
     refuse_device_memory(name(), call.pieces[0].device);
   }
-  std::unique_ptr<MpiWork> work;
-  if (is_message(call.kind)) {
-    work = std::make_unique<MpiMessage>(*this, call, ++messages_);
-  } else {
-    work = std::make_unique<MpiCollective>(*this, call, ++collectives_);
-  }
+  std::unique_ptr<MpiWork> work = is_message(call.kind)
+                                      ? mpi_message(*this, call, ++messages_)
+                                      : mpi_collective(*this, call, ++collectives_);
   const MpiEngine::Lock lock = engine_->lock();
   work->start();
   return Work(std::move(work));

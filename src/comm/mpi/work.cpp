@@ -45,8 +45,15 @@ void MpiWork::receive(const MpiHeader& header, MpiPayload payload) noexcept {
 }
 
 void MpiWork::transferred(uint64_t token) noexcept {
-  has_moved_ = true;
-  step([&] { moved(token); });
+  has_progressed_ = true;
+  step([&] {
+    const size_t number = token >> 40, segment = token & ((uint64_t{1} << 40) - 1);
+    Stream& stream = streams_[number];
+    ++stream.done;
+    if (stream.is_done()) --unfinished_;
+    pump(number);
+    moved(number, segment);
+  });
 }
 
 void MpiWork::join(const MpiAddress& address) {
@@ -75,7 +82,7 @@ bool MpiWork::advance() {
   const MpiEngine::Lock lock = engine().lock();
   if (!over_) engine().poll();
   // The call has progressed: the next wait gets the full deadline again.
-  if (std::exchange(has_moved_, false)) wait_anew();
+  if (std::exchange(has_progressed_, false)) wait_anew();
   waiter().only_yield(engine().is_moving());
   if (!over_) return false;
   received(received_);
@@ -97,13 +104,13 @@ std::string MpiWork::departure(int rank) const {
     return world().end_in_words(world_rank);
   }
   // A rank that has called may end before its transfers have arrived here.
-  return has_ended && !has_begun() ? "ended" : "";
+  return has_ended && !begun_ ? "ended" : "";
 }
 
 bool MpiWork::heeds_departures() const {
   if (waited() > kLongestWay) return true;
   const MpiEngine::Lock lock = engine().lock();
-  return !has_begun();
+  return !begun_;
 }
 
 std::chrono::milliseconds MpiWork::grace(const std::vector<int>&) const {
@@ -119,40 +126,75 @@ void MpiWork::retreat() noexcept {
 /// Segments of a stream in transit at a time.
 static constexpr size_t kInFlight = 4;
 
-size_t MpiStreams::add(MpiEngine& engine, MpiWork& owner, MpiStream stream) {
-  if (!stream.is_done()) ++unfinished_;
-  streams_.push_back(std::move(stream));
-  pump(engine, owner, streams_.size() - 1);
-  return streams_.size() - 1;
+void MpiWork::add_stream(bool sends, int peer, int tag, MpiSegments segments, size_t allowed) {
+  streams_.push_back({sends, peer, tag, std::move(segments), allowed});
+  if (!streams_.back().is_done()) ++unfinished_;
+  pump(streams_.size() - 1);
 }
 
-void MpiStreams::pump(MpiEngine& engine, MpiWork& owner, size_t number) {
-  MpiStream& stream = streams_[number];
+void MpiWork::pump(size_t number) {
+  Stream& stream = streams_[number];
   const size_t end = std::min({stream.allowed, stream.segments.size(), stream.done + kInFlight});
   for (; stream.posted < end; ++stream.posted) {
-    engine.transfer({stream.sends, stream.segments[stream.posted], stream.peer, stream.tag}, owner,
-                    number << 40 | stream.posted);
+    engine().transfer(
+        {stream.sends, stream.segments[stream.posted], group().world_rank(stream.peer), stream.tag},
+        *this, number << 40 | stream.posted);
   }
 }
 
-MpiStreams::Ended MpiStreams::ended(MpiEngine& engine, MpiWork& owner, uint64_t token) {
-  const Ended ended{token >> 40, token & ((uint64_t{1} << 40) - 1)};
-  MpiStream& stream = streams_[ended.stream];
-  ++stream.done;
-  if (stream.is_done()) --unfinished_;
-  pump(engine, owner, ended.stream);
-  return ended;
+void MpiWork::allow(size_t stream, size_t segments) {
+  streams_[stream].allowed = segments;
+  pump(stream);
 }
 
-void MpiStreams::allow(MpiEngine& engine, MpiWork& owner, size_t number, size_t segments) {
-  streams_[number].allowed = segments;
-  pump(engine, owner, number);
+bool MpiWork::has_moved(int peer) const {
+  return std::all_of(streams_.begin(), streams_.end(),
+                     [&](const Stream& stream) { return stream.peer != peer || stream.is_done(); });
 }
 
-bool MpiStreams::is_done_with(int peer) const {
-  return std::all_of(streams_.begin(), streams_.end(), [&](const MpiStream& stream) {
-    return stream.peer != peer || stream.is_done();
-  });
+static MpiAddress address_of(const MpiHeader& header) {
+  using Kind = MpiAddress::Kind;
+  switch (header.topic) {
+    case MpiTopic::message:
+      return {Kind::message, header.group, static_cast<uint64_t>(header.tag), header.from};
+    case MpiTopic::grant:
+    case MpiTopic::taken: return {Kind::reply, 0, header.sequence, 0};
+    default: return {Kind::collective, header.group, header.sequence, 0};
+  }
+}
+
+void MpiRouting::join(const MpiAddress& address, MpiWork& work) {
+  Meeting& meeting = meetings_[address];
+  const bool takes_one = address.kind == MpiAddress::Kind::message;
+  if (takes_one && !meeting.messages.empty()) {
+    const Message first = std::move(meeting.messages.front());
+    meeting.messages.erase(meeting.messages.begin());
+    if (meeting.messages.empty()) meetings_.erase(address);
+    return work.receive(first.header, first.payload);
+  }
+  meeting.works.push_back(&work);
+  const std::vector<Message> messages = std::move(meeting.messages);
+  meeting.messages.clear();
+  for (const Message& message : messages) work.receive(message.header, message.payload);
+}
+
+void MpiRouting::leave(const MpiAddress& address, const MpiWork& work) {
+  const auto found = meetings_.find(address);
+  if (found == meetings_.end()) return;
+  std::erase(found->second.works, &work);
+  if (found->second.works.empty() && found->second.messages.empty()) meetings_.erase(found);
+}
+
+void MpiRouting::route(const MpiHeader& header, MpiPayload payload) {
+  const MpiAddress address = address_of(header);
+  Meeting& meeting = meetings_[address];
+  if (meeting.works.empty()) {
+    meeting.messages.push_back({header, {payload.begin(), payload.end()}});
+    return;
+  }
+  MpiWork* work = meeting.works.front();
+  if (address.kind == MpiAddress::Kind::message) leave(address, *work);
+  work->receive(header, payload);
 }
 
 }  // namespace weft

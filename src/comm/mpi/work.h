@@ -1,57 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <compare>
 #include <exception>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "src/comm/mpi/mpi_transport.h"
-#include "src/comm/mpi/routing.h"
+#include "src/comm/mpi/wire.h"
 #include "src/comm/wait/waitable.h"
 
 namespace weft {
 
-/// Segments sent to or received from one process, in order under one tag, a few at a time.
-struct MpiStream {
-  bool sends;
-  /// Rank in the world.
-  int peer;
-  int tag;
-  MpiSegments segments;
-  /// The number of segments that may be posted.
-  size_t allowed;
-  size_t posted = 0;
-  size_t done = 0;
+class MpiWork;
 
-  bool is_done() const { return done == segments.size(); }
+/// The destination of a short message.
+struct MpiAddress {
+  enum class Kind : uint8_t { collective, message, reply };
+  Kind kind = Kind::collective;
+  uint64_t group = 0;
+  /// The collective's sequence number, a send's tag, or the number of the send replied to.
+  uint64_t number = 0;
+  /// The sending rank of a send.
+  int32_t from = 0;
+  auto operator<=>(const MpiAddress&) const = default;
 };
 
-/// The streams of one call.
-class MpiStreams {
+/// Delivers short messages to the works they are for; either may come first.
+class MpiRouting {
  public:
-  /// Starts the allowed segments; returns the stream's number.
-  size_t add(MpiEngine& engine, MpiWork& owner, MpiStream stream);
-  /// A completed transfer: its stream and segment.
-  struct Ended {
-    size_t stream;
-    size_t segment;
-  };
-  Ended ended(MpiEngine& engine, MpiWork& owner, uint64_t token);
-  void allow(MpiEngine& engine, MpiWork& owner, size_t stream, size_t segments);
-  size_t count() const { return streams_.size(); }
-  bool all_done() const { return unfinished_ == 0; }
-  bool is_done_with(int peer) const;
+  /// Delivers messages of that address to `work`; of sends, only the next undelivered one.
+  void join(const MpiAddress& address, MpiWork& work);
+  void leave(const MpiAddress& address, const MpiWork& work);
+  void route(const MpiHeader& header, MpiPayload payload);
 
  private:
-  void pump(MpiEngine& engine, MpiWork& owner, size_t number);
-
-  std::vector<MpiStream> streams_;
-  size_t unfinished_ = 0;
+  struct Message {
+    MpiHeader header;
+    std::vector<std::byte> payload;
+  };
+  /// At least one of the two is empty.
+  struct Meeting {
+    std::vector<Message> messages;
+    std::vector<MpiWork*> works;
+  };
+  std::map<MpiAddress, Meeting> meetings_;
 };
 
-/// A call of one rank in progress. Messages advance it on whichever thread polls the engine.
-/// Derived classes implement the kinds of calls.
+/// A call of one rank in progress. Messages advance it on whichever thread polls the engine. It
+/// moves user memory in streams: segments sent to or received from one rank, in order under one
+/// tag, a few at a time.
 class MpiWork : public Waitable {
  public:
   /// `number` is that of the collective, or of the message with the mark of messages.
@@ -72,10 +72,8 @@ class MpiWork : public Waitable {
  protected:
   virtual void post() = 0;
   virtual void take(const MpiHeader& header, MpiPayload payload) = 0;
-  virtual void moved(uint64_t token) = 0;
-  /// True once all calls have arrived: `awaited_ranks` then returns the ranks with incomplete
-  /// transfers, before that those that have not called.
-  virtual bool has_begun() const = 0;
+  /// Handles the end of the segment of that number of a stream.
+  virtual void moved(size_t stream, size_t segment) = 0;
   /// The ranks of the group for which this call, which is not over, waits.
   virtual std::vector<int> awaited_ranks() const = 0;
   /// The action missing from a rank that has not called: "call it".
@@ -83,6 +81,14 @@ class MpiWork : public Waitable {
 
   /// Takes the messages to that address from now on, until the call is complete.
   void join(const MpiAddress& address);
+  /// Adds a stream to or from `peer`, of which only the first `allowed` segments may be posted.
+  void add_stream(bool sends, int peer, int tag, MpiSegments segments, size_t allowed = SIZE_MAX);
+  /// Allows so many segments of the stream of that number, counted in the order of `add_stream`.
+  void allow(size_t stream, size_t segments);
+  size_t stream_count() const { return streams_.size(); }
+  bool all_moved() const { return unfinished_ == 0; }
+  /// True when all streams to and from `peer` are complete.
+  bool has_moved(int peer) const;
   /// Marks the call as complete.
   void mark_over() noexcept;
   /// Adds bytes from other ranks; they count for the communicator when the caller sees the end.
@@ -92,11 +98,29 @@ class MpiWork : public Waitable {
   const Members& group() const { return transport_.group(); }
   int size() const { return transport_.size(); }
 
+  /// True once all calls have arrived: `awaited_ranks` then returns the ranks with incomplete
+  /// transfers, before that those that have not called.
+  bool begun_ = false;
+
  private:
+  struct Stream {
+    bool sends;
+    int peer;
+    int tag;
+    MpiSegments segments;
+    size_t allowed;
+    size_t posted = 0;
+    size_t done = 0;
+
+    bool is_done() const { return done == segments.size(); }
+  };
+
   template <class Step> void step(Step&& next) noexcept;
+  /// Posts the segments of a stream that may be posted.
+  void pump(size_t number);
   bool advance() final;
   std::vector<int> missing() const final;
-  const char* missed(int) const final { return has_begun() ? "finish it" : uncalled(); }
+  const char* missed(int) const final { return begun_ ? "finish it" : uncalled(); }
   std::string departure(int rank) const final;
   bool heeds_departures() const final;
   std::chrono::milliseconds grace(const std::vector<int>& ranks) const final;
@@ -104,12 +128,23 @@ class MpiWork : public Waitable {
 
   MpiTransport& transport_;
   const std::shared_ptr<Transport> keep_;
+  std::vector<Stream> streams_;
+  size_t unfinished_ = 0;
   bool over_ = false;
   /// A transfer has completed since the last poll of the caller.
-  bool has_moved_ = false;
+  bool has_progressed_ = false;
   int64_t received_ = 0;
   MpiAddress address_;
   std::exception_ptr failure_;
 };
+
+/// A collective of processes, not started yet. Each rank sends all others a description of its
+/// call, with its small data. When all calls have arrived and agree, large data goes directly to
+/// the ranks that need it.
+std::unique_ptr<MpiWork> mpi_collective(MpiTransport& transport, const Collective& call,
+                                        uint64_t number);
+/// One end of a point-to-point message between two processes, not started yet.
+std::unique_ptr<MpiWork> mpi_message(MpiTransport& transport, const Collective& call,
+                                     uint64_t number);
 
 }  // namespace weft
