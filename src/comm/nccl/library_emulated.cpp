@@ -15,7 +15,6 @@
 #include <tuple>
 #include <vector>
 
-#include "src/comm/nccl/emulated/library.h"
 #include "src/comm/reduce.h"
 #include "src/device/cuda/runtime.h"
 #include "src/device/emulated/device_memory.h"
