@@ -17,8 +17,7 @@
 
 #include "src/comm/reduce.h"
 #include "src/device/cuda/runtime.h"
-#include "src/device/emulated/device_memory.h"
-#include "src/device/emulated/queue.h"
+#include "src/device/emulated/device.h"
 #include "weft/error.h"
 
 namespace weft::nccl {

@@ -7,9 +7,8 @@
 #include <mutex>
 
 #include "src/base/ticks.h"
-#include "src/device/emulated/device_memory.h"
+#include "src/device/emulated/device.h"
 #include "src/device/emulated/launch.h"
-#include "src/device/emulated/queue.h"
 #include "weft/error.h"
 
 namespace weft::cuda {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -12,6 +13,20 @@
 #include "weft/export.h"
 
 namespace weft::cuda::emulated {
+
+// Memory of emulated devices: host memory that only device work may access. Any other access ends
+// the process with a signal. Under the address sanitizer it is plain memory instead, checked for
+// overruns.
+
+void* allocate_device_memory(size_t bytes);
+void free_device_memory(void* data) noexcept;
+
+/// Lets all threads access the memory while an instance exists.
+class DeviceMemoryOpen : NotCopied {
+ public:
+  DeviceMemoryOpen();
+  ~DeviceMemoryOpen();
+};
 
 // Streams of an emulated device. Queued work runs as late as possible: when the host synchronises,
 // or at random after `run_at_random`. A missing wait then gives wrong
