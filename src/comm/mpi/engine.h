@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "src/comm/mpi/work.h"
+#include "src/comm/mpi/mpi_transport.h"
 #include "src/comm/world.h"
 #include "weft/export.h"
 

@@ -2,8 +2,8 @@
 #include <cstring>
 
 #include "src/comm/mpi/engine.h"
-#include "src/comm/mpi/parts.h"
-#include "src/comm/mpi/work.h"
+#include "src/comm/mpi/mpi_transport.h"
+#include "src/comm/mpi/wire.h"
 #include "src/comm/read_collective.h"
 
 namespace weft {

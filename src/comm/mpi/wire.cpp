@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/comm/mpi/parts.h"
+#include "src/comm/mpi/wire.h"
 
 #include <algorithm>
 
