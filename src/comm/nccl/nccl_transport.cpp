@@ -15,8 +15,7 @@
 
 #include "src/comm/check.h"
 #include "src/comm/flight/record.h"
-#include "src/comm/nccl/agreement.h"
-#include "src/comm/nccl/lane.h"
+#include "src/comm/nccl/calls.h"
 #include "src/comm/nccl/program.h"
 #include "src/device/cuda/runtime.h"
 #include "src/device/cuda/streams.h"
