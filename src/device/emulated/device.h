@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "weft/export.h"
+#include "weft/stream.h"
 
 namespace weft::cuda::emulated {
 
@@ -93,5 +94,23 @@ bool is_reached(const Mark& mark);
 void run_all(const std::shared_ptr<Queue>& queue);
 /// Runs the work of all queues.
 void run_all();
+
+/// Queues work that calls the threads of a kernel.
+void enqueue_kernel(const Stream& stream, std::function<void()> kernel);
+
+/// Threads of a thread block, run interleaved, each until the next barrier.
+class Fibers {
+ public:
+  /// Calls body(thread) for each of `threads`. In it, `sync` is a barrier over all of them.
+  static void run(int threads, const std::function<void(int)>& body);
+  static void sync();
+};
+
+/// Shared memory of a thread block while it runs.
+struct BlockMemory {
+  std::vector<std::byte> shared;
+  /// One value per thread, during a reduction.
+  std::vector<std::byte> values;
+};
 
 }  // namespace weft::cuda::emulated
