@@ -285,10 +285,6 @@ void MpiEngine::fail_late(uint64_t round, std::chrono::milliseconds deadline) {
                   first, "connect", bootstrap_rounds_);
 }
 
-bool MpiEngine::all_have_ended() const {
-  return std::all_of(ended_.begin(), ended_.end(), [](uint8_t ended) { return ended != 0; });
-}
-
 /// Reports ranks that exited without an end message, after a while: it may still be in transit.
 void MpiEngine::look_for_gone_ranks() {
   const auto now = std::chrono::steady_clock::now();
@@ -315,7 +311,8 @@ void MpiEngine::end() {
   wait_until(0, std::chrono::nanoseconds::max(), [&] {
     const Lock lock(mutex_);
     poll();
-    const bool is_over = silent_ || (all_have_ended() && short_messages_->all_sent());
+    const bool all_ended = std::find(ended_.begin(), ended_.end(), 0) == ended_.end();
+    const bool is_over = silent_ || (all_ended && short_messages_->all_sent());
     look_for_gone_ranks();
     return is_over;
   });

@@ -95,7 +95,6 @@ class MpiEngine : NotCopied {
   void send_failure();
   std::vector<Bootstrap>& bootstrap(uint64_t round);
   [[noreturn]] void fail_late(uint64_t round, std::chrono::milliseconds deadline);
-  bool all_have_ended() const;
   void look_for_gone_ranks();
   void stop_thread();
 

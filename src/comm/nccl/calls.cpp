@@ -170,7 +170,10 @@ void NcclLane::check_all_results() {
   OfThread* mine = OfThread::here;
   if (!mine) return;
   const std::lock_guard lock(mine->mutex);
-  for (NcclLane* lane : mine->lanes) lane->check_results();
+  for (NcclLane* lane : mine->lanes) {
+    const std::lock_guard lane_lock(lane->mutex_);
+    if (!lane->communicator_) lane->check_locked(lane->front());
+  }
 }
 
 NcclLane::NcclLane(const Transport& group, const nccl::UniqueId& id, Device device,
@@ -266,11 +269,6 @@ void NcclLane::check(const NcclCallName& call) {
   check_locked(call);
 }
 
-void NcclLane::check_results() {
-  const std::lock_guard lock(mutex_);
-  if (!communicator_) check_locked(under_way_.empty() ? first_ : under_way_.front().call);
-}
-
 /// Throws the lane's failure or the world's; when it returns, there is a communicator.
 void NcclLane::check_locked(const NcclCallName& call) const {
   if (failure_) std::rethrow_exception(failure_);
@@ -309,8 +307,7 @@ void NcclLane::look() noexcept {
     if (world_.is_aborted()) return end_at_once();
     look_at_front(Clock::now());
   } catch (...) {
-    fail(under_way_.empty() ? first_ : under_way_.front().call,
-         concat(": ", text_of(std::current_exception())), false);
+    fail(front(), concat(": ", text_of(std::current_exception())), false);
   }
 }
 
@@ -335,16 +332,6 @@ void NcclLane::look_at_front(Clock::time_point now) {
   }
 }
 
-std::string NcclLane::who_has_ended() const {
-  std::string text;
-  const std::span<const int> ranks = group_.world_ranks();
-  for (size_t r = 0; r < ranks.size(); ++r) {
-    if (world_.has_ended(ranks[r]))
-      text += concat("; rank ", r, " ", world_.end_in_words(ranks[r]));
-  }
-  return text;
-}
-
 void NcclLane::fail_if_dead(const NcclCallName& call) {
   const std::span<const int> ranks = group_.world_ranks();
   const auto dead =
@@ -357,7 +344,12 @@ void NcclLane::fail_if_dead(const NcclCallName& call) {
 }
 
 void NcclLane::fail_late(const NcclCallName& call) {
-  fail(call, concat(": not done within ", world_.deadline().count(), " ms", who_has_ended()), true);
+  std::string why = concat(": not done within ", world_.deadline().count(), " ms");
+  const std::span<const int> ranks = group_.world_ranks();
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    if (world_.has_ended(ranks[r])) why += concat("; rank ", r, " ", world_.end_in_words(ranks[r]));
+  }
+  fail(call, why, true);
 }
 
 void NcclLane::fail(const NcclCallName& call, const std::string& why, bool was_late, int at_fault) {

@@ -99,8 +99,11 @@ class NcclLane : NotCopied {
   /// Throws CommError when a call on the calling thread's lanes was aborted: its results are
   /// invalid.
   static void check_all_results();
-  void check_results();
   void check_locked(const NcclCallName& call) const;
+  /// The call to name in errors.
+  const NcclCallName& front() const {
+    return under_way_.empty() ? first_ : under_way_.front().call;
+  }
   class Watchdog;
   /// Called by the watchdog, on its thread, each `period`. Does not wait for the owner.
   void look() noexcept;
@@ -108,7 +111,6 @@ class NcclLane : NotCopied {
   /// Returns when NCCL has started the last operation.
   void await(const NcclCallName& call);
   void look_at_front(std::chrono::steady_clock::time_point now);
-  std::string who_has_ended() const;
   void fail_late(const NcclCallName& call);
   /// Fails when the process of a rank of the group has died.
   void fail_if_dead(const NcclCallName& call);
