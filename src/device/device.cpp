@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/device.h"
 
+#include <array>
 #include <charconv>
+#include <map>
 #include <ostream>
+#include <utility>
 
 #include "src/device/cuda/runtime.h"
+#include "src/device/cuda/streams.h"
+#include "weft/context.h"
 #include "weft/error.h"
+#include "weft/stream.h"
 
 namespace weft {
 
@@ -50,6 +56,96 @@ std::ostream& operator<<(std::ostream& out, Device device) {
     case DeviceKind::cuda: break;
   }
   return out << "cuda:" << int{device.index};
+}
+
+namespace {
+
+/// The streams of one thread, destroyed with it.
+struct ThreadStreams {
+  std::map<int, std::array<void*, kStreamRoles>> by_device;
+
+  ~ThreadStreams() {
+    for (const auto& [device, handles] : by_device) {
+      for (void* handle : handles) {
+        if (handle) cuda::destroy_stream(device, handle);
+      }
+    }
+  }
+};
+
+}  // namespace
+
+static ThreadStreams& thread_streams() {
+  WEFT_STATIC_TLS thread_local ThreadStreams streams;
+  return streams;
+}
+
+bool cuda::is_side(const Stream& stream) {
+  if (!stream.handle || stream.device.kind != DeviceKind::cuda) return false;
+  const auto& all = thread_streams().by_device;
+  const auto found = all.find(stream.device.index);
+  return found != all.end() &&
+         found->second[static_cast<size_t>(StreamRole::side)] == stream.handle;
+}
+
+Stream stream_for(Device device, StreamRole role) {
+  if (device.kind != DeviceKind::cuda) return {};
+  ThreadStreams& streams = thread_streams();
+  const auto of_device = streams.by_device.find(device.index);
+  if (of_device == streams.by_device.end()) check_available(device);
+  cuda::use_device(device.index);
+  void*& handle = streams.by_device[device.index][static_cast<size_t>(role)];
+  if (!handle) [[unlikely]]
+    handle = cuda::create_stream(device.index);
+  return {device, handle};
+}
+
+Stream current_stream(Device device) {
+  const Stream& given = Context::current().stream;
+  // A Context on the CPU has a null stream handle.
+  if (!given.handle || given.device != device) return stream_for(device, StreamRole::compute);
+  cuda::use_device(device.index);
+  return given;
+}
+
+StreamScope::StreamScope(const Stream& stream)
+    : before_(std::exchange(Context::current().stream, stream)) {}
+
+StreamScope::~StreamScope() { Context::current().stream = before_; }
+
+Event Event::record(const Stream& stream) {
+  Event event;
+  if (stream.device.kind != DeviceKind::cuda) return event;
+  event.handle_ = std::shared_ptr<void>(cuda::create_event(stream), cuda::destroy_event);
+  return event;
+}
+
+void Event::wait(const Stream& stream) const {
+  if (!handle_) return;
+  if (stream.device.kind == DeviceKind::cuda) {
+    cuda::wait_event(stream, handle_.get());
+  } else {
+    synchronize();
+  }
+}
+
+bool Event::is_reached() const { return !handle_ || cuda::event_done(handle_.get()); }
+
+void Event::synchronize() const {
+  if (!handle_) return;
+  if (cuda::is_capturing()) {
+    fail(
+        "graph: the host waits for the GPU in the recorded work, expected no wait; such as for "
+        "what is kept on the host");
+  }
+  cuda::synchronize_event(handle_.get());
+}
+
+void Event::synchronize_quietly() const noexcept {
+  try {
+    if (handle_ && !cuda::is_capturing()) cuda::synchronize_event(handle_.get());
+  } catch (const std::exception&) {
+  }
 }
 
 }  // namespace weft

@@ -1,19 +1,144 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/extend/disk_memory.h"
 
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <cinttypes>
+#include <cstdio>
 #include <cstring>
+#include <deque>
+#include <fstream>
+#include <map>
 #include <mutex>
 #include <span>
 #include <unordered_map>
 #include <utility>
 
-#include "src/device/disk_file.h"
+#include "src/base/owned_descriptor.h"
+#include "src/device/disk_queue.h"
 #include "weft/error.h"
+#include "weft/extend/descriptor.h"
 #include "weft/extend/hash.h"
+#include "weft/warnings.h"
 
 namespace weft {
+
+/// Bytes that the files of all ranks hold.
+static std::atomic<int64_t> reserved_bytes = 0;
+
+/// The bytes that the system can give to processes and the page cache, at most those of the control
+/// group; 0 if they are unknown.
+static int64_t available_bytes() {
+  std::ifstream memory("/proc/meminfo");
+  int64_t available = 0;
+  for (std::string line; std::getline(memory, line);) {
+    if (std::sscanf(line.c_str(), "MemAvailable: %" SCNd64, &available) == 1) break;
+  }
+  available *= 1024;
+  std::ifstream group("/sys/fs/cgroup/memory.max");
+  int64_t most = 0;
+  return group >> most ? std::min(available, most) : available;
+}
+
+static void warn_of_cache(const std::string& directory, int reason) {
+  static std::atomic<bool> warned = false;
+  if (warned.exchange(true)) return;
+  warn("offload: ", directory, " does not support O_DIRECT (", std::strerror(reason),
+       "), so that reads and writes pass through the page cache, which is slower");
+}
+
+/// The file of one rank in a directory: without a name, read and written by its process only.
+class DiskFile : NotCopied {
+ public:
+  /// The calling thread's file in `directory`, made if it has none.
+  static std::shared_ptr<DiskFile> in(const std::string& directory) {
+    static thread_local std::map<std::string, std::weak_ptr<DiskFile>> files;
+    std::weak_ptr<DiskFile>& known = files[directory];
+    std::shared_ptr<DiskFile> file = known.lock();
+    if (!file) known = file = std::make_shared<DiskFile>(directory);
+    return file;
+  }
+
+  explicit DiskFile(std::string directory) : directory_(std::move(directory)) {
+    open_standard_descriptors();
+    std::string path = directory_ + "/.weft-offload-XXXXXX";
+    // Readable and writable by the user only.
+    buffered_ = OwnedDescriptor(above_standard(::mkostemp(path.data(), O_CLOEXEC)));
+    if (buffered() < 0) {
+      fail("offload: no file can be made in ", in_quotes(directory_), ": ", std::strerror(errno),
+           ", expected a directory that can be written");
+    }
+    const bool is_plain = is_plain_io();
+    if (!is_plain) {
+      direct_ =
+          OwnedDescriptor(above_standard(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_DIRECT)));
+    }
+    const int reason = errno;
+    ::unlink(path.c_str());
+    // The queue warns where plain reads and writes are asked for.
+    if (direct_.get() < 0 && !is_plain) warn_of_cache(directory_, reason);
+    queue_ = make_disk_queue();
+  }
+
+  /// Reserves so many bytes at the end, and returns the first of them; std::runtime_error where the
+  /// file system has too little space.
+  int64_t reserve(int64_t bytes) {
+    const int64_t offset = end_;
+    if (bytes == 0) return offset;
+    const int reason = ::posix_fallocate(buffered(), offset, bytes);
+    if (reason != 0) {
+      struct statvfs now {};
+      const bool known = ::statvfs(directory_.c_str(), &now) == 0;
+      const uint64_t free = known ? uint64_t{now.f_bavail} * now.f_frsize : 0;
+      fail_call("fallocate", "offload: ", directory_, " has ", free, " bytes free, expected ",
+                bytes, ": ", std::strerror(reason));
+    }
+    end_ += bytes;
+    reserved_bytes += bytes;
+    return offset;
+  }
+
+  /// Gives the space back.
+  void release(int64_t offset, int64_t bytes) noexcept {
+    if (bytes == 0) return;
+    reserved_bytes -= bytes;
+    [[maybe_unused]] const int ignored =
+        ::fallocate(buffered(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, bytes);
+  }
+
+  /// "a file in DIR".
+  std::string title() const { return concat("a file in ", directory_); }
+  /// The descriptor for aligned memory, past the page cache where the file system supports it.
+  int direct() const { return direct_.get() >= 0 && !refused_ ? direct_.get() : buffered(); }
+  int buffered() const { return buffered_.get(); }
+  DiskQueue& queue() const { return *queue_; }
+
+  /// Performs a request that the file system refused past the page cache again, through it.
+  void repeat(DiskRequest& request) {
+    if (!std::exchange(refused_, true)) warn_of_cache(directory_, request.error);
+    request.file = buffered();
+    request.moved = 0;
+    request.error = 0;
+    request.done = false;
+    queue_->start(request);
+    queue_->wait(request);
+  }
+
+ private:
+  std::string directory_;
+  OwnedDescriptor buffered_, direct_;
+  /// Requests past the page cache fail.
+  bool refused_ = false;
+  int64_t end_ = 0;
+  /// Last: it uses the descriptors.
+  std::unique_ptr<DiskQueue> queue_;
+};
 
 /// The arrays on disk of all ranks, by the block that stands for them.
 struct DiskMemories {
@@ -58,7 +183,7 @@ DiskMemory::DiskMemory(std::shared_ptr<DiskFile> file, std::vector<Array> arrays
   }
   // First, because the hashes of arrays that do not fit may not fit into memory either.
   start_ = file_->reserve(bytes_);
-  if (path == DiskPath::cached_if_it_fits) cached_ = DiskFile::fit_page_cache();
+  if (path == DiskPath::cached_if_it_fits) cached_ = reserved_bytes <= available_bytes() / 2;
   try {
     blocks_.resize(blocks);
     const std::string name = arrays_.empty() ? "nothing" : arrays_[0].name;
@@ -111,6 +236,20 @@ template <class Visit> static void for_blocks(int64_t offset, int64_t bytes, con
   }
 }
 
+/// The memory must not be used by the system when it is freed: the last step waits.
+struct DiskMemory::Transfer::Moving {
+  std::shared_ptr<DiskMemory> memory;
+  bool writes;
+  int64_t offset, bytes;
+  std::byte* data;
+  std::deque<DiskRequest> requests = {};
+
+  ~Moving() { await(); }
+  void await() noexcept {
+    for (DiskRequest& request : requests) memory->file_->queue().wait(request);
+  }
+};
+
 DiskMemory::Transfer DiskMemory::read(int64_t offset, int64_t bytes, void* into, bool is_padded) {
   return start(false, offset, bytes, static_cast<std::byte*>(into), is_padded);
 }
@@ -131,18 +270,15 @@ DiskMemory::Transfer DiskMemory::start(bool writes, int64_t offset, int64_t byte
   Transfer transfer;
   if (bytes == 0) return transfer;
   const Placed& array = checked_array(writes, offset, bytes);
-  transfer.memory_ = shared_from_this();
-  transfer.offset_ = offset;
-  transfer.bytes_ = bytes;
-  transfer.data_ = data;
+  transfer.moving_.reset(new Transfer::Moving{shared_from_this(), writes, offset, bytes, data});
+  std::deque<DiskRequest>& requests = transfer.moving_->requests;
   const bool direct = is_padded && !cached_;
   const auto add = [&](int64_t at, int64_t size) {
     // Only the last request of an array is padded.
     const int64_t moved = direct ? aligned(size) : size;
-    transfer.requests_.push_back(std::unique_ptr<DiskRequest>(
-        new DiskRequest{direct ? file_->direct() : file_->buffered(), writes, start_ + at,
-                        data + (at - offset), moved}));
-    file_->queue().start(*transfer.requests_.back());
+    requests.push_back({direct ? file_->direct() : file_->buffered(), writes, start_ + at,
+                        data + (at - offset), moved});
+    file_->queue().start(requests.back());
   };
   int64_t begin = offset;
   const auto add_before = [&](int64_t stop) {
@@ -181,43 +317,17 @@ void DiskMemory::fail_request(const DiskRequest& request, int64_t offset) const 
             std::strerror(request.error));
 }
 
-DiskMemory::Transfer::Transfer() = default;
-
-DiskMemory::Transfer::Transfer(Transfer&& other) noexcept { *this = std::move(other); }
-
-DiskMemory::Transfer& DiskMemory::Transfer::operator=(Transfer&& other) noexcept {
-  wait_quietly();
-  memory_ = std::exchange(other.memory_, {});
-  requests_ = std::exchange(other.requests_, {});
-  offset_ = other.offset_;
-  bytes_ = other.bytes_;
-  data_ = other.data_;
-  return *this;
-}
-
-DiskMemory::Transfer::~Transfer() { wait_quietly(); }
-
-/// The memory must not be used by the system when it is freed; another error is on its way.
-void DiskMemory::Transfer::wait_quietly() noexcept {
-  if (!memory_) return;
-  for (const auto& request : requests_) memory_->file_->queue().wait(*request);
-  requests_.clear();
-  memory_ = {};
-}
-
 void DiskMemory::Transfer::wait() {
-  if (!memory_) return;
-  const std::shared_ptr<DiskMemory> memory = std::exchange(memory_, {});
-  const auto requests = std::exchange(requests_, {});
-  for (const auto& request : requests) memory->file_->queue().wait(*request);
-  bool writes = false;
-  for (const auto& request : requests) {
-    writes = request->writes;
-    const bool past_cache = request->file != memory->file_->buffered();
-    if (request->error == EINVAL && past_cache) memory->file_->repeat(*request);
-    if (request->error != 0) memory->fail_request(*request, offset_);
+  const std::shared_ptr<Moving> moving = std::move(moving_);
+  if (!moving) return;
+  moving->await();
+  DiskMemory& memory = *moving->memory;
+  for (DiskRequest& request : moving->requests) {
+    const bool past_cache = request.file != memory.file_->buffered();
+    if (request.error == EINVAL && past_cache) memory.file_->repeat(request);
+    if (request.error != 0) memory.fail_request(request, moving->offset);
   }
-  if (!writes) memory->check_hashes(offset_, bytes_, data_);
+  if (!moving->writes) memory.check_hashes(moving->offset, moving->bytes, moving->data);
 }
 
 DiskBuffer::DiskBuffer(int64_t bytes, bool pinned) {

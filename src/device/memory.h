@@ -7,7 +7,6 @@
 #include <mutex>
 #include <vector>
 
-#include "src/device/kept_device_blocks.h"
 #include "src/device/memory_blocks.h"
 #include "weft/export.h"
 #include "weft/storage.h"

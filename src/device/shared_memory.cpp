@@ -104,14 +104,6 @@ static void fill_huge_pages(uintptr_t begin, size_t bytes) {
   }
 }
 
-void* SharedHeap::reuse(size_t bytes) {
-  const auto found = free_.find(bytes);
-  if (found == free_.end() || found->second.empty()) return nullptr;
-  void* data = found->second.back();
-  found->second.pop_back();
-  return data;
-}
-
 void* SharedHeap::cut(size_t bytes) {
   const bool is_small = bytes < kHugePage;
   if (is_small && small_ + bytes <= small_end_) {
@@ -141,8 +133,9 @@ void* SharedHeap::try_allocate(size_t bytes) {
   void* data = nullptr;
   {
     const std::lock_guard lock(mutex_);
-    data = reuse(bytes);
-    if (!data) data = cut(bytes);
+    std::vector<void*>& freed = free_[bytes];
+    data = freed.empty() ? cut(bytes) : freed.back();
+    if (!freed.empty()) freed.pop_back();
   }
   if (data && bytes >= kHugePage) fill_huge_pages(reinterpret_cast<uintptr_t>(data), bytes);
   return data;

@@ -75,7 +75,6 @@ class SharedHeap : NotCopied {
   static bool is_lost(const void* data) { return lost_ && lost_->contains(data); }
 
  private:
-  void* reuse(size_t bytes);
   void* cut(size_t bytes);
 
   static constinit inline SharedHeap* of_process_ = nullptr;

@@ -6,7 +6,7 @@
 
 #include "src/device/cuda/runtime.h"
 #ifdef WEFT_CUDA_EMULATED
-#include "src/device/emulated/queue.h"
+#include "src/device/emulated/device.h"
 #endif
 
 /// ctest's exit code for a skipped test.

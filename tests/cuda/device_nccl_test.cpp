@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "src/comm/nccl/emulated/library.h"
+#include "src/comm/nccl/library.h"
 #include "src/comm/nccl/nccl_transport.h"
 #include "src/comm/transport.h"
 #include "src/kernels/copy/copy.h"

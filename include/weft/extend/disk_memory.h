@@ -62,21 +62,17 @@ class WEFT_API DiskMemory : public std::enable_shared_from_this<DiskMemory>, Not
   /// Bytes that are read or written; ends before its memory does.
   class WEFT_API Transfer {
    public:
-    Transfer();
-    Transfer(Transfer&&) noexcept;
-    Transfer& operator=(Transfer&&) noexcept;
-    ~Transfer();
+    Transfer() = default;
+    Transfer(Transfer&&) = default;
+    Transfer& operator=(Transfer&&) = default;
     /// Waits until it has ended; std::runtime_error when the system failed, or a block that was
     /// read has another hash than when it was written.
     void wait();
 
    private:
     friend class DiskMemory;
-    void wait_quietly() noexcept;
-    std::shared_ptr<DiskMemory> memory_;
-    std::vector<std::unique_ptr<DiskRequest>> requests_;
-    int64_t offset_ = 0, bytes_ = 0;
-    std::byte* data_ = nullptr;
+    struct Moving;
+    std::shared_ptr<Moving> moving_;
   };
   /// Starts to read or write `bytes` bytes from byte `offset` on: whole blocks of one array.
   /// Transfers of the same blocks must not overlap. `is_padded`: `data` is aligned to kAlignment

@@ -50,33 +50,7 @@ class FlightListener {
   virtual void ends_on(uint64_t operation) = 0;
 };
 
-class FlightRecord;
-
-/// One pending operation; a default one is not recorded.
-class FlightOperation {
- public:
-  FlightOperation() = default;
-  /// All ranks have arrived.
-  inline void started();
-  void received(int64_t bytes) { bytes_ += bytes; }
-  /// Called around the work that is queued on a GPU's stream.
-  inline void begins_on(const Stream& stream);
-  inline void ends_on(const Stream& stream);
-  /// Only the first of these calls counts.
-  void ended() { end(FlightState::done); }
-  void failed() { end(FlightState::failed); }
-
- private:
-  friend class FlightRecord;
-  inline FlightOperation(FlightRecord& record, uint64_t number);
-  inline void end(FlightState state);
-
-  FlightRecord* record_ = nullptr;
-  /// Keeps the record alive; the operation may outlive its rank.
-  std::shared_ptr<FlightRecord> kept_;
-  uint64_t number_ = 0;
-  int64_t bytes_ = 0;
-};
+class FlightOperation;
 
 /// The last operations of one rank. The rank's thread writes, without locks or allocation (over MPI
 /// the engine's thread may write that an operation runs); any other thread may read meanwhile.
@@ -127,40 +101,59 @@ class FlightRecord : public std::enable_shared_from_this<FlightRecord>, NotCopie
   FlightListener* listener_ = nullptr;
 };
 
-inline FlightOperation::FlightOperation(FlightRecord& record, uint64_t number)
-    : record_(&record), kept_(record.weak_from_this().lock()), number_(number) {}
+/// One pending operation; a default one is not recorded.
+class FlightOperation {
+ public:
+  FlightOperation() = default;
+  /// All ranks have arrived.
+  void started() {
+    if (!record_) return;
+    auto& entry = record_->entry(number_);
+    // Overwritten: kEntries newer operations have begun since.
+    if (entry.number.load(std::memory_order_relaxed) != number_) return;
+    entry.started.store(ticks_now(), std::memory_order_relaxed);
+    entry.state.store(static_cast<uint64_t>(FlightState::running), std::memory_order_relaxed);
+  }
+  void received(int64_t bytes) { bytes_ += bytes; }
+  /// Called around the work that is queued on a GPU's stream.
+  void begins_on(const Stream& stream) {
+    if (FlightListener* listener = listener_on(stream)) listener->begins_on(number_, stream);
+  }
+  void ends_on(const Stream& stream) {
+    if (FlightListener* listener = listener_on(stream)) listener->ends_on(number_);
+  }
+  /// Only the first of these calls counts.
+  void ended() { end(FlightState::done); }
+  void failed() { end(FlightState::failed); }
 
-inline void FlightOperation::started() {
-  if (!record_) return;
-  auto& entry = record_->entry(number_);
-  // Overwritten: kEntries newer operations have begun since.
-  if (entry.number.load(std::memory_order_relaxed) != number_) return;
-  entry.started.store(ticks_now(), std::memory_order_relaxed);
-  entry.state.store(static_cast<uint64_t>(FlightState::running), std::memory_order_relaxed);
-}
+ private:
+  friend class FlightRecord;
+  FlightOperation(FlightRecord& record, uint64_t number)
+      : record_(&record), kept_(record.weak_from_this().lock()), number_(number) {}
 
-inline void FlightOperation::begins_on(const Stream& stream) {
-  if (stream.device.kind != DeviceKind::cuda || !record_ || !record_->listener_) return;
-  record_->listener_->begins_on(number_, stream);
-}
+  FlightListener* listener_on(const Stream& stream) const {
+    return stream.device.kind == DeviceKind::cuda && record_ ? record_->listener_ : nullptr;
+  }
 
-inline void FlightOperation::ends_on(const Stream& stream) {
-  if (stream.device.kind != DeviceKind::cuda || !record_ || !record_->listener_) return;
-  record_->listener_->ends_on(number_);
-}
+  void end(FlightState state) {
+    if (!record_) return;
+    FlightRecord& record = *record_;
+    record_ = nullptr;
+    auto& entry = record.entry(number_);
+    if (entry.number.load(std::memory_order_relaxed) != number_) return;
+    entry.ended.store(ticks_now(), std::memory_order_relaxed);
+    entry.bytes.store(bytes_, std::memory_order_relaxed);
+    entry.state.store(static_cast<uint64_t>(state), std::memory_order_release);
+    if (record.listener_) [[unlikely]]
+      record.tell(number_);
+  }
 
-inline void FlightOperation::end(FlightState state) {
-  if (!record_) return;
-  FlightRecord& record = *record_;
-  record_ = nullptr;
-  auto& entry = record.entry(number_);
-  if (entry.number.load(std::memory_order_relaxed) != number_) return;
-  entry.ended.store(ticks_now(), std::memory_order_relaxed);
-  entry.bytes.store(bytes_, std::memory_order_relaxed);
-  entry.state.store(static_cast<uint64_t>(state), std::memory_order_release);
-  if (record.listener_) [[unlikely]]
-    record.tell(number_);
-}
+  FlightRecord* record_ = nullptr;
+  /// Keeps the record alive; the operation may outlive its rank.
+  std::shared_ptr<FlightRecord> kept_;
+  uint64_t number_ = 0;
+  int64_t bytes_ = 0;
+};
 
 /// Makes a record for a rank; null without the variable WEFT_FLIGHT. The process's records are
 /// written to the folder that WEFT_FLIGHT names, each as `rank-<r>.json`, when the process receives

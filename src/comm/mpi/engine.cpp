@@ -8,38 +8,40 @@
 #include <csignal>
 
 #include "src/comm/mpi/library.h"
-#include "src/comm/mpi/requests.h"
-#include "src/comm/mpi/work.h"
 
 namespace weft {
 
 static std::atomic<bool> termination_asked{false};
 
-static void note_termination(int) { termination_asked.store(true, std::memory_order_relaxed); }
+/// Handles SIGTERM, with which launchers end a job's processes when one of them has exited, so that
+/// this process can report what it was waiting for. Keeps a handler that the program has installed.
+class Termination : NotCopied {
+ public:
+  Termination() {
+    struct sigaction before = {};
+    sigaction(SIGTERM, nullptr, &before);
+    if ((before.sa_flags & SA_SIGINFO) != 0 || before.sa_handler != SIG_DFL) return;
+    struct sigaction noting = {};
+    noting.sa_handler = [](int) { termination_asked.store(true, std::memory_order_relaxed); };
+    noting.sa_flags = SA_RESTART;
+    installed_ = sigaction(SIGTERM, &noting, nullptr) == 0;
+  }
+  ~Termination() {
+    if (installed_) std::signal(SIGTERM, SIG_DFL);
+  }
 
-Termination::Termination() {
-  struct sigaction before = {};
-  sigaction(SIGTERM, nullptr, &before);
-  if ((before.sa_flags & SA_SIGINFO) != 0 || before.sa_handler != SIG_DFL) return;
-  struct sigaction noting = {};
-  noting.sa_handler = note_termination;
-  noting.sa_flags = SA_RESTART;
-  installed_ = sigaction(SIGTERM, &noting, nullptr) == 0;
-}
+  /// True when the signal was received.
+  bool is_asked() const { return installed_ && termination_asked.load(std::memory_order_relaxed); }
+  /// Ends the process as the signal would have done.
+  [[noreturn]] static void obey() {
+    std::signal(SIGTERM, SIG_DFL);
+    kill(getpid(), SIGTERM);
+    while (true) pause();
+  }
 
-Termination::~Termination() {
-  if (installed_) std::signal(SIGTERM, SIG_DFL);
-}
-
-bool Termination::is_asked() const {
-  return installed_ && termination_asked.load(std::memory_order_relaxed);
-}
-
-void Termination::obey() const {
-  std::signal(SIGTERM, SIG_DFL);
-  kill(getpid(), SIGTERM);
-  while (true) pause();
-}
+ private:
+  bool installed_ = false;
+};
 
 /// How often the engine's thread checks for messages when no call is in progress.
 static constexpr std::chrono::milliseconds kIdle{5};
@@ -58,7 +60,8 @@ MpiEngine::MpiEngine(std::chrono::milliseconds deadline)
       rank_(session_->rank()),
       size_(session_->size()),
       ended_(static_cast<size_t>(size_)),
-      greatest_tag_(session_->greatest_tag()) {
+      greatest_tag_(session_->greatest_tag()),
+      termination_(std::make_unique<Termination>()) {
   thread_ = std::thread([this] { run(); });
 }
 
@@ -80,15 +83,10 @@ void MpiEngine::attach(std::shared_ptr<World> world) {
   if (early_failure_) world_->abort(*early_failure_);
 }
 
-MpiEngine::Caller::Caller(MpiEngine& engine) : engine_(engine) { ++engine_.callers_; }
-
 MpiEngine::Caller::~Caller() {
-  if (--engine_.callers_ == 0) engine_.work_remains();
-}
-
-void MpiEngine::work_remains() {
-  const Lock lock(mutex_);
-  if (works_ > 0 && asleep_) changed_.notify_all();
+  if (--engine_.callers_ != 0) return;
+  const Lock lock(engine_.mutex_);
+  if (engine_.works_ > 0 && engine_.asleep_) engine_.changed_.notify_all();
 }
 
 void MpiEngine::add_work() {
@@ -133,7 +131,7 @@ void MpiEngine::look_at_termination() {
       world_->abort({rank_, -1, concat("rank ", rank_, " was told to end (signal ", SIGTERM, ')')});
     }
   }
-  if (!world_ || now - asked_at_ > kLinger) termination_->obey();
+  if (!world_ || now - asked_at_ > kLinger) Termination::obey();
 }
 
 void MpiEngine::pause_between_polls(Lock& lock) {
@@ -287,10 +285,6 @@ void MpiEngine::fail_late(uint64_t round, std::chrono::milliseconds deadline) {
                   first, "connect", bootstrap_rounds_);
 }
 
-bool MpiEngine::all_have_ended() const {
-  return std::all_of(ended_.begin(), ended_.end(), [](uint8_t ended) { return ended != 0; });
-}
-
 /// Reports ranks that exited without an end message, after a while: it may still be in transit.
 void MpiEngine::look_for_gone_ranks() {
   const auto now = std::chrono::steady_clock::now();
@@ -317,7 +311,8 @@ void MpiEngine::end() {
   wait_until(0, std::chrono::nanoseconds::max(), [&] {
     const Lock lock(mutex_);
     poll();
-    const bool is_over = silent_ || (all_have_ended() && short_messages_->all_sent());
+    const bool all_ended = std::find(ended_.begin(), ended_.end(), 0) == ended_.end();
+    const bool is_over = silent_ || (all_ended && short_messages_->all_sent());
     look_for_gone_ranks();
     return is_over;
   });

@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "src/comm/mpi/routing.h"
+#include "src/comm/mpi/mpi_transport.h"
 #include "src/comm/world.h"
 #include "weft/export.h"
 
@@ -24,22 +24,7 @@ namespace weft {
 class MpiBulk;
 class MpiShortMessages;
 class MpiSession;
-
-/// Handles SIGTERM, with which launchers end a job's processes when one of them has exited, so that
-/// this process can report what it was waiting for. Keeps a handler that the program has installed.
-class Termination : NotCopied {
- public:
-  Termination();
-  ~Termination();
-
-  /// True when the signal was received.
-  bool is_asked() const;
-  /// Ends the process as the signal would have done.
-  [[noreturn]] void obey() const;
-
- private:
-  bool installed_ = false;
-};
+class Termination;
 
 /// The only user of MPI in this process; every MPI call goes through it. A thread polls while no
 /// caller waits, so that calls progress on their own.
@@ -72,7 +57,7 @@ class MpiEngine : NotCopied {
   /// While a caller waits, the engine's thread does not poll.
   class Caller : NotCopied {
    public:
-    explicit Caller(MpiEngine& engine);
+    explicit Caller(MpiEngine& engine) : engine_(engine) { ++engine.callers_; }
     ~Caller();
 
    private:
@@ -110,10 +95,8 @@ class MpiEngine : NotCopied {
   void send_failure();
   std::vector<Bootstrap>& bootstrap(uint64_t round);
   [[noreturn]] void fail_late(uint64_t round, std::chrono::milliseconds deadline);
-  bool all_have_ended() const;
   void look_for_gone_ranks();
   void stop_thread();
-  void work_remains();
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -142,7 +125,7 @@ class MpiEngine : NotCopied {
   bool asleep_ = false;
   bool stopping_ = false;
   std::chrono::microseconds nap_{100}, patience_{100};
-  std::optional<Termination> termination_{std::in_place};
+  std::unique_ptr<Termination> termination_;
   std::chrono::steady_clock::time_point asked_at_{};
   /// At the end: when a process was first found to have exited without an end message.
   std::chrono::steady_clock::time_point first_gone_{};

@@ -1,115 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/comm/mpi/mpi_collective.h"
-
 #include <algorithm>
 #include <cstring>
 
 #include "src/comm/check.h"
 #include "src/comm/fake.h"
 #include "src/comm/mpi/engine.h"
+#include "src/comm/mpi/mpi_transport.h"
+#include "src/comm/mpi/wire.h"
+#include "src/comm/read_collective.h"
 #include "src/comm/reduce.h"
+#include "src/comm/signature.h"
 #include "weft/error.h"
+#include "weft/storage.h"
 
 namespace weft {
 
-MpiCollective::MpiCollective(MpiTransport& transport, const Collective& call, uint64_t sequence)
-    : MpiWork(transport, sequence),
-      stored_(call),
-      parts_(stored_.call(), transport.rank(), transport.size()),
-      peers_(static_cast<size_t>(transport.size())) {
-  sign(stored_.call(), transport.take_claim(), signature_);
-  if (parts_.reduces()) own_ranges_ = parts_.ranges(transport.rank());
-  record(signature_, transport.counters());
-}
+namespace {
 
-void MpiCollective::post() {
-  tag_ = engine().new_tags();
-  MpiHeader header{.topic = MpiTopic::call,
-                   .from = rank(),
-                   .group = group().id,
-                   .sequence = number(),
-                   .tag = tag_};
-  const Collective& call = stored_.call();
-  // Each rank starts with a different peer.
-  for (int step = 1; step < size(); ++step) {
-    const int r = (rank() + step) % size();
-    if (call.kind == CollectiveKind::all_to_all) {
-      header.elements = call.pieces[0].counts[static_cast<size_t>(r)];
-    }
-    const MpiSegments data = parts_.to(r);
-    engine().send(group().world_rank(r), header, std::as_bytes(std::span(&signature_, 1)),
-                  is_short(data) ? data : MpiSegments{});
-  }
-  // Comes last: if all others have called already, the exchange starts here.
-  join({MpiAddress::Kind::collective, group().id, number(), 0});
-}
-
-void MpiCollective::take(const MpiHeader& header, MpiPayload payload) {
-  Peer& from = peer(header.from);
-  if (header.topic == MpiTopic::results) {
-    from.results.assign(payload.begin(), payload.end());
-    if (begun_) take_results(header.from);
-    return finish_if_over();
-  }
-  from.came = true;
-  from.tag = header.tag;
-  from.elements = header.elements;
-  std::memcpy(&from.signature, payload.data(), sizeof from.signature);
-  payload = payload.subspan(sizeof from.signature);
-  from.data.assign(payload.begin(), payload.end());
-  if (++came_ == size()) begin();
-}
-
-void MpiCollective::begin() {
-  compare_signatures();
-  if (stored_.call().kind == CollectiveKind::all_to_all) compare_counts();
-  begun_ = true;
-  flight().started();
-  add_received(received_bytes(stored_.call(), rank(), size()));
-  if (!parts_.reduces()) copy_own_parts();
-  for (int step = 1; step < size(); ++step) move_parts((rank() + step) % size());
-  if (parts_.reduces()) begin_reduction();
-  finish_if_over();
-}
-
-void MpiCollective::compare_signatures() {
-  peer(rank()).signature = signature_;
-  // All ranks compare with the first rank, so that all report the same error.
-  const Signature& first = peer(0).signature;
-  for (int r = 1; r < size(); ++r) {
-    if (peer(r).signature.hash != first.hash) fail_unequal(first, r, peer(r).signature);
-  }
-}
-
-void MpiCollective::compare_counts() {
-  for (int step = 1; step <= size(); ++step) {
-    const int r = (rank() + step) % size();
-    const int64_t sent =
-        is_other(r) ? peer(r).elements : stored_.call().pieces[0].counts[static_cast<size_t>(r)];
-    const int64_t expected = stored_.call().recv_counts[static_cast<size_t>(r)];
-    if (sent == expected) continue;
-    fail_with(concat(title(), ": ", group().in_words(r), counts_in_words(sent, rank(), expected)),
-              r);
-  }
-}
-
-/// Does what the call would do if this were the only rank.
-void MpiCollective::copy_own_parts() {
-  std::vector<const void*> shown(static_cast<size_t>(size()));
-  run_with_absent_peers(stored_.call(), rank(), shown);
-}
-
-void MpiCollective::add_stream(bool sends, int r, int tag, MpiSegments segments, size_t allowed) {
-  streams_.add(engine(), *this,
-               {.sends = sends,
-                .peer = group().world_rank(r),
-                .tag = tag,
-                .segments = std::move(segments),
-                .allowed = allowed});
-}
+static_assert(kMpiShortBytes + sizeof(MpiHeader) + sizeof(Signature) <= kMpiMessageBytes);
 
 /// Copies small data to memory, segment by segment.
-static void copy_to_segments(const std::vector<std::byte>& data, const MpiSegments& segments) {
+void copy_to_segments(const std::vector<std::byte>& data, const MpiSegments& segments) {
   const std::byte* at = data.data();
   for (const MpiSegment& segment : segments) {
     if (segment.bytes > 0) std::memcpy(segment.data, at, static_cast<size_t>(segment.bytes));
@@ -117,166 +28,288 @@ static void copy_to_segments(const std::vector<std::byte>& data, const MpiSegmen
   }
 }
 
-void MpiCollective::move_parts(int r) {
-  MpiSegments to = parts_.to(r);
-  if (!is_short(to)) add_stream(true, r, peer(r).tag, std::move(to));
-  MpiSegments from = parts_.from(r);
-  if (is_short(from)) {
-    copy_to_segments(peer(r).data, from);
-  } else {
-    add_stream(false, r, tag_, std::move(from));
+class MpiCollective final : public MpiWork {
+ public:
+  MpiCollective(MpiTransport& transport, const Collective& call, uint64_t number)
+      : MpiWork(transport, number),
+        stored_(call),
+        parts_(stored_.call(), transport.rank(), transport.size()),
+        peers_(static_cast<size_t>(transport.size())) {
+    // Each rank starts with a different peer.
+    for (int step = 1; step < size(); ++step) others_.push_back((rank() + step) % size());
+    sign(call_, transport.take_claim(), signature_);
+    if (parts_.reduces()) own_ranges_ = parts_.ranges(rank());
+    record(signature_, transport.counters());
   }
-}
 
-void MpiCollective::moved(uint64_t token) {
-  const MpiStreams::Ended ended = streams_.ended(engine(), *this, token);
-  const size_t block_stream = ended.stream - block_streams_;
-  if (ended.stream >= block_streams_ && block_stream < block_stream_count_) {
-    ++arrived_[ended.segment];
-    reduce_what_is_there();
-  }
-  finish_if_over();
-}
+ private:
+  /// The state of another rank.
+  struct Peer {
+    bool came = false;
+    Signature signature;
+    int tag = 0;
+    /// all_to_all: the elements that it sends to this rank.
+    int64_t elements = 0;
+    std::vector<std::byte> data;
+    /// True when small results of this rank are still to come.
+    bool owes_results = false;
+    std::vector<std::byte> results;
+  };
 
-void MpiCollective::finish_if_over() {
-  if (begun_ && streams_.all_done() && reduced_ == own_ranges_.size() && results_to_come_ == 0) {
-    mark_over();
-  }
-}
-
-std::vector<int> MpiCollective::awaited_ranks() const {
-  std::vector<int> ranks;
-  for (int r = 0; r < size(); ++r) {
-    if (!is_other(r)) continue;
-    const bool is_done = begun_
-                             ? !peer(r).owes_results && streams_.is_done_with(group().world_rank(r))
-                             : peer(r).came;
-    if (!is_done) ranks.push_back(r);
-  }
-  return ranks;
-}
-
-void MpiCollective::begin_reduction() {
-  MpiSegments own;
-  for (const PieceRange& range : own_ranges_) own.push_back(parts_.source(range));
-  if (parts_.shares_results()) exchange_results();
-  if (is_short(own)) {
-    reduce_blocks_in_payloads();
-  } else {
-    await_blocks();
-  }
-}
-
-/// Receives blocks of all other ranks into scratch memory, a few block numbers at a time.
-void MpiCollective::await_blocks() {
-  arrived_.assign(own_ranges_.size(), 0);
-  const auto in_flight = std::min<size_t>(own_ranges_.size(), kMpiBlocksInFlight);
-  scratch_ = Storage::allocate(in_flight * static_cast<size_t>(size() - 1) *
-                               static_cast<size_t>(parts_.block_bytes()));
-  block_streams_ = streams_.count();
-  block_stream_count_ = static_cast<size_t>(size() - 1);
-  for (int step = 1; step < size(); ++step) {
-    const int r = (rank() + step) % size();
-    MpiSegments segments;
-    for (size_t i = 0; i < own_ranges_.size(); ++i) {
-      segments.push_back({scratch_of(i, r), parts_.source(own_ranges_[i]).bytes});
+  void post() override {
+    tag_ = engine().new_tags();
+    MpiHeader header = header_of(MpiTopic::call);
+    header.tag = tag_;
+    for (const int r : others_) {
+      if (call_.kind == CollectiveKind::all_to_all) header.elements = counted_for(r);
+      const MpiSegments data = parts_.to(r);
+      engine().send(group().world_rank(r), header, std::as_bytes(std::span(&signature_, 1)),
+                    is_short(data) ? data : MpiSegments{});
     }
-    add_stream(false, r, tag_, std::move(segments), in_flight);
+    // Comes last: if all others have called already, the exchange starts here.
+    join({MpiAddress::Kind::collective, group().id, number(), 0});
   }
-}
 
-std::byte* MpiCollective::scratch_of(size_t block, int r) const {
-  const size_t slot = block % kMpiBlocksInFlight;
-  const auto others = static_cast<size_t>(size() - 1);
-  const auto place = static_cast<size_t>(r > rank() ? r - 1 : r);
-  return static_cast<std::byte*>(scratch_->data()) +
-         (slot * others + place) * static_cast<size_t>(parts_.block_bytes());
-}
-
-/// Reduces the next block of this rank; `data_of(r)` is where the other rank r's lies.
-template <class DataOf> void MpiCollective::reduce_block(DataOf data_of) {
-  const PieceRange& range = own_ranges_[reduced_];
-  sources_.clear();
-  for (int r = 0; r < size(); ++r) {
-    sources_.push_back(is_other(r) ? data_of(r) : parts_.source(range).data);
+  MpiHeader header_of(MpiTopic topic) const {
+    return {.topic = topic, .from = rank(), .group = group().id, .sequence = number()};
   }
-  const Collective& call = stored_.call();
-  const Piece& piece = call.pieces[range.piece];
-  reduce_n(call.op, piece.dtype, sources_,
-           {parts_.result(range).data, piece.recv_dtype, piece.accumulate}, range.count);
-  ++reduced_;
-}
 
-void MpiCollective::reduce_what_is_there() {
-  const size_t before = reduced_;
-  while (reduced_ < own_ranges_.size() && arrived_[reduced_] == size() - 1) {
-    reduce_block([&, block = reduced_](int r) { return scratch_of(block, r); });
-  }
-  if (reduced_ == before) return;
-  for (size_t s = 0; s < block_stream_count_; ++s) {
-    streams_.allow(engine(), *this, block_streams_ + s, reduced_ + kMpiBlocksInFlight);
-  }
-  send_reduced();
-}
+  /// all_to_all: the elements that this rank sends to rank r.
+  int64_t counted_for(int r) const { return call_.pieces[0].counts[static_cast<size_t>(r)]; }
 
-/// Reduces small blocks, which arrived with the other ranks' calls.
-void MpiCollective::reduce_blocks_in_payloads() {
-  int64_t offset = 0;
-  for (const PieceRange& range : own_ranges_) {
-    reduce_block([&](int r) { return peer(r).data.data() + offset; });
-    offset += padded(parts_.source(range).bytes);
+  void take(const MpiHeader& header, MpiPayload payload) override {
+    Peer& from = peer(header.from);
+    if (header.topic == MpiTopic::results) {
+      from.results.assign(payload.begin(), payload.end());
+      if (begun_) take_results(header.from);
+      return finish_if_over();
+    }
+    from.came = true;
+    from.tag = header.tag;
+    from.elements = header.elements;
+    std::memcpy(&from.signature, payload.data(), sizeof from.signature);
+    payload = payload.subspan(sizeof from.signature);
+    from.data.assign(payload.begin(), payload.end());
+    if (++came_ == size()) begin();
   }
-  send_reduced();
-}
 
-/// Lets the blocks be sent that this rank has reduced, and sends small results after the last.
-void MpiCollective::send_reduced() {
-  for (size_t s = 0; s < result_stream_count_; ++s) {
-    streams_.allow(engine(), *this, result_streams_ + s, reduced_);
+  void begin() {
+    compare_signatures();
+    if (call_.kind == CollectiveKind::all_to_all) compare_counts();
+    begun_ = true;
+    flight().started();
+    add_received(received_bytes(call_, rank(), size()));
+    if (!parts_.reduces()) {
+      // Copies this rank's own parts, as if it were the only rank.
+      std::vector<const void*> shown(static_cast<size_t>(size()));
+      run_with_absent_peers(call_, rank(), shown);
+    }
+    for (const int r : others_) move_parts(r);
+    if (parts_.reduces()) begin_reduction();
+    finish_if_over();
   }
-  if (reduced_ == own_ranges_.size()) send_results();
-}
 
-/// Large results are sent block by block as they complete, a rank's small results in one message.
-void MpiCollective::exchange_results() {
-  const MpiSegments own = parts_.results(rank());
-  result_streams_ = streams_.count();
-  if (!is_short(own)) {
-    result_stream_count_ = static_cast<size_t>(size() - 1);
-    for (int step = 1; step < size(); ++step) {
+  void compare_signatures() {
+    peer(rank()).signature = signature_;
+    // All ranks compare with the first rank, so that all report the same error.
+    const Signature& first = peer(0).signature;
+    for (int r = 1; r < size(); ++r) {
+      if (peer(r).signature.hash != first.hash) fail_unequal(first, r, peer(r).signature);
+    }
+  }
+
+  void compare_counts() {
+    peer(rank()).elements = counted_for(rank());
+    for (int step = 1; step <= size(); ++step) {
       const int r = (rank() + step) % size();
-      add_stream(true, r, peer(r).tag + 1, own, 0);
+      const int64_t sent = peer(r).elements;
+      const int64_t expected = call_.recv_counts[static_cast<size_t>(r)];
+      if (sent == expected) continue;
+      fail_with(concat(title(), ": ", group().in_words(r), counts_in_words(sent, rank(), expected)),
+                r);
     }
   }
-  for (int r = 0; r < size(); ++r) {
-    if (!is_other(r)) continue;
-    MpiSegments segments = parts_.results(r);
-    if (!is_short(segments)) {
-      add_stream(false, r, tag_ + 1, std::move(segments));
-    } else if (!segments.empty()) {
-      peer(r).owes_results = true;
-      ++results_to_come_;
-      if (!peer(r).results.empty()) take_results(r);
+
+  void move_parts(int r) {
+    MpiSegments to = parts_.to(r);
+    if (!is_short(to)) add_stream(true, r, peer(r).tag, std::move(to));
+    MpiSegments from = parts_.from(r);
+    if (is_short(from)) {
+      copy_to_segments(peer(r).data, from);
+    } else {
+      add_stream(false, r, tag_, std::move(from));
     }
   }
-}
 
-/// Sends small results; called when all blocks of this rank are reduced.
-void MpiCollective::send_results() {
-  if (!parts_.shares_results()) return;
-  const MpiSegments own = parts_.results(rank());
-  if (own.empty() || !is_short(own)) return;
-  const MpiHeader header{
-      .topic = MpiTopic::results, .from = rank(), .group = group().id, .sequence = number()};
-  for (int step = 1; step < size(); ++step) {
-    engine().send(group().world_rank((rank() + step) % size()), header, {}, own);
+  void moved(size_t stream, size_t segment) override {
+    if (stream >= block_streams_ && stream - block_streams_ < block_stream_count_) {
+      ++arrived_[segment];
+      reduce_what_is_there();
+    }
+    finish_if_over();
   }
-}
 
-void MpiCollective::take_results(int r) {
-  copy_to_segments(peer(r).results, parts_.results(r));
-  peer(r).owes_results = false;
-  --results_to_come_;
+  void finish_if_over() {
+    if (begun_ && all_moved() && reduced_ == own_ranges_.size() && results_to_come_ == 0) {
+      mark_over();
+    }
+  }
+
+  std::vector<int> awaited_ranks() const override {
+    std::vector<int> ranks;
+    for (int r = 0; r < size(); ++r) {
+      const Peer& other = peers_[static_cast<size_t>(r)];
+      const bool is_done = begun_ ? !other.owes_results && has_moved(r) : other.came;
+      if (r != rank() && !is_done) ranks.push_back(r);
+    }
+    return ranks;
+  }
+
+  const char* uncalled() const override { return "call it"; }
+  std::string words() const override { return weft::in_words(signature_); }
+
+  void begin_reduction() {
+    MpiSegments own;
+    for (const PieceRange& range : own_ranges_) own.push_back(parts_.source(range));
+    if (parts_.shares_results()) exchange_results();
+    if (is_short(own)) {
+      reduce_blocks_in_payloads();
+    } else {
+      await_blocks();
+    }
+  }
+
+  /// Receives blocks of all other ranks into scratch memory, a few block numbers at a time.
+  void await_blocks() {
+    arrived_.assign(own_ranges_.size(), 0);
+    const auto in_flight = std::min<size_t>(own_ranges_.size(), kMpiBlocksInFlight);
+    scratch_ =
+        Storage::allocate(in_flight * others_.size() * static_cast<size_t>(parts_.block_bytes()));
+    block_streams_ = stream_count();
+    block_stream_count_ = others_.size();
+    for (const int r : others_) {
+      MpiSegments segments;
+      for (size_t i = 0; i < own_ranges_.size(); ++i) {
+        segments.push_back({scratch_of(i, r), parts_.source(own_ranges_[i]).bytes});
+      }
+      add_stream(false, r, tag_, std::move(segments), in_flight);
+    }
+  }
+
+  std::byte* scratch_of(size_t block, int r) const {
+    const size_t slot = block % kMpiBlocksInFlight;
+    const auto place = static_cast<size_t>(r > rank() ? r - 1 : r);
+    return static_cast<std::byte*>(scratch_->data()) +
+           (slot * others_.size() + place) * static_cast<size_t>(parts_.block_bytes());
+  }
+
+  /// Reduces the next block of this rank; `data_of(r)` is where the other rank r's lies.
+  template <class DataOf> void reduce_block(DataOf data_of) {
+    const PieceRange& range = own_ranges_[reduced_];
+    sources_.clear();
+    for (int r = 0; r < size(); ++r) {
+      sources_.push_back(r == rank() ? parts_.source(range).data : data_of(r));
+    }
+    const Piece& piece = call_.pieces[range.piece];
+    reduce_n(call_.op, piece.dtype, sources_,
+             {parts_.result(range).data, piece.recv_dtype, piece.accumulate}, range.count);
+    ++reduced_;
+  }
+
+  void reduce_what_is_there() {
+    const size_t before = reduced_;
+    while (reduced_ < own_ranges_.size() && arrived_[reduced_] == size() - 1) {
+      reduce_block([&, block = reduced_](int r) { return scratch_of(block, r); });
+    }
+    if (reduced_ == before) return;
+    for (size_t s = 0; s < block_stream_count_; ++s) {
+      allow(block_streams_ + s, reduced_ + kMpiBlocksInFlight);
+    }
+    send_reduced();
+  }
+
+  /// Reduces small blocks, which arrived with the other ranks' calls.
+  void reduce_blocks_in_payloads() {
+    int64_t offset = 0;
+    for (const PieceRange& range : own_ranges_) {
+      reduce_block([&](int r) { return peer(r).data.data() + offset; });
+      offset += padded(parts_.source(range).bytes);
+    }
+    send_reduced();
+  }
+
+  /// Lets the blocks be sent that this rank has reduced, and sends small results after the last.
+  void send_reduced() {
+    for (size_t s = 0; s < result_stream_count_; ++s) allow(result_streams_ + s, reduced_);
+    if (reduced_ == own_ranges_.size()) send_results();
+  }
+
+  /// Large results are sent block by block as they complete, a rank's small results in one message.
+  void exchange_results() {
+    const MpiSegments own = parts_.results(rank());
+    result_streams_ = stream_count();
+    if (!is_short(own)) {
+      result_stream_count_ = others_.size();
+      for (const int r : others_) add_stream(true, r, peer(r).tag + 1, own, 0);
+    }
+    for (const int r : others_) {
+      MpiSegments segments = parts_.results(r);
+      if (!is_short(segments)) {
+        add_stream(false, r, tag_ + 1, std::move(segments));
+      } else if (!segments.empty()) {
+        peer(r).owes_results = true;
+        ++results_to_come_;
+        if (!peer(r).results.empty()) take_results(r);
+      }
+    }
+  }
+
+  /// Sends small results; called when all blocks of this rank are reduced.
+  void send_results() {
+    if (!parts_.shares_results()) return;
+    const MpiSegments own = parts_.results(rank());
+    if (own.empty() || !is_short(own)) return;
+    const MpiHeader header = header_of(MpiTopic::results);
+    for (const int r : others_) engine().send(group().world_rank(r), header, {}, own);
+  }
+
+  void take_results(int r) {
+    copy_to_segments(peer(r).results, parts_.results(r));
+    peer(r).owes_results = false;
+    --results_to_come_;
+  }
+
+  Peer& peer(int r) { return peers_[static_cast<size_t>(r)]; }
+
+  const StoredCollective stored_;
+  const Collective& call_ = stored_.call();
+  const MpiParts parts_;
+  Signature signature_;
+  std::vector<Peer> peers_;
+  /// The ranks but this one, beginning with the next.
+  std::vector<int> others_;
+  int came_ = 1;
+  /// The first of two tags for data to this rank: parts, and results.
+  int tag_ = 0;
+
+  /// Reductions: the ranges that this rank reduces, and how many of its blocks are done.
+  std::vector<PieceRange> own_ranges_;
+  size_t reduced_ = 0;
+  std::vector<const void*> sources_;
+  /// Arrivals from other ranks by block number, for blocks that come by streams.
+  std::vector<int> arrived_;
+  Ref<Storage> scratch_;
+  /// Streams of blocks to this rank and of results from it: first index and count of each.
+  size_t block_streams_ = 0, block_stream_count_ = 0;
+  size_t result_streams_ = 0, result_stream_count_ = 0;
+  int results_to_come_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<MpiWork> mpi_collective(MpiTransport& transport, const Collective& call,
+                                        uint64_t number) {
+  return std::make_unique<MpiCollective>(transport, call, number);
 }
 
 }  // namespace weft

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/comm/mpi/mpi_transport.h"
 
+#include <algorithm>
+#include <chrono>
 #include <numeric>
+#include <utility>
 
 #include "src/comm/check.h"
 #include "src/comm/memory/memory_transport.h"
 #include "src/comm/mpi/engine.h"
-#include "src/comm/mpi/message.h"
-#include "src/comm/mpi/mpi_collective.h"
 #include "weft/extend/hash.h"
 
 namespace weft {
@@ -23,12 +24,9 @@ Work MpiTransport::start(const Collective& call) {
   if (!call.pieces.empty() && call.pieces[0].device.kind == DeviceKind::cuda) {
     refuse_device_memory(name(), call.pieces[0].device);
   }
-  std::unique_ptr<MpiWork> work;
-  if (is_message(call.kind)) {
-    work = std::make_unique<MpiMessage>(*this, call, ++messages_);
-  } else {
-    work = std::make_unique<MpiCollective>(*this, call, ++collectives_);
-  }
+  std::unique_ptr<MpiWork> work = is_message(call.kind)
+                                      ? mpi_message(*this, call, ++messages_)
+                                      : mpi_collective(*this, call, ++collectives_);
   const MpiEngine::Lock lock = engine_->lock();
   work->start();
   return Work(std::move(work));
@@ -69,6 +67,194 @@ std::shared_ptr<Transport> mpi_world(const std::shared_ptr<MpiEngine>& engine,
   Members group{.id = number, .world_ranks = std::vector<int>(hosts.size()), .name = "world"};
   std::iota(group.world_ranks.begin(), group.world_ranks.end(), 0);
   return std::make_shared<MpiTransport>(engine, std::move(group), engine->rank(), std::move(hosts));
+}
+
+/// Longest time that a message may be in transit between processes of one host.
+static constexpr std::chrono::seconds kLongestWay{1};
+/// A late rank may itself be blocked on a rank with which it shares memory, and knows better which
+/// rank is at fault. It gets this much extra time to report first, even if its wait started later.
+static constexpr std::chrono::milliseconds kOthersFirst{500};
+
+MpiWork::MpiWork(MpiTransport& transport, uint64_t number)
+    : Waitable(transport.engine().world(), transport.group(), transport.rank(), number),
+      transport_(transport),
+      keep_(transport.shared_from_this()) {}
+
+/// An error in `next` ends this call with that error, and aborts the world.
+template <class Step> void MpiWork::step(Step&& next) noexcept {
+  if (over_) return;
+  try {
+    next();
+  } catch (...) {
+    failure_ = std::current_exception();
+    world().abort_for_exception(group().world_rank(rank()), failure_);
+    mark_over();
+  }
+}
+
+void MpiWork::start() noexcept {
+  engine().add_work();
+  step([&] {
+    if (world().is_aborted()) throw world().echo(title(), words(), number());
+    post();
+  });
+}
+
+void MpiWork::receive(const MpiHeader& header, MpiPayload payload) noexcept {
+  step([&] { take(header, payload); });
+}
+
+void MpiWork::transferred(uint64_t token) noexcept {
+  has_progressed_ = true;
+  step([&] {
+    const size_t number = token >> 40, segment = token & ((uint64_t{1} << 40) - 1);
+    Stream& stream = streams_[number];
+    ++stream.done;
+    if (stream.is_done()) --unfinished_;
+    pump(number);
+    moved(number, segment);
+  });
+}
+
+void MpiWork::join(const MpiAddress& address) {
+  address_ = address;
+  engine().routing().join(address, *this);
+}
+
+void MpiWork::mark_over() noexcept {
+  over_ = true;
+  engine().remove_work();
+  engine().routing().leave(address_, *this);
+}
+
+void MpiWork::wait() {
+  const MpiEngine::Caller caller(engine());
+  Waitable::wait();
+}
+
+void MpiWork::drop() noexcept {
+  const MpiEngine::Caller caller(engine());
+  try_to_advance();
+  Waitable::drop();
+}
+
+bool MpiWork::advance() {
+  const MpiEngine::Lock lock = engine().lock();
+  if (!over_) engine().poll();
+  // The call has progressed: the next wait gets the full deadline again.
+  if (std::exchange(has_progressed_, false)) wait_anew();
+  waiter().only_yield(engine().is_moving());
+  if (!over_) return false;
+  received(received_);
+  if (failure_) std::rethrow_exception(failure_);
+  return true;
+}
+
+std::vector<int> MpiWork::missing() const {
+  const MpiEngine::Lock lock = engine().lock();
+  return over_ ? std::vector<int>() : awaited_ranks();
+}
+
+std::string MpiWork::departure(int rank) const {
+  const int world_rank = group().world_rank(rank);
+  const MpiEngine::Lock lock = engine().lock();
+  const bool has_ended = engine().has_ended(world_rank);
+  // Its messages arrive soon after its process has exited.
+  if (waited() > kLongestWay && !has_ended && world().is_gone(world_rank)) {
+    return world().end_in_words(world_rank);
+  }
+  // A rank that has called may end before its transfers have arrived here.
+  return has_ended && !begun_ ? "ended" : "";
+}
+
+bool MpiWork::heeds_departures() const {
+  if (waited() > kLongestWay) return true;
+  const MpiEngine::Lock lock = engine().lock();
+  return !begun_;
+}
+
+std::chrono::milliseconds MpiWork::grace(const std::vector<int>&) const {
+  return std::min<std::chrono::milliseconds>(world().deadline() / 4, kOthersFirst);
+}
+
+void MpiWork::retreat() noexcept {
+  const MpiEngine::Lock lock = engine().lock();
+  if (!over_) mark_over();
+  engine().poll();  // notifies the other processes
+}
+
+/// Segments of a stream in transit at a time.
+static constexpr size_t kInFlight = 4;
+
+void MpiWork::add_stream(bool sends, int peer, int tag, MpiSegments segments, size_t allowed) {
+  streams_.push_back({sends, peer, tag, std::move(segments), allowed});
+  if (!streams_.back().is_done()) ++unfinished_;
+  pump(streams_.size() - 1);
+}
+
+void MpiWork::pump(size_t number) {
+  Stream& stream = streams_[number];
+  const size_t end = std::min({stream.allowed, stream.segments.size(), stream.done + kInFlight});
+  for (; stream.posted < end; ++stream.posted) {
+    engine().transfer(
+        {stream.sends, stream.segments[stream.posted], group().world_rank(stream.peer), stream.tag},
+        *this, number << 40 | stream.posted);
+  }
+}
+
+void MpiWork::allow(size_t stream, size_t segments) {
+  streams_[stream].allowed = segments;
+  pump(stream);
+}
+
+bool MpiWork::has_moved(int peer) const {
+  return std::all_of(streams_.begin(), streams_.end(),
+                     [&](const Stream& stream) { return stream.peer != peer || stream.is_done(); });
+}
+
+static MpiAddress address_of(const MpiHeader& header) {
+  using Kind = MpiAddress::Kind;
+  switch (header.topic) {
+    case MpiTopic::message:
+      return {Kind::message, header.group, static_cast<uint64_t>(header.tag), header.from};
+    case MpiTopic::grant:
+    case MpiTopic::taken: return {Kind::reply, 0, header.sequence, 0};
+    default: return {Kind::collective, header.group, header.sequence, 0};
+  }
+}
+
+void MpiRouting::join(const MpiAddress& address, MpiWork& work) {
+  Meeting& meeting = meetings_[address];
+  const bool takes_one = address.kind == MpiAddress::Kind::message;
+  if (takes_one && !meeting.messages.empty()) {
+    const Message first = std::move(meeting.messages.front());
+    meeting.messages.erase(meeting.messages.begin());
+    if (meeting.messages.empty()) meetings_.erase(address);
+    return work.receive(first.header, first.payload);
+  }
+  meeting.works.push_back(&work);
+  const std::vector<Message> messages = std::move(meeting.messages);
+  meeting.messages.clear();
+  for (const Message& message : messages) work.receive(message.header, message.payload);
+}
+
+void MpiRouting::leave(const MpiAddress& address, const MpiWork& work) {
+  const auto found = meetings_.find(address);
+  if (found == meetings_.end()) return;
+  std::erase(found->second.works, &work);
+  if (found->second.works.empty() && found->second.messages.empty()) meetings_.erase(found);
+}
+
+void MpiRouting::route(const MpiHeader& header, MpiPayload payload) {
+  const MpiAddress address = address_of(header);
+  Meeting& meeting = meetings_[address];
+  if (meeting.works.empty()) {
+    meeting.messages.push_back({header, {payload.begin(), payload.end()}});
+    return;
+  }
+  MpiWork* work = meeting.works.front();
+  if (address.kind == MpiAddress::Kind::message) leave(address, *work);
+  work->receive(header, payload);
 }
 
 }  // namespace weft

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <compare>
+#include <exception>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "src/comm/mpi/wire.h"
 #include "src/comm/transport.h"
+#include "src/comm/wait/waitable.h"
 #include "src/comm/world.h"
 
 namespace weft {
@@ -44,5 +48,138 @@ class MpiTransport final : public Transport {
 /// different `number` creates a separate group.
 std::shared_ptr<Transport> mpi_world(const std::shared_ptr<MpiEngine>& engine,
                                      std::vector<int> hosts, uint64_t number = 0);
+
+class MpiWork;
+
+/// The destination of a short message.
+struct MpiAddress {
+  enum class Kind : uint8_t { collective, message, reply };
+  Kind kind = Kind::collective;
+  uint64_t group = 0;
+  /// The collective's sequence number, a send's tag, or the number of the send replied to.
+  uint64_t number = 0;
+  /// The sending rank of a send.
+  int32_t from = 0;
+  auto operator<=>(const MpiAddress&) const = default;
+};
+
+/// Delivers short messages to the works they are for; either may come first.
+class MpiRouting {
+ public:
+  /// Delivers messages of that address to `work`; of sends, only the next undelivered one.
+  void join(const MpiAddress& address, MpiWork& work);
+  void leave(const MpiAddress& address, const MpiWork& work);
+  void route(const MpiHeader& header, MpiPayload payload);
+
+ private:
+  struct Message {
+    MpiHeader header;
+    std::vector<std::byte> payload;
+  };
+  /// At least one of the two is empty.
+  struct Meeting {
+    std::vector<Message> messages;
+    std::vector<MpiWork*> works;
+  };
+  std::map<MpiAddress, Meeting> meetings_;
+};
+
+/// A call of one rank in progress. Messages advance it on whichever thread polls the engine. It
+/// moves user memory in streams: segments sent to or received from one rank, in order under one
+/// tag, a few at a time.
+class MpiWork : public Waitable {
+ public:
+  /// `number` is that of the collective, or of the message with the mark of messages.
+  MpiWork(MpiTransport& transport, uint64_t number);
+
+  void wait() final;
+  void drop() noexcept final;
+
+  // The caller of all following functions holds the engine's lock.
+
+  /// Starts the call.
+  void start() noexcept;
+  /// Handles a short message for this call.
+  void receive(const MpiHeader& header, MpiPayload payload) noexcept;
+  /// Handles the end of a transfer of this call.
+  void transferred(uint64_t token) noexcept;
+
+ protected:
+  virtual void post() = 0;
+  virtual void take(const MpiHeader& header, MpiPayload payload) = 0;
+  /// Handles the end of the segment of that number of a stream.
+  virtual void moved(size_t stream, size_t segment) = 0;
+  /// The ranks of the group for which this call, which is not over, waits.
+  virtual std::vector<int> awaited_ranks() const = 0;
+  /// The action missing from a rank that has not called: "call it".
+  virtual const char* uncalled() const = 0;
+
+  /// Takes the messages to that address from now on, until the call is complete.
+  void join(const MpiAddress& address);
+  /// Adds a stream to or from `peer`, of which only the first `allowed` segments may be posted.
+  void add_stream(bool sends, int peer, int tag, MpiSegments segments, size_t allowed = SIZE_MAX);
+  /// Allows so many segments of the stream of that number, counted in the order of `add_stream`.
+  void allow(size_t stream, size_t segments);
+  size_t stream_count() const { return streams_.size(); }
+  bool all_moved() const { return unfinished_ == 0; }
+  /// True when all streams to and from `peer` are complete.
+  bool has_moved(int peer) const;
+  /// Marks the call as complete.
+  void mark_over() noexcept;
+  /// Adds bytes from other ranks; they count for the communicator when the caller sees the end.
+  void add_received(int64_t bytes) { received_ += bytes; }
+
+  MpiEngine& engine() const { return transport_.engine(); }
+  const Members& group() const { return transport_.group(); }
+  int size() const { return transport_.size(); }
+
+  /// True once all calls have arrived: `awaited_ranks` then returns the ranks with incomplete
+  /// transfers, before that those that have not called.
+  bool begun_ = false;
+
+ private:
+  struct Stream {
+    bool sends;
+    int peer;
+    int tag;
+    MpiSegments segments;
+    size_t allowed;
+    size_t posted = 0;
+    size_t done = 0;
+
+    bool is_done() const { return done == segments.size(); }
+  };
+
+  template <class Step> void step(Step&& next) noexcept;
+  /// Posts the segments of a stream that may be posted.
+  void pump(size_t number);
+  bool advance() final;
+  std::vector<int> missing() const final;
+  const char* missed(int) const final { return begun_ ? "finish it" : uncalled(); }
+  std::string departure(int rank) const final;
+  bool heeds_departures() const final;
+  std::chrono::milliseconds grace(const std::vector<int>& ranks) const final;
+  void retreat() noexcept final;
+
+  MpiTransport& transport_;
+  const std::shared_ptr<Transport> keep_;
+  std::vector<Stream> streams_;
+  size_t unfinished_ = 0;
+  bool over_ = false;
+  /// A transfer has completed since the last poll of the caller.
+  bool has_progressed_ = false;
+  int64_t received_ = 0;
+  MpiAddress address_;
+  std::exception_ptr failure_;
+};
+
+/// A collective of processes, not started yet. Each rank sends all others a description of its
+/// call, with its small data. When all calls have arrived and agree, large data goes directly to
+/// the ranks that need it.
+std::unique_ptr<MpiWork> mpi_collective(MpiTransport& transport, const Collective& call,
+                                        uint64_t number);
+/// One end of a point-to-point message between two processes, not started yet.
+std::unique_ptr<MpiWork> mpi_message(MpiTransport& transport, const Collective& call,
+                                     uint64_t number);
 
 }  // namespace weft

@@ -13,9 +13,9 @@
 
 namespace weft::nccl {
 
-// weft's interface to NCCL, implemented by library_nccl.cpp (GPUs), emulated/library.cpp (tests
-// without one; ranks are threads) or library_absent.cpp (builds without it). A failed call throws a
-// std::runtime_error with its name. Calls do not block: `status` returns their progress.
+// weft's interface to NCCL, implemented by library_nccl.cpp (GPUs) or library_emulated.cpp (tests
+// without one; ranks are threads). A failed call throws a std::runtime_error with its name. Calls
+// do not block: `status` returns their progress.
 
 /// Identifies the ranks that create one communicator together.
 using UniqueId = std::array<std::byte, 128>;
@@ -41,6 +41,7 @@ struct Status {
   std::string error = {};
 };
 
+/// True when the library can be loaded.
 bool is_present();
 
 UniqueId new_id();
@@ -56,4 +57,14 @@ void destroy(void* communicator) noexcept;
 /// Aborts it at once; operations in progress on the device end without a result.
 void abort(void* communicator) noexcept;
 
+namespace emulated {
+
+// Test controls of the emulated NCCL.
+
+/// Makes the next collective hang on its streams until it is aborted.
+void hang_next();
+/// Makes the next moves fail, as with a broken link.
+void fail_next();
+
+}  // namespace emulated
 }  // namespace weft::nccl

@@ -3,14 +3,20 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <exception>
+#include <map>
+#include <memory>
 #include <numeric>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "src/comm/check.h"
 #include "src/comm/flight/record.h"
+#include "src/comm/nccl/calls.h"
 #include "src/comm/nccl/program.h"
-#include "src/comm/transport.h"
 #include "src/device/cuda/runtime.h"
 #include "src/device/cuda/streams.h"
 #include "weft/context.h"
@@ -89,215 +95,272 @@ Device device_of(const Collective& call) {
   return device;
 }
 
-}  // namespace
-
-NcclGroup::NcclGroup(std::shared_ptr<Transport> host) : host_transport_(std::move(host)) {}
-
-NcclCallName NcclGroup::named(const Collective& call, uint64_t number) const {
-  NcclCallName name{host_transport_->name(), number};
-  const bool is_sent = is_message(call.kind);
-  sign(call, is_sent ? Claim() : host_transport_->take_claim(), name.signature);
-  // Both ends of a message have the same signature.
-  if (is_sent)
-    name.signature.hash = static_cast<uint64_t>(call.pieces[0].dtype) ^
-                          static_cast<uint64_t>(call.pieces[0].counts[0]) << 8;
-  return name;
-}
-
-int64_t NcclGroup::received() const {
-  return std::accumulate(
-      pairs_.begin(), pairs_.end(), received_,
-      [](int64_t sum, const auto& pair) { return sum + pair.second->received(); });
-}
-
-int64_t NcclGroup::calls() const {
-  return std::accumulate(pairs_.begin(), pairs_.end(), static_cast<int64_t>(calls_),
-                         [](int64_t sum, const auto& pair) { return sum + pair.second->calls(); });
-}
-
-NcclGroup& NcclGroup::pair_with(int other) {
-  if (const auto found = pairs_.find(other); found != pairs_.end()) return *found->second;
-  const int own = host_transport_->rank();
-  const std::array<int, 2> ranks{std::min(own, other), std::max(own, other)};
-  auto pair = std::make_shared<NcclGroup>(host_transport_->subgroup(
-      ranks, concat(host_transport_->name(), '/', ranks[0], "-", ranks[1])));
-  return *pairs_.emplace(other, std::move(pair)).first->second;
-}
-
-Work NcclGroup::start(const Collective& call) {
-  if (!is_message(call.kind)) return start_here(call);
-  Collective message = call;
-  message.root = call.root > host_transport_->rank() ? 1 : 0;
-  return pair_with(call.root).start_here(message);
-}
-
-std::shared_ptr<NcclLane> NcclGroup::lane_for(const Stream& stream, int role,
-                                              const NcclCallName& call) {
-  const std::pair<int, int> key{stream.device.index, role};
-  if (const auto found = lanes_.find(key); found != lanes_.end()) return found->second;
-  nccl::UniqueId id{};
-  if (control_->rank() == 0) id = nccl::new_id();
-  const int64_t count = id.size();
-  const Piece piece{
-      .send = id.data(), .recv = id.data(), .dtype = DType::u8, .counts = {&count, 1}};
-  control_->run({.kind = CollectiveKind::broadcast, .pieces = {&piece, 1}});
-  auto lane = std::make_shared<NcclLane>(*host_transport_, id, stream.device, call);
-  return lanes_.emplace(key, std::move(lane)).first->second;
-}
-
-void NcclGroup::queue(const Collective& call, const NcclCallName& name, NcclLane& lane,
-                      const Stream& stream) {
-  const bool in_rank_order = uses_deterministic_algorithms();
-  const NcclProgram program =
-      program_of(call, host_transport_->rank(), host_transport_->size(), in_rank_order);
-  for (const NcclRound& round : program.rounds) {
-    lane.queue(name, round.moves, stream);
-    for (const NcclStep& step : round.steps) run_step(step);
-  }
-}
-
 /// Encodes how a call is carried out, which must be the same on all ranks.
-static uint64_t variant_of(int role, bool is_recorded) {
+uint64_t variant_of(int role, bool is_recorded) {
   return static_cast<uint64_t>(role) << 2 | (is_recorded ? 2 : 0) |
          (uses_deterministic_algorithms() ? 1 : 0);
 }
 
-/// When the two ranks of a pair differ, NCCL would hang or read wrong elements.
-void NcclGroup::compare_counts(const Collective& call, const NcclCallName& name) {
-  if (call.kind != CollectiveKind::all_to_all) return;
-  agreement_->compare_counts(name, call.pieces[0].counts, call.recv_counts);
-}
+/// A call recorded in a graph.
+struct RecordedCall {
+  NcclCallName call;
+  /// How it is carried out, for NcclAgreement.
+  uint64_t variant = 0;
+  std::shared_ptr<NcclLane> lane;
+  /// Bytes received from other ranks per replay.
+  int64_t bytes = 0;
+};
 
-Work NcclGroup::record(const Collective& call, Graph& graph) {
-  const Stream stream = current_stream(device_of(call));
-  if (stream.device != graph.device()) {
-    fail("graph: ", host_transport_->name(), " exchanges memory on ", stream.device, ", expected ",
-         graph.device(), ", whose work is recorded");
-  }
-  const int role = cuda::role_of(stream);
-  const auto lane = lanes_.find({stream.device.index, role});
-  if (lane == lanes_.end()) {
-    fail(host_transport_->name(),
-         ": the recorded work of a graph makes a new kind of exchange, expected those of its run "
-         "before the record");
-  }
-  const std::shared_ptr<RecordedCalls> recorded = recorded_by(graph);
-  const NcclCallName name = named(call, calls_ + recorded->calls.size() + 1);
-  compare_counts(call, name);
-  lane->second->outlives_calls();
-  queue(call, name, *lane->second, stream);
-  recorded->calls.push_back(
-      {name, variant_of(role, true), lane->second,
-       received_bytes(call, host_transport_->rank(), host_transport_->size())});
-  const Event event = Event::record(stream);
-  return Work(
-      std::make_unique<NcclWork>(host_transport_, lane->second, name, stream, event, std::nullopt));
-}
+class NcclGroup;
 
-std::shared_ptr<RecordedCalls> NcclGroup::recorded_by(Graph& graph) {
-  if (std::shared_ptr<RecordedCalls> recorded = recorded_.lock();
-      recorded && recorded->capture == cuda::capture_number()) {
+/// The calls of a group in one graph, in order. Each replay starts them anew: they are numbered,
+/// compared between ranks, counted and watched.
+struct RecordedCalls {
+  /// Must outlive its lanes.
+  std::shared_ptr<NcclGroup> group;
+  uint64_t capture = 0;
+  std::vector<RecordedCall> calls = {};
+  /// Flight records of the calls in progress.
+  std::vector<FlightOperation> flights = {};
+
+  /// The end of a replay: its calls are done when the stream reaches this point.
+  void queued(Device device) {
+    const Event event = Event::record(current_stream(device));
+    for (const RecordedCall& call : calls) call.lane->queued(event);
+    for (FlightOperation& flight : flights) flight.ended();
+  }
+};
+
+/// One rank's end of a group for GPU memory: NCCL communicators, one per role of the current
+/// stream, created at the first call on it. Calls are queued on the current stream; the host waits
+/// for the other ranks at the first call of a role, at every 64th and at each all_to_all. Calls
+/// recorded in a graph are repeated by each replay.
+class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
+ public:
+  /// `host` is the group's end for host memory; it must have a world.
+  explicit NcclGroup(std::shared_ptr<Transport> host) : host_transport_(std::move(host)) {}
+
+  /// All pieces must be on one GPU. Messages between two ranks are received in the order in which
+  /// they were sent; tags are ignored.
+  Work start(const Collective& call) {
+    if (!is_message(call.kind)) return start_here(call);
+    Collective message = call;
+    message.root = call.root > host_transport_->rank() ? 1 : 0;
+    return pair_with(call.root).start_here(message);
+  }
+
+  /// Adds the calls made and the bytes received so far.
+  void add_traffic(CommunicatorTraffic& sum) const {
+    sum.bytes += received_;
+    sum.collectives += static_cast<int64_t>(calls_);
+    for (const auto& [other, pair] : pairs_) pair->add_traffic(sum);
+  }
+
+ private:
+  /// Returns the group of this rank and `other`, for messages.
+  NcclGroup& pair_with(int other) {
+    if (const auto found = pairs_.find(other); found != pairs_.end()) return *found->second;
+    const int own = host_transport_->rank();
+    const std::array<int, 2> ranks{std::min(own, other), std::max(own, other)};
+    auto pair = std::make_shared<NcclGroup>(host_transport_->subgroup(
+        ranks, concat(host_transport_->name(), '/', ranks[0], "-", ranks[1])));
+    return *pairs_.emplace(other, std::move(pair)).first->second;
+  }
+
+  Work start_here(const Collective& call) {
+    if (Graph* graph = Graph::recording()) return record(call, *graph);
+    const Stream stream = current_stream(device_of(call));
+    const int role = cuda::role_of(stream);
+    const NcclCallName name = named(call, ++calls_);
+    if (!control_) {
+      std::vector<int> all(static_cast<size_t>(host_transport_->size()));
+      std::iota(all.begin(), all.end(), 0);
+      control_ = host_transport_->subgroup(all, host_transport_->name() + "/nccl");
+      agreement_.emplace(control_);
+    }
+    agreement_->add(name, variant_of(role, false));
+    compare_counts(call, name);
+    const std::shared_ptr<NcclLane> lane = lane_for(stream, role, name);
+    lane->begin(name);
+    FlightOperation flight = observed(name, received_by(call));
+    flight.begins_on(stream);
+    queue(call, name, *lane, stream);
+    flight.ends_on(stream);
+    const Event event = Event::record(stream);
+    lane->queued(event);
+    return Work(std::make_unique<NcclWork>(host_transport_, lane, name, stream, event, flight));
+  }
+
+  Work record(const Collective& call, Graph& graph) {
+    const Stream stream = current_stream(device_of(call));
+    if (stream.device != graph.device()) {
+      fail("graph: ", host_transport_->name(), " exchanges memory on ", stream.device,
+           ", expected ", graph.device(), ", whose work is recorded");
+    }
+    const int role = cuda::role_of(stream);
+    const auto found = lanes_.find({stream.device.index, role});
+    if (found == lanes_.end()) {
+      fail(host_transport_->name(),
+           ": the recorded work of a graph makes a new kind of exchange, expected those of its run "
+           "before the record");
+    }
+    const std::shared_ptr<NcclLane>& lane = found->second;
+    const std::shared_ptr<RecordedCalls> recorded = recorded_by(graph);
+    const NcclCallName name = named(call, calls_ + recorded->calls.size() + 1);
+    compare_counts(call, name);
+    lane->outlives_calls();
+    queue(call, name, *lane, stream);
+    recorded->calls.push_back({name, variant_of(role, true), lane, received_by(call)});
+    const Event event = Event::record(stream);
+    return Work(
+        std::make_unique<NcclWork>(host_transport_, lane, name, stream, event, std::nullopt));
+  }
+
+  std::shared_ptr<RecordedCalls> recorded_by(Graph& graph) {
+    const uint64_t capture = cuda::capture_number();
+    std::shared_ptr<RecordedCalls> recorded = recorded_.lock();
+    if (recorded && recorded->capture == capture) return recorded;
+    recorded = std::make_shared<RecordedCalls>(RecordedCalls{shared_from_this(), capture});
+    recorded_ = recorded;
+    graph.around_each_play([recorded] { recorded->group->begin_again(*recorded); },
+                           [recorded, device = graph.device()] { recorded->queued(device); });
     return recorded;
   }
-  auto recorded = std::make_shared<RecordedCalls>();
-  recorded->group = shared_from_this();
-  recorded->capture = cuda::capture_number();
-  recorded_ = recorded;
-  graph.around_each_play([recorded] { recorded->group->begin_again(*recorded); },
-                         [recorded, device = graph.device()] {
-                           const Event event = Event::record(current_stream(device));
-                           for (const RecordedCall& call : recorded->calls) {
-                             call.lane->queued(event);
-                           }
-                           for (FlightOperation& flight : recorded->flights) flight.ended();
-                         });
-  return recorded;
-}
 
-FlightOperation NcclGroup::observed(const NcclCallName& call, int64_t bytes) {
-  received_ += bytes;
-  FlightRecord* const record = Context::current().flight.get();
-  if (!record) return {};
-  FlightOperation flight = record->begin(host_transport_->name(), call.signature, call.number);
-  flight.started();
-  flight.received(bytes);
-  return flight;
-}
-
-void NcclGroup::begin_again(RecordedCalls& graph) {
-  graph.flights.clear();
-  const uint64_t last = calls_ + graph.calls.size();
-  for (RecordedCall& call : graph.calls) {
-    call.call.number = ++calls_;
-    call.call.last_of_graph = last;
-    agreement_->add(call.call, call.variant);
-    call.lane->begin(call.call);
-    graph.flights.push_back(observed(call.call, call.bytes));
+  void begin_again(RecordedCalls& graph) {
+    graph.flights.clear();
+    const uint64_t last = calls_ + graph.calls.size();
+    for (RecordedCall& call : graph.calls) {
+      call.call.number = ++calls_;
+      call.call.last_of_graph = last;
+      agreement_->add(call.call, call.variant);
+      call.lane->begin(call.call);
+      graph.flights.push_back(observed(call.call, call.bytes));
+    }
   }
-}
 
-Work NcclGroup::start_here(const Collective& call) {
-  if (Graph* graph = Graph::recording()) return record(call, *graph);
-  const Stream stream = current_stream(device_of(call));
-  const int role = cuda::role_of(stream);
-  const NcclCallName name = named(call, ++calls_);
-  if (!control_) {
-    std::vector<int> all(static_cast<size_t>(host_transport_->size()));
-    std::iota(all.begin(), all.end(), 0);
-    control_ = host_transport_->subgroup(all, host_transport_->name() + "/nccl");
-    agreement_.emplace(control_);
+  int64_t received_by(const Collective& call) const {
+    return received_bytes(call, host_transport_->rank(), host_transport_->size());
   }
-  agreement_->add(name, variant_of(role, false));
-  compare_counts(call, name);
-  const std::shared_ptr<NcclLane> lane = lane_for(stream, role, name);
-  lane->begin(name);
-  FlightOperation flight =
-      observed(name, received_bytes(call, host_transport_->rank(), host_transport_->size()));
-  flight.begins_on(stream);
-  queue(call, name, *lane, stream);
-  flight.ends_on(stream);
-  const Event event = Event::record(stream);
-  lane->queued(event);
-  return Work(std::make_unique<NcclWork>(host_transport_, lane, name, stream, event, flight));
-}
 
-NcclTransport::NcclTransport(std::shared_ptr<Transport> host)
-    : Transport(host->rank(), host->size(), host->name()),
-      host_transport_(std::move(host)),
-      group_(std::make_shared<NcclGroup>(host_transport_)) {}
+  /// Counts a call in which this rank receives `bytes`, and adds it to the rank's flight record, if
+  /// it keeps one.
+  FlightOperation observed(const NcclCallName& call, int64_t bytes) {
+    received_ += bytes;
+    FlightRecord* const record = Context::current().flight.get();
+    if (!record) return {};
+    FlightOperation flight = record->begin(host_transport_->name(), call.signature, call.number);
+    flight.started();
+    flight.received(bytes);
+    return flight;
+  }
 
-static bool is_on_gpu(const Collective& call) {
-  return !call.pieces.empty() && call.pieces[0].device.kind == DeviceKind::cuda;
-}
+  NcclCallName named(const Collective& call, uint64_t number) const {
+    NcclCallName name{host_transport_->name(), number};
+    const bool is_sent = is_message(call.kind);
+    sign(call, is_sent ? Claim() : host_transport_->take_claim(), name.signature);
+    // Both ends of a message have the same signature.
+    if (is_sent) {
+      name.signature.hash = static_cast<uint64_t>(call.pieces[0].dtype) ^
+                            static_cast<uint64_t>(call.pieces[0].counts[0]) << 8;
+    }
+    return name;
+  }
 
-Work NcclTransport::start(const Collective& call) {
-  if (!is_on_gpu(call)) return host_transport_->start(call);
-  return group_->start(call);
-}
+  std::shared_ptr<NcclLane> lane_for(const Stream& stream, int role, const NcclCallName& call) {
+    const std::pair<int, int> key{stream.device.index, role};
+    if (const auto found = lanes_.find(key); found != lanes_.end()) return found->second;
+    nccl::UniqueId id{};
+    if (control_->rank() == 0) id = nccl::new_id();
+    const int64_t count = id.size();
+    const Piece piece{
+        .send = id.data(), .recv = id.data(), .dtype = DType::u8, .counts = {&count, 1}};
+    control_->run({.kind = CollectiveKind::broadcast, .pieces = {&piece, 1}});
+    auto lane = std::make_shared<NcclLane>(*host_transport_, id, stream.device, call);
+    return lanes_.emplace(key, std::move(lane)).first->second;
+  }
 
-void NcclTransport::run(const Collective& call) {
-  if (!is_on_gpu(call)) return host_transport_->run(call);
-  start(call).wait();
-}
+  /// When the two ranks of a pair differ, NCCL would hang or read wrong elements.
+  void compare_counts(const Collective& call, const NcclCallName& name) {
+    if (call.kind != CollectiveKind::all_to_all) return;
+    agreement_->compare_counts(name, call.pieces[0].counts, call.recv_counts);
+  }
 
-void NcclTransport::exchange(const Exchange& call, ExchangeReader& reader) {
-  host_transport_->exchange(call, reader);
-}
+  void queue(const Collective& call, const NcclCallName& name, NcclLane& lane,
+             const Stream& stream) {
+    const bool in_rank_order = uses_deterministic_algorithms();
+    const NcclProgram program =
+        program_of(call, host_transport_->rank(), host_transport_->size(), in_rank_order);
+    for (const NcclRound& round : program.rounds) {
+      lane.queue(name, round.moves, stream);
+      for (const NcclStep& step : round.steps) run_step(step);
+    }
+  }
 
-Work NcclTransport::start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) {
-  return host_transport_->start_exchange(call, std::move(reader));
-}
+  const std::shared_ptr<Transport> host_transport_;
+  /// A group of the same ranks, for host messages about their GPUs.
+  std::shared_ptr<Transport> control_;
+  std::optional<NcclAgreement> agreement_;
+  uint64_t calls_ = 0;
+  int64_t received_ = 0;
+  /// Keyed by device and role.
+  std::map<std::pair<int, int>, std::shared_ptr<NcclLane>> lanes_;
+  std::map<int, std::shared_ptr<NcclGroup>> pairs_;
+  /// The calls of the current or last recording.
+  std::weak_ptr<RecordedCalls> recorded_;
+};
 
-std::shared_ptr<Transport> NcclTransport::subgroup(std::span<const int> ranks, std::string name) {
-  return std::make_shared<NcclTransport>(host_transport_->subgroup(ranks, std::move(name)));
-}
+class NcclTransport final : public Transport {
+ public:
+  explicit NcclTransport(std::shared_ptr<Transport> host)
+      : Transport(host->rank(), host->size(), host->name()),
+        host_transport_(std::move(host)),
+        group_(std::make_shared<NcclGroup>(host_transport_)) {}
 
-const CommunicatorTraffic& NcclTransport::traffic() const {
-  sum_ = host_transport_->traffic();
-  sum_.bytes += group_->received();
-  sum_.collectives += group_->calls();
-  return sum_;
-}
+  int host_of(int rank) const override { return host_transport_->host_of(rank); }
+  void claim(uint64_t hash, std::string_view words) override {
+    host_transport_->claim(hash, words);
+  }
+  Claim take_claim() override { return host_transport_->take_claim(); }
+  bool in_memory(DeviceKind kind) const override {
+    return kind != DeviceKind::cuda && host_transport_->in_memory(kind);
+  }
+  Work start(const Collective& call) override {
+    return is_on_gpu(call) ? group_->start(call) : host_transport_->start(call);
+  }
+  void run(const Collective& call) override {
+    if (!is_on_gpu(call)) return host_transport_->run(call);
+    start(call).wait();
+  }
+  void exchange(const Exchange& call, ExchangeReader& reader) override {
+    host_transport_->exchange(call, reader);
+  }
+  Work start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) override {
+    return host_transport_->start_exchange(call, std::move(reader));
+  }
+  std::shared_ptr<Transport> subgroup(std::span<const int> ranks, std::string name) override {
+    return std::make_shared<NcclTransport>(host_transport_->subgroup(ranks, std::move(name)));
+  }
+  void abort(const std::string& reason) override { host_transport_->abort(reason); }
+  World* world() const override { return host_transport_->world(); }
+  std::span<const int> world_ranks() const override { return host_transport_->world_ranks(); }
+  const CommunicatorTraffic& traffic() const override {
+    sum_ = host_transport_->traffic();
+    group_->add_traffic(sum_);
+    return sum_;
+  }
+
+ private:
+  static bool is_on_gpu(const Collective& call) {
+    return !call.pieces.empty() && call.pieces[0].device.kind == DeviceKind::cuda;
+  }
+
+  std::shared_ptr<Transport> host_transport_;
+  std::shared_ptr<NcclGroup> group_;
+  mutable CommunicatorTraffic sum_;
+};
+
+}  // namespace
 
 std::shared_ptr<Transport> with_nccl(std::shared_ptr<Transport> host) {
   if (!nccl::is_present()) return host;

@@ -11,9 +11,8 @@
 namespace weft::cuda {
 
 // weft's interface to the CUDA runtime: memory, streams, events, copies, times and graph capture.
-// Implemented by runtime_driver.cpp (a GPU), emulated/runtime.cpp (tests without one) or
-// runtime_absent.cpp (no CUDA, hence no device). A failed call throws a std::runtime_error with its
-// name.
+// Implemented by runtime_driver.cpp (a GPU) or emulated/runtime.cpp (tests without one, and builds
+// without CUDA, which have no device). A failed call throws a std::runtime_error with its name.
 
 /// The number of devices that this process can use.
 int device_count();

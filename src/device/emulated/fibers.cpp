@@ -4,7 +4,7 @@
 #include <exception>
 #include <memory>
 
-#include "src/device/emulated/launch.h"
+#include "src/device/emulated/device.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>

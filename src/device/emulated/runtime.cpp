@@ -7,9 +7,8 @@
 #include <mutex>
 
 #include "src/base/ticks.h"
-#include "src/device/emulated/device_memory.h"
-#include "src/device/emulated/launch.h"
-#include "src/device/emulated/queue.h"
+#include "src/device/cuda/streams.h"
+#include "src/device/emulated/device.h"
 #include "weft/error.h"
 
 namespace weft::cuda {
@@ -25,10 +24,12 @@ int device_count() {
     const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
     return visible && *visible == '\0';
   }();
-  return hidden ? 0 : kEmulatedDevices;
+  return hidden || !kWithCuda ? 0 : kEmulatedDevices;
 }
 
-std::string why_no_device() { return "CUDA_VISIBLE_DEVICES is empty"; }
+std::string why_no_device() {
+  return kWithCuda ? "CUDA_VISIBLE_DEVICES is empty" : "this build of weft has no CUDA";
+}
 
 std::string device_name(int) { return "emulated GPU"; }
 size_t block_memory(int) { return size_t{227} << 10; }

@@ -10,7 +10,7 @@
 #ifdef __CUDACC__
 #include <cub/block/block_reduce.cuh>
 #else
-#include "src/device/emulated/launch.h"
+#include "src/device/emulated/device.h"
 #endif
 
 /// WEFT_DEVICE marks functions that run only on a device.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/comm/mpi/parts.h"
+#include "src/comm/mpi/wire.h"
 
 #include <algorithm>
 
@@ -17,20 +17,17 @@ static int64_t block_bytes_for(int size) {
   return std::clamp(each / 64 * 64, int64_t{64} << 10, kLongestBlock);
 }
 
-static void add_bytes(MpiSegments& segments, std::byte* at, int64_t bytes) {
+static void add_segment(MpiSegments& segments, const void* data, ElementRange range, DType dtype) {
+  std::byte* const at = element_at(data, range.begin, dtype);
+  const int64_t bytes = range.count * static_cast<int64_t>(size_of(dtype));
   for (int64_t done = 0; done < bytes; done += kLongestSegment) {
     segments.push_back({at + done, std::min(kLongestSegment, bytes - done)});
   }
 }
 
-static void add_segment(MpiSegments& segments, const void* data, ElementRange range, DType dtype) {
-  add_bytes(segments, element_at(data, range.begin, dtype),
-            range.count * static_cast<int64_t>(size_of(dtype)));
-}
-
 MpiSegments segments_of(const void* data, int64_t bytes) {
   MpiSegments segments;
-  add_bytes(segments, static_cast<std::byte*>(const_cast<void*>(data)), bytes);
+  add_segment(segments, data, {0, bytes}, DType::u8);
   return segments;
 }
 

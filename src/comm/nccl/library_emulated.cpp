@@ -15,11 +15,9 @@
 #include <tuple>
 #include <vector>
 
-#include "src/comm/nccl/emulated/library.h"
 #include "src/comm/reduce.h"
 #include "src/device/cuda/runtime.h"
-#include "src/device/emulated/device_memory.h"
-#include "src/device/emulated/queue.h"
+#include "src/device/emulated/device.h"
 #include "weft/error.h"
 
 namespace weft::nccl {
@@ -92,28 +90,13 @@ struct End {
   bool has_read = false;
 };
 
-/// Groups that not all ranks have joined yet.
-struct Rendezvous {
-  std::mutex mutex;
-  std::map<UniqueId, std::shared_ptr<Group>> groups;
-};
-
-Rendezvous& rendezvous() {
-  static Rendezvous one;
-  return one;
-}
-
 size_t bytes_of(const Move& move) { return static_cast<size_t>(move.count) * size_of(move.dtype); }
-
-const std::byte* sent_by(const Side& part, size_t offset = 0) {
-  return static_cast<const std::byte*>(part.move.send) + offset;
-}
 
 /// Reduces in reverse rank order, because NCCL's order differs from weft's too.
 void reduce_sides(const Meeting& meeting, size_t offset, Side& own) {
   std::vector<const void*> sources;
   for (auto part = meeting.sides.rbegin(); part != meeting.sides.rend(); ++part) {
-    sources.push_back(sent_by(**part, offset));
+    sources.push_back(static_cast<const std::byte*>((*part)->move.send) + offset);
   }
   const ReduceInto into{own.staged.data(), own.move.dtype, false, cpu};
   reduce_n(own.move.op, own.move.dtype, sources, into, own.move.count);
@@ -261,13 +244,15 @@ void* begin(int ranks, const UniqueId& id, int rank, int) {
   if (process != static_cast<uint64_t>(getpid())) {
     fail_call("begin", "the emulated NCCL is for ranks that are threads of one process");
   }
-  Rendezvous& meeting = rendezvous();
-  const std::lock_guard lock(meeting.mutex);
-  std::shared_ptr<Group>& group = meeting.groups[id];
+  // Groups that not all ranks have joined yet.
+  static std::mutex mutex;
+  static std::map<UniqueId, std::shared_ptr<Group>> groups;
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<Group>& group = groups[id];
   if (!group) group = std::make_shared<Group>(ranks);
   const std::shared_ptr<Group> joined = group;
   const std::lock_guard group_lock(joined->mutex);
-  if (++joined->joined == ranks) meeting.groups.erase(id);
+  if (++joined->joined == ranks) groups.erase(id);
   return new std::shared_ptr<End>(std::make_shared<End>(End{joined, rank}));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/comm/nccl/lane.h"
+#include "src/comm/nccl/calls.h"
 
 #include <algorithm>
 #include <condition_variable>
@@ -10,6 +10,7 @@
 #include "src/comm/wait/waitable.h"
 #include "src/device/cuda/runtime.h"
 #include "src/device/cuda/staging.h"
+#include "weft/extend/hash.h"
 
 namespace weft {
 
@@ -24,6 +25,82 @@ std::string NcclCallName::title() const {
   const std::string one = concat(group, ": nccl ", in_words(signature), " number ", number);
   if (last_of_graph <= number) return one;
   return concat(one, ", or one up to number ", last_of_graph, " of the same graph");
+}
+
+void NcclAgreement::add(const NcclCallName& call, uint64_t variant) {
+  last_ = call.number;
+  hash_ = mixed(mixed(hash_, call.signature.hash), variant);
+  hashes_[call.number % kCalls] = hash_;
+  calls_[call.number % kCalls] = call;
+  if (call.number == 1 || call.number % kCalls == 0) compare();
+}
+
+std::vector<uint64_t> NcclAgreement::gathered(std::span<const uint64_t> own) const {
+  const auto ranks = static_cast<size_t>(host_transport_->size());
+  std::vector<uint64_t> all(ranks * own.size());
+  const std::vector<int64_t> counts(ranks, static_cast<int64_t>(own.size()));
+  const Piece piece{.send = own.data(), .recv = all.data(), .dtype = DType::i64, .counts = counts};
+  host_transport_->run({.kind = CollectiveKind::all_gather, .pieces = {&piece, 1}});
+  return all;
+}
+
+void NcclAgreement::fail(const NcclCallName& call, int at_fault, const std::string& text) {
+  const int world_rank = host_transport_->world_ranks()[static_cast<size_t>(at_fault)];
+  const int found_by = host_transport_->world_ranks()[static_cast<size_t>(host_transport_->rank())];
+  throw host_transport_->world()->abort_for_call({found_by, world_rank, text},
+                                                 in_words(call.signature), call.number);
+}
+
+void NcclAgreement::compare_counts(const NcclCallName& call, std::span<const int64_t> sent,
+                                   std::span<const int64_t> expected) {
+  // A rank that made another call compares no counts, but its next comparison meets this one.
+  compare();
+  std::vector<uint64_t> own(sent.begin(), sent.end());
+  own.insert(own.end(), expected.begin(), expected.end());
+  const std::vector<uint64_t> all = gathered(own);
+  const size_t ranks = sent.size();
+  for (size_t from = 0; from < ranks; ++from) {
+    for (size_t to = 0; to < ranks; ++to) {
+      const uint64_t sends = all[from * 2 * ranks + to];
+      const uint64_t expects = all[to * 2 * ranks + ranks + from];
+      if (sends == expects) continue;
+      fail(call, static_cast<int>(from),
+           concat(call.title(), ": rank ", from,
+                  counts_in_words(static_cast<int64_t>(sends), static_cast<int>(to),
+                                  static_cast<int64_t>(expects))));
+    }
+  }
+}
+
+void NcclAgreement::compare() {
+  const std::vector<uint64_t> all = gathered({&hash_, 1});
+  if (std::any_of(all.begin(), all.end(), [&](uint64_t one) { return one != all[0]; })) {
+    fail_diverged();
+  }
+}
+
+void NcclAgreement::fail_diverged() {
+  const std::vector<uint64_t> all = gathered(hashes_), lasts = gathered({&last_, 1});
+  const auto ranks = static_cast<uint64_t>(host_transport_->size());
+  const auto [least, most] = std::minmax_element(lasts.begin(), lasts.end());
+  const uint64_t first = *most < kCalls ? 1 : *most - kCalls + 1;
+  for (uint64_t number = first; number <= *least; ++number) {
+    const uint64_t place = number % kCalls;
+    for (uint64_t r = 1; r < ranks; ++r) {
+      if (all[r * kCalls + place] == all[place]) continue;
+      const NcclCallName& call = calls_[place];
+      const std::string own = in_words_with_claim(call.signature);
+      const Communicator host(host_transport_);
+      const std::string zero = host.broadcast(own, 0);
+      const std::string other = host.broadcast(own, static_cast<int>(r));
+      fail(call, static_cast<int>(r),
+           concat(call.group, ": nccl call number ", number, ": ",
+                  unequal_in_words("rank 0", zero, concat("rank ", r), other,
+                                   "on another stream or in another way")));
+    }
+  }
+  throw CommError(concat(host_transport_->name(), ": ranks differ in what they called before"), -1,
+                  "", last_);
 }
 
 /// The lanes that one thread created; any thread may destroy a lane.
@@ -93,7 +170,10 @@ void NcclLane::check_all_results() {
   OfThread* mine = OfThread::here;
   if (!mine) return;
   const std::lock_guard lock(mine->mutex);
-  for (NcclLane* lane : mine->lanes) lane->check_results();
+  for (NcclLane* lane : mine->lanes) {
+    const std::lock_guard lane_lock(lane->mutex_);
+    if (!lane->communicator_) lane->check_locked(lane->front());
+  }
 }
 
 NcclLane::NcclLane(const Transport& group, const nccl::UniqueId& id, Device device,
@@ -189,11 +269,6 @@ void NcclLane::check(const NcclCallName& call) {
   check_locked(call);
 }
 
-void NcclLane::check_results() {
-  const std::lock_guard lock(mutex_);
-  if (!communicator_) check_locked(under_way_.empty() ? first_ : under_way_.front().call);
-}
-
 /// Throws the lane's failure or the world's; when it returns, there is a communicator.
 void NcclLane::check_locked(const NcclCallName& call) const {
   if (failure_) std::rethrow_exception(failure_);
@@ -232,8 +307,7 @@ void NcclLane::look() noexcept {
     if (world_.is_aborted()) return end_at_once();
     look_at_front(Clock::now());
   } catch (...) {
-    fail(under_way_.empty() ? first_ : under_way_.front().call,
-         concat(": ", text_of(std::current_exception())), false);
+    fail(front(), concat(": ", text_of(std::current_exception())), false);
   }
 }
 
@@ -241,7 +315,9 @@ void NcclLane::look_at_front(Clock::time_point now) {
   while (!under_way_.empty()) {
     const UnderWay& front = under_way_.front();
     if (!front.event.empty() && front.event.is_reached()) {
-      pass(now);
+      under_way_.pop_front();
+      // The next call's time starts, because it could not progress before.
+      if (!under_way_.empty()) under_way_.front().since = now;
       continue;
     }
     const nccl::Status status = nccl::status(communicator_);
@@ -256,22 +332,6 @@ void NcclLane::look_at_front(Clock::time_point now) {
   }
 }
 
-/// Starts the next call's time, because it could not progress before.
-void NcclLane::pass(Clock::time_point now) {
-  under_way_.pop_front();
-  if (!under_way_.empty()) under_way_.front().since = now;
-}
-
-std::string NcclLane::who_has_ended() const {
-  std::string text;
-  const std::span<const int> ranks = group_.world_ranks();
-  for (size_t r = 0; r < ranks.size(); ++r) {
-    if (world_.has_ended(ranks[r]))
-      text += concat("; rank ", r, " ", world_.end_in_words(ranks[r]));
-  }
-  return text;
-}
-
 void NcclLane::fail_if_dead(const NcclCallName& call) {
   const std::span<const int> ranks = group_.world_ranks();
   const auto dead =
@@ -284,7 +344,12 @@ void NcclLane::fail_if_dead(const NcclCallName& call) {
 }
 
 void NcclLane::fail_late(const NcclCallName& call) {
-  fail(call, concat(": not done within ", world_.deadline().count(), " ms", who_has_ended()), true);
+  std::string why = concat(": not done within ", world_.deadline().count(), " ms");
+  const std::span<const int> ranks = group_.world_ranks();
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    if (world_.has_ended(ranks[r])) why += concat("; rank ", r, " ", world_.end_in_words(ranks[r]));
+  }
+  fail(call, why, true);
 }
 
 void NcclLane::fail(const NcclCallName& call, const std::string& why, bool was_late, int at_fault) {

@@ -8,9 +8,11 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "src/comm/nccl/library.h"
 #include "src/comm/signature.h"
+#include "src/comm/transport.h"
 #include "src/comm/world.h"
 #include "weft/export.h"
 
@@ -26,6 +28,38 @@ struct NcclCallName {
 
   /// "world/dp: nccl all_gather(f32, [16]) number 7".
   std::string title() const;
+};
+
+/// Detects ranks that make different calls on their GPUs: NCCL would hang or compute wrong numbers.
+/// Ranks compare their calls, over the host, at the first call, every 64th and each all_to_all. A
+/// difference in between hangs or gives wrong numbers until then.
+class NcclAgreement {
+ public:
+  static constexpr uint64_t kCalls = 64;
+
+  explicit NcclAgreement(std::shared_ptr<Transport> host)
+      : host_transport_(std::move(host)), hashes_(kCalls), calls_(kCalls) {}
+
+  /// Records a call and its variant; CommError naming a rank and a call when ranks differ.
+  void add(const NcclCallName& call, uint64_t variant);
+  /// Compares the calls so far, and an all_to_all's counts pair by pair; CommError naming a call or
+  /// a pair that differs.
+  void compare_counts(const NcclCallName& call, std::span<const int64_t> sent,
+                      std::span<const int64_t> expected);
+
+ private:
+  void compare();
+  /// Aborts the world with the first call in which a rank differs from rank 0, and throws.
+  [[noreturn]] void fail_diverged();
+  /// Aborts the world with that text; `at_fault` is a rank of the group.
+  [[noreturn]] void fail(const NcclCallName& call, int at_fault, const std::string& text);
+  std::vector<uint64_t> gathered(std::span<const uint64_t> own) const;
+
+  std::shared_ptr<Transport> host_transport_;
+  uint64_t last_ = 0, hash_ = 0;
+  /// The last calls, by number.
+  std::vector<uint64_t> hashes_;
+  std::vector<NcclCallName> calls_;
 };
 
 /// One rank's NCCL communicator for one stream role, and the calls in progress on it. When a rank
@@ -65,17 +99,18 @@ class NcclLane : NotCopied {
   /// Throws CommError when a call on the calling thread's lanes was aborted: its results are
   /// invalid.
   static void check_all_results();
-  void check_results();
   void check_locked(const NcclCallName& call) const;
+  /// The call to name in errors.
+  const NcclCallName& front() const {
+    return under_way_.empty() ? first_ : under_way_.front().call;
+  }
   class Watchdog;
   /// Called by the watchdog, on its thread, each `period`. Does not wait for the owner.
   void look() noexcept;
   std::chrono::milliseconds period() const;
   /// Returns when NCCL has started the last operation.
   void await(const NcclCallName& call);
-  void pass(std::chrono::steady_clock::time_point now);
   void look_at_front(std::chrono::steady_clock::time_point now);
-  std::string who_has_ended() const;
   void fail_late(const NcclCallName& call);
   /// Fails when the process of a rank of the group has died.
   void fail_if_dead(const NcclCallName& call);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -10,8 +11,23 @@
 #include <vector>
 
 #include "weft/export.h"
+#include "weft/stream.h"
 
 namespace weft::cuda::emulated {
+
+// Memory of emulated devices: host memory that only device work may access. Any other access ends
+// the process with a signal. Under the address sanitizer it is plain memory instead, checked for
+// overruns.
+
+void* allocate_device_memory(size_t bytes);
+void free_device_memory(void* data) noexcept;
+
+/// Lets all threads access the memory while an instance exists.
+class DeviceMemoryOpen : NotCopied {
+ public:
+  DeviceMemoryOpen();
+  ~DeviceMemoryOpen();
+};
 
 // Streams of an emulated device. Queued work runs as late as possible: when the host synchronises,
 // or at random after `run_at_random`. A missing wait then gives wrong
@@ -78,5 +94,23 @@ bool is_reached(const Mark& mark);
 void run_all(const std::shared_ptr<Queue>& queue);
 /// Runs the work of all queues.
 void run_all();
+
+/// Queues work that calls the threads of a kernel.
+void enqueue_kernel(const Stream& stream, std::function<void()> kernel);
+
+/// Threads of a thread block, run interleaved, each until the next barrier.
+class Fibers {
+ public:
+  /// Calls body(thread) for each of `threads`. In it, `sync` is a barrier over all of them.
+  static void run(int threads, const std::function<void(int)>& body);
+  static void sync();
+};
+
+/// Shared memory of a thread block while it runs.
+struct BlockMemory {
+  std::vector<std::byte> shared;
+  /// One value per thread, during a reduction.
+  std::vector<std::byte> values;
+};
 
 }  // namespace weft::cuda::emulated
