@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/comm/memory/memory_transport.h"
 
-#include "src/comm/check.h"
 #include "src/comm/memory/publication.h"
+#include "src/comm/ranges.h"
 #include "src/comm/read_collective.h"
-#include "src/comm/rounds.h"
 #include "weft/error.h"
 
 namespace weft {

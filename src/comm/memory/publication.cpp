@@ -4,9 +4,8 @@
 #include <cstring>
 #include <memory>
 
-#include "src/comm/check.h"
+#include "src/comm/ranges.h"
 #include "src/comm/read_collective.h"
-#include "src/comm/rounds.h"
 #include "src/device/shared_memory.h"
 #include "src/kernels/copy/bulk_copy.h"
 #include "src/kernels/copy/copy.h"

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "src/comm/check.h"
-#include "src/comm/fake.h"
 #include "src/comm/mpi/engine.h"
 #include "src/comm/reduce.h"
 #include "weft/error.h"

@@ -3,7 +3,6 @@
 
 #include <numeric>
 
-#include "src/comm/check.h"
 #include "src/comm/memory/memory_transport.h"
 #include "src/comm/mpi/engine.h"
 #include "src/comm/mpi/message.h"

@@ -7,9 +7,9 @@
 #include <numeric>
 #include <optional>
 
-#include "src/comm/check.h"
 #include "src/comm/flight/record.h"
 #include "src/comm/nccl/program.h"
+#include "src/comm/ranges.h"
 #include "src/comm/transport.h"
 #include "src/device/cuda/runtime.h"
 #include "src/device/cuda/streams.h"
