@@ -4,6 +4,8 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 
 #include "src/comm/waiter.h"
 
@@ -58,13 +60,10 @@ void World::await_abort() {
   state_.aborted.store(1, std::memory_order_seq_cst);
 }
 
-static std::atomic<void (*)(const std::string&)> process_end{nullptr};
-
-void end_process_by(void (*end)(const std::string& why)) { process_end = end; }
-
 void end_process(const std::string& why) noexcept {
-  if (const auto end = process_end.load()) end(why);
-  throw_runtime_error(why);  // ends the process, and the system's handler prints the text
+  std::fprintf(stderr, "weft: %s\n", why.c_str());
+  std::fflush(stderr);
+  std::_Exit(1);
 }
 
 std::string text_of(const std::exception_ptr& cause) {

@@ -156,9 +156,8 @@ class World : NotCopied {
   RankState* rank_states_;
 };
 
-/// Sets how this process ends when one of its threads cannot be stopped: `end` reports why, and
-/// does not return.
-void end_process_by(void (*end)(const std::string& why));
+/// Ends this process at once with code 1, because one of its threads cannot be stopped, and prints
+/// why: nothing else of the library writes to a stream or ends a process.
 [[noreturn]] void end_process(const std::string& why) noexcept;
 
 /// The message of an exception.

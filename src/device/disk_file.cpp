@@ -17,7 +17,6 @@
 #include <utility>
 
 #include "weft/error.h"
-#include "weft/extend/descriptor.h"
 #include "weft/warnings.h"
 
 namespace weft {

@@ -5,9 +5,9 @@
 #include <memory>
 #include <string>
 
-#include "src/base/owned_descriptor.h"
 #include "src/device/disk_queue.h"
 #include "weft/export.h"
+#include "weft/extend/descriptor.h"
 
 namespace weft {
 

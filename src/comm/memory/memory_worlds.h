@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <vector>
 
+#include "src/comm/memory/memory_group.h"
 #include "src/comm/transport.h"
 #include "src/comm/world.h"
+#include "src/device/shared_memory.h"
 
 namespace weft {
 
@@ -58,6 +62,51 @@ class ThreadsWorld final : public World, public std::enable_shared_from_this<Thr
   std::chrono::steady_clock::time_point failed_at_;
   std::map<std::vector<int64_t>, GroupEntry> groups_;
   uint64_t next_group_ = 0;
+};
+
+struct WorldSegment;
+
+/// One process's view of a world whose ranks are processes. Those on one host share a segment for
+/// failures, ended ranks and groups, and have mapped each other's heaps.
+class ProcessWorld final : public World, public std::enable_shared_from_this<ProcessWorld> {
+ public:
+  /// Bytes of the segment's address range; pages take memory only once touched.
+  static constexpr size_t kSegmentBytes = size_t{64} << 30;
+
+  /// `here`: the ranks of this host, including `rank`. `segment`: zeros when the first of them
+  /// joins, with each one's place locked (`meet`). `heap`: the memory that this process shares with
+  /// the others.
+  ProcessWorld(int rank, int ranks, std::vector<int> here, std::chrono::milliseconds deadline,
+               std::shared_ptr<SharedMemory> segment, SharedHeap& heap);
+
+  int rank() const { return rank_; }
+  /// The transport of the world communicator, when all ranks are on this host.
+  std::shared_ptr<Transport> world_transport();
+
+  bool has_ended(int rank) const override;
+  bool is_gone(int rank) const override;
+  bool has_died(int rank) const override;
+  std::string end_in_words(int rank) const override;
+  /// Ends this process, because it cannot release its memory.
+  void on_stuck_reader(int rank) const override;
+  bool shares_memory(std::span<const int> ranks) const override;
+  std::shared_ptr<MemoryGroup> group(const std::vector<int64_t>& key,
+                                     const std::vector<int>& members,
+                                     const std::string& name) override;
+
+ private:
+  int place_of(int rank) const override;
+  std::byte* cut(size_t bytes);
+
+  const int rank_;
+  const std::vector<int> here_;
+  const std::shared_ptr<SharedMemory> memory_;
+  WorldSegment& segment_;
+  SharedHeap& heap_;
+  /// Asks the system whether a process is gone, at intervals; called from any thread.
+  mutable std::mutex looking_;
+  mutable std::chrono::steady_clock::time_point looked_{};
+  mutable std::vector<bool> gone_;
 };
 
 }  // namespace weft
