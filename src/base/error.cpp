@@ -55,12 +55,13 @@ static void append_escaped(std::string& out, std::string_view text, size_t longe
   }
 }
 
-std::string in_quotes(std::string_view name) {
-  constexpr size_t longest = 120;
+static std::string quoted(std::string_view name, size_t longest) {
   std::string text = "\"";
   append_escaped(text, name, longest, true);
   return text + (name.size() > longest ? "...\"" : "\"");
 }
+
+std::string in_quotes(std::string_view name) { return quoted(name, 120); }
 
 std::string escaped(std::string_view text) {
   std::string out;
@@ -70,10 +71,7 @@ std::string escaped(std::string_view text) {
 
 std::string printable(std::string_view name) {
   std::string text = escaped(name);
-  if (text == name && !name.empty()) return text;
-  std::string quoted(1, '"');
-  append_escaped(quoted, name, name.size(), true);
-  return quoted + '"';
+  return text == name && !name.empty() ? text : quoted(name, name.size());
 }
 
 static std::mutex handler_mutex;

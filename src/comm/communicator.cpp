@@ -63,17 +63,11 @@ static void check_counts(const Collective& call, std::span<const int64_t> counts
   }
 }
 
-/// The elements that a piece receives; a broadcast's root, which need not receive, counts as
-/// receiving when it has a `recv`.
-static int64_t elements_received(const Collective& call, const Piece& piece,
-                                 const PieceSizes& sizes, int rank) {
-  const bool is_root = call.kind == CollectiveKind::broadcast && call.root == rank;
-  return is_root && piece.recv ? sizes.send : sizes.recv;
-}
-
 /// The part and the whole may share memory only if the part lies at its own position in the whole.
 static void check_overlap(const Collective& call, const Piece& piece, PieceSizes sizes, int rank) {
-  sizes.recv = elements_received(call, piece, sizes, rank);
+  // The root of a broadcast need not receive: it does when it has a `recv`.
+  const bool is_root = call.kind == CollectiveKind::broadcast && call.root == rank;
+  if (is_root && piece.recv) sizes.recv = sizes.send;
   if (sizes.send == 0 || sizes.recv == 0) return;
   const auto send = reinterpret_cast<uintptr_t>(piece.send);
   const auto recv = reinterpret_cast<uintptr_t>(piece.recv);

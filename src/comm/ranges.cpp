@@ -112,21 +112,18 @@ static int64_t elements_of_others(const Collective& call, const Piece& piece, in
   }
 }
 
-static int64_t reduced_bytes(const Piece& piece, int64_t own, int64_t others, int size) {
-  return (size - 1) * own * static_cast<int64_t>(size_of(piece.dtype)) +
-         others * static_cast<int64_t>(size_of(piece.recv_dtype));
-}
-
 int64_t received_bytes(const Collective& call, int rank, int size) {
   int64_t bytes = 0;
   for (const Piece& piece : call.pieces) {
-    if (call.kind == CollectiveKind::reduce_scatter) {
-      bytes += reduced_bytes(piece, piece.counts[static_cast<size_t>(rank)], 0, size);
-    } else if (call.kind == CollectiveKind::all_reduce) {
-      const int64_t own = std::max<int64_t>(0, share_of(piece.counts[0], size, rank).count);
-      bytes += reduced_bytes(piece, own, piece.counts[0] - own, size);
-    } else {
-      bytes += elements_of_others(call, piece, rank) * static_cast<int64_t>(size_of(piece.dtype));
+    const auto sent = static_cast<int64_t>(size_of(piece.dtype));
+    if (!is_reduction(call.kind)) {
+      bytes += elements_of_others(call, piece, rank) * sent;
+      continue;
+    }
+    const int64_t own = part_of(call, piece, size, rank);
+    bytes += (size - 1) * own * sent;
+    if (call.kind == CollectiveKind::all_reduce) {
+      bytes += (piece.counts[0] - own) * static_cast<int64_t>(size_of(piece.recv_dtype));
     }
   }
   return bytes;

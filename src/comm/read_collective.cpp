@@ -105,12 +105,6 @@ static int64_t read_parts(const CollectiveRead& read) {
   return bytes;
 }
 
-static void check_sent(const Collective& peer, int from, int rank, int64_t expected) {
-  const int64_t sent = peer.pieces[0].counts[static_cast<size_t>(rank)];
-  if (sent == expected) return;
-  throw PeerMismatch{from, counts_in_words(sent, rank, expected)};
-}
-
 static int64_t read_all_to_all(const CollectiveRead& read) {
   const Piece& piece = read.mine.pieces[0];
   const auto element = static_cast<int64_t>(size_of(piece.dtype));
@@ -119,7 +113,8 @@ static int64_t read_all_to_all(const CollectiveRead& read) {
     const int from = (read.rank + step) % read.size();
     const int64_t count = read.mine.recv_counts[static_cast<size_t>(from)];
     if (const Collective* peer = read.of(from)) {
-      check_sent(*peer, from, read.rank, count);
+      const int64_t sent = peer->pieces[0].counts[static_cast<size_t>(read.rank)];
+      if (sent != count) throw PeerMismatch{from, counts_in_words(sent, read.rank, count)};
       void* to = element_at(piece.recv, part_offset(read.mine.recv_counts, from), piece.dtype);
       copy_elements(piece, to, read.sent(from, 0, read.rank), count);
     }

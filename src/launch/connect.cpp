@@ -47,8 +47,6 @@ struct Connection {
   std::unique_ptr<SharedHeap> heap;
   std::vector<std::shared_ptr<SharedMemory>> heaps;
   int rank = 0;
-  /// Name of the launcher.
-  std::string by;
 #ifdef WEFT_WITH_MPI
   /// Set when the ranks are on several hosts.
   std::shared_ptr<MpiEngine> mpi;
@@ -119,7 +117,6 @@ static std::shared_ptr<ProcessWorld> join_host(Connection& made, const HostMembe
   made.heap = std::make_unique<SharedHeap>(memory.heaps[static_cast<size_t>(members.index)]);
   made.heaps = std::move(memory.heaps);
   made.rank = launched.rank;
-  made.by = launched.by;
   auto world = std::make_shared<ProcessWorld>(launched.rank, launched.size, std::move(here),
                                               options.deadline, memory.segment, *made.heap);
   made.shared = world;
@@ -261,7 +258,7 @@ Communicator connect(const RunOptions& options) {
   std::atexit(end_rank);
   pthread_atfork(nullptr, nullptr, forget_connection);
   // Ranks that mpirun started would go on without it.
-  if (connection->by == "mpirun") prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (launched_by() == "mpirun") prctl(PR_SET_PDEATHSIG, SIGTERM);
   return connection->world;
 }
 

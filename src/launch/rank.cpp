@@ -37,14 +37,6 @@ void LineSink::write() {
 
 void LineSplitter::add(std::string_view bytes) {
   pending_ += bytes;
-  cut_lines();
-  if (pending_.size() < kLongest) return;
-  write_line(pending_, "\n");
-  pending_.clear();
-  scanned_ = 0;
-}
-
-void LineSplitter::cut_lines() {
   size_t begin = 0;
   for (;;) {
     const size_t end = pending_.find_first_of("\n\r", scanned_);
@@ -67,6 +59,10 @@ void LineSplitter::cut_lines() {
   }
   pending_.erase(0, begin);
   scanned_ -= begin;
+  if (pending_.size() < kLongest) return;
+  write_line(pending_, "\n");
+  pending_.clear();
+  scanned_ = 0;
 }
 
 void LineSplitter::write_line(std::string_view line, std::string_view end) {

@@ -52,7 +52,6 @@ class LineSplitter {
  private:
   static constexpr size_t kLongest = size_t{1} << 20;
 
-  void cut_lines();
   void write_line(std::string_view line, std::string_view end);
 
   LineSink& sink_;

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "src/comm/memory/posted_messages.h"
 #include "src/comm/signature.h"
 #include "src/comm/world.h"
 #include "src/device/cuda/streams.h"
 #include "weft/device.h"
+#include "weft/dtype.h"
 #include "weft/export.h"
 #include "weft/stream.h"
 
@@ -53,6 +53,24 @@ struct SlotEvents {
   /// Events of devices used earlier, which another rank may still be about to wait for.
   std::vector<void*> former;
 };
+
+/// A place in shared memory for one message from one rank to another: the sender posts, the
+/// receiver takes it, copies from the sender's memory and marks it as received, and the sender
+/// frees the place. All zeros: a free place.
+struct alignas(64) PostedMessage {
+  enum State : uint64_t { kFree, kPosted, kTaken, kReceived };
+  /// The number of the message between the two ranks, times 4, plus the state.
+  std::atomic<uint64_t> stage{0};
+  const void* data = nullptr;
+  int64_t count = 0;
+  int32_t tag = 0;
+  DType dtype = DType::f32;
+
+  State state() const { return static_cast<State>(stage.load(std::memory_order_acquire) % 4); }
+};
+
+/// The most messages that can be pending from one rank to another.
+inline constexpr int kPostedMessages = 16;
 
 /// The state shared by the members of a group that see each other's memory. Each rank's collective
 /// `s` uses its slot s % kSlots.

@@ -19,11 +19,6 @@ namespace weft {
 /// How long after the deadline a rank may run that has not noticed a failure.
 static constexpr std::chrono::milliseconds kGrace{2000};
 
-ThreadsWorld::ThreadsWorld(int ranks, std::chrono::milliseconds deadline,
-                           std::unique_ptr<Shared> shared)
-    : World(ranks, deadline, ranks, shared->state, shared->ranks.get()),
-      shared_(std::move(shared)) {}
-
 std::vector<std::shared_ptr<Transport>> ThreadsWorld::transports() {
   std::vector<int> members(static_cast<size_t>(ranks()));
   std::iota(members.begin(), members.end(), 0);
@@ -89,7 +84,7 @@ void ThreadsWorld::await_all() {
   const auto all_ended = [&] { return ended_count_ == ranks(); };
   changed_.wait(lock, [&] { return all_ended() || is_failed_; });
   if (all_ended()) return;
-  const auto left = shared_->state.was_late ? kGrace : deadline() + kGrace;
+  const auto left = failure().was_late ? kGrace : deadline() + kGrace;
   if (!changed_.wait_until(lock, failed_at_ + left, all_ended)) end_late(lock);
 }
 
@@ -135,6 +130,10 @@ struct WorldSegment {
   RankState* ranks() { return reinterpret_cast<RankState*>(this + 1); }
 };
 
+static WorldSegment& segment_in(const SharedMemory& memory) {
+  return *reinterpret_cast<WorldSegment*>(memory.data());
+}
+
 /// Precedes the memory of a group; its last user releases that.
 struct alignas(64) GroupHead {
   std::atomic<int32_t> left;
@@ -163,13 +162,12 @@ class SegmentLock : NotCopied {
 ProcessWorld::ProcessWorld(int rank, int ranks, std::vector<int> here,
                            std::chrono::milliseconds deadline,
                            std::shared_ptr<SharedMemory> segment, SharedHeap& heap)
-    : World(ranks, deadline, static_cast<int>(here.size()),
-            reinterpret_cast<WorldSegment*>(segment->data())->state,
-            reinterpret_cast<WorldSegment*>(segment->data())->ranks()),
+    : World(ranks, deadline, static_cast<int>(here.size()), {segment, &segment_in(*segment).state},
+            {segment, segment_in(*segment).ranks()}),
       rank_(rank),
       here_(std::move(here)),
       memory_(std::move(segment)),
-      segment_(*reinterpret_cast<WorldSegment*>(memory_->data())),
+      segment_(segment_in(*memory_)),
       heap_(heap),
       gone_(here_.size()) {
   const auto place = static_cast<size_t>(place_of(rank));

@@ -18,7 +18,8 @@ namespace weft {
 class ThreadsWorld final : public World, public std::enable_shared_from_this<ThreadsWorld> {
  public:
   ThreadsWorld(int ranks, std::chrono::milliseconds deadline)
-      : ThreadsWorld(ranks, deadline, std::make_unique<Shared>(ranks)) {}
+      : World(ranks, deadline, ranks, std::make_shared<WorldState>(),
+              std::make_shared<RankState[]>(static_cast<size_t>(ranks))) {}
 
   /// The transports of the world communicator, one for each rank.
   std::vector<std::shared_ptr<Transport>> transports();
@@ -39,21 +40,14 @@ class ThreadsWorld final : public World, public std::enable_shared_from_this<Thr
   void forget_groups() { groups_.clear(); }
 
  private:
-  struct Shared {
-    explicit Shared(int count) : ranks(std::make_unique<RankState[]>(size_t(count))) {}
-    WorldState state;
-    std::unique_ptr<RankState[]> ranks;
-  };
   struct GroupEntry {
     std::shared_ptr<MemoryGroup> group;
     int taken = 0;
   };
-  ThreadsWorld(int ranks, std::chrono::milliseconds deadline, std::unique_ptr<Shared> shared);
   std::shared_ptr<MemoryGroup> make_group(const std::vector<int>& members, const std::string& name);
   void on_failure(const std::exception_ptr& cause) override;
   [[noreturn]] void end_late(const std::unique_lock<std::mutex>& lock) const;
 
-  const std::unique_ptr<Shared> shared_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   int ended_count_ = 0;

@@ -7,6 +7,36 @@
 
 namespace weft {
 
+/// A message place and the stage in which it was seen.
+struct SeenMessage {
+  PostedMessage* message = nullptr;
+  uint64_t stage = UINT64_MAX;
+};
+
+/// Returns the earliest posted message with that tag, found in one pass over the places.
+static SeenMessage earliest_seen(std::span<PostedMessage> messages, int tag) {
+  SeenMessage first;
+  for (PostedMessage& message : messages) {
+    const uint64_t stage = message.stage.load(std::memory_order_acquire);
+    if (stage % 4 != PostedMessage::kPosted || message.tag != tag || stage >= first.stage) continue;
+    first = {&message, stage};
+  }
+  return first;
+}
+
+PostedMessage* take_message(std::span<PostedMessage> messages, int tag) {
+  if (!earliest_seen(messages, tag).message) return nullptr;
+  // An earlier message may have been posted to a place that the first pass had already visited.
+  // After one message was seen, a second pass sees all that were posted before it.
+  SeenMessage first = earliest_seen(messages, tag);
+  if (!first.message) return nullptr;
+  // The exchange fails when the sender has withdrawn the message.
+  const uint64_t taken = first.stage - PostedMessage::kPosted + PostedMessage::kTaken;
+  return first.message->stage.compare_exchange_strong(first.stage, taken, std::memory_order_acq_rel)
+             ? first.message
+             : nullptr;
+}
+
 /// One end of a message between two ranks that see each other's memory: the receiver copies from
 /// the sender's memory.
 class MessageWork : public PendingWork {
