@@ -35,7 +35,7 @@ void LineSink::write() {
   written_ = 0;
 }
 
-void LineSplitter::add(std::string_view bytes) {
+void RankOutput::add(std::string_view bytes) {
   pending_ += bytes;
   size_t begin = 0;
   for (;;) {
@@ -65,17 +65,10 @@ void LineSplitter::add(std::string_view bytes) {
   scanned_ = 0;
 }
 
-void LineSplitter::write_line(std::string_view line, std::string_view end) {
+void RankOutput::write_line(std::string_view line, std::string_view end) {
   sink_.add(prefix_);
   sink_.add(line);
   sink_.add(end);
-}
-
-void LineSplitter::finish() {
-  if (!prefix_.empty() && pending_.ends_with('\r')) pending_.pop_back();
-  if (!pending_.empty()) write_line(pending_, ends_last_ ? "\n" : "");
-  pending_.clear();
-  scanned_ = 0;
 }
 
 /// For what a rank left running to write its last (a `tee` at the end of its output).
@@ -90,14 +83,17 @@ void RankOutput::read() {
   quiet_ = n < 0 && errno == EAGAIN;
   if (quiet_ || (n < 0 && errno == EINTR)) return;
   if (n <= 0) return close();
-  lines_.add({bytes, static_cast<size_t>(n)});
+  add({bytes, static_cast<size_t>(n)});
   sink_.write();
 }
 
 void RankOutput::close() {
   if (!is_open()) return;
   descriptor_.close();
-  lines_.finish();
+  if (!prefix_.empty() && pending_.ends_with('\r')) pending_.pop_back();
+  if (!pending_.empty()) write_line(pending_, ends_last_ ? "\n" : "");
+  pending_.clear();
+  scanned_ = 0;
   sink_.write();
 }
 
