@@ -14,7 +14,7 @@ class LoneWorld final : public World {
  public:
   LoneWorld(int ranks, std::chrono::milliseconds deadline)
       : World(ranks, deadline, ranks, std::make_shared<WorldState>(),
-              std::make_shared<RankState[]>(static_cast<size_t>(ranks))) {}
+              std::shared_ptr<RankState[]>(new RankState[static_cast<size_t>(ranks)])) {}
 
   /// The rank whose process is said to be gone, or -1.
   std::atomic<int> gone{-1};

@@ -19,7 +19,7 @@ class ThreadsWorld final : public World, public std::enable_shared_from_this<Thr
  public:
   ThreadsWorld(int ranks, std::chrono::milliseconds deadline)
       : World(ranks, deadline, ranks, std::make_shared<WorldState>(),
-              std::make_shared<RankState[]>(static_cast<size_t>(ranks))) {}
+              std::shared_ptr<RankState[]>(new RankState[static_cast<size_t>(ranks)])) {}
 
   /// The transports of the world communicator, one for each rank.
   std::vector<std::shared_ptr<Transport>> transports();
