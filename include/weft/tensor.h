@@ -3,8 +3,6 @@
 
 #include <initializer_list>
 #include <iosfwd>
-#include <memory>
-#include <span>
 #include <string>
 #include <vector>
 

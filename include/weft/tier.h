@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "weft/export.h"
+#include "weft/error.h"
 
 namespace weft {
 
@@ -32,7 +32,12 @@ class Tier {
 
   /// Returns "device", "host" or "disk:DIR" as a tier; std::invalid_argument, which begins with
   /// `what`, for any other text.
-  WEFT_API static Tier named(std::string_view what, std::string_view text);
+  static Tier named(std::string_view what, std::string_view text) {
+    if (text == "device") return false;
+    if (text == "host") return true;
+    if (text.starts_with("disk:") && text.size() > 5) return disk(std::string(text.substr(5)));
+    fail(what, ": tier is ", in_quotes(text), ", expected device, host or disk:DIR");
+  }
   friend std::ostream& operator<<(std::ostream& out, const Tier& tier) {
     if (tier.is_disk()) return out << "disk:" << tier.directory_;
     return out << (tier.on_host_ ? "host" : "device");

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/error.h"
 
-#include <array>
+#include <utf8proc.h>
+
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <mutex>
@@ -14,33 +16,6 @@ namespace weft {
 void throw_invalid_argument(const std::string& what) { throw std::invalid_argument(escaped(what)); }
 
 void throw_runtime_error(const std::string& what) { throw std::runtime_error(escaped(what)); }
-
-namespace {
-
-/// The first character of a text: its bytes, and its code point, -1 for a byte that is not UTF-8.
-struct Character {
-  size_t bytes = 1;
-  int32_t code = -1;
-};
-
-}  // namespace
-
-static Character first_of(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const int lead = byte(0);
-  if (lead < 0x80) return {1, lead};
-  const size_t bytes = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (lead < 0xc2 || lead > 0xf4 || text.size() < bytes) return {};
-  int32_t code = lead & (0x7f >> bytes);
-  for (size_t i = 1; i < bytes; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return {};
-    code = code << 6 | (byte(i) & 0x3f);
-  }
-  constexpr std::array<int32_t, 5> least{0, 0, 0x80, 0x800, 0x10000};
-  const bool is_surrogate = code >= 0xd800 && code < 0xe000;
-  if (code < least[bytes] || code > 0x10ffff || is_surrogate) return {};
-  return {bytes, code};
-}
 
 /// Whether a terminal acts on the character or shows nothing: controls, marks and overrides of the
 /// direction of text, separators of lines, characters of no width, tags.
@@ -60,29 +35,33 @@ static bool is_hidden(int32_t code) {
 static void append_escaped(std::string& out, std::string_view text, size_t longest,
                            bool in_quotes) {
   for (size_t at = 0; at < std::min(text.size(), longest);) {
-    const Character character = first_of(text.substr(at));
-    if (character.code < 0 || (character.code < 0x80 && is_hidden(character.code))) {
+    const std::string_view rest = text.substr(at);
+    utf8proc_int32_t code = -1;  // stays -1 for a byte that is not UTF-8
+    const auto bytes = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(rest.data()),
+                                        static_cast<utf8proc_ssize_t>(rest.size()), &code);
+    if (code < 0 || (code < 0x80 && is_hidden(code))) {
       char escape[8];
       std::snprintf(escape, sizeof escape, "\\x%02x", static_cast<unsigned char>(text[at]));
       out += escape;
-    } else if (is_hidden(character.code)) {
+    } else if (is_hidden(code)) {
       char escape[16];
-      std::snprintf(escape, sizeof escape, "\\u{%x}", static_cast<unsigned>(character.code));
+      std::snprintf(escape, sizeof escape, "\\u{%x}", static_cast<unsigned>(code));
       out += escape;
     } else {
       if (in_quotes && (text[at] == '"' || text[at] == '\\')) out += '\\';
-      out += text.substr(at, character.bytes);
+      out += rest.substr(0, static_cast<size_t>(bytes));
     }
-    at += character.bytes;
+    at += static_cast<size_t>(std::max<utf8proc_ssize_t>(bytes, 1));
   }
 }
 
-std::string in_quotes(std::string_view name) {
-  constexpr size_t longest = 120;
+static std::string quoted(std::string_view name, size_t longest) {
   std::string text = "\"";
   append_escaped(text, name, longest, true);
   return text + (name.size() > longest ? "...\"" : "\"");
 }
+
+std::string in_quotes(std::string_view name) { return quoted(name, 120); }
 
 std::string escaped(std::string_view text) {
   std::string out;
@@ -92,10 +71,7 @@ std::string escaped(std::string_view text) {
 
 std::string printable(std::string_view name) {
   std::string text = escaped(name);
-  if (text == name && !name.empty()) return text;
-  std::string quoted(1, '"');
-  append_escaped(quoted, name, name.size(), true);
-  return quoted + '"';
+  return text == name && !name.empty() ? text : quoted(name, name.size());
 }
 
 static std::mutex handler_mutex;

@@ -10,11 +10,33 @@
 #include <cstring>
 #include <utility>
 
-#include "src/base/owned_descriptor.h"
 #include "weft/error.h"
-#include "weft/extend/descriptor.h"
 
 namespace weft {
+
+static constexpr int kFirstFree = STDERR_FILENO + 1;
+
+void open_standard_descriptors() noexcept {
+  for (int descriptor = 0; descriptor < kFirstFree; ++descriptor) {
+    if (::fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) continue;
+    // The lowest free number is this one, unless another thread opens something meanwhile.
+    const int opened = ::open("/dev/null", descriptor == STDIN_FILENO ? O_RDONLY : O_WRONLY);
+    if (opened >= kFirstFree) ::close(opened);
+  }
+}
+
+int above_standard(int descriptor) noexcept {
+  if (descriptor < 0 || descriptor >= kFirstFree) return descriptor;
+  const int moved = ::fcntl(descriptor, F_DUPFD_CLOEXEC, kFirstFree);
+  const int reason = errno;
+  ::close(descriptor);
+  errno = reason;
+  return moved;
+}
+
+void OwnedDescriptor::close() {
+  if (descriptor_ >= 0) ::close(release());
+}
 
 struct File::Body {
   std::string what;
@@ -94,22 +116,18 @@ OutputFile::OutputFile(std::string what, std::string path, Mode mode)
   const int flags = mode == Mode::append ? O_APPEND : O_TRUNC;
   open_standard_descriptors();
   do {
-    descriptor_ = above_standard(
-        ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | flags, 0666));
-  } while (descriptor_ < 0 && errno == EINTR);
-  if (descriptor_ >= 0) return;
+    descriptor_ = OwnedDescriptor(above_standard(
+        ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | flags, 0666)));
+  } while (descriptor_.get() < 0 && errno == EINTR);
+  if (descriptor_.get() >= 0) return;
   const int reason = errno;
   check_system(what_, path_, reason);
   fail(what_, ": ", in_quotes(path_), " cannot be written: ", std::strerror(reason));
 }
 
-OutputFile::~OutputFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
 void OutputFile::write(std::string_view text) {
   while (!text.empty()) {
-    const ssize_t done = ::write(descriptor_, text.data(), text.size());
+    const ssize_t done = ::write(descriptor_.get(), text.data(), text.size());
     if (done < 0 && errno == EINTR) continue;
     if (done < 0) fail_call("write", what_, ": ", in_quotes(path_), ": ", std::strerror(errno));
     text.remove_prefix(static_cast<size_t>(done));
@@ -118,7 +136,7 @@ void OutputFile::write(std::string_view text) {
 
 void OutputFile::close() {
   // Linux frees the descriptor even where it reports an interrupted call.
-  if (::close(std::exchange(descriptor_, -1)) == 0 || errno == EINTR) return;
+  if (::close(descriptor_.release()) == 0 || errno == EINTR) return;
   fail_call("close", what_, ": ", in_quotes(path_), ": ", std::strerror(errno));
 }
 

@@ -8,43 +8,31 @@ namespace weft {
 /// Long enough for a rate that is accurate to 0.01 %.
 static constexpr int64_t kShortestMeasure = 2'000'000;
 
-namespace {
-
-/// One moment by all clocks: counter ticks, and nanoseconds of the steady and the wall clock.
-struct Moment {
-  int64_t ticks = 0, steady = 0, wall = 0;
-
-  /// The thread may be preempted between two clock reads; keeps the closest pair of several.
-  static Moment now() {
-    Moment best;
-    int64_t least = INT64_MAX;
-    for (int i = 0; i < 8; ++i) {
-      const int64_t before = steady_nanoseconds();
-      const int64_t ticks = ticks_now();
-      const auto wall = std::chrono::system_clock::now().time_since_epoch();
-      const int64_t after = steady_nanoseconds();
-      if (after - before >= least) continue;
-      least = after - before;
-      best = {ticks, before + least / 2, wall / std::chrono::nanoseconds(1)};
-    }
-    return best;
+/// The thread may be preempted between two clock reads; keeps the closest pair of several.
+TickScale::Moment TickScale::Moment::now() {
+  Moment best;
+  int64_t least = INT64_MAX;
+  for (int i = 0; i < 8; ++i) {
+    const int64_t before = steady_nanoseconds();
+    const int64_t ticks = ticks_now();
+    const auto wall = std::chrono::system_clock::now().time_since_epoch();
+    const int64_t after = steady_nanoseconds();
+    if (after - before >= least) continue;
+    least = after - before;
+    best = {ticks, before + least / 2, wall / std::chrono::nanoseconds(1)};
   }
-};
+  return best;
+}
 
-}  // namespace
-
-static const Moment first_moment = Moment::now();
+const TickScale::Moment TickScale::first_ = Moment::now();
 
 TickScale TickScale::measured() {
-  const int64_t missing = kShortestMeasure - (steady_nanoseconds() - first_moment.steady);
+  const int64_t missing = kShortestMeasure - (steady_nanoseconds() - first_.steady);
   if (missing > 0) std::this_thread::sleep_for(std::chrono::nanoseconds(missing));
-  const Moment now = Moment::now();
   TickScale scale;
-  scale.ticks_ = now.ticks;
-  scale.steady_ = now.steady;
-  scale.wall_ = now.wall;
-  scale.rate_ = static_cast<double>(now.steady - first_moment.steady) /
-                static_cast<double>(now.ticks - first_moment.ticks);
+  scale.now_ = Moment::now();
+  scale.rate_ = static_cast<double>(scale.now_.steady - first_.steady) /
+                static_cast<double>(scale.now_.ticks - first_.ticks);
   return scale;
 }
 

@@ -41,14 +41,21 @@ class TickScale {
   static TickScale measured();
   /// Nanoseconds of the steady clock.
   int64_t steady(int64_t ticks) const {
-    return steady_ + static_cast<int64_t>(static_cast<double>(ticks - ticks_) * rate_);
+    return now_.steady + static_cast<int64_t>(static_cast<double>(ticks - now_.ticks) * rate_);
   }
   /// A reference moment in nanoseconds since 1970, and the same moment by the steady clock.
-  int64_t anchor_wall() const { return wall_; }
-  int64_t anchor_steady() const { return steady_; }
+  int64_t anchor_wall() const { return now_.wall; }
+  int64_t anchor_steady() const { return now_.steady; }
 
  private:
-  int64_t ticks_ = 0, steady_ = 0, wall_ = 0;
+  /// One moment by all clocks: counter ticks, and nanoseconds of the steady and the wall clock.
+  struct Moment {
+    int64_t ticks = 0, steady = 0, wall = 0;
+    static Moment now();
+  };
+  static const Moment first_;
+
+  Moment now_;
   double rate_ = 1;
 };
 

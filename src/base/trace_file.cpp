@@ -43,39 +43,34 @@ static std::string in_microseconds(int64_t nanoseconds) {
   return text;
 }
 
-void TraceEvents::add_name(std::string_view what, int lane, std::string_view name) {
+void TraceEvents::add_event(char kind, const std::string& members) {
   if (!text_.empty()) text_ += kTraceComma;
-  text_ += concat("{\"ph\":\"M\",\"pid\":", rank_, ",\"tid\":", lane, ",\"name\":\"", what,
-                  "\",\"args\":{\"", what == "process_labels" ? "labels" : "name",
-                  "\":", json_quoted(name), "}}");
+  text_ += concat("{\"ph\":\"", kind, "\",\"pid\":", rank_, ',', members, '}');
+}
+
+void TraceEvents::add_name(std::string_view what, int lane, std::string_view name) {
+  add_event('M',
+            concat("\"tid\":", lane, ",\"name\":\"", what, "\",\"args\":{\"",
+                   what == "process_labels" ? "labels" : "name", "\":", json_quoted(name), '}'));
 }
 
 void TraceEvents::name_process(std::string_view label) {
   add_name("process_name", 0, concat("rank ", rank_));
   if (!label.empty()) add_name("process_labels", 0, label);
-  text_ += kTraceComma;
-  text_ += concat("{\"ph\":\"M\",\"pid\":", rank_,
-                  ",\"name\":\"process_sort_index\",\"args\":{\"sort_index\":", rank_, "}}");
-}
-
-void TraceEvents::name_lane(int lane, std::string_view name) {
-  add_name("thread_name", lane, name);
+  add_event('M', concat("\"name\":\"process_sort_index\",\"args\":{\"sort_index\":", rank_, '}'));
 }
 
 void TraceEvents::add(int lane, std::string_view category, std::string_view name, TraceTimes times,
                       std::string_view arguments) {
-  if (!text_.empty()) text_ += kTraceComma;
-  text_ += concat("{\"ph\":\"X\",\"pid\":", rank_, ",\"tid\":", lane,
-                  ",\"ts\":", in_microseconds(times.begin - origin_),
-                  ",\"dur\":", in_microseconds(times.end - times.begin),
-                  ",\"cat\":", json_quoted(category), ",\"name\":", json_quoted(name),
-                  ",\"args\":{", arguments, "}}");
+  add_event('X', concat("\"tid\":", lane, ",\"ts\":", in_microseconds(times.begin - origin_),
+                        ",\"dur\":", in_microseconds(times.end - times.begin),
+                        ",\"cat\":", json_quoted(category), ",\"name\":", json_quoted(name),
+                        ",\"args\":{", arguments, '}'));
 }
 
 void TraceEvents::add_counter(std::string_view name, int64_t time, std::string_view values) {
-  if (!text_.empty()) text_ += kTraceComma;
-  text_ += concat("{\"ph\":\"C\",\"pid\":", rank_, ",\"ts\":", in_microseconds(time - origin_),
-                  ",\"name\":", json_quoted(name), ",\"args\":{", values, "}}");
+  add_event('C', concat("\"ts\":", in_microseconds(time - origin_), ",\"name\":", json_quoted(name),
+                        ",\"args\":{", values, '}'));
 }
 
 void TraceEvents::add_collectives(int first_lane, std::span<const TraceCollective> all) {

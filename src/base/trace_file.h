@@ -36,7 +36,7 @@ class TraceEvents {
 
   /// Sets the label shown next to the rank's number; "" omits it.
   void name_process(std::string_view label);
-  void name_lane(int lane, std::string_view name);
+  void name_lane(int lane, std::string_view name) { add_name("thread_name", lane, name); }
   /// `arguments`: the members of a JSON object.
   void add(int lane, std::string_view category, std::string_view name, TraceTimes times,
            std::string_view arguments);
@@ -48,6 +48,8 @@ class TraceEvents {
   const std::string& text() const { return text_; }
 
  private:
+  /// `members`: those of the event's JSON object after the kind and the rank.
+  void add_event(char kind, const std::string& members);
   void add_name(std::string_view what, int lane, std::string_view name);
 
   int rank_;

@@ -4,10 +4,9 @@
 #include <algorithm>
 #include <atomic>
 
-#include "src/comm/check.h"
-#include "src/comm/fake.h"
+#include "src/comm/ranges.h"
 #include "src/comm/read_collective.h"
-#include "src/comm/transport.h"
+#include "src/comm/reduce.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -49,17 +48,94 @@ static Transport& transport_of(const std::shared_ptr<Transport>& transport) {
   return *transport;
 }
 
-/// A group of one rank neither waits nor counts traffic.
-static void run_alone(const Collective& call) {
-  std::vector<const void*> shown(1);
-  run_with_absent_peers(call, 0, shown);
+static bool has_one_count(CollectiveKind kind) {
+  return kind == CollectiveKind::broadcast || kind == CollectiveKind::all_reduce ||
+         is_message(kind);
+}
+
+static void check_counts(const Collective& call, std::span<const int64_t> counts, size_t expected) {
+  if (counts.size() != expected) {
+    fail(name_of(call.kind), ": number of counts of a piece is ", counts.size(), ", expected ",
+         expected);
+  }
+  for (const int64_t count : counts) {
+    if (count < 0) fail(name_of(call.kind), ": count must be at least 0, got ", count);
+  }
+}
+
+/// The part and the whole may share memory only if the part lies at its own position in the whole.
+static void check_overlap(const Collective& call, const Piece& piece, PieceSizes sizes, int rank) {
+  // The root of a broadcast need not receive: it does when it has a `recv`.
+  const bool is_root = call.kind == CollectiveKind::broadcast && call.root == rank;
+  if (is_root && piece.recv) sizes.recv = sizes.send;
+  if (sizes.send == 0 || sizes.recv == 0) return;
+  const auto send = reinterpret_cast<uintptr_t>(piece.send);
+  const auto recv = reinterpret_cast<uintptr_t>(piece.recv);
+  const auto send_end = send + static_cast<uintptr_t>(sizes.send) * size_of(piece.dtype);
+  const auto recv_end = recv + static_cast<uintptr_t>(sizes.recv) * size_of(piece.recv_dtype);
+  if (send_end <= recv || recv_end <= send) return;
+  const auto offset = static_cast<uintptr_t>(sizes.own_offset) * size_of(piece.dtype);
+  const bool send_is_part = sizes.send <= sizes.recv;
+  const bool own_place = send_is_part ? send == recv + offset : recv == send + offset;
+  if (!own_place || piece.dtype != piece.recv_dtype || call.kind == CollectiveKind::all_to_all ||
+      piece.accumulate) {
+    fail(name_of(call.kind),
+         ": send and recv overlap, expected separate memory, or the place of this rank in the "
+         "result");
+  }
+}
+
+static void check_piece(const Collective& call, const Piece& piece, int rank, int size) {
+  const std::string_view name = name_of(call.kind);
+  check_counts(call, piece.counts, has_one_count(call.kind) ? 1 : static_cast<size_t>(size));
+  if (is_reduction(call.kind)) {
+    check_reduction(name.data(), call.op, piece.dtype, piece.recv_dtype);
+  } else if (piece.recv_dtype != piece.dtype) {
+    fail(name, ": recv_dtype is ", piece.recv_dtype, ", expected ", piece.dtype,
+         ", the dtype; only reductions convert");
+  }
+  if (piece.accumulate && call.kind != CollectiveKind::reduce_scatter) {
+    fail(name, ": accumulate is true, expected false; only reduce_scatter accumulates");
+  }
+  const PieceSizes sizes = sizes_of(call, piece, rank);
+  if (sizes.send > 0 && !piece.send)
+    fail(name, ": send is null, expected memory of ", sizes.send, " elements");
+  if (sizes.recv > 0 && !piece.recv)
+    fail(name, ": recv is null, expected memory of ", sizes.recv, " elements");
+  check_overlap(call, piece, sizes, rank);
+}
+
+/// Throws std::invalid_argument when a rank of a group of `size` cannot make this call: a root
+/// outside the group, counts whose number differs from the group's size, missing or overlapping
+/// memory, or an unsupported reduction.
+static void check_collective(const Collective& call, int rank, int size) {
+  if (call.root < 0 || call.root >= size) {
+    fail(name_of(call.kind), ": rank is ", call.root, ", expected 0 to ", size - 1);
+  }
+  if (call.kind == CollectiveKind::all_to_all) {
+    check_counts(call, call.recv_counts, static_cast<size_t>(size));
+  }
+  for (const Piece& piece : call.pieces) check_piece(call, piece, rank, size);
+  if (call.kind == CollectiveKind::all_to_all) {
+    const auto own = static_cast<size_t>(rank);
+    const int64_t sent = call.pieces[0].counts[own], expected = call.recv_counts[own];
+    if (sent != expected) {
+      fail("all_to_all: number of elements that rank ", rank, " sends to itself is ", sent,
+           ", expected ", expected, ", the number that it receives from itself");
+    }
+  }
+  if (is_message(call.kind) && call.root == rank) {
+    fail(name_of(call.kind), ": the other rank is ", rank, ", expected another than this one");
+  }
 }
 
 static Work started(const std::shared_ptr<Transport>& group, const Collective& call) {
   Transport& transport = transport_of(group);
   check_collective(call, transport.rank(), transport.size());
   if (transport.size() > 1) return transport.start(call);
-  run_alone(call);
+  // A group of one rank neither waits nor counts traffic.
+  std::vector<const void*> shown(1);
+  run_with_absent_peers(call, 0, shown);
   return {};
 }
 
@@ -151,6 +227,23 @@ Work Communicator::recv(void* data, int64_t count, DType dtype, int from, int ta
 
 Communicator Communicator::split(int color, int key, std::string name) const {
   return Communicator(transport_of(transport_).split(color, key, std::move(name)));
+}
+
+/// Throws std::invalid_argument unless `ranks` are distinct ranks of `parent` and include this one.
+static void check_subgroup(const Transport& parent, std::span<const int> ranks) {
+  std::vector<int> sorted(ranks.begin(), ranks.end());
+  std::sort(sorted.begin(), sorted.end());
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    if (sorted[i] < 0 || sorted[i] >= parent.size()) {
+      fail("subgroup: rank is ", sorted[i], ", expected 0 to ", parent.size() - 1);
+    }
+    if (i > 0 && sorted[i] == sorted[i - 1])
+      fail("subgroup: rank ", sorted[i], " is named twice, expected once");
+  }
+  if (!std::binary_search(sorted.begin(), sorted.end(), parent.rank())) {
+    fail("subgroup: the ranks do not include rank ", parent.rank(),
+         ", expected the calling rank among them");
+  }
 }
 
 Communicator Communicator::subgroup(std::span<const int> ranks, std::string name) const {

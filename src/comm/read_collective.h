@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "src/comm/rounds.h"
+#include "src/comm/ranges.h"
 #include "src/comm/transport.h"
 
 namespace weft {
@@ -40,6 +40,11 @@ int phases_of(CollectiveKind kind);
 /// Does this rank's part of one phase. Returns the bytes read from other ranks, counting ranks that
 /// do not exist.
 int64_t read_collective(const CollectiveRead& read);
+
+/// Runs one rank's part of a collective whose other ranks do not exist (a fake world): copies the
+/// rank's own part and returns the bytes that the others would have sent. `shown` is a buffer of
+/// one pointer a rank.
+int64_t run_with_absent_peers(const Collective& call, int rank, std::vector<const void*>& shown);
 
 /// Copies elements of the piece's dtype on its device, unless source and destination are the same:
 /// a whole part, or `count` elements of a part of `of`.

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 
+#include "src/comm/read_collective.h"
 #include "src/comm/world.h"
+#include "weft/error.h"
 
 namespace weft {
 
@@ -63,6 +65,70 @@ int Transport::index_among(std::span<const int> ranks) const {
 void Transport::abort(const std::string& reason) {
   const int who = world_ranks()[static_cast<size_t>(rank_)];
   world()->abort({who, who, concat("rank ", who, " gave up: ", reason)});
+}
+
+void refuse_device_memory(const std::string& group, Device device) {
+  fail(group, ": memory is on ", device,
+       ", expected cpu: this build of weft has no NCCL, by which ranks ",
+       "that are processes exchange it; make ranks threads of one process (run_ranks), or move ",
+       "tensors by to(cpu)");
+}
+
+/// One rank of a simulated world: collectives count the bytes that other ranks would send, and copy
+/// the rank's own part.
+class FakeTransport final : public Transport {
+ public:
+  /// `hosts[r]` is the host of rank r.
+  FakeTransport(int rank, std::vector<int> hosts, bool in_memory, std::string name)
+      : Transport(rank, static_cast<int>(hosts.size()), std::move(name)),
+        hosts_(std::move(hosts)),
+        in_memory_(in_memory),
+        shown_(hosts_.size()) {}
+
+  int host_of(int rank) const override { return hosts_[static_cast<size_t>(rank)]; }
+  bool in_memory(DeviceKind) const override { return in_memory_; }
+  Work start(const Collective& call) override {
+    ++traffic_.collectives;
+    traffic_.bytes += run_with_absent_peers(call, rank_, shown_);
+    return {};
+  }
+  void exchange(const Exchange& call, ExchangeReader& reader) override {
+    ++traffic_.collectives;
+    shown_[static_cast<size_t>(rank_)] = call.blocks.data();
+    for (int phase = 0; phase < call.phases(); ++phase) {
+      traffic_.bytes += reader.read(phase, shown_);
+    }
+  }
+  std::shared_ptr<Transport> split(int, int, std::string) override {
+    fail("split: the colors of other ranks of ", name_,
+         " are unknown, expected ranks that exist; use subgroup");
+  }
+  std::shared_ptr<Transport> subgroup(std::span<const int> ranks, std::string name) override {
+    std::vector<int> hosts;
+    for (const int rank : ranks) hosts.push_back(host_of(rank));
+    return std::make_shared<FakeTransport>(index_among(ranks), std::move(hosts), in_memory_,
+                                           std::move(name));
+  }
+  void abort(const std::string& reason) override {
+    throw CommError(concat(name_, ": rank ", rank_, " gave up: ", reason), rank_, "abort", 0);
+  }
+
+ private:
+  std::vector<int> hosts_;
+  bool in_memory_;
+  /// Null except for this rank.
+  std::vector<const void*> shown_;
+};
+
+Communicator fake_world(int rank, int size, int ranks_per_host, bool in_memory) {
+  constexpr int most = 1 << 20;
+  if (size < 1 || size > most) fail("fake_world: size is ", size, ", expected 1 to ", most);
+  if (rank < 0 || rank >= size) fail("fake_world: rank is ", rank, ", expected 0 to ", size - 1);
+  if (ranks_per_host < 1)
+    fail("fake_world: ranks_per_host must be at least 1, got ", ranks_per_host);
+  std::vector<int> hosts(static_cast<size_t>(size));
+  for (int r = 0; r < size; ++r) hosts[static_cast<size_t>(r)] = r / ranks_per_host;
+  return Communicator(std::make_shared<FakeTransport>(rank, std::move(hosts), in_memory, "world"));
 }
 
 }  // namespace weft

@@ -168,4 +168,7 @@ class Transport : public std::enable_shared_from_this<Transport> {
   Claim claim_;
 };
 
+/// Throws std::invalid_argument: the ranks of the group are processes, and this build lacks NCCL.
+[[noreturn]] void refuse_device_memory(const std::string& group, Device device);
+
 }  // namespace weft

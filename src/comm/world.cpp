@@ -4,6 +4,8 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 
 #include "src/comm/waiter.h"
 
@@ -27,44 +29,41 @@ std::string Members::in_words(int rank) const {
   return concat("rank ", rank, " (rank ", world_rank(rank), " of the world)");
 }
 
-World::World(int ranks, std::chrono::milliseconds deadline, int sharing, WorldState& state,
-             RankState* rank_states)
+World::World(int ranks, std::chrono::milliseconds deadline, int sharing,
+             std::shared_ptr<WorldState> state, std::shared_ptr<RankState[]> rank_states)
     : ranks_(ranks),
       deadline_(deadline),
       sharing_(sharing),
       is_crowded_(sharing > available_cores()),
       spins_(spins_for(is_crowded_)),
-      state_(state),
-      rank_states_(rank_states) {}
+      state_(std::move(state)),
+      rank_states_(std::move(rank_states)) {}
 
 void World::keep_apart(int rank) const { move_to_own_core(place_of(rank), sharing_); }
 
 void World::abort(const WorldFailure& failure, const std::exception_ptr& cause) {
-  if (state_.failing.exchange(1, std::memory_order_acq_rel) != 0) return await_abort();
-  state_.found_by = failure.found_by;
-  state_.rank = failure.rank;
-  state_.was_late = failure.was_late;
-  const size_t length = std::min(failure.text.size(), state_.text.size() - 1);
-  std::copy_n(failure.text.begin(), length, state_.text.begin());
-  state_.text[length] = '\0';
+  if (state_->failing.exchange(1, std::memory_order_acq_rel) != 0) return await_abort();
+  state_->found_by = failure.found_by;
+  state_->rank = failure.rank;
+  state_->was_late = failure.was_late;
+  const size_t length = std::min(failure.text.size(), state_->text.size() - 1);
+  std::copy_n(failure.text.begin(), length, state_->text.begin());
+  state_->text[length] = '\0';
   on_failure(cause);
-  state_.aborted.store(1, std::memory_order_seq_cst);
+  state_->aborted.store(1, std::memory_order_seq_cst);
 }
 
 /// Waits while another rank writes its failure. The world must be aborted before this rank gives
 /// up: the others check that before they read its memory.
 void World::await_abort() {
   wait_until(spins_, kLongestFailureWrite, [&] { return is_aborted(); });
-  state_.aborted.store(1, std::memory_order_seq_cst);
+  state_->aborted.store(1, std::memory_order_seq_cst);
 }
 
-static std::atomic<void (*)(const std::string&)> process_end{nullptr};
-
-void end_process_by(void (*end)(const std::string& why)) { process_end = end; }
-
 void end_process(const std::string& why) noexcept {
-  if (const auto end = process_end.load()) end(why);
-  throw_runtime_error(why);  // ends the process, and the system's handler prints the text
+  std::fprintf(stderr, "weft: %s\n", why.c_str());
+  std::fflush(stderr);
+  std::_Exit(1);
 }
 
 std::string text_of(const std::exception_ptr& cause) {
@@ -95,12 +94,12 @@ CommError World::echo(const std::string& title, std::string operation, uint64_t 
 }
 
 WorldFailure World::failure() const {
-  return {state_.found_by, state_.rank, state_.text.data(), state_.was_late != 0};
+  return {state_->found_by, state_->rank, state_->text.data(), state_->was_late != 0};
 }
 
 std::chrono::milliseconds World::patience() const {
   constexpr std::chrono::milliseconds least(1000);
-  return state_.was_late != 0 ? least : std::max(least, deadline_);
+  return state_->was_late != 0 ? least : std::max(least, deadline_);
 }
 
 void World::end(int rank) { rank_states_[rank].ended.store(run_, std::memory_order_release); }

@@ -82,7 +82,7 @@ class World : NotCopied {
   /// which the system may allow for a tenth of a second, each waits while the other runs.
   void keep_apart(int rank) const;
 
-  bool is_aborted() const { return state_.aborted.load(std::memory_order_seq_cst) != 0; }
+  bool is_aborted() const { return state_->aborted.load(std::memory_order_seq_cst) != 0; }
   /// Ends the waits of all ranks; only the first failure counts.
   void abort(const WorldFailure& failure, const std::exception_ptr& cause = {});
   /// Aborts the world because a call of `rank` threw `cause`; ignored in a world that has failed
@@ -131,8 +131,8 @@ class World : NotCopied {
  protected:
   /// `state` and `rank_states` are in memory that all ranks see. Waiting ranks spin for as long as
   /// suits `sharing` ranks on these cores.
-  World(int ranks, std::chrono::milliseconds deadline, int sharing, WorldState& state,
-        RankState* rank_states);
+  World(int ranks, std::chrono::milliseconds deadline, int sharing,
+        std::shared_ptr<WorldState> state, std::shared_ptr<RankState[]> rank_states);
   /// The index of a rank among those that share these cores.
   virtual int place_of(int rank) const { return rank; }
   /// Called in the process of the rank that aborts the world, before other ranks can see the
@@ -152,13 +152,12 @@ class World : NotCopied {
   const bool is_crowded_;
   const int spins_;
   uint32_t run_ = 1;
-  WorldState& state_;
-  RankState* rank_states_;
+  const std::shared_ptr<WorldState> state_;
+  const std::shared_ptr<RankState[]> rank_states_;
 };
 
-/// Sets how this process ends when one of its threads cannot be stopped: `end` reports why, and
-/// does not return.
-void end_process_by(void (*end)(const std::string& why));
+/// Ends this process at once with code 1, because one of its threads cannot be stopped, and prints
+/// why: nothing else of the library writes to a stream or ends a process.
 [[noreturn]] void end_process(const std::string& why) noexcept;
 
 /// The message of an exception.

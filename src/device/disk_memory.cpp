@@ -20,7 +20,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "src/base/owned_descriptor.h"
 #include "src/device/disk_queue.h"
 #include "weft/error.h"
 #include "weft/extend/descriptor.h"

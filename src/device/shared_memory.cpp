@@ -11,7 +11,6 @@
 
 #include "src/device/memory_blocks.h"
 #include "weft/error.h"
-#include "weft/extend/descriptor.h"
 
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25

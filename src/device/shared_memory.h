@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "src/base/owned_descriptor.h"
 #include "weft/export.h"
+#include "weft/extend/descriptor.h"
 
 namespace weft {
 

@@ -6,14 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
 
 #include "weft/error.h"
-#include "weft/extend/descriptor.h"
 
 namespace weft {
 
@@ -30,19 +28,6 @@ void make_nonblocking(int descriptor) {
   ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) | O_NONBLOCK);
 }
 
-std::vector<std::string> environment_with(
-    const std::vector<std::pair<std::string, std::string>>& variables) {
-  std::vector<std::string> all;
-  for (char** entry = environ; *entry; ++entry) {
-    const std::string_view text = *entry;
-    const std::string_view name = text.substr(0, text.find('='));
-    const auto replaces = [&](const auto& variable) { return variable.first == name; };
-    if (std::none_of(variables.begin(), variables.end(), replaces)) all.emplace_back(text);
-  }
-  for (const auto& [name, value] : variables) all.push_back(concat(name, '=', value));
-  return all;
-}
-
 static std::vector<char*> pointers_to(const std::vector<std::string>& words) {
   std::vector<char*> pointers;
   for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
@@ -50,20 +35,14 @@ static std::vector<char*> pointers_to(const std::vector<std::string>& words) {
   return pointers;
 }
 
-namespace {
-
-/// Data of the child between fork and exec, where it may not allocate.
-struct BetweenForkAndExec {
-  const LaunchChild& child;
-  const LaunchSignals& signals;
-  const sigset_t& mask;
-  char** arguments;
-  char** environment;
-  pid_t launcher;
-  /// The reason of a failure goes there.
-  int news;
-
-  [[noreturn]] void run() const {
+pid_t start_child(const LaunchChild& child, const LaunchSignals& signals) {
+  std::vector<char*> arguments = pointers_to(child.command);
+  std::vector<char*> environment = pointers_to(child.environment);
+  LaunchPipe news = new_pipe();
+  const pid_t launcher = ::getpid();
+  sigset_t all, before;
+  // Between fork and exec the child may not allocate.
+  const auto run = [&] {
     ::setpgid(0, 0);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     // It may have died before the line above.
@@ -73,32 +52,19 @@ struct BetweenForkAndExec {
     if (child.in < 0 && in != STDIN_FILENO) ::close(in);
     if (::dup2(child.out, STDOUT_FILENO) >= 0 && ::dup2(child.err, STDERR_FILENO) >= 0) {
       signals.restore_in_child();
-      ::sigprocmask(SIG_SETMASK, &mask, nullptr);
-      ::execvpe(arguments[0], arguments, environment);
+      ::sigprocmask(SIG_SETMASK, &before, nullptr);
+      ::execvpe(arguments[0], arguments.data(), environment.data());
     }
     const int reason = errno;
-    [[maybe_unused]] const ssize_t told = ::write(news, &reason, sizeof reason);
+    [[maybe_unused]] const ssize_t told = ::write(news.write.get(), &reason, sizeof reason);
     ::_exit(127);
-  }
-};
-
-}  // namespace
-
-pid_t start_child(const LaunchChild& child, const LaunchSignals& signals) {
-  std::vector<char*> arguments = pointers_to(child.command);
-  std::vector<char*> environment = pointers_to(child.environment);
-  LaunchPipe news = new_pipe();
-  pid_t pid = -1;
-  int reason = 0;
-  {
-    const LaunchSignals::Blocked blocked;
-    const BetweenForkAndExec between{
-        child,      signals,         blocked.before(), arguments.data(), environment.data(),
-        ::getpid(), news.write.get()};
-    pid = ::fork();
-    if (pid == 0) between.run();
-    if (pid < 0) reason = errno;
-  }
+  };
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const pid_t pid = ::fork();
+  if (pid == 0) run();
+  int reason = pid < 0 ? errno : 0;
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   news.write.close();
   ssize_t got = 0;
   // Ends when exec has closed the other end.
@@ -151,13 +117,11 @@ void LaunchSignals::take_over(int signal) {
   action.sa_handler = pipe_signal;
   action.sa_flags = SA_RESTART;
   sigfillset(&action.sa_mask);
-  Taken taken{signal, {}};
-  ::sigaction(signal, &action, &taken.before);
-  taken_.push_back(taken);
+  ::sigaction(signal, &action, &taken_.emplace_back(signal, action).second);
 }
 
 LaunchSignals::~LaunchSignals() {
-  for (const Taken& taken : taken_) ::sigaction(taken.signal, &taken.before, nullptr);
+  for (const auto& [signal, before] : taken_) ::sigaction(signal, &before, nullptr);
   launch_signal_pipe.store(-1);
 }
 
@@ -174,20 +138,12 @@ std::vector<int> LaunchSignals::take() {
 }
 
 void LaunchSignals::restore_in_child() const {
-  for (const Taken& taken : taken_) {
+  for (const auto& [signal, before] : taken_) {
     struct sigaction action {};
-    action.sa_handler = taken.before.sa_handler == SIG_IGN ? SIG_IGN : SIG_DFL;
-    ::sigaction(taken.signal, &action, nullptr);
+    action.sa_handler = before.sa_handler == SIG_IGN ? SIG_IGN : SIG_DFL;
+    ::sigaction(signal, &action, nullptr);
   }
 }
-
-LaunchSignals::Blocked::Blocked() {
-  sigset_t all;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-}
-
-LaunchSignals::Blocked::~Blocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
 std::string name_of_signal(int signal) {
   const char* name = ::sigabbrev_np(signal);

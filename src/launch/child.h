@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "src/base/owned_descriptor.h"
 #include "weft/export.h"
+#include "weft/extend/descriptor.h"
 
 namespace weft {
 
@@ -27,26 +27,13 @@ class LaunchSignals : NotCopied {
   /// Called in a new child whose signals are all blocked: ignores the forwarded signals that were
   /// ignored before, and resets the others to their default actions.
   void restore_in_child() const;
-  /// Blocks all signals of the calling thread for a scope in which it may fork.
-  class Blocked : NotCopied {
-   public:
-    Blocked();
-    ~Blocked();
-    const sigset_t& before() const { return before_; }
-
-   private:
-    sigset_t before_;
-  };
 
  private:
-  struct Taken {
-    int signal;
-    struct sigaction before;
-  };
   void take_over(int signal);
 
   OwnedDescriptor read_, write_;
-  std::vector<Taken> taken_;
+  /// Each signal taken over, and its action before.
+  std::vector<std::pair<int, struct sigaction>> taken_;
 };
 
 /// "SIGSEGV", "signal 40".
@@ -68,10 +55,6 @@ struct LaunchChild {
   /// The descriptors that become its stdin (-1: empty), stdout and stderr.
   int in, out, err;
 };
-
-/// Returns the environment of this process with those variables set.
-std::vector<std::string> environment_with(
-    const std::vector<std::pair<std::string, std::string>>& variables);
 
 /// Starts the process in a separate process group; it is killed when the calling thread ends.
 /// Throws std::runtime_error with the reason when it cannot be started.

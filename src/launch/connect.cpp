@@ -14,17 +14,16 @@
 #include <utility>
 
 #include "src/comm/flight/record.h"
-#include "src/comm/memory/process_world.h"
+#include "src/comm/memory/memory_worlds.h"
 #include "src/comm/memory/rendezvous.h"
-#include "src/comm/memory/threads_world.h"
 #include "src/comm/waiter.h"
 #include "src/device/memory.h"
 #include "src/device/shared_memory.h"
-#include "src/launch/launched.h"
-#include "src/launch/rank_threads.h"
+#include "src/launch/process.h"
 #include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/descriptor.h"
 #include "weft/extend/end_on_thread.h"
 #include "weft/ranks.h"
 #include "weft/storage.h"
@@ -48,8 +47,6 @@ struct Connection {
   std::unique_ptr<SharedHeap> heap;
   std::vector<std::shared_ptr<SharedMemory>> heaps;
   int rank = 0;
-  /// Name of the launcher.
-  std::string by;
 #ifdef WEFT_WITH_MPI
   /// Set when the ranks are on several hosts.
   std::shared_ptr<MpiEngine> mpi;
@@ -112,14 +109,6 @@ static void let_the_cause_end_first() {
   std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
 
-static std::unique_ptr<Connection> connected_alone(const RunOptions& options) {
-  auto made = std::make_unique<Connection>();
-  const auto world = std::make_shared<ThreadsWorld>(1, options.deadline);
-  made->world = Communicator(world->transports()[0]);
-  made->shared = world;
-  return made;
-}
-
 /// Makes the processes of this host see each other's memory; `here`: their ranks.
 static std::shared_ptr<ProcessWorld> join_host(Connection& made, const HostMembers& members,
                                                const Launched& launched, std::vector<int> here,
@@ -128,7 +117,6 @@ static std::shared_ptr<ProcessWorld> join_host(Connection& made, const HostMembe
   made.heap = std::make_unique<SharedHeap>(memory.heaps[static_cast<size_t>(members.index)]);
   made.heaps = std::move(memory.heaps);
   made.rank = launched.rank;
-  made.by = launched.by;
   auto world = std::make_shared<ProcessWorld>(launched.rank, launched.size, std::move(here),
                                               options.deadline, memory.segment, *made.heap);
   made.shared = world;
@@ -147,32 +135,16 @@ static std::shared_ptr<Transport> with_gpus(std::shared_ptr<Transport> host) {
 #endif
 }
 
-static std::unique_ptr<Connection> connected_on_host(const Launched& launched,
-                                                     const RunOptions& options) {
-  auto made = std::make_unique<Connection>();
+static void connect_on_host(Connection& made, const Launched& launched, const RunOptions& options) {
   std::vector<int> ranks(static_cast<size_t>(launched.size));
   std::iota(ranks.begin(), ranks.end(), 0);
   const HostMembers members{launched.job, launched.local_rank, launched.local_size,
                             build_in_words()};
-  const auto world = join_host(*made, members, launched, std::move(ranks), options);
-  made->world = Communicator(with_gpus(world->world_transport()));
-  return made;
+  const auto world = join_host(made, members, launched, std::move(ranks), options);
+  made.world = Communicator(with_gpus(world->world_transport()));
 }
 
 #ifdef WEFT_WITH_MPI
-namespace {
-
-/// A job whose processes are connected by MPI.
-struct MpiJob {
-  std::shared_ptr<MpiEngine> engine;
-  /// The host of each rank, numbered from 0 by first occurrence.
-  std::vector<int> hosts;
-  /// The ranks on this process's host.
-  std::vector<int> here;
-};
-
-}  // namespace
-
 /// Identifies processes that can share memory: same kernel and same namespaces, so that each
 /// container counts as a host.
 static std::string host_in_words() {
@@ -194,58 +166,64 @@ static void check_builds(const std::vector<std::string>& builds) {
   }
 }
 
-/// Called by all processes of the job. std::runtime_error when MPI's ranks differ from the
-/// launcher's, or when a process runs another build.
-static MpiJob join_mpi_job(const Launched& launched, const std::string& build,
-                           std::chrono::milliseconds deadline) {
-  MpiJob job{std::make_shared<MpiEngine>(deadline), {}, {}};
-  if (job.engine->size() != launched.size || job.engine->rank() != launched.rank) {
-    fail_call("connect", launched.by, " says rank ", launched.rank, " of ", launched.size,
-              ", but MPI says rank ", job.engine->rank(), " of ", job.engine->size(),
-              "; ranks on several hosts are started by mpirun, or by srun --mpi=pmix");
-  }
-  check_builds(job.engine->all_gather(build, deadline));
-  const std::vector<std::string> hosts = job.engine->all_gather(host_in_words(), deadline);
+/// Returns the host of each rank, numbered from 0 by first occurrence.
+static std::vector<int> numbered(const std::vector<std::string>& hosts) {
   std::vector<std::string> seen;
-  for (size_t rank = 0; rank < hosts.size(); ++rank) {
-    const auto found = std::find(seen.begin(), seen.end(), hosts[rank]);
-    job.hosts.push_back(static_cast<int>(found - seen.begin()));
-    if (found == seen.end()) seen.push_back(hosts[rank]);
+  std::vector<int> numbers;
+  for (const std::string& host : hosts) {
+    const auto found = std::find(seen.begin(), seen.end(), host);
+    numbers.push_back(static_cast<int>(found - seen.begin()));
+    if (found == seen.end()) seen.push_back(host);
   }
-  for (int rank = 0; rank < launched.size; ++rank) {
-    const auto own = static_cast<size_t>(launched.rank);
-    if (job.hosts[static_cast<size_t>(rank)] == job.hosts[own]) job.here.push_back(rank);
-  }
-  return job;
+  return numbers;
 }
 
-static std::unique_ptr<Connection> connected_by_mpi(const Launched& launched,
-                                                    const RunOptions& options) {
-  auto made = std::make_unique<Connection>();
-  const MpiJob job = join_mpi_job(launched, build_in_words(), options.deadline);
-  const auto own = std::find(job.here.begin(), job.here.end(), launched.rank);
+/// Called by all processes of the job. std::runtime_error when MPI's ranks differ from the
+/// launcher's, or when a process runs another build.
+static void connect_by_mpi(Connection& made, const Launched& launched, const RunOptions& options) {
+  const auto engine = std::make_shared<MpiEngine>(options.deadline);
+  if (engine->size() != launched.size || engine->rank() != launched.rank) {
+    fail_call("connect", launched.by, " says rank ", launched.rank, " of ", launched.size,
+              ", but MPI says rank ", engine->rank(), " of ", engine->size(),
+              "; ranks on several hosts are started by mpirun, or by srun --mpi=pmix");
+  }
+  check_builds(engine->all_gather(build_in_words(), options.deadline));
+  const std::vector<int> hosts = numbered(engine->all_gather(host_in_words(), options.deadline));
+  std::vector<int> here;
+  int index = 0;
+  for (int rank = 0; rank < launched.size; ++rank) {
+    if (rank == launched.rank) index = static_cast<int>(here.size());
+    const auto own = static_cast<size_t>(launched.rank);
+    if (hosts[static_cast<size_t>(rank)] == hosts[own]) here.push_back(rank);
+  }
   // Containers that share a network are separate hosts, and meet under separate names.
-  const HostMembers members{concat(launched.job, '.', job.here.front()),
-                            static_cast<int>(own - job.here.begin()),
-                            static_cast<int>(job.here.size()), build_in_words()};
-  job.engine->attach(join_host(*made, members, launched, job.here, options));
-  made->mpi = job.engine;
-  made->world = Communicator(with_gpus(mpi_world(job.engine, job.hosts)));
-  return made;
+  const HostMembers members{concat(launched.job, '.', here.front()), index,
+                            static_cast<int>(here.size()), build_in_words()};
+  engine->attach(join_host(made, members, launched, here, options));
+  made.mpi = engine;
+  made.world = Communicator(with_gpus(mpi_world(engine, hosts)));
 }
 #endif
 
 static std::unique_ptr<Connection> new_connection(const RunOptions& options) {
+  auto made = std::make_unique<Connection>();
   const Launched launched = launched_from_environment();
-  if (launched.size == 1) return connected_alone(options);
-  if (launched.local_size == launched.size) return connected_on_host(launched, options);
+  if (launched.size == 1) {
+    const auto world = std::make_shared<ThreadsWorld>(1, options.deadline);
+    made->world = Communicator(world->transports()[0]);
+    made->shared = world;
+  } else if (launched.local_size == launched.size) {
+    connect_on_host(*made, launched, options);
+  } else {
 #ifdef WEFT_WITH_MPI
-  return connected_by_mpi(launched, options);
+    connect_by_mpi(*made, launched, options);
 #else
-  fail_call("connect", "the ", launched.size, " ranks of ", launched.by,
-            " are on several hosts, and this build has no MPI; build with Open MPI, or start all "
-            "ranks on one host");
+    fail_call("connect", "the ", launched.size, " ranks of ", launched.by,
+              " are on several hosts, and this build has no MPI; build with Open MPI, or start all "
+              "ranks on one host");
 #endif
+  }
+  return made;
 }
 
 int launched_ranks() {
@@ -272,7 +250,7 @@ Communicator connect(const RunOptions& options) {
     return connection->world;
   }
   check_options("connect", options);
-  prepare_process();
+  open_standard_descriptors();
   connection = new_connection(options).release();
   become_rank(Context::current(), threads_here(options), options);
   Context::current().flight = new_flight_record(connection->rank, connection->world.size());
@@ -280,7 +258,7 @@ Communicator connect(const RunOptions& options) {
   std::atexit(end_rank);
   pthread_atfork(nullptr, nullptr, forget_connection);
   // Ranks that mpirun started would go on without it.
-  if (connection->by == "mpirun") prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (launched_by() == "mpirun") prctl(PR_SET_PDEATHSIG, SIGTERM);
   return connection->world;
 }
 

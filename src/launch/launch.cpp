@@ -2,18 +2,18 @@
 #include "weft/launch.h"
 
 #include <poll.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <optional>
 
+#include "src/comm/memory/rendezvous.h"
 #include "src/comm/world.h"
 #include "src/launch/child.h"
-#include "src/launch/input.h"
 #include "src/launch/rank.h"
 #include "weft/error.h"
 #include "weft/extend/descriptor.h"
@@ -31,15 +31,7 @@ static constexpr std::chrono::seconds kStoppedEnd{5};
 static constexpr std::chrono::milliseconds kLook{100};
 static constexpr int kTimedOut = 124, kNotStarted = 127, kIncompleteOutput = 1;
 
-std::string new_job() {
-  uint64_t random = 0;
-  if (::getrandom(&random, sizeof random, 0) != sizeof random) {
-    random = static_cast<uint64_t>(LaunchClock::now().time_since_epoch().count());
-  }
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(random));
-  return concat(::getuid(), '-', ::getpid(), '-', text);
-}
+std::string new_job() { return concat(::getuid(), '-', ::getpid(), '-', random_digits()); }
 
 namespace {
 
@@ -54,32 +46,242 @@ class LaunchedJob {
         job_(options.job.empty() ? new_job() : options.job),
         out_(options.out),
         err_(options.err) {}
-  ~LaunchedJob();
 
-  LaunchReport run();
+  /// Kills ranks that still run, after an exception.
+  ~LaunchedJob() {
+    send_all(SIGKILL);
+    for (LaunchRank& rank : ranks_) {
+      rank.out().close();
+      rank.err().close();
+      RankExit how;
+      while (!rank.is_gone()) {
+        if (!rank.look(how) && !rank.has_exited()) ::usleep(1000);
+        rank.clear_away(true);
+      }
+    }
+  }
+
+  LaunchReport run() {
+    ranks_.reserve(static_cast<size_t>(options_.ranks));
+    try {
+      for (int rank = 0; rank < options_.ranks; ++rank) {
+        start(rank);
+        input_.close_for_child();
+      }
+    } catch (const std::runtime_error& error) {
+      fail_first(kNotStarted, static_cast<int>(ranks_.size()), error.what());
+      begin(Ending::by_itself, std::chrono::milliseconds(0));
+    }
+    while (!all_gone()) {
+      wait_for_news();
+      take_signals();
+      look_at_ranks();
+      end_stopped();
+      end_ranks();
+    }
+    write_rest();
+    for (const LineSink* sink : {&out_, &err_}) {
+      if (sink->error() == 0) continue;
+      fail_first(kIncompleteOutput, -1,
+                 concat(sink == &out_ ? "stdout" : "stderr",
+                        ": the output of the ranks is incomplete: ", std::strerror(sink->error())));
+    }
+    return std::move(report_);
+  }
 
  private:
   /// How strongly the ranks have been asked to exit.
   enum class Ending { none, by_itself, terminated, killed };
 
-  void start(int rank);
-  std::vector<std::pair<std::string, std::string>> variables(int rank) const;
-  void look_at_ranks();
-  void ended(int rank, const RankExit& how);
-  void fail_first(int code, int rank, std::string cause);
-  void take_signals();
-  void stop_until_continued();
-  void end_stopped();
-  void end_ranks();
-  void begin(Ending ending, std::chrono::milliseconds next);
-  void send_all(int signal) const;
-  int milliseconds_to_wait() const;
-  void wait_for_news();
+  /// The environment of a rank, as "NAME=value"; the first value of a name counts.
+  std::vector<std::string> environment_of(int rank) const {
+    std::map<std::string, std::string> all(options_.environment.begin(),
+                                           options_.environment.end());
+    const std::string number = std::to_string(rank), size = std::to_string(options_.ranks);
+    all.insert({{"WEFT_RANK", number},
+                {"WEFT_WORLD_SIZE", size},
+                {"WEFT_LOCAL_RANK", number},
+                {"WEFT_LOCAL_WORLD_SIZE", size},
+                {"WEFT_JOB", job_}});
+    for (char** entry = environ; *entry; ++entry) {
+      const std::string text = *entry;
+      if (const size_t end = text.find('='); end != text.npos) {
+        all.emplace(text.substr(0, end), text.substr(end + 1));
+      }
+    }
+    const int cores = std::max(1, available_cores() / options_.ranks);
+    all.insert({{"OMP_WAIT_POLICY", "passive"}, {"OMP_NUM_THREADS", std::to_string(cores)}});
+    std::vector<std::string> entries;
+    for (const auto& [name, value] : all) entries.push_back(concat(name, '=', value));
+    return entries;
+  }
+
+  void start(int rank) {
+    LaunchPipe out = new_pipe(), err = new_pipe();
+    const std::string prefix = options_.prefix ? concat('[', rank, "] ") : "";
+    const bool ends_last = options_.prefix || options_.ranks > 1;
+    make_nonblocking(out.read.get());
+    make_nonblocking(err.read.get());
+    const LaunchChild child{command_, environment_of(rank), rank == 0 ? input_.for_child() : -1,
+                            out.write.get(), err.write.get()};
+    ranks_.emplace_back(rank, start_child(child, signals_),
+                        RankOutput(std::move(out.read), out_, prefix, ends_last),
+                        RankOutput(std::move(err.read), err_, prefix, ends_last));
+  }
+
+  bool all_gone() const {
+    return std::all_of(ranks_.begin(), ranks_.end(),
+                       [](const auto& rank) { return rank.is_gone(); });
+  }
+
+  void fail_first(int code, int rank, std::string cause) {
+    if (report_.code == 0) report_ = {code, rank, std::move(cause)};
+  }
+
+  /// poll's timeout: until something is due that no descriptor announces.
+  int milliseconds_to_wait() const {
+    LaunchClock::time_point until = LaunchClock::time_point::max();
+    if (input_.is_in_background() || std::any_of(ranks_.begin(), ranks_.end(), has_exited)) {
+      until = LaunchClock::now() + kLook;
+    }
+    if (ending_ != Ending::none && ending_ != Ending::killed) until = std::min(until, next_ending_);
+    if (has_timeout()) until = std::min(until, started_ + options_.timeout);
+    if (until == LaunchClock::time_point::max()) return -1;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - LaunchClock::now());
+    return static_cast<int>(std::clamp<int64_t>(left.count(), 0, 60'000));
+  }
+
+  void wait_for_news() {
+    std::vector<pollfd> all{{signals_.descriptor(), POLLIN, 0},
+                            {input_.descriptor(), input_.events(), 0}};
+    for (const LineSink* sink : {&out_, &err_}) {
+      all.push_back({sink->is_empty() ? -1 : sink->descriptor(), POLLOUT, 0});
+    }
+    const size_t before = all.size();
+    for (LaunchRank& rank : ranks_) {
+      all.push_back({rank.out().descriptor(), POLLIN, 0});
+      all.push_back({rank.err().descriptor(), POLLIN, 0});
+    }
+    if (::poll(all.data(), all.size(), milliseconds_to_wait()) <= 0) return;
+    if (all[1].revents) input_.pass_on();
+    out_.write();
+    err_.write();
+    for (size_t i = 0; i < ranks_.size(); ++i) {
+      if (all[before + 2 * i].revents) ranks_[i].out().read();
+      if (all[before + 2 * i + 1].revents) ranks_[i].err().read();
+    }
+  }
+
+  void look_at_ranks() {
+    // Among exits found together, a killed rank is the cause; the others only noticed it.
+    std::optional<std::pair<int, RankExit>> first;
+    for (LaunchRank& rank : ranks_) {
+      RankExit how;
+      if (rank.look(how) && how.code != 0 && (!first || how.signal > first->second.signal)) {
+        first = {rank.rank(), how};
+      }
+    }
+    if (first) ended(first->first, first->second);
+    for (LaunchRank& rank : ranks_) rank.clear_away(gives_up_);
+  }
+
+  void ended(int rank, const RankExit& how) {
+    if (told_to_end_ != 0 && how.is_from(told_to_end_)) {
+      // As told: the others take the time that they need.
+      return fail_first(how.code, rank,
+                        concat("ended by ", name_of_signal(told_to_end_), seconds_in_words()));
+    }
+    fail_first(how.code, rank, concat("rank ", rank, ' ', how.in_words(), seconds_in_words()));
+    if (ending_ == Ending::none) begin(Ending::by_itself, kOwnEnd);
+  }
+
+  void send_all(int signal) const {
+    for (const LaunchRank& rank : ranks_) rank.send(signal);
+  }
+
+  void take_signals() {
+    for (const int signal : signals_.take()) {
+      if (signal == SIGTSTP) {
+        send_all(SIGTSTP);
+        ::raise(SIGSTOP);
+        send_all(SIGCONT);
+        continue;
+      }
+      if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) {
+        told_to_end_ = signal;
+        if (std::all_of(ranks_.begin(), ranks_.end(), has_exited)) gives_up_ = true;
+      }
+      send_all(signal);
+    }
+  }
+
+  void begin(Ending ending, std::chrono::milliseconds next) {
+    ending_ = ending;
+    next_ending_ = LaunchClock::now() + next;
+  }
+
+  /// The ranks that have exited do not wait for the others, so no deadline of theirs ends these.
+  void end_stopped() {
+    const auto rests = [](const LaunchRank& rank) {
+      return rank.has_exited() || rank.is_stopped();
+    };
+    const auto left = std::find_if_not(ranks_.begin(), ranks_.end(), has_exited);
+    if (ending_ != Ending::none || left == ranks_.end() ||
+        std::none_of(ranks_.begin(), ranks_.end(), has_exited) ||
+        !std::all_of(ranks_.begin(), ranks_.end(), rests)) {
+      return stopped_since_.reset();
+    }
+    if (!stopped_since_) stopped_since_ = LaunchClock::now();
+    if (LaunchClock::now() - *stopped_since_ < kStoppedEnd) return;
+    fail_first(128 + SIGSTOP, left->rank(),
+               concat("rank ", left->rank(), " was stopped by a signal and not continued within ",
+                      kStoppedEnd.count(), " s after the others exited"));
+    begin(Ending::by_itself, std::chrono::milliseconds(0));
+  }
+
+  void end_ranks() {
+    const auto now = LaunchClock::now();
+    if (has_timeout() && now >= started_ + options_.timeout) {
+      timed_out_ = true;
+      const double limit = std::chrono::duration<double>(options_.timeout).count();
+      fail_first(kTimedOut, -1, concat("ended all ranks: the timeout of ", limit, " s passed"));
+      if (ending_ < Ending::terminated) begin(Ending::by_itself, std::chrono::milliseconds(0));
+    }
+    if (ending_ == Ending::none || ending_ == Ending::killed || now < next_ending_) return;
+    if (ending_ == Ending::by_itself) {
+      send_all(SIGTERM);
+      // A stopped process gets no signal but that and SIGKILL.
+      send_all(SIGCONT);
+      begin(Ending::terminated, kLastSignal);
+    } else {
+      send_all(SIGKILL);
+      ending_ = Ending::killed;
+      gives_up_ |= timed_out_;
+    }
+  }
+
   /// Writes what is left of the output, unless told to give up.
-  void write_rest();
-  bool all_gone() const;
+  void write_rest() {
+    for (LineSink* sink : {&out_, &err_}) {
+      while (!sink->is_empty() && !gives_up_) {
+        pollfd all[] = {{sink->descriptor(), POLLOUT, 0}, {signals_.descriptor(), POLLIN, 0}};
+        ::poll(all, 2, milliseconds_to_wait());
+        take_signals();
+        end_ranks();
+        sink->write();
+      }
+      sink->write();
+    }
+  }
+
+  /// " after 1.2 s".
+  std::string seconds_in_words() const {
+    char text[32];
+    const std::chrono::duration<double> seconds = LaunchClock::now() - started_;
+    std::snprintf(text, sizeof text, " after %.1f s", seconds.count());
+    return text;
+  }
   bool has_timeout() const { return options_.timeout.count() > 0 && !timed_out_; }
-  double seconds() const;
 
   const std::vector<std::string>& command_;
   const LaunchOptions& options_;
@@ -102,237 +304,6 @@ class LaunchedJob {
 };
 
 }  // namespace
-
-/// Kills ranks that still run, after an exception.
-LaunchedJob::~LaunchedJob() {
-  send_all(SIGKILL);
-  for (LaunchRank& rank : ranks_) {
-    rank.out().close();
-    rank.err().close();
-    RankExit how;
-    while (!rank.is_gone()) {
-      if (!rank.look(how) && !rank.has_exited()) ::usleep(1000);
-      rank.clear_away(true);
-    }
-  }
-}
-
-double LaunchedJob::seconds() const {
-  return std::chrono::duration<double>(LaunchClock::now() - started_).count();
-}
-
-static std::string in_tenths(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f s", seconds);
-  return text;
-}
-
-std::vector<std::pair<std::string, std::string>> LaunchedJob::variables(int rank) const {
-  std::vector<std::pair<std::string, std::string>> all = options_.environment;
-  const std::string number = std::to_string(rank), size = std::to_string(options_.ranks);
-  all.insert(all.end(), {{"WEFT_RANK", number},
-                         {"WEFT_WORLD_SIZE", size},
-                         {"WEFT_LOCAL_RANK", number},
-                         {"WEFT_LOCAL_WORLD_SIZE", size},
-                         {"WEFT_JOB", job_}});
-  const int cores = std::max(1, available_cores() / options_.ranks);
-  const std::pair<std::string, std::string> defaults[] = {
-      {"OMP_WAIT_POLICY", "passive"}, {"OMP_NUM_THREADS", std::to_string(cores)}};
-  for (const auto& variable : defaults) {
-    const auto is_given = [&](const auto& other) { return other.first == variable.first; };
-    if (::getenv(variable.first.c_str()) || std::any_of(all.begin(), all.end(), is_given)) continue;
-    all.push_back(variable);
-  }
-  return all;
-}
-
-void LaunchedJob::start(int rank) {
-  LaunchPipe out = new_pipe(), err = new_pipe();
-  const std::string prefix = options_.prefix ? concat('[', rank, "] ") : "";
-  const bool ends_last = options_.prefix || options_.ranks > 1;
-  make_nonblocking(out.read.get());
-  make_nonblocking(err.read.get());
-  const LaunchChild child{command_, environment_with(variables(rank)),
-                          rank == 0 ? input_.for_child() : -1, out.write.get(), err.write.get()};
-  ranks_.emplace_back(rank, start_child(child, signals_),
-                      RankOutput(std::move(out.read), out_, prefix, ends_last),
-                      RankOutput(std::move(err.read), err_, prefix, ends_last));
-}
-
-LaunchReport LaunchedJob::run() {
-  ranks_.reserve(static_cast<size_t>(options_.ranks));
-  try {
-    for (int rank = 0; rank < options_.ranks; ++rank) {
-      start(rank);
-      input_.close_for_child();
-    }
-  } catch (const std::runtime_error& error) {
-    fail_first(kNotStarted, static_cast<int>(ranks_.size()), error.what());
-    begin(Ending::by_itself, std::chrono::milliseconds(0));
-  }
-  while (!all_gone()) {
-    wait_for_news();
-    take_signals();
-    look_at_ranks();
-    end_stopped();
-    end_ranks();
-  }
-  write_rest();
-  for (const LineSink* sink : {&out_, &err_}) {
-    if (sink->error() == 0) continue;
-    fail_first(kIncompleteOutput, -1,
-               concat(sink == &out_ ? "stdout" : "stderr",
-                      ": the output of the ranks is incomplete: ", std::strerror(sink->error())));
-  }
-  return std::move(report_);
-}
-
-bool LaunchedJob::all_gone() const {
-  return std::all_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank.is_gone(); });
-}
-
-void LaunchedJob::fail_first(int code, int rank, std::string cause) {
-  if (report_.code == 0) report_ = {code, rank, std::move(cause)};
-}
-
-/// poll's timeout: until something is due that no descriptor announces.
-int LaunchedJob::milliseconds_to_wait() const {
-  LaunchClock::time_point until = LaunchClock::time_point::max();
-  if (input_.is_in_background() || std::any_of(ranks_.begin(), ranks_.end(), has_exited)) {
-    until = LaunchClock::now() + kLook;
-  }
-  if (ending_ != Ending::none && ending_ != Ending::killed) until = std::min(until, next_ending_);
-  if (has_timeout()) until = std::min(until, started_ + options_.timeout);
-  if (until == LaunchClock::time_point::max()) return -1;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - LaunchClock::now());
-  return static_cast<int>(std::clamp<int64_t>(left.count(), 0, 60'000));
-}
-
-void LaunchedJob::wait_for_news() {
-  std::vector<pollfd> all{{signals_.descriptor(), POLLIN, 0},
-                          {input_.descriptor(), input_.events(), 0}};
-  for (const LineSink* sink : {&out_, &err_}) {
-    all.push_back({sink->is_empty() ? -1 : sink->descriptor(), POLLOUT, 0});
-  }
-  const size_t before = all.size();
-  for (LaunchRank& rank : ranks_) {
-    all.push_back({rank.out().descriptor(), POLLIN, 0});
-    all.push_back({rank.err().descriptor(), POLLIN, 0});
-  }
-  if (::poll(all.data(), all.size(), milliseconds_to_wait()) <= 0) return;
-  if (all[1].revents) input_.pass_on();
-  out_.write();
-  err_.write();
-  for (size_t i = 0; i < ranks_.size(); ++i) {
-    if (all[before + 2 * i].revents) ranks_[i].out().read();
-    if (all[before + 2 * i + 1].revents) ranks_[i].err().read();
-  }
-}
-
-void LaunchedJob::look_at_ranks() {
-  // Among exits found together, a killed rank is the cause; the others only noticed it.
-  std::optional<std::pair<int, RankExit>> first;
-  for (LaunchRank& rank : ranks_) {
-    RankExit how;
-    if (rank.look(how) && how.code != 0 && (!first || how.signal > first->second.signal)) {
-      first = {rank.rank(), how};
-    }
-  }
-  if (first) ended(first->first, first->second);
-  for (LaunchRank& rank : ranks_) rank.clear_away(gives_up_);
-}
-
-void LaunchedJob::ended(int rank, const RankExit& how) {
-  if (told_to_end_ != 0 && how.is_from(told_to_end_)) {
-    // As told: the others take the time that they need.
-    return fail_first(
-        how.code, rank,
-        concat("ended by ", name_of_signal(told_to_end_), " after ", in_tenths(seconds())));
-  }
-  fail_first(how.code, rank,
-             concat("rank ", rank, ' ', how.in_words(), " after ", in_tenths(seconds())));
-  if (ending_ == Ending::none) begin(Ending::by_itself, kOwnEnd);
-}
-
-void LaunchedJob::send_all(int signal) const {
-  for (const LaunchRank& rank : ranks_) rank.send(signal);
-}
-
-void LaunchedJob::take_signals() {
-  for (const int signal : signals_.take()) {
-    if (signal == SIGTSTP) {
-      stop_until_continued();
-      continue;
-    }
-    if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) {
-      told_to_end_ = signal;
-      if (std::all_of(ranks_.begin(), ranks_.end(), has_exited)) gives_up_ = true;
-    }
-    send_all(signal);
-  }
-}
-
-void LaunchedJob::stop_until_continued() {
-  send_all(SIGTSTP);
-  ::raise(SIGSTOP);
-  send_all(SIGCONT);
-}
-
-void LaunchedJob::begin(Ending ending, std::chrono::milliseconds next) {
-  ending_ = ending;
-  next_ending_ = LaunchClock::now() + next;
-}
-
-/// The ranks that have exited do not wait for the others, so no deadline of theirs ends these.
-void LaunchedJob::end_stopped() {
-  const auto rests = [](const LaunchRank& rank) { return rank.has_exited() || rank.is_stopped(); };
-  const auto left = std::find_if_not(ranks_.begin(), ranks_.end(), has_exited);
-  if (ending_ != Ending::none || left == ranks_.end() ||
-      std::none_of(ranks_.begin(), ranks_.end(), has_exited) ||
-      !std::all_of(ranks_.begin(), ranks_.end(), rests)) {
-    return stopped_since_.reset();
-  }
-  if (!stopped_since_) stopped_since_ = LaunchClock::now();
-  if (LaunchClock::now() - *stopped_since_ < kStoppedEnd) return;
-  fail_first(128 + SIGSTOP, left->rank(),
-             concat("rank ", left->rank(), " was stopped by a signal and not continued within ",
-                    kStoppedEnd.count(), " s after the others exited"));
-  begin(Ending::by_itself, std::chrono::milliseconds(0));
-}
-
-void LaunchedJob::end_ranks() {
-  const auto now = LaunchClock::now();
-  if (has_timeout() && now >= started_ + options_.timeout) {
-    timed_out_ = true;
-    const double limit = std::chrono::duration<double>(options_.timeout).count();
-    fail_first(kTimedOut, -1, concat("ended all ranks: the timeout of ", limit, " s passed"));
-    if (ending_ < Ending::terminated) begin(Ending::by_itself, std::chrono::milliseconds(0));
-  }
-  if (ending_ == Ending::none || ending_ == Ending::killed || now < next_ending_) return;
-  if (ending_ == Ending::by_itself) {
-    send_all(SIGTERM);
-    // A stopped process gets no signal but that and SIGKILL.
-    send_all(SIGCONT);
-    begin(Ending::terminated, kLastSignal);
-  } else {
-    send_all(SIGKILL);
-    ending_ = Ending::killed;
-    gives_up_ |= timed_out_;
-  }
-}
-
-void LaunchedJob::write_rest() {
-  for (LineSink* sink : {&out_, &err_}) {
-    while (!sink->is_empty() && !gives_up_) {
-      pollfd all[] = {{sink->descriptor(), POLLOUT, 0}, {signals_.descriptor(), POLLIN, 0}};
-      ::poll(all, 2, milliseconds_to_wait());
-      take_signals();
-      end_ranks();
-      sink->write();
-    }
-    sink->write();
-  }
-}
 
 LaunchReport launch(const std::vector<std::string>& command, const LaunchOptions& options) {
   if (command.empty() || command[0].empty())

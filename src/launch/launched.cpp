@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/launch/launched.h"
+#include "src/launch/process.h"
 
 #include <charconv>
 #include <cstdlib>

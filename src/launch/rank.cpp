@@ -35,16 +35,8 @@ void LineSink::write() {
   written_ = 0;
 }
 
-void LineSplitter::add(std::string_view bytes) {
+void RankOutput::add(std::string_view bytes) {
   pending_ += bytes;
-  cut_lines();
-  if (pending_.size() < kLongest) return;
-  write_line(pending_, "\n");
-  pending_.clear();
-  scanned_ = 0;
-}
-
-void LineSplitter::cut_lines() {
   size_t begin = 0;
   for (;;) {
     const size_t end = pending_.find_first_of("\n\r", scanned_);
@@ -67,19 +59,16 @@ void LineSplitter::cut_lines() {
   }
   pending_.erase(0, begin);
   scanned_ -= begin;
+  if (pending_.size() < kLongest) return;
+  write_line(pending_, "\n");
+  pending_.clear();
+  scanned_ = 0;
 }
 
-void LineSplitter::write_line(std::string_view line, std::string_view end) {
+void RankOutput::write_line(std::string_view line, std::string_view end) {
   sink_.add(prefix_);
   sink_.add(line);
   sink_.add(end);
-}
-
-void LineSplitter::finish() {
-  if (!prefix_.empty() && pending_.ends_with('\r')) pending_.pop_back();
-  if (!pending_.empty()) write_line(pending_, ends_last_ ? "\n" : "");
-  pending_.clear();
-  scanned_ = 0;
 }
 
 /// For what a rank left running to write its last (a `tee` at the end of its output).
@@ -94,15 +83,60 @@ void RankOutput::read() {
   quiet_ = n < 0 && errno == EAGAIN;
   if (quiet_ || (n < 0 && errno == EINTR)) return;
   if (n <= 0) return close();
-  lines_.add({bytes, static_cast<size_t>(n)});
+  add({bytes, static_cast<size_t>(n)});
   sink_.write();
 }
 
 void RankOutput::close() {
   if (!is_open()) return;
   descriptor_.close();
-  lines_.finish();
+  if (!prefix_.empty() && pending_.ends_with('\r')) pending_.pop_back();
+  if (!pending_.empty()) write_line(pending_, ends_last_ ? "\n" : "");
+  pending_.clear();
+  scanned_ = 0;
   sink_.write();
+}
+
+LaunchInput::LaunchInput() {
+  if (!::isatty(STDIN_FILENO)) return;
+  LaunchPipe pipe = new_pipe();
+  for_child_ = std::move(pipe.read);
+  to_child_ = std::move(pipe.write);
+  make_nonblocking(to_child_.get());
+}
+
+int LaunchInput::for_child() const {
+  return for_child_.get() >= 0 ? for_child_.get() : STDIN_FILENO;
+}
+
+void LaunchInput::close() {
+  for_child_.close();
+  to_child_.close();
+}
+
+bool LaunchInput::is_in_background() const {
+  return to_child_.get() >= 0 && ::tcgetpgrp(STDIN_FILENO) != ::getpgrp();
+}
+
+int LaunchInput::descriptor() const {
+  if (to_child_.get() < 0) return -1;
+  if (!typed_.empty()) return to_child_.get();
+  return is_in_background() ? -1 : STDIN_FILENO;
+}
+
+short LaunchInput::events() const { return typed_.empty() ? POLLIN : POLLOUT; }
+
+void LaunchInput::pass_on() {
+  if (typed_.empty()) {
+    char bytes[4096];
+    const ssize_t n = ::read(STDIN_FILENO, bytes, sizeof bytes);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
+    if (n <= 0) return close();
+    typed_.assign(bytes, static_cast<size_t>(n));
+  }
+  const ssize_t n = ::write(to_child_.get(), typed_.data(), typed_.size());
+  if (n > 0) typed_.erase(0, static_cast<size_t>(n));
+  if (n < 0 && errno != EINTR && errno != EAGAIN) close();
 }
 
 std::string RankExit::in_words() const {

@@ -7,7 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "src/base/owned_descriptor.h"
+#include "weft/export.h"
+#include "weft/extend/descriptor.h"
 
 namespace weft {
 
@@ -37,38 +38,16 @@ class LineSink {
   int error_ = 0;
 };
 
-/// Cuts what one rank writes into lines, each of which goes to the sink at once.
-class LineSplitter {
- public:
-  /// A last line without an end gets one if `ends_last`.
-  LineSplitter(LineSink& sink, std::string prefix, bool ends_last)
-      : sink_(sink), prefix_(std::move(prefix)), ends_last_(ends_last) {}
-
-  void add(std::string_view bytes);
-  /// Nothing follows.
-  void finish();
-
- private:
-  static constexpr size_t kLongest = size_t{1} << 20;
-
-  void cut_lines();
-  void write_line(std::string_view line, std::string_view end);
-
-  LineSink& sink_;
-  std::string prefix_;
-  bool ends_last_;
-  std::string pending_;
-  /// No line ends before that.
-  size_t scanned_ = 0;
-};
-
-/// Reads the stdout or stderr of one rank.
+/// Reads the stdout or stderr of one rank, and cuts it into lines, each of which goes to the sink
+/// at once.
 class RankOutput {
  public:
+  /// A last line without an end gets one if `ends_last`.
   RankOutput(OwnedDescriptor descriptor, LineSink& sink, std::string prefix, bool ends_last)
       : descriptor_(std::move(descriptor)),
         sink_(sink),
-        lines_(sink, std::move(prefix), ends_last) {}
+        prefix_(std::move(prefix)),
+        ends_last_(ends_last) {}
 
   /// Reads what is available, unless the sink is full.
   void read();
@@ -81,10 +60,45 @@ class RankOutput {
   int descriptor() const { return sink_.is_full() ? -1 : descriptor_.get(); }
 
  private:
+  static constexpr size_t kLongest = size_t{1} << 20;
+
+  void add(std::string_view bytes);
+  void write_line(std::string_view line, std::string_view end);
+
   OwnedDescriptor descriptor_;
   LineSink& sink_;
-  LineSplitter lines_;
+  std::string prefix_;
+  bool ends_last_;
+  std::string pending_;
+  /// No line ends before that.
+  size_t scanned_ = 0;
   bool quiet_ = false;
+};
+
+/// The stdin of rank 0: the launcher's own or, where that is a terminal, which only the launcher's
+/// process group may read, a pipe that forwards the typed input.
+class LaunchInput : NotCopied {
+ public:
+  LaunchInput();
+
+  /// The descriptor for the child; close it once the child has started.
+  int for_child() const;
+  void close_for_child() { for_child_.close(); }
+
+  /// The descriptor to poll before `pass_on`; -1: none.
+  int descriptor() const;
+  short events() const;
+  /// Forwards the available input without blocking.
+  void pass_on();
+  /// Returns true when the launcher must check at times whether it may read.
+  bool is_in_background() const;
+
+ private:
+  void close();
+
+  /// None where the child gets the launcher's stdin.
+  OwnedDescriptor for_child_, to_child_;
+  std::string typed_;
 };
 
 /// How a process ended.

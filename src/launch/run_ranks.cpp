@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <thread>
 #include <vector>
 
 #include "src/comm/flight/record.h"
-#include "src/comm/memory/threads_world.h"
+#include "src/comm/memory/memory_worlds.h"
 #include "src/device/context_scope.h"
-#include "src/launch/rank_threads.h"
+#include "src/launch/process.h"
 #include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/extend/descriptor.h"
@@ -38,18 +36,6 @@ void check_options(const char* what, const RunOptions& options) {
     fail(what, ": number of threads a rank is ", options.threads_per_rank, ", expected 0 to ",
          kMostThreads, "; 0 shares the cores");
   }
-}
-
-/// The process goes at once: nothing else of the library writes to a stream or ends a process.
-static void end_now(const std::string& why) {
-  std::fprintf(stderr, "weft: %s\n", why.c_str());
-  std::fflush(stderr);
-  std::_Exit(1);
-}
-
-void prepare_process() {
-  open_standard_descriptors();
-  end_process_by(end_now);
 }
 
 int threads_of_rank(int ranks, const RunOptions& options) {
@@ -102,7 +88,7 @@ void run_ranks(int ranks, const std::function<void(Communicator)>& body,
     fail("run_ranks: the number of ranks is ", ranks, ", expected 1 to ", kMostLocalRanks);
   }
   check_options("run_ranks", options);
-  prepare_process();
+  open_standard_descriptors();
   const auto world = std::make_shared<ThreadsWorld>(ranks, options.deadline);
   const int threads_per_rank = threads_of_rank(ranks, options);
   std::vector<std::thread> threads;

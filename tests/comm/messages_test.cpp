@@ -2,7 +2,7 @@
 #include <array>
 #include <thread>
 
-#include "src/comm/memory/posted_messages.h"
+#include "src/comm/memory/memory_transport.h"
 #include "tests/comm/backends.h"
 
 namespace weft {

@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
-#include "src/comm/check.h"
 #include "src/comm/nccl/nccl_transport.h"
+#include "src/comm/ranges.h"
 #include "src/comm/read_collective.h"
 #include "src/comm/transport.h"
 #include "src/device/cuda/runtime.h"

@@ -12,7 +12,7 @@
 #include <sstream>
 #include <thread>
 
-#include "src/comm/memory/process_world.h"
+#include "src/comm/memory/memory_worlds.h"
 #include "src/comm/memory/rendezvous.h"
 #include "src/comm/transport.h"
 #include "tests/support/processes.h"

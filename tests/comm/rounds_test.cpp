@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/comm/rounds.h"
+#include "src/comm/ranges.h"
 
 #include <cstring>
 

@@ -9,17 +9,12 @@
 
 namespace weft {
 
-struct LoneState {
-  explicit LoneState(int ranks) : rank_states(new RankState[static_cast<size_t>(ranks)]) {}
-  WorldState state;
-  std::unique_ptr<RankState[]> rank_states;
-};
-
 /// One process's view of a world whose other processes share no memory with it.
-class LoneWorld final : private LoneState, public World {
+class LoneWorld final : public World {
  public:
   LoneWorld(int ranks, std::chrono::milliseconds deadline)
-      : LoneState(ranks), World(ranks, deadline, ranks, state, rank_states.get()) {}
+      : World(ranks, deadline, ranks, std::make_shared<WorldState>(),
+              std::shared_ptr<RankState[]>(new RankState[static_cast<size_t>(ranks)])) {}
 
   /// The rank whose process is said to be gone, or -1.
   std::atomic<int> gone{-1};

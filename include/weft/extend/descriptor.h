@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <utility>
+
 #include "weft/export.h"
 
 namespace weft {
@@ -16,5 +18,23 @@ WEFT_API void open_standard_descriptors() noexcept;
 /// descriptors, and negative values with their errno, as they are; -1 and errno when no number is
 /// left.
 WEFT_API int above_standard(int descriptor) noexcept;
+
+/// Owns a descriptor: closes it at its end. -1: none.
+class WEFT_API OwnedDescriptor {
+ public:
+  explicit OwnedDescriptor(int descriptor = -1) : descriptor_(descriptor) {}
+  OwnedDescriptor(OwnedDescriptor&& other) noexcept : descriptor_(other.release()) {}
+  OwnedDescriptor& operator=(OwnedDescriptor&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
+  ~OwnedDescriptor() { close(); }
+  int get() const { return descriptor_; }
+  int release() { return std::exchange(descriptor_, -1); }
+  void close();
+
+ private:
+  int descriptor_;
+};
 
 }  // namespace weft

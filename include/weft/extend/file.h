@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "weft/export.h"
+#include "weft/extend/descriptor.h"
 
 namespace weft {
 
@@ -46,8 +47,6 @@ class WEFT_API OutputFile : NotCopied {
   /// Opens `path`, or makes it. std::invalid_argument when it cannot be written,
   /// std::runtime_error when the system has no descriptor or space left, or fails.
   OutputFile(std::string what, std::string path, Mode mode);
-  /// Closes it without a check, where `close` was not called.
-  ~OutputFile();
 
   /// Writes all of it; std::runtime_error when that fails.
   void write(std::string_view text);
@@ -56,7 +55,8 @@ class WEFT_API OutputFile : NotCopied {
 
  private:
   std::string what_, path_;
-  int descriptor_ = -1;
+  /// Closed without a check where `close` was not called.
+  OwnedDescriptor descriptor_;
 };
 
 }  // namespace weft

@@ -6,15 +6,15 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
-#include "src/comm/memory/posted_messages.h"
 #include "src/comm/signature.h"
 #include "src/comm/world.h"
 #include "src/device/cuda/streams.h"
 #include "weft/device.h"
+#include "weft/dtype.h"
 #include "weft/export.h"
+#include "weft/stream.h"
 
 namespace weft {
 
@@ -53,6 +53,24 @@ struct SlotEvents {
   std::vector<void*> former;
 };
 
+/// A place in shared memory for one message from one rank to another: the sender posts, the
+/// receiver takes it, copies from the sender's memory and marks it as received, and the sender
+/// frees the place. All zeros: a free place.
+struct alignas(64) PostedMessage {
+  enum State : uint64_t { kFree, kPosted, kTaken, kReceived };
+  /// The number of the message between the two ranks, times 4, plus the state.
+  std::atomic<uint64_t> stage{0};
+  const void* data = nullptr;
+  int64_t count = 0;
+  int32_t tag = 0;
+  DType dtype = DType::f32;
+
+  State state() const { return static_cast<State>(stage.load(std::memory_order_acquire) % 4); }
+};
+
+/// The most messages that can be pending from one rank to another.
+inline constexpr int kPostedMessages = 16;
+
 /// The state shared by the members of a group that see each other's memory. Each rank's collective
 /// `s` uses its slot s % kSlots.
 class MemoryGroup : public Members, NotCopied {
@@ -84,19 +102,13 @@ class MemoryGroup : public Members, NotCopied {
   /// Only where ranks are threads.
   SlotEvents& events(int rank, uint64_t sequence) const { return events_[place(rank, sequence)]; }
   std::byte* room(int rank, uint64_t sequence) const {
-    return memory_.get() + slots_bytes() + posted_messages_bytes() + place(rank, sequence) * kRoom;
+    return memory_.get() + places() * sizeof(Slot) + place(rank, sequence) * kRoom;
   }
   /// The message places from one rank to another.
   std::span<PostedMessage> posted_messages(int from, int to) const {
-    auto* first = reinterpret_cast<PostedMessage*>(memory_.get() + slots_bytes());
+    auto* first =
+        reinterpret_cast<PostedMessage*>(memory_.get() + places() * (sizeof(Slot) + kRoom));
     return {first + (from * size() + to) * kPostedMessages, kPostedMessages};
-  }
-  /// Returns true when all ranks have reached that progress in that call, or are in a later one.
-  bool all_reached(uint64_t sequence, uint64_t progress) const {
-    for (int r = 0; r < size(); ++r) {
-      if (slot(r, sequence).progress.load(std::memory_order_acquire) < progress) return false;
-    }
-    return true;
   }
   /// Returns the ranks that have not reached that progress.
   std::vector<int> behind(uint64_t sequence, uint64_t progress) const {
@@ -117,13 +129,50 @@ class MemoryGroup : public Members, NotCopied {
   static size_t place(int rank, uint64_t sequence) {
     return static_cast<size_t>(rank) * kSlots + sequence % kSlots;
   }
-  size_t slots_bytes() const { return world_ranks.size() * kSlots * sizeof(Slot); }
-  size_t posted_messages_bytes() const {
-    return world_ranks.size() * world_ranks.size() * kPostedMessages * sizeof(PostedMessage);
-  }
+  size_t places() const { return world_ranks.size() * kSlots; }
 
   const std::shared_ptr<std::byte> memory_;
   mutable std::vector<SlotEvents> events_;
+};
+
+/// Orders one rank's exchange on GPUs, where the reads are queued on streams. Where the ranks'
+/// threads wait for each other, their streams wait for what the other ranks have queued by then; no
+/// thread waits for a GPU. Uses the stream that was current at construction. Does nothing for host
+/// memory.
+class ExchangeOrder {
+ public:
+  /// For a call whose published memory is on `device`.
+  ExchangeOrder(const MemoryGroup& group, int rank, uint64_t sequence, Device device);
+
+  /// Records that the work that makes the published memory is queued.
+  void posted();
+  /// Makes the stream wait until the others' memory for `phase` is valid: their posts for phase 0,
+  /// their reads of the previous phase otherwise. Reads of `phase` may be queued afterwards.
+  void await(int phase);
+  /// Records that the reads of `phase` are queued.
+  void finished(int phase);
+  /// Makes the stream wait for all ranks' reads of the last phase; later work may overwrite what
+  /// this rank has published.
+  void ended(int last);
+  /// Makes the current stream wait for the end.
+  void join() const;
+  /// Returns true when the GPU has reached the end.
+  bool is_reached() const { return end_.empty() || end_.is_reached(); }
+
+  /// The stream on which the reads are queued.
+  const Stream& stream() const { return stream_; }
+
+ private:
+  bool is_queued() const { return device_.kind == DeviceKind::cuda; }
+  void mark(int point);
+  void check_reach(int other, Device device) const;
+
+  const MemoryGroup& group_;
+  const int rank_;
+  const uint64_t sequence_;
+  const Device device_;
+  Stream stream_;
+  Event end_;
 };
 
 }  // namespace weft

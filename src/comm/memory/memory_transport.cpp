@@ -1,11 +1,217 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/comm/memory/memory_transport.h"
 
-#include "src/comm/memory/exchange_work.h"
-#include "src/comm/memory/message_work.h"
+#include "src/comm/memory/publication.h"
+#include "src/comm/ranges.h"
 #include "src/comm/read_collective.h"
+#include "weft/error.h"
 
 namespace weft {
+
+// A round has at most two phases.
+static_assert(progress_after(2 * kMostRounds) < kProgressRange);
+
+/// The device of the blocks or pieces of a call.
+template <class Parts> static Device device_of(const MemoryGroup& group, const Parts& parts) {
+  const Device device = parts.empty() ? cpu : parts[0].device;
+  if (device.kind == DeviceKind::cuda && group.ranks_are_processes())
+    refuse_device_memory(group.name, device);
+  return device;
+}
+
+static std::span<const MemoryBlock> parts_of(const Exchange& call) { return call.blocks; }
+static std::span<const Piece> parts_of(const Collective& call) { return call.pieces; }
+static int phases_in(const Exchange& call) { return call.phases(); }
+static int phases_in(const Collective& call) { return phases_of(call.kind); }
+
+/// A pending exchange in memory, which every collective is: each rank publishes what the others
+/// read, and when all have published, reads what it needs, phase by phase.
+class ExchangeWork : public PendingWork {
+ public:
+  /// Publishes at once, unless the world is aborted. `reader` is used until the work is done; it is
+  /// null when there are no phases.
+  template <class Call>
+  ExchangeWork(MemoryTransport& transport, const Call& call, ExchangeReader* reader)
+      : PendingWork(transport.group(), transport.rank(), transport.next_collective()),
+        transport_(transport),
+        reader_(reader),
+        phases_(phases_in(call)),
+        slot_(group().slot(rank(), sequence())),
+        publication_(group(), rank(), sequence()),
+        order_(group(), rank(), sequence(), device_of(group(), parts_of(call))) {
+    const Claim claim = transport_.take_claim();
+    if (world().is_aborted()) refuse(call, claim);
+    sign(call, claim, slot_.signature);
+    post(publication_.publish(call));
+    record(slot_.signature, transport_.counters());
+  }
+
+ private:
+  bool advance() final {
+    while (all_have_come()) {
+      if (phase_ < 0) begin_reading();
+      if (phase_ + 1 >= phases_) {
+        if (phases_ > 0) {
+          order_.ended(phases_ - 1);
+          flight().ends_on(order_.stream());
+        }
+        return true;
+      }
+      if (!read_next_phase()) return false;
+      if (phase_ + 1 >= phases_ && publication_.is_eager()) {
+        transport_.leave_to_readers(sequence(), reached());
+        return true;
+      }
+    }
+    return false;
+  }
+
+  std::vector<int> missing() const final { return group().behind(sequence(), reached()); }
+
+  const char* missed(int rank) const final {
+    const uint64_t now = group().slot(rank, sequence()).progress.load(std::memory_order_acquire);
+    return now < progress_at(kPosted) ? "call it" : "finish it";
+  }
+
+  std::string words() const final { return weft::in_words(slot_.signature); }
+  void joined() final { order_.join(); }
+  bool is_complete() const final { return order_.is_reached(); }
+
+  void retreat() noexcept final {
+    for (int r = 0; r < group().size(); ++r) {
+      if (r == rank()) continue;
+      wait_while(r, [&] {
+        return group().slot(r, sequence()).reading.load(std::memory_order_seq_cst) == sequence();
+      });
+    }
+  }
+
+  /// Throws the failure. The slot keeps the earlier call, whose signature other ranks may be
+  /// reading.
+  template <class Call> [[noreturn]] void refuse(const Call& call, const Claim& claim) {
+    Signature own;
+    sign(call, claim, own);
+    record(own, transport_.counters());
+    flight().failed();
+    const std::string operation = weft::in_words(own);
+    throw world().echo(prefix() + operation, operation, number());
+  }
+
+  uint64_t progress_at(uint64_t within) const { return sequence() * kProgressRange + within; }
+  /// This rank's progress, which all ranks must reach before it continues.
+  uint64_t reached() const { return progress_at(phase_ < 0 ? kPosted : progress_after(phase_)); }
+
+  void post(const void* shown) {
+    // Stored first: a rank still comparing hashes of the slot's previous call must see that the
+    // slot has moved on.
+    slot_.progress.store(progress_at(0), std::memory_order_relaxed);
+    slot_.hash.store(slot_.signature.hash, std::memory_order_release);
+    slot_.published = shown;
+    slot_.is_eager = publication_.is_eager();
+    order_.posted();
+    slot_.progress.store(progress_at(kPosted), std::memory_order_release);
+  }
+
+  bool all_have_come() {
+    const uint64_t target = reached();
+    while (seen_ < group().size()) {
+      const Slot& slot = group().slot(seen_, sequence());
+      if (slot.progress.load(std::memory_order_acquire) < target) return false;
+      ++seen_;
+    }
+    return true;
+  }
+
+  void begin_reading() {
+    compare_signatures();
+    reads_rooms_ = phases_ > 0 && publication_.is_eager();
+    for (int r = 0; reads_rooms_ && r < group().size(); ++r) {
+      reads_rooms_ = group().slot(r, sequence()).is_eager;
+    }
+    flight().started();
+  }
+
+  void compare_signatures() {
+    // All ranks compare with the first one, so that all report the same difference.
+    const Slot& first = group().slot(0, sequence());
+    const uint64_t expected = first.hash.load(std::memory_order_acquire);
+    for (int r = 1; r < group().size(); ++r) {
+      const Slot& slot = group().slot(r, sequence());
+      if (slot.hash.load(std::memory_order_acquire) == expected) continue;
+      // A slot that already serves a later call was found equal by the ranks that made this call.
+      const uint64_t end = progress_at(kProgressRange);
+      if (slot.progress.load(std::memory_order_acquire) >= end) continue;
+      if (first.progress.load(std::memory_order_acquire) >= end) continue;
+      fail_unequal(first.signature, r, slot.signature);
+    }
+  }
+
+  /// Returns false when the world has been aborted, because the others' memory may be gone.
+  bool may_read() {
+    if (reads_rooms_) return true;
+    // Set before the check for an abort: a rank that gives up keeps its memory as it is while
+    // others read it.
+    slot_.reading.store(sequence(), std::memory_order_seq_cst);
+    if (!group().world->is_aborted()) return true;
+    slot_.reading.store(0, std::memory_order_release);
+    return false;
+  }
+
+  bool read_next_phase() {
+    if (!may_read()) return false;
+    received(read_peers(phase_ + 1));
+    ++phase_;
+    order_.finished(phase_);
+    if (phase_ + 1 < phases_) publication_.update(phase_ + 1);
+    seen_ = 0;
+    if (phase_ + 1 < phases_) wait_anew();
+    slot_.progress.store(reached(), std::memory_order_release);
+    return true;
+  }
+
+  /// The published pointer of each rank.
+  std::span<const void* const> shown() {
+    std::vector<const void*>& published = transport_.published();
+    for (int r = 0; r < group().size(); ++r) {
+      published[static_cast<size_t>(r)] = group().slot(r, sequence()).published;
+    }
+    return published;
+  }
+
+  int64_t read_peers(int phase) {
+    try {
+      // The rounds are known once all ranks have published.
+      if (phase == 0) phases_ *= reader_->rounds(shown());
+      order_.await(phase);
+      if (phase == 0) flight().begins_on(order_.stream());
+      const StreamScope scope(order_.stream());
+      const int64_t bytes = reader_->read(phase, shown());
+      slot_.reading.store(0, std::memory_order_release);
+      return bytes;
+    } catch (const PeerMismatch& mismatch) {
+      slot_.reading.store(0, std::memory_order_release);
+      fail_with(concat(title(), ": ", group().in_words(mismatch.rank), mismatch.text),
+                mismatch.rank);
+    } catch (...) {
+      slot_.reading.store(0, std::memory_order_release);
+      throw;
+    }
+  }
+
+  MemoryTransport& transport_;
+  ExchangeReader* reader_;
+  /// The phases of one round; once these are known, of all rounds.
+  int phases_;
+  /// The last phase that this rank has finished; -1: it has only published.
+  int phase_ = -1;
+  /// All ranks have published eagerly.
+  bool reads_rooms_ = false;
+  /// The ranks below this one have `reached` it.
+  int seen_ = 0;
+  Slot& slot_;
+  Publication publication_;
+  ExchangeOrder order_;
+};
 
 /// Keeps a transport alive. As the first base it is destroyed after all else of an object.
 struct KeptTransport {
@@ -44,7 +250,7 @@ class ReadersWork final : public PendingWork {
       : PendingWork(group, rank, sequence), progress_(progress) {}
 
  private:
-  bool advance() override { return group().all_reached(sequence(), progress_); }
+  bool advance() override { return missing().empty(); }
   std::vector<int> missing() const override { return group().behind(sequence(), progress_); }
   const char* missed(int) const override { return "finish it"; }
   void retreat() noexcept override {}
@@ -74,15 +280,14 @@ uint64_t MemoryTransport::next_collective() {
 /// Other ranks are this far behind only when they have many pending calls.
 void MemoryTransport::await_readers(uint64_t sequence) {
   uint64_t& progress = readers_[sequence % MemoryGroup::kSlots];
-  if (progress > 0 && !group_->all_reached(sequence, progress)) {
+  if (progress > 0 && !group_->behind(sequence, progress).empty()) {
     ReadersWork(*group_, rank_, sequence, progress).wait();
   }
   progress = 0;
 }
 
 Work MemoryTransport::start(const Collective& call) {
-  if (call.kind == CollectiveKind::send) return Work(std::make_unique<SendWork>(*this, call));
-  if (call.kind == CollectiveKind::recv) return Work(std::make_unique<RecvWork>(*this, call));
+  if (is_message(call.kind)) return start_message(*this, call);
   return Work(std::make_unique<StartedCollective>(*this, call));
 }
 

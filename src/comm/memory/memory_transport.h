@@ -75,6 +75,12 @@ class MemoryTransport final : public Transport {
   std::map<std::vector<int64_t>, int64_t> subgroups_;
 };
 
+/// Takes the earliest posted message with that tag; null when there is none.
+PostedMessage* take_message(std::span<PostedMessage> messages, int tag);
+
+/// Starts a send or a receive: the receiver copies from the sender's memory.
+Work start_message(MemoryTransport& transport, const Collective& call);
+
 /// A pending call of a rank that sees the memory of the others. Only its own rank advances it.
 class PendingWork : public Waitable {
  public:

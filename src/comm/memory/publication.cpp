@@ -4,7 +4,7 @@
 #include <cstring>
 #include <memory>
 
-#include "src/comm/check.h"
+#include "src/comm/ranges.h"
 #include "src/comm/read_collective.h"
 #include "src/device/shared_memory.h"
 #include "src/kernels/copy/copy.h"
@@ -18,78 +18,99 @@ static size_t bytes_of_elements(int64_t elements, DType dtype) {
   return static_cast<size_t>(elements) * size_of(dtype);
 }
 
-StagingBuffer::StagingBuffer(const Collective& call, int ranks, int rank)
-    : call_(call), ranks_(ranks), rank_(rank), rounds_(rounds_of(call, ranks)) {
-  for (const Piece& piece : call.pieces) {
-    half_bytes_ += half_of(piece);
-    reduced_bytes_ += reduced_of(piece);
+/// The shared memory into which one rank copies what it sends in a collective of several rounds:
+/// two halves, which the rounds use alternately, and the elements that it reduces in a round of an
+/// all_reduce.
+class StagingBuffer {
+ public:
+  /// `call` lives as long as this.
+  StagingBuffer(const Collective& call, int ranks, int rank)
+      : call_(call), ranks_(ranks), rank_(rank), rounds_(rounds_of(call, ranks)) {
+    for (const Piece& piece : call.pieces) {
+      half_bytes_ += half_of(piece);
+      reduced_bytes_ += reduced_of(piece);
+    }
   }
-}
 
-size_t StagingBuffer::half_of(const Piece& piece) const {
-  if (sizes_of(call_, piece, rank_).send == 0) return 0;
-  int64_t elements = 0;
-  if (sends_all_parts(call_.kind)) {
-    for (int r = 0; r < ranks_; ++r) elements += most_of(part_of(call_, piece, ranks_, r), rounds_);
-  } else {
-    elements = most_of(part_of(call_, piece, ranks_, rank_), rounds_);
+  /// The bytes that it needs, to be passed to `place_at` first.
+  size_t bytes() const { return 2 * half_bytes_ + reduced_bytes_; }
+  void place_at(void* memory) { memory_ = static_cast<std::byte*>(memory); }
+
+  /// Makes the published copy of a call point here.
+  void lead_here(Collective& shown, Piece* pieces) const {
+    shown.rounds = rounds_;
+    shown.half_bytes = half_bytes_;
+    size_t sent = 0, reduced = 2 * half_bytes_;
+    for (size_t i = 0; i < call_.pieces.size(); ++i) {
+      pieces[i].send = memory_ + sent;
+      pieces[i].recv = memory_ + reduced;
+      sent += half_of(call_.pieces[i]);
+      reduced += reduced_of(call_.pieces[i]);
+    }
   }
-  return room_for(bytes_of_elements(elements, piece.dtype));
-}
 
-size_t StagingBuffer::reduced_of(const Piece& piece) const {
-  if (call_.kind != CollectiveKind::all_reduce) return 0;
-  const int64_t elements = most_of(part_of(call_, piece, ranks_, rank_), rounds_);
-  return room_for(bytes_of_elements(elements, piece.recv_dtype));
-}
-
-void StagingBuffer::lead_here(Collective& shown, Piece* pieces) const {
-  shown.rounds = rounds_;
-  shown.half_bytes = half_bytes_;
-  size_t sent = 0, reduced = 2 * half_bytes_;
-  for (size_t i = 0; i < call_.pieces.size(); ++i) {
-    pieces[i].send = memory_ + sent;
-    pieces[i].recv = memory_ + reduced;
-    sent += half_of(call_.pieces[i]);
-    reduced += reduced_of(call_.pieces[i]);
+  /// Copies what this rank sends in a round. All ranks have read the round before the previous one.
+  void fill(int round) const {
+    std::byte* to = memory_ + static_cast<size_t>(round % 2) * half_bytes_;
+    for (const Piece& piece : call_.pieces) {
+      const size_t bytes = half_of(piece);
+      if (bytes > 0) fill_piece(piece, {round, rounds_}, to);
+      to += bytes;
+    }
   }
-}
 
-void StagingBuffer::fill_piece(const Piece& piece, const Round& round, std::byte* to) const {
-  const size_t element = size_of(piece.dtype);
-  const auto* from = static_cast<const std::byte*>(piece.send);
-  const bool all_parts = sends_all_parts(call_.kind);
-  for (int r = all_parts ? 0 : rank_; r < (all_parts ? ranks_ : rank_ + 1); ++r) {
-    const int64_t part = part_of(call_, piece, ranks_, r);
-    const ElementRange range = range_of(part, round);
-    copy_bytes(to, from + static_cast<size_t>(range.begin) * element,
-               static_cast<size_t>(range.count) * element);
-    to += static_cast<size_t>(most_of(part, rounds_)) * element;
-    from += static_cast<size_t>(part) * element;
+  /// Copies what this rank has reduced in a round.
+  void fill_reduced(int round) const {
+    std::byte* to = memory_ + 2 * half_bytes_;
+    for (const Piece& piece : call_.pieces) {
+      const ElementRange share = share_of(piece.counts[0], ranks_, rank_);
+      const ElementRange range = range_of(share.count, {round, rounds_});
+      copy_bytes(to, element_at(piece.recv, share.begin + range.begin, piece.recv_dtype),
+                 bytes_of_elements(range.count, piece.recv_dtype));
+      to += reduced_of(piece);
+    }
   }
-}
 
-void StagingBuffer::fill(int round) const {
-  std::byte* to = memory_ + static_cast<size_t>(round % 2) * half_bytes_;
-  for (const Piece& piece : call_.pieces) {
-    const size_t bytes = half_of(piece);
-    if (bytes > 0) fill_piece(piece, {round, rounds_}, to);
-    to += bytes;
+ private:
+  /// The parts of a piece that this rank sends: of all ranks, or only its own.
+  int first_part() const { return sends_all_parts(call_.kind) ? 0 : rank_; }
+  int parts_end() const { return sends_all_parts(call_.kind) ? ranks_ : rank_ + 1; }
+  /// The most elements of that part in any round.
+  int64_t most(const Piece& piece, int part) const {
+    return most_of(part_of(call_, piece, ranks_, part), rounds_);
   }
-}
+  /// Bytes of a piece in one half, and of its reduced elements.
+  size_t half_of(const Piece& piece) const {
+    if (sizes_of(call_, piece, rank_).send == 0) return 0;
+    int64_t elements = 0;
+    for (int r = first_part(); r < parts_end(); ++r) elements += most(piece, r);
+    return room_for(bytes_of_elements(elements, piece.dtype));
+  }
+  size_t reduced_of(const Piece& piece) const {
+    if (call_.kind != CollectiveKind::all_reduce) return 0;
+    return room_for(bytes_of_elements(most(piece, rank_), piece.recv_dtype));
+  }
 
-void StagingBuffer::fill_reduced(int round) const {
-  std::byte* to = memory_ + 2 * half_bytes_;
-  for (const Piece& piece : call_.pieces) {
-    const size_t element = size_of(piece.recv_dtype);
-    const ElementRange share = share_of(piece.counts[0], ranks_, rank_);
-    const ElementRange range = range_of(share.count, {round, rounds_});
-    const auto* from = static_cast<const std::byte*>(piece.recv);
-    copy_bytes(to, from + static_cast<size_t>(share.begin + range.begin) * element,
-               static_cast<size_t>(range.count) * element);
-    to += reduced_of(piece);
+  void fill_piece(const Piece& piece, const Round& round, std::byte* to) const {
+    int64_t before = 0;
+    for (int r = first_part(); r < parts_end(); ++r) {
+      const int64_t part = part_of(call_, piece, ranks_, r);
+      const ElementRange range = range_of(part, round);
+      copy_bytes(to, element_at(piece.send, before + range.begin, piece.dtype),
+                 bytes_of_elements(range.count, piece.dtype));
+      to += bytes_of_elements(most(piece, r), piece.dtype);
+      before += part;
+    }
   }
-}
+
+  const Collective& call_;
+  const int ranks_;
+  const int rank_;
+  const int rounds_;
+  size_t half_bytes_ = 0;
+  size_t reduced_bytes_ = 0;
+  std::byte* memory_ = nullptr;
+};
 
 void* Publication::hold(size_t bytes) {
   // The allocator keeps the memory for the next call; fresh pages cost more than the copy.
@@ -194,8 +215,8 @@ const void* Publication::shared(const Collective& call) {
     pieces[i].counts = stored(piece.counts, place(piece.counts.size_bytes()));
   }
   if (in_rounds) {
-    staging_.emplace(call, group_.size(), rank_);
-    staging_->place_at(static_cast<std::byte*>(hold(staging_->bytes())));
+    staging_ = std::make_shared<StagingBuffer>(call, group_.size(), rank_);
+    staging_->place_at(hold(staging_->bytes()));
     staging_->fill(0);
     staging_->lead_here(*shown, pieces);
     phases_ = phases_of(call.kind);
@@ -226,17 +247,15 @@ const void* Publication::shared(const Exchange& call) {
   return blocks;
 }
 
-void Publication::next_round(int phase) {
+void Publication::update(int phase) {
+  for (const Late& late : late_) {
+    if (late.phase == phase) copy(late.to, late.from);
+  }
+  if (!staging_) return;
   if (phase % phases_ == 0) {
     staging_->fill(phase / phases_);
   } else {
     staging_->fill_reduced(phase / phases_);
-  }
-}
-
-void Publication::copy_late(int phase) {
-  for (const Late& late : late_) {
-    if (late.phase == phase) copy(late.to, late.from);
   }
 }
 

@@ -2,50 +2,17 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
+#include <memory>
 #include <vector>
 
 #include "src/comm/memory/memory_group.h"
-#include "src/comm/rounds.h"
 #include "src/comm/transport.h"
 #include "weft/export.h"
 #include "weft/storage.h"
 
 namespace weft {
 
-/// The shared memory into which one rank copies what it sends in a collective of several rounds:
-/// two halves, which the rounds use alternately, and the elements that it reduces in a round of an
-/// all_reduce.
-class StagingBuffer {
- public:
-  /// `call` lives as long as this.
-  StagingBuffer(const Collective& call, int ranks, int rank);
-
-  /// The bytes that it needs, to be passed to `place_at` first.
-  size_t bytes() const { return 2 * half_bytes_ + reduced_bytes_; }
-  void place_at(std::byte* memory) { memory_ = memory; }
-
-  /// Makes the published copy of a call point here.
-  void lead_here(Collective& shown, Piece* pieces) const;
-  /// Copies what this rank sends in a round. All ranks have read the round before the previous one.
-  void fill(int round) const;
-  /// Copies what this rank has reduced in a round.
-  void fill_reduced(int round) const;
-
- private:
-  /// Bytes of a piece in one half, and of its reduced elements.
-  size_t half_of(const Piece& piece) const;
-  size_t reduced_of(const Piece& piece) const;
-  void fill_piece(const Piece& piece, const Round& round, std::byte* to) const;
-
-  const Collective& call_;
-  const int ranks_;
-  const int rank_;
-  const int rounds_;
-  size_t half_bytes_ = 0;
-  size_t reduced_bytes_ = 0;
-  std::byte* memory_ = nullptr;
-};
+class StagingBuffer;
 
 /// Publishes one call of one rank to the other ranks. Threads share all memory and read the call
 /// itself. Processes read a copy of it in memory that all have mapped at the same addresses, with
@@ -62,22 +29,15 @@ class Publication : NotCopied {
       : group_(group), rank_(rank), sequence_(sequence) {}
 
   /// Returns what the other ranks are to read: a Collective, or an array of blocks.
-  const void* publish(const Collective& call) {
+  template <class Call> const void* publish(const Call& call) {
     is_eager_ = group_.world->is_crowded() && fits_room(call);
-    return is_eager_ || group_.ranks_are_processes() ? shared(call) : &call;
-  }
-  const void* publish(const Exchange& call) {
-    is_eager_ = group_.world->is_crowded() && fits_room(call);
-    return is_eager_ || group_.ranks_are_processes() ? shared(call) : call.blocks.data();
+    return is_eager_ || group_.ranks_are_processes() ? shared(call) : in_place(call);
   }
   /// All published data is in the slot's buffer.
   bool is_eager() const { return is_eager_; }
   /// Publishes what this rank made in the previous phase, before the others may begin `phase` (from
   /// 1 on).
-  void update(int phase) {
-    if (!late_.empty()) copy_late(phase);
-    if (staging_) next_round(phase);
-  }
+  void update(int phase);
   /// Returns where the others see the `bytes` at `data`: in place or copied.
   const void* visible(const void* data, size_t bytes) {
     return group_.ranks_are_processes() ? shared_bytes(data, bytes) : data;
@@ -90,6 +50,8 @@ class Publication : NotCopied {
     MemoryBlock from;
     MemoryBlock to;
   };
+  static const void* in_place(const Collective& call) { return &call; }
+  static const void* in_place(const Exchange& call) { return call.blocks.data(); }
   bool fits_room(const Collective& call) const;
   bool fits_room(const Exchange& call) const;
   /// Returns true when the other processes see the data in place.
@@ -101,12 +63,10 @@ class Publication : NotCopied {
   Piece shared_piece(const Collective& call, const Piece& piece);
   const void* late_part(const Piece& piece);
   bool needs_rounds(const Collective& call) const;
-  void next_round(int phase);
   /// Allocates memory that the others see, for the life of this object.
   void* hold(size_t bytes);
   /// As `hold`, but in the slot's buffer while it has space.
   void* place(size_t bytes);
-  void copy_late(int phase);
 
   const MemoryGroup& group_;
   const int rank_;
@@ -116,7 +76,7 @@ class Publication : NotCopied {
   std::vector<Ref<Storage>> held_;
   std::vector<Late> late_;
   /// For a call in rounds of `phases_` phases each.
-  std::optional<StagingBuffer> staging_;
+  std::shared_ptr<StagingBuffer> staging_;
   int phases_ = 1;
 };
 

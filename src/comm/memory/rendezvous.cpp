@@ -15,25 +15,100 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <span>
 #include <thread>
 #include <utility>
 
-#include "src/comm/memory/greeting.h"
-#include "weft/extend/descriptor.h"
+#include "weft/error.h"
 #include "weft/warnings.h"
 
 namespace weft {
 
 using Clock = std::chrono::steady_clock;
 
-namespace {
-
-struct Address {
-  sockaddr_un address = {};
-  socklen_t length = 0;
+/// The messages between the processes of a host that meet (`rendezvous`).
+struct Greeting {
+  int32_t index = 0;
+  int32_t count = 0;
+  /// A build, or what is wrong.
+  std::array<char, 1000> text{};
 };
 
-}  // namespace
+/// The process at the other end of a connection: its user and number.
+static ucred peer_of(int connection) {
+  ucred peer = {};
+  socklen_t length = sizeof peer;
+  if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
+    fail_call("getsockopt", std::strerror(errno));
+  }
+  return peer;
+}
+
+/// A greeting as the system sends it, with room for descriptors.
+struct GreetingMessage {
+  static constexpr size_t kMostDescriptors = SharedMemory::kMaxRegions;
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostDescriptors * sizeof(int))> room{};
+  iovec part;
+  msghdr head = {};
+
+  explicit GreetingMessage(Greeting& greeting) : part{&greeting, sizeof greeting} {
+    head.msg_iov = &part;
+    head.msg_iovlen = 1;
+    head.msg_control = room.data();
+    head.msg_controllen = room.size();
+  }
+};
+
+/// Sends a greeting with copies of `descriptors`. Returns false when the other end is closed.
+static bool send_greeting(int to, Greeting greeting, const std::vector<int>& descriptors) {
+  GreetingMessage message(greeting);
+  const size_t bytes = descriptors.size() * sizeof(int);
+  message.head.msg_controllen = descriptors.empty() ? 0 : CMSG_SPACE(bytes);
+  if (cmsghdr* head = CMSG_FIRSTHDR(&message.head)) {
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(bytes);
+    std::memcpy(CMSG_DATA(head), descriptors.data(), bytes);
+  }
+  if (sendmsg(to, &message.head, MSG_NOSIGNAL) >= 0) return true;
+  if (errno == EPIPE || errno == ECONNRESET) return false;
+  fail_call("sendmsg", std::strerror(errno));
+}
+
+/// Waits for a greeting. Returns false when the other end is closed.
+static bool receive_greeting(int from, Greeting& greeting,
+                             std::vector<OwnedDescriptor>& descriptors) {
+  GreetingMessage message(greeting);
+  const ssize_t got = recvmsg(from, &message.head, MSG_CMSG_CLOEXEC);
+  for (cmsghdr* head = CMSG_FIRSTHDR(&message.head); head;
+       head = CMSG_NXTHDR(&message.head, head)) {
+    if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
+    const size_t count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int descriptor = -1;
+      std::memcpy(&descriptor, CMSG_DATA(head) + i * sizeof(int), sizeof(int));
+      descriptors.emplace_back(above_standard(descriptor));
+    }
+  }
+  if (got >= 0 && (message.head.msg_flags & MSG_CTRUNC)) {
+    fail_call("recvmsg", "this process has reached its limit of open files (ulimit -n)");
+  }
+  greeting.text.back() = '\0';
+  return got == static_cast<ssize_t>(sizeof greeting);
+}
+
+/// Waits until one of the descriptors can be read, or accepted; returns false after `until`.
+static bool await_readable(std::span<pollfd> descriptors, Clock::time_point until) {
+  while (true) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
+    const int ready = poll(descriptors.data(), descriptors.size(),
+                           static_cast<int>(std::clamp<int64_t>(left, 0, 1 << 30)));
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR) fail_call("poll", std::strerror(errno));
+    if (left <= 0) return false;
+  }
+}
 
 /// The name of a job's socket, without what is drawn for it.
 static std::string name_of_job(const std::string& key) {
@@ -43,13 +118,14 @@ static std::string name_of_job(const std::string& key) {
   return concat("weft-", getuid(), '-', fits ? key : concat('#', std::hash<std::string>()(key)));
 }
 
-/// A name without a file: it is gone with the socket.
-static Address address_of(const std::string& name) {
-  Address made;
-  made.address.sun_family = AF_UNIX;
-  std::copy(name.begin(), name.end(), made.address.sun_path + 1);
-  made.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  return made;
+/// Calls `bind` or `connect` with a name without a file: it is gone with the socket.
+static int call_with_name(int (*call)(int, const sockaddr*, socklen_t), int socket,
+                          const std::string& name) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::copy(name.begin(), name.end(), address.sun_path + 1);
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return call(socket, reinterpret_cast<const sockaddr*>(&address), length);
 }
 
 /// Number of hexadecimal digits that follow the name of the job and a minus.
@@ -71,14 +147,14 @@ static std::vector<std::string> names_in_use(const std::string& job) {
   return names;
 }
 
-static std::string drawn_name(const std::string& job) {
+std::string random_digits() {
   uint64_t drawn = 0;
   if (getrandom(&drawn, sizeof drawn, 0) != sizeof drawn) {
     fail_call("getrandom", std::strerror(errno));
   }
   std::array<char, kDrawnDigits + 1> digits;
   std::snprintf(digits.data(), digits.size(), "%016llx", static_cast<unsigned long long>(drawn));
-  return concat(job, '-', digits.data());
+  return digits.data();
 }
 
 static OwnedDescriptor new_socket(int flags = 0) {
@@ -91,10 +167,8 @@ static OwnedDescriptor new_socket(int flags = 0) {
 /// otherwise. Does not wait: another user's process may never accept.
 static OwnedDescriptor connected_to(const std::string& name) {
   OwnedDescriptor made = new_socket(SOCK_NONBLOCK);
-  const Address address = address_of(name);
-  const auto* to = reinterpret_cast<const sockaddr*>(&address.address);
   // Ignores the reason: the socket may be another user's while the job has a different one.
-  if (::connect(made.get(), to, address.length) != 0) return OwnedDescriptor();
+  if (call_with_name(::connect, made.get(), name) != 0) return OwnedDescriptor();
   // The peer would get this process's memory, and any user may take an address of such a name.
   if (peer_of(made.get()).uid != getuid()) return OwnedDescriptor();
   if (fcntl(made.get(), F_SETFL, 0) != 0) fail_call("fcntl", std::strerror(errno));
@@ -148,7 +222,7 @@ class FirstProcess {
  private:
   /// Listens under a random name, which no other process can take first; the job's can be guessed.
   void take_name() {
-    const std::string job = name_of_job(members_.key), drawn = drawn_name(job);
+    const std::string job = name_of_job(members_.key), drawn = concat(job, '-', random_digits());
     listen_as(drawn);
     std::vector<std::string> names = names_in_use(job);
     if (std::erase(names, drawn) == 0) listen_as(job);
@@ -161,9 +235,7 @@ class FirstProcess {
 
   void listen_as(const std::string& name) {
     socket_ = new_socket();
-    const Address address = address_of(name);
-    const auto* as = reinterpret_cast<const sockaddr*>(&address.address);
-    if (bind(socket_.get(), as, address.length) != 0) {
+    if (call_with_name(::bind, socket_.get(), name) != 0) {
       fail_call("bind", "the processes of job ", in_quotes(members_.key),
                 " cannot meet: ", std::strerror(errno));
     }

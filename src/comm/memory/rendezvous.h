@@ -35,4 +35,7 @@ struct HostMemory {
 HostMemory meet(const HostMembers& members, size_t segment_bytes,
                 std::chrono::milliseconds deadline);
 
+/// 64 random bits as 16 hexadecimal digits.
+std::string random_digits();
+
 }  // namespace weft

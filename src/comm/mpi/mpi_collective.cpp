@@ -2,8 +2,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "src/comm/check.h"
-#include "src/comm/fake.h"
 #include "src/comm/mpi/engine.h"
 #include "src/comm/mpi/mpi_transport.h"
 #include "src/comm/mpi/wire.h"

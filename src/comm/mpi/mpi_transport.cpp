@@ -6,7 +6,6 @@
 #include <numeric>
 #include <utility>
 
-#include "src/comm/check.h"
 #include "src/comm/memory/memory_transport.h"
 #include "src/comm/mpi/engine.h"
 #include "weft/extend/hash.h"

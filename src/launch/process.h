@@ -3,6 +3,9 @@
 
 #include <string>
 
+#include "weft/context.h"
+#include "weft/ranks.h"
+
 namespace weft {
 
 /// How this process was started: alone, or as one rank of several.
@@ -21,5 +24,14 @@ struct Launched {
 /// Reads the variables that weft run, mpirun (Open MPI), torchrun and srun set, in this order.
 /// Throws std::invalid_argument naming a variable that is missing or not a number.
 Launched launched_from_environment();
+
+/// Throws std::invalid_argument naming `what` for invalid options.
+void check_options(const char* what, const RunOptions& options);
+
+/// The number of kernel threads for each of `ranks` ranks that share this machine's cores.
+int threads_of_rank(int ranks, const RunOptions& options);
+
+/// Makes the calling thread and its context those of a rank.
+void become_rank(Context& context, int threads, const RunOptions& options);
 
 }  // namespace weft

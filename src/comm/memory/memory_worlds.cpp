@@ -1,17 +1,109 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/comm/memory/process_world.h"
+#include "src/comm/memory/memory_worlds.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <numeric>
 
+#include "src/comm/flight/record.h"
 #include "src/comm/memory/memory_transport.h"
 #include "src/comm/waiter.h"
 #include "weft/export.h"
 #include "weft/extend/hash.h"
 
 namespace weft {
+
+/// How long after the deadline a rank may run that has not noticed a failure.
+static constexpr std::chrono::milliseconds kGrace{2000};
+
+std::vector<std::shared_ptr<Transport>> ThreadsWorld::transports() {
+  std::vector<int> members(static_cast<size_t>(ranks()));
+  std::iota(members.begin(), members.end(), 0);
+  const auto group = make_group(members, "world");
+  std::vector<std::shared_ptr<Transport>> all;
+  for (const int rank : members) all.push_back(std::make_shared<MemoryTransport>(group, rank));
+  return all;
+}
+
+/// Allocates zeros in whole cache lines; fresh pages take no memory until they are written.
+static std::shared_ptr<std::byte> zeros(size_t bytes) {
+  constexpr size_t line = 64;
+  size_t room = bytes + line;
+  const std::shared_ptr<void> memory(std::calloc(room, 1), std::free);
+  if (!memory) throw std::bad_alloc();
+  void* first = memory.get();
+  return {memory, static_cast<std::byte*>(std::align(line, bytes, first, room))};
+}
+
+std::shared_ptr<MemoryGroup> ThreadsWorld::make_group(const std::vector<int>& members,
+                                                      const std::string& name) {
+  const size_t bytes = MemoryGroup::bytes_for(static_cast<int>(members.size()));
+  return std::make_shared<MemoryGroup>(shared_from_this(), Members{next_group_++, members, name},
+                                       zeros(bytes));
+}
+
+std::shared_ptr<MemoryGroup> ThreadsWorld::group(const std::vector<int64_t>& key,
+                                                 const std::vector<int>& members,
+                                                 const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  GroupEntry& entry = groups_[key];
+  if (!entry.group) entry.group = make_group(members, name);
+  std::shared_ptr<MemoryGroup> group = entry.group;
+  if (++entry.taken == group->size()) groups_.erase(key);
+  return group;
+}
+
+void ThreadsWorld::on_failure(const std::exception_ptr& cause) {
+  const std::lock_guard lock(mutex_);
+  is_failed_ = true;
+  cause_ = cause;
+  failed_at_ = std::chrono::steady_clock::now();
+  changed_.notify_all();
+}
+
+void ThreadsWorld::body_threw(int rank, const std::exception_ptr& cause) {
+  abort_for_exception(rank, cause);
+  if (!is_aborted() || failure().found_by != rank) return;
+  const std::lock_guard lock(mutex_);
+  // The exception that made a rank give up a collective is known only here.
+  if (!cause_) cause_ = cause;
+}
+
+void ThreadsWorld::end(int rank) {
+  const std::lock_guard lock(mutex_);
+  World::end(rank);
+  ++ended_count_;
+  changed_.notify_all();
+}
+
+void ThreadsWorld::await_all() {
+  std::unique_lock lock(mutex_);
+  const auto all_ended = [&] { return ended_count_ == ranks(); };
+  changed_.wait(lock, [&] { return all_ended() || is_failed_; });
+  if (all_ended()) return;
+  const auto left = failure().was_late ? kGrace : deadline() + kGrace;
+  if (!changed_.wait_until(lock, failed_at_ + left, all_ended)) end_late(lock);
+}
+
+void ThreadsWorld::end_late(const std::unique_lock<std::mutex>&) const {
+  std::string late;
+  for (int rank = 0; rank < ranks(); ++rank) {
+    if (!has_ended(rank)) late += concat(late.empty() ? "" : ", ", rank);
+  }
+  write_flight_records(failure().text);
+  end_process(concat("ending the process, because rank ", late, " neither ended nor noticed that ",
+                     failure().text));
+}
+
+void ThreadsWorld::rethrow() const {
+  if (!is_aborted()) return;
+  if (cause_) std::rethrow_exception(cause_);
+  const WorldFailure failed = failure();
+  throw CommError(failed.text, failed.rank, "abort", 0);
+}
 
 static constexpr std::chrono::milliseconds kLookEvery{2};
 static constexpr size_t kSegmentPage = 4096;
@@ -37,6 +129,10 @@ struct WorldSegment {
 
   RankState* ranks() { return reinterpret_cast<RankState*>(this + 1); }
 };
+
+static WorldSegment& segment_in(const SharedMemory& memory) {
+  return *reinterpret_cast<WorldSegment*>(memory.data());
+}
 
 /// Precedes the memory of a group; its last user releases that.
 struct alignas(64) GroupHead {
@@ -66,13 +162,12 @@ class SegmentLock : NotCopied {
 ProcessWorld::ProcessWorld(int rank, int ranks, std::vector<int> here,
                            std::chrono::milliseconds deadline,
                            std::shared_ptr<SharedMemory> segment, SharedHeap& heap)
-    : World(ranks, deadline, static_cast<int>(here.size()),
-            reinterpret_cast<WorldSegment*>(segment->data())->state,
-            reinterpret_cast<WorldSegment*>(segment->data())->ranks()),
+    : World(ranks, deadline, static_cast<int>(here.size()), {segment, &segment_in(*segment).state},
+            {segment, segment_in(*segment).ranks()}),
       rank_(rank),
       here_(std::move(here)),
       memory_(std::move(segment)),
-      segment_(*reinterpret_cast<WorldSegment*>(memory_->data())),
+      segment_(segment_in(*memory_)),
       heap_(heap),
       gone_(here_.size()) {
   const auto place = static_cast<size_t>(place_of(rank));

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
+#include <map>
 #include <mutex>
 #include <vector>
 
@@ -11,6 +13,50 @@
 #include "src/device/shared_memory.h"
 
 namespace weft {
+
+/// The world of a `run_ranks`, whose ranks are threads of this process.
+class ThreadsWorld final : public World, public std::enable_shared_from_this<ThreadsWorld> {
+ public:
+  ThreadsWorld(int ranks, std::chrono::milliseconds deadline)
+      : World(ranks, deadline, ranks, std::make_shared<WorldState>(),
+              std::shared_ptr<RankState[]>(new RankState[static_cast<size_t>(ranks)])) {}
+
+  /// The transports of the world communicator, one for each rank.
+  std::vector<std::shared_ptr<Transport>> transports();
+
+  /// Records that the body of `rank` threw `cause`.
+  void body_threw(int rank, const std::exception_ptr& cause);
+  void end(int rank) override;
+  /// Returns when all ranks have ended. Ends the process when a rank neither ends nor notices a
+  /// failure within the deadline and a grace time.
+  void await_all();
+  /// Throws the first failure, if there is one.
+  void rethrow() const;
+
+  std::shared_ptr<MemoryGroup> group(const std::vector<int64_t>& key,
+                                     const std::vector<int>& members,
+                                     const std::string& name) override;
+  /// Releases groups that not all members joined.
+  void forget_groups() { groups_.clear(); }
+
+ private:
+  struct GroupEntry {
+    std::shared_ptr<MemoryGroup> group;
+    int taken = 0;
+  };
+  std::shared_ptr<MemoryGroup> make_group(const std::vector<int>& members, const std::string& name);
+  void on_failure(const std::exception_ptr& cause) override;
+  [[noreturn]] void end_late(const std::unique_lock<std::mutex>& lock) const;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  int ended_count_ = 0;
+  bool is_failed_ = false;
+  std::exception_ptr cause_;
+  std::chrono::steady_clock::time_point failed_at_;
+  std::map<std::vector<int64_t>, GroupEntry> groups_;
+  uint64_t next_group_ = 0;
+};
 
 struct WorldSegment;
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/comm/rounds.h"
+#include "src/comm/ranges.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace weft {
 
@@ -72,6 +73,60 @@ ElementRange range_received(const Collective& call, const Piece& piece, int rank
     return {0, part_of(call, piece, ranks, to)};
   }
   return {part_offset(counts, from), counts[static_cast<size_t>(from)]};
+}
+
+static int64_t sum_of(std::span<const int64_t> counts) {
+  return std::accumulate(counts.begin(), counts.end(), int64_t{0});
+}
+
+PieceSizes sizes_of(const Collective& call, const Piece& piece, int rank) {
+  const auto own = [&] { return piece.counts[static_cast<size_t>(rank)]; };
+  const bool is_root = rank == call.root;
+  switch (call.kind) {
+    case CollectiveKind::broadcast:
+      return {is_root ? piece.counts[0] : 0, is_root ? 0 : piece.counts[0], 0};
+    case CollectiveKind::all_gather:
+      return {own(), sum_of(piece.counts), part_offset(piece.counts, rank)};
+    case CollectiveKind::reduce_scatter:
+      return {sum_of(piece.counts), own(), part_offset(piece.counts, rank)};
+    case CollectiveKind::gather:
+      return {own(), is_root ? sum_of(piece.counts) : 0, part_offset(piece.counts, rank)};
+    case CollectiveKind::scatter:
+      return {is_root ? sum_of(piece.counts) : 0, own(), part_offset(piece.counts, rank)};
+    case CollectiveKind::all_to_all: return {sum_of(piece.counts), sum_of(call.recv_counts), 0};
+    case CollectiveKind::send: return {piece.counts[0], 0, 0};
+    case CollectiveKind::recv: return {0, piece.counts[0], 0};
+    default: return {piece.counts[0], piece.counts[0], 0};
+  }
+}
+
+static int64_t elements_of_others(const Collective& call, const Piece& piece, int rank) {
+  const int64_t all = sizes_of(call, piece, rank).recv;
+  const auto own = static_cast<size_t>(rank);
+  switch (call.kind) {
+    case CollectiveKind::all_to_all: return all - call.recv_counts[own];
+    case CollectiveKind::all_gather: return all - piece.counts[own];
+    case CollectiveKind::gather:
+    case CollectiveKind::scatter: return rank == call.root ? all - piece.counts[own] : all;
+    default: return all;
+  }
+}
+
+int64_t received_bytes(const Collective& call, int rank, int size) {
+  int64_t bytes = 0;
+  for (const Piece& piece : call.pieces) {
+    const auto sent = static_cast<int64_t>(size_of(piece.dtype));
+    if (!is_reduction(call.kind)) {
+      bytes += elements_of_others(call, piece, rank) * sent;
+      continue;
+    }
+    const int64_t own = part_of(call, piece, size, rank);
+    bytes += (size - 1) * own * sent;
+    if (call.kind == CollectiveKind::all_reduce) {
+      bytes += (piece.counts[0] - own) * static_cast<int64_t>(size_of(piece.recv_dtype));
+    }
+  }
+  return bytes;
 }
 
 int rounds_of(const Collective& call, int ranks) {

@@ -46,6 +46,17 @@ ElementRange range_sent(const Collective& call, const Piece& piece, int ranks, i
 ElementRange range_received(const Collective& call, const Piece& piece, int ranks, int from,
                             int to);
 
+/// The number of elements that a piece sends and receives on one rank, and the position of the
+/// rank's own part in the whole.
+struct PieceSizes {
+  int64_t send = 0, recv = 0, own_offset = 0;
+};
+PieceSizes sizes_of(const Collective& call, const Piece& piece, int rank);
+
+/// Returns the bytes that a rank receives from others in a call, counted the same way on every kind
+/// of interconnect.
+int64_t received_bytes(const Collective& call, int rank, int size);
+
 /// A limit of `rounds_of`, well below what the progress of a slot can count.
 inline constexpr int kMostRounds = 16384;
 /// The number of rounds that a call in a group of that size has if any of its ranks needs rounds;
