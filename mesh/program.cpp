@@ -88,6 +88,8 @@ static bool is_in_place(const PackedBoxes& parts, const Shape& block) {
   return true;
 }
 
+void PackedBoxes::close(const Shape& block) { in_place = is_in_place(*this, block); }
+
 static void make_parts(const PlanStep& step, const std::vector<int>& members,
                        StepProgram& program) {
   const Box &own = step.from->box, &result = step.to->box;
@@ -99,8 +101,8 @@ static void make_parts(const PlanStep& step, const std::vector<int>& members,
     }
   }
   if (step.kind == Kind::all_gather) program.send.add(relative(own, own));
-  program.send.in_place = is_in_place(program.send, own.shape);
-  program.recv.in_place = is_in_place(program.recv, result.shape);
+  program.send.close(own.shape);
+  program.recv.close(result.shape);
 }
 
 static StepProgram program_of(MeshGrid& grid, const PlanStep& step) {

@@ -35,6 +35,8 @@ struct ReadProgram {
 /// Boxes of a block that are sent to, or received from, the members of a group, in their order.
 struct PackedBoxes {
   void add(const Box& box);
+  /// All boxes of a block of that shape were added.
+  void close(const Shape& block);
 
   std::vector<Box> boxes;
   std::vector<int64_t> counts;
@@ -45,10 +47,10 @@ struct PackedBoxes {
 
 /// This rank's part of one step.
 struct StepProgram {
-  Communicator group;
-  ReadProgram read;
-  PackedBoxes send;
-  PackedBoxes recv;
+  Communicator group = {};
+  ReadProgram read = {};
+  PackedBoxes send = {};
+  PackedBoxes recv = {};
 };
 
 /// The steps of a plan, worked out for this rank.
@@ -99,9 +101,9 @@ class PhaseReader final : public ExchangeReader {
   std::vector<const MemoryBlock*> members_;
 };
 
-/// `pack` copies the boxes of `in` into `memory`, dense and one after the other; `unpack` copies
-/// back.
-void pack(const MemoryBlock& in, const PackedBoxes& parts, void* memory);
-void unpack(const void* memory, const PackedBoxes& parts, const MemoryBlock& out);
+/// Runs the collective of a step, by default the all_to_all: sends boxes of `in` to the members and
+/// puts those that come into `out`.
+void send_boxes(const StepProgram& program, const MemoryBlock& in, const MemoryBlock& out,
+                PlanStep::Kind kind = PlanStep::Kind::all_to_all, ReduceOp op = ReduceOp::sum);
 
 }  // namespace weft

@@ -153,24 +153,4 @@ int64_t read_boxes(const ReadProgram& program, ReduceOp op,
   return bytes;
 }
 
-void pack(const MemoryBlock& in, const PackedBoxes& parts, void* memory) {
-  auto* next = static_cast<char*>(memory);
-  for (const Box& box : parts.boxes) {
-    MemoryBlock part = in.part(box);
-    if (part.numel() == 0) continue;
-    copy(dense_block(next, in.dtype, box.shape, in.device), part);
-    next += part.numel() * static_cast<int64_t>(size_of(in.dtype));
-  }
-}
-
-void unpack(const void* memory, const PackedBoxes& parts, const MemoryBlock& out) {
-  auto* next = static_cast<char*>(const_cast<void*>(memory));
-  for (const Box& box : parts.boxes) {
-    MemoryBlock part = out.part(box);
-    if (part.numel() == 0) continue;
-    copy(part, dense_block(next, out.dtype, box.shape, out.device));
-    next += part.numel() * static_cast<int64_t>(size_of(out.dtype));
-  }
-}
-
 }  // namespace weft
