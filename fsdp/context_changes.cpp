@@ -8,24 +8,18 @@
 namespace weft::fsdp {
 
 bool FsdpContext::syncs_all() const {
-  return syncs_ && std::all_of(groups_.begin(), groups_.end(), [](const auto& group) {
+  return syncs_ && std::ranges::all_of(groups_, [](const auto& group) {
            return group->controls.reduces && group->controls.all_reduces;
          });
 }
 
-void FsdpContext::user_unshard(ParamGroup& group) {
-  if (!running_) take_over_changes();
-  group.copy_set_values();
-  note_changes(group);
-  handle(StepEvent::Kind::user_unshard, group);
-}
-
-void FsdpContext::user_wait(ParamGroup& group) {
-  if (group.is_built()) handle(StepEvent::Kind::user_wait, group);
-}
-
-void FsdpContext::user_reshard(ParamGroup& group) {
-  if (group.is_built()) handle(StepEvent::Kind::user_reshard, group);
+void FsdpContext::user_event(StepEvent::Kind kind, ParamGroup& group) {
+  if (kind == StepEvent::Kind::user_unshard) {
+    if (!running_) take_over_changes();
+    group.copy_set_values();
+    note_changes(group);
+  }
+  if (group.is_built()) handle(kind, group);
 }
 
 void FsdpContext::set_manual_finalization(bool enabled) {
@@ -126,14 +120,14 @@ void FsdpContext::readopt() {
   const FsdpStates before = states_, now = states_from(states_.back()->modules());
   const std::vector<ParamGroup*> changed = adopt_again(before, now);
   for (const auto& group : groups_) {
-    const bool is_changed = std::find(changed.begin(), changed.end(), group.get()) != changed.end();
+    const bool is_changed = std::ranges::find(changed, group.get()) != changed.end();
     if (is_changed) scheduler_.drop_grads(*group);
   }
   use_states(now);
   recordings_ = {};
   // Modules that left the model are separate models.
   for (const auto& state : before) {
-    if (std::find(now.begin(), now.end(), state) != now.end()) continue;
+    if (std::ranges::find(now, state) != now.end()) continue;
     const std::vector<Module*> modules = state->modules();
     const auto own =
         modules.empty() ? nullptr : ModuleSharder::attachment<FsdpContext>(*modules[0]);

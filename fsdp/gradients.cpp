@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <functional>
 #include <range/v3/numeric/accumulate.hpp>
-#include <range/v3/view/filter.hpp>
-#include <range/v3/view/reverse.hpp>
+#include <ranges>
 
 #include "weft/context.h"
 #include "weft/error.h"
@@ -14,8 +13,6 @@
 #include "weft/ops/factories.h"
 
 namespace weft::fsdp {
-
-namespace views = ranges::views;
 
 /// A reduction over this rank alone, which only copies the gradients to the host.
 static Reduction reduction_alone(const Roles& roles) {
@@ -26,18 +23,18 @@ static Reduction reduction_alone(const Roles& roles) {
   return {std::move(ranks), true, false};
 }
 
-Gradients::Gradients(const Roles& roles, int64_t bucket_bytes, Tier tier,
-                     const Quantization& quantization)
+Gradients::Gradients(const Roles& roles, const FullyShardOptions& options)
     : roles_(roles),
-      bucket_bytes_(bucket_bytes),
+      bucket_bytes_(options.bucket_bytes),
       replicas_(roles.replica_group()),
-      tier_(std::move(tier)),
+      tier_(options.offload.gradients),
       on_host_(tier_.offloads()) {
   AxisGroup each = roles.group(0, roles.each_step);
   AxisGroup late = roles.group(roles.each_step, roles.sharded.size());
   if (each.size > 1) reductions_.push_back({std::move(each), true, false});
   if (late.size > 1) reductions_.push_back({std::move(late), true, true});
   if (replicas_.size > 1) reductions_.push_back({replicas_, false, true});
+  const Quantization& quantization = options.quantization;
   if (quantization.reduce && !reductions_.empty()) {
     if (!reductions_[0].scatters) {
       fail("fully_shard: gradients are all-reduced, as ", *quantization.reduce,
@@ -75,10 +72,9 @@ void Gradients::add(FsdpParam& param) {
 
 void Gradients::lay_out() {
   const bool scatters = !reductions_.empty() && reductions_[0].scatters;
-  direct_ =
-      !scatters && !on_host_ && std::all_of(grads_.begin(), grads_.end(), [](const Grad& grad) {
-        return grad.param->types.reduce == grad.param->types.accumulate;
-      });
+  direct_ = !scatters && !on_host_ && std::ranges::all_of(grads_, [](const Grad& grad) {
+    return grad.param->types.reduce == grad.param->types.accumulate;
+  });
   for (Grad& grad : grads_) {
     const FsdpParam& param = *grad.param;
     const DType wire = param.types.reduce, rests = param.types.accumulate;
@@ -116,7 +112,7 @@ void Gradients::cut_into_buckets() {
   const bool cuts = !reductions_.empty() && !reductions_[0].scatters;
   int64_t bytes = 0;
   int bucket = 0;
-  for (Grad& grad : views::reverse(grads_)) {
+  for (Grad& grad : std::views::reverse(grads_)) {
     if (cuts && bytes >= bucket_bytes_) {
       ++bucket;
       bytes = 0;
@@ -262,7 +258,7 @@ int Gradients::pre_accumulate_grad(size_t i) {
     return -1;
   }
   // The other gradients may get contributions too. The end of backward completes those that do not.
-  for (Grad& other : grads_ | views::filter(is_in(grad.bucket))) expect(other);
+  for (Grad& other : grads_ | std::views::filter(is_in(grad.bucket))) expect(other);
   return grad.bucket;
 }
 
@@ -275,7 +271,7 @@ int Gradients::post_accumulate_grad(size_t i) {
 
 void Gradients::close_bucket(int bucket, size_t reductions) {
   const bool waits = !reductions_.empty() && reductions == 0;
-  for (Grad& grad : grads_ | views::filter(is_in(bucket))) {
+  for (Grad& grad : grads_ | std::views::filter(is_in(bucket))) {
     const bool written = grad.progress == Progress::written || grad.progress == Progress::complete;
     if (!written && !holds_earlier(grad) && device_.kind != DeviceKind::meta) {
       const NoGrad no_grad;
@@ -331,8 +327,7 @@ void Gradients::move_param_grads(const Ref<Storage>& from, const Ref<Storage>& t
 }
 
 bool Gradients::is_under_way() const {
-  return std::any_of(buckets_.begin(), buckets_.end(),
-                     [](const Bucket& bucket) { return bucket.under_way; });
+  return std::ranges::any_of(buckets_, [](const Bucket& bucket) { return bucket.under_way; });
 }
 
 void Gradients::wait_quietly() noexcept {
@@ -355,30 +350,25 @@ int64_t Gradients::traffic(int bucket, size_t reduction) const {
   const AxisGroup& ranks = reductions_[reduction].ranks;
   const bool scatters = reductions_[reduction].scatters;
   if (replica_sums_ && !scatters) return replica_sums_->traffic();
-  int64_t bytes = 0, run = 0;
-  DType run_dtype = DType::f32;
-  const auto end_run = [&](DType sent, DType received) {
-    const int64_t share = ranks.communicator.reduced_share(run);
+  int64_t bytes = 0;
+  const auto add_reduced = [&](int64_t elements, DType sent, DType received) {
+    const int64_t share = ranks.communicator.reduced_share(elements);
     bytes += share * (ranks.size - 1) * static_cast<int64_t>(size_of(sent)) +
-             (run - share) * static_cast<int64_t>(size_of(received));
-    run = 0;
+             (elements - share) * static_cast<int64_t>(size_of(received));
   };
-  for (const Grad& grad : grads_ | views::filter(is_in(bucket))) {
-    const DType rests = grad.param->types.accumulate;
+  if (!scatters && (reduction > 0 || direct_)) {
+    for (const SumRun& run : runs_of(bucket)) add_reduced(run.elements, run.dtype, run.dtype);
+    return bytes;
+  }
+  for (const Grad& grad : grads_ | std::views::filter(is_in(bucket))) {
     const Region& from = reduction == 0 ? grad.unsharded : grad.middle;
     if (scatters) {
-      bytes += from.counts[static_cast<size_t>(ranks.rank)] * (ranks.size - 1) *
-               static_cast<int64_t>(size_of(from.wire));
-    } else if (reduction == 0 && !direct_) {
-      run = grad.unsharded.elements();
-      end_run(grad.unsharded.dtype, rests);
+      bytes +=
+          from.count_of(ranks.rank) * (ranks.size - 1) * static_cast<int64_t>(size_of(from.wire));
     } else {
-      if (run > 0 && rests != run_dtype) end_run(run_dtype, run_dtype);
-      run += grad.param->sharded_elements();
-      run_dtype = rests;
+      add_reduced(from.elements(), from.dtype, grad.param->types.accumulate);
     }
   }
-  if (run > 0) end_run(run_dtype, run_dtype);
   return bytes;
 }
 

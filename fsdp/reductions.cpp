@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <range/v3/view/filter.hpp>
+#include <ranges>
 #include <utility>
 
 #include "fsdp/gradients.h"
@@ -12,8 +12,6 @@
 #include "weft/ops/in_place.h"
 
 namespace weft::fsdp {
-
-namespace views = ranges::views;
 
 /// True if this rank's final sum counts: only the first replica adds to a sum over all replicas.
 bool Gradients::counts_here(const Grad& grad) const {
@@ -34,21 +32,69 @@ Tensor Gradients::sum_of(const Grad& grad) const {
   return local_in(sums(), landing_ + grad.offset, {elements}, grad.param->types.accumulate);
 }
 
+static int64_t bytes_of_sum(const ParamGrad& grad) {
+  return grad.param->sharded_elements() *
+         static_cast<int64_t>(size_of(grad.param->types.accumulate));
+}
+
+void Gradients::make_file() {
+  std::vector<DiskMemory::Array> arrays;
+  for (const Grad& grad : grads_) {
+    arrays.push_back({concat("gradient of parameter ", grad.param->name), bytes_of_sum(grad)});
+  }
+  disk_ = DiskMemory::make(tier_.directory(), std::move(arrays), DiskPath::cached);
+  final_ = disk_->storage();
+}
+
+/// On one rank backward adds to earlier sums itself, as it does in memory: with the same bits.
+void Gradients::read_sums_to_buffer() {
+  const NoGrad no_grad;
+  for (Grad& grad : grads_) {
+    if (grad.sum == Sum::none) continue;
+    copy_(
+        local_in(buffer_, grad.unsharded.offset, {grad.unsharded.elements()}, grad.unsharded.dtype),
+        in_memory(final_of(grad)));
+    grad.in_buffer = grad.from_file = true;
+    grad.sum = Sum::none;
+  }
+}
+
+void Gradients::wait_for_writes() {
+  for (DiskMemory::Transfer& write : std::exchange(writes_, {})) write.wait();
+}
+
 /// Copies the sums that a reduction adds to from the host to the landing area.
 void Gradients::copy_sums_to_device(int bucket) {
   if (!on_host_ || std::exchange(bucket_at(bucket).landed, true)) return;
   const NoGrad no_grad;
-  for (const Grad& grad : grads_ | views::filter(is_in(bucket))) {
+  wait_for_writes();
+  for (const Grad& grad : grads_ | std::views::filter(is_in(bucket))) {
     if (grad.sum == Sum::none) continue;
-    disk_ ? read_sum(grad) : transfer_(sum_of(grad), final_of(grad));
+    const Tensor sum = sum_of(grad), rests = final_of(grad);
+    if (!disk_) {
+      transfer_(sum, rests);
+    } else if (device_.kind == DeviceKind::cuda) {
+      copy_(sum, in_memory(rests));
+    } else {
+      const auto offset = static_cast<int64_t>(grad.offset);
+      disk_->read(offset, bytes_of_sum(grad), sum.block().data).wait();
+    }
   }
 }
 
 void Gradients::copy_sums_to_host(int bucket) {
   if (!std::exchange(bucket_at(bucket).landed, false)) return;
   const NoGrad no_grad;
-  for (const Grad& grad : grads_ | views::filter(is_in(bucket))) {
-    disk_ ? write_sum(grad) : transfer_(final_of(grad), sum_of(grad));
+  for (const Grad& grad : grads_ | std::views::filter(is_in(bucket))) {
+    const Tensor sum = sum_of(grad), rests = final_of(grad);
+    if (!disk_) {
+      transfer_(rests, sum);
+    } else if (device_.kind == DeviceKind::cuda) {
+      write_to_disk(rests, sum);
+    } else {
+      const auto offset = static_cast<int64_t>(grad.offset);
+      writes_.push_back(disk_->write(offset, bytes_of_sum(grad), sum.block().data));
+    }
   }
 }
 
@@ -79,7 +125,7 @@ Piece Gradients::scattered(Grad& grad, size_t reduction) {
 /// The pieces of an all-reduce from the buffer to sums of another dtype. An earlier sum is added
 /// afterwards: sending it again would round it.
 void Gradients::reduce_buffer(int bucket, std::vector<Piece>& pieces) {
-  for (Grad& grad : grads_ | views::filter(is_in(bucket))) {
+  for (Grad& grad : grads_ | std::views::filter(is_in(bucket))) {
     const DType dtype = grad.param->types.accumulate;
     counts_.push_back(grad.unsharded.elements());
     pieces.push_back({.send = static_cast<char*>(buffer_->data()) + grad.unsharded.offset,
@@ -100,25 +146,28 @@ void Gradients::reduce_buffer(int bucket, std::vector<Piece>& pieces) {
   }
 }
 
-/// The pieces of an all-reduce of the final sums; adjacent sums share a piece.
-void Gradients::reduce_in_place(int bucket, std::vector<Piece>& pieces) {
-  for (Grad& grad : grads_ | views::filter(is_in(bucket))) {
-    grad.sum = Sum::of_replicas;
+/// On disk there are gaps between some sums, others on each rank, so that each is a run.
+std::vector<SumRun> Gradients::runs_of(int bucket) const {
+  std::vector<SumRun> runs;
+  for (const Grad& grad : grads_ | std::views::filter(is_in(bucket))) {
     const DType dtype = grad.param->types.accumulate;
-    char* data = place_of(grad);
-    const int64_t count = grad.param->sharded_elements();
-    const bool joins = !pieces.empty() && pieces.back().dtype == dtype &&
-                       static_cast<char*>(pieces.back().recv) +
-                               counts_.back() * static_cast<int64_t>(size_of(dtype)) ==
-                           data;
-    if (joins) {
-      counts_.back() += count;
-      continue;
+    if (runs.empty() || tier_.is_disk() || runs.back().dtype != dtype) {
+      runs.push_back({grad.offset, 0, dtype});
     }
-    counts_.push_back(count);
+    runs.back().elements += grad.param->sharded_elements();
+  }
+  return runs;
+}
+
+/// The pieces of an all-reduce of the final sums.
+void Gradients::reduce_in_place(int bucket, std::vector<Piece>& pieces) {
+  for (Grad& grad : grads_ | std::views::filter(is_in(bucket))) grad.sum = Sum::of_replicas;
+  for (const SumRun& run : runs_of(bucket)) {
+    char* data = static_cast<char*>(sums()->data()) + landing_ + run.offset;
+    counts_.push_back(run.elements);
     const std::span<const int64_t> own(&counts_.back(), 1);
     pieces.push_back(
-        {.send = data, .recv = data, .dtype = dtype, .counts = own, .device = device_});
+        {.send = data, .recv = data, .dtype = run.dtype, .counts = own, .device = device_});
   }
 }
 
@@ -215,7 +264,7 @@ void Gradients::set_aside(int bucket) {
   wait_for_writes();
   const NoGrad no_grad;
   const PurposeScope purpose(Purpose::gradients);
-  for (Grad& grad : grads_ | views::filter(is_in(bucket))) {
+  for (Grad& grad : grads_ | std::views::filter(is_in(bucket))) {
     if (!is_complete(grad.sum)) continue;
     const Tensor earlier = in_memory(final_of(grad));
     Ref<Storage> apart = Storage::allocate(
@@ -228,32 +277,16 @@ void Gradients::set_aside(int bucket) {
   }
 }
 
-/// Divides the sums of a bucket, and calls the hook with them: once for each run of one dtype, or
-/// for each sum if they rest on disk. Then there are gaps between some, others on each rank, but
-/// all ranks must call the hook equally often.
+/// Divides the sums of a bucket, and calls the hook with them: once for each run, so that all ranks
+/// call it equally often.
 void Gradients::change_sums(int bucket) {
   if (!changes_sums()) return;
   const NoGrad no_grad;
-  std::vector<const Grad*> run;
-  const auto end_run = [&] {
-    if (run.empty()) return;
-    const DType dtype = run[0]->param->types.accumulate;
-    const Grad& last = *run.back();
-    const auto elements = static_cast<int64_t>((last.offset - run[0]->offset) / size_of(dtype)) +
-                          last.param->sharded_elements();
-    const Tensor changed = local_in(sums(), landing_ + run[0]->offset, {elements}, dtype);
+  for (const SumRun& run : runs_of(bucket)) {
+    const Tensor changed = local_in(sums(), landing_ + run.offset, {run.elements}, run.dtype);
     if (divide_factor_ != 1) mul_(changed, 1 / divide_factor_);
     if (hook_) hook_(changed);
-    run.clear();
-  };
-  const auto joins = [&](const Grad& grad) {
-    return !disk_ && run[0]->param->types.accumulate == grad.param->types.accumulate;
-  };
-  for (const Grad& grad : grads_ | views::filter(is_in(bucket))) {
-    if (!run.empty() && !joins(grad)) end_run();
-    run.push_back(&grad);
   }
-  end_run();
 }
 
 void Gradients::add_sums(int bucket) {
@@ -266,7 +299,7 @@ void Gradients::add_sums(int bucket) {
 
 void Gradients::reopen(int bucket) {
   show();
-  for (Grad& grad : grads_ | views::filter(is_in(bucket))) {
+  for (Grad& grad : grads_ | std::views::filter(is_in(bucket))) {
     if (!grad.param->parameter->grad()) forget_sums(grad);
   }
   set_aside(bucket);
@@ -297,9 +330,8 @@ void Gradients::clear() {
 }
 
 const FsdpParam* Gradients::find_kept() const {
-  const auto found = std::find_if(grads_.begin(), grads_.end(), [](const Grad& grad) {
-    return static_cast<bool>(grad.param->parameter->grad());
-  });
+  const auto found = std::ranges::find_if(
+      grads_, [](const Grad& grad) { return static_cast<bool>(grad.param->parameter->grad()); });
   return found == grads_.end() ? nullptr : found->param;
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <range/v3/algorithm/any_of.hpp>
 #include <range/v3/numeric/accumulate.hpp>
 #include <range/v3/range/conversion.hpp>
 #include <range/v3/view/drop.hpp>
@@ -48,6 +49,11 @@ namespace views = ranges::views;
 
 std::vector<int> numbers_of(const AxisGroup& ranks) {
   return views::ints(0, ranks.size) | ranges::to<std::vector>();
+}
+
+bool has_axis(const DeviceMesh& mesh, const std::string& name) {
+  return ranges::any_of(views::ints(0, mesh.ndim()),
+                        [&](int axis) { return mesh.axis_name(axis) == name; });
 }
 
 static DeviceMesh view_of(const DeviceMesh& mesh, const std::vector<std::string>& axes) {
@@ -181,7 +187,7 @@ Roles roles_of(const DeviceMesh& mesh, const Strategy& strategy, const Reshard& 
     axes.emplace_back(name, row);
   }
   const bool to_axis = !reshard.axis().empty();
-  std::stable_sort(axes.begin(), axes.end(), [&](const auto& a, const auto& b) {
+  std::ranges::stable_sort(axes, [&](const auto& a, const auto& b) {
     const int more = depth_of(a.second) - depth_of(b.second);
     return more != 0 ? more < 0 : to_axis && a.first == reshard.axis() && b.first != a.first;
   });
@@ -215,20 +221,15 @@ static bool is_faster(const DeviceMesh& within, const DeviceMesh& across) {
 }
 
 static void check_axis(const DeviceMesh& mesh, const std::string& within) {
-  bool exists = within.empty();
-  for (int axis = 0; axis < mesh.ndim(); ++axis) exists = exists || mesh.axis_name(axis) == within;
-  if (exists) return;
+  if (within.empty() || has_axis(mesh, within)) return;
   fail("fully_shard: axis within which codes move is ", in_quotes(within), ", expected one of ",
        mesh, ", or an empty name");
 }
 
 std::vector<int> Stages::order() const {
-  std::vector<int> ranks;
-  for (int place = 0; place < within.size; ++place) {
-    for (int rank = 0; rank < within.size * across.size; ++rank) {
-      if (rank_within[static_cast<size_t>(rank)] == place) ranks.push_back(rank);
-    }
-  }
+  auto ranks = views::ints(0, static_cast<int>(rank_within.size())) | ranges::to<std::vector>();
+  std::ranges::stable_sort(ranks, {},
+                           [&](int rank) { return rank_within[static_cast<size_t>(rank)]; });
   return ranks;
 }
 

@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <bit>
 #include <functional>
-#include <range/v3/algorithm/all_of.hpp>
-#include <range/v3/algorithm/any_of.hpp>
 #include <range/v3/numeric/accumulate.hpp>
-#include <range/v3/view/iota.hpp>
-#include <range/v3/view/take.hpp>
+#include <ranges>
 
 #include "mesh/mesh_body.h"
 #include "mesh/search.h"
+#include "src/comm/rounds.h"
 #include "src/comm/transport.h"
 #include "weft/extend/links.h"
 
 namespace weft {
-
-namespace views = ranges::views;
 
 using Kind = PlanStep::Kind;
 
@@ -35,34 +31,23 @@ CostModel nccl_cost_model() {
 namespace {
 
 /// The boxes of all ranks in one state.
-class Boxes {
- public:
-  Boxes(const MeshGrid& grid, const Shape& shape, const Pattern& pattern)
-      : grid_(grid), shape_(shape), pattern_(pattern), offsets_(pattern) {}
+struct Boxes {
   Box at(const Coordinates& coordinates) const {
-    return box_of(pattern_, offsets_, grid_.sizes(), shape_, coordinates);
+    return box_of(state.pattern, offsets, problem.grid.sizes(), problem.shape, coordinates);
   }
 
- private:
-  const MeshGrid& grid_;
-  const Shape& shape_;
-  const Pattern& pattern_;
-  PartOffsets offsets_;
+  const PlanProblem& problem;
+  const PlanState& state;
+  PartOffsets offsets = PartOffsets(state.pattern);
 };
 
 /// A step on the ranks of a mesh: the boxes before and after.
 struct Step {
-  Step(const MeshGrid& of_grid, const Shape& shape, const PlanState& before, const PlanEdge& taken)
-      : grid(of_grid),
-        from(before),
-        edge(taken),
-        held(grid, shape, from.pattern),
-        made(grid, shape, edge.to.pattern) {}
-
-  const MeshGrid& grid;
+  const PlanProblem& problem;
   const PlanState& from;
   const PlanEdge& edge;
-  Boxes held, made;
+  const MeshGrid& grid = problem.grid;
+  Boxes held = {problem, from}, made = {problem, edge.to};
 };
 
 }  // namespace
@@ -78,36 +63,32 @@ bool cuts_alike(const Pattern& a, const Pattern& b, int axis) {
 
 Axes talking_axes(const MeshGrid& grid, const Pattern& from, const Pattern& to) {
   Axes axes;
-  const Placement sum = Partial{ReduceOp::sum};
   for (int axis = 0; axis < from.axes(); ++axis) {
     if (grid.size(axis) == 1) continue;
     bool reduced = from[axis].is_partial() && from[axis] != to[axis];
-    bool moved = from[axis].is_shard() && !cuts_alike(from, to, axis) && to[axis] != sum;
+    bool moved = from[axis].is_shard() && !cuts_alike(from, to, axis) && to[axis] != kSum;
     if (reduced || moved) axes.push_back(axis);
   }
   return axes;
 }
 
 bool counts_elsewhere(const Pattern& from, const Pattern& to, const Coordinates& coordinates) {
-  const Placement sum = Partial{ReduceOp::sum};
-  return ranges::any_of(views::ints(0, from.axes()), [&](int axis) {
-    const bool made = to[axis] == sum && from[axis] != sum && !from[axis].is_shard();
+  return std::ranges::any_of(std::views::iota(0, from.axes()), [&](int axis) {
+    const bool made = to[axis] == kSum && from[axis] != kSum && !from[axis].is_shard();
     return made && coordinates[static_cast<size_t>(axis)] != 0;
   });
 }
 
 bool makes_sums(const MeshGrid& grid, const Pattern& from, const Pattern& to) {
-  const Placement sum = Partial{ReduceOp::sum};
-  return ranges::any_of(views::ints(0, from.axes()), [&](int axis) {
-    return grid.size(axis) > 1 && to[axis] == sum && from[axis] != sum;
+  return std::ranges::any_of(std::views::iota(0, from.axes()), [&](int axis) {
+    return grid.size(axis) > 1 && to[axis] == kSum && from[axis] != kSum;
   });
 }
 
 /// True when a Shard becomes a Partial(sum): a rank reads only the slices at its own coordinates.
 static bool embeds(const MeshGrid& grid, const Pattern& from, const Pattern& to) {
-  const Placement sum = Partial{ReduceOp::sum};
-  return ranges::any_of(views::ints(0, from.axes()), [&](int axis) {
-    return grid.size(axis) > 1 && from[axis].is_shard() && to[axis] == sum;
+  return std::ranges::any_of(std::views::iota(0, from.axes()), [&](int axis) {
+    return grid.size(axis) > 1 && from[axis].is_shard() && to[axis] == kSum;
   });
 }
 
@@ -134,13 +115,6 @@ static int64_t read_elements(const Step& step, const Coordinates& coordinates) {
   return sources * result.shape.product() - held;
 }
 
-/// Elements of an all_reduce that one rank reduces: whole cache lines, divided as in src/comm.
-static int64_t reduced_share(int64_t elements, int ranks, int index) {
-  constexpr int64_t line = 64;
-  int64_t each = ((elements + ranks - 1) / ranks + line - 1) / line * line;
-  return std::clamp<int64_t>(elements - each * index, 0, each);
-}
-
 static int index_in_group(const MeshGrid& grid, const Axes& axes, const Coordinates& coordinates) {
   int index = 0;
   for (int axis : axes) index = index * grid.size(axis) + coordinates[static_cast<size_t>(axis)];
@@ -160,7 +134,7 @@ static int64_t received_bytes(const Step& step, const Coordinates& coordinates) 
     case Kind::all_gather: return (made - held) * element;
     case Kind::reduce_scatter: return (ranks - 1) * made * element;
     case Kind::all_reduce: {
-      int64_t part = reduced_share(made, ranks, index_in_group(grid, edge.axes, coordinates));
+      int64_t part = share_of(made, ranks, index_in_group(grid, edge.axes, coordinates)).count;
       return (ranks - 1) * part * element + (made - part) * result_element;
     }
     case Kind::all_to_all: return (made - overlap(own, result).shape.product()) * element;
@@ -172,8 +146,8 @@ static int64_t received_bytes(const Step& step, const Coordinates& coordinates) 
 /// True when boxes cut from `whole` along `axes` are contiguous in it, one after the other.
 static bool lie_in_order(const Pattern& pattern, const Axes& axes, const Shape& whole) {
   const int dim = pattern[axes[0]].dim();
-  return ranges::all_of(axes, [&](int axis) { return pattern[axis].dim() == dim; }) &&
-         ranges::all_of(whole | views::take(dim), [](int64_t size) { return size == 1; });
+  return std::ranges::all_of(axes, [&](int axis) { return pattern[axis].dim() == dim; }) &&
+         std::ranges::all_of(whole | std::views::take(dim), [](int64_t size) { return size == 1; });
 }
 
 static int64_t scratch_bytes(const Step& step, const Coordinates& coordinates) {
@@ -191,10 +165,10 @@ static int64_t scratch_bytes(const Step& step, const Coordinates& coordinates) {
   }
 }
 
-StepBytes bytes_of_step(const MeshGrid& grid, const Shape& shape, const PlanState& from,
-                        const PlanEdge& edge, const Coordinates& coordinates) {
-  const Step step(grid, shape, from, edge);
-  return {received_bytes(step, coordinates), scratch_bytes(step, coordinates)};
+StepBytes bytes_of_step(const PlanProblem& problem, const PlanState& from, const PlanEdge& edge) {
+  const Step step{problem, from, edge};
+  const Coordinates& here = problem.grid.coordinates();
+  return {received_bytes(step, here), scratch_bytes(step, here)};
 }
 
 /// Messages to wait for: one to start, then the rounds of a tree (twice for all_reduce); for
@@ -210,13 +184,17 @@ static double messages_of(Kind kind, int ranks) {
   }
 }
 
-/// Calls `f` for the first, a middle and the last coordinate of each axis: in a cut into chunks the
-/// first ranks hold most and the last ones least. Calls it for `every` coordinate where parts have
-/// explicit sizes.
-template <class F> static void for_sample(const MeshGrid& grid, bool every, F f) {
+/// The most of f(coordinates) over the first, a middle and the last coordinate of each axis: in a
+/// cut into chunks the first ranks hold most and the last ones least. Over `every` coordinate where
+/// parts have explicit sizes.
+template <class F> static int64_t most_of(const MeshGrid& grid, bool every, F f) {
   Coordinates at{};
+  int64_t most = 0;
   auto visit = [&](auto&& self, int axis) -> void {
-    if (axis == grid.ndim()) return f(at);
+    if (axis == grid.ndim()) {
+      most = std::max(most, f(at));
+      return;
+    }
     const int last = grid.size(axis) - 1;
     const int step = every ? 1 : std::max(1, (last + 1) / 2);
     for (int coordinate = 0, before = -1; before < last; coordinate += step) {
@@ -225,68 +203,49 @@ template <class F> static void for_sample(const MeshGrid& grid, bool every, F f)
     }
   };
   visit(visit, 0);
-}
-
-/// The most of f(coordinates) over the ranks. Where no part has an explicit size, the first rank
-/// has it.
-template <class F> static int64_t most_of(const MeshGrid& grid, bool sized, F f) {
-  if (!sized) return f(Coordinates{});
-  int64_t most = 0;
-  for_sample(grid, true, [&](const Coordinates& at) { most = std::max(most, f(at)); });
   return most;
 }
 
-int64_t most_bytes(const MeshGrid& grid, const Shape& shape, const PlanState& state) {
-  const Boxes boxes(grid, shape, state.pattern);
-  return most_of(grid, state.pattern.has_sizes(), [&](const Coordinates& at) {
+int64_t most_bytes(const PlanProblem& problem, const PlanState& state) {
+  const Boxes boxes{problem, state};
+  const auto bytes = [&](const Coordinates& at) {
     return boxes.at(at).shape.product() * bytes_of(state.dtype);
-  });
-}
-
-static bool is_sized(const PlanState& from, const PlanEdge& edge) {
-  return from.pattern.has_sizes() || edge.to.pattern.has_sizes();
-}
-
-int64_t most_scratch_bytes(const MeshGrid& grid, const Shape& shape, const PlanState& from,
-                           const PlanEdge& edge) {
-  const Step step(grid, shape, from, edge);
-  return most_of(grid, is_sized(from, edge),
-                 [&](const Coordinates& at) { return scratch_bytes(step, at); });
+  };
+  // Where no part has an explicit size, the first rank has most.
+  return state.pattern.has_sizes() ? most_of(problem.grid, true, bytes) : bytes({});
 }
 
 /// Bytes that the busiest rank receives. Of chunks: all_gather: the rank with the smallest part of
 /// the largest result; reductions: the rank with the largest part; all_to_all and exchange: the
 /// busiest of a sample.
-static int64_t most_received(const MeshGrid& grid, const Shape& shape, const PlanState& from,
-                             const PlanEdge& edge) {
-  const bool sized = is_sized(from, edge);
-  const Step step(grid, shape, from, edge);
+static int64_t most_received(const Step& step, bool sized) {
+  const PlanEdge& edge = step.edge;
+  const auto received = [&](const Coordinates& at) { return received_bytes(step, at); };
+  if (sized || edge.kind == Kind::all_to_all || edge.kind == Kind::exchange) {
+    return most_of(step.grid, sized, received);
+  }
   Coordinates at{};
   if (edge.kind == Kind::all_gather) {
-    for (int axis : edge.axes) at[static_cast<size_t>(axis)] = grid.size(axis) - 1;
+    for (int axis : edge.axes) at[static_cast<size_t>(axis)] = step.grid.size(axis) - 1;
   }
-  if (!sized && edge.kind != Kind::all_to_all && edge.kind != Kind::exchange) {
-    return received_bytes(step, at);
-  }
-  int64_t most = 0;
-  for_sample(grid, sized, [&](const Coordinates& sample) {
-    most = std::max(most, received_bytes(step, sample));
-  });
-  return most;
+  return received(at);
 }
 
-double predicted_seconds(const MeshGrid& grid, const Shape& shape, const PlanState& from,
-                         const PlanEdge& edge, DeviceKind device) {
-  int64_t received = most_received(grid, shape, from, edge);
-  int64_t scratch = most_scratch_bytes(grid, shape, from, edge);
+void predict(const PlanProblem& problem, const PlanState& from, PlanEdge& edge) {
+  const MeshGrid& grid = problem.grid;
+  const DeviceKind device = problem.options.device;
+  const Step step{problem, from, edge};
+  const bool sized = from.pattern.has_sizes() || edge.to.pattern.has_sizes();
+  const auto scratch_at = [&](const Coordinates& at) { return scratch_bytes(step, at); };
+  const int64_t scratch = sized ? most_of(grid, true, scratch_at) : scratch_at({});
+  const int64_t made = most_bytes(problem, edge.to);
+  const bool zeroes = edge.kind == Kind::local && makes_sums(grid, from.pattern, edge.to.pattern);
   const LinkCost& link = grid.link(edge.axes, device);
-  int64_t copied = scratch;
-  if (edge.kind == Kind::local && makes_sums(grid, from.pattern, edge.to.pattern)) {
-    copied = most_bytes(grid, shape, edge.to);
-  }
-  return messages_of(edge.kind, grid.size(edge.axes)) * link.seconds_per_message +
-         static_cast<double>(received) * link.seconds_per_byte +
-         static_cast<double>(copied) * grid.costs(device).seconds_per_copied_byte;
+  edge.seconds =
+      messages_of(edge.kind, grid.size(edge.axes)) * link.seconds_per_message +
+      static_cast<double>(most_received(step, sized)) * link.seconds_per_byte +
+      static_cast<double>(zeroes ? made : scratch) * grid.costs(device).seconds_per_copied_byte;
+  edge.bytes = made + scratch;
 }
 
 double predicted_exchange_seconds(const DeviceMesh& mesh, int64_t bytes) {

@@ -3,8 +3,6 @@
 
 #include <numeric>
 
-#include "mesh/row_ranks.h"
-
 namespace weft {
 
 Parcels::Parcels(std::vector<int64_t> bytes) : bytes_(std::move(bytes)), offsets_(bytes_.size()) {
@@ -48,9 +46,13 @@ Parcels Parts::gather(const Parcels& own) const {
 Parcels Parts::exchange(const Parcels& sent) const {
   const std::vector<int64_t> ones(chunks_.size(), 1);
   std::vector<int64_t> sizes(chunks_.size());
-  send_all(group_, sent.all_bytes().data(), ones, sizes.data(), ones, DType::i64);
+  Piece piece{
+      .send = sent.all_bytes().data(), .recv = sizes.data(), .dtype = DType::i64, .counts = ones};
+  group_.all_to_all(piece, ones).wait();
   Parcels received(sizes);
-  send_all(group_, sent.data(), sent.all_bytes(), received.data(), sizes, DType::u8);
+  piece = {
+      .send = sent.data(), .recv = received.data(), .dtype = DType::u8, .counts = sent.all_bytes()};
+  group_.all_to_all(piece, sizes).wait();
   return received;
 }
 

@@ -17,8 +17,7 @@ using Kind = PlanStep::Kind;
 void Plan::destroy(Plan* plan) { delete plan; }
 
 bool Plan::is_free() const {
-  return std::all_of(steps.begin(), steps.end(),
-                     [](const PlanStep& step) { return step.kind == Kind::local; });
+  return std::ranges::all_of(steps, [](const PlanStep& step) { return step.kind == Kind::local; });
 }
 
 /// Makes axes of one rank Replicate: their placement has no effect.
@@ -62,7 +61,6 @@ static void append_step(Plan& plan, PlanStep step) {
 static void build_steps(Plan& plan, const PlanProblem& problem) {
   std::vector<PlanEdge> edges = cheapest_steps(problem);
   check_reducible(*plan.from, edges);
-  const Coordinates& here = problem.grid.coordinates();
   PlanState state = problem.from;
   Ref<Layout> from = plan.from;
   for (size_t i = 0; i < edges.size(); ++i) {
@@ -72,7 +70,7 @@ static void build_steps(Plan& plan, const PlanProblem& problem) {
     bool is_last = i + 1 == edges.size();
     step.to = is_last ? plan.to : layout_of(sharding, plan.to->shape, edge.to.dtype);
     step.cost.seconds = edge.seconds;
-    const auto [received, scratch] = bytes_of_step(problem.grid, problem.shape, state, edge, here);
+    const auto [received, scratch] = bytes_of_step(problem, state, edge);
     step.cost.bytes = received;
     step.cost.peak_bytes = step.to->local_bytes() + scratch;
     from = step.to;

@@ -35,6 +35,8 @@ struct ReadProgram {
 /// Boxes of a block that are sent to, or received from, the members of a group, in their order.
 struct PackedBoxes {
   void add(const Box& box);
+  /// All boxes of a block of that shape were added.
+  void close(const Shape& block);
 
   std::vector<Box> boxes;
   std::vector<int64_t> counts;
@@ -45,10 +47,10 @@ struct PackedBoxes {
 
 /// This rank's part of one step.
 struct StepProgram {
-  Communicator group;
-  ReadProgram read;
-  PackedBoxes send;
-  PackedBoxes recv;
+  Communicator group = {};
+  ReadProgram read = {};
+  PackedBoxes send = {};
+  PackedBoxes recv = {};
 };
 
 /// The steps of a plan, worked out for this rank.
@@ -75,33 +77,21 @@ ReadProgram reads_of(const MeshGrid& grid, const Layout& from, const Axes& axes,
 int64_t read_boxes(const ReadProgram& program, ReduceOp op,
                    std::span<const MemoryBlock* const> members, const MemoryBlock& out);
 
-/// Reads phase by phase from the blocks that the members expose.
-class PhaseReader final : public ExchangeReader {
- public:
-  struct Phase {
-    const ReadProgram& program;
-    ReduceOp op;
-    MemoryBlock out;
-  };
-  explicit PhaseReader(std::span<const Phase> phases) : phases_(phases) {}
-
-  int64_t read(int phase, std::span<const void* const> shown) override {
-    const Phase& now = phases_[static_cast<size_t>(phase)];
-    members_.clear();
-    for (const void* blocks : shown) {
-      members_.push_back(blocks ? static_cast<const MemoryBlock*>(blocks) + phase : nullptr);
+/// Runs an exchange in which `read(phase, shown)` does what ExchangeReader::read states.
+template <class F> void exchange(const Communicator& group, const Exchange& call, F read) {
+  struct Reader final : ExchangeReader {
+    explicit Reader(F& by) : by_(by) {}
+    int64_t read(int phase, std::span<const void* const> shown) override {
+      return by_(phase, shown);
     }
-    return read_boxes(now.program, now.op, members_, now.out);
-  }
+    F& by_;
+  } reader(read);
+  group.transport()->exchange(call, reader);
+}
 
- private:
-  std::span<const Phase> phases_;
-  std::vector<const MemoryBlock*> members_;
-};
-
-/// `pack` copies the boxes of `in` into `memory`, dense and one after the other; `unpack` copies
-/// back.
-void pack(const MemoryBlock& in, const PackedBoxes& parts, void* memory);
-void unpack(const void* memory, const PackedBoxes& parts, const MemoryBlock& out);
+/// Runs the collective of a step, by default the all_to_all: sends boxes of `in` to the members and
+/// puts those that come into `out`.
+void send_boxes(const StepProgram& program, const MemoryBlock& in, const MemoryBlock& out,
+                PlanStep::Kind kind = PlanStep::Kind::all_to_all, ReduceOp op = ReduceOp::sum);
 
 }  // namespace weft

@@ -78,4 +78,36 @@ KeyedRows combined_rows(const RowDim& to, std::span<const int64_t> keys, const M
 /// The axes longer than 1 that cut a dim, or any dim, in mesh order.
 Axes axes_cutting(const Layout& layout, std::optional<int> dim = {});
 
+// Shared by rows.cpp and row_exchange.cpp: rows of one rank.
+
+/// The keys first <= key < last.
+struct KeyRange {
+  int64_t first, last;
+};
+/// The keys of the rows that a rank with that box of the tensor has.
+KeyRange range_of(const RowDim& rows, const Box& box);
+
+/// Returns the positions of keys of that range in the dim of the block that holds the range; of
+/// elements, in the flat block.
+std::vector<int64_t> places_of(const RowDim& rows, KeyRange range, std::span<const int64_t> keys);
+
+/// Indices as a block of a device.
+class IndexBlock {
+ public:
+  IndexBlock(std::vector<int64_t> values, Device device);
+  operator const MemoryBlock&() const { return block_; }  // NOLINT(google-explicit-constructor)
+
+ private:
+  std::vector<int64_t> values_;
+  Ref<Storage> memory_;
+  MemoryBlock block_;
+};
+
+/// Returns a dense block as a vector if `elements` move, or else as it is.
+inline MemoryBlock flat_if(bool elements, const MemoryBlock& block) {
+  return elements ? dense_block(block.data, block.dtype, {block.numel()}, block.device) : block;
+}
+
+int64_t bytes_of_rows(const RowDim& rows, int64_t count, DType dtype);
+
 }  // namespace weft

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <range/v3/view/zip.hpp>
+
 #include "mesh/program.h"
+#include "mesh/rows.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
@@ -25,6 +28,26 @@ class Scratch {
  private:
   std::vector<Ref<Storage>> held_;
 };
+
+/// What a rank reads in one phase of an exchange.
+struct Phase {
+  const ReadProgram& program;
+  ReduceOp op;
+  MemoryBlock out;
+};
+
+/// Reads phase by phase from the blocks that the members expose.
+void read_phases(const Communicator& group, const Exchange& call, std::span<const Phase> phases) {
+  std::vector<const MemoryBlock*> members;
+  exchange(group, call, [&](int phase, std::span<const void* const> shown) {
+    const Phase& now = phases[static_cast<size_t>(phase)];
+    members.clear();
+    for (const void* blocks : shown) {
+      members.push_back(blocks ? static_cast<const MemoryBlock*>(blocks) + phase : nullptr);
+    }
+    return read_boxes(now.program, now.op, members, now.out);
+  });
+}
 
 /// One run of a plan.
 class PlanRun {
@@ -70,13 +93,13 @@ class PlanRun {
       const MemoryBlock* member = &in;
       read_boxes(program(i).read, plan_.steps[i].op, {&member, 1}, out);
     } else {
-      collective(plan_.steps[i], program(i), in, out);
+      send_boxes(program(i), in, out, plan_.steps[i].kind, plan_.steps[i].op);
     }
   }
 
   void exchange(size_t begin, size_t end, const MemoryBlock& in, const MemoryBlock& out) {
     std::vector<MemoryBlock> shown;
-    std::vector<PhaseReader::Phase> phases;
+    std::vector<Phase> phases;
     shown.reserve(end - begin);
     phases.reserve(end - begin);
     shown.push_back(readable(in, program(begin).read));
@@ -86,11 +109,11 @@ class PlanRun {
       phases.push_back({program(i).read, plan_.steps[i].op, result});
       if (!is_last) shown.push_back(result);
     }
-    PhaseReader reader(phases);
-    Exchange call{.blocks = shown,
-                  .content = mixed(plan_.program->content, begin),
-                  .words = plan_.program->words};
-    program(begin).group.transport()->exchange(call, reader);
+    read_phases(program(begin).group,
+                {.blocks = shown,
+                 .content = mixed(plan_.program->content, begin),
+                 .words = plan_.program->words},
+                phases);
   }
 
   /// Returns the block for the result of a phase that is not the last.
@@ -102,44 +125,13 @@ class PlanRun {
 
   /// Peers reduce rows: returns a copy of a block whose rows are not contiguous.
   MemoryBlock readable(const MemoryBlock& in, const ReadProgram& program) {
-    bool reduces = std::any_of(program.reads.begin(), program.reads.end(),
-                               [](const BoxRead& read) { return read.sources.size() > 1; });
+    bool reduces = std::ranges::any_of(program.reads,
+                                       [](const BoxRead& read) { return read.sources.size() > 1; });
     int last = in.shape.ndim() - 1;
     if (!reduces || last < 0 || in.shape[last] == 1 || in.strides[last] == 1) return in;
     MemoryBlock dense = scratch_.block(in.shape, in.dtype, in.device);
     copy(dense, in);
     return dense;
-  }
-
-  const void* packed(const MemoryBlock& in, const PackedBoxes& parts) {
-    if (parts.in_place && in.is_dense()) return in.data;
-    void* memory = scratch_.memory(parts.total, in.dtype, in.device);
-    pack(in, parts, memory);
-    return memory;
-  }
-
-  void collective(const PlanStep& step, const StepProgram& program, const MemoryBlock& in,
-                  const MemoryBlock& out) {
-    Piece piece{.send = packed(in, program.send),
-                .recv = out.data,
-                .dtype = in.dtype,
-                .counts = program.send.counts,
-                .recv_dtype = out.dtype,
-                .device = out.device};
-    bool unpacks = !program.recv.boxes.empty() && !program.recv.in_place;
-    if (unpacks) piece.recv = scratch_.memory(program.recv.total, out.dtype, out.device);
-    const Communicator& group = program.group;
-    if (step.kind == Kind::all_gather) {
-      piece.counts = program.recv.counts;
-      group.all_gather({&piece, 1}).wait();
-    } else if (step.kind == Kind::reduce_scatter) {
-      group.reduce_scatter({&piece, 1}, step.op).wait();
-    } else if (step.kind == Kind::all_reduce) {
-      group.all_reduce({&piece, 1}, step.op).wait();
-    } else {
-      group.all_to_all(piece, program.recv.counts).wait();
-    }
-    if (unpacks) unpack(piece.recv, program.recv, out);
   }
 
   const Plan& plan_;
@@ -148,6 +140,59 @@ class PlanRun {
 };
 
 }  // namespace
+
+/// Copies the boxes of `in` into `memory`, dense and one after the other.
+static void pack(const MemoryBlock& in, const PackedBoxes& parts, void* memory) {
+  auto* next = static_cast<char*>(memory);
+  for (const Box& box : parts.boxes) {
+    MemoryBlock part = in.part(box);
+    if (part.numel() == 0) continue;
+    copy(dense_block(next, in.dtype, box.shape, in.device), part);
+    next += part.numel() * static_cast<int64_t>(size_of(in.dtype));
+  }
+}
+
+/// Copies them back.
+static void unpack(const void* memory, const PackedBoxes& parts, const MemoryBlock& out) {
+  auto* next = static_cast<char*>(const_cast<void*>(memory));
+  for (const Box& box : parts.boxes) {
+    MemoryBlock part = out.part(box);
+    if (part.numel() == 0) continue;
+    copy(part, dense_block(next, out.dtype, box.shape, out.device));
+    next += part.numel() * static_cast<int64_t>(size_of(out.dtype));
+  }
+}
+
+void send_boxes(const StepProgram& program, const MemoryBlock& in, const MemoryBlock& out,
+                Kind kind, ReduceOp op) {
+  const PackedBoxes &send = program.send, &recv = program.recv;
+  Piece piece{.send = in.data,
+              .recv = out.data,
+              .dtype = in.dtype,
+              .counts = send.counts,
+              .recv_dtype = out.dtype,
+              .device = out.device};
+  Scratch scratch;
+  if (!send.in_place || !in.is_dense()) {
+    void* packed = scratch.memory(send.total, in.dtype, in.device);
+    pack(in, send, packed);
+    piece.send = packed;
+  }
+  const bool unpacks = !recv.boxes.empty() && !(recv.in_place && out.is_dense());
+  if (unpacks) piece.recv = scratch.memory(recv.total, out.dtype, out.device);
+  const Communicator& group = program.group;
+  if (kind == Kind::all_gather) {
+    piece.counts = recv.counts;
+    group.all_gather({&piece, 1}).wait();
+  } else if (kind == Kind::reduce_scatter) {
+    group.reduce_scatter({&piece, 1}, op).wait();
+  } else if (kind == Kind::all_reduce) {
+    group.all_reduce({&piece, 1}, op).wait();
+  } else {
+    group.all_to_all(piece, recv.counts).wait();
+  }
+  if (unpacks) unpack(piece.recv, recv, out);
+}
 
 static void check_blocks(const Plan& plan, const MemoryBlock& in, const MemoryBlock& out) {
   if (in.shape == plan.from->box.shape && in.dtype == plan.from->dtype &&
@@ -167,6 +212,61 @@ void run(const Plan& plan, const MemoryBlock& in, const MemoryBlock& out) {
   } else {
     PlanRun(plan_on(out.device.kind, plan), out).run(in);
   }
+}
+
+static uint64_t content_of(const Layout& from, std::span<const Box> wishes) {
+  uint64_t content = from.hash;
+  for (const Box& wish : wishes) {
+    for (int64_t offset : wish.offset) content = mixed(content, static_cast<uint64_t>(offset));
+    for (int64_t size : wish.shape) content = mixed(content, static_cast<uint64_t>(size));
+  }
+  return content;
+}
+
+/// Fetches by all_to_all, for ranks that cannot read each other's memory.
+static void fetch_by_sending(const Communicator& group, const std::vector<int>& members,
+                             const Layout& from, const MemoryBlock& in, std::span<const Box> wishes,
+                             const Box& wanted, const MemoryBlock& out) {
+  PackedBoxes send, recv;
+  for (const auto& [member, wish] : ranges::views::zip(members, wishes)) {
+    send.add(relative(overlap(from.box, wish), from.box));
+    recv.add(relative(overlap(from.box_of(member), wanted), wanted));
+  }
+  send.close(in.shape);
+  recv.close(out.shape);
+  send_boxes({.group = group, .send = std::move(send), .recv = std::move(recv)}, in, out);
+}
+
+static void fetch_here(const Layout& from, const MemoryBlock& in, const Box& wanted,
+                       const MemoryBlock& out) {
+  Box both = overlap(from.box, wanted);
+  if (both.shape.product() == 0) return;
+  copy(out.part(relative(both, wanted)), in.part(relative(both, from.box)));
+}
+
+void fetch(const Ref<Layout>& from, const MemoryBlock& in,
+           const std::function<Box(int rank)>& wanted_of, const MemoryBlock& out) {
+  if (out.device.kind == DeviceKind::meta) return;
+  if (!from->grid) return fetch_here(*from, in, wanted_of(0), out);
+  MeshGrid& grid = *from->grid;
+  Axes axes = axes_cutting(*from);
+  Box wanted = wanted_of(grid.rank());
+  if (out.shape != wanted.shape || in.shape != from->box.shape) {
+    fail("fetch: block and result are ", in.shape, " of ", *from, " and ", out.shape, ", expected ",
+         from->box.shape, " and ", wanted.shape);
+  }
+  if (axes.empty()) return fetch_here(*from, in, wanted, out);
+  std::vector<int> members = grid.members(axes, grid.coordinates());
+  std::vector<Box> wishes;
+  for (int rank : members) wishes.push_back(wanted_of(rank));
+  Communicator group = grid.group(axes);
+  if (!grid.in_memory(in.device.kind)) {
+    return fetch_by_sending(group, members, *from, in, wishes, wanted, out);
+  }
+  ReadProgram program = reads_of(grid, *from, axes, wanted);
+  const Phase phase{program, ReduceOp::sum, out};
+  read_phases(group, {.blocks = {&in, 1}, .content = content_of(*from, wishes), .words = "fetch"},
+              {&phase, 1});
 }
 
 }  // namespace weft

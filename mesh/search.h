@@ -8,6 +8,8 @@
 
 namespace weft {
 
+inline const Placement kSum = Partial{ReduceOp::sum};
+
 /// State of the elements between two steps. bf16 and f16 are f32 between two reductions.
 struct PlanState {
   Pattern pattern;
@@ -35,33 +37,18 @@ struct PlanEdge {
   int64_t bytes = 0;
 };
 
-/// The cost of a step on one rank: bytes that it receives from others, as the transports count
+/// The cost of a step on this rank: bytes that it receives from others, as the transports count
 /// them, and bytes of scratch memory, for a dense block.
 struct StepBytes {
   int64_t received, scratch;
 };
-StepBytes bytes_of_step(const MeshGrid& grid, const Shape& shape, const PlanState& from,
-                        const PlanEdge& edge, const Coordinates& coordinates);
+StepBytes bytes_of_step(const PlanProblem& problem, const PlanState& from, const PlanEdge& edge);
 
 /// Bytes of the block of the rank that holds most in that state.
-int64_t most_bytes(const MeshGrid& grid, const Shape& shape, const PlanState& state);
-/// Bytes of scratch memory of a step on the rank that needs most.
-int64_t most_scratch_bytes(const MeshGrid& grid, const Shape& shape, const PlanState& from,
-                           const PlanEdge& edge);
-
-/// Predicted time of a step on the busiest rank, from a sample of the ranks.
-double predicted_seconds(const MeshGrid& grid, const Shape& shape, const PlanState& from,
-                         const PlanEdge& edge, DeviceKind device);
-
-/// Adds steps that every rank does by itself.
-void add_local_edges(const PlanProblem& problem, const PlanState& state,
-                     std::vector<PlanEdge>& edges);
-/// Adds reads of peers' memory: to the target, or to a state where each rank has reduced its part.
-void add_exchange_edges(const PlanProblem& problem, const PlanState& state,
-                        std::vector<PlanEdge>& edges);
-/// Adds collectives over an axis or joined axes.
-void add_collective_edges(const PlanProblem& problem, const PlanState& state,
-                          std::vector<PlanEdge>& edges);
+int64_t most_bytes(const PlanProblem& problem, const PlanState& state);
+/// Sets the time of a step from `from` on the busiest rank, predicted from a sample of the ranks,
+/// and its bytes.
+void predict(const PlanProblem& problem, const PlanState& from, PlanEdge& edge);
 
 /// The steps of least predicted time under the memory cap; std::invalid_argument when there are
 /// none.

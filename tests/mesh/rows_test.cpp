@@ -8,7 +8,7 @@
 #include <set>
 
 #include "mesh/mesh_body.h"
-#include "mesh/row_ranks.h"
+#include "src/kernels/copy/copy.h"
 #include "tests/comm/mpi_backend.h"
 #include "tests/mesh/by_messages.h"
 #include "tests/mesh/whole.h"
