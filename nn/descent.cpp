@@ -7,7 +7,6 @@
 
 #include "nn/parameter_memory.h"
 #include "weft/error.h"
-#include "weft/extend/disk_memory.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/reductions.h"
@@ -125,27 +124,16 @@ std::vector<Hyperparameter> hyperparameters(LambOptions& options) { return adam_
 /// Returns zeros in the layout of a value, on disk if the state rests there, else where the
 /// parameter is used.
 Tensor Lamb::new_direction(const Update& update) {
-  const auto dtype_of = [](const Tensor& value) { return value.dtype() == f64 ? f64 : f32; };
-  const DType dtype = dtype_of(update.value);
-  const Shape& shape = update.value.shape();
-  if (!offload().is_disk()) {
-    return zeros(shape,
-                 {.dtype = dtype, .device = parameters()[update.parameter].parameter->device()});
-  }
-  if (!directions_) {
-    std::vector<DiskMemory::Array> arrays;
-    for (const NamedParameter& named : parameters()) {
-      const Tensor& value = named.parameter->value();
-      arrays.push_back(
-          {concat("direction of parameter ", named.name()),
-           value.box().shape.product() * static_cast<int64_t>(size_of(dtype_of(value)))});
+  if (offload().is_disk()) {
+    if (!directions_) {
+      directions_ =
+          std::make_shared<StateOnDisk>(state_on_disk(offload(), "direction", parameters(), f32));
     }
-    directions_ =
-        DiskMemory::make(offload().directory(), std::move(arrays), DiskPath::cached_if_it_fits);
+    return directions_->tensors[update.parameter].local();
   }
-  const auto element = static_cast<int64_t>(size_of(dtype));
-  return tensor_in(directions_->storage(), directions_->offset(update.parameter) / element, shape,
-                   dtype);
+  return zeros(update.value.shape(),
+               {.dtype = state_dtype(update.value, f32),
+                .device = parameters()[update.parameter].parameter->device()});
 }
 
 /// Updates the moments and makes the direction, the last of the state and zero, that of -u: an
@@ -198,7 +186,7 @@ void Lamb::update_all(std::span<const Update> updates) {
   const Tensor squares =
       zeros({static_cast<int64_t>(values.size()), 2},
             {.dtype = exact ? f64 : f32, .device = parameters()[0].parameter->device()});
-  if (directions_) directions_->clear();
+  if (directions_) directions_->file->clear();
   std::vector<Update> moves, steps;
   for (const Update& update : updates) {
     const Tensor direction = new_direction(update);
