@@ -2,7 +2,6 @@
 #include "weft/hugging_face.h"
 
 #include <algorithm>
-#include <map>
 #include <mutex>
 #include <set>
 #include <vector>
@@ -19,14 +18,6 @@
 
 namespace weft {
 
-static constexpr const char* kWhat = "load_hugging_face";
-
-static std::vector<NamedBuffer> persistent_buffers(const Module& model) {
-  std::vector<NamedBuffer> buffers = model.named_buffers();
-  std::erase_if(buffers, [](const NamedBuffer& buffer) { return !buffer.persistent; });
-  return buffers;
-}
-
 static void warn_of_further_tokens(const TensorFiles& tensors, const TransformerConfig& config) {
   const std::vector<std::string> names = tensors.names();
   const auto count = std::ranges::count_if(
@@ -37,31 +28,13 @@ static void warn_of_further_tokens(const TensorFiles& tensors, const Transformer
   static std::set<std::string> warned;
   const std::lock_guard lock(mutex);
   if (!warned.insert(tensors.path()).second) return;
-  warn(kWhat, ": ", tensors.path(), ": skipped ", count,
+  warn(kLoadModel, ": ", tensors.path(), ": skipped ", count,
        " tensors of layers that predict further tokens (multi-token prediction)");
-}
-
-/// The shapes of parameters and persistent buffers.
-static std::map<std::string, Shape> shapes_of(const Module& model) {
-  std::map<std::string, Shape> shapes;
-  for (const NamedParameter& named : model.named_parameters()) {
-    shapes.emplace(named.name(), named.parameter->shape());
-  }
-  for (const NamedBuffer& buffer : persistent_buffers(model)) {
-    shapes.emplace(buffer.name, buffer.value.shape());
-  }
-  return shapes;
-}
-
-static ModelFiles open_files(const TensorFiles& tensors, const TransformerConfig& config) {
-  const std::map<std::string, Shape> shapes = shapes_of(TransformerModel(config));
-  return {kWhat, tensors, file_tensors(config), shapes,
-          [&](const std::string& name) { return is_left_out(config, name); }};
 }
 
 CheckpointContents hugging_face_contents(const std::string& path, const TransformerConfig& config) {
   const TensorFiles tensors(path);
-  const ModelFiles files = open_files(tensors, config);
+  const ModelFiles files(TransformerModel(config), tensors);
   CheckpointContents contents;
   for (const auto& [name, parameter] : files.parameters()) {
     contents.tensors.emplace(name, CheckpointContents::Entry{parameter.dtype, parameter.shape});
@@ -102,47 +75,40 @@ static void check_equal(const Parameter& parameter, const ModelFiles& files,
   const Box box = parameter.value().box();
   const Tensor first = read_part(files, name, box);
   for (size_t alias = 1; alias < names.size(); ++alias) {
-    check_tied(concat(kWhat, ": ", path), names[0], first, names[alias],
+    check_tied(concat(kLoadModel, ": ", path), names[0], first, names[alias],
                read_part(files, name, box, alias));
   }
 }
 
 void load_hugging_face(Module& model, const std::string& path) {
   const TensorFiles tensors(path);
-  std::map<std::string, ParameterPtr> parameters;
-  for (const NamedParameter& named : model.named_parameters()) {
-    parameters.emplace(named.name(), named.parameter);
-  }
   const auto* transformer = dynamic_cast<const TransformerModel*>(&model);
   if (transformer) warn_of_further_tokens(tensors, transformer->config());
-  const std::vector<FileTensor> layout = layout_of(model, tensors);
-  const ModelFiles files(kWhat, tensors, layout, shapes_of(model), [&](const std::string& name) {
-    return transformer ? is_left_out(transformer->config(), name)
-                       : name.ends_with(".rotary_emb.inv_freq");
-  });
-  for (const auto& [name, parameter] : parameters) {
-    if (files.parameters().contains(name)) continue;
-    fail(kWhat, ": ", path, ": tensor ", in_quotes(name), " is missing");
+  const ModelFiles files(model, tensors);
+  const std::vector<NamedParameter> parameters = model.named_parameters();
+  for (const NamedParameter& named : parameters) {
+    if (files.parameters().contains(named.name())) continue;
+    fail(kLoadModel, ": ", path, ": tensor ", in_quotes(named.name()), " is missing");
   }
   model.materialize();
   NoGrad no_grad;
-  for (const auto& [name, parameter] : parameters) {
-    check_equal(*parameter, files, path, name);
-    fill(parameter->value(), files, name);
+  for (const NamedParameter& named : parameters) {
+    check_equal(*named.parameter, files, path, named.name());
+    fill(named.parameter->value(), files, named.name());
   }
-  for (const NamedBuffer& buffer : persistent_buffers(model)) {
-    fill(buffer.value, files, buffer.name);
+  for (const NamedBuffer& buffer : model.named_buffers()) {
+    if (buffer.persistent) fill(buffer.value, files, buffer.name);
   }
 }
 
 void load_hugging_face(StateDict& into, const std::string& path, const TransformerConfig& config) {
   const TensorFiles tensors(path);
   warn_of_further_tokens(tensors, config);
-  const ModelFiles files = open_files(tensors, config);
+  const ModelFiles files(TransformerModel(config), tensors);
   const NoGrad no_grad;
   for (const auto& [name, tensor] : into.tensors) {
     if (!files.parameters().contains(name)) {
-      fail(kWhat, ": ", path, ": tensor ", in_quotes(name), " is not one of the model");
+      fail(kLoadModel, ": ", path, ": tensor ", in_quotes(name), " is not one of the model");
     }
     fill(tensor, files, name);
   }

@@ -42,20 +42,19 @@ static bool is_in_float8_blocks(const TensorFiles& files, const std::string& nam
   return dtype == DType::f8_e4m3 || dtype == DType::u8;
 }
 
-/// std::invalid_argument, which begins with `what`, when the factors do not fit the matrix.
-static void check_float8_blocks(const std::string& what, const TensorFiles& files,
-                                const std::string& name) {
+/// std::invalid_argument when the factors do not fit the matrix.
+static void check_float8_blocks(const TensorFiles& files, const std::string& name) {
   const SafetensorsEntry& entry = files.entry(name);
   const SafetensorsEntry& scales = files.entry(name_of_scales(name));
   if (entry.shape.ndim() != 2) {
-    fail(what, ": ", files.path(), ": tensor ", in_quotes(name), " is ", entry.shape,
+    fail(kLoadModel, ": ", files.path(), ": tensor ", in_quotes(name), " is ", entry.shape,
          ", expected a matrix of fp8");
   }
   const Shape expected{blocks_of(entry.shape[0]), blocks_of(entry.shape[1])};
   if (scales.dtype == DType::f32 && scales.shape == expected) return;
-  fail(what, ": ", files.path(), ": tensor ", in_quotes(name_of_scales(name)), " is ", scales.dtype,
-       ' ', scales.shape, ", expected f32 ", expected, ", a factor for each block of ", kBlock,
-       " x ", kBlock);
+  fail(kLoadModel, ": ", files.path(), ": tensor ", in_quotes(name_of_scales(name)), " is ",
+       scales.dtype, ' ', scales.shape, ", expected f32 ", expected,
+       ", a factor for each block of ", kBlock, " x ", kBlock);
 }
 
 /// Reads the elements of `box`, times their factors, to `into`, dense and row-major.
@@ -131,10 +130,10 @@ static std::vector<FileTensor> slices_in(const TensorFiles& files, const NamedPa
   return {};
 }
 
-std::vector<FileTensor> layout_of(const Module& model, const TensorFiles& files) {
-  if (const auto* transformer = dynamic_cast<const TransformerModel*>(&model)) {
-    return file_tensors(transformer->config());
-  }
+/// The tensors of `files` that hold the model's parameters and persistent buffers.
+static std::vector<FileTensor> layout_of(const Module& model, const TransformerModel* transformer,
+                                         const TensorFiles& files) {
+  if (transformer) return file_tensors(transformer->config());
   std::vector<FileTensor> layout;
   for (const NamedParameter& named : model.named_parameters()) {
     const Shape& shape = named.parameter->shape();
@@ -162,14 +161,24 @@ Shape shape_in_file(const FileTensor& tensor, const Shape& parameter) {
   return shape;
 }
 
-ModelFiles::ModelFiles(const std::string& what, const TensorFiles& files,
-                       const std::vector<FileTensor>& layout,
-                       const std::map<std::string, Shape>& shapes,
-                       const std::function<bool(const std::string&)>& may_be_left_out)
-    : files_(files) {
+/// The shapes of parameters and persistent buffers.
+static std::map<std::string, Shape> shapes_of(const Module& model) {
+  std::map<std::string, Shape> shapes;
+  for (const NamedParameter& named : model.named_parameters()) {
+    shapes.emplace(named.name(), named.parameter->shape());
+  }
+  for (const NamedBuffer& buffer : model.named_buffers()) {
+    if (buffer.persistent) shapes.emplace(buffer.name, buffer.value.shape());
+  }
+  return shapes;
+}
+
+ModelFiles::ModelFiles(const Module& model, const TensorFiles& files) : files_(files) {
+  const auto* transformer = dynamic_cast<const TransformerModel*>(&model);
+  const std::map<std::string, Shape> shapes = shapes_of(model);
   std::set<std::string> known;
-  for (const FileTensor& tensor : layout) {
-    add(what, tensor, shapes);
+  for (const FileTensor& tensor : layout_of(model, transformer, files)) {
+    add(tensor, shapes);
     for (const std::string& name : tensor.names) {
       if (!files.contains(name)) continue;
       known.insert(name);
@@ -178,25 +187,25 @@ ModelFiles::ModelFiles(const std::string& what, const TensorFiles& files,
   }
   std::vector<std::string> unknown = files.names();
   std::erase_if(unknown, [&](const std::string& name) {
-    return known.contains(name) || may_be_left_out(name);
+    return known.contains(name) || (transformer ? is_left_out(transformer->config(), name)
+                                                : name.ends_with(".rotary_emb.inv_freq"));
   });
   if (unknown.empty()) return;
-  fail(what, ": ", files.path(), ": it holds tensor ", in_quotes(unknown[0]),
+  fail(kLoadModel, ": ", files.path(), ": it holds tensor ", in_quotes(unknown[0]),
        unknown.size() > 1 ? concat(" and ", unknown.size() - 1, " others") : "",
        ", which the model has no parameter for");
 }
 
 /// Checks the shape and the dtype of a tensor.
-static void check_fits(const std::string& what, const TensorFiles& files, const std::string& name,
-                       const Shape& expected) {
+static void check_fits(const TensorFiles& files, const std::string& name, const Shape& expected) {
   const SafetensorsEntry& entry = files.entry(name);
   if (!(entry.shape == expected)) {
-    fail(what, ": ", files.path(), ": tensor ", in_quotes(name), " is ", entry.shape,
+    fail(kLoadModel, ": ", files.path(), ": tensor ", in_quotes(name), " is ", entry.shape,
          " but the parameter ", expected);
   }
-  if (is_in_float8_blocks(files, name)) return check_float8_blocks(what, files, name);
+  if (is_in_float8_blocks(files, name)) return check_float8_blocks(files, name);
   if (!is_floating(entry.dtype) || size_of(entry.dtype) == 1) {
-    fail(what, ": ", files.path(), ": tensor ", in_quotes(name), " is of ", entry.dtype,
+    fail(kLoadModel, ": ", files.path(), ": tensor ", in_quotes(name), " is of ", entry.dtype,
          size_of(entry.dtype) == 1 && is_floating(entry.dtype)
              ? concat(", expected f8_e4m3 with factors in ", in_quotes(name_of_scales(name)))
              : ", expected a floating dtype");
@@ -207,14 +216,13 @@ static DType dtype_in(const TensorFiles& files, const std::string& name) {
   return is_in_float8_blocks(files, name) ? DType::f32 : files.entry(name).dtype;
 }
 
-void ModelFiles::add(const std::string& what, const FileTensor& tensor,
-                     const std::map<std::string, Shape>& shapes) {
+void ModelFiles::add(const FileTensor& tensor, const std::map<std::string, Shape>& shapes) {
   std::vector<std::string> there;
   for (const std::string& name : tensor.names) {
     if (files_.contains(name)) there.push_back(name);
   }
   if (there.empty()) {
-    fail(what, ": ", files_.path(), ": tensor ", in_quotes(tensor.names[0]),
+    fail(kLoadModel, ": ", files_.path(), ": tensor ", in_quotes(tensor.names[0]),
          tensor.names.size() > 1 ? concat(" (or ", in_quotes(tensor.names[1]), ")") : "",
          " is missing");
   }
@@ -222,13 +230,13 @@ void ModelFiles::add(const std::string& what, const FileTensor& tensor,
     const Shape& shape = shapes.at(part.parameter);
     const DType dtype = dtype_in(files_, there[0]);
     for (const std::string& name : there) {
-      check_fits(what, files_, name, shape_in_file(tensor, shape));
+      check_fits(files_, name, shape_in_file(tensor, shape));
       if (dtype_in(files_, name) == dtype) continue;
-      fail(what, ": ", files_.path(), ": tensor ", in_quotes(name), " is of ",
+      fail(kLoadModel, ": ", files_.path(), ": tensor ", in_quotes(name), " is of ",
            dtype_in(files_, name), ", expected ", dtype, " as ", in_quotes(there[0]));
     }
     if (tensor.transposed && is_in_float8_blocks(files_, there[0])) {
-      fail(what, ": ", files_.path(), ": tensor ", in_quotes(there[0]),
+      fail(kLoadModel, ": ", files_.path(), ": tensor ", in_quotes(there[0]),
            " is a transposed matrix of f8_e4m3, expected f32, bf16 or f16");
     }
     const auto at =
@@ -238,7 +246,7 @@ void ModelFiles::add(const std::string& what, const FileTensor& tensor,
     if (part.slice < 0) continue;
     Parameter& parameter = at->second;
     if (parameter.dtype != dtype) {
-      fail(what, ": ", files_.path(), ": tensor ", in_quotes(there[0]), " is of ", dtype,
+      fail(kLoadModel, ": ", files_.path(), ": tensor ", in_quotes(there[0]), " is of ", dtype,
            ", expected ", parameter.dtype, " as the other slices of ", in_quotes(part.parameter));
     }
     parameter.part.block = std::numeric_limits<int64_t>::max();
