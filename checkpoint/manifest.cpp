@@ -6,10 +6,12 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <random>
 #include <range/v3/range/conversion.hpp>
 #include <range/v3/view/transform.hpp>
 #include <set>
 
+#include "checkpoint/blocks.h"
 #include "checkpoint/safetensors_header.h"
 #include "weft/error.h"
 #include "weft/extend/json.h"
@@ -47,6 +49,12 @@ bool parse_directory_name(const std::string& name, int64_t& step, std::string& g
   }
   generation = digits;
   return step >= 0 && generation.size() == 16 && name == directory_name_of(step, generation);
+}
+
+std::string drawn_tag() {
+  std::random_device device;
+  const uint64_t bits = uint64_t{device()} << 32 | device();
+  return hex_of({&bits, 1});
 }
 
 static size_t layout_number(Manifest& manifest, const Sharding& sharding) {
