@@ -259,10 +259,12 @@ void read_wishes(const CheckpointSource& source, const std::vector<Wish>& wishes
   std::map<size_t, std::vector<std::pair<const Wish*, CheckpointSource::StoredBox>>> by_file;
   for (const Wish& wish : wishes) {
     std::vector<Box> boxes;
-    for (const CheckpointSource::StoredBox& part : source.stored_boxes(wish.name, wish.box)) {
-      boxes.push_back(overlap(part.box, wish.box));
+    source.for_boxes(wish.name, [&](const CheckpointSource::StoredBox& part) {
+      const Box both = overlap(part.box, wish.box);
+      if (both.shape.product() == 0) return;
+      boxes.push_back(both);
       by_file[part.file].emplace_back(&wish, part);
-    }
+    });
     check_covers_once(concat(source.path(), ": tensor ", in_quotes(wish.name)), wish.box, boxes);
   }
   for (const auto& [number, wanted] : by_file) {

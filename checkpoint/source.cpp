@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 #include <range/v3/range/conversion.hpp>
 #include <range/v3/view/enumerate.hpp>
-#include <range/v3/view/filter.hpp>
 #include <range/v3/view/transform.hpp>
 #include <set>
 
@@ -160,15 +159,13 @@ class SavedSource final : public CheckpointSource {
     }
   }
 
-  std::vector<StoredBox> stored_boxes(const std::string& name, const Box& wanted) const override {
+  void for_boxes(const std::string& name,
+                 const std::function<void(const StoredBox&)>& visit) const override {
     const size_t tensor = numbers_of_tensors_.at(name);
     const Ownership& ownership = world_->ownership();
-    std::vector<StoredBox> stored;
     for (const auto& [i, box] : ranges::views::enumerate(ownership.boxes_of(tensor))) {
-      if (overlap(box, wanted).shape.product() == 0) continue;
-      stored.push_back({static_cast<size_t>(ownership.owner(tensor, i)), box});
+      visit({static_cast<size_t>(ownership.owner(tensor, i)), box});
     }
-    return stored;
   }
 
  protected:
@@ -244,11 +241,9 @@ class ShardSource final : public CheckpointSource {
     infer_shapes();
   }
 
-  std::vector<StoredBox> stored_boxes(const std::string& name, const Box& wanted) const override {
-    return boxes_.at(name) | ranges::views::filter([&](const StoredBox& stored) {
-             return overlap(stored.box, wanted).shape.product() > 0;
-           }) |
-           ranges::to<std::vector>();
+  void for_boxes(const std::string& name,
+                 const std::function<void(const StoredBox&)>& visit) const override {
+    std::ranges::for_each(boxes_.at(name), visit);
   }
 
  protected:

@@ -76,8 +76,9 @@ class CheckpointSource {
   const CheckpointContents& contents() const { return contents_; }
   const std::map<std::string, Entry>& tensors() const { return contents_.tensors; }
   const std::map<std::string, int64_t>& numbers() const { return contents_.numbers; }
-  /// The boxes that hold elements of `wanted`.
-  virtual std::vector<StoredBox> stored_boxes(const std::string& name, const Box& wanted) const = 0;
+  /// Calls `visit` with the boxes in which the tensor is stored.
+  virtual void for_boxes(const std::string& name,
+                         const std::function<void(const StoredBox&)>& visit) const = 0;
   /// Opens it, and keeps the last few open.
   std::shared_ptr<const OpenedFile> file(size_t number) const;
   const std::string& path() const { return path_; }
