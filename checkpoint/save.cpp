@@ -31,13 +31,44 @@ namespace weft {
 /// through a buffer.
 class Snapshot {
  public:
-  Snapshot(const RankFiles& files, int rank, const StateDict& state);
+  Snapshot(const RankFiles& files, int rank, const StateDict& state) {
+    for (const RankFiles::Entry& entry : files.entries(rank)) {
+      if (entry.bytes == 0) continue;
+      const std::string& name = files.manifest().tensors[entry.tensor].name;
+      const Tensor local = state.tensors.at(name).local();
+      if (!(local.shape() == entry.box->shape)) {
+        fail("save: tensor ", in_quotes(name), " has a part ", local.shape(), ", expected ",
+             entry.box->shape, ", that of its layout");
+      }
+      pieces_.push_back({local, entry.bytes, rests_on_disk(local)});
+    }
+  }
 
   /// Bytes from `begin` to `end` of the data, piece by piece.
   void for_bytes(int64_t begin, int64_t end,
-                 const std::function<void(std::span<const std::byte>)>& visit);
+                 const std::function<void(std::span<const std::byte>)>& visit) {
+    int64_t at = 0;
+    for (const Piece& piece : pieces_) {
+      const int64_t to = std::min(end - at, piece.bytes);
+      for (int64_t from = std::max<int64_t>(begin - at, 0); from < to;) {
+        const std::span<const std::byte> part = bytes_at(piece, from, to);
+        visit(part);
+        from += static_cast<int64_t>(part.size());
+      }
+      at += piece.bytes;
+    }
+  }
+
   /// Bytes up to the end of the last piece that rests on disk.
-  int64_t end_on_disk() const;
+  int64_t end_on_disk() const {
+    int64_t at = 0, end = 0;
+    for (const Piece& piece : pieces_) {
+      at += piece.bytes;
+      if (piece.on_disk) end = at;
+    }
+    return end;
+  }
+
   /// Lets go of all tensors.
   void clear() { pieces_.clear(), copy_ = {}, copied_ = nullptr, read_ = {}; }
 
@@ -47,7 +78,31 @@ class Snapshot {
     int64_t bytes;
     bool on_disk;
   };
-  std::span<const std::byte> bytes_at(const Piece& piece, int64_t begin, int64_t end);
+
+  /// Bytes of a piece from `begin` on, at most up to `end`.
+  std::span<const std::byte> bytes_at(const Piece& piece, int64_t begin, int64_t end) {
+    if (piece.on_disk) {
+      constexpr int64_t kMost = 4 * DiskMemory::kBlock;
+      if (!read_.storage()) read_ = DiskBuffer(kMost);
+      const int64_t from = begin / DiskMemory::kBlock * DiskMemory::kBlock;
+      const int64_t size = std::min(kMost, piece.bytes - from);
+      const DiskPlace place = disk_place(piece.local);
+      place.memory->read(place.offset + from, size, read_.data(), true).wait();
+      return {read_.data() + (begin - from),
+              static_cast<size_t>(std::min(end, from + size) - begin)};
+    }
+    const bool is_here =
+        piece.local.block().is_dense() && piece.local.device().kind == DeviceKind::cpu;
+    if (!is_here && copied_ != &piece) {
+      const NoGrad no_grad;
+      copy_ = {};
+      copy_ = empty(piece.local.shape(), {.dtype = piece.local.dtype()});
+      weft::copy_(copy_, piece.local);
+      copied_ = &piece;
+    }
+    const void* data = (is_here ? piece.local : copy_).block().data;
+    return {static_cast<const std::byte*>(data) + begin, static_cast<size_t>(end - begin)};
+  }
 
   std::vector<Piece> pieces_;
   /// A copy of piece `copied_`.
@@ -56,66 +111,6 @@ class Snapshot {
   /// Blocks that were read from disk.
   DiskBuffer read_;
 };
-
-Snapshot::Snapshot(const RankFiles& files, int rank, const StateDict& state) {
-  for (const RankFiles::Entry& entry : files.entries(rank)) {
-    if (entry.bytes == 0) continue;
-    const std::string& name = files.manifest().tensors[entry.tensor].name;
-    const Tensor local = state.tensors.at(name).local();
-    if (!(local.shape() == entry.box->shape)) {
-      fail("save: tensor ", in_quotes(name), " has a part ", local.shape(), ", expected ",
-           entry.box->shape, ", that of its layout");
-    }
-    pieces_.push_back({local, entry.bytes, rests_on_disk(local)});
-  }
-}
-
-int64_t Snapshot::end_on_disk() const {
-  int64_t at = 0, end = 0;
-  for (const Piece& piece : pieces_) {
-    at += piece.bytes;
-    if (piece.on_disk) end = at;
-  }
-  return end;
-}
-
-/// Bytes of a piece from `begin` on, at most up to `end`.
-std::span<const std::byte> Snapshot::bytes_at(const Piece& piece, int64_t begin, int64_t end) {
-  if (piece.on_disk) {
-    constexpr int64_t kMost = 4 * DiskMemory::kBlock;
-    if (!read_.storage()) read_ = DiskBuffer(kMost);
-    const int64_t from = begin / DiskMemory::kBlock * DiskMemory::kBlock;
-    const int64_t size = std::min(kMost, piece.bytes - from);
-    const DiskPlace place = disk_place(piece.local);
-    place.memory->read(place.offset + from, size, read_.data(), true).wait();
-    return {read_.data() + (begin - from), static_cast<size_t>(std::min(end, from + size) - begin)};
-  }
-  const bool is_here =
-      piece.local.block().is_dense() && piece.local.device().kind == DeviceKind::cpu;
-  if (!is_here && copied_ != &piece) {
-    const NoGrad no_grad;
-    copy_ = {};
-    copy_ = empty(piece.local.shape(), {.dtype = piece.local.dtype()});
-    weft::copy_(copy_, piece.local);
-    copied_ = &piece;
-  }
-  const void* data = (is_here ? piece.local : copy_).block().data;
-  return {static_cast<const std::byte*>(data) + begin, static_cast<size_t>(end - begin)};
-}
-
-void Snapshot::for_bytes(int64_t begin, int64_t end,
-                         const std::function<void(std::span<const std::byte>)>& visit) {
-  int64_t at = 0;
-  for (const Piece& piece : pieces_) {
-    const int64_t to = std::min(end - at, piece.bytes);
-    for (int64_t from = std::max<int64_t>(begin - at, 0); from < to;) {
-      const std::span<const std::byte> part = bytes_at(piece, from, to);
-      visit(part);
-      from += static_cast<int64_t>(part.size());
-    }
-    at += piece.bytes;
-  }
-}
 
 /// The work of rank 0 once its file is safe; none of it makes the save fail.
 struct Aftermath {
