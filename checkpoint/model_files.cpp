@@ -2,8 +2,6 @@
 #include "checkpoint/model_files.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <cstring>
 #include <limits>
 #include <map>
@@ -11,6 +9,7 @@
 #include <utility>
 
 #include "weft/error.h"
+#include "weft/ops/factories.h"
 #include "weft/transformer.h"
 
 namespace weft {
@@ -18,18 +17,6 @@ namespace weft {
 // Matrices of OCP's E4M3 in blocks of 128 x 128 elements, each with a factor in the f32 matrix
 // "<name>_scale_inv", as Hugging Face's "fp8" quantization stores them.
 static constexpr int64_t kBlock = 128;
-
-static std::array<float, 256> e4m3_values() {
-  std::array<float, 256> values{};
-  for (int code = 0; code < 256; ++code) {
-    const int exponent = code >> 3 & 15, fraction = code & 7;
-    float value = exponent > 0 ? std::ldexp(static_cast<float>(8 + fraction), exponent - 10)
-                               : std::ldexp(static_cast<float>(fraction), -9);
-    if ((code & 127) == 127) value = std::numeric_limits<float>::quiet_NaN();
-    values[static_cast<size_t>(code)] = code < 128 ? value : -value;
-  }
-  return values;
-}
 
 static int64_t blocks_of(int64_t size) { return (size + kBlock - 1) / kBlock; }
 
@@ -60,11 +47,12 @@ static void check_float8_blocks(const TensorFiles& files, const std::string& nam
 /// Reads the elements of `box`, times their factors, to `into`, dense and row-major.
 static void read_float8_blocks(const TensorFiles& files, const std::string& name, const Box& box,
                                float* into) {
-  static const std::array<float, 256> values = e4m3_values();
   const int64_t rows = box.shape[0], columns = box.shape[1];
   if (rows == 0 || columns == 0) return;
-  std::vector<uint8_t> codes(static_cast<size_t>(rows * columns));
-  files.read_box(name, box, codes.data());
+  const Tensor codes = empty(box.shape, {.dtype = DType::f8_e4m3});
+  files.read_box(name, box, codes.block().data);
+  const Tensor numbers = codes.to(f32);
+  const auto* values = static_cast<const float*>(numbers.block().data);
   Box around{box.offset, box.shape};
   for (int dim = 0; dim < 2; ++dim) {
     const int64_t first = box.offset[dim] / kBlock;
@@ -77,9 +65,8 @@ static void read_float8_blocks(const TensorFiles& files, const std::string& name
     const int64_t block_row = (box.offset[0] + r) / kBlock - around.offset[0];
     for (int64_t c = 0; c < columns; ++c) {
       const int64_t block = (box.offset[1] + c) / kBlock - around.offset[1];
-      const auto at = static_cast<size_t>(r * columns + c);
-      into[at] =
-          values[codes[at]] * scales[static_cast<size_t>(block_row * around.shape[1] + block)];
+      const float scale = scales[static_cast<size_t>(block_row * around.shape[1] + block)];
+      into[r * columns + c] = values[r * columns + c] * scale;
     }
   }
 }

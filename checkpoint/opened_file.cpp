@@ -43,12 +43,6 @@ std::string OpenedFile::tensor_in(int64_t block) const {
   return {};
 }
 
-static std::string bytes_before_data(const File& file, int64_t data_start) {
-  std::string bytes(static_cast<size_t>(data_start), '\0');
-  file.read(0, std::as_writable_bytes(std::span(bytes)));
-  return bytes;
-}
-
 /// Its JSON is sound; but a changed byte need not break that.
 static void check_header_hash(const OpenedFile& opened) {
   const std::string& path = opened.file.path();
@@ -58,7 +52,7 @@ static void check_header_hash(const OpenedFile& opened) {
   uint64_t actual = 0;
   const bool known = stated != metadata.end() && parse_hex(stated->second, hash) &&
                      hash.size() == 1 &&
-                     hash_header(bytes_before_data(opened.file, opened.data_start), actual);
+                     hash_header(opened.file.text(0, opened.data_start), actual);
   if (!known) fail_corrupt(path, "the header has no checksum");
   if (actual != hash[0]) fail_corrupt(path, "the header does not have its checksum");
 }

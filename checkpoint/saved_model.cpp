@@ -83,10 +83,7 @@ static constexpr const char* kModelFiles[] = {"generation_config.json",
 static constexpr const char* kKeptFolder = "hugging_face";
 
 static std::string bytes_of(const fs::path& path) {
-  const File file("model files", path.string());
-  std::string bytes(static_cast<size_t>(file.size()), '\0');
-  file.read(0, std::as_writable_bytes(std::span(bytes)));
-  return bytes;
+  return File("model files", path.string()).text();
 }
 
 /// Under another name first: an interruption leaves no part of a file.
