@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "nn/checks.h"
-#include "nn/rotary.h"
+#include "nn/transformer_block.h"
 #include "weft/ops/attention.h"
 #include "weft/ops/shapes.h"
 
