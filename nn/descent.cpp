@@ -36,22 +36,21 @@ template <class Options> static std::vector<Hyperparameter> adam_numbers(Options
           {"weight_decay", &options.weight_decay}};
 }
 
-static void check_adam(const char* what, double learning_rate, double beta1, double beta2,
-                       double eps, double weight_decay) {
-  if (!(beta1 >= 0 && beta1 < 1 && beta2 >= 0 && beta2 < 1)) {
-    fail(what, ": betas are ", beta1, " and ", beta2, ", expected both in [0, 1)");
+template <class Options> static void check_adam(const char* what, const Options& o) {
+  if (!(o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1)) {
+    fail(what, ": betas are ", o.beta1, " and ", o.beta2, ", expected both in [0, 1)");
   }
-  if (!(learning_rate >= 0) || !(eps >= 0) || !(weight_decay >= 0)) {
-    fail(what, ": learning rate, eps and weight decay are ", learning_rate, ", ", eps, " and ",
-         weight_decay, ", expected each at least 0");
+  if (!(o.learning_rate >= 0) || !(o.eps >= 0) || !(o.weight_decay >= 0)) {
+    fail(what, ": learning rate, eps and weight decay are ", o.learning_rate, ", ", o.eps, " and ",
+         o.weight_decay, ", expected each at least 0");
   }
 }
 
 static void check_all(const std::vector<AdamWOptions>& all) {
-  for (const auto& [rate, beta1, beta2, eps, decay, predicate, moments_are, offload] : all) {
-    check_adam("adamw", rate, beta1, beta2, eps, decay);
-    if (!is_floating(moments_are))
-      fail("adamw: dtype of moments is ", moments_are, ", expected a floating one");
+  for (const AdamWOptions& o : all) {
+    check_adam("adamw", o);
+    if (!is_floating(o.moments))
+      fail("adamw: dtype of moments is ", o.moments, ", expected a floating one");
   }
   check_equal_in_groups("adamw", "moments", all, &AdamWOptions::moments);
   check_equal_in_groups("adamw", "offload", all, &AdamWOptions::offload);
@@ -114,9 +113,7 @@ void SGD::update(const Update& update) {
 
 static void check_all(const std::vector<LambOptions>& all) {
   check_equal_in_groups("lamb", "offload", all, &LambOptions::offload);
-  for (const auto& [rate, beta1, beta2, eps, decay, predicate, offload] : all) {
-    check_adam("lamb", rate, beta1, beta2, eps, decay);
-  }
+  for (const LambOptions& options : all) check_adam("lamb", options);
 }
 
 std::vector<Hyperparameter> hyperparameters(LambOptions& options) { return adam_numbers(options); }
