@@ -11,28 +11,21 @@
 
 namespace weft {
 
-static std::string name_in(const std::string& path) {
-  return std::filesystem::path(path).filename().string();
-}
-
 template <class... Parts>
 [[noreturn]] static void fail_corrupt(const std::string& path, const Parts&... parts) {
-  throw BadFile(Verdict::corrupt, concat("checkpoint: ", path, ": ", parts...), name_in(path));
+  throw BadFile(Verdict::corrupt, concat("checkpoint: ", path, ": ", parts...), path);
 }
 
 void OpenedFile::check_block(int64_t number, const std::function<uint64_t()>& read) const {
-  uint64_t hash = 0;
+  std::string mistake;
   try {
-    hash = read();
+    if (read() == hashes[static_cast<size_t>(number)]) return;
+    mistake = concat("checkpoint: ", file.path(), ": block ", number, " (tensor ",
+                     in_quotes(tensor_in(number)), ") does not have its checksum");
   } catch (const std::runtime_error& error) {
-    throw BadFile(Verdict::corrupt, error.what(), name_in(file.path()), tensor_in(number), number);
+    mistake = error.what();
   }
-  if (hash == hashes[static_cast<size_t>(number)]) return;
-  const std::string tensor = tensor_in(number);
-  throw BadFile(Verdict::corrupt,
-                concat("checkpoint: ", file.path(), ": block ", number, " (tensor ",
-                       in_quotes(tensor), ") does not have its checksum"),
-                name_in(file.path()), tensor, number);
+  throw BadFile(Verdict::corrupt, mistake, file.path(), tensor_in(number), number);
 }
 
 std::string OpenedFile::tensor_in(int64_t block) const {
@@ -70,7 +63,7 @@ static std::shared_ptr<OpenedFile> opened_safetensors(const std::string& path) {
   std::error_code failed;
   const fs::file_status status = fs::symlink_status(path, failed);
   if (status.type() == fs::file_type::not_found) {
-    throw BadFile(Verdict::incomplete, concat("checkpoint: ", path, " is missing"), name_in(path));
+    throw BadFile(Verdict::incomplete, concat("checkpoint: ", path, " is missing"), path);
   }
   if (fs::is_symlink(status)) fail_corrupt(path, "it is a link, not a file");
   // A file that cannot be examined is an error, but not known to be corrupt.
@@ -81,7 +74,7 @@ static std::shared_ptr<OpenedFile> opened_safetensors(const std::string& path) {
   try {
     return std::make_shared<OpenedFile>(opened_as_it_is(path));
   } catch (const std::invalid_argument& error) {
-    throw BadFile(Verdict::corrupt, error.what(), name_in(path));
+    throw BadFile(Verdict::corrupt, error.what(), path);
   }
 }
 
@@ -129,7 +122,7 @@ void check_rank_file(const OpenedFile& opened, const RankFiles& world, int rank)
                   concat("checkpoint: ", path, " is not of step ", world.manifest().step,
                          " of generation ", world.manifest().generation, ", rank ", rank, " of ",
                          world.manifest().ranks, ", as the others are"),
-                  name_in(path));
+                  path);
   }
   const auto tensors = static_cast<int64_t>(world.manifest().tensors.size());
   const std::optional<NonFinite>& marked = opened.non_finite;

@@ -91,7 +91,7 @@ static std::shared_ptr<const RankFiles> world_of(const OpenedFile& opened) {
   try {
     return std::make_shared<const RankFiles>(parsed_manifest(path, opened.manifest_text));
   } catch (const std::invalid_argument& error) {
-    throw BadFile(Verdict::corrupt, error.what(), fs::path(path).filename().string());
+    throw BadFile(Verdict::corrupt, error.what(), path);
   }
 }
 

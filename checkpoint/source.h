@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -21,15 +22,16 @@ namespace weft {
 /// What is wrong with a file of a checkpoint, as a reader reports it.
 class BadFile : public std::invalid_argument {
  public:
-  BadFile(Verdict kind, const std::string& what, std::string name, std::string in_tensor = {},
-          int64_t number = -1)
+  BadFile(Verdict kind, const std::string& what, const std::string& path,
+          std::string in_tensor = {}, int64_t number = -1)
       : std::invalid_argument(what),
         verdict(kind),
-        file(std::move(name)),
+        file(std::filesystem::path(path).filename()),
         tensor(std::move(in_tensor)),
         block(number) {}
 
   Verdict verdict;
+  /// The file's name, without its directory.
   std::string file, tensor;
   int64_t block;
 };
