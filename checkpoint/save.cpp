@@ -12,9 +12,8 @@
 #include <vector>
 
 #include "checkpoint/file_writer.h"
-#include "checkpoint/lease.h"
 #include "checkpoint/rank_file.h"
-#include "checkpoint/retention.h"
+#include "checkpoint/run_directory.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
 #include "weft/extend/disk_memory.h"
