@@ -134,11 +134,9 @@ static void complete_scaled_gemma(const ConfigFile& file, C& c) {
 static void write_scaled_gemma(const C& c, nlohmann::ordered_json& json) {
   const double inverse = 1 / (c.attention_scale * c.attention_scale);
   const double whole = std::round(inverse);
-  const bool is_whole = 1 / std::sqrt(whole) == c.attention_scale;
-  if (is_whole) {
+  json["query_pre_attn_scalar"] = inverse;
+  if (1 / std::sqrt(whole) == c.attention_scale) {
     json["query_pre_attn_scalar"] = static_cast<int64_t>(whole);
-  } else {
-    json["query_pre_attn_scalar"] = inverse;
   }
 }
 
