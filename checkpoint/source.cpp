@@ -228,18 +228,13 @@ class ShardSource final : public CheckpointSource {
  public:
   ShardSource(const std::string& path, const std::vector<std::string>& names)
       : CheckpointSource(path) {
-    for (const std::string& name : names) add(path + "/" + name);
+    for (const std::string& name : names) add(SafetensorsFile(path + "/" + name), true);
     infer_shapes();
     contents_.note = note_of_shards(names);
   }
 
   explicit ShardSource(const TensorFiles& files) : CheckpointSource(files.path()) {
-    for (const SafetensorsFile& file : files.files()) {
-      files_.push_back(file.path());
-      for (const SafetensorsEntry& entry : file.entries()) {
-        add_part(entry, {Dims::filled(entry.shape.ndim(), 0), entry.shape});
-      }
-    }
+    for (const SafetensorsFile& file : files.files()) add(file, false);
     infer_shapes();
   }
 
@@ -254,12 +249,12 @@ class ShardSource final : public CheckpointSource {
   }
 
  private:
-  void add(const std::string& path) {
+  void add(const SafetensorsFile& file, bool is_of_shards) {
+    const std::string& path = file.path();
     files_.push_back(path);
-    const SafetensorsFile file(path);
     const auto text = file.metadata().find("DCP_SHARDING_INFO");
     nlohmann::json info;
-    if (text != file.metadata().end()) {
+    if (is_of_shards && text != file.metadata().end()) {
       check_json("checkpoint", concat(path, ": DCP_SHARDING_INFO"), text->second);
       info = nlohmann::json::parse(text->second);
     }
