@@ -162,8 +162,8 @@ struct CheckpointSaver::Saving {
     const auto attempt = [&](const auto& work) {
       try {
         work();
-      } catch (const std::exception& error) {
-        warn("the checkpoint of step ", step, " is saved, but ", error.what());
+      } catch (const std::exception& problem) {
+        warn("the checkpoint of step ", step, " is saved, but ", problem.what());
       }
     };
     if (!previous.empty()) attempt([&] { check_previous(); });
