@@ -220,20 +220,14 @@ static int64_t non_finite_in(std::span<const std::byte> bytes, DType dtype) {
   }
 }
 
-FiniteCheck::FiniteCheck(const RankFiles& files, int rank) {
-  for (const RankFiles::Entry& entry : files.entries(rank)) {
-    tensors_.push_back({entry.offset + entry.bytes, files.manifest().tensors[entry.tensor].dtype,
-                        static_cast<int64_t>(entry.tensor)});
-  }
-}
-
 void FiniteCheck::add(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    while (tensors_[current_].end == at_) ++current_;
-    const TensorData& tensor = tensors_[current_];
-    const auto piece = bytes.first(std::min(static_cast<size_t>(tensor.end - at_), bytes.size()));
-    const int64_t count = non_finite_in(piece, tensor.dtype);
-    if (count > 0) found_.add({count, tensor.tensor});
+    while (entries_[current_].offset + entries_[current_].bytes == at_) ++current_;
+    const auto& [tensor, box, offset, size] = entries_[current_];
+    const auto left = static_cast<size_t>(offset + size - at_);
+    const auto piece = bytes.first(std::min(left, bytes.size()));
+    const int64_t count = non_finite_in(piece, manifest_.tensors[tensor].dtype);
+    if (count > 0) found_.add({count, static_cast<int64_t>(tensor)});
     at_ += static_cast<int64_t>(piece.size());
     bytes = bytes.subspan(piece.size());
   }

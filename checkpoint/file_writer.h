@@ -17,21 +17,17 @@ namespace weft {
 /// Counts the elements that are NaN or infinite in the data of a rank's file.
 class FiniteCheck {
  public:
-  FiniteCheck(const RankFiles& files, int rank);
+  /// Refers to `files`.
+  FiniteCheck(const RankFiles& files, int rank)
+      : manifest_(files.manifest()), entries_(files.entries(rank)) {}
 
   /// The data that follow: whole elements.
   void add(std::span<const std::byte> bytes);
   const NonFinite& found() const { return found_; }
 
  private:
-  struct TensorData {
-    /// Where it ends in the data.
-    int64_t end;
-    DType dtype;
-    int64_t tensor;
-  };
-
-  std::vector<TensorData> tensors_;
+  const Manifest& manifest_;
+  const std::vector<RankFiles::Entry> entries_;
   size_t current_ = 0;
   int64_t at_ = 0;
   NonFinite found_;
@@ -77,7 +73,8 @@ class WrittenFile : NotCopied {
 /// temporary file goes then.
 class FileWriter : NotCopied {
  public:
-  /// std::invalid_argument when `directory` holds the name of the rank's file already.
+  /// std::invalid_argument when `directory` holds the name of the rank's file already. Refers to
+  /// `files`.
   FileWriter(const std::string& directory, const RankFiles& files, int rank);
   ~FileWriter();
 

@@ -256,12 +256,10 @@ class UpdateThroughMemory {
       for (int64_t begin = 0; begin < elements; begin += kWindow) {
         windows_.push_back({i, begin, std::min(kWindow, elements - begin)});
       }
-      places_.emplace_back();
       for (size_t at = 0; at < updates[i].size(); ++at) {
         const Tensor& array = updates[i][at].array;
-        places_.back().push_back(disk_place(array));
         bytes.resize(std::max(bytes.size(), at + 1));
-        if (!places_.back().back().memory) {
+        if (!rests_on_disk(array)) {
           check_dense(array);
           continue;
         }
@@ -303,7 +301,7 @@ class UpdateThroughMemory {
     room.parts.clear();
     for (size_t i = 0; i < updates_[update].size(); ++i) {
       const Tensor& array = updates_[update][i].array;
-      const DiskPlace& place = places_[update][i];
+      const DiskPlace place = disk_place(array);
       if (!place.memory) {
         room.parts.push_back(part_of(array, begin, count));
         continue;
@@ -322,7 +320,7 @@ class UpdateThroughMemory {
     DiskRoom& room = rooms_[number % kRooms];
     for (size_t i = 0; i < updates_[update].size(); ++i) {
       const UpdatedArray& updated = updates_[update][i];
-      const DiskPlace& place = places_[update][i];
+      const DiskPlace place = disk_place(updated.array);
       if (!place.memory || !updated.changes) continue;
       const auto element = static_cast<int64_t>(size_of(updated.array.dtype()));
       room.writes.push_back(place.memory->write(place.offset + begin * element, count * element,
@@ -331,7 +329,6 @@ class UpdateThroughMemory {
   }
 
   const std::vector<std::vector<UpdatedArray>>& updates_;
-  std::vector<std::vector<DiskPlace>> places_;
   std::vector<DiskWindow> windows_;
   std::array<DiskRoom, kRooms> rooms_;
 };
