@@ -61,7 +61,7 @@ std::vector<FileTensor> tensors_of(const std::string& name, const Shape& shape);
 void transpose_bytes(const std::byte* from, int64_t rows, int64_t columns, int64_t element,
                      std::byte* to);
 
-// The files of a model that hold no tensors (saved_model.cpp).
+// The files of a model that hold no tensors.
 
 /// std::invalid_argument when `directory` has a config.json of another model.
 void check_config_at(const std::string& directory, const TransformerConfig& config);
