@@ -20,37 +20,31 @@ static void write_use_of_window(const C& c, nlohmann::ordered_json& json) {
   json["use_sliding_window"] = c.window > 0;
 }
 
-/// Every fourth layer does not rotate, unless there is a list.
-static void complete_smollm3(const ConfigFile& file, C& c) {
-  complete_qwen(file, c);
+/// Every fourth layer does not rotate, unless there is a list. These layers have the window.
+static bool is_unrotated(const ConfigFile& file, int64_t layer) {
   const nlohmann::json flags = file.list("no_rope_layers");
   const int64_t interval = file.integer("no_rope_layer_interval", 4);
-  c.unrotated.clear();
-  for (int64_t i = 0; i < c.layers; ++i) {
-    const auto at = static_cast<size_t>(i);
-    const bool listed = at < flags.size() && flags[at].is_number_integer();
-    if (!flags.empty() && !listed) {
-      file.mistake("\"no_rope_layers\" has ", flags.size(), " integers, expected ", c.layers,
-                   ", one a layer");
-    }
-    if (interval == 0) file.mistake("\"no_rope_layer_interval\" must be at least 1, got 0");
-    c.unrotated.push_back(listed ? flags[at] == 0 : (i + 1) % interval == 0);
+  const auto at = static_cast<size_t>(layer);
+  const bool listed = at < flags.size() && flags[at].is_number_integer();
+  if (!flags.empty() && !listed) {
+    file.mistake("\"no_rope_layers\" has ", flags.size(), " integers, expected ",
+                 file.integer("num_hidden_layers", 0), ", one a layer");
   }
+  if (interval == 0) file.mistake("\"no_rope_layer_interval\" must be at least 1, got 0");
+  return listed ? flags[at] == 0 : (layer + 1) % interval == 0;
 }
 
-/// Layers without rotation have the window.
-static bool has_smollm3_window(const ConfigFile& file, int64_t layer) {
-  const nlohmann::json flags = file.list("no_rope_layers");
-  if (!flags.empty()) return flags.at(static_cast<size_t>(layer)) == 0;
-  return (layer + 1) % file.integer("no_rope_layer_interval", 4) == 0;
+static void complete_smollm3(const ConfigFile& file, C& c) {
+  complete_qwen(file, c);
+  c.unrotated.clear();
+  for (int64_t i = 0; i < c.layers; ++i) c.unrotated.push_back(is_unrotated(file, i));
 }
 
 static void write_smollm3(const C& c, nlohmann::ordered_json& json) {
   write_use_of_window(c, json);
   json["no_rope_layers"] = nlohmann::ordered_json::array();
   for (int64_t i = 0; i < c.layers; ++i) {
-    const bool rotates = c.unrotated.empty() || !c.unrotated[static_cast<size_t>(i)];
-    json["no_rope_layers"].push_back(rotates ? 1 : 0);
+    json["no_rope_layers"].push_back(c.rotates(i) ? 1 : 0);
   }
 }
 
@@ -96,7 +90,7 @@ std::vector<Family> llamas() {
        .architecture = "SmolLM3ForCausalLM",
        .defaults = smollm3,
        .keys = with(both_biased, {window()}),
-       .is_windowed = has_smollm3_window,
+       .is_windowed = is_unrotated,
        .complete = complete_smollm3,
        .write = write_smollm3},
       {.type = "granite",

@@ -44,8 +44,6 @@ struct TransformerState {
   KeyValueCache* cache = nullptr;
   std::span<KeyValueCache* const> caches = {};
 
-  bool has_window(int64_t layer) const;
-  bool rotates(int64_t layer) const;
   /// Returns what `use` makes of `xs`, tensors [batch, ...]. While rows decode that have separate
   /// caches, it makes it of each row, with `cache` set to that of the row.
   template <class Use> Tensor by_rows(const Tensors& xs, const Use& use) {
@@ -65,6 +63,11 @@ struct TransformerState {
 inline std::shared_ptr<Linear> make_linear(const TransformerConfig& config, int64_t in, int64_t out,
                                            bool bias) {
   return std::make_shared<Linear>(in, out, bias, config.deviation);
+}
+
+/// Returns [batch, sequence, heads * d] as [batch, sequence, heads, d].
+inline Tensor by_head(const Tensor& x, int64_t heads) {
+  return reshape(x, {x.size(0), x.size(1), heads, x.size(2) / heads});
 }
 
 /// Makes the norm that the config states: [..., dim] -> [..., dim].
