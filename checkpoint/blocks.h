@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <new>
 #include <span>
 #include <string>
 #include <vector>
@@ -47,19 +46,13 @@ class BlockBuffer {
  public:
   static constexpr size_t kAlignment = 4096;
 
-  BlockBuffer()
-      : data_(static_cast<std::byte*>(::operator new (kBlockBytes, std::align_val_t{kAlignment}))) {
-  }
-
-  std::byte* data() const { return data_.get(); }
+  std::byte* data() const { return block_->bytes; }
 
  private:
-  struct Free {
-    void operator()(std::byte* data) const {
-      ::operator delete (data, std::align_val_t{kAlignment});
-    }
+  struct alignas(kAlignment) Block {
+    std::byte bytes[kBlockBytes];
   };
-  std::unique_ptr<std::byte, Free> data_;
+  std::unique_ptr<Block> block_ = std::make_unique_for_overwrite<Block>();
 };
 
 /// Reads pieces of a file, from the page cache or past it. Several threads may read at once.

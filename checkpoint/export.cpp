@@ -79,7 +79,7 @@ class ExportFiles : NotCopied {
   }
   void make(const std::string& name, const std::string& text) {
     const std::string path = path_while_written(name);
-    const SharedFile out(path, O_CREAT | O_EXCL);
+    WrittenFile out("export", path, O_CREAT | O_EXCL);
     made_.insert(path);
     out.write(0, std::as_bytes(std::span(text)));
     out.sync();
@@ -268,7 +268,7 @@ static void check_no_model(const std::string& directory) {
 }
 
 /// Writes the columns that were read to `bytes` as rows of the file.
-static void write_columns(const ExportUnit& unit, const SharedFile& file, const std::byte* bytes) {
+static void write_columns(const ExportUnit& unit, WrittenFile& file, const std::byte* bytes) {
   const int64_t rows = unit.box.shape[0], columns = unit.box.shape[1];
   const int64_t column = unit.bytes / columns;
   std::vector<std::byte> turned(static_cast<size_t>(unit.bytes));
@@ -283,7 +283,7 @@ static void write_units(const ExportPlan& plan, const CheckpointSource& source,
                         const ExportFiles& files, const Communicator& world,
                         const ExportOptions& options) {
   // Units are in the order of their files: one is open at a time.
-  std::optional<SharedFile> file;
+  std::optional<WrittenFile> file;
   size_t number = plan.files.size();
   int64_t most = 0, written = 0;
   for (const ExportUnit& unit : plan.units) most = std::max(most, unit.bytes);
@@ -299,7 +299,7 @@ static void write_units(const ExportPlan& plan, const CheckpointSource& source,
     if (unit.file != number) {
       if (file) file->sync();
       number = unit.file;
-      file.emplace(files.path_while_written(plan.files[number].name), 0);
+      file.emplace("export", files.path_while_written(plan.files[number].name), 0);
     }
     if (unit.stride > 0) {
       write_columns(unit, *file, bytes);

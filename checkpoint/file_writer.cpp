@@ -20,26 +20,19 @@ namespace weft {
 /// Copied and hashed while it is in the cache.
 static constexpr size_t kPiece = size_t{1} << 18;
 
-/// Calls again what a signal interrupted.
-template <class Call> static auto uninterrupted(const Call& call) {
-  auto result = call();
-  while (result < 0 && errno == EINTR) result = call();
-  return result;
-}
-
 void sync_directory(const std::string& path) {
-  const int descriptor = uninterrupted(
-      [&] { return above_standard(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)); });
+  const auto descriptor = static_cast<int>(
+      TEMP_FAILURE_RETRY(above_standard(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC))));
   if (descriptor < 0) fail_call("open", "checkpoint: ", path, ": ", std::strerror(errno));
-  const int failed = uninterrupted([&] { return ::fsync(descriptor); });
+  const bool failed = TEMP_FAILURE_RETRY(::fsync(descriptor)) != 0;
   const int reason = errno;
   ::close(descriptor);
-  if (failed != 0) fail_call("fsync", "checkpoint: ", path, ": ", std::strerror(reason));
+  if (failed) fail_call("fsync", "checkpoint: ", path, ": ", std::strerror(reason));
 }
 
 /// 0, or the errno that says why `path` is not a directory.
 static int make_and_sync(const std::string& path) {
-  if (uninterrupted([&] { return ::mkdir(path.c_str(), 0777); }) == 0) {
+  if (TEMP_FAILURE_RETRY(::mkdir(path.c_str(), 0777)) == 0) {
     const auto parent = std::filesystem::path(path).parent_path().string();
     sync_directory(parent.empty() ? "." : parent);
     return 0;
@@ -73,16 +66,68 @@ void make_directories(const std::string& path) {
 }
 
 void rename_to_new(const std::string& from, const std::string& to) {
-  const auto rename = [&] {
-    return ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE);
-  };
-  if (uninterrupted(rename) == 0) return;
+  const auto failed = TEMP_FAILURE_RETRY(
+      ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE));
+  if (failed == 0) return;
   // Some network file systems do not support the flag; `link` also refuses to overwrite.
   const bool unknown = errno == EINVAL || errno == ENOSYS;
   if (!unknown || ::link(from.c_str(), to.c_str()) != 0) {
     fail_call("rename", "checkpoint: ", from, " to ", to, ": ", std::strerror(errno));
   }
   ::unlink(from.c_str());
+}
+
+WrittenFile::WrittenFile(std::string what, std::string path, int flags, bool past_cache)
+    : what_(std::move(what)), path_(std::move(path)), is_past_cache_(past_cache) {
+  open_standard_descriptors();
+  const auto open = [&] {
+    const int all_flags =
+        O_WRONLY | O_CLOEXEC | O_NOFOLLOW | flags | (is_past_cache_ ? O_DIRECT : 0);
+    return static_cast<int>(
+        TEMP_FAILURE_RETRY(above_standard(::open(path_.c_str(), all_flags, 0666))));
+  };
+  descriptor_ = open();
+  if (descriptor_ < 0 && errno == EINVAL && std::exchange(is_past_cache_, false)) {
+    descriptor_ = open();
+  }
+  if (descriptor_ < 0) fail_file("open");
+}
+
+WrittenFile::~WrittenFile() { ::close(descriptor_); }
+
+void WrittenFile::fail_file(const char* call) const {
+  fail_call(call, what_, ": ", path_, ": ", std::strerror(errno));
+}
+
+bool WrittenFile::reserve(int64_t bytes) const {
+  return TEMP_FAILURE_RETRY(::fallocate(descriptor_, 0, 0, bytes)) == 0;
+}
+
+void WrittenFile::use_cache() {
+  if (!std::exchange(is_past_cache_, false)) return;
+  const int flags = ::fcntl(descriptor_, F_GETFL);
+  if (flags < 0 || ::fcntl(descriptor_, F_SETFL, flags & ~O_DIRECT) != 0) fail_file("fcntl");
+}
+
+void WrittenFile::write(int64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t done =
+        TEMP_FAILURE_RETRY(::pwrite(descriptor_, bytes.data(), bytes.size(), offset));
+    if (done < 0 && errno == EINVAL && is_past_cache_) {
+      use_cache();
+      continue;
+    }
+    if (done <= 0) {
+      fail_call("pwrite", what_, ": ", path_, " at byte ", offset, ": ",
+                done == 0 ? "nothing was written" : std::strerror(errno));
+    }
+    offset += done;
+    bytes = bytes.subspan(static_cast<size_t>(done));
+  }
+}
+
+void WrittenFile::sync() const {
+  if (TEMP_FAILURE_RETRY(::fsync(descriptor_)) != 0) fail_file("fsync");
 }
 
 FileWriter::FileWriter(const std::string& directory, const RankFiles& files, int rank)
@@ -95,66 +140,21 @@ FileWriter::FileWriter(const std::string& directory, const RankFiles& files, int
   if (::lstat(path_.c_str(), &status) == 0) {
     fail("checkpoint: ", path_, " exists, expected no file; nothing is overwritten");
   }
-  open_past_cache();
+  file_.emplace("checkpoint", temporary_, O_CREAT | O_TRUNC, true);
   const int64_t bytes = at_ + files.data_bytes(rank);
   // Tells at once that there is no space; file systems that cannot are left to write.
-  const auto reserve = [&] { return ::fallocate(descriptor_, 0, 0, bytes); };
-  if (uninterrupted(reserve) == 0 || errno == EOPNOTSUPP || errno == ENOSYS) return;
+  if (file_->reserve(bytes) || errno == EOPNOTSUPP || errno == ENOSYS) return;
   const int reason = errno;
-  ::close(descriptor_);
+  file_.reset();
   ::unlink(temporary_.c_str());
   fail_call("fallocate", "checkpoint: ", temporary_, " of ", bytes,
             " bytes: ", std::strerror(reason));
 }
 
-/// Bypasses the page cache where the file system supports it.
-void FileWriter::open_past_cache() {
-  open_standard_descriptors();
-  const auto open = [&] {
-    const int past_cache = is_past_cache_ ? O_DIRECT : 0;
-    return above_standard(::open(temporary_.c_str(),
-                                 O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | past_cache,
-                                 0666));
-  };
-  descriptor_ = uninterrupted(open);
-  if (descriptor_ < 0 && errno == EINVAL) {
-    is_past_cache_ = false;
-    descriptor_ = uninterrupted(open);
-  }
-  if (descriptor_ < 0) {
-    fail_call("open", "checkpoint: ", temporary_, ": ", std::strerror(errno));
-  }
-}
-
-void FileWriter::use_cache() {
-  if (!std::exchange(is_past_cache_, false)) return;
-  const int flags = ::fcntl(descriptor_, F_GETFL);
-  if (flags < 0 || ::fcntl(descriptor_, F_SETFL, flags & ~O_DIRECT) != 0) {
-    fail_call("fcntl", "checkpoint: ", temporary_, ": ", std::strerror(errno));
-  }
-}
-
 FileWriter::~FileWriter() {
-  if (descriptor_ < 0) return;
-  ::close(descriptor_);
+  if (!file_) return;
+  file_.reset();
   ::unlink(temporary_.c_str());
-}
-
-void FileWriter::write_at(int64_t offset, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t done =
-        uninterrupted([&] { return ::pwrite(descriptor_, bytes.data(), bytes.size(), offset); });
-    if (done < 0 && errno == EINVAL && is_past_cache_) {
-      use_cache();
-      continue;
-    }
-    if (done <= 0) {
-      fail_call("pwrite", "checkpoint: ", temporary_, " at byte ", offset, ": ",
-                done == 0 ? "nothing was written" : std::strerror(errno));
-    }
-    offset += done;
-    bytes = bytes.subspan(static_cast<size_t>(done));
-  }
 }
 
 void FileWriter::write(std::span<const std::byte> bytes) {
@@ -171,7 +171,7 @@ void FileWriter::write(std::span<const std::byte> bytes) {
 }
 
 void FileWriter::write_buffered() {
-  write_at(at_, {buffer_.data(), buffered_});
+  file_->write(at_, {buffer_.data(), buffered_});
   at_ += static_cast<int64_t>(buffered_);
   buffered_ = 0;
 }
@@ -180,39 +180,13 @@ const std::vector<uint64_t>& FileWriter::block_hashes() { return hashes_.finish(
 
 void FileWriter::finish(std::string_view header) {
   // The last block and the header are no whole sectors.
-  use_cache();
+  file_->use_cache();
   write_buffered();
-  write_at(0, std::as_bytes(std::span(header)));
-  if (uninterrupted([&] { return ::fsync(descriptor_); }) != 0) {
-    fail_call("fsync", "checkpoint: ", temporary_, ": ", std::strerror(errno));
-  }
+  file_->write(0, std::as_bytes(std::span(header)));
+  file_->sync();
   rename_to_new(temporary_, path_);
-  ::close(std::exchange(descriptor_, -1));
+  file_.reset();
   sync_directory(directory_);
-}
-
-SharedFile::SharedFile(const std::string& path, int flags) : path_(path) {
-  open_standard_descriptors();
-  descriptor_ =
-      above_standard(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | flags, 0666));
-  if (descriptor_ < 0) fail_call("open", "export: ", path, ": ", std::strerror(errno));
-}
-
-SharedFile::~SharedFile() { ::close(descriptor_); }
-
-void SharedFile::write(int64_t offset, std::span<const std::byte> bytes) const {
-  while (!bytes.empty()) {
-    const ssize_t done =
-        uninterrupted([&] { return ::pwrite(descriptor_, bytes.data(), bytes.size(), offset); });
-    if (done <= 0) fail_call("pwrite", "export: ", path_, ": ", std::strerror(errno));
-    offset += done;
-    bytes = bytes.subspan(static_cast<size_t>(done));
-  }
-}
-
-void SharedFile::sync() const {
-  if (::fsync(descriptor_) == 0) return;
-  fail_call("fsync", "export: ", path_, ": ", std::strerror(errno));
 }
 
 /// Elements whose bits of the exponent are all ones. One pass that only looks for the largest
@@ -246,20 +220,14 @@ static int64_t non_finite_in(std::span<const std::byte> bytes, DType dtype) {
   }
 }
 
-FiniteCheck::FiniteCheck(const RankFiles& files, int rank) {
-  for (const RankFiles::Entry& entry : files.entries(rank)) {
-    tensors_.push_back({entry.offset + entry.bytes, files.manifest().tensors[entry.tensor].dtype,
-                        static_cast<int64_t>(entry.tensor)});
-  }
-}
-
 void FiniteCheck::add(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    while (tensors_[current_].end == at_) ++current_;
-    const TensorData& tensor = tensors_[current_];
-    const auto piece = bytes.first(std::min(static_cast<size_t>(tensor.end - at_), bytes.size()));
-    const int64_t count = non_finite_in(piece, tensor.dtype);
-    if (count > 0) found_.add({count, tensor.tensor});
+    while (entries_[current_].offset + entries_[current_].bytes == at_) ++current_;
+    const auto& [tensor, box, offset, size] = entries_[current_];
+    const auto left = static_cast<size_t>(offset + size - at_);
+    const auto piece = bytes.first(std::min(left, bytes.size()));
+    const int64_t count = non_finite_in(piece, manifest_.tensors[tensor].dtype);
+    if (count > 0) found_.add({count, static_cast<int64_t>(tensor)});
     at_ += static_cast<int64_t>(piece.size());
     bytes = bytes.subspan(piece.size());
   }

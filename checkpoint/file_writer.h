@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,21 +17,17 @@ namespace weft {
 /// Counts the elements that are NaN or infinite in the data of a rank's file.
 class FiniteCheck {
  public:
-  FiniteCheck(const RankFiles& files, int rank);
+  /// Refers to `files`.
+  FiniteCheck(const RankFiles& files, int rank)
+      : manifest_(files.manifest()), entries_(files.entries(rank)) {}
 
   /// The data that follow: whole elements.
   void add(std::span<const std::byte> bytes);
   const NonFinite& found() const { return found_; }
 
  private:
-  struct TensorData {
-    /// Where it ends in the data.
-    int64_t end;
-    DType dtype;
-    int64_t tensor;
-  };
-
-  std::vector<TensorData> tensors_;
+  const Manifest& manifest_;
+  const std::vector<RankFiles::Entry> entries_;
   size_t current_ = 0;
   int64_t at_ = 0;
   NonFinite found_;
@@ -48,19 +45,26 @@ void rename_to_new(const std::string& from, const std::string& to);
 /// Lets the entries of a directory survive a crash.
 void sync_directory(const std::string& path);
 
-/// A file of an export, which several ranks write; closed when it goes. Errors are
-/// std::runtime_error with call, file and reason.
-class SharedFile : NotCopied {
+/// A file that is written at any place; closed when it goes. Errors are std::runtime_error
+/// "<what>: ..." with call, file and reason.
+class WrittenFile : NotCopied {
  public:
-  SharedFile(const std::string& path, int flags);
-  ~SharedFile();
+  /// Bypasses the page cache if `past_cache`, where the file system supports it.
+  WrittenFile(std::string what, std::string path, int flags, bool past_cache = false);
+  ~WrittenFile();
 
-  void write(int64_t offset, std::span<const std::byte> bytes) const;
+  /// Allocates the first `bytes` bytes; false, with errno, when the system cannot.
+  bool reserve(int64_t bytes) const;
+  void write(int64_t offset, std::span<const std::byte> bytes);
+  void use_cache();
   void sync() const;
 
  private:
-  std::string path_;
+  [[noreturn]] void fail_file(const char* call) const;
+
+  std::string what_, path_;
   int descriptor_;
+  bool is_past_cache_;
 };
 
 /// Writes a new file that is either there, whole and on the disk, or not: its bytes go to a
@@ -69,7 +73,8 @@ class SharedFile : NotCopied {
 /// temporary file goes then.
 class FileWriter : NotCopied {
  public:
-  /// std::invalid_argument when `directory` holds the name of the rank's file already.
+  /// std::invalid_argument when `directory` holds the name of the rank's file already. Refers to
+  /// `files`.
   FileWriter(const std::string& directory, const RankFiles& files, int rank);
   ~FileWriter();
 
@@ -82,14 +87,11 @@ class FileWriter : NotCopied {
   void finish(std::string_view header);
 
  private:
-  void open_past_cache();
-  void use_cache();
-  void write_at(int64_t offset, std::span<const std::byte> bytes);
   void write_buffered();
 
   std::string directory_, path_, temporary_;
-  int descriptor_ = -1;
-  bool is_past_cache_ = true;
+  /// Empty once it has its name.
+  std::optional<WrittenFile> file_;
   /// Offset in the file of the buffered bytes, and their number.
   int64_t at_;
   size_t buffered_ = 0;

@@ -2,30 +2,29 @@
 #include "weft/hugging_face.h"
 
 #include <algorithm>
-#include <map>
+#include <bit>
+#include <cstring>
+#include <filesystem>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
 
 #include "checkpoint/keys.h"
 #include "checkpoint/model_files.h"
+#include "weft/checkpoint.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/disk_tensor.h"
+#include "weft/extend/file.h"
+#include "weft/extend/json.h"
+#include "weft/extend/saved_model.h"
 #include "weft/ops/factories.h"
 #include "weft/safetensors.h"
 #include "weft/transformer.h"
 #include "weft/warnings.h"
 
 namespace weft {
-
-static constexpr const char* kWhat = "load_hugging_face";
-
-static std::vector<NamedBuffer> persistent_buffers(const Module& model) {
-  std::vector<NamedBuffer> buffers = model.named_buffers();
-  std::erase_if(buffers, [](const NamedBuffer& buffer) { return !buffer.persistent; });
-  return buffers;
-}
 
 static void warn_of_further_tokens(const TensorFiles& tensors, const TransformerConfig& config) {
   const std::vector<std::string> names = tensors.names();
@@ -37,31 +36,13 @@ static void warn_of_further_tokens(const TensorFiles& tensors, const Transformer
   static std::set<std::string> warned;
   const std::lock_guard lock(mutex);
   if (!warned.insert(tensors.path()).second) return;
-  warn(kWhat, ": ", tensors.path(), ": skipped ", count,
+  warn(kLoadModel, ": ", tensors.path(), ": skipped ", count,
        " tensors of layers that predict further tokens (multi-token prediction)");
-}
-
-/// The shapes of parameters and persistent buffers.
-static std::map<std::string, Shape> shapes_of(const Module& model) {
-  std::map<std::string, Shape> shapes;
-  for (const NamedParameter& named : model.named_parameters()) {
-    shapes.emplace(named.name(), named.parameter->shape());
-  }
-  for (const NamedBuffer& buffer : persistent_buffers(model)) {
-    shapes.emplace(buffer.name, buffer.value.shape());
-  }
-  return shapes;
-}
-
-static ModelFiles open_files(const TensorFiles& tensors, const TransformerConfig& config) {
-  const std::map<std::string, Shape> shapes = shapes_of(TransformerModel(config));
-  return {kWhat, tensors, file_tensors(config), shapes,
-          [&](const std::string& name) { return is_left_out(config, name); }};
 }
 
 CheckpointContents hugging_face_contents(const std::string& path, const TransformerConfig& config) {
   const TensorFiles tensors(path);
-  const ModelFiles files = open_files(tensors, config);
+  const ModelFiles files(TransformerModel(config), tensors);
   CheckpointContents contents;
   for (const auto& [name, parameter] : files.parameters()) {
     contents.tensors.emplace(name, CheckpointContents::Entry{parameter.dtype, parameter.shape});
@@ -102,49 +83,205 @@ static void check_equal(const Parameter& parameter, const ModelFiles& files,
   const Box box = parameter.value().box();
   const Tensor first = read_part(files, name, box);
   for (size_t alias = 1; alias < names.size(); ++alias) {
-    check_tied(concat(kWhat, ": ", path), names[0], first, names[alias],
+    check_tied(concat(kLoadModel, ": ", path), names[0], first, names[alias],
                read_part(files, name, box, alias));
   }
 }
 
 void load_hugging_face(Module& model, const std::string& path) {
   const TensorFiles tensors(path);
-  std::map<std::string, ParameterPtr> parameters;
-  for (const NamedParameter& named : model.named_parameters()) {
-    parameters.emplace(named.name(), named.parameter);
-  }
   const auto* transformer = dynamic_cast<const TransformerModel*>(&model);
   if (transformer) warn_of_further_tokens(tensors, transformer->config());
-  const std::vector<FileTensor> layout = layout_of(model, tensors);
-  const ModelFiles files(kWhat, tensors, layout, shapes_of(model), [&](const std::string& name) {
-    return transformer ? is_left_out(transformer->config(), name)
-                       : name.ends_with(".rotary_emb.inv_freq");
-  });
-  for (const auto& [name, parameter] : parameters) {
-    if (files.parameters().contains(name)) continue;
-    fail(kWhat, ": ", path, ": tensor ", in_quotes(name), " is missing");
+  const ModelFiles files(model, tensors);
+  const std::vector<NamedParameter> parameters = model.named_parameters();
+  for (const NamedParameter& named : parameters) {
+    if (files.parameters().contains(named.name())) continue;
+    fail(kLoadModel, ": ", path, ": tensor ", in_quotes(named.name()), " is missing");
   }
   model.materialize();
   NoGrad no_grad;
-  for (const auto& [name, parameter] : parameters) {
-    check_equal(*parameter, files, path, name);
-    fill(parameter->value(), files, name);
+  for (const NamedParameter& named : parameters) {
+    check_equal(*named.parameter, files, path, named.name());
+    fill(named.parameter->value(), files, named.name());
   }
-  for (const NamedBuffer& buffer : persistent_buffers(model)) {
-    fill(buffer.value, files, buffer.name);
+  for (const NamedBuffer& buffer : model.named_buffers()) {
+    if (buffer.persistent) fill(buffer.value, files, buffer.name);
   }
 }
 
 void load_hugging_face(StateDict& into, const std::string& path, const TransformerConfig& config) {
   const TensorFiles tensors(path);
   warn_of_further_tokens(tensors, config);
-  const ModelFiles files = open_files(tensors, config);
+  const ModelFiles files(TransformerModel(config), tensors);
   const NoGrad no_grad;
   for (const auto& [name, tensor] : into.tensors) {
     if (!files.parameters().contains(name)) {
-      fail(kWhat, ": ", path, ": tensor ", in_quotes(name), " is not one of the model");
+      fail(kLoadModel, ": ", path, ": tensor ", in_quotes(name), " is not one of the model");
     }
     fill(tensor, files, name);
+  }
+}
+
+namespace fs = std::filesystem;
+using OrderedJson = nlohmann::ordered_json;
+
+void save_text(const std::string& key, const std::string& text,
+               std::map<std::string, int64_t>& numbers) {
+  for (size_t at = 0; at < text.size(); at += sizeof(int64_t)) {
+    int64_t number = 0;
+    std::memcpy(&number, text.data() + at, std::min(sizeof number, text.size() - at));
+    numbers.emplace(concat(key, ':', at / sizeof number), number);
+  }
+}
+
+std::string saved_text(const std::string& key, const std::map<std::string, int64_t>& numbers) {
+  std::string text;
+  for (int i = 0; numbers.contains(concat(key, ':', i)); ++i) {
+    text.append(reinterpret_cast<const char*>(&numbers.at(concat(key, ':', i))), sizeof(int64_t));
+  }
+  text.resize(std::min(text.size(), text.find('\0')));
+  const auto is_plain = [](char c) { return c >= ' ' && c <= '~'; };
+  return std::ranges::all_of(text, is_plain) ? text : in_quotes(text);
+}
+
+TransformerConfig saved_config(const std::map<std::string, int64_t>& numbers,
+                               const std::string& checkpoint) {
+  const auto number = [&](const std::string& name) {
+    const auto found = numbers.find("config/" + name);
+    if (found == numbers.end()) {
+      fail("checkpoint: ", checkpoint, " has no ", name,
+           " of the model, expected its config; import it again from a directory with its "
+           "config.json");
+    }
+    return found->second;
+  };
+  const std::string choices = saved_text("config/config", numbers);
+  if (!choices.empty()) {
+    TransformerConfig config = transformer_config_of(choices, checkpoint);
+    config.max_sequence = number("max_sequence");
+    return config;
+  }
+  // Written before there were other families.
+  return {.dim = number("dim"),
+          .layers = number("layers"),
+          .heads = number("heads"),
+          .kv_heads = number("kv_heads"),
+          .head_dim = number("head_dim"),
+          .ffn = number("ffn"),
+          .vocabulary = number("vocabulary"),
+          .max_sequence = number("max_sequence"),
+          .rope_theta = std::bit_cast<double>(number("rope_theta")),
+          .norm_eps = std::bit_cast<double>(number("norm_eps")),
+          .tied = number("tied") != 0};
+}
+
+static constexpr const char* kConfigName = "config.json";
+static constexpr const char* kModelFiles[] = {"generation_config.json",
+                                              "tokenizer.json",
+                                              "tokenizer.model",
+                                              "tokenizer_config.json",
+                                              "special_tokens_map.json",
+                                              "added_tokens.json",
+                                              "chat_template.jinja",
+                                              "vocab.json",
+                                              "merges.txt",
+                                              "vocab.txt"};
+static constexpr const char* kKeptFolder = "hugging_face";
+
+static std::string bytes_of(const fs::path& path) {
+  return File("model files", path.string()).text();
+}
+
+/// Under another name first: an interruption leaves no part of a file.
+static void write_whole(const std::string& bytes, const fs::path& to) {
+  fs::create_directories(to.parent_path());
+  const fs::path unfinished = to.parent_path() / concat('.', to.filename().string(), ".tmp");
+  OutputFile out("model files", unfinished.string(), OutputFile::Mode::replace);
+  out.write(bytes);
+  out.close();
+  fs::rename(unfinished, to);
+}
+
+std::string kept_model_files(const std::string& checkpoint) {
+  std::error_code ignored;
+  const fs::path path = fs::weakly_canonical(checkpoint, ignored), run = path.parent_path();
+  if (fs::is_directory(path / kKeptFolder, ignored)) return path / kKeptFolder;
+  // The files next to another run are not its own.
+  const bool is_of_run = path.filename().string().starts_with("step-") &&
+                         std::ranges::count(list_checkpoints(run.string()), path.string()) > 0;
+  return (is_of_run ? run : path) / kKeptFolder;
+}
+
+void check_kept_model_files(const std::string& directory) {
+  std::error_code ignored;
+  for (fs::directory_iterator at(fs::path(directory) / kKeptFolder, ignored), end;
+       !ignored && at != end; at.increment(ignored)) {
+    if (at->path().extension() != ".safetensors") continue;
+    fail("model files: ", at->path().string(),
+         " is a model's, expected a folder for the files that a run keeps; save to another "
+         "directory");
+  }
+}
+
+void keep_model_files(const std::string& from, const std::string& directory) {
+  const fs::path to = fs::path(directory) / kKeptFolder;
+  std::error_code ignored;
+  if (!from.empty() && fs::equivalent(from, to, ignored)) return;
+  check_kept_model_files(directory);
+  const auto replace = [&](const char* name) {
+    const fs::path source = fs::path(from) / name;
+    if (!from.empty() && fs::is_regular_file(source, ignored)) {
+      write_whole(bytes_of(source), to / name);
+    } else {
+      fs::remove(to / name, ignored);
+    }
+  };
+  replace(kConfigName);
+  for (const char* name : kModelFiles) replace(name);
+}
+
+void check_config_at(const std::string& directory, const TransformerConfig& config) {
+  std::error_code ignored;
+  if (!fs::exists(fs::path(directory) / kConfigName, ignored)) return;
+  TransformerConfig there = transformer_config(directory);
+  // Weights do not depend on these.
+  there.deviation = config.deviation;
+  if (config.rope_scaling.kind != RopeScalingKind::dynamic) {
+    there.max_sequence = config.max_sequence;
+  }
+  if (config_json(there) == config_json(config)) return;
+  fail("export: ", directory, "/config.json describes another model, expected that of the ",
+       "checkpoint; remove it or export to another directory");
+}
+
+std::string with_token_ids(const std::string& config, const std::string& files) {
+  const fs::path path = fs::path(files) / kConfigName;
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) return config;
+  const auto kept = OrderedJson::parse(read_json("export", path.string()));
+  auto json = OrderedJson::parse(config);
+  json.erase("pad_token_id");  // without one, the default that the model had
+  for (const auto& [key, value] : kept.items()) {
+    if (key.ends_with("_token_id")) json[key] = value;
+  }
+  return json.dump(2) + "\n";
+}
+
+void write_model_files(const std::string& directory, const std::string& files,
+                       const std::string& config) {
+  const fs::path from = files, to = directory;
+  std::error_code ignored;
+  if (!config.empty() && !fs::exists(to / kConfigName, ignored)) {
+    write_whole(config, to / kConfigName);
+  }
+  for (const char* name : kModelFiles) {
+    if (!fs::is_regular_file(from / name, ignored)) continue;
+    const std::string bytes = bytes_of(from / name);
+    if (!fs::exists(to / name, ignored)) {
+      write_whole(bytes, to / name);
+    } else if (bytes != bytes_of(to / name)) {
+      warn((to / name).string(), " stays, but the model's is another file");
+    }
   }
 }
 

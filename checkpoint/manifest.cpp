@@ -6,10 +6,12 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <random>
 #include <range/v3/range/conversion.hpp>
 #include <range/v3/view/transform.hpp>
 #include <set>
 
+#include "checkpoint/blocks.h"
 #include "checkpoint/safetensors_header.h"
 #include "weft/error.h"
 #include "weft/extend/json.h"
@@ -47,6 +49,12 @@ bool parse_directory_name(const std::string& name, int64_t& step, std::string& g
   }
   generation = digits;
   return step >= 0 && generation.size() == 16 && name == directory_name_of(step, generation);
+}
+
+std::string drawn_tag() {
+  std::random_device device;
+  const uint64_t bits = uint64_t{device()} << 32 | device();
+  return hex_of({&bits, 1});
 }
 
 static size_t layout_number(Manifest& manifest, const Sharding& sharding) {
@@ -167,7 +175,40 @@ class ManifestParser {
  public:
   explicit ManifestParser(const std::string& source) : source_(source) {}
 
-  Manifest parse(const std::string& text);
+  Manifest parse(const std::string& text) {
+    check_json("checkpoint", source_, text);
+    const auto json = ManifestJson::parse(text);
+    const int64_t format = whole(member(json, "format", "number"), "its format", 0, INT64_MAX);
+    if (format < 1 || format > Manifest::kFormatOfParts) {
+      refuse("is of format ", format, "; this weft reads 1 to ", Manifest::kFormatOfParts);
+    }
+    Manifest manifest;
+    manifest.format = static_cast<int>(format);
+    manifest.generation = member(json, "generation", "string").get<std::string>();
+    manifest.step = whole(member(json, "step", "number"), "its step", 0, INT64_MAX);
+    manifest.ranks =
+        static_cast<int>(whole(member(json, "ranks", "number"), "its ranks", 1, kMostRanks));
+    for (const auto& layout : member(json, "layouts", "array")) {
+      manifest.layouts.push_back(sharding(layout));
+    }
+    std::set<std::string> names;
+    int64_t bytes = 0;
+    for (const auto& one : member(json, "tensors", "array")) {
+      manifest.tensors.push_back(tensor(one, manifest));
+      const SavedTensor& last = manifest.tensors.back();
+      const int64_t own = last.shape.product() * static_cast<int64_t>(size_of(last.dtype));
+      if (__builtin_add_overflow(bytes, own, &bytes)) {
+        refuse("has tensors of more bytes than 64 bits count");
+      }
+      if (!names.insert(manifest.tensors.back().name).second) {
+        refuse("names tensor ", in_quotes(manifest.tensors.back().name), " twice");
+      }
+    }
+    for (const auto& [key, number] : member(json, "numbers", "object").items()) {
+      manifest.numbers.emplace(key, whole(number, "a number", INT64_MIN, INT64_MAX));
+    }
+    return manifest;
+  }
 
  private:
   template <class... Parts> [[noreturn]] void refuse(const Parts&... parts) const {
@@ -189,176 +230,136 @@ class ManifestParser {
     }
     return number;
   }
-  SavedSharding sharding(const ManifestJson& json) const;
-  Pattern pattern(const ManifestJson& json, const std::vector<MeshAxis>& axes) const;
-  SavedTensor tensor(const ManifestJson& json, const Manifest& manifest) const;
-  void add_parts(const ManifestJson& parts, SavedSharding& sharding) const;
-  void check_layout(const Manifest& manifest, const SavedTensor& tensor) const;
+
+  SavedSharding sharding(const ManifestJson& json) const {
+    if (!json.is_object()) refuse("has a layout that is no object");
+    SavedSharding sharding;
+    int64_t ranks = 1;
+    for (const auto& axis : member(json, "axes", "array")) {
+      if (!axis.is_array() || axis.size() != 2 || !axis[0].is_string()) {
+        refuse("has an axis that is not a name and a size");
+      }
+      const int64_t size = whole(axis[1], "an axis' size", 1, kMostRanks / ranks);
+      sharding.axes.push_back({axis[0].get<std::string>(), static_cast<int>(size)});
+      ranks *= size;
+    }
+    sharding.pattern = pattern(json, sharding.axes);
+    if (json.contains("parts")) add_parts(member(json, "parts", "array"), sharding);
+    return sharding;
+  }
+
+  /// Makes the pattern from "cutting", and compares it with "dims".
+  Pattern pattern(const ManifestJson& json, const std::vector<MeshAxis>& axes) const {
+    const ManifestJson &dims = member(json, "dims", "array"),
+                       &cutting = member(json, "cutting", "array");
+    if (dims.size() != axes.size() || axes.size() > kMaxAxes || cutting.size() > kMaxDims) {
+      refuse("has ", dims.size(), " placements for ", axes.size(), " axes; at most ", kMaxAxes,
+             " axes, with a placement each");
+    }
+    const auto count = static_cast<int>(axes.size());
+    Pattern pattern(count);
+    Axes named;
+    int twice = -1;
+    for (int dim = 0; dim < static_cast<int>(cutting.size()); ++dim) {
+      const ManifestJson& listed = cutting[static_cast<size_t>(dim)];
+      if (!listed.is_array()) refuse("has an order of cuts that is not a list");
+      Axes order;
+      for (const auto& one : listed) {
+        const auto axis = static_cast<int>(whole(one, "an axis", 0, kMaxAxes));
+        if (axis >= count) refuse("has a cut by axis ", axis, " of ", count);
+        if (named.contains(axis)) {
+          twice = axis;
+          continue;
+        }
+        named.push_back(axis);
+        order.push_back(axis);
+      }
+      pattern.set_order(dim, order);
+    }
+    for (int axis = 0; axis < count; ++axis) {
+      const auto at = static_cast<size_t>(axis);
+      const int64_t dim = whole(dims[at], "a dim", -1, kMaxDims - 1);
+      if (dim == pattern[axis].dim() && axis != twice) continue;
+      refuse("has an order of cuts that does not name axis ", in_quotes(axes[at].name),
+             " once, for dim ", dim);
+    }
+    return pattern;
+  }
+
+  SavedTensor tensor(const ManifestJson& json, const Manifest& manifest) const {
+    const bool good = json.is_array() && json.size() == 4 && json[0].is_string() &&
+                      json[1].is_string() && json[2].is_array();
+    if (!good) refuse("has a tensor that is not a name, dtype, shape and layout");
+    SavedTensor tensor;
+    tensor.name = json[0].get<std::string>();
+    const auto type = json[1].get<std::string>();
+    const std::optional<DType> dtype = dtype_in_safetensors(type);
+    if (!dtype) {
+      fail("checkpoint: ", source_, ": tensor ", in_quotes(tensor.name), " has the dtype ",
+           in_quotes(type));
+    }
+    tensor.dtype = *dtype;
+    if (json[2].size() > kMaxDims) refuse("has a tensor of ", json[2].size(), " dims");
+    auto bound = static_cast<int64_t>(size_of(tensor.dtype));
+    for (const auto& dim : json[2]) {
+      tensor.shape.push_back(whole(dim, "a dim's size", 0, INT64_MAX));
+      if (__builtin_mul_overflow(bound, std::max<int64_t>(1, tensor.shape.back()), &bound)) {
+        refuse("has a tensor ", in_quotes(tensor.name), " of more bytes than 64 bits count");
+      }
+    }
+    const auto layouts = static_cast<int64_t>(manifest.layouts.size());
+    tensor.layout = static_cast<size_t>(whole(json[3], "a tensor's layout", 0, layouts - 1));
+    check_layout(manifest, tensor);
+    return tensor;
+  }
+
+  void add_parts(const ManifestJson& parts, SavedSharding& sharding) const {
+    const bool fits = parts.size() == sharding.axes.size() && !parts.empty();
+    if (!fits) refuse("has parts for ", parts.size(), " of ", sharding.axes.size(), " axes");
+    for (int axis = 0; axis < sharding.pattern.axes(); ++axis) {
+      const ManifestJson& listed = parts[static_cast<size_t>(axis)];
+      if (!listed.is_array()) refuse("has parts that are not a list of sizes");
+      if (listed.empty()) continue;
+      if (!sharding.pattern[axis].is_shard()) refuse("has parts on an axis that cuts no dim");
+      std::vector<int64_t> sizes;
+      int64_t sum = 0;
+      for (const auto& size : listed) {
+        sizes.push_back(whole(size, "a part's size", 0, INT64_MAX - sum));
+        sum += sizes.back();
+      }
+      sharding.pattern.set_sizes(axis, std::move(sizes));
+    }
+    try {
+      if (normalised(sharding.pattern, sharding.sizes()) == sharding.pattern) return;
+    } catch (const std::invalid_argument& error) {
+      refuse("has parts that do not fit its axes: ", error.what());
+    }
+    refuse("lists the sizes of chunks as parts");
+  }
+
+  void check_layout(const Manifest& manifest, const SavedTensor& tensor) const {
+    const SavedSharding& sharding = manifest.layouts[tensor.layout];
+    for (const Placement& placement : sharding.pattern.placements()) {
+      if (placement.dim() < tensor.shape.ndim()) continue;
+      refuse("has placement ", placement, " of a tensor of ", tensor.shape.ndim(), " dims, ",
+             in_quotes(tensor.name));
+    }
+    for (int dim = 0; dim < tensor.shape.ndim(); ++dim) {
+      const int64_t size = size_by_parts(sharding.pattern, dim);
+      if (size < 0 || size == tensor.shape[dim]) continue;
+      refuse("has parts of ", size, " elements for dim ", dim, " of tensor ",
+             in_quotes(tensor.name), ' ', tensor.shape);
+    }
+    int ranks = 1;
+    for (const int size : sharding.sizes()) ranks *= size;
+    if (!sharding.axes.empty() && ranks != manifest.ranks) {
+      refuse("lays tensor ", in_quotes(tensor.name), " over ", ranks, " of ", manifest.ranks,
+             " ranks");
+    }
+  }
 
   const std::string& source_;
 };
-
-SavedSharding ManifestParser::sharding(const ManifestJson& json) const {
-  if (!json.is_object()) refuse("has a layout that is no object");
-  SavedSharding sharding;
-  int64_t ranks = 1;
-  for (const auto& axis : member(json, "axes", "array")) {
-    if (!axis.is_array() || axis.size() != 2 || !axis[0].is_string()) {
-      refuse("has an axis that is not a name and a size");
-    }
-    const int64_t size = whole(axis[1], "an axis' size", 1, kMostRanks / ranks);
-    sharding.axes.push_back({axis[0].get<std::string>(), static_cast<int>(size)});
-    ranks *= size;
-  }
-  sharding.pattern = pattern(json, sharding.axes);
-  if (json.contains("parts")) add_parts(member(json, "parts", "array"), sharding);
-  return sharding;
-}
-
-void ManifestParser::add_parts(const ManifestJson& parts, SavedSharding& sharding) const {
-  const bool fits = parts.size() == sharding.axes.size() && !parts.empty();
-  if (!fits) refuse("has parts for ", parts.size(), " of ", sharding.axes.size(), " axes");
-  for (int axis = 0; axis < sharding.pattern.axes(); ++axis) {
-    const ManifestJson& listed = parts[static_cast<size_t>(axis)];
-    if (!listed.is_array()) refuse("has parts that are not a list of sizes");
-    if (listed.empty()) continue;
-    if (!sharding.pattern[axis].is_shard()) refuse("has parts on an axis that cuts no dim");
-    std::vector<int64_t> sizes;
-    int64_t sum = 0;
-    for (const auto& size : listed) {
-      sizes.push_back(whole(size, "a part's size", 0, INT64_MAX - sum));
-      sum += sizes.back();
-    }
-    sharding.pattern.set_sizes(axis, std::move(sizes));
-  }
-  try {
-    if (normalised(sharding.pattern, sharding.sizes()) == sharding.pattern) return;
-  } catch (const std::invalid_argument& error) {
-    refuse("has parts that do not fit its axes: ", error.what());
-  }
-  refuse("lists the sizes of chunks as parts");
-}
-
-/// Makes the pattern from "cutting", and compares it with "dims".
-Pattern ManifestParser::pattern(const ManifestJson& json, const std::vector<MeshAxis>& axes) const {
-  const ManifestJson &dims = member(json, "dims", "array"),
-                     &cutting = member(json, "cutting", "array");
-  if (dims.size() != axes.size() || axes.size() > kMaxAxes || cutting.size() > kMaxDims) {
-    refuse("has ", dims.size(), " placements for ", axes.size(), " axes; at most ", kMaxAxes,
-           " axes, with a placement each");
-  }
-  const auto count = static_cast<int>(axes.size());
-  Pattern pattern(count);
-  Axes named;
-  int twice = -1;
-  for (int dim = 0; dim < static_cast<int>(cutting.size()); ++dim) {
-    const ManifestJson& listed = cutting[static_cast<size_t>(dim)];
-    if (!listed.is_array()) refuse("has an order of cuts that is not a list");
-    Axes order;
-    for (const auto& one : listed) {
-      const auto axis = static_cast<int>(whole(one, "an axis", 0, kMaxAxes));
-      if (axis >= count) refuse("has a cut by axis ", axis, " of ", count);
-      if (named.contains(axis)) {
-        twice = axis;
-        continue;
-      }
-      named.push_back(axis);
-      order.push_back(axis);
-    }
-    pattern.set_order(dim, order);
-  }
-  for (int axis = 0; axis < count; ++axis) {
-    const auto at = static_cast<size_t>(axis);
-    const int64_t dim = whole(dims[at], "a dim", -1, kMaxDims - 1);
-    if (dim == pattern[axis].dim() && axis != twice) continue;
-    refuse("has an order of cuts that does not name axis ", in_quotes(axes[at].name),
-           " once, for dim ", dim);
-  }
-  return pattern;
-}
-
-SavedTensor ManifestParser::tensor(const ManifestJson& json, const Manifest& manifest) const {
-  const bool good = json.is_array() && json.size() == 4 && json[0].is_string() &&
-                    json[1].is_string() && json[2].is_array();
-  if (!good) refuse("has a tensor that is not a name, dtype, shape and layout");
-  SavedTensor tensor;
-  tensor.name = json[0].get<std::string>();
-  const auto type = json[1].get<std::string>();
-  const std::optional<DType> dtype = dtype_in_safetensors(type);
-  if (!dtype) {
-    fail("checkpoint: ", source_, ": tensor ", in_quotes(tensor.name), " has the dtype ",
-         in_quotes(type));
-  }
-  tensor.dtype = *dtype;
-  if (json[2].size() > kMaxDims) refuse("has a tensor of ", json[2].size(), " dims");
-  auto bound = static_cast<int64_t>(size_of(tensor.dtype));
-  for (const auto& dim : json[2]) {
-    tensor.shape.push_back(whole(dim, "a dim's size", 0, INT64_MAX));
-    if (__builtin_mul_overflow(bound, std::max<int64_t>(1, tensor.shape.back()), &bound)) {
-      refuse("has a tensor ", in_quotes(tensor.name), " of more bytes than 64 bits count");
-    }
-  }
-  const auto layouts = static_cast<int64_t>(manifest.layouts.size());
-  tensor.layout = static_cast<size_t>(whole(json[3], "a tensor's layout", 0, layouts - 1));
-  check_layout(manifest, tensor);
-  return tensor;
-}
-
-void ManifestParser::check_layout(const Manifest& manifest, const SavedTensor& tensor) const {
-  const SavedSharding& sharding = manifest.layouts[tensor.layout];
-  for (const Placement& placement : sharding.pattern.placements()) {
-    if (placement.dim() < tensor.shape.ndim()) continue;
-    refuse("has placement ", placement, " of a tensor of ", tensor.shape.ndim(), " dims, ",
-           in_quotes(tensor.name));
-  }
-  for (int dim = 0; dim < tensor.shape.ndim(); ++dim) {
-    const int64_t size = size_by_parts(sharding.pattern, dim);
-    if (size < 0 || size == tensor.shape[dim]) continue;
-    refuse("has parts of ", size, " elements for dim ", dim, " of tensor ", in_quotes(tensor.name),
-           ' ', tensor.shape);
-  }
-  int ranks = 1;
-  for (const int size : sharding.sizes()) ranks *= size;
-  if (!sharding.axes.empty() && ranks != manifest.ranks) {
-    refuse("lays tensor ", in_quotes(tensor.name), " over ", ranks, " of ", manifest.ranks,
-           " ranks");
-  }
-}
-
-Manifest ManifestParser::parse(const std::string& text) {
-  check_json("checkpoint", source_, text);
-  const auto json = ManifestJson::parse(text);
-  const int64_t format = whole(member(json, "format", "number"), "its format", 0, INT64_MAX);
-  if (format < 1 || format > Manifest::kFormatOfParts) {
-    refuse("is of format ", format, "; this weft reads 1 to ", Manifest::kFormatOfParts);
-  }
-  Manifest manifest;
-  manifest.format = static_cast<int>(format);
-  manifest.generation = member(json, "generation", "string").get<std::string>();
-  manifest.step = whole(member(json, "step", "number"), "its step", 0, INT64_MAX);
-  manifest.ranks =
-      static_cast<int>(whole(member(json, "ranks", "number"), "its ranks", 1, kMostRanks));
-  for (const auto& layout : member(json, "layouts", "array")) {
-    manifest.layouts.push_back(sharding(layout));
-  }
-  std::set<std::string> names;
-  int64_t bytes = 0;
-  for (const auto& one : member(json, "tensors", "array")) {
-    manifest.tensors.push_back(tensor(one, manifest));
-    const SavedTensor& last = manifest.tensors.back();
-    const int64_t own = last.shape.product() * static_cast<int64_t>(size_of(last.dtype));
-    if (__builtin_add_overflow(bytes, own, &bytes)) {
-      refuse("has tensors of more bytes than 64 bits count");
-    }
-    if (!names.insert(manifest.tensors.back().name).second) {
-      refuse("names tensor ", in_quotes(manifest.tensors.back().name), " twice");
-    }
-  }
-  for (const auto& [key, number] : member(json, "numbers", "object").items()) {
-    manifest.numbers.emplace(key, whole(number, "a number", INT64_MIN, INT64_MAX));
-  }
-  return manifest;
-}
 
 }  // namespace
 

@@ -2,8 +2,6 @@
 #include "checkpoint/model_files.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <cstring>
 #include <limits>
 #include <map>
@@ -11,6 +9,7 @@
 #include <utility>
 
 #include "weft/error.h"
+#include "weft/ops/factories.h"
 #include "weft/transformer.h"
 
 namespace weft {
@@ -18,18 +17,6 @@ namespace weft {
 // Matrices of OCP's E4M3 in blocks of 128 x 128 elements, each with a factor in the f32 matrix
 // "<name>_scale_inv", as Hugging Face's "fp8" quantization stores them.
 static constexpr int64_t kBlock = 128;
-
-static std::array<float, 256> e4m3_values() {
-  std::array<float, 256> values{};
-  for (int code = 0; code < 256; ++code) {
-    const int exponent = code >> 3 & 15, fraction = code & 7;
-    float value = exponent > 0 ? std::ldexp(static_cast<float>(8 + fraction), exponent - 10)
-                               : std::ldexp(static_cast<float>(fraction), -9);
-    if ((code & 127) == 127) value = std::numeric_limits<float>::quiet_NaN();
-    values[static_cast<size_t>(code)] = code < 128 ? value : -value;
-  }
-  return values;
-}
 
 static int64_t blocks_of(int64_t size) { return (size + kBlock - 1) / kBlock; }
 
@@ -42,30 +29,30 @@ static bool is_in_float8_blocks(const TensorFiles& files, const std::string& nam
   return dtype == DType::f8_e4m3 || dtype == DType::u8;
 }
 
-/// std::invalid_argument, which begins with `what`, when the factors do not fit the matrix.
-static void check_float8_blocks(const std::string& what, const TensorFiles& files,
-                                const std::string& name) {
+/// std::invalid_argument when the factors do not fit the matrix.
+static void check_float8_blocks(const TensorFiles& files, const std::string& name) {
   const SafetensorsEntry& entry = files.entry(name);
   const SafetensorsEntry& scales = files.entry(name_of_scales(name));
   if (entry.shape.ndim() != 2) {
-    fail(what, ": ", files.path(), ": tensor ", in_quotes(name), " is ", entry.shape,
+    fail(kLoadModel, ": ", files.path(), ": tensor ", in_quotes(name), " is ", entry.shape,
          ", expected a matrix of fp8");
   }
   const Shape expected{blocks_of(entry.shape[0]), blocks_of(entry.shape[1])};
   if (scales.dtype == DType::f32 && scales.shape == expected) return;
-  fail(what, ": ", files.path(), ": tensor ", in_quotes(name_of_scales(name)), " is ", scales.dtype,
-       ' ', scales.shape, ", expected f32 ", expected, ", a factor for each block of ", kBlock,
-       " x ", kBlock);
+  fail(kLoadModel, ": ", files.path(), ": tensor ", in_quotes(name_of_scales(name)), " is ",
+       scales.dtype, ' ', scales.shape, ", expected f32 ", expected,
+       ", a factor for each block of ", kBlock, " x ", kBlock);
 }
 
 /// Reads the elements of `box`, times their factors, to `into`, dense and row-major.
 static void read_float8_blocks(const TensorFiles& files, const std::string& name, const Box& box,
                                float* into) {
-  static const std::array<float, 256> values = e4m3_values();
   const int64_t rows = box.shape[0], columns = box.shape[1];
   if (rows == 0 || columns == 0) return;
-  std::vector<uint8_t> codes(static_cast<size_t>(rows * columns));
-  files.read_box(name, box, codes.data());
+  const Tensor codes = empty(box.shape, {.dtype = DType::f8_e4m3});
+  files.read_box(name, box, codes.block().data);
+  const Tensor numbers = codes.to(f32);
+  const auto* values = static_cast<const float*>(numbers.block().data);
   Box around{box.offset, box.shape};
   for (int dim = 0; dim < 2; ++dim) {
     const int64_t first = box.offset[dim] / kBlock;
@@ -78,9 +65,8 @@ static void read_float8_blocks(const TensorFiles& files, const std::string& name
     const int64_t block_row = (box.offset[0] + r) / kBlock - around.offset[0];
     for (int64_t c = 0; c < columns; ++c) {
       const int64_t block = (box.offset[1] + c) / kBlock - around.offset[1];
-      const auto at = static_cast<size_t>(r * columns + c);
-      into[at] =
-          values[codes[at]] * scales[static_cast<size_t>(block_row * around.shape[1] + block)];
+      const float scale = scales[static_cast<size_t>(block_row * around.shape[1] + block)];
+      into[r * columns + c] = values[r * columns + c] * scale;
     }
   }
 }
@@ -131,10 +117,10 @@ static std::vector<FileTensor> slices_in(const TensorFiles& files, const NamedPa
   return {};
 }
 
-std::vector<FileTensor> layout_of(const Module& model, const TensorFiles& files) {
-  if (const auto* transformer = dynamic_cast<const TransformerModel*>(&model)) {
-    return file_tensors(transformer->config());
-  }
+/// The tensors of `files` that hold the model's parameters and persistent buffers.
+static std::vector<FileTensor> layout_of(const Module& model, const TransformerModel* transformer,
+                                         const TensorFiles& files) {
+  if (transformer) return file_tensors(transformer->config());
   std::vector<FileTensor> layout;
   for (const NamedParameter& named : model.named_parameters()) {
     const Shape& shape = named.parameter->shape();
@@ -162,14 +148,24 @@ Shape shape_in_file(const FileTensor& tensor, const Shape& parameter) {
   return shape;
 }
 
-ModelFiles::ModelFiles(const std::string& what, const TensorFiles& files,
-                       const std::vector<FileTensor>& layout,
-                       const std::map<std::string, Shape>& shapes,
-                       const std::function<bool(const std::string&)>& may_be_left_out)
-    : files_(files) {
+/// The shapes of parameters and persistent buffers.
+static std::map<std::string, Shape> shapes_of(const Module& model) {
+  std::map<std::string, Shape> shapes;
+  for (const NamedParameter& named : model.named_parameters()) {
+    shapes.emplace(named.name(), named.parameter->shape());
+  }
+  for (const NamedBuffer& buffer : model.named_buffers()) {
+    if (buffer.persistent) shapes.emplace(buffer.name, buffer.value.shape());
+  }
+  return shapes;
+}
+
+ModelFiles::ModelFiles(const Module& model, const TensorFiles& files) : files_(files) {
+  const auto* transformer = dynamic_cast<const TransformerModel*>(&model);
+  const std::map<std::string, Shape> shapes = shapes_of(model);
   std::set<std::string> known;
-  for (const FileTensor& tensor : layout) {
-    add(what, tensor, shapes);
+  for (const FileTensor& tensor : layout_of(model, transformer, files)) {
+    add(tensor, shapes);
     for (const std::string& name : tensor.names) {
       if (!files.contains(name)) continue;
       known.insert(name);
@@ -178,25 +174,25 @@ ModelFiles::ModelFiles(const std::string& what, const TensorFiles& files,
   }
   std::vector<std::string> unknown = files.names();
   std::erase_if(unknown, [&](const std::string& name) {
-    return known.contains(name) || may_be_left_out(name);
+    return known.contains(name) || (transformer ? is_left_out(transformer->config(), name)
+                                                : name.ends_with(".rotary_emb.inv_freq"));
   });
   if (unknown.empty()) return;
-  fail(what, ": ", files.path(), ": it holds tensor ", in_quotes(unknown[0]),
+  fail(kLoadModel, ": ", files.path(), ": it holds tensor ", in_quotes(unknown[0]),
        unknown.size() > 1 ? concat(" and ", unknown.size() - 1, " others") : "",
        ", which the model has no parameter for");
 }
 
 /// Checks the shape and the dtype of a tensor.
-static void check_fits(const std::string& what, const TensorFiles& files, const std::string& name,
-                       const Shape& expected) {
+static void check_fits(const TensorFiles& files, const std::string& name, const Shape& expected) {
   const SafetensorsEntry& entry = files.entry(name);
   if (!(entry.shape == expected)) {
-    fail(what, ": ", files.path(), ": tensor ", in_quotes(name), " is ", entry.shape,
+    fail(kLoadModel, ": ", files.path(), ": tensor ", in_quotes(name), " is ", entry.shape,
          " but the parameter ", expected);
   }
-  if (is_in_float8_blocks(files, name)) return check_float8_blocks(what, files, name);
+  if (is_in_float8_blocks(files, name)) return check_float8_blocks(files, name);
   if (!is_floating(entry.dtype) || size_of(entry.dtype) == 1) {
-    fail(what, ": ", files.path(), ": tensor ", in_quotes(name), " is of ", entry.dtype,
+    fail(kLoadModel, ": ", files.path(), ": tensor ", in_quotes(name), " is of ", entry.dtype,
          size_of(entry.dtype) == 1 && is_floating(entry.dtype)
              ? concat(", expected f8_e4m3 with factors in ", in_quotes(name_of_scales(name)))
              : ", expected a floating dtype");
@@ -207,14 +203,13 @@ static DType dtype_in(const TensorFiles& files, const std::string& name) {
   return is_in_float8_blocks(files, name) ? DType::f32 : files.entry(name).dtype;
 }
 
-void ModelFiles::add(const std::string& what, const FileTensor& tensor,
-                     const std::map<std::string, Shape>& shapes) {
+void ModelFiles::add(const FileTensor& tensor, const std::map<std::string, Shape>& shapes) {
   std::vector<std::string> there;
   for (const std::string& name : tensor.names) {
     if (files_.contains(name)) there.push_back(name);
   }
   if (there.empty()) {
-    fail(what, ": ", files_.path(), ": tensor ", in_quotes(tensor.names[0]),
+    fail(kLoadModel, ": ", files_.path(), ": tensor ", in_quotes(tensor.names[0]),
          tensor.names.size() > 1 ? concat(" (or ", in_quotes(tensor.names[1]), ")") : "",
          " is missing");
   }
@@ -222,13 +217,13 @@ void ModelFiles::add(const std::string& what, const FileTensor& tensor,
     const Shape& shape = shapes.at(part.parameter);
     const DType dtype = dtype_in(files_, there[0]);
     for (const std::string& name : there) {
-      check_fits(what, files_, name, shape_in_file(tensor, shape));
+      check_fits(files_, name, shape_in_file(tensor, shape));
       if (dtype_in(files_, name) == dtype) continue;
-      fail(what, ": ", files_.path(), ": tensor ", in_quotes(name), " is of ",
+      fail(kLoadModel, ": ", files_.path(), ": tensor ", in_quotes(name), " is of ",
            dtype_in(files_, name), ", expected ", dtype, " as ", in_quotes(there[0]));
     }
     if (tensor.transposed && is_in_float8_blocks(files_, there[0])) {
-      fail(what, ": ", files_.path(), ": tensor ", in_quotes(there[0]),
+      fail(kLoadModel, ": ", files_.path(), ": tensor ", in_quotes(there[0]),
            " is a transposed matrix of f8_e4m3, expected f32, bf16 or f16");
     }
     const auto at =
@@ -238,7 +233,7 @@ void ModelFiles::add(const std::string& what, const FileTensor& tensor,
     if (part.slice < 0) continue;
     Parameter& parameter = at->second;
     if (parameter.dtype != dtype) {
-      fail(what, ": ", files_.path(), ": tensor ", in_quotes(there[0]), " is of ", dtype,
+      fail(kLoadModel, ": ", files_.path(), ": tensor ", in_quotes(there[0]), " is of ", dtype,
            ", expected ", parameter.dtype, " as the other slices of ", in_quotes(part.parameter));
     }
     parameter.part.block = std::numeric_limits<int64_t>::max();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -12,9 +11,9 @@
 
 namespace weft {
 
-/// The tensors of `files` that hold the model's parameters and persistent buffers: those of its
-/// family for a TransformerModel, else one for each, under its names, or one for each slice.
-std::vector<FileTensor> layout_of(const Module& model, const TensorFiles& files);
+/// Errors and warnings of models that are loaded begin with it.
+inline constexpr const char* kLoadModel = "load_hugging_face";
+
 /// The shape of a tensor in a file whose parts are of a parameter of this shape.
 Shape shape_in_file(const FileTensor& tensor, const Shape& parameter);
 
@@ -33,11 +32,11 @@ class ModelFiles {
     std::vector<std::string> slices = {};
   };
 
-  /// Shapes of parameters by name. std::invalid_argument when one is missing in the files, or a
-  /// tensor has another shape or no parameter and `may_be_left_out` is false of it.
-  ModelFiles(const std::string& what, const TensorFiles& files,
-             const std::vector<FileTensor>& layout, const std::map<std::string, Shape>& shapes,
-             const std::function<bool(const std::string&)>& may_be_left_out);
+  /// Finds the model's parameters and persistent buffers: under the names of its family for a
+  /// TransformerModel, else under their own, whole or as one tensor for each slice.
+  /// std::invalid_argument when one is missing in the files, or a tensor has another shape or no
+  /// parameter and may not be left out.
+  ModelFiles(const Module& model, const TensorFiles& files);
 
   const std::map<std::string, Parameter>& parameters() const { return parameters_; }
   /// Reads the elements of `box` of a parameter, from its first name or from name `alias`, to
@@ -46,8 +45,7 @@ class ModelFiles {
   void read_box(const std::string& parameter, const Box& box, void* into, size_t alias = 0) const;
 
  private:
-  void add(const std::string& what, const FileTensor& tensor,
-           const std::map<std::string, Shape>& shapes);
+  void add(const FileTensor& tensor, const std::map<std::string, Shape>& shapes);
   void read_rows(const Parameter& parameter, const std::string& tensor, const Box& box,
                  void* into) const;
 
@@ -63,7 +61,7 @@ std::vector<FileTensor> tensors_of(const std::string& name, const Shape& shape);
 void transpose_bytes(const std::byte* from, int64_t rows, int64_t columns, int64_t element,
                      std::byte* to);
 
-// The files of a model that hold no tensors (saved_model.cpp).
+// The files of a model that hold no tensors.
 
 /// std::invalid_argument when `directory` has a config.json of another model.
 void check_config_at(const std::string& directory, const TransformerConfig& config);

@@ -132,10 +132,6 @@ static constexpr int64_t kLengthField = 8;
 /// A JSON string, with its quotes; `text` is UTF-8.
 static std::string json_string(const std::string& text) { return nlohmann::json(text).dump(); }
 
-static std::string without_quotes(const std::string& text) {
-  return text.substr(1, text.size() - 2);
-}
-
 /// A header, or only its length where `text` is null.
 struct HeaderText {
   std::string* text;
@@ -164,7 +160,8 @@ RankFiles::RankFiles(const Manifest& manifest)
   text_in_string_ = json_string(text_);
   for (const SavedTensor& tensor : manifest_.tensors) {
     names_.push_back(json_string(tensor.name));
-    names_in_string_.push_back(without_quotes(json_string(names_.back())));
+    const std::string quoted = json_string(names_.back());
+    names_in_string_.push_back(quoted.substr(1, quoted.size() - 2));
   }
   check_headers();
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <ranges>
 #include <string>
 #include <vector>
 
@@ -48,16 +50,9 @@ class BoxRuns {
   int64_t end() const { return count_ == 0 ? start_ : start(count_ - 1) + bytes_; }
   /// The first run that ends after the byte `at`; count() if none does.
   int64_t first_after(int64_t at) const {
-    int64_t low = 0, high = count_;
-    while (low < high) {
-      const int64_t middle = low + (high - low) / 2;
-      if (start(middle) + bytes_ > at) {
-        high = middle;
-      } else {
-        low = middle + 1;
-      }
-    }
-    return low;
+    const auto runs = std::views::iota(int64_t{0}, count_);
+    const auto ends_before = [&](int64_t run) { return start(run) + bytes_ <= at; };
+    return static_cast<int64_t>(std::ranges::partition_point(runs, ends_before) - runs.begin());
   }
 
  private:

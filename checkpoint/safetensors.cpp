@@ -71,8 +71,7 @@ struct SafetensorsFile::Body {
   Body(const File& file, bool keeps_open)
       : path(file.path()), size(file.size()), identity(file.identity()) {
     const int64_t length = header_length(file);
-    std::string text(static_cast<size_t>(length), '\0');
-    file.read(kLengthBytes, std::as_writable_bytes(std::span(text)));
+    const std::string text = file.text(kLengthBytes, length);
     header = parse_safetensors_header(path, text, kLengthBytes + length, file.size());
     for (const auto& entry : header.entries) by_name.emplace(entry.name, &entry);
     bytes_read = file.bytes_read();

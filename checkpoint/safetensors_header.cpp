@@ -37,21 +37,153 @@ class HeaderParser {
   HeaderParser(const std::string& path, int64_t data_start, int64_t file_size)
       : path_(path), data_start_(data_start), data_bytes_(file_size - data_start) {}
 
-  SafetensorsHeader parse(std::string_view text);
+  SafetensorsHeader parse(std::string_view text) {
+    check_json("safetensors", path_, text);
+    const auto whole =
+        HeaderJson::parse(text, [this](int depth, HeaderEvent event, HeaderJson& parsed) {
+          return on_event(depth, event, parsed);
+        });
+    check_coverage();
+    return std::move(header_);
+  }
 
  private:
-  bool on_event(int depth, HeaderEvent event, HeaderJson& parsed);
+  bool on_event(int depth, HeaderEvent event, HeaderJson& parsed) {
+    if (depth == 1 && event == HeaderEvent::key) name_ = parsed.get<std::string>();
+    check_nesting(depth, event);
+    if (depth != 1 || event != HeaderEvent::object_end) return true;
+    if (name_ == "__metadata__") {
+      add_metadata(parsed);
+    } else {
+      add_entry(parsed);
+    }
+    return false;
+  }
+
   /// Checks that depth 1 holds objects, a field a number or list, and a list numbers.
-  void check_nesting(int depth, HeaderEvent event);
-  void add_metadata(const HeaderJson& object);
-  void add_entry(const HeaderJson& object);
-  DType dtype_of(const HeaderJson& value) const;
+  void check_nesting(int depth, HeaderEvent event) {
+    const bool list = event == HeaderEvent::array_start;
+    const bool value = list || event == HeaderEvent::value || event == HeaderEvent::object_start;
+    if (!value || depth == 0) return;
+    const bool object = event == HeaderEvent::object_start;
+    if (name_ == "__metadata__") {
+      if (depth == 1 && !object) fail_file("__metadata__ is no JSON object");
+      if (depth > 1 && event != HeaderEvent::value)
+        fail_file("__metadata__ holds more than strings");
+      return;
+    }
+    if (depth == 1 && !object) fail_tensor(name_, "is no JSON object");
+    if (depth == 2 && object) fail_tensor(name_, "has an object as a field");
+    if (depth == 2 && list) list_length_ = 0;
+    if (depth != 3) return;
+    if (event != HeaderEvent::value) fail_tensor(name_, "has a list or object inside a list");
+    if (++list_length_ > kMaxDims) {
+      fail_tensor(name_, "has a list of more than ", kMaxDims, " numbers; tensors have at most ",
+                  kMaxDims, " dims");
+    }
+  }
+
+  void add_metadata(const HeaderJson& object) {
+    for (const auto& [key, value] : object.items()) {
+      if (!value.is_string()) {
+        fail_file("__metadata__ has no string at ", in_quotes(key), " but ", value.type_name());
+      }
+      header_.metadata.emplace(key, value.get<std::string>());
+    }
+  }
+
+  void add_entry(const HeaderJson& object) {
+    for (const auto& [key, value] : object.items()) {
+      if (key != "dtype" && key != "shape" && key != "data_offsets") {
+        fail_tensor(name_, "has a field ", in_quotes(key),
+                    "; the fields are dtype, shape, data_offsets");
+      }
+    }
+    for (const char* key : {"dtype", "shape", "data_offsets"}) {
+      if (!object.contains(key)) fail_tensor(name_, "has no ", key);
+    }
+    const DType dtype = dtype_of(object["dtype"]);
+    const Shape shape = shape_of(object["shape"]);
+    const auto [begin, end] = offsets_of(object["data_offsets"]);
+    const int64_t bytes = bytes_of(dtype, shape);
+    if (bytes != end - begin) {
+      fail_tensor(name_, "of ", dtype, ' ', shape, " has ", bytes, " bytes but data_offsets ",
+                  begin, " to ", end, ", which is ", end - begin);
+    }
+    header_.entries.push_back({name_, dtype, shape, begin, bytes});
+  }
+
+  DType dtype_of(const HeaderJson& value) const {
+    if (!value.is_string()) fail_tensor(name_, "has a dtype that is no string");
+    const auto& name = value.get_ref<const std::string&>();
+    if (const auto dtype = dtype_in_safetensors(name)) return *dtype;
+    std::string all;
+    for (const auto& known : kSafetensorsNames) all += concat(all.empty() ? "" : ", ", known);
+    fail_tensor(name_, "has the dtype ", in_quotes(name), "; weft reads ", all);
+  }
+
   /// A whole number from 0 to 2^63 - 1 of the field `list`.
-  int64_t count_of(const HeaderJson& value, const char* list) const;
-  Shape shape_of(const HeaderJson& value) const;
-  std::pair<int64_t, int64_t> offsets_of(const HeaderJson& value) const;
-  int64_t bytes_of(DType dtype, const Shape& shape) const;
-  void check_coverage();
+  int64_t count_of(const HeaderJson& value, const char* list) const {
+    const uint64_t number = value.is_number_unsigned() ? value.get<uint64_t>() : UINT64_MAX;
+    if (number > static_cast<uint64_t>(INT64_MAX)) {
+      fail_tensor(name_, "has ", in_quotes(value.dump()), " in its ", list,
+                  "; whole numbers from 0 on are expected");
+    }
+    return static_cast<int64_t>(number);
+  }
+
+  Shape shape_of(const HeaderJson& value) const {
+    if (!value.is_array()) fail_tensor(name_, "has a shape that is not a list");
+    Shape shape;
+    for (const auto& element : value) shape.push_back(count_of(element, "shape"));
+    return shape;
+  }
+
+  std::pair<int64_t, int64_t> offsets_of(const HeaderJson& value) const {
+    if (!value.is_array() || value.size() != 2) {
+      fail_tensor(name_, "has data_offsets that are no list of two numbers");
+    }
+    const int64_t begin = count_of(value[0], "data_offsets");
+    const int64_t end = count_of(value[1], "data_offsets");
+    if (begin > end) fail_tensor(name_, "has data_offsets from ", begin, " back to ", end);
+    if (end > data_bytes_) {
+      fail_tensor(name_, "ends at byte ", end, " of the data, but the file has ", data_bytes_,
+                  " bytes of data; was it cut?");
+    }
+    return {begin, end};
+  }
+
+  int64_t bytes_of(DType dtype, const Shape& shape) const {
+    // A dim of 0 counts as 1 in the bound, so that strides and products of the others fit too.
+    auto bound = static_cast<int64_t>(size_of(dtype));
+    for (const int64_t dim : shape) {
+      if (__builtin_mul_overflow(bound, std::max(dim, int64_t{1}), &bound)) {
+        fail_tensor(name_, "of shape ", shape, " has more bytes than 64 bits count");
+      }
+    }
+    return shape.product() * static_cast<int64_t>(size_of(dtype));
+  }
+
+  void check_coverage() {
+    std::sort(header_.entries.begin(), header_.entries.end(), [](const auto& a, const auto& b) {
+      return std::tie(a.offset, a.bytes, a.name) < std::tie(b.offset, b.bytes, b.name);
+    });
+    int64_t covered = 0;
+    for (auto& entry : header_.entries) {
+      if (entry.offset != covered) {
+        fail_tensor(
+            entry.name, "starts at byte ", entry.offset, " of the data, but ",
+            entry.offset < covered ? "overlaps what ends at " : "leaves a hole after what ends at ",
+            covered);
+      }
+      covered += entry.bytes;
+      entry.offset += data_start_;
+    }
+    if (covered != data_bytes_) {
+      fail_file("the tensors end at byte ", covered, " of the data, but the file has ", data_bytes_,
+                " bytes of data");
+    }
+  }
 
   template <class... Parts> [[noreturn]] void fail_file(const Parts&... parts) const {
     fail("safetensors: ", path_, ": ", parts...);
@@ -68,150 +200,6 @@ class HeaderParser {
   int list_length_ = 0;
   SafetensorsHeader header_;
 };
-
-SafetensorsHeader HeaderParser::parse(std::string_view text) {
-  check_json("safetensors", path_, text);
-  const auto whole =
-      HeaderJson::parse(text, [this](int depth, HeaderEvent event, HeaderJson& parsed) {
-        return on_event(depth, event, parsed);
-      });
-  check_coverage();
-  return std::move(header_);
-}
-
-bool HeaderParser::on_event(int depth, HeaderEvent event, HeaderJson& parsed) {
-  if (depth == 1 && event == HeaderEvent::key) name_ = parsed.get<std::string>();
-  check_nesting(depth, event);
-  if (depth != 1 || event != HeaderEvent::object_end) return true;
-  if (name_ == "__metadata__") {
-    add_metadata(parsed);
-  } else {
-    add_entry(parsed);
-  }
-  return false;
-}
-
-void HeaderParser::check_nesting(int depth, HeaderEvent event) {
-  const bool list = event == HeaderEvent::array_start;
-  const bool value = list || event == HeaderEvent::value || event == HeaderEvent::object_start;
-  if (!value || depth == 0) return;
-  const bool object = event == HeaderEvent::object_start;
-  if (name_ == "__metadata__") {
-    if (depth == 1 && !object) fail_file("__metadata__ is no JSON object");
-    if (depth > 1 && event != HeaderEvent::value) fail_file("__metadata__ holds more than strings");
-    return;
-  }
-  if (depth == 1 && !object) fail_tensor(name_, "is no JSON object");
-  if (depth == 2 && object) fail_tensor(name_, "has an object as a field");
-  if (depth == 2 && list) list_length_ = 0;
-  if (depth != 3) return;
-  if (event != HeaderEvent::value) fail_tensor(name_, "has a list or object inside a list");
-  if (++list_length_ > kMaxDims) {
-    fail_tensor(name_, "has a list of more than ", kMaxDims, " numbers; tensors have at most ",
-                kMaxDims, " dims");
-  }
-}
-
-void HeaderParser::add_metadata(const HeaderJson& object) {
-  for (const auto& [key, value] : object.items()) {
-    if (!value.is_string()) {
-      fail_file("__metadata__ has no string at ", in_quotes(key), " but ", value.type_name());
-    }
-    header_.metadata.emplace(key, value.get<std::string>());
-  }
-}
-
-void HeaderParser::add_entry(const HeaderJson& object) {
-  for (const auto& [key, value] : object.items()) {
-    if (key != "dtype" && key != "shape" && key != "data_offsets") {
-      fail_tensor(name_, "has a field ", in_quotes(key),
-                  "; the fields are dtype, shape, data_offsets");
-    }
-  }
-  for (const char* key : {"dtype", "shape", "data_offsets"}) {
-    if (!object.contains(key)) fail_tensor(name_, "has no ", key);
-  }
-  const DType dtype = dtype_of(object["dtype"]);
-  const Shape shape = shape_of(object["shape"]);
-  const auto [begin, end] = offsets_of(object["data_offsets"]);
-  const int64_t bytes = bytes_of(dtype, shape);
-  if (bytes != end - begin) {
-    fail_tensor(name_, "of ", dtype, ' ', shape, " has ", bytes, " bytes but data_offsets ", begin,
-                " to ", end, ", which is ", end - begin);
-  }
-  header_.entries.push_back({name_, dtype, shape, begin, bytes});
-}
-
-int64_t HeaderParser::bytes_of(DType dtype, const Shape& shape) const {
-  // A dim of 0 counts as 1 in the bound, so that strides and products of the others fit too.
-  auto bound = static_cast<int64_t>(size_of(dtype));
-  for (const int64_t dim : shape) {
-    if (__builtin_mul_overflow(bound, std::max(dim, int64_t{1}), &bound)) {
-      fail_tensor(name_, "of shape ", shape, " has more bytes than 64 bits count");
-    }
-  }
-  return shape.product() * static_cast<int64_t>(size_of(dtype));
-}
-
-DType HeaderParser::dtype_of(const HeaderJson& value) const {
-  if (!value.is_string()) fail_tensor(name_, "has a dtype that is no string");
-  const auto& name = value.get_ref<const std::string&>();
-  if (const auto dtype = dtype_in_safetensors(name)) return *dtype;
-  std::string all;
-  for (const auto& known : kSafetensorsNames) all += concat(all.empty() ? "" : ", ", known);
-  fail_tensor(name_, "has the dtype ", in_quotes(name), "; weft reads ", all);
-}
-
-int64_t HeaderParser::count_of(const HeaderJson& value, const char* list) const {
-  const uint64_t number = value.is_number_unsigned() ? value.get<uint64_t>() : UINT64_MAX;
-  if (number > static_cast<uint64_t>(INT64_MAX)) {
-    fail_tensor(name_, "has ", in_quotes(value.dump()), " in its ", list,
-                "; whole numbers from 0 on are expected");
-  }
-  return static_cast<int64_t>(number);
-}
-
-Shape HeaderParser::shape_of(const HeaderJson& value) const {
-  if (!value.is_array()) fail_tensor(name_, "has a shape that is not a list");
-  Shape shape;
-  for (const auto& element : value) shape.push_back(count_of(element, "shape"));
-  return shape;
-}
-
-std::pair<int64_t, int64_t> HeaderParser::offsets_of(const HeaderJson& value) const {
-  if (!value.is_array() || value.size() != 2) {
-    fail_tensor(name_, "has data_offsets that are no list of two numbers");
-  }
-  const int64_t begin = count_of(value[0], "data_offsets");
-  const int64_t end = count_of(value[1], "data_offsets");
-  if (begin > end) fail_tensor(name_, "has data_offsets from ", begin, " back to ", end);
-  if (end > data_bytes_) {
-    fail_tensor(name_, "ends at byte ", end, " of the data, but the file has ", data_bytes_,
-                " bytes of data; was it cut?");
-  }
-  return {begin, end};
-}
-
-void HeaderParser::check_coverage() {
-  std::sort(header_.entries.begin(), header_.entries.end(), [](const auto& a, const auto& b) {
-    return std::tie(a.offset, a.bytes, a.name) < std::tie(b.offset, b.bytes, b.name);
-  });
-  int64_t covered = 0;
-  for (auto& entry : header_.entries) {
-    if (entry.offset != covered) {
-      fail_tensor(
-          entry.name, "starts at byte ", entry.offset, " of the data, but ",
-          entry.offset < covered ? "overlaps what ends at " : "leaves a hole after what ends at ",
-          covered);
-    }
-    covered += entry.bytes;
-    entry.offset += data_start_;
-  }
-  if (covered != data_bytes_) {
-    fail_file("the tensors end at byte ", covered, " of the data, but the file has ", data_bytes_,
-              " bytes of data");
-  }
-}
 
 SafetensorsHeader parse_safetensors_header(const std::string& path, std::string_view text,
                                            int64_t data_start, int64_t file_size) {

@@ -12,9 +12,8 @@
 #include <vector>
 
 #include "checkpoint/file_writer.h"
-#include "checkpoint/lease.h"
 #include "checkpoint/rank_file.h"
-#include "checkpoint/retention.h"
+#include "checkpoint/run_directory.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
 #include "weft/extend/disk_memory.h"
@@ -31,13 +30,44 @@ namespace weft {
 /// through a buffer.
 class Snapshot {
  public:
-  Snapshot(const RankFiles& files, int rank, const StateDict& state);
+  Snapshot(const RankFiles& files, int rank, const StateDict& state) {
+    for (const RankFiles::Entry& entry : files.entries(rank)) {
+      if (entry.bytes == 0) continue;
+      const std::string& name = files.manifest().tensors[entry.tensor].name;
+      const Tensor local = state.tensors.at(name).local();
+      if (!(local.shape() == entry.box->shape)) {
+        fail("save: tensor ", in_quotes(name), " has a part ", local.shape(), ", expected ",
+             entry.box->shape, ", that of its layout");
+      }
+      pieces_.push_back({local, entry.bytes, rests_on_disk(local)});
+    }
+  }
 
   /// Bytes from `begin` to `end` of the data, piece by piece.
   void for_bytes(int64_t begin, int64_t end,
-                 const std::function<void(std::span<const std::byte>)>& visit);
+                 const std::function<void(std::span<const std::byte>)>& visit) {
+    int64_t at = 0;
+    for (const Piece& piece : pieces_) {
+      const int64_t to = std::min(end - at, piece.bytes);
+      for (int64_t from = std::max<int64_t>(begin - at, 0); from < to;) {
+        const std::span<const std::byte> part = bytes_at(piece, from, to);
+        visit(part);
+        from += static_cast<int64_t>(part.size());
+      }
+      at += piece.bytes;
+    }
+  }
+
   /// Bytes up to the end of the last piece that rests on disk.
-  int64_t end_on_disk() const;
+  int64_t end_on_disk() const {
+    int64_t at = 0, end = 0;
+    for (const Piece& piece : pieces_) {
+      at += piece.bytes;
+      if (piece.on_disk) end = at;
+    }
+    return end;
+  }
+
   /// Lets go of all tensors.
   void clear() { pieces_.clear(), copy_ = {}, copied_ = nullptr, read_ = {}; }
 
@@ -47,7 +77,31 @@ class Snapshot {
     int64_t bytes;
     bool on_disk;
   };
-  std::span<const std::byte> bytes_at(const Piece& piece, int64_t begin, int64_t end);
+
+  /// Bytes of a piece from `begin` on, at most up to `end`.
+  std::span<const std::byte> bytes_at(const Piece& piece, int64_t begin, int64_t end) {
+    if (piece.on_disk) {
+      constexpr int64_t kMost = 4 * DiskMemory::kBlock;
+      if (!read_.storage()) read_ = DiskBuffer(kMost);
+      const int64_t from = begin / DiskMemory::kBlock * DiskMemory::kBlock;
+      const int64_t size = std::min(kMost, piece.bytes - from);
+      const DiskPlace place = disk_place(piece.local);
+      place.memory->read(place.offset + from, size, read_.data(), true).wait();
+      return {read_.data() + (begin - from),
+              static_cast<size_t>(std::min(end, from + size) - begin)};
+    }
+    const bool is_here =
+        piece.local.block().is_dense() && piece.local.device().kind == DeviceKind::cpu;
+    if (!is_here && copied_ != &piece) {
+      const NoGrad no_grad;
+      copy_ = {};
+      copy_ = empty(piece.local.shape(), {.dtype = piece.local.dtype()});
+      weft::copy_(copy_, piece.local);
+      copied_ = &piece;
+    }
+    const void* data = (is_here ? piece.local : copy_).block().data;
+    return {static_cast<const std::byte*>(data) + begin, static_cast<size_t>(end - begin)};
+  }
 
   std::vector<Piece> pieces_;
   /// A copy of piece `copied_`.
@@ -57,108 +111,26 @@ class Snapshot {
   DiskBuffer read_;
 };
 
-Snapshot::Snapshot(const RankFiles& files, int rank, const StateDict& state) {
-  for (const RankFiles::Entry& entry : files.entries(rank)) {
-    if (entry.bytes == 0) continue;
-    const std::string& name = files.manifest().tensors[entry.tensor].name;
-    const Tensor local = state.tensors.at(name).local();
-    if (!(local.shape() == entry.box->shape)) {
-      fail("save: tensor ", in_quotes(name), " has a part ", local.shape(), ", expected ",
-           entry.box->shape, ", that of its layout");
-    }
-    pieces_.push_back({local, entry.bytes, rests_on_disk(local)});
-  }
-}
-
-int64_t Snapshot::end_on_disk() const {
-  int64_t at = 0, end = 0;
-  for (const Piece& piece : pieces_) {
-    at += piece.bytes;
-    if (piece.on_disk) end = at;
-  }
-  return end;
-}
-
-/// Bytes of a piece from `begin` on, at most up to `end`.
-std::span<const std::byte> Snapshot::bytes_at(const Piece& piece, int64_t begin, int64_t end) {
-  if (piece.on_disk) {
-    constexpr int64_t kMost = 4 * DiskMemory::kBlock;
-    if (!read_.storage()) read_ = DiskBuffer(kMost);
-    const int64_t from = begin / DiskMemory::kBlock * DiskMemory::kBlock;
-    const int64_t size = std::min(kMost, piece.bytes - from);
-    const DiskPlace place = disk_place(piece.local);
-    place.memory->read(place.offset + from, size, read_.data(), true).wait();
-    return {read_.data() + (begin - from), static_cast<size_t>(std::min(end, from + size) - begin)};
-  }
-  const bool is_here =
-      piece.local.block().is_dense() && piece.local.device().kind == DeviceKind::cpu;
-  if (!is_here && copied_ != &piece) {
-    const NoGrad no_grad;
-    copy_ = {};
-    copy_ = empty(piece.local.shape(), {.dtype = piece.local.dtype()});
-    weft::copy_(copy_, piece.local);
-    copied_ = &piece;
-  }
-  const void* data = (is_here ? piece.local : copy_).block().data;
-  return {static_cast<const std::byte*>(data) + begin, static_cast<size_t>(end - begin)};
-}
-
-void Snapshot::for_bytes(int64_t begin, int64_t end,
-                         const std::function<void(std::span<const std::byte>)>& visit) {
-  int64_t at = 0;
-  for (const Piece& piece : pieces_) {
-    const int64_t to = std::min(end - at, piece.bytes);
-    for (int64_t from = std::max<int64_t>(begin - at, 0); from < to;) {
-      const std::span<const std::byte> part = bytes_at(piece, from, to);
-      visit(part);
-      from += static_cast<int64_t>(part.size());
-    }
-    at += piece.bytes;
-  }
-}
-
-/// The work of rank 0 once its file is safe; none of it makes the save fail.
-struct Aftermath {
-  std::string directory;
-  int keep = 0;
+struct CheckpointSaver::Plans {
+  Ref<Storage> copies;
   OwnCheckpoints own;
-  bool refuses_non_finite = false;
   std::shared_ptr<Lease> lease;
-
-  void run(int64_t step, const std::string& previous) const {
-    const auto attempt = [&](const auto& work) {
-      try {
-        work();
-      } catch (const std::exception& error) {
-        warn("the checkpoint of step ", step, " is saved, but ", error.what());
-      }
-    };
-    if (!previous.empty()) attempt([&] { check_previous(previous); });
-    if (keep > 0) attempt([&] { retain_newest(directory, step, keep, own); });
-  }
-
-  /// A save makes no collective: that ranks do not fit together is seen in their files only. One
-  /// that lacks files may still be written by slower ranks.
-  void check_previous(const std::string& path) const {
-    namespace fs = std::filesystem;
-    std::error_code ignored;
-    // The checkpoint may have been moved to an archive.
-    if (fs::status(path, ignored).type() == fs::file_type::not_found) return;
-    const CheckpointReport report = inspect_checkpoint(path, {.depth = Inspection::headers});
-    if (report.verdict == Verdict::complete || report.verdict == Verdict::incomplete) return;
-    warn(path, " is ", name_of(report.verdict), ": ", report.reason);
-  }
+  /// The last save's path and step.
+  std::string last;
+  int64_t last_step = 0;
+  /// The checkpoints that were there when the first rank took the lease.
+  std::set<std::string> known;
 };
 
 /// A rank's file being written, in this thread or another.
 struct CheckpointSaver::Saving {
+  /// It outlives this.
+  const CheckpointSaver& saver;
   std::string path;
   std::shared_ptr<const RankFiles> files;
   Snapshot snapshot;
   FileWriter writer;
   int rank;
-  /// The saver's, which outlives this.
-  const Aftermath* aftermath;
   std::string previous;
   std::thread thread;
   std::atomic<bool> done = false;
@@ -178,23 +150,37 @@ struct CheckpointSaver::Saving {
   }
   void finish() {
     const std::vector<uint64_t>& hashes = writer.block_hashes();
-    if (aftermath->refuses_non_finite) check_finite();
+    if (saver.options_.refuse_non_finite) check_finite();
     // A process that was stopped while it wrote leaves its checkpoint incomplete.
-    if (aftermath->lease) aftermath->lease->check();
+    if (saver.plans_->lease) saver.plans_->lease->check();
     writer.finish(files->header(rank, hashes, writer.non_finite()));
-    if (rank == 0) aftermath->run(files->manifest().step, previous);
+    if (rank == 0) look_after_others();
   }
-};
-
-struct CheckpointSaver::Plans {
-  std::shared_ptr<const RankFiles> files;
-  Ref<Storage> copies;
-  Aftermath aftermath;
-  /// The last save's path and step.
-  std::string last;
-  int64_t last_step = 0;
-  /// The checkpoints that were there when the first rank took the lease.
-  std::set<std::string> known;
+  /// The work of rank 0 once its file is safe; none of it makes the save fail.
+  void look_after_others() const {
+    const int64_t step = files->manifest().step;
+    const auto attempt = [&](const auto& work) {
+      try {
+        work();
+      } catch (const std::exception& problem) {
+        warn("the checkpoint of step ", step, " is saved, but ", problem.what());
+      }
+    };
+    if (!previous.empty()) attempt([&] { check_previous(); });
+    const int keep = saver.options_.keep;
+    if (keep > 0) attempt([&] { retain_newest(saver.directory_, step, keep, saver.plans_->own); });
+  }
+  /// A save makes no collective: that ranks do not fit together is seen in their files only. One
+  /// that lacks files may still be written by slower ranks.
+  void check_previous() const {
+    namespace fs = std::filesystem;
+    std::error_code ignored;
+    // The checkpoint may have been moved to an archive.
+    if (fs::status(previous, ignored).type() == fs::file_type::not_found) return;
+    const CheckpointReport report = inspect_checkpoint(previous, {.depth = Inspection::headers});
+    if (report.verdict == Verdict::complete || report.verdict == Verdict::incomplete) return;
+    warn(previous, " is ", name_of(report.verdict), ": ", report.reason);
+  }
 };
 
 CheckpointSaver::CheckpointSaver(const Communicator& world, const std::string& directory,
@@ -207,24 +193,21 @@ CheckpointSaver::CheckpointSaver(const Communicator& world, const std::string& d
     fail("checkpoint: lease_seconds is ", options.lease_seconds, ", expected 0.001 to 86400");
   }
   const std::chrono::milliseconds lifetime(static_cast<int64_t>(options.lease_seconds * 1000));
-  std::set<std::string> earlier;
-  std::shared_ptr<Lease> lease;
+  OwnCheckpoints& own = plans_->own;
+  std::shared_ptr<Lease>& lease = plans_->lease;
   const auto begin = [&]() -> std::string {
     make_directories(directory_);
     if (!lease) lease = std::make_shared<Lease>(directory_, lifetime);
     if (!lease->take()) return {};
     plans_->known = paths_in(directory_);
-    if (options.continues) earlier = generations_of(plans_->known);
+    if (options.continues) own.earlier = generations_of(plans_->known);
     return drawn_tag();
   };
   // The wait for another job may be longer than the deadline of the other ranks.
   while (generation_.empty()) generation_ = told_by_first(world, begin);
   make_directories(directory_);
-  plans_->aftermath = {directory_,
-                       options_.keep,
-                       {generation_, std::move(earlier), options_.resumed_step},
-                       options_.refuse_non_finite,
-                       std::move(lease)};
+  own.generation = generation_;
+  own.resumed_step = options_.resumed_step;
 }
 
 CheckpointSaver::~CheckpointSaver() {
@@ -239,18 +222,18 @@ CheckpointSaver::~CheckpointSaver() {
 }
 
 void CheckpointSaver::check_may_save() const {
-  if (!plans_->aftermath.lease) return;
-  plans_->aftermath.lease->check();
+  if (!plans_->lease) return;
+  plans_->lease->check();
   const int64_t last = std::max({int64_t{0}, options_.resumed_step, plans_->last_step});
   check_no_newer_run(directory_, last, generation_, plans_->known);
 }
 
 void CheckpointSaver::note_saved() const {
-  if (plans_->aftermath.lease) plans_->aftermath.lease->note_saved(generation_);
+  if (plans_->lease) plans_->lease->note_saved(generation_);
 }
 
 void CheckpointSaver::set_resumed_step(int64_t step) {
-  options_.resumed_step = plans_->aftermath.own.resumed_step = step;
+  options_.resumed_step = plans_->own.resumed_step = step;
 }
 
 bool CheckpointSaver::is_saving() const { return under_way_ && !under_way_->done; }
@@ -275,7 +258,7 @@ std::unique_ptr<CheckpointSaver::Saving> CheckpointSaver::start(int64_t step,
   wait();
   if (step < 0) fail("save: step must be at least 0, got ", step);
   const int rank = world_.rank();
-  plans_->files =
+  const auto files =
       std::make_shared<const RankFiles>(manifest_of(state, world_.size(), step, generation_));
   check_ranks(state, rank);
   check_may_save();
@@ -283,15 +266,14 @@ std::unique_ptr<CheckpointSaver::Saving> CheckpointSaver::start(int64_t step,
   const std::string path = directory_ + "/" + directory_name_of(step, generation_);
   make_directory(path);
   if (plans_->last.empty() && options_.resumed_step < 0) {
-    plans_->aftermath.own.resumed_step = step - 1;
+    plans_->own.resumed_step = step - 1;
   }
-  const RankFiles& files = *plans_->files;
-  return std::unique_ptr<Saving>(new Saving{.path = path,
-                                            .files = plans_->files,
-                                            .snapshot = Snapshot(files, rank, state),
-                                            .writer = FileWriter(path, files, rank),
+  return std::unique_ptr<Saving>(new Saving{.saver = *this,
+                                            .path = path,
+                                            .files = files,
+                                            .snapshot = Snapshot(*files, rank, state),
+                                            .writer = FileWriter(path, *files, rank),
                                             .rank = rank,
-                                            .aftermath = &plans_->aftermath,
                                             .previous = std::exchange(plans_->last, path),
                                             .thread = {},
                                             .error = {}});

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 #include <range/v3/range/conversion.hpp>
 #include <range/v3/view/enumerate.hpp>
-#include <range/v3/view/filter.hpp>
 #include <range/v3/view/transform.hpp>
 #include <set>
 
@@ -64,20 +63,27 @@ std::string wrong_name(const std::string& directory, const Manifest& manifest) {
                 " by its manifest; rename it");
 }
 
+/// The first file with a sound header, and its manifest; "" when there is none.
+static std::pair<std::string, Manifest> first_sound(const std::string& directory,
+                                                    const RankFileNames& names) {
+  for (const std::string& name : names.names) {
+    const std::string path = directory + "/" + name;
+    try {
+      return {name, parsed_manifest(path, open_rank_file(path)->manifest_text)};
+    } catch (const std::invalid_argument&) {
+      // Another file may be sound.
+    }
+  }
+  return {};
+}
+
 int64_t stated_step(const std::string& directory, int64_t otherwise) {
   try {
-    for (const std::string& name : rank_files_in(directory).names) {
-      const std::string path = directory + "/" + name;
-      try {
-        return parsed_manifest(path, open_rank_file(path)->manifest_text).step;
-      } catch (const std::invalid_argument&) {
-        // Another file may be sound.
-      }
-    }
+    const auto [name, manifest] = first_sound(directory, rank_files_in(directory));
+    return name.empty() ? otherwise : manifest.step;
   } catch (const std::runtime_error&) {
-    // The directory or a file may have been removed meanwhile.
+    return otherwise;  // the directory or a file may have been removed meanwhile
   }
-  return otherwise;
 }
 
 static std::shared_ptr<const RankFiles> world_of(const OpenedFile& opened) {
@@ -85,7 +91,7 @@ static std::shared_ptr<const RankFiles> world_of(const OpenedFile& opened) {
   try {
     return std::make_shared<const RankFiles>(parsed_manifest(path, opened.manifest_text));
   } catch (const std::invalid_argument& error) {
-    throw BadFile(Verdict::corrupt, error.what(), fs::path(path).filename().string());
+    throw BadFile(Verdict::corrupt, error.what(), path);
   }
 }
 
@@ -160,15 +166,13 @@ class SavedSource final : public CheckpointSource {
     }
   }
 
-  std::vector<StoredBox> stored_boxes(const std::string& name, const Box& wanted) const override {
+  void for_boxes(const std::string& name,
+                 const std::function<void(const StoredBox&)>& visit) const override {
     const size_t tensor = numbers_of_tensors_.at(name);
     const Ownership& ownership = world_->ownership();
-    std::vector<StoredBox> stored;
     for (const auto& [i, box] : ranges::views::enumerate(ownership.boxes_of(tensor))) {
-      if (overlap(box, wanted).shape.product() == 0) continue;
-      stored.push_back({static_cast<size_t>(ownership.owner(tensor, i)), box});
+      visit({static_cast<size_t>(ownership.owner(tensor, i)), box});
     }
-    return stored;
   }
 
  protected:
@@ -183,16 +187,11 @@ class SavedSource final : public CheckpointSource {
   /// The manifest that agreed_manifest believes; where the directory's name says it, its first
   /// sound file is enough, and the others must agree when they are opened.
   std::shared_ptr<const RankFiles> believed(const RankFileNames& names) const {
-    for (const std::string& name : names.names) {
-      try {
-        auto world = world_of(*open_rank_file(path() + "/" + name));
-        if (!is_named(path(), world->manifest())) break;
-        int rank = 0, ranks = 0;
-        parse_file_name(name, rank, ranks);
-        if (ranks == world->manifest().ranks) return world;
-      } catch (const BadFile&) {
-        // It is bad only where it is needed.
-      }
+    const auto [name, manifest] = first_sound(path(), names);
+    int rank = 0, ranks = 0;
+    if (is_named(path(), manifest) && parse_file_name(name, rank, ranks) &&
+        ranks == manifest.ranks) {
+      return std::make_shared<const RankFiles>(manifest);
     }
     return agreed_manifest(path(), names).world;
   }
@@ -229,26 +228,19 @@ class ShardSource final : public CheckpointSource {
  public:
   ShardSource(const std::string& path, const std::vector<std::string>& names)
       : CheckpointSource(path) {
-    for (const std::string& name : names) add(path + "/" + name);
+    for (const std::string& name : names) add(SafetensorsFile(path + "/" + name), true);
     infer_shapes();
     contents_.note = note_of_shards(names);
   }
 
   explicit ShardSource(const TensorFiles& files) : CheckpointSource(files.path()) {
-    for (const SafetensorsFile& file : files.files()) {
-      files_.push_back(file.path());
-      for (const SafetensorsEntry& entry : file.entries()) {
-        add_part(entry, {Dims::filled(entry.shape.ndim(), 0), entry.shape});
-      }
-    }
+    for (const SafetensorsFile& file : files.files()) add(file, false);
     infer_shapes();
   }
 
-  std::vector<StoredBox> stored_boxes(const std::string& name, const Box& wanted) const override {
-    return boxes_.at(name) | ranges::views::filter([&](const StoredBox& stored) {
-             return overlap(stored.box, wanted).shape.product() > 0;
-           }) |
-           ranges::to<std::vector>();
+  void for_boxes(const std::string& name,
+                 const std::function<void(const StoredBox&)>& visit) const override {
+    std::ranges::for_each(boxes_.at(name), visit);
   }
 
  protected:
@@ -257,89 +249,83 @@ class ShardSource final : public CheckpointSource {
   }
 
  private:
-  void add(const std::string& path);
+  void add(const SafetensorsFile& file, bool is_of_shards) {
+    const std::string& path = file.path();
+    files_.push_back(path);
+    const auto text = file.metadata().find("DCP_SHARDING_INFO");
+    nlohmann::json info;
+    if (is_of_shards && text != file.metadata().end()) {
+      check_json("checkpoint", concat(path, ": DCP_SHARDING_INFO"), text->second);
+      info = nlohmann::json::parse(text->second);
+    }
+    for (const SafetensorsEntry& entry : file.entries()) {
+      const Dims start = Dims::filled(entry.shape.ndim(), 0);
+      add_part(entry, {info.is_null() ? start : offset_of(path, info, entry), entry.shape});
+    }
+  }
+
   Dims offset_of(const std::string& path, const nlohmann::json& info,
-                 const SafetensorsEntry& entry) const;
-  void add_part(const SafetensorsEntry& entry, const Box& box);
-  void infer_shapes();
+                 const SafetensorsEntry& entry) const {
+    const auto found = info.find(entry.name);
+    const bool known = found != info.end() && found->is_object() &&
+                       found->contains("saved_offsets") && (*found)["saved_offsets"].is_array();
+    Dims offset;
+    if (known && (*found)["saved_offsets"].size() == static_cast<size_t>(entry.shape.ndim())) {
+      for (const auto& value : (*found)["saved_offsets"]) {
+        const bool good = value.is_number_unsigned() && value.get<uint64_t>() < uint64_t{1} << 62;
+        if (!good) break;
+        offset.push_back(value.get<int64_t>());
+      }
+    }
+    if (!known || offset.ndim() != entry.shape.ndim()) {
+      fail("checkpoint: ", path, ": DCP_SHARDING_INFO lacks saved_offsets of tensor ",
+           in_quotes(entry.name), " of shape ", entry.shape);
+    }
+    for (int dim = 0; dim < offset.ndim(); ++dim) {
+      if (entry.shape[dim] < int64_t{1} << 62) continue;
+      fail("checkpoint: ", path, ": tensor ", in_quotes(entry.name), " of shape ", entry.shape,
+           " is too large to lie at ", offset);
+    }
+    return offset;
+  }
+
+  void add_part(const SafetensorsEntry& entry, const Box& box) {
+    const size_t file = files_.size() - 1;
+    const auto [known, is_new] =
+        contents_.tensors.try_emplace(entry.name, Entry{entry.dtype, entry.shape});
+    if (known->second.dtype != entry.dtype || known->second.shape.ndim() != entry.shape.ndim()) {
+      fail("checkpoint: ", files_.back(), ": tensor ", in_quotes(entry.name), " is ", entry.dtype,
+           ' ', entry.shape, " but ", known->second.dtype, " of ", known->second.shape.ndim(),
+           " dims in another file");
+    }
+    boxes_[entry.name].push_back({file, box});
+  }
+
+  void infer_shapes() {
+    for (auto& [name, entry] : contents_.tensors) {
+      auto bound = static_cast<int64_t>(size_of(entry.dtype));
+      for (int dim = 0; dim < entry.shape.ndim(); ++dim) {
+        int64_t end = 0;
+        for (const StoredBox& part : boxes_[name]) {
+          end = std::max(end, part.box.offset[dim] + part.box.shape[dim]);
+        }
+        entry.shape[dim] = end;
+        if (__builtin_mul_overflow(bound, std::max<int64_t>(end, 1), &bound)) {
+          fail("checkpoint: ", path(), ": tensor ", in_quotes(name),
+               " has more bytes than 64 bits count");
+        }
+      }
+      const auto boxes =
+          boxes_[name] | ranges::views::transform(&StoredBox::box) | ranges::to<std::vector>();
+      check_covers_once(concat(path(), ": tensor ", in_quotes(name)),
+                        {Dims::filled(entry.shape.ndim(), 0), entry.shape}, boxes);
+    }
+  }
 
   /// Paths: there may be more files than a process may have open.
   std::vector<std::string> files_;
   std::map<std::string, std::vector<StoredBox>> boxes_;
 };
-
-Dims ShardSource::offset_of(const std::string& path, const nlohmann::json& info,
-                            const SafetensorsEntry& entry) const {
-  const auto found = info.find(entry.name);
-  const bool known = found != info.end() && found->is_object() &&
-                     found->contains("saved_offsets") && (*found)["saved_offsets"].is_array();
-  Dims offset;
-  if (known && (*found)["saved_offsets"].size() == static_cast<size_t>(entry.shape.ndim())) {
-    for (const auto& value : (*found)["saved_offsets"]) {
-      const bool good = value.is_number_unsigned() && value.get<uint64_t>() < uint64_t{1} << 62;
-      if (!good) break;
-      offset.push_back(value.get<int64_t>());
-    }
-  }
-  if (!known || offset.ndim() != entry.shape.ndim()) {
-    fail("checkpoint: ", path, ": DCP_SHARDING_INFO lacks saved_offsets of tensor ",
-         in_quotes(entry.name), " of shape ", entry.shape);
-  }
-  for (int dim = 0; dim < offset.ndim(); ++dim) {
-    if (entry.shape[dim] < int64_t{1} << 62) continue;
-    fail("checkpoint: ", path, ": tensor ", in_quotes(entry.name), " of shape ", entry.shape,
-         " is too large to lie at ", offset);
-  }
-  return offset;
-}
-
-void ShardSource::add(const std::string& path) {
-  files_.push_back(path);
-  const SafetensorsFile file(path);
-  const auto text = file.metadata().find("DCP_SHARDING_INFO");
-  nlohmann::json info;
-  if (text != file.metadata().end()) {
-    check_json("checkpoint", concat(path, ": DCP_SHARDING_INFO"), text->second);
-    info = nlohmann::json::parse(text->second);
-  }
-  for (const SafetensorsEntry& entry : file.entries()) {
-    const Dims start = Dims::filled(entry.shape.ndim(), 0);
-    add_part(entry, {info.is_null() ? start : offset_of(path, info, entry), entry.shape});
-  }
-}
-
-void ShardSource::add_part(const SafetensorsEntry& entry, const Box& box) {
-  const size_t file = files_.size() - 1;
-  const auto [known, is_new] =
-      contents_.tensors.try_emplace(entry.name, Entry{entry.dtype, entry.shape});
-  if (known->second.dtype != entry.dtype || known->second.shape.ndim() != entry.shape.ndim()) {
-    fail("checkpoint: ", files_.back(), ": tensor ", in_quotes(entry.name), " is ", entry.dtype,
-         ' ', entry.shape, " but ", known->second.dtype, " of ", known->second.shape.ndim(),
-         " dims in another file");
-  }
-  boxes_[entry.name].push_back({file, box});
-}
-
-void ShardSource::infer_shapes() {
-  for (auto& [name, entry] : contents_.tensors) {
-    auto bound = static_cast<int64_t>(size_of(entry.dtype));
-    for (int dim = 0; dim < entry.shape.ndim(); ++dim) {
-      int64_t end = 0;
-      for (const StoredBox& part : boxes_[name]) {
-        end = std::max(end, part.box.offset[dim] + part.box.shape[dim]);
-      }
-      entry.shape[dim] = end;
-      if (__builtin_mul_overflow(bound, std::max<int64_t>(end, 1), &bound)) {
-        fail("checkpoint: ", path(), ": tensor ", in_quotes(name),
-             " has more bytes than 64 bits count");
-      }
-    }
-    const auto boxes =
-        boxes_[name] | ranges::views::transform(&StoredBox::box) | ranges::to<std::vector>();
-    check_covers_once(concat(path(), ": tensor ", in_quotes(name)),
-                      {Dims::filled(entry.shape.ndim(), 0), entry.shape}, boxes);
-  }
-}
 
 }  // namespace
 

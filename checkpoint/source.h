@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -21,15 +22,16 @@ namespace weft {
 /// What is wrong with a file of a checkpoint, as a reader reports it.
 class BadFile : public std::invalid_argument {
  public:
-  BadFile(Verdict kind, const std::string& what, std::string name, std::string in_tensor = {},
-          int64_t number = -1)
+  BadFile(Verdict kind, const std::string& what, const std::string& path,
+          std::string in_tensor = {}, int64_t number = -1)
       : std::invalid_argument(what),
         verdict(kind),
-        file(std::move(name)),
+        file(std::filesystem::path(path).filename()),
         tensor(std::move(in_tensor)),
         block(number) {}
 
   Verdict verdict;
+  /// The file's name, without its directory.
   std::string file, tensor;
   int64_t block;
 };
@@ -76,8 +78,9 @@ class CheckpointSource {
   const CheckpointContents& contents() const { return contents_; }
   const std::map<std::string, Entry>& tensors() const { return contents_.tensors; }
   const std::map<std::string, int64_t>& numbers() const { return contents_.numbers; }
-  /// The boxes that hold elements of `wanted`.
-  virtual std::vector<StoredBox> stored_boxes(const std::string& name, const Box& wanted) const = 0;
+  /// Calls `visit` with the boxes in which the tensor is stored.
+  virtual void for_boxes(const std::string& name,
+                         const std::function<void(const StoredBox&)>& visit) const = 0;
   /// Opens it, and keeps the last few open.
   std::shared_ptr<const OpenedFile> file(size_t number) const;
   const std::string& path() const { return path_; }

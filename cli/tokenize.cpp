@@ -98,9 +98,7 @@ static std::string text_of(const std::string& path) {
     fail("tokenize: ", path, " has ", file.size(), " bytes, expected at most ", kLargestText,
          "; split it");
   }
-  std::string text(static_cast<size_t>(file.size()), '\0');
-  file.read(0, std::as_writable_bytes(std::span(text)));
-  return text;
+  return file.text();
 }
 
 static void write_tokens(const TokenizeOptions& options, const Tokenizer& tokenizer,

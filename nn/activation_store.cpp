@@ -117,7 +117,6 @@ void SavedActivations::start_to_leave() {
     if (!saved.moves) continue;
     if (store_->tier_.is_disk()) moved_bytes += saved.bytes;
     if (saved.options.device.kind == DeviceKind::meta) continue;
-    const void* data = nullptr;
     if (is_on_gpu(saved.tensor)) {
       saved.host = store_->host_of(saved.bytes);
       const Stream out = stream_for(saved.options.device, StreamRole::scatter);
@@ -127,10 +126,8 @@ void SavedActivations::start_to_leave() {
       saved.copied = Event::record(out);
       if (!store_->tier_.is_disk()) continue;
       saved.copied.synchronize();
-      data = saved.host->data();
-    } else {
-      data = saved.tensor.block().data;
     }
+    const void* data = saved.host ? saved.host->data() : saved.tensor.block().data;
     saved.file = store_->file_of(saved.bytes);
     saved.transfer = saved.file->write(saved.file->offset(0), saved.bytes, data);
   }
@@ -160,12 +157,10 @@ void SavedActivations::start_to_come() {
     if (store_->tier_.is_disk()) moved_bytes += saved.bytes;
     // What was written of a tensor that changed meanwhile is of no use.
     if (saved.options.device.kind == DeviceKind::meta || saved.changed) continue;
-    if (!is_on_gpu(saved.tensor)) {
-      saved.transfer =
-          saved.file->read(saved.file->offset(0), saved.bytes, saved.tensor.block().data);
-    } else if (saved.file) {
-      saved.host = store_->host_of(saved.bytes);
-      saved.transfer = saved.file->read(saved.file->offset(0), saved.bytes, saved.host->data());
+    if (saved.file) {
+      if (is_on_gpu(saved.tensor)) saved.host = store_->host_of(saved.bytes);
+      void* const into = saved.host ? saved.host->data() : saved.tensor.block().data;
+      saved.transfer = saved.file->read(saved.file->offset(0), saved.bytes, into);
     } else {
       const Stream in = stream_for(saved.options.device, StreamRole::gather);
       Event::record(current_stream(saved.options.device)).wait(in);
@@ -182,14 +177,13 @@ void SavedActivations::come() {
   for (Saved& saved : all_) {
     if (!saved.moves || saved.options.device.kind == DeviceKind::meta || saved.changed) continue;
     saved.transfer.wait();
-    if (is_on_gpu(saved.tensor)) {
-      const Stream computing = current_stream(saved.options.device);
-      if (saved.file) {
-        transfer_(saved.tensor.local(), on_host(saved));
-        Event::record(computing).synchronize();
-      } else {
-        saved.copied.wait(computing);
-      }
+    if (!is_on_gpu(saved.tensor)) continue;
+    const Stream computing = current_stream(saved.options.device);
+    if (saved.file) {
+      transfer_(saved.tensor.local(), on_host(saved));
+      Event::record(computing).synchronize();
+    } else {
+      saved.copied.wait(computing);
     }
   }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <numeric>
 
 #include "nn/parameter_memory.h"
 #include "weft/context.h"
@@ -123,7 +124,7 @@ Tensor gradient_norm(const std::vector<ParameterPtr>& parameters) {
                                  [](const Tensor& gradient) { return gradient.dtype() == f64; });
   const DType dtype = exact ? f64 : f32;
   Tensor sum = zeros({}, {.dtype = dtype, .device = gradients[0].device()});
-  for (const Run& run : adjacent_runs({&gradients}, counted, [](size_t, size_t) { return true; })) {
+  for (const Run& run : adjacent_runs({&gradients}, counted)) {
     sum = sum + sum_squares(copied_flat(gradients, run)).to(dtype).to(sum.device());
   }
   // In f64 on all ranks: other ranks may have gradients of another dtype.
@@ -152,19 +153,15 @@ double clip_grad_norm(const std::vector<ParameterPtr>& parameters, double max_no
   const double before = norm.item();
   if (scale.item() == 1) return before;
   const Tensors gradients = gradients_of(parameters);
-  std::vector<size_t> all;
-  for (size_t i = 0; i < gradients.size(); ++i) {
-    if (!rests_on_disk(gradients[i])) {
-      all.push_back(i);
-      continue;
-    }
-    const Tensor part = in_memory(gradients[i]);
-    scale_(part.local(), scale.to(part.dtype() == f64 ? f64 : f32).to(part.device()));
-    write_to_disk(gradients[i], part);
-  }
-  for (const Run& run : adjacent_runs({&gradients}, all, [](size_t, size_t) { return true; })) {
-    const Tensor part = flat(gradients, run);
+  std::vector<size_t> all(gradients.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  // Those on disk pass through memory one by one.
+  const auto may_follow = [&](size_t first, size_t) { return !rests_on_disk(gradients[first]); };
+  for (const Run& run : adjacent_runs({&gradients}, all, may_follow)) {
+    const Tensor &first = gradients[run[0]], read = in_memory(first);
+    const Tensor part = rests_on_disk(first) ? read.local() : flat(gradients, run);
     scale_(part, scale.to(part.dtype() == f64 ? f64 : f32).to(part.device()));
+    if (rests_on_disk(first)) write_to_disk(first, read);
   }
   return before;
 }

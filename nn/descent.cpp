@@ -7,7 +7,6 @@
 
 #include "nn/parameter_memory.h"
 #include "weft/error.h"
-#include "weft/extend/disk_memory.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/reductions.h"
@@ -37,22 +36,21 @@ template <class Options> static std::vector<Hyperparameter> adam_numbers(Options
           {"weight_decay", &options.weight_decay}};
 }
 
-static void check_adam(const char* what, double learning_rate, double beta1, double beta2,
-                       double eps, double weight_decay) {
-  if (!(beta1 >= 0 && beta1 < 1 && beta2 >= 0 && beta2 < 1)) {
-    fail(what, ": betas are ", beta1, " and ", beta2, ", expected both in [0, 1)");
+template <class Options> static void check_adam(const char* what, const Options& o) {
+  if (!(o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1)) {
+    fail(what, ": betas are ", o.beta1, " and ", o.beta2, ", expected both in [0, 1)");
   }
-  if (!(learning_rate >= 0) || !(eps >= 0) || !(weight_decay >= 0)) {
-    fail(what, ": learning rate, eps and weight decay are ", learning_rate, ", ", eps, " and ",
-         weight_decay, ", expected each at least 0");
+  if (!(o.learning_rate >= 0) || !(o.eps >= 0) || !(o.weight_decay >= 0)) {
+    fail(what, ": learning rate, eps and weight decay are ", o.learning_rate, ", ", o.eps, " and ",
+         o.weight_decay, ", expected each at least 0");
   }
 }
 
 static void check_all(const std::vector<AdamWOptions>& all) {
-  for (const auto& [rate, beta1, beta2, eps, decay, predicate, moments_are, offload] : all) {
-    check_adam("adamw", rate, beta1, beta2, eps, decay);
-    if (!is_floating(moments_are))
-      fail("adamw: dtype of moments is ", moments_are, ", expected a floating one");
+  for (const AdamWOptions& o : all) {
+    check_adam("adamw", o);
+    if (!is_floating(o.moments))
+      fail("adamw: dtype of moments is ", o.moments, ", expected a floating one");
   }
   check_equal_in_groups("adamw", "moments", all, &AdamWOptions::moments);
   check_equal_in_groups("adamw", "offload", all, &AdamWOptions::offload);
@@ -115,9 +113,7 @@ void SGD::update(const Update& update) {
 
 static void check_all(const std::vector<LambOptions>& all) {
   check_equal_in_groups("lamb", "offload", all, &LambOptions::offload);
-  for (const auto& [rate, beta1, beta2, eps, decay, predicate, offload] : all) {
-    check_adam("lamb", rate, beta1, beta2, eps, decay);
-  }
+  for (const LambOptions& options : all) check_adam("lamb", options);
 }
 
 std::vector<Hyperparameter> hyperparameters(LambOptions& options) { return adam_numbers(options); }
@@ -125,27 +121,16 @@ std::vector<Hyperparameter> hyperparameters(LambOptions& options) { return adam_
 /// Returns zeros in the layout of a value, on disk if the state rests there, else where the
 /// parameter is used.
 Tensor Lamb::new_direction(const Update& update) {
-  const auto dtype_of = [](const Tensor& value) { return value.dtype() == f64 ? f64 : f32; };
-  const DType dtype = dtype_of(update.value);
-  const Shape& shape = update.value.shape();
-  if (!offload().is_disk()) {
-    return zeros(shape,
-                 {.dtype = dtype, .device = parameters()[update.parameter].parameter->device()});
-  }
-  if (!directions_) {
-    std::vector<DiskMemory::Array> arrays;
-    for (const NamedParameter& named : parameters()) {
-      const Tensor& value = named.parameter->value();
-      arrays.push_back(
-          {concat("direction of parameter ", named.name()),
-           value.box().shape.product() * static_cast<int64_t>(size_of(dtype_of(value)))});
+  if (offload().is_disk()) {
+    if (!directions_) {
+      directions_ =
+          std::make_shared<StateOnDisk>(state_on_disk(offload(), "direction", parameters(), f32));
     }
-    directions_ =
-        DiskMemory::make(offload().directory(), std::move(arrays), DiskPath::cached_if_it_fits);
+    return directions_->tensors[update.parameter].local();
   }
-  const auto element = static_cast<int64_t>(size_of(dtype));
-  return tensor_in(directions_->storage(), directions_->offset(update.parameter) / element, shape,
-                   dtype);
+  return zeros(update.value.shape(),
+               {.dtype = state_dtype(update.value, f32),
+                .device = parameters()[update.parameter].parameter->device()});
 }
 
 /// Updates the moments and makes the direction, the last of the state and zero, that of -u: an
@@ -198,7 +183,7 @@ void Lamb::update_all(std::span<const Update> updates) {
   const Tensor squares =
       zeros({static_cast<int64_t>(values.size()), 2},
             {.dtype = exact ? f64 : f32, .device = parameters()[0].parameter->device()});
-  if (directions_) directions_->clear();
+  if (directions_) directions_->file->clear();
   std::vector<Update> moves, steps;
   for (const Update& update : updates) {
     const Tensor direction = new_direction(update);

@@ -162,11 +162,9 @@ static std::vector<FoundName> names_in(const Family& family, const std::string& 
   const std::string before = cut.block.empty() ? "" : concat(family.blocks, cut.block, '.');
   std::vector<FoundName> found;
   for (const FileName& rule : family.names) {
-    if (rule.ours == cut.module + cut.leaf) found.push_back({concat(before, rule.file), rule.form});
-  }
-  for (const FileName& rule : family.names) {
-    if (rule.ours != cut.module) continue;
-    found.push_back({concat(before, rule.file, cut.leaf), rule.form});
+    const bool is_module = rule.ours == cut.module;
+    if (!is_module && rule.ours != cut.module + cut.leaf) continue;
+    found.push_back({concat(before, rule.file, is_module ? cut.leaf : ""), rule.form});
   }
   if (found.empty()) {
     found.push_back({concat(before, cut.module, cut.leaf), FileName::Form::rows});

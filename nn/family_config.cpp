@@ -292,9 +292,7 @@ static Json written(const TransformerConfig& config, const RopeScaling& s) {
 static Json layer_types_of(const TransformerConfig& config) {
   Json types = Json::array();
   for (int64_t i = 0; i < config.layers; ++i) {
-    const bool windowed =
-        config.window > 0 && (config.windowed.empty() || config.windowed[static_cast<size_t>(i)]);
-    types.push_back(windowed ? "sliding_attention" : "full_attention");
+    types.push_back(config.has_window(i) ? "sliding_attention" : "full_attention");
   }
   return types;
 }

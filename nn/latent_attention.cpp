@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "nn/checks.h"
-#include "nn/rotary.h"
+#include "nn/transformer_block.h"
 #include "weft/ops/attention.h"
 #include "weft/ops/shapes.h"
 
@@ -64,11 +64,6 @@ LatentAttention::LatentAttention(const LatentAttentionConfig& config) : config_(
 }
 
 LatentAttention::~LatentAttention() = default;
-
-/// [batch, sequence, heads * d] as [batch, sequence, heads, d].
-static Tensor by_head(const Tensor& x, int64_t heads) {
-  return reshape(x, {x.size(0), x.size(1), heads, x.size(2) / heads});
-}
 
 Tensor LatentAttention::queries(const Tensor& x) {
   const Tensor latent = q_a_ ? (*q_norm_)((*q_a_)(x)) : x;

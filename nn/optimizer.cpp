@@ -114,6 +114,11 @@ static void check_layouts(const NamedParameter& named, const Tensor& gradient,
   }
 }
 
+static bool any_on_disk(const Tensor& value, const Tensor& gradient, const Tensors& state) {
+  return rests_on_disk(value) || rests_on_disk(gradient) ||
+         std::ranges::any_of(state, rests_on_disk);
+}
+
 void Optimizer::find_runs(const std::vector<size_t>& with_gradient) {
   // Checked even if memory and runs are those of the step before: a gradient that is not reduced
   // yet may use the same memory.
@@ -123,14 +128,11 @@ void Optimizer::find_runs(const std::vector<size_t>& with_gradient) {
   if (with_gradient == runs_->with_gradient && runs_->hold()) return;
   std::vector<const Tensors*> lists{&runs_->values, &runs_->gradients};
   for (const Tensors& moment : runs_->state) lists.push_back(&moment);
-  // Runs on disk pass through memory array by array.
-  const auto on_disk = [this](size_t i) {
-    return rests_on_disk(runs_->values[i]) || rests_on_disk(runs_->gradients[i]) ||
-           std::any_of(state_[i].begin(), state_[i].end(), rests_on_disk);
-  };
   runs_->runs = adjacent_runs(lists, with_gradient, [&](size_t before, size_t after) {
-    return !on_disk(before) && steps_[before] == steps_[after] &&
-           group_of_[before] == group_of_[after] && kind_of(before) == kind_of(after);
+    // Runs on disk pass through memory array by array.
+    return !any_on_disk(runs_->values[before], runs_->gradients[before], state_[before]) &&
+           steps_[before] == steps_[after] && group_of_[before] == group_of_[after] &&
+           kind_of(before) == kind_of(after);
   });
   runs_->with_gradient = with_gradient;
 }
@@ -245,22 +247,21 @@ Optimizer::Update Optimizer::update_of_run(size_t number, const Tensor& gradient
           steps_[run[0]] + 1};
 }
 
-/// An update runs on one device: a GPU if any of its tensors is on one.
-Device Optimizer::device_of(const Update& update) const {
-  Tensors all{update.value, update.gradient};
-  all.insert(all.end(), update.state.begin(), update.state.end());
-  const auto there = std::find_if(all.begin(), all.end(), [](const Tensor& tensor) {
-    return tensor.device().kind == DeviceKind::cuda;
-  });
-  return there == all.end() ? update.value.device() : there->device();
-}
-
 /// The arrays of an update: the value, the gradient and the state.
 static std::vector<UpdatedArray> arrays_of(const Tensor& value, const Tensor& gradient,
                                            const Tensors& state, bool changes_value) {
   std::vector<UpdatedArray> arrays{{value, changes_value}, {gradient, false}};
   for (const Tensor& moment : state) arrays.push_back({moment, true});
   return arrays;
+}
+
+/// An update runs on one device: a GPU if any of its tensors is on one.
+Device Optimizer::device_of(const Update& update) const {
+  for (const auto& [array, changes] :
+       arrays_of(update.value, update.gradient, update.state, true)) {
+    if (array.device().kind == DeviceKind::cuda) return array.device();
+  }
+  return update.value.device();
 }
 
 /// The same update of other arrays.
@@ -314,8 +315,7 @@ void Optimizer::update_parts(std::span<const Update> updates, bool changes_value
   std::optional<Device> passed;
   std::vector<Update> on_disk;
   for (const Update& run : updates) {
-    if (rests_on_disk(run.value) || rests_on_disk(run.gradient) ||
-        std::any_of(run.state.begin(), run.state.end(), rests_on_disk)) {
+    if (any_on_disk(run.value, run.gradient, run.state)) {
       on_disk.push_back(run);
     } else if (const auto device = update_in_memory(run, changes_value, work)) {
       passed = device;

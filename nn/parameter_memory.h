@@ -5,11 +5,14 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "weft/communicator.h"
 #include "weft/extend/disk_memory.h"
+#include "weft/parameter.h"
 #include "weft/tensor.h"
+#include "weft/tier.h"
 
 // How optimizers reach the memory of many parameters.
 
@@ -23,15 +26,30 @@ using Run = std::vector<size_t>;
 bool is_adjacent(const Tensors& tensors, const Run& run);
 
 /// Splits the tensors `of` that have local elements into the longest runs that are adjacent in each
-/// of `lists` and in which `may_follow` holds for neighbours.
-std::vector<Run> adjacent_runs(const std::vector<const Tensors*>& lists, std::vector<size_t> of,
-                               const std::function<bool(size_t before, size_t after)>& may_follow);
+/// of `lists` and in which `may_follow`, if given, holds for neighbours.
+std::vector<Run> adjacent_runs(
+    const std::vector<const Tensors*>& lists, std::vector<size_t> of,
+    const std::function<bool(size_t before, size_t after)>& may_follow = {});
 
 /// Tensors on disk are adjacent if one array follows the other in a file, but are not joined by
 /// `flat`. `copied_flat` copies such a run to memory, where it is joined.
 Tensor copied_flat(const Tensors& tensors, const Run& run);
 /// Returns the local elements of a run in one dimension, or the only tensor's part with its shape.
 Tensor flat(const Tensors& tensors, const Run& run);
+
+/// Dtype of the state of a value.
+inline DType state_dtype(const Tensor& value, DType asked) {
+  return value.dtype() == f64 ? f64 : asked;
+}
+
+/// Tensors in the layouts of parameters that rest in one file, where nothing is adjacent. They read
+/// as zeros until they are written; errors name them "<what> of parameter <name>".
+struct StateOnDisk {
+  std::shared_ptr<DiskMemory> file;
+  Tensors tensors;
+};
+StateOnDisk state_on_disk(const Tier& tier, const std::string& what,
+                          const std::vector<NamedParameter>& parameters, DType asked);
 
 /// The runs of parameters that one call updates, for as long as they stay adjacent.
 struct ParameterRuns {

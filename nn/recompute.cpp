@@ -34,27 +34,6 @@ struct RepeatedRun {
   std::vector<bool> differentiable = {};
 };
 
-/// Restores the context of the first run, with recording enabled, for its lifetime.
-class RepeatScope : NotCopied {
- public:
-  explicit RepeatScope(const RepeatedRun& run)
-      : traffic_(run.traffic),
-        random_(Context::current().random),
-        grad_enabled_(Context::current().grad_enabled) {
-    Context::current().random = run.random;
-    Context::current().grad_enabled = true;
-  }
-  ~RepeatScope() {
-    Context::current().random = random_;
-    Context::current().grad_enabled = grad_enabled_;
-  }
-
- private:
-  TrafficScope traffic_;
-  RandomState random_;
-  bool grad_enabled_;
-};
-
 }  // namespace
 
 /// Returns `input` as the start of the repeated run's tape. Its gradient is stored in `caught`
@@ -111,7 +90,10 @@ static Tensors inputs_of(const RepeatedRun& run) {
 }
 
 static Tensors repeat(const RepeatedRun& run, const std::shared_ptr<Tensors>& caught) {
-  RepeatScope scope(run);
+  // The context of the first run, but for the recording.
+  const TrafficScope traffic(run.traffic);
+  const ContextSetting<&Context::random> random(run.random);
+  const ContextSetting<&Context::grad_enabled> recording(true);
   Tensors inputs = inputs_of(run);
   for (size_t i = 0; i < inputs.size(); ++i) {
     const bool is_here = static_cast<bool>(run.inputs[i]);
@@ -198,15 +180,38 @@ namespace {
 /// The state of a module and all below it that a forward uses, besides its inputs.
 class FoundInModule {
  public:
-  explicit FoundInModule(const Module& module) { visit(module); }
+  explicit FoundInModule(Module& module) {
+    for (const auto& [path, below] : module.named_modules()) {
+      training_.push_back(below->is_training());
+      for (const auto& [name, parameter] : below->own_parameters()) {
+        const Ref<Storage>& storage = parameter->value().storage();
+        values_.push_back({parameter.get(), storage, storage->version()});
+      }
+    }
+  }
 
   /// Throws std::invalid_argument naming a parameter that has changed since `before`.
-  void check_values(const FoundInModule& before, const Module& module) const;
+  void check_values(const FoundInModule& before, const Module& module) const {
+    if (training_.size() != before.training_.size() || values_.size() != before.values_.size()) {
+      fail("recompute: parts of the module changed after forward, expected the same ones in ",
+           "backward");
+    }
+    for (size_t i = 0; i < values_.size(); ++i) {
+      if (values_[i] == before.values_[i]) continue;
+      for (const NamedParameter& named : module.named_parameters()) {
+        if (named.parameter.get() != values_[i].parameter) continue;
+        fail("recompute: parameter ", in_quotes(named.name()), " ", named.parameter->shape(),
+             " changed after forward, expected the same one in backward; call backward before it "
+             "changes");
+      }
+    }
+  }
   bool trains_as(const FoundInModule& other) const { return training_ == other.training_; }
-  /// Sets the mode of the module and all below it to the recorded one.
+  /// Sets the mode of the module and all below it to the recorded one: parents come before
+  /// children, because setting a parent also sets its children.
   void set_training(Module& module) const {
     size_t next = 0;
-    set_training(module, next);
+    for (const auto& [path, below] : module.named_modules()) below->set_training(training_[next++]);
   }
 
  private:
@@ -219,40 +224,9 @@ class FoundInModule {
     }
   };
 
-  void visit(const Module& module) {
-    training_.push_back(module.is_training());
-    for (const auto& [name, parameter] : module.own_parameters()) {
-      const Ref<Storage>& storage = parameter->value().storage();
-      values_.push_back({parameter.get(), storage, storage->version()});
-    }
-    for (const auto& [name, child] : module.children()) visit(*child);
-  }
-  /// Sets parents before children, because setting a parent also sets its children.
-  void set_training(Module& module, size_t& next) const {
-    const bool training = training_[next++];
-    if (module.is_training() != training) module.set_training(training);
-    for (const auto& [name, child] : module.children()) set_training(*child, next);
-  }
-
   std::vector<bool> training_;
   std::vector<Value> values_;
 };
-
-void FoundInModule::check_values(const FoundInModule& before, const Module& module) const {
-  if (training_.size() != before.training_.size() || values_.size() != before.values_.size()) {
-    fail(
-        "recompute: parts of the module changed after forward, expected the same ones in backward");
-  }
-  for (size_t i = 0; i < values_.size(); ++i) {
-    if (values_[i] == before.values_[i]) continue;
-    for (const NamedParameter& named : module.named_parameters()) {
-      if (named.parameter.get() != values_[i].parameter) continue;
-      fail("recompute: parameter ", in_quotes(named.name()), " ", named.parameter->shape(),
-           " changed after forward, expected the same one in backward; call backward before it "
-           "changes");
-    }
-  }
-}
 
 /// Runs the second forward in the training mode of the first one.
 class TrainingScope : NotCopied {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nn/rotary.h"
+#include "nn/transformer_block.h"
 
 #include <algorithm>
 #include <cmath>

@@ -38,26 +38,6 @@ class AddedRows final : public Module {
   }
 };
 
-/// The balance loss of the routers of all layers, as transformers computes it of all layers'
-/// tokens at once: experts * sum over experts of (choices a token) * (mean score).
-class LayersBalance {
- public:
-  void add(const Tensors& block) {
-    scores_ = scores_ ? scores_ + block[1] : block[1];
-    choices_ = choices_ ? choices_ + block[2] : block[2];
-    ++layers_;
-  }
-  explicit operator bool() const { return layers_ > 0; }
-  Tensor loss() const {
-    const double factor = static_cast<double>(scores_.numel()) / (layers_ * layers_);
-    return mul(sum(scores_ * choices_), factor);
-  }
-
- private:
-  Tensor scores_, choices_;
-  double layers_ = 0;
-};
-
 /// {ids [batch, sequence], mask, types} -> [batch, sequence, dim], and the balance loss if the
 /// config has one: everything but the head.
 class Backbone final : public Module {
@@ -83,14 +63,22 @@ class Backbone final : public Module {
   Tensors forward(const Tensors& inputs) override {
     Tensors passed = {embedded(inputs)};
     if (inputs.size() > 1 && inputs[1]) passed.push_back(inputs[1]);
-    LayersBalance balance;
+    Tensor scores, choices;
+    double layers = 0;
     for (const auto& [name, block] : layers_->children()) {
       const Tensors computed = (*block)(passed);
       passed[0] = computed[0];
-      if (computed.size() > 1) balance.add(computed);
+      if (computed.size() < 2) continue;
+      scores = scores ? scores + computed[1] : computed[1];
+      choices = choices ? choices + computed[2] : computed[2];
+      ++layers;
     }
     const Tensor hidden = norm_ ? (*norm_)(passed[0]) : passed[0];
-    return balance && !state_->cache ? Tensors{hidden, balance.loss()} : Tensors{hidden};
+    if (layers == 0 || state_->cache) return {hidden};
+    // As transformers computes it of all layers' tokens at once: experts * sum over experts of
+    // (choices a token) * (mean score).
+    const double factor = static_cast<double>(scores.numel()) / (layers * layers);
+    return {hidden, mul(sum(scores * choices), factor)};
   }
 
  private:

@@ -69,11 +69,8 @@ class SelfAttention final : public Module {
   }
 
  private:
-  /// Returns [batch, sequence, heads * d] as [batch, sequence, heads, d].
-  Tensor by_heads(const Tensor& x) const {
-    const int64_t d = state_->config.head_dim;
-    return reshape(x, {x.size(0), x.size(1), x.size(2) / d, d});
-  }
+  /// Returns heads, of queries or of keys and values.
+  Tensor by_heads(const Tensor& x) const { return by_head(x, x.size(2) / state_->config.head_dim); }
 
   /// Returns queries or keys by heads, normalised.
   Tensor prepared(const Tensor& x, const std::shared_ptr<Module>& norm) const {
@@ -83,8 +80,8 @@ class SelfAttention final : public Module {
   }
 
   Tensor rotated(const Tensor& x) const {
-    if (!state_->rotates(layer_)) return x;
-    Rotary& rotary = state_->has_window(layer_) ? state_->local_rotary : state_->rotary;
+    if (!state_->config.rotates(layer_)) return x;
+    Rotary& rotary = state_->config.has_window(layer_) ? state_->local_rotary : state_->rotary;
     return rotary(x, state_->cache ? state_->cache->position : 0);
   }
 
@@ -92,7 +89,7 @@ class SelfAttention final : public Module {
     const TransformerConfig& c = state_->config;
     AttentionOptions options{
         .causal = c.causal, .scale = c.attention_scale, .softcap = c.attention_softcap};
-    if (state_->has_window(layer_)) options.window = c.window;
+    if (c.has_window(layer_)) options.window = c.window;
     if (c.sinks) options.sinks = used(0);
     if (mask) options.mask = reshape(mask, {mask.size(0), 1, 1, mask.size(1)});
     if (is_training() && !state_->cache) options.dropout = c.attention_dropout;
@@ -164,18 +161,6 @@ TransformerState::TransformerState(const TransformerConfig& given)
       rotary(given, given.rope_theta, given.rope_scaling),
       local_rotary(given.local_rope_theta > 0 ? Rotary(given, given.local_rope_theta, {})
                                               : rotary) {}
-
-static bool flag_of(const std::vector<bool>& flags, int64_t layer, bool otherwise) {
-  return flags.empty() ? otherwise : flags.at(static_cast<size_t>(layer));
-}
-
-bool TransformerState::has_window(int64_t layer) const {
-  return config.window > 0 && flag_of(config.windowed, layer, true);
-}
-
-bool TransformerState::rotates(int64_t layer) const {
-  return config.rotary_fraction > 0 && !flag_of(config.unrotated, layer, false);
-}
 
 namespace {
 

@@ -1,16 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
-#include "nn/rotary.h"
 #include "weft/layers.h"
 #include "weft/ops/shapes.h"
 #include "weft/transformer.h"
 
 namespace weft {
+
+/// Rotary position embedding of some layers of a model.
+class Rotary {
+ public:
+  Rotary(const TransformerConfig& config, double theta, const RopeScaling& scaling);
+
+  /// Rotates x [batch, n, heads, head dim], the tokens from `position` on.
+  Tensor operator()(const Tensor& x, int64_t position);
+
+ private:
+  const Tensor& frequencies_on(const Tensor& x, int64_t length);
+
+  TransformerConfig config_;
+  double theta_;
+  RopeScaling scaling_;
+  double factor_;
+  /// The last tensor of frequencies, its values, and the layout of the operands that it is for.
+  std::vector<double> values_;
+  Tensor tensor_;
+  Sharding sharding_;
+};
 
 struct TransformerState {
   explicit TransformerState(const TransformerConfig& config);
@@ -22,8 +44,6 @@ struct TransformerState {
   KeyValueCache* cache = nullptr;
   std::span<KeyValueCache* const> caches = {};
 
-  bool has_window(int64_t layer) const;
-  bool rotates(int64_t layer) const;
   /// Returns what `use` makes of `xs`, tensors [batch, ...]. While rows decode that have separate
   /// caches, it makes it of each row, with `cache` set to that of the row.
   template <class Use> Tensor by_rows(const Tensors& xs, const Use& use) {
@@ -43,6 +63,11 @@ struct TransformerState {
 inline std::shared_ptr<Linear> make_linear(const TransformerConfig& config, int64_t in, int64_t out,
                                            bool bias) {
   return std::make_shared<Linear>(in, out, bias, config.deviation);
+}
+
+/// Returns [batch, sequence, heads * d] as [batch, sequence, heads, d].
+inline Tensor by_head(const Tensor& x, int64_t heads) {
+  return reshape(x, {x.size(0), x.size(1), heads, x.size(2) / heads});
 }
 
 /// Makes the norm that the config states: [..., dim] -> [..., dim].

@@ -266,10 +266,8 @@ TextModel read_sentencepiece(const std::string& what, const std::string& path,
   if (file.size() == 0 || file.size() > kLargestModel) {
     fail(what, ": ", path, " has ", file.size(), " bytes, expected 1 to ", kLargestModel);
   }
-  std::string bytes(static_cast<size_t>(file.size()), '\0');
-  file.read(0, std::as_writable_bytes(std::span(bytes)));
   const std::string source = concat(what, ": ", path);
-  PieceModel from = read_piece_model(source, bytes);
+  PieceModel from = read_piece_model(source, file.text());
   TextModel model;
   std::vector<DoubleArray::Entry> kept;
   for (size_t id = 0; id < from.pieces.size(); ++id) {

@@ -89,8 +89,7 @@ TokenizerConfig read_tokenizer_config(const std::string& directory) {
     fail("tokenizer: ", path.string(), " has ", file.size(), " bytes, expected at most ",
          kLargestTemplate);
   }
-  config.chat_template.resize(static_cast<size_t>(file.size()));
-  file.read(0, std::as_writable_bytes(std::span(config.chat_template)));
+  config.chat_template = file.text();
   return config;
 }
 

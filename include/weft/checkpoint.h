@@ -98,7 +98,7 @@ class WEFT_API CheckpointSaver : NotCopied {
   std::string directory_;
   CheckpointOptions options_;
   std::string generation_;
-  /// The plan of the last save, and its buffers for copies.
+  /// What saves share: buffers for copies, the lease, the last save.
   struct Plans;
   std::unique_ptr<Plans> plans_;
   std::unique_ptr<Saving> under_way_;

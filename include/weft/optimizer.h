@@ -126,8 +126,6 @@ class WEFT_API Optimizer : NotCopied {
 
  private:
   void make_state();
-  void make_state_on_disk(const Tensors& values);
-  void show_state();
   void find_runs(const std::vector<size_t>& with_gradient);
   Update update_of_run(size_t run, const Tensor& gradient_scale);
   void count(const std::vector<size_t>& updated);

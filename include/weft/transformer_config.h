@@ -148,6 +148,13 @@ struct TransformerConfig {
   bool is_sparse(int64_t layer) const {
     return experts > 0 && (dense.empty() || !dense[static_cast<size_t>(layer)]);
   }
+  /// Whether it has the window, and whether it rotates queries and keys.
+  bool has_window(int64_t layer) const {
+    return window > 0 && (windowed.empty() || windowed.at(static_cast<size_t>(layer)));
+  }
+  bool rotates(int64_t layer) const {
+    return rotary_fraction > 0 && (unrotated.empty() || !unrotated.at(static_cast<size_t>(layer)));
+  }
   bool operator==(const TransformerConfig&) const = default;
 };
 

@@ -111,6 +111,12 @@ void File::read(int64_t offset, std::span<std::byte> into) const {
   body_->bytes_read.fetch_add(static_cast<int64_t>(done), std::memory_order_relaxed);
 }
 
+std::string File::text(int64_t offset, int64_t bytes) const {
+  std::string text(static_cast<size_t>(bytes), '\0');
+  read(offset, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
 OutputFile::OutputFile(std::string what, std::string path, Mode mode)
     : what_(std::move(what)), path_(std::move(path)) {
   const int flags = mode == Mode::append ? O_APPEND : O_TRUNC;

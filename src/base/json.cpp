@@ -87,8 +87,7 @@ std::string read_json(const std::string& what, const std::string& path, int64_t 
   if (file.size() > max_bytes) {
     fail(what, ": ", path, " has ", file.size(), " bytes, expected at most ", max_bytes);
   }
-  std::string text(static_cast<size_t>(file.size()), '\0');
-  file.read(0, std::as_writable_bytes(std::span(text)));
+  std::string text = file.text();
   check_json(what, path, text);
   return text;
 }

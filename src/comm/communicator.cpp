@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <stdexcept>
 
 #include "src/comm/ranges.h"
 #include "src/comm/read_collective.h"
 #include "src/comm/reduce.h"
 #include "weft/error.h"
+#include "weft/extend/told_by_first.h"
 
 namespace weft {
 
@@ -258,6 +260,28 @@ void fail_on_all_ranks(const Communicator& ranks, const std::string& mistake) {
   const Piece piece{.send = &first, .recv = &first, .dtype = DType::i64, .counts = {&one, 1}};
   ranks.all_reduce({&piece, 1}, ReduceOp::min).wait();
   if (first < ranks.size()) fail(ranks.broadcast(mistake, static_cast<int>(first)));
+}
+
+static constexpr char kFound = 'f', kCallersMistake = 'c', kFailed = 's';
+
+/// Encodes the result or the exception of one rank as a message to the others.
+static std::string found_or_thrown(const std::function<std::string()>& find) {
+  try {
+    return kFound + find();
+  } catch (const std::invalid_argument& error) {
+    return std::string(1, kCallersMistake) + error.what();
+  } catch (const std::exception& error) {
+    return std::string(1, kFailed) + error.what();
+  }
+}
+
+std::string told_by_first(const Communicator& world, const std::function<std::string()>& find) {
+  // Also what it throws: the others would take its next collective for the answer.
+  const std::string told = world.broadcast(world.rank() == 0 ? found_or_thrown(find) : "", 0);
+  const std::string text = told.substr(1);
+  if (told[0] == kCallersMistake) throw_invalid_argument(text);
+  if (told[0] == kFailed) throw_runtime_error(text);
+  return text;
 }
 
 }  // namespace weft

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/lease.h"
+#include "checkpoint/run_directory.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -30,6 +30,9 @@ class WEFT_API File {
   /// Fills `into` with the bytes from `offset` on. std::runtime_error names the file when it has
   /// become shorter or cannot be read.
   void read(int64_t offset, std::span<std::byte> into) const;
+  /// Returns `bytes` bytes from `offset` on, or all.
+  std::string text(int64_t offset, int64_t bytes) const;
+  std::string text() const { return text(0, size()); }
   /// Bytes that `read` has read.
   int64_t bytes_read() const;
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <map>
 
 #include "weft/device.h"
 #include "weft/error.h"
@@ -12,6 +14,107 @@
 #include "weft/stream.h"
 
 namespace weft {
+
+static char* start_of(const MemoryBlock& block) { return static_cast<char*>(block.data); }
+
+/// Orders tensors of one storage, in memory or on disk.
+static uintptr_t place_of(const Tensor& tensor) {
+  const DiskPlace place = disk_place(tensor);
+  return place.memory ? static_cast<uintptr_t>(place.offset)
+                      : reinterpret_cast<uintptr_t>(tensor.block().data);
+}
+
+static bool follows(const Tensor& before, const Tensor& after) {
+  if (before.storage().get() != after.storage().get() || before.dtype() != after.dtype()) {
+    return false;
+  }
+  if (const DiskPlace place = disk_place(before); place.memory) {
+    return place.memory->next(place.offset + place.bytes) == disk_place(after).offset;
+  }
+  const MemoryBlock a = before.block(), b = after.block();
+  const auto bytes = a.numel() * static_cast<int64_t>(size_of(a.dtype));
+  return a.data && a.is_dense() && b.is_dense() && start_of(a) + bytes == start_of(b);
+}
+
+bool is_adjacent(const Tensors& tensors, const Run& run) {
+  for (size_t i = 1; i < run.size(); ++i) {
+    if (!follows(tensors[run[i - 1]], tensors[run[i]])) return false;
+  }
+  return true;
+}
+
+std::vector<Run> adjacent_runs(const std::vector<const Tensors*>& lists, std::vector<size_t> of,
+                               const std::function<bool(size_t, size_t)>& may_follow) {
+  const Tensors& first = *lists[0];
+  std::erase_if(of, [&](size_t i) { return first[i].box().shape.product() == 0; });
+  // Storages in order of occurrence, not of address: sums must not depend on where memory is
+  // allocated.
+  std::map<const Storage*, size_t> order;
+  for (size_t i : of) order.try_emplace(first[i].storage().get(), order.size());
+  std::stable_sort(of.begin(), of.end(), [&](size_t a, size_t b) {
+    const size_t storage_a = order[first[a].storage().get()];
+    const size_t storage_b = order[first[b].storage().get()];
+    if (storage_a != storage_b) return storage_a < storage_b;
+    return place_of(first[a]) < place_of(first[b]);
+  });
+  std::vector<Run> runs;
+  for (size_t i : of) {
+    const bool joins = !runs.empty() && (!may_follow || may_follow(runs.back().back(), i)) &&
+                       std::all_of(lists.begin(), lists.end(), [&](const Tensors* list) {
+                         return follows((*list)[runs.back().back()], (*list)[i]);
+                       });
+    if (!joins) runs.emplace_back();
+    runs.back().push_back(i);
+  }
+  return runs;
+}
+
+static int64_t elements_in(const Tensors& tensors, const Run& run) {
+  int64_t elements = 0;
+  for (size_t i : run) elements += tensors[i].box().shape.product();
+  return elements;
+}
+
+Tensor copied_flat(const Tensors& tensors, const Run& run) {
+  if (!rests_on_disk(tensors[run[0]])) return flat(tensors, run);
+  if (run.size() == 1) return in_memory(tensors[run[0]]).local();
+  const DType dtype = tensors[run[0]].dtype();
+  Tensor all = empty({elements_in(tensors, run)}, {.dtype = dtype});
+  auto* at = static_cast<char*>(all.block().data);
+  for (size_t i : run) {
+    const DiskPlace place = disk_place(tensors[i]);
+    place.memory->read(place.offset, place.bytes, at).wait();
+    at += place.bytes;
+  }
+  return all;
+}
+
+Tensor flat(const Tensors& tensors, const Run& run) {
+  const Tensor& first = tensors[run[0]];
+  if (run.size() == 1) return first.local();
+  return part_of(first, 0, elements_in(tensors, run));
+}
+
+StateOnDisk state_on_disk(const Tier& tier, const std::string& what,
+                          const std::vector<NamedParameter>& parameters, DType asked) {
+  std::vector<DiskMemory::Array> arrays;
+  for (const NamedParameter& named : parameters) {
+    const Tensor& value = named.parameter->value();
+    const auto element = static_cast<int64_t>(size_of(state_dtype(value, asked)));
+    arrays.push_back(
+        {concat(what, " of parameter ", named.name()), value.box().shape.product() * element});
+  }
+  StateOnDisk state{
+      DiskMemory::make(tier.directory(), std::move(arrays), DiskPath::cached_if_it_fits), {}};
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const Tensor& value = parameters[i].parameter->value();
+    const DType dtype = state_dtype(value, asked);
+    const int64_t offset = state.file->offset(i) / static_cast<int64_t>(size_of(dtype));
+    state.tensors.push_back(
+        tensor_in(state.file->storage(), offset, value.shape(), dtype, value.sharding()));
+  }
+  return state;
+}
 
 /// Elements of each array: 4 MiB of f32, which take 0.08 ms on a bus of 50 GB/s.
 static constexpr int64_t kPart = int64_t{1} << 20;
@@ -153,12 +256,10 @@ class UpdateThroughMemory {
       for (int64_t begin = 0; begin < elements; begin += kWindow) {
         windows_.push_back({i, begin, std::min(kWindow, elements - begin)});
       }
-      places_.emplace_back();
       for (size_t at = 0; at < updates[i].size(); ++at) {
         const Tensor& array = updates[i][at].array;
-        places_.back().push_back(disk_place(array));
         bytes.resize(std::max(bytes.size(), at + 1));
-        if (!places_.back().back().memory) {
+        if (!rests_on_disk(array)) {
           check_dense(array);
           continue;
         }
@@ -200,7 +301,7 @@ class UpdateThroughMemory {
     room.parts.clear();
     for (size_t i = 0; i < updates_[update].size(); ++i) {
       const Tensor& array = updates_[update][i].array;
-      const DiskPlace& place = places_[update][i];
+      const DiskPlace place = disk_place(array);
       if (!place.memory) {
         room.parts.push_back(part_of(array, begin, count));
         continue;
@@ -219,7 +320,7 @@ class UpdateThroughMemory {
     DiskRoom& room = rooms_[number % kRooms];
     for (size_t i = 0; i < updates_[update].size(); ++i) {
       const UpdatedArray& updated = updates_[update][i];
-      const DiskPlace& place = places_[update][i];
+      const DiskPlace place = disk_place(updated.array);
       if (!place.memory || !updated.changes) continue;
       const auto element = static_cast<int64_t>(size_of(updated.array.dtype()));
       room.writes.push_back(place.memory->write(place.offset + begin * element, count * element,
@@ -228,7 +329,6 @@ class UpdateThroughMemory {
   }
 
   const std::vector<std::vector<UpdatedArray>>& updates_;
-  std::vector<std::vector<DiskPlace>> places_;
   std::vector<DiskWindow> windows_;
   std::array<DiskRoom, kRooms> rooms_;
 };
