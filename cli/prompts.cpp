@@ -60,13 +60,7 @@ Prompts::Prompts(const ServeOptions& options) {
 }
 
 void Prompts::add_lines(const ServeOptions& options) {
-  const File file("--prompts", options.prompts_file);
-  if (file.size() > kLargestPrompts) {
-    fail("--prompts: ", options.prompts_file, " has ", file.size(), " bytes, expected at most ",
-         kLargestPrompts);
-  }
-  std::string text(static_cast<size_t>(file.size()), '\0');
-  file.read(0, std::as_writable_bytes(std::span(text)));
+  const std::string text = read_file("--prompts", options.prompts_file, kLargestPrompts);
   size_t number = 0;
   for (size_t begin = 0, end; begin < text.size(); begin = end + 1) {
     end = std::min(text.find('\n', begin), text.size());

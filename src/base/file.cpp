@@ -89,6 +89,16 @@ void File::read(int64_t offset, std::span<std::byte> into) const {
   body_->bytes_read.fetch_add(static_cast<int64_t>(done), std::memory_order_relaxed);
 }
 
+std::string read_file(const std::string& what, const std::string& path, int64_t most) {
+  const File file(what, path);
+  if (file.size() > most) {
+    fail(what, ": ", path, " has ", file.size(), " bytes, expected at most ", most);
+  }
+  std::string text(static_cast<size_t>(file.size()), '\0');
+  file.read(0, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
 OutputFile::OutputFile(std::string what, std::string path, Mode mode)
     : what_(std::move(what)), path_(std::move(path)) {
   const int flags = mode == Mode::append ? O_APPEND : O_TRUNC;
