@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/tokenizer/regex.h"
-
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
 #include <utility>
 
+#include "data/tokenizer/text_steps.h"
 #include "data/tokenizer/unicode.h"
 #include "weft/error.h"
 #include "weft/export.h"

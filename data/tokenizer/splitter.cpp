@@ -98,7 +98,7 @@ static void add_byte_level(const JsonPart& part, Splitter& splitter) {
   }
 }
 
-static void add_metaspace(const JsonPart& part, Splitter& splitter) {
+static Split metaspace(const JsonPart& part) {
   const std::string replacement = part.text("replacement");
   Split step{.when = prefix_of(part), .prefix = replacement, .space = replacement};
   if (part.flag("split", true)) {
@@ -106,38 +106,7 @@ static void add_metaspace(const JsonPart& part, Splitter& splitter) {
     step.behavior = Split::Behavior::with_next;
     if (replacement.empty()) part.at("replacement").refuse("a character");
   }
-  splitter.add(std::move(step));
-}
-
-static void add_split(const JsonPart& part, Splitter& splitter) {
-  Split step{.behavior = behavior_of(part), .inverted = part.flag("invert", false)};
-  step.find = pattern_of(part);
-  splitter.add(std::move(step));
-}
-
-/// The steps that cut by a fixed rule; returns whether `type` is one.
-static bool add_fixed_split(const JsonPart& part, const std::string& type, Splitter& splitter) {
-  using Behavior = Split::Behavior;
-  if (type == "BertPreTokenizer") {
-    splitter.add({.find = finder_of(is_white_space), .behavior = Behavior::removed});
-    splitter.add({.find = finder_of(is_punctuation)});
-  } else if (type == "WhitespaceSplit") {
-    splitter.add({.find = finder_of(is_white_space), .behavior = Behavior::removed});
-  } else if (type == "Whitespace") {
-    splitter.add({.find = Regex(part.what(), kWordsOrSymbols),
-                  .behavior = Behavior::removed,
-                  .inverted = true});
-  } else if (type == "Punctuation") {
-    splitter.add({.find = finder_of(is_punctuation),
-                  .behavior = part.has("behavior") ? behavior_of(part) : Behavior::isolated});
-  } else if (type == "Digits") {
-    const bool single = part.flag("individual_digits", false);
-    splitter.add({.find = Regex(part.what(), "\\p{N}"),
-                  .behavior = single ? Behavior::isolated : Behavior::contiguous});
-  } else {
-    return false;
-  }
-  return true;
+  return step;
 }
 
 bool add_pre_tokenizer(const JsonPart& part, Splitter& splitter) {
@@ -155,13 +124,30 @@ bool add_pre_tokenizer(const JsonPart& part, Splitter& splitter) {
     add_byte_level(part, splitter);
     return true;
   }
+  using Behavior = Split::Behavior;
+  Split step;
   if (type == "Split") {
-    add_split(part, splitter);
+    step = {.behavior = behavior_of(part), .inverted = part.flag("invert", false)};
+    step.find = pattern_of(part);
   } else if (type == "Metaspace") {
-    add_metaspace(part, splitter);
-  } else if (!add_fixed_split(part, type, splitter)) {
+    step = metaspace(part);
+  } else if (type == "BertPreTokenizer" || type == "WhitespaceSplit") {
+    step = {.find = finder_of(is_white_space), .behavior = Behavior::removed};
+  } else if (type == "Whitespace") {
+    step = {.find = Regex(part.what(), kWordsOrSymbols),
+            .behavior = Behavior::removed,
+            .inverted = true};
+  } else if (type == "Punctuation") {
+    step = {.find = finder_of(is_punctuation)};
+    if (part.has("behavior")) step.behavior = behavior_of(part);
+  } else if (type == "Digits") {
+    step.find = Regex(part.what(), "\\p{N}");
+    if (!part.flag("individual_digits", false)) step.behavior = Behavior::contiguous;
+  } else {
     part.at("type").refuse(kKnownType);
   }
+  splitter.add(std::move(step));
+  if (type == "BertPreTokenizer") splitter.add({.find = finder_of(is_punctuation)});
   return false;
 }
 
