@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/ckpt.h"
 
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
@@ -11,7 +9,6 @@
 #include "cli/commands.h"
 #include "cli/numbers.h"
 #include "cli/ranks.h"
-#include "weft/error.h"
 #include "weft/ranks.h"
 
 namespace weft::cli {
@@ -134,33 +131,6 @@ std::string readable_bytes(int64_t bytes) {
   while (value >= 1000 && unit + 1 < std::size(units)) value /= 1000, ++unit;
   char text[32];
   std::snprintf(text, sizeof text, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
-  return text;
-}
-
-CkptProgress::CkptProgress(std::string what, int64_t all)
-    : what_(std::move(what)),
-      all_(all),
-      started_(std::chrono::steady_clock::now()),
-      shown_(started_) {}
-
-void CkptProgress::add(int64_t bytes) {
-  const std::lock_guard lock(mutex_);
-  done_ += bytes;
-  const auto now = std::chrono::steady_clock::now();
-  if (now - shown_ < std::chrono::milliseconds(500) || !::isatty(STDERR_FILENO)) return;
-  shown_ = now;
-  const double seconds = std::chrono::duration<double>(now - started_).count();
-  std::fprintf(stderr, "\r%s: %s of %s, %.2f GB/s ", what_.c_str(), readable_bytes(done_).c_str(),
-               readable_bytes(all_).c_str(), static_cast<double>(done_) / seconds / 1e9);
-}
-
-std::string CkptProgress::finish() {
-  const std::lock_guard lock(mutex_);
-  if (shown_ != started_) std::fprintf(stderr, "\n");
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - started_;
-  char text[96];
-  std::snprintf(text, sizeof text, "%s in %.2f s, %.2f GB/s", readable_bytes(done_).c_str(),
-                took.count(), static_cast<double>(done_) / took.count() / 1e9);
   return text;
 }
 

@@ -66,13 +66,7 @@ std::vector<std::string> data_files(std::span<const std::string> paths) {
 
 TokenStream::TokenStream(std::span<const std::string> paths, int64_t vocabulary)
     : paths_(data_files(paths)) {
-  for (const std::string& path : paths_) {
-    if (is_shard(path)) {
-      add_shard(path);
-    } else {
-      add_text(path);
-    }
-  }
+  for (const std::string& path : paths_) is_shard(path) ? add_shard(path) : add_text(path);
   for (const Part& part : parts_) {
     if (vocabulary < int64_t{1} << (8 * part.width)) check_tokens(part, vocabulary);
   }
@@ -222,6 +216,10 @@ void warn_of_bytes(int64_t vocabulary) {
   if (vocabulary <= 4096) return;
   warn("warning: the bytes of the text are the tokens, but the model has ", vocabulary,
        " tokens, which a tokenizer made");
+}
+
+std::string byte_text(int64_t token) {
+  return token < 256 ? std::string(1, static_cast<char>(token)) : concat('<', token, '>');
 }
 
 /// SplitMix64's finaliser (Steele, Lea, Flood 2014): every bit of the result depends on every one

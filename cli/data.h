@@ -94,6 +94,9 @@ class TokenStream {
 /// Warns on stderr when a model whose tokens are bytes has many more tokens than there are bytes.
 void warn_of_bytes(int64_t vocabulary);
 
+/// A token of a model whose tokens are bytes: the byte, or the number of another token.
+std::string byte_text(int64_t token);
+
 /// Shape of the input of one step over all ranks.
 struct BatchShape {
   int64_t vocabulary = 256;

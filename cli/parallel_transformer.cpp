@@ -6,10 +6,9 @@
 #include <cctype>
 #include <ranges>
 
-#include "cli/memory_plan.h"
 #include "cli/numbers.h"
+#include "cli/step_cost.h"
 #include "weft/error.h"
-#include "weft/expert_parallel.h"
 #include "weft/extend/split_products.h"
 #include "weft/layers.h"
 #include "weft/ops.h"
@@ -272,6 +271,7 @@ TransformerConfig with_flags(TransformerConfig config, const ParallelOptions& op
          ") has no experts, expected 1");
   }
   config.expert_chunks = options.expert_chunks;
+  if (!config.learned_positions) config.max_sequence = std::max(config.max_sequence, options.seq);
   return config;
 }
 
@@ -353,12 +353,15 @@ FullyShardOptions ParallelTransformer::sharding() const {
   return options;
 }
 
+StepModel ParallelTransformer::step_model(const std::shared_ptr<void>& owner) {
+  return {.model = std::shared_ptr<Module>(owner, &model_),
+          .blocks = model_.blocks(),
+          .units = model_.units(),
+          .expert_axis = expert_axis_};
+}
+
 void ParallelTransformer::shard() {
-  const StepModel model{.model = std::shared_ptr<Module>(std::shared_ptr<void>(), &model_),
-                        .blocks = model_.blocks(),
-                        .units = model_.units(),
-                        .expert_axis = expert_axis_};
-  shard_units(model, data_, sharding(), options_.choice.fine_units);
+  shard_units(step_model(), data_, sharding(), options_.choice.fine_units);
 }
 
 Tensor ParallelTransformer::share_of_step(const Tensor& loss) const {

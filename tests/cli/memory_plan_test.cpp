@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/memory_plan.h"
+#include "cli/step_cost.h"
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ static ParallelOptions with_batch(ParallelOptions options) {
 
 static void expect_within_prediction(const ParallelOptions& options, int ranks) {
   const MeasuredStep measured = measured_step(planned_model(), options, ranks);
-  const StepCost cost = step_cost(fake_world(0, ranks, 8), planned_model(), options, 8);
+  const StepCost cost = step_cost(fake_world(0, ranks, 8), planned_model(), options);
   for (size_t i = 0; i < kPurposes; ++i) {
     const auto purpose = static_cast<Purpose>(i);
     // Scratch memory of products is bounded, and what two blocks with fine units gather.
@@ -115,7 +115,7 @@ static MemoryPlan plan_with(const std::string& recompute, const std::string& mem
 static StepCost cost_with(const std::string& recompute, int ranks) {
   ParallelOptions options = with_batch({.mesh = concat("dp=", ranks), .recompute = recompute});
   complete(options, 0, 64, "--ranks");
-  return step_cost(fake_world(0, ranks, 8), planned_model(), options, 8);
+  return step_cost(fake_world(0, ranks, 8), planned_model(), options);
 }
 
 TEST(MemoryPlan, IsTheFastestThatFitsAndIsKept) {
@@ -130,10 +130,10 @@ TEST(MemoryPlan, IsTheFastestThatFitsAndIsKept) {
       const MemoryPlan plan = plan_with(concat("budget=", budget), "", ranks);
       EXPECT_LE(plan.peak, budget);
       const Machine machine;
+      ParallelOptions chosen = with_batch({.mesh = concat("dp=", ranks), .choice = plan.choice});
+      complete(chosen, 0, 64, "--ranks");
       const double seconds =
-          step_seconds(step_cost(fake_world(0, ranks, 8), planned_model(), plan.options, 8),
-                       machine)
-              .total;
+          step_seconds(step_cost(fake_world(0, ranks, 8), planned_model(), chosen), machine).total;
       EXPECT_LE(seconds, before);
       before = seconds;
       for (const char* other : {"none", "selective", "full", "op"}) {
@@ -141,7 +141,7 @@ TEST(MemoryPlan, IsTheFastestThatFitsAndIsKept) {
         if (cost.peak_bytes() > budget) continue;
         EXPECT_LE(seconds, 1.03 * step_seconds(cost, machine).total) << other << ' ' << share;
       }
-      expect_within_prediction(plan.options, ranks);
+      expect_within_prediction(chosen, ranks);
     }
   }
 }
