@@ -47,12 +47,9 @@ static std::vector<std::string> files_below(const std::string& directory) {
 
 std::vector<std::string> data_files(std::span<const std::string> paths) {
   std::vector<std::string> files;
-  for (const auto& path : paths) {
-    if (is_directory(path)) {
-      for (auto& file : files_below(path)) files.push_back(std::move(file));
-    } else {
-      files.push_back(path);
-    }
+  for (const std::string& path : paths) {
+    const auto found = is_directory(path) ? files_below(path) : std::vector<std::string>{path};
+    files.insert(files.end(), found.begin(), found.end());
   }
   if (files.empty()) fail("data: number of paths is 0, expected a file or a directory");
   for (const auto& file : files) {

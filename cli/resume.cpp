@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
@@ -209,8 +208,8 @@ void RunSaver::add_description(const std::string& part) {
 /// The largest number of a rank. Collective.
 static int64_t greatest(const Communicator& world, int64_t own) {
   int64_t all = 0;
-  const std::array<int64_t, 1> counts{1};
-  const Piece piece{.send = &own, .recv = &all, .dtype = DType::i64, .counts = counts};
+  const int64_t one = 1;
+  const Piece piece{.send = &own, .recv = &all, .dtype = DType::i64, .counts = {&one, 1}};
   world.all_reduce({&piece, 1}, ReduceOp::max).wait();
   return all;
 }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -28,6 +27,7 @@
 namespace weft::cli {
 
 using ServeClock = std::chrono::steady_clock;
+using Seconds = std::chrono::duration<double>;
 
 namespace {
 
@@ -110,18 +110,14 @@ static void add_sampling_flags(CLI::App& sample, SamplingOptions& o) {
             UINT64_MAX);
 }
 
-static void print_speed(const Prompts& prompts, int64_t added, ServeClock::duration prefill,
-                        ServeClock::duration rest) {
+static void print_speed(const Prompts& prompts, int64_t added, Seconds prefill, Seconds rest) {
   size_t read = 0;
   for (const auto& ids : prompts.ids()) read += ids.size();
-  const auto seconds = [](ServeClock::duration d) {
-    return std::chrono::duration<double>(d).count();
-  };
   const size_t count = prompts.ids().size();
   const std::string of = count == 1 ? "" : concat(" of ", count, " prompts");
   std::fprintf(stderr, "weft: %zu tokens%s read in %.3f s, %lld added at %.1f tokens/s\n", read,
-               of.c_str(), seconds(prefill), static_cast<long long>(added),
-               static_cast<double>(added) / seconds(rest));
+               of.c_str(), prefill.count(), static_cast<long long>(added),
+               static_cast<double>(added) / rest.count());
 }
 
 /// Continues the prompts and prints the texts on the first rank while they are made.
@@ -257,9 +253,7 @@ static constexpr auto kUserDeadline = std::chrono::hours(24 * 365);
 /// Loads the model of the newest complete checkpoint, cut by heads over the ranks, and prints what
 /// it makes of the prompts, in their order, and tokens/s. Throws what went wrong.
 static void serve(const ServeOptions& options) {
-  if (!std::filesystem::is_directory(options.model)) {
-    fail("sample: ", options.model, " is missing or a file, expected a directory");
-  }
+  check_directory("sample:", options.model);
   if (options.device == "meta") fail("--device is meta, expected cpu or cuda");
   check_available(device_named(options.device));
   const Prompts prompts(options);

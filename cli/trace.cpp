@@ -25,11 +25,6 @@ struct TraceOptions {
 
 }  // namespace
 
-static bool is_record(const fs::path& path) {
-  const std::string name = path.filename().string();
-  return name.starts_with("rank-") && name.ends_with(".json");
-}
-
 static std::vector<std::string> records_of(const std::vector<std::string>& paths) {
   std::vector<std::string> records;
   for (const std::string& path : paths) {
@@ -40,7 +35,9 @@ static std::vector<std::string> records_of(const std::vector<std::string>& paths
     }
     const size_t before = records.size();
     for (const auto& entry : fs::directory_iterator(path, error)) {
-      if (is_record(entry.path())) records.push_back(entry.path().string());
+      const std::string name = entry.path().filename().string();
+      if (!name.starts_with("rank-") || !name.ends_with(".json")) continue;
+      records.push_back(entry.path().string());
     }
     if (error) fail("trace: ", path, ": ", error.message());
     if (records.size() == before)

@@ -15,7 +15,7 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tok
   tree_ = DoubleArray(std::move(entries));
 }
 
-bool AddedTokens::is_whole_word(std::string_view whole, size_t begin, size_t end) {
+static bool is_whole_word(std::string_view whole, size_t begin, size_t end) {
   if (begin > 0 && is_word(code_point_at(whole, character_before(whole, begin)).value)) {
     return false;
   }

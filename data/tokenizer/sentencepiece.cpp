@@ -219,7 +219,7 @@ static void add_bpe(const std::string& what, const PieceModel& from, TextModel& 
   const BpeSpec spec = merges_of_pieces(what, from);
   model.words = std::make_unique<Bpe>(what, spec);
   model.caches = merges_keep_spaces_first(spec);
-  if (model.caches) model.splitter.add({.find = Regex(what, kPiecesFromSpaces)});
+  if (model.caches) model.splitter.add({.find = regex_finder(what, kPiecesFromSpaces)});
   model.added_normalized = AddedTokens(tokens_of_type(from, PieceModel::user_defined));
 }
 

@@ -55,7 +55,6 @@ class AddedTokens {
   };
   /// Finds the first token from `at` on; text before `from` is taken.
   bool find(std::string_view whole, size_t at, size_t from, Match& match) const;
-  static bool is_whole_word(std::string_view whole, size_t begin, size_t end);
 
   std::vector<AddedToken> tokens_;
   /// The numbers of the tokens.

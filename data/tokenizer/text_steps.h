@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <functional>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,19 +20,10 @@ struct TextRange {
 /// returns whether there is one.
 using Find = std::function<bool(std::string_view text, size_t from, TextRange& match)>;
 
-/// A `Find` of a regular expression over valid UTF-8, compiled by PCRE2 with its just-in-time
-/// compiler. Several threads may search at once.
-class Regex {
- public:
-  /// std::invalid_argument, which begins with `what`, when the pattern does not compile.
-  Regex(const std::string& what, const std::string& pattern);
-
-  /// std::runtime_error when the search exceeds PCRE2's limits.
-  bool operator()(std::string_view text, size_t from, TextRange& match) const;
-
- private:
-  std::shared_ptr<const void> code_;
-};
+/// Finds a regular expression, compiled by PCRE2 with its just-in-time compiler, in valid UTF-8.
+/// Several threads may search at once. std::invalid_argument, which begins with `what`, when the
+/// pattern does not compile; searches beyond PCRE2's limits throw std::runtime_error.
+Find regex_finder(const std::string& what, const std::string& pattern);
 
 /// The most bytes of a token's text, however its steps change it.
 inline constexpr size_t kLongestText = size_t{1} << 16;

@@ -3,8 +3,8 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <functional>
 #include <iterator>
+#include <utility>
 
 #include "data/tokenizer/json_part.h"
 #include "data/tokenizer/piece_normalizer.h"
@@ -103,7 +103,7 @@ static void read_bpe(const JsonPart& part, bool by_bytes, TextModel& model) {
   model.words = std::make_unique<Bpe>(part.what(), spec);
   if (by_bytes || spec.ignore_merges || !merges_keep_spaces_first(spec)) return;
   // A text without other words is one word, which no cache holds.
-  model.splitter.add({.find = Regex(part.what(), kPiecesFromSpaces)});
+  model.splitter.add({.find = regex_finder(part.what(), kPiecesFromSpaces)});
 }
 
 static void read_word_piece(const JsonPart& part, TextModel& model) {
@@ -256,16 +256,6 @@ TextModel read_tokenizer_json(const std::string& what, const std::string& path) 
 
 static constexpr int64_t kLargestTemplate = int64_t{1} << 20;
 
-/// Calls `use` with the file's object, if the file exists.
-static void with_file(const std::string& directory, const char* name,
-                      const std::function<void(const JsonPart&)>& use) {
-  const fs::path path = fs::path(directory) / name;
-  std::error_code ignored;
-  if (!fs::exists(path, ignored)) return;
-  const auto json = nlohmann::json::parse(read_json("tokenizer", path.string()));
-  use(JsonPart(concat("tokenizer: ", path.string()), "", json));
-}
-
 /// A token, written as its text or as an object with its content.
 static std::string token_text(const JsonPart& part) {
   return part.value().is_object() ? part.text("content") : part.text();
@@ -317,15 +307,19 @@ static void read_ends(const JsonPart& root, TokenizerConfig& config) {
 }
 
 TokenizerConfig read_tokenizer_config(const std::string& directory) {
+  static constexpr std::pair<const char*, void (*)(const JsonPart&, TokenizerConfig&)> files[] = {
+      {"tokenizer_config.json", read_main},
+      {"special_tokens_map.json", read_names},
+      {"generation_config.json", read_ends}};
   TokenizerConfig config;
-  with_file(directory, "tokenizer_config.json",
-            [&](const JsonPart& root) { read_main(root, config); });
-  with_file(directory, "special_tokens_map.json",
-            [&](const JsonPart& root) { read_names(root, config); });
-  with_file(directory, "generation_config.json",
-            [&](const JsonPart& root) { read_ends(root, config); });
-  const fs::path path = fs::path(directory) / "chat_template.jinja";
   std::error_code ignored;
+  for (const auto& [name, read] : files) {
+    const std::string path = (fs::path(directory) / name).string();
+    if (!fs::exists(path, ignored)) continue;
+    const auto json = nlohmann::json::parse(read_json("tokenizer", path));
+    read(JsonPart(concat("tokenizer: ", path), "", json), config);
+  }
+  const fs::path path = fs::path(directory) / "chat_template.jinja";
   if (!fs::exists(path, ignored)) return config;
   config.chat_template = read_file("tokenizer", path.string(), kLargestTemplate);
   return config;

@@ -182,7 +182,6 @@ class WordCache {
     uint32_t text, ids;
     uint16_t bytes, count;
   };
-  void clear();
 
   std::vector<Entry> table_;
   std::string texts_;
