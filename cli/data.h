@@ -47,8 +47,6 @@ class TokenStream {
 
   /// Number of tokens.
   int64_t size() const { return size_; }
-  /// Number of files they come from.
-  int64_t files() const { return static_cast<int64_t>(paths_.size()); }
   /// Whether the tokens are the bytes of text.
   bool is_text() const { return parts_[0].width == 1; }
   /// The files in the order of their tokens.

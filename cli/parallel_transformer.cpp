@@ -326,9 +326,16 @@ ParallelTransformer::ParallelTransformer(const Communicator& world, const Transf
   }
 }
 
-/// Sets what --gather-dtype and --gradient-dtype say.
-static void set_wires(FullyShardOptions& options, const std::string& gather,
-                      const std::string& gradient) {
+FullyShardOptions ParallelTransformer::sharding() const {
+  FullyShardOptions options;
+  options.strategy = Strategy::named(options_.strategy);
+  options.reshard_after_forward = !options_.choice.keep_gathered;
+  options.prefetch = options_.choice.prefetch;
+  if (options_.dtype == "bf16") {
+    options.precision = {.compute = DType::bf16, .gather = DType::bf16, .reduce = DType::f32};
+  }
+  const std::string& gather = options_.gather_dtype;
+  const std::string& gradient = options_.gradient_dtype;
   if (gather == "int8" || gather == "fp8") {
     options.precision.gather = {};
     options.quantization.gather = gather == "int8" ? DType::i8 : DType::f8_e4m3;
@@ -338,17 +345,6 @@ static void set_wires(FullyShardOptions& options, const std::string& gather,
   if (gradient == "f32") options.precision.reduce = DType::f32;
   if (gradient == "int8") options.quantization.reduce = DType::i8;
   if (gradient == "bf16") options.quantization.reduce = DType::bf16;
-}
-
-FullyShardOptions ParallelTransformer::sharding() const {
-  FullyShardOptions options;
-  options.strategy = Strategy::named(options_.strategy);
-  options.reshard_after_forward = !options_.choice.keep_gathered;
-  options.prefetch = options_.choice.prefetch;
-  if (options_.dtype == "bf16") {
-    options.precision = {.compute = DType::bf16, .gather = DType::bf16, .reduce = DType::f32};
-  }
-  set_wires(options, options_.gather_dtype, options_.gradient_dtype);
   options.offload = {options_.choice.offload.parameters, options_.choice.offload.gradients};
   return options;
 }

@@ -127,12 +127,15 @@ class Training {
     for (int64_t step = done + 1; step <= options_.steps; ++step) {
       StepReport report = train_step(step);
       bool validates = step % every == 0 || step == options_.steps;
-      if (validates) report.validation_loss = validation_loss();
+      if (validates) report.validation_loss = loss_of_validation();
       if (validates) used_->compare();
       if (is_first()) progress_->report(report);
-      if (!options_.checkpoints.save_non_finite) check_validation(report);
+      const double validation_loss = report.validation_loss.value_or(0);
+      if (!options_.checkpoints.save_non_finite) {
+        check_finite(step, "validation loss", validation_loss);
+      }
       const bool stops = saver_->after_step(step, step == options_.steps);
-      check_validation(report);
+      check_finite(step, "validation loss", validation_loss);
       if (!stops) continue;
       if (is_first()) {
         print("stopped at step ", step, " of ", options_.steps, "; go on with --resume ",
@@ -150,8 +153,8 @@ class Training {
     const std::string device =
         device_ == cpu ? "" : concat(" of ", options_.device, " (", device_name(device_), ')');
     const int threads = Context::current().threads;
-    print(data_.stream().size(), " tokens in ", data_.stream().files(), " files; a Llama of ",
-          parameters, " parameters on ", mesh_, device, ", ", threads,
+    print(data_.stream().size(), " tokens in ", data_.stream().paths().size(),
+          " files; a Llama of ", parameters, " parameters on ", mesh_, device, ", ", threads,
           threads == 1 ? " thread" : " threads", " a rank\n");
     if (!options_.memory_plan.empty()) print(options_.memory_plan, '\n');
     std::fflush(stdout);
@@ -246,19 +249,13 @@ class Training {
     return report;
   }
 
-  static void check_validation(const StepReport& report) {
-    if (report.validation_loss) {
-      check_finite(report.step, "validation loss", *report.validation_loss);
-    }
-  }
-
   /// Before the weights change by it, or, where a graph does all, before they are saved.
   static void check_finite(int64_t step, const char* what, double value) {
     if (value - value == 0) return;
     fail_call("train", "the ", what, " at step ", step, " is ", value, "; a smaller --lr may help");
   }
 
-  double validation_loss() {
+  double loss_of_validation() {
     const TraceSpan span("validation");
     NoGrad no_grad;
     model_.set_training(false);
@@ -346,16 +343,14 @@ class Training {
 
 /// The config of --model or --init; without either, of the checkpoint that --resume names.
 static TransformerConfig config_of(const TrainOptions& options) {
-  if (options.parallel.model.empty() && !options.init.empty()) {
-    return config_of_weights(options.init);
+  if (!options.parallel.model.empty()) return transformer_config(options.parallel.model);
+  if (!options.init.empty()) return config_of_weights(options.init);
+  std::string weights = options.checkpoints.resume;
+  if (!is_directory(weights)) return transformer_config("tiny");
+  if (!is_hugging_face(weights)) {
+    weights = complete_checkpoint(weights, {}, start_of(options.checkpoints));
   }
-  const std::string& resume = options.checkpoints.resume;
-  const bool goes_on = options.parallel.model.empty() && is_directory(resume);
-  if (goes_on && is_hugging_face(resume)) return transformer_config(resume);
-  const std::string checkpoint =
-      goes_on ? complete_checkpoint(resume, {}, start_of(options.checkpoints)) : "";
-  if (!checkpoint.empty()) return config_of_weights(checkpoint);
-  return transformer_config(options.parallel.model.empty() ? "tiny" : options.parallel.model);
+  return weights.empty() ? transformer_config("tiny") : config_of_weights(weights);
 }
 
 void train(const TrainOptions& given) {

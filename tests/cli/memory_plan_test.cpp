@@ -112,6 +112,12 @@ static MemoryPlan plan_with(const std::string& recompute, const std::string& mem
   return planned(planned_model(), options, ranks, 8, Machine());
 }
 
+static ParallelOptions chosen_by(const MemoryPlan& plan, int ranks) {
+  ParallelOptions options = with_batch({.mesh = concat("dp=", ranks), .choice = plan.choice});
+  complete(options, 0, 64, "--ranks");
+  return options;
+}
+
 static StepCost cost_with(const std::string& recompute, int ranks) {
   ParallelOptions options = with_batch({.mesh = concat("dp=", ranks), .recompute = recompute});
   complete(options, 0, 64, "--ranks");
@@ -130,8 +136,7 @@ TEST(MemoryPlan, IsTheFastestThatFitsAndIsKept) {
       const MemoryPlan plan = plan_with(concat("budget=", budget), "", ranks);
       EXPECT_LE(plan.peak, budget);
       const Machine machine;
-      ParallelOptions chosen = with_batch({.mesh = concat("dp=", ranks), .choice = plan.choice});
-      complete(chosen, 0, 64, "--ranks");
+      const ParallelOptions chosen = chosen_by(plan, ranks);
       const double seconds =
           step_seconds(step_cost(fake_world(0, ranks, 8), planned_model(), chosen), machine).total;
       EXPECT_LE(seconds, before);
@@ -149,13 +154,13 @@ TEST(MemoryPlan, IsTheFastestThatFitsAndIsKept) {
 TEST(MemoryPlan, ChoosesTheScheduleToo) {
   const int64_t most = cost_with("none", 2).peak_bytes();
   const MemoryPlan all = plan_with("none", concat(2 * most), 2);
-  EXPECT_TRUE(all.options.choice.keep_gathered);
-  EXPECT_EQ(all.options.choice.blocks, std::vector<std::string>(4, "none"));
+  EXPECT_TRUE(all.choice.keep_gathered);
+  EXPECT_EQ(all.choice.blocks, std::vector<std::string>(4, "none"));
   const int64_t least = cost_with("full", 2).peak_bytes();
   const MemoryPlan small = plan_with("none", concat(least), 2);
-  EXPECT_FALSE(small.options.choice.keep_gathered);
+  EXPECT_FALSE(small.choice.keep_gathered);
   EXPECT_LE(small.peak, least);
-  expect_within_prediction(small.options, 2);
+  expect_within_prediction(chosen_by(small, 2), 2);
 }
 
 TEST(MemoryPlan, SaysWhatWouldFit) {
