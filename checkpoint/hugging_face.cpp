@@ -188,10 +188,6 @@ static constexpr const char* kModelFiles[] = {"generation_config.json",
                                               "vocab.txt"};
 static constexpr const char* kKeptFolder = "hugging_face";
 
-static std::string bytes_of(const fs::path& path) {
-  return File("model files", path.string()).text();
-}
-
 /// Under another name first: an interruption leaves no part of a file.
 static void write_whole(const std::string& bytes, const fs::path& to) {
   fs::create_directories(to.parent_path());
@@ -231,7 +227,7 @@ void keep_model_files(const std::string& from, const std::string& directory) {
   const auto replace = [&](const char* name) {
     const fs::path source = fs::path(from) / name;
     if (!from.empty() && fs::is_regular_file(source, ignored)) {
-      write_whole(bytes_of(source), to / name);
+      write_whole(read_file("model files", source.string()), to / name);
     } else {
       fs::remove(to / name, ignored);
     }
@@ -276,10 +272,10 @@ void write_model_files(const std::string& directory, const std::string& files,
   }
   for (const char* name : kModelFiles) {
     if (!fs::is_regular_file(from / name, ignored)) continue;
-    const std::string bytes = bytes_of(from / name);
+    const std::string bytes = read_file("model files", (from / name).string());
     if (!fs::exists(to / name, ignored)) {
       write_whole(bytes, to / name);
-    } else if (bytes != bytes_of(to / name)) {
+    } else if (bytes != read_file("model files", (to / name).string())) {
       warn((to / name).string(), " stays, but the model's is another file");
     }
   }

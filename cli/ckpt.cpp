@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/ckpt.h"
 
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
@@ -11,27 +9,11 @@
 #include "cli/commands.h"
 #include "cli/numbers.h"
 #include "cli/ranks.h"
-#include "weft/error.h"
 #include "weft/ranks.h"
 
 namespace weft::cli {
 
-namespace {
-
 using CkptCommand = int (*)(const CkptOptions&);
-
-/// The commands of `weft ckpt`, whose flags land in `options`.
-struct CkptCommands {
-  CLI::App& ckpt;
-  std::shared_ptr<CkptOptions> options;
-  int& code;
-
-  /// With `ranks_flag` all ranks of a job run the command, else the first process alone.
-  CLI::App* add(const char* name, const char* about, CkptCommand run,
-                const char* ranks_flag = nullptr) const;
-};
-
-}  // namespace
 
 static int run_command(CkptOptions options, CkptCommand run, const char* ranks_flag) {
   if (ranks_flag) {
@@ -43,14 +25,6 @@ static int run_command(CkptOptions options, CkptCommand run, const char* ranks_f
     options.ranks = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   }
   return run(options);
-}
-
-CLI::App* CkptCommands::add(const char* name, const char* about, CkptCommand run,
-                            const char* ranks_flag) const {
-  CLI::App* command = ckpt.add_subcommand(name, about);
-  command->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  command->callback([=, o = options, &code = code] { code = run_command(*o, run, ranks_flag); });
-  return command;
 }
 
 static CLI::Option* add_ranks(CLI::App* command, CkptOptions& o, const char* flag,
@@ -66,14 +40,13 @@ static void add_paths(CLI::App* command, CkptOptions& o, const char* from, const
   command->add_option("TO", o.other, to)->required();
 }
 
-static void add_readers(const CkptCommands& commands) {
-  CkptOptions& o = *commands.options;
+template <class Add> static void add_readers(const Add& add, CkptOptions& o) {
   CLI::App* ls =
-      commands.add("ls", "List the checkpoints of a directory, or one's tensors", list_checkpoint);
+      add("ls", "List the checkpoints of a directory, or one's tensors", list_checkpoint);
   ls->add_option("PATH", o.path, "What `train --save` wrote to, or one checkpoint")->required();
 
   CLI::App* verify =
-      commands.add("verify", "Read a checkpoint and check every block of it", verify_checkpoint);
+      add("verify", "Read a checkpoint and check every block of it", verify_checkpoint);
   verify->add_option("PATH", o.path, "A checkpoint, or a directory of several: all of them")
       ->required();
   add_ranks(verify, o, "--threads", "Threads that read (default: the cores)");
@@ -82,8 +55,7 @@ static void add_readers(const CkptCommands& commands) {
       "Prints COMPLETE, INCOMPLETE, MIXED or CORRUPT with file, tensor and block.\n"
       "Exit codes: 0 all complete, 1 one is not, 2 wrong usage.");
 
-  CLI::App* diff =
-      commands.add("diff", "Compare two checkpoints tensor by tensor", compare_checkpoints);
+  CLI::App* diff = add("diff", "Compare two checkpoints tensor by tensor", compare_checkpoints);
   diff->add_option("A", o.path, "A checkpoint, or a run's directory (the newest complete one)")
       ->required();
   diff->add_option("B", o.other, "Another, of any world")->required();
@@ -94,17 +66,15 @@ static void add_readers(const CkptCommands& commands) {
   diff->footer("Exit codes: 0 equal, 1 they differ, 2 wrong usage.");
 }
 
-static void add_writers(const CkptCommands& commands) {
-  CkptOptions& o = *commands.options;
-  CLI::App* reshard = commands.add("reshard", "Write a checkpoint anew for other ranks",
-                                   reshard_checkpoint, "--ranks");
+template <class Add> static void add_writers(const Add& add, CkptOptions& o) {
+  CLI::App* reshard =
+      add("reshard", "Write a checkpoint anew for other ranks", reshard_checkpoint, "--ranks");
   add_paths(reshard, o, kAnyCheckpoint, "Directory to save to");
   add_ranks(reshard, o, "--ranks", "Ranks to write for, each tensor cut along its first dim")
       ->required();
 
-  CLI::App* out =
-      commands.add("export", "Write the model as Hugging Face safetensors, with config.json",
-                   export_checkpoint, "--threads");
+  CLI::App* out = add("export", "Write the model as Hugging Face safetensors, with config.json",
+                      export_checkpoint, "--threads");
   add_paths(out, o, kAnyCheckpoint, "Directory; other files in it are left alone");
   add_ranks(out, o, "--threads",
             "Threads that write, each its part of the files (default: the cores)");
@@ -112,8 +82,8 @@ static void add_writers(const CkptCommands& commands) {
   add_whole(*out, "--file-gb", o.file_gigabytes, "Start another file beyond so many GiB", 1,
             1 << 20);
 
-  CLI::App* in = commands.add("import", "Make a checkpoint of a Hugging Face model",
-                              import_checkpoint, "--ranks");
+  CLI::App* in =
+      add("import", "Make a checkpoint of a Hugging Face model", import_checkpoint, "--ranks");
   add_paths(in, o, "Directory, index or .safetensors file", "Directory to save to");
   add_ranks(in, o, "--ranks", "Ranks to write for (default: the cores)");
   add_shown(*in, "--prefix", o.prefix, "What the keys get before them");
@@ -122,9 +92,17 @@ static void add_writers(const CkptCommands& commands) {
 void add_ckpt(CLI::App& program, int& code) {
   CLI::App* ckpt = program.add_subcommand("ckpt", "Look at checkpoints, verify and convert them");
   ckpt->require_subcommand(1);
-  const CkptCommands commands{*ckpt, std::make_shared<CkptOptions>(), code};
-  add_readers(commands);
-  add_writers(commands);
+  const auto options = std::make_shared<CkptOptions>();
+  // With `ranks_flag` all ranks of a job run the command, else the first process alone.
+  const auto add = [&](const char* name, const char* about, CkptCommand run,
+                       const char* ranks_flag = nullptr) {
+    CLI::App* command = ckpt->add_subcommand(name, about);
+    command->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    command->callback([=, &code] { code = run_command(*options, run, ranks_flag); });
+    return command;
+  };
+  add_readers(add, *options);
+  add_writers(add, *options);
 }
 
 std::string readable_bytes(int64_t bytes) {
@@ -134,33 +112,6 @@ std::string readable_bytes(int64_t bytes) {
   while (value >= 1000 && unit + 1 < std::size(units)) value /= 1000, ++unit;
   char text[32];
   std::snprintf(text, sizeof text, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
-  return text;
-}
-
-CkptProgress::CkptProgress(std::string what, int64_t all)
-    : what_(std::move(what)),
-      all_(all),
-      started_(std::chrono::steady_clock::now()),
-      shown_(started_) {}
-
-void CkptProgress::add(int64_t bytes) {
-  const std::lock_guard lock(mutex_);
-  done_ += bytes;
-  const auto now = std::chrono::steady_clock::now();
-  if (now - shown_ < std::chrono::milliseconds(500) || !::isatty(STDERR_FILENO)) return;
-  shown_ = now;
-  const double seconds = std::chrono::duration<double>(now - started_).count();
-  std::fprintf(stderr, "\r%s: %s of %s, %.2f GB/s ", what_.c_str(), readable_bytes(done_).c_str(),
-               readable_bytes(all_).c_str(), static_cast<double>(done_) / seconds / 1e9);
-}
-
-std::string CkptProgress::finish() {
-  const std::lock_guard lock(mutex_);
-  if (shown_ != started_) std::fprintf(stderr, "\n");
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - started_;
-  char text[96];
-  std::snprintf(text, sizeof text, "%s in %.2f s, %.2f GB/s", readable_bytes(done_).c_str(),
-                took.count(), static_cast<double>(done_) / took.count() / 1e9);
   return text;
 }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <mutex>
 #include <string>
-
-#include "weft/checkpoint.h"
 
 namespace weft::cli {
 
@@ -31,32 +32,46 @@ int reshard_checkpoint(const CkptOptions& options);
 int export_checkpoint(const CkptOptions& options);
 int import_checkpoint(const CkptOptions& options);
 
-/// One checkpoint: what was named, or the newest complete one of a run's directory.
-std::string one_checkpoint(const std::string& path);
-
-/// Tells on stderr what `contents` cannot say for sure.
-void print_note(const std::string& path, const CheckpointContents& contents);
-
-int64_t bytes_of(const CheckpointContents::Entry& entry);
-/// Memory for a tensor, cut along its first dim over all ranks.
-Tensor empty_for(const CheckpointContents::Entry& entry, const DeviceMesh& mesh);
-
 /// "12 B", "3.4 GB".
 std::string readable_bytes(int64_t bytes);
 
 /// Tells on stderr how far some work is, twice a second; several threads may report.
 class CkptProgress {
  public:
-  CkptProgress(std::string what, int64_t all);
-  void add(int64_t bytes);
+  CkptProgress(std::string what, int64_t all) : what_(std::move(what)), all_(all) {}
+
+  void add(int64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    done_ += bytes;
+    const auto now = Clock::now();
+    if (now - shown_ < std::chrono::milliseconds(500) || !::isatty(STDERR_FILENO)) return;
+    shown_ = now;
+    std::fprintf(stderr, "\r%s: %s of %s, %.2f GB/s ", what_.c_str(), readable_bytes(done_).c_str(),
+                 readable_bytes(all_).c_str(), gigabytes_per(now - started_));
+  }
+
   /// Ends the line; "3.4 GB in 1.2 s, 2.8 GB/s".
-  std::string finish();
+  std::string finish() {
+    const std::lock_guard lock(mutex_);
+    if (shown_ != started_) std::fprintf(stderr, "\n");
+    const Seconds took = Clock::now() - started_;
+    char text[96];
+    std::snprintf(text, sizeof text, "%s in %.2f s, %.2f GB/s", readable_bytes(done_).c_str(),
+                  took.count(), gigabytes_per(took));
+    return text;
+  }
 
  private:
+  using Clock = std::chrono::steady_clock;
+  using Seconds = std::chrono::duration<double>;
+  double gigabytes_per(Seconds time) const {
+    return static_cast<double>(done_) / time.count() / 1e9;
+  }
+
   std::string what_;
   int64_t all_, done_ = 0;
   std::mutex mutex_;
-  std::chrono::steady_clock::time_point started_, shown_;
+  Clock::time_point started_ = Clock::now(), shown_ = started_;
 };
 
 }  // namespace weft::cli

@@ -47,12 +47,9 @@ static std::vector<std::string> files_below(const std::string& directory) {
 
 std::vector<std::string> data_files(std::span<const std::string> paths) {
   std::vector<std::string> files;
-  for (const auto& path : paths) {
-    if (is_directory(path)) {
-      for (auto& file : files_below(path)) files.push_back(std::move(file));
-    } else {
-      files.push_back(path);
-    }
+  for (const std::string& path : paths) {
+    const auto found = is_directory(path) ? files_below(path) : std::vector<std::string>{path};
+    files.insert(files.end(), found.begin(), found.end());
   }
   if (files.empty()) fail("data: number of paths is 0, expected a file or a directory");
   for (const auto& file : files) {
@@ -66,13 +63,7 @@ std::vector<std::string> data_files(std::span<const std::string> paths) {
 
 TokenStream::TokenStream(std::span<const std::string> paths, int64_t vocabulary)
     : paths_(data_files(paths)) {
-  for (const std::string& path : paths_) {
-    if (is_shard(path)) {
-      add_shard(path);
-    } else {
-      add_text(path);
-    }
-  }
+  for (const std::string& path : paths_) is_shard(path) ? add_shard(path) : add_text(path);
   for (const Part& part : parts_) {
     if (vocabulary < int64_t{1} << (8 * part.width)) check_tokens(part, vocabulary);
   }
@@ -222,6 +213,10 @@ void warn_of_bytes(int64_t vocabulary) {
   if (vocabulary <= 4096) return;
   warn("warning: the bytes of the text are the tokens, but the model has ", vocabulary,
        " tokens, which a tokenizer made");
+}
+
+std::string byte_text(int64_t token) {
+  return token < 256 ? std::string(1, static_cast<char>(token)) : concat('<', token, '>');
 }
 
 /// SplitMix64's finaliser (Steele, Lea, Flood 2014): every bit of the result depends on every one

@@ -47,8 +47,6 @@ class TokenStream {
 
   /// Number of tokens.
   int64_t size() const { return size_; }
-  /// Number of files they come from.
-  int64_t files() const { return static_cast<int64_t>(paths_.size()); }
   /// Whether the tokens are the bytes of text.
   bool is_text() const { return parts_[0].width == 1; }
   /// The files in the order of their tokens.
@@ -93,6 +91,9 @@ class TokenStream {
 
 /// Warns on stderr when a model whose tokens are bytes has many more tokens than there are bytes.
 void warn_of_bytes(int64_t vocabulary);
+
+/// A token of a model whose tokens are bytes: the byte, or the number of another token.
+std::string byte_text(int64_t token);
 
 /// Shape of the input of one step over all ranks.
 struct BatchShape {

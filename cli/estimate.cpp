@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
-#include "cli/memory_plan.h"
 #include "cli/numbers.h"
 #include "cli/step_cost.h"
 #include "weft/communicator.h"
@@ -61,19 +60,15 @@ struct Estimate {
 }  // namespace
 
 static Estimate estimated(const Communicator& world, const TransformerConfig& config,
-                          const ParallelOptions& options, const Machine& machine,
-                          int ranks_per_host) {
-  Estimate e{
-      options, world.size(), machine, step_cost(world, config, options, ranks_per_host), {}, 0, 0,
-      0};
+                          const ParallelOptions& options, const Machine& machine) {
+  Estimate e{options, world.size(), machine, step_cost(world, config, options), {}, 0, 0, 0};
   if (machine.overlaps) e.cost.leave_out_scratch();
   e.seconds = step_seconds(e.cost, machine);
   e.exposed_in_one_chunk = e.seconds.tokens_exposed;
   if (options.expert_chunks > 1) {
     ParallelOptions one = options;
     one.expert_chunks = 1;
-    e.exposed_in_one_chunk =
-        step_seconds(step_cost(world, config, one, ranks_per_host), machine).tokens_exposed;
+    e.exposed_in_one_chunk = step_seconds(step_cost(world, config, one), machine).tokens_exposed;
   }
   e.tokens_per_second = static_cast<double>(options.batch * options.seq) / e.seconds.total;
   std::string device = machine.name;
@@ -185,8 +180,8 @@ static void print_memory(const Estimate& e) {
 static void print_parameters(const TransformerConfig& config) {
   const ParameterCounts counts = parameters_of(config);
   constexpr double kBillion = 1e9;
-  std::printf("parameters %lld (%.2f B)", static_cast<long long>(counts.total),
-              static_cast<double>(counts.total) / kBillion);
+  print("parameters ", counts.total);
+  std::printf(" (%.2f B)", static_cast<double>(counts.total) / kBillion);
   if (config.experts > 0) {
     std::printf(", of which a token uses %.2f B, %.2f B in products",
                 static_cast<double>(counts.active) / kBillion,
@@ -199,8 +194,8 @@ static void print_experts(const Estimate& e, const TransformerConfig& config) {
   const int64_t layers = sparse_layers(config);
   if (layers == 0) return;
   const ExpertBytes& experts = e.cost.experts;
-  std::printf("experts of %lld layers, the first rank with %.4g times the mean of rows, bytes\n",
-              static_cast<long long>(layers), e.options.imbalance);
+  print("experts of ", layers, " layers, the first rank with ");
+  std::printf("%.4g times the mean of rows, bytes\n", e.options.imbalance);
   print_bytes(22, "parameters of a rank", experts.parameters);
   print_bytes(22, "dispatch of a layer", experts.dispatch / layers);
   print_bytes(22, "combine of a layer", experts.combine / layers);
@@ -245,14 +240,6 @@ static void print_time(const Estimate& e) {
               in_words(e.cost.operations() / seconds.total, "FLOP").c_str(), 100 * e.mfu);
 }
 
-static void print_heading(const ParallelOptions& options, const DeviceMesh& mesh,
-                          const std::string& strategies) {
-  std::printf("%s on %s, %d ranks, %s, %s; %lld rows of %lld tokens a step\n",
-              printable(options.model).c_str(), concat(mesh).c_str(), mesh.size(),
-              strategies.c_str(), options.dtype.c_str(), static_cast<long long>(options.batch),
-              static_cast<long long>(options.seq));
-}
-
 static void print_comparison(const std::vector<Estimate>& all) {
   std::printf("%-12s %12s %14s %14s %10s %12s %7s\n", "strategy", "memory", "within hosts",
               "across hosts", "step", "tokens/s", "MFU");
@@ -295,10 +282,7 @@ static void estimate(EstimateOptions o) {
   if (o.rank >= ranks) {
     fail("--rank is ", o.rank, ", expected a whole number from 0 to ", ranks - 1);
   }
-  TransformerConfig config = transformer_config(o.parallel.model);
-  if (!config.learned_positions) {
-    config.max_sequence = std::max(config.max_sequence, o.parallel.seq);
-  }
+  const TransformerConfig config = with_flags(transformer_config(o.parallel.model), o.parallel);
   check_size(config, o.parallel);
   const Machine machine = machine_named(o.machine, o.parallel.dtype, ranks);
   if (!machine.overlaps) check_offload(o.parallel, cpu);
@@ -306,13 +290,13 @@ static void estimate(EstimateOptions o) {
   for (ParallelOptions& options : all) {
     if (!is_planned(options)) continue;
     const MemoryPlan plan = planned(config, options, ranks, o.ranks_per_host, machine);
-    options = plan.options;
+    options.choice = plan.choice;
     if (!o.json) std::printf("%s\n", plan.text().c_str());
   }
   std::vector<Estimate> estimates;
   auto json = nlohmann::ordered_json::array();
   for (const ParallelOptions& options : all) {
-    estimates.push_back(estimated(world, config, options, machine, o.ranks_per_host));
+    estimates.push_back(estimated(world, config, options, machine));
     json.push_back(in_json(estimates.back()));
     add_experts(json.back(), estimates.back(), config);
   }
@@ -321,7 +305,9 @@ static void estimate(EstimateOptions o) {
     std::printf("%s\n", (compares ? json : json[0]).dump(2).c_str());
     return;
   }
-  print_heading(all[0], mesh, compares ? "compared" : all[0].strategy);
+  print(printable(o.parallel.model), " on ", mesh, ", ", ranks, " ranks, ",
+        compares ? "compared" : all[0].strategy, ", ", o.parallel.dtype, "; ", o.parallel.batch,
+        " rows of ", o.parallel.seq, " tokens a step\n");
   if (compares) return print_comparison(estimates);
   print_parameters(config);
   print_memory(estimates[0]);

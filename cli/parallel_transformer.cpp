@@ -6,10 +6,9 @@
 #include <cctype>
 #include <ranges>
 
-#include "cli/memory_plan.h"
 #include "cli/numbers.h"
+#include "cli/step_cost.h"
 #include "weft/error.h"
-#include "weft/expert_parallel.h"
 #include "weft/extend/split_products.h"
 #include "weft/layers.h"
 #include "weft/ops.h"
@@ -272,6 +271,7 @@ TransformerConfig with_flags(TransformerConfig config, const ParallelOptions& op
          ") has no experts, expected 1");
   }
   config.expert_chunks = options.expert_chunks;
+  if (!config.learned_positions) config.max_sequence = std::max(config.max_sequence, options.seq);
   return config;
 }
 
@@ -326,9 +326,16 @@ ParallelTransformer::ParallelTransformer(const Communicator& world, const Transf
   }
 }
 
-/// Sets what --gather-dtype and --gradient-dtype say.
-static void set_wires(FullyShardOptions& options, const std::string& gather,
-                      const std::string& gradient) {
+FullyShardOptions ParallelTransformer::sharding() const {
+  FullyShardOptions options;
+  options.strategy = Strategy::named(options_.strategy);
+  options.reshard_after_forward = !options_.choice.keep_gathered;
+  options.prefetch = options_.choice.prefetch;
+  if (options_.dtype == "bf16") {
+    options.precision = {.compute = DType::bf16, .gather = DType::bf16, .reduce = DType::f32};
+  }
+  const std::string& gather = options_.gather_dtype;
+  const std::string& gradient = options_.gradient_dtype;
   if (gather == "int8" || gather == "fp8") {
     options.precision.gather = {};
     options.quantization.gather = gather == "int8" ? DType::i8 : DType::f8_e4m3;
@@ -338,27 +345,19 @@ static void set_wires(FullyShardOptions& options, const std::string& gather,
   if (gradient == "f32") options.precision.reduce = DType::f32;
   if (gradient == "int8") options.quantization.reduce = DType::i8;
   if (gradient == "bf16") options.quantization.reduce = DType::bf16;
-}
-
-FullyShardOptions ParallelTransformer::sharding() const {
-  FullyShardOptions options;
-  options.strategy = Strategy::named(options_.strategy);
-  options.reshard_after_forward = !options_.choice.keep_gathered;
-  options.prefetch = options_.choice.prefetch;
-  if (options_.dtype == "bf16") {
-    options.precision = {.compute = DType::bf16, .gather = DType::bf16, .reduce = DType::f32};
-  }
-  set_wires(options, options_.gather_dtype, options_.gradient_dtype);
   options.offload = {options_.choice.offload.parameters, options_.choice.offload.gradients};
   return options;
 }
 
+StepModel ParallelTransformer::step_model(const std::shared_ptr<void>& owner) {
+  return {.model = std::shared_ptr<Module>(owner, &model_),
+          .blocks = model_.blocks(),
+          .units = model_.units(),
+          .expert_axis = expert_axis_};
+}
+
 void ParallelTransformer::shard() {
-  const StepModel model{.model = std::shared_ptr<Module>(std::shared_ptr<void>(), &model_),
-                        .blocks = model_.blocks(),
-                        .units = model_.units(),
-                        .expert_axis = expert_axis_};
-  shard_units(model, data_, sharding(), options_.choice.fine_units);
+  shard_units(step_model(), data_, sharding(), options_.choice.fine_units);
 }
 
 Tensor ParallelTransformer::share_of_step(const Tensor& loss) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -88,13 +89,13 @@ class ParallelTransformer {
  public:
   ParallelTransformer(const Communicator& world, const TransformerConfig& config,
                       const ParallelOptions& options);
+  /// Returns its parts as `step_cost` takes them; they keep `owner`.
+  StepModel step_model(const std::shared_ptr<void>& owner = {});
   void shard();
   /// Returns how `shard` shards the units over the axes of `data`.
   FullyShardOptions sharding() const;
   /// The view of all axes but "tp".
   const DeviceMesh& data() const { return data_; }
-  /// "ep" where the mesh has this axis, or empty.
-  const std::string& expert_axis() const { return expert_axis_; }
 
   const DeviceMesh& mesh() const { return mesh_; }
   TransformerModel& model() { return model_; }
@@ -115,6 +116,7 @@ class ParallelTransformer {
   DeviceMesh data_;
   TransformerModel model_;
   Sharding rows_;
+  /// "ep" where the mesh has this axis, or empty.
   std::string expert_axis_;
 };
 

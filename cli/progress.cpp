@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "cli/commands.h"
 #include "weft/autograd.h"
 #include "weft/error.h"
 #include "weft/moe.h"
@@ -105,8 +106,8 @@ void Progress::print_line(const StepReport& report) {
   printed_ = Clock::now();
   double left = report.seconds / static_cast<double>(report.step - first_ + 1) *
                 static_cast<double>(steps_ - report.step);
-  std::printf("step %lld/%lld  loss %.4f", static_cast<long long>(report.step),
-              static_cast<long long>(steps_), report.loss);
+  print("step ", report.step, '/', steps_);
+  std::printf("  loss %.4f", report.loss);
   if (report.validation_loss) std::printf("  validation loss %.4f", *report.validation_loss);
   std::printf("  lr %.2e  %.0f tokens/s", report.learning_rate, report.tokens_per_second);
   if (report.utilization) std::printf("  MFU %.1f %%", 100 * *report.utilization);
@@ -115,9 +116,7 @@ void Progress::print_line(const StepReport& report) {
     if (report.experts->balance_loss) {
       std::printf("  balance loss %.3f", *report.experts->balance_loss);
     }
-    if (report.experts->dropped > 0) {
-      std::printf("  %lld dropped", static_cast<long long>(report.experts->dropped));
-    }
+    if (report.experts->dropped > 0) print("  ", report.experts->dropped, " dropped");
   }
   std::printf("  %s left\n", duration_text(left).c_str());
   std::fflush(stdout);
@@ -139,15 +138,14 @@ static void report_overlap(TraceScope& trace, Device device,
   if (predicted) {
     tell(trace, "predicted", predicted->communication, predicted->total - predicted->compute);
   } else {
-    std::printf("predicted: nothing, for weft does not know the rates of %s\n",
-                device_name(device).c_str());
+    print("predicted: nothing, for weft does not know the rates of ", device_name(device), '\n');
   }
 }
 
 void report_trace(TraceScope& trace, Device device, const std::optional<StepSeconds>& predicted) {
   if (trace.dropped() > 0) {
-    std::printf("the trace holds the first %lld events of rank 0; %lld were dropped\n",
-                static_cast<long long>(trace.events()), static_cast<long long>(trace.dropped()));
+    print("the trace holds the first ", trace.events(), " events of rank 0; ", trace.dropped(),
+          " were dropped\n");
   }
   if (device.kind == DeviceKind::cuda) report_overlap(trace, device, predicted);
   std::fflush(stdout);

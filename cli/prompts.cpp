@@ -60,12 +60,7 @@ Prompts::Prompts(const ServeOptions& options) {
 }
 
 void Prompts::add_lines(const ServeOptions& options) {
-  const File file("--prompts", options.prompts_file);
-  if (file.size() > kLargestPrompts) {
-    fail("--prompts: ", options.prompts_file, " has ", file.size(), " bytes, expected at most ",
-         kLargestPrompts);
-  }
-  const std::string text = file.text();
+  const std::string text = read_file("--prompts", options.prompts_file, kLargestPrompts);
   size_t number = 0;
   for (size_t begin = 0, end; begin < text.size(); begin = end + 1) {
     end = std::min(text.find('\n', begin), text.size());

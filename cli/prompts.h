@@ -30,10 +30,7 @@ struct ServeOptions {
   /// Empty: tp over the ranks.
   std::string mesh;
   std::string device = "cpu";
-  int64_t tokens = 200;
-  /// The most prompts that are continued at once.
-  int64_t batch = 16;
-  SamplingOptions sampling;
+  GenerateOptions generation;
   int threads = 0;
 };
 

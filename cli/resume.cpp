@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
@@ -13,6 +12,7 @@
 #include <filesystem>
 #include <span>
 
+#include "cli/commands.h"
 #include "cli/ranks.h"
 #include "cli/weights.h"
 #include "weft/communicator.h"
@@ -119,20 +119,11 @@ static void check_not_of_another_run(const ResumeOptions& o) {
        ", or save to another directory");
 }
 
-/// Whether both name one directory, which need not exist.
-static bool is_same_place(const std::string& a, const std::string& b) {
-  std::error_code ignored;
-  const auto place = [&](const std::string& path) {
-    return (std::filesystem::weakly_canonical(path, ignored) / "").lexically_normal();
-  };
-  return place(a) == place(b);
-}
-
 void complete(ResumeOptions& o) {
   if (o.save_every > 0 && o.save.empty())
     fail("--save is empty, expected a directory for --save-every");
   // The first start of a script that also restarts: --save makes it.
-  const bool will_be_made = !o.save.empty() && is_same_place(o.save, o.resume);
+  const bool will_be_made = !o.save.empty() && located(o.save) == located(o.resume);
   if (!o.resume.empty() && !will_be_made) check_directory("--resume", o.resume);
   check_not_of_another_run(o);
 }
@@ -217,8 +208,8 @@ void RunSaver::add_description(const std::string& part) {
 /// The largest number of a rank. Collective.
 static int64_t greatest(const Communicator& world, int64_t own) {
   int64_t all = 0;
-  const std::array<int64_t, 1> counts{1};
-  const Piece piece{.send = &own, .recv = &all, .dtype = DType::i64, .counts = counts};
+  const int64_t one = 1;
+  const Piece piece{.send = &own, .recv = &all, .dtype = DType::i64, .counts = {&one, 1}};
   world.all_reduce({&piece, 1}, ReduceOp::max).wait();
   return all;
 }
@@ -260,10 +251,7 @@ void RunSaver::take_up() {
     return;
   }
   check_resumed(path);
-  if (world_.rank() == 0) {
-    std::printf("resumed from %s after step %lld\n", printable(path).c_str(),
-                static_cast<long long>(step_));
-  }
+  if (world_.rank() == 0) print("resumed from ", printable(path), " after step ", step_, '\n');
 }
 
 /// Compares the loaded checkpoint with this run, and across ranks.
@@ -309,7 +297,7 @@ void RunSaver::finish_save() {
   world_.barrier();
   saver_->note_saved();
   if (world_.rank() == 0) {
-    std::printf("saved %s\n", printable(under_way_).c_str());
+    print("saved ", printable(under_way_), '\n');
     std::fflush(stdout);
   }
   under_way_.clear();

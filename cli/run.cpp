@@ -14,7 +14,6 @@
 
 #include "cli/commands.h"
 #include "cli/numbers.h"
-#include "cli/output_files.h"
 #include "weft/error.h"
 #include "weft/launch.h"
 #include "weft/ranks.h"

@@ -69,22 +69,16 @@ static std::string saved_words(const RunItem& item, const SavedNumbers& saved) {
       item.value);
 }
 
-RunItem of_first(RunItem item, const Communicator& world) {
-  if (!item.is_of_first || launched_ranks() == 1) return item;
-  const std::string own = std::to_string(std::get<Digest>(item.value));
-  item.value = Digest{std::stoull(world.broadcast(own, 0))};
-  return item;
-}
-
-void RunDescription::check_ranks(const Communicator& world) const {
+void RunDescription::check_ranks(const Communicator& world) {
   if (launched_ranks() == 1) return;
   std::string own;
   for (const RunItem& item : items_) own += concat(item.name, '\n', in_words(item), '\n');
   // Processes of one build with equal flags have equal names.
   std::istringstream of_first(world.broadcast(own, 0));
   std::string mistake, name, value;
-  for (const RunItem& item : items_) {
+  for (RunItem& item : items_) {
     std::getline(std::getline(of_first, name), value);
+    if (item.is_of_first) item.value = Digest{std::stoull(value, nullptr, 16)};
     if (name == item.name && value == in_words(item)) continue;
     mistake = concat("train: rank ", world.rank(), " has ", item.name, ' ', in_words(item),
                      ", rank 0 has ", value, "; all ranks must have the same");

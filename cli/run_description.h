@@ -48,9 +48,10 @@ class RunDescription {
  public:
   void add(RunItem item) { items_.push_back(std::move(item)); }
 
-  /// Throws std::invalid_argument on all ranks when one has another value than rank 0: "train:
-  /// rank 2 has lr 0.1, rank 0 has 0.2". Collective; nothing where all ranks are threads.
-  void check_ranks(const Communicator& world) const;
+  /// Takes the first rank's digests where they are the run's, and throws std::invalid_argument on
+  /// all ranks when one has another value than rank 0: "train: rank 2 has lr 0.1, rank 0 has 0.2".
+  /// Collective; nothing where all ranks are threads.
+  void check_ranks(const Communicator& world);
 
   /// What a checkpoint keeps: "config/<name>" of the model, "run/<name>" of the rest. Doubles and
   /// digests are their bits; a text is cut into numbers of 8 bytes, "run/<name>:<index>".
@@ -64,9 +65,6 @@ class RunDescription {
  private:
   std::vector<RunItem> items_;
 };
-
-/// The item, with the first rank's digest where that is the run's. Collective.
-RunItem of_first(RunItem item, const Communicator& world);
 
 /// Values of --allow-change.
 std::vector<std::string> changes_that_can_be_allowed();

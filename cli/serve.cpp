@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -28,6 +27,7 @@
 namespace weft::cli {
 
 using ServeClock = std::chrono::steady_clock;
+using Seconds = std::chrono::duration<double>;
 
 namespace {
 
@@ -59,8 +59,7 @@ class OrderedTexts {
  private:
   void print_first() {
     if (first_ == waiting_.size()) return;
-    const std::string text = std::exchange(waiting_[first_], {});
-    std::fwrite(text.data(), 1, text.size(), stdout);
+    print(std::exchange(waiting_[first_], {}));
     std::fflush(stdout);
   }
 
@@ -111,30 +110,19 @@ static void add_sampling_flags(CLI::App& sample, SamplingOptions& o) {
             UINT64_MAX);
 }
 
-/// The token as a byte, or its number.
-static std::string byte_text(int64_t token) {
-  return token < 256 ? std::string(1, static_cast<char>(token)) : concat('<', token, '>');
-}
-
-static void print_speed(const Prompts& prompts, int64_t added, ServeClock::duration prefill,
-                        ServeClock::duration rest) {
+static void print_speed(const Prompts& prompts, int64_t added, Seconds prefill, Seconds rest) {
   size_t read = 0;
   for (const auto& ids : prompts.ids()) read += ids.size();
-  const auto seconds = [](ServeClock::duration d) {
-    return std::chrono::duration<double>(d).count();
-  };
   const size_t count = prompts.ids().size();
   const std::string of = count == 1 ? "" : concat(" of ", count, " prompts");
   std::fprintf(stderr, "weft: %zu tokens%s read in %.3f s, %lld added at %.1f tokens/s\n", read,
-               of.c_str(), seconds(prefill), static_cast<long long>(added),
-               static_cast<double>(added) / seconds(rest));
+               of.c_str(), prefill.count(), static_cast<long long>(added),
+               static_cast<double>(added) / rest.count());
 }
 
 /// Continues the prompts and prints the texts on the first rank while they are made.
 static void continue_prompts(const ServeOptions& options, const Prompts& prompts,
                              TransformerModel& model, const DeviceMesh& mesh) {
-  const GenerateOptions generation{
-      .sampling = options.sampling, .tokens = options.tokens, .batch = options.batch};
   const bool prints = mesh.communicator().rank() == 0;
   std::optional<OrderedTexts> texts;
   if (prints) {
@@ -151,12 +139,14 @@ static void continue_prompts(const ServeOptions& options, const Prompts& prompts
     if (texts && is_last) texts->end(prompt);
   };
   if (prompts.tokenizer()) {
-    generate_text(model, mesh, *prompts.tokenizer(), prompts.ids(), generation, options.stops, see);
+    generate_text(model, mesh, *prompts.tokenizer(), prompts.ids(), options.generation,
+                  options.stops, see);
   } else {
-    generate(model, mesh, prompts.ids(), generation, [&](size_t prompt, std::optional<int64_t> id) {
+    const auto see_id = [&](size_t prompt, std::optional<int64_t> id) {
       see(prompt, id ? byte_text(*id) : "", !id);
       return true;
-    });
+    };
+    generate(model, mesh, prompts.ids(), options.generation, see_id);
   }
   const auto first = ready.value_or(ServeClock::now());
   if (prints) print_speed(prompts, count, first - began, ServeClock::now() - first);
@@ -183,7 +173,7 @@ static void converse(const ServeOptions& options, const Prompts& prompts, Transf
   const Tokenizer& tokenizer = *prompts.tokenizer();
   std::vector<ChatMessage> messages;
   if (!options.system.empty()) messages.push_back({"system", options.system});
-  GenerateOptions generation{.sampling = options.sampling, .tokens = options.tokens};
+  GenerateOptions generation = options.generation;
   for (int turn = 1;; ++turn, ++generation.sampling.seed) {
     std::string line = world.broadcast(prints ? next_line() : "", 0);
     if (line.empty()) return;
@@ -263,9 +253,7 @@ static constexpr auto kUserDeadline = std::chrono::hours(24 * 365);
 /// Loads the model of the newest complete checkpoint, cut by heads over the ranks, and prints what
 /// it makes of the prompts, in their order, and tokens/s. Throws what went wrong.
 static void serve(const ServeOptions& options) {
-  if (!std::filesystem::is_directory(options.model)) {
-    fail("sample: ", options.model, " is missing or a file, expected a directory");
-  }
+  check_directory("sample:", options.model);
   if (options.device == "meta") fail("--device is meta, expected cpu or cuda");
   check_available(device_named(options.device));
   const Prompts prompts(options);
@@ -276,7 +264,7 @@ static void serve(const ServeOptions& options) {
             },
             {.deadline = prompts.ids().empty() ? kUserDeadline : RunOptions().deadline,
              .threads_per_rank = options.threads,
-             .seed = options.sampling.seed});
+             .seed = options.generation.sampling.seed});
 }
 
 void add_sample(CLI::App& program) {
@@ -289,14 +277,15 @@ void add_sample(CLI::App& program) {
             "Face Llama")
       ->required();
   add_prompt_flags(*sample, o);
-  add_whole(*sample, "--tokens", o.tokens, "Tokens to add", 1);
-  add_whole(*sample, "--batch", o.batch, "The most prompts that are continued at once", 1);
+  add_whole(*sample, "--tokens", o.generation.tokens, "Tokens to add", 1);
+  add_whole(*sample, "--batch", o.generation.batch, "The most prompts that are continued at once",
+            1);
   add_whole(*sample, "--ranks", o.ranks,
             "Ranks that share the heads; they must divide the kv heads", 1, kMostLocalRanks);
   add_named(*sample, "--mesh", o.mesh, "AXIS=N,...",
             "Axes of the ranks instead: tp shares the heads, ep the experts, e.g. ep=4,tp=2");
   add_device_flag(*sample, o.device);
-  add_sampling_flags(*sample, o.sampling);
+  add_sampling_flags(*sample, o.generation.sampling);
   takes_whole(sample->add_option("--threads", o.threads,
                                  "Threads a rank (default: the cores, shared evenly)"),
               0, kMostThreads);

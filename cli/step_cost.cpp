@@ -2,14 +2,18 @@
 #include "cli/step_cost.h"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <memory>
+#include <ranges>
 #include <thread>
+#include <utility>
 
 #include "weft/autograd.h"
 #include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/links.h"
 #include "weft/moe.h"
 #include "weft/ops.h"
 #include "weft/ranks.h"
@@ -119,14 +123,10 @@ std::optional<double> peak_operations(std::string_view device_name, std::string_
 }
 
 /// True when ranks that differ along the axes ("dp" or "dp+tp") of the mesh are of several hosts.
-static bool crosses_hosts(const DeviceMesh& mesh, const std::string& axes, int ranks_per_host) {
-  int64_t stride = 1, span = 1;
-  for (int axis = mesh.ndim() - 1; axis >= 0; --axis) {
-    const std::string name = concat('+', mesh.axis_name(axis), '+');
-    if (concat('+', axes, '+').find(name) != name.npos) span = stride * mesh.axis_size(axis);
-    stride *= mesh.axis_size(axis);
-  }
-  return span > ranks_per_host;
+static bool crosses_hosts(const DeviceMesh& mesh, const std::string& axes) {
+  std::vector<std::string_view> names;
+  for (const auto name : std::views::split(axes, '+')) names.emplace_back(name.begin(), name.end());
+  return link_along(mesh.view(names)).crosses_hosts;
 }
 
 /// The parameters of experts that rest on this rank, and the work of experts in forward.
@@ -164,19 +164,19 @@ static StepCost measured_cost(const Communicator& world, const TransformerConfig
   std::shared_ptr<ParallelTransformer> last;
   const auto build = [&] {
     const auto llama = std::make_shared<ParallelTransformer>(world, config, options);
-    TransformerModel& model = llama->model();
-    for (MoE* layer : moe_layers(model)) layer->experts().plan_imbalance(options.imbalance);
+    for (MoE* layer : moe_layers(llama->model())) {
+      layer->experts().plan_imbalance(options.imbalance);
+    }
     last = llama;
-    return StepModel{.model = std::shared_ptr<Module>(llama, &model),
-                     .blocks = model.blocks(),
-                     .units = model.units(),
-                     .expert_axis = llama->expert_axis(),
-                     .micro_step = [llama, options] { take_micro_step(*llama, options); }};
+    StepModel model = llama->step_model(llama);
+    model.micro_step = [llama, options] { take_micro_step(*llama, options); };
+    return model;
   };
   StepCost cost = weft::step_cost(build, first.data(), first.sharding(),
                                   {.micro_steps = static_cast<int>(options.accumulate),
                                    .state = options.choice.state,
                                    .fine_units = options.choice.fine_units});
+  for (AxisCost& over : cost.traffic) over.crosses_hosts = crosses_hosts(first.mesh(), over.axes);
   add_experts(*last, config, options, cost);
   cost.expert_chunks = std::min(options.expert_chunks, options.seq);
   return cost;
@@ -255,30 +255,22 @@ static int64_t period_of_layers(const TransformerConfig& config, int64_t first) 
 }
 
 StepCost step_cost(const Communicator& world, const TransformerConfig& config,
-                   const ParallelOptions& options, int ranks_per_host) {
+                   const ParallelOptions& options) {
   const auto cost_of = [&](int64_t layers) {
     return measured_cost(world, with_layers(config, layers), options);
   };
-  StepCost cost;
   // Layers that save different results do not grow evenly.
-  bool is_known = std::ranges::adjacent_find(options.choice.blocks, std::not_equal_to<>()) !=
-                  options.choice.blocks.end();
-  if (is_known) cost = cost_of(config.layers);
-  for (int64_t first = 4; first < config.layers && !is_known; first *= 2) {
+  const auto& blocks = options.choice.blocks;
+  const bool is_even = std::ranges::adjacent_find(blocks, std::not_equal_to<>()) == blocks.end();
+  for (int64_t first = 4; is_even && first < config.layers; first *= 2) {
     const int64_t period = period_of_layers(config, first);
     if (period == 0) continue;
     const int64_t few = first + (config.layers - first) % period;
     if (few + 2 * period >= config.layers) continue;
-    StepCost a = cost_of(few), b = cost_of(few + period);
-    cost = cost_of(few + 2 * period);
-    is_known = extrapolate(a, b, cost, (config.layers - few) / period - 2);
+    StepCost a = cost_of(few), b = cost_of(few + period), c = cost_of(few + 2 * period);
+    if (extrapolate(a, b, c, (config.layers - few) / period - 2)) return c;
   }
-  if (!is_known) cost = cost_of(config.layers);
-  const DeviceMesh mesh(world, parsed_axes(options.mesh));
-  for (AxisCost& over : cost.traffic) {
-    over.crosses_hosts = crosses_hosts(mesh, over.axes, ranks_per_host);
-  }
-  return cost;
+  return cost_of(config.layers);
 }
 
 std::string step_schedule(const Communicator& world, TransformerConfig config,
@@ -299,9 +291,73 @@ StepSeconds predicted_step(const Machine& machine, const TransformerConfig& conf
                            const ParallelOptions& options, int ranks, int ranks_per_host) {
   const RandomState before = Context::current().random;
   const Communicator world = fake_world(0, ranks, ranks_per_host, !machine.overlaps);
-  const StepCost cost = step_cost(world, config, options, ranks_per_host);
+  const StepCost cost = step_cost(world, config, options);
   Context::current().random = before;
   return step_seconds(cost, machine);
+}
+
+static constexpr std::string_view kBudget = "budget=";
+
+std::string_view policy_of(std::string_view choice, size_t index) {
+  if (choice == "selective") return index % 2 == 0 ? "full" : "none";
+  return choice.starts_with(kBudget) ? "none" : choice;
+}
+
+int64_t bytes_from(std::string_view flag, const std::string& text) {
+  static constexpr std::pair<std::string_view, double> kUnits[] = {
+      {"", 1},      {"B", 1},        {"kB", 1e3},     {"MB", 1e6},     {"GB", 1e9},
+      {"TB", 1e12}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
+  double number = 0;
+  const char* last = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), last, number);
+  const std::string_view unit(stop, static_cast<size_t>(last - stop));
+  const auto known = std::ranges::find(kUnits, unit, [](const auto& one) { return one.first; });
+  const bool good = error == std::errc() && known != std::end(kUnits);
+  const double bytes = good ? number * known->second : 0;
+  if (!good || !(bytes >= 1) || bytes > 0x1p62) {
+    fail(flag, " is ", in_quotes(text), ", expected bytes such as 2GiB, 512MiB or 1000000");
+  }
+  return static_cast<int64_t>(bytes);
+}
+
+std::optional<int64_t> budget_of(const std::string& choice) {
+  static constexpr std::string_view known[] = {"none", "full", "selective", "op"};
+  if (choice.starts_with(kBudget)) {
+    return bytes_from("--activation-checkpointing budget", choice.substr(kBudget.size()));
+  }
+  if (std::ranges::find(known, choice) == std::end(known)) {
+    fail("--activation-checkpointing is ", in_quotes(choice),
+         ", expected none, full, selective, op or budget=BYTES");
+  }
+  return {};
+}
+
+bool is_planned(const ParallelOptions& options) {
+  return !options.memory.empty() || budget_of(options.recompute);
+}
+
+MemoryPlan planned(const TransformerConfig& config, const ParallelOptions& options, int ranks,
+                   int ranks_per_host, const Machine& machine) {
+  const std::optional<int64_t> budget = budget_of(options.recompute);
+  MemoryBudget allowed{budget.value_or(INT64_MAX), options.free.directory()};
+  if (!options.memory.empty()) {
+    allowed.bytes = std::min(allowed.bytes, bytes_from("--memory", options.memory));
+  }
+  const auto cost = [&](const StepChoice& choice) {
+    const Communicator world = fake_world(0, ranks, ranks_per_host, !machine.overlaps);
+    ParallelOptions chosen = options;
+    chosen.choice = choice;
+    return step_cost(world, config, chosen);
+  };
+  const bool has_memory = !options.memory.empty();
+  // A choice of the user's stays.
+  const MemoryPlanOptions may{
+      .policies = budget || options.recompute == "none",
+      .schedule = has_memory,
+      .what = has_memory ? "--memory" : "--activation-checkpointing budget",
+      .cure = "use more ranks, a higher --accumulate or --offload auto=disk:DIR"};
+  return weft::plan_memory(cost, options.choice, static_cast<size_t>(config.layers), allowed,
+                           machine, may);
 }
 
 }  // namespace weft::cli

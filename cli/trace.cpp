@@ -25,11 +25,6 @@ struct TraceOptions {
 
 }  // namespace
 
-static bool is_record(const fs::path& path) {
-  const std::string name = path.filename().string();
-  return name.starts_with("rank-") && name.ends_with(".json");
-}
-
 static std::vector<std::string> records_of(const std::vector<std::string>& paths) {
   std::vector<std::string> records;
   for (const std::string& path : paths) {
@@ -40,7 +35,9 @@ static std::vector<std::string> records_of(const std::vector<std::string>& paths
     }
     const size_t before = records.size();
     for (const auto& entry : fs::directory_iterator(path, error)) {
-      if (is_record(entry.path())) records.push_back(entry.path().string());
+      const std::string name = entry.path().filename().string();
+      if (!name.starts_with("rank-") || !name.ends_with(".json")) continue;
+      records.push_back(entry.path().string());
     }
     if (error) fail("trace: ", path, ": ", error.message());
     if (records.size() == before)
@@ -55,14 +52,13 @@ static std::vector<std::string> records_of(const std::vector<std::string>& paths
 static void merge_traces(const TraceOptions& o) {
   const std::vector<std::string> records = records_of(o.paths);
   const FlightSummary summary = merge_flight_records(records, o.out);
-  std::printf(
-      "%zu rank%s, %lld operations, %lld of them unfinished, over %.6f s: %s\n", records.size(),
-      records.size() == 1 ? "" : "s", static_cast<long long>(summary.operations),
-      static_cast<long long>(summary.unfinished), summary.seconds, printable(o.out).c_str());
+  print(records.size(), records.size() == 1 ? " rank, " : " ranks, ", summary.operations,
+        " operations, ", summary.unfinished, " of them unfinished, over ");
+  std::printf("%.6f s: %s\n", summary.seconds, printable(o.out).c_str());
   if (summary.missing.empty()) return;
   std::string ranks;
   for (const int rank : summary.missing) ranks += concat(ranks.empty() ? "" : ", ", rank);
-  std::printf("no record of rank %s\n", ranks.c_str());
+  print("no record of rank ", ranks, '\n');
 }
 
 void add_trace(CLI::App& program) {

@@ -4,9 +4,10 @@
 #include <cstdio>
 #include <future>
 #include <optional>
+#include <random>
 
+#include "cli/commands.h"
 #include "cli/data.h"
-#include "cli/output_files.h"
 #include "cli/progress.h"
 #include "cli/ranks.h"
 #include "cli/resume.h"
@@ -21,11 +22,11 @@
 #include "weft/error.h"
 #include "weft/extend/saved_model.h"
 #include "weft/fsdp.h"
+#include "weft/generate.h"
 #include "weft/graph.h"
 #include "weft/ops.h"
 #include "weft/optimizers.h"
 #include "weft/ranks.h"
-#include "weft/schedules.h"
 #include "weft/trace.h"
 #include "weft/transformer.h"
 
@@ -72,7 +73,7 @@ class Training {
   void run(const std::vector<RunItem>& digests) {
     if (is_first()) describe();
     if (is_first() && data_.stream().is_text()) warn_of_bytes(model_.config().vocabulary);
-    for (const RunItem& digest : digests) run_.add(of_first(digest, mesh_.communicator()));
+    for (const RunItem& digest : digests) run_.add(digest);
     run_.check_ranks(mesh_.communicator());
     const ResumeOptions& c = options_.checkpoints;
     if (!c.save.empty()) check_kept_model_files(c.save);
@@ -83,8 +84,7 @@ class Training {
     if (is_first()) progress_.emplace(options_.metrics, options_.steps, !c.resume.empty());
     if (launched_ranks() > 1) check_replicas(model_);
     if (done >= options_.steps && is_first()) {
-      std::printf("%lld steps are done already; more need --steps above that\n",
-                  static_cast<long long>(done));
+      print(done, " steps are done already; more need --steps above that\n");
     }
     const std::optional<StepSeconds> predicted = prediction();
     if (!options_.trace.empty()) trace_.emplace();
@@ -127,17 +127,19 @@ class Training {
     for (int64_t step = done + 1; step <= options_.steps; ++step) {
       StepReport report = train_step(step);
       bool validates = step % every == 0 || step == options_.steps;
-      if (validates) report.validation_loss = validation_loss();
+      if (validates) report.validation_loss = loss_of_validation();
       if (validates) used_->compare();
       if (is_first()) progress_->report(report);
-      if (!options_.checkpoints.save_non_finite) check_validation(report);
+      const double validation_loss = report.validation_loss.value_or(0);
+      if (!options_.checkpoints.save_non_finite) {
+        check_finite(step, "validation loss", validation_loss);
+      }
       const bool stops = saver_->after_step(step, step == options_.steps);
-      check_validation(report);
+      check_finite(step, "validation loss", validation_loss);
       if (!stops) continue;
       if (is_first()) {
-        std::printf("stopped at step %lld of %lld; go on with --resume %s\n",
-                    static_cast<long long>(step), static_cast<long long>(options_.steps),
-                    printable(options_.checkpoints.save).c_str());
+        print("stopped at step ", step, " of ", options_.steps, "; go on with --resume ",
+              printable(options_.checkpoints.save), '\n');
       }
       return false;
     }
@@ -150,13 +152,11 @@ class Training {
       parameters += parameter->shape().product();
     const std::string device =
         device_ == cpu ? "" : concat(" of ", options_.device, " (", device_name(device_), ')');
-    std::printf(
-        "%lld tokens in %lld files; a Llama of %lld parameters on %s%s, %d thread%s a rank\n",
-        static_cast<long long>(data_.stream().size()),
-        static_cast<long long>(data_.stream().files()), static_cast<long long>(parameters),
-        concat(mesh_).c_str(), device.c_str(), Context::current().threads,
-        Context::current().threads == 1 ? "" : "s");
-    if (!options_.memory_plan.empty()) std::printf("%s\n", options_.memory_plan.c_str());
+    const int threads = Context::current().threads;
+    print(data_.stream().size(), " tokens in ", data_.stream().paths().size(),
+          " files; a Llama of ", parameters, " parameters on ", mesh_, device, ", ", threads,
+          threads == 1 ? " thread" : " threads", " a rank\n");
+    if (!options_.memory_plan.empty()) print(options_.memory_plan, '\n');
     std::fflush(stdout);
   }
 
@@ -165,22 +165,21 @@ class Training {
     return empty({llama_.micro_batch(), options_.parallel.seq}, {DType::i64, cpu, llama_.rows()});
   }
 
-  /// This rank's rows of a batch, as parts of the whole.
-  template <class Rows> Batch batch(Rows rows) const {
-    Batch batch{empty_batch(), empty_batch()};
-    auto local = static_cast<size_t>(batch.ids.block().numel());
-    rows(std::span(batch.ids.block().as<int64_t>(), local),
-         std::span(batch.targets.block().as<int64_t>(), local));
-    return {batch.ids.to(device_), batch.targets.to(device_)};
+  /// This rank's rows of the micro-batch that begins at row `first` of the batch of `step` (0: of
+  /// the held-out rows), as parts of the whole.
+  Batch batch(int64_t step, int64_t first) {
+    const Batch rows{empty_batch(), empty_batch()};
+    const auto local = static_cast<size_t>(rows.ids.block().numel());
+    used_->read(step, first, std::span(rows.ids.block().as<int64_t>(), local),
+                std::span(rows.targets.block().as<int64_t>(), local));
+    return {rows.ids.to(device_), rows.targets.to(device_)};
   }
 
   /// The batches of a step, one for each micro-step.
   std::vector<Batch> batches(int64_t step) {
     std::vector<Batch> all;
     for (int64_t micro_step = 0; micro_step < options_.parallel.accumulate; ++micro_step) {
-      all.push_back(batch([&](std::span<int64_t> ids, std::span<int64_t> targets) {
-        used_->read(step, micro_step * llama_.micro_batch(), ids, targets);
-      }));
+      all.push_back(batch(step, micro_step * llama_.micro_batch()));
     }
     return all;
   }
@@ -250,19 +249,13 @@ class Training {
     return report;
   }
 
-  static void check_validation(const StepReport& report) {
-    if (report.validation_loss) {
-      check_finite(report.step, "validation loss", *report.validation_loss);
-    }
-  }
-
   /// Before the weights change by it, or, where a graph does all, before they are saved.
   static void check_finite(int64_t step, const char* what, double value) {
     if (value - value == 0) return;
     fail_call("train", "the ", what, " at step ", step, " is ", value, "; a smaller --lr may help");
   }
 
-  double validation_loss() {
+  double loss_of_validation() {
     const TraceSpan span("validation");
     NoGrad no_grad;
     model_.set_training(false);
@@ -270,9 +263,7 @@ class Training {
                                kValidationBatches * options_.parallel.accumulate);
     double sum = 0;
     for (int64_t i = 0; i < batches; ++i) {
-      Batch rows = batch([&](std::span<int64_t> ids, std::span<int64_t> targets) {
-        used_->read(0, i * llama_.micro_batch(), ids, targets);
-      });
+      const Batch rows = batch(0, i * llama_.micro_batch());
       sum += model_.loss(rows.ids, rows.targets).full_tensor().item();
     }
     model_.set_training(true);
@@ -290,18 +281,38 @@ class Training {
     return ids;
   }
 
-  void print_sample() {
-    std::vector<int64_t> begin = prompt();
-    const std::vector<int64_t> tokens =
-        sample(model_, mesh_, begin, options_.sample, options_.parallel.seq, options_.seed);
-    if (!is_first()) return;
-    std::printf("--- sample, after %zu given tokens\n", begin.size());
-    for (size_t i = 0; i < tokens.size(); ++i) {
-      if (i == begin.size()) std::printf("|");
-      tokens[i] < 256 ? std::printf("%c", static_cast<char>(tokens[i]))
-                      : std::printf("<%lld>", static_cast<long long>(tokens[i]));
+  /// Adds --sample tokens, drawn from the model's distribution at temperature 0.7; the model sees
+  /// --seq tokens at once. Collective: all ranks draw alike.
+  void continue_tokens(std::vector<int64_t>& tokens) {
+    const NoGrad no_grad;
+    model_.set_training(false);
+    std::mt19937_64 random(options_.seed);
+    const int64_t context = options_.parallel.seq;
+    for (int64_t i = 0; i < options_.sample; ++i) {
+      const int64_t seen = std::min(std::ssize(tokens), context);
+      // Causal attention keeps what pads a row from its tokens, and the shapes stay equal.
+      std::vector<double> row(tokens.end() - seen, tokens.end());
+      row.resize(static_cast<size_t>(context));
+      const Tensor all =
+          model_(from_values(row, {1, context}, {DType::i64, device_, Sharding(mesh_, {})}));
+      const Tensor last = slice(all, 1, seen - 1, seen).full_tensor();
+      const auto weights = next_probabilities(last.to_vector<double>(), {}, {.temperature = 0.7});
+      std::discrete_distribution<int64_t> draw(weights.begin(), weights.end());
+      tokens.push_back(draw(random));
     }
-    std::printf("\n---\n");
+    model_.set_training(true);
+  }
+
+  void print_sample() {
+    std::vector<int64_t> tokens = prompt();
+    const size_t given = tokens.size();
+    continue_tokens(tokens);
+    if (!is_first()) return;
+    print("--- sample, after ", given, " given tokens\n");
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      print(i == given ? "|" : "", byte_text(tokens[i]));
+    }
+    print("\n---\n");
     std::fflush(stdout);
   }
 
@@ -332,26 +343,21 @@ class Training {
 
 /// The config of --model or --init; without either, of the checkpoint that --resume names.
 static TransformerConfig config_of(const TrainOptions& options) {
-  if (options.parallel.model.empty() && !options.init.empty()) {
-    return config_of_weights(options.init);
+  if (!options.parallel.model.empty()) return transformer_config(options.parallel.model);
+  if (!options.init.empty()) return config_of_weights(options.init);
+  std::string weights = options.checkpoints.resume;
+  if (!is_directory(weights)) return transformer_config("tiny");
+  if (!is_hugging_face(weights)) {
+    weights = complete_checkpoint(weights, {}, start_of(options.checkpoints));
   }
-  const std::string& resume = options.checkpoints.resume;
-  const bool goes_on = options.parallel.model.empty() && is_directory(resume);
-  if (goes_on && is_hugging_face(resume)) return transformer_config(resume);
-  const std::string checkpoint =
-      goes_on ? complete_checkpoint(resume, {}, start_of(options.checkpoints)) : "";
-  if (!checkpoint.empty()) return config_of_weights(checkpoint);
-  return transformer_config(options.parallel.model.empty() ? "tiny" : options.parallel.model);
+  return weights.empty() ? transformer_config("tiny") : config_of_weights(weights);
 }
 
 void train(const TrainOptions& given) {
   outlive_readers();
   check_output_files(given);
-  TransformerConfig config = config_of(given);
+  const TransformerConfig config = with_flags(config_of(given), given.parallel);
   TrainOptions options = given;
-  if (!config.learned_positions) {
-    config.max_sequence = std::max(config.max_sequence, options.parallel.seq);
-  }
   TokenData data(options.data, {config.vocabulary, options.parallel.batch, options.parallel.seq},
                  options.seed);
   check_experts(options, config);
@@ -372,8 +378,9 @@ void train(const TrainOptions& given) {
   run_world(options.ranks,
             [&](Communicator world) {
               check_same_flags(world);
-              run.check_ranks(world);
-              Training(options, config, data, world, run).run(digests.get());
+              RunDescription own = run;
+              own.check_ranks(world);
+              Training(options, config, data, world, own).run(digests.get());
             },
             {.deadline = deadline, .threads_per_rank = options.threads, .seed = options.seed});
 }

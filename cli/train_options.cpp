@@ -3,19 +3,23 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/memory_plan.h"
 #include "cli/numbers.h"
 #include "cli/ranks.h"
 #include "cli/resume.h"
 #include "cli/run_description.h"
+#include "cli/step_cost.h"
 #include "cli/weights.h"
 #include "weft/error.h"
+#include "weft/extend/file.h"
 #include "weft/ranks.h"
 
 namespace weft::cli {
+
+namespace fs = std::filesystem;
 
 static constexpr int kSignalled = 128;
 
@@ -166,10 +170,20 @@ void check_experts(const TrainOptions& o, const TransformerConfig& config) {
     fail("--balance-rate: the model (", config.family,
          ") has no biases that balance the load of experts, expected some, as DeepSeek-V3 has");
   }
-  with_flags(config, o.parallel);
   if (!o.cuda_graph || config.experts == 0) return;
   fail("--cuda-graph: the model (", config.family,
        ") has experts, whose rows are counted on the host, expected a dense model");
+}
+
+/// The load of experts for which a peak is a bound, in words; empty where it does not matter.
+static std::string load_of_experts(const TransformerConfig& config,
+                                   const ParallelOptions& options) {
+  const auto axes = parsed_axes(options.mesh);
+  if (config.experts == 0 || std::ranges::find(axes, kExpertAxis, &MeshAxis::name) == axes.end()) {
+    return "";
+  }
+  if (options.imbalance == 1) return " with experts loaded evenly";
+  return concat(" with an imbalance of ", options.imbalance);
 }
 
 void plan_memory(TrainOptions& o, const TransformerConfig& config) {
@@ -180,8 +194,61 @@ void plan_memory(TrainOptions& o, const TransformerConfig& config) {
   // Equal on all ranks: the rates of that GPU, or of a CPU.
   const Machine machine = machine_of_device(name, o.parallel.dtype).value_or(Machine());
   const MemoryPlan plan = planned(config, o.parallel, o.ranks, std::max(1, a_host), machine);
-  o.parallel = plan.options;
-  o.memory_plan = concat("at most ", plan.peak, " bytes a rank", plan.load, "; ", plan.text());
+  o.memory_plan = concat("at most ", plan.peak, " bytes a rank",
+                         load_of_experts(config, o.parallel), "; ", plan.text());
+  o.parallel.choice = plan.choice;
+}
+
+namespace {
+
+/// A file or folder that a flag names.
+struct Named {
+  const char* flag;
+  std::string path;
+};
+
+}  // namespace
+
+static void check_outside(const Named& output, const std::string& data) {
+  std::error_code ignored;
+  if (output.path.empty() || !is_directory(data)) return;
+  const fs::path inner = located(output.path);
+  const fs::path outer = fs::canonical(data, ignored);
+  const auto [end, stop] = std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end());
+  if (end == outer.end()) {
+    fail(output.flag, ' ', output.path, " is within --data ", data,
+         ", expected a place where it is not read as text");
+  }
+}
+
+static void check_other_file(const Named& output, const Named& other) {
+  if (output.path.empty() || other.path.empty()) return;
+  if (located(output.path) != located(other.path)) return;
+  fail(output.flag, ' ', output.path, " is also the file of ", other.flag,
+       ", expected another file");
+}
+
+void check_output_files(const TrainOptions& options) {
+  const Named metrics{"--metrics", options.metrics}, trace{"--trace", options.trace};
+  // Without --model it is that of --init.
+  std::vector<Named> inputs{{"--init", options.init}, {"--model", options.parallel.model}};
+  for (const std::string& data : options.data) {
+    inputs.push_back({"--data", data});
+    check_outside({"--save", options.checkpoints.save}, data);
+    for (const Named& output : {metrics, trace}) check_outside(output, data);
+  }
+  for (const Named& output : {metrics, trace}) {
+    for (const Named& input : inputs) check_other_file(output, input);
+  }
+  check_other_file(trace, metrics);
+}
+
+void check_writable(const char* flag, const std::string& path) {
+  if (path.empty()) return;
+  std::error_code ignored;
+  const bool is_new = !fs::exists(path, ignored);
+  (void)OutputFile(flag, path, OutputFile::Mode::append);
+  if (is_new) fs::remove(path, ignored);
 }
 
 }  // namespace weft::cli

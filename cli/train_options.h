@@ -60,12 +60,13 @@ void check_experts(const TrainOptions& options, const TransformerConfig& config)
 /// ranks.
 void plan_memory(TrainOptions& options, const TransformerConfig& config);
 
-/// `prompt` (at least one token) continued by `count` tokens, drawn from the model's distribution
-/// at temperature 0.7. The model sees `context` tokens at once. Collective over the mesh: all ranks
-/// draw alike.
-std::vector<int64_t> sample(TransformerModel& model, const DeviceMesh& mesh,
-                            std::vector<int64_t> prompt, int64_t count, int64_t context,
-                            uint64_t seed);
+/// Checks that `weft train` writes no file that it or the next run reads, and that no two flags
+/// name the same file. std::invalid_argument naming the flags.
+void check_output_files(const TrainOptions& options);
+
+/// std::invalid_argument unless it can be written: before hours of work, not after them. Leaves no
+/// file where there was none.
+void check_writable(const char* flag, const std::string& path);
 
 /// Trains. Throws what went wrong.
 void train(const TrainOptions& options);

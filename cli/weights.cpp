@@ -24,6 +24,13 @@ bool is_directory(const std::string& path) {
   return fs::is_directory(path, ignored);
 }
 
+fs::path located(const std::string& path) {
+  std::error_code ignored;
+  // Of a relative path whose first folder is missing, weakly_canonical gives a relative one.
+  const fs::path place = fs::weakly_canonical(fs::absolute(path, ignored), ignored);
+  return (place / "").lexically_normal();
+}
+
 void check_directory(const std::string& what, const std::string& path) {
   if (!is_directory(path)) fail(what, ' ', path, " is missing or a file, expected a directory");
 }

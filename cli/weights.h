@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,8 @@ namespace weft::cli {
 
 /// Whether the path is a directory, as far as the system says.
 bool is_directory(const std::string& path);
+/// Where the path leads, or would lead if it existed: equal for all names of one place.
+std::filesystem::path located(const std::string& path);
 /// std::invalid_argument "<what> <path> is missing or a file, expected a directory".
 void check_directory(const std::string& what, const std::string& path);
 /// Whether it is a Hugging Face model: it has a config.json.

@@ -7,9 +7,9 @@
 #include <cstring>
 #include <random>
 
-#include "data/generation/decoder.h"
-#include "data/generation/sampling.h"
+#include "data/generation/generation.h"
 #include "weft/error.h"
+#include "weft/ops.h"
 
 namespace weft {
 
@@ -85,6 +85,66 @@ static std::vector<Prompt> agreed(const DeviceMesh& mesh, std::span<const Prompt
     at += size;
   }
   return prompts;
+}
+
+Decoder::Decoder(TransformerModel& model, const DeviceMesh& mesh, int64_t context)
+    : model_(model), mesh_(mesh), cache_{.context = context} {
+  if (context < 1 || context > model.config().max_sequence) {
+    fail("decode: number of tokens is ", context, ", expected 1 to ", model.config().max_sequence,
+         ", those of the model");
+  }
+}
+
+bool Decoder::changes_rotation(int64_t count) const {
+  const RopeScaling& rope = model_.config().rope_scaling;
+  return rope.kind == RopeScalingKind::longrope && position() > 0 &&
+         position() <= rope.original_max && position() + count > rope.original_max;
+}
+
+Tensor Decoder::ids_of(std::span<const int64_t> tokens, int64_t rows) const {
+  const Device device = model_.parameters()[0]->device();
+  return from_values(tokens, {rows, static_cast<int64_t>(tokens.size()) / rows},
+                     {DType::i64, device, Sharding(mesh_, {})});
+}
+
+std::vector<double> Decoder::next(std::span<const int64_t> tokens) {
+  const bool changes = changes_rotation(static_cast<int64_t>(tokens.size()));
+  seen_.insert(seen_.end(), tokens.begin(), tokens.end());
+  if (changes) {
+    // All keys rotate by other frequencies from here on.
+    cache_ = {.context = cache_.context};
+    tokens = seen_;
+  }
+  return model_.decode(ids_of(tokens, 1), cache_).full_tensor().to_vector<double>();
+}
+
+std::vector<std::vector<double>> Decoder::next(std::span<Decoder* const> decoders,
+                                               std::span<const int64_t> tokens) {
+  std::vector<std::vector<double>> logits(decoders.size());
+  std::vector<size_t> together;
+  std::vector<KeyValueCache*> caches;
+  std::vector<int64_t> ids;
+  for (size_t i = 0; i < decoders.size(); ++i) {
+    Decoder& one = *decoders[i];
+    if (one.changes_rotation(1)) {
+      logits[i] = one.next(tokens.subspan(i, 1));
+      continue;
+    }
+    one.seen_.push_back(tokens[i]);
+    together.push_back(i);
+    caches.push_back(&one.cache_);
+    ids.push_back(tokens[i]);
+  }
+  if (together.empty()) return logits;
+  const Decoder& any = *decoders[together[0]];
+  const Tensor made = any.model_.decode(any.ids_of(ids, static_cast<int64_t>(ids.size())), caches);
+  const std::vector<double> values = made.full_tensor().to_vector<double>();
+  const size_t width = values.size() / together.size();
+  for (size_t row = 0; row < together.size(); ++row) {
+    const auto first = values.begin() + static_cast<ptrdiff_t>(row * width);
+    logits[together[row]].assign(first, first + static_cast<ptrdiff_t>(width));
+  }
+  return logits;
 }
 
 namespace {
@@ -192,27 +252,11 @@ class Generation {
   std::vector<Prompt> made_;
 };
 
-/// Makes text of the tokens of one prompt, up to a stop text.
-class TextOfTokens {
- public:
-  TextOfTokens(const Tokenizer& tokenizer, const std::vector<std::string>& stops)
-      : tokenizer_(&tokenizer), stream_(tokenizer), stop_(stops) {}
-
-  bool has_stopped() const { return stop_.has_stopped(); }
-  /// The text that is complete. A model may have more rows than its tokenizer has tokens.
-  std::string push(int64_t id) {
-    return stop_.push(id < tokenizer_->size() ? stream_.push(id) : "");
-  }
-  std::string finish() {
-    std::string rest = stop_.push(stream_.finish());
-    if (!stop_.has_stopped()) rest += stop_.finish();
-    return rest;
-  }
-
- private:
-  const Tokenizer* tokenizer_;
-  TextStream stream_;
-  StopTexts stop_;
+/// The text of one prompt's tokens, up to a stop text.
+struct TextOfTokens {
+  TextStream stream;
+  StopTexts stop;
+  std::string whole = {};
 };
 
 }  // namespace
@@ -242,23 +286,24 @@ std::vector<std::string> generate_text(
   GenerateOptions options = given;
   const auto& ends = tokenizer.end_ids();
   options.end_ids.insert(options.end_ids.end(), ends.begin(), ends.end());
+  const StopTexts stop(stops);
   std::vector<TextOfTokens> texts;
+  generate(model, mesh, prompts, options, [&](size_t i, std::optional<int64_t> id) {
+    // The first rank may have more prompts.
+    while (texts.size() <= i) texts.push_back({TextStream(tokenizer), stop});
+    TextOfTokens& text = texts[i];
+    // A model may have more rows than its tokenizer has tokens.
+    const bool has_text = id && *id < tokenizer.size();
+    std::string part = text.stop.push(has_text ? text.stream.push(*id)
+                                      : id     ? ""
+                                               : text.stream.finish());
+    if (!id && !text.stop.has_stopped()) part += text.stop.finish();
+    text.whole += part;
+    if (use) use(i, part, !id);
+    return !text.stop.has_stopped();
+  });
   std::vector<std::string> whole;
-  // The first rank may have more prompts.
-  const auto make_texts = [&](size_t count) {
-    while (texts.size() < count) texts.emplace_back(tokenizer, stops);
-    whole.resize(texts.size());
-  };
-  make_texts(prompts.size());
-  const auto made =
-      generate(model, mesh, prompts, options, [&](size_t i, std::optional<int64_t> id) {
-        make_texts(i + 1);
-        const std::string part = id ? texts[i].push(*id) : texts[i].finish();
-        whole[i] += part;
-        if (use) use(i, part, !id);
-        return !texts[i].has_stopped();
-      });
-  whole.resize(made.size());
+  for (TextOfTokens& text : texts) whole.push_back(std::move(text.whole));
   return whole;
 }
 

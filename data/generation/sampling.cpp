@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/generation/sampling.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -8,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "data/generation/generation.h"
 #include "weft/error.h"
 
 namespace weft {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/tokenizer/added_tokens.h"
-
 #include <algorithm>
 #include <utility>
 
+#include "data/tokenizer/text_model.h"
 #include "data/tokenizer/unicode.h"
 
 namespace weft::text {
@@ -11,14 +10,12 @@ namespace weft::text {
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
   std::vector<DoubleArray::Entry> entries;
   for (const AddedToken& token : tokens_) {
-    if (token.content.empty()) continue;
-    starts_[static_cast<unsigned char>(token.content[0])] = true;
     entries.emplace_back(token.content, static_cast<int32_t>(&token - tokens_.data()));
   }
   tree_ = DoubleArray(std::move(entries));
 }
 
-bool AddedTokens::is_whole_word(std::string_view whole, size_t begin, size_t end) {
+static bool is_whole_word(std::string_view whole, size_t begin, size_t end) {
   if (begin > 0 && is_word(code_point_at(whole, character_before(whole, begin)).value)) {
     return false;
   }
@@ -27,7 +24,7 @@ bool AddedTokens::is_whole_word(std::string_view whole, size_t begin, size_t end
 
 bool AddedTokens::find(std::string_view whole, size_t at, size_t from, Match& match) const {
   for (; at < whole.size(); ++at) {
-    if (!starts_[static_cast<unsigned char>(whole[at])]) continue;
+    if (tree_.child(0, whole[at]) == 0) continue;
     const std::string_view content = whole.substr(at, tree_.longest(whole.substr(at)));
     if (content.empty()) continue;
     const AddedToken& token = tokens_[static_cast<size_t>(tree_.find(content))];

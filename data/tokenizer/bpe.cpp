@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/tokenizer/bpe.h"
-
 #include <algorithm>
 #include <bit>
 #include <charconv>
 #include <queue>
 
 #include "data/tokenizer/unicode.h"
+#include "data/tokenizer/word_model.h"
 #include "weft/error.h"
 
 namespace weft::text {
@@ -44,14 +43,11 @@ std::array<int32_t, 256> ids_of_bytes(const Vocabulary& vocabulary) {
   return ids;
 }
 
-static bool has_all_bytes(const BpeSpec& spec) {
-  return spec.byte_fallback && std::ranges::count(ids_of_bytes(spec.vocabulary), -1) == 0;
-}
-
 bool merges_keep_spaces_first(const BpeSpec& spec) {
   // A character that becomes no token lets those on its sides merge.
-  if (!spec.vocabulary.contains(kSpacePiece) || !(spec.unknown || has_all_bytes(spec)))
-    return false;
+  const bool has_all_bytes =
+      spec.byte_fallback && std::ranges::count(ids_of_bytes(spec.vocabulary), -1) == 0;
+  if (!spec.vocabulary.contains(kSpacePiece) || !(spec.unknown || has_all_bytes)) return false;
   return std::ranges::none_of(spec.merges, [](const auto& merge) {
     const auto& [left, right] = merge;
     return !left.ends_with(kSpacePiece) && right.starts_with(kSpacePiece);

@@ -2,7 +2,6 @@
 #include <functional>
 #include <utility>
 
-#include "data/tokenizer/bpe.h"
 #include "data/tokenizer/json_part.h"
 #include "data/tokenizer/unicode.h"
 #include "weft/error.h"
@@ -76,13 +75,6 @@ static void add_metaspace_change(const JsonPart& part, TokenChanges& changes) {
   });
 }
 
-static void add_strip_change(const JsonPart& part, TextModel& model, TokenChanges& changes) {
-  if (!changes.fused || part.text("content") != " " || part.whole("stop") != 0) {
-    part.refuse("one that removes spaces at the start, after Fuse");
-  }
-  model.texts.spaces_removed = part.whole("start");
-}
-
 static void add_change(const JsonPart& part, TextModel& model, TokenChanges& changes) {
   const std::string type = part.text("type");
   if (type == "Sequence") {
@@ -96,7 +88,10 @@ static void add_change(const JsonPart& part, TextModel& model, TokenChanges& cha
   if (type == "Fuse") {
     changes.fused = true;
   } else if (type == "Strip") {
-    add_strip_change(part, model, changes);
+    if (!changes.fused || part.text("content") != " " || part.whole("stop") != 0) {
+      part.refuse("one that removes spaces at the start, after Fuse");
+    }
+    model.texts.spaces_removed = part.whole("start");
   } else if (changes.fused) {
     fail(part.what(), ": ", part.place(), " is ", type, " after Fuse, expected Strip");
   } else if (type == "ByteLevel") {

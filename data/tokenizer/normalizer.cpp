@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "data/tokenizer/json_part.h"
 #include "data/tokenizer/piece_normalizer.h"
@@ -16,18 +17,12 @@ namespace weft::text {
 /// Whether the composed form of any text of such code points is the text itself: scripts without
 /// combining marks, sorted ranges.
 static bool is_composed(char32_t value) {
-  if (value < 0x300) return true;
-  if (value >= 0x400 && value < 0x483) return true;
-  if (value >= 0x2010 && value < 0x2027) return true;
-  if (value >= 0x2190 && value < 0x2329) return true;
-  if (value >= 0x2500 && value < 0x2ADC) return true;
-  if (value >= 0x3000 && value < 0x302A) return true;
-  if (value >= 0x3041 && value < 0x3097) return true;
-  if (value >= 0x309B && value < 0x3130) return true;
-  if (value >= 0x3400 && value < 0xA000) return true;
-  if (value >= 0xAC00 && value < 0xD7A4) return true;
-  if (value >= 0xFF01 && value < 0xFFE0) return true;
-  return value >= 0x1F300 && value < 0x1FB00;
+  static constexpr std::pair<char32_t, char32_t> ranges[] = {
+      {0, 0x2FF},       {0x400, 0x482},   {0x2010, 0x2026}, {0x2190, 0x2328},
+      {0x2500, 0x2ADB}, {0x3000, 0x3029}, {0x3041, 0x3096}, {0x309B, 0x312F},
+      {0x3400, 0x9FFF}, {0xAC00, 0xD7A3}, {0xFF01, 0xFFDF}, {0x1F300, 0x1FAFF}};
+  return std::ranges::any_of(
+      ranges, [&](const auto& range) { return value >= range.first && value <= range.second; });
 }
 
 static bool is_composed(std::string_view text) {

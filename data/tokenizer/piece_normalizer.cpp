@@ -39,19 +39,22 @@ Replacements::Replacements(const std::string& what, std::string_view table) {
     fail(what, ": a text of replacements has ", end - begin, " bytes, expected at most ",
          kLongestPiece);
   }
-  for (uint32_t byte = 1; byte < 256; ++byte) {
-    const size_t at = offset_of(units_[0]) ^ byte;
-    if (at < units_.size() && label_of(units_[at]) == byte) after_[byte] = at;
-  }
+}
+
+uint32_t Replacements::child(size_t& at, unsigned char byte) const {
+  at ^= byte;
+  const uint32_t found = unit(at);
+  if (byte == 0 || label_of(found) != byte) return 0;
+  at ^= offset_of(found);
+  return found;
 }
 
 bool Replacements::keeps_ascii(unsigned char byte) const {
-  size_t at = after_[byte];
-  if (at == 0) return true;
-  if (has_value(units_[at])) return false;
-  at ^= offset_of(units_[at]);
-  for (uint32_t next = 1; next < 128; ++next) {
-    if (label_of(unit(at ^ next)) == next) return false;
+  size_t at = offset_of(unit(0));
+  const uint32_t node = child(at, byte);
+  if (has_value(node)) return false;
+  for (unsigned char next = 1; node != 0 && next < 128; ++next) {
+    if (size_t after = at; child(after, next) != 0) return false;
   }
   return true;
 }
@@ -59,26 +62,20 @@ bool Replacements::keeps_ascii(unsigned char byte) const {
 std::optional<Replacements::Match> Replacements::match(std::string_view text,
                                                        bool is_longest) const {
   std::optional<Match> found;
-  size_t at = text.empty() ? 0 : after_[static_cast<unsigned char>(text[0])];
-  if (at == 0) return found;
-  for (size_t end = 1;; ++end) {
-    const uint32_t node = units_[at];
-    at ^= offset_of(node);
-    if (has_value(node)) {
-      const size_t begin = unit(at) & 0x7FFFFFFF;
-      // In a damaged table a value may point into a text, and a match end inside a character.
-      const bool begins_text = begin < texts_.size() && (begin == 0 || texts_[begin - 1] == '\0');
-      const bool ends_character = end == text.size() || (text[end] & 0xC0) != 0x80;
-      if (begins_text && ends_character) {
-        found = Match{texts_.data() + begin, end};
-        if (!is_longest) return found;
-      }
-    }
-    if (end == text.size()) return found;
-    const auto label = static_cast<unsigned char>(text[end]);
-    at ^= label;
-    if (label_of(unit(at)) != label || at >= units_.size()) return found;
+  size_t at = offset_of(unit(0));
+  for (size_t end = 1; end <= text.size(); ++end) {
+    const uint32_t node = child(at, static_cast<unsigned char>(text[end - 1]));
+    if (node == 0) break;
+    if (!has_value(node)) continue;
+    const size_t begin = unit(at) & 0x7FFFFFFF;
+    // In a damaged table a value may point into a text, and a match end inside a character.
+    const bool begins_text = begin < texts_.size() && (begin == 0 || texts_[begin - 1] == '\0');
+    const bool ends_character = end == text.size() || (text[end] & 0xC0) != 0x80;
+    if (!begins_text || !ends_character) continue;
+    found = Match{texts_.data() + begin, end};
+    if (!is_longest) break;
   }
+  return found;
 }
 
 /// The bytes of the grapheme at byte `at`.

@@ -43,12 +43,12 @@ class Replacements {
 
  private:
   void append(std::string& to, std::string_view grapheme) const;
+  /// Goes along a byte from the children at `at` to those of the child; returns its unit, or 0.
+  uint32_t child(size_t& at, unsigned char byte) const;
   uint32_t unit(size_t at) const { return at < units_.size() ? units_[at] : 0; }
 
   std::vector<uint32_t> units_ = {};
   std::string texts_ = {};
-  /// The place of the children after each first byte, and 0 for a byte that begins no text.
-  std::array<size_t, 256> after_ = {};
 };
 
 /// How a model of SentencePiece normalizes text.

@@ -5,11 +5,9 @@
 #include <cstring>
 #include <utility>
 
-#include "data/tokenizer/bpe.h"
 #include "data/tokenizer/piece_normalizer.h"
 #include "data/tokenizer/text_model.h"
 #include "data/tokenizer/unicode.h"
-#include "data/tokenizer/unigram.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
 
@@ -80,7 +78,6 @@ struct PieceModel {
   uint64_t kind = unigram;
   bool byte_fallback = false;
   PieceNormalization normalization = {};
-  std::string replacements = {};
   std::string unknown_text = " \xE2\x81\x87 ";  // U+2047
 };
 
@@ -112,10 +109,11 @@ static void read_training(const std::string& what, std::string_view message, Pie
 }
 
 static void read_normalization(const std::string& what, std::string_view message,
-                               PieceModel& model) {
-  PieceNormalization& rules = model.normalization;
+                               PieceNormalization& rules) {
   for_fields(what, message, [&](const ProtobufField& field) {
-    if (field.number == 2 && field.is_bytes) model.replacements = field.bytes;
+    if (field.number == 2 && !field.bytes.empty()) {
+      rules.replacements = Replacements(what, field.bytes);
+    }
     if (field.number == 3) rules.adds_space = field.value != 0;
     if (field.number == 4) rules.removes_spaces = field.value != 0;
     if (field.number == 5) rules.escapes_spaces = field.value != 0;
@@ -128,7 +126,7 @@ static PieceModel read_piece_model(const std::string& what, std::string_view mes
     if (!field.is_bytes) return;
     if (field.number == 1) model.pieces.push_back(read_piece(what, field.bytes));
     if (field.number == 2) read_training(what, field.bytes, model);
-    if (field.number == 3) read_normalization(what, field.bytes, model);
+    if (field.number == 3) read_normalization(what, field.bytes, model.normalization);
   });
   if (model.kind != PieceModel::unigram && model.kind != PieceModel::bpe) {
     fail(what, ": the model's kind is ", model.kind, ", expected 1 (unigram) or 2 (bpe)");
@@ -160,10 +158,6 @@ static void set_piece_text(const std::string& what, const PieceModel& from, size
     append_replaced(text, token, kSpacePiece, " ");
   }
   model.special[id] = piece.type == PieceModel::control;
-}
-
-static bool is_in_words(const PieceModel::Piece& piece) {
-  return piece.type == PieceModel::normal || piece.type == PieceModel::user_defined;
 }
 
 /// The merges that make pieces: every pair of pieces whose text is a piece; a larger score is
@@ -225,7 +219,7 @@ static void add_bpe(const std::string& what, const PieceModel& from, TextModel& 
   const BpeSpec spec = merges_of_pieces(what, from);
   model.words = std::make_unique<Bpe>(what, spec);
   model.caches = merges_keep_spaces_first(spec);
-  if (model.caches) model.splitter.add({.find = Regex(what, kPiecesFromSpaces)});
+  if (model.caches) model.splitter.add({.find = regex_finder(what, kPiecesFromSpaces)});
   model.added_normalized = AddedTokens(tokens_of_type(from, PieceModel::user_defined));
 }
 
@@ -239,7 +233,7 @@ static void add_unigram(const std::string& what, const PieceModel& from, TextMod
     if (piece.type == PieceModel::byte && from.byte_fallback) {
       spec.bytes[static_cast<unsigned char>(checked_byte(what, piece.text))] = id;
     }
-    if (!is_in_words(piece)) continue;
+    if (piece.type != PieceModel::normal && piece.type != PieceModel::user_defined) continue;
     spec.pieces.push_back({piece.text, id, piece.score, piece.type == PieceModel::user_defined});
   }
   model.words = std::make_unique<Unigram>(spec);
@@ -276,9 +270,6 @@ TextModel read_sentencepiece(const std::string& what, const std::string& path,
     kept.emplace_back(from.pieces[id].text, static_cast<int32_t>(id));
   }
   from.normalization.kept = DoubleArray(std::move(kept));
-  if (!from.replacements.empty()) {
-    from.normalization.replacements = Replacements(source, from.replacements);
-  }
   add_tokens(source, from, added, model);
   model.texts.following = model.tokens;
   model.texts.is_byte.resize(model.tokens.size());

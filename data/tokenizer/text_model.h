@@ -4,15 +4,85 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "data/tokenizer/added_tokens.h"
-#include "data/tokenizer/normalizer.h"
-#include "data/tokenizer/piece_decoder.h"
-#include "data/tokenizer/splitter.h"
+#include "data/tokenizer/double_array.h"
+#include "data/tokenizer/text_steps.h"
 #include "data/tokenizer/word_model.h"
 
 namespace weft::text {
+
+/// A token that is found in the text itself, before the text is cut into words.
+struct AddedToken {
+  int32_t id = 0;
+  std::string content = {};
+  /// Left out of decoded text on demand.
+  bool special = false;
+  /// Searched in the normalized text instead of the text itself.
+  bool normalized = false;
+  /// Found as a whole word only.
+  bool single_word = false;
+  /// Whether it takes in the white space on its left or right.
+  bool left = false, right = false;
+};
+
+/// Finds added tokens in text: the leftmost, and of those that begin at one place the longest.
+class AddedTokens {
+ public:
+  AddedTokens() = default;
+  /// If two tokens have equal texts, the last one is found. A token with an empty text never is.
+  explicit AddedTokens(std::vector<AddedToken> tokens);
+
+  /// Calls `text(part)` and `token(id)` in the order of the text.
+  template <class Text, class Token>
+  void for_parts(std::string_view whole, const Text& text, const Token& token) const {
+    size_t from = 0;
+    Match match{};
+    for (size_t at = 0; find(whole, at, from, match); at = match.next) {
+      if (from < match.begin) text(whole.substr(from, match.begin - from));
+      token(match.id);
+      from = match.end;
+    }
+    if (from < whole.size()) text(whole.substr(from));
+  }
+
+ private:
+  struct Match {
+    /// With the white space that it takes in; the search goes on at `next`.
+    size_t begin, end, next;
+    int32_t id;
+  };
+  /// Finds the first token from `at` on; text before `from` is taken.
+  bool find(std::string_view whole, size_t at, size_t from, Match& match) const;
+
+  std::vector<AddedToken> tokens_;
+  /// The numbers of the tokens.
+  DoubleArray tree_;
+};
+
+/// The texts of tokens, from which decoded text is put together.
+struct PieceTexts {
+  /// How bytes that are not UTF-8 are decoded.
+  enum class Broken {
+    /// Each longest prefix of a code point is one U+FFFD.
+    prefix,
+    /// Each byte is one U+FFFD.
+    byte,
+    /// Each byte of the run of byte tokens that holds them is one U+FFFD.
+    run
+  };
+
+  /// By id: the text of a token after others, and of the first token of a text (empty: the same).
+  std::vector<std::string> following = {}, first = {};
+  /// By id: whether the text is one byte that stands for itself. Empty: every token is bytes.
+  std::vector<bool> is_byte = {};
+  Broken broken = Broken::prefix;
+  /// Spaces removed from the start of the text.
+  int64_t spaces_removed = 0;
+  /// The token whose spaces stay at the start of the text.
+  int64_t unstripped = -1;
+};
 
 /// The parts of a tokenizer, as its files describe them.
 struct TextModel {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/tokenizer/unigram.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "data/tokenizer/unicode.h"
+#include "data/tokenizer/word_model.h"
 
 namespace weft::text {
 

@@ -69,13 +69,6 @@ static uint64_t word_hash(std::string_view word) {
 
 WordCache::WordCache() : table_(kSlots, Entry{}) {}
 
-void WordCache::clear() {
-  std::ranges::fill(table_, Entry{});
-  texts_.clear();
-  ids_.clear();
-  words_ = 0;
-}
-
 void WordCache::encode(const WordModel& model, std::string_view word, std::vector<int32_t>& ids) {
   if (word.size() > kLongestWord) return model.encode(word, ids);
   const uint64_t hash = word_hash(word);
@@ -90,7 +83,7 @@ void WordCache::encode(const WordModel& model, std::string_view word, std::vecto
   }
   const size_t before = ids.size();
   model.encode(word, ids);
-  if (words_ == kMostWords) return clear();
+  if (words_ == kMostWords) return void(*this = WordCache());
   const auto count = static_cast<uint16_t>(ids.size() - before);
   table_[slot] = {hash, static_cast<uint32_t>(texts_.size()), static_cast<uint32_t>(ids_.size()),
                   static_cast<uint16_t>(word.size()), count};

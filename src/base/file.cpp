@@ -117,6 +117,14 @@ std::string File::text(int64_t offset, int64_t bytes) const {
   return text;
 }
 
+std::string read_file(const std::string& what, const std::string& path, int64_t most) {
+  const File file(what, path);
+  if (file.size() > most) {
+    fail(what, ": ", path, " has ", file.size(), " bytes, expected at most ", most);
+  }
+  return file.text();
+}
+
 OutputFile::OutputFile(std::string what, std::string path, Mode mode)
     : what_(std::move(what)), path_(std::move(path)) {
   const int flags = mode == Mode::append ? O_APPEND : O_TRUNC;

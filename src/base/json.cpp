@@ -82,12 +82,8 @@ void check_json(const std::string& what, const std::string& source, std::string_
 }
 
 std::string read_json(const std::string& what, const std::string& path, int64_t max_bytes) {
-  const File file(what, path);
-  if (file.size() == 0) fail(what, ": ", path, " is empty, expected a JSON object");
-  if (file.size() > max_bytes) {
-    fail(what, ": ", path, " has ", file.size(), " bytes, expected at most ", max_bytes);
-  }
-  std::string text = file.text();
+  std::string text = read_file(what, path, max_bytes);
+  if (text.empty()) fail(what, ": ", path, " is empty, expected a JSON object");
   check_json(what, path, text);
   return text;
 }

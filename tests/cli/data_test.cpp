@@ -54,7 +54,7 @@ TEST(Data, ReadsFilesAndDirectoriesInOrder) {
   EXPECT_EQ(text_of(stream),
             "first\n\xff"
             "one\ntwo\nthree");
-  EXPECT_EQ(stream.files(), 4);
+  EXPECT_EQ(stream.paths().size(), 4u);
 }
 
 TEST(Data, ReadsLargeFilesWhereTheyAreWanted) {

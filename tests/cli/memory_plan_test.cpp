@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/memory_plan.h"
+#include "cli/step_cost.h"
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ static ParallelOptions with_batch(ParallelOptions options) {
 
 static void expect_within_prediction(const ParallelOptions& options, int ranks) {
   const MeasuredStep measured = measured_step(planned_model(), options, ranks);
-  const StepCost cost = step_cost(fake_world(0, ranks, 8), planned_model(), options, 8);
+  const StepCost cost = step_cost(fake_world(0, ranks, 8), planned_model(), options);
   for (size_t i = 0; i < kPurposes; ++i) {
     const auto purpose = static_cast<Purpose>(i);
     // Scratch memory of products is bounded, and what two blocks with fine units gather.
@@ -112,10 +112,16 @@ static MemoryPlan plan_with(const std::string& recompute, const std::string& mem
   return planned(planned_model(), options, ranks, 8, Machine());
 }
 
+static ParallelOptions chosen_by(const MemoryPlan& plan, int ranks) {
+  ParallelOptions options = with_batch({.mesh = concat("dp=", ranks), .choice = plan.choice});
+  complete(options, 0, 64, "--ranks");
+  return options;
+}
+
 static StepCost cost_with(const std::string& recompute, int ranks) {
   ParallelOptions options = with_batch({.mesh = concat("dp=", ranks), .recompute = recompute});
   complete(options, 0, 64, "--ranks");
-  return step_cost(fake_world(0, ranks, 8), planned_model(), options, 8);
+  return step_cost(fake_world(0, ranks, 8), planned_model(), options);
 }
 
 TEST(MemoryPlan, IsTheFastestThatFitsAndIsKept) {
@@ -130,10 +136,9 @@ TEST(MemoryPlan, IsTheFastestThatFitsAndIsKept) {
       const MemoryPlan plan = plan_with(concat("budget=", budget), "", ranks);
       EXPECT_LE(plan.peak, budget);
       const Machine machine;
+      const ParallelOptions chosen = chosen_by(plan, ranks);
       const double seconds =
-          step_seconds(step_cost(fake_world(0, ranks, 8), planned_model(), plan.options, 8),
-                       machine)
-              .total;
+          step_seconds(step_cost(fake_world(0, ranks, 8), planned_model(), chosen), machine).total;
       EXPECT_LE(seconds, before);
       before = seconds;
       for (const char* other : {"none", "selective", "full", "op"}) {
@@ -141,7 +146,7 @@ TEST(MemoryPlan, IsTheFastestThatFitsAndIsKept) {
         if (cost.peak_bytes() > budget) continue;
         EXPECT_LE(seconds, 1.03 * step_seconds(cost, machine).total) << other << ' ' << share;
       }
-      expect_within_prediction(plan.options, ranks);
+      expect_within_prediction(chosen, ranks);
     }
   }
 }
@@ -149,13 +154,13 @@ TEST(MemoryPlan, IsTheFastestThatFitsAndIsKept) {
 TEST(MemoryPlan, ChoosesTheScheduleToo) {
   const int64_t most = cost_with("none", 2).peak_bytes();
   const MemoryPlan all = plan_with("none", concat(2 * most), 2);
-  EXPECT_TRUE(all.options.choice.keep_gathered);
-  EXPECT_EQ(all.options.choice.blocks, std::vector<std::string>(4, "none"));
+  EXPECT_TRUE(all.choice.keep_gathered);
+  EXPECT_EQ(all.choice.blocks, std::vector<std::string>(4, "none"));
   const int64_t least = cost_with("full", 2).peak_bytes();
   const MemoryPlan small = plan_with("none", concat(least), 2);
-  EXPECT_FALSE(small.options.choice.keep_gathered);
+  EXPECT_FALSE(small.choice.keep_gathered);
   EXPECT_LE(small.peak, least);
-  expect_within_prediction(small.options, 2);
+  expect_within_prediction(chosen_by(small, 2), 2);
 }
 
 TEST(MemoryPlan, SaysWhatWouldFit) {

@@ -17,7 +17,7 @@ static void expect_told_beforehand(ParallelOptions options, const TransformerCon
   options.seq = 16;
   const int ranks = complete(options, 0, 64, "--ranks");
   const MeasuredStep measured = measured_step(config, options, ranks);
-  const StepCost cost = step_cost(fake_world(0, ranks, 8), config, options, 8);
+  const StepCost cost = step_cost(fake_world(0, ranks, 8), config, options);
   for (int i = 0; i < kPurposes; ++i) {
     const auto purpose = static_cast<Purpose>(i);
     // Scratch memory of kernels is not predicted, nor which experts tokens choose.
@@ -83,7 +83,7 @@ TEST(StepCost, SplitProductsHideWhatTheyOverlap) {
   const auto seconds_with = [&](int parts) {
     ParallelOptions one = options;
     one.async_tp = parts;
-    return step_seconds(step_cost(fake_world(0, ranks, 8, false), config, one, 8), machine);
+    return step_seconds(step_cost(fake_world(0, ranks, 8, false), config, one), machine);
   };
   const StepSeconds whole = seconds_with(1), two = seconds_with(2), four = seconds_with(4);
   EXPECT_EQ(whole.hidden_by_parts, 0);
@@ -96,7 +96,7 @@ TEST(StepCost, SplitProductsHideWhatTheyOverlap) {
   EXPECT_NEAR(four.compute, whole.compute, 0.1 * whole.compute);
   Machine waiting = machine;
   waiting.overlaps = false;
-  EXPECT_EQ(step_seconds(step_cost(fake_world(0, ranks, 8, false), config, options, 8), waiting)
+  EXPECT_EQ(step_seconds(step_cost(fake_world(0, ranks, 8, false), config, options), waiting)
                 .hidden_by_parts,
             0);
 }
@@ -160,7 +160,7 @@ TEST(StepCost, IsPredictedForARankWhoseRandomNumbersStay) {
   const StepSeconds predicted = predicted_step(machine, small_llama(3), options, ranks, 2);
   EXPECT_TRUE(Context::current().random == before);
   const StepSeconds estimated = step_seconds(
-      step_cost(fake_world(0, ranks, 2, !machine.overlaps), small_llama(3), options, 2), machine);
+      step_cost(fake_world(0, ranks, 2, !machine.overlaps), small_llama(3), options), machine);
   EXPECT_GT(predicted.communication, 0);
   EXPECT_EQ(predicted.communication, estimated.communication);
   EXPECT_EQ(predicted.total, estimated.total);
@@ -169,7 +169,7 @@ TEST(StepCost, IsPredictedForARankWhoseRandomNumbersStay) {
 /// 70 billion parameters over a simulated cluster of 512 ranks.
 TEST(StepCost, OfALargeModelIsWorkedOutWithoutItsMemory) {
   ParallelOptions options{.mesh = "dp=64,tp=8", .dtype = "bf16", .batch = 512, .seq = 8192};
-  const StepCost cost = step_cost(fake_world(5, 512, 8, false), large_llama(), options, 8);
+  const StepCost cost = step_cost(fake_world(5, 512, 8, false), large_llama(), options);
   const double parameters = 70.55e9;
   EXPECT_NEAR(static_cast<double>(cost.sharding.parameters), 4 * parameters / 512, 1e7);
   // 6 operations a parameter and token, and the causal half of 12 layers x dim x sequence.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/generation/decoder.h"
+#include "data/generation/generation.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "data/generation/sampling.h"
+#include "data/generation/generation.h"
 #include "tests/data/small_config.h"
 #include "tests/support/ranks.h"
 #include "tests/support/scratch.h"

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -40,6 +41,10 @@ class WEFT_API File {
   struct Body;
   std::shared_ptr<Body> body_;
 };
+
+/// The bytes of a file. std::invalid_argument also when it has more than `most`.
+WEFT_API std::string read_file(const std::string& what, const std::string& path,
+                               int64_t most = std::numeric_limits<int64_t>::max());
 
 /// A file that is written from its start or from its end on, without a buffer. Every error names
 /// `what` (the caller or its flag), the path, the call and the reason.

@@ -1,13 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "data/tokenizer/regex.h"
+// The steps that normalize text and cut it into words.
 
 namespace weft::text {
+
+/// A range of bytes of a text.
+struct TextRange {
+  size_t begin, end;
+};
+
+/// Finds the first match that begins at byte `from` of valid UTF-8 or later and is not empty;
+/// returns whether there is one.
+using Find = std::function<bool(std::string_view text, size_t from, TextRange& match)>;
+
+/// Finds a regular expression, compiled by PCRE2 with its just-in-time compiler, in valid UTF-8.
+/// Several threads may search at once. std::invalid_argument, which begins with `what`, when the
+/// pattern does not compile; searches beyond PCRE2's limits throw std::runtime_error.
+Find regex_finder(const std::string& what, const std::string& pattern);
+
+/// The most bytes of a token's text, however its steps change it.
+inline constexpr size_t kLongestText = size_t{1} << 16;
+
+/// Normalizes text by steps in order.
+class Normalizer {
+ public:
+  struct Step {
+    /// The changed text; std::invalid_argument when replacements make it longer than `most` bytes.
+    std::function<std::string(std::string_view text, size_t most)> apply;
+    /// Whether the step leaves the text as it is. Null: it may change any text.
+    bool (*keeps)(std::string_view text) = nullptr;
+  };
+
+  void add(Step step) { steps_.push_back(std::move(step)); }
+  size_t steps() const { return steps_.size(); }
+  /// The normalized text: `text` itself or what `scratch` holds afterwards. `text` is valid UTF-8.
+  /// std::invalid_argument when replacements make it more than 64 times as long.
+  std::string_view apply(std::string_view text, std::string& scratch) const;
+
+ private:
+  std::vector<Step> steps_;
+};
 
 /// One step that cuts text into words, a "pre-tokenizer" of tokenizer.json.
 struct Split {
