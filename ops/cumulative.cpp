@@ -4,7 +4,7 @@
 #include "ops/dims.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
-#include "ops/sorting.h"
+#include "ops/take.h"
 #include "src/kernels/copy/dense.h"
 #include "src/kernels/map/map.h"
 #include "src/kernels/scan/scan.h"
@@ -267,10 +267,6 @@ static Op cumulative_extreme_op(const char* name, bool greatest) {
       .rule_of = scan_rule<1, 2>,
       .structure = one_dim(),
       .forward = [=](const Call& c) { extreme_forward(c, greatest); },
-      .backward =
-          [](const Grad& g) {
-            g.give(0, place_along_dim(g.grad(), g.out(1), static_cast<int>(g.attribute(0))));
-          },
       .stages = {extreme_stage(greatest, 0), extreme_stage(greatest, 1)},
       .samples = {sample_with({{5, 7}}, {1}), sample_with({{5, 3, 2}}, {0}),
                   sample_with({{5, 7}}, {0}, {i32})},

@@ -1,16 +1,131 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/search/search.h"
+#include "ops/sorting.h"
 
 #include <algorithm>
 
 #include "ops/dims.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
-#include "ops/sorting.h"
+#include "ops/take.h"
 #include "src/kernels/copy/dense.h"
+#include "src/kernels/rows/rows.h"
+#include "src/kernels/search/search.h"
+#include "src/kernels/sort/sort.h"
 #include "weft/ops.h"
 
 namespace weft {
+
+// If the dim is sharded, ranks sort their parts, find the chunk boundaries of the whole sorted
+// rows in them (`SortedPart::locate`), send each part the elements of its chunk, and merge what
+// they receive. Traffic: for each element that changes part its bytes and 8 for its index; for each
+// row, and boundary between parts, at most 17 rounds of up to 15 counts. Memory: a few times the
+// part.
+
+// structure: DimAndFlag.
+
+/// The beginnings of the chunk of each part in this rank's sorted rows, and the end.
+static std::vector<std::vector<int64_t>> cuts_of(const Parts& parts, const SortedPart& part,
+                                                 int64_t first, int64_t rows) {
+  const auto boundaries = static_cast<size_t>(parts.count() - 1);
+  std::vector<int64_t> positions;
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int p = 1; p < parts.count(); ++p) positions.push_back(parts.chunk(p).offset);
+  }
+  const auto places = part.locate(parts, first, positions, static_cast<int64_t>(boundaries));
+  const auto count = static_cast<size_t>(rows);
+  std::vector<std::vector<int64_t>> cuts(boundaries + 2, std::vector<int64_t>(count, 0));
+  cuts.back().assign(count, part.size());
+  for (size_t i = 0; i < places.size(); ++i) {
+    cuts[i % boundaries + 1][i / boundaries] = places[i].before;
+  }
+  return cuts;
+}
+
+/// Sends each part the elements of its chunk of `rows` rows from row `first` on; returns those of
+/// this rank's chunk.
+static Parcels exchanged_chunks(const Parts& parts, const SortedPart& part, int64_t first,
+                                int64_t rows) {
+  const std::vector<std::vector<int64_t>> cuts = cuts_of(parts, part, first, rows);
+  std::vector<int64_t> bytes;
+  for (size_t p = 0; p + 1 < cuts.size(); ++p) {
+    int64_t elements = 0;
+    for (size_t r = 0; r < cuts[p].size(); ++r) elements += cuts[p + 1][r] - cuts[p][r];
+    bytes.push_back(SortedRuns::bytes_for(rows, elements, part.dtype()));
+  }
+  const Parcels sent(bytes);
+  for (int p = 0; p < parts.count(); ++p) {
+    const auto at = static_cast<size_t>(p);
+    SortedRuns::write(sent.at(p), part, first, cuts[at], cuts[at + 1]);
+  }
+  return parts.exchange(sent);
+}
+
+/// Sorts rows of which this rank holds a part; without `values`, stores the indices only.
+static void sort_across(const Call& c, const Parts& parts, const MemoryBlock* values,
+                        const MemoryBlock& indices) {
+  const auto [dim, descending] = unpack<DimAndFlag>(c.attributes().structure);
+  const int last = indices.shape.ndim() - 1;
+  const SortedPart part(with_last_dim(c.in(0), dim), descending, parts.own(), parts.own().length);
+  const Rows sorted = values ? Rows(with_last_dim(*values, dim), last) : Rows();
+  const Rows numbers(with_last_dim(indices, dim), last);
+  const int64_t numbers_in_row = 2 * parts.count() * (parts.count() - 1);
+  const int64_t together = rows_together(parts, part.rows(), numbers_in_row);
+  for (int64_t first = 0; first < part.rows(); first += together) {
+    const int64_t rows = std::min(together, part.rows() - first);
+    const Parcels received = exchanged_chunks(parts, part, first, rows);
+    SortedRuns runs(received, parts.count(), rows, part.dtype(), descending);
+    for (int64_t r = first; r < first + rows; ++r) store_elements(sorted, numbers, r, runs.next());
+  }
+}
+
+/// Results: the sorted elements and their indices, which the gradient needs.
+static const Op sort_op = register_with_indices({
+    .name = "sort",
+    .rule_of = scan_rule<1, 2>,
+    .structure = dim_and_flag("dim, whether descending"),
+    .forward =
+        [](const Call& c) {
+          const auto [dim, descending] = unpack<DimAndFlag>(c.attributes().structure);
+          const MemoryBlock values = with_last_dim(c.out(0), dim);
+          sort_rows(&values, with_last_dim(c.out(1), dim), with_last_dim(c.in(0), dim), descending);
+        },
+    .across = [](const Call& c, Parts& parts) { sort_across(c, parts, &c.out(0), c.out(1)); },
+    .samples = {sample_with({{5, 7}}, {1, 0}), sample_with({{5, 3, 2}}, {0, 1}),
+                sample_with({{5, 7}}, {0, 1}, {i64})},
+});
+
+static const Op argsort_op = register_op({
+    .name = "argsort",
+    .rule_of = scan_rule<1>,
+    .structure = dim_and_flag("dim, whether descending"),
+    .dtype = [](const Attributes&, std::span<const DType>, int) { return i64; },
+    .forward =
+        [](const Call& c) {
+          const auto [dim, descending] = unpack<DimAndFlag>(c.attributes().structure);
+          sort_rows(nullptr, with_last_dim(c.out(), dim), with_last_dim(c.in(0), dim), descending);
+        },
+    .staged_over = {"n"},
+    .across = [](const Call& c, Parts& parts) { sort_across(c, parts, nullptr, c.out()); },
+    .differentiable = false,
+    .samples = {sample_with({{5, 7}}, {1, 0}), sample_with({{5, 3}}, {0, 1}, {i32})},
+});
+
+static Attributes sort_attributes(const char* what, const Tensor& a, int dim, bool descending) {
+  return {.structure = pack_structure(DimAndFlag{checked_dim(what, a, dim), descending})};
+}
+
+Tensor sort(const Tensor& a, int dim, bool descending) {
+  return sort_with_indices(a, dim, descending)[0];
+}
+
+Tensors sort_with_indices(const Tensor& a, int dim, bool descending) {
+  const Attributes attributes = sort_attributes("sort", a, dim, descending);
+  return call_ordered(sort_op, {a}, attributes);
+}
+
+Tensor argsort(const Tensor& a, int dim, bool descending) {
+  return argsort_op({ordered_as_i64(a)}, sort_attributes("argsort", a, dim, descending));
+}
 
 /// structure: whether behind equal elements. Where the sorted dim is sharded, the result is a sum
 /// over its parts, of the elements of each part before the value: the op moves nothing.
@@ -152,18 +267,19 @@ Tensors nonzero(const Tensor& a) {
   return indices;
 }
 
-/// Whether each element of a sorted tensor [n] differs from the one before it.
-static Tensor differs_from_last(const Tensor& sorted) {
-  const int64_t n = sorted.numel();
-  const Tensor differs = not_equal(slice(sorted, 0, 1, n), slice(sorted, 0, 0, n - 1));
-  const Tensor first = slice(sorted, 0, 0, 1);
-  return cat({logical_or(equal(first, first), not_equal(first, first)), differs}, 0);
+Tensor starts_of_runs(const Tensor& a) {
+  const int64_t n = a.size(0);
+  const Tensor first = slice(a, 0, 0, 1);
+  const Tensor differs = cat({logical_or(equal(first, first), not_equal(first, first)),
+                              not_equal(slice(a, 0, 1, n), slice(a, 0, 0, n - 1))},
+                             0);
+  return a.ndim() > 1 ? any(reshape(differs, {n, a.numel() / n}), {1}) : differs;
 }
 
 Tensor unique_values(const Tensor& a) {
   check_tensor("unique", a);
   const Tensor sorted = sort(reshape(a.detach(), {a.numel()}));
-  return a.numel() == 0 ? sorted : Kept(differs_from_last(sorted)).of(sorted);
+  return a.numel() == 0 ? sorted : Kept(starts_of_runs(sorted)).of(sorted);
 }
 
 Unique unique(const Tensor& a) {
@@ -172,11 +288,12 @@ Unique unique(const Tensor& a) {
   const Tensor flat = reshape(a.detach(), {n});
   const Tensors sorted = sort_with_indices(flat, 0, false);
   if (n == 0) return {sorted[0], sorted[1], reshape(sorted[1], a.shape()), sorted[1]};
-  const Kept kept(differs_from_last(sorted[0]));
+  const Kept kept(starts_of_runs(sorted[0]));
   const Tensor starts = kept.indices();
   const Tensor ends = cat({slice(starts, 0, 1, kept.count()), one_number(starts, n)}, 0);
+  const Tensor places = places_along({n}, 0, flat.sharding(), flat.device());
   return {kept.of(sorted[0]), kept.of(sorted[1]),
-          reshape(place_along_dim(kept.rank(), sorted[1], 0), a.shape()), sub(ends, starts)};
+          reshape(add_along_dim(kept.rank(), sorted[1], 0, places), a.shape()), sub(ends, starts)};
 }
 
 }  // namespace weft
