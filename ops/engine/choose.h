@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "ops/engine/by_index.h"
+#include "ops/engine/route.h"
 
 namespace weft {
 
