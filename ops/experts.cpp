@@ -177,11 +177,8 @@ static const Op grouped_weight_gradient_op = register_op({
     .structure = grouped_structure(3),
     .linear = {{0}, {1}},
     .forward = multiply_columns,
-    .backward =
-        [](const Grad& g) {
-          if (g.wants(0)) g.give(0, multiplied(g, g.in(1), g.grad(), true));
-          if (g.wants(1)) g.give(1, multiplied(g, g.in(0), g.grad(), false));
-        },
+    .backward = give_each({[](auto& g) { return multiplied(g, g.in(1), g.grad(), true); },
+                           [](auto& g) { return multiplied(g, g.in(0), g.grad(), false); }}),
     .saves_in = std::vector<int>{0, 1, 2},
     .accumulates = {0},
     .products = share_of_experts,

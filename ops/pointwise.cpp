@@ -118,12 +118,9 @@ static const Op addcdiv_op = floating_elementwise<AddQuotient, 3>({
 static const Op lerp_op = floating_elementwise<Lerp, 3>({
     .name = "lerp",
     .linear = {{0, 1}},
-    .backward =
-        [](const Grad& g) {
-          if (g.wants(0)) g.give(0, mul(g.grad(), sub(1, g.in(2))));
-          if (g.wants(1)) g.give(1, mul(g.grad(), g.in(2)));
-          if (g.wants(2)) g.give(2, mul(g.grad(), sub(g.in(1), g.in(0))));
-        },
+    .backward = give_each({[](auto& g) { return mul(g.grad(), sub(1, g.in(2))); },
+                           [](auto& g) { return mul(g.grad(), g.in(2)); },
+                           [](auto& g) { return mul(g.grad(), sub(g.in(1), g.in(0))); }}),
     .samples = {{.shapes = {{5, 7}, {5, 7}, {5, 7}}}, {.shapes = {{7}, {5, 1}, {3, 5, 7}}}},
 });
 
@@ -131,11 +128,8 @@ static const Op lerp_op = floating_elementwise<Lerp, 3>({
 static const Op lerp_number_op = floating_elementwise<LerpNumber, 2>({
     .name = "lerp_number",
     .linear = {{0, 1}},
-    .backward =
-        [](const Grad& g) {
-          g.give(0, mul(g.grad(), 1 - g.value(0)));
-          if (g.wants(1)) g.give(1, mul(g.grad(), g.value(0)));
-        },
+    .backward = give_each({[](auto& g) { return mul(g.grad(), 1 - g.value(0)); },
+                           [](auto& g) { return mul(g.grad(), g.value(0)); }}),
     .saves_in = std::vector<int>{},
     .samples = {{.shapes = {{5, 7}, {5, 7}}, .attributes = {.values = {0.25}}},
                 {.shapes = {{7}, {5, 1}}, .attributes = {.values = {1.5}}}},
@@ -152,10 +146,8 @@ static const Op nan_to_num_op = floating_elementwise<ReplaceNonfinite, 1>({
 static const Op fmod_op = floating_elementwise<Rest, 2>({
     .name = "fmod",
     .backward =
-        [](const Grad& g) {
-          g.give(0, g.grad());
-          if (g.wants(1)) g.give(1, neg(mul(g.grad(), trunc(div(g.in(0), g.in(1))))));
-        },
+        give_each({[](auto& g) { return g.grad(); },
+                   [](auto& g) { return neg(mul(g.grad(), trunc(div(g.in(0), g.in(1))))); }}),
     .samples = samples_of_two(0.5),
 });
 
