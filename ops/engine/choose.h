@@ -69,6 +69,14 @@ template <class Visit> void each_combination(std::span<const size_t> counts, con
   }
 }
 
+/// Cuts dim `dim` of `pattern`, which no axis cuts, as `other` cuts its dim `from`.
+inline void cut_like(Pattern& pattern, int dim, const Pattern& other, int from) {
+  for (const int axis : other.cutting(from)) {
+    const std::span<const int64_t> sizes = other[axis].sizes();
+    pattern.set(axis, Shard{dim, {sizes.begin(), sizes.end()}});
+  }
+}
+
 /// Returns the first dim of an operand that is fetched, or -1.
 int fetched_dim(const Binding& binding, size_t operand);
 inline bool is_fetched(const Binding& binding, size_t operand) {
