@@ -8,11 +8,7 @@
 #include "src/kernels/copy/dense.h"
 #include "src/kernels/map/map.h"
 #include "src/kernels/scan/scan.h"
-#include "weft/ops/along_dim.h"
-#include "weft/ops/elementwise.h"
-#include "weft/ops/factories.h"
-#include "weft/ops/selection.h"
-#include "weft/ops/shapes.h"
+#include "weft/ops.h"
 
 namespace weft {
 

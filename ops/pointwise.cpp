@@ -9,13 +9,7 @@
 #include "ops/functions.h"
 #include "ops/promotion.h"
 #include "weft/error.h"
-#include "weft/ops/elementwise.h"
-#include "weft/ops/factories.h"
-#include "weft/ops/logic.h"
-#include "weft/ops/powers.h"
-#include "weft/ops/reductions.h"
-#include "weft/ops/rounding.h"
-#include "weft/ops/trigonometry.h"
+#include "weft/ops.h"
 
 namespace weft {
 

@@ -11,10 +11,7 @@
 #include "src/kernels/math/logarithms.h"
 #include "src/kernels/math/special.h"
 #include "src/kernels/math/special_floats.h"
-#include "weft/ops/factories.h"
-#include "weft/ops/logic.h"
-#include "weft/ops/powers.h"
-#include "weft/ops/rounding.h"
+#include "weft/ops.h"
 
 namespace weft {
 
