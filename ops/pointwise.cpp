@@ -147,9 +147,7 @@ static const Op fmod_op = floating_elementwise<Rest, 2>({
 
 static Tensor call_on_three(const Op& op, const Tensor& a, const Tensor& b, const Tensor& c,
                             const Attributes& attributes = {}) {
-  for (const Tensor& x : {a, b, c}) {
-    if (!x) fail(op.spec().name, ": no tensor is given, expected one");
-  }
+  check_tensor(op.spec().name.c_str(), a, b, c);
   const DType dtype = promote(promote(a.dtype(), b.dtype()), c.dtype());
   const DType both = is_floating(dtype) ? dtype : DType::f32;
   return op({as_dtype(a, both), as_dtype(b, both), as_dtype(c, both)}, attributes);
