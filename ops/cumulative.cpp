@@ -4,6 +4,7 @@
 #include "ops/dims.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
+#include "ops/sorting.h"
 #include "ops/take.h"
 #include "src/kernels/copy/dense.h"
 #include "src/kernels/map/map.h"
@@ -275,10 +276,7 @@ static const Op cummin_op = cumulative_extreme_op("cummin", false);
 static ValuesAndIndices extremes_along(const Op& op, const Tensor& a, int dim) {
   const char* what = op.spec().name.c_str();
   check_tensor(what, a);
-  if (a.ndim() == 0) {
-    const ValuesAndIndices one = extremes_along(op, reshape(a, {1}), dim);
-    return {reshape(one.values, {}), reshape(one.indices, {})};
-  }
+  if (a.ndim() == 0) return without_dim(extremes_along(op, unsqueeze(a, 0), dim), 0, false);
   const Tensors found = call_ordered(op, {a}, {.structure = {checked_dim(what, a, dim)}});
   return {found[0], found[1]};
 }

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "mesh/grid.h"
+#include "mesh/mesh_body.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/take.h"
 #include "src/kernels/copy/dense.h"
@@ -25,11 +25,7 @@ struct RowAxes {
   /// How the experts' axes cut the experts: the size of each part, in the order of the axes.
   Numbers parts;
 
-  int64_t group_count() const {
-    int64_t count = 1;
-    for (const int axis : groups) count *= mesh.axis_size(axis);
-    return count;
-  }
+  int64_t group_count() const { return mesh ? mesh.body()->grid().size(groups) : 1; }
   /// This rank's number among the parts along these axes.
   int64_t position_along(const Axes& axes) const {
     int64_t position = 0;
