@@ -282,9 +282,7 @@ static std::vector<int64_t> parts_along(const Sharding& sharding, const std::vec
   return parts;
 }
 
-/// Gives the axes that cut `dim` these sizes, the innermost one first: those of an outer axis are
-/// sums.
-static void set_parts(Pattern& pattern, const MeshGrid& grid, int dim, std::vector<int64_t> parts) {
+void set_parts(Pattern& pattern, const MeshGrid& grid, int dim, std::vector<int64_t> parts) {
   const Axes axes = pattern.cutting(dim);
   for (int i = axes.size(); i-- > 0;) {
     pattern.set_sizes(axes[i], parts);

@@ -267,13 +267,19 @@ Tensors nonzero(const Tensor& a) {
   return indices;
 }
 
-Tensor starts_of_runs(const Tensor& a) {
+/// Whether each slice of dim 0, which has elements, differs from the one before: [n].
+static Tensor starts_of_runs(const Tensor& a) {
   const int64_t n = a.size(0);
   const Tensor first = slice(a, 0, 0, 1);
   const Tensor differs = cat({logical_or(equal(first, first), not_equal(first, first)),
                               not_equal(slice(a, 0, 1, n), slice(a, 0, 0, n - 1))},
                              0);
   return a.ndim() > 1 ? any(reshape(differs, {n, a.numel() / n}), {1}) : differs;
+}
+
+/// How many of `n` elements belong to each run, from where the runs start.
+static Tensor lengths_of_runs(const Tensor& starts, int64_t n) {
+  return sub(cat({slice(starts, 0, 1, starts.numel()), one_number(starts, n)}, 0), starts);
 }
 
 Tensor unique_values(const Tensor& a) {
@@ -290,10 +296,27 @@ Unique unique(const Tensor& a) {
   if (n == 0) return {sorted[0], sorted[1], reshape(sorted[1], a.shape()), sorted[1]};
   const Kept kept(starts_of_runs(sorted[0]));
   const Tensor starts = kept.indices();
-  const Tensor ends = cat({slice(starts, 0, 1, kept.count()), one_number(starts, n)}, 0);
   const Tensor places = places_along({n}, 0, flat.sharding(), flat.device());
   return {kept.of(sorted[0]), kept.of(sorted[1]),
-          reshape(add_along_dim(kept.rank(), sorted[1], 0, places), a.shape()), sub(ends, starts)};
+          reshape(add_along_dim(kept.rank(), sorted[1], 0, places), a.shape()),
+          lengths_of_runs(starts, n)};
+}
+
+UniqueConsecutive unique_consecutive(const Tensor& a, std::optional<int> dim) {
+  check_tensor("unique_consecutive", a);
+  const int at = dim ? normalized_dim("unique_consecutive", *dim, a.ndim()) : 0;
+  const Tensor rows = dim ? moveaxis(a, {at}, {0}) : reshape(a, {a.numel()});
+  const int64_t n = rows.size(0);
+  if (rows.numel() == 0) {
+    const Tensor none = slice(zeros({1}, options_next_to(a, DType::i64)), 0, 0, 0);
+    return {a, dim ? none : reshape(none, a.shape()), none};
+  }
+  const Tensor starts = starts_of_runs(rows);
+  const Tensor inverse = sub(cumulative_sum(starts, 0), 1);
+  const Tensor places = nonzero(starts)[0];
+  const Tensor values = take(rows, places, 0);
+  return {dim ? moveaxis(values, {0}, {at}) : values, dim ? inverse : reshape(inverse, a.shape()),
+          lengths_of_runs(places, n)};
 }
 
 }  // namespace weft

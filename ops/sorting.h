@@ -21,9 +21,6 @@ inline ValuesAndIndices without_dim(const ValuesAndIndices& found, int dim, bool
 /// Results of the op `sort`: sorted elements and their indices.
 Tensors sort_with_indices(const Tensor& a, int dim, bool descending);
 
-/// Whether each slice of dim 0, which has elements, differs from the one before: [n].
-Tensor starts_of_runs(const Tensor& a);
-
 // sorted_first and sorted_at return elements and their indices (i64) along `dim`, which is not
 // negative and may be sharded.
 

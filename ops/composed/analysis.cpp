@@ -4,7 +4,6 @@
 
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
-#include "ops/sorting.h"
 #include "ops/take.h"
 #include "weft/error.h"
 #include "weft/ops.h"
@@ -243,24 +242,6 @@ Tensor bincount(const Tensor& a, const std::optional<Tensor>& weights, int64_t m
   const Tensor one = x.is_sharded() ? ones_like(x) : ones({1}, options_next_to(x, DType::i64));
   const Tensor own = weights ? *weights : expand(one, x.shape());
   return add_along_dim(is_floating(own.dtype()) ? own : cast(own, DType::i64), x, 0, count);
-}
-
-UniqueConsecutive unique_consecutive(const Tensor& a, std::optional<int> dim) {
-  check_tensor("unique_consecutive", a);
-  const int at = dim ? normalized_dim("unique_consecutive", *dim, a.ndim()) : 0;
-  const Tensor rows = dim ? moveaxis(a, {at}, {0}) : reshape(a, {a.numel()});
-  const int64_t n = rows.size(0);
-  if (rows.numel() == 0) {
-    const Tensor none = slice(zeros({1}, options_next_to(a, DType::i64)), 0, 0, 0);
-    return {a, dim ? none : reshape(none, a.shape()), none};
-  }
-  const Tensor starts = starts_of_runs(rows);
-  const Tensor inverse = sub(cumulative_sum(starts, 0), 1);
-  const Tensor places = nonzero(starts)[0];
-  const Tensor ends = cat({slice(places, 0, 1, places.size(0)), numbers_next_to(a, n, n + 1)}, 0);
-  const Tensor values = take(rows, places, 0);
-  return {dim ? moveaxis(values, {0}, {at}) : values, dim ? inverse : reshape(inverse, a.shape()),
-          sub(ends, places)};
 }
 
 }  // namespace weft

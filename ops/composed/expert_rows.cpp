@@ -160,22 +160,13 @@ Tensor gathered_over_groups(const Numbers& own, const RowAxes& axes, Device devi
   return tensor_with(own, shape, options).redistribute({});
 }
 
-/// Cuts rows into the sums of `leaves`, the number of rows of each part of experts of each group.
+/// Cuts rows into `leaves`, the number of rows of each part of experts of each group.
 Sharding sharding_of_rows(const RowAxes& axes, const Numbers& leaves) {
   Pattern pattern(axes.mesh.ndim());
-  int64_t parts = 1;
   for (const Axes& level : {axes.groups, axes.experts}) {
-    for (const int axis : level) {
-      parts *= axes.mesh.axis_size(axis);
-      const auto width = static_cast<int64_t>(leaves.size()) / parts;
-      Shard shard{0};
-      for (int64_t part = 0; part < parts; ++part) {
-        const auto from = leaves.begin() + part * width;
-        shard.sizes.push_back(std::accumulate(from, from + width, int64_t{0}));
-      }
-      pattern.set(axis, shard);
-    }
+    for (const int axis : level) pattern.set(axis, Shard{0});
   }
+  set_parts(pattern, axes.mesh.body()->grid(), 0, leaves);
   return Sharding::of(axes.mesh, pattern);
 }
 

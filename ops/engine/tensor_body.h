@@ -67,6 +67,10 @@ bool counts_here(const Sharding& sharding);
 /// "what: ..." otherwise.
 void check_sizes(const char* what, const Placements& placements, const Shape& shape);
 
+/// Gives the axes that cut `dim` these sizes of parts, the innermost one first: those of an outer
+/// axis are sums.
+void set_parts(Pattern& pattern, const MeshGrid& grid, int dim, std::vector<int64_t> parts);
+
 /// Checks the shape of a new tensor: std::invalid_argument "what: ..." for a negative size.
 void check_shape(const char* what, const Shape& shape);
 
