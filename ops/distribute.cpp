@@ -12,6 +12,7 @@
 #include "weft/error.h"
 #include "weft/extend/tape.h"
 #include "weft/graph.h"
+#include "weft/ops/elementwise.h"
 
 namespace weft {
 
@@ -214,12 +215,8 @@ static Tensor gradient_of_part(const Tensor& gradient, const Sharding& sharding)
   for (int axis = 0; axis < sharding.axes(); ++axis) {
     if (sharding[axis] == Partial(ReduceOp::avg)) averaged *= sharding.mesh().axis_size(axis);
   }
-  Tensor local = gradient.local();
-  if (averaged == 1) return local;
-  Tensor scaled = new_tensor(layout_of(local), local.device());
-  copy(scaled.block(), local.block());
-  scale(scaled.block(), 1.0 / static_cast<double>(averaged));
-  return scaled;
+  const Tensor local = gradient.local();
+  return averaged == 1 ? local : mul(local, 1.0 / static_cast<double>(averaged));
 }
 
 /// Labels `local` as this rank's part of a tensor of that layout.

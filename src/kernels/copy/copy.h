@@ -28,7 +28,4 @@ WEFT_KERNEL(void, fill_range, (const MemoryBlock& out, int dim, double start, do
 /// out += factor * in; `in` broadcasts to out's shape. The halves are added in f32.
 void accumulate(const MemoryBlock& out, const MemoryBlock& in, double factor = 1);
 
-/// out *= factor.
-void scale(const MemoryBlock& out, double factor);
-
 }  // namespace weft
