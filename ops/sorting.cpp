@@ -191,11 +191,6 @@ static const Op true_places_op = register_op({
     .samples = {sample_with({{5}}, {5}, {boolean}, 1)},
 });
 
-/// One number [1] that combines with `a`.
-static Tensor one_number(const Tensor& a, int64_t number) {
-  return full({1}, number, options_next_to(a, DType::i64));
-}
-
 namespace {
 
 /// The elements of a tensor [n] at which a mask [n] holds, in order. Each rank keeps those of its
@@ -259,7 +254,8 @@ Tensors nonzero(const Tensor& a) {
   Tensor rest = Kept(mask).indices();
   Tensors indices(static_cast<size_t>(a.ndim()));
   for (int d = a.ndim() - 1; d > 0; --d) {
-    const Tensor size = one_number(rest, std::max<int64_t>(1, a.size(d)));
+    const int64_t own = std::max<int64_t>(1, a.size(d));
+    const Tensor size = numbers_next_to(rest, own, own + 1);
     indices[static_cast<size_t>(d)] = remainder(rest, size);
     rest = floor_divide(rest, size);
   }
@@ -279,7 +275,8 @@ static Tensor starts_of_runs(const Tensor& a) {
 
 /// How many of `n` elements belong to each run, from where the runs start.
 static Tensor lengths_of_runs(const Tensor& starts, int64_t n) {
-  return sub(cat({slice(starts, 0, 1, starts.numel()), one_number(starts, n)}, 0), starts);
+  return sub(cat({slice(starts, 0, 1, starts.numel()), numbers_next_to(starts, n, n + 1)}, 0),
+             starts);
 }
 
 Tensor unique_values(const Tensor& a) {

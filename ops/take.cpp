@@ -125,8 +125,7 @@ Tensor add_along_dim(const Tensor& values, const Tensor& indices, int dim, const
 Tensor add_along_dim(const Tensor& values, const Tensor& indices, int dim, int64_t size) {
   Shape shape = values.shape();
   shape[dim] = size;
-  Sharding whole;
-  if (values.is_sharded()) whole = Sharding(values.sharding().mesh(), {});
+  const Sharding whole = options_next_to(values, DType::u8).sharding;
   return add_along_dim(values, as_indices("add_along_dim", "indices", indices), dim,
                        places_along(shape, dim, whole, values.device()));
 }
