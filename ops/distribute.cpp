@@ -61,7 +61,7 @@ static Box sample_of(const Shape& shape, DType dtype, int i) {
   return box;
 }
 
-static uint64_t hash_of(const MemoryBlock& block) {
+static uint64_t hash_of_elements(const MemoryBlock& block) {
   std::vector<std::byte> content(static_cast<size_t>(block.numel()) * size_of(block.dtype));
   copy(dense_block(content.data(), block.dtype, block.shape), block);
   const auto* text = reinterpret_cast<const char*>(content.data());
@@ -71,11 +71,11 @@ static uint64_t hash_of(const MemoryBlock& block) {
 /// Hash of the elements: of all of them up to 1 MiB, of kSamples boxes of a larger tensor.
 static uint64_t sampled_hash(const Tensor& whole) {
   const int64_t bytes = whole.numel() * static_cast<int64_t>(size_of(whole.dtype()));
-  if (bytes <= kSamples * kSampleBytes) return hash_of(whole.block());
+  if (bytes <= kSamples * kSampleBytes) return hash_of_elements(whole.block());
   uint64_t hash = 0;
   for (int i = 0; i < kSamples; ++i) {
     const MemoryBlock part = whole.block().part(sample_of(whole.shape(), whole.dtype(), i));
-    hash = (hash ^ hash_of(part)) * 0x9e3779b97f4a7c15u;
+    hash = (hash ^ hash_of_elements(part)) * 0x9e3779b97f4a7c15u;
   }
   return hash;
 }
@@ -105,7 +105,7 @@ static void check_equal_on_ranks(const Tensor& whole, const DeviceMesh& mesh,
     return;
   }
   const Communicator& ranks = mesh.communicator();
-  const auto own = static_cast<int64_t>(hash_of(whole.block()));
+  const auto own = static_cast<int64_t>(hash_of_elements(whole.block()));
   std::vector<int64_t> all(static_cast<size_t>(ranks.size())), counts(all.size(), 1);
   Piece piece{&own, all.data(), DType::i64, counts};
   ranks.all_gather({&piece, 1}).wait();

@@ -36,7 +36,7 @@ struct TakenDims {
 };
 
 /// The places of the dim in operand 0.
-static Tensor places_of(const Grad& g) {
+static Tensor own_places(const Grad& g) {
   return places_along(g.in_shape(0), along_dim(g), g.in_sharding(0), g.grad().device());
 }
 
@@ -135,7 +135,7 @@ Op register_with_indices(OpSpec spec) {
     return result ? DType::i64 : dtypes[0];
   };
   spec.backward = [](const Grad& g) {
-    g.give(0, add_along_dim(g.grad(), g.out(1), along_dim(g), places_of(g)));
+    g.give(0, add_along_dim(g.grad(), g.out(1), along_dim(g), own_places(g)));
   };
   spec.staged_over = {"n"};
   spec.saves_in = std::vector<int>{};
@@ -180,7 +180,8 @@ static Op taking_op(const std::string& name, Taken what, const Op& gradient,
           },
       .backward =
           [gradient](const Grad& g) {
-            g.give(0, gradient, {g.grad(), g.in(1), places_of(g)}, {.structure = {g.attribute(0)}});
+            g.give(0, gradient, {g.grad(), g.in(1), own_places(g)},
+                   {.structure = {g.attribute(0)}});
           },
       .by_index = ByIndex{.elements = what == Taken::elements},
       .saves_in = std::vector<int>{1},
@@ -216,7 +217,7 @@ static Tensor is_replaced(const Grad& g, bool elements, int dim) {
   Shape shape = Shape::filled(values.ndim(), 1);
   shape[dim] = values[dim];
   Tensor positions = reshape(arange(values[dim], options_next_to(indices, DType::i64)), shape);
-  Tensor places = zeros_like(cast(places_of(g), DType::i64));
+  Tensor places = zeros_like(cast(own_places(g), DType::i64));
   if (elements) {
     positions = expand(positions, values);
     places = expand(places, g.in_shape(0));
@@ -288,7 +289,7 @@ static void extreme_backward(const Grad& g) {
   const DType dtype = g.grad().dtype();
   const Tensor is_own = cast(equal(g.in(0), made), dtype);
   const Tensor is_taken = cast(equal(values, take_along_dim(made, indices, dim)), dtype);
-  const Tensor hits = add(is_own, add_along_dim(is_taken, indices, dim, places_of(g)));
+  const Tensor hits = add(is_own, add_along_dim(is_taken, indices, dim, own_places(g)));
   const Tensor share = div(g.grad(), hits);
   g.give(0, mul(share, is_own));
   g.give(1, mul(take_along_dim(share, indices, dim), is_taken));
@@ -306,7 +307,7 @@ static void product_backward(const Grad& g) {
   }
   if (!g.wants(1)) return;
   const Tensor is_zero = equal(values, 0);
-  const Tensor zeros_there = add_along_dim(cast(is_zero, DType::i32), indices, dim, places_of(g));
+  const Tensor zeros_there = add_along_dim(cast(is_zero, DType::i32), indices, dim, own_places(g));
   const Tensor is_only_zero =
       logical_and(is_zero, equal(take_along_dim(zeros_there, indices, dim), 1));
   const Tensor without =
