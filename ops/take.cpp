@@ -146,11 +146,7 @@ Op register_with_indices(OpSpec spec) {
 Tensor places_along(const Shape& shape, int dim, const Sharding& sharding, Device device) {
   TensorOptions options{.dtype = DType::u8, .device = device};
   if (sharding) {
-    Pattern pattern = sharding.pattern();
-    for (int axis = 0; axis < pattern.axes(); ++axis) {
-      if (!pattern[axis].is_shard(dim)) pattern.set(axis, Replicate());
-    }
-    options.sharding = Sharding::of(sharding.mesh(), pattern);
+    options.sharding = keeping(sharding, [&](int axis) { return sharding[axis].is_shard(dim); });
   }
   Shape places = Shape::filled(shape.ndim(), 1);
   places[dim] = shape[dim];

@@ -34,15 +34,6 @@ struct RowAxes {
   }
 };
 
-/// Replicates everything but the cuts of dim 0 along `kept`.
-Sharding only_rows(const Sharding& given, const Axes& kept) {
-  Pattern pattern = given.pattern();
-  for (int axis = 0; axis < pattern.axes(); ++axis) {
-    if (!kept.contains(axis)) pattern.set(axis, Replicate());
-  }
-  return Sharding::of(given.mesh(), pattern);
-}
-
 RowAxes row_axes(const Tensor& experts, const Tensor& weights) {
   RowAxes axes;
   axes.parts = {weights.size(0)};
@@ -249,8 +240,9 @@ ExpertRows rows_by_expert(const Tensor& experts, const Tensor& weights,
   NoGrad no_grad;
   const Tensor given = as_indices("rows_by_expert", "experts", experts).detach();
   const RowAxes axes = row_axes(given, weights);
+  const auto cuts_groups = [&](int axis) { return axes.groups.contains(axis); };
   const Tensor of_group =
-      axes.mesh ? redistributed(given, only_rows(given.sharding(), axes.groups)) : given;
+      axes.mesh ? redistributed(given, keeping(given.sharding(), cuts_groups)) : given;
   const Device device = given.device();
   const int64_t chosen = of_group.box().shape.product();
   const int64_t most = capacity_of(chosen, weights.size(0), capacity_factor);

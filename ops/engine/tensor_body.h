@@ -56,6 +56,15 @@ inline int checked_dim(const char* what, const Tensor& tensor, int dim) {
   return normalized_dim(what, dim, tensor.ndim());
 }
 
+/// Returns `sharding` replicated on all axes but those for which keep(axis) is true.
+template <class Keep> Sharding keeping(const Sharding& sharding, const Keep& keep) {
+  Pattern pattern = sharding.pattern();
+  for (int axis = 0; axis < pattern.axes(); ++axis) {
+    if (!keep(axis)) pattern.set(axis, Replicate());
+  }
+  return Sharding::of(sharding.mesh(), pattern);
+}
+
 /// Returns `sharding` with every Partial made Replicate.
 Sharding reduced_sharding(const Sharding& sharding);
 
