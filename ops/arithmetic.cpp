@@ -118,11 +118,7 @@ struct NextAfter {
 static const Op add_op = elementwise<Add, 2>({
     .name = "add",
     .linear = {{0, 1}},
-    .backward =
-        [](const Grad& g) {
-          g.give(0, g.grad());
-          g.give(1, g.grad());
-        },
+    .backward = give_each({[](auto& g) { return g.grad(); }, [](auto& g) { return g.grad(); }}),
     .saves_in = std::vector<int>{},
     .samples = {{{{5, 7}, {5, 7}}}, {{{3, 5, 7}, {1, 7}}}, {{{7}, {2, 5, 1}}}},
 });
@@ -131,10 +127,7 @@ static const Op sub_op = elementwise<Sub, 2>({
     .name = "sub",
     .linear = {{0, 1}},
     .backward =
-        [](const Grad& g) {
-          g.give(0, g.grad());
-          if (g.wants(1)) g.give(1, neg(g.grad()));
-        },
+        give_each({[](auto& g) { return g.grad(); }, [](auto& g) { return neg(g.grad()); }}),
     .saves_in = std::vector<int>{},
     .samples = {{{{5, 7}, {5, 7}}}, {{{3, 5, 7}, {5, 1}}}},
 });
@@ -142,11 +135,8 @@ static const Op sub_op = elementwise<Sub, 2>({
 static const Op mul_op = elementwise<Mul, 2>({
     .name = "mul",
     .linear = {{0}, {1}},
-    .backward =
-        [](const Grad& g) {
-          if (g.wants(0)) g.give(0, mul(g.grad(), g.in(1)));
-          if (g.wants(1)) g.give(1, mul(g.grad(), g.in(0)));
-        },
+    .backward = give_each({[](auto& g) { return mul(g.grad(), g.in(1)); },
+                           [](auto& g) { return mul(g.grad(), g.in(0)); }}),
     .samples = {{{{5, 7}, {5, 7}}}, {{{3, 5, 7}, {1, 7}}}},
 });
 
@@ -255,10 +245,8 @@ static const Op floor_divide_op = elementwise<FloorDivide, 2>({
 static const Op remainder_op = elementwise<Remainder, 2>({
     .name = "remainder",
     .backward =
-        [](const Grad& g) {
-          g.give(0, g.grad());
-          if (g.wants(1)) g.give(1, neg(mul(g.grad(), floor_divide(g.in(0), g.in(1)))));
-        },
+        give_each({[](auto& g) { return g.grad(); },
+                   [](auto& g) { return neg(mul(g.grad(), floor_divide(g.in(0), g.in(1)))); }}),
     .samples = {{.shapes = {{5, 7}, {5, 7}}, .low = 0.5},
                 {.shapes = {{7}, {5, 1}}, .dtypes = {i64, i64}, .low = -9, .high = 9}},
 });
@@ -268,11 +256,8 @@ static const Op signbit_op =
 
 static const Op copysign_op = floating_elementwise<CopySign, 2>({
     .name = "copysign",
-    .backward =
-        [](const Grad& g) {
-          g.give(0, mul(g.grad(), mul(sign(g.in(0)), sign(g.out()))));
-          if (g.wants(1)) g.give(1, zeros_like(g.grad()));
-        },
+    .backward = give_each({[](auto& g) { return mul(g.grad(), mul(sign(g.in(0)), sign(g.out()))); },
+                           [](auto& g) { return zeros_like(g.grad()); }}),
     .saves_in = std::vector<int>{0},
     .saves_out = {0},
     .samples = samples_of_two(),

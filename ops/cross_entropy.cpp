@@ -8,12 +8,7 @@
 #include "ops/take.h"
 #include "src/kernels/map/map.h"
 #include "src/kernels/take/take.h"
-#include "weft/ops/along_dim.h"
-#include "weft/ops/factories.h"
-#include "weft/ops/losses.h"
-#include "weft/ops/networks.h"
-#include "weft/ops/reductions.h"
-#include "weft/ops/shapes.h"
+#include "weft/ops.h"
 
 namespace weft {
 

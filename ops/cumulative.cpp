@@ -5,14 +5,11 @@
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "ops/sorting.h"
+#include "ops/take.h"
 #include "src/kernels/copy/dense.h"
 #include "src/kernels/map/map.h"
 #include "src/kernels/scan/scan.h"
-#include "weft/ops/along_dim.h"
-#include "weft/ops/elementwise.h"
-#include "weft/ops/factories.h"
-#include "weft/ops/selection.h"
-#include "weft/ops/shapes.h"
+#include "weft/ops.h"
 
 namespace weft {
 
@@ -267,10 +264,6 @@ static Op cumulative_extreme_op(const char* name, bool greatest) {
       .rule_of = scan_rule<1, 2>,
       .structure = one_dim(),
       .forward = [=](const Call& c) { extreme_forward(c, greatest); },
-      .backward =
-          [](const Grad& g) {
-            g.give(0, place_along_dim(g.grad(), g.out(1), static_cast<int>(g.attribute(0))));
-          },
       .stages = {extreme_stage(greatest, 0), extreme_stage(greatest, 1)},
       .samples = {sample_with({{5, 7}}, {1}), sample_with({{5, 3, 2}}, {0}),
                   sample_with({{5, 7}}, {0}, {i32})},
@@ -283,10 +276,7 @@ static const Op cummin_op = cumulative_extreme_op("cummin", false);
 static ValuesAndIndices extremes_along(const Op& op, const Tensor& a, int dim) {
   const char* what = op.spec().name.c_str();
   check_tensor(what, a);
-  if (a.ndim() == 0) {
-    const ValuesAndIndices one = extremes_along(op, reshape(a, {1}), dim);
-    return {reshape(one.values, {}), reshape(one.indices, {})};
-  }
+  if (a.ndim() == 0) return without_dim(extremes_along(op, unsqueeze(a, 0), dim), 0, false);
   const Tensors found = call_ordered(op, {a}, {.structure = {checked_dim(what, a, dim)}});
   return {found[0], found[1]};
 }

@@ -110,7 +110,7 @@ inline Structure set_of_dims() {
 
 // Ops along one dim, attribute 0. The other dims may be sharded.
 
-inline int along_dim(const Call& c) { return static_cast<int>(c.attribute(0)); }
+template <class Run> int along_dim(const Run& run) { return static_cast<int>(run.attribute(0)); }
 
 /// Dims of an array of `ndim` dims by name, with `name` for dim `dim`: "d0 [d1] d2"; the numbers of
 /// the others are between `before` and `after`.
@@ -130,18 +130,6 @@ Rule scan_rule(const Attributes& attributes, std::span<const Shape> shapes) {
   std::string text = array;
   for (int i = 1; i < kOperands + kResults; ++i) text += (i == kOperands ? "-> " : ", ") + array;
   return {text};
-}
-
-/// Registers an op along a dim n whose results are elements and their indices, which its backward
-/// reads.
-inline Op register_with_indices(OpSpec spec) {
-  spec.dtype = [](const Attributes&, std::span<const DType> dtypes, int result) {
-    return result ? DType::i64 : dtypes[0];
-  };
-  spec.staged_over = {"n"};
-  spec.saves_in = std::vector<int>{};
-  spec.saves_out = {1};
-  return register_op(std::move(spec));
 }
 
 /// Returns the elements of `block` from `begin` to `end` of one dim.

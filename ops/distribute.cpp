@@ -12,6 +12,7 @@
 #include "weft/error.h"
 #include "weft/extend/tape.h"
 #include "weft/graph.h"
+#include "weft/ops/elementwise.h"
 
 namespace weft {
 
@@ -60,19 +61,21 @@ static Box sample_of(const Shape& shape, DType dtype, int i) {
   return box;
 }
 
+static uint64_t hash_of_elements(const MemoryBlock& block) {
+  std::vector<std::byte> content(static_cast<size_t>(block.numel()) * size_of(block.dtype));
+  copy(dense_block(content.data(), block.dtype, block.shape), block);
+  const auto* text = reinterpret_cast<const char*>(content.data());
+  return std::hash<std::string_view>{}({text, content.size()});
+}
+
 /// Hash of the elements: of all of them up to 1 MiB, of kSamples boxes of a larger tensor.
 static uint64_t sampled_hash(const Tensor& whole) {
   const int64_t bytes = whole.numel() * static_cast<int64_t>(size_of(whole.dtype()));
-  const bool all = bytes <= kSamples * kSampleBytes;
-  std::vector<std::byte> content(static_cast<size_t>(all ? bytes : kSampleBytes));
+  if (bytes <= kSamples * kSampleBytes) return hash_of_elements(whole.block());
   uint64_t hash = 0;
-  for (int i = 0; i < (all ? 1 : kSamples); ++i) {
-    const MemoryBlock part =
-        all ? whole.block() : whole.block().part(sample_of(whole.shape(), whole.dtype(), i));
-    const auto size = static_cast<size_t>(part.numel()) * size_of(whole.dtype());
-    copy(dense_block(content.data(), whole.dtype(), part.shape), part);
-    const std::string_view text(reinterpret_cast<const char*>(content.data()), size);
-    hash = (hash ^ std::hash<std::string_view>{}(text)) * 0x9e3779b97f4a7c15u;
+  for (int i = 0; i < kSamples; ++i) {
+    const MemoryBlock part = whole.block().part(sample_of(whole.shape(), whole.dtype(), i));
+    hash = (hash ^ hash_of_elements(part)) * 0x9e3779b97f4a7c15u;
   }
   return hash;
 }
@@ -102,10 +105,7 @@ static void check_equal_on_ranks(const Tensor& whole, const DeviceMesh& mesh,
     return;
   }
   const Communicator& ranks = mesh.communicator();
-  std::vector<std::byte> bytes(static_cast<size_t>(whole.numel()) * size_of(whole.dtype()));
-  copy(dense_block(bytes.data(), whole.dtype(), whole.shape()), whole.block());
-  std::string_view content(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  auto own = static_cast<int64_t>(std::hash<std::string_view>{}(content));
+  const auto own = static_cast<int64_t>(hash_of_elements(whole.block()));
   std::vector<int64_t> all(static_cast<size_t>(ranks.size())), counts(all.size(), 1);
   Piece piece{&own, all.data(), DType::i64, counts};
   ranks.all_gather({&piece, 1}).wait();
@@ -215,12 +215,8 @@ static Tensor gradient_of_part(const Tensor& gradient, const Sharding& sharding)
   for (int axis = 0; axis < sharding.axes(); ++axis) {
     if (sharding[axis] == Partial(ReduceOp::avg)) averaged *= sharding.mesh().axis_size(axis);
   }
-  Tensor local = gradient.local();
-  if (averaged == 1) return local;
-  Tensor scaled = new_tensor(layout_of(local), local.device());
-  copy(scaled.block(), local.block());
-  scale(scaled.block(), 1.0 / static_cast<double>(averaged));
-  return scaled;
+  const Tensor local = gradient.local();
+  return averaged == 1 ? local : mul(local, 1.0 / static_cast<double>(averaged));
 }
 
 /// Labels `local` as this rank's part of a tensor of that layout.
@@ -283,9 +279,7 @@ static std::vector<int64_t> parts_along(const Sharding& sharding, const std::vec
   return parts;
 }
 
-/// Gives the axes that cut `dim` these sizes, the innermost one first: those of an outer axis are
-/// sums.
-static void set_parts(Pattern& pattern, const MeshGrid& grid, int dim, std::vector<int64_t> parts) {
+void set_parts(Pattern& pattern, const MeshGrid& grid, int dim, std::vector<int64_t> parts) {
   const Axes axes = pattern.cutting(dim);
   for (int i = axes.size(); i-- > 0;) {
     pattern.set_sizes(axes[i], parts);

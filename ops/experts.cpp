@@ -177,11 +177,8 @@ static const Op grouped_weight_gradient_op = register_op({
     .structure = grouped_structure(3),
     .linear = {{0}, {1}},
     .forward = multiply_columns,
-    .backward =
-        [](const Grad& g) {
-          if (g.wants(0)) g.give(0, multiplied(g, g.in(1), g.grad(), true));
-          if (g.wants(1)) g.give(1, multiplied(g, g.in(0), g.grad(), false));
-        },
+    .backward = give_each({[](auto& g) { return multiplied(g, g.in(1), g.grad(), true); },
+                           [](auto& g) { return multiplied(g, g.in(0), g.grad(), false); }}),
     .saves_in = std::vector<int>{0, 1, 2},
     .accumulates = {0},
     .products = share_of_experts,
@@ -376,13 +373,9 @@ static const Op with_loss_op{OpSpec{
         [](const Call& c) {
           return std::optional<View>(View{c.in(0).strides, 0});
         },
-    .backward =
-        [](const Grad& g) {
-          g.give(0, g.grad());
-          TensorOptions options{.dtype = g.in_dtype(1), .device = g.grad().device()};
-          if (g.in_sharding(1)) options.sharding = Sharding(g.in_sharding(1).mesh(), {});
-          if (g.wants(1)) g.give(1, full({}, g.value(0), options));
-        },
+    .backward = give_each(
+        {[](auto& g) { return g.grad(); },
+         [](auto& g) { return full({}, g.value(0), options_next_to(g.grad(), g.in_dtype(1))); }}),
     .saves_in = std::vector<int>{},
 }};
 

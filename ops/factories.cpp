@@ -361,20 +361,10 @@ Tensor linspace(double start, double stop, int64_t n, bool endpoint, const Tenso
 
 Tensor eye(int64_t n, int64_t m, int64_t diagonal, const TensorOptions& options) {
   check_shape("eye", {n, m});
-  Tensor tensor = zeros({n, m}, options);
-  if (!has_elements(tensor) || !counts_here(options.sharding)) return tensor;
-  const Box box = tensor.box();
-  // Local rows of the first element of the diagonal and after the last one.
-  const int64_t shift = box.offset[0] + diagonal - box.offset[1];
-  const int64_t first = std::max<int64_t>(0, -shift);
-  const int64_t last = std::min(box.shape[0], box.shape[1] - shift);
-  if (last <= first) return tensor;
-  MemoryBlock ones = tensor.block();
-  const int64_t start = first * ones.strides[0] + (first + shift) * ones.strides[1];
-  ones.data = ones.as<char>() + start * static_cast<int64_t>(size_of(ones.dtype));
-  ones.strides = {ones.strides[0] + ones.strides[1]};
-  ones.shape = {last - first};
-  fill(ones, 1);
+  const Tensor tensor = zeros({n, m}, options);
+  if (!counts_here(options.sharding)) return tensor;
+  const Dims at = tensor.box().offset;
+  fill_(weft::diagonal(tensor.local(), at[0] + diagonal - at[1]), 1);
   return tensor;
 }
 

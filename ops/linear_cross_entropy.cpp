@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/cross_entropy/cross_entropy.h"
 
+#include "mesh/grid.h"
+#include "mesh/rows.h"
 #include "ops/dims.h"
 #include "ops/promotion.h"
 #include "ops/rows.h"
@@ -207,13 +209,8 @@ static Tensor whole_logits(const Tensor& x, const Tensor& weight,
 
 /// Ranks among which the rows are cut, the same number on all ranks.
 static int64_t ranks_of_rows(const Tensor& targets) {
-  int64_t ranks = 1;
-  if (!targets.is_sharded()) return ranks;
-  const Sharding& sharding = targets.sharding();
-  for (int axis = 0; axis < sharding.mesh().ndim(); ++axis) {
-    if (sharding[axis].is_shard()) ranks *= sharding.mesh().axis_size(axis);
-  }
-  return ranks;
+  const Layout& layout = *layout_of(targets);
+  return layout.grid ? layout.grid->size(axes_cutting(layout)) : 1;
 }
 
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,

@@ -289,8 +289,6 @@ Tensor rope(const Tensor& x, double theta, int64_t position) {
   return rope_op({x}, {.values = pack_values(Rope{.theta = theta, .offset = position})});
 }
 
-static Tensor rows_of(const Tensor& weight, const Tensor& ids);
-
 /// The gradient of the weight: adds up the rows of the result's gradient by id. The last operand
 /// has no values: its layout determines the rows that each rank makes.
 static const Op embedding_backward_op = register_op({
@@ -302,7 +300,7 @@ static const Op embedding_backward_op = register_op({
           scatter_add_rows(c.out(), DenseBlock::of(c.in(0)), c.in(1), c.out_box().offset[0],
                            c.accumulate());
         },
-    .backward = [](const Grad& g) { g.give(0, rows_of(g.grad(), g.in(1))); },
+    .backward = [](const Grad& g) { g.give(0, embedding(g.grad(), g.in(1))); },
     .saves_in = std::vector<int>{1},
     .accumulates = {0},
     .samples =
@@ -339,10 +337,6 @@ static const Op embedding_op = register_op({
     .samples = {{.shapes = {{7, 3}, {5}}, .dtypes = {f32, i64}, .low = 0, .high = 7},
                 {.shapes = {{3, 7}, {2, 5}}, .dtypes = {f32, i32}, .low = 0, .high = 3}},
 });
-
-static Tensor rows_of(const Tensor& weight, const Tensor& ids) {
-  return embedding_op({weight, ids});
-}
 
 /// The same for rows that are on other ranks along an axis that cuts the ids too: ranks exchange
 /// the rows.
@@ -382,7 +376,7 @@ static bool are_cut_together(const Tensor& weight, const Tensor& ids) {
 Tensor embedding(const Tensor& weight, const Tensor& ids) {
   if (!weight || !ids) fail("embedding: no tensor is given, expected one");
   const Tensor rows = as_indices("embedding", "ids", ids);
-  return are_cut_together(weight, rows) ? embedding_rows_op({weight, rows}) : rows_of(weight, rows);
+  return (are_cut_together(weight, rows) ? embedding_rows_op : embedding_op)({weight, rows});
 }
 
 }  // namespace weft

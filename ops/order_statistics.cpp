@@ -189,21 +189,23 @@ int64_t rows_together(const Parts& parts, int64_t rows, int64_t numbers) {
   return std::max<int64_t>(1, std::max(least, elements) / std::max<int64_t>(1, numbers));
 }
 
-static void give_at_indices(const Grad& g) {
-  const int dim = static_cast<int>(g.attribute(0));
-  g.give(0, add_along_dim(g.grad(), g.out(1), dim, g.in_shape(0)[dim]));
-}
-
 static MemoryBlock rows_of(const MemoryBlock& block, const Call& c) {
   return with_last_dim(block, along_dim(c));
 }
 
-static void store_element_of(const Rows& values, const Rows& indices, int64_t row, int64_t i,
-                             const void* value, int64_t index) {
-  const auto size = static_cast<int64_t>(size_of(values.dtype()));
-  const Line to = values.line(row), number = indices.line(row);
-  std::memcpy(static_cast<char*>(to.data) + i * to.stride * size, value, static_cast<size_t>(size));
-  static_cast<int64_t*>(number.data)[i * number.stride] = index;
+void store_elements(const Rows& values, const Rows& indices, int64_t row,
+                    std::span<const SortedRuns::Element> elements) {
+  const Line numbers = indices.line(row);
+  auto* number = static_cast<int64_t*>(numbers.data);
+  for (size_t i = 0; i < elements.size(); ++i, number += numbers.stride)
+    *number = elements[i].index;
+  if (!values.data()) return;
+  const Line to = values.line(row);
+  const size_t size = size_of(to.dtype);
+  auto* value = static_cast<std::byte*>(to.data);
+  for (size_t i = 0; i < elements.size(); ++i, value += to.stride * static_cast<int64_t>(size)) {
+    std::memcpy(value, elements[i].value, size);
+  }
 }
 
 // The first elements of sorted rows. structure: dim, k, whether descending. Where the dim is
@@ -236,11 +238,7 @@ static void first_across(const Call& c, const Parts& parts) {
   const Parcels all = parts.gather(own);
   SortedRuns runs(all, parts.count(), part.rows(), part.dtype(), descending);
   for (int64_t r = 0; r < part.rows(); ++r) {
-    const auto merged = runs.next();
-    for (int64_t i = 0; i < k; ++i) {
-      const SortedRuns::Element& element = merged[static_cast<size_t>(i)];
-      store_element_of(values, indices, r, i, element.value, element.index);
-    }
+    store_elements(values, indices, r, runs.next().first(static_cast<size_t>(k)));
   }
 }
 
@@ -263,7 +261,6 @@ static const Op sorted_first_op = register_with_indices({
           const MemoryBlock values = rows_of(c.out(0), c);
           sort_rows(&values, rows_of(c.out(1), c), rows_of(c.in(0), c), c.attribute(2) != 0);
         },
-    .backward = give_at_indices,
     .across = first_across,
     .samples = {sample_with({{5, 7}}, {1, 2, 0}), sample_with({{5, 3, 2}}, {0, 4, 1}),
                 sample_with({{2, 3}}, {1, 3, 0}), sample_with({{5, 7}}, {0, 1, 1}, {i64})},
@@ -330,9 +327,14 @@ static void at_across(const Call& c, const Parts& parts) {
       found[2 * i + 1] = part.index(row, places[i].before);
     }
     parts.sum(found);
+    std::vector<SortedRuns::Element> elements;
     for (size_t i = 0; i < places.size(); ++i) {
-      const auto at = static_cast<int64_t>(i);
-      store_element_of(values, indices, first + at / n, at % n, &found[2 * i], found[2 * i + 1]);
+      elements.push_back({0, found[2 * i + 1], reinterpret_cast<const std::byte*>(&found[2 * i])});
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+      store_elements(
+          values, indices, first + r,
+          std::span(elements).subspan(static_cast<size_t>(r * n), static_cast<size_t>(n)));
     }
   }
 }
@@ -347,7 +349,6 @@ static const Op sorted_at_op = register_with_indices({
         },
     .structure = one_dim(),
     .forward = at_forward,
-    .backward = give_at_indices,
     .across = at_across,
     .samples = {sample_of_indices({{5, 7}, {5, 3}}, {.structure = {1}}, {f32, i64}, 7),
                 sample_of_indices({{5, 3}, {2, 3}}, {.structure = {0}}, {i32, i64}, 5)},

@@ -9,13 +9,7 @@
 #include "ops/functions.h"
 #include "ops/promotion.h"
 #include "weft/error.h"
-#include "weft/ops/elementwise.h"
-#include "weft/ops/factories.h"
-#include "weft/ops/logic.h"
-#include "weft/ops/powers.h"
-#include "weft/ops/reductions.h"
-#include "weft/ops/rounding.h"
-#include "weft/ops/trigonometry.h"
+#include "weft/ops.h"
 
 namespace weft {
 
@@ -118,12 +112,9 @@ static const Op addcdiv_op = floating_elementwise<AddQuotient, 3>({
 static const Op lerp_op = floating_elementwise<Lerp, 3>({
     .name = "lerp",
     .linear = {{0, 1}},
-    .backward =
-        [](const Grad& g) {
-          if (g.wants(0)) g.give(0, mul(g.grad(), sub(1, g.in(2))));
-          if (g.wants(1)) g.give(1, mul(g.grad(), g.in(2)));
-          if (g.wants(2)) g.give(2, mul(g.grad(), sub(g.in(1), g.in(0))));
-        },
+    .backward = give_each({[](auto& g) { return mul(g.grad(), sub(1, g.in(2))); },
+                           [](auto& g) { return mul(g.grad(), g.in(2)); },
+                           [](auto& g) { return mul(g.grad(), sub(g.in(1), g.in(0))); }}),
     .samples = {{.shapes = {{5, 7}, {5, 7}, {5, 7}}}, {.shapes = {{7}, {5, 1}, {3, 5, 7}}}},
 });
 
@@ -131,11 +122,8 @@ static const Op lerp_op = floating_elementwise<Lerp, 3>({
 static const Op lerp_number_op = floating_elementwise<LerpNumber, 2>({
     .name = "lerp_number",
     .linear = {{0, 1}},
-    .backward =
-        [](const Grad& g) {
-          g.give(0, mul(g.grad(), 1 - g.value(0)));
-          if (g.wants(1)) g.give(1, mul(g.grad(), g.value(0)));
-        },
+    .backward = give_each({[](auto& g) { return mul(g.grad(), 1 - g.value(0)); },
+                           [](auto& g) { return mul(g.grad(), g.value(0)); }}),
     .saves_in = std::vector<int>{},
     .samples = {{.shapes = {{5, 7}, {5, 7}}, .attributes = {.values = {0.25}}},
                 {.shapes = {{7}, {5, 1}}, .attributes = {.values = {1.5}}}},
@@ -152,18 +140,14 @@ static const Op nan_to_num_op = floating_elementwise<ReplaceNonfinite, 1>({
 static const Op fmod_op = floating_elementwise<Rest, 2>({
     .name = "fmod",
     .backward =
-        [](const Grad& g) {
-          g.give(0, g.grad());
-          if (g.wants(1)) g.give(1, neg(mul(g.grad(), trunc(div(g.in(0), g.in(1))))));
-        },
+        give_each({[](auto& g) { return g.grad(); },
+                   [](auto& g) { return neg(mul(g.grad(), trunc(div(g.in(0), g.in(1))))); }}),
     .samples = samples_of_two(0.5),
 });
 
 static Tensor call_on_three(const Op& op, const Tensor& a, const Tensor& b, const Tensor& c,
                             const Attributes& attributes = {}) {
-  for (const Tensor& x : {a, b, c}) {
-    if (!x) fail(op.spec().name, ": no tensor is given, expected one");
-  }
+  check_tensor(op.spec().name.c_str(), a, b, c);
   const DType dtype = promote(promote(a.dtype(), b.dtype()), c.dtype());
   const DType both = is_floating(dtype) ? dtype : DType::f32;
   return op({as_dtype(a, both), as_dtype(b, both), as_dtype(c, both)}, attributes);

@@ -65,11 +65,8 @@ static const Op linear_weight_gradient_op = register_op({
     .rule = "... n, ... k -> n k",
     .linear = {{0}, {1}},
     .forward = [](const Call& c) { gemm_over_leading(c.in(0), c.in(1), c.out(), beta_of(c)); },
-    .backward =
-        [](const Grad& g) {
-          if (g.wants(0)) g.give(0, linear(g.in(1), g.grad()));
-          if (g.wants(1)) g.give(1, matmul(g.in(0), g.grad()));
-        },
+    .backward = give_each({[](auto& g) { return linear(g.in(1), g.grad()); },
+                           [](auto& g) { return matmul(g.in(0), g.grad()); }}),
     .accumulates = {0},
     .products = one_product,
     .samples = {{{{5, 7}, {5, 3}}}, {{{2, 5, 7}, {2, 5, 3}}}},

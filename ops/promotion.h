@@ -2,6 +2,7 @@
 #pragma once
 
 #include <limits>
+#include <utility>
 
 #include "weft/error.h"
 #include "weft/extend/op.h"
@@ -29,6 +30,16 @@ inline Tensor numbers_next_to(const Tensor& a, int64_t first, int64_t last) {
 /// Returns `tensor` as `dtype`; itself if it has that dtype.
 inline Tensor as_dtype(const Tensor& tensor, DType dtype) {
   return tensor.dtype() == dtype ? tensor : cast(tensor, dtype);
+}
+
+/// A backward that gives each operand that wants one the gradient that its function returns.
+inline std::function<void(const Grad&)> give_each(std::vector<Tensor (*)(const Grad&)> gradients) {
+  return [gradients = std::move(gradients)](const Grad& g) {
+    for (int i = 0; const auto gradient : gradients) {
+      if (g.wants(i)) g.give(i, gradient(g));
+      ++i;
+    }
+  };
 }
 
 /// Calls an op of two operands in the dtype that both promote to.

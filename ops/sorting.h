@@ -5,16 +5,12 @@
 #include <vector>
 
 #include "src/kernels/copy/dense.h"
+#include "src/kernels/rows/rows.h"
 #include "weft/extend/parts.h"
 #include "weft/ops/selection.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
-
-/// Returns zeros plus element i of each row along `dim` at `places[.., i, ..]` (i64, at least 0),
-/// the gradient of take_along_dim with as many indices as elements. Ranks that hold parts of the
-/// dim send each other the elements.
-Tensor place_along_dim(const Tensor& a, const Tensor& places, int dim);
 
 /// Returns elements and indices that have `dim` with size 1, or if not `keepdims` without the dim.
 inline ValuesAndIndices without_dim(const ValuesAndIndices& found, int dim, bool keepdims) {
@@ -111,6 +107,11 @@ class SortedRuns {
   bool descending_;
   int64_t row_ = 0;
 };
+
+/// Writes elements of a row, and their indices, to the first places of that row of the results;
+/// `values` may have no data.
+void store_elements(const Rows& values, const Rows& indices, int64_t row,
+                    std::span<const SortedRuns::Element> elements);
 
 /// How many rows to treat together, so that `numbers` 8-byte numbers a row need no more memory than
 /// the part. Equal on all ranks.

@@ -11,10 +11,7 @@
 #include "src/kernels/math/logarithms.h"
 #include "src/kernels/math/special.h"
 #include "src/kernels/math/special_floats.h"
-#include "weft/ops/factories.h"
-#include "weft/ops/logic.h"
-#include "weft/ops/powers.h"
-#include "weft/ops/rounding.h"
+#include "weft/ops.h"
 
 namespace weft {
 
@@ -206,13 +203,8 @@ static const Op log10_op = floating_function<Log10>(
      .range = {0.5, 2}});
 static const Op logaddexp_op = floating_elementwise<LogAddExp, 2>({
     .name = "logaddexp",
-    .backward =
-        [](const Grad& g) {
-          for (int i : {0, 1}) {
-            if (!g.wants(i)) continue;
-            g.give(i, mul(g.grad(), sigmoid(sub(g.in(i), g.in(1 - i)))));
-          }
-        },
+    .backward = give_each({[](auto& g) { return mul(g.grad(), sigmoid(sub(g.in(0), g.in(1)))); },
+                           [](auto& g) { return mul(g.grad(), sigmoid(sub(g.in(1), g.in(0)))); }}),
     .samples = samples_of_two(),
 });
 

@@ -10,6 +10,7 @@
 #include "ops/moved_parts.h"
 #include "weft/error.h"
 #include "weft/extend/tape.h"
+#include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/products.h"
 
@@ -59,11 +60,6 @@ static Sharding moved_along(const Tensor& x, const DeviceMesh& axis, const Place
   Pattern pattern = x.sharding().pattern();
   pattern.set(axis.root_axis(0), placement);
   return Sharding::of(axis.root(), pattern);
-}
-
-static Tensor made_dense(const Tensor& x) {
-  if (x.block().is_dense()) return x.detach();
-  return relabeled(snapshot_of(x.block()), layout_of(x));
 }
 
 static Ref<Layout> as_sum(const CutRows& rows) {
@@ -130,7 +126,7 @@ bool GatheredInput::State::is_split_by(const Tensor& weight, const Tensor& bias)
 }
 
 void GatheredInput::State::start() {
-  const Tensor own = made_dense(x);
+  const Tensor own = contiguous(x.detach());
   rows.emplace(layout_of(own), split.axis.root_axis(0), dim, split.parts);
   whole = new_tensor(rows->whole, x.device());
   gather.emplace(*rows, Kind::gather, own, whole);
@@ -177,7 +173,7 @@ Tensor GatheredInput::State::split_product(const Tensor& weight, const Tensor& b
   if (!records) return y;
   if (y.body()->node) y.body()->node->sequence = sequence;
   return record("split_linear", {token, y}, {y}, [layers = layers, weight](const Tensors& g) {
-    layers->push_back({made_dense(g[0]), weight});
+    layers->push_back({contiguous(g[0].detach()), weight});
     return Tensors{zeros({0}), g[0]};
   })[0];
 }
@@ -239,7 +235,7 @@ static Tensor input_gradient(MovedParts& gather, const Ref<Layout>& x, const Ten
 /// The backward of a layer whose output has been scattered.
 static Tensors layer_gradients(const CutRows& rows, const Tensor& gradient, const Tensor& weight,
                                const Ref<Layout>& x, bool wants_input) {
-  MovedParts gather(rows, Kind::gather, made_dense(gradient),
+  MovedParts gather(rows, Kind::gather, contiguous(gradient.detach()),
                     new_tensor(rows.whole, gradient.device()));
   gather.start_others();
   const Tensor of_input = wants_input ? input_gradient(gather, x, weight) : Tensor();

@@ -35,9 +35,9 @@ struct TakenDims {
   std::string rows, indices;
 };
 
-static Tensor places_like(const Grad& g, int operand) {
-  return places_along(g.in_shape(operand), static_cast<int>(g.attribute(0)), g.in_sharding(operand),
-                      g.grad().device());
+/// The places of the dim in operand 0.
+static Tensor own_places(const Grad& g) {
+  return places_along(g.in_shape(0), along_dim(g), g.in_sharding(0), g.grad().device());
 }
 
 static Tensor taken(bool elements, const Tensor& a, const Tensor& indices, int dim) {
@@ -90,7 +90,7 @@ static Op add_op(const std::string& name, Taken what, std::vector<OpSample> samp
           },
       .backward =
           [what](const Grad& g) {
-            const int dim = static_cast<int>(g.attribute(0));
+            const int dim = along_dim(g);
             g.give(0, what == Taken::rows ? take_rows(g.grad(), g.in(1))
                                           : taken(what == Taken::elements, g.grad(), g.in(1), dim));
           },
@@ -125,20 +125,28 @@ Tensor add_along_dim(const Tensor& values, const Tensor& indices, int dim, const
 Tensor add_along_dim(const Tensor& values, const Tensor& indices, int dim, int64_t size) {
   Shape shape = values.shape();
   shape[dim] = size;
-  Sharding whole;
-  if (values.is_sharded()) whole = Sharding(values.sharding().mesh(), {});
+  const Sharding whole = options_next_to(values, DType::u8).sharding;
   return add_along_dim(values, as_indices("add_along_dim", "indices", indices), dim,
                        places_along(shape, dim, whole, values.device()));
+}
+
+Op register_with_indices(OpSpec spec) {
+  spec.dtype = [](const Attributes&, std::span<const DType> dtypes, int result) {
+    return result ? DType::i64 : dtypes[0];
+  };
+  spec.backward = [](const Grad& g) {
+    g.give(0, add_along_dim(g.grad(), g.out(1), along_dim(g), own_places(g)));
+  };
+  spec.staged_over = {"n"};
+  spec.saves_in = std::vector<int>{};
+  spec.saves_out = {1};
+  return register_op(std::move(spec));
 }
 
 Tensor places_along(const Shape& shape, int dim, const Sharding& sharding, Device device) {
   TensorOptions options{.dtype = DType::u8, .device = device};
   if (sharding) {
-    Pattern pattern = sharding.pattern();
-    for (int axis = 0; axis < pattern.axes(); ++axis) {
-      if (!pattern[axis].is_shard(dim)) pattern.set(axis, Replicate());
-    }
-    options.sharding = Sharding::of(sharding.mesh(), pattern);
+    options.sharding = keeping(sharding, [&](int axis) { return sharding[axis].is_shard(dim); });
   }
   Shape places = Shape::filled(shape.ndim(), 1);
   places[dim] = shape[dim];
@@ -168,7 +176,7 @@ static Op taking_op(const std::string& name, Taken what, const Op& gradient,
           },
       .backward =
           [gradient](const Grad& g) {
-            g.give(0, gradient, {g.grad(), g.in(1), places_like(g, 0)},
+            g.give(0, gradient, {g.grad(), g.in(1), own_places(g)},
                    {.structure = {g.attribute(0)}});
           },
       .by_index = ByIndex{.elements = what == Taken::elements},
@@ -205,7 +213,7 @@ static Tensor is_replaced(const Grad& g, bool elements, int dim) {
   Shape shape = Shape::filled(values.ndim(), 1);
   shape[dim] = values[dim];
   Tensor positions = reshape(arange(values[dim], options_next_to(indices, DType::i64)), shape);
-  Tensor places = zeros_like(cast(places_like(g, 0), DType::i64));
+  Tensor places = zeros_like(cast(own_places(g), DType::i64));
   if (elements) {
     positions = expand(positions, values);
     places = expand(places, g.in_shape(0));
@@ -216,7 +224,7 @@ static Tensor is_replaced(const Grad& g, bool elements, int dim) {
 
 /// The gradients of the tensor and of the values that were put into it.
 static void put_backward(const Grad& g, bool elements) {
-  const int dim = static_cast<int>(g.attribute(0));
+  const int dim = along_dim(g);
   if (g.wants(0)) {
     TensorOptions options{.dtype = g.grad().dtype(), .device = g.grad().device()};
     if (g.in_sharding(1)) options.sharding = reduced_sharding(g.in_sharding(1));
@@ -272,12 +280,12 @@ static const Op put_along_dim_op =
 
 /// Equal greatest, or least, elements share the gradient alike.
 static void extreme_backward(const Grad& g) {
-  const int dim = static_cast<int>(g.attribute(0));
+  const int dim = along_dim(g);
   const Tensor values = g.in(1), indices = g.in(2), made = g.out();
   const DType dtype = g.grad().dtype();
   const Tensor is_own = cast(equal(g.in(0), made), dtype);
   const Tensor is_taken = cast(equal(values, take_along_dim(made, indices, dim)), dtype);
-  const Tensor hits = add(is_own, add_along_dim(is_taken, indices, dim, places_like(g, 0)));
+  const Tensor hits = add(is_own, add_along_dim(is_taken, indices, dim, own_places(g)));
   const Tensor share = div(g.grad(), hits);
   g.give(0, mul(share, is_own));
   g.give(1, mul(take_along_dim(share, indices, dim), is_taken));
@@ -286,7 +294,7 @@ static void extreme_backward(const Grad& g) {
 /// The gradient of a factor is the product of the others: the result over the factor, but where the
 /// factor is 0.
 static void product_backward(const Grad& g) {
-  const int dim = static_cast<int>(g.attribute(0));
+  const int dim = along_dim(g);
   const Tensor own = g.in(0), values = g.in(1), indices = g.in(2);
   if (g.wants(0)) {
     const Tensor nonzero_own = masked_fill(own, equal(own, 0), 1);
@@ -295,8 +303,7 @@ static void product_backward(const Grad& g) {
   }
   if (!g.wants(1)) return;
   const Tensor is_zero = equal(values, 0);
-  const Tensor zeros_there =
-      add_along_dim(cast(is_zero, DType::i32), indices, dim, places_like(g, 0));
+  const Tensor zeros_there = add_along_dim(cast(is_zero, DType::i32), indices, dim, own_places(g));
   const Tensor is_only_zero =
       logical_and(is_zero, equal(take_along_dim(zeros_there, indices, dim), 1));
   const Tensor without =

@@ -3,6 +3,7 @@
 
 #include "ops/engine/tensor_body.h"
 #include "weft/error.h"
+#include "weft/extend/op.h"
 
 namespace weft {
 
@@ -27,6 +28,10 @@ Tensor add_slices(const Tensor& values, const Tensor& indices, int dim, const Te
 Tensor add_along_dim(const Tensor& values, const Tensor& indices, int dim, const Tensor& places);
 /// The same with `size` places, on all ranks.
 Tensor add_along_dim(const Tensor& values, const Tensor& indices, int dim, int64_t size);
+
+/// Registers an op along a dim n whose results are elements of operand 0 and their indices, which
+/// its gradient reads.
+Op register_with_indices(OpSpec spec);
 
 /// `take` and `add_slices` along dim 0 whose results are cut as `indices`, or `places`, are: rows
 /// stay whole even where ranks would receive fewer bytes of parts of more rows.

@@ -129,11 +129,8 @@ void adamw_(const Tensor& parameter, const Tensor& m, const Tensor& v, const Ten
   NoGrad no_grad;
   const Tensor factor = factor_of("adamw_", gradient_scale);
   const Attributes numbers{.values = pack_values(step)};
-  if (rates) {
-    adamw_by_rates_op({parameter, m, v, gradient, factor, rates}, numbers);
-  } else {
-    adamw_op({parameter, m, v, gradient, factor}, numbers);
-  }
+  rates ? adamw_by_rates_op({parameter, m, v, gradient, factor, rates}, numbers)
+        : adamw_op({parameter, m, v, gradient, factor}, numbers);
 }
 
 std::vector<double> adamw_rates(const AdamWStep& step) {
@@ -150,13 +147,10 @@ void sgd_(const Tensor& parameter, const Tensor& velocity, const Tensor& gradien
     fail("sgd_: velocity is missing, expected one for momentum ", momentum);
   NoGrad no_grad;
   const Tensor scale = factor_of("sgd_", gradient_scale);
-  if (velocity) {
-    sgd_momentum_op({parameter, velocity, gradient, scale},
-                    {.values = pack_values(Sgd{learning_rate, momentum, weight_decay, nesterov})});
-  } else {
-    sgd_op({parameter, gradient, scale},
-           {.values = pack_values(Sgd{learning_rate, 0, weight_decay, false})});
-  }
+  const Sgd step{learning_rate, momentum, weight_decay, velocity && nesterov};
+  const Attributes numbers{.values = pack_values(step)};
+  velocity ? sgd_momentum_op({parameter, velocity, gradient, scale}, numbers)
+           : sgd_op({parameter, gradient, scale}, numbers);
 }
 
 void scale_(const Tensor& a, const Tensor& b) {

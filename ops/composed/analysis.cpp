@@ -244,30 +244,4 @@ Tensor bincount(const Tensor& a, const std::optional<Tensor>& weights, int64_t m
   return add_along_dim(is_floating(own.dtype()) ? own : cast(own, DType::i64), x, 0, count);
 }
 
-/// Whether each slice of dim 0 differs from the one before: [n].
-static Tensor starts_of(const Tensor& a) {
-  const int64_t n = a.size(0);
-  Tensor differs = not_equal(slice(a, 0, 1, n), slice(a, 0, 0, n - 1));
-  if (a.ndim() > 1) differs = any(reshape(differs, {n - 1, a.numel() / n}), {1});
-  return cat({not_equal(numbers_next_to(a, -1, 0), 0), differs}, 0);
-}
-
-UniqueConsecutive unique_consecutive(const Tensor& a, std::optional<int> dim) {
-  check_tensor("unique_consecutive", a);
-  const int at = dim ? normalized_dim("unique_consecutive", *dim, a.ndim()) : 0;
-  const Tensor rows = dim ? moveaxis(a, {at}, {0}) : reshape(a, {a.numel()});
-  const int64_t n = rows.size(0);
-  if (rows.numel() == 0) {
-    const Tensor none = slice(zeros({1}, options_next_to(a, DType::i64)), 0, 0, 0);
-    return {a, dim ? none : reshape(none, a.shape()), none};
-  }
-  const Tensor starts = starts_of(rows);
-  const Tensor inverse = sub(cumulative_sum(starts, 0), 1);
-  const Tensor places = nonzero(starts)[0];
-  const Tensor ends = cat({slice(places, 0, 1, places.size(0)), numbers_next_to(a, n, n + 1)}, 0);
-  const Tensor values = take(rows, places, 0);
-  return {dim ? moveaxis(values, {0}, {at}) : values, dim ? inverse : reshape(inverse, a.shape()),
-          sub(ends, places)};
-}
-
 }  // namespace weft

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "mesh/grid.h"
+#include "mesh/mesh_body.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/take.h"
 #include "src/kernels/copy/dense.h"
@@ -25,11 +25,7 @@ struct RowAxes {
   /// How the experts' axes cut the experts: the size of each part, in the order of the axes.
   Numbers parts;
 
-  int64_t group_count() const {
-    int64_t count = 1;
-    for (const int axis : groups) count *= mesh.axis_size(axis);
-    return count;
-  }
+  int64_t group_count() const { return mesh ? mesh.body()->grid().size(groups) : 1; }
   /// This rank's number among the parts along these axes.
   int64_t position_along(const Axes& axes) const {
     int64_t position = 0;
@@ -37,15 +33,6 @@ struct RowAxes {
     return position;
   }
 };
-
-/// Replicates everything but the cuts of dim 0 along `kept`.
-Sharding only_rows(const Sharding& given, const Axes& kept) {
-  Pattern pattern = given.pattern();
-  for (int axis = 0; axis < pattern.axes(); ++axis) {
-    if (!kept.contains(axis)) pattern.set(axis, Replicate());
-  }
-  return Sharding::of(given.mesh(), pattern);
-}
 
 RowAxes row_axes(const Tensor& experts, const Tensor& weights) {
   RowAxes axes;
@@ -164,22 +151,13 @@ Tensor gathered_over_groups(const Numbers& own, const RowAxes& axes, Device devi
   return tensor_with(own, shape, options).redistribute({});
 }
 
-/// Cuts rows into the sums of `leaves`, the number of rows of each part of experts of each group.
+/// Cuts rows into `leaves`, the number of rows of each part of experts of each group.
 Sharding sharding_of_rows(const RowAxes& axes, const Numbers& leaves) {
   Pattern pattern(axes.mesh.ndim());
-  int64_t parts = 1;
   for (const Axes& level : {axes.groups, axes.experts}) {
-    for (const int axis : level) {
-      parts *= axes.mesh.axis_size(axis);
-      const auto width = static_cast<int64_t>(leaves.size()) / parts;
-      Shard shard{0};
-      for (int64_t part = 0; part < parts; ++part) {
-        const auto from = leaves.begin() + part * width;
-        shard.sizes.push_back(std::accumulate(from, from + width, int64_t{0}));
-      }
-      pattern.set(axis, shard);
-    }
+    for (const int axis : level) pattern.set(axis, Shard{0});
   }
+  set_parts(pattern, axes.mesh.body()->grid(), 0, leaves);
   return Sharding::of(axes.mesh, pattern);
 }
 
@@ -262,8 +240,9 @@ ExpertRows rows_by_expert(const Tensor& experts, const Tensor& weights,
   NoGrad no_grad;
   const Tensor given = as_indices("rows_by_expert", "experts", experts).detach();
   const RowAxes axes = row_axes(given, weights);
+  const auto cuts_groups = [&](int axis) { return axes.groups.contains(axis); };
   const Tensor of_group =
-      axes.mesh ? redistributed(given, only_rows(given.sharding(), axes.groups)) : given;
+      axes.mesh ? redistributed(given, keeping(given.sharding(), cuts_groups)) : given;
   const Device device = given.device();
   const int64_t chosen = of_group.box().shape.product();
   const int64_t most = capacity_of(chosen, weights.size(0), capacity_factor);

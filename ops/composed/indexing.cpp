@@ -40,10 +40,7 @@ ValuesAndIndices sort_along(const Tensor& a, int dim, bool descending) {
 
 ValuesAndIndices topk(const Tensor& a, int64_t k, int dim, bool largest) {
   check_tensor("topk", a);
-  if (a.ndim() == 0) {
-    const auto [values, indices] = topk(unsqueeze(a, 0), k, dim, largest);
-    return {reshape(values, {}), reshape(indices, {})};
-  }
+  if (a.ndim() == 0) return without_dim(topk(unsqueeze(a, 0), k, dim, largest), 0, false);
   const int along = normalized_dim("topk", dim, a.ndim());
   if (k < 0 || k > a.size(along)) {
     fail("topk: k is ", k, ", expected 0 to ", a.size(along), ", the size of dim ", along);

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "ops/engine/by_index.h"
+#include "ops/engine/route.h"
 
 namespace weft {
 
@@ -66,6 +66,14 @@ template <class Visit> void each_combination(std::span<const size_t> counts, con
     visit(at);
     if (at.empty()) return;
     for (i = 0; i < at.size() && ++at[i] == counts[i]; ++i) at[i] = 0;
+  }
+}
+
+/// Cuts dim `dim` of `pattern`, which no axis cuts, as `other` cuts its dim `from`.
+inline void cut_like(Pattern& pattern, int dim, const Pattern& other, int from) {
+  for (const int axis : other.cutting(from)) {
+    const std::span<const int64_t> sizes = other[axis].sizes();
+    pattern.set(axis, Shard{dim, {sizes.begin(), sizes.end()}});
   }
 }
 

@@ -200,48 +200,33 @@ class Combiner {
   }
 
   std::optional<Sharding> fetched_sharding(size_t operand) const {
-    Pattern pattern = query_.spec.by_index ? rows_pattern(operand) : fetched_pattern(operand);
-    return checked(binding_.operands[operand], pattern, static_cast<int>(operand));
+    return checked(binding_.operands[operand], fetched_pattern(operand), static_cast<int>(operand));
   }
 
   /// Fetched dims keep their sharding on axes without another role. Explicit sizes hold inside the
-  /// same outer cuts only, so that axes with another role leave before they cut again.
+  /// same outer cuts only, so that axes with another role leave before they cut again. Rows that
+  /// move by index, and the indices that they are written to, are cut alike.
   Pattern fetched_pattern(size_t operand) const {
-    const Pattern& given = query_.operands[operand]->sharding.pattern();
-    const bool sized = given.has_sizes() || !parts_.empty();
-    Pattern pattern = given;
-    std::vector<Placement> wanted;
-    Axes leaving;
-    for (int a = 0; a < mesh_.ndim(); ++a) {
-      wanted.push_back(operand_placement(operand, a));
-      const bool is_cut = given[a].is_shard();
-      const bool fetched =
-          wanted.back().is_replicate() && is_cut && is_fetched_dim(operand, given[a].dim());
-      if (fetched || (wanted.back() == given[a] && !(sized && is_cut))) continue;
-      leaving.push_back(a);
-      if (sized) pattern.set(a, Replicate());
-    }
-    for (const int a : leaving) pattern.set(a, wanted[static_cast<size_t>(a)]);
-    return pattern;
-  }
-
-  /// Rows that move by index, and the indices that they are written to, are cut alike.
-  Pattern rows_pattern(size_t operand) const {
-    const auto rows = static_cast<size_t>(query_.spec.by_index->rows);
-    if (operand != rows) return pattern_like_rows(operand, rows_pattern(rows));
+    const bool moves_rows = query_.spec.by_index.has_value();
+    const size_t rows = moves_rows ? static_cast<size_t>(query_.spec.by_index->rows) : operand;
+    if (operand != rows) return pattern_like_rows(operand, fetched_pattern(rows));
     const Pattern& given = query_.operands[operand]->sharding.pattern();
     const bool sized = given.has_sizes() || !parts_.empty();
     const int dim = fetched_dim(binding_, operand);
     Pattern pattern = given;
-    Axes leaving;
+    std::vector<std::pair<int, Placement>> leaving;
     for (int a = 0; a < mesh_.ndim(); ++a) {
-      if (cuts_rows(a) && given[a].is_shard(dim)) continue;
-      if (row_placement(operand, a) == given[a] && !(sized && given[a].is_shard())) continue;
-      leaving.push_back(a);
+      const Placement wanted =
+          moves_rows ? row_placement(operand, a) : operand_placement(operand, a);
+      const bool is_cut = given[a].is_shard();
+      const bool stays =
+          moves_rows ? cuts_rows(a) && given[a].is_shard(dim)
+                     : wanted.is_replicate() && is_cut && is_fetched_dim(operand, given[a].dim());
+      if (stays || (wanted == given[a] && !(sized && is_cut))) continue;
+      leaving.emplace_back(a, wanted);
       pattern.set(a, Replicate());
     }
-    for (const int a : leaving) {
-      const Placement wanted = row_placement(operand, a);
+    for (const auto& [a, wanted] : leaving) {
       // Sizes of a factor's parts do not divide those of the axes that stay.
       const bool is_inner = wanted.is_shard(dim) && !pattern.cutting(dim).empty();
       pattern.set(a, is_inner ? Placement(Shard{dim}) : wanted);
@@ -260,15 +245,9 @@ class Combiner {
     const int from = fetched_dim(binding_, static_cast<size_t>(query_.spec.by_index->rows));
     Pattern pattern(mesh_.ndim());
     for (int a = 0; a < mesh_.ndim(); ++a) {
-      if (!rows[a].is_shard(from)) {
-        pattern.set(a, operand_placement(operand, a));
-        continue;
-      }
-      const std::span<const int64_t> sizes = rows[a].sizes();
-      pattern.set(a, Shard{dim, {sizes.begin(), sizes.end()}});
+      if (!rows[a].is_shard(from)) pattern.set(a, operand_placement(operand, a));
     }
-    const Axes order = rows.cutting(from);
-    if (order.size() > 1) pattern.set_order(dim, order);
+    cut_like(pattern, dim, rows, from);
     return pattern;
   }
 

@@ -250,20 +250,12 @@ class Router {
   StageRoute gathered_stage(const DeviceMesh& mesh, const Choice& choice, size_t i) const {
     const Pattern& given = choice.stages[i].pattern();
     Pattern whole(mesh.ndim());
-    int64_t parts = 1;
     for (int axis = 0; axis < mesh.ndim(); ++axis) {
-      if (!given[axis].is_shard()) {
-        whole.set(axis, given[axis]);
-        continue;
-      }
-      const std::span<const int64_t> sizes = given[axis].sizes();
-      whole.set(axis, Shard{given[axis].dim() + 1, {sizes.begin(), sizes.end()}});
+      if (!given[axis].is_shard()) whole.set(axis, given[axis]);
     }
-    for (int d = 0; d < binding_.stage_shapes[i].ndim(); ++d) {
-      const Axes order = given.cutting(d);
-      if (order.size() > 1) whole.set_order(d + 1, order);
-    }
+    for (int d = 0; d < binding_.stage_shapes[i].ndim(); ++d) cut_like(whole, d + 1, given, d);
     Pattern cut = whole;
+    int64_t parts = 1;
     for (const int axis : route_->part_axes) {
       cut.set(axis, Shard{0});
       parts *= mesh.axis_size(axis);

@@ -248,9 +248,7 @@ Tensor snapshot_of(const MemoryBlock& block) {
 }
 
 Sharding reduced_sharding(const Sharding& sharding) {
-  Pattern pattern = sharding.pattern();
-  for (const int axis : pattern.partial_axes()) pattern.set(axis, Replicate());
-  return Sharding::of(sharding.mesh(), pattern);
+  return keeping(sharding, [&](int axis) { return !sharding[axis].is_partial(); });
 }
 
 bool counts_here(const Sharding& sharding) {

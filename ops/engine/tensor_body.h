@@ -56,6 +56,15 @@ inline int checked_dim(const char* what, const Tensor& tensor, int dim) {
   return normalized_dim(what, dim, tensor.ndim());
 }
 
+/// Returns `sharding` replicated on all axes but those for which keep(axis) is true.
+template <class Keep> Sharding keeping(const Sharding& sharding, const Keep& keep) {
+  Pattern pattern = sharding.pattern();
+  for (int axis = 0; axis < pattern.axes(); ++axis) {
+    if (!keep(axis)) pattern.set(axis, Replicate());
+  }
+  return Sharding::of(sharding.mesh(), pattern);
+}
+
 /// Returns `sharding` with every Partial made Replicate.
 Sharding reduced_sharding(const Sharding& sharding);
 
@@ -66,6 +75,10 @@ bool counts_here(const Sharding& sharding);
 /// Checks that explicit sizes of parts add up to the dims of `shape`; std::invalid_argument
 /// "what: ..." otherwise.
 void check_sizes(const char* what, const Placements& placements, const Shape& shape);
+
+/// Gives the axes that cut `dim` these sizes of parts, the innermost one first: those of an outer
+/// axis are sums.
+void set_parts(Pattern& pattern, const MeshGrid& grid, int dim, std::vector<int64_t> parts);
 
 /// Checks the shape of a new tensor: std::invalid_argument "what: ..." for a negative size.
 void check_shape(const char* what, const Shape& shape);

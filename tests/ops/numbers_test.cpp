@@ -114,9 +114,9 @@ TEST(Numbers, ThatAreOverwrittenAreReadBefore) {
 }
 
 /// A sink with its own memory for gradients.
-class Place final : public GradientSink {
+class MemorySink final : public GradientSink {
  public:
-  explicit Place(Tensor memory) : memory_(std::move(memory)) {}
+  explicit MemorySink(Tensor memory) : memory_(std::move(memory)) {}
   Destination destination() override { return {memory_, false}; }
   void complete() override {}
 
@@ -126,7 +126,7 @@ class Place final : public GradientSink {
 
 TEST(Numbers, TakenThroughATransposedViewHaveTheirGradient) {
   const Tensor ids = from_values(Values{2, 0, 2}, {3}, {.dtype = i64});
-  const auto backward_to = [&](const std::shared_ptr<Place>& place) {
+  const auto backward_to = [&](const std::shared_ptr<MemorySink>& place) {
     Tensor leaf = arange(0, 12, 1).reshape({4, 3});
     leaf.set_requires_grad(true);
     if (place) set_gradient_sink(leaf, place);
@@ -134,7 +134,7 @@ TEST(Numbers, TakenThroughATransposedViewHaveTheirGradient) {
     return leaf.grad();
   };
   const Tensor memory = full({4, 3}, 7);
-  backward_to(std::make_shared<Place>(memory));
+  backward_to(std::make_shared<MemorySink>(memory));
   EXPECT_EQ(memory.to_vector<double>(), (Values{5, 0, 10, 6, 0, 12, 7, 0, 14, 8, 0, 16}));
   EXPECT_EQ(backward_to({}).to_vector<double>(), memory.to_vector<double>());
 }

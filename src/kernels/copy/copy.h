@@ -28,9 +28,6 @@ WEFT_KERNEL(void, fill_range, (const MemoryBlock& out, int dim, double start, do
 /// out += factor * in; `in` broadcasts to out's shape. The halves are added in f32.
 void accumulate(const MemoryBlock& out, const MemoryBlock& in, double factor = 1);
 
-/// out *= factor.
-void scale(const MemoryBlock& out, double factor);
-
 /// From this many bytes on, a copy is faster when it bypasses the caches: it would evict what it
 /// reads, and read the lines it is about to write. 1.5 times as fast here at 64 MiB.
 inline constexpr size_t kBulkBytes = size_t{8} << 20;

@@ -153,18 +153,11 @@ struct AddPlain {
   template <class T> WEFT_FN T operator()(T a, T b) const { return a + b; }
 };
 
-struct TimesFactor {
-  double factor;
-  template <class T> WEFT_FN T operator()(T a) const { return a * T(factor); }
-};
-
 }  // namespace
 
 void accumulate(const MemoryBlock& out, const MemoryBlock& in, double factor) {
   if (factor == 1) return map(AddPlain{}, out, out, in);
   map_floating(AddScaled{factor}, out, out, in);
 }
-
-void scale(const MemoryBlock& out, double factor) { map_floating(TimesFactor{factor}, out, out); }
 
 }  // namespace weft
