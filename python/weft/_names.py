@@ -138,8 +138,8 @@ def randint(low, high, size=None, *, dtype=_weft.int64, **options):
         low, high, size = 0, low, high
     if not low < high:
         raise ValueError(
-            f"randint: low and high are {_described(low)} and {_described(high)}, expected low below "
-            "high"
+            f"randint: low and high are {_described(low)} and {_described(high)}, expected low "
+            "below high"
         )
     if not all(_math.isfinite(x) and int(x) == x for x in (low, high)):
         raise ValueError(
