@@ -190,7 +190,7 @@ static py::object called_as_forward(const ModuleObject& module, const py::functi
 
 void bind_fsdp_module(py::module_& m) {
   bind_handles(m);
-  def(m, "_is_fully_sharded(module)", &FsdpModule::is_sharded);
+  def(m, "_is_fully_sharded(module)", "", Held(), &FsdpModule::is_sharded);
   Methods methods(m, "FSDPModule", "A module that was given to `fully_shard`");
   bind_parameters(methods);
   bind_gradients(methods);
