@@ -8,8 +8,6 @@
 #include <vector>
 
 #include "python/bindings/bindings.h"
-#include "python/bindings/lock.h"
-#include "weft/error.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/shapes.h"
 
@@ -238,28 +236,28 @@ py::object list_of(const Tensor& given) {
 }
 
 void bind_numpy(py::module_& m, py::class_<Tensor>& tensor) {
-  tensor.def_buffer(&buffer_of)
-      .def(
-          "numpy", [](const Tensor& x) { return numpy_of(x, "numpy"); },
-          "The elements as a NumPy array that shares memory; ValueError for a sharded tensor, one "
-          "that requires a gradient, and bfloat16; float8 needs ml_dtypes")
-      .def(
-          "__array__",
-          [](const Tensor& x, const py::object& dtype, const py::object& copy) -> py::object {
-            const bool copies = !copy.is_none() && copy.cast<bool>();
-            const py::dtype own = numpy_dtype(x.dtype());
-            const bool other = !dtype.is_none() && !own.equal(py::dtype::from_args(dtype));
-            if (!copy.is_none() && !copies && other) {
-              fail("__array__: dtype is another, expected the tensor's for copy=False");
-            }
-            if (!copies && !other) return numpy_of(x, "__array__");
-            const py::array seen = array_over(shown("__array__", x).block(), py::cast(x));
-            return other ? seen.attr("astype")(dtype) : seen.attr("copy")();
-          },
-          "dtype"_a = py::none(), "copy"_a = py::none());
-  m.def("from_numpy", &from_numpy, "array"_a, py::kw_only(), "copy"_a = py::none(),
-        "A tensor over the memory of a NumPy array; copied where it is read only or has gaps. "
-        "copy=False makes that a ValueError");
+  tensor.def_buffer(&buffer_of);
+  def(tensor, "numpy()",
+      "The elements as a NumPy array that shares memory; ValueError for a sharded tensor, one that "
+      "requires a gradient, and bfloat16; float8 needs ml_dtypes",
+      [](const Tensor& x) { return numpy_of(x, "numpy"); });
+  tensor.def(
+      "__array__",
+      [](const Tensor& x, const py::object& dtype, const py::object& copy) -> py::object {
+        const bool copies = !copy.is_none() && copy.cast<bool>();
+        const py::dtype own = numpy_dtype(x.dtype());
+        const bool other = !dtype.is_none() && !own.equal(py::dtype::from_args(dtype));
+        if (!copy.is_none() && !copies && other) {
+          fail("__array__: dtype is another, expected the tensor's for copy=False");
+        }
+        if (!copies && !other) return numpy_of(x, "__array__");
+        const py::array seen = array_over(shown("__array__", x).block(), py::cast(x));
+        return other ? seen.attr("astype")(dtype) : seen.attr("copy")();
+      },
+      "dtype"_a = py::none(), "copy"_a = py::none());
+  def(m, "from_numpy(array, *, copy=None)", &from_numpy,
+      "A tensor over the memory of a NumPy array; copied where it is read only or has gaps. "
+      "copy=False makes that a ValueError");
 }
 
 namespace {
@@ -302,16 +300,15 @@ std::optional<Device> device_of(py::handle object) {
 py::object object_of(Device device) { return py::cast(DeviceObject{device}); }
 
 static void bind_devices(py::module_& m) {
-  py::class_<DeviceObject>(m, "Device",
-                           "Where memory lives: cpu, meta (shapes and no memory), cuda:0")
-      .def(py::init([](const std::string& name) { return DeviceObject{device_named(name)}; }),
-           "name"_a, "The device of that name; ValueError for another name")
-      .def_property_readonly(
-          "type",
-          [](const DeviceObject& d) {
-            return concat(Device{d.device.kind, 0});
-          },
-          "'cpu', 'meta' or 'cuda'")
+  py::class_<DeviceObject> device_class(
+      m, "Device", "Where memory lives: cpu, meta (shapes and no memory), cuda:0");
+  device_class.def(
+      py::init([](const std::string& name) { return DeviceObject{device_named(name)}; }), "name"_a,
+      "The device of that name; ValueError for another name");
+  getter(device_class, "type", "'cpu', 'meta' or 'cuda'", [](const DeviceObject& d) {
+    return concat(Device{d.device.kind, 0});
+  });
+  device_class
       .def_property_readonly("index", [](const DeviceObject& d) { return int{d.device.index}; })
       .def("__eq__",
            [](const DeviceObject& d, const py::object& other) {
@@ -332,18 +329,18 @@ static void bind_devices(py::module_& m) {
 }
 
 void bind_dtypes(py::module_& m) {
-  py::class_<DTypeObject>(m, "DType", "The type of a tensor's elements")
-      .def_property_readonly(
-          "name", [](const DTypeObject& d) { return long_name_of(d.dtype); },
-          "'float32', 'bfloat16', 'float16', 'float64', 'int8' to 'int64', 'uint8' to 'uint64', "
-          "'float8_e4m3fn', 'float8_e5m2' or 'bool'")
-      .def_property_readonly(
-          "itemsize", [](const DTypeObject& d) { return size_of(d.dtype); }, "Bytes of an element")
+  py::class_<DTypeObject> dtype_class(m, "DType", "The type of a tensor's elements");
+  copy_as_itself(dtype_class);
+  getter(dtype_class, "name",
+         "'float32', 'bfloat16', 'float16', 'float64', 'int8' to 'int64', 'uint8' to 'uint64', "
+         "'float8_e4m3fn', 'float8_e5m2' or 'bool'",
+         [](const DTypeObject& d) { return long_name_of(d.dtype); });
+  getter(dtype_class, "itemsize", "Bytes of an element",
+         [](const DTypeObject& d) { return size_of(d.dtype); });
+  dtype_class
       .def_property_readonly("is_floating_point",
                              [](const DTypeObject& d) { return is_floating(d.dtype); })
       .def("__hash__", [](const DTypeObject& d) { return static_cast<int>(d.dtype); })
-      .def("__copy__", [](const py::object& self) { return self; })
-      .def("__deepcopy__", [](const py::object& self, const py::object&) { return self; })
       .def("__eq__",
            [](const DTypeObject& d, const py::object& other) {
              return other.ptr() == object_of(d.dtype).ptr();
@@ -360,12 +357,12 @@ void bind_dtypes(py::module_& m) {
     if (dtype != DType::boolean) m.attr(std::string(name_of(dtype)).c_str()) = object;
     dtype_objects()[i] = object.release().ptr();
   }
-  m.def(
-      "dtype_named", [](DType dtype) { return dtype; }, "name"_a,
-      "The dtype of a name, short or long; ValueError lists the names there are");
-  m.def(
-      "promote", static_cast<DType (*)(DType, DType)>(&promote), "a"_a, "b"_a,
-      "The dtype that holds both, as in the Python array API; integer with float gives the float");
+  def(m, "dtype_named(name)",
+      "The dtype of a name, short or long; ValueError lists the names there are", Held(),
+      [](DType dtype) { return dtype; });
+  def(m, "promote(a, b)",
+      "The dtype that holds both, as in the Python array API; integer with float gives the float",
+      Held(), static_cast<DType (*)(DType, DType)>(&promote));
   bind_devices(m);
 }
 

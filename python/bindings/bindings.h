@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "python/bindings/casters.h"
+// What all files that bind functions use: casters, `def`, the lock and errors.
+#include "python/bindings/composed.h"
+#include "python/bindings/lock.h"
+#include "weft/error.h"
 
 namespace weft::python {
 

@@ -3,8 +3,7 @@
 
 // Implicit conversions between Python and C++, in addition to the bound classes: shapes as tuples,
 // dtypes and devices as objects or names, placements as a list, a dict or one placement, and
-// operands that are tensors or numbers; and functions that convert explicitly. Every file that
-// binds functions includes this one.
+// operands that are tensors or numbers; and functions that convert explicitly.
 
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -45,11 +44,10 @@ std::optional<Tensor> tensor_of(py::handle object);
 bool load_operand(py::handle object, Operand& operand);
 bool load_shape(py::handle object, Shape& shape);
 
-/// None for a handle without a tensor.
-inline std::optional<Tensor> optional_of(Tensor tensor) {
-  if (!tensor) return std::nullopt;
-  return tensor;
-}
+/// A tensor, or an empty handle, which is None in Python.
+struct MaybeTensor : Tensor {
+  MaybeTensor(Tensor tensor = {}) : Tensor(std::move(tensor)) {}
+};
 
 /// Converts an int or an equivalent object. Throws TypeError naming `what` for anything else, and
 /// ValueError for a number beyond 64 bits.
@@ -95,6 +93,21 @@ template <> struct type_caster<weft::Tensor> : type_caster_base<weft::Tensor> {
   bool load(handle source, bool convert) {
     if (source) weft::python::check_value(source);
     return type_caster_base<weft::Tensor>::load(source, convert);
+  }
+};
+
+template <> struct type_caster<weft::python::MaybeTensor> {
+  PYBIND11_TYPE_CASTER(weft::python::MaybeTensor, const_name("weft._weft.Tensor | None"));
+  bool load(handle source, bool convert) {
+    if (source.is_none()) return true;
+    make_caster<weft::Tensor> given;
+    if (!given.load(source, convert)) return false;
+    value = cast_op<const weft::Tensor&>(given);
+    return true;
+  }
+  static handle cast(const weft::Tensor& tensor, return_value_policy, handle parent) {
+    if (!tensor) return none().release();
+    return make_caster<weft::Tensor>::cast(tensor, return_value_policy::copy, parent);
   }
 };
 

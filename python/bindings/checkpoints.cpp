@@ -5,9 +5,7 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/fields.h"
-#include "python/bindings/lock.h"
 #include "python/bindings/modules.h"
-#include "weft/error.h"
 #include "weft/hugging_face.h"
 #include "weft/state_dict.h"
 
@@ -16,57 +14,53 @@ namespace weft::python {
 using Numbers = std::map<std::string, int64_t>;
 
 static void bind_training_state(py::module_& m) {
-  py::class_<TrainingState>(m, "TrainingState",
-                            "What is saved and loaded together, part by part: models, optimizers, "
-                            "tensors, and numbers. Keys are '<part>/<key>'")
-      .def(py::init<>())
+  py::class_<TrainingState> training_state_class(
+      m, "TrainingState",
+      "What is saved and loaded together, part by part: models, optimizers, tensors, and numbers. "
+      "Keys are '<part>/<key>'");
+  training_state_class.def(py::init<>())
       .def("add", py::overload_cast<const std::string&, Module&>(&TrainingState::add),
            py::keep_alive<1, 3>(), "name"_a, "part"_a,
            "ValueError when there is a part of that name, or it has a slash")
       .def("add", py::overload_cast<const std::string&, Optimizer&>(&TrainingState::add),
            py::keep_alive<1, 3>(), "name"_a, "part"_a)
       .def("add", py::overload_cast<const std::string&, const Tensor&>(&TrainingState::add),
-           "name"_a, "part"_a)
-      .def(
-          "add_random",
-          [](TrainingState& self, const std::string& name) {
-            // Uses the state of the calling rank: this object may outlive the rank that made it.
-            self.add(name, {.give =
-                                [] {
-                                  const RandomState& random = Context::current().random;
-                                  return StateDict{
-                                      {},
-                                      {{"seed", static_cast<int64_t>(random.seed)},
-                                       {"stream", static_cast<int64_t>(random.stream)}}};
-                                },
-                            .take =
-                                [](const Numbers& numbers) {
-                                  Context::current().random = {
-                                      static_cast<uint64_t>(numbers.at("seed")),
-                                      static_cast<uint64_t>(numbers.at("stream"))};
-                                }});
-          },
-          "name"_a = "random", "The state of this rank's random numbers")
-      .def(
-          "add_numbers",
-          [](TrainingState& self, const std::string& name, const py::function& give,
-             const py::function& take, bool takes_any) {
-            self.add(name, {.give =
-                                [kept = Callable(give)] {
-                                  const Locked lock;
-                                  return StateDict{{}, kept().cast<Numbers>()};
-                                },
-                            .take =
-                                [kept = Callable(take)](const Numbers& numbers) {
-                                  const Locked lock;
-                                  kept(numbers);
-                                },
-                            .takes_any_numbers = takes_any});
-          },
-          "name"_a, "give"_a, "take"_a, py::kw_only(), "takes_any"_a = false,
-          "Whole numbers by name, equal on all ranks: give() returns them as a dict, take(dict) "
-          "gets them back after a load; with takes_any whatever their names are in the checkpoint")
-      .def("state_dict", &TrainingState::state_dict, Released());
+           "name"_a, "part"_a);
+  def(training_state_class, "add_random(name='random')", "The state of this rank's random numbers",
+      [](TrainingState& self, const std::string& name) {
+        // Uses the state of the calling rank: this object may outlive the rank that made it.
+        self.add(name, {.give =
+                            [] {
+                              const RandomState& random = Context::current().random;
+                              return StateDict{{},
+                                               {{"seed", static_cast<int64_t>(random.seed)},
+                                                {"stream", static_cast<int64_t>(random.stream)}}};
+                            },
+                        .take =
+                            [](const Numbers& numbers) {
+                              Context::current().random = {
+                                  static_cast<uint64_t>(numbers.at("seed")),
+                                  static_cast<uint64_t>(numbers.at("stream"))};
+                            }});
+      });
+  def(training_state_class, "add_numbers(name, give, take, *, takes_any=False)",
+      "Whole numbers by name, equal on all ranks: give() returns them as a dict, take(dict) gets "
+      "them back after a load; with takes_any whatever their names are in the checkpoint",
+      [](TrainingState& self, const std::string& name, const py::function& give,
+         const py::function& take, bool takes_any) {
+        self.add(name, {.give =
+                            [kept = Callable(give)] {
+                              const Locked lock;
+                              return StateDict{{}, kept().cast<Numbers>()};
+                            },
+                        .take =
+                            [kept = Callable(take)](const Numbers& numbers) {
+                              const Locked lock;
+                              kept(numbers);
+                            },
+                        .takes_any_numbers = takes_any});
+      });
+  training_state_class.def("state_dict", &TrainingState::state_dict, Released());
 }
 
 static void bind_state_dicts(py::module_& m) {
@@ -89,25 +83,20 @@ static void bind_state_dicts(py::module_& m) {
         return concat("SkippedKeys(missing=", py::repr(missing).cast<std::string>(),
                       ", unexpected=", py::repr(unexpected).cast<std::string>(), ")");
       });
-  m.def(
-      "state_dict", [](const Module& module) { return state_dict(module); }, Released(), "part"_a,
-      "Of a module or an optimizer; its tensors alias. No traffic");
-  m.def(
-      "state_dict", [](Optimizer& optimizer) { return state_dict(optimizer); }, Released(),
-      "part"_a);
+  def(m, "state_dict(part)", "Of a module or an optimizer; its tensors alias. No traffic",
+      [](const Module& module) { return state_dict(module); });
+  def(m, "state_dict(part)", [](Optimizer& optimizer) { return state_dict(optimizer); });
   const auto bind_load = [&](auto* type) {
     using Part = std::remove_pointer_t<decltype(type)>;
-    m.def(
-        "load_state_dict",
+    def(m, "load_state_dict(part, state, *, strict=True)",
+        "Copies the elements into a module or an optimizer; they move where the layouts differ. "
+        "ValueError, before anything is changed, names keys that are missing or unexpected, and "
+        "shapes that do not fit. strict=False loads what both have and gives the others",
         [](Part& part, const StateDict& from, bool strict) {
           if (!strict) return load_common_keys(part, from);
           load_state_dict(part, from);
           return SkippedKeys();
-        },
-        Released(), "part"_a, "state"_a, py::kw_only(), "strict"_a = true,
-        "Copies the elements into a module or an optimizer; they move where the layouts differ. "
-        "ValueError, before anything is changed, names keys that are missing or unexpected, and "
-        "shapes that do not fit. strict=False loads what both have and gives the others");
+        });
   };
   bind_load(static_cast<Module*>(nullptr));
   bind_load(static_cast<Optimizer*>(nullptr));
@@ -130,8 +119,8 @@ static void bind_saver(py::module_& m) {
   using C = CheckpointOptions;
   py::class_<CheckpointSaver, std::unique_ptr<CheckpointSaver, DeleteReleased>> saver(
       m, "CheckpointSaver",
-      "Saves states of a run to '<directory>/step-<step>-<generation>/', a "
-      "file a rank. A save makes no collective and overwrites nothing");
+      "Saves states of a run to '<directory>/step-<step>-<generation>/', a file a rank. A save "
+      "makes no collective and overwrites nothing");
   const auto make = [](const Communicator& world, const std::string& directory, const C& options) {
     return released([&] { return new CheckpointSaver(world, directory, options); });
   };
@@ -176,45 +165,38 @@ static py::dict as_dict(const CheckpointReport& report) {
 }
 
 static void bind_readers(py::module_& m) {
-  m.def(
-      "inspect_checkpoint",
+  def(m, "inspect_checkpoint(path, *, data=True, threads=1)",
+      "A report on a checkpoint: verdict (COMPLETE, INCOMPLETE, MIXED or CORRUPT), reason, and "
+      "where; non_finite: elements that are NaN or infinite, -1 when they were not counted. "
+      "data=False looks at names, sizes and headers only",
       [](const std::string& path, bool data, int threads) {
         const InspectOptions options{.depth = data ? Inspection::data : Inspection::headers,
                                      .threads = threads};
         return as_dict(released([&] { return inspect_checkpoint(path, options); }));
-      },
-      "path"_a, py::kw_only(), "data"_a = true, "threads"_a = 1,
-      "A report on a checkpoint: verdict (COMPLETE, INCOMPLETE, MIXED or CORRUPT), "
-      "reason, and where; non_finite: elements that are NaN or infinite, -1 when they were not "
-      "counted. data=False looks at names, sizes and headers only");
-  m.def("list_checkpoints", &list_checkpoints, Released(), "directory"_a, "Newest first");
-  m.def(
-      "newest_complete_checkpoint",
+      });
+  def(m, "list_checkpoints(directory)", &list_checkpoints, "Newest first");
+  def(m, "newest_complete_checkpoint(directory, world=None)",
+      "By names, sizes and headers; '' when there is none. With `world` all its ranks, which call "
+      "it together, get what the first one finds: each might find another one while a job saves",
       [](const std::string& directory, const std::optional<Communicator>& world) {
         return world ? newest_complete_checkpoint(*world, directory)
                      : newest_complete_checkpoint(directory);
-      },
-      Released(), "directory"_a, "world"_a = py::none(),
-      "By names, sizes and headers; '' when there is none. With `world` all its ranks, which call "
-      "it together, get what the first one finds: each might find another one while a job saves");
-  m.def(
-      "load", py::overload_cast<const std::string&, const TrainingState&>(&load), Released(),
-      "path"_a, "into"_a,
+      });
+  def(m, "load(path, into)", py::overload_cast<const std::string&, const TrainingState&>(&load),
       "Fills the tensors, wherever and however they lie, and the numbers, from a checkpoint of "
       "weft's or PyTorch's, or a model in safetensors form. Each rank reads what holds its own "
       "elements and checks it; no communication. Of a run's directory it takes the newest complete "
       "checkpoint, which the first rank of the tensors' mesh chooses: all its ranks must then call "
       "it. ValueError names file, tensor and block");
-  m.def("load", py::overload_cast<const std::string&, StateDict&>(&load), Released(), "path"_a,
-        "into"_a);
+  def(m, "load(path, into)", py::overload_cast<const std::string&, StateDict&>(&load));
 }
 
 static void bind_hugging_face(py::module_& m) {
-  m.def("load_hugging_face", py::overload_cast<Module&, const std::string&>(&load_hugging_face),
-        Released(), "model"_a, "path"_a,
-        "Fills the parameters with the tensors of a .safetensors file, an index of several, or a "
-        "Hugging Face directory. Each rank reads the elements that it holds; no communication. "
-        "ValueError, before anything is read, names what is missing or does not fit");
+  def(m, "load_hugging_face(model, path)",
+      py::overload_cast<Module&, const std::string&>(&load_hugging_face),
+      "Fills the parameters with the tensors of a .safetensors file, an index of several, or a "
+      "Hugging Face directory. Each rank reads the elements that it holds; no communication. "
+      "ValueError, before anything is read, names what is missing or does not fit");
   using O = ExportOptions;
   bind_with_fields<O, std::string, std::string, Communicator>(
       m, "export_hugging_face", export_hugging_face, Released(), "checkpoint"_a, "directory"_a,

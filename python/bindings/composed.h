@@ -3,6 +3,7 @@
 
 #include <initializer_list>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -16,10 +17,26 @@
 #include "weft/ops/special.h"
 #include "weft/ops/statistics.h"
 
-// The one mechanism that binds compositions: a line each, with the function, its arguments and its
+// The one mechanism that binds functions: a line each, with the signature, the function and its
 // text. Numbers, operands, lists and pairs convert by their types.
 
 namespace weft::python {
+
+/// The name and the arguments of a function as Python writes them: "flip(x, *, axis=None)", with
+/// literals without commas as defaults. An attribute of `def`.
+class Signature {
+ public:
+  Signature(const char* text) : Signature(std::string(text)) {}
+  Signature(const std::string& text);
+  const char* name() const { return name_.c_str(); }
+  /// Adds the arguments to the record of a function, which must have as many.
+  void declare_in(py::detail::function_record& record) const;
+
+ private:
+  std::string name_;
+  /// Names, and defaults of those that have one.
+  std::vector<std::pair<std::string, py::object>> arguments_;
+};
 
 /// Adds a type of named tuples to the module, for results with "fields".
 py::object add_named_tuple(py::module_& m, const char* name, const char* fields, const char* text);
@@ -27,36 +44,63 @@ py::object add_named_tuple(py::module_& m, const char* name, const char* fields,
 /// The named tuple of a function's results, of a type that the module has by that name.
 py::object named_tuple(const char* name, std::initializer_list<Tensor> results);
 
-/// The result of a function, for Python.
-template <class Result> auto for_python(Result result) {
-  if constexpr (std::is_same_v<Result, Tensors>) {
-    return py::tuple(py::cast(std::move(result)));
-  } else if constexpr (std::is_same_v<Result, ValuesAndIndices>) {
-    return named_tuple("ValuesAndIndices", {result.values, result.indices});
-  } else if constexpr (std::is_same_v<Result, FractionAndExponent>) {
-    return named_tuple("FractionAndExponent", {result.mantissa, result.exponent});
-  } else if constexpr (std::is_same_v<Result, UniqueConsecutive>) {
-    return py::make_tuple(result.values, result.inverse, result.counts);
+// The results of functions that are other objects for Python.
+py::tuple for_python(const Tensors& results);
+std::tuple<Tensor, Tensor, Tensor> for_python(const UniqueConsecutive& results);
+py::object for_python(const ValuesAndIndices& results);
+py::object for_python(const FractionAndExponent& results);
+
+template <class Function, class Result, class... Args>
+void define(py::module_& m, const Signature& signature, const char* text, const Function& function,
+            Result (*)(Args...)) {
+  const auto bind = [&](const auto& bound, const auto&... more) {
+    m.def(signature.name(), bound, more..., signature, text);
+  };
+  if constexpr (std::is_base_of_v<py::handle, Result> ||
+                (std::is_base_of_v<py::handle, std::decay_t<Args>> || ...)) {
+    bind(function);
+  } else if constexpr (requires(Result result) { for_python(result); }) {
+    bind([function](std::decay_t<Args>... args) {
+      return for_python(released([&] { return function(args...); }));
+    });
   } else {
-    return result;
+    bind(function, Released());
   }
 }
-
-/// Binds `function`, which runs without the interpreter's lock.
-template <class Result, class... Args, class... Extra>
-void bind_function(py::module_& m, const char* name, Result (*function)(Args...), const char* text,
-                   const Extra&... extra) {
-  if constexpr (std::is_same_v<Result, Tensor> || std::is_void_v<Result> ||
-                std::is_arithmetic_v<Result>) {
-    m.def(name, function, Released(), extra..., text);
-  } else {
-    m.def(
-        name,
-        [function](std::decay_t<Args>... args) {
-          return for_python(released([&] { return function(args...); }));
-        },
-        extra..., text);
-  }
+/// Binds a function, which runs without the interpreter's lock unless it takes or returns objects
+/// of Python.
+template <class Function>
+void def(py::module_& m, const Signature& signature, const char* text, const Function& function) {
+  using Type = py::detail::function_signature_t<Function>;
+  define(m, signature, text, function, static_cast<Type*>(nullptr));
+}
+template <class Function>
+void def(py::module_& m, const Signature& signature, const Function& function,
+         const char* text = "") {
+  def(m, signature, text, function);
+}
+/// Binds one that runs with the lock.
+struct Held {};
+template <class Function>
+void def(py::module_& m, const Signature& signature, const char* text, Held,
+         const Function& function) {
+  m.def(signature.name(), function, signature, text);
+}
+/// Binds a method, which runs with the lock unless it is Released.
+template <class Class, class... Options, class Function>
+void def(py::class_<Class, Options...>& bound, const Signature& signature, const char* text,
+         const Function& function) {
+  bound.def(signature.name(), function, signature, text);
+}
+template <class Class, class... Options, class Function>
+void def(py::class_<Class, Options...>& bound, const Signature& signature, const char* text,
+         const Released& guard, const Function& function) {
+  bound.def(signature.name(), function, signature, guard, text);
+}
+template <class Class, class... Options, class Function>
+void getter(py::class_<Class, Options...>& bound, const char* name, const char* text,
+            const Function& function) {
+  bound.def_property_readonly(name, function, text);
 }
 
 /// Returns the tensor that an op changes in place: the tensor itself, or the value at rest of a
@@ -81,22 +125,26 @@ template <class Change> py::object changed(const py::object& self, const Change&
 
 /// Binds a function that changes the elements of a tensor, in a module or as a method; returns the
 /// object.
-template <class Bound, class Result, class... Args, class... Extra>
-void bind_change(Bound& bound, const char* name, Result (*function)(const Tensor&, Args...),
-                 const char* text, const Extra&... extra) {
+template <class Bound, class Result, class... Args>
+void bind_change(Bound& bound, const Signature& signature,
+                 Result (*function)(const Tensor&, Args...), const char* text) {
   const auto change = [function](const py::object& x, Args... args) {
     return changed(x, [&](const Tensor& to) { function(to, args...); });
   };
-  if constexpr (std::is_same_v<Bound, py::module_>) {
-    bound.def(name, change, "x"_a, extra..., text);
-  } else {
-    bound.def(name, change, extra..., text);
-  }
+  bound.def(signature.name(), change, signature, text);
 }
 
 }  // namespace weft::python
 
 namespace pybind11::detail {
+
+template <>
+struct process_attribute<weft::python::Signature>
+    : process_attribute_default<weft::python::Signature> {
+  static void init(const weft::python::Signature& signature, function_record* record) {
+    signature.declare_in(*record);
+  }
+};
 
 /// A number, not a tensor.
 template <> struct type_caster<weft::Number> {

@@ -4,9 +4,7 @@
 #include <utility>
 
 #include "python/bindings/bindings.h"
-#include "python/bindings/lock.h"
 #include "weft/autograd.h"
-#include "weft/error.h"
 #include "weft/graph.h"
 #include "weft/storage.h"
 #include "weft/trace.h"
@@ -31,40 +29,32 @@ static Traffic traffic_named(const std::string& name) {
 void bind_context(py::module_& m) {
   set_warning_handler(
       receiver(py::module_::import("warnings").attr("warn"), "warnings.warn called by weft"));
-  m.def(
-      "is_grad_enabled", [] { return Context::current().grad_enabled; },
-      "Whether ops of this rank are recorded for backward");
-  m.def(
-      "set_grad_enabled",
-      [](bool enabled) { return std::exchange(Context::current().grad_enabled, enabled); },
-      "enabled"_a, "Gives what was in force before; `with weft.no_grad():` is a scope of it");
-  m.def(
-      "get_traffic", [] { return name_of(Context::current().traffic); },
-      "'allow', 'free_only' or 'forbid': which implicit traffic ops of this rank may cause");
-  m.def(
-      "set_traffic",
+  def(m, "is_grad_enabled()", "Whether ops of this rank are recorded for backward", Held(),
+      [] { return Context::current().grad_enabled; });
+  def(m, "set_grad_enabled(enabled)",
+      "Gives what was in force before; `with weft.no_grad():` is a scope of it", Held(),
+      [](bool enabled) { return std::exchange(Context::current().grad_enabled, enabled); });
+  def(m, "get_traffic()",
+      "'allow', 'free_only' or 'forbid': which implicit traffic ops of this rank may cause", Held(),
+      [] { return name_of(Context::current().traffic); });
+  def(m, "set_traffic(policy)",
+      "Gives what was in force before; `with weft.traffic(...)` is a scope of it", Held(),
       [](const std::string& policy) {
         return name_of(std::exchange(Context::current().traffic, traffic_named(policy)));
-      },
-      "policy"_a, "Gives what was in force before; `with weft.traffic(...)` is a scope of it");
-  m.def("manual_seed", &manual_seed, "seed"_a,
-        "Random numbers of this rank start again from `seed`; call it with one seed on all ranks");
-  m.def(
-      "get_rng_state",
+      });
+  def(m, "manual_seed(seed)", &manual_seed,
+      "Random numbers of this rank start again from `seed`; call it with one seed on all ranks");
+  def(m, "get_rng_state()", "(seed, stream): all the state of this rank's random numbers", Held(),
       [] {
         const RandomState& state = Context::current().random;
         return std::pair(state.seed, state.stream);
-      },
-      "(seed, stream): all the state of this rank's random numbers");
-  m.def(
-      "set_rng_state",
+      });
+  def(m, "set_rng_state(state)", "Lets them go on from a state that get_rng_state gave", Held(),
       [](std::pair<uint64_t, uint64_t> state) {
         Context::current().random = {state.first, state.second};
-      },
-      "state"_a, "Lets them go on from a state that get_rng_state gave");
-  m.def(
-      "get_num_threads", [] { return Context::current().threads; },
-      "Threads that this rank's kernels may use");
+      });
+  def(m, "get_num_threads()", "Threads that this rank's kernels may use", Held(),
+      [] { return Context::current().threads; });
 }
 
 static py::dict as_dict(const MemoryUse& use) {
@@ -91,13 +81,14 @@ static void bind_memory(py::module_& m) {
   m.def(
       "reset_peak_memory", [](Device device) { reset_peak_memory(device.kind); }, "device"_a = cpu,
       "Peaks start again from the current bytes");
-  m.def("release_cached_memory", &release_cached_memory,
-        "Gives cached memory of the calling rank back to the system");
+  def(m, "release_cached_memory()", &release_cached_memory,
+      "Gives cached memory of the calling rank back to the system");
 }
 
 void bind_statistics(py::module_& m) {
-  m.def(
-      "engine_statistics",
+  def(m, "engine_statistics()",
+      "What the calling rank's engine did since the rank began: calls, routes found and made, "
+      "gradients written in place and copied, implicit redistributions and their bytes",
       [] {
         const EngineStatistics& s = engine_statistics();
         return py::dict("calls"_a = s.calls, "route_hits"_a = s.route_hits,
@@ -107,11 +98,9 @@ void bind_statistics(py::module_& m) {
                         "gradient_copy_bytes"_a = s.gradient_copy_bytes,
                         "implicit_redistributions"_a = s.implicit_redistributions,
                         "implicit_bytes"_a = s.implicit_bytes);
-      },
-      "What the calling rank's engine did since the rank began: calls, routes found and made, "
-      "gradients written in place and copied, implicit redistributions and their bytes");
-  m.def("implicit_traffic", &implicit_traffic,
-        "Implicit traffic of the calling rank by op, as lines 'op: count, bytes'");
+      });
+  def(m, "implicit_traffic()", &implicit_traffic,
+      "Implicit traffic of the calling rank by op, as lines 'op: count, bytes'");
   bind_memory(m);
   py::class_<TraceScope>(m, "_TraceScope")
       .def(py::init<int64_t>(), "most_events"_a)
@@ -145,9 +134,9 @@ static void run_graph(GraphObject& self, const py::function& work) {
 void bind_graph(py::module_& m) {
   py::class_<GraphObject>(
       m, "Graph",
-      "Work of one GPU that is recorded once and then played: one call of the host "
-      "instead of one a kernel. It reads and writes the same memory each time: fill "
-      "tensors in place (copy_) before it runs. Belongs to its thread.")
+      "Work of one GPU that is recorded once and then played: one call of the host instead of one "
+      "a kernel. It reads and writes the same memory each time: fill tensors in place (copy_) "
+      "before it runs. Belongs to its thread.")
       .def(py::init([](Device device) {
              return std::unique_ptr<GraphObject>(new GraphObject{Graph(device), {}});
            }),

@@ -3,10 +3,7 @@
 
 #include <functional>
 
-#include "python/bindings/composed.h"
 #include "python/bindings/fields.h"
-#include "python/bindings/lock.h"
-#include "weft/error.h"
 #include "weft/ops/algebra.h"
 #include "weft/ops/distributions.h"
 #include "weft/ops/elementwise.h"
@@ -205,45 +202,37 @@ void bind_elementwise(py::module_& m) {
     m.def(f.name, f.function, Released(), "x"_a, with_rule(f.op, f.text));
   }
   for (const auto& f : kOfTwo) {
-    m.def(
-        f.name,
-        [f](const Operand& a, const Operand& b) { return of_operands(f.name, f.function, a, b); },
-        Released(), "x1"_a, "x2"_a, with_rule(f.op, f.text));
+    def(m, concat(f.name, "(x1, x2)"), with_rule(f.op, f.text),
+        [f](const Operand& a, const Operand& b) { return of_operands(f.name, f.function, a, b); });
   }
-  m.def("where", &where_operands, Released(), "condition"_a, "x1"_a, "x2"_a,
-        with_rule("where", "x1 where `condition` (bool) holds, x2 elsewhere"));
-  m.def(
-      "astype",
+  def(m, "where(condition, x1, x2)", &where_operands,
+      with_rule("where", "x1 where `condition` (bool) holds, x2 elsewhere"));
+  def(m, "astype(x, dtype, *, copy=True, device=None)",
+      with_rule(
+          "cast",
+          "The values of x as `dtype`; floating to integer rounds towards zero. Returns x itself "
+          "when it already has that dtype and `copy` is False; ValueError for another device"),
       [](const Tensor& x, DType dtype, bool copy, const std::optional<Device>& device) {
         if (device && !(*device == x.device())) {
           fail("astype: the tensor is on ", x.device(), ", expected ", *device, "; move it first");
         }
         return copy && x.dtype() == dtype ? clone(x) : cast(x, dtype);
-      },
-      Released(), "x"_a, "dtype"_a, py::kw_only(), "copy"_a = true, "device"_a = py::none(),
-      with_rule("cast",
-                "The values of x as `dtype`; floating to integer rounds towards zero. Returns x "
-                "itself when it already has that dtype and `copy` is False; ValueError for another "
-                "device"));
-  m.def("clone", &clone, Released(), "x"_a,
-        with_rule("cast", "The same elements in new memory, in the same layout"));
-  m.def(
-      "clip",
+      });
+  def(m, "clone(x)", &clone,
+      with_rule("cast", "The same elements in new memory, in the same layout"));
+  def(m, "clip(x, min=None, max=None)",
+      "x limited to [min, max] (tensors or numbers that broadcast, or None). ValueError for "
+      "numbers that exclude all values of an integer dtype",
       [](const Tensor& x, const py::object& low, const py::object& high) {
         const std::optional<Operand> least = bound_of(low), most = bound_of(high);
         return released([&] { return clip(x, least, most); });
-      },
-      "x"_a, "min"_a = py::none(), "max"_a = py::none(),
-      "x limited to [min, max] (tensors or numbers that broadcast, or None). ValueError for "
-      "numbers that exclude all values of an integer dtype");
-  m.def(
-      "positive", [](const Tensor& x) { return x; }, "x"_a, "+x: x itself");
-  m.def("reciprocal", &reciprocal, Released(), "x"_a,
-        with_rule("div", "1 / x for each element; float32 for integers"));
-  m.def(
-      "on_device", [](const Tensor& x, Device device) { return x.to(device); }, Released(), "x"_a,
-      "device"_a,
-      "The same layout with this rank's part on `device`; x itself when it is on `device`");
+      });
+  def(m, "positive(x)", "+x: x itself", Held(), [](const Tensor& x) { return x; });
+  def(m, "reciprocal(x)", &reciprocal,
+      with_rule("div", "1 / x for each element; float32 for integers"));
+  def(m, "on_device(x, device)",
+      "The same layout with this rank's part on `device`; x itself when it is on `device`",
+      [](const Tensor& x, Device device) { return x.to(device); });
 }
 
 namespace {
@@ -327,16 +316,13 @@ void bind_in_place(py::class_<Tensor>& tensor) {
     bind_change(tensor, f.name, f.function,
                 "In place: every element becomes the function of itself");
   }
-  bind_change(tensor, "clamp_", clamp_,
-              "In place: elements below min become min, those above max become max",
-              "min"_a = py::none(), "max"_a = py::none());
-  const auto value = "value"_a = 1;
-  bind_change(tensor, "addcmul_", addcmul_, "In place: self += value * tensor1 * tensor2",
-              "tensor1"_a, "tensor2"_a, py::kw_only(), value);
-  bind_change(tensor, "addcdiv_", addcdiv_, "In place: self += value * tensor1 / tensor2",
-              "tensor1"_a, "tensor2"_a, py::kw_only(), value);
-  bind_change(tensor, "lerp_", lerp_, "In place: self += weight * (end - self)", "end"_a,
-              "weight"_a);
+  bind_change(tensor, "clamp_(min=None, max=None)", clamp_,
+              "In place: elements below min become min, those above max become max");
+  bind_change(tensor, "addcmul_(tensor1, tensor2, *, value=1)", addcmul_,
+              "In place: self += value * tensor1 * tensor2");
+  bind_change(tensor, "addcdiv_(tensor1, tensor2, *, value=1)", addcdiv_,
+              "In place: self += value * tensor1 / tensor2");
+  bind_change(tensor, "lerp_(end, weight)", lerp_, "In place: self += weight * (end - self)");
 }
 
 void bind_updates(py::module_& m) {
@@ -351,27 +337,23 @@ void bind_updates(py::module_& m) {
       option("eps", &Step::eps), option("weight_decay", &Step::weight_decay),
       option("step", &Step::step),
       with_rule("adamw_",
-                "One AdamW step (Loshchilov and Hutter, 2019), in place on parameter, m "
-                "and v; the gradient counts times the one element of gradient_scale"));
-  m.def(
-      "sgd_",
+                "One AdamW step (Loshchilov and Hutter, 2019), in place on parameter, m and v; the "
+                "gradient counts times the one element of gradient_scale"));
+  def(m, "sgd_(parameter, velocity, gradient, gradient_scale, lr, momentum=0.0, weight_decay=0.0)",
+      with_rule("sgd_momentum_",
+                "velocity = momentum * velocity + gradient * gradient_scale + weight_decay * "
+                "parameter; parameter -= lr * velocity, in place"),
       [](const py::object& parameter, const Tensor& velocity, const Tensor& gradient,
          const Tensor& scale, double lr, double momentum, double weight_decay) {
         changed(parameter, [&](const Tensor& x) {
           sgd_(x, velocity, gradient, scale, lr, momentum, weight_decay);
         });
-      },
-      "parameter"_a, "velocity"_a, "gradient"_a, "gradient_scale"_a, "lr"_a, "momentum"_a = 0.0,
-      "weight_decay"_a = 0.0,
-      with_rule("sgd_momentum_",
-                "velocity = momentum * velocity + gradient * gradient_scale + "
-                "weight_decay * parameter; parameter -= lr * velocity, in place"));
-  bind_change(m, "scale_", &scale_, with_rule("scale_", "x *= factor, of one element, in place"),
-              "factor"_a);
-  bind_change(
-      m, "add_scaled_", &add_scaled_,
-      with_rule("add_scaled_", "x += other * scale * factor in place, where scale has one element"),
-      "other"_a, "scale"_a, "factor"_a = 1.0);
+      });
+  bind_change(m, "scale_(x, factor)", &scale_,
+              with_rule("scale_", "x *= factor, of one element, in place"));
+  bind_change(m, "add_scaled_(x, other, scale, factor=1.0)", &add_scaled_,
+              with_rule("add_scaled_",
+                        "x += other * scale * factor in place, where scale has one element"));
 }
 
 }  // namespace weft::python

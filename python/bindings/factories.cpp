@@ -2,9 +2,6 @@
 #include "weft/ops/factories.h"
 
 #include "python/bindings/bindings.h"
-#include "python/bindings/composed.h"
-#include "python/bindings/lock.h"
-#include "weft/error.h"
 #include "weft/init.h"
 #include "weft/mesh.h"
 #include "weft/sharding.h"
@@ -12,42 +9,38 @@
 namespace weft::python {
 
 /// Binds an initializer, which returns what it fills.
-template <class... Args, class... Extra>
-static void bind_filling(py::module_& m, const char* name,
-                         void (*function)(const init::Target&, Args...), const Extra&... extra) {
-  m.def(
-      name,
-      [function](const py::object& tensor, std::decay_t<Args>... args) {
-        auto* parameter = bound_value<Parameter>(tensor);
-        const init::Target to =
-            parameter ? init::Target(*parameter) : init::Target(tensor.cast<Tensor>());
-        released([&] { function(to, args...); });
-        return tensor;
-      },
-      "tensor"_a, extra...);
+template <class... Args>
+static void bind_filling(py::module_& m, const Signature& signature,
+                         void (*function)(const init::Target&, Args...), const char* text) {
+  def(m, signature, text, [function](const py::object& tensor, std::decay_t<Args>... args) {
+    auto* parameter = bound_value<Parameter>(tensor);
+    const init::Target to =
+        parameter ? init::Target(*parameter) : init::Target(tensor.cast<Tensor>());
+    released([&] { function(to, args...); });
+    return tensor;
+  });
 }
 
 static void bind_init(py::module_& m) {
-  const auto a = "a"_a = 0.0, gain = "gain"_a = 1.0;
-  const auto mode = "mode"_a = "fan_in";
-  const auto nonlinearity = "nonlinearity"_a = "leaky_relu";
-  bind_filling(m, "_init_constant_", &init::constant_, "val"_a, "Fills with `val`");
-  bind_filling(m, "_init_normal_", &init::normal_, "mean"_a = 0.0, "std"_a = 1.0,
+  bind_filling(m, "_init_constant_(tensor, val)", &init::constant_, "Fills with `val`");
+  bind_filling(m, "_init_normal_(tensor, mean=0.0, std=1.0)", &init::normal_,
                "Fills from a normal distribution");
-  bind_filling(m, "_init_uniform_", &init::uniform_, a, "b"_a = 1.0,
+  bind_filling(m, "_init_uniform_(tensor, a=0.0, b=1.0)", &init::uniform_,
                "Fills from a uniform distribution on [a, b)");
   bind_filling(
-      m, "_init_xavier_uniform_", &init::xavier_uniform_, gain,
+      m, "_init_xavier_uniform_(tensor, gain=1.0)", &init::xavier_uniform_,
       "Fills uniformly within +-gain * sqrt(6 / (inputs + outputs)) (Glorot and Bengio, 2010)");
-  bind_filling(m, "_init_xavier_normal_", &init::xavier_normal_, gain,
+  bind_filling(m, "_init_xavier_normal_(tensor, gain=1.0)", &init::xavier_normal_,
                "Fills from a normal distribution of deviation gain * sqrt(2 / (inputs + outputs))");
-  bind_filling(m, "_init_kaiming_uniform_", &init::kaiming_uniform_, a, mode, nonlinearity,
+  bind_filling(m, "_init_kaiming_uniform_(tensor, a=0.0, mode='fan_in', nonlinearity='leaky_relu')",
+               &init::kaiming_uniform_,
                "Fills uniformly within +-sqrt(3) deviations of kaiming_normal_ (He et al., 2015)");
   bind_filling(
-      m, "_init_kaiming_normal_", &init::kaiming_normal_, a, mode, nonlinearity,
+      m, "_init_kaiming_normal_(tensor, a=0.0, mode='fan_in', nonlinearity='leaky_relu')",
+      &init::kaiming_normal_,
       "Normal, of deviation gain / sqrt(inputs), or gain / sqrt(outputs) (He et al., 2015)");
-  m.def("_init_calculate_gain", &init::calculate_gain, "nonlinearity"_a, "param"_a = py::none(),
-        "The factor that keeps deviations constant through a nonlinearity");
+  def(m, "_init_calculate_gain(nonlinearity, param=None)", &init::calculate_gain,
+      "The factor that keeps deviations constant through a nonlinearity");
 }
 
 /// Converts the keywords that all factories share, for a tensor of `ndim` dims. Without a
@@ -117,32 +110,27 @@ static void bind_sequences(py::module_& m) {
       },
       Released(), "start"_a, "stop"_a, "step"_a, py::kw_only(), "dtype"_a = DType::i64,
       "device"_a = py::none(), "mesh"_a = py::none(), "placements"_a = py::none());
-  m.def(
-      "linspace",
+  def(m,
+      "linspace(start, stop, num, *, dtype=None, device=None, endpoint=True, mesh=None, "
+      "placements=None)",
+      "`num` evenly spaced numbers from start to stop, which is included with `endpoint`; float32 "
+      "by default. ValueError when num is negative",
       [](double start, double stop, int64_t num, const std::optional<DType>& dtype,
          const DeviceArgument& device, bool endpoint, const MeshArgument& mesh,
          const PlacementsArgument& placements) {
         return equal_on_ranks(
             linspace(start, stop, num, endpoint,
                      options_of(1, dtype.value_or(DType::f32), device, mesh, placements)));
-      },
-      Released(), "start"_a, "stop"_a, "num"_a, py::kw_only(), "dtype"_a = py::none(),
-      "device"_a = py::none(), "endpoint"_a = true, "mesh"_a = py::none(),
-      "placements"_a = py::none(),
-      "`num` evenly spaced numbers from start to stop, which is included with `endpoint`; float32 "
-      "by default. ValueError when num is negative");
-  m.def(
-      "eye",
+      });
+  def(m, "eye(n_rows, n_cols=None, *, k=0, dtype=None, device=None, mesh=None, placements=None)",
+      "[n_rows, n_cols] of zeros, with ones where column - row is k",
       [](int64_t n_rows, const std::optional<int64_t>& n_cols, int64_t k,
          const std::optional<DType>& dtype, Device device, const MeshArgument& mesh,
          const PlacementsArgument& placements) {
         return equal_on_ranks(
             eye(n_rows, n_cols.value_or(n_rows), k,
                 options_of(2, dtype.value_or(DType::f32), device, mesh, placements)));
-      },
-      Released(), "n_rows"_a, "n_cols"_a = py::none(), py::kw_only(), "k"_a = 0,
-      "dtype"_a = py::none(), "device"_a = py::none(), "mesh"_a = py::none(),
-      "placements"_a = py::none(), "[n_rows, n_cols] of zeros, with ones where column - row is k");
+      });
 }
 
 void bind_factories(py::module_& m) {
@@ -169,28 +157,24 @@ void bind_factories(py::module_& m) {
       },
       DType::f32, "All elements `fill_value`", "fill_value"_a);
   bind_sequences(m);
-  m.def("zeros_like", &zeros_like, Released(), "x"_a, "Zeros laid out as x is");
-  m.def("ones_like", &ones_like, Released(), "x"_a, "Ones laid out as x is");
-  m.def(
-      "fill_",
+  def(m, "zeros_like(x)", &zeros_like, "Zeros laid out as x is");
+  def(m, "ones_like(x)", &ones_like, "Ones laid out as x is");
+  def(m, "fill_(x, value)", "Sets all elements in place",
       [](const py::object& x, const Operand& value) {
         return changed(x, [&](const Tensor& to) { fill_(to, number_in(value)); });
-      },
-      "x"_a, "value"_a, "Sets all elements in place");
-  m.def(
-      "copy_",
+      });
+  def(m, "copy_(to, source)",
+      "Copies the elements of `source`, broadcast to the shape of `to`, to the memory of `to`",
       [](const py::object& to, const Tensor& source) {
         return changed(to, [&](const Tensor& x) { copy_(x, source); });
-      },
-      "to"_a, "source"_a,
-      "Copies the elements of `source`, broadcast to the shape of `to`, to the memory of `to`");
-  m.def("transfer_", &transfer_, Released(), "to"_a, "source"_a,
-        "copy_ between a GPU and pinned memory of the host (what `offload` keeps there) that is "
-        "queued only: the host's is read or written when the GPU's stream comes to it");
-  bind_change(m, "uniform_", &uniform_, "Draws all elements anew, evenly in [low, high)",
-              "low"_a = 0.0, "high"_a = 1.0);
-  bind_change(m, "normal_", &normal_, "Draws all elements anew, of a normal distribution",
-              "mean"_a = 0.0, "std"_a = 1.0);
+      });
+  def(m, "transfer_(to, source)", &transfer_,
+      "copy_ between a GPU and pinned memory of the host (what `offload` keeps there) that is "
+      "queued only: the host's is read or written when the GPU's stream comes to it");
+  bind_change(m, "uniform_(x, low=0.0, high=1.0)", &uniform_,
+              "Draws all elements anew, evenly in [low, high)");
+  bind_change(m, "normal_(x, mean=0.0, std=1.0)", &normal_,
+              "Draws all elements anew, of a normal distribution");
   bind_random(m);
   bind_init(m);
 }

@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <pybind11/pybind11.h>
-
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
-namespace weft::python {
+#include "python/bindings/casters.h"
 
-namespace py = pybind11;
-using namespace py::literals;
+namespace weft::python {
 
 // Structs of options: a table of fields makes the arguments of a constructor.
 
 /// A field of the struct C, as an argument.
 template <class C, class T, class Argument> struct MemberField {
-  using Value = T;
+  using Value = std::conditional_t<std::is_same_v<T, Tensor>, MaybeTensor, T>;
   Argument argument;
   T C::*member;
-  void set(C& all, T value) const { all.*member = std::move(value); }
+  void set(C& all, Value value) const { all.*member = std::move(value); }
 };
 
 /// An argument that set(C&, Given) passes on to fields.
@@ -34,7 +32,8 @@ template <class C, class T> auto needed(const char* name, T C::*member) {
 }
 /// A field whose default is that of C.
 template <class C, class T> auto option(const char* name, T C::*member) {
-  return MemberField<C, T, py::arg_v>{py::arg(name) = C().*member, member};
+  using Value = typename MemberField<C, T, py::arg_v>::Value;
+  return MemberField<C, T, py::arg_v>{py::arg(name) = Value(C().*member), member};
 }
 /// A field that is convert(given).
 template <class C, class T, class Given>
@@ -42,6 +41,14 @@ auto converted(const py::arg_v& argument, T C::*member, T (*convert)(Given)) {
   const auto set = [=](C& all, const std::decay_t<Given>& given) { all.*member = convert(given); };
   return ConvertedField<std::decay_t<Given>, decltype(set)>{argument, set};
 }
+/// A field of a field.
+template <class C, class Outer, class Field> auto within(Outer C::*outer, const Field& field) {
+  using Value = typename Field::Value;
+  const auto set = [=](C& all, const Value& value) { field.set(all.*outer, value); };
+  return ConvertedField<Value, decltype(set)>{field.argument, set};
+}
+/// What `converted` makes of an optional argument.
+template <class T> T or_default(const std::optional<T>& given) { return given.value_or(T()); }
 /// The fields beta1 and beta2 as a pair.
 template <class C> auto betas_of() {
   using Betas = std::pair<double, double>;

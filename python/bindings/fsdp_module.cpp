@@ -4,10 +4,8 @@
 #include <range/v3/numeric/accumulate.hpp>
 
 #include "python/bindings/bindings.h"
-#include "python/bindings/lock.h"
 #include "python/bindings/modules.h"
 #include "weft/context.h"
-#include "weft/error.h"
 #include "weft/memory_budget.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
@@ -75,54 +73,44 @@ template <class Handle> static auto started(Handle (FsdpModule::*start)(bool)) {
 using Methods = py::class_<FsdpModule>;
 
 /// Binds a method of FsdpModule as one of a Module.
-template <class... Args, class... Extra>
-static void bind_method(Methods& methods, const char* name, void (FsdpModule::*method)(Args...),
-                        const char* text, const Extra&... extra) {
-  methods.def(
-      name, [method](Module& module, Args... args) { (FsdpModule(module).*method)(args...); },
-      Released(), extra..., text);
+template <class... Args>
+static void def(Methods& methods, const Signature& signature, void (FsdpModule::*method)(Args...),
+                const char* text) {
+  def(methods, signature, text, Released(),
+      [method](Module& module, Args... args) { (FsdpModule(module).*method)(args...); });
 }
 
 /// Binds what concerns unsharded and sharded parameters.
 static void bind_parameters(Methods& methods) {
   using F = FsdpModule;
-  const auto recurse = "recurse"_a = true;
-  methods.def("unshard", started(&F::unshard), Released(), "async_op"_a = false,
-              "Gathers the module's parameters, without those of modules below; the next forward "
-              "finds them unsharded. `async_op` gives a handle, whose wait() returns when they are "
-              "there");
-  bind_method(methods, "reshard", &F::reshard,
-              "Frees the unsharded parameters, also those that the strategy keeps");
-  methods.def(
-      "set_reshard_after_forward",
+  def(methods, "unshard(async_op=False)",
+      "Gathers the module's parameters, without those of modules below; the next forward finds "
+      "them unsharded. `async_op` gives a handle, whose wait() returns when they are there",
+      Released(), started(&F::unshard));
+  def(methods, "reshard()", &F::reshard,
+      "Frees the unsharded parameters, also those that the strategy keeps");
+  def(methods, "set_reshard_after_forward(reshard_after_forward, recurse=True)",
+      "Replaces the option of fully_shard, also for the outermost module and in evaluation",
       [](Module& module, const py::object& reshards, bool recurses) {
         if (!PyBool_Check(reshards.ptr())) {
           fail("set_reshard_after_forward: value is of type ", Py_TYPE(reshards.ptr())->tp_name,
                ", expected a bool; fully_shard takes an axis or a number of ranks");
         }
         F(module).set_reshard_after_forward(reshards.cast<bool>(), recurses);
-      },
-      "reshard_after_forward"_a, recurse,
-      "Replaces the option of fully_shard, also for the outermost module and in evaluation");
-  bind_method(methods, "set_reshard_after_backward", &F::set_reshard_after_backward,
-              "False: parameters stay unsharded after backward, until they change or reshard()",
-              "reshard_after_backward"_a, py::kw_only(), recurse);
-  bind_method(methods, "set_unshard_in_backward", &F::set_unshard_in_backward,
-              "False: backward does not unshard, and raises where it reads a parameter",
-              "unshard_in_backward"_a);
-  bind_method(methods, "set_keep_unsharded_storage", &F::set_keep_unsharded_storage,
-              "True: resharding keeps the memory, at the same address, for the next unshard",
-              "keep"_a, py::kw_only(), recurse);
-  bind_method(
-      methods, "set_post_optim_event", &F::set_post_optim_event,
-      "The next unshard after an update waits for this Event in place of the current stream",
-      "event"_a);
+      });
+  def(methods, "set_reshard_after_backward(reshard_after_backward, *, recurse=True)",
+      &F::set_reshard_after_backward,
+      "False: parameters stay unsharded after backward, until they change or reshard()");
+  def(methods, "set_unshard_in_backward(unshard_in_backward)", &F::set_unshard_in_backward,
+      "False: backward does not unshard, and raises where it reads a parameter");
+  def(methods, "set_keep_unsharded_storage(keep, *, recurse=True)", &F::set_keep_unsharded_storage,
+      "True: resharding keeps the memory, at the same address, for the next unshard");
+  def(methods, "set_post_optim_event(event)", &F::set_post_optim_event,
+      "The next unshard after an update waits for this Event in place of the current stream");
   const auto takes_modules = [&](const char* name, void (F::*set)(const std::vector<Module*>&),
                                  const char* text) {
-    methods.def(
-        name,
-        [set](Module& module, const py::iterable& given) { (F(module).*set)(modules_in(given)); },
-        "modules"_a, text);
+    def(methods, concat(name, "(modules)"), text,
+        [set](Module& module, const py::iterable& given) { (F(module).*set)(modules_in(given)); });
   };
   takes_modules("set_modules_to_forward_prefetch", &F::set_modules_to_forward_prefetch,
                 "The modules to unshard early at this one's forward; [] for the recorded order");
@@ -132,77 +120,60 @@ static void bind_parameters(Methods& methods) {
 
 static void bind_gradients(Methods& methods) {
   using F = FsdpModule;
-  const auto recurse = "recurse"_a = true;
-  bind_method(methods, "set_requires_gradient_sync", &F::set_requires_gradient_sync,
-              "False: backwards reduce nothing, and add unsharded gradients",
-              "requires_gradient_sync"_a, py::kw_only(), recurse);
-  bind_method(methods, "set_requires_all_reduce", &F::set_requires_all_reduce,
-              "False: as in no_sync, the reductions of the last micro-step wait",
-              "requires_all_reduce"_a, py::kw_only(), recurse);
-  bind_method(methods, "set_gradient_divide_factor", &F::set_gradient_divide_factor,
-              "The module's own gradients are divided by it after their reduction. 1 gives the "
-              "gradients of the loss over the whole batch",
-              "factor"_a);
-  bind_method(methods, "set_reduce_scatter_divide_factor", &F::set_gradient_divide_factor,
-              "set_gradient_divide_factor", "factor"_a);
-  bind_method(methods, "set_force_sum_reduction_for_comms", &F::set_force_sum_reduction_for_comms,
-              "True holds always; ValueError for False", "enable"_a);
-  bind_method(methods, "set_is_last_backward", &F::set_is_last_backward,
-              "False: the end of a backward leaves reductions under way, and gradients cannot be "
-              "read until the last backward",
-              "is_last_backward"_a);
-  bind_method(methods, "set_reduce_scatter_unused_params", &F::set_reduce_scatter_unused_params,
-              "True holds always; ValueError for False", "reduce_scatter_unused_params"_a,
-              py::kw_only(), recurse);
-  bind_method(methods, "set_manual_backward_finalization", &F::set_manual_backward_finalization,
-              "Of the outermost module. True: no backward ends the step, finalize_backward() does",
-              "enabled"_a);
-  methods.def("finalize_backward", started(&F::finalize_backward), Released(), py::kw_only(),
-              "async_op"_a = false,
-              "Completes the reductions of the backwards before. `async_op` gives a handle; "
-              "gradients cannot be read before its wait()");
-  bind_method(
-      methods, "reset_iter_state", &F::reset_iter_state,
-      "Call it on the outermost module after an exception in forward or backward: ends what "
-      "is under way, reshards, and clears all gradients");
+  def(methods, "set_requires_gradient_sync(requires_gradient_sync, *, recurse=True)",
+      &F::set_requires_gradient_sync,
+      "False: backwards reduce nothing, and add unsharded gradients");
+  def(methods, "set_requires_all_reduce(requires_all_reduce, *, recurse=True)",
+      &F::set_requires_all_reduce,
+      "False: as in no_sync, the reductions of the last micro-step wait");
+  def(methods, "set_gradient_divide_factor(factor)", &F::set_gradient_divide_factor,
+      "The module's own gradients are divided by it after their reduction. 1 gives the gradients "
+      "of the loss over the whole batch");
+  def(methods, "set_reduce_scatter_divide_factor(factor)", &F::set_gradient_divide_factor,
+      "set_gradient_divide_factor");
+  def(methods, "set_force_sum_reduction_for_comms(enable)", &F::set_force_sum_reduction_for_comms,
+      "True holds always; ValueError for False");
+  def(methods, "set_is_last_backward(is_last_backward)", &F::set_is_last_backward,
+      "False: the end of a backward leaves reductions under way, and gradients cannot be read "
+      "until the last backward");
+  def(methods, "set_reduce_scatter_unused_params(reduce_scatter_unused_params, *, recurse=True)",
+      &F::set_reduce_scatter_unused_params, "True holds always; ValueError for False");
+  def(methods, "set_manual_backward_finalization(enabled)", &F::set_manual_backward_finalization,
+      "Of the outermost module. True: no backward ends the step, finalize_backward() does");
+  def(methods, "finalize_backward(*, async_op=False)",
+      "Completes the reductions of the backwards before. `async_op` gives a handle; gradients "
+      "cannot be read before its wait()",
+      Released(), started(&F::finalize_backward));
+  def(methods, "reset_iter_state()", &F::reset_iter_state,
+      "Call it on the outermost module after an exception in forward or backward: ends what is "
+      "under way, reshards, and clears all gradients");
 }
 
 /// Binds methods that take functions.
 static void bind_functions(Methods& methods) {
-  methods
-      .def(
-          "set_all_reduce_hook",
-          [](Module& module, const py::object& hook, const py::object& stream) {
-            if (!stream.is_none()) {
-              fail(
-                  "set_all_reduce_hook: stream is given, expected None; the hook runs on the "
-                  "stream "
-                  "of the reductions");
-            }
-            FsdpModule(module).set_all_reduce_hook(function_in<void, const Tensor&>(hook));
-          },
-          "hook"_a, py::kw_only(), "stream"_a = py::none(),
-          "hook(gradients) gets the reduced gradients of a step as a flat tensor, and may change "
-          "it "
-          "in place, before they are added to those of earlier steps. None removes it")
-      .def(
-          "set_custom_all_gather",
-          [](Module& module, const py::object& comm) {
-            FsdpModule(module).set_custom_all_gather(collective_of(comm, true));
-          },
-          "comm"_a,
-          "comm(output_tensor, input_tensor, group, counts) gathers in place of weft, once for "
-          "each "
-          "parameter: flat tensors, and how many elements each rank sends. None restores weft's")
-      .def(
-          "set_custom_reduce_scatter",
-          [](Module& module, const py::object& comm) {
-            FsdpModule(module).set_custom_reduce_scatter(collective_of(comm, false));
-          },
-          "comm"_a,
-          "comm(output_tensor, input_tensor, group, counts) reduces in place of weft, once for "
-          "each "
-          "gradient: flat tensors, and how many elements each rank gets. None restores weft's");
+  def(methods, "set_all_reduce_hook(hook, *, stream=None)",
+      "hook(gradients) gets the reduced gradients of a step as a flat tensor, and may change it in "
+      "place, before they are added to those of earlier steps. None removes it",
+      [](Module& module, const py::object& hook, const py::object& stream) {
+        if (!stream.is_none()) {
+          fail(
+              "set_all_reduce_hook: stream is given, expected None; the hook runs on the stream of "
+              "the reductions");
+        }
+        FsdpModule(module).set_all_reduce_hook(function_in<void, const Tensor&>(hook));
+      });
+  def(methods, "set_custom_all_gather(comm)",
+      "comm(output_tensor, input_tensor, group, counts) gathers in place of weft, once for each "
+      "parameter: flat tensors, and how many elements each rank sends. None restores weft's",
+      [](Module& module, const py::object& comm) {
+        FsdpModule(module).set_custom_all_gather(collective_of(comm, true));
+      });
+  def(methods, "set_custom_reduce_scatter(comm)",
+      "comm(output_tensor, input_tensor, group, counts) reduces in place of weft, once for each "
+      "gradient: flat tensors, and how many elements each rank gets. None restores weft's",
+      [](Module& module, const py::object& comm) {
+        FsdpModule(module).set_custom_reduce_scatter(collective_of(comm, false));
+      });
 }
 
 /// Calls a method as `Module.__call__` calls forward: with the hooks around it.
@@ -219,21 +190,19 @@ static py::object called_as_forward(const ModuleObject& module, const py::functi
 
 void bind_fsdp_module(py::module_& m) {
   bind_handles(m);
-  m.def("_is_fully_sharded", &FsdpModule::is_sharded, "module"_a);
+  def(m, "_is_fully_sharded(module)", "", Held(), &FsdpModule::is_sharded);
   Methods methods(m, "FSDPModule", "A module that was given to `fully_shard`");
   bind_parameters(methods);
   bind_gradients(methods);
   bind_functions(methods);
   m.def("_call_as_forward", &called_as_forward);
-  m.def(
-      "share_comm_ctx",
+  def(m, "share_comm_ctx(modules)",
+      "Lets sharded models, e.g. the stages of a pipeline, use the same buffers and streams. Each "
+      "is the outermost sharded module of its model",
       [](const py::iterable& modules) {
         const std::vector<Module*> all = modules_in(modules);
         released([&] { share_comm_ctx(all); });
-      },
-      "modules"_a,
-      "Lets sharded models, e.g. the stages of a pipeline, use the same buffers and streams. Each "
-      "is the outermost sharded module of its model");
+      });
 }
 
 static StepModel model_of(const py::object& model, const py::iterable& blocks) {
@@ -245,9 +214,9 @@ static StepModel built_by(const Callable& build, const DeviceMesh& mesh) {
   const Locked lock;
   const py::object made = build(mesh);
   if (!py::isinstance<py::tuple>(made) || py::len(made) != 3) {
-    throw py::type_error(concat("plan_memory: build returns a ", type_of(made),
-                                ", expected a tuple of a model, its blocks and a function that "
-                                "runs a micro-step"));
+    throw py::type_error(
+        concat("plan_memory: build returns a ", type_of(made),
+               ", expected a tuple of a model, its blocks and a function that runs a micro-step"));
   }
   const auto parts = made.cast<py::tuple>();
   StepModel step = model_of(parts[0], parts[1].cast<py::iterable>());
@@ -270,50 +239,55 @@ static py::object named_tier(const Tier& tier) {
 }
 
 static void bind_plan(py::module_& m) {
-  py::class_<MemoryPlan>(m, "MemoryPlan", "The fastest choice whose predicted peak fits a budget")
-      .def_readonly("allowed", &MemoryPlan::allowed, "The bytes of the budget")
+  py::class_<MemoryPlan> memory_plan_class(m, "MemoryPlan",
+                                           "The fastest choice whose predicted peak fits a budget");
+  memory_plan_class.def_readonly("allowed", &MemoryPlan::allowed, "The bytes of the budget")
       .def_readonly("peak", &MemoryPlan::peak, "The most bytes that a step takes")
-      .def_readonly("seconds", &MemoryPlan::seconds, "The predicted time of a step")
-      .def_property_readonly(
-          "blocks", [](const MemoryPlan& plan) { return plan.choice.blocks; },
-          "What each block saves for backward: full (its inputs), attention, op (products too) or "
-          "none (everything), with +offload behind it where that rests on disk")
-      .def_property_readonly(
-          "state", [](const MemoryPlan& plan) { return named_tier(plan.choice.state); },
-          "Where the optimizer's state rests, as AdamW's `offload` takes it")
-      .def_property_readonly(
-          "fine_units", [](const MemoryPlan& plan) { return plan.choice.fine_units; },
-          "Whether attention and feed-forward of a block are sharded apart")
-      .def("__str__", &MemoryPlan::text)
-      .def(
-          "apply",
-          [](const MemoryPlan& plan, const py::object& model, const py::iterable& blocks,
-             const DeviceMesh& mesh, const std::string& strategy,
-             const std::optional<MixedPrecision>& precision) {
-            const StepModel step = model_of(model, blocks);
-            released([&] { plan.apply(step, mesh, sharding_of(strategy, precision)); });
-            return model;
-          },
-          "model"_a, "blocks"_a, "mesh"_a, py::kw_only(), "strategy"_a = "full_shard",
-          "mp_policy"_a = py::none(),
-          "Sets what the blocks save, and shards them and the model. Gives the model");
+      .def_readonly("seconds", &MemoryPlan::seconds, "The predicted time of a step");
+  getter(memory_plan_class, "blocks",
+         "What each block saves for backward: full (its inputs), attention, op (products too) or "
+         "none (everything), with +offload behind it where that rests on disk",
+         [](const MemoryPlan& plan) { return plan.choice.blocks; });
+  getter(memory_plan_class, "state",
+         "Where the optimizer's state rests, as AdamW's `offload` takes it",
+         [](const MemoryPlan& plan) { return named_tier(plan.choice.state); });
+  getter(memory_plan_class, "fine_units",
+         "Whether attention and feed-forward of a block are sharded apart",
+         [](const MemoryPlan& plan) { return plan.choice.fine_units; });
+  memory_plan_class.def("__str__", &MemoryPlan::text);
+  def(memory_plan_class, "apply(model, blocks, mesh, *, strategy='full_shard', mp_policy=None)",
+      "Sets what the blocks save, and shards them and the model. Gives the model",
+      [](const MemoryPlan& plan, const py::object& model, const py::iterable& blocks,
+         const DeviceMesh& mesh, const std::string& strategy,
+         const std::optional<MixedPrecision>& precision) {
+        const StepModel step = model_of(model, blocks);
+        released([&] { plan.apply(step, mesh, sharding_of(strategy, precision)); });
+        return model;
+      });
 }
 
 /// What else concerns the memory and the values of a module's parameters.
 static void bind_checks(py::module_& m) {
-  m.def("costly_ops", &costly_ops,
-        "Names of the ops that compute matrix products and attention, to be kept by a "
-        "recomputation");
-  m.def("check_replicas", &check_replicas, Released(), "module"_a,
-        "Compares by hash the parameters that several ranks of a mesh hold alike. ValueError, on "
-        "all ranks, names the first that differs and two ranks. Call it on all ranks");
+  def(m, "costly_ops()", &costly_ops,
+      "Names of the ops that compute matrix products and attention, to be kept by a recomputation");
+  def(m, "check_replicas(module)", &check_replicas,
+      "Compares by hash the parameters that several ranks of a mesh hold alike. ValueError, on all "
+      "ranks, names the first that differs and two ranks. Call it on all ranks");
 }
 
 void bind_memory_budget(py::module_& m) {
   bind_checks(m);
   bind_plan(m);
-  m.def(
-      "plan_memory",
+  def(m,
+      "plan_memory(build, mesh, memory, *, directory='', micro_steps=1, strategy='full_shard', "
+      "mp_policy=None)",
+      "Chooses what blocks save for backward, whether parameters stay gathered, how many units are "
+      "gathered early, whether the parts of blocks are units and, with a directory, what rests on "
+      "disk there, so that a training step with AdamW takes at most `memory` bytes of each rank. "
+      "build(mesh) gives a model over a mesh like `mesh.root()`, its blocks in the order of "
+      "forward, and a function that runs forward and backward of one micro-step on device "
+      "\"meta\"; it is called several times. ValueError with the least that would fit where "
+      "nothing does. Computed without communication; ranks that call it alike choose alike",
       [](const py::function& build, const DeviceMesh& mesh, int64_t memory,
          const std::string& directory, int micro_steps, const std::string& strategy,
          const std::optional<MixedPrecision>& precision) {
@@ -323,16 +297,7 @@ void bind_memory_budget(py::module_& m) {
                              sharding_of(strategy, precision), {memory, directory},
                              {.micro_steps = micro_steps});
         });
-      },
-      "build"_a, "mesh"_a, "memory"_a, py::kw_only(), "directory"_a = "", "micro_steps"_a = 1,
-      "strategy"_a = "full_shard", "mp_policy"_a = py::none(),
-      "Chooses what blocks save for backward, whether parameters stay gathered, how many units are "
-      "gathered early, whether the parts of blocks are units and, with a directory, what rests on "
-      "disk there, so that a training step with AdamW takes at most `memory` bytes of each rank. "
-      "build(mesh) gives a model over a mesh like `mesh.root()`, its blocks in the order of "
-      "forward, and a function that runs forward and backward of one micro-step on device "
-      "\"meta\"; it is called several times. ValueError with the least that would fit where "
-      "nothing does. Computed without communication; ranks that call it alike choose alike");
+      });
 }
 
 }  // namespace weft::python

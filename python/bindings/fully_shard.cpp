@@ -2,10 +2,9 @@
 #include "weft/expert_parallel.h"
 #include "weft/fsdp.h"
 
+#include "python/bindings/bindings.h"
 #include "python/bindings/fields.h"
-#include "python/bindings/lock.h"
 #include "python/bindings/modules.h"
-#include "weft/error.h"
 
 namespace weft::python {
 
@@ -160,24 +159,19 @@ static py::dict as_dict(const FullyShardBytes& bytes) {
 }
 
 static void bind_questions(py::module_& m) {
-  m.def(
-      "predicted_bytes",
+  def(m, "predicted_bytes(model, micro_steps=1)",
+      "Bytes that sharding will own on this rank and receive in a step, by arithmetic",
       [](Module& model, int micro_steps) {
         return as_dict(released([&] { return predicted_bytes(model, micro_steps); }));
-      },
-      "model"_a, "micro_steps"_a = 1,
-      "Bytes that sharding will own on this rank and receive in a step, by arithmetic");
-  m.def(
-      "measured_bytes",
-      [](Module& model) { return as_dict(released([&] { return measured_bytes(model); })); },
-      "model"_a, "What it took: the most since the model was sharded, and the traffic");
-  m.def(
-      "explain_schedule",
+      });
+  def(m, "measured_bytes(model)",
+      "What it took: the most since the model was sharded, and the traffic",
+      [](Module& model) { return as_dict(released([&] { return measured_bytes(model); })); });
+  def(m, "explain_schedule(model, *, training=True, sync=True, updated=True)",
+      "What is gathered, computed, freed and reduced when, a line each",
       [](Module& model, bool training, bool sync, bool updated) {
         return explain_schedule(model, {training, sync, updated});
-      },
-      Released(), "model"_a, py::kw_only(), "training"_a = true, "sync"_a = true,
-      "updated"_a = true, "What is gathered, computed, freed and reduced when, a line each");
+      });
 }
 
 static Offload offload_of(const std::vector<std::string>& names) {

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "python/bindings/bindings.h"
-#include "weft/error.h"
 
 namespace weft::python {
 

@@ -7,8 +7,6 @@
 #include <pybind11/numpy.h>
 
 #include "python/bindings/bindings.h"
-#include "python/bindings/lock.h"
-#include "weft/error.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/in_place.h"
 #include "weft/ops/indexing.h"

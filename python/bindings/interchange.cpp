@@ -8,9 +8,7 @@
 
 #include "python/bindings/arrays.h"
 #include "python/bindings/bindings.h"
-#include "python/bindings/lock.h"
 #include "weft/context.h"
-#include "weft/error.h"
 #include "weft/ops/factories.h"
 #include "weft/sharding.h"
 
@@ -139,9 +137,9 @@ void bind_dlpack(py::module_& m, py::class_<Tensor>& tensor) {
         shown("dlpack", x);
         return std::pair(static_cast<int>(kDLCPU), 0);
       });
-  m.def("from_dlpack", &from_dlpack, "x"_a, py::kw_only(), "copy"_a = py::none(),
-        "A tensor over the memory of whatever speaks DLPack (torch, NumPy, JAX); copied only where "
-        "its elements have gaps. copy=False makes that a ValueError");
+  def(m, "from_dlpack(x, *, copy=None)", &from_dlpack,
+      "A tensor over the memory of whatever speaks DLPack (torch, NumPy, JAX); copied only where "
+      "its elements have gaps. copy=False makes that a ValueError");
 }
 
 static void check_is_leaf(const char* what, const Tensor& x) {
@@ -202,7 +200,7 @@ static Tensor deep_copied(const Tensor& x) {
 }
 
 void bind_copies(py::module_& m, py::class_<Tensor>& tensor) {
-  m.def("_tensor_of_bytes", &tensor_of_bytes, "values"_a, "dtype"_a, "shape"_a, "requires_grad"_a);
+  def(m, "_tensor_of_bytes(values, dtype, shape, requires_grad)", &tensor_of_bytes);
   tensor
       .def("__reduce_ex__",
            [function = m.attr("_tensor_of_bytes")](const Tensor& x, const py::object&) {

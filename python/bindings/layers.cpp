@@ -4,10 +4,9 @@
 #include <algorithm>
 #include <variant>
 
+#include "python/bindings/bindings.h"
 #include "python/bindings/fields.h"
-#include "python/bindings/lock.h"
 #include "python/bindings/modules.h"
-#include "weft/error.h"
 #include "weft/transformer.h"
 
 namespace weft::python {
@@ -21,16 +20,14 @@ template <class S> static std::unique_ptr<S> sequence_of(const py::args& childre
 }
 
 static void bind_sequential(py::module_& m) {
-  bind_module_class<Sequential>(m, "Sequential",
-                                "Children '0', '1', ..., each called with what the one before gave")
-      .def(py::init(&sequence_of<Sequential>, &sequence_of<InPython<Sequential>>))
-      .def(
-          "append",
-          [](Sequential& self, const ModuleObject& module) {
-            self.append(kept_with_object("append", module));
-          },
-          "module"_a, "Adds a child at the end")
-      .def("__len__", [](const Sequential& s) { return s.children().size(); })
+  auto sequential_class = bind_module_class<Sequential>(
+      m, "Sequential", "Children '0', '1', ..., each called with what the one before gave");
+  sequential_class.def(py::init(&sequence_of<Sequential>, &sequence_of<InPython<Sequential>>));
+  def(sequential_class, "append(module)", "Adds a child at the end",
+      [](Sequential& self, const ModuleObject& module) {
+        self.append(kept_with_object("append", module));
+      });
+  sequential_class.def("__len__", [](const Sequential& s) { return s.children().size(); })
       .def("__getitem__", [](const Sequential& s, int64_t i) {
         const auto size = static_cast<int64_t>(s.children().size());
         if (i < -size || i >= size)
@@ -75,10 +72,10 @@ static int64_t size_of_weight(const Module& layer, int dim) {
 
 static void bind_affine(py::module_& m) {
   const auto device = "device"_a = py::none(), dtype = "dtype"_a = py::none();
-  bind_module_class<Linear>(m, "Linear",
-                            "[..., in] -> [..., out]: x weight^T (+ bias). Parameters: weight "
-                            "[out, in] and bias [out], uniform in +-1 / sqrt(in); with `std`, the "
-                            "weight is normal and the bias 0")
+  bind_module_class<Linear>(
+      m, "Linear",
+      "[..., in] -> [..., out]: x weight^T (+ bias). Parameters: weight [out, in] and bias [out], "
+      "uniform in +-1 / sqrt(in); with `std`, the weight is normal and the bias 0")
       .def(init_of<Linear, int64_t, int64_t, bool, std::optional<double>>(), "in_features"_a,
            "out_features"_a, "bias"_a = true, "std"_a = py::none(), device, dtype)
       .def_property_readonly("in_features", [](const Linear& l) { return size_of_weight(l, 1); })
@@ -112,9 +109,9 @@ static int convert_layers(Module& model, const py::object& filter) {
 
 void bind_layers(py::module_& m) {
   bind_affine(m);
-  m.def("convert_to_float8", &convert_layers, "model"_a, "filter"_a = py::none(),
-        "Lets each Linear of the model, or those for which filter(layer, path) is true, compute by "
-        "float8_linear; their parameters stay as they are. Gives their number");
+  def(m, "convert_to_float8(model, filter=None)", &convert_layers,
+      "Lets each Linear of the model, or those for which filter(layer, path) is true, compute by "
+      "float8_linear; their parameters stay as they are. Gives their number");
   const auto device = "device"_a = py::none(), dtype = "dtype"_a = py::none();
   bind_module_class<RMSNorm>(m, "RMSNorm",
                              "[..., dim] -> [..., dim]: rms_norm. Parameter: weight, ones")
@@ -122,10 +119,9 @@ void bind_layers(py::module_& m) {
       .def_property_readonly("normalized_shape",
                              [](const RMSNorm& n) { return py::make_tuple(size_of_weight(n, 0)); })
       .def_property_readonly("eps", &RMSNorm::eps);
-  bind_module_class<LayerNorm>(
-      m, "LayerNorm",
-      "[..., dim] -> [..., dim]: layer_norm. Parameters: weight, ones; bias, zeros; neither "
-      "without elementwise_affine")
+  bind_module_class<LayerNorm>(m, "LayerNorm",
+                               "[..., dim] -> [..., dim]: layer_norm. Parameters: weight, ones; "
+                               "bias, zeros; neither without elementwise_affine")
       .def(init_of<LayerNorm, LastDim, double, bool, bool>(), "normalized_shape"_a, "eps"_a = 1e-5,
            "elementwise_affine"_a = true, "bias"_a = true, device, dtype)
       .def_property_readonly("normalized_shape",
@@ -223,16 +219,16 @@ static void bind_config(py::module_& m) {
              option("std", &C::deviation));
   config.def("__eq__", [](const C& a, const C& b) { return a == b; });
   bind_choices(config);
-  m.def("config_json", &config_json, "config"_a, "dtype"_a = "",
-        "The text of the config.json from which transformer_config reads the same");
-  m.def("transformer_families", &transformer_families,
-        "The values of \"model_type\" in config.json that are known");
+  def(m, "config_json(config, dtype='')", &config_json,
+      "The text of the config.json from which transformer_config reads the same");
+  def(m, "transformer_families()", &transformer_families,
+      "The values of \"model_type\" in config.json that are known");
 }
 
 static void bind_block(py::module_& m) {
-  m.def("transformer_block", &transformer_block, "config"_a, "layer"_a = 0,
-        "One block, for models with other inputs and outputs than TransformerModel: hidden states "
-        "[batch, sequence, dim], and the mask of an encoder, to hidden states");
+  def(m, "transformer_block(config, layer=0)", &transformer_block,
+      "One block, for models with other inputs and outputs than TransformerModel: hidden states "
+      "[batch, sequence, dim], and the mask of an encoder, to hidden states");
 }
 
 template <class L> static std::unique_ptr<L> transformer_of(const std::string& source) {
@@ -242,44 +238,41 @@ template <class L> static std::unique_ptr<L> transformer_of(const std::string& s
 void bind_transformer(py::module_& m) {
   bind_config(m);
   bind_block(m);
-  m.def("transformer_config", &transformer_config, "source"_a,
-        "`source` is 'tiny', 'small', a Hugging Face config.json or a directory that holds one. "
-        "ValueError names the file, the key and what is wrong");
-  bind_module_class<TransformerModel>(
+  def(m, "transformer_config(source)", &transformer_config,
+      "`source` is 'tiny', 'small', a Hugging Face config.json or a directory that holds one. "
+      "ValueError names the file, the key and what is wrong");
+  auto transformer_model_class = bind_module_class<TransformerModel>(
       m, "TransformerModel",
       "A transformer as its config states, of any family; parameters are named as in Hugging "
       "Face's Llama. {ids [batch, sequence]} -> logits [batch, sequence, vocabulary]; an encoder "
       "also takes a mask and token types, and without a head gives hidden states [batch, sequence, "
-      "dim] and, with a pooler, the pooled first token [batch, dim]")
-      .def(py::init<const TransformerConfig&>(), "config"_a)
+      "dim] and, with a pooler, the pooled first token [batch, dim]");
+  transformer_model_class.def(py::init<const TransformerConfig&>(), "config"_a)
       .def(py::init(&transformer_of<TransformerModel>, &transformer_of<InPython<TransformerModel>>),
            "source"_a)
-      .def_property_readonly("config", &TransformerModel::config)
-      .def(
-          "blocks",
-          [](const ModuleObject& self) {
-            const auto tree = tree_of<TransformerModel>(self);
-            std::vector<std::shared_ptr<Module>> all;
-            for (Module* block : tree->blocks()) all.push_back(part_of(tree, block));
-            return all;
-          },
-          "The decoder layers, first to last")
-      .def(
-          "units",
-          [](const ModuleObject& self) {
-            const auto tree = tree_of<TransformerModel>(self);
-            std::vector<std::vector<std::shared_ptr<Module>>> all;
-            for (const auto& unit : tree->units()) {
-              all.emplace_back();
-              for (Module* part : unit) all.back().push_back(part_of(tree, part));
-            }
-            return all;
-          },
-          "The lists of modules to pass to fully_shard, before the whole model: each block, the "
-          "token embedding, and the final norm with the head; of a tied model the blocks only")
-      .def("loss", &TransformerModel::loss, Released(), "ids"_a, "targets"_a,
-           "Mean cross entropy of the logits of ids [batch, sequence] against targets (alike); "
-           "those that are -100 do not count");
+      .def_property_readonly("config", &TransformerModel::config);
+  def(transformer_model_class, "blocks()", "The decoder layers, first to last",
+      [](const ModuleObject& self) {
+        const auto tree = tree_of<TransformerModel>(self);
+        std::vector<std::shared_ptr<Module>> all;
+        for (Module* block : tree->blocks()) all.push_back(part_of(tree, block));
+        return all;
+      });
+  def(transformer_model_class, "units()",
+      "The lists of modules to pass to fully_shard, before the whole model: each block, the token "
+      "embedding, and the final norm with the head; of a tied model the blocks only",
+      [](const ModuleObject& self) {
+        const auto tree = tree_of<TransformerModel>(self);
+        std::vector<std::vector<std::shared_ptr<Module>>> all;
+        for (const auto& unit : tree->units()) {
+          all.emplace_back();
+          for (Module* part : unit) all.back().push_back(part_of(tree, part));
+        }
+        return all;
+      });
+  transformer_model_class.def("loss", &TransformerModel::loss, Released(), "ids"_a, "targets"_a,
+                              "Mean cross entropy of the logits of ids [batch, sequence] against "
+                              "targets (alike); those that are -100 do not count");
 }
 
 }  // namespace weft::python

@@ -4,8 +4,6 @@
 #include <vector>
 
 #include "python/bindings/bindings.h"
-#include "python/bindings/lock.h"
-#include "weft/error.h"
 #include "weft/mesh.h"
 #include "weft/sharding.h"
 
@@ -121,10 +119,11 @@ void bind_placements(py::module_& m) {
   bind_kind<Replicate>(m, "Replicate", "Each device along the axis holds the whole")
       .def(py::init<>())
       .def("__repr__", [](const Replicate&) { return "Replicate()"; });
-  bind_kind<Shard>(m, "Shard",
-                   "Each device along the axis holds one contiguous slice of dimension `dim`: "
-                   "ceil(size / devices) elements, the last devices fewer or none; or slices of "
-                   "explicit `sizes`")
+  auto shard_class = bind_kind<Shard>(
+      m, "Shard",
+      "Each device along the axis holds one contiguous slice of dimension `dim`: ceil(size / "
+      "devices) elements, the last devices fewer or none; or slices of explicit `sizes`");
+  shard_class
       .def(py::init([](int dim, std::vector<int64_t> sizes) {
              Shard shard{dim, std::move(sizes)};
              Placement{shard};  // checks it
@@ -135,15 +134,15 @@ void bind_placements(py::module_& m) {
            "that no tensor can have. `sizes`: one per device along the axis, equal on all ranks, "
            "adding up to the dim's size; where other axes cut the dim outside of this one, as many "
            "for each of their slices, in order")
-      .def_readonly("dim", &Shard::dim)
-      .def_property_readonly(
-          "sizes", [](const Shard& s) { return py::tuple(py::cast(s.sizes)); },
-          "Explicit sizes of the slices; empty for slices of ceil(size / devices) elements")
-      .def("__repr__", [](const Shard& s) -> std::string {
-        if (s.sizes.empty()) return concat("Shard(", s.dim, ")");
-        return concat("Shard(", s.dim,
-                      ", sizes=", std::string(py::repr(py::tuple(py::cast(s.sizes)))), ")");
-      });
+      .def_readonly("dim", &Shard::dim);
+  getter(shard_class, "sizes",
+         "Explicit sizes of the slices; empty for slices of ceil(size / devices) elements",
+         [](const Shard& s) { return py::tuple(py::cast(s.sizes)); });
+  shard_class.def("__repr__", [](const Shard& s) -> std::string {
+    if (s.sizes.empty()) return concat("Shard(", s.dim, ")");
+    return concat("Shard(", s.dim, ", sizes=", std::string(py::repr(py::tuple(py::cast(s.sizes)))),
+                  ")");
+  });
   bind_kind<Partial>(m, "Partial",
                      "Each device along the axis holds a tensor of full size; the value is their "
                      "reduction: sum, avg, max or min")
@@ -152,32 +151,28 @@ void bind_placements(py::module_& m) {
            "reduce_op"_a = "sum")
       .def_property_readonly("reduce_op", [](const Partial& p) { return name_of(p.op); })
       .def("__repr__", [](const Partial& p) { return concat("Partial('", p.op, "')"); });
-  py::class_<PlacementsObject>(
+  py::class_<PlacementsObject> placements_class(
       m, "Placements",
-      "One placement an axis of a mesh, by position ([Shard(0), Replicate()]) or "
-      "by name ({'tp': Shard(0)}); axes that are not named replicate. Wherever "
-      "placements are asked for, the list or dict itself will do")
-      .def(py::init([](const Placements& given) { return PlacementsObject{given}; }),
-           "placements"_a)
-      .def(
-          "cut_in_order",
-          [](const PlacementsObject& self, int dim, const std::vector<std::string>& axes) {
-            return self.placements.cut_in_order(dim, axes);
-          },
-          "dim"_a, "axes"_a,
-          "The same with `dim` cut by the axes in that order, outermost first; names all the root "
-          "mesh's axes that cut the dim")
-      .def("__reduce__", [m](const PlacementsObject& self) -> py::tuple {
-        return py::make_tuple(m.attr("_placements"), told_of(self.placements));
+      "One placement an axis of a mesh, by position ([Shard(0), Replicate()]) or by name ({'tp': "
+      "Shard(0)}); axes that are not named replicate. Wherever placements are asked for, the list "
+      "or dict itself will do");
+  placements_class.def(py::init([](const Placements& given) { return PlacementsObject{given}; }),
+                       "placements"_a);
+  def(placements_class, "cut_in_order(dim, axes)",
+      "The same with `dim` cut by the axes in that order, outermost first; names all the root "
+      "mesh's axes that cut the dim",
+      [](const PlacementsObject& self, int dim, const std::vector<std::string>& axes) {
+        return self.placements.cut_in_order(dim, axes);
       });
-  m.def(
-      "_placements",
+  placements_class.def("__reduce__", [m](const PlacementsObject& self) -> py::tuple {
+    return py::make_tuple(m.attr("_placements"), told_of(self.placements));
+  });
+  def(m, "_placements(placements, orders)", "", Held(),
       [](Placements placements,
          const std::vector<std::pair<int, std::vector<std::string>>>& orders) {
         for (const auto& [dim, axes] : orders) placements = placements.cut_in_order(dim, axes);
         return placements;
-      },
-      "placements"_a, "orders"_a);
+      });
 }
 
 /// Parses {"dp": 2, "tp": 4}, or a list of pairs.
@@ -249,35 +244,27 @@ static std::string type_name(DeviceKind kind) {
 static void bind_grid(py::class_<DeviceMesh>& bound) {
   bound.def_property_readonly("ndim", &DeviceMesh::ndim)
       .def_property_readonly("shape", &shape_of, "Sizes of the axes")
-      .def_property_readonly("mesh_dim_names", &names_of, "Names of the axes")
-      .def(
-          "size",
-          [](const DeviceMesh& mesh, const py::object& axis) {
-            return axis.is_none() ? mesh.size() : mesh.axis_size(axis_of(mesh, axis));
-          },
-          "mesh_dim"_a = py::none(), "Ranks along an axis (name or number), or all")
-      .def(
-          "get_local_rank",
-          [](const DeviceMesh& mesh, const py::object& axis) {
-            return mesh.coordinate(axis_of(mesh, axis));
-          },
-          "mesh_dim"_a = py::none(), "This rank's position along an axis (name or number)")
-      .def_property_readonly(
-          "device_type", [](const DeviceMesh& mesh) { return type_name(mesh.device_type()); },
-          "The kind of the ranks' devices, \"cpu\" or \"cuda\": where new tensors over it are made")
-      .def(
-          "get_group",
-          [](const DeviceMesh& mesh, const py::object& axis) {
-            return view(mesh, py::str(mesh.axis_name(axis_of(mesh, axis)))).communicator();
-          },
-          "mesh_dim"_a = py::none(), "The ranks along an axis (name or number)")
-      .def("get_rank", &DeviceMesh::rank, "This rank in the root mesh's communicator")
-      .def(
-          "get_coordinate",
-          [](const DeviceMesh& mesh) {
-            return of_axes(mesh, [&](int a) { return mesh.coordinate(a); });
-          },
-          "This rank's position along each axis");
+      .def_property_readonly("mesh_dim_names", &names_of, "Names of the axes");
+  def(bound, "size(mesh_dim=None)", "Ranks along an axis (name or number), or all",
+      [](const DeviceMesh& mesh, const py::object& axis) {
+        return axis.is_none() ? mesh.size() : mesh.axis_size(axis_of(mesh, axis));
+      });
+  def(bound, "get_local_rank(mesh_dim=None)", "This rank's position along an axis (name or number)",
+      [](const DeviceMesh& mesh, const py::object& axis) {
+        return mesh.coordinate(axis_of(mesh, axis));
+      });
+  getter(bound, "device_type",
+         "The kind of the ranks' devices, \"cpu\" or \"cuda\": where new tensors over it are made",
+         [](const DeviceMesh& mesh) { return type_name(mesh.device_type()); });
+  def(bound, "get_group(mesh_dim=None)", "The ranks along an axis (name or number)",
+      [](const DeviceMesh& mesh, const py::object& axis) {
+        return view(mesh, py::str(mesh.axis_name(axis_of(mesh, axis)))).communicator();
+      });
+  bound.def("get_rank", &DeviceMesh::rank, "This rank in the root mesh's communicator");
+  def(bound, "get_coordinate()", "This rank's position along each axis",
+      [](const DeviceMesh& mesh) {
+        return of_axes(mesh, [&](int a) { return mesh.coordinate(a); });
+      });
 }
 
 void bind_mesh(py::module_& m) {
@@ -301,14 +288,13 @@ void bind_mesh(py::module_& m) {
            "lacks")
       .def("communicator", &DeviceMesh::communicator, Released(),
            "Ranks that differ from this one in this view's axes only")
-      .def_property_readonly("root", &DeviceMesh::root, "The mesh that this one is a view of")
-      .def_property_readonly(
-          "traffic",
-          [](const DeviceMesh& mesh) {
-            return std::pair(mesh.traffic().bytes, mesh.traffic().collectives);
-          },
-          "(bytes this rank received from others, collectives) over all of the root mesh")
-      .def("__getitem__", &view, "axes"_a)
+      .def_property_readonly("root", &DeviceMesh::root, "The mesh that this one is a view of");
+  getter(bound, "traffic",
+         "(bytes this rank received from others, collectives) over all of the root mesh",
+         [](const DeviceMesh& mesh) {
+           return std::pair(mesh.traffic().bytes, mesh.traffic().collectives);
+         });
+  bound.def("__getitem__", &view, "axes"_a)
       .def("__eq__",
            [](const DeviceMesh& a, const py::object& b) {
              return py::isinstance<DeviceMesh>(b) && a == b.cast<const DeviceMesh&>();

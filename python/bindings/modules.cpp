@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "python/bindings/modules.h"
-#include "python/bindings/lock.h"
 
 #include "python/bindings/bindings.h"
-#include "weft/error.h"
 #include "weft/extend/module_sharder.h"
 #include "weft/ops/factories.h"
 
@@ -93,10 +91,10 @@ void bind_parameter(py::module_& m) {
             if (!is_its_memory(p.value(), data)) p.set_value(data);
           },
           "As it is at rest, what optimizers change; not recorded. Setting it exchanges what lies "
-          "in the slot, as set_value")
-      .def_property_readonly(
-          "_at_rest", [](const Parameter& p) { return p.value(); }, "The leaf that data detaches")
-      .def("tensor", &Parameter::tensor, "What forward computes with")
+          "in the slot, as set_value");
+  getter(parameter, "_at_rest", "The leaf that data detaches",
+         [](const Parameter& p) { return p.value(); });
+  parameter.def("tensor", &Parameter::tensor, "What forward computes with")
       .def_property_readonly("shape", &Parameter::shape)
       .def_property_readonly("dtype", &Parameter::dtype)
       .def_property_readonly("ndim", [](const Parameter& p) { return p.shape().ndim(); })
@@ -104,10 +102,8 @@ void bind_parameter(py::module_& m) {
       .def("numel", [](const Parameter& p) { return p.shape().product(); })
       .def("__bool__", [](const Parameter& p) { return p.tensor().item() != 0; })
       .def_property(
-          "grad", [](const Parameter& p) { return optional_of(p.grad()); },
-          [](const Parameter& p, const std::optional<Tensor>& grad) {
-            p.value().set_grad(grad.value_or(Tensor()));
-          },
+          "grad", [](const Parameter& p) { return MaybeTensor(p.grad()); },
+          [](const Parameter& p, const MaybeTensor& grad) { p.value().set_grad(grad); },
           "Of the value, in its layout; None before backward")
       .def("clear_grad", &Parameter::clear_grad)
       .def_property("requires_grad", &Parameter::is_trainable, &Parameter::set_trainable,
@@ -121,15 +117,13 @@ void bind_parameter(py::module_& m) {
           "requires_grad"_a = true)
       .def("set_value", &Parameter::set_value, "value"_a,
            "Exchanges what lies in the slot; the shape stays")
-      .def_property_readonly("is_materialized", &Parameter::is_materialized)
-      .def(
-          "set_init",
-          [](Parameter& p, const py::function& init) {
-            p.set_initializer(function_in<void, const Tensor&>(init));
-          },
-          "init"_a,
-          "init(tensor) fills a tensor of any layout with the initial values, when it is "
-          "materialized")
+      .def_property_readonly("is_materialized", &Parameter::is_materialized);
+  def(parameter, "set_init(init)",
+      "init(tensor) fills a tensor of any layout with the initial values, when it is materialized",
+      [](Parameter& p, const py::function& init) {
+        p.set_initializer(function_in<void, const Tensor&>(init));
+      });
+  parameter
       .def("materialize", &Parameter::materialize, Released(), "device"_a = cpu,
            "Gives it memory and its initial values; nothing the second time")
       .def("__repr__", [](const Parameter& p) {
@@ -158,39 +152,33 @@ void bind_members(PlainModule& module) {
   module.def_property_readonly("_is_made_in_python", &is_made_in_python)
       .def_property_readonly("_is_free_to_change", &is_free_to_change)
       .def("_remove", &Module::remove, "name"_a)
-      .def(
-          "_replace",
-          [](Module& self, const std::string& name, const py::object& member) {
-            if (py::isinstance<Parameter>(member)) {
-              self.replace(name, member.cast<ParameterPtr>());
-            } else {
-              self.replace(name, kept_with_object("module", member));
-            }
-          },
-          "name"_a, "member"_a)
+      .def("set_parameter", &Module::set_parameter, "name"_a, "parameter"_a,
+           "Lets own parameter `name` be `parameter`: a tie")
       .def(
           "_declare",
           [](Module& self, const std::string& name, const Shape& shape, const py::object& init,
              DType dtype) {
             return declare(self, name, shape, function_in<void, const Tensor&>(init), dtype);
           },
-          "name"_a, "shape"_a, "init"_a = py::none(), "dtype"_a = DType::f32)
-      .def(
-          "_add_parameter",
-          [](Module& self, const std::string& name, const ParameterPtr& parameter) {
-            declare(self, name, parameter->shape(), {}, parameter->dtype());
-            self.set_parameter(name, parameter);
-          },
-          "name"_a, "parameter"_a)
-      .def("set_parameter", &Module::set_parameter, "name"_a, "parameter"_a,
-           "Lets own parameter `name` be `parameter`: a tie")
-      .def(
-          "adopt",
-          [](Module& self, const std::string& name, const ModuleObject& child) {
-            self.adopt(name, kept_with_object("adopt", child));
-          },
-          "name"_a, "child"_a, "Adds a child module")
-      .def("_register_buffer", &Module::register_buffer, "name"_a, "tensor"_a, "persistent"_a)
+          "name"_a, "shape"_a, "init"_a = py::none(), "dtype"_a = DType::f32);
+  def(module, "_replace(name, member)", "",
+      [](Module& self, const std::string& name, const py::object& member) {
+        if (py::isinstance<Parameter>(member)) {
+          self.replace(name, member.cast<ParameterPtr>());
+        } else {
+          self.replace(name, kept_with_object("module", member));
+        }
+      });
+  def(module, "_add_parameter(name, parameter)", "",
+      [](Module& self, const std::string& name, const ParameterPtr& parameter) {
+        declare(self, name, parameter->shape(), {}, parameter->dtype());
+        self.set_parameter(name, parameter);
+      });
+  def(module, "adopt(name, child)", "Adds a child module",
+      [](Module& self, const std::string& name, const ModuleObject& child) {
+        self.adopt(name, kept_with_object("adopt", child));
+      });
+  module.def("_register_buffer", &Module::register_buffer, "name"_a, "tensor"_a, "persistent"_a)
       .def("_set_buffer", &Module::set_buffer, "name"_a, "tensor"_a)
       .def_property_readonly("_own_buffers",
                              [](const Module& self) { return tuples_of(self.own_buffers()); })
@@ -209,49 +197,37 @@ Member member_called(const std::string& name,
 }
 
 void bind_tree(PlainModule& module) {
-  module
-      .def(
-          "_own_parameter",
-          [](const Module& self, const std::string& name) {
-            return member_called(name, self.own_parameters());
-          },
-          "name"_a)
-      .def(
-          "_child",
-          [](const Module& self, const std::string& name) {
-            return member_called(name, self.children());
-          },
-          "name"_a)
-      .def(
-          "named_children", [](const Module& self) { return self.children(); },
-          "(name, module) of each child")
-      .def("_named_parameters",
-           [](const Module& self) {
-             std::vector<std::pair<std::vector<std::string>, ParameterPtr>> all;
-             for (const NamedParameter& p : self.named_parameters()) {
-               all.emplace_back(p.names, p.parameter);
-             }
-             return all;
-           })
-      .def(
-          "named_modules",
-          [](const ModuleObject& self) {
-            const auto tree = tree_of<Module>(self);
-            std::vector<std::pair<std::string, std::shared_ptr<Module>>> all;
-            for (const auto& [path, below] : tree->named_modules()) {
-              all.emplace_back(path, part_of(tree, below));
-            }
-            return all;
-          },
-          "(path, module) of this module ('') and all below it, parents first")
-      .def(
-          "get_submodule",
-          [](const ModuleObject& self, const std::string& path) {
-            const auto tree = tree_of<Module>(self);
-            return part_of(tree, &tree->module(path));
-          },
-          "path"_a,
-          "The module at a dotted path; ValueError names the first part that does not exist");
+  def(module, "_own_parameter(name)", "", [](const Module& self, const std::string& name) {
+    return member_called(name, self.own_parameters());
+  });
+  def(module, "_child(name)", "", [](const Module& self, const std::string& name) {
+    return member_called(name, self.children());
+  });
+  def(module, "named_children()", "(name, module) of each child",
+      [](const Module& self) { return self.children(); });
+  module.def("_named_parameters", [](const Module& self) {
+    std::vector<std::pair<std::vector<std::string>, ParameterPtr>> all;
+    for (const NamedParameter& p : self.named_parameters()) {
+      all.emplace_back(p.names, p.parameter);
+    }
+    return all;
+  });
+  def(module, "named_modules()",
+      "(path, module) of this module ('') and all below it, parents first",
+      [](const ModuleObject& self) {
+        const auto tree = tree_of<Module>(self);
+        std::vector<std::pair<std::string, std::shared_ptr<Module>>> all;
+        for (const auto& [path, below] : tree->named_modules()) {
+          all.emplace_back(path, part_of(tree, below));
+        }
+        return all;
+      });
+  def(module, "get_submodule(path)",
+      "The module at a dotted path; ValueError names the first part that does not exist",
+      [](const ModuleObject& self, const std::string& path) {
+        const auto tree = tree_of<Module>(self);
+        return part_of(tree, &tree->module(path));
+      });
 }
 
 }  // namespace
@@ -306,11 +282,10 @@ void bind_modules(py::module_& m) {
   bind_parameter(m);
   py::class_<HooksOfPython>(m, "HookHandle", "Of hooks that a module was given")
       .def("remove", &HooksOfPython::remove, "They run no more; nothing the second time");
-  PlainModule module(
-      m, "Module", py::dynamic_attr(), with_visible_children(),
-      "A part of a model: named parameters, named children, and forward(self, *tensors), which a "
-      "call runs with the hooks around it. Parameters and modules assigned to attributes are its "
-      "own");
+  PlainModule module(m, "Module", py::dynamic_attr(), with_visible_children(),
+                     "A part of a model: named parameters, named children, and forward(self, "
+                     "*tensors), which a call runs with the hooks around it. Parameters and "
+                     "modules assigned to attributes are its own");
   module.def(py::init<>())
       .def("__call__", &called,
            "forward with the hooks around it: a tensor, or a tuple where there are several. A "
@@ -327,37 +302,32 @@ void bind_modules(py::module_& m) {
       .def("set_recompute", &Module::set_recompute, "recompute"_a = true,
            "kept"_a = std::vector<std::string>(),
            "Activation checkpointing: forward saves its inputs only and runs again in backward. "
-           "`kept` names ops whose results are saved too, such as costly_ops()")
-      .def(
-          "offload_activations",
-          [](Module& self, const std::variant<bool, std::string>& tier) {
-            self.offload_activations(tier_from("offload_activations: tier", tier));
-          },
-          "tier"_a,
-          "Where what recomputation saves rests between forward and backward, below this module "
-          "too: \"disk:DIR\" (files without a name), True (the host), False. The same bits")
-      .def(
-          "train",
-          [](const ModuleObject& self, bool mode) {
-            self.cast<Module&>().set_training(mode);
-            return self;
-          },
-          "mode"_a = true, "Of this module and all below it")
-      .def(
-          "eval",
-          [](const ModuleObject& self) {
-            self.cast<Module&>().set_training(false);
-            return self;
-          },
-          "train(False): `Dropout` passes everything")
-      .def_property_readonly("training", &Module::is_training);
+           "`kept` names ops whose results are saved too, such as costly_ops()");
+  def(module, "offload_activations(tier)",
+      "Where what recomputation saves rests between forward and backward, below this module too: "
+      "\"disk:DIR\" (files without a name), True (the host), False. The same bits",
+      [](Module& self, const std::variant<bool, std::string>& tier) {
+        self.offload_activations(tier_from("offload_activations: tier", tier));
+      });
+  def(module, "train(mode=True)", "Of this module and all below it",
+      [](const ModuleObject& self, bool mode) {
+        self.cast<Module&>().set_training(mode);
+        return self;
+      });
+  def(module, "eval()", "train(False): `Dropout` passes everything", [](const ModuleObject& self) {
+    self.cast<Module&>().set_training(false);
+    return self;
+  });
+  module.def_property_readonly("training", &Module::is_training);
   refuse_to_pickle(module,
                    "a Module is not pickled; make another one and load_state_dict() into it what "
                    "state_dict() gives");
   bind_members(module);
   bind_tree(module);
-  m.def(
-      "recompute",
+  def(m, "recompute(function, *given, *, kept=[], offload=False)",
+      "Runs function(*tensors) without recording it, and again, recorded, in backward: memory for "
+      "time. Random numbers are equal in both runs. `kept` names ops whose results are saved and "
+      "not computed again. `offload`: as Module.offload_activations",
       [](const py::function& function, const py::args& given, const std::vector<std::string>& ops,
          const std::variant<bool, std::string>& offload) {
         const Tensors inputs = tensors_in("module", given, "input");
@@ -367,11 +337,7 @@ void bind_modules(py::module_& m) {
         };
         return one_or_all(released(
             [&] { return recompute(run, inputs, ops, tier_from("recompute: offload", offload)); }));
-      },
-      "function"_a, py::kw_only(), "kept"_a = std::vector<std::string>(), "offload"_a = false,
-      "Runs function(*tensors) without recording it, and again, recorded, in backward: memory for "
-      "time. Random numbers are equal in both runs. `kept` names ops whose results are saved and "
-      "not computed again. `offload`: as Module.offload_activations");
+      });
 }
 
 }  // namespace weft::python

@@ -5,9 +5,7 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/fields.h"
-#include "python/bindings/lock.h"
 #include "python/bindings/modules.h"
-#include "weft/error.h"
 #include "weft/latent_attention.h"
 #include "weft/ops/experts.h"
 
@@ -26,10 +24,10 @@ static RouterOptions::GroupScore group_score_named(const std::string& name) {
 }
 
 static void bind_results(py::module_& m) {
-  py::class_<ExpertRows>(m, "ExpertRows",
-                         "Which rows the ranks compute for their experts: one for each choice of "
-                         "each token that is not dropped, sorted by group of ranks, expert and "
-                         "token")
+  py::class_<ExpertRows>(
+      m, "ExpertRows",
+      "Which rows the ranks compute for their experts: one for each choice of each token that is "
+      "not dropped, sorted by group of ranks, expert and token")
       .def_readonly("tokens", &ExpertRows::tokens, "[rows] int64: the token of each row")
       .def_readonly("choices", &ExpertRows::choices, "[rows] int64: which of its choices")
       .def_readonly("counts", &ExpertRows::counts,
@@ -60,43 +58,33 @@ static void bind_results(py::module_& m) {
 
 void bind_experts(py::module_& m) {
   bind_results(m);
-  m.def("grouped_matmul", &grouped_matmul, Released(), "x"_a, "weights"_a, "counts"_a,
-        "Multiplies rows x [rows, k], sorted by expert, by their expert's matrix of weights "
-        "[experts, k, n]: [rows, n]. counts [groups, experts] states the rows of each");
-  m.def("grouped_linear", &grouped_linear, Released(), "x"_a, "weights"_a, "counts"_a,
-        "grouped_matmul with the transposes of weights [experts, n, k]");
-  m.def("rows_by_expert", &rows_by_expert, Released(), "experts"_a, "weights"_a,
-        "capacity_factor"_a = py::none(), "imbalance"_a = 1.0,
-        "Sorts the choices of tokens, experts [tokens, k], for stacked weights [experts, ...]: "
-        "each rank gets the rows of its own experts. With a capacity_factor, an expert computes "
-        "at most ceil(factor * choices of the group / experts) rows of a group. On device meta "
-        "choices are spread evenly, but the first ranks have `imbalance` times the mean");
-  m.def("dispatch_rows", &dispatch_rows, Released(), "x"_a, "rows"_a,
-        "The rows of x [tokens, d] that the ranks compute: [rows, d]");
-  m.def("combine_rows", &combine_rows, Released(), "computed"_a, "rows"_a, "weights"_a,
-        "Sums the rows of each token, times weights [tokens, k] of its choices: [tokens, d]");
-  m.def(
-      "route_tokens",
+  def(m, "grouped_matmul(x, weights, counts)", &grouped_matmul,
+      "Multiplies rows x [rows, k], sorted by expert, by their expert's matrix of weights "
+      "[experts, k, n]: [rows, n]. counts [groups, experts] states the rows of each");
+  def(m, "grouped_linear(x, weights, counts)", &grouped_linear,
+      "grouped_matmul with the transposes of weights [experts, n, k]");
+  def(m, "rows_by_expert(experts, weights, capacity_factor=None, imbalance=1.0)", &rows_by_expert,
+      "Sorts the choices of tokens, experts [tokens, k], for stacked weights [experts, ...]: each "
+      "rank gets the rows of its own experts. With a capacity_factor, an expert computes at most "
+      "ceil(factor * choices of the group / experts) rows of a group. On device meta choices are "
+      "spread evenly, but the first ranks have `imbalance` times the mean");
+  def(m, "dispatch_rows(x, rows)", &dispatch_rows,
+      "The rows of x [tokens, d] that the ranks compute: [rows, d]");
+  def(m, "combine_rows(computed, rows, weights)", &combine_rows,
+      "Sums the rows of each token, times weights [tokens, k] of its choices: [tokens, d]");
+  def(m, "route_tokens(logits, options=None, bias=None)",
+      "Chooses experts by logits [tokens, experts], in float32; `bias` is added to the scores for "
+      "the choice only",
       [](const Tensor& logits, const std::optional<RouterOptions>& options,
-         const std::optional<Tensor>& bias) {
-        return route_tokens(logits, options.value_or(RouterOptions()), bias.value_or(Tensor()));
-      },
-      Released(), "logits"_a, "options"_a = py::none(), "bias"_a = py::none(),
-      "Chooses experts by logits [tokens, experts], in float32; `bias` is added to the scores "
-      "for the choice only");
-  m.def("balance_loss", &balance_loss, Released(), "routing"_a,
-        "experts * sum over experts of (choices / tokens) * (mean score), of Switch Transformers");
-  m.def("router_z_loss", &router_z_loss, Released(), "logits"_a,
-        "The mean over tokens of logsumexp(logits)^2");
-  m.def("balanced_bias", &balanced_bias, Released(), "bias"_a, "counts"_a, "rate"_a,
-        "bias plus `rate` for experts with fewer rows than the mean of counts [.., experts], minus "
-        "`rate` for those with more");
-  m.def("with_loss", &with_loss, Released(), "x"_a, "loss"_a, "scale"_a = 1.0,
-        "x, whose backward also sends the gradient `scale` to `loss`");
-}
-
-static RouterOptions router_of(const std::optional<RouterOptions>& given) {
-  return given.value_or(RouterOptions());
+         const MaybeTensor& bias) { return route_tokens(logits, or_default(options), bias); });
+  def(m, "balance_loss(routing)", &balance_loss,
+      "experts * sum over experts of (choices / tokens) * (mean score), of Switch Transformers");
+  def(m, "router_z_loss(logits)", &router_z_loss, "The mean over tokens of logsumexp(logits)^2");
+  def(m, "balanced_bias(bias, counts, rate)", &balanced_bias,
+      "bias plus `rate` for experts with fewer rows than the mean of counts [.., experts], minus "
+      "`rate` for those with more");
+  def(m, "with_loss(x, loss, scale=1.0)", &with_loss,
+      "x, whose backward also sends the gradient `scale` to `loss`");
 }
 
 static void bind_moe_config(py::module_& m) {
@@ -108,7 +96,8 @@ static void bind_moe_config(py::module_& m) {
       "computes in f32 where tokens have a smaller dtype; the coefficients multiply the losses "
       "that backward adds; `chunks`: parts of the sequences computed one after the other",
       py::kw_only(), needed("dim", &C::dim), needed("width", &C::width),
-      needed("experts", &C::experts), converted("router"_a = py::none(), &C::router, router_of),
+      needed("experts", &C::experts),
+      converted("router"_a = py::none(), &C::router, or_default<RouterOptions>),
       option("f32_logits", &C::f32_logits), option("balance_bias", &C::balance_bias),
       option("shared_width", &C::shared_width), option("shared_gate", &C::shared_gate),
       option("shared_name", &C::shared_name),
@@ -152,23 +141,22 @@ void bind_moe(py::module_& m) {
                              "x [tokens, dim], weights and experts [tokens, k] -> [tokens, dim] "
                              "and counts [groups, experts]. Parameters: gate_proj, up_proj "
                              "[experts, width, dim] and down_proj [experts, dim, width]");
-  bind_module_class<MoE>(m, "MoE",
-                         "[..., dim] -> [..., dim]: experts chosen by token. Children: gate, "
-                         "experts, and the shared expert")
-      .def(py::init<const MoEConfig&>(), "config"_a)
-      .def_property_readonly("config", &MoE::config)
-      .def_property_readonly(
-          "load", [](const MoE& self) { return optional_of(self.load()); },
-          "[experts]: rows that each expert computed since update_balance, on all ranks")
-      .def_property_readonly("dropped", &MoE::dropped, "Choices dropped in the same calls")
-      .def_property_readonly(
-          "balance_loss", [](const MoE& self) { return optional_of(self.balance_loss()); },
-          "That of the last call, without its coefficient")
-      .def_property_readonly(
-          "z_loss", [](const MoE& self) { return optional_of(self.z_loss()); },
-          "That of the last call, without its coefficient")
-      .def("update_balance", &MoE::update_balance, Released(), "rate"_a = 1e-3,
-           "Moves the bias towards an even load, and forgets the load; after the optimizer's step");
+  auto moe_class = bind_module_class<MoE>(m, "MoE",
+                                          "[..., dim] -> [..., dim]: experts chosen by token. "
+                                          "Children: gate, experts, and the shared expert");
+  moe_class.def(py::init<const MoEConfig&>(), "config"_a)
+      .def_property_readonly("config", &MoE::config);
+  getter(moe_class, "load",
+         "[experts]: rows that each expert computed since update_balance, on all ranks",
+         [](const MoE& self) { return MaybeTensor(self.load()); });
+  moe_class.def_property_readonly("dropped", &MoE::dropped, "Choices dropped in the same calls");
+  getter(moe_class, "balance_loss", "That of the last call, without its coefficient",
+         [](const MoE& self) { return MaybeTensor(self.balance_loss()); });
+  getter(moe_class, "z_loss", "That of the last call, without its coefficient",
+         [](const MoE& self) { return MaybeTensor(self.z_loss()); });
+  moe_class.def(
+      "update_balance", &MoE::update_balance, Released(), "rate"_a = 1e-3,
+      "Moves the bias towards an even load, and forgets the load; after the optimizer's step");
 }
 
 }  // namespace weft::python

@@ -7,8 +7,6 @@
 
 #include "python/bindings/arrays.h"
 #include "python/bindings/bindings.h"
-#include "python/bindings/lock.h"
-#include "weft/error.h"
 #include "weft/extend/testing.h"
 
 namespace weft::python {
@@ -138,7 +136,7 @@ static void run_backward(const std::string& name, const Callable& backward, int 
                               "structure"_a = grad.attributes().structure,
                               "values"_a = grad.attributes().values);
   for (int i = 0; i < results; ++i) {
-    arguments[static_cast<size_t>(i + 1)] = py::cast(optional_of(grad.grad(i)));
+    arguments[static_cast<size_t>(i + 1)] = py::cast(MaybeTensor(grad.grad(i)));
   }
   const py::object returned = backward(*arguments);
   const bool is_one = !PyTuple_Check(returned.ptr()) && !PyList_Check(returned.ptr());
@@ -235,41 +233,40 @@ static Outcome sweep_outcome(const Op& op, const std::vector<std::pair<std::stri
 }
 
 void bind_ops(py::module_& m) {
-  py::class_<Op>(m, "Op",
-                 "An operation, built in or one's own. Call it with tensors, and with `structure` "
-                 "(dims, flags and sizes, which take part in the choice of layouts) and `values` "
-                 "(scalars) as its kernel takes them")
+  py::class_<Op> op_class(m, "Op",
+                          "An operation, built in or one's own. Call it with tensors, and with "
+                          "`structure` (dims, flags and sizes, which take part in the choice of "
+                          "layouts) and `values` (scalars) as its kernel takes them");
+  op_class
       .def(py::init(&own_op), "name"_a, "rule"_a, "forward"_a, "backward"_a = py::none(),
            py::kw_only(), "linear"_a = std::vector<std::vector<int>>{}, "dtype"_a = py::none(),
            "saves_outputs"_a = false, "dtypes"_a = std::vector<DType>{},
            "differentiable"_a = py::none(), "samples"_a = std::vector<std::vector<Shape>>{},
            kOwnOpDoc)
-      .def_property_readonly("name", [](const Op& op) { return op.spec().name; })
-      .def_property_readonly(
-          "rule", [](const Op& op) { return rule_of(op.spec()); },
-          "How the dims of operands and results belong together")
-      .def_property_readonly(
-          "linear", [](const Op& op) { return op.spec().linear; },
-          "Sets of operands in which it is jointly linear: Partial passes there")
-      .def_property_readonly(
-          "structure", [](const Op& op) { return op.spec().structure.names; },
-          "What the numbers of its `structure` are, in order; '' for an op that says nothing")
+      .def_property_readonly("name", [](const Op& op) { return op.spec().name; });
+  getter(op_class, "rule", "How the dims of operands and results belong together",
+         [](const Op& op) { return rule_of(op.spec()); });
+  getter(op_class, "linear", "Sets of operands in which it is jointly linear: Partial passes there",
+         [](const Op& op) { return op.spec().linear; });
+  getter(op_class, "structure",
+         "What the numbers of its `structure` are, in order; '' for an op that says nothing",
+         [](const Op& op) { return op.spec().structure.names; });
+  op_class
       .def_property_readonly("differentiable",
                              [](const Op& op) { return op.spec().differentiable; })
       .def_property_readonly("samples", &samples_of,
                              "Calls that it is tested with: (shapes, dtypes, structure, values, "
                              "(low, high) of the elements)")
-      .def(
-          "__call__", &call, py::kw_only(), "structure"_a = Shape(),
-          "values"_a = std::vector<double>{},
-          "The result, or a tuple where there are several. ValueError when operands do not fit the "
-          "rule")
+      .def("__call__", &call, py::kw_only(), "structure"_a = Shape(),
+           "values"_a = std::vector<double>{},
+           "The result, or a tuple where there are several. ValueError when operands do not fit "
+           "the rule")
       .def("__repr__", [](const Op& op) {
         return concat("Op('", op.spec().name, "', \"", rule_of(op.spec()), "\")");
       });
-  m.def("all_ops", &all_ops, "The built-in ops");
-  m.def("_gradcheck", &gradcheck_outcome, Released(), "op"_a, "seed"_a);
-  m.def("_sweep", &sweep_outcome, Released(), "op"_a, "axes"_a, "most"_a, "percent"_a, "seed"_a);
+  def(m, "all_ops()", &all_ops, "The built-in ops");
+  def(m, "_gradcheck(op, seed)", &gradcheck_outcome);
+  def(m, "_sweep(op, axes, most, percent, seed)", &sweep_outcome);
 }
 
 }  // namespace weft::python

@@ -7,9 +7,7 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/fields.h"
-#include "python/bindings/lock.h"
 #include "python/bindings/modules.h"
-#include "weft/error.h"
 #include "weft/extend/disk_tensor.h"
 #include "weft/ops/elementwise.h"
 #include "weft/schedules.h"
@@ -195,58 +193,45 @@ static void bind_base(py::module_& m) {
         for (const NamedParameter& named : o.parameters()) all.push_back(named.parameter);
         return all;
       });
+  def(bound, "step(gradient_scale=None)",
+      "One update by the gradients times the one element of gradient_scale (clip_scale gives one). "
+      "Parameters without a gradient stay; ValueError when none has one",
+      Released(), [](Optimizer& o, const MaybeTensor& scale) { o.step(scale); });
+  def(bound, "zero_grad(set_to_none=True)", "Clears the gradients of its parameters", Released(),
+      [](Optimizer& o, bool set_to_none) {
+        if (!set_to_none) {
+          fail(
+              "zero_grad: set_to_none is False, expected True; gradients are cleared, not filled "
+              "with 0");
+        }
+        o.zero_grad();
+      });
   bound
-      .def(
-          "step",
-          [](Optimizer& o, const std::optional<Tensor>& gradient_scale) {
-            o.step(gradient_scale.value_or(Tensor()));
-          },
-          Released(), "gradient_scale"_a = py::none(),
-          "One update by the gradients times the one element of gradient_scale (clip_scale gives "
-          "one). Parameters without a gradient stay; ValueError when none has one")
-      .def(
-          "zero_grad",
-          [](Optimizer& o, bool set_to_none) {
-            if (!set_to_none) {
-              fail(
-                  "zero_grad: set_to_none is False, expected True; gradients are cleared, not "
-                  "filled with 0");
-            }
-            o.zero_grad();
-          },
-          Released(), "set_to_none"_a = true, "Clears the gradients of its parameters")
       .def_property(
           "lr", [](const Optimizer& o) { return o.learning_rate(); },
           [](Optimizer& o, double rate) { o.set_learning_rate(rate); },
           "The learning rate of the first group; setting it sets that of all")
       .def_property_readonly("_groups", &groups_of_numbers)
       .def("_set", &set_number)
-      .def("_set_steps", &Optimizer::set_steps)
-      .def_property_readonly(
-          "names",
-          [](const Optimizer& o) {
-            std::vector<std::string> names;
-            for (const auto& p : o.parameters()) names.push_back(p.name());
-            return names;
-          },
-          "Of the trainable parameters it was given")
-      .def_property_readonly("moments", &Optimizer::moments, "Names of what it remembers of each")
-      .def(
-          "state",
-          [](Optimizer& o, size_t parameter) {
-            check_parameter("state", o, parameter);
-            return released([&] { return o.state(parameter); });
-          },
-          "parameter"_a,
-          "What it remembers of parameter number `parameter`, in its layout: a tensor for each of "
-          "`moments`. Change them in place only")
-      .def(
-          "steps",
-          [](const Optimizer& o, size_t parameter) {
-            check_parameter("steps", o, parameter);
-            return o.steps(parameter);
-          },
-          "parameter"_a, "How many updates parameter number `parameter` has had");
+      .def("_set_steps", &Optimizer::set_steps);
+  getter(bound, "names", "Of the trainable parameters it was given", [](const Optimizer& o) {
+    std::vector<std::string> names;
+    for (const auto& p : o.parameters()) names.push_back(p.name());
+    return names;
+  });
+  bound.def_property_readonly("moments", &Optimizer::moments, "Names of what it remembers of each");
+  def(bound, "state(parameter)",
+      "What it remembers of parameter number `parameter`, in its layout: a tensor for each of "
+      "`moments`. Change them in place only",
+      [](Optimizer& o, size_t parameter) {
+        check_parameter("state", o, parameter);
+        return released([&] { return o.state(parameter); });
+      });
+  def(bound, "steps(parameter)", "How many updates parameter number `parameter` has had",
+      [](const Optimizer& o, size_t parameter) {
+        check_parameter("steps", o, parameter);
+        return o.steps(parameter);
+      });
 }
 
 /// Binds a built-in optimizer: its constructor takes parameters, and `items`, fields of Options.
@@ -294,12 +279,12 @@ static void bind_kinds(py::module_& m) {
 
 static void bind_schedule(py::module_& m) {
   using C = WarmupCosine;
-  bind_options<C>(m, "WarmupCosine",
-                  "A learning rate by step, counted from 0: it grows evenly to `peak`, reached "
-                  "after `warmup` steps, and falls along half a cosine to `floor`, reached at step "
-                  "`total` and kept",
-                  needed("peak", &C::peak), needed("warmup", &C::warmup),
-                  needed("total", &C::total), option("floor", &C::floor))
+  bind_options<C>(
+      m, "WarmupCosine",
+      "A learning rate by step, counted from 0: it grows evenly to `peak`, reached after `warmup` "
+      "steps, and falls along half a cosine to `floor`, reached at step `total` and kept",
+      needed("peak", &C::peak), needed("warmup", &C::warmup), needed("total", &C::total),
+      option("floor", &C::floor))
       .def("__call__", &C::operator(), "step"_a,
            "ValueError for a negative step or a warm-up longer than the whole");
 }
@@ -308,38 +293,32 @@ void bind_optimizers(py::module_& m) {
   bind_base(m);
   bind_kinds(m);
   bind_schedule(m);
-  m.def(
-      "gradient_norm",
+  def(m, "gradient_norm(parameters)",
+      "sqrt of the sum of squares of all gradients, whatever their layouts and meshes: one "
+      "element, float32, equal on each rank. One all-reduce",
       [](const py::object& parameters) {
         const auto all = parameters_of(parameters);
         return released([&] { return gradient_norm(all); });
-      },
-      "parameters"_a,
-      "sqrt of the sum of squares of all gradients, whatever their layouts and meshes: one "
-      "element, float32, equal on each rank. One all-reduce");
-  m.def("in_memory", &in_memory, Released(), "tensor"_a,
-        "The tensor, or a copy in memory of one that rests on disk");
-  m.def("rests_on_disk", &rests_on_disk, "tensor"_a,
-        "Whether the elements of this rank rest in a file (offload=\"disk:DIR\")");
-  m.def("clip_scale", &clip_scale, Released(), "norm"_a, "max_norm"_a,
-        "min(1, max_norm / (norm + 1e-6)): what Optimizer.step takes, so that clipping is no pass "
-        "over the gradients");
-  m.def(
-      "clip_grad_norm_",
+      });
+  def(m, "in_memory(tensor)", &in_memory,
+      "The tensor, or a copy in memory of one that rests on disk");
+  def(m, "rests_on_disk(tensor)", &rests_on_disk,
+      "Whether the elements of this rank rest in a file (offload=\"disk:DIR\")");
+  def(m, "clip_scale(norm, max_norm)", &clip_scale,
+      "min(1, max_norm / (norm + 1e-6)): what Optimizer.step takes, so that clipping is no pass "
+      "over the gradients");
+  def(m, "clip_grad_norm_(parameters, max_norm)",
+      "Scales all gradients so that their norm is at most max_norm; gives the norm before",
       [](const py::object& parameters, double max_norm) {
         const auto all = parameters_of(parameters);
         return released([&] { return clip_grad_norm(all, max_norm); });
-      },
-      "parameters"_a, "max_norm"_a,
-      "Scales all gradients so that their norm is at most max_norm; gives the norm before");
-  m.def(
-      "clip_grad_value_",
+      });
+  def(m, "clip_grad_value_(parameters, clip_value)",
+      "Limits every element of the gradients to [-clip_value, clip_value]. No traffic",
       [](const py::object& parameters, double clip_value) {
         const auto all = parameters_of(parameters);
         released([&] { clip_grad_value(all, clip_value); });
-      },
-      "parameters"_a, "clip_value"_a,
-      "Limits every element of the gradients to [-clip_value, clip_value]. No traffic");
+      });
 }
 
 }  // namespace weft::python

@@ -13,19 +13,17 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/fields.h"
-#include "python/bindings/lock.h"
 #include "weft/communicator.h"
-#include "weft/error.h"
 
 namespace weft::python {
 
 void bind_errors(py::module_& m) {
-  static py::handle error = PyErr_NewExceptionWithDoc(
-      "weft.CommError",
-      "A collective that could not end: a rank threw, died, never came or called something else. "
-      "`rank` is the rank at fault (-1 when it is not known), `operation` and `sequence` say which "
-      "call it was.",
-      PyExc_RuntimeError, nullptr);
+  static py::handle error =
+      PyErr_NewExceptionWithDoc("weft.CommError",
+                                "A collective that could not end: a rank threw, died, never came "
+                                "or called something else. `rank` is the rank at fault (-1 when it "
+                                "is not known), `operation` and `sequence` say which call it was.",
+                                PyExc_RuntimeError, nullptr);
   m.attr("CommError") = error;
   py::register_exception_translator([](std::exception_ptr thrown) {
     try {
@@ -53,14 +51,12 @@ void bind_communicator(py::module_& m) {
       .def("barrier", &Communicator::barrier, Released(), "Returns when all ranks have called it")
       .def("split", &Communicator::split, Released(), "color"_a, "key"_a, "name"_a,
            "Groups of equal `color`, ordered by (key, rank); a negative color joins none. "
-           "Collective")
-      .def_property_readonly(
-          "traffic",
-          [](const Communicator& c) {
-            return std::pair(c.traffic().bytes, c.traffic().collectives);
-          },
-          "(bytes this rank received from others, calls it made) over this communicator")
-      .def("__bool__", [](const Communicator& c) { return static_cast<bool>(c); })
+           "Collective");
+  getter(
+      communicator, "traffic",
+      "(bytes this rank received from others, calls it made) over this communicator",
+      [](const Communicator& c) { return std::pair(c.traffic().bytes, c.traffic().collectives); });
+  communicator.def("__bool__", [](const Communicator& c) { return static_cast<bool>(c); })
       .def("__repr__", [](const Communicator& c) {
         return c ? concat("Communicator('", c.name(), "', rank ", c.rank(), " of ", c.size(), ")")
                  : std::string("Communicator()");
@@ -247,8 +243,8 @@ static void check_flat(const char* what, const char* name, const Tensor& x, int6
 }
 
 static void bind_collectives(py::module_& m) {
-  m.def(
-      "all_reduce",
+  def(m, "all_reduce(tensor, group)",
+      "Replaces the elements of a tensor of one device by their sums over the group's ranks",
       [](const Tensor& tensor, const Communicator& group) {
         check_flat("all_reduce", "tensor", tensor, tensor.numel());
         const int64_t count[] = {tensor.numel()};
@@ -262,9 +258,7 @@ static void bind_collectives(py::module_& m) {
                         ReduceOp::sum)
             .wait();
         tensor.storage()->mark_changed();
-      },
-      Released(), "tensor"_a, "group"_a,
-      "Replaces the elements of a tensor of one device by their sums over the group's ranks");
+      });
   const auto moves = [](const char* what, bool gathers) {
     return [what, gathers](const Tensor& output, const Tensor& input, const Communicator& group,
                            const std::optional<std::vector<int64_t>>& given) {
@@ -286,13 +280,12 @@ static void bind_collectives(py::module_& m) {
       output.storage()->mark_changed();
     };
   };
-  m.def("all_gather_into_tensor", moves("all_gather_into_tensor", true), Released(),
-        "output_tensor"_a, "input_tensor"_a, "group"_a, "counts"_a = py::none(),
-        "Writes the parts of the group's ranks, of `counts` elements (equal ones by default), one "
-        "after the other into `output_tensor`");
-  m.def(
-      "reduce_scatter_tensor", moves("reduce_scatter_tensor", false), Released(), "output_tensor"_a,
-      "input_tensor"_a, "group"_a, "counts"_a = py::none(),
+  def(m, "all_gather_into_tensor(output_tensor, input_tensor, group, counts=None)",
+      moves("all_gather_into_tensor", true),
+      "Writes the parts of the group's ranks, of `counts` elements (equal ones by default), one "
+      "after the other into `output_tensor`");
+  def(m, "reduce_scatter_tensor(output_tensor, input_tensor, group, counts=None)",
+      moves("reduce_scatter_tensor", false),
       "Writes this rank's part, of `counts` elements (equal ones by default), of the sum over the "
       "group's ranks into `output_tensor`");
 }
@@ -307,20 +300,19 @@ void bind_ranks(py::module_& m) {
       m, "run_ranks", run_python_ranks, "ranks"_a, "body"_a, py::kw_only(), deadline, threads, seed,
       option("checks_equality", &O::checks_equality),
       "Calls body(world) on `ranks` threads of this process, each a rank, and returns what they "
-      "returned, by rank. When one raises, the others end too and its exception is raised here; "
-      "so at Ctrl-C. Waits for other ranks end after `deadline` seconds with a CommError. "
+      "returned, by rank. When one raises, the others end too and its exception is raised here; so "
+      "at Ctrl-C. Waits for other ranks end after `deadline` seconds with a CommError. "
       "threads_per_rank 0 shares the machine's cores evenly. checks_equality: whether tensors "
       "given to distribute are compared between ranks; None compares a sample of the first ones");
-  m.def("launched_ranks", &launched_ranks,
-        "Ranks of the job that this process is one rank of (weft run, mpirun, torchrun, srun); 1 "
-        "for a process that is alone");
+  def(m, "launched_ranks()", &launched_ranks,
+      "Ranks of the job that this process is one rank of (weft run, mpirun, torchrun, srun); 1 for "
+      "a process that is alone");
   bind_with_fields<O>(m, "_connect", connect, Released(), deadline, threads, seed);
-  m.def(
-      "_abort", [](const Communicator& world, const std::string& why) { world.abort(why); },
-      Released(), "world"_a, "why"_a);
-  m.def("fake_world", &fake_world, "rank"_a, "size"_a, "ranks_per_host"_a = 8, "in_memory"_a = true,
-        "A communicator of `size` ranks of which only `rank` exists: collectives move nothing but "
-        "count the bytes that would come. For planning on clusters you do not have");
+  def(m, "_abort(world, why)",
+      [](const Communicator& world, const std::string& why) { world.abort(why); });
+  def(m, "fake_world(rank, size, ranks_per_host=8, in_memory=True)", &fake_world,
+      "A communicator of `size` ranks of which only `rank` exists: collectives move nothing but "
+      "count the bytes that would come. For planning on clusters you do not have");
 }
 
 }  // namespace weft::python

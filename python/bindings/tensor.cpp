@@ -2,9 +2,7 @@
 #include "weft/tensor.h"
 
 #include "python/bindings/bindings.h"
-#include "python/bindings/lock.h"
 #include "weft/autograd.h"
-#include "weft/error.h"
 #include "weft/extend/pattern.h"
 #include "weft/mesh.h"
 #include "weft/module.h"
@@ -17,10 +15,9 @@
 namespace weft::python {
 
 py::class_<Tensor> declare_tensor(py::module_& m) {
-  return py::class_<Tensor>(
-      m, "Tensor", py::buffer_protocol(),
-      "An n-dimensional array, on one device or laid out over a mesh of them. "
-      "A handle: copies share the elements");
+  return py::class_<Tensor>(m, "Tensor", py::buffer_protocol(),
+                            "An n-dimensional array, on one device or laid out over a mesh of "
+                            "them. A handle: copies share the elements");
 }
 
 static py::tuple placements_of_tensor(const Tensor& x) {
@@ -60,86 +57,71 @@ static std::vector<std::pair<Shape, Shape>> boxes_of(const Tensor& x) {
 }
 
 static void bind_layout(py::class_<Tensor>& tensor) {
+  tensor.def_property_readonly("is_sharded", &Tensor::is_sharded,
+                               "Whether it is laid out over a mesh");
+  getter(tensor, "device_mesh",
+         "The root mesh it is laid out over; None for a tensor of one device",
+         [](const Tensor& x) -> std::optional<DeviceMesh> {
+           if (!x.is_sharded()) return std::nullopt;
+           return x.sharding().mesh().on(x.device().kind);
+         });
+  tensor.def_property_readonly("placements", &placements_of_tensor,
+                               "A placement for each axis of the mesh");
+  getter(tensor, "box", "(offset, shape): which elements of the whole this rank's part holds",
+         [](const Tensor& x) { return std::pair(x.box().offset, x.box().shape); });
+  tensor.def("boxes", &boxes_of, "(offset, shape) of each rank's part, by rank of the root mesh")
+      .def("local", &Tensor::local, "This rank's part, sharing memory; not recorded for backward");
+  def(tensor, "to_local(*, grad_placements=None)",
+      "This rank's part, recorded for backward; grad_placements states what the parts of the "
+      "gradient are where the tensor is Replicate or Partial (there they must be given)",
+      Released(), [](const Tensor& x, const std::optional<Placements>& grad_placements) {
+        return grad_placements ? x.to_local(*grad_placements) : x.to_local();
+      });
   tensor
-      .def_property_readonly("is_sharded", &Tensor::is_sharded,
-                             "Whether it is laid out over a mesh")
-      .def_property_readonly(
-          "device_mesh",
-          [](const Tensor& x) -> std::optional<DeviceMesh> {
-            if (!x.is_sharded()) return std::nullopt;
-            return x.sharding().mesh().on(x.device().kind);
-          },
-          "The root mesh it is laid out over; None for a tensor of one device")
-      .def_property_readonly("placements", &placements_of_tensor,
-                             "A placement for each axis of the mesh")
-      .def_property_readonly(
-          "box", [](const Tensor& x) { return std::pair(x.box().offset, x.box().shape); },
-          "(offset, shape): which elements of the whole this rank's part holds")
-      .def("boxes", &boxes_of, "(offset, shape) of each rank's part, by rank of the root mesh")
-      .def("local", &Tensor::local, "This rank's part, sharing memory; not recorded for backward")
-      .def(
-          "to_local",
-          [](const Tensor& x, const std::optional<Placements>& grad_placements) {
-            return grad_placements ? x.to_local(*grad_placements) : x.to_local();
-          },
-          Released(), py::kw_only(), "grad_placements"_a = py::none(),
-          "This rank's part, recorded for backward; grad_placements states what the parts of the "
-          "gradient are where the tensor is Replicate or Partial (there they must be given)")
-      .def(
-          "redistribute", &redistributed, "device_mesh"_a = py::none(), "placements"_a = py::none(),
-          py::kw_only(), "async_op"_a = false,
-          "The same values in another layout; runs the plan that `explain` prints. "
-          "redistribute(placements) or redistribute(device_mesh, placements). It has ended when it "
-          "returns, with async_op or without")
+      .def("redistribute", &redistributed, "device_mesh"_a = py::none(),
+           "placements"_a = py::none(), py::kw_only(), "async_op"_a = false,
+           "The same values in another layout; runs the plan that `explain` prints. "
+           "redistribute(placements) or redistribute(device_mesh, placements). It has ended when "
+           "it returns, with async_op or without")
       .def("full_tensor", &Tensor::full_tensor, Released(),
            "The whole on each rank, as a tensor of one device");
 }
 
 /// One gradient for each root; empty for a root of one element, whose gradient is 1.
 static Tensors gradients_for(const Tensors& roots,
-                             const std::optional<std::vector<std::optional<Tensor>>>& given) {
+                             const std::optional<std::vector<MaybeTensor>>& given) {
   Tensors gradients(roots.size());
   for (size_t i = 0; given && i < given->size() && i < gradients.size(); ++i) {
-    if ((*given)[i]) gradients[i] = *(*given)[i];
+    gradients[i] = (*given)[i];
   }
   return gradients;
 }
 
 static void bind_gradients(py::module_& m, py::class_<Tensor>& tensor) {
-  m.def(
-      "backward",
-      [](const Tensors& roots, const std::optional<std::vector<std::optional<Tensor>>>& given) {
-        const Tensors gradients = gradients_for(roots, given);
-        released([&] { backward(roots, gradients); });
-      },
-      "roots"_a, "gradients"_a = py::none(),
-      "Gradients of all leaves that `roots` depend on, given the roots' gradients (None: one)");
-  tensor
+  def(m, "backward(roots, gradients=None)",
+      "Gradients of all leaves that `roots` depend on, given the roots' gradients (None: one)",
+      [](const Tensors& roots, const std::optional<std::vector<MaybeTensor>>& given) {
+        backward(roots, gradients_for(roots, given));
+      });
+  tensor.def_property(
+      "requires_grad", &Tensor::requires_grad,
+      [](Tensor& x, bool requires_grad) { x.set_requires_grad(requires_grad); },
+      "Whether backward computes its gradient");
+  def(tensor, "requires_grad_(requires_grad=True)",
+      "Marks a leaf whose gradient backward computes; ValueError for a result of an op",
+      [](Tensor& x, bool requires_grad) { return x.set_requires_grad(requires_grad); });
+  tensor.def_property_readonly("is_leaf", &Tensor::is_leaf)
       .def_property(
-          "requires_grad", &Tensor::requires_grad,
-          [](Tensor& x, bool requires_grad) { x.set_requires_grad(requires_grad); },
-          "Whether backward computes its gradient")
-      .def(
-          "requires_grad_",
-          [](Tensor& x, bool requires_grad) { return x.set_requires_grad(requires_grad); },
-          "requires_grad"_a = true,
-          "Marks a leaf whose gradient backward computes; ValueError for a result of an op")
-      .def_property_readonly("is_leaf", &Tensor::is_leaf)
-      .def_property(
-          "grad", [](const Tensor& x) { return optional_of(x.grad()); },
-          [](const Tensor& x, const std::optional<Tensor>& grad) {
-            x.set_grad(grad.value_or(Tensor()));
-          },
+          "grad", [](const Tensor& x) { return MaybeTensor(x.grad()); },
+          [](const Tensor& x, const MaybeTensor& grad) { x.set_grad(grad); },
           "The gradient of a leaf after backward; None before")
-      .def("detach", &Tensor::detach, "The same elements, not recorded")
-      .def(
-          "backward",
-          [](const Tensor& x, const std::optional<Tensor>& gradient) {
-            gradient ? backward({x}, {*gradient}) : x.backward();
-          },
-          Released(), "gradient"_a = py::none(),
-          "Gradients of all leaves this tensor depends on; it has one element unless its gradient "
-          "is given");
+      .def("detach", &Tensor::detach, "The same elements, not recorded");
+  def(tensor, "backward(gradient=None)",
+      "Gradients of all leaves this tensor depends on; it has one element unless its gradient is "
+      "given",
+      Released(), [](const Tensor& x, const MaybeTensor& gradient) {
+        gradient ? backward({x}, {gradient}) : x.backward();
+      });
 }
 
 /// Ints one by one, or in a sequence.
@@ -158,40 +140,33 @@ static void bind_shape_methods(py::class_<Tensor>& tensor) {
     return released([&] { return reshaped(x, shape); });
   };
   tensor.def("reshape", reshape_to, "The same elements in row-major order; one size may be -1")
-      .def("view", reshape_to, "As reshape, which makes a view where memory allows")
-      .def(
-          "permute",
-          [](const Tensor& x, const py::args& dims) {
-            const std::vector<int> given = dims_one_by_one("permute", dims);
-            return released([&] { return permute(x, given); });
-          },
-          "Dim i of the result is dim dims[i]; a view")
-      .def(
-          "flip",
-          [](const Tensor& x, const py::args& dims, const py::object& axis) {
-            const std::vector<int> given =
-                dims.empty() ? dims_of(axis) : dims_one_by_one("flip", dims);
-            return released([&] { return flip(x, given); });
-          },
-          "axis"_a = py::none(), "The elements of the dims given, or of all, reversed")
-      .def("t", &Tensor::t, Released(), "Dims reversed, for a matrix; a view")
+      .def("view", reshape_to, "As reshape, which makes a view where memory allows");
+  def(tensor, "permute(*dims)", "Dim i of the result is dim dims[i]; a view",
+      [](const Tensor& x, const py::args& dims) {
+        const std::vector<int> given = dims_one_by_one("permute", dims);
+        return released([&] { return permute(x, given); });
+      });
+  def(tensor, "flip(*dims, axis=None)", "The elements of the dims given, or of all, reversed",
+      [](const Tensor& x, const py::args& dims, const py::object& axis) {
+        const std::vector<int> given = dims.empty() ? dims_of(axis) : dims_one_by_one("flip", dims);
+        return released([&] { return flip(x, given); });
+      });
+  tensor.def("t", &Tensor::t, Released(), "Dims reversed, for a matrix; a view")
       .def_property_readonly("T", py::cpp_function(&Tensor::t, Released()), "t()")
       .def_property_readonly(
           "mT", py::cpp_function([](const Tensor& x) { return x.transpose(-2, -1); }, Released()),
-          "The last two dims exchanged; a view")
-      .def(
-          "expand",
-          [](const Tensor& x, const py::args& sizes) {
-            Shape shape = shape_of(sizes);
-            // -1 keeps the size of a dim.
-            for (int d = 0; d < shape.ndim(); ++d) {
-              const int own = d - shape.ndim() + x.ndim();
-              if (shape[d] == -1 && own >= 0) shape[d] = x.size(own);
-            }
-            return released([&] { return expand(x, shape); });
-          },
-          "Dims of size 1 repeated to the shape; -1 keeps a size; no copy")
-      .def("__getitem__", &indexed, "index"_a)
+          "The last two dims exchanged; a view");
+  def(tensor, "expand(*sizes)", "Dims of size 1 repeated to the shape; -1 keeps a size; no copy",
+      [](const Tensor& x, const py::args& sizes) {
+        Shape shape = shape_of(sizes);
+        // -1 keeps the size of a dim.
+        for (int d = 0; d < shape.ndim(); ++d) {
+          const int own = d - shape.ndim() + x.ndim();
+          if (shape[d] == -1 && own >= 0) shape[d] = x.size(own);
+        }
+        return released([&] { return expand(x, shape); });
+      });
+  tensor.def("__getitem__", &indexed, "index"_a)
       .def("__setitem__", &set_indexed, "index"_a, "value"_a);
 }
 
@@ -291,35 +266,31 @@ static void bind_distribution(py::module_& m) {
   constexpr const char* kFromLocal =
       "A sharded tensor whose parts are `local`. The ranks exchange their sizes unless the whole's "
       "`shape` is given; they must be those of a cut of their sum";
-  m.def("from_local", from_parts, Released(), "local"_a, "mesh"_a, "placements"_a, py::kw_only(),
-        "shape"_a = py::none(), kFromLocal);
-  m.def("distribute", &distribute, Released(), "whole"_a, "mesh"_a, "placements"_a = py::none(),
-        "Slices locally what each rank already holds whole");
-  m.def(
-      "scatter",
-      [](const std::optional<Tensor>& whole, const DeviceMesh& mesh, const Placements& placements,
-         int root) { return scatter(whole.value_or(Tensor()), mesh, placements, root); },
-      Released(), "whole"_a, "mesh"_a, "placements"_a, "root"_a = 0,
+  def(m, "from_local(local, mesh, placements, *, shape=None)", from_parts, kFromLocal);
+  def(m, "distribute(whole, mesh, placements=None)", &distribute,
+      "Slices locally what each rank already holds whole");
+  def(m, "scatter(whole, mesh, placements, root=0)",
       "Sends root's `whole` to the ranks of the mesh; other ranks give None, or any. Not recorded: "
-      "a leaf on all ranks where root's requires a gradient");
-  m.def(
-      "explain", [](const Tensor& x, const Placements& p) { return explain(x, p); }, Released(),
-      "tensor"_a, "placements"_a,
-      "What `redistribute` would do: steps, bytes, predicted time, peak memory");
+      "a leaf on all ranks where root's requires a gradient",
+      [](const MaybeTensor& whole, const DeviceMesh& mesh, const Placements& placements, int root) {
+        return scatter(whole, mesh, placements, root);
+      });
+  def(m, "explain(tensor, placements)",
+      "What `redistribute` would do: steps, bytes, predicted time, peak memory",
+      [](const Tensor& x, const Placements& p) { return explain(x, p); });
 }
 
 /// Functions of the module whose first operand is a tensor, as methods of it.
 static void bind_functions_as_methods(py::module_& m, py::class_<Tensor>& tensor) {
   const py::str names(
-      "abs add addcdiv addcmul addmm all allclose amax amin any argmax argmin astype baddbmm "
-      "ceil chunk clone contiguous copy_ cos cummax cummin diag divide dot erf exp exp2 explain "
-      "fill_ flatten floor fmod frac gather index_add index_copy index_fill index_reduce "
-      "index_select isclose isfinite isinf isnan kthvalue lerp log log_softmax logcumsumexp "
-      "logit logsumexp masked_fill masked_select matmul max mean median min multiply mv "
-      "nan_to_num nanmean nanmedian nansum narrow norm normal_ pow prod relu round rsqrt "
-      "scatter_add scatter_reduce select sigmoid silu sin softmax split sqrt square squeeze "
-      "subtract sum tanh tensor_split topk transpose tril triu unbind unflatten unfold uniform_ "
-      "unsqueeze");
+      "abs add addcdiv addcmul addmm all allclose amax amin any argmax argmin astype baddbmm ceil "
+      "chunk clone contiguous copy_ cos cummax cummin diag divide dot erf exp exp2 explain fill_ "
+      "flatten floor fmod frac gather index_add index_copy index_fill index_reduce index_select "
+      "isclose isfinite isinf isnan kthvalue lerp log log_softmax logcumsumexp logit logsumexp "
+      "masked_fill masked_select matmul max mean median min multiply mv nan_to_num nanmean "
+      "nanmedian nansum narrow norm normal_ pow prod relu round rsqrt scatter_add scatter_reduce "
+      "select sigmoid silu sin softmax split sqrt square squeeze subtract sum tanh tensor_split "
+      "topk transpose tril triu unbind unflatten unfold uniform_ unsqueeze");
   for (const py::handle name : names.attr("split")()) {
     const py::object function = m.attr(name);
     tensor.attr(name) = py::reinterpret_steal<py::object>(PyInstanceMethod_New(function.ptr()));

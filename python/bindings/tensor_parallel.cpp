@@ -3,10 +3,9 @@
 
 #include <pybind11/stl.h>
 
+#include "python/bindings/bindings.h"
 #include "python/bindings/fields.h"
-#include "python/bindings/lock.h"
 #include "python/bindings/modules.h"
-#include "weft/error.h"
 
 namespace weft::python {
 
@@ -27,11 +26,10 @@ static void bind_styles(py::module_& m) {
       "A Linear cut along its outputs, an Embedding along its width: the output is cut along its "
       "last dim, or brought to `output_layouts`. `heads`: so many heads stay whole. `parts`: the "
       "product begins with parts of a gathered input while others arrive");
-  bind_cut<Rowwise>(
-      m, "Rowwise",
-      "A Linear cut along its inputs, an Embedding along its vocabulary: addends of the output are "
-      "added up to `output_layouts`. `parts`: one part of the product is summed and scattered "
-      "while the next one is computed");
+  bind_cut<Rowwise>(m, "Rowwise",
+                    "A Linear cut along its inputs, an Embedding along its vocabulary: addends of "
+                    "the output are added up to `output_layouts`. `parts`: one part of the product "
+                    "is summed and scattered while the next one is computed");
   bind_options<SequenceParallel>(m, "SequenceParallel",
                                  "Whole parameters, and an input cut along dim `sequence_dim`",
                                  py::kw_only(), option("sequence_dim", &SequenceParallel::dim));
@@ -95,36 +93,33 @@ static py::dict as_dict(const std::vector<ModuleStyle>& styles) {
 
 void bind_tensor_parallel(py::module_& m) {
   bind_styles(m);
-  m.def(
-      "parallelize",
+  def(m, "parallelize(module, mesh, plan)",
+      "Lays out the module's parameters along `mesh`, a view of one axis (mesh['tp']), as the plan "
+      "says, {path: style or list of styles} with * for any part of one name; whole along other "
+      "axes. Inputs must be laid out over the root mesh. Call it before fully_shard. ValueError, "
+      "with nothing changed, for a path that matches nothing, heads that are not divided, or a "
+      "style that does not fit its module. Gives the module",
       [](const ModuleObject& module, const DeviceMesh& axis, const py::dict& plan) {
         auto& tree = module.cast<Module&>();
         const std::vector<ModuleStyle> styles = styles_of(plan);
         released([&] { parallelize(tree, axis, styles); });
         return module;
-      },
-      "module"_a, "mesh"_a, "plan"_a,
-      "Lays out the module's parameters along `mesh`, a view of one axis (mesh['tp']), as the plan "
-      "says, {path: style or list of styles} with * for any part of one name; whole along other "
-      "axes. Inputs must be laid out over the root mesh. Call it before fully_shard. ValueError, "
-      "with nothing changed, for a path that matches nothing, heads that are not divided, or a "
-      "style that does not fit its module. Gives the module");
-  m.def(
-      "transformer_styles",
+      });
+  def(m, "transformer_styles(config, *, sequence_parallel=False, parts=1)",
+      "The plan of a TransformerModel: embedding, head and loss cut over the vocabulary, attention "
+      "by heads, the feed-forward along its width. `parts`: products are split so that gathers and "
+      "reductions overlap with them",
       [](const TransformerConfig& config, bool sequence_parallel, int parts) {
         return as_dict(
             transformer_styles(config, {.sequence_parallel = sequence_parallel, .parts = parts}));
-      },
-      "config"_a, py::kw_only(), "sequence_parallel"_a = false, "parts"_a = 1,
-      "The plan of a TransformerModel: embedding, head and loss cut over the vocabulary, attention "
-      "by heads, the feed-forward along its width. `parts`: products are split so that gathers and "
-      "reductions overlap with them");
-  m.def(
-      "expert_styles", [] { return as_dict(expert_styles()); },
+      });
+  def(m, "expert_styles()",
       "The plan that gives each rank of an axis its own experts of all layers of a "
-      "TransformerModel; apply it before transformer_styles");
-  m.def(
-      "explain_model",
+      "TransformerModel; apply it before transformer_styles",
+      [] { return as_dict(expert_styles()); });
+  def(m, "explain_model(model, loss)",
+      "The collectives of one training step of a parallelized model, by layer, found by running "
+      "loss() and its backward on device meta, where its tensors must be. Nothing is communicated",
       [](Module& model, const py::function& loss) {
         const Callable kept(loss);
         return released([&] {
@@ -133,10 +128,7 @@ void bind_tensor_parallel(py::module_& m) {
             return tensors_of("explain_model", kept()).at(0);
           });
         });
-      },
-      "model"_a, "loss"_a,
-      "The collectives of one training step of a parallelized model, by layer, found by running "
-      "loss() and its backward on device meta, where its tensors must be. Nothing is communicated");
+      });
 }
 
 }  // namespace weft::python

@@ -5,7 +5,6 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/fields.h"
-#include "python/bindings/lock.h"
 #include "weft/generate.h"
 
 namespace weft::python {
@@ -140,27 +139,22 @@ void bind_tokenizer(py::module_& m) {
       "Turns text into token ids and back, as a model's tokenizer.json or tokenizer.model "
       "describes it; ids and texts equal those of the packages tokenizers and sentencepiece");
   tokenizer
-      .def_static(
-          "from_directory", &Tokenizer::from_directory, Released(), "path"_a,
-          "Reads a model's directory: tokenizer.json or tokenizer.model, and the files next "
-          "to it. ValueError names the file and what is wrong")
+      .def_static("from_directory", &Tokenizer::from_directory, Released(), "path"_a,
+                  "Reads a model's directory: tokenizer.json or tokenizer.model, and the files "
+                  "next to it. ValueError names the file and what is wrong")
       .def_static("from_file", &Tokenizer::from_file, Released(), "path"_a,
-                  "Reads a tokenizer.json or a model of SentencePiece")
-      .def(
-          "encode",
-          [](const Tokenizer& self, const std::string& text, bool add_special) {
-            return self.encode(text, add_special);
-          },
-          Released(), "text"_a, py::kw_only(), "add_special"_a = true,
-          "The ids of a text (str or bytes; what is not UTF-8 is read as U+FFFD). add_special: "
-          "with the tokens that the model expects around a text")
-      .def(
-          "decode",
-          [](const Tokenizer& self, const std::vector<int64_t>& ids, bool skip_special) {
-            return self.decode(ids, skip_special);
-          },
-          Released(), "ids"_a, py::kw_only(), "skip_special"_a = true,
-          "The text of tokens. skip_special: without special tokens");
+                  "Reads a tokenizer.json or a model of SentencePiece");
+  def(tokenizer, "encode(text, *, add_special=True)",
+      "The ids of a text (str or bytes; what is not UTF-8 is read as U+FFFD). add_special: with "
+      "the tokens that the model expects around a text",
+      Released(), [](const Tokenizer& self, const std::string& text, bool add_special) {
+        return self.encode(text, add_special);
+      });
+  def(tokenizer, "decode(ids, *, skip_special=True)",
+      "The text of tokens. skip_special: without special tokens", Released(),
+      [](const Tokenizer& self, const std::vector<int64_t>& ids, bool skip_special) {
+        return self.decode(ids, skip_special);
+      });
   const auto chat = [](const Tokenizer& self, const std::vector<py::object>& messages,
                        const ChatOptions& options) {
     return self.chat(messages_in(messages), options);
@@ -169,8 +163,8 @@ void bind_tokenizer(py::module_& m) {
       tokenizer, "chat", chat, "messages"_a, py::kw_only(),
       option("generation_prompt", &ChatOptions::generation_prompt),
       option("date", &ChatOptions::date), option("thinking", &ChatOptions::thinking),
-      "A conversation as the text that the model was trained on. messages: dicts with role "
-      "and content, or pairs. Encode it with add_special=False");
+      "A conversation as the text that the model was trained on. messages: dicts with role and "
+      "content, or pairs. Encode it with add_special=False");
   bind_names(tokenizer);
   bind_text_stream(m);
   bind_generation(m);

@@ -100,8 +100,8 @@ def accepting(function):
     return call
 
 
-def accept_words(namespace, names):
-    """Those of `names` in `namespace` that are functions written in Python take both words."""
-    for name in names:
-        if isinstance(namespace.get(name), types.FunctionType):
-            namespace[name] = accepting(namespace[name])
+def accept_words(namespace):
+    """The public functions of `namespace` that are written in Python take both words."""
+    for name, function in list(namespace.items()):
+        if not name.startswith("_") and isinstance(function, types.FunctionType):
+            namespace[name] = accepting(function)

@@ -3,34 +3,22 @@
 
 import copy
 
-from weft._weft import (
-    Dropout,
-    Embedding,
-    Float8Linear,
-    LatentAttention,
-    LayerNorm,
-    Linear,
-    MoE,
-    Module,
-    RMSNorm,
-    Sequential,
-    TransformerModel,
-)
-
+from weft import _weft
+from weft._weft import Linear, Module
 
 # The arguments of the constructor of a built-in class.
 _OF_LINEAR = ("in_features", "out_features", "bias")
 _OPTIONS = {
-    Dropout: ("p",),
-    Embedding: ("num_embeddings", "embedding_dim"),
-    LayerNorm: ("normalized_shape", "eps", "elementwise_affine", "bias"),
-    Float8Linear: _OF_LINEAR,
+    _weft.Dropout: ("p",),
+    _weft.Embedding: ("num_embeddings", "embedding_dim"),
+    _weft.LayerNorm: ("normalized_shape", "eps", "elementwise_affine", "bias"),
+    _weft.Float8Linear: _OF_LINEAR,
     Linear: _OF_LINEAR,
-    LatentAttention: ("config",),
-    MoE: ("config",),
-    TransformerModel: ("config",),
-    RMSNorm: ("normalized_shape", "eps"),
-    Sequential: (),
+    _weft.LatentAttention: ("config",),
+    _weft.MoE: ("config",),
+    _weft.TransformerModel: ("config",),
+    _weft.RMSNorm: ("normalized_shape", "eps"),
+    _weft.Sequential: (),
     Module: (),
 }
 

@@ -2,6 +2,7 @@
 """Containers, and functions as modules."""
 
 from weft import _weft, functional
+from weft._arguments import renamed as _renamed
 from weft._weft import Module
 
 
@@ -87,17 +88,22 @@ class Identity(Module):
         return x
 
 
-class _OfOne(Module):
-    """A function of one tensor as a module."""
+def _of_one(name, function, text):
+    """A class of modules that are a function of one tensor."""
 
-    def forward(self, x):
-        return type(self)._function(x)
+    class OfOne(Module):
+        __doc__ = text
+
+        def forward(self, x):
+            return function(x)
+
+    return _renamed(OfOne, name)
 
 
-class ReLU(_OfOne):
-    """max(x, 0)."""
-
-    _function = staticmethod(_weft.relu)
+ReLU = _of_one("ReLU", _weft.relu, "max(x, 0).")
+SiLU = _of_one("SiLU", _weft.silu, "x * sigmoid(x).")
+Sigmoid = _of_one("Sigmoid", _weft.sigmoid, "1 / (1 + exp(-x)).")
+Tanh = _of_one("Tanh", _weft.tanh, "The hyperbolic tangent.")
 
 
 class GELU(Module):
@@ -120,24 +126,6 @@ class Softmax(Module):
 
     def forward(self, x):
         return functional.softmax(x, self.dim)
-
-
-class SiLU(_OfOne):
-    """x * sigmoid(x)."""
-
-    _function = staticmethod(_weft.silu)
-
-
-class Sigmoid(_OfOne):
-    """1 / (1 + exp(-x))."""
-
-    _function = staticmethod(_weft.sigmoid)
-
-
-class Tanh(_OfOne):
-    """The hyperbolic tangent."""
-
-    _function = staticmethod(_weft.tanh)
 
 
 class CrossEntropyLoss(Module):

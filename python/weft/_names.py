@@ -1,62 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """The names under which PyTorch's users look for things."""
 
-import functools
-import math
+import functools as _functools
+import math as _math
 
 from weft import _weft
+from weft._arguments import described as _described, on_device as _on_device, renamed as _renamed
 from weft._context import no_grad as inference_mode
-from weft._arguments import described, on_device, renamed
-from weft._weft import (
-    Device as device,
-    DType as dtype,
-    PrepareInput,
-    PrepareOutput,
-    Tensor as DTensor,
-    divide as div,
-    float16 as half,
-    float64 as double,
-    int64 as long,
-    matmul as bmm,
-    matmul as mm,
-    multiply as mul,
-    negative as neg,
-    permute_dims as permute,
-    subtract as sub,
-)
 
-__all__ = [
-    "ColwiseParallel",
-    "DTensor",
-    "MixedPrecisionPolicy",
-    "PrepareModuleInput",
-    "PrepareModuleOutput",
-    "RowwiseParallel",
-    "bmm",
-    "clip_grad_norm_",
-    "device",
-    "distribute_tensor",
-    "dtype",
-    "div",
-    "double",
-    "empty",
-    "half",
-    "inference_mode",
-    "init_device_mesh",
-    "long",
-    "mm",
-    "mul",
-    "neg",
-    "ones",
-    "parallelize_module",
-    "permute",
-    "rand",
-    "randint",
-    "randn",
-    "sub",
-    "tensor",
-    "zeros",
-]
+DTensor = _weft.Tensor
+device = _weft.Device
+dtype = _weft.DType
+bmm = mm = _weft.matmul
+div = _weft.divide
+double = _weft.float64
+half = _weft.float16
+long = _weft.int64
+mul = _weft.multiply
+neg = _weft.negative
+permute = _weft.permute_dims
+sub = _weft.subtract
 
 
 def init_device_mesh(device_type, mesh_shape, *, mesh_dim_names=None, world=None):
@@ -102,13 +65,13 @@ def clip_grad_norm_(
     the gradients whatever their layouts and meshes. One all-reduce. ValueError for a norm_type that
     is not 2; RuntimeError, when asked for, where the norm is no finite number."""
     if not isinstance(norm_type, (int, float)) or norm_type != 2:
-        raise ValueError(f"clip_grad_norm_: norm_type is {described(norm_type)}, expected 2")
+        raise ValueError(f"clip_grad_norm_: norm_type is {_described(norm_type)}, expected 2")
     if not error_if_nonfinite:
         return _weft.clip_grad_norm_(parameters, max_norm)
     if not isinstance(parameters, _weft.Module):
         parameters = list(getattr(parameters, "named", parameters))
     norm = _weft.gradient_norm(parameters).item()
-    if not math.isfinite(norm):
+    if not _math.isfinite(norm):
         raise RuntimeError(f"clip_grad_norm_: the norm of the gradients is {norm}")
     return _weft.clip_grad_norm_(parameters, max_norm)
 
@@ -144,7 +107,7 @@ def tensor(values, *, dtype=None, requires_grad=False):
 def _of_sizes(make):
     """The factory, which takes sizes one by one too: randn(4, 8)."""
 
-    @functools.wraps(make)
+    @_functools.wraps(make)
     def factory(*sizes, device_mesh=None, requires_grad=False, **options):
         if sizes:
             one_by_one = len(sizes) > 1 or hasattr(sizes[0], "__index__")
@@ -158,7 +121,7 @@ def _of_sizes(make):
         made = make(**options)
         return made.requires_grad_() if requires_grad else made
 
-    return renamed(factory, make.__name__)
+    return _renamed(factory, make.__name__)
 
 
 empty = _of_sizes(_weft.empty)
@@ -175,12 +138,12 @@ def randint(low, high, size=None, *, dtype=_weft.int64, **options):
         low, high, size = 0, low, high
     if not low < high:
         raise ValueError(
-            f"randint: low and high are {described(low)} and {described(high)}, expected low below "
-            "high"
+            f"randint: low and high are {_described(low)} and {_described(high)}, expected low "
+            "below high"
         )
-    if not all(math.isfinite(x) and int(x) == x for x in (low, high)):
+    if not all(_math.isfinite(x) and int(x) == x for x in (low, high)):
         raise ValueError(
-            f"randint: low and high are {described(low)} and {described(high)}, expected whole "
+            f"randint: low and high are {_described(low)} and {_described(high)}, expected whole "
             "numbers"
         )
     low, high, dtype = int(low), int(high), _weft.dtype_named(dtype)
@@ -211,12 +174,12 @@ def _as_list(layouts):
 
 def PrepareModuleInput(*, input_layouts=None, desired_input_layouts, use_local_output=False):
     """PrepareInput(desired_input_layouts); inputs say themselves how they are laid out."""
-    return PrepareInput(_as_list(desired_input_layouts))
+    return _weft.PrepareInput(_as_list(desired_input_layouts))
 
 
 def PrepareModuleOutput(*, output_layouts=None, desired_output_layouts, use_local_output=False):
     """PrepareOutput(desired_output_layouts); outputs say themselves how they are laid out."""
-    return PrepareOutput(_as_list(desired_output_layouts))
+    return _weft.PrepareOutput(_as_list(desired_output_layouts))
 
 
 def _is_here(self):
@@ -226,12 +189,12 @@ def _is_here(self):
 
 def _cpu(self):
     """to("cpu")."""
-    return on_device(self, "cpu")
+    return _on_device(self, "cpu")
 
 
 def _cuda(self, device=0):
     """to("cuda:<device>")."""
-    return on_device(self, f"cuda:{device}" if isinstance(device, int) else device)
+    return _on_device(self, f"cuda:{device}" if isinstance(device, int) else device)
 
 
 def _is_device(given):
@@ -257,7 +220,7 @@ def _to(
             device, dtype = one.device, one.dtype
         else:
             dtype = one
-    made = self if device is None else on_device(self, device)
+    made = self if device is None else _on_device(self, device)
     made = made if dtype is None else _weft.astype(made, dtype, copy=False)
     same = made.dtype is self.dtype and made.device == self.device
     return _weft.clone(made) if copy and same else made

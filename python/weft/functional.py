@@ -1,32 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.nn.functional's functions with its arguments: `from weft.nn import functional as F`."""
 
-
 from weft import _weft
-from weft._weft import gelu, linear, log_softmax, mse_loss, one_hot, relu, sigmoid, silu, softmax
-from weft._weft import tanh
-from weft._arguments import accept_words, described
-
-__all__ = [
-    "cross_entropy",
-    "dropout",
-    "embedding",
-    "embedding_bag",
-    "gelu",
-    "layer_norm",
-    "linear",
-    "linear_cross_entropy",
-    "log_softmax",
-    "mse_loss",
-    "one_hot",
-    "relu",
-    "rms_norm",
-    "scaled_dot_product_attention",
-    "sigmoid",
-    "silu",
-    "softmax",
-    "tanh",
-]
+from weft._arguments import accept_words as _accept_words, described as _described
+from weft._weft import gelu as gelu, linear as linear, log_softmax as log_softmax
+from weft._weft import mse_loss as mse_loss, one_hot as one_hot, relu as relu, sigmoid as sigmoid
+from weft._weft import silu as silu, softmax as softmax, tanh as tanh
 
 
 def cross_entropy(
@@ -116,7 +95,7 @@ def _check_last(what, x, normalized_shape):
         normalized_shape = (normalized_shape,)
     given = tuple(normalized_shape)
     if given != tuple(x.shape[-1:]):
-        given = given if all(isinstance(size, int) for size in given) else described(given)
+        given = given if all(isinstance(size, int) for size in given) else _described(given)
         raise ValueError(
             f"{what}: normalized_shape is {given}, expected {x.shape[-1:]}, the last dim of "
             f"{x.shape}"
@@ -156,4 +135,4 @@ def scaled_dot_product_attention(
     )
 
 
-accept_words(globals(), __all__)
+_accept_words(globals())

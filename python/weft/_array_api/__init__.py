@@ -10,7 +10,7 @@ from weft._array_api import _creation, _dtypes
 from weft._array_api._creation import *
 from weft._array_api._dtypes import *
 from weft._array_api._inspection import __array_api_version__, __array_namespace_info__
-from weft._arguments import accept_words
+from weft._arguments import accept_words as _accept_words
 
 newaxis = None
 
@@ -18,4 +18,4 @@ __all__ = ["e", "inf", "nan", "newaxis", "pi"]
 __all__ += _creation.__all__
 __all__ += _dtypes.__all__
 
-accept_words(globals(), __all__)
+_accept_words(globals())

@@ -132,9 +132,7 @@ def isdtype(dtype, kind):
     if isinstance(kind, _weft.DType):
         return dtype is kind
     if kind not in KINDS:
-        raise ValueError(
-            f"isdtype: kind is {described(kind)}, expected one of {', '.join(KINDS)}"
-        )
+        raise ValueError(f"isdtype: kind is {described(kind)}, expected one of {', '.join(KINDS)}")
     return dtype in KINDS[kind]
 
 
