@@ -60,9 +60,7 @@ static void merge_traces(const TraceOptions& o) {
       records.size() == 1 ? "" : "s", static_cast<long long>(summary.operations),
       static_cast<long long>(summary.unfinished), summary.seconds, printable(o.out).c_str());
   if (summary.missing.empty()) return;
-  std::string ranks;
-  for (const int rank : summary.missing) ranks += concat(ranks.empty() ? "" : ", ", rank);
-  std::printf("no record of rank %s\n", ranks.c_str());
+  std::printf("no record of rank %s\n", listed(summary.missing).c_str());
 }
 
 void add_trace(CLI::App& program) {
