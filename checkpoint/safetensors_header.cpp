@@ -117,9 +117,8 @@ class HeaderParser {
     if (!value.is_string()) fail_tensor(name_, "has a dtype that is no string");
     const auto& name = value.get_ref<const std::string&>();
     if (const auto dtype = dtype_in_safetensors(name)) return *dtype;
-    std::string all;
-    for (const auto& known : kSafetensorsNames) all += concat(all.empty() ? "" : ", ", known);
-    fail_tensor(name_, "has the dtype ", in_quotes(name), "; weft reads ", all);
+    fail_tensor(name_, "has the dtype ", in_quotes(name), "; weft reads ",
+                listed(kSafetensorsNames));
   }
 
   /// A whole number from 0 to 2^63 - 1 of the field `list`.

@@ -196,10 +196,8 @@ void TrainingState::add(const std::string& name, Optimizer& optimizer) {
 
 std::string some_of(const std::vector<std::string>& names) {
   constexpr size_t most = 3;
-  std::string text;
-  for (size_t i = 0; i < std::min(most, names.size()); ++i) text += (i ? ", " : "") + names[i];
-  if (names.size() > most) text += concat(" and ", names.size() - most, " more");
-  return text;
+  if (names.size() <= most) return listed(names);
+  return concat(listed(std::span(names).first(most)), " and ", names.size() - most, " more");
 }
 
 static std::string some_quoted(const char* verb, std::vector<std::string> keys) {

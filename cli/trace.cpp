@@ -56,9 +56,7 @@ static void merge_traces(const TraceOptions& o) {
         " operations, ", summary.unfinished, " of them unfinished, over ");
   std::printf("%.6f s: %s\n", summary.seconds, printable(o.out).c_str());
   if (summary.missing.empty()) return;
-  std::string ranks;
-  for (const int rank : summary.missing) ranks += concat(ranks.empty() ? "" : ", ", rank);
-  print("no record of rank ", ranks, '\n');
+  print("no record of rank ", listed(summary.missing), '\n');
 }
 
 void add_trace(CLI::App& program) {

@@ -12,11 +12,8 @@
 namespace weft {
 
 std::string printed(std::span<const MeshAxis> axes) {
-  std::string text = "mesh(";
-  for (size_t i = 0; i < axes.size(); ++i) {
-    text += concat(i ? ", " : "", axes[i].name, "=", axes[i].size);
-  }
-  return text + ")";
+  const auto axis = [](const MeshAxis& each) { return concat(each.name, "=", each.size); };
+  return concat("mesh(", listed(axes, axis), ")");
 }
 
 static void check_axes(const Communicator& ranks, const std::vector<MeshAxis>& axes) {

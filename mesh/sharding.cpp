@@ -46,12 +46,6 @@ static void cut_in_mesh_order(Pattern& pattern) {
   }
 }
 
-static std::string listed(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return "[" + text + "]";
-}
-
 static void cut_in_stated_order(Pattern& pattern, const DeviceMesh& mesh, const CutOrder& order) {
   Axes cutting = pattern.cutting(order.dim), stated;
   for (const std::string& name : order.axes) {
@@ -61,8 +55,8 @@ static void cut_in_stated_order(Pattern& pattern, const DeviceMesh& mesh, const 
   if (stated.size() != cutting.size() || order.axes.size() != static_cast<size_t>(stated.size())) {
     std::vector<std::string> names;
     for (int axis : cutting) names.push_back(mesh.root().axis_name(axis));
-    fail("sharding: order of dim ", order.dim, " is ", listed(order.axes),
-         ", expected each axis that cuts it once, ", listed(names));
+    fail("sharding: order of dim ", order.dim, " is [", listed(order.axes),
+         "], expected each axis that cuts it once, [", listed(names), "]");
   }
   pattern.set_order(order.dim, stated);
 }

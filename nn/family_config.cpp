@@ -64,9 +64,8 @@ static T value_in(const std::map<std::string, T>& names, const ConfigFile& file,
                   const std::string& key, const std::string& name) {
   const auto found = names.find(name);
   if (found != names.end()) return found->second;
-  std::string known;
-  for (const auto& [other, value] : names) known += (known.empty() ? "" : ", ") + other;
-  file.mistake("\"", key, "\" is ", in_quotes(name), ", expected one of ", known);
+  file.mistake("\"", key, "\" is ", in_quotes(name), ", expected one of ",
+               listed(names, [](const auto& other) { return other.first; }));
 }
 
 static void read_key(const ConfigFile& file, const ConfigKey& key, TransformerConfig& config) {
@@ -189,10 +188,8 @@ static void complete_heads(const ConfigFile& file, TransformerConfig& config) {
 static const Family& family_in(const ConfigFile& file) {
   const std::string type = file.text("model_type", "llama");
   if (const Family* family = find_family(type)) return *family;
-  std::string known;
-  for (const std::string& name : transformer_families())
-    known += (known.empty() ? "" : ", ") + name;
-  file.mistake("\"model_type\" is ", in_quotes(type), ", expected one of ", known);
+  file.mistake("\"model_type\" is ", in_quotes(type), ", expected one of ",
+               listed(transformer_families()));
 }
 
 static TransformerConfig config_in(const ConfigFile& file) {

@@ -16,12 +16,7 @@
 
 namespace weft {
 
-/// "[2, 3], [2]".
-static std::string shapes_text(const Tensors& tensors) {
-  std::string text;
-  for (const Tensor& tensor : tensors) text += concat(text.empty() ? "" : ", ", tensor.shape());
-  return text;
-}
+static Shape shape_of(const Tensor& tensor) { return tensor.shape(); }
 
 static void check_all(const char* what, const Tensors& tensors) {
   for (const Tensor& tensor : tensors) check_tensor(what, tensor);
@@ -104,7 +99,7 @@ Tensors broadcast_tensors(const Tensors& tensors) {
       const int64_t size = tensor.size(d - ndim);
       if (shape[d] == 1) shape[d] = size;
       if (size == 1 || size == shape[d]) continue;
-      fail("broadcast_tensors: the shapes are ", shapes_text(tensors), ", expected ones that ",
+      fail("broadcast_tensors: the shapes are ", listed(tensors, shape_of), ", expected ones that ",
            "broadcast to one shape");
     }
   }
@@ -137,7 +132,7 @@ Tensor stack(const Tensors& tensors, int dim) {
   Tensors parts;
   for (const Tensor& tensor : tensors) {
     if (!(tensor.shape() == tensors[0].shape())) {
-      fail("stack: the shapes are ", shapes_text(tensors), ", expected equal ones");
+      fail("stack: the shapes are ", listed(tensors, shape_of), ", expected equal ones");
     }
     parts.push_back(unsqueeze(tensor, dim));
   }

@@ -83,8 +83,9 @@ static Op add_op(const std::string& name, Taken what, std::vector<OpSample> samp
       .linear = {{0}},
       .forward =
           [name](const Call& c) {
-            const auto add = [](const auto&... x) {
-              return write_along(x..., WriteMode::add, true);
+            // Value 0 tells of indices that an op made: a check would wait for a GPU.
+            const auto add = [checks = c.value(0) == 0](const auto&... x) {
+              return write_along(x..., WriteMode::add, checks);
             };
             with_rows(c, name, 0, c.out_shape()[along_dim(c)], add, true);
           },
@@ -135,7 +136,8 @@ Op register_with_indices(OpSpec spec) {
     return result ? DType::i64 : dtypes[0];
   };
   spec.backward = [](const Grad& g) {
-    g.give(0, add_along_dim(g.grad(), g.out(1), along_dim(g), own_places(g)));
+    g.give(0, add_along_dim_op, {g.grad(), g.out(1), own_places(g)},
+           {.structure = {along_dim(g)}, .values = {1}});
   };
   spec.staged_over = {"n"};
   spec.saves_in = std::vector<int>{};

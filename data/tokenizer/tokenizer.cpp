@@ -285,9 +285,7 @@ std::vector<std::string> Tokenizer::chat_templates() {
 Tokenizer Tokenizer::with_chat_template(const std::string& name) const {
   const text::ChatTemplate* form = text::chat_template_named(name);
   if (!form) {
-    std::string known;
-    for (const std::string& each : chat_templates()) known += (known.empty() ? "" : ", ") + each;
-    fail("chat: the template is ", in_quotes(name), ", expected one of ", known);
+    fail("chat: the template is ", in_quotes(name), ", expected one of ", listed(chat_templates()));
   }
   auto body = std::make_shared<Body>(*body_);
   body->set_chat(form);

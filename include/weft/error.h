@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -50,6 +51,14 @@ template <class... Parts> [[gnu::cold]] std::string concat(const Parts&... parts
   out << std::boolalpha;
   (out << ... << parts);
   return out.str();
+}
+
+/// What `part` returns for each element of a list, with ", " in between; by default the element.
+template <class List, class Part = std::identity>
+[[gnu::cold]] std::string listed(const List& list, const Part& part = {}) {
+  std::string text;
+  for (const auto& element : list) text += concat(text.empty() ? "" : ", ", part(element));
+  return text;
 }
 
 /// The caller's mistake: throws std::invalid_argument with all parts as one sentence.

@@ -133,12 +133,11 @@ class Chooser {
 
  private:
   [[noreturn]] void refuse() const {
-    std::string layouts;
-    for (int operand : query_.spec.writes) {
-      const Sharding& sharding = query_.operands[static_cast<size_t>(operand)]->sharding;
-      layouts += concat(layouts.empty() ? "" : ", ", "operand ", operand, " ", sharding);
-    }
-    fail(query_.spec.name, ": layouts of its operands are ", layouts,
+    const auto layout = [&](int operand) {
+      return concat("operand ", operand, " ",
+                    query_.operands[static_cast<size_t>(operand)]->sharding);
+    };
+    fail(query_.spec.name, ": layouts of its operands are ", listed(query_.spec.writes, layout),
          ", expected ones that it can change in place");
   }
 

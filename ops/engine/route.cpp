@@ -79,10 +79,8 @@ class Router {
     if (!taken.fits) return;
     if (shapes_.empty()) fail(op_.spec.name, ": number of operands is 0, expected at least 1");
     if (taken.fits(attributes_.structure, shapes_)) return;
-    std::string operands;
-    for (const Shape& shape : shapes_) operands += concat(operands.empty() ? "" : ", ", shape);
     fail(op_.spec.name, ": structure is ", attributes_.structure, ", expected ", taken.names,
-         " for operands ", operands);
+         " for operands ", listed(shapes_));
   }
 
   void check_dtypes() const {

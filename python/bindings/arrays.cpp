@@ -39,9 +39,7 @@ py::dtype numpy_dtype(DType dtype) {
 DType dtype_of_numpy(const py::dtype& dtype) {
   const auto name = py::str(dtype.attr("name")).cast<std::string>();
   if (const auto ours = dtype_of_long_name(name)) return *ours;
-  std::string known;
-  for (const char* one : kLongNames) known += concat(known.empty() ? "" : ", ", one);
-  fail("numpy: dtype is ", name, ", expected one of ", known);
+  fail("numpy: dtype is ", name, ", expected one of ", listed(kLongNames));
 }
 
 static std::vector<py::ssize_t> byte_strides(const MemoryBlock& block) {

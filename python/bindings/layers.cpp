@@ -145,9 +145,8 @@ static void bind_choice(ConfigClass& config, const char* name, E TransformerConf
       [field, names, what = std::string(name)](TransformerConfig& c, const std::string& value) {
         const auto found = std::find(names.begin(), names.end(), value);
         if (found == names.end()) {
-          std::string known;
-          for (const std::string& each : names) known += (known.empty() ? "" : ", ") + each;
-          fail("transformer_config: ", what, " is ", in_quotes(value), ", expected one of ", known);
+          fail("transformer_config: ", what, " is ", in_quotes(value), ", expected one of ",
+               listed(names));
         }
         c.*field = static_cast<E>(found - names.begin());
       });

@@ -18,9 +18,7 @@ static std::string rule_of(const OpSpec& spec) {
   if (spec.samples.empty()) return "depends on the attributes";
   const OpSample& sample = spec.samples.front();
   const Rule rule = spec.rule_of(sample.attributes, sample.shapes);
-  std::string shapes;
-  for (const Shape& shape : sample.shapes) shapes += concat(shapes.empty() ? "" : ", ", shape);
-  return concat(rule.text, "   (by its attributes; this one of ", shapes, ')');
+  return concat(rule.text, "   (by its attributes; this one of ", listed(sample.shapes), ')');
 }
 
 const char* with_rule(const char* op, const char* text) {

@@ -163,14 +163,12 @@ std::string Waitable::in_words(const std::vector<int>& ranks, const std::string&
   for (const int rank : ranks) {
     text += concat(text.empty() ? "" : "; ", members_.in_words(rank), " did not ", missed(rank));
   }
-  text += concat(within, "; arrived:");
-  const char* separator = " ";
+  std::vector<int> others;
   for (int rank = 0; rank < members_.size(); ++rank) {
-    if (std::find(ranks.begin(), ranks.end(), rank) != ranks.end()) continue;
-    text += concat(separator, members_.in_words(rank));
-    separator = ", ";
+    if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) others.push_back(rank);
   }
-  return text;
+  const auto name = [&](int rank) { return members_.in_words(rank); };
+  return concat(text, within, "; arrived:", others.empty() ? "" : " ", listed(others, name));
 }
 
 std::string Waitable::prefix() const {
