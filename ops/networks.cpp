@@ -21,7 +21,7 @@ namespace weft {
 static Norm norm_of(const Call& c, bool centered, int count) {
   Norm norm{.centered = centered, .eps = c.value(0)};
   if (count > 0) norm.whole_size = c.in_shape(0).back();
-  for (int i = 0; i < count; ++i) norm.sums[i] = c.stage(i);
+  for (int i = 0; i < count; ++i) norm.sums[static_cast<size_t>(i)] = c.stage(i);
   return norm;
 }
 

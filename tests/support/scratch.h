@@ -53,7 +53,6 @@ class Scratch {
 
 }  // namespace tests
 
-// Not weft::Scratch, a different class of the library objects that tests link.
 using tests::Scratch;
 
 /// Writes into a file of `directory` that this process has open, as a defective

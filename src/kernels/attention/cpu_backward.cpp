@@ -205,7 +205,7 @@ static void attend_backward_as(const AttentionSizes& sizes, const AttentionGradi
   const int threads = usable_threads();
   Carver measure;
   BackwardMemory<T, E>(sizes, rule, measure);
-  Scratch scratch;
+  ScratchMemory scratch;
   auto* all = scratch.take<std::byte>(static_cast<int64_t>(measure.taken()) * threads);
   run_key_heads(sizes, x.dmask, threads, [&](int64_t batch, int64_t kv_head, int thread) {
     Carver memory(all + static_cast<size_t>(thread) * measure.taken());

@@ -51,7 +51,7 @@ struct FewAttention {
 static void score_few(const FewAttention& x, int64_t batch, int64_t kv_head, int64_t first,
                       int64_t count, float* scores) {
   const AttentionSizes& s = x.sizes;
-  Scratch scratch;
+  ScratchMemory scratch;
   float* queries = scratch.take<float>(x.rows * s.width);
   for (int64_t g = 0; g < s.group; ++g) {
     copy_matrix(head_matrix(x.of.q, batch, kv_head * s.group + g), s.queries, s.width,
@@ -79,7 +79,7 @@ template <class X>
 static void sum_values(const float* p, const Matrix& v, int64_t count, int64_t rows, int64_t width,
                        float* result) {
   const X* values = static_cast<const X*>(v.data);
-  Scratch scratch;
+  ScratchMemory scratch;
   float* widened = scratch.take<float>(kValuesAtOnce * width);
   std::fill_n(result, rows * width, 0.0f);
   for (int64_t j = 0; j < count; j += kValuesAtOnce) {
@@ -121,7 +121,7 @@ static void attend_part(const FewAttention& x, int64_t head, int64_t part) {
   const int64_t batch = head / s.kv_heads, kv_head = head % s.kv_heads, first = part * kPartKeys;
   const int64_t count = std::min(kPartKeys, s.seen(s.queries - 1) - first);
   const PartialRows sums = x.partial(head, part);
-  Scratch scratch;
+  ScratchMemory scratch;
   float* scores = scratch.take<float>(x.rows * kPartKeys);
   score_few(x, batch, kv_head, first, count, scores);
   if (x.rule) change_few(x, batch, kv_head, first, count, scores);
@@ -182,7 +182,7 @@ void attend_few(const AttentionSizes& sizes, const AttentionOperands& operands) 
   const int64_t heads = sizes.batch * sizes.kv_heads, rows = sizes.group * sizes.queries;
   const int64_t seen = sizes.seen(sizes.queries - 1);
   const int64_t parts = std::max<int64_t>(1, (seen + kPartKeys - 1) / kPartKeys);
-  Scratch scratch;
+  ScratchMemory scratch;
   const FewAttention x{sizes,
                        operands.options.has_rule() ? &rule : nullptr,
                        operands,

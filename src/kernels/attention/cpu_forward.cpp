@@ -181,7 +181,7 @@ static void attend_as(const AttentionSizes& sizes, const AttentionOperands& x) {
       threads == 1 ? 1 : std::clamp<int64_t>(4 * threads / heads, 1, sizes.blocks());
   Carver measure;
   ForwardMemory<T, E>(sizes, measure);
-  Scratch scratch;
+  ScratchMemory scratch;
   auto* all = scratch.take<std::byte>(static_cast<int64_t>(measure.taken()) * threads);
   run_tasks(heads * deals, threads, [&](int64_t task, int thread) {
     const int64_t head = task / deals, batch = head / sizes.kv_heads;

@@ -120,7 +120,7 @@ void MatmulPrimitive::set_address(size_t argument, void* address, dnnl::stream& 
 }
 
 void MatmulPrimitive::run(void* a, void* b, void* c, void* bias, dnnl::stream& stream) {
-  Scratch scratch;
+  ScratchMemory scratch;
   set_address(0, a, stream);
   set_address(1, b, stream);
   set_address(2, c, stream);
@@ -185,7 +185,7 @@ bool has_bf16_instructions() {
 /// weight's gradient) runs at 78-90 % of the peak and A B at 82-94 %, a smaller difference than the
 /// 8 % that transposing A costs.
 static Matrix onednn_operand(const Matrix& x, int64_t rows, int64_t columns, DType dtype,
-                             Scratch& scratch) {
+                             ScratchMemory& scratch) {
   const DenseRows layout = dense_rows(x, rows, columns);
   if (x.dtype == dtype && layout.possible) return x;
   void* data = scratch.take_bytes(static_cast<size_t>(rows * columns) * size_of(dtype));
@@ -222,7 +222,7 @@ void multiply_onednn(const Product& given) {
   const bool in_bf16 =
       p.a.dtype == DType::bf16 && p.c.dtype != DType::f16 && has_bf16_instructions();
   const DType compute = in_bf16 ? DType::bf16 : DType::f32;
-  Scratch scratch;
+  ScratchMemory scratch;
   const Matrix a = onednn_operand(p.a, p.m, p.k, compute, scratch);
   const Matrix b = onednn_operand(p.b, p.k, p.n, compute, scratch);
   void* bias = const_cast<void*>(p.bias);

@@ -62,7 +62,7 @@ template <class T, int kBytes, int kVectors>
 static void plain_columns(const PlainOperands<T>& given, int64_t j) {
   constexpr int64_t kWidth = kVectors * kBytes / static_cast<int>(sizeof(T));
   PlainOperands<T> p = given;
-  Scratch scratch;
+  ScratchMemory scratch;
   if (p.m >= 32) {
     T* columns = scratch.take<T>(p.k * kWidth);
     for (int64_t l = 0; l < p.k; ++l)
@@ -105,7 +105,7 @@ template <class T> static void plain_threads(const PlainOperands<T>& p) {
 /// that is.
 template <class T>
 static Matrix plain_operand(const Matrix& matrix, int64_t rows, int64_t columns, DType dtype,
-                            bool dense_rows, Scratch& scratch) {
+                            bool dense_rows, ScratchMemory& scratch) {
   if (matrix.dtype == dtype && (!dense_rows || matrix.column == 1)) return matrix;
   const Matrix copy{scratch.take<T>(rows * columns), dtype, columns, 1};
   copy_matrix(matrix, rows, columns, copy);
@@ -113,7 +113,7 @@ static Matrix plain_operand(const Matrix& matrix, int64_t rows, int64_t columns,
 }
 
 template <class T> static void plain_product(const Product& p, DType dtype) {
-  Scratch scratch;
+  ScratchMemory scratch;
   const Matrix a = plain_operand<T>(p.a, p.m, p.k, dtype, false, scratch);
   const Matrix b = plain_operand<T>(p.b, p.k, p.n, dtype, true, scratch);
   const T* bias = static_cast<const T*>(p.bias);
@@ -268,7 +268,7 @@ static bool is_narrow(const Product& p) {
 
 void multiply_narrow(const Product& given) {
   const Product p = has_few_rows(given) ? given : given.transposed();
-  Scratch scratch;
+  ScratchMemory scratch;
   float* a = scratch.take<float>(p.m * p.k);
   copy_matrix(p.a, p.m, p.k, {a, DType::f32, p.k, 1});
   float* c = scratch.take<float>(p.m * p.n);

@@ -75,10 +75,10 @@ void run_tasks(int64_t tasks, [[maybe_unused]] int threads, const Task& task) {
 
 /// Temporary memory for one call, aligned to 64 bytes: small pieces from a buffer that each thread
 /// keeps, larger ones from the allocator, which counts them.
-class Scratch : NotCopied {
+class ScratchMemory : NotCopied {
  public:
-  Scratch() : mark_(kept_buffer().used) {}
-  ~Scratch() { kept_buffer().used = mark_; }
+  ScratchMemory() : mark_(kept_buffer().used) {}
+  ~ScratchMemory() { kept_buffer().used = mark_; }
 
   template <class T> T* take(int64_t count) {
     return static_cast<T*>(take_bytes(static_cast<size_t>(count) * sizeof(T)));

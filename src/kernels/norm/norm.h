@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+
 #include "weft/block.h"
 
 namespace weft {
@@ -16,7 +18,7 @@ struct Norm {
   /// rows, summed over ranks (x's shape without the last dim, or with size 1 there). Each function
   /// documents which it reads. 0: the rank has whole rows.
   int64_t whole_size = 0;
-  MemoryBlock sums[4];
+  std::array<MemoryBlock, 4> sums = {};
 
   const char* name() const { return centered ? "layer_norm" : "rms_norm"; }
   bool is_cut() const { return whole_size > 0; }
