@@ -125,7 +125,7 @@ static const std::shared_ptr<FsdpState>& state_for(const FsdpStates& states,
                                                    const NamedParameter& named) {
   if (states.size() == 1) return states.back();
   const ShardPlacement placement = options.shard_placement_fn(named);
-  const DeviceMesh mesh = placement.mesh ? placement.mesh : states.back()->mesh();
+  const DeviceMesh mesh = placement.mesh ? placement.mesh : states.back()->group()->mesh();
   const Strategy strategy = placement.strategy.value_or(options.strategy);
   for (const auto& state : states) {
     if (state->is_for(mesh, strategy)) return state;

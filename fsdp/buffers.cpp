@@ -10,10 +10,8 @@
 #include <functional>
 #include <range/v3/numeric/accumulate.hpp>
 #include <range/v3/range/conversion.hpp>
-#include <range/v3/view/cartesian_product.hpp>
 #include <range/v3/view/drop.hpp>
 #include <range/v3/view/enumerate.hpp>
-#include <range/v3/view/iota.hpp>
 #include <range/v3/view/take.hpp>
 #include <range/v3/view/transform.hpp>
 #include <utility>
@@ -22,8 +20,18 @@ namespace weft::fsdp {
 
 namespace views = ranges::views;
 
-int64_t Region::elements_before(int rank) const {
-  return ranges::accumulate(counts | views::take(rank), int64_t{0});
+int64_t sum_before(std::span<const int64_t> numbers, int count) {
+  return ranges::accumulate(numbers | views::take(count), int64_t{0});
+}
+
+Shape Region::shape_of(int rank) const {
+  Shape part = shape;
+  if (part.ndim() > 0) part[dim] = lengths[static_cast<size_t>(rank)];
+  return part;
+}
+
+size_t Region::at(int rank) const {
+  return start() + static_cast<size_t>(sum_before(counts, rank)) * size_of(wire);
 }
 
 static size_t rounded_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
@@ -39,13 +47,7 @@ size_t place_of_array(int64_t elements, DType dtype, bool on_disk, size_t& end) 
 
 std::vector<int64_t> parts_of(int64_t n, std::span<const int> sizes) {
   std::vector<int64_t> parts{n};
-  for (const int size : sizes) {
-    parts = views::cartesian_product(parts, views::ints(0, size)) |
-            views::transform([&](const auto& at) {
-              return chunk_of(std::get<0>(at), size, std::get<1>(at)).length;
-            }) |
-            ranges::to<std::vector>();
-  }
+  for (const int size : sizes) parts = chunks_of(parts, size);
   return parts;
 }
 
@@ -79,16 +81,10 @@ template <class F>
 static void for_each_part(const Region& region, const Ref<Storage>& memory, const F& f) {
   const NoGrad no_grad;
   const Tensor whole = local_in(memory, region.offset, region.shape, region.dtype);
-  size_t at = region.packed;
-  int64_t from = 0;
-  for (const int64_t length : region.lengths) {
-    Shape shape = region.shape;
-    shape[region.dim] = length;
-    if (shape.product() > 0) {
-      f(slice(whole, region.dim, from, from + length), local_in(memory, at, shape, region.wire));
-    }
-    at += static_cast<size_t>(shape.product()) * size_of(region.wire);
-    from += length;
+  for (int rank = 0; rank < static_cast<int>(region.counts.size()); ++rank) {
+    if (region.count_of(rank) == 0) continue;
+    f(part_of(region, whole, rank),
+      local_in(memory, region.at(rank), region.shape_of(rank), region.wire));
   }
 }
 
@@ -102,21 +98,11 @@ void unpack(const Region& region, const Ref<Storage>& memory) {
                 [](const Tensor& part, const Tensor& packed) { copy_(part, packed); });
 }
 
-int64_t Extended::Wire::elements_before(int rank) const {
-  return ranges::accumulate(counts | views::take(rank), int64_t{0});
-}
-
 void Extended::lay_out(size_t& end) {
   for (Wire& wire : wires) {
     wire.offset = end;
     end += padded(static_cast<size_t>(wire.elements()) * size_of(wire.dtype));
   }
-}
-
-static Shape shape_of_part(const Region& region, size_t rank) {
-  Shape shape = region.shape;
-  if (shape.ndim() > 0) shape[region.dim] = region.lengths[rank];
-  return shape;
 }
 
 Extended extended_of(const Region& region, DType slice,
@@ -128,7 +114,7 @@ Extended extended_of(const Region& region, DType slice,
   for (size_t rank = 0; rank < ranks; ++rank) {
     if (region.counts[rank] == 0) continue;
     const Tensors sent = extended.extension->fsdp_pre_all_gather(
-        zeros(shape_of_part(region, rank), {.dtype = slice}));
+        zeros(region.shape_of(static_cast<int>(rank)), {.dtype = slice}));
     if (extended.wires.empty()) extended.wires.resize(sent.size());
     if (sent.size() != extended.wires.size()) {
       fail("fsdp_pre_all_gather: number of tensors is ", sent.size(), " for rank ", rank,
@@ -170,16 +156,12 @@ Tensors sent_of(const Extended& extended, const Tensor& part, int rank) {
 
 Tensor part_of(const Region& region, const Tensor& whole, int rank) {
   if (region.lengths.size() == 1) return whole;
-  const auto lengths = region.lengths | views::take(rank);
-  const int64_t from = ranges::accumulate(lengths, int64_t{0});
+  const int64_t from = sum_before(region.lengths, rank);
   return slice(whole, region.dim, from, from + region.lengths[static_cast<size_t>(rank)]);
 }
 
-BufferSizes::BufferSizes(std::vector<size_t> sizes) : sizes_(std::move(sizes)) {
-  std::sort(sizes_.begin(), sizes_.end(), std::greater<>());
-}
-
-size_t BufferSizes::of(size_t bytes) const {
+/// The size of the buffer for so many bytes: `bytes` itself if they are not expected.
+size_t BufferPool::size_for(size_t bytes) const {
   size_t shared = 0;
   for (const size_t size : sizes_) {
     if (size < bytes) break;
@@ -192,13 +174,13 @@ size_t BufferSizes::of(size_t bytes) const {
 void BufferPool::expect(const void* user, std::vector<size_t> sizes) {
   if (expected_[user] == sizes) return;
   expected_[user] = std::move(sizes);
-  std::vector<size_t> all;
-  for (const auto& [of, theirs] : expected_) all.insert(all.end(), theirs.begin(), theirs.end());
-  sizes_ = BufferSizes(std::move(all));
+  sizes_.clear();
+  for (const auto& [of, all] : expected_) sizes_.insert(sizes_.end(), all.begin(), all.end());
+  std::sort(sizes_.begin(), sizes_.end(), std::greater<>());
 }
 
 Ref<Storage> BufferPool::acquire(size_t bytes) {
-  const size_t size = sizes_.of(bytes);
+  const size_t size = size_for(bytes);
   auto found = std::find_if(free_.begin(), free_.end(), [&](const Free& free) {
     return free.buffer->bytes() == size && free.buffer->device() == device_;
   });

@@ -28,11 +28,15 @@ struct Region {
 
   int64_t elements() const { return shape.product(); }
   int64_t bytes() const { return elements() * static_cast<int64_t>(size_of(dtype)); }
-  /// First byte of the parts that a collective reads or writes.
+  int64_t count_of(int rank) const { return counts[static_cast<size_t>(rank)]; }
+  Shape shape_of(int rank) const;
+  /// First byte of the parts that a collective reads or writes, and of a rank's part.
   size_t start() const { return packs ? packed : offset; }
-  /// Elements before a rank's part.
-  int64_t elements_before(int rank) const;
+  size_t at(int rank) const;
 };
+
+/// The sum of the first numbers.
+int64_t sum_before(std::span<const int64_t> numbers, int count);
 
 /// Rounds up to whole cache lines, on which every region starts.
 size_t padded(size_t bytes);
@@ -69,7 +73,7 @@ struct Extended {
     /// Bytes from the start of the memory.
     size_t offset = 0;
 
-    int64_t elements_before(int rank) const;
+    int64_t elements_before(int rank) const { return sum_before(counts, rank); }
     /// Bytes from the start of the memory to a rank's part.
     size_t at(int rank) const {
       return offset + static_cast<size_t>(elements_before(rank)) * size_of(dtype);
@@ -111,24 +115,11 @@ Tensors sent_of(const Extended& extended, const Tensor& part, int rank);
 /// The part of `whole` that the rank shares.
 Tensor part_of(const Region& region, const Tensor& whole, int rank);
 
-/// Sizes of buffers. Those that differ by at most a fifth get buffers of one size, the largest of
-/// them: the embedding, the head and the blocks of a model share their buffers.
-class BufferSizes {
- public:
-  BufferSizes() = default;
-  /// The sizes that will be asked for.
-  explicit BufferSizes(std::vector<size_t> sizes);
-  /// Returns the size of the buffer for so many bytes: `bytes` itself if they are not expected.
-  size_t of(size_t bytes) const;
-
- private:
-  /// Descending.
-  std::vector<size_t> sizes_;
-};
-
 /// Reuses buffers for unsharded parameters and gradients: only the first two steps allocate memory
 /// (prefetch starts with the second). On a GPU each released buffer keeps an event of its last
-/// user's stream, and the stream of the next user waits for this event.
+/// user's stream, and the stream of the next user waits for this event. Expected sizes that differ
+/// by at most a fifth get buffers of one size, the largest of them: the embedding, the head and the
+/// blocks of a model share their buffers.
 class BufferPool : NotCopied {
  public:
   BufferPool() = default;
@@ -152,10 +143,12 @@ class BufferPool : NotCopied {
     Event used;
   };
   void clear();
+  size_t size_for(size_t bytes) const;
 
   std::vector<Free> free_;
   std::map<const void*, std::vector<size_t>> expected_;
-  BufferSizes sizes_;
+  /// All that are expected, in descending order.
+  std::vector<size_t> sizes_;
   Device device_ = cpu;
   int64_t bytes_ = 0;
 };

@@ -13,19 +13,13 @@ bool FsdpContext::syncs_all() const {
          });
 }
 
-void FsdpContext::user_unshard(ParamGroup& group) {
-  if (!running_) take_over_changes();
-  group.copy_set_values();
-  note_changes(group);
-  handle(StepEvent::Kind::user_unshard, group);
-}
-
-void FsdpContext::user_wait(ParamGroup& group) {
-  if (group.is_built()) handle(StepEvent::Kind::user_wait, group);
-}
-
-void FsdpContext::user_reshard(ParamGroup& group) {
-  if (group.is_built()) handle(StepEvent::Kind::user_reshard, group);
+void FsdpContext::user_event(StepEvent::Kind kind, ParamGroup& group) {
+  if (kind == StepEvent::Kind::user_unshard) {
+    if (!running_) take_over_changes();
+    group.copy_set_values();
+    note_changes(group);
+  }
+  if (group.is_built()) handle(kind, group);
 }
 
 void FsdpContext::set_manual_finalization(bool enabled) {

@@ -54,8 +54,7 @@ void FsdpContext::materialize(ParamGroup& group, Device device) {
 void FsdpContext::count(const std::string& axes, int64_t bytes, int64_t copied) {
   if (running_ ? !training_ : !Context::current().grad_enabled) return;
   traffic_.copied += copied;
-  traffic_.received += bytes;
-  add_traffic(traffic_.by_axes, axes, bytes);
+  add_received(traffic_, axes, bytes);
 }
 
 /// Work queued on `later` from now on starts after the work queued on `earlier` so far.
@@ -248,16 +247,11 @@ void FsdpContext::begin_backward() {
   for (const auto& group : groups_) group->gradients().begin_backward();
 }
 
-void FsdpContext::pre_backward(ParamGroup& group) {
+void FsdpContext::in_backward(StepEvent::Kind kind, ParamGroup& group) {
   begin_backward();
   // If the slices changed, what forward saved of them is out of date, and the tape reports it.
-  note_changes(group);
-  handle(StepEvent::Kind::pre_backward, group);
-}
-
-void FsdpContext::input_grads_complete(ParamGroup& group) {
-  begin_backward();
-  handle(StepEvent::Kind::input_grads_complete, group);
+  if (kind == StepEvent::Kind::pre_backward) note_changes(group);
+  handle(kind, group);
 }
 
 /// Memory that is new is ready on the stream of backward, and on the side stream if that writes.

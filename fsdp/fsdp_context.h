@@ -25,8 +25,8 @@ class FsdpContext final : public ModuleAttachment,
 
   void pre_forward(ParamGroup& group);
   void post_forward(ParamGroup& group);
-  void pre_backward(ParamGroup& group);
-  void input_grads_complete(ParamGroup& group);
+  /// A module's backward begins, or the gradients of its inputs are complete.
+  void in_backward(StepEvent::Kind kind, ParamGroup& group);
   /// A contribution to the gradient of trainable parameter `i` follows, whether the backward of its
   /// module has begun or not.
   void pre_accumulate_grad(ParamGroup& group, size_t i);
@@ -34,9 +34,7 @@ class FsdpContext final : public ModuleAttachment,
   void post_accumulate_grad(ParamGroup& group, size_t i);
 
   /// Calls of FsdpModule.
-  void user_unshard(ParamGroup& group);
-  void user_wait(ParamGroup& group);
-  void user_reshard(ParamGroup& group);
+  void user_event(StepEvent::Kind kind, ParamGroup& group);
   void set_is_last_backward(bool is_last) { is_last_backward_ = is_last; }
   void set_manual_finalization(bool enabled);
   /// `waits`: until all reductions have ended. Returns the number of the step, or 0 if nothing

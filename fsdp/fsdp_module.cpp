@@ -8,11 +8,16 @@
 namespace weft {
 
 using Controls = fsdp::ParamGroup::Controls;
+using Kind = fsdp::StepEvent::Kind;
 using fsdp::FsdpContext;
 using fsdp::FsdpState;
 
+static void user_event(Kind kind, const FsdpState& state) {
+  state.context()->user_event(kind, *state.group());
+}
+
 void UnshardHandle::wait() {
-  for (const auto& state : std::exchange(states_, {})) state->context()->user_wait(*state->group());
+  for (const auto& state : std::exchange(states_, {})) user_event(Kind::user_wait, *state);
 }
 
 void GradientReductionHandle::wait() {
@@ -60,14 +65,14 @@ FsdpState& FsdpModule::only_state(const char* what) const {
 
 UnshardHandle FsdpModule::unshard(bool async_op) {
   const States own = states(false);
-  for (const auto& state : own) state->context()->user_unshard(*state->group());
+  for (const auto& state : own) user_event(Kind::user_unshard, *state);
   UnshardHandle handle(own);
   if (!async_op) handle.wait();
   return handle;
 }
 
 void FsdpModule::reshard() {
-  for (const auto& state : states(false)) state->context()->user_reshard(*state->group());
+  for (const auto& state : states(false)) user_event(Kind::user_reshard, *state);
 }
 
 template <class T>

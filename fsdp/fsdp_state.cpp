@@ -85,14 +85,15 @@ static Tensors cast_all(const Tensors& tensors, const std::optional<DType>& dtyp
                      [&](const Tensor& x) { return is_floating(x.dtype()) ? x.to(*dtype) : x; });
 }
 
-/// Returns the tensors with a node before each that requires a gradient. The node calls `function`
-/// when backward has their gradients.
-static Tensors hooked(Tensors tensors, BackwardFunction function) {
+Tensors FsdpState::hooked(Tensors tensors, Hook hook) {
   if (!Context::current().grad_enabled) return tensors;
   const auto requires_grad = [](const Tensor& x) { return x && x.requires_grad(); };
   const Tensors wanted = tensors | ranges::views::filter(requires_grad) | ranges::to<std::vector>();
   if (wanted.empty()) return tensors;
-  const Tensors recorded = record("fully_shard", wanted, wanted, std::move(function));
+  const Tensors recorded = record("fully_shard", wanted, wanted,
+                                  [held = weak_from_this(), hook](const Tensors& gradients) {
+                                    return (locked(held).get()->*hook)(gradients);
+                                  });
   auto next = recorded.begin();
   for (Tensor& tensor : tensors) {
     if (requires_grad(tensor)) tensor = *next++;
@@ -112,15 +113,10 @@ Tensors FsdpState::pre_forward(size_t member, const Tensors& inputs) {
   Tensors cast = cast_all(inputs, group_->options().precision.inputs);
   if (members_.size() > 1 && divide_factor() != 1) {
     // A gradient that goes on to another of the modules is divided again there.
-    cast = hooked(std::move(cast), [held = weak_from_this()](const Tensors& gradients) {
-      const double factor = locked(held)->divide_factor();
-      return transformed(gradients, [&](const Tensor& gradient) { return gradient * factor; });
-    });
+    cast = hooked(std::move(cast), &FsdpState::multiply);
   }
   if (!group_->has_frozen()) return cast;
-  return hooked(std::move(cast), [held = weak_from_this()](const Tensors& gradients) {
-    return locked(held)->input_grads_complete(gradients);
-  });
+  return hooked(std::move(cast), &FsdpState::input_grads_complete);
 }
 
 Tensors FsdpState::post_forward(size_t member, const Tensors& outputs) {
@@ -133,10 +129,7 @@ Tensors FsdpState::post_forward(size_t member, const Tensors& outputs) {
     open_ = false;
     shared->post_forward(*group_);
   }
-  return hooked(cast_all(outputs, group_->options().precision.outputs),
-                [held = weak_from_this()](const Tensors& gradients) {
-                  return locked(held)->pre_backward(gradients);
-                });
+  return hooked(cast_all(outputs, group_->options().precision.outputs), &FsdpState::pre_backward);
 }
 
 void FsdpState::close_forward() {
@@ -148,15 +141,20 @@ double FsdpState::divide_factor() const {
   return group_.get() == &context()->root() ? group_->options().gradient_divide_factor : 1;
 }
 
+Tensors FsdpState::multiply(const Tensors& gradients) {
+  const double factor = divide_factor();
+  return transformed(gradients, [&](const Tensor& gradient) { return gradient * factor; });
+}
+
 Tensors FsdpState::pre_backward(const Tensors& gradients) {
-  context()->pre_backward(*group_);
+  context()->in_backward(StepEvent::Kind::pre_backward, *group_);
   const double factor = divide_factor();
   if (factor == 1) return gradients;
   return transformed(gradients, [&](const Tensor& gradient) { return gradient * (1 / factor); });
 }
 
 Tensors FsdpState::input_grads_complete(const Tensors& gradients) {
-  context()->input_grads_complete(*group_);
+  context()->in_backward(StepEvent::Kind::input_grads_complete, *group_);
   return gradients;
 }
 

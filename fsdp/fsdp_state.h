@@ -30,13 +30,8 @@ class FsdpState final : public ModuleAttachment, public std::enable_shared_from_
   /// The modules that still exist.
   std::vector<Module*> modules() const;
   /// This state holds the parameters of its modules that are placed on `mesh` by `strategy`.
-  void set_place(DeviceMesh mesh, Strategy strategy) {
-    mesh_ = std::move(mesh);
-    strategy_ = std::move(strategy);
-  }
-  const DeviceMesh& mesh() const { return mesh_; }
   bool is_for(const DeviceMesh& mesh, const Strategy& strategy) const {
-    return mesh_ == mesh && strategy_.rows == strategy.rows;
+    return group_->mesh() == mesh && group_->options().strategy.rows == strategy.rows;
   }
   /// Ends the forward of several modules of which not all have run.
   void close_forward();
@@ -61,15 +56,18 @@ class FsdpState final : public ModuleAttachment, public std::enable_shared_from_
   void materialize(Device device);
   Tensors pre_forward(size_t member, const Tensors& inputs);
   Tensors post_forward(size_t member, const Tensors& outputs);
+  Tensors multiply(const Tensors& gradients);
   Tensors pre_backward(const Tensors& gradients);
   Tensors input_grads_complete(const Tensors& gradients);
+  /// Returns the tensors with a node before each that requires a gradient. The node calls `hook`
+  /// when backward has their gradients.
+  using Hook = Tensors (FsdpState::*)(const Tensors& gradients);
+  Tensors hooked(Tensors tensors, Hook hook);
   double divide_factor() const;
 
   std::shared_ptr<ParamGroup> group_;
   std::weak_ptr<FsdpContext> context_;
   std::vector<Member> members_;
-  DeviceMesh mesh_;
-  Strategy strategy_;
   /// A forward has begun, but not all modules have run.
   bool open_ = false;
 };

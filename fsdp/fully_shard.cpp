@@ -4,11 +4,14 @@
 #include <range/v3/view/iota.hpp>
 #include <range/v3/view/transform.hpp>
 #include <range/v3/view/zip.hpp>
+#include <set>
 
 #include "fsdp/fsdp_context.h"
 #include "fsdp/quantized.h"
 #include "weft/error.h"
+#include "weft/expert_parallel.h"
 #include "weft/extend/module_sharder.h"
+#include "weft/moe.h"
 
 namespace weft {
 
@@ -76,10 +79,11 @@ static DeviceMesh data_parallel(const DeviceMesh& mesh, FullyShardOptions& optio
 static FsdpStates new_states(const std::vector<Module*>& modules, const DeviceMesh& mesh,
                              const FullyShardOptions& options) {
   const auto make = [&](const DeviceMesh& over, const Strategy& strategy) {
+    FullyShardOptions own = options;
+    own.strategy = strategy;
     auto state = std::make_shared<FsdpState>(
-        fsdp::roles_of(over, strategy, options.reshard_after_forward), options);
+        fsdp::roles_of(over, strategy, options.reshard_after_forward), own);
     state->group()->set_names(std::vector<std::string>(modules.size()));
-    state->set_place(over, strategy);
     return state;
   };
   FsdpStates states;
@@ -136,6 +140,44 @@ void fully_shard(Module& module, const DeviceMesh& mesh, const FullyShardOptions
   fully_shard(std::vector<Module*>{&module}, mesh, options);
 }
 
+static std::set<const Parameter*> parameters_of_experts(const std::vector<Module*>& modules) {
+  std::set<const Parameter*> found;
+  for (Module* root : modules) {
+    for (const auto& [path, module] : root->named_modules()) {
+      if (!dynamic_cast<const Experts*>(module)) continue;
+      for (const auto& [name, parameter] : module->own_parameters()) found.insert(parameter.get());
+    }
+  }
+  return found;
+}
+
+FullyShardOptions with_experts(FullyShardOptions options, const std::vector<Module*>& modules,
+                               const DeviceMesh& data, const std::string& ep) {
+  const int at = data.axis(ep);
+  std::vector<std::string_view> others;
+  for (int axis = 0; axis < data.ndim(); ++axis) {
+    if (axis != at) others.emplace_back(data.axis_name(axis));
+  }
+  if (others.empty()) {
+    fail("fully_shard: mesh is ", data, ", expected an axis besides ", ep,
+         " for the parameters of experts; it may have one rank");
+  }
+  std::vector<StrategyRow>& rows = options.strategy.rows;
+  if (rows.size() > 1 && rows.size() != others.size()) {
+    fail("fully_shard: strategy ", options.strategy.name, " has ", rows.size(),
+         " rows, expected one, or ", others.size(), ", one for each axis but ", ep);
+  }
+  const Strategy strategy = options.strategy;
+  if (rows.size() > 1) rows.insert(rows.begin() + at, strategy.rows.back());
+  options.shard_placement_fn = [experts = parameters_of_experts(modules), mesh = data.view(others),
+                                strategy,
+                                given = options.shard_placement_fn](const NamedParameter& named) {
+    if (!experts.contains(named.parameter.get())) return given ? given(named) : ShardPlacement{};
+    return ShardPlacement{.mesh = mesh, .strategy = strategy};
+  };
+  return options;
+}
+
 static FsdpContext& built_context(const char* what, Module& model) {
   const auto context = ModuleSharder::attachment<FsdpContext>(model);
   if (!context) fail(what, ": the model is not sharded, expected one after fully_shard");
@@ -158,13 +200,10 @@ static FullyShardBytes bytes_of(FsdpContext& context, int micro_steps) {
   const auto step = [&](int i) {
     return StepKind{.sync = i + 1 == micro_steps, .updated = i == 0};
   };
-  const fsdp::Schedule schedule =
-      context.schedule(ranges::views::ints(0, micro_steps) | ranges::views::transform(step) |
-                       ranges::to<std::vector>());
-  FullyShardBytes bytes{.buffers = schedule.buffer_bytes,
-                        .received = schedule.received,
-                        .by_axes = schedule.by_axes,
-                        .copied = schedule.copied};
+  FullyShardBytes bytes = context
+                              .schedule(ranges::views::ints(0, micro_steps) |
+                                        ranges::views::transform(step) | ranges::to<std::vector>())
+                              .bytes;
   for (const auto& group : context.groups()) {
     bytes.parameters += group->slice_bytes();
     bytes.gradients += group->gradients().bytes();

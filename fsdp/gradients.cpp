@@ -26,18 +26,18 @@ static Reduction reduction_alone(const Roles& roles) {
   return {std::move(ranks), true, false};
 }
 
-Gradients::Gradients(const Roles& roles, int64_t bucket_bytes, Tier tier,
-                     const Quantization& quantization)
+Gradients::Gradients(const Roles& roles, const FullyShardOptions& options)
     : roles_(roles),
-      bucket_bytes_(bucket_bytes),
+      bucket_bytes_(options.bucket_bytes),
       replicas_(roles.replica_group()),
-      tier_(std::move(tier)),
+      tier_(options.offload.gradients),
       on_host_(tier_.offloads()) {
   AxisGroup each = roles.group(0, roles.each_step);
   AxisGroup late = roles.group(roles.each_step, roles.sharded.size());
   if (each.size > 1) reductions_.push_back({std::move(each), true, false});
   if (late.size > 1) reductions_.push_back({std::move(late), true, true});
   if (replicas_.size > 1) reductions_.push_back({replicas_, false, true});
+  const Quantization& quantization = options.quantization;
   if (quantization.reduce && !reductions_.empty()) {
     if (!reductions_[0].scatters) {
       fail("fully_shard: gradients are all-reduced, as ", *quantization.reduce,
@@ -355,30 +355,25 @@ int64_t Gradients::traffic(int bucket, size_t reduction) const {
   const AxisGroup& ranks = reductions_[reduction].ranks;
   const bool scatters = reductions_[reduction].scatters;
   if (replica_sums_ && !scatters) return replica_sums_->traffic();
-  int64_t bytes = 0, run = 0;
-  DType run_dtype = DType::f32;
-  const auto end_run = [&](DType sent, DType received) {
-    const int64_t share = ranks.communicator.reduced_share(run);
+  int64_t bytes = 0;
+  const auto add_reduced = [&](int64_t elements, DType sent, DType received) {
+    const int64_t share = ranks.communicator.reduced_share(elements);
     bytes += share * (ranks.size - 1) * static_cast<int64_t>(size_of(sent)) +
-             (run - share) * static_cast<int64_t>(size_of(received));
-    run = 0;
+             (elements - share) * static_cast<int64_t>(size_of(received));
   };
+  if (!scatters && (reduction > 0 || direct_)) {
+    for (const Run& run : runs_of(bucket)) add_reduced(run.elements, run.dtype, run.dtype);
+    return bytes;
+  }
   for (const Grad& grad : grads_ | views::filter(is_in(bucket))) {
-    const DType rests = grad.param->types.accumulate;
     const Region& from = reduction == 0 ? grad.unsharded : grad.middle;
     if (scatters) {
-      bytes += from.counts[static_cast<size_t>(ranks.rank)] * (ranks.size - 1) *
-               static_cast<int64_t>(size_of(from.wire));
-    } else if (reduction == 0 && !direct_) {
-      run = grad.unsharded.elements();
-      end_run(grad.unsharded.dtype, rests);
+      bytes +=
+          from.count_of(ranks.rank) * (ranks.size - 1) * static_cast<int64_t>(size_of(from.wire));
     } else {
-      if (run > 0 && rests != run_dtype) end_run(run_dtype, run_dtype);
-      run += grad.param->sharded_elements();
-      run_dtype = rests;
+      add_reduced(from.elements(), from.dtype, grad.param->types.accumulate);
     }
   }
-  if (run > 0) end_run(run_dtype, run_dtype);
   return bytes;
 }
 

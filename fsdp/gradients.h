@@ -29,10 +29,10 @@ struct Reduction {
 /// reductions follow. Buckets are reduced one by one.
 class Gradients {
  public:
-  /// `tier`: the final memory is on the host or on disk, and the last reduction writes to a landing
-  /// area in the buffer, which is copied there. std::invalid_argument if quantized gradients would
-  /// not be reduce-scattered.
-  Gradients(const Roles& roles, int64_t bucket_bytes, Tier tier, const Quantization& quantization);
+  /// With offloaded gradients the final memory is on the host or on disk, and the last reduction
+  /// writes to a landing area in the buffer, which is copied there. std::invalid_argument if
+  /// quantized gradients would not be reduce-scattered.
+  Gradients(const Roles& roles, const FullyShardOptions& options);
 
   /// Adds all parameters, then lays out the memories.
   void add(FsdpParam& param);
@@ -126,6 +126,13 @@ class Gradients {
     Work work;
   };
 
+  /// Sums of a bucket that lie one after the other.
+  struct Run {
+    size_t offset;
+    int64_t elements;
+    DType dtype;
+  };
+
   Bucket& bucket_at(int index) { return buckets_[static_cast<size_t>(index)]; }
   bool scatters_twice() const;
   bool sends_codes(size_t reduction) const { return messages_ && reduction < messages_->stages(); }
@@ -145,6 +152,7 @@ class Gradients {
   void move_param_grads(const Ref<Storage>& from, const Ref<Storage>& to) const;
   // reductions.cpp: collectives
   bool counts_here(const Grad& grad) const;
+  std::vector<Run> runs_of(int bucket) const;
   const Ref<Storage>& sums() const { return on_host_ ? buffer_ : final_; }
   char* place_of(const Grad& grad) const;
   Tensor sum_of(const Grad& grad) const;
@@ -161,7 +169,7 @@ class Gradients {
   void set_aside(int bucket);
   void change_sums(int bucket);
   void add_sums(int bucket);
-  // on_disk.cpp
+  // reductions.cpp: sums on disk
   void make_file();
   void read_sum(const Grad& grad);
   void read_sums_to_buffer();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fsdp/level.h"
 
+#include <range/v3/view/enumerate.hpp>
 #include <range/v3/view/zip.hpp>
 
 #include "fsdp/quantized.h"
@@ -9,6 +10,8 @@
 #include "weft/ops/shapes.h"
 
 namespace weft::fsdp {
+
+namespace views = ranges::views;
 
 void Level::add(const Array& array) {
   // An extension and codes have their own packed form.
@@ -35,9 +38,8 @@ Level::Source Level::source(size_t parameter) const {
 /// This rank's part of a parameter, cast to the wire's dtype in its place if necessary.
 void Level::send_part(const Region& region, const Source& source, std::vector<Piece>& pieces) {
   auto* base = static_cast<char*>(memory_->data());
-  const int64_t own = region.counts[static_cast<size_t>(ranks_.rank)];
-  const size_t place = region.start() + static_cast<size_t>(region.elements_before(ranks_.rank)) *
-                                            size_of(region.wire);
+  const int64_t own = region.count_of(ranks_.rank);
+  const size_t place = region.at(ranks_.rank);
   const void* send = base + place;
   const bool is_here = source.memory->device() == memory_->device();
   const bool in_place = source.memory == memory_ && source.offset == place;
@@ -58,12 +60,11 @@ void Level::send_part(const Region& region, const Source& source, std::vector<Pi
 void Level::send_extended(size_t parameter, const Source& source, std::vector<Piece>& pieces) {
   const Region& region = regions_[parameter];
   const Extended& extended = extended_[parameter];
-  const bool has_part = region.counts[static_cast<size_t>(ranks_.rank)] > 0;
+  const bool has_part = region.count_of(ranks_.rank) > 0;
   Tensors sent(extended.wires.size());
   if (has_part) {
-    Shape shape = region.shape;
-    if (shape.ndim() > 0) shape[region.dim] = region.lengths[static_cast<size_t>(ranks_.rank)];
-    Tensor part = local_in(source.memory, source.offset, shape, source.dtype);
+    const Shape shape = region.shape_of(ranks_.rank);
+    const Tensor part = local_in(source.memory, source.offset, shape, source.dtype);
     sent = sent_of(extended, part.to(memory_->device()), ranks_.rank);
   }
   for (size_t i = 0; i < sent.size(); ++i) {
@@ -85,7 +86,7 @@ void Level::send_extended(size_t parameter, const Source& source, std::vector<Pi
 
 /// The codes of this rank's part, in their place among those of all ranks.
 void Level::send_quantized(size_t parameter, const Source& source, std::vector<Piece>& pieces) {
-  const int64_t own = regions_[parameter].counts[static_cast<size_t>(ranks_.rank)];
+  const int64_t own = regions_[parameter].count_of(ranks_.rank);
   const Extended& extended = extended_[parameter];
   if (own > 0) {
     const Tensor part = local_in(source.memory, source.offset, {1, own}, source.dtype);
@@ -99,7 +100,7 @@ void Level::receive_extended(size_t parameter) const {
   const Region& region = regions_[parameter];
   const Tensor whole = local_in(memory_, region.offset, region.shape, region.dtype);
   for (int rank = 0; rank < ranks_.size; ++rank) {
-    if (region.counts[static_cast<size_t>(rank)] == 0) continue;
+    if (region.count_of(rank) == 0) continue;
     Tensors received;
     for (const Extended::Wire& wire : extended.wires) {
       received.push_back(
@@ -117,6 +118,59 @@ void Level::unshard(const std::vector<Source>& sources, BufferPool& pool,
   if (memory_->device().kind == DeviceKind::meta) return;
   collective_ = collective;
   on_disk_ ? read_slices(sources) : start(sources);
+}
+
+/// Slices of the wire's dtype are read to their place among the parameters, others behind them.
+void Level::close_on_disk() {
+  on_disk_ = true;
+  staging_ = bytes_;
+  for (const auto& [i, region] : views::enumerate(regions_)) {
+    const Array& array = arrays_[i];
+    if (array.slice == region.wire && !array.extension) continue;
+    bytes_ += padded(static_cast<size_t>(region.count_of(ranks_.rank)) * size_of(array.slice));
+  }
+}
+
+/// Starts to read this rank's parts. A GPU gets them from memory of the host.
+void Level::read_slices(const std::vector<Source>& sources) {
+  const bool here = memory_->device().kind == DeviceKind::cpu;
+  stream_ = current_stream(memory_->device());
+  size_t behind = staging_;
+  for (const auto& [i, source] : views::enumerate(sources)) {
+    const Region& region = regions_[i];
+    const int64_t own = region.count_of(ranks_.rank);
+    const int64_t bytes = own * static_cast<int64_t>(size_of(source.dtype));
+    const bool in_place = source.dtype == region.wire && !extended_[i].extension;
+    Staged staged{source, memory_, behind, {}};
+    if (!here) {
+      staged.memory = Storage::allocate_pinned(static_cast<size_t>(bytes));
+      staged.offset = 0;
+    } else if (in_place) {
+      staged.offset = region.at(ranks_.rank);
+    } else {
+      behind += padded(static_cast<size_t>(bytes));
+    }
+    if (own > 0) {
+      const auto disk = DiskMemory::behind(*source.memory);
+      staged.read = disk->read(static_cast<int64_t>(source.offset), bytes,
+                               static_cast<char*>(staged.memory->data()) + staged.offset);
+    }
+    staged_.push_back(std::move(staged));
+  }
+}
+
+/// Starts the all-gather of parts that have been read.
+void Level::start_read() {
+  std::vector<Staged> staged = std::exchange(staged_, {});
+  std::vector<Source> sources;
+  for (Staged& one : staged) {
+    one.read.wait();
+    sources.push_back({one.memory, one.offset, one.source.dtype});
+  }
+  const StreamScope scope(stream_);
+  start(sources);
+  // The pinned memory must outlive the copies from it.
+  if (memory_->device().kind == DeviceKind::cuda) Event::record(stream_).synchronize();
 }
 
 /// Starts the all-gather.
@@ -194,18 +248,15 @@ void Level::drop() {
   memory_ = {};
 }
 
-/// Bytes of an array that come from other ranks.
-static int64_t received(const Region& region, int rank) {
-  const int64_t own = region.counts[static_cast<size_t>(rank)];
-  return (region.elements() - own) * static_cast<int64_t>(size_of(region.wire));
-}
-
 std::vector<AxisTraffic> Level::traffic() const {
   AxisTraffic all{ranks_.axes, 0};
   if (ranks_.size == 1) return {all};
   int64_t across = 0;
-  for (const auto& [region, extended] : ranges::views::zip(regions_, extended_)) {
-    if (!extended) all.bytes += received(region, ranks_.rank);
+  for (const auto& [region, extended] : views::zip(regions_, extended_)) {
+    if (!extended) {
+      all.bytes += (region.elements() - region.count_of(ranks_.rank)) *
+                   static_cast<int64_t>(size_of(region.wire));
+    }
     const int own = extended.is_quantized() ? extended.own : ranks_.rank;
     for (const Extended::Wire& wire : extended.wires) {
       all.bytes += wire.received(own);
@@ -218,7 +269,7 @@ std::vector<AxisTraffic> Level::traffic() const {
 
 int64_t Level::copied() const {
   int64_t bytes = 0;
-  for (const auto& [region, extended] : ranges::views::zip(regions_, extended_)) {
+  for (const auto& [region, extended] : views::zip(regions_, extended_)) {
     if (region.packs || extended) bytes += region.bytes();
   }
   return bytes;

@@ -13,13 +13,6 @@ namespace weft {
 
 namespace {
 
-/// A choice, and what it is predicted to take.
-struct Candidate {
-  StepChoice choice;
-  int64_t bytes = 0;
-  double seconds = 0;
-};
-
 class MemoryPlanner {
  public:
   MemoryPlanner(const std::function<StepCost(const StepChoice&)>& cost, size_t blocks,
@@ -27,10 +20,10 @@ class MemoryPlanner {
       : cost_(cost), blocks_(blocks), machine_(machine), allowed_(allowed) {}
 
   /// The fastest choice of policies that fits, if one does.
-  std::optional<Candidate> fastest(const StepChoice& choice, bool chooses_policies) {
+  std::optional<MemoryPlan> fastest(const StepChoice& choice, bool chooses_policies) {
     if (!chooses_policies) return if_fits(predicted(choice));
-    const std::vector<Candidate> chain = frontier(choice);
-    std::optional<Candidate> best;
+    const std::vector<MemoryPlan> chain = frontier(choice);
+    std::optional<MemoryPlan> best;
     for (size_t i = chain.size(); i-- > 0 && !best;) {
       best = if_fits(chain[i]);
       if (!best || i + 1 == chain.size()) continue;
@@ -43,19 +36,19 @@ class MemoryPlanner {
     return best;
   }
 
-  const std::optional<Candidate>& smallest() const { return smallest_; }
+  const std::optional<MemoryPlan>& smallest() const { return smallest_; }
 
  private:
-  Candidate predicted(const StepChoice& choice) {
+  MemoryPlan predicted(const StepChoice& choice) {
     StepCost cost = cost_(choice);
     if (machine_.overlaps) cost.leave_out_scratch();
-    Candidate candidate{choice, cost.peak_bytes(), step_seconds(cost, machine_).total};
-    if (!smallest_ || candidate.bytes < smallest_->bytes) smallest_ = candidate;
+    MemoryPlan candidate{choice, allowed_, cost.peak_bytes(), step_seconds(cost, machine_).total};
+    if (!smallest_ || candidate.peak < smallest_->peak) smallest_ = candidate;
     return candidate;
   }
 
-  std::optional<Candidate> if_fits(const Candidate& candidate) const {
-    if (candidate.bytes > allowed_) return {};
+  std::optional<MemoryPlan> if_fits(const MemoryPlan& candidate) const {
+    if (candidate.peak > allowed_) return {};
     return candidate;
   }
 
@@ -65,8 +58,8 @@ class MemoryPlanner {
   }
 
   /// All blocks alike, in order of memory and time: those whose mixtures no other choice beats.
-  std::vector<Candidate> frontier(const StepChoice& choice) {
-    std::vector<Candidate> all;
+  std::vector<MemoryPlan> frontier(const StepChoice& choice) {
+    std::vector<MemoryPlan> all;
     for (const std::string_view policy : kBlockPolicies) {
       for (const bool offloads : {false, true}) {
         if (offloads && (policy == "none" || !choice.offload.activations.offloads())) continue;
@@ -74,9 +67,9 @@ class MemoryPlanner {
         all.push_back(predicted(with_blocks(choice, std::vector<std::string>(blocks_, name))));
       }
     }
-    std::ranges::stable_sort(all, {}, &Candidate::bytes);
-    std::vector<Candidate> lower;
-    for (const Candidate& next : all) {
+    std::ranges::stable_sort(all, {}, &MemoryPlan::peak);
+    std::vector<MemoryPlan> lower;
+    for (const MemoryPlan& next : all) {
       if (!lower.empty() && next.seconds >= lower.back().seconds) continue;
       while (lower.size() > 1 && is_above(lower[lower.size() - 2], lower.back(), next)) {
         lower.pop_back();
@@ -87,15 +80,15 @@ class MemoryPlanner {
   }
 
   /// True if mixtures of `a` and `c` are faster than `b` where they take as much memory.
-  static bool is_above(const Candidate& a, const Candidate& b, const Candidate& c) {
-    const auto bytes = [](const Candidate& from, const Candidate& to) {
-      return static_cast<double>(to.bytes - from.bytes);
+  static bool is_above(const MemoryPlan& a, const MemoryPlan& b, const MemoryPlan& c) {
+    const auto bytes = [](const MemoryPlan& from, const MemoryPlan& to) {
+      return static_cast<double>(to.peak - from.peak);
     };
     return (b.seconds - a.seconds) * bytes(a, c) >= (c.seconds - a.seconds) * bytes(a, b);
   }
 
   /// The last `count` blocks like `fast`, the others like `slow`.
-  static StepChoice with_last(const Candidate& slow, const Candidate& fast, size_t count) {
+  static StepChoice with_last(const MemoryPlan& slow, const MemoryPlan& fast, size_t count) {
     std::vector<std::string> mixture = slow.choice.blocks;
     for (size_t i = mixture.size() - count; i < mixture.size(); ++i) {
       mixture[i] = fast.choice.blocks[i];
@@ -104,13 +97,13 @@ class MemoryPlanner {
   }
 
   /// As many of the last blocks like `fast` as fit; backward frees what they saved first.
-  Candidate mixed(const Candidate& fits, const Candidate& fast) {
-    Candidate best = fits;
+  MemoryPlan mixed(const MemoryPlan& fits, const MemoryPlan& fast) {
+    MemoryPlan best = fits;
     size_t least = 0, most = blocks_;
     while (most - least > 1) {
       const size_t middle = (least + most) / 2;
-      const Candidate candidate = predicted(with_last(fits, fast, middle));
-      if (candidate.bytes > allowed_) {
+      const MemoryPlan candidate = predicted(with_last(fits, fast, middle));
+      if (candidate.peak > allowed_) {
         most = middle;
         continue;
       }
@@ -124,7 +117,7 @@ class MemoryPlanner {
   const size_t blocks_;
   const Machine& machine_;
   const int64_t allowed_;
-  std::optional<Candidate> smallest_;
+  std::optional<MemoryPlan> smallest_;
 };
 
 }  // namespace
@@ -172,32 +165,27 @@ static std::vector<std::vector<StepChoice>> schedules_of(const StepChoice& given
   return rungs;
 }
 
-[[noreturn]] static void fail_budget(const MemoryPlanOptions& options, int64_t allowed,
-                                     const Candidate& smallest) {
-  const MemoryPlan least{smallest.choice, allowed, smallest.bytes, smallest.seconds};
-  fail(options.what, ": budget is ", allowed, " bytes, expected at least ", smallest.bytes,
-       ", which take ", least.text(), "; or ", options.cure);
-}
-
 MemoryPlan plan_memory(const std::function<StepCost(const StepChoice&)>& cost,
                        const StepChoice& given, size_t blocks, const MemoryBudget& budget,
                        const Machine& machine, const MemoryPlanOptions& options) {
   const RandomScope scope;
   MemoryPlanner planner(cost, blocks, machine, budget.bytes);
-  std::optional<Candidate> best;
+  std::optional<MemoryPlan> best;
   for (const auto& rung : schedules_of(given, options.schedule, budget.directory)) {
-    const std::optional<Candidate> of_less_offload = best;
+    const std::optional<MemoryPlan> of_less_offload = best;
     for (const StepChoice& schedule : rung) {
       // Without prefetch a step takes longer than predicted: only where nothing else fits.
       if (best && schedule.prefetch == 0) continue;
-      const std::optional<Candidate> one = planner.fastest(schedule, options.policies);
+      const std::optional<MemoryPlan> one = planner.fastest(schedule, options.policies);
       if (one && (!best || one->seconds < best->seconds)) best = one;
     }
     // More on disk costs more: once it does not help, the next does not either.
     if (of_less_offload && best->seconds >= of_less_offload->seconds) break;
   }
-  if (!best) fail_budget(options, budget.bytes, *planner.smallest());
-  return {best->choice, budget.bytes, best->bytes, best->seconds};
+  if (best) return *best;
+  const MemoryPlan& least = *planner.smallest();
+  fail(options.what, ": budget is ", budget.bytes, " bytes, expected at least ", least.peak,
+       ", which take ", least.text(), "; or ", options.cure);
 }
 
 /// The options of a choice.

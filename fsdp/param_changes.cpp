@@ -110,13 +110,9 @@ bool ParamGroup::take_slices_changed() {
   return std::exchange(seen_, version) != version;
 }
 
-Gradients ParamGroup::new_gradients() const {
-  return {roles_, options_.bucket_bytes, options_.offload.gradients, options_.quantization};
-}
-
 /// Lays out the gradients of the trainable parameters, with the settings that they had.
 void ParamGroup::add_gradients() {
-  Gradients made = new_gradients();
+  Gradients made(roles_, options_);
   made.take_settings(gradients_);
   gradients_ = std::move(made);
   frozen_ = 0;

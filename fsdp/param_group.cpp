@@ -36,7 +36,7 @@ Sharding layout_for(const Roles& roles, const Sharding& other_axes, int dim, siz
 }
 
 ParamGroup::ParamGroup(Roles roles, const FullyShardOptions& options)
-    : roles_(std::move(roles)), options_(options), gradients_(new_gradients()) {}
+    : roles_(std::move(roles)), options_(options), gradients_(roles_, options_) {}
 
 std::shared_ptr<ParamGroup> ParamGroup::make(Roles roles, const FullyShardOptions& options) {
   return {new ParamGroup(std::move(roles), options), [](ParamGroup* gone) {

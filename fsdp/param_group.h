@@ -160,7 +160,6 @@ class ParamGroup {
   bool has_slices() const { return slices_->is_bound() || disk_; }
   void allocate_slices();
   void add_param(const Adopted& adopted);
-  Gradients new_gradients() const;
   void add_gradients();
   void check_layout(const std::string& name, const Tensor& value, int dim) const;
   void make_unsharded(size_t i);

@@ -48,7 +48,7 @@ static MemoryBlock part_block(const Region& region, const Ref<Storage>& memory, 
   const int64_t rows = product(region.shape | views::take(region.dim));
   const int64_t each = product(region.shape | views::drop(region.dim + 1));
   const int64_t whole = product(region.shape | views::drop(region.dim));
-  const int64_t from = ranges::accumulate(region.lengths | views::take(rank), int64_t{0}) * each;
+  const int64_t from = sum_before(region.lengths, rank) * each;
   const int64_t columns = region.lengths[static_cast<size_t>(rank)] * each;
   auto* data = static_cast<char*>(memory->data()) + region.offset +
                static_cast<size_t>(from) * size_of(region.dtype);
@@ -191,9 +191,7 @@ Work GradientMessages::exchange(const Ref<Storage>& from, const Ref<Storage>& bu
   const RandomState state = next_stream();
   const auto first = static_cast<uint64_t>(number_) * static_cast<uint64_t>(elements_);
   for (size_t part = 0; part < to_.size(); ++part) {
-    const auto to = static_cast<size_t>(to_[part]);
-    const size_t message =
-        send_ + static_cast<size_t>(ranges::accumulate(bytes_ | views::take(to), int64_t{0}));
+    const size_t message = send_ + static_cast<size_t>(sum_before(bytes_, to_[part]));
     for (size_t i = 0; i < regions_.size(); ++i) {
       const Region& region = regions_[i];
       const Place& place = places_[i][part];

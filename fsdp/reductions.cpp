@@ -34,6 +34,54 @@ Tensor Gradients::sum_of(const Grad& grad) const {
   return local_in(sums(), landing_ + grad.offset, {elements}, grad.param->types.accumulate);
 }
 
+static int64_t bytes_of_element(const ParamGrad& grad) {
+  return static_cast<int64_t>(size_of(grad.param->types.accumulate));
+}
+
+void Gradients::make_file() {
+  std::vector<DiskMemory::Array> arrays;
+  for (const Grad& grad : grads_) {
+    arrays.push_back({concat("gradient of parameter ", grad.param->name),
+                      grad.param->sharded_elements() * bytes_of_element(grad)});
+  }
+  disk_ = DiskMemory::make(tier_.directory(), std::move(arrays), DiskPath::cached);
+  final_ = disk_->storage();
+}
+
+void Gradients::read_sum(const Grad& grad) {
+  wait_for_writes();
+  const Tensor sum = sum_of(grad);
+  if (device_.kind == DeviceKind::cuda) return copy_(sum, in_memory(final_of(grad)));
+  disk_
+      ->read(static_cast<int64_t>(grad.offset), sum.block().numel() * bytes_of_element(grad),
+             sum.block().data)
+      .wait();
+}
+
+/// On one rank backward adds to earlier sums itself, as it does in memory: with the same bits.
+void Gradients::read_sums_to_buffer() {
+  const NoGrad no_grad;
+  for (Grad& grad : grads_) {
+    if (grad.sum == Sum::none) continue;
+    copy_(
+        local_in(buffer_, grad.unsharded.offset, {grad.unsharded.elements()}, grad.unsharded.dtype),
+        in_memory(final_of(grad)));
+    grad.in_buffer = grad.from_file = true;
+    grad.sum = Sum::none;
+  }
+}
+
+void Gradients::write_sum(const Grad& grad) {
+  const Tensor sum = sum_of(grad);
+  if (device_.kind == DeviceKind::cuda) return write_to_disk(final_of(grad), sum);
+  writes_.push_back(disk_->write(static_cast<int64_t>(grad.offset),
+                                 sum.block().numel() * bytes_of_element(grad), sum.block().data));
+}
+
+void Gradients::wait_for_writes() {
+  for (DiskMemory::Transfer& write : std::exchange(writes_, {})) write.wait();
+}
+
 /// Copies the sums that a reduction adds to from the host to the landing area.
 void Gradients::copy_sums_to_device(int bucket) {
   if (!on_host_ || std::exchange(bucket_at(bucket).landed, true)) return;
@@ -100,25 +148,28 @@ void Gradients::reduce_buffer(int bucket, std::vector<Piece>& pieces) {
   }
 }
 
-/// The pieces of an all-reduce of the final sums; adjacent sums share a piece.
-void Gradients::reduce_in_place(int bucket, std::vector<Piece>& pieces) {
-  for (Grad& grad : grads_ | views::filter(is_in(bucket))) {
-    grad.sum = Sum::of_replicas;
+/// On disk there are gaps between some sums, others on each rank, so that each is a run.
+std::vector<Gradients::Run> Gradients::runs_of(int bucket) const {
+  std::vector<Run> runs;
+  for (const Grad& grad : grads_ | views::filter(is_in(bucket))) {
     const DType dtype = grad.param->types.accumulate;
-    char* data = place_of(grad);
-    const int64_t count = grad.param->sharded_elements();
-    const bool joins = !pieces.empty() && pieces.back().dtype == dtype &&
-                       static_cast<char*>(pieces.back().recv) +
-                               counts_.back() * static_cast<int64_t>(size_of(dtype)) ==
-                           data;
-    if (joins) {
-      counts_.back() += count;
-      continue;
+    if (runs.empty() || tier_.is_disk() || runs.back().dtype != dtype) {
+      runs.push_back({grad.offset, 0, dtype});
     }
-    counts_.push_back(count);
+    runs.back().elements += grad.param->sharded_elements();
+  }
+  return runs;
+}
+
+/// The pieces of an all-reduce of the final sums.
+void Gradients::reduce_in_place(int bucket, std::vector<Piece>& pieces) {
+  for (Grad& grad : grads_ | views::filter(is_in(bucket))) grad.sum = Sum::of_replicas;
+  for (const Run& run : runs_of(bucket)) {
+    char* data = static_cast<char*>(sums()->data()) + landing_ + run.offset;
+    counts_.push_back(run.elements);
     const std::span<const int64_t> own(&counts_.back(), 1);
     pieces.push_back(
-        {.send = data, .recv = data, .dtype = dtype, .counts = own, .device = device_});
+        {.send = data, .recv = data, .dtype = run.dtype, .counts = own, .device = device_});
   }
 }
 
@@ -228,32 +279,16 @@ void Gradients::set_aside(int bucket) {
   }
 }
 
-/// Divides the sums of a bucket, and calls the hook with them: once for each run of one dtype, or
-/// for each sum if they rest on disk. Then there are gaps between some, others on each rank, but
-/// all ranks must call the hook equally often.
+/// Divides the sums of a bucket, and calls the hook with them: once for each run, so that all ranks
+/// call it equally often.
 void Gradients::change_sums(int bucket) {
   if (!changes_sums()) return;
   const NoGrad no_grad;
-  std::vector<const Grad*> run;
-  const auto end_run = [&] {
-    if (run.empty()) return;
-    const DType dtype = run[0]->param->types.accumulate;
-    const Grad& last = *run.back();
-    const auto elements = static_cast<int64_t>((last.offset - run[0]->offset) / size_of(dtype)) +
-                          last.param->sharded_elements();
-    const Tensor changed = local_in(sums(), landing_ + run[0]->offset, {elements}, dtype);
+  for (const Run& run : runs_of(bucket)) {
+    const Tensor changed = local_in(sums(), landing_ + run.offset, {run.elements}, run.dtype);
     if (divide_factor_ != 1) mul_(changed, 1 / divide_factor_);
     if (hook_) hook_(changed);
-    run.clear();
-  };
-  const auto joins = [&](const Grad& grad) {
-    return !disk_ && run[0]->param->types.accumulate == grad.param->types.accumulate;
-  };
-  for (const Grad& grad : grads_ | views::filter(is_in(bucket))) {
-    if (!run.empty() && !joins(grad)) end_run();
-    run.push_back(&grad);
   }
-  end_run();
 }
 
 void Gradients::add_sums(int bucket) {

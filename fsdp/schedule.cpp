@@ -9,11 +9,11 @@
 
 namespace weft::fsdp {
 
-void add_traffic(std::vector<AxisTraffic>& by_axes, const std::string& axes, int64_t bytes) {
+void add_received(FullyShardBytes& sum, const std::string& axes, int64_t bytes) {
   if (bytes == 0) return;
-  auto found = std::find_if(by_axes.begin(), by_axes.end(),
-                            [&](const AxisTraffic& other) { return other.axes == axes; });
-  if (found == by_axes.end()) found = by_axes.insert(found, {axes, 0});
+  sum.received += bytes;
+  auto found = std::ranges::find(sum.by_axes, axes, &AxisTraffic::axes);
+  if (found == sum.by_axes.end()) found = sum.by_axes.insert(found, {axes, 0});
   found->bytes += bytes;
 }
 
@@ -101,7 +101,10 @@ namespace {
 class ScheduleWriter final : public Executor {
  public:
   ScheduleWriter(const Recording& recording, const ParamGroups& groups)
-      : recording_(recording), groups_(groups), scheduler_(groups, *this) {}
+      : recording_(recording), groups_(groups), scheduler_(groups, *this) {
+    pool_.set_device(meta);
+    pool_.expect(this, buffer_sizes(groups));
+  }
 
   void run(const StepKind& kind) {
     scheduler_.begin_step(kind.training);
@@ -117,15 +120,16 @@ class ScheduleWriter final : public Executor {
   }
 
   /// Drops the actions so far, but keeps the buffers.
-  void clear() {
-    schedule_ = {.actions = {}, .buffer_bytes = schedule_.buffer_bytes, .by_axes = {}};
-  }
+  void clear() { schedule_ = {}; }
 
-  Schedule schedule() { return std::move(schedule_); }
+  Schedule schedule() {
+    schedule_.bytes.buffers = pool_.bytes();
+    return std::move(schedule_);
+  }
 
   void unshard(ParamGroup& group, size_t level) override {
     const Level& gathered = group.levels()[level];
-    schedule_.copied += gathered.copied();
+    schedule_.bytes.copied += gathered.copied();
     for (const auto& [axes, bytes] : gathered.traffic()) {
       add(Kind::unshard, group, acquire(group, level, gathered.bytes()));
       receive(axes, bytes);
@@ -141,8 +145,7 @@ class ScheduleWriter final : public Executor {
 
   void reshard(ParamGroup& group, size_t level) override {
     const bool keeps = group.controls.keeps_storage;
-    add(Kind::reshard, group,
-        keeps ? buffer_of(group, level) : release(group, level, group.levels()[level].bytes()));
+    add(Kind::reshard, group, keeps ? buffer_of(group, level) : release(group, level));
   }
 
   void allocate_grads(ParamGroup& group) override {
@@ -150,16 +153,14 @@ class ScheduleWriter final : public Executor {
     if (!gradients.is_direct()) acquire(group, kGradients, gradients.buffer_bytes());
   }
 
-  void release_grads(ParamGroup& group) override {
-    release(group, kGradients, group.gradients().buffer_bytes());
-  }
+  void release_grads(ParamGroup& group) override { release(group, kGradients); }
 
   void close_bucket(ParamGroup&, int, size_t) override {}
 
   void reduce_grads(ParamGroup& group, int bucket, size_t reduction) override {
     const Gradients& gradients = group.gradients();
     const auto& [ranks, scatters, at_sync] = gradients.reductions()[reduction];
-    schedule_.copied += gradients.copied(reduction);
+    schedule_.bytes.copied += gradients.copied(reduction);
     add(scatters ? Kind::scatter : Kind::all_reduce, group,
         reduction < gradients.buffer_reductions() ? buffer_of(group, kGradients) : -1, bucket);
     receive(ranks.axes, gradients.traffic(bucket, reduction));
@@ -183,38 +184,27 @@ class ScheduleWriter final : public Executor {
   void receive(const std::string& axes, int64_t bytes) {
     schedule_.actions.back().axes = axes;
     schedule_.actions.back().bytes = bytes;
-    schedule_.received += bytes;
-    add_traffic(schedule_.by_axes, axes, bytes);
+    add_received(schedule_.bytes, axes, bytes);
   }
 
   /// Stands for the gradients' buffer, next to the levels of a group.
   static constexpr size_t kGradients = SIZE_MAX;
 
+  /// The number of a buffer that a group holds; -1 without one.
   int buffer_of(const ParamGroup& group, size_t which) const {
-    auto found = held_.find({&group, which});
-    return found == held_.end() ? -1 : found->second;
+    const auto found = held_.find({&group, which});
+    return found == held_.end() ? -1 : numbers_.at(found->second.get());
   }
 
   int acquire(const ParamGroup& group, size_t which, size_t bytes) {
-    if (const int number = buffer_of(group, which); number >= 0) return number;
-    const size_t size = sizes_.of(bytes);
-    auto& free = free_[size];
-    int number = buffers_;
-    if (free.empty()) {
-      ++buffers_;
-      schedule_.buffer_bytes += static_cast<int64_t>(size);
-    } else {
-      number = free.front();
-      free.erase(free.begin());
-    }
-    return held_[{&group, which}] = number;
+    Ref<Storage>& held = held_[{&group, which}];
+    if (!held) held = pool_.acquire(bytes);
+    return numbers_.try_emplace(held.get(), static_cast<int>(numbers_.size())).first->second;
   }
 
-  int release(const ParamGroup& group, size_t which, size_t bytes) {
+  int release(const ParamGroup& group, size_t which) {
     const int number = buffer_of(group, which);
-    if (number < 0) return number;
-    free_[sizes_.of(bytes)].push_back(number);
-    held_.erase({&group, which});
+    if (number >= 0) pool_.release(std::move(held_.extract({&group, which}).mapped()));
     return number;
   }
 
@@ -222,10 +212,10 @@ class ScheduleWriter final : public Executor {
   const ParamGroups& groups_;
   Schedule schedule_;
   Scheduler scheduler_;
-  std::map<std::pair<const ParamGroup*, size_t>, int> held_;
-  std::map<size_t, std::vector<int>> free_;
-  BufferSizes sizes_{buffer_sizes(groups_)};
-  int buffers_ = 0;
+  /// Without memory.
+  BufferPool pool_;
+  std::map<std::pair<const ParamGroup*, size_t>, Ref<Storage>> held_;
+  std::map<const Storage*, int> numbers_;
 };
 
 }  // namespace
@@ -256,9 +246,9 @@ std::string Schedule::text() const {
     if (action.bytes > 0) out << ", " << action.bytes << " bytes";
     out << '\n';
   }
-  out << "buffers: " << buffer_bytes << " bytes; received: " << received << " bytes";
-  for (const AxisTraffic& part : by_axes) {
-    if (by_axes.size() > 1) out << ", over " << part.axes << ' ' << part.bytes;
+  out << "buffers: " << bytes.buffers << " bytes; received: " << bytes.received << " bytes";
+  for (const AxisTraffic& part : bytes.by_axes) {
+    if (bytes.by_axes.size() > 1) out << ", over " << part.axes << ' ' << part.bytes;
   }
   out << '\n';
   return out.str();

@@ -156,18 +156,15 @@ std::vector<size_t> buffer_sizes(const ParamGroups& groups);
 /// The actions of some steps, in order, and their totals.
 struct Schedule {
   std::vector<ScheduledAction> actions;
-  /// Bytes of all buffers.
-  int64_t buffer_bytes = 0;
-  int64_t received = 0;
-  int64_t copied = 0;
-  std::vector<AxisTraffic> by_axes;
+  /// Those of buffers, and of what is received and copied.
+  FullyShardBytes bytes;
 
   /// One line per action.
   std::string text() const;
 };
 
-/// Adds bytes received over `axes` to a list.
-void add_traffic(std::vector<AxisTraffic>& by_axes, const std::string& axes, int64_t bytes);
+/// Adds bytes received over `axes`.
+void add_received(FullyShardBytes& sum, const std::string& axes, int64_t bytes);
 
 /// Returns the events of a step that runs the modules in their order.
 Recording expected_step(const ParamGroups& groups, bool training);

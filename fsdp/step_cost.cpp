@@ -36,11 +36,8 @@ class MetaSink final : public GradientSink {
 
 }  // namespace
 
-static bool has_axis(const DeviceMesh& mesh, const std::string& name) {
-  for (int axis = 0; axis < mesh.ndim(); ++axis) {
-    if (mesh.axis_name(axis) == name) return true;
-  }
-  return false;
+static int64_t& memory_of(StepCost& cost, Purpose purpose) {
+  return cost.memory[static_cast<size_t>(purpose)];
 }
 
 /// The buffers on `meta`, replicated as `fully_shard` has them.
@@ -62,19 +59,17 @@ static void use_gathered(Module& model, const DeviceMesh& data, const MixedPreci
   for (const ParameterPtr& parameter : model.parameters()) {
     const Tensor value = parameter->value();
     const Sharding sharding = value.is_sharded() ? value.sharding() : Sharding(mesh, {});
-    std::vector<Placement> sums(sharding.placements().begin(), sharding.placements().end());
+    Pattern sums = sharding.pattern();
     for (int axis = 0; axis < mesh.ndim(); ++axis) {
       // Experts are cut by an axis that cuts tokens, and are not gathered over it.
-      if (!has_axis(data, mesh.axis_name(axis)) || sharding[axis].is_shard()) continue;
-      sums[static_cast<size_t>(axis)] = Partial();
+      if (!fsdp::has_axis(data, mesh.axis_name(axis)) || sharding[axis].is_shard()) continue;
+      sums.set(axis, Partial());
     }
     const fsdp::ParamTypes types = fsdp::types_of(precision, value.dtype());
     parameter->set_value(empty(value.shape(), {types.compute, meta, sharding}));
-    set_gradient_sink(
-        parameter->value(),
-        std::make_shared<MetaSink>(empty(
-            value.shape(),
-            {types.reduce, meta, Sharding(mesh, Placements(std::span<const Placement>(sums)))})));
+    set_gradient_sink(parameter->value(),
+                      std::make_shared<MetaSink>(
+                          empty(value.shape(), {types.reduce, meta, Sharding::of(mesh, sums)})));
   }
 }
 
@@ -131,7 +126,7 @@ static void add_micro_steps(const StepModel& model, int64_t micro_steps, StepCos
   add_movements(log, micro_steps, model.expert_axis, cost);
   add_splits(splits.movements, micro_steps, cost);
   cost.work = log.work;
-  cost.memory[static_cast<size_t>(Purpose::other)] = scratch_bytes(log);
+  memory_of(cost, Purpose::other) = scratch_bytes(log);
   for (OpWork& op : cost.work) {
     op.calls *= micro_steps;
     op.operations *= static_cast<double>(micro_steps);
@@ -163,7 +158,7 @@ static void add_optimizer(const StepModel& model, const Offload& offload, const 
   }
   const auto on_disk = [&](const Tier& tier) { return tier.is_disk() ? kElement : 0; };
   const int64_t moments = state.offloads() ? 0 : 2 * elements * kElement;
-  cost.memory[static_cast<size_t>(Purpose::optimizer)] =
+  memory_of(cost, Purpose::optimizer) =
       moments + update_buffer_bytes({on_disk(offload.parameters), on_disk(offload.gradients),
                                      on_disk(state), on_disk(state)},
                                     most);
@@ -199,14 +194,14 @@ static void add_sharding(const StepModel& model, const Offload& offload, const S
                          StepCost& cost) {
   const int64_t micro_steps = step.micro_steps;
   cost.sharding = predicted_bytes(*model.model, static_cast<int>(micro_steps));
-  auto of = [&](Purpose purpose) -> int64_t& { return cost.memory[static_cast<size_t>(purpose)]; };
-  of(Purpose::parameters) = cost.sharding.parameters;
-  of(Purpose::gradients) = cost.sharding.gradients;
-  of(Purpose::gathered) = cost.sharding.buffers;
+  memory_of(cost, Purpose::parameters) = cost.sharding.parameters;
+  memory_of(cost, Purpose::gradients) = cost.sharding.gradients;
+  memory_of(cost, Purpose::gathered) = cost.sharding.buffers;
   add_optimizer(model, offload, step, cost);
   // The norm needs the gradients of one group in memory at a time.
   if (offload.gradients.is_disk()) {
-    of(Purpose::activations) = std::max(of(Purpose::activations), largest_group(model));
+    memory_of(cost, Purpose::activations) =
+        std::max(memory_of(cost, Purpose::activations), largest_group(model));
   }
   for (const AxisTraffic& axis : cost.sharding.by_axes) {
     cost_over(cost, axis.axes, "parameters and gradients").bytes += axis.bytes;
@@ -260,7 +255,7 @@ StepCost step_cost(const std::function<StepModel()>& build, const DeviceMesh& me
   const StepModel sharded = build();
   shard_units(sharded, mesh, sharding, step.fine_units);
   add_sharding(sharded, sharding.offload, step, cost);
-  cost.memory[static_cast<size_t>(Purpose::gathered)] += left;
+  memory_of(cost, Purpose::gathered) += left;
   add_norm(mesh.root(), cost);
   return cost;
 }

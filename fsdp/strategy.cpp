@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <range/v3/algorithm/any_of.hpp>
 #include <range/v3/numeric/accumulate.hpp>
 #include <range/v3/range/conversion.hpp>
 #include <range/v3/view/drop.hpp>
@@ -48,6 +49,11 @@ namespace views = ranges::views;
 
 std::vector<int> numbers_of(const AxisGroup& ranks) {
   return views::ints(0, ranks.size) | ranges::to<std::vector>();
+}
+
+bool has_axis(const DeviceMesh& mesh, const std::string& name) {
+  return ranges::any_of(views::ints(0, mesh.ndim()),
+                        [&](int axis) { return mesh.axis_name(axis) == name; });
 }
 
 static DeviceMesh view_of(const DeviceMesh& mesh, const std::vector<std::string>& axes) {
@@ -215,9 +221,7 @@ static bool is_faster(const DeviceMesh& within, const DeviceMesh& across) {
 }
 
 static void check_axis(const DeviceMesh& mesh, const std::string& within) {
-  bool exists = within.empty();
-  for (int axis = 0; axis < mesh.ndim(); ++axis) exists = exists || mesh.axis_name(axis) == within;
-  if (exists) return;
+  if (within.empty() || has_axis(mesh, within)) return;
   fail("fully_shard: axis within which codes move is ", in_quotes(within), ", expected one of ",
        mesh, ", or an empty name");
 }

@@ -77,29 +77,17 @@ ReadProgram reads_of(const MeshGrid& grid, const Layout& from, const Axes& axes,
 int64_t read_boxes(const ReadProgram& program, ReduceOp op,
                    std::span<const MemoryBlock* const> members, const MemoryBlock& out);
 
-/// Reads phase by phase from the blocks that the members expose.
-class PhaseReader final : public ExchangeReader {
- public:
-  struct Phase {
-    const ReadProgram& program;
-    ReduceOp op;
-    MemoryBlock out;
-  };
-  explicit PhaseReader(std::span<const Phase> phases) : phases_(phases) {}
-
-  int64_t read(int phase, std::span<const void* const> shown) override {
-    const Phase& now = phases_[static_cast<size_t>(phase)];
-    members_.clear();
-    for (const void* blocks : shown) {
-      members_.push_back(blocks ? static_cast<const MemoryBlock*>(blocks) + phase : nullptr);
+/// Runs an exchange in which `read(phase, shown)` does what ExchangeReader::read states.
+template <class F> void exchange(const Communicator& group, const Exchange& call, F read) {
+  struct Reader final : ExchangeReader {
+    explicit Reader(F& by) : by_(by) {}
+    int64_t read(int phase, std::span<const void* const> shown) override {
+      return by_(phase, shown);
     }
-    return read_boxes(now.program, now.op, members_, now.out);
-  }
-
- private:
-  std::span<const Phase> phases_;
-  std::vector<const MemoryBlock*> members_;
-};
+    F& by_;
+  } reader(read);
+  group.transport()->exchange(call, reader);
+}
 
 /// Runs the collective of a step, by default the all_to_all: sends boxes of `in` to the members and
 /// puts those that come into `out`.

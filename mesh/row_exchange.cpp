@@ -160,40 +160,6 @@ static RowLetters sent_keys(const RowRanks& ranks, std::span<const int64_t> keys
   return letters;
 }
 
-namespace {
-
-class FetchedRows final : public ExchangeReader {
- public:
-  FetchedRows(const RowDim& rows, const RowRanks& ranks, std::span<const int64_t> keys,
-              const MemoryBlock& out)
-      : rows_(rows), ranks_(ranks), keys_(keys), out_(out) {}
-
-  int64_t read(int, std::span<const void* const> shown) override {
-    is_wrong = std::any_of(shown.begin(), shown.end(), Shown::is_mistake);
-    int64_t bytes = 0;
-    for (size_t i = 0; i < shown.size() && !is_wrong; ++i) {
-      // Each rank begins with itself, so that they do not all read the same memory at once.
-      const size_t m = (i + static_cast<size_t>(ranks_.self)) % shown.size();
-      const KeyRun run = run_of(keys_, ranks_.ranges[m]);
-      if (i > 0) bytes += bytes_of_rows(rows_, run.count(), out_.dtype);
-      if (!shown[m]) continue;
-      read_rows(rows_, *static_cast<const MemoryBlock*>(shown[m]), ranks_.ranges[m],
-                part_of(keys_, run), rows_of(rows_, out_, run));
-    }
-    return bytes;
-  }
-
-  bool is_wrong = false;
-
- private:
-  const RowDim& rows_;
-  const RowRanks& ranks_;
-  std::span<const int64_t> keys_;
-  const MemoryBlock& out_;
-};
-
-}  // namespace
-
 static void fetch_by_letters(const RowDim& rows, const RowRanks& ranks, const MemoryBlock& in,
                              std::span<const int64_t> keys, const MemoryBlock& out,
                              const std::string& mistake) {
@@ -220,18 +186,30 @@ void fetch_distinct_rows(const RowDim& rows, const MemoryBlock& in, std::span<co
     return fetch_by_letters(rows, ranks, in, keys, out, mistake);
   }
   const Shown block(in, !mistake.empty());
-  FetchedRows reader(rows, ranks, keys, out);
-  const Exchange call{
-      .blocks = {&block.shown, 1}, .content = content_of(rows, false), .words = "fetch_rows"};
-  ranks.group.transport()->exchange(call, reader);
-  if (reader.is_wrong) fail_on_all_ranks(ranks.group, mistake);
+  bool is_wrong = false;
+  const auto read = [&](int, std::span<const void* const> shown) {
+    is_wrong = std::any_of(shown.begin(), shown.end(), Shown::is_mistake);
+    int64_t bytes = 0;
+    for (size_t i = 0; i < shown.size() && !is_wrong; ++i) {
+      // Each rank begins with itself, so that they do not all read the same memory at once.
+      const size_t m = (i + static_cast<size_t>(ranks.self)) % shown.size();
+      const KeyRun run = run_of(keys, ranks.ranges[m]);
+      if (i > 0) bytes += bytes_of_rows(rows, run.count(), out.dtype);
+      if (!shown[m]) continue;
+      read_rows(rows, *static_cast<const MemoryBlock*>(shown[m]), ranks.ranges[m],
+                part_of(keys, run), rows_of(rows, out, run));
+    }
+    return bytes;
+  };
+  exchange(ranks.group,
+           {.blocks = {&block.shown, 1}, .content = content_of(rows, false), .words = "fetch_rows"},
+           read);
+  if (is_wrong) fail_on_all_ranks(ranks.group, mistake);
 }
 
-namespace {
-
 /// Positions of the members, in the order of their parts of the dim.
-std::vector<size_t> senders_in_order(const RowDim& to, const Layout& from,
-                                     const std::vector<int>& members) {
+static std::vector<size_t> senders_in_order(const RowDim& to, const Layout& from,
+                                            const std::vector<int>& members) {
   std::vector<int64_t> offsets;
   for (const int rank : members) offsets.push_back(from.box_of(rank).offset[to.dim]);
   std::vector<size_t> order(members.size());
@@ -241,73 +219,67 @@ std::vector<size_t> senders_in_order(const RowDim& to, const Layout& from,
   return order;
 }
 
-/// Phase 0 reads the keys of this rank's part of the dim, phase 1 their rows.
-class SentRows final : public ExchangeReader {
- public:
-  SentRows(const RowDim& to, const RowRanks& ranks, std::vector<size_t> order,
-           const MemoryBlock& rows)
-      : to_(to), ranks_(ranks), order_(std::move(order)), rows_(rows), runs_(order_.size()) {}
+namespace {
 
-  int64_t read(int phase, std::span<const void* const> shown) override {
+/// Reads what the ranks send to this one.
+struct SentRows {
+  /// Phase 0 reads the keys of this rank's part of the dim, phase 1 their rows.
+  int64_t read(int phase, std::span<const void* const> shown) {
     if (phase == 0) is_wrong = std::any_of(shown.begin(), shown.end(), Shown::is_mistake);
     if (is_wrong) return 0;
     return phase == 0 ? read_keys(shown) : read_values(shown);
   }
+  int64_t read_keys(std::span<const void* const> shown);
+  int64_t read_values(std::span<const void* const> shown);
 
-  KeyedRows made;
+  const RowDim& to;
+  const RowRanks& ranks;
+  const std::vector<size_t>& order;
+  const MemoryBlock& rows;
+  std::vector<KeyRun> runs = std::vector<KeyRun>(order.size());
+  KeyedRows made = {};
   bool is_wrong = false;
-
- private:
-  static const MemoryBlock* blocks_of(const void* shown) {
-    return static_cast<const MemoryBlock*>(shown);
-  }
-
-  int64_t read_keys(std::span<const void* const> shown) {
-    int64_t bytes = 0;
-    const KeyRange mine = ranks_.ranges[static_cast<size_t>(ranks_.self)];
-    for (const size_t m : order_) {
-      if (!shown[m]) continue;
-      const MemoryBlock& block = *blocks_of(shown[m]);
-      std::vector<int64_t> here;
-      if (block.device.kind == DeviceKind::cuda && block.numel() > 0) {
-        here.resize(static_cast<size_t>(block.numel()));
-        copy(dense_block(here.data(), DType::i64, block.shape), block);
-      }
-      const int64_t* keys = here.empty() ? block.as<int64_t>() : here.data();
-      const std::span<const int64_t> all(keys, static_cast<size_t>(block.numel()));
-      runs_[m] = run_of(all, mine);
-      const auto named = part_of(all, runs_[m]);
-      made.keys.insert(made.keys.end(), named.begin(), named.end());
-      if (m != static_cast<size_t>(ranks_.self)) {
-        bytes += runs_[m].count() * static_cast<int64_t>(sizeof(int64_t));
-      }
-    }
-    return bytes;
-  }
-
-  int64_t read_values(std::span<const void* const> shown) {
-    made.make_room(to_, static_cast<int64_t>(made.keys.size()), rows_.dtype, rows_.device);
-    size_t at = 0;
-    int64_t bytes = 0;
-    for (const size_t m : order_) {
-      if (!shown[m]) continue;
-      const KeyRun& run = runs_[m];
-      const size_t begin = std::exchange(at, at + (run.end - run.begin));
-      const MemoryBlock block = rows_of(to_, blocks_of(shown[m])[1], run);
-      if (block.numel() != 0) copy(rows_of(to_, made.rows, {begin, at}), block);
-      if (m != static_cast<size_t>(ranks_.self)) {
-        bytes += bytes_of_rows(to_, run.count(), rows_.dtype);
-      }
-    }
-    return bytes;
-  }
-
-  const RowDim& to_;
-  const RowRanks& ranks_;
-  std::vector<size_t> order_;
-  const MemoryBlock& rows_;
-  std::vector<KeyRun> runs_;
 };
+
+int64_t SentRows::read_keys(std::span<const void* const> shown) {
+  int64_t bytes = 0;
+  const KeyRange mine = ranks.ranges[static_cast<size_t>(ranks.self)];
+  for (const size_t m : order) {
+    if (!shown[m]) continue;
+    const MemoryBlock& block = *static_cast<const MemoryBlock*>(shown[m]);
+    std::vector<int64_t> here;
+    if (block.device.kind == DeviceKind::cuda && block.numel() > 0) {
+      here.resize(static_cast<size_t>(block.numel()));
+      copy(dense_block(here.data(), DType::i64, block.shape), block);
+    }
+    const int64_t* keys = here.empty() ? block.as<int64_t>() : here.data();
+    const std::span<const int64_t> all(keys, static_cast<size_t>(block.numel()));
+    runs[m] = run_of(all, mine);
+    const auto named = part_of(all, runs[m]);
+    made.keys.insert(made.keys.end(), named.begin(), named.end());
+    if (m != static_cast<size_t>(ranks.self)) {
+      bytes += runs[m].count() * static_cast<int64_t>(sizeof(int64_t));
+    }
+  }
+  return bytes;
+}
+
+int64_t SentRows::read_values(std::span<const void* const> shown) {
+  made.make_room(to, static_cast<int64_t>(made.keys.size()), rows.dtype, rows.device);
+  size_t at = 0;
+  int64_t bytes = 0;
+  for (const size_t m : order) {
+    if (!shown[m]) continue;
+    const KeyRun& run = runs[m];
+    const size_t begin = std::exchange(at, at + (run.end - run.begin));
+    const MemoryBlock block = rows_of(to, static_cast<const MemoryBlock*>(shown[m])[1], run);
+    if (block.numel() != 0) copy(rows_of(to, made.rows, {begin, at}), block);
+    if (m != static_cast<size_t>(ranks.self)) {
+      bytes += bytes_of_rows(to, run.count(), rows.dtype);
+    }
+  }
+  return bytes;
+}
 
 }  // namespace
 
@@ -357,11 +329,11 @@ KeyedRows send_distinct_rows(const RowDim& to, const Layout& from, const Axes& o
   const IndexBlock named({keys.begin(), keys.end()}, rows.device);
   const Shown shown_keys(named, !mistake.empty()), shown_rows(rows, false);
   const std::array<MemoryBlock, 2> blocks = {shown_keys.shown, shown_rows.shown};
-  SentRows reader(to, ranks, order, rows);
-  const Exchange call{.blocks = blocks, .content = content_of(to, true), .words = "write_rows"};
-  ranks.group.transport()->exchange(call, reader);
-  if (reader.is_wrong) fail_on_all_ranks(ranks.group, mistake);
-  return std::move(reader.made);
+  SentRows sent{to, ranks, order, rows};
+  exchange(ranks.group, {.blocks = blocks, .content = content_of(to, true), .words = "write_rows"},
+           [&](int phase, std::span<const void* const> shown) { return sent.read(phase, shown); });
+  if (sent.is_wrong) fail_on_all_ranks(ranks.group, mistake);
+  return std::move(sent.made);
 }
 
 }  // namespace weft

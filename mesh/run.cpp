@@ -29,6 +29,26 @@ class Scratch {
   std::vector<Ref<Storage>> held_;
 };
 
+/// What a rank reads in one phase of an exchange.
+struct Phase {
+  const ReadProgram& program;
+  ReduceOp op;
+  MemoryBlock out;
+};
+
+/// Reads phase by phase from the blocks that the members expose.
+void read_phases(const Communicator& group, const Exchange& call, std::span<const Phase> phases) {
+  std::vector<const MemoryBlock*> members;
+  exchange(group, call, [&](int phase, std::span<const void* const> shown) {
+    const Phase& now = phases[static_cast<size_t>(phase)];
+    members.clear();
+    for (const void* blocks : shown) {
+      members.push_back(blocks ? static_cast<const MemoryBlock*>(blocks) + phase : nullptr);
+    }
+    return read_boxes(now.program, now.op, members, now.out);
+  });
+}
+
 /// One run of a plan.
 class PlanRun {
  public:
@@ -79,7 +99,7 @@ class PlanRun {
 
   void exchange(size_t begin, size_t end, const MemoryBlock& in, const MemoryBlock& out) {
     std::vector<MemoryBlock> shown;
-    std::vector<PhaseReader::Phase> phases;
+    std::vector<Phase> phases;
     shown.reserve(end - begin);
     phases.reserve(end - begin);
     shown.push_back(readable(in, program(begin).read));
@@ -89,11 +109,11 @@ class PlanRun {
       phases.push_back({program(i).read, plan_.steps[i].op, result});
       if (!is_last) shown.push_back(result);
     }
-    PhaseReader reader(phases);
-    Exchange call{.blocks = shown,
-                  .content = mixed(plan_.program->content, begin),
-                  .words = plan_.program->words};
-    program(begin).group.transport()->exchange(call, reader);
+    read_phases(program(begin).group,
+                {.blocks = shown,
+                 .content = mixed(plan_.program->content, begin),
+                 .words = plan_.program->words},
+                phases);
   }
 
   /// Returns the block for the result of a phase that is not the last.
@@ -244,10 +264,9 @@ void fetch(const Ref<Layout>& from, const MemoryBlock& in,
     return fetch_by_sending(group, members, *from, in, wishes, wanted, out);
   }
   ReadProgram program = reads_of(grid, *from, axes, wanted);
-  const PhaseReader::Phase phase{program, ReduceOp::sum, out};
-  PhaseReader reader({&phase, 1});
-  Exchange call{.blocks = {&in, 1}, .content = content_of(*from, wishes), .words = "fetch"};
-  group.transport()->exchange(call, reader);
+  const Phase phase{program, ReduceOp::sum, out};
+  read_phases(group, {.blocks = {&in, 1}, .content = content_of(*from, wishes), .words = "fetch"},
+              {&phase, 1});
 }
 
 }  // namespace weft
