@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <range/v3/view/enumerate.hpp>
-#include <range/v3/view/reverse.hpp>
+#include <ranges>
 
 #include "fsdp/fsdp_state.h"
 #include "weft/context.h"
@@ -13,10 +13,8 @@
 
 namespace weft::fsdp {
 
-namespace views = ranges::views;
-
 static bool contains(const FsdpStates& states, const std::shared_ptr<FsdpState>& state) {
-  return std::find(states.begin(), states.end(), state) != states.end();
+  return std::ranges::find(states, state) != states.end();
 }
 
 FsdpStates states_below(Module& module) {
@@ -28,8 +26,8 @@ FsdpStates states_below(Module& module) {
       if (contains(states, state)) continue;
       std::vector<std::string> names;
       for (const Module* member : state->modules()) {
-        const auto found = std::find_if(all.begin(), all.end(),
-                                        [&](const auto& other) { return other.second == member; });
+        const auto found =
+            std::ranges::find_if(all, [&](const auto& other) { return other.second == member; });
         names.push_back(found == all.end() ? "" : found->first);
       }
       state->group()->set_names(std::move(names));
@@ -61,15 +59,14 @@ static bool is_below(const std::string& name, const std::string& module) {
 /// True if a module below ignores the parameter, or its group has it and it has no name outside
 /// the modules of that group.
 static bool stays_below(const FsdpStates& below, const NamedParameter& named) {
-  return std::any_of(below.begin(), below.end(), [&](const auto& state) {
+  return std::ranges::any_of(below, [&](const auto& state) {
     const ParamGroup& owner = *state->group();
     const auto is_within = [&](const std::string& name) {
-      return std::any_of(owner.names().begin(), owner.names().end(),
-                         [&](const std::string& module) { return is_below(name, module); });
+      return std::ranges::any_of(owner.names(),
+                                 [&](const std::string& module) { return is_below(name, module); });
     };
     return owner.ignores(*named.parameter) ||
-           (owner.owns(*named.parameter) &&
-            std::all_of(named.names.begin(), named.names.end(), is_within));
+           (owner.owns(*named.parameter) && std::ranges::all_of(named.names, is_within));
   });
 }
 
@@ -139,19 +136,18 @@ static std::vector<Assigned> assignment(const FsdpStates& states,
   std::vector<std::string> unknown = options.ignored;
   std::vector<Assigned> all;
   const auto is_known = [&](const NamedParameter& named) {
-    return std::any_of(all.begin(), all.end(), [&](const Assigned& other) {
-      return other.named.parameter == named.parameter;
-    });
+    return std::ranges::any_of(
+        all, [&](const Assigned& other) { return other.named.parameter == named.parameter; });
   };
-  for (const auto& [member, module] : views::enumerate(modules)) {
+  for (const auto& [member, module] : ranges::views::enumerate(modules)) {
     const FsdpStates below = states_below(*module);
     for (NamedParameter& named : module->named_parameters()) {
       if (is_known(named)) continue;
       auto found = std::find_first_of(unknown.begin(), unknown.end(), named.names.begin(),
                                       named.names.end());
       const auto& listed = options.ignored_params;
-      const bool ignores = found != unknown.end() ||
-                           std::find(listed.begin(), listed.end(), named.parameter) != listed.end();
+      const bool ignores =
+          found != unknown.end() || std::ranges::find(listed, named.parameter) != listed.end();
       if (found != unknown.end()) unknown.erase(found);
       if (!ignores && stays_below(below, named)) continue;
       std::shared_ptr<FsdpState> state;
@@ -189,7 +185,7 @@ std::vector<ParamGroup*> adopt_again(const FsdpStates& before, const FsdpStates&
     // Modules below come after those that contain them, the outermost at the end.
     const std::vector<Module*> outermost = states.back()->modules();
     FsdpStates done;
-    for (const auto& state : views::reverse(states)) {
+    for (const auto& state : std::views::reverse(states)) {
       const std::vector<Module*> modules = state->modules();
       if (modules == outermost || contains(done, state)) continue;
       const FsdpStates own = ModuleSharder::attachments<FsdpState>(*modules[0]);

@@ -47,7 +47,13 @@ size_t place_of_array(int64_t elements, DType dtype, bool on_disk, size_t& end) 
 
 std::vector<int64_t> parts_of(int64_t n, std::span<const int> sizes) {
   std::vector<int64_t> parts{n};
-  for (const int size : sizes) parts = chunks_of(parts, size);
+  for (const int size : sizes) {
+    std::vector<int64_t> finer;
+    for (const int64_t length : parts) {
+      for (int i = 0; i < size; ++i) finer.push_back(chunk_of(length, size, i).length);
+    }
+    parts = std::move(finer);
+  }
   return parts;
 }
 
@@ -176,12 +182,12 @@ void BufferPool::expect(const void* user, std::vector<size_t> sizes) {
   expected_[user] = std::move(sizes);
   sizes_.clear();
   for (const auto& [of, all] : expected_) sizes_.insert(sizes_.end(), all.begin(), all.end());
-  std::sort(sizes_.begin(), sizes_.end(), std::greater<>());
+  std::ranges::sort(sizes_, std::greater<>());
 }
 
 Ref<Storage> BufferPool::acquire(size_t bytes) {
   const size_t size = size_for(bytes);
-  auto found = std::find_if(free_.begin(), free_.end(), [&](const Free& free) {
+  auto found = std::ranges::find_if(free_, [&](const Free& free) {
     return free.buffer->bytes() == size && free.buffer->device() == device_;
   });
   if (found != free_.end()) {

@@ -8,7 +8,7 @@
 namespace weft::fsdp {
 
 bool FsdpContext::syncs_all() const {
-  return syncs_ && std::all_of(groups_.begin(), groups_.end(), [](const auto& group) {
+  return syncs_ && std::ranges::all_of(groups_, [](const auto& group) {
            return group->controls.reduces && group->controls.all_reduces;
          });
 }
@@ -120,14 +120,14 @@ void FsdpContext::readopt() {
   const FsdpStates before = states_, now = states_from(states_.back()->modules());
   const std::vector<ParamGroup*> changed = adopt_again(before, now);
   for (const auto& group : groups_) {
-    const bool is_changed = std::find(changed.begin(), changed.end(), group.get()) != changed.end();
+    const bool is_changed = std::ranges::find(changed, group.get()) != changed.end();
     if (is_changed) scheduler_.drop_grads(*group);
   }
   use_states(now);
   recordings_ = {};
   // Modules that left the model are separate models.
   for (const auto& state : before) {
-    if (std::find(now.begin(), now.end(), state) != now.end()) continue;
+    if (std::ranges::find(now, state) != now.end()) continue;
     const std::vector<Module*> modules = state->modules();
     const auto own =
         modules.empty() ? nullptr : ModuleSharder::attachment<FsdpContext>(*modules[0]);

@@ -300,8 +300,8 @@ void FsdpContext::finalize() {
 
 /// Waits until the streams no longer use memory of the host, which may be read and written then.
 void FsdpContext::wait_for_host_copies() {
-  const bool offloads = std::any_of(groups_.begin(), groups_.end(),
-                                    [](const auto& group) { return group->offloads(); });
+  const bool offloads =
+      std::ranges::any_of(groups_, [](const auto& group) { return group->offloads(); });
   if (!offloads) return;
   Event::record(stream(StreamRole::gather)).synchronize();
   Event::record(stream(StreamRole::scatter)).synchronize();

@@ -121,9 +121,8 @@ Tensors FsdpState::pre_forward(size_t member, const Tensors& inputs) {
 
 Tensors FsdpState::post_forward(size_t member, const Tensors& outputs) {
   members_[member].has_run = true;
-  const bool all = std::all_of(members_.begin(), members_.end(), [](const Member& each) {
-    return each.has_run || each.life.expired();
-  });
+  const bool all = std::ranges::all_of(
+      members_, [](const Member& each) { return each.has_run || each.life.expired(); });
   const auto shared = context();
   if (all || !open_ || shared->is_first(*group_)) {
     open_ = false;

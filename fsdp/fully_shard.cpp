@@ -26,8 +26,8 @@ static void check_free(const FsdpStates& below) {
     const auto context = state->find_context();
     if (!context) continue;
     const ParamGroup& root = context->root();
-    if (std::any_of(below.begin(), below.end(),
-                    [&](const auto& other) { return other->group().get() == &root; })) {
+    if (std::ranges::any_of(below,
+                            [&](const auto& other) { return other->group().get() == &root; })) {
       continue;
     }
     fail("fully_shard: module ", in_quotes(state->group()->name()),
@@ -99,7 +99,7 @@ static FsdpStates new_states(const std::vector<Module*>& modules, const DeviceMe
       }
       if (over == mesh && strategy.rows == options.strategy.rows) continue;
       const auto is_for = [&](const auto& state) { return state->is_for(over, strategy); };
-      if (std::any_of(states.begin(), states.end(), is_for)) continue;
+      if (std::ranges::any_of(states, is_for)) continue;
       states.push_back(make(over, strategy));
     }
   }

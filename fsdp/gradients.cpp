@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <functional>
 #include <range/v3/numeric/accumulate.hpp>
-#include <range/v3/view/filter.hpp>
-#include <range/v3/view/reverse.hpp>
+#include <ranges>
 
 #include "weft/context.h"
 #include "weft/error.h"
@@ -14,8 +13,6 @@
 #include "weft/ops/factories.h"
 
 namespace weft::fsdp {
-
-namespace views = ranges::views;
 
 /// A reduction over this rank alone, which only copies the gradients to the host.
 static Reduction reduction_alone(const Roles& roles) {
@@ -75,10 +72,9 @@ void Gradients::add(FsdpParam& param) {
 
 void Gradients::lay_out() {
   const bool scatters = !reductions_.empty() && reductions_[0].scatters;
-  direct_ =
-      !scatters && !on_host_ && std::all_of(grads_.begin(), grads_.end(), [](const Grad& grad) {
-        return grad.param->types.reduce == grad.param->types.accumulate;
-      });
+  direct_ = !scatters && !on_host_ && std::ranges::all_of(grads_, [](const Grad& grad) {
+    return grad.param->types.reduce == grad.param->types.accumulate;
+  });
   for (Grad& grad : grads_) {
     const FsdpParam& param = *grad.param;
     const DType wire = param.types.reduce, rests = param.types.accumulate;
@@ -116,7 +112,7 @@ void Gradients::cut_into_buckets() {
   const bool cuts = !reductions_.empty() && !reductions_[0].scatters;
   int64_t bytes = 0;
   int bucket = 0;
-  for (Grad& grad : views::reverse(grads_)) {
+  for (Grad& grad : std::views::reverse(grads_)) {
     if (cuts && bytes >= bucket_bytes_) {
       ++bucket;
       bytes = 0;
@@ -262,7 +258,7 @@ int Gradients::pre_accumulate_grad(size_t i) {
     return -1;
   }
   // The other gradients may get contributions too. The end of backward completes those that do not.
-  for (Grad& other : grads_ | views::filter(is_in(grad.bucket))) expect(other);
+  for (Grad& other : grads_ | std::views::filter(is_in(grad.bucket))) expect(other);
   return grad.bucket;
 }
 
@@ -275,7 +271,7 @@ int Gradients::post_accumulate_grad(size_t i) {
 
 void Gradients::close_bucket(int bucket, size_t reductions) {
   const bool waits = !reductions_.empty() && reductions == 0;
-  for (Grad& grad : grads_ | views::filter(is_in(bucket))) {
+  for (Grad& grad : grads_ | std::views::filter(is_in(bucket))) {
     const bool written = grad.progress == Progress::written || grad.progress == Progress::complete;
     if (!written && !holds_earlier(grad) && device_.kind != DeviceKind::meta) {
       const NoGrad no_grad;
@@ -331,8 +327,7 @@ void Gradients::move_param_grads(const Ref<Storage>& from, const Ref<Storage>& t
 }
 
 bool Gradients::is_under_way() const {
-  return std::any_of(buckets_.begin(), buckets_.end(),
-                     [](const Bucket& bucket) { return bucket.under_way; });
+  return std::ranges::any_of(buckets_, [](const Bucket& bucket) { return bucket.under_way; });
 }
 
 void Gradients::wait_quietly() noexcept {
@@ -365,7 +360,7 @@ int64_t Gradients::traffic(int bucket, size_t reduction) const {
     for (const Run& run : runs_of(bucket)) add_reduced(run.elements, run.dtype, run.dtype);
     return bytes;
   }
-  for (const Grad& grad : grads_ | views::filter(is_in(bucket))) {
+  for (const Grad& grad : grads_ | std::views::filter(is_in(bucket))) {
     const Region& from = reduction == 0 ? grad.unsharded : grad.middle;
     if (scatters) {
       bytes +=

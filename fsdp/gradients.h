@@ -171,9 +171,7 @@ class Gradients {
   void add_sums(int bucket);
   // reductions.cpp: sums on disk
   void make_file();
-  void read_sum(const Grad& grad);
   void read_sums_to_buffer();
-  void write_sum(const Grad& grad);
   void wait_for_writes();
 
   Roles roles_;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <range/v3/view/enumerate.hpp>
 #include <utility>
 
 #include "fsdp/param_group.h"
@@ -82,6 +81,13 @@ void ParamGroup::show_slice(FsdpParam& param) {
   }
 }
 
+void ParamGroup::show_params() {
+  for (const auto& param : params_) {
+    show_slice(*param);
+    make_unsharded(*param);
+  }
+}
+
 void ParamGroup::copy_set_values() {
   if (!has_slices()) return;
   for (auto& param : params_) {
@@ -98,11 +104,10 @@ void ParamGroup::materialize(Device device) {
   set_device(device);
   for (auto& param : params_) keep_value(*param);
   allocate_slices();
-  for (const auto& [i, param] : ranges::views::enumerate(params_)) {
+  for (const auto& param : params_) {
     if (device.kind != DeviceKind::meta) copy_value(*param);
-    show_slice(*param);
-    make_unsharded(i);
   }
+  show_params();
 }
 
 bool ParamGroup::take_slices_changed() {
@@ -127,7 +132,7 @@ void ParamGroup::add_gradients() {
 }
 
 bool ParamGroup::trainable_changed() const {
-  const auto changed = std::find_if(parameters_.begin(), parameters_.end(), [](const Adopted& own) {
+  const auto changed = std::ranges::find_if(parameters_, [](const Adopted& own) {
     return own.named.parameter->is_trainable() != own.trainable;
   });
   if (changed == parameters_.end()) return false;
@@ -151,10 +156,7 @@ void ParamGroup::update_trainable() {
   for (const auto& param : params_) param->trainable = param->parameter->is_trainable();
   add_gradients();
   gradients_.set_device(device_);
-  for (size_t i = 0; i < params_.size(); ++i) {
-    show_slice(*params_[i]);
-    make_unsharded(i);
-  }
+  show_params();
 }
 
 void ParamGroup::add_layouts(Layouts& layouts) const {
@@ -168,12 +170,11 @@ void ParamGroup::begin_readopting(const Layouts& layouts) {
 
 bool ParamGroup::was_readopted() const {
   const auto has = [](const std::vector<Adopted>& all, const Adopted& one) {
-    return std::any_of(all.begin(), all.end(),
-                       [&](const Adopted& other) { return other.is(*one.named.parameter); });
+    return std::ranges::any_of(
+        all, [&](const Adopted& other) { return other.is(*one.named.parameter); });
   };
   return parameters_.size() != previous_.size() ||
-         !std::all_of(parameters_.begin(), parameters_.end(),
-                      [&](const Adopted& own) { return has(previous_, own); });
+         !std::ranges::all_of(parameters_, [&](const Adopted& own) { return has(previous_, own); });
 }
 
 void ParamGroup::check_readopting() const {

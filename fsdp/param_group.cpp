@@ -47,8 +47,7 @@ std::shared_ptr<ParamGroup> ParamGroup::make(Roles roles, const FullyShardOption
 
 bool ParamGroup::is_under_way() const {
   return gradients_.is_under_way() ||
-         std::any_of(levels_.begin(), levels_.end(),
-                     [](const Level& level) { return level.is_under_way(); });
+         std::ranges::any_of(levels_, [](const Level& level) { return level.is_under_way(); });
 }
 
 void ParamGroup::end_departed() { EndOnThread<ParamGroup>::of_thread()->reap(); }
@@ -56,13 +55,13 @@ void ParamGroup::end_departed() { EndOnThread<ParamGroup>::of_thread()->reap(); 
 ParamGroup::~ParamGroup() { unbind_all(); }
 
 bool ParamGroup::owns(const Parameter& parameter) const {
-  return std::any_of(parameters_.begin(), parameters_.end(),
-                     [&](const Adopted& adopted) { return adopted.is(parameter); });
+  return std::ranges::any_of(parameters_,
+                             [&](const Adopted& adopted) { return adopted.is(parameter); });
 }
 
 bool ParamGroup::ignores(const Parameter& parameter) const {
-  return std::any_of(ignored_.begin(), ignored_.end(),
-                     [&](const ParameterPtr& ignored) { return ignored.get() == &parameter; });
+  return std::ranges::any_of(
+      ignored_, [&](const ParameterPtr& ignored) { return ignored.get() == &parameter; });
 }
 
 void ParamGroup::adopt(NamedParameter parameter, size_t member) {
@@ -106,14 +105,13 @@ bool ParamGroup::build() {
          "ones, and all before the first forward");
   }
   // Trainable parameters are adjacent, so that one call updates them all.
-  std::stable_partition(parameters_.begin(), parameters_.end(),
-                        [](const Adopted& adopted) { return adopted.trainable; });
+  std::ranges::stable_partition(parameters_,
+                                [](const Adopted& adopted) { return adopted.trainable; });
   for (const Adopted& adopted : parameters_) add_param(adopted);
   add_gradients();
   make_levels();
-  const bool declared = std::any_of(params_.begin(), params_.end(), [](const auto& param) {
-    return !param->parameter->is_materialized();
-  });
+  const bool declared = std::ranges::any_of(
+      params_, [](const auto& param) { return !param->parameter->is_materialized(); });
   const bool has_values = !declared && !params_.empty();
   if (has_values) set_device(params_[0]->parameter->value().device());
   if (declared) {
@@ -122,12 +120,11 @@ bool ParamGroup::build() {
   } else {
     allocate_slices();
   }
-  for (const auto& [i, param] : ranges::views::enumerate(params_)) {
+  for (const auto& param : params_) {
     keep_value(*param);
     if (has_slices()) copy_value(*param);
-    show_slice(*param);
-    make_unsharded(i);
   }
+  show_params();
   built_ = true;
   return has_values;
 }
@@ -144,14 +141,14 @@ void ParamGroup::make_levels() {
   if (params_.empty()) return;
   AxisGroup kept = roles_.kept_group();
   AxisGroup use = roles_.use_group();
-  bool casts = std::any_of(params_.begin(), params_.end(), [](const auto& param) {
+  bool casts = std::ranges::any_of(params_, [](const auto& param) {
     return param->types.storage != param->types.compute || param->extension;
   });
   const bool offloads = options_.offload.parameters.offloads();
-  const bool codes = roles_.ranks_at_use == 0 &&
-                     std::all_of(params_.begin(), params_.end(), [](const auto& param) {
-                       return param->codes && !param->extension;
-                     });
+  const bool codes =
+      roles_.ranks_at_use == 0 && std::ranges::all_of(params_, [](const auto& param) {
+        return param->codes && !param->extension;
+      });
   const auto stages = [&](size_t first, size_t last) {
     return codes ? stages_of(roles_, first, last, options_.quantization) : std::nullopt;
   };
@@ -270,8 +267,7 @@ void ParamGroup::add_param(const Adopted& adopted) {
 }
 
 /// Makes the tensor that forward reads, on unbound storage.
-void ParamGroup::make_unsharded(size_t i) {
-  FsdpParam& param = *params_[i];
+void ParamGroup::make_unsharded(FsdpParam& param) {
   const DType dtype = param.types.compute;
   const auto bytes = static_cast<size_t>(param.unsharded_elements()) * size_of(dtype);
   const Ref<Storage> memory = Storage::unbound(bytes, device_, concat("parameter ", param.name));

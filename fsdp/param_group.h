@@ -162,10 +162,11 @@ class ParamGroup {
   void add_param(const Adopted& adopted);
   void add_gradients();
   void check_layout(const std::string& name, const Tensor& value, int dim) const;
-  void make_unsharded(size_t i);
+  void make_unsharded(FsdpParam& param);
   void keep_value(FsdpParam& param);
   void copy_value(FsdpParam& param);
   void show_slice(FsdpParam& param);
+  void show_params();
   Tensor slice_of(const FsdpParam& param) const;
 
   Roles roles_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <range/v3/view/filter.hpp>
+#include <ranges>
 #include <utility>
 
 #include "fsdp/gradients.h"
@@ -12,8 +12,6 @@
 #include "weft/ops/in_place.h"
 
 namespace weft::fsdp {
-
-namespace views = ranges::views;
 
 /// True if this rank's final sum counts: only the first replica adds to a sum over all replicas.
 bool Gradients::counts_here(const Grad& grad) const {
@@ -34,28 +32,18 @@ Tensor Gradients::sum_of(const Grad& grad) const {
   return local_in(sums(), landing_ + grad.offset, {elements}, grad.param->types.accumulate);
 }
 
-static int64_t bytes_of_element(const ParamGrad& grad) {
-  return static_cast<int64_t>(size_of(grad.param->types.accumulate));
+static int64_t bytes_of_sum(const ParamGrad& grad) {
+  return grad.param->sharded_elements() *
+         static_cast<int64_t>(size_of(grad.param->types.accumulate));
 }
 
 void Gradients::make_file() {
   std::vector<DiskMemory::Array> arrays;
   for (const Grad& grad : grads_) {
-    arrays.push_back({concat("gradient of parameter ", grad.param->name),
-                      grad.param->sharded_elements() * bytes_of_element(grad)});
+    arrays.push_back({concat("gradient of parameter ", grad.param->name), bytes_of_sum(grad)});
   }
   disk_ = DiskMemory::make(tier_.directory(), std::move(arrays), DiskPath::cached);
   final_ = disk_->storage();
-}
-
-void Gradients::read_sum(const Grad& grad) {
-  wait_for_writes();
-  const Tensor sum = sum_of(grad);
-  if (device_.kind == DeviceKind::cuda) return copy_(sum, in_memory(final_of(grad)));
-  disk_
-      ->read(static_cast<int64_t>(grad.offset), sum.block().numel() * bytes_of_element(grad),
-             sum.block().data)
-      .wait();
 }
 
 /// On one rank backward adds to earlier sums itself, as it does in memory: with the same bits.
@@ -71,13 +59,6 @@ void Gradients::read_sums_to_buffer() {
   }
 }
 
-void Gradients::write_sum(const Grad& grad) {
-  const Tensor sum = sum_of(grad);
-  if (device_.kind == DeviceKind::cuda) return write_to_disk(final_of(grad), sum);
-  writes_.push_back(disk_->write(static_cast<int64_t>(grad.offset),
-                                 sum.block().numel() * bytes_of_element(grad), sum.block().data));
-}
-
 void Gradients::wait_for_writes() {
   for (DiskMemory::Transfer& write : std::exchange(writes_, {})) write.wait();
 }
@@ -86,17 +67,34 @@ void Gradients::wait_for_writes() {
 void Gradients::copy_sums_to_device(int bucket) {
   if (!on_host_ || std::exchange(bucket_at(bucket).landed, true)) return;
   const NoGrad no_grad;
-  for (const Grad& grad : grads_ | views::filter(is_in(bucket))) {
+  wait_for_writes();
+  for (const Grad& grad : grads_ | std::views::filter(is_in(bucket))) {
     if (grad.sum == Sum::none) continue;
-    disk_ ? read_sum(grad) : transfer_(sum_of(grad), final_of(grad));
+    const Tensor sum = sum_of(grad), rests = final_of(grad);
+    if (!disk_) {
+      transfer_(sum, rests);
+    } else if (device_.kind == DeviceKind::cuda) {
+      copy_(sum, in_memory(rests));
+    } else {
+      const auto offset = static_cast<int64_t>(grad.offset);
+      disk_->read(offset, bytes_of_sum(grad), sum.block().data).wait();
+    }
   }
 }
 
 void Gradients::copy_sums_to_host(int bucket) {
   if (!std::exchange(bucket_at(bucket).landed, false)) return;
   const NoGrad no_grad;
-  for (const Grad& grad : grads_ | views::filter(is_in(bucket))) {
-    disk_ ? write_sum(grad) : transfer_(final_of(grad), sum_of(grad));
+  for (const Grad& grad : grads_ | std::views::filter(is_in(bucket))) {
+    const Tensor sum = sum_of(grad), rests = final_of(grad);
+    if (!disk_) {
+      transfer_(rests, sum);
+    } else if (device_.kind == DeviceKind::cuda) {
+      write_to_disk(rests, sum);
+    } else {
+      const auto offset = static_cast<int64_t>(grad.offset);
+      writes_.push_back(disk_->write(offset, bytes_of_sum(grad), sum.block().data));
+    }
   }
 }
 
@@ -127,7 +125,7 @@ Piece Gradients::scattered(Grad& grad, size_t reduction) {
 /// The pieces of an all-reduce from the buffer to sums of another dtype. An earlier sum is added
 /// afterwards: sending it again would round it.
 void Gradients::reduce_buffer(int bucket, std::vector<Piece>& pieces) {
-  for (Grad& grad : grads_ | views::filter(is_in(bucket))) {
+  for (Grad& grad : grads_ | std::views::filter(is_in(bucket))) {
     const DType dtype = grad.param->types.accumulate;
     counts_.push_back(grad.unsharded.elements());
     pieces.push_back({.send = static_cast<char*>(buffer_->data()) + grad.unsharded.offset,
@@ -151,7 +149,7 @@ void Gradients::reduce_buffer(int bucket, std::vector<Piece>& pieces) {
 /// On disk there are gaps between some sums, others on each rank, so that each is a run.
 std::vector<Gradients::Run> Gradients::runs_of(int bucket) const {
   std::vector<Run> runs;
-  for (const Grad& grad : grads_ | views::filter(is_in(bucket))) {
+  for (const Grad& grad : grads_ | std::views::filter(is_in(bucket))) {
     const DType dtype = grad.param->types.accumulate;
     if (runs.empty() || tier_.is_disk() || runs.back().dtype != dtype) {
       runs.push_back({grad.offset, 0, dtype});
@@ -163,7 +161,7 @@ std::vector<Gradients::Run> Gradients::runs_of(int bucket) const {
 
 /// The pieces of an all-reduce of the final sums.
 void Gradients::reduce_in_place(int bucket, std::vector<Piece>& pieces) {
-  for (Grad& grad : grads_ | views::filter(is_in(bucket))) grad.sum = Sum::of_replicas;
+  for (Grad& grad : grads_ | std::views::filter(is_in(bucket))) grad.sum = Sum::of_replicas;
   for (const Run& run : runs_of(bucket)) {
     char* data = static_cast<char*>(sums()->data()) + landing_ + run.offset;
     counts_.push_back(run.elements);
@@ -266,7 +264,7 @@ void Gradients::set_aside(int bucket) {
   wait_for_writes();
   const NoGrad no_grad;
   const PurposeScope purpose(Purpose::gradients);
-  for (Grad& grad : grads_ | views::filter(is_in(bucket))) {
+  for (Grad& grad : grads_ | std::views::filter(is_in(bucket))) {
     if (!is_complete(grad.sum)) continue;
     const Tensor earlier = in_memory(final_of(grad));
     Ref<Storage> apart = Storage::allocate(
@@ -301,7 +299,7 @@ void Gradients::add_sums(int bucket) {
 
 void Gradients::reopen(int bucket) {
   show();
-  for (Grad& grad : grads_ | views::filter(is_in(bucket))) {
+  for (Grad& grad : grads_ | std::views::filter(is_in(bucket))) {
     if (!grad.param->parameter->grad()) forget_sums(grad);
   }
   set_aside(bucket);
@@ -332,9 +330,8 @@ void Gradients::clear() {
 }
 
 const FsdpParam* Gradients::find_kept() const {
-  const auto found = std::find_if(grads_.begin(), grads_.end(), [](const Grad& grad) {
-    return static_cast<bool>(grad.param->parameter->grad());
-  });
+  const auto found = std::ranges::find_if(
+      grads_, [](const Grad& grad) { return static_cast<bool>(grad.param->parameter->grad()); });
   return found == grads_.end() ? nullptr : found->param;
 }
 

@@ -58,7 +58,7 @@ std::vector<ParamGroup*> Recording::to_prefetch(size_t index) const {
     bool known = events[i].group == events[index].group ||
                  (events[i].kind == StepEvent::Kind::pre_backward &&
                   !events[i].group->controls.unshards_in_backward) ||
-                 std::find(groups.begin(), groups.end(), events[i].group) != groups.end();
+                 std::ranges::find(groups, events[i].group) != groups.end();
     if (!known) groups.push_back(events[i].group);
   }
   return groups;

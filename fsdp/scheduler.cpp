@@ -45,7 +45,7 @@ void Scheduler::begin_backward() {
   backward_ = true;
   for (const auto& group : groups_) {
     auto& buckets = state_of(*group).buckets;
-    std::fill(buckets.begin(), buckets.end(), BucketState::incomplete);
+    std::ranges::fill(buckets, BucketState::incomplete);
   }
 }
 
@@ -151,8 +151,8 @@ void Scheduler::advance_reductions() {
     if (has_left_buffer) {
       auto& buckets = state_of(*group).buckets;
       buckets[static_cast<size_t>(bucket)] = BucketState::reduced;
-      const bool all = std::all_of(buckets.begin(), buckets.end(),
-                                   [](BucketState state) { return state == BucketState::reduced; });
+      const bool all = std::ranges::all_of(
+          buckets, [](BucketState state) { return state == BucketState::reduced; });
       if (all) release_grads(*group);
     }
     if (!more) continue;
@@ -167,8 +167,7 @@ void Scheduler::complete_bucket(ParamGroup& group, int bucket) {
   allocate_grads(group);
   GroupState& state = state_of(group);
   state.buckets[static_cast<size_t>(bucket)] = BucketState::complete;
-  const bool all = std::find(state.buckets.begin(), state.buckets.end(), BucketState::incomplete) ==
-                   state.buckets.end();
+  const bool all = std::ranges::find(state.buckets, BucketState::incomplete) == state.buckets.end();
   if (all && !group.has_frozen()) reshard_after_backward(group);
   start_reductions(group, bucket);
 }
@@ -193,7 +192,7 @@ void Scheduler::continue_grads(ParamGroup& group, int bucket) {
   const auto is_it = [&](const Reducing& reducing) {
     return reducing.group == &group && reducing.bucket == bucket;
   };
-  while (std::any_of(reducing_.begin(), reducing_.end(), is_it)) advance_reductions();
+  while (std::ranges::any_of(reducing_, is_it)) advance_reductions();
   state_of(group).buckets[static_cast<size_t>(bucket)] = BucketState::incomplete;
   allocate_grads(group);
 }

@@ -187,7 +187,7 @@ Roles roles_of(const DeviceMesh& mesh, const Strategy& strategy, const Reshard& 
     axes.emplace_back(name, row);
   }
   const bool to_axis = !reshard.axis().empty();
-  std::stable_sort(axes.begin(), axes.end(), [&](const auto& a, const auto& b) {
+  std::ranges::stable_sort(axes, [&](const auto& a, const auto& b) {
     const int more = depth_of(a.second) - depth_of(b.second);
     return more != 0 ? more < 0 : to_axis && a.first == reshard.axis() && b.first != a.first;
   });

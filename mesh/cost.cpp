@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <bit>
 #include <functional>
-#include <range/v3/algorithm/all_of.hpp>
-#include <range/v3/algorithm/any_of.hpp>
 #include <range/v3/numeric/accumulate.hpp>
-#include <range/v3/view/iota.hpp>
-#include <range/v3/view/take.hpp>
+#include <ranges>
 
 #include "mesh/mesh_body.h"
 #include "mesh/search.h"
@@ -14,8 +11,6 @@
 #include "weft/extend/links.h"
 
 namespace weft {
-
-namespace views = ranges::views;
 
 using Kind = PlanStep::Kind;
 
@@ -68,36 +63,32 @@ bool cuts_alike(const Pattern& a, const Pattern& b, int axis) {
 
 Axes talking_axes(const MeshGrid& grid, const Pattern& from, const Pattern& to) {
   Axes axes;
-  const Placement sum = Partial{ReduceOp::sum};
   for (int axis = 0; axis < from.axes(); ++axis) {
     if (grid.size(axis) == 1) continue;
     bool reduced = from[axis].is_partial() && from[axis] != to[axis];
-    bool moved = from[axis].is_shard() && !cuts_alike(from, to, axis) && to[axis] != sum;
+    bool moved = from[axis].is_shard() && !cuts_alike(from, to, axis) && to[axis] != kSum;
     if (reduced || moved) axes.push_back(axis);
   }
   return axes;
 }
 
 bool counts_elsewhere(const Pattern& from, const Pattern& to, const Coordinates& coordinates) {
-  const Placement sum = Partial{ReduceOp::sum};
-  return ranges::any_of(views::ints(0, from.axes()), [&](int axis) {
-    const bool made = to[axis] == sum && from[axis] != sum && !from[axis].is_shard();
+  return std::ranges::any_of(std::views::iota(0, from.axes()), [&](int axis) {
+    const bool made = to[axis] == kSum && from[axis] != kSum && !from[axis].is_shard();
     return made && coordinates[static_cast<size_t>(axis)] != 0;
   });
 }
 
 bool makes_sums(const MeshGrid& grid, const Pattern& from, const Pattern& to) {
-  const Placement sum = Partial{ReduceOp::sum};
-  return ranges::any_of(views::ints(0, from.axes()), [&](int axis) {
-    return grid.size(axis) > 1 && to[axis] == sum && from[axis] != sum;
+  return std::ranges::any_of(std::views::iota(0, from.axes()), [&](int axis) {
+    return grid.size(axis) > 1 && to[axis] == kSum && from[axis] != kSum;
   });
 }
 
 /// True when a Shard becomes a Partial(sum): a rank reads only the slices at its own coordinates.
 static bool embeds(const MeshGrid& grid, const Pattern& from, const Pattern& to) {
-  const Placement sum = Partial{ReduceOp::sum};
-  return ranges::any_of(views::ints(0, from.axes()), [&](int axis) {
-    return grid.size(axis) > 1 && from[axis].is_shard() && to[axis] == sum;
+  return std::ranges::any_of(std::views::iota(0, from.axes()), [&](int axis) {
+    return grid.size(axis) > 1 && from[axis].is_shard() && to[axis] == kSum;
   });
 }
 
@@ -155,8 +146,8 @@ static int64_t received_bytes(const Step& step, const Coordinates& coordinates) 
 /// True when boxes cut from `whole` along `axes` are contiguous in it, one after the other.
 static bool lie_in_order(const Pattern& pattern, const Axes& axes, const Shape& whole) {
   const int dim = pattern[axes[0]].dim();
-  return ranges::all_of(axes, [&](int axis) { return pattern[axis].dim() == dim; }) &&
-         ranges::all_of(whole | views::take(dim), [](int64_t size) { return size == 1; });
+  return std::ranges::all_of(axes, [&](int axis) { return pattern[axis].dim() == dim; }) &&
+         std::ranges::all_of(whole | std::views::take(dim), [](int64_t size) { return size == 1; });
 }
 
 static int64_t scratch_bytes(const Step& step, const Coordinates& coordinates) {

@@ -71,8 +71,7 @@ Communicator MeshGrid::group(const Axes& axes) {
   std::vector<int> key(axes.begin(), axes.end());
   if (auto found = groups_.find(key); found != groups_.end()) return found->second;
   std::vector<int> ranks = members(axes, coordinates_);
-  bool is_whole =
-      static_cast<int>(ranks.size()) == ranks_.size() && std::is_sorted(ranks.begin(), ranks.end());
+  bool is_whole = static_cast<int>(ranks.size()) == ranks_.size() && std::ranges::is_sorted(ranks);
   std::string name = ranks_.name();
   for (size_t i = 0; i < key.size(); ++i) {
     name += (i ? '+' : '/') + axes_[static_cast<size_t>(key[i])].name;
@@ -124,8 +123,8 @@ void SizedShardings::drop(const ShardingBody* body) {
 
 std::unique_ptr<ShardingBody> MeshGrid::make_body(const Pattern& pattern) {
   std::span<const Placement> placements = pattern.placements();
-  bool replicated = std::all_of(placements.begin(), placements.end(),
-                                [](const Placement& at) { return at.is_replicate(); });
+  bool replicated =
+      std::ranges::all_of(placements, [](const Placement& at) { return at.is_replicate(); });
   return std::unique_ptr<ShardingBody>(
       new ShardingBody{.grid = this,
                        .pattern = pattern,

@@ -131,7 +131,7 @@ DeviceMesh DeviceMesh::view(std::span<const std::string_view> names) const {
   grid_of(body_);
   for (std::string_view name : names) {
     int chosen = root_axis(axis(name));
-    if (std::find(view.axes_.begin(), view.axes_.end(), chosen) != view.axes_.end()) {
+    if (std::ranges::find(view.axes_, chosen) != view.axes_.end()) {
       fail(*this, ": axis ", in_quotes(name), " of a view is named twice, expected once");
     }
     view.axes_.push_back(chosen);

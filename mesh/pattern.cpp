@@ -104,7 +104,8 @@ int64_t size_by_parts(const Pattern& pattern, int dim) {
   return -1;
 }
 
-std::vector<int64_t> chunks_of(std::span<const int64_t> outer, int parts) {
+/// The lengths of chunks that cut each of `outer` into `parts`.
+static std::vector<int64_t> chunks_of(std::span<const int64_t> outer, int parts) {
   std::vector<int64_t> lengths;
   for (const int64_t length : outer) {
     for (int i = 0; i < parts; ++i) lengths.push_back(chunk_of(length, parts, i).length);

@@ -17,8 +17,7 @@ using Kind = PlanStep::Kind;
 void Plan::destroy(Plan* plan) { delete plan; }
 
 bool Plan::is_free() const {
-  return std::all_of(steps.begin(), steps.end(),
-                     [](const PlanStep& step) { return step.kind == Kind::local; });
+  return std::ranges::all_of(steps, [](const PlanStep& step) { return step.kind == Kind::local; });
 }
 
 /// Makes axes of one rank Replicate: their placement has no effect.

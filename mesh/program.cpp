@@ -19,7 +19,7 @@ namespace weft {
 using Kind = PlanStep::Kind;
 
 static int index_of(const std::vector<int>& members, int rank) {
-  return static_cast<int>(std::find(members.begin(), members.end(), rank) - members.begin());
+  return static_cast<int>(std::ranges::find(members, rank) - members.begin());
 }
 
 /// The rank with the same box that is first along all axes that do not cut the tensor.
@@ -145,8 +145,7 @@ bool is_made_in_result(const Plan& plan, size_t i) {
   if (!is_one || step.to->box.shape.product() == 0) return false;
   const Pattern& from = last.from->sharding.pattern();
   const Pattern& to = last.to->sharding.pattern();
-  bool reduces = std::any_of(last.axes.begin(), last.axes.end(),
-                             [&](int axis) { return from[axis].is_partial(); });
+  bool reduces = std::ranges::any_of(last.axes, [&](int axis) { return from[axis].is_partial(); });
   return !reduces && !makes_sums(*last.to->grid, from, to) && contains(last.to->box, step.to->box);
 }
 
@@ -165,7 +164,7 @@ class CommonRows {
         loops_.push_back({shape[d], d});
       }
     }
-    bool contiguous = !loops_.empty() && std::all_of(blocks.begin(), blocks.end(), [&](auto& b) {
+    bool contiguous = !loops_.empty() && std::ranges::all_of(blocks, [&](auto& b) {
       return b.strides[loops_[0].dim] == 1;
     });
     if (contiguous) {
@@ -192,7 +191,7 @@ class CommonRows {
   bool continues(std::span<const MemoryBlock> blocks, int d) const {
     if (loops_.empty()) return false;
     const Loop& last = loops_.back();
-    return std::all_of(blocks.begin(), blocks.end(), [&](const MemoryBlock& block) {
+    return std::ranges::all_of(blocks, [&](const MemoryBlock& block) {
       return block.strides[d] == block.strides[last.dim] * last.size;
     });
   }

@@ -20,7 +20,7 @@ struct RowRanks {
   RowRanks(const RowDim& rows, const Axes& axes) : grid(*rows.layout->grid) {
     members = grid.members(axes, grid.coordinates());
     for (const int rank : members) ranges.push_back(range_of(rows, rows.layout->box_of(rank)));
-    self = std::find(members.begin(), members.end(), grid.rank()) - members.begin();
+    self = std::ranges::find(members, grid.rank()) - members.begin();
     group = grid.group(axes);
   }
 
@@ -68,7 +68,7 @@ struct RowLetters {
 }  // namespace
 
 static KeyRun run_of(std::span<const int64_t> keys, KeyRange range) {
-  const auto first = std::lower_bound(keys.begin(), keys.end(), range.first);
+  const auto first = std::ranges::lower_bound(keys, range.first);
   const auto last = std::lower_bound(first, keys.end(), std::max(range.first, range.last));
   return {static_cast<size_t>(first - keys.begin()), static_cast<size_t>(last - keys.begin())};
 }
@@ -122,13 +122,13 @@ static uint64_t content_of(const RowDim& rows, bool is_sent) {
 /// Sends the ranks' numbers of rows; a mistake of any of them fails on all.
 static std::vector<int64_t> exchanged_counts(const RowRanks& ranks, std::vector<int64_t> counts,
                                              const std::string& mistake) {
-  if (!mistake.empty()) std::fill(counts.begin(), counts.end(), -1);
+  if (!mistake.empty()) std::ranges::fill(counts, -1);
   const std::vector<int64_t> ones(counts.size(), 1);
   std::vector<int64_t> received(counts.size());
   const Piece piece{
       .send = counts.data(), .recv = received.data(), .dtype = DType::i64, .counts = ones};
   ranks.group.all_to_all(piece, ones).wait();
-  if (std::find(received.begin(), received.end(), -1) != received.end()) {
+  if (std::ranges::find(received, -1) != received.end()) {
     fail_on_all_ranks(ranks.group, mistake);
   }
   return received;
@@ -188,7 +188,7 @@ void fetch_distinct_rows(const RowDim& rows, const MemoryBlock& in, std::span<co
   const Shown block(in, !mistake.empty());
   bool is_wrong = false;
   const auto read = [&](int, std::span<const void* const> shown) {
-    is_wrong = std::any_of(shown.begin(), shown.end(), Shown::is_mistake);
+    is_wrong = std::ranges::any_of(shown, Shown::is_mistake);
     int64_t bytes = 0;
     for (size_t i = 0; i < shown.size() && !is_wrong; ++i) {
       // Each rank begins with itself, so that they do not all read the same memory at once.
@@ -214,8 +214,7 @@ static std::vector<size_t> senders_in_order(const RowDim& to, const Layout& from
   for (const int rank : members) offsets.push_back(from.box_of(rank).offset[to.dim]);
   std::vector<size_t> order(members.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return offsets[a] < offsets[b]; });
+  std::ranges::stable_sort(order, [&](size_t a, size_t b) { return offsets[a] < offsets[b]; });
   return order;
 }
 
@@ -225,7 +224,7 @@ namespace {
 struct SentRows {
   /// Phase 0 reads the keys of this rank's part of the dim, phase 1 their rows.
   int64_t read(int phase, std::span<const void* const> shown) {
-    if (phase == 0) is_wrong = std::any_of(shown.begin(), shown.end(), Shown::is_mistake);
+    if (phase == 0) is_wrong = std::ranges::any_of(shown, Shown::is_mistake);
     if (is_wrong) return 0;
     return phase == 0 ? read_keys(shown) : read_values(shown);
   }

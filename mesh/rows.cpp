@@ -89,8 +89,8 @@ static void sort_by_digit(std::span<const int64_t> keys, int shift, std::span<co
 static std::vector<int64_t> order_of_keys(std::span<const int64_t> keys) {
   std::vector<int64_t> order(keys.size());
   std::iota(order.begin(), order.end(), 0);
-  if (std::is_sorted(keys.begin(), keys.end())) return order;
-  const auto most = static_cast<uint64_t>(*std::max_element(keys.begin(), keys.end()));
+  if (std::ranges::is_sorted(keys)) return order;
+  const auto most = static_cast<uint64_t>(*std::ranges::max_element(keys));
   std::vector<int64_t> next(keys.size());
   for (int shift = 0; shift < 63 && most >> shift != 0; shift += kDigitBits) {
     sort_by_digit(keys, shift, order, next);

@@ -125,8 +125,8 @@ class PlanRun {
 
   /// Peers reduce rows: returns a copy of a block whose rows are not contiguous.
   MemoryBlock readable(const MemoryBlock& in, const ReadProgram& program) {
-    bool reduces = std::any_of(program.reads.begin(), program.reads.end(),
-                               [](const BoxRead& read) { return read.sources.size() > 1; });
+    bool reduces = std::ranges::any_of(program.reads,
+                                       [](const BoxRead& read) { return read.sources.size() > 1; });
     int last = in.shape.ndim() - 1;
     if (!reduces || last < 0 || in.shape[last] == 1 || in.strides[last] == 1) return in;
     MemoryBlock dense = scratch_.block(in.shape, in.dtype, in.device);

@@ -11,8 +11,6 @@ namespace weft {
 
 using Kind = PlanStep::Kind;
 
-static const Placement kSum = Partial{ReduceOp::sum};
-
 static void finish(const PlanProblem& problem, const PlanState& state, PlanEdge edge,
                    std::vector<PlanEdge>& edges) {
   if (edge.to == state) return;
@@ -75,8 +73,7 @@ static void without_new_partials(Pattern& pattern, const Pattern& before) {
 static bool reduces_twice(const PlanProblem& problem, const Pattern& from, const Pattern& to) {
   if (problem.shape.ndim() == 0) return false;
   Axes reduced = axes_to_reduce(problem, from);
-  return std::any_of(reduced.begin(), reduced.end(),
-                     [&](int axis) { return !to[axis].is_shard(); });
+  return std::ranges::any_of(reduced, [&](int axis) { return !to[axis].is_shard(); });
 }
 
 /// Adds one step of all axes that must communicate, unless there are none.
@@ -182,7 +179,7 @@ static void add_reductions(const PlanProblem& problem, const PlanState& state,
       if (problem.shape[dim] < 2) continue;
       add(Kind::reduce_scatter, order, [&](int) { return Placement(Shard{dim}); });
     }
-    if (std::all_of(axes.begin(), axes.end(), [&](int axis) { return goal[axis].is_shard(); })) {
+    if (std::ranges::all_of(axes, [&](int axis) { return goal[axis].is_shard(); })) {
       add(Kind::reduce_scatter, order, [&](int axis) { return goal[axis]; });
     }
   });
@@ -317,7 +314,7 @@ class Search {
     for (; id > 0; id = nodes_[static_cast<size_t>(id)].before) {
       path.push_back(nodes_[static_cast<size_t>(id)].edge);
     }
-    std::reverse(path.begin(), path.end());
+    std::ranges::reverse(path);
     return path;
   }
 

@@ -8,6 +8,8 @@
 
 namespace weft {
 
+inline const Placement kSum = Partial{ReduceOp::sum};
+
 /// State of the elements between two steps. bf16 and f16 are f32 between two reductions.
 struct PlanState {
   Pattern pattern;

@@ -146,7 +146,7 @@ std::ostream& print_placements(std::ostream& out, const Sharding& sharding) {
   for (int axis = 0; axis < sharding.axes(); ++axis) out << (axis ? ", " : "") << sharding[axis];
   for (int dim = 0; dim < kMaxDims; ++dim) {
     const Axes order = sharding.axes_cutting(dim);
-    if (std::is_sorted(order.begin(), order.end())) continue;
+    if (std::ranges::is_sorted(order)) continue;
     out << "; dim " << dim << " by ";
     for (int i = 0; i < order.size(); ++i) {
       out << (i ? ", " : "") << grid.axes()[static_cast<size_t>(order[i])].name;

@@ -64,8 +64,8 @@ static StatedPlacements stated_placements(const std::vector<StyledModule>& style
   for (const StyledModule& at : styled) {
     for (const auto& [name, parameter] : at.module->own_parameters()) {
       const auto& own = at.layouts.parameters;
-      const auto says = std::find_if(own.begin(), own.end(),
-                                     [&](const auto& entry) { return entry.first == name; });
+      const auto says =
+          std::ranges::find_if(own, [&](const auto& entry) { return entry.first == name; });
       if (says == own.end()) continue;
       StatedPlacement& stated = result[parameter.get()];
       if (stated.stated && stated.placement != says->second) {
@@ -164,7 +164,7 @@ static void add_layout_hooks(const StyledModule& at, const DeviceMesh& axis) {
   const auto asks = [](const Target& target) { return static_cast<bool>(target); };
   const std::vector<Target>&inputs = at.layouts.inputs, &outputs = at.layouts.outputs;
   ModuleHooks hooks;
-  if (std::any_of(inputs.begin(), inputs.end(), asks)) {
+  if (std::ranges::any_of(inputs, asks)) {
     // A product that gathers its input by itself; a product in 8 bits does not.
     const bool gathers = at.layouts.parts > 1 && at.layouts.scatter_dim < 0;
     const auto* layer = gathers ? dynamic_cast<const Linear*>(at.module) : nullptr;
@@ -174,7 +174,7 @@ static void add_layout_hooks(const StyledModule& at, const DeviceMesh& axis) {
       return all_brought_along(tensors, axis, targets, "input", path);
     };
   }
-  if (std::any_of(outputs.begin(), outputs.end(), asks)) {
+  if (std::ranges::any_of(outputs, asks)) {
     hooks.after = [axis, path = at.path, targets = outputs](const Tensors&,
                                                             const Tensors& tensors) {
       return all_brought_along(tensors, axis, targets, "output", path);
@@ -234,9 +234,8 @@ void parallelize(Module& module, const DeviceMesh& axis, const std::vector<Modul
   StatedPlacements stated = stated_placements(styled);
   const std::vector<NamedParameter> parameters = module.named_parameters();
   const tp::NamedModules modules = module.named_modules();
-  const bool is_fully_sharded = std::any_of(modules.begin(), modules.end(), [](const auto& at) {
-    return ModuleSharder::is_sharded(*at.second);
-  });
+  const bool is_fully_sharded = std::ranges::any_of(
+      modules, [](const auto& at) { return ModuleSharder::is_sharded(*at.second); });
   for (const NamedParameter& named : parameters) check_unsharded(named, axis, is_fully_sharded);
   for (const NamedParameter& named : parameters) {
     const Tensor& value = named.parameter->value();

@@ -119,8 +119,8 @@ static ModuleLayouts resolved(const PrepareOutput& style, const std::string&, co
 static ModuleLayouts resolved(const Layouts& style, const std::string& path, const Module& module) {
   const auto& own = module.own_parameters();
   for (const auto& [name, placement] : style.parameters) {
-    const auto found = std::find_if(own.begin(), own.end(),
-                                    [&](const auto& other) { return other.first == name; });
+    const auto found =
+        std::ranges::find_if(own, [&](const auto& other) { return other.first == name; });
     if (found == own.end()) {
       fail("parallelize: parameter ", in_quotes(name), " of ", in_quotes(path), " does not exist");
     }

@@ -119,9 +119,6 @@ inline Chunk chunk_of(int64_t size, int parts, int index) {
   return {begin, std::min(length, size - begin)};
 }
 
-/// Returns the lengths of the chunks that cut each of `outer` into `parts`, one after the other.
-WEFT_API std::vector<int64_t> chunks_of(std::span<const int64_t> outer, int parts);
-
 /// Returns the part of `shape` at `coordinates` of a mesh with axes of these sizes.
 WEFT_API Box box_of(const Pattern& pattern, std::span<const int> sizes, const Shape& shape,
                     std::span<const int> coordinates);
