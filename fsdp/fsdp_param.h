@@ -83,6 +83,13 @@ struct ParamGrad {
   bool is_over() const { return progress >= Progress::complete; }
 };
 
+/// Final sums that lie one after the other.
+struct SumRun {
+  size_t offset;
+  int64_t elements;
+  DType dtype;
+};
+
 inline auto is_in(int bucket) {
   return [bucket](const ParamGrad& grad) { return grad.bucket == bucket; };
 }

@@ -357,7 +357,7 @@ int64_t Gradients::traffic(int bucket, size_t reduction) const {
              (elements - share) * static_cast<int64_t>(size_of(received));
   };
   if (!scatters && (reduction > 0 || direct_)) {
-    for (const Run& run : runs_of(bucket)) add_reduced(run.elements, run.dtype, run.dtype);
+    for (const SumRun& run : runs_of(bucket)) add_reduced(run.elements, run.dtype, run.dtype);
     return bytes;
   }
   for (const Grad& grad : grads_ | std::views::filter(is_in(bucket))) {

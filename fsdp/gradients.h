@@ -126,13 +126,6 @@ class Gradients {
     Work work;
   };
 
-  /// Sums of a bucket that lie one after the other.
-  struct Run {
-    size_t offset;
-    int64_t elements;
-    DType dtype;
-  };
-
   Bucket& bucket_at(int index) { return buckets_[static_cast<size_t>(index)]; }
   bool scatters_twice() const;
   bool sends_codes(size_t reduction) const { return messages_ && reduction < messages_->stages(); }
@@ -152,7 +145,7 @@ class Gradients {
   void move_param_grads(const Ref<Storage>& from, const Ref<Storage>& to) const;
   // reductions.cpp: collectives
   bool counts_here(const Grad& grad) const;
-  std::vector<Run> runs_of(int bucket) const;
+  std::vector<SumRun> runs_of(int bucket) const;
   const Ref<Storage>& sums() const { return on_host_ ? buffer_ : final_; }
   char* place_of(const Grad& grad) const;
   Tensor sum_of(const Grad& grad) const;

@@ -147,8 +147,8 @@ void Gradients::reduce_buffer(int bucket, std::vector<Piece>& pieces) {
 }
 
 /// On disk there are gaps between some sums, others on each rank, so that each is a run.
-std::vector<Gradients::Run> Gradients::runs_of(int bucket) const {
-  std::vector<Run> runs;
+std::vector<SumRun> Gradients::runs_of(int bucket) const {
+  std::vector<SumRun> runs;
   for (const Grad& grad : grads_ | std::views::filter(is_in(bucket))) {
     const DType dtype = grad.param->types.accumulate;
     if (runs.empty() || tier_.is_disk() || runs.back().dtype != dtype) {
@@ -162,7 +162,7 @@ std::vector<Gradients::Run> Gradients::runs_of(int bucket) const {
 /// The pieces of an all-reduce of the final sums.
 void Gradients::reduce_in_place(int bucket, std::vector<Piece>& pieces) {
   for (Grad& grad : grads_ | std::views::filter(is_in(bucket))) grad.sum = Sum::of_replicas;
-  for (const Run& run : runs_of(bucket)) {
+  for (const SumRun& run : runs_of(bucket)) {
     char* data = static_cast<char*>(sums()->data()) + landing_ + run.offset;
     counts_.push_back(run.elements);
     const std::span<const int64_t> own(&counts_.back(), 1);
@@ -282,7 +282,7 @@ void Gradients::set_aside(int bucket) {
 void Gradients::change_sums(int bucket) {
   if (!changes_sums()) return;
   const NoGrad no_grad;
-  for (const Run& run : runs_of(bucket)) {
+  for (const SumRun& run : runs_of(bucket)) {
     const Tensor changed = local_in(sums(), landing_ + run.offset, {run.elements}, run.dtype);
     if (divide_factor_ != 1) mul_(changed, 1 / divide_factor_);
     if (hook_) hook_(changed);

@@ -154,6 +154,7 @@ bool is_number(const std::string& part) {
 }
 
 static bool matches(std::string pattern, std::string path) {
+  if (path.empty()) return pattern.empty();
   std::ranges::replace(pattern, '.', '/');
   std::ranges::replace(path, '.', '/');
   return fnmatch(pattern.c_str(), path.c_str(), FNM_PATHNAME | FNM_NOESCAPE) == 0;
