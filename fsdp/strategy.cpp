@@ -227,12 +227,9 @@ static void check_axis(const DeviceMesh& mesh, const std::string& within) {
 }
 
 std::vector<int> Stages::order() const {
-  std::vector<int> ranks;
-  for (int place = 0; place < within.size; ++place) {
-    for (int rank = 0; rank < within.size * across.size; ++rank) {
-      if (rank_within[static_cast<size_t>(rank)] == place) ranks.push_back(rank);
-    }
-  }
+  auto ranks = views::ints(0, static_cast<int>(rank_within.size())) | ranges::to<std::vector>();
+  std::ranges::stable_sort(ranks, {},
+                           [&](int rank) { return rank_within[static_cast<size_t>(rank)]; });
   return ranks;
 }
 
