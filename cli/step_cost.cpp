@@ -13,7 +13,6 @@
 #include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/error.h"
-#include "weft/extend/links.h"
 #include "weft/moe.h"
 #include "weft/ops.h"
 #include "weft/ranks.h"
@@ -122,13 +121,6 @@ std::optional<double> peak_operations(std::string_view device_name, std::string_
   return 1e12 * (dtype == "bf16" ? gpu->bf16 : gpu->f32);
 }
 
-/// True when ranks that differ along the axes ("dp" or "dp+tp") of the mesh are of several hosts.
-static bool crosses_hosts(const DeviceMesh& mesh, const std::string& axes) {
-  std::vector<std::string_view> names;
-  for (const auto name : std::views::split(axes, '+')) names.emplace_back(name.begin(), name.end());
-  return link_along(mesh.view(names)).crosses_hosts;
-}
-
 /// The parameters of experts that rest on this rank, and the work of experts in forward.
 static void add_experts(ParallelTransformer& llama, const TransformerConfig& config,
                         const ParallelOptions& options, StepCost& cost) {
@@ -176,7 +168,6 @@ static StepCost measured_cost(const Communicator& world, const TransformerConfig
                                   {.micro_steps = static_cast<int>(options.accumulate),
                                    .state = options.choice.state,
                                    .fine_units = options.choice.fine_units});
-  for (AxisCost& over : cost.traffic) over.crosses_hosts = crosses_hosts(first.mesh(), over.axes);
   add_experts(*last, config, options, cost);
   cost.expert_chunks = std::min(options.expert_chunks, options.seq);
   return cost;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <numeric>
+#include <ranges>
 #include <utility>
 
 #include "fsdp/fsdp_param.h"
 #include "weft/expert_parallel.h"
+#include "weft/extend/links.h"
 #include "weft/extend/op_log.h"
 #include "weft/extend/tape.h"
 #include "weft/memory_budget.h"
@@ -241,6 +243,15 @@ static int64_t left_of_block(const StepModel& model) {
   return most;
 }
 
+/// True when ranks that differ along the axes ("dp" or "dp+tp") of the mesh are of several hosts. A
+/// part of an axis ("dp by 4") counts as the whole.
+static bool crosses_hosts(const DeviceMesh& mesh, std::string_view axes) {
+  axes = axes.substr(0, axes.find(" by "));
+  std::vector<std::string_view> names;
+  for (const auto name : std::views::split(axes, '+')) names.emplace_back(name.begin(), name.end());
+  return link_along(mesh.view(names)).crosses_hosts;
+}
+
 StepCost step_cost(const std::function<StepModel()>& build, const DeviceMesh& mesh,
                    const FullyShardOptions& sharding, const StepOptions& step) {
   StepCost cost;
@@ -257,6 +268,7 @@ StepCost step_cost(const std::function<StepModel()>& build, const DeviceMesh& me
   add_sharding(sharded, sharding.offload, step, cost);
   memory_of(cost, Purpose::gathered) += left;
   add_norm(mesh.root(), cost);
+  for (AxisCost& over : cost.traffic) over.crosses_hosts = crosses_hosts(mesh.root(), over.axes);
   return cost;
 }
 

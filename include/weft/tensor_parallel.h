@@ -85,8 +85,9 @@ struct Layouts {
 using Style = std::variant<Colwise, Rowwise, SequenceParallel, ExpertParallel, PrepareInput,
                            PrepareOutput, Layouts>;
 
-/// The style of the modules at a dotted path, in which `*` matches any part of one name:
-/// "model.layers.*.mlp.up_proj". Several entries may match one module; "" is the root module.
+/// The style of the modules at a dotted path, in which `*`, `?` and `[...]` match within one name
+/// as in a shell: "model.layers.*.mlp.up_proj". Several entries may match one module; "" is the
+/// root module.
 struct ModuleStyle {
   std::string path;
   Style style;

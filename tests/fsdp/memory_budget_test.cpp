@@ -164,6 +164,22 @@ TEST(MemoryBudget, PredictsGradientsInTheDtypeOfTheirSums) {
   }
 }
 
+TEST(MemoryBudget, CostsKnowWhichAxesCrossHosts) {
+  for (const int ranks_per_host : {4, 8}) {
+    const DeviceMesh mesh(fake_world(0, 8, ranks_per_host), {{"dp", 8}});
+    FullyShardOptions whole, parts;
+    parts.reshard_after_forward = 4;
+    for (const FullyShardOptions& options : {whole, parts}) {
+      const StepCost cost =
+          step_cost([&] { return built(mesh); }, mesh, options, {.micro_steps = kMicroSteps});
+      EXPECT_FALSE(cost.traffic.empty());
+      for (const AxisCost& axis : cost.traffic) {
+        EXPECT_EQ(axis.crosses_hosts, ranks_per_host < 8) << axis.axes;
+      }
+    }
+  }
+}
+
 TEST(MemoryBudget, AThrowingModelLeavesTheRandomNumbers) {
   run_ranks(2, [](Communicator world) {
     const DeviceMesh mesh(world, {{"dp", 2}});
