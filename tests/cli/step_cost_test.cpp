@@ -180,4 +180,12 @@ TEST(StepCost, OfALargeModelIsWorkedOutWithoutItsMemory) {
   for (const AxisCost& axis : cost.traffic) EXPECT_EQ(axis.crosses_hosts, axis.axes == "dp");
 }
 
+/// Hosts of three ranks: the tensor-parallel ranks 2 and 3 are of two.
+TEST(StepCost, KnowsAxesThatAHostCuts) {
+  ParallelOptions options{.mesh = "dp=3,tp=2", .batch = 12, .seq = 32};
+  const StepCost cost = step_cost(fake_world(0, 6, 3), small_llama(2), options);
+  EXPECT_FALSE(cost.traffic.empty());
+  for (const AxisCost& axis : cost.traffic) EXPECT_TRUE(axis.crosses_hosts) << axis.axes;
+}
+
 }  // namespace weft::cli
