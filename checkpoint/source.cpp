@@ -63,27 +63,20 @@ std::string wrong_name(const std::string& directory, const Manifest& manifest) {
                 " by its manifest; rename it");
 }
 
-/// The first file with a sound header, and its manifest; "" when there is none.
-static std::pair<std::string, Manifest> first_sound(const std::string& directory,
-                                                    const RankFileNames& names) {
-  for (const std::string& name : names.names) {
-    const std::string path = directory + "/" + name;
-    try {
-      return {name, parsed_manifest(path, open_rank_file(path)->manifest_text)};
-    } catch (const std::invalid_argument&) {
-      // Another file may be sound.
-    }
-  }
-  return {};
-}
-
 int64_t stated_step(const std::string& directory, int64_t otherwise) {
   try {
-    const auto [name, manifest] = first_sound(directory, rank_files_in(directory));
-    return name.empty() ? otherwise : manifest.step;
+    for (const std::string& name : rank_files_in(directory).names) {
+      const std::string path = directory + "/" + name;
+      try {
+        return parsed_manifest(path, open_rank_file(path)->manifest_text).step;
+      } catch (const std::invalid_argument&) {
+        // Another file may be sound.
+      }
+    }
   } catch (const std::runtime_error&) {
-    return otherwise;  // the directory or a file may have been removed meanwhile
+    // The directory or a file may have been removed meanwhile.
   }
+  return otherwise;
 }
 
 static std::shared_ptr<const RankFiles> world_of(const OpenedFile& opened) {
@@ -187,11 +180,16 @@ class SavedSource final : public CheckpointSource {
   /// The manifest that agreed_manifest believes; where the directory's name says it, its first
   /// sound file is enough, and the others must agree when they are opened.
   std::shared_ptr<const RankFiles> believed(const RankFileNames& names) const {
-    const auto [name, manifest] = first_sound(path(), names);
-    int rank = 0, ranks = 0;
-    if (is_named(path(), manifest) && parse_file_name(name, rank, ranks) &&
-        ranks == manifest.ranks) {
-      return std::make_shared<const RankFiles>(manifest);
+    for (const std::string& name : names.names) {
+      try {
+        auto world = world_of(*open_rank_file(path() + "/" + name));
+        if (!is_named(path(), world->manifest())) break;
+        int rank = 0, ranks = 0;
+        parse_file_name(name, rank, ranks);
+        if (ranks == world->manifest().ranks) return world;
+      } catch (const BadFile&) {
+        // It is bad only where it is needed.
+      }
     }
     return agreed_manifest(path(), names).world;
   }

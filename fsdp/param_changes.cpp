@@ -81,11 +81,9 @@ void ParamGroup::show_slice(FsdpParam& param) {
   }
 }
 
-void ParamGroup::show_params() {
-  for (const auto& param : params_) {
-    show_slice(*param);
-    make_unsharded(*param);
-  }
+void ParamGroup::show(FsdpParam& param) {
+  show_slice(param);
+  make_unsharded(param);
 }
 
 void ParamGroup::copy_set_values() {
@@ -106,8 +104,8 @@ void ParamGroup::materialize(Device device) {
   allocate_slices();
   for (const auto& param : params_) {
     if (device.kind != DeviceKind::meta) copy_value(*param);
+    show(*param);
   }
-  show_params();
 }
 
 bool ParamGroup::take_slices_changed() {
@@ -156,7 +154,7 @@ void ParamGroup::update_trainable() {
   for (const auto& param : params_) param->trainable = param->parameter->is_trainable();
   add_gradients();
   gradients_.set_device(device_);
-  show_params();
+  for (const auto& param : params_) show(*param);
 }
 
 void ParamGroup::add_layouts(Layouts& layouts) const {

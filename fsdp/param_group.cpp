@@ -123,8 +123,8 @@ bool ParamGroup::build() {
   for (const auto& param : params_) {
     keep_value(*param);
     if (has_slices()) copy_value(*param);
+    show(*param);
   }
-  show_params();
   built_ = true;
   return has_values;
 }

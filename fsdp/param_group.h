@@ -166,7 +166,7 @@ class ParamGroup {
   void keep_value(FsdpParam& param);
   void copy_value(FsdpParam& param);
   void show_slice(FsdpParam& param);
-  void show_params();
+  void show(FsdpParam& param);
   Tensor slice_of(const FsdpParam& param) const;
 
   Roles roles_;

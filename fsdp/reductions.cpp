@@ -67,9 +67,9 @@ void Gradients::wait_for_writes() {
 void Gradients::copy_sums_to_device(int bucket) {
   if (!on_host_ || std::exchange(bucket_at(bucket).landed, true)) return;
   const NoGrad no_grad;
-  wait_for_writes();
   for (const Grad& grad : grads_ | std::views::filter(is_in(bucket))) {
     if (grad.sum == Sum::none) continue;
+    if (disk_) wait_for_writes();
     const Tensor sum = sum_of(grad), rests = final_of(grad);
     if (!disk_) {
       transfer_(sum, rests);

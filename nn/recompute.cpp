@@ -180,15 +180,7 @@ namespace {
 /// The state of a module and all below it that a forward uses, besides its inputs.
 class FoundInModule {
  public:
-  explicit FoundInModule(Module& module) {
-    for (const auto& [path, below] : module.named_modules()) {
-      training_.push_back(below->is_training());
-      for (const auto& [name, parameter] : below->own_parameters()) {
-        const Ref<Storage>& storage = parameter->value().storage();
-        values_.push_back({parameter.get(), storage, storage->version()});
-      }
-    }
-  }
+  explicit FoundInModule(const Module& module) { visit(module); }
 
   /// Throws std::invalid_argument naming a parameter that has changed since `before`.
   void check_values(const FoundInModule& before, const Module& module) const {
@@ -207,11 +199,10 @@ class FoundInModule {
     }
   }
   bool trains_as(const FoundInModule& other) const { return training_ == other.training_; }
-  /// Sets the mode of the module and all below it to the recorded one: parents come before
-  /// children, because setting a parent also sets its children.
+  /// Sets the mode of the module and all below it to the recorded one.
   void set_training(Module& module) const {
     size_t next = 0;
-    for (const auto& [path, below] : module.named_modules()) below->set_training(training_[next++]);
+    set_training(module, next);
   }
 
  private:
@@ -223,6 +214,21 @@ class FoundInModule {
       return storage.get() == other.storage.get() && version == other.version;
     }
   };
+
+  void visit(const Module& module) {
+    training_.push_back(module.is_training());
+    for (const auto& [name, parameter] : module.own_parameters()) {
+      const Ref<Storage>& storage = parameter->value().storage();
+      values_.push_back({parameter.get(), storage, storage->version()});
+    }
+    for (const auto& [name, child] : module.children()) visit(*child);
+  }
+  /// Sets parents before children, because setting a parent also sets its children.
+  void set_training(Module& module, size_t& next) const {
+    const bool training = training_[next++];
+    if (module.is_training() != training) module.set_training(training);
+    for (const auto& [name, child] : module.children()) set_training(*child, next);
+  }
 
   std::vector<bool> training_;
   std::vector<Value> values_;
