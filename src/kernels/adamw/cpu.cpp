@@ -65,13 +65,13 @@ template <class C> struct StepBuffer {
   C elements[kStepChunk];
 
   C* load(const MemoryBlock& block, int64_t begin, int64_t n) {
-    auto* data = element_at(block.data, begin, block.dtype);
-    if (block.data && block.dtype == dtype_of<C>) return reinterpret_cast<C*>(data);
-    if (block.data) {
-      load_line(elements, {block.dtype, data}, n);
-    } else {
+    if (!block.data) {
       std::fill_n(elements, n, C(0));
+      return elements;
     }
+    auto* data = element_at(block.data, begin, block.dtype);
+    if (block.dtype == dtype_of<C>) return reinterpret_cast<C*>(data);
+    load_line(elements, {block.dtype, data}, n);
     return elements;
   }
   void store(const MemoryBlock& block, int64_t begin, int64_t n) const {
