@@ -78,7 +78,7 @@ void RunDescription::check_ranks(const Communicator& world) {
   std::string mistake, name, value;
   for (RunItem& item : items_) {
     std::getline(std::getline(of_first, name), value);
-    if (item.is_of_first) item.value = Digest{std::stoull(value, nullptr, 16)};
+    if (name == item.name && item.is_of_first) item.value = Digest{std::stoull(value, nullptr, 16)};
     if (name == item.name && value == in_words(item)) continue;
     mistake = concat("train: rank ", world.rank(), " has ", item.name, ' ', in_words(item),
                      ", rank 0 has ", value, "; all ranks must have the same");

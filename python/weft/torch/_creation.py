@@ -79,8 +79,10 @@ class Generator:
 
     def manual_seed(self, seed):
         """Begins the stream of that seed; returns the generator."""
+        before = _weft.get_rng_state()
+        _weft.manual_seed(seed)
         self._seed, self._state = seed, _weft.get_rng_state()
-        self.draw(lambda: _weft.manual_seed(seed))
+        _weft.set_rng_state(before)
         return self
 
     def initial_seed(self):
