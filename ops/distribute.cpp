@@ -26,10 +26,11 @@ static void check_for_mesh(const char* what, const Tensor& tensor, const DeviceM
 }
 
 /// Records `result` as `input` in another layout; `function` returns the gradient of `input`.
+template <class Function>
 static Tensor recorded(const char* name, const Tensor& input, const Tensor& result,
-                       BackwardFunction function) {
+                       const Function& function) {
   if (!is_recorded(input)) return result;
-  return record(name, {input}, {result}, std::move(function))[0];
+  return record(name, {input}, {result}, BackwardFunction(function))[0];
 }
 
 /// Returns `gradient` in the layout and dtype of a tensor laid out as `layout`, by one plan;
@@ -166,6 +167,7 @@ Tensor redistributed(const Tensor& tensor, const Sharding& target) {
 /// Records `local` as made from `tensor`; `gradient` is the sharding of its gradient.
 static Tensor recorded_local(const char* name, const Tensor& tensor, const Tensor& local,
                              const Sharding& gradient) {
+  if (!is_recorded(tensor)) return local;  // before the function below copies its layout
   return recorded(name, tensor, local, [gradient, shape = tensor.shape()](const Tensors& g) {
     return Tensors{relabeled(g[0], layout_of(gradient, shape, g[0].dtype()))};
   });
@@ -199,8 +201,8 @@ Tensor Tensor::to_local(const Placements& gradient) const {
 
 Tensor Tensor::to_local() const {
   check_tensor("to_local", *this);
-  if (!is_sharded()) return *this;
-  const Sharding own = sharding();
+  const Sharding& own = layout_of(*this)->sharding;
+  if (!own) return *this;
   const auto is_shard = [](const Placement& placement) { return placement.is_shard(); };
   if (is_recorded(*this) && !std::ranges::all_of(own.placements(), is_shard)) {
     fail("to_local: placements of the gradient are missing, expected them for a tensor ", shape(),

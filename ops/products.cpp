@@ -127,7 +127,7 @@ static const Op linear_bias_op = register_op({
 const Op& matmul_product() { return matmul_op; }
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
-  const bool truths = a && b && promote(a.dtype(), b.dtype()) == boolean;
+  const bool truths = a && b && a.dtype() == boolean && b.dtype() == boolean;
   if (truths) return cast(matmul(cast(a, i32), cast(b, i32)), boolean);
   return call_promoted(matmul_op, a, b);
 }

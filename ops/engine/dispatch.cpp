@@ -264,7 +264,7 @@ Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor
   if (Context::current().grad_enabled && op->spec.differentiable) {
     record_op(op, std::move(route), attributes, operands, run.used, run.results);
   }
-  if (!operands.empty() && operands[0].storage()->is_equal_on_ranks()) [[unlikely]]
+  if (!operands.empty() && operands[0].body()->storage->is_equal_on_ranks()) [[unlikely]]
     mark_equality(operands, run.results);
   return std::move(run.results);
 }
