@@ -45,7 +45,7 @@ class WEFT_API Tensor {
 
   /// Layout over the mesh; empty for a tensor of one device.
   Sharding sharding() const;
-  bool is_sharded() const { return static_cast<bool>(sharding()); }
+  bool is_sharded() const;
   /// This rank's part as a tensor without a sharding; shares memory, not recorded for backward.
   Tensor local() const;
   /// The elements of the whole tensor that this rank's part holds.

@@ -87,6 +87,9 @@ int64_t Tensor::size(int dim) const { return shape()[normalized_dim("size", dim,
 DType Tensor::dtype() const { return checked("dtype", *this).layout->dtype; }
 Device Tensor::device() const { return checked("device", *this).storage->device(); }
 Sharding Tensor::sharding() const { return checked("sharding", *this).layout->sharding; }
+bool Tensor::is_sharded() const {
+  return static_cast<bool>(checked("sharding", *this).layout->sharding);
+}
 Box Tensor::box() const { return checked("box", *this).layout->box; }
 MemoryBlock Tensor::block() const { return checked("block", *this).block(); }
 const Ref<Storage>& Tensor::storage() const { return checked("storage", *this).storage; }
