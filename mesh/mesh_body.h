@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "mesh/grid.h"
-#include "mesh/layout.h"
 #include "mesh/plan.h"
 #include "weft/export.h"
 #include "weft/extend/ref.h"
@@ -156,8 +155,8 @@ std::shared_ptr<MeshBody> shared_body_of(const Sharding& sharding);
 
 /// "mesh(dp=2, tp=4)".
 std::string printed(std::span<const MeshAxis> axes);
-/// Prints "[S(0), R]", with the order of the cuts where it differs from mesh order.
-std::ostream& print_placements(std::ostream& out, const Sharding& sharding);
+/// "[S(0), R]", with the order of the cuts where it differs from mesh order.
+std::string placements_in_words(const Sharding& sharding);
 
 /// Returns the tables of a mesh: those of an existing grid if every rank has one with these ranks
 /// and axes, new ones otherwise. Collective.

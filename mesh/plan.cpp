@@ -4,8 +4,7 @@
 #include <cstdio>
 
 #include "mesh/mesh_body.h"
-#include "mesh/program.h"
-#include "mesh/search.h"
+#include "mesh/steps.h"
 #include "src/comm/reduce.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
@@ -190,28 +189,20 @@ static std::string seconds_in_words(double seconds) {
 
 /// "P(sum) -> S(0)" on a mesh of one axis, otherwise the placements of all axes.
 static std::string change_in_words(const PlanStep& step) {
-  std::ostringstream before, after;
-  if (step.from->sharding.axes() == 1) {
-    before << step.from->sharding[0];
-    after << step.to->sharding[0];
-  } else {
-    print_placements(before, step.from->sharding);
-    print_placements(after, step.to->sharding);
-  }
+  const auto words = [](const Sharding& sharding) {
+    return sharding.axes() == 1 ? concat(sharding[0]) : placements_in_words(sharding);
+  };
   std::string wide = step.to->dtype == step.from->dtype ? "" : concat(" in ", step.to->dtype);
-  return before.str() + " -> " + after.str() + wide;
+  return words(step.from->sharding) + " -> " + words(step.to->sharding) + wide;
 }
 
 static std::string line_of(const PlanStep& step) {
-  std::ostringstream line;
-  line << name_of(step.kind);
-  for (int i = 0; i < step.axes.size(); ++i) {
-    line << (i ? "+" : " over ") << step.to->grid->axes()[static_cast<size_t>(step.axes[i])].name;
-  }
-  line << ": " << change_in_words(step);
-  if (step.kind != Kind::local) line << ", " << bytes_in_words(step.cost.bytes);
-  if (step.cost.seconds > 0) line << ", " << seconds_in_words(step.cost.seconds);
-  return line.str() + "\n";
+  std::string line(name_of(step.kind));
+  if (!step.axes.empty()) line += " over " + step.to->grid->names(step.axes);
+  line += ": " + change_in_words(step);
+  if (step.kind != Kind::local) line += ", " + bytes_in_words(step.cost.bytes);
+  if (step.cost.seconds > 0) line += ", " + seconds_in_words(step.cost.seconds);
+  return line + "\n";
 }
 
 std::string to_string(const Plan& plan) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <range/v3/view/zip.hpp>
 
-#include "mesh/program.h"
 #include "mesh/rows.h"
+#include "mesh/steps.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
@@ -141,25 +141,15 @@ class PlanRun {
 
 }  // namespace
 
-/// Copies the boxes of `in` into `memory`, dense and one after the other.
-static void pack(const MemoryBlock& in, const PackedBoxes& parts, void* memory) {
+/// Copies the boxes of `block` into `memory`, dense and one after the other, or back.
+static void pack(const PackedBoxes& parts, const MemoryBlock& block, void* memory, bool back) {
   auto* next = static_cast<char*>(memory);
   for (const Box& box : parts.boxes) {
-    MemoryBlock part = in.part(box);
+    const MemoryBlock part = block.part(box);
     if (part.numel() == 0) continue;
-    copy(dense_block(next, in.dtype, box.shape, in.device), part);
-    next += part.numel() * static_cast<int64_t>(size_of(in.dtype));
-  }
-}
-
-/// Copies them back.
-static void unpack(const void* memory, const PackedBoxes& parts, const MemoryBlock& out) {
-  auto* next = static_cast<char*>(const_cast<void*>(memory));
-  for (const Box& box : parts.boxes) {
-    MemoryBlock part = out.part(box);
-    if (part.numel() == 0) continue;
-    copy(part, dense_block(next, out.dtype, box.shape, out.device));
-    next += part.numel() * static_cast<int64_t>(size_of(out.dtype));
+    const MemoryBlock packed = dense_block(next, block.dtype, box.shape, block.device);
+    back ? copy(part, packed) : copy(packed, part);
+    next += part.numel() * static_cast<int64_t>(size_of(block.dtype));
   }
 }
 
@@ -175,7 +165,7 @@ void send_boxes(const StepProgram& program, const MemoryBlock& in, const MemoryB
   Scratch scratch;
   if (!send.in_place || !in.is_dense()) {
     void* packed = scratch.memory(send.total, in.dtype, in.device);
-    pack(in, send, packed);
+    pack(send, in, packed, false);
     piece.send = packed;
   }
   const bool unpacks = !recv.boxes.empty() && !(recv.in_place && out.is_dense());
@@ -191,7 +181,7 @@ void send_boxes(const StepProgram& program, const MemoryBlock& in, const MemoryB
   } else {
     group.all_to_all(piece, recv.counts).wait();
   }
-  if (unpacks) unpack(piece.recv, recv, out);
+  if (unpacks) pack(recv, out, piece.recv, true);
 }
 
 static void check_blocks(const Plan& plan, const MemoryBlock& in, const MemoryBlock& out) {

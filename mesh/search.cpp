@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mesh/search.h"
+#include "mesh/steps.h"
 
 #include <queue>
 #include <unordered_map>

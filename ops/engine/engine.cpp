@@ -2,7 +2,6 @@
 #include "ops/engine/engine.h"
 
 #include <algorithm>
-#include <sstream>
 #include <utility>
 
 #include "mesh/mesh_body.h"
@@ -110,32 +109,17 @@ void Recorder::reached_sink(const Tensor& contribution, bool in_place) {
       contribution.block().numel() * static_cast<int64_t>(size_of(contribution.dtype()));
 }
 
-static std::string axes_in_words(const MeshGrid& grid, const Axes& axes) {
-  std::string words;
-  for (int i = 0; i < axes.size(); ++i) {
-    words += i ? "+" : "";
-    words += grid.axes()[static_cast<size_t>(axes[i])].name;
-  }
-  return words;
-}
-
-std::string placements_in_words(const Sharding& sharding) {
-  std::ostringstream words;
-  print_placements(words, sharding);
-  return words.str();
-}
-
 static Movement begun(const std::string& what) {
   return {.what = what, .scope = Context::current().scope, .backward = is_in_backward()};
 }
 
-void Recorder::log_plan(const std::string& what, const Plan& plan) {
-  if (plan.is_free()) return;
+void Recorder::planned(const std::string& what, const Plan& plan) {
+  if (!log || plan.is_free()) return;
   Movement movement = begun(what);
   for (const PlanStep& step : plan.steps) {
     if (step.kind == PlanStep::Kind::local) continue;
     movement.steps.push_back({.kind = std::string(name_of(step.kind)),
-                              .axes = axes_in_words(*step.to->grid, step.axes),
+                              .axes = step.to->grid->names(step.axes),
                               .from = placements_in_words(step.from->sharding),
                               .to = placements_in_words(step.to->sharding),
                               .bytes = step.cost.bytes,
@@ -144,13 +128,12 @@ void Recorder::log_plan(const std::string& what, const Plan& plan) {
   log->movements.push_back(std::move(movement));
 }
 
-void Recorder::log_fetch(const std::string& what, const Layout& from, int64_t bytes) {
+void Recorder::fetched(const std::string& what, const Layout& from, int64_t bytes) {
+  if (!log) return;
   Movement movement = begun(what);
-  Axes all;
-  for (int axis = 0; axis < from.sharding.axes(); ++axis) all.push_back(axis);
   const std::string placements = placements_in_words(from.sharding);
   movement.steps.push_back({.kind = "exchange",
-                            .axes = axes_in_words(*from.grid, all),
+                            .axes = from.grid->names(from.grid->all_axes()),
                             .from = placements,
                             .to = placements,
                             .bytes = bytes,
@@ -166,7 +149,8 @@ static int64_t bytes_of(std::span<const MemoryBlock> blocks) {
   return bytes;
 }
 
-void Recorder::log_work(const OpBody& op, const Route& route, const CallBody& call) {
+void Recorder::skipped(const OpBody& op, const Route& route, const CallBody& call) {
+  if (!log) return;
   const DType dtype = call.ins.size() > 0 ? call.ins[0].dtype : call.outs[0].dtype;
   auto found = std::ranges::find_if(log->work, [&](const OpWork& work) {
     return work.dtype == dtype && work.op == op.spec.name;

@@ -37,33 +37,17 @@ struct Recorder {
   /// `bytes`.
   void required(const std::string& what, int64_t bytes);
   /// A plan runs.
-  void planned(const std::string& what, const Plan& plan) {
-    if (log) [[unlikely]]
-      log_plan(what, plan);
-  }
+  void planned(const std::string& what, const Plan& plan);
   /// An op fetches elements of an operand of layout `from`; `required` has counted the bytes.
-  void fetched(const std::string& what, const Layout& from, int64_t bytes) {
-    if (log) [[unlikely]]
-      log_fetch(what, from, bytes);
-  }
+  void fetched(const std::string& what, const Layout& from, int64_t bytes);
   /// The same for bytes that `required` could not know.
   void exchanged(const std::string& what, const Layout& from, int64_t bytes);
   /// A call on device `meta`, which is not executed.
-  void skipped(const OpBody& op, const Route& route, const CallBody& call) {
-    if (log) log_work(op, route, call);
-  }
+  void skipped(const OpBody& op, const Route& route, const CallBody& call);
   /// A contribution to a gradient reached the memory of its sink: written there by its op, or
   /// copied.
   void reached_sink(const Tensor& contribution, bool in_place);
-
- private:
-  void log_plan(const std::string& what, const Plan& plan);
-  void log_fetch(const std::string& what, const Layout& from, int64_t bytes);
-  void log_work(const OpBody& op, const Route& route, const CallBody& call);
 };
-
-/// The placements as they are printed, "[S(0), R]".
-std::string placements_in_words(const Sharding& sharding);
 
 /// The engine's state on one rank.
 struct Engine {

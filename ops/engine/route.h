@@ -5,7 +5,6 @@
 #include <memory>
 #include <vector>
 
-#include "mesh/layout.h"
 #include "mesh/plan.h"
 #include "ops/engine/binding.h"
 #include "weft/extend/op.h"

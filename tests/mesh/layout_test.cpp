@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mesh/layout.h"
+#include "mesh/plan.h"
 
 #include <gtest/gtest.h>
 
