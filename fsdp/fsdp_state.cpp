@@ -14,7 +14,6 @@
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
-#include "weft/extend/module_sharder.h"
 #include "weft/extend/tape.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"

@@ -3,10 +3,8 @@
 #include <numeric>
 #include <utility>
 
-#include "mesh/grid.h"
 #include "mesh/rows.h"
 #include "mesh/steps.h"
-#include "src/comm/transport.h"
 #include "src/kernels/copy/dense.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <exception>
-#include <optional>
 #include <utility>
 
 #include "ops/engine/backward_run.h"
-#include "ops/engine/dispatch.h"
 #include "ops/engine/engine.h"
 #include "ops/engine/tensor_body.h"
 #include "src/device/memory.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/context.h"
 #include "weft/error.h"
-#include "weft/extend/tape.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/reductions.h"

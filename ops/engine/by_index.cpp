@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/engine/choose.h"
 
-#include <algorithm>
-
 #include "mesh/grid.h"
 #include "mesh/plan.h"
 #include "mesh/rows.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/engine/choose.h"
 
-#include <algorithm>
 #include <map>
 
 #include "mesh/grid.h"

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "ops/engine/engine.h"
-#include "ops/engine/tensor_body.h"
 #include "ops/engine/trace_recorder.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"

@@ -8,7 +8,6 @@
 #include "ops/engine/engine.h"
 #include "ops/engine/tensor_body.h"
 #include "weft/error.h"
-#include "weft/extend/tape.h"
 
 namespace weft {
 
@@ -62,10 +61,9 @@ struct FunctionNode final : public Node {
 
 }  // namespace
 
-static Tensors recorded_function(const char* name, const Tensors& inputs, const Tensors& outputs,
-                                 BackwardFunction function, bool any_layout) {
+Tensors record(const char* name, const Tensors& inputs, const Tensors& outputs,
+               BackwardFunction function) {
   Ref<FunctionNode> node(new FunctionNode(next_sequence()));
-  node->any_layout = any_layout;
   node->what = name;
   node->function = std::move(function);
   for (const Tensor& input : inputs) node->from.push_back(input ? edge_of(input) : Node::Edge{});
@@ -87,14 +85,11 @@ static Tensors recorded_function(const char* name, const Tensors& inputs, const 
   return recorded;
 }
 
-Tensors record(const char* name, const Tensors& inputs, const Tensors& outputs,
-               BackwardFunction function) {
-  return recorded_function(name, inputs, outputs, std::move(function), false);
-}
-
 Tensor record_move(const char* name, const Tensor& input, const Tensor& output,
                    BackwardFunction function) {
-  return recorded_function(name, {input}, {output}, std::move(function), true)[0];
+  Tensor moved = record(name, {input}, {output}, std::move(function))[0];
+  static_cast<FunctionNode&>(*moved.body()->node).any_layout = true;
+  return moved;
 }
 
 /// Returns the same elements without a node: a saved result must not keep its own node alive.

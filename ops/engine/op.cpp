@@ -20,31 +20,29 @@ static RuleArray stage_array(ParsedRule& rule, const std::string& text) {
   return array;
 }
 
-static ReadyRule ready_rule(const OpSpec& spec, std::string_view text,
-                            std::vector<std::pair<std::string, int64_t>> sizes) {
-  ReadyRule ready{parse_rule(spec.name, text), std::move(sizes), {}, {}, {-1, -1}};
-  for (const Stage& stage : spec.stages)
-    ready.stages.push_back(stage_array(ready.rule, stage.result));
+static ParsedRule rule_with_stages(const OpSpec& spec, std::string_view text) {
+  ParsedRule rule = parse_rule(spec.name, text);
+  for (const Stage& stage : spec.stages) rule.stages.push_back(stage_array(rule, stage.result));
   for (const std::string& name : spec.staged_over) {
-    int factor = ready.rule.find(name);
-    if (factor < 0)
-      fail(spec.name, ": stages reduce over ", name, ", expected a factor of the rule");
-    ready.staged.push_back(factor);
+    rule.staged.push_back(rule.find(name));
+    if (rule.staged.back() >= 0) continue;
+    fail(spec.name, ": stages reduce over ", name, ", expected a factor of the rule");
   }
-  return ready;
+  return rule;
 }
 
-ReadyRule rule_for(const OpBody& op, const Attributes& attributes, std::span<const Shape> shapes) {
+ParsedRule rule_for(const OpBody& op, const Attributes& attributes, std::span<const Shape> shapes) {
   if (op.fixed_rule) return *op.fixed_rule;
   Rule rule = op.spec.rule_of(attributes, shapes);
-  ReadyRule ready = ready_rule(op.spec, rule.text, std::move(rule.sizes));
-  if (rule.joined.first.empty()) return ready;
-  ready.joined = {ready.rule.find(rule.joined.first), ready.rule.find(rule.joined.second)};
-  if (ready.joined.first < 0 || ready.joined.second < 0) {
+  ParsedRule parsed = rule_with_stages(op.spec, rule.text);
+  parsed.sizes = std::move(rule.sizes);
+  if (rule.joined.first.empty()) return parsed;
+  parsed.joined = {parsed.find(rule.joined.first), parsed.find(rule.joined.second)};
+  if (parsed.joined.first < 0 || parsed.joined.second < 0) {
     fail(op.spec.name, ": joined factors are ", rule.joined.first, " and ", rule.joined.second,
          ", expected two of the rule \"", rule.text, '"');
   }
-  return ready;
+  return parsed;
 }
 
 static uint32_t mask_of(const std::vector<int>& numbers) {
@@ -62,9 +60,9 @@ static void check_numbers(const OpSpec& spec, const char* what, const std::vecto
 }
 
 /// Checks the operand and result numbers. `rule` is null when it depends on attributes.
-static void check_all_numbers(const OpSpec& spec, const ReadyRule* rule) {
-  int operands = rule ? static_cast<int>(rule->rule.operands.size()) : kMaxOperands;
-  int results = rule ? static_cast<int>(rule->rule.results.size()) : kMaxResults;
+static void check_all_numbers(const OpSpec& spec, const ParsedRule* rule) {
+  int operands = rule ? static_cast<int>(rule->operands.size()) : kMaxOperands;
+  int results = rule ? static_cast<int>(rule->results.size()) : kMaxResults;
   for (const auto& set : spec.linear) check_numbers(spec, "linear", set, operands);
   check_numbers(spec, "writes", spec.writes, operands);
   if (spec.by_index) {
@@ -98,7 +96,7 @@ Op::Op(OpSpec spec) {
   check_spec(spec);
   auto body = std::make_shared<OpBody>();
   std::string text = spec.rule_text.empty() ? std::string(spec.rule.text()) : spec.rule_text;
-  if (!spec.rule_of) body->fixed_rule = ready_rule(spec, text, {});
+  if (!spec.rule_of) body->fixed_rule = rule_with_stages(spec, text);
   check_all_numbers(spec, body->fixed_rule ? &*body->fixed_rule : nullptr);
   body->saved_in = spec.saves_in ? mask_of(*spec.saves_in) : (spec.backward ? ~0u : 0u);
   body->saved_out = mask_of(spec.saves_out);

@@ -61,8 +61,8 @@ class Router {
     check_structure();
     check_dtypes();
     DeviceMesh mesh = common_mesh();
-    ReadyRule rule = rule_for(op_, attributes_, shapes_);
-    binding_ = bind_rule(op_.spec.name, rule.rule, rule.sizes, shapes_, rule.stages);
+    const ParsedRule rule = rule_for(op_, attributes_, shapes_);
+    binding_ = bind_rule(op_.spec.name, rule, shapes_);
     if (binding_.results.size() > kMaxResults) {
       fail(op_.spec.name, ": number of results is ", binding_.results.size(), ", expected at most ",
            kMaxResults);
@@ -142,7 +142,7 @@ class Router {
     for (size_t i = 0; i < layouts_.size(); ++i) add_operand(i, layouts_[i]);
   }
 
-  void lay_out_over(const DeviceMesh& mesh, const ReadyRule& rule) {
+  void lay_out_over(const DeviceMesh& mesh, const ParsedRule& rule) {
     const auto needs = [this](int operand) { return needs_of(operand); };
     const Choice choice = choose_layouts({op_.spec, binding_, layouts_, result_dtypes_,
                                           linear_sets(), rule.staged, rule.joined, needs},
