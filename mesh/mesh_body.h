@@ -14,12 +14,12 @@ namespace weft {
 
 /// Counters of a cache.
 struct CacheStatistics {
-  int64_t entries = 0, hits = 0, misses = 0, evictions = 0;
+  int64_t entries = 0, misses = 0, evictions = 0;
 };
 
-/// A flat hash table of handles that holds about `capacity` entries. When it is full, it drops
-/// entries that were not found since the last sweep and have no other owner; entries with other
-/// owners cost memory anyway and stay.
+/// A flat hash table of handles that holds about `capacity` entries, a power of two. The lower bits
+/// of the hashes choose the places. When it is full, it drops entries that were not found since the
+/// last sweep and have no other owner; entries with other owners cost memory anyway and stay.
 template <class T> class Cache {
  public:
   explicit Cache(size_t capacity) : capacity_(capacity), entries_(capacity * 2) {}
@@ -29,7 +29,6 @@ template <class T> class Cache {
       Entry& entry = entries_[at];
       if (entry.hash != hash || !matches(*entry.value)) continue;
       entry.found = true;
-      ++statistics_.hits;
       return entry.value.get();
     }
     ++statistics_.misses;
@@ -56,10 +55,8 @@ template <class T> class Cache {
     bool found = false;
   };
 
-  size_t first(uint64_t hash) const {
-    return (hash * 0x9e3779b97f4a7c15ull >> 20) % entries_.size();
-  }
-  size_t next(size_t at) const { return at + 1 == entries_.size() ? 0 : at + 1; }
+  size_t first(uint64_t hash) const { return hash & mask_; }
+  size_t next(size_t at) const { return (at + 1) & mask_; }
 
   void place(Entry entry) {
     size_t at = first(entry.hash);
@@ -99,6 +96,7 @@ template <class T> class Cache {
   void rehash(size_t size) {
     std::vector<Entry> before(size);
     before.swap(entries_);
+    mask_ = size - 1;
     statistics_.entries = 0;
     for (Entry& entry : before) {
       if (entry.value) place(std::move(entry));
@@ -107,10 +105,11 @@ template <class T> class Cache {
 
   size_t capacity_;
   std::vector<Entry> entries_;
+  size_t mask_ = entries_.size() - 1;
   CacheStatistics statistics_;
 };
 
-class RouteTable;
+struct Route;
 
 /// Counters of a mesh's tables.
 struct MeshStatistics {
@@ -132,7 +131,7 @@ class MeshBody : public std::enable_shared_from_this<MeshBody>, NotCopied {
   Cache<Layout> layouts;
   Cache<Plan> plans;
   /// The routes of op calls; ops/ stores them here.
-  std::shared_ptr<RouteTable> routes;
+  std::shared_ptr<Cache<Route>> routes;
 
  private:
   std::shared_ptr<MeshGrid> grid_;

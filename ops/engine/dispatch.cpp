@@ -7,6 +7,7 @@
 #include "ops/engine/trace_recorder.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
+#include "weft/extend/hash.h"
 #include "weft/extend/pattern.h"
 
 namespace weft {
@@ -53,6 +54,24 @@ static DeviceMesh mesh_to_join(const OpBody& op, std::span<const Tensor> operand
   return joins ? mesh : DeviceMesh();
 }
 
+static uint64_t hash_of(uint32_t op, const Dims& structure, std::span<const Tensor> operands) {
+  uint64_t hash = mixed(op, static_cast<uint64_t>(structure.ndim()));
+  for (int64_t value : structure) hash = mixed(hash, static_cast<uint64_t>(value));
+  for (const Tensor& operand : operands) {
+    hash = mixed(hash, reinterpret_cast<uintptr_t>(layout_of(operand).get()) >> 4);
+  }
+  return hash;
+}
+
+static bool fits(const Route& route, uint32_t op, const Dims& structure,
+                 std::span<const Tensor> operands) {
+  if (route.op != op || route.operands.size() != operands.size()) return false;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (!(route.operands[i].given == layout_of(operands[i]))) return false;
+  }
+  return route.structure == structure;
+}
+
 /// Null for operands that have to join a mesh before.
 static Ref<Route> route_for(Engine& engine, const OpBody& op, std::span<const Tensor> operands,
                             const Attributes& attributes) {
@@ -63,18 +82,20 @@ static Ref<Route> route_for(Engine& engine, const OpBody& op, std::span<const Te
   EngineStatistics& statistics = engine.recorder.statistics;
   ++statistics.calls;
   RouteTable& table = routes_for(operands);
-  if (Route* route = table.find(op.id, attributes.structure, operands)) {
+  const uint64_t hash = hash_of(op.id, attributes.structure, operands);
+  const auto is_it = [&](const Route& route) {
+    return fits(route, op.id, attributes.structure, operands);
+  };
+  if (Route* route = table.find(hash, is_it)) {
     ++statistics.route_hits;
     return Ref<Route>(route);
   }
   if (mesh_to_join(op, operands)) return {};
   ++statistics.route_misses;
   Ref<Route> route = make_route(op, attributes, operands);
-  if (table.is_full()) {
-    statistics.route_evictions += static_cast<int64_t>(table.size());
-    table.clear();
-  }
-  table.insert(route);
+  const int64_t before = table.statistics().evictions;
+  table.insert(hash, route);
+  statistics.route_evictions += table.statistics().evictions - before;
   return route;
 }
 

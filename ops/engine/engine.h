@@ -54,7 +54,7 @@ struct Engine {
   Recorder recorder;
   KeptResults* kept = nullptr;
   /// Routes of calls without a mesh.
-  RouteTable local_routes;
+  RouteTable local_routes{kRouteCapacity};
 
   static Engine& current();
 };
