@@ -190,10 +190,6 @@ MeshBody::~MeshBody() {
   if (grid_->body == this) grid_->body = nullptr;
 }
 
-MeshStatistics MeshBody::statistics() const {
-  return {layouts.statistics(), plans.statistics(), static_cast<int64_t>(grid_->shardings())};
-}
-
 static std::shared_ptr<MeshBody> owned(MeshBody* body) {
   return EndOnThread<MeshBody>::owned(body);
 }

@@ -111,13 +111,6 @@ template <class T> class Cache {
 
 struct Route;
 
-/// Counters of a mesh's tables.
-struct MeshStatistics {
-  CacheStatistics layouts;
-  CacheStatistics plans;
-  int64_t shardings = 0;
-};
-
 /// The bounded tables of one mesh on one rank, owned by the DeviceMesh handles. Destroying the last
 /// handle empties the tables; tensors that outlive it keep only the MeshGrid.
 class MeshBody : public std::enable_shared_from_this<MeshBody>, NotCopied {
@@ -126,7 +119,6 @@ class MeshBody : public std::enable_shared_from_this<MeshBody>, NotCopied {
   ~MeshBody();
 
   MeshGrid& grid() const { return *grid_; }
-  MeshStatistics statistics() const;
 
   Cache<Layout> layouts;
   Cache<Plan> plans;

@@ -13,8 +13,6 @@ namespace weft {
 
 using Kind = PlanStep::Kind;
 
-void Plan::destroy(Plan* plan) { delete plan; }
-
 bool Plan::is_free() const {
   return std::ranges::all_of(steps, [](const PlanStep& step) { return step.kind == Kind::local; });
 }
@@ -148,14 +146,14 @@ const Plan& plan_on(DeviceKind device, const Plan& plan) {
 }
 
 std::optional<Box> local_part(const Plan& plan) {
-  if (plan.steps.empty()) return Box{Dims::filled(plan.to->shape.ndim(), 0), plan.to->box.shape};
-  if (plan.steps.size() > 1 || plan.steps[0].kind != Kind::local) return std::nullopt;
-  const Pattern& from = plan.from->sharding.pattern();
-  const Pattern& to = plan.to->sharding.pattern();
-  if (makes_sums(*plan.to->grid, from, to)) return std::nullopt;
-  if (plan.to->box.shape.product() == 0)
-    return Box{Dims::filled(plan.to->shape.ndim(), 0), plan.to->box.shape};
-  return relative(plan.to->box, plan.from->box);
+  if (!plan.steps.empty()) {
+    if (plan.steps.size() > 1 || plan.steps[0].kind != Kind::local) return std::nullopt;
+    const Pattern& from = plan.from->sharding.pattern();
+    const Pattern& to = plan.to->sharding.pattern();
+    if (makes_sums(*plan.to->grid, from, to)) return std::nullopt;
+    if (plan.to->box.shape.product() != 0) return relative(plan.to->box, plan.from->box);
+  }
+  return Box{Dims::filled(plan.to->shape.ndim(), 0), plan.to->box.shape};
 }
 
 std::string_view name_of(Kind kind) {

@@ -39,7 +39,7 @@ class Layout final : public RefCounted {
   /// Bytes of this rank's part.
   int64_t local_bytes() const { return box.shape.product() * static_cast<int64_t>(size_of(dtype)); }
 
-  static void destroy(Layout* layout);
+  static void destroy(Layout* layout) { delete layout; }
 
   /// Owner of `sharding`; null without one.
   std::shared_ptr<MeshGrid> grid;
@@ -116,7 +116,7 @@ class Plan final : public RefCounted {
 
   /// True when no byte moves between ranks, on any of them.
   bool is_free() const;
-  static void destroy(Plan* plan);
+  static void destroy(Plan* plan) { delete plan; }
 };
 
 /// Returns the plan of least predicted time, from the mesh's cache. Both layouts must have the same

@@ -138,8 +138,6 @@ std::string placements_in_words(const Sharding& sharding) {
   return words + "]";
 }
 
-void Layout::destroy(Layout* layout) { delete layout; }
-
 Box Layout::box_of(int rank) const {
   if (!grid) return box;
   return weft::box_of(sharding.pattern(), sharding.body()->offsets, grid->sizes(), shape,

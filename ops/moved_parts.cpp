@@ -191,7 +191,7 @@ SplitMovementLog::SplitMovementLog() {
 SplitMovementLog::~SplitMovementLog() { split_log = nullptr; }
 
 void MovedParts::log(const Shape& weight) const {
-  OpLog* log = Recorder::current().log;
+  OpLog* log = Engine::current().log;
   if (!log && !split_log) return;
   const bool scatters = kind_ == Kind::reduce_scatter;
   const Ref<Layout>& partial = layout_of(whole_);

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "ops/engine/backward_run.h"
-#include "ops/engine/engine.h"
 #include "ops/engine/tensor_body.h"
 #include "src/device/memory.h"
 #include "src/kernels/copy/copy.h"
@@ -52,7 +51,7 @@ static Tensor brought_to(const Tensor& gradient, const Layout& layout, const std
   if (!(target == layout_of(gradient))) {
     Ref<Plan> plan = plan_between(layout_of(gradient), target);
     check_policy(what, !plan->steps.empty(), !plan->is_free());
-    if (!plan->is_free()) Recorder::current().required(what, plan->cost.bytes);
+    if (!plan->is_free()) Engine::current().required(what, plan->cost.bytes);
     brought = run_plan(gradient, plan, what);
   }
   return brought.dtype() == layout.dtype ? brought : brought.to(layout.dtype);
@@ -154,7 +153,7 @@ void BackwardRun::pass(const Node::Edge& edge, Tensor gradient) {
   auto* leaf = dynamic_cast<LeafNode*>(edge.node.get());
   if (leaf && leaf->sink) {
     auto [tensor, accumulate] = leaf->sink->destination();
-    Recorder::current().reached_sink(gradient, false);
+    Engine::current().reached_sink(gradient, false);
     side_.begin_write(*leaf);
     add_into(tensor, accumulate, gradient);
     writes_.push_back(leaf);

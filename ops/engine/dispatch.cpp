@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/engine/dispatch.h"
+#include "ops/engine/engine.h"
 
 #include <algorithm>
 
-#include "ops/engine/engine.h"
 #include "ops/engine/trace_recorder.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
@@ -79,7 +78,7 @@ static Ref<Route> route_for(Engine& engine, const OpBody& op, std::span<const Te
     fail(op.spec.name, ": it has ", operands.size(), " operands, expected at most ", kMaxOperands);
   }
   for (const Tensor& operand : operands) check_tensor(op.spec.name.c_str(), operand);
-  EngineStatistics& statistics = engine.recorder.statistics;
+  EngineStatistics& statistics = engine.statistics;
   ++statistics.calls;
   RouteTable& table = routes_for(operands);
   const uint64_t hash = hash_of(op.id, attributes.structure, operands);
@@ -101,7 +100,7 @@ static Ref<Route> route_for(Engine& engine, const OpBody& op, std::span<const Te
 
 static void count_traffic(const OpBody& op, const Route& route) {
   check_policy(op.spec.name, route.moves, route.communicates);
-  if (route.communicates) Recorder::current().required(op.spec.name, route.bytes);
+  if (route.communicates) Engine::current().required(op.spec.name, route.bytes);
 }
 
 /// Adds the slice of operand i that the op computes on, fetched from other ranks if necessary.
@@ -112,7 +111,7 @@ static void add_fetched(Running& run, const OperandRoute& operand, const Tensor&
     run.fetched.add(Tensor());
     return;
   }
-  Recorder::current().fetched(run.op.spec.name, *operand.used, operand.fetched_bytes);
+  Engine::current().fetched(run.op.spec.name, *operand.used, operand.fetched_bytes);
   Tensor slice = new_tensor(layout_of(Sharding(), operand.box.shape, used.dtype()), run.device);
   if (run.device.kind != DeviceKind::meta) {
     fetch(
@@ -180,7 +179,7 @@ static void compute(Running& run) {
     if (!run.route.staged || !run.op.spec.across) return run.op.spec.forward(Call(run.call));
     run_across(run.op, run.route, run.call);
   } else {
-    Recorder::current().skipped(run.op, run.route, run.call);
+    Engine::current().skipped(run.op, run.route, run.call);
   }
 }
 
@@ -259,7 +258,7 @@ static Tensors joined(const OpBody& op, std::span<const Tensor> operands) {
 Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor> operands,
                  const Attributes& attributes) {
   Engine& engine = Engine::current();
-  TracedCall traced(engine.recorder.trace, *op, operands);
+  TracedCall traced(engine.trace, *op, operands);
   Ref<Route> route = route_for(engine, *op, operands, attributes);
   if (!route) [[unlikely]]
     return dispatch(op, joined(*op, operands), attributes);
@@ -359,7 +358,7 @@ Results dispatch_into(const std::shared_ptr<const OpBody>& op, std::span<const T
                       const Attributes& attributes, std::span<Place> places) {
   NoGrad no_grad;
   Engine& engine = Engine::current();
-  TracedCall traced(engine.recorder.trace, *op, operands);
+  TracedCall traced(engine.trace, *op, operands);
   Ref<Route> route = route_for(engine, *op, operands, attributes);
   if (!route) [[unlikely]]
     return dispatch_into(op, joined(*op, operands), attributes, places);

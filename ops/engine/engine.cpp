@@ -4,11 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "mesh/mesh_body.h"
 #include "ops/engine/backward_run.h"
-#include "ops/engine/binding.h"
-#include "ops/engine/dispatch.h"
-#include "ops/engine/tensor_body.h"
 #include "src/device/cuda/runtime.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
@@ -42,7 +38,7 @@ void check_policy(const std::string& what, bool moves, bool communicates) {
 }
 
 Tensor run_plan(const Tensor& tensor, const Ref<Plan>& plan, const std::string& what) {
-  Recorder::current().planned(what, *plan);
+  Engine::current().planned(what, *plan);
   const TensorBody& body = *tensor.body();
   if (std::optional<Box> part = local_part(*plan)) {
     int64_t offset = body.offset;
@@ -65,27 +61,25 @@ Tensor moved_to(const Tensor& tensor, const Ref<Layout>& layout) {
   return run_plan(tensor, plan_between(layout_of(tensor), layout));
 }
 
-Recorder& Recorder::current() { return Engine::current().recorder; }
-
 OpLog::OpLog() {
-  OpLog*& log = Recorder::current().log;
+  OpLog*& log = Engine::current().log;
   if (log) fail("op log: the rank has one already, expected none");
   log = this;
 }
 
-OpLog::~OpLog() { Recorder::current().log = nullptr; }
+OpLog::~OpLog() { Engine::current().log = nullptr; }
 
-const EngineStatistics& engine_statistics() { return Recorder::current().statistics; }
+const EngineStatistics& engine_statistics() { return Engine::current().statistics; }
 
 std::string implicit_traffic() {
   std::string lines;
-  for (const auto& [name, moved] : Recorder::current().implicit) {
+  for (const auto& [name, moved] : Engine::current().implicit) {
     lines += concat(name, ": ", moved.count, " times, ", moved.bytes, " bytes\n");
   }
   return lines;
 }
 
-void Recorder::required(const std::string& what, int64_t bytes) {
+void Engine::required(const std::string& what, int64_t bytes) {
   ++statistics.implicit_redistributions;
   statistics.implicit_bytes += bytes;
   Moved& moved = implicit[what];
@@ -93,13 +87,13 @@ void Recorder::required(const std::string& what, int64_t bytes) {
   moved.bytes += bytes;
 }
 
-void Recorder::exchanged(const std::string& what, const Layout& from, int64_t bytes) {
+void Engine::exchanged(const std::string& what, const Layout& from, int64_t bytes) {
   statistics.implicit_bytes += bytes;
   implicit[what].bytes += bytes;
   fetched(what, from, bytes);
 }
 
-void Recorder::reached_sink(const Tensor& contribution, bool in_place) {
+void Engine::reached_sink(const Tensor& contribution, bool in_place) {
   if (in_place) {
     ++statistics.gradients_in_place;
     return;
@@ -113,7 +107,7 @@ static Movement begun(const std::string& what) {
   return {.what = what, .scope = Context::current().scope, .backward = is_in_backward()};
 }
 
-void Recorder::planned(const std::string& what, const Plan& plan) {
+void Engine::planned(const std::string& what, const Plan& plan) {
   if (!log || plan.is_free()) return;
   Movement movement = begun(what);
   for (const PlanStep& step : plan.steps) {
@@ -128,7 +122,7 @@ void Recorder::planned(const std::string& what, const Plan& plan) {
   log->movements.push_back(std::move(movement));
 }
 
-void Recorder::fetched(const std::string& what, const Layout& from, int64_t bytes) {
+void Engine::fetched(const std::string& what, const Layout& from, int64_t bytes) {
   if (!log) return;
   Movement movement = begun(what);
   const std::string placements = placements_in_words(from.sharding);
@@ -149,7 +143,7 @@ static int64_t bytes_of(std::span<const MemoryBlock> blocks) {
   return bytes;
 }
 
-void Recorder::skipped(const OpBody& op, const Route& route, const CallBody& call) {
+void Engine::skipped(const OpBody& op, const Route& route, const CallBody& call) {
   if (!log) return;
   const DType dtype = call.ins.size() > 0 ? call.ins[0].dtype : call.outs[0].dtype;
   auto found = std::ranges::find_if(log->work, [&](const OpWork& work) {
@@ -205,7 +199,7 @@ void run_across(const OpBody& op, const Route& route, const CallBody& call) {
       copy(call.outs.all()[static_cast<size_t>(i)], host.outs[i]);
     }
   }
-  Recorder::current().exchanged(op.spec.name, *route.operands[0].used, parts.received());
+  Engine::current().exchanged(op.spec.name, *route.operands[0].used, parts.received());
 }
 
 KeptResults::KeptResults(std::vector<std::string> ops) : ops_(std::move(ops)) {

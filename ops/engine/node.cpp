@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "ops/engine/backward_run.h"
-#include "ops/engine/dispatch.h"
 #include "ops/engine/engine.h"
 #include "ops/engine/tensor_body.h"
 #include "weft/error.h"
@@ -194,7 +193,7 @@ void Grad::give_all(std::span<const int> of, const Op& op, std::span<const Tenso
       dispatch_into(op.shared(), operands, attributes, std::span(places.data(), of.size()));
   for (size_t r = 0; r < of.size(); ++r) {
     if (places[r].tensor) {
-      Recorder::current().reached_sink(places[r].tensor, places[r].direct);
+      Engine::current().reached_sink(places[r].tensor, places[r].direct);
     } else {
       give(of[r], results.tensors[r]);
     }

@@ -4,7 +4,7 @@
 #include <atomic>
 
 #include "ops/engine/binding.h"
-#include "ops/engine/dispatch.h"
+#include "ops/engine/engine.h"
 #include "weft/error.h"
 
 namespace weft {

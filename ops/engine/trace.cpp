@@ -107,7 +107,7 @@ void TraceRecorder::ends_on(uint64_t operation) {
 
 /// Stops recording on the calling rank.
 static void detach(TraceRecorder* recorder) {
-  Recorder& observed = Recorder::current();
+  Engine& observed = Engine::current();
   if (observed.trace != recorder) return;
   observed.trace = nullptr;
   Context::current().flight->set_listener(nullptr);
@@ -115,7 +115,7 @@ static void detach(TraceRecorder* recorder) {
 
 TraceScope::TraceScope(int64_t most_events) {
   if (most_events < 1) fail("trace: room for events must be at least 1, got ", most_events);
-  Recorder& observed = Recorder::current();
+  Engine& observed = Engine::current();
   if (observed.trace) fail("trace: the rank has one already, expected none");
   recorder_ = std::make_unique<TraceRecorder>(most_events);
   Context& context = Context::current();
@@ -135,7 +135,7 @@ struct TraceSpan::OnStream {
 };
 
 TraceSpan::TraceSpan(const char* name, int64_t number, Device device, Time time)
-    : recorder_(Recorder::current().trace), name_(name), number_(number), begin_(0), time_(time) {
+    : recorder_(Engine::current().trace), name_(name), number_(number), begin_(0), time_(time) {
   if (recorder_) {
     begin_ = ticks_now();
     if (device.kind == DeviceKind::cuda) {
@@ -149,7 +149,7 @@ TraceSpan::TraceSpan(const char* name, int64_t number, Device device, Time time)
 TraceSpan::~TraceSpan() {
   cuda::end_range();
   // Skipped if the trace has ended meanwhile.
-  if (!recorder_ || recorder_ != Recorder::current().trace) return;
+  if (!recorder_ || recorder_ != Engine::current().trace) return;
   recorder_->add_span(name_, begin_, number_);
   try {
     if (on_stream_) {
@@ -159,21 +159,19 @@ TraceSpan::~TraceSpan() {
   }
 }
 
-bool ModuleTrace::is_active() { return Recorder::current().trace != nullptr; }
+bool ModuleTrace::is_active() { return Engine::current().trace != nullptr; }
 
-bool ModuleTrace::has_name(const void* module) {
-  return Recorder::current().trace->has_name(module);
-}
+bool ModuleTrace::has_name(const void* module) { return Engine::current().trace->has_name(module); }
 
 void ModuleTrace::set_name(const void* module, const std::string& path) {
-  Recorder::current().trace->name_module(module, path);
+  Engine::current().trace->name_module(module, path);
 }
 
 ModuleTrace::ModuleTrace(const void* module, std::span<const Tensor> inputs)
     : module_(module), inputs_(inputs), begin_(ticks_now()) {}
 
 ModuleTrace::~ModuleTrace() {
-  if (TraceRecorder* trace = Recorder::current().trace) trace->add_module(module_, begin_, inputs_);
+  if (TraceRecorder* trace = Engine::current().trace) trace->add_module(module_, begin_, inputs_);
 }
 
 TraceOverlap TraceScope::overlap(const char* span) const {
