@@ -196,10 +196,10 @@ static std::string change_in_words(const PlanStep& step) {
 
 static std::string line_of(const PlanStep& step) {
   std::string line(name_of(step.kind));
-  if (!step.axes.empty()) line += " over " + step.to->grid->names(step.axes);
-  line += ": " + change_in_words(step);
-  if (step.kind != Kind::local) line += ", " + bytes_in_words(step.cost.bytes);
-  if (step.cost.seconds > 0) line += ", " + seconds_in_words(step.cost.seconds);
+  if (!step.axes.empty()) line += concat(" over ", step.to->grid->names(step.axes));
+  line += concat(": ", change_in_words(step));
+  if (step.kind != Kind::local) line += concat(", ", bytes_in_words(step.cost.bytes));
+  if (step.cost.seconds > 0) line += concat(", ", seconds_in_words(step.cost.seconds));
   return line + "\n";
 }
 

@@ -129,7 +129,7 @@ std::ostream& operator<<(std::ostream& out, const Sharding& sharding) {
 
 std::string placements_in_words(const Sharding& sharding) {
   const auto name = [&](int axis) { return sharding.body()->grid->names({axis}); };
-  std::string words = "[" + listed(sharding.placements());
+  std::string words = concat('[', listed(sharding.placements()));
   for (int dim = 0; dim < kMaxDims; ++dim) {
     const Axes order = sharding.axes_cutting(dim);
     if (std::ranges::is_sorted(order)) continue;
