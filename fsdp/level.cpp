@@ -85,14 +85,15 @@ void Level::send_extended(size_t parameter, const Source& source, std::vector<Pi
 }
 
 /// The codes of this rank's part, in their place among those of all ranks.
-void Level::send_quantized(size_t parameter, const Source& source, std::vector<Piece>& pieces) {
+void Level::send_quantized(size_t parameter, const Source& source, std::vector<Piece>& pieces,
+                           std::deque<std::vector<int64_t>>& counts) {
   const int64_t own = regions_[parameter].count_of(ranks_.rank);
   const Extended& extended = extended_[parameter];
   if (own > 0) {
     const Tensor part = local_in(source.memory, source.offset, {1, own}, source.dtype);
     quantize_part(extended, memory_, part.to(memory_->device()).block());
   }
-  add_pieces(extended, memory_, stages_ ? stages_->across.size : ranks_.size, pieces);
+  add_pieces(extended, memory_, stages_ ? stages_->across.size : ranks_.size, 1, pieces, counts);
 }
 
 void Level::receive_extended(size_t parameter) const {
@@ -177,11 +178,12 @@ void Level::start_read() {
 void Level::start(const std::vector<Source>& sources) {
   const NoGrad no_grad;
   std::vector<Piece> pieces;
+  std::deque<std::vector<int64_t>> counts;
   for (size_t i = 0; i < sources.size(); ++i) {
     if (extended_[i].extension) {
       send_extended(i, sources[i], pieces);
     } else if (extended_[i].is_quantized()) {
-      send_quantized(i, sources[i], pieces);
+      send_quantized(i, sources[i], pieces, counts);
     } else {
       send_part(regions_[i], sources[i], pieces);
     }
@@ -208,7 +210,7 @@ void Level::gather_within() {
   std::vector<Piece> pieces;
   std::deque<std::vector<int64_t>> counts;
   for (const Extended& extended : extended_) {
-    add_joined_pieces(extended, memory_, stages_->across.size, pieces, counts);
+    add_pieces(extended, memory_, ranks_.size, stages_->across.size, pieces, counts);
   }
   work_ = gathered(stages_->within, pieces);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -90,7 +91,8 @@ class Level {
   void send_part(const Region& region, const Source& source, std::vector<Piece>& pieces);
   void send_extended(size_t parameter, const Source& source, std::vector<Piece>& pieces);
   void receive_extended(size_t parameter) const;
-  void send_quantized(size_t parameter, const Source& source, std::vector<Piece>& pieces);
+  void send_quantized(size_t parameter, const Source& source, std::vector<Piece>& pieces,
+                      std::deque<std::vector<int64_t>>& counts);
 
   AxisGroup ranks_;
   Lifetime lifetime_;

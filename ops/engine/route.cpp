@@ -142,9 +142,8 @@ class Router {
 
   void lay_out_over(const DeviceMesh& mesh, const ParsedRule& rule) {
     const auto needs = [this](int operand) { return needs_of(operand); };
-    const Choice choice = choose_layouts({op_.spec, binding_, layouts_, result_dtypes_,
-                                          linear_sets(), rule.staged, rule.joined, needs},
-                                         mesh);
+    const Choice choice = choose_layouts(
+        {op_.spec, binding_, layouts_, result_dtypes_, rule.staged, rule.joined, needs}, mesh);
     for (size_t i = 0; i < choice.results.size(); ++i) add_result(i, choice.results[i]);
     for (size_t i = 0; i < layouts_.size(); ++i) {
       add_operand(i, layout_of(choice.operands[i], shapes_[i], dtypes_[i]));
@@ -152,15 +151,6 @@ class Router {
     if (op_.spec.by_index) add_index_route();
     if (choice.staged) add_stages(mesh, choice, rule.staged[0]);
     if (!route_->results.empty()) route_->counts_here = counts_here(route_->results[0]->sharding);
-  }
-
-  /// Returns the linear sets without operands that this call does not have.
-  std::vector<std::vector<int>> linear_sets() const {
-    std::vector<std::vector<int>> sets = op_.spec.linear;
-    for (auto& set : sets) {
-      std::erase_if(set, [&](int operand) { return operand >= static_cast<int>(layouts_.size()); });
-    }
-    return sets;
   }
 
   void add_result(size_t i, const Sharding& sharding) {
