@@ -6,8 +6,6 @@
 #include <optional>
 #include <vector>
 
-#include "fsdp/buffers.h"
-#include "fsdp/fsdp_param.h"
 #include "fsdp/quantized.h"
 #include "weft/extend/disk_memory.h"
 #include "weft/extend/tape.h"

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "fsdp/buffers.h"
-#include "fsdp/fsdp_param.h"
 #include "weft/extend/disk_memory.h"
 #include "weft/fsdp_module.h"
 #include "weft/stream.h"

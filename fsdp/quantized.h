@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "fsdp/buffers.h"
-#include "fsdp/fsdp_param.h"
 #include "weft/extend/quantize.h"
 #include "weft/quantization.h"
 

@@ -53,9 +53,7 @@ DeviceMesh::DeviceMesh(Communicator ranks, std::vector<MeshAxis> axes, DeviceKin
   check_available({device_type, 0});
   if (!ranks) return;
   check_axes(ranks, axes);
-  axes_.resize(axes.size());
-  std::iota(axes_.begin(), axes_.end(), 0);
-  body_ = mesh_body_for(ranks, std::move(axes));
+  *this = DeviceMesh(mesh_body_for(ranks, std::move(axes))).on(device_type);
 }
 
 DeviceMesh::DeviceMesh(std::shared_ptr<MeshBody> body) : body_(std::move(body)) {
