@@ -270,14 +270,15 @@ void FsdpModule::set_modules_to_backward_prefetch(const std::vector<Module*>& mo
 }
 
 void FsdpModule::set_all_reduce_hook(std::function<void(const Tensor&)> hook) {
-  only_state("set_all_reduce_hook").group()->gradients().set_hook(std::move(hook));
+  only_state("set_all_reduce_hook").group()->gradients().settings.hook = std::move(hook);
 }
 
 void FsdpModule::set_gradient_divide_factor(double factor) {
   if (!(factor > 0)) {
     fail("set_gradient_divide_factor: factor is ", factor, ", expected one above 0");
   }
-  for (const auto& state : states(false)) state->group()->gradients().set_divide_factor(factor);
+  for (const auto& state : states(false))
+    state->group()->gradients().settings.divide_factor = factor;
 }
 
 void FsdpModule::set_force_sum_reduction_for_comms(bool enable) {

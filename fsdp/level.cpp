@@ -142,19 +142,19 @@ void Level::read_slices(const std::vector<Source>& sources) {
     const int64_t own = region.count_of(ranks_.rank);
     const int64_t bytes = own * static_cast<int64_t>(size_of(source.dtype));
     const bool in_place = source.dtype == region.wire && !extended_[i].extension;
-    Staged staged{source, memory_, behind, {}};
+    Staged staged{{memory_, behind, source.dtype}, {}};
     if (!here) {
-      staged.memory = Storage::allocate_pinned(static_cast<size_t>(bytes));
-      staged.offset = 0;
+      staged.part.memory = Storage::allocate_pinned(static_cast<size_t>(bytes));
+      staged.part.offset = 0;
     } else if (in_place) {
-      staged.offset = region.at(ranks_.rank);
+      staged.part.offset = region.at(ranks_.rank);
     } else {
       behind += padded(static_cast<size_t>(bytes));
     }
     if (own > 0) {
       const auto disk = DiskMemory::behind(*source.memory);
       staged.read = disk->read(static_cast<int64_t>(source.offset), bytes,
-                               static_cast<char*>(staged.memory->data()) + staged.offset);
+                               static_cast<char*>(staged.part.memory->data()) + staged.part.offset);
     }
     staged_.push_back(std::move(staged));
   }
@@ -166,7 +166,7 @@ void Level::start_read() {
   std::vector<Source> sources;
   for (Staged& one : staged) {
     one.read.wait();
-    sources.push_back({one.memory, one.offset, one.source.dtype});
+    sources.push_back(one.part);
   }
   const StreamScope scope(stream_);
   start(sources);

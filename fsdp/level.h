@@ -74,11 +74,9 @@ class Level {
   int64_t copied() const;
 
  private:
-  /// A slice that rests on disk, and the memory to which it is read.
+  /// The memory to which a slice that rests on disk is read.
   struct Staged {
-    Source source;
-    Ref<Storage> memory;
-    size_t offset = 0;
+    Source part;
     /// Declared last, so that it ends before the memory is freed.
     DiskMemory::Transfer read;
   };
