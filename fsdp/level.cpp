@@ -18,9 +18,13 @@ void Level::add(const Array& array) {
   const bool is_quantized = array.codes && ranks_.size > 1;
   const bool packs = !array.extension && !is_quantized;
   const DType wire = packs ? array.wire : array.dtype;
-  arrays_.push_back(array);
   regions_.push_back(
       region_of(array.shape, array.dim, array.dtype, wire, ranks_, bytes_, array.lengths, packs));
+  // Slices of the wire's dtype are read to their place among the parameters, others behind them.
+  if (array.extension || array.slice != regions_.back().wire) {
+    const auto own = static_cast<size_t>(regions_.back().count_of(ranks_.rank));
+    read_bytes_ += padded(own * size_of(array.slice));
+  }
   if (array.extension) {
     extended_.push_back(extended_of(regions_.back(), array.slice, array.extension, bytes_));
   } else {
@@ -119,17 +123,6 @@ void Level::unshard(const std::vector<Source>& sources, BufferPool& pool,
   if (memory_->device().kind == DeviceKind::meta) return;
   collective_ = collective;
   on_disk_ ? read_slices(sources) : start(sources);
-}
-
-/// Slices of the wire's dtype are read to their place among the parameters, others behind them.
-void Level::close_on_disk() {
-  on_disk_ = true;
-  staging_ = bytes_;
-  for (const auto& [i, region] : views::enumerate(regions_)) {
-    const Array& array = arrays_[i];
-    if (array.slice == region.wire && !array.extension) continue;
-    bytes_ += padded(static_cast<size_t>(region.count_of(ranks_.rank)) * size_of(array.slice));
-  }
 }
 
 /// Starts to read this rank's parts. A GPU gets them from memory of the host.

@@ -41,7 +41,10 @@ class Level {
   };
   void add(const Array& array);
   /// All parameters were added, and their slices rest on disk.
-  void close_on_disk();
+  void close_on_disk() {
+    on_disk_ = true;
+    staging_ = std::exchange(bytes_, bytes_ + read_bytes_);
+  }
 
   /// This rank's part of a parameter: dense elements in a memory.
   struct Source {
@@ -97,7 +100,6 @@ class Level {
   /// The codes were gathered across, or are being, but not within.
   bool across_only_ = false;
   std::vector<Region> regions_;
-  std::vector<Array> arrays_;
   /// By parameter; empty for one that is sent as it is.
   std::vector<Extended> extended_;
   /// Tensors that extensions send, until they are sent.
@@ -107,8 +109,8 @@ class Level {
   /// The stream for which the memory was acquired, and on which the collective follows.
   Stream stream_;
   /// Bytes from the start of the memory to that in which slices wait to be cast or sent, if they
-  /// are on disk and the CPU computes.
-  size_t staging_ = 0;
+  /// are on disk and the CPU computes; and bytes of that memory.
+  size_t staging_ = 0, read_bytes_ = 0;
   bool on_disk_ = false;
   CustomCollective collective_;
   size_t bytes_ = 0;
