@@ -2,13 +2,11 @@
 #include "fsdp/gradients.h"
 
 #include <algorithm>
-#include <functional>
 #include <range/v3/numeric/accumulate.hpp>
 #include <ranges>
 
 #include "weft/context.h"
 #include "weft/error.h"
-#include "weft/extend/tape.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 

@@ -6,8 +6,6 @@
 #include <optional>
 #include <vector>
 
-#include "fsdp/buffers.h"
-#include "fsdp/fsdp_param.h"
 #include "fsdp/quantized.h"
 #include "weft/extend/disk_memory.h"
 #include "weft/extend/tape.h"
@@ -75,13 +73,15 @@ class Gradients {
   /// Waits for the reductions under way, and drops their errors.
   void wait_quietly() noexcept;
 
-  /// Changes reduced gradients before they are added to those of earlier steps.
-  void set_hook(std::function<void(const Tensor&)> hook) { hook_ = std::move(hook); }
-  void set_divide_factor(double factor) { divide_factor_ = factor; }
+  /// Settings by the methods of FsdpModule.
+  struct Settings {
+    /// Changes reduced gradients before they are added to those of earlier steps.
+    std::function<void(const Tensor&)> hook;
+    double divide_factor = 1;
+    CustomCollective collective;
+  } settings;
   /// std::invalid_argument if the gradients are quantized.
   void set_collective(CustomCollective collective);
-  /// Takes over the hook, the factor and the collective of `other`.
-  void take_settings(const Gradients& other);
 
   /// A backward begins, in which all parameters are expected to get a gradient.
   void begin_backward();
@@ -129,7 +129,7 @@ class Gradients {
   Bucket& bucket_at(int index) { return buckets_[static_cast<size_t>(index)]; }
   bool scatters_twice() const;
   bool sends_codes(size_t reduction) const { return messages_ && reduction < messages_->stages(); }
-  bool changes_sums() const { return hook_ || divide_factor_ != 1; }
+  bool changes_sums() const { return settings.hook || settings.divide_factor != 1; }
   size_t residual_bytes() const { return messages_ ? messages_->residual_bytes() : 0; }
   size_t codes_bytes() const { return replica_sums_ ? replica_sums_->bytes() : 0; }
   // gradients.cpp: layout, memory, progress
@@ -182,9 +182,6 @@ class Gradients {
   std::shared_ptr<DiskMemory> disk_;
   std::vector<DiskMemory::Transfer> writes_;
   Device device_ = cpu;
-  std::function<void(const Tensor&)> hook_;
-  double divide_factor_ = 1;
-  CustomCollective collective_;
   /// Set if the first reduction sends codes, perhaps in two stages, each in `reductions_`.
   std::optional<QuantizedScatter> messages_;
   /// Set if the all-reduce over replicas sends codes too, which then lie in `codes_`.

@@ -18,9 +18,13 @@ void Level::add(const Array& array) {
   const bool is_quantized = array.codes && ranks_.size > 1;
   const bool packs = !array.extension && !is_quantized;
   const DType wire = packs ? array.wire : array.dtype;
-  arrays_.push_back(array);
   regions_.push_back(
       region_of(array.shape, array.dim, array.dtype, wire, ranks_, bytes_, array.lengths, packs));
+  // Slices of the wire's dtype are read to their place among the parameters, others behind them.
+  if (array.extension || array.slice != regions_.back().wire) {
+    const auto own = static_cast<size_t>(regions_.back().count_of(ranks_.rank));
+    read_bytes_ += padded(own * size_of(array.slice));
+  }
   if (array.extension) {
     extended_.push_back(extended_of(regions_.back(), array.slice, array.extension, bytes_));
   } else {
@@ -85,14 +89,15 @@ void Level::send_extended(size_t parameter, const Source& source, std::vector<Pi
 }
 
 /// The codes of this rank's part, in their place among those of all ranks.
-void Level::send_quantized(size_t parameter, const Source& source, std::vector<Piece>& pieces) {
+void Level::send_quantized(size_t parameter, const Source& source, std::vector<Piece>& pieces,
+                           std::deque<std::vector<int64_t>>& counts) {
   const int64_t own = regions_[parameter].count_of(ranks_.rank);
   const Extended& extended = extended_[parameter];
   if (own > 0) {
     const Tensor part = local_in(source.memory, source.offset, {1, own}, source.dtype);
     quantize_part(extended, memory_, part.to(memory_->device()).block());
   }
-  add_pieces(extended, memory_, stages_ ? stages_->across.size : ranks_.size, pieces);
+  add_pieces(extended, memory_, stages_ ? stages_->across.size : ranks_.size, 1, pieces, counts);
 }
 
 void Level::receive_extended(size_t parameter) const {
@@ -120,17 +125,6 @@ void Level::unshard(const std::vector<Source>& sources, BufferPool& pool,
   on_disk_ ? read_slices(sources) : start(sources);
 }
 
-/// Slices of the wire's dtype are read to their place among the parameters, others behind them.
-void Level::close_on_disk() {
-  on_disk_ = true;
-  staging_ = bytes_;
-  for (const auto& [i, region] : views::enumerate(regions_)) {
-    const Array& array = arrays_[i];
-    if (array.slice == region.wire && !array.extension) continue;
-    bytes_ += padded(static_cast<size_t>(region.count_of(ranks_.rank)) * size_of(array.slice));
-  }
-}
-
 /// Starts to read this rank's parts. A GPU gets them from memory of the host.
 void Level::read_slices(const std::vector<Source>& sources) {
   const bool here = memory_->device().kind == DeviceKind::cpu;
@@ -141,19 +135,19 @@ void Level::read_slices(const std::vector<Source>& sources) {
     const int64_t own = region.count_of(ranks_.rank);
     const int64_t bytes = own * static_cast<int64_t>(size_of(source.dtype));
     const bool in_place = source.dtype == region.wire && !extended_[i].extension;
-    Staged staged{source, memory_, behind, {}};
+    Staged staged{{memory_, behind, source.dtype}, {}};
     if (!here) {
-      staged.memory = Storage::allocate_pinned(static_cast<size_t>(bytes));
-      staged.offset = 0;
+      staged.part.memory = Storage::allocate_pinned(static_cast<size_t>(bytes));
+      staged.part.offset = 0;
     } else if (in_place) {
-      staged.offset = region.at(ranks_.rank);
+      staged.part.offset = region.at(ranks_.rank);
     } else {
       behind += padded(static_cast<size_t>(bytes));
     }
     if (own > 0) {
       const auto disk = DiskMemory::behind(*source.memory);
       staged.read = disk->read(static_cast<int64_t>(source.offset), bytes,
-                               static_cast<char*>(staged.memory->data()) + staged.offset);
+                               static_cast<char*>(staged.part.memory->data()) + staged.part.offset);
     }
     staged_.push_back(std::move(staged));
   }
@@ -165,7 +159,7 @@ void Level::start_read() {
   std::vector<Source> sources;
   for (Staged& one : staged) {
     one.read.wait();
-    sources.push_back({one.memory, one.offset, one.source.dtype});
+    sources.push_back(one.part);
   }
   const StreamScope scope(stream_);
   start(sources);
@@ -177,11 +171,12 @@ void Level::start_read() {
 void Level::start(const std::vector<Source>& sources) {
   const NoGrad no_grad;
   std::vector<Piece> pieces;
+  std::deque<std::vector<int64_t>> counts;
   for (size_t i = 0; i < sources.size(); ++i) {
     if (extended_[i].extension) {
       send_extended(i, sources[i], pieces);
     } else if (extended_[i].is_quantized()) {
-      send_quantized(i, sources[i], pieces);
+      send_quantized(i, sources[i], pieces, counts);
     } else {
       send_part(regions_[i], sources[i], pieces);
     }
@@ -208,7 +203,7 @@ void Level::gather_within() {
   std::vector<Piece> pieces;
   std::deque<std::vector<int64_t>> counts;
   for (const Extended& extended : extended_) {
-    add_joined_pieces(extended, memory_, stages_->across.size, pieces, counts);
+    add_pieces(extended, memory_, ranks_.size, stages_->across.size, pieces, counts);
   }
   work_ = gathered(stages_->within, pieces);
 }

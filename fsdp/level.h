@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "fsdp/buffers.h"
-#include "fsdp/fsdp_param.h"
 #include "weft/extend/disk_memory.h"
 #include "weft/fsdp_module.h"
 #include "weft/stream.h"
@@ -41,7 +41,10 @@ class Level {
   };
   void add(const Array& array);
   /// All parameters were added, and their slices rest on disk.
-  void close_on_disk();
+  void close_on_disk() {
+    on_disk_ = true;
+    staging_ = std::exchange(bytes_, bytes_ + read_bytes_);
+  }
 
   /// This rank's part of a parameter: dense elements in a memory.
   struct Source {
@@ -74,11 +77,9 @@ class Level {
   int64_t copied() const;
 
  private:
-  /// A slice that rests on disk, and the memory to which it is read.
+  /// The memory to which a slice that rests on disk is read.
   struct Staged {
-    Source source;
-    Ref<Storage> memory;
-    size_t offset = 0;
+    Source part;
     /// Declared last, so that it ends before the memory is freed.
     DiskMemory::Transfer read;
   };
@@ -90,7 +91,8 @@ class Level {
   void send_part(const Region& region, const Source& source, std::vector<Piece>& pieces);
   void send_extended(size_t parameter, const Source& source, std::vector<Piece>& pieces);
   void receive_extended(size_t parameter) const;
-  void send_quantized(size_t parameter, const Source& source, std::vector<Piece>& pieces);
+  void send_quantized(size_t parameter, const Source& source, std::vector<Piece>& pieces,
+                      std::deque<std::vector<int64_t>>& counts);
 
   AxisGroup ranks_;
   Lifetime lifetime_;
@@ -98,7 +100,6 @@ class Level {
   /// The codes were gathered across, or are being, but not within.
   bool across_only_ = false;
   std::vector<Region> regions_;
-  std::vector<Array> arrays_;
   /// By parameter; empty for one that is sent as it is.
   std::vector<Extended> extended_;
   /// Tensors that extensions send, until they are sent.
@@ -108,8 +109,8 @@ class Level {
   /// The stream for which the memory was acquired, and on which the collective follows.
   Stream stream_;
   /// Bytes from the start of the memory to that in which slices wait to be cast or sent, if they
-  /// are on disk and the CPU computes.
-  size_t staging_ = 0;
+  /// are on disk and the CPU computes; and bytes of that memory.
+  size_t staging_ = 0, read_bytes_ = 0;
   bool on_disk_ = false;
   CustomCollective collective_;
   size_t bytes_ = 0;

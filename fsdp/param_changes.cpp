@@ -116,7 +116,7 @@ bool ParamGroup::take_slices_changed() {
 /// Lays out the gradients of the trainable parameters, with the settings that they had.
 void ParamGroup::add_gradients() {
   Gradients made(roles_, options_);
-  made.take_settings(gradients_);
+  made.settings = gradients_.settings;
   gradients_ = std::move(made);
   frozen_ = 0;
   size_t grads = 0;

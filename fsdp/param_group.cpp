@@ -6,7 +6,6 @@
 #include <range/v3/view/enumerate.hpp>
 #include <utility>
 
-#include "weft/error.h"
 #include "weft/extend/module_sharder.h"
 #include "weft/extend/tape.h"
 #include "weft/ops/factories.h"

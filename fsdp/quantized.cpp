@@ -94,31 +94,18 @@ void quantize_part(const Extended& extended, const Ref<Storage>& memory, const M
            rounding);
 }
 
-void add_pieces(const Extended& extended, const Ref<Storage>& memory, int size,
-                std::vector<Piece>& pieces) {
+void add_pieces(const Extended& extended, const Ref<Storage>& memory, int size, int joined,
+                std::vector<Piece>& pieces, std::deque<std::vector<int64_t>>& counts) {
   auto* base = static_cast<char*>(memory->data());
   const int first = extended.own / size * size;
   for (const Extended::Wire& wire : extended.wires) {
-    const std::span<const int64_t> counts(wire.counts);
-    pieces.push_back(
-        {.send = base + wire.at(extended.own),
-         .recv = base + wire.at(first),
-         .dtype = wire.dtype,
-         .counts = counts.subspan(static_cast<size_t>(first), static_cast<size_t>(size)),
-         .device = memory->device()});
-  }
-}
-
-void add_joined_pieces(const Extended& extended, const Ref<Storage>& memory, int size,
-                       std::vector<Piece>& pieces, std::deque<std::vector<int64_t>>& counts) {
-  auto* base = static_cast<char*>(memory->data());
-  for (const Extended::Wire& wire : extended.wires) {
     counts.emplace_back();
-    for (int first = 0; first < static_cast<int>(wire.counts.size()); first += size) {
-      counts.back().push_back(wire.elements_before(first + size) - wire.elements_before(first));
+    for (int rank = first; rank < first + size; rank += joined) {
+      const auto from = std::span(wire.counts).subspan(static_cast<size_t>(rank));
+      counts.back().push_back(sum_before(from, joined));
     }
-    pieces.push_back({.send = base + wire.at(extended.own / size * size),
-                      .recv = base + wire.offset,
+    pieces.push_back({.send = base + wire.at(extended.own / joined * joined),
+                      .recv = base + wire.at(first),
                       .dtype = wire.dtype,
                       .counts = counts.back(),
                       .device = memory->device()});
@@ -263,11 +250,12 @@ Work ReplicaSums::start(const Ref<Storage>& sums, const Ref<Storage>& codes) {
 void ReplicaSums::finish(const Ref<Storage>& sums, const Ref<Storage>& codes) const {
   CodeRounding rounding{true, next_stream(), 0};
   std::vector<Piece> pieces;
+  std::deque<std::vector<int64_t>> counts;
   for (size_t i = 0; i < regions_.size(); ++i) {
     const MemoryBlock own = part_block(regions_[i], sums, ranks_.rank);
     messages_.add_up(i, static_cast<size_t>(ranks_.rank), codes, own, false);
     quantize_part(gathered_[i], codes, own, rounding);
-    add_pieces(gathered_[i], codes, ranks_.size, pieces);
+    add_pieces(gathered_[i], codes, ranks_.size, 1, pieces, counts);
     rounding.first += static_cast<uint64_t>(in_fours(regions_[i].elements()));
   }
   ranks_.communicator.all_gather(pieces).wait();

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "fsdp/buffers.h"
-#include "fsdp/fsdp_param.h"
 #include "weft/extend/quantize.h"
 #include "weft/quantization.h"
 
@@ -23,13 +22,10 @@ Extended quantized_of(const Region& region, DType codes, int64_t block, std::vec
 void quantize_part(const Extended& extended, const Ref<Storage>& memory, const MemoryBlock& part,
                    const CodeRounding& rounding = {});
 /// Adds the pieces of a gather among the `size` ranks next to this one in the order, from the
-/// multiple of `size` before it on.
-void add_pieces(const Extended& extended, const Ref<Storage>& memory, int size,
-                std::vector<Piece>& pieces);
-/// Adds the pieces of the gather that follows: it sends what that one received. `counts` holds the
-/// sizes that the pieces refer to.
-void add_joined_pieces(const Extended& extended, const Ref<Storage>& memory, int size,
-                       std::vector<Piece>& pieces, std::deque<std::vector<int64_t>>& counts);
+/// multiple of `size` before it on. Each sends the parts of `joined` ranks next to each other,
+/// which a gather before has received if they are several. `counts` holds the sizes of the pieces.
+void add_pieces(const Extended& extended, const Ref<Storage>& memory, int size, int joined,
+                std::vector<Piece>& pieces, std::deque<std::vector<int64_t>>& counts);
 /// Writes the parts of all ranks into the region in `to`, from the codes that were gathered.
 void dequantize_parts(const Extended& extended, const Ref<Storage>& memory, const Region& region,
                       const Ref<Storage>& to);

@@ -190,8 +190,8 @@ void Gradients::reduce(int bucket, size_t reduction) {
   }
   if (scatters) {
     for (Grad& grad : grads_) pieces.push_back(scattered(grad, reduction));
-    reduced.work = collective_ ? collective_(ranks.communicator, pieces)
-                               : ranks.communicator.reduce_scatter(pieces, ReduceOp::sum);
+    reduced.work = settings.collective ? settings.collective(ranks.communicator, pieces)
+                                       : ranks.communicator.reduce_scatter(pieces, ReduceOp::sum);
     return;
   }
   if (replica_sums_) {
@@ -231,18 +231,12 @@ void Gradients::wait_for_reduce(int bucket, size_t reduction, bool last) {
   if (last) copy_sums_to_host(bucket);
 }
 
-void Gradients::take_settings(const Gradients& other) {
-  hook_ = other.hook_;
-  divide_factor_ = other.divide_factor_;
-  collective_ = other.collective_;
-}
-
 void Gradients::set_collective(CustomCollective collective) {
   if (messages_ && collective) {
     fail("set_custom_reduce_scatter: gradients are quantized, expected gradients that are ",
          "reduce-scattered");
   }
-  collective_ = std::move(collective);
+  settings.collective = std::move(collective);
 }
 
 /// True for the sum after all reductions, to which a hook was applied.
@@ -284,8 +278,8 @@ void Gradients::change_sums(int bucket) {
   const NoGrad no_grad;
   for (const SumRun& run : runs_of(bucket)) {
     const Tensor changed = local_in(sums(), landing_ + run.offset, {run.elements}, run.dtype);
-    if (divide_factor_ != 1) mul_(changed, 1 / divide_factor_);
-    if (hook_) hook_(changed);
+    if (settings.divide_factor != 1) mul_(changed, 1 / settings.divide_factor);
+    if (settings.hook) settings.hook(changed);
   }
 }
 

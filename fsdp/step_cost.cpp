@@ -4,7 +4,7 @@
 #include <ranges>
 #include <utility>
 
-#include "fsdp/fsdp_param.h"
+#include "fsdp/buffers.h"
 #include "weft/expert_parallel.h"
 #include "weft/extend/links.h"
 #include "weft/extend/op_log.h"

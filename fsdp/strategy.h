@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "weft/communicator.h"
 #include "weft/fsdp.h"
-#include "weft/mesh.h"
 #include "weft/quantization.h"
 
 namespace weft::fsdp {
@@ -78,5 +78,51 @@ struct Stages {
 /// `roles.sharded`; nothing if they move over all of these axes at once.
 std::optional<Stages> stages_of(const Roles& roles, size_t first, size_t last,
                                 const Quantization& quantization);
+
+/// Dtypes of one parameter by purpose; a parameter that is not floating keeps its declared dtype.
+struct ParamTypes {
+  DType storage, compute, gather, reduce, accumulate;
+};
+ParamTypes types_of(const MixedPrecision& precision, DType declared);
+
+/// One parameter of a group.
+struct FsdpParam {
+  std::string name;
+  ParameterPtr parameter;
+  bool trainable;
+  /// Position among the group's gradients, if it is trainable.
+  size_t grad = 0;
+  std::shared_ptr<AllGatherExtension> extension;
+  /// Set if the parameter is sent as codes.
+  std::optional<DType> codes;
+  /// Dimension along which the parameter is sharded.
+  int dim;
+  ParamTypes types;
+  /// Global shape.
+  Shape shape;
+  /// Local shapes while the group is unsharded and while it is sharded.
+  Shape unsharded_shape;
+  Shape sharded_shape;
+  /// Bytes from the start of the group's slices.
+  size_t slice_offset = 0;
+  /// Layout over the axes that FSDP does not use.
+  Sharding other_axes;
+  /// The tensor that forward reads. Its storage is bound while the group is unsharded.
+  Tensor unsharded;
+  /// The value that the parameter had, until the slices have memory.
+  Tensor pending_value;
+  /// Layouts of the slice, and of a gradient before its reduction: Partial over all axes that FSDP
+  /// uses.
+  Sharding sharded_layout, gradient_layout;
+
+  int64_t unsharded_elements() const { return unsharded_shape.product(); }
+  int64_t sharded_elements() const { return sharded_shape.product(); }
+};
+
+/// Returns the layout of a parameter laid out as `other_axes` whose `dim` is also sharded over the
+/// first `count` axes of `roles.sharded`. The other axes of `roles.sharded` get the placement
+/// `others`, the axes of replicas `replicas`.
+Sharding layout_for(const Roles& roles, const Sharding& other_axes, int dim, size_t count,
+                    Placement others, Placement replicas);
 
 }  // namespace weft::fsdp

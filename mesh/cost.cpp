@@ -5,7 +5,7 @@
 #include <ranges>
 
 #include "mesh/mesh_body.h"
-#include "mesh/search.h"
+#include "mesh/steps.h"
 #include "src/comm/ranges.h"
 #include "src/comm/transport.h"
 #include "weft/extend/links.h"
@@ -251,8 +251,7 @@ void predict(const PlanProblem& problem, const PlanState& from, PlanEdge& edge) 
 double predicted_exchange_seconds(const DeviceMesh& mesh, int64_t bytes) {
   if (mesh.root().size() == 1) return 0;
   MeshGrid& grid = mesh.body()->grid();
-  Axes all;
-  for (int axis = 0; axis < grid.ndim(); ++axis) all.push_back(axis);
+  const Axes all = grid.all_axes();
   const LinkCost& link = grid.link(all);
   double messages = messages_of(grid.in_memory(DeviceKind::cpu) ? Kind::exchange : Kind::all_to_all,
                                 grid.size(all));

@@ -114,6 +114,9 @@ class MeshGrid : public std::enable_shared_from_this<MeshGrid>, NotCopied {
   int size(int axis) const { return sizes_[static_cast<size_t>(axis)]; }
   /// Number of ranks along all of `axes`.
   int size(const Axes& axes) const;
+  /// Names of axes, joined by "+".
+  std::string names(const Axes& axes) const;
+  Axes all_axes() const;
   /// True for equal communicators and axes.
   bool is_same(const MeshGrid& other) const {
     return ranks_ == other.ranks_ && axes_ == other.axes_;

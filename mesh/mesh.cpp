@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/mesh.h"
 
+#include <functional>
 #include <numeric>
 #include <ostream>
+#include <range/v3/numeric/accumulate.hpp>
+#include <range/v3/range/conversion.hpp>
+#include <range/v3/view/cartesian_product.hpp>
+#include <range/v3/view/iota.hpp>
+#include <range/v3/view/transform.hpp>
 
 #include "mesh/mesh_body.h"
 #include "src/comm/transport.h"
 #include "weft/error.h"
 #include "weft/extend/end_on_thread.h"
+#include "weft/extend/hash.h"
 
 namespace weft {
 
@@ -46,9 +53,7 @@ DeviceMesh::DeviceMesh(Communicator ranks, std::vector<MeshAxis> axes, DeviceKin
   check_available({device_type, 0});
   if (!ranks) return;
   check_axes(ranks, axes);
-  axes_.resize(axes.size());
-  std::iota(axes_.begin(), axes_.end(), 0);
-  body_ = mesh_body_for(ranks, std::move(axes));
+  *this = DeviceMesh(mesh_body_for(ranks, std::move(axes))).on(device_type);
 }
 
 DeviceMesh::DeviceMesh(std::shared_ptr<MeshBody> body) : body_(std::move(body)) {
@@ -183,10 +188,6 @@ MeshBody::~MeshBody() {
   if (grid_->body == this) grid_->body = nullptr;
 }
 
-MeshStatistics MeshBody::statistics() const {
-  return {layouts.statistics(), plans.statistics(), static_cast<int64_t>(grid_->shardings())};
-}
-
 static std::shared_ptr<MeshBody> owned(MeshBody* body) {
   return EndOnThread<MeshBody>::owned(body);
 }
@@ -219,15 +220,6 @@ static std::shared_ptr<MeshGrid> known_grid(const Communicator& ranks,
   return nullptr;
 }
 
-/// True when every rank has the grid. Otherwise all make a new one: its construction is collective.
-static bool agree(const Communicator& ranks, bool have) {
-  int32_t everybody = have ? 1 : 0;
-  const int64_t one = 1;
-  Piece piece{.send = &everybody, .recv = &everybody, .dtype = i32, .counts = {&one, 1}};
-  ranks.all_reduce({&piece, 1}, ReduceOp::min).wait();
-  return everybody != 0;
-}
-
 /// Returns rank 0's costs on all ranks: ranks with different costs would make different plans.
 static CostModel agreed_costs(const Communicator& ranks) {
   CostModel costs = cost_model_of(ranks);
@@ -242,7 +234,8 @@ std::shared_ptr<MeshBody> mesh_body_for(const Communicator& ranks, std::vector<M
   meshes.adopted.clear();
   meshes.end->reap();
   std::shared_ptr<MeshGrid> grid = known_grid(ranks, axes);
-  if (!agree(ranks, grid != nullptr)) {
+  // Unless every rank has the grid, all make a new one: its construction is collective.
+  if (ranks.all_reduce(grid != nullptr, ReduceOp::min) == 0) {
     grid = std::make_shared<MeshGrid>(ranks, std::move(axes), agreed_costs(ranks));
     meshes.grids.insert(meshes.grids.begin(), grid);
   }
@@ -250,6 +243,153 @@ std::shared_ptr<MeshBody> mesh_body_for(const Communicator& ranks, std::vector<M
     if (auto body = grid->body->weak_from_this().lock()) return body;
   }
   return owned(new MeshBody(std::move(grid)));
+}
+
+namespace views = ranges::views;
+
+MeshGrid::MeshGrid(Communicator ranks, std::vector<MeshAxis> axes, const CostModel& costs)
+    : ranks_(std::move(ranks)), axes_(std::move(axes)), rank_(ranks_.rank()), costs_(costs) {
+  int stride = 1;
+  hash_ = mixed(0, axes_.size());
+  for (size_t axis = axes_.size(); axis-- > 0;) {
+    sizes_[axis] = axes_[axis].size;
+    strides_[axis] = stride;
+    stride *= axes_[axis].size;
+    hash_ = mixed(hash_, static_cast<uint64_t>(axes_[axis].size));
+    for (char letter : axes_[axis].name) hash_ = mixed(hash_, static_cast<uint8_t>(letter));
+  }
+  coordinates_ = coordinates_of(rank_);
+  in_memory_ = ranks_.transport()->in_memory(DeviceKind::cpu);
+  in_gpu_memory_ = ranks_.transport()->in_memory(DeviceKind::cuda);
+  hosts_ = views::ints(0, ranks_.size()) |
+           views::transform([&](int rank) { return ranks_.transport()->host_of(rank); }) |
+           ranges::to<std::vector>();
+  for (int axis = 0; axis < ndim(); ++axis) group({axis});
+}
+
+int MeshGrid::size(const Axes& axes) const {
+  return ranges::accumulate(axes, 1, std::multiplies(), [&](int axis) { return size(axis); });
+}
+
+std::string MeshGrid::names(const Axes& axes) const {
+  std::string names;
+  for (int axis : axes) names += (names.empty() ? "" : "+") + axes_[static_cast<size_t>(axis)].name;
+  return names;
+}
+
+Axes MeshGrid::all_axes() const {
+  Axes axes;
+  for (int axis = 0; axis < ndim(); ++axis) axes.push_back(axis);
+  return axes;
+}
+
+Coordinates MeshGrid::coordinates_of(int rank) const {
+  Coordinates coordinates{};
+  for (size_t axis = 0; axis < axes_.size(); ++axis) {
+    coordinates[axis] = rank / strides_[axis] % sizes_[axis];
+  }
+  return coordinates;
+}
+
+int MeshGrid::rank_at(const Coordinates& coordinates) const {
+  int rank = 0;
+  for (size_t axis = 0; axis < axes_.size(); ++axis) rank += coordinates[axis] * strides_[axis];
+  return rank;
+}
+
+std::vector<int> MeshGrid::members(const Axes& axes, const Coordinates& coordinates) const {
+  Coordinates first = coordinates;
+  for (int axis : axes) first[static_cast<size_t>(axis)] = 0;
+  std::vector<int> members{rank_at(first)};
+  for (int axis : axes) {
+    const int stride = strides_[static_cast<size_t>(axis)];
+    members = views::cartesian_product(members, views::ints(0, size(axis))) |
+              views::transform(
+                  [&](const auto& at) { return std::get<0>(at) + std::get<1>(at) * stride; }) |
+              ranges::to<std::vector>();
+  }
+  return members;
+}
+
+Communicator MeshGrid::group(const Axes& axes) {
+  std::vector<int> key(axes.begin(), axes.end());
+  if (auto found = groups_.find(key); found != groups_.end()) return found->second;
+  std::vector<int> ranks = members(axes, coordinates_);
+  bool is_whole = static_cast<int>(ranks.size()) == ranks_.size() && std::ranges::is_sorted(ranks);
+  Communicator made =
+      is_whole ? ranks_ : ranks_.subgroup(ranks, concat(ranks_.name(), '/', names(axes)));
+  return groups_.emplace(std::move(key), std::move(made)).first->second;
+}
+
+void MeshGrid::claim(uint64_t hash, std::string_view words) const {
+  ranks_.transport()->claim(hash, words);
+  for (const auto& [axes, group] : groups_) {
+    if (group != ranks_) group.transport()->claim(hash, words);
+  }
+}
+
+CommunicatorTraffic MeshGrid::traffic() const {
+  CommunicatorTraffic sum = ranks_.traffic();
+  for (const auto& [axes, group] : groups_) {
+    if (group == ranks_) continue;
+    sum.bytes += group.traffic().bytes;
+    sum.collectives += group.traffic().collectives;
+  }
+  return sum;
+}
+
+bool MeshGrid::crosses_hosts(const Axes& axes) const {
+  uint8_t& known = crossing_[axes.mask()];
+  if (known) return known == 2;
+  bool crosses = false;
+  for (int rank = 0; rank < static_cast<int>(hosts_.size()) && !crosses; ++rank) {
+    Coordinates first = coordinates_of(rank);
+    for (int axis : axes) first[static_cast<size_t>(axis)] = 0;
+    crosses = hosts_[static_cast<size_t>(rank)] != hosts_[static_cast<size_t>(rank_at(first))];
+  }
+  known = crosses ? 2 : 1;
+  return crosses;
+}
+
+void SizedShardings::drop(const ShardingBody* body) {
+  // The table outlives the lock, and a body that leaves it: both may hold its last handle.
+  const std::shared_ptr<SizedShardings> table = body->owner;
+  Body last;
+  const std::lock_guard lock(table->mutex_);
+  if (--body->handles > 0) return;
+  const auto found = table->bodies_.find(body->pattern);
+  last = std::move(found->second);
+  table->bodies_.erase(found);
+}
+
+std::unique_ptr<ShardingBody> MeshGrid::make_body(const Pattern& pattern) {
+  std::span<const Placement> placements = pattern.placements();
+  bool replicated =
+      std::ranges::all_of(placements, [](const Placement& at) { return at.is_replicate(); });
+  return std::unique_ptr<ShardingBody>(
+      new ShardingBody{.grid = this,
+                       .pattern = pattern,
+                       .hash = mixed(hash_, hash_of(pattern)),
+                       .has_partial = !pattern.partial_axes().empty(),
+                       .is_replicated = replicated,
+                       .offsets = PartOffsets(pattern)});
+}
+
+Sharding MeshGrid::intern(const Pattern& pattern) {
+  if (pattern.has_sizes()) {
+    const Pattern kept = normalised(pattern, sizes());
+    if (!kept.has_sizes()) return intern(kept);
+    return {sized_->take(kept,
+                         [&] {
+                           auto made = make_body(kept);
+                           made->owner = sized_;
+                           return made;
+                         }),
+            true};
+  }
+  std::unique_ptr<ShardingBody>& entry = shardings_[pattern];
+  if (!entry) entry = make_body(pattern);
+  return {entry.get(), false};
 }
 
 }  // namespace weft

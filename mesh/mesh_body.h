@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "mesh/grid.h"
-#include "mesh/layout.h"
 #include "mesh/plan.h"
 #include "weft/export.h"
 #include "weft/extend/ref.h"
@@ -15,12 +14,12 @@ namespace weft {
 
 /// Counters of a cache.
 struct CacheStatistics {
-  int64_t entries = 0, hits = 0, misses = 0, evictions = 0;
+  int64_t entries = 0, misses = 0, evictions = 0;
 };
 
-/// A flat hash table of handles that holds about `capacity` entries. When it is full, it drops
-/// entries that were not found since the last sweep and have no other owner; entries with other
-/// owners cost memory anyway and stay.
+/// A flat hash table of handles that holds about `capacity` entries, a power of two. The lower bits
+/// of the hashes choose the places. When it is full, it drops entries that were not found since the
+/// last sweep and have no other owner; entries with other owners cost memory anyway and stay.
 template <class T> class Cache {
  public:
   explicit Cache(size_t capacity) : capacity_(capacity), entries_(capacity * 2) {}
@@ -30,7 +29,6 @@ template <class T> class Cache {
       Entry& entry = entries_[at];
       if (entry.hash != hash || !matches(*entry.value)) continue;
       entry.found = true;
-      ++statistics_.hits;
       return entry.value.get();
     }
     ++statistics_.misses;
@@ -57,10 +55,8 @@ template <class T> class Cache {
     bool found = false;
   };
 
-  size_t first(uint64_t hash) const {
-    return (hash * 0x9e3779b97f4a7c15ull >> 20) % entries_.size();
-  }
-  size_t next(size_t at) const { return at + 1 == entries_.size() ? 0 : at + 1; }
+  size_t first(uint64_t hash) const { return hash & mask_; }
+  size_t next(size_t at) const { return (at + 1) & mask_; }
 
   void place(Entry entry) {
     size_t at = first(entry.hash);
@@ -100,6 +96,7 @@ template <class T> class Cache {
   void rehash(size_t size) {
     std::vector<Entry> before(size);
     before.swap(entries_);
+    mask_ = size - 1;
     statistics_.entries = 0;
     for (Entry& entry : before) {
       if (entry.value) place(std::move(entry));
@@ -108,17 +105,11 @@ template <class T> class Cache {
 
   size_t capacity_;
   std::vector<Entry> entries_;
+  size_t mask_ = entries_.size() - 1;
   CacheStatistics statistics_;
 };
 
-class RouteTable;
-
-/// Counters of a mesh's tables.
-struct MeshStatistics {
-  CacheStatistics layouts;
-  CacheStatistics plans;
-  int64_t shardings = 0;
-};
+struct Route;
 
 /// The bounded tables of one mesh on one rank, owned by the DeviceMesh handles. Destroying the last
 /// handle empties the tables; tensors that outlive it keep only the MeshGrid.
@@ -128,12 +119,11 @@ class MeshBody : public std::enable_shared_from_this<MeshBody>, NotCopied {
   ~MeshBody();
 
   MeshGrid& grid() const { return *grid_; }
-  MeshStatistics statistics() const;
 
   Cache<Layout> layouts;
   Cache<Plan> plans;
   /// The routes of op calls; ops/ stores them here.
-  std::shared_ptr<RouteTable> routes;
+  std::shared_ptr<Cache<Route>> routes;
 
  private:
   std::shared_ptr<MeshGrid> grid_;
@@ -156,8 +146,8 @@ std::shared_ptr<MeshBody> shared_body_of(const Sharding& sharding);
 
 /// "mesh(dp=2, tp=4)".
 std::string printed(std::span<const MeshAxis> axes);
-/// Prints "[S(0), R]", with the order of the cuts where it differs from mesh order.
-std::ostream& print_placements(std::ostream& out, const Sharding& sharding);
+/// "[S(0), R]", with the order of the cuts where it differs from mesh order.
+std::string placements_in_words(const Sharding& sharding);
 
 /// Returns the tables of a mesh: those of an existing grid if every rank has one with these ranks
 /// and axes, new ones otherwise. Collective.

@@ -4,8 +4,7 @@
 #include <cstdio>
 
 #include "mesh/mesh_body.h"
-#include "mesh/program.h"
-#include "mesh/search.h"
+#include "mesh/steps.h"
 #include "src/comm/reduce.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
@@ -13,8 +12,6 @@
 namespace weft {
 
 using Kind = PlanStep::Kind;
-
-void Plan::destroy(Plan* plan) { delete plan; }
 
 bool Plan::is_free() const {
   return std::ranges::all_of(steps, [](const PlanStep& step) { return step.kind == Kind::local; });
@@ -149,14 +146,14 @@ const Plan& plan_on(DeviceKind device, const Plan& plan) {
 }
 
 std::optional<Box> local_part(const Plan& plan) {
-  if (plan.steps.empty()) return Box{Dims::filled(plan.to->shape.ndim(), 0), plan.to->box.shape};
-  if (plan.steps.size() > 1 || plan.steps[0].kind != Kind::local) return std::nullopt;
-  const Pattern& from = plan.from->sharding.pattern();
-  const Pattern& to = plan.to->sharding.pattern();
-  if (makes_sums(*plan.to->grid, from, to)) return std::nullopt;
-  if (plan.to->box.shape.product() == 0)
-    return Box{Dims::filled(plan.to->shape.ndim(), 0), plan.to->box.shape};
-  return relative(plan.to->box, plan.from->box);
+  if (!plan.steps.empty()) {
+    if (plan.steps.size() > 1 || plan.steps[0].kind != Kind::local) return std::nullopt;
+    const Pattern& from = plan.from->sharding.pattern();
+    const Pattern& to = plan.to->sharding.pattern();
+    if (makes_sums(*plan.to->grid, from, to)) return std::nullopt;
+    if (plan.to->box.shape.product() != 0) return relative(plan.to->box, plan.from->box);
+  }
+  return Box{Dims::filled(plan.to->shape.ndim(), 0), plan.to->box.shape};
 }
 
 std::string_view name_of(Kind kind) {
@@ -190,28 +187,20 @@ static std::string seconds_in_words(double seconds) {
 
 /// "P(sum) -> S(0)" on a mesh of one axis, otherwise the placements of all axes.
 static std::string change_in_words(const PlanStep& step) {
-  std::ostringstream before, after;
-  if (step.from->sharding.axes() == 1) {
-    before << step.from->sharding[0];
-    after << step.to->sharding[0];
-  } else {
-    print_placements(before, step.from->sharding);
-    print_placements(after, step.to->sharding);
-  }
+  const auto words = [](const Sharding& sharding) {
+    return sharding.axes() == 1 ? concat(sharding[0]) : placements_in_words(sharding);
+  };
   std::string wide = step.to->dtype == step.from->dtype ? "" : concat(" in ", step.to->dtype);
-  return before.str() + " -> " + after.str() + wide;
+  return words(step.from->sharding) + " -> " + words(step.to->sharding) + wide;
 }
 
 static std::string line_of(const PlanStep& step) {
-  std::ostringstream line;
-  line << name_of(step.kind);
-  for (int i = 0; i < step.axes.size(); ++i) {
-    line << (i ? "+" : " over ") << step.to->grid->axes()[static_cast<size_t>(step.axes[i])].name;
-  }
-  line << ": " << change_in_words(step);
-  if (step.kind != Kind::local) line << ", " << bytes_in_words(step.cost.bytes);
-  if (step.cost.seconds > 0) line << ", " << seconds_in_words(step.cost.seconds);
-  return line.str() + "\n";
+  std::string line(name_of(step.kind));
+  if (!step.axes.empty()) line += concat(" over ", step.to->grid->names(step.axes));
+  line += concat(": ", change_in_words(step));
+  if (step.kind != Kind::local) line += concat(", ", bytes_in_words(step.cost.bytes));
+  if (step.cost.seconds > 0) line += concat(", ", seconds_in_words(step.cost.seconds));
+  return line + "\n";
 }
 
 std::string to_string(const Plan& plan) {

@@ -2,17 +2,55 @@
 #pragma once
 
 #include <functional>
+#include <iosfwd>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "mesh/layout.h"
+#include "weft/block.h"
 #include "weft/device.h"
 #include "weft/extend/pattern.h"
+#include "weft/extend/ref.h"
+#include "weft/sharding.h"
 
 namespace weft {
+
+class MeshGrid;
+
+/// The part of a tensor that each rank holds: an immutable entry of the mesh's cache, pinned by the
+/// tensors and plans that hold it and evictable otherwise. Without a sharding it describes a tensor
+/// of one device.
+class Layout final : public RefCounted {
+ public:
+  Shape shape;
+  DType dtype;
+  Sharding sharding;
+  /// Box of this rank's part.
+  Box box;
+  Strides local_strides;
+  /// Hash of the content; equal on all ranks, in all processes.
+  uint64_t hash;
+
+  /// Box of another rank of the root mesh.
+  Box box_of(int rank) const;
+  /// Bytes of this rank's part.
+  int64_t local_bytes() const { return box.shape.product() * static_cast<int64_t>(size_of(dtype)); }
+
+  static void destroy(Layout* layout) { delete layout; }
+
+  /// Owner of `sharding`; null without one.
+  std::shared_ptr<MeshGrid> grid;
+};
+
+/// Returns the layout for that sharding, shape and dtype; without a sharding, from the calling
+/// rank's own cache. std::invalid_argument when a Shard names a dim that the shape does not have.
+Ref<Layout> layout_of(const Sharding& sharding, const Shape& shape, DType dtype);
+
+/// "[4, 8] f32 mesh(dp=2, tp=2)[S(0), R]".
+std::ostream& operator<<(std::ostream& out, const Layout& layout);
 
 /// Predicted cost of a redistribution.
 struct PlanCost {
@@ -78,7 +116,7 @@ class Plan final : public RefCounted {
 
   /// True when no byte moves between ranks, on any of them.
   bool is_free() const;
-  static void destroy(Plan* plan);
+  static void destroy(Plan* plan) { delete plan; }
 };
 
 /// Returns the plan of least predicted time, from the mesh's cache. Both layouts must have the same

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mesh/program.h"
+#include "mesh/steps.h"
 
 #include <algorithm>
 #include <unordered_map>
 
 #include "mesh/mesh_body.h"
-#include "mesh/search.h"
 #include "src/comm/reduce.h"
 #include "src/device/cuda/streams.h"
 #include "src/kernels/copy/copy.h"
@@ -127,12 +126,10 @@ static StepProgram program_of(MeshGrid& grid, const PlanStep& step) {
 }
 
 PlanProgram::PlanProgram(const Plan& plan)
-    : words(concat("redistribute(", plan.from->dtype, ", ", plan.from->shape, ", ")),
+    : words(concat("redistribute(", plan.from->dtype, ", ", plan.from->shape, ", ",
+                   placements_in_words(plan.from->sharding), " -> ",
+                   placements_in_words(plan.to->sharding), ")")),
       content(mixed(plan.from->hash, plan.to->hash)) {
-  std::ostringstream change;
-  print_placements(change, plan.from->sharding);
-  print_placements(change << " -> ", plan.to->sharding);
-  words += change.str() + ")";
   for (const PlanStep& step : plan.steps) steps.push_back(program_of(*plan.to->grid, step));
 }
 
@@ -148,77 +145,28 @@ bool is_made_in_result(const Plan& plan, size_t i) {
   return !reduces && !makes_sums(*last.to->grid, from, to) && contains(last.to->box, step.to->box);
 }
 
-namespace {
-
-/// Several blocks of one shape as rows that are contiguous in each of them.
-class CommonRows {
- public:
-  explicit CommonRows(std::span<const MemoryBlock> blocks) {
-    const Shape& shape = blocks[0].shape;
-    for (int d = shape.ndim() - 1; d >= 0; --d) {
-      if (shape[d] == 1) continue;
-      if (continues(blocks, d)) {
-        loops_.back().size *= shape[d];
-      } else {
-        loops_.push_back({shape[d], d});
-      }
+/// Calls f(addresses, elements) for each run of elements that is contiguous in all blocks, which
+/// have one shape.
+template <class F> static void for_each_run(std::span<const MemoryBlock> blocks, const F& f) {
+  const Shape& shape = blocks[0].shape;
+  int outer = shape.ndim();
+  int64_t run = 1;
+  const auto continues = [&](const MemoryBlock& block) { return block.strides[outer - 1] == run; };
+  while (outer > 0 && (shape[outer - 1] == 1 || std::ranges::all_of(blocks, continues))) {
+    run *= shape[--outer];
+  }
+  Dims index = Dims::filled(outer, 0);
+  std::vector<char*> at(blocks.size());
+  for (int64_t i = 0, runs = shape.product() / run; i < runs; ++i) {
+    for (size_t b = 0; b < blocks.size(); ++b) {
+      int64_t offset = 0;
+      for (int d = 0; d < outer; ++d) offset += index[d] * blocks[b].strides[d];
+      at[b] = blocks[b].as<char>() + offset * static_cast<int64_t>(size_of(blocks[b].dtype));
     }
-    bool contiguous = !loops_.empty() && std::ranges::all_of(blocks, [&](auto& b) {
-      return b.strides[loops_[0].dim] == 1;
-    });
-    if (contiguous) {
-      row_ = loops_[0].size;
-      loops_.erase(loops_.begin());
-    }
+    f(at, run);
+    for (int d = outer; d-- > 0 && ++index[d] == shape[d];) index[d] = 0;
   }
-
-  /// Calls f(addresses, elements) for each row.
-  template <class F> void for_each(std::span<const MemoryBlock> blocks, F f) const {
-    std::vector<char*> at;
-    at.reserve(blocks.size());
-    for (const MemoryBlock& block : blocks) at.push_back(block.as<char>());
-    visit(blocks, at, loops_.size(), f);
-  }
-
- private:
-  struct Loop {
-    int64_t size;
-    int dim;
-  };
-
-  /// True when dim `d` continues the last loop without a gap, in all blocks.
-  bool continues(std::span<const MemoryBlock> blocks, int d) const {
-    if (loops_.empty()) return false;
-    const Loop& last = loops_.back();
-    return std::ranges::all_of(blocks, [&](const MemoryBlock& block) {
-      return block.strides[d] == block.strides[last.dim] * last.size;
-    });
-  }
-
-  template <class F>
-  void visit(std::span<const MemoryBlock> blocks, std::vector<char*>& at, size_t depth,
-             F& f) const {
-    if (depth == 0) return f(at, row_);
-    const Loop& loop = loops_[depth - 1];
-    auto move = [&](int64_t steps) {
-      for (size_t b = 0; b < blocks.size(); ++b) {
-        at[b] +=
-            blocks[b].strides[loop.dim] * steps * static_cast<int64_t>(size_of(blocks[b].dtype));
-      }
-    };
-    for (int64_t i = 0; i < loop.size; ++i) {
-      visit(blocks, at, depth - 1, f);
-      move(1);
-    }
-    move(-loop.size);
-  }
-
-  /// Innermost first.
-  std::vector<Loop> loops_;
-  int64_t row_ = 1;
-};
-
-}  // namespace
+}
 
 /// The last of `blocks` = op of the others, element by element, in that order. All have one shape.
 static void reduce_blocks(ReduceOp op, std::span<const MemoryBlock> blocks) {
@@ -229,7 +177,7 @@ static void reduce_blocks(ReduceOp op, std::span<const MemoryBlock> blocks) {
     return cuda::reduce_blocks(op, sources, out, false);
   }
   std::vector<const void*> from(sources.size());
-  CommonRows(blocks).for_each(blocks, [&](const std::vector<char*>& at, int64_t elements) {
+  for_each_run(blocks, [&](const std::vector<char*>& at, int64_t elements) {
     std::copy(at.begin(), at.end() - 1, from.begin());
     reduce_n(op, sources[0].dtype, from, {at.back(), out.dtype}, elements);
   });

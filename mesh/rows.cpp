@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mesh/rows.h"
 
-#include <array>
 #include <numeric>
 #include <utility>
 
 #include "mesh/grid.h"
 #include "src/kernels/copy/dense.h"
+#include "src/kernels/sort/sort.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -68,34 +68,14 @@ Axes axes_cutting(const Layout& layout, std::optional<int> dim) {
   return axes;
 }
 
-/// Bits of a key that one pass sorts by.
-static constexpr int kDigitBits = 11;
-
-/// Sorts positions stably by one digit of their keys.
-static void sort_by_digit(std::span<const int64_t> keys, int shift, std::span<const int64_t> from,
-                          std::span<int64_t> to) {
-  constexpr size_t digits = size_t{1} << kDigitBits;
-  std::array<int64_t, digits> next{};
-  const auto digit = [&](int64_t at) {
-    return (static_cast<uint64_t>(keys[static_cast<size_t>(at)]) >> shift) & (digits - 1);
-  };
-  for (const int64_t at : from) ++next[digit(at)];
-  int64_t sum = 0;
-  for (int64_t& count : next) sum += std::exchange(count, sum);
-  for (const int64_t at : from) to[static_cast<size_t>(next[digit(at)]++)] = at;
-}
-
 /// Returns the positions of the keys in ascending order; of equal ones in the order given.
 static std::vector<int64_t> order_of_keys(std::span<const int64_t> keys) {
   std::vector<int64_t> order(keys.size());
   std::iota(order.begin(), order.end(), 0);
   if (std::ranges::is_sorted(keys)) return order;
-  const auto most = static_cast<uint64_t>(*std::ranges::max_element(keys));
-  std::vector<int64_t> next(keys.size());
-  for (int shift = 0; shift < 63 && most >> shift != 0; shift += kDigitBits) {
-    sort_by_digit(keys, shift, order, next);
-    std::swap(order, next);
-  }
+  const Shape shape = {static_cast<int64_t>(keys.size())};
+  sort_rows(nullptr, dense_block(order.data(), DType::i64, shape),
+            dense_block(const_cast<int64_t*>(keys.data()), DType::i64, shape));
   return order;
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "mesh/layout.h"
+#include "mesh/plan.h"
 #include "src/kernels/take/take.h"
 #include "weft/storage.h"
 
@@ -78,7 +78,7 @@ KeyedRows combined_rows(const RowDim& to, std::span<const int64_t> keys, const M
 /// The axes longer than 1 that cut a dim, or any dim, in mesh order.
 Axes axes_cutting(const Layout& layout, std::optional<int> dim = {});
 
-// Shared by rows.cpp and row_exchange.cpp: rows of one rank.
+// Shared by rows.cpp and counted_exchange.cpp: rows of one rank.
 
 /// The keys first <= key < last.
 struct KeyRange {

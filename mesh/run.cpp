@@ -1,33 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <range/v3/view/zip.hpp>
 
-#include "mesh/program.h"
 #include "mesh/rows.h"
-#include "src/kernels/copy/copy.h"
+#include "mesh/steps.h"
+#include "src/kernels/copy/dense.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
-#include "weft/storage.h"
 
 namespace weft {
 
 using Kind = PlanStep::Kind;
 
 namespace {
-
-/// Memory that is freed when the plan has run.
-class Scratch {
- public:
-  MemoryBlock block(const Shape& shape, DType dtype, Device device) {
-    return dense_block(memory(shape.product(), dtype, device), dtype, shape, device);
-  }
-  void* memory(int64_t elements, DType dtype, Device device) {
-    held_.push_back(Storage::allocate(static_cast<size_t>(elements) * size_of(dtype), device));
-    return held_.back()->data();
-  }
-
- private:
-  std::vector<Ref<Storage>> held_;
-};
 
 /// What a rank reads in one phase of an exchange.
 struct Phase {
@@ -63,7 +47,7 @@ class PlanRun {
       const MemoryBlock& from = i == 0 ? in : made;
       if (end == plan_.steps.size()) return steps(i, end, from, out_);
       const Layout& to = *plan_.steps[end - 1].to;
-      const MemoryBlock next = scratch_.block(to.box.shape, to.dtype, out_.device);
+      const MemoryBlock next = scratch(to.box.shape, to.dtype);
       steps(i, end, from, next);
       made = next;
       i = end;
@@ -120,7 +104,7 @@ class PlanRun {
   MemoryBlock intermediate(size_t i, const MemoryBlock& out) {
     const Box& made = plan_.steps[i].to->box;
     if (is_made_in_result(plan_, i)) return out.part(relative(made, plan_.to->box));
-    return scratch_.block(made.shape, out.dtype, out.device);
+    return scratch(made.shape, out.dtype);
   }
 
   /// Peers reduce rows: returns a copy of a block whose rows are not contiguous.
@@ -129,37 +113,32 @@ class PlanRun {
                                        [](const BoxRead& read) { return read.sources.size() > 1; });
     int last = in.shape.ndim() - 1;
     if (!reduces || last < 0 || in.shape[last] == 1 || in.strides[last] == 1) return in;
-    MemoryBlock dense = scratch_.block(in.shape, in.dtype, in.device);
+    const MemoryBlock dense = scratch(in.shape, in.dtype);
     copy(dense, in);
     return dense;
   }
 
+  MemoryBlock scratch(const Shape& shape, DType dtype) {
+    return scratch_.emplace_back(shape, dtype, out_.device).block;
+  }
+
   const Plan& plan_;
   const MemoryBlock& out_;
-  Scratch scratch_;
+  /// Freed when the plan has run.
+  std::vector<DenseMemory> scratch_;
 };
 
 }  // namespace
 
-/// Copies the boxes of `in` into `memory`, dense and one after the other.
-static void pack(const MemoryBlock& in, const PackedBoxes& parts, void* memory) {
+/// Copies the boxes of `block` into `memory`, dense and one after the other, or back.
+static void pack(const PackedBoxes& parts, const MemoryBlock& block, void* memory, bool back) {
   auto* next = static_cast<char*>(memory);
   for (const Box& box : parts.boxes) {
-    MemoryBlock part = in.part(box);
+    const MemoryBlock part = block.part(box);
     if (part.numel() == 0) continue;
-    copy(dense_block(next, in.dtype, box.shape, in.device), part);
-    next += part.numel() * static_cast<int64_t>(size_of(in.dtype));
-  }
-}
-
-/// Copies them back.
-static void unpack(const void* memory, const PackedBoxes& parts, const MemoryBlock& out) {
-  auto* next = static_cast<char*>(const_cast<void*>(memory));
-  for (const Box& box : parts.boxes) {
-    MemoryBlock part = out.part(box);
-    if (part.numel() == 0) continue;
-    copy(part, dense_block(next, out.dtype, box.shape, out.device));
-    next += part.numel() * static_cast<int64_t>(size_of(out.dtype));
+    const MemoryBlock packed = dense_block(next, block.dtype, box.shape, block.device);
+    back ? copy(part, packed) : copy(packed, part);
+    next += part.numel() * static_cast<int64_t>(size_of(block.dtype));
   }
 }
 
@@ -172,14 +151,16 @@ void send_boxes(const StepProgram& program, const MemoryBlock& in, const MemoryB
               .counts = send.counts,
               .recv_dtype = out.dtype,
               .device = out.device};
-  Scratch scratch;
+  std::vector<DenseMemory> scratch;
   if (!send.in_place || !in.is_dense()) {
-    void* packed = scratch.memory(send.total, in.dtype, in.device);
-    pack(in, send, packed);
+    void* packed = scratch.emplace_back(Shape{send.total}, in.dtype, in.device).block.data;
+    pack(send, in, packed, false);
     piece.send = packed;
   }
   const bool unpacks = !recv.boxes.empty() && !(recv.in_place && out.is_dense());
-  if (unpacks) piece.recv = scratch.memory(recv.total, out.dtype, out.device);
+  if (unpacks) {
+    piece.recv = scratch.emplace_back(Shape{recv.total}, out.dtype, out.device).block.data;
+  }
   const Communicator& group = program.group;
   if (kind == Kind::all_gather) {
     piece.counts = recv.counts;
@@ -191,7 +172,7 @@ void send_boxes(const StepProgram& program, const MemoryBlock& in, const MemoryB
   } else {
     group.all_to_all(piece, recv.counts).wait();
   }
-  if (unpacks) unpack(piece.recv, recv, out);
+  if (unpacks) pack(recv, out, piece.recv, true);
 }
 
 static void check_blocks(const Plan& plan, const MemoryBlock& in, const MemoryBlock& out) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mesh/search.h"
+#include "mesh/steps.h"
 
 #include <queue>
 #include <unordered_map>
@@ -206,14 +206,6 @@ static void add_moves(const PlanProblem& problem, const PlanState& state,
   add_direct(problem, state, {.kind = Kind::all_to_all, .to = {to, state.dtype}}, edges);
 }
 
-/// Adds collectives over an axis or joined axes.
-static void add_collective_edges(const PlanProblem& problem, const PlanState& state,
-                                 std::vector<PlanEdge>& edges) {
-  add_gathers(problem, state, edges);
-  add_reductions(problem, state, edges);
-  add_moves(problem, state, edges);
-}
-
 namespace {
 
 struct StateHash {
@@ -280,7 +272,9 @@ class Search {
     if (exchanges_) {
       add_exchange_edges(problem_, state, edges);
     } else {
-      add_collective_edges(problem_, state, edges);
+      add_gathers(problem_, state, edges);
+      add_reductions(problem_, state, edges);
+      add_moves(problem_, state, edges);
     }
     for (PlanEdge& edge : edges) {
       if (peak_of(state, edge) > problem_.options.memory_cap) continue;

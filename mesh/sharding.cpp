@@ -3,8 +3,8 @@
 
 #include <ostream>
 
-#include "mesh/layout.h"
 #include "mesh/mesh_body.h"
+#include "mesh/plan.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
 
@@ -21,7 +21,7 @@ static Placement counted(const Placement& placement, int ndim) {
   return placement.counted(ndim);
 }
 
-static void place_by_name(Pattern& pattern, const DeviceMesh& mesh,
+static void place_by_name(std::span<Placement> placed, const DeviceMesh& mesh,
                           const std::vector<NamedPlacement>& named, int ndim) {
   Axes seen;
   for (const NamedPlacement& one : named) {
@@ -30,19 +30,7 @@ static void place_by_name(Pattern& pattern, const DeviceMesh& mesh,
       fail("sharding: axis ", in_quotes(one.axis), " of ", mesh, " is named twice, expected once");
     }
     seen.push_back(axis);
-    pattern.set(axis, counted(one.placement, ndim));
-  }
-}
-
-/// Orders the cuts of each dim by the mesh, regardless of the order in which they were named.
-static void cut_in_mesh_order(Pattern& pattern) {
-  for (int first = 0; first < pattern.axes(); ++first) {
-    if (!pattern[first].is_shard()) continue;
-    Axes axes;
-    for (int axis = 0; axis < pattern.axes(); ++axis) {
-      if (pattern[axis].is_shard(pattern[first].dim())) axes.push_back(axis);
-    }
-    if (axes.size() > 1) pattern.set_order(pattern[first].dim(), axes);
+    placed[static_cast<size_t>(axis)] = counted(one.placement, ndim);
   }
 }
 
@@ -82,12 +70,17 @@ Sharding::Sharding(const DeviceMesh& mesh, const Placements& placements, int ndi
     fail("sharding: number of placements is ", by_position.size(), ", expected at most ",
          mesh.ndim(), ", the axes of ", mesh);
   }
-  Pattern pattern(grid.ndim());
+  std::array<Placement, kMaxAxes> placed;
   for (size_t i = 0; i < by_position.size(); ++i) {
-    pattern.set(mesh.root_axis(static_cast<int>(i)), counted(by_position[i], ndim));
+    const auto axis = static_cast<size_t>(mesh.root_axis(static_cast<int>(i)));
+    placed[axis] = counted(by_position[i], ndim);
   }
-  place_by_name(pattern, mesh, placements.by_name(), ndim);
-  cut_in_mesh_order(pattern);
+  place_by_name(placed, mesh, placements.by_name(), ndim);
+  // Axes cut a dim in mesh order, in whichever order they were named.
+  Pattern pattern(grid.ndim());
+  for (int axis = 0; axis < grid.ndim(); ++axis) {
+    pattern.set(axis, std::move(placed[static_cast<size_t>(axis)]));
+  }
   for (const CutOrder& order : placements.orders()) {
     const int dim = counted(Shard{order.dim}, ndim).dim();
     cut_in_stated_order(pattern, mesh, {dim, order.axes});
@@ -131,25 +124,19 @@ bool Sharding::is_replicated() const { return !body_ || body_->is_replicated; }
 
 std::ostream& operator<<(std::ostream& out, const Sharding& sharding) {
   if (!sharding) return out << "no sharding";
-  return print_placements(out << printed(sharding.body()->grid->axes()), sharding);
+  return out << printed(sharding.body()->grid->axes()) << placements_in_words(sharding);
 }
 
-std::ostream& print_placements(std::ostream& out, const Sharding& sharding) {
-  const MeshGrid& grid = *sharding.body()->grid;
-  out << '[';
-  for (int axis = 0; axis < sharding.axes(); ++axis) out << (axis ? ", " : "") << sharding[axis];
+std::string placements_in_words(const Sharding& sharding) {
+  const auto name = [&](int axis) { return sharding.body()->grid->names({axis}); };
+  std::string words = concat('[', listed(sharding.placements()));
   for (int dim = 0; dim < kMaxDims; ++dim) {
     const Axes order = sharding.axes_cutting(dim);
     if (std::ranges::is_sorted(order)) continue;
-    out << "; dim " << dim << " by ";
-    for (int i = 0; i < order.size(); ++i) {
-      out << (i ? ", " : "") << grid.axes()[static_cast<size_t>(order[i])].name;
-    }
+    words += concat("; dim ", dim, " by ", listed(order, name));
   }
-  return out << ']';
+  return words + "]";
 }
-
-void Layout::destroy(Layout* layout) { delete layout; }
 
 Box Layout::box_of(int rank) const {
   if (!grid) return box;
@@ -160,8 +147,7 @@ Box Layout::box_of(int rank) const {
 static void check_dims(const Sharding& sharding, const Shape& shape) {
   for (int axis = 0; axis < sharding.axes(); ++axis) {
     if (sharding[axis].dim() < shape.ndim()) continue;
-    fail("layout: placement on axis ",
-         in_quotes(sharding.body()->grid->axes()[static_cast<size_t>(axis)].name), " is ",
+    fail("layout: placement on axis ", in_quotes(sharding.body()->grid->names({axis})), " is ",
          sharding[axis], ", expected a dim of the ", shape.ndim(), " of the shape ", shape);
   }
   for (int dim = 0; dim < shape.ndim() && sharding && sharding.pattern().has_sizes(); ++dim) {

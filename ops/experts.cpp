@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "mesh/grid.h"
-#include "mesh/layout.h"
+#include "mesh/plan.h"
 #include "ops/dims.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string>
 
-#include "ops/engine/dispatch.h"
+#include "ops/engine/engine.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "src/kernels/copy/copy.h"

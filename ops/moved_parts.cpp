@@ -191,14 +191,14 @@ SplitMovementLog::SplitMovementLog() {
 SplitMovementLog::~SplitMovementLog() { split_log = nullptr; }
 
 void MovedParts::log(const Shape& weight) const {
-  OpLog* log = Recorder::current().log;
+  OpLog* log = Engine::current().log;
   if (!log && !split_log) return;
   const bool scatters = kind_ == Kind::reduce_scatter;
   const Ref<Layout>& partial = layout_of(whole_);
   const Ref<Plan> plan =
       scatters ? plan_between(partial, rows_.cut) : plan_between(rows_.cut, partial);
   const auto count = static_cast<double>(rows_.rows.count());
-  const std::string axes = rows_.cut->grid->axes()[static_cast<size_t>(rows_.axis)].name;
+  const std::string axes = rows_.cut->grid->names({rows_.axis});
   const int64_t width = whole_.shape()[whole_.ndim() - 1];
   const int64_t row = width * static_cast<int64_t>(size_of(whole_.dtype()));
   Movement movement{.what = scatters ? "linear, reduce-scatter" : "linear, gather",

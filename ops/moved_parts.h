@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "mesh/layout.h"
+#include "mesh/plan.h"
 #include "weft/communicator.h"
 #include "weft/export.h"
 #include "weft/extend/op.h"

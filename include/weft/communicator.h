@@ -95,6 +95,8 @@ class WEFT_API Communicator {
   Work reduce_scatter(std::span<const Piece> pieces, ReduceOp op) const;
   /// send and recv: counts[0] elements.
   Work all_reduce(std::span<const Piece> pieces, ReduceOp op) const;
+  /// Returns the reduction of a number of each rank.
+  int64_t all_reduce(int64_t number, ReduceOp op) const;
   /// Returns how many elements of an all_reduce of `count` elements this rank reduces. The rank
   /// receives the other ranks' values of those elements and the reduced values of all others.
   int64_t reduced_share(int64_t count) const;

@@ -6,10 +6,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ops/engine/dispatch.h"
-#include "ops/engine/node.h"
+#include "ops/engine/engine.h"
 #include "weft/export.h"
-#include "weft/extend/op.h"
 #include "weft/stream.h"
 
 namespace weft {
@@ -101,7 +99,7 @@ class BackwardRun {
   /// Adds a contribution to the gradient of the result that the edge leads to.
   void pass(const Node::Edge& edge, Tensor gradient);
   /// Returns the memory of the leaf gradient that the edge leads to, directly or through one view;
-  /// without a tensor if there is none. The caller writes to it and reports that to the Recorder.
+  /// without a tensor if there is none. The caller writes to it and reports that to the Engine.
   Place place_for(const Node::Edge& edge);
   /// Whether nodes that have not run yet may pass a gradient to `node`.
   bool expects(const Node& node) const;

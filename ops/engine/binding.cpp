@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/engine/binding.h"
 
-#include <algorithm>
-
 #include "weft/error.h"
 
 namespace weft {
@@ -23,9 +21,8 @@ class Binder {
     out_.factors = rule.factors;
   }
 
-  Binding bind(std::span<const std::pair<std::string, int64_t>> sizes,
-               std::span<const RuleArray> stages) {
-    for (const auto& [name, size] : sizes) {
+  Binding bind() {
+    for (const auto& [name, size] : rule_.sizes) {
       int factor = rule_.find(name);
       if (factor >= 0) out_.factors[static_cast<size_t>(factor)].size = size;
     }
@@ -34,7 +31,7 @@ class Binder {
     for (size_t i = 0; i < shapes_.size(); ++i) bind_operand(i);
     for (size_t i = 0; i < shapes_.size(); ++i) check_merged(i);
     for (const RuleArray& array : rule_.results) add(array, out_.results, out_.result_shapes);
-    for (const RuleArray& array : stages) add(array, out_.stages, out_.stage_shapes);
+    for (const RuleArray& array : rule_.stages) add(array, out_.stages, out_.stage_shapes);
     return std::move(out_);
   }
 
@@ -193,10 +190,8 @@ class Binder {
 
 }  // namespace
 
-Binding bind_rule(const std::string& op, const ParsedRule& rule,
-                  std::span<const std::pair<std::string, int64_t>> sizes,
-                  std::span<const Shape> shapes, std::span<const RuleArray> stages) {
-  return Binder(op, rule, shapes).bind(sizes, stages);
+Binding bind_rule(const std::string& op, const ParsedRule& rule, std::span<const Shape> shapes) {
+  return Binder(op, rule, shapes).bind();
 }
 
 using rule_grammar::any_factor;

@@ -41,6 +41,13 @@ struct ParsedRule {
   std::vector<Factor> factors;
   std::vector<RuleArray> operands;
   std::vector<RuleArray> results;
+  std::vector<RuleArray> stages = {};
+  /// Sizes of factors that the attributes state, by name.
+  std::vector<std::pair<std::string, int64_t>> sizes = {};
+  /// Factors that stages reduce over.
+  std::vector<int> staged = {};
+  /// Rows and the entries that they belong to; -1 without.
+  std::pair<int, int> joined = {-1, -1};
 
   /// Returns the factor's index, or -1 if the rule lacks it.
   int find(std::string_view name) const;
@@ -78,30 +85,17 @@ struct Binding {
 
 /// Binds a rule to shapes. std::invalid_argument names the op, the factor, both sizes and both
 /// operands where they disagree.
-Binding bind_rule(const std::string& op, const ParsedRule& rule,
-                  std::span<const std::pair<std::string, int64_t>> sizes,
-                  std::span<const Shape> shapes, std::span<const RuleArray> stages);
+Binding bind_rule(const std::string& op, const ParsedRule& rule, std::span<const Shape> shapes);
 
 inline constexpr int kMaxOperands = 16;
 inline constexpr int kMaxResults = 4;
-
-/// A rule ready to be bound to shapes.
-struct ReadyRule {
-  ParsedRule rule;
-  std::vector<std::pair<std::string, int64_t>> sizes;
-  std::vector<RuleArray> stages;
-  /// Factors that stages reduce over.
-  std::vector<int> staged;
-  /// Rows and the entries that they belong to; -1 without.
-  std::pair<int, int> joined = {-1, -1};
-};
 
 /// The data behind an Op.
 struct OpBody {
   OpSpec spec;
   uint32_t id;
   /// The rule of an op whose dims do not depend on attributes.
-  std::optional<ReadyRule> fixed_rule;
+  std::optional<ParsedRule> fixed_rule;
   uint32_t saved_in;
   uint32_t saved_out;
   /// Operands that forward takes dense.
@@ -113,6 +107,6 @@ inline const Takes& taken(const OpSpec& spec, size_t i) {
   return spec.takes[std::min(i, spec.takes.size() - 1)];
 }
 
-ReadyRule rule_for(const OpBody& op, const Attributes& attributes, std::span<const Shape> shapes);
+ParsedRule rule_for(const OpBody& op, const Attributes& attributes, std::span<const Shape> shapes);
 
 }  // namespace weft

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/engine/choose.h"
 
-#include <algorithm>
-
 #include "mesh/grid.h"
 #include "mesh/plan.h"
 #include "mesh/rows.h"
 #include "ops/engine/binding.h"
-#include "ops/engine/dispatch.h"
 #include "ops/engine/engine.h"
 #include "src/device/cuda/runtime.h"
 #include "src/kernels/copy/copy.h"
@@ -178,7 +175,7 @@ MovedRows move_rows(const OpBody& op, const Route& route, CallBody& call) {
     moved = RowsMove(op, route, call).move();
     moved.bytes = used.grid->traffic().bytes - before;
   }
-  if (!how.over.empty()) Recorder::current().exchanged(op.spec.name, used, moved.bytes);
+  if (!how.over.empty()) Engine::current().exchanged(op.spec.name, used, moved.bytes);
   return moved;
 }
 

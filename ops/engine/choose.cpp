@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/engine/choose.h"
 
-#include <algorithm>
 #include <map>
 
 #include "mesh/grid.h"
@@ -83,8 +82,9 @@ static std::vector<AxisChoice> choices_for_axis(const ChoiceQuery& query, int ax
     choices.push_back({AxisChoice::Kind::cut, static_cast<int>(f)});
   }
   if (joins) choices.push_back({AxisChoice::Kind::cut, rows, entries});
-  for (size_t s = 0; s < query.linear.size(); ++s) {
-    for (int operand : query.linear[s]) {
+  for (size_t s = 0; s < query.spec.linear.size(); ++s) {
+    for (int operand : query.spec.linear[s]) {
+      if (operand >= std::ssize(query.operands)) continue;  // the call lacks it
       const Placement& placement = query.operands[static_cast<size_t>(operand)]->sharding[axis];
       if (!placement.is_partial()) continue;
       ReduceOp op = placement.op();

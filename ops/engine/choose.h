@@ -17,8 +17,6 @@ struct ChoiceQuery {
   const Binding& binding;
   std::span<const Ref<Layout>> operands;
   std::span<const DType> result_dtypes;
-  /// The spec's, without operands that the call lacks.
-  std::vector<std::vector<int>> linear;
   /// Factors over which stages reduce: cutting them does not make results Partial.
   std::span<const int> staged;
   /// Factors that an axis may cut together: rows and the entries that they belong to; -1 without.

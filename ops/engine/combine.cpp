@@ -158,10 +158,13 @@ class Combiner {
   }
 
   bool shares_linear_set(int operand, int factor) const {
-    for (const auto& set : query_.linear) {
+    for (const auto& set : query_.spec.linear) {
       if (!contains(set, operand)) continue;
       for (int other : set) {
-        if (Binding::has(binding_.operands[static_cast<size_t>(other)], factor)) return true;
+        const bool exists = other < std::ssize(binding_.operands);
+        if (exists && Binding::has(binding_.operands[static_cast<size_t>(other)], factor)) {
+          return true;
+        }
       }
     }
     return false;
@@ -180,7 +183,7 @@ class Combiner {
     const AxisChoice& axis = axes_[static_cast<size_t>(a)];
     int index = static_cast<int>(operand);
     if (axis.kind == AxisChoice::Kind::partial) {
-      const auto& set = query_.linear[static_cast<size_t>(axis.set)];
+      const auto& set = query_.spec.linear[static_cast<size_t>(axis.set)];
       return contains(set, index) ? Placement(Partial{axis.op}) : Placement(Replicate());
     }
     if (axis.kind == AxisChoice::Kind::whole) return Replicate();

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/engine/dispatch.h"
+#include "ops/engine/engine.h"
 
 #include <algorithm>
 
-#include "ops/engine/engine.h"
-#include "ops/engine/tensor_body.h"
 #include "ops/engine/trace_recorder.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
+#include "weft/extend/hash.h"
 #include "weft/extend/pattern.h"
 
 namespace weft {
@@ -54,6 +53,24 @@ static DeviceMesh mesh_to_join(const OpBody& op, std::span<const Tensor> operand
   return joins ? mesh : DeviceMesh();
 }
 
+static uint64_t hash_of(uint32_t op, const Dims& structure, std::span<const Tensor> operands) {
+  uint64_t hash = mixed(op, static_cast<uint64_t>(structure.ndim()));
+  for (int64_t value : structure) hash = mixed(hash, static_cast<uint64_t>(value));
+  for (const Tensor& operand : operands) {
+    hash = mixed(hash, reinterpret_cast<uintptr_t>(layout_of(operand).get()) >> 4);
+  }
+  return hash;
+}
+
+static bool fits(const Route& route, uint32_t op, const Dims& structure,
+                 std::span<const Tensor> operands) {
+  if (route.op != op || route.operands.size() != operands.size()) return false;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (!(route.operands[i].given == layout_of(operands[i]))) return false;
+  }
+  return route.structure == structure;
+}
+
 /// Null for operands that have to join a mesh before.
 static Ref<Route> route_for(Engine& engine, const OpBody& op, std::span<const Tensor> operands,
                             const Attributes& attributes) {
@@ -61,27 +78,29 @@ static Ref<Route> route_for(Engine& engine, const OpBody& op, std::span<const Te
     fail(op.spec.name, ": it has ", operands.size(), " operands, expected at most ", kMaxOperands);
   }
   for (const Tensor& operand : operands) check_tensor(op.spec.name.c_str(), operand);
-  EngineStatistics& statistics = engine.recorder.statistics;
+  EngineStatistics& statistics = engine.statistics;
   ++statistics.calls;
   RouteTable& table = routes_for(operands);
-  if (Route* route = table.find(op.id, attributes.structure, operands)) {
+  const uint64_t hash = hash_of(op.id, attributes.structure, operands);
+  const auto is_it = [&](const Route& route) {
+    return fits(route, op.id, attributes.structure, operands);
+  };
+  if (Route* route = table.find(hash, is_it)) {
     ++statistics.route_hits;
     return Ref<Route>(route);
   }
   if (mesh_to_join(op, operands)) return {};
   ++statistics.route_misses;
   Ref<Route> route = make_route(op, attributes, operands);
-  if (table.is_full()) {
-    statistics.route_evictions += static_cast<int64_t>(table.size());
-    table.clear();
-  }
-  table.insert(route);
+  const int64_t before = table.statistics().evictions;
+  table.insert(hash, route);
+  statistics.route_evictions += table.statistics().evictions - before;
   return route;
 }
 
 static void count_traffic(const OpBody& op, const Route& route) {
   check_policy(op.spec.name, route.moves, route.communicates);
-  if (route.communicates) Recorder::current().required(op.spec.name, route.bytes);
+  if (route.communicates) Engine::current().required(op.spec.name, route.bytes);
 }
 
 /// Adds the slice of operand i that the op computes on, fetched from other ranks if necessary.
@@ -92,7 +111,7 @@ static void add_fetched(Running& run, const OperandRoute& operand, const Tensor&
     run.fetched.add(Tensor());
     return;
   }
-  Recorder::current().fetched(run.op.spec.name, *operand.used, operand.fetched_bytes);
+  Engine::current().fetched(run.op.spec.name, *operand.used, operand.fetched_bytes);
   Tensor slice = new_tensor(layout_of(Sharding(), operand.box.shape, used.dtype()), run.device);
   if (run.device.kind != DeviceKind::meta) {
     fetch(
@@ -160,7 +179,7 @@ static void compute(Running& run) {
     if (!run.route.staged || !run.op.spec.across) return run.op.spec.forward(Call(run.call));
     run_across(run.op, run.route, run.call);
   } else {
-    Recorder::current().skipped(run.op, run.route, run.call);
+    Engine::current().skipped(run.op, run.route, run.call);
   }
 }
 
@@ -239,7 +258,7 @@ static Tensors joined(const OpBody& op, std::span<const Tensor> operands) {
 Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor> operands,
                  const Attributes& attributes) {
   Engine& engine = Engine::current();
-  TracedCall traced(engine.recorder.trace, *op, operands);
+  TracedCall traced(engine.trace, *op, operands);
   Ref<Route> route = route_for(engine, *op, operands, attributes);
   if (!route) [[unlikely]]
     return dispatch(op, joined(*op, operands), attributes);
@@ -339,7 +358,7 @@ Results dispatch_into(const std::shared_ptr<const OpBody>& op, std::span<const T
                       const Attributes& attributes, std::span<Place> places) {
   NoGrad no_grad;
   Engine& engine = Engine::current();
-  TracedCall traced(engine.recorder.trace, *op, operands);
+  TracedCall traced(engine.trace, *op, operands);
   Ref<Route> route = route_for(engine, *op, operands, attributes);
   if (!route) [[unlikely]]
     return dispatch_into(op, joined(*op, operands), attributes, places);

@@ -2,14 +2,9 @@
 #include "ops/engine/engine.h"
 
 #include <algorithm>
-#include <sstream>
 #include <utility>
 
-#include "mesh/mesh_body.h"
 #include "ops/engine/backward_run.h"
-#include "ops/engine/binding.h"
-#include "ops/engine/dispatch.h"
-#include "ops/engine/tensor_body.h"
 #include "src/device/cuda/runtime.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
@@ -43,7 +38,7 @@ void check_policy(const std::string& what, bool moves, bool communicates) {
 }
 
 Tensor run_plan(const Tensor& tensor, const Ref<Plan>& plan, const std::string& what) {
-  Recorder::current().planned(what, *plan);
+  Engine::current().planned(what, *plan);
   const TensorBody& body = *tensor.body();
   if (std::optional<Box> part = local_part(*plan)) {
     int64_t offset = body.offset;
@@ -66,27 +61,25 @@ Tensor moved_to(const Tensor& tensor, const Ref<Layout>& layout) {
   return run_plan(tensor, plan_between(layout_of(tensor), layout));
 }
 
-Recorder& Recorder::current() { return Engine::current().recorder; }
-
 OpLog::OpLog() {
-  OpLog*& log = Recorder::current().log;
+  OpLog*& log = Engine::current().log;
   if (log) fail("op log: the rank has one already, expected none");
   log = this;
 }
 
-OpLog::~OpLog() { Recorder::current().log = nullptr; }
+OpLog::~OpLog() { Engine::current().log = nullptr; }
 
-const EngineStatistics& engine_statistics() { return Recorder::current().statistics; }
+const EngineStatistics& engine_statistics() { return Engine::current().statistics; }
 
 std::string implicit_traffic() {
   std::string lines;
-  for (const auto& [name, moved] : Recorder::current().implicit) {
+  for (const auto& [name, moved] : Engine::current().implicit) {
     lines += concat(name, ": ", moved.count, " times, ", moved.bytes, " bytes\n");
   }
   return lines;
 }
 
-void Recorder::required(const std::string& what, int64_t bytes) {
+void Engine::required(const std::string& what, int64_t bytes) {
   ++statistics.implicit_redistributions;
   statistics.implicit_bytes += bytes;
   Moved& moved = implicit[what];
@@ -94,13 +87,13 @@ void Recorder::required(const std::string& what, int64_t bytes) {
   moved.bytes += bytes;
 }
 
-void Recorder::exchanged(const std::string& what, const Layout& from, int64_t bytes) {
+void Engine::exchanged(const std::string& what, const Layout& from, int64_t bytes) {
   statistics.implicit_bytes += bytes;
   implicit[what].bytes += bytes;
   fetched(what, from, bytes);
 }
 
-void Recorder::reached_sink(const Tensor& contribution, bool in_place) {
+void Engine::reached_sink(const Tensor& contribution, bool in_place) {
   if (in_place) {
     ++statistics.gradients_in_place;
     return;
@@ -110,32 +103,17 @@ void Recorder::reached_sink(const Tensor& contribution, bool in_place) {
       contribution.block().numel() * static_cast<int64_t>(size_of(contribution.dtype()));
 }
 
-static std::string axes_in_words(const MeshGrid& grid, const Axes& axes) {
-  std::string words;
-  for (int i = 0; i < axes.size(); ++i) {
-    words += i ? "+" : "";
-    words += grid.axes()[static_cast<size_t>(axes[i])].name;
-  }
-  return words;
-}
-
-std::string placements_in_words(const Sharding& sharding) {
-  std::ostringstream words;
-  print_placements(words, sharding);
-  return words.str();
-}
-
 static Movement begun(const std::string& what) {
   return {.what = what, .scope = Context::current().scope, .backward = is_in_backward()};
 }
 
-void Recorder::log_plan(const std::string& what, const Plan& plan) {
-  if (plan.is_free()) return;
+void Engine::planned(const std::string& what, const Plan& plan) {
+  if (!log || plan.is_free()) return;
   Movement movement = begun(what);
   for (const PlanStep& step : plan.steps) {
     if (step.kind == PlanStep::Kind::local) continue;
     movement.steps.push_back({.kind = std::string(name_of(step.kind)),
-                              .axes = axes_in_words(*step.to->grid, step.axes),
+                              .axes = step.to->grid->names(step.axes),
                               .from = placements_in_words(step.from->sharding),
                               .to = placements_in_words(step.to->sharding),
                               .bytes = step.cost.bytes,
@@ -144,13 +122,12 @@ void Recorder::log_plan(const std::string& what, const Plan& plan) {
   log->movements.push_back(std::move(movement));
 }
 
-void Recorder::log_fetch(const std::string& what, const Layout& from, int64_t bytes) {
+void Engine::fetched(const std::string& what, const Layout& from, int64_t bytes) {
+  if (!log) return;
   Movement movement = begun(what);
-  Axes all;
-  for (int axis = 0; axis < from.sharding.axes(); ++axis) all.push_back(axis);
   const std::string placements = placements_in_words(from.sharding);
   movement.steps.push_back({.kind = "exchange",
-                            .axes = axes_in_words(*from.grid, all),
+                            .axes = from.grid->names(from.grid->all_axes()),
                             .from = placements,
                             .to = placements,
                             .bytes = bytes,
@@ -166,7 +143,8 @@ static int64_t bytes_of(std::span<const MemoryBlock> blocks) {
   return bytes;
 }
 
-void Recorder::log_work(const OpBody& op, const Route& route, const CallBody& call) {
+void Engine::skipped(const OpBody& op, const Route& route, const CallBody& call) {
+  if (!log) return;
   const DType dtype = call.ins.size() > 0 ? call.ins[0].dtype : call.outs[0].dtype;
   auto found = std::ranges::find_if(log->work, [&](const OpWork& work) {
     return work.dtype == dtype && work.op == op.spec.name;
@@ -221,7 +199,7 @@ void run_across(const OpBody& op, const Route& route, const CallBody& call) {
       copy(call.outs.all()[static_cast<size_t>(i)], host.outs[i]);
     }
   }
-  Recorder::current().exchanged(op.spec.name, *route.operands[0].used, parts.received());
+  Engine::current().exchanged(op.spec.name, *route.operands[0].used, parts.received());
 }
 
 KeptResults::KeptResults(std::vector<std::string> ops) : ops_(std::move(ops)) {

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "mesh/layout.h"
+#include "mesh/plan.h"
 #include "src/device/cuda/streams.h"
 #include "weft/context.h"
 #include "weft/extend/ref.h"

@@ -3,12 +3,10 @@
 
 #include <algorithm>
 
-#include "mesh/mesh_body.h"
 #include "ops/engine/choose.h"
 #include "ops/engine/engine.h"
 #include "ops/engine/tensor_body.h"
 #include "weft/error.h"
-#include "weft/extend/hash.h"
 #include "weft/extend/pattern.h"
 
 namespace weft {
@@ -61,8 +59,8 @@ class Router {
     check_structure();
     check_dtypes();
     DeviceMesh mesh = common_mesh();
-    ReadyRule rule = rule_for(op_, attributes_, shapes_);
-    binding_ = bind_rule(op_.spec.name, rule.rule, rule.sizes, shapes_, rule.stages);
+    const ParsedRule rule = rule_for(op_, attributes_, shapes_);
+    binding_ = bind_rule(op_.spec.name, rule, shapes_);
     if (binding_.results.size() > kMaxResults) {
       fail(op_.spec.name, ": number of results is ", binding_.results.size(), ", expected at most ",
            kMaxResults);
@@ -142,11 +140,10 @@ class Router {
     for (size_t i = 0; i < layouts_.size(); ++i) add_operand(i, layouts_[i]);
   }
 
-  void lay_out_over(const DeviceMesh& mesh, const ReadyRule& rule) {
+  void lay_out_over(const DeviceMesh& mesh, const ParsedRule& rule) {
     const auto needs = [this](int operand) { return needs_of(operand); };
-    const Choice choice = choose_layouts({op_.spec, binding_, layouts_, result_dtypes_,
-                                          linear_sets(), rule.staged, rule.joined, needs},
-                                         mesh);
+    const Choice choice = choose_layouts(
+        {op_.spec, binding_, layouts_, result_dtypes_, rule.staged, rule.joined, needs}, mesh);
     for (size_t i = 0; i < choice.results.size(); ++i) add_result(i, choice.results[i]);
     for (size_t i = 0; i < layouts_.size(); ++i) {
       add_operand(i, layout_of(choice.operands[i], shapes_[i], dtypes_[i]));
@@ -154,15 +151,6 @@ class Router {
     if (op_.spec.by_index) add_index_route();
     if (choice.staged) add_stages(mesh, choice, rule.staged[0]);
     if (!route_->results.empty()) route_->counts_here = counts_here(route_->results[0]->sharding);
-  }
-
-  /// Returns the linear sets without operands that this call does not have.
-  std::vector<std::vector<int>> linear_sets() const {
-    std::vector<std::vector<int>> sets = op_.spec.linear;
-    for (auto& set : sets) {
-      std::erase_if(set, [&](int operand) { return operand >= static_cast<int>(layouts_.size()); });
-    }
-    return sets;
   }
 
   void add_result(size_t i, const Sharding& sharding) {
@@ -293,64 +281,16 @@ Ref<Route> make_route(const OpBody& op, const Attributes& attributes,
   return Router(op, attributes, operands).make();
 }
 
-/// A table is full at three quarters: 3,072 routes.
-static constexpr size_t kRouteSlots = 4096;
-
-RouteTable::RouteTable() : slots_(kRouteSlots) {}
-
-static uint64_t hash_of(uint32_t op, const Dims& structure) {
-  uint64_t hash = mixed(op, static_cast<uint64_t>(structure.ndim()));
-  for (int64_t value : structure) hash = mixed(hash, static_cast<uint64_t>(value));
-  return hash;
-}
-
-static uint64_t address(const Layout* layout) { return reinterpret_cast<uintptr_t>(layout) >> 4; }
-
-static bool fits(const Route& route, uint32_t op, const Dims& structure,
-                 std::span<const Tensor> operands) {
-  if (route.op != op || route.operands.size() != operands.size()) return false;
-  for (size_t i = 0; i < operands.size(); ++i) {
-    if (!(route.operands[i].given == layout_of(operands[i]))) return false;
-  }
-  return route.structure == structure;
-}
-
-Route* RouteTable::find(uint32_t op, const Dims& structure, std::span<const Tensor> operands) {
-  uint64_t hash = hash_of(op, structure);
-  for (const Tensor& operand : operands) hash = mixed(hash, address(layout_of(operand).get()));
-  for (size_t at = slot_of(hash); slots_[at].route; at = slot_of(at + 1)) {
-    if (slots_[at].hash != hash) continue;
-    Route* route = slots_[at].route.get();
-    if (fits(*route, op, structure, operands)) return route;
-  }
-  return nullptr;
-}
-
-void RouteTable::insert(Ref<Route> route) {
-  uint64_t hash = hash_of(route->op, route->structure);
-  for (const OperandRoute& operand : route->operands)
-    hash = mixed(hash, address(operand.given.get()));
-  size_t at = slot_of(hash);
-  while (slots_[at].route) at = slot_of(at + 1);
-  slots_[at] = {hash, std::move(route)};
-  ++used_;
-}
-
 RouteTable& routes_for(std::span<const Tensor> operands) {
   for (const Tensor& operand : operands) {
     const Sharding& sharding = layout_of(operand)->sharding;
     if (!sharding) continue;
     std::shared_ptr<RouteTable>& routes = body_of(sharding).routes;
     if (!routes) [[unlikely]]
-      routes = std::make_shared<RouteTable>();
+      routes = std::make_shared<RouteTable>(kRouteCapacity);
     return *routes;
   }
   return Engine::current().local_routes;
-}
-
-void RouteTable::clear() {
-  for (Slot& slot : slots_) slot.route = {};
-  used_ = 0;
 }
 
 }  // namespace weft

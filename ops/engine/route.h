@@ -5,8 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "mesh/layout.h"
-#include "mesh/plan.h"
+#include "mesh/mesh_body.h"
 #include "ops/engine/binding.h"
 #include "weft/extend/op.h"
 #include "weft/storage.h"
@@ -88,27 +87,9 @@ struct Route final : public RefCounted {
 Ref<Route> make_route(const OpBody& op, const Attributes& attributes,
                       std::span<const Tensor> operands);
 
-/// The routes of one mesh, or of calls without one. Bounded and flat; the owner clears a full
-/// table.
-class RouteTable {
- public:
-  RouteTable();
-  Route* find(uint32_t op, const Dims& structure, std::span<const Tensor> operands);
-  void insert(Ref<Route> route);
-  bool is_full() const { return used_ * 4 >= slots_.size() * 3; }
-  size_t size() const { return used_; }
-  void clear();
-
- private:
-  size_t slot_of(uint64_t hash) const { return hash & (slots_.size() - 1); }
-
-  struct Slot {
-    uint64_t hash = 0;
-    Ref<Route> route;
-  };
-  std::vector<Slot> slots_;
-  size_t used_ = 0;
-};
+/// The routes of one mesh, or of calls without one.
+using RouteTable = Cache<Route>;
+inline constexpr size_t kRouteCapacity = 4096;
 
 /// Returns the table of the operands' mesh, or the calling rank's table without a mesh.
 RouteTable& routes_for(std::span<const Tensor> operands);

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "src/base/ticks.h"
 #include "src/device/cuda/runtime.h"
 #include "src/device/cuda/streams.h"
 

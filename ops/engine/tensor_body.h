@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "mesh/layout.h"
+#include "mesh/plan.h"
 #include "ops/engine/node.h"
 #include "src/device/pooled.h"
 #include "weft/context.h"

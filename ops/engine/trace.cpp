@@ -9,7 +9,6 @@
 #include "ops/engine/engine.h"
 #include "ops/engine/trace_recorder.h"
 #include "src/base/trace_file.h"
-#include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
@@ -108,7 +107,7 @@ void TraceRecorder::ends_on(uint64_t operation) {
 
 /// Stops recording on the calling rank.
 static void detach(TraceRecorder* recorder) {
-  Recorder& observed = Recorder::current();
+  Engine& observed = Engine::current();
   if (observed.trace != recorder) return;
   observed.trace = nullptr;
   Context::current().flight->set_listener(nullptr);
@@ -116,7 +115,7 @@ static void detach(TraceRecorder* recorder) {
 
 TraceScope::TraceScope(int64_t most_events) {
   if (most_events < 1) fail("trace: room for events must be at least 1, got ", most_events);
-  Recorder& observed = Recorder::current();
+  Engine& observed = Engine::current();
   if (observed.trace) fail("trace: the rank has one already, expected none");
   recorder_ = std::make_unique<TraceRecorder>(most_events);
   Context& context = Context::current();
@@ -136,7 +135,7 @@ struct TraceSpan::OnStream {
 };
 
 TraceSpan::TraceSpan(const char* name, int64_t number, Device device, Time time)
-    : recorder_(Recorder::current().trace), name_(name), number_(number), begin_(0), time_(time) {
+    : recorder_(Engine::current().trace), name_(name), number_(number), begin_(0), time_(time) {
   if (recorder_) {
     begin_ = ticks_now();
     if (device.kind == DeviceKind::cuda) {
@@ -150,7 +149,7 @@ TraceSpan::TraceSpan(const char* name, int64_t number, Device device, Time time)
 TraceSpan::~TraceSpan() {
   cuda::end_range();
   // Skipped if the trace has ended meanwhile.
-  if (!recorder_ || recorder_ != Recorder::current().trace) return;
+  if (!recorder_ || recorder_ != Engine::current().trace) return;
   recorder_->add_span(name_, begin_, number_);
   try {
     if (on_stream_) {
@@ -160,21 +159,19 @@ TraceSpan::~TraceSpan() {
   }
 }
 
-bool ModuleTrace::is_active() { return Recorder::current().trace != nullptr; }
+bool ModuleTrace::is_active() { return Engine::current().trace != nullptr; }
 
-bool ModuleTrace::has_name(const void* module) {
-  return Recorder::current().trace->has_name(module);
-}
+bool ModuleTrace::has_name(const void* module) { return Engine::current().trace->has_name(module); }
 
 void ModuleTrace::set_name(const void* module, const std::string& path) {
-  Recorder::current().trace->name_module(module, path);
+  Engine::current().trace->name_module(module, path);
 }
 
 ModuleTrace::ModuleTrace(const void* module, std::span<const Tensor> inputs)
     : module_(module), inputs_(inputs), begin_(ticks_now()) {}
 
 ModuleTrace::~ModuleTrace() {
-  if (TraceRecorder* trace = Recorder::current().trace) trace->add_module(module_, begin_, inputs_);
+  if (TraceRecorder* trace = Engine::current().trace) trace->add_module(module_, begin_, inputs_);
 }
 
 TraceOverlap TraceScope::overlap(const char* span) const {
@@ -286,13 +283,6 @@ static int64_t first_time(const TraceRecorder& recorder, const TickScale& scale)
   return first + scale.anchor_wall() - scale.anchor_steady();
 }
 
-static int64_t least_of_all(const Communicator& world, int64_t value) {
-  const int64_t one = 1;
-  const Piece piece{.send = &value, .recv = &value, .dtype = i64, .counts = {&one, 1}};
-  world.all_reduce({&piece, 1}, ReduceOp::min).wait();
-  return value;
-}
-
 namespace {
 
 /// Header of the part that a rank sends to rank 0.
@@ -348,7 +338,7 @@ class TraceFile {
 void TraceScope::write(const Communicator& world, const std::string& path) {
   detach(recorder_.get());
   const TickScale scale = TickScale::measured();
-  const int64_t origin = least_of_all(world, first_time(*recorder_, scale));
+  const int64_t origin = world.all_reduce(first_time(*recorder_, scale), ReduceOp::min);
   std::string part = rank_part(*recorder_, world.rank(), scale, origin);
   PartHead head{static_cast<int64_t>(part.size()), recorder_->dropped()};
   if (world.rank() != 0) {

@@ -130,8 +130,8 @@ class SampleSweep {
         mesh_(mesh),
         options_(options),
         reference_(reference_of(op, sample, options.seed)) {
-    ReadyRule rule = rule_for(op.body(), sample.attributes, sample.shapes);
-    binding_ = bind_rule(op.spec().name, rule.rule, rule.sizes, sample.shapes, rule.stages);
+    const ParsedRule rule = rule_for(op.body(), sample.attributes, sample.shapes);
+    binding_ = bind_rule(op.spec().name, rule, sample.shapes);
     staged_ = rule.staged;
     for (size_t i = 0; i < sample.shapes.size(); ++i) {
       const SweepArray& whole = reference_.operands[i];

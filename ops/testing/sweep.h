@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "mesh/layout.h"
+#include "mesh/plan.h"
 #include "ops/engine/binding.h"
 #include "weft/extend/op.h"
 #include "weft/placement.h"

@@ -107,7 +107,7 @@ std::vector<double> elements_of(const SweepArray& whole, const Box& box) {
 
 /// A sample with the factor sizes 5, 7, 3, 2, repeated; `...` is one dim of 3.
 static OpSample sample_from_rule(const Op& op) {
-  const ParsedRule& rule = op.body().fixed_rule->rule;
+  const ParsedRule& rule = *op.body().fixed_rule;
   constexpr int64_t kSizes[] = {5, 7, 3, 2};
   OpSample sample;
   for (const RuleArray& array : rule.operands) {

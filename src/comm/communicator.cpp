@@ -197,6 +197,13 @@ Work Communicator::all_reduce(std::span<const Piece> pieces, ReduceOp op) const 
   return started(transport_, {.kind = CollectiveKind::all_reduce, .op = op, .pieces = pieces});
 }
 
+int64_t Communicator::all_reduce(int64_t number, ReduceOp op) const {
+  const int64_t one = 1;
+  const Piece piece{.send = &number, .recv = &number, .dtype = DType::i64, .counts = {&one, 1}};
+  all_reduce({&piece, 1}, op).wait();
+  return number;
+}
+
 int64_t Communicator::reduced_share(int64_t count) const {
   return share_of(count, size(), rank()).count;
 }
@@ -255,10 +262,8 @@ Communicator Communicator::subgroup(std::span<const int> ranks, std::string name
 }
 
 void fail_on_all_ranks(const Communicator& ranks, const std::string& mistake) {
-  int64_t first = mistake.empty() ? ranks.size() : ranks.rank();
-  const int64_t one = 1;
-  const Piece piece{.send = &first, .recv = &first, .dtype = DType::i64, .counts = {&one, 1}};
-  ranks.all_reduce({&piece, 1}, ReduceOp::min).wait();
+  const int64_t first =
+      ranks.all_reduce(mistake.empty() ? ranks.size() : ranks.rank(), ReduceOp::min);
   if (first < ranks.size()) fail(ranks.broadcast(mistake, static_cast<int>(first)));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mesh/layout.h"
+#include "mesh/plan.h"
 
 #include <gtest/gtest.h>
 
@@ -182,11 +182,11 @@ TEST(Layout, CacheIsBoundedAndKeepsWhatIsHeld) {
   Sharding sharding(mesh, {Shard(0)});
   Ref<Layout> held = layout_of(sharding, {1, 1}, f32);
   for (int64_t size = 0; size < 20000; ++size) layout_of(sharding, {size, 2}, f32);
-  CacheStatistics statistics = mesh.body()->statistics().layouts;
+  CacheStatistics statistics = mesh.body()->layouts.statistics();
   EXPECT_LE(statistics.entries, 4096);
   EXPECT_GT(statistics.evictions, 15000);
   EXPECT_EQ(layout_of(sharding, {1, 1}, f32), held);
-  EXPECT_EQ(mesh.body()->statistics().layouts.misses, statistics.misses);
+  EXPECT_EQ(mesh.body()->layouts.statistics().misses, statistics.misses);
 }
 
 TEST(Layout, AFullCacheOfHeldEntriesGrows) {
@@ -197,7 +197,7 @@ TEST(Layout, AFullCacheOfHeldEntriesGrows) {
   for (int64_t size = 0; size < 9000; ++size) {
     ASSERT_EQ(layout_of(sharding, {size}, f32), held[static_cast<size_t>(size)]);
   }
-  EXPECT_EQ(mesh.body()->statistics().layouts.evictions, 0);
+  EXPECT_EQ(mesh.body()->layouts.statistics().evictions, 0);
 }
 
 }  // namespace weft

@@ -208,8 +208,8 @@ TEST(Plan, IsOneEntryOfABoundedCache) {
   EXPECT_EQ(plan, planned(mesh, {8}, {Shard(0)}, kWhole).plan);
   EXPECT_FALSE(plan == planned(mesh, {8}, {Shard(0)}, kWhole, {.collectives = true}).plan);
   for (int64_t size = 0; size < 5000; ++size) planned(mesh, {size}, {Shard(0)}, kWhole);
-  EXPECT_LE(mesh.body()->statistics().plans.entries, 1024);
-  EXPECT_GT(mesh.body()->statistics().plans.evictions, 3000);
+  EXPECT_LE(mesh.body()->plans.statistics().entries, 1024);
+  EXPECT_GT(mesh.body()->plans.statistics().evictions, 3000);
   EXPECT_EQ(plan, planned(mesh, {8}, {Shard(0)}, kWhole).plan) << "held plans stay";
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "mesh/layout.h"
+#include "mesh/plan.h"
 #include "src/base/numeric.h"
 
 namespace weft {

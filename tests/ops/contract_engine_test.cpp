@@ -283,12 +283,12 @@ TEST(ContractEngine, TenThousandShapesLeaveNothingBehind) {
     for (int64_t n = 1; n <= 10'000; ++n) {
       use(n % 100 == 0 ? 1 : n);
       if (n != 5'000) continue;
-      layouts = mesh.body()->statistics().layouts.entries;
-      plans = mesh.body()->statistics().plans.entries;
+      layouts = mesh.body()->layouts.statistics().entries;
+      plans = mesh.body()->plans.statistics().entries;
       bytes = memory_statistics().total.current;
     }
-    EXPECT_LE(mesh.body()->statistics().layouts.entries, 2 * layouts);
-    EXPECT_LE(mesh.body()->statistics().plans.entries, 2 * plans);
+    EXPECT_LE(mesh.body()->layouts.statistics().entries, 2 * layouts);
+    EXPECT_LE(mesh.body()->plans.statistics().entries, 2 * plans);
     EXPECT_GT(engine_statistics().route_evictions, 10'000);
     routes = engine_statistics().route_misses - engine_statistics().route_evictions;
     EXPECT_LT(routes, 10'000) << "routes that are kept";

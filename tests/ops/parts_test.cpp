@@ -205,7 +205,7 @@ TEST(Parts, AreForgottenWithTheirTensors) {
   on_mesh({{"a", 2}}, [](const DeviceMesh& mesh) {
     MeshGrid& grid = mesh.body()->grid();
     const size_t before = grid.shardings();
-    const auto layouts = [&] { return mesh.body()->statistics().layouts; };
+    const auto layouts = [&] { return mesh.body()->layouts.statistics(); };
     for (int64_t step = 3; step < 5000; ++step) {
       const Sharding sharding(mesh, {Shard{0, {step, 1}}});
       EXPECT_EQ(grid.shardings(), before + 1);

@@ -124,7 +124,9 @@ TEST(Rule, ALiteralIsCheckedByTheCompiler) {
 
 static Binding bound(const char* rule, const std::vector<Shape>& shapes,
                      const std::vector<std::pair<std::string, int64_t>>& sizes = {}) {
-  return bind_rule("op", parse_rule("op", rule), sizes, shapes, {});
+  ParsedRule parsed = parse_rule("op", rule);
+  parsed.sizes = sizes;
+  return bind_rule("op", parsed, shapes);
 }
 
 TEST(Rule, BindsSizes) {
@@ -180,9 +182,9 @@ TEST(Rule, DimsOfSizeOneOnAllSidesAreAFactor) {
 
 TEST(Rule, BindsStages) {
   ParsedRule rule = parse_rule("op", "... v -> ...");
-  const std::vector<RuleArray> stages = {parse_array(rule, "..."), parse_array(rule, ".")};
+  rule.stages = {parse_array(rule, "..."), parse_array(rule, ".")};
   const std::vector<Shape> shapes = {{5, 2, 7}};
-  const Binding binding = bind_rule("op", rule, {}, shapes, stages);
+  const Binding binding = bind_rule("op", rule, shapes);
   EXPECT_EQ(binding.stage_shapes, (std::vector<Shape>{{5, 2}, {}}));
   EXPECT_EQ(binding.stages[0], binding.results[0]);
 }

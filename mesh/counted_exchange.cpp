@@ -3,13 +3,12 @@
 #include <numeric>
 #include <utility>
 
-#include "mesh/grid.h"
-#include "mesh/program.h"
 #include "mesh/rows.h"
-#include "src/comm/transport.h"
+#include "mesh/steps.h"
 #include "src/kernels/copy/dense.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
+#include "weft/extend/parts.h"
 
 namespace weft {
 
@@ -333,6 +332,57 @@ KeyedRows send_distinct_rows(const RowDim& to, const Layout& from, const Axes& o
            [&](int phase, std::span<const void* const> shown) { return sent.read(phase, shown); });
   if (sent.is_wrong) fail_on_all_ranks(ranks.group, mistake);
   return std::move(sent.made);
+}
+
+Parcels::Parcels(std::vector<int64_t> bytes) : bytes_(std::move(bytes)), offsets_(bytes_.size()) {
+  std::exclusive_scan(bytes_.begin(), bytes_.end(), offsets_.begin(), int64_t{0});
+  const int64_t total = std::accumulate(bytes_.begin(), bytes_.end(), int64_t{0});
+  memory_ = Storage::allocate(static_cast<size_t>(total));
+}
+
+Parts::Parts(Communicator group, std::vector<Chunk> chunks)
+    : group_(std::move(group)),
+      chunks_(std::move(chunks)),
+      received_before_(group_.traffic().bytes) {}
+
+int64_t Parts::received() const { return group_.traffic().bytes - received_before_; }
+
+void Parts::sum(std::span<int64_t> numbers) const {
+  const auto count = static_cast<int64_t>(numbers.size());
+  const Piece piece{
+      .send = numbers.data(), .recv = numbers.data(), .dtype = DType::i64, .counts = {&count, 1}};
+  if (count > 0) group_.all_reduce({&piece, 1}, ReduceOp::sum).wait();
+}
+
+std::vector<int64_t> Parts::gather(std::span<const int64_t> numbers) const {
+  std::vector<int64_t> all(numbers.size() * chunks_.size());
+  const std::vector<int64_t> counts(chunks_.size(), static_cast<int64_t>(numbers.size()));
+  const Piece piece{
+      .send = numbers.data(), .recv = all.data(), .dtype = DType::i64, .counts = counts};
+  if (!all.empty()) group_.all_gather({&piece, 1}).wait();
+  return all;
+}
+
+Parcels Parts::gather(const Parcels& own) const {
+  const std::vector<int64_t> sizes = gather(own.all_bytes());
+  Parcels all(sizes);
+  const Piece piece{
+      .send = own.data(), .recv = all.data(), .dtype = DType::u8, .counts = all.all_bytes()};
+  group_.all_gather({&piece, 1}).wait();
+  return all;
+}
+
+Parcels Parts::exchange(const Parcels& sent) const {
+  const std::vector<int64_t> ones(chunks_.size(), 1);
+  std::vector<int64_t> sizes(chunks_.size());
+  Piece piece{
+      .send = sent.all_bytes().data(), .recv = sizes.data(), .dtype = DType::i64, .counts = ones};
+  group_.all_to_all(piece, ones).wait();
+  Parcels received(sizes);
+  piece = {
+      .send = sent.data(), .recv = received.data(), .dtype = DType::u8, .counts = sent.all_bytes()};
+  group_.all_to_all(piece, sizes).wait();
+  return received;
 }
 
 }  // namespace weft
