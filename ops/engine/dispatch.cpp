@@ -22,12 +22,11 @@ struct Running {
   const OpBody& op;
   Route& route;
   UsedOperands used;
-  /// Tensors made by moves, fetches and stages; kept alive while forward runs.
-  InlineList<Tensor, kMaxOperands> moved;
-  InlineList<Tensor, kMaxOperands> fetched;
-  InlineList<Tensor, kMaxResults> reduced;
-  /// Copies of operands that share memory with an operand that is changed.
-  InlineList<Tensor, kMaxOperands> snapshots;
+  /// Tensors made by moves, fetches and stages, and copies of operands that share memory with an
+  /// operand that is changed or do not lie densely; kept alive while forward runs.
+  InlineList<Tensor, 3 * kMaxOperands + kMaxResults> made;
+  /// Operand 0's slice, if it is fetched from other ranks.
+  const Tensor* slice = nullptr;
   CallBody call;
   MovedRows rows;
   Results results;
@@ -108,18 +107,18 @@ static void add_fetched(Running& run, const OperandRoute& operand, const Tensor&
   MemoryBlock block = used.block();
   if (operand.fetch_is_local) {
     run.call.ins.add(block.part(relative(operand.box, operand.used->box)));
-    run.fetched.add(Tensor());
     return;
   }
   Engine::current().fetched(run.op.spec.name, *operand.used, operand.fetched_bytes);
-  Tensor slice = new_tensor(layout_of(Sharding(), operand.box.shape, used.dtype()), run.device);
+  const Tensor& slice =
+      run.made.add(new_tensor(layout_of(Sharding(), operand.box.shape, used.dtype()), run.device));
   if (run.device.kind != DeviceKind::meta) {
     fetch(
         operand.used, block,
         [&](int rank) { return operand.fetched_boxes[static_cast<size_t>(rank)]; }, slice.block());
   }
   run.call.ins.add(slice.block());
-  run.fetched.add(std::move(slice));
+  if (run.call.ins.size() == 1) run.slice = &slice;
 }
 
 static void add_operands(Running& run, std::span<const Tensor> operands) {
@@ -130,14 +129,13 @@ static void add_operands(Running& run, std::span<const Tensor> operands) {
       if (run.route.sliced_dim >= 0 && i == static_cast<size_t>(run.op.spec.by_index->indices)) {
         check_sliced_indices(run.op, run.route, operands[i]);
       }
-      used = &run.moved.add(run_plan(operands[i], route.move, run.op.spec.name));
+      used = &run.made.add(run_plan(operands[i], route.move, run.op.spec.name));
     }
     run.used.add(used);
     if (route.fetched) {
       add_fetched(run, route, *used);
     } else {
       run.call.ins.add_made([used] { return used->body()->block(); });
-      run.fetched.add(Tensor());
     }
   }
   if (run.route.by_index) [[unlikely]]
@@ -151,7 +149,7 @@ static void run_stages(Running& run) {
     run.call.stages.add(partial.block());
     if (run.device.kind != DeviceKind::meta) run.op.spec.stages[i].run(Call(run.call));
     Tensor& reduced =
-        run.reduced.add(stage.reduce ? run_plan(partial, stage.reduce, run.op.spec.name) : partial);
+        run.made.add(stage.reduce ? run_plan(partial, stage.reduce, run.op.spec.name) : partial);
     run.call.stages[static_cast<int>(i)] = reduced.block();
   }
 }
@@ -161,7 +159,7 @@ static void make_dense(Running& run) {
   for (int i = 0; i < run.call.ins.size(); ++i) {
     MemoryBlock& in = run.call.ins[i];
     if ((run.op.dense_in >> i & 1) && !in.is_dense()) {
-      in = run.snapshots.add(snapshot_of(in)).block();
+      in = run.made.add(snapshot_of(in)).block();
     }
   }
 }
@@ -189,18 +187,17 @@ static bool make_view(Running& run) {
   std::optional<View> view = run.op.spec.view(Call(run.call));
   if (!view && run.op.spec.forward) return false;
   if (!view) fail(run.op.spec.name, ": view and forward are missing here, expected one of them");
-  const Tensor& operand = run.fetched[0] ? run.fetched[0] : *run.used[0];
+  const Tensor& operand = run.slice ? *run.slice : *run.used[0];
   const TensorBody& body = *operand.body();
   int64_t offset = body.offset + view->offset;
   const OperandRoute& route = run.route.operands[0];
-  if (route.fetched && !run.fetched[0]) {
+  if (route.fetched && !run.slice) {
     for (int d = 0; d < route.box.shape.ndim(); ++d) {
       offset += (route.box.offset[d] - route.used->box.offset[d]) * body.strides[d];
     }
   }
   run.results.tensors[0] = make_tensor(run.route.results[0], body.storage, offset, view->strides);
-  run.results.tensors[0].body()->is_partial_view =
-      body.is_partial_view || route.move || run.fetched[0];
+  run.results.tensors[0].body()->is_partial_view = body.is_partial_view || route.move || run.slice;
   run.results.count = 1;
   return true;
 }
@@ -221,7 +218,7 @@ static void keep_apart(Running& run) {
       if (contains(run.op.spec.writes, i)) {
         fail(run.op.spec.name, ": operands ", w, " and ", i, " share memory, expected separate");
       }
-      run.call.ins[i] = run.snapshots.add(snapshot_of(run.call.ins[i])).block();
+      run.call.ins[i] = run.made.add(snapshot_of(run.call.ins[i])).block();
     }
   }
 }
