@@ -100,16 +100,10 @@ PieceSizes sizes_of(const Collective& call, const Piece& piece, int rank) {
   }
 }
 
-static int64_t elements_of_others(const Collective& call, const Piece& piece, int rank) {
+static int64_t elements_of_others(const Collective& call, const Piece& piece, int rank, int size) {
   const int64_t all = sizes_of(call, piece, rank).recv;
-  const auto own = static_cast<size_t>(rank);
-  switch (call.kind) {
-    case CollectiveKind::all_to_all: return all - call.recv_counts[own];
-    case CollectiveKind::all_gather: return all - piece.counts[own];
-    case CollectiveKind::gather:
-    case CollectiveKind::scatter: return rank == call.root ? all - piece.counts[own] : all;
-    default: return all;
-  }
+  if (call.kind == CollectiveKind::broadcast || is_message(call.kind)) return all;
+  return all - range_received(call, piece, size, rank, rank).count;
 }
 
 int64_t received_bytes(const Collective& call, int rank, int size) {
@@ -117,7 +111,7 @@ int64_t received_bytes(const Collective& call, int rank, int size) {
   for (const Piece& piece : call.pieces) {
     const auto sent = static_cast<int64_t>(size_of(piece.dtype));
     if (!is_reduction(call.kind)) {
-      bytes += elements_of_others(call, piece, rank) * sent;
+      bytes += elements_of_others(call, piece, rank, size) * sent;
       continue;
     }
     const int64_t own = part_of(call, piece, size, rank);

@@ -65,69 +65,58 @@ void copy_elements(const Piece& piece, void* to, const void* from, int64_t count
   }
 }
 
-/// Copies this round's elements of rank `part`'s part of piece i, as sent by rank `from`, to offset
-/// `before` of `recv`. Returns the bytes that came from another rank.
-static int64_t read_part(const CollectiveRead& read, size_t i, int from, int part, int64_t before) {
+/// Copies this round's elements of rank `part`'s part of piece i, as sent by rank `from`, to
+/// their place in the range `into` of `recv`. Does nothing when `from` does not exist.
+static void read_part(const CollectiveRead& read, size_t i, int from, int part, ElementRange into) {
+  const void* sent = read.sent(from, i, part);
+  if (!sent) return;
   const Piece& piece = read.mine.pieces[i];
-  const ElementRange range = read.range(piece, part);
-  const auto element = static_cast<int64_t>(size_of(piece.dtype));
-  void* to = element_at(piece.recv, before + range.begin, piece.dtype);
-  if (const void* sent = read.sent(from, i, part)) {
-    copy_elements(piece, to, sent, range.count, part_of(read.mine, piece, read.size(), part));
-  }
-  return from == read.rank ? 0 : range.count * element;
+  const ElementRange range = range_of(into.count, read.round);
+  copy_elements(piece, element_at(piece.recv, into.begin + range.begin, piece.dtype), sent,
+                range.count, into.count);
 }
 
 /// Copies this rank's part from the root of a broadcast or scatter.
-static int64_t read_from_root(const CollectiveRead& read) {
-  int64_t bytes = 0;
+static void read_from_root(const CollectiveRead& read) {
   for (size_t i = 0; i < read.mine.pieces.size(); ++i) {
+    const Piece& piece = read.mine.pieces[i];
     // The root of a broadcast need not receive.
-    if (!read.mine.pieces[i].recv) continue;
-    bytes += read_part(read, i, read.mine.root, read.rank, 0);
+    if (!piece.recv) continue;
+    const int64_t count = part_of(read.mine, piece, read.size(), read.rank);
+    read_part(read, i, read.mine.root, read.rank, {0, count});
   }
-  return bytes;
+}
+
+/// Throws PeerMismatch unless rank `from`, if it exists, sends this rank `expected` elements in an
+/// all_to_all.
+static void check_sent(const CollectiveRead& read, int from, int64_t expected) {
+  const Collective* peer = read.of(from);
+  if (!peer) return;
+  const int64_t sent = peer->pieces[0].counts[static_cast<size_t>(read.rank)];
+  if (sent != expected) throw PeerMismatch{from, counts_in_words(sent, read.rank, expected)};
 }
 
 /// Copies the parts of all ranks to their positions in recv; each rank begins with a different
 /// source.
-static int64_t read_parts(const CollectiveRead& read) {
-  int64_t bytes = 0;
+static void read_parts(const CollectiveRead& read) {
+  const bool is_all_to_all = read.mine.kind == CollectiveKind::all_to_all;
   for (size_t i = 0; i < read.mine.pieces.size(); ++i) {
-    const std::span<const int64_t> counts = read.mine.pieces[i].counts;
+    const auto counts = is_all_to_all ? read.mine.recv_counts : read.mine.pieces[i].counts;
     int64_t before = part_offset(counts, read.rank);
     for (int step = 1; step <= read.size(); ++step) {
       const int from = (read.rank + step) % read.size();
       before = from == 0 ? 0 : before + counts[static_cast<size_t>(from) - 1];
-      bytes += read_part(read, i, from, from, before);
+      const int64_t count = counts[static_cast<size_t>(from)];
+      if (is_all_to_all) check_sent(read, from, count);
+      read_part(read, i, from, is_all_to_all ? read.rank : from, {before, count});
     }
   }
-  return bytes;
-}
-
-static int64_t read_all_to_all(const CollectiveRead& read) {
-  const Piece& piece = read.mine.pieces[0];
-  const auto element = static_cast<int64_t>(size_of(piece.dtype));
-  int64_t bytes = 0;
-  for (int step = 1; step <= read.size(); ++step) {
-    const int from = (read.rank + step) % read.size();
-    const int64_t count = read.mine.recv_counts[static_cast<size_t>(from)];
-    if (const Collective* peer = read.of(from)) {
-      const int64_t sent = peer->pieces[0].counts[static_cast<size_t>(read.rank)];
-      if (sent != count) throw PeerMismatch{from, counts_in_words(sent, read.rank, count)};
-      void* to = element_at(piece.recv, part_offset(read.mine.recv_counts, from), piece.dtype);
-      copy_elements(piece, to, read.sent(from, 0, read.rank), count);
-    }
-    if (from != read.rank) bytes += count * element;
-  }
-  return bytes;
 }
 
 /// Reduces this round's elements of this rank's part of each piece over all ranks. In an all-reduce
 /// that is its share, which the others then read, so that all hold the same bits.
-static int64_t reduce_parts(const CollectiveRead& read) {
+static void reduce_parts(const CollectiveRead& read) {
   std::vector<const void*> sources;
-  int64_t bytes = 0;
   for (size_t i = 0; i < read.mine.pieces.size(); ++i) {
     const Piece& piece = read.mine.pieces[i];
     const ElementRange range = read.range(piece, read.rank);
@@ -140,13 +129,10 @@ static int64_t reduce_parts(const CollectiveRead& read) {
     void* to = element_at(piece.recv, before + range.begin, piece.recv_dtype);
     const ReduceInto into{to, piece.recv_dtype, piece.accumulate, piece.device};
     reduce_n(read.mine.op, piece.dtype, sources, into, range.count);
-    bytes += (read.size() - 1) * range.count * static_cast<int64_t>(size_of(piece.dtype));
   }
-  return bytes;
 }
 
-static int64_t read_shares(const CollectiveRead& read) {
-  int64_t bytes = 0;
+static void read_shares(const CollectiveRead& read) {
   for (int step = 1; step < read.size(); ++step) {
     const int from = (read.rank + step) % read.size();
     for (size_t i = 0; i < read.mine.pieces.size(); ++i) {
@@ -164,19 +150,19 @@ static int64_t read_shares(const CollectiveRead& read) {
         const ReduceInto into{to, piece.recv_dtype, false, piece.device};
         reduce_n(ReduceOp::sum, piece.dtype, {&own, 1}, into, range.count);
       }
-      bytes += range.count * static_cast<int64_t>(size_of(piece.recv_dtype));
     }
   }
-  return bytes;
 }
 
-int64_t read_collective(const CollectiveRead& read) {
+void read_collective(const CollectiveRead& read) {
   switch (read.mine.kind) {
     case CollectiveKind::broadcast:
     case CollectiveKind::scatter: return read_from_root(read);
-    case CollectiveKind::all_gather: return read_parts(read);
-    case CollectiveKind::gather: return read.rank == read.mine.root ? read_parts(read) : 0;
-    case CollectiveKind::all_to_all: return read_all_to_all(read);
+    case CollectiveKind::gather:
+      if (read.rank != read.mine.root) return;
+      [[fallthrough]];
+    case CollectiveKind::all_gather:
+    case CollectiveKind::all_to_all: return read_parts(read);
     case CollectiveKind::reduce_scatter: return reduce_parts(read);
     case CollectiveKind::all_reduce:
       return read.phase == 0 ? reduce_parts(read) : read_shares(read);
@@ -186,18 +172,12 @@ int64_t read_collective(const CollectiveRead& read) {
   }
 }
 
-int64_t run_with_absent_peers(const Collective& call, int rank, std::vector<const void*>& shown) {
-  if (call.kind == CollectiveKind::send) return 0;
-  if (call.kind == CollectiveKind::recv) {
-    const Piece& piece = call.pieces[0];
-    return piece.counts[0] * static_cast<int64_t>(size_of(piece.dtype));
-  }
+void run_with_absent_peers(const Collective& call, int rank, std::vector<const void*>& shown) {
+  if (is_message(call.kind)) return;
   shown[static_cast<size_t>(rank)] = &call;
-  int64_t bytes = 0;
   for (int phase = 0; phase < phases_of(call.kind); ++phase) {
-    bytes += read_collective({call, rank, phase, shown});
+    read_collective({call, rank, phase, shown});
   }
-  return bytes;
 }
 
 int CollectiveReader::rounds(std::span<const void* const> shown) {

@@ -37,14 +37,12 @@ struct CollectiveRead {
 /// The phases of a collective: reads that begin when all ranks have ended the previous phase.
 int phases_of(CollectiveKind kind);
 
-/// Does this rank's part of one phase. Returns the bytes read from other ranks, counting ranks that
-/// do not exist.
-int64_t read_collective(const CollectiveRead& read);
+/// Does this rank's part of one phase.
+void read_collective(const CollectiveRead& read);
 
 /// Runs one rank's part of a collective whose other ranks do not exist (a fake world): copies the
-/// rank's own part and returns the bytes that the others would have sent. `shown` is a buffer of
-/// one pointer a rank.
-int64_t run_with_absent_peers(const Collective& call, int rank, std::vector<const void*>& shown);
+/// rank's own part. `shown` is a buffer of one pointer a rank.
+void run_with_absent_peers(const Collective& call, int rank, std::vector<const void*>& shown);
 
 /// Copies elements of the piece's dtype on its device, unless source and destination are the same:
 /// a whole part, or `count` elements of a part of `of`.
@@ -60,14 +58,15 @@ struct PeerMismatch {
   std::string text;
 };
 
-/// Runs `read_collective` for the phases of each round.
+/// Runs `read_collective` for the phases of each round. The first counts the bytes of all.
 class CollectiveReader : public ExchangeReader {
  public:
   CollectiveReader(const Collective& call, int rank) : call_(call), rank_(rank) {}
   int rounds(std::span<const void* const> shown) final;
   int64_t read(int phase, std::span<const void* const> shown) final {
     const int phases = phases_of(call_.kind);
-    return read_collective({call_, rank_, phase % phases, shown, {phase / phases, rounds_}});
+    read_collective({call_, rank_, phase % phases, shown, {phase / phases, rounds_}});
+    return phase == 0 ? received_bytes(call_, rank_, static_cast<int>(shown.size())) : 0;
   }
 
  private:
