@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <cstring>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -89,10 +90,12 @@ void NcclAgreement::fail_diverged() {
     for (uint64_t r = 1; r < ranks; ++r) {
       if (all[r * kCalls + place] == all[place]) continue;
       const NcclCallName& call = calls_[place];
-      const std::string own = in_words_with_claim(call.signature);
-      const Communicator host(host_transport_);
-      const std::string zero = host.broadcast(own, 0);
-      const std::string other = host.broadcast(own, static_cast<int>(r));
+      std::array<uint64_t, sizeof(Signature) / sizeof(uint64_t)> words;
+      std::memcpy(words.data(), &call.signature, sizeof words);
+      const std::vector<uint64_t> called = gathered(words);
+      Signature zero, other;
+      std::memcpy(&zero, called.data(), sizeof zero);
+      std::memcpy(&other, called.data() + r * words.size(), sizeof other);
       fail(call, static_cast<int>(r),
            concat(call.group, ": nccl call number ", number, ": ",
                   unequal_in_words("rank 0", zero, concat("rank ", r), other,
