@@ -49,15 +49,15 @@ class MpiCollective final : public MpiWork {
     /// all_to_all: the elements that it sends to this rank.
     int64_t elements = 0;
     std::vector<std::byte> data;
-    /// True when small results of this rank are still to come.
-    bool owes_results = false;
-    std::vector<std::byte> results;
   };
 
   void post() override {
     tag_ = engine().new_tags();
-    MpiHeader header = header_of(MpiTopic::call);
-    header.tag = tag_;
+    MpiHeader header{.topic = MpiTopic::call,
+                     .from = rank(),
+                     .group = group().id,
+                     .sequence = number(),
+                     .tag = tag_};
     for (const int r : others_) {
       if (call_.kind == CollectiveKind::all_to_all) header.elements = counted_for(r);
       const MpiSegments data = parts_.to(r);
@@ -68,20 +68,11 @@ class MpiCollective final : public MpiWork {
     join({MpiAddress::Kind::collective, group().id, number(), 0});
   }
 
-  MpiHeader header_of(MpiTopic topic) const {
-    return {.topic = topic, .from = rank(), .group = group().id, .sequence = number()};
-  }
-
   /// all_to_all: the elements that this rank sends to rank r.
   int64_t counted_for(int r) const { return call_.pieces[0].counts[static_cast<size_t>(r)]; }
 
   void take(const MpiHeader& header, MpiPayload payload) override {
     Peer& from = peer(header.from);
-    if (header.topic == MpiTopic::results) {
-      from.results.assign(payload.begin(), payload.end());
-      if (begun_) take_results(header.from);
-      return finish_if_over();
-    }
     from.came = true;
     from.tag = header.tag;
     from.elements = header.elements;
@@ -148,16 +139,13 @@ class MpiCollective final : public MpiWork {
   }
 
   void finish_if_over() {
-    if (begun_ && all_moved() && reduced_ == own_ranges_.size() && results_to_come_ == 0) {
-      mark_over();
-    }
+    if (begun_ && all_moved() && reduced_ == own_ranges_.size()) mark_over();
   }
 
   std::vector<int> awaited_ranks() const override {
     std::vector<int> ranks;
     for (int r = 0; r < size(); ++r) {
-      const Peer& other = peers_[static_cast<size_t>(r)];
-      const bool is_done = begun_ ? !other.owes_results && has_moved(r) : other.came;
+      const bool is_done = begun_ ? has_moved(r) : peers_[static_cast<size_t>(r)].came;
       if (r != rank() && !is_done) ranks.push_back(r);
     }
     return ranks;
@@ -236,45 +224,17 @@ class MpiCollective final : public MpiWork {
     send_reduced();
   }
 
-  /// Lets the blocks be sent that this rank has reduced, and sends small results after the last.
+  /// Lets the blocks be sent that this rank has reduced.
   void send_reduced() {
     for (size_t s = 0; s < result_stream_count_; ++s) allow(result_streams_ + s, reduced_);
-    if (reduced_ == own_ranges_.size()) send_results();
   }
 
-  /// Large results are sent block by block as they complete, a rank's small results in one message.
+  /// Results are sent block by block as they complete.
   void exchange_results() {
-    const MpiSegments own = parts_.results(rank());
     result_streams_ = stream_count();
-    if (!is_short(own)) {
-      result_stream_count_ = others_.size();
-      for (const int r : others_) add_stream(true, r, peer(r).tag + 1, own, 0);
-    }
-    for (const int r : others_) {
-      MpiSegments segments = parts_.results(r);
-      if (!is_short(segments)) {
-        add_stream(false, r, tag_ + 1, std::move(segments));
-      } else if (!segments.empty()) {
-        peer(r).owes_results = true;
-        ++results_to_come_;
-        if (!peer(r).results.empty()) take_results(r);
-      }
-    }
-  }
-
-  /// Sends small results; called when all blocks of this rank are reduced.
-  void send_results() {
-    if (!parts_.shares_results()) return;
-    const MpiSegments own = parts_.results(rank());
-    if (own.empty() || !is_short(own)) return;
-    const MpiHeader header = header_of(MpiTopic::results);
-    for (const int r : others_) engine().send(group().world_rank(r), header, {}, own);
-  }
-
-  void take_results(int r) {
-    copy_to_segments(peer(r).results, parts_.results(r));
-    peer(r).owes_results = false;
-    --results_to_come_;
+    result_stream_count_ = others_.size();
+    for (const int r : others_) add_stream(true, r, peer(r).tag + 1, parts_.results(rank()), 0);
+    for (const int r : others_) add_stream(false, r, tag_ + 1, parts_.results(r));
   }
 
   Peer& peer(int r) { return peers_[static_cast<size_t>(r)]; }
@@ -300,7 +260,6 @@ class MpiCollective final : public MpiWork {
   /// Streams of blocks to this rank and of results from it: first index and count of each.
   size_t block_streams_ = 0, block_stream_count_ = 0;
   size_t result_streams_ = 0, result_stream_count_ = 0;
-  int results_to_come_ = 0;
 };
 
 }  // namespace

@@ -17,8 +17,6 @@ enum class MpiTopic : int32_t {
   bootstrap,
   /// A rank calls a collective: its Signature, then its small data.
   call,
-  /// Small results that a rank has reduced.
-  results,
   /// The start of a send, with its data if small.
   message,
   /// The receiver is ready for the data of a send.
