@@ -157,10 +157,8 @@ class MpiCollective final : public MpiWork {
   std::string words() const override { return weft::in_words(signature_); }
 
   void begin_reduction() {
-    MpiSegments own;
-    for (const PieceRange& range : own_ranges_) own.push_back(parts_.source(range));
     if (parts_.shares_results()) exchange_results();
-    if (is_short(own)) {
+    if (is_short(parts_.to(rank()))) {
       reduce_blocks_in_payloads();
     } else {
       await_blocks();
