@@ -219,15 +219,6 @@ static std::shared_ptr<MeshGrid> known_grid(const Communicator& ranks,
   return nullptr;
 }
 
-/// True when every rank has the grid. Otherwise all make a new one: its construction is collective.
-static bool agree(const Communicator& ranks, bool have) {
-  int32_t everybody = have ? 1 : 0;
-  const int64_t one = 1;
-  Piece piece{.send = &everybody, .recv = &everybody, .dtype = i32, .counts = {&one, 1}};
-  ranks.all_reduce({&piece, 1}, ReduceOp::min).wait();
-  return everybody != 0;
-}
-
 /// Returns rank 0's costs on all ranks: ranks with different costs would make different plans.
 static CostModel agreed_costs(const Communicator& ranks) {
   CostModel costs = cost_model_of(ranks);
@@ -242,7 +233,8 @@ std::shared_ptr<MeshBody> mesh_body_for(const Communicator& ranks, std::vector<M
   meshes.adopted.clear();
   meshes.end->reap();
   std::shared_ptr<MeshGrid> grid = known_grid(ranks, axes);
-  if (!agree(ranks, grid != nullptr)) {
+  // Unless all ranks have the grid, all make a new one: its construction is collective.
+  if (ranks.all_reduce(grid != nullptr, ReduceOp::min) == 0) {
     grid = std::make_shared<MeshGrid>(ranks, std::move(axes), agreed_costs(ranks));
     meshes.grids.insert(meshes.grids.begin(), grid);
   }

@@ -19,19 +19,11 @@ Parts::Parts(Communicator group, std::vector<Chunk> chunks)
 int64_t Parts::received() const { return group_.traffic().bytes - received_before_; }
 
 void Parts::sum(std::span<int64_t> numbers) const {
-  const auto count = static_cast<int64_t>(numbers.size());
-  const Piece piece{
-      .send = numbers.data(), .recv = numbers.data(), .dtype = DType::i64, .counts = {&count, 1}};
-  if (count > 0) group_.all_reduce({&piece, 1}, ReduceOp::sum).wait();
+  if (!numbers.empty()) group_.all_reduce(numbers, ReduceOp::sum);
 }
 
 std::vector<int64_t> Parts::gather(std::span<const int64_t> numbers) const {
-  std::vector<int64_t> all(numbers.size() * chunks_.size());
-  const std::vector<int64_t> counts(chunks_.size(), static_cast<int64_t>(numbers.size()));
-  const Piece piece{
-      .send = numbers.data(), .recv = all.data(), .dtype = DType::i64, .counts = counts};
-  if (!all.empty()) group_.all_gather({&piece, 1}).wait();
-  return all;
+  return numbers.empty() ? std::vector<int64_t>() : group_.all_gather(numbers);
 }
 
 Parcels Parts::gather(const Parcels& own) const {
@@ -44,13 +36,9 @@ Parcels Parts::gather(const Parcels& own) const {
 }
 
 Parcels Parts::exchange(const Parcels& sent) const {
-  const std::vector<int64_t> ones(chunks_.size(), 1);
-  std::vector<int64_t> sizes(chunks_.size());
-  Piece piece{
-      .send = sent.all_bytes().data(), .recv = sizes.data(), .dtype = DType::i64, .counts = ones};
-  group_.all_to_all(piece, ones).wait();
+  const std::vector<int64_t> sizes = group_.all_to_all(sent.all_bytes());
   Parcels received(sizes);
-  piece = {
+  const Piece piece{
       .send = sent.data(), .recv = received.data(), .dtype = DType::u8, .counts = sent.all_bytes()};
   group_.all_to_all(piece, sizes).wait();
   return received;

@@ -286,13 +286,6 @@ static int64_t first_time(const TraceRecorder& recorder, const TickScale& scale)
   return first + scale.anchor_wall() - scale.anchor_steady();
 }
 
-static int64_t least_of_all(const Communicator& world, int64_t value) {
-  const int64_t one = 1;
-  const Piece piece{.send = &value, .recv = &value, .dtype = i64, .counts = {&one, 1}};
-  world.all_reduce({&piece, 1}, ReduceOp::min).wait();
-  return value;
-}
-
 namespace {
 
 /// Header of the part that a rank sends to rank 0.
@@ -348,7 +341,7 @@ class TraceFile {
 void TraceScope::write(const Communicator& world, const std::string& path) {
   detach(recorder_.get());
   const TickScale scale = TickScale::measured();
-  const int64_t origin = least_of_all(world, first_time(*recorder_, scale));
+  const int64_t origin = world.all_reduce(first_time(*recorder_, scale), ReduceOp::min);
   std::string part = rank_part(*recorder_, world.rank(), scale, origin);
   PartHead head{static_cast<int64_t>(part.size()), recorder_->dropped()};
   if (world.rank() != 0) {

@@ -19,22 +19,15 @@ std::string_view name_of(CollectiveKind kind) {
 }
 
 std::shared_ptr<Transport> Transport::split(int color, int key, std::string name) {
-  std::vector<std::array<int64_t, 2>> asked(static_cast<size_t>(size_));
-  const auto own = static_cast<size_t>(rank_);
-  asked[own] = {color, key};
-  if (size_ > 1) {
-    const std::vector<int64_t> counts(asked.size(), 2);
-    const Piece piece{
-        .send = asked[own].data(), .recv = asked.data(), .dtype = DType::i64, .counts = counts};
-    run({.kind = CollectiveKind::all_gather, .pieces = {&piece, 1}});
-  }
+  const std::array<int64_t, 2> own{color, key};
+  const std::vector<int64_t> asked = Communicator(shared_from_this()).all_gather(own);
   if (color < 0) return nullptr;
   std::vector<int> ranks;
   for (int r = 0; r < size_; ++r) {
-    if (asked[static_cast<size_t>(r)][0] == color) ranks.push_back(r);
+    if (asked[2 * static_cast<size_t>(r)] == color) ranks.push_back(r);
   }
   std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) {
-    return asked[static_cast<size_t>(a)][1] < asked[static_cast<size_t>(b)][1];
+    return asked[2 * static_cast<size_t>(a) + 1] < asked[2 * static_cast<size_t>(b) + 1];
   });
   return subgroup(ranks, std::move(name));
 }
