@@ -5,8 +5,7 @@
 #include <atomic>
 #include <stdexcept>
 
-#include "src/comm/ranges.h"
-#include "src/comm/read_collective.h"
+#include "src/comm/collective_parts.h"
 #include "src/comm/reduce.h"
 #include "weft/error.h"
 #include "weft/extend/told_by_first.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "src/comm/read_collective.h"
+#include "src/comm/collective_parts.h"
 #include "src/comm/world.h"
 #include "weft/error.h"
 

@@ -7,9 +7,8 @@
 #include <memory>
 #include <vector>
 
+#include "src/comm/collective_parts.h"
 #include "src/comm/nccl/nccl_transport.h"
-#include "src/comm/ranges.h"
-#include "src/comm/read_collective.h"
 #include "src/comm/transport.h"
 #include "src/device/cuda/runtime.h"
 #include "src/device/cuda/staging.h"

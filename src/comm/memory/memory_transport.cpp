@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/comm/memory/memory_transport.h"
 
+#include "src/comm/collective_parts.h"
 #include "src/comm/memory/publication.h"
-#include "src/comm/ranges.h"
-#include "src/comm/read_collective.h"
 #include "weft/error.h"
 
 namespace weft {

@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/comm/collective_parts.h"
 #include "src/comm/mpi/engine.h"
 #include "src/comm/mpi/mpi_transport.h"
 #include "src/comm/mpi/wire.h"
-#include "src/comm/read_collective.h"
 #include "src/comm/reduce.h"
 #include "src/comm/signature.h"
 #include "weft/error.h"

@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
+#include "src/comm/collective_parts.h"
 #include "src/comm/flight/record.h"
 #include "src/comm/nccl/calls.h"
 #include "src/comm/nccl/program.h"
-#include "src/comm/ranges.h"
 #include "src/comm/transport.h"
 #include "src/device/cuda/runtime.h"
 #include "src/device/cuda/streams.h"
