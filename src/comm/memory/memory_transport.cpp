@@ -2,6 +2,7 @@
 #include "src/comm/memory/memory_transport.h"
 
 #include "src/comm/collective_parts.h"
+#include "src/comm/memory/exchange_order.h"
 #include "src/comm/memory/publication.h"
 #include "weft/error.h"
 
@@ -259,6 +260,16 @@ class ReadersWork final : public PendingWork {
 
   const uint64_t progress_;
 };
+
+/// Destroys the events of exchanges.
+MemoryGroup::~MemoryGroup() {
+  for (const SlotEvents& events : events_) {
+    for (void* event : events.points) {
+      if (event) cuda::destroy_event(event);
+    }
+    for (void* event : events.former) cuda::destroy_event(event);
+  }
+}
 
 MemoryTransport::MemoryTransport(std::shared_ptr<MemoryGroup> group, int rank)
     : Transport(rank, group->size(), group->name),
