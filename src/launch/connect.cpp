@@ -11,6 +11,7 @@
 #include <fstream>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <numeric>
 #include <thread>
 #include <utility>
@@ -79,12 +80,9 @@ struct LauncherVariables {
 };
 
 static Launched read(const LauncherVariables& names) {
-  Launched launched;
-  launched.by = names.by;
-  launched.rank = number_in_variable(names.rank);
-  launched.size = number_in_variable(names.size);
-  launched.local_rank = number_in_variable(names.local_rank);
-  launched.local_size = names.local_size ? number_in_variable(names.local_size) : 0;
+  const Launched launched{names.by, number_in_variable(names.rank), number_in_variable(names.size),
+                          number_in_variable(names.local_rank),
+                          names.local_size ? number_in_variable(names.local_size) : 0};
   const bool fits = launched.rank < launched.size && launched.local_rank <= launched.rank &&
                     launched.local_size <= launched.size;
   if (!fits) {
@@ -261,23 +259,23 @@ static std::string host_in_words() {
   return words;
 }
 
-static void check_builds(const std::vector<std::string>& builds) {
-  for (size_t rank = 1; rank < builds.size(); ++rank) {
-    if (builds[rank] == builds[0]) continue;
+/// Each process's text: its build, and in a second line its host.
+static void check_builds(const std::vector<std::string>& texts) {
+  const auto build_of = [](const std::string& text) { return text.substr(0, text.find('\n')); };
+  for (size_t rank = 1; rank < texts.size(); ++rank) {
+    if (build_of(texts[rank]) == build_of(texts[0])) continue;
     fail_call("connect", "rank ", rank,
-              " is another build, which may compute other bits: ", builds[rank], "; rank 0 is ",
-              builds[0]);
+              " is another build, which may compute other bits: ", build_of(texts[rank]),
+              "; rank 0 is ", build_of(texts[0]));
   }
 }
 
 /// Returns the host of each rank, numbered from 0 by first occurrence.
 static std::vector<int> numbered(const std::vector<std::string>& hosts) {
-  std::vector<std::string> seen;
+  std::map<std::string, int> seen;
   std::vector<int> numbers;
   for (const std::string& host : hosts) {
-    const auto found = std::find(seen.begin(), seen.end(), host);
-    numbers.push_back(static_cast<int>(found - seen.begin()));
-    if (found == seen.end()) seen.push_back(host);
+    numbers.push_back(seen.emplace(host, static_cast<int>(seen.size())).first->second);
   }
   return numbers;
 }
@@ -291,8 +289,10 @@ static void connect_by_mpi(Connection& made, const Launched& launched, const Run
               ", but MPI says rank ", engine->rank(), " of ", engine->size(),
               "; ranks on several hosts are started by mpirun, or by srun --mpi=pmix");
   }
-  check_builds(engine->all_gather(build_in_words(), options.deadline));
-  const std::vector<int> hosts = numbered(engine->all_gather(host_in_words(), options.deadline));
+  const std::vector<std::string> processes =
+      engine->all_gather(concat(build_in_words(), '\n', host_in_words()), options.deadline);
+  check_builds(processes);
+  const std::vector<int> hosts = numbered(processes);
   std::vector<int> here;
   int index = 0;
   for (int rank = 0; rank < launched.size; ++rank) {

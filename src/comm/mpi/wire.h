@@ -35,7 +35,7 @@ struct MpiHeader {
   /// The sender's rank in the group; for a failure, the rank at fault.
   int32_t from = -1;
   uint64_t group = 0;
-  /// Number of the collective or bootstrap, or the sender's number of a send.
+  /// Number of the collective, or the sender's number of a send.
   uint64_t sequence = 0;
   /// call: elements sent to this receiver; message: elements sent; bootstrap: bytes.
   int64_t elements = 0;
