@@ -45,11 +45,6 @@ void Transport::exchange(const Exchange&, ExchangeReader&) {
        " do not map each other's memory, expected ranks of one host");
 }
 
-Work Transport::start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) {
-  exchange(call, *reader);
-  return {};
-}
-
 int Transport::index_among(std::span<const int> ranks) const {
   const auto own = std::find(ranks.begin(), ranks.end(), rank_);
   return own == ranks.end() ? -1 : static_cast<int>(own - ranks.begin());

@@ -231,18 +231,6 @@ class StartedCollective final : private KeptTransport,
         ExchangeWork(transport, StoredCollective::call(), this) {}
 };
 
-class StartedExchange final : private KeptTransport, public ExchangeWork {
- public:
-  StartedExchange(MemoryTransport& transport, const Exchange& call,
-                  std::unique_ptr<ExchangeReader> reader)
-      : KeptTransport{transport.shared_from_this()},
-        ExchangeWork(transport, call, reader.get()),
-        reader_(std::move(reader)) {}
-
- private:
-  std::unique_ptr<ExchangeReader> reader_;
-};
-
 /// Waits until all ranks have read what a call published that has already ended for this rank.
 class ReadersWork final : public PendingWork {
  public:
@@ -307,19 +295,11 @@ void MemoryTransport::run(const Collective& call) {
   ExchangeWork(*this, call, &reader).wait();
 }
 
-static void check_phases(const Exchange& call) {
-  if (call.phases() >= 1 && call.phases() <= kMaxPhases) return;
-  fail("exchange: number of phases is ", call.phases(), ", expected 1 to ", kMaxPhases);
-}
-
 void MemoryTransport::exchange(const Exchange& call, ExchangeReader& reader) {
-  check_phases(call);
+  if (call.phases() < 1 || call.phases() > kMaxPhases) {
+    fail("exchange: number of phases is ", call.phases(), ", expected 1 to ", kMaxPhases);
+  }
   ExchangeWork(*this, call, &reader).wait();
-}
-
-Work MemoryTransport::start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) {
-  check_phases(call);
-  return Work(std::make_unique<StartedExchange>(*this, call, std::move(reader)));
 }
 
 std::shared_ptr<Transport> MemoryTransport::subgroup(std::span<const int> ranks, std::string name) {

@@ -166,9 +166,6 @@ class NcclTransport final : public Transport {
   void exchange(const Exchange& call, ExchangeReader& reader) override {
     host_transport_->exchange(call, reader);
   }
-  Work start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) override {
-    return host_transport_->start_exchange(call, std::move(reader));
-  }
   std::shared_ptr<Transport> subgroup(std::span<const int> ranks, std::string name) override {
     return std::make_shared<NcclTransport>(host_transport_->subgroup(ranks, std::move(name)));
   }
