@@ -2,8 +2,8 @@
 #include "src/comm/nccl/calls.h"
 
 #include <algorithm>
+#include <bit>
 #include <condition_variable>
-#include <cstring>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -86,15 +86,16 @@ void NcclAgreement::fail_diverged() {
     for (uint64_t r = 1; r < ranks; ++r) {
       if (all[r * kCalls + place] == all[place]) continue;
       const NcclCallName& call = calls_[place];
-      std::array<uint64_t, sizeof(Signature) / sizeof(uint64_t)> words;
-      std::memcpy(words.data(), &call.signature, sizeof words);
-      const std::vector<uint64_t> called = gathered(words);
-      Signature zero, other;
-      std::memcpy(&zero, called.data(), sizeof zero);
-      std::memcpy(&other, called.data() + r * words.size(), sizeof other);
+      using Words = std::array<uint64_t, sizeof(Signature) / sizeof(uint64_t)>;
+      const std::vector<uint64_t> called = gathered(std::bit_cast<Words>(call.signature));
+      const auto signature_of = [&](uint64_t rank) {
+        Words words;
+        std::copy_n(called.data() + rank * words.size(), words.size(), words.data());
+        return std::bit_cast<Signature>(words);
+      };
       fail(call, static_cast<int>(r),
            concat(call.group, ": nccl call number ", number, ": ",
-                  unequal_in_words("rank 0", zero, concat("rank ", r), other,
+                  unequal_in_words("rank 0", signature_of(0), concat("rank ", r), signature_of(r),
                                    "on another stream or in another way")));
     }
   }
