@@ -19,11 +19,11 @@ Parts::Parts(Communicator group, std::vector<Chunk> chunks)
 int64_t Parts::received() const { return group_.traffic().bytes - received_before_; }
 
 void Parts::sum(std::span<int64_t> numbers) const {
-  if (!numbers.empty()) group_.all_reduce(numbers, ReduceOp::sum);
+  if (!numbers.empty()) group_.all_reduce_numbers(numbers, ReduceOp::sum);
 }
 
 std::vector<int64_t> Parts::gather(std::span<const int64_t> numbers) const {
-  return numbers.empty() ? std::vector<int64_t>() : group_.all_gather(numbers);
+  return numbers.empty() ? std::vector<int64_t>() : group_.all_gather_numbers(numbers);
 }
 
 Parcels Parts::gather(const Parcels& own) const {
@@ -36,7 +36,7 @@ Parcels Parts::gather(const Parcels& own) const {
 }
 
 Parcels Parts::exchange(const Parcels& sent) const {
-  const std::vector<int64_t> sizes = group_.all_to_all(sent.all_bytes());
+  const std::vector<int64_t> sizes = group_.all_to_all_numbers(sent.all_bytes());
   Parcels received(sizes);
   const Piece piece{
       .send = sent.data(), .recv = received.data(), .dtype = DType::u8, .counts = sent.all_bytes()};

@@ -123,7 +123,7 @@ static uint64_t content_of(const RowDim& rows, bool is_sent) {
 static std::vector<int64_t> exchanged_counts(const RowRanks& ranks, std::vector<int64_t> counts,
                                              const std::string& mistake) {
   if (!mistake.empty()) std::ranges::fill(counts, -1);
-  std::vector<int64_t> received = ranks.group.all_to_all(counts);
+  std::vector<int64_t> received = ranks.group.all_to_all_numbers(counts);
   if (std::ranges::find(received, -1) != received.end()) {
     fail_on_all_ranks(ranks.group, mistake);
   }

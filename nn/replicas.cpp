@@ -37,12 +37,12 @@ static std::string difference_along(const DeviceMesh& mesh, int axis,
   std::vector<int64_t> ends = hashes;
   for (const int64_t hash : hashes) ends.push_back(~hash);
   const Communicator group = mesh[mesh.axis_name(axis)].communicator();
-  group.all_reduce(ends, ReduceOp::max);
+  group.all_reduce_numbers(ends, ReduceOp::max);
   size_t at = 0;
   while (at < hashes.size() && ends[at] == ~ends[at + hashes.size()]) ++at;
   if (at == hashes.size()) return "";
 
-  const std::vector<int64_t> all = group.all_gather({&hashes[at], 1});
+  const std::vector<int64_t> all = group.all_gather_numbers({&hashes[at], 1});
   const auto other = std::ranges::find_if(all, [&](int64_t hash) { return hash != all[0]; });
   int stride = 1;
   for (int inner = axis + 1; inner < mesh.ndim(); ++inner) stride *= mesh.axis_size(inner);

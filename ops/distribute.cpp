@@ -107,7 +107,7 @@ static void check_equal_on_ranks(const Tensor& whole, const DeviceMesh& mesh,
   }
   const Communicator& ranks = mesh.communicator();
   const auto own = static_cast<int64_t>(hash_of_elements(whole.block()));
-  const std::vector<int64_t> all = ranks.all_gather({&own, 1});
+  const std::vector<int64_t> all = ranks.all_gather_numbers({&own, 1});
   for (size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
     fail("distribute: the tensor ", whole.shape(), " of rank ", rank,
@@ -256,7 +256,7 @@ static std::vector<Shape> exchanged_shapes(const Tensor& local, const DeviceMesh
   std::vector<int64_t> mine(kNumbers);
   mine[0] = local.ndim();
   for (int d = 0; d < local.ndim(); ++d) mine[static_cast<size_t>(d) + 1] = local.size(d);
-  const std::vector<int64_t> all = ranks.all_gather(mine);
+  const std::vector<int64_t> all = ranks.all_gather_numbers(mine);
   std::vector<Shape> shapes;
   for (int rank = 0; rank < ranks.size(); ++rank) {
     auto numbers =

@@ -108,13 +108,13 @@ class WEFT_API Communicator {
   // The same for a few numbers of the host; these return when they are complete.
 
   /// Returns the reduction of the ranks' numbers.
-  int64_t all_reduce(int64_t number, ReduceOp op) const;
+  int64_t all_reduce_number(int64_t number, ReduceOp op) const;
   /// Replaces each number by the reduction of the ranks' numbers at its place.
-  void all_reduce(std::span<int64_t> numbers, ReduceOp op) const;
+  void all_reduce_numbers(std::span<int64_t> numbers, ReduceOp op) const;
   /// Returns the numbers of all ranks, equally many of each, in rank order.
-  std::vector<int64_t> all_gather(std::span<const int64_t> numbers) const;
+  std::vector<int64_t> all_gather_numbers(std::span<const int64_t> numbers) const;
   /// Sends numbers[r] to each rank r, and returns the numbers that the ranks sent to this one.
-  std::vector<int64_t> all_to_all(std::span<const int64_t> numbers) const;
+  std::vector<int64_t> all_to_all_numbers(std::span<const int64_t> numbers) const;
 
   /// On one host 16 messages from one rank to another may be in flight; further ones wait.
   Work send(const void* data, int64_t count, DType dtype, int to, int tag = 0) const;

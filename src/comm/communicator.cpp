@@ -228,18 +228,18 @@ Work Communicator::all_to_all(const Piece& piece, std::span<const int64_t> recv_
       {.kind = CollectiveKind::all_to_all, .pieces = {&piece, 1}, .recv_counts = recv_counts});
 }
 
-int64_t Communicator::all_reduce(int64_t number, ReduceOp op) const {
-  all_reduce(std::span(&number, 1), op);
+int64_t Communicator::all_reduce_number(int64_t number, ReduceOp op) const {
+  all_reduce_numbers(std::span(&number, 1), op);
   return number;
 }
 
-void Communicator::all_reduce(std::span<int64_t> numbers, ReduceOp op) const {
+void Communicator::all_reduce_numbers(std::span<int64_t> numbers, ReduceOp op) const {
   const auto count = static_cast<int64_t>(numbers.size());
   run(transport_, {.kind = CollectiveKind::all_reduce, .op = op}, numbers.data(), numbers.data(),
       {&count, 1});
 }
 
-std::vector<int64_t> Communicator::all_gather(std::span<const int64_t> numbers) const {
+std::vector<int64_t> Communicator::all_gather_numbers(std::span<const int64_t> numbers) const {
   const std::vector<int64_t> counts(static_cast<size_t>(size()),
                                     static_cast<int64_t>(numbers.size()));
   std::vector<int64_t> all(counts.size() * numbers.size());
@@ -247,7 +247,7 @@ std::vector<int64_t> Communicator::all_gather(std::span<const int64_t> numbers) 
   return all;
 }
 
-std::vector<int64_t> Communicator::all_to_all(std::span<const int64_t> numbers) const {
+std::vector<int64_t> Communicator::all_to_all_numbers(std::span<const int64_t> numbers) const {
   const std::vector<int64_t> ones(numbers.size(), 1);
   std::vector<int64_t> received(numbers.size());
   run(transport_, {.kind = CollectiveKind::all_to_all, .recv_counts = ones}, numbers.data(),
@@ -296,7 +296,7 @@ Communicator Communicator::subgroup(std::span<const int> ranks, std::string name
 
 void fail_on_all_ranks(const Communicator& ranks, const std::string& mistake) {
   const int64_t first =
-      ranks.all_reduce(mistake.empty() ? ranks.size() : ranks.rank(), ReduceOp::min);
+      ranks.all_reduce_number(mistake.empty() ? ranks.size() : ranks.rank(), ReduceOp::min);
   if (first < ranks.size()) fail(ranks.broadcast(mistake, static_cast<int>(first)));
 }
 

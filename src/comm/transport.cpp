@@ -20,7 +20,7 @@ std::string_view name_of(CollectiveKind kind) {
 
 std::shared_ptr<Transport> Transport::split(int color, int key, std::string name) {
   const std::array<int64_t, 2> own{color, key};
-  const std::vector<int64_t> asked = Communicator(shared_from_this()).all_gather(own);
+  const std::vector<int64_t> asked = Communicator(shared_from_this()).all_gather_numbers(own);
   if (color < 0) return nullptr;
   std::vector<int> ranks;
   for (int r = 0; r < size_; ++r) {

@@ -38,7 +38,7 @@ void NcclAgreement::add(const NcclCallName& call, uint64_t variant) {
 
 std::vector<uint64_t> NcclAgreement::gathered(std::span<const uint64_t> own) const {
   const auto* numbers = reinterpret_cast<const int64_t*>(own.data());
-  const auto all = Communicator(host_transport_).all_gather({numbers, own.size()});
+  const auto all = Communicator(host_transport_).all_gather_numbers({numbers, own.size()});
   return {all.begin(), all.end()};
 }
 
@@ -55,7 +55,7 @@ void NcclAgreement::compare_counts(const NcclCallName& call, std::span<const int
   compare();
   std::vector<int64_t> own(sent.begin(), sent.end());
   own.insert(own.end(), expected.begin(), expected.end());
-  const std::vector<int64_t> all = Communicator(host_transport_).all_gather(own);
+  const std::vector<int64_t> all = Communicator(host_transport_).all_gather_numbers(own);
   const size_t ranks = sent.size();
   for (size_t from = 0; from < ranks; ++from) {
     for (size_t to = 0; to < ranks; ++to) {
