@@ -227,7 +227,7 @@ void RunSaver::take_up() {
     } catch (...) {
       error = std::current_exception();
     }
-    if (world_.all_reduce(error != nullptr, ReduceOp::max) == 0) break;
+    if (world_.all_reduce_number(error != nullptr, ReduceOp::max) == 0) break;
     // A block may be bad in what only some ranks read: then an older one is taken, else it is this
     // run that does not fit. Choosing it again looks at its blocks.
     const bool again = !suspects.insert(path).second;
@@ -298,13 +298,13 @@ bool RunSaver::after_step(int64_t step, bool is_last) {
   if (!saver_) return false;
   step_ = step;
   // All ranks stop after the same step, whichever of them saw a signal.
-  const auto signal = static_cast<int>(world_.all_reduce(stop_signal, ReduceOp::max));
+  const auto signal = static_cast<int>(world_.all_reduce_number(stop_signal, ReduceOp::max));
   const bool stopping = signal != 0;
   if (stopping) ended_by = signal;
   // Reports a failed save at the next step, not at the next save.
   if (!saver_->is_saving()) saver_->wait();
   const bool is_saved =
-      !under_way_.empty() && world_.all_reduce(saver_->is_saving(), ReduceOp::max) == 0;
+      !under_way_.empty() && world_.all_reduce_number(saver_->is_saving(), ReduceOp::max) == 0;
   if (is_saved) finish_save();
   const bool due = options_.save_every > 0 && step % options_.save_every == 0;
   if (!stopping && !is_last && !due) return false;

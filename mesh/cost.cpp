@@ -6,7 +6,7 @@
 
 #include "mesh/mesh_body.h"
 #include "mesh/steps.h"
-#include "src/comm/ranges.h"
+#include "src/comm/collective_parts.h"
 #include "src/comm/transport.h"
 #include "weft/extend/links.h"
 

@@ -122,11 +122,7 @@ static uint64_t content_of(const RowDim& rows, bool is_sent) {
 static std::vector<int64_t> exchanged_counts(const RowRanks& ranks, std::vector<int64_t> counts,
                                              const std::string& mistake) {
   if (!mistake.empty()) std::ranges::fill(counts, -1);
-  const std::vector<int64_t> ones(counts.size(), 1);
-  std::vector<int64_t> received(counts.size());
-  const Piece piece{
-      .send = counts.data(), .recv = received.data(), .dtype = DType::i64, .counts = ones};
-  ranks.group.all_to_all(piece, ones).wait();
+  std::vector<int64_t> received = ranks.group.all_to_all_numbers(counts);
   if (std::ranges::find(received, -1) != received.end()) {
     fail_on_all_ranks(ranks.group, mistake);
   }
@@ -348,19 +344,11 @@ Parts::Parts(Communicator group, std::vector<Chunk> chunks)
 int64_t Parts::received() const { return group_.traffic().bytes - received_before_; }
 
 void Parts::sum(std::span<int64_t> numbers) const {
-  const auto count = static_cast<int64_t>(numbers.size());
-  const Piece piece{
-      .send = numbers.data(), .recv = numbers.data(), .dtype = DType::i64, .counts = {&count, 1}};
-  if (count > 0) group_.all_reduce({&piece, 1}, ReduceOp::sum).wait();
+  if (!numbers.empty()) group_.all_reduce_numbers(numbers, ReduceOp::sum);
 }
 
 std::vector<int64_t> Parts::gather(std::span<const int64_t> numbers) const {
-  std::vector<int64_t> all(numbers.size() * chunks_.size());
-  const std::vector<int64_t> counts(chunks_.size(), static_cast<int64_t>(numbers.size()));
-  const Piece piece{
-      .send = numbers.data(), .recv = all.data(), .dtype = DType::i64, .counts = counts};
-  if (!all.empty()) group_.all_gather({&piece, 1}).wait();
-  return all;
+  return numbers.empty() ? std::vector<int64_t>() : group_.all_gather_numbers(numbers);
 }
 
 Parcels Parts::gather(const Parcels& own) const {
@@ -373,13 +361,9 @@ Parcels Parts::gather(const Parcels& own) const {
 }
 
 Parcels Parts::exchange(const Parcels& sent) const {
-  const std::vector<int64_t> ones(chunks_.size(), 1);
-  std::vector<int64_t> sizes(chunks_.size());
-  Piece piece{
-      .send = sent.all_bytes().data(), .recv = sizes.data(), .dtype = DType::i64, .counts = ones};
-  group_.all_to_all(piece, ones).wait();
+  const std::vector<int64_t> sizes = group_.all_to_all_numbers(sent.all_bytes());
   Parcels received(sizes);
-  piece = {
+  const Piece piece{
       .send = sent.data(), .recv = received.data(), .dtype = DType::u8, .counts = sent.all_bytes()};
   group_.all_to_all(piece, sizes).wait();
   return received;

@@ -234,8 +234,8 @@ std::shared_ptr<MeshBody> mesh_body_for(const Communicator& ranks, std::vector<M
   meshes.adopted.clear();
   meshes.end->reap();
   std::shared_ptr<MeshGrid> grid = known_grid(ranks, axes);
-  // Unless every rank has the grid, all make a new one: its construction is collective.
-  if (ranks.all_reduce(grid != nullptr, ReduceOp::min) == 0) {
+  // Unless all ranks have the grid, all make a new one: its construction is collective.
+  if (ranks.all_reduce_number(grid != nullptr, ReduceOp::min) == 0) {
     grid = std::make_shared<MeshGrid>(ranks, std::move(axes), agreed_costs(ranks));
     meshes.grids.insert(meshes.grids.begin(), grid);
   }

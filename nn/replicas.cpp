@@ -33,24 +33,16 @@ static int64_t hash_of_local(const Tensor& value) {
 static std::string difference_along(const DeviceMesh& mesh, int axis,
                                     const std::vector<NamedParameter>& parameters,
                                     const std::vector<int64_t>& hashes) {
-  const auto count = static_cast<int64_t>(hashes.size());
   // max(~h) is ~min(h): one all-reduce gives both ends.
   std::vector<int64_t> ends = hashes;
   for (const int64_t hash : hashes) ends.push_back(~hash);
-  const int64_t both = 2 * count;
   const Communicator group = mesh[mesh.axis_name(axis)].communicator();
-  const Piece reduced{
-      .send = ends.data(), .recv = ends.data(), .dtype = DType::i64, .counts = {&both, 1}};
-  group.all_reduce({&reduced, 1}, ReduceOp::max).wait();
+  group.all_reduce_numbers(ends, ReduceOp::max);
   size_t at = 0;
   while (at < hashes.size() && ends[at] == ~ends[at + hashes.size()]) ++at;
   if (at == hashes.size()) return "";
 
-  std::vector<int64_t> all(static_cast<size_t>(group.size()));
-  const std::vector<int64_t> ones(all.size(), 1);
-  const Piece gathered{
-      .send = &hashes[at], .recv = all.data(), .dtype = DType::i64, .counts = ones};
-  group.all_gather({&gathered, 1}).wait();
+  const std::vector<int64_t> all = group.all_gather_numbers({&hashes[at], 1});
   const auto other = std::ranges::find_if(all, [&](int64_t hash) { return hash != all[0]; });
   int stride = 1;
   for (int inner = axis + 1; inner < mesh.ndim(); ++inner) stride *= mesh.axis_size(inner);

@@ -107,9 +107,7 @@ static void check_equal_on_ranks(const Tensor& whole, const DeviceMesh& mesh,
   }
   const Communicator& ranks = mesh.communicator();
   const auto own = static_cast<int64_t>(hash_of_elements(whole.block()));
-  std::vector<int64_t> all(static_cast<size_t>(ranks.size())), counts(all.size(), 1);
-  Piece piece{&own, all.data(), DType::i64, counts};
-  ranks.all_gather({&piece, 1}).wait();
+  const std::vector<int64_t> all = ranks.all_gather_numbers({&own, 1});
   for (size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
     fail("distribute: the tensor ", whole.shape(), " of rank ", rank,
@@ -255,12 +253,10 @@ Tensor from_local(const Tensor& local, const DeviceMesh& mesh, const Placements&
 static std::vector<Shape> exchanged_shapes(const Tensor& local, const DeviceMesh& mesh) {
   Communicator ranks = mesh.root().communicator();
   constexpr int kNumbers = kMaxDims + 1;
-  std::vector<int64_t> mine(kNumbers), all(static_cast<size_t>(kNumbers * ranks.size()));
+  std::vector<int64_t> mine(kNumbers);
   mine[0] = local.ndim();
   for (int d = 0; d < local.ndim(); ++d) mine[static_cast<size_t>(d) + 1] = local.size(d);
-  std::vector<int64_t> counts(static_cast<size_t>(ranks.size()), kNumbers);
-  Piece piece{mine.data(), all.data(), DType::i64, counts};
-  ranks.all_gather(std::span(&piece, 1)).wait();
+  const std::vector<int64_t> all = ranks.all_gather_numbers(mine);
   std::vector<Shape> shapes;
   for (int rank = 0; rank < ranks.size(); ++rank) {
     auto numbers =

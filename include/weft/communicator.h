@@ -95,8 +95,6 @@ class WEFT_API Communicator {
   Work reduce_scatter(std::span<const Piece> pieces, ReduceOp op) const;
   /// send and recv: counts[0] elements.
   Work all_reduce(std::span<const Piece> pieces, ReduceOp op) const;
-  /// Returns the reduction of a number of each rank.
-  int64_t all_reduce(int64_t number, ReduceOp op) const;
   /// Returns how many elements of an all_reduce of `count` elements this rank reduces. The rank
   /// receives the other ranks' values of those elements and the reduced values of all others.
   int64_t reduced_share(int64_t count) const;
@@ -107,6 +105,18 @@ class WEFT_API Communicator {
   /// send: counts[r] elements for each rank r; recv: recv_counts[r] elements from each rank r. On
   /// GPUs, between processes, the call waits for the other ranks' calls, to compare counts.
   Work all_to_all(const Piece& piece, std::span<const int64_t> recv_counts) const;
+
+  // The same for a few numbers of the host; these return when they are complete.
+
+  /// Returns the reduction of the ranks' numbers.
+  int64_t all_reduce_number(int64_t number, ReduceOp op) const;
+  /// Replaces each number by the reduction of the ranks' numbers at its place.
+  void all_reduce_numbers(std::span<int64_t> numbers, ReduceOp op) const;
+  /// Returns the numbers of all ranks, equally many of each, in rank order.
+  std::vector<int64_t> all_gather_numbers(std::span<const int64_t> numbers) const;
+  /// Sends numbers[r] to each rank r, and returns the numbers that the ranks sent to this one.
+  std::vector<int64_t> all_to_all_numbers(std::span<const int64_t> numbers) const;
+
   /// On one host 16 messages from one rank to another may be in flight; further ones wait.
   Work send(const void* data, int64_t count, DType dtype, int to, int tag = 0) const;
   Work recv(void* data, int64_t count, DType dtype, int from, int tag = 0) const;

@@ -338,7 +338,7 @@ class TraceFile {
 void TraceScope::write(const Communicator& world, const std::string& path) {
   detach(recorder_.get());
   const TickScale scale = TickScale::measured();
-  const int64_t origin = world.all_reduce(first_time(*recorder_, scale), ReduceOp::min);
+  const int64_t origin = world.all_reduce_number(first_time(*recorder_, scale), ReduceOp::min);
   std::string part = rank_part(*recorder_, world.rank(), scale, origin);
   PartHead head{static_cast<int64_t>(part.size()), recorder_->dropped()};
   if (world.rank() != 0) {

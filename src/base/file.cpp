@@ -127,11 +127,12 @@ std::string read_file(const std::string& what, const std::string& path, int64_t 
 
 OutputFile::OutputFile(std::string what, std::string path, Mode mode)
     : what_(std::move(what)), path_(std::move(path)) {
-  const int flags = mode == Mode::append ? O_APPEND : O_TRUNC;
+  const bool is_own = mode == Mode::replace_own;
+  const int flags = mode == Mode::append ? O_APPEND : O_TRUNC | (is_own ? O_NOFOLLOW : 0);
   open_standard_descriptors();
   do {
-    descriptor_ = OwnedDescriptor(above_standard(
-        ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | flags, 0666)));
+    descriptor_ = OwnedDescriptor(above_standard(::open(
+        path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | flags, is_own ? 0600 : 0666)));
   } while (descriptor_.get() < 0 && errno == EINTR);
   if (descriptor_.get() >= 0) return;
   const int reason = errno;

@@ -5,8 +5,7 @@
 #include <atomic>
 #include <stdexcept>
 
-#include "src/comm/ranges.h"
-#include "src/comm/read_collective.h"
+#include "src/comm/collective_parts.h"
 #include "src/comm/reduce.h"
 #include "weft/error.h"
 #include "weft/extend/told_by_first.h"
@@ -131,14 +130,28 @@ static void check_collective(const Collective& call, int rank, int size) {
   }
 }
 
-static Work started(const std::shared_ptr<Transport>& group, const Collective& call) {
-  Transport& transport = transport_of(group);
+/// Checks a call. Returns false in a group of one rank, which neither waits nor counts traffic and
+/// has made the call.
+static bool needs_others(const Transport& transport, const Collective& call) {
   check_collective(call, transport.rank(), transport.size());
-  if (transport.size() > 1) return transport.start(call);
-  // A group of one rank neither waits nor counts traffic.
+  if (transport.size() > 1) return true;
   std::vector<const void*> shown(1);
   run_with_absent_peers(call, 0, shown);
-  return {};
+  return false;
+}
+
+static Work started(const std::shared_ptr<Transport>& group, const Collective& call) {
+  Transport& transport = transport_of(group);
+  return needs_others(transport, call) ? transport.start(call) : Work();
+}
+
+/// Makes a call with one piece, numbers of the host.
+static void run(const std::shared_ptr<Transport>& group, Collective call, const int64_t* send,
+                int64_t* recv, std::span<const int64_t> counts) {
+  const Piece piece{.send = send, .recv = recv, .dtype = DType::i64, .counts = counts};
+  call.pieces = {&piece, 1};
+  Transport& transport = transport_of(group);
+  if (needs_others(transport, call)) transport.run(call);
 }
 
 int Communicator::rank() const { return transport_of(transport_).rank(); }
@@ -197,13 +210,6 @@ Work Communicator::all_reduce(std::span<const Piece> pieces, ReduceOp op) const 
   return started(transport_, {.kind = CollectiveKind::all_reduce, .op = op, .pieces = pieces});
 }
 
-int64_t Communicator::all_reduce(int64_t number, ReduceOp op) const {
-  const int64_t one = 1;
-  const Piece piece{.send = &number, .recv = &number, .dtype = DType::i64, .counts = {&one, 1}};
-  all_reduce({&piece, 1}, op).wait();
-  return number;
-}
-
 int64_t Communicator::reduced_share(int64_t count) const {
   return share_of(count, size(), rank()).count;
 }
@@ -220,6 +226,33 @@ Work Communicator::all_to_all(const Piece& piece, std::span<const int64_t> recv_
   return started(
       transport_,
       {.kind = CollectiveKind::all_to_all, .pieces = {&piece, 1}, .recv_counts = recv_counts});
+}
+
+int64_t Communicator::all_reduce_number(int64_t number, ReduceOp op) const {
+  all_reduce_numbers(std::span(&number, 1), op);
+  return number;
+}
+
+void Communicator::all_reduce_numbers(std::span<int64_t> numbers, ReduceOp op) const {
+  const auto count = static_cast<int64_t>(numbers.size());
+  run(transport_, {.kind = CollectiveKind::all_reduce, .op = op}, numbers.data(), numbers.data(),
+      {&count, 1});
+}
+
+std::vector<int64_t> Communicator::all_gather_numbers(std::span<const int64_t> numbers) const {
+  const std::vector<int64_t> counts(static_cast<size_t>(size()),
+                                    static_cast<int64_t>(numbers.size()));
+  std::vector<int64_t> all(counts.size() * numbers.size());
+  run(transport_, {.kind = CollectiveKind::all_gather}, numbers.data(), all.data(), counts);
+  return all;
+}
+
+std::vector<int64_t> Communicator::all_to_all_numbers(std::span<const int64_t> numbers) const {
+  const std::vector<int64_t> ones(numbers.size(), 1);
+  std::vector<int64_t> received(numbers.size());
+  run(transport_, {.kind = CollectiveKind::all_to_all, .recv_counts = ones}, numbers.data(),
+      received.data(), ones);
+  return received;
 }
 
 Work Communicator::send(const void* data, int64_t count, DType dtype, int to, int tag) const {
@@ -263,7 +296,7 @@ Communicator Communicator::subgroup(std::span<const int> ranks, std::string name
 
 void fail_on_all_ranks(const Communicator& ranks, const std::string& mistake) {
   const int64_t first =
-      ranks.all_reduce(mistake.empty() ? ranks.size() : ranks.rank(), ReduceOp::min);
+      ranks.all_reduce_number(mistake.empty() ? ranks.size() : ranks.rank(), ReduceOp::min);
   if (first < ranks.size()) fail(ranks.broadcast(mistake, static_cast<int>(first)));
 }
 

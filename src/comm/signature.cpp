@@ -99,35 +99,24 @@ std::string in_words(const Signature& signature) {
   return out.str();
 }
 
-std::string in_words_with_claim(const Signature& signature) {
-  std::string text = in_words(signature);
-  if (signature.claim.hash == 0) return text;
+static std::string claim_in_words(const Claim& claim) {
+  if (claim.hash == 0) return "nothing";
   std::ostringstream hash;
-  hash << std::hex << signature.claim.hash;
-  return concat(text, '\n', signature.claim.words.data(), " of values with hash ", hash.str());
+  hash << std::hex << claim.hash;
+  return concat(claim.words.data(), " of values with hash ", hash.str());
 }
 
-/// The call of a rank, and what it claimed before.
-struct CallInWords {
-  explicit CallInWords(const std::string& text)
-      : call(text.substr(0, text.find('\n'))),
-        claim(call.size() < text.size() ? text.substr(call.size() + 1) : "") {}
-  std::string call, claim;
-};
-
-std::string unequal_in_words(const std::string& first_rank, const std::string& first,
-                             const std::string& other_rank, const std::string& other,
+std::string unequal_in_words(const std::string& first_rank, const Signature& first,
+                             const std::string& other_rank, const Signature& other,
                              const char* difference) {
-  const CallInWords one(first), two(other);
-  if (one.call != two.call || one.claim == two.claim) {
-    return concat(first_rank, " called ", one.call, " but ", other_rank, " called ", two.call,
-                  one.call == two.call ? concat(' ', difference) : "");
+  const std::string one = in_words(first), two = in_words(other);
+  const std::string claim = claim_in_words(first.claim), claim_two = claim_in_words(other.claim);
+  if (one != two || claim == claim_two) {
+    return concat(first_rank, " called ", one, " but ", other_rank, " called ", two,
+                  one == two ? concat(' ', difference) : "");
   }
-  const auto claimed = [](const CallInWords& words) {
-    return words.claim.empty() ? std::string("nothing") : words.claim;
-  };
-  return concat(one.call, " found that ranks differ: ", first_rank, " called ", claimed(one),
-                " but ", other_rank, " called ", claimed(two),
+  return concat(one, " found that ranks differ: ", first_rank, " called ", claim, " but ",
+                other_rank, " called ", claim_two,
                 "; distribute takes a tensor that all ranks hold alike, from_local(tensor, mesh, "
                 "{Shard(0)}) the rows that differ between ranks");
 }

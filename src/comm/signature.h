@@ -36,13 +36,11 @@ void sign(const Exchange& call, const Claim& claim, Signature& into);
 
 /// "all_reduce(sum, f32, [16])".
 std::string in_words(const Signature& signature);
-/// The same, and on a second line what the rank claimed.
-std::string in_words_with_claim(const Signature& signature);
 
-/// "rank 0 called X but rank 1 called Y"; with `difference` when both are described alike. `first`
-/// and `other` may have a second line with a claim, which is shown when these differ.
-std::string unequal_in_words(const std::string& first_rank, const std::string& first,
-                             const std::string& other_rank, const std::string& other,
+/// "rank 0 called X but rank 1 called Y"; with `difference` when both are described alike, with
+/// what the ranks claimed when only that differs.
+std::string unequal_in_words(const std::string& first_rank, const Signature& first,
+                             const std::string& other_rank, const Signature& other,
                              const char* difference);
 /// " sends 3 elements to rank 1, which expects 4".
 std::string counts_in_words(int64_t sent, int to, int64_t expected);

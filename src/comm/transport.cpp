@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "src/comm/read_collective.h"
+#include "src/comm/collective_parts.h"
 #include "src/comm/world.h"
 #include "weft/error.h"
 
@@ -19,22 +19,15 @@ std::string_view name_of(CollectiveKind kind) {
 }
 
 std::shared_ptr<Transport> Transport::split(int color, int key, std::string name) {
-  std::vector<std::array<int64_t, 2>> asked(static_cast<size_t>(size_));
-  const auto own = static_cast<size_t>(rank_);
-  asked[own] = {color, key};
-  if (size_ > 1) {
-    const std::vector<int64_t> counts(asked.size(), 2);
-    const Piece piece{
-        .send = asked[own].data(), .recv = asked.data(), .dtype = DType::i64, .counts = counts};
-    run({.kind = CollectiveKind::all_gather, .pieces = {&piece, 1}});
-  }
+  const std::array<int64_t, 2> own{color, key};
+  const std::vector<int64_t> asked = Communicator(shared_from_this()).all_gather_numbers(own);
   if (color < 0) return nullptr;
   std::vector<int> ranks;
   for (int r = 0; r < size_; ++r) {
-    if (asked[static_cast<size_t>(r)][0] == color) ranks.push_back(r);
+    if (asked[2 * static_cast<size_t>(r)] == color) ranks.push_back(r);
   }
   std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) {
-    return asked[static_cast<size_t>(a)][1] < asked[static_cast<size_t>(b)][1];
+    return asked[2 * static_cast<size_t>(a) + 1] < asked[2 * static_cast<size_t>(b) + 1];
   });
   return subgroup(ranks, std::move(name));
 }
@@ -50,11 +43,6 @@ void Transport::claim(uint64_t hash, std::string_view words) {
 void Transport::exchange(const Exchange&, ExchangeReader&) {
   fail("exchange: the ranks of ", name_,
        " do not map each other's memory, expected ranks of one host");
-}
-
-Work Transport::start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) {
-  exchange(call, *reader);
-  return {};
 }
 
 int Transport::index_among(std::span<const int> ranks) const {
@@ -89,7 +77,8 @@ class FakeTransport final : public Transport {
   bool in_memory(DeviceKind) const override { return in_memory_; }
   Work start(const Collective& call) override {
     ++traffic_.collectives;
-    traffic_.bytes += run_with_absent_peers(call, rank_, shown_);
+    traffic_.bytes += received_bytes(call, rank_, size_);
+    run_with_absent_peers(call, rank_, shown_);
     return {};
   }
   void exchange(const Exchange& call, ExchangeReader& reader) override {

@@ -137,9 +137,6 @@ class Transport : public std::enable_shared_from_this<Transport> {
 
   /// Runs an exchange to its end. std::invalid_argument where not `in_memory`.
   virtual void exchange(const Exchange& call, ExchangeReader& reader);
-  /// Starts an exchange. The data that `call` points to must live until the Work is done, which
-  /// keeps the reader.
-  virtual Work start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader);
 
   /// Makes the groups of equal `color`, ordered by (key, rank); null for a negative color.
   /// Collective.

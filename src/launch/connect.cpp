@@ -3,12 +3,15 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
+#include <charconv>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <initializer_list>
+#include <map>
 #include <numeric>
 #include <thread>
 #include <utility>
@@ -16,10 +19,12 @@
 #include "src/comm/flight/record.h"
 #include "src/comm/memory/memory_worlds.h"
 #include "src/comm/memory/rendezvous.h"
+#include "src/comm/nccl/nccl_transport.h"
 #include "src/comm/waiter.h"
 #include "src/device/memory.h"
 #include "src/device/shared_memory.h"
-#include "src/launch/process.h"
+#include "src/kernels/matmul/product.h"
+#include "src/launch/run_ranks.h"
 #include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/error.h"
@@ -28,15 +33,121 @@
 #include "weft/ranks.h"
 #include "weft/storage.h"
 
-#ifdef WEFT_WITH_CUDA
-#include "src/comm/nccl/nccl_transport.h"
-#endif
 #ifdef WEFT_WITH_MPI
 #include "src/comm/mpi/engine.h"
 #include "src/comm/mpi/mpi_transport.h"
 #endif
 
 namespace weft {
+
+static std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+static int number_in_variable(const char* name) {
+  const std::string text = variable(name);
+  int number = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (text.empty() || error != std::errc() || stop != end || number < 0) {
+    fail("connect: the environment variable ", name, " is ", in_quotes(text),
+         ", expected a number of at least 0");
+  }
+  return number;
+}
+
+/// How this process was started: alone, or as one rank of several.
+struct Launched {
+  /// "weft run", "mpirun", "torchrun", "srun"; empty when alone.
+  std::string by = {};
+  int rank = 0;
+  int size = 1;
+  /// Within this host; `local_size` is 0 when unknown.
+  int local_rank = 0;
+  int local_size = 1;
+  /// Equal for all processes of a job.
+  std::string job = {};
+};
+
+/// The names of a launcher's environment variables.
+struct LauncherVariables {
+  const char* by;
+  const char* rank;
+  const char* size;
+  const char* local_rank;
+  const char* local_size;
+};
+
+static Launched read(const LauncherVariables& names) {
+  const Launched launched{names.by, number_in_variable(names.rank), number_in_variable(names.size),
+                          number_in_variable(names.local_rank),
+                          names.local_size ? number_in_variable(names.local_size) : 0};
+  const bool fits = launched.rank < launched.size && launched.local_rank <= launched.rank &&
+                    launched.local_size <= launched.size;
+  if (!fits) {
+    fail("connect: ", names.rank, " is ", launched.rank, ", ", names.size, " is ", launched.size,
+         ", ", names.local_rank, " is ", launched.local_rank, " and the ranks of this host are ",
+         launched.local_size, ", expected numbers of one job");
+  }
+  return launched;
+}
+
+static bool is_set(const char* name) { return std::getenv(name) != nullptr; }
+
+/// With half a set of variables, each process would become a separate world.
+static void check_set(std::initializer_list<const char*> names) {
+  const char* present = nullptr;
+  const char* absent = nullptr;
+  for (const char* name : names) (is_set(name) ? present : absent) = name;
+  if (present && absent) {
+    fail("connect: the environment variable ", present, " is set and ", absent,
+         " is not, expected both");
+  }
+}
+
+/// Reads the variables that weft run, mpirun (Open MPI), torchrun and srun set, in this order.
+/// Throws std::invalid_argument naming a variable that is missing or not a number.
+static Launched launched_from_environment() {
+  Launched launched;
+  check_set({"WEFT_RANK", "WEFT_WORLD_SIZE", "WEFT_LOCAL_RANK", "WEFT_LOCAL_WORLD_SIZE"});
+  if (is_set("WEFT_WORLD_SIZE")) {
+    launched = read(
+        {"weft run", "WEFT_RANK", "WEFT_WORLD_SIZE", "WEFT_LOCAL_RANK", "WEFT_LOCAL_WORLD_SIZE"});
+    launched.job = variable("WEFT_JOB");
+  } else if (is_set("OMPI_COMM_WORLD_SIZE")) {
+    launched = read({"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                     "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"});
+    launched.job = concat(variable("PMIX_NAMESPACE"), '-', variable("OMPI_MCA_ess_base_jobid"));
+  } else if (is_set("RANK") && is_set("WORLD_SIZE")) {
+    check_set({"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_PORT"});
+    launched = read({"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"});
+    launched.job = concat(variable("TORCHELASTIC_RUN_ID"), '-', variable("MASTER_PORT"), '-',
+                          variable("TORCHELASTIC_RESTART_COUNT"));
+  } else if (is_set("SLURM_STEP_ID") && is_set("SLURM_STEP_NUM_TASKS")) {
+    // Without srun, in a batch script, there is no step.
+    launched = read({"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr});
+    if (variable("SLURM_STEP_NUM_NODES") == "1") launched.local_size = launched.size;
+    launched.job = concat(variable("SLURM_JOB_ID"), '.', variable("SLURM_STEP_ID"));
+  }
+  return launched.size > 1 ? launched : Launched();
+}
+
+std::string build_in_words() {
+  std::string words = "weft " WEFT_VERSION ", g++ " __VERSION__;
+#ifdef __AVX512F__
+  words += ", AVX-512";
+#elif defined(__AVX2__)
+  words += ", AVX2";
+#endif
+#ifdef WEFT_WITH_ONEDNN
+  words += concat(", ", onednn_in_words());
+#endif
+#ifndef NDEBUG
+  words += ", debug";
+#endif
+  return words;
+}
 
 namespace {
 
@@ -126,22 +237,13 @@ static std::shared_ptr<ProcessWorld> join_host(Connection& made, const HostMembe
   return world;
 }
 
-/// Memory of GPUs is exchanged too, where this build can.
-static std::shared_ptr<Transport> with_gpus(std::shared_ptr<Transport> host) {
-#ifdef WEFT_WITH_CUDA
-  return with_nccl(std::move(host));
-#else
-  return host;
-#endif
-}
-
 static void connect_on_host(Connection& made, const Launched& launched, const RunOptions& options) {
   std::vector<int> ranks(static_cast<size_t>(launched.size));
   std::iota(ranks.begin(), ranks.end(), 0);
   const HostMembers members{launched.job, launched.local_rank, launched.local_size,
                             build_in_words()};
   const auto world = join_host(made, members, launched, std::move(ranks), options);
-  made.world = Communicator(with_gpus(world->world_transport()));
+  made.world = Communicator(with_nccl(world->world_transport()));
 }
 
 #ifdef WEFT_WITH_MPI
@@ -157,23 +259,23 @@ static std::string host_in_words() {
   return words;
 }
 
-static void check_builds(const std::vector<std::string>& builds) {
-  for (size_t rank = 1; rank < builds.size(); ++rank) {
-    if (builds[rank] == builds[0]) continue;
+/// Each process's text: its build, and in a second line its host.
+static void check_builds(const std::vector<std::string>& texts) {
+  const auto build_of = [](const std::string& text) { return text.substr(0, text.find('\n')); };
+  for (size_t rank = 1; rank < texts.size(); ++rank) {
+    if (build_of(texts[rank]) == build_of(texts[0])) continue;
     fail_call("connect", "rank ", rank,
-              " is another build, which may compute other bits: ", builds[rank], "; rank 0 is ",
-              builds[0]);
+              " is another build, which may compute other bits: ", build_of(texts[rank]),
+              "; rank 0 is ", build_of(texts[0]));
   }
 }
 
 /// Returns the host of each rank, numbered from 0 by first occurrence.
 static std::vector<int> numbered(const std::vector<std::string>& hosts) {
-  std::vector<std::string> seen;
+  std::map<std::string, int> seen;
   std::vector<int> numbers;
   for (const std::string& host : hosts) {
-    const auto found = std::find(seen.begin(), seen.end(), host);
-    numbers.push_back(static_cast<int>(found - seen.begin()));
-    if (found == seen.end()) seen.push_back(host);
+    numbers.push_back(seen.emplace(host, static_cast<int>(seen.size())).first->second);
   }
   return numbers;
 }
@@ -187,8 +289,10 @@ static void connect_by_mpi(Connection& made, const Launched& launched, const Run
               ", but MPI says rank ", engine->rank(), " of ", engine->size(),
               "; ranks on several hosts are started by mpirun, or by srun --mpi=pmix");
   }
-  check_builds(engine->all_gather(build_in_words(), options.deadline));
-  const std::vector<int> hosts = numbered(engine->all_gather(host_in_words(), options.deadline));
+  const std::vector<std::string> processes =
+      engine->all_gather(concat(build_in_words(), '\n', host_in_words()), options.deadline);
+  check_builds(processes);
+  const std::vector<int> hosts = numbered(processes);
   std::vector<int> here;
   int index = 0;
   for (int rank = 0; rank < launched.size; ++rank) {
@@ -201,7 +305,7 @@ static void connect_by_mpi(Connection& made, const Launched& launched, const Run
                             static_cast<int>(here.size()), build_in_words()};
   engine->attach(join_host(made, members, launched, here, options));
   made.mpi = engine;
-  made.world = Communicator(with_gpus(mpi_world(engine, hosts)));
+  made.world = Communicator(with_nccl(mpi_world(engine, hosts)));
 }
 #endif
 

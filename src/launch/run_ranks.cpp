@@ -6,7 +6,7 @@
 #include "src/comm/flight/record.h"
 #include "src/comm/memory/memory_worlds.h"
 #include "src/device/context_scope.h"
-#include "src/launch/process.h"
+#include "src/launch/run_ranks.h"
 #include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/extend/descriptor.h"
@@ -53,31 +53,22 @@ void become_rank(Context& context, int wanted_threads, const RunOptions& options
   context.checks_equality = options.checks_equality;
 }
 
-/// With the rank's context in place.
-static void run_body(ThreadsWorld& world, std::shared_ptr<Transport> transport,
-                     const std::function<void(Communicator)>& body) {
-  const int rank = transport->rank();
-  try {
-    body(Communicator(std::move(transport)));
-    end_departed();
-  } catch (...) {
-    world.body_threw(rank, std::current_exception());
-    write_flight_record(text_of(std::current_exception()));
-  }
-}
-
 /// The life of one rank's thread.
 static void run_rank(ThreadsWorld& world, std::shared_ptr<Transport> transport, int threads,
                      const RunOptions& options, const std::function<void(Communicator)>& body) {
   const int rank = transport->rank();
-  try {
+  {
     Context context;
-    become_rank(context, threads, options);
-    context.flight = new_flight_record(rank, world.ranks());
     const ContextScope scope(context);
-    run_body(world, std::move(transport), body);
-  } catch (...) {
-    world.body_threw(rank, std::current_exception());
+    try {
+      become_rank(context, threads, options);
+      context.flight = new_flight_record(rank, world.ranks());
+      body(Communicator(std::move(transport)));
+      end_departed();
+    } catch (...) {
+      world.body_threw(rank, std::current_exception());
+      write_flight_record(text_of(std::current_exception()));
+    }
   }
   world.end(rank);
 }

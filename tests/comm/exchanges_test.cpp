@@ -59,30 +59,6 @@ TEST_P(Exchanges, EachPhaseBeginsWhenAllHaveEndedTheOneBefore) {
   });
 }
 
-TEST_P(Exchanges, SeveralAreUnderWay) {
-  run([&](Communicator world) {
-    if (world.size() == 1) return;
-    std::array<int64_t, 10> own{};
-    std::array<int64_t, 10> sums{};
-    std::array<MemoryBlock, 10> blocks;
-    std::array<Work, 10> works;
-    for (size_t i = 0; i < own.size(); ++i) {
-      own[i] = world.rank() * static_cast<int64_t>(i);
-      blocks[i] = number_block(own[i]);
-      const auto read = [&sums, i](int, std::span<const void* const> shown) {
-        for (const void* peer : shown) sums[i] += number_in(peer, 0);
-        return int64_t{0};
-      };
-      works[i] = world.transport()->start_exchange({.blocks = {&blocks[i], 1}, .content = i},
-                                                   std::make_unique<ReaderOf>(read));
-    }
-    for (size_t i = 0; i < works.size(); ++i) works[(i + size_t(world.rank())) % 10].wait();
-    for (size_t i = 0; i < sums.size(); ++i) {
-      ASSERT_EQ(sums[i], static_cast<int64_t>(i) * world.size() * (world.size() - 1) / 2);
-    }
-  });
-}
-
 static const std::array<MemoryBlock, 1> kOneBlock;
 
 static std::string failure_of(const std::function<void(Communicator)>& body) {

@@ -7,9 +7,8 @@
 #include <memory>
 #include <vector>
 
+#include "src/comm/collective_parts.h"
 #include "src/comm/nccl/nccl_transport.h"
-#include "src/comm/ranges.h"
-#include "src/comm/read_collective.h"
 #include "src/comm/transport.h"
 #include "src/device/cuda/runtime.h"
 #include "src/device/cuda/staging.h"
@@ -136,9 +135,6 @@ class StagingTransport final : public Transport {
   }
   void exchange(const Exchange& call, ExchangeReader& reader) override {
     gpus_->exchange(call, reader);
-  }
-  Work start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) override {
-    return gpus_->start_exchange(call, std::move(reader));
   }
   std::shared_ptr<Transport> subgroup(std::span<const int> ranks, std::string name) override {
     return std::make_shared<StagingTransport>(gpus_->subgroup(ranks, std::move(name)));

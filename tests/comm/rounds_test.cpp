@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/comm/ranges.h"
+#include "src/comm/collective_parts.h"
 
 #include <cstring>
 

@@ -50,7 +50,8 @@ WEFT_API std::string read_file(const std::string& what, const std::string& path,
 /// `what` (the caller or its flag), the path, the call and the reason.
 class WEFT_API OutputFile : NotCopied {
  public:
-  enum class Mode { replace, append };
+  /// `replace_own`: a new file is readable by the user only, and no link is followed.
+  enum class Mode { replace, append, replace_own };
 
   /// Opens `path`, or makes it. std::invalid_argument when it cannot be written,
   /// std::runtime_error when the system has no descriptor or space left, or fails.

@@ -19,6 +19,7 @@
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/descriptor.h"
+#include "weft/extend/file.h"
 
 namespace weft {
 
@@ -214,24 +215,17 @@ static void listen_for_signal() {
 static void write_file(const std::string& folder, const FlightRecord& record,
                        std::string_view reason) {
   ::mkdir(folder.c_str(), 0700);
-  const std::string text = record.json(reason);
   const std::string path = concat(folder, "/rank-", record.rank(), ".json");
   const std::string part = concat(path, '.', ::getpid(), ".part");
-  open_standard_descriptors();
-  const int file = above_standard(
-      ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (file < 0) return;
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t n = ::write(file, text.data() + done, text.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) break;
-    done += static_cast<size_t>(n);
+  try {
+    OutputFile file("flight record", part, OutputFile::Mode::replace_own);
+    file.write(record.json(reason));
+    file.close();
+    if (::rename(part.c_str(), path.c_str()) == 0) return;
+  } catch (const std::exception&) {
+    // As when the name cannot be changed.
   }
-  const bool closed = ::close(file) == 0;
-  if (!closed || done < text.size() || ::rename(part.c_str(), path.c_str()) != 0) {
-    ::unlink(part.c_str());
-  }
+  ::unlink(part.c_str());
 }
 
 std::shared_ptr<FlightRecord> new_flight_record(int rank, int ranks) {

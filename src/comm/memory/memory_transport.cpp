@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/comm/memory/memory_transport.h"
 
+#include "src/comm/collective_parts.h"
+#include "src/comm/memory/exchange_order.h"
 #include "src/comm/memory/publication.h"
-#include "src/comm/ranges.h"
-#include "src/comm/read_collective.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -28,10 +28,9 @@ static int phases_in(const Collective& call) { return phases_of(call.kind); }
 /// read, and when all have published, reads what it needs, phase by phase.
 class ExchangeWork : public PendingWork {
  public:
-  /// Publishes at once, unless the world is aborted. `reader` is used until the work is done; it is
-  /// null when there are no phases.
+  /// Publishes at once, unless the world is aborted. `reader` is used until the work is done.
   template <class Call>
-  ExchangeWork(MemoryTransport& transport, const Call& call, ExchangeReader* reader)
+  ExchangeWork(MemoryTransport& transport, const Call& call, ExchangeReader& reader)
       : PendingWork(transport.group(), transport.rank(), transport.next_collective()),
         transport_(transport),
         reader_(reader),
@@ -181,11 +180,11 @@ class ExchangeWork : public PendingWork {
   int64_t read_peers(int phase) {
     try {
       // The rounds are known once all ranks have published.
-      if (phase == 0) phases_ *= reader_->rounds(shown());
+      if (phase == 0) phases_ *= reader_.rounds(shown());
       order_.await(phase);
       if (phase == 0) flight().begins_on(order_.stream());
       const StreamScope scope(order_.stream());
-      const int64_t bytes = reader_->read(phase, shown());
+      const int64_t bytes = reader_.read(phase, shown());
       slot_.reading.store(0, std::memory_order_release);
       return bytes;
     } catch (const PeerMismatch& mismatch) {
@@ -199,7 +198,7 @@ class ExchangeWork : public PendingWork {
   }
 
   MemoryTransport& transport_;
-  ExchangeReader* reader_;
+  ExchangeReader& reader_;
   /// The phases of one round; once these are known, of all rounds.
   int phases_;
   /// The last phase that this rank has finished; -1: it has only published.
@@ -228,19 +227,7 @@ class StartedCollective final : private KeptTransport,
       : KeptTransport{transport.shared_from_this()},
         StoredCollective(call),
         CollectiveReader(StoredCollective::call(), transport.rank()),
-        ExchangeWork(transport, StoredCollective::call(), this) {}
-};
-
-class StartedExchange final : private KeptTransport, public ExchangeWork {
- public:
-  StartedExchange(MemoryTransport& transport, const Exchange& call,
-                  std::unique_ptr<ExchangeReader> reader)
-      : KeptTransport{transport.shared_from_this()},
-        ExchangeWork(transport, call, reader.get()),
-        reader_(std::move(reader)) {}
-
- private:
-  std::unique_ptr<ExchangeReader> reader_;
+        ExchangeWork(transport, StoredCollective::call(), *this) {}
 };
 
 /// Waits until all ranks have read what a call published that has already ended for this rank.
@@ -260,6 +247,16 @@ class ReadersWork final : public PendingWork {
 
   const uint64_t progress_;
 };
+
+/// Destroys the events of exchanges.
+MemoryGroup::~MemoryGroup() {
+  for (const SlotEvents& events : events_) {
+    for (void* event : events.points) {
+      if (event) cuda::destroy_event(event);
+    }
+    for (void* event : events.former) cuda::destroy_event(event);
+  }
+}
 
 MemoryTransport::MemoryTransport(std::shared_ptr<MemoryGroup> group, int rank)
     : Transport(rank, group->size(), group->name),
@@ -294,22 +291,14 @@ Work MemoryTransport::start(const Collective& call) {
 void MemoryTransport::run(const Collective& call) {
   if (is_message(call.kind)) return start(call).wait();
   CollectiveReader reader(call, rank_);
-  ExchangeWork(*this, call, &reader).wait();
-}
-
-static void check_phases(const Exchange& call) {
-  if (call.phases() >= 1 && call.phases() <= kMaxPhases) return;
-  fail("exchange: number of phases is ", call.phases(), ", expected 1 to ", kMaxPhases);
+  ExchangeWork(*this, call, reader).wait();
 }
 
 void MemoryTransport::exchange(const Exchange& call, ExchangeReader& reader) {
-  check_phases(call);
-  ExchangeWork(*this, call, &reader).wait();
-}
-
-Work MemoryTransport::start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) {
-  check_phases(call);
-  return Work(std::make_unique<StartedExchange>(*this, call, std::move(reader)));
+  if (call.phases() < 1 || call.phases() > kMaxPhases) {
+    fail("exchange: number of phases is ", call.phases(), ", expected 1 to ", kMaxPhases);
+  }
+  ExchangeWork(*this, call, reader).wait();
 }
 
 std::shared_ptr<Transport> MemoryTransport::subgroup(std::span<const int> ranks, std::string name) {

@@ -34,7 +34,6 @@ class MemoryTransport final : public Transport {
   Work start(const Collective& call) override;
   void run(const Collective& call) override;
   void exchange(const Exchange& call, ExchangeReader& reader) override;
-  Work start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) override;
   std::shared_ptr<Transport> subgroup(std::span<const int> ranks, std::string name) override;
   World* world() const override { return group_->world.get(); }
   std::span<const int> world_ranks() const override { return group_->world_ranks; }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "src/comm/collective_parts.h"
 #include "src/comm/memory/memory_transport.h"
 #include "src/comm/memory/publication.h"
-#include "src/comm/read_collective.h"
 
 namespace weft {
 

@@ -4,8 +4,7 @@
 #include <cstring>
 #include <memory>
 
-#include "src/comm/ranges.h"
-#include "src/comm/read_collective.h"
+#include "src/comm/collective_parts.h"
 #include "src/device/shared_memory.h"
 #include "src/kernels/copy/copy.h"
 

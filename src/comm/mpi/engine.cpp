@@ -60,6 +60,7 @@ MpiEngine::MpiEngine(std::chrono::milliseconds deadline)
       rank_(session_->rank()),
       size_(session_->size()),
       ended_(static_cast<size_t>(size_)),
+      bootstraps_(static_cast<size_t>(size_)),
       greatest_tag_(session_->greatest_tag()),
       termination_(std::make_unique<Termination>()) {
   thread_ = std::thread([this] { run(); });
@@ -172,7 +173,7 @@ void MpiEngine::poll() noexcept {
 void MpiEngine::take(int from, const MpiHeader& header, MpiPayload payload) {
   switch (header.topic) {
     case MpiTopic::bootstrap: {
-      Bootstrap& part = bootstrap(header.sequence)[static_cast<size_t>(from)];
+      Bootstrap& part = bootstraps_[static_cast<size_t>(from)];
       part.bytes = header.elements;
       part.text.append(reinterpret_cast<const char*>(payload.data()), payload.size());
       return;
@@ -227,24 +228,13 @@ int MpiEngine::new_tags() {
   return (next_tag_ += 2) - 2;
 }
 
-std::vector<MpiEngine::Bootstrap>& MpiEngine::bootstrap(uint64_t round) {
-  std::vector<Bootstrap>& parts = bootstraps_[round];
-  parts.resize(static_cast<size_t>(size_));
-  return parts;
-}
-
 std::vector<std::string> MpiEngine::all_gather(std::string_view own,
                                                std::chrono::milliseconds deadline) {
-  uint64_t round = 0;
   {
     const Lock lock(mutex_);
-    round = bootstrap_rounds_++;
-    bootstrap(round)[static_cast<size_t>(rank_)] = {std::string(own),
-                                                    static_cast<int64_t>(own.size())};
-    const MpiHeader header{.topic = MpiTopic::bootstrap,
-                           .from = rank_,
-                           .sequence = round,
-                           .elements = static_cast<int64_t>(own.size())};
+    bootstraps_[static_cast<size_t>(rank_)] = {std::string(own), static_cast<int64_t>(own.size())};
+    const MpiHeader header{
+        .topic = MpiTopic::bootstrap, .from = rank_, .elements = static_cast<int64_t>(own.size())};
     size_t sent = 0;
     do {
       const auto part = own.substr(sent, static_cast<size_t>(kMpiShortBytes));
@@ -259,30 +249,26 @@ std::vector<std::string> MpiEngine::all_gather(std::string_view own,
     const Lock lock(mutex_);
     poll();
     if (early_error_) std::rethrow_exception(early_error_);
-    std::vector<Bootstrap>& parts = bootstrap(round);
-    for (const Bootstrap& part : parts) {
+    for (const Bootstrap& part : bootstraps_) {
       if (part.bytes != static_cast<int64_t>(part.text.size())) return false;
     }
-    for (Bootstrap& part : parts) texts.push_back(std::move(part.text));
-    bootstraps_.erase(round);
+    for (Bootstrap& part : bootstraps_) texts.push_back(std::move(part.text));
     return true;
   });
-  if (!has_all) fail_late(round, deadline);
+  if (!has_all) fail_late(deadline);
   return texts;
 }
 
-void MpiEngine::fail_late(uint64_t round, std::chrono::milliseconds deadline) {
+void MpiEngine::fail_late(std::chrono::milliseconds deadline) {
   const Lock lock(mutex_);
-  const std::vector<Bootstrap>& parts = bootstrap(round);
-  std::string missing;
-  int first = -1;
+  std::vector<int> missing;
   for (int r = 0; r < size_; ++r) {
-    if (parts[static_cast<size_t>(r)].bytes >= 0) continue;
-    missing += concat(missing.empty() ? "" : ", ", "rank ", r);
-    if (first < 0) first = r;
+    if (bootstraps_[static_cast<size_t>(r)].bytes < 0) missing.push_back(r);
   }
-  throw CommError(concat("mpi: ", missing, " did not connect within ", deadline.count(), " ms"),
-                  first, "connect", bootstrap_rounds_);
+  const auto name = [](int rank) { return concat("rank ", rank); };
+  throw CommError(
+      concat("mpi: ", listed(missing, name), " did not connect within ", deadline.count(), " ms"),
+      missing.empty() ? -1 : missing.front(), "connect", 1);
 }
 
 /// Reports ranks that exited without an end message, after a while: it may still be in transit.

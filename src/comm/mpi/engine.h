@@ -6,7 +6,6 @@
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -38,8 +37,8 @@ class MpiEngine : NotCopied {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  /// Returns every process's string, by rank; called by all, in the same order. CommError names the
-  /// processes that did not call within the deadline.
+  /// Returns every process's string, by rank; called once, by all. CommError names the processes
+  /// that did not call within the deadline.
   std::vector<std::string> all_gather(std::string_view own, std::chrono::milliseconds deadline);
   /// Connects `world`, whose ranks must be MPI's: its failures are sent to all processes, and
   /// theirs abort it. Must precede the first collective.
@@ -93,8 +92,7 @@ class MpiEngine : NotCopied {
   void take(int from, const MpiHeader& header, MpiPayload payload);
   void take_failure(const MpiHeader& header, MpiPayload payload);
   void send_failure();
-  std::vector<Bootstrap>& bootstrap(uint64_t round);
-  [[noreturn]] void fail_late(uint64_t round, std::chrono::milliseconds deadline);
+  [[noreturn]] void fail_late(std::chrono::milliseconds deadline);
   void look_for_gone_ranks();
   void stop_thread();
 
@@ -111,8 +109,7 @@ class MpiEngine : NotCopied {
   std::exception_ptr early_error_;
   MpiRouting routing_;
   std::vector<uint8_t> ended_;
-  std::map<uint64_t, std::vector<Bootstrap>> bootstraps_;
-  uint64_t bootstrap_rounds_ = 0;
+  std::vector<Bootstrap> bootstraps_;
   int greatest_tag_;
   int next_tag_ = 1;
   uint64_t messages_ = 0;

@@ -23,9 +23,8 @@ Work MpiTransport::start(const Collective& call) {
   if (!call.pieces.empty() && call.pieces[0].device.kind == DeviceKind::cuda) {
     refuse_device_memory(name(), call.pieces[0].device);
   }
-  std::unique_ptr<MpiWork> work = is_message(call.kind)
-                                      ? mpi_message(*this, call, ++messages_)
-                                      : mpi_collective(*this, call, ++collectives_);
+  const uint64_t number = is_message(call.kind) ? ++messages_ : ++collectives_;
+  std::unique_ptr<MpiWork> work = mpi_work(*this, call, number);
   const MpiEngine::Lock lock = engine_->lock();
   work->start();
   return Work(std::move(work));

@@ -173,13 +173,7 @@ class MpiWork : public Waitable {
   std::exception_ptr failure_;
 };
 
-/// A collective of processes, not started yet. Each rank sends all others a description of its
-/// call, with its small data. When all calls have arrived and agree, large data goes directly to
-/// the ranks that need it.
-std::unique_ptr<MpiWork> mpi_collective(MpiTransport& transport, const Collective& call,
-                                        uint64_t number);
-/// One end of a point-to-point message between two processes, not started yet.
-std::unique_ptr<MpiWork> mpi_message(MpiTransport& transport, const Collective& call,
-                                     uint64_t number);
+/// A call of that number of collectives or messages between processes, not started yet.
+std::unique_ptr<MpiWork> mpi_work(MpiTransport& transport, const Collective& call, uint64_t number);
 
 }  // namespace weft

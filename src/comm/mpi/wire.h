@@ -17,8 +17,6 @@ enum class MpiTopic : int32_t {
   bootstrap,
   /// A rank calls a collective: its Signature, then its small data.
   call,
-  /// Small results that a rank has reduced.
-  results,
   /// The start of a send, with its data if small.
   message,
   /// The receiver is ready for the data of a send.
@@ -37,7 +35,7 @@ struct MpiHeader {
   /// The sender's rank in the group; for a failure, the rank at fault.
   int32_t from = -1;
   uint64_t group = 0;
-  /// Number of the collective or bootstrap, or the sender's number of a send.
+  /// Number of the collective, or the sender's number of a send.
   uint64_t sequence = 0;
   /// call: elements sent to this receiver; message: elements sent; bootstrap: bytes.
   int64_t elements = 0;

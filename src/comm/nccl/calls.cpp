@@ -2,6 +2,7 @@
 #include "src/comm/nccl/calls.h"
 
 #include <algorithm>
+#include <bit>
 #include <condition_variable>
 #include <thread>
 #include <utility>
@@ -36,12 +37,9 @@ void NcclAgreement::add(const NcclCallName& call, uint64_t variant) {
 }
 
 std::vector<uint64_t> NcclAgreement::gathered(std::span<const uint64_t> own) const {
-  const auto ranks = static_cast<size_t>(host_transport_->size());
-  std::vector<uint64_t> all(ranks * own.size());
-  const std::vector<int64_t> counts(ranks, static_cast<int64_t>(own.size()));
-  const Piece piece{.send = own.data(), .recv = all.data(), .dtype = DType::i64, .counts = counts};
-  host_transport_->run({.kind = CollectiveKind::all_gather, .pieces = {&piece, 1}});
-  return all;
+  const auto* numbers = reinterpret_cast<const int64_t*>(own.data());
+  const auto all = Communicator(host_transport_).all_gather_numbers({numbers, own.size()});
+  return {all.begin(), all.end()};
 }
 
 void NcclAgreement::fail(const NcclCallName& call, int at_fault, const std::string& text) {
@@ -55,19 +53,18 @@ void NcclAgreement::compare_counts(const NcclCallName& call, std::span<const int
                                    std::span<const int64_t> expected) {
   // A rank that made another call compares no counts, but its next comparison meets this one.
   compare();
-  std::vector<uint64_t> own(sent.begin(), sent.end());
+  std::vector<int64_t> own(sent.begin(), sent.end());
   own.insert(own.end(), expected.begin(), expected.end());
-  const std::vector<uint64_t> all = gathered(own);
+  const std::vector<int64_t> all = Communicator(host_transport_).all_gather_numbers(own);
   const size_t ranks = sent.size();
   for (size_t from = 0; from < ranks; ++from) {
     for (size_t to = 0; to < ranks; ++to) {
-      const uint64_t sends = all[from * 2 * ranks + to];
-      const uint64_t expects = all[to * 2 * ranks + ranks + from];
+      const int64_t sends = all[from * 2 * ranks + to];
+      const int64_t expects = all[to * 2 * ranks + ranks + from];
       if (sends == expects) continue;
       fail(call, static_cast<int>(from),
            concat(call.title(), ": rank ", from,
-                  counts_in_words(static_cast<int64_t>(sends), static_cast<int>(to),
-                                  static_cast<int64_t>(expects))));
+                  counts_in_words(sends, static_cast<int>(to), expects)));
     }
   }
 }
@@ -89,13 +86,16 @@ void NcclAgreement::fail_diverged() {
     for (uint64_t r = 1; r < ranks; ++r) {
       if (all[r * kCalls + place] == all[place]) continue;
       const NcclCallName& call = calls_[place];
-      const std::string own = in_words_with_claim(call.signature);
-      const Communicator host(host_transport_);
-      const std::string zero = host.broadcast(own, 0);
-      const std::string other = host.broadcast(own, static_cast<int>(r));
+      using Words = std::array<uint64_t, sizeof(Signature) / sizeof(uint64_t)>;
+      const std::vector<uint64_t> called = gathered(std::bit_cast<Words>(call.signature));
+      const auto signature_of = [&](uint64_t rank) {
+        Words words;
+        std::copy_n(called.data() + rank * words.size(), words.size(), words.data());
+        return std::bit_cast<Signature>(words);
+      };
       fail(call, static_cast<int>(r),
            concat(call.group, ": nccl call number ", number, ": ",
-                  unequal_in_words("rank 0", zero, concat("rank ", r), other,
+                  unequal_in_words("rank 0", signature_of(0), concat("rank ", r), signature_of(r),
                                    "on another stream or in another way")));
     }
   }

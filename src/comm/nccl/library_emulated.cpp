@@ -10,7 +10,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <thread>
 #include <tuple>
 #include <vector>
@@ -34,11 +33,10 @@ std::atomic<bool> hangs_next{false}, fails_next{false};
 struct Side {
   int rank;
   Move move;
-  /// The work that its stream had queued when it called.
-  Mark called;
-  /// The data it reads from the others, and the point where its stream has read it.
-  std::vector<std::byte> staged = {};
-  std::optional<Mark> read = {};
+  /// What it sends, copied when its stream reaches the move.
+  std::vector<std::byte> sent = {};
+  /// The work of its stream up to that copy.
+  Mark copied = {};
 };
 
 /// A move that ranks do together: all of a collective, or a message's sender and receiver.
@@ -50,9 +48,6 @@ struct Meeting {
   bool is_complete() const {
     return std::all_of(sides.begin(), sides.end(),
                        [](const auto& part) { return part != nullptr; });
-  }
-  bool is_read() const {
-    return std::all_of(sides.begin(), sides.end(), [](const auto& part) { return part->read; });
   }
   /// Whether all ranks make the same call; if not, NCCL would hang or compute wrong results.
   bool agrees() const {
@@ -84,52 +79,50 @@ struct End {
   uint64_t collectives = 0;
   std::map<std::pair<int, int>, uint64_t> messages = {};
   std::string error = {};
-  /// The moves being queued, and how far they are.
+  /// The moves being queued.
   std::shared_ptr<Queue> queue = {};
   std::vector<std::pair<std::shared_ptr<Meeting>, Side*>> moves = {};
-  bool has_read = false;
 };
 
 size_t bytes_of(const Move& move) { return static_cast<size_t>(move.count) * size_of(move.dtype); }
 
-/// Reduces in reverse rank order, because NCCL's order differs from weft's too.
-void reduce_sides(const Meeting& meeting, size_t offset, Side& own) {
-  std::vector<const void*> sources;
-  for (auto part = meeting.sides.rbegin(); part != meeting.sides.rend(); ++part) {
-    sources.push_back(static_cast<const std::byte*>((*part)->move.send) + offset);
-  }
-  const ReduceInto into{own.staged.data(), own.move.dtype, false, cpu};
-  reduce_n(own.move.op, own.move.dtype, sources, into, own.move.count);
-}
-
-void copy_into(Side& own, size_t offset, const Side& from) {
-  std::memcpy(own.staged.data() + offset, from.move.send, bytes_of(from.move));
-}
-
-/// Copies the data that this rank reads aside: others may overwrite it once all have read.
-void stage(const Meeting& meeting, Side& own) {
+/// Copies the data that a rank sends aside: its stream may overwrite it before others read it.
+void copy_sent(Side& own, size_t ranks) {
+  if (own.move.kind == Move::Kind::recv) return;
   const DeviceMemoryOpen open;
-  const size_t bytes = bytes_of(own.move);
-  const auto rank = static_cast<size_t>(own.rank);
-  own.staged.resize(own.move.kind == Move::Kind::all_gather ? bytes * meeting.sides.size() : bytes);
-  switch (own.move.kind) {
+  const auto* sent = static_cast<const std::byte*>(own.move.send);
+  const bool sends_parts = own.move.kind == Move::Kind::reduce_scatter;
+  own.sent.assign(sent, sent + bytes_of(own.move) * (sends_parts ? ranks : 1));
+}
+
+/// Writes what a rank receives.
+void receive(const Meeting& meeting, const Side& own) {
+  const DeviceMemoryOpen open;
+  const Move& move = own.move;
+  const size_t bytes = bytes_of(move);
+  auto* to = static_cast<std::byte*>(move.recv);
+  const auto copy = [&](size_t from) {
+    std::memcpy(to, meeting.sides[from]->sent.data(), bytes);
+    to += bytes;
+  };
+  // In reverse rank order, because NCCL's order differs from weft's too.
+  const auto reduce = [&](size_t offset) {
+    std::vector<const void*> sources;
+    for (auto part = meeting.sides.rbegin(); part != meeting.sides.rend(); ++part) {
+      sources.push_back((*part)->sent.data() + offset);
+    }
+    reduce_n(move.op, move.dtype, sources, {to, move.dtype, false, cpu}, move.count);
+  };
+  switch (move.kind) {
     case Move::Kind::all_gather:
-      for (size_t r = 0; r < meeting.sides.size(); ++r) {
-        copy_into(own, r * bytes, *meeting.sides[r]);
-      }
+      for (size_t r = 0; r < meeting.sides.size(); ++r) copy(r);
       break;
-    case Move::Kind::reduce_scatter: return reduce_sides(meeting, rank * bytes, own);
-    case Move::Kind::all_reduce: return reduce_sides(meeting, 0, own);
-    case Move::Kind::broadcast:
-      return copy_into(own, 0, *meeting.sides[static_cast<size_t>(own.move.root)]);
-    case Move::Kind::recv: return copy_into(own, 0, *meeting.sides[0]);
-    case Move::Kind::send: own.staged.clear();
+    case Move::Kind::reduce_scatter: return reduce(static_cast<size_t>(own.rank) * bytes);
+    case Move::Kind::all_reduce: return reduce(0);
+    case Move::Kind::broadcast: return copy(static_cast<size_t>(move.root));
+    case Move::Kind::recv: return copy(0);
+    case Move::Kind::send: break;
   }
-}
-
-void deliver(const Side& own) {
-  const DeviceMemoryOpen open;
-  if (!own.staged.empty()) std::memcpy(own.move.recv, own.staged.data(), own.staged.size());
 }
 
 void await_abort(const Group& group, int rank) {
@@ -140,6 +133,7 @@ void await_abort(const Group& group, int rank) {
 
 /// Adds a move of this rank to those being queued.
 void add_move(End& end, const Move& move) {
+  const cuda::emulated::QueuedOnly scope;  // as in `advance`
   std::tuple<int, int, uint64_t> key{-1, -1, 0};
   size_t ranks = static_cast<size_t>(end.group->ranks), place = static_cast<size_t>(end.rank);
   if (move.kind == Move::Kind::send || move.kind == Move::Kind::recv) {
@@ -158,56 +152,36 @@ void add_move(End& end, const Move& move) {
     meeting->hangs = hangs_next.exchange(false);
   }
   const std::shared_ptr<Meeting> found = meeting;
-  found->sides[place] =
-      std::make_unique<Side>(Side{end.rank, move, cuda::emulated::mark_of(end.queue)});
-  end.moves.emplace_back(found, found->sides[place].get());
+  found->sides[place] = std::make_unique<Side>(Side{end.rank, move});
+  Side* const own = found->sides[place].get();
+  cuda::emulated::enqueue(end.queue, [found, own, ranks] { copy_sent(*own, ranks); });
+  own->copied = cuda::emulated::mark_of(end.queue);
+  end.moves.emplace_back(found, own);
   if (found->is_complete()) {
     end.group->open.erase(key);
     if (!found->agrees()) found->hangs = true;
   }
 }
 
-/// Reads wait for everything that the other ranks' streams had queued when they called.
-void queue_reads(End& end) {
+/// Queues the moves when all of their ranks have called. They wait for everything that the other
+/// ranks' streams had queued by then.
+void advance(End& end) {
+  for (const auto& [meeting, part] : end.moves) {
+    if (!meeting->is_complete()) return;
+  }
+  // A hanging operation must not run here, because its owner could not abort it.
+  const cuda::emulated::QueuedOnly scope;
   for (const auto& [meeting, part] : end.moves) {
     for (const auto& other : meeting->sides) {
-      if (other.get() != part) cuda::emulated::enqueue_wait(end.queue, other->called);
+      if (other.get() != part) cuda::emulated::enqueue_wait(end.queue, other->copied);
     }
     cuda::emulated::enqueue(end.queue,
                             [meeting = meeting, part = part, group = end.group, rank = end.rank] {
                               if (meeting->hangs) return await_abort(*group, rank);
-                              stage(*meeting, *part);
+                              receive(*meeting, *part);
                             });
   }
-  for (const auto& [meeting, part] : end.moves) {
-    part->read = cuda::emulated::mark_of(end.queue);
-  }
-  end.has_read = true;
-}
-
-/// Writes, and all later work, wait until the other ranks have read.
-void queue_writes(End& end) {
-  for (const auto& [meeting, part] : end.moves) {
-    if (meeting->hangs) continue;
-    for (const auto& other : meeting->sides) {
-      cuda::emulated::enqueue_wait(end.queue, *other->read);
-    }
-    cuda::emulated::enqueue(end.queue, [meeting = meeting, part = part] { deliver(*part); });
-  }
   end.moves.clear();
-  end.has_read = false;
-}
-
-/// Queues the operations that are ready.
-void advance(End& end) {
-  // A hanging operation must not run here, because its owner could not abort it.
-  const cuda::emulated::QueuedOnly scope;
-  const auto all = [&](auto is_so) {
-    return std::all_of(end.moves.begin(), end.moves.end(),
-                       [&](const auto& move) { return is_so(*move.first); });
-  };
-  if (!end.has_read && all([](const Meeting& one) { return one.is_complete(); })) queue_reads(end);
-  if (end.has_read && all([](const Meeting& one) { return one.is_read(); })) queue_writes(end);
 }
 
 /// A record may outlive the communicator.

@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
+#include "src/comm/collective_parts.h"
 #include "src/comm/flight/record.h"
 #include "src/comm/nccl/calls.h"
 #include "src/comm/nccl/program.h"
-#include "src/comm/ranges.h"
 #include "src/comm/transport.h"
 #include "src/device/cuda/runtime.h"
 #include "src/device/cuda/streams.h"
@@ -112,13 +112,13 @@ struct RecordedCall {
   int64_t bytes = 0;
 };
 
-class NcclGroup;
+class NcclTransport;
 
 /// The calls of a group in one graph, in order. Each replay starts them anew: they are numbered,
 /// compared between ranks, counted and watched.
 struct RecordedCalls {
   /// Must outlive its lanes.
-  std::shared_ptr<NcclGroup> group;
+  std::shared_ptr<NcclTransport> group;
   uint64_t capture = 0;
   std::vector<RecordedCall> calls = {};
   /// Flight records of the calls in progress.
@@ -132,39 +132,70 @@ struct RecordedCalls {
   }
 };
 
-/// One rank's end of a group for GPU memory: NCCL communicators, one per role of the current
-/// stream, created at the first call on it. Calls are queued on the current stream; the host waits
-/// for the other ranks at the first call of a role, at every 64th and at each all_to_all. Calls
-/// recorded in a graph are repeated by each replay.
-class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
+/// One rank's end of a group whose GPU memory is exchanged by NCCL: communicators, one per role of
+/// the current stream, created at the first call on it. Calls are queued on the current stream; the
+/// host waits for the other ranks at the first call of a role, at every 64th and at each
+/// all_to_all. Calls recorded in a graph are repeated by each replay.
+class NcclTransport final : public Transport {
  public:
   /// `host` is the group's end for host memory; it must have a world.
-  explicit NcclGroup(std::shared_ptr<Transport> host) : host_transport_(std::move(host)) {}
+  explicit NcclTransport(std::shared_ptr<Transport> host)
+      : Transport(host->rank(), host->size(), host->name()), host_transport_(std::move(host)) {}
 
-  /// All pieces must be on one GPU. Messages between two ranks are received in the order in which
-  /// they were sent; tags are ignored.
-  Work start(const Collective& call) {
+  int host_of(int rank) const override { return host_transport_->host_of(rank); }
+  void claim(uint64_t hash, std::string_view words) override {
+    host_transport_->claim(hash, words);
+  }
+  Claim take_claim() override { return host_transport_->take_claim(); }
+  bool in_memory(DeviceKind kind) const override {
+    return kind != DeviceKind::cuda && host_transport_->in_memory(kind);
+  }
+  /// All pieces must be on one GPU, or none. Messages between two ranks' GPUs are received in the
+  /// order in which they were sent; tags are ignored.
+  Work start(const Collective& call) override {
+    if (!is_on_gpu(call)) return host_transport_->start(call);
     if (!is_message(call.kind)) return start_here(call);
     Collective message = call;
-    message.root = call.root > host_transport_->rank() ? 1 : 0;
+    message.root = call.root > rank_ ? 1 : 0;
     return pair_with(call.root).start_here(message);
   }
-
-  /// Adds the calls made and the bytes received so far.
-  void add_traffic(CommunicatorTraffic& sum) const {
-    sum.bytes += received_;
-    sum.collectives += static_cast<int64_t>(calls_);
-    for (const auto& [other, pair] : pairs_) pair->add_traffic(sum);
+  void run(const Collective& call) override {
+    if (!is_on_gpu(call)) return host_transport_->run(call);
+    start(call).wait();
+  }
+  void exchange(const Exchange& call, ExchangeReader& reader) override {
+    host_transport_->exchange(call, reader);
+  }
+  std::shared_ptr<Transport> subgroup(std::span<const int> ranks, std::string name) override {
+    return std::make_shared<NcclTransport>(host_transport_->subgroup(ranks, std::move(name)));
+  }
+  void abort(const std::string& reason) override { host_transport_->abort(reason); }
+  World* world() const override { return host_transport_->world(); }
+  std::span<const int> world_ranks() const override { return host_transport_->world_ranks(); }
+  const CommunicatorTraffic& traffic() const override {
+    sum_ = host_transport_->traffic();
+    add_gpu_traffic(sum_);
+    return sum_;
   }
 
  private:
+  static bool is_on_gpu(const Collective& call) {
+    return !call.pieces.empty() && call.pieces[0].device.kind == DeviceKind::cuda;
+  }
+
+  /// Adds the calls made and the bytes received so far on GPUs.
+  void add_gpu_traffic(CommunicatorTraffic& sum) const {
+    sum.bytes += traffic_.bytes;
+    sum.collectives += static_cast<int64_t>(calls_);
+    for (const auto& [other, pair] : pairs_) pair->add_gpu_traffic(sum);
+  }
+
   /// Returns the group of this rank and `other`, for messages.
-  NcclGroup& pair_with(int other) {
+  NcclTransport& pair_with(int other) {
     if (const auto found = pairs_.find(other); found != pairs_.end()) return *found->second;
-    const int own = host_transport_->rank();
-    const std::array<int, 2> ranks{std::min(own, other), std::max(own, other)};
-    auto pair = std::make_shared<NcclGroup>(host_transport_->subgroup(
-        ranks, concat(host_transport_->name(), '/', ranks[0], "-", ranks[1])));
+    const std::array<int, 2> ranks{std::min(rank_, other), std::max(rank_, other)};
+    auto pair = std::make_shared<NcclTransport>(
+        host_transport_->subgroup(ranks, concat(name_, '/', ranks[0], "-", ranks[1])));
     return *pairs_.emplace(other, std::move(pair)).first->second;
   }
 
@@ -174,9 +205,9 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
     const int role = cuda::role_of(stream);
     const NcclCallName name = named(call, ++calls_);
     if (!control_) {
-      std::vector<int> all(static_cast<size_t>(host_transport_->size()));
+      std::vector<int> all(static_cast<size_t>(size_));
       std::iota(all.begin(), all.end(), 0);
-      control_ = host_transport_->subgroup(all, host_transport_->name() + "/nccl");
+      control_ = host_transport_->subgroup(all, name_ + "/nccl");
       agreement_.emplace(control_);
     }
     agreement_->add(name, variant_of(role, false));
@@ -195,13 +226,13 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
   Work record(const Collective& call, Graph& graph) {
     const Stream stream = current_stream(device_of(call));
     if (stream.device != graph.device()) {
-      fail("graph: ", host_transport_->name(), " exchanges memory on ", stream.device,
-           ", expected ", graph.device(), ", whose work is recorded");
+      fail("graph: ", name_, " exchanges memory on ", stream.device, ", expected ", graph.device(),
+           ", whose work is recorded");
     }
     const int role = cuda::role_of(stream);
     const auto found = lanes_.find({stream.device.index, role});
     if (found == lanes_.end()) {
-      fail(host_transport_->name(),
+      fail(name_,
            ": the recorded work of a graph makes a new kind of exchange, expected those of its run "
            "before the record");
     }
@@ -221,7 +252,8 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
     const uint64_t capture = cuda::capture_number();
     std::shared_ptr<RecordedCalls> recorded = recorded_.lock();
     if (recorded && recorded->capture == capture) return recorded;
-    recorded = std::make_shared<RecordedCalls>(RecordedCalls{shared_from_this(), capture});
+    recorded = std::make_shared<RecordedCalls>(
+        RecordedCalls{std::static_pointer_cast<NcclTransport>(shared_from_this()), capture});
     recorded_ = recorded;
     graph.around_each_play([recorded] { recorded->group->begin_again(*recorded); },
                            [recorded, device = graph.device()] { recorded->queued(device); });
@@ -240,24 +272,22 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
     }
   }
 
-  int64_t received_by(const Collective& call) const {
-    return received_bytes(call, host_transport_->rank(), host_transport_->size());
-  }
+  int64_t received_by(const Collective& call) const { return received_bytes(call, rank_, size_); }
 
   /// Counts a call in which this rank receives `bytes`, and adds it to the rank's flight record, if
   /// it keeps one.
   FlightOperation observed(const NcclCallName& call, int64_t bytes) {
-    received_ += bytes;
+    traffic_.bytes += bytes;
     FlightRecord* const record = Context::current().flight.get();
     if (!record) return {};
-    FlightOperation flight = record->begin(host_transport_->name(), call.signature, call.number);
+    FlightOperation flight = record->begin(name_, call.signature, call.number);
     flight.started();
     flight.received(bytes);
     return flight;
   }
 
   NcclCallName named(const Collective& call, uint64_t number) const {
-    NcclCallName name{host_transport_->name(), number};
+    NcclCallName name{name_, number};
     const bool is_sent = is_message(call.kind);
     sign(call, is_sent ? Claim() : host_transport_->take_claim(), name.signature);
     // Both ends of a message have the same signature.
@@ -290,8 +320,7 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
   void queue(const Collective& call, const NcclCallName& name, NcclLane& lane,
              const Stream& stream) {
     const bool in_rank_order = uses_deterministic_algorithms();
-    const NcclProgram program =
-        program_of(call, host_transport_->rank(), host_transport_->size(), in_rank_order);
+    const NcclProgram program = program_of(call, rank_, size_, in_rank_order);
     for (const NcclRound& round : program.rounds) {
       lane.queue(name, round.moves, stream);
       for (const NcclStep& step : round.steps) run_step(step);
@@ -303,61 +332,11 @@ class NcclGroup : public std::enable_shared_from_this<NcclGroup> {
   std::shared_ptr<Transport> control_;
   std::optional<NcclAgreement> agreement_;
   uint64_t calls_ = 0;
-  int64_t received_ = 0;
   /// Keyed by device and role.
   std::map<std::pair<int, int>, std::shared_ptr<NcclLane>> lanes_;
-  std::map<int, std::shared_ptr<NcclGroup>> pairs_;
+  std::map<int, std::shared_ptr<NcclTransport>> pairs_;
   /// The calls of the current or last recording.
   std::weak_ptr<RecordedCalls> recorded_;
-};
-
-class NcclTransport final : public Transport {
- public:
-  explicit NcclTransport(std::shared_ptr<Transport> host)
-      : Transport(host->rank(), host->size(), host->name()),
-        host_transport_(std::move(host)),
-        group_(std::make_shared<NcclGroup>(host_transport_)) {}
-
-  int host_of(int rank) const override { return host_transport_->host_of(rank); }
-  void claim(uint64_t hash, std::string_view words) override {
-    host_transport_->claim(hash, words);
-  }
-  Claim take_claim() override { return host_transport_->take_claim(); }
-  bool in_memory(DeviceKind kind) const override {
-    return kind != DeviceKind::cuda && host_transport_->in_memory(kind);
-  }
-  Work start(const Collective& call) override {
-    return is_on_gpu(call) ? group_->start(call) : host_transport_->start(call);
-  }
-  void run(const Collective& call) override {
-    if (!is_on_gpu(call)) return host_transport_->run(call);
-    start(call).wait();
-  }
-  void exchange(const Exchange& call, ExchangeReader& reader) override {
-    host_transport_->exchange(call, reader);
-  }
-  Work start_exchange(const Exchange& call, std::unique_ptr<ExchangeReader> reader) override {
-    return host_transport_->start_exchange(call, std::move(reader));
-  }
-  std::shared_ptr<Transport> subgroup(std::span<const int> ranks, std::string name) override {
-    return std::make_shared<NcclTransport>(host_transport_->subgroup(ranks, std::move(name)));
-  }
-  void abort(const std::string& reason) override { host_transport_->abort(reason); }
-  World* world() const override { return host_transport_->world(); }
-  std::span<const int> world_ranks() const override { return host_transport_->world_ranks(); }
-  const CommunicatorTraffic& traffic() const override {
-    sum_ = host_transport_->traffic();
-    group_->add_traffic(sum_);
-    return sum_;
-  }
-
- private:
-  static bool is_on_gpu(const Collective& call) {
-    return !call.pieces.empty() && call.pieces[0].device.kind == DeviceKind::cuda;
-  }
-
-  std::shared_ptr<Transport> host_transport_;
-  std::shared_ptr<NcclGroup> group_;
   mutable CommunicatorTraffic sum_;
 };
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "src/comm/read_collective.h"
+#include "src/comm/collective_parts.h"
 
 namespace weft {
 

@@ -193,8 +193,7 @@ void Waitable::fail_with(const std::string& text, int at_fault, bool was_late) c
 }
 
 void Waitable::fail_unequal(const Signature& first, int rank, const Signature& other) const {
-  fail_with(prefix() + unequal_in_words(members_.in_words(0), in_words_with_claim(first),
-                                        members_.in_words(rank), in_words_with_claim(other),
+  fail_with(prefix() + unequal_in_words(members_.in_words(0), first, members_.in_words(rank), other,
                                         "with other contents"),
             rank);
 }

@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/comm/collective_parts.h"
 #include "src/comm/mpi/engine.h"
 #include "src/comm/mpi/mpi_transport.h"
 #include "src/comm/mpi/wire.h"
-#include "src/comm/read_collective.h"
 #include "src/comm/reduce.h"
 #include "src/comm/signature.h"
 #include "weft/error.h"
@@ -26,6 +26,8 @@ void copy_to_segments(const std::vector<std::byte>& data, const MpiSegments& seg
   }
 }
 
+/// Each rank sends all others a description of its call, with its small data. When all calls have
+/// arrived and agree, large data goes directly to the ranks that need it.
 class MpiCollective final : public MpiWork {
  public:
   MpiCollective(MpiTransport& transport, const Collective& call, uint64_t number)
@@ -49,15 +51,15 @@ class MpiCollective final : public MpiWork {
     /// all_to_all: the elements that it sends to this rank.
     int64_t elements = 0;
     std::vector<std::byte> data;
-    /// True when small results of this rank are still to come.
-    bool owes_results = false;
-    std::vector<std::byte> results;
   };
 
   void post() override {
     tag_ = engine().new_tags();
-    MpiHeader header = header_of(MpiTopic::call);
-    header.tag = tag_;
+    MpiHeader header{.topic = MpiTopic::call,
+                     .from = rank(),
+                     .group = group().id,
+                     .sequence = number(),
+                     .tag = tag_};
     for (const int r : others_) {
       if (call_.kind == CollectiveKind::all_to_all) header.elements = counted_for(r);
       const MpiSegments data = parts_.to(r);
@@ -68,20 +70,11 @@ class MpiCollective final : public MpiWork {
     join({MpiAddress::Kind::collective, group().id, number(), 0});
   }
 
-  MpiHeader header_of(MpiTopic topic) const {
-    return {.topic = topic, .from = rank(), .group = group().id, .sequence = number()};
-  }
-
   /// all_to_all: the elements that this rank sends to rank r.
   int64_t counted_for(int r) const { return call_.pieces[0].counts[static_cast<size_t>(r)]; }
 
   void take(const MpiHeader& header, MpiPayload payload) override {
     Peer& from = peer(header.from);
-    if (header.topic == MpiTopic::results) {
-      from.results.assign(payload.begin(), payload.end());
-      if (begun_) take_results(header.from);
-      return finish_if_over();
-    }
     from.came = true;
     from.tag = header.tag;
     from.elements = header.elements;
@@ -148,16 +141,13 @@ class MpiCollective final : public MpiWork {
   }
 
   void finish_if_over() {
-    if (begun_ && all_moved() && reduced_ == own_ranges_.size() && results_to_come_ == 0) {
-      mark_over();
-    }
+    if (begun_ && all_moved() && reduced_ == own_ranges_.size()) mark_over();
   }
 
   std::vector<int> awaited_ranks() const override {
     std::vector<int> ranks;
     for (int r = 0; r < size(); ++r) {
-      const Peer& other = peers_[static_cast<size_t>(r)];
-      const bool is_done = begun_ ? !other.owes_results && has_moved(r) : other.came;
+      const bool is_done = begun_ ? has_moved(r) : peers_[static_cast<size_t>(r)].came;
       if (r != rank() && !is_done) ranks.push_back(r);
     }
     return ranks;
@@ -167,10 +157,8 @@ class MpiCollective final : public MpiWork {
   std::string words() const override { return weft::in_words(signature_); }
 
   void begin_reduction() {
-    MpiSegments own;
-    for (const PieceRange& range : own_ranges_) own.push_back(parts_.source(range));
     if (parts_.shares_results()) exchange_results();
-    if (is_short(own)) {
+    if (is_short(parts_.to(rank()))) {
       reduce_blocks_in_payloads();
     } else {
       await_blocks();
@@ -236,45 +224,17 @@ class MpiCollective final : public MpiWork {
     send_reduced();
   }
 
-  /// Lets the blocks be sent that this rank has reduced, and sends small results after the last.
+  /// Lets the blocks be sent that this rank has reduced.
   void send_reduced() {
     for (size_t s = 0; s < result_stream_count_; ++s) allow(result_streams_ + s, reduced_);
-    if (reduced_ == own_ranges_.size()) send_results();
   }
 
-  /// Large results are sent block by block as they complete, a rank's small results in one message.
+  /// Results are sent block by block as they complete.
   void exchange_results() {
-    const MpiSegments own = parts_.results(rank());
     result_streams_ = stream_count();
-    if (!is_short(own)) {
-      result_stream_count_ = others_.size();
-      for (const int r : others_) add_stream(true, r, peer(r).tag + 1, own, 0);
-    }
-    for (const int r : others_) {
-      MpiSegments segments = parts_.results(r);
-      if (!is_short(segments)) {
-        add_stream(false, r, tag_ + 1, std::move(segments));
-      } else if (!segments.empty()) {
-        peer(r).owes_results = true;
-        ++results_to_come_;
-        if (!peer(r).results.empty()) take_results(r);
-      }
-    }
-  }
-
-  /// Sends small results; called when all blocks of this rank are reduced.
-  void send_results() {
-    if (!parts_.shares_results()) return;
-    const MpiSegments own = parts_.results(rank());
-    if (own.empty() || !is_short(own)) return;
-    const MpiHeader header = header_of(MpiTopic::results);
-    for (const int r : others_) engine().send(group().world_rank(r), header, {}, own);
-  }
-
-  void take_results(int r) {
-    copy_to_segments(peer(r).results, parts_.results(r));
-    peer(r).owes_results = false;
-    --results_to_come_;
+    result_stream_count_ = others_.size();
+    for (const int r : others_) add_stream(true, r, peer(r).tag + 1, parts_.results(rank()), 0);
+    for (const int r : others_) add_stream(false, r, tag_ + 1, parts_.results(r));
   }
 
   Peer& peer(int r) { return peers_[static_cast<size_t>(r)]; }
@@ -300,13 +260,87 @@ class MpiCollective final : public MpiWork {
   /// Streams of blocks to this rank and of results from it: first index and count of each.
   size_t block_streams_ = 0, block_stream_count_ = 0;
   size_t result_streams_ = 0, result_stream_count_ = 0;
-  int results_to_come_ = 0;
+};
+
+/// One end of a point-to-point message.
+class MpiMessage final : public MpiWork {
+ public:
+  MpiMessage(MpiTransport& transport, const Collective& call, uint64_t number)
+      : MpiWork(transport, kMessage | number), stored_(call) {
+    record(call_, transport.counters());
+  }
+
+ private:
+  void post() override {
+    if (!sends()) {
+      return join(
+          {MpiAddress::Kind::message, group().id, static_cast<uint64_t>(call_.tag), other()});
+    }
+    const uint64_t message = engine().new_message();
+    join({MpiAddress::Kind::reply, 0, message, 0});
+    const MpiHeader header{.topic = MpiTopic::message,
+                           .from = rank(),
+                           .group = group().id,
+                           .sequence = message,
+                           .elements = count_,
+                           .tag = call_.tag,
+                           .dtype = piece_.dtype};
+    send_to_other(header, goes_along() ? segments_of(piece_.send, bytes()) : MpiSegments{});
+  }
+
+  void take(const MpiHeader& header, MpiPayload payload) override {
+    begun_ = true;
+    if (!sends()) return receive_data(header, payload);
+    if (header.topic == MpiTopic::taken) return mark_over();
+    add_stream(true, other(), header.tag, segments_of(piece_.send, bytes()));
+  }
+
+  void receive_data(const MpiHeader& header, MpiPayload payload) {
+    if (header.elements != count_ || header.dtype != piece_.dtype) {
+      fail_message(other(), header.dtype, header.elements);
+    }
+    add_received(bytes());
+    MpiHeader answer{.topic = MpiTopic::taken, .from = rank(), .group = group().id};
+    answer.sequence = header.sequence;
+    if (!goes_along()) {
+      answer.topic = MpiTopic::grant;
+      answer.tag = engine().new_tags();
+      add_stream(false, other(), answer.tag, segments_of(piece_.recv, bytes()));
+      return send_to_other(answer);
+    }
+    if (bytes() > 0) std::memcpy(piece_.recv, payload.data(), static_cast<size_t>(bytes()));
+    send_to_other(answer);
+    mark_over();
+  }
+
+  void moved(size_t, size_t) override {
+    if (all_moved()) mark_over();
+  }
+
+  void send_to_other(const MpiHeader& header, const MpiSegments& data = {}) {
+    engine().send(group().world_rank(other()), header, {}, data);
+  }
+
+  std::vector<int> awaited_ranks() const override { return {other()}; }
+  const char* uncalled() const override { return sends() ? "receive it" : "send it"; }
+  std::string words() const override { return message_in_words(call_); }
+
+  bool sends() const { return call_.kind == CollectiveKind::send; }
+  int other() const { return call_.root; }
+  int64_t bytes() const { return count_ * static_cast<int64_t>(size_of(piece_.dtype)); }
+  bool goes_along() const { return padded(bytes()) <= kMpiShortBytes; }
+
+  const StoredCollective stored_;
+  const Collective& call_ = stored_.call();
+  const Piece& piece_ = call_.pieces[0];
+  const int64_t count_ = piece_.counts[0];
 };
 
 }  // namespace
 
-std::unique_ptr<MpiWork> mpi_collective(MpiTransport& transport, const Collective& call,
-                                        uint64_t number) {
+std::unique_ptr<MpiWork> mpi_work(MpiTransport& transport, const Collective& call,
+                                  uint64_t number) {
+  if (is_message(call.kind)) return std::make_unique<MpiMessage>(transport, call, number);
   return std::make_unique<MpiCollective>(transport, call, number);
 }
 

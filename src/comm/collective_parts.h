@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "src/comm/transport.h"
 
@@ -63,5 +66,52 @@ inline constexpr int kMostRounds = 16384;
 /// equal on all ranks without communication. 1 for little data, and for an all_to_all, whose ranks
 /// do not know each other's counts.
 int rounds_of(const Collective& call, int ranks);
+
+/// The phases of a collective: reads that begin when all ranks have ended the previous phase.
+int phases_of(CollectiveKind kind);
+
+/// Runs one rank's part of a collective whose other ranks do not exist (a fake world): copies the
+/// rank's own part. `shown` is a buffer of one pointer a rank.
+void run_with_absent_peers(const Collective& call, int rank, std::vector<const void*>& shown);
+
+/// Copies elements of the piece's dtype on its device, unless source and destination are the same:
+/// a whole part, or `count` elements of a part of `of`.
+void copy_elements(const Piece& piece, void* to, const void* from, int64_t count, int64_t of);
+inline void copy_elements(const Piece& piece, void* to, const void* from, int64_t count) {
+  copy_elements(piece, to, from, count, count);
+}
+
+/// A difference that a rank finds in another rank's call while reading, though their signatures
+/// were equal.
+struct PeerMismatch {
+  int rank;
+  std::string text;
+};
+
+/// Does one rank's part of a collective in the phases of each round. The first counts the bytes of
+/// all.
+class CollectiveReader : public ExchangeReader {
+ public:
+  CollectiveReader(const Collective& call, int rank) : call_(call), rank_(rank) {}
+  int rounds(std::span<const void* const> shown) final;
+  int64_t read(int phase, std::span<const void* const> shown) final;
+
+ private:
+  const Collective& call_;
+  int rank_;
+  int rounds_ = 1;
+};
+
+/// A collective that owns its pieces and counts.
+class StoredCollective {
+ public:
+  explicit StoredCollective(const Collective& call);
+  const Collective& call() const { return call_; }
+
+ private:
+  Collective call_;
+  std::vector<Piece> pieces_;
+  std::vector<int64_t> counts_;
+};
 
 }  // namespace weft
