@@ -5,6 +5,7 @@ Functions that mean the same in `weft` are the same objects. Those that differ a
 indices, unbiased `std`, `equal` as one bool, `sort` as a pair, ..."""
 
 import math
+import operator as _operator
 import sys as _sys
 
 import weft as _package
@@ -273,10 +274,7 @@ add_in_place_methods(globals())
 # The compiled methods have no indices.
 _weft.Tensor.max, _weft.Tensor.min = method("max", max), method("min", min)
 for _name in ("nn", "nn.functional", "nn.init", "optim", "optim.lr_scheduler"):
-    _module = _package
-    for _part in _name.split("."):
-        _module = getattr(_module, _part)
-    _sys.modules[f"{__name__}.{_name}"] = _module
+    _sys.modules[f"{__name__}.{_name}"] = _operator.attrgetter(_name)(_package)
 
 
 _weft.Tensor.size = property(
