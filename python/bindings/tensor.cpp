@@ -8,8 +8,6 @@
 #include "weft/module.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
-#include "weft/ops/logic.h"
-#include "weft/ops/rounding.h"
 #include "weft/ops/shapes.h"
 
 namespace weft::python {
@@ -170,53 +168,6 @@ static void bind_shape_methods(py::class_<Tensor>& tensor) {
       .def("__setitem__", &set_indexed, "index"_a, "value"_a);
 }
 
-/// The operators; a number or tensor on the other side, NotImplemented for anything else.
-static void bind_operators(py::class_<Tensor>& tensor) {
-  const auto left = [&](const char* name, auto function) {
-    tensor.def(
-        name, [function](const Tensor& a, const Operand& b) { return function({a}, b); },
-        Released(), py::is_operator());
-  };
-  const auto both = [&](const char* name, const char* reversed, auto function) {
-    left(name, function);
-    tensor.def(
-        reversed, [function](const Tensor& a, const Operand& b) { return function(b, {a}); },
-        Released(), py::is_operator());
-  };
-  both("__add__", "__radd__", add_operands);
-  both("__sub__", "__rsub__", subtract_operands);
-  both("__mul__", "__rmul__", multiply_operands);
-  both("__truediv__", "__rtruediv__", divide_operands);
-  both("__pow__", "__rpow__", pow_operands);
-  const auto of_tensors = [](TensorFunction function) {
-    return [function](const Operand& a, const Operand& b) {
-      return of_operands("operator", function, a, b);
-    };
-  };
-  both("__floordiv__", "__rfloordiv__", of_tensors(floor_divide));
-  both("__mod__", "__rmod__", of_tensors(remainder));
-  both("__and__", "__rand__", of_tensors(bitwise_and));
-  both("__or__", "__ror__", of_tensors(bitwise_or));
-  both("__xor__", "__rxor__", of_tensors(bitwise_xor));
-  both("__lshift__", "__rlshift__", of_tensors(bitwise_left_shift));
-  both("__rshift__", "__rrshift__", of_tensors(bitwise_right_shift));
-  left("__eq__", of_tensors(equal));
-  left("__ne__", of_tensors(not_equal));
-  left("__lt__", of_tensors(less));
-  left("__le__", of_tensors(less_equal));
-  left("__gt__", of_tensors(greater));
-  left("__ge__", of_tensors(greater_equal));
-  const auto of_one = [&](const char* name, Tensor (*function)(const Tensor&)) {
-    tensor.def(name, function, Released());
-  };
-  of_one("__invert__", bitwise_invert);
-  of_one("__neg__", neg);
-  of_one("__abs__", abs);
-  tensor.def("__matmul__", &product_of, Released(), py::is_operator())
-      .def("__pos__", [](const Tensor& a) { return a; })
-      .def("__hash__", [](const Tensor& a) { return std::hash<const void*>()(a.body().get()); });
-}
-
 static void bind_elements(py::class_<Tensor>& tensor) {
   tensor.def("item", &item_of, "The one element, whole on this rank, as a Python number")
       .def("tolist", &list_of, "The elements as nested lists of Python numbers")
@@ -247,13 +198,15 @@ static void bind_elements(py::class_<Tensor>& tensor) {
                throw py::type_error("len: the tensor has no dims, expected at least 1");
              return x.shape()[0];
            })
-      .def("__index__", [](const Tensor& x) {
-        if (is_floating(x.dtype())) {
-          throw py::type_error(
-              concat("index: dtype of the tensor is ", x.dtype(), ", expected an integer one"));
-        }
-        return py::int_(item_of(x));
-      });
+      .def("__index__",
+           [](const Tensor& x) {
+             if (is_floating(x.dtype())) {
+               throw py::type_error(concat("index: dtype of the tensor is ", x.dtype(),
+                                           ", expected an integer one"));
+             }
+             return py::int_(item_of(x));
+           })
+      .def("__hash__", [](const Tensor& x) { return std::hash<const void*>()(x.body().get()); });
 }
 
 /// Binds the functions that distribute tensors over a mesh.
@@ -314,11 +267,10 @@ void bind_tensor(py::module_& m, py::class_<Tensor>& tensor) {
   bind_layout(tensor);
   bind_gradients(m, tensor);
   bind_shape_methods(tensor);
-  bind_operators(tensor);
   bind_elements(tensor);
   bind_distribution(m);
   bind_functions_as_methods(m, tensor);
-  bind_in_place(tensor);
+  bind_operators(tensor);
   // NumPy leaves operators with tensors to the tensor.
   tensor.attr("__array_ufunc__") = py::none();
 }
