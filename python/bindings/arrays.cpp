@@ -224,13 +224,11 @@ py::object item_of(const Tensor& x) {
   return py::float_(value);
 }
 
-/// bfloat16 and float8, which NumPy lacks, are returned as float32.
 py::object list_of(const Tensor& given) {
-  const Tensor x = is_float8(given.dtype()) ? given.to(DType::f32) : given;
-  const MemoryBlock block = shown("tolist", x.detach()).block();
-  const py::array values =
-      x.dtype() == DType::bf16 ? widened(block) : array_over(block, py::cast(x));
-  return values.attr("tolist")();
+  Tensor x = shown("tolist", given.detach());
+  // NumPy lacks bfloat16 and float8.
+  if (x.dtype() == DType::bf16 || is_float8(x.dtype())) x = x.to(DType::f32);
+  return array_over(x.block(), py::cast(x)).attr("tolist")();
 }
 
 void bind_numpy(py::module_& m, py::class_<Tensor>& tensor) {

@@ -35,8 +35,6 @@ void word_functions(py::module_& m);
 const char* with_rule(const char* op, const char* text);
 /// Returns the same values in new memory with the same layout; without communication.
 Tensor values_copied(const Tensor& x);
-/// The tensors that a function takes one by one; `kind` names them in errors.
-Tensors tensors_in(const std::string& what, const py::args& given, const char* kind = "tensor");
 /// Reshapes to a shape in which one size may be -1.
 Tensor reshaped(const Tensor& x, Shape shape);
 /// `matmul` that also accepts vectors, as NumPy's does.

@@ -93,13 +93,9 @@ static Tensor from_capsule(const py::capsule& capsule, const std::optional<bool>
     fail("from_dlpack: device type is ", int{given.device.device_type},
          ", expected memory of the CPU");
   }
-  MemoryBlock block{static_cast<char*>(given.data) + given.byte_offset,
-                    dtype_of_dlpack(given.dtype),
-                    cpu,
-                    {},
-                    {}};
-  for (int d = 0; d < given.ndim; ++d) block.shape.push_back(given.shape[d]);
-  block.strides = dense_strides(block.shape);
+  const DType dtype = dtype_of_dlpack(given.dtype);
+  const Shape shape(std::span<const int64_t>(given.shape, static_cast<size_t>(given.ndim)));
+  MemoryBlock block = dense_block(static_cast<char*>(given.data) + given.byte_offset, dtype, shape);
   for (int d = 0; given.strides && d < given.ndim; ++d) block.strides[d] = given.strides[d];
   // From here on this function must release the memory, also after an error.
   if (PyCapsule_SetName(capsule.ptr(), "used_dltensor") != 0) throw py::error_already_set();

@@ -168,6 +168,11 @@ static void bind_shape_methods(py::class_<Tensor>& tensor) {
       .def("__setitem__", &set_indexed, "index"_a, "value"_a);
 }
 
+static int64_t rows_of(const char* what, const Tensor& x) {
+  if (x.ndim() > 0) return x.shape()[0];
+  throw py::type_error(concat(what, ": the tensor has no dims, expected at least 1"));
+}
+
 static void bind_elements(py::class_<Tensor>& tensor) {
   tensor.def("item", &item_of, "The one element, whole on this rank, as a Python number")
       .def("tolist", &list_of, "The elements as nested lists of Python numbers")
@@ -186,18 +191,11 @@ static void bind_elements(py::class_<Tensor>& tensor) {
            })
       .def("__iter__",
            [](const Tensor& x) {
-             if (x.ndim() == 0)
-               throw py::type_error("iter: the tensor has no dims, expected at least 1");
              py::list rows;
-             for (int64_t i = 0; i < x.shape()[0]; ++i) rows.append(indexed(x, py::int_(i)));
+             for (int64_t i = 0; i < rows_of("iter", x); ++i) rows.append(indexed(x, py::int_(i)));
              return py::iter(rows);
            })
-      .def("__len__",
-           [](const Tensor& x) {
-             if (x.ndim() == 0)
-               throw py::type_error("len: the tensor has no dims, expected at least 1");
-             return x.shape()[0];
-           })
+      .def("__len__", [](const Tensor& x) { return rows_of("len", x); })
       .def("__index__",
            [](const Tensor& x) {
              if (is_floating(x.dtype())) {

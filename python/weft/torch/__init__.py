@@ -4,7 +4,6 @@
 Functions that mean the same in `weft` are the same objects. Those that differ are here: `max` with
 indices, unbiased `std`, `equal` as one bool, `sort` as a pair, ..."""
 
-import math
 import operator as _operator
 import sys as _sys
 
@@ -265,7 +264,6 @@ def t(input):
     return input if tensor_of(input).ndim < 2 else tensor_of(input).t()
 
 
-inf, nan, pi, e = math.inf, math.nan, math.pi, math.e
 t_copy = copying(t)
 
 
