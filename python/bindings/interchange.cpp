@@ -117,22 +117,18 @@ static Tensor from_dlpack(const py::object& source, const std::optional<bool>& c
 }
 
 void bind_dlpack(py::module_& m, py::class_<Tensor>& tensor) {
-  tensor
-      .def(
-          "__dlpack__",
-          [](const Tensor& x, const py::object&, const py::object&, const py::object& device,
-             const std::optional<bool>& copy) {
-            if (!device.is_none() && device.cast<std::pair<int, int>>().first != kDLCPU) {
-              throw py::buffer_error("dlpack: the tensor is on the CPU, and stays there");
-            }
-            return to_dlpack(x, copy);
-          },
-          py::kw_only(), "stream"_a = py::none(), "max_version"_a = py::none(),
-          "dl_device"_a = py::none(), "copy"_a = py::none())
-      .def("__dlpack_device__", [](const Tensor& x) {
-        shown("dlpack", x);
-        return std::pair(static_cast<int>(kDLCPU), 0);
+  def(tensor, "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)", "",
+      [](const Tensor& x, const py::object&, const py::object&, const py::object& device,
+         const std::optional<bool>& copy) {
+        if (!device.is_none() && device.cast<std::pair<int, int>>().first != kDLCPU) {
+          throw py::buffer_error("dlpack: the tensor is on the CPU, and stays there");
+        }
+        return to_dlpack(x, copy);
       });
+  tensor.def("__dlpack_device__", [](const Tensor& x) {
+    shown("dlpack", x);
+    return std::pair(static_cast<int>(kDLCPU), 0);
+  });
   def(m, "from_dlpack(x, *, copy=None)", &from_dlpack,
       "A tensor over the memory of whatever speaks DLPack (torch, NumPy, JAX); copied only where "
       "its elements have gaps. copy=False makes that a ValueError");

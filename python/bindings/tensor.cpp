@@ -75,14 +75,13 @@ static void bind_layout(py::class_<Tensor>& tensor) {
       Released(), [](const Tensor& x, const std::optional<Placements>& grad_placements) {
         return grad_placements ? x.to_local(*grad_placements) : x.to_local();
       });
-  tensor
-      .def("redistribute", &redistributed, "device_mesh"_a = py::none(),
-           "placements"_a = py::none(), py::kw_only(), "async_op"_a = false,
-           "The same values in another layout; runs the plan that `explain` prints. "
-           "redistribute(placements) or redistribute(device_mesh, placements). It has ended when "
-           "it returns, with async_op or without")
-      .def("full_tensor", &Tensor::full_tensor, Released(),
-           "The whole on each rank, as a tensor of one device");
+  def(tensor, "redistribute(device_mesh=None, placements=None, *, async_op=False)",
+      "The same values in another layout; runs the plan that `explain` prints. "
+      "redistribute(placements) or redistribute(device_mesh, placements). It has ended when it "
+      "returns, with async_op or without",
+      &redistributed);
+  tensor.def("full_tensor", &Tensor::full_tensor, Released(),
+             "The whole on each rank, as a tensor of one device");
 }
 
 /// One gradient for each root; empty for a root of one element, whose gradient is 1.
