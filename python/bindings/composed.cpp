@@ -88,7 +88,8 @@ static void bind_algebra(py::module_& m) {
       "Sums of products over the labels that the result lacks: einsum(\"bij,bjk->bik\", x, y)",
       [](const std::string& equation, const py::args& given) {
         const bool is_list = given.size() == 1 && !tensor_of(given[0]);
-        const Tensors operands = tensors_in("einsum", is_list ? py::object(given[0]) : given);
+        const Tensors operands =
+            tensors_in("einsum", is_list ? py::tuple(given[0]) : py::tuple(given));
         return released([&] { return einsum(equation, operands); });
       });
   def(m, "mv(x, vec)", &mv, "A matrix times a vector");
