@@ -224,13 +224,11 @@ py::object item_of(const Tensor& x) {
   return py::float_(value);
 }
 
-/// bfloat16 and float8, which NumPy lacks, are returned as float32.
 py::object list_of(const Tensor& given) {
-  const Tensor x = is_float8(given.dtype()) ? given.to(DType::f32) : given;
-  const MemoryBlock block = shown("tolist", x.detach()).block();
-  const py::array values =
-      x.dtype() == DType::bf16 ? widened(block) : array_over(block, py::cast(x));
-  return values.attr("tolist")();
+  Tensor x = shown("tolist", given.detach());
+  // NumPy lacks bfloat16 and float8.
+  if (x.dtype() == DType::bf16 || is_float8(x.dtype())) x = x.to(DType::f32);
+  return array_over(x.block(), py::cast(x)).attr("tolist")();
 }
 
 void bind_numpy(py::module_& m, py::class_<Tensor>& tensor) {
@@ -239,8 +237,7 @@ void bind_numpy(py::module_& m, py::class_<Tensor>& tensor) {
       "The elements as a NumPy array that shares memory; ValueError for a sharded tensor, one that "
       "requires a gradient, and bfloat16; float8 needs ml_dtypes",
       [](const Tensor& x) { return numpy_of(x, "numpy"); });
-  tensor.def(
-      "__array__",
+  def(tensor, "__array__(dtype=None, copy=None)", "",
       [](const Tensor& x, const py::object& dtype, const py::object& copy) -> py::object {
         const bool copies = !copy.is_none() && copy.cast<bool>();
         const py::dtype own = numpy_dtype(x.dtype());
@@ -251,8 +248,7 @@ void bind_numpy(py::module_& m, py::class_<Tensor>& tensor) {
         if (!copies && !other) return numpy_of(x, "__array__");
         const py::array seen = array_over(shown("__array__", x).block(), py::cast(x));
         return other ? seen.attr("astype")(dtype) : seen.attr("copy")();
-      },
-      "dtype"_a = py::none(), "copy"_a = py::none());
+      });
   def(m, "from_numpy(array, *, copy=None)", &from_numpy,
       "A tensor over the memory of a NumPy array; copied where it is read only or has gaps. "
       "copy=False makes that a ValueError");

@@ -19,7 +19,7 @@ Bind bind_experts, bind_selection, bind_composed, bind_reductions;
 Bind bind_shapes, bind_along_dim, bind_updates;
 using BindTensor = void(py::module_& m, py::class_<Tensor>& tensor);
 BindTensor bind_tensor, bind_numpy, bind_dlpack, bind_copies;
-void bind_in_place(py::class_<Tensor>& tensor);
+void bind_operators(py::class_<Tensor>& tensor);
 Bind bind_layers, bind_moe, bind_transformer, bind_optimizers, bind_fully_shard;
 Bind bind_memory_budget, bind_fsdp_module, bind_tensor_parallel;
 Bind bind_checkpoints, bind_tokenizer, bind_graph;
@@ -35,8 +35,6 @@ void word_functions(py::module_& m);
 const char* with_rule(const char* op, const char* text);
 /// Returns the same values in new memory with the same layout; without communication.
 Tensor values_copied(const Tensor& x);
-/// The tensors that a function takes one by one; `kind` names them in errors.
-Tensors tensors_in(const std::string& what, const py::args& given, const char* kind = "tensor");
 /// Reshapes to a shape in which one size may be -1.
 Tensor reshaped(const Tensor& x, Shape shape);
 /// `matmul` that also accepts vectors, as NumPy's does.
@@ -51,8 +49,6 @@ Tensor indexed(const Tensor& x, const py::object& index);
 /// as for a sharded dim.
 void set_indexed(const Tensor& x, const py::object& index, const py::object& value);
 
-using TensorFunction = Tensor (*)(const Tensor&, const Tensor&);
-
 /// A function as Python knows it; its text shows the rule of `op`, by default the op of its name.
 template <class Function> struct NamedFunction {
   const char* name;
@@ -60,15 +56,6 @@ template <class Function> struct NamedFunction {
   const char* text;
   const char* op = name;
 };
-
-/// `function` of both as tensors. TypeError when both are numbers.
-Tensor of_operands(const char* what, TensorFunction function, const Operand& a, const Operand& b);
-
-Tensor add_operands(const Operand& a, const Operand& b);
-Tensor subtract_operands(const Operand& a, const Operand& b);
-Tensor multiply_operands(const Operand& a, const Operand& b);
-Tensor divide_operands(const Operand& a, const Operand& b);
-Tensor pow_operands(const Operand& a, const Operand& b);
 
 /// Makes pickle, and copies that would use it, fail with an error that names the alternative.
 template <class Class> void refuse_to_pickle(Class& bound, const char* sentence) {

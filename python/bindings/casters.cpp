@@ -137,21 +137,23 @@ const char* conversion_of(py::handle value) {
   return py::hasattr(value, "__dlpack__") ? "; convert it by weft.from_dlpack" : "";
 }
 
-Tensor tensor_from(const std::string& what, const char* kind, size_t i, py::handle value) {
-  if (auto tensor = tensor_of(value)) return *std::move(tensor);
-  throw py::type_error(concat(what, ": ", kind, " ", i, " is a ", type_of(value),
-                              ", expected a weft.Tensor", conversion_of(value)));
+Tensors tensors_in(const std::string& what, const py::tuple& given, const char* kind) {
+  Tensors all;
+  for (const py::handle one : given) {
+    auto tensor = tensor_of(one);
+    if (!tensor) {
+      throw py::type_error(concat(what, ": ", kind, " ", all.size(), " is a ", type_of(one),
+                                  ", expected a weft.Tensor", conversion_of(one)));
+    }
+    all.push_back(*std::move(tensor));
+  }
+  return all;
 }
 
 Tensors tensors_of(const std::string& what, py::handle returned) {
   if (auto one = tensor_of(returned)) return {*std::move(one)};
-  const bool many = PyTuple_Check(returned.ptr()) || PyList_Check(returned.ptr());
-  Tensors all;
-  if (many) {
-    for (const py::handle item : py::reinterpret_borrow<py::sequence>(returned)) {
-      all.push_back(tensor_from(what, "result", all.size(), item));
-    }
-    return all;
+  if (PyTuple_Check(returned.ptr()) || PyList_Check(returned.ptr())) {
+    return tensors_in(what, py::tuple(py::reinterpret_borrow<py::object>(returned)), "result");
   }
   throw py::type_error(
       concat(what, ": it returned a ", Py_TYPE(returned.ptr())->tp_name, ", expected Tensors"));

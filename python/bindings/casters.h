@@ -71,9 +71,9 @@ std::string type_of(py::handle value);
 /// "; convert it by ..." for a tensor of another library, otherwise "".
 const char* conversion_of(py::handle value);
 
-/// Converts number `i` of several objects. Throws TypeError naming `what` and the `kind` of object
-/// otherwise: "stack: tensor 1 is a list, ...".
-Tensor tensor_from(const std::string& what, const char* kind, size_t i, py::handle value);
+/// The tensors that a function takes one by one. Throws TypeError naming `what` and the `kind` of
+/// object otherwise: "stack: tensor 1 is a list, ...".
+Tensors tensors_in(const std::string& what, const py::tuple& given, const char* kind = "tensor");
 
 /// Converts the result of a Python forward: a tensor, or a sequence of tensors. Throws TypeError
 /// naming `what` otherwise.

@@ -89,7 +89,7 @@ static void bind_algebra(py::module_& m) {
       [](const std::string& equation, const py::args& given) {
         const bool is_list = given.size() == 1 && !tensor_of(given[0]);
         const Tensors operands =
-            tensors_in("einsum", is_list ? py::args(py::tuple(given[0])) : given);
+            tensors_in("einsum", is_list ? py::tuple(given[0]) : py::tuple(given));
         return released([&] { return einsum(equation, operands); });
       });
   def(m, "mv(x, vec)", &mv, "A matrix times a vector");
@@ -107,9 +107,9 @@ static void bind_algebra(py::module_& m) {
 }
 
 /// trapezoid(y, x=None, *, dx, dim) of one kind.
-template <class Points, class Steps>
-static void bind_integral(py::module_& m, const Signature& signature, Points by_points,
-                          Steps by_steps, const char* text) {
+static void bind_integral(py::module_& m, const Signature& signature,
+                          Tensor (*by_points)(const Tensor&, const Tensor&, int),
+                          Tensor (*by_steps)(const Tensor&, double, int), const char* text) {
   def(m, signature, text,
       [by_points, by_steps](const Tensor& y, const std::optional<Tensor>& x, double dx, int dim) {
         return x ? by_points(y, *x, dim) : by_steps(y, dx, dim);
@@ -117,14 +117,10 @@ static void bind_integral(py::module_& m, const Signature& signature, Points by_
 }
 
 static void bind_integrals(py::module_& m) {
-  bind_integral(m, "trapezoid(y, x=None, *, dx=1.0, dim=-1)",
-                py::overload_cast<const Tensor&, const Tensor&, int>(&trapezoid),
-                py::overload_cast<const Tensor&, double, int>(&trapezoid),
+  bind_integral(m, "trapezoid(y, x=None, *, dx=1.0, dim=-1)", &trapezoid, &trapezoid,
                 "The integral along `dim` by the trapezoidal rule, of values at x or dx apart");
-  bind_integral(m, "cumulative_trapezoid(y, x=None, *, dx=1.0, dim=-1)",
-                py::overload_cast<const Tensor&, const Tensor&, int>(&cumulative_trapezoid),
-                py::overload_cast<const Tensor&, double, int>(&cumulative_trapezoid),
-                "Integrals along `dim` up to each point but the first");
+  bind_integral(m, "cumulative_trapezoid(y, x=None, *, dx=1.0, dim=-1)", &cumulative_trapezoid,
+                &cumulative_trapezoid, "Integrals along `dim` up to each point but the first");
 }
 
 py::object add_named_tuple(py::module_& m, const char* name, const char* fields, const char* text) {

@@ -80,6 +80,7 @@ constexpr NamedFunction<Tensor (*)(const Tensor&)> kOfOne[] = {
     {"randn_like", randn_like, "Standard normal, in shape, dtype and layout of x", "add"},
 };
 
+using TensorFunction = Tensor (*)(const Tensor&, const Tensor&);
 constexpr NamedFunction<TensorFunction> kOfTwo[] = {
     {"maximum", maximum, "The larger of x1 and x2, element by element"},
     {"minimum", minimum, "The smaller of x1 and x2, element by element"},
@@ -118,6 +119,43 @@ constexpr NamedFunction<TensorFunction> kOfTwo[] = {
     {"igammac", igammac, "1 - igamma(x1, x2)", "igamma"},
 };
 
+[[noreturn]] void fail_numbers(const char* what) {
+  fail(what, ": both operands are numbers, expected at least one tensor");
+}
+
+/// `function` of both as tensors.
+Tensor of_operands(const char* what, TensorFunction function, const Operand& a, const Operand& b) {
+  if (!a.is_number() && !b.is_number()) [[likely]]
+    return function(a.tensor, b.tensor);
+  if (a.is_number() && b.is_number()) fail_numbers(what);
+  if (a.is_number()) return function(next_to(b.tensor, a), b.tensor);
+  return function(a.tensor, next_to(a.tensor, b));
+}
+
+/// The same without making a tensor of a number.
+template <class Function> Tensor with_number(const char* what, const Operand& a, const Operand& b) {
+  constexpr Function kFunction;
+  if (a.is_number() && b.is_number()) fail_numbers(what);
+  if (a.is_number()) return kFunction(a.number, b.tensor);
+  return b.is_number() ? kFunction(a.tensor, b.number) : kFunction(a.tensor, b.tensor);
+}
+
+struct Power {
+  template <class A, class B> Tensor operator()(const A& a, const B& b) const { return pow(a, b); }
+};
+
+using OfOperands = Tensor (*)(const char* what, const Operand&, const Operand&);
+constexpr NamedFunction<OfOperands> kArithmetic[] = {
+    {"add", with_number<std::plus<>>, "x1 + x2; shapes broadcast from the right, dtypes promote"},
+    {"subtract", with_number<std::minus<>>, "x1 - x2; shapes broadcast, dtypes promote", "sub"},
+    {"multiply", with_number<std::multiplies<>>, "x1 * x2; shapes broadcast, dtypes promote",
+     "mul"},
+    {"divide", with_number<std::divides<>>, "x1 / x2, floating; shapes broadcast, dtypes promote",
+     "div"},
+    {"pow", with_number<Power>,
+     "x1 ** x2. Integers wrap, and a negative exponent gives the integer part"},
+};
+
 /// Selects a where the condition holds, b elsewhere. A number is converted to a tensor like the
 /// other operand, or like the condition in f32 when both are numbers.
 Tensor where_operands(const Tensor& condition, const Operand& a, const Operand& b) {
@@ -146,58 +184,13 @@ std::optional<Operand> bound_of(const py::object& given) {
 
 }  // namespace
 
-[[noreturn]] static void fail_numbers(const char* what) {
-  fail(what, ": both operands are numbers, expected at least one tensor");
-}
-
-Tensor of_operands(const char* what, TensorFunction function, const Operand& a, const Operand& b) {
-  if (!a.is_number() && !b.is_number()) [[likely]]
-    return function(a.tensor, b.tensor);
-  if (a.is_number() && b.is_number()) fail_numbers(what);
-  if (a.is_number()) return function(next_to(b.tensor, a), b.tensor);
-  return function(a.tensor, next_to(a.tensor, b));
-}
-
-/// Calls function(a, b) without making a tensor of a number.
-template <class Function>
-static Tensor with_number(const char* what, const Operand& a, const Operand& b,
-                          const Function& function) {
-  if (a.is_number() && b.is_number()) fail_numbers(what);
-  if (a.is_number()) return function(a.number, b.tensor);
-  return b.is_number() ? function(a.tensor, b.number) : function(a.tensor, b.tensor);
-}
-
-Tensor add_operands(const Operand& a, const Operand& b) {
-  return with_number("add", a, b, std::plus<>());
-}
-
-Tensor subtract_operands(const Operand& a, const Operand& b) {
-  return with_number("subtract", a, b, std::minus<>());
-}
-
-Tensor multiply_operands(const Operand& a, const Operand& b) {
-  return with_number("multiply", a, b, std::multiplies<>());
-}
-
-Tensor divide_operands(const Operand& a, const Operand& b) {
-  return with_number("divide", a, b, std::divides<>());
-}
-
-Tensor pow_operands(const Operand& a, const Operand& b) {
-  return with_number("pow", a, b, [](const auto&... of) { return pow(of...); });
-}
-
 void bind_elementwise(py::module_& m) {
-  const auto bind = [&](const char* name, Tensor (*function)(const Operand&, const Operand&),
-                        const char* op, const char* text) {
-    m.def(name, function, Released(), "x1"_a, "x2"_a, with_rule(op, text));
-  };
-  bind("add", add_operands, "add", "x1 + x2; shapes broadcast from the right, dtypes promote");
-  bind("subtract", subtract_operands, "sub", "x1 - x2; shapes broadcast, dtypes promote");
-  bind("multiply", multiply_operands, "mul", "x1 * x2; shapes broadcast, dtypes promote");
-  bind("divide", divide_operands, "div", "x1 / x2, floating; shapes broadcast, dtypes promote");
-  bind("pow", pow_operands, "pow",
-       "x1 ** x2. Integers wrap, and a negative exponent gives the integer part");
+  for (const auto& f : kArithmetic) {
+    def(m, concat(f.name, "(x1, x2)"), with_rule(f.op, f.text),
+        [name = f.name, function = f.function](const Operand& a, const Operand& b) {
+          return function(name, a, b);
+        });
+  }
   for (const auto& f : kOfOne) {
     m.def(f.name, f.function, Released(), "x"_a, with_rule(f.op, f.text));
   }
@@ -237,29 +230,33 @@ void bind_elementwise(py::module_& m) {
 
 namespace {
 
+template <TensorFunction kFunction>
+Tensor of_tensors(const char* what, const Operand& a, const Operand& b) {
+  return of_operands(what, kFunction, a, b);
+}
+
 using OfOperand = const Tensor& (*)(const Tensor&, const Operand&);
 
-struct WithOperand {
-  /// nullptr where there is none of the two.
-  const char* method;
-  const char* operation;
-  OfOperand function;
+/// x OP y, y OP x, and x OP= y, which is a method too.
+struct Operator {
+  const char* name;
+  OfOperands function;
+  OfOperand in_place;
+  const char* method = nullptr;
 };
-constexpr WithOperand kWithOperand[] = {
-    {"mul_", "__imul__", mul_},
-    {"div_", "__itruediv__", div_},
-    {"floor_divide_", "__ifloordiv__", floor_divide_},
-    {"remainder_", "__imod__", remainder_},
-    {"pow_", "__ipow__", pow_},
-    {"bitwise_and_", "__iand__", bitwise_and_},
-    {"bitwise_or_", "__ior__", bitwise_or_},
-    {"bitwise_xor_", "__ixor__", bitwise_xor_},
-    {"bitwise_left_shift_", "__ilshift__", bitwise_left_shift_},
-    {"bitwise_right_shift_", "__irshift__", bitwise_right_shift_},
-    {"maximum_", nullptr, maximum_},
-    {"minimum_", nullptr, minimum_},
-    {nullptr, "__iadd__", add_},
-    {nullptr, "__isub__", sub_},
+constexpr Operator kOperators[] = {
+    {"add", with_number<std::plus<>>, add_},
+    {"sub", with_number<std::minus<>>, sub_},
+    {"mul", with_number<std::multiplies<>>, mul_, "mul_"},
+    {"truediv", with_number<std::divides<>>, div_, "div_"},
+    {"pow", with_number<Power>, pow_, "pow_"},
+    {"floordiv", of_tensors<floor_divide>, floor_divide_, "floor_divide_"},
+    {"mod", of_tensors<remainder>, remainder_, "remainder_"},
+    {"and", of_tensors<bitwise_and>, bitwise_and_, "bitwise_and_"},
+    {"or", of_tensors<bitwise_or>, bitwise_or_, "bitwise_or_"},
+    {"xor", of_tensors<bitwise_xor>, bitwise_xor_, "bitwise_xor_"},
+    {"lshift", of_tensors<bitwise_left_shift>, bitwise_left_shift_, "bitwise_left_shift_"},
+    {"rshift", of_tensors<bitwise_right_shift>, bitwise_right_shift_, "bitwise_right_shift_"},
 };
 
 struct OfItself {
@@ -301,15 +298,39 @@ template <class Class> void bind_scaled(Class& tensor, const char* name, OfOpera
 
 }  // namespace
 
-void bind_in_place(py::class_<Tensor>& tensor) {
-  for (const WithOperand& f : kWithOperand) {
-    const auto change = [function = f.function](const py::object& self, const Operand& other) {
+/// The operators; a number or tensor on the other side, NotImplemented for anything else.
+void bind_operators(py::class_<Tensor>& tensor) {
+  const auto bind = [&](const std::string& name, auto function) {
+    tensor.def(name.c_str(), function, Released(), py::is_operator());
+  };
+  const auto bind_left = [&](const std::string& name, OfOperands function) {
+    bind(name, [=](const Tensor& a, const Operand& b) { return function("operator", a, b); });
+  };
+  constexpr const char* kInPlace = "In place: as the operator, or the function";
+  for (const Operator& f : kOperators) {
+    bind_left(concat("__", f.name, "__"), f.function);
+    bind(concat("__r", f.name, "__"), [function = f.function](const Tensor& a, const Operand& b) {
+      return function("operator", b, a);
+    });
+    const auto change = [function = f.in_place](const py::object& self, const Operand& other) {
       return changed(self, [&](const Tensor& x) { function(x, other); });
     };
-    if (f.operation) tensor.def(f.operation, change, py::is_operator());
-    if (f.method)
-      tensor.def(f.method, change, "other"_a, "In place: as the operator, or the function");
+    tensor.def(concat("__i", f.name, "__").c_str(), change, py::is_operator());
+    if (f.method) bind_change(tensor, concat(f.method, "(other)"), f.in_place, kInPlace);
   }
+  bind_change(tensor, "maximum_(other)", maximum_, kInPlace);
+  bind_change(tensor, "minimum_(other)", minimum_, kInPlace);
+  bind_left("__eq__", of_tensors<equal>);
+  bind_left("__ne__", of_tensors<not_equal>);
+  bind_left("__lt__", of_tensors<less>);
+  bind_left("__le__", of_tensors<less_equal>);
+  bind_left("__gt__", of_tensors<greater>);
+  bind_left("__ge__", of_tensors<greater_equal>);
+  bind("__matmul__", &product_of);
+  tensor.def("__invert__", &bitwise_invert, Released())
+      .def("__neg__", &neg, Released())
+      .def("__abs__", &abs, Released())
+      .def("__pos__", [](const Tensor& a) { return a; });
   bind_scaled(tensor, "add_", add_);
   bind_scaled(tensor, "sub_", sub_);
   for (const OfItself& f : kOfItself) {

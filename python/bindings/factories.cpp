@@ -159,15 +159,11 @@ void bind_factories(py::module_& m) {
   bind_sequences(m);
   def(m, "zeros_like(x)", &zeros_like, "Zeros laid out as x is");
   def(m, "ones_like(x)", &ones_like, "Ones laid out as x is");
-  def(m, "fill_(x, value)", "Sets all elements in place",
-      [](const py::object& x, const Operand& value) {
-        return changed(x, [&](const Tensor& to) { fill_(to, number_in(value)); });
-      });
-  def(m, "copy_(to, source)",
-      "Copies the elements of `source`, broadcast to the shape of `to`, to the memory of `to`",
-      [](const py::object& to, const Tensor& source) {
-        return changed(to, [&](const Tensor& x) { copy_(x, source); });
-      });
+  const auto fill = [](const Tensor& x, const Operand& value) { fill_(x, number_in(value)); };
+  bind_change(m, "fill_(x, value)", +fill, "Sets all elements in place");
+  bind_change(m, "copy_(to, source)", &copy_,
+              "Copies the elements of `source`, broadcast to the shape of `to`, to the memory of "
+              "`to`");
   def(m, "transfer_(to, source)", &transfer_,
       "copy_ between a GPU and pinned memory of the host (what `offload` keeps there) that is "
       "queued only: the host's is read or written when the GPU's stream comes to it");

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -43,25 +42,17 @@ struct Function {
 
 Function* as_function(PyObject* object) { return reinterpret_cast<Function*>(object); }
 
-/// The lines of a docstring that are signatures: the first, or one for each overload.
-std::string signatures_in(const std::string& docstring) {
-  if (docstring.find("\nOverloaded function.") == docstring.npos) {
-    return docstring.substr(0, docstring.find('\n'));
-  }
-  std::istringstream lines(docstring);
-  std::string signatures;
-  for (std::string line; std::getline(lines, line);) {
-    if (line.find_first_not_of("0123456789") == line.find(". ")) signatures += line;
-  }
-  return signatures;
-}
-
-std::vector<Word> words_of(const std::string& docstring) {
+std::vector<Word> words_of(py::handle bound) {
   std::vector<Word> words;
-  const std::string signatures = signatures_in(docstring);
-  const auto has = [&](const char* name) {
-    return signatures.find(concat('(', name, ": ")) != signatures.npos ||
-           signatures.find(concat(' ', name, ": ")) != signatures.npos;
+  const auto* first =
+      py::detail::function_record_ptr_from_PyObject(PyCFunction_GET_SELF(bound.ptr()));
+  const auto has = [&](std::string_view name) {
+    for (const auto* overload = first; overload; overload = overload->next) {
+      for (const auto& argument : overload->args) {
+        if (argument.name && argument.name == name) return true;
+      }
+    }
+    return false;
   };
   for (const auto& group : kGroups) {
     const auto own = std::ranges::find_if(group, has);
@@ -246,16 +237,10 @@ py::object function_of(PyTypeObject& type, py::handle bound, const std::string& 
   function.name = py::str(name).release().ptr();
   function.qualified_name = py::str(own).release().ptr();
   function.module = text_attribute(bound, "__module__").release().ptr();
-  function.words = new std::vector(words_of(text.cast<std::string>()));
+  function.words = new std::vector(words_of(bound));
   function.text = text.inc_ref().ptr();
   function.is_constructor = own.ends_with(".__init__") || own.ends_with(".__setstate__");
   return made;
-}
-
-bool is_bound(py::handle object) {
-  return PyCFunction_Check(object.ptr()) ||
-         (PyInstanceMethod_Check(object.ptr()) &&
-          PyCFunction_Check(PyInstanceMethod_GET_FUNCTION(object.ptr())));
 }
 
 py::object worded_property(py::handle property, const std::string& name, const std::string& own) {
@@ -279,14 +264,14 @@ void word_class(py::handle type) {
     const std::string shown = name == "__init__" ? class_name : name;
     if (PyInstanceMethod_Check(member.ptr())) {
       const py::handle bound = PyInstanceMethod_GET_FUNCTION(member.ptr());
-      if (!is_bound(bound)) continue;
+      if (!PyCFunction_Check(bound.ptr())) continue;
       type.attr(key) = function_of(method_type, bound, shown, own);
     } else if (PyObject_IsInstance(member.ptr(), reinterpret_cast<PyObject*>(&PyProperty_Type))) {
       type.attr(key) = worded_property(member, name, own);
     } else if (PyObject_IsInstance(member.ptr(),
                                    reinterpret_cast<PyObject*>(&PyStaticMethod_Type))) {
       const py::object bound = member.attr("__func__");
-      if (is_bound(bound)) {
+      if (PyCFunction_Check(bound.ptr())) {
         type.attr(key) = py::staticmethod(function_of(function_type, bound, shown, own));
       }
     }
@@ -338,7 +323,7 @@ void word_functions(py::module_& m) {
     if (PyType_Check(member.ptr())) {
       word_class(member);
       name_class(member);
-    } else if (is_bound(member)) {
+    } else if (PyCFunction_Check(member.ptr())) {
       // weft.nn.init has the initializers without what tells them from other functions.
       const bool is_init = name.starts_with(kInitializers);
       const std::string shown = is_init ? name.substr(kInitializers.size()) : name;

@@ -178,26 +178,18 @@ Tensor selected(const Tensor& x, const std::vector<Selection>& selections, bool 
   return result;
 }
 
-/// The index tensors, by the dims that they have after `selected`.
-std::vector<DimIndex> indices_of(const std::vector<Selection>& selections) {
+/// The index tensors, by the dims that they have after `selected`; and the dims that it turns
+/// round, to `turned` if given.
+std::vector<DimIndex> indices_of(const std::vector<Selection>& selections,
+                                 std::vector<int>* turned = nullptr) {
   std::vector<DimIndex> indices;
   int dim = 0;
   for (const Selection& s : selections) {
     if (s.index) indices.push_back({dim, s.index});
+    if (turned && s.kind == Selection::Kind::range && s.step < 0) turned->push_back(dim);
     dim += s.kind != Selection::Kind::one;
   }
   return indices;
-}
-
-/// The dims that `selected` turns round.
-std::vector<int> turned_dims(const std::vector<Selection>& selections) {
-  std::vector<int> dims;
-  int dim = 0;
-  for (const Selection& s : selections) {
-    if (s.kind == Selection::Kind::range && s.step < 0) dims.push_back(dim);
-    dim += s.kind != Selection::Kind::one;
-  }
-  return dims;
 }
 
 /// Runs `function`, whose errors about an index out of range become IndexError.
@@ -245,8 +237,8 @@ void set_indexed(const Tensor& x, const py::object& index, const py::object& val
     throw py::type_error(concat("index: value is a ", Py_TYPE(value.ptr())->tp_name,
                                 ", expected a Tensor or a number"));
   }
-  const std::vector<DimIndex> indices = indices_of(selections);
-  const std::vector<int> turned = turned_dims(selections);
+  std::vector<int> turned;
+  const std::vector<DimIndex> indices = indices_of(selections, &turned);
   with_index_errors([&] {
     const bool has_part = !indices.empty() || !turned.empty();
     const Tensor part = has_part ? selected(x, selections) : Tensor();

@@ -93,13 +93,9 @@ static Tensor from_capsule(const py::capsule& capsule, const std::optional<bool>
     fail("from_dlpack: device type is ", int{given.device.device_type},
          ", expected memory of the CPU");
   }
-  MemoryBlock block{static_cast<char*>(given.data) + given.byte_offset,
-                    dtype_of_dlpack(given.dtype),
-                    cpu,
-                    {},
-                    {}};
-  for (int d = 0; d < given.ndim; ++d) block.shape.push_back(given.shape[d]);
-  block.strides = dense_strides(block.shape);
+  const DType dtype = dtype_of_dlpack(given.dtype);
+  const Shape shape(std::span<const int64_t>(given.shape, static_cast<size_t>(given.ndim)));
+  MemoryBlock block = dense_block(static_cast<char*>(given.data) + given.byte_offset, dtype, shape);
   for (int d = 0; given.strides && d < given.ndim; ++d) block.strides[d] = given.strides[d];
   // From here on this function must release the memory, also after an error.
   if (PyCapsule_SetName(capsule.ptr(), "used_dltensor") != 0) throw py::error_already_set();
@@ -121,22 +117,18 @@ static Tensor from_dlpack(const py::object& source, const std::optional<bool>& c
 }
 
 void bind_dlpack(py::module_& m, py::class_<Tensor>& tensor) {
-  tensor
-      .def(
-          "__dlpack__",
-          [](const Tensor& x, const py::object&, const py::object&, const py::object& device,
-             const std::optional<bool>& copy) {
-            if (!device.is_none() && device.cast<std::pair<int, int>>().first != kDLCPU) {
-              throw py::buffer_error("dlpack: the tensor is on the CPU, and stays there");
-            }
-            return to_dlpack(x, copy);
-          },
-          py::kw_only(), "stream"_a = py::none(), "max_version"_a = py::none(),
-          "dl_device"_a = py::none(), "copy"_a = py::none())
-      .def("__dlpack_device__", [](const Tensor& x) {
-        shown("dlpack", x);
-        return std::pair(static_cast<int>(kDLCPU), 0);
+  def(tensor, "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)", "",
+      [](const Tensor& x, const py::object&, const py::object&, const py::object& device,
+         const std::optional<bool>& copy) {
+        if (!device.is_none() && device.cast<std::pair<int, int>>().first != kDLCPU) {
+          throw py::buffer_error("dlpack: the tensor is on the CPU, and stays there");
+        }
+        return to_dlpack(x, copy);
       });
+  tensor.def("__dlpack_device__", [](const Tensor& x) {
+    shown("dlpack", x);
+    return std::pair(static_cast<int>(kDLCPU), 0);
+  });
   def(m, "from_dlpack(x, *, copy=None)", &from_dlpack,
       "A tensor over the memory of whatever speaks DLPack (torch, NumPy, JAX); copied only where "
       "its elements have gaps. copy=False makes that a ValueError");

@@ -14,9 +14,9 @@ namespace weft::python {
 
 Unlocked::Unlocked() : state_(PyEval_SaveThread()) {}
 
-void Unlocked::Restore::operator()(PyThreadState* state) const {
+Unlocked::~Unlocked() {
   try {
-    PyEval_RestoreThread(state);
+    PyEval_RestoreThread(state_);
   } catch (abi::__forced_unwind&) {
     stop();
   }

@@ -20,12 +20,11 @@ namespace py = pybind11;
 class Unlocked {
  public:
   Unlocked();
+  ~Unlocked();
+  Unlocked(const Unlocked&) = delete;
 
  private:
-  struct Restore {
-    void operator()(PyThreadState* state) const;
-  };
-  std::unique_ptr<PyThreadState, Restore> state_;
+  PyThreadState* state_;
 };
 
 /// Holds the lock for a scope, on any thread.

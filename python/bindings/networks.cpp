@@ -82,13 +82,6 @@ static void bind_products(py::module_& m) {
       "The greatest magnitudes are those of the whole tensors, however these are sharded");
 }
 
-/// Applies a function of the last dim to another dim.
-static Tensor along(const char* what, Tensor (*function)(const Tensor&), const Tensor& x, int dim) {
-  const int at = normalized_dim(what, dim, x.ndim());
-  if (at == x.ndim() - 1) return function(x);
-  return function(x.transpose(at, -1)).transpose(at, -1);
-}
-
 static LossReduction reduction_named(const char* what, const std::string& name) {
   if (name == "mean") return LossReduction::mean;
   if (name == "sum") return LossReduction::sum;
@@ -152,13 +145,10 @@ static void bind_losses(py::module_& m) {
 
 void bind_networks(py::module_& m) {
   bind_products(m);
-  const auto bind_along = [&](const char* name, Tensor (*function)(const Tensor&),
-                              const char* text) {
-    def(m, concat(name, "(x, dim=-1)"), with_rule(name, text),
-        [=](const Tensor& x, int dim) { return along(name, function, x, dim); });
-  };
-  bind_along("softmax", &softmax, "exp(x) / sum of exp(x) along `dim`");
-  bind_along("log_softmax", &log_softmax, "The logarithm of softmax(x), along `dim`");
+  def(m, "softmax(x, dim=-1)", &torch::softmax,
+      with_rule("softmax", "exp(x) / sum of exp(x) along `dim`"));
+  def(m, "log_softmax(x, dim=-1)", &torch::log_softmax,
+      with_rule("log_softmax", "The logarithm of softmax(x), along `dim`"));
   bind_losses(m);
   def(m, "embedding(weight, ids)", &embedding,
       with_rule("embedding",

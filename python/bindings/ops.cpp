@@ -236,10 +236,9 @@ void bind_ops(py::module_& m) {
                           "`structure` (dims, flags and sizes, which take part in the choice of "
                           "layouts) and `values` (scalars) as its kernel takes them");
   op_class
-      .def(py::init(&own_op), "name"_a, "rule"_a, "forward"_a, "backward"_a = py::none(),
-           py::kw_only(), "linear"_a = std::vector<std::vector<int>>{}, "dtype"_a = py::none(),
-           "saves_outputs"_a = false, "dtypes"_a = std::vector<DType>{},
-           "differentiable"_a = py::none(), "samples"_a = std::vector<std::vector<Shape>>{},
+      .def(py::init(&own_op),
+           Signature("(name, rule, forward, backward=None, *, linear=[], dtype=None, "
+                     "saves_outputs=False, dtypes=[], differentiable=None, samples=[])"),
            kOwnOpDoc)
       .def_property_readonly("name", [](const Op& op) { return op.spec().name; });
   getter(op_class, "rule", "How the dims of operands and results belong together",
@@ -255,8 +254,7 @@ void bind_ops(py::module_& m) {
       .def_property_readonly("samples", &samples_of,
                              "Calls that it is tested with: (shapes, dtypes, structure, values, "
                              "(low, high) of the elements)")
-      .def("__call__", &call, py::kw_only(), "structure"_a = Shape(),
-           "values"_a = std::vector<double>{},
+      .def("__call__", &call, Signature("(*given, structure=(), values=[])"),
            "The result, or a tuple where there are several. ValueError when operands do not fit "
            "the rule")
       .def("__repr__", [](const Op& op) {

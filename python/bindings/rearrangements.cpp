@@ -7,28 +7,20 @@
 #include "python/bindings/bindings.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/parts.h"
+#include "weft/torch.h"
 
 namespace weft::python {
 
 Tensor reshaped(const Tensor& x, Shape shape) {
-  int missing = -1;
-  int64_t known = 1;
-  for (int d = 0; d < shape.ndim(); ++d) {
-    if (shape[d] != -1) {
-      known *= shape[d];
-    } else if (missing < 0) {
-      missing = d;
-    } else {
-      fail("reshape: shape is ", shape, ", expected at most one -1");
-    }
+  int64_t known = 1, unknown = 0;
+  for (const int64_t size : shape) (size == -1 ? unknown += 1 : known *= size);
+  if (unknown == 0) return reshape(x, shape);
+  if (unknown > 1) fail("reshape: shape is ", shape, ", expected at most one -1");
+  if (known <= 0 || x.numel() % known != 0) {
+    fail("reshape: shape is ", shape, ", expected one of ", x.numel(), " elements, those of ",
+         x.shape());
   }
-  if (missing >= 0) {
-    if (known <= 0 || x.numel() % known != 0) {
-      fail("reshape: shape is ", shape, ", expected one of ", x.numel(), " elements, those of ",
-           x.shape());
-    }
-    shape[missing] = x.numel() / known;
-  }
+  std::replace(shape.begin(), shape.end(), int64_t{-1}, x.numel() / known);
   return reshape(x, shape);
 }
 
@@ -39,15 +31,6 @@ static Tensor squeezed(const Tensor& x, std::vector<int> dims) {
   Tensor result = x;
   for (const int dim : dims) result = squeeze(result, dim);
   return result;
-}
-
-/// Every dim of size 1, as PyTorch does without a dim.
-static std::vector<int> ones_of(const Tensor& x) {
-  std::vector<int> dims;
-  for (int d = 0; d < x.ndim(); ++d) {
-    if (x.shape()[d] == 1) dims.push_back(d);
-  }
-  return dims;
 }
 
 void bind_shapes(py::module_& m) {
@@ -100,7 +83,8 @@ void bind_shapes(py::module_& m) {
   def(m, "squeeze(x, axis=None)",
       with_rule("reshape", "Without the dims of size 1 that `axis` names, or all of them; a view"),
       [](const Tensor& x, const py::object& axis) {
-        const std::vector<int> dims = axis.is_none() ? ones_of(x) : named_dims(axis);
+        if (axis.is_none()) return released([&] { return torch::squeeze(x); });
+        const std::vector<int> dims = named_dims(axis);
         return released([&] { return squeezed(x, dims); });
       });
   def(m, "flip(x, axis=None)",
@@ -191,14 +175,6 @@ static std::vector<int64_t> whole_numbers(const char* what, const py::object& gi
   std::vector<int64_t> numbers;
   for (const py::handle one : given) numbers.push_back(whole_number(what, one));
   return numbers;
-}
-
-Tensors tensors_in(const std::string& what, const py::args& given, const char* kind) {
-  Tensors tensors;
-  for (const py::handle one : given) {
-    tensors.push_back(tensor_from(what, kind, tensors.size(), one));
-  }
-  return tensors;
 }
 
 static std::optional<int> dim_or_all(const char* what, const py::object& axis) {

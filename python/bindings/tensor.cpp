@@ -8,8 +8,6 @@
 #include "weft/module.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
-#include "weft/ops/logic.h"
-#include "weft/ops/rounding.h"
 #include "weft/ops/shapes.h"
 
 namespace weft::python {
@@ -77,14 +75,13 @@ static void bind_layout(py::class_<Tensor>& tensor) {
       Released(), [](const Tensor& x, const std::optional<Placements>& grad_placements) {
         return grad_placements ? x.to_local(*grad_placements) : x.to_local();
       });
-  tensor
-      .def("redistribute", &redistributed, "device_mesh"_a = py::none(),
-           "placements"_a = py::none(), py::kw_only(), "async_op"_a = false,
-           "The same values in another layout; runs the plan that `explain` prints. "
-           "redistribute(placements) or redistribute(device_mesh, placements). It has ended when "
-           "it returns, with async_op or without")
-      .def("full_tensor", &Tensor::full_tensor, Released(),
-           "The whole on each rank, as a tensor of one device");
+  def(tensor, "redistribute(device_mesh=None, placements=None, *, async_op=False)",
+      "The same values in another layout; runs the plan that `explain` prints. "
+      "redistribute(placements) or redistribute(device_mesh, placements). It has ended when it "
+      "returns, with async_op or without",
+      &redistributed);
+  tensor.def("full_tensor", &Tensor::full_tensor, Released(),
+             "The whole on each rank, as a tensor of one device");
 }
 
 /// One gradient for each root; empty for a root of one element, whose gradient is 1.
@@ -170,51 +167,9 @@ static void bind_shape_methods(py::class_<Tensor>& tensor) {
       .def("__setitem__", &set_indexed, "index"_a, "value"_a);
 }
 
-/// The operators; a number or tensor on the other side, NotImplemented for anything else.
-static void bind_operators(py::class_<Tensor>& tensor) {
-  const auto left = [&](const char* name, auto function) {
-    tensor.def(
-        name, [function](const Tensor& a, const Operand& b) { return function({a}, b); },
-        Released(), py::is_operator());
-  };
-  const auto both = [&](const char* name, const char* reversed, auto function) {
-    left(name, function);
-    tensor.def(
-        reversed, [function](const Tensor& a, const Operand& b) { return function(b, {a}); },
-        Released(), py::is_operator());
-  };
-  both("__add__", "__radd__", add_operands);
-  both("__sub__", "__rsub__", subtract_operands);
-  both("__mul__", "__rmul__", multiply_operands);
-  both("__truediv__", "__rtruediv__", divide_operands);
-  both("__pow__", "__rpow__", pow_operands);
-  const auto of_tensors = [](TensorFunction function) {
-    return [function](const Operand& a, const Operand& b) {
-      return of_operands("operator", function, a, b);
-    };
-  };
-  both("__floordiv__", "__rfloordiv__", of_tensors(floor_divide));
-  both("__mod__", "__rmod__", of_tensors(remainder));
-  both("__and__", "__rand__", of_tensors(bitwise_and));
-  both("__or__", "__ror__", of_tensors(bitwise_or));
-  both("__xor__", "__rxor__", of_tensors(bitwise_xor));
-  both("__lshift__", "__rlshift__", of_tensors(bitwise_left_shift));
-  both("__rshift__", "__rrshift__", of_tensors(bitwise_right_shift));
-  left("__eq__", of_tensors(equal));
-  left("__ne__", of_tensors(not_equal));
-  left("__lt__", of_tensors(less));
-  left("__le__", of_tensors(less_equal));
-  left("__gt__", of_tensors(greater));
-  left("__ge__", of_tensors(greater_equal));
-  const auto of_one = [&](const char* name, Tensor (*function)(const Tensor&)) {
-    tensor.def(name, function, Released());
-  };
-  of_one("__invert__", bitwise_invert);
-  of_one("__neg__", neg);
-  of_one("__abs__", abs);
-  tensor.def("__matmul__", &product_of, Released(), py::is_operator())
-      .def("__pos__", [](const Tensor& a) { return a; })
-      .def("__hash__", [](const Tensor& a) { return std::hash<const void*>()(a.body().get()); });
+static int64_t rows_of(const char* what, const Tensor& x) {
+  if (x.ndim() > 0) return x.shape()[0];
+  throw py::type_error(concat(what, ": the tensor has no dims, expected at least 1"));
 }
 
 static void bind_elements(py::class_<Tensor>& tensor) {
@@ -235,25 +190,20 @@ static void bind_elements(py::class_<Tensor>& tensor) {
            })
       .def("__iter__",
            [](const Tensor& x) {
-             if (x.ndim() == 0)
-               throw py::type_error("iter: the tensor has no dims, expected at least 1");
              py::list rows;
-             for (int64_t i = 0; i < x.shape()[0]; ++i) rows.append(indexed(x, py::int_(i)));
+             for (int64_t i = 0; i < rows_of("iter", x); ++i) rows.append(indexed(x, py::int_(i)));
              return py::iter(rows);
            })
-      .def("__len__",
+      .def("__len__", [](const Tensor& x) { return rows_of("len", x); })
+      .def("__index__",
            [](const Tensor& x) {
-             if (x.ndim() == 0)
-               throw py::type_error("len: the tensor has no dims, expected at least 1");
-             return x.shape()[0];
+             if (is_floating(x.dtype())) {
+               throw py::type_error(concat("index: dtype of the tensor is ", x.dtype(),
+                                           ", expected an integer one"));
+             }
+             return py::int_(item_of(x));
            })
-      .def("__index__", [](const Tensor& x) {
-        if (is_floating(x.dtype())) {
-          throw py::type_error(
-              concat("index: dtype of the tensor is ", x.dtype(), ", expected an integer one"));
-        }
-        return py::int_(item_of(x));
-      });
+      .def("__hash__", [](const Tensor& x) { return std::hash<const void*>()(x.body().get()); });
 }
 
 /// Binds the functions that distribute tensors over a mesh.
@@ -314,11 +264,10 @@ void bind_tensor(py::module_& m, py::class_<Tensor>& tensor) {
   bind_layout(tensor);
   bind_gradients(m, tensor);
   bind_shape_methods(tensor);
-  bind_operators(tensor);
   bind_elements(tensor);
   bind_distribution(m);
   bind_functions_as_methods(m, tensor);
-  bind_in_place(tensor);
+  bind_operators(tensor);
   // NumPy leaves operators with tensors to the tensor.
   tensor.attr("__array_ufunc__") = py::none();
 }

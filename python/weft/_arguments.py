@@ -1,20 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments of functions written in Python: tensors, devices, and NumPy's and PyTorch's words and
-places for them, which those of the compiled module take too."""
+"""Arguments of functions written in Python: tensors, devices, and NumPy's and PyTorch's words for
+them, which those of the compiled module take too."""
 
 import functools
 import inspect
-import itertools
 import types
 
 from weft import _weft
-
-# Functions that take these arguments by position in PyTorch, in this order.
-_PLACES = ("axis", "keepdims", "descending", "stable")
-_WITH_PLACES = {
-    *("argsort", "count_nonzero", "cumulative_prod", "cumulative_sum", "expand_dims", "repeat"),
-    *("roll", "sort", "stack", "std", "take", "take_along_axis", "unstack", "var"),
-}
 
 
 def described(value):
@@ -67,13 +59,8 @@ def accepting(function):
         name, parameters = function.__name__, inspect.signature(function).parameters
     except ValueError:  # it passes its arguments on to a compiled function, which takes both
         return function
-    words = _words_for(parameters, False)
-    first_words = _words_for(parameters, True)
-    named_only = [p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY]
-    places = list(itertools.takewhile(_PLACES.__contains__, named_only))
-    places = places if name in _WITH_PLACES else []
+    words, first_words = _words_for(parameters, False), _words_for(parameters, True)
     own_names = list(parameters)
-    first = len(own_names) - len(named_only)
     if not words and not first_words:
         return function
 
@@ -82,12 +69,6 @@ def accepting(function):
         for word in list(named):
             if word in first_words and own_names.index(first_words[word]) == len(given):
                 given += (named.pop(word),)
-        if len(given) > first and len(given) - first <= len(places):
-            for own, value in zip(places, given[first:]):
-                if own in named:
-                    raise TypeError(f"{name}: {own} is given twice, expected once")
-                named[own] = value
-            given = given[:first]
         for word in list(named):
             own = words.get(word, word)
             if own != word and own in named:

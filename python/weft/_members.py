@@ -13,26 +13,25 @@ def _kind_of(self, name):
     return Module if self._child(name) is not None else None
 
 
+def _refuse(self, name, what, value, expected):
+    gets = "" if value is None else f" and gets a {type(value).__name__}"
+    raise ValueError(
+        f"module: {name!r} is a {what} of the {type(self).__name__}{gets}, expected {expected}"
+    )
+
+
 def _check_may_take(self, name, kind, value):
     """Raises unless `value` may take the place of member `name`, which is of `kind`."""
     what = "parameter" if kind is Parameter else "module"
     if value is None and not self._is_free_to_change:
-        raise ValueError(
-            f"module: {name!r} is a {what} of the {type(self).__name__}, expected one of a module "
-            "written in Python; a built-in one keeps its members"
-        )
+        expected = "one of a module written in Python; a built-in one keeps its members"
+        _refuse(self, name, what, value, expected)
     if value is not None and not isinstance(value, (Parameter, Module)):
-        raise ValueError(
-            f"module: {name!r} is a {what} of the {type(self).__name__} and gets a "
-            f"{type(value).__name__}, expected a {kind.__name__} or None"
-        )
+        _refuse(self, name, what, value, f"a {kind.__name__} or None")
     is_parameter = kind is Parameter and isinstance(value, Parameter)
     is_child = isinstance(self, Sequential) and isinstance(value, Module)
     if not (self._is_free_to_change or is_parameter or is_child):
-        raise ValueError(
-            f"module: {name!r} is a {what} of the {type(self).__name__} and gets a "
-            f"{type(value).__name__}, expected a member of a module written in Python"
-        )
+        _refuse(self, name, what, value, "a member of a module written in Python")
 
 
 def _check_not_above(self, name, module):
@@ -115,10 +114,7 @@ def set_attribute(self, name, value):
             self._set_buffer(name, value)
             return
         if value is not None:
-            raise ValueError(
-                f"module: {name!r} is a buffer of the {type(self).__name__} and gets a "
-                f"{type(value).__name__}, expected a Tensor or None"
-            )
+            _refuse(self, name, "buffer", value, "a Tensor or None")
         self._remove(name)
     if type(value) in (list, tuple, dict):
         _warn_of_hidden(self, name, value)

@@ -4,7 +4,7 @@
 Functions that mean the same in `weft` are the same objects. Those that differ are here: `max` with
 indices, unbiased `std`, `equal` as one bool, `sort` as a pair, ..."""
 
-import math
+import operator as _operator
 import sys as _sys
 
 import weft as _package
@@ -264,7 +264,6 @@ def t(input):
     return input if tensor_of(input).ndim < 2 else tensor_of(input).t()
 
 
-inf, nan, pi, e = math.inf, math.nan, math.pi, math.e
 t_copy = copying(t)
 
 
@@ -273,10 +272,7 @@ add_in_place_methods(globals())
 # The compiled methods have no indices.
 _weft.Tensor.max, _weft.Tensor.min = method("max", max), method("min", min)
 for _name in ("nn", "nn.functional", "nn.init", "optim", "optim.lr_scheduler"):
-    _module = _package
-    for _part in _name.split("."):
-        _module = getattr(_module, _part)
-    _sys.modules[f"{__name__}.{_name}"] = _module
+    _sys.modules[f"{__name__}.{_name}"] = _operator.attrgetter(_name)(_package)
 
 
 _weft.Tensor.size = property(

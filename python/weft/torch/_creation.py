@@ -7,7 +7,7 @@ import weft as _package
 from weft import _weft
 from weft._arguments import described as _described, renamed as _renamed
 from weft.torch._wrappers import LISTS as _LISTS
-from weft.torch._wrappers import like as _alike, without_gradient_option as _without_gradient_option
+from weft.torch._wrappers import without_gradient_option as _without_gradient_option
 
 
 def broadcast_shapes(*shapes):
@@ -51,9 +51,9 @@ eye = _without_gradient_option(_package.eye)
 full = _without_gradient_option(_package.full)
 linspace = _without_gradient_option(_linspace)
 logspace = _without_gradient_option(_logspace)
-zeros_like = _without_gradient_option(_alike(_package.zeros_like))
-ones_like = _without_gradient_option(_alike(_package.ones_like))
-full_like = _without_gradient_option(_alike(_package.full_like))
+zeros_like = _without_gradient_option(_package.zeros_like)
+ones_like = _without_gradient_option(_package.ones_like)
+full_like = _without_gradient_option(_package.full_like)
 
 
 def scalar_tensor(value, *, dtype=None, device=None, **ignored):

@@ -74,13 +74,6 @@ def without_gradient_option(make):
     return renamed(factory, make.__name__)
 
 
-def like(make):
-    def like(input, *given, dtype=None, device=None, **ignored):
-        return make(input, *given, dtype=dtype, device=device)
-
-    return like
-
-
 def itself(name):
     def same(input):
         return input
