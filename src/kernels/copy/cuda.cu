@@ -152,8 +152,7 @@ static bool convert_fast(const Iteration& loops, const Stream& stream) {
 
 /// Copies between blocks on one device.
 static void copy_here(const MemoryBlock& out, const MemoryBlock& in) {
-  const MemoryBlock* const blocks[] = {&out, &in};
-  const Iteration loops("copy", out.shape, blocks, 2);
+  const Iteration loops("copy", out.shape, {&out, &in});
   const int64_t elements = loops.inner() * loops.outer();
   if (elements == 0) return;
   const Stream stream = current_stream(out.device);
@@ -234,8 +233,7 @@ template <class F> static void fill_by(const F& f, const MemoryBlock& out, const
 }
 
 void fill(const MemoryBlock& out, Number value) {
-  const MemoryBlock* const blocks[] = {&out};
-  const Nest<1> nest = nest_of<1>(Iteration("fill", out.shape, blocks, 1));
+  const Nest<1> nest = nest_of<1>(Iteration("fill", out.shape, {&out}));
   if (is_integer(out.dtype)) return fill_by(Same<int64_t>{value.bits}, out, nest);
   fill_by(Same<double>{value.value}, out, nest);
 }

@@ -257,16 +257,14 @@ bool Iteration::is_dense(int block) const {
   return true;
 }
 
-Line Iteration::line(int block, int64_t outer, int64_t inner) const {
+int64_t Iteration::offset(int block, int64_t outer, int64_t inner) const {
   int64_t offset = inner * inner_stride(block);
   for (int i = ndim_ - 2; i > 0; --i) {
     const int64_t size_i = size(i), next = outer / size_i;
     offset += (outer - next * size_i) * stride(block, i);
     outer = next;
   }
-  if (ndim_ > 1) offset += outer * stride(block, 0);
-  const MemoryBlock& whole = *blocks_[static_cast<size_t>(block)].block;
-  return {whole.dtype, element_at(whole.data, offset, whole.dtype), inner_stride(block)};
+  return ndim_ > 1 ? offset + outer * stride(block, 0) : offset;
 }
 
 LineWalk::LineWalk(const Iteration& loops, int64_t outer, int64_t inner) : loops_(loops) {

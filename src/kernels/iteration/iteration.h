@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 
 #include "src/base/numeric.h"
 #include "weft/block.h"
@@ -15,6 +16,11 @@ struct Line {
   void* data;
   int64_t stride = 1;
 };
+
+/// The elements of a block from element `offset` on.
+inline Line line_at(const MemoryBlock& block, int64_t offset, int64_t stride = 1) {
+  return {block.dtype, element_at(block.data, offset, block.dtype), stride};
+}
 
 /// The line from its element `elements` on.
 inline Line moved(Line line, int64_t elements) {
@@ -70,6 +76,8 @@ class Iteration {
   /// Iterates over `shape`, to which each of `blocks` broadcasts (aligned from the right; missing
   /// dims have size 1); std::invalid_argument "what: ..." otherwise.
   Iteration(const char* what, const Shape& shape, const MemoryBlock* const* blocks, int count);
+  Iteration(const char* what, const Shape& shape, std::initializer_list<const MemoryBlock*> blocks)
+      : Iteration(what, shape, blocks.begin(), static_cast<int>(blocks.size())) {}
 
   int ndim() const { return ndim_; }
   int64_t size(int dim) const { return shape_[static_cast<size_t>(dim)]; }
@@ -85,8 +93,12 @@ class Iteration {
   bool is_dense(int block) const;
   int count() const { return count_; }
   const MemoryBlock& block(int block) const { return *blocks_[static_cast<size_t>(block)].block; }
+  /// Returns the offset of element `inner` of line `outer` of a block, in elements.
+  int64_t offset(int block, int64_t outer, int64_t inner) const;
   /// Returns line `outer` of a block, starting at element `inner`.
-  Line line(int block, int64_t outer, int64_t inner) const;
+  Line line(int of, int64_t outer, int64_t inner) const {
+    return line_at(block(of), offset(of, outer, inner), inner_stride(of));
+  }
   /// Returns whether the block is contiguous along the dim before the inner one.
   bool is_transposed(int block) const {
     return ndim_ > 1 && inner_stride(block) > 1 && stride(block, ndim_ - 2) == 1;

@@ -8,7 +8,7 @@
 #include "src/device/kernel/elements.h"
 #include "src/device/kernel/launch.h"
 #include "src/kernels/reduce/plan.h"
-#include "weft/error.h"
+#include "src/kernels/rows/rows.h"
 #include "weft/storage.h"
 
 namespace weft::cuda {
@@ -24,7 +24,7 @@ constexpr int64_t kLeastPart = 4096, kLeastColumnPart = 16;
 struct ReduceShape {
   /// Sides: in, out.
   Nest<2> kept;
-  Nest<1> reduced;
+  Rows reduced;
   int64_t results, each, parts;
   /// Neighbours in memory belong to different results.
   bool columns;
@@ -62,7 +62,7 @@ template <class R, class C> struct DeviceReduction {
 #pragma unroll 8
 #endif
     for (int64_t i = first; i < last; i += step) {
-      const int64_t at = base.of[0] + shape.reduced.offsets(i).of[0];
+      const int64_t at = base.of[0] + shape.reduced.at(i);
       value = R::combine(value, R::element(load_element<C>(in, dtype, at)));
     }
     return value;
@@ -125,52 +125,22 @@ template <class R, class C> struct MergeParts {
 
 }  // namespace
 
-static bool contains(const Dims& dims, int dim) {
-  return std::find(dims.begin(), dims.end(), dim) != dims.end();
-}
-
-static void add_dim(int64_t* sizes, int64_t* strides, int& ndim, int64_t size, int64_t stride) {
-  if (size == 1) return;
-  if (ndim > 0 && strides[ndim - 1] == stride * size) {
-    sizes[ndim - 1] *= size;
-    strides[ndim - 1] = stride;
-    return;
+/// The least distance of neighbours along a dim.
+static int64_t nearest_of(const MemoryBlock& view) {
+  int64_t nearest = INT64_MAX;
+  for (int d = 0; d < view.shape.ndim(); ++d) {
+    if (view.shape[d] > 1 && view.strides[d] != 0) nearest = std::min(nearest, view.strides[d]);
   }
-  sizes[ndim] = size;
-  strides[ndim++] = stride;
+  return nearest;
 }
 
 static ReduceShape reduce_shape(const MemoryBlock& out, const MemoryBlock& in, const Dims& dims) {
+  const ReduceViews views(out, in, dims);
   ReduceShape shape{};
-  const int ndim = in.shape.ndim();
-  const bool keeps = out.shape.ndim() == ndim;
-  if (!keeps && out.shape.ndim() != ndim - dims.ndim()) {
-    fail("reduce: result is ", out.shape, ", expected that of ", in.shape, " over ", dims.ndim(),
-         " dims");
-  }
-  int64_t nearest_kept = INT64_MAX, nearest_reduced = INT64_MAX;
-  for (int d = 0, o = 0; d < ndim; ++d) {
-    const bool reduced = contains(dims, d);
-    const int64_t size = in.shape[d], stride = in.strides[d];
-    if (size > 1 && stride != 0) {
-      int64_t& nearest = reduced ? nearest_reduced : nearest_kept;
-      nearest = std::min(nearest, stride);
-    }
-    if (reduced) {
-      add_dim(shape.reduced.sizes, shape.reduced.strides[0], shape.reduced.ndim, size, stride);
-      o += keeps ? 1 : 0;
-      continue;
-    }
-    if (out.shape[o] != size)
-      fail("reduce: result is ", out.shape, ", expected that of ", in.shape);
-    Nest<2>& kept = shape.kept;
-    kept.sizes[kept.ndim] = size;
-    kept.strides[0][kept.ndim] = stride;
-    kept.strides[1][kept.ndim++] = out.strides[o++];
-  }
+  shape.kept = nest_of(views.in, views.out), shape.reduced = Rows(views.reduced, -1);
   shape.results = shape.kept.count();
   shape.each = shape.reduced.count();
-  const bool columns = shape.columns = nearest_kept < nearest_reduced;
+  const bool columns = shape.columns = nearest_of(views.in) < nearest_of(views.reduced);
   const int64_t workers =
       columns ? (shape.results + kThreadsPerBlock - 1) / kThreadsPerBlock : shape.results;
   // A thread combines a part, and one combines all parts of a result: both take about as long.
