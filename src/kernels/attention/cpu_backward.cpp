@@ -176,8 +176,7 @@ static void store_key_gradient(const AttentionSizes& sizes, T* from, double fact
   const int64_t packed = std::min(sizes.packed_keys(), sizes.keys);
   copy_matrix({from, tile_dtype<T>, sizes.width, 1}, packed, sizes.width, to, factor);
   T zero = 0;
-  copy_matrix({&zero, tile_dtype<T>, 0, 0}, sizes.keys - packed, sizes.width,
-              {element_at(to.data, packed * to.row, to.dtype), to.dtype, to.row, to.column});
+  copy_matrix({&zero, tile_dtype<T>, 0, 0}, sizes.keys - packed, sizes.width, to.rows_from(packed));
 }
 
 /// Calls task(batch element, key head, thread). One task sums all gradients of a key head, block

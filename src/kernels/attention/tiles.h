@@ -102,8 +102,7 @@ template <class T> void pack_key_columns(const AttentionSizes& sizes, const Matr
   for_key_tiles(0, sizes.packed_keys(), [&](int64_t first, int64_t count) {
     T* columns = to + first * sizes.width;
     const int64_t there = std::clamp<int64_t>(sizes.keys - first, 0, count);
-    const Matrix from{element_at(x.data, first * x.row, x.dtype), x.dtype, x.row, x.column};
-    copy_matrix(from, there, sizes.width, {columns, tile_dtype<T>, 1, count});
+    copy_matrix(x.rows_from(first), there, sizes.width, {columns, tile_dtype<T>, 1, count});
     for (int64_t d = 0; there < count && d < sizes.width; ++d) {
       std::fill(columns + d * count + there, columns + (d + 1) * count, T(0.0f));
     }

@@ -5,9 +5,8 @@
 #include <span>
 #include <string>
 
+#include "src/base/numeric.h"
 #include "src/kernels/kernel.h"
-#include "weft/dtype.h"
-#include "weft/shape.h"
 
 namespace weft {
 
@@ -18,7 +17,12 @@ struct Matrix {
   int64_t row = 0;
   int64_t column = 1;
 
+  template <class T> T* as() const { return static_cast<T*>(data); }
   Matrix transposed() const { return {data, dtype, column, row}; }
+  /// The matrix without the rows before `first`.
+  Matrix rows_from(int64_t first) const {
+    return {element_at(data, first * row, dtype), dtype, row, column};
+  }
 };
 
 /// to = factor * from, for `rows` x `columns` elements of any strides and floating dtypes, or of
@@ -53,6 +57,15 @@ void multiply(const Product& product);
 /// transpose of that: the products of decoding one token. Takes dot products in f32 that read the
 /// matrix once, without repacking.
 void multiply_narrow(const Product& product);
+
+class ScratchMemory;
+
+/// Returns a copy with dense rows.
+Matrix copied(const Matrix& matrix, int64_t rows, int64_t columns, DType dtype,
+              ScratchMemory& scratch);
+
+/// Returns the elements of the product's bias as `dtype`; null when it has none.
+const void* bias_in(DType dtype, const Product& product, ScratchMemory& scratch);
 
 /// How many rows ahead to prefetch: when each row begins on another page, the processor does not
 /// prefetch by itself.
