@@ -7,7 +7,7 @@
 #include "mesh/program.h"
 #include "mesh/rows.h"
 #include "src/comm/transport.h"
-#include "src/kernels/copy/dense.h"
+#include "src/kernels/copy/copy.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
 

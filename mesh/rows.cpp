@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "mesh/grid.h"
-#include "src/kernels/copy/dense.h"
+#include "src/kernels/copy/copy.h"
 #include "weft/error.h"
 
 namespace weft {

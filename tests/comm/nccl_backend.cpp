@@ -12,7 +12,6 @@
 #include "src/comm/read_collective.h"
 #include "src/comm/transport.h"
 #include "src/device/cuda/runtime.h"
-#include "src/device/cuda/staging.h"
 #include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/ranks.h"

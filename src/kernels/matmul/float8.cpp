@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/matmul/gemm.h"
 
-#include "src/kernels/copy/dense.h"
+#include "src/kernels/copy/copy.h"
 #include "src/kernels/map/map.h"
 
 namespace weft {

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "src/base/parallel.h"
-#include "src/kernels/matmul/element.h"
 #include "src/kernels/matmul/tasks.h"
 
 namespace weft {
