@@ -121,10 +121,13 @@ template <class C> static void convert(const Iteration& loops, const Stream& str
   launch(kernel, kernel.elements, stream);
 }
 
+/// Returns false for blocks of other dtypes.
 template <class Out, class In>
-static void convert_dense(const MemoryBlock& out, const MemoryBlock& in, const Stream& stream) {
+static bool convert_dense(const MemoryBlock& out, const MemoryBlock& in, const Stream& stream) {
+  if (out.dtype != dtype_of<Out> || in.dtype != dtype_of<In>) return false;
   const DenseConvertKernel<Out, In> kernel{out.numel(), out.as<Out>(), in.as<In>()};
   launch(kernel, (kernel.elements + 7) / 8, stream);
+  return true;
 }
 
 /// Converts dense, aligned elements of dtypes that training uses; returns false for others.
@@ -133,19 +136,10 @@ static bool convert_fast(const Iteration& loops, const Stream& stream) {
   if (!loops.is_dense(0) || !loops.is_dense(1) || !is_aligned(out.data) || !is_aligned(in.data)) {
     return false;
   }
-  const auto are = [&](DType to, DType from) { return out.dtype == to && in.dtype == from; };
-  if (are(DType::bf16, DType::f32)) {
-    convert_dense<bfloat16, float>(out, in, stream);
-  } else if (are(DType::f32, DType::bf16)) {
-    convert_dense<float, bfloat16>(out, in, stream);
-  } else if (are(DType::f16, DType::f32)) {
-    convert_dense<float16, float>(out, in, stream);
-  } else if (are(DType::f32, DType::f16)) {
-    convert_dense<float, float16>(out, in, stream);
-  } else {
-    return false;
-  }
-  return true;
+  return convert_dense<bfloat16, float>(out, in, stream) ||
+         convert_dense<float, bfloat16>(out, in, stream) ||
+         convert_dense<float16, float>(out, in, stream) ||
+         convert_dense<float, float16>(out, in, stream);
 }
 
 /// Copies between blocks on one device.

@@ -181,8 +181,6 @@ MemoryBlock rows_of(const MemoryBlock& block, int64_t first, int64_t count) {
   return block.data ? block.part(box) : block;
 }
 
-MemoryBlock transposed(const MemoryBlock& matrix) { return exchanged(matrix, 0, 1); }
-
 /// Rows of a vector that is read along with each row of a tile; none without data.
 Rows vector_rows(const MemoryBlock& vector) { return vector.data ? Rows(vector, 0) : Rows(); }
 

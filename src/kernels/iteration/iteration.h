@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <initializer_list>
 
@@ -80,19 +79,17 @@ class Iteration {
       : Iteration(what, shape, blocks.begin(), static_cast<int>(blocks.size())) {}
 
   int ndim() const { return ndim_; }
-  int64_t size(int dim) const { return shape_[static_cast<size_t>(dim)]; }
+  int64_t size(int dim) const { return shape_[dim]; }
   int64_t inner() const { return size(ndim_ - 1); }
   /// The number of inner lines.
   int64_t outer() const { return outer_; }
 
-  int64_t stride(int block, int dim) const {
-    return blocks_[static_cast<size_t>(block)].strides[static_cast<size_t>(dim)];
-  }
+  int64_t stride(int block, int dim) const { return blocks_[block].strides[dim]; }
   int64_t inner_stride(int block) const { return stride(block, ndim_ - 1); }
   /// Returns whether the block's elements are contiguous in the order of the loops.
   bool is_dense(int block) const;
   int count() const { return count_; }
-  const MemoryBlock& block(int block) const { return *blocks_[static_cast<size_t>(block)].block; }
+  const MemoryBlock& block(int block) const { return *blocks_[block].block; }
   /// Returns the offset of element `inner` of line `outer` of a block, in elements.
   int64_t offset(int block, int64_t outer, int64_t inner) const;
   /// Returns line `outer` of a block, starting at element `inner`.
@@ -107,7 +104,7 @@ class Iteration {
  private:
   struct Strided {
     const MemoryBlock* block;
-    std::array<int64_t, kMaxDims> strides;
+    int64_t strides[kMaxDims];
   };
   void add(const char* what, const Shape& shape, const MemoryBlock& block);
   void sort();
@@ -116,8 +113,8 @@ class Iteration {
   int ndim_ = 0;
   int count_ = 0;
   int64_t outer_ = 1;
-  std::array<int64_t, kMaxDims> shape_;
-  std::array<Strided, kMaxIterated> blocks_;
+  int64_t shape_[kMaxDims];
+  Strided blocks_[kMaxIterated];
 };
 
 /// Walks the lines of an Iteration, starting at line `outer`.
@@ -125,7 +122,7 @@ class LineWalk {
  public:
   LineWalk(const Iteration& loops, int64_t outer, int64_t inner);
   /// Returns the current line of a block, from the starting element on.
-  const Line& line(int block) const { return lines_[static_cast<size_t>(block)]; }
+  const Line& line(int block) const { return lines_[block]; }
   const Iteration& loops() const { return loops_; }
   void next();
 
@@ -133,8 +130,8 @@ class LineWalk {
   void move(int dim, int64_t steps);
 
   const Iteration& loops_;
-  std::array<Line, kMaxIterated> lines_;
-  std::array<int64_t, kMaxDims> index_;
+  Line lines_[kMaxIterated];
+  int64_t index_[kMaxDims];
 };
 
 }  // namespace weft
