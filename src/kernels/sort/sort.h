@@ -22,14 +22,6 @@ struct SortedRows {
   SortedRows(const MemoryBlock* values, const MemoryBlock& indices, const MemoryBlock& in);
 };
 
-/// The operands of search_sorted: sorted rows, and values one by one; checked.
-struct SearchedRows {
-  Rows sorted, values, out;
-  /// Values of one row of `sorted`.
-  int64_t values_of_row;
-  SearchedRows(const MemoryBlock& out, const MemoryBlock& sorted, const MemoryBlock& values);
-};
-
 /// out = how many elements of the sorted row are less than the value, or (`right`) not greater; NaN
 /// is the greatest. `sorted` [n] has one row for all values; otherwise its dims but the last are
 /// those of `values`. Both have one dtype; out is i64.
@@ -41,6 +33,14 @@ WEFT_KERNEL(void, search_sorted,
 /// out [k] (i64) = the indices of the elements of `mask` (bool [n], n >= k) that are true, of which
 /// there are at most k, then zeros. Both are dense.
 WEFT_KERNEL(void, true_places, (const MemoryBlock& out, const MemoryBlock& mask), (out, mask))
+
+/// The operands of search_sorted: sorted rows, and values one by one; checked.
+struct SearchedRows {
+  Rows sorted, values, out;
+  /// Values of one row of `sorted`.
+  int64_t values_of_row;
+  SearchedRows(const MemoryBlock& out, const MemoryBlock& sorted, const MemoryBlock& values);
+};
 
 inline namespace WEFT_COMPILER {
 
