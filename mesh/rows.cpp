@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "mesh/grid.h"
-#include "src/kernels/copy/dense.h"
+#include "src/kernels/copy/copy.h"
 #include "src/kernels/sort/sort.h"
 #include "weft/error.h"
 

@@ -6,7 +6,7 @@
 #include "ops/dims.h"
 #include "ops/promotion.h"
 #include "src/kernels/attention/attention.h"
-#include "src/kernels/copy/dense.h"
+#include "src/kernels/copy/copy.h"
 #include "weft/context.h"
 #include "weft/extend/attention.h"
 #include "weft/ops/reductions.h"

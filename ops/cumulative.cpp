@@ -6,7 +6,7 @@
 #include "ops/promotion.h"
 #include "ops/sorting.h"
 #include "ops/take.h"
-#include "src/kernels/copy/dense.h"
+#include "src/kernels/copy/copy.h"
 #include "src/kernels/map/map.h"
 #include "src/kernels/scan/scan.h"
 #include "weft/ops.h"

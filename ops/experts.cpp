@@ -11,7 +11,7 @@
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "ops/take.h"
-#include "src/kernels/copy/dense.h"
+#include "src/kernels/copy/copy.h"
 #include "src/kernels/matmul/product.h"
 #include "weft/error.h"
 #include "weft/extend/op.h"

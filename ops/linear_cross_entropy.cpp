@@ -7,7 +7,7 @@
 #include "ops/promotion.h"
 #include "ops/rows.h"
 #include "ops/take.h"
-#include "src/kernels/copy/dense.h"
+#include "src/kernels/copy/copy.h"
 #include "src/kernels/reduce/reduce.h"
 #include "src/kernels/softmax/softmax.h"
 #include "src/kernels/take/take.h"

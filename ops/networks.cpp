@@ -4,7 +4,7 @@
 #include "ops/promotion.h"
 #include "ops/rows.h"
 #include "ops/take.h"
-#include "src/kernels/copy/dense.h"
+#include "src/kernels/copy/copy.h"
 #include "src/kernels/embedding/embedding.h"
 #include "src/kernels/norm/norm.h"
 #include "src/kernels/rope/rope.h"

@@ -9,7 +9,7 @@
 #include "ops/promotion.h"
 #include "ops/take.h"
 #include "src/base/numeric.h"
-#include "src/kernels/copy/dense.h"
+#include "src/kernels/copy/copy.h"
 #include "src/kernels/iteration/iteration.h"
 #include "src/kernels/rows/rows.h"
 #include "src/kernels/sort/sort.h"

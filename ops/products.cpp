@@ -28,11 +28,6 @@ template <class Product> static void multiply_rows(const Call& c, const Product&
   parts ? parts->compute(c.in(0), c.out(), product) : product(c.in(0), c.out());
 }
 
-/// Returns `block` with the last two dims exchanged.
-static MemoryBlock transposed_matrix(const MemoryBlock& block) {
-  return exchanged(block, block.shape.ndim() - 2, block.shape.ndim() - 1);
-}
-
 static void give_right_factor(const Grad& g);
 
 static const Op matmul_op = register_op({
@@ -94,7 +89,7 @@ static const Op linear_op = register_op({
     .forward =
         [](const Call& c) {
           multiply_rows(c, [&](const MemoryBlock& a, const MemoryBlock& out) {
-            gemm(a, transposed_matrix(c.in(1)), out, beta_of(c));
+            gemm(a, transposed(c.in(1)), out, beta_of(c));
           });
         },
     .backward = give_linear,
@@ -110,7 +105,7 @@ static const Op linear_bias_op = register_op({
     .forward =
         [](const Call& c) {
           multiply_rows(c, [&](const MemoryBlock& a, const MemoryBlock& out) {
-            gemm(a, transposed_matrix(c.in(1)), c.in(2), out, beta_of(c));
+            gemm(a, transposed(c.in(1)), c.in(2), out, beta_of(c));
           });
         },
     .backward =

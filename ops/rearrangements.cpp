@@ -11,7 +11,6 @@
 
 #ifdef WEFT_WITH_CUDA
 #include "src/device/kernel/launch.h"
-#include "src/kernels/rows/device_values.h"
 #endif
 
 namespace weft {

@@ -7,9 +7,8 @@
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "ops/take.h"
-#include "src/kernels/copy/dense.h"
+#include "src/kernels/copy/copy.h"
 #include "src/kernels/rows/rows.h"
-#include "src/kernels/search/search.h"
 #include "src/kernels/sort/sort.h"
 #include "weft/ops.h"
 

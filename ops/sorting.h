@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "src/kernels/copy/dense.h"
+#include "src/kernels/copy/copy.h"
 #include "src/kernels/rows/rows.h"
 #include "weft/extend/parts.h"
 #include "weft/ops/selection.h"

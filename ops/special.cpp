@@ -10,7 +10,6 @@
 #include "ops/promotion.h"
 #include "src/kernels/math/logarithms.h"
 #include "src/kernels/math/special.h"
-#include "src/kernels/math/special_floats.h"
 #include "weft/ops.h"
 
 namespace weft {

@@ -6,7 +6,7 @@
 #include "ops/dims.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
-#include "src/kernels/copy/dense.h"
+#include "src/kernels/copy/copy.h"
 #include "src/kernels/take/take.h"
 #include "weft/ops.h"
 

@@ -2,7 +2,7 @@
 #include "weft/ops/updates.h"
 
 #include "src/kernels/adamw/adamw.h"
-#include "src/kernels/copy/dense.h"
+#include "src/kernels/copy/copy.h"
 #include "src/kernels/map/map.h"
 #include "weft/context.h"
 #include "weft/error.h"

@@ -8,7 +8,7 @@
 #include "mesh/mesh_body.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/take.h"
-#include "src/kernels/copy/dense.h"
+#include "src/kernels/copy/copy.h"
 #include "weft/error.h"
 #include "weft/ops.h"
 

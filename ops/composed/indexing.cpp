@@ -10,7 +10,7 @@
 #include "ops/promotion.h"
 #include "ops/sorting.h"
 #include "ops/take.h"
-#include "src/kernels/copy/dense.h"
+#include "src/kernels/copy/copy.h"
 #include "src/kernels/take/take.h"
 #include "weft/error.h"
 #include "weft/ops.h"

@@ -8,7 +8,6 @@
 #include "ops/engine/engine.h"
 #include "src/device/cuda/runtime.h"
 #include "src/kernels/copy/copy.h"
-#include "src/kernels/copy/dense.h"
 #include "src/kernels/take/take.h"
 #include "weft/error.h"
 #include "weft/extend/pattern.h"

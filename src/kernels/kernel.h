@@ -26,6 +26,11 @@ inline MemoryBlock exchanged(MemoryBlock block, int a, int b) {
   return block;
 }
 
+/// Returns a block of matrices with their rows and columns exchanged.
+inline MemoryBlock transposed(const MemoryBlock& block) {
+  return exchanged(block, block.shape.ndim() - 2, block.shape.ndim() - 1);
+}
+
 }  // namespace weft
 
 /// Declares a function with one implementation per device: `host::name`, which cpu.cpp defines, and

@@ -11,7 +11,6 @@
 #include "src/comm/nccl/nccl_transport.h"
 #include "src/comm/transport.h"
 #include "src/device/cuda/runtime.h"
-#include "src/device/cuda/staging.h"
 #include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/ranks.h"

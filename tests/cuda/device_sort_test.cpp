@@ -2,7 +2,6 @@
 #include "src/kernels/sort/sort.h"
 
 #include "src/kernels/copy/copy.h"
-#include "src/kernels/search/search.h"
 #include "tests/cuda/twin.h"
 #include "weft/error.h"
 

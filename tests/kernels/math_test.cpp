@@ -14,7 +14,6 @@
 #include "src/kernels/math/angles.h"
 #include "src/kernels/math/logarithms.h"
 #include "src/kernels/math/reducers.h"
-#include "src/kernels/math/special_floats.h"
 
 namespace weft {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/search/search.h"
+#include "src/kernels/sort/sort.h"
 
 #include <gtest/gtest.h>
 

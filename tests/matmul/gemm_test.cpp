@@ -12,11 +12,6 @@
 
 namespace weft {
 
-/// `x` with its last two dims exchanged.
-static MemoryBlock transposed(const MemoryBlock& x) {
-  return exchanged(x, x.shape.ndim() - 2, x.shape.ndim() - 1);
-}
-
 /// The row-major index into an operand of batch `shape` (aligned right) for batch index `index` of
 /// `out`.
 static int64_t batch_index(const Shape& shape, const Shape& out, int64_t index) {

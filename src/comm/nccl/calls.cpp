@@ -10,7 +10,6 @@
 
 #include "src/comm/wait/waitable.h"
 #include "src/device/cuda/runtime.h"
-#include "src/device/cuda/staging.h"
 #include "weft/extend/hash.h"
 
 namespace weft {

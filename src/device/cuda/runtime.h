@@ -58,10 +58,21 @@ void synchronize_event(void* event);
 bool event_done(void* event);
 
 /// Queue a copy on `stream`. Host memory must be pinned and is accessed when the stream reaches the
-/// copy (staging.h handles other memory).
+/// copy (send_to_device handles other memory).
 void copy_to_device(void* to, const void* from, size_t bytes, const Stream& stream);
 void copy_to_host(void* to, const void* from, size_t bytes, const Stream& stream);
 void copy_on_devices(void* to, const void* from, size_t bytes, const Stream& stream);
+
+// Copies between a GPU and any host memory through pinned buffers that the calling thread keeps:
+// four of at most 4 MiB, so that the host copies one while the GPU copies another.
+
+/// Queues a copy on `stream`; `from` has been read on return, whatever the GPU is doing.
+void send_to_device(void* to, const void* from, size_t bytes, const Stream& stream);
+/// Sets a function called after each read of the calling thread; it throws when the data read is
+/// invalid, as after an aborted collective.
+void check_reads_by(void (*check)());
+/// The bytes have arrived on return.
+void read_from_device(void* to, const void* from, size_t bytes, const Stream& stream);
 
 // Measures when a GPU reaches points of its streams.
 

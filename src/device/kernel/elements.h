@@ -96,12 +96,16 @@ template <int kSides> struct Nest {
   }
 };
 
-/// The nest of a block's elements in row-major order.
-inline Nest<1> nest_of(const MemoryBlock& block) {
-  Nest<1> nest;
+/// The nest of the elements of blocks of one shape in row-major order.
+template <class... Others>
+Nest<1 + sizeof...(Others)> nest_of(const MemoryBlock& block, const Others&... others) {
+  Nest<1 + sizeof...(Others)> nest;
   nest.ndim = block.shape.ndim();
   std::copy(block.shape.begin(), block.shape.end(), nest.sizes);
-  std::copy(block.strides.begin(), block.strides.end(), nest.strides[0]);
+  int side = 0;
+  for (const MemoryBlock* each : {&block, &others...}) {
+    std::copy(each->strides.begin(), each->strides.end(), nest.strides[side++]);
+  }
   return nest;
 }
 

@@ -69,14 +69,13 @@ template <class C> struct StepBuffer {
       std::fill_n(elements, n, C(0));
       return elements;
     }
-    auto* data = element_at(block.data, begin, block.dtype);
-    if (block.dtype == dtype_of<C>) return reinterpret_cast<C*>(data);
-    load_line(elements, {block.dtype, data}, n);
+    const Line line = line_at(block, begin);
+    if (block.dtype == dtype_of<C>) return static_cast<C*>(line.data);
+    load_line(elements, line, n);
     return elements;
   }
   void store(const MemoryBlock& block, int64_t begin, int64_t n) const {
-    if (!block.data || block.dtype == dtype_of<C>) return;
-    store_line({block.dtype, element_at(block.data, begin, block.dtype)}, elements, n);
+    if (block.data && block.dtype != dtype_of<C>) store_line(line_at(block, begin), elements, n);
   }
 };
 

@@ -125,13 +125,18 @@ template <class F, int kStates, class P, class S, class G> struct StepOfVectors 
 
 }  // namespace
 
-template <class F, int kStates, class P, class S, class G>
-static void launch_vectors(const F& f, const StepNumbers& numbers, int64_t elements,
+/// Returns false for parameters, gradients or states (of dtype `s`) of other types.
+template <class P, class S, class G, int kStates, class F>
+static bool launch_vectors(const F& f, const StepNumbers& numbers, DType s,
                            const MemoryBlock* const* blocks, const Stream& stream) {
-  StepOfVectors<F, kStates, P, S, G> kernel{
-      f, numbers, elements, blocks[0]->as<P>(), {}, blocks[kStates + 1]->as<G>()};
+  const MemoryBlock &parameter = *blocks[0], &grad = *blocks[kStates + 1];
+  if (parameter.dtype != dtype_of<P> || s != dtype_of<S> || grad.dtype != dtype_of<G>) return false;
+  const int64_t elements = parameter.numel();
+  StepOfVectors<F, kStates, P, S, G> kernel{f,  numbers,     elements, parameter.as<P>(),
+                                            {}, grad.as<G>()};
   for (int k = 0; k < kStates; ++k) kernel.states[k] = static_cast<S*>(blocks[1 + k]->data);
   launch(kernel, (elements + kStepElements - 1) / kStepElements, stream);
+  return true;
 }
 
 /// Returns true when one of the vector kernels performed the step; `blocks` are the parameter, the
@@ -139,27 +144,19 @@ static void launch_vectors(const F& f, const StepNumbers& numbers, int64_t eleme
 template <class F, int kStates>
 static bool step_by_vectors(const F& f, const StepNumbers& numbers,
                             const MemoryBlock* const* blocks, const Stream& stream) {
-  const int64_t elements = blocks[0]->numel();
-  const DType p = blocks[0]->dtype, g = blocks[kStates + 1]->dtype;
   const DType s = blocks[1]->data ? blocks[1]->dtype : DType::f32;
   for (int i = 0; i < kStates + 2; ++i) {
     const bool is_state = i >= 1 && i <= kStates;
     if (!is_aligned(blocks[i]->data) || (!is_state && !blocks[i]->data)) return false;
     if (is_state && blocks[i]->data && blocks[i]->dtype != s) return false;
   }
-  constexpr DType whole = DType::f32, half = DType::bf16;
-  if (p == whole && s == whole && g == whole) {
-    launch_vectors<F, kStates, float, float, float>(f, numbers, elements, blocks, stream);
-  } else if (p == whole && s == whole && g == half) {
-    launch_vectors<F, kStates, float, float, bfloat16>(f, numbers, elements, blocks, stream);
-  } else if (p == half && s == whole && g == half) {
-    launch_vectors<F, kStates, bfloat16, float, bfloat16>(f, numbers, elements, blocks, stream);
-  } else if (p == half && s == half && g == half) {
-    launch_vectors<F, kStates, bfloat16, bfloat16, bfloat16>(f, numbers, elements, blocks, stream);
-  } else {
-    return false;
-  }
-  return true;
+  const auto launches = [&]<class P, class S, class G>(Type<P>, Type<S>, Type<G>) {
+    return launch_vectors<P, S, G, kStates>(f, numbers, s, blocks, stream);
+  };
+  constexpr Type<float> whole{};
+  constexpr Type<bfloat16> half{};
+  return launches(whole, whole, whole) || launches(whole, whole, half) ||
+         launches(half, whole, half) || launches(half, half, half);
 }
 
 template <class F, class C, int kStates>

@@ -51,7 +51,7 @@ template <class T>
 static void pack_query_rows(const QueryBlock& block, const MemoryBlock& x, T* to, double factor) {
   const int64_t width = block.sizes.width;
   for_group(block, x, [&](const Matrix& from, int64_t row) {
-    copy_matrix(from, block.count, width, {to + row * width, tile_dtype<T>, width, 1}, factor);
+    copy_matrix(from, block.count, width, {to + row * width, dtype_of<T>, width, 1}, factor);
   });
 }
 
@@ -164,7 +164,7 @@ static void attend_block_backward(const QueryBlock& block, const ScoreRule<T>* r
   });
   if (is_first) std::fill_n(m.dquery_columns, rows * width, T(0));
   for_group(block, x.dq, [&](const Matrix& to, int64_t row) {
-    copy_matrix({m.dquery_columns + row, tile_dtype<T>, 1, rows}, block.count, width, to,
+    copy_matrix({m.dquery_columns + row, dtype_of<T>, 1, rows}, block.count, width, to,
                 sizes.scale);
   });
 }
@@ -174,10 +174,9 @@ template <class T>
 static void store_key_gradient(const AttentionSizes& sizes, T* from, double factor,
                                const Matrix& to) {
   const int64_t packed = std::min(sizes.packed_keys(), sizes.keys);
-  copy_matrix({from, tile_dtype<T>, sizes.width, 1}, packed, sizes.width, to, factor);
+  copy_matrix({from, dtype_of<T>, sizes.width, 1}, packed, sizes.width, to, factor);
   T zero = 0;
-  copy_matrix({&zero, tile_dtype<T>, 0, 0}, sizes.keys - packed, sizes.width,
-              {element_at(to.data, packed * to.row, to.dtype), to.dtype, to.row, to.column});
+  copy_matrix({&zero, dtype_of<T>, 0, 0}, sizes.keys - packed, sizes.width, to.rows_from(packed));
 }
 
 /// Calls task(batch element, key head, thread). One task sums all gradients of a key head, block

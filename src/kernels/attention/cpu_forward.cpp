@@ -166,7 +166,7 @@ static void attend_block(const QueryBlock& block, const ScoreRule<T>* rule,
   for (int64_t r = 0; r < rows; ++r) m.factor[r] = m.total[r] > 0 ? 1 / m.total[r] : m.total[r];
   multiply_columns(m.result, width, rows, m.factor);
   for_group(block, x.out, [&](const Matrix& to, int64_t row) {
-    copy_matrix({m.result + row, tile_dtype<T>, 1, rows}, block.count, width, to);
+    copy_matrix({m.result + row, dtype_of<T>, 1, rows}, block.count, width, to);
   });
 }
 

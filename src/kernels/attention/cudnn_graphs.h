@@ -9,7 +9,6 @@
 #include <string>
 #include <unordered_map>
 
-#include "src/base/loaded_library.h"
 #include "weft/dtype.h"
 
 namespace cudnn_frontend::graph {
@@ -41,10 +40,6 @@ struct AttentionGraphSpec {
   /// Compute capability of the device: 90 for Hopper.
   int architecture;
 };
-
-extern const LoadedLibrary kCudnn;
-/// Loads cuDNN for the functions of its front end. std::runtime_error when it cannot be loaded.
-void load_cudnn();
 
 /// Whether to try cuDNN: half precision, head widths that are multiples of 8 up to 128.
 bool suits_cudnn(const AttentionGraphSpec& spec);

@@ -18,11 +18,6 @@ template <class F> void for_key_tiles(int64_t begin, int64_t seen, const F& f) {
   }
 }
 
-template <class T>
-inline constexpr DType tile_dtype = sizeof(T) == 8   ? DType::f64
-                                    : sizeof(T) == 4 ? DType::f32
-                                                     : DType::bf16;
-
 /// c = a @ b + beta * c; rows of a are `a_row` elements apart, rows of b and c are dense. E, the
 /// operands' type, is T or bf16.
 template <class E, class T>
@@ -30,9 +25,9 @@ void multiply_tiles(int64_t m, int64_t n, int64_t k, E* a, int64_t a_row, E* b, 
   multiply({.m = m,
             .n = n,
             .k = k,
-            .a = {a, tile_dtype<E>, a_row, 1},
-            .b = {b, tile_dtype<E>, n, 1},
-            .c = {c, tile_dtype<T>, n, 1},
+            .a = {a, dtype_of<E>, a_row, 1},
+            .b = {b, dtype_of<E>, n, 1},
+            .c = {c, dtype_of<T>, n, 1},
             .beta = beta});
 }
 
@@ -83,7 +78,7 @@ template <class F> void for_group(const QueryBlock& block, const MemoryBlock& x,
 template <class T>
 void pack_query_columns(const QueryBlock& block, const MemoryBlock& x, T* to, double factor = 1) {
   for_group(block, x, [&](const Matrix& from, int64_t row) {
-    copy_matrix(from, block.count, block.sizes.width, {to + row, tile_dtype<T>, 1, block.rows},
+    copy_matrix(from, block.count, block.sizes.width, {to + row, dtype_of<T>, 1, block.rows},
                 factor);
   });
 }
@@ -92,7 +87,7 @@ void pack_query_columns(const QueryBlock& block, const MemoryBlock& x, T* to, do
 /// nothing.
 template <class T> void pack_key_rows(const AttentionSizes& sizes, const Matrix& x, T* to) {
   const int64_t packed = sizes.packed_keys(), there = std::min(packed, sizes.keys);
-  copy_matrix(x, there, sizes.width, {to, tile_dtype<T>, sizes.width, 1});
+  copy_matrix(x, there, sizes.width, {to, dtype_of<T>, sizes.width, 1});
   std::fill(to + there * sizes.width, to + packed * sizes.width, T(0.0f));
 }
 
@@ -102,8 +97,7 @@ template <class T> void pack_key_columns(const AttentionSizes& sizes, const Matr
   for_key_tiles(0, sizes.packed_keys(), [&](int64_t first, int64_t count) {
     T* columns = to + first * sizes.width;
     const int64_t there = std::clamp<int64_t>(sizes.keys - first, 0, count);
-    const Matrix from{element_at(x.data, first * x.row, x.dtype), x.dtype, x.row, x.column};
-    copy_matrix(from, there, sizes.width, {columns, tile_dtype<T>, 1, count});
+    copy_matrix(x.rows_from(first), there, sizes.width, {columns, dtype_of<T>, 1, count});
     for (int64_t d = 0; there < count && d < sizes.width; ++d) {
       std::fill(columns + d * count + there, columns + (d + 1) * count, T(0.0f));
     }

@@ -3,6 +3,7 @@
 
 #include "src/kernels/kernel.h"
 #include "weft/number.h"
+#include "weft/storage.h"
 
 namespace weft {
 
@@ -27,6 +28,44 @@ WEFT_KERNEL(void, fill_range, (const MemoryBlock& out, int dim, double start, do
 
 /// out += factor * in; `in` broadcasts to out's shape. The halves are added in f32.
 void accumulate(const MemoryBlock& out, const MemoryBlock& in, double factor = 1);
+
+/// Temporary memory as a dense block.
+struct DenseMemory {
+  Ref<Storage> memory;
+  MemoryBlock block;
+
+  DenseMemory(const Shape& shape, DType dtype, Device device)
+      : memory(Storage::allocate(static_cast<size_t>(shape.product()) * size_of(dtype), device)),
+        block(dense_block(memory->data(), dtype, shape, device)) {}
+};
+
+/// A block for kernels that need contiguous elements: the block itself when it is suitable, else a
+/// dense copy that lives as long as this object.
+class DenseBlock {
+ public:
+  static DenseBlock as_it_is(const MemoryBlock& block) { return DenseBlock(block, true); }
+  /// Dense in all dims.
+  static DenseBlock of(const MemoryBlock& block) { return DenseBlock(block, block.is_dense()); }
+  /// Dense along the last dim; the other strides may be any.
+  static DenseBlock of_rows(const MemoryBlock& block) {
+    int last = block.shape.ndim() - 1;
+    return DenseBlock(block, last < 0 || block.strides[last] == 1 || block.shape[last] <= 1);
+  }
+  operator const MemoryBlock&() const { return block_; }  // NOLINT(google-explicit-constructor)
+
+ private:
+  DenseBlock(const MemoryBlock& block, bool as_it_is) : block_(block) {
+    if (as_it_is) [[likely]]
+      return;
+    const DenseMemory dense(block.shape, block.dtype, block.device);
+    memory_ = dense.memory;
+    block_ = dense.block;
+    copy(block_, block);
+  }
+
+  Ref<Storage> memory_;
+  MemoryBlock block_;
+};
 
 /// From this many bytes on, a copy is faster when it bypasses the caches: it would evict what it
 /// reads, and read the lines it is about to write. 1.5 times as fast here at 64 MiB.

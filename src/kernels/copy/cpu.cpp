@@ -97,8 +97,7 @@ static bool copy_few_rows(const Iteration& loops) {
 }
 
 void copy(const MemoryBlock& out, const MemoryBlock& in) {
-  const MemoryBlock* const blocks[] = {&out, &in};
-  const Iteration loops("copy", out.shape, blocks, 2);
+  const Iteration loops("copy", out.shape, {&out, &in});
   if (loops.inner() * loops.outer() == 0 || copy_few_rows(loops)) return;
   if (out.dtype == in.dtype && loops.inner_stride(0) == 1 && loops.is_transposed(1)) {
     copy_transposed(loops);

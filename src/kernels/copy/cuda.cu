@@ -2,11 +2,9 @@
 #include "src/kernels/copy/copy.h"
 
 #include "src/device/cuda/runtime.h"
-#include "src/device/cuda/staging.h"
 #include "src/device/cuda/streams.h"
 #include "src/device/kernel/elements.h"
 #include "src/device/kernel/launch.h"
-#include "src/kernels/copy/dense.h"
 #include "src/kernels/iteration/iteration.h"
 
 namespace weft::cuda {
@@ -123,10 +121,13 @@ template <class C> static void convert(const Iteration& loops, const Stream& str
   launch(kernel, kernel.elements, stream);
 }
 
+/// Returns false for blocks of other dtypes.
 template <class Out, class In>
-static void convert_dense(const MemoryBlock& out, const MemoryBlock& in, const Stream& stream) {
+static bool convert_dense(const MemoryBlock& out, const MemoryBlock& in, const Stream& stream) {
+  if (out.dtype != dtype_of<Out> || in.dtype != dtype_of<In>) return false;
   const DenseConvertKernel<Out, In> kernel{out.numel(), out.as<Out>(), in.as<In>()};
   launch(kernel, (kernel.elements + 7) / 8, stream);
+  return true;
 }
 
 /// Converts dense, aligned elements of dtypes that training uses; returns false for others.
@@ -135,25 +136,15 @@ static bool convert_fast(const Iteration& loops, const Stream& stream) {
   if (!loops.is_dense(0) || !loops.is_dense(1) || !is_aligned(out.data) || !is_aligned(in.data)) {
     return false;
   }
-  const auto are = [&](DType to, DType from) { return out.dtype == to && in.dtype == from; };
-  if (are(DType::bf16, DType::f32)) {
-    convert_dense<bfloat16, float>(out, in, stream);
-  } else if (are(DType::f32, DType::bf16)) {
-    convert_dense<float, bfloat16>(out, in, stream);
-  } else if (are(DType::f16, DType::f32)) {
-    convert_dense<float16, float>(out, in, stream);
-  } else if (are(DType::f32, DType::f16)) {
-    convert_dense<float, float16>(out, in, stream);
-  } else {
-    return false;
-  }
-  return true;
+  return convert_dense<bfloat16, float>(out, in, stream) ||
+         convert_dense<float, bfloat16>(out, in, stream) ||
+         convert_dense<float16, float>(out, in, stream) ||
+         convert_dense<float, float16>(out, in, stream);
 }
 
 /// Copies between blocks on one device.
 static void copy_here(const MemoryBlock& out, const MemoryBlock& in) {
-  const MemoryBlock* const blocks[] = {&out, &in};
-  const Iteration loops("copy", out.shape, blocks, 2);
+  const Iteration loops("copy", out.shape, {&out, &in});
   const int64_t elements = loops.inner() * loops.outer();
   if (elements == 0) return;
   const Stream stream = current_stream(out.device);
@@ -234,8 +225,7 @@ template <class F> static void fill_by(const F& f, const MemoryBlock& out, const
 }
 
 void fill(const MemoryBlock& out, Number value) {
-  const MemoryBlock* const blocks[] = {&out};
-  const Nest<1> nest = nest_of<1>(Iteration("fill", out.shape, blocks, 1));
+  const Nest<1> nest = nest_of<1>(Iteration("fill", out.shape, {&out}));
   if (is_integer(out.dtype)) return fill_by(Same<int64_t>{value.bits}, out, nest);
   fill_by(Same<double>{value.value}, out, nest);
 }

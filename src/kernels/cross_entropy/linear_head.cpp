@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/cross_entropy/cross_entropy.h"
 
-#include "src/kernels/copy/dense.h"
+#include "src/kernels/copy/copy.h"
 #include "src/kernels/matmul/gemm.h"
 #include "src/kernels/reduce/reduce.h"
 #include "src/kernels/rows/row_kernel.h"
@@ -180,8 +180,6 @@ MemoryBlock rows_of(const MemoryBlock& block, int64_t first, int64_t count) {
   box.offset[0] = first, box.shape[0] = count;
   return block.data ? block.part(box) : block;
 }
-
-MemoryBlock transposed(const MemoryBlock& matrix) { return exchanged(matrix, 0, 1); }
 
 /// Rows of a vector that is read along with each row of a tile; none without data.
 Rows vector_rows(const MemoryBlock& vector) { return vector.data ? Rows(vector, 0) : Rows(); }

@@ -15,12 +15,6 @@ static void check_table(const char* what, const MemoryBlock& table, const Rows& 
   fail(what, ": table is ", table.shape, ", expected rows of ", rows.size());
 }
 
-/// Returns row `index` of a table.
-static Line table_row(const MemoryBlock& table, int64_t index) {
-  return {table.dtype, element_at(table.data, index * table.strides[0], table.dtype),
-          table.strides[1]};
-}
-
 void gather_rows(const MemoryBlock& out, const MemoryBlock& table, const MemoryBlock& ids,
                  int64_t offset) {
   const Rows rows = last_rows(out);
@@ -33,7 +27,8 @@ void gather_rows(const MemoryBlock& out, const MemoryBlock& table, const MemoryB
       const int64_t index = RowValues<int64_t>(indices)[r] - offset;
       const bool here = index >= 0 && index < table.shape[0];
       const Line none{DType::f64, const_cast<double*>(&zero), 0};
-      convert_line(rows.line(r), here ? table_row(table, index) : none, n);
+      convert_line(rows.line(r),
+                   here ? line_at(table, index * table.strides[0], table.strides[1]) : none, n);
     }
   });
 }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/embedding/embedding.h"
 
-#include "src/kernels/copy/dense.h"
+#include "src/kernels/copy/copy.h"
 #include "src/kernels/rows/device_rows.h"
 #include "src/kernels/rows/row_functors.h"
-#include "src/kernels/search/search.h"
 #include "src/kernels/sort/sort.h"
 #include "weft/error.h"
 

@@ -190,7 +190,7 @@ template void store_side_by_side(const Line&, const int64_t*, int64_t, int64_t, 
 Iteration::Iteration(const char* what, const Shape& shape, const MemoryBlock* const* blocks,
                      int count) {
   for (int i = 0; i < shape.ndim(); ++i) {
-    if (shape[i] != 1) shape_[static_cast<size_t>(ndim_++)] = shape[i];
+    if (shape[i] != 1) shape_[ndim_++] = shape[i];
   }
   for (int i = 0; i < count; ++i) add(what, shape, *blocks[i]);
   if (ndim_ > 1) {
@@ -199,13 +199,13 @@ Iteration::Iteration(const char* what, const Shape& shape, const MemoryBlock* co
   }
   if (ndim_ == 0) {
     shape_[0] = ndim_ = 1;
-    for (int i = 0; i < count_; ++i) blocks_[static_cast<size_t>(i)].strides[0] = 1;
+    for (int i = 0; i < count_; ++i) blocks_[i].strides[0] = 1;
   }
   for (int i = 0; i + 1 < ndim_; ++i) outer_ *= size(i);
 }
 
 void Iteration::add(const char* what, const Shape& shape, const MemoryBlock& block) {
-  Strided& strided = blocks_[static_cast<size_t>(count_++)];
+  Strided& strided = blocks_[count_++];
   strided.block = &block;
   const int missing = shape.ndim() - block.shape.ndim();
   bool fits = missing >= 0;
@@ -213,7 +213,7 @@ void Iteration::add(const char* what, const Shape& shape, const MemoryBlock& blo
     const bool here = i >= missing && block.shape[i - missing] != 1;
     fits = !here || block.shape[i - missing] == shape[i];
     if (shape[i] == 1) continue;
-    strided.strides[static_cast<size_t>(dim++)] = here ? block.strides[i - missing] : 0;
+    strided.strides[dim++] = here ? block.strides[i - missing] : 0;
   }
   if (!fits)
     fail(what, ": an operand is ", block.shape, ", expected one that broadcasts to ", shape);
@@ -222,11 +222,9 @@ void Iteration::add(const char* what, const Shape& shape, const MemoryBlock& blo
 void Iteration::sort() {
   for (int i = 1; i < ndim_; ++i) {
     for (int j = i; j > 0 && stride(0, j - 1) < stride(0, j); --j) {
-      const auto a = static_cast<size_t>(j), b = a - 1;
-      std::swap(shape_[a], shape_[b]);
+      std::swap(shape_[j], shape_[j - 1]);
       for (int k = 0; k < count_; ++k) {
-        auto& strides = blocks_[static_cast<size_t>(k)].strides;
-        std::swap(strides[a], strides[b]);
+        std::swap(blocks_[k].strides[j], blocks_[k].strides[j - 1]);
       }
     }
   }
@@ -237,13 +235,9 @@ void Iteration::merge() {
   for (int i = 1; i < ndim_; ++i) {
     bool one_run = true;
     for (int k = 0; k < count_; ++k) one_run &= stride(k, last) == stride(k, i) * size(i);
-    const auto from = static_cast<size_t>(i);
-    const auto to = static_cast<size_t>(one_run ? last : ++last);
-    shape_[to] = one_run ? shape_[to] * shape_[from] : shape_[from];
-    for (int k = 0; k < count_; ++k) {
-      auto& strides = blocks_[static_cast<size_t>(k)].strides;
-      strides[to] = strides[from];
-    }
+    if (!one_run) ++last;
+    shape_[last] = one_run ? shape_[last] * shape_[i] : shape_[i];
+    for (int k = 0; k < count_; ++k) blocks_[k].strides[last] = blocks_[k].strides[i];
   }
   ndim_ = last + 1;
 }
@@ -257,38 +251,36 @@ bool Iteration::is_dense(int block) const {
   return true;
 }
 
-Line Iteration::line(int block, int64_t outer, int64_t inner) const {
+int64_t Iteration::offset(int block, int64_t outer, int64_t inner) const {
   int64_t offset = inner * inner_stride(block);
   for (int i = ndim_ - 2; i > 0; --i) {
     const int64_t size_i = size(i), next = outer / size_i;
     offset += (outer - next * size_i) * stride(block, i);
     outer = next;
   }
-  if (ndim_ > 1) offset += outer * stride(block, 0);
-  const MemoryBlock& whole = *blocks_[static_cast<size_t>(block)].block;
-  return {whole.dtype, element_at(whole.data, offset, whole.dtype), inner_stride(block)};
+  return ndim_ > 1 ? offset + outer * stride(block, 0) : offset;
 }
 
 LineWalk::LineWalk(const Iteration& loops, int64_t outer, int64_t inner) : loops_(loops) {
   for (int k = 0; k < loops.count(); ++k) {
-    lines_[static_cast<size_t>(k)] = loops.line(k, outer, inner);
+    lines_[k] = loops.line(k, outer, inner);
   }
   for (int i = loops.ndim() - 2; i >= 0; --i) {
-    index_[static_cast<size_t>(i)] = outer % loops.size(i);
+    index_[i] = outer % loops.size(i);
     outer /= loops.size(i);
   }
 }
 
 void LineWalk::move(int dim, int64_t steps) {
   for (int k = 0; k < loops_.count(); ++k) {
-    Line& line = lines_[static_cast<size_t>(k)];
+    Line& line = lines_[k];
     line.data = element_at(line.data, steps * loops_.stride(k, dim), line.dtype);
   }
 }
 
 void LineWalk::next() {
   for (int i = loops_.ndim() - 2; i >= 0; --i) {
-    auto& index = index_[static_cast<size_t>(i)];
+    auto& index = index_[i];
     move(i, 1);
     if (++index < loops_.size(i)) return;
     move(i, -index);

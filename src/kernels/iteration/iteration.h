@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <initializer_list>
 
 #include "src/base/numeric.h"
 #include "weft/block.h"
@@ -15,6 +15,11 @@ struct Line {
   void* data;
   int64_t stride = 1;
 };
+
+/// The elements of a block from element `offset` on.
+inline Line line_at(const MemoryBlock& block, int64_t offset, int64_t stride = 1) {
+  return {block.dtype, element_at(block.data, offset, block.dtype), stride};
+}
 
 /// The line from its element `elements` on.
 inline Line moved(Line line, int64_t elements) {
@@ -70,23 +75,27 @@ class Iteration {
   /// Iterates over `shape`, to which each of `blocks` broadcasts (aligned from the right; missing
   /// dims have size 1); std::invalid_argument "what: ..." otherwise.
   Iteration(const char* what, const Shape& shape, const MemoryBlock* const* blocks, int count);
+  Iteration(const char* what, const Shape& shape, std::initializer_list<const MemoryBlock*> blocks)
+      : Iteration(what, shape, blocks.begin(), static_cast<int>(blocks.size())) {}
 
   int ndim() const { return ndim_; }
-  int64_t size(int dim) const { return shape_[static_cast<size_t>(dim)]; }
+  int64_t size(int dim) const { return shape_[dim]; }
   int64_t inner() const { return size(ndim_ - 1); }
   /// The number of inner lines.
   int64_t outer() const { return outer_; }
 
-  int64_t stride(int block, int dim) const {
-    return blocks_[static_cast<size_t>(block)].strides[static_cast<size_t>(dim)];
-  }
+  int64_t stride(int block, int dim) const { return blocks_[block].strides[dim]; }
   int64_t inner_stride(int block) const { return stride(block, ndim_ - 1); }
   /// Returns whether the block's elements are contiguous in the order of the loops.
   bool is_dense(int block) const;
   int count() const { return count_; }
-  const MemoryBlock& block(int block) const { return *blocks_[static_cast<size_t>(block)].block; }
+  const MemoryBlock& block(int block) const { return *blocks_[block].block; }
+  /// Returns the offset of element `inner` of line `outer` of a block, in elements.
+  int64_t offset(int block, int64_t outer, int64_t inner) const;
   /// Returns line `outer` of a block, starting at element `inner`.
-  Line line(int block, int64_t outer, int64_t inner) const;
+  Line line(int of, int64_t outer, int64_t inner) const {
+    return line_at(block(of), offset(of, outer, inner), inner_stride(of));
+  }
   /// Returns whether the block is contiguous along the dim before the inner one.
   bool is_transposed(int block) const {
     return ndim_ > 1 && inner_stride(block) > 1 && stride(block, ndim_ - 2) == 1;
@@ -95,7 +104,7 @@ class Iteration {
  private:
   struct Strided {
     const MemoryBlock* block;
-    std::array<int64_t, kMaxDims> strides;
+    int64_t strides[kMaxDims];
   };
   void add(const char* what, const Shape& shape, const MemoryBlock& block);
   void sort();
@@ -104,8 +113,8 @@ class Iteration {
   int ndim_ = 0;
   int count_ = 0;
   int64_t outer_ = 1;
-  std::array<int64_t, kMaxDims> shape_;
-  std::array<Strided, kMaxIterated> blocks_;
+  int64_t shape_[kMaxDims];
+  Strided blocks_[kMaxIterated];
 };
 
 /// Walks the lines of an Iteration, starting at line `outer`.
@@ -113,7 +122,7 @@ class LineWalk {
  public:
   LineWalk(const Iteration& loops, int64_t outer, int64_t inner);
   /// Returns the current line of a block, from the starting element on.
-  const Line& line(int block) const { return lines_[static_cast<size_t>(block)]; }
+  const Line& line(int block) const { return lines_[block]; }
   const Iteration& loops() const { return loops_; }
   void next();
 
@@ -121,8 +130,8 @@ class LineWalk {
   void move(int dim, int64_t steps);
 
   const Iteration& loops_;
-  std::array<Line, kMaxIterated> lines_;
-  std::array<int64_t, kMaxDims> index_;
+  Line lines_[kMaxIterated];
+  int64_t index_[kMaxDims];
 };
 
 }  // namespace weft

@@ -6,6 +6,7 @@
 
 #include "src/base/parallel.h"
 #include "src/kernels/iteration/iteration.h"
+#include "weft/error.h"
 
 namespace weft {
 
@@ -26,6 +27,15 @@ struct Mapping : MapCall {
   /// Converts a line of a block to or from that dtype.
   LineConverter converters[kMaxMapBlocks];
 };
+
+/// Returns the loop for operands of `dtype`; std::invalid_argument when the functor has none.
+template <class Loop> static Loop loop_for(const LoopsByType<Loop>& loops, DType dtype) {
+  if (dtype == DType::u64 && loops[dtype]) return loops[dtype];
+  const Loop loop = loops[compute_dtype(dtype)];
+  if (!loop && is_floating(dtype)) fail("map: operands are ", dtype, ", expected integers");
+  if (!loop) fail("map: operands are integers, expected floating ones");
+  return loop;
+}
 
 DType MapCall::dtype() const {
   if (count == results) return compute_dtype(blocks[0]->dtype);

@@ -6,9 +6,8 @@
 
 #include "src/base/loaded_library.h"
 #include "src/device/cuda/checked.h"
-#include "src/device/cuda/library_handles.h"
 #include "src/device/cuda/streams.h"
-#include "src/kernels/copy/dense.h"
+#include "src/kernels/copy/copy.h"
 #include "src/kernels/matmul/product.h"
 
 namespace weft::cuda {

@@ -9,7 +9,6 @@
 
 #include "src/base/loaded_library.h"
 #include "src/device/cuda/checked.h"
-#include "src/device/cuda/library_handles.h"
 #include "src/device/cuda/streams.h"
 #include "src/kernels/matmul/product.h"
 #include "weft/error.h"

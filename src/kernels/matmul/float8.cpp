@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/matmul/gemm.h"
 
-#include "src/kernels/copy/dense.h"
+#include "src/kernels/copy/copy.h"
 #include "src/kernels/map/map.h"
 
 namespace weft {
@@ -60,15 +60,11 @@ DenseMemory rounded(const MemoryBlock& from, const MemoryBlock& greatest, bool i
   return to;
 }
 
-MemoryBlock turned(const MemoryBlock& matrix) {
-  return exchanged(matrix, matrix.shape.ndim() - 2, matrix.shape.ndim() - 1);
-}
-
 /// The transpose of a dense block whose leading dims are the rows of a matrix.
 MemoryBlock turned_rows(const MemoryBlock& dense) {
   const int64_t columns = dense.shape.back();
   const int64_t rows = columns == 0 ? 0 : dense.numel() / columns;
-  return turned(dense_block(dense.data, dense.dtype, {rows, columns}, dense.device));
+  return transposed(dense_block(dense.data, dense.dtype, {rows, columns}, dense.device));
 }
 
 /// Multiplies the product by the scales into `out`, or adds it.
@@ -93,7 +89,7 @@ void host::float8_product(LinearProduct kind, const MemoryBlock& out, const Memo
   const DenseMemory right = rounded(b, greatest_b, false, DType::f32);
   const DenseMemory product = dense(out.shape, DType::f32, out.device);
   switch (kind) {
-    case LinearProduct::forward: gemm(left.block, turned(right.block), product.block); break;
+    case LinearProduct::forward: gemm(left.block, transposed(right.block), product.block); break;
     case LinearProduct::input_gradient: gemm(left.block, right.block, product.block); break;
     case LinearProduct::weight_gradient:
       gemm_over_leading(left.block, right.block, product.block);
@@ -113,12 +109,12 @@ void cuda::float8_product(LinearProduct kind, const MemoryBlock& out, const Memo
   const MemoryBlock left_of = turns_a ? turned_rows(dense_a) : a;
   const MemoryBlock right_of = turns_a                          ? turned_rows(dense_b)
                                : kind == LinearProduct::forward ? b
-                                                                : turned(b);
+                                                                : transposed(b);
   const DenseMemory left =
       rounded(left_of, greatest_a, has_gradient, has_gradient ? DType::f8_e5m2 : DType::f8_e4m3);
   const DenseMemory right = rounded(right_of, greatest_b, false, DType::f8_e4m3);
   const DenseMemory product = dense(out.shape, DType::f32, out.device);
-  gemm(left.block, turned(right.block), product.block);
+  gemm(left.block, transposed(right.block), product.block);
   store_scaled(out, product.block, kind, greatest_a, greatest_b, accumulate);
 }
 

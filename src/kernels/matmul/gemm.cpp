@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "src/base/numeric.h"
-#include "src/kernels/copy/dense.h"
+#include "src/kernels/copy/copy.h"
 #include "src/kernels/matmul/product.h"
 #include "src/kernels/matmul/tasks.h"
 #include "weft/error.h"

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "src/base/parallel.h"
-#include "src/kernels/matmul/element.h"
+#include "src/kernels/matmul/tasks.h"
 
 namespace weft {
 
@@ -121,8 +121,8 @@ static void copy_rows(const From* from, int64_t from_row, int64_t from_column, i
 template <class From, class To>
 static void copy_elements(const Matrix& from, int64_t rows, int64_t columns, const Matrix& to,
                           double factor) {
-  const From* source = static_cast<const From*>(from.data);
-  To* target = static_cast<To*>(to.data);
+  const From* source = from.as<From>();
+  To* target = to.as<To>();
   const auto scale = factor_as<Computed<From>>(factor);
   if (to.column == 1 && from.row == 1 && from.column != 1) {
     transpose_rows(source, from.column, columns, rows, target, to.row, scale);
@@ -167,13 +167,24 @@ void copy_matrix(const Matrix& from, int64_t rows, int64_t columns, const Matrix
       return copy_elements<From, To>(from, rows, columns, to, factor);
     }
     parallel_for(rows, grain_of(columns), [&](int64_t begin, int64_t end) {
-      const auto part = [&](const Matrix& x, auto* data) {
-        return Matrix{data + begin * x.row, x.dtype, x.row, x.column};
-      };
-      copy_elements<From, To>(part(from, static_cast<From*>(from.data)), end - begin, columns,
-                              part(to, static_cast<To*>(to.data)), factor);
+      copy_elements<From, To>(from.rows_from(begin), end - begin, columns, to.rows_from(begin),
+                              factor);
     });
   });
+}
+
+Matrix copied(const Matrix& matrix, int64_t rows, int64_t columns, DType dtype,
+              ScratchMemory& scratch) {
+  const auto bytes = static_cast<size_t>(rows * columns) * size_of(dtype);
+  const Matrix copy{scratch.take_bytes(bytes), dtype, columns, 1};
+  copy_matrix(matrix, rows, columns, copy);
+  return copy;
+}
+
+const void* bias_in(DType dtype, const Product& product, ScratchMemory& scratch) {
+  if (!product.bias || product.bias_dtype == dtype) return product.bias;
+  const Matrix bias{const_cast<void*>(product.bias), product.bias_dtype, product.n, 1};
+  return copied(bias, 1, product.n, dtype, scratch).data;
 }
 
 void store_matrix(const Matrix& from, int64_t rows, int64_t columns, const Matrix& to, float beta) {
@@ -181,8 +192,8 @@ void store_matrix(const Matrix& from, int64_t rows, int64_t columns, const Matri
   visit_pair(from.dtype, to.dtype, [&]<class From, class To>(Type<From>, Type<To>) {
     const auto factor = factor_as<Computed<From>>(beta);
     for (int64_t i = 0; i < rows; ++i) {
-      const From* source = static_cast<const From*>(from.data) + i * from.row;
-      To* target = static_cast<To*>(to.data) + i * to.row;
+      const From* source = from.as<From>() + i * from.row;
+      To* target = to.as<To>() + i * to.row;
       for (int64_t j = 0; j < columns; ++j) {
         const auto old = element_as<Computed<From>>(target[j * to.column]);
         const auto sum = element_as<Computed<From>>(source[j * from.column]) + factor * old;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/matmul/product.h"
 
-#include <array>
 #include <bit>
 #include <cstring>
 #include <dnnl.hpp>
 #include <memory>
+#include <span>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "src/kernels/matmul/tasks.h"
@@ -41,16 +43,17 @@ struct PrimitiveKey {
   DType operands, result;
   bool a_transposed, b_transposed, bias;
   uint8_t unused[5] = {};  // keys are compared and hashed as bytes
+  bool operator==(const PrimitiveKey& other) const {
+    return std::memcmp(this, &other, sizeof other) == 0;
+  }
 };
 static_assert(sizeof(PrimitiveKey) == 64 && std::has_unique_object_representations_v<PrimitiveKey>);
 
-static uint64_t hash_of(const PrimitiveKey& key) {
-  std::array<uint64_t, 8> words;
-  std::memcpy(words.data(), &key, sizeof key);
-  uint64_t hash = 0;
-  for (const uint64_t word : words) hash = mixed(hash, word);
-  return hash;
-}
+struct PrimitiveHash {
+  size_t operator()(const PrimitiveKey& key) const {
+    return xxh3_of(std::as_bytes(std::span(&key, 1)));
+  }
+};
 
 static dnnl::engine& onednn_engine() {
   static auto* engine = new dnnl::engine(dnnl::engine::kind::cpu, 0);  // outlives every thread
@@ -73,7 +76,6 @@ class MatmulPrimitive {
  public:
   explicit MatmulPrimitive(const PrimitiveKey& key);
   void run(void* a, void* b, void* c, void* bias, dnnl::stream& stream);
-  const PrimitiveKey& key() const { return key_; }
 
  private:
   void add_argument(int name, const dnnl::memory::desc& desc);
@@ -135,35 +137,19 @@ void MatmulPrimitive::run(void* a, void* b, void* c, void* bias, dnnl::stream& s
 }
 
 /// The primitives of one thread, by key: a lookup takes about 20 ns, in oneDNN's own cache 1.1 µs.
-class PrimitiveTable {
- public:
-  PrimitiveTable() : stream_(onednn_engine()) {}
-  MatmulPrimitive& primitive(const PrimitiveKey& key);
-  dnnl::stream& stream() { return stream_; }
+struct PrimitiveTable {
+  dnnl::stream stream{onednn_engine()};
+  std::unordered_map<PrimitiveKey, MatmulPrimitive, PrimitiveHash> primitives;
 
- private:
-  static constexpr size_t kSlots = 1024;
-  static constexpr size_t kPrimitives = kSlots / 2;
-
-  dnnl::stream stream_;
-  std::array<std::unique_ptr<MatmulPrimitive>, kSlots> slots_;
-  size_t count_ = 0;
+  MatmulPrimitive& primitive(const PrimitiveKey& key) {
+    constexpr size_t kMostPrimitives = 512;
+    const auto found = primitives.find(key);
+    if (found != primitives.end()) return found->second;
+    // Too many shapes: starts over; oneDNN's cache keeps the latest.
+    if (primitives.size() == kMostPrimitives) primitives.clear();
+    return primitives.try_emplace(key, key).first->second;
+  }
 };
-
-MatmulPrimitive& PrimitiveTable::primitive(const PrimitiveKey& key) {
-  size_t slot = hash_of(key) % kSlots;
-  for (; slots_[slot]; slot = (slot + 1) % kSlots) {
-    if (std::memcmp(&slots_[slot]->key(), &key, sizeof key) == 0) return *slots_[slot];
-  }
-  if (count_ == kPrimitives) {  // too many shapes: starts over; oneDNN's cache keeps the latest
-    for (auto& each : slots_) each.reset();
-    count_ = 0;
-    slot = hash_of(key) % kSlots;
-  }
-  slots_[slot] = std::make_unique<MatmulPrimitive>(key);
-  ++count_;
-  return *slots_[slot];
-}
 
 static PrimitiveTable& thread_primitives() {
   WEFT_STATIC_TLS static thread_local const auto table = std::make_unique<PrimitiveTable>();
@@ -188,31 +174,27 @@ static Matrix onednn_operand(const Matrix& x, int64_t rows, int64_t columns, DTy
                              ScratchMemory& scratch) {
   const DenseRows layout = dense_rows(x, rows, columns);
   if (x.dtype == dtype && layout.possible) return x;
-  void* data = scratch.take_bytes(static_cast<size_t>(rows * columns) * size_of(dtype));
-  const bool transposed = layout.possible && layout.transposed;
-  const Matrix copy{data, dtype, transposed ? 1 : columns, transposed ? rows : 1};
-  copy_matrix(x, rows, columns, copy);
-  return copy;
+  if (!layout.transposed) return copied(x, rows, columns, dtype, scratch);
+  return copied(x.transposed(), columns, rows, dtype, scratch).transposed();
 }
 
-static void run_primitive(const Product& p, const Matrix& a, const Matrix& b, const Matrix& c,
-                          void* bias, float beta) {
-  const DenseRows a_rows = dense_rows(a, p.m, p.k), b_rows = dense_rows(b, p.k, p.n);
+static void run_primitive(const Product& p) {
+  const DenseRows a_rows = dense_rows(p.a, p.m, p.k), b_rows = dense_rows(p.b, p.k, p.n);
   const PrimitiveKey key{.m = p.m,
                          .n = p.n,
                          .k = p.k,
                          .a_leading = a_rows.leading,
                          .b_leading = b_rows.leading,
-                         .c_leading = dense_rows(c, p.m, p.n).leading,
-                         .beta_bits = std::bit_cast<uint32_t>(beta),
+                         .c_leading = dense_rows(p.c, p.m, p.n).leading,
+                         .beta_bits = std::bit_cast<uint32_t>(p.beta),
                          .threads = static_cast<uint16_t>(usable_threads()),
-                         .operands = a.dtype,
-                         .result = c.dtype,
+                         .operands = p.a.dtype,
+                         .result = p.c.dtype,
                          .a_transposed = a_rows.transposed,
                          .b_transposed = b_rows.transposed,
-                         .bias = bias != nullptr};
+                         .bias = p.bias != nullptr};
   PrimitiveTable& table = thread_primitives();
-  table.primitive(key).run(a.data, b.data, c.data, bias, table.stream());
+  table.primitive(key).run(p.a.data, p.b.data, p.c.data, const_cast<void*>(p.bias), table.stream);
 }
 
 void multiply_onednn(const Product& given) {
@@ -223,22 +205,17 @@ void multiply_onednn(const Product& given) {
       p.a.dtype == DType::bf16 && p.c.dtype != DType::f16 && has_bf16_instructions();
   const DType compute = in_bf16 ? DType::bf16 : DType::f32;
   ScratchMemory scratch;
-  const Matrix a = onednn_operand(p.a, p.m, p.k, compute, scratch);
-  const Matrix b = onednn_operand(p.b, p.k, p.n, compute, scratch);
-  void* bias = const_cast<void*>(p.bias);
-  if (bias && p.bias_dtype != DType::f32) {
-    const Matrix copy{scratch.take<float>(p.n), DType::f32, p.n, 1};
-    copy_matrix({bias, p.bias_dtype, p.n, 1}, 1, p.n, copy);
-    bias = copy.data;
-  }
+  p.a = onednn_operand(p.a, p.m, p.k, compute, scratch);
+  p.b = onednn_operand(p.b, p.k, p.n, compute, scratch);
+  p.bias = bias_in(DType::f32, p, scratch);
   const DenseRows c_rows = dense_rows(p.c, p.m, p.n);
   const bool stored_type = p.c.dtype == DType::f32 || (in_bf16 && p.c.dtype == DType::bf16);
-  if (stored_type && c_rows.possible && !c_rows.transposed) {
-    return run_primitive(p, a, b, p.c, bias, p.beta);
-  }
-  const Matrix c{scratch.take<float>(p.m * p.n), DType::f32, p.n, 1};
-  run_primitive(p, a, b, c, bias, 0);
-  store_matrix(c, p.m, p.n, p.c, p.beta);
+  if (stored_type && c_rows.possible && !c_rows.transposed) return run_primitive(p);
+  const Matrix to = p.c;
+  const float beta = std::exchange(p.beta, 0.0f);
+  p.c = {scratch.take<float>(p.m * p.n), DType::f32, p.n, 1};
+  run_primitive(p);
+  store_matrix(p.c, p.m, p.n, to, beta);
 }
 
 std::string onednn_in_words() {

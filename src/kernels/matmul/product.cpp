@@ -5,50 +5,38 @@
 #include <cstring>
 
 #include "src/base/parallel.h"
-#include "src/kernels/matmul/element.h"
 #include "src/kernels/matmul/tasks.h"
 
 namespace weft {
 
-/// Operands in the form that the kernel needs: of one type, rows of b and c dense.
-template <class T> struct PlainOperands {
-  int64_t m, n, k;
-  const T* a;
-  int64_t a_row, a_column;
-  const T* b;
-  int64_t b_row;
-  T* c;
-  int64_t c_row;
-  const T* bias;
-  T beta;
-};
+// The plain kernels take products of elements of T with dense rows of b and c.
 
 /// Computes c[i .. i + kRows, j .. j + kVectors * width], with sums in registers over all of k.
 template <class T, int kBytes, int kRows, int kVectors>
-static void plain_tile(const PlainOperands<T>& p, int64_t i, int64_t j) {
+static void plain_tile(const Product& p, int64_t i, int64_t j) {
   typedef T Lanes __attribute__((vector_size(kBytes)));
   constexpr int kWidth = kBytes / static_cast<int>(sizeof(T));
   Lanes sums[kRows][kVectors] = {};
-  const T* a = p.a + i * p.a_row;
-  const T* b = p.b + j;
-  for (int64_t l = 0; l < p.k; ++l, b += p.b_row, a += p.a_column) {
+  const T *a = p.a.as<T>() + i * p.a.row, *b = p.b.as<T>() + j;
+  const T *bias = static_cast<const T*>(p.bias), beta = factor_as<T>(p.beta);
+  for (int64_t l = 0; l < p.k; ++l, b += p.b.row, a += p.a.column) {
     Lanes row[kVectors];
     std::memcpy(row, b, sizeof row);
     for (int r = 0; r < kRows; ++r) {
-      for (int v = 0; v < kVectors; ++v) sums[r][v] += a[r * p.a_row] * row[v];
+      for (int v = 0; v < kVectors; ++v) sums[r][v] += a[r * p.a.row] * row[v];
     }
   }
   for (int r = 0; r < kRows; ++r) {
-    T* c = p.c + (i + r) * p.c_row + j;
+    T* c = p.c.as<T>() + (i + r) * p.c.row + j;
     for (int v = 0; v < kVectors; ++v, c += kWidth) {
       Lanes other;
-      if (p.bias) {
-        std::memcpy(&other, p.bias + j + v * kWidth, sizeof other);
+      if (bias) {
+        std::memcpy(&other, bias + j + v * kWidth, sizeof other);
         sums[r][v] += other;
       }
-      if (p.beta != 0) {
+      if (beta != 0) {
         std::memcpy(&other, c, sizeof other);
-        sums[r][v] += p.beta * other;
+        sums[r][v] += beta * other;
       }
       std::memcpy(c, &sums[r][v], sizeof other);
     }
@@ -59,16 +47,16 @@ static void plain_tile(const PlainOperands<T>& p, int64_t i, int64_t j) {
 /// With many rows it first copies the columns of b densely, because rows a power of two apart share
 /// few cache sets.
 template <class T, int kBytes, int kVectors>
-static void plain_columns(const PlainOperands<T>& given, int64_t j) {
+static void plain_columns(const Product& given, int64_t j) {
   constexpr int64_t kWidth = kVectors * kBytes / static_cast<int>(sizeof(T));
-  PlainOperands<T> p = given;
+  Product p = given;
   ScratchMemory scratch;
   if (p.m >= 32) {
     T* columns = scratch.take<T>(p.k * kWidth);
     for (int64_t l = 0; l < p.k; ++l)
-      std::copy_n(p.b + l * p.b_row + j, kWidth, columns + l * kWidth);
-    p.b = columns - j;
-    p.b_row = kWidth;
+      std::copy_n(p.b.as<T>() + l * p.b.row + j, kWidth, columns + l * kWidth);
+    p.b.data = columns - j;
+    p.b.row = kWidth;
   }
   int64_t i = 0;
   for (; i + 4 <= p.m; i += 4) plain_tile<T, kBytes, 4, kVectors>(p, i, j);
@@ -76,7 +64,7 @@ static void plain_columns(const PlainOperands<T>& given, int64_t j) {
 }
 
 /// Processes panels of columns, widest first; the cache serves a panel again for each four rows.
-template <class T> static void plain_panels(const PlainOperands<T>& p) {
+template <class T> static void plain_panels(const Product& p) {
   constexpr int64_t kWide = 64 / sizeof(T);
   int64_t j = 0;
   for (; j + 2 * kWide <= p.n; j += 2 * kWide) plain_columns<T, 64, 2>(p, j);
@@ -87,56 +75,32 @@ template <class T> static void plain_panels(const PlainOperands<T>& p) {
 }
 
 /// Distributes the rows over several threads.
-template <class T> static void plain_threads(const PlainOperands<T>& p) {
+template <class T> static void plain_threads(const Product& p) {
   constexpr int64_t kWorthAThread = int64_t{1} << 18;
   const int threads = p.m * p.n * p.k < 2 * kWorthAThread ? 1 : usable_threads();
-  if (threads == 1) return plain_panels(p);
+  if (threads == 1) return plain_panels<T>(p);
   const int64_t rows = ((p.m + threads - 1) / threads + 3) / 4 * 4;
   run_tasks((p.m + rows - 1) / rows, threads, [&](int64_t i, int) {
-    PlainOperands<T> part = p;
+    Product part = p;
     part.m = std::min(rows, p.m - i * rows);
-    part.a += i * rows * p.a_row;
-    part.c += i * rows * p.c_row;
-    plain_panels(part);
+    part.a = p.a.rows_from(i * rows);
+    part.c = p.c.rows_from(i * rows);
+    plain_panels<T>(part);
   });
 }
 
-/// Returns `matrix` itself if its elements are of T and, if required, its rows dense; else a copy
-/// that is.
-template <class T>
-static Matrix plain_operand(const Matrix& matrix, int64_t rows, int64_t columns, DType dtype,
-                            bool dense_rows, ScratchMemory& scratch) {
-  if (matrix.dtype == dtype && (!dense_rows || matrix.column == 1)) return matrix;
-  const Matrix copy{scratch.take<T>(rows * columns), dtype, columns, 1};
-  copy_matrix(matrix, rows, columns, copy);
-  return copy;
-}
-
-template <class T> static void plain_product(const Product& p, DType dtype) {
+template <class T> static void plain_product(const Product& given, DType dtype) {
+  Product p = given;
   ScratchMemory scratch;
-  const Matrix a = plain_operand<T>(p.a, p.m, p.k, dtype, false, scratch);
-  const Matrix b = plain_operand<T>(p.b, p.k, p.n, dtype, true, scratch);
-  const T* bias = static_cast<const T*>(p.bias);
-  if (bias && p.bias_dtype != dtype) {
-    const Matrix given{const_cast<void*>(p.bias), p.bias_dtype, p.n, 1};
-    bias = static_cast<const T*>(plain_operand<T>(given, 1, p.n, dtype, true, scratch).data);
-  }
+  if (p.a.dtype != dtype) p.a = copied(p.a, p.m, p.k, dtype, scratch);
+  if (p.b.dtype != dtype || p.b.column != 1) p.b = copied(p.b, p.k, p.n, dtype, scratch);
+  p.bias = bias_in(dtype, p, scratch);
   const bool in_place = p.c.dtype == dtype && p.c.column == 1;
-  const Matrix c = in_place ? p.c : Matrix{scratch.take<T>(p.m * p.n), dtype, p.n, 1};
-  const PlainOperands<T> operands{p.m,
-                                  p.n,
-                                  p.k,
-                                  static_cast<const T*>(a.data),
-                                  a.row,
-                                  a.column,
-                                  static_cast<const T*>(b.data),
-                                  b.row,
-                                  static_cast<T*>(c.data),
-                                  c.row,
-                                  bias,
-                                  in_place ? factor_as<T>(p.beta) : T{0}};
-  plain_threads(operands);
-  if (!in_place) store_matrix(c, p.m, p.n, p.c, p.beta);
+  if (in_place) return plain_threads<T>(p);
+  p.c = {scratch.take<T>(p.m * p.n), dtype, p.n, 1};
+  p.beta = 0;
+  plain_threads<T>(p);
+  store_matrix(p.c, p.m, p.n, given.c, given.beta);
 }
 
 /// Computes the product in plain loops, for every dtype but bool; used for all products in builds
@@ -233,7 +197,7 @@ static void dot_columns(const float* a, const T* b, int64_t b_column, int64_t k,
 
 template <int kRows, class T>
 static void dot_range(const float* a, const Product& p, float* c, int64_t begin, int64_t end) {
-  const T* b = static_cast<const T*>(p.b.data);
+  const T* b = p.b.as<T>();
   const bool apart = p.b.column != p.k;
   int64_t j = begin;
   for (; j + kDotColumns <= end; j += kDotColumns) {
@@ -282,10 +246,7 @@ void multiply_narrow(const Product& given) {
       });
     }
   });
-  if (p.bias) {
-    float* bias = scratch.take<float>(p.n);
-    copy_matrix({const_cast<void*>(p.bias), p.bias_dtype, p.n, 1}, 1, p.n,
-                {bias, DType::f32, p.n, 1});
+  if (const auto* bias = static_cast<const float*>(bias_in(DType::f32, p, scratch))) {
     for (int64_t i = 0; i < p.m; ++i) {
       for (int64_t j = 0; j < p.n; ++j) c[i * p.n + j] += bias[j];
     }

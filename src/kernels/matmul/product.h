@@ -5,11 +5,33 @@
 #include <span>
 #include <string>
 
+#include "src/base/numeric.h"
 #include "src/kernels/kernel.h"
-#include "weft/dtype.h"
-#include "weft/shape.h"
 
 namespace weft {
+
+/// The type that products of T are computed in: float for halves; 32 bits for integers of 16, which
+/// keep the lower bits.
+template <class T>
+using Computed = std::conditional_t<is_half<T>, float,
+                                    std::conditional_t<std::is_same_v<T, uint16_t>, uint32_t, T>>;
+
+template <class To, class From> To element_as(From x) {
+  return static_cast<To>(static_cast<Computed<To>>(static_cast<Computed<From>>(x)));
+}
+
+/// Converts a scale factor to T.
+template <class T> T factor_as(double x) {
+  if constexpr (std::is_integral_v<T>) return static_cast<T>(static_cast<int64_t>(x));
+  return static_cast<T>(x);
+}
+
+/// Calls visitor(Type<T>{}) with T the type that represents `dtype` in products: unsigned, so that
+/// integers wrap.
+template <class Visitor> decltype(auto) visit_element(DType dtype, const Visitor& visitor) {
+  if (dtype == DType::boolean) fail("gemm: dtype is ", dtype, ", expected a number");
+  return visit_bits(dtype, visitor);
+}
 
 /// Element (i, j) is `i * row + j * column` elements after `data`.
 struct Matrix {
@@ -18,7 +40,12 @@ struct Matrix {
   int64_t row = 0;
   int64_t column = 1;
 
+  template <class T> T* as() const { return static_cast<T*>(data); }
   Matrix transposed() const { return {data, dtype, column, row}; }
+  /// The matrix without the rows before `first`.
+  Matrix rows_from(int64_t first) const {
+    return {element_at(data, first * row, dtype), dtype, row, column};
+  }
 };
 
 /// to = factor * from, for `rows` x `columns` elements of any strides and floating dtypes, or of
@@ -53,6 +80,15 @@ void multiply(const Product& product);
 /// transpose of that: the products of decoding one token. Takes dot products in f32 that read the
 /// matrix once, without repacking.
 void multiply_narrow(const Product& product);
+
+class ScratchMemory;
+
+/// Returns a copy with dense rows.
+Matrix copied(const Matrix& matrix, int64_t rows, int64_t columns, DType dtype,
+              ScratchMemory& scratch);
+
+/// Returns the elements of the product's bias as `dtype`; null when it has none.
+const void* bias_in(DType dtype, const Product& product, ScratchMemory& scratch);
 
 /// How many rows ahead to prefetch: when each row begins on another page, the processor does not
 /// prefetch by itself.

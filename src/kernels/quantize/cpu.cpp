@@ -18,8 +18,7 @@ void for_each_run(const MemoryBlock& matrix, int64_t begin, int64_t end, const F
   for (int64_t at = begin; at < end;) {
     const int64_t row = at / columns, column = at - row * columns;
     const int64_t n = std::min(columns - column, end - at);
-    const int64_t place = row * matrix.strides[0] + column;
-    f(Line{matrix.dtype, element_at(matrix.data, place, matrix.dtype)}, at - begin, n);
+    f(line_at(matrix, row * matrix.strides[0] + column), at - begin, n);
     at += n;
   }
 }

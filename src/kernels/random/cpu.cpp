@@ -79,7 +79,7 @@ void fill_dense(const MemoryBlock& out, const Box& box, const Shape& shape,
       [&](int64_t position, int64_t skipped, int64_t n, const Words& words, int64_t count) {
         alignas(64) typename F::Value values[4 * kCounters];
         draw(f, words, count, values);
-        store_line({out.dtype, element_at(out.data, position, out.dtype)}, values + skipped, n);
+        store_line(line_at(out, position), values + skipped, n);
       });
 }
 
@@ -100,8 +100,7 @@ void dropout_dense(const MemoryBlock& out, const MemoryBlock& in, const Box& box
         alignas(64) float factors[4 * kCounters];
         alignas(64) C values[4 * kCounters];
         draw(kept, words, count, factors);
-        const Line source{in.dtype, element_at(in.data, position, in.dtype)};
-        const Line target{out.dtype, element_at(out.data, position, out.dtype)};
+        const Line source = line_at(in, position), target = line_at(out, position);
         const bool reads = in.dtype == dtype_of<C>, writes = out.dtype == dtype_of<C>;
         if (!reads) load_line(values, source, n);
         const C* x = reads ? static_cast<const C*>(source.data) : values;

@@ -3,13 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "src/device/cuda/streams.h"
 #include "src/device/kernel/elements.h"
 #include "src/device/kernel/launch.h"
+#include "src/kernels/copy/copy.h"
+#include "src/kernels/map/map.h"
 #include "src/kernels/reduce/plan.h"
-#include "weft/error.h"
-#include "weft/storage.h"
+#include "src/kernels/rows/rows.h"
 
 namespace weft::cuda {
 
@@ -24,7 +26,7 @@ constexpr int64_t kLeastPart = 4096, kLeastColumnPart = 16;
 struct ReduceShape {
   /// Sides: in, out.
   Nest<2> kept;
-  Nest<1> reduced;
+  Rows reduced;
   int64_t results, each, parts;
   /// Neighbours in memory belong to different results.
   bool columns;
@@ -62,7 +64,7 @@ template <class R, class C> struct DeviceReduction {
 #pragma unroll 8
 #endif
     for (int64_t i = first; i < last; i += step) {
-      const int64_t at = base.of[0] + shape.reduced.offsets(i).of[0];
+      const int64_t at = base.of[0] + shape.reduced.at(i);
       value = R::combine(value, R::element(load_element<C>(in, dtype, at)));
     }
     return value;
@@ -123,54 +125,139 @@ template <class R, class C> struct MergeParts {
   }
 };
 
-}  // namespace
+/// Rows up to this length are searched by one thread each.
+constexpr int64_t kShortRow = 32;
+constexpr int64_t kNowhere = std::numeric_limits<int64_t>::max();
 
-static bool contains(const Dims& dims, int dim) {
-  return std::find(dims.begin(), dims.end(), dim) != dims.end();
+/// An element and its index in the row.
+template <class C> struct Found {
+  C value;
+  int64_t index;
+};
+
+template <class C> WEFT_FN const Found<C>& earlier(const Found<C>& a, const Found<C>& b) {
+  return a.index < b.index ? a : b;
 }
 
-static void add_dim(int64_t* sizes, int64_t* strides, int& ndim, int64_t size, int64_t stride) {
-  if (size == 1) return;
-  if (ndim > 0 && strides[ndim - 1] == stride * size) {
-    sizes[ndim - 1] *= size;
-    strides[ndim - 1] = stride;
-    return;
+/// The first of the greatest elements, or of the least; or of NaNs.
+template <bool kGreatest> struct FirstExtreme {
+  template <class C> WEFT_FN static Found<C> combine(const Found<C>& a, const Found<C>& b) {
+    const bool a_nan = a.value != a.value, b_nan = b.value != b.value;
+    if (a_nan != b_nan) return a_nan ? a : b;
+    if (a_nan || a.value == b.value) return earlier(a, b);
+    return (kGreatest ? a.value > b.value : a.value < b.value) ? a : b;
   }
-  sizes[ndim] = size;
-  strides[ndim++] = stride;
+};
+
+/// The first of all elements.
+struct FirstOfAll {
+  template <class C> WEFT_FN static Found<C> combine(const Found<C>& a, const Found<C>& b) {
+    return earlier(a, b);
+  }
+};
+
+/// A search in rows, and where the index is written.
+template <class R, class C> struct Seek {
+  Rows in, out;
+  /// Only elements equal to these values count; all count when there is no data.
+  Rows wanted;
+  int64_t parts, offset, none;
+
+  /// The result for no elements: no element compares worse.
+  WEFT_FN static Found<C> nothing() {
+    constexpr bool kLeast = std::is_same_v<R, FirstExtreme<false>>;
+    return {kLeast ? LeastOf::identity<C>() : GreatestOf::identity<C>(), kNowhere};
+  }
+  WEFT_FN int64_t begin(int64_t part) const { return in.size() * part / parts; }
+
+  /// Searches every `step`-th element of [first, last).
+  WEFT_DEVICE Found<C> seek(int64_t row, int64_t first, int64_t last, int64_t step) const {
+    Found<C> found = nothing();
+    const int64_t start = in.at(row);
+    const bool any = wanted.data() == nullptr;
+    const C value = any ? C(0) : value_of<C>(wanted, row);
+    for (int64_t i = first; i < last; i += step) {
+      const C x = load_element<C>(in.data(), in.dtype(), start + i * in.stride());
+      if (any || x == value || (x != x && value != value)) {
+        found = R::combine(found, Found<C>{x, i});
+      }
+    }
+    return found;
+  }
+  WEFT_DEVICE void store(int64_t row, const Found<C>& found) const {
+    const int64_t index = found.index == kNowhere ? none : found.index + offset;
+    set_value(out, row, index);
+  }
+};
+
+/// One thread per row.
+template <class R, class C> struct SeekByThread {
+  Seek<R, C> seek;
+
+  WEFT_DEVICE void operator()(const Thread& thread) const {
+    for (int64_t row = thread.index; row < seek.in.count(); row += thread.count) {
+      seek.store(row, seek.seek(row, 0, seek.in.size(), 1));
+    }
+  }
+};
+
+/// One thread block per row and part.
+template <class R, class C> struct SeekByBlock {
+  Seek<R, C> seek;
+  /// Results of parts; null when there is one part.
+  Found<C>* partial;
+
+  template <class ThreadBlock> WEFT_DEVICE void operator()(const ThreadBlock& block) const {
+    const int64_t row = block.index() / seek.parts, part = block.index() % seek.parts;
+    const Found<C> mine =
+        seek.seek(row, seek.begin(part) + block.thread(), seek.begin(part + 1), block.threads());
+    const Found<C> found = block.template reduce<R>(mine);
+    if (block.thread() != 0) return;
+    if (partial) {
+      partial[block.index()] = found;
+    } else {
+      seek.store(row, found);
+    }
+  }
+};
+
+template <class R, class C> struct MergeFound {
+  Seek<R, C> seek;
+  const Found<C>* partial;
+
+  WEFT_DEVICE void operator()(const Thread& thread) const {
+    for (int64_t row = thread.index; row < seek.in.count(); row += thread.count) {
+      Found<C> found = partial[row * seek.parts];
+      for (int64_t p = 1; p < seek.parts; ++p) {
+        found = R::combine(found, partial[row * seek.parts + p]);
+      }
+      seek.store(row, found);
+    }
+  }
+};
+
+struct DotProduct {
+  template <class T> WEFT_FN T operator()(T a, T b) const { return a * b; }
+};
+
+}  // namespace
+
+/// The least distance of neighbours along a dim.
+static int64_t nearest_of(const MemoryBlock& view) {
+  int64_t nearest = INT64_MAX;
+  for (int d = 0; d < view.shape.ndim(); ++d) {
+    if (view.shape[d] > 1 && view.strides[d] != 0) nearest = std::min(nearest, view.strides[d]);
+  }
+  return nearest;
 }
 
 static ReduceShape reduce_shape(const MemoryBlock& out, const MemoryBlock& in, const Dims& dims) {
+  const ReduceViews views(out, in, dims);
   ReduceShape shape{};
-  const int ndim = in.shape.ndim();
-  const bool keeps = out.shape.ndim() == ndim;
-  if (!keeps && out.shape.ndim() != ndim - dims.ndim()) {
-    fail("reduce: result is ", out.shape, ", expected that of ", in.shape, " over ", dims.ndim(),
-         " dims");
-  }
-  int64_t nearest_kept = INT64_MAX, nearest_reduced = INT64_MAX;
-  for (int d = 0, o = 0; d < ndim; ++d) {
-    const bool reduced = contains(dims, d);
-    const int64_t size = in.shape[d], stride = in.strides[d];
-    if (size > 1 && stride != 0) {
-      int64_t& nearest = reduced ? nearest_reduced : nearest_kept;
-      nearest = std::min(nearest, stride);
-    }
-    if (reduced) {
-      add_dim(shape.reduced.sizes, shape.reduced.strides[0], shape.reduced.ndim, size, stride);
-      o += keeps ? 1 : 0;
-      continue;
-    }
-    if (out.shape[o] != size)
-      fail("reduce: result is ", out.shape, ", expected that of ", in.shape);
-    Nest<2>& kept = shape.kept;
-    kept.sizes[kept.ndim] = size;
-    kept.strides[0][kept.ndim] = stride;
-    kept.strides[1][kept.ndim++] = out.strides[o++];
-  }
+  shape.kept = nest_of(views.in, views.out), shape.reduced = Rows(views.reduced, -1);
   shape.results = shape.kept.count();
   shape.each = shape.reduced.count();
-  const bool columns = shape.columns = nearest_kept < nearest_reduced;
+  const bool columns = shape.columns = nearest_of(views.in) < nearest_of(views.reduced);
   const int64_t workers =
       columns ? (shape.results + kThreadsPerBlock - 1) / kThreadsPerBlock : shape.results;
   // A thread combines a part, and one combines all parts of a result: both take about as long.
@@ -212,6 +299,61 @@ void reduce(Reduction reduction, const MemoryBlock& out, const MemoryBlock& in, 
     visit_reduction(reduction,
                     [&]<class R>(Type<R>) { run_reduction<R, C>(shape, in, store, stream); });
   });
+}
+
+/// Whether to use one thread per row: neighbours are in other rows, or rows are short.
+static bool belongs_to_threads(const Rows& in) {
+  if (in.size() <= kShortRow) return true;
+  return in.side_by_side(0, 2) > 1 && in.count() >= kBusyBlocks * kReduceThreads / 8;
+}
+
+template <class R, class C>
+static void run_seek(Seek<R, C> seek, const Stream& stream, Device device) {
+  const int64_t rows = seek.in.count();
+  if (rows == 0) return;
+  if (belongs_to_threads(seek.in)) return launch(SeekByThread<R, C>{seek}, rows, stream);
+  seek.parts =
+      std::clamp<int64_t>(seek.in.size() / kLeastPart, 1, std::max<int64_t>(1, kBusyBlocks / rows));
+  if (seek.parts == 1) {
+    return launch_blocks<kReduceThreads>(SeekByBlock<R, C>{seek, nullptr}, rows, 0, stream);
+  }
+  const auto count = static_cast<size_t>(rows * seek.parts);
+  const Ref<Storage> memory = Storage::allocate(count * sizeof(Found<C>), device);
+  auto* partial = static_cast<Found<C>*>(memory->data());
+  launch_blocks<kReduceThreads>(SeekByBlock<R, C>{seek, partial}, rows * seek.parts, 0, stream);
+  launch(MergeFound<R, C>{seek, partial}, rows, stream);
+}
+
+void arg_reduce(const MemoryBlock& out, const MemoryBlock& in, int dim, bool greatest,
+                int64_t offset) {
+  check_indices("arg_reduce", out);
+  const Rows rows(in, dim), indices = Rows::values("arg_reduce", out, rows);
+  const Stream stream = current_stream(out.device);
+  visit_compute(in.dtype, [&]<class C>(Type<C>) {
+    if (greatest) {
+      run_seek(Seek<FirstExtreme<true>, C>{rows, indices, {}, 1, offset, -1}, stream, out.device);
+    } else {
+      run_seek(Seek<FirstExtreme<false>, C>{rows, indices, {}, 1, offset, -1}, stream, out.device);
+    }
+  });
+}
+
+void index_of(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& value, int dim,
+              int64_t offset) {
+  check_indices("index_of", out);
+  const Rows rows(in, dim), indices = Rows::values("index_of", out, rows);
+  const Rows values = Rows::values("index_of", value, rows);
+  const int64_t none = out.dtype == DType::i32 ? std::numeric_limits<int32_t>::max() : kNowhere;
+  visit_compute(in.dtype, [&]<class C>(Type<C>) {
+    run_seek(Seek<FirstOfAll, C>{rows, indices, values, 1, offset, none},
+             current_stream(out.device), out.device);
+  });
+}
+
+void dot_rows(const MemoryBlock& out, const MemoryBlock& a, const MemoryBlock& b) {
+  const DenseMemory products(a.shape, a.dtype, a.device);
+  map_floating(DotProduct{}, products.block, a, b);
+  cuda::reduce(Reduction::sum, out, products.block, {a.shape.ndim() - 1});
 }
 
 }  // namespace weft::cuda

@@ -7,7 +7,7 @@
 #include "src/device/cuda/streams.h"
 #include "src/device/kernel/elements.h"
 #include "src/device/kernel/launch.h"
-#include "src/kernels/copy/dense.h"
+#include "src/kernels/copy/copy.h"
 #include "src/kernels/math/reducers.h"
 #include "weft/error.h"
 
@@ -112,12 +112,10 @@ static DType summed_in(DType dtype) { return dtype == DType::u64 ? dtype : compu
 
 static void reduce_few(ReduceOp op, std::span<const MemoryBlock> sources, const MemoryBlock& out,
                        int divisor, bool accumulate) {
-  switch (summed_in(sources[0].dtype)) {
-    case DType::u64: return reduce_as<uint64_t>(op, sources, out, divisor, accumulate);
-    case DType::f32: return reduce_as<float>(op, sources, out, divisor, accumulate);
-    case DType::f64: return reduce_as<double>(op, sources, out, divisor, accumulate);
-    default: return reduce_as<int64_t>(op, sources, out, divisor, accumulate);
-  }
+  const DType dtype = sources[0].dtype;
+  if (dtype == DType::u64) return reduce_as<uint64_t>(op, sources, out, divisor, accumulate);
+  visit_compute(dtype,
+                [&]<class C>(Type<C>) { reduce_as<C>(op, sources, out, divisor, accumulate); });
 }
 
 /// Reduces groups of neighbours first, into the compute type, then the groups' results.

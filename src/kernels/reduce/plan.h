@@ -2,15 +2,21 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 
 #include "src/kernels/iteration/iteration.h"
 #include "src/kernels/math/reducers.h"
 #include "src/kernels/reduce/reduce.h"
-#include "weft/block.h"
+#include "weft/export.h"
 
 namespace weft {
+
+/// The operands of a reduction, checked: `in` and `out` along the dims that stay, and the operand
+/// along the `reduced` ones.
+struct ReduceViews {
+  MemoryBlock in, out, reduced;
+  ReduceViews(const MemoryBlock& out_block, const MemoryBlock& in_block, const Dims& dims);
+};
 
 /// A piece of a reduction: `width` neighbouring results, and range [begin, end) of the elements
 /// that each of them reduces.
@@ -22,7 +28,7 @@ struct ReduceTask {
 
 /// Splits a reduction into tasks along one dim of the results, the columns. When few results have
 /// many elements each, those are also split, into `parts`. All splits depend on the shape alone.
-class ReducePlan {
+class ReducePlan : NotCopied {
  public:
   static constexpr int64_t kMaxWidth = 1024;
 
@@ -30,49 +36,35 @@ class ReducePlan {
 
   /// Returns whether neighbours in memory belong to different results.
   bool by_columns() const { return by_columns_; }
-  int64_t column_stride() const { return column_.in_stride; }
+  int64_t column_stride() const { return kept_.inner_stride(0); }
   int64_t width() const { return width_; }
-  int64_t tasks() const { return kept_count_ * chunks_; }
+  int64_t tasks() const { return kept_.outer() * chunks_; }
   int64_t parts() const { return parts_; }
-  int64_t task_elements() const { return width_ * reduced_count_; }
+  int64_t task_elements() const { return width_ * each_; }
   ReduceTask task(int64_t task, int64_t part) const;
-  Line result(const ReduceTask& task) const;
+  Line result(const ReduceTask& task) const {
+    return line_at(views_.out, task.out_offset, kept_.inner_stride(1));
+  }
 
   /// Calls f(line, length) on the runs, along the inner reduced dim, of the elements that result
   /// `column` of the task reduces.
   template <class F> void for_each_run(const ReduceTask& task, int64_t column, const F& f) const {
-    const Dim& inner = reduced_[static_cast<size_t>(reduced_dims_ - 1)];
-    const int64_t base = task.in_offset + column * column_.in_stride;
+    const int64_t base = task.in_offset + column * column_stride(), inner = reduced_.inner();
     for (int64_t i = task.begin; i < task.end;) {
-      const int64_t line = i / inner.size, start = i - line * inner.size;
-      const int64_t length = std::min(inner.size - start, task.end - i);
-      const int64_t offset = base + reduced_offset(line) + start * inner.in_stride;
-      f(Line{in_.dtype, element_at(in_.data, offset, in_.dtype), inner.in_stride}, length);
+      const int64_t line = i / inner, start = i - line * inner;
+      const int64_t length = std::min(inner - start, task.end - i);
+      const int64_t offset = base + reduced_.offset(0, line, start);
+      f(line_at(views_.in, offset, reduced_.inner_stride(0)), length);
       i += length;
     }
   }
 
  private:
-  struct Dim {
-    int64_t size, in_stride, out_stride;
-  };
-  using DimList = std::array<Dim, kMaxDims + 1>;
-
-  static void add(DimList& list, int& count, const Dim& dim);
-  static void merge(DimList& list, int& count);
-  void collect(const Dims& dims);
-  void choose_columns();
-  void cut();
-  /// Offset of line `line` of the reduced dims except the inner one.
-  int64_t reduced_offset(int64_t line) const;
-
-  const MemoryBlock &out_, &in_;
-  DimList kept_, reduced_;
-  int kept_dims_ = 0, reduced_dims_ = 0;
-  Dim column_{1, 1, 1};
-  bool by_columns_ = false;
-  int64_t kept_count_ = 1, reduced_count_ = 1;
-  int64_t width_ = 1, chunks_ = 1, parts_ = 1;
+  ReduceViews views_;
+  /// The loops over the results, of operand and result, and over the elements of each.
+  Iteration kept_, reduced_;
+  bool by_columns_;
+  int64_t each_, width_ = 1, chunks_ = 0, parts_ = 1;
 };
 
 /// Sets `out` if it is a max or min of no integers, whose compute type has other extremes; returns

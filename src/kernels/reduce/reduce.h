@@ -43,7 +43,8 @@ WEFT_KERNEL(void, index_of,
 
 /// out[...] = the sum over i of a[..., i] * b[..., i], of dense blocks of one dtype, f32 or f64.
 /// Products are added in blocks whose sums do not depend on the number of threads.
-void dot_rows(const MemoryBlock& out, const MemoryBlock& a, const MemoryBlock& b);
+WEFT_KERNEL(void, dot_rows, (const MemoryBlock& out, const MemoryBlock& a, const MemoryBlock& b),
+            (out, a, b))
 
 namespace cuda {
 /// out = the sources (blocks of out's shape and one dtype) combined element by element in order, +

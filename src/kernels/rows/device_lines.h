@@ -4,7 +4,7 @@
 #include <iterator>
 
 #include "src/kernels/map/cuda_kernel.h"
-#include "src/kernels/rows/device_values.h"
+#include "src/kernels/rows/rows.h"
 
 namespace weft::cuda {
 

@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <memory>
 
+#include "src/device/kernel/elements.h"
 #include "src/kernels/iteration/iteration.h"
 #include "weft/block.h"
 
@@ -173,3 +174,20 @@ template <class C> class RowWriter {
 
 }  // namespace WEFT_COMPILER
 }  // namespace weft
+
+namespace weft::cuda {
+inline namespace WEFT_COMPILER {
+
+/// Element `i` of a row, by default of a row of one value.
+template <class C> WEFT_FN C value_of(const Rows& rows, int64_t row, int64_t i = 0) {
+  return load_element<C>(rows.data(), rows.dtype(), rows.at(row, i));
+}
+template <class C> WEFT_FN void set_value(const Rows& rows, int64_t row, C value) {
+  store_element(rows.data(), rows.dtype(), rows.at(row), value);
+}
+template <class C> WEFT_FN void set_value(const Rows& rows, int64_t row, int64_t i, C value) {
+  store_element(rows.data(), rows.dtype(), rows.at(row, i), value);
+}
+
+}  // namespace WEFT_COMPILER
+}  // namespace weft::cuda

@@ -4,9 +4,9 @@
 #include "src/base/numeric.h"
 #include "src/device/cuda/streams.h"
 #include "src/device/kernel/launch.h"
-#include "src/kernels/copy/dense.h"
+#include "src/kernels/copy/copy.h"
 #include "src/kernels/math/reducers.h"
-#include "src/kernels/rows/device_values.h"
+#include "src/kernels/rows/rows.h"
 
 namespace weft::cuda {
 

@@ -44,16 +44,6 @@ template <class F> void with_typed(const MemoryBlock& indices, const F& f) {
   f(indices.as<int64_t>());
 }
 
-/// Calls f(o, i) for `rows` [begin, end) of [outer, n].
-template <class F> void for_each_row(int64_t begin, int64_t end, int64_t n, const F& f) {
-  for (int64_t row = begin, o = row / n, i = row % n; row < end; ++row) {
-    f(o, i);
-    if (++i < n) continue;
-    i = 0;
-    ++o;
-  }
-}
-
 /// Returns whether some id of data[begin, end) is not in [low, high).
 template <class I>
 bool has_outside(const I* data, int64_t begin, int64_t end, int64_t low, int64_t high) {
@@ -135,6 +125,18 @@ template <class F> void for_each_part(int64_t begin, int64_t end, int64_t n, con
   }
 }
 
+/// Calls f(o, i) for the rows of [outer, n] whose indices may be used.
+template <class F> void for_each_row(const Taking& t, const F& f) {
+  parallel_for(t.outer * t.n, grain_of(t.inner), [&t, &f, n = t.n](int64_t begin, int64_t end) {
+    for (int64_t row = begin, o = row / n, i = row % n; row < end; ++row) {
+      if (t.may_use(o, i, 0, t.inner)) f(o, i);
+      if (++i < n) continue;
+      i = 0;
+      ++o;
+    }
+  });
+}
+
 template <class Bits> void take_elements(const Taking& t, void* out, const void* in) {
   auto* to = static_cast<Bits*>(out);
   const auto* from = static_cast<const Bits*>(in);
@@ -150,26 +152,20 @@ template <class Bits> void take_elements(const Taking& t, void* out, const void*
         });
       });
     }
-    parallel_for(t.outer * t.n, grain_of(t.inner), [&](int64_t begin, int64_t end) {
-      for_each_row(begin, end, t.n, [&](int64_t o, int64_t i) {
-        if (!t.may_use(o, i, 0, t.inner)) return;
-        Bits* row = to + (o * t.n + i) * t.inner;
-        for (int64_t k = 0; k < t.inner; ++k) {
-          row[k] = from[(o * t.size + index(o, i, k)) * t.inner + k];
-        }
-      });
+    for_each_row(t, [&](int64_t o, int64_t i) {
+      Bits* row = to + (o * t.n + i) * t.inner;
+      for (int64_t k = 0; k < t.inner; ++k) {
+        row[k] = from[(o * t.size + index(o, i, k)) * t.inner + k];
+      }
     });
   });
 }
 
 void take_slices(const Taking& t, char* out, const char* in, int64_t bytes) {
   t.with_indices([&](const auto& index) {
-    parallel_for(t.outer * t.n, grain_of(t.inner), [&](int64_t begin, int64_t end) {
-      for_each_row(begin, end, t.n, [&](int64_t o, int64_t i) {
-        if (!t.may_use(o, i, 0, t.inner)) return;
-        std::memcpy(out + (o * t.n + i) * bytes, in + (o * t.size + index(o, i, 0)) * bytes,
-                    static_cast<size_t>(bytes));
-      });
+    for_each_row(t, [&](int64_t o, int64_t i) {
+      std::memcpy(out + (o * t.n + i) * bytes, in + (o * t.size + index(o, i, 0)) * bytes,
+                  static_cast<size_t>(bytes));
     });
   });
 }

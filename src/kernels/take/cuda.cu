@@ -5,7 +5,7 @@
 #include "src/device/cuda/streams.h"
 #include "src/device/kernel/elements.h"
 #include "src/device/kernel/launch.h"
-#include "src/kernels/copy/dense.h"
+#include "src/kernels/copy/copy.h"
 #include "src/kernels/math/reducers.h"
 #include "src/kernels/reduce/reduce.h"
 #include "src/kernels/rows/rows.h"
