@@ -3,7 +3,7 @@
 
 #include "mesh/rows.h"
 #include "mesh/steps.h"
-#include "src/kernels/copy/dense.h"
+#include "src/kernels/copy/copy.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
 

@@ -21,6 +21,8 @@ static_assert(kMaxMapBlocks <= kMaxIterated);
 
 /// A map and the loop chosen for it.
 struct Mapping : MapCall {
+  Mapping(const MapCall& call, MapLoop chosen) : MapCall(call), loop(chosen) {}
+
   MapLoop loop;
   /// The dtype in which the loop reads or writes each block.
   DType loop_dtypes[kMaxMapBlocks];
@@ -283,7 +285,7 @@ static MapLoop own_loop(const MapCall& call) {
 }
 
 void run_map(const MapCall& call) {
-  Mapping mapping{call, own_loop(call), {}, {}};
+  Mapping mapping(call, own_loop(call));
   const DType dtype = mapping.loop ? call.blocks[call.results]->dtype : call.dtype();
   const DType result = call.loops.gives_bool ? DType::boolean : dtype;
   if (!mapping.loop) mapping.loop = loop_for(call.loops.on_cpu, dtype);
@@ -291,11 +293,12 @@ void run_map(const MapCall& call) {
   bool dense = true, simple = true;
   for (int i = 0; i < call.count; ++i) {
     const MemoryBlock& block = *call.blocks[i];
+    const bool alike = i == 0 || block.shape == call.shape();
     data[i] = block.data;
     mapping.loop_dtypes[i] = i < call.results ? result : dtype;
-    if (i < call.results && block.shape != call.shape())
+    if (i < call.results && !alike)
       fail("map: a result is ", block.shape, ", expected ", call.shape());
-    dense &= block.shape == call.shape() && block.is_dense();
+    dense &= alike && block.is_dense();
     simple &= block.dtype == mapping.loop_dtypes[i];
   }
   const int64_t n = call.shape().product();
