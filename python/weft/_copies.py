@@ -4,7 +4,7 @@
 import copy
 
 from weft import _weft
-from weft._weft import Linear, Module
+from weft._weft import Linear, Module, Parameter
 
 # The arguments of the constructor of a built-in class.
 _OF_LINEAR = ("in_features", "out_features", "bias")
@@ -27,7 +27,7 @@ def _option(module, name):
     # Parameters that a layer may be made without.
     optional = {"bias": "bias", "elementwise_affine": "weight"}.get(name)
     if optional is not None:
-        return module._own_parameter(optional) is not None
+        return isinstance(module._member(optional), Parameter)
     return getattr(module, name)
 
 
@@ -44,10 +44,10 @@ def _copy_members(made, module, memo):
     """Puts copies of the members of `module` into `made`, which is new and of the same class."""
     for names, parameter in module._named_parameters():
         for name in names:
-            if "." not in name and made._own_parameter(name) is None:
+            if "." not in name and made._member(name) is None:
                 made._add_parameter(name, copy.deepcopy(parameter, memo))
     for name, child in module.named_children():
-        if made._child(name) is None:
+        if made._member(name) is None:
             copied = copy.deepcopy(child, memo)
             made.adopt(name, copied)
             if name in module.__dict__:
@@ -58,7 +58,7 @@ def _copy_members(made, module, memo):
             object.__setattr__(target, "float8", below.float8)
         for name, tensor, persistent in below._own_buffers:
             copied = copy.deepcopy(tensor, memo)
-            if any(own == name for own, _, _ in target._own_buffers):
+            if target._member(name) is not None:
                 target._set_buffer(name, copied)
             else:
                 target._register_buffer(name, copied, persistent)

@@ -6,11 +6,9 @@ import warnings
 from weft._weft import LayerNorm, Linear, Module, Parameter, Sequential, Tensor
 
 
-def _kind_of(self, name):
-    """Parameter or Module when that is what the module's own member `name` is, else None."""
-    if self._own_parameter(name) is not None:
-        return Parameter
-    return Module if self._child(name) is not None else None
+def _kind_of(member):
+    """Parameter or Module when the member is one, else None."""
+    return next((kind for kind in (Parameter, Module) if isinstance(member, kind)), None)
 
 
 def _check_may_take(self, name, kind, value):
@@ -89,8 +87,9 @@ def _put_member(self, name, kind, value):
 def set_attribute(self, name, value):
     """Parameters and modules become the module's own, in the place of what was; None and the rest
     are plain attributes."""
-    kind = _kind_of(self, name)
-    if kind is Parameter and self._own_parameter(name) is value:
+    member = self._member(name)
+    kind = _kind_of(member)
+    if kind is Parameter and member is value:
         return  # as after self.weight -= ...
     if kind is not None:
         _check_may_take(self, name, kind, value)
@@ -110,7 +109,7 @@ def set_attribute(self, name, value):
         )
     if kind is not None:
         self._remove(name)
-    if _buffer(self, name) is not None:
+    elif member is not None:
         if isinstance(value, Tensor):
             self._set_buffer(name, value)
             return
@@ -123,11 +122,6 @@ def set_attribute(self, name, value):
     if type(value) in (list, tuple, dict):
         _warn_of_hidden(self, name, value)
     object.__setattr__(self, name, value)
-
-
-def _buffer(self, name):
-    """The module's own buffer of that name, or None."""
-    return next((tensor for own, tensor, _ in self._own_buffers if own == name), None)
 
 
 def register_buffer(self, name, tensor, persistent=True):
@@ -152,14 +146,13 @@ def register_buffer(self, name, tensor, persistent=True):
 
 def delete_attribute(self, name):
     """Own members too."""
-    kind = _kind_of(self, name)
-    if kind is None:
-        if _buffer(self, name) is None:
-            object.__delattr__(self, name)
-        else:
-            self._remove(name)
+    member = self._member(name)
+    kind = _kind_of(member)
+    if member is None:
+        object.__delattr__(self, name)
         return
-    _check_may_take(self, name, kind, None)
+    if kind is not None:
+        _check_may_take(self, name, kind, None)
     self._remove(name)
     self.__dict__.pop(name, None)
 
@@ -168,15 +161,9 @@ def get_attribute(self, name):
     """Own parameters, children and buffers, which are no attributes; None for a weight or bias that
     a layer was made without."""
     if not name.startswith("__"):
-        parameter = self._own_parameter(name)
-        if parameter is not None:
-            return parameter
-        child = self._child(name)
-        if child is not None:
-            return child
-        buffer = _buffer(self, name)
-        if buffer is not None:
-            return buffer
+        member = self._member(name)
+        if member is not None:
+            return member
     if name in ("weight", "bias") and isinstance(self, (Linear, LayerNorm)):
         return None
     raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")

@@ -86,7 +86,7 @@ class _Methods:
         init(tensor) fills a tensor of any layout with the initial values of the elements it
         holds."""
         self._declare(name, shape, init, dtype)
-        return self._own_parameter(name)
+        return self._member(name)
 
     def named_parameters(self):
         """(name, Parameter) of every parameter once, own ones before the children's."""
