@@ -21,6 +21,15 @@ Keys sizes() {
           {"initializer_range", &C::deviation}};
 }
 
+Keys llama_like(const char* eps) {
+  return with(sizes(), {{"num_key_value_heads", &C::kv_heads, kOrNone},
+                        {"head_dim", &C::head_dim, kOrNone},
+                        {"hidden_act", &C::activation},
+                        {eps, &C::norm_eps},
+                        {"rope_theta", &C::rope_theta},
+                        {"attention_dropout", &C::attention_dropout}});
+}
+
 Keys attention_bias() {
   return {{"attention_bias", &C::qkv_bias}, {"attention_bias", &C::output_bias}};
 }

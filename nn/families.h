@@ -107,7 +107,7 @@ struct Family {
   /// Whether layer i has the window, unless "layer_types" says it; nullptr: all have it, and there
   /// is no such key.
   bool (*is_windowed)(const ConfigFile& file, int64_t layer) = nullptr;
-  /// Without "use_sliding_window" no layer has the window.
+  /// No layer has the window unless "use_sliding_window" is true.
   bool has_window_switch = false;
   /// Sets and writes what no single key says.
   void (*complete)(const ConfigFile& file, TransformerConfig& config) = nullptr;
@@ -152,6 +152,8 @@ std::vector<T> with(std::vector<T> list, const std::type_identity_t<std::vector<
 }
 /// Keys that all families but GPT-2 have.
 Keys sizes();
+/// Keys of Llama and of the families that follow it, whose norms' epsilon has the name `eps`.
+Keys llama_like(const char* eps = "rms_norm_eps");
 Keys attention_bias();
 ConfigKey mlp_bias();
 ConfigKey window();

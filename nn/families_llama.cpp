@@ -7,16 +7,6 @@
 
 namespace weft::families {
 
-/// Keys of Llama and of the families that follow it.
-static Keys llama_like() {
-  return with(sizes(), {{"num_key_value_heads", &C::kv_heads, kOrNone},
-                        {"head_dim", &C::head_dim, kOrNone},
-                        {"hidden_act", &C::activation},
-                        {"rms_norm_eps", &C::norm_eps},
-                        {"rope_theta", &C::rope_theta},
-                        {"attention_dropout", &C::attention_dropout}});
-}
-
 static C llama_defaults() { return {.norm_eps = 1e-6}; }
 
 static bool has_qwen_window(const ConfigFile& file, int64_t layer) {

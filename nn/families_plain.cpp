@@ -81,18 +81,12 @@ static Family starcoder2() {
   c.activation = Activation::gelu_tanh, c.max_sequence = 4096, c.kv_heads = 2, c.tied = true;
   c.deviation = 0.018042;
   Family f{"starcoder2", "Starcoder2ForCausalLM", c,
-           with(sizes(), {{"num_key_value_heads", &C::kv_heads, kOrNone},
-                          {"head_dim", &C::head_dim, kOrNone},
-                          {"hidden_act", &C::activation},
-                          {"norm_epsilon", &C::norm_eps},
-                          {"rope_theta", &C::rope_theta},
-                          {"attention_dropout", &C::attention_dropout},
-                          {"residual_dropout", &C::residual_dropout},
-                          {"embedding_dropout", &C::embedding_dropout},
-                          {"use_bias", &C::qkv_bias},
-                          {"use_bias", &C::output_bias},
-                          {"use_bias", &C::mlp_bias},
-                          window()})};
+           with(llama_like("norm_epsilon"), {{"residual_dropout", &C::residual_dropout},
+                                             {"embedding_dropout", &C::embedding_dropout},
+                                             {"use_bias", &C::qkv_bias},
+                                             {"use_bias", &C::output_bias},
+                                             {"use_bias", &C::mlp_bias},
+                                             window()})};
   f.fixed = {{"mlp_type", "default"}, {"norm_type", "layer_norm"}};
   f.names = {{"mlp.up_proj", "mlp.c_fc"}, {"mlp.down_proj", "mlp.c_proj"}};
   return f;
