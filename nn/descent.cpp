@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cmath>
+#include <numbers>
 #include <range/v3/range/conversion.hpp>
 #include <range/v3/view/transform.hpp>
 #include <string_view>
@@ -13,6 +15,7 @@
 #include "weft/ops/shapes.h"
 #include "weft/ops/updates.h"
 #include "weft/optimizers.h"
+#include "weft/schedules.h"
 
 namespace weft {
 
@@ -204,6 +207,17 @@ void Lamb::update_all(std::span<const Update> updates) {
     const Tensor ratio = slice(ratios, 0, at, at + 1).to(part.value.device());
     add_scaled_(part.value, part.gradient, ratio, learning_rate(group_of(part.parameter)));
   });
+}
+
+double WarmupCosine::operator()(int64_t step) const {
+  if (step < 0) fail("warm-up and cosine: step must be at least 0, got ", step);
+  if (warmup < 0 || warmup > total) {
+    fail("warm-up and cosine: warmup is ", warmup, ", expected 0 to ", total, " steps");
+  }
+  if (step < warmup) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup);
+  if (step >= total) return floor;
+  const double way = static_cast<double>(step - warmup) / static_cast<double>(total - warmup);
+  return floor + (peak - floor) * 0.5 * (1 + std::cos(std::numbers::pi * way));
 }
 
 /// A projection of each group.

@@ -21,11 +21,11 @@ Keys sizes() {
           {"initializer_range", &C::deviation}};
 }
 
-Keys llama_like() {
+Keys llama_like(const char* eps) {
   return with(sizes(), {{"num_key_value_heads", &C::kv_heads, kOrNone},
                         {"head_dim", &C::head_dim, kOrNone},
                         {"hidden_act", &C::activation},
-                        {"rms_norm_eps", &C::norm_eps},
+                        {eps, &C::norm_eps},
                         {"rope_theta", &C::rope_theta},
                         {"attention_dropout", &C::attention_dropout}});
 }
@@ -36,8 +36,6 @@ Keys attention_bias() {
 
 ConfigKey mlp_bias() { return {"mlp_bias", &C::mlp_bias}; }
 ConfigKey window() { return {"sliding_window", &C::window, kOrNone}; }
-
-C llama_defaults() { return {.norm_eps = 1e-6}; }
 
 Names qkv(std::string_view file, FileName::Form form) {
   return {{"self_attn.q_proj", file, form},
@@ -51,17 +49,8 @@ Names fused(std::string_view qkv_file, std::string_view gate_up) {
 
 }  // namespace families
 
-static std::vector<Family> all_families() {
-  std::vector<Family> all = families::llamas();
-  for (const auto& more :
-       {families::gemmas(), families::gpts(), families::encoders(), families::sparse()}) {
-    all.insert(all.end(), more.begin(), more.end());
-  }
-  return all;
-}
-
 const std::vector<Family>& all_known_families() {
-  static const std::vector<Family> all = all_families();
+  static const std::vector<Family> all = families::with(families::llamas(), families::plain());
   return all;
 }
 

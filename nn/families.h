@@ -107,6 +107,8 @@ struct Family {
   /// Whether layer i has the window, unless "layer_types" says it; nullptr: all have it, and there
   /// is no such key.
   bool (*is_windowed)(const ConfigFile& file, int64_t layer) = nullptr;
+  /// No layer has the window unless "use_sliding_window" is true.
+  bool has_window_switch = false;
   /// Sets and writes what no single key says.
   void (*complete)(const ConfigFile& file, TransformerConfig& config) = nullptr;
   void (*write)(const TransformerConfig& config, nlohmann::ordered_json& json) = nullptr;
@@ -150,21 +152,18 @@ std::vector<T> with(std::vector<T> list, const std::type_identity_t<std::vector<
 }
 /// Keys that all families but GPT-2 have.
 Keys sizes();
-/// Keys of Llama and of the families that follow it.
-Keys llama_like();
+/// Keys of Llama and of the families that follow it, whose norms' epsilon has the name `eps`.
+Keys llama_like(const char* eps = "rms_norm_eps");
 Keys attention_bias();
 ConfigKey mlp_bias();
 ConfigKey window();
 
-C llama_defaults();
 /// Queries, keys and values under one name.
 Names qkv(std::string_view file, FileName::Form form = FileName::Form::rows);
 Names fused(std::string_view qkv_file, std::string_view gate_up);
 
+/// The families that follow Llama, and those with layer norms and plain feed-forwards.
 std::vector<Family> llamas();
-std::vector<Family> gemmas();
-std::vector<Family> gpts();
-std::vector<Family> encoders();
-std::vector<Family> sparse();
+std::vector<Family> plain();
 
 }  // namespace weft::families

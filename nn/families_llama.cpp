@@ -7,17 +7,10 @@
 
 namespace weft::families {
 
+static C llama_defaults() { return {.norm_eps = 1e-6}; }
+
 static bool has_qwen_window(const ConfigFile& file, int64_t layer) {
   return layer >= file.integer("max_window_layers", 28);
-}
-
-/// "sliding_window" exists even if unused.
-static void complete_qwen(const ConfigFile& file, C& c) {
-  if (!file.flag("use_sliding_window", false)) c.window = 0;
-}
-
-static void write_use_of_window(const C& c, nlohmann::ordered_json& json) {
-  json["use_sliding_window"] = c.window > 0;
 }
 
 /// Every fourth layer does not rotate, unless there is a list. These layers have the window.
@@ -35,81 +28,60 @@ static bool is_unrotated(const ConfigFile& file, int64_t layer) {
 }
 
 static void complete_smollm3(const ConfigFile& file, C& c) {
-  complete_qwen(file, c);
   c.unrotated.clear();
   for (int64_t i = 0; i < c.layers; ++i) c.unrotated.push_back(is_unrotated(file, i));
 }
 
 static void write_smollm3(const C& c, nlohmann::ordered_json& json) {
-  write_use_of_window(c, json);
   json["no_rope_layers"] = nlohmann::ordered_json::array();
   for (int64_t i = 0; i < c.layers; ++i) {
     json["no_rope_layers"].push_back(c.rotates(i) ? 1 : 0);
   }
 }
 
-std::vector<Family> llamas() {
+static std::vector<Family> plain_llamas() {
   const C d = llama_defaults();
-  C mistral = d, qwen2 = d, qwen3 = d, granite = d, smollm3 = d, phi3 = d, olmo2 = d;
-  mistral.kv_heads = 8, mistral.max_sequence = 4096 * 32, mistral.window = 4096;
-  qwen2.kv_heads = 32, qwen2.max_sequence = 32768, qwen2.window = 4096, qwen2.qkv_bias = true;
-  qwen3 = qwen2;
-  qwen3.qkv_bias = false, qwen3.query_norm = QueryNorm::head, qwen3.head_dim = 128;
-  granite.attention_scale = 1;
-  smollm3.kv_heads = 4, smollm3.max_sequence = 32768, smollm3.rope_theta = 2e6, smollm3.tied = true;
-  phi3.max_sequence = phi3.rope_scaling.original_max = 4096, phi3.norm_eps = 1e-5;
-  olmo2.norm_eps = 1e-5, olmo2.query_norm = QueryNorm::width, olmo2.norm_place = NormPlace::after;
+  const Keys windowed = with(llama_like(), {window()});
   const Keys biased = with(llama_like(), attention_bias());
   const Keys both_biased = with(biased, {mlp_bias()});
-  return {
-      {.type = "llama",
-       .architecture = "LlamaForCausalLM",
-       .defaults = d,
-       .keys = both_biased,
-       .fixed = {{"rope_interleaved", false}}},
-      {.type = "mistral",
-       .architecture = "MistralForCausalLM",
-       .defaults = mistral,
-       .keys = with(llama_like(), {window()})},
-      {.type = "qwen2",
-       .architecture = "Qwen2ForCausalLM",
-       .defaults = qwen2,
-       .keys = with(llama_like(), {window()}),
-       .fixed = {{"use_mrope", false}},
-       .is_windowed = has_qwen_window,
-       .complete = complete_qwen,
-       .write = write_use_of_window},
-      {.type = "qwen3",
-       .architecture = "Qwen3ForCausalLM",
-       .defaults = qwen3,
-       .keys = with(biased, {window()}),
-       .is_windowed = has_qwen_window,
-       .complete = complete_qwen,
-       .write = write_use_of_window},
-      {.type = "smollm3",
-       .architecture = "SmolLM3ForCausalLM",
-       .defaults = smollm3,
-       .keys = with(both_biased, {window()}),
-       .is_windowed = is_unrotated,
-       .complete = complete_smollm3,
-       .write = write_smollm3},
-      {.type = "granite",
-       .architecture = "GraniteForCausalLM",
-       .defaults = granite,
-       .keys = with(both_biased, {{"embedding_multiplier", &C::embedding_scale},
-                                  {"logits_scaling", &C::logit_divisor},
-                                  {"residual_multiplier", &C::residual_scale},
-                                  {"attention_multiplier", &C::attention_scale}})},
-      {.type = "olmo2", .architecture = "Olmo2ForCausalLM", .defaults = olmo2, .keys = biased},
-      {.type = "phi3",
-       .architecture = "Phi3ForCausalLM",
-       .defaults = phi3,
-       .keys = with(llama_like(), {window(),
-                                   {"partial_rotary_factor", &C::rotary_fraction},
-                                   {"resid_pdrop", &C::residual_dropout},
-                                   {"embd_pdrop", &C::embedding_dropout}}),
-       .names = fused("self_attn.qkv_proj", "mlp.gate_up_proj")},
-  };
+  Family llama{"llama", "LlamaForCausalLM", d, both_biased};
+  llama.fixed = {{"rope_interleaved", false}};
+
+  C c = d;
+  c.kv_heads = 8, c.max_sequence = 4096 * 32, c.window = 4096;
+  const Family mistral{"mistral", "MistralForCausalLM", c, windowed};
+
+  c.kv_heads = 32, c.max_sequence = 32768, c.qkv_bias = true;
+  Family qwen2{"qwen2", "Qwen2ForCausalLM", c, windowed};
+  qwen2.fixed = {{"use_mrope", false}};
+  qwen2.is_windowed = has_qwen_window, qwen2.has_window_switch = true;
+
+  c.qkv_bias = false, c.query_norm = QueryNorm::head, c.head_dim = 128;
+  Family qwen3{"qwen3", "Qwen3ForCausalLM", c, with(biased, {window()})};
+  qwen3.is_windowed = has_qwen_window, qwen3.has_window_switch = true;
+
+  c = d, c.kv_heads = 4, c.max_sequence = 32768, c.rope_theta = 2e6, c.tied = true;
+  Family smollm3{"smollm3", "SmolLM3ForCausalLM", c, with(both_biased, {window()})};
+  smollm3.is_windowed = is_unrotated, smollm3.has_window_switch = true;
+  smollm3.complete = complete_smollm3, smollm3.write = write_smollm3;
+
+  c = d, c.attention_scale = 1;
+  const Family granite{"granite", "GraniteForCausalLM", c,
+                       with(both_biased, {{"embedding_multiplier", &C::embedding_scale},
+                                          {"logits_scaling", &C::logit_divisor},
+                                          {"residual_multiplier", &C::residual_scale},
+                                          {"attention_multiplier", &C::attention_scale}})};
+
+  c = d, c.norm_eps = 1e-5, c.query_norm = QueryNorm::width, c.norm_place = NormPlace::after;
+  const Family olmo2{"olmo2", "Olmo2ForCausalLM", c, biased};
+
+  c = d, c.max_sequence = c.rope_scaling.original_max = 4096, c.norm_eps = 1e-5;
+  Family phi3{"phi3", "Phi3ForCausalLM", c,
+              with(windowed, {{"partial_rotary_factor", &C::rotary_fraction},
+                              {"resid_pdrop", &C::residual_dropout},
+                              {"embd_pdrop", &C::embedding_dropout}})};
+  phi3.names = fused("self_attn.qkv_proj", "mlp.gate_up_proj");
+  return {llama, mistral, qwen2, qwen3, smollm3, granite, olmo2, phi3};
 }
 
 static void scale_by_width(C& c) { c.embedding_scale = std::sqrt(static_cast<double>(c.dim)); }
@@ -134,77 +106,58 @@ static void write_scaled_gemma(const C& c, nlohmann::ordered_json& json) {
   }
 }
 
-std::vector<Family> gemmas() {
-  C gemma = llama_defaults();
-  gemma.kv_heads = 16, gemma.head_dim = 256, gemma.max_sequence = 8192, gemma.tied = true;
-  gemma.norm = NormKind::rms_plus_one, gemma.activation = Activation::gelu_tanh;
-  C gemma2 = gemma;
-  gemma2.kv_heads = 4, gemma2.norm_place = NormPlace::both, gemma2.window = 4096;
-  C gemma3 = gemma2;
-  gemma2.attention_softcap = 50, gemma2.logit_softcap = 30;
-  gemma3.query_norm = QueryNorm::head, gemma3.max_sequence = 131072;
-  gemma3.rope_theta = 1e6, gemma3.local_rope_theta = 1e4;
-  const std::pair<std::string, nlohmann::json> causal = {"use_bidirectional_attention", false};
+static std::vector<Family> gemmas() {
+  C c = llama_defaults();
+  c.kv_heads = 16, c.head_dim = 256, c.max_sequence = 8192, c.tied = true;
+  c.norm = NormKind::rms_plus_one, c.activation = Activation::gelu_tanh;
   Keys keys = with(llama_like(), attention_bias());
   keys.push_back({"hidden_activation", &C::activation});
-  const Keys scaled = with(keys, {window(),
-                                  {"attn_logit_softcapping", &C::attention_softcap, kOrNone},
-                                  {"final_logit_softcapping", &C::logit_softcap, kOrNone}});
-  return {
-      {.type = "gemma",
-       .architecture = "GemmaForCausalLM",
-       .defaults = gemma,
-       .keys = keys,
-       .fixed = {causal},
-       .complete = complete_gemma},
-      {.type = "gemma2",
-       .architecture = "Gemma2ForCausalLM",
-       .defaults = gemma2,
-       .keys = scaled,
-       .fixed = {causal},
-       .is_windowed = [](const ConfigFile&, int64_t layer) { return layer % 2 == 0; },
-       .complete = complete_scaled_gemma,
-       .write = write_scaled_gemma},
-      {.type = "gemma3_text",
-       .architecture = "Gemma3ForCausalLM",
-       .defaults = gemma3,
-       .keys = with(scaled, {{"rope_local_base_freq", &C::local_rope_theta}}),
-       .fixed = {causal},
-       .is_windowed =
-           [](const ConfigFile& file, int64_t layer) {
-             const int64_t pattern =
-                 file.integer("sliding_window_pattern", file.integer("_sliding_window_pattern", 6));
-             return pattern < 1 || (layer + 1) % pattern != 0;
-           },
-       .complete = complete_scaled_gemma,
-       .write = write_scaled_gemma},
+  Family gemma{"gemma", "GemmaForCausalLM", c, keys};
+  gemma.fixed = {{"use_bidirectional_attention", false}}, gemma.complete = complete_gemma;
+
+  c.kv_heads = 4, c.norm_place = NormPlace::both, c.window = 4096;
+  c.attention_softcap = 50, c.logit_softcap = 30;
+  keys = with(keys, {window(),
+                     {"attn_logit_softcapping", &C::attention_softcap, kOrNone},
+                     {"final_logit_softcapping", &C::logit_softcap, kOrNone}});
+  Family gemma2{"gemma2", "Gemma2ForCausalLM", c, keys, gemma.fixed};
+  gemma2.is_windowed = [](const ConfigFile&, int64_t layer) { return layer % 2 == 0; };
+  gemma2.complete = complete_scaled_gemma, gemma2.write = write_scaled_gemma;
+
+  c.attention_softcap = c.logit_softcap = 0;
+  c.query_norm = QueryNorm::head, c.max_sequence = 131072;
+  c.rope_theta = 1e6, c.local_rope_theta = 1e4;
+  keys.push_back({"rope_local_base_freq", &C::local_rope_theta});
+  Family gemma3{"gemma3_text", "Gemma3ForCausalLM", c, keys, gemma.fixed};
+  gemma3.is_windowed = [](const ConfigFile& file, int64_t layer) {
+    const int64_t pattern =
+        file.integer("sliding_window_pattern", file.integer("_sliding_window_pattern", 6));
+    return pattern < 1 || (layer + 1) % pattern != 0;
   };
+  gemma3.complete = complete_scaled_gemma, gemma3.write = write_scaled_gemma;
+  return {gemma, gemma2, gemma3};
 }
 
 /// Keeps the flags of the dense layers, if there is one.
-static void set_dense(C& c, bool (*is_dense)(const ConfigFile&, int64_t), const ConfigFile& file) {
+template <class Holds> static void set_dense(C& c, const Holds& is_dense) {
   c.dense.clear();
-  for (int64_t i = 0; i < c.layers; ++i) c.dense.push_back(is_dense(file, i));
+  for (int64_t i = 0; i < c.layers; ++i) c.dense.push_back(is_dense(i));
   if (std::ranges::count(c.dense, true) == 0) c.dense.clear();
 }
 
 static void complete_mixtral(const ConfigFile&, C& c) { c.expert_ffn = c.ffn; }
 
-static bool is_dense_in_qwen(const ConfigFile& file, int64_t layer) {
+static void complete_qwen_moe(const ConfigFile& file, C& c) {
+  file.integer("max_window_layers", 0);
   const int64_t step = file.integer("decoder_sparse_step", 1);
   if (step < 1) file.mistake("\"decoder_sparse_step\" must be at least 1, got ", step);
   const nlohmann::json dense = file.list("mlp_only_layers");
-  return std::ranges::count(dense, nlohmann::json(layer)) > 0 || (layer + 1) % step != 0;
-}
-
-static void complete_qwen_moe(const ConfigFile& file, C& c) {
-  if (!file.flag("use_sliding_window", false)) c.window = 0;
-  file.integer("max_window_layers", 0);
-  set_dense(c, is_dense_in_qwen, file);
+  set_dense(c, [&](int64_t layer) {
+    return std::ranges::count(dense, nlohmann::json(layer)) > 0 || (layer + 1) % step != 0;
+  });
 }
 
 static void write_qwen_moe(const C& c, nlohmann::ordered_json& json) {
-  json["use_sliding_window"] = c.window > 0;
   json["decoder_sparse_step"] = 1;
   json["mlp_only_layers"] = nlohmann::ordered_json::array();
   for (int64_t i = 0; i < c.layers; ++i) {
@@ -214,11 +167,6 @@ static void write_qwen_moe(const C& c, nlohmann::ordered_json& json) {
 
 static bool has_qwen2_moe_window(const ConfigFile& file, int64_t layer) {
   return layer % 2 == 0 && layer < file.integer("max_window_layers", 28);
-}
-
-static int64_t first_sparse(const ConfigFile& file) {
-  const bool is_third = file.text("model_type", "") == "deepseek_v3";
-  return file.integer("first_k_dense_replace", is_third ? 3 : 0);
 }
 
 static int64_t shared_width(const ConfigFile& file, int64_t expert_width, int64_t otherwise) {
@@ -241,8 +189,8 @@ static void complete_deepseek(const ConfigFile& file, C& c) {
                  is_third ? "noaux_tc" : "greedy or group_limited_greedy");
   }
   c.shared_ffn = shared_width(file, c.expert_ffn, is_third ? 1 : 2);
-  set_dense(
-      c, [](const ConfigFile& f, int64_t layer) { return layer < first_sparse(f); }, file);
+  const int64_t first_sparse = file.integer("first_k_dense_replace", is_third ? 3 : 0);
+  set_dense(c, [&](int64_t layer) { return layer < first_sparse; });
 }
 
 static void write_deepseek(const C& c, nlohmann::ordered_json& json) {
@@ -255,115 +203,89 @@ static void write_deepseek(const C& c, nlohmann::ordered_json& json) {
   if (!is_third) json["topk_method"] = c.expert_groups > 1 ? "group_limited_greedy" : "greedy";
 }
 
-static Keys loss_keys() {
-  return {{"num_experts_per_tok", &C::experts_per_token},
-          {"output_router_logits", &C::balance_loss},
-          {"router_aux_loss_coef", &C::balance_coefficient}};
-}
-
-static Keys qwen_moe_keys() {
-  return with(with(llama_like(), loss_keys()), {{"num_experts", &C::experts},
-                                                {"num_local_experts", &C::experts},
-                                                {"moe_intermediate_size", &C::expert_ffn},
-                                                {"norm_topk_prob", &C::normalized_weights},
-                                                window()});
-}
-
-static Keys deepseek_keys() {
-  return with(with(llama_like(), attention_bias()), {{"num_experts_per_tok", &C::experts_per_token},
-                                                     {"n_routed_experts", &C::experts},
-                                                     {"moe_intermediate_size", &C::expert_ffn},
-                                                     {"routed_scaling_factor", &C::routed_scale},
-                                                     {"n_group", &C::expert_groups},
-                                                     {"topk_group", &C::top_groups},
-                                                     {"kv_lora_rank", &C::kv_lora_rank},
-                                                     {"q_lora_rank", &C::q_lora_rank, kOrNone},
-                                                     {"qk_rope_head_dim", &C::head_dim},
-                                                     {"qk_nope_head_dim", &C::nope_head_dim},
-                                                     {"v_head_dim", &C::value_head_dim}});
-}
-
 static Names expert_names() {
   return {{"mlp.experts.gate_proj", "mlp.experts.*.gate_proj.weight", kExperts},
           {"mlp.experts.up_proj", "mlp.experts.*.up_proj.weight", kExperts},
           {"mlp.experts.down_proj", "mlp.experts.*.down_proj.weight", kExperts}};
 }
 
-static Names mixtral_names() {
-  return {{"mlp.gate", "block_sparse_moe.gate"},
-          {"mlp.experts.gate_proj", "block_sparse_moe.experts.*.w1.weight", kExperts},
-          {"mlp.experts.up_proj", "block_sparse_moe.experts.*.w3.weight", kExperts},
-          {"mlp.experts.down_proj", "block_sparse_moe.experts.*.w2.weight", kExperts}};
+static std::vector<Family> mixtures() {
+  const C d = llama_defaults();
+  C c = d;
+  c.norm_eps = 1e-5, c.rope_theta = 1e6, c.kv_heads = 8, c.max_sequence = 4096 * 32, c.experts = 8;
+  const Keys lossy = with(llama_like(), {{"num_experts_per_tok", &C::experts_per_token},
+                                         {"output_router_logits", &C::balance_loss},
+                                         {"router_aux_loss_coef", &C::balance_coefficient}});
+  Family mixtral{"mixtral", "MixtralForCausalLM", c,
+                 with(lossy, {{"num_local_experts", &C::experts}, window()})};
+  mixtral.fixed = {{"router_jitter_noise", 0.0}};
+  mixtral.complete = complete_mixtral;
+  mixtral.names = {{"mlp.gate", "block_sparse_moe.gate"},
+                   {"mlp.experts.gate_proj", "block_sparse_moe.experts.*.w1.weight", kExperts},
+                   {"mlp.experts.up_proj", "block_sparse_moe.experts.*.w3.weight", kExperts},
+                   {"mlp.experts.down_proj", "block_sparse_moe.experts.*.w2.weight", kExperts}};
+
+  const Keys qwen_keys = with(lossy, {{"num_experts", &C::experts},
+                                      {"num_local_experts", &C::experts},
+                                      {"moe_intermediate_size", &C::expert_ffn},
+                                      {"norm_topk_prob", &C::normalized_weights},
+                                      window()});
+  c = d, c.kv_heads = 16, c.max_sequence = 32768, c.window = 4096, c.experts = 60;
+  c.experts_per_token = 4, c.expert_ffn = 1408, c.normalized_weights = false;
+  c.qkv_bias = c.shared_gate = true, c.shared_ffn = 5632;
+  Family qwen2{"qwen2_moe", "Qwen2MoeForCausalLM", c,
+               with(qwen_keys, {{"qkv_bias", &C::qkv_bias},
+                                {"shared_expert_intermediate_size", &C::shared_ffn}})};
+  qwen2.is_windowed = has_qwen2_moe_window, qwen2.has_window_switch = true;
+  qwen2.complete = complete_qwen_moe, qwen2.write = write_qwen_moe, qwen2.names = expert_names();
+
+  c.qkv_bias = c.shared_gate = false, c.shared_ffn = 0;
+  c.kv_heads = 4, c.query_norm = QueryNorm::head, c.experts = 128;
+  c.experts_per_token = 8, c.expert_ffn = 768;
+  Family qwen3{"qwen3_moe", "Qwen3MoeForCausalLM", c, with(qwen_keys, attention_bias())};
+  qwen3.has_window_switch = true;
+  qwen3.complete = complete_qwen_moe, qwen3.write = write_qwen_moe, qwen3.names = expert_names();
+  return {mixtral, qwen2, qwen3};
 }
 
-static C deepseek_defaults() {
+static std::vector<Family> deepseeks() {
   C c = llama_defaults();
-  c.experts = 64, c.expert_ffn = 1407, c.normalized_weights = false;
-  c.f32_router = true;
+  c.experts = 64, c.expert_ffn = 1407, c.normalized_weights = false, c.f32_router = true;
   c.kv_lora_rank = 512, c.q_lora_rank = 1536, c.nope_head_dim = c.value_head_dim = 128;
   c.head_dim = 64, c.max_sequence = 2048;
-  return c;
+  const Keys keys =
+      with(with(llama_like(), attention_bias()), {{"num_experts_per_tok", &C::experts_per_token},
+                                                  {"n_routed_experts", &C::experts},
+                                                  {"moe_intermediate_size", &C::expert_ffn},
+                                                  {"routed_scaling_factor", &C::routed_scale},
+                                                  {"n_group", &C::expert_groups},
+                                                  {"topk_group", &C::top_groups},
+                                                  {"kv_lora_rank", &C::kv_lora_rank},
+                                                  {"q_lora_rank", &C::q_lora_rank, kOrNone},
+                                                  {"qk_rope_head_dim", &C::head_dim},
+                                                  {"qk_nope_head_dim", &C::nope_head_dim},
+                                                  {"v_head_dim", &C::value_head_dim}});
+  Family second{"deepseek_v2", "DeepseekV2ForCausalLM", c, keys};
+  second.fixed = {{"mlp_bias", false},
+                  {"norm_topk_prob", false},
+                  {"scoring_func", "softmax"},
+                  {"moe_layer_freq", 1}};
+  second.complete = complete_deepseek, second.write = write_deepseek;
+  second.names = expert_names();
+
+  Family third = second;
+  c.experts = 256, c.expert_ffn = 2048, c.experts_per_token = 8;
+  c.sigmoid_router = c.normalized_weights = true, c.routed_scale = 2.5;
+  c.expert_groups = 8, c.top_groups = 4, c.max_sequence = 4096;
+  third.type = "deepseek_v3", third.architecture = "DeepseekV3ForCausalLM", third.defaults = c;
+  third.keys = with(
+      keys, {{"norm_topk_prob", &C::normalized_weights}, {"rope_interleave", &C::rope_interleave}});
+  third.fixed = {{"scoring_func", "sigmoid"}, {"moe_layer_freq", 1}};
+  return {second, third};
 }
 
-std::vector<Family> sparse() {
-  C mixtral = llama_defaults(), qwen2 = mixtral, deepseek2 = deepseek_defaults();
-  mixtral.norm_eps = 1e-5, mixtral.rope_theta = 1e6, mixtral.kv_heads = 8;
-  mixtral.max_sequence = 4096 * 32, mixtral.experts = 8;
-  qwen2.kv_heads = 16, qwen2.max_sequence = 32768, qwen2.window = 4096, qwen2.experts = 60;
-  qwen2.experts_per_token = 4, qwen2.expert_ffn = 1408, qwen2.normalized_weights = false;
-  C qwen3 = qwen2, deepseek3 = deepseek2;
-  qwen2.qkv_bias = qwen2.shared_gate = true, qwen2.shared_ffn = 5632;
-  qwen3.kv_heads = 4, qwen3.query_norm = QueryNorm::head, qwen3.experts = 128;
-  qwen3.experts_per_token = 8, qwen3.expert_ffn = 768;
-  deepseek3.experts = 256, deepseek3.expert_ffn = 2048, deepseek3.experts_per_token = 8;
-  deepseek3.sigmoid_router = deepseek3.normalized_weights = true, deepseek3.routed_scale = 2.5;
-  deepseek3.expert_groups = 8, deepseek3.top_groups = 4, deepseek3.max_sequence = 4096;
-  return {
-      {.type = "mixtral",
-       .architecture = "MixtralForCausalLM",
-       .defaults = mixtral,
-       .keys =
-           with(with(llama_like(), loss_keys()), {{"num_local_experts", &C::experts}, window()}),
-       .fixed = {{"router_jitter_noise", 0.0}},
-       .complete = complete_mixtral,
-       .names = mixtral_names()},
-      {.type = "qwen2_moe",
-       .architecture = "Qwen2MoeForCausalLM",
-       .defaults = qwen2,
-       .keys = with(qwen_moe_keys(), {{"qkv_bias", &C::qkv_bias},
-                                      {"shared_expert_intermediate_size", &C::shared_ffn}}),
-       .is_windowed = has_qwen2_moe_window,
-       .complete = complete_qwen_moe,
-       .write = write_qwen_moe,
-       .names = expert_names()},
-      {.type = "qwen3_moe",
-       .architecture = "Qwen3MoeForCausalLM",
-       .defaults = qwen3,
-       .keys = with(qwen_moe_keys(), attention_bias()),
-       .complete = complete_qwen_moe,
-       .write = write_qwen_moe,
-       .names = expert_names()},
-      {.type = "deepseek_v2",
-       .architecture = "DeepseekV2ForCausalLM",
-       .defaults = deepseek2,
-       .keys = deepseek_keys(),
-       .fixed = {{"mlp_bias", false},
-                 {"norm_topk_prob", false},
-                 {"scoring_func", "softmax"},
-                 {"moe_layer_freq", 1}},
-       .complete = complete_deepseek,
-       .write = write_deepseek,
-       .names = expert_names()},
-      {.type = "deepseek_v3",
-       .architecture = "DeepseekV3ForCausalLM",
-       .defaults = deepseek3,
-       .keys = with(deepseek_keys(), {{"norm_topk_prob", &C::normalized_weights},
-                                      {"rope_interleave", &C::rope_interleave}}),
-       .fixed = {{"scoring_func", "sigmoid"}, {"moe_layer_freq", 1}},
-       .complete = complete_deepseek,
-       .write = write_deepseek,
-       .names = expert_names()},
-  };
+std::vector<Family> llamas() {
+  return with(with(plain_llamas(), gemmas()), with(mixtures(), deepseeks()));
 }
 
 }  // namespace weft::families

@@ -15,52 +15,46 @@ static void complete_gpt2(const ConfigFile&, C& c) {
   if (c.ffn == 0) c.ffn = 4 * c.dim;
 }
 
-std::vector<Family> gpts() {
-  C gpt2 = plain_defaults(), neox = gpt2, starcoder2 = gpt2, stablelm = gpt2;
-  gpt2.max_sequence = 1024, gpt2.tied = true, gpt2.activation = Activation::gelu_tanh;
-  gpt2.learned_positions = true, gpt2.rotary_fraction = 0;
-  gpt2.embedding_dropout = gpt2.residual_dropout = gpt2.attention_dropout = 0.1;
-  neox.rotary_fraction = 0.25, neox.parallel_residual = true;
-  starcoder2.activation = Activation::gelu_tanh, starcoder2.max_sequence = 4096;
-  starcoder2.kv_heads = 2, starcoder2.tied = true, starcoder2.deviation = 0.018042;
-  stablelm.qkv_bias = stablelm.output_bias = stablelm.mlp_bias = false, stablelm.gated = true;
-  stablelm.activation = Activation::silu, stablelm.rotary_fraction = 0.25;
-  stablelm.max_sequence = 4096, stablelm.kv_heads = 32;
-  return {
-      {.type = "gpt2",
-       .architecture = "GPT2LMHeadModel",
-       .defaults = gpt2,
-       .keys = {{"n_embd", &C::dim, kRequired},
-                {"n_layer", &C::layers, kRequired},
-                {"n_head", &C::heads, kRequired},
-                {"n_inner", &C::ffn, kOrNone},
-                {"vocab_size", &C::vocabulary, kRequired},
-                {"n_positions", &C::max_sequence},
-                {"layer_norm_epsilon", &C::norm_eps},
-                {"activation_function", &C::activation},
-                {"tie_word_embeddings", &C::tied},
-                {"initializer_range", &C::deviation},
-                {"embd_pdrop", &C::embedding_dropout},
-                {"resid_pdrop", &C::residual_dropout},
-                {"attn_pdrop", &C::attention_dropout}},
-       .fixed = {{"scale_attn_weights", true},
-                 {"scale_attn_by_inverse_layer_idx", false},
-                 {"add_cross_attention", false}},
-       .complete = complete_gpt2,
-       .base = "transformer.",
-       .blocks = "transformer.h.",
-       .names = with(qkv("attn.c_attn", kColumns), {{"model.embed_tokens", "transformer.wte"},
-                                                    {"model.embed_positions", "transformer.wpe"},
-                                                    {"model.norm", "transformer.ln_f"},
-                                                    {"input_layernorm", "ln_1"},
-                                                    {"post_attention_layernorm", "ln_2"},
-                                                    {"self_attn.o_proj", "attn.c_proj", kColumns},
-                                                    {"mlp.up_proj", "mlp.c_fc", kColumns},
-                                                    {"mlp.down_proj", "mlp.c_proj", kColumns}})},
-      {.type = "gpt_neox",
-       .architecture = "GPTNeoXForCausalLM",
-       .defaults = neox,
-       .keys =
+static Family gpt2() {
+  C c = plain_defaults();
+  c.max_sequence = 1024, c.tied = c.learned_positions = true, c.rotary_fraction = 0;
+  c.activation = Activation::gelu_tanh;
+  c.embedding_dropout = c.residual_dropout = c.attention_dropout = 0.1;
+  Family f{"gpt2",
+           "GPT2LMHeadModel",
+           c,
+           {{"n_embd", &C::dim, kRequired},
+            {"n_layer", &C::layers, kRequired},
+            {"n_head", &C::heads, kRequired},
+            {"n_inner", &C::ffn, kOrNone},
+            {"vocab_size", &C::vocabulary, kRequired},
+            {"n_positions", &C::max_sequence},
+            {"layer_norm_epsilon", &C::norm_eps},
+            {"activation_function", &C::activation},
+            {"tie_word_embeddings", &C::tied},
+            {"initializer_range", &C::deviation},
+            {"embd_pdrop", &C::embedding_dropout},
+            {"resid_pdrop", &C::residual_dropout},
+            {"attn_pdrop", &C::attention_dropout}}};
+  f.fixed = {{"scale_attn_weights", true},
+             {"scale_attn_by_inverse_layer_idx", false},
+             {"add_cross_attention", false}};
+  f.complete = complete_gpt2, f.base = "transformer.", f.blocks = "transformer.h.";
+  f.names = with(qkv("attn.c_attn", kColumns), {{"model.embed_tokens", "transformer.wte"},
+                                                {"model.embed_positions", "transformer.wpe"},
+                                                {"model.norm", "transformer.ln_f"},
+                                                {"input_layernorm", "ln_1"},
+                                                {"post_attention_layernorm", "ln_2"},
+                                                {"self_attn.o_proj", "attn.c_proj", kColumns},
+                                                {"mlp.up_proj", "mlp.c_fc", kColumns},
+                                                {"mlp.down_proj", "mlp.c_proj", kColumns}});
+  return f;
+}
+
+static Family gpt_neox() {
+  C c = plain_defaults();
+  c.rotary_fraction = 0.25, c.parallel_residual = true;
+  Family f{"gpt_neox", "GPTNeoXForCausalLM", c,
            with(with(sizes(), attention_bias()), {{"layer_norm_eps", &C::norm_eps},
                                                   {"hidden_act", &C::activation},
                                                   {"rotary_pct", &C::rotary_fraction},
@@ -68,49 +62,50 @@ std::vector<Family> gpts() {
                                                   {"use_parallel_residual", &C::parallel_residual},
                                                   {"attention_dropout", &C::attention_dropout},
                                                   {"hidden_dropout", &C::residual_dropout},
-                                                  {"hidden_dropout", &C::embedding_dropout}}),
-       .fixed = {{"is_decoder", false}},
-       .base = "gpt_neox.",
-       .blocks = "gpt_neox.layers.",
-       .names = with(qkv("attention.query_key_value", kHeads),
-                     {{"model.embed_tokens", "gpt_neox.embed_in"},
-                      {"model.norm", "gpt_neox.final_layer_norm"},
-                      {"lm_head", "embed_out"},
-                      {"lm_head", "lm_head"},
-                      {"self_attn.o_proj", "attention.dense"},
-                      {"mlp.up_proj", "mlp.dense_h_to_4h"},
-                      {"mlp.down_proj", "mlp.dense_4h_to_h"}})},
-      {.type = "starcoder2",
-       .architecture = "Starcoder2ForCausalLM",
-       .defaults = starcoder2,
-       .keys = with(sizes(), {{"num_key_value_heads", &C::kv_heads, kOrNone},
-                              {"head_dim", &C::head_dim, kOrNone},
-                              {"hidden_act", &C::activation},
-                              {"norm_epsilon", &C::norm_eps},
-                              {"rope_theta", &C::rope_theta},
-                              {"attention_dropout", &C::attention_dropout},
-                              {"residual_dropout", &C::residual_dropout},
-                              {"embedding_dropout", &C::embedding_dropout},
-                              {"use_bias", &C::qkv_bias},
-                              {"use_bias", &C::output_bias},
-                              {"use_bias", &C::mlp_bias},
-                              window()}),
-       .fixed = {{"mlp_type", "default"}, {"norm_type", "layer_norm"}},
-       .names = {{"mlp.up_proj", "mlp.c_fc"}, {"mlp.down_proj", "mlp.c_proj"}}},
-      {.type = "stablelm",
-       .architecture = "StableLmForCausalLM",
-       .defaults = stablelm,
-       .keys = with(sizes(), {{"num_key_value_heads", &C::kv_heads, kOrNone},
-                              {"hidden_act", &C::activation},
-                              {"layer_norm_eps", &C::norm_eps},
-                              {"rope_theta", &C::rope_theta},
-                              {"partial_rotary_factor", &C::rotary_fraction},
-                              {"attention_dropout", &C::attention_dropout},
-                              {"use_qkv_bias", &C::qkv_bias}}),
-       .fixed = {{"use_parallel_residual", false},
-                 {"qk_layernorm", false},
-                 {"hidden_dropout", 0.0}}},
-  };
+                                                  {"hidden_dropout", &C::embedding_dropout}})};
+  f.fixed = {{"is_decoder", false}};
+  f.base = "gpt_neox.", f.blocks = "gpt_neox.layers.";
+  f.names =
+      with(qkv("attention.query_key_value", kHeads), {{"model.embed_tokens", "gpt_neox.embed_in"},
+                                                      {"model.norm", "gpt_neox.final_layer_norm"},
+                                                      {"lm_head", "embed_out"},
+                                                      {"lm_head", "lm_head"},
+                                                      {"self_attn.o_proj", "attention.dense"},
+                                                      {"mlp.up_proj", "mlp.dense_h_to_4h"},
+                                                      {"mlp.down_proj", "mlp.dense_4h_to_h"}});
+  return f;
+}
+
+static Family starcoder2() {
+  C c = plain_defaults();
+  c.activation = Activation::gelu_tanh, c.max_sequence = 4096, c.kv_heads = 2, c.tied = true;
+  c.deviation = 0.018042;
+  Family f{"starcoder2", "Starcoder2ForCausalLM", c,
+           with(llama_like("norm_epsilon"), {{"residual_dropout", &C::residual_dropout},
+                                             {"embedding_dropout", &C::embedding_dropout},
+                                             {"use_bias", &C::qkv_bias},
+                                             {"use_bias", &C::output_bias},
+                                             {"use_bias", &C::mlp_bias},
+                                             window()})};
+  f.fixed = {{"mlp_type", "default"}, {"norm_type", "layer_norm"}};
+  f.names = {{"mlp.up_proj", "mlp.c_fc"}, {"mlp.down_proj", "mlp.c_proj"}};
+  return f;
+}
+
+static Family stablelm() {
+  C c = plain_defaults();
+  c.qkv_bias = c.output_bias = c.mlp_bias = false, c.gated = true, c.kv_heads = 32;
+  c.activation = Activation::silu, c.rotary_fraction = 0.25, c.max_sequence = 4096;
+  Family f{"stablelm", "StableLmForCausalLM", c,
+           with(sizes(), {{"num_key_value_heads", &C::kv_heads, kOrNone},
+                          {"hidden_act", &C::activation},
+                          {"layer_norm_eps", &C::norm_eps},
+                          {"rope_theta", &C::rope_theta},
+                          {"partial_rotary_factor", &C::rotary_fraction},
+                          {"attention_dropout", &C::attention_dropout},
+                          {"use_qkv_bias", &C::qkv_bias}})};
+  f.fixed = {{"use_parallel_residual", false}, {"qk_layernorm", false}, {"hidden_dropout", 0.0}};
+  return f;
 }
 
 /// The head follows from the class that the file was saved from.
@@ -155,40 +150,37 @@ static Family bert() {
   c.causal = c.final_norm = false, c.learned_positions = c.embedding_norm = true;
   c.rotary_fraction = 0, c.token_types = 2, c.head_bias = c.transform_bias = true;
   c.embedding_dropout = c.residual_dropout = c.attention_dropout = 0.1;
-  return {.type = "bert",
-          .architecture = "BertForMaskedLM",
-          .defaults = c,
-          .keys = with(sizes(), {{"hidden_act", &C::activation},
-                                 {"hidden_act", &C::head_activation},
-                                 {"layer_norm_eps", &C::norm_eps},
-                                 {"type_vocab_size", &C::token_types},
-                                 {"hidden_dropout_prob", &C::residual_dropout},
-                                 {"hidden_dropout_prob", &C::embedding_dropout},
-                                 {"attention_probs_dropout_prob", &C::attention_dropout}}),
-          .fixed = {{"position_embedding_type", "absolute"},
-                    {"is_decoder", false},
-                    {"add_cross_attention", false}},
-          .complete = complete_bert,
-          .write = write_bert,
-          .base = "bert.",
-          .blocks = "bert.encoder.layer.",
-          .names = {{"model.embed_tokens", "bert.embeddings.word_embeddings"},
-                    {"model.embed_positions", "bert.embeddings.position_embeddings"},
-                    {"model.embed_types", "bert.embeddings.token_type_embeddings"},
-                    {"model.embed_norm", "bert.embeddings.LayerNorm"},
-                    {"self_attn.q_proj", "attention.self.query"},
-                    {"self_attn.k_proj", "attention.self.key"},
-                    {"self_attn.v_proj", "attention.self.value"},
-                    {"self_attn.o_proj", "attention.output.dense"},
-                    {"post_attention_layernorm", "attention.output.LayerNorm"},
-                    {"mlp.up_proj", "intermediate.dense"},
-                    {"mlp.down_proj", "output.dense"},
-                    {"post_feedforward_layernorm", "output.LayerNorm"},
-                    {"pooler", "bert.pooler.dense"},
-                    {"head_dense", "cls.predictions.transform.dense"},
-                    {"head_norm", "cls.predictions.transform.LayerNorm"},
-                    {"lm_head.bias", "cls.predictions.bias"},
-                    {"lm_head", "cls.predictions.decoder"}}};
+  Family f{"bert", "BertForMaskedLM", c,
+           with(sizes(), {{"hidden_act", &C::activation},
+                          {"hidden_act", &C::head_activation},
+                          {"layer_norm_eps", &C::norm_eps},
+                          {"type_vocab_size", &C::token_types},
+                          {"hidden_dropout_prob", &C::residual_dropout},
+                          {"hidden_dropout_prob", &C::embedding_dropout},
+                          {"attention_probs_dropout_prob", &C::attention_dropout}})};
+  f.fixed = {{"position_embedding_type", "absolute"},
+             {"is_decoder", false},
+             {"add_cross_attention", false}};
+  f.complete = complete_bert, f.write = write_bert;
+  f.base = "bert.", f.blocks = "bert.encoder.layer.";
+  f.names = {{"model.embed_tokens", "bert.embeddings.word_embeddings"},
+             {"model.embed_positions", "bert.embeddings.position_embeddings"},
+             {"model.embed_types", "bert.embeddings.token_type_embeddings"},
+             {"model.embed_norm", "bert.embeddings.LayerNorm"},
+             {"self_attn.q_proj", "attention.self.query"},
+             {"self_attn.k_proj", "attention.self.key"},
+             {"self_attn.v_proj", "attention.self.value"},
+             {"self_attn.o_proj", "attention.output.dense"},
+             {"post_attention_layernorm", "attention.output.LayerNorm"},
+             {"mlp.up_proj", "intermediate.dense"},
+             {"mlp.down_proj", "output.dense"},
+             {"post_feedforward_layernorm", "output.LayerNorm"},
+             {"pooler", "bert.pooler.dense"},
+             {"head_dense", "cls.predictions.transform.dense"},
+             {"head_norm", "cls.predictions.transform.LayerNorm"},
+             {"lm_head.bias", "cls.predictions.bias"},
+             {"lm_head", "cls.predictions.decoder"}};
+  return f;
 }
 
 static Family modernbert() {
@@ -197,41 +189,39 @@ static Family modernbert() {
   c.max_sequence = 8192, c.tied = true, c.causal = false, c.embedding_norm = true;
   c.first_norm = false, c.head_bias = true;
   c.rope_theta = 160000, c.local_rope_theta = 10000;
-  return {
-      .type = "modernbert",
-      .architecture = "ModernBertForMaskedLM",
-      .defaults = c,
-      .keys = with(with(sizes(), attention_bias()), {{"hidden_activation", &C::activation},
-                                                     {"classifier_activation", &C::head_activation},
-                                                     {"norm_eps", &C::norm_eps},
-                                                     {"norm_bias", &C::norm_bias},
-                                                     mlp_bias(),
-                                                     {"decoder_bias", &C::head_bias},
-                                                     {"classifier_bias", &C::transform_bias},
-                                                     {"global_rope_theta", &C::rope_theta},
-                                                     {"local_rope_theta", &C::local_rope_theta},
-                                                     {"embedding_dropout", &C::embedding_dropout}}),
-      .fixed = {{"mlp_dropout", 0.0}, {"attention_dropout", 0.0}},
-      .is_windowed =
-          [](const ConfigFile& file, int64_t layer) {
-            const int64_t every = file.integer("global_attn_every_n_layers", 3);
-            return every < 1 || layer % every != 0;
-          },
-      .complete = complete_modernbert,
-      .write = write_modernbert,
-      .names = with(fused("attn.Wqkv", "mlp.Wi"),
-                    {{"model.embed_tokens", "model.embeddings.tok_embeddings"},
-                     {"model.embed_norm", "model.embeddings.norm"},
-                     {"model.norm", "model.final_norm"},
-                     {"self_attn.o_proj", "attn.Wo"},
-                     {"mlp.down_proj", "mlp.Wo"},
-                     {"input_layernorm", "attn_norm"},
-                     {"post_attention_layernorm", "mlp_norm"},
-                     {"head_dense", "head.dense"},
-                     {"head_norm", "head.norm"},
-                     {"lm_head", "decoder"}})};
+  Family f{"modernbert", "ModernBertForMaskedLM", c,
+           with(with(sizes(), attention_bias()), {{"hidden_activation", &C::activation},
+                                                  {"classifier_activation", &C::head_activation},
+                                                  {"norm_eps", &C::norm_eps},
+                                                  {"norm_bias", &C::norm_bias},
+                                                  mlp_bias(),
+                                                  {"decoder_bias", &C::head_bias},
+                                                  {"classifier_bias", &C::transform_bias},
+                                                  {"global_rope_theta", &C::rope_theta},
+                                                  {"local_rope_theta", &C::local_rope_theta},
+                                                  {"embedding_dropout", &C::embedding_dropout}})};
+  f.fixed = {{"mlp_dropout", 0.0}, {"attention_dropout", 0.0}};
+  f.is_windowed = [](const ConfigFile& file, int64_t layer) {
+    const int64_t every = file.integer("global_attn_every_n_layers", 3);
+    return every < 1 || layer % every != 0;
+  };
+  f.complete = complete_modernbert, f.write = write_modernbert;
+  f.names =
+      with(fused("attn.Wqkv", "mlp.Wi"), {{"model.embed_tokens", "model.embeddings.tok_embeddings"},
+                                          {"model.embed_norm", "model.embeddings.norm"},
+                                          {"model.norm", "model.final_norm"},
+                                          {"self_attn.o_proj", "attn.Wo"},
+                                          {"mlp.down_proj", "mlp.Wo"},
+                                          {"input_layernorm", "attn_norm"},
+                                          {"post_attention_layernorm", "mlp_norm"},
+                                          {"head_dense", "head.dense"},
+                                          {"head_norm", "head.norm"},
+                                          {"lm_head", "decoder"}});
+  return f;
 }
 
-std::vector<Family> encoders() { return {bert(), modernbert()}; }
+std::vector<Family> plain() {
+  return {gpt2(), gpt_neox(), starcoder2(), stablelm(), bert(), modernbert()};
+}
 
 }  // namespace weft::families

@@ -202,6 +202,7 @@ static TransformerConfig config_in(const ConfigFile& file) {
   complete_heads(file, config);
   if (config.rotary_fraction > 0) read_rope(file, config);
   if (config.layers > 0 && config.layers <= kMostLayers) {
+    if (family.has_window_switch && !file.flag("use_sliding_window", false)) config.window = 0;
     if (family.complete) family.complete(file, config);
     read_layers(file, family, config);
   }
@@ -326,6 +327,7 @@ std::string config_json(const TransformerConfig& config, const std::string& dtyp
     json["layer_types"] = layer_types_of(config);
     if (config.window == 0) json.erase("sliding_window");
   }
+  if (family->has_window_switch) json["use_sliding_window"] = config.window > 0;
   if (family->write) family->write(config, json);
   if (!dtype.empty()) json["torch_dtype"] = dtype;
   return json.dump(2) + "\n";

@@ -2,6 +2,7 @@
 #include "weft/module.h"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -30,16 +31,11 @@ static void name_modules(Module& module) {
 Tensors Module::call(const Tensors& inputs, const std::function<Tensors(const Tensors&)>& forward) {
   if (!allocated_) [[unlikely]]
     allocate_beside(inputs);
+  std::optional<ModuleTrace> trace;
   if (ModuleTrace::is_active()) [[unlikely]] {
     name_modules(*this);
-    const ModuleTrace trace(this, inputs);
-    return call_with_hooks(inputs, forward);
+    trace.emplace(this, inputs);
   }
-  return call_with_hooks(inputs, forward);
-}
-
-Tensors Module::call_with_hooks(const Tensors& inputs,
-                                const std::function<Tensors(const Tensors&)>& forward) {
   RunScope scope(this);
   if (hooks_->empty() && enclosing_.empty()) return run_forward(inputs, forward);
   const HookList enclosing = enclosing_;

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cmath>
-#include <numbers>
 #include <optional>
 #include <set>
 
@@ -9,10 +7,10 @@
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/disk_tensor.h"
+#include "weft/extend/module_sharder.h"
 #include "weft/graph.h"
 #include "weft/ops/factories.h"
 #include "weft/optimizers.h"
-#include "weft/schedules.h"
 #include "weft/stream.h"
 
 namespace weft {
@@ -89,6 +87,53 @@ void Optimizer::set_learning_rate(size_t group, double learning_rate) {
 
 void Optimizer::set_learning_rate(double learning_rate) {
   learning_rates_.assign(groups(), learning_rate);
+}
+
+void Optimizer::make_state() {
+  if (!state_.empty()) return;
+  Tensors values;
+  for (const NamedParameter& named : parameters_) {
+    if (!named.parameter->is_materialized()) {
+      fail("optimizer: parameter ", named.name(),
+           " has no memory, expected some; call materialize first");
+    }
+    ModuleSharder::lazy_init(*named.parameter);
+    values.push_back(named.parameter->value());
+  }
+  for (const std::string& moment : moments()) {
+    if (offload().is_disk()) {
+      StateOnDisk made =
+          state_on_disk(offload(), concat("state ", moment), parameters_, moment_dtype());
+      runs_->state.push_back(std::move(made.tensors));
+      runs_->files.push_back(std::move(made.file));
+    } else {
+      runs_->state.push_back(state_in_memory(offload(), values, parameters_, moment_dtype()));
+    }
+  }
+  state_.resize(parameters_.size());
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    for (const Tensors& moment : runs_->state) state_[i].push_back(moment[i]);
+  }
+}
+
+const Tensors& Optimizer::state(size_t parameter) {
+  if (parameter >= parameters_.size()) {
+    fail("optimizer: parameter is ", parameter, ", expected one below ", parameters_.size());
+  }
+  make_state();
+  return state_[parameter];
+}
+
+void Optimizer::copy_state(const Optimizer& other) {
+  if (other.state_.empty()) return;
+  make_state();
+  const NoGrad no_grad;
+  for (size_t i = 0; i < state_.size(); ++i) {
+    for (size_t m = 0; m < state_[i].size(); ++m) {
+      const Tensor from = in_memory(other.state_[i][m]);
+      rests_on_disk(state_[i][m]) ? write_to_disk(state_[i][m], from) : copy_(state_[i][m], from);
+    }
+  }
 }
 
 void Optimizer::zero_grad() {
@@ -323,17 +368,6 @@ void Optimizer::update_parts(std::span<const Update> updates, bool changes_value
   }
   if (passed) await_offloaded(*passed);
   if (!on_disk.empty()) update_on_disk(on_disk, changes_value, work);
-}
-
-double WarmupCosine::operator()(int64_t step) const {
-  if (step < 0) fail("warm-up and cosine: step must be at least 0, got ", step);
-  if (warmup < 0 || warmup > total) {
-    fail("warm-up and cosine: warmup is ", warmup, ", expected 0 to ", total, " steps");
-  }
-  if (step < warmup) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup);
-  if (step >= total) return floor;
-  const double way = static_cast<double>(step - warmup) / static_cast<double>(total - warmup);
-  return floor + (peak - floor) * 0.5 * (1 + std::cos(std::numbers::pi * way));
 }
 
 }  // namespace weft

@@ -5,6 +5,7 @@
 #include <array>
 #include <functional>
 #include <map>
+#include <numeric>
 
 #include "weft/device.h"
 #include "weft/error.h"
@@ -93,6 +94,46 @@ Tensor flat(const Tensors& tensors, const Run& run) {
   const Tensor& first = tensors[run[0]];
   if (run.size() == 1) return first.local();
   return part_of(first, 0, elements_in(tensors, run));
+}
+
+/// Returns zeros for the state of parameters that are used on `device`: in pinned memory of the
+/// host if a tier keeps them there for a GPU.
+static Tensor memory_for(Device device, const Tier& tier, int64_t elements, DType dtype) {
+  if (!tier.is_host() || device.kind != DeviceKind::cuda) {
+    return zeros({elements}, {.dtype = dtype, .device = device});
+  }
+  const auto bytes = static_cast<size_t>(elements) * size_of(dtype);
+  const Tensor memory = tensor_in(Storage::allocate_pinned(bytes), 0, {elements}, dtype);
+  fill_(memory, 0);
+  return memory;
+}
+
+Tensors state_in_memory(const Tier& tier, const Tensors& values,
+                        const std::vector<NamedParameter>& parameters, DType asked) {
+  PurposeScope purpose(Purpose::optimizer);
+  std::vector<size_t> all(values.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  Tensors moment(values.size());
+  for (const Run& run : adjacent_runs({&values}, all)) {
+    const DType dtype = state_dtype(values[run[0]], asked);
+    const Device device = parameters[run[0]].parameter->device();
+    const Tensor memory = memory_for(device, tier, elements_in(values, run), dtype);
+    int64_t offset = 0;
+    for (size_t i : run) {
+      moment[i] =
+          tensor_in(memory.storage(), offset, values[i].shape(), dtype, values[i].sharding());
+      offset += values[i].box().shape.product();
+    }
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (moment[i]) continue;
+    const Device device = parameters[i].parameter->device();
+    const bool on_host = tier.is_host() && device.kind == DeviceKind::cuda;
+    moment[i] = zeros(values[i].shape(), {.dtype = state_dtype(values[i], asked),
+                                          .device = on_host ? cpu : device,
+                                          .sharding = values[i].sharding()});
+  }
+  return moment;
 }
 
 StateOnDisk state_on_disk(const Tier& tier, const std::string& what,

@@ -42,6 +42,9 @@ inline DType state_dtype(const Tensor& value, DType asked) {
   return value.dtype() == f64 ? f64 : asked;
 }
 
+/// Returns zeros in the layouts of the parameters' values, adjacent where these are.
+Tensors state_in_memory(const Tier& tier, const Tensors& values,
+                        const std::vector<NamedParameter>& parameters, DType asked);
 /// Tensors in the layouts of parameters that rest in one file, where nothing is adjacent. They read
 /// as zeros until they are written; errors name them "<what> of parameter <name>".
 struct StateOnDisk {

@@ -234,23 +234,6 @@ class FoundInModule {
   std::vector<Value> values_;
 };
 
-/// Runs the second forward in the training mode of the first one.
-class TrainingScope : NotCopied {
- public:
-  TrainingScope(Module& module, const FoundInModule& now, const FoundInModule& then)
-      : module_(module), now_(now), differs_(!now.trains_as(then)) {
-    if (differs_) then.set_training(module_);
-  }
-  ~TrainingScope() {
-    if (differs_) now_.set_training(module_);
-  }
-
- private:
-  Module& module_;
-  const FoundInModule& now_;
-  const bool differs_;
-};
-
 }  // namespace
 
 void Module::set_recompute(bool recompute, std::vector<std::string> kept) {
@@ -297,7 +280,10 @@ Tensors Module::run_forward(const Tensors& inputs,
         }
         const FoundInModule now(*this);
         now.check_values(**first, *this);
-        const TrainingScope scope(*this, now, **first);
+        if (now.trains_as(**first)) return kept(given);
+        (*first)->set_training(*this);
+        auto restore = [this](const FoundInModule* mode) { mode->set_training(*this); };
+        const std::unique_ptr<const FoundInModule, decltype(restore)> restored(&now, restore);
         return kept(given);
       },
       inputs, kept_ops_, saved_tier_);

@@ -104,22 +104,6 @@ class Backbone final : public Module {
   std::shared_ptr<AddedRows> positions_, types_;
 };
 
-/// Sets the caches of a model while it decodes.
-class Decoding : NotCopied {
- public:
-  Decoding(TransformerState& state, std::span<KeyValueCache* const> caches) : state_(state) {
-    state.cache = caches[0];
-    state.caches = caches;
-  }
-  ~Decoding() {
-    state_.cache = nullptr;
-    state_.caches = {};
-  }
-
- private:
-  TransformerState& state_;
-};
-
 }  // namespace
 
 TransformerModel::TransformerModel(const TransformerConfig& given) {
@@ -299,7 +283,9 @@ Tensor TransformerModel::decode(const Tensor& ids, std::span<KeyValueCache* cons
     cache->layers.resize(static_cast<size_t>(c.layers));
   }
   const NoGrad no_grad;
-  const Decoding decoding(*state_, caches);
+  auto stop = [](TransformerState* state) { state->cache = nullptr, state->caches = {}; };
+  const std::unique_ptr<TransformerState, decltype(stop)> decoding(state_.get(), stop);
+  state_->cache = caches[0], state_->caches = caches;
   const Tensor hidden = (*model_)(ids);
   const Tensor logits = logits_of(slice(hidden, 1, count - 1, count));
   for (KeyValueCache* cache : caches) cache->position += count;

@@ -76,6 +76,10 @@ std::shared_ptr<Module> make_norm(const TransformerConfig& config, int64_t dim);
 /// Applies the config's activation.
 Tensor activated(Activation activation, const Tensor& x);
 
+/// Makes the attention of layer `layer`: {[batch, sequence, dim], mask} -> [batch, sequence, dim].
+std::shared_ptr<Module> make_attention(const std::shared_ptr<TransformerState>& state,
+                                       int64_t layer);
+
 /// Makes the feed-forward of the config's sizes and choices: [..., dim] -> [..., dim]. Without a
 /// deviation the initial values are those of a Linear.
 std::shared_ptr<Module> make_feed_forward(const TransformerConfig& config,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <map>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "tp/styles.h"
 #include "weft/context.h"
@@ -66,23 +68,6 @@ struct LayerText {
 
 }  // namespace
 
-static std::vector<PlannedCollective> collectives_of(const OpLog& log,
-                                                     const tp::NamedModules& modules) {
-  std::map<const void*, std::string> paths;
-  for (const auto& [path, module] : modules) paths[module] = path;
-  std::vector<PlannedCollective> collectives;
-  for (const Movement& movement : log.movements) {
-    for (const MovementStep& step : movement.steps) {
-      const auto at = paths.find(movement.scope);
-      collectives.push_back({.module = at == paths.end() ? "" : at->second,
-                             .backward = movement.backward,
-                             .op = movement.what,
-                             .step = step});
-    }
-  }
-  return collectives;
-}
-
 std::vector<PlannedCollective> planned_collectives(Module& model,
                                                    const std::function<Tensor()>& loss) {
   const tp::NamedModules modules = model.named_modules();
@@ -94,7 +79,15 @@ std::vector<PlannedCollective> planned_collectives(Module& model,
          ", expected meta; give the model tensors on meta");
   }
   if (result.requires_grad()) result.backward();
-  return collectives_of(log, modules);
+  std::map<const void*, std::string> paths;
+  for (const auto& [path, module] : modules) paths[module] = path;
+  std::vector<PlannedCollective> collectives;
+  for (const Movement& movement : log.movements) {
+    for (const MovementStep& step : movement.steps) {
+      collectives.push_back({paths[movement.scope], movement.backward, movement.what, step});
+    }
+  }
+  return collectives;
 }
 
 /// "model.layers.3" for "model.layers.3.mlp"; the whole path if it has no number.
@@ -120,33 +113,29 @@ static std::string line_of(const PlannedCollective& collective, const std::strin
 /// Returns the layers in the order of the model; consecutive equal ones are joined.
 static std::vector<LayerText> layer_texts(Module& model,
                                           const std::vector<PlannedCollective>& collectives) {
+  const auto is_layer = [](const LayerText& of) {
+    return tp::is_number(tp::parts_of("." + of.name).back());
+  };
   std::vector<LayerText> layers;
+  std::optional<std::string> before;
   for (const auto& [path, module] : model.named_modules()) {
-    const std::string name = layer_of(path);
-    if (layers.empty() || layers.back().name != name) layers.push_back({.name = name, .lines = ""});
-  }
-  for (LayerText& layer : layers) {
+    LayerText layer{.name = layer_of(path), .lines = ""};
+    if (std::exchange(before, layer.name) == layer.name) continue;
     for (const PlannedCollective& collective : collectives) {
       if (layer_of(collective.module) != layer.name) continue;
       layer.lines += line_of(collective, layer.name);
       layer.bytes += collective.step.bytes;
     }
-  }
-  std::erase_if(layers, [](const LayerText& layer) { return layer.lines.empty(); });
-  std::vector<LayerText> different;
-  for (LayerText& layer : layers) {
-    const auto is_layer = [](const LayerText& of) {
-      return tp::is_number(tp::parts_of("." + of.name).back());
-    };
-    const bool alike = !different.empty() && is_layer(layer) && is_layer(different.back()) &&
-                       different.back().lines == layer.lines;
+    if (layer.lines.empty()) continue;
+    const bool alike = !layers.empty() && is_layer(layer) && is_layer(layers.back()) &&
+                       layers.back().lines == layer.lines;
     if (alike) {
-      different.back().last = layer.name;
+      layers.back().last = layer.name;
     } else {
-      different.push_back(std::move(layer));
+      layers.push_back(std::move(layer));
     }
   }
-  return different;
+  return layers;
 }
 
 std::string explain(Module& model, const std::function<Tensor()>& loss) {

@@ -13,7 +13,6 @@
 namespace weft {
 
 using tp::ModuleLayouts;
-using tp::Target;
 
 namespace {
 
@@ -122,8 +121,8 @@ static std::string module_at(const std::string& path) {
 }
 
 /// Redistributes `tensor` to the target along the axis; its layout along others stays.
-static Tensor brought_along(const Tensor& tensor, const DeviceMesh& axis, const Target& target,
-                            const std::string& what) {
+static Tensor brought_along(const Tensor& tensor, const DeviceMesh& axis, const Placement& target,
+                            bool states_gradient, const std::string& what) {
   const Sharding sharding = tensor.sharding();
   if (!sharding || !(sharding.mesh() == axis.root())) {
     fail("parallelize: ", what, ", a tensor ", tensor.shape(), ", has no layout, ",
@@ -132,21 +131,20 @@ static Tensor brought_along(const Tensor& tensor, const DeviceMesh& axis, const 
          "distribute(tensor, mesh, {}) of values that are equal on all");
   }
   const int number = axis.root_axis(0);
-  const Placement placement =
-      (target.last_dim ? Placement(Shard{-1}) : *target.layout).counted(tensor.ndim());
+  const Placement placement = target.counted(tensor.ndim());
   if (placement.dim() >= tensor.ndim()) {
     fail("parallelize: placement of ", what, ' ', tensor.shape(), " is ", placement,
          ", expected a dim that it has");
   }
-  if (sharding[number] == placement && !target.states_gradient) return tensor;
+  if (sharding[number] == placement && !states_gradient) return tensor;
   Pattern pattern = sharding.pattern();
   pattern.set(number, placement);
   return redistributed(tensor, Sharding::of(axis.root(), pattern));
 }
 
 static Tensors all_brought_along(const Tensors& tensors, const DeviceMesh& axis,
-                                 const std::vector<Target>& targets, const char* kind,
-                                 const std::string& path) {
+                                 const std::vector<AxisLayout>& targets, bool states_gradients,
+                                 const char* kind, const std::string& path) {
   if (tensors.size() < targets.size()) {
     fail("parallelize: number of ", kind, "s of ", module_at(path), " is ", tensors.size(),
          ", expected ", targets.size(), ", that of its style");
@@ -154,30 +152,30 @@ static Tensors all_brought_along(const Tensors& tensors, const DeviceMesh& axis,
   Tensors brought = tensors;
   for (size_t i = 0; i < targets.size(); ++i) {
     if (!targets[i] || !tensors[i]) continue;
-    brought[i] =
-        brought_along(tensors[i], axis, targets[i], concat(kind, " ", i, " of ", module_at(path)));
+    brought[i] = brought_along(tensors[i], axis, *targets[i], states_gradients,
+                               concat(kind, " ", i, " of ", module_at(path)));
   }
   return brought;
 }
 
 static void add_layout_hooks(const StyledModule& at, const DeviceMesh& axis) {
-  const auto asks = [](const Target& target) { return static_cast<bool>(target); };
-  const std::vector<Target>&inputs = at.layouts.inputs, &outputs = at.layouts.outputs;
+  const std::vector<AxisLayout>&inputs = at.layouts.inputs, &outputs = at.layouts.outputs;
   ModuleHooks hooks;
-  if (std::ranges::any_of(inputs, asks)) {
+  if (std::ranges::any_of(inputs, &AxisLayout::has_value)) {
     // A product that gathers its input by itself; a product in 8 bits does not.
     const bool gathers = at.layouts.parts > 1 && at.layouts.scatter_dim < 0;
     const auto* layer = gathers ? dynamic_cast<const Linear*>(at.module) : nullptr;
-    hooks.before = [axis, layer, path = at.path, targets = inputs](const Tensors& tensors) {
+    hooks.before = [axis, layer, path = at.path, targets = inputs,
+                    states = at.layouts.states_gradients](const Tensors& tensors) {
       const bool gathered_later = layer && !layer->is_float8() && tensors[0].is_sharded();
       if (gathered_later && tensors[0].sharding().mesh() == axis.root()) return tensors;
-      return all_brought_along(tensors, axis, targets, "input", path);
+      return all_brought_along(tensors, axis, targets, states, "input", path);
     };
   }
-  if (std::ranges::any_of(outputs, asks)) {
+  if (std::ranges::any_of(outputs, &AxisLayout::has_value)) {
     hooks.after = [axis, path = at.path, targets = outputs](const Tensors&,
                                                             const Tensors& tensors) {
-      return all_brought_along(tensors, axis, targets, "output", path);
+      return all_brought_along(tensors, axis, targets, false, "output", path);
     };
   }
   if (hooks.before || hooks.after) at.module->add_hooks(std::move(hooks));

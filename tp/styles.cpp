@@ -20,55 +20,38 @@ namespace weft::tp {
 
 namespace views = ranges::views;
 
-namespace {
-
-enum class Layer { linear, embedding };
-
-}  // namespace
-
-static Layer layer_of(const char* style, const std::string& path, const Module& module) {
-  if (dynamic_cast<const Linear*>(&module)) return Layer::linear;
-  if (dynamic_cast<const Embedding*>(&module)) return Layer::embedding;
-  fail("parallelize: ", in_quotes(path),
-       " is another module, expected a Linear or an Embedding for ", style,
-       "; Layouts states how any parameters are laid out");
-}
-
-static std::vector<Target> targets(const std::vector<AxisLayout>& layouts, bool states_gradient) {
-  return layouts | views::transform([&](const AxisLayout& layout) {
-           return Target{.layout = layout, .states_gradient = states_gradient};
-         }) |
-         ranges::to<std::vector>();
-}
-
-static void check_parts(int parts, const std::string& path, Layer layer) {
+/// Returns whether a module of Colwise or Rowwise is a Linear, otherwise an Embedding.
+static bool is_linear(const char* style, int parts, const std::string& path, const Module& module) {
+  const bool linear = dynamic_cast<const Linear*>(&module) != nullptr;
+  if (!linear && !dynamic_cast<const Embedding*>(&module)) {
+    fail("parallelize: ", in_quotes(path),
+         " is another module, expected a Linear or an Embedding for ", style,
+         "; Layouts states how any parameters are laid out");
+  }
   if (parts < 1 || parts > kMostProductParts) {
     fail("parallelize: number of parts of ", in_quotes(path), " is ", parts,
          ", expected one from 1 to ", kMostProductParts);
   }
-  if (parts == 1 || layer == Layer::linear) return;
-  fail("parallelize: ", in_quotes(path), " is an Embedding, expected a Linear for products in ",
-       parts, " parts");
+  if (parts > 1 && !linear) {
+    fail("parallelize: ", in_quotes(path), " is an Embedding, expected a Linear for products in ",
+         parts, " parts");
+  }
+  return linear;
 }
 
 static ModuleLayouts resolved(const Colwise& style, const std::string& path, const Module& module) {
-  const Layer layer = layer_of("Colwise", path, module);
-  const bool linear = layer == Layer::linear;
-  check_parts(style.parts, path, layer);
-  return {.parameters = linear
-                            ? std::vector<std::pair<std::string, Placement>>{{"weight", Shard(0)},
-                                                                             {"bias", Shard(0)}}
-                            : std::vector<std::pair<std::string, Placement>>{{"weight", Shard(1)}},
-          .inputs = {{.layout = Replicate()}},
-          .outputs = {{.layout = style.output}},
-          .heads = style.heads,
-          .parts = style.parts};
+  const bool linear = is_linear("Colwise", style.parts, path, module);
+  ModuleLayouts layouts{.parameters = {{"weight", linear ? Shard(0) : Shard(1)}},
+                        .inputs = {Replicate()},
+                        .outputs = {style.output},
+                        .heads = style.heads,
+                        .parts = style.parts};
+  if (linear) layouts.parameters.emplace_back("bias", Shard(0));
+  return layouts;
 }
 
 static ModuleLayouts resolved(const Rowwise& style, const std::string& path, const Module& module) {
-  const Layer layer = layer_of("Rowwise", path, module);
-  const bool linear = layer == Layer::linear;
-  check_parts(style.parts, path, layer);
+  const bool linear = is_linear("Rowwise", style.parts, path, module);
   const bool scatters = style.output && style.output->is_shard() && style.output->dim() >= 0;
   if (style.parts > 1 && !scatters) {
     const std::string stated = style.output ? concat(*style.output) : "not stated";
@@ -77,15 +60,15 @@ static ModuleLayouts resolved(const Rowwise& style, const std::string& path, con
          " parts");
   }
   return {.parameters = {{"weight", linear ? Shard(1) : Shard(0)}},
-          .inputs = {linear ? Target{.last_dim = true} : Target{.layout = Replicate()}},
-          .outputs = {{.layout = style.output}},
+          .inputs = {linear ? Placement(Shard(-1)) : Replicate()},
+          .outputs = {style.output},
           .heads = style.heads,
           .parts = style.parts,
           .scatter_dim = style.parts > 1 ? style.output->dim() : -1};
 }
 
 static ModuleLayouts resolved(const SequenceParallel& style, const std::string&, const Module&) {
-  return {.inputs = {{.layout = Shard(style.dim)}}};
+  return {.inputs = {Shard(style.dim)}};
 }
 
 static ModuleLayouts resolved(const ExpertParallel&, const std::string& path,
@@ -109,11 +92,11 @@ static ModuleLayouts resolved(const ExpertParallel&, const std::string& path,
 }
 
 static ModuleLayouts resolved(const PrepareInput& style, const std::string&, const Module&) {
-  return {.inputs = targets(style.inputs, true)};
+  return {.inputs = style.inputs, .states_gradients = true};
 }
 
 static ModuleLayouts resolved(const PrepareOutput& style, const std::string&, const Module&) {
-  return {.outputs = targets(style.outputs, false)};
+  return {.outputs = style.outputs};
 }
 
 static ModuleLayouts resolved(const Layouts& style, const std::string& path, const Module& module) {
@@ -131,8 +114,9 @@ static ModuleLayouts resolved(const Layouts& style, const std::string& path, con
     }
   }
   return {.parameters = style.parameters,
-          .inputs = targets(style.inputs, true),
-          .outputs = targets(style.outputs, false)};
+          .inputs = style.inputs,
+          .outputs = style.outputs,
+          .states_gradients = true};
 }
 
 ModuleLayouts layouts_of(const Style& style, const std::string& path, const Module& module) {

@@ -10,22 +10,12 @@
 
 namespace weft::tp {
 
-/// The target layout of one input or output along the axis.
-struct Target {
-  AxisLayout layout = {};
-  /// Shards along the last dim, whatever its number.
-  bool last_dim = false;
-  /// Redistributes the gradient back even if the tensor already has the target layout.
-  bool states_gradient = false;
-
-  explicit operator bool() const { return layout.has_value() || last_dim; }
-};
-
 /// A style resolved for one module.
 struct ModuleLayouts {
   std::vector<std::pair<std::string, Placement>> parameters = {};
-  std::vector<Target> inputs = {};
-  std::vector<Target> outputs = {};
+  std::vector<AxisLayout> inputs = {}, outputs = {};
+  /// Redistributes the gradients of inputs back even if these have the stated layouts already.
+  bool states_gradients = false;
   /// Number of heads, which must be a multiple of the ranks; 0: no condition.
   int64_t heads = 0;
   /// Parts that a Linear's product is split into: with its input's gather, or with the reduction

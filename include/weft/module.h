@@ -142,8 +142,6 @@ class WEFT_API Module : NotCopied {
   void allocate_beside(const Tensors& inputs);
   void move_buffers(Device device);
   const NamedBuffer* find_buffer(const std::string& name) const;
-  Tensors call_with_hooks(const Tensors& inputs,
-                          const std::function<Tensors(const Tensors&)>& forward);
   Tensors run_forward(const Tensors& inputs, const std::function<Tensors(const Tensors&)>& forward);
   void check_new_name(const std::string& name) const;
   void add_child(std::string name, std::shared_ptr<Module> child);

@@ -4,7 +4,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <variant>
 #include <vector>
 
 #include "python/bindings/casters.h"
@@ -27,13 +26,12 @@ class Arguments {
   py::object pass(py::handle forward, const Tensors& tensors) const;
 
  private:
-  using Argument = std::variant<size_t, py::object>;
-
-  Argument argument_of(py::handle value, const std::string& what);
+  py::object argument_of(py::handle value, const std::string& what);
 
   Tensors tensors_;
-  std::vector<Argument> by_position_;
-  std::vector<std::pair<std::string, Argument>> by_name_;
+  /// Null for the next tensor.
+  std::vector<py::object> by_position_;
+  std::vector<std::pair<std::string, py::object>> by_name_;
 };
 
 /// Kept by C++ and destroyed on any thread.

@@ -16,10 +16,10 @@ static bool is_plain(py::handle value) {
          PyUnicode_Check(value.ptr());
 }
 
-Arguments::Argument Arguments::argument_of(py::handle value, const std::string& what) {
+py::object Arguments::argument_of(py::handle value, const std::string& what) {
   if (auto tensor = tensor_of(value)) {
     tensors_.push_back(*std::move(tensor));
-    return tensors_.size() - 1;
+    return {};
   }
   if (is_plain(value)) return py::reinterpret_borrow<py::object>(value);
   throw py::type_error(concat("module: ", what, " is a ", type_of(value),
@@ -45,9 +45,8 @@ py::object Arguments::pass(py::handle forward, const Tensors& tensors) const {
                                 tensors.size(), ", expected ", tensors_.size(),
                                 ", those of the call"));
   }
-  const auto object_of_argument = [&](const Argument& argument) {
-    const auto* number = std::get_if<size_t>(&argument);
-    return number ? py::cast(tensors[*number]) : std::get<py::object>(argument);
+  auto object_of_argument = [next = tensors.begin()](const py::object& argument) mutable {
+    return argument ? argument : py::cast(*next++);
   };
   py::tuple given(by_position_.size());
   for (size_t i = 0; i < by_position_.size(); ++i) given[i] = object_of_argument(by_position_[i]);

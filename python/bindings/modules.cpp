@@ -186,23 +186,22 @@ void bind_members(PlainModule& module) {
                              [](const Module& self) { return tuples_of(self.named_buffers()); });
 }
 
-/// The member of that name among pairs of a name and a member, or null.
-template <class Member>
-Member member_called(const std::string& name,
-                     const std::vector<std::pair<std::string, Member>>& members) {
-  for (const auto& [own, member] : members) {
-    if (own == name) return member;
+/// Own parameter, child or buffer `name`, or None.
+py::object member_called(const Module& self, const std::string& name) {
+  for (const auto& [own, parameter] : self.own_parameters()) {
+    if (own == name) return py::cast(parameter);
   }
-  return nullptr;
+  for (const auto& [own, child] : self.children()) {
+    if (own == name) return py::cast(child);
+  }
+  for (const NamedBuffer& buffer : self.own_buffers()) {
+    if (buffer.name == name) return py::cast(buffer.value);
+  }
+  return py::none();
 }
 
 void bind_tree(PlainModule& module) {
-  def(module, "_own_parameter(name)", "", [](const Module& self, const std::string& name) {
-    return member_called(name, self.own_parameters());
-  });
-  def(module, "_child(name)", "", [](const Module& self, const std::string& name) {
-    return member_called(name, self.children());
-  });
+  module.def("_member", &member_called, "name"_a);
   def(module, "named_children()", "(name, module) of each child",
       [](const Module& self) { return self.children(); });
   module.def("_named_parameters", [](const Module& self) {

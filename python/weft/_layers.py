@@ -50,8 +50,8 @@ class ModuleDict(Module):
         setattr(self, name, module)
 
     def __getitem__(self, name):
-        child = self._child(name)
-        if child is None:
+        child = self._member(name)
+        if not isinstance(child, Module):
             raise KeyError(name)
         return child
 
@@ -60,7 +60,7 @@ class ModuleDict(Module):
         delattr(self, name)
 
     def __contains__(self, name):
-        return self._child(name) is not None
+        return isinstance(self._member(name), Module)
 
     def __len__(self):
         return len(self.named_children())

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attributes of modules: parameters, modules and buffers among them are the module's own."""
+"""Attributes of modules, of which parameters, modules and buffers are the module's own; and copies
+of modules."""
 
+import copy
 import warnings
 
+from weft import _weft
 from weft._weft import LayerNorm, Linear, Module, Parameter, Sequential, Tensor
 
 
-def _kind_of(self, name):
-    """Parameter or Module when that is what the module's own member `name` is, else None."""
-    if self._own_parameter(name) is not None:
-        return Parameter
-    return Module if self._child(name) is not None else None
+def _kind_of(member):
+    """Parameter or Module when the member is one, else None."""
+    return next((kind for kind in (Parameter, Module) if isinstance(member, kind)), None)
 
 
 def _refuse(self, name, what, value, expected):
@@ -88,8 +89,9 @@ def _put_member(self, name, kind, value):
 def set_attribute(self, name, value):
     """Parameters and modules become the module's own, in the place of what was; None and the rest
     are plain attributes."""
-    kind = _kind_of(self, name)
-    if kind is Parameter and self._own_parameter(name) is value:
+    member = self._member(name)
+    kind = _kind_of(member)
+    if kind is Parameter and member is value:
         return  # as after self.weight -= ...
     if kind is not None:
         _check_may_take(self, name, kind, value)
@@ -109,7 +111,7 @@ def set_attribute(self, name, value):
         )
     if kind is not None:
         self._remove(name)
-    if _buffer(self, name) is not None:
+    elif member is not None:
         if isinstance(value, Tensor):
             self._set_buffer(name, value)
             return
@@ -119,11 +121,6 @@ def set_attribute(self, name, value):
     if type(value) in (list, tuple, dict):
         _warn_of_hidden(self, name, value)
     object.__setattr__(self, name, value)
-
-
-def _buffer(self, name):
-    """The module's own buffer of that name, or None."""
-    return next((tensor for own, tensor, _ in self._own_buffers if own == name), None)
 
 
 def register_buffer(self, name, tensor, persistent=True):
@@ -148,14 +145,13 @@ def register_buffer(self, name, tensor, persistent=True):
 
 def delete_attribute(self, name):
     """Own members too."""
-    kind = _kind_of(self, name)
-    if kind is None:
-        if _buffer(self, name) is None:
-            object.__delattr__(self, name)
-        else:
-            self._remove(name)
+    member = self._member(name)
+    kind = _kind_of(member)
+    if member is None:
+        object.__delattr__(self, name)
         return
-    _check_may_take(self, name, kind, None)
+    if kind is not None:
+        _check_may_take(self, name, kind, None)
     self._remove(name)
     self.__dict__.pop(name, None)
 
@@ -164,15 +160,105 @@ def get_attribute(self, name):
     """Own parameters, children and buffers, which are no attributes; None for a weight or bias that
     a layer was made without."""
     if not name.startswith("__"):
-        parameter = self._own_parameter(name)
-        if parameter is not None:
-            return parameter
-        child = self._child(name)
-        if child is not None:
-            return child
-        buffer = _buffer(self, name)
-        if buffer is not None:
-            return buffer
+        member = self._member(name)
+        if member is not None:
+            return member
     if name in ("weight", "bias") and isinstance(self, (Linear, LayerNorm)):
         return None
     raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+
+# The arguments of the constructor of a built-in class.
+_OF_LINEAR = ("in_features", "out_features", "bias")
+_OPTIONS = {
+    _weft.Dropout: ("p",),
+    _weft.Embedding: ("num_embeddings", "embedding_dim"),
+    LayerNorm: ("normalized_shape", "eps", "elementwise_affine", "bias"),
+    _weft.Float8Linear: _OF_LINEAR,
+    Linear: _OF_LINEAR,
+    _weft.LatentAttention: ("config",),
+    _weft.MoE: ("config",),
+    _weft.TransformerModel: ("config",),
+    _weft.RMSNorm: ("normalized_shape", "eps"),
+    Sequential: (),
+    Module: (),
+}
+
+
+def _option(module, name):
+    # Parameters that a layer may be made without.
+    optional = {"bias": "bias", "elementwise_affine": "weight"}.get(name)
+    if optional is not None:
+        return isinstance(module._member(optional), Parameter)
+    return getattr(module, name)
+
+
+def _built_in_class(module):
+    """The class that the package binds and that `module` is made of: the first in order."""
+    return next(
+        kind
+        for kind in type(module).__mro__
+        if kind.__module__ == Module.__module__ and issubclass(kind, Module)
+    )
+
+
+def _copy_members(made, module, memo):
+    """Puts copies of the members of `module` into `made`, which is new and of the same class."""
+    for names, parameter in module._named_parameters():
+        for name in names:
+            if "." not in name and made._member(name) is None:
+                made._add_parameter(name, copy.deepcopy(parameter, memo))
+    for name, child in module.named_children():
+        if made._member(name) is None:
+            copied = copy.deepcopy(child, memo)
+            made.adopt(name, copied)
+            if name in module.__dict__:
+                object.__setattr__(made, name, copied)
+    for path, below in module.named_modules():
+        target = made.get_submodule(path)
+        if isinstance(below, Linear):
+            object.__setattr__(target, "float8", below.float8)
+        for name, tensor, persistent in below._own_buffers:
+            copied = copy.deepcopy(tensor, memo)
+            if target._member(name) is not None:
+                target._set_buffer(name, copied)
+            else:
+                target._register_buffer(name, copied, persistent)
+        for names, parameter in below._named_parameters():
+            for name in names:
+                if "." not in name:
+                    target.set_parameter(name, copy.deepcopy(parameter, memo))
+
+
+def deepcopy(self, memo):
+    """A module of the same class with copies of all that it has: parameters (without their
+    gradients, as in PyTorch), buffers, children, hooks and attributes. Ties stay ties. ValueError
+    for a sharded module, and for one of a built-in class that is not in _OPTIONS."""
+    for path, module in self.named_modules():
+        if module._is_sharded:
+            raise ValueError(
+                f"deepcopy: module {path or type(self).__name__!r} is sharded, expected one before "
+                "fully_shard and parallelize; make another one and load_state_dict() into it"
+            )
+    built_in = _built_in_class(self)
+    if built_in is Module and not self._is_made_in_python:
+        raise ValueError("deepcopy: the module is a part of a built-in one, expected all of that")
+    if built_in not in _OPTIONS:
+        raise ValueError(
+            f"deepcopy: class of the module is {built_in.__name__}, whose sizes are not kept, "
+            "expected one of " + ", ".join(sorted(kind.__name__ for kind in _OPTIONS)) + "; make "
+            "another one and load_state_dict() into it"
+        )
+    made = type(self).__new__(type(self))
+    built_in.__init__(made, **{name: _option(self, name) for name in _OPTIONS[built_in]})
+    memo[id(self)] = made
+    _copy_members(made, self, memo)
+    for name, value in self.__dict__.items():
+        if name == "_hooks":
+            for before, after, of_module in copy.deepcopy(value, memo).values():
+                made._add_hooks(before, after, of_module)
+        elif name not in made.__dict__:
+            object.__setattr__(made, name, copy.deepcopy(value, memo))
+    if not self.training:
+        made.eval()
+    return made

@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/latent_attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "nn/checks.h"
+#include "nn/transformer_block.h"
+#include "weft/ops/attention.h"
+#include "weft/ops/factories.h"
+#include "weft/ops/in_place.h"
+#include "weft/ops/networks.h"
+#include "weft/ops/shapes.h"
+
+namespace weft {
+
+static int64_t rotated_width(const TransformerConfig& config) {
+  return static_cast<int64_t>(static_cast<double>(config.head_dim) * config.rotary_fraction);
+}
+
+/// The base of "dynamic" for a sequence that is longer than the original ones.
+static double dynamic_theta(const RopeScaling& scaling, double theta, double width,
+                            int64_t length) {
+  const auto original = static_cast<double>(scaling.original_max);
+  const double longest = std::max(static_cast<double>(length), original);
+  const double stretch = scaling.factor * longest / original - (scaling.factor - 1);
+  return theta * std::pow(stretch, width / (width - 2));
+}
+
+/// Long waves are stretched, short ones stay, those between are interpolated.
+static double llama3_frequency(const RopeScaling& scaling, double frequency) {
+  const auto original = static_cast<double>(scaling.original_max);
+  const double wave = 2 * std::numbers::pi / frequency;
+  if (wave < original / scaling.high_frequency) return frequency;
+  if (wave > original / scaling.low_frequency) return frequency / scaling.factor;
+  const double smooth =
+      (original / wave - scaling.low_frequency) / (scaling.high_frequency - scaling.low_frequency);
+  return (1 - smooth) * frequency / scaling.factor + smooth * frequency;
+}
+
+namespace {
+
+/// The pairs between which "yarn" goes from the frequencies to those divided by the factor.
+struct YarnRange {
+  double low, high;
+
+  YarnRange(const RopeScaling& scaling, double theta, double width) {
+    const auto pair_of = [&](double rotations) {
+      const auto original = static_cast<double>(scaling.original_max);
+      return width * std::log(original / (rotations * 2 * std::numbers::pi)) /
+             (2 * std::log(theta));
+    };
+    low = pair_of(scaling.beta_fast), high = pair_of(scaling.beta_slow);
+    if (scaling.truncate) low = std::floor(low), high = std::ceil(high);
+    low = std::max(low, 0.0), high = std::min(high, width - 1);
+    if (low == high) high += 0.001;  // as transformers does, so that the division is defined
+  }
+  double stretched(double pair) const { return std::clamp((pair - low) / (high - low), 0.0, 1.0); }
+};
+
+}  // namespace
+
+/// The frequencies by which `theta` and `scaling` rotate sequences of `length` tokens, one for each
+/// pair of elements, as transformers computes them.
+static std::vector<double> rotary_frequencies(const TransformerConfig& config, double theta,
+                                              const RopeScaling& scaling, int64_t length) {
+  using Kind = RopeScalingKind;
+  const int64_t whole = rotated_width(config);
+  const auto width = static_cast<double>(whole);
+  if (scaling.kind == Kind::dynamic) theta = dynamic_theta(scaling, theta, width, length);
+  const YarnRange yarn(scaling, theta, width);
+  const auto& divisors = length > scaling.original_max ? scaling.long_factor : scaling.short_factor;
+  std::vector<double> frequencies;
+  for (int64_t i = 0; 2 * i < whole; ++i) {
+    const double frequency = std::pow(theta, static_cast<double>(-2 * i) / width);
+    const double stretched = yarn.stretched(static_cast<double>(i));
+    switch (scaling.kind) {
+      case Kind::linear: frequencies.push_back(frequency / scaling.factor); break;
+      case Kind::llama3: frequencies.push_back(llama3_frequency(scaling, frequency)); break;
+      case Kind::yarn:
+        frequencies.push_back(frequency * (1 - stretched) + frequency / scaling.factor * stretched);
+        break;
+      case Kind::longrope:
+        frequencies.push_back(frequency / divisors[static_cast<size_t>(i)]);
+        break;
+      default: frequencies.push_back(frequency);
+    }
+  }
+  return frequencies;
+}
+
+/// The factor of rotated queries and keys.
+static double attention_factor(const RopeScaling& scaling) {
+  using Kind = RopeScalingKind;
+  if (scaling.kind != Kind::yarn && scaling.kind != Kind::longrope) return 1;
+  if (scaling.attention_factor > 0) return scaling.attention_factor;
+  const double factor = scaling.factor;
+  if (factor <= 1) return 1;
+  if (scaling.kind == Kind::longrope) {
+    return std::sqrt(1 + std::log(factor) / std::log(static_cast<double>(scaling.original_max)));
+  }
+  const auto scale = [&](double mscale) { return 0.1 * mscale * std::log(factor) + 1; };
+  const bool both = scaling.mscale > 0 && scaling.mscale_all_dim > 0;
+  return both ? scale(scaling.mscale) / scale(scaling.mscale_all_dim) : scale(1);
+}
+
+Rotary::Rotary(const TransformerConfig& config, double theta, const RopeScaling& scaling)
+    : config_(config), theta_(theta), scaling_(scaling), factor_(attention_factor(scaling)) {}
+
+const Tensor& Rotary::frequencies_on(const Tensor& x, int64_t length) {
+  std::vector<double> values = rotary_frequencies(config_, theta_, scaling_, length);
+  const Sharding sharding = x.is_sharded() ? Sharding(x.sharding().mesh(), {}) : Sharding();
+  const bool serves =
+      tensor_ && tensor_.device() == x.device() && values == values_ && sharding_ == sharding;
+  if (serves) return tensor_;
+  const TensorOptions options{.dtype = f32, .device = x.device(), .sharding = sharding};
+  const Shape shape{static_cast<int64_t>(values.size())};
+  tensor_ = x.device() == meta ? empty(shape, options) : from_values(values, shape, options);
+  values_ = std::move(values);
+  sharding_ = sharding;
+  return tensor_;
+}
+
+Tensor Rotary::operator()(const Tensor& x, int64_t position) {
+  const bool is_plain =
+      scaling_.kind == RopeScalingKind::none && rotated_width(config_) == config_.head_dim;
+  if (is_plain) return rope(x, theta_, position);
+  return rope(x, frequencies_on(x, position + x.size(1)), factor_, position);
+}
+
+static void check_latent(const LatentAttentionConfig& config) {
+  check_positive("latent_attention", "dim", config.dim);
+  check_positive("latent_attention", "heads", config.heads);
+  check_positive("latent_attention", "kv_lora_rank", config.kv_lora_rank);
+  check_positive("latent_attention", "qk_nope_head_dim", config.qk_nope_head_dim);
+  check_positive("latent_attention", "qk_rope_head_dim", config.qk_rope_head_dim);
+  check_positive("latent_attention", "v_head_dim", config.v_head_dim);
+  if (config.q_lora_rank < 0) {
+    fail("latent_attention: q_lora_rank must be at least 0, got ", config.q_lora_rank);
+  }
+  if (config.qk_rope_head_dim % 2 != 0) {
+    fail("latent_attention: qk_rope_head_dim is ", config.qk_rope_head_dim,
+         ", expected an even number");
+  }
+}
+
+/// The factor of the logits.
+static double scale_of(const LatentAttentionConfig& c) {
+  const auto width = static_cast<double>(c.qk_nope_head_dim + c.qk_rope_head_dim);
+  const double scale = c.scale != 0 ? c.scale : 1 / std::sqrt(width);
+  const RopeScaling& rope = c.rope_scaling;
+  if (rope.kind == RopeScalingKind::none || rope.mscale_all_dim == 0 || rope.factor <= 1) {
+    return scale;
+  }
+  const double factor = 0.1 * rope.mscale_all_dim * std::log(rope.factor) + 1;
+  return scale * factor * factor;
+}
+
+LatentAttention::LatentAttention(const LatentAttentionConfig& config) : config_(config) {
+  check_latent(config);
+  config_.scale = scale_of(config);
+  rotary_ = std::make_unique<Rotary>(TransformerConfig{.head_dim = config.qk_rope_head_dim},
+                                     config.rope_theta, config.rope_scaling);
+  const auto linear_of = [&](int64_t in, int64_t out, bool bias = false) {
+    return std::make_shared<Linear>(in, out, bias, config.deviation);
+  };
+  const int64_t query = config.heads * (config.qk_nope_head_dim + config.qk_rope_head_dim);
+  if (config.q_lora_rank > 0) {
+    q_a_ = add("q_a_proj", linear_of(config.dim, config.q_lora_rank, config.bias));
+    q_norm_ = add("q_a_layernorm", std::make_shared<RMSNorm>(config.q_lora_rank, config.norm_eps));
+    q_ = add("q_b_proj", linear_of(config.q_lora_rank, query));
+  } else {
+    q_ = add("q_proj", linear_of(config.dim, query));
+  }
+  kv_a_ = add("kv_a_proj_with_mqa",
+              linear_of(config.dim, config.kv_lora_rank + config.qk_rope_head_dim, config.bias));
+  kv_norm_ = add("kv_a_layernorm", std::make_shared<RMSNorm>(config.kv_lora_rank, config.norm_eps));
+  kv_b_ = add("kv_b_proj", linear_of(config.kv_lora_rank,
+                                     config.heads * (config.qk_nope_head_dim + config.v_head_dim)));
+  o_ = add("o_proj", linear_of(config.heads * config.v_head_dim, config.dim, config.bias));
+}
+
+LatentAttention::~LatentAttention() = default;
+
+Tensor LatentAttention::queries(const Tensor& x) {
+  const Tensor latent = q_a_ ? (*q_norm_)((*q_a_)(x)) : x;
+  return by_head((*q_)(latent), config_.heads);
+}
+
+/// Rotates x [batch, sequence, heads, qk_rope_head_dim]. Neighbours become pairs (i, i + d / 2), in
+/// queries and keys alike.
+Tensor LatentAttention::rotated(const Tensor& x) const {
+  if (!config_.rope_interleave) return (*rotary_)(x, position());
+  const Tensor pairs = reshape(x, {x.size(0), x.size(1), x.size(2), x.size(3) / 2, 2});
+  return (*rotary_)(reshape(transpose(pairs, 3, 4), x.shape()), position());
+}
+
+/// x with zeros behind its last dim.
+static Tensor widened(const Tensor& x, int64_t size) {
+  const int64_t missing = size - x.size(3);
+  return missing == 0 ? x : pad(x, 3, 0, missing);
+}
+
+LatentAttention::Latents LatentAttention::latents_of(const Tensor& latent) {
+  return {by_head((*kv_norm_)(slice(latent, 2, 0, config_.kv_lora_rank)), 1),
+          rotated(by_head(slice(latent, 2, config_.kv_lora_rank, latent.size(2)), 1))};
+}
+
+/// Query [batch, n, heads, width] -> values by head.
+Tensor LatentAttention::attend(const Tensor& query, const Latents& latents) {
+  const int64_t nope = config_.qk_nope_head_dim, value = config_.v_head_dim;
+  const int64_t padded = std::max(nope + config_.qk_rope_head_dim, value);
+  const Tensor& keys = latents.keys;
+  const Tensor rows = reshape(latents.values, {keys.size(0), keys.size(1), config_.kv_lora_rank});
+  const Tensor expanded = by_head((*kv_b_)(rows), config_.heads);
+  const Tensor key_of_heads =
+      expand(keys, {keys.size(0), keys.size(1), config_.heads, config_.qk_rope_head_dim});
+  const Tensor key = cat({slice(expanded, 3, 0, nope), key_of_heads}, 3);
+  const Tensor values = slice(expanded, 3, nope, nope + value);
+  AttentionOptions options{.scale = config_.scale};
+  if (drops_out()) options.dropout = config_.dropout;
+  const Tensor y =
+      attention(widened(query, padded), widened(key, padded), widened(values, padded), options);
+  return padded == value ? y : slice(y, 3, 0, value);
+}
+
+Tensor LatentAttention::attended(const Tensor& q, const Tensor& latent) {
+  const int64_t nope = config_.qk_nope_head_dim, width = nope + config_.qk_rope_head_dim;
+  const Tensor query = cat({slice(q, 3, 0, nope), rotated(slice(q, 3, nope, width))}, 3);
+  return attend(query, kept(latents_of(latent)));
+}
+
+Tensors LatentAttention::forward(const Tensors& inputs) {
+  const Tensor& x = only_input("latent_attention", inputs);
+  if (x.ndim() != 3) {
+    fail("latent_attention: shape of the input is ", x.shape(),
+         ", expected [batch, sequence, dim]");
+  }
+  const Tensor y = attended(queries(x), (*kv_a_)(x));
+  return {(*o_)(reshape(y, {x.size(0), x.size(1), config_.heads * config_.v_head_dim}))};
+}
+
+/// The rows as a cache has them: heads and batch may be cut, tokens and elements are not.
+static Tensor laid_out_for_cache(const Tensor& rows) {
+  if (!rows.is_sharded()) return rows;
+  std::vector<Placement> placements;
+  for (int axis = 0; axis < rows.sharding().mesh().ndim(); ++axis) {
+    const Placement& now = rows.sharding()[axis];
+    const bool stays = now == Placement(Shard(0)) || now == Placement(Shard(2));
+    placements.push_back(stays ? now : Placement(Replicate()));
+  }
+  return rows.redistribute(Placements(std::span<const Placement>(placements)));
+}
+
+/// Writes the computed rows [batch, n, heads, d] behind those of a part of the cache, which is made
+/// like the first of them. Returns all rows.
+static Tensor kept_rows(const KeyValueCache& cache, Tensor& part, const Tensor& computed) {
+  const Tensor rows = laid_out_for_cache(computed);
+  if (!part) {
+    part = zeros({rows.size(0), cache.context, rows.size(2), rows.size(3)},
+                 {.dtype = rows.dtype(), .device = rows.device(), .sharding = rows.sharding()});
+  }
+  const int64_t end = cache.position + rows.size(1);
+  copy_(slice(part, 1, cache.position, end), rows);
+  return slice(part, 1, 0, end);
+}
+
+namespace {
+
+class SelfAttention final : public Module {
+ public:
+  SelfAttention(std::shared_ptr<TransformerState> state, int64_t layer)
+      : state_(std::move(state)), layer_(layer) {
+    const TransformerConfig& c = state_->config;
+    const int64_t width = c.heads * c.head_dim, kv_width = c.kv_heads * c.head_dim;
+    q_proj_ = add("q_proj", make_linear(c, c.dim, width, c.qkv_bias));
+    k_proj_ = add("k_proj", make_linear(c, c.dim, kv_width, c.qkv_bias));
+    v_proj_ = add("v_proj", make_linear(c, c.dim, kv_width, c.qkv_bias));
+    o_proj_ = add("o_proj", make_linear(c, width, c.dim, c.output_bias));
+    if (c.sinks) declare("sinks", {c.heads}, normal_values(c.deviation));
+    if (c.query_norm == QueryNorm::none) return;
+    const bool by_head = c.query_norm == QueryNorm::head;
+    q_norm_ = add("q_norm", make_norm(c, by_head ? c.head_dim : width));
+    k_norm_ = add("k_norm", make_norm(c, by_head ? c.head_dim : kv_width));
+  }
+
+ protected:
+  Tensors forward(const Tensors& inputs) override {
+    const Tensor& x = inputs[0];
+    const Tensor q = prepared((*q_proj_)(x), q_norm_), k = prepared((*k_proj_)(x), k_norm_);
+    const Tensor mask = inputs.size() > 1 ? inputs[1] : Tensor();
+    const Tensor y = state_->by_rows({q, k, by_heads((*v_proj_)(x))}, [&](const Tensors& rows) {
+      return attend(rotated(rows[0]), rotated(rows[1]), rows[2], mask);
+    });
+    return {(*o_proj_)(reshape(y, {y.size(0), y.size(1), y.size(2) * y.size(3)}))};
+  }
+
+ private:
+  /// Returns heads, of queries or of keys and values.
+  Tensor by_heads(const Tensor& x) const { return by_head(x, x.size(2) / state_->config.head_dim); }
+
+  /// Returns queries or keys by heads, normalised.
+  Tensor prepared(const Tensor& x, const std::shared_ptr<Module>& norm) const {
+    const QueryNorm kind = state_->config.query_norm;
+    const Tensor y = by_heads(kind == QueryNorm::width ? (*norm)(x) : x);
+    return kind == QueryNorm::head ? (*norm)(y) : y;
+  }
+
+  Tensor rotated(const Tensor& x) const {
+    if (!state_->config.rotates(layer_)) return x;
+    Rotary& rotary = state_->config.has_window(layer_) ? state_->local_rotary : state_->rotary;
+    return rotary(x, state_->cache ? state_->cache->position : 0);
+  }
+
+  Tensor attend(const Tensor& q, Tensor k, Tensor v, const Tensor& mask) const {
+    const TransformerConfig& c = state_->config;
+    AttentionOptions options{
+        .causal = c.causal, .scale = c.attention_scale, .softcap = c.attention_softcap};
+    if (c.has_window(layer_)) options.window = c.window;
+    if (c.sinks) options.sinks = used(0);
+    if (mask) options.mask = reshape(mask, {mask.size(0), 1, 1, mask.size(1)});
+    if (is_training() && !state_->cache) options.dropout = c.attention_dropout;
+    if (state_->cache) {
+      auto& [keys, values] = state_->cache->layers[static_cast<size_t>(layer_)];
+      k = kept_rows(*state_->cache, keys, k), v = kept_rows(*state_->cache, values, v);
+    }
+    return attention(q, k, v, options);
+  }
+
+  std::shared_ptr<TransformerState> state_;
+  int64_t layer_;
+  std::shared_ptr<Module> q_proj_, k_proj_, v_proj_, o_proj_, q_norm_, k_norm_;
+};
+
+LatentAttentionConfig latent_config(const TransformerConfig& c) {
+  return {.dim = c.dim,
+          .heads = c.heads,
+          .q_lora_rank = c.q_lora_rank,
+          .kv_lora_rank = c.kv_lora_rank,
+          .qk_nope_head_dim = c.nope_head_dim,
+          .qk_rope_head_dim = c.head_dim,
+          .v_head_dim = c.value_head_dim,
+          .rope_theta = c.rope_theta,
+          .rope_scaling = c.rope_scaling,
+          .rope_interleave = c.rope_interleave,
+          .bias = c.output_bias,
+          .dropout = c.attention_dropout,
+          .deviation = c.deviation};
+}
+
+/// Latent attention that keeps the latents and the rotated keys of the tokens that it has seen.
+class CachedLatentAttention final : public LatentAttention {
+ public:
+  CachedLatentAttention(std::shared_ptr<TransformerState> state, int64_t layer)
+      : LatentAttention(latent_config(state->config)), state_(std::move(state)), layer_(layer) {}
+
+ protected:
+  int64_t position() const override { return state_->cache ? state_->cache->position : 0; }
+  bool drops_out() const override { return is_training() && !state_->cache; }
+  Tensor attended(const Tensor& q, const Tensor& latent) override {
+    return state_->by_rows({q, latent}, [&](const Tensors& rows) {
+      return LatentAttention::attended(rows[0], rows[1]);
+    });
+  }
+  Latents kept(const Latents& latents) override {
+    if (!state_->cache) return latents;
+    auto& [first, second] = state_->cache->layers[static_cast<size_t>(layer_)];
+    return {kept_rows(*state_->cache, first, latents.values),
+            kept_rows(*state_->cache, second, latents.keys)};
+  }
+
+ private:
+  std::shared_ptr<TransformerState> state_;
+  int64_t layer_;
+};
+
+}  // namespace
+
+std::shared_ptr<Module> make_attention(const std::shared_ptr<TransformerState>& state,
+                                       int64_t layer) {
+  if (state->config.kv_lora_rank > 0) return std::make_shared<CachedLatentAttention>(state, layer);
+  return std::make_shared<SelfAttention>(state, layer);
+}
+
+}  // namespace weft
