@@ -75,7 +75,7 @@ class BlockReader : NotCopied {
   const File& file_;
   /// Only to ask which pages are in the cache.
   std::byte* mapped_ = nullptr;
-  int disk_ = -1;
+  OwnedDescriptor disk_;
 };
 
 /// Reads that are under way at once: two ranks reach a disk's 1.9 GB/s with 4 blocks in flight
