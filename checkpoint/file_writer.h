@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "checkpoint/blocks.h"
-#include "checkpoint/rank_file.h"
+#include "checkpoint/manifest.h"
 #include "weft/export.h"
 #include "weft/extend/descriptor.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/rank_file.h"
+#include "checkpoint/manifest.h"
 
 #include <algorithm>
 #include <array>

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "checkpoint/blocks.h"
-#include "checkpoint/runs.h"
 #include "checkpoint/source.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"

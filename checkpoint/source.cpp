@@ -9,7 +9,6 @@
 #include <range/v3/view/transform.hpp>
 #include <set>
 
-#include "checkpoint/runs.h"
 #include "weft/error.h"
 #include "weft/extend/json.h"
 

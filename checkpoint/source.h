@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/rank_file.h"
+#include "checkpoint/manifest.h"
 #include "weft/checkpoint.h"
 #include "weft/extend/file.h"
 #include "weft/extend/pattern.h"
@@ -140,6 +140,10 @@ struct Wish {
   /// No other rank wants them: what is read once need not stay in the page cache.
   bool is_own = false;
 };
+
+/// Proves that `boxes`, each inside `wanted`, together hold each element of it exactly once.
+/// std::invalid_argument "checkpoint: <what>: ..." with the first hole's or overlap's sizes.
+void check_covers_once(const std::string& what, const Box& wanted, const std::vector<Box>& boxes);
 
 /// Fills all wishes. Each is first proven to be filled exactly once; each file is read once, by its
 /// blocks that hold something wanted, a few at a time; where there are checksums they are checked.

@@ -8,9 +8,8 @@
 #include <string>
 
 #include "checkpoint/manifest.h"
-#include "checkpoint/rank_file.h"
-#include "checkpoint/runs.h"
 #include "checkpoint/safetensors_header.h"
+#include "checkpoint/source.h"
 
 namespace weft {
 

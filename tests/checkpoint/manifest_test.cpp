@@ -6,8 +6,7 @@
 #include <sstream>
 
 #include "checkpoint/blocks.h"
-#include "checkpoint/rank_file.h"
-#include "checkpoint/runs.h"
+#include "checkpoint/source.h"
 #include "tests/support/scratch.h"
 
 namespace weft {
