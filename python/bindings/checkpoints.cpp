@@ -28,20 +28,8 @@ static void bind_training_state(py::module_& m) {
            "name"_a, "part"_a);
   def(training_state_class, "add_random(name='random')", "The state of this rank's random numbers",
       [](TrainingState& self, const std::string& name) {
-        // Uses the state of the calling rank: this object may outlive the rank that made it.
-        self.add(name, {.give =
-                            [] {
-                              const RandomState& random = Context::current().random;
-                              return StateDict{{},
-                                               {{"seed", static_cast<int64_t>(random.seed)},
-                                                {"stream", static_cast<int64_t>(random.stream)}}};
-                            },
-                        .take =
-                            [](const Numbers& numbers) {
-                              Context::current().random = {
-                                  static_cast<uint64_t>(numbers.at("seed")),
-                                  static_cast<uint64_t>(numbers.at("stream"))};
-                            }});
+        // That of the calling rank: this object may outlive the rank that made it.
+        self.add(name, []() -> RandomState& { return Context::current().random; });
       });
   def(training_state_class, "add_numbers(name, give, take, *, takes_any=False)",
       "Whole numbers by name, equal on all ranks: give() returns them as a dict, take(dict) gets "
