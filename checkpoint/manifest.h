@@ -168,12 +168,4 @@ class RankFiles {
 /// when there is no such place.
 bool hash_header(std::string before_data, uint64_t& hash);
 
-/// Keys of the header's __metadata__.
-inline constexpr const char* kManifestKey = "weft";
-inline constexpr const char* kRankKey = "weft.rank";
-inline constexpr const char* kBlocksKey = "weft.blocks";
-/// From format 2 on: NonFinite's two numbers, 16 hex digits each.
-inline constexpr const char* kFiniteKey = "weft.finite";
-inline constexpr const char* kHeaderKey = "weft.header";
-
 }  // namespace weft
