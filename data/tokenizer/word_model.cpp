@@ -201,13 +201,12 @@ void Bpe::merge_few(std::vector<int32_t>& ids, size_t from) const {
   ids.resize(from + count);
 }
 
-/// A piece of a long word, in a list; a merged one has the id -1.
-struct Bpe::Part {
-  int32_t id;
-  size_t previous, next;
-};
-
 void Bpe::merge_many(std::vector<int32_t>& ids, size_t from) const {
+  /// A piece of a long word, in a list; a merged one has the id -1.
+  struct Part {
+    int32_t id;
+    size_t previous, next;
+  };
   struct Candidate {
     int32_t rank, result;
     size_t at;
