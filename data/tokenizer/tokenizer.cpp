@@ -17,6 +17,19 @@ using text::TextModel;
 
 namespace text {
 
+void set_token(const std::string& what, TextModel& model, const std::string& token, int64_t id) {
+  if (id < 0 || id >= kMostTokens) {
+    fail(what, ": the id of ", in_quotes(token), " is ", id, ", expected 0 to ", kMostTokens - 1);
+  }
+  const auto index = static_cast<size_t>(id);
+  if (index >= model.tokens.size()) {
+    model.tokens.resize(index + 1);
+    model.special.resize(index + 1);
+  }
+  model.tokens[index] = token;
+  model.ids.insert_or_assign(token, static_cast<int32_t>(id));
+}
+
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
   std::vector<DoubleArray::Entry> entries;
   for (const AddedToken& token : tokens_) {
