@@ -160,10 +160,9 @@ class SavedSource final : public CheckpointSource {
 
   std::vector<StoredBox> boxes_of(const std::string& name) const override {
     const size_t tensor = numbers_of_tensors_.at(name);
-    const Ownership& ownership = world_->ownership();
     std::vector<StoredBox> boxes;
-    for (const auto& [i, box] : ranges::views::enumerate(ownership.boxes_of(tensor))) {
-      boxes.push_back({static_cast<size_t>(ownership.owner(tensor, i)), box});
+    for (const auto& [i, box] : ranges::views::enumerate(world_->boxes_of(tensor))) {
+      boxes.push_back({static_cast<size_t>(world_->owner(tensor, i)), box});
     }
     return boxes;
   }

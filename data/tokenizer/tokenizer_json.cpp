@@ -242,12 +242,12 @@ static void read_added(const JsonPart& part, TextModel& model) {
   std::vector<AddedToken> plain, normalized;
   for (const JsonPart& entry : part.elements()) {
     AddedToken token = added_token(entry);
-    token.normalized = entry.flag("normalized", false);
+    const bool is_normalized = entry.flag("normalized", false);
     const int64_t id = entry.whole("id");
     set_token(part.what(), model, token.content, id);
     token.id = static_cast<int32_t>(id);
     model.special[static_cast<size_t>(id)] = token.special;
-    if (token.normalized) {
+    if (is_normalized) {
       std::string scratch;
       token.content = std::string(model.normalizer.apply(token.content, scratch));
       if (token.content.size() > std::max(kLongestPiece, entry.text("content").size())) {
@@ -256,7 +256,7 @@ static void read_added(const JsonPart& part, TextModel& model) {
       }
       model.tokens[static_cast<size_t>(id)] = token.content;
     }
-    (token.normalized ? normalized : plain).push_back(std::move(token));
+    (is_normalized ? normalized : plain).push_back(std::move(token));
   }
   model.added = AddedTokens(std::move(plain));
   model.added_normalized = AddedTokens(std::move(normalized));

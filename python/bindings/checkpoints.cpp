@@ -6,6 +6,7 @@
 #include "python/bindings/bindings.h"
 #include "python/bindings/fields.h"
 #include "python/bindings/modules.h"
+#include "weft/extend/saved_model.h"
 #include "weft/hugging_face.h"
 #include "weft/state_dict.h"
 
@@ -49,6 +50,10 @@ static void bind_training_state(py::module_& m) {
                         .takes_any_numbers = takes_any});
       });
   training_state_class.def("state_dict", &TrainingState::state_dict, Released());
+  def(m, "config_numbers(config)",
+      "The numbers that a checkpoint of `weft train` holds of a config, by their names below "
+      "'config/'",
+      &config_numbers);
 }
 
 static void bind_state_dicts(py::module_& m) {
