@@ -50,10 +50,7 @@ static void bind_training_state(py::module_& m) {
                         .takes_any_numbers = takes_any});
       });
   training_state_class.def("state_dict", &TrainingState::state_dict, Released());
-  def(m, "config_numbers(config)",
-      "The numbers that a checkpoint of `weft train` holds of a config, by their names below "
-      "'config/'",
-      &config_numbers);
+  def(m, "_config_numbers(config)", &config_numbers);
 }
 
 static void bind_state_dicts(py::module_& m) {

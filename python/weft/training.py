@@ -22,7 +22,7 @@ class LlamaRun:
         self.state.add_random("random")
         self.state.add_numbers("step", lambda: counter, counter.update)
         # Checkpoints written before there were other families lack the choices.
-        self._add_fixed("config", "model", _weft.config_numbers(model.config))
+        self._add_fixed("config", "model", _weft._config_numbers(model.config))
         # The program saves more of a run: learning rate, data, ...; it compares what it finds.
         run = {"seed": seed, "batch": batch, "seq": seq, "tokens": tokens}
         self._add_fixed("run", "run", run)
