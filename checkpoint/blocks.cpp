@@ -12,8 +12,6 @@
 #include <mutex>
 #include <thread>
 
-#include "weft/extend/descriptor.h"
-
 // Compiled into this file, so that the hash uses the vectors of the processor we compile for.
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -73,18 +71,15 @@ bool parse_hex(const std::string& text, std::vector<uint64_t>& hashes) {
 // Each of the two calls may fail: then the file is read as any other. The mapping may not be
 // touched (a file that becomes shorter would end the process by SIGBUS); mincore needs no more.
 BlockReader::BlockReader(const File& file)
-    : file_(file),
-      disk_(above_standard(
-          ::open(file.path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_DIRECT))) {
-  if (disk_ < 0 || file.size() == 0) return;
+    : file_(file), disk_(opened_descriptor(file.path(), O_RDONLY | O_NONBLOCK | O_DIRECT)) {
+  if (disk_.get() < 0 || file.size() == 0) return;
   const auto bytes = static_cast<size_t>(file.size());
-  void* const start = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE, disk_, 0);
+  void* const start = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE, disk_.get(), 0);
   if (start != MAP_FAILED) mapped_ = static_cast<std::byte*>(start);
 }
 
 BlockReader::~BlockReader() {
   if (mapped_) ::munmap(mapped_, static_cast<size_t>(file_.size()));
-  if (disk_ >= 0) ::close(disk_);
 }
 
 /// Asks which pages are in the cache and touches none.
@@ -101,10 +96,10 @@ bool BlockReader::is_cached(int64_t offset, size_t bytes) const {
 
 bool BlockReader::read_past_cache(int64_t offset, int64_t bytes, std::byte* into) const {
   constexpr auto alignment = static_cast<int64_t>(BlockBuffer::kAlignment);
-  if (disk_ < 0 || offset % alignment != 0) return false;
+  if (disk_.get() < 0 || offset % alignment != 0) return false;
   if (is_cached(offset, static_cast<size_t>(bytes))) return false;
   const int64_t whole = (bytes + alignment - 1) / alignment * alignment;
-  return ::pread(disk_, into, static_cast<size_t>(whole), offset) >= bytes;
+  return ::pread(disk_.get(), into, static_cast<size_t>(whole), offset) >= bytes;
 }
 
 std::span<const std::byte> BlockReader::read(int64_t offset, int64_t bytes,

@@ -21,13 +21,10 @@ namespace weft {
 static constexpr size_t kPiece = size_t{1} << 18;
 
 void sync_directory(const std::string& path) {
-  const auto descriptor = static_cast<int>(
-      TEMP_FAILURE_RETRY(above_standard(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC))));
-  if (descriptor < 0) fail_call("open", "checkpoint: ", path, ": ", std::strerror(errno));
-  const bool failed = TEMP_FAILURE_RETRY(::fsync(descriptor)) != 0;
-  const int reason = errno;
-  ::close(descriptor);
-  if (failed) fail_call("fsync", "checkpoint: ", path, ": ", std::strerror(reason));
+  const OwnedDescriptor opened = opened_descriptor(path, O_RDONLY | O_DIRECTORY);
+  if (opened.get() < 0) fail_call("open", "checkpoint: ", path, ": ", std::strerror(errno));
+  if (TEMP_FAILURE_RETRY(::fsync(opened.get())) == 0) return;
+  fail_call("fsync", "checkpoint: ", path, ": ", std::strerror(errno));
 }
 
 /// 0, or the errno that says why `path` is not a directory.
@@ -80,39 +77,32 @@ void rename_to_new(const std::string& from, const std::string& to) {
 WrittenFile::WrittenFile(std::string what, std::string path, int flags, bool past_cache)
     : what_(std::move(what)), path_(std::move(path)), is_past_cache_(past_cache) {
   open_standard_descriptors();
-  const auto open = [&] {
-    const int all_flags =
-        O_WRONLY | O_CLOEXEC | O_NOFOLLOW | flags | (is_past_cache_ ? O_DIRECT : 0);
-    return static_cast<int>(
-        TEMP_FAILURE_RETRY(above_standard(::open(path_.c_str(), all_flags, 0666))));
-  };
-  descriptor_ = open();
-  if (descriptor_ < 0 && errno == EINVAL && std::exchange(is_past_cache_, false)) {
-    descriptor_ = open();
+  flags |= O_WRONLY | O_NOFOLLOW;
+  descriptor_ = opened_descriptor(path_, flags | (is_past_cache_ ? O_DIRECT : 0));
+  if (descriptor_.get() < 0 && errno == EINVAL && std::exchange(is_past_cache_, false)) {
+    descriptor_ = opened_descriptor(path_, flags);
   }
-  if (descriptor_ < 0) fail_file("open");
+  if (descriptor_.get() < 0) fail_file("open");
 }
-
-WrittenFile::~WrittenFile() { ::close(descriptor_); }
 
 void WrittenFile::fail_file(const char* call) const {
   fail_call(call, what_, ": ", path_, ": ", std::strerror(errno));
 }
 
 bool WrittenFile::reserve(int64_t bytes) const {
-  return TEMP_FAILURE_RETRY(::fallocate(descriptor_, 0, 0, bytes)) == 0;
+  return TEMP_FAILURE_RETRY(::fallocate(descriptor_.get(), 0, 0, bytes)) == 0;
 }
 
 void WrittenFile::use_cache() {
   if (!std::exchange(is_past_cache_, false)) return;
-  const int flags = ::fcntl(descriptor_, F_GETFL);
-  if (flags < 0 || ::fcntl(descriptor_, F_SETFL, flags & ~O_DIRECT) != 0) fail_file("fcntl");
+  const int flags = ::fcntl(descriptor_.get(), F_GETFL);
+  if (flags < 0 || ::fcntl(descriptor_.get(), F_SETFL, flags & ~O_DIRECT) != 0) fail_file("fcntl");
 }
 
 void WrittenFile::write(int64_t offset, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t done =
-        TEMP_FAILURE_RETRY(::pwrite(descriptor_, bytes.data(), bytes.size(), offset));
+        TEMP_FAILURE_RETRY(::pwrite(descriptor_.get(), bytes.data(), bytes.size(), offset));
     if (done < 0 && errno == EINVAL && is_past_cache_) {
       use_cache();
       continue;
@@ -127,7 +117,7 @@ void WrittenFile::write(int64_t offset, std::span<const std::byte> bytes) {
 }
 
 void WrittenFile::sync() const {
-  if (TEMP_FAILURE_RETRY(::fsync(descriptor_)) != 0) fail_file("fsync");
+  if (TEMP_FAILURE_RETRY(::fsync(descriptor_.get())) != 0) fail_file("fsync");
 }
 
 FileWriter::FileWriter(const std::string& directory, const RankFiles& files, int rank)

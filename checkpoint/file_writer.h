@@ -9,8 +9,9 @@
 #include <vector>
 
 #include "checkpoint/blocks.h"
-#include "checkpoint/rank_file.h"
+#include "checkpoint/manifest.h"
 #include "weft/export.h"
+#include "weft/extend/descriptor.h"
 
 namespace weft {
 
@@ -51,7 +52,6 @@ class WrittenFile : NotCopied {
  public:
   /// Bypasses the page cache if `past_cache`, where the file system supports it.
   WrittenFile(std::string what, std::string path, int flags, bool past_cache = false);
-  ~WrittenFile();
 
   /// Allocates the first `bytes` bytes; false, with errno, when the system cannot.
   bool reserve(int64_t bytes) const;
@@ -63,7 +63,7 @@ class WrittenFile : NotCopied {
   [[noreturn]] void fail_file(const char* call) const;
 
   std::string what_, path_;
-  int descriptor_;
+  OwnedDescriptor descriptor_;
   bool is_past_cache_;
 };
 

@@ -144,6 +144,24 @@ std::string saved_text(const std::string& key, const std::map<std::string, int64
   return std::ranges::all_of(text, is_plain) ? text : in_quotes(text);
 }
 
+std::string saved_choices(const TransformerConfig& config) {
+  OrderedJson json = OrderedJson::parse(config_json(config));
+  json.erase("initializer_range");
+  if (config.rope_scaling.kind != RopeScalingKind::dynamic) {
+    json.erase("max_position_embeddings"), json.erase("n_positions");
+  }
+  return json.dump();
+}
+
+std::map<std::string, int64_t> config_numbers(const TransformerConfig& config) {
+  std::map<std::string, int64_t> numbers{{"max_sequence", config.max_sequence}};
+  for_saved_sizes(config, [&]<class Size>(const char* name, const Size& size) {
+    numbers.emplace(name, std::bit_cast<int64_t>(SavedSize<Size>{size}));
+  });
+  save_text("config", saved_choices(config), numbers);
+  return numbers;
+}
+
 TransformerConfig saved_config(const std::map<std::string, int64_t>& numbers,
                                const std::string& checkpoint) {
   const auto number = [&](const std::string& name) {
@@ -155,24 +173,17 @@ TransformerConfig saved_config(const std::map<std::string, int64_t>& numbers,
     }
     return found->second;
   };
+  TransformerConfig config;
   const std::string choices = saved_text("config/config", numbers);
   if (!choices.empty()) {
-    TransformerConfig config = transformer_config_of(choices, checkpoint);
-    config.max_sequence = number("max_sequence");
-    return config;
+    config = transformer_config_of(choices, checkpoint);
+  } else {  // written before there were other families
+    for_saved_sizes(config, [&]<class Size>(const char* name, Size& size) {
+      size = static_cast<Size>(std::bit_cast<SavedSize<Size>>(number(name)));
+    });
   }
-  // Written before there were other families.
-  return {.dim = number("dim"),
-          .layers = number("layers"),
-          .heads = number("heads"),
-          .kv_heads = number("kv_heads"),
-          .head_dim = number("head_dim"),
-          .ffn = number("ffn"),
-          .vocabulary = number("vocabulary"),
-          .max_sequence = number("max_sequence"),
-          .rope_theta = std::bit_cast<double>(number("rope_theta")),
-          .norm_eps = std::bit_cast<double>(number("norm_eps")),
-          .tied = number("tied") != 0};
+  config.max_sequence = number("max_sequence");
+  return config;
 }
 
 static constexpr const char* kConfigName = "config.json";

@@ -23,6 +23,11 @@ template <class... Parts>
   throw BadFile(Verdict::corrupt, concat("checkpoint: ", path, ": ", parts...), path);
 }
 
+OpenedFile::OpenedFile(const std::string& path)
+    : file("checkpoint", path), tensors(path), data_start(file.size()) {
+  for (const SafetensorsEntry& entry : tensors.entries()) data_start -= entry.bytes;
+}
+
 void OpenedFile::check_block(int64_t number, const std::function<uint64_t()>& read) const {
   std::string mistake;
   try {
@@ -47,7 +52,7 @@ std::string OpenedFile::tensor_in(int64_t block) const {
 static void check_header_hash(const OpenedFile& opened) {
   const std::string& path = opened.file.path();
   const auto& metadata = opened.tensors.metadata();
-  const auto stated = metadata.find(kHeaderKey);
+  const auto stated = metadata.find("weft.header");
   std::vector<uint64_t> hash;
   uint64_t actual = 0;
   const bool known = stated != metadata.end() && parse_hex(stated->second, hash) &&
@@ -55,14 +60,6 @@ static void check_header_hash(const OpenedFile& opened) {
                      hash_header(opened.file.text(0, opened.data_start), actual);
   if (!known) fail_corrupt(path, "the header has no checksum");
   if (actual != hash[0]) fail_corrupt(path, "the header does not have its checksum");
-}
-
-static OpenedFile opened_as_it_is(const std::string& path) {
-  OpenedFile opened{File("checkpoint", path), SafetensorsFile(path), 0, {}, {}, {}};
-  int64_t bytes = 0;
-  for (const SafetensorsEntry& entry : opened.tensors.entries()) bytes += entry.bytes;
-  opened.data_start = opened.file.size() - bytes;
-  return opened;
 }
 
 static std::shared_ptr<OpenedFile> opened_safetensors(const std::string& path) {
@@ -79,7 +76,7 @@ static std::shared_ptr<OpenedFile> opened_safetensors(const std::string& path) {
     fail_call("access", "checkpoint: ", path, ": ", std::strerror(errno));
   }
   try {
-    return std::make_shared<OpenedFile>(opened_as_it_is(path));
+    return std::make_shared<OpenedFile>(path);
   } catch (const std::invalid_argument& error) {
     throw BadFile(Verdict::corrupt, error.what(), path);
   }
@@ -89,15 +86,14 @@ std::shared_ptr<const OpenedFile> open_rank_file(const std::string& path) {
   const auto opened = opened_safetensors(path);
   check_header_hash(*opened);
   const auto& metadata = opened->tensors.metadata();
-  for (const char* key : {kManifestKey, kBlocksKey, kRankKey}) {
+  for (const char* key : {"weft", "weft.blocks", "weft.rank"}) {
     if (!metadata.contains(key)) fail_corrupt(path, "the header has no ", in_quotes(key));
   }
-  opened->manifest_text = metadata.at(kManifestKey);
   const auto blocks = static_cast<size_t>(blocks_in(opened->data_bytes()));
-  if (!parse_hex(metadata.at(kBlocksKey), opened->hashes) || opened->hashes.size() != blocks) {
+  if (!parse_hex(metadata.at("weft.blocks"), opened->hashes) || opened->hashes.size() != blocks) {
     fail_corrupt(path, "the checksums are not those of ", blocks, " blocks");
   }
-  const auto finite = metadata.find(kFiniteKey);
+  const auto finite = metadata.find("weft.finite");
   if (finite == metadata.end()) return opened;
   std::vector<uint64_t> numbers;
   if (!parse_hex(finite->second, numbers) || numbers.size() != 2) {
@@ -123,8 +119,8 @@ static bool has_entries(const OpenedFile& opened, const RankFiles& world, int ra
 
 void check_rank_file(const OpenedFile& opened, const RankFiles& world, int rank) {
   const std::string& path = opened.file.path();
-  const std::string& own_rank = opened.tensors.metadata().at(kRankKey);
-  if (opened.manifest_text != world.manifest_text() || own_rank != std::to_string(rank)) {
+  const std::string& own_rank = opened.tensors.metadata().at("weft.rank");
+  if (opened.manifest_text() != world.manifest_text() || own_rank != std::to_string(rank)) {
     throw BadFile(Verdict::mixed,
                   concat("checkpoint: ", path, " is not of step ", world.manifest().step,
                          " of generation ", world.manifest().generation, ", rank ", rank, " of ",
@@ -140,10 +136,6 @@ void check_rank_file(const OpenedFile& opened, const RankFiles& world, int rank)
   if (!has_entries(opened, world, rank)) {
     fail_corrupt(path, "its tensors are not those that its manifest says");
   }
-}
-
-std::shared_ptr<const OpenedFile> open_foreign_file(const std::string& path) {
-  return std::make_shared<const OpenedFile>(opened_as_it_is(path));
 }
 
 std::string_view name_of(Verdict verdict) {

@@ -22,7 +22,6 @@
 #include "checkpoint/manifest.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
-#include "weft/extend/descriptor.h"
 #include "weft/warnings.h"
 
 namespace weft {
@@ -126,10 +125,8 @@ static std::string in_words(const Holder& holder) {
                 holder.job.empty() ? "" : concat(", job ", in_quotes(holder.job)));
 }
 
-/// Returns -1 and errno when it fails.
-static int open_lease(const std::string& path, int flags) {
-  return above_standard(static_cast<int>(TEMP_FAILURE_RETRY(
-      ::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666))));
+static OwnedDescriptor open_lease(const std::string& path, int flags) {
+  return opened_descriptor(path, flags | O_NOFOLLOW | O_NONBLOCK);
 }
 
 static std::string lease_path(const std::string& directory, int64_t number) {
@@ -140,14 +137,12 @@ static std::string lease_path(const std::string& directory, int64_t number) {
 
 /// "" where it is gone, or not written yet.
 static std::string read_lease(const std::string& path) {
-  const int descriptor = open_lease(path, O_RDONLY);
-  if (descriptor < 0 && (errno == ENOENT || errno == ESTALE)) return {};
-  if (descriptor < 0) fail_call("open", "lease: ", path, ": ", std::strerror(errno));
+  const OwnedDescriptor file = open_lease(path, O_RDONLY);
+  if (file.get() < 0 && (errno == ENOENT || errno == ESTALE)) return {};
+  if (file.get() < 0) fail_call("open", "lease: ", path, ": ", std::strerror(errno));
   std::string text(kLeaseBytes, '\0');
-  const ssize_t got = TEMP_FAILURE_RETRY(::pread(descriptor, text.data(), text.size(), 0));
-  const int reason = errno;
-  ::close(descriptor);
-  if (got < 0) fail_call("pread", "lease: ", path, ": ", std::strerror(reason));
+  const ssize_t got = TEMP_FAILURE_RETRY(::pread(file.get(), text.data(), text.size(), 0));
+  if (got < 0) fail_call("pread", "lease: ", path, ": ", std::strerror(errno));
   text.resize(static_cast<size_t>(got));
   return text;
 }
@@ -241,13 +236,11 @@ bool Lease::take() {
 /// Exactly one process creates a number. Those before it go: their holders find them missing.
 bool Lease::claim(int64_t number) {
   const std::string path = lease_path(directory_, number);
-  const int descriptor = open_lease(path, O_WRONLY | O_CREAT | O_EXCL);
-  if (descriptor < 0 && errno == EEXIST) return false;
-  if (descriptor < 0) fail_call("open", "lease: ", path, ": ", std::strerror(errno));
+  OwnedDescriptor file = open_lease(path, O_WRONLY | O_CREAT | O_EXCL);
+  if (file.get() < 0 && errno == EEXIST) return false;
+  if (file.get() < 0) fail_call("open", "lease: ", path, ": ", std::strerror(errno));
   try {
-    if (!write(descriptor)) {
-      fail_call("pwrite", "lease: ", path, ": ", std::strerror(errno));
-    }
+    if (!write(file)) fail_call("pwrite", "lease: ", path, ": ", std::strerror(errno));
     if (newest_lease_in(directory_, number) == number) {
       number_ = number;
       renewal_->thread = std::thread([this] { keep_alive(); });
@@ -264,7 +257,7 @@ bool Lease::claim(int64_t number) {
 }
 
 /// Writes all of it and closes the descriptor.
-bool Lease::write(int descriptor) {
+bool Lease::write(OwnedDescriptor& file) {
   const Holder own = this_process();
   const nlohmann::ordered_json json{{"state", is_ending_ ? "free" : "held"},
                                     {"count", ++count_},
@@ -283,12 +276,12 @@ bool Lease::write(int descriptor) {
   size_t done = 0;
   while (done < text.size()) {
     const ssize_t n = TEMP_FAILURE_RETRY(
-        ::pwrite(descriptor, text.data() + done, text.size() - done, static_cast<off_t>(done)));
+        ::pwrite(file.get(), text.data() + done, text.size() - done, static_cast<off_t>(done)));
     if (n <= 0) break;
     done += static_cast<size_t>(n);
   }
   const int reason = errno;
-  const bool closed = ::close(descriptor) == 0;
+  const bool closed = ::close(file.release()) == 0;
   if (closed) errno = reason;
   return closed && done == text.size();
 }
@@ -303,8 +296,8 @@ void Lease::renew() {
   } catch (const std::runtime_error&) {
     return;
   }
-  const int descriptor = open_lease(path, O_WRONLY);
-  if (descriptor >= 0) write(descriptor);
+  OwnedDescriptor file = open_lease(path, O_WRONLY);
+  if (file.get() >= 0) write(file);
 }
 
 void Lease::keep_alive() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/rank_file.h"
+#include "checkpoint/manifest.h"
 
 #include <algorithm>
 #include <array>
@@ -59,35 +59,35 @@ static bool is_shared(const Partition& partition) {
                      [](const auto& holders) { return holders.size() > 1; });
 }
 
-Ownership::Ownership(const Manifest& manifest) {
+void RankFiles::cut_tensors() {
   constexpr int64_t most = int64_t{1} << 28;
-  const auto tensors = static_cast<int64_t>(manifest.tensors.size());
-  if (tensors * manifest.ranks > most) {
-    fail("checkpoint: it has ", tensors, " tensors on ", manifest.ranks,
+  const auto tensors = static_cast<int64_t>(manifest_.tensors.size());
+  if (tensors * manifest_.ranks > most) {
+    fail("checkpoint: it has ", tensors, " tensors on ", manifest_.ranks,
          " ranks, expected at most ", most, " parts");
   }
   // A manifest of a few kilobytes may speak of any world: each partition is a list of its ranks.
   constexpr int64_t most_listed = int64_t{1} << 22;
   std::map<std::pair<size_t, std::vector<int64_t>>, std::shared_ptr<const Partition>> known;
-  for (const SavedTensor& tensor : manifest.tensors) {
+  for (const SavedTensor& tensor : manifest_.tensors) {
     auto& partition = known[{tensor.layout, {tensor.shape.begin(), tensor.shape.end()}}];
     if (!partition) {
-      if (static_cast<int64_t>(known.size()) * manifest.ranks > most_listed) {
+      if (static_cast<int64_t>(known.size()) * manifest_.ranks > most_listed) {
         fail("checkpoint: tensors have ", known.size(), " or more shapes and layouts on ",
-             manifest.ranks, " ranks, expected at most ", most_listed, " different parts");
+             manifest_.ranks, " ranks, expected at most ", most_listed, " different parts");
       }
-      partition = partition_of(manifest.layouts[tensor.layout], tensor.shape, manifest.ranks);
+      partition = partition_of(manifest_.layouts[tensor.layout], tensor.shape, manifest_.ranks);
     }
     partitions_.push_back(partition);
   }
-  owners_.resize(manifest.tensors.size());
-  bytes_.assign(static_cast<size_t>(manifest.ranks), 0);
-  give_single_holders(manifest);
-  give_shared(manifest);
+  owners_.resize(manifest_.tensors.size());
+  bytes_.assign(static_cast<size_t>(manifest_.ranks), 0);
+  give_single_holders();
+  give_shared();
 }
 
-void Ownership::give_single_holders(const Manifest& manifest) {
-  for (const auto& [partition, tensor] : views::zip(partitions_, manifest.tensors)) {
+void RankFiles::give_single_holders() {
+  for (const auto& [partition, tensor] : views::zip(partitions_, manifest_.tensors)) {
     for (const auto& [box, holders] : views::zip(partition->boxes, partition->holders)) {
       if (holders.size() > 1) continue;
       bytes_[static_cast<size_t>(holders[0])] += bytes_of_box(box, tensor.dtype);
@@ -95,12 +95,12 @@ void Ownership::give_single_holders(const Manifest& manifest) {
   }
 }
 
-void Ownership::give_shared(const Manifest& manifest) {
+void RankFiles::give_shared() {
   auto shared = views::indices(partitions_.size()) |
                 views::filter([&](size_t i) { return is_shared(*partitions_[i]); }) |
                 ranges::to<std::vector>();
   const auto first_bytes = [&](size_t i) {
-    return bytes_of_box(partitions_[i]->boxes[0], manifest.tensors[i].dtype);
+    return bytes_of_box(partitions_[i]->boxes[0], manifest_.tensors[i].dtype);
   };
   std::stable_sort(shared.begin(), shared.end(),
                    [&](size_t a, size_t b) { return first_bytes(a) > first_bytes(b); });
@@ -111,16 +111,16 @@ void Ownership::give_shared(const Manifest& manifest) {
       });
       owners_[i].push_back(owner);
       if (holders.size() == 1) continue;
-      bytes_[static_cast<size_t>(owner)] += bytes_of_box(box, manifest.tensors[i].dtype);
+      bytes_[static_cast<size_t>(owner)] += bytes_of_box(box, manifest_.tensors[i].dtype);
     }
   }
 }
 
-int Ownership::owner(size_t tensor, size_t box) const {
+int RankFiles::owner(size_t tensor, size_t box) const {
   return owners_[tensor].empty() ? partitions_[tensor]->holders[box][0] : owners_[tensor][box];
 }
 
-const Box* Ownership::box_of(size_t tensor, int rank) const {
+const Box* RankFiles::box_of(size_t tensor, int rank) const {
   const Partition& partition = *partitions_[tensor];
   const int box = partition.box_of_rank[static_cast<size_t>(rank)];
   if (box < 0 || owner(tensor, static_cast<size_t>(box)) != rank) return nullptr;
@@ -155,8 +155,8 @@ struct HeaderText {
   }
 };
 
-RankFiles::RankFiles(const Manifest& manifest)
-    : manifest_(manifest), text_(text_of(manifest)), ownership_(manifest) {
+RankFiles::RankFiles(const Manifest& manifest) : manifest_(manifest), text_(text_of(manifest)) {
+  cut_tensors();
   text_in_string_ = json_string(text_);
   for (const SavedTensor& tensor : manifest_.tensors) {
     names_.push_back(json_string(tensor.name));
@@ -190,7 +190,7 @@ std::vector<RankFiles::Entry> RankFiles::entries(int rank) const {
   std::vector<Entry> entries;
   int64_t offset = 0;
   for (size_t i = 0; i < manifest_.tensors.size(); ++i) {
-    const Box* box = ownership_.box_of(i, rank);
+    const Box* box = box_of(i, rank);
     if (!box) continue;
     const int64_t bytes = bytes_of_box(*box, manifest_.tensors[i].dtype);
     entries.push_back({i, box, offset, bytes});

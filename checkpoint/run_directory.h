@@ -8,6 +8,7 @@
 #include <string>
 
 #include "weft/export.h"
+#include "weft/extend/descriptor.h"
 
 // How a run has a directory to itself, and which of the checkpoints there are its own.
 
@@ -36,7 +37,7 @@ class Lease : NotCopied {
   bool claim(int64_t number);
   void renew();
   void keep_alive();
-  bool write(int descriptor);
+  bool write(OwnedDescriptor& file);
 
   const std::string directory_;
   const std::chrono::milliseconds lifetime_;

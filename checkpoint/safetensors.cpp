@@ -15,7 +15,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "checkpoint/runs.h"
+#include "checkpoint/blocks.h"
 #include "checkpoint/safetensors_header.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "checkpoint/file_writer.h"
-#include "checkpoint/rank_file.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/run_directory.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"

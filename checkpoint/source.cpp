@@ -9,7 +9,6 @@
 #include <range/v3/view/transform.hpp>
 #include <set>
 
-#include "checkpoint/runs.h"
 #include "weft/error.h"
 #include "weft/extend/json.h"
 
@@ -68,7 +67,7 @@ int64_t stated_step(const std::string& directory, int64_t otherwise) {
     for (const std::string& name : rank_files_in(directory).names) {
       const std::string path = directory + "/" + name;
       try {
-        return parsed_manifest(path, open_rank_file(path)->manifest_text).step;
+        return parsed_manifest(path, open_rank_file(path)->manifest_text()).step;
       } catch (const std::invalid_argument&) {
         // Another file may be sound.
       }
@@ -82,7 +81,7 @@ int64_t stated_step(const std::string& directory, int64_t otherwise) {
 static std::shared_ptr<const RankFiles> world_of(const OpenedFile& opened) {
   const std::string& path = opened.file.path();
   try {
-    return std::make_shared<const RankFiles>(parsed_manifest(path, opened.manifest_text));
+    return std::make_shared<const RankFiles>(parsed_manifest(path, opened.manifest_text()));
   } catch (const std::invalid_argument& error) {
     throw BadFile(Verdict::corrupt, error.what(), path);
   }
@@ -111,7 +110,7 @@ AgreedManifest agreed_manifest(const std::string& directory, const RankFileNames
     const std::string path = directory + "/" + name;
     try {
       const auto opened = open_rank_file(path);
-      AgreedManifest& same = by_text[opened->manifest_text];
+      AgreedManifest& same = by_text[opened->manifest_text()];
       if (!same.world) same = {.world = world_of(*opened), .non_finite = NonFinite{}};
       add_file(*opened, name, same);
     } catch (const BadFile& bad) {
@@ -159,13 +158,13 @@ class SavedSource final : public CheckpointSource {
     }
   }
 
-  void for_boxes(const std::string& name,
-                 const std::function<void(const StoredBox&)>& visit) const override {
+  std::vector<StoredBox> boxes_of(const std::string& name) const override {
     const size_t tensor = numbers_of_tensors_.at(name);
-    const Ownership& ownership = world_->ownership();
-    for (const auto& [i, box] : ranges::views::enumerate(ownership.boxes_of(tensor))) {
-      visit({static_cast<size_t>(ownership.owner(tensor, i)), box});
+    std::vector<StoredBox> boxes;
+    for (const auto& [i, box] : ranges::views::enumerate(world_->boxes_of(tensor))) {
+      boxes.push_back({static_cast<size_t>(world_->owner(tensor, i)), box});
     }
+    return boxes;
   }
 
  protected:
@@ -236,14 +235,13 @@ class ShardSource final : public CheckpointSource {
     infer_shapes();
   }
 
-  void for_boxes(const std::string& name,
-                 const std::function<void(const StoredBox&)>& visit) const override {
-    std::ranges::for_each(boxes_.at(name), visit);
+  std::vector<StoredBox> boxes_of(const std::string& name) const override {
+    return boxes_.at(name);
   }
 
  protected:
   std::shared_ptr<const OpenedFile> open(size_t number) const override {
-    return open_foreign_file(files_[number]);
+    return std::make_shared<const OpenedFile>(files_[number]);
   }
 
  private:

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/rank_file.h"
+#include "checkpoint/manifest.h"
 #include "weft/checkpoint.h"
 #include "weft/extend/file.h"
 #include "weft/extend/pattern.h"
@@ -38,15 +38,19 @@ class BadFile : public std::invalid_argument {
 
 /// A file that is open, its header checked.
 struct OpenedFile {
+  /// Any safetensors file; nothing in it is hashed.
+  explicit OpenedFile(const std::string& path);
+
   File file;
   SafetensorsFile tensors;
-  int64_t data_start = 0;
+  int64_t data_start;
   /// Hashes of the blocks of the data; empty when the file has none.
   std::vector<uint64_t> hashes;
   /// Empty when the file states no count: format 1, and files that weft did not write.
   std::optional<NonFinite> non_finite;
-  std::string manifest_text;
 
+  /// Of a rank's file.
+  const std::string& manifest_text() const { return tensors.metadata().at("weft"); }
   int64_t data_bytes() const { return file.size() - data_start; }
   /// Checks block `number`, whose hash is what `read` gives. BadFile names tensor and block, of
   /// what `read` throws as well.
@@ -62,9 +66,6 @@ std::shared_ptr<const OpenedFile> open_rank_file(const std::string& path);
 /// That such a file is the one of `rank` in this world.
 void check_rank_file(const OpenedFile& opened, const RankFiles& world, int rank);
 
-/// Any safetensors file; nothing in it is hashed.
-std::shared_ptr<const OpenedFile> open_foreign_file(const std::string& path);
-
 /// Where tensors lie: in boxes, in files. Several threads may ask at once.
 class CheckpointSource {
  public:
@@ -78,9 +79,8 @@ class CheckpointSource {
   const CheckpointContents& contents() const { return contents_; }
   const std::map<std::string, Entry>& tensors() const { return contents_.tensors; }
   const std::map<std::string, int64_t>& numbers() const { return contents_.numbers; }
-  /// Calls `visit` with the boxes in which the tensor is stored.
-  virtual void for_boxes(const std::string& name,
-                         const std::function<void(const StoredBox&)>& visit) const = 0;
+  /// The boxes in which the tensor is stored.
+  virtual std::vector<StoredBox> boxes_of(const std::string& name) const = 0;
   /// Opens it, and keeps the last few open.
   std::shared_ptr<const OpenedFile> file(size_t number) const;
   const std::string& path() const { return path_; }
@@ -140,6 +140,10 @@ struct Wish {
   /// No other rank wants them: what is read once need not stay in the page cache.
   bool is_own = false;
 };
+
+/// Proves that `boxes`, each inside `wanted`, together hold each element of it exactly once.
+/// std::invalid_argument "checkpoint: <what>: ..." with the first hole's or overlap's sizes.
+void check_covers_once(const std::string& what, const Box& wanted, const std::vector<Box>& boxes);
 
 /// Fills all wishes. Each is first proven to be filled exactly once; each file is read once, by its
 /// blocks that hold something wanted, a few at a time; where there are checksums they are checked.

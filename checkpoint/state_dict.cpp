@@ -241,14 +241,18 @@ void TrainingState::add(const std::string& name, int64_t& number) {
 }
 
 void TrainingState::add(const std::string& name, RandomState& random) {
-  const auto give = [&random] {
+  add(name, [&random]() -> RandomState& { return random; });
+}
+
+void TrainingState::add(const std::string& name, const std::function<RandomState&()>& random) {
+  const auto give = [random] {
     return StateDict{{},
-                     {{"seed", std::bit_cast<int64_t>(random.seed)},
-                      {"stream", std::bit_cast<int64_t>(random.stream)}}};
+                     {{"seed", std::bit_cast<int64_t>(random().seed)},
+                      {"stream", std::bit_cast<int64_t>(random().stream)}}};
   };
-  add(name, Part{.give = give, .take = [&random](const auto& numbers) {
-                   random = {std::bit_cast<uint64_t>(numbers.at("seed")),
-                             std::bit_cast<uint64_t>(numbers.at("stream"))};
+  add(name, Part{.give = give, .take = [random](const auto& numbers) {
+                   random() = {std::bit_cast<uint64_t>(numbers.at("seed")),
+                               std::bit_cast<uint64_t>(numbers.at("stream"))};
                  }});
 }
 

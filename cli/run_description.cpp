@@ -6,7 +6,6 @@
 #include <charconv>
 #include <cstddef>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 #include <system_error>
@@ -164,29 +163,12 @@ WarmupCosine schedule_of(const TrainOptions& options) {
   return {options.learning_rate, warmup, options.steps, options.learning_rate / 10};
 }
 
-static std::string choices_of(const TransformerConfig& config) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::parse(config_json(config));
-  json.erase("initializer_range");
-  if (config.rope_scaling.kind != RopeScalingKind::dynamic) {
-    json.erase("max_position_embeddings"), json.erase("n_positions");
-  }
-  return json.dump();
-}
-
 void add_model(const TransformerConfig& config, RunDescription& run) {
-  const std::pair<const char*, int64_t> sizes[] = {{"dim", config.dim},
-                                                   {"layers", config.layers},
-                                                   {"heads", config.heads},
-                                                   {"kv_heads", config.kv_heads},
-                                                   {"head_dim", config.head_dim},
-                                                   {"ffn", config.ffn},
-                                                   {"vocabulary", config.vocabulary},
-                                                   {"tied", config.tied}};
   const std::string model(kModel);
-  for (const auto& [name, size] : sizes) run.add({model + name, size, Resumed::refused});
-  run.add({model + "rope_theta", config.rope_theta, Resumed::refused});
-  run.add({model + "norm_eps", config.norm_eps, Resumed::refused});
-  run.add({model + kChoices, choices_of(config), Resumed::refused});
+  for_saved_sizes(config, [&]<class Size>(const char* name, const Size& size) {
+    run.add({model + name, SavedSize<Size>{size}, Resumed::refused});
+  });
+  run.add({model + kChoices, saved_choices(config), Resumed::refused});
   run.add({model + "max_sequence", config.max_sequence, Resumed::noted, "it bounds rows only"});
   run.add({model + "deviation", config.deviation});
 }

@@ -15,9 +15,7 @@ static bool is_stripped(char32_t value) {
 }
 
 static std::string_view without_line_ends(std::string_view text, bool left, bool right) {
-  while (left && text.starts_with('\n')) text.remove_prefix(1);
-  while (right && text.ends_with('\n')) text.remove_suffix(1);
-  return text;
+  return stripped(text, left, right, [](char32_t value) { return value == '\n'; });
 }
 
 /// The texts that stand for the names in braces.
@@ -114,7 +112,7 @@ class ChatWriter {
       : form_(form), messages_(messages), names_(std::move(names)), thinks_(thinking) {}
 
   std::string text(bool generation_prompt) {
-    write(form_.start, {});
+    write(form_.start);
     if (messages_[0].role == "system") system_ = messages_[0].content;
     if (form_.thoughts == Thoughts::smollm3) {
       write_switching_system();
@@ -126,7 +124,7 @@ class ChatWriter {
       if (messages_[i].role == "user") write_user(i);
       if (messages_[i].role == "assistant") write_assistant(i, question);
     }
-    write(generation_prompt ? form_.generation : form_.end, {});
+    write(generation_prompt ? form_.generation : form_.end);
     return std::move(text_);
   }
 
@@ -135,12 +133,16 @@ class ChatWriter {
   using Trim = ChatTemplate::Trim;
   using Thoughts = ChatTemplate::Thoughts;
 
-  void write(std::string_view form, std::string_view content) {
+  void write(std::string_view form, std::string_view role = {}, std::string_view content = {}) {
     ChatNames names = names_;
+    names.emplace_back("{role}", role);
     names.emplace_back("{content}", content);
     names.emplace_back("{mode}", thinks_ ? "/think" : "/no_think");
     names.emplace_back("{thoughts}", thinks_ ? "" : form_.no_thoughts);
     append_form(text_, form, names);
+  }
+  void write_turn(const char* form, std::string_view role, std::string_view content) {
+    write(form ? form : form_.user, role, content);
   }
   std::string_view trimmed(std::string_view content, bool is_assistant) const {
     const bool trims = form_.trim == Trim::all || (form_.trim == Trim::assistant && is_assistant);
@@ -152,7 +154,7 @@ class ChatWriter {
       append_form(system_.emplace(), form_.default_system, names_);
     }
     if (!system_ || (system_->empty() && form_.skips_empty_system)) return;
-    write(form_.system, trimmed(*system_, false));
+    write_turn(form_.system, "system", trimmed(*system_, false));
   }
 
   /// The system message of SmolLM 3. One that switches thoughts is written without the switch.
@@ -163,11 +165,11 @@ class ChatWriter {
     if (denies || asks) thinks_ = !denies;
     if (overrides) remove_all(system, "/system_override");
     system = stripped(system, false, true, is_stripped);
-    if (overrides) return write(form_.overriding_system, system);
+    if (overrides) return write_turn(form_.overriding_system, "system", system);
     if (system.empty()) {
       system = thinks_ ? form_.default_system : form_.default_system_no_thoughts;
     }
-    write(form_.system, system);
+    write_turn(form_.system, "system", system);
   }
 
   void write_user(size_t at) {
@@ -175,13 +177,13 @@ class ChatWriter {
     const bool takes_system =
         system_ && ((form_.system_is == System::first_user && is_first) ||
                     (form_.system_is == System::last_user && at + 1 == messages_.size()));
-    if (!takes_system) return write(form_.user, trimmed(messages_[at].content, false));
+    if (!takes_system) return write(form_.user, "user", trimmed(messages_[at].content, false));
     const std::string_view content = messages_[at].content;
     std::string whole;
     append_form(whole, form_.system,
                 {{"{system}", *system_},
                  {"{content}", form_.trims_whole ? content : trimmed(content, false)}});
-    write(form_.user, form_.trims_whole ? trimmed(whole, false) : whole);
+    write(form_.user, "user", form_.trims_whole ? trimmed(whole, false) : whole);
   }
 
   void write_assistant(size_t at, size_t question) {
@@ -192,8 +194,8 @@ class ChatWriter {
     } else if (form_.thoughts == Thoughts::smollm3) {
       content = without_line_ends(content, true, false);
     }
-    write(is_last && form_.last_assistant ? form_.last_assistant : form_.assistant,
-          trimmed(content, true));
+    write_turn(is_last && form_.last_assistant ? form_.last_assistant : form_.assistant,
+               "assistant", trimmed(content, true));
   }
 
   const ChatTemplate& form_;

@@ -33,8 +33,6 @@ static ChatTemplate variant(ChatTemplate made, const char* name, std::vector<con
 
 static std::vector<ChatTemplate> llama_templates() {
   static constexpr const char* kTrimmed = "message['content'] | trim + '<|eot_id|>'";
-  static constexpr const char* system =
-      "<|start_header_id|>system<|end_header_id|>\n\n{content}<|eot_id|>";
   static constexpr const char* dated_system =
       "<|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\n"
       "Today Date: {date}\n\n{content}<|eot_id|>";
@@ -43,9 +41,7 @@ static std::vector<ChatTemplate> llama_templates() {
       .has = {"<|start_header_id|>", kTrimmed},
       .lacks = and_own_system({"tool", "Cutting Knowledge Date", "messages[0]", "system_message"}),
       .start = "{bos}",
-      .system = system,
-      .user = "<|start_header_id|>user<|end_header_id|>\n\n{content}<|eot_id|>",
-      .assistant = "<|start_header_id|>assistant<|end_header_id|>\n\n{content}<|eot_id|>",
+      .user = "<|start_header_id|>{role}<|end_header_id|>\n\n{content}<|eot_id|>",
       .generation = "<|start_header_id|>assistant<|end_header_id|>\n\n",
       .trim = Trim::all,
       .end_of_turn = "<|eot_id|>"};
@@ -61,8 +57,8 @@ static std::vector<ChatTemplate> llama_templates() {
   return {{.name = "llama2",
            .has = {"<<SYS>>", "bos_token + '[INST] ' + content"},
            .lacks = {"You are", "DEFAULT"},
-           .system = "<<SYS>>\n{system}\n<</SYS>>\n\n{content}",
            .user = "{bos}[INST] {content} [/INST]",
+           .system = "<<SYS>>\n{system}\n<</SYS>>\n\n{content}",
            .assistant = " {content} {eos}",
            .system_is = System::first_user,
            .trim = Trim::all,
@@ -137,7 +133,7 @@ static ChatTemplate smollm3_template(const ChatTemplate& chatml) {
               {"named SmolLM", "Knowledge Cutoff Date: June 2025", "/system_override",
                ".replace(\"/no_think\", \"\").replace(\"/think\", \"\").rstrip()"},
               {"{%- endif -%}\n  {{- \"<|im_end|>\n\" -}}"});
-  made.overriding_system = made.system;
+  made.overriding_system = made.user;
   made.system =
       "<|im_start|>system\n## Metadata\n\nKnowledge Cutoff Date: June 2025\nToday Date: {date}\n"
       "Reasoning Mode: {mode}\n\n## Custom Instructions\n\n{content}\n\n";
@@ -156,9 +152,7 @@ static std::vector<ChatTemplate> chatml_templates() {
   const ChatTemplate chatml = {.name = "chatml",
                                .has = {"'<|im_start|>' + message['role'] + '", "<|im_end|>"},
                                .lacks = and_own_system({"tool", "think", "bos_token"}),
-                               .system = "<|im_start|>system\n{content}<|im_end|>\n",
-                               .user = "<|im_start|>user\n{content}<|im_end|>\n",
-                               .assistant = "<|im_start|>assistant\n{content}<|im_end|>\n",
+                               .user = "<|im_start|>{role}\n{content}<|im_end|>\n",
                                .generation = "<|im_start|>assistant\n",
                                .end_of_turn = "<|im_end|>"};
   ChatTemplate qwen3 = variant(chatml, "qwen3",
@@ -210,9 +204,7 @@ static std::vector<ChatTemplate> other_templates() {
   const ChatTemplate phi3 = {.name = "phi3",
                              .has = {"<|end|>", "<|system|>", "{{ eos_token }}"},
                              .lacks = {"and message['content']", "tool"},
-                             .system = "<|system|>\n{content}<|end|>\n",
-                             .user = "<|user|>\n{content}<|end|>\n",
-                             .assistant = "<|assistant|>\n{content}<|end|>\n",
+                             .user = "<|{role}|>\n{content}<|end|>\n",
                              .generation = "<|assistant|>\n",
                              .end = "{eos}",
                              .end_of_turn = "<|end|>"};
@@ -225,16 +217,13 @@ static std::vector<ChatTemplate> other_templates() {
            .has = {"'<|user|>", "message['content'] + eos_token", "loop.last"},
            .lacks =
                and_own_system({"bos_token", "<|end|>", "not loop.last", "+ message['content'] }}"}),
-           .system = "<|system|>\n{content}{eos}\n",
-           .user = "<|user|>\n{content}{eos}\n",
-           .assistant = "<|assistant|>\n{content}{eos}\n",
+           .user = "<|{role}|>\n{content}{eos}\n",
            .generation = "<|assistant|>\n"},
           {.name = "olmo2",
            .has = {"bos_token", "'<|user|>", "not loop.last"},
            .lacks = and_own_system({"<|end|>"}),
            .start = "{bos}",
-           .system = "<|system|>\n{content}\n",
-           .user = "<|user|>\n{content}\n",
+           .user = "<|{role}|>\n{content}\n",
            .assistant = "<|assistant|>\n{content}{eos}\n",
            .generation = "<|assistant|>\n",
            .last_assistant = "<|assistant|>\n{content}{eos}"}};
@@ -246,9 +235,7 @@ static std::vector<ChatTemplate> granite_templates() {
       .name = "granite3",
       .has = {"'<|start_of_role|>user<|end_of_role|>' + message['content']", "<|end_of_text|>"},
       .lacks = and_own_system({"Knowledge Cutoff"}),
-      .system = "<|start_of_role|>system<|end_of_role|>{content}<|end_of_text|>\n",
-      .user = "<|start_of_role|>user<|end_of_role|>{content}<|end_of_text|>\n",
-      .assistant = "<|start_of_role|>assistant<|end_of_role|>{content}<|end_of_text|>\n",
+      .user = "<|start_of_role|>{role}<|end_of_role|>{content}<|end_of_text|>\n",
       .generation = "<|start_of_role|>assistant<|end_of_role|>",
       .end_of_turn = "<|end_of_text|>"};
   ChatTemplate granite31 = variant(
@@ -275,16 +262,16 @@ static std::vector<ChatTemplate> deepseek_templates() {
                    "'Assistant: ' + message['content'] + eos_token", "'Assistant:'"},
            .lacks = and_own_system({"tool"}),
            .start = "{bos}",
-           .system = "{content}\n\n",
            .user = "User: {content}\n\n",
+           .system = "{content}\n\n",
            .assistant = "Assistant: {content}{eos}",
            .generation = "Assistant:"},
           {.name = "deepseek-v3",
            .has = {"'<｜User｜>' + message['content']", "ns.system_prompt"},
            .lacks = {"think", "You are", "{%- for message in messages %}    "},
            .start = "{bos}",
-           .system = "{content}",
            .user = "<｜User｜>{content}",
+           .system = "{content}",
            .assistant = "<｜Assistant｜>{content}<｜end▁of▁sentence｜>",
            .generation = "<｜Assistant｜>",
            .end_of_turn = "<｜end▁of▁sentence｜>"}};

@@ -10,9 +10,10 @@
 
 namespace weft::text {
 
-/// How a family writes a conversation. In the texts {content} stands for the message, {bos} and
-/// {eos} for tokens, {date} for a date, {system} for the system message, {mode} for /think or
-/// /no_think, and {thoughts} for `no_thoughts` where the model does not think.
+/// How a family writes a conversation. In the texts {content} stands for the message, {role} for
+/// the role whose turn it is, {bos} and {eos} for tokens, {date} for a date, {system} for the
+/// system message, {mode} for /think or /no_think, and {thoughts} for `no_thoughts` where the model
+/// does not think.
 struct ChatTemplate {
   /// How a system message is written.
   enum class System {
@@ -34,8 +35,9 @@ struct ChatTemplate {
   /// Texts that the family's published Jinja template has, and texts that it does not have.
   std::vector<const char*> has = {}, lacks = {};
   const char* start = "";
-  /// The turns; `system` is the form of the user's message with it for `first_user`, `last_user`.
-  const char *system = "", *user, *assistant;
+  /// The turns, by default those of the user; `system` is the form of the user's message with it
+  /// for `first_user`, `last_user`.
+  const char *user, *system = nullptr, *assistant = nullptr;
   const char* generation = "";
   System system_is = System::turn;
   Trim trim = Trim::nothing;

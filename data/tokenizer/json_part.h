@@ -42,7 +42,7 @@ class JsonPart {
   const nlohmann::json* value_;
 };
 
-/// An added token without its id and whether it is normalized.
+/// An added token without its id.
 AddedToken added_token(const JsonPart& part);
 
 /// The most steps of a normalizer, a pre-tokenizer or a decoder.

@@ -19,8 +19,6 @@ struct AddedToken {
   std::string content = {};
   /// Left out of decoded text on demand.
   bool special = false;
-  /// Searched in the normalized text instead of the text itself.
-  bool normalized = false;
   /// Found as a whole word only.
   bool single_word = false;
   /// Whether it takes in the white space on its left or right.

@@ -107,38 +107,35 @@ class Splitter {
 
   /// Calls `next` with the parts of the piece.
   template <class Next>
-  static void for_pieces(const Split& split, std::string_view piece, const Next& next);
+  static void for_pieces(const Split& split, std::string_view piece, const Next& next) {
+    TextRange held{0, 0};
+    bool held_is_match = false;
+    const auto pass_on = [&] {
+      if (held.begin < held.end) next(piece.substr(held.begin, held.end - held.begin));
+    };
+    const auto add = [&](TextRange range, bool is_match) {
+      is_match = is_match != split.inverted;
+      if (held.begin < held.end && joins(split.behavior, is_match, held_is_match)) {
+        held.end = range.end;
+      } else {
+        pass_on();
+        held = range;
+        if (is_match && split.behavior == Split::Behavior::removed) held.end = held.begin;
+      }
+      held_is_match = is_match;
+    };
+    size_t from = 0;
+    TextRange match{};
+    while (from < piece.size() && split.find(piece, from, match)) {
+      if (from < match.begin) add({from, match.begin}, false);
+      add(match, true);
+      from = match.end;
+    }
+    if (from < piece.size()) add({from, piece.size()}, false);
+    pass_on();
+  }
 
   std::vector<Split> steps_;
 };
-
-template <class Next>
-void Splitter::for_pieces(const Split& split, std::string_view piece, const Next& next) {
-  TextRange held{0, 0};
-  bool held_is_match = false;
-  const auto pass_on = [&] {
-    if (held.begin < held.end) next(piece.substr(held.begin, held.end - held.begin));
-  };
-  const auto add = [&](TextRange range, bool is_match) {
-    is_match = is_match != split.inverted;
-    if (held.begin < held.end && joins(split.behavior, is_match, held_is_match)) {
-      held.end = range.end;
-    } else {
-      pass_on();
-      held = range;
-      if (is_match && split.behavior == Split::Behavior::removed) held.end = held.begin;
-    }
-    held_is_match = is_match;
-  };
-  size_t from = 0;
-  TextRange match{};
-  while (from < piece.size() && split.find(piece, from, match)) {
-    if (from < match.begin) add({from, match.begin}, false);
-    add(match, true);
-    from = match.end;
-  }
-  if (from < piece.size()) add({from, piece.size()}, false);
-  pass_on();
-}
 
 }  // namespace weft::text

@@ -13,10 +13,72 @@
 namespace weft {
 
 namespace fs = std::filesystem;
-using text::AddedTokens;
 using text::TextModel;
 
 namespace text {
+
+void set_token(const std::string& what, TextModel& model, const std::string& token, int64_t id) {
+  if (id < 0 || id >= kMostTokens) {
+    fail(what, ": the id of ", in_quotes(token), " is ", id, ", expected 0 to ", kMostTokens - 1);
+  }
+  const auto index = static_cast<size_t>(id);
+  if (index >= model.tokens.size()) {
+    model.tokens.resize(index + 1);
+    model.special.resize(index + 1);
+  }
+  model.tokens[index] = token;
+  model.ids.insert_or_assign(token, static_cast<int32_t>(id));
+}
+
+AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
+  std::vector<DoubleArray::Entry> entries;
+  for (const AddedToken& token : tokens_) {
+    entries.emplace_back(token.content, static_cast<int32_t>(&token - tokens_.data()));
+  }
+  tree_ = DoubleArray(std::move(entries));
+}
+
+static bool is_whole_word(std::string_view whole, size_t begin, size_t end) {
+  if (begin > 0 && is_word(code_point_at(whole, character_before(whole, begin)).value)) {
+    return false;
+  }
+  return end == whole.size() || !is_word(code_point_at(whole, end).value);
+}
+
+bool AddedTokens::find(std::string_view whole, size_t at, size_t from, Match& match) const {
+  for (; at < whole.size(); ++at) {
+    if (tree_.child(0, whole[at]) == 0) continue;
+    const std::string_view content = whole.substr(at, tree_.longest(whole.substr(at)));
+    if (content.empty()) continue;
+    const AddedToken& token = tokens_[static_cast<size_t>(tree_.find(content))];
+    size_t begin = at, end = at + content.size();
+    if (token.single_word && !is_whole_word(whole, begin, end)) {
+      at = end - 1;
+      continue;
+    }
+    match.next = end;
+    while (token.left && begin > from) {
+      const size_t before = character_before(whole, begin);
+      if (!is_white_space(code_point_at(whole, before).value)) break;
+      begin = before;
+    }
+    while (token.right && end < whole.size()) {
+      const CodePoint c = code_point_at(whole, end);
+      if (!is_white_space(c.value)) break;
+      end += c.bytes;
+    }
+    // The white space that it would take in and the token itself belong to the token before.
+    if (token.left && end <= from) {
+      at = match.next - 1;
+      continue;
+    }
+    match.begin = std::max(begin, from);
+    match.end = end;
+    match.id = token.id;
+    return true;
+  }
+  return false;
+}
 
 /// Makes text from tokens one at a time; text whose last character is incomplete is held back.
 class PieceDecoder {

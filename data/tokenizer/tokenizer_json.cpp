@@ -17,17 +17,79 @@ namespace weft::text {
 
 namespace fs = std::filesystem;
 
-void set_token(const std::string& what, TextModel& model, const std::string& token, int64_t id) {
-  if (id < 0 || id >= kMostTokens) {
-    fail(what, ": the id of ", in_quotes(token), " is ", id, ", expected 0 to ", kMostTokens - 1);
+void JsonPart::refuse(std::string_view expected) const {
+  const bool is_long = value_->is_structured();
+  const std::string actual = value_->is_string() ? in_quotes(value_->get_ref<const std::string&>())
+                             : is_long           ? concat("an ", value_->type_name())
+                                                 : value_->dump();
+  fail(what_, ": ", place_, " is ", actual, ", expected ", expected);
+}
+
+bool JsonPart::has(const char* key) const {
+  if (!value_->is_object()) refuse("an object");
+  const auto found = value_->find(key);
+  return found != value_->end() && !found->is_null();
+}
+
+JsonPart JsonPart::at(const char* key) const {
+  const std::string place = place_.empty() ? key : concat(place_, '.', key);
+  if (!has(key)) fail(what_, ": ", place, " is missing, expected a value");
+  return {what_, place, *value_->find(key)};
+}
+
+std::vector<JsonPart> JsonPart::elements() const {
+  if (!value_->is_array()) refuse("an array");
+  std::vector<JsonPart> parts;
+  parts.reserve(value_->size());
+  for (size_t i = 0; i < value_->size(); ++i) {
+    parts.emplace_back(what_, concat(place_, '[', i, ']'), (*value_)[i]);
   }
-  const auto index = static_cast<size_t>(id);
-  if (index >= model.tokens.size()) {
-    model.tokens.resize(index + 1);
-    model.special.resize(index + 1);
+  return parts;
+}
+
+const std::string& JsonPart::text() const {
+  if (!value_->is_string()) refuse("a string");
+  return value_->get_ref<const std::string&>();
+}
+
+std::string JsonPart::text(const char* key, const std::string& otherwise) const {
+  return has(key) ? text(key) : otherwise;
+}
+
+bool JsonPart::flag(const char* key, bool otherwise) const {
+  if (!has(key)) return otherwise;
+  const JsonPart part = at(key);
+  if (!part.value_->is_boolean()) part.refuse("true or false");
+  return part.value_->get<bool>();
+}
+
+int64_t JsonPart::whole() const {
+  if (!value_->is_number_integer() ||
+      (value_->is_number_unsigned() && value_->get<uint64_t>() > uint64_t{INT64_MAX})) {
+    refuse("a whole number");
   }
-  model.tokens[index] = token;
-  model.ids.insert_or_assign(token, static_cast<int32_t>(id));
+  return value_->get<int64_t>();
+}
+
+int32_t JsonPart::id_below(size_t tokens) const {
+  const int64_t id = whole();
+  if (id < 0 || id >= static_cast<int64_t>(tokens)) refuse("an id of the vocabulary");
+  return static_cast<int32_t>(id);
+}
+
+void check_steps(const JsonPart& part, size_t steps) {
+  // Each step is a call within that of the step before it, when text is cut.
+  if (steps < kMostSteps) return;
+  fail(part.what(), ": ", part.place(), " is step ", steps + 1, ", expected at most ", kMostSteps,
+       " steps");
+}
+
+AddedToken added_token(const JsonPart& part) {
+  return {.content = part.text("content"),
+          .special = part.flag("special", false),
+          .single_word = part.flag("single_word", false),
+          .left = part.flag("lstrip", false),
+          .right = part.flag("rstrip", false)};
 }
 
 /// Reads the tokens and their ids into the model, and returns them.
@@ -180,12 +242,12 @@ static void read_added(const JsonPart& part, TextModel& model) {
   std::vector<AddedToken> plain, normalized;
   for (const JsonPart& entry : part.elements()) {
     AddedToken token = added_token(entry);
-    token.normalized = entry.flag("normalized", false);
+    const bool is_normalized = entry.flag("normalized", false);
     const int64_t id = entry.whole("id");
     set_token(part.what(), model, token.content, id);
     token.id = static_cast<int32_t>(id);
     model.special[static_cast<size_t>(id)] = token.special;
-    if (token.normalized) {
+    if (is_normalized) {
       std::string scratch;
       token.content = std::string(model.normalizer.apply(token.content, scratch));
       if (token.content.size() > std::max(kLongestPiece, entry.text("content").size())) {
@@ -194,7 +256,7 @@ static void read_added(const JsonPart& part, TextModel& model) {
       }
       model.tokens[static_cast<size_t>(id)] = token.content;
     }
-    (token.normalized ? normalized : plain).push_back(std::move(token));
+    (is_normalized ? normalized : plain).push_back(std::move(token));
   }
   model.added = AddedTokens(std::move(plain));
   model.added_normalized = AddedTokens(std::move(normalized));

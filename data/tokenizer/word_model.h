@@ -94,7 +94,6 @@ class Bpe final : public WordModel {
     uint64_t pair = ~uint64_t{0};
     int32_t rank = 0, result = 0;
   };
-  struct Part;
   void add_merge(const std::string& what, const BpeSpec& spec, size_t at);
   void add_bytes(const std::string& what, const BpeSpec& spec);
   const Merge* find(int32_t left, int32_t right) const;

@@ -71,6 +71,8 @@ class WEFT_API TrainingState {
   void add(const std::string& name, int64_t& number);
   /// Keys "<part>/seed" and "<part>/stream".
   void add(const std::string& name, RandomState& random);
+  /// The same of the state that `random` returns at each save and load.
+  void add(const std::string& name, const std::function<RandomState&()>& random);
 
   /// All parts; the tensors alias. No traffic.
   StateDict state_dict() const;

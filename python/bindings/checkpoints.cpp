@@ -6,6 +6,7 @@
 #include "python/bindings/bindings.h"
 #include "python/bindings/fields.h"
 #include "python/bindings/modules.h"
+#include "weft/extend/saved_model.h"
 #include "weft/hugging_face.h"
 #include "weft/state_dict.h"
 
@@ -28,20 +29,8 @@ static void bind_training_state(py::module_& m) {
            "name"_a, "part"_a);
   def(training_state_class, "add_random(name='random')", "The state of this rank's random numbers",
       [](TrainingState& self, const std::string& name) {
-        // Uses the state of the calling rank: this object may outlive the rank that made it.
-        self.add(name, {.give =
-                            [] {
-                              const RandomState& random = Context::current().random;
-                              return StateDict{{},
-                                               {{"seed", static_cast<int64_t>(random.seed)},
-                                                {"stream", static_cast<int64_t>(random.stream)}}};
-                            },
-                        .take =
-                            [](const Numbers& numbers) {
-                              Context::current().random = {
-                                  static_cast<uint64_t>(numbers.at("seed")),
-                                  static_cast<uint64_t>(numbers.at("stream"))};
-                            }});
+        // That of the calling rank: this object may outlive the rank that made it.
+        self.add(name, []() -> RandomState& { return Context::current().random; });
       });
   def(training_state_class, "add_numbers(name, give, take, *, takes_any=False)",
       "Whole numbers by name, equal on all ranks: give() returns them as a dict, take(dict) gets "
@@ -61,6 +50,7 @@ static void bind_training_state(py::module_& m) {
                         .takes_any_numbers = takes_any});
       });
   training_state_class.def("state_dict", &TrainingState::state_dict, Released());
+  def(m, "_config_numbers(config)", &config_numbers);
 }
 
 static void bind_state_dicts(py::module_& m) {

@@ -72,26 +72,18 @@ static std::vector<int64_t> ids_of_prompt(const std::optional<Tokenizer>& tokeni
 /// A seed, or one for each prompt.
 using Seeds = std::variant<uint64_t, std::vector<uint64_t>>;
 
+static void set_seeds(GenerateOptions& options, const Seeds& seed) {
+  if (const auto* one = std::get_if<uint64_t>(&seed)) options.sampling.seed = *one;
+  if (const auto* each = std::get_if<std::vector<uint64_t>>(&seed)) options.seeds = *each;
+}
+
 static py::object generated(TransformerModel& model, const py::object& prompt,
                             const DeviceMesh& mesh, const std::optional<Tokenizer>& tokenizer,
-                            int64_t tokens, double temperature, int64_t top_k, double top_p,
-                            double min_p, double repetition_penalty, const Seeds& seed,
-                            const std::vector<int64_t>& end_ids,
                             const std::vector<std::string>& stops, const py::object& use,
-                            bool add_special, int64_t batch) {
+                            bool add_special, const GenerateOptions& options) {
   if (!tokenizer && (!stops.empty() || !use.is_none())) {
     throw py::value_error("generate: the tokenizer is None, expected one for texts");
   }
-  GenerateOptions options{.sampling = {.repetition_penalty = repetition_penalty,
-                                       .temperature = temperature,
-                                       .top_k = top_k,
-                                       .top_p = top_p,
-                                       .min_p = min_p},
-                          .tokens = tokens,
-                          .end_ids = end_ids,
-                          .batch = batch};
-  if (const auto* one = std::get_if<uint64_t>(&seed)) options.sampling.seed = *one;
-  if (const auto* each = std::get_if<std::vector<uint64_t>>(&seed)) options.seeds = *each;
   const bool is_several = is_batch(prompt);
   std::vector<std::vector<int64_t>> prompts;
   for (const py::handle one : is_several ? prompt : py::make_tuple(prompt)) {
@@ -111,26 +103,32 @@ static py::object generated(TransformerModel& model, const py::object& prompt,
 }
 
 static void bind_generation(py::module_& m) {
+  using G = GenerateOptions;
   using S = SamplingOptions;
+  const auto temperature = option("temperature", &S::temperature);
+  const auto top_k = option("top_k", &S::top_k);
+  const auto top_p = option("top_p", &S::top_p), min_p = option("min_p", &S::min_p);
+  const auto penalty = option("repetition_penalty", &S::repetition_penalty);
   bind_with_fields<S, std::vector<double>, std::vector<int64_t>>(
       m, "next_probabilities", next_probabilities, "logits"_a, "seen"_a = std::vector<int64_t>(),
-      py::kw_only(), option("temperature", &S::temperature), option("top_k", &S::top_k),
-      option("top_p", &S::top_p), option("min_p", &S::min_p),
-      option("repetition_penalty", &S::repetition_penalty),
+      py::kw_only(), temperature, top_k, top_p, min_p, penalty,
       "The probability of each token after the options are applied, in transformers' order: "
       "repetition penalty, temperature, top-k, top-p, min-p");
-  m.def("generate", &generated, "model"_a, "prompt"_a, py::kw_only(), "mesh"_a,
-        "tokenizer"_a = py::none(), "tokens"_a = 200, "temperature"_a = 0.7, "top_k"_a = 0,
-        "top_p"_a = 1.0, "min_p"_a = 0.0, "repetition_penalty"_a = 1.0,
-        "seed"_a = Seeds(uint64_t{0}), "end_ids"_a = std::vector<int64_t>(),
-        "stops"_a = std::vector<std::string>(), "use"_a = py::none(), "add_special"_a = true,
-        "batch"_a = 16,
-        "Continues a prompt, a str with a tokenizer or a list of ids, or a list of prompts "
-        "together, at most `batch` at once. Returns the text that a tokenizer makes of the tokens, "
-        "or the ids; for a list of prompts a list. seed: a number, or a list of one for each "
-        "prompt; prompt i draws with seed + i. use: a function that gets each part of the text as "
-        "it is complete, for a list of prompts (number of the prompt, part). add_special: as in "
-        "encode, False for a text of chat. Collective over the mesh");
+  const auto drawn = [](const auto& field) { return within(&G::sampling, field); };
+  const ConvertedField<Seeds, decltype(&set_seeds)> seed{"seed"_a = Seeds(uint64_t{0}), &set_seeds};
+  bind_with_fields<G, TransformerModel&, py::object, DeviceMesh, std::optional<Tokenizer>,
+                   std::vector<std::string>, py::object, bool>(
+      m, "generate", generated, "model"_a, "prompt"_a, py::kw_only(), "mesh"_a,
+      "tokenizer"_a = py::none(), "stops"_a = std::vector<std::string>(), "use"_a = py::none(),
+      "add_special"_a = true, option("tokens", &G::tokens), drawn(temperature), drawn(top_k),
+      drawn(top_p), drawn(min_p), drawn(penalty), seed, option("end_ids", &G::end_ids),
+      option("batch", &G::batch),
+      "Continues a prompt, a str with a tokenizer or a list of ids, or a list of prompts "
+      "together, at most `batch` at once. Returns the text that a tokenizer makes of the tokens, "
+      "or the ids; for a list of prompts a list. seed: a number, or a list of one for each "
+      "prompt; prompt i draws with seed + i. use: a function that gets each part of the text as "
+      "it is complete, for a list of prompts (number of the prompt, part). add_special: as in "
+      "encode, False for a text of chat. Collective over the mesh");
 }
 
 void bind_tokenizer(py::module_& m) {

@@ -5350,7 +5350,7 @@ def gelu_tanh(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
-def generate(model: TransformerModel, prompt: typing.Any, *, mesh: DeviceMesh, tokenizer: Tokenizer | None = None, tokens: int = 200, temperature: float = 0.7, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0, repetition_penalty: float = 1.0, seed: int | collections.abc.Sequence[int] = 0, end_ids: collections.abc.Sequence[int] = [], stops: collections.abc.Sequence[str] = [], use: typing.Any = None, add_special: builtins.bool = True, batch: int = 16) -> typing.Any:
+def generate(model: TransformerModel, prompt: typing.Any, *, mesh: DeviceMesh, tokenizer: Tokenizer | None = None, stops: collections.abc.Sequence[str] = [], use: typing.Any = None, add_special: builtins.bool = True, tokens: int = 200, temperature: float = 0.7, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0, repetition_penalty: float = 1.0, seed: int | collections.abc.Sequence[int] = 0, end_ids: collections.abc.Sequence[int] = [], batch: int = 16) -> typing.Any:
     """
     Continues a prompt, a str with a tokenizer or a list of ids, or a list of prompts together, at most `batch` at once. Returns the text that a tokenizer makes of the tokens, or the ids; for a list of prompts a list. seed: a number, or a list of one for each prompt; prompt i draws with seed + i. use: a function that gets each part of the text as it is complete, for a list of prompts (number of the prompt, part). add_special: as in encode, False for a text of chat. Collective over the mesh
     """

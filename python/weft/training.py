@@ -1,27 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training runs that continue in the `weft` program, and runs of the program that continue here."""
 
-import json
-import struct
-
 from weft import _weft
-
-
-def _bits(number):
-    """The bits of a double as an integer."""
-    return struct.unpack("<q", struct.pack("<d", number))[0]
-
-
-def _choices(config):
-    """The config as the program saves it: a text of JSON, of which eight bytes are an integer."""
-    choices = json.loads(_weft.config_json(config))
-    choices.pop("initializer_range", None)
-    if choices.get("rope_scaling", {}).get("rope_type") != "dynamic":
-        for name in ("max_position_embeddings", "n_positions"):
-            choices.pop(name, None)
-    text = json.dumps(choices, separators=(",", ":")).encode()
-    parts = (text[at : at + 8].ljust(8, b"\0") for at in range(0, len(text), 8))
-    return {f"config:{i}": struct.unpack("<q", part)[0] for i, part in enumerate(parts)}
 
 
 class LlamaRun:
@@ -36,20 +16,13 @@ class LlamaRun:
     def __init__(self, model, optimizer, *, seed, batch, seq, tokens):
         # Does not capture self: objects that C++ keeps are invisible to Python's cycle collector.
         self._counter = counter = {"value": 0}
-        config = model.config
-        sizes = {
-            name: int(getattr(config, name))
-            for name in ("dim", "layers", "heads", "kv_heads", "head_dim", "ffn", "vocabulary")
-        }
-        sizes |= {"max_sequence": config.max_sequence, "tied": int(config.tied)}
-        sizes |= {"rope_theta": _bits(config.rope_theta), "norm_eps": _bits(config.norm_eps)}
         self.state = _weft.TrainingState()
         self.state.add("model", model)
         self.state.add("optimizer", optimizer)
         self.state.add_random("random")
         self.state.add_numbers("step", lambda: counter, counter.update)
         # Checkpoints written before there were other families lack the choices.
-        self._add_fixed("config", "model", sizes | _choices(config))
+        self._add_fixed("config", "model", _weft._config_numbers(model.config))
         # The program saves more of a run: learning rate, data, ...; it compares what it finds.
         run = {"seed": seed, "batch": batch, "seq": seq, "tokens": tokens}
         self._add_fixed("run", "run", run)

@@ -38,6 +38,11 @@ void OwnedDescriptor::close() {
   if (descriptor_ >= 0) ::close(release());
 }
 
+OwnedDescriptor opened_descriptor(const std::string& path, int flags, unsigned mode) {
+  return OwnedDescriptor(above_standard(static_cast<int>(
+      TEMP_FAILURE_RETRY(::open(path.c_str(), flags | O_CLOEXEC | O_NOCTTY, mode)))));
+}
+
 struct File::Body {
   std::string what;
   std::string path;
@@ -66,8 +71,7 @@ static void check_system(const std::string& what, const std::string& path, int r
 File::File(const std::string& what, const std::string& path)
     : body_(std::make_shared<Body>(what, path)) {
   // Without O_NONBLOCK, opening a pipe without a writer blocks indefinitely.
-  body_->descriptor = OwnedDescriptor(
-      above_standard(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)));
+  body_->descriptor = opened_descriptor(path, O_RDONLY | O_NONBLOCK);
   if (body_->descriptor.get() < 0) {
     const int reason = errno;
     check_system(what, path, reason);
@@ -130,10 +134,7 @@ OutputFile::OutputFile(std::string what, std::string path, Mode mode)
   const bool is_own = mode == Mode::replace_own;
   const int flags = mode == Mode::append ? O_APPEND : O_TRUNC | (is_own ? O_NOFOLLOW : 0);
   open_standard_descriptors();
-  do {
-    descriptor_ = OwnedDescriptor(above_standard(::open(
-        path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | flags, is_own ? 0600 : 0666)));
-  } while (descriptor_.get() < 0 && errno == EINTR);
+  descriptor_ = opened_descriptor(path_, O_WRONLY | O_CREAT | flags, is_own ? 0600 : 0666);
   if (descriptor_.get() >= 0) return;
   const int reason = errno;
   check_system(what_, path_, reason);

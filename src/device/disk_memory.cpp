@@ -74,10 +74,7 @@ class DiskFile : NotCopied {
            ", expected a directory that can be written");
     }
     const bool is_plain = is_plain_io();
-    if (!is_plain) {
-      direct_ =
-          OwnedDescriptor(above_standard(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_DIRECT)));
-    }
+    if (!is_plain) direct_ = opened_descriptor(path, O_RDWR | O_DIRECT);
     const int reason = errno;
     ::unlink(path.c_str());
     // The queue warns where plain reads and writes are asked for.

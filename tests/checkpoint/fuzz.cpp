@@ -8,9 +8,8 @@
 #include <string>
 
 #include "checkpoint/manifest.h"
-#include "checkpoint/rank_file.h"
-#include "checkpoint/runs.h"
 #include "checkpoint/safetensors_header.h"
+#include "checkpoint/source.h"
 
 namespace weft {
 
@@ -35,8 +34,7 @@ static void read_manifest(const std::string& text) {
   }
   for (size_t i = 0; i < manifest.tensors.size(); ++i) {
     const Shape& shape = manifest.tensors[i].shape;
-    check_covers_once("fuzz", {Dims::filled(shape.ndim(), 0), shape},
-                      files.ownership().boxes_of(i));
+    check_covers_once("fuzz", {Dims::filled(shape.ndim(), 0), shape}, files.boxes_of(i));
   }
 }
 

@@ -6,8 +6,7 @@
 #include <sstream>
 
 #include "checkpoint/blocks.h"
-#include "checkpoint/rank_file.h"
-#include "checkpoint/runs.h"
+#include "checkpoint/source.h"
 #include "tests/support/scratch.h"
 
 namespace weft {
@@ -124,11 +123,11 @@ TEST(Manifest, GivesEachElementOneOwnerAndBalances) {
   for (const SavedSharding& sharding :
        {fully_sharded(6), hybrid(3, 2), hybrid(2, 3), hybrid(6, 1)}) {
     const Manifest manifest = manifest_with(6, {sharding, SavedSharding{}}, tensors);
-    const Ownership ownership(manifest);
+    const RankFiles files(manifest);
     for (size_t i = 0; i < tensors.size(); ++i) {
       std::vector<Box> boxes;
       for (int rank = 0; rank < 6; ++rank) {
-        if (const Box* box = ownership.box_of(i, rank)) boxes.push_back(*box);
+        if (const Box* box = files.box_of(i, rank)) boxes.push_back(*box);
       }
       const Shape& shape = tensors[i].shape;
       EXPECT_NO_THROW(check_covers_once("x", {Dims::filled(shape.ndim(), 0), shape}, boxes));
@@ -138,8 +137,8 @@ TEST(Manifest, GivesEachElementOneOwnerAndBalances) {
   // 24 equal tensors, whole on each of 6 ranks: 4 each.
   std::vector<SavedTensor> equal;
   for (int i = 0; i < 24; ++i) equal.push_back({std::to_string(i), f32, {10}, 0});
-  const Ownership ownership(manifest_with(6, {SavedSharding{}}, equal));
-  for (int rank = 0; rank < 6; ++rank) EXPECT_EQ(ownership.bytes_of(rank), 160);
+  const RankFiles files(manifest_with(6, {SavedSharding{}}, equal));
+  for (int rank = 0; rank < 6; ++rank) EXPECT_EQ(files.data_bytes(rank), 160);
 }
 
 TEST(Manifest, TellsTheLengthOfHeadersWithoutWritingThem) {
@@ -207,12 +206,12 @@ TEST(Manifest, RejectsWhatNobodyWroteInOneSentence) {
     EXPECT_NE(error.find(message), error.npos) << line << ": " << error;
   }
   EXPECT_NE(error_of([&] {
-              Ownership(manifest_with(1 << 20, {SavedSharding{}}, large_llama(0)));
+              RankFiles(manifest_with(1 << 20, {SavedSharding{}}, large_llama(0)));
             }).find(", expected at most "),
             std::string::npos);
   const std::vector<SavedTensor> shapes{{"a", f32, {1}, 0}, {"b", f32, {2}, 0}, {"c", f32, {3}, 0},
                                         {"d", f32, {4}, 0}, {"e", f32, {5}, 0}, {"f", f32, {6}, 0}};
-  EXPECT_EQ(error_of([&] { Ownership(manifest_with(1 << 20, {SavedSharding{}}, shapes)); }),
+  EXPECT_EQ(error_of([&] { RankFiles(manifest_with(1 << 20, {SavedSharding{}}, shapes)); }),
             "checkpoint: tensors have 5 or more shapes and layouts on 1048576 ranks, expected at "
             "most 4194304 different parts");
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
 #include <utility>
 
 #include "weft/export.h"
@@ -36,5 +37,9 @@ class WEFT_API OwnedDescriptor {
  private:
   int descriptor_;
 };
+
+/// Opens a file: above the standard descriptors, closed on exec, no terminal; a file that is made
+/// has the mode 0666. Gives -1 and errno when the system refuses.
+WEFT_API OwnedDescriptor opened_descriptor(const std::string& path, int flags, unsigned mode = 0666);
 
 }  // namespace weft

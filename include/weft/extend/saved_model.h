@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <type_traits>
 
 #include "weft/export.h"
 #include "weft/transformer_config.h"
@@ -21,6 +22,29 @@ WEFT_API void save_text(const std::string& key, const std::string& text,
 /// are printed comes in quotes.
 WEFT_API std::string saved_text(const std::string& key,
                                 const std::map<std::string, int64_t>& numbers);
+
+/// Calls `visit` with the name and the value of each size of a config that a checkpoint holds
+/// separately.
+template <class Config, class Visit> void for_saved_sizes(Config& config, const Visit& visit) {
+  visit("dim", config.dim);
+  visit("layers", config.layers);
+  visit("heads", config.heads);
+  visit("kv_heads", config.kv_heads);
+  visit("head_dim", config.head_dim);
+  visit("ffn", config.ffn);
+  visit("vocabulary", config.vocabulary);
+  visit("tied", config.tied);
+  visit("rope_theta", config.rope_theta);
+  visit("norm_eps", config.norm_eps);
+}
+/// A double, of which a checkpoint holds the bits, or a whole number.
+template <class Size>
+using SavedSize = std::conditional_t<std::is_same_v<Size, double>, double, int64_t>;
+/// Returns the text that a checkpoint holds of a config: all choices, and no sizes that may change.
+WEFT_API std::string saved_choices(const TransformerConfig& config);
+/// Returns the numbers that a checkpoint holds of a config, by their names below "config/": sizes,
+/// the bits of doubles, and the text "config".
+WEFT_API std::map<std::string, int64_t> config_numbers(const TransformerConfig& config);
 
 /// Returns the config that `weft train` or `weft ckpt import` saved among the numbers of a
 /// checkpoint. std::invalid_argument names the checkpoint when there is none.
