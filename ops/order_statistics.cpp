@@ -199,7 +199,6 @@ void store_elements(const Rows& values, const Rows& indices, int64_t row,
   auto* number = static_cast<int64_t*>(numbers.data);
   for (size_t i = 0; i < elements.size(); ++i, number += numbers.stride)
     *number = elements[i].index;
-  if (!values.data()) return;
   const Line to = values.line(row);
   const size_t size = size_of(to.dtype);
   auto* value = static_cast<std::byte*>(to.data);

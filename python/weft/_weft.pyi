@@ -4750,7 +4750,7 @@ def argsort(x: Tensor, axis: int = -1, descending: builtins.bool = False, stable
     """
     The indices (int64) along `axis` with which take_along_axis returns the result of `sort`; always stable
     
-    Rule: d0 n -> d0 n    (by its attributes; this one of [5, 7])
+    Rule: d0 n -> d0 n , d0 n    (by its attributes; this one of [5, 7])
     """
 def argwhere(x: Tensor) -> Tensor:
     """
