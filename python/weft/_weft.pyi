@@ -751,14 +751,10 @@ class Tensor:
     def tril(self, k: builtins.int = 0) -> Tensor:
         """
         x with zeros above diagonal `k` of its last two dims
-        
-        Rule: ... m n -> ... m n
         """
     def triu(self, k: builtins.int = 0) -> Tensor:
         """
         x with zeros below diagonal `k` of its last two dims
-        
-        Rule: ... m n -> ... m n
         """
     def unbind(self, dim: builtins.int = 0) -> tuple:
         """
@@ -6359,14 +6355,10 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int =
 def tril(x: Tensor, k: int = 0) -> Tensor:
     """
     x with zeros above diagonal `k` of its last two dims
-    
-    Rule: ... m n -> ... m n
     """
 def triu(x: Tensor, k: int = 0) -> Tensor:
     """
     x with zeros below diagonal `k` of its last two dims
-    
-    Rule: ... m n -> ... m n
     """
 def trunc(x: Tensor) -> Tensor:
     """
