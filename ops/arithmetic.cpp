@@ -119,7 +119,6 @@ static const Op add_op = elementwise<Add, 2>({
     .name = "add",
     .linear = {{0, 1}},
     .backward = give_each({[](auto& g) { return g.grad(); }, [](auto& g) { return g.grad(); }}),
-    .saves_in = std::vector<int>{},
     .samples = {{{{5, 7}, {5, 7}}}, {{{3, 5, 7}, {1, 7}}}, {{{7}, {2, 5, 1}}}},
 });
 
@@ -128,7 +127,6 @@ static const Op sub_op = elementwise<Sub, 2>({
     .linear = {{0, 1}},
     .backward =
         give_each({[](auto& g) { return g.grad(); }, [](auto& g) { return neg(g.grad()); }}),
-    .saves_in = std::vector<int>{},
     .samples = {{{{5, 7}, {5, 7}}}, {{{3, 5, 7}, {5, 1}}}},
 });
 
@@ -149,7 +147,6 @@ static const Op div_op = floating_elementwise<Div, 2>({
           g.give(0, quotient);
           if (g.wants(1)) g.give(1, neg(mul(quotient, g.out())));
         },
-    .saves_in = std::vector<int>{1},
     .saves_out = {0},
     .samples = {{.shapes = {{5, 7}, {5, 7}}, .low = 0.5, .high = 2}},
 });
@@ -161,7 +158,6 @@ static const Op add_number_op = register_op({
     .forward =
         [](const Call& c) { map(AddNumber{c.counts_here() ? c.value(0) : 0.0}, c.out(), c.in(0)); },
     .backward = [](const Grad& g) { g.give(0, g.grad()); },
-    .saves_in = std::vector<int>{},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.values = {1.5}}}},
 });
 
@@ -169,7 +165,6 @@ static const Op mul_number_op = elementwise<MulNumber, 1>({
     .name = "mul_number",
     .linear = {{0}},
     .backward = [](const Grad& g) { g.give(0, mul(g.grad(), g.value(0))); },
-    .saves_in = std::vector<int>{},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.values = {-1.5}}}},
 });
 
@@ -177,7 +172,6 @@ static const Op div_number_op = floating_elementwise<DivNumber, 1>({
     .name = "div_number",
     .linear = {{0}},
     .backward = [](const Grad& g) { g.give(0, div(g.grad(), g.value(0))); },
-    .saves_in = std::vector<int>{},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.values = {-1.5}}}},
 });
 

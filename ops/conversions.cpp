@@ -31,7 +31,6 @@ static const Op cast_op = register_op(conversion({
     .name = "cast",
     .linear = {{0}},
     .backward = give_in_own_dtype,
-    .saves_in = std::vector<int>{},
     .samples = {sample_with({{5, 7}}, {int64_t(f64)}), sample_with({{5, 7}}, {int64_t(bf16)})},
 }));
 

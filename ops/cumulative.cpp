@@ -95,7 +95,6 @@ static const Op cumulative_sum_op = register_scan<kSum>({
           const auto [dim, from_end] = unpack<DimAndFlag>(g.attributes().structure);
           g.give(0, cumulative_sum_op, {g.grad()}, scan_attributes(dim, !from_end));
         },
-    .saves_in = std::vector<int>{},
     .samples = {sample_with({{5, 7}}, {1, 0}), sample_with({{5, 3, 2}}, {0, 1}),
                 sample_with({{5, 7}}, {0, 0}, {i32})},
 });

@@ -136,7 +136,6 @@ static const Op neg_op = elementwise<Neg, 1>({
     .name = "neg",
     .linear = {{0}},
     .backward = [](const Grad& g) { g.give(0, neg(g.grad())); },
-    .saves_in = std::vector<int>{},
     .samples = {{{{5, 7}}}},
 });
 static const Op sign_op = function<Sign>({.name = "sign"});
@@ -205,6 +204,7 @@ static const Op swiglu_op = floating_elementwise<SwigluOf, 2>({
         [](const Grad& g) {
           g.give_all({0, 1}, swiglu_backward_op, {g.grad(), g.in(0), g.in(1)});
         },
+    .saves_in = std::vector<int>{0, 1},
     .samples = {{{{5, 7}, {5, 7}}}, {{{2, 5, 3}, {2, 5, 3}}}},
 });
 
@@ -228,7 +228,6 @@ static const Op dropout_op = register_op({
           dropout(c.out(), c.in(0), c.out_box(), c.out_shape(), {seed, stream}, c.value(0));
         },
     .backward = [](const Grad& g) { g.give(0, dropout_op, {g.grad()}, g.attributes()); },
-    .saves_in = std::vector<int>{},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.values = {0.4}, .random = {1, 2}}},
                 {.shapes = {{2, 5, 3}}, .attributes = {.values = {0.5}, .random = {7, 0}}}},
 });

@@ -118,7 +118,6 @@ static const Op linear_bias_op = register_op({
           give_linear(g);
           g.give(2, g.grad());
         },
-    .saves_in = std::vector<int>{0, 1},
     .accumulates = {0},
     .products = one_product,
     .samples = {{{{5, 7}, {3, 7}, {3}}}, {{{2, 5, 7}, {3, 7}, {3}}}},

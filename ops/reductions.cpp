@@ -84,7 +84,6 @@ static const Op sum_op = register_reduction<Reduction::sum>({
     .linear = {{0}},
     .dtype = dtype_of_total,
     .backward = [](const Grad& g) { g.give(0, spread(g)); },
-    .saves_in = std::vector<int>{},
     .accumulates = {0},
     .samples = {sample_with({{5, 7}}, {1}), sample_with({{5, 3, 7}}, {5}),
                 sample_with({{5, 7}}, {3}), sample_with({{5, 7}}, {2}, {i32})},
@@ -97,7 +96,6 @@ static const Op mean_op = register_reduction<Reduction::sum, true>({
         [](const Grad& g) {
           g.give(0, mul(spread(g), 1 / reduced_count(g.attributes(), g.in_shape(0))));
         },
-    .saves_in = std::vector<int>{},
     .accumulates = {0},
     .samples = {sample_with({{5, 7}}, {1}), sample_with({{5, 3, 7}}, {6}),
                 sample_with({{5, 7}}, {3})},

@@ -254,7 +254,6 @@ static const Op polygamma_op = floating_elementwise<Polygamma, 1>({
                   [](const Dims& s, std::span<const Shape>) { return s.ndim() == 1 && s[0] >= 0; }},
     .backward =
         [](const Grad& g) { g.give(0, mul(g.grad(), polygamma(g.attribute(0) + 1, g.in(0)))); },
-    .saves_in = std::vector<int>{0},
     .samples = {sample_with({{5, 7}}, {0}, {}, 0.5, 9), sample_with({{5, 3}}, {2}, {}, 1.5, 9)},
 });
 
@@ -277,7 +276,6 @@ static const Op igamma_op = floating_elementwise<Igamma, 2>({
           const Tensor density = exp(sub(sub(mul(sub(a, 1), log(x)), x), lgamma(a)));
           g.give(1, mul(g.attribute(0) ? neg(g.grad()) : g.grad(), density));
         },
-    .saves_in = std::vector<int>{0, 1},
     .samples = {sample_with({{5, 7}, {5, 7}}, {0}, {}, 0.5, 5),
                 sample_with({{7}, {5, 1}}, {1}, {}, 0.5, 5)},
 });
@@ -295,7 +293,6 @@ static const Op bessel_i_op = floating_elementwise<BesselI, 1>({
           const Tensor slope = sub(i0(a), div(i1(a), safe));
           g.give(0, mul(g.grad(), masked_fill(slope, is_zero, 0.5)));
         },
-    .saves_in = std::vector<int>{0},
     .samples = {sample_with({{5, 7}}, {0}), sample_with({{5, 3}}, {1}, {}, 0.5)},
 });
 

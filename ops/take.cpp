@@ -182,7 +182,6 @@ static Op taking_op(const std::string& name, Taken what, const Op& gradient,
                    {.structure = {g.attribute(0)}});
           },
       .by_index = ByIndex{.elements = what == Taken::elements},
-      .saves_in = std::vector<int>{1},
       .samples = std::move(samples),
   });
 }
@@ -266,7 +265,6 @@ static Op put_op(const std::string& name, bool elements, std::vector<OpSample> s
   spec.moves = true;
   spec.linear = {{0, 1}};
   spec.backward = [elements](const Grad& g) { put_backward(g, elements); };
-  spec.saves_in = std::vector<int>{2};
   spec.samples = std::move(samples);
   return register_op(std::move(spec));
 }
@@ -319,7 +317,6 @@ static Op reduce_op(const std::string& name, ByIndex::Written written,
                     void (*backward)(const Grad&)) {
   OpSpec spec = write_spec(name, true, written);
   spec.backward = backward;
-  spec.saves_in = std::vector<int>{0, 1, 2};
   spec.saves_out = {0};
   spec.samples = {sample_with({{7, 3}, {5, 3}, {5, 3}}, {0}, {f32, f32, i64}, -7, 7),
                   sample_with({{3, 5}, {3, 2}, {3, 2}}, {1}, {f32, f32, i32}, -5, 5)};

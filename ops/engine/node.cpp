@@ -114,12 +114,13 @@ void record_op(const std::shared_ptr<const OpBody>& op, Ref<Route> route,
   auto* node = new OpNode(op, std::move(route), attributes);
   node->is_view = op->spec.view && results.tensors[0].storage() == operands[0].storage();
   Ref<Node> shared(node);
+  const uint32_t saved_in = op->saved_in & ((1u << operands.size()) - 1);
   for (size_t i = 0; i < operands.size(); ++i) {
     node->from.add_made([&] { return edge_of(operands[i]); });
-    if (!op->saved_in) continue;
+    if (!saved_in) continue;
     const bool fetched = node->route->operands[i].fetched;
     const Tensor& kept = fetched ? operands[i] : *used[static_cast<int>(i)];
-    const bool saves = op->saved_in >> i & 1;
+    const bool saves = saved_in >> i & 1;
     node->in.add(saves ? OpNode::Saved{kept, kept.storage()->version()} : OpNode::Saved());
   }
   for (int i = 0; i < results.count; ++i) {

@@ -132,7 +132,8 @@ struct OpSpec {
   /// into these; or, of elements, a vector of them, with their places in the flat result.
   std::optional<ByIndex> by_index = {};
 
-  /// Operands and results that backward reads. All operands unless given.
+  /// Operands and results that backward reads. Unless given, all operands; of built-in ops, those
+  /// that are not in every set of `linear`.
   std::optional<std::vector<int>> saves_in = {};
   std::vector<int> saves_out = {};
   /// Operands that forward changes in place.
