@@ -138,27 +138,25 @@ static const Op neg_op = elementwise<Neg, 1>({
     .backward = [](const Grad& g) { g.give(0, neg(g.grad())); },
     .samples = {{{{5, 7}}}},
 });
-static const Op sign_op = function<Sign, MapDomain::any>({.name = "sign"});
+static const Op sign_op = function<Sign, MapDomain::any>("sign");
 static const Op abs_op = function<Abs, MapDomain::any>(
-    {.name = "abs", .by_operand = [](auto& dy, auto& a) { return mul(dy, sign(a)); }});
+    "abs", {.by_operand = [](auto& dy, auto& a) { return mul(dy, sign(a)); }});
 static const Op square_op = function<Square, MapDomain::any>(
-    {.name = "square", .by_operand = [](auto& dy, auto& a) { return mul(mul(dy, a), 2); }});
+    "square", {.by_operand = [](auto& dy, auto& a) { return mul(mul(dy, a), 2); }});
 static const Op exp_op =
-    function<Exp>({.name = "exp", .by_result = [](auto& dy, auto& y) { return mul(dy, y); }});
+    function<Exp>("exp", {.by_result = [](auto& dy, auto& y) { return mul(dy, y); }});
 static const Op log_op = function<Log>(
-    {.name = "log", .by_operand = [](auto& dy, auto& a) { return div(dy, a); }, .range = {0.5, 2}});
-static const Op sqrt_op =
-    function<Sqrt>({.name = "sqrt",
-                    .by_result = [](auto& dy, auto& y) { return div(mul(dy, 0.5), y); },
-                    .range = {0.5, 2}});
+    "log", {.by_operand = [](auto& dy, auto& a) { return div(dy, a); }, .range = {0.5, 2}});
+static const Op sqrt_op = function<Sqrt>(
+    "sqrt",
+    {.by_result = [](auto& dy, auto& y) { return div(mul(dy, 0.5), y); }, .range = {0.5, 2}});
 static const Op rsqrt_op = function<Rsqrt>(
-    {.name = "rsqrt",
-     .by_result = [](auto& dy, auto& y) { return mul(mul(dy, mul(square(y), y)), -0.5); },
-     .range = {0.5, 2}});
+    "rsqrt", {.by_result = [](auto& dy, auto& y) { return mul(mul(dy, mul(square(y), y)), -0.5); },
+              .range = {0.5, 2}});
 static const Op tanh_op = function<Tanh>(
-    {.name = "tanh", .by_result = [](auto& dy, auto& y) { return mul(dy, sub(1, square(y))); }});
+    "tanh", {.by_result = [](auto& dy, auto& y) { return mul(dy, sub(1, square(y))); }});
 static const Op sigmoid_op = function<Sigmoid>(
-    {.name = "sigmoid", .by_result = [](auto& dy, auto& y) { return mul(dy, mul(y, sub(1, y))); }});
+    "sigmoid", {.by_result = [](auto& dy, auto& y) { return mul(dy, mul(y, sub(1, y))); }});
 
 static const Op silu_op = fused_function<Silu, SiluGradient>("silu");
 static const Op gelu_op = fused_function<Gelu, GeluGradient>("gelu");
@@ -167,9 +165,9 @@ static const Op erf_op = fused_function<Erf, ErfGradient>("erf");
 
 static const Op relu_gradient_op = gradient_of<ReluGradient>("relu_gradient");
 static const Op relu_op =
-    function<Relu, MapDomain::any>({.name = "relu", .by_result = [](auto& dy, auto& y) {
-                                      return relu_gradient_op({dy, y});
-                                    }});
+    function<Relu, MapDomain::any>("relu", {.by_result = [](auto& dy, auto& y) {
+                                     return relu_gradient_op({dy, y});
+                                   }});
 
 Tensor neg(const Tensor& a) { return neg_op({a}); }
 Tensor abs(const Tensor& a) { return abs_op({a}); }
@@ -243,38 +241,32 @@ Tensor dropout(const Tensor& x, double p) {
 }
 
 static const Op sin_op =
-    function<Sin>({.name = "sin", .by_operand = [](auto& dy, auto& a) { return mul(dy, cos(a)); }});
-static const Op cos_op = function<Cos>(
-    {.name = "cos", .by_operand = [](auto& dy, auto& a) { return neg(mul(dy, sin(a))); }});
-static const Op tan_op =
-    function<Tan>({.name = "tan",
-                   .by_result = [](auto& dy, auto& y) { return mul(dy, add(square(y), 1)); },
-                   .range = {-1, 1}});
+    function<Sin>("sin", {.by_operand = [](auto& dy, auto& a) { return mul(dy, cos(a)); }});
+static const Op cos_op =
+    function<Cos>("cos", {.by_operand = [](auto& dy, auto& a) { return neg(mul(dy, sin(a))); }});
+static const Op tan_op = function<Tan>(
+    "tan",
+    {.by_result = [](auto& dy, auto& y) { return mul(dy, add(square(y), 1)); }, .range = {-1, 1}});
 static const Op asin_op = function<Asin>(
-    {.name = "asin",
-     .by_operand = [](auto& dy, auto& a) { return mul(dy, rsqrt(sub(1, square(a)))); },
-     .range = {-0.75, 0.75}});
+    "asin", {.by_operand = [](auto& dy, auto& a) { return mul(dy, rsqrt(sub(1, square(a)))); },
+             .range = {-0.75, 0.75}});
 static const Op acos_op = function<Acos>(
-    {.name = "acos",
-     .by_operand = [](auto& dy, auto& a) { return neg(mul(dy, rsqrt(sub(1, square(a))))); },
-     .range = {-0.75, 0.75}});
+    "acos", {.by_operand = [](auto& dy, auto& a) { return neg(mul(dy, rsqrt(sub(1, square(a))))); },
+             .range = {-0.75, 0.75}});
 static const Op atan_op = function<Atan>(
-    {.name = "atan", .by_operand = [](auto& dy, auto& a) { return div(dy, add(square(a), 1)); }});
-static const Op sinh_op = function<Sinh>(
-    {.name = "sinh", .by_operand = [](auto& dy, auto& a) { return mul(dy, cosh(a)); }});
-static const Op cosh_op = function<Cosh>(
-    {.name = "cosh", .by_operand = [](auto& dy, auto& a) { return mul(dy, sinh(a)); }});
-static const Op asinh_op = function<Asinh>({.name = "asinh", .by_operand = [](auto& dy, auto& a) {
-                                              return mul(dy, rsqrt(add(square(a), 1)));
-                                            }});
+    "atan", {.by_operand = [](auto& dy, auto& a) { return div(dy, add(square(a), 1)); }});
+static const Op sinh_op =
+    function<Sinh>("sinh", {.by_operand = [](auto& dy, auto& a) { return mul(dy, cosh(a)); }});
+static const Op cosh_op =
+    function<Cosh>("cosh", {.by_operand = [](auto& dy, auto& a) { return mul(dy, sinh(a)); }});
+static const Op asinh_op = function<Asinh>(
+    "asinh", {.by_operand = [](auto& dy, auto& a) { return mul(dy, rsqrt(add(square(a), 1))); }});
 static const Op acosh_op = function<Acosh>(
-    {.name = "acosh",
-     .by_operand = [](auto& dy, auto& a) { return mul(dy, rsqrt(sub(square(a), 1))); },
-     .range = {1.5, 4}});
-static const Op atanh_op =
-    function<Atanh>({.name = "atanh",
-                     .by_operand = [](auto& dy, auto& a) { return div(dy, sub(1, square(a))); },
-                     .range = {-0.75, 0.75}});
+    "acosh", {.by_operand = [](auto& dy, auto& a) { return mul(dy, rsqrt(sub(square(a), 1))); },
+              .range = {1.5, 4}});
+static const Op atanh_op = function<Atanh>(
+    "atanh", {.by_operand = [](auto& dy, auto& a) { return div(dy, sub(1, square(a))); },
+              .range = {-0.75, 0.75}});
 
 static const Op atan2_op = floating_elementwise<Atan2, 2>({
     .name = "atan2",

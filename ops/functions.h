@@ -37,7 +37,6 @@ using FunctionGradient = Tensor (*)(const Tensor& gradient, const Tensor& value)
 /// Describes a function of one number, apart from its functor. Without a gradient, which reads the
 /// operand or the result, none flows through it.
 struct FunctionSpec {
-  const char* name;
   FunctionGradient by_operand = nullptr, by_result = nullptr;
   /// Values of samples are from the first to below the second number.
   std::pair<double, double> range = {-2, 2};
@@ -100,8 +99,9 @@ Op truth_function(const char* name, std::vector<OpSample> samples, bool moves = 
 }
 
 /// Registers a function of one number; of a floating one unless the domain says otherwise.
-template <class F, MapDomain kDomain = MapDomain::floating> Op function(const FunctionSpec& spec) {
-  OpSpec op{.name = spec.name,
+template <class F, MapDomain kDomain = MapDomain::floating>
+Op function(const char* name, const FunctionSpec& spec = {}) {
+  OpSpec op{.name = name,
             .saves_in = std::vector<int>{},
             .samples = {{.shapes = {{5, 7}}, .low = spec.range.first, .high = spec.range.second}}};
   if (spec.by_operand) {
@@ -130,9 +130,9 @@ Op gradient_of(std::string name, std::vector<OpSample> samples = {{{{5, 7}, {5, 
 /// Registers a floating function of one number and, before it, its fused gradient.
 template <class F, class G> Op fused_function(const char* name) {
   static const Op gradient_op = gradient_of<G>(concat(name, "_gradient"));
-  return function<F>({.name = name, .by_operand = [](const Tensor& gradient, const Tensor& a) {
-                        return gradient_op({gradient, a});
-                      }});
+  return function<F>(name, {.by_operand = [](const Tensor& gradient, const Tensor& a) {
+                       return gradient_op({gradient, a});
+                     }});
 }
 
 }  // namespace WEFT_COMPILER

@@ -156,12 +156,12 @@ struct RootGradient {
 
 static const Op norm_root_gradient_op = gradient_of<RootGradient>("norm_root_gradient");
 /// The square root of a sum of squares.
-static const Op norm_root_op = function<Root>({.name = "norm_root",
-                                               .by_result =
-                                                   [](auto& dy, auto& y) {
-                                                     return norm_root_gradient_op({dy, y});
-                                                   },
-                                               .range = {0.1, 2}});
+static const Op norm_root_op =
+    function<Root>("norm_root", {.by_result =
+                                     [](auto& dy, auto& y) {
+                                       return norm_root_gradient_op({dy, y});
+                                     },
+                                 .range = {0.1, 2}});
 
 Tensor sum(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
   return reduced(sum_op, reduced_before_widening(a), bits_of_dims("sum", a, dims), keepdims);

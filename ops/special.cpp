@@ -187,20 +187,17 @@ static const Op number_pow_op = elementwise<NumberPower, 1>({
                 {.shapes = {{5, 7}}, .attributes = {.values = {-3}}, .dtypes = {i64}}},
 });
 
-static const Op expm1_op = function<Expm1>(
-    {.name = "expm1", .by_result = [](auto& dy, auto& y) { return mul(dy, add(y, 1)); }});
-static const Op log1p_op =
-    function<Log1p>({.name = "log1p",
-                     .by_operand = [](auto& dy, auto& a) { return div(dy, add(a, 1)); },
-                     .range = {-0.5, 2}});
+static const Op expm1_op =
+    function<Expm1>("expm1", {.by_result = [](auto& dy, auto& y) { return mul(dy, add(y, 1)); }});
+static const Op log1p_op = function<Log1p>(
+    "log1p",
+    {.by_operand = [](auto& dy, auto& a) { return div(dy, add(a, 1)); }, .range = {-0.5, 2}});
 static const Op log2_op = function<Log2>(
-    {.name = "log2",
-     .by_operand = [](auto& dy, auto& a) { return div(dy, mul(a, 0x1.62e42fefa39efp-1)); },
-     .range = {0.5, 2}});
+    "log2", {.by_operand = [](auto& dy, auto& a) { return div(dy, mul(a, 0x1.62e42fefa39efp-1)); },
+             .range = {0.5, 2}});
 static const Op log10_op = function<Log10>(
-    {.name = "log10",
-     .by_operand = [](auto& dy, auto& a) { return div(dy, mul(a, 0x1.26bb1bbb55516p+1)); },
-     .range = {0.5, 2}});
+    "log10", {.by_operand = [](auto& dy, auto& a) { return div(dy, mul(a, 0x1.26bb1bbb55516p+1)); },
+              .range = {0.5, 2}});
 static const Op logaddexp_op = floating_elementwise<LogAddExp, 2>({
     .name = "logaddexp",
     .backward = give_each({[](auto& g) { return mul(g.grad(), sigmoid(sub(g.in(0), g.in(1)))); },
@@ -234,17 +231,14 @@ static Tensor erf_derivative(const Tensor& a) {
   return mul(exp(neg(square(a))), 2 * std::numbers::inv_sqrtpi);
 }
 
-static const Op erfc_op = function<Erfc>({.name = "erfc", .by_operand = [](auto& dy, auto& a) {
-                                            return neg(mul(dy, erf_derivative(a)));
-                                          }});
-static const Op erfinv_op =
-    function<Erfinv>({.name = "erfinv",
-                      .by_result = [](auto& dy, auto& y) { return div(dy, erf_derivative(y)); },
-                      .range = {-0.9, 0.9}});
-static const Op lgamma_op =
-    function<Lgamma>({.name = "lgamma",
-                      .by_operand = [](auto& dy, auto& a) { return mul(dy, digamma(a)); },
-                      .range = {0.5, 9}});
+static const Op erfc_op = function<Erfc>(
+    "erfc", {.by_operand = [](auto& dy, auto& a) { return neg(mul(dy, erf_derivative(a))); }});
+static const Op erfinv_op = function<Erfinv>(
+    "erfinv", {.by_result = [](auto& dy, auto& y) { return div(dy, erf_derivative(y)); },
+               .range = {-0.9, 0.9}});
+static const Op lgamma_op = function<Lgamma>(
+    "lgamma",
+    {.by_operand = [](auto& dy, auto& a) { return mul(dy, digamma(a)); }, .range = {0.5, 9}});
 
 /// structure: n.
 static const Op polygamma_op = floating_elementwise<Polygamma, 1>({
