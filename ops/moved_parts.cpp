@@ -46,19 +46,6 @@ RowParts::Range RowParts::within(int rank, int part) const {
   return by_first_dim_ ? Range{0, length} : range(length, part);
 }
 
-int64_t RowParts::rows_of(int rank, int part) const {
-  const Range rows = outer(part), own = within(rank, part);
-  return (rows.end - rows.begin) * (own.end - own.begin) * inner_;
-}
-
-int64_t RowParts::own_rows(int part) const { return rows_of(self_, part); }
-
-int64_t RowParts::other_rows(int part) const {
-  int64_t rows = 0;
-  for (size_t r = 0; r < lengths_.size(); ++r) rows += rows_of(static_cast<int>(r), part);
-  return rows - own_rows(part);
-}
-
 /// The block with a dim divided into `count` equal ranges, as two dims.
 static MemoryBlock divided(MemoryBlock block, int dim, int64_t count) {
   block.shape[dim] /= count;
@@ -197,25 +184,21 @@ void MovedParts::log(const Shape& weight) const {
   const Ref<Layout>& partial = layout_of(whole_);
   const Ref<Plan> plan =
       scatters ? plan_between(partial, rows_.cut) : plan_between(rows_.cut, partial);
-  const auto count = static_cast<double>(rows_.rows.count());
+  const int count = rows_.rows.count();
   const std::string axes = rows_.cut->grid->axes()[static_cast<size_t>(rows_.axis)].name;
   const int64_t width = whole_.shape()[whole_.ndim() - 1];
-  const int64_t row = width * static_cast<int64_t>(size_of(whole_.dtype()));
   Movement movement{.what = scatters ? "linear, reduce-scatter" : "linear, gather",
                     .scope = Context::current().scope,
                     .backward = is_in_backward()};
-  SplitMovement split{.axes = axes, .parts = rows_.rows.count()};
-  for (int part = 0; part < rows_.rows.count(); ++part) {
-    const int64_t others = scatters ? rows_.rows.own_rows(part) * (rows_.ranks.size() - 1)
-                                    : rows_.rows.other_rows(part);
+  SplitMovement split{.axes = axes, .parts = count, .bytes = plan->cost.bytes};
+  for (int part = 0; part < count; ++part) {
     movement.steps.push_back(
         {.kind = scatters ? "reduce_scatter" : "all_gather",
          .axes = axes,
          .from = placements_in_words((scatters ? partial : rows_.cut)->sharding),
          .to = placements_in_words((scatters ? rows_.cut : partial)->sharding),
-         .bytes = others * row,
+         .bytes = split.bytes * (part + 1) / count - split.bytes * part / count,
          .seconds = plan->cost.seconds / count});
-    split.bytes += others * row;
   }
   if (log) log->movements.push_back(std::move(movement));
   const int64_t rows = partial->box.shape.product() / std::max<int64_t>(1, width);
