@@ -194,9 +194,8 @@ static const Op cumulative_logsumexp_op = register_scan<kLogSumExp>({
 
 /// Puts `initial` before the totals along `dim`.
 static Tensor starting_with(double initial, const Tensor& totals, int dim) {
-  Shape shape = totals.shape();
-  shape[dim] = 1;
-  return cat({full(shape, initial, options_next_to(totals, totals.dtype())), totals}, dim);
+  const Shape one = with_size(totals.shape(), dim, 1);
+  return cat({full(one, initial, options_next_to(totals, totals.dtype())), totals}, dim);
 }
 
 Tensor cumulative_sum(const Tensor& a, int dim, bool include_initial) {

@@ -4,6 +4,7 @@
 #include "ops/dims.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
+#include "ops/take.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
 #include "weft/ops.h"
@@ -114,9 +115,8 @@ Tensors meshgrid(const Tensors& tensors, std::string_view indexing) {
     if (tensor.ndim() != 1) {
       fail("meshgrid: tensor ", i, " is ", tensor.shape(), ", expected one dim");
     }
-    Shape shape = Shape::filled(ndim, 1);
-    shape[indexing == "xy" && ndim > 1 && i < 2 ? 1 - i : i] = tensor.numel();
-    views.push_back(reshape(tensor, shape));
+    const int dim = indexing == "xy" && ndim > 1 && i < 2 ? 1 - i : i;
+    views.push_back(reshape(tensor, ones_but(ndim, dim, tensor.numel())));
   }
   return broadcast_tensors(views);
 }
@@ -264,12 +264,7 @@ Tensor constant_pad(const Tensor& a, const std::vector<int64_t>& pads, double va
 
 /// 0, 1, ... along `dim`, cut as `a` is there; the other dims have size 1.
 static Tensor numbers_along(const Tensor& a, int dim) {
-  Shape shape = Shape::filled(a.ndim(), 1);
-  shape[dim] = a.size(dim);
-  TensorOptions options{.dtype = DType::i64, .device = a.device()};
-  const Sharding own = a.sharding();
-  if (own) options.sharding = keeping(own, [&](int axis) { return own[axis].is_shard(dim); });
-  const Tensor numbers = empty(shape, options);
+  const Tensor numbers = places_along(a.shape(), dim, a.sharding(), a.device(), DType::i64);
   if (a.device().kind == DeviceKind::meta) return numbers;
   fill_range(numbers.block(), dim, static_cast<double>(numbers.box().offset[dim]), 1);
   return numbers;

@@ -246,8 +246,7 @@ static Tensors layer_gradients(const CutRows& rows, const Tensor& gradient, cons
 
 static Tensor split_linear(const Tensor& x, const Tensor& weight, const Tensor& bias, int dim,
                            const SplitProducts& split) {
-  Shape shape = x.shape();
-  shape[x.ndim() - 1] = weight.size(0);
+  const Shape shape = with_size(x.shape(), x.ndim() - 1, weight.size(0));
   const Ref<Layout> cut = layout_of(moved_along(x, split.axis, Shard(dim)), shape, x.dtype());
   const CutRows rows(cut, split.axis.root_axis(0), dim, split.parts);
   MovedParts moved(rows, Kind::reduce_scatter, new_tensor(cut, x.device()), {});

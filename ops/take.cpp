@@ -124,8 +124,7 @@ Tensor add_along_dim(const Tensor& values, const Tensor& indices, int dim, const
   return add_along_dim_op({values, indices, places}, {.structure = {dim}});
 }
 Tensor add_along_dim(const Tensor& values, const Tensor& indices, int dim, int64_t size) {
-  Shape shape = values.shape();
-  shape[dim] = size;
+  const Shape shape = with_size(values.shape(), dim, size);
   const Sharding whole = options_next_to(values, DType::u8).sharding;
   return add_along_dim(values, as_indices("add_along_dim", "indices", indices), dim,
                        places_along(shape, dim, whole, values.device()));
@@ -145,14 +144,13 @@ Op register_with_indices(OpSpec spec) {
   return register_op(std::move(spec));
 }
 
-Tensor places_along(const Shape& shape, int dim, const Sharding& sharding, Device device) {
-  TensorOptions options{.dtype = DType::u8, .device = device};
+Tensor places_along(const Shape& shape, int dim, const Sharding& sharding, Device device,
+                    DType dtype) {
+  TensorOptions options{.dtype = dtype, .device = device};
   if (sharding) {
     options.sharding = keeping(sharding, [&](int axis) { return sharding[axis].is_shard(dim); });
   }
-  Shape places = Shape::filled(shape.ndim(), 1);
-  places[dim] = shape[dim];
-  const Tensor made = empty(places, options);
+  const Tensor made = empty(ones_but(shape.ndim(), dim, shape[dim]), options);
   if (!sharding) made.storage()->mark_equal_on_ranks();
   return made;
 }
@@ -211,9 +209,8 @@ static Tensor put(bool elements, const Tensor& a, const Tensor& values, const Te
 static Tensor is_replaced(const Grad& g, bool elements, int dim) {
   const Tensor indices = g.in(2);
   const Shape& values = g.in_shape(1);
-  Shape shape = Shape::filled(values.ndim(), 1);
-  shape[dim] = values[dim];
-  Tensor positions = reshape(arange(values[dim], options_next_to(indices, DType::i64)), shape);
+  Tensor positions = reshape(arange(values[dim], options_next_to(indices, DType::i64)),
+                             ones_but(values.ndim(), dim, values[dim]));
   Tensor places = zeros_like(cast(own_places(g), DType::i64));
   if (elements) {
     positions = expand(positions, values);

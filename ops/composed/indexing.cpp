@@ -271,8 +271,7 @@ Tensor index_put(const Tensor& a, const std::vector<DimIndex>& indices, const Op
                  bool accumulate) {
   const JoinedDims dims = joined("index_put", a, indices);
   const Tensor given = cast(next_to(a, values), a.dtype());
-  Shape shape = dims.tensor.shape();
-  shape[dims.at] = dims.places.numel();
+  const Shape shape = with_size(dims.tensor.shape(), dims.at, dims.places.numel());
   const Tensor source = reshape(expand(given, shape_of_elements(dims)), shape);
   const Tensor put = accumulate ? index_add(dims.tensor, dims.at, dims.places, source)
                                 : index_copy(dims.tensor, dims.at, dims.places, source);

@@ -155,8 +155,7 @@ Tensor unfold(const Tensor& a, int dim, int64_t size, int64_t step) {
   }
   const int64_t windows = (a.size(at) - size) / step + 1;
   if (size == 0) {
-    Shape none = a.shape();
-    none[at] = windows;
+    Shape none = with_size(a.shape(), at, windows);
     none.push_back(0);
     return expand(unsqueeze(narrow(a, at, 0, 0), -1), none);
   }
