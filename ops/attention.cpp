@@ -7,7 +7,6 @@
 #include "ops/promotion.h"
 #include "src/kernels/attention/attention.h"
 #include "src/kernels/copy/dense.h"
-#include "weft/context.h"
 #include "weft/extend/attention.h"
 #include "weft/ops/reductions.h"
 #include "weft/ops/shapes.h"

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/dims.h"
-#include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "src/kernels/copy/copy.h"
-#include "weft/context.h"
-#include "weft/error.h"
 #include "weft/extend/disk_tensor.h"
 #include "weft/extend/tape.h"
 #include "weft/ops/factories.h"

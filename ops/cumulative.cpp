@@ -2,7 +2,6 @@
 #include <limits>
 
 #include "ops/dims.h"
-#include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "ops/sorting.h"
 #include "ops/take.h"

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/ops/experts.h"
-
 #include <algorithm>
 #include <limits>
 #include <vector>
@@ -8,13 +6,10 @@
 #include "mesh/grid.h"
 #include "mesh/layout.h"
 #include "ops/dims.h"
-#include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "ops/take.h"
 #include "src/kernels/copy/dense.h"
 #include "src/kernels/matmul/product.h"
-#include "weft/error.h"
-#include "weft/extend/op.h"
 #include "weft/ops.h"
 
 namespace weft {

@@ -10,8 +10,6 @@
 #include "ops/dims.h"
 #include "ops/engine/backward_run.h"
 #include "ops/engine/engine.h"
-#include "ops/engine/tensor_body.h"
-#include "weft/error.h"
 #include "weft/extend/split_products.h"
 
 namespace weft {

@@ -10,8 +10,6 @@
 #include "src/kernels/rope/rope.h"
 #include "src/kernels/softmax/softmax.h"
 #include "src/kernels/take/take.h"
-#include "weft/error.h"
-#include "weft/extend/op.h"
 #include "weft/ops/reductions.h"
 #include "weft/ops/shapes.h"
 

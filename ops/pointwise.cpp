@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/ops/pointwise.h"
-
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -8,7 +6,6 @@
 #include "ops/engine/tensor_body.h"
 #include "ops/functions.h"
 #include "ops/promotion.h"
-#include "weft/error.h"
 #include "weft/ops.h"
 
 namespace weft {

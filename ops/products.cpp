@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/ops/products.h"
-
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -11,8 +9,6 @@
 #include "src/kernels/kernel.h"
 #include "src/kernels/matmul/gemm.h"
 #include "src/kernels/reduce/reduce.h"
-#include "weft/context.h"
-#include "weft/error.h"
 #include "weft/ops.h"
 
 namespace weft {

@@ -2,11 +2,9 @@
 #include <algorithm>
 
 #include "ops/dims.h"
-#include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "ops/take.h"
 #include "src/kernels/copy/copy.h"
-#include "weft/error.h"
 #include "weft/ops.h"
 
 namespace weft {

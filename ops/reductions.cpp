@@ -2,7 +2,6 @@
 #include "weft/ops/reductions.h"
 
 #include "ops/dims.h"
-#include "ops/engine/tensor_body.h"
 #include "ops/functions.h"
 #include "ops/promotion.h"
 #include "ops/rows.h"

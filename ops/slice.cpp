@@ -6,8 +6,6 @@
 #include "ops/engine/binding.h"
 #include "ops/promotion.h"
 #include "src/kernels/copy/copy.h"
-#include "weft/error.h"
-#include "weft/extend/op.h"
 #include "weft/extend/pattern.h"
 #include "weft/ops/shapes.h"
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/ops/special.h"
-
 #include <cmath>
 #include <limits>
 #include <numbers>

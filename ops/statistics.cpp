@@ -3,11 +3,9 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "ops/sorting.h"
 #include "ops/take.h"
-#include "weft/error.h"
 #include "weft/ops.h"
 
 namespace weft {

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "ops/dims.h"
-#include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "src/kernels/copy/dense.h"
 #include "src/kernels/take/take.h"

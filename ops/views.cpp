@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/dims.h"
-#include "ops/engine/tensor_body.h"
 #include "src/kernels/copy/copy.h"
-#include "weft/error.h"
-#include "weft/extend/op.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {

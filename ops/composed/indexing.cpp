@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/ops/indexing.h"
-
 #include <algorithm>
 
 #include "mesh/grid.h"
 #include "ops/dims.h"
 #include "ops/engine/engine.h"
-#include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "ops/sorting.h"
 #include "ops/take.h"
 #include "src/kernels/copy/dense.h"
 #include "src/kernels/take/take.h"
-#include "weft/error.h"
 #include "weft/ops.h"
 
 namespace weft {

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/ops/parts.h"
-
 #include <algorithm>
 #include <numeric>
 
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
-#include "weft/error.h"
 #include "weft/ops.h"
 
 namespace weft {

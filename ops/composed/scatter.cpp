@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/ops/scatter.h"
-
 #include <algorithm>
 #include <limits>
 
-#include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "ops/take.h"
-#include "weft/error.h"
 #include "weft/ops.h"
 
 namespace weft {
