@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ops/engine/tensor_body.h"
+#include "src/base/numeric.h"
 #include "src/kernels/kernel.h"
 #include "weft/error.h"
 #include "weft/extend/op.h"
@@ -142,8 +143,7 @@ inline MemoryBlock part_along(const MemoryBlock& block, int dim, int64_t begin, 
 
 /// Slice `i` of a dim, without the dim.
 inline MemoryBlock slice_at(MemoryBlock block, int dim, int64_t i) {
-  const int64_t offset = i * block.strides[dim] * static_cast<int64_t>(size_of(block.dtype));
-  block.data = block.as<char>() + offset;
+  block.data = element_at(block.data, i * block.strides[dim], block.dtype);
   block.shape.erase(dim);
   block.strides.erase(dim);
   return block;

@@ -33,12 +33,6 @@ RowParts::RowParts(const Layout& cut, const Layout& whole, int axis, int dim, in
   by_first_dim_ = dim > 0 && first_ >= parts;
 }
 
-RowParts::Range RowParts::outer(int part) const {
-  if (!by_first_dim_) return {0, outer_};
-  const Range of_first = range(first_, part);
-  return {of_first.begin * outer_of_first_, of_first.end * outer_of_first_};
-}
-
 RowParts::Range RowParts::within(int rank, int part) const {
   const int64_t length = lengths_[static_cast<size_t>(rank)];
   return by_first_dim_ ? Range{0, length} : range(length, part);
@@ -72,16 +66,15 @@ void RowParts::for_blocks(
   }
 }
 
-/// A dense block's memory from an element on.
-static void* element_of(const MemoryBlock& block, int64_t element) {
-  return static_cast<std::byte*>(block.data) + element * static_cast<int64_t>(size_of(block.dtype));
-}
-
 std::vector<Piece> RowParts::pieces(int part, const MemoryBlock& own, const MemoryBlock& whole,
                                     bool scatters,
                                     std::vector<std::vector<int64_t>>& counts) const {
-  const int64_t row = inner_ * whole.shape[whole.shape.ndim() - 1];
-  const Range outer_range = outer(part);
+  const int64_t row = inner_ * whole.shape.back();
+  Range outer{0, outer_};
+  if (by_first_dim_) {
+    const Range of_first = range(first_, part);
+    outer = {of_first.begin * outer_of_first_, of_first.end * outer_of_first_};
+  }
   const size_t ranks = lengths_.size();
   // A piece for each rank's range, or one for the ranges of all ranks if they are adjacent.
   counts.assign(by_first_dim_ ? 1 : ranks, std::vector<int64_t>(ranks));
@@ -90,13 +83,14 @@ std::vector<Piece> RowParts::pieces(int part, const MemoryBlock& own, const Memo
     counts[by_first_dim_ ? 0 : r][r] = (end - begin) * row;
   }
   std::vector<Piece> pieces;
-  for (int64_t i = outer_range.begin; i < outer_range.end; ++i) {
+  for (int64_t i = outer.begin; i < outer.end; ++i) {
     for (size_t p = 0; p < counts.size(); ++p) {
       const int64_t begin =
           by_first_dim_ ? 0 : begins_[p] + within(static_cast<int>(p), part).begin;
       const auto self = static_cast<size_t>(self_);
-      void* here = element_of(own, (i * lengths_[self] + within(self_, part).begin) * row);
-      void* there = element_of(whole, (i * size_ + begin) * row);
+      void* here =
+          element_at(own.data, (i * lengths_[self] + within(self_, part).begin) * row, own.dtype);
+      void* there = element_at(whole.data, (i * size_ + begin) * row, whole.dtype);
       pieces.push_back({.send = scatters ? there : here,
                         .recv = scatters ? here : there,
                         .dtype = whole.dtype,

@@ -39,7 +39,6 @@ class RowParts {
   Range range(int64_t size, int part) const {
     return {size * part / count_, size * (part + 1) / count_};
   }
-  Range outer(int part) const;
   /// The range of a part of the cut dim that a rank has.
   Range within(int rank, int part) const;
 

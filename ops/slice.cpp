@@ -187,7 +187,7 @@ static const Op flip_op = register_op({
             offset += (flipped.shape[d] - 1) * flipped.strides[d];
             flipped.strides[d] = -flipped.strides[d];
           }
-          flipped.data = flipped.as<char>() + offset * static_cast<int64_t>(size_of(flipped.dtype));
+          flipped.data = element_at(flipped.data, offset, flipped.dtype);
           copy(c.out(), flipped);
         },
     .backward = [](const Grad& g) { g.give(0, flip_op, {g.grad()}, g.attributes()); },
