@@ -182,14 +182,6 @@ static const Op number_div_op = floating_elementwise<NumberDiv, 1>({
     .samples = {{.shapes = {{5, 7}}, .attributes = {.values = {-1.5}}, .low = 0.5, .high = 2}},
 });
 
-/// A double cannot represent large integers: these become tensors. Throws for those that the
-/// tensor's dtype does not hold.
-static bool needs_tensor(const char* what, const Tensor& a, const Number& number) {
-  if (!number.is_rounded() || !a || is_floating(a.dtype())) return false;
-  check_holds(what, promote(a.dtype(), number), number);
-  return true;
-}
-
 static Tensor call_with_number(const Op& op, const Tensor& a, const Number& number) {
   const Attributes attributes{.values = {number.value}};
   if (a && is_floating(a.dtype())) return op(std::span(&a, 1), attributes);
