@@ -16,9 +16,6 @@ namespace weft {
 // gives every rank the totals of all parts, and each rank scans again from the total of the parts
 // before its own. Traffic: 8 bytes for each row and other part.
 
-/// The dtype in which scans accumulate.
-static DType total_dtype_of(DType dtype) { return is_floating(dtype) ? DType::f64 : DType::i64; }
-
 /// A scan, and the total of no elements.
 struct Scan {
   Running kind;
@@ -30,7 +27,7 @@ static void write_total(const Scan& scan, const MemoryBlock& totals, const Memor
                         bool from_end) {
   const int64_t size = in.shape[dim];
   if (size == 0) return fill(totals, scan.identity);
-  const DenseMemory scanned(in.shape, total_dtype_of(in.dtype), in.device);
+  const DenseMemory scanned(in.shape, is_floating(in.dtype) ? f64 : i64, in.device);
   running_total(scan.kind, scanned.block, in, dim, from_end);
   copy(slice_at(totals, 0, 0), slice_at(scanned.block, dim, from_end ? 0 : size - 1));
 }

@@ -24,11 +24,6 @@ template <class Product> static void multiply_rows(const Call& c, const Product&
   parts ? parts->compute(c.in(0), c.out(), product) : product(c.in(0), c.out());
 }
 
-/// Returns `block` with the last two dims exchanged.
-static MemoryBlock transposed_matrix(const MemoryBlock& block) {
-  return exchanged(block, block.shape.ndim() - 2, block.shape.ndim() - 1);
-}
-
 static void give_right_factor(const Grad& g);
 
 static const Op matmul_op = register_op({
@@ -87,7 +82,7 @@ static Op register_linear(const char* name, RuleLiteral rule, std::vector<std::v
       .linear = std::move(linear),
       .forward =
           [](const Call& c) {
-            const MemoryBlock weight = transposed_matrix(c.in(1));
+            const MemoryBlock weight = exchanged(c.in(1), 0, 1);
             multiply_rows(c, [&](const MemoryBlock& x, const MemoryBlock& out) {
               if (c.operands() > 2) return gemm(x, weight, c.in(2), out, beta_of(c));
               gemm(x, weight, out, beta_of(c));
