@@ -24,6 +24,16 @@ inline std::string dim_name(int dim, const char* prefix = "d") {
 /// Text of an array from its dims; "." for none.
 inline std::string array_text(const std::string& dims) { return dims.empty() ? "." : dims; }
 
+/// `shape` with that size of one dim.
+inline Shape with_size(Shape shape, int dim, int64_t size) {
+  shape[dim] = size;
+  return shape;
+}
+/// Sizes 1 but that of one dim.
+inline Shape ones_but(int ndim, int dim, int64_t size) {
+  return with_size(Shape::filled(ndim, 1), dim, size);
+}
+
 /// The order of dims that undoes `order`.
 template <class Order> std::vector<int> inverse_of(const Order& order) {
   std::vector<int> inverse(static_cast<size_t>(order.end() - order.begin()));

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "mesh/grid.h"
-#include "ops/engine/tensor_body.h"
+#include "ops/dims.h"
 #include "ops/moved_parts.h"
 #include "weft/error.h"
 #include "weft/extend/tape.h"

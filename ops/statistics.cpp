@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ops/dims.h"
 #include "ops/promotion.h"
 #include "ops/sorting.h"
 #include "ops/take.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "ops/engine/tensor_body.h"
+#include "ops/dims.h"
 #include "ops/promotion.h"
 #include "weft/ops.h"
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "ops/dims.h"
 #include "ops/promotion.h"
 #include "ops/take.h"
 #include "weft/ops.h"

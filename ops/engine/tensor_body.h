@@ -83,16 +83,6 @@ void set_parts(Pattern& pattern, const MeshGrid& grid, int dim, std::vector<int6
 /// Checks the shape of a new tensor: std::invalid_argument "what: ..." for a negative size.
 void check_shape(const char* what, const Shape& shape);
 
-/// `shape` with that size of one dim.
-inline Shape with_size(Shape shape, int dim, int64_t size) {
-  shape[dim] = size;
-  return shape;
-}
-/// Sizes 1 but that of one dim.
-inline Shape ones_but(int ndim, int dim, int64_t size) {
-  return with_size(Shape::filled(ndim, 1), dim, size);
-}
-
 /// Whether `from`, broadcast from the right, is `to`.
 bool broadcasts_to(const Shape& from, const Shape& to);
 
