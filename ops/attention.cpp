@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/ops/attention.h"
-
 #include <cmath>
 
 #include "ops/dims.h"
@@ -8,8 +6,7 @@
 #include "src/kernels/attention/attention.h"
 #include "src/kernels/copy/dense.h"
 #include "weft/extend/attention.h"
-#include "weft/ops/reductions.h"
-#include "weft/ops/shapes.h"
+#include "weft/ops.h"
 
 namespace weft {
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/ops/networks.h"
-
 #include "ops/promotion.h"
 #include "ops/rows.h"
 #include "ops/take.h"
@@ -10,8 +8,7 @@
 #include "src/kernels/rope/rope.h"
 #include "src/kernels/softmax/softmax.h"
 #include "src/kernels/take/take.h"
-#include "weft/ops/reductions.h"
-#include "weft/ops/shapes.h"
+#include "weft/ops.h"
 
 namespace weft {
 

@@ -10,9 +10,7 @@
 #include "ops/moved_parts.h"
 #include "weft/error.h"
 #include "weft/extend/tape.h"
-#include "weft/ops/elementwise.h"
-#include "weft/ops/factories.h"
-#include "weft/ops/products.h"
+#include "weft/ops.h"
 
 namespace weft {
 
