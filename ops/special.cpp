@@ -88,12 +88,6 @@ struct LogAddExp {
   }
 };
 
-WEFT_FN float erfc_of(float a) { return erfc_float(a); }
-WEFT_FN double erfc_of(double a) { return erfc_wide(a); }
-WEFT_FN float erfinv_of(float a) { return erfinv_float(a); }
-WEFT_FN double erfinv_of(double a) { return erfinv_wide(a); }
-WEFT_FN float lgamma_of(float a) { return lgamma_float(a); }
-WEFT_FN double lgamma_of(double a) { return lgamma_wide(a); }
 WEFT_FUNCTOR(Erfc, erfc_of)
 WEFT_FUNCTOR(Erfinv, erfinv_of)
 WEFT_FUNCTOR(Lgamma, lgamma_of)
