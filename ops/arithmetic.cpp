@@ -119,7 +119,6 @@ static const Op add_op = elementwise<Add, 2>({
     .name = "add",
     .linear = {{0, 1}},
     .backward = give_each({[](auto& g) { return g.grad(); }, [](auto& g) { return g.grad(); }}),
-    .saves_in = std::vector<int>{},
     .samples = {{{{5, 7}, {5, 7}}}, {{{3, 5, 7}, {1, 7}}}, {{{7}, {2, 5, 1}}}},
 });
 
@@ -128,7 +127,6 @@ static const Op sub_op = elementwise<Sub, 2>({
     .linear = {{0, 1}},
     .backward =
         give_each({[](auto& g) { return g.grad(); }, [](auto& g) { return neg(g.grad()); }}),
-    .saves_in = std::vector<int>{},
     .samples = {{{{5, 7}, {5, 7}}}, {{{3, 5, 7}, {5, 1}}}},
 });
 
@@ -149,7 +147,6 @@ static const Op div_op = floating_elementwise<Div, 2>({
           g.give(0, quotient);
           if (g.wants(1)) g.give(1, neg(mul(quotient, g.out())));
         },
-    .saves_in = std::vector<int>{1},
     .saves_out = {0},
     .samples = {{.shapes = {{5, 7}, {5, 7}}, .low = 0.5, .high = 2}},
 });
@@ -161,7 +158,6 @@ static const Op add_number_op = register_op({
     .forward =
         [](const Call& c) { map(AddNumber{c.counts_here() ? c.value(0) : 0.0}, c.out(), c.in(0)); },
     .backward = [](const Grad& g) { g.give(0, g.grad()); },
-    .saves_in = std::vector<int>{},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.values = {1.5}}}},
 });
 
@@ -169,7 +165,6 @@ static const Op mul_number_op = elementwise<MulNumber, 1>({
     .name = "mul_number",
     .linear = {{0}},
     .backward = [](const Grad& g) { g.give(0, mul(g.grad(), g.value(0))); },
-    .saves_in = std::vector<int>{},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.values = {-1.5}}}},
 });
 
@@ -177,7 +172,6 @@ static const Op div_number_op = floating_elementwise<DivNumber, 1>({
     .name = "div_number",
     .linear = {{0}},
     .backward = [](const Grad& g) { g.give(0, div(g.grad(), g.value(0))); },
-    .saves_in = std::vector<int>{},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.values = {-1.5}}}},
 });
 
@@ -187,14 +181,6 @@ static const Op number_div_op = floating_elementwise<NumberDiv, 1>({
     .saves_out = {0},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.values = {-1.5}}, .low = 0.5, .high = 2}},
 });
-
-/// A double cannot represent large integers: these become tensors. Throws for those that the
-/// tensor's dtype does not hold.
-static bool needs_tensor(const char* what, const Tensor& a, const Number& number) {
-  if (!number.is_rounded() || !a || is_floating(a.dtype())) return false;
-  check_holds(what, promote(a.dtype(), number), number);
-  return true;
-}
 
 static Tensor call_with_number(const Op& op, const Tensor& a, const Number& number) {
   const Attributes attributes{.values = {number.value}};
@@ -230,10 +216,10 @@ Tensor div(Number a, const Tensor& b) {
   return number_div_op({as_floating("div", b)}, {.values = {a.value}});
 }
 
-static const Op floor_op = floating_function<Floor>({.name = "floor"});
-static const Op ceil_op = floating_function<Ceil>({.name = "ceil"});
-static const Op trunc_op = floating_function<Trunc>({.name = "trunc"});
-static const Op round_op = floating_function<Round>({.name = "round"});
+static const Op floor_op = function<Floor>("floor");
+static const Op ceil_op = function<Ceil>("ceil");
+static const Op trunc_op = function<Trunc>("trunc");
+static const Op round_op = function<Round>("round");
 
 static const Op floor_divide_op = elementwise<FloorDivide, 2>({
     .name = "floor_divide",

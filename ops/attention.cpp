@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/ops/attention.h"
-
 #include <cmath>
 
 #include "ops/dims.h"
 #include "ops/promotion.h"
 #include "src/kernels/attention/attention.h"
 #include "src/kernels/copy/copy.h"
-#include "weft/context.h"
 #include "weft/extend/attention.h"
-#include "weft/ops/reductions.h"
-#include "weft/ops/shapes.h"
+#include "weft/ops.h"
 
 namespace weft {
 

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/dims.h"
-#include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "src/kernels/copy/copy.h"
-#include "weft/context.h"
-#include "weft/error.h"
 #include "weft/extend/disk_tensor.h"
 #include "weft/extend/tape.h"
 #include "weft/ops/factories.h"
@@ -31,7 +28,6 @@ static const Op cast_op = register_op(conversion({
     .name = "cast",
     .linear = {{0}},
     .backward = give_in_own_dtype,
-    .saves_in = std::vector<int>{},
     .samples = {sample_with({{5, 7}}, {int64_t(f64)}), sample_with({{5, 7}}, {int64_t(bf16)})},
 }));
 

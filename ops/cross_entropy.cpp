@@ -2,7 +2,6 @@
 #include "src/kernels/cross_entropy/cross_entropy.h"
 
 #include "ops/dims.h"
-#include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "ops/rows.h"
 #include "ops/take.h"

@@ -2,7 +2,6 @@
 #include <limits>
 
 #include "ops/dims.h"
-#include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "ops/sorting.h"
 #include "ops/take.h"
@@ -17,9 +16,6 @@ namespace weft {
 // gives every rank the totals of all parts, and each rank scans again from the total of the parts
 // before its own. Traffic: 8 bytes for each row and other part.
 
-/// The dtype in which scans accumulate.
-static DType total_dtype_of(DType dtype) { return is_floating(dtype) ? DType::f64 : DType::i64; }
-
 /// A scan, and the total of no elements.
 struct Scan {
   Running kind;
@@ -31,7 +27,7 @@ static void write_total(const Scan& scan, const MemoryBlock& totals, const Memor
                         bool from_end) {
   const int64_t size = in.shape[dim];
   if (size == 0) return fill(totals, scan.identity);
-  const DenseMemory scanned(in.shape, total_dtype_of(in.dtype), in.device);
+  const DenseMemory scanned(in.shape, is_floating(in.dtype) ? f64 : i64, in.device);
   running_total(scan.kind, scanned.block, in, dim, from_end);
   copy(slice_at(totals, 0, 0), slice_at(scanned.block, dim, from_end ? 0 : size - 1));
 }
@@ -95,7 +91,6 @@ static const Op cumulative_sum_op = register_scan<kSum>({
           const auto [dim, from_end] = unpack<DimAndFlag>(g.attributes().structure);
           g.give(0, cumulative_sum_op, {g.grad()}, scan_attributes(dim, !from_end));
         },
-    .saves_in = std::vector<int>{},
     .samples = {sample_with({{5, 7}}, {1, 0}), sample_with({{5, 3, 2}}, {0, 1}),
                 sample_with({{5, 7}}, {0, 0}, {i32})},
 });
@@ -195,9 +190,8 @@ static const Op cumulative_logsumexp_op = register_scan<kLogSumExp>({
 
 /// Puts `initial` before the totals along `dim`.
 static Tensor starting_with(double initial, const Tensor& totals, int dim) {
-  Shape shape = totals.shape();
-  shape[dim] = 1;
-  return cat({full(shape, initial, options_next_to(totals, totals.dtype())), totals}, dim);
+  const Shape one = with_size(totals.shape(), dim, 1);
+  return cat({full(one, initial, options_next_to(totals, totals.dtype())), totals}, dim);
 }
 
 Tensor cumulative_sum(const Tensor& a, int dim, bool include_initial) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ops/engine/tensor_body.h"
+#include "src/base/numeric.h"
 #include "src/kernels/kernel.h"
 #include "weft/error.h"
 #include "weft/extend/op.h"
@@ -22,6 +23,16 @@ inline std::string dim_name(int dim, const char* prefix = "d") {
 
 /// Text of an array from its dims; "." for none.
 inline std::string array_text(const std::string& dims) { return dims.empty() ? "." : dims; }
+
+/// `shape` with that size of one dim.
+inline Shape with_size(Shape shape, int dim, int64_t size) {
+  shape[dim] = size;
+  return shape;
+}
+/// Sizes 1 but that of one dim.
+inline Shape ones_but(int ndim, int dim, int64_t size) {
+  return with_size(Shape::filled(ndim, 1), dim, size);
+}
 
 /// The order of dims that undoes `order`.
 template <class Order> std::vector<int> inverse_of(const Order& order) {
@@ -142,8 +153,7 @@ inline MemoryBlock part_along(const MemoryBlock& block, int dim, int64_t begin, 
 
 /// Slice `i` of a dim, without the dim.
 inline MemoryBlock slice_at(MemoryBlock block, int dim, int64_t i) {
-  const int64_t offset = i * block.strides[dim] * static_cast<int64_t>(size_of(block.dtype));
-  block.data = block.as<char>() + offset;
+  block.data = element_at(block.data, i * block.strides[dim], block.dtype);
   block.shape.erase(dim);
   block.strides.erase(dim);
   return block;

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/ops/experts.h"
-
 #include <algorithm>
 #include <limits>
 #include <vector>
@@ -8,13 +6,10 @@
 #include "mesh/grid.h"
 #include "mesh/plan.h"
 #include "ops/dims.h"
-#include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "ops/take.h"
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/matmul/product.h"
-#include "weft/error.h"
-#include "weft/extend/op.h"
 #include "weft/ops.h"
 
 namespace weft {
@@ -80,8 +75,8 @@ Matrix matrix_at(const MemoryBlock& block, int64_t slice, int64_t row) {
   const int ndim = block.shape.ndim();
   const int64_t stride = ndim == 3 ? block.strides[0] : 0;
   const int64_t at = slice * stride + row * block.strides[ndim - 2];
-  return {static_cast<char*>(block.data) + at * static_cast<int64_t>(size_of(block.dtype)),
-          block.dtype, block.strides[ndim - 2], block.strides[ndim - 1]};
+  return {element_at(block.data, at, block.dtype), block.dtype, block.strides[ndim - 2],
+          block.strides[ndim - 1]};
 }
 
 void clear_rows(const MemoryBlock& out, int64_t begin, int64_t end) {

@@ -11,8 +11,6 @@
 #include "src/device/cuda/streams.h"
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/random/random.h"
-#include "weft/context.h"
-#include "weft/error.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {

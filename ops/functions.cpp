@@ -136,30 +136,27 @@ static const Op neg_op = elementwise<Neg, 1>({
     .name = "neg",
     .linear = {{0}},
     .backward = [](const Grad& g) { g.give(0, neg(g.grad())); },
-    .saves_in = std::vector<int>{},
     .samples = {{{{5, 7}}}},
 });
-static const Op sign_op = function<Sign>({.name = "sign"});
-static const Op abs_op = function<Abs>(
-    {.name = "abs", .by_operand = [](auto& dy, auto& a) { return mul(dy, sign(a)); }});
-static const Op square_op = function<Square>(
-    {.name = "square", .by_operand = [](auto& dy, auto& a) { return mul(mul(dy, a), 2); }});
-static const Op exp_op = floating_function<Exp>(
-    {.name = "exp", .by_result = [](auto& dy, auto& y) { return mul(dy, y); }});
-static const Op log_op = floating_function<Log>(
-    {.name = "log", .by_operand = [](auto& dy, auto& a) { return div(dy, a); }, .range = {0.5, 2}});
-static const Op sqrt_op =
-    floating_function<Sqrt>({.name = "sqrt",
-                             .by_result = [](auto& dy, auto& y) { return div(mul(dy, 0.5), y); },
-                             .range = {0.5, 2}});
-static const Op rsqrt_op = floating_function<Rsqrt>(
-    {.name = "rsqrt",
-     .by_result = [](auto& dy, auto& y) { return mul(mul(dy, mul(square(y), y)), -0.5); },
-     .range = {0.5, 2}});
-static const Op tanh_op = floating_function<Tanh>(
-    {.name = "tanh", .by_result = [](auto& dy, auto& y) { return mul(dy, sub(1, square(y))); }});
-static const Op sigmoid_op = floating_function<Sigmoid>(
-    {.name = "sigmoid", .by_result = [](auto& dy, auto& y) { return mul(dy, mul(y, sub(1, y))); }});
+static const Op sign_op = function<Sign, MapDomain::any>("sign");
+static const Op abs_op = function<Abs, MapDomain::any>(
+    "abs", {.by_operand = [](auto& dy, auto& a) { return mul(dy, sign(a)); }});
+static const Op square_op = function<Square, MapDomain::any>(
+    "square", {.by_operand = [](auto& dy, auto& a) { return mul(mul(dy, a), 2); }});
+static const Op exp_op =
+    function<Exp>("exp", {.by_result = [](auto& dy, auto& y) { return mul(dy, y); }});
+static const Op log_op = function<Log>(
+    "log", {.by_operand = [](auto& dy, auto& a) { return div(dy, a); }, .range = {0.5, 2}});
+static const Op sqrt_op = function<Sqrt>(
+    "sqrt",
+    {.by_result = [](auto& dy, auto& y) { return div(mul(dy, 0.5), y); }, .range = {0.5, 2}});
+static const Op rsqrt_op = function<Rsqrt>(
+    "rsqrt", {.by_result = [](auto& dy, auto& y) { return mul(mul(dy, mul(square(y), y)), -0.5); },
+              .range = {0.5, 2}});
+static const Op tanh_op = function<Tanh>(
+    "tanh", {.by_result = [](auto& dy, auto& y) { return mul(dy, sub(1, square(y))); }});
+static const Op sigmoid_op = function<Sigmoid>(
+    "sigmoid", {.by_result = [](auto& dy, auto& y) { return mul(dy, mul(y, sub(1, y))); }});
 
 static const Op silu_op = fused_function<Silu, SiluGradient>("silu");
 static const Op gelu_op = fused_function<Gelu, GeluGradient>("gelu");
@@ -167,9 +164,10 @@ static const Op gelu_tanh_op = fused_function<GeluTanh, GeluTanhGradient>("gelu_
 static const Op erf_op = fused_function<Erf, ErfGradient>("erf");
 
 static const Op relu_gradient_op = gradient_of<ReluGradient>("relu_gradient");
-static const Op relu_op = function<Relu>({.name = "relu", .by_result = [](auto& dy, auto& y) {
-                                            return relu_gradient_op({dy, y});
-                                          }});
+static const Op relu_op =
+    function<Relu, MapDomain::any>("relu", {.by_result = [](auto& dy, auto& y) {
+                                     return relu_gradient_op({dy, y});
+                                   }});
 
 Tensor neg(const Tensor& a) { return neg_op({a}); }
 Tensor abs(const Tensor& a) { return abs_op({a}); }
@@ -205,6 +203,7 @@ static const Op swiglu_op = floating_elementwise<SwigluOf, 2>({
         [](const Grad& g) {
           g.give_all({0, 1}, swiglu_backward_op, {g.grad(), g.in(0), g.in(1)});
         },
+    .saves_in = std::vector<int>{0, 1},
     .samples = {{{{5, 7}, {5, 7}}}, {{{2, 5, 3}, {2, 5, 3}}}},
 });
 
@@ -228,7 +227,6 @@ static const Op dropout_op = register_op({
           dropout(c.out(), c.in(0), c.out_box(), c.out_shape(), {seed, stream}, c.value(0));
         },
     .backward = [](const Grad& g) { g.give(0, dropout_op, {g.grad()}, g.attributes()); },
-    .saves_in = std::vector<int>{},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.values = {0.4}, .random = {1, 2}}},
                 {.shapes = {{2, 5, 3}}, .attributes = {.values = {0.5}, .random = {7, 0}}}},
 });
@@ -242,40 +240,33 @@ Tensor dropout(const Tensor& x, double p) {
   return dropout_op({x}, {.values = {p}, .random = {random.seed, random.stream++}});
 }
 
-static const Op sin_op = floating_function<Sin>(
-    {.name = "sin", .by_operand = [](auto& dy, auto& a) { return mul(dy, cos(a)); }});
-static const Op cos_op = floating_function<Cos>(
-    {.name = "cos", .by_operand = [](auto& dy, auto& a) { return neg(mul(dy, sin(a))); }});
-static const Op tan_op = floating_function<Tan>(
-    {.name = "tan",
-     .by_result = [](auto& dy, auto& y) { return mul(dy, add(square(y), 1)); },
-     .range = {-1, 1}});
-static const Op asin_op = floating_function<Asin>(
-    {.name = "asin",
-     .by_operand = [](auto& dy, auto& a) { return mul(dy, rsqrt(sub(1, square(a)))); },
-     .range = {-0.75, 0.75}});
-static const Op acos_op = floating_function<Acos>(
-    {.name = "acos",
-     .by_operand = [](auto& dy, auto& a) { return neg(mul(dy, rsqrt(sub(1, square(a))))); },
-     .range = {-0.75, 0.75}});
-static const Op atan_op = floating_function<Atan>(
-    {.name = "atan", .by_operand = [](auto& dy, auto& a) { return div(dy, add(square(a), 1)); }});
-static const Op sinh_op = floating_function<Sinh>(
-    {.name = "sinh", .by_operand = [](auto& dy, auto& a) { return mul(dy, cosh(a)); }});
-static const Op cosh_op = floating_function<Cosh>(
-    {.name = "cosh", .by_operand = [](auto& dy, auto& a) { return mul(dy, sinh(a)); }});
-static const Op asinh_op =
-    floating_function<Asinh>({.name = "asinh", .by_operand = [](auto& dy, auto& a) {
-                                return mul(dy, rsqrt(add(square(a), 1)));
-                              }});
-static const Op acosh_op = floating_function<Acosh>(
-    {.name = "acosh",
-     .by_operand = [](auto& dy, auto& a) { return mul(dy, rsqrt(sub(square(a), 1))); },
-     .range = {1.5, 4}});
-static const Op atanh_op = floating_function<Atanh>(
-    {.name = "atanh",
-     .by_operand = [](auto& dy, auto& a) { return div(dy, sub(1, square(a))); },
-     .range = {-0.75, 0.75}});
+static const Op sin_op =
+    function<Sin>("sin", {.by_operand = [](auto& dy, auto& a) { return mul(dy, cos(a)); }});
+static const Op cos_op =
+    function<Cos>("cos", {.by_operand = [](auto& dy, auto& a) { return neg(mul(dy, sin(a))); }});
+static const Op tan_op = function<Tan>(
+    "tan",
+    {.by_result = [](auto& dy, auto& y) { return mul(dy, add(square(y), 1)); }, .range = {-1, 1}});
+static const Op asin_op = function<Asin>(
+    "asin", {.by_operand = [](auto& dy, auto& a) { return mul(dy, rsqrt(sub(1, square(a)))); },
+             .range = {-0.75, 0.75}});
+static const Op acos_op = function<Acos>(
+    "acos", {.by_operand = [](auto& dy, auto& a) { return neg(mul(dy, rsqrt(sub(1, square(a))))); },
+             .range = {-0.75, 0.75}});
+static const Op atan_op = function<Atan>(
+    "atan", {.by_operand = [](auto& dy, auto& a) { return div(dy, add(square(a), 1)); }});
+static const Op sinh_op =
+    function<Sinh>("sinh", {.by_operand = [](auto& dy, auto& a) { return mul(dy, cosh(a)); }});
+static const Op cosh_op =
+    function<Cosh>("cosh", {.by_operand = [](auto& dy, auto& a) { return mul(dy, sinh(a)); }});
+static const Op asinh_op = function<Asinh>(
+    "asinh", {.by_operand = [](auto& dy, auto& a) { return mul(dy, rsqrt(add(square(a), 1))); }});
+static const Op acosh_op = function<Acosh>(
+    "acosh", {.by_operand = [](auto& dy, auto& a) { return mul(dy, rsqrt(sub(square(a), 1))); },
+              .range = {1.5, 4}});
+static const Op atanh_op = function<Atanh>(
+    "atanh", {.by_operand = [](auto& dy, auto& a) { return div(dy, sub(1, square(a))); },
+              .range = {-0.75, 0.75}});
 
 static const Op atan2_op = floating_elementwise<Atan2, 2>({
     .name = "atan2",

@@ -37,7 +37,6 @@ using FunctionGradient = Tensor (*)(const Tensor& gradient, const Tensor& value)
 /// Describes a function of one number, apart from its functor. Without a gradient, which reads the
 /// operand or the result, none flows through it.
 struct FunctionSpec {
-  const char* name;
   FunctionGradient by_operand = nullptr, by_result = nullptr;
   /// Values of samples are from the first to below the second number.
   std::pair<double, double> range = {-2, 2};
@@ -99,9 +98,10 @@ Op truth_function(const char* name, std::vector<OpSample> samples, bool moves = 
                                     .samples = std::move(samples)});
 }
 
-/// Registers a function of one number.
-template <class F, MapDomain kDomain = MapDomain::any> Op function(const FunctionSpec& spec) {
-  OpSpec op{.name = spec.name,
+/// Registers a function of one number; of a floating one unless the domain says otherwise.
+template <class F, MapDomain kDomain = MapDomain::floating>
+Op function(const char* name, const FunctionSpec& spec = {}) {
+  OpSpec op{.name = name,
             .saves_in = std::vector<int>{},
             .samples = {{.shapes = {{5, 7}}, .low = spec.range.first, .high = spec.range.second}}};
   if (spec.by_operand) {
@@ -119,11 +119,6 @@ template <class F, MapDomain kDomain = MapDomain::any> Op function(const Functio
   return elementwise<F, 1, kDomain>(std::move(op));
 }
 
-/// The same for functions that return floating values only.
-template <class F> Op floating_function(const FunctionSpec& spec) {
-  return function<F, MapDomain::floating>(spec);
-}
-
 /// Registers a fused gradient: a function, linear in the result's gradient, of that and other
 /// numbers.
 template <class F, int kOperands = 2>
@@ -135,10 +130,9 @@ Op gradient_of(std::string name, std::vector<OpSample> samples = {{{{5, 7}, {5, 
 /// Registers a floating function of one number and, before it, its fused gradient.
 template <class F, class G> Op fused_function(const char* name) {
   static const Op gradient_op = gradient_of<G>(concat(name, "_gradient"));
-  return floating_function<F>(
-      {.name = name, .by_operand = [](const Tensor& gradient, const Tensor& a) {
-         return gradient_op({gradient, a});
-       }});
+  return function<F>(name, {.by_operand = [](const Tensor& gradient, const Tensor& a) {
+                       return gradient_op({gradient, a});
+                     }});
 }
 
 }  // namespace WEFT_COMPILER

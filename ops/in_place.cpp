@@ -8,7 +8,6 @@
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "src/kernels/copy/copy.h"
-#include "weft/context.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {

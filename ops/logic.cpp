@@ -160,7 +160,6 @@ static const Op where_op = elementwise<Where, 3>({
           if (g.wants(1)) g.give(1, where(g.in(0), g.grad(), zero));
           if (g.wants(2)) g.give(2, where(g.in(0), zero, g.grad()));
         },
-    .saves_in = std::vector<int>{0},
     .samples = {{.shapes = {{5, 7}, {5, 7}, {5, 7}}, .dtypes = {boolean, f32, f32}},
                 {.shapes = {{7}, {5, 1}, {3, 5, 7}}, .dtypes = {boolean, f32, f32}}},
 });

@@ -10,8 +10,6 @@
 #include "ops/dims.h"
 #include "ops/engine/backward_run.h"
 #include "ops/engine/engine.h"
-#include "ops/engine/tensor_body.h"
-#include "weft/error.h"
 #include "weft/extend/split_products.h"
 
 namespace weft {
@@ -35,28 +33,9 @@ RowParts::RowParts(const Layout& cut, const Layout& whole, int axis, int dim, in
   by_first_dim_ = dim > 0 && first_ >= parts;
 }
 
-RowParts::Range RowParts::outer(int part) const {
-  if (!by_first_dim_) return {0, outer_};
-  const Range of_first = range(first_, part);
-  return {of_first.begin * outer_of_first_, of_first.end * outer_of_first_};
-}
-
 RowParts::Range RowParts::within(int rank, int part) const {
   const int64_t length = lengths_[static_cast<size_t>(rank)];
   return by_first_dim_ ? Range{0, length} : range(length, part);
-}
-
-int64_t RowParts::rows_of(int rank, int part) const {
-  const Range rows = outer(part), own = within(rank, part);
-  return (rows.end - rows.begin) * (own.end - own.begin) * inner_;
-}
-
-int64_t RowParts::own_rows(int part) const { return rows_of(self_, part); }
-
-int64_t RowParts::other_rows(int part) const {
-  int64_t rows = 0;
-  for (size_t r = 0; r < lengths_.size(); ++r) rows += rows_of(static_cast<int>(r), part);
-  return rows - own_rows(part);
 }
 
 /// The block with a dim divided into `count` equal ranges, as two dims.
@@ -87,16 +66,15 @@ void RowParts::for_blocks(
   }
 }
 
-/// A dense block's memory from an element on.
-static void* element_of(const MemoryBlock& block, int64_t element) {
-  return static_cast<std::byte*>(block.data) + element * static_cast<int64_t>(size_of(block.dtype));
-}
-
 std::vector<Piece> RowParts::pieces(int part, const MemoryBlock& own, const MemoryBlock& whole,
                                     bool scatters,
                                     std::vector<std::vector<int64_t>>& counts) const {
-  const int64_t row = inner_ * whole.shape[whole.shape.ndim() - 1];
-  const Range outer_range = outer(part);
+  const int64_t row = inner_ * whole.shape.back();
+  Range outer{0, outer_};
+  if (by_first_dim_) {
+    const Range of_first = range(first_, part);
+    outer = {of_first.begin * outer_of_first_, of_first.end * outer_of_first_};
+  }
   const size_t ranks = lengths_.size();
   // A piece for each rank's range, or one for the ranges of all ranks if they are adjacent.
   counts.assign(by_first_dim_ ? 1 : ranks, std::vector<int64_t>(ranks));
@@ -105,13 +83,14 @@ std::vector<Piece> RowParts::pieces(int part, const MemoryBlock& own, const Memo
     counts[by_first_dim_ ? 0 : r][r] = (end - begin) * row;
   }
   std::vector<Piece> pieces;
-  for (int64_t i = outer_range.begin; i < outer_range.end; ++i) {
+  for (int64_t i = outer.begin; i < outer.end; ++i) {
     for (size_t p = 0; p < counts.size(); ++p) {
       const int64_t begin =
           by_first_dim_ ? 0 : begins_[p] + within(static_cast<int>(p), part).begin;
       const auto self = static_cast<size_t>(self_);
-      void* here = element_of(own, (i * lengths_[self] + within(self_, part).begin) * row);
-      void* there = element_of(whole, (i * size_ + begin) * row);
+      void* here =
+          element_at(own.data, (i * lengths_[self] + within(self_, part).begin) * row, own.dtype);
+      void* there = element_at(whole.data, (i * size_ + begin) * row, whole.dtype);
       pieces.push_back({.send = scatters ? there : here,
                         .recv = scatters ? here : there,
                         .dtype = whole.dtype,
@@ -197,25 +176,21 @@ void MovedParts::log(const Shape& weight) const {
   const Ref<Layout>& partial = layout_of(whole_);
   const Ref<Plan> plan =
       scatters ? plan_between(partial, rows_.cut) : plan_between(rows_.cut, partial);
-  const auto count = static_cast<double>(rows_.rows.count());
+  const int count = rows_.rows.count();
   const std::string axes = rows_.cut->grid->names({rows_.axis});
   const int64_t width = whole_.shape()[whole_.ndim() - 1];
-  const int64_t row = width * static_cast<int64_t>(size_of(whole_.dtype()));
   Movement movement{.what = scatters ? "linear, reduce-scatter" : "linear, gather",
                     .scope = Context::current().scope,
                     .backward = is_in_backward()};
-  SplitMovement split{.axes = axes, .parts = rows_.rows.count()};
-  for (int part = 0; part < rows_.rows.count(); ++part) {
-    const int64_t others = scatters ? rows_.rows.own_rows(part) * (rows_.ranks.size() - 1)
-                                    : rows_.rows.other_rows(part);
+  SplitMovement split{.axes = axes, .parts = count, .bytes = plan->cost.bytes};
+  for (int part = 0; part < count; ++part) {
     movement.steps.push_back(
         {.kind = scatters ? "reduce_scatter" : "all_gather",
          .axes = axes,
          .from = placements_in_words((scatters ? partial : rows_.cut)->sharding),
          .to = placements_in_words((scatters ? rows_.cut : partial)->sharding),
-         .bytes = others * row,
+         .bytes = split.bytes * (part + 1) / count - split.bytes * part / count,
          .seconds = plan->cost.seconds / count});
-    split.bytes += others * row;
   }
   if (log) log->movements.push_back(std::move(movement));
   const int64_t rows = partial->box.shape.product() / std::max<int64_t>(1, width);

@@ -31,9 +31,6 @@ class RowParts {
   /// reduce-scatter from `whole` to `own`; both blocks are dense. Valid while `counts` is.
   std::vector<Piece> pieces(int part, const MemoryBlock& own, const MemoryBlock& whole,
                             bool scatters, std::vector<std::vector<int64_t>>& counts) const;
-  /// Elements of a row that a part has on this rank, and on the others together.
-  int64_t own_rows(int part) const;
-  int64_t other_rows(int part) const;
 
  private:
   struct Range {
@@ -42,8 +39,6 @@ class RowParts {
   Range range(int64_t size, int part) const {
     return {size * part / count_, size * (part + 1) / count_};
   }
-  int64_t rows_of(int rank, int part) const;
-  Range outer(int part) const;
   /// The range of a part of the cut dim that a rank has.
   Range within(int rank, int part) const;
 

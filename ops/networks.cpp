@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/ops/networks.h"
-
 #include "ops/promotion.h"
 #include "ops/rows.h"
 #include "ops/take.h"
@@ -10,10 +8,7 @@
 #include "src/kernels/rope/rope.h"
 #include "src/kernels/softmax/softmax.h"
 #include "src/kernels/take/take.h"
-#include "weft/error.h"
-#include "weft/extend/op.h"
-#include "weft/ops/reductions.h"
-#include "weft/ops/shapes.h"
+#include "weft/ops.h"
 
 namespace weft {
 
@@ -240,7 +235,6 @@ static const Op rope_op = register_op({
     .linear = {{0}},
     .forward = [](const Call& c) { rotate(c, nullptr); },
     .backward = [](const Grad& g) { g.give(0, rope_op, {g.grad()}, turned_back(g)); },
-    .saves_in = std::vector<int>{},
     .samples = {{.shapes = {{2, 5, 3, 4}}, .attributes = {.values = {10000, 0, 0, 1}}},
                 {.shapes = {{1, 7, 5, 2}}, .attributes = {.values = {500, 3, 1, 1}}}},
 });
@@ -256,7 +250,6 @@ static const Op rope_by_frequencies_op = register_op({
         [](const Grad& g) {
           g.give(0, rope_by_frequencies_op, {g.grad(), g.in(1)}, turned_back(g));
         },
-    .saves_in = std::vector<int>{1},
     .samples = {{.shapes = {{2, 5, 3, 5}, {2}},
                  .attributes = {.values = {1, 0, 0, 1}},
                  .dtypes = {f32, f32}},
@@ -333,7 +326,6 @@ static const Op embedding_op = register_op({
               places_along({g.in_shape(0)[0]}, 0, g.in_sharding(0), g.grad().device());
           g.give(0, embedding_backward_op, {g.grad(), g.in(1), places});
         },
-    .saves_in = std::vector<int>{1},
     .samples = {{.shapes = {{7, 3}, {5}}, .dtypes = {f32, i64}, .low = 0, .high = 7},
                 {.shapes = {{3, 7}, {2, 5}}, .dtypes = {f32, i32}, .low = 0, .high = 3}},
 });
@@ -357,7 +349,6 @@ static const Op embedding_rows_op = register_op({
                                reshape(ids, {ids.numel()}), 0, places));
         },
     .by_index = ByIndex{.from_end = false},
-    .saves_in = std::vector<int>{1},
     .samples = {{.shapes = {{7, 3}, {5}}, .dtypes = {f32, i64}, .low = 0, .high = 7},
                 {.shapes = {{3, 7}, {2, 5}}, .dtypes = {f32, i32}, .low = 0, .high = 3}},
 });

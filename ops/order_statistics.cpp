@@ -51,8 +51,7 @@ SortedPart::SortedPart(const MemoryBlock& in, bool descending, const Chunk& own,
       indices_(in.shape, DType::i64, cpu) {
   const int last = in.shape.ndim() - 1;
   for (int d = 0; d < last; ++d) rows_ *= in.shape[d];
-  Shape shape = in.shape;
-  shape[last] = size_;
+  const Shape shape = with_size(in.shape, last, size_);
   values_.block = dense_block(values_.block.data, in.dtype, shape);
   indices_.block = dense_block(indices_.block.data, DType::i64, shape);
   if (values_.block.numel() == 0) return;
@@ -199,7 +198,6 @@ void store_elements(const Rows& values, const Rows& indices, int64_t row,
   auto* number = static_cast<int64_t*>(numbers.data);
   for (size_t i = 0; i < elements.size(); ++i, number += numbers.stride)
     *number = elements[i].index;
-  if (!values.data()) return;
   const Line to = values.line(row);
   const size_t size = size_of(to.dtype);
   auto* value = static_cast<std::byte*>(to.data);

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/ops/pointwise.h"
-
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -8,7 +6,6 @@
 #include "ops/engine/tensor_body.h"
 #include "ops/functions.h"
 #include "ops/promotion.h"
-#include "weft/error.h"
 #include "weft/ops.h"
 
 namespace weft {
@@ -87,7 +84,6 @@ static const Op addcmul_op = floating_elementwise<AddProduct, 3>({
           if (g.wants(1)) g.give(1, mul(scaled, g.in(2)));
           if (g.wants(2)) g.give(2, mul(scaled, g.in(1)));
         },
-    .saves_in = std::vector<int>{1, 2},
     .samples = {{.shapes = {{5, 7}, {5, 7}, {5, 7}}, .attributes = {.values = {-1.5}}},
                 {.shapes = {{7}, {5, 1}, {3, 5, 7}}, .attributes = {.values = {2}}}},
 });
@@ -115,6 +111,7 @@ static const Op lerp_op = floating_elementwise<Lerp, 3>({
     .backward = give_each({[](auto& g) { return mul(g.grad(), sub(1, g.in(2))); },
                            [](auto& g) { return mul(g.grad(), g.in(2)); },
                            [](auto& g) { return mul(g.grad(), sub(g.in(1), g.in(0))); }}),
+    .saves_in = std::vector<int>{0, 1, 2},
     .samples = {{.shapes = {{5, 7}, {5, 7}, {5, 7}}}, {.shapes = {{7}, {5, 1}, {3, 5, 7}}}},
 });
 
@@ -124,7 +121,6 @@ static const Op lerp_number_op = floating_elementwise<LerpNumber, 2>({
     .linear = {{0, 1}},
     .backward = give_each({[](auto& g) { return mul(g.grad(), 1 - g.value(0)); },
                            [](auto& g) { return mul(g.grad(), g.value(0)); }}),
-    .saves_in = std::vector<int>{},
     .samples = {{.shapes = {{5, 7}, {5, 7}}, .attributes = {.values = {0.25}}},
                 {.shapes = {{7}, {5, 1}}, .attributes = {.values = {1.5}}}},
 });

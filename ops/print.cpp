@@ -7,9 +7,7 @@
 
 #include "mesh/plan.h"
 #include "ops/dims.h"
-#include "ops/engine/tensor_body.h"
 #include "src/kernels/copy/copy.h"
-#include "weft/error.h"
 #include "weft/mesh.h"
 
 namespace weft {

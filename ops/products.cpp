@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/ops/products.h"
-
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -11,8 +9,6 @@
 #include "src/kernels/kernel.h"
 #include "src/kernels/matmul/gemm.h"
 #include "src/kernels/reduce/reduce.h"
-#include "weft/context.h"
-#include "weft/error.h"
 #include "weft/ops.h"
 
 namespace weft {
@@ -77,47 +73,38 @@ static void give_right_factor(const Grad& g) {
   }
 }
 
-static void give_linear(const Grad& g) {
-  if (g.wants(1)) g.give(1, linear_weight_gradient_op, {g.grad(), g.in(0)});
-  if (g.wants(0)) g.give(0, matmul(g.grad(), g.in(1)));
+/// operands: x, weight and, if given, bias.
+static Op register_linear(const char* name, RuleLiteral rule, std::vector<std::vector<int>> linear,
+                          std::vector<OpSample> samples) {
+  return register_op({
+      .name = name,
+      .rule = rule,
+      .linear = std::move(linear),
+      .forward =
+          [](const Call& c) {
+            const MemoryBlock weight = transposed(c.in(1));
+            multiply_rows(c, [&](const MemoryBlock& x, const MemoryBlock& out) {
+              if (c.operands() > 2) return gemm(x, weight, c.in(2), out, beta_of(c));
+              gemm(x, weight, out, beta_of(c));
+            });
+          },
+      .backward =
+          [](const Grad& g) {
+            if (g.wants(1)) g.give(1, linear_weight_gradient_op, {g.grad(), g.in(0)});
+            if (g.wants(0)) g.give(0, matmul(g.grad(), g.in(1)));
+            if (g.operands() > 2) g.give(2, g.grad());
+          },
+      .accumulates = {0},
+      .products = one_product,
+      .samples = std::move(samples),
+  });
 }
 
-static const Op linear_op = register_op({
-    .name = "linear",
-    .rule = "... k, n k -> ... n",
-    .linear = {{0}, {1}},
-    .forward =
-        [](const Call& c) {
-          multiply_rows(c, [&](const MemoryBlock& a, const MemoryBlock& out) {
-            gemm(a, transposed(c.in(1)), out, beta_of(c));
-          });
-        },
-    .backward = give_linear,
-    .accumulates = {0},
-    .products = one_product,
-    .samples = {{{{5, 7}, {3, 7}}}, {{{2, 5, 7}, {3, 7}}}},
-});
-
-static const Op linear_bias_op = register_op({
-    .name = "linear_bias",
-    .rule = "... k, n k, n -> ... n",
-    .linear = {{0, 2}, {1, 2}},
-    .forward =
-        [](const Call& c) {
-          multiply_rows(c, [&](const MemoryBlock& a, const MemoryBlock& out) {
-            gemm(a, transposed(c.in(1)), c.in(2), out, beta_of(c));
-          });
-        },
-    .backward =
-        [](const Grad& g) {
-          give_linear(g);
-          g.give(2, g.grad());
-        },
-    .saves_in = std::vector<int>{0, 1},
-    .accumulates = {0},
-    .products = one_product,
-    .samples = {{{{5, 7}, {3, 7}, {3}}}, {{{2, 5, 7}, {3, 7}, {3}}}},
-});
+static const Op linear_op = register_linear("linear", "... k, n k -> ... n", {{0}, {1}},
+                                            {{{{5, 7}, {3, 7}}}, {{{2, 5, 7}, {3, 7}}}});
+static const Op linear_bias_op =
+    register_linear("linear_bias", "... k, n k, n -> ... n", {{0, 2}, {1, 2}},
+                    {{{{5, 7}, {3, 7}, {3}}}, {{{2, 5, 7}, {3, 7}, {3}}}});
 
 const Op& matmul_product() { return matmul_op; }
 

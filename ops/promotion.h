@@ -85,6 +85,14 @@ inline void check_holds(const char* what, DType dtype, const Number& number) {
        " holds; cast the tensor first");
 }
 
+/// A double cannot represent large integers: these become tensors. Throws for those that the
+/// tensor's dtype does not hold.
+inline bool needs_tensor(const char* what, const Tensor& a, const Number& number) {
+  if (!number.is_rounded() || !a || is_floating(a.dtype())) return false;
+  check_holds(what, promote(a.dtype(), number), number);
+  return true;
+}
+
 /// Casts a tensor to the dtype that it and the number promote to.
 inline Tensor for_scalar(const char* what, const Tensor& a, Number scalar) {
   if (!a) fail(what, ": no tensor is given, expected one");

@@ -2,7 +2,6 @@
 #include "weft/ops/reductions.h"
 
 #include "ops/dims.h"
-#include "ops/engine/tensor_body.h"
 #include "ops/functions.h"
 #include "ops/promotion.h"
 #include "ops/rows.h"
@@ -84,7 +83,6 @@ static const Op sum_op = register_reduction<Reduction::sum>({
     .linear = {{0}},
     .dtype = dtype_of_total,
     .backward = [](const Grad& g) { g.give(0, spread(g)); },
-    .saves_in = std::vector<int>{},
     .accumulates = {0},
     .samples = {sample_with({{5, 7}}, {1}), sample_with({{5, 3, 7}}, {5}),
                 sample_with({{5, 7}}, {3}), sample_with({{5, 7}}, {2}, {i32})},
@@ -97,7 +95,6 @@ static const Op mean_op = register_reduction<Reduction::sum, true>({
         [](const Grad& g) {
           g.give(0, mul(spread(g), 1 / reduced_count(g.attributes(), g.in_shape(0))));
         },
-    .saves_in = std::vector<int>{},
     .accumulates = {0},
     .samples = {sample_with({{5, 7}}, {1}), sample_with({{5, 3, 7}}, {6}),
                 sample_with({{5, 7}}, {3})},
@@ -158,12 +155,12 @@ struct RootGradient {
 
 static const Op norm_root_gradient_op = gradient_of<RootGradient>("norm_root_gradient");
 /// The square root of a sum of squares.
-static const Op norm_root_op = floating_function<Root>({.name = "norm_root",
-                                                        .by_result =
-                                                            [](auto& dy, auto& y) {
-                                                              return norm_root_gradient_op({dy, y});
-                                                            },
-                                                        .range = {0.1, 2}});
+static const Op norm_root_op =
+    function<Root>("norm_root", {.by_result =
+                                     [](auto& dy, auto& y) {
+                                       return norm_root_gradient_op({dy, y});
+                                     },
+                                 .range = {0.1, 2}});
 
 Tensor sum(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
   return reduced(sum_op, reduced_before_widening(a), bits_of_dims("sum", a, dims), keepdims);

@@ -6,8 +6,6 @@
 #include "ops/engine/binding.h"
 #include "ops/promotion.h"
 #include "src/kernels/copy/copy.h"
-#include "weft/error.h"
-#include "weft/extend/op.h"
 #include "weft/extend/pattern.h"
 #include "weft/ops/shapes.h"
 
@@ -68,7 +66,6 @@ static const Op slice_op = register_op({
           g.give(0, unslice(g.grad(), {at.dim, at.start, g.in_shape(0)[at.dim], at.step}));
         },
     .needs = slice_needs,
-    .saves_in = std::vector<int>{},
     .samples = {sample_with({{7, 5}}, {0, 2, 4, 1}), sample_with({{7, 5}}, {0, 1, 3, 2}),
                 sample_with({{5, 9, 3}}, {1, 0, 2, 4})},
 });
@@ -121,7 +118,6 @@ static const Op unslice_op = register_op({
           g.give(0, slice(g.grad(), at.dim, at.start, stop, at.step));
         },
     .needs = unslice_needs,
-    .saves_in = std::vector<int>{},
     .samples = {sample_with({{4, 5}}, {0, 2, 7, 1}), sample_with({{3, 5}}, {0, 1, 7, 2})},
 });
 
@@ -191,12 +187,11 @@ static const Op flip_op = register_op({
             offset += (flipped.shape[d] - 1) * flipped.strides[d];
             flipped.strides[d] = -flipped.strides[d];
           }
-          flipped.data = flipped.as<char>() + offset * static_cast<int64_t>(size_of(flipped.dtype));
+          flipped.data = element_at(flipped.data, offset, flipped.dtype);
           copy(c.out(), flipped);
         },
     .backward = [](const Grad& g) { g.give(0, flip_op, {g.grad()}, g.attributes()); },
     .needs = flip_needs,
-    .saves_in = std::vector<int>{},
     .samples = {sample_with({{5, 7}}, {1}), sample_with({{5, 3, 2}}, {6}),
                 sample_with({{5, 2}}, {3}, {i64})},
 });
@@ -269,7 +264,6 @@ static const Op cat_op = register_op({
           }
         },
     .needs = cat_needs,
-    .saves_in = std::vector<int>{},
     .samples = {sample_with({{5, 3}, {2, 3}}, {0}), sample_with({{5, 3}, {5, 1}, {5, 7}}, {1})},
 });
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "ops/dims.h"
-#include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "ops/take.h"
 #include "src/kernels/copy/copy.h"
@@ -59,14 +58,13 @@ static Parcels exchanged_chunks(const Parts& parts, const SortedPart& part, int6
   return parts.exchange(sent);
 }
 
-/// Sorts rows of which this rank holds a part; without `values`, stores the indices only.
-static void sort_across(const Call& c, const Parts& parts, const MemoryBlock* values,
-                        const MemoryBlock& indices) {
+/// Sorts rows of which this rank holds a part.
+static void sort_across(const Call& c, const Parts& parts) {
   const auto [dim, descending] = unpack<DimAndFlag>(c.attributes().structure);
-  const int last = indices.shape.ndim() - 1;
+  const int last = c.in(0).shape.ndim() - 1;
   const SortedPart part(with_last_dim(c.in(0), dim), descending, parts.own(), parts.own().length);
-  const Rows sorted = values ? Rows(with_last_dim(*values, dim), last) : Rows();
-  const Rows numbers(with_last_dim(indices, dim), last);
+  const Rows sorted(with_last_dim(c.out(0), dim), last);
+  const Rows numbers(with_last_dim(c.out(1), dim), last);
   const int64_t numbers_in_row = 2 * parts.count() * (parts.count() - 1);
   const int64_t together = rows_together(parts, part.rows(), numbers_in_row);
   for (int64_t first = 0; first < part.rows(); first += together) {
@@ -88,25 +86,9 @@ static const Op sort_op = register_with_indices({
           const MemoryBlock values = with_last_dim(c.out(0), dim);
           sort_rows(&values, with_last_dim(c.out(1), dim), with_last_dim(c.in(0), dim), descending);
         },
-    .across = [](const Call& c, Parts& parts) { sort_across(c, parts, &c.out(0), c.out(1)); },
+    .across = sort_across,
     .samples = {sample_with({{5, 7}}, {1, 0}), sample_with({{5, 3, 2}}, {0, 1}),
                 sample_with({{5, 7}}, {0, 1}, {i64})},
-});
-
-static const Op argsort_op = register_op({
-    .name = "argsort",
-    .rule_of = scan_rule<1>,
-    .structure = dim_and_flag("dim, whether descending"),
-    .dtype = [](const Attributes&, std::span<const DType>, int) { return i64; },
-    .forward =
-        [](const Call& c) {
-          const auto [dim, descending] = unpack<DimAndFlag>(c.attributes().structure);
-          sort_rows(nullptr, with_last_dim(c.out(), dim), with_last_dim(c.in(0), dim), descending);
-        },
-    .staged_over = {"n"},
-    .across = [](const Call& c, Parts& parts) { sort_across(c, parts, nullptr, c.out()); },
-    .differentiable = false,
-    .samples = {sample_with({{5, 7}}, {1, 0}), sample_with({{5, 3}}, {0, 1}, {i32})},
 });
 
 static Attributes sort_attributes(const char* what, const Tensor& a, int dim, bool descending) {
@@ -123,7 +105,8 @@ Tensors sort_with_indices(const Tensor& a, int dim, bool descending) {
 }
 
 Tensor argsort(const Tensor& a, int dim, bool descending) {
-  return argsort_op({ordered_as_i64(a)}, sort_attributes("argsort", a, dim, descending));
+  const Attributes attributes = sort_attributes("argsort", a, dim, descending);
+  return sort_op.call({ordered_as_i64(a.detach())}, attributes)[1];
 }
 
 /// structure: whether behind equal elements. Where the sorted dim is sharded, the result is a sum

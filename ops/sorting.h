@@ -108,8 +108,7 @@ class SortedRuns {
   int64_t row_ = 0;
 };
 
-/// Writes elements of a row, and their indices, to the first places of that row of the results;
-/// `values` may have no data.
+/// Writes elements of a row, and their indices, to the first places of that row of the results.
 void store_elements(const Rows& values, const Rows& indices, int64_t row,
                     std::span<const SortedRuns::Element> elements);
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/ops/special.h"
-
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -89,12 +87,6 @@ struct LogAddExp {
   }
 };
 
-WEFT_FN float erfc_of(float a) { return erfc_float(a); }
-WEFT_FN double erfc_of(double a) { return erfc_wide(a); }
-WEFT_FN float erfinv_of(float a) { return erfinv_float(a); }
-WEFT_FN double erfinv_of(double a) { return erfinv_wide(a); }
-WEFT_FN float lgamma_of(float a) { return lgamma_float(a); }
-WEFT_FN double lgamma_of(double a) { return lgamma_wide(a); }
 WEFT_FUNCTOR(Erfc, erfc_of)
 WEFT_FUNCTOR(Erfinv, erfinv_of)
 WEFT_FUNCTOR(Lgamma, lgamma_of)
@@ -186,20 +178,17 @@ static const Op number_pow_op = elementwise<NumberPower, 1>({
                 {.shapes = {{5, 7}}, .attributes = {.values = {-3}}, .dtypes = {i64}}},
 });
 
-static const Op expm1_op = floating_function<Expm1>(
-    {.name = "expm1", .by_result = [](auto& dy, auto& y) { return mul(dy, add(y, 1)); }});
-static const Op log1p_op =
-    floating_function<Log1p>({.name = "log1p",
-                              .by_operand = [](auto& dy, auto& a) { return div(dy, add(a, 1)); },
-                              .range = {-0.5, 2}});
-static const Op log2_op = floating_function<Log2>(
-    {.name = "log2",
-     .by_operand = [](auto& dy, auto& a) { return div(dy, mul(a, 0x1.62e42fefa39efp-1)); },
-     .range = {0.5, 2}});
-static const Op log10_op = floating_function<Log10>(
-    {.name = "log10",
-     .by_operand = [](auto& dy, auto& a) { return div(dy, mul(a, 0x1.26bb1bbb55516p+1)); },
-     .range = {0.5, 2}});
+static const Op expm1_op =
+    function<Expm1>("expm1", {.by_result = [](auto& dy, auto& y) { return mul(dy, add(y, 1)); }});
+static const Op log1p_op = function<Log1p>(
+    "log1p",
+    {.by_operand = [](auto& dy, auto& a) { return div(dy, add(a, 1)); }, .range = {-0.5, 2}});
+static const Op log2_op = function<Log2>(
+    "log2", {.by_operand = [](auto& dy, auto& a) { return div(dy, mul(a, 0x1.62e42fefa39efp-1)); },
+             .range = {0.5, 2}});
+static const Op log10_op = function<Log10>(
+    "log10", {.by_operand = [](auto& dy, auto& a) { return div(dy, mul(a, 0x1.26bb1bbb55516p+1)); },
+              .range = {0.5, 2}});
 static const Op logaddexp_op = floating_elementwise<LogAddExp, 2>({
     .name = "logaddexp",
     .backward = give_each({[](auto& g) { return mul(g.grad(), sigmoid(sub(g.in(0), g.in(1)))); },
@@ -209,15 +198,11 @@ static const Op logaddexp_op = floating_elementwise<LogAddExp, 2>({
 
 Tensor pow(const Tensor& a, const Tensor& b) { return call_promoted(pow_op, a, b); }
 Tensor pow(const Tensor& a, Number b) {
-  if (b.is_rounded() && is_integer(for_scalar("pow", a, b).dtype())) {
-    return pow(a, number_like(a, b));
-  }
+  if (needs_tensor("pow", a, b)) return pow(a, number_like(a, b));
   return pow_number_op({for_scalar("pow", a, b)}, {.values = {b.value}});
 }
 Tensor pow(Number a, const Tensor& b) {
-  if (a.is_rounded() && is_integer(for_scalar("pow", b, a).dtype())) {
-    return pow(number_like(b, a), b);
-  }
+  if (needs_tensor("pow", b, a)) return pow(number_like(b, a), b);
   return number_pow_op({for_scalar("pow", b, a)}, {.values = {a.value}});
 }
 Tensor expm1(const Tensor& a) { return expm1_op({as_floating("expm1", a)}); }
@@ -233,18 +218,14 @@ static Tensor erf_derivative(const Tensor& a) {
   return mul(exp(neg(square(a))), 2 * std::numbers::inv_sqrtpi);
 }
 
-static const Op erfc_op =
-    floating_function<Erfc>({.name = "erfc", .by_operand = [](auto& dy, auto& a) {
-                               return neg(mul(dy, erf_derivative(a)));
-                             }});
-static const Op erfinv_op = floating_function<Erfinv>(
-    {.name = "erfinv",
-     .by_result = [](auto& dy, auto& y) { return div(dy, erf_derivative(y)); },
-     .range = {-0.9, 0.9}});
-static const Op lgamma_op =
-    floating_function<Lgamma>({.name = "lgamma",
-                               .by_operand = [](auto& dy, auto& a) { return mul(dy, digamma(a)); },
-                               .range = {0.5, 9}});
+static const Op erfc_op = function<Erfc>(
+    "erfc", {.by_operand = [](auto& dy, auto& a) { return neg(mul(dy, erf_derivative(a))); }});
+static const Op erfinv_op = function<Erfinv>(
+    "erfinv", {.by_result = [](auto& dy, auto& y) { return div(dy, erf_derivative(y)); },
+               .range = {-0.9, 0.9}});
+static const Op lgamma_op = function<Lgamma>(
+    "lgamma",
+    {.by_operand = [](auto& dy, auto& a) { return mul(dy, digamma(a)); }, .range = {0.5, 9}});
 
 /// structure: n.
 static const Op polygamma_op = floating_elementwise<Polygamma, 1>({
@@ -253,7 +234,6 @@ static const Op polygamma_op = floating_elementwise<Polygamma, 1>({
                   [](const Dims& s, std::span<const Shape>) { return s.ndim() == 1 && s[0] >= 0; }},
     .backward =
         [](const Grad& g) { g.give(0, mul(g.grad(), polygamma(g.attribute(0) + 1, g.in(0)))); },
-    .saves_in = std::vector<int>{0},
     .samples = {sample_with({{5, 7}}, {0}, {}, 0.5, 9), sample_with({{5, 3}}, {2}, {}, 1.5, 9)},
 });
 
@@ -276,7 +256,6 @@ static const Op igamma_op = floating_elementwise<Igamma, 2>({
           const Tensor density = exp(sub(sub(mul(sub(a, 1), log(x)), x), lgamma(a)));
           g.give(1, mul(g.attribute(0) ? neg(g.grad()) : g.grad(), density));
         },
-    .saves_in = std::vector<int>{0, 1},
     .samples = {sample_with({{5, 7}, {5, 7}}, {0}, {}, 0.5, 5),
                 sample_with({{7}, {5, 1}}, {1}, {}, 0.5, 5)},
 });
@@ -294,7 +273,6 @@ static const Op bessel_i_op = floating_elementwise<BesselI, 1>({
           const Tensor slope = sub(i0(a), div(i1(a), safe));
           g.give(0, mul(g.grad(), masked_fill(slope, is_zero, 0.5)));
         },
-    .saves_in = std::vector<int>{0},
     .samples = {sample_with({{5, 7}}, {0}), sample_with({{5, 3}}, {1}, {}, 0.5)},
 });
 

@@ -6,13 +6,11 @@
 #include <utility>
 
 #include "mesh/grid.h"
-#include "ops/engine/tensor_body.h"
+#include "ops/dims.h"
 #include "ops/moved_parts.h"
 #include "weft/error.h"
 #include "weft/extend/tape.h"
-#include "weft/ops/elementwise.h"
-#include "weft/ops/factories.h"
-#include "weft/ops/products.h"
+#include "weft/ops.h"
 
 namespace weft {
 
@@ -246,8 +244,7 @@ static Tensors layer_gradients(const CutRows& rows, const Tensor& gradient, cons
 
 static Tensor split_linear(const Tensor& x, const Tensor& weight, const Tensor& bias, int dim,
                            const SplitProducts& split) {
-  Shape shape = x.shape();
-  shape[x.ndim() - 1] = weight.size(0);
+  const Shape shape = with_size(x.shape(), x.ndim() - 1, weight.size(0));
   const Ref<Layout> cut = layout_of(moved_along(x, split.axis, Shard(dim)), shape, x.dtype());
   const CutRows rows(cut, split.axis.root_axis(0), dim, split.parts);
   MovedParts moved(rows, Kind::reduce_scatter, new_tensor(cut, x.device()), {});

@@ -3,11 +3,10 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/engine/tensor_body.h"
+#include "ops/dims.h"
 #include "ops/promotion.h"
 #include "ops/sorting.h"
 #include "ops/take.h"
-#include "weft/error.h"
 #include "weft/ops.h"
 
 namespace weft {
@@ -18,17 +17,15 @@ static constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
 
 /// `positions` are i64 and broadcast to the shape of `a`, but along `dim`.
 static ValuesAndIndices at_positions(const Tensor& a, const Tensor& positions, int dim) {
-  Shape shape = a.shape();
-  shape[dim] = positions.size(dim);
+  const Shape shape = with_size(a.shape(), dim, positions.size(dim));
   const Tensors found = sorted_at(a, expand(positions, shape), dim);
   return {found[0], found[1]};
 }
 
 /// A tensor of numbers along `dim`, equal on all ranks, that broadcasts to `a`.
 static Tensor along(const Tensor& a, int dim, const std::vector<double>& numbers, DType dtype) {
-  Shape shape = Shape::filled(a.ndim(), 1);
-  shape[dim] = static_cast<int64_t>(numbers.size());
-  return from_values(numbers, shape, options_next_to(a, dtype));
+  const auto count = static_cast<int64_t>(numbers.size());
+  return from_values(numbers, ones_but(a.ndim(), dim, count), options_next_to(a, dtype));
 }
 
 /// Returns `dim` from the front; a dim of no elements has no order statistics.
@@ -143,10 +140,7 @@ static Tensor quantiles_of(const char* what, const Tensor& a, const std::vector<
   if (!dim || a.ndim() == 0) {
     const Tensor flat = reshape(a, {a.numel()});
     const Tensor made = quantiles_along(what, flat, q, 0, interpolation, skips_nan);
-    if (!keepdims) return made;
-    Shape shape = Shape::filled(a.ndim() + 1, 1);
-    shape[0] = made.size(0);
-    return reshape(made, shape);
+    return keepdims ? reshape(made, ones_but(a.ndim() + 1, 0, made.size(0))) : made;
   }
   const int at = normalized_dim(what, *dim, a.ndim());
   const Tensor made = quantiles_along(what, a, q, at, interpolation, skips_nan);

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "ops/dims.h"
-#include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/take/take.h"
@@ -124,8 +123,7 @@ Tensor add_along_dim(const Tensor& values, const Tensor& indices, int dim, const
   return add_along_dim_op({values, indices, places}, {.structure = {dim}});
 }
 Tensor add_along_dim(const Tensor& values, const Tensor& indices, int dim, int64_t size) {
-  Shape shape = values.shape();
-  shape[dim] = size;
+  const Shape shape = with_size(values.shape(), dim, size);
   const Sharding whole = options_next_to(values, DType::u8).sharding;
   return add_along_dim(values, as_indices("add_along_dim", "indices", indices), dim,
                        places_along(shape, dim, whole, values.device()));
@@ -145,14 +143,13 @@ Op register_with_indices(OpSpec spec) {
   return register_op(std::move(spec));
 }
 
-Tensor places_along(const Shape& shape, int dim, const Sharding& sharding, Device device) {
-  TensorOptions options{.dtype = DType::u8, .device = device};
+Tensor places_along(const Shape& shape, int dim, const Sharding& sharding, Device device,
+                    DType dtype) {
+  TensorOptions options{.dtype = dtype, .device = device};
   if (sharding) {
     options.sharding = keeping(sharding, [&](int axis) { return sharding[axis].is_shard(dim); });
   }
-  Shape places = Shape::filled(shape.ndim(), 1);
-  places[dim] = shape[dim];
-  const Tensor made = empty(places, options);
+  const Tensor made = empty(ones_but(shape.ndim(), dim, shape[dim]), options);
   if (!sharding) made.storage()->mark_equal_on_ranks();
   return made;
 }
@@ -182,7 +179,6 @@ static Op taking_op(const std::string& name, Taken what, const Op& gradient,
                    {.structure = {g.attribute(0)}});
           },
       .by_index = ByIndex{.elements = what == Taken::elements},
-      .saves_in = std::vector<int>{1},
       .samples = std::move(samples),
   });
 }
@@ -212,9 +208,8 @@ static Tensor put(bool elements, const Tensor& a, const Tensor& values, const Te
 static Tensor is_replaced(const Grad& g, bool elements, int dim) {
   const Tensor indices = g.in(2);
   const Shape& values = g.in_shape(1);
-  Shape shape = Shape::filled(values.ndim(), 1);
-  shape[dim] = values[dim];
-  Tensor positions = reshape(arange(values[dim], options_next_to(indices, DType::i64)), shape);
+  Tensor positions = reshape(arange(values[dim], options_next_to(indices, DType::i64)),
+                             ones_but(values.ndim(), dim, values[dim]));
   Tensor places = zeros_like(cast(own_places(g), DType::i64));
   if (elements) {
     positions = expand(positions, values);
@@ -266,7 +261,6 @@ static Op put_op(const std::string& name, bool elements, std::vector<OpSample> s
   spec.moves = true;
   spec.linear = {{0, 1}};
   spec.backward = [elements](const Grad& g) { put_backward(g, elements); };
-  spec.saves_in = std::vector<int>{2};
   spec.samples = std::move(samples);
   return register_op(std::move(spec));
 }
@@ -319,7 +313,6 @@ static Op reduce_op(const std::string& name, ByIndex::Written written,
                     void (*backward)(const Grad&)) {
   OpSpec spec = write_spec(name, true, written);
   spec.backward = backward;
-  spec.saves_in = std::vector<int>{0, 1, 2};
   spec.saves_out = {0};
   spec.samples = {sample_with({{7, 3}, {5, 3}, {5, 3}}, {0}, {f32, f32, i64}, -7, 7),
                   sample_with({{3, 5}, {3, 2}, {3, 2}}, {1}, {f32, f32, i32}, -5, 5)};

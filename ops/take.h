@@ -20,7 +20,8 @@ inline void check_mask(const char* what, const Tensor& mask) {
 
 /// Returns a tensor without values that is laid out along `dim` as a tensor of that shape: it
 /// determines which places each rank writes by index.
-Tensor places_along(const Shape& shape, int dim, const Sharding& sharding, Device device);
+Tensor places_along(const Shape& shape, int dim, const Sharding& sharding, Device device,
+                    DType dtype = DType::u8);
 
 /// Zeros with the places of dim `dim`, plus the slices of `values` at `indices` [n], or the
 /// elements of `values` at `indices`, which have their shape.

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/dims.h"
-#include "ops/engine/tensor_body.h"
 #include "src/kernels/copy/copy.h"
-#include "weft/error.h"
-#include "weft/extend/op.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
@@ -122,7 +119,6 @@ static const Op reshape_op = register_op({
       return View{*strides};
     },
     .backward = [](const Grad& g) { g.give(0, reshape(g.grad(), g.in_shape(0))); },
-    .saves_in = std::vector<int>{},
     .samples = {sample_with({{5, 6, 7}}, {5, 42}), sample_with({{5, 12}}, {5, 4, 3}),
                 sample_with({{8, 3}}, {4, 1, 2, 3}), sample_with({{4, 6}}, {3, 8})},
 });
@@ -207,7 +203,6 @@ static const Op permute_op = register_op({
     },
     .backward =
         [](const Grad& g) { g.give(0, permute(g.grad(), inverse_of(g.attributes().structure))); },
-    .saves_in = std::vector<int>{},
     .samples = {sample_with({{5, 7}}, {1, 0}), sample_with({{5, 3, 7}}, {2, 0, 1})},
 });
 
@@ -279,7 +274,6 @@ static const Op expand_op = register_op({
       return view;
     },
     .backward = [](const Grad& g) { g.give(0, g.grad()); },
-    .saves_in = std::vector<int>{},
     .samples = {sample_with({{5, 1}}, {5, 7}), sample_with({{1, 3}}, {2, 5, 3})},
 });
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/ops/algebra.h"
-
 #include <algorithm>
 #include <map>
 #include <set>

@@ -2,10 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "ops/take.h"
-#include "weft/error.h"
 #include "weft/ops.h"
 
 namespace weft {

@@ -6,10 +6,8 @@
 #include <vector>
 
 #include "mesh/mesh_body.h"
-#include "ops/engine/tensor_body.h"
 #include "ops/take.h"
 #include "src/kernels/copy/copy.h"
-#include "weft/error.h"
 #include "weft/ops.h"
 
 namespace weft {

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/ops/indexing.h"
-
 #include <algorithm>
 
 #include "mesh/grid.h"
 #include "ops/dims.h"
 #include "ops/engine/engine.h"
-#include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "ops/sorting.h"
 #include "ops/take.h"
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/take/take.h"
-#include "weft/error.h"
 #include "weft/ops.h"
 
 namespace weft {
@@ -271,8 +267,7 @@ Tensor index_put(const Tensor& a, const std::vector<DimIndex>& indices, const Op
                  bool accumulate) {
   const JoinedDims dims = joined("index_put", a, indices);
   const Tensor given = cast(next_to(a, values), a.dtype());
-  Shape shape = dims.tensor.shape();
-  shape[dims.at] = dims.places.numel();
+  const Shape shape = with_size(dims.tensor.shape(), dims.at, dims.places.numel());
   const Tensor source = reshape(expand(given, shape_of_elements(dims)), shape);
   const Tensor put = accumulate ? index_add(dims.tensor, dims.at, dims.places, source)
                                 : index_copy(dims.tensor, dims.at, dims.places, source);

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/ops/parts.h"
-
 #include <algorithm>
 #include <numeric>
 
-#include "ops/engine/tensor_body.h"
+#include "ops/dims.h"
 #include "ops/promotion.h"
-#include "weft/error.h"
 #include "weft/ops.h"
 
 namespace weft {
@@ -155,8 +152,7 @@ Tensor unfold(const Tensor& a, int dim, int64_t size, int64_t step) {
   }
   const int64_t windows = (a.size(at) - size) / step + 1;
   if (size == 0) {
-    Shape none = a.shape();
-    none[at] = windows;
+    Shape none = with_size(a.shape(), at, windows);
     none.push_back(0);
     return expand(unsqueeze(narrow(a, at, 0, 0), -1), none);
   }

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/ops/scatter.h"
-
 #include <algorithm>
 #include <limits>
 
-#include "ops/engine/tensor_body.h"
+#include "ops/dims.h"
 #include "ops/promotion.h"
 #include "ops/take.h"
-#include "weft/error.h"
 #include "weft/ops.h"
 
 namespace weft {
@@ -54,9 +51,8 @@ Tensor index_fill(const Tensor& a, int dim, const Tensor& index, const Operand& 
   if (a.ndim() == 0) return reshape(index_fill(unsqueeze(a, 0), 0, index, value), {});
   const int at = normalized_dim("index_fill", dim, a.ndim());
   const Tensor places = vector_of("index_fill", index);
-  Shape shape = Shape::filled(a.ndim(), 1);
-  shape[at] = places.numel();
-  const Tensor each = reshape(ones_like(cast(places, DType::i32)), shape);
+  const Tensor each =
+      reshape(ones_like(cast(places, DType::i32)), ones_but(a.ndim(), at, places.numel()));
   const Tensor counts = add_slices(each, places, at, places_of(a, at));
   return masked_fill(a, greater(counts, 0), value);
 }
@@ -169,8 +165,7 @@ Tensor index_reduce(const Tensor& a, int dim, const Tensor& index, const Tensor&
   check_tensor("index_reduce", a);
   if (a.ndim() == 0) return of_scalar(index_reduce, a, index, src, reduce, include_self);
   const int at = normalized_dim("index_reduce", dim, a.ndim());
-  Shape shape = Shape::filled(a.ndim(), 1);
-  shape[at] = vector_of("index_reduce", index).numel();
+  const Shape shape = ones_but(a.ndim(), at, vector_of("index_reduce", index).numel());
   return scatter_reduce(a, at, expand(reshape(index, shape), src.shape()), src, reduce,
                         include_self);
 }
@@ -193,8 +188,7 @@ Tensor slice_scatter(const Tensor& a, const Tensor& src, int dim, int64_t start,
   const int64_t first = place(start), last = std::max(first, place(stop));
   const int64_t count = (last - first + step - 1) / step;
   if (count == 0) return clone(a);
-  Shape expected = a.shape();
-  expected[at] = count;
+  const Shape expected = with_size(a.shape(), at, count);
   if (!(src.shape() == expected)) {
     fail("slice_scatter: src is ", src.shape(), ", expected ", expected);
   }

@@ -6,7 +6,6 @@
 
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
-#include "weft/error.h"
 #include "weft/ops.h"
 
 namespace weft::torch {

@@ -92,14 +92,15 @@ static void check_spec(const OpSpec& spec) {
   }
 }
 
-Op::Op(OpSpec spec) {
+/// `saved`: the operands that backward reads unless the spec states them.
+static std::shared_ptr<const OpBody> made_body(OpSpec spec, uint32_t saved) {
   static std::atomic<uint32_t> next_id{1};
   check_spec(spec);
   auto body = std::make_shared<OpBody>();
   std::string text = spec.rule_text.empty() ? std::string(spec.rule.text()) : spec.rule_text;
   if (!spec.rule_of) body->fixed_rule = rule_with_stages(spec, text);
   check_all_numbers(spec, body->fixed_rule ? &*body->fixed_rule : nullptr);
-  body->saved_in = spec.saves_in ? mask_of(*spec.saves_in) : (spec.backward ? ~0u : 0u);
+  body->saved_in = spec.saves_in ? mask_of(*spec.saves_in) : (spec.backward ? saved : 0u);
   body->saved_out = mask_of(spec.saves_out);
   if (spec.takes.empty()) spec.takes = {Takes{}};
   body->dense_in = 0;
@@ -108,8 +109,10 @@ Op::Op(OpSpec spec) {
   }
   body->spec = std::move(spec);
   body->id = next_id.fetch_add(1);
-  body_ = std::move(body);
+  return body;
 }
+
+Op::Op(OpSpec spec) : Op(made_body(std::move(spec), ~0u)) {}
 
 const OpSpec& Op::spec() const { return body_->spec; }
 
@@ -135,7 +138,10 @@ static std::vector<Op>& built_in_ops() {
 
 Op register_op(OpSpec spec) {
   if (spec.takes.empty()) spec.takes = {anything()};
-  return built_in_ops().emplace_back(std::move(spec));
+  // Gradients of linear operands do not depend on one that is in every linear set.
+  uint32_t linear = spec.linear.empty() ? 0u : ~0u;
+  for (const auto& set : spec.linear) linear &= mask_of(set);
+  return built_in_ops().emplace_back(made_body(std::move(spec), ~linear));
 }
 
 const std::vector<Op>& all_ops() { return built_in_ops(); }
@@ -272,12 +278,13 @@ void record_op(const std::shared_ptr<const OpBody>& op, Ref<Route> route,
   auto* node = new OpNode(op, std::move(route), attributes);
   node->is_view = op->spec.view && results.tensors[0].storage() == operands[0].storage();
   Ref<Node> shared(node);
+  const uint32_t saved_in = op->saved_in & ((1u << operands.size()) - 1);
   for (size_t i = 0; i < operands.size(); ++i) {
     node->from.add_made([&] { return edge_of(operands[i]); });
-    if (!op->saved_in) continue;
+    if (!saved_in) continue;
     const bool fetched = node->route->operands[i].fetched;
     const Tensor& kept = fetched ? operands[i] : *used[static_cast<int>(i)];
-    const bool saves = op->saved_in >> i & 1;
+    const bool saves = saved_in >> i & 1;
     node->in.add(saves ? OpNode::Saved{kept, kept.storage()->version()} : OpNode::Saved());
   }
   for (int i = 0; i < results.count; ++i) {

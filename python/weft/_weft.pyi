@@ -751,14 +751,10 @@ class Tensor:
     def tril(self, k: builtins.int = 0) -> Tensor:
         """
         x with zeros above diagonal `k` of its last two dims
-        
-        Rule: ... m n -> ... m n
         """
     def triu(self, k: builtins.int = 0) -> Tensor:
         """
         x with zeros below diagonal `k` of its last two dims
-        
-        Rule: ... m n -> ... m n
         """
     def unbind(self, dim: builtins.int = 0) -> tuple:
         """
@@ -4748,7 +4744,7 @@ def argsort(x: Tensor, axis: int = -1, descending: builtins.bool = False, stable
     """
     The indices (int64) along `axis` with which take_along_axis returns the result of `sort`; always stable
     
-    Rule: d0 n -> d0 n    (by its attributes; this one of [5, 7])
+    Rule: d0 n -> d0 n , d0 n    (by its attributes; this one of [5, 7])
     """
 def argwhere(x: Tensor) -> Tensor:
     """
@@ -6357,14 +6353,10 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int =
 def tril(x: Tensor, k: int = 0) -> Tensor:
     """
     x with zeros above diagonal `k` of its last two dims
-    
-    Rule: ... m n -> ... m n
     """
 def triu(x: Tensor, k: int = 0) -> Tensor:
     """
     x with zeros below diagonal `k` of its last two dims
-    
-    Rule: ... m n -> ... m n
     """
 def trunc(x: Tensor) -> Tensor:
     """

@@ -180,10 +180,10 @@ TEST(Math, TheGreaterAndTheLesserPassOnNaN) {
 }
 
 TEST(Math, SpecialFunctionsOfFloats) {
-  const Function above{"erfc", erfc_float, [](double x) { return std::erfc(x); }, 1};
-  const Function gamma{"lgamma", lgamma_float, [](double x) { return std::lgamma(x); }, 2};
+  const Function above{"erfc", erfc_of, [](double x) { return std::erfc(x); }, 1};
+  const Function gamma{"lgamma", lgamma_of, [](double x) { return std::lgamma(x); }, 2};
   for (const Function& f : {above, gamma}) {
-    const float from = f.ours == lgamma_float ? 1e-30f : 1e-20f;
+    const float from = f.ours == lgamma_of ? 1e-30f : 1e-20f;
     for (const auto& [low, high, step] :
          {std::tuple(from, kInfinity, 9973u), std::tuple(0.3f, 11.0f, 101u)}) {
       double worst = 0;
@@ -191,7 +191,7 @@ TEST(Math, SpecialFunctionsOfFloats) {
       for (uint64_t bits = first; bits <= last; bits += step) {
         const float x = std::bit_cast<float>(static_cast<uint32_t>(bits));
         worst = std::max(worst, ulps(f.ours(x), f.exact(static_cast<double>(x))));
-        if (f.ours == lgamma_float) continue;
+        if (f.ours == lgamma_of) continue;
         worst = std::max(worst, ulps(f.ours(-x), f.exact(static_cast<double>(-x))));
       }
       EXPECT_LE(worst, f.bound) << f.name << " from " << low;
@@ -200,9 +200,9 @@ TEST(Math, SpecialFunctionsOfFloats) {
   for (float x = -30.25f; x < 0; x += 0.125f) {
     const double exact = std::lgamma(static_cast<double>(x));
     if (std::isinf(exact)) {
-      EXPECT_EQ(lgamma_float(x), kInfinity);
+      EXPECT_EQ(lgamma_of(x), kInfinity);
     } else {
-      EXPECT_NEAR(lgamma_float(x), exact, 1e-7 * std::fabs(exact) + 1e-11) << x;
+      EXPECT_NEAR(lgamma_of(x), exact, 1e-7 * std::fabs(exact) + 1e-11) << x;
     }
   }
   for (float y = 1e-3f; y < 3.8f; y += 1e-3f) {
@@ -210,13 +210,13 @@ TEST(Math, SpecialFunctionsOfFloats) {
     if (x >= 1) break;
     // The slope carries the rounding of x to y.
     const double slope = 0.88622692545 * std::exp(static_cast<double>(y) * y);
-    EXPECT_NEAR(erfinv_float(x), y, 4e-7 * y + 6e-8 * slope) << y;
-    EXPECT_EQ(erfinv_float(-x), -erfinv_float(x));
+    EXPECT_NEAR(erfinv_of(x), y, 4e-7 * y + 6e-8 * slope) << y;
+    EXPECT_EQ(erfinv_of(-x), -erfinv_of(x));
   }
-  EXPECT_EQ(erfinv_float(1), kInfinity);
-  EXPECT_EQ(erfinv_float(-1), -kInfinity);
-  EXPECT_TRUE(std::isnan(erfinv_float(1.5f)));
-  EXPECT_EQ(lgamma_float(-kInfinity), kInfinity);
+  EXPECT_EQ(erfinv_of(1), kInfinity);
+  EXPECT_EQ(erfinv_of(-1), -kInfinity);
+  EXPECT_TRUE(std::isnan(erfinv_of(1.5f)));
+  EXPECT_EQ(lgamma_of(-kInfinity), kInfinity);
 }
 
 }  // namespace

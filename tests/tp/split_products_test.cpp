@@ -239,6 +239,20 @@ TEST(SplitProducts, LogWhatTheyOverlap) {
   });
 }
 
+TEST(SplitProducts, LogTheBytesOfUnevenParts) {
+  on_mesh({{"tp", 2}}, [](const DeviceMesh& mesh) {
+    const Tensor x = leaf({2, 5, 6}, 1, mesh, {{"tp", Shard(1)}});
+    const Tensor w = leaf({4, 6}, 2, mesh, {Shard(0)});
+    SplitMovementLog log;
+    const Tensor y = GatheredInput(x, {mesh["tp"], 2}).linear(w, {});
+    backward({y}, {numbers(y.shape(), 5, y.sharding())});
+    ASSERT_EQ(log.movements.size(), 2u);
+    const int64_t own = mesh.rank() == 0 ? 3 : 2, row = 2 * 6 * 4;
+    EXPECT_EQ(log.movements[0].bytes, (5 - own) * row);
+    EXPECT_EQ(log.movements[1].bytes, own * row);
+  });
+}
+
 void expect_refused(const std::function<void()>& call, const std::string& text) {
   EXPECT_EQ(error_of(call), text);
 }

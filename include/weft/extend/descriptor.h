@@ -39,7 +39,8 @@ class WEFT_API OwnedDescriptor {
 };
 
 /// Opens a file: above the standard descriptors, closed on exec, no terminal; a file that is made
-/// has the mode 0666. Gives -1 and errno when the system refuses.
-WEFT_API OwnedDescriptor opened_descriptor(const std::string& path, int flags, unsigned mode = 0666);
+/// has that mode. Gives -1 and errno when the system refuses.
+WEFT_API OwnedDescriptor opened_descriptor(const std::string& path, int flags,
+                                           unsigned mode = 0666);
 
 }  // namespace weft

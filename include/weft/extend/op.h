@@ -132,7 +132,7 @@ struct OpSpec {
   /// into these; or, of elements, a vector of them, with their places in the flat result.
   std::optional<ByIndex> by_index = {};
 
-  /// Operands and results that backward reads. All operands unless given.
+  /// Operands and results that backward reads. All operands unless given; see `register_op`.
   std::optional<std::vector<int>> saves_in = {};
   std::vector<int> saves_out = {};
   /// Operands that forward changes in place.
@@ -177,8 +177,8 @@ class WEFT_API Op {
   std::shared_ptr<const OpBody> body_;
 };
 
-/// Registers a built-in op in `all_ops` and returns it. Its forward accepts any operands unless
-/// `takes` is given.
+/// Registers a built-in op in `all_ops` and returns it. Unless given, `takes` is anything(), and
+/// `saves_in` are the operands that are not in every set of `linear`.
 WEFT_API Op register_op(OpSpec spec);
 /// The registered built-in ops.
 WEFT_API const std::vector<Op>& all_ops();

@@ -106,7 +106,7 @@ WEFT_MATH double hypot(double a, double b) { return ::hypot(a, b); }
 // Special functions of floats, with coefficients fitted by Chebyshev polynomials.
 
 /// 1 ulp. exp(-x^2) times a function of 1 / (1 + |x| / 2), in double.
-WEFT_MATH float erfc_float(float x) {
+WEFT_MATH float erfc_of(float x) {
   // Behind 12 the result is 0.
   const double size = std::fabs(x) > 12.0f ? 12.0 : static_cast<double>(std::fabs(x));
   const double t = 1.0 / (1.0 + 0.5 * size);
@@ -122,7 +122,7 @@ WEFT_MATH float erfc_float(float x) {
 }
 
 /// 3 ulp. x times a polynomial of w = -log(1 - x^2) or, in the tails, of its root.
-WEFT_MATH float erfinv_float(float x) {
+WEFT_MATH float erfinv_of(float x) {
   const float w = -log((1.0f - x) * (1.0f + x));
   const float root = sqrt(w < 5.0f ? 5.0f : w);
   const float central =
@@ -168,7 +168,7 @@ WEFT_MATH double lgamma_from_one(double x) {
 }
 
 /// 2 ulp, apart from the zeros of negative x.
-WEFT_MATH float lgamma_float(float x) {
+WEFT_MATH float lgamma_of(float x) {
   constexpr float kInfinity = std::bit_cast<float>(0x7f800000);
   const bool is_finite = std::fabs(x) < kInfinity;
   const double wide = is_finite ? static_cast<double>(x) : 1.0;

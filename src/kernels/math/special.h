@@ -14,10 +14,10 @@ namespace weft {
 inline constexpr double kPi = 3.14159265358979323846;
 inline constexpr double kNan = __builtin_nan(""), kInfinite = __builtin_inf();
 
-WEFT_FN inline double erfc_wide(double x) { return ::erfc(x); }
+WEFT_FN inline double erfc_of(double x) { return ::erfc(x); }
 
 /// Winitzki's approximation and three steps of Newton's method for erf(y) = x.
-WEFT_FN inline double erfinv_wide(double x) {
+WEFT_FN inline double erfinv_of(double x) {
   const double size = ::fabs(x);
   if (!(size <= 1)) return kNan;
   if (size == 1) return x * kInfinite;
@@ -32,13 +32,13 @@ WEFT_FN inline double erfinv_wide(double x) {
 
 /// log |gamma(x)| by Stirling's series (A&S 6.1.41) above 10, after steps up; by reflection below
 /// 0.5.
-WEFT_FN inline double lgamma_wide(double x) {
+WEFT_FN inline double lgamma_of(double x) {
   if (x != x || ::fabs(x) == kInfinite) return x * x;
   if (x <= 0 && x == ::floor(x)) return kInfinite;
   if (x < 0.5) {
     // The sine of the distance to the next integer keeps its digits.
     const double sine = ::fabs(::sin(kPi * (x - ::floor(x))));
-    return ::log(kPi / sine) - lgamma_wide(1 - x);
+    return ::log(kPi / sine) - lgamma_of(1 - x);
   }
   double factor = 1;
   while (x < 10) factor *= x++;
@@ -102,7 +102,7 @@ WEFT_FN inline double zeta_wide(double x, double q) {
 WEFT_FN inline double polygamma_wide(int64_t n, double x) {
   if (n == 0) return digamma_wide(x);
   const auto order = static_cast<double>(n + 1);
-  return (n % 2 ? 1 : -1) * ::exp(lgamma_wide(order)) * zeta_wide(order, x);
+  return (n % 2 ? 1 : -1) * ::exp(lgamma_of(order)) * zeta_wide(order, x);
 }
 
 /// The regularised lower incomplete gamma function, or, when `upper`, its complement: the series
@@ -112,7 +112,7 @@ WEFT_FN inline double igamma_wide(double a, double x, bool upper) {
   if (a == 0 || x == kInfinite) return a == kInfinite ? kNan : upper ? 0 : 1;
   if (x == 0 || a == kInfinite) return upper ? 1 : 0;
   constexpr int kSteps = 10000;
-  const double scale = ::exp(a * ::log(x) - x - lgamma_wide(a));
+  const double scale = ::exp(a * ::log(x) - x - lgamma_of(a));
   if (x < a + 1) {
     double term = 1 / a, sum = term;
     for (int k = 1; k < kSteps && term > sum * 1e-17; ++k) sum += term *= x / (a + k);
