@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "python/bindings/instances.h"
+#include "python/bindings/interpreter.h"
 #include "weft/device.h"
 #include "weft/dtype.h"
 #include "weft/ops/in_place.h"

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "python/bindings/casters.h"
-#include "python/bindings/lock.h"
 #include "weft/error.h"
 #include "weft/module.h"
 #include "weft/number.h"

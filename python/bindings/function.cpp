@@ -106,7 +106,7 @@ void word_refusal(const Function& function, PyObject* const* values, size_t coun
   py::tuple given(count);
   for (size_t i = 0; i < count; ++i) given[i] = py::handle(values[i]);
   const py::object sentence =
-      py::module_::import("weft._refusals")
+      py::module_::import("weft._arguments")
           .attr("refusal_of")(py::handle(function.name), py::handle(function.text), given, names,
                               py::cpp_function(&in_quotes));
   PyErr_SetObject(PyExc_TypeError, sentence.ptr());

@@ -5,7 +5,6 @@
 #include <functional>
 #include <utility>
 
-#include "python/bindings/lock.h"
 #include "python/bindings/modules.h"
 #include "weft/error.h"
 

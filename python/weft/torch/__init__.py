@@ -38,9 +38,8 @@ from weft._weft import (
     trunc as fix,
     vstack as row_stack,
 )
+from weft.torch._along_dims import *
 from weft.torch._creation import *
-from weft.torch._placing import *
-from weft.torch._reductions import *
 from weft.torch._wrappers import (
     LISTS,
     add_in_place_methods,
