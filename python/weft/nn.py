@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Modules: named parameters, named children and a forward."""
 
-from weft import _arguments, _array_api, _copies, _members, _nn_utils, _weft
+from weft import _arguments, _array_api, _members, _nn_utils, _weft
 from weft import functional as functional, init as init
 from weft._layers import *
 from weft._weft import (
@@ -75,7 +75,7 @@ def _lines(module, indent):
 class _Methods:
     """What modules have in addition to the methods of the compiled class."""
 
-    __deepcopy__ = _copies.deepcopy
+    __deepcopy__ = _members.deepcopy
     __setattr__ = _members.set_attribute
     __delattr__ = _members.delete_attribute
     __getattr__ = _members.get_attribute
