@@ -40,7 +40,7 @@ template <class Function>
 Tensor over_one(const char* what, Function function, const Tensor& x, const py::object& axis,
                 bool keepdims) {
   if (!axis.is_none()) {
-    const int at = one_dim_of(what, axis);
+    const int at = dim_number(what, axis);
     return released([&] { return function(x, at, keepdims); });
   }
   return released([&] {

@@ -47,8 +47,6 @@ void Signature::declare_in(py::detail::function_record& record) const {
   }
 }
 
-py::tuple for_python(const Tensors& results) { return py::cast(results); }
-
 std::tuple<Tensor, Tensor, Tensor> for_python(const UniqueConsecutive& results) {
   return {results.values, results.inverse, results.counts};
 }

@@ -43,8 +43,7 @@ py::object add_named_tuple(py::module_& m, const char* name, const char* fields,
 /// The named tuple of a function's results, of a type that the module has by that name.
 py::object named_tuple(const char* name, std::initializer_list<Tensor> results);
 
-// The results of functions that are other objects for Python.
-py::tuple for_python(const Tensors& results);
+// Results of functions that are other objects for Python, as tensors are a tuple.
 std::tuple<Tensor, Tensor, Tensor> for_python(const UniqueConsecutive& results);
 py::object for_python(const ValuesAndIndices& results);
 py::object for_python(const FractionAndExponent& results);

@@ -83,7 +83,7 @@ void bind_shapes(py::module_& m) {
           "One after the other along `axis`; the other dims are equal. None: flattened before"),
       [](const Tensors& tensors, const py::object& axis) {
         const bool flat = axis.is_none();
-        const int at = flat ? 0 : one_dim_of("concat", axis);
+        const int at = flat ? 0 : dim_number("concat", axis);
         return released([&] {
           if (!flat) return cat(tensors, at);
           Tensors rows;

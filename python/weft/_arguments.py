@@ -1,23 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments of functions: tensors, devices, NumPy's and PyTorch's words and places for them in
-functions written in Python, which those of the compiled module take too; and sentences about
-arguments that a compiled function does not take, from its signature."""
+"""Arguments of functions: tensors, devices, and NumPy's and PyTorch's words for them in functions
+written in Python, which those of the compiled module take too; and sentences about arguments that a
+compiled function does not take, from its signature."""
 
 import functools
 import inspect
-import itertools
 import operator
 import types
 from typing import NamedTuple
 
 from weft import _weft
-
-# Functions that take these arguments by position in PyTorch, in this order.
-_PLACES = ("axis", "keepdims", "descending", "stable")
-_WITH_PLACES = {
-    *("argsort", "count_nonzero", "cumulative_prod", "cumulative_sum", "expand_dims", "repeat"),
-    *("roll", "sort", "stack", "std", "take", "take_along_axis", "unstack", "var"),
-}
 
 
 def described(value):
@@ -75,11 +67,7 @@ def accepting(function):
         return function
     words = _words_for(parameters, False)
     first_words = _words_for(parameters, True)
-    named_only = [p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY]
-    places = list(itertools.takewhile(_PLACES.__contains__, named_only))
-    places = places if name in _WITH_PLACES else []
     own_names = list(parameters)
-    first = len(own_names) - len(named_only)
     if not words and not first_words:
         return function
 
@@ -88,12 +76,6 @@ def accepting(function):
         for word in list(named):
             if word in first_words and own_names.index(first_words[word]) == len(given):
                 given += (named.pop(word),)
-        if len(given) > first and len(given) - first <= len(places):
-            for own, value in zip(places, given[first:]):
-                if own in named:
-                    raise TypeError(f"{name}: {own} is given twice, expected once")
-                named[own] = value
-            given = given[:first]
         for word in list(named):
             own = words.get(word, word)
             if own != word and own in named:
