@@ -101,6 +101,11 @@ void getter(py::class_<Class, Options...>& bound, const char* name, const char* 
   bound.def_property_readonly(name, function, text);
 }
 
+/// The function as one of arguments of other types that convert, such as MaybeTensor.
+template <class... Args, class Function> auto taking(Function* function) {
+  return [function](const Args&... args) { return function(args...); };
+}
+
 /// Returns the tensor that an op changes in place: the tensor itself, or the value at rest of a
 /// Parameter.
 inline Tensor changeable(py::handle object) {

@@ -164,19 +164,14 @@ void bind_networks(py::module_& m) {
       with_rule("embedding",
                 "Rows `ids` [...] (int32 or int64) of weight [vocabulary, d]: [..., d]. ValueError "
                 "names an id that is no row"));
-  def(m, "rms_norm(x, weight=None, eps=1e-5)",
+  def(m, "rms_norm(x, weight=None, eps=1e-5)", taking<Tensor, MaybeTensor, double>(&rms_norm),
       with_rule("rms_norm",
-                "x / sqrt(mean of x^2 along the last dim + eps) * weight [d], ones if None"),
-      [](const Tensor& x, const MaybeTensor& weight, double eps) {
-        return rms_norm(x, weight, eps);
-      });
+                "x / sqrt(mean of x^2 along the last dim + eps) * weight [d], ones if None"));
   def(m, "layer_norm(x, weight=None, bias=None, eps=1e-5)",
+      taking<Tensor, MaybeTensor, MaybeTensor, double>(&layer_norm),
       with_rule("layer_norm",
                 "(x - mean) / sqrt(variance + eps) * weight [d] + bias [d], along the last dim; "
-                "ones and zeros if None"),
-      [](const Tensor& x, const MaybeTensor& weight, const MaybeTensor& bias, double eps) {
-        return layer_norm(x, weight, bias, eps);
-      });
+                "ones and zeros if None"));
   def(m, "rope(x, theta=10000.0, position=0)",
       py::overload_cast<const Tensor&, double, int64_t>(&rope),
       with_rule("rope",
@@ -196,11 +191,8 @@ void bind_networks(py::module_& m) {
   def(m,
       "_scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, "
       "enable_gqa)",
-      [](const Tensor& q, const Tensor& k, const Tensor& v, const MaybeTensor& mask,
-         double probability, bool causal, std::optional<double> scale, bool grouped) {
-        return torch::scaled_dot_product_attention(q, k, v, mask, probability, causal, scale,
-                                                   grouped);
-      });
+      taking<Tensor, Tensor, Tensor, MaybeTensor, double, bool, std::optional<double>, bool>(
+          &torch::scaled_dot_product_attention));
   def(m, "dropout(x, p)", &dropout,
       with_rule("dropout",
                 "x with elements zeroed with probability p in [0, 1) and the others divided by 1 - "

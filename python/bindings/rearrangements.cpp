@@ -284,11 +284,9 @@ void bind_rearrangements(py::module_& m) {
         return released([&] { return roll(x, shifts, dims); });
       });
   def(m, "diff(x, *, axis=-1, n=1, prepend=None, append=None)",
+      taking<Tensor, int, int, MaybeTensor, MaybeTensor>(&diff),
       "Differences of neighbours along `axis`, `n` times, with `prepend` before and `append` "
-      "behind it; for bool, whether they differ. ValueError when n is negative",
-      [](const Tensor& x, int axis, int n, const MaybeTensor& prepend, const MaybeTensor& append) {
-        return diff(x, axis, n, prepend, append);
-      });
+      "behind it; for bool, whether they differ. ValueError when n is negative");
 }
 
 }  // namespace weft::python
