@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+
 // What all files that bind functions use: casters, `def`, the lock and errors.
 #include "python/bindings/composed.h"
 #include "weft/block.h"
@@ -80,11 +82,19 @@ template <class Function> struct NamedFunction {
 /// `function` of both as tensors. TypeError when both are numbers.
 Tensor of_operands(const char* what, TensorFunction function, const Operand& a, const Operand& b);
 
-Tensor add_operands(const Operand& a, const Operand& b);
-Tensor subtract_operands(const Operand& a, const Operand& b);
-Tensor multiply_operands(const Operand& a, const Operand& b);
-Tensor divide_operands(const Operand& a, const Operand& b);
-Tensor pow_operands(const Operand& a, const Operand& b);
+/// A function with operators, which takes numbers as they are.
+struct Arithmetic {
+  const char *name, *operation, *reversed;
+  Tensor (*function)(const char* name, const Operand& a, const Operand& b);
+  const char *op, *text;
+
+  auto function_of_two() const {
+    return [name = name, function = function](const Operand& a, const Operand& b) {
+      return function(name, a, b);
+    };
+  }
+};
+extern const std::array<Arithmetic, 5> kArithmetic;
 
 /// Makes pickle, and copies that would use it, fail with an error that names the alternative.
 template <class Class> void refuse_to_pickle(Class& bound, const char* sentence) {

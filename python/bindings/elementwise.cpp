@@ -158,46 +158,32 @@ Tensor of_operands(const char* what, TensorFunction function, const Operand& a, 
   return function(a.tensor, next_to(a.tensor, b));
 }
 
-/// Calls function(a, b) without making a tensor of a number.
+/// Calls Function()(a, b) without making a tensor of a number.
 template <class Function>
-static Tensor with_number(const char* what, const Operand& a, const Operand& b,
-                          const Function& function) {
+static Tensor with_number(const char* what, const Operand& a, const Operand& b) {
   if (a.is_number() && b.is_number()) fail_numbers(what);
-  if (a.is_number()) return function(a.number, b.tensor);
-  return b.is_number() ? function(a.tensor, b.number) : function(a.tensor, b.tensor);
+  if (a.is_number()) return Function()(a.number, b.tensor);
+  return b.is_number() ? Function()(a.tensor, b.number) : Function()(a.tensor, b.tensor);
 }
 
-Tensor add_operands(const Operand& a, const Operand& b) {
-  return with_number("add", a, b, std::plus<>());
-}
-
-Tensor subtract_operands(const Operand& a, const Operand& b) {
-  return with_number("subtract", a, b, std::minus<>());
-}
-
-Tensor multiply_operands(const Operand& a, const Operand& b) {
-  return with_number("multiply", a, b, std::multiplies<>());
-}
-
-Tensor divide_operands(const Operand& a, const Operand& b) {
-  return with_number("divide", a, b, std::divides<>());
-}
-
-Tensor pow_operands(const Operand& a, const Operand& b) {
-  return with_number("pow", a, b, [](const auto&... of) { return pow(of...); });
-}
+using Pow = decltype([](const auto&... of) { return pow(of...); });
+const std::array<Arithmetic, 5> kArithmetic = {{
+    {"add", "__add__", "__radd__", with_number<std::plus<>>, "add",
+     "x1 + x2; shapes broadcast from the right, dtypes promote"},
+    {"subtract", "__sub__", "__rsub__", with_number<std::minus<>>, "sub",
+     "x1 - x2; shapes broadcast, dtypes promote"},
+    {"multiply", "__mul__", "__rmul__", with_number<std::multiplies<>>, "mul",
+     "x1 * x2; shapes broadcast, dtypes promote"},
+    {"divide", "__truediv__", "__rtruediv__", with_number<std::divides<>>, "div",
+     "x1 / x2, floating; shapes broadcast, dtypes promote"},
+    {"pow", "__pow__", "__rpow__", with_number<Pow>, "pow",
+     "x1 ** x2. Integers wrap, and a negative exponent gives the integer part"},
+}};
 
 void bind_elementwise(py::module_& m) {
-  const auto bind = [&](const char* name, Tensor (*function)(const Operand&, const Operand&),
-                        const char* op, const char* text) {
-    m.def(name, function, Released(), "x1"_a, "x2"_a, with_rule(op, text));
-  };
-  bind("add", add_operands, "add", "x1 + x2; shapes broadcast from the right, dtypes promote");
-  bind("subtract", subtract_operands, "sub", "x1 - x2; shapes broadcast, dtypes promote");
-  bind("multiply", multiply_operands, "mul", "x1 * x2; shapes broadcast, dtypes promote");
-  bind("divide", divide_operands, "div", "x1 / x2, floating; shapes broadcast, dtypes promote");
-  bind("pow", pow_operands, "pow",
-       "x1 ** x2. Integers wrap, and a negative exponent gives the integer part");
+  for (const Arithmetic& f : kArithmetic) {
+    def(m, concat(f.name, "(x1, x2)"), with_rule(f.op, f.text), f.function_of_two());
+  }
   for (const auto& f : kOfOne) {
     m.def(f.name, f.function, Released(), "x"_a, with_rule(f.op, f.text));
   }

@@ -183,11 +183,7 @@ static void bind_operators(py::class_<Tensor>& tensor) {
         reversed, [function](const Tensor& a, const Operand& b) { return function(b, {a}); },
         Released(), py::is_operator());
   };
-  both("__add__", "__radd__", add_operands);
-  both("__sub__", "__rsub__", subtract_operands);
-  both("__mul__", "__rmul__", multiply_operands);
-  both("__truediv__", "__rtruediv__", divide_operands);
-  both("__pow__", "__rpow__", pow_operands);
+  for (const Arithmetic& f : kArithmetic) both(f.operation, f.reversed, f.function_of_two());
   const auto of_tensors = [](TensorFunction function) {
     return [function](const Operand& a, const Operand& b) {
       return of_operands("operator", function, a, b);
