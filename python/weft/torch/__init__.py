@@ -12,6 +12,11 @@ from weft import *
 from weft import _weft, linalg, nn, optim
 from weft._arguments import tensor_of
 from weft._weft import (
+    _torch_constant_pad_nd as constant_pad_nd,
+    _torch_nonzero_static as nonzero_static,
+    _torch_round as round,
+    _torch_slice as slice,
+    _torch_take as take,
     abs as absolute,
     acos as arccos,
     acosh as arccosh,
@@ -55,11 +60,6 @@ from weft.torch._wrappers import (
 
 functional = nn.functional
 Size = tuple
-
-
-def take(input, index):
-    """Elements of the flattened tensor."""
-    return _weft._take_flat(input, index)
 
 
 def reshape(input, *shape):
@@ -149,11 +149,6 @@ def clamp_max(input, max):
     return _weft.clip(input, None, max)
 
 
-def round(input, *, decimals=0):
-    """To the nearest number with so many decimals; halves to even."""
-    return _weft._round(input, decimals)
-
-
 def where(condition, input=None, other=None):
     """input where the condition holds, other elsewhere; the indices where it holds."""
     if input is None:
@@ -184,12 +179,6 @@ atleast_3d = each(_weft.atleast_3d)
 def repeat_interleave(input, repeats, dim=None, *, output_size=None):
     """Each element of `dim` (of the flattened tensor without one) repeated."""
     return _weft.repeat(input, repeats, axis=dim)
-
-
-def constant_pad_nd(input, pad, value=0.0):
-    """pad[0] elements `value` before and pad[1] behind the last dim, [2] and [3] at the one before
-    it, and so on; negative numbers cut."""
-    return _weft._constant_pad(input, list(pad), value)
 
 
 def sum_to_size(input, *size):

@@ -211,20 +211,10 @@ def nonzero(input, *, as_tuple=False):
     return _weft.argwhere(input)
 
 
-def nonzero_static(input, *, size, fill_value=-1):
-    """The first `size` rows of nonzero, with rows of fill_value where there are fewer."""
-    return _weft._nonzero_static(input, size, fill_value)
-
-
-def slice(input, dim=0, start=None, end=None, step=1):
-    """Elements start, start + step, ... before end of `dim`."""
-    return _weft._slice(input, dim, start, end, step)
-
-
 def gather(input, dim, index, *, sparse_grad=False):
     """Element index[.., i, ..] along `dim` for each element of `index`."""
     if index.numel() == 0 or (input.ndim <= 1 and index.ndim <= 1):
-        return _weft._take_flat(input, index)
+        return _weft._torch_take(input, index)
     return _weft.gather(input, dim, index)
 
 
