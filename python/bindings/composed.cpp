@@ -230,6 +230,12 @@ static void bind_networks_of_ops(py::module_& m) {
 
 /// PyTorch's functions, for python/weft/torch, which has their names and arguments.
 static void bind_torch(py::module_& m) {
+  def(m, "_torch_cat(tensors, dim=0)", &torch::cat,
+      "Joined along a dim; empty tensors of one dim are left out");
+  def(m, "_torch_diagonal(input, offset=0, dim1=0, dim2=1)", &torch::diagonal,
+      "Elements (i, i + offset) of two dims, the first two unless given");
+  def(m, "_torch_equal(input, other)", &torch::equal,
+      "Whether both have the same shape and elements: one bool, equal on all ranks");
   def(m, "_torch_nonzero_static(input, *, size, fill_value=-1)", &torch::nonzero_static,
       "The first `size` rows of nonzero, with rows of fill_value where there are fewer");
   def(m, "_torch_slice(input, dim=0, start=None, end=None, step=1)", &torch::slice,

@@ -12,7 +12,10 @@ from weft import *
 from weft import _weft, linalg, nn, optim
 from weft._arguments import tensor_of
 from weft._weft import (
+    _torch_cat as cat,
     _torch_constant_pad_nd as constant_pad_nd,
+    _torch_diagonal as diagonal,
+    _torch_equal as equal,
     _torch_nonzero_static as nonzero_static,
     _torch_round as round,
     _torch_slice as slice,
@@ -28,7 +31,6 @@ from weft._weft import (
     bitwise_invert as bitwise_not,
     broadcast_arrays as broadcast_tensors,
     clip as clamp,
-    concat as concatenate,
     divide as true_divide,
     equal as eq,
     float32 as float,
@@ -78,18 +80,7 @@ def squeeze(input, dim=None):
     return _weft._squeeze(input, dims)
 
 
-def cat(tensors, dim=0, *, axis=None):
-    """Joined along a dim; empty tensors of one dim are left out."""
-    tensors = [t for t in tensors if tuple(t.shape) != (0,)] or list(tensors)[:1]
-    return _weft.concat(tensors, axis=dim if axis is None else axis)
-
-
 concat = concatenate = cat
-
-
-def diagonal(input, offset=0, dim1=0, dim2=1):
-    """Elements (i, i + offset) of two dims, the first two unless given."""
-    return _weft.diagonal(input, offset, dim1, dim2)
 
 
 def trace(input):

@@ -72,14 +72,6 @@ def argsort(input, dim=-1, descending=False, stable=False):
     return _weft._sort_along(input, dim, descending).indices
 
 
-def equal(input, other):
-    """Whether both have the same shape and elements: one bool, equal on all ranks."""
-    if tuple(input.shape) != tuple(other.shape):
-        return False
-    same = _weft.all(_weft.equal(input, other))
-    return (same.full_tensor() if same.is_sharded else same).item()
-
-
 def _spread(function):
     def spread(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
         if isinstance(dim, (type(True),)):
