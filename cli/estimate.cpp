@@ -33,6 +33,7 @@ struct EstimateOptions {
 
 /// The estimate of one strategy.
 struct Estimate {
+  TransformerConfig config;
   ParallelOptions options;
   int ranks;
   Machine machine;
@@ -61,7 +62,8 @@ struct Estimate {
 
 static Estimate estimated(const Communicator& world, const TransformerConfig& config,
                           const ParallelOptions& options, const Machine& machine) {
-  Estimate e{options, world.size(), machine, step_cost(world, config, options), {}, 0, 0, 0};
+  Estimate e{config, options, world.size(), machine, step_cost(world, config, options), {}, 0,
+             0,      0};
   if (machine.overlaps) e.cost.leave_out_scratch();
   e.seconds = step_seconds(e.cost, machine);
   e.exposed_in_one_chunk = e.seconds.tokens_exposed;
@@ -106,27 +108,6 @@ static int64_t sparse_layers(const TransformerConfig& config) {
   return count;
 }
 
-static void add_experts(nlohmann::ordered_json& json, const Estimate& e,
-                        const TransformerConfig& config) {
-  const ParameterCounts counts = parameters_of(config);
-  json["parameters"] = {{"total", counts.total},
-                        {"active", counts.active},
-                        {"multiplied", multiplied_by(counts, config)}};
-  const int64_t layers = sparse_layers(config);
-  if (layers == 0) return;
-  const ExpertBytes& experts = e.cost.experts;
-  json["experts"] = {{"layers", layers},
-                     {"imbalance", e.options.imbalance},
-                     {"chunks", e.cost.expert_chunks},
-                     {"parameter_bytes", experts.parameters},
-                     {"dispatch_bytes_of_layer", experts.dispatch / layers},
-                     {"combine_bytes_of_layer", experts.combine / layers},
-                     {"backward_bytes_of_layer", experts.backward / layers},
-                     {"travel_seconds", e.seconds.tokens},
-                     {"exposed_seconds", e.seconds.tokens_exposed},
-                     {"exposed_seconds_of_one_chunk", e.exposed_in_one_chunk}};
-}
-
 static nlohmann::ordered_json in_json(const Estimate& e) {
   nlohmann::ordered_json json{{"model", e.options.model}, {"mesh", e.options.mesh},
                               {"ranks", e.ranks},         {"strategy", e.options.strategy},
@@ -154,6 +135,23 @@ static nlohmann::ordered_json in_json(const Estimate& e) {
                      {"total", e.seconds.total}};
   json["tokens_per_second"] = e.tokens_per_second;
   json["mfu"] = e.mfu;
+  const ParameterCounts counts = parameters_of(e.config);
+  json["parameters"] = {{"total", counts.total},
+                        {"active", counts.active},
+                        {"multiplied", multiplied_by(counts, e.config)}};
+  const int64_t layers = sparse_layers(e.config);
+  if (layers == 0) return json;
+  const ExpertBytes& experts = e.cost.experts;
+  json["experts"] = {{"layers", layers},
+                     {"imbalance", e.options.imbalance},
+                     {"chunks", e.cost.expert_chunks},
+                     {"parameter_bytes", experts.parameters},
+                     {"dispatch_bytes_of_layer", experts.dispatch / layers},
+                     {"combine_bytes_of_layer", experts.combine / layers},
+                     {"backward_bytes_of_layer", experts.backward / layers},
+                     {"travel_seconds", e.seconds.tokens},
+                     {"exposed_seconds", e.seconds.tokens_exposed},
+                     {"exposed_seconds_of_one_chunk", e.exposed_in_one_chunk}};
   return json;
 }
 
@@ -190,8 +188,8 @@ static void print_parameters(const TransformerConfig& config) {
   std::printf("\n");
 }
 
-static void print_experts(const Estimate& e, const TransformerConfig& config) {
-  const int64_t layers = sparse_layers(config);
+static void print_experts(const Estimate& e) {
+  const int64_t layers = sparse_layers(e.config);
   if (layers == 0) return;
   const ExpertBytes& experts = e.cost.experts;
   print("experts of ", layers, " layers, the first rank with ");
@@ -298,7 +296,6 @@ static void estimate(EstimateOptions o) {
   for (const ParallelOptions& options : all) {
     estimates.push_back(estimated(world, config, options, machine));
     json.push_back(in_json(estimates.back()));
-    add_experts(json.back(), estimates.back(), config);
   }
   const DeviceMesh mesh(world, parsed_axes(all[0].mesh));
   if (o.json) {
@@ -311,7 +308,7 @@ static void estimate(EstimateOptions o) {
   if (compares) return print_comparison(estimates);
   print_parameters(config);
   print_memory(estimates[0]);
-  print_experts(estimates[0], config);
+  print_experts(estimates[0]);
   print_traffic(estimates[0].cost);
   print_time(estimates[0]);
   if (o.schedule) std::fputs(step_schedule(world, config, all[0]).c_str(), stdout);

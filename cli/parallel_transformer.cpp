@@ -360,21 +360,21 @@ void ParallelTransformer::shard() {
   shard_units(step_model(), data_, sharding(), options_.choice.fine_units);
 }
 
-Tensor ParallelTransformer::share_of_step(const Tensor& loss) const {
-  return options_.accumulate == 1 ? loss
-                                  : mul(loss, 1.0 / static_cast<double>(options_.accumulate));
-}
-
-Tensor ParallelTransformer::train(const Tensor& ids, const Tensor& targets, int64_t micro_step) {
-  NoSync no_sync(model_, micro_step + 1 < options_.accumulate);
+Tensor ParallelTransformer::differentiate(const Tensor& ids, const Tensor& targets) {
   Tensor loss;
   {
     const TraceSpan span("forward", -1, ids.device());
     loss = model_.loss(ids, targets);
   }
   const TraceSpan span("backward", -1, ids.device());
-  share_of_step(loss).backward();
+  const auto micro_steps = static_cast<double>(options_.accumulate);
+  (micro_steps == 1 ? loss : mul(loss, 1 / micro_steps)).backward();
   return loss.detach();
+}
+
+Tensor ParallelTransformer::train(const Tensor& ids, const Tensor& targets, int64_t micro_step) {
+  const NoSync no_sync(model_, micro_step + 1 < options_.accumulate);
+  return differentiate(ids, targets);
 }
 
 }  // namespace weft::cli

@@ -104,10 +104,9 @@ class ParallelTransformer {
   /// Rows of one micro-step, over all ranks.
   int64_t micro_batch() const { return options_.batch / options_.accumulate; }
 
-  /// The contribution of a micro-step's mean loss to that of its step.
-  Tensor share_of_step(const Tensor& loss) const;
-  /// Leaves the gradients of one micro-step, of `accumulate`, and returns its mean loss. The model
-  /// is sharded.
+  /// Leaves the gradients of one micro-step, of `accumulate`, and returns its mean loss.
+  Tensor differentiate(const Tensor& ids, const Tensor& targets);
+  /// The same of a sharded model, which reduces the sums after the last one.
   Tensor train(const Tensor& ids, const Tensor& targets, int64_t micro_step);
 
  private:

@@ -188,8 +188,7 @@ static std::string load_of_experts(const TransformerConfig& config,
 
 void plan_memory(TrainOptions& o, const TransformerConfig& config) {
   if (!is_planned(o.parallel)) return;
-  const Device device = device_of_rank(o.device, 0);
-  const std::string name = device == cpu ? "" : device_name(device);
+  const std::string name = device_name(device_of_rank(o.device, 0));
   const int a_host = launched_ranks() > 1 ? launched_local_rank().size : o.ranks;
   // Equal on all ranks: the rates of that GPU, or of a CPU.
   const Machine machine = machine_of_device(name, o.parallel.dtype).value_or(Machine());

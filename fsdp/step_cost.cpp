@@ -326,23 +326,9 @@ static double seconds_hidden(const SplitCost& split, const StepCost& cost, const
   return static_cast<double>(split.calls) * overlapped * std::min(product, moves);
 }
 
-namespace {
-
-/// Seconds in which tokens travel to experts and back.
-struct TokenTravel {
-  double dispatch = 0, combine = 0, backward = 0;
-  void add(double seconds_of_byte, const ExpertBytes& bytes) {
-    dispatch += seconds_of_byte * static_cast<double>(bytes.dispatch);
-    combine += seconds_of_byte * static_cast<double>(bytes.combine);
-    backward += seconds_of_byte * static_cast<double>(bytes.backward);
-  }
-};
-
-}  // namespace
-
 /// Shared experts compute on a second stream while tokens travel, and experts while those of
 /// another part do: all parts but one overlap. Gradients take twice the products.
-static double seconds_hidden(const TokenTravel& travel, const StepCost& cost,
+static double seconds_hidden(double dispatch, double combine, double backward, const StepCost& cost,
                              const Machine& machine) {
   const double shared = cost.shared_operations / machine.operations;
   const double products = cost.expert_operations / machine.operations;
@@ -351,8 +337,8 @@ static double seconds_hidden(const TokenTravel& travel, const StepCost& cost,
     const double rest = travels - by_shared;
     return by_shared + (parts - 1) / parts * std::min(rest, by_products);
   };
-  return hidden(travel.dispatch + travel.combine, std::min(travel.dispatch, shared), products) +
-         hidden(travel.backward, std::min(travel.backward, 2 * shared), 2 * products);
+  return hidden(dispatch + combine, std::min(dispatch, shared), products) +
+         hidden(backward, std::min(backward, 2 * shared), 2 * products);
 }
 
 StepSeconds step_seconds(const StepCost& cost, const Machine& machine) {
@@ -361,8 +347,7 @@ StepSeconds step_seconds(const StepCost& cost, const Machine& machine) {
     seconds.compute += std::max(op.operations / machine.operations,
                                 static_cast<double>(op.bytes) / machine.memory_bytes);
   }
-  double exposed = 0;
-  TokenTravel travel;
+  double exposed = 0, dispatch = 0, combine = 0, backward = 0;
   for (const AxisCost& axis : cost.traffic) {
     const double took =
         static_cast<double>(axis.bytes) / bytes_a_second(machine, axis.crosses_hosts) +
@@ -372,10 +357,14 @@ StepSeconds step_seconds(const StepCost& cost, const Machine& machine) {
     const bool is_ahead = std::string_view(axis.of) == "parameters and gradients";
     if (!is_ahead || !machine.overlaps) exposed += took;
     if (std::string_view(axis.of) != "tokens of experts" || axis.bytes == 0) continue;
-    travel.add(took / static_cast<double>(axis.bytes), cost.experts);
+    const double of_byte = took / static_cast<double>(axis.bytes);
+    dispatch += of_byte * static_cast<double>(cost.experts.dispatch);
+    combine += of_byte * static_cast<double>(cost.experts.combine);
+    backward += of_byte * static_cast<double>(cost.experts.backward);
   }
-  seconds.tokens = travel.dispatch + travel.combine + travel.backward;
-  const double hidden_tokens = machine.overlaps ? seconds_hidden(travel, cost, machine) : 0;
+  seconds.tokens = dispatch + combine + backward;
+  const double hidden_tokens =
+      machine.overlaps ? seconds_hidden(dispatch, combine, backward, cost, machine) : 0;
   seconds.tokens_exposed = seconds.tokens - hidden_tokens;
   exposed -= hidden_tokens;
   if (machine.overlaps) {

@@ -40,7 +40,7 @@ template <class Function>
 Tensor over_one(const char* what, Function function, const Tensor& x, const py::object& axis,
                 bool keepdims) {
   if (!axis.is_none()) {
-    const int at = one_dim_of(what, axis);
+    const int at = dim_number(what, axis);
     return released([&] { return function(x, at, keepdims); });
   }
   return released([&] {
@@ -257,7 +257,10 @@ void bind_selection(py::module_& m) {
       "The elements where `mask` (bool) holds, in row-major order: [n]");
   def(m, "isin(elements, test_elements)", &isin,
       "Whether each element is one of test_elements: bool");
-  def(m, "_constant_pad(x, pad, value)", &constant_pad);
+  def(m, "_torch_constant_pad_nd(input, pad, value=0.0)", &constant_pad,
+      "pad[0] elements `value` before and pad[1] behind the last dim, [2] and [3] at the one "
+      "before "
+      "it, and so on; negative numbers cut");
   def(m, "argwhere(x)", &argwhere, "The indices of the nonzero elements: [n, dims]");
   def(m, "one_hot(x, num_classes=-1)", &one_hot,
       "x [...] as rows [..., classes] that are 1 at the element's number, else 0: int64");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "python/bindings/arrays.h"
+#include <pybind11/numpy.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +12,20 @@
 #include "weft/ops/shapes.h"
 
 namespace weft::python {
+
+/// The names in NumPy, PyTorch and the array API, by DType.
+static constexpr std::array<const char*, kDTypes> kLongNames = {
+    "float32", "bfloat16", "float16", "float64", "int32",  "int64",         "uint8",      "bool",
+    "int8",    "int16",    "uint16",  "uint32",  "uint64", "float8_e4m3fn", "float8_e5m2"};
+
+static const char* long_name_of(DType dtype) { return kLongNames[static_cast<size_t>(dtype)]; }
+
+static std::optional<DType> dtype_of_long_name(std::string_view name) {
+  for (size_t i = 0; i < kDTypes; ++i) {
+    if (name == kLongNames[i]) return static_cast<DType>(i);
+  }
+  return std::nullopt;
+}
 
 static py::module_ numpy() { return py::module_::import("numpy"); }
 
@@ -26,7 +40,7 @@ static py::dtype ml_dtype(DType dtype) {
   }
 }
 
-py::dtype numpy_dtype(DType dtype) {
+static py::dtype numpy_dtype(DType dtype) {
   if (dtype == DType::bf16) {
     fail(
         "numpy: dtype is bf16, expected one that NumPy has; convert by .to(weft.float32), or pass "
@@ -36,7 +50,7 @@ py::dtype numpy_dtype(DType dtype) {
   return py::dtype(long_name_of(dtype));
 }
 
-DType dtype_of_numpy(const py::dtype& dtype) {
+static DType dtype_of_numpy(const py::dtype& dtype) {
   const auto name = py::str(dtype.attr("name")).cast<std::string>();
   if (const auto ours = dtype_of_long_name(name)) return *ours;
   fail("numpy: dtype is ", name, ", expected one of ", listed(kLongNames));
@@ -53,7 +67,8 @@ static py::array array_of(const MemoryBlock& block, const py::dtype& dtype, py::
   return py::array(dtype, shape, byte_strides(block), block.data, owner);
 }
 
-py::array array_over(const MemoryBlock& block, py::handle owner) {
+/// Returns the block's own memory as an array that keeps `owner` alive.
+static py::array array_over(const MemoryBlock& block, py::handle owner) {
   return array_of(block, numpy_dtype(block.dtype), owner);
 }
 
@@ -64,7 +79,7 @@ static py::array widened(const MemoryBlock& block) {
   return wide.attr("view")("float32");
 }
 
-py::array copied_array(const MemoryBlock& block) {
+py::object copied_array(const MemoryBlock& block) {
   if (block.dtype == DType::bf16) return widened(block);
   return array_over(block, py::none()).attr("copy")();
 }

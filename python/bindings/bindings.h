@@ -3,7 +3,7 @@
 
 // What all files that bind functions use: casters, `def`, the lock and errors.
 #include "python/bindings/composed.h"
-#include "python/bindings/lock.h"
+#include "weft/block.h"
 #include "weft/error.h"
 
 namespace weft::python {
@@ -43,6 +43,22 @@ Tensor product_of(const Tensor& a, const Tensor& b);
 py::object item_of(const Tensor& x);
 /// Returns all elements as nested lists of Python numbers.
 py::object list_of(const Tensor& x);
+/// Returns a dense copy as an array of NumPy; bfloat16 as float32.
+py::object copied_array(const MemoryBlock& block);
+/// Copies an array, or an object that NumPy converts to one, to the block, in the block's dtype.
+/// Throws ValueError naming `what` when the shapes differ.
+void fill_from_array(const std::string& what, const MemoryBlock& block, const py::object& values);
+/// Returns the tensor if its memory may be read now: on one device, and without a gradient that
+/// would be lost. Throws ValueError naming `what` otherwise.
+Tensor shown(const char* what, const Tensor& x);
+/// The same for memory that is read later, too: also refuses a parameter that is unsharded for a
+/// while.
+Tensor lent(const char* what, const Tensor& x);
+/// Makes a tensor of foreign memory: a view when its elements fill the memory without gaps in some
+/// order of the dims, otherwise a copy. `owner` keeps the memory alive. With `copy` false a needed
+/// copy is a ValueError; with true a copy is always made.
+Tensor tensor_over(const char* what, const MemoryBlock& block, std::shared_ptr<void> owner,
+                   const std::optional<bool>& copy);
 /// Implements x[index] for ints, slices, None and ... as in NumPy; returns a view where possible.
 Tensor indexed(const Tensor& x, const py::object& index);
 /// Implements x[index] = value, with broadcasting. Throws ValueError where x[index] is not a view,

@@ -6,20 +6,6 @@
 
 namespace weft::python {
 
-void refuse_object() {
-  py::set_error(
-      PyExc_TypeError,
-      "object: __init__ did not run, expected a class that calls super().__init__() first");
-  throw py::error_already_set();
-}
-
-void check_value_of_class(py::handle object) {
-  PyTypeObject* kind = Py_TYPE(reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())));
-  static PyTypeObject* const bound = Py_TYPE(py::type::handle_of<Tensor>().ptr());
-  if (kind != bound && !PyType_IsSubtype(kind, bound)) return;
-  if (!has_value(object)) refuse_object();
-}
-
 bool load_shape(py::handle object, Shape& shape) {
   shape = {};
   if (PyLong_Check(object.ptr())) {
@@ -122,11 +108,6 @@ std::vector<int> dims_one_by_one(const char* what, const py::args& given) {
   return all;
 }
 
-int one_dim_of(const char* what, const py::object& given) {
-  if (given.is_none()) fail(what, ": axis is missing, expected a dim");
-  return dim_number(what, given);
-}
-
 std::string type_of(py::handle value) {
   const std::string name = Py_TYPE(value.ptr())->tp_name;
   if (*conversion_of(value) == 0 || name.find('.') != name.npos) return name;
@@ -159,14 +140,14 @@ Tensors tensors_of(const std::string& what, py::handle returned) {
       concat(what, ": it returned a ", Py_TYPE(returned.ptr())->tp_name, ", expected Tensors"));
 }
 
-py::tuple tuple_of(const Tensors& tensors) {
+py::tuple for_python(const Tensors& tensors) {
   py::tuple all(tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i) all[i] = tensors[i];
   return all;
 }
 
 py::object one_or_all(Tensors tensors) {
-  return tensors.size() == 1 ? py::cast(std::move(tensors[0])) : tuple_of(tensors);
+  return tensors.size() == 1 ? py::cast(std::move(tensors[0])) : for_python(tensors);
 }
 
 }  // namespace weft::python

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "python/bindings/instances.h"
+#include "python/bindings/interpreter.h"
 #include "weft/device.h"
 #include "weft/dtype.h"
 #include "weft/ops/in_place.h"
@@ -61,8 +61,6 @@ std::vector<int> dims_of(const py::object& axis);
 bool is_no_dim(const py::object& axis);
 /// Dims that `axis` names, none for ().
 std::vector<int> named_dims(const py::object& axis);
-/// The same where it must be one.
-int one_dim_of(const char* what, const py::object& axis);
 /// Ints one by one, or in a sequence.
 std::vector<int> dims_one_by_one(const char* what, const py::args& given);
 
@@ -80,7 +78,7 @@ Tensors tensors_in(const std::string& what, const py::tuple& given, const char* 
 Tensors tensors_of(const std::string& what, py::handle returned);
 
 /// Returns the tensors as a tuple.
-py::tuple tuple_of(const Tensors& tensors);
+py::tuple for_python(const Tensors& tensors);
 /// Returns a single tensor as it is, several as a tuple.
 py::object one_or_all(Tensors tensors);
 

@@ -47,8 +47,6 @@ void Signature::declare_in(py::detail::function_record& record) const {
   }
 }
 
-py::tuple for_python(const Tensors& results) { return py::cast(results); }
-
 std::tuple<Tensor, Tensor, Tensor> for_python(const UniqueConsecutive& results) {
   return {results.values, results.inverse, results.counts};
 }
@@ -138,7 +136,7 @@ py::object named_tuple(const char* name, std::initializer_list<Tensor> results) 
 static void bind_placing(py::module_& m) {
   def(m, "masked_scatter(x, mask, source)", &masked_scatter,
       "x with the elements where `mask` (bool) holds replaced by those of `source`, in order");
-  def(m, "_take_flat(x, index)", &take_flat);
+  def(m, "_torch_take(input, index)", &take_flat, "Elements of the flattened tensor");
   def(m, "put(x, index, source, accumulate=False)", &put,
       "x with the elements at `index` of the flattened tensor replaced by those of `source`, or "
       "added");
@@ -228,13 +226,22 @@ static void bind_networks_of_ops(py::module_& m) {
 
 /// PyTorch's functions, for python/weft/torch, which has their names and arguments.
 static void bind_torch(py::module_& m) {
-  def(m, "_nonzero_static(x, size, fill_value)", &torch::nonzero_static);
-  def(m, "_slice(x, dim, start, stop, step)", &torch::slice);
+  def(m, "_torch_cat(tensors, dim=0)", &torch::cat,
+      "Joined along a dim; empty tensors of one dim are left out");
+  def(m, "_torch_diagonal(input, offset=0, dim1=0, dim2=1)", &torch::diagonal,
+      "Elements (i, i + offset) of two dims, the first two unless given");
+  def(m, "_torch_equal(input, other)", &torch::equal,
+      "Whether both have the same shape and elements: one bool, equal on all ranks");
+  def(m, "_torch_nonzero_static(input, *, size, fill_value=-1)", &torch::nonzero_static,
+      "The first `size` rows of nonzero, with rows of fill_value where there are fewer");
+  def(m, "_torch_slice(input, dim=0, start=None, end=None, step=1)", &torch::slice,
+      "Elements start, start + step, ... before end of `dim`");
   def(m, "_tensordot(x1, x2, dims_of_x1, dims_of_x2)", &torch::tensordot);
   def(m, "_logsumexp(x, dim, keepdim)", &torch::logsumexp);
   def(m, "_squeeze(x, dim)", &torch::squeeze);
   def(m, "_rounded_quotient(x, other, rounding_mode)", &torch::div);
-  def(m, "_round(x, decimals)", &torch::round);
+  def(m, "_torch_round(input, *, decimals=0)", &torch::round,
+      "To the nearest number with so many decimals; halves to even");
 }
 
 void bind_composed(py::module_& m) {

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "python/bindings/casters.h"
-#include "python/bindings/lock.h"
 #include "weft/error.h"
 #include "weft/module.h"
 #include "weft/number.h"
@@ -44,8 +43,7 @@ py::object add_named_tuple(py::module_& m, const char* name, const char* fields,
 /// The named tuple of a function's results, of a type that the module has by that name.
 py::object named_tuple(const char* name, std::initializer_list<Tensor> results);
 
-// The results of functions that are other objects for Python.
-py::tuple for_python(const Tensors& results);
+// Results of functions that are other objects for Python, as tensors are a tuple.
 std::tuple<Tensor, Tensor, Tensor> for_python(const UniqueConsecutive& results);
 py::object for_python(const ValuesAndIndices& results);
 py::object for_python(const FractionAndExponent& results);
@@ -101,6 +99,11 @@ template <class Class, class... Options, class Function>
 void getter(py::class_<Class, Options...>& bound, const char* name, const char* text,
             const Function& function) {
   bound.def_property_readonly(name, function, text);
+}
+
+/// The function as one of arguments of other types that convert, such as MaybeTensor.
+template <class... Args, class Function> auto taking(Function* function) {
+  return [function](const Args&... args) { return function(args...); };
 }
 
 /// Returns the tensor that an op changes in place: the tensor itself, or the value at rest of a

@@ -104,8 +104,6 @@ void bind_statistics(py::module_& m) {
   bind_memory(m);
   py::class_<TraceScope>(m, "_TraceScope")
       .def(py::init<int64_t>(), "most_events"_a)
-      .def("events", &TraceScope::events)
-      .def("dropped", &TraceScope::dropped)
       .def("write", &TraceScope::write, Released(), "world"_a, "path"_a);
 }
 

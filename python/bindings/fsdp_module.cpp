@@ -176,6 +176,46 @@ static void bind_functions(Methods& methods) {
       });
 }
 
+/// Binds a method of PyTorch's that has nothing to do here, with `argument` as its first one.
+template <class... More>
+static void refuse(Methods& methods, const Signature& signature, const char* argument,
+                   const std::string& reason, const char* text) {
+  const auto refused = [argument, reason, name = std::string(signature.name())](
+                           const Module&, const py::object& value, const More&...) {
+    fail(name, ": ", argument, " is ", py::repr(value).cast<std::string>(), ", expected no call; ",
+         reason);
+  };
+  def(methods, signature, text, refused);
+}
+
+static void bind_refused(Methods& methods) {
+  const std::string sent_from = "gradients are written where they are sent from";
+  const std::string in_place =
+      "collectives read and write parameters and gradients in place, without staging";
+  constexpr const char* kNoBuffers = "ValueError: there are no staging buffers";
+  refuse<bool>(methods, "set_reduce_scatter_max_input_buffers(max_input_buffers, *, recurse=True)",
+               "value", sent_from + ", and predicted_bytes reports the buffers",
+               "ValueError: backward writes into the buffers that are sent, and takes a new one "
+               "where the last is still being sent");
+  refuse<bool>(
+      methods, "set_separate_reduce_scatter_group(enable=True, *, recurse=True)", "value",
+      "gathers and reductions run on two streams over the communicators of the mesh's axes",
+      "ValueError: gathers and reductions run on two streams");
+  refuse(methods, "set_allocate_memory_from_process_group_for_comm(enable)", "value", in_place,
+         kNoBuffers);
+  refuse(methods, "set_symm_mem_for_comm(backend='NCCL')", "backend", in_place, kNoBuffers);
+  refuse(methods, "set_all_gather_layout(layout)", "layout", "gathers write parameters in place",
+         "ValueError: there is no copy out of a gather");
+  refuse(methods, "set_reduce_scatter_input_fn(function)", "function", sent_from,
+         "ValueError: there is no copy into a reduction");
+  refuse(methods, "get_pending_gradients(*, recurse=True)", "recurse",
+         "grad shows a sum that was not reduced yet, as Partial",
+         "ValueError: `grad` shows a sum that was not reduced as Partial");
+  refuse(methods, "synchronize_gradients(*, recurse=True)", "recurse",
+         "the backward after set_requires_gradient_sync(True) reduces what earlier ones kept",
+         "ValueError: the last backward reduces what earlier ones kept");
+}
+
 /// Calls a method as `Module.__call__` calls forward: with the hooks around it.
 static py::object called_as_forward(const ModuleObject& module, const py::function& method,
                                     const py::args& given, const py::kwargs& named) {
@@ -195,6 +235,7 @@ void bind_fsdp_module(py::module_& m) {
   bind_parameters(methods);
   bind_gradients(methods);
   bind_functions(methods);
+  bind_refused(methods);
   m.def("_call_as_forward", &called_as_forward);
   def(m, "share_comm_ctx(modules)",
       "Lets sharded models, e.g. the stages of a pipeline, use the same buffers and streams. Each "

@@ -59,7 +59,7 @@ class WrittenExtension final : public AllGatherExtension {
   }
   void fsdp_post_all_gather(const Tensors& received, const Tensor& out) override {
     const Locked lock;
-    post_(tuple_of(received), out);
+    post_(for_python(received), out);
   }
 
  private:

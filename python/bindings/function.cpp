@@ -97,7 +97,7 @@ void word_refusal(const Function& function, PyObject* const* values, size_t coun
   py::tuple given(count);
   for (size_t i = 0; i < count; ++i) given[i] = py::handle(values[i]);
   const py::object sentence =
-      py::module_::import("weft._refusals")
+      py::module_::import("weft._arguments")
           .attr("refusal_of")(py::handle(function.name), py::handle(function.text), given, names,
                               py::cpp_function(&in_quotes));
   PyErr_SetObject(PyExc_TypeError, sentence.ptr());
@@ -278,7 +278,9 @@ void word_class(py::handle type) {
   }
 }
 
-constexpr std::string_view kCompiledModule = "weft._weft.", kInitializers = "_init_";
+constexpr std::string_view kCompiledModule = "weft._weft.";
+/// Functions of weft.nn.init and weft.torch, which have them without what tells them from others.
+constexpr std::string_view kPrefixes[] = {"_init_", "_torch_"};
 
 /// Python's own messages name a class by tp_name, which CPython takes from the module of its
 /// definition.
@@ -324,9 +326,10 @@ void word_functions(py::module_& m) {
       word_class(member);
       name_class(member);
     } else if (PyCFunction_Check(member.ptr())) {
-      // weft.nn.init has the initializers without what tells them from other functions.
-      const bool is_init = name.starts_with(kInitializers);
-      const std::string shown = is_init ? name.substr(kInitializers.size()) : name;
+      std::string shown = name;
+      for (const std::string_view prefix : kPrefixes) {
+        if (name.starts_with(prefix)) shown.erase(0, prefix.size());
+      }
       m.attr(key) = function_of(function_type, member, shown, name);
     }
   }

@@ -6,7 +6,6 @@
 
 #include <dlpack/dlpack.h>
 
-#include "python/bindings/arrays.h"
 #include "python/bindings/bindings.h"
 #include "weft/context.h"
 #include "weft/ops/factories.h"

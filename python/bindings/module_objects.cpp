@@ -5,7 +5,6 @@
 #include <functional>
 #include <utility>
 
-#include "python/bindings/lock.h"
 #include "python/bindings/modules.h"
 #include "weft/error.h"
 
@@ -79,7 +78,7 @@ Tensors run_written(const py::object& self, const py::object& forward,
                     const ArgumentsPtr& arguments, const Tensors& inputs) {
   const std::string what = concat(Py_TYPE(self.ptr())->tp_name, ": forward");
   if (arguments) return tensors_of(what, arguments->pass(forward, inputs));
-  return tensors_of(what, forward(*tuple_of(inputs)));
+  return tensors_of(what, forward(*for_python(inputs)));
 }
 
 namespace {
@@ -200,15 +199,15 @@ ModuleHooks made_hooks(const Finder& self, const Finder& before, const Finder& a
   if (before) {
     hooks.before = [self, before](const Tensors& inputs) {
       return passed(kBefore, before, inputs, [&](const py::object& hook) -> py::object {
-        return self ? hook(self(), tuple_of(inputs)) : hook(*tuple_of(inputs));
+        return self ? hook(self(), for_python(inputs)) : hook(*for_python(inputs));
       });
     };
   }
   if (after) {
     hooks.after = [self, after](const Tensors& inputs, const Tensors& outputs) {
       return passed(kAfter, after, outputs, [&](const py::object& hook) -> py::object {
-        return self ? hook(self(), tuple_of(inputs), one_or_all(outputs))
-                    : hook(*tuple_of(outputs));
+        return self ? hook(self(), for_python(inputs), one_or_all(outputs))
+                    : hook(*for_python(outputs));
       });
     };
   }

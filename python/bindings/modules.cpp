@@ -332,7 +332,7 @@ void bind_modules(py::module_& m) {
         const Tensors inputs = tensors_in("module", given, "input");
         const auto run = [kept = Callable(function)](const Tensors& again) {
           const Locked lock;
-          return tensors_of("recompute", kept.function()(*tuple_of(again)));
+          return tensors_of("recompute", kept.function()(*for_python(again)));
         };
         return one_or_all(released(
             [&] { return recompute(run, inputs, ops, tier_from("recompute: offload", offload)); }));

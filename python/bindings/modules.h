@@ -8,7 +8,6 @@
 #include <variant>
 
 #include "python/bindings/casters.h"
-#include "python/bindings/lock.h"
 #include "python/bindings/module_calls.h"
 #include "weft/error.h"
 #include "weft/module.h"

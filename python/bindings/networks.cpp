@@ -113,10 +113,18 @@ static void bind_losses(py::module_& m) {
   const auto reduction = [](LossReduction (*named)(const std::string&)) {
     return converted("reduction"_a = "mean", &C::reduction, named);
   };
+  const auto reduced =
+      reduction([](const std::string& name) { return reduction_named("cross_entropy", name); });
+  bind_with_fields<C, Tensor, Tensor>(
+      m, "_torch_cross_entropy", cross_entropy, Released(), "input"_a, "target"_a, weight,
+      py::kw_only(), ignored, reduced, smoothing,
+      "Of logits [..., classes], the last dim however many there are, against classes [...] or "
+      "probabilities of the logits' shape; rows whose target is `ignore_index` do not count. "
+      "weight: weights of the classes. label_smoothing: the share of the target that all classes "
+      "have evenly");
   bind_with_fields<C, Tensor, Tensor>(
       m, "cross_entropy", cross_entropy, Released(), "logits"_a, "targets"_a, py::kw_only(), weight,
-      smoothing, ignored, z_loss,
-      reduction([](const std::string& name) { return reduction_named("cross_entropy", name); }),
+      smoothing, ignored, z_loss, reduced,
       with_rule(
           "cross_entropy",
           "Cross-entropy of logits [..., vocabulary]: the mean over the rows that count of -log "
@@ -139,6 +147,13 @@ static void bind_losses(py::module_& m) {
       "again in backward. softcap: they become softcap * tanh(logits / softcap). The other options "
       "are those of cross_entropy. Logits of at most whole_up_to elements a rank are made whole, "
       "which saves computing them again\n\nLayout rule: v [d], ... [d], ... -> ...");
+  bind_with_fields<L, Tensor, Tensor, Tensor>(
+      m, "_torch_linear_cross_entropy", linear_cross_entropy, Released(), "input"_a,
+      "linear_weight"_a, "target"_a, py::kw_only(), option("linear_bias", &L::bias),
+      within(&L::loss, weight), within(&L::loss, reduction(named)), within(&L::loss, ignored),
+      within(&L::loss, smoothing),
+      "cross_entropy of the logits input linear_weight^T + linear_bias, which are never stored: of "
+      "input [..., d], linear_weight [classes, d] and target [...]");
   def(m, "cross_entropy_rows(logits, targets)", &cross_entropy_rows,
       with_rule("cross_entropy", "The same a row: [...], 0 where the row does not count"));
 }
@@ -154,19 +169,14 @@ void bind_networks(py::module_& m) {
       with_rule("embedding",
                 "Rows `ids` [...] (int32 or int64) of weight [vocabulary, d]: [..., d]. ValueError "
                 "names an id that is no row"));
-  def(m, "rms_norm(x, weight=None, eps=1e-5)",
+  def(m, "rms_norm(x, weight=None, eps=1e-5)", taking<Tensor, MaybeTensor, double>(&rms_norm),
       with_rule("rms_norm",
-                "x / sqrt(mean of x^2 along the last dim + eps) * weight [d], ones if None"),
-      [](const Tensor& x, const MaybeTensor& weight, double eps) {
-        return rms_norm(x, weight, eps);
-      });
+                "x / sqrt(mean of x^2 along the last dim + eps) * weight [d], ones if None"));
   def(m, "layer_norm(x, weight=None, bias=None, eps=1e-5)",
+      taking<Tensor, MaybeTensor, MaybeTensor, double>(&layer_norm),
       with_rule("layer_norm",
                 "(x - mean) / sqrt(variance + eps) * weight [d] + bias [d], along the last dim; "
-                "ones and zeros if None"),
-      [](const Tensor& x, const MaybeTensor& weight, const MaybeTensor& bias, double eps) {
-        return layer_norm(x, weight, bias, eps);
-      });
+                "ones and zeros if None"));
   def(m, "rope(x, theta=10000.0, position=0)",
       py::overload_cast<const Tensor&, double, int64_t>(&rope),
       with_rule("rope",
@@ -184,13 +194,16 @@ void bind_networks(py::module_& m) {
       option("segments", &A::segments), option("alibi", &A::alibi), option("dropout", &A::dropout),
       kAttentionText);
   def(m,
-      "_scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, "
-      "enable_gqa)",
-      [](const Tensor& q, const Tensor& k, const Tensor& v, const MaybeTensor& mask,
-         double probability, bool causal, std::optional<double> scale, bool grouped) {
-        return torch::scaled_dot_product_attention(q, k, v, mask, probability, causal, scale,
-                                                   grouped);
-      });
+      "_torch_scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, "
+      "is_causal=False, *, scale=None, enable_gqa=False)",
+      taking<Tensor, Tensor, Tensor, MaybeTensor, double, bool, std::optional<double>, bool>(
+          &torch::scaled_dot_product_attention),
+      "softmax(q k^T * scale) v of [batch, heads, sequence, d]; key and value may have fewer "
+      "heads, "
+      "each of which serves as many query heads, with enable_gqa or without. attn_mask: bool "
+      "(False "
+      "hides a key), or numbers that are added. `weft.attention` takes [batch, sequence, heads, d] "
+      "and more options");
   def(m, "dropout(x, p)", &dropout,
       with_rule("dropout",
                 "x with elements zeroed with probability p in [0, 1) and the others divided by 1 - "

@@ -5,7 +5,6 @@
 #include <deque>
 #include <numeric>
 
-#include "python/bindings/arrays.h"
 #include "python/bindings/bindings.h"
 #include "weft/extend/testing.h"
 

@@ -66,7 +66,7 @@ void bind_shapes(py::module_& m) {
           "One after the other along `axis`; the other dims are equal. None: flattened before"),
       [](const Tensors& tensors, const py::object& axis) {
         const bool flat = axis.is_none();
-        const int at = flat ? 0 : one_dim_of("concat", axis);
+        const int at = flat ? 0 : dim_number("concat", axis);
         return released([&] {
           if (!flat) return cat(tensors, at);
           Tensors rows;
@@ -258,11 +258,9 @@ void bind_rearrangements(py::module_& m) {
         return released([&] { return roll(x, shifts, dims); });
       });
   def(m, "diff(x, *, axis=-1, n=1, prepend=None, append=None)",
+      taking<Tensor, int, int, MaybeTensor, MaybeTensor>(&diff),
       "Differences of neighbours along `axis`, `n` times, with `prepend` before and `append` "
-      "behind it; for bool, whether they differ. ValueError when n is negative",
-      [](const Tensor& x, int axis, int n, const MaybeTensor& prepend, const MaybeTensor& append) {
-        return diff(x, axis, n, prepend, append);
-      });
+      "behind it; for bool, whether they differ. ValueError when n is negative");
 }
 
 }  // namespace weft::python

@@ -220,11 +220,9 @@ static void bind_distribution(py::module_& m) {
   def(m, "distribute(whole, mesh, placements=None)", &distribute,
       "Slices locally what each rank already holds whole");
   def(m, "scatter(whole, mesh, placements, root=0)",
+      taking<MaybeTensor, DeviceMesh, Placements, int>(&scatter),
       "Sends root's `whole` to the ranks of the mesh; other ranks give None, or any. Not recorded: "
-      "a leaf on all ranks where root's requires a gradient",
-      [](const MaybeTensor& whole, const DeviceMesh& mesh, const Placements& placements, int root) {
-        return scatter(whole, mesh, placements, root);
-      });
+      "a leaf on all ranks where root's requires a gradient");
   def(m, "explain(tensor, placements)",
       "What `redistribute` would do: steps, bytes, predicted time, peak memory",
       [](const Tensor& x, const Placements& p) { return explain(x, p); });

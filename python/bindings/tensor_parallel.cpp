@@ -69,11 +69,8 @@ static std::vector<ModuleStyle> styles_of(const py::dict& plan) {
                                   ", expected a string such as 'layers.*.wq'"));
     }
     const bool is_list = PyList_Check(given.ptr()) || PyTuple_Check(given.ptr());
-    const py::list all = is_list ? py::list(py::reinterpret_borrow<py::object>(given)) : [&] {
-      py::list one;
-      one.append(given);
-      return one;
-    }();
+    const py::object all =
+        is_list ? py::reinterpret_borrow<py::object>(given) : py::object(py::make_tuple(given));
     for (const py::handle style : all) {
       styles.push_back({path.cast<std::string>(), style_of(path, style)});
     }

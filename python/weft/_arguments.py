@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments of functions written in Python: tensors, devices, and NumPy's and PyTorch's words for
-them, which those of the compiled module take too."""
+"""Arguments of functions: tensors, devices, and NumPy's and PyTorch's words for them in functions
+written in Python, which those of the compiled module take too; and sentences about arguments that a
+compiled function does not take, from its signature."""
 
 import functools
 import inspect
+import operator
 import types
+from typing import NamedTuple
 
 from weft import _weft
 
@@ -12,7 +15,10 @@ from weft import _weft
 def described(value):
     """A value for an error: itself if it is short, else its type."""
     text = repr(value) if isinstance(value, (str, int, float, type(None))) else ""
-    return text if 0 < len(text) <= 30 else f"a {type(value).__name__}"
+    if 0 < len(text.encode(errors="replace")) <= 30:
+        return text
+    name = type(value).__name__
+    return ("an " if name[:1].lower() in "aeiou" else "a ") + name
 
 
 def tensor_of(x):
@@ -86,3 +92,181 @@ def accept_words(namespace):
     for name, function in list(namespace.items()):
         if not name.startswith("_") and isinstance(function, types.FunctionType):
             namespace[name] = accepting(function)
+
+
+_MISSING = object()
+
+
+def _parts(text, separator):
+    """The parts of a text between separators that are outside of brackets and quotes."""
+    parts, start, depth, is_quoted = [], 0, 0, False
+    for i, c in enumerate(text):
+        is_quoted ^= c == "'"
+        if is_quoted:
+            continue
+        depth += (c in "([{") - (c in ")]}")
+        if depth == 0 and text.startswith(separator, i):
+            parts.append(text[start:i])
+            start = i + len(separator)
+    return [*parts, text[start:]] if start < len(text) else parts
+
+
+class _Argument(NamedTuple):
+    name: str
+    kind: str  # "int | None"
+    value: str  # empty for an argument that must be given
+    by_name_only: bool
+
+
+class _Signature:
+    """The arguments in a line "name(x: Tensor, axis: int = -1) -> Tensor" of a docstring."""
+
+    def __init__(self, line):
+        text = line.rpartition(") -> ")[0].partition("(")[2].replace("collections.abc.", "")
+        self.arguments, self.takes_any, by_name_only = [], False, False
+        for part in _parts(text, ", "):
+            if part in ("*", "/"):
+                by_name_only = by_name_only or part == "*"
+            elif part.startswith("*"):
+                self.takes_any = True
+            else:
+                name, _, typed = part.partition(": ")
+                kind, _, value = typed.partition(" = ")
+                self.arguments.append(_Argument(name, kind, value, by_name_only))
+        self.self = int(bool(self.arguments) and self.arguments[0].name == "self")
+
+    def __str__(self):
+        shown = [
+            f"{name}: {kind}" + (f" = {value}" if value else "")
+            for name, kind, value, _ in self.arguments[self.self :]
+        ]
+        by_name_only = [argument.by_name_only for argument in self.arguments[self.self :]]
+        if True in by_name_only:
+            shown.insert(by_name_only.index(True), "*")
+        return "(" + ", ".join(shown) + (", ...)" if self.takes_any else ")")
+
+
+def _signatures(docstring):
+    """Those at the beginning of a docstring: one, or one for each overload."""
+    lines = docstring.split("\n")
+    if "\nOverloaded function." not in docstring:
+        lines = lines[:1]
+    else:
+        lines = [line for line in lines if line.partition(". ")[0].isdigit()]
+    return [_Signature(line) for line in lines if "(" in line and ") -> " in line]
+
+
+def _is_small_int(value):
+    try:
+        return -(2**63) <= operator.index(value) < 2**63
+    except Exception:
+        return False
+
+
+# Whether a value is of a type as it is written in a signature.
+_CHECKS = {
+    "None": lambda value: value is None,
+    "int": _is_small_int,
+    "float": lambda value: hasattr(value, "__float__") or hasattr(type(value), "__index__"),
+    "bool": lambda value: value is None or hasattr(type(value), "__bool__"),
+    "str": lambda value: isinstance(value, str),
+    "bytes": lambda value: isinstance(value, bytes),
+    "Callable": callable,
+    "dict": lambda value: isinstance(value, dict),
+}
+
+
+def _fits(value, kind):
+    alternatives = _parts(kind, " | ")
+    if len(alternatives) > 1:
+        return any(_fits(value, one) for one in alternatives)
+    if kind in _CHECKS:
+        return _CHECKS[kind](value)
+    if kind.endswith("]"):
+        name, _, inner = kind[:-1].partition("[")
+        return _container_fits(value, name, _parts(inner, ", "))
+    bound = vars(_weft).get(kind)
+    return not isinstance(bound, type) or isinstance(value, bound)
+
+
+def _container_fits(value, name, kinds):
+    if name in ("Mapping", "dict"):
+        return isinstance(value, dict) and all(
+            _fits(key, kinds[0]) and _fits(item, kinds[-1]) for key, item in value.items()
+        )
+    is_sequence = all(hasattr(type(value), name) for name in ("__getitem__", "__len__"))
+    if not is_sequence or isinstance(value, (str, dict, types.MappingProxyType)):
+        return False
+    if name != "tuple" or kinds[-1] == "...":
+        return kinds[0] == "..." or all(_fits(item, kinds[0]) for item in value)
+    return len(value) == len(kinds) and all(map(_fits, value, kinds))
+
+
+class _Given:
+    """The arguments of a call: values by position, then those of `names`."""
+
+    def __init__(self, values, names):
+        self.positional = len(values) - len(names)
+        self.values, self.named = values, dict(zip(names, values[self.positional :]))
+
+    def value_of(self, signature, i):
+        argument = signature.arguments[i]
+        if not argument.by_name_only and i < self.positional:
+            return self.values[i]
+        return self.named.get(argument.name, _MISSING)
+
+    def in_words(self, self_given):
+        shown = [described(value) for value in self.values[self_given : self.positional]]
+        shown += [f"{name}={described(value)}" for name, value in self.named.items()]
+        return "(" + ", ".join(shown) + ")"
+
+
+def _wrong_arguments(signature, given, quoted):
+    """What is wrong with the number and the names of the arguments; "" for nothing."""
+    if signature.takes_any:
+        return ""
+    arguments = signature.arguments
+    places = sum(not argument.by_name_only for argument in arguments)
+    if given.positional > places:
+        return (
+            f"number of arguments by position is {given.positional - signature.self}, "
+            f"expected at most {places - signature.self}"
+        )
+    names = [argument.name for argument in arguments]
+    for name in given.named:
+        if name not in names:
+            return f"argument {quoted(name)} does not exist"
+        if names.index(name) < given.positional:
+            return f"{name} is given by position and by name, expected once"
+    for i, argument in enumerate(arguments):
+        if not argument.value and given.value_of(signature, i) is _MISSING:
+            return f"{argument.name} is missing, expected {argument.kind}"
+    return ""
+
+
+def _wrong_value(signature, given):
+    """What is wrong with the first value that does not fit; "" for nothing."""
+    for i, argument in enumerate(signature.arguments):
+        value = given.value_of(signature, i)
+        if value is _MISSING or _fits(value, argument.kind):
+            continue
+        name = "argument" if argument.name.startswith("arg") else argument.name
+        size = " of 64 bits" if argument.kind == "int" and isinstance(value, int) else ""
+        return f"{name} is {described(value)}, expected {argument.kind}{size}"
+    return ""
+
+
+def refusal_of(function, docstring, values, names, quoted):
+    """States in one sentence why a function does not take these arguments, of which the last ones
+    have `names`; quoted(name) is a name in quotes."""
+    signatures, given = _signatures(docstring), _Given(values, names)
+    taken = " or ".join(map(str, signatures))
+    if len(signatures) == 1:
+        wrong = _wrong_arguments(signatures[0], given, quoted)
+        if wrong:
+            return f"{function}: {wrong}; it takes {taken}"
+        wrong = _wrong_value(signatures[0], given)
+        if wrong:
+            return f"{function}: {wrong}"
+    self_given = signatures[0].self if signatures else 0
+    return f"{function}: arguments are {given.in_words(self_given)}, expected {taken}"

@@ -1343,8 +1343,9 @@ class Tensor:
         """
     def constant_pad_nd(self, *given, **named):
         """
-        pad[0] elements `value` before and pad[1] behind the last dim, [2] and [3] at the one before
-            it, and so on; negative numbers cut.
+        _torch_constant_pad_nd(input: Tensor, pad: collections.abc.Sequence[int], value: float = 0.0) -> Tensor
+        
+        pad[0] elements `value` before and pad[1] behind the last dim, [2] and [3] at the one before it, and so on; negative numbers cut
         """
     def contiguous(self):
         """
@@ -1452,11 +1453,15 @@ class Tensor:
         """
     def diagonal(self, *given, **named):
         """
-        Elements (i, i + offset) of two dims, the first two unless given.
+        _torch_diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
+        
+        Elements (i, i + offset) of two dims, the first two unless given
         """
     def diagonal_copy(self, *given, **named):
         """
-        Elements (i, i + offset) of two dims, the first two unless given.
+        _torch_diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
+        
+        Elements (i, i + offset) of two dims, the first two unless given
         """
     def diagonal_scatter(self, *given, **named):
         """
@@ -1524,7 +1529,9 @@ class Tensor:
         """
     def equal(self, *given, **named):
         """
-        Whether both have the same shape and elements: one bool, equal on all ranks.
+        _torch_equal(input: Tensor, other: Tensor) -> bool
+        
+        Whether both have the same shape and elements: one bool, equal on all ranks
         """
     def erfc(self, *given, **named):
         """
@@ -2165,7 +2172,9 @@ class Tensor:
         """
     def multinomial(self, *given, **named):
         """
-        num_samples indices of the last dim, drawn in proportion to the elements.
+        multinomial(x: Tensor, num_samples: int, replacement: bool = False) -> Tensor
+        
+        num_samples indices of the last dim, drawn in proportion to the elements
         """
     def mvlgamma(self, *given, **named):
         """
@@ -2237,7 +2246,9 @@ class Tensor:
         """
     def nonzero_static(self, *given, **named):
         """
-        The first `size` rows of nonzero, with rows of fill_value where there are fewer.
+        _torch_nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor
+        
+        The first `size` rows of nonzero, with rows of fill_value where there are fewer
         """
     def not_equal(self, *given, **named):
         """
@@ -2532,7 +2543,9 @@ class Tensor:
         """
     def slice(self, *given, **named):
         """
-        Elements start, start + step, ... before end of `dim`.
+        _torch_slice(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor
+        
+        Elements start, start + step, ... before end of `dim`
         """
     def slice_scatter(self, *given, **named):
         """
@@ -2594,7 +2607,9 @@ class Tensor:
         """
     def take(self, *given, **named):
         """
-        Elements of the flattened tensor.
+        _torch_take(input: Tensor, index: Tensor) -> Tensor
+        
+        Elements of the flattened tensor
         """
     def take_along_axis(self, *given, **named):
         """
@@ -2890,10 +2905,6 @@ class Tensor:
         """
 class _TraceScope:
     def __init__(self, most_events: int) -> None:
-        ...
-    def dropped(self) -> int:
-        ...
-    def events(self) -> int:
         ...
     def write(self, world: Communicator, path: str) -> None:
         ...
@@ -3335,9 +3346,9 @@ class Module:
         """
         to(weft.float32).
         """
-    def get_pending_gradients(self, *, recurse = True):
+    def get_pending_gradients(self, *, recurse: typing.Any = True) -> None:
         """
-        ValueError: `grad` shows a sum that was not reduced as Partial.
+        ValueError: `grad` shows a sum that was not reduced as Partial
         """
     def get_submodule(self, path: str) -> Module:
         """
@@ -3412,17 +3423,17 @@ class Module:
         """
         Frees the unsharded parameters, also those that the strategy keeps
         """
-    def set_all_gather_layout(self, layout):
+    def set_all_gather_layout(self, layout: typing.Any) -> None:
         """
-        ValueError: there is no copy out of a gather.
+        ValueError: there is no copy out of a gather
         """
     def set_all_reduce_hook(self, hook: typing.Any, *, stream: typing.Any = None) -> None:
         """
         hook(gradients) gets the reduced gradients of a step as a flat tensor, and may change it in place, before they are added to those of earlier steps. None removes it
         """
-    def set_allocate_memory_from_process_group_for_comm(self, enable):
+    def set_allocate_memory_from_process_group_for_comm(self, enable: typing.Any) -> None:
         """
-        ValueError: there are no staging buffers.
+        ValueError: there are no staging buffers
         """
     def set_custom_all_gather(self, comm: typing.Any) -> None:
         """
@@ -3476,14 +3487,13 @@ class Module:
         """
         set_gradient_divide_factor
         """
-    def set_reduce_scatter_input_fn(self, function):
+    def set_reduce_scatter_input_fn(self, function: typing.Any) -> None:
         """
-        ValueError: there is no copy into a reduction.
+        ValueError: there is no copy into a reduction
         """
-    def set_reduce_scatter_max_input_buffers(self, max_input_buffers, *, recurse = True):
+    def set_reduce_scatter_max_input_buffers(self, max_input_buffers: typing.Any, *, recurse: builtins.bool = True) -> None:
         """
-        ValueError: backward writes into the buffers that are sent, and takes a new one where the
-                last is still being sent.
+        ValueError: backward writes into the buffers that are sent, and takes a new one where the last is still being sent
         """
     def set_reduce_scatter_unused_params(self, reduce_scatter_unused_params: builtins.bool, *, recurse: builtins.bool = True) -> None:
         """
@@ -3505,13 +3515,13 @@ class Module:
         """
         Replaces the option of fully_shard, also for the outermost module and in evaluation
         """
-    def set_separate_reduce_scatter_group(self, enable = True, *, recurse = True):
+    def set_separate_reduce_scatter_group(self, enable: typing.Any = True, *, recurse: builtins.bool = True) -> None:
         """
-        ValueError: gathers and reductions run on two streams.
+        ValueError: gathers and reductions run on two streams
         """
-    def set_symm_mem_for_comm(self, backend = 'NCCL'):
+    def set_symm_mem_for_comm(self, backend: typing.Any = 'NCCL') -> None:
         """
-        ValueError: there are no staging buffers.
+        ValueError: there are no staging buffers
         """
     def set_unshard_in_backward(self, unshard_in_backward: builtins.bool) -> None:
         """
@@ -3522,9 +3532,9 @@ class Module:
         Every parameter by its first name, as it is at rest, then every persistent buffer:
                 detached tensors that alias. No traffic. Parameters without memory get it.
         """
-    def synchronize_gradients(self, *, recurse = True):
+    def synchronize_gradients(self, *, recurse: typing.Any = True) -> None:
         """
-        ValueError: the last backward reduces what earlier ones kept.
+        ValueError: the last backward reduces what earlier ones kept
         """
     def to(self, device = None, dtype = None):
         """
@@ -4229,6 +4239,10 @@ class FSDPModule:
         """
         Completes the reductions of the backwards before. `async_op` gives a handle; gradients cannot be read before its wait()
         """
+    def get_pending_gradients(self: Module, *, recurse: typing.Any = True) -> None:
+        """
+        ValueError: `grad` shows a sum that was not reduced as Partial
+        """
     def reset_iter_state(self: Module) -> None:
         """
         Call it on the outermost module after an exception in forward or backward: ends what is under way, reshards, and clears all gradients
@@ -4237,9 +4251,17 @@ class FSDPModule:
         """
         Frees the unsharded parameters, also those that the strategy keeps
         """
+    def set_all_gather_layout(self: Module, layout: typing.Any) -> None:
+        """
+        ValueError: there is no copy out of a gather
+        """
     def set_all_reduce_hook(self: Module, hook: typing.Any, *, stream: typing.Any = None) -> None:
         """
         hook(gradients) gets the reduced gradients of a step as a flat tensor, and may change it in place, before they are added to those of earlier steps. None removes it
+        """
+    def set_allocate_memory_from_process_group_for_comm(self: Module, enable: typing.Any) -> None:
+        """
+        ValueError: there are no staging buffers
         """
     def set_custom_all_gather(self: Module, comm: typing.Any) -> None:
         """
@@ -4285,6 +4307,14 @@ class FSDPModule:
         """
         set_gradient_divide_factor
         """
+    def set_reduce_scatter_input_fn(self: Module, function: typing.Any) -> None:
+        """
+        ValueError: there is no copy into a reduction
+        """
+    def set_reduce_scatter_max_input_buffers(self: Module, max_input_buffers: typing.Any, *, recurse: builtins.bool = True) -> None:
+        """
+        ValueError: backward writes into the buffers that are sent, and takes a new one where the last is still being sent
+        """
     def set_reduce_scatter_unused_params(self: Module, reduce_scatter_unused_params: builtins.bool, *, recurse: builtins.bool = True) -> None:
         """
         True holds always; ValueError for False
@@ -4305,9 +4335,21 @@ class FSDPModule:
         """
         Replaces the option of fully_shard, also for the outermost module and in evaluation
         """
+    def set_separate_reduce_scatter_group(self: Module, enable: typing.Any = True, *, recurse: builtins.bool = True) -> None:
+        """
+        ValueError: gathers and reductions run on two streams
+        """
+    def set_symm_mem_for_comm(self: Module, backend: typing.Any = 'NCCL') -> None:
+        """
+        ValueError: there are no staging buffers
+        """
     def set_unshard_in_backward(self: Module, unshard_in_backward: builtins.bool) -> None:
         """
         False: backward does not unshard, and raises where it reads a parameter
+        """
+    def synchronize_gradients(self: Module, *, recurse: typing.Any = True) -> None:
+        """
+        ValueError: the last backward reduces what earlier ones kept
         """
     def unshard(self: Module, async_op: builtins.bool = False) -> UnshardHandle | None:
         """
@@ -4554,8 +4596,6 @@ def _call_as_forward(arg0: Module, arg1: collections.abc.Callable, *args, **kwar
     ...
 def _connect(deadline: float = 600.0, threads_per_rank: int = 0, seed: int = 0) -> Communicator:
     ...
-def _constant_pad(x: Tensor, pad: collections.abc.Sequence[int], value: float) -> Tensor:
-    ...
 def _embedding_bag(weight: Tensor, ids: Tensor, offsets: Tensor | None, mode: str, scales: Tensor | None) -> Tensor:
     """
     Reduced rows of a table, by bag
@@ -4576,8 +4616,6 @@ def _max_along(x: Tensor, axis: int, keepdims: builtins.bool = False) -> typing.
     ...
 def _min_along(x: Tensor, axis: int, keepdims: builtins.bool = False) -> typing.Any:
     ...
-def _nonzero_static(x: Tensor, size: int, fill_value: int) -> Tensor:
-    ...
 @typing.overload
 def _normal(mean: Tensor | float, std: Tensor) -> Tensor:
     ...
@@ -4594,15 +4632,9 @@ def _random_(x: typing.Any, low: int, high: int) -> typing.Any:
     """
     Draws integers in [low, high)
     """
-def _round(x: Tensor, decimals: int) -> Tensor:
-    ...
 def _rounded_quotient(x: Tensor, other: Tensor | float, rounding_mode: str) -> Tensor:
     ...
-def _scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, dropout_p: float, is_causal: builtins.bool, scale: float | None, enable_gqa: builtins.bool) -> Tensor:
-    ...
 def _scatter_along(x: Tensor, dim: int, index: Tensor, src: Tensor | float) -> Tensor:
-    ...
-def _slice(x: Tensor, dim: int, start: int | None, stop: int | None, step: int) -> Tensor:
     ...
 def _slice_scatter(x: Tensor, src: Tensor, dim: int, start: int, stop: int, step: int) -> Tensor:
     ...
@@ -4611,8 +4643,6 @@ def _sort_along(x: Tensor, axis: int = -1, descending: builtins.bool = False) ->
 def _squeeze(x: Tensor, dim: collections.abc.Sequence[int] | None) -> Tensor:
     ...
 def _sweep(op: Op, axes: collections.abc.Sequence[tuple[str, int]], most: int, percent: int, seed: int) -> tuple[builtins.bool, str]:
-    ...
-def _take_flat(x: Tensor, index: Tensor) -> Tensor:
     ...
 def _tensor_of_bytes(values: bytes, dtype: DType | str, shape: tuple[int, ...], requires_grad: builtins.bool) -> Tensor:
     ...
@@ -6498,3 +6528,14 @@ _init_xavier_normal_ = _init_xavier_normal_
 _init_kaiming_uniform_ = _init_kaiming_uniform_
 _init_kaiming_normal_ = _init_kaiming_normal_
 _init_calculate_gain = _init_calculate_gain
+_torch_cross_entropy = _torch_cross_entropy
+_torch_linear_cross_entropy = _torch_linear_cross_entropy
+_torch_scaled_dot_product_attention = _torch_scaled_dot_product_attention
+_torch_constant_pad_nd = _torch_constant_pad_nd
+_torch_take = _torch_take
+_torch_cat = _torch_cat
+_torch_diagonal = _torch_diagonal
+_torch_equal = _torch_equal
+_torch_nonzero_static = _torch_nonzero_static
+_torch_slice = _torch_slice
+_torch_round = _torch_round

@@ -3,57 +3,12 @@
 
 from weft import _weft
 from weft._arguments import accept_words as _accept_words, described as _described
+from weft._weft import _torch_cross_entropy as cross_entropy
+from weft._weft import _torch_linear_cross_entropy as linear_cross_entropy
+from weft._weft import _torch_scaled_dot_product_attention as scaled_dot_product_attention
 from weft._weft import gelu as gelu, linear as linear, log_softmax as log_softmax
 from weft._weft import mse_loss as mse_loss, one_hot as one_hot, relu as relu, sigmoid as sigmoid
 from weft._weft import silu as silu, softmax as softmax, tanh as tanh
-
-
-def cross_entropy(
-    input,
-    target,
-    weight=None,
-    *,
-    ignore_index=_weft.IGNORED_TARGET,
-    reduction="mean",
-    label_smoothing=0.0,
-):
-    """Of logits [..., classes], the last dim however many there are, against classes [...] or
-    probabilities of the logits' shape; rows whose target is `ignore_index` do not count. weight:
-    weights of the classes. label_smoothing: the share of the target that all classes have
-    evenly."""
-    return _weft.cross_entropy(
-        input,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-        label_smoothing=label_smoothing,
-    )
-
-
-def linear_cross_entropy(
-    input,
-    linear_weight,
-    target,
-    *,
-    linear_bias=None,
-    weight=None,
-    reduction="mean",
-    ignore_index=_weft.IGNORED_TARGET,
-    label_smoothing=0.0,
-):
-    """cross_entropy of the logits input linear_weight^T + linear_bias, which are never stored: of
-    input [..., d], linear_weight [classes, d] and target [...]."""
-    return _weft.linear_cross_entropy(
-        input,
-        linear_weight,
-        target,
-        bias=linear_bias,
-        class_weight=weight,
-        reduction=reduction,
-        ignore_index=ignore_index,
-        label_smoothing=label_smoothing,
-    )
 
 
 def dropout(input, p=0.5, training=True):
@@ -113,26 +68,6 @@ def rms_norm(input, normalized_shape, weight=None, eps=1e-5):
     """x / sqrt(mean of x^2 + eps) * weight along the last dim; without a weight 1."""
     _check_last("rms_norm", input, normalized_shape)
     return _weft.rms_norm(input, weight, eps)
-
-
-def scaled_dot_product_attention(
-    query,
-    key,
-    value,
-    attn_mask=None,
-    dropout_p=0.0,
-    is_causal=False,
-    *,
-    scale=None,
-    enable_gqa=False,
-):
-    """softmax(q k^T * scale) v of [batch, heads, sequence, d]; key and value may have fewer heads,
-    each of which serves as many query heads, with enable_gqa or without. attn_mask: bool (False
-    hides a key), or numbers that are added. `weft.attention` takes [batch, sequence, heads, d] and
-    more options."""
-    return _weft._scaled_dot_product_attention(
-        query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
-    )
 
 
 _accept_words(globals())

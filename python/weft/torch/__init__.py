@@ -12,6 +12,14 @@ from weft import *
 from weft import _weft, linalg, nn, optim
 from weft._arguments import tensor_of
 from weft._weft import (
+    _torch_cat as cat,
+    _torch_constant_pad_nd as constant_pad_nd,
+    _torch_diagonal as diagonal,
+    _torch_equal as equal,
+    _torch_nonzero_static as nonzero_static,
+    _torch_round as round,
+    _torch_slice as slice,
+    _torch_take as take,
     abs as absolute,
     acos as arccos,
     acosh as arccosh,
@@ -23,7 +31,6 @@ from weft._weft import (
     bitwise_invert as bitwise_not,
     broadcast_arrays as broadcast_tensors,
     clip as clamp,
-    concat as concatenate,
     divide as true_divide,
     equal as eq,
     float32 as float,
@@ -38,9 +45,8 @@ from weft._weft import (
     trunc as fix,
     vstack as row_stack,
 )
+from weft.torch._along_dims import *
 from weft.torch._creation import *
-from weft.torch._placing import *
-from weft.torch._reductions import *
 from weft.torch._wrappers import (
     LISTS,
     add_in_place_methods,
@@ -56,11 +62,6 @@ from weft.torch._wrappers import (
 
 functional = nn.functional
 Size = tuple
-
-
-def take(input, index):
-    """Elements of the flattened tensor."""
-    return _weft._take_flat(input, index)
 
 
 def reshape(input, *shape):
@@ -79,18 +80,7 @@ def squeeze(input, dim=None):
     return _weft._squeeze(input, dims)
 
 
-def cat(tensors, dim=0, *, axis=None):
-    """Joined along a dim; empty tensors of one dim are left out."""
-    tensors = [t for t in tensors if tuple(t.shape) != (0,)] or list(tensors)[:1]
-    return _weft.concat(tensors, axis=dim if axis is None else axis)
-
-
 concat = concatenate = cat
-
-
-def diagonal(input, offset=0, dim1=0, dim2=1):
-    """Elements (i, i + offset) of two dims, the first two unless given."""
-    return _weft.diagonal(input, offset, dim1, dim2)
 
 
 def trace(input):
@@ -150,11 +140,6 @@ def clamp_max(input, max):
     return _weft.clip(input, None, max)
 
 
-def round(input, *, decimals=0):
-    """To the nearest number with so many decimals; halves to even."""
-    return _weft._round(input, decimals)
-
-
 def where(condition, input=None, other=None):
     """input where the condition holds, other elsewhere; the indices where it holds."""
     if input is None:
@@ -185,12 +170,6 @@ atleast_3d = each(_weft.atleast_3d)
 def repeat_interleave(input, repeats, dim=None, *, output_size=None):
     """Each element of `dim` (of the flattened tensor without one) repeated."""
     return _weft.repeat(input, repeats, axis=dim)
-
-
-def constant_pad_nd(input, pad, value=0.0):
-    """pad[0] elements `value` before and pad[1] behind the last dim, [2] and [3] at the one before
-    it, and so on; negative numbers cut."""
-    return _weft._constant_pad(input, list(pad), value)
 
 
 def sum_to_size(input, *size):

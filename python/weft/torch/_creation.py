@@ -158,6 +158,7 @@ rand_like = _draws(_like(_weft.rand_like))
 randn_like = _draws(_like(_weft.randn_like))
 randint_like = _draws(_like(_randint_like))
 empty_like = _like(_package.empty_like)
+multinomial = _draws(_weft.multinomial)
 
 
 @_draws
@@ -173,12 +174,6 @@ def normal(mean, std=1.0, size=None, *, dtype=None, device=None, **ignored):
 def bernoulli(input, p=None):
     """1 with the probability that the element, or p, is; else 0."""
     return _weft.bernoulli(input) if p is None else _weft.bernoulli(input, p)
-
-
-@_draws
-def multinomial(input, num_samples, replacement=False):
-    """num_samples indices of the last dim, drawn in proportion to the elements."""
-    return _weft.multinomial(input, num_samples, replacement)
 
 
 def new_empty_strided(input, size, stride, *, dtype=None, device=None, **ignored):

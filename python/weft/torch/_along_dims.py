@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reductions, sorting and searching with PyTorch's meaning."""
+"""Reductions, and elements that are sorted, searched, selected and placed, as in PyTorch."""
 
 from weft import _weft
 from weft._arguments import described as _described, renamed as _renamed
@@ -70,14 +70,6 @@ def msort(input):
 def argsort(input, dim=-1, descending=False, stable=False):
     """The indices that sort; 0 for a tensor without dims."""
     return _weft._sort_along(input, dim, descending).indices
-
-
-def equal(input, other):
-    """Whether both have the same shape and elements: one bool, equal on all ranks."""
-    if tuple(input.shape) != tuple(other.shape):
-        return False
-    same = _weft.all(_weft.equal(input, other))
-    return (same.full_tensor() if same.is_sharded else same).item()
 
 
 def _spread(function):
@@ -201,3 +193,71 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
     if fweights is None and aweights is None:
         return _weft.cov(input, correction=correction)
     return _weft._weighted_cov(input, correction, fweights, aweights)
+
+
+def nonzero(input, *, as_tuple=False):
+    """The indices of the nonzero elements: [n, dims], or a tensor for each dim."""
+    input = _tensor_of(input)
+    if as_tuple:
+        return _weft.nonzero(_weft.atleast_1d(input))
+    return _weft.argwhere(input)
+
+
+def gather(input, dim, index, *, sparse_grad=False):
+    """Element index[.., i, ..] along `dim` for each element of `index`."""
+    if index.numel() == 0 or (input.ndim <= 1 and index.ndim <= 1):
+        return _weft._torch_take(input, index)
+    return _weft.gather(input, dim, index)
+
+
+def scatter(input, dim, index, src=None, *, value=None, reduce=None):
+    """src[.., i, ..] in the place of element index[.., i, ..] along `dim`; the last of equal
+    indices stays. reduce="add" adds, "multiply" multiplies."""
+    src = value if src is None else src
+    if reduce is None:
+        return _weft._scatter_along(input, dim, index, src)
+    if reduce not in ("add", "multiply"):
+        raise ValueError(
+            f"scatter: reduce is {_described(reduce)}, expected None, 'add' or 'multiply'"
+        )
+    if not isinstance(src, _weft.Tensor):
+        src = _weft.fill(_weft.astype(index, input.dtype), src)
+    kind = "sum" if reduce == "add" else "prod"
+    return _weft.scatter_reduce(input, dim, index, src, kind)
+
+
+def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
+    """Elements start, start + step, ... before end of `dim` replaced by src."""
+    end = input.shape[dim] if end is None else end
+    return _weft._slice_scatter(input, src, dim, start or 0, end, step)
+
+
+def unique_consecutive(input, return_inverse=False, return_counts=False, dim=None):
+    """Elements, or slices of `dim`, without their direct repetitions, and what else is asked
+    for."""
+    values, inverse, counts = _weft._unique_consecutive(input, dim)
+    made = [values] + [inverse] * bool(return_inverse) + [counts] * bool(return_counts)
+    return made[0] if len(made) == 1 else tuple(made)
+
+
+def _pairs(dims, ndim):
+    if isinstance(dims, int):
+        if not 0 <= dims <= ndim:
+            raise ValueError(f"tensordot: dims is {dims}, expected 0 to {ndim}")
+        return list(range(ndim - dims, ndim)), list(range(dims))
+    first, second = dims if isinstance(dims, _LISTS) else dims.tolist()
+    return list(first), list(second)
+
+
+def tensordot(a, b, dims=2):
+    """Sums of products over pairs of dims, or over the last dims of a and the first of b."""
+    of_a, of_b = _pairs(dims, a.ndim)
+    return _weft._tensordot(a, b, of_a, of_b)
+
+
+def gradient(input, *, spacing=1, dim=None, edge_order=1):
+    """Estimates of the derivatives along the dims: a list of tensors."""
+    dims = [] if dim is None else list(dim) if isinstance(dim, _LISTS) else [dim]
+    spacing = 1 if spacing is None else spacing
+    spacing = list(spacing) if isinstance(spacing, _LISTS) else [spacing]
+    return list(_weft._gradient(input, spacing, dims, edge_order))
