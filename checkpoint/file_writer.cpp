@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "weft/error.h"
-#include "weft/extend/descriptor.h"
 
 namespace weft {
 

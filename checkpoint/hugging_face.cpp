@@ -12,7 +12,6 @@
 
 #include "checkpoint/keys.h"
 #include "checkpoint/model_files.h"
-#include "weft/checkpoint.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/disk_tensor.h"

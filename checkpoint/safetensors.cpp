@@ -11,9 +11,7 @@
 #include <range/v3/range/conversion.hpp>
 #include <range/v3/view/map.hpp>
 #include <set>
-#include <string_view>
 #include <unordered_map>
-#include <vector>
 
 #include "checkpoint/blocks.h"
 #include "checkpoint/safetensors_header.h"

@@ -2,12 +2,10 @@
 #include "checkpoint/source.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <range/v3/range/conversion.hpp>
 #include <range/v3/view/enumerate.hpp>
 #include <range/v3/view/transform.hpp>
-#include <set>
 
 #include "weft/error.h"
 #include "weft/extend/json.h"

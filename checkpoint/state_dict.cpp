@@ -4,10 +4,8 @@
 #include <algorithm>
 #include <bit>
 #include <iterator>
-#include <map>
 
 #include "checkpoint/keys.h"
-#include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/disk_tensor.h"
 #include "weft/extend/module_sharder.h"

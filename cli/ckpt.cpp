@@ -2,7 +2,6 @@
 #include "cli/ckpt.h"
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <memory>
 #include <thread>
 

@@ -2,7 +2,6 @@
 #include "cli/data.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <filesystem>
 #include <optional>

@@ -2,7 +2,6 @@
 #include "cli/weights.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "cli/resume.h"
 #include "weft/autograd.h"

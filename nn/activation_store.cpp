@@ -2,7 +2,6 @@
 #include "nn/activation_store.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "weft/context.h"

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/parameter_memory.h"
 
-#include <algorithm>
 #include <array>
-#include <functional>
 #include <map>
 #include <numeric>
 

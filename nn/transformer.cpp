@@ -5,7 +5,6 @@
 #include "nn/transformer_block.h"
 #include "weft/context.h"
 #include "weft/error.h"
-#include "weft/export.h"
 #include "weft/layers.h"
 #include "weft/ops/cross_entropy.h"
 #include "weft/ops/elementwise.h"

@@ -7,7 +7,6 @@
 
 #include "nn/families.h"
 #include "weft/error.h"
-#include "weft/layers.h"
 #include "weft/moe.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/networks.h"

@@ -6,7 +6,6 @@
 
 #include "mesh/grid.h"
 #include "mesh/mesh_body.h"
-#include "mesh/plan.h"
 #include "ops/dims.h"
 #include "ops/engine/backward_run.h"
 #include "ops/engine/engine.h"

@@ -6,8 +6,6 @@
 #include "ops/dims.h"
 #include "ops/promotion.h"
 #include "ops/take.h"
-#include "src/kernels/copy/copy.h"
-#include "src/kernels/rows/rows.h"
 #include "src/kernels/sort/sort.h"
 #include "weft/ops.h"
 

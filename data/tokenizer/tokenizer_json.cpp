@@ -3,7 +3,6 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <iterator>
 #include <utility>
 
 #include "data/tokenizer/json_part.h"

@@ -2,7 +2,6 @@
 #include "ops/engine/engine.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "ops/engine/backward_run.h"
 #include "src/device/cuda/runtime.h"

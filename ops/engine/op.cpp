@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/extend/op.h"
 
-#include <atomic>
 #include <utility>
 
 #include "ops/engine/backward_run.h"

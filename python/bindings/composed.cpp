@@ -13,8 +13,6 @@
 #include "weft/ops/losses.h"
 #include "weft/ops/placing.h"
 #include "weft/ops/pointwise.h"
-#include "weft/ops/special.h"
-#include "weft/ops/statistics.h"
 #include "weft/torch.h"
 
 namespace weft::python {

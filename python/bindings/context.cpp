@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/context.h"
 
-#include <utility>
-
 #include "python/bindings/bindings.h"
 #include "weft/autograd.h"
 #include "weft/graph.h"

@@ -7,7 +7,6 @@
 #include "python/bindings/fields.h"
 #include "python/bindings/modules.h"
 #include "weft/latent_attention.h"
-#include "weft/ops/experts.h"
 
 namespace weft::python {
 

@@ -3,8 +3,6 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/fields.h"
-#include "weft/ops/attention.h"
-#include "weft/ops/cross_entropy.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/float8.h"
 #include "weft/ops/products.h"

@@ -2,7 +2,6 @@
 #include "weft/optimizers.h"
 
 #include <map>
-#include <string>
 #include <variant>
 
 #include "python/bindings/bindings.h"

@@ -2,10 +2,8 @@
 #include "weft/ranks.h"
 
 #include <algorithm>
-#include <chrono>
 #include <exception>
 #include <future>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -13,7 +11,6 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/fields.h"
-#include "weft/communicator.h"
 
 namespace weft::python {
 

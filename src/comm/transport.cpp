@@ -2,7 +2,6 @@
 #include "src/comm/transport.h"
 
 #include <algorithm>
-#include <array>
 
 #include "src/comm/collective_parts.h"
 #include "src/comm/world.h"

@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <map>
 #include <ostream>
-#include <string_view>
 #include <utility>
 
 #ifdef WEFT_WITH_OPENMP

@@ -10,7 +10,6 @@
 #include <atomic>
 #include <cerrno>
 #include <cinttypes>
-#include <cstdio>
 #include <cstring>
 #include <deque>
 #include <fstream>

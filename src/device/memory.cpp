@@ -12,8 +12,6 @@
 #include "src/device/pooled.h"
 #include "src/device/shared_memory.h"
 #include "weft/error.h"
-#include "weft/storage.h"
-#include "weft/stream.h"
 
 namespace weft {
 

@@ -2,7 +2,6 @@
 #include "src/comm/memory/publication.h"
 
 #include <cstring>
-#include <memory>
 
 #include "src/comm/collective_parts.h"
 #include "src/device/shared_memory.h"

@@ -6,7 +6,6 @@
 #include <condition_variable>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "src/comm/wait/waitable.h"
 #include "src/device/cuda/runtime.h"

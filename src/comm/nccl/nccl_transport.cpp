@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <exception>
 #include <map>
-#include <memory>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -17,7 +16,6 @@
 #include "src/comm/flight/record.h"
 #include "src/comm/nccl/calls.h"
 #include "src/comm/nccl/program.h"
-#include "src/comm/transport.h"
 #include "src/device/cuda/runtime.h"
 #include "src/device/cuda/streams.h"
 #include "weft/context.h"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/norm/norm.h"
 
-#include <algorithm>
-
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/norm/norm_rows.h"
 #include "weft/error.h"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <iterator>
-
 #include "src/kernels/map/cuda_kernel.h"
 #include "src/kernels/rows/rows.h"
 
