@@ -56,6 +56,19 @@ def with_methods(text):
     return re.sub(decorated + first, r"\1(self", text)
 
 
+def with_shown_functions(text):
+    """Writes functions that are shown under another name, which pybind11-stubgen takes for aliases
+    of themselves, from the first line of their docstring."""
+    from weft import _weft
+
+    def written(alias):
+        first, _, doc = getattr(_weft, alias[1]).__doc__.strip().partition("\n")
+        doc = doc.strip().replace("\n", "\n    ")
+        return f'def {alias[1]}{first[first.index("(") :]}:\n    """\n    {doc}\n    """'
+
+    return re.sub(r"^(_\w+) = \1$", written, text, flags=re.M)
+
+
 def stubs():
     """The text of the stub file."""
     # The package's sources are next to this script, but the compiled module is not.
@@ -74,7 +87,7 @@ def stubs():
         text = (pathlib.Path(folder) / "weft" / "_weft.pyi").read_text()
     text = text.replace("from weft import CommError\n", "")
     text = re.sub(r"^__version__: str = .*$", "__version__: str", text, flags=re.M)
-    text = with_methods(text)
+    text = with_methods(with_shown_functions(text))
     text = with_builtins(text.replace("import numpy\n", "import builtins\nimport numpy\n", 1))
     first_class = text.index("\nclass ") + 1
     return text[:first_class] + COMM_ERROR + text[first_class:]

@@ -230,7 +230,10 @@ py::object function_of(PyTypeObject& type, py::handle bound, const std::string& 
   auto made = py::reinterpret_steal<py::object>(PyType_GenericAlloc(&type, 0));
   if (!made) throw py::error_already_set();
   Function& function = *as_function(made.ptr());
-  const py::object text = with_short_types(text_attribute(bound, "__doc__"));
+  py::object text = with_short_types(text_attribute(bound, "__doc__"));
+  if (const auto said = std::string(py::str(text)); said.starts_with(own + '(')) {
+    text = py::str(name + said.substr(own.size()));
+  }
   function.call = call_function;
   function.bound = bound.inc_ref().ptr();
   function.name = py::str(name).release().ptr();

@@ -2,8 +2,8 @@
 #include "src/comm/nccl/calls.h"
 
 #include <algorithm>
-#include <bit>
 #include <condition_variable>
+#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -84,12 +84,15 @@ void NcclAgreement::fail_diverged() {
     for (uint64_t r = 1; r < ranks; ++r) {
       if (all[r * kCalls + place] == all[place]) continue;
       const NcclCallName& call = calls_[place];
-      using Words = std::array<uint64_t, sizeof(Signature) / sizeof(uint64_t)>;
-      const std::vector<uint64_t> called = gathered(std::bit_cast<Words>(call.signature));
+      // Copied as bytes: some of them are padding.
+      constexpr size_t kWords = sizeof(Signature) / sizeof(uint64_t);
+      std::vector<uint64_t> words(kWords);
+      std::memcpy(words.data(), &call.signature, sizeof(Signature));
+      const std::vector<uint64_t> called = gathered(words);
       const auto signature_of = [&](uint64_t rank) {
-        Words words;
-        std::copy_n(called.data() + rank * words.size(), words.size(), words.data());
-        return std::bit_cast<Signature>(words);
+        Signature signature;
+        std::memcpy(&signature, &called[rank * kWords], sizeof(Signature));
+        return signature;
       };
       fail(call, static_cast<int>(r),
            concat(call.group, ": nccl call number ", number, ": ",
