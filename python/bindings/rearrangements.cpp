@@ -94,8 +94,10 @@ void bind_shapes(py::module_& m) {
         const std::vector<int> dims = dims_of(axis);
         return released([&] { return flip(x, dims); });
       });
-  def(m, "tril(x, k=0)", &tril, "x with zeros above diagonal `k` of its last two dims");
-  def(m, "triu(x, k=0)", &triu, "x with zeros below diagonal `k` of its last two dims");
+  def(m, "tril(x, k=0)", &tril,
+      with_rule("triangle", "x with zeros above diagonal `k` of its last two dims"));
+  def(m, "triu(x, k=0)", &triu,
+      with_rule("triangle", "x with zeros below diagonal `k` of its last two dims"));
   def(m, "unsqueeze(x, dim)", &unsqueeze,
       with_rule("reshape", "With a new dim of size 1 before dim `dim`; a view"));
 }

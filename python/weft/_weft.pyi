@@ -751,10 +751,14 @@ class Tensor:
     def tril(self, k: builtins.int = 0) -> Tensor:
         """
         x with zeros above diagonal `k` of its last two dims
+        
+        Rule: ... m n -> ... m n
         """
     def triu(self, k: builtins.int = 0) -> Tensor:
         """
         x with zeros below diagonal `k` of its last two dims
+        
+        Rule: ... m n -> ... m n
         """
     def unbind(self, dim: builtins.int = 0) -> tuple:
         """
@@ -6385,10 +6389,14 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int =
 def tril(x: Tensor, k: int = 0) -> Tensor:
     """
     x with zeros above diagonal `k` of its last two dims
+    
+    Rule: ... m n -> ... m n
     """
 def triu(x: Tensor, k: int = 0) -> Tensor:
     """
     x with zeros below diagonal `k` of its last two dims
+    
+    Rule: ... m n -> ... m n
     """
 def trunc(x: Tensor) -> Tensor:
     """
