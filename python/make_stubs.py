@@ -63,6 +63,7 @@ def with_shown_functions(text):
 
     def written(alias):
         first, _, doc = getattr(_weft, alias[1]).__doc__.strip().partition("\n")
+        first = re.sub(r"(?<=: )object\b|(?<=-> )object\b", "typing.Any", first)
         doc = doc.strip().replace("\n", "\n    ")
         return f'def {alias[1]}{first[first.index("(") :]}:\n    """\n    {doc}\n    """'
 
@@ -73,13 +74,13 @@ def stubs():
     """The text of the stub file."""
     # The package's sources are next to this script, but the compiled module is not.
     here = str(pathlib.Path(__file__).resolve().parent)
-    path = os.pathsep.join(p for p in sys.path if p != here)
+    sys.path[:] = [path for path in sys.path if path != here]
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
             [sys.executable, "-m", "pybind11_stubgen", "weft._weft", "-o", folder],
             capture_output=True,
             text=True,
-            env=os.environ | {"PYTHONPATH": path},
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         )
         errors = [line for line in done.stderr.splitlines() if "ERROR" in line]
         if done.returncode != 0 or errors:

@@ -286,8 +286,8 @@ static void bind_totals(py::module_& m, const char* name,
 }
 
 static void bind_orders(py::module_& m, const char* name,
-                        Tensor (*function)(const Tensor&, int, bool), const char* text) {
-  def(m, concat(name, "(x, axis=-1, descending=False, stable=True)"), with_rule("sort", text),
+                        Tensor (*function)(const Tensor&, int, bool), const std::string& text) {
+  def(m, concat(name, "(x, axis=-1, descending=False, stable=True)"), text,
       [function](const Tensor& x, int axis, bool descending, bool) {
         return function(x, axis, descending);
       });
@@ -348,7 +348,9 @@ void bind_along_dim(py::module_& m) {
   def(m, "logcumsumexp(x, axis)", &logcumsumexp,
       "log(sum(exp)) of all elements up to each along `axis`");
   bind_orders(m, "sort", sort,
-              "The elements sorted along `axis`, always stably; NaN is the greatest value");
+              with_rule("sort",
+                        "The elements sorted along `axis`, always stably; NaN is the "
+                        "greatest value"));
   bind_orders(m, "argsort", argsort,
               "The indices (int64) along `axis` with which take_along_axis returns the result of "
               "`sort`; always stable");

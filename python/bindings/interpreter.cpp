@@ -6,7 +6,7 @@
 #include <chrono>
 #include <thread>
 
-#include "weft/tensor.h"
+#include "python/bindings/casters.h"
 
 namespace weft::python {
 

@@ -3,12 +3,13 @@
 
 from weft import _weft
 from weft._arguments import accept_words as _accept_words, described as _described
-from weft._weft import _torch_cross_entropy as cross_entropy
-from weft._weft import _torch_linear_cross_entropy as linear_cross_entropy
-from weft._weft import _torch_scaled_dot_product_attention as scaled_dot_product_attention
 from weft._weft import gelu as gelu, linear as linear, log_softmax as log_softmax
 from weft._weft import mse_loss as mse_loss, one_hot as one_hot, relu as relu, sigmoid as sigmoid
 from weft._weft import silu as silu, softmax as softmax, tanh as tanh
+
+cross_entropy = _weft._torch_cross_entropy
+linear_cross_entropy = _weft._torch_linear_cross_entropy
+scaled_dot_product_attention = _weft._torch_scaled_dot_product_attention
 
 
 def dropout(input, p=0.5, training=True):

@@ -3,16 +3,16 @@
 when it is materialized; otherwise its elements change at once. The bits are the same for any
 layout."""
 
-from weft._weft import (
-    _init_calculate_gain as calculate_gain,
-    _init_constant_ as constant_,
-    _init_kaiming_normal_ as kaiming_normal_,
-    _init_kaiming_uniform_ as kaiming_uniform_,
-    _init_normal_ as normal_,
-    _init_uniform_ as uniform_,
-    _init_xavier_normal_ as xavier_normal_,
-    _init_xavier_uniform_ as xavier_uniform_,
-)
+from weft import _weft
+
+calculate_gain = _weft._init_calculate_gain
+constant_ = _weft._init_constant_
+kaiming_normal_ = _weft._init_kaiming_normal_
+kaiming_uniform_ = _weft._init_kaiming_uniform_
+normal_ = _weft._init_normal_
+uniform_ = _weft._init_uniform_
+xavier_normal_ = _weft._init_xavier_normal_
+xavier_uniform_ = _weft._init_xavier_uniform_
 
 
 def zeros_(tensor):

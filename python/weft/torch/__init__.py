@@ -12,14 +12,6 @@ from weft import *
 from weft import _weft, linalg, nn, optim
 from weft._arguments import tensor_of
 from weft._weft import (
-    _torch_cat as cat,
-    _torch_constant_pad_nd as constant_pad_nd,
-    _torch_diagonal as diagonal,
-    _torch_equal as equal,
-    _torch_nonzero_static as nonzero_static,
-    _torch_round as round,
-    _torch_slice as slice,
-    _torch_take as take,
     abs as absolute,
     acos as arccos,
     acosh as arccosh,
@@ -60,6 +52,13 @@ from weft.torch._wrappers import (
     with_alpha,
 )
 
+constant_pad_nd = _weft._torch_constant_pad_nd
+diagonal = _weft._torch_diagonal
+equal = _weft._torch_equal
+nonzero_static = _weft._torch_nonzero_static
+round = _weft._torch_round
+slice = _weft._torch_slice
+take = _weft._torch_take
 functional = nn.functional
 Size = tuple
 
@@ -80,7 +79,7 @@ def squeeze(input, dim=None):
     return _weft._squeeze(input, dims)
 
 
-concat = concatenate = cat
+cat = concat = concatenate = _weft._torch_cat
 
 
 def trace(input):

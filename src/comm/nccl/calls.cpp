@@ -91,7 +91,7 @@ void NcclAgreement::fail_diverged() {
       const std::vector<uint64_t> called = gathered(words);
       const auto signature_of = [&](uint64_t rank) {
         Signature signature;
-        std::memcpy(&signature, &called[rank * kWords], sizeof(Signature));
+        std::memcpy(static_cast<void*>(&signature), &called[rank * kWords], sizeof(Signature));
         return signature;
       };
       fail(call, static_cast<int>(r),
