@@ -287,7 +287,7 @@ static void bind_totals(py::module_& m, const char* name,
 
 static void bind_orders(py::module_& m, const char* name,
                         Tensor (*function)(const Tensor&, int, bool), const std::string& text) {
-  def(m, concat(name, "(x, axis=-1, descending=False, stable=True)"), text,
+  def(m, concat(name, "(x, axis=-1, descending=False, stable=True)"), text.c_str(),
       [function](const Tensor& x, int axis, bool descending, bool) {
         return function(x, axis, descending);
       });

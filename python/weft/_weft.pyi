@@ -1347,7 +1347,7 @@ class Tensor:
         """
     def constant_pad_nd(self, *given, **named):
         """
-        _torch_constant_pad_nd(input: Tensor, pad: collections.abc.Sequence[int], value: float = 0.0) -> Tensor
+        constant_pad_nd(input: Tensor, pad: collections.abc.Sequence[int], value: float = 0.0) -> Tensor
         
         pad[0] elements `value` before and pad[1] behind the last dim, [2] and [3] at the one before it, and so on; negative numbers cut
         """
@@ -1457,13 +1457,13 @@ class Tensor:
         """
     def diagonal(self, *given, **named):
         """
-        _torch_diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
+        diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
         
         Elements (i, i + offset) of two dims, the first two unless given
         """
     def diagonal_copy(self, *given, **named):
         """
-        _torch_diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
+        diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
         
         Elements (i, i + offset) of two dims, the first two unless given
         """
@@ -1533,7 +1533,7 @@ class Tensor:
         """
     def equal(self, *given, **named):
         """
-        _torch_equal(input: Tensor, other: Tensor) -> bool
+        equal(input: Tensor, other: Tensor) -> bool
         
         Whether both have the same shape and elements: one bool, equal on all ranks
         """
@@ -2250,7 +2250,7 @@ class Tensor:
         """
     def nonzero_static(self, *given, **named):
         """
-        _torch_nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor
+        nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor
         
         The first `size` rows of nonzero, with rows of fill_value where there are fewer
         """
@@ -2547,7 +2547,7 @@ class Tensor:
         """
     def slice(self, *given, **named):
         """
-        _torch_slice(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor
+        slice(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor
         
         Elements start, start + step, ... before end of `dim`
         """
@@ -2611,7 +2611,7 @@ class Tensor:
         """
     def take(self, *given, **named):
         """
-        _torch_take(input: Tensor, index: Tensor) -> Tensor
+        take(input: Tensor, index: Tensor) -> Tensor
         
         Elements of the flattened tensor
         """
@@ -4779,8 +4779,6 @@ def argmin(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) 
 def argsort(x: Tensor, axis: int = -1, descending: builtins.bool = False, stable: builtins.bool = True) -> Tensor:
     """
     The indices (int64) along `axis` with which take_along_axis returns the result of `sort`; always stable
-    
-    Rule: d0 n -> d0 n , d0 n    (by its attributes; this one of [5, 7])
     """
 def argwhere(x: Tensor) -> Tensor:
     """
@@ -6530,22 +6528,79 @@ uint16: DType
 uint32: DType
 uint64: DType
 uint8: DType
-_init_constant_ = _init_constant_
-_init_normal_ = _init_normal_
-_init_uniform_ = _init_uniform_
-_init_xavier_uniform_ = _init_xavier_uniform_
-_init_xavier_normal_ = _init_xavier_normal_
-_init_kaiming_uniform_ = _init_kaiming_uniform_
-_init_kaiming_normal_ = _init_kaiming_normal_
-_init_calculate_gain = _init_calculate_gain
-_torch_cross_entropy = _torch_cross_entropy
-_torch_linear_cross_entropy = _torch_linear_cross_entropy
-_torch_scaled_dot_product_attention = _torch_scaled_dot_product_attention
-_torch_constant_pad_nd = _torch_constant_pad_nd
-_torch_take = _torch_take
-_torch_cat = _torch_cat
-_torch_diagonal = _torch_diagonal
-_torch_equal = _torch_equal
-_torch_nonzero_static = _torch_nonzero_static
-_torch_slice = _torch_slice
-_torch_round = _torch_round
+def _init_constant_(tensor: typing.Any, val: float) -> typing.Any:
+    """
+    Fills with `val`
+    """
+def _init_normal_(tensor: typing.Any, mean: float = 0.0, std: float = 1.0) -> typing.Any:
+    """
+    Fills from a normal distribution
+    """
+def _init_uniform_(tensor: typing.Any, a: float = 0.0, b: float = 1.0) -> typing.Any:
+    """
+    Fills from a uniform distribution on [a, b)
+    """
+def _init_xavier_uniform_(tensor: typing.Any, gain: float = 1.0) -> typing.Any:
+    """
+    Fills uniformly within +-gain * sqrt(6 / (inputs + outputs)) (Glorot and Bengio, 2010)
+    """
+def _init_xavier_normal_(tensor: typing.Any, gain: float = 1.0) -> typing.Any:
+    """
+    Fills from a normal distribution of deviation gain * sqrt(2 / (inputs + outputs))
+    """
+def _init_kaiming_uniform_(tensor: typing.Any, a: float = 0.0, mode: str = 'fan_in', nonlinearity: str = 'leaky_relu') -> typing.Any:
+    """
+    Fills uniformly within +-sqrt(3) deviations of kaiming_normal_ (He et al., 2015)
+    """
+def _init_kaiming_normal_(tensor: typing.Any, a: float = 0.0, mode: str = 'fan_in', nonlinearity: str = 'leaky_relu') -> typing.Any:
+    """
+    Normal, of deviation gain / sqrt(inputs), or gain / sqrt(outputs) (He et al., 2015)
+    """
+def _init_calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+    """
+    The factor that keeps deviations constant through a nonlinearity
+    """
+def _torch_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, *, ignore_index: int = -100, reduction: str = 'mean', label_smoothing: float = 0.0) -> Tensor:
+    """
+    Of logits [..., classes], the last dim however many there are, against classes [...] or probabilities of the logits' shape; rows whose target is `ignore_index` do not count. weight: weights of the classes. label_smoothing: the share of the target that all classes have evenly
+    """
+def _torch_linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor, *, linear_bias: Tensor | None = None, weight: Tensor | None = None, reduction: str = 'mean', ignore_index: int = -100, label_smoothing: float = 0.0) -> Tensor:
+    """
+    cross_entropy of the logits input linear_weight^T + linear_bias, which are never stored: of input [..., d], linear_weight [classes, d] and target [...]
+    """
+def _torch_scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0, is_causal: builtins.bool = False, *, scale: float | None = None, enable_gqa: builtins.bool = False) -> Tensor:
+    """
+    softmax(q k^T * scale) v of [batch, heads, sequence, d]; key and value may have fewer heads, each of which serves as many query heads, with enable_gqa or without. attn_mask: bool (False hides a key), or numbers that are added. `weft.attention` takes [batch, sequence, heads, d] and more options
+    """
+def _torch_constant_pad_nd(input: Tensor, pad: collections.abc.Sequence[int], value: float = 0.0) -> Tensor:
+    """
+    pad[0] elements `value` before and pad[1] behind the last dim, [2] and [3] at the one before it, and so on; negative numbers cut
+    """
+def _torch_take(input: Tensor, index: Tensor) -> Tensor:
+    """
+    Elements of the flattened tensor
+    """
+def _torch_cat(tensors: collections.abc.Sequence[Tensor], dim: int = 0) -> Tensor:
+    """
+    Joined along a dim; empty tensors of one dim are left out
+    """
+def _torch_diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """
+    Elements (i, i + offset) of two dims, the first two unless given
+    """
+def _torch_equal(input: Tensor, other: Tensor) -> builtins.bool:
+    """
+    Whether both have the same shape and elements: one bool, equal on all ranks
+    """
+def _torch_nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """
+    The first `size` rows of nonzero, with rows of fill_value where there are fewer
+    """
+def _torch_slice(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
+    """
+    Elements start, start + step, ... before end of `dim`
+    """
+def _torch_round(input: Tensor, *, decimals: int = 0) -> Tensor:
+    """
+    To the nearest number with so many decimals; halves to even
+    """
