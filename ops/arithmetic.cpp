@@ -183,7 +183,8 @@ static const Op number_div_op = floating_elementwise<NumberDiv, 1>({
 });
 
 static Tensor call_with_number(const Op& op, const Tensor& a, const Number& number) {
-  const Attributes attributes{.values = {number.value}};
+  Attributes attributes;  // its initializer with names would clear all of its memory
+  attributes.values[0] = number.value;
   if (a && is_floating(a.dtype())) return op(std::span(&a, 1), attributes);
   return op({for_scalar(op.spec().name.c_str(), a, number)}, attributes);
 }
