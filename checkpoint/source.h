@@ -49,7 +49,7 @@ struct OpenedFile {
   /// Empty when the file states no count: format 1, and files that weft did not write.
   std::optional<NonFinite> non_finite;
 
-  /// Of a rank's file.
+  /// Returns the manifest's text in the header of a rank's file.
   const std::string& manifest_text() const { return tensors.metadata().at("weft"); }
   int64_t data_bytes() const { return file.size() - data_start; }
   /// Checks block `number`, whose hash is what `read` gives. BadFile names tensor and block, of

@@ -11,7 +11,7 @@
 namespace weft::text {
 
 /// How a family writes a conversation. In the texts {content} stands for the message, {role} for
-/// the role whose turn it is, {bos} and {eos} for tokens, {date} for a date, {system} for the
+/// the role that speaks, {bos} and {eos} for tokens, {date} for a date, {system} for the
 /// system message, {mode} for /think or /no_think, and {thoughts} for `no_thoughts` where the model
 /// does not think.
 struct ChatTemplate {

@@ -335,7 +335,7 @@ PieceNormalizer::PieceNormalizer(PieceNormalization rules) : rules_(std::move(ru
 size_t PieceNormalizer::kept_bytes(std::string_view text) const {
   size_t bytes = 0;
   while (bytes < text.size() && keeps_[static_cast<unsigned char>(text[bytes])]) ++bytes;
-  // What follows may change the last one.
+  // A mark after the last byte may change it.
   return bytes < text.size() && (text[bytes] & 0x80) != 0 && bytes > 0 ? bytes - 1 : bytes;
 }
 
