@@ -162,21 +162,20 @@ Tensor redistributed(const Tensor& tensor, const Sharding& target) {
   return moved;
 }
 
-/// Records `local` as made from `tensor`; `gradient` is the sharding of its gradient.
+/// Records `local` as made from `tensor`; `gradient` is the layout of its gradient.
 static Tensor recorded_local(const char* name, const Tensor& tensor, const Tensor& local,
-                             const Sharding& gradient) {
-  if (!is_recorded(tensor)) return local;  // before the function below copies its layout
-  return recorded(name, tensor, local, [gradient, shape = tensor.shape()](const Tensors& g) {
-    return Tensors{relabeled(g[0], layout_of(gradient, shape, g[0].dtype()))};
+                             const Ref<Layout>& gradient) {
+  if (!is_recorded(tensor)) return local;
+  return recorded(name, tensor, local, [gradient](const Tensors& g) {
+    return Tensors{relabeled(g[0], layout_of(gradient->sharding, gradient->shape, g[0].dtype()))};
   });
 }
 
 Tensor Tensor::full_tensor() const {
   check_tensor("full_tensor", *this);
   if (!is_sharded()) return *this;
-  const Sharding everywhere(sharding().mesh().root(), {});
-  const Tensor whole = moved_to(*this, layout_of(everywhere, shape(), dtype()));
-  return recorded_local("full_tensor", *this, whole.local(), everywhere);
+  const auto everywhere = layout_of(Sharding(sharding().mesh().root(), {}), shape(), dtype());
+  return recorded_local("full_tensor", *this, moved_to(*this, everywhere).local(), everywhere);
 }
 
 /// Sharding of the gradient of `sharding`: Shards stay; other axes as `stated`.
@@ -194,7 +193,8 @@ static Sharding stated_gradient(const Sharding& sharding, const Placements& stat
 Tensor Tensor::to_local(const Placements& gradient) const {
   check_tensor("to_local", *this);
   if (!is_sharded()) return *this;
-  return recorded_local("to_local", *this, local(), stated_gradient(sharding(), gradient, ndim()));
+  const Sharding given = stated_gradient(sharding(), gradient, ndim());
+  return recorded_local("to_local", *this, local(), layout_of(given, shape(), dtype()));
 }
 
 Tensor Tensor::to_local() const {
@@ -206,7 +206,7 @@ Tensor Tensor::to_local() const {
     fail("to_local: placements of the gradient are missing, expected them for a tensor ", shape(),
          " laid out as ", own, ": gradients of the ranks may be equal or parts of a sum");
   }
-  return recorded_local("to_local", *this, local(), own);
+  return recorded_local("to_local", *this, local(), layout_of(*this));
 }
 
 /// Returns the gradient of a rank's part from that of the whole; Partial(avg) divides by the ranks.
