@@ -316,8 +316,8 @@ Communicator MeshGrid::group(const Axes& axes) {
   if (auto found = groups_.find(key); found != groups_.end()) return found->second;
   std::vector<int> ranks = members(axes, coordinates_);
   bool is_whole = static_cast<int>(ranks.size()) == ranks_.size() && std::ranges::is_sorted(ranks);
-  Communicator made =
-      is_whole ? ranks_ : ranks_.subgroup(ranks, concat(ranks_.name(), '/', names(axes)));
+  const std::string name = axes.empty() ? "self" : names(axes);
+  Communicator made = is_whole ? ranks_ : ranks_.subgroup(ranks, concat(ranks_.name(), '/', name));
   return groups_.emplace(std::move(key), std::move(made)).first->second;
 }
 
@@ -371,8 +371,7 @@ std::unique_ptr<ShardingBody> MeshGrid::make_body(const Pattern& pattern) {
                        .pattern = pattern,
                        .hash = mixed(hash_, hash_of(pattern)),
                        .has_partial = !pattern.partial_axes().empty(),
-                       .is_replicated = replicated,
-                       .offsets = PartOffsets(pattern)});
+                       .is_replicated = replicated});
 }
 
 Sharding MeshGrid::intern(const Pattern& pattern) {
