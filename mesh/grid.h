@@ -39,23 +39,6 @@ CostModel nccl_cost_model();
 
 class SizedShardings;
 
-/// Running sums of the explicit sizes of a pattern. With them the box of every rank takes the same
-/// time, without them a time that grows with the number of parts before it.
-class PartOffsets {
- public:
-  explicit PartOffsets(const Pattern& pattern);
-  /// Part `index` of those that begin with number `first` along an axis with explicit sizes.
-  Chunk part(int axis, int64_t first, int index) const;
-
- private:
-  /// For each axis with explicit sizes, the sum of the sizes before each part, and of all.
-  std::array<std::vector<int64_t>, kMaxAxes> begins_;
-};
-
-/// Returns the part of `shape` at `coordinates`, as the `box_of` of weft/extend/pattern.h.
-Box box_of(const Pattern& pattern, const PartOffsets& offsets, std::span<const int> sizes,
-           const Shape& shape, std::span<const int> coordinates);
-
 /// The interned data behind a Sharding.
 struct ShardingBody {
   MeshGrid* grid;
@@ -64,7 +47,6 @@ struct ShardingBody {
   uint64_t hash;
   bool has_partial;
   bool is_replicated;
-  PartOffsets offsets;
   /// The table of a body with explicit sizes, and its handles; null, and not counted, for others.
   std::shared_ptr<SizedShardings> owner = {};
   mutable std::atomic<int64_t> handles = 0;

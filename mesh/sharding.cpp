@@ -140,8 +140,7 @@ std::string placements_in_words(const Sharding& sharding) {
 
 Box Layout::box_of(int rank) const {
   if (!grid) return box;
-  return weft::box_of(sharding.pattern(), sharding.body()->offsets, grid->sizes(), shape,
-                      grid->coordinates_of(rank));
+  return weft::box_of(sharding.pattern(), grid->sizes(), shape, grid->coordinates_of(rank));
 }
 
 static void check_dims(const Sharding& sharding, const Shape& shape) {
