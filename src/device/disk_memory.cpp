@@ -20,7 +20,7 @@
 
 #include "src/device/disk_queue.h"
 #include "weft/error.h"
-#include "weft/extend/descriptor.h"
+#include "weft/extend/file.h"
 #include "weft/extend/hash.h"
 #include "weft/warnings.h"
 

@@ -18,7 +18,6 @@
 
 #include "weft/context.h"
 #include "weft/error.h"
-#include "weft/extend/descriptor.h"
 #include "weft/extend/file.h"
 
 namespace weft {
