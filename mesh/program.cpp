@@ -6,7 +6,7 @@
 
 #include "mesh/mesh_body.h"
 #include "src/comm/reduce.h"
-#include "src/device/cuda/streams.h"
+#include "src/device/cuda/runtime.h"
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/reduce/reduce.h"
 #include "weft/error.h"

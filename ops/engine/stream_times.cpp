@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "src/device/cuda/runtime.h"
-#include "src/device/cuda/streams.h"
 
 namespace weft {
 

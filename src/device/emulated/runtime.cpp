@@ -7,7 +7,6 @@
 #include <mutex>
 
 #include "src/base/clock.h"
-#include "src/device/cuda/streams.h"
 #include "src/device/emulated/device.h"
 #include "weft/error.h"
 
