@@ -94,10 +94,6 @@ Sharding Sharding::of(const DeviceMesh& mesh, const Pattern& pattern) {
   return mesh.body()->grid().intern(pattern);
 }
 
-void Sharding::retain() const { body_->handles.fetch_add(1, std::memory_order_relaxed); }
-
-void Sharding::release() { SizedShardings::drop(body_); }
-
 DeviceMesh Sharding::mesh() const {
   if (!body_) return {};
   return DeviceMesh(shared_body_of(*this));
