@@ -364,21 +364,21 @@ ShardingBody MeshGrid::make_body(const Pattern& pattern) {
 
 Sharding MeshGrid::intern_sized(const Pattern& pattern) {
   const auto drop = [table = sized_](const ShardingBody* last) {
-    const std::unique_ptr<const ShardingBody> body(last);
+    const std::unique_ptr<const ShardingBody> gone(last);
     const std::lock_guard lock(table->mutex);
-    const auto found = table->bodies.find(body->pattern);
+    const auto found = table->bodies.find(gone->pattern);
     // Another thread may have made a new body of the pattern.
     if (found != table->bodies.end() && found->second.expired()) table->bodies.erase(found);
   };
-  std::shared_ptr<const ShardingBody> body;
+  std::shared_ptr<const ShardingBody> kept;
   std::unique_lock lock(sized_->mutex);
-  body = sized_->bodies[pattern].lock();
-  if (body) return Sharding(std::move(body));
+  kept = sized_->bodies[pattern].lock();
+  if (kept) return Sharding(std::move(kept));
   lock.unlock();  // `drop` runs where memory is exhausted
-  body = {new ShardingBody(make_body(pattern)), drop};
+  kept = {new ShardingBody(make_body(pattern)), drop};
   lock.lock();
-  sized_->bodies[pattern] = body;
-  return Sharding(std::move(body));
+  sized_->bodies[pattern] = kept;
+  return Sharding(std::move(kept));
 }
 
 Sharding MeshGrid::intern(const Pattern& pattern) {
