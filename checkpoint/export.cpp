@@ -18,10 +18,10 @@
 #include "checkpoint/safetensors_header.h"
 #include "checkpoint/source.h"
 #include "weft/checkpoint.h"
+#include "weft/communicator.h"
 #include "weft/error.h"
 #include "weft/export.h"
 #include "weft/extend/saved_model.h"
-#include "weft/extend/told_by_first.h"
 #include "weft/hugging_face.h"
 #include "weft/storage.h"
 

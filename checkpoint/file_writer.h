@@ -11,7 +11,7 @@
 #include "checkpoint/blocks.h"
 #include "checkpoint/manifest.h"
 #include "weft/export.h"
-#include "weft/extend/descriptor.h"
+#include "weft/extend/file.h"
 
 namespace weft {
 

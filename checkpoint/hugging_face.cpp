@@ -16,7 +16,6 @@
 #include "weft/error.h"
 #include "weft/extend/disk_tensor.h"
 #include "weft/extend/file.h"
-#include "weft/extend/json.h"
 #include "weft/extend/saved_model.h"
 #include "weft/ops/factories.h"
 #include "weft/safetensors.h"

@@ -14,7 +14,7 @@
 #include "checkpoint/blocks.h"
 #include "checkpoint/safetensors_header.h"
 #include "weft/error.h"
-#include "weft/extend/json.h"
+#include "weft/extend/file.h"
 
 namespace weft {
 

@@ -10,8 +10,8 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/source.h"
 #include "weft/checkpoint.h"
+#include "weft/communicator.h"
 #include "weft/error.h"
-#include "weft/extend/told_by_first.h"
 
 namespace weft {
 

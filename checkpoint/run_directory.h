@@ -8,7 +8,7 @@
 #include <string>
 
 #include "weft/export.h"
-#include "weft/extend/descriptor.h"
+#include "weft/extend/file.h"
 
 // How a run has a directory to itself, and which of the checkpoints there are its own.
 

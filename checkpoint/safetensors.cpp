@@ -17,7 +17,6 @@
 #include "checkpoint/safetensors_header.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
-#include "weft/extend/json.h"
 
 namespace weft {
 

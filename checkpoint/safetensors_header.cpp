@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "weft/error.h"
-#include "weft/extend/json.h"
+#include "weft/extend/file.h"
 
 namespace weft {
 

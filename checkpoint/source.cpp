@@ -8,7 +8,7 @@
 #include <range/v3/view/transform.hpp>
 
 #include "weft/error.h"
-#include "weft/extend/json.h"
+#include "weft/extend/file.h"
 
 namespace weft {
 

@@ -15,7 +15,7 @@
 #include "cli/commands.h"
 #include "cli/ranks.h"
 #include "weft/error.h"
-#include "weft/extend/descriptor.h"
+#include "weft/extend/file.h"
 #include "weft/warnings.h"
 
 namespace weft::cli {

@@ -19,7 +19,6 @@
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
-#include "weft/extend/told_by_first.h"
 #include "weft/ranks.h"
 #include "weft/warnings.h"
 

@@ -145,7 +145,7 @@ void Level::read_slices(const std::vector<Source>& sources) {
       behind += padded(static_cast<size_t>(bytes));
     }
     if (own > 0) {
-      const auto disk = DiskMemory::behind(*source.memory);
+      const auto disk = source.memory->on_disk();
       staged.read = disk->read(static_cast<int64_t>(source.offset), bytes,
                                static_cast<char*>(staged.part.memory->data()) + staged.part.offset);
     }

@@ -94,8 +94,8 @@ static void add_movements(const OpLog& log, int64_t times, const std::string& ex
 }
 
 /// Adds movements in parts, so many times.
-static void add_splits(const std::vector<SplitMovement>& movements, int64_t times, StepCost& cost) {
-  for (const SplitMovement& movement : movements) {
+static void add_splits(const OpLog& log, int64_t times, StepCost& cost) {
+  for (const SplitMovement& movement : log.splits) {
     auto same = std::ranges::find(cost.splits, movement, &SplitCost::movement);
     if (same == cost.splits.end()) same = cost.splits.insert(same, {movement, 0});
     same->calls += times;
@@ -115,7 +115,6 @@ static int64_t scratch_bytes(const OpLog& log) {
 /// Activations, and what ops and their redistributions take, by one micro-step on `meta`.
 static void add_micro_steps(const StepModel& model, int64_t micro_steps, StepCost& cost) {
   OpLog log;
-  const SplitMovementLog splits;
   reset_peak_memory(DeviceKind::meta);
   const int64_t before = offloaded_activation_bytes();
   {
@@ -126,7 +125,7 @@ static void add_micro_steps(const StepModel& model, int64_t micro_steps, StepCos
   const auto activations = static_cast<size_t>(Purpose::activations);
   cost.memory[activations] = memory_statistics(DeviceKind::meta).by_purpose[activations].peak;
   add_movements(log, micro_steps, model.expert_axis, cost);
-  add_splits(splits.movements, micro_steps, cost);
+  add_splits(log, micro_steps, cost);
   cost.work = log.work;
   memory_of(cost, Purpose::other) = scratch_bytes(log);
   for (OpWork& op : cost.work) {

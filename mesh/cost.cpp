@@ -28,26 +28,22 @@ CostModel nccl_cost_model() {
   return {{4e-6, 1.0 / 300e9}, {8e-6, 1.0 / 45e9}, 1.0 / 1.5e12};
 }
 
+/// The box of a rank in a state.
+static Box box_at(const PlanProblem& problem, const PlanState& state, const Coordinates& at) {
+  return box_of(state.pattern, problem.grid.sizes(), problem.shape, at);
+}
+
 namespace {
-
-/// The boxes of all ranks in one state.
-struct Boxes {
-  Box at(const Coordinates& coordinates) const {
-    return box_of(state.pattern, offsets, problem.grid.sizes(), problem.shape, coordinates);
-  }
-
-  const PlanProblem& problem;
-  const PlanState& state;
-  PartOffsets offsets = PartOffsets(state.pattern);
-};
 
 /// A step on the ranks of a mesh: the boxes before and after.
 struct Step {
+  Box held(const Coordinates& at) const { return box_at(problem, from, at); }
+  Box made(const Coordinates& at) const { return box_at(problem, edge.to, at); }
+
   const PlanProblem& problem;
   const PlanState& from;
   const PlanEdge& edge;
   const MeshGrid& grid = problem.grid;
-  Boxes held = {problem, from}, made = {problem, edge.to};
 };
 
 }  // namespace
@@ -96,17 +92,17 @@ static int64_t elements_of_members(const Step& step, const Box& result,
                                    const Coordinates& coordinates) {
   return ranges::accumulate(step.grid.members(step.edge.axes, coordinates), int64_t{0}, std::plus(),
                             [&](int rank) {
-                              const Box held = step.held.at(step.grid.coordinates_of(rank));
+                              const Box held = step.held(step.grid.coordinates_of(rank));
                               return overlap(held, result).shape.product();
                             });
 }
 
-/// Elements that a rank reads from others in an exchange: its box from each rank that it reduces
-/// over, without what it holds itself.
+/// Elements that a rank receives from others, unless they share the reduction: its box from each
+/// rank that it reduces over, without what it holds itself.
 static int64_t read_elements(const Step& step, const Coordinates& coordinates) {
   const Pattern &from = step.from.pattern, &to = step.edge.to.pattern;
   if (counts_elsewhere(from, to, coordinates)) return 0;
-  const Box own = step.held.at(coordinates), result = step.made.at(coordinates);
+  const Box own = step.held(coordinates), result = step.made(coordinates);
   int64_t held = overlap(own, result).shape.product();
   if (embeds(step.grid, from, to)) return elements_of_members(step, result, coordinates) - held;
   const int64_t sources = ranges::accumulate(step.edge.axes, 1, std::multiplies(), [&](int axis) {
@@ -124,23 +120,13 @@ static int index_in_group(const MeshGrid& grid, const Axes& axes, const Coordina
 static int64_t received_bytes(const Step& step, const Coordinates& coordinates) {
   const MeshGrid& grid = step.grid;
   const PlanEdge& edge = step.edge;
-  const int64_t element = bytes_of(step.from.dtype), result_element = bytes_of(edge.to.dtype);
+  const int64_t element = bytes_of(step.from.dtype);
   const int ranks = grid.size(edge.axes);
   if (ranks == 1) return 0;
-  const Box own = step.held.at(coordinates), result = step.made.at(coordinates);
-  int64_t held = own.shape.product(), made = result.shape.product();
-  switch (edge.kind) {
-    case Kind::local: return 0;
-    case Kind::all_gather: return (made - held) * element;
-    case Kind::reduce_scatter: return (ranks - 1) * made * element;
-    case Kind::all_reduce: {
-      int64_t part = share_of(made, ranks, index_in_group(grid, edge.axes, coordinates)).count;
-      return (ranks - 1) * part * element + (made - part) * result_element;
-    }
-    case Kind::all_to_all: return (made - overlap(own, result).shape.product()) * element;
-    case Kind::exchange: return read_elements(step, coordinates) * element;
-  }
-  return 0;
+  if (edge.kind != Kind::all_reduce) return read_elements(step, coordinates) * element;
+  const int64_t made = step.made(coordinates).shape.product();
+  const int64_t part = share_of(made, ranks, index_in_group(grid, edge.axes, coordinates)).count;
+  return (ranks - 1) * part * element + (made - part) * bytes_of(edge.to.dtype);
 }
 
 /// True when boxes cut from `whole` along `axes` are contiguous in it, one after the other.
@@ -153,7 +139,7 @@ static bool lie_in_order(const Pattern& pattern, const Axes& axes, const Shape& 
 static int64_t scratch_bytes(const Step& step, const Coordinates& coordinates) {
   const PlanState& from = step.from;
   const PlanEdge& edge = step.edge;
-  const Box own = step.held.at(coordinates), result = step.made.at(coordinates);
+  const Box own = step.held(coordinates), result = step.made(coordinates);
   const int64_t held = own.shape.product() * bytes_of(from.dtype);
   const int64_t made = result.shape.product() * bytes_of(edge.to.dtype);
   switch (edge.kind) {
@@ -207,9 +193,8 @@ template <class F> static int64_t most_of(const MeshGrid& grid, bool every, F f)
 }
 
 int64_t most_bytes(const PlanProblem& problem, const PlanState& state) {
-  const Boxes boxes{problem, state};
   const auto bytes = [&](const Coordinates& at) {
-    return boxes.at(at).shape.product() * bytes_of(state.dtype);
+    return box_at(problem, state, at).shape.product() * bytes_of(state.dtype);
   };
   // Where no part has an explicit size, the first rank has most.
   return state.pattern.has_sizes() ? most_of(problem.grid, true, bytes) : bytes({});

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -37,25 +36,6 @@ CostModel cost_model_of(const Communicator& ranks);
 /// Returns the assumed costs of GPUs that exchange their memory by NCCL.
 CostModel nccl_cost_model();
 
-class SizedShardings;
-
-/// Running sums of the explicit sizes of a pattern. With them the box of every rank takes the same
-/// time, without them a time that grows with the number of parts before it.
-class PartOffsets {
- public:
-  explicit PartOffsets(const Pattern& pattern);
-  /// Part `index` of those that begin with number `first` along an axis with explicit sizes.
-  Chunk part(int axis, int64_t first, int index) const;
-
- private:
-  /// For each axis with explicit sizes, the sum of the sizes before each part, and of all.
-  std::array<std::vector<int64_t>, kMaxAxes> begins_;
-};
-
-/// Returns the part of `shape` at `coordinates`, as the `box_of` of weft/extend/pattern.h.
-Box box_of(const Pattern& pattern, const PartOffsets& offsets, std::span<const int> sizes,
-           const Shape& shape, std::span<const int> coordinates);
-
 /// The interned data behind a Sharding.
 struct ShardingBody {
   MeshGrid* grid;
@@ -64,10 +44,6 @@ struct ShardingBody {
   uint64_t hash;
   bool has_partial;
   bool is_replicated;
-  PartOffsets offsets;
-  /// The table of a body with explicit sizes, and its handles; null, and not counted, for others.
-  std::shared_ptr<SizedShardings> owner = {};
-  mutable std::atomic<int64_t> handles = 0;
 };
 
 struct PatternHash {
@@ -76,27 +52,9 @@ struct PatternHash {
 
 /// The shardings with explicit sizes of one mesh. Sizes that depend on data are ever new, so that a
 /// sharding is kept until its last handle is gone, which any thread may drop.
-class SizedShardings {
- public:
-  using Body = std::unique_ptr<ShardingBody>;
-  /// Returns the body of that pattern, which `make` makes unless it exists, with a handle counted.
-  template <class Make> const ShardingBody* take(const Pattern& pattern, Make make) {
-    const std::lock_guard lock(mutex_);
-    Body& entry = bodies_[pattern];
-    if (!entry) entry = make();
-    ++entry->handles;
-    return entry.get();
-  }
-  /// Drops a handle.
-  static void drop(const ShardingBody* body);
-  size_t size() const {
-    const std::lock_guard lock(mutex_);
-    return bodies_.size();
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::unordered_map<Pattern, Body, PatternHash> bodies_;
+struct SizedShardings {
+  std::mutex mutex;
+  std::unordered_map<Pattern, std::weak_ptr<const ShardingBody>, PatternHash> bodies;
 };
 
 /// The ranks of a mesh in their grid: coordinates, groups along axes, link costs, and the interned
@@ -162,13 +120,14 @@ class MeshGrid : public std::enable_shared_from_this<MeshGrid>, NotCopied {
   /// Returns the sharding of that pattern; std::invalid_argument for explicit sizes that do not fit
   /// the axes.
   Sharding intern(const Pattern& pattern);
-  size_t shardings() const { return shardings_.size() + sized_->size(); }
+  size_t shardings() const;
 
   /// The tables in use, or null; see body_of.
   class MeshBody* body = nullptr;
 
  private:
-  std::unique_ptr<ShardingBody> make_body(const Pattern& pattern);
+  ShardingBody make_body(const Pattern& pattern);
+  Sharding intern_sized(const Pattern& pattern);
 
   Communicator ranks_;
   std::vector<MeshAxis> axes_;
@@ -185,7 +144,7 @@ class MeshGrid : public std::enable_shared_from_this<MeshGrid>, NotCopied {
   mutable std::array<uint8_t, 1u << kMaxAxes> crossing_{};
   std::map<std::vector<int>, Communicator> groups_;
   std::unordered_map<uint64_t, uint64_t> claims_;
-  std::unordered_map<Pattern, std::unique_ptr<ShardingBody>, PatternHash> shardings_;
+  std::unordered_map<Pattern, ShardingBody, PatternHash> shardings_;
   std::shared_ptr<SizedShardings> sized_ = std::make_shared<SizedShardings>();
 };
 

@@ -316,8 +316,8 @@ Communicator MeshGrid::group(const Axes& axes) {
   if (auto found = groups_.find(key); found != groups_.end()) return found->second;
   std::vector<int> ranks = members(axes, coordinates_);
   bool is_whole = static_cast<int>(ranks.size()) == ranks_.size() && std::ranges::is_sorted(ranks);
-  Communicator made =
-      is_whole ? ranks_ : ranks_.subgroup(ranks, concat(ranks_.name(), '/', names(axes)));
+  const std::string name = axes.empty() ? "self" : names(axes);
+  Communicator made = is_whole ? ranks_ : ranks_.subgroup(ranks, concat(ranks_.name(), '/', name));
   return groups_.emplace(std::move(key), std::move(made)).first->second;
 }
 
@@ -351,45 +351,49 @@ bool MeshGrid::crosses_hosts(const Axes& axes) const {
   return crosses;
 }
 
-void SizedShardings::drop(const ShardingBody* body) {
-  // The table outlives the lock, and a body that leaves it: both may hold its last handle.
-  const std::shared_ptr<SizedShardings> table = body->owner;
-  Body last;
-  const std::lock_guard lock(table->mutex_);
-  if (--body->handles > 0) return;
-  const auto found = table->bodies_.find(body->pattern);
-  last = std::move(found->second);
-  table->bodies_.erase(found);
-}
-
-std::unique_ptr<ShardingBody> MeshGrid::make_body(const Pattern& pattern) {
+ShardingBody MeshGrid::make_body(const Pattern& pattern) {
   std::span<const Placement> placements = pattern.placements();
   bool replicated =
       std::ranges::all_of(placements, [](const Placement& at) { return at.is_replicate(); });
-  return std::unique_ptr<ShardingBody>(
-      new ShardingBody{.grid = this,
-                       .pattern = pattern,
-                       .hash = mixed(hash_, hash_of(pattern)),
-                       .has_partial = !pattern.partial_axes().empty(),
-                       .is_replicated = replicated,
-                       .offsets = PartOffsets(pattern)});
+  return {.grid = this,
+          .pattern = pattern,
+          .hash = mixed(hash_, hash_of(pattern)),
+          .has_partial = !pattern.partial_axes().empty(),
+          .is_replicated = replicated};
+}
+
+Sharding MeshGrid::intern_sized(const Pattern& pattern) {
+  const auto drop = [table = sized_](const ShardingBody* last) {
+    const std::unique_ptr<const ShardingBody> gone(last);
+    const std::lock_guard lock(table->mutex);
+    const auto found = table->bodies.find(gone->pattern);
+    // Another thread may have made a new body of the pattern.
+    if (found != table->bodies.end() && found->second.expired()) table->bodies.erase(found);
+  };
+  std::shared_ptr<const ShardingBody> kept;
+  std::unique_lock lock(sized_->mutex);
+  kept = sized_->bodies[pattern].lock();
+  if (kept) return Sharding(std::move(kept));
+  lock.unlock();  // `drop` runs where memory is exhausted
+  kept = {new ShardingBody(make_body(pattern)), drop};
+  lock.lock();
+  sized_->bodies[pattern] = kept;
+  return Sharding(std::move(kept));
 }
 
 Sharding MeshGrid::intern(const Pattern& pattern) {
   if (pattern.has_sizes()) {
     const Pattern kept = normalised(pattern, sizes());
-    if (!kept.has_sizes()) return intern(kept);
-    return {sized_->take(kept,
-                         [&] {
-                           auto made = make_body(kept);
-                           made->owner = sized_;
-                           return made;
-                         }),
-            true};
+    return kept.has_sizes() ? intern_sized(kept) : intern(kept);
   }
-  std::unique_ptr<ShardingBody>& entry = shardings_[pattern];
-  if (!entry) entry = make_body(pattern);
-  return {entry.get(), false};
+  auto found = shardings_.find(pattern);
+  if (found == shardings_.end()) found = shardings_.emplace(pattern, make_body(pattern)).first;
+  return Sharding({std::shared_ptr<void>(), &found->second});
+}
+
+size_t MeshGrid::shardings() const {
+  const std::lock_guard lock(sized_->mutex);
+  return shardings_.size() + sized_->bodies.size();
 }
 
 }  // namespace weft

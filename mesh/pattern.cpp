@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/extend/pattern.h"
 
-#include <numeric>
-
 #include "mesh/grid.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
@@ -98,8 +96,7 @@ uint64_t hash_of(const Pattern& pattern) {
 
 int64_t size_by_parts(const Pattern& pattern, int dim) {
   for (const int axis : pattern.cutting(dim)) {
-    const std::span<const int64_t> sizes = pattern[axis].sizes();
-    if (!sizes.empty()) return std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+    if (pattern[axis].has_sizes()) return pattern[axis].begins().back();
   }
   return -1;
 }
@@ -114,14 +111,14 @@ static std::vector<int64_t> chunks_of(std::span<const int64_t> outer, int parts)
 }
 
 static void check_parts(const Placement& placement, std::span<const int64_t> outer, int parts) {
-  const std::span<const int64_t> sizes = placement.sizes();
-  const size_t expected = outer.size() * static_cast<size_t>(parts);
-  if (sizes.size() != expected) {
-    fail("sharding: number of sizes of ", placement, " is ", sizes.size(), ", expected ", expected);
+  const size_t size = placement.sizes().size(),
+               expected = outer.size() * static_cast<size_t>(parts);
+  if (size != expected) {
+    fail("sharding: number of sizes of ", placement, " is ", size, ", expected ", expected);
   }
   for (size_t i = 0; i < outer.size(); ++i) {
-    const auto group = sizes.subspan(i * static_cast<size_t>(parts), static_cast<size_t>(parts));
-    const int64_t sum = std::accumulate(group.begin(), group.end(), int64_t{0});
+    const int64_t* begin = placement.begins().data() + i * static_cast<size_t>(parts);
+    const int64_t sum = begin[parts] - begin[0];
     if (sum == outer[i]) continue;
     fail("sharding: the sizes of ", placement, " add up to ", sum, " in part ", i,
          " of the axes outside, expected ", outer[i]);
@@ -162,23 +159,14 @@ Pattern normalised(Pattern pattern, std::span<const int> sizes) {
   return pattern;
 }
 
-PartOffsets::PartOffsets(const Pattern& pattern) {
-  for (int axis = 0; axis < pattern.axes(); ++axis) {
-    const std::span<const int64_t> sizes = pattern[axis].sizes();
-    if (sizes.empty()) continue;
-    std::vector<int64_t>& begins = begins_[static_cast<size_t>(axis)];
-    begins.assign(sizes.size() + 1, 0);
-    std::partial_sum(sizes.begin(), sizes.end(), begins.begin() + 1);
-  }
+/// Part `index` of those that begin with number `first` along an axis with explicit sizes.
+static Chunk part_of(const Placement& placement, int64_t first, int index) {
+  const int64_t* begins = placement.begins().data() + first;
+  return {begins[index] - begins[0], begins[index + 1] - begins[index]};
 }
 
-Chunk PartOffsets::part(int axis, int64_t first, int index) const {
-  const auto begin = begins_[static_cast<size_t>(axis)].begin() + first;
-  return {begin[index] - begin[0], begin[index + 1] - begin[index]};
-}
-
-Box box_of(const Pattern& pattern, const PartOffsets& offsets, std::span<const int> sizes,
-           const Shape& shape, std::span<const int> coordinates) {
+Box box_of(const Pattern& pattern, std::span<const int> sizes, const Shape& shape,
+           std::span<const int> coordinates) {
   Box box{Dims::filled(shape.ndim(), 0), shape};
   // For each dim, the number of the part, among those of all axes so far.
   Dims part = Dims::filled(shape.ndim(), 0);
@@ -190,7 +178,7 @@ Box box_of(const Pattern& pattern, const PartOffsets& offsets, std::span<const i
       int dim = placement.dim();
       auto at = static_cast<size_t>(axis);
       part[dim] *= sizes[at];
-      Chunk chunk = placement.has_sizes() ? offsets.part(axis, part[dim], coordinates[at])
+      Chunk chunk = placement.has_sizes() ? part_of(placement, part[dim], coordinates[at])
                                           : chunk_of(box.shape[dim], sizes[at], coordinates[at]);
       part[dim] += coordinates[at];
       box.offset[dim] += chunk.offset;
@@ -199,11 +187,6 @@ Box box_of(const Pattern& pattern, const PartOffsets& offsets, std::span<const i
     }
   }
   return box;
-}
-
-Box box_of(const Pattern& pattern, std::span<const int> sizes, const Shape& shape,
-           std::span<const int> coordinates) {
-  return box_of(pattern, PartOffsets(pattern), sizes, shape, coordinates);
 }
 
 Box box_of(const Pattern& pattern, std::span<const int> sizes, const Shape& shape, int rank) {

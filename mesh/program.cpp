@@ -6,7 +6,7 @@
 
 #include "mesh/mesh_body.h"
 #include "src/comm/reduce.h"
-#include "src/device/cuda/streams.h"
+#include "src/device/cuda/runtime.h"
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/reduce/reduce.h"
 #include "weft/error.h"
@@ -94,19 +94,18 @@ static bool is_in_place(const PackedBoxes& parts, const Shape& block) {
 
 void PackedBoxes::close(const Shape& block) { in_place = is_in_place(*this, block); }
 
-static void make_parts(const PlanStep& step, const std::vector<int>& members,
-                       StepProgram& program) {
-  const Box &own = step.from->box, &result = step.to->box;
-  for (int rank : members) {
-    Box theirs = step.from->box_of(rank), made = step.to->box_of(rank);
-    if (step.kind != Kind::all_gather) program.send.add(relative(overlap(own, made), own));
-    if (step.kind != Kind::reduce_scatter) {
-      program.recv.add(relative(overlap(theirs, result), result));
-    }
-  }
-  if (step.kind == Kind::all_gather) program.send.add(relative(own, own));
-  program.send.close(own.shape);
-  program.recv.close(result.shape);
+PackedBoxes sent_boxes(const Layout& from, std::span<const Box> wanted) {
+  PackedBoxes boxes;
+  for (const Box& theirs : wanted) boxes.add(relative(overlap(from.box, theirs), from.box));
+  boxes.close(from.box.shape);
+  return boxes;
+}
+
+PackedBoxes received_boxes(const Layout& from, std::span<const int> members, const Box& wanted) {
+  PackedBoxes boxes;
+  for (const int rank : members) boxes.add(relative(overlap(from.box_of(rank), wanted), wanted));
+  boxes.close(wanted.shape);
+  return boxes;
 }
 
 static StepProgram program_of(MeshGrid& grid, const PlanStep& step) {
@@ -115,12 +114,17 @@ static StepProgram program_of(MeshGrid& grid, const PlanStep& step) {
   if (step.kind != Kind::local) program.group = grid.group(step.axes);
   switch (step.kind) {
     case Kind::local:
-    case Kind::exchange: program.read = read_program(grid, step, members); break;
+    case Kind::exchange: program.read = read_program(grid, step, members); return program;
     case Kind::all_reduce:
-      program.send.add(relative(step.from->box, step.from->box));
-      program.send.in_place = true;
-      break;
-    default: make_parts(step, members, program);
+    case Kind::all_gather: program.send = sent_boxes(*step.from, {&step.from->box, 1}); break;
+    default: {
+      std::vector<Box> made;
+      for (const int rank : members) made.push_back(step.to->box_of(rank));
+      program.send = sent_boxes(*step.from, made);
+    }
+  }
+  if (step.kind == Kind::all_gather || step.kind == Kind::all_to_all) {
+    program.recv = received_boxes(*step.from, members, step.to->box);
   }
   return program;
 }

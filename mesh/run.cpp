@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <range/v3/view/zip.hpp>
-
 #include "mesh/rows.h"
 #include "mesh/steps.h"
 #include "src/kernels/copy/copy.h"
@@ -204,20 +202,6 @@ static uint64_t content_of(const Layout& from, std::span<const Box> wishes) {
   return content;
 }
 
-/// Fetches by all_to_all, for ranks that cannot read each other's memory.
-static void fetch_by_sending(const Communicator& group, const std::vector<int>& members,
-                             const Layout& from, const MemoryBlock& in, std::span<const Box> wishes,
-                             const Box& wanted, const MemoryBlock& out) {
-  PackedBoxes send, recv;
-  for (const auto& [member, wish] : ranges::views::zip(members, wishes)) {
-    send.add(relative(overlap(from.box, wish), from.box));
-    recv.add(relative(overlap(from.box_of(member), wanted), wanted));
-  }
-  send.close(in.shape);
-  recv.close(out.shape);
-  send_boxes({.group = group, .send = std::move(send), .recv = std::move(recv)}, in, out);
-}
-
 static void fetch_here(const Layout& from, const MemoryBlock& in, const Box& wanted,
                        const MemoryBlock& out) {
   Box both = overlap(from.box, wanted);
@@ -242,7 +226,10 @@ void fetch(const Ref<Layout>& from, const MemoryBlock& in,
   for (int rank : members) wishes.push_back(wanted_of(rank));
   Communicator group = grid.group(axes);
   if (!grid.in_memory(in.device.kind)) {
-    return fetch_by_sending(group, members, *from, in, wishes, wanted, out);
+    return send_boxes({.group = group,
+                       .send = sent_boxes(*from, wishes),
+                       .recv = received_boxes(*from, members, wanted)},
+                      in, out);
   }
   ReadProgram program = reads_of(grid, *from, axes, wanted);
   const Phase phase{program, ReduceOp::sum, out};

@@ -258,10 +258,7 @@ class Search {
     /// Ties go to the state reached first, on all ranks alike.
     int order;
     int node;
-    bool operator>(const Waiting& other) const {
-      if (distance != other.distance) return distance > other.distance;
-      return order > other.order;
-    }
+    auto operator<=>(const Waiting&) const = default;
   };
 
   void expand(int id) {

@@ -94,10 +94,6 @@ Sharding Sharding::of(const DeviceMesh& mesh, const Pattern& pattern) {
   return mesh.body()->grid().intern(pattern);
 }
 
-void Sharding::retain() const { body_->handles.fetch_add(1, std::memory_order_relaxed); }
-
-void Sharding::release() { SizedShardings::drop(body_); }
-
 DeviceMesh Sharding::mesh() const {
   if (!body_) return {};
   return DeviceMesh(shared_body_of(*this));
@@ -140,8 +136,7 @@ std::string placements_in_words(const Sharding& sharding) {
 
 Box Layout::box_of(int rank) const {
   if (!grid) return box;
-  return weft::box_of(sharding.pattern(), sharding.body()->offsets, grid->sizes(), shape,
-                      grid->coordinates_of(rank));
+  return weft::box_of(sharding.pattern(), grid->sizes(), shape, grid->coordinates_of(rank));
 }
 
 static void check_dims(const Sharding& sharding, const Shape& shape) {

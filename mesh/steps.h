@@ -128,6 +128,10 @@ class PlanProgram {
 /// following last one are phases of one exchange, and the last one reduces nothing.
 bool is_made_in_result(const Plan& plan, size_t i);
 
+/// The boxes of this rank's block that others want, and those of members that this rank wants.
+PackedBoxes sent_boxes(const Layout& from, std::span<const Box> wanted);
+PackedBoxes received_boxes(const Layout& from, std::span<const int> members, const Box& wanted);
+
 /// Returns the reads for the box that this rank wants of a tensor laid out as `from`, over the axes
 /// that cut it.
 ReadProgram reads_of(const MeshGrid& grid, const Layout& from, const Axes& axes, const Box& wanted);

@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "nn/families.h"
-#include "weft/extend/json.h"
+#include "weft/extend/file.h"
 
 namespace weft {
 

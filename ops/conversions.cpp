@@ -95,7 +95,7 @@ DiskPlace disk_place(const Tensor& tensor) {
   const Ref<Storage>& storage = tensor.storage();
   if (storage->is_bound() || tensor.device().kind == DeviceKind::meta) return {};
   const auto element = static_cast<int64_t>(size_of(tensor.dtype()));
-  return {DiskMemory::behind(*storage), tensor.body()->offset * element,
+  return {storage->on_disk(), tensor.body()->offset * element,
           tensor.box().shape.product() * element};
 }
 

@@ -8,7 +8,7 @@
 #include "ops/engine/engine.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
-#include "src/device/cuda/streams.h"
+#include "src/device/cuda/runtime.h"
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/random/random.h"
 #include "weft/ops/shapes.h"

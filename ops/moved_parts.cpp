@@ -159,18 +159,9 @@ void MovedParts::finish(const Tensor& whole) {
   wait();
 }
 
-WEFT_STATIC_TLS static thread_local SplitMovementLog* split_log = nullptr;
-
-SplitMovementLog::SplitMovementLog() {
-  if (split_log) fail("split movement log: the rank has one already, expected none");
-  split_log = this;
-}
-
-SplitMovementLog::~SplitMovementLog() { split_log = nullptr; }
-
 void MovedParts::log(const Shape& weight) const {
   OpLog* log = Engine::current().log;
-  if (!log && !split_log) return;
+  if (!log) return;
   const bool scatters = kind_ == Kind::reduce_scatter;
   const Ref<Layout>& partial = layout_of(whole_);
   const Ref<Plan> plan =
@@ -191,12 +182,12 @@ void MovedParts::log(const Shape& weight) const {
          .bytes = split.bytes * (part + 1) / count - split.bytes * part / count,
          .seconds = plan->cost.seconds / count});
   }
-  if (log) log->movements.push_back(std::move(movement));
+  log->movements.push_back(std::move(movement));
   const int64_t rows = partial->box.shape.product() / std::max<int64_t>(1, width);
   split.operations = 2 * static_cast<double>(rows) * static_cast<double>(weight.product());
   split.product_bytes = (weight.product() + rows * (weight[0] + weight[1])) *
                         static_cast<int64_t>(size_of(whole_.dtype()));
-  if (split_log) split_log->movements.push_back(std::move(split));
+  log->splits.push_back(std::move(split));
 }
 
 }  // namespace weft

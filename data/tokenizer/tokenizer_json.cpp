@@ -10,7 +10,6 @@
 #include "data/tokenizer/unicode.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
-#include "weft/extend/json.h"
 
 namespace weft::text {
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -139,6 +140,11 @@ class WEFT_API Communicator {
 /// Throws std::invalid_argument on all ranks, with the text of the first rank that gives one; does
 /// nothing when all texts are empty. Collective: for checks that only some ranks fail.
 WEFT_API void fail_on_all_ranks(const Communicator& ranks, const std::string& mistake);
+
+/// Returns or throws on all ranks of `world` what `find` returns or throws on the first, which
+/// alone calls it. Collective.
+WEFT_API std::string told_by_first(const Communicator& world,
+                                   const std::function<std::string()>& find);
 
 /// A simulated communicator of `size` ranks of which only `rank` exists: collectives move nothing
 /// but count the bytes that `rank` would receive; its own parts are copied. `ranks_per_host` tells

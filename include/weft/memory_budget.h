@@ -11,7 +11,6 @@
 
 #include "weft/export.h"
 #include "weft/extend/op_log.h"
-#include "weft/extend/split_products.h"
 #include "weft/fsdp.h"
 #include "weft/storage.h"
 #include "weft/tier.h"

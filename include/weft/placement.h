@@ -54,6 +54,8 @@ class WEFT_API Placement {
   int dim() const { return dim_; }
   /// The explicit sizes of a Shard's slices; empty for slices of ceil(size / devices) elements.
   std::span<const int64_t> sizes() const;
+  /// The sum of the explicit sizes before each slice, and of all.
+  std::span<const int64_t> begins() const;
   bool has_sizes() const { return sizes_ != nullptr; }
   /// Returns the placement with its dim counted from the start, for a tensor of `ndim` dims;
   /// std::invalid_argument when the tensor has no such dim.
@@ -73,6 +75,7 @@ class WEFT_API Placement {
   Kind kind_ = Kind::replicate;
   int8_t dim_ = -1;
   ReduceOp op_ = ReduceOp::sum;
+  /// The sizes, then their sums.
   std::shared_ptr<const std::vector<int64_t>> sizes_;
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <iosfwd>
+#include <memory>
 #include <span>
 #include <utility>
 
@@ -20,22 +21,7 @@ struct ShardingBody;
 class WEFT_API Sharding {
  public:
   Sharding() = default;
-  /// Takes over a handle that was counted, if the body counts handles.
-  Sharding(const ShardingBody* body, bool counted) : body_(body), counted_(counted) {}
-  Sharding(const Sharding& other) : body_(other.body_), counted_(other.counted_) {
-    if (counted_) retain();
-  }
-  Sharding(Sharding&& other) noexcept
-      : body_(std::exchange(other.body_, nullptr)),
-        counted_(std::exchange(other.counted_, false)) {}
-  Sharding& operator=(Sharding other) noexcept {
-    std::swap(body_, other.body_);
-    std::swap(counted_, other.counted_);
-    return *this;
-  }
-  ~Sharding() {
-    if (counted_) release();
-  }
+  explicit Sharding(std::shared_ptr<const ShardingBody> body) : body_(std::move(body)) {}
   /// Puts `placements` on the axes of `mesh`; other axes of its root mesh replicate.
   /// std::invalid_argument for more placements than axes, an unknown axis, Partials of two kinds,
   /// or an order that does not name the cutting axes.
@@ -65,14 +51,11 @@ class WEFT_API Sharding {
 
   /// The placements and orders as a value without a mesh. Requires a sharding that is not empty.
   const Pattern& pattern() const;
-  const ShardingBody* body() const { return body_; }
+  const ShardingBody* body() const { return body_.get(); }
 
  private:
-  void retain() const;
-  void release();
-
-  const ShardingBody* body_ = nullptr;
-  bool counted_ = false;
+  /// Counts handles with explicit sizes only; the others refer to what the mesh keeps.
+  std::shared_ptr<const ShardingBody> body_;
 };
 
 /// "mesh(dp=2, tp=2)[S(0), R]", with the order of the cuts where it differs from mesh order.

@@ -54,6 +54,7 @@ WEFT_API void reset_peak_memory(DeviceKind kind = DeviceKind::cpu);
 WEFT_API void release_cached_memory();
 
 class Heap;
+class DiskMemory;
 
 /// A block of memory on one device, shared by the tensors that view it. An unbound one has a size
 /// but no memory until `bind`.
@@ -83,6 +84,9 @@ class WEFT_API Storage final : public RefCounted {
   bool is_bound() const { return data_ != nullptr; }
   /// True for a block made by `unbound`: its memory may go before its last handle.
   bool is_bindable() const;
+  /// The arrays on disk that the block stands for; null for any other block.
+  std::shared_ptr<DiskMemory> on_disk() const;
+  void stand_for(const std::shared_ptr<DiskMemory>& arrays) { extra_->on_disk = arrays; }
   /// False for wrapped memory, which its owner may access.
   bool is_own() const { return heap_ != nullptr; }
 
@@ -114,10 +118,12 @@ class WEFT_API Storage final : public RefCounted {
   static void destroy(Storage* storage);
 
  private:
-  /// Fields that few blocks need: the name of an unbound one, the release of a wrapped one.
+  /// Fields that few blocks need: the name of an unbound one and the arrays that it stands for, the
+  /// release of a wrapped one.
   struct Extra {
     std::string name;
     std::function<void()> release;
+    std::weak_ptr<DiskMemory> on_disk = {};
   };
   Storage(void* data, size_t bytes, Device device) : data_(data), bytes_(bytes), device_(device) {}
   ~Storage() = default;

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "mesh/plan.h"
-#include "src/device/cuda/streams.h"
+#include "src/device/cuda/runtime.h"
 #include "weft/context.h"
 #include "weft/extend/ref.h"
 #include "weft/extend/tape.h"

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "src/device/cuda/runtime.h"
-#include "src/device/cuda/streams.h"
 
 namespace weft {
 
@@ -84,7 +83,7 @@ StreamTimes::Mark StreamTimes::mark(const Stream& stream) {
 }
 
 size_t StreamTimes::add(const Mark& begin, StreamWork work, std::string name) {
-  kept_.push_back({begin, mark(begin.stream), work, std::move(name), ticks_now()});
+  kept_.push_back({begin, mark(begin.stream), work, std::move(name), steady_nanoseconds()});
   return kept_.size() - 1;
 }
 

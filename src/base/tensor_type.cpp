@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <ostream>
 
 #include "weft/block.h"
@@ -140,13 +141,20 @@ Placement::Placement(Shard shard) : kind_(Kind::shard), dim_(static_cast<int8_t>
       fail("placement: a size of Shard(", shard.dim, ") must be at least 0, got ", size);
     }
   }
-  if (!shard.sizes.empty()) {
-    sizes_ = std::make_shared<const std::vector<int64_t>>(std::move(shard.sizes));
-  }
+  const size_t count = shard.sizes.size();
+  if (count == 0) return;
+  shard.sizes.resize(2 * count + 1, 0);
+  std::partial_sum(shard.sizes.begin(), shard.sizes.begin() + static_cast<ptrdiff_t>(count),
+                   shard.sizes.begin() + static_cast<ptrdiff_t>(count) + 1);
+  sizes_ = std::make_shared<const std::vector<int64_t>>(std::move(shard.sizes));
 }
 
 std::span<const int64_t> Placement::sizes() const {
-  return sizes_ ? std::span<const int64_t>(*sizes_) : std::span<const int64_t>();
+  return sizes_ ? std::span(*sizes_).first(sizes_->size() / 2) : std::span<const int64_t>();
+}
+
+std::span<const int64_t> Placement::begins() const {
+  return sizes_ ? std::span(*sizes_).subspan(sizes_->size() / 2) : std::span<const int64_t>();
 }
 
 bool Placement::has_equal_sizes(const Placement& other) const {

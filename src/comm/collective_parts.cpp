@@ -7,7 +7,6 @@
 #include "src/comm/reduce.h"
 #include "src/comm/signature.h"
 #include "src/device/cuda/runtime.h"
-#include "src/device/cuda/streams.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
 

@@ -8,7 +8,6 @@
 #include "src/comm/collective_parts.h"
 #include "src/comm/reduce.h"
 #include "weft/error.h"
-#include "weft/extend/told_by_first.h"
 
 namespace weft {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "src/base/numeric.h"
-#include "src/device/cuda/streams.h"
+#include "src/device/cuda/runtime.h"
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/math/reducers.h"
 #include "src/kernels/reduce/reduce.h"

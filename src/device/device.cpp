@@ -17,7 +17,6 @@
 
 #include "src/device/context_scope.h"
 #include "src/device/cuda/runtime.h"
-#include "src/device/cuda/streams.h"
 #include "weft/error.h"
 #include "weft/stream.h"
 

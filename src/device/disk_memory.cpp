@@ -14,14 +14,13 @@
 #include <deque>
 #include <fstream>
 #include <map>
-#include <mutex>
 #include <span>
-#include <unordered_map>
+#include <string_view>
 #include <utility>
 
 #include "src/device/disk_queue.h"
 #include "weft/error.h"
-#include "weft/extend/descriptor.h"
+#include "weft/extend/file.h"
 #include "weft/extend/hash.h"
 #include "weft/warnings.h"
 
@@ -44,11 +43,16 @@ static int64_t available_bytes() {
   return group >> most ? std::min(available, most) : available;
 }
 
-static void warn_of_cache(const std::string& directory, int reason) {
-  static std::atomic<bool> warned = false;
+/// Warns once in a process of each cause, which `warned` counts.
+static void warn_of_cache(std::atomic<bool>& warned, const std::string& why) {
   if (warned.exchange(true)) return;
-  warn("offload: ", directory, " does not support O_DIRECT (", std::strerror(reason),
-       "), so that reads and writes pass through the page cache, which is slower");
+  warn("offload: ", why, ", so that reads and writes pass through the page cache, which is slower");
+}
+
+/// True if the environment variable WEFT_PLAIN_IO asks for no O_DIRECT.
+static bool is_plain_io() {
+  const char* asked = std::getenv("WEFT_PLAIN_IO");
+  return asked && std::string_view(asked) == "1";
 }
 
 /// The file of one rank in a directory: without a name, read and written by its process only.
@@ -59,7 +63,7 @@ class DiskFile : NotCopied {
     static thread_local std::map<std::string, std::weak_ptr<DiskFile>> files;
     std::weak_ptr<DiskFile>& known = files[directory];
     std::shared_ptr<DiskFile> file = known.lock();
-    if (!file) known = file = std::make_shared<DiskFile>(directory);
+    if (!file || !file->is_own()) known = file = std::make_shared<DiskFile>(directory);
     return file;
   }
 
@@ -72,14 +76,20 @@ class DiskFile : NotCopied {
       fail("offload: no file can be made in ", in_quotes(directory_), ": ", std::strerror(errno),
            ", expected a directory that can be written");
     }
+    static std::atomic<bool> warned = false;
     const bool is_plain = is_plain_io();
     if (!is_plain) direct_ = opened_descriptor(path, O_RDWR | O_DIRECT);
     const int reason = errno;
     ::unlink(path.c_str());
-    // The queue warns where plain reads and writes are asked for.
-    if (direct_.get() < 0 && !is_plain) warn_of_cache(directory_, reason);
-    queue_ = make_disk_queue();
+    if (is_plain) warn_of_cache(warned, "WEFT_PLAIN_IO is set");
+    if (direct_.get() < 0 && !is_plain) warn_of_refusal(reason);
   }
+  ~DiskFile() {
+    // Waits for threads, which a child of fork does not have.
+    if (!is_own()) static_cast<void>(queue_.release());
+  }
+  /// False in a child of fork.
+  bool is_own() const { return ::getpid() == process_; }
 
   /// Reserves so many bytes at the end, and returns the first of them; std::runtime_error where the
   /// file system has too little space.
@@ -101,7 +111,7 @@ class DiskFile : NotCopied {
 
   /// Gives the space back.
   void release(int64_t offset, int64_t bytes) noexcept {
-    if (bytes == 0) return;
+    if (bytes == 0 || !is_own()) return;
     reserved_bytes -= bytes;
     [[maybe_unused]] const int ignored =
         ::fallocate(buffered(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, bytes);
@@ -116,7 +126,7 @@ class DiskFile : NotCopied {
 
   /// Performs a request that the file system refused past the page cache again, through it.
   void repeat(DiskRequest& request) {
-    if (!std::exchange(refused_, true)) warn_of_cache(directory_, request.error);
+    if (!std::exchange(refused_, true)) warn_of_refusal(request.error);
     request.file = buffered();
     request.moved = 0;
     request.error = 0;
@@ -126,26 +136,21 @@ class DiskFile : NotCopied {
   }
 
  private:
+  void warn_of_refusal(int reason) const {
+    static std::atomic<bool> warned = false;
+    warn_of_cache(warned,
+                  concat(directory_, " does not support O_DIRECT (", std::strerror(reason), ')'));
+  }
+
   std::string directory_;
+  const pid_t process_ = ::getpid();
   OwnedDescriptor buffered_, direct_;
   /// Requests past the page cache fail.
   bool refused_ = false;
   int64_t end_ = 0;
   /// Last: it uses the descriptors.
-  std::unique_ptr<DiskQueue> queue_;
+  std::unique_ptr<DiskQueue> queue_ = std::make_unique<DiskQueue>();
 };
-
-/// The arrays on disk of all ranks, by the block that stands for them.
-struct DiskMemories {
-  std::mutex mutex;
-  std::unordered_map<const Storage*, std::weak_ptr<DiskMemory>> all;
-};
-
-static DiskMemories& disk_memories() {
-  // Never destroyed: arrays may end after it otherwise.
-  static auto* memories = new DiskMemories;
-  return *memories;
-}
 
 static int64_t aligned(int64_t bytes) { return DiskMemory::next(bytes); }
 
@@ -156,16 +161,8 @@ std::shared_ptr<DiskMemory> DiskMemory::make(const std::string& directory,
                                              std::vector<Array> arrays, DiskPath path) {
   std::shared_ptr<DiskMemory> memory(
       new DiskMemory(DiskFile::in(directory), std::move(arrays), path));
-  const std::lock_guard lock(disk_memories().mutex);
-  disk_memories().all[memory->storage_.get()] = memory;
+  memory->storage_->stand_for(memory);
   return memory;
-}
-
-std::shared_ptr<DiskMemory> DiskMemory::behind(const Storage& storage) {
-  if (!storage.is_bindable()) return {};
-  const std::lock_guard lock(disk_memories().mutex);
-  const auto found = disk_memories().all.find(&storage);
-  return found == disk_memories().all.end() ? nullptr : found->second.lock();
 }
 
 DiskMemory::DiskMemory(std::shared_ptr<DiskFile> file, std::vector<Array> arrays, DiskPath path)
@@ -190,13 +187,7 @@ DiskMemory::DiskMemory(std::shared_ptr<DiskFile> file, std::vector<Array> arrays
   }
 }
 
-DiskMemory::~DiskMemory() {
-  {
-    const std::lock_guard lock(disk_memories().mutex);
-    disk_memories().all.erase(storage_.get());
-  }
-  file_->release(start_, bytes_);
-}
+DiskMemory::~DiskMemory() { file_->release(start_, bytes_); }
 
 void DiskMemory::clear() { std::fill(blocks_.begin(), blocks_.end(), Block()); }
 

@@ -5,6 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <thread>
+#include <vector>
+
+#include "weft/export.h"
 
 namespace weft {
 
@@ -20,34 +24,28 @@ struct DiskRequest {
   /// The errno of the system's refusal.
   int error = 0;
   bool done = false;
-
-  /// Takes the result of a system call, negative for an error; returns true if all is done.
-  bool took(int64_t result);
-};
-
-/// Performs requests while the caller continues. Any thread may call it.
-class DiskQueue {
- public:
-  virtual ~DiskQueue() = default;
-  virtual void start(DiskRequest& request) = 0;
-  /// Returns when the request is done.
-  virtual void wait(DiskRequest& request) = 0;
 };
 
 /// Requests fail with ETIMEDOUT when none has ended for so long, as collectives do.
 inline constexpr std::chrono::milliseconds kDiskTimeout = std::chrono::minutes(10);
 
-/// True if the environment variable WEFT_PLAIN_IO asks for plain reads and writes: neither io_uring
-/// nor O_DIRECT.
-bool is_plain_io();
+/// Performs requests on threads while the caller continues. Any thread may call it. All requests
+/// fail after one has failed with ETIMEDOUT.
+class DiskQueue : NotCopied {
+ public:
+  explicit DiskQueue(std::chrono::milliseconds timeout = kDiskTimeout);
+  ~DiskQueue();
+  void start(DiskRequest& request);
+  /// Returns when the request is done.
+  void wait(DiskRequest& request);
 
-/// A queue by io_uring, or null with `reason` an errno where the system refuses. All requests fail
-/// after one has failed with ETIMEDOUT.
-std::unique_ptr<DiskQueue> make_uring_queue(int& reason,
-                                            std::chrono::milliseconds timeout = kDiskTimeout);
-/// A queue by plain reads and writes on a thread.
-std::unique_ptr<DiskQueue> make_thread_queue();
-/// The first of them that the system allows; warns once in a process where it is the second.
-std::unique_ptr<DiskQueue> make_disk_queue();
+ private:
+  struct State;
+
+  const std::chrono::milliseconds timeout_;
+  /// Shared with the threads, which outlive the queue where the system does not answer.
+  std::shared_ptr<State> state_;
+  std::vector<std::jthread> threads_;
+};
 
 }  // namespace weft

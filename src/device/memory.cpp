@@ -314,6 +314,10 @@ void Storage::destroy(Storage* storage) {
 
 bool Storage::is_bindable() const { return !heap_ && extra_ && !extra_->name.empty(); }
 
+std::shared_ptr<DiskMemory> Storage::on_disk() const {
+  return extra_ ? extra_->on_disk.lock() : nullptr;
+}
+
 void Storage::bind(void* data) {
   if (!is_bindable()) fail("storage: the block is bound already, expected an unbound one");
   data_ = data || bytes_ ? data : no_bytes;

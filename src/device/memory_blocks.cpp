@@ -8,7 +8,6 @@
 #include <cstdlib>
 
 #include "src/device/cuda/runtime.h"
-#include "src/device/cuda/streams.h"
 #include "src/device/shared_memory.h"
 #include "weft/context.h"
 #include "weft/error.h"

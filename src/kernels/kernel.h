@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "src/device/cuda/streams.h"
+#include "src/device/cuda/runtime.h"
 #include "weft/block.h"
 
 namespace weft {

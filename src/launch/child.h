@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "weft/export.h"
-#include "weft/extend/descriptor.h"
+#include "weft/extend/file.h"
 
 namespace weft {
 

@@ -28,8 +28,8 @@
 #include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/error.h"
-#include "weft/extend/descriptor.h"
 #include "weft/extend/end_on_thread.h"
+#include "weft/extend/file.h"
 #include "weft/ranks.h"
 #include "weft/storage.h"
 

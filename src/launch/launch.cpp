@@ -16,7 +16,7 @@
 #include "src/launch/child.h"
 #include "src/launch/rank.h"
 #include "weft/error.h"
-#include "weft/extend/descriptor.h"
+#include "weft/extend/file.h"
 #include "weft/ranks.h"
 
 namespace weft {

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "weft/export.h"
-#include "weft/extend/descriptor.h"
+#include "weft/extend/file.h"
 
 namespace weft {
 

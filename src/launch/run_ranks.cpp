@@ -8,8 +8,8 @@
 #include "src/device/context_scope.h"
 #include "src/launch/run_ranks.h"
 #include "weft/communicator.h"
-#include "weft/extend/descriptor.h"
 #include "weft/extend/end_on_thread.h"
+#include "weft/extend/file.h"
 
 #ifdef WEFT_WITH_OPENMP
 #include <omp.h>

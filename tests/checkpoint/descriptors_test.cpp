@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program that has no stdin, stdout and stderr uses the library.
-#include "weft/extend/descriptor.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/device/cuda/runtime.h"
-#include "src/device/cuda/streams.h"
 #include "src/kernels/copy/copy.h"
 #include "tests/cuda/device.h"
 #include "tests/support/scratch.h"

@@ -3,13 +3,10 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstddef>
 #include <filesystem>
 #include <numeric>
@@ -135,68 +132,6 @@ TEST(DiskMemory, TakesWholeBlocksOnly) {
   EXPECT_EQ(read_all(memory, 5, kSizes[5]), pattern(kSizes[5], 4));
 }
 
-/// Makes a system call fail from now on, in a child.
-static bool refuse_call(uint32_t call) {
-  sock_filter refuse[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog program{static_cast<unsigned short>(std::size(refuse)), refuse};
-  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-}
-
-/// Runs in a child, in which io_uring_setup fails.
-static int read_without_uring(const Scratch& scratch) {
-  if (!refuse_call(SYS_io_uring_setup)) return 11;
-  const CollectedWarnings warnings;
-  const auto first = made(scratch.root());
-  const auto other = made(std::filesystem::temp_directory_path().string());
-  write_all(first, 5, pattern(kSizes[5], 2));
-  write_all(other, 5, pattern(kSizes[5], 3));
-  if (read_all(first, 5, kSizes[5]) != pattern(kSizes[5], 2)) return 12;
-  if (read_all(other, 5, kSizes[5]) != pattern(kSizes[5], 3)) return 13;
-  int of_uring = 0;
-  for (const std::string& sentence : warnings.sentences()) {
-    of_uring += sentence.find("io_uring is not available") != std::string::npos;
-  }
-  return of_uring == 1 ? 0 : 14;
-}
-
-/// Runs in a child, in which the ring exists but takes no requests.
-static int start_refused_requests(const Scratch& scratch) {
-  int reason = 0;
-  const auto queue = make_uring_queue(reason);
-  if (!queue) return 0;  // a system without io_uring
-  const int file = ::open(scratch.write("file", "some bytes").c_str(), O_RDWR | O_CLOEXEC);
-  if (!refuse_call(SYS_io_uring_enter)) return 11;
-  // More than the ring has entries.
-  Bytes bytes(10);
-  for (int i = 0; i < 100; ++i) {
-    DiskRequest request{file, false, 0, bytes.data(), 10};
-    queue->start(request);
-    queue->wait(request);
-    if (request.error != EPERM) return 12;
-  }
-  return 0;
-}
-
-/// Runs in a child, in which the system takes requests but refuses to wait for them.
-static int wait_without_the_system(const Scratch& scratch) {
-  int reason = 0;
-  const auto queue = make_uring_queue(reason);
-  if (!queue) return 0;  // a system without io_uring
-  const int file = ::open(scratch.write("file", "some bytes").c_str(), O_RDWR | O_CLOEXEC);
-  Bytes bytes(10);
-  DiskRequest request{file, false, 0, bytes.data(), 10};
-  queue->start(request);
-  if (!refuse_call(SYS_io_uring_enter)) return 11;
-  queue->wait(request);
-  return request.error == 0 && bytes[0] == std::byte{'s'} ? 0 : 12;
-}
-
 /// Expects that `run` returns 0 in a child.
 static void expect_success(int (*run)(const Scratch& scratch)) {
   const Scratch scratch;
@@ -208,28 +143,41 @@ static void expect_success(int (*run)(const Scratch& scratch)) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-TEST(DiskMemory, IsReadByAThreadWhereUringIsRefused) { expect_success(read_without_uring); }
-
-TEST(DiskMemory, RequestsEndThatTheRingDoesNotTake) { expect_success(start_refused_requests); }
-
-TEST(DiskMemory, ResultsAreFoundWithoutTheSystem) { expect_success(wait_without_the_system); }
-
 TEST(DiskMemory, RequestsThatHangFailInTime) {
-  int reason = 0, ends[2];
-  const auto queue = make_uring_queue(reason, std::chrono::milliseconds(300));
-  if (!queue) GTEST_SKIP() << "a system without io_uring";
-  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-  Bytes bytes(10);
-  // Nobody writes into the pipe.
-  for (int i = 0; i < 2; ++i) {
-    DiskRequest request{ends[0], false, 0, bytes.data(), 10};
-    queue->start(request);
-    queue->wait(request);
-    EXPECT_EQ(request.error, ETIMEDOUT);
+  const Scratch scratch;
+  // No request ends in no time. The threads use the memory after that.
+  static auto* const bytes = new Bytes(size_t{64} << 20);
+  const int file = ::open(scratch.write("file", "").c_str(), O_RDWR | O_CLOEXEC);
+  {
+    DiskQueue queue(std::chrono::milliseconds(0));
+    for (int i = 0; i < 2; ++i) {
+      DiskRequest request{file, true, 0, bytes->data(), static_cast<int64_t>(bytes->size())};
+      queue.start(request);
+      queue.wait(request);
+      EXPECT_EQ(request.error, ETIMEDOUT);
+    }
   }
-  ::close(ends[0]);
-  ::close(ends[1]);
+  ::close(file);
 }
+
+/// Runs in a child, which inherits arrays and then makes its own.
+static int end_in_a_child(const Scratch& scratch) {
+  auto inherited = made(scratch.root());
+  write_all(inherited, 5, pattern(kSizes[5], 6));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto own = made(scratch.root());
+    write_all(own, 5, pattern(kSizes[5], 7));
+    const bool is_read = read_all(own, 5, kSizes[5]) == pattern(kSizes[5], 7);
+    inherited.reset();
+    ::_exit(is_read ? 0 : 15);
+  }
+  int status = 0;
+  if (::waitpid(child, &status, 0) != child || status != 0) return 16;
+  return read_all(inherited, 5, kSizes[5]) == pattern(kSizes[5], 6) ? 0 : 17;
+}
+
+TEST(DiskMemory, SurvivesAChildOfFork) { expect_success(end_in_a_child); }
 
 /// Runs in a child, whose environment asks for plain reads and writes.
 static int read_plainly(const Scratch& scratch) {
@@ -250,29 +198,25 @@ TEST(DiskMemory, IsReadPlainlyOnRequest) { expect_success(read_plainly); }
 
 TEST(DiskMemory, QueuesPerformManyRequests) {
   const Scratch scratch;
-  const std::string path = scratch.write("file", "");
-  int reason = 0;
-  for (auto& queue : {make_thread_queue(), make_uring_queue(reason)}) {
-    if (!queue) continue;  // a system without io_uring
-    const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-    Bytes bytes = pattern(200 * 1000, 1), found(bytes.size());
-    for (const bool writes : {true, false}) {
-      std::vector<DiskRequest> requests;
-      for (int64_t i = 0; i < 200; ++i) {
-        requests.push_back(
-            {file, writes, i * 1000, (writes ? bytes : found).data() + i * 1000, 1000});
-      }
-      for (DiskRequest& request : requests) queue->start(request);
-      for (DiskRequest& request : requests) queue->wait(request);
-      for (const DiskRequest& request : requests) EXPECT_EQ(request.error, 0);
+  const int file = ::open(scratch.write("file", "").c_str(), O_RDWR | O_CLOEXEC);
+  DiskQueue queue;
+  Bytes bytes = pattern(200 * 1000, 1), found(bytes.size());
+  for (const bool writes : {true, false}) {
+    std::vector<DiskRequest> requests;
+    for (int64_t i = 0; i < 200; ++i) {
+      requests.push_back(
+          {file, writes, i * 1000, (writes ? bytes : found).data() + i * 1000, 1000});
     }
-    EXPECT_EQ(found, bytes);
-    DiskRequest beyond{file, false, int64_t{1} << 30, found.data(), 10};
-    queue->start(beyond);
-    queue->wait(beyond);
-    EXPECT_EQ(beyond.error, EIO);
-    ::close(file);
+    for (DiskRequest& request : requests) queue.start(request);
+    for (DiskRequest& request : requests) queue.wait(request);
+    for (const DiskRequest& request : requests) EXPECT_EQ(request.error, 0);
   }
+  EXPECT_EQ(found, bytes);
+  DiskRequest beyond{file, false, int64_t{1} << 30, found.data(), 10};
+  queue.start(beyond);
+  queue.wait(beyond);
+  EXPECT_EQ(beyond.error, EIO);
+  ::close(file);
 }
 
 }  // namespace weft

@@ -27,6 +27,18 @@ TEST(Mesh, KnowsItsAxes) {
   EXPECT_EQ(text.str(), "mesh(dp=2, tp=3)");
 }
 
+TEST(Mesh, NamesTheGroupsOfItsAxes) {
+  const Communicator world = fake_world(5, 6);
+  const DeviceMesh mesh(world, {{"dp", 2}, {"tp", 3}});
+  MeshGrid& grid = mesh.body()->grid();
+  const auto name = [&](const Axes& axes) { return grid.group(axes).name(); };
+  EXPECT_EQ(name({1}), world.name() + "/tp");
+  EXPECT_EQ(name({1, 0}), world.name() + "/tp+dp");
+  EXPECT_EQ(name({0, 1}), world.name());
+  EXPECT_EQ(name({}), world.name() + "/self");
+  EXPECT_EQ(grid.group({}).size(), 1);
+}
+
 TEST(Mesh, RefusesWhatIsNoMesh) {
   Communicator world = fake_world(0, 4);
   auto mistake = [&](std::vector<MeshAxis> axes) {

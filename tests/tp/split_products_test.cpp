@@ -7,6 +7,7 @@
 #include "tests/support/scratch.h"
 #include "tests/tp/little_llama.h"
 #include "weft/autograd.h"
+#include "weft/extend/op_log.h"
 #include "weft/fsdp.h"
 #include "weft/layers.h"
 
@@ -224,18 +225,18 @@ TEST(SplitProducts, LogWhatTheyOverlap) {
   on_mesh({{"tp", 2}}, [](const DeviceMesh& mesh) {
     const Tensor x = leaf({2, 4, 6}, 1, mesh, {{"tp", Shard(1)}});
     const Tensor w = leaf({4, 6}, 2, mesh, {Shard(0)});
-    SplitMovementLog log;
+    OpLog log;
     const Tensor y = GatheredInput(x, {mesh["tp"], 2}).linear(w, {});
-    ASSERT_EQ(log.movements.size(), 1u);
+    ASSERT_EQ(log.splits.size(), 1u);
     const SplitMovement expected{.axes = "tp",
                                  .parts = 2,
                                  .bytes = 2 * 2 * 6 * 4,
                                  .operations = 2.0 * 8 * 2 * 6,
                                  .product_bytes = (2 * 6 + 8 * (2 + 6)) * 4};
-    EXPECT_EQ(log.movements[0], expected);
+    EXPECT_EQ(log.splits[0], expected);
     backward({y}, {numbers(y.shape(), 5, y.sharding())});
-    ASSERT_EQ(log.movements.size(), 2u);
-    EXPECT_EQ(log.movements[1], expected);
+    ASSERT_EQ(log.splits.size(), 2u);
+    EXPECT_EQ(log.splits[1], expected);
   });
 }
 
@@ -243,13 +244,13 @@ TEST(SplitProducts, LogTheBytesOfUnevenParts) {
   on_mesh({{"tp", 2}}, [](const DeviceMesh& mesh) {
     const Tensor x = leaf({2, 5, 6}, 1, mesh, {{"tp", Shard(1)}});
     const Tensor w = leaf({4, 6}, 2, mesh, {Shard(0)});
-    SplitMovementLog log;
+    OpLog log;
     const Tensor y = GatheredInput(x, {mesh["tp"], 2}).linear(w, {});
     backward({y}, {numbers(y.shape(), 5, y.sharding())});
-    ASSERT_EQ(log.movements.size(), 2u);
+    ASSERT_EQ(log.splits.size(), 2u);
     const int64_t own = mesh.rank() == 0 ? 3 : 2, row = 2 * 6 * 4;
-    EXPECT_EQ(log.movements[0].bytes, (5 - own) * row);
-    EXPECT_EQ(log.movements[1].bytes, own * row);
+    EXPECT_EQ(log.splits[0].bytes, (5 - own) * row);
+    EXPECT_EQ(log.splits[1].bytes, own * row);
   });
 }
 

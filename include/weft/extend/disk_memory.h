@@ -46,8 +46,6 @@ class WEFT_API DiskMemory : public std::enable_shared_from_this<DiskMemory>, Not
   /// too little space.
   static std::shared_ptr<DiskMemory> make(const std::string& directory, std::vector<Array> arrays,
                                           DiskPath path = DiskPath::direct);
-  /// The arrays whose block `storage` is; null for any other storage.
-  static std::shared_ptr<DiskMemory> behind(const Storage& storage);
   ~DiskMemory();
 
   /// An unbound block that stands for all arrays: layouts and versions without memory.

@@ -34,6 +34,18 @@ struct Movement {
   std::vector<MovementStep> steps = {};
 };
 
+/// One of these movements, in parts that overlap with a product (`SplitProducts`).
+struct SplitMovement {
+  std::string axes;
+  int parts = 1;
+  /// Received by this rank, in all parts.
+  int64_t bytes = 0;
+  /// Of the product: multiplications and additions, counted separately; bytes read and written.
+  double operations = 0;
+  int64_t product_bytes = 0;
+  bool operator==(const SplitMovement&) const = default;
+};
+
 /// The work of all calls of one op on tensors of one dtype, on this rank.
 struct OpWork {
   std::string op;
@@ -55,6 +67,7 @@ class WEFT_API OpLog : NotCopied {
   ~OpLog();
 
   std::vector<Movement> movements;
+  std::vector<SplitMovement> splits;
   std::vector<OpWork> work;
 };
 

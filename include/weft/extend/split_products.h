@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "weft/export.h"
 #include "weft/mesh.h"
@@ -49,27 +46,5 @@ class WEFT_API GatheredInput : NotCopied {
 /// and scattered along `dim`, which is not the last.
 WEFT_API Tensor linear_reduce_scatter(const Tensor& x, const Tensor& weight, const Tensor& bias,
                                       int dim, const SplitProducts& split);
-
-/// A movement in parts, which overlaps with a product.
-struct SplitMovement {
-  std::string axes;
-  int parts = 1;
-  /// Received by this rank, in all parts.
-  int64_t bytes = 0;
-  /// Of the product: multiplications and additions, counted separately; bytes read and written.
-  double operations = 0;
-  int64_t product_bytes = 0;
-  bool operator==(const SplitMovement&) const = default;
-};
-
-/// Records the movements in parts of the calling rank while it exists. At most one per rank at a
-/// time.
-class WEFT_API SplitMovementLog : NotCopied {
- public:
-  SplitMovementLog();
-  ~SplitMovementLog();
-
-  std::vector<SplitMovement> movements;
-};
 
 }  // namespace weft

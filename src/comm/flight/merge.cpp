@@ -6,7 +6,6 @@
 #include "weft/error.h"
 #include "weft/extend/file.h"
 #include "weft/extend/flight.h"
-#include "weft/extend/json.h"
 
 namespace weft {
 

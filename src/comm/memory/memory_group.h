@@ -10,7 +10,7 @@
 
 #include "src/comm/signature.h"
 #include "src/comm/world.h"
-#include "src/device/cuda/streams.h"
+#include "src/device/cuda/runtime.h"
 #include "weft/device.h"
 #include "weft/dtype.h"
 #include "weft/export.h"

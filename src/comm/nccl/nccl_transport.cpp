@@ -17,7 +17,6 @@
 #include "src/comm/nccl/calls.h"
 #include "src/comm/nccl/program.h"
 #include "src/device/cuda/runtime.h"
-#include "src/device/cuda/streams.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/graph.h"

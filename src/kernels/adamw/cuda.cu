@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/adamw/adamw.h"
 
-#include "src/device/cuda/streams.h"
+#include "src/device/cuda/runtime.h"
 #include "src/device/kernel/elements.h"
 #include "src/device/kernel/launch.h"
 #include "weft/error.h"

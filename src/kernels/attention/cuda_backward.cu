@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "src/device/cuda/streams.h"
+#include "src/device/cuda/runtime.h"
 #include "src/kernels/attention/call.h"
 #include "src/kernels/attention/cuda_rule.h"
 #include "weft/context.h"

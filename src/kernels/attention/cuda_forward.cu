@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <limits>
 
-#include "src/device/cuda/streams.h"
+#include "src/device/cuda/runtime.h"
 #include "src/kernels/attention/call.h"
 #include "src/kernels/attention/cuda_rule.h"
 

@@ -11,7 +11,7 @@
 
 #include "src/base/loaded_library.h"
 #include "src/device/cuda/checked.h"
-#include "src/device/cuda/streams.h"
+#include "src/device/cuda/runtime.h"
 #include "src/kernels/attention/call.h"
 #include "weft/context.h"
 #include "weft/error.h"

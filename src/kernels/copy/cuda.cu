@@ -2,7 +2,6 @@
 #include "src/kernels/copy/copy.h"
 
 #include "src/device/cuda/runtime.h"
-#include "src/device/cuda/streams.h"
 #include "src/device/kernel/elements.h"
 #include "src/device/kernel/launch.h"
 #include "src/kernels/iteration/iteration.h"

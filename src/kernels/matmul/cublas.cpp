@@ -6,7 +6,7 @@
 
 #include "src/base/loaded_library.h"
 #include "src/device/cuda/checked.h"
-#include "src/device/cuda/streams.h"
+#include "src/device/cuda/runtime.h"
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/matmul/product.h"
 

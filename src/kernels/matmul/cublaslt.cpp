@@ -9,7 +9,7 @@
 
 #include "src/base/loaded_library.h"
 #include "src/device/cuda/checked.h"
-#include "src/device/cuda/streams.h"
+#include "src/device/cuda/runtime.h"
 #include "src/kernels/matmul/product.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/device/cuda/streams.h"
+#include "src/device/cuda/runtime.h"
 #include "src/device/kernel/elements.h"
 #include "src/device/kernel/launch.h"
 #include "src/kernels/math/reducers.h"

@@ -2,7 +2,7 @@
 // Compiled without contraction to FMA: the bits must be those of every other device.
 #include "src/kernels/random/random.h"
 
-#include "src/device/cuda/streams.h"
+#include "src/device/cuda/runtime.h"
 #include "src/device/kernel/elements.h"
 #include "src/device/kernel/launch.h"
 #include "src/kernels/math/philox.h"

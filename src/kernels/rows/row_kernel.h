@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "src/base/parallel.h"
-#include "src/device/cuda/streams.h"
+#include "src/device/cuda/runtime.h"
 #include "src/kernels/map/map.h"
 #include "src/kernels/rows/row_functors.h"
 #include "src/kernels/rows/rows.h"

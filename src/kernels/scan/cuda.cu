@@ -2,7 +2,7 @@
 #include "src/kernels/scan/scan.h"
 
 #include "src/base/numeric.h"
-#include "src/device/cuda/streams.h"
+#include "src/device/cuda/runtime.h"
 #include "src/device/kernel/launch.h"
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/math/reducers.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "src/device/cuda/streams.h"
+#include "src/device/cuda/runtime.h"
 #include "src/device/kernel/launch.h"
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/rows/rows.h"
