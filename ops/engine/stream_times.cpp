@@ -83,7 +83,7 @@ StreamTimes::Mark StreamTimes::mark(const Stream& stream) {
 }
 
 size_t StreamTimes::add(const Mark& begin, StreamWork work, std::string name) {
-  kept_.push_back({begin, mark(begin.stream), work, std::move(name), steady_nanoseconds()});
+  kept_.push_back({begin, mark(begin.stream), work, std::move(name), ticks_now()});
   return kept_.size() - 1;
 }
 

@@ -48,7 +48,7 @@ void TraceRecorder::name_module(const void* module, const std::string& path) {
 }
 
 void TraceRecorder::add_module(const void* module, int64_t begin, std::span<const Tensor> inputs) {
-  const int64_t end = steady_nanoseconds();
+  const int64_t end = ticks_now();
   const auto name = of_module_.find(module);
   if (name == of_module_.end() || !has_room()) return;
   timed_.push_back({begin, end, name->second, true, false, -1, described(nullptr, inputs)});
@@ -58,14 +58,14 @@ void TraceRecorder::add_module(const void* module, int64_t begin, std::span<cons
 
 void TraceRecorder::add_op(const OpBody& op, int64_t begin, int64_t bytes,
                            std::span<const Tensor> operands) {
-  const int64_t end = steady_nanoseconds();
+  const int64_t end = ticks_now();
   if (!has_room()) return;
   timed_.push_back({begin, end, kept(op.spec.name), false, is_in_backward(), bytes,
                     described(Context::current().scope, operands)});
 }
 
 void TraceRecorder::add_span(const char* name, int64_t begin, int64_t number) {
-  const int64_t end = steady_nanoseconds();
+  const int64_t end = ticks_now();
   if (!has_room()) return;
   timed_.push_back({begin, end, kept(name), true, false, number});
 }
@@ -137,7 +137,7 @@ struct TraceSpan::OnStream {
 TraceSpan::TraceSpan(const char* name, int64_t number, Device device, Time time)
     : recorder_(Engine::current().trace), name_(name), number_(number), begin_(0), time_(time) {
   if (recorder_) {
-    begin_ = steady_nanoseconds();
+    begin_ = ticks_now();
     if (device.kind == DeviceKind::cuda) {
       const StreamTimes::Mark begin = recorder_->mark(current_stream(device));
       if (begin.time) on_stream_ = std::make_unique<OnStream>(OnStream{begin});
@@ -168,7 +168,7 @@ void ModuleTrace::set_name(const void* module, const std::string& path) {
 }
 
 ModuleTrace::ModuleTrace(const void* module, std::span<const Tensor> inputs)
-    : module_(module), inputs_(inputs), begin_(steady_nanoseconds()) {}
+    : module_(module), inputs_(inputs), begin_(ticks_now()) {}
 
 ModuleTrace::~ModuleTrace() {
   if (TraceRecorder* trace = Engine::current().trace) trace->add_module(module_, begin_, inputs_);
@@ -202,9 +202,10 @@ void TraceScope::note(const std::string& name, double value) {
   notes_ += concat(',', json_quoted(name), ':', value);
 }
 
-static void write_timed(const TraceRecorder& recorder, TraceEvents& events) {
+static void write_timed(const TraceRecorder& recorder, const TickScale& scale, int64_t to_wall,
+                        TraceEvents& events) {
   for (const TraceRecorder::Event& event : recorder.timed()) {
-    const TraceTimes times{event.begin, event.end};
+    const TraceTimes times{scale.steady(event.begin) + to_wall, scale.steady(event.end) + to_wall};
     const std::string& name = *event.name;
     if (event.is_span) {
       const bool is_numbered = event.number >= 0;
@@ -218,24 +219,27 @@ static void write_timed(const TraceRecorder& recorder, TraceEvents& events) {
   }
 }
 
-static void write_memory(const TraceRecorder& recorder, TraceEvents& events) {
+static void write_memory(const TraceRecorder& recorder, const TickScale& scale, int64_t to_wall,
+                         TraceEvents& events) {
   for (const TraceRecorder::MemorySample& sample : recorder.memory()) {
-    events.add_counter("memory", sample.time,
+    events.add_counter("memory", scale.steady(sample.time) + to_wall,
                        concat("\"cpu\":", sample.cpu, ",\"cuda\":", sample.cuda));
   }
 }
 
-static void write_collectives(const TraceRecorder& recorder, TraceEvents& events) {
+static void write_collectives(const TraceRecorder& recorder, const TickScale& scale,
+                              int64_t to_wall, TraceEvents& events) {
   std::vector<TraceCollective> all;
   for (const FlightCopy& one : recorder.collectives()) {
+    const int64_t posted = scale.steady(one.posted);
     all.push_back({.kind = std::string(name_of(one.call.kind)),
                    .communicator = one.communicator.data(),
                    .words = one.in_words(),
                    .state = std::string(name_of(one.state)),
                    .sequence = one.sequence,
                    .bytes = one.bytes,
-                   .times = {one.posted, one.ended},
-                   .waited = one.started ? one.started - one.posted : -1});
+                   .times = {posted + to_wall, scale.steady(one.ended) + to_wall},
+                   .waited = one.started ? scale.steady(one.started) - posted : -1});
   }
   events.add_collectives(kFirstCollectivesLane, all);
 }
@@ -246,35 +250,37 @@ static std::string name_of_stream(const StreamStretch& stretch) {
   return concat("cuda:", stretch.device, ' ', kNames[stretch.role]);
 }
 
-static void write_stretches(const TraceRecorder& recorder, TraceEvents& events) {
+static void write_stretches(const TraceRecorder& recorder, int64_t to_wall, TraceEvents& events) {
   std::set<int> named;
   for (const StreamStretch& stretch : recorder.streams().stretches()) {
     static constexpr const char* kCategories[] = {"gpu,span", "gpu,wait", "gpu,collective"};
     const int lane = kFirstStreamLane + stretch.device * (kStreamRoles + 1) + stretch.role;
     if (named.insert(lane).second) events.name_lane(lane, name_of_stream(stretch));
     events.add(lane, kCategories[static_cast<size_t>(stretch.work)], stretch.name,
-               {stretch.begin, stretch.end}, "");
+               {stretch.begin + to_wall, stretch.end + to_wall}, "");
   }
 }
 
-/// `origin`: the rank's time from which the times in the file count.
-static std::string rank_part(const TraceRecorder& recorder, int rank, int64_t origin) {
+/// `origin`: wall time in nanoseconds from which the times in the file count.
+static std::string rank_part(const TraceRecorder& recorder, int rank, const TickScale& scale,
+                             int64_t origin) {
   TraceEvents events(rank, origin);
   const int64_t dropped = recorder.dropped();
   events.name_process(dropped ? concat(dropped, " later events dropped") : "");
   events.name_lane(kOpsLane, "ops");
-  write_timed(recorder, events);
-  write_memory(recorder, events);
-  write_collectives(recorder, events);
-  write_stretches(recorder, events);
+  const int64_t to_wall = scale.anchor_wall() - scale.anchor_steady();
+  write_timed(recorder, scale, to_wall, events);
+  write_memory(recorder, scale, to_wall, events);
+  write_collectives(recorder, scale, to_wall, events);
+  write_stretches(recorder, to_wall, events);
   return events.text();
 }
 
-/// The first time of all that is recorded; `now` where nothing is.
-static int64_t first_time(const TraceRecorder& recorder, int64_t now) {
-  for (const auto& event : recorder.timed()) now = std::min(now, event.begin);
-  for (const auto& one : recorder.collectives()) now = std::min(now, one.posted);
-  return now;
+static int64_t first_time(const TraceRecorder& recorder, const TickScale& scale) {
+  int64_t first = scale.anchor_steady();
+  for (const auto& event : recorder.timed()) first = std::min(first, scale.steady(event.begin));
+  for (const auto& one : recorder.collectives()) first = std::min(first, scale.steady(one.posted));
+  return first + scale.anchor_wall() - scale.anchor_steady();
 }
 
 namespace {
@@ -331,11 +337,9 @@ class TraceFile {
 
 void TraceScope::write(const Communicator& world, const std::string& path) {
   detach(recorder_.get());
-  const Moment now = Moment::now();
-  const int64_t to_wall = now.wall - now.steady;
-  const int64_t first = first_time(*recorder_, now.steady) + to_wall;
-  const int64_t origin = world.all_reduce_number(first, ReduceOp::min);
-  std::string part = rank_part(*recorder_, world.rank(), origin - to_wall);
+  const TickScale scale = TickScale::measured();
+  const int64_t origin = world.all_reduce_number(first_time(*recorder_, scale), ReduceOp::min);
+  std::string part = rank_part(*recorder_, world.rank(), scale, origin);
   PartHead head{static_cast<int64_t>(part.size()), recorder_->dropped()};
   if (world.rank() != 0) {
     world.send(&head, 2, i64, 0).wait();

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "ops/engine/binding.h"
-#include "src/base/clock.h"
+#include "src/base/ticks.h"
 #include "src/comm/flight/record.h"
 #include "src/device/kernel/ranges.h"
 #include "weft/export.h"
@@ -35,7 +35,7 @@ struct StreamStretch {
   StreamWork work;
   std::string name;
   int64_t begin, end;
-  /// The host's time when it queued the end.
+  /// Time at which the host queued its end, in ticks.
   int64_t queued;
 };
 
@@ -99,7 +99,7 @@ class StreamTimes {
   std::vector<Kept> kept_;
 };
 
-/// The events that a trace keeps of one rank. Times are nanoseconds of the steady clock.
+/// The events that a trace keeps of one rank. Times are ticks.
 class TraceRecorder final : public FlightListener {
  public:
   /// An op call, or a span.
@@ -169,7 +169,7 @@ class TracedCall : NotCopied {
       : recorder_(recorder), op_(op), operands_(operands) {
     cuda::begin_range(op.spec.name.c_str());
     if (recorder_) [[unlikely]]
-      begin_ = steady_nanoseconds();
+      begin_ = ticks_now();
   }
   ~TracedCall() {
     cuda::end_range();

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ops/engine/trace_recorder.h"
-#include "src/base/clock.h"
+#include "src/base/ticks.h"
 #include "tests/cuda/trained_llama.h"
 #include "tests/support/scratch.h"
 #include "weft/ranks.h"

@@ -54,7 +54,7 @@ FlightOperation FlightRecord::begin(std::string_view communicator, const Signatu
   to.number.store(0, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
   to.sequence.store(sequence, std::memory_order_relaxed);
-  to.posted.store(steady_nanoseconds(), std::memory_order_relaxed);
+  to.posted.store(ticks_now(), std::memory_order_relaxed);
   for (auto* time : {&to.started, &to.ended, &to.bytes}) time->store(0, std::memory_order_relaxed);
   to.state.store(static_cast<uint64_t>(FlightState::posted), std::memory_order_relaxed);
   store(to.call, &signature, sizeof signature);
@@ -112,9 +112,9 @@ std::vector<FlightCopy> FlightRecord::operations() const {
   return all;
 }
 
-static nlohmann::ordered_json in_json(const FlightCopy& operation) {
-  const auto time = [](int64_t moment) {
-    return moment ? nlohmann::ordered_json(moment) : nlohmann::ordered_json(nullptr);
+static nlohmann::ordered_json in_json(const FlightCopy& operation, const TickScale& scale) {
+  const auto time = [&](int64_t ticks) {
+    return ticks ? nlohmann::ordered_json(scale.steady(ticks)) : nlohmann::ordered_json(nullptr);
   };
   return {{"number", operation.number},         {"communicator", operation.communicator.data()},
           {"sequence", operation.sequence},     {"kind", name_of(operation.call.kind)},
@@ -125,17 +125,18 @@ static nlohmann::ordered_json in_json(const FlightCopy& operation) {
 
 std::string FlightRecord::json(std::string_view reason) const {
   const std::vector<FlightCopy> all = operations();
-  const Moment now = Moment::now();
+  const TickScale scale = TickScale::measured();
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
-  const nlohmann::ordered_json head{{"weft_flight", 1},
-                                    {"rank", rank_},
-                                    {"ranks", ranks_},
-                                    {"host", host.data()},
-                                    {"process", ::getpid()},
-                                    {"reason", reason},
-                                    {"clock", {{"steady", now.steady}, {"wall", now.wall}}},
-                                    {"forgotten", count() - all.size()}};
+  const nlohmann::ordered_json head{
+      {"weft_flight", 1},
+      {"rank", rank_},
+      {"ranks", ranks_},
+      {"host", host.data()},
+      {"process", ::getpid()},
+      {"reason", reason},
+      {"clock", {{"steady", scale.anchor_steady()}, {"wall", scale.anchor_wall()}}},
+      {"forgotten", count() - all.size()}};
   const auto dumped = [](const nlohmann::ordered_json& json) {
     return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   };
@@ -145,7 +146,7 @@ std::string FlightRecord::json(std::string_view reason) const {
   text += "\n\"operations\":[";
   for (size_t i = 0; i < all.size(); ++i) {
     text += i ? ",\n" : "\n";
-    text += dumped(in_json(all[i]));
+    text += dumped(in_json(all[i], scale));
   }
   return text + "\n]}\n";
 }

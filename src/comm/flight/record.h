@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/base/clock.h"
+#include "src/base/ticks.h"
 #include "src/comm/signature.h"
 #include "weft/export.h"
 #include "weft/stream.h"
@@ -19,7 +19,7 @@ namespace weft {
 enum class FlightState : uint8_t { posted, running, done, failed };
 std::string_view name_of(FlightState state);
 
-/// One recorded operation. Times are nanoseconds of the steady clock; 0: not yet.
+/// One recorded operation. Times are ticks; 0: not yet.
 struct FlightCopy {
   /// Counted over all operations of the rank, from 1.
   uint64_t number = 0;
@@ -111,7 +111,7 @@ class FlightOperation {
     auto& entry = record_->entry(number_);
     // Overwritten: kEntries newer operations have begun since.
     if (entry.number.load(std::memory_order_relaxed) != number_) return;
-    entry.started.store(steady_nanoseconds(), std::memory_order_relaxed);
+    entry.started.store(ticks_now(), std::memory_order_relaxed);
     entry.state.store(static_cast<uint64_t>(FlightState::running), std::memory_order_relaxed);
   }
   void received(int64_t bytes) { bytes_ += bytes; }
@@ -141,7 +141,7 @@ class FlightOperation {
     record_ = nullptr;
     auto& entry = record.entry(number_);
     if (entry.number.load(std::memory_order_relaxed) != number_) return;
-    entry.ended.store(steady_nanoseconds(), std::memory_order_relaxed);
+    entry.ended.store(ticks_now(), std::memory_order_relaxed);
     entry.bytes.store(bytes_, std::memory_order_relaxed);
     entry.state.store(static_cast<uint64_t>(state), std::memory_order_release);
     if (record.listener_) [[unlikely]]

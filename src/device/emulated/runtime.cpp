@@ -6,7 +6,7 @@
 #include <map>
 #include <mutex>
 
-#include "src/base/clock.h"
+#include "src/base/ticks.h"
 #include "src/device/emulated/device.h"
 #include "weft/error.h"
 
