@@ -25,11 +25,6 @@ static int spins_for(bool is_crowded) { return is_crowded ? 20 : 2000; }
 /// How long to wait for the text of a failure; a rank that dies while writing it leaves none.
 static constexpr std::chrono::milliseconds kLongestFailureWrite{500};
 
-std::string Members::in_words(int rank) const {
-  if (id == 0) return concat("rank ", rank);
-  return concat("rank ", rank, " (rank ", world_rank(rank), " of the world)");
-}
-
 World::World(int ranks, std::chrono::milliseconds deadline, int sharing,
              std::shared_ptr<WorldState> state, std::shared_ptr<RankState[]> rank_states)
     : ranks_(ranks),

@@ -17,19 +17,7 @@
 namespace weft {
 
 class MemoryGroup;
-
-/// The ranks of a group, as numbers of its world.
-struct Members {
-  /// Unique among the groups of a world; 0 is the world.
-  uint64_t id = 0;
-  std::vector<int> world_ranks = {};
-  std::string name = {};
-
-  int size() const { return static_cast<int>(world_ranks.size()); }
-  int world_rank(int rank) const { return world_ranks[static_cast<size_t>(rank)]; }
-  /// "rank 1", or "rank 1 (rank 5 of the world)" in a group other than the world.
-  std::string in_words(int rank) const;
-};
+struct Members;
 
 /// The number of cores that this process may use.
 int available_cores();
@@ -122,11 +110,8 @@ class World : NotCopied {
   virtual void on_stuck_reader(int) const {}
   /// Returns true when these world ranks see each other's memory, so that they can form a `group`.
   virtual bool shares_memory(std::span<const int>) const { return true; }
-  /// The group of these world ranks, each of which calls this. `key` is equal on all members and
-  /// counts repeated calls.
-  virtual std::shared_ptr<MemoryGroup> group(const std::vector<int64_t>& key,
-                                             const std::vector<int>& members,
-                                             const std::string& name) = 0;
+  /// The group of these ranks of this world, each of which calls this.
+  virtual std::shared_ptr<MemoryGroup> group(Members members) = 0;
 
  protected:
   /// `state` and `rank_states` are in memory that all ranks see. Waiting ranks spin for as long as

@@ -221,11 +221,14 @@ static void let_the_cause_end_first() {
 }
 
 /// Makes the processes of this host see each other's memory; `here`: their ranks.
-static std::shared_ptr<ProcessWorld> join_host(Connection& made, const HostMembers& members,
+static std::shared_ptr<ProcessWorld> join_host(Connection& made, const std::string& job,
                                                const Launched& launched, std::vector<int> here,
                                                const RunOptions& options) {
+  const auto index = std::find(here.begin(), here.end(), launched.rank) - here.begin();
+  const HostMembers members{job, static_cast<int>(index), static_cast<int>(here.size()),
+                            build_in_words()};
   HostMemory memory = meet(members, ProcessWorld::kSegmentBytes, options.deadline);
-  made.heap = std::make_unique<SharedHeap>(memory.heaps[static_cast<size_t>(members.index)]);
+  made.heap = std::make_unique<SharedHeap>(memory.heaps[static_cast<size_t>(index)]);
   made.heaps = std::move(memory.heaps);
   made.rank = launched.rank;
   auto world = std::make_shared<ProcessWorld>(launched.rank, launched.size, std::move(here),
@@ -240,9 +243,7 @@ static std::shared_ptr<ProcessWorld> join_host(Connection& made, const HostMembe
 static void connect_on_host(Connection& made, const Launched& launched, const RunOptions& options) {
   std::vector<int> ranks(static_cast<size_t>(launched.size));
   std::iota(ranks.begin(), ranks.end(), 0);
-  const HostMembers members{launched.job, launched.local_rank, launched.local_size,
-                            build_in_words()};
-  const auto world = join_host(made, members, launched, std::move(ranks), options);
+  const auto world = join_host(made, launched.job, launched, std::move(ranks), options);
   made.world = Communicator(with_nccl(world->world_transport()));
 }
 
@@ -283,29 +284,26 @@ static std::vector<int> numbered(const std::vector<std::string>& hosts) {
 /// Called by all processes of the job. std::runtime_error when MPI's ranks differ from the
 /// launcher's, or when a process runs another build.
 static void connect_by_mpi(Connection& made, const Launched& launched, const RunOptions& options) {
-  const auto engine = std::make_shared<MpiEngine>(options.deadline);
-  if (engine->size() != launched.size || engine->rank() != launched.rank) {
-    fail_call("connect", launched.by, " says rank ", launched.rank, " of ", launched.size,
-              ", but MPI says rank ", engine->rank(), " of ", engine->size(),
-              "; ranks on several hosts are started by mpirun, or by srun --mpi=pmix");
-  }
-  const std::vector<std::string> processes =
-      engine->all_gather(concat(build_in_words(), '\n', host_in_words()), options.deadline);
-  check_builds(processes);
-  const std::vector<int> hosts = numbered(processes);
-  std::vector<int> here;
-  int index = 0;
-  for (int rank = 0; rank < launched.size; ++rank) {
-    if (rank == launched.rank) index = static_cast<int>(here.size());
-    const auto own = static_cast<size_t>(launched.rank);
-    if (hosts[static_cast<size_t>(rank)] == hosts[own]) here.push_back(rank);
-  }
-  // Containers that share a network are separate hosts, and meet under separate names.
-  const HostMembers members{concat(launched.job, '.', here.front()), index,
-                            static_cast<int>(here.size()), build_in_words()};
-  engine->attach(join_host(made, members, launched, here, options));
-  made.mpi = engine;
-  made.world = Communicator(with_nccl(mpi_world(engine, hosts)));
+  std::vector<int> hosts;
+  const auto make_world = [&](int rank, const std::vector<std::string>& processes) {
+    const auto size = static_cast<int>(processes.size());
+    if (size != launched.size || rank != launched.rank) {
+      fail_call("connect", launched.by, " says rank ", launched.rank, " of ", launched.size,
+                ", but MPI says rank ", rank, " of ", size,
+                "; ranks on several hosts are started by mpirun, or by srun --mpi=pmix");
+    }
+    check_builds(processes);
+    hosts = numbered(processes);
+    std::vector<int> here;
+    for (int r = 0; r < size; ++r) {
+      if (hosts[static_cast<size_t>(r)] == hosts[static_cast<size_t>(rank)]) here.push_back(r);
+    }
+    // Containers that share a network are separate hosts, and meet under separate names.
+    return join_host(made, concat(launched.job, '.', here.front()), launched, here, options);
+  };
+  made.mpi = std::make_shared<MpiEngine>(concat(build_in_words(), '\n', host_in_words()),
+                                         options.deadline, make_world);
+  made.world = Communicator(with_nccl(mpi_world(made.mpi, hosts)));
 }
 #endif
 

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "src/comm/signature.h"
-#include "src/comm/world.h"
 #include "src/device/cuda/streams.h"
 #include "weft/device.h"
 #include "weft/dtype.h"
@@ -87,10 +86,8 @@ class MemoryGroup : public Members, NotCopied {
   }
   /// `memory`: aligned to 64 bytes, zeros when the first member joins. `heap`: the memory of this
   /// process that the others have mapped; null where ranks are threads, which share all memory.
-  MemoryGroup(std::shared_ptr<World> world_, Members members, std::shared_ptr<std::byte> memory,
-              SharedHeap* heap_ = nullptr)
+  MemoryGroup(Members members, std::shared_ptr<std::byte> memory, SharedHeap* heap_ = nullptr)
       : Members(std::move(members)),
-        world(std::move(world_)),
         heap(heap_),
         memory_(std::move(memory)),
         events_(cuda::kWithCuda && !heap_ ? world_ranks.size() * kSlots : 0) {}
@@ -129,7 +126,6 @@ class MemoryGroup : public Members, NotCopied {
   /// True when the ranks are processes, which see each other's shared memory only.
   bool ranks_are_processes() const { return heap != nullptr; }
 
-  const std::shared_ptr<World> world;
   SharedHeap* const heap;
 
  private:

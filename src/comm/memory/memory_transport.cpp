@@ -258,16 +258,16 @@ MemoryGroup::~MemoryGroup() {
   }
 }
 
-MemoryTransport::MemoryTransport(std::shared_ptr<MemoryGroup> group, int rank)
-    : Transport(rank, group->size(), group->name),
-      group_(std::move(group)),
-      published_(group_->world_ranks.size()),
-      sent_(group_->world_ranks.size()) {}
+MemoryTransport::MemoryTransport(const std::shared_ptr<MemoryGroup>& group, int rank)
+    : Transport(rank, group),
+      group_(*group),
+      published_(group_.world_ranks.size()),
+      sent_(group_.world_ranks.size()) {}
 
 uint64_t MemoryTransport::next_collective() {
   const uint64_t sequence = ++collectives_;
   if (sequence > MemoryGroup::kSlots) {
-    Waitable* user = Waitable::find(*group_, sequence - MemoryGroup::kSlots);
+    Waitable* user = Waitable::find(group_, sequence - MemoryGroup::kSlots);
     if (user) user->wait_quietly();
     await_readers(sequence - MemoryGroup::kSlots);
   }
@@ -277,8 +277,8 @@ uint64_t MemoryTransport::next_collective() {
 /// Other ranks are this far behind only when they have many pending calls.
 void MemoryTransport::await_readers(uint64_t sequence) {
   uint64_t& progress = readers_[sequence % MemoryGroup::kSlots];
-  if (progress > 0 && !group_->all_reached(sequence, progress)) {
-    ReadersWork(*group_, rank_, sequence, progress).wait();
+  if (progress > 0 && !group_.all_reached(sequence, progress)) {
+    ReadersWork(group_, rank_, sequence, progress).wait();
   }
   progress = 0;
 }
@@ -302,14 +302,7 @@ void MemoryTransport::exchange(const Exchange& call, ExchangeReader& reader) {
 }
 
 std::shared_ptr<Transport> MemoryTransport::subgroup(std::span<const int> ranks, std::string name) {
-  std::vector<int64_t> key{static_cast<int64_t>(group_->id)};
-  std::vector<int> members;
-  for (const int rank : ranks) {
-    members.push_back(group_->world_rank(rank));
-    key.push_back(rank);
-  }
-  key.push_back(subgroups_[key]++);
-  return std::make_shared<MemoryTransport>(group_->world->group(key, members, name),
+  return std::make_shared<MemoryTransport>(world()->group(subgroup_of(ranks, std::move(name))),
                                            index_among(ranks));
 }
 

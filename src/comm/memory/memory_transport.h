@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,21 +23,18 @@ struct ExpectedMessage {
 /// processes of one host.
 class MemoryTransport final : public Transport {
  public:
-  MemoryTransport(std::shared_ptr<MemoryGroup> group, int rank);
+  MemoryTransport(const std::shared_ptr<MemoryGroup>& group, int rank);
 
-  int host_of(int) const override { return 0; }
   /// Ranks that are processes do not see each other's GPU memory.
   bool in_memory(DeviceKind kind) const override {
-    return kind != DeviceKind::cuda || !group_->ranks_are_processes();
+    return kind != DeviceKind::cuda || !group_.ranks_are_processes();
   }
   Work start(const Collective& call) override;
   void run(const Collective& call) override;
   void exchange(const Exchange& call, ExchangeReader& reader) override;
   std::shared_ptr<Transport> subgroup(std::span<const int> ranks, std::string name) override;
-  World* world() const override { return group_->world.get(); }
-  std::span<const int> world_ranks() const override { return group_->world_ranks; }
 
-  const MemoryGroup& group() const { return *group_; }
+  const MemoryGroup& group() const { return group_; }
   /// Returns the number of a new collective. Waits until its slot is free, and throws as a wait
   /// does.
   uint64_t next_collective();
@@ -61,7 +57,7 @@ class MemoryTransport final : public Transport {
  private:
   void await_readers(uint64_t sequence);
 
-  std::shared_ptr<MemoryGroup> group_;
+  const MemoryGroup& group_;
   uint64_t collectives_ = 0;
   /// By slot: the progress at which all ranks have read what the last call published there; 0: they
   /// had when the call ended.
@@ -70,8 +66,6 @@ class MemoryTransport final : public Transport {
   std::vector<const void*> published_;
   std::vector<Sent> sent_;
   std::vector<ExpectedMessage> expected_;
-  /// The number of times that this rank made each subgroup.
-  std::map<std::vector<int64_t>, int64_t> subgroups_;
 };
 
 /// Takes the earliest posted message with that tag; null when there is none.
@@ -84,7 +78,7 @@ Work start_message(MemoryTransport& transport, const Collective& call);
 class PendingWork : public Waitable {
  public:
   PendingWork(const MemoryGroup& group, int rank, uint64_t sequence)
-      : Waitable(*group.world, group, rank, sequence) {
+      : Waitable(group, rank, sequence) {
     link();
   }
 

@@ -33,9 +33,7 @@ class ThreadsWorld final : public World, public std::enable_shared_from_this<Thr
   /// Throws the first failure, if there is one.
   void rethrow() const;
 
-  std::shared_ptr<MemoryGroup> group(const std::vector<int64_t>& key,
-                                     const std::vector<int>& members,
-                                     const std::string& name) override;
+  std::shared_ptr<MemoryGroup> group(Members members) override;
   /// Releases groups that not all members joined.
   void forget_groups() { groups_.clear(); }
 
@@ -44,7 +42,6 @@ class ThreadsWorld final : public World, public std::enable_shared_from_this<Thr
     std::shared_ptr<MemoryGroup> group;
     int taken = 0;
   };
-  std::shared_ptr<MemoryGroup> make_group(const std::vector<int>& members, const std::string& name);
   void on_failure(const std::exception_ptr& cause) override;
   [[noreturn]] void end_late(const std::unique_lock<std::mutex>& lock) const;
 
@@ -54,8 +51,8 @@ class ThreadsWorld final : public World, public std::enable_shared_from_this<Thr
   bool is_failed_ = false;
   std::exception_ptr cause_;
   std::chrono::steady_clock::time_point failed_at_;
-  std::map<std::vector<int64_t>, GroupEntry> groups_;
-  uint64_t next_group_ = 0;
+  /// By id.
+  std::map<uint64_t, GroupEntry> groups_;
 };
 
 struct WorldSegment;
@@ -84,9 +81,7 @@ class ProcessWorld final : public World, public std::enable_shared_from_this<Pro
   /// Ends this process, because it cannot release its memory.
   void on_stuck_reader(int rank) const override;
   bool shares_memory(std::span<const int> ranks) const override;
-  std::shared_ptr<MemoryGroup> group(const std::vector<int64_t>& key,
-                                     const std::vector<int>& members,
-                                     const std::string& name) override;
+  std::shared_ptr<MemoryGroup> group(Members members) override;
 
  private:
   int place_of(int rank) const override;

@@ -41,10 +41,10 @@ std::vector<uint64_t> NcclAgreement::gathered(std::span<const uint64_t> own) con
 }
 
 void NcclAgreement::fail(const NcclCallName& call, int at_fault, const std::string& text) {
-  const int world_rank = host_transport_->world_ranks()[static_cast<size_t>(at_fault)];
-  const int found_by = host_transport_->world_ranks()[static_cast<size_t>(host_transport_->rank())];
-  throw host_transport_->world()->abort_for_call({found_by, world_rank, text},
-                                                 in_words(call.signature), call.number);
+  const Members& group = *host_transport_->members();
+  throw group.world->abort_for_call(
+      {group.world_rank(host_transport_->rank()), group.world_rank(at_fault), text},
+      in_words(call.signature), call.number);
 }
 
 void NcclAgreement::compare_counts(const NcclCallName& call, std::span<const int64_t> sent,
@@ -334,7 +334,7 @@ void NcclLane::look_at_front(Clock::time_point now) {
 }
 
 void NcclLane::fail_if_dead(const NcclCallName& call) {
-  const std::span<const int> ranks = group_.world_ranks();
+  const std::vector<int>& ranks = group_.members()->world_ranks;
   const auto dead =
       std::find_if(ranks.begin(), ranks.end(), [&](int rank) { return world_.has_died(rank); });
   if (dead == ranks.end()) return;
@@ -346,7 +346,7 @@ void NcclLane::fail_if_dead(const NcclCallName& call) {
 
 void NcclLane::fail_late(const NcclCallName& call) {
   std::string why = concat(": not done within ", world_.deadline().count(), " ms");
-  const std::span<const int> ranks = group_.world_ranks();
+  const std::vector<int>& ranks = group_.members()->world_ranks;
   for (size_t r = 0; r < ranks.size(); ++r) {
     if (world_.has_ended(ranks[r])) why += concat("; rank ", r, " ", world_.end_in_words(ranks[r]));
   }
@@ -354,9 +354,9 @@ void NcclLane::fail_late(const NcclCallName& call) {
 }
 
 void NcclLane::fail(const NcclCallName& call, const std::string& why, bool was_late, int at_fault) {
-  const std::span<const int> ranks = group_.world_ranks();
-  const int own = ranks[static_cast<size_t>(group_.rank())];
-  const int world_rank = at_fault < 0 ? -1 : ranks[static_cast<size_t>(at_fault)];
+  const Members& group = *group_.members();
+  const int own = group.world_rank(group_.rank());
+  const int world_rank = at_fault < 0 ? -1 : group.world_rank(at_fault);
   failure_ = std::make_exception_ptr(world_.abort_for_call(
       {own, world_rank, call.title() + why, was_late}, in_words(call.signature), call.number));
   end_at_once();

@@ -29,7 +29,7 @@ class Waitable : public Work::State, NotCopied {
   /// Marks the numbers of messages, which are counted apart from collectives.
   static constexpr uint64_t kMessage = uint64_t{1} << 63;
 
-  Waitable(World& world, const Members& group, int rank, uint64_t sequence);
+  Waitable(const Members& group, int rank, uint64_t sequence);
   ~Waitable() override { unlink(); }
 
   void wait() override;
