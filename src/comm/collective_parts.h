@@ -81,6 +81,27 @@ inline void copy_elements(const Piece& piece, void* to, const void* from, int64_
   copy_elements(piece, to, from, count, count);
 }
 
+/// The destination of a reduction. bf16 and f16 are reduced in f32 and rounded once, to `dtype`.
+struct ReduceInto {
+  void* data = nullptr;
+  DType dtype = DType::f32;
+  /// Adds to the values in `data`.
+  bool accumulate = false;
+  /// The device of `data` and of the sources.
+  Device device = cpu;
+};
+
+/// Sets into[i] to the reduction of sources[0][i], sources[1][i], ... in that order, for `count`
+/// elements; the bits do not depend on how a range is divided. `into` may be one of the sources if
+/// the dtypes are equal. Integers wrap; the sum of bools is "any"; avg divides by the number of
+/// sources. Throws std::invalid_argument where `check_reduction` does.
+void reduce_n(ReduceOp op, DType dtype, std::span<const void* const> sources,
+              const ReduceInto& into, int64_t count);
+
+/// Throws std::invalid_argument naming `what` for an average of integers, and for a result of
+/// another dtype unless both are floating.
+void check_reduction(const char* what, ReduceOp op, DType dtype, DType into);
+
 /// A difference that a rank finds in another rank's call while reading, though their signatures
 /// were equal.
 struct PeerMismatch {

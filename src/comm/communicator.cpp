@@ -6,7 +6,6 @@
 #include <stdexcept>
 
 #include "src/comm/collective_parts.h"
-#include "src/comm/reduce.h"
 #include "weft/error.h"
 #include "weft/extend/told_by_first.h"
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <new>
 #include <thread>
 
 #include "src/comm/waiter.h"
@@ -62,19 +63,32 @@ void end_process(const std::string& why) noexcept {
   std::_Exit(1);
 }
 
-std::string text_of(const std::exception_ptr& cause) {
+/// Short enough for a string without an allocation.
+static constexpr const char* kNoMemory = "out of memory";
+
+std::string text_of(const std::exception_ptr& cause) noexcept {
   try {
-    std::rethrow_exception(cause);
-  } catch (const std::exception& error) {
-    return error.what();
-  } catch (...) {
-    return "something that is no std::exception";
+    try {
+      std::rethrow_exception(cause);
+    } catch (const std::exception& error) {
+      return error.what();
+    } catch (...) {
+      return "something that is no std::exception";
+    }
+  } catch (const std::bad_alloc&) {
+    return kNoMemory;
   }
 }
 
-void World::abort_for_exception(int rank, const std::exception_ptr& cause) {
+void World::abort_for_exception(int rank, const std::exception_ptr& cause) noexcept {
   if (is_aborted()) return;
-  abort({rank, rank, concat("rank ", rank, " threw: ", text_of(cause))}, cause);
+  WorldFailure failure{rank, rank};
+  try {
+    failure.text = concat("rank ", rank, " threw: ", text_of(cause));
+  } catch (const std::bad_alloc&) {
+    failure.text = kNoMemory;
+  }
+  abort(failure, cause);
 }
 
 CommError World::abort_for_call(const WorldFailure& failure, std::string operation,

@@ -75,13 +75,14 @@ class World : NotCopied {
   void abort(const WorldFailure& failure, const std::exception_ptr& cause = {});
   /// Aborts the world because a call of `rank` threw `cause`; ignored in a world that has failed
   /// already.
-  void abort_for_exception(int rank, const std::exception_ptr& cause);
+  void abort_for_exception(int rank, const std::exception_ptr& cause) noexcept;
   /// Aborts the world with the failure of a call and returns the error to throw.
   CommError abort_for_call(const WorldFailure& failure, std::string operation, uint64_t number);
   /// The error of a call that ends because the world has failed: "<title>: given up: <failure>".
   CommError echo(const std::string& title, std::string operation, uint64_t number) const;
   /// The failure of an aborted world.
   WorldFailure failure() const;
+  int failure_found_by() const { return state_->found_by; }
 
   /// Records that `rank` makes no more calls in this run.
   virtual void end(int rank);
@@ -145,7 +146,7 @@ class World : NotCopied {
 /// why: nothing else of the library writes to a stream or ends a process.
 [[noreturn]] void end_process(const std::string& why) noexcept;
 
-/// The message of an exception.
-std::string text_of(const std::exception_ptr& cause);
+/// The message of an exception; "out of memory" when there is none to copy it to.
+std::string text_of(const std::exception_ptr& cause) noexcept;
 
 }  // namespace weft

@@ -28,13 +28,6 @@ std::string_view name_of(FlightState state) {
   return names[static_cast<size_t>(state)];
 }
 
-std::string FlightCopy::in_words() const {
-  if (!is_message(call.kind)) return weft::in_words(call);
-  const Piece piece{.dtype = call.dtype, .counts = {&call.elements, 1}};
-  return message_in_words(
-      {.kind = call.kind, .root = call.root, .tag = call.pieces, .pieces = {&piece, 1}});
-}
-
 template <size_t N>
 static void store(std::array<std::atomic<uint64_t>, N>& into, const void* from, size_t bytes) {
   std::array<uint64_t, N> words{};
@@ -64,18 +57,6 @@ FlightOperation FlightRecord::begin(std::string_view communicator, const Signatu
   to.number.store(number, std::memory_order_release);
   count_.store(number, std::memory_order_release);
   return {*this, number};
-}
-
-FlightOperation FlightRecord::begin(std::string_view communicator, const Collective& call,
-                                    uint64_t sequence) {
-  const Piece& piece = call.pieces[0];
-  return begin(communicator,
-               Signature{.kind = call.kind,
-                         .dtype = piece.dtype,
-                         .root = call.root,
-                         .pieces = call.tag,
-                         .elements = piece.counts[0]},
-               sequence);
 }
 
 /// False when it is not there, or is overwritten meanwhile.

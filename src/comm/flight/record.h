@@ -29,13 +29,11 @@ struct FlightCopy {
   /// Bytes received from other ranks so far.
   int64_t bytes = 0;
   FlightState state = FlightState::posted;
-  /// For a message, `root` is the other rank and `pieces` the tag.
   Signature call;
   /// The name of the communicator, truncated to 31 characters.
   std::array<char, 32> communicator{};
 
-  /// "all_reduce(sum, f32, [16])".
-  std::string in_words() const;
+  std::string in_words() const { return weft::in_words(call); }
 };
 
 /// Is notified of the operations of a rank as they end, on the rank's thread, and of their GPU
@@ -63,11 +61,9 @@ class FlightRecord : public std::enable_shared_from_this<FlightRecord>, NotCopie
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
 
-  /// Records a posted collective or exchange.
+  /// Records a posted operation.
   FlightOperation begin(std::string_view communicator, const Signature& signature,
                         uint64_t sequence);
-  /// Records a posted send or recv.
-  FlightOperation begin(std::string_view communicator, const Collective& call, uint64_t sequence);
 
   /// The number of operations so far.
   uint64_t count() const { return count_.load(std::memory_order_acquire); }

@@ -55,7 +55,7 @@ class MessageWork : public PendingWork {
   }
 
  protected:
-  std::string words() const final { return message_in_words(call_); }
+  std::string words() const final { return weft::in_words(signature_of(call_)); }
 
   MemoryTransport& transport_;
   Collective call_;

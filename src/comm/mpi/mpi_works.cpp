@@ -6,7 +6,6 @@
 #include "src/comm/mpi/engine.h"
 #include "src/comm/mpi/mpi_transport.h"
 #include "src/comm/mpi/wire.h"
-#include "src/comm/reduce.h"
 #include "src/comm/signature.h"
 #include "weft/error.h"
 #include "weft/storage.h"
@@ -300,7 +299,7 @@ class MpiMessage final : public MpiWork {
 
   std::vector<int> awaited_ranks() const override { return {other()}; }
   const char* uncalled() const override { return sends() ? "receive it" : "send it"; }
-  std::string words() const override { return message_in_words(call_); }
+  std::string words() const override { return weft::in_words(signature_of(call_)); }
 
   bool sends() const { return call_.kind == CollectiveKind::send; }
   int other() const { return call_.root; }

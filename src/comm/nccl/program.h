@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "src/comm/nccl/library.h"
-#include "src/comm/reduce.h"
+#include "src/comm/collective_parts.h"
 #include "src/comm/transport.h"
 #include "weft/storage.h"
 

@@ -87,7 +87,7 @@ class Waitable : public Work::State, NotCopied {
     traffic_ = &traffic;
     ++traffic.collectives;
     if (FlightRecord* kept = Context::current().flight.get()) {
-      flight_ = kept->begin(members_.name, call, number());
+      flight_ = kept->begin(members_.name, signature_of(call), number());
     }
   }
   /// Adds bytes from other ranks to both. To be called after `record`, by the rank's thread.
