@@ -54,6 +54,11 @@ int64_t part_of(const Collective& call, const Piece& piece, int ranks, int rank)
   return piece.counts[static_cast<size_t>(rank)];
 }
 
+ElementRange part_in_whole(const Collective& call, const Piece& piece, int ranks, int rank) {
+  if (call.kind == CollectiveKind::all_reduce) return share_of(piece.counts[0], ranks, rank);
+  return {part_offset(piece.counts, rank), piece.counts[static_cast<size_t>(rank)]};
+}
+
 /// Whether a collective that reduces nothing moves data from one rank to another.
 static bool moves(const Collective& call, int from, int to) {
   switch (call.kind) {
@@ -67,7 +72,7 @@ static bool moves(const Collective& call, int from, int to) {
 ElementRange range_sent(const Collective& call, const Piece& piece, int ranks, int from, int to) {
   if (!moves(call, from, to)) return {0, 0};
   if (!sends_all_parts(call.kind)) return {0, part_of(call, piece, ranks, from)};
-  return {part_offset(piece.counts, to), part_of(call, piece, ranks, to)};
+  return part_in_whole(call, piece, ranks, to);
 }
 
 ElementRange range_received(const Collective& call, const Piece& piece, int ranks, int from,

@@ -39,6 +39,8 @@ int64_t part_offset(std::span<const int64_t> counts, int rank);
 bool sends_all_parts(CollectiveKind kind);
 /// The number of elements of a piece that are for, or from, that rank.
 int64_t part_of(const Collective& call, const Piece& piece, int ranks, int rank);
+/// The range of that rank's part in memory that holds the parts of all ranks.
+ElementRange part_in_whole(const Collective& call, const Piece& piece, int ranks, int rank);
 
 // The elements of a piece that rank `from` sends to rank `to`, which may be the same, in a
 // collective that reduces nothing; count 0: none.

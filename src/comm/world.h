@@ -91,16 +91,17 @@ class World : NotCopied {
   /// Records that `rank` makes no more calls in any run.
   void end_for_good(int rank);
   /// Returns true when the rank makes no more calls.
-  virtual bool has_ended(int rank) const { return says_ended(rank); }
+  bool has_ended(int rank) const { return says_ended(rank) || is_gone(rank); }
   /// Records that `rank`, the caller's, waits for another rank; repeated while it waits.
   void report_waiting(int rank) const;
   /// Returns true when the rank is known to wait: it is not at fault, and names the rank that it
   /// waits for.
   bool waits(int rank) const;
   /// Returns true when the rank's process is known to be gone.
-  virtual bool is_gone(int rank) const { return has_ended(rank); }
-  /// Returns true when the rank's process is known to be gone without having ended in order.
-  virtual bool has_died(int) const { return false; }
+  virtual bool is_gone(int) const { return false; }
+  /// Returns true when the rank's process is known to be gone without having ended in order: a rank
+  /// says that it has ended before its process is gone.
+  bool has_died(int rank) const { return is_gone(rank) && !says_ended(rank); }
   /// How the rank stopped making calls, such as "ended".
   virtual std::string end_in_words(int) const { return "ended"; }
 

@@ -18,9 +18,8 @@
 
 #include "src/comm/flight/record.h"
 #include "src/comm/memory/memory_worlds.h"
-#include "src/comm/memory/rendezvous.h"
 #include "src/comm/nccl/nccl_transport.h"
-#include "src/comm/waiter.h"
+#include "src/comm/wait/waitable.h"
 #include "src/device/memory.h"
 #include "src/device/shared_memory.h"
 #include "src/kernels/matmul/product.h"
@@ -154,14 +153,14 @@ namespace {
 /// What makes this process a rank. It lasts as long as the process: tensors may outlive `main`.
 struct Connection {
   Communicator world;
-  std::shared_ptr<World> shared;
   std::unique_ptr<SharedHeap> heap;
   std::vector<std::shared_ptr<SharedMemory>> heaps;
-  int rank = 0;
 #ifdef WEFT_WITH_MPI
   /// Set when the ranks are on several hosts.
   std::shared_ptr<MpiEngine> mpi;
 #endif
+
+  World& shared() const { return *world.transport()->world(); }
 };
 
 }  // namespace
@@ -171,7 +170,7 @@ static std::terminate_handler terminate_before = nullptr;
 
 static void end_rank() {
   if (!connection) return;
-  connection->shared->end_for_good(connection->rank);
+  connection->shared().end_for_good(connection->world.rank());
 #ifdef WEFT_WITH_MPI
   if (connection->mpi) connection->mpi->end();
 #endif
@@ -190,7 +189,7 @@ static void forget_connection() {
 
 /// Tells all ranks that this one threw.
 static void tell_exception(const std::exception_ptr& cause) {
-  connection->shared->abort_for_exception(connection->rank, cause);
+  connection->shared().abort_for_exception(connection->world.rank(), cause);
 #ifdef WEFT_WITH_MPI
   if (!connection->mpi) return;
   const MpiEngine::Lock lock = connection->mpi->lock();
@@ -212,10 +211,11 @@ static void tell_exception(const std::exception_ptr& cause) {
 /// A rank that fails because of another rank lets that one exit first: launchers report the process
 /// that exited first.
 static void let_the_cause_end_first() {
-  const WorldFailure failure = connection->shared->failure();
+  const WorldFailure failure = connection->shared().failure();
   const int cause = failure.rank >= 0 ? failure.rank : failure.found_by;
-  if (cause < 0 || cause == connection->rank || failure.was_late) return;
-  wait_until(0, std::chrono::milliseconds(500), [&] { return connection->shared->is_gone(cause); });
+  if (cause < 0 || cause == connection->world.rank() || failure.was_late) return;
+  wait_until(0, std::chrono::milliseconds(500),
+             [&] { return connection->shared().is_gone(cause); });
   // Its files are closed; the launcher notices the exit a moment later.
   std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
@@ -230,10 +230,8 @@ static std::shared_ptr<ProcessWorld> join_host(Connection& made, const std::stri
   HostMemory memory = meet(members, ProcessWorld::kSegmentBytes, options.deadline);
   made.heap = std::make_unique<SharedHeap>(memory.heaps[static_cast<size_t>(index)]);
   made.heaps = std::move(memory.heaps);
-  made.rank = launched.rank;
   auto world = std::make_shared<ProcessWorld>(launched.rank, launched.size, std::move(here),
                                               options.deadline, memory.segment, *made.heap);
-  made.shared = world;
   // Memory cached so far is not visible to the other ranks.
   release_cached_memory();
   SharedHeap::set_of_process(made.heap.get());
@@ -313,7 +311,6 @@ static std::unique_ptr<Connection> new_connection(const RunOptions& options) {
   if (launched.size == 1) {
     const auto world = std::make_shared<ThreadsWorld>(1, options.deadline);
     made->world = Communicator(world->transports()[0]);
-    made->shared = world;
   } else if (launched.local_size == launched.size) {
     connect_on_host(*made, launched, options);
   } else {
@@ -348,14 +345,14 @@ static int threads_here(const RunOptions& options) {
 Communicator connect(const RunOptions& options) {
   if (connection) {
     // A rank that ended the previous run continues with a new one.
-    connection->shared->begin_run();
+    connection->shared().begin_run();
     return connection->world;
   }
   check_options("connect", options);
   open_standard_descriptors();
   connection = new_connection(options).release();
   become_rank(Context::current(), threads_here(options), options);
-  Context::current().flight = new_flight_record(connection->rank, connection->world.size());
+  Context::current().flight = new_flight_record(connection->world.rank(), connection->world.size());
   terminate_before = std::set_terminate(end_by_exception);
   std::atexit(end_rank);
   pthread_atfork(nullptr, nullptr, forget_connection);
@@ -379,7 +376,7 @@ static void run_connected(const std::function<void(Communicator)>& body,
     let_the_cause_end_first();
     throw;
   }
-  connection->shared->end(connection->rank);
+  connection->shared().end(connection->world.rank());
 }
 
 void run_world(int ranks, const std::function<void(Communicator)>& body,

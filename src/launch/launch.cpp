@@ -11,7 +11,7 @@
 #include <map>
 #include <optional>
 
-#include "src/comm/memory/rendezvous.h"
+#include "src/comm/memory/memory_worlds.h"
 #include "src/comm/world.h"
 #include "src/launch/child.h"
 #include "src/launch/rank.h"

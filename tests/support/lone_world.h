@@ -21,7 +21,6 @@ class LoneWorld final : public World {
   std::atomic<int> gone{-1};
 
   bool is_gone(int rank) const override { return rank == gone; }
-  bool has_died(int rank) const override { return rank == gone; }
   std::string end_in_words(int) const override { return "is gone"; }
   bool shares_memory(std::span<const int>) const override { return false; }
   std::shared_ptr<MemoryGroup> group(Members members) override {

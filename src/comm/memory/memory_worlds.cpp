@@ -10,7 +10,7 @@
 
 #include "src/comm/flight/record.h"
 #include "src/comm/memory/memory_transport.h"
-#include "src/comm/waiter.h"
+#include "src/comm/wait/waitable.h"
 #include "weft/export.h"
 
 namespace weft {
@@ -201,11 +201,6 @@ bool ProcessWorld::is_gone(int rank) const {
   }
   return gone_[static_cast<size_t>(place)];
 }
-
-bool ProcessWorld::has_ended(int rank) const { return says_ended(rank) || is_gone(rank); }
-
-// In this order: a rank says that it has ended before its process is gone.
-bool ProcessWorld::has_died(int rank) const { return is_gone(rank) && !says_ended(rank); }
 
 std::string ProcessWorld::end_in_words(int rank) const {
   if (says_ended(rank)) return "ended";

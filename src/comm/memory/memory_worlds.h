@@ -55,6 +55,34 @@ class ThreadsWorld final : public World, public std::enable_shared_from_this<Thr
   std::map<uint64_t, GroupEntry> groups_;
 };
 
+/// The processes of one host that belong to one job.
+struct HostMembers {
+  /// Equal for the processes of a job, and for no others of the user.
+  std::string key;
+  /// This process's number among them, and how many they are.
+  int index = 0;
+  int count = 1;
+  /// Equal in all of them, or they refuse each other.
+  std::string build;
+};
+
+/// Memory that the processes of a host have in common, mapped at the same addresses in each.
+struct HostMemory {
+  std::shared_ptr<SharedMemory> segment;
+  /// One for each process.
+  std::vector<std::shared_ptr<SharedMemory>> heaps;
+};
+
+/// Meets the other processes over a socket without a file, and hands the memory round. Processes of
+/// other users are not let in, and cannot stop a meeting by taking its name: process 0 draws a part
+/// of it, and the others find it in the system's list of sockets. std::runtime_error naming those
+/// that did not come in time, and a process of another build; both end it in all processes.
+HostMemory meet(const HostMembers& members, size_t segment_bytes,
+                std::chrono::milliseconds deadline);
+
+/// 64 random bits as 16 hexadecimal digits.
+std::string random_digits();
+
 struct WorldSegment;
 
 /// One process's view of a world whose ranks are processes. Those on one host share a segment for
@@ -74,9 +102,7 @@ class ProcessWorld final : public World, public std::enable_shared_from_this<Pro
   /// The transport of the world communicator, when all ranks are on this host.
   std::shared_ptr<Transport> world_transport();
 
-  bool has_ended(int rank) const override;
   bool is_gone(int rank) const override;
-  bool has_died(int rank) const override;
   std::string end_in_words(int rank) const override;
   /// Ends this process, because it cannot release its memory.
   void on_stuck_reader(int rank) const override;

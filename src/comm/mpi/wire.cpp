@@ -44,12 +44,9 @@ MpiParts::MpiParts(const Collective& call, int rank, int size)
 
 PieceRange MpiParts::share(size_t i, int r) const {
   const Piece& piece = call_.pieces[i];
-  if (call_.kind == CollectiveKind::reduce_scatter) {
-    return {i, part_offset(piece.counts, r), piece.counts[static_cast<size_t>(r)], 0};
-  }
   if (direct_) return {i, 0, piece.counts[0], 0};
-  const ElementRange range = share_of(piece.counts[0], size_, r);
-  return {i, range.begin, range.count, range.begin};
+  const ElementRange part = part_in_whole(call_, piece, size_, r);
+  return {i, part.begin, part.count, call_.kind == CollectiveKind::all_reduce ? part.begin : 0};
 }
 
 std::vector<PieceRange> MpiParts::ranges(int r) const {
