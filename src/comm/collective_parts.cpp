@@ -232,15 +232,22 @@ static void check_sent(const Collective& call, int from, int to, int64_t expecte
 /// begins with a different source.
 static void read_parts(const CollectiveRead& read) {
   const CollectiveKind kind = read.mine.kind;
+  const bool has_one_source = kind == CollectiveKind::broadcast || kind == CollectiveKind::scatter;
   for (size_t i = 0; i < read.mine.pieces.size(); ++i) {
     const Piece& piece = read.mine.pieces[i];
     // The root of a broadcast need not receive.
     if (kind == CollectiveKind::broadcast && !piece.recv) continue;
+    const auto counts = kind == CollectiveKind::all_to_all ? read.mine.recv_counts : piece.counts;
+    ElementRange into{0, part_of(read.mine, piece, read.size(), read.rank)};
+    if (!has_one_source) into = {part_offset(counts, read.rank + 1), 0};
     for (int step = 1; step <= read.size(); ++step) {
       const int from = (read.rank + step) % read.size();
+      if (!has_one_source) {
+        into.begin = from == 0 ? 0 : into.begin + into.count;
+        into.count = counts[static_cast<size_t>(from)];
+      }
       const Collective* peer = read.of(from);
-      if (!peer) continue;
-      const ElementRange into = range_received(read.mine, piece, read.size(), from, read.rank);
+      if (!peer || !moves(read.mine, from, read.rank)) continue;
       if (kind == CollectiveKind::all_to_all) check_sent(*peer, from, read.rank, into.count);
       const int part = sends_all_parts(kind) ? read.rank : from;
       const ElementRange range = range_of(into.count, read.round);

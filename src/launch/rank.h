@@ -119,10 +119,9 @@ class LaunchRank {
  public:
   using Clock = std::chrono::steady_clock;
 
-  LaunchRank(int rank, pid_t pid, RankOutput out, RankOutput err)
-      : rank_(rank), pid_(pid), out_(std::move(out)), err_(std::move(err)) {}
+  LaunchRank(pid_t pid, RankOutput out, RankOutput err)
+      : pid_(pid), out_(std::move(out)), err_(std::move(err)) {}
 
-  int rank() const { return rank_; }
   RankOutput& out() { return out_; }
   RankOutput& err() { return err_; }
   bool has_exited() const { return exited_; }
@@ -141,7 +140,6 @@ class LaunchRank {
   void clear_away(bool gives_up);
 
  private:
-  int rank_;
   pid_t pid_;
   RankOutput out_, err_;
   bool exited_ = false;

@@ -107,14 +107,7 @@ class MemoryGroup : public Members, NotCopied {
         reinterpret_cast<PostedMessage*>(memory_.get() + places() * (sizeof(Slot) + kRoom));
     return {first + (from * size() + to) * kPostedMessages, kPostedMessages};
   }
-  /// True when all ranks have reached that progress in that call, or are in a later one.
-  bool all_reached(uint64_t sequence, uint64_t progress) const {
-    for (int r = 0; r < size(); ++r) {
-      if (slot(r, sequence).progress.load(std::memory_order_acquire) < progress) return false;
-    }
-    return true;
-  }
-  /// Returns the ranks that have not reached that progress.
+  /// Returns the ranks that have not reached that progress in that call, and are in no later one.
   std::vector<int> behind(uint64_t sequence, uint64_t progress) const {
     std::vector<int> ranks;
     for (int r = 0; r < size(); ++r) {

@@ -324,7 +324,7 @@ class ReadersWork final : public PendingWork {
       : PendingWork(group, rank, sequence), progress_(progress) {}
 
  private:
-  bool advance() override { return group().all_reached(sequence(), progress_); }
+  bool advance() override { return missing().empty(); }
   std::vector<int> missing() const override { return group().behind(sequence(), progress_); }
   const char* missed(int) const override { return "finish it"; }
   void retreat() noexcept override {}
@@ -364,7 +364,7 @@ uint64_t MemoryTransport::next_collective() {
 /// Other ranks are this far behind only when they have many pending calls.
 void MemoryTransport::await_readers(uint64_t sequence) {
   uint64_t& progress = readers_[sequence % MemoryGroup::kSlots];
-  if (progress > 0 && !group_.all_reached(sequence, progress)) {
+  if (progress > 0 && !group_.behind(sequence, progress).empty()) {
     ReadersWork(group_, rank_, sequence, progress).wait();
   }
   progress = 0;

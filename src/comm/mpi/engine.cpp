@@ -122,6 +122,12 @@ void MpiEngine::look_at_termination() {
   const auto now = std::chrono::steady_clock::now();
   if (asked_at_ == std::chrono::steady_clock::time_point{}) {
     asked_at_ = now;
+    // The launcher also asks because a rank has died, which names the cause.
+    for (int r = 0; r < size_; ++r) {
+      if (!has_ended(r) && world_->has_died(r)) {
+        world_->abort({rank_, r, concat("rank ", r, " ", world_->end_in_words(r))});
+      }
+    }
     world_->abort({rank_, -1, concat("rank ", rank_, " was told to end (signal ", SIGTERM, ')')});
   }
   if (now - asked_at_ > kLinger) Termination::obey();

@@ -97,15 +97,10 @@ void MpiWork::transferred(uint64_t token) noexcept {
   });
 }
 
-void MpiWork::join(const MpiAddress& address) {
-  address_ = address;
-  engine().routing().join(address, *this);
-}
-
 void MpiWork::mark_over() noexcept {
   over_ = true;
   engine().remove_work();
-  engine().routing().leave(address_, *this);
+  engine().routing().leave(*this);
 }
 
 void MpiWork::wait() {
@@ -167,8 +162,8 @@ void MpiWork::retreat() noexcept {
 /// Segments of a stream in transit at a time.
 static constexpr size_t kInFlight = 4;
 
-void MpiWork::add_stream(bool sends, int peer, int tag, MpiSegments segments,
-                         MpiStream kind, size_t allowed) {
+void MpiWork::add_stream(bool sends, int peer, int tag, MpiSegments segments, MpiStream kind,
+                         size_t allowed) {
   streams_.push_back({sends, peer, tag, std::move(segments), kind, allowed});
   if (!streams_.back().is_done()) ++unfinished_;
   pump(streams_.size() - 1);
@@ -197,35 +192,35 @@ bool MpiWork::has_moved(int peer) const {
                      [&](const Stream& stream) { return stream.peer != peer || stream.is_done(); });
 }
 
-void MpiRouting::join(const MpiAddress& address, MpiWork& work) {
-  Meeting& meeting = meetings_[address];
-  if (address.topic == MpiTopic::message && !meeting.messages.empty()) {
-    const Message first = std::move(meeting.messages.front());
-    meeting.messages.erase(meeting.messages.begin());
-    if (meeting.messages.empty()) meetings_.erase(address);
-    return work.receive(first.header, first.payload);
-  }
-  meeting.works.push_back(&work);
-  const std::vector<Message> messages = std::move(meeting.messages);
-  meeting.messages.clear();
-  for (const Message& message : messages) work.receive(message.header, message.payload);
+std::vector<MpiRouting::Waiting>::iterator MpiRouting::waiting_at(const MpiAddress& address) {
+  return std::find_if(waiting_.begin(), waiting_.end(),
+                      [&](const Waiting& one) { return one.first == address; });
 }
 
-void MpiRouting::leave(const MpiAddress& address, const MpiWork& work) {
-  const auto found = meetings_.find(address);
-  if (found == meetings_.end()) return;
-  std::erase(found->second.works, &work);
-  if (found->second.works.empty() && found->second.messages.empty()) meetings_.erase(found);
+void MpiRouting::join(const MpiAddress& address, MpiWork& work) {
+  waiting_.emplace_back(address, &work);
+  const auto is_for = [&](const Message& message) { return message.header.to == address; };
+  while (waiting_at(address) != waiting_.end()) {
+    const auto found = std::find_if(early_.begin(), early_.end(), is_for);
+    if (found == early_.end()) return;
+    const Message message = std::move(*found);
+    early_.erase(found);
+    route(message.header, message.payload);
+  }
+}
+
+void MpiRouting::leave(const MpiWork& work) {
+  std::erase_if(waiting_, [&](const Waiting& one) { return one.second == &work; });
 }
 
 void MpiRouting::route(const MpiHeader& header, MpiPayload payload) {
-  Meeting& meeting = meetings_[header.to];
-  if (meeting.works.empty()) {
-    meeting.messages.push_back({header, {payload.begin(), payload.end()}});
+  const auto found = waiting_at(header.to);
+  if (found == waiting_.end()) {
+    early_.push_back({header, {payload.begin(), payload.end()}});
     return;
   }
-  MpiWork* work = meeting.works.front();
-  if (header.to.topic == MpiTopic::message) leave(header.to, *work);
+  MpiWork* const work = found->second;
+  if (header.to.topic == MpiTopic::message) waiting_.erase(found);
   work->receive(header, payload);
 }
 

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <exception>
-#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/comm/mpi/wire.h"
@@ -45,7 +45,7 @@ class MpiRouting {
  public:
   /// Delivers messages of that address to `work`; of sends, only the next undelivered one.
   void join(const MpiAddress& address, MpiWork& work);
-  void leave(const MpiAddress& address, const MpiWork& work);
+  void leave(const MpiWork& work);
   void route(const MpiHeader& header, MpiPayload payload);
 
  private:
@@ -53,12 +53,12 @@ class MpiRouting {
     MpiHeader header;
     std::vector<std::byte> payload;
   };
-  /// At least one of the two is empty.
-  struct Meeting {
-    std::vector<Message> messages;
-    std::vector<MpiWork*> works;
-  };
-  std::map<MpiAddress, Meeting> meetings_;
+  using Waiting = std::pair<MpiAddress, MpiWork*>;
+  std::vector<Waiting>::iterator waiting_at(const MpiAddress& address);
+
+  /// In the order of joining; no message below is for any of them.
+  std::vector<Waiting> waiting_;
+  std::vector<Message> early_;
 };
 
 /// A call of one rank in progress. Messages advance it on whichever thread polls the engine. It
@@ -97,7 +97,7 @@ class MpiWork : public Waitable {
   virtual const char* uncalled() const = 0;
 
   /// Takes the messages to that address from now on, until the call is complete.
-  void join(const MpiAddress& address);
+  void join(const MpiAddress& address) { engine().routing().join(address, *this); }
   /// Adds a stream to or from `peer`, of which only the first `allowed` segments may be posted.
   void add_stream(bool sends, int peer, int tag, MpiSegments segments,
                   MpiStream kind = MpiStream::data, size_t allowed = SIZE_MAX);
@@ -152,7 +152,6 @@ class MpiWork : public Waitable {
   /// A transfer has completed since the last poll of the caller.
   bool has_progressed_ = false;
   int64_t received_ = 0;
-  MpiAddress address_;
   std::exception_ptr failure_;
 };
 
