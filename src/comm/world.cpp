@@ -4,8 +4,10 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 #include <new>
 #include <thread>
 
@@ -55,6 +57,13 @@ void World::abort(const WorldFailure& failure, const std::exception_ptr& cause) 
 void World::await_abort() {
   wait_until(spins_, kLongestFailureWrite, [&] { return is_aborted(); });
   state_->aborted.store(1, std::memory_order_seq_cst);
+}
+
+bool stops_within(const std::stop_token& stop, std::chrono::milliseconds limit) {
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  std::condition_variable_any().wait_for(lock, stop, limit, [] { return false; });
+  return stop.stop_requested();
 }
 
 void end_process(const std::string& why) noexcept {

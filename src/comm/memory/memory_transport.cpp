@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "src/comm/collective_parts.h"
-#include "src/comm/memory/publication.h"
 #include "src/device/cuda/runtime.h"
 #include "weft/error.h"
 

@@ -3,7 +3,6 @@
 
 #include "src/comm/collective_parts.h"
 #include "src/comm/memory/memory_transport.h"
-#include "src/comm/memory/publication.h"
 
 namespace weft {
 

@@ -2,9 +2,7 @@
 #include "src/comm/mpi/library.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstdlib>
-#include <mutex>
 #include <thread>
 
 #include "src/comm/world.h"
@@ -25,12 +23,8 @@ static void set_knobs() {
   }
 }
 
-static void end_late_start(std::stop_token stop, std::chrono::milliseconds deadline) {
-  std::mutex mutex;
-  std::condition_variable_any never;
-  std::unique_lock lock(mutex);
-  never.wait_for(lock, stop, deadline, [] { return false; });
-  if (stop.stop_requested()) return;
+static void end_late_start(const std::stop_token& stop, std::chrono::milliseconds deadline) {
+  if (stops_within(stop, deadline)) return;
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
   if (!rank) rank = std::getenv("PMIX_RANK");
   end_process(concat("connect: MPI did not begin within ", deadline.count(), " ms on rank ",

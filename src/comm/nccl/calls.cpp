@@ -2,7 +2,6 @@
 #include "src/comm/nccl/calls.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstring>
 #include <thread>
 #include <utility>
@@ -122,50 +121,10 @@ struct NcclLane::OfThread {
   }
 };
 
-/// Looks at the lanes of the process while their owners are blocked on a GPU, by one thread that
-/// exists while there are lanes.
-class NcclLane::Watchdog {
- public:
-  static Watchdog& of_process() {
-    static auto* const one = new Watchdog;  // its thread may outlive the program's end
-    return *one;
-  }
-
-  void add(NcclLane& lane) {
-    const std::lock_guard lock(mutex_);
-    lanes_.push_back(&lane);
-    changed_.notify_all();
-    if (is_awake_) return;
-    is_awake_ = true;
-    std::thread([this] { run(); }).detach();
-  }
-
-  /// Returns when it does not look at the lane.
-  void remove(NcclLane& lane) {
-    const std::lock_guard lock(mutex_);
-    std::erase(lanes_, &lane);
-    changed_.notify_all();
-  }
-
- private:
-  void run() {
-    std::unique_lock lock(mutex_);
-    while (!lanes_.empty()) {
-      std::chrono::milliseconds period = std::chrono::seconds(1);
-      for (NcclLane* lane : lanes_) {
-        lane->look();
-        period = std::min(period, lane->period());
-      }
-      changed_.wait_for(lock, period);
-    }
-    is_awake_ = false;
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<NcclLane*> lanes_;
-  bool is_awake_ = false;
-};
+void NcclLane::watch(const std::stop_token& stop) {
+  do look();
+  while (!stops_within(stop, period()));
+}
 
 void NcclLane::check_all_results() {
   OfThread* mine = OfThread::here;
@@ -187,11 +146,11 @@ NcclLane::NcclLane(const Transport& group, const nccl::UniqueId& id, Device devi
       siblings_(OfThread::current()) {
   try {
     await(first);
+    watchdog_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
   } catch (...) {
     end_at_once();
     throw;
   }
-  Watchdog::of_process().add(*this);
   {
     const std::lock_guard lock(siblings_->mutex);
     siblings_->lanes.push_back(this);
@@ -204,7 +163,7 @@ NcclLane::~NcclLane() {
     const std::lock_guard lock(siblings_->mutex);
     std::erase(siblings_->lanes, this);
   }
-  Watchdog::of_process().remove(*this);
+  watchdog_ = {};
   const std::lock_guard lock(mutex_);
   if (!communicator_) return;
   if (world_.is_aborted() || !finish_in_time()) {

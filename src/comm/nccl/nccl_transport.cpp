@@ -12,10 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "src/comm/collective_parts.h"
 #include "src/comm/flight/record.h"
 #include "src/comm/nccl/calls.h"
-#include "src/comm/nccl/program.h"
 #include "src/device/cuda/runtime.h"
 #include "src/device/cuda/streams.h"
 #include "weft/context.h"
@@ -288,7 +286,7 @@ class NcclTransport final : public Transport {
     // Both ends of a message have the same signature.
     if (is_sent) {
       named.signature.hash = static_cast<uint64_t>(call.pieces[0].dtype) ^
-                            static_cast<uint64_t>(call.pieces[0].counts[0]) << 8;
+                             static_cast<uint64_t>(call.pieces[0].counts[0]) << 8;
     }
     return named;
   }

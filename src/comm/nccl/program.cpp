@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/comm/nccl/program.h"
-
 #include <algorithm>
 
-#include "src/comm/collective_parts.h"
+#include "src/comm/nccl/calls.h"
 
 namespace weft {
 
