@@ -8,7 +8,6 @@
 #include <exception>
 #include <memory>
 #include <span>
-#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -143,9 +142,6 @@ class World : NotCopied {
   const std::shared_ptr<WorldState> state_;
   const std::shared_ptr<RankState[]> rank_states_;
 };
-
-/// Waits for so long; returns true at once when a stop is requested.
-bool stops_within(const std::stop_token& stop, std::chrono::milliseconds limit);
 
 /// Ends this process at once with code 1, because one of its threads cannot be stopped, and prints
 /// why: nothing else of the library writes to a stream or ends a process.

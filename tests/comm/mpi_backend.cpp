@@ -49,7 +49,8 @@ void run_on_mpi(int, const std::function<void(Communicator)>& body) {
   try {
     body(world);
   } catch (...) {
-    mpi_rank->engine->world()->abort_for_exception(mpi_rank->engine->rank(), std::current_exception());
+    mpi_rank->engine->world()->abort_for_exception(mpi_rank->engine->rank(),
+                                                   std::current_exception());
     throw;
   }
 }

@@ -10,7 +10,7 @@
 
 #include "src/comm/flight/record.h"
 #include "src/comm/memory/memory_transport.h"
-#include "src/comm/wait/waitable.h"
+#include "src/comm/waiter.h"
 #include "weft/export.h"
 
 namespace weft {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "src/comm/waiter.h"
 #include "src/comm/world.h"
 
 namespace weft {
