@@ -13,7 +13,6 @@
 
 #include "src/comm/memory/memory_worlds.h"
 #include "src/comm/world.h"
-#include "src/launch/child.h"
 #include "src/launch/rank.h"
 #include "weft/error.h"
 #include "weft/extend/descriptor.h"

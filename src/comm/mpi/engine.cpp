@@ -122,13 +122,11 @@ void MpiEngine::look_at_termination() {
   const auto now = std::chrono::steady_clock::now();
   if (asked_at_ == std::chrono::steady_clock::time_point{}) {
     asked_at_ = now;
-    // The launcher also asks because a rank has died, which names the cause.
-    for (int r = 0; r < size_; ++r) {
-      if (!has_ended(r) && world_->has_died(r)) {
-        world_->abort({rank_, r, concat("rank ", r, " ", world_->end_in_words(r))});
-      }
-    }
-    world_->abort({rank_, -1, concat("rank ", rank_, " was told to end (signal ", SIGTERM, ')')});
+    // The launcher also asks because a rank has died, which is then the cause.
+    const int gone = gone_rank();
+    world_->abort({rank_, gone,
+                   gone < 0 ? concat("rank ", rank_, " was told to end (signal ", SIGTERM, ')')
+                            : concat("rank ", gone, " ", world_->end_in_words(gone))});
   }
   if (now - asked_at_ > kLinger) Termination::obey();
 }
@@ -211,16 +209,24 @@ int MpiEngine::new_tags() {
   return (next_tag_ += 2) - 2;
 }
 
+/// The first rank that is known to have exited without an end message, or -1.
+int MpiEngine::gone_rank() const {
+  for (int r = 0; r < size_; ++r) {
+    if (!has_ended(r) && world_->is_gone(r)) return r;
+  }
+  return -1;
+}
+
 /// Reports ranks that exited without an end message, after a while: it may still be in transit.
 void MpiEngine::look_for_gone_ranks() {
+  const int gone = gone_rank();
+  if (gone < 0) return;
   const auto now = std::chrono::steady_clock::now();
-  for (int r = 0; r < size_; ++r) {
-    if (has_ended(r) || !world_->is_gone(r)) continue;
-    if (first_gone_ == std::chrono::steady_clock::time_point()) first_gone_ = now;
-    if (now - first_gone_ < 2 * kLinger || world_->is_aborted()) return;
-    world_->abort(
-        {rank_, r, concat("rank ", r, " ", world_->end_in_words(r), " before the end of its job")});
-  }
+  if (first_gone_ == std::chrono::steady_clock::time_point()) first_gone_ = now;
+  if (now - first_gone_ < 2 * kLinger || world_->is_aborted()) return;
+  world_->abort(
+      {rank_, gone,
+       concat("rank ", gone, " ", world_->end_in_words(gone), " before the end of its job")});
 }
 
 void MpiEngine::end() {

@@ -82,6 +82,7 @@ class MpiEngine : NotCopied {
   void take(int from, const MpiHeader& header, MpiPayload payload);
   void take_failure(const MpiHeader& header, MpiPayload payload);
   void send_failure();
+  int gone_rank() const;
   void look_for_gone_ranks();
   void stop_thread();
 

@@ -97,6 +97,8 @@ void MpiWork::transferred(uint64_t token) noexcept {
   });
 }
 
+void MpiWork::join(const MpiAddress& address) { engine().routing().join(address, *this); }
+
 void MpiWork::mark_over() noexcept {
   over_ = true;
   engine().remove_work();

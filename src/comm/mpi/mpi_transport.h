@@ -97,7 +97,7 @@ class MpiWork : public Waitable {
   virtual const char* uncalled() const = 0;
 
   /// Takes the messages to that address from now on, until the call is complete.
-  void join(const MpiAddress& address) { engine().routing().join(address, *this); }
+  void join(const MpiAddress& address);
   /// Adds a stream to or from `peer`, of which only the first `allowed` segments may be posted.
   void add_stream(bool sends, int peer, int tag, MpiSegments segments,
                   MpiStream kind = MpiStream::data, size_t allowed = SIZE_MAX);

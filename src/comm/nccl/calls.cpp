@@ -2,7 +2,6 @@
 #include "src/comm/nccl/calls.h"
 
 #include <algorithm>
-#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -33,10 +32,14 @@ void NcclAgreement::add(const NcclCallName& call, uint64_t variant) {
   if (call.number == 1 || call.number % kCalls == 0) compare();
 }
 
-std::vector<uint64_t> NcclAgreement::gathered(std::span<const uint64_t> own) const {
-  const auto* numbers = reinterpret_cast<const int64_t*>(own.data());
-  const auto all = Communicator(host_transport_).all_gather_numbers({numbers, own.size()});
-  return {all.begin(), all.end()};
+/// The values of all ranks, in rank order.
+template <class T> std::vector<T> NcclAgreement::gathered(std::span<const T> own) const {
+  const std::vector<int64_t> counts(static_cast<size_t>(host_transport_->size()),
+                                    static_cast<int64_t>(own.size_bytes()));
+  std::vector<T> all(own.size() * counts.size());
+  const Piece piece{.send = own.data(), .recv = all.data(), .dtype = DType::u8, .counts = counts};
+  host_transport_->run({.kind = CollectiveKind::all_gather, .pieces = {&piece, 1}});
+  return all;
 }
 
 void NcclAgreement::fail(const NcclCallName& call, int at_fault, const std::string& text) {
@@ -67,14 +70,15 @@ void NcclAgreement::compare_counts(const NcclCallName& call, std::span<const int
 }
 
 void NcclAgreement::compare() {
-  const std::vector<uint64_t> all = gathered({&hash_, 1});
+  const std::vector<uint64_t> all = gathered(std::span<const uint64_t>(&hash_, 1));
   if (std::any_of(all.begin(), all.end(), [&](uint64_t one) { return one != all[0]; })) {
     fail_diverged();
   }
 }
 
 void NcclAgreement::fail_diverged() {
-  const std::vector<uint64_t> all = gathered(hashes_), lasts = gathered({&last_, 1});
+  const std::vector<uint64_t> all = gathered(std::span<const uint64_t>(hashes_));
+  const std::vector<uint64_t> lasts = gathered(std::span<const uint64_t>(&last_, 1));
   const auto ranks = static_cast<uint64_t>(host_transport_->size());
   const auto [least, most] = std::minmax_element(lasts.begin(), lasts.end());
   const uint64_t first = *most < kCalls ? 1 : *most - kCalls + 1;
@@ -83,19 +87,10 @@ void NcclAgreement::fail_diverged() {
     for (uint64_t r = 1; r < ranks; ++r) {
       if (all[r * kCalls + place] == all[place]) continue;
       const NcclCallName& call = calls_[place];
-      // Copied as bytes: some of them are padding.
-      constexpr size_t kWords = sizeof(Signature) / sizeof(uint64_t);
-      std::vector<uint64_t> words(kWords);
-      std::memcpy(words.data(), &call.signature, sizeof(Signature));
-      const std::vector<uint64_t> called = gathered(words);
-      const auto signature_of = [&](uint64_t rank) {
-        Signature signature;
-        std::memcpy(static_cast<void*>(&signature), &called[rank * kWords], sizeof(Signature));
-        return signature;
-      };
+      const auto called = gathered(std::span<const Signature>(&call.signature, 1));
       fail(call, static_cast<int>(r),
            concat(call.group, ": nccl call number ", number, ": ",
-                  unequal_in_words("rank 0", signature_of(0), concat("rank ", r), signature_of(r),
+                  unequal_in_words("rank 0", called[0], concat("rank ", r), called[r],
                                    "on another stream or in another way")));
     }
   }

@@ -85,7 +85,7 @@ class NcclAgreement {
   [[noreturn]] void fail_diverged();
   /// Aborts the world with that text; `at_fault` is a rank of the group.
   [[noreturn]] void fail(const NcclCallName& call, int at_fault, const std::string& text);
-  std::vector<uint64_t> gathered(std::span<const uint64_t> own) const;
+  template <class T> std::vector<T> gathered(std::span<const T> own) const;
 
   std::shared_ptr<Transport> host_transport_;
   uint64_t last_ = 0, hash_ = 0;
