@@ -185,7 +185,7 @@ class LaunchedJob {
   }
 
   void ended(int rank, const RankExit& how) {
-    if (told_to_end_ != 0 && how.is_from(told_to_end_)) {
+    if (told_to_end_ != 0 && how.code == 128 + told_to_end_) {
       // As told: the others take the time that they need.
       return fail_first(how.code, rank,
                         concat("ended by ", name_of_signal(told_to_end_), seconds_in_words()));

@@ -160,8 +160,6 @@ struct RankExit {
 
   /// "exited with code 3", "was killed by SIGSEGV (core dumped)".
   std::string in_words() const;
-  /// Returns true when it ended as a process does that was sent that signal.
-  bool is_from(int sent) const { return code == 128 + sent; }
 };
 
 /// One process of a launch.

@@ -91,13 +91,11 @@ MpiSegments segments_of(const void* data, int64_t bytes);
 /// Blocks of one rank's data that may wait for reduction at a time.
 inline constexpr int64_t kMpiBlocksInFlight = 4;
 
-/// Elements [begin, begin + count) of a piece, which one rank reduces; the result stores them from
-/// `to` on.
+/// Elements [begin, begin + count) of a piece, which one rank reduces.
 struct PieceRange {
   size_t piece;
   int64_t begin;
   int64_t count;
-  int64_t to;
 };
 
 /// The data that one rank of a collective sends to and receives from each other rank. Sender and
@@ -107,7 +105,7 @@ class MpiParts {
   /// `call` must outlive this.
   MpiParts(const Collective& call, int rank, int size);
 
-  bool reduces() const { return reduces_; }
+  bool reduces() const { return is_reduction(call_.kind); }
   /// True when ranks send each other their results.
   bool shares_results() const { return call_.kind == CollectiveKind::all_reduce && !direct_; }
 
@@ -127,12 +125,9 @@ class MpiParts {
   MpiSegments results(int r) const;
 
  private:
-  PieceRange share(size_t piece, int r) const;
-
   const Collective& call_;
   const int rank_;
   const int size_;
-  const bool reduces_;
   const int64_t block_bytes_;
   /// True for a small all_reduce of two ranks, both of which reduce all of it.
   bool direct_ = false;
