@@ -117,8 +117,9 @@ struct NcclLane::OfThread {
 };
 
 void NcclLane::watch(const std::stop_token& stop) {
-  do look();
-  while (!stops_within(stop, period()));
+  do {
+    look();
+  } while (!stops_within(stop, period()));
 }
 
 void NcclLane::check_all_results() {
