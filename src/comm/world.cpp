@@ -40,17 +40,16 @@ World::World(int ranks, std::chrono::milliseconds deadline, int sharing,
 
 static constexpr std::chrono::nanoseconds kBetweenMoves = std::chrono::milliseconds(100);
 
-/// Moves the calling thread, number `index` of `count`, to its own core when there are enough for
-/// all; the system may move it again. Does nothing with fewer cores, or within 100 ms of the last
-/// move: another program, whose threads have the same numbers, may use the core.
-static void move_to_own_core(int index, int count) {
+// The system may move the thread again. Another program, whose threads have the same numbers, may
+// use the core.
+void World::keep_apart(int rank) const {
   static thread_local std::chrono::steady_clock::time_point moved{};
   cpu_set_t all, own;
   if (sched_getaffinity(0, sizeof all, &all) != 0) return;
   const int cores = CPU_COUNT(&all);
   const auto now = std::chrono::steady_clock::now();
-  if (count > cores || now - moved < kBetweenMoves) return;
-  int before = index * cores / count;
+  if (sharing_ > cores || now - moved < kBetweenMoves) return;
+  int before = place_of(rank) * cores / sharing_;
   int core = 0;
   while (!CPU_ISSET(core, &all) || before-- > 0) ++core;
   if (core == sched_getcpu()) return;
@@ -59,8 +58,6 @@ static void move_to_own_core(int index, int count) {
   CPU_SET(core, &own);
   if (sched_setaffinity(0, sizeof own, &own) == 0) sched_setaffinity(0, sizeof all, &all);
 }
-
-void World::keep_apart(int rank) const { move_to_own_core(place_of(rank), sharing_); }
 
 void World::abort(const WorldFailure& failure, const std::exception_ptr& cause) {
   if (state_->failing.exchange(1, std::memory_order_acq_rel) != 0) return await_abort();

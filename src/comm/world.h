@@ -66,8 +66,9 @@ class World : NotCopied {
   int spins() const { return spins_; }
   /// Returns true when this host has more ranks than cores for this process.
   bool is_crowded() const { return is_crowded_; }
-  /// Moves the waiting thread of `rank` off a core that it shares: if it shares with another rank,
-  /// which the system may allow for a tenth of a second, each waits while the other runs.
+  /// Moves the waiting thread of `rank`, the caller, to its own core when there are enough for all:
+  /// if it shares one with another rank, which the system may allow for a tenth of a second, each
+  /// waits while the other runs. Does nothing within 100 ms of the last move.
   void keep_apart(int rank) const;
 
   bool is_aborted() const { return state_->aborted.load(std::memory_order_seq_cst) != 0; }
