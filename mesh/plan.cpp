@@ -5,7 +5,7 @@
 
 #include "mesh/mesh_body.h"
 #include "mesh/steps.h"
-#include "src/comm/reduce.h"
+#include "src/comm/collective_parts.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
 

@@ -5,7 +5,7 @@
 #include <unordered_map>
 
 #include "mesh/mesh_body.h"
-#include "src/comm/reduce.h"
+#include "src/comm/collective_parts.h"
 #include "src/device/cuda/runtime.h"
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/reduce/reduce.h"

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "src/comm/reduce.h"
 #include "src/comm/signature.h"
 #include "src/device/cuda/runtime.h"
 #include "src/kernels/copy/copy.h"
@@ -54,6 +53,11 @@ int64_t part_of(const Collective& call, const Piece& piece, int ranks, int rank)
   return piece.counts[static_cast<size_t>(rank)];
 }
 
+ElementRange part_in_whole(const Collective& call, const Piece& piece, int ranks, int rank) {
+  if (call.kind == CollectiveKind::all_reduce) return share_of(piece.counts[0], ranks, rank);
+  return {part_offset(piece.counts, rank), piece.counts[static_cast<size_t>(rank)]};
+}
+
 /// Whether a collective that reduces nothing moves data from one rank to another.
 static bool moves(const Collective& call, int from, int to) {
   switch (call.kind) {
@@ -67,7 +71,7 @@ static bool moves(const Collective& call, int from, int to) {
 ElementRange range_sent(const Collective& call, const Piece& piece, int ranks, int from, int to) {
   if (!moves(call, from, to)) return {0, 0};
   if (!sends_all_parts(call.kind)) return {0, part_of(call, piece, ranks, from)};
-  return {part_offset(piece.counts, to), part_of(call, piece, ranks, to)};
+  return part_in_whole(call, piece, ranks, to);
 }
 
 ElementRange range_received(const Collective& call, const Piece& piece, int ranks, int from,
@@ -217,50 +221,38 @@ void copy_elements(const Piece& piece, void* to, const void* from, int64_t count
   }
 }
 
-/// Copies this round's elements of rank `part`'s part of piece i, as sent by rank `from`, to
-/// their place in the range `into` of `recv`. Does nothing when `from` does not exist.
-static void read_part(const CollectiveRead& read, size_t i, int from, int part, ElementRange into) {
-  const void* sent = read.sent(from, i, part);
-  if (!sent) return;
-  const Piece& piece = read.mine.pieces[i];
-  const ElementRange range = range_of(into.count, read.round);
-  copy_elements(piece, element_at(piece.recv, into.begin + range.begin, piece.dtype), sent,
-                range.count, into.count);
+/// Throws PeerMismatch unless rank `from` sends rank `to` `expected` elements in its all_to_all.
+static void check_sent(const Collective& call, int from, int to, int64_t expected) {
+  const int64_t sent = call.pieces[0].counts[static_cast<size_t>(to)];
+  if (sent != expected) throw PeerMismatch{from, counts_in_words(sent, to, expected)};
 }
 
-/// Copies this rank's part from the root of a broadcast or scatter.
-static void read_from_root(const CollectiveRead& read) {
+/// Copies this round's elements of what each rank sends here to their positions in recv; each rank
+/// begins with a different source.
+static void read_parts(const CollectiveRead& read) {
+  const CollectiveKind kind = read.mine.kind;
+  const bool has_one_source = kind == CollectiveKind::broadcast || kind == CollectiveKind::scatter;
   for (size_t i = 0; i < read.mine.pieces.size(); ++i) {
     const Piece& piece = read.mine.pieces[i];
     // The root of a broadcast need not receive.
-    if (!piece.recv) continue;
-    const int64_t count = part_of(read.mine, piece, read.size(), read.rank);
-    read_part(read, i, read.mine.root, read.rank, {0, count});
-  }
-}
-
-/// Throws PeerMismatch unless rank `from`, if it exists, sends this rank `expected` elements in an
-/// all_to_all.
-static void check_sent(const CollectiveRead& read, int from, int64_t expected) {
-  const Collective* peer = read.of(from);
-  if (!peer) return;
-  const int64_t sent = peer->pieces[0].counts[static_cast<size_t>(read.rank)];
-  if (sent != expected) throw PeerMismatch{from, counts_in_words(sent, read.rank, expected)};
-}
-
-/// Copies the parts of all ranks to their positions in recv; each rank begins with a different
-/// source.
-static void read_parts(const CollectiveRead& read) {
-  const bool is_all_to_all = read.mine.kind == CollectiveKind::all_to_all;
-  for (size_t i = 0; i < read.mine.pieces.size(); ++i) {
-    const auto counts = is_all_to_all ? read.mine.recv_counts : read.mine.pieces[i].counts;
-    int64_t before = part_offset(counts, read.rank);
+    if (kind == CollectiveKind::broadcast && !piece.recv) continue;
+    const auto counts = kind == CollectiveKind::all_to_all ? read.mine.recv_counts : piece.counts;
+    ElementRange into{0, part_of(read.mine, piece, read.size(), read.rank)};
+    if (!has_one_source) into = {part_offset(counts, read.rank + 1), 0};
     for (int step = 1; step <= read.size(); ++step) {
       const int from = (read.rank + step) % read.size();
-      before = from == 0 ? 0 : before + counts[static_cast<size_t>(from) - 1];
-      const int64_t count = counts[static_cast<size_t>(from)];
-      if (is_all_to_all) check_sent(read, from, count);
-      read_part(read, i, from, is_all_to_all ? read.rank : from, {before, count});
+      if (!has_one_source) {
+        into.begin = from == 0 ? 0 : into.begin + into.count;
+        into.count = counts[static_cast<size_t>(from)];
+      }
+      const Collective* peer = read.of(from);
+      if (!peer || !moves(read.mine, from, read.rank)) continue;
+      if (kind == CollectiveKind::all_to_all) check_sent(*peer, from, read.rank, into.count);
+      const int part = sends_all_parts(kind) ? read.rank : from;
+      const ElementRange range = range_of(into.count, read.round);
+      if (range.count == 0) continue;
+      copy_elements(piece, element_at(piece.recv, into.begin + range.begin, piece.dtype),
+                    read.sent(from, i, part), range.count, into.count);
     }
   }
 }
@@ -310,10 +302,8 @@ static void read_shares(const CollectiveRead& read) {
 static void read_collective(const CollectiveRead& read) {
   switch (read.mine.kind) {
     case CollectiveKind::broadcast:
-    case CollectiveKind::scatter: return read_from_root(read);
+    case CollectiveKind::scatter:
     case CollectiveKind::gather:
-      if (read.rank != read.mine.root) return;
-      [[fallthrough]];
     case CollectiveKind::all_gather:
     case CollectiveKind::all_to_all: return read_parts(read);
     case CollectiveKind::reduce_scatter: return reduce_parts(read);

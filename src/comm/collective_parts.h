@@ -39,6 +39,8 @@ int64_t part_offset(std::span<const int64_t> counts, int rank);
 bool sends_all_parts(CollectiveKind kind);
 /// The number of elements of a piece that are for, or from, that rank.
 int64_t part_of(const Collective& call, const Piece& piece, int ranks, int rank);
+/// The range of that rank's part in memory that holds the parts of all ranks.
+ElementRange part_in_whole(const Collective& call, const Piece& piece, int ranks, int rank);
 
 // The elements of a piece that rank `from` sends to rank `to`, which may be the same, in a
 // collective that reduces nothing; count 0: none.
@@ -80,6 +82,27 @@ void copy_elements(const Piece& piece, void* to, const void* from, int64_t count
 inline void copy_elements(const Piece& piece, void* to, const void* from, int64_t count) {
   copy_elements(piece, to, from, count, count);
 }
+
+/// The destination of a reduction. bf16 and f16 are reduced in f32 and rounded once, to `dtype`.
+struct ReduceInto {
+  void* data = nullptr;
+  DType dtype = DType::f32;
+  /// Adds to the values in `data`.
+  bool accumulate = false;
+  /// The device of `data` and of the sources.
+  Device device = cpu;
+};
+
+/// Sets into[i] to the reduction of sources[0][i], sources[1][i], ... in that order, for `count`
+/// elements; the bits do not depend on how a range is divided. `into` may be one of the sources if
+/// the dtypes are equal. Integers wrap; the sum of bools is "any"; avg divides by the number of
+/// sources. Throws std::invalid_argument where `check_reduction` does.
+void reduce_n(ReduceOp op, DType dtype, std::span<const void* const> sources,
+              const ReduceInto& into, int64_t count);
+
+/// Throws std::invalid_argument naming `what` for an average of integers, and for a result of
+/// another dtype unless both are floating.
+void check_reduction(const char* what, ReduceOp op, DType dtype, DType into);
 
 /// A difference that a rank finds in another rank's call while reading, though their signatures
 /// were equal.

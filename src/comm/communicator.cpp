@@ -6,7 +6,6 @@
 #include <stdexcept>
 
 #include "src/comm/collective_parts.h"
-#include "src/comm/reduce.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -162,10 +161,12 @@ bool Communicator::contains(const Communicator& other) const {
   const Transport& some = transport_of(other.transport_);
   if (some.size() == 1) return true;  // this rank
   if (all.world() != some.world()) return false;
-  const auto is_here = [among = all.world_ranks()](int rank) {
-    return among.empty() || std::find(among.begin(), among.end(), rank) != among.end();
+  if (!all.world()) return true;
+  const auto is_here = [&among = all.members()->world_ranks](int rank) {
+    return std::find(among.begin(), among.end(), rank) != among.end();
   };
-  return std::all_of(some.world_ranks().begin(), some.world_ranks().end(), is_here);
+  const std::vector<int>& ranks = some.members()->world_ranks;
+  return std::all_of(ranks.begin(), ranks.end(), is_here);
 }
 
 const CommunicatorTraffic& Communicator::traffic() const {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/comm/reduce.h"
-
 #include <algorithm>
 #include <array>
 #include <type_traits>
 #include <vector>
 
 #include "src/base/numeric.h"
+#include "src/comm/collective_parts.h"
 #include "src/device/cuda/runtime.h"
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/math/reducers.h"

@@ -27,6 +27,7 @@ void sign(const Collective& call, const Claim& claim, Signature& into) {
   into.kind = call.kind;
   into.op = call.op;
   into.root = call.root;
+  into.tag = call.tag;
   into.pieces = static_cast<int32_t>(call.pieces.size());
   into.counts = 0;
   into.elements = 0;
@@ -70,6 +71,12 @@ void sign(const Exchange& call, const Claim& claim, Signature& into) {
   add_claim(claim, into);
 }
 
+Signature signature_of(const Collective& call) {
+  Signature made;
+  sign(call, {}, made);
+  return made;
+}
+
 static void print_counts(std::ostream& out, const Signature& signature) {
   const auto shown =
       std::min<size_t>(static_cast<size_t>(signature.counts), signature.shown.size());
@@ -94,6 +101,10 @@ std::string in_words(const Signature& signature) {
     if (signature.pieces > 1) {
       out << "; " << signature.pieces << " pieces, " << signature.elements << " elements";
     }
+  }
+  if (is_message(signature.kind)) {
+    out << (signature.kind == CollectiveKind::send ? ", to rank " : ", from rank ")
+        << signature.root << ", tag " << signature.tag;
   }
   out << ')' << place;
   return out.str();
@@ -123,12 +134,6 @@ std::string unequal_in_words(const std::string& first_rank, const Signature& fir
 
 std::string counts_in_words(int64_t sent, int to, int64_t expected) {
   return concat(" sends ", sent, " elements to rank ", to, ", which expects ", expected);
-}
-
-std::string message_in_words(const Collective& call) {
-  return concat(name_of(call.kind), '(', call.pieces[0].dtype, ", [", call.pieces[0].counts[0],
-                call.kind == CollectiveKind::send ? "], to rank " : "], from rank ", call.root,
-                ", tag ", call.tag, ')');
 }
 
 }  // namespace weft

@@ -20,6 +20,7 @@ struct Signature {
   int32_t root = 0;
   int32_t pieces = 0;
   int32_t counts = 0;
+  int32_t tag = 0;
   uint64_t hash = 0;
   int64_t elements = 0;
   /// The first counts of the first piece.
@@ -33,8 +34,10 @@ static_assert(sizeof(Signature) % sizeof(uint64_t) == 0);
 /// Fills `into`; fields that this kind of call does not use keep their values.
 void sign(const Collective& call, const Claim& claim, Signature& into);
 void sign(const Exchange& call, const Claim& claim, Signature& into);
+inline const Signature& signature_of(const Signature& call) { return call; }
+Signature signature_of(const Collective& call);
 
-/// "all_reduce(sum, f32, [16])".
+/// "all_reduce(sum, f32, [16])", "send(f32, [8], to rank 2, tag 0)".
 std::string in_words(const Signature& signature);
 
 /// "rank 0 called X but rank 1 called Y"; with `difference` when both are described alike, with
@@ -44,8 +47,5 @@ std::string unequal_in_words(const std::string& first_rank, const Signature& fir
                              const char* difference);
 /// " sends 3 elements to rank 1, which expects 4".
 std::string counts_in_words(int64_t sent, int to, int64_t expected);
-
-/// "send(f32, [8], to rank 2, tag 0)".
-std::string message_in_words(const Collective& call);
 
 }  // namespace weft

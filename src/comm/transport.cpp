@@ -6,6 +6,7 @@
 #include "src/comm/collective_parts.h"
 #include "src/comm/world.h"
 #include "weft/error.h"
+#include "weft/extend/hash.h"
 
 namespace weft {
 
@@ -40,8 +41,25 @@ void Transport::claim(uint64_t hash, std::string_view words) {
 }
 
 void Transport::exchange(const Exchange&, ExchangeReader&) {
-  fail("exchange: the ranks of ", name_,
+  fail("exchange: the ranks of ", name(),
        " do not map each other's memory, expected ranks of one host");
+}
+
+std::string Members::in_words(int rank) const {
+  if (id == 0) return concat("rank ", rank);
+  return concat("rank ", rank, " (rank ", world_rank(rank), " of the world)");
+}
+
+Members Transport::subgroup_of(std::span<const int> ranks, std::string name) {
+  Members made{.id = mixed(~members_->id, ranks.size()), .name = std::move(name)};
+  made.world = members_->world;
+  for (const int rank : ranks) {
+    made.id = mixed(made.id, static_cast<uint64_t>(rank));
+    made.world_ranks.push_back(members_->world_rank(rank));
+    made.hosts.push_back(host_of(rank));
+  }
+  made.id = mixed(made.id, subgroups_[{ranks.begin(), ranks.end()}]++);
+  return made;
 }
 
 int Transport::index_among(std::span<const int> ranks) const {
@@ -50,7 +68,7 @@ int Transport::index_among(std::span<const int> ranks) const {
 }
 
 void Transport::abort(const std::string& reason) {
-  const int who = world_ranks()[static_cast<size_t>(rank_)];
+  const int who = members_->world_rank(rank_);
   world()->abort({who, who, concat("rank ", who, " gave up: ", reason)});
 }
 
@@ -65,14 +83,11 @@ void refuse_device_memory(const std::string& group, Device device) {
 /// the rank's own part.
 class FakeTransport final : public Transport {
  public:
-  /// `hosts[r]` is the host of rank r.
-  FakeTransport(int rank, std::vector<int> hosts, bool in_memory, std::string name)
-      : Transport(rank, static_cast<int>(hosts.size()), std::move(name)),
-        hosts_(std::move(hosts)),
+  FakeTransport(int rank, Members members, bool in_memory)
+      : Transport(rank, std::make_shared<Members>(std::move(members))),
         in_memory_(in_memory),
-        shown_(hosts_.size()) {}
+        shown_(members_->world_ranks.size()) {}
 
-  int host_of(int rank) const override { return hosts_[static_cast<size_t>(rank)]; }
   bool in_memory(DeviceKind) const override { return in_memory_; }
   Work start(const Collective& call) override {
     ++traffic_.collectives;
@@ -88,21 +103,18 @@ class FakeTransport final : public Transport {
     }
   }
   std::shared_ptr<Transport> split(int, int, std::string) override {
-    fail("split: the colors of other ranks of ", name_,
+    fail("split: the colors of other ranks of ", name(),
          " are unknown, expected ranks that exist; use subgroup");
   }
   std::shared_ptr<Transport> subgroup(std::span<const int> ranks, std::string name) override {
-    std::vector<int> hosts;
-    for (const int rank : ranks) hosts.push_back(host_of(rank));
-    return std::make_shared<FakeTransport>(index_among(ranks), std::move(hosts), in_memory_,
-                                           std::move(name));
+    return std::make_shared<FakeTransport>(index_among(ranks), subgroup_of(ranks, std::move(name)),
+                                           in_memory_);
   }
   void abort(const std::string& reason) override {
-    throw CommError(concat(name_, ": rank ", rank_, " gave up: ", reason), rank_, "abort", 0);
+    throw CommError(concat(name(), ": rank ", rank_, " gave up: ", reason), rank_, "abort", 0);
   }
 
  private:
-  std::vector<int> hosts_;
   bool in_memory_;
   /// Null except for this rank.
   std::vector<const void*> shown_;
@@ -114,9 +126,12 @@ Communicator fake_world(int rank, int size, int ranks_per_host, bool in_memory) 
   if (rank < 0 || rank >= size) fail("fake_world: rank is ", rank, ", expected 0 to ", size - 1);
   if (ranks_per_host < 1)
     fail("fake_world: ranks_per_host must be at least 1, got ", ranks_per_host);
-  std::vector<int> hosts(static_cast<size_t>(size));
-  for (int r = 0; r < size; ++r) hosts[static_cast<size_t>(r)] = r / ranks_per_host;
-  return Communicator(std::make_shared<FakeTransport>(rank, std::move(hosts), in_memory, "world"));
+  Members members{.name = "world"};
+  for (int r = 0; r < size; ++r) {
+    members.world_ranks.push_back(r);
+    members.hosts.push_back(r / ranks_per_host);
+  }
+  return Communicator(std::make_shared<FakeTransport>(rank, std::move(members), in_memory));
 }
 
 }  // namespace weft

@@ -3,11 +3,13 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "src/base/numeric.h"
 #include "weft/block.h"
@@ -16,6 +18,24 @@
 namespace weft {
 
 class World;
+
+/// The ranks of a group.
+struct Members {
+  /// Unique among the groups of a world; 0 is the world.
+  uint64_t id = 0;
+  std::string name = {};
+  /// Their numbers in the world.
+  std::vector<int> world_ranks = {};
+  /// Their hosts, counted from 0; empty: all are on one.
+  std::vector<int> hosts = {};
+  /// The state shared by the ranks that fail together; null in a simulated world.
+  std::shared_ptr<World> world = {};
+
+  int size() const { return static_cast<int>(world_ranks.size()); }
+  int world_rank(int rank) const { return world_ranks[static_cast<size_t>(rank)]; }
+  /// "rank 1", or "rank 1 (rank 5 of the world)" in a group other than the world.
+  std::string in_words(int rank) const;
+};
 
 /// The implementation of a Work.
 class Work::State {
@@ -117,13 +137,17 @@ class Transport : public std::enable_shared_from_this<Transport> {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  const std::string& name() const { return name_; }
+  const std::shared_ptr<const Members>& members() const { return members_; }
+  const std::string& name() const { return members_->name; }
+  World* world() const { return members_->world.get(); }
+  /// The host of a rank of this group, counted from 0. Links between hosts are the slow ones.
+  int host_of(int rank) const {
+    return members_->hosts.empty() ? 0 : members_->hosts[static_cast<size_t>(rank)];
+  }
   virtual const CommunicatorTraffic& traffic() const { return traffic_; }
   /// The counters to which this end's calls add.
   CommunicatorTraffic& counters() { return traffic_; }
 
-  /// The host of a rank of this group, counted from 0. Links between hosts are the slow ones.
-  virtual int host_of(int rank) const = 0;
   /// Claims values of that hash, until the next collective of this group.
   virtual void claim(uint64_t hash, std::string_view words);
   virtual Claim take_claim() { return std::exchange(claim_, {}); }
@@ -147,22 +171,23 @@ class Transport : public std::enable_shared_from_this<Transport> {
   /// Ends the waits of all ranks of the world with a CommError that says `reason`.
   virtual void abort(const std::string& reason);
 
-  /// The state shared by the ranks that fail together; null in a simulated world.
-  virtual World* world() const { return nullptr; }
-  /// The world ranks of the members of this group.
-  virtual std::span<const int> world_ranks() const { return {}; }
-
  protected:
-  Transport(int rank, int size, std::string name)
-      : rank_(rank), size_(size), name_(std::move(name)) {}
+  Transport(int rank, std::shared_ptr<const Members> members)
+      : rank_(rank), size_(members->size()), members_(std::move(members)) {}
+  /// The members of a new group of `ranks`, equal on all of these.
+  Members subgroup_of(std::span<const int> ranks, std::string name);
   /// The index of this rank among `ranks` of the group, or -1.
   int index_among(std::span<const int> ranks) const;
 
   int rank_;
   int size_;
-  std::string name_;
+  const std::shared_ptr<const Members> members_;
   CommunicatorTraffic traffic_;
   Claim claim_;
+
+ private:
+  /// The number of times that this rank made each subgroup.
+  std::map<std::vector<int>, uint64_t> subgroups_;
 };
 
 /// Throws std::invalid_argument: the ranks of the group are processes, and this build lacks NCCL.

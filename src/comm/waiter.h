@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <stop_token>
 
 namespace weft {
 
@@ -58,9 +59,7 @@ bool wait_until(int spins, std::chrono::nanoseconds limit, IsDone&& is_done) {
   return true;
 }
 
-/// Moves the calling thread, number `index` of `count`, to its own core when there are enough for
-/// all; the system may move it again. Does nothing with fewer cores, or within 100 ms of the last
-/// move: another program, whose threads have the same numbers, may use the core.
-void move_to_own_core(int index, int count);
+/// Waits for so long; returns true at once when a stop is requested.
+bool stops_within(const std::stop_token& stop, std::chrono::milliseconds limit);
 
 }  // namespace weft

@@ -4,8 +4,11 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
+#include <new>
 #include <thread>
 
 #include "src/comm/waiter.h"
@@ -25,11 +28,6 @@ static int spins_for(bool is_crowded) { return is_crowded ? 20 : 2000; }
 /// How long to wait for the text of a failure; a rank that dies while writing it leaves none.
 static constexpr std::chrono::milliseconds kLongestFailureWrite{500};
 
-std::string Members::in_words(int rank) const {
-  if (id == 0) return concat("rank ", rank);
-  return concat("rank ", rank, " (rank ", world_rank(rank), " of the world)");
-}
-
 World::World(int ranks, std::chrono::milliseconds deadline, int sharing,
              std::shared_ptr<WorldState> state, std::shared_ptr<RankState[]> rank_states)
     : ranks_(ranks),
@@ -40,7 +38,26 @@ World::World(int ranks, std::chrono::milliseconds deadline, int sharing,
       state_(std::move(state)),
       rank_states_(std::move(rank_states)) {}
 
-void World::keep_apart(int rank) const { move_to_own_core(place_of(rank), sharing_); }
+static constexpr std::chrono::nanoseconds kBetweenMoves = std::chrono::milliseconds(100);
+
+// The system may move the thread again. Another program, whose threads have the same numbers, may
+// use the core.
+void World::keep_apart(int rank) const {
+  static thread_local std::chrono::steady_clock::time_point moved{};
+  cpu_set_t all, own;
+  if (sched_getaffinity(0, sizeof all, &all) != 0) return;
+  const int cores = CPU_COUNT(&all);
+  const auto now = std::chrono::steady_clock::now();
+  if (sharing_ > cores || now - moved < kBetweenMoves) return;
+  int before = place_of(rank) * cores / sharing_;
+  int core = 0;
+  while (!CPU_ISSET(core, &all) || before-- > 0) ++core;
+  if (core == sched_getcpu()) return;
+  moved = now;
+  CPU_ZERO(&own);
+  CPU_SET(core, &own);
+  if (sched_setaffinity(0, sizeof own, &own) == 0) sched_setaffinity(0, sizeof all, &all);
+}
 
 void World::abort(const WorldFailure& failure, const std::exception_ptr& cause) {
   if (state_->failing.exchange(1, std::memory_order_acq_rel) != 0) return await_abort();
@@ -61,25 +78,45 @@ void World::await_abort() {
   state_->aborted.store(1, std::memory_order_seq_cst);
 }
 
+bool stops_within(const std::stop_token& stop, std::chrono::milliseconds limit) {
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  std::condition_variable_any().wait_for(lock, stop, limit, [] { return false; });
+  return stop.stop_requested();
+}
+
 void end_process(const std::string& why) noexcept {
   std::fprintf(stderr, "weft: %s\n", why.c_str());
   std::fflush(stderr);
   std::_Exit(1);
 }
 
-std::string text_of(const std::exception_ptr& cause) {
+/// Short enough for a string without an allocation.
+static constexpr const char* kNoMemory = "out of memory";
+
+std::string text_of(const std::exception_ptr& cause) noexcept {
   try {
-    std::rethrow_exception(cause);
-  } catch (const std::exception& error) {
-    return error.what();
-  } catch (...) {
-    return "something that is no std::exception";
+    try {
+      std::rethrow_exception(cause);
+    } catch (const std::exception& error) {
+      return error.what();
+    } catch (...) {
+      return "something that is no std::exception";
+    }
+  } catch (const std::bad_alloc&) {
+    return kNoMemory;
   }
 }
 
-void World::abort_for_exception(int rank, const std::exception_ptr& cause) {
+void World::abort_for_exception(int rank, const std::exception_ptr& cause) noexcept {
   if (is_aborted()) return;
-  abort({rank, rank, concat("rank ", rank, " threw: ", text_of(cause))}, cause);
+  WorldFailure failure{rank, rank};
+  try {
+    failure.text = concat("rank ", rank, " threw: ", text_of(cause));
+  } catch (const std::bad_alloc&) {
+    failure.text = kNoMemory;
+  }
+  abort(failure, cause);
 }
 
 CommError World::abort_for_call(const WorldFailure& failure, std::string operation,
@@ -134,7 +171,6 @@ static constexpr std::chrono::nanoseconds kLongestSleep = std::chrono::milliseco
 static constexpr std::chrono::nanoseconds kLongestPause = std::chrono::seconds(1);
 /// A yield takes about a microsecond when no other thread is ready to run.
 static constexpr std::chrono::nanoseconds kYieldToSomebody = std::chrono::microseconds(5);
-static constexpr std::chrono::nanoseconds kBetweenMoves = std::chrono::milliseconds(100);
 
 void Waiter::look_at_clock() {
   const auto now = std::chrono::steady_clock::now();
@@ -155,23 +191,6 @@ void Waiter::give_way() {
     std::this_thread::sleep_for(std::min(waited_ / 32, kLongestSleep));
     shares_core_ = false;
   }
-}
-
-void move_to_own_core(int index, int count) {
-  static thread_local std::chrono::steady_clock::time_point moved{};
-  cpu_set_t all, own;
-  if (sched_getaffinity(0, sizeof all, &all) != 0) return;
-  const int cores = CPU_COUNT(&all);
-  const auto now = std::chrono::steady_clock::now();
-  if (count > cores || now - moved < kBetweenMoves) return;
-  int before = index * cores / count;
-  int core = 0;
-  while (!CPU_ISSET(core, &all) || before-- > 0) ++core;
-  if (core == sched_getcpu()) return;
-  moved = now;
-  CPU_ZERO(&own);
-  CPU_SET(core, &own);
-  if (sched_setaffinity(0, sizeof own, &own) == 0) sched_setaffinity(0, sizeof all, &all);
 }
 
 }  // namespace weft

@@ -17,19 +17,7 @@
 namespace weft {
 
 class MemoryGroup;
-
-/// The ranks of a group, as numbers of its world.
-struct Members {
-  /// Unique among the groups of a world; 0 is the world.
-  uint64_t id = 0;
-  std::vector<int> world_ranks = {};
-  std::string name = {};
-
-  int size() const { return static_cast<int>(world_ranks.size()); }
-  int world_rank(int rank) const { return world_ranks[static_cast<size_t>(rank)]; }
-  /// "rank 1", or "rank 1 (rank 5 of the world)" in a group other than the world.
-  std::string in_words(int rank) const;
-};
+struct Members;
 
 /// The number of cores that this process may use.
 int available_cores();
@@ -78,8 +66,9 @@ class World : NotCopied {
   int spins() const { return spins_; }
   /// Returns true when this host has more ranks than cores for this process.
   bool is_crowded() const { return is_crowded_; }
-  /// Moves the waiting thread of `rank` off a core that it shares: if it shares with another rank,
-  /// which the system may allow for a tenth of a second, each waits while the other runs.
+  /// Moves the waiting thread of `rank`, the caller, to its own core when there are enough for all:
+  /// if it shares one with another rank, which the system may allow for a tenth of a second, each
+  /// waits while the other runs. Does nothing within 100 ms of the last move.
   void keep_apart(int rank) const;
 
   bool is_aborted() const { return state_->aborted.load(std::memory_order_seq_cst) != 0; }
@@ -87,13 +76,14 @@ class World : NotCopied {
   void abort(const WorldFailure& failure, const std::exception_ptr& cause = {});
   /// Aborts the world because a call of `rank` threw `cause`; ignored in a world that has failed
   /// already.
-  void abort_for_exception(int rank, const std::exception_ptr& cause);
+  void abort_for_exception(int rank, const std::exception_ptr& cause) noexcept;
   /// Aborts the world with the failure of a call and returns the error to throw.
   CommError abort_for_call(const WorldFailure& failure, std::string operation, uint64_t number);
   /// The error of a call that ends because the world has failed: "<title>: given up: <failure>".
   CommError echo(const std::string& title, std::string operation, uint64_t number) const;
   /// The failure of an aborted world.
   WorldFailure failure() const;
+  int failure_found_by() const { return state_->found_by; }
 
   /// Records that `rank` makes no more calls in this run.
   virtual void end(int rank);
@@ -102,16 +92,17 @@ class World : NotCopied {
   /// Records that `rank` makes no more calls in any run.
   void end_for_good(int rank);
   /// Returns true when the rank makes no more calls.
-  virtual bool has_ended(int rank) const { return says_ended(rank); }
+  bool has_ended(int rank) const { return says_ended(rank) || is_gone(rank); }
   /// Records that `rank`, the caller's, waits for another rank; repeated while it waits.
   void report_waiting(int rank) const;
   /// Returns true when the rank is known to wait: it is not at fault, and names the rank that it
   /// waits for.
   bool waits(int rank) const;
   /// Returns true when the rank's process is known to be gone.
-  virtual bool is_gone(int rank) const { return has_ended(rank); }
-  /// Returns true when the rank's process is known to be gone without having ended in order.
-  virtual bool has_died(int) const { return false; }
+  virtual bool is_gone(int) const { return false; }
+  /// Returns true when the rank's process is known to be gone without having ended in order: a rank
+  /// says that it has ended before its process is gone.
+  bool has_died(int rank) const { return is_gone(rank) && !says_ended(rank); }
   /// How the rank stopped making calls, such as "ended".
   virtual std::string end_in_words(int) const { return "ended"; }
 
@@ -122,11 +113,8 @@ class World : NotCopied {
   virtual void on_stuck_reader(int) const {}
   /// Returns true when these world ranks see each other's memory, so that they can form a `group`.
   virtual bool shares_memory(std::span<const int>) const { return true; }
-  /// The group of these world ranks, each of which calls this. `key` is equal on all members and
-  /// counts repeated calls.
-  virtual std::shared_ptr<MemoryGroup> group(const std::vector<int64_t>& key,
-                                             const std::vector<int>& members,
-                                             const std::string& name) = 0;
+  /// The group of these ranks of this world, each of which calls this.
+  virtual std::shared_ptr<MemoryGroup> group(Members members) = 0;
 
  protected:
   /// `state` and `rank_states` are in memory that all ranks see. Waiting ranks spin for as long as
@@ -160,7 +148,7 @@ class World : NotCopied {
 /// why: nothing else of the library writes to a stream or ends a process.
 [[noreturn]] void end_process(const std::string& why) noexcept;
 
-/// The message of an exception.
-std::string text_of(const std::exception_ptr& cause);
+/// The message of an exception; "out of memory" when there is none to copy it to.
+std::string text_of(const std::exception_ptr& cause) noexcept;
 
 }  // namespace weft

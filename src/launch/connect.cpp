@@ -18,7 +18,6 @@
 
 #include "src/comm/flight/record.h"
 #include "src/comm/memory/memory_worlds.h"
-#include "src/comm/memory/rendezvous.h"
 #include "src/comm/nccl/nccl_transport.h"
 #include "src/comm/waiter.h"
 #include "src/device/memory.h"
@@ -154,14 +153,14 @@ namespace {
 /// What makes this process a rank. It lasts as long as the process: tensors may outlive `main`.
 struct Connection {
   Communicator world;
-  std::shared_ptr<World> shared;
   std::unique_ptr<SharedHeap> heap;
   std::vector<std::shared_ptr<SharedMemory>> heaps;
-  int rank = 0;
 #ifdef WEFT_WITH_MPI
   /// Set when the ranks are on several hosts.
   std::shared_ptr<MpiEngine> mpi;
 #endif
+
+  World& shared() const { return *world.transport()->world(); }
 };
 
 }  // namespace
@@ -171,7 +170,7 @@ static std::terminate_handler terminate_before = nullptr;
 
 static void end_rank() {
   if (!connection) return;
-  connection->shared->end_for_good(connection->rank);
+  connection->shared().end_for_good(connection->world.rank());
 #ifdef WEFT_WITH_MPI
   if (connection->mpi) connection->mpi->end();
 #endif
@@ -190,7 +189,7 @@ static void forget_connection() {
 
 /// Tells all ranks that this one threw.
 static void tell_exception(const std::exception_ptr& cause) {
-  connection->shared->abort_for_exception(connection->rank, cause);
+  connection->shared().abort_for_exception(connection->world.rank(), cause);
 #ifdef WEFT_WITH_MPI
   if (!connection->mpi) return;
   const MpiEngine::Lock lock = connection->mpi->lock();
@@ -212,25 +211,27 @@ static void tell_exception(const std::exception_ptr& cause) {
 /// A rank that fails because of another rank lets that one exit first: launchers report the process
 /// that exited first.
 static void let_the_cause_end_first() {
-  const WorldFailure failure = connection->shared->failure();
+  const WorldFailure failure = connection->shared().failure();
   const int cause = failure.rank >= 0 ? failure.rank : failure.found_by;
-  if (cause < 0 || cause == connection->rank || failure.was_late) return;
-  wait_until(0, std::chrono::milliseconds(500), [&] { return connection->shared->is_gone(cause); });
+  if (cause < 0 || cause == connection->world.rank() || failure.was_late) return;
+  wait_until(0, std::chrono::milliseconds(500),
+             [&] { return connection->shared().is_gone(cause); });
   // Its files are closed; the launcher notices the exit a moment later.
   std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
 
 /// Makes the processes of this host see each other's memory; `here`: their ranks.
-static std::shared_ptr<ProcessWorld> join_host(Connection& made, const HostMembers& members,
+static std::shared_ptr<ProcessWorld> join_host(Connection& made, const std::string& job,
                                                const Launched& launched, std::vector<int> here,
                                                const RunOptions& options) {
+  const auto index = std::find(here.begin(), here.end(), launched.rank) - here.begin();
+  const HostMembers members{job, static_cast<int>(index), static_cast<int>(here.size()),
+                            build_in_words()};
   HostMemory memory = meet(members, ProcessWorld::kSegmentBytes, options.deadline);
-  made.heap = std::make_unique<SharedHeap>(memory.heaps[static_cast<size_t>(members.index)]);
+  made.heap = std::make_unique<SharedHeap>(memory.heaps[static_cast<size_t>(index)]);
   made.heaps = std::move(memory.heaps);
-  made.rank = launched.rank;
   auto world = std::make_shared<ProcessWorld>(launched.rank, launched.size, std::move(here),
                                               options.deadline, memory.segment, *made.heap);
-  made.shared = world;
   // Memory cached so far is not visible to the other ranks.
   release_cached_memory();
   SharedHeap::set_of_process(made.heap.get());
@@ -240,9 +241,7 @@ static std::shared_ptr<ProcessWorld> join_host(Connection& made, const HostMembe
 static void connect_on_host(Connection& made, const Launched& launched, const RunOptions& options) {
   std::vector<int> ranks(static_cast<size_t>(launched.size));
   std::iota(ranks.begin(), ranks.end(), 0);
-  const HostMembers members{launched.job, launched.local_rank, launched.local_size,
-                            build_in_words()};
-  const auto world = join_host(made, members, launched, std::move(ranks), options);
+  const auto world = join_host(made, launched.job, launched, std::move(ranks), options);
   made.world = Communicator(with_nccl(world->world_transport()));
 }
 
@@ -283,29 +282,26 @@ static std::vector<int> numbered(const std::vector<std::string>& hosts) {
 /// Called by all processes of the job. std::runtime_error when MPI's ranks differ from the
 /// launcher's, or when a process runs another build.
 static void connect_by_mpi(Connection& made, const Launched& launched, const RunOptions& options) {
-  const auto engine = std::make_shared<MpiEngine>(options.deadline);
-  if (engine->size() != launched.size || engine->rank() != launched.rank) {
-    fail_call("connect", launched.by, " says rank ", launched.rank, " of ", launched.size,
-              ", but MPI says rank ", engine->rank(), " of ", engine->size(),
-              "; ranks on several hosts are started by mpirun, or by srun --mpi=pmix");
-  }
-  const std::vector<std::string> processes =
-      engine->all_gather(concat(build_in_words(), '\n', host_in_words()), options.deadline);
-  check_builds(processes);
-  const std::vector<int> hosts = numbered(processes);
-  std::vector<int> here;
-  int index = 0;
-  for (int rank = 0; rank < launched.size; ++rank) {
-    if (rank == launched.rank) index = static_cast<int>(here.size());
-    const auto own = static_cast<size_t>(launched.rank);
-    if (hosts[static_cast<size_t>(rank)] == hosts[own]) here.push_back(rank);
-  }
-  // Containers that share a network are separate hosts, and meet under separate names.
-  const HostMembers members{concat(launched.job, '.', here.front()), index,
-                            static_cast<int>(here.size()), build_in_words()};
-  engine->attach(join_host(made, members, launched, here, options));
-  made.mpi = engine;
-  made.world = Communicator(with_nccl(mpi_world(engine, hosts)));
+  std::vector<int> hosts;
+  const auto make_world = [&](int rank, const std::vector<std::string>& processes) {
+    const auto size = static_cast<int>(processes.size());
+    if (size != launched.size || rank != launched.rank) {
+      fail_call("connect", launched.by, " says rank ", launched.rank, " of ", launched.size,
+                ", but MPI says rank ", rank, " of ", size,
+                "; ranks on several hosts are started by mpirun, or by srun --mpi=pmix");
+    }
+    check_builds(processes);
+    hosts = numbered(processes);
+    std::vector<int> here;
+    for (int r = 0; r < size; ++r) {
+      if (hosts[static_cast<size_t>(r)] == hosts[static_cast<size_t>(rank)]) here.push_back(r);
+    }
+    // Containers that share a network are separate hosts, and meet under separate names.
+    return join_host(made, concat(launched.job, '.', here.front()), launched, here, options);
+  };
+  made.mpi = std::make_shared<MpiEngine>(concat(build_in_words(), '\n', host_in_words()),
+                                         options.deadline, make_world);
+  made.world = Communicator(with_nccl(mpi_world(made.mpi, hosts)));
 }
 #endif
 
@@ -315,7 +311,6 @@ static std::unique_ptr<Connection> new_connection(const RunOptions& options) {
   if (launched.size == 1) {
     const auto world = std::make_shared<ThreadsWorld>(1, options.deadline);
     made->world = Communicator(world->transports()[0]);
-    made->shared = world;
   } else if (launched.local_size == launched.size) {
     connect_on_host(*made, launched, options);
   } else {
@@ -350,14 +345,14 @@ static int threads_here(const RunOptions& options) {
 Communicator connect(const RunOptions& options) {
   if (connection) {
     // A rank that ended the previous run continues with a new one.
-    connection->shared->begin_run();
+    connection->shared().begin_run();
     return connection->world;
   }
   check_options("connect", options);
   open_standard_descriptors();
   connection = new_connection(options).release();
   become_rank(Context::current(), threads_here(options), options);
-  Context::current().flight = new_flight_record(connection->rank, connection->world.size());
+  Context::current().flight = new_flight_record(connection->world.rank(), connection->world.size());
   terminate_before = std::set_terminate(end_by_exception);
   std::atexit(end_rank);
   pthread_atfork(nullptr, nullptr, forget_connection);
@@ -381,7 +376,7 @@ static void run_connected(const std::function<void(Communicator)>& body,
     let_the_cause_end_first();
     throw;
   }
-  connection->shared->end(connection->rank);
+  connection->shared().end(connection->world.rank());
 }
 
 void run_world(int ranks, const std::function<void(Communicator)>& body,

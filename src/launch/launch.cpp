@@ -11,9 +11,8 @@
 #include <map>
 #include <optional>
 
-#include "src/comm/memory/rendezvous.h"
+#include "src/comm/memory/memory_worlds.h"
 #include "src/comm/world.h"
-#include "src/launch/child.h"
 #include "src/launch/rank.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
@@ -124,7 +123,7 @@ class LaunchedJob {
     make_nonblocking(err.read.get());
     const LaunchChild child{command_, environment_of(rank), rank == 0 ? input_.for_child() : -1,
                             out.write.get(), err.write.get()};
-    ranks_.emplace_back(rank, start_child(child, signals_),
+    ranks_.emplace_back(start_child(child, signals_),
                         RankOutput(std::move(out.read), out_, prefix, ends_last),
                         RankOutput(std::move(err.read), err_, prefix, ends_last));
   }
@@ -175,10 +174,10 @@ class LaunchedJob {
   void look_at_ranks() {
     // Among exits found together, a killed rank is the cause; the others only noticed it.
     std::optional<std::pair<int, RankExit>> first;
-    for (LaunchRank& rank : ranks_) {
+    for (size_t r = 0; r < ranks_.size(); ++r) {
       RankExit how;
-      if (rank.look(how) && how.code != 0 && (!first || how.signal > first->second.signal)) {
-        first = {rank.rank(), how};
+      if (ranks_[r].look(how) && how.code != 0 && (!first || how.signal > first->second.signal)) {
+        first = {static_cast<int>(r), how};
       }
     }
     if (first) ended(first->first, first->second);
@@ -186,7 +185,7 @@ class LaunchedJob {
   }
 
   void ended(int rank, const RankExit& how) {
-    if (told_to_end_ != 0 && how.is_from(told_to_end_)) {
+    if (told_to_end_ != 0 && how.code == 128 + told_to_end_) {
       // As told: the others take the time that they need.
       return fail_first(how.code, rank,
                         concat("ended by ", name_of_signal(told_to_end_), seconds_in_words()));
@@ -233,8 +232,9 @@ class LaunchedJob {
     }
     if (!stopped_since_) stopped_since_ = LaunchClock::now();
     if (LaunchClock::now() - *stopped_since_ < kStoppedEnd) return;
-    fail_first(128 + SIGSTOP, left->rank(),
-               concat("rank ", left->rank(), " was stopped by a signal and not continued within ",
+    const auto rank = static_cast<int>(left - ranks_.begin());
+    fail_first(128 + SIGSTOP, rank,
+               concat("rank ", rank, " was stopped by a signal and not continued within ",
                       kStoppedEnd.count(), " s after the others exited"));
     begin(Ending::by_itself, std::chrono::milliseconds(0));
   }

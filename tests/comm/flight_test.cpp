@@ -85,7 +85,7 @@ TEST(Flight, KeepsTheWordsOfAllKinds) {
   const Piece piece{.dtype = bf16, .counts = {&count, 1}};
   Collective send{.kind = CollectiveKind::send, .root = 1, .tag = 9};
   send.pieces = {&piece, 1};
-  record.begin("w", send, 3);
+  record.begin("w", weft::signature_of(send), 3);
   const auto all = record.operations();
   EXPECT_EQ(all.at(0).in_words(), "redistribute(f32, [8, 4], S(0) -> R)");
   EXPECT_EQ(all.at(1).in_words(), std::string(79, 'x'));
@@ -283,14 +283,21 @@ TEST(Flight, IsWrittenAtASignalThoughARankIsStuck) {
     ::_exit(0);
   }
   for (int i = 0; i < 500 && !std::filesystem::exists(scratch.path("ready")); ++i) ::usleep(10'000);
-  ::usleep(50'000);
-  ::kill(child, SIGUSR1);
-  for (int i = 0; i < 500 && !std::filesystem::exists(folder + "/rank-1.json"); ++i) {
+  json waits, stuck;
+  const auto has_come = [&] {
+    return waits.is_object() && waits["operations"].size() == 2 && stuck.is_object() &&
+           stuck["operations"].size() == 1 && stuck["operations"][0]["state"] == "done";
+  };
+  // Each signal writes the records anew: rank 0 may be before its second barrier.
+  for (int i = 0; i < 500 && !has_come(); ++i) {
+    ::kill(child, SIGUSR1);
     ::usleep(10'000);
+    waits = read(folder + "/rank-0.json");
+    stuck = read(folder + "/rank-1.json");
   }
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
-  const json waits = read(folder + "/rank-0.json"), stuck = read(folder + "/rank-1.json");
+  ASSERT_TRUE(has_come());
   ASSERT_EQ(waits["operations"].size(), 2u);
   EXPECT_EQ(waits["operations"][1]["state"], "posted");
   ASSERT_EQ(stuck["operations"].size(), 1u);

@@ -17,7 +17,7 @@
 #include <set>
 #include <thread>
 
-#include "src/comm/memory/rendezvous.h"
+#include "src/comm/memory/memory_worlds.h"
 #include "src/comm/world.h"
 #include "tests/support/processes.h"
 #include "tests/support/scratch.h"

@@ -22,12 +22,12 @@ int mpirun_ranks() {
 
 /// This process's rank, for all test cases.
 struct MpiRank {
-  std::shared_ptr<MpiEngine> engine = std::make_shared<MpiEngine>(std::chrono::minutes(1));
-  std::shared_ptr<World> world =
-      std::make_shared<LoneWorld>(engine->size(), std::chrono::milliseconds(20000));
+  std::shared_ptr<MpiEngine> engine = std::make_shared<MpiEngine>(
+      "", std::chrono::minutes(1), [](int, const std::vector<std::string>& texts) {
+        return std::make_shared<LoneWorld>(static_cast<int>(texts.size()),
+                                           std::chrono::milliseconds(20000));
+      });
   uint64_t cases = 0;
-
-  MpiRank() { engine->attach(world); }
 };
 
 static std::unique_ptr<MpiRank> mpi_rank;
@@ -49,7 +49,8 @@ void run_on_mpi(int, const std::function<void(Communicator)>& body) {
   try {
     body(world);
   } catch (...) {
-    mpi_rank->world->abort_for_exception(mpi_rank->engine->rank(), std::current_exception());
+    mpi_rank->engine->world()->abort_for_exception(mpi_rank->engine->rank(),
+                                                   std::current_exception());
     throw;
   }
 }

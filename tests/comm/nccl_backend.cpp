@@ -123,9 +123,8 @@ class StagedWork final : private StoredCollective, public Work::State {
 class StagingTransport final : public Transport {
  public:
   explicit StagingTransport(std::shared_ptr<Transport> gpus)
-      : Transport(gpus->rank(), gpus->size(), gpus->name()), gpus_(std::move(gpus)) {}
+      : Transport(gpus->rank(), gpus->members()), gpus_(std::move(gpus)) {}
 
-  int host_of(int rank) const override { return gpus_->host_of(rank); }
   bool in_memory(DeviceKind kind) const override { return gpus_->in_memory(kind); }
   Work start(const Collective& call) override {
     const bool is_message = call.kind == CollectiveKind::send || call.kind == CollectiveKind::recv;
@@ -139,8 +138,6 @@ class StagingTransport final : public Transport {
     return std::make_shared<StagingTransport>(gpus_->subgroup(ranks, std::move(name)));
   }
   void abort(const std::string& reason) override { gpus_->abort(reason); }
-  World* world() const override { return gpus_->world(); }
-  std::span<const int> world_ranks() const override { return gpus_->world_ranks(); }
   const CommunicatorTraffic& traffic() const override { return gpus_->traffic(); }
 
  private:

@@ -13,7 +13,6 @@
 #include <thread>
 
 #include "src/comm/memory/memory_worlds.h"
-#include "src/comm/memory/rendezvous.h"
 #include "src/comm/transport.h"
 #include "tests/support/processes.h"
 #include "tests/support/scratch.h"

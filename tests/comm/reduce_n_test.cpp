@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/comm/reduce.h"
+#include "src/comm/collective_parts.h"
 
 #include <gtest/gtest.h>
 

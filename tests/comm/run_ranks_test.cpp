@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cstring>
+#include <exception>
+#include <fstream>
 #include <mutex>
 #include <set>
 #include <thread>
 
 #include "src/comm/world.h"
+#include "tests/support/processes.h"
 #include "tests/support/scratch.h"
 #include "weft/communicator.h"
 #include "weft/context.h"
@@ -121,6 +129,47 @@ TEST(RunRanks, CanRunAgainAfterAFailure) {
                  std::runtime_error);
     run_ranks(2, [](Communicator world) { world.barrier(); });
   }
+}
+
+/// An exception whose text fits no memory that is left.
+class Endless : public std::exception {
+ public:
+  const char* what() const noexcept override {
+    static constexpr size_t kBytes = size_t{64} << 20;
+    static char* const text = [] {
+      void* memory =
+          ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      std::memset(memory, 'x', kBytes - 1);
+      size_t pages = 0;
+      std::ifstream("/proc/self/statm") >> pages;
+      const rlim_t now = pages * static_cast<size_t>(::sysconf(_SC_PAGESIZE)) + (rlim_t{16} << 20);
+      const rlimit most{now, now};
+      ::setrlimit(RLIMIT_AS, &most);
+      return static_cast<char*>(memory);
+    }();
+    return text;
+  }
+};
+
+TEST(RunRanks, AnErrorWithoutMemoryForItsTextReachesTheCaller) {
+  if (kSanitized) GTEST_SKIP();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    try {
+      run_ranks(2, [](Communicator world) {
+        if (world.rank() == 1) throw Endless();
+        EXPECT_TRUE(error_of<CommError>([&] { world.barrier(); }).ends_with("out of memory"));
+      });
+    } catch (const Endless&) {
+      ::_exit(testing::Test::HasFailure() ? 1 : 0);
+    } catch (...) {
+      ::_exit(2);
+    }
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << status;
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST(RunRanks, OptionsAreChecked) {

@@ -302,21 +302,20 @@ TEST_F(DeviceNccl, TheWatchdogEndsACallThatHangs) {
 class InWorld final : public Transport {
  public:
   InWorld(std::shared_ptr<Transport> host, std::shared_ptr<World> world)
-      : Transport(host->rank(), host->size(), host->name()),
-        host_(std::move(host)),
-        world_(std::move(world)) {}
-  int host_of(int rank) const override { return host_->host_of(rank); }
+      : Transport(host->rank(), in(std::move(world), *host->members())), host_(std::move(host)) {}
   bool in_memory(DeviceKind kind) const override { return host_->in_memory(kind); }
   Work start(const Collective& call) override { return host_->start(call); }
   std::shared_ptr<Transport> subgroup(std::span<const int> ranks, std::string name) override {
     return host_->subgroup(ranks, std::move(name));
   }
-  World* world() const override { return world_.get(); }
-  std::span<const int> world_ranks() const override { return host_->world_ranks(); }
 
  private:
+  static std::shared_ptr<const Members> in(std::shared_ptr<World> world, Members members) {
+    members.world = std::move(world);
+    return std::make_shared<Members>(std::move(members));
+  }
+
   const std::shared_ptr<Transport> host_;
-  const std::shared_ptr<World> world_;
 };
 
 TEST_F(DeviceNccl, NamesARankThatHasDiedLongBeforeTheDeadline) {

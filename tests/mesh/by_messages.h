@@ -14,10 +14,9 @@ namespace weft {
 class ByMessages final : public Transport {
  public:
   explicit ByMessages(std::shared_ptr<Transport> inner)
-      : Transport(inner->rank(), inner->size(), inner->name()), inner_(std::move(inner)) {}
+      : Transport(inner->rank(), inner->members()), inner_(std::move(inner)) {}
 
   const CommunicatorTraffic& traffic() const override { return inner_->traffic(); }
-  int host_of(int rank) const override { return inner_->host_of(rank); }
   void claim(uint64_t hash, std::string_view words) override { inner_->claim(hash, words); }
   Claim take_claim() override { return inner_->take_claim(); }
   bool in_memory(DeviceKind) const override { return false; }
@@ -30,8 +29,6 @@ class ByMessages final : public Transport {
     return wrapped(inner_->subgroup(ranks, std::move(name)));
   }
   void abort(const std::string& reason) override { inner_->abort(reason); }
-  World* world() const override { return inner_->world(); }
-  std::span<const int> world_ranks() const override { return inner_->world_ranks(); }
 
  private:
   static std::shared_ptr<Transport> wrapped(std::shared_ptr<Transport> inner) {

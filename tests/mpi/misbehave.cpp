@@ -159,13 +159,21 @@ static void misbehave(const Communicator& world, const std::string& name) {
   all_reduce(world, 4);
 }
 
+/// An engine with a world of that deadline.
+static std::shared_ptr<MpiEngine> lone_engine(std::chrono::milliseconds for_starting,
+                                              std::chrono::milliseconds deadline) {
+  return std::make_shared<MpiEngine>(
+      "", for_starting, [&](int, const std::vector<std::string>& texts) {
+        return std::make_shared<LoneWorld>(static_cast<int>(texts.size()), deadline);
+      });
+}
+
 /// The program itself initializes and finalizes MPI.
 static int run_beside_program(int level) {
   int provided = 0;
   MPI_Init_thread(nullptr, nullptr, level, &provided);
   try {
-    const auto engine = std::make_shared<MpiEngine>(kForStarting);
-    engine->attach(std::make_shared<LoneWorld>(engine->size(), std::chrono::milliseconds(800)));
+    const auto engine = lone_engine(kForStarting, std::chrono::milliseconds(800));
     const std::vector<int> hosts(static_cast<size_t>(engine->size()));
     misbehave(Communicator(mpi_world(engine, hosts)), "GoesWell");
     engine->end();
@@ -183,19 +191,17 @@ static int run_misdeed(const std::string& name) {
   if (name == "HasTooLittleMpi") return run_beside_program(MPI_THREAD_FUNNELED);
   const bool stops = name == "StopsBeforeTheStart";
   if (stops && std::string_view(std::getenv("OMPI_COMM_WORLD_RANK")) == "1") raise(SIGSTOP);
-  const auto engine = std::make_shared<MpiEngine>(stops ? std::chrono::seconds(3) : kForStarting);
   // When mpirun notices the death of a rank, no rank waits for the deadline.
   const bool dies = name == "Exits0" || name == "Exits3" || name == "IsKilled" ||
                     name == "Crashes" || name == "DiesInTransfer";
-  const auto world =
-      std::make_shared<LoneWorld>(engine->size(), std::chrono::milliseconds(dies ? 60000 : 800));
-  engine->attach(world);
+  const auto engine = lone_engine(stops ? std::chrono::seconds(3) : kForStarting,
+                                  std::chrono::milliseconds(dies ? 60000 : 800));
   const std::vector<int> hosts(static_cast<size_t>(engine->size()));
   const auto begin = std::chrono::steady_clock::now();
   try {
     misbehave(Communicator(mpi_world(engine, hosts)), name);
   } catch (const std::exception& error) {
-    world->abort_for_exception(engine->rank(), std::current_exception());
+    engine->world()->abort_for_exception(engine->rank(), std::current_exception());
     const std::chrono::duration<double> lasted = std::chrono::steady_clock::now() - begin;
     const std::string text =
         concat("rank ", engine->rank(), " after ", lasted.count(), " s: ", error.what(), "\n");

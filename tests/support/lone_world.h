@@ -4,6 +4,7 @@
 #include <atomic>
 #include <memory>
 
+#include "src/comm/transport.h"
 #include "src/comm/world.h"
 #include "weft/error.h"
 
@@ -20,12 +21,10 @@ class LoneWorld final : public World {
   std::atomic<int> gone{-1};
 
   bool is_gone(int rank) const override { return rank == gone; }
-  bool has_died(int rank) const override { return rank == gone; }
   std::string end_in_words(int) const override { return "is gone"; }
   bool shares_memory(std::span<const int>) const override { return false; }
-  std::shared_ptr<MemoryGroup> group(const std::vector<int64_t>&, const std::vector<int>&,
-                                     const std::string& name) override {
-    fail("subgroup: the ranks of ", name, " share no memory");
+  std::shared_ptr<MemoryGroup> group(Members members) override {
+    fail("subgroup: the ranks of ", members.name, " share no memory");
   }
 };
 

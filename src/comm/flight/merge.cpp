@@ -150,7 +150,9 @@ FlightSummary merge_flight_records(const std::vector<std::string>& files, const 
   check_ranks(all);
   FlightSummary summary;
   int64_t first = INT64_MAX, last = INT64_MIN;
+  std::vector<bool> is_here(static_cast<size_t>(all[0].ranks));
   for (const FlightFile& file : all) {
+    is_here[static_cast<size_t>(file.rank)] = true;
     for (const TraceCollective& one : file.operations) {
       ++summary.operations;
       summary.unfinished += !one.is_finished;
@@ -159,13 +161,8 @@ FlightSummary merge_flight_records(const std::vector<std::string>& files, const 
     }
   }
   if (summary.operations > 0) summary.seconds = static_cast<double>(last - first) * 1e-9;
-  auto next = all.begin();
   for (int rank = 0; rank < all[0].ranks; ++rank) {
-    if (next != all.end() && next->rank == rank) {
-      ++next;
-    } else {
-      summary.missing.push_back(rank);
-    }
+    if (!is_here[static_cast<size_t>(rank)]) summary.missing.push_back(rank);
   }
   write_merged(all, summary.operations > 0 ? first : 0, out);
   return summary;

@@ -27,73 +27,37 @@ std::string_view name_of(FlightState state) {
   return names[static_cast<size_t>(state)];
 }
 
-std::string FlightCopy::in_words() const {
-  if (!is_message(call.kind)) return weft::in_words(call);
-  const Piece piece{.dtype = call.dtype, .counts = {&call.elements, 1}};
-  return message_in_words(
-      {.kind = call.kind, .root = call.root, .tag = call.pieces, .pieces = {&piece, 1}});
-}
-
-template <size_t N>
-static void store(std::array<std::atomic<uint64_t>, N>& into, const void* from, size_t bytes) {
-  std::array<uint64_t, N> words{};
-  std::memcpy(words.data(), from, std::min(bytes, sizeof words));
-  for (size_t i = 0; i < N; ++i) into[i].store(words[i], std::memory_order_relaxed);
-}
-
-template <size_t N> static void load(void* into, const std::array<std::atomic<uint64_t>, N>& from) {
-  std::array<uint64_t, N> words;
-  for (size_t i = 0; i < N; ++i) words[i] = from[i].load(std::memory_order_relaxed);
-  std::memcpy(into, words.data(), sizeof words);
-}
-
 FlightOperation FlightRecord::begin(std::string_view communicator, const Signature& signature,
                                     uint64_t sequence) {
   const uint64_t number = count_.load(std::memory_order_relaxed) + 1;
-  Entry& to = entry(number);
-  to.number.store(0, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_release);
-  to.sequence.store(sequence, std::memory_order_relaxed);
-  to.posted.store(ticks_now(), std::memory_order_relaxed);
-  for (auto* time : {&to.started, &to.ended, &to.bytes}) time->store(0, std::memory_order_relaxed);
-  to.state.store(static_cast<uint64_t>(FlightState::posted), std::memory_order_relaxed);
-  store(to.call, &signature, sizeof signature);
+  FlightCopy made{.sequence = sequence, .posted = ticks_now(), .call = signature};
   // The last byte stays 0.
-  store(to.communicator, communicator.data(), std::min<size_t>(communicator.size(), 31));
-  to.number.store(number, std::memory_order_release);
+  std::copy_n(communicator.begin(), std::min(communicator.size(), made.communicator.size() - 1),
+              made.communicator.begin());
+  std::array<uint64_t, kWords> words;
+  std::memcpy(words.data(), &made, sizeof made);
+  Entry& to = entry(number);
+  to[kNumber].store(0, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  for (size_t i = kNumber + 1; i < kWords; ++i) to[i].store(words[i], std::memory_order_relaxed);
+  to.set(kNumber, number);
   count_.store(number, std::memory_order_release);
   return {*this, number};
-}
-
-FlightOperation FlightRecord::begin(std::string_view communicator, const Collective& call,
-                                    uint64_t sequence) {
-  const Piece& piece = call.pieces[0];
-  return begin(communicator,
-               Signature{.kind = call.kind,
-                         .dtype = piece.dtype,
-                         .root = call.root,
-                         .pieces = call.tag,
-                         .elements = piece.counts[0]},
-               sequence);
 }
 
 /// False when it is not there, or is overwritten meanwhile.
 bool FlightRecord::copy(uint64_t number, FlightCopy& into) const {
   const Entry& from = entries_[number % kEntries];
-  if (from.number.load(std::memory_order_acquire) != number) return false;
-  const auto get = [](const auto& word) { return word.load(std::memory_order_relaxed); };
-  into.number = number;
-  // Before the times: an operation that is done has them all.
-  into.state = static_cast<FlightState>(from.state.load(std::memory_order_acquire));
-  into.sequence = get(from.sequence);
-  into.posted = get(from.posted);
-  into.started = get(from.started);
-  into.ended = get(from.ended);
-  into.bytes = get(from.bytes);
-  load(&into.call, from.call);
-  load(into.communicator.data(), from.communicator);
+  if (from[kNumber].load(std::memory_order_acquire) != number) return false;
+  std::array<uint64_t, kWords> words;
+  // The state first: an operation that is done has all times.
+  words[kState] = from[kState].load(std::memory_order_acquire);
+  for (size_t i = 0; i < kWords; ++i) {
+    if (i != kState) words[i] = from[i].load(std::memory_order_relaxed);
+  }
+  std::memcpy(static_cast<void*>(&into), words.data(), sizeof words);
   std::atomic_thread_fence(std::memory_order_acquire);
-  return get(from.number) == number;
+  return from[kNumber].load(std::memory_order_relaxed) == number;
 }
 
 void FlightRecord::tell(uint64_t number) {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -16,7 +17,7 @@
 
 namespace weft {
 
-enum class FlightState : uint8_t { posted, running, done, failed };
+enum class FlightState : uint64_t { posted, running, done, failed };
 std::string_view name_of(FlightState state);
 
 /// One recorded operation. Times are ticks; 0: not yet.
@@ -29,13 +30,11 @@ struct FlightCopy {
   /// Bytes received from other ranks so far.
   int64_t bytes = 0;
   FlightState state = FlightState::posted;
-  /// For a message, `root` is the other rank and `pieces` the tag.
   Signature call;
   /// The name of the communicator, truncated to 31 characters.
   std::array<char, 32> communicator{};
 
-  /// "all_reduce(sum, f32, [16])".
-  std::string in_words() const;
+  std::string in_words() const { return weft::in_words(call); }
 };
 
 /// Is notified of the operations of a rank as they end, on the rank's thread, and of their GPU
@@ -63,11 +62,9 @@ class FlightRecord : public std::enable_shared_from_this<FlightRecord>, NotCopie
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
 
-  /// Records a posted collective or exchange.
+  /// Records a posted operation.
   FlightOperation begin(std::string_view communicator, const Signature& signature,
                         uint64_t sequence);
-  /// Records a posted send or recv.
-  FlightOperation begin(std::string_view communicator, const Collective& call, uint64_t sequence);
 
   /// The number of operations so far.
   uint64_t count() const { return count_.load(std::memory_order_acquire); }
@@ -80,16 +77,20 @@ class FlightRecord : public std::enable_shared_from_this<FlightRecord>, NotCopie
 
  private:
   friend class FlightOperation;
-  /// Words that are each written at once, which a reader may see while they change. `number` is 0
-  /// while a new operation replaces an old one.
-  struct Entry {
-    std::atomic<uint64_t> number{0};
-    std::atomic<uint64_t> sequence{0};
-    std::atomic<int64_t> posted{0}, started{0}, ended{0}, bytes{0};
-    std::atomic<uint64_t> state{0};
-    std::array<std::atomic<uint64_t>, sizeof(Signature) / 8> call{};
-    std::array<std::atomic<uint64_t>, 4> communicator{};
+  static constexpr size_t kWords = sizeof(FlightCopy) / 8;
+  static_assert(sizeof(FlightCopy) % 8 == 0);
+  /// The words of a FlightCopy, each written at once, which a reader may see while they change. The
+  /// number is 0 while a new operation replaces an old one.
+  struct Entry : std::array<std::atomic<uint64_t>, kWords> {
+    template <class T> void set(size_t word, T value) {
+      (*this)[word].store(static_cast<uint64_t>(value), std::memory_order_release);
+    }
   };
+  static constexpr size_t kNumber = offsetof(FlightCopy, number) / 8;
+  static constexpr size_t kStarted = offsetof(FlightCopy, started) / 8;
+  static constexpr size_t kEnded = offsetof(FlightCopy, ended) / 8;
+  static constexpr size_t kBytes = offsetof(FlightCopy, bytes) / 8;
+  static constexpr size_t kState = offsetof(FlightCopy, state) / 8;
   Entry& entry(uint64_t number) { return entries_[number % kEntries]; }
   bool copy(uint64_t number, FlightCopy& into) const;
   void tell(uint64_t number);
@@ -110,9 +111,9 @@ class FlightOperation {
     if (!record_) return;
     auto& entry = record_->entry(number_);
     // Overwritten: kEntries newer operations have begun since.
-    if (entry.number.load(std::memory_order_relaxed) != number_) return;
-    entry.started.store(ticks_now(), std::memory_order_relaxed);
-    entry.state.store(static_cast<uint64_t>(FlightState::running), std::memory_order_relaxed);
+    if (entry[FlightRecord::kNumber].load(std::memory_order_relaxed) != number_) return;
+    entry.set(FlightRecord::kStarted, ticks_now());
+    entry.set(FlightRecord::kState, FlightState::running);
   }
   void received(int64_t bytes) { bytes_ += bytes; }
   /// Called around the work that is queued on a GPU's stream.
@@ -140,10 +141,10 @@ class FlightOperation {
     FlightRecord& record = *record_;
     record_ = nullptr;
     auto& entry = record.entry(number_);
-    if (entry.number.load(std::memory_order_relaxed) != number_) return;
-    entry.ended.store(ticks_now(), std::memory_order_relaxed);
-    entry.bytes.store(bytes_, std::memory_order_relaxed);
-    entry.state.store(static_cast<uint64_t>(state), std::memory_order_release);
+    if (entry[FlightRecord::kNumber].load(std::memory_order_relaxed) != number_) return;
+    entry.set(FlightRecord::kEnded, ticks_now());
+    entry.set(FlightRecord::kBytes, bytes_);
+    entry.set(FlightRecord::kState, state);
     if (record.listener_) [[unlikely]]
       record.tell(number_);
   }

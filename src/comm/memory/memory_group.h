@@ -87,10 +87,8 @@ class MemoryGroup : public Members, NotCopied {
   }
   /// `memory`: aligned to 64 bytes, zeros when the first member joins. `heap`: the memory of this
   /// process that the others have mapped; null where ranks are threads, which share all memory.
-  MemoryGroup(std::shared_ptr<World> world_, Members members, std::shared_ptr<std::byte> memory,
-              SharedHeap* heap_ = nullptr)
+  MemoryGroup(Members members, std::shared_ptr<std::byte> memory, SharedHeap* heap_ = nullptr)
       : Members(std::move(members)),
-        world(std::move(world_)),
         heap(heap_),
         memory_(std::move(memory)),
         events_(cuda::kWithCuda && !heap_ ? world_ranks.size() * kSlots : 0) {}
@@ -110,14 +108,7 @@ class MemoryGroup : public Members, NotCopied {
         reinterpret_cast<PostedMessage*>(memory_.get() + places() * (sizeof(Slot) + kRoom));
     return {first + (from * size() + to) * kPostedMessages, kPostedMessages};
   }
-  /// True when all ranks have reached that progress in that call, or are in a later one.
-  bool all_reached(uint64_t sequence, uint64_t progress) const {
-    for (int r = 0; r < size(); ++r) {
-      if (slot(r, sequence).progress.load(std::memory_order_acquire) < progress) return false;
-    }
-    return true;
-  }
-  /// Returns the ranks that have not reached that progress.
+  /// Returns the ranks that have not reached that progress in that call, and are in no later one.
   std::vector<int> behind(uint64_t sequence, uint64_t progress) const {
     std::vector<int> ranks;
     for (int r = 0; r < size(); ++r) {
@@ -129,7 +120,6 @@ class MemoryGroup : public Members, NotCopied {
   /// True when the ranks are processes, which see each other's shared memory only.
   bool ranks_are_processes() const { return heap != nullptr; }
 
-  const std::shared_ptr<World> world;
   SharedHeap* const heap;
 
  private:

@@ -12,7 +12,6 @@
 #include "src/comm/memory/memory_transport.h"
 #include "src/comm/waiter.h"
 #include "weft/export.h"
-#include "weft/extend/hash.h"
 
 namespace weft {
 
@@ -20,11 +19,12 @@ namespace weft {
 static constexpr std::chrono::milliseconds kGrace{2000};
 
 std::vector<std::shared_ptr<Transport>> ThreadsWorld::transports() {
-  std::vector<int> members(static_cast<size_t>(ranks()));
-  std::iota(members.begin(), members.end(), 0);
-  const auto group = make_group(members, "world");
+  Members members{.name = "world", .world_ranks = std::vector<int>(static_cast<size_t>(ranks()))};
+  std::iota(members.world_ranks.begin(), members.world_ranks.end(), 0);
   std::vector<std::shared_ptr<Transport>> all;
-  for (const int rank : members) all.push_back(std::make_shared<MemoryTransport>(group, rank));
+  for (const int rank : members.world_ranks) {
+    all.push_back(std::make_shared<MemoryTransport>(group(members), rank));
+  }
   return all;
 }
 
@@ -38,21 +38,16 @@ static std::shared_ptr<std::byte> zeros(size_t bytes) {
   return {memory, static_cast<std::byte*>(std::align(line, bytes, first, room))};
 }
 
-std::shared_ptr<MemoryGroup> ThreadsWorld::make_group(const std::vector<int>& members,
-                                                      const std::string& name) {
-  const size_t bytes = MemoryGroup::bytes_for(static_cast<int>(members.size()));
-  return std::make_shared<MemoryGroup>(shared_from_this(), Members{next_group_++, members, name},
-                                       zeros(bytes));
-}
-
-std::shared_ptr<MemoryGroup> ThreadsWorld::group(const std::vector<int64_t>& key,
-                                                 const std::vector<int>& members,
-                                                 const std::string& name) {
+std::shared_ptr<MemoryGroup> ThreadsWorld::group(Members members) {
   const std::lock_guard lock(mutex_);
-  GroupEntry& entry = groups_[key];
-  if (!entry.group) entry.group = make_group(members, name);
-  std::shared_ptr<MemoryGroup> group = entry.group;
-  if (++entry.taken == group->size()) groups_.erase(key);
+  GroupEntry& entry = groups_[members.id];
+  if (!entry.group) {
+    members.world = shared_from_this();
+    const size_t bytes = MemoryGroup::bytes_for(members.size());
+    entry.group = std::make_shared<MemoryGroup>(std::move(members), zeros(bytes));
+  }
+  const std::shared_ptr<MemoryGroup> group = entry.group;
+  if (++entry.taken == group->size()) groups_.erase(group->id);
   return group;
 }
 
@@ -66,7 +61,7 @@ void ThreadsWorld::on_failure(const std::exception_ptr& cause) {
 
 void ThreadsWorld::body_threw(int rank, const std::exception_ptr& cause) {
   abort_for_exception(rank, cause);
-  if (!is_aborted() || failure().found_by != rank) return;
+  if (!is_aborted() || failure_found_by() != rank) return;
   const std::lock_guard lock(mutex_);
   // The exception that made a rank give up a collective is known only here.
   if (!cause_) cause_ = cause;
@@ -110,9 +105,9 @@ static constexpr size_t kSegmentPage = 4096;
 
 /// A group that some of its members have made and others have not yet.
 struct GroupUnderWay {
-  uint64_t key;
-  int64_t id;
+  uint64_t id;
   uint64_t offset;
+  /// The members that have made it; 0: a free entry.
   int32_t taken;
 };
 
@@ -123,7 +118,6 @@ struct WorldSegment {
   std::array<std::atomic<int32_t>, SharedMemory::kMaxRegions> processes;
   std::atomic<uint32_t> lock;
   /// Guarded by the lock.
-  int64_t groups;
   uint64_t used;
   std::array<GroupUnderWay, 1024> under_way;
 
@@ -179,11 +173,9 @@ int ProcessWorld::place_of(int rank) const {
   return found == here_.end() ? -1 : static_cast<int>(found - here_.begin());
 }
 
-/// The key of a world whose ranks are all on this host; errors call it the world.
-static const std::vector<int64_t> kWholeWorld{-1};
-
 std::shared_ptr<Transport> ProcessWorld::world_transport() {
-  return std::make_shared<MemoryTransport>(group(kWholeWorld, here_, "world"), place_of(rank_));
+  return std::make_shared<MemoryTransport>(group({.name = "world", .world_ranks = here_}),
+                                           place_of(rank_));
 }
 
 void ProcessWorld::on_stuck_reader(int rank) const {
@@ -210,11 +202,6 @@ bool ProcessWorld::is_gone(int rank) const {
   return gone_[static_cast<size_t>(place)];
 }
 
-bool ProcessWorld::has_ended(int rank) const { return says_ended(rank) || is_gone(rank); }
-
-// In this order: a rank says that it has ended before its process is gone.
-bool ProcessWorld::has_died(int rank) const { return is_gone(rank) && !says_ended(rank); }
-
 std::string ProcessWorld::end_in_words(int rank) const {
   if (says_ended(rank)) return "ended";
   const auto place = static_cast<size_t>(place_of(rank));
@@ -235,48 +222,40 @@ std::byte* ProcessWorld::cut(size_t bytes) {
   return memory_->data() + begin;
 }
 
-static uint64_t hash_of_key(const std::vector<int64_t>& key) {
-  uint64_t hash = key.size();
-  for (const int64_t part : key) hash = mixed(hash, static_cast<uint64_t>(part));
-  return hash | 1;
-}
-
 static void leave_group(std::byte* memory, size_t bytes) {
   auto* head = reinterpret_cast<GroupHead*>(memory - sizeof(GroupHead));
   if (head->left.fetch_sub(1, std::memory_order_acq_rel) == 1) madvise(head, bytes, MADV_REMOVE);
 }
 
-std::shared_ptr<MemoryGroup> ProcessWorld::group(const std::vector<int64_t>& key,
-                                                 const std::vector<int>& members,
-                                                 const std::string& name) {
-  const auto ranks = static_cast<int>(members.size());
+std::shared_ptr<MemoryGroup> ProcessWorld::group(Members members) {
+  const int ranks = members.size();
   const size_t bytes = sizeof(GroupHead) + MemoryGroup::bytes_for(ranks);
-  const uint64_t hash = hash_of_key(key);
-  GroupUnderWay made = {};
+  uint64_t offset = 0;
   {
     const SegmentLock lock(segment_, *this);
     auto& entries = segment_.under_way;
-    auto found = std::find_if(entries.begin(), entries.end(),
-                              [&](const GroupUnderWay& entry) { return entry.key == hash; });
+    const auto is_it = [&](const GroupUnderWay& entry) {
+      return entry.taken > 0 && entry.id == members.id;
+    };
+    auto found = std::find_if(entries.begin(), entries.end(), is_it);
     if (found == entries.end()) {
       found = std::find_if(entries.begin(), entries.end(),
-                           [](const GroupUnderWay& entry) { return entry.key == 0; });
+                           [](const GroupUnderWay& entry) { return entry.taken == 0; });
       if (found == entries.end()) {
         fail_call("subgroup", entries.size(), " groups wait for members that did not make them");
       }
       std::byte* memory = cut(bytes);
       new (memory) GroupHead{ranks};
-      const int64_t id = key == kWholeWorld ? 0 : ++segment_.groups;
-      *found = {hash, id, static_cast<uint64_t>(memory - memory_->data()), 0};
+      *found = {members.id, static_cast<uint64_t>(memory - memory_->data()), 0};
     }
-    made = *found;
+    offset = found->offset;
     if (++found->taken == ranks) *found = {};
   }
-  std::byte* data = memory_->data() + made.offset + sizeof(GroupHead);
+  std::byte* data = memory_->data() + offset + sizeof(GroupHead);
   const std::shared_ptr<std::byte> memory(
       data, [keep = memory_, bytes](std::byte* at) { leave_group(at, bytes); });
-  return std::make_shared<MemoryGroup>(
-      shared_from_this(), Members{static_cast<uint64_t>(made.id), members, name}, memory, &heap_);
+  members.world = shared_from_this();
+  return std::make_shared<MemoryGroup>(std::move(members), memory, &heap_);
 }
 
 }  // namespace weft

@@ -33,9 +33,7 @@ class ThreadsWorld final : public World, public std::enable_shared_from_this<Thr
   /// Throws the first failure, if there is one.
   void rethrow() const;
 
-  std::shared_ptr<MemoryGroup> group(const std::vector<int64_t>& key,
-                                     const std::vector<int>& members,
-                                     const std::string& name) override;
+  std::shared_ptr<MemoryGroup> group(Members members) override;
   /// Releases groups that not all members joined.
   void forget_groups() { groups_.clear(); }
 
@@ -44,7 +42,6 @@ class ThreadsWorld final : public World, public std::enable_shared_from_this<Thr
     std::shared_ptr<MemoryGroup> group;
     int taken = 0;
   };
-  std::shared_ptr<MemoryGroup> make_group(const std::vector<int>& members, const std::string& name);
   void on_failure(const std::exception_ptr& cause) override;
   [[noreturn]] void end_late(const std::unique_lock<std::mutex>& lock) const;
 
@@ -54,9 +51,37 @@ class ThreadsWorld final : public World, public std::enable_shared_from_this<Thr
   bool is_failed_ = false;
   std::exception_ptr cause_;
   std::chrono::steady_clock::time_point failed_at_;
-  std::map<std::vector<int64_t>, GroupEntry> groups_;
-  uint64_t next_group_ = 0;
+  /// By id.
+  std::map<uint64_t, GroupEntry> groups_;
 };
+
+/// The processes of one host that belong to one job.
+struct HostMembers {
+  /// Equal for the processes of a job, and for no others of the user.
+  std::string key;
+  /// This process's number among them, and how many they are.
+  int index = 0;
+  int count = 1;
+  /// Equal in all of them, or they refuse each other.
+  std::string build;
+};
+
+/// Memory that the processes of a host have in common, mapped at the same addresses in each.
+struct HostMemory {
+  std::shared_ptr<SharedMemory> segment;
+  /// One for each process.
+  std::vector<std::shared_ptr<SharedMemory>> heaps;
+};
+
+/// Meets the other processes over a socket without a file, and hands the memory round. Processes of
+/// other users are not let in, and cannot stop a meeting by taking its name: process 0 draws a part
+/// of it, and the others find it in the system's list of sockets. std::runtime_error naming those
+/// that did not come in time, and a process of another build; both end it in all processes.
+HostMemory meet(const HostMembers& members, size_t segment_bytes,
+                std::chrono::milliseconds deadline);
+
+/// 64 random bits as 16 hexadecimal digits.
+std::string random_digits();
 
 struct WorldSegment;
 
@@ -77,16 +102,12 @@ class ProcessWorld final : public World, public std::enable_shared_from_this<Pro
   /// The transport of the world communicator, when all ranks are on this host.
   std::shared_ptr<Transport> world_transport();
 
-  bool has_ended(int rank) const override;
   bool is_gone(int rank) const override;
-  bool has_died(int rank) const override;
   std::string end_in_words(int rank) const override;
   /// Ends this process, because it cannot release its memory.
   void on_stuck_reader(int rank) const override;
   bool shares_memory(std::span<const int> ranks) const override;
-  std::shared_ptr<MemoryGroup> group(const std::vector<int64_t>& key,
-                                     const std::vector<int>& members,
-                                     const std::string& name) override;
+  std::shared_ptr<MemoryGroup> group(Members members) override;
 
  private:
   int place_of(int rank) const override;

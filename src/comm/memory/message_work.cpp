@@ -3,7 +3,6 @@
 
 #include "src/comm/collective_parts.h"
 #include "src/comm/memory/memory_transport.h"
-#include "src/comm/memory/publication.h"
 
 namespace weft {
 
@@ -55,7 +54,7 @@ class MessageWork : public PendingWork {
   }
 
  protected:
-  std::string words() const final { return message_in_words(call_); }
+  std::string words() const final { return weft::in_words(signature_of(call_)); }
 
   MemoryTransport& transport_;
   Collective call_;

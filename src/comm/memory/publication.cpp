@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/comm/memory/publication.h"
-
 #include <cstring>
 
 #include "src/comm/collective_parts.h"
+#include "src/comm/memory/memory_transport.h"
 #include "src/device/shared_memory.h"
 #include "src/kernels/copy/copy.h"
 

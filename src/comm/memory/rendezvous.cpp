@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/comm/memory/rendezvous.h"
-
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/random.h>
@@ -19,6 +17,7 @@
 #include <thread>
 #include <utility>
 
+#include "src/comm/memory/memory_worlds.h"
 #include "weft/error.h"
 #include "weft/warnings.h"
 

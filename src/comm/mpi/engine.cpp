@@ -53,14 +53,15 @@ static constexpr std::chrono::milliseconds kLongestSendOfFailure{200};
 /// have reported yet why they fail.
 static constexpr std::chrono::milliseconds kLinger{500};
 
-MpiEngine::MpiEngine(std::chrono::milliseconds deadline)
-    : session_(std::make_unique<MpiSession>(deadline)),
-      short_messages_(std::make_unique<MpiShortMessages>(session_->comm())),
-      bulk_(std::make_unique<MpiBulk>(session_->comm())),
+MpiEngine::MpiEngine(std::string_view text, std::chrono::milliseconds deadline,
+                     const MakeWorld& make_world)
+    : session_(std::make_unique<MpiSession>(text, deadline)),
       rank_(session_->rank()),
       size_(session_->size()),
+      world_(make_world(rank_, session_->texts())),
+      short_messages_(std::make_unique<MpiShortMessages>(session_->comm())),
+      bulk_(std::make_unique<MpiBulk>(session_->comm())),
       ended_(static_cast<size_t>(size_)),
-      bootstraps_(static_cast<size_t>(size_)),
       greatest_tag_(session_->greatest_tag()),
       termination_(std::make_unique<Termination>()) {
   thread_ = std::thread([this] { run(); });
@@ -75,13 +76,6 @@ void MpiEngine::stop_thread() {
     changed_.notify_all();
   }
   if (thread_.joinable()) thread_.join();
-}
-
-void MpiEngine::attach(std::shared_ptr<World> world) {
-  const Lock lock(mutex_);
-  if (early_error_) std::rethrow_exception(early_error_);
-  world_ = std::move(world);
-  if (early_failure_) world_->abort(*early_failure_);
 }
 
 MpiEngine::Caller::~Caller() {
@@ -128,11 +122,13 @@ void MpiEngine::look_at_termination() {
   const auto now = std::chrono::steady_clock::now();
   if (asked_at_ == std::chrono::steady_clock::time_point{}) {
     asked_at_ = now;
-    if (world_) {
-      world_->abort({rank_, -1, concat("rank ", rank_, " was told to end (signal ", SIGTERM, ')')});
-    }
+    // The launcher also asks because a rank has died, which is then the cause.
+    const int gone = gone_rank();
+    world_->abort({rank_, gone,
+                   gone < 0 ? concat("rank ", rank_, " was told to end (signal ", SIGTERM, ')')
+                            : concat("rank ", gone, " ", world_->end_in_words(gone))});
   }
-  if (!world_ || now - asked_at_ > kLinger) Termination::obey();
+  if (now - asked_at_ > kLinger) Termination::obey();
 }
 
 void MpiEngine::pause_between_polls(Lock& lock) {
@@ -151,33 +147,23 @@ void MpiEngine::pause_between_polls(Lock& lock) {
 void MpiEngine::poll() noexcept {
   if (silent_) return;
   try {
-    if (world_ && world_->is_aborted()) return send_failure();
+    if (world_->is_aborted()) return send_failure();
     short_messages_->receive([&](int from, const MpiHeader& header, MpiPayload payload) {
       take(from, header, payload);
     });
     bulk_->test([](MpiWork& work, uint64_t token) { work.transferred(token); });
     short_messages_->all_sent();
     moving_.store(!bulk_->is_empty(), std::memory_order_relaxed);
-    if (world_ && world_->is_aborted()) send_failure();
+    if (world_->is_aborted()) send_failure();
   } catch (...) {
     silent_ = true;
-    if (world_) {
-      world_->abort_for_exception(rank_, std::current_exception());
-    } else {
-      early_error_ = std::current_exception();
-    }
+    world_->abort_for_exception(rank_, std::current_exception());
   }
   if (silent_) moving_.store(false, std::memory_order_relaxed);
 }
 
 void MpiEngine::take(int from, const MpiHeader& header, MpiPayload payload) {
-  switch (header.topic) {
-    case MpiTopic::bootstrap: {
-      Bootstrap& part = bootstraps_[static_cast<size_t>(from)];
-      part.bytes = header.elements;
-      part.text.append(reinterpret_cast<const char*>(payload.data()), payload.size());
-      return;
-    }
+  switch (header.to.topic) {
     case MpiTopic::failure: return take_failure(header, payload);
     case MpiTopic::end: ended_[static_cast<size_t>(from)] = 1; return;
     default: return routing_.route(header, payload);
@@ -187,21 +173,16 @@ void MpiEngine::take(int from, const MpiHeader& header, MpiPayload payload) {
 void MpiEngine::take_failure(const MpiHeader& header, MpiPayload payload) {
   silent_ = true;  // the sender has notified all others
   const std::string text(reinterpret_cast<const char*>(payload.data()), payload.size());
-  const WorldFailure failure{static_cast<int>(header.sequence), header.from, text,
-                             header.was_late != 0};
-  if (world_) {
-    world_->abort(failure);
-  } else {
-    early_failure_ = failure;
-  }
+  world_->abort({static_cast<int>(header.sequence), header.from, text, header.was_late != 0});
 }
 
 void MpiEngine::send_failure() {
   if (silent_) return;
   const WorldFailure failure = world_->failure();
-  MpiHeader header{.topic = MpiTopic::failure, .from = failure.rank};
-  header.sequence = static_cast<uint64_t>(failure.found_by);
-  header.was_late = failure.was_late;
+  const MpiHeader header{.to = {MpiTopic::failure},
+                         .sequence = static_cast<uint64_t>(failure.found_by),
+                         .from = failure.rank,
+                         .was_late = failure.was_late};
   const size_t length = std::min<size_t>(failure.text.size(), kMpiShortBytes);
   const MpiPayload text = std::as_bytes(std::span(failure.text)).first(length);
   for (int r = 0; r < size_; ++r) {
@@ -228,59 +209,24 @@ int MpiEngine::new_tags() {
   return (next_tag_ += 2) - 2;
 }
 
-std::vector<std::string> MpiEngine::all_gather(std::string_view own,
-                                               std::chrono::milliseconds deadline) {
-  {
-    const Lock lock(mutex_);
-    bootstraps_[static_cast<size_t>(rank_)] = {std::string(own), static_cast<int64_t>(own.size())};
-    const MpiHeader header{
-        .topic = MpiTopic::bootstrap, .from = rank_, .elements = static_cast<int64_t>(own.size())};
-    size_t sent = 0;
-    do {
-      const auto part = own.substr(sent, static_cast<size_t>(kMpiShortBytes));
-      for (int r = 0; r < size_; ++r) {
-        if (r != rank_) send(r, header, std::as_bytes(std::span(part)));
-      }
-      sent += part.size();
-    } while (sent < own.size());
-  }
-  std::vector<std::string> texts;
-  const bool has_all = wait_until(0, deadline, [&] {
-    const Lock lock(mutex_);
-    poll();
-    if (early_error_) std::rethrow_exception(early_error_);
-    for (const Bootstrap& part : bootstraps_) {
-      if (part.bytes != static_cast<int64_t>(part.text.size())) return false;
-    }
-    for (Bootstrap& part : bootstraps_) texts.push_back(std::move(part.text));
-    return true;
-  });
-  if (!has_all) fail_late(deadline);
-  return texts;
-}
-
-void MpiEngine::fail_late(std::chrono::milliseconds deadline) {
-  const Lock lock(mutex_);
-  std::vector<int> missing;
+/// The first rank that is known to have exited without an end message, or -1.
+int MpiEngine::gone_rank() const {
   for (int r = 0; r < size_; ++r) {
-    if (bootstraps_[static_cast<size_t>(r)].bytes < 0) missing.push_back(r);
+    if (!has_ended(r) && world_->is_gone(r)) return r;
   }
-  const auto name = [](int rank) { return concat("rank ", rank); };
-  throw CommError(
-      concat("mpi: ", listed(missing, name), " did not connect within ", deadline.count(), " ms"),
-      missing.empty() ? -1 : missing.front(), "connect", 1);
+  return -1;
 }
 
 /// Reports ranks that exited without an end message, after a while: it may still be in transit.
 void MpiEngine::look_for_gone_ranks() {
+  const int gone = gone_rank();
+  if (gone < 0) return;
   const auto now = std::chrono::steady_clock::now();
-  for (int r = 0; world_ && r < size_; ++r) {
-    if (has_ended(r) || !world_->is_gone(r)) continue;
-    if (first_gone_ == std::chrono::steady_clock::time_point()) first_gone_ = now;
-    if (now - first_gone_ < 2 * kLinger || world_->is_aborted()) return;
-    world_->abort(
-        {rank_, r, concat("rank ", r, " ", world_->end_in_words(r), " before the end of its job")});
-  }
+  if (first_gone_ == std::chrono::steady_clock::time_point()) first_gone_ = now;
+  if (now - first_gone_ < 2 * kLinger || world_->is_aborted()) return;
+  world_->abort(
+      {rank_, gone,
+       concat("rank ", gone, " ", world_->end_in_words(gone), " before the end of its job")});
 }
 
 void MpiEngine::end() {
@@ -290,7 +236,7 @@ void MpiEngine::end() {
     poll();
     ended_[static_cast<size_t>(rank_)] = 1;
     for (int r = 0; r < size_; ++r) {
-      if (r != rank_) send(r, {.topic = MpiTopic::end, .from = rank_});
+      if (r != rank_) send(r, {.to = {MpiTopic::end}});
     }
   }
   // No deadline: nothing waits for this rank, and others may still have much to do.

@@ -5,10 +5,9 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -29,21 +28,18 @@ class Termination;
 /// caller waits, so that calls progress on their own.
 class MpiEngine : NotCopied {
  public:
-  /// Called by all processes of the job; initialises MPI unless the program has done so.
-  /// std::runtime_error when that fails; ends the process when it exceeds the deadline.
-  explicit MpiEngine(std::chrono::milliseconds deadline);
+  /// Makes the world of the process of that rank from each process's text; its ranks are MPI's.
+  using MakeWorld =
+      std::function<std::shared_ptr<World>(int rank, const std::vector<std::string>& texts)>;
+  /// Called by all processes of the job, each with a text of at most 1,000 bytes; initialises MPI
+  /// unless the program has done so. The world's failures are sent to all processes, and theirs
+  /// abort it. std::runtime_error when MPI fails; ends the process when it exceeds the deadline.
+  MpiEngine(std::string_view text, std::chrono::milliseconds deadline, const MakeWorld& make_world);
   ~MpiEngine();
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-
-  /// Returns every process's string, by rank; called once, by all. CommError names the processes
-  /// that did not call within the deadline.
-  std::vector<std::string> all_gather(std::string_view own, std::chrono::milliseconds deadline);
-  /// Connects `world`, whose ranks must be MPI's: its failures are sent to all processes, and
-  /// theirs abort it. Must precede the first collective.
-  void attach(std::shared_ptr<World> world);
-  World& world() const { return *world_; }
+  const std::shared_ptr<World>& world() const { return world_; }
   /// Ends this rank's communication; must come after the rank has reported any failure. When all
   /// ranks have called it, finalises MPI and returns. When the world is aborted, notifies the
   /// others, waits half a second, and does not finalise MPI, because that would hang.
@@ -79,12 +75,6 @@ class MpiEngine : NotCopied {
   uint64_t new_message() { return ++messages_; }
 
  private:
-  /// The part of one process's string that has arrived.
-  struct Bootstrap {
-    std::string text;
-    int64_t bytes = -1;
-  };
-
   void run();
   void await_unattended_work(Lock& lock);
   void look_at_termination();
@@ -92,24 +82,20 @@ class MpiEngine : NotCopied {
   void take(int from, const MpiHeader& header, MpiPayload payload);
   void take_failure(const MpiHeader& header, MpiPayload payload);
   void send_failure();
-  [[noreturn]] void fail_late(std::chrono::milliseconds deadline);
+  int gone_rank() const;
   void look_for_gone_ranks();
   void stop_thread();
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::unique_ptr<MpiSession> session_;
-  std::unique_ptr<MpiShortMessages> short_messages_;
-  std::unique_ptr<MpiBulk> bulk_;
   const int rank_;
   const int size_;
-  std::shared_ptr<World> world_;
-  /// A failure received before `attach`, or an error of MPI.
-  std::optional<WorldFailure> early_failure_;
-  std::exception_ptr early_error_;
+  const std::shared_ptr<World> world_;
+  std::unique_ptr<MpiShortMessages> short_messages_;
+  std::unique_ptr<MpiBulk> bulk_;
   MpiRouting routing_;
   std::vector<uint8_t> ended_;
-  std::vector<Bootstrap> bootstraps_;
   int greatest_tag_;
   int next_tag_ = 1;
   uint64_t messages_ = 0;

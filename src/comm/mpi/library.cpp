@@ -2,11 +2,10 @@
 #include "src/comm/mpi/library.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstdlib>
-#include <mutex>
 #include <thread>
 
+#include "src/comm/waiter.h"
 #include "src/comm/world.h"
 
 namespace weft {
@@ -25,12 +24,8 @@ static void set_knobs() {
   }
 }
 
-static void end_late_start(std::stop_token stop, std::chrono::milliseconds deadline) {
-  std::mutex mutex;
-  std::condition_variable_any never;
-  std::unique_lock lock(mutex);
-  never.wait_for(lock, stop, deadline, [] { return false; });
-  if (stop.stop_requested()) return;
+static void end_late_start(const std::stop_token& stop, std::chrono::milliseconds deadline) {
+  if (stops_within(stop, deadline)) return;
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
   if (!rank) rank = std::getenv("PMIX_RANK");
   end_process(concat("connect: MPI did not begin within ", deadline.count(), " ms on rank ",
@@ -39,7 +34,10 @@ static void end_late_start(std::stop_token stop, std::chrono::milliseconds deadl
                      "--mca btl_tcp_if_include NETWORK says by which network)"));
 }
 
-MpiSession::MpiSession(std::chrono::milliseconds deadline) {
+/// Bytes of a process's text, the last of which is 0.
+static constexpr int kMpiTextBytes = 1001;
+
+MpiSession::MpiSession(std::string_view text, std::chrono::milliseconds deadline) {
   const std::jthread watch(end_late_start, deadline);
   int finalized = 0;
   check_mpi(MPI_Finalized(&finalized), "MPI_Finalized");
@@ -67,6 +65,13 @@ MpiSession::MpiSession(std::chrono::milliseconds deadline) {
   check_mpi(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check_mpi(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
+  std::string own(text.substr(0, kMpiTextBytes - 1)), all;
+  own.resize(kMpiTextBytes);
+  all.resize(own.size() * static_cast<size_t>(size_));
+  check_mpi(MPI_Allgather(own.data(), kMpiTextBytes, MPI_BYTE, all.data(), kMpiTextBytes, MPI_BYTE,
+                          comm_),
+            "MPI_Allgather");
+  for (size_t at = 0; at < all.size(); at += own.size()) texts_.emplace_back(&all[at]);
 }
 
 int MpiSession::greatest_tag() const {

@@ -10,6 +10,8 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/base/loaded_library.h"
@@ -23,6 +25,7 @@ namespace weft {
 
 extern const LoadedLibrary kMpiLibrary;
 
+WEFT_LOADED(kMpiLibrary, MPI_Allgather);
 WEFT_LOADED(kMpiLibrary, MPI_Cancel);
 WEFT_LOADED(kMpiLibrary, MPI_Comm_dup);
 WEFT_LOADED(kMpiLibrary, MPI_Comm_free);
@@ -63,15 +66,17 @@ inline void check_mpi(int code, const char* call) {
 /// This process in MPI, with a communicator of all processes that only weft uses.
 class MpiSession : NotCopied {
  public:
-  /// Initialises MPI unless the program has done so. Called by all processes. std::runtime_error
-  /// when the program initialised it below MPI_THREAD_MULTIPLE, or has finalised it. MPI_Init waits
-  /// for all processes of the job and cannot be cancelled: if it exceeds the deadline, this ends
-  /// the process with a message.
-  explicit MpiSession(std::chrono::milliseconds deadline);
+  /// Initialises MPI unless the program has done so. Called by all processes, each with a text, of
+  /// which the first 1,000 bytes are kept. std::runtime_error when the program initialised it below
+  /// MPI_THREAD_MULTIPLE, or has finalised it. MPI_Init waits for all processes of the job and
+  /// cannot be cancelled: if this exceeds the deadline, it ends the process with a message.
+  MpiSession(std::string_view text, std::chrono::milliseconds deadline);
 
   MPI_Comm comm() const { return comm_; }
   int rank() const { return rank_; }
   int size() const { return size_; }
+  /// The text of each process.
+  const std::vector<std::string>& texts() const { return texts_; }
   /// The greatest tag that MPI allows.
   int greatest_tag() const;
   /// Finalises MPI if this object initialised it. Called by all processes.
@@ -81,6 +86,7 @@ class MpiSession : NotCopied {
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 1;
+  std::vector<std::string> texts_;
   bool owns_mpi_ = false;
 };
 

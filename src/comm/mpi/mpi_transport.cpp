@@ -8,16 +8,11 @@
 
 #include "src/comm/memory/memory_transport.h"
 #include "src/comm/mpi/engine.h"
-#include "weft/extend/hash.h"
 
 namespace weft {
 
-MpiTransport::MpiTransport(std::shared_ptr<MpiEngine> engine, Members group, int rank,
-                           std::vector<int> hosts)
-    : Transport(rank, static_cast<int>(group.world_ranks.size()), group.name),
-      engine_(std::move(engine)),
-      group_(std::move(group)),
-      hosts_(std::move(hosts)) {}
+MpiTransport::MpiTransport(std::shared_ptr<MpiEngine> engine, Members group, int rank)
+    : Transport(rank, std::make_shared<Members>(std::move(group))), engine_(std::move(engine)) {}
 
 Work MpiTransport::start(const Collective& call) {
   if (!call.pieces.empty() && call.pieces[0].device.kind == DeviceKind::cuda) {
@@ -30,26 +25,14 @@ Work MpiTransport::start(const Collective& call) {
   return Work(std::move(work));
 }
 
-/// Marks the keys of in-memory groups that are parts of groups across hosts.
-static constexpr int64_t kMadeByMpi = -2;
-
 std::shared_ptr<Transport> MpiTransport::subgroup(std::span<const int> ranks, std::string name) {
-  Members group{.id = mixed(~group_.id, ranks.size()), .name = std::move(name)};
-  std::vector<int> hosts;
+  Members group = subgroup_of(ranks, std::move(name));
   const int own = index_among(ranks);
-  for (const int rank : ranks) {
-    group.world_ranks.push_back(group_.world_rank(rank));
-    group.id = mixed(group.id, static_cast<uint64_t>(rank));
-    hosts.push_back(host_of(rank));
+  if (!world()->shares_memory(group.world_ranks)) {
+    return std::make_shared<MpiTransport>(engine_, std::move(group), own);
   }
-  const int64_t time = subgroups_[{ranks.begin(), ranks.end()}]++;
-  group.id = mixed(group.id, static_cast<uint64_t>(time));
-  World& world = engine_->world();
-  if (world.shares_memory(group.world_ranks)) {
-    const std::vector<int64_t> key{kMadeByMpi, static_cast<int64_t>(group.id)};
-    return std::make_shared<MemoryTransport>(world.group(key, group.world_ranks, group.name), own);
-  }
-  return std::make_shared<MpiTransport>(engine_, std::move(group), own, std::move(hosts));
+  group.hosts.clear();
+  return std::make_shared<MemoryTransport>(world()->group(std::move(group)), own);
 }
 
 void MpiTransport::abort(const std::string& reason) {
@@ -58,13 +41,13 @@ void MpiTransport::abort(const std::string& reason) {
   engine_->poll();  // notifies the other processes
 }
 
-World* MpiTransport::world() const { return &engine_->world(); }
-
 std::shared_ptr<Transport> mpi_world(const std::shared_ptr<MpiEngine>& engine,
                                      std::vector<int> hosts, uint64_t number) {
-  Members group{.id = number, .world_ranks = std::vector<int>(hosts.size()), .name = "world"};
+  Members group{.id = number, .name = "world", .world_ranks = std::vector<int>(hosts.size())};
   std::iota(group.world_ranks.begin(), group.world_ranks.end(), 0);
-  return std::make_shared<MpiTransport>(engine, std::move(group), engine->rank(), std::move(hosts));
+  group.hosts = std::move(hosts);
+  group.world = engine->world();
+  return std::make_shared<MpiTransport>(engine, std::move(group), engine->rank());
 }
 
 /// Longest time that a message may be in transit between processes of one host.
@@ -74,7 +57,7 @@ static constexpr std::chrono::seconds kLongestWay{1};
 static constexpr std::chrono::milliseconds kOthersFirst{500};
 
 MpiWork::MpiWork(MpiTransport& transport, uint64_t number)
-    : Waitable(transport.engine().world(), transport.group(), transport.rank(), number),
+    : Waitable(*transport.members(), transport.rank(), number),
       transport_(transport),
       keep_(transport.shared_from_this()) {}
 
@@ -110,19 +93,16 @@ void MpiWork::transferred(uint64_t token) noexcept {
     ++stream.done;
     if (stream.is_done()) --unfinished_;
     pump(number);
-    moved(number, segment);
+    moved(stream.kind, segment);
   });
 }
 
-void MpiWork::join(const MpiAddress& address) {
-  address_ = address;
-  engine().routing().join(address, *this);
-}
+void MpiWork::join(const MpiAddress& address) { engine().routing().join(address, *this); }
 
 void MpiWork::mark_over() noexcept {
   over_ = true;
   engine().remove_work();
-  engine().routing().leave(address_, *this);
+  engine().routing().leave(*this);
 }
 
 void MpiWork::wait() {
@@ -184,8 +164,9 @@ void MpiWork::retreat() noexcept {
 /// Segments of a stream in transit at a time.
 static constexpr size_t kInFlight = 4;
 
-void MpiWork::add_stream(bool sends, int peer, int tag, MpiSegments segments, size_t allowed) {
-  streams_.push_back({sends, peer, tag, std::move(segments), allowed});
+void MpiWork::add_stream(bool sends, int peer, int tag, MpiSegments segments, MpiStream kind,
+                         size_t allowed) {
+  streams_.push_back({sends, peer, tag, std::move(segments), kind, allowed});
   if (!streams_.back().is_done()) ++unfinished_;
   pump(streams_.size() - 1);
 }
@@ -200,9 +181,12 @@ void MpiWork::pump(size_t number) {
   }
 }
 
-void MpiWork::allow(size_t stream, size_t segments) {
-  streams_[stream].allowed = segments;
-  pump(stream);
+void MpiWork::allow(MpiStream kind, size_t segments) {
+  for (size_t s = 0; s < streams_.size(); ++s) {
+    if (streams_[s].kind != kind) continue;
+    streams_[s].allowed = segments;
+    pump(s);
+  }
 }
 
 bool MpiWork::has_moved(int peer) const {
@@ -210,48 +194,35 @@ bool MpiWork::has_moved(int peer) const {
                      [&](const Stream& stream) { return stream.peer != peer || stream.is_done(); });
 }
 
-static MpiAddress address_of(const MpiHeader& header) {
-  using Kind = MpiAddress::Kind;
-  switch (header.topic) {
-    case MpiTopic::message:
-      return {Kind::message, header.group, static_cast<uint64_t>(header.tag), header.from};
-    case MpiTopic::grant:
-    case MpiTopic::taken: return {Kind::reply, 0, header.sequence, 0};
-    default: return {Kind::collective, header.group, header.sequence, 0};
-  }
+std::vector<MpiRouting::Waiting>::iterator MpiRouting::waiting_at(const MpiAddress& address) {
+  return std::find_if(waiting_.begin(), waiting_.end(),
+                      [&](const Waiting& one) { return one.first == address; });
 }
 
 void MpiRouting::join(const MpiAddress& address, MpiWork& work) {
-  Meeting& meeting = meetings_[address];
-  const bool takes_one = address.kind == MpiAddress::Kind::message;
-  if (takes_one && !meeting.messages.empty()) {
-    const Message first = std::move(meeting.messages.front());
-    meeting.messages.erase(meeting.messages.begin());
-    if (meeting.messages.empty()) meetings_.erase(address);
-    return work.receive(first.header, first.payload);
+  waiting_.emplace_back(address, &work);
+  const auto is_for = [&](const Message& message) { return message.header.to == address; };
+  while (waiting_at(address) != waiting_.end()) {
+    const auto found = std::find_if(early_.begin(), early_.end(), is_for);
+    if (found == early_.end()) return;
+    const Message message = std::move(*found);
+    early_.erase(found);
+    route(message.header, message.payload);
   }
-  meeting.works.push_back(&work);
-  const std::vector<Message> messages = std::move(meeting.messages);
-  meeting.messages.clear();
-  for (const Message& message : messages) work.receive(message.header, message.payload);
 }
 
-void MpiRouting::leave(const MpiAddress& address, const MpiWork& work) {
-  const auto found = meetings_.find(address);
-  if (found == meetings_.end()) return;
-  std::erase(found->second.works, &work);
-  if (found->second.works.empty() && found->second.messages.empty()) meetings_.erase(found);
+void MpiRouting::leave(const MpiWork& work) {
+  std::erase_if(waiting_, [&](const Waiting& one) { return one.second == &work; });
 }
 
 void MpiRouting::route(const MpiHeader& header, MpiPayload payload) {
-  const MpiAddress address = address_of(header);
-  Meeting& meeting = meetings_[address];
-  if (meeting.works.empty()) {
-    meeting.messages.push_back({header, {payload.begin(), payload.end()}});
+  const auto found = waiting_at(header.to);
+  if (found == waiting_.end()) {
+    early_.push_back({header, {payload.begin(), payload.end()}});
     return;
   }
-  MpiWork* work = meeting.works.front();
-  if (address.kind == MpiAddress::Kind::message) leave(address, *work);
+  MpiWork* const work = found->second;
+  if (header.to.topic == MpiTopic::message) waiting_.erase(found);
   work->receive(header, payload);
 }
 

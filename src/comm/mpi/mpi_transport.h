@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <compare>
 #include <exception>
-#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/comm/mpi/wire.h"
 #include "src/comm/transport.h"
 #include "src/comm/wait/waitable.h"
-#include "src/comm/world.h"
 
 namespace weft {
 
@@ -20,28 +18,19 @@ class MpiEngine;
 /// One rank's end of a group whose ranks are processes on any hosts; they communicate by MPI.
 class MpiTransport final : public Transport {
  public:
-  /// `hosts[r]` is the host of rank r of the group. The engine must have a world.
-  MpiTransport(std::shared_ptr<MpiEngine> engine, Members group, int rank, std::vector<int> hosts);
+  MpiTransport(std::shared_ptr<MpiEngine> engine, Members group, int rank);
 
-  int host_of(int rank) const override { return hosts_[static_cast<size_t>(rank)]; }
   bool in_memory(DeviceKind) const override { return false; }
   Work start(const Collective& call) override;
   std::shared_ptr<Transport> subgroup(std::span<const int> ranks, std::string name) override;
   void abort(const std::string& reason) override;
-  World* world() const override;
-  std::span<const int> world_ranks() const override { return group_.world_ranks; }
 
   MpiEngine& engine() const { return *engine_; }
-  const Members& group() const { return group_; }
 
  private:
   std::shared_ptr<MpiEngine> engine_;
-  const Members group_;
-  std::vector<int> hosts_;
   uint64_t collectives_ = 0;
   uint64_t messages_ = 0;
-  /// How often this rank created each subgroup.
-  std::map<std::vector<int>, int64_t> subgroups_;
 };
 
 /// Returns this process's end of the group of all processes; `hosts[r]` is the host of rank r. A
@@ -51,24 +40,12 @@ std::shared_ptr<Transport> mpi_world(const std::shared_ptr<MpiEngine>& engine,
 
 class MpiWork;
 
-/// The destination of a short message.
-struct MpiAddress {
-  enum class Kind : uint8_t { collective, message, reply };
-  Kind kind = Kind::collective;
-  uint64_t group = 0;
-  /// The collective's sequence number, a send's tag, or the number of the send replied to.
-  uint64_t number = 0;
-  /// The sending rank of a send.
-  int32_t from = 0;
-  auto operator<=>(const MpiAddress&) const = default;
-};
-
 /// Delivers short messages to the works they are for; either may come first.
 class MpiRouting {
  public:
   /// Delivers messages of that address to `work`; of sends, only the next undelivered one.
   void join(const MpiAddress& address, MpiWork& work);
-  void leave(const MpiAddress& address, const MpiWork& work);
+  void leave(const MpiWork& work);
   void route(const MpiHeader& header, MpiPayload payload);
 
  private:
@@ -76,18 +53,23 @@ class MpiRouting {
     MpiHeader header;
     std::vector<std::byte> payload;
   };
-  /// At least one of the two is empty.
-  struct Meeting {
-    std::vector<Message> messages;
-    std::vector<MpiWork*> works;
-  };
-  std::map<MpiAddress, Meeting> meetings_;
+  using Waiting = std::pair<MpiAddress, MpiWork*>;
+  std::vector<Waiting>::iterator waiting_at(const MpiAddress& address);
+
+  /// In the order of joining; no message below is for any of them.
+  std::vector<Waiting> waiting_;
+  std::vector<Message> early_;
 };
 
 /// A call of one rank in progress. Messages advance it on whichever thread polls the engine. It
 /// moves user memory in streams: segments sent to or received from one rank, in order under one
 /// tag, a few at a time.
 class MpiWork : public Waitable {
+ protected:
+  /// What a stream carries: data of which all segments may be posted at once, blocks to be reduced,
+  /// or results of this rank, which are allowed as they come.
+  enum class MpiStream : uint8_t { data, blocks, results };
+
  public:
   /// `number` is that of the collective, or of the message with the mark of messages.
   MpiWork(MpiTransport& transport, uint64_t number);
@@ -108,7 +90,7 @@ class MpiWork : public Waitable {
   virtual void post() = 0;
   virtual void take(const MpiHeader& header, MpiPayload payload) = 0;
   /// Handles the end of the segment of that number of a stream.
-  virtual void moved(size_t stream, size_t segment) = 0;
+  virtual void moved(MpiStream stream, size_t segment) = 0;
   /// The ranks of the group for which this call, which is not over, waits.
   virtual std::vector<int> awaited_ranks() const = 0;
   /// The action missing from a rank that has not called: "call it".
@@ -117,10 +99,10 @@ class MpiWork : public Waitable {
   /// Takes the messages to that address from now on, until the call is complete.
   void join(const MpiAddress& address);
   /// Adds a stream to or from `peer`, of which only the first `allowed` segments may be posted.
-  void add_stream(bool sends, int peer, int tag, MpiSegments segments, size_t allowed = SIZE_MAX);
-  /// Allows so many segments of the stream of that number, counted in the order of `add_stream`.
-  void allow(size_t stream, size_t segments);
-  size_t stream_count() const { return streams_.size(); }
+  void add_stream(bool sends, int peer, int tag, MpiSegments segments,
+                  MpiStream kind = MpiStream::data, size_t allowed = SIZE_MAX);
+  /// Allows so many segments of each stream of that kind.
+  void allow(MpiStream kind, size_t segments);
   bool all_moved() const { return unfinished_ == 0; }
   /// True when all streams to and from `peer` are complete.
   bool has_moved(int peer) const;
@@ -130,7 +112,7 @@ class MpiWork : public Waitable {
   void add_received(int64_t bytes) { received_ += bytes; }
 
   MpiEngine& engine() const { return transport_.engine(); }
-  const Members& group() const { return transport_.group(); }
+  const Members& group() const { return members_; }
   int size() const { return transport_.size(); }
 
   /// True once all calls have arrived: `awaited_ranks` then returns the ranks with incomplete
@@ -143,6 +125,7 @@ class MpiWork : public Waitable {
     int peer;
     int tag;
     MpiSegments segments;
+    MpiStream kind;
     size_t allowed;
     size_t posted = 0;
     size_t done = 0;
@@ -169,7 +152,6 @@ class MpiWork : public Waitable {
   /// A transfer has completed since the last poll of the caller.
   bool has_progressed_ = false;
   int64_t received_ = 0;
-  MpiAddress address_;
   std::exception_ptr failure_;
 };
 

@@ -6,7 +6,6 @@
 #include "src/comm/mpi/engine.h"
 #include "src/comm/mpi/mpi_transport.h"
 #include "src/comm/mpi/wire.h"
-#include "src/comm/reduce.h"
 #include "src/comm/signature.h"
 #include "weft/error.h"
 #include "weft/storage.h"
@@ -55,11 +54,7 @@ class MpiCollective final : public MpiWork {
 
   void post() override {
     tag_ = engine().new_tags();
-    MpiHeader header{.topic = MpiTopic::call,
-                     .from = rank(),
-                     .group = group().id,
-                     .sequence = number(),
-                     .tag = tag_};
+    MpiHeader header{.to = {.group = group().id, .number = number()}, .from = rank(), .tag = tag_};
     for (const int r : others_) {
       if (call_.kind == CollectiveKind::all_to_all) header.elements = counted_for(r);
       const MpiSegments data = parts_.to(r);
@@ -67,7 +62,7 @@ class MpiCollective final : public MpiWork {
                     is_short(data) ? data : MpiSegments{});
     }
     // Comes last: if all others have called already, the exchange starts here.
-    join({MpiAddress::Kind::collective, group().id, number(), 0});
+    join(header.to);
   }
 
   /// all_to_all: the elements that this rank sends to rank r.
@@ -132,8 +127,8 @@ class MpiCollective final : public MpiWork {
     }
   }
 
-  void moved(size_t stream, size_t segment) override {
-    if (stream >= block_streams_ && stream - block_streams_ < block_stream_count_) {
+  void moved(MpiStream stream, size_t segment) override {
+    if (stream == MpiStream::blocks) {
       ++arrived_[segment];
       reduce_what_is_there();
     }
@@ -171,14 +166,12 @@ class MpiCollective final : public MpiWork {
     const auto in_flight = std::min<size_t>(own_ranges_.size(), kMpiBlocksInFlight);
     scratch_ =
         Storage::allocate(in_flight * others_.size() * static_cast<size_t>(parts_.block_bytes()));
-    block_streams_ = stream_count();
-    block_stream_count_ = others_.size();
     for (const int r : others_) {
       MpiSegments segments;
       for (size_t i = 0; i < own_ranges_.size(); ++i) {
         segments.push_back({scratch_of(i, r), parts_.source(own_ranges_[i]).bytes});
       }
-      add_stream(false, r, tag_, std::move(segments), in_flight);
+      add_stream(false, r, tag_, std::move(segments), MpiStream::blocks, in_flight);
     }
   }
 
@@ -208,10 +201,8 @@ class MpiCollective final : public MpiWork {
       reduce_block([&, block = reduced_](int r) { return scratch_of(block, r); });
     }
     if (reduced_ == before) return;
-    for (size_t s = 0; s < block_stream_count_; ++s) {
-      allow(block_streams_ + s, reduced_ + kMpiBlocksInFlight);
-    }
-    send_reduced();
+    allow(MpiStream::blocks, reduced_ + kMpiBlocksInFlight);
+    allow(MpiStream::results, reduced_);
   }
 
   /// Reduces small blocks, which arrived with the other ranks' calls.
@@ -221,19 +212,14 @@ class MpiCollective final : public MpiWork {
       reduce_block([&](int r) { return peer(r).data.data() + offset; });
       offset += padded(parts_.source(range).bytes);
     }
-    send_reduced();
-  }
-
-  /// Lets the blocks be sent that this rank has reduced.
-  void send_reduced() {
-    for (size_t s = 0; s < result_stream_count_; ++s) allow(result_streams_ + s, reduced_);
+    allow(MpiStream::results, reduced_);
   }
 
   /// Results are sent block by block as they complete.
   void exchange_results() {
-    result_streams_ = stream_count();
-    result_stream_count_ = others_.size();
-    for (const int r : others_) add_stream(true, r, peer(r).tag + 1, parts_.results(rank()), 0);
+    for (const int r : others_) {
+      add_stream(true, r, peer(r).tag + 1, parts_.results(rank()), MpiStream::results, 0);
+    }
     for (const int r : others_) add_stream(false, r, tag_ + 1, parts_.results(r));
   }
 
@@ -257,9 +243,6 @@ class MpiCollective final : public MpiWork {
   /// Arrivals from other ranks by block number, for blocks that come by streams.
   std::vector<int> arrived_;
   Ref<Storage> scratch_;
-  /// Streams of blocks to this rank and of results from it: first index and count of each.
-  size_t block_streams_ = 0, block_stream_count_ = 0;
-  size_t result_streams_ = 0, result_stream_count_ = 0;
 };
 
 /// One end of a point-to-point message.
@@ -272,26 +255,21 @@ class MpiMessage final : public MpiWork {
 
  private:
   void post() override {
-    if (!sends()) {
-      return join(
-          {MpiAddress::Kind::message, group().id, static_cast<uint64_t>(call_.tag), other()});
-    }
+    const auto tag = static_cast<uint64_t>(call_.tag);
+    const int sender = sends() ? rank() : other();
+    const MpiAddress address{MpiTopic::message, sender, group().id, tag};
+    if (!sends()) return join(address);
     const uint64_t message = engine().new_message();
-    join({MpiAddress::Kind::reply, 0, message, 0});
-    const MpiHeader header{.topic = MpiTopic::message,
-                           .from = rank(),
-                           .group = group().id,
-                           .sequence = message,
-                           .elements = count_,
-                           .tag = call_.tag,
-                           .dtype = piece_.dtype};
+    join({.topic = MpiTopic::reply, .number = message});
+    const MpiHeader header{
+        .to = address, .sequence = message, .elements = count_, .dtype = piece_.dtype};
     send_to_other(header, goes_along() ? segments_of(piece_.send, bytes()) : MpiSegments{});
   }
 
   void take(const MpiHeader& header, MpiPayload payload) override {
     begun_ = true;
     if (!sends()) return receive_data(header, payload);
-    if (header.topic == MpiTopic::taken) return mark_over();
+    if (header.tag == 0) return mark_over();
     add_stream(true, other(), header.tag, segments_of(piece_.send, bytes()));
   }
 
@@ -300,10 +278,8 @@ class MpiMessage final : public MpiWork {
       fail_message(other(), header.dtype, header.elements);
     }
     add_received(bytes());
-    MpiHeader answer{.topic = MpiTopic::taken, .from = rank(), .group = group().id};
-    answer.sequence = header.sequence;
+    MpiHeader answer{.to = {.topic = MpiTopic::reply, .number = header.sequence}};
     if (!goes_along()) {
-      answer.topic = MpiTopic::grant;
       answer.tag = engine().new_tags();
       add_stream(false, other(), answer.tag, segments_of(piece_.recv, bytes()));
       return send_to_other(answer);
@@ -313,7 +289,7 @@ class MpiMessage final : public MpiWork {
     mark_over();
   }
 
-  void moved(size_t, size_t) override {
+  void moved(MpiStream, size_t) override {
     if (all_moved()) mark_over();
   }
 
@@ -323,7 +299,7 @@ class MpiMessage final : public MpiWork {
 
   std::vector<int> awaited_ranks() const override { return {other()}; }
   const char* uncalled() const override { return sends() ? "receive it" : "send it"; }
-  std::string words() const override { return message_in_words(call_); }
+  std::string words() const override { return weft::in_words(signature_of(call_)); }
 
   bool sends() const { return call_.kind == CollectiveKind::send; }
   int other() const { return call_.root; }

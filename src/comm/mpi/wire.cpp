@@ -32,24 +32,10 @@ MpiSegments segments_of(const void* data, int64_t bytes) {
 }
 
 MpiParts::MpiParts(const Collective& call, int rank, int size)
-    : call_(call),
-      rank_(rank),
-      size_(size),
-      reduces_(is_reduction(call.kind)),
-      block_bytes_(block_bytes_for(size)) {
+    : call_(call), rank_(rank), size_(size), block_bytes_(block_bytes_for(size)) {
   if (call.kind != CollectiveKind::all_reduce || size != 2) return;
   direct_ = true;
   direct_ = is_short(to(1 - rank));
-}
-
-PieceRange MpiParts::share(size_t i, int r) const {
-  const Piece& piece = call_.pieces[i];
-  if (call_.kind == CollectiveKind::reduce_scatter) {
-    return {i, part_offset(piece.counts, r), piece.counts[static_cast<size_t>(r)], 0};
-  }
-  if (direct_) return {i, 0, piece.counts[0], 0};
-  const ElementRange range = share_of(piece.counts[0], size_, r);
-  return {i, range.begin, range.count, range.begin};
 }
 
 std::vector<PieceRange> MpiParts::ranges(int r) const {
@@ -58,10 +44,10 @@ std::vector<PieceRange> MpiParts::ranges(int r) const {
     const Piece& piece = call_.pieces[i];
     const auto widest = std::max(size_of(piece.dtype), size_of(piece.recv_dtype));
     const int64_t block = block_bytes_ / static_cast<int64_t>(widest);
-    const PieceRange whole = share(i, r);
+    const ElementRange whole =
+        direct_ ? ElementRange{0, piece.counts[0]} : part_in_whole(call_, piece, size_, r);
     for (int64_t done = 0; done < whole.count; done += block) {
-      const int64_t count = std::min(block, whole.count - done);
-      ranges.push_back({i, whole.begin + done, count, whole.to + done});
+      ranges.push_back({i, whole.begin + done, std::min(block, whole.count - done)});
     }
   }
   return ranges;
@@ -75,7 +61,9 @@ MpiSegment MpiParts::source(const PieceRange& range) const {
 
 MpiSegment MpiParts::result(const PieceRange& range) const {
   const Piece& piece = call_.pieces[range.piece];
-  return {element_at(piece.recv, range.to, piece.recv_dtype),
+  const bool is_part = call_.kind == CollectiveKind::reduce_scatter;
+  const int64_t before = is_part ? part_offset(piece.counts, rank_) : 0;
+  return {element_at(piece.recv, range.begin - before, piece.recv_dtype),
           range.count * static_cast<int64_t>(size_of(piece.recv_dtype))};
 }
 
@@ -87,7 +75,7 @@ MpiSegments MpiParts::results(int r) const {
 
 MpiSegments MpiParts::to(int r) const {
   MpiSegments segments;
-  if (reduces_) {
+  if (reduces()) {
     for (const PieceRange& range : ranges(r)) segments.push_back(source(range));
     return segments;
   }
@@ -99,7 +87,7 @@ MpiSegments MpiParts::to(int r) const {
 
 MpiSegments MpiParts::from(int r) const {
   MpiSegments segments;
-  if (reduces_) return segments;
+  if (reduces()) return segments;
   for (const Piece& piece : call_.pieces) {
     add_segment(segments, piece.recv, range_received(call_, piece, size_, r, rank_), piece.dtype);
   }

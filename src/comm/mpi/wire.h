@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -13,38 +14,44 @@ namespace weft {
 
 /// Kinds of short messages between two processes.
 enum class MpiTopic : int32_t {
-  /// A string of `MpiEngine::all_gather`.
-  bootstrap,
   /// A rank calls a collective: its Signature, then its small data.
   call,
   /// The start of a send, with its data if small.
   message,
-  /// The receiver is ready for the data of a send.
-  grant,
-  /// The receiver has the data of a send.
-  taken,
+  /// The answer to a send: the receiver has the data or is ready for it.
+  reply,
   /// The world is aborted: the failure's text.
   failure,
   /// The rank has ended.
   end
 };
 
-/// Header of each short message. The topic determines which fields are used.
-struct MpiHeader {
+/// The destination of a short message: the calls that it is for.
+struct MpiAddress {
   MpiTopic topic = MpiTopic::call;
-  /// The sender's rank in the group; for a failure, the rank at fault.
+  /// message: the sending rank.
   int32_t from = -1;
   uint64_t group = 0;
-  /// Number of the collective, or the sender's number of a send.
+  /// The collective's sequence number, a send's tag, or the number of the send replied to.
+  uint64_t number = 0;
+  auto operator<=>(const MpiAddress&) const = default;
+};
+
+/// Header of each short message. The topic determines which fields are used.
+struct MpiHeader {
+  MpiAddress to = {};
+  /// message: the sender's number of the send, to which the reply goes; failure: who found it.
   uint64_t sequence = 0;
-  /// call: elements sent to this receiver; message: elements sent; bootstrap: bytes.
+  /// Elements sent: of a call, to this receiver.
   int64_t elements = 0;
-  /// call and grant: MPI tag under which data is expected; message: the user's tag.
+  /// The sender's rank in the group; for a failure, the rank at fault.
+  int32_t from = -1;
+  /// call and reply: MPI tag under which data is expected; 0: the receiver has the data.
   int32_t tag = 0;
   DType dtype = DType::f32;
   /// failure: a whole deadline has passed already.
   uint8_t was_late = 0;
-  uint8_t unused[2] = {};
+  uint8_t unused[6] = {};
 };
 static_assert(sizeof(MpiHeader) % 8 == 0);
 
@@ -84,13 +91,11 @@ MpiSegments segments_of(const void* data, int64_t bytes);
 /// Blocks of one rank's data that may wait for reduction at a time.
 inline constexpr int64_t kMpiBlocksInFlight = 4;
 
-/// Elements [begin, begin + count) of a piece, which one rank reduces; the result stores them from
-/// `to` on.
+/// Elements [begin, begin + count) of a piece, which one rank reduces.
 struct PieceRange {
   size_t piece;
   int64_t begin;
   int64_t count;
-  int64_t to;
 };
 
 /// The data that one rank of a collective sends to and receives from each other rank. Sender and
@@ -100,7 +105,7 @@ class MpiParts {
   /// `call` must outlive this.
   MpiParts(const Collective& call, int rank, int size);
 
-  bool reduces() const { return reduces_; }
+  bool reduces() const { return is_reduction(call_.kind); }
   /// True when ranks send each other their results.
   bool shares_results() const { return call_.kind == CollectiveKind::all_reduce && !direct_; }
 
@@ -120,12 +125,9 @@ class MpiParts {
   MpiSegments results(int r) const;
 
  private:
-  PieceRange share(size_t piece, int r) const;
-
   const Collective& call_;
   const int rank_;
   const int size_;
-  const bool reduces_;
   const int64_t block_bytes_;
   /// True for a small all_reduce of two ranks, both of which reduce all of it.
   bool direct_ = false;

@@ -2,8 +2,6 @@
 #include "src/comm/nccl/calls.h"
 
 #include <algorithm>
-#include <condition_variable>
-#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -34,17 +32,21 @@ void NcclAgreement::add(const NcclCallName& call, uint64_t variant) {
   if (call.number == 1 || call.number % kCalls == 0) compare();
 }
 
-std::vector<uint64_t> NcclAgreement::gathered(std::span<const uint64_t> own) const {
-  const auto* numbers = reinterpret_cast<const int64_t*>(own.data());
-  const auto all = Communicator(host_transport_).all_gather_numbers({numbers, own.size()});
-  return {all.begin(), all.end()};
+/// The values of all ranks, in rank order.
+template <class T> std::vector<T> NcclAgreement::gathered(std::span<const T> own) const {
+  const std::vector<int64_t> counts(static_cast<size_t>(host_transport_->size()),
+                                    static_cast<int64_t>(own.size_bytes()));
+  std::vector<T> all(own.size() * counts.size());
+  const Piece piece{.send = own.data(), .recv = all.data(), .dtype = DType::u8, .counts = counts};
+  host_transport_->run({.kind = CollectiveKind::all_gather, .pieces = {&piece, 1}});
+  return all;
 }
 
 void NcclAgreement::fail(const NcclCallName& call, int at_fault, const std::string& text) {
-  const int world_rank = host_transport_->world_ranks()[static_cast<size_t>(at_fault)];
-  const int found_by = host_transport_->world_ranks()[static_cast<size_t>(host_transport_->rank())];
-  throw host_transport_->world()->abort_for_call({found_by, world_rank, text},
-                                                 in_words(call.signature), call.number);
+  const Members& group = *host_transport_->members();
+  throw group.world->abort_for_call(
+      {group.world_rank(host_transport_->rank()), group.world_rank(at_fault), text},
+      in_words(call.signature), call.number);
 }
 
 void NcclAgreement::compare_counts(const NcclCallName& call, std::span<const int64_t> sent,
@@ -68,14 +70,15 @@ void NcclAgreement::compare_counts(const NcclCallName& call, std::span<const int
 }
 
 void NcclAgreement::compare() {
-  const std::vector<uint64_t> all = gathered({&hash_, 1});
+  const std::vector<uint64_t> all = gathered(std::span<const uint64_t>(&hash_, 1));
   if (std::any_of(all.begin(), all.end(), [&](uint64_t one) { return one != all[0]; })) {
     fail_diverged();
   }
 }
 
 void NcclAgreement::fail_diverged() {
-  const std::vector<uint64_t> all = gathered(hashes_), lasts = gathered({&last_, 1});
+  const std::vector<uint64_t> all = gathered(std::span<const uint64_t>(hashes_));
+  const std::vector<uint64_t> lasts = gathered(std::span<const uint64_t>(&last_, 1));
   const auto ranks = static_cast<uint64_t>(host_transport_->size());
   const auto [least, most] = std::minmax_element(lasts.begin(), lasts.end());
   const uint64_t first = *most < kCalls ? 1 : *most - kCalls + 1;
@@ -84,19 +87,10 @@ void NcclAgreement::fail_diverged() {
     for (uint64_t r = 1; r < ranks; ++r) {
       if (all[r * kCalls + place] == all[place]) continue;
       const NcclCallName& call = calls_[place];
-      // Copied as bytes: some of them are padding.
-      constexpr size_t kWords = sizeof(Signature) / sizeof(uint64_t);
-      std::vector<uint64_t> words(kWords);
-      std::memcpy(words.data(), &call.signature, sizeof(Signature));
-      const std::vector<uint64_t> called = gathered(words);
-      const auto signature_of = [&](uint64_t rank) {
-        Signature signature;
-        std::memcpy(static_cast<void*>(&signature), &called[rank * kWords], sizeof(Signature));
-        return signature;
-      };
+      const auto called = gathered(std::span<const Signature>(&call.signature, 1));
       fail(call, static_cast<int>(r),
            concat(call.group, ": nccl call number ", number, ": ",
-                  unequal_in_words("rank 0", signature_of(0), concat("rank ", r), signature_of(r),
+                  unequal_in_words("rank 0", called[0], concat("rank ", r), called[r],
                                    "on another stream or in another way")));
     }
   }
@@ -122,50 +116,11 @@ struct NcclLane::OfThread {
   }
 };
 
-/// Looks at the lanes of the process while their owners are blocked on a GPU, by one thread that
-/// exists while there are lanes.
-class NcclLane::Watchdog {
- public:
-  static Watchdog& of_process() {
-    static auto* const one = new Watchdog;  // its thread may outlive the program's end
-    return *one;
-  }
-
-  void add(NcclLane& lane) {
-    const std::lock_guard lock(mutex_);
-    lanes_.push_back(&lane);
-    changed_.notify_all();
-    if (is_awake_) return;
-    is_awake_ = true;
-    std::thread([this] { run(); }).detach();
-  }
-
-  /// Returns when it does not look at the lane.
-  void remove(NcclLane& lane) {
-    const std::lock_guard lock(mutex_);
-    std::erase(lanes_, &lane);
-    changed_.notify_all();
-  }
-
- private:
-  void run() {
-    std::unique_lock lock(mutex_);
-    while (!lanes_.empty()) {
-      std::chrono::milliseconds period = std::chrono::seconds(1);
-      for (NcclLane* lane : lanes_) {
-        lane->look();
-        period = std::min(period, lane->period());
-      }
-      changed_.wait_for(lock, period);
-    }
-    is_awake_ = false;
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<NcclLane*> lanes_;
-  bool is_awake_ = false;
-};
+void NcclLane::watch(const std::stop_token& stop) {
+  do {
+    look();
+  } while (!stops_within(stop, period()));
+}
 
 void NcclLane::check_all_results() {
   OfThread* mine = OfThread::here;
@@ -187,11 +142,11 @@ NcclLane::NcclLane(const Transport& group, const nccl::UniqueId& id, Device devi
       siblings_(OfThread::current()) {
   try {
     await(first);
+    watchdog_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
   } catch (...) {
     end_at_once();
     throw;
   }
-  Watchdog::of_process().add(*this);
   {
     const std::lock_guard lock(siblings_->mutex);
     siblings_->lanes.push_back(this);
@@ -204,7 +159,7 @@ NcclLane::~NcclLane() {
     const std::lock_guard lock(siblings_->mutex);
     std::erase(siblings_->lanes, this);
   }
-  Watchdog::of_process().remove(*this);
+  watchdog_ = {};
   const std::lock_guard lock(mutex_);
   if (!communicator_) return;
   if (world_.is_aborted() || !finish_in_time()) {
@@ -334,7 +289,7 @@ void NcclLane::look_at_front(Clock::time_point now) {
 }
 
 void NcclLane::fail_if_dead(const NcclCallName& call) {
-  const std::span<const int> ranks = group_.world_ranks();
+  const std::vector<int>& ranks = group_.members()->world_ranks;
   const auto dead =
       std::find_if(ranks.begin(), ranks.end(), [&](int rank) { return world_.has_died(rank); });
   if (dead == ranks.end()) return;
@@ -346,7 +301,7 @@ void NcclLane::fail_if_dead(const NcclCallName& call) {
 
 void NcclLane::fail_late(const NcclCallName& call) {
   std::string why = concat(": not done within ", world_.deadline().count(), " ms");
-  const std::span<const int> ranks = group_.world_ranks();
+  const std::vector<int>& ranks = group_.members()->world_ranks;
   for (size_t r = 0; r < ranks.size(); ++r) {
     if (world_.has_ended(ranks[r])) why += concat("; rank ", r, " ", world_.end_in_words(ranks[r]));
   }
@@ -354,9 +309,9 @@ void NcclLane::fail_late(const NcclCallName& call) {
 }
 
 void NcclLane::fail(const NcclCallName& call, const std::string& why, bool was_late, int at_fault) {
-  const std::span<const int> ranks = group_.world_ranks();
-  const int own = ranks[static_cast<size_t>(group_.rank())];
-  const int world_rank = at_fault < 0 ? -1 : ranks[static_cast<size_t>(at_fault)];
+  const Members& group = *group_.members();
+  const int own = group.world_rank(group_.rank());
+  const int world_rank = at_fault < 0 ? -1 : group.world_rank(at_fault);
   failure_ = std::make_exception_ptr(world_.abort_for_call(
       {own, world_rank, call.title() + why, was_late}, in_words(call.signature), call.number));
   end_at_once();

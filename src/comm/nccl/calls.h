@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <deque>
 #include <exception>
@@ -8,15 +9,46 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "src/comm/collective_parts.h"
 #include "src/comm/nccl/library.h"
 #include "src/comm/signature.h"
-#include "src/comm/transport.h"
 #include "src/comm/world.h"
 #include "weft/export.h"
+#include "weft/storage.h"
 
 namespace weft {
+
+/// Local work of a rank after moves: reduces sources to a result, or copies one.
+struct NcclStep {
+  ReduceOp op = ReduceOp::sum;
+  DType dtype = DType::f32;
+  std::vector<const void*> sources = {};
+  ReduceInto into = {};
+  int64_t count = 0;
+};
+
+/// Moves that are queued as one group, and the steps after them.
+struct NcclRound {
+  std::vector<nccl::Move> moves = {};
+  std::vector<NcclStep> steps = {};
+};
+
+/// One rank's part of a collective, as a sequence of NCCL moves and local steps.
+struct NcclProgram {
+  std::array<NcclRound, 2> rounds = {};
+  /// Temporary memory of moves and steps, owned by the current stream.
+  std::vector<Ref<Storage>> scratch = {};
+};
+
+/// Uses NCCL's collectives when all parts are equal, else messages. With `in_rank_order` reductions
+/// use messages and `reduce_n`, with the same bits as between ranks in memory.
+NcclProgram program_of(const Collective& call, int rank, int size, bool in_rank_order);
+
+/// Queues a step on the current stream of its device.
+void run_step(const NcclStep& step);
 
 /// Identifies a call on GPUs in error messages.
 struct NcclCallName {
@@ -53,7 +85,7 @@ class NcclAgreement {
   [[noreturn]] void fail_diverged();
   /// Aborts the world with that text; `at_fault` is a rank of the group.
   [[noreturn]] void fail(const NcclCallName& call, int at_fault, const std::string& text);
-  std::vector<uint64_t> gathered(std::span<const uint64_t> own) const;
+  template <class T> std::vector<T> gathered(std::span<const T> own) const;
 
   std::shared_ptr<Transport> host_transport_;
   uint64_t last_ = 0, hash_ = 0;
@@ -104,8 +136,9 @@ class NcclLane : NotCopied {
   const NcclCallName& front() const {
     return under_way_.empty() ? first_ : under_way_.front().call;
   }
-  class Watchdog;
-  /// Called by the watchdog, on its thread, each `period`. Does not wait for the owner.
+  /// The watchdog: looks each `period`, on a separate thread, because the owner may be blocked on a
+  /// GPU. Does not wait for the owner.
+  void watch(const std::stop_token& stop);
   void look() noexcept;
   std::chrono::milliseconds period() const;
   /// Returns when NCCL has started the last operation.
@@ -133,6 +166,7 @@ class NcclLane : NotCopied {
   /// The lanes of the owner's thread, including this one.
   struct OfThread;
   const std::shared_ptr<OfThread> siblings_;
+  std::jthread watchdog_;
 };
 
 }  // namespace weft

@@ -14,7 +14,7 @@
 #include <tuple>
 #include <vector>
 
-#include "src/comm/reduce.h"
+#include "src/comm/collective_parts.h"
 #include "src/device/cuda/runtime.h"
 #include "src/device/emulated/device.h"
 #include "weft/error.h"

@@ -12,10 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "src/comm/collective_parts.h"
 #include "src/comm/flight/record.h"
 #include "src/comm/nccl/calls.h"
-#include "src/comm/nccl/program.h"
 #include "src/device/cuda/runtime.h"
 #include "weft/context.h"
 #include "weft/error.h"
@@ -137,9 +135,8 @@ class NcclTransport final : public Transport {
  public:
   /// `host` is the group's end for host memory; it must have a world.
   explicit NcclTransport(std::shared_ptr<Transport> host)
-      : Transport(host->rank(), host->size(), host->name()), host_transport_(std::move(host)) {}
+      : Transport(host->rank(), host->members()), host_transport_(std::move(host)) {}
 
-  int host_of(int rank) const override { return host_transport_->host_of(rank); }
   void claim(uint64_t hash, std::string_view words) override {
     host_transport_->claim(hash, words);
   }
@@ -167,8 +164,6 @@ class NcclTransport final : public Transport {
     return std::make_shared<NcclTransport>(host_transport_->subgroup(ranks, std::move(name)));
   }
   void abort(const std::string& reason) override { host_transport_->abort(reason); }
-  World* world() const override { return host_transport_->world(); }
-  std::span<const int> world_ranks() const override { return host_transport_->world_ranks(); }
   const CommunicatorTraffic& traffic() const override {
     sum_ = host_transport_->traffic();
     add_gpu_traffic(sum_);
@@ -192,7 +187,7 @@ class NcclTransport final : public Transport {
     if (const auto found = pairs_.find(other); found != pairs_.end()) return *found->second;
     const std::array<int, 2> ranks{std::min(rank_, other), std::max(rank_, other)};
     auto pair = std::make_shared<NcclTransport>(
-        host_transport_->subgroup(ranks, concat(name_, '/', ranks[0], "-", ranks[1])));
+        host_transport_->subgroup(ranks, concat(name(), '/', ranks[0], "-", ranks[1])));
     return *pairs_.emplace(other, std::move(pair)).first->second;
   }
 
@@ -204,7 +199,7 @@ class NcclTransport final : public Transport {
     if (!control_) {
       std::vector<int> all(static_cast<size_t>(size_));
       std::iota(all.begin(), all.end(), 0);
-      control_ = host_transport_->subgroup(all, name_ + "/nccl");
+      control_ = host_transport_->subgroup(all, members_->name + "/nccl");
       agreement_.emplace(control_);
     }
     agreement_->add(name, variant_of(role, false));
@@ -223,13 +218,13 @@ class NcclTransport final : public Transport {
   Work record(const Collective& call, Graph& graph) {
     const Stream stream = current_stream(device_of(call));
     if (stream.device != graph.device()) {
-      fail("graph: ", name_, " exchanges memory on ", stream.device, ", expected ", graph.device(),
+      fail("graph: ", name(), " exchanges memory on ", stream.device, ", expected ", graph.device(),
            ", whose work is recorded");
     }
     const int role = cuda::role_of(stream);
     const auto found = lanes_.find({stream.device.index, role});
     if (found == lanes_.end()) {
-      fail(name_,
+      fail(name(),
            ": the recorded work of a graph makes a new kind of exchange, expected those of its run "
            "before the record");
     }
@@ -277,22 +272,22 @@ class NcclTransport final : public Transport {
     traffic_.bytes += bytes;
     FlightRecord* const record = Context::current().flight.get();
     if (!record) return {};
-    FlightOperation flight = record->begin(name_, call.signature, call.number);
+    FlightOperation flight = record->begin(name(), call.signature, call.number);
     flight.started();
     flight.received(bytes);
     return flight;
   }
 
   NcclCallName named(const Collective& call, uint64_t number) const {
-    NcclCallName name{name_, number};
+    NcclCallName named{name(), number};
     const bool is_sent = is_message(call.kind);
-    sign(call, is_sent ? Claim() : host_transport_->take_claim(), name.signature);
+    sign(call, is_sent ? Claim() : host_transport_->take_claim(), named.signature);
     // Both ends of a message have the same signature.
     if (is_sent) {
-      name.signature.hash = static_cast<uint64_t>(call.pieces[0].dtype) ^
-                            static_cast<uint64_t>(call.pieces[0].counts[0]) << 8;
+      named.signature.hash = static_cast<uint64_t>(call.pieces[0].dtype) ^
+                             static_cast<uint64_t>(call.pieces[0].counts[0]) << 8;
     }
-    return name;
+    return named;
   }
 
   std::shared_ptr<NcclLane> lane_for(const Stream& stream, int role, const NcclCallName& call) {

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/comm/nccl/program.h"
-
 #include <algorithm>
 
-#include "src/comm/collective_parts.h"
+#include "src/comm/nccl/calls.h"
 
 namespace weft {
 
@@ -11,8 +9,6 @@ using nccl::Move;
 using MoveKind = Move::Kind;
 
 namespace {
-
-int64_t at(std::span<const int64_t> counts, int rank) { return counts[static_cast<size_t>(rank)]; }
 
 bool all_equal(std::span<const int64_t> counts) {
   return std::all_of(counts.begin(), counts.end(), [&](int64_t n) { return n == counts[0]; });
@@ -113,29 +109,34 @@ class Writer {
     return made;
   }
 
+  ElementRange part(const Piece& piece, int r) const {
+    return part_in_whole(call_, piece, size_, r);
+  }
+
   void reduce_scatter(const Piece& piece) {
-    const int64_t own = at(piece.counts, rank_);
+    const int64_t own = part(piece, rank_).count;
     if (!in_rank_order_ && all_equal(piece.counts)) {
       return add({MoveKind::reduce_scatter, piece.send, target_of(piece, own), own, piece.dtype,
                   call_.op});
     }
-    reduce_parts(piece, piece.counts, piece.recv);
+    reduce_parts(piece, piece.recv);
   }
 
   /// Each rank receives its part from all ranks and reduces the parts in rank order.
-  void reduce_parts(const Piece& piece, std::span<const int64_t> counts, void* to) {
-    const int64_t own = at(counts, rank_);
+  void reduce_parts(const Piece& piece, void* to) {
+    const int64_t own = part(piece, rank_).count;
     const size_t bytes = static_cast<size_t>(own) * size_of(piece.dtype);
     auto* received = own > 0 ? scratch(own * (size_ - 1), piece.dtype, piece.device) : nullptr;
     NcclStep step{.op = call_.op, .dtype = piece.dtype, .count = own};
     step.into = {to, piece.recv_dtype, piece.accumulate, piece.device};
     for (int r = 0; r < size_; ++r) {
-      const void* part = element_at(piece.send, part_offset(counts, r), piece.dtype);
+      const auto [begin, count] = part(piece, r);
+      const void* sent = element_at(piece.send, begin, piece.dtype);
       if (r == rank_) {
-        step.sources.push_back(part);
+        step.sources.push_back(sent);
         continue;
       }
-      send(0, r, part, at(counts, r), piece.dtype);
+      send(0, r, sent, count, piece.dtype);
       recv(0, r, received, own, piece.dtype);
       step.sources.push_back(received);
       if (received) received = static_cast<std::byte*>(received) + bytes;
@@ -149,17 +150,14 @@ class Writer {
       return add({MoveKind::all_reduce, piece.send, target_of(piece, count), count, piece.dtype,
                   call_.op});
     }
-    std::vector<int64_t> shares;
-    for (int r = 0; r < size_; ++r) {
-      shares.push_back(std::max<int64_t>(0, share_of(count, size_, r).count));
-    }
-    void* own = element_at(piece.recv, part_offset(shares, rank_), piece.recv_dtype);
-    reduce_parts(piece, shares, own);
+    const auto result = [&](int r) {
+      return element_at(piece.recv, part(piece, r).begin, piece.recv_dtype);
+    };
+    reduce_parts(piece, result(rank_));
     for (int r = 0; r < size_; ++r) {
       if (r == rank_) continue;
-      send(1, r, own, at(shares, rank_), piece.recv_dtype);
-      void* to = element_at(piece.recv, part_offset(shares, r), piece.recv_dtype);
-      recv(1, r, to, at(shares, r), piece.recv_dtype);
+      send(1, r, result(rank_), part(piece, rank_).count, piece.recv_dtype);
+      recv(1, r, result(r), part(piece, r).count, piece.recv_dtype);
     }
   }
 

@@ -10,12 +10,12 @@ static constexpr std::chrono::milliseconds kWaitersFirst{1000};
 /// The calling thread's linked calls, the latest first.
 WEFT_STATIC_TLS static constinit thread_local Waitable* linked_first = nullptr;
 
-Waitable::Waitable(World& world, const Members& group, int rank, uint64_t sequence)
+Waitable::Waitable(const Members& group, int rank, uint64_t sequence)
     : members_(group),
-      world_(world),
+      world_(*group.world),
       rank_(rank),
       sequence_(sequence),
-      waiter_(world.spins()),
+      waiter_(world_.spins()),
       exceptions_(std::uncaught_exceptions()) {}
 
 void Waitable::link() noexcept {

@@ -29,7 +29,7 @@ class Waitable : public Work::State, NotCopied {
   /// Marks the numbers of messages, which are counted apart from collectives.
   static constexpr uint64_t kMessage = uint64_t{1} << 63;
 
-  Waitable(World& world, const Members& group, int rank, uint64_t sequence);
+  Waitable(const Members& group, int rank, uint64_t sequence);
   ~Waitable() override { unlink(); }
 
   void wait() override;
@@ -87,7 +87,7 @@ class Waitable : public Work::State, NotCopied {
     traffic_ = &traffic;
     ++traffic.collectives;
     if (FlightRecord* kept = Context::current().flight.get()) {
-      flight_ = kept->begin(members_.name, call, number());
+      flight_ = kept->begin(members_.name, signature_of(call), number());
     }
   }
   /// Adds bytes from other ranks to both. To be called after `record`, by the rank's thread.

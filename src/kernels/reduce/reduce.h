@@ -48,7 +48,7 @@ WEFT_KERNEL(void, dot_rows, (const MemoryBlock& out, const MemoryBlock& a, const
 
 namespace cuda {
 /// out = the sources (blocks of out's shape and one dtype) combined element by element in order, +
-/// out when `accumulate`. GPU version of reduce_n of src/comm/reduce.h, ordered by the current
+/// out when `accumulate`. GPU version of reduce_n of src/comm/reduce.cpp, ordered by the current
 /// stream of out's device. `out` may be one of the sources.
 void reduce_blocks(ReduceOp op, std::span<const MemoryBlock> sources, const MemoryBlock& out,
                    bool accumulate);
