@@ -8,7 +8,7 @@
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/math/math.h"
 #include "src/kernels/reduce/reduce.h"
-#include "src/kernels/scan/scan.h"
+#include "weft/ops/along_dim.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
@@ -229,20 +229,8 @@ Tensor any(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
   return reduced(any_op, a, bits_of_dims("any", a, dims), keepdims);
 }
 
-/// Along the last dim: the result's gradient times the product of all other elements.
-static const Op prod_gradient_op = register_op({
-    .name = "prod_gradient",
-    .rule = "..., ... [v] -> ... [v]",
-    .linear = {{0}},
-    .dtype = [](const Attributes&, std::span<const DType> dtypes, int) { return dtypes[1]; },
-    .forward =
-        [](const Call& c) {
-          product_gradient(c.out(), c.in(0), c.in(1), c.in(1).shape.ndim() - 1);
-        },
-    .samples = {{{{5}, {5, 7}}}, {{{2, 5}, {2, 5, 3}}}},
-});
-
-/// Moves the reduced dims to the end and joins them, for prod_gradient.
+/// The gradient of a factor is dy times the product of those before it and of those behind it.
+/// Joins the reduced dims at the end.
 static void give_products_of_others(const Grad& g) {
   std::vector<int> order, last;
   Shape rows;
@@ -259,8 +247,13 @@ static void give_products_of_others(const Grad& g) {
   order.insert(order.end(), last.begin(), last.end());
   rows.push_back(count);
   const Tensor turned = permute(g.in(0), order);
-  const Tensor gradient = prod_gradient_op({g.grad(), reshape(turned, rows)});
-  g.give(0, permute(reshape(gradient, turned.shape()), inverse_of(order)));
+  const Tensor factors = as_dtype(reshape(turned, rows), DType::f64);
+  const auto before = [&](const Tensor& x) {
+    return slice(cumulative_prod(x, -1, true), -1, 0, count);
+  };
+  const Tensor others = mul(before(factors), flip(before(flip(factors, {-1})), {-1}));
+  const Tensor gradient = mul(unsqueeze(as_dtype(g.grad(), DType::f64), -1), others);
+  g.give(0, as_dtype(permute(reshape(gradient, turned.shape()), inverse_of(order)), g.in_dtype(0)));
 }
 
 static const Op prod_op = register_reduction<Reduction::product>({
