@@ -144,23 +144,14 @@ static const Op sum_squares_op = register_reduction<Reduction::sum_squares>({
 namespace {
 
 WEFT_FUNCTOR(Root, sqrt)
-/// dy / (2 y); 0 at 0, where the norm has no gradient (torch.linalg.vector_norm gives 0 too).
-struct RootGradient {
-  template <class T> WEFT_FN T operator()(T dy, T y) const {
-    return y == T(0) ? T(0) : dy / (T(2) * y);
-  }
-};
-
 }  // namespace
 
-static const Op norm_root_gradient_op = gradient_of<RootGradient>("norm_root_gradient");
-/// The square root of a sum of squares.
-static const Op norm_root_op =
-    function<Root>("norm_root", {.by_result =
-                                     [](auto& dy, auto& y) {
-                                       return norm_root_gradient_op({dy, y});
-                                     },
-                                 .range = {0.1, 2}});
+/// The square root of a sum of squares. Its gradient is dy / (2 y), but 0 at 0, as that of
+/// torch.linalg.vector_norm.
+static const Op norm_root_op = function<Root>(
+    "norm_root",
+    {.by_result = [](auto& dy, auto& y) { return masked_fill(div(dy, mul(y, 2)), equal(y, 0), 0); },
+     .range = {0.1, 2}});
 
 Tensor sum(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
   return reduced(sum_op, reduced_before_widening(a), bits_of_dims("sum", a, dims), keepdims);
