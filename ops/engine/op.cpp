@@ -10,8 +10,14 @@
 namespace weft {
 
 /// Parses a stage's result: "-n" is operand 0 without factor n.
-static RuleArray stage_array(ParsedRule& rule, const std::string& text) {
-  if (!text.starts_with('-')) return parse_array(rule, text);
+static RuleArray stage_array(const OpSpec& spec, ParsedRule& rule, const std::string& text) {
+  if (!text.starts_with('-')) {
+    try {
+      return parse_array(rule, text);
+    } catch (const char* mistake) {
+      fail(spec.name, ": result of a stage is \"", text, "\", expected an array: ", mistake);
+    }
+  }
   const int left_out = rule.find(text.substr(1));
   RuleArray array = rule.operands[0];
   std::erase_if(array, [&](const RuleDim& dim) {
@@ -22,7 +28,9 @@ static RuleArray stage_array(ParsedRule& rule, const std::string& text) {
 
 static ParsedRule rule_with_stages(const OpSpec& spec, std::string_view text) {
   ParsedRule rule = parse_rule(spec.name, text);
-  for (const Stage& stage : spec.stages) rule.stages.push_back(stage_array(rule, stage.result));
+  for (const Stage& stage : spec.stages) {
+    rule.stages.push_back(stage_array(spec, rule, stage.result));
+  }
   for (const std::string& name : spec.staged_over) {
     rule.staged.push_back(rule.find(name));
     if (rule.staged.back() >= 0) continue;
