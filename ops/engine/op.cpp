@@ -74,7 +74,8 @@ static void check_all_numbers(const OpSpec& spec, const ParsedRule* rule) {
   for (const auto& set : spec.linear) check_numbers(spec, "linear", set, operands);
   check_numbers(spec, "writes", spec.writes, operands);
   if (spec.by_index) {
-    check_numbers(spec, "by_index", {spec.by_index->rows, spec.by_index->indices}, operands);
+    const ByIndex& given = *spec.by_index;
+    check_numbers(spec, "by_index", {given.rows, given.indices, std::max(given.into, 0)}, operands);
   }
   check_numbers(spec, "saves_in", spec.saves_in.value_or(std::vector<int>{}), operands);
   check_numbers(spec, "saves_out", spec.saves_out, results);
@@ -99,17 +100,26 @@ static void check_spec(const OpSpec& spec) {
   }
 }
 
-/// `saved`: the operands that backward reads unless the spec states them.
-static std::shared_ptr<const OpBody> made_body(OpSpec spec, uint32_t saved) {
+/// The operands that backward reads. The gradients of linear operands do not depend on one that is
+/// in every linear set; a custom op saves it too.
+static uint32_t saved_operands(const OpSpec& spec, bool built_in) {
+  if (spec.saves_in) return mask_of(*spec.saves_in);
+  if (!spec.backward) return 0;
+  uint32_t linear = built_in && !spec.linear.empty() ? ~0u : 0u;
+  for (const auto& set : spec.linear) linear &= mask_of(set);
+  return ~linear;
+}
+
+static std::shared_ptr<const OpBody> made_body(OpSpec spec, bool built_in) {
   static std::atomic<uint32_t> next_id{1};
   check_spec(spec);
   auto body = std::make_shared<OpBody>();
   std::string text = spec.rule_text.empty() ? std::string(spec.rule.text()) : spec.rule_text;
   if (!spec.rule_of) body->fixed_rule = rule_with_stages(spec, text);
   check_all_numbers(spec, body->fixed_rule ? &*body->fixed_rule : nullptr);
-  body->saved_in = spec.saves_in ? mask_of(*spec.saves_in) : (spec.backward ? saved : 0u);
+  body->saved_in = saved_operands(spec, built_in);
   body->saved_out = mask_of(spec.saves_out);
-  if (spec.takes.empty()) spec.takes = {Takes{}};
+  if (spec.takes.empty()) spec.takes = {built_in ? anything() : Takes{}};
   body->dense_in = 0;
   for (size_t i = 0; i < kMaxOperands; ++i) {
     if (!taken(spec, i).strides) body->dense_in |= 1u << i;
@@ -119,7 +129,7 @@ static std::shared_ptr<const OpBody> made_body(OpSpec spec, uint32_t saved) {
   return body;
 }
 
-Op::Op(OpSpec spec) : Op(made_body(std::move(spec), ~0u)) {}
+Op::Op(OpSpec spec) : Op(made_body(std::move(spec), false)) {}
 
 const OpSpec& Op::spec() const { return body_->spec; }
 
@@ -144,11 +154,7 @@ static std::vector<Op>& built_in_ops() {
 }
 
 Op register_op(OpSpec spec) {
-  if (spec.takes.empty()) spec.takes = {anything()};
-  // Gradients of linear operands do not depend on one that is in every linear set.
-  uint32_t linear = spec.linear.empty() ? 0u : ~0u;
-  for (const auto& set : spec.linear) linear &= mask_of(set);
-  return built_in_ops().emplace_back(made_body(std::move(spec), ~linear));
+  return built_in_ops().emplace_back(made_body(std::move(spec), true));
 }
 
 const std::vector<Op>& all_ops() { return built_in_ops(); }
