@@ -295,16 +295,16 @@ TEST(Integers, NextToNumbersOf64BitsAreExact) {
 
 TEST(Integers, AFactoryStatesTheRangeOfItsDtype) {
   EXPECT_EQ(error_of([] { full({2}, 300, {.dtype = u8}); }),
-            "full: value is 300, expected 0 to 255, the range of u8");
+            "full: value is 300, expected 0 to 255 for u8");
   EXPECT_EQ(error_of([] { full({2}, -129, {.dtype = i8}); }),
-            "full: value is -129, expected -128 to 127, the range of i8");
+            "full: value is -129, expected -128 to 127 for i8");
   EXPECT_EQ(error_of([] { fill_(made({1}, u64), -1); }),
-            "full: value is -1, expected 0 to 18446744073709551615, the range of u64");
+            "fill_: value is -1, expected 0 to 18446744073709551615 for u64");
   EXPECT_EQ(error_of([] { full({}, 0x1p63, {.dtype = i64}); }),
-            "full: value is 9.22337e+18, expected -9223372036854775808 to 9223372036854775807, the "
-            "range of i64");
+            "full: value is 9.22337e+18, expected -9223372036854775808 to 9223372036854775807 for "
+            "i64");
   EXPECT_EQ(error_of([] { arange(0, 40000, 1, {.dtype = i16}); }),
-            "arange: value is 39999, expected -32768 to 32767, the range of i16");
+            "arange: value is 39999, expected -32768 to 32767 for i16");
 }
 
 TEST(Integers, ArePrinted) {
