@@ -74,7 +74,8 @@ TEST(Tape, SpecsThatNameWhatIsNotThereAreRefused) {
   EXPECT_EQ(refused({.name = "wrong", .by_index = ByIndex{.into = 2}}),
             "wrong: by_index is 2, expected one below 2");
   EXPECT_EQ(
-      refused({.name = "wrong", .staged_over = {"a"}, .stages = {{.result = "a b a"}}}),
+      refused(
+          {.name = "wrong", .staged_over = {"a"}, .stages = {{.result = "a b a", .run = nullptr}}}),
       "wrong: result of a stage is \"a b a\", expected an array: an array names a factor twice");
 }
 
