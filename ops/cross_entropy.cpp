@@ -84,16 +84,6 @@ static const Op cross_entropy_op = register_op({
                 sample_of_indices({{2, 5, 3}, {2, 5}}, ignoring(1), {f32, i32}, 3)},
 });
 
-/// Number of targets that count: a Partial over a sharded batch, so the mean reduces one number.
-static const Op kept_targets_op = register_op({
-    .name = "kept_targets",
-    .rule = "... -> .",
-    .dtype = [](const Attributes&, std::span<const DType>, int) { return f32; },
-    .forward = [](const Call& c) { count_kept(c.out(), c.in(0), ignored_target(c)); },
-    .differentiable = false,
-    .samples = {sample_of_indices({{5, 7}}, ignoring(3), {i64}, 7)},
-});
-
 static Tensor rows_ignoring(const Tensor& logits, const Tensor& targets, int64_t ignored) {
   Tensor x = as_floating("cross_entropy", logits);
   if (!targets) fail("cross_entropy: no targets are given, expected one for each row");
@@ -129,7 +119,7 @@ void check_loss_options(const char* what, const CrossEntropyOptions& options, in
 /// The weights of the rows' targets; 0 in rows that do not count.
 static Tensor target_weights(const Tensor& targets, const CrossEntropyOptions& options,
                              DType dtype) {
-  const Tensor counts = not_equal(targets, Number(options.ignore_index));
+  const Tensor counts = not_equal(as_dtype(targets, i64), Number(options.ignore_index));
   const Tensor kept = cast(counts, dtype);
   if (!options.weight) return kept;
   const Tensor ids = where(counts, targets, zeros_like(targets));
@@ -142,9 +132,7 @@ Tensor reduced_loss(const Tensor& rows, const Tensor& targets, const CrossEntrop
   if (options.reduction == LossReduction::none) return rows;
   const Tensor total = sum(rows);
   if (options.reduction == LossReduction::sum) return total;
-  const Tensor weight = options.weight ? sum(target_weights(targets, options, rows.dtype()))
-                                       : kept_targets_op({targets}, ignoring(options.ignore_index));
-  return div(total, as_dtype(weight, total.dtype()));
+  return div(total, sum(target_weights(targets, options, total.dtype())));
 }
 
 /// Targets that are probabilities of all classes.

@@ -6,7 +6,6 @@
 #include "ops/sorting.h"
 #include "ops/take.h"
 #include "src/kernels/copy/copy.h"
-#include "src/kernels/map/map.h"
 #include "src/kernels/scan/scan.h"
 #include "weft/ops.h"
 
@@ -22,14 +21,15 @@ struct Scan {
   double identity;
 };
 
-/// Writes the total of operand `operand`'s part along `dim` to this part's entry of `totals`.
-static void write_total(const Scan& scan, const MemoryBlock& totals, const MemoryBlock& in, int dim,
-                        bool from_end) {
+/// Writes the total of this rank's part to its entry of the stage.
+template <const Scan& kScan> static void write_total(const Call& c) {
+  const auto [dim, from_end] = unpack<DimAndFlag>(c.attributes().structure);
+  const MemoryBlock& in = c.in(0);
   const int64_t size = in.shape[dim];
-  if (size == 0) return fill(totals, scan.identity);
+  if (size == 0) return fill(c.stage(0), kScan.identity);
   const DenseMemory scanned(in.shape, is_floating(in.dtype) ? f64 : i64, in.device);
-  running_total(scan.kind, scanned.block, in, dim, from_end);
-  copy(slice_at(totals, 0, 0), slice_at(scanned.block, dim, from_end ? 0 : size - 1));
+  running_total(kScan.kind, scanned.block, in, dim, from_end);
+  copy(slice_at(c.stage(0), 0, 0), slice_at(scanned.block, dim, from_end ? 0 : size - 1));
 }
 
 /// The total of all parts that come before part `part` of `totals` (`from_end`: after it); without
@@ -48,17 +48,6 @@ struct Carry {
   const MemoryBlock* start() const { return block.data ? &block : nullptr; }
 };
 
-/// Stage `index` of an op along a dim: the total of this rank's part of operand `operand`.
-static Stage total_stage(const Scan& scan, int index = 0, int operand = 0) {
-  return {.result = "-n",
-          .run =
-              [=](const Call& c) {
-                const bool from_end = c.attributes().structure.ndim() > 1 && c.attribute(1);
-                write_total(scan, c.stage(index), c.in(operand), along_dim(c), from_end);
-              },
-          .gathered = true};
-}
-
 /// Registers a scan along a dim: `spec` without rule, forward and stages.
 template <const Scan& kScan> static Op register_scan(OpSpec spec) {
   spec.rule_of = scan_rule<1>;
@@ -70,7 +59,7 @@ template <const Scan& kScan> static Op register_scan(OpSpec spec) {
     running_total(kScan.kind, c.out(), c.in(0), dim, from_end, carry.start());
   };
   spec.staged_over = {"n"};
-  spec.stages = {total_stage(kScan)};
+  spec.stages = {{.result = "-n", .run = write_total<kScan>, .gathered = true}};
   return register_op(std::move(spec));
 }
 
@@ -95,72 +84,34 @@ static const Op cumulative_sum_op = register_scan<kSum>({
                 sample_with({{5, 7}}, {0, 0}, {i32})},
 });
 
-namespace {
-
-struct FirstOfGradient {
-  template <class T> WEFT_FN T operator()(T gradient, T x) const { return gradient * x; }
-};
-struct AddedThroughPart {
-  template <class T> WEFT_FN T operator()(T own, T product, T behind) const {
-    return own + product * behind;
-  }
-};
-
-}  // namespace
-
-/// Stage 1 of the gradient: x * gradient at the part's first element, as if there were no others.
-static void write_first_of_gradient(const Call& c) {
-  const int dim = along_dim(c);
-  if (c.in(1).shape[dim] == 0) return fill(c.stage(1), 0);
-  const DenseMemory own(c.in(1).shape, DType::f64, c.in(1).device);
-  cumulative_product_gradient(own.block, c.in(0), c.in(1), dim);
-  map_floating(FirstOfGradient{}, slice_at(c.stage(1), 0, 0), slice_at(own.block, dim, 0),
-               slice_at(c.in(1), dim, 0));
-}
-
-static void product_gradient_of_part(const Call& c) {
-  const MemoryBlock &products = c.stage(0), &own = c.stage(1);
-  const int64_t part = c.stage_box(0).offset[0];
-  const Carry before(kProduct, products, part, false);
-  Shape rest = products.shape;
-  rest.erase(0);
-  const DenseMemory behind(rest, DType::f64, products.device);
-  fill(behind.block, 0);
-  for (int64_t i = products.shape[0] - 1; i > part; --i) {
-    map_floating(AddedThroughPart{}, behind.block, slice_at(own, 0, i), slice_at(products, 0, i),
-                 behind.block);
-  }
-  cumulative_product_gradient(c.out(), c.in(0), c.in(1), along_dim(c), before.start(),
-                              &behind.block);
-}
-
-static const Op cumulative_prod_gradient_op = register_op({
-    .name = "cumulative_prod_gradient",
-    .rule_of = scan_rule<2>,
-    .structure = one_dim(),
-    .linear = {{0}},
-    .forward =
-        [](const Call& c) {
-          if (c.staged()) return product_gradient_of_part(c);
-          cumulative_product_gradient(c.out(), c.in(0), c.in(1), along_dim(c));
-        },
-    .staged_over = {"n"},
-    .stages = {total_stage(kProduct, 0, 1),
-               {.result = "-n", .run = write_first_of_gradient, .gathered = true}},
-    .samples = {sample_with({{5, 7}, {5, 7}}, {1}), sample_with({{5, 2}, {5, 2}}, {0})},
-});
+static void give_factors_of_products(const Grad& g);
 
 static const Op cumulative_prod_op = register_scan<kProduct>({
     .name = "cumulative_prod",
     .dtype = dtype_of_total,
-    .backward =
-        [](const Grad& g) {
-          g.give(0, cumulative_prod_gradient_op, {g.grad(), g.in(0)},
-                 {.structure = {g.attribute(0)}});
-        },
-    .samples = {sample_with({{5, 7}}, {1, 0}), sample_with({{5, 3, 2}}, {0, 0}),
+    .backward = give_factors_of_products,
+    .samples = {sample_with({{5, 7}}, {1, 0}), sample_with({{5, 3, 2}}, {0, 1}),
                 sample_with({{5, 7}}, {0, 0}, {i32})},
 });
+
+/// The gradient of running products, without a division by zero. For elements before the first zero
+/// of a row: the sum of dy times the products from the element up to the zero, over the element.
+/// For the first zero: that of the products without it, up to the second zero. For others: 0.
+static void give_factors_of_products(const Grad& g) {
+  const auto [dim, from_end] = unpack<DimAndFlag>(g.attributes().structure);
+  const Attributes opposite = scan_attributes(dim, !from_end);
+  const Tensor x = as_dtype(g.in(0), DType::f64), is_zero = equal(x, 0);
+  const Tensor factors = masked_fill(x, is_zero, 1);
+  const Tensor zeros = cumulative_sum_op({is_zero}, g.attributes());
+  const Tensor products = cumulative_prod_op({factors}, g.attributes());
+  const Tensor terms = mul(as_dtype(g.grad(), DType::f64), products);
+  const auto sum_behind = [&](int zeros_before) {
+    const Tensor own = masked_fill(terms, not_equal(zeros, zeros_before), 0);
+    return cumulative_sum_op({own}, opposite);
+  };
+  const Tensor gradient = where(is_zero, sum_behind(1), div(sum_behind(0), factors));
+  g.give(0, as_dtype(gradient, g.in_dtype(0)));
+}
 
 /// The part of the gradient of `x` from the positive elements of `dy`: exp(x) times the sum, over
 /// this and all later elements, of dy * exp(-result), in logarithms.
@@ -255,7 +206,7 @@ static void extreme_forward(const Call& c, bool greatest) {
 static Op cumulative_extreme_op(const char* name, bool greatest) {
   return register_with_indices({
       .name = name,
-      .rule_of = scan_rule<1, 2>,
+      .rule_of = scan_rule<2>,
       .structure = one_dim(),
       .forward = [=](const Call& c) { extreme_forward(c, greatest); },
       .stages = {extreme_stage(greatest, 0), extreme_stage(greatest, 1)},

@@ -41,24 +41,34 @@ static bool has_elements(const Tensor& a) { return a.device().kind != DeviceKind
 
 static bool counts_here(const Tensor& a) { return !a.is_sharded() || counts_here(a.sharding()); }
 
-void fill_(const Tensor& a, Number value) {
-  check_tensor("fill_", a);
-  check_unrecorded("fill_", "", a);
-  check_changeable("fill_", a);
+/// Throws std::invalid_argument when a whole number is outside the range of an integer dtype.
+static void check_in_range(const char* what, DType dtype, const Number& number) {
+  if (holds(dtype, number)) return;
+  const uint64_t most = ~uint64_t{0} >> (64 - 8 * size_of(dtype) + (is_unsigned(dtype) ? 0 : 1));
+  const std::string least = is_unsigned(dtype) ? "0" : concat("-", most + 1);
+  fail(what, ": value is ", number.value, ", expected ", least, " to ", most, " for ", dtype);
+}
+
+static void fill_as(const char* what, const Tensor& a, Number value) {
+  check_tensor(what, a);
+  check_unrecorded(what, "", a);
+  check_changeable(what, a);
   if (!is_floating(a.dtype()) && a.dtype() != DType::boolean) {
     if (value.value != std::trunc(value.value) || std::isinf(value.value)) {
-      fail("full: value is ", value.value, ", expected a whole number for ", a.dtype());
+      fail(what, ": value is ", value.value, ", expected a whole number for ", a.dtype());
     }
-    check_holds("full", a.dtype(), value);
+    check_in_range(what, a.dtype(), value);
   }
   if (has_elements(a)) fill(a.block(), counts_here(a) ? value : Number(0));
   a.storage()->mark_changed();
 }
 
+void fill_(const Tensor& a, Number value) { fill_as("fill_", a, value); }
+
 static Tensor filled(const char* what, const Shape& shape, Number value,
                      const TensorOptions& options) {
   Tensor tensor = made(what, shape, options);
-  fill_(tensor, value);
+  fill_as(what, tensor, value);
   return tensor;
 }
 
@@ -309,9 +319,9 @@ static Tensor integers(Number start, Number stop, Number step, const TensorOptio
   if (!is_empty && options.dtype != DType::boolean) {
     const uint64_t last = first + before * by;
     const bool is_negative = start.value + static_cast<double>(before) * step.value < 0;
-    check_holds("arange", options.dtype, start);
-    check_holds("arange", options.dtype,
-                is_negative ? Number(static_cast<int64_t>(last)) : Number(last));
+    check_in_range("arange", options.dtype, start);
+    check_in_range("arange", options.dtype,
+                   is_negative ? Number(static_cast<int64_t>(last)) : Number(last));
   }
   return sequence<int64_t>(
       is_empty ? 0 : static_cast<int64_t>(before + 1), options,

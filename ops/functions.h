@@ -119,12 +119,11 @@ Op function(const char* name, const FunctionSpec& spec = {}) {
   return elementwise<F, 1, kDomain>(std::move(op));
 }
 
-/// Registers a fused gradient: a function, linear in the result's gradient, of that and other
-/// numbers.
-template <class F, int kOperands = 2>
-Op gradient_of(std::string name, std::vector<OpSample> samples = {{{{5, 7}, {5, 7}}}}) {
-  return floating_elementwise<F, kOperands>(
-      {.name = std::move(name), .linear = {{0}}, .samples = std::move(samples)});
+/// Registers a fused gradient: a function, linear in the result's gradient, of that and another
+/// number.
+template <class F> Op gradient_of(std::string name) {
+  return floating_elementwise<F, 2>(
+      {.name = std::move(name), .linear = {{0}}, .samples = {{{{5, 7}, {5, 7}}}}});
 }
 
 /// Registers a floating function of one number and, before it, its fused gradient.

@@ -8,7 +8,8 @@
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/math/math.h"
 #include "src/kernels/reduce/reduce.h"
-#include "src/kernels/scan/scan.h"
+#include "src/kernels/softmax/softmax_rows.h"
+#include "weft/ops/along_dim.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
@@ -144,23 +145,20 @@ static const Op sum_squares_op = register_reduction<Reduction::sum_squares>({
 namespace {
 
 WEFT_FUNCTOR(Root, sqrt)
-/// dy / (2 y); 0 at 0, where the norm has no gradient (torch.linalg.vector_norm gives 0 too).
-struct RootGradient {
-  template <class T> WEFT_FN T operator()(T dy, T y) const {
-    return y == T(0) ? T(0) : dy / (T(2) * y);
+/// The gradient of an element `a` of a row with that result; 0 where all are -infinity.
+struct LogSumExpGradient {
+  template <class T> WEFT_FN T operator()(T dy, T a, T result) const {
+    return dy * exp(a - finite_or_zero(result));
   }
 };
-
 }  // namespace
 
-static const Op norm_root_gradient_op = gradient_of<RootGradient>("norm_root_gradient");
-/// The square root of a sum of squares.
-static const Op norm_root_op =
-    function<Root>("norm_root", {.by_result =
-                                     [](auto& dy, auto& y) {
-                                       return norm_root_gradient_op({dy, y});
-                                     },
-                                 .range = {0.1, 2}});
+/// The square root of a sum of squares. Its gradient is dy / (2 y), but 0 at 0, as that of
+/// torch.linalg.vector_norm.
+static const Op norm_root_op = function<Root>(
+    "norm_root",
+    {.by_result = [](auto& dy, auto& y) { return masked_fill(div(dy, mul(y, 2)), equal(y, 0), 0); },
+     .range = {0.1, 2}});
 
 Tensor sum(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
   return reduced(sum_op, reduced_before_widening(a), bits_of_dims("sum", a, dims), keepdims);
@@ -229,20 +227,8 @@ Tensor any(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
   return reduced(any_op, a, bits_of_dims("any", a, dims), keepdims);
 }
 
-/// Along the last dim: the result's gradient times the product of all other elements.
-static const Op prod_gradient_op = register_op({
-    .name = "prod_gradient",
-    .rule = "..., ... [v] -> ... [v]",
-    .linear = {{0}},
-    .dtype = [](const Attributes&, std::span<const DType> dtypes, int) { return dtypes[1]; },
-    .forward =
-        [](const Call& c) {
-          product_gradient(c.out(), c.in(0), c.in(1), c.in(1).shape.ndim() - 1);
-        },
-    .samples = {{{{5}, {5, 7}}}, {{{2, 5}, {2, 5, 3}}}},
-});
-
-/// Moves the reduced dims to the end and joins them, for prod_gradient.
+/// The gradient of a factor is dy times the product of those before it and of those behind it.
+/// Joins the reduced dims at the end.
 static void give_products_of_others(const Grad& g) {
   std::vector<int> order, last;
   Shape rows;
@@ -259,8 +245,13 @@ static void give_products_of_others(const Grad& g) {
   order.insert(order.end(), last.begin(), last.end());
   rows.push_back(count);
   const Tensor turned = permute(g.in(0), order);
-  const Tensor gradient = prod_gradient_op({g.grad(), reshape(turned, rows)});
-  g.give(0, permute(reshape(gradient, turned.shape()), inverse_of(order)));
+  const Tensor factors = as_dtype(reshape(turned, rows), DType::f64);
+  const auto before = [&](const Tensor& x) {
+    return slice(cumulative_prod(x, -1, true), -1, 0, count);
+  };
+  const Tensor others = mul(before(factors), flip(before(flip(factors, {-1})), {-1}));
+  const Tensor gradient = mul(unsqueeze(as_dtype(g.grad(), DType::f64), -1), others);
+  g.give(0, as_dtype(permute(reshape(gradient, turned.shape()), inverse_of(order)), g.in_dtype(0)));
 }
 
 static const Op prod_op = register_reduction<Reduction::product>({
@@ -274,6 +265,38 @@ static const Op prod_op = register_reduction<Reduction::product>({
 
 Tensor prod(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
   return reduced(prod_op, a, bits_of_dims("prod", a, dims), keepdims);
+}
+
+static const Op logsumexp_backward_op = floating_elementwise<LogSumExpGradient, 3>({
+    .name = "logsumexp_backward",
+    .linear = {{0}},
+    .samples = {{{{5, 1}, {5, 7}, {5, 1}}}, {{{2, 5, 1}, {2, 5, 3}, {2, 5, 1}}}},
+});
+
+static const Op logsumexp_op = register_op({
+    .name = "logsumexp",
+    .rule = "... v -> ...",
+    .forward =
+        [](const Call& c) {
+          if (c.staged()) return logsumexp(c.out(), c.stage(0), c.stage(1));
+          logsumexp(c.out(), c.in(0), last_dim(c));
+        },
+    .backward =
+        [](const Grad& g) {
+          g.give(0, logsumexp_backward_op,
+                 {unsqueeze(g.grad(), -1), g.in(0), unsqueeze(g.out(), -1)});
+        },
+    .staged_over = {"v"},
+    .stages = {row_extreme_stage(), row_sum_exp_stage()},
+    .saves_out = {0},
+    .samples = {{{{5, 7}}}, {{{2, 5, 3}}}},
+});
+
+Tensor logsumexp(const Tensor& a, int dim, bool keepdims) {
+  Tensor x = as_floating("logsumexp", a);
+  int at = normalized_dim("logsumexp", dim, x.ndim());
+  Tensor result = logsumexp_op({with_last(x, at)});
+  return keepdims ? unsqueeze(result, at) : result;
 }
 
 /// For a sharded dim: the least index, in the whole tensor, at which the overall extreme occurs.

@@ -60,18 +60,6 @@ struct HalfPower {
     return a == -kInfinity ? kInfinity : sqrt(a + T(0));
   }
 };
-/// Gradient of the base: b a^(b-1); 0 for the exponent 0.
-struct PowerBaseGradient {
-  template <class T> WEFT_FN T operator()(T gradient, T a, T b) const {
-    return b == T(0) ? T(0) : gradient * b * pow(a, b - T(1));
-  }
-};
-/// Gradient of the exponent: a^b log(a); 0 for the base 0 where the power is 0 or 1.
-struct PowerExponentGradient {
-  template <class T> WEFT_FN T operator()(T gradient, T a, T b, T result) const {
-    return a == T(0) && b >= T(0) ? T(0) : gradient * result * log(a);
-  }
-};
 
 WEFT_FUNCTOR(Expm1, expm1)
 WEFT_FUNCTOR(Log1p, log1p)
@@ -87,6 +75,7 @@ struct LogAddExp {
   }
 };
 
+WEFT_FUNCTOR(Erf, erf)
 WEFT_FUNCTOR(Erfc, erfc_of)
 WEFT_FUNCTOR(Erfinv, erfinv_of)
 WEFT_FUNCTOR(Lgamma, lgamma_of)
@@ -102,16 +91,6 @@ struct Igamma {
     return static_cast<T>(igamma_wide(static_cast<double>(a), static_cast<double>(x), upper));
   }
 };
-/// The derivative in `a` by central differences, to 8 digits: it has no closed form.
-struct IgammaSlope {
-  int64_t upper;
-  template <class T> WEFT_FN T operator()(T a, T x) const {
-    const auto at = static_cast<double>(a), to = static_cast<double>(x);
-    const double step = at < 2e-4 ? at / 2 : 1e-4;
-    const double rise = igamma_wide(at + step, to, upper) - igamma_wide(at - step, to, upper);
-    return static_cast<T>(rise / (2 * step));
-  }
-};
 struct BesselI {
   int64_t order;
   template <class T> WEFT_FN T operator()(T a) const {
@@ -121,20 +100,20 @@ struct BesselI {
 
 }  // namespace
 
-static const Op pow_base_gradient_op = gradient_of<PowerBaseGradient, 3>(
-    "pow_base_gradient", {{.shapes = {{7}, {7}, {7}}, .low = 0.5}});
-static const Op pow_exponent_gradient_op = gradient_of<PowerExponentGradient, 4>(
-    "pow_exponent_gradient", {{.shapes = {{3}, {3}, {3}, {3}}, .low = 0.5}});
+/// b a^(b-1); 0 for the exponent 0.
+static Tensor base_gradient(const Grad& g) {
+  const Tensor a = g.in(0), b = g.in(1);
+  return masked_fill(mul(mul(g.grad(), b), pow(a, sub(b, 1))), equal(b, 0), 0);
+}
+/// a^b log(a); 0 for the base 0 where the power is 0 or 1.
+static Tensor exponent_gradient(const Grad& g) {
+  const Tensor a = g.in(0), is_flat = logical_and(equal(a, 0), greater_equal(g.in(1), 0));
+  return masked_fill(mul(mul(g.grad(), g.out()), log(a)), is_flat, 0);
+}
 
 static const Op pow_op = elementwise<Power, 2>({
     .name = "pow",
-    .backward =
-        [](const Grad& g) {
-          if (g.wants(0)) g.give(0, pow_base_gradient_op({g.grad(), g.in(0), g.in(1)}));
-          if (g.wants(1)) {
-            g.give(1, pow_exponent_gradient_op({g.grad(), g.in(0), g.in(1), g.out()}));
-          }
-        },
+    .backward = give_each({base_gradient, exponent_gradient}),
     .saves_out = {0},
     .samples = {{.shapes = {{5, 7}, {5, 7}}, .low = 0.5},
                 {.shapes = {{7}, {5, 1}}, .low = 0.5},
@@ -218,6 +197,8 @@ static Tensor erf_derivative(const Tensor& a) {
   return mul(exp(neg(square(a))), 2 * std::numbers::inv_sqrtpi);
 }
 
+static const Op erf_op = function<Erf>(
+    "erf", {.by_operand = [](auto& dy, auto& a) { return mul(dy, erf_derivative(a)); }});
 static const Op erfc_op = function<Erfc>(
     "erfc", {.by_operand = [](auto& dy, auto& a) { return neg(mul(dy, erf_derivative(a))); }});
 static const Op erfinv_op = function<Erfinv>(
@@ -237,13 +218,7 @@ static const Op polygamma_op = floating_elementwise<Polygamma, 1>({
     .samples = {sample_with({{5, 7}}, {0}, {}, 0.5, 9), sample_with({{5, 3}}, {2}, {}, 1.5, 9)},
 });
 
-/// structure: whether upper.
-static const Op igamma_slope_op = floating_elementwise<IgammaSlope, 2>({
-    .name = "igamma_slope",
-    .structure = one_flag("upper"),
-    .differentiable = false,
-    .samples = {sample_with({{5, 7}, {5, 7}}, {0}, {}, 0.5, 5)},
-});
+static Tensor igamma_slope(const Grad& g);
 
 /// structure: whether upper. The derivative in x is x^(a - 1) exp(-x) / gamma(a).
 static const Op igamma_op = floating_elementwise<Igamma, 2>({
@@ -252,13 +227,22 @@ static const Op igamma_op = floating_elementwise<Igamma, 2>({
     .backward =
         [](const Grad& g) {
           const Tensor &a = g.in(0), x = g.in(1);
-          if (g.wants(0)) g.give(0, mul(g.grad(), igamma_slope_op({a, x}, g.attributes())));
+          if (g.wants(0)) g.give(0, mul(g.grad(), igamma_slope(g)));
           const Tensor density = exp(sub(sub(mul(sub(a, 1), log(x)), x), lgamma(a)));
           g.give(1, mul(g.attribute(0) ? neg(g.grad()) : g.grad(), density));
         },
     .samples = {sample_with({{5, 7}, {5, 7}}, {0}, {}, 0.5, 5),
                 sample_with({{7}, {5, 1}}, {1}, {}, 0.5, 5)},
 });
+
+/// The derivative in `a` by central differences, to 8 digits: it has no closed form.
+static Tensor igamma_slope(const Grad& g) {
+  const Tensor a = as_dtype(g.in(0), DType::f64), x = as_dtype(g.in(1), DType::f64);
+  const Tensor step = where(less(a, 2e-4), mul(a, 0.5), next_to(a, 1e-4));
+  const Tensor rise = sub(igamma_op({add(a, step), x}, g.attributes()),
+                          igamma_op({sub(a, step), x}, g.attributes()));
+  return as_dtype(div(rise, mul(step, 2)), g.in_dtype(0));
+}
 
 /// structure: the order, 0 or 1. The derivative of I0 is I1; of I1, I0 - I1 / a, 1/2 at 0.
 static const Op bessel_i_op = floating_elementwise<BesselI, 1>({
@@ -276,6 +260,7 @@ static const Op bessel_i_op = floating_elementwise<BesselI, 1>({
     .samples = {sample_with({{5, 7}}, {0}), sample_with({{5, 3}}, {1}, {}, 0.5)},
 });
 
+Tensor erf(const Tensor& a) { return erf_op({as_floating("erf", a)}); }
 Tensor erfc(const Tensor& a) { return erfc_op({as_floating("erfc", a)}); }
 Tensor erfinv(const Tensor& a) { return erfinv_op({as_floating("erfinv", a)}); }
 Tensor lgamma(const Tensor& a) { return lgamma_op({as_floating("lgamma", a)}); }

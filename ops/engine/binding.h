@@ -13,51 +13,14 @@
 
 namespace weft {
 
-/// A named factor of a rule.
-struct Factor {
-  std::string name;
-  /// `[d]`: never sharded.
-  bool whole = false;
-  /// `+v`: no operand has it.
-  bool created = false;
-  /// `~b`: an operand's dim that is fetched in slices.
-  bool fetched = false;
-  /// How ranks' partial results are reduced if no result has the factor.
-  ReduceOp reduce = ReduceOp::sum;
-  /// In a Binding; -1 while it is unknown.
-  int64_t size = -1;
-};
-
-/// One dim of an array: its factors, outermost first; `...` has none.
-struct RuleDim {
-  std::vector<int> factors = {};
-  bool ellipsis = false;
-};
-
-using RuleArray = std::vector<RuleDim>;
-
-struct ParsedRule {
-  std::string text;
-  std::vector<Factor> factors;
-  std::vector<RuleArray> operands;
-  std::vector<RuleArray> results;
-  std::vector<RuleArray> stages = {};
-  /// Sizes of factors that the attributes state, by name.
-  std::vector<std::pair<std::string, int64_t>> sizes = {};
-  /// Factors that stages reduce over.
-  std::vector<int> staged = {};
-  /// Rows and the entries that they belong to; -1 without.
-  std::pair<int, int> joined = {-1, -1};
-
-  /// Returns the factor's index, or -1 if the rule lacks it.
-  int find(std::string_view name) const;
-};
+using rule_grammar::Factor;
+using rule_grammar::parse_array;
+using rule_grammar::ParsedRule;
+using rule_grammar::RuleArray;
+using rule_grammar::RuleDim;
 
 /// Parses a rule. std::invalid_argument names `op` and what is wrong with the text.
 ParsedRule parse_rule(const std::string& op, std::string_view text);
-
-/// Parses one more array of a rule, e.g. a stage's result ("...", "a b", ".").
-RuleArray parse_array(ParsedRule& rule, std::string_view text);
 
 inline bool contains(std::span<const int> numbers, int number) {
   return std::find(numbers.begin(), numbers.end(), number) != numbers.end();

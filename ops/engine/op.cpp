@@ -10,8 +10,14 @@
 namespace weft {
 
 /// Parses a stage's result: "-n" is operand 0 without factor n.
-static RuleArray stage_array(ParsedRule& rule, const std::string& text) {
-  if (!text.starts_with('-')) return parse_array(rule, text);
+static RuleArray stage_array(const OpSpec& spec, ParsedRule& rule, const std::string& text) {
+  if (!text.starts_with('-')) {
+    try {
+      return parse_array(rule, text);
+    } catch (const char* mistake) {
+      fail(spec.name, ": result of a stage is \"", text, "\", expected an array: ", mistake);
+    }
+  }
   const int left_out = rule.find(text.substr(1));
   RuleArray array = rule.operands[0];
   std::erase_if(array, [&](const RuleDim& dim) {
@@ -22,7 +28,9 @@ static RuleArray stage_array(ParsedRule& rule, const std::string& text) {
 
 static ParsedRule rule_with_stages(const OpSpec& spec, std::string_view text) {
   ParsedRule rule = parse_rule(spec.name, text);
-  for (const Stage& stage : spec.stages) rule.stages.push_back(stage_array(rule, stage.result));
+  for (const Stage& stage : spec.stages) {
+    rule.stages.push_back(stage_array(spec, rule, stage.result));
+  }
   for (const std::string& name : spec.staged_over) {
     rule.staged.push_back(rule.find(name));
     if (rule.staged.back() >= 0) continue;
@@ -66,7 +74,8 @@ static void check_all_numbers(const OpSpec& spec, const ParsedRule* rule) {
   for (const auto& set : spec.linear) check_numbers(spec, "linear", set, operands);
   check_numbers(spec, "writes", spec.writes, operands);
   if (spec.by_index) {
-    check_numbers(spec, "by_index", {spec.by_index->rows, spec.by_index->indices}, operands);
+    const ByIndex& given = *spec.by_index;
+    check_numbers(spec, "by_index", {given.rows, given.indices, std::max(given.into, 0)}, operands);
   }
   check_numbers(spec, "saves_in", spec.saves_in.value_or(std::vector<int>{}), operands);
   check_numbers(spec, "saves_out", spec.saves_out, results);
@@ -91,17 +100,26 @@ static void check_spec(const OpSpec& spec) {
   }
 }
 
-/// `saved`: the operands that backward reads unless the spec states them.
-static std::shared_ptr<const OpBody> made_body(OpSpec spec, uint32_t saved) {
+/// The operands that backward reads. The gradients of linear operands do not depend on one that is
+/// in every linear set; a custom op saves it too.
+static uint32_t saved_operands(const OpSpec& spec, bool built_in) {
+  if (spec.saves_in) return mask_of(*spec.saves_in);
+  if (!spec.backward) return 0;
+  uint32_t linear = built_in && !spec.linear.empty() ? ~0u : 0u;
+  for (const auto& set : spec.linear) linear &= mask_of(set);
+  return ~linear;
+}
+
+static std::shared_ptr<const OpBody> made_body(OpSpec spec, bool built_in) {
   static std::atomic<uint32_t> next_id{1};
   check_spec(spec);
   auto body = std::make_shared<OpBody>();
   std::string text = spec.rule_text.empty() ? std::string(spec.rule.text()) : spec.rule_text;
   if (!spec.rule_of) body->fixed_rule = rule_with_stages(spec, text);
   check_all_numbers(spec, body->fixed_rule ? &*body->fixed_rule : nullptr);
-  body->saved_in = spec.saves_in ? mask_of(*spec.saves_in) : (spec.backward ? saved : 0u);
+  body->saved_in = saved_operands(spec, built_in);
   body->saved_out = mask_of(spec.saves_out);
-  if (spec.takes.empty()) spec.takes = {Takes{}};
+  if (spec.takes.empty()) spec.takes = {built_in ? anything() : Takes{}};
   body->dense_in = 0;
   for (size_t i = 0; i < kMaxOperands; ++i) {
     if (!taken(spec, i).strides) body->dense_in |= 1u << i;
@@ -111,7 +129,7 @@ static std::shared_ptr<const OpBody> made_body(OpSpec spec, uint32_t saved) {
   return body;
 }
 
-Op::Op(OpSpec spec) : Op(made_body(std::move(spec), ~0u)) {}
+Op::Op(OpSpec spec) : Op(made_body(std::move(spec), false)) {}
 
 const OpSpec& Op::spec() const { return body_->spec; }
 
@@ -136,11 +154,7 @@ static std::vector<Op>& built_in_ops() {
 }
 
 Op register_op(OpSpec spec) {
-  if (spec.takes.empty()) spec.takes = {anything()};
-  // Gradients of linear operands do not depend on one that is in every linear set.
-  uint32_t linear = spec.linear.empty() ? 0u : ~0u;
-  for (const auto& set : spec.linear) linear &= mask_of(set);
-  return built_in_ops().emplace_back(made_body(std::move(spec), ~linear));
+  return built_in_ops().emplace_back(made_body(std::move(spec), true));
 }
 
 const std::vector<Op>& all_ops() { return built_in_ops(); }

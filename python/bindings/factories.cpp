@@ -125,7 +125,7 @@ static void bind_sequences(py::module_& m) {
   def(m, "eye(n_rows, n_cols=None, *, k=0, dtype=None, device=None, mesh=None, placements=None)",
       "[n_rows, n_cols] of zeros, with ones where column - row is k",
       [](int64_t n_rows, const std::optional<int64_t>& n_cols, int64_t k,
-         const std::optional<DType>& dtype, Device device, const MeshArgument& mesh,
+         const std::optional<DType>& dtype, const DeviceArgument& device, const MeshArgument& mesh,
          const PlacementsArgument& placements) {
         return equal_on_ranks(
             eye(n_rows, n_cols.value_or(n_rows), k,

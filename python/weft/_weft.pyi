@@ -5264,7 +5264,7 @@ def export_hugging_face(checkpoint: str, directory: str, world: Communicator, *,
     """
     Writes a checkpoint as a Hugging Face model: the tensors in the form of its family, config.json, and the tokenizer and generation_config.json of the Hugging Face model in the folder `files`. Collective over `world`: each rank writes its share to its place in the final files. Without `config` and `files` they are those that `weft train` or `weft ckpt import` kept with the checkpoint; where it kept none, only tensors are written, under their names
     """
-def eye(n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: DType | str | None = None, device: Device | str = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def eye(n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     [n_rows, n_cols] of zeros, with ones where column - row is k
     """

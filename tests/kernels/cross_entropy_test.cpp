@@ -98,13 +98,5 @@ TEST(CrossEntropy, OneGradientServesAllRows) {
   EXPECT_EQ(a.values(), b.values());
 }
 
-TEST(CrossEntropy, CountsWhatIsNotIgnored) {
-  const Array targets = array_of(i64, {2, 3}, {5, -100, 5, 1, -100, 0}), count(f32, {});
-  count_kept(count.block, targets.block);
-  EXPECT_EQ(count[0], 4);
-  count_kept(count.block, targets.block, 5);
-  EXPECT_EQ(count[0], 4);
-}
-
 }  // namespace
 }  // namespace weft

@@ -77,6 +77,24 @@ TEST(AlongDim, ProductsWithZerosHaveTheirGradients) {
   }
 }
 
+TEST(AlongDim, ProductsOfNoElementsHaveNoGradient) {
+  for (const Shape& shape : {Shape{2, 0}, Shape{0, 2}}) {
+    const Tensor x = zeros(shape).set_requires_grad();
+    (sum(prod(x, {1})) + sum(cumulative_prod(x, 1))).backward();
+    EXPECT_EQ(x.grad().shape(), shape);
+  }
+}
+
+/// Products that are too small for f32, and far too large.
+TEST(AlongDim, GradientsOfProductsAreComputedInF64) {
+  const Tensor x = of({1, 4}, {1e-30, 1e-30, 1e30, 1e30}).on().set_requires_grad();
+  sum(prod(x, {1})).backward();
+  expect_close(whole(x.grad()), of({1, 4}, {1e30, 1e30, 1e-30, 1e-30}), 1e-6, "product");
+  x.set_grad(Tensor());
+  sum(slice(cumulative_prod(x, 1), 1, 3, 4)).backward();
+  expect_close(whole(x.grad()), of({1, 4}, {1e30, 1e30, 1e-30, 1e-30}), 1e-6, "running product");
+}
+
 TEST(AlongDim, TakesSlices) {
   const Array a = of({3, 4}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
   for (DType dtype : {i32, i64}) {

@@ -293,6 +293,20 @@ TEST(Integers, NextToNumbersOf64BitsAreExact) {
             "add: number is 1.84467e+19, expected one that i64 holds; cast the tensor first");
 }
 
+TEST(Integers, AFactoryStatesTheRangeOfItsDtype) {
+  EXPECT_EQ(error_of([] { full({2}, 300, {.dtype = u8}); }),
+            "full: value is 300, expected 0 to 255 for u8");
+  EXPECT_EQ(error_of([] { full({2}, -129, {.dtype = i8}); }),
+            "full: value is -129, expected -128 to 127 for i8");
+  EXPECT_EQ(error_of([] { fill_(made({1}, u64), -1); }),
+            "fill_: value is -1, expected 0 to 18446744073709551615 for u64");
+  EXPECT_EQ(error_of([] { full({}, 0x1p63, {.dtype = i64}); }),
+            "full: value is 9.22337e+18, expected -9223372036854775808 to 9223372036854775807 for "
+            "i64");
+  EXPECT_EQ(error_of([] { arange(0, 40000, 1, {.dtype = i16}); }),
+            "arange: value is 39999, expected -32768 to 32767 for i16");
+}
+
 TEST(Integers, ArePrinted) {
   std::ostringstream out;
   out << made({most_of(u64), 0}, u64) << made({-128, 5}, i8);

@@ -71,6 +71,24 @@ TEST(Tape, SpecsThatNameWhatIsNotThereAreRefused) {
             "wrong: accumulates is 1, expected one below 1");
   EXPECT_EQ(refused({.name = "wrong", .linear = {{0}, {5}}}),
             "wrong: linear is 5, expected one below 2");
+  EXPECT_EQ(refused({.name = "wrong", .by_index = ByIndex{.into = 2}}),
+            "wrong: by_index is 2, expected one below 2");
+  EXPECT_EQ(
+      refused(
+          {.name = "wrong", .staged_over = {"a"}, .stages = {{.result = "a b a", .run = nullptr}}}),
+      "wrong: result of a stage is \"a b a\", expected an array: an array names a factor twice");
+}
+
+TEST(Tape, BuiltInOpsAreCheckedBeforeTheirLinearOperandsAreRead) {
+  for (const int operand : {-1, 2, 64}) {
+    const auto wrong = [&] {
+      register_op({.name = "wrong",
+                   .rule = "a, a -> a",
+                   .linear = {{0, operand}},
+                   .forward = [](const Call&) {}});
+    };
+    EXPECT_EQ(error_of(wrong), concat("wrong: linear is ", operand, ", expected one below 2"));
+  }
 }
 
 TEST(Tape, DistributeClaimsEqualityWithoutAMessage) {

@@ -554,6 +554,9 @@ def test_modules_and_meshes_on_a_gpu():
     def body(world):
         mesh = weft.init_device_mesh("cuda", (1,), world=world)
         x = weft.ones(4, device_mesh=mesh)
+        made = weft.eye(3, mesh=mesh), weft.arange(3, mesh=mesh), weft.linspace(0, 1, 3, mesh=mesh)
+        assert [str(tensor.device) for tensor in made] == ["cuda:0"] * 3
+        np.testing.assert_array_equal(made[0].full_tensor().to("cpu").numpy(), np.eye(3))
         return mesh.device_type, str(x.device), x.device_mesh.device_type
 
     assert weft.run_ranks(1, body) == [("cuda", "cuda:0", "cuda")]

@@ -1,13 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
+
+#include "weft/reduce_op.h"
 
 namespace weft {
 namespace rule_grammar {
 
-constexpr bool is_name_char(char c, bool first) {
-  return (c >= 'a' && c <= 'z') || c == '_' || (!first && c >= '0' && c <= '9');
+/// A named factor of a rule.
+struct Factor {
+  std::string name;
+  /// `[d]`: never sharded.
+  bool whole = false;
+  /// `+v`: no operand has it.
+  bool created = false;
+  /// `~b`: an operand's dim that is fetched in slices.
+  bool fetched = false;
+  /// How ranks' partial results are reduced if no result has the factor.
+  ReduceOp reduce = ReduceOp::sum;
+  /// In a Binding; -1 while it is unknown.
+  int64_t size = -1;
+};
+
+/// One dim of an array: its factors, outermost first; `...` has none.
+struct RuleDim {
+  std::vector<int> factors = {};
+  bool ellipsis = false;
+};
+
+using RuleArray = std::vector<RuleDim>;
+
+struct ParsedRule {
+  std::string text;
+  std::vector<Factor> factors = {};
+  std::vector<RuleArray> operands = {}, results = {}, stages = {};
+  /// Sizes of factors that the attributes state, by name.
+  std::vector<std::pair<std::string, int64_t>> sizes = {};
+  /// Factors that stages reduce over.
+  std::vector<int> staged = {};
+  /// Rows and the entries that they belong to; -1 without.
+  std::pair<int, int> joined = {-1, -1};
+
+  /// Returns the factor's index, or -1 if the rule lacks it.
+  constexpr int find(std::string_view name) const {
+    for (size_t i = 0; i < factors.size(); ++i) {
+      if (factors[i].name == name) return static_cast<int>(i);
+    }
+    return -1;
+  }
+};
+
+constexpr bool is_name(std::string_view text) {
+  return !text.empty() && !(text.front() >= '0' && text.front() <= '9') &&
+         text.find_first_not_of("abcdefghijklmnopqrstuvwxyz_0123456789") == text.npos;
 }
 
 constexpr std::string_view trimmed(std::string_view text) {
@@ -37,131 +88,112 @@ constexpr std::string_view next_dim(std::string_view& array) {
   return dim;
 }
 
-constexpr bool is_name(std::string_view text) {
-  if (text.empty()) return false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (!is_name_char(text[i], i == 0)) return false;
-  }
-  return true;
-}
-
-/// Returns a dim without its marks: "v:max" -> "v", "[+d]" -> "d".
-constexpr std::string_view bare(std::string_view dim) {
-  if (!dim.empty() && dim.front() == '[') dim = trimmed(dim.substr(1, dim.size() - 2));
-  if (!dim.empty() && (dim.front() == '+' || dim.front() == '~')) dim.remove_prefix(1);
-  return dim.substr(0, dim.find(':'));
-}
-
-/// True when `holds(name)` does for a factor of the dim: for one within ( ), or the only one, which
-/// may be `...`.
-template <class Holds> constexpr bool any_factor(std::string_view dim, const Holds& holds) {
-  if (dim.front() != '(') return holds(dim == "..." ? dim : bare(dim));
-  std::string_view inner = trimmed(dim.substr(1, dim.size() - 2));
-  for (; !inner.empty(); inner = trimmed(inner)) {
-    if (holds(cut(inner, ' '))) return true;
-  }
-  return false;
-}
+/// Where an array stands. A stage may name any factors.
+enum class Side : uint8_t { operand, result, stage };
 
 // In a rule that is checked at compile time, the compiler shows the line of the throw: each mistake
 // is thrown where it is found.
 
-constexpr void check_dim(std::string_view dim, bool result) {
-  if (dim == "...") return;
-  if (dim.front() == '(') {
-    if (dim.back() != ')') throw "a ( is not closed";
-    if (trimmed(dim.substr(1, dim.size() - 2)).empty()) throw "() merges no factors";
-    const auto is_wrong = [](std::string_view name) { return !is_name(name); };
-    if (any_factor(dim, is_wrong)) throw "( ) holds names only";
-    return;
+constexpr int factor_named(ParsedRule& rule, std::string_view name, Side side, bool created) {
+  const int found = rule.find(name);
+  if (side == Side::result) {
+    const bool known = found >= 0 && !rule.factors[static_cast<size_t>(found)].created;
+    if (created && known) throw "a created factor stands in an operand";
+    if (!created && !known) throw "a result names an unknown factor";
   }
-  if (dim.front() == '[' && dim.back() != ']') throw "a [ is not closed";
-  std::string_view marked = dim.front() == '[' ? trimmed(dim.substr(1, dim.size() - 2)) : dim;
-  if (marked.empty()) throw "[] names no factor";
-  if (marked.front() == '+' && !result) throw "+ creates a factor: only a result can have it";
-  if (marked.front() == '~' && result) throw "~ fetches slices: only an operand can have it";
-  if (size_t at = marked.find(':'); at != std::string_view::npos) {
-    std::string_view op = marked.substr(at + 1);
-    if (result) throw "a result reduces nothing: put :max or :min at the operand's factor";
-    if (op != "max" && op != "min") throw "only :max and :min follow a factor";
-  }
-  if (!is_name(bare(dim))) throw "a factor's name is lower case letters, digits and _";
+  if (found >= 0) return found;
+  rule.factors.push_back({.name = std::string(name)});
+  return static_cast<int>(rule.factors.size()) - 1;
 }
 
-/// True when the dim has the factor `name`, or when both are `...`.
-constexpr bool dim_has(std::string_view dim, std::string_view name) {
-  return any_factor(dim, [&](std::string_view own) { return own == name; });
-}
-
-/// True when some operand before "->" has the factor `name`.
-constexpr bool operand_has(std::string_view operands, std::string_view name) {
-  while (!operands.empty()) {
-    std::string_view array = cut(operands, ',');
-    while (!array.empty()) {
-      if (dim_has(next_dim(array), name)) return true;
-    }
+/// Parses dims "(a b)" that are merged.
+constexpr RuleDim parse_merged(ParsedRule& rule, std::string_view dim, Side side) {
+  if (dim.back() != ')') throw "a ( is not closed";
+  std::string_view names = trimmed(dim.substr(1, dim.size() - 2));
+  if (names.empty()) throw "() merges no factors";
+  RuleDim merged;
+  while (!names.empty()) {
+    const std::string_view name = cut(names, ' ');
+    if (!is_name(name)) throw "( ) holds names only";
+    merged.factors.push_back(factor_named(rule, name, side, false));
+    names = trimmed(names);
   }
-  return false;
+  return merged;
 }
 
-constexpr void check_result_dim(std::string_view dim, std::string_view operands) {
+constexpr RuleDim parse_dim(ParsedRule& rule, std::string_view dim, Side side) {
   if (dim == "...") {
-    if (!operand_has(operands, dim)) throw "no operand has ...";
-    return;
+    const auto has = [](const RuleArray& array) { return !array.empty() && array[0].ellipsis; };
+    if (side == Side::result && std::ranges::none_of(rule.operands, has))
+      throw "no operand has ...";
+    return {.ellipsis = true};
   }
-  if (dim.front() == '(') {
-    const auto is_unknown = [&](std::string_view name) { return !operand_has(operands, name); };
-    if (any_factor(dim, is_unknown)) throw "a result names an unknown factor";
-    return;
+  if (dim.front() == '(') return parse_merged(rule, dim, side);
+  const bool whole = dim.front() == '[';
+  if (whole) {
+    if (dim.back() != ']') throw "a [ is not closed";
+    dim = trimmed(dim.substr(1, dim.size() - 2));
+    if (dim.empty()) throw "[] names no factor";
   }
-  bool created =
-      dim.front() == '+' || (dim.front() == '[' && trimmed(dim.substr(1)).front() == '+');
-  const bool known = operand_has(operands, bare(dim));
-  if (created && known) throw "a created factor stands in an operand";
-  if (!created && !known) throw "a result names an unknown factor";
+  const bool created = dim.front() == '+', fetched = dim.front() == '~';
+  if (created && side != Side::result) throw "+ creates a factor: only a result can have it";
+  if (fetched && side == Side::result) throw "~ fetches slices: only an operand can have it";
+  if (created || fetched) dim.remove_prefix(1);
+  const std::string_view name = dim.substr(0, dim.find(':')), op = dim.substr(name.size());
+  if (!op.empty()) {
+    if (side == Side::result)
+      throw "a result reduces nothing: put :max or :min at the operand's factor";
+    if (op != ":max" && op != ":min") throw "only :max and :min follow a factor";
+  }
+  if (!is_name(name)) throw "a factor's name is lower case letters, digits and _";
+  const int index = factor_named(rule, name, side, created);
+  Factor& factor = rule.factors[static_cast<size_t>(index)];
+  factor.whole = factor.whole || whole;
+  factor.created = factor.created || created;
+  factor.fetched = factor.fetched || fetched;
+  if (!op.empty()) factor.reduce = op == ":max" ? ReduceOp::max : ReduceOp::min;
+  return {.factors = {index}};
 }
 
-/// True when the array names a factor twice, in two dims or in one.
-constexpr bool names_twice(std::string_view array) {
-  while (!array.empty()) {
-    const std::string_view dim = next_dim(array);
-    const auto is_again = [&](std::string_view name) {
-      int times = 0;
-      any_factor(dim, [&](std::string_view own) { return (times += own == name) > 1; });
-      for (std::string_view rest = array; !rest.empty();) times += dim_has(next_dim(rest), name);
-      return times > 1;
-    };
-    if (any_factor(dim, is_again)) return true;
+constexpr RuleArray parse_array(ParsedRule& rule, std::string_view text, Side side = Side::stage) {
+  RuleArray array;
+  if (text == ".") return array;
+  std::vector<int> seen;
+  while (!text.empty()) {
+    const std::string_view dim = next_dim(text);
+    if (dim == "..." && side == Side::operand && !array.empty()) throw "... stands first";
+    array.push_back(parse_dim(rule, dim, side));
+    seen.insert(seen.end(), array.back().factors.begin(), array.back().factors.end());
+    if (array.back().ellipsis) seen.push_back(-1);
   }
-  return false;
+  std::sort(seen.begin(), seen.end());
+  if (std::ranges::adjacent_find(seen) != seen.end()) throw "an array names a factor twice";
+  return array;
 }
 
-constexpr void check_side(std::string_view side, std::string_view operands, bool result) {
-  bool more = !side.empty();
-  while (more) {
-    more = side.find(',') != std::string_view::npos;
-    std::string_view array = cut(side, ','), whole = array;
-    if (array == ".") continue;
+constexpr std::vector<RuleArray> parse_side(ParsedRule& rule, std::string_view text, Side side) {
+  std::vector<RuleArray> arrays;
+  for (bool more = !text.empty(); more;) {
+    more = text.find(',') != std::string_view::npos;
+    const std::string_view array = cut(text, ',');
     if (array.empty()) throw "an array has no dims (write . for one without)";
-    for (bool first = true; !array.empty(); first = false) {
-      std::string_view dim = next_dim(array);
-      if (dim == "..." && !first && !result) throw "... stands first";
-      check_dim(dim, result);
-      if (result) check_result_dim(dim, operands);
-    }
-    if (names_twice(whole)) throw "an array names a factor twice";
+    arrays.push_back(parse_array(rule, array, side));
   }
+  return arrays;
+}
+
+/// Parses a rule; throws what is wrong with it, a `const char*`.
+constexpr ParsedRule parse(std::string_view text) {
+  const size_t arrow = text.find("->");
+  if (arrow == std::string_view::npos) throw "a rule has operands, -> and results";
+  ParsedRule rule{.text = std::string(text)};
+  rule.operands = parse_side(rule, trimmed(text.substr(0, arrow)), Side::operand);
+  rule.results = parse_side(rule, trimmed(text.substr(arrow + 2)), Side::result);
+  return rule;
 }
 
 }  // namespace rule_grammar
 
-constexpr void check_rule(std::string_view text) {
-  size_t arrow = text.find("->");
-  if (arrow == std::string_view::npos) throw "a rule has operands, -> and results";
-  std::string_view operands = rule_grammar::trimmed(text.substr(0, arrow));
-  std::string_view results = rule_grammar::trimmed(text.substr(arrow + 2));
-  rule_grammar::check_side(operands, operands, false);
-  rule_grammar::check_side(results, operands, true);
-}
+constexpr void check_rule(std::string_view text) { rule_grammar::parse(text); }
 
 }  // namespace weft

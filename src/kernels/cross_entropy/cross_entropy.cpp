@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/cross_entropy/cross_entropy.h"
 
-#include "src/kernels/copy/copy.h"
-#include "src/kernels/reduce/reduce.h"
 #include "src/kernels/softmax/softmax_rows.h"
 
 namespace weft {
@@ -128,13 +126,6 @@ void cross_entropy_backward(const MemoryBlock& dlogits, const MemoryBlock& dloss
                                         ignored};
   run_rows(kWhat, logits.device, kernel,
            {.rows = {&kernel.logits, &kernel.dlogits}, .held = max ? 0 : 1});
-}
-
-void count_kept(const MemoryBlock& out, const MemoryBlock& ids, int64_t ignored) {
-  const DenseMemory kept(ids.shape, DType::u8, ids.device);
-  map(IsNot{ignored}, kept.block, ids);
-  reduce(Reduction::sum, dense_block(out.data, out.dtype, {1}, out.device),
-         dense_block(kept.block.data, DType::u8, {ids.numel()}, ids.device), {0});
 }
 
 }  // namespace weft

@@ -29,9 +29,6 @@ void cross_entropy_backward(const MemoryBlock& dlogits, const MemoryBlock& dloss
                             int64_t ignored = -100, const MemoryBlock* max = nullptr,
                             const MemoryBlock* sum = nullptr);
 
-/// out = the number of ids that are not `ignored`, one element.
-void count_kept(const MemoryBlock& out, const MemoryBlock& ids, int64_t ignored = -100);
-
 // Cross-entropy of z = softcap * tanh((multiplier * x weight^T + bias) / softcap) without storing
 // z: its tiles are computed one after the other, in f32 (f64 for f64). The loss of a row with
 // target t of C classes is

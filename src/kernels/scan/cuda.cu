@@ -4,7 +4,6 @@
 #include "src/base/numeric.h"
 #include "src/device/cuda/runtime.h"
 #include "src/device/kernel/launch.h"
-#include "src/kernels/copy/copy.h"
 #include "src/kernels/math/reducers.h"
 #include "src/kernels/rows/rows.h"
 
@@ -56,63 +55,6 @@ template <class C, bool kGreatest> struct RunningExtreme {
   WEFT_DEVICE void store(int64_t row, int64_t i, const State&, const State& with) const {
     set_value(rows.values, row, i, with.value);
     set_value(rows.indices, row, i, with.index);
-  }
-};
-
-/// The map y -> add + times * y.
-struct Affine {
-  double add, times;
-};
-
-/// From the end, g[i] = dy[i] + x[i + 1] * g[i + 1].
-struct GradientBehind {
-  using State = Affine;
-  Rows dy, x, behind;
-  /// [rows, size], dense.
-  double* g;
-
-  WEFT_DEVICE State first(int64_t row) const {
-    return {behind.data() ? value_of<double>(behind, row) : 0, 1};
-  }
-  WEFT_DEVICE State load(int64_t row, int64_t i) const {
-    const double times = i + 1 < x.size() ? value_of<double>(x, row, i + 1) : 1;
-    return {value_of<double>(dy, row, i), times};
-  }
-  WEFT_DEVICE static State combine(const State& a, const State& b) {
-    return {b.add + b.times * a.add, b.times * a.times};
-  }
-  WEFT_DEVICE void store(int64_t row, int64_t i, const State&, const State& with) const {
-    g[row * x.size() + i] = with.add;
-  }
-};
-
-/// out[i] = factor[i] * the product of x before it; `factor` [rows, size] is dense.
-struct TimesProductBefore {
-  using State = double;
-  Rows x, out, before;
-  const double* factor;
-
-  WEFT_DEVICE State first(int64_t row) const {
-    return before.data() ? value_of<double>(before, row) : 1;
-  }
-  WEFT_DEVICE State load(int64_t row, int64_t i) const { return value_of<double>(x, row, i); }
-  WEFT_DEVICE static State combine(const State& a, const State& b) { return a * b; }
-  WEFT_DEVICE void store(int64_t row, int64_t i, const State& product, const State&) const {
-    set_value(out, row, i, product * factor[row * x.size() + i]);
-  }
-};
-
-/// before[i] = dy times the product of x before it.
-struct ProductBefore {
-  using State = double;
-  Rows x, dy;
-  double* before;
-
-  WEFT_DEVICE State first(int64_t row) const { return value_of<double>(dy, row); }
-  WEFT_DEVICE State load(int64_t row, int64_t i) const { return value_of<double>(x, row, i); }
-  WEFT_DEVICE static State combine(const State& a, const State& b) { return a * b; }
-  WEFT_DEVICE void store(int64_t row, int64_t i, const State& without, const State&) const {
-    before[row * x.size() + i] = without;
   }
 };
 
@@ -251,31 +193,6 @@ void cumulative_extreme(const MemoryBlock& values, const MemoryBlock& indices,
       run_scan(RunningExtreme<C, false>{rows, scan.offset}, rows.in, false, stream);
     }
   });
-}
-
-void cumulative_product_gradient(const MemoryBlock& out, const MemoryBlock& dy,
-                                 const MemoryBlock& x, int dim, const MemoryBlock* before,
-                                 const MemoryBlock* behind) {
-  const ProductGradientRows rows(out, dy, x, dim, before, behind);
-  if (rows.x.count() * rows.x.size() == 0) return;
-  const Stream stream = current_stream(out.device);
-  const DenseMemory memory(x.shape, DType::f64, out.device);
-  auto* g = memory.block.as<double>();
-  run_scan(GradientBehind{rows.dy, rows.x, rows.behind, g}, rows.x, true, stream);
-  run_scan(TimesProductBefore{rows.x, rows.out, rows.before, g}, rows.x, false, stream);
-}
-
-void product_gradient(const MemoryBlock& out, const MemoryBlock& dy, const MemoryBlock& x,
-                      int dim) {
-  const Rows from(x, dim), to(out, dim);
-  check_rows("product_gradient", from, to);
-  if (from.count() * from.size() == 0) return;
-  const Stream stream = current_stream(out.device);
-  const DenseMemory memory(x.shape, DType::f64, out.device);
-  auto* before = memory.block.as<double>();
-  run_scan(ProductBefore{from, Rows::values("product_gradient", dy, from), before}, from, false,
-           stream);
-  run_scan(TimesProductBefore{from, to, Rows(), before}, from, true, stream);
 }
 
 }  // namespace weft::cuda

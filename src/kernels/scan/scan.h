@@ -36,37 +36,6 @@ WEFT_KERNEL(void, cumulative_extreme,
              const ExtremeScan& scan),
             (values, indices, in, scan))
 
-/// The operands of cumulative_product_gradient as rows, checked; `before` and `behind` have no data
-/// when they are not given.
-struct ProductGradientRows {
-  Rows out, dy, x, before, behind;
-  ProductGradientRows(const MemoryBlock& out_block, const MemoryBlock& dy_block,
-                      const MemoryBlock& x_block, int dim, const MemoryBlock* before_block,
-                      const MemoryBlock* behind_block)
-      : out(out_block, dim), dy(dy_block, dim), x(x_block, dim) {
-    constexpr const char* kName = "cumulative_product_gradient";
-    check_rows(kName, x, out);
-    check_rows(kName, x, dy);
-    if (before_block) before = Rows::values(kName, *before_block, x);
-    if (behind_block) behind = Rows::values(kName, *behind_block, x);
-  }
-};
-
-/// Computes the gradient of running products from the result's `dy`: out[i] is the sum over j >=
-/// i of dy[j] times the product of x[0 .. j] without x[i]. Does not divide: x may have zeros. When
-/// `x` is a part of a row, `before` is the product of the elements before it, and `behind` is
-/// out[first] * x[first] of the elements behind it as if none were before them.
-WEFT_KERNEL(void, cumulative_product_gradient,
-            (const MemoryBlock& out, const MemoryBlock& dy, const MemoryBlock& x, int dim,
-             const MemoryBlock* before = nullptr, const MemoryBlock* behind = nullptr),
-            (out, dy, x, dim, before, behind))
-
-/// out[i] = dy times the product along `dim` of all elements of x except x[i]; `dy` has x's shape
-/// without `dim`.
-WEFT_KERNEL(void, product_gradient,
-            (const MemoryBlock& out, const MemoryBlock& dy, const MemoryBlock& x, int dim),
-            (out, dy, x, dim))
-
 /// The operands of cumulative_extreme as rows, checked.
 struct ExtremeRows {
   Rows in, values, indices, numbers, start, start_index;
