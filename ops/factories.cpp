@@ -292,30 +292,26 @@ static void check_numbers(const char* what, std::initializer_list<double> number
   }
 }
 
-/// Compares integers of 64 bits, whose doubles may be equal though they are not.
-static bool is_less(const Number& a, const Number& b) {
-  if (a.value != b.value) return a.value < b.value;
-  return static_cast<uint64_t>(a.bits) < static_cast<uint64_t>(b.bits);
+__extension__ typedef __int128 Wide;
+
+/// An integer of 64 bits, with or without sign.
+static Wide wide(const Number& number) {
+  return number.value < 0 ? Wide{number.bits} : Wide{static_cast<uint64_t>(number.bits)};
 }
 
-/// Integers modulo 2^64, of which all are within the range of the dtype.
+/// Integers, of which all are within the range of the dtype.
 static Tensor integers(Number start, Number stop, Number step, const TensorOptions& options) {
-  const bool rises = step.value > 0;
-  const auto first = static_cast<uint64_t>(start.bits), by = static_cast<uint64_t>(step.bits);
-  const auto span =
-      rises ? static_cast<uint64_t>(stop.bits) - first : first - static_cast<uint64_t>(stop.bits);
-  const bool is_empty = !(rises ? is_less(start, stop) : is_less(stop, start));
-  const uint64_t before = is_empty ? 0 : (span - 1) / (rises ? by : 0 - by);
-  if (!is_empty && options.dtype != DType::boolean) {
-    const uint64_t last = first + before * by;
-    const bool is_negative = start.value + static_cast<double>(before) * step.value < 0;
+  const Wide first = wide(start), gap = wide(stop) - first, by = wide(step);
+  const Wide count = (gap < 0) == (by < 0) ? gap / by + (gap % by != 0) : 0;
+  if (count > 0 && options.dtype != DType::boolean) {
+    const Wide last = first + (count - 1) * by;
     check_holds("arange", options.dtype, start);
-    check_holds("arange", options.dtype,
-                is_negative ? Number(static_cast<int64_t>(last)) : Number(last));
+    check_holds(
+        "arange", options.dtype,
+        last < 0 ? Number(static_cast<int64_t>(last)) : Number(static_cast<uint64_t>(last)));
   }
-  return sequence<int64_t>(
-      is_empty ? 0 : static_cast<int64_t>(before + 1), options,
-      [&](int64_t i) { return static_cast<int64_t>(first + static_cast<uint64_t>(i) * by); });
+  return sequence<int64_t>(static_cast<int64_t>(count), options,
+                           [&](int64_t i) { return static_cast<int64_t>(first + i * by); });
 }
 
 /// Returns the number as an integer: itself, or the whole number `value`.
