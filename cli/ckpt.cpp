@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/numbers.h"
 #include "cli/ranks.h"
+#include "weft/error.h"
 #include "weft/ranks.h"
 
 namespace weft::cli {
@@ -109,9 +110,7 @@ std::string readable_bytes(int64_t bytes) {
   auto value = static_cast<double>(bytes);
   size_t unit = 0;
   while (value >= 1000 && unit + 1 < std::size(units)) value /= 1000, ++unit;
-  char text[32];
-  std::snprintf(text, sizeof text, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
-  return text;
+  return formatted(unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
 }
 
 }  // namespace weft::cli

@@ -55,10 +55,8 @@ class CkptProgress {
     const std::lock_guard lock(mutex_);
     if (shown_ != started_) std::fprintf(stderr, "\n");
     const Seconds took = Clock::now() - started_;
-    char text[96];
-    std::snprintf(text, sizeof text, "%s in %.2f s, %.2f GB/s", readable_bytes(done_).c_str(),
-                  took.count(), gigabytes_per(took));
-    return text;
+    return formatted("%s in %.2f s, %.2f GB/s", readable_bytes(done_).c_str(), took.count(),
+                     gigabytes_per(took));
   }
 
  private:

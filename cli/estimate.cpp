@@ -88,9 +88,8 @@ static std::string in_words(double amount, const char* unit) {
     amount /= 1000;
     ++prefix;
   }
-  char text[32];
-  std::snprintf(text, sizeof text, amount < 10 && prefix > 0 ? "%.2f" : "%.1f", amount);
-  return concat(text, " ", kPrefixes[prefix], unit);
+  return formatted(amount < 10 && prefix > 0 ? "%.2f %s%s" : "%.1f %s%s", amount, kPrefixes[prefix],
+                   unit);
 }
 
 static std::string bytes_in_words(int64_t bytes) {

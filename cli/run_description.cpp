@@ -103,12 +103,6 @@ SavedNumbers RunDescription::numbers() const {
   return numbers;
 }
 
-static std::string joined(const std::vector<std::string>& parts, const char* separator) {
-  std::string text;
-  for (const std::string& part : parts) text += concat(text.empty() ? "" : separator, part);
-  return text;
-}
-
 void RunDescription::check_resumed(const std::string& path, const SavedNumbers& saved,
                                    std::span<const std::string> allowed, bool prints) const {
   std::vector<std::string> refused, flags, fixed, noted, missing;
@@ -134,16 +128,16 @@ void RunDescription::check_resumed(const std::string& path, const SavedNumbers& 
       if (std::ranges::find(flags, item.note) == flags.end()) flags.push_back(item.note);
     }
   }
-  if (!fixed.empty()) fail("--resume: ", joined(fixed, "; "), ", expected equal values");
+  if (!fixed.empty()) fail("--resume: ", listed(fixed, {}, "; "), ", expected equal values");
   if (!refused.empty()) {
-    fail("--resume: ", joined(refused, "; "), ", expected equal values; --allow-change ",
-         joined(flags, ","), " continues with the new value", refused.size() == 1 ? "" : "s");
+    fail("--resume: ", listed(refused, {}, "; "), ", expected equal values; --allow-change ",
+         listed(flags, {}, ","), " continues with the new value", refused.size() == 1 ? "" : "s");
   }
   if (!prints) return;
   for (const std::string& note : noted) warn("note: ", note);
   if (missing.empty()) return;
   warn("warning: ", path,
-       " does not hold these settings of its run, which are not compared: ", joined(missing, ", "));
+       " does not hold these settings of its run, which are not compared: ", listed(missing));
 }
 
 static constexpr const char* kRounding = "results differ by rounding";

@@ -60,9 +60,8 @@ class TokenFiles {
   void write() {
     const std::array<int32_t, kShardHeader> header = {form_.magic, form_.version,
                                                       static_cast<int32_t>(count_)};
-    char name[32];
-    std::snprintf(name, sizeof name, "tokens-%05d.bin", files_++);
-    OutputFile file("--output", (fs::path(directory_) / name).string(), OutputFile::Mode::replace);
+    const fs::path path = fs::path(directory_) / formatted("tokens-%05d.bin", files_++);
+    OutputFile file("--output", path.string(), OutputFile::Mode::replace);
     file.write({reinterpret_cast<const char*>(header.data()), sizeof header});
     file.write(bytes_);
     file.close();

@@ -95,37 +95,17 @@ Tensor number_like(const Tensor& a, const Number& number) {
   return full({}, number, options_next_to(a, promote(a.dtype(), number)));
 }
 
-template <class T>
-static Tensor of_values(std::span<const T> values, DType dtype, const Shape& shape,
-                        const TensorOptions& options) {
-  if (static_cast<int64_t>(values.size()) != shape.product()) {
-    fail("from_values: number of values is ", values.size(), ", expected ", shape.product(),
+Tensor from_values(const void* values, size_t count, DType dtype, const Shape& shape,
+                   const TensorOptions& options) {
+  if (static_cast<int64_t>(count) != shape.product()) {
+    fail("from_values: number of values is ", count, ", expected ", shape.product(),
          ", the elements of ", shape);
   }
   Tensor tensor = made("from_values", shape, options);
   if (!has_elements(tensor)) return tensor;
-  MemoryBlock whole = dense_block(const_cast<T*>(values.data()), dtype, shape);
-  copy(tensor.block(), whole.part(tensor.box()));
+  copy(tensor.block(), dense_block(const_cast<void*>(values), dtype, shape).part(tensor.box()));
   return tensor;
 }
-
-#define WEFT_FROM_VALUES(T, dtype)                                  \
-  Tensor from_values(std::span<const T> values, const Shape& shape, \
-                     const TensorOptions& options) {                \
-    return of_values(values, dtype, shape, options);                \
-  }
-WEFT_FROM_VALUES(double, f64)
-WEFT_FROM_VALUES(float, f32)
-WEFT_FROM_VALUES(int64_t, i64)
-WEFT_FROM_VALUES(int32_t, i32)
-WEFT_FROM_VALUES(int16_t, i16)
-WEFT_FROM_VALUES(int8_t, i8)
-WEFT_FROM_VALUES(uint64_t, u64)
-WEFT_FROM_VALUES(uint32_t, u32)
-WEFT_FROM_VALUES(uint16_t, u16)
-WEFT_FROM_VALUES(uint8_t, u8)
-WEFT_FROM_VALUES(bool, boolean)
-#undef WEFT_FROM_VALUES
 
 NestedNumbers::NestedNumbers(std::initializer_list<NestedNumbers> list) {
   shape.push_back(static_cast<int64_t>(list.size()));
