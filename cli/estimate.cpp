@@ -301,7 +301,7 @@ static void estimate(EstimateOptions o) {
     std::printf("%s\n", (compares ? json : json[0]).dump(2).c_str());
     return;
   }
-  print(printable(o.parallel.model), " on ", mesh, ", ", ranks, " ranks, ",
+  print(printable(o.parallel.model), " on ", mesh, ", ", ranks, ranks == 1 ? " rank, " : " ranks, ",
         compares ? "compared" : all[0].strategy, ", ", o.parallel.dtype, "; ", o.parallel.batch,
         " rows of ", o.parallel.seq, " tokens a step\n");
   if (compares) return print_comparison(estimates);
