@@ -96,11 +96,6 @@ static std::string bytes_in_words(int64_t bytes) {
   return in_words(static_cast<double>(bytes), "B");
 }
 
-/// Parameters that a token is multiplied with: not the table that its row is read from.
-static int64_t multiplied_by(const ParameterCounts& counts, const TransformerConfig& config) {
-  return counts.active - (config.tied ? 0 : config.vocabulary * config.dim);
-}
-
 static int64_t sparse_layers(const TransformerConfig& config) {
   int64_t count = 0;
   for (int64_t layer = 0; layer < config.layers; ++layer) count += config.is_sparse(layer) ? 1 : 0;
@@ -135,9 +130,8 @@ static nlohmann::ordered_json in_json(const Estimate& e) {
   json["tokens_per_second"] = e.tokens_per_second;
   json["mfu"] = e.mfu;
   const ParameterCounts counts = parameters_of(e.config);
-  json["parameters"] = {{"total", counts.total},
-                        {"active", counts.active},
-                        {"multiplied", multiplied_by(counts, e.config)}};
+  json["parameters"] = {
+      {"total", counts.total}, {"active", counts.active}, {"multiplied", counts.multiplied}};
   const int64_t layers = sparse_layers(e.config);
   if (layers == 0) return json;
   const ExpertBytes& experts = e.cost.experts;
@@ -182,7 +176,7 @@ static void print_parameters(const TransformerConfig& config) {
   if (config.experts > 0) {
     std::printf(", of which a token uses %.2f B, %.2f B in products",
                 static_cast<double>(counts.active) / kBillion,
-                static_cast<double>(multiplied_by(counts, config)) / kBillion);
+                static_cast<double>(counts.multiplied) / kBillion);
   }
   std::printf("\n");
 }
