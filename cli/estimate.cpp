@@ -317,8 +317,8 @@ void add_estimate(CLI::App& program) {
       "Exit codes: 0 done, 1 something failed on the way, 2 a flag, file or mesh is wrong.");
   estimate->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   add_parallel_flags(*estimate, o.parallel);
-  takes_whole(estimate->add_option("--world", o.world, "Ranks (default: those of --mesh, or 1)"), 1,
-              kMostRanksEstimated);
+  add_whole(*estimate, "--world", o.world, "Ranks (default: those of --mesh, or 1)", 1,
+            kMostRanksEstimated);
   add_whole(*estimate, "--rank", o.rank, "The rank whose memory and traffic are printed", 0);
   add_whole(*estimate, "--ranks-per-host", o.ranks_per_host, "Ranks that share fast links", 1);
   add_shown(*estimate, "--machine", o.machine,

@@ -87,11 +87,12 @@ CLI::Option* add_named(CLI::App& command, const std::string& name, Value& value,
   return command.add_option(name, value, about)->type_name(type);
 }
 
-/// Adds an option whose default the help shows.
+/// Adds an option whose default the help shows, unless `about` states it.
 template <class Value>
 CLI::Option* add_shown(CLI::App& command, const std::string& name, Value& value,
                        const std::string& about) {
-  return command.add_option(name, value, about)->capture_default_str();
+  CLI::Option* option = command.add_option(name, value, about);
+  return about.find("(default") == about.npos ? option->capture_default_str() : option;
 }
 
 /// Add such options for numbers, with the bounds of the functions above.

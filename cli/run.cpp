@@ -135,9 +135,8 @@ void add_run(CLI::App& program, int& argc, char** argv, int& code) {
   takes_whole(run->add_option("-n,--np", o.ranks, "Processes, one a rank; -np too"), 1,
               kMostLocalRanks)
       ->required();
-  takes_number(
-      run->add_option("--timeout", o.timeout, "End all after so many seconds (default: never)"), 0,
-      kLongestTimeout)
+  add_number(*run, "--timeout", o.timeout, "End all after so many seconds (default: never)", 0,
+             kLongestTimeout)
       ->type_name("S");
   run->add_flag("--no-prefix", o.no_prefix, "Write lines as they are");
   run->prefix_command();

@@ -286,9 +286,8 @@ void add_sample(CLI::App& program) {
             "Axes of the ranks instead: tp shares the heads, ep the experts, e.g. ep=4,tp=2");
   add_device_flag(*sample, o.device);
   add_sampling_flags(*sample, o.generation.sampling);
-  takes_whole(sample->add_option("--threads", o.threads,
-                                 "Threads a rank (default: the cores, shared evenly)"),
-              0, kMostThreads);
+  add_whole(*sample, "--threads", o.threads, "Threads a rank (default: the cores, shared evenly)",
+            0, kMostThreads);
   sample->footer(
       "Keys and values are kept by layer, cut with the heads. Tokens/s counts what is added.\n"
       "Example: weft sample runs/tiny --prompt \"The \" --ranks 2\n"
