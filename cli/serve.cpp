@@ -112,8 +112,8 @@ static void add_sampling_flags(CLI::App& sample, SamplingOptions& o) {
 
 static void print_speed(const Prompts& prompts, int64_t added, Seconds prefill, Seconds rest) {
   size_t read = 0;
-  for (const auto& ids : prompts.ids()) read += ids.size();
-  const size_t count = prompts.ids().size();
+  for (const auto& ids : prompts.ids) read += ids.size();
+  const size_t count = prompts.ids.size();
   const std::string of = count == 1 ? "" : concat(" of ", count, " prompts");
   std::fprintf(stderr, "weft: %zu tokens%s read in %.3f s, %lld added at %.1f tokens/s\n", read,
                of.c_str(), prefill.count(), static_cast<long long>(added),
@@ -125,10 +125,7 @@ static void continue_prompts(const ServeOptions& options, const Prompts& prompts
                              TransformerModel& model, const DeviceMesh& mesh) {
   const bool prints = mesh.communicator().rank() == 0;
   std::optional<OrderedTexts> texts;
-  if (prints) {
-    texts.emplace(options.chats ? std::vector<std::string>(prompts.texts().size())
-                                : prompts.texts());
-  }
+  if (prints) texts.emplace(prompts.starts);
   const auto began = ServeClock::now();
   std::optional<ServeClock::time_point> ready;
   int64_t count = 0;
@@ -138,15 +135,15 @@ static void continue_prompts(const ServeOptions& options, const Prompts& prompts
     if (texts) texts->add(prompt, part);
     if (texts && is_last) texts->end(prompt);
   };
-  if (prompts.tokenizer()) {
-    generate_text(model, mesh, *prompts.tokenizer(), prompts.ids(), options.generation,
-                  options.stops, see);
+  if (prompts.tokenizer) {
+    generate_text(model, mesh, *prompts.tokenizer, prompts.ids, options.generation, options.stops,
+                  see);
   } else {
     const auto see_id = [&](size_t prompt, std::optional<int64_t> id) {
       see(prompt, id ? byte_text(*id) : "", !id);
       return true;
     };
-    generate(model, mesh, prompts.ids(), options.generation, see_id);
+    generate(model, mesh, prompts.ids, options.generation, see_id);
   }
   const auto first = ready.value_or(ServeClock::now());
   if (prints) print_speed(prompts, count, first - began, ServeClock::now() - first);
@@ -170,7 +167,7 @@ static void converse(const ServeOptions& options, const Prompts& prompts, Transf
                      const DeviceMesh& mesh) {
   const Communicator& world = mesh.communicator();
   const bool prints = world.rank() == 0;
-  const Tokenizer& tokenizer = *prompts.tokenizer();
+  const Tokenizer& tokenizer = *prompts.tokenizer;
   std::vector<ChatMessage> messages;
   if (!options.system.empty()) messages.push_back({"system", options.system});
   GenerateOptions generation = options.generation;
@@ -232,7 +229,7 @@ static void serve_rank(const ServeOptions& options, const Prompts& prompts,
   if (path.empty())
     fail("sample: ", options.model, " has no complete checkpoint, expected at least one");
   const TransformerConfig config = config_of_weights(path);
-  if (world.rank() == 0 && !prompts.tokenizer()) warn_of_bytes(config.vocabulary);
+  if (world.rank() == 0 && !prompts.tokenizer) warn_of_bytes(config.vocabulary);
   prompts.check(config);
   const std::vector<MeshAxis> axes = axes_of(options, world.size());
   check_expert_axis(axes, config, options.mesh);
@@ -243,7 +240,7 @@ static void serve_rank(const ServeOptions& options, const Prompts& prompts,
   model.materialize(device_of_rank(options.device, world.rank()));
   load_weights(model, path);
   if (launched_ranks() > 1) check_replicas(model);
-  if (prompts.ids().empty()) return converse(options, prompts, model, mesh);
+  if (prompts.ids.empty()) return converse(options, prompts, model, mesh);
   continue_prompts(options, prompts, model, mesh);
 }
 
@@ -262,7 +259,7 @@ static void serve(const ServeOptions& options) {
               check_same_flags(world);
               serve_rank(options, prompts, world);
             },
-            {.deadline = prompts.ids().empty() ? kUserDeadline : RunOptions().deadline,
+            {.deadline = prompts.ids.empty() ? kUserDeadline : RunOptions().deadline,
              .threads_per_rank = options.threads,
              .seed = options.generation.sampling.seed});
 }
