@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
+#include <cinttypes>
 #include <cstddef>
 #include <filesystem>
 #include <optional>
@@ -28,18 +29,13 @@ using SavedNumbers = std::map<std::string, int64_t>;
 static constexpr std::string_view kModel = "model.";
 
 /// Doubles in the shortest text that gives the same again, digests in hexadecimal digits.
-template <class T> static std::string in_words(const T& value) {
-  if constexpr (std::is_same_v<T, std::string>) {
-    return value;
-  } else {
-    char text[32], *end = text + sizeof text;
-    if constexpr (std::is_same_v<T, double>) {
-      return {text, std::to_chars(text, end, value, std::chars_format::general).ptr};
-    } else {
-      return {text, std::to_chars(text, end, value, std::is_same_v<T, Digest> ? 16 : 10).ptr};
-    }
-  }
+static std::string in_words(double value) {
+  char text[32];
+  return {text, std::to_chars(text, std::end(text), value, std::chars_format::general).ptr};
 }
+static std::string in_words(int64_t value) { return std::to_string(value); }
+static std::string in_words(Digest value) { return formatted("%" PRIx64, value); }
+static std::string in_words(const std::string& value) { return value; }
 
 static std::string in_words(const RunItem& item) {
   return std::visit([](const auto& value) { return in_words(value); }, item.value);

@@ -291,11 +291,8 @@ static bool states_sizes(const Placements& placements, int dim, int ndim) {
   const auto states = [&](const Placement& placement) {
     return placement.has_sizes() && placement.counted(ndim).is_shard(dim);
   };
-  const auto& by_position = placements.by_position();
-  const auto& by_name = placements.by_name();
-  return std::any_of(by_position.begin(), by_position.end(), states) ||
-         std::any_of(by_name.begin(), by_name.end(),
-                     [&](const NamedPlacement& named) { return states(named.placement); });
+  return std::ranges::any_of(placements.by_position(), states) ||
+         std::ranges::any_of(placements.by_name(), states, &NamedPlacement::placement);
 }
 
 Tensor from_local(const Tensor& local, const DeviceMesh& mesh, const Placements& placements) {
