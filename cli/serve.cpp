@@ -190,10 +190,18 @@ static void converse(const ServeOptions& options, const Prompts& prompts, Transf
 }
 
 /// The axes of --mesh, ep and tp, or tp over all ranks.
-static std::vector<MeshAxis> axes_of(const ServeOptions& options, int ranks) {
-  if (options.mesh.empty()) return {{"tp", ranks}};
-  std::vector<MeshAxis> axes;
-  for (const char* name : {"ep", "tp"}) axes.push_back({name, 1});
+static std::vector<MeshAxis> axes_of(const ServeOptions& options) {
+  if (options.mesh.empty()) return {{"tp", job_ranks(options.ranks, "--ranks")}};
+  const int size = ranks_of_mesh(options.mesh, kMostLocalRanks);
+  if (options.ranks != 1 && options.ranks != size) {
+    fail("--mesh ", options.mesh, " has ", size, " ranks, expected ", options.ranks,
+         ", that of --ranks");
+  }
+  const int ranks = job_ranks(size, "--mesh");
+  if (size != ranks) {
+    fail("--mesh ", options.mesh, " has ", size, " ranks, expected ", ranks, ", that of the job");
+  }
+  std::vector<MeshAxis> axes{{"ep", 1}, {"tp", 1}};
   for (const MeshAxis& axis : parsed_axes(options.mesh)) {
     const auto same = std::ranges::find(axes, axis.name, &MeshAxis::name);
     if (same == axes.end() || same->size > 1) {
@@ -202,28 +210,13 @@ static std::vector<MeshAxis> axes_of(const ServeOptions& options, int ranks) {
     }
     same->size = axis.size;
   }
-  if (axes[0].size * axes[1].size != ranks) {
-    fail("--mesh ", options.mesh, " has ", axes[0].size * axes[1].size, " ranks, expected ", ranks,
-         ", that of the job");
-  }
   if (axes[0].size == 1) axes.erase(axes.begin());
   return axes;
 }
 
-/// The ranks that --mesh or --ranks states.
-static int stated_ranks(const ServeOptions& options) {
-  if (options.mesh.empty()) return options.ranks;
-  const int size = ranks_of_mesh(options.mesh, kMostLocalRanks);
-  if (options.ranks != 1 && options.ranks != size) {
-    fail("--mesh ", options.mesh, " has ", size, " ranks, expected ", options.ranks,
-         ", that of --ranks");
-  }
-  return size;
-}
-
 /// One rank's part.
 static void serve_rank(const ServeOptions& options, const Prompts& prompts,
-                       const Communicator& world) {
+                       const std::vector<MeshAxis>& axes, const Communicator& world) {
   const std::string path =
       is_hugging_face(options.model) ? options.model : chosen_checkpoint(options.model, world);
   if (path.empty())
@@ -231,7 +224,6 @@ static void serve_rank(const ServeOptions& options, const Prompts& prompts,
   const TransformerConfig config = config_of_weights(path);
   if (world.rank() == 0 && !prompts.tokenizer) warn_of_bytes(config.vocabulary);
   prompts.check(config);
-  const std::vector<MeshAxis> axes = axes_of(options, world.size());
   check_expert_axis(axes, config, options.mesh);
   const DeviceMesh mesh(world, axes);
   TransformerModel model(config);
@@ -254,10 +246,11 @@ static void serve(const ServeOptions& options) {
   if (options.device == "meta") fail("--device is meta, expected cpu or cuda");
   check_available(device_named(options.device));
   const Prompts prompts(options);
-  run_world(job_ranks(stated_ranks(options), options.mesh.empty() ? "--ranks" : "--mesh"),
+  const std::vector<MeshAxis> axes = axes_of(options);
+  run_world(axes[0].size * (axes.size() > 1 ? axes[1].size : 1),
             [&](const Communicator& world) {
               check_same_flags(world);
-              serve_rank(options, prompts, world);
+              serve_rank(options, prompts, axes, world);
             },
             {.deadline = prompts.ids.empty() ? kUserDeadline : RunOptions().deadline,
              .threads_per_rank = options.threads,
