@@ -8,7 +8,6 @@
 #include "cli/commands.h"
 #include "cli/numbers.h"
 #include "cli/ranks.h"
-#include "weft/error.h"
 #include "weft/ranks.h"
 
 namespace weft::cli {

@@ -9,6 +9,8 @@
 #include <mutex>
 #include <string>
 
+#include "weft/error.h"
+
 namespace weft::cli {
 
 /// Options of `weft ckpt`.
