@@ -42,6 +42,13 @@ struct LaunchedProgram {
   std::vector<std::string> command;
 };
 
+/// Options of `weft trace`.
+struct TraceOptions {
+  /// Flight records, or folders of them.
+  std::vector<std::string> paths;
+  std::string out;
+};
+
 }  // namespace
 
 /// Cuts "-- program arguments" off `weft run ... -- program arguments` and returns the program and
@@ -150,17 +157,6 @@ void add_run(CLI::App& program, int& argc, char** argv, int& code) {
     code = run_program(*launched);
   });
 }
-
-namespace {
-
-/// Options of `weft trace`.
-struct TraceOptions {
-  /// Flight records, or folders of them.
-  std::vector<std::string> paths;
-  std::string out;
-};
-
-}  // namespace
 
 static std::vector<std::string> records_of(const std::vector<std::string>& paths) {
   std::vector<std::string> records;
