@@ -104,12 +104,4 @@ void add_ckpt(CLI::App& program, int& code) {
   add_writers(add, *options);
 }
 
-std::string readable_bytes(int64_t bytes) {
-  static constexpr const char* units[] = {"B", "KB", "MB", "GB", "TB"};
-  auto value = static_cast<double>(bytes);
-  size_t unit = 0;
-  while (value >= 1000 && unit + 1 < std::size(units)) value /= 1000, ++unit;
-  return formatted(unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
-}
-
 }  // namespace weft::cli

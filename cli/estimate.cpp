@@ -80,22 +80,6 @@ static Estimate estimated(const Communicator& world, const TransformerConfig& co
   return e;
 }
 
-/// "12.3 MB".
-static std::string in_words(double amount, const char* unit) {
-  static constexpr const char* kPrefixes[] = {"", "k", "M", "G", "T", "P", "E", "Z"};
-  size_t prefix = 0;
-  while (amount >= 1000 && prefix + 1 < std::size(kPrefixes)) {
-    amount /= 1000;
-    ++prefix;
-  }
-  return formatted(amount < 10 && prefix > 0 ? "%.2f %s%s" : "%.1f %s%s", amount, kPrefixes[prefix],
-                   unit);
-}
-
-static std::string bytes_in_words(int64_t bytes) {
-  return in_words(static_cast<double>(bytes), "B");
-}
-
 static int64_t sparse_layers(const TransformerConfig& config) {
   int64_t count = 0;
   for (int64_t layer = 0; layer < config.layers; ++layer) count += config.is_sparse(layer) ? 1 : 0;
@@ -151,7 +135,7 @@ static nlohmann::ordered_json in_json(const Estimate& e) {
 /// A line of a table whose names take `width` columns.
 static void print_bytes(int width, std::string_view name, int64_t bytes) {
   std::printf("  %-*s %16lld  %s\n", width, std::string(name).c_str(),
-              static_cast<long long>(bytes), bytes_in_words(bytes).c_str());
+              static_cast<long long>(bytes), readable_bytes(bytes).c_str());
 }
 
 static void print_memory(const Estimate& e) {
@@ -165,7 +149,7 @@ static void print_memory(const Estimate& e) {
   std::printf(
       "  that does NOT fit into the %s of one %s; shard over more ranks, give each fewer "
       "rows, or try --activation-checkpointing full\n",
-      in_words(e.machine.memory, "B").c_str(), e.machine.name.c_str());
+      readable(e.machine.memory, "B").c_str(), e.machine.name.c_str());
 }
 
 static void print_parameters(const TransformerConfig& config) {
@@ -206,7 +190,7 @@ static void print_traffic(const StepCost& cost) {
     if (axis.bytes == 0) continue;
     std::printf("  over %-12s %-14s %16lld  %s of %s\n", axis.axes.c_str(),
                 axis.crosses_hosts ? "across hosts" : "within a host",
-                static_cast<long long>(axis.bytes), bytes_in_words(axis.bytes).c_str(), axis.of);
+                static_cast<long long>(axis.bytes), readable_bytes(axis.bytes).c_str(), axis.of);
   }
 }
 
@@ -214,13 +198,13 @@ static void print_time(const Estimate& e) {
   const StepSeconds& seconds = e.seconds;
   std::printf("time of a step on %s: %.4g s\n", e.machine.name.c_str(), seconds.total);
   std::printf("  computing %.4g s: %s in products at %s/s\n", seconds.compute,
-              in_words(e.cost.operations(), "FLOP").c_str(),
-              in_words(e.machine.operations, "FLOP").c_str());
+              readable(e.cost.operations(), "FLOP").c_str(),
+              readable(e.machine.operations, "FLOP").c_str());
   std::printf("  communicating %.4g s, of which %.4g s are hidden\n", seconds.communication,
               std::max(0.0, seconds.compute + seconds.communication - seconds.total));
   if (e.cost.disk_bytes > 0) {
     std::printf("  reading and writing %s of files %.4g s\n",
-                bytes_in_words(e.cost.disk_bytes).c_str(), seconds.disk);
+                readable_bytes(e.cost.disk_bytes).c_str(), seconds.disk);
   }
   if (e.options.async_tp > 1) {
     std::printf("  --async-tp=%d hides %.4g s of them behind products\n", e.options.async_tp,
@@ -228,7 +212,7 @@ static void print_time(const Estimate& e) {
   }
   std::printf("  %.5g tokens/s in all, %.5g a rank; %s/s a rank in products, MFU %.1f %%\n",
               e.tokens_per_second, e.tokens_per_second / e.ranks,
-              in_words(e.cost.operations() / seconds.total, "FLOP").c_str(), 100 * e.mfu);
+              readable(e.cost.operations() / seconds.total, "FLOP").c_str(), 100 * e.mfu);
 }
 
 static void print_comparison(const std::vector<Estimate>& all) {
@@ -236,8 +220,8 @@ static void print_comparison(const std::vector<Estimate>& all) {
               "across hosts", "step", "tokens/s", "MFU");
   for (const Estimate& e : all) {
     std::printf("%-12s %12s %14s %14s %8.4g s %12.5g %5.1f %%%s\n", e.options.strategy.c_str(),
-                bytes_in_words(e.cost.peak_bytes()).c_str(),
-                bytes_in_words(e.received(false)).c_str(), bytes_in_words(e.received(true)).c_str(),
+                readable_bytes(e.cost.peak_bytes()).c_str(),
+                readable_bytes(e.received(false)).c_str(), readable_bytes(e.received(true)).c_str(),
                 e.seconds.total, e.tokens_per_second, 100 * e.mfu,
                 e.fits() ? "" : "  does NOT fit");
   }
