@@ -37,9 +37,7 @@ using Along = ValuesAndIndices (*)(const Tensor&, int, bool);
 static ValuesAndIndices pair_along(const char* what, Along function, const Tensor& a, int dim,
                                    bool keepdim) {
   check_tensor(what, a);
-  if (a.ndim() > 0) return function(a, dim, keepdim);
-  const auto [values, indices] = function(unsqueeze(a, 0), dim, false);
-  return {values, indices};
+  return a.ndim() > 0 ? function(a, dim, keepdim) : function(unsqueeze(a, 0), dim, false);
 }
 
 ValuesAndIndices max(const Tensor& a, int dim, bool keepdim) {
