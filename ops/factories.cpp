@@ -275,13 +275,13 @@ static void check_numbers(const char* what, std::initializer_list<double> number
 __extension__ typedef __int128 Wide;
 
 /// An integer of 64 bits, with or without sign.
-static Wide wide(const Number& number) {
+static Wide as_wide(const Number& number) {
   return number.value < 0 ? Wide{number.bits} : Wide{static_cast<uint64_t>(number.bits)};
 }
 
 /// Integers, of which all are within the range of the dtype.
 static Tensor integers(Number start, Number stop, Number step, const TensorOptions& options) {
-  const Wide first = wide(start), gap = wide(stop) - first, by = wide(step);
+  const Wide first = as_wide(start), gap = as_wide(stop) - first, by = as_wide(step);
   const Wide count = (gap < 0) == (by < 0) ? gap / by + (gap % by != 0) : 0;
   if (count > 0 && options.dtype != DType::boolean) {
     const Wide last = first + (count - 1) * by;
