@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -149,11 +148,9 @@ static std::vector<ModelFile> files_of(const std::map<std::string, WrittenTensor
     files.back().bytes += bytes;
   }
   for (auto&& [i, file] : ranges::views::enumerate(files)) {
-    char name[64] = "model.safetensors";
-    if (files.size() > 1) {
-      std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", i + 1, files.size());
-    }
-    file.name = name;
+    file.name = files.size() > 1
+                    ? formatted("model-%05zu-of-%05zu.safetensors", i + 1, files.size())
+                    : "model.safetensors";
   }
   return files;
 }

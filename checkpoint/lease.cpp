@@ -130,9 +130,7 @@ static OwnedDescriptor open_lease(const std::string& path, int flags) {
 }
 
 static std::string lease_path(const std::string& directory, int64_t number) {
-  std::array<char, 32> name{};
-  std::snprintf(name.data(), name.size(), "/.lease-%08lld", static_cast<long long>(number));
-  return directory + name.data();
+  return directory + formatted("/.lease-%08lld", static_cast<long long>(number));
 }
 
 /// "" where it is gone, or not written yet.

@@ -23,15 +23,11 @@ std::vector<int> SavedSharding::sizes() const {
 }
 
 std::string file_name_of(int rank, int ranks) {
-  char name[64];
-  std::snprintf(name, sizeof name, "rank-%05d-of-%05d.safetensors", rank, ranks);
-  return name;
+  return formatted("rank-%05d-of-%05d.safetensors", rank, ranks);
 }
 
 std::string directory_name_of(int64_t step, const std::string& generation) {
-  char name[64];
-  std::snprintf(name, sizeof name, "step-%08" PRId64 "-%s", step, generation.c_str());
-  return name;
+  return formatted("step-%08" PRId64 "-%s", step, generation.c_str());
 }
 
 bool parse_file_name(const std::string& name, int& rank, int& ranks) {

@@ -104,14 +104,4 @@ void add_ckpt(CLI::App& program, int& code) {
   add_writers(add, *options);
 }
 
-std::string readable_bytes(int64_t bytes) {
-  static constexpr const char* units[] = {"B", "KB", "MB", "GB", "TB"};
-  auto value = static_cast<double>(bytes);
-  size_t unit = 0;
-  while (value >= 1000 && unit + 1 < std::size(units)) value /= 1000, ++unit;
-  char text[32];
-  std::snprintf(text, sizeof text, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
-  return text;
-}
-
 }  // namespace weft::cli

@@ -9,6 +9,9 @@
 #include <mutex>
 #include <string>
 
+#include "cli/commands.h"
+#include "weft/error.h"
+
 namespace weft::cli {
 
 /// Options of `weft ckpt`.
@@ -32,9 +35,6 @@ int reshard_checkpoint(const CkptOptions& options);
 int export_checkpoint(const CkptOptions& options);
 int import_checkpoint(const CkptOptions& options);
 
-/// "12 B", "3.4 GB".
-std::string readable_bytes(int64_t bytes);
-
 /// Tells on stderr how far some work is, twice a second; several threads may report.
 class CkptProgress {
  public:
@@ -50,15 +50,13 @@ class CkptProgress {
                  readable_bytes(all_).c_str(), gigabytes_per(now - started_));
   }
 
-  /// Ends the line; "3.4 GB in 1.2 s, 2.8 GB/s".
+  /// Ends the line; "3.40 GB in 1.20 s, 2.83 GB/s".
   std::string finish() {
     const std::lock_guard lock(mutex_);
     if (shown_ != started_) std::fprintf(stderr, "\n");
     const Seconds took = Clock::now() - started_;
-    char text[96];
-    std::snprintf(text, sizeof text, "%s in %.2f s, %.2f GB/s", readable_bytes(done_).c_str(),
-                  took.count(), gigabytes_per(took));
-    return text;
+    return formatted("%s in %.2f s, %.2f GB/s", readable_bytes(done_).c_str(), took.count(),
+                     gigabytes_per(took));
   }
 
  private:

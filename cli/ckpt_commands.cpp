@@ -17,6 +17,7 @@
 #include "weft/communicator.h"
 #include "weft/error.h"
 #include "weft/extend/saved_model.h"
+#include "weft/extend/told_by_first.h"
 #include "weft/hugging_face.h"
 #include "weft/ops/factories.h"
 #include "weft/ranks.h"
@@ -245,14 +246,12 @@ int compare_checkpoints(const CkptOptions& given) {
   return differences == 0 ? 0 : 1;
 }
 
-/// Each process has chosen by itself; another checkpoint may have been completed meanwhile.
-static void check_same_checkpoint(const Communicator& world, const std::string& own) {
-  if (launched_ranks() == 1) return;
-  const std::string first = world.broadcast(own, 0);
-  if (first == own) return;
-  throw_runtime_error(concat("ckpt: rank ", world.rank(), " found ", own,
-                             " to be the newest, rank 0 ", first,
-                             "; a run saves there now: name one of them"));
+/// One checkpoint for all ranks: processes would choose apart while another job saves there.
+static std::string agreed_checkpoint(const std::string& path) {
+  if (launched_ranks() == 1) return one_checkpoint(path);
+  const Communicator world = connect();
+  check_same_flags(world);
+  return told_by_first(world, [&] { return one_checkpoint(path); });
 }
 
 static int64_t bytes_in(const CheckpointContents& contents, const std::string& prefix = {}) {
@@ -288,7 +287,7 @@ static void check_target(const std::string& directory, int64_t step) {
 static int copy_checkpoint(const CkptOptions& options, const char* what, const std::string& prefix,
                            const std::optional<TransformerConfig>& config = {}) {
   outlive_readers();
-  const std::string from = one_checkpoint(options.path);
+  const std::string from = agreed_checkpoint(options.path);
   const CheckpointContents contents =
       config ? hugging_face_contents(from, *config) : checkpoint_contents(from);
   print_note(from, contents);
@@ -298,8 +297,6 @@ static int copy_checkpoint(const CkptOptions& options, const char* what, const s
   CkptProgress progress(what, 2 * bytes_in(contents) / launched_ranks());
   std::string path;
   run_world(options.ranks, [&](Communicator world) {
-    check_same_flags(world);
-    check_same_checkpoint(world, from);
     const DeviceMesh mesh(world, {{"ranks", world.size()}});
     StateDict state{.tensors = {}, .numbers = contents.numbers};
     for (const auto& [name, tensor] : contents.tensors) {
@@ -356,13 +353,11 @@ int import_checkpoint(const CkptOptions& options) {
 
 int export_checkpoint(const CkptOptions& options) {
   outlive_readers();
-  const std::string from = one_checkpoint(options.path);
+  const std::string from = agreed_checkpoint(options.path);
   const CheckpointContents contents = checkpoint_contents(from);
   print_note(from, contents);
   CkptProgress progress("export", bytes_in(contents, options.prefix) / launched_ranks());
   run_world(options.ranks, [&](Communicator world) {
-    check_same_flags(world);
-    check_same_checkpoint(world, from);
     int64_t before = 0;
     export_hugging_face(from, options.other, world,
                         {.prefix = options.prefix,

@@ -3,6 +3,8 @@
 
 #include <csignal>
 #include <cstdio>
+#include <iterator>
+#include <string>
 
 #include "weft/error.h"
 
@@ -28,6 +30,18 @@ void add_run(CLI::App& program, int& argc, char** argv, int& code);
 template <class... Parts> void print(const Parts&... parts) {
   const std::string text = concat(parts...);
   std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+/// "12 B", "3.40 GB", "56.7 TFLOP".
+inline std::string readable(double amount, const char* unit) {
+  static constexpr const char* kPrefixes[] = {"", "k", "M", "G", "T", "P", "E", "Z"};
+  size_t prefix = 0;
+  for (; amount >= 1000 && prefix + 1 < std::size(kPrefixes); ++prefix) amount /= 1000;
+  const int digits = prefix == 0 ? 0 : amount < 10 ? 2 : 1;
+  return formatted("%.*f %s%s", digits, amount, kPrefixes[prefix], unit);
+}
+inline std::string readable_bytes(int64_t bytes) {
+  return readable(static_cast<double>(bytes), "B");
 }
 
 /// From now on a stdout or stderr whose reader is gone is an error at the end, instead of SIGPIPE

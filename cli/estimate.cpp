@@ -80,28 +80,6 @@ static Estimate estimated(const Communicator& world, const TransformerConfig& co
   return e;
 }
 
-/// "12.3 MB".
-static std::string in_words(double amount, const char* unit) {
-  static constexpr const char* kPrefixes[] = {"", "k", "M", "G", "T", "P", "E", "Z"};
-  size_t prefix = 0;
-  while (amount >= 1000 && prefix + 1 < std::size(kPrefixes)) {
-    amount /= 1000;
-    ++prefix;
-  }
-  char text[32];
-  std::snprintf(text, sizeof text, amount < 10 && prefix > 0 ? "%.2f" : "%.1f", amount);
-  return concat(text, " ", kPrefixes[prefix], unit);
-}
-
-static std::string bytes_in_words(int64_t bytes) {
-  return in_words(static_cast<double>(bytes), "B");
-}
-
-/// Parameters that a token is multiplied with: not the table that its row is read from.
-static int64_t multiplied_by(const ParameterCounts& counts, const TransformerConfig& config) {
-  return counts.active - (config.tied ? 0 : config.vocabulary * config.dim);
-}
-
 static int64_t sparse_layers(const TransformerConfig& config) {
   int64_t count = 0;
   for (int64_t layer = 0; layer < config.layers; ++layer) count += config.is_sparse(layer) ? 1 : 0;
@@ -136,9 +114,8 @@ static nlohmann::ordered_json in_json(const Estimate& e) {
   json["tokens_per_second"] = e.tokens_per_second;
   json["mfu"] = e.mfu;
   const ParameterCounts counts = parameters_of(e.config);
-  json["parameters"] = {{"total", counts.total},
-                        {"active", counts.active},
-                        {"multiplied", multiplied_by(counts, e.config)}};
+  json["parameters"] = {
+      {"total", counts.total}, {"active", counts.active}, {"multiplied", counts.multiplied}};
   const int64_t layers = sparse_layers(e.config);
   if (layers == 0) return json;
   const ExpertBytes& experts = e.cost.experts;
@@ -158,7 +135,7 @@ static nlohmann::ordered_json in_json(const Estimate& e) {
 /// A line of a table whose names take `width` columns.
 static void print_bytes(int width, std::string_view name, int64_t bytes) {
   std::printf("  %-*s %16lld  %s\n", width, std::string(name).c_str(),
-              static_cast<long long>(bytes), bytes_in_words(bytes).c_str());
+              static_cast<long long>(bytes), readable_bytes(bytes).c_str());
 }
 
 static void print_memory(const Estimate& e) {
@@ -172,7 +149,7 @@ static void print_memory(const Estimate& e) {
   std::printf(
       "  that does NOT fit into the %s of one %s; shard over more ranks, give each fewer "
       "rows, or try --activation-checkpointing full\n",
-      in_words(e.machine.memory, "B").c_str(), e.machine.name.c_str());
+      readable(e.machine.memory, "B").c_str(), e.machine.name.c_str());
 }
 
 static void print_parameters(const TransformerConfig& config) {
@@ -183,7 +160,7 @@ static void print_parameters(const TransformerConfig& config) {
   if (config.experts > 0) {
     std::printf(", of which a token uses %.2f B, %.2f B in products",
                 static_cast<double>(counts.active) / kBillion,
-                static_cast<double>(multiplied_by(counts, config)) / kBillion);
+                static_cast<double>(counts.multiplied) / kBillion);
   }
   std::printf("\n");
 }
@@ -213,7 +190,7 @@ static void print_traffic(const StepCost& cost) {
     if (axis.bytes == 0) continue;
     std::printf("  over %-12s %-14s %16lld  %s of %s\n", axis.axes.c_str(),
                 axis.crosses_hosts ? "across hosts" : "within a host",
-                static_cast<long long>(axis.bytes), bytes_in_words(axis.bytes).c_str(), axis.of);
+                static_cast<long long>(axis.bytes), readable_bytes(axis.bytes).c_str(), axis.of);
   }
 }
 
@@ -221,13 +198,13 @@ static void print_time(const Estimate& e) {
   const StepSeconds& seconds = e.seconds;
   std::printf("time of a step on %s: %.4g s\n", e.machine.name.c_str(), seconds.total);
   std::printf("  computing %.4g s: %s in products at %s/s\n", seconds.compute,
-              in_words(e.cost.operations(), "FLOP").c_str(),
-              in_words(e.machine.operations, "FLOP").c_str());
+              readable(e.cost.operations(), "FLOP").c_str(),
+              readable(e.machine.operations, "FLOP").c_str());
   std::printf("  communicating %.4g s, of which %.4g s are hidden\n", seconds.communication,
               std::max(0.0, seconds.compute + seconds.communication - seconds.total));
   if (e.cost.disk_bytes > 0) {
     std::printf("  reading and writing %s of files %.4g s\n",
-                bytes_in_words(e.cost.disk_bytes).c_str(), seconds.disk);
+                readable_bytes(e.cost.disk_bytes).c_str(), seconds.disk);
   }
   if (e.options.async_tp > 1) {
     std::printf("  --async-tp=%d hides %.4g s of them behind products\n", e.options.async_tp,
@@ -235,7 +212,7 @@ static void print_time(const Estimate& e) {
   }
   std::printf("  %.5g tokens/s in all, %.5g a rank; %s/s a rank in products, MFU %.1f %%\n",
               e.tokens_per_second, e.tokens_per_second / e.ranks,
-              in_words(e.cost.operations() / seconds.total, "FLOP").c_str(), 100 * e.mfu);
+              readable(e.cost.operations() / seconds.total, "FLOP").c_str(), 100 * e.mfu);
 }
 
 static void print_comparison(const std::vector<Estimate>& all) {
@@ -243,8 +220,8 @@ static void print_comparison(const std::vector<Estimate>& all) {
               "across hosts", "step", "tokens/s", "MFU");
   for (const Estimate& e : all) {
     std::printf("%-12s %12s %14s %14s %8.4g s %12.5g %5.1f %%%s\n", e.options.strategy.c_str(),
-                bytes_in_words(e.cost.peak_bytes()).c_str(),
-                bytes_in_words(e.received(false)).c_str(), bytes_in_words(e.received(true)).c_str(),
+                readable_bytes(e.cost.peak_bytes()).c_str(),
+                readable_bytes(e.received(false)).c_str(), readable_bytes(e.received(true)).c_str(),
                 e.seconds.total, e.tokens_per_second, 100 * e.mfu,
                 e.fits() ? "" : "  does NOT fit");
   }
@@ -302,7 +279,7 @@ static void estimate(EstimateOptions o) {
     std::printf("%s\n", (compares ? json : json[0]).dump(2).c_str());
     return;
   }
-  print(printable(o.parallel.model), " on ", mesh, ", ", ranks, " ranks, ",
+  print(printable(o.parallel.model), " on ", mesh, ", ", ranks, ranks == 1 ? " rank, " : " ranks, ",
         compares ? "compared" : all[0].strategy, ", ", o.parallel.dtype, "; ", o.parallel.batch,
         " rows of ", o.parallel.seq, " tokens a step\n");
   if (compares) return print_comparison(estimates);
@@ -324,8 +301,8 @@ void add_estimate(CLI::App& program) {
       "Exit codes: 0 done, 1 something failed on the way, 2 a flag, file or mesh is wrong.");
   estimate->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   add_parallel_flags(*estimate, o.parallel);
-  takes_whole(estimate->add_option("--world", o.world, "Ranks (default: those of --mesh, or 1)"), 1,
-              kMostRanksEstimated);
+  add_whole(*estimate, "--world", o.world, "Ranks (default: those of --mesh, or 1)", 1,
+            kMostRanksEstimated);
   add_whole(*estimate, "--rank", o.rank, "The rank whose memory and traffic are printed", 0);
   add_whole(*estimate, "--ranks-per-host", o.ranks_per_host, "Ranks that share fast links", 1);
   add_shown(*estimate, "--machine", o.machine,

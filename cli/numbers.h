@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "weft/error.h"
+
 namespace weft::cli {
 
 /// The most of what a flag counts.
@@ -33,12 +35,50 @@ struct Least {
 };
 inline Least above(double bound) { return {bound, true}; }
 
+inline std::string flag_of(const CLI::Option& option) {
+  return option.get_snames().empty() ? option.get_name() : "-" + option.get_snames()[0];
+}
+
+/// `accepts` also writes the text anew where CLI11 would read it in another way.
+template <class Accepts>
+CLI::Option* checked(CLI::Option* option, const std::string& expected, Accepts accepts) {
+  const auto check = [option, expected, accepts](std::string& text) {
+    if (!accepts(text)) {
+      fail(flag_of(*option), " is ", text.empty() ? "empty" : printable(text), ", expected ",
+           expected);
+    }
+    return std::string();
+  };
+  return option->transform(CLI::Validator(check, ""));
+}
+
 /// Lets the flag take whole numbers from `least` to `most` only. Parsing anything else throws
 /// std::invalid_argument "--steps is 0, expected a whole number from 1 to 2147483647".
-CLI::Option* takes_whole(CLI::Option* option, uint64_t least, uint64_t most = kMostCount);
+inline CLI::Option* takes_whole(CLI::Option* option, uint64_t least, uint64_t most = kMostCount) {
+  const auto accepts = [least, most](std::string& text) {
+    const auto number = number_in<uint64_t>(text);
+    if (!number || *number < least || *number > most) return false;
+    text = std::to_string(*number);  // without zeros before it, which would make it octal
+    return true;
+  };
+  return checked(option, concat("a whole number from ", least, " to ", most), accepts);
+}
+
 /// The same for finite numbers.
-CLI::Option* takes_number(CLI::Option* option, Least least,
-                          double most = std::numeric_limits<double>::max());
+inline CLI::Option* takes_number(CLI::Option* option, Least least,
+                                 double most = std::numeric_limits<double>::max()) {
+  const bool is_bounded = most < std::numeric_limits<double>::max();
+  const auto accepts = [least, most](const std::string& text) {
+    const auto number = number_in<double>(text);
+    return number && *number >= least.value && *number <= most &&
+           !(least.is_excluded && *number == least.value);
+  };
+  const std::string bound = is_bounded ? concat(" and at most ", most) : "";
+  return checked(
+      option,
+      concat("a finite number ", least.is_excluded ? "above " : "of at least ", least.value, bound),
+      accepts);
+}
 
 /// Adds an option whose value the help calls `type`.
 template <class Value>
@@ -47,11 +87,12 @@ CLI::Option* add_named(CLI::App& command, const std::string& name, Value& value,
   return command.add_option(name, value, about)->type_name(type);
 }
 
-/// Adds an option whose default the help shows.
+/// Adds an option whose default the help shows, unless `about` states it.
 template <class Value>
 CLI::Option* add_shown(CLI::App& command, const std::string& name, Value& value,
                        const std::string& about) {
-  return command.add_option(name, value, about)->capture_default_str();
+  CLI::Option* option = command.add_option(name, value, about);
+  return about.find("(default") == about.npos ? option->capture_default_str() : option;
 }
 
 /// Add such options for numbers, with the bounds of the functions above.

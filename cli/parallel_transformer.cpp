@@ -174,26 +174,25 @@ int ranks_of_mesh(const std::string& text, int most) {
 
 static bool is_tensor_axis(const MeshAxis& axis) { return axis.name == kTensorAxis; }
 static bool is_expert_axis(const MeshAxis& axis) { return axis.name == kExpertAxis; }
+/// An axis of data alone.
+static bool is_data_axis(const MeshAxis& axis) {
+  return !is_tensor_axis(axis) && !is_expert_axis(axis);
+}
 
 /// Axes that would carry rows, though their names promise something else.
 static void check_names(const std::vector<MeshAxis>& axes, const std::string& mesh) {
-  for (const MeshAxis& axis : axes) {
-    for (const char* other : {"TP", "Tp", "pp", "cp", "EP", "Ep", "sp"}) {
-      if (axis.name != other) continue;
-      fail("--mesh ", mesh, ": axis is ", other,
-           ", expected another name; tp is tensor parallelism, ep cuts experts, the others ",
-           "carry rows of the batch");
-    }
-  }
+  constexpr std::string_view kOthers[] = {"TP", "Tp", "pp", "cp", "EP", "Ep", "sp"};
+  const auto axis = std::ranges::find_first_of(axes, kOthers, {}, &MeshAxis::name);
+  if (axis == axes.end()) return;
+  fail("--mesh ", mesh, ": axis is ", axis->name,
+       ", expected another name; tp is tensor parallelism, ep cuts experts, the others ",
+       "carry rows of the batch");
 }
 
 /// The parameters of experts must be cut by ep last, as their rows of a batch are.
 static void check_order(const std::vector<MeshAxis>& axes, const std::string& mesh) {
   const auto ep = std::ranges::find_if(axes, is_expert_axis);
-  const bool is_last = std::all_of(ep, axes.end(), [](const MeshAxis& axis) {
-    return is_expert_axis(axis) || is_tensor_axis(axis);
-  });
-  if (is_last) return;
+  if (std::none_of(ep, axes.end(), is_data_axis)) return;
   fail("--mesh ", mesh,
        ": axis ep is before one that carries rows, expected it behind them; write "
        "for example shard=2,ep=4,tp=2");
@@ -233,8 +232,7 @@ int complete(ParallelOptions& o, int ranks, int most, const char* flag) {
     fail("--mesh ", o.mesh, " has ", size, " ranks, expected ", ranks, ", that of ", flag);
   }
   Strategy strategy = Strategy::named(o.strategy);
-  const auto data = std::ranges::count_if(
-      axes, [](const MeshAxis& axis) { return !is_tensor_axis(axis) && !is_expert_axis(axis); });
+  const auto data = std::ranges::count_if(axes, is_data_axis);
   if (strategy.rows.size() > 1 && static_cast<ptrdiff_t>(strategy.rows.size()) != data) {
     fail("--mesh ", o.mesh, " has ", data, " axes that carry rows, expected ", strategy.rows.size(),
          ", those of --strategy ", o.strategy,
@@ -259,9 +257,7 @@ int complete(ParallelOptions& o, int ranks, int most, const char* flag) {
 /// and experts are sharded over it.
 static std::vector<MeshAxis> axes_with_rows(const std::string& text) {
   std::vector<MeshAxis> axes = parsed_axes(text);
-  const bool has_rows = std::ranges::any_of(
-      axes, [](const MeshAxis& axis) { return !is_tensor_axis(axis) && !is_expert_axis(axis); });
-  if (!has_rows) axes.insert(axes.begin(), {"dp", 1});
+  if (std::ranges::none_of(axes, is_data_axis)) axes.insert(axes.begin(), {"dp", 1});
   return axes;
 }
 

@@ -91,15 +91,9 @@ void Progress::write_metrics(const StepReport& report) {
 /// "1 h 02 min", "3 min 20 s" or "12 s".
 static std::string duration_text(double seconds) {
   auto whole = static_cast<int64_t>(seconds + 0.5);
-  char text[32];
-  if (whole >= 3600) {
-    std::snprintf(text, sizeof text, "%d h %02d min", int(whole / 3600), int(whole / 60 % 60));
-  } else if (whole >= 60) {
-    std::snprintf(text, sizeof text, "%d min %02d s", int(whole / 60), int(whole % 60));
-  } else {
-    std::snprintf(text, sizeof text, "%d s", int(whole));
-  }
-  return text;
+  if (whole >= 3600) return formatted("%d h %02d min", int(whole / 3600), int(whole / 60 % 60));
+  if (whole >= 60) return formatted("%d min %02d s", int(whole / 60), int(whole % 60));
+  return formatted("%d s", int(whole));
 }
 
 void Progress::print_line(const StepReport& report) {

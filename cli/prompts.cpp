@@ -28,13 +28,13 @@ static std::string tokenizer_directory(const ServeOptions& options) {
 Prompts::Prompts(const ServeOptions& options) {
   const std::string directory = tokenizer_directory(options);
   if (!options.tokenizer.empty() || Tokenizer::is_in(directory)) {
-    tokenizer_ = tokenizer_at(directory);
+    tokenizer = tokenizer_at(directory);
   }
   if (!options.chats && !(options.system.empty() && options.chat_template.empty())) {
     fail("sample: ", options.system.empty() ? "--chat-template" : "--system",
          " is given without --chat, expected both");
   }
-  if (!tokenizer_ && (options.chats || !options.stops.empty())) {
+  if (!tokenizer && (options.chats || !options.stops.empty())) {
     fail("sample: ", directory, " has no tokenizer, expected one for ",
          options.chats ? "--chat" : "--stop", "; name it by --tokenizer");
   }
@@ -42,18 +42,18 @@ Prompts::Prompts(const ServeOptions& options) {
     if (stop.empty()) fail("--stop is empty, expected at least one byte");
   }
   if (!options.chat_template.empty()) {
-    tokenizer_ = tokenizer_->with_chat_template(options.chat_template);
+    tokenizer = tokenizer->with_chat_template(options.chat_template);
   }
-  if (options.chats && tokenizer_->chat_template().empty()) {
+  if (options.chats && tokenizer->chat_template().empty()) {
     fail("sample: ", directory, " has no chat template that weft knows, expected one; name it by ",
          "--chat-template");
   }
   if (!options.system.empty()) {  // templates may refuse it
-    (void)tokenizer_->chat(std::vector<ChatMessage>{{"system", options.system}, {"user", "a"}});
+    (void)tokenizer->chat(std::vector<ChatMessage>{{"system", options.system}, {"user", "a"}});
   }
   for (const std::string& prompt : options.prompts) add(options, "--prompt", prompt);
   if (!options.prompts_file.empty()) add_lines(options);
-  if (ids_.empty() && !options.chats) {
+  if (ids.empty() && !options.chats) {
     fail("sample: --prompt is missing, expected it or --prompts, or --chat for messages on ",
          "standard input");
   }
@@ -73,21 +73,20 @@ void Prompts::add_lines(const ServeOptions& options) {
 
 void Prompts::add(const ServeOptions& options, const std::string& name, const std::string& prompt) {
   if (prompt.empty()) fail(name, " is empty, expected at least one byte");
-  std::vector<int64_t> ids;
+  std::vector<int64_t>& made = ids.emplace_back();
   if (options.chats) {
     std::vector<ChatMessage> messages;
     if (!options.system.empty()) messages.push_back({"system", options.system});
     messages.push_back({"user", prompt});
-    ids = tokenizer_->encode(tokenizer_->chat(messages), false);
-  } else if (tokenizer_) {
-    ids = tokenizer_->encode(prompt);
+    made = tokenizer->encode(tokenizer->chat(messages), false);
+  } else if (tokenizer) {
+    made = tokenizer->encode(prompt);
   } else {
-    for (const char byte : prompt) ids.push_back(byte & 0xff);
+    for (const char byte : prompt) made.push_back(byte & 0xff);
   }
-  if (ids.empty()) fail(name, ": ", in_quotes(prompt), " has 0 tokens, expected at least 1");
-  names_.push_back(name);
-  texts_.push_back(prompt);
-  ids_.push_back(std::move(ids));
+  if (made.empty()) fail(name, ": ", in_quotes(prompt), " has 0 tokens, expected at least 1");
+  names.push_back(name);
+  starts.push_back(options.chats ? "" : prompt);
 }
 
 void check_prompt(const std::string& name, std::span<const int64_t> ids, const char* unit,
@@ -104,8 +103,8 @@ void check_prompt(const std::string& name, std::span<const int64_t> ids, const c
 }
 
 void Prompts::check(const TransformerConfig& config) const {
-  for (size_t at = 0; at < ids_.size(); ++at) {
-    check_prompt(names_[at], ids_[at], tokenizer_ ? "token" : "byte", config);
+  for (size_t at = 0; at < ids.size(); ++at) {
+    check_prompt(names[at], ids[at], tokenizer ? "token" : "byte", config);
   }
 }
 

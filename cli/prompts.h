@@ -44,25 +44,21 @@ void check_prompt(const std::string& name, std::span<const int64_t> ids, const c
 
 /// The prompts of `weft sample` as tokens, and how the model's tokens are printed: by the tokenizer
 /// of --tokenizer, of the model's directory or of what its run keeps, or else as bytes.
-class Prompts {
- public:
+struct Prompts {
   /// std::invalid_argument names the flag or file that is wrong.
   explicit Prompts(const ServeOptions& options);
-  /// The prompts as given, and their tokens; none with --chat alone, which takes standard input.
-  const std::vector<std::string>& texts() const { return texts_; }
-  const std::vector<std::vector<int64_t>>& ids() const { return ids_; }
   /// Checks each prompt.
   void check(const TransformerConfig& config) const;
-  const std::optional<Tokenizer>& tokenizer() const { return tokenizer_; }
+
+  std::optional<Tokenizer> tokenizer;
+  /// The names of the prompts in errors, the printed starts of their continuations, and their
+  /// tokens; none with --chat alone, which takes standard input.
+  std::vector<std::string> names, starts;
+  std::vector<std::vector<int64_t>> ids;
 
  private:
   void add(const ServeOptions& options, const std::string& name, const std::string& prompt);
   void add_lines(const ServeOptions& options);
-
-  std::optional<Tokenizer> tokenizer_;
-  /// The names of the prompts in errors, and their texts.
-  std::vector<std::string> names_, texts_;
-  std::vector<std::vector<int64_t>> ids_;
 };
 
 }  // namespace weft::cli

@@ -11,6 +11,8 @@
 #include <functional>
 #include <iostream>
 #include <memory>
+#include <string_view>
+#include <utility>
 
 #include "cli/commands.h"
 #include "cli/numbers.h"
@@ -40,43 +42,29 @@ struct LaunchedProgram {
   std::vector<std::string> command;
 };
 
+/// Options of `weft trace`.
+struct TraceOptions {
+  /// Flight records, or folders of them.
+  std::vector<std::string> paths;
+  std::string out;
+};
+
 }  // namespace
 
-/// Makes mpirun's -np, among the flags before the program, the -n that it stands for.
-static void accept_np(int argc, char** argv) {
+/// Cuts "-- program arguments" off `weft run ... -- program arguments` and returns the program and
+/// its arguments; makes mpirun's -np, among the flags before the program, the -n that it stands
+/// for.
+static std::vector<std::string> cut_program(int& argc, char** argv) {
+  if (argc < 2 || std::string_view(argv[1]) != "run") return {};
   for (int i = 2; i < argc && argv[i][0] == '-';) {
     const std::string_view flag = argv[i];
-    if (flag == "--") return;
+    if (flag == "--") return {argv + i + 1, argv + std::exchange(argc, i)};
     const bool is_np = flag == "-np";
     const bool has_value_next = is_np || flag == "-n" || flag == "--np" || flag == "--timeout";
     if (is_np) argv[i][2] = '\0';
     i += has_value_next ? 2 : 1;
   }
-}
-
-/// Of `weft run ... -- program arguments`: cuts what follows the "--" off and returns it, the "--"
-/// first. Of other commands nothing.
-static std::vector<std::string> cut_program(int& argc, char** argv) {
-  if (argc < 2 || std::string(argv[1]) != "run") return {};
-  accept_np(argc, argv);
-  int end = 2;
-  while (end < argc && std::string(argv[end]) != "--") ++end;
-  std::vector<std::string> rest(argv + end, argv + argc);
-  argc = end;
-  return rest;
-}
-
-/// The program that `run` was given: what its flags leave over and what was cut off.
-static std::vector<std::string> launched_command(const CLI::App& run,
-                                                 const std::vector<std::string>& cut_off) {
-  std::vector<std::string> command = run.remaining();
-  if (!command.empty() && command[0].starts_with('-')) {
-    fail("run: flag ", in_quotes(command[0]), " does not exist; see weft run --help");
-  }
-  // After a program's name, "--" is an argument of that program.
-  const std::ptrdiff_t dashes = command.empty() && !cut_off.empty() ? 1 : 0;
-  command.insert(command.end(), cut_off.begin() + dashes, cut_off.end());
-  return command;
+  return {};
 }
 
 /// The folder where the ranks of this job write the records of their last operations; they make it
@@ -154,28 +142,21 @@ void add_run(CLI::App& program, int& argc, char** argv, int& code) {
   takes_whole(run->add_option("-n,--np", o.ranks, "Processes, one a rank; -np too"), 1,
               kMostLocalRanks)
       ->required();
-  takes_number(
-      run->add_option("--timeout", o.timeout, "End all after so many seconds (default: never)"), 0,
-      kLongestTimeout)
+  add_number(*run, "--timeout", o.timeout, "End all after so many seconds (default: never)", 0,
+             kLongestTimeout)
       ->type_name("S");
   run->add_flag("--no-prefix", o.no_prefix, "Write lines as they are");
   run->prefix_command();
-  run->callback([run, launched, &code, after_dashes = cut_program(argc, argv)] {
-    launched->command = launched_command(*run, after_dashes);
+  o.command = cut_program(argc, argv);
+  run->callback([run, launched, &code] {
+    const std::vector<std::string> left = run->remaining();
+    if (!left.empty() && left[0].starts_with('-')) {
+      fail("run: flag ", in_quotes(left[0]), " does not exist; see weft run --help");
+    }
+    if (!left.empty()) launched->command = left;
     code = run_program(*launched);
   });
 }
-
-namespace {
-
-/// Options of `weft trace`.
-struct TraceOptions {
-  /// Flight records, or folders of them.
-  std::vector<std::string> paths;
-  std::string out;
-};
-
-}  // namespace
 
 static std::vector<std::string> records_of(const std::vector<std::string>& paths) {
   std::vector<std::string> records;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
+#include <cinttypes>
 #include <cstddef>
 #include <filesystem>
 #include <optional>
@@ -28,18 +29,13 @@ using SavedNumbers = std::map<std::string, int64_t>;
 static constexpr std::string_view kModel = "model.";
 
 /// Doubles in the shortest text that gives the same again, digests in hexadecimal digits.
-template <class T> static std::string in_words(const T& value) {
-  if constexpr (std::is_same_v<T, std::string>) {
-    return value;
-  } else {
-    char text[32], *end = text + sizeof text;
-    if constexpr (std::is_same_v<T, double>) {
-      return {text, std::to_chars(text, end, value, std::chars_format::general).ptr};
-    } else {
-      return {text, std::to_chars(text, end, value, std::is_same_v<T, Digest> ? 16 : 10).ptr};
-    }
-  }
+static std::string in_words(double value) {
+  char text[32];
+  return {text, std::to_chars(text, std::end(text), value, std::chars_format::general).ptr};
 }
+static std::string in_words(int64_t value) { return std::to_string(value); }
+static std::string in_words(Digest value) { return formatted("%" PRIx64, value); }
+static std::string in_words(const std::string& value) { return value; }
 
 static std::string in_words(const RunItem& item) {
   return std::visit([](const auto& value) { return in_words(value); }, item.value);
@@ -103,12 +99,6 @@ SavedNumbers RunDescription::numbers() const {
   return numbers;
 }
 
-static std::string joined(const std::vector<std::string>& parts, const char* separator) {
-  std::string text;
-  for (const std::string& part : parts) text += concat(text.empty() ? "" : separator, part);
-  return text;
-}
-
 void RunDescription::check_resumed(const std::string& path, const SavedNumbers& saved,
                                    std::span<const std::string> allowed, bool prints) const {
   std::vector<std::string> refused, flags, fixed, noted, missing;
@@ -134,16 +124,16 @@ void RunDescription::check_resumed(const std::string& path, const SavedNumbers& 
       if (std::ranges::find(flags, item.note) == flags.end()) flags.push_back(item.note);
     }
   }
-  if (!fixed.empty()) fail("--resume: ", joined(fixed, "; "), ", expected equal values");
+  if (!fixed.empty()) fail("--resume: ", listed(fixed, {}, "; "), ", expected equal values");
   if (!refused.empty()) {
-    fail("--resume: ", joined(refused, "; "), ", expected equal values; --allow-change ",
-         joined(flags, ","), " continues with the new value", refused.size() == 1 ? "" : "s");
+    fail("--resume: ", listed(refused, {}, "; "), ", expected equal values; --allow-change ",
+         listed(flags, {}, ","), " continues with the new value", refused.size() == 1 ? "" : "s");
   }
   if (!prints) return;
   for (const std::string& note : noted) warn("note: ", note);
   if (missing.empty()) return;
   warn("warning: ", path,
-       " does not hold these settings of its run, which are not compared: ", joined(missing, ", "));
+       " does not hold these settings of its run, which are not compared: ", listed(missing));
 }
 
 static constexpr const char* kRounding = "results differ by rounding";

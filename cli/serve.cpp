@@ -112,8 +112,8 @@ static void add_sampling_flags(CLI::App& sample, SamplingOptions& o) {
 
 static void print_speed(const Prompts& prompts, int64_t added, Seconds prefill, Seconds rest) {
   size_t read = 0;
-  for (const auto& ids : prompts.ids()) read += ids.size();
-  const size_t count = prompts.ids().size();
+  for (const auto& ids : prompts.ids) read += ids.size();
+  const size_t count = prompts.ids.size();
   const std::string of = count == 1 ? "" : concat(" of ", count, " prompts");
   std::fprintf(stderr, "weft: %zu tokens%s read in %.3f s, %lld added at %.1f tokens/s\n", read,
                of.c_str(), prefill.count(), static_cast<long long>(added),
@@ -125,10 +125,7 @@ static void continue_prompts(const ServeOptions& options, const Prompts& prompts
                              TransformerModel& model, const DeviceMesh& mesh) {
   const bool prints = mesh.communicator().rank() == 0;
   std::optional<OrderedTexts> texts;
-  if (prints) {
-    texts.emplace(options.chats ? std::vector<std::string>(prompts.texts().size())
-                                : prompts.texts());
-  }
+  if (prints) texts.emplace(prompts.starts);
   const auto began = ServeClock::now();
   std::optional<ServeClock::time_point> ready;
   int64_t count = 0;
@@ -138,15 +135,15 @@ static void continue_prompts(const ServeOptions& options, const Prompts& prompts
     if (texts) texts->add(prompt, part);
     if (texts && is_last) texts->end(prompt);
   };
-  if (prompts.tokenizer()) {
-    generate_text(model, mesh, *prompts.tokenizer(), prompts.ids(), options.generation,
-                  options.stops, see);
+  if (prompts.tokenizer) {
+    generate_text(model, mesh, *prompts.tokenizer, prompts.ids, options.generation, options.stops,
+                  see);
   } else {
     const auto see_id = [&](size_t prompt, std::optional<int64_t> id) {
       see(prompt, id ? byte_text(*id) : "", !id);
       return true;
     };
-    generate(model, mesh, prompts.ids(), options.generation, see_id);
+    generate(model, mesh, prompts.ids, options.generation, see_id);
   }
   const auto first = ready.value_or(ServeClock::now());
   if (prints) print_speed(prompts, count, first - began, ServeClock::now() - first);
@@ -170,7 +167,7 @@ static void converse(const ServeOptions& options, const Prompts& prompts, Transf
                      const DeviceMesh& mesh) {
   const Communicator& world = mesh.communicator();
   const bool prints = world.rank() == 0;
-  const Tokenizer& tokenizer = *prompts.tokenizer();
+  const Tokenizer& tokenizer = *prompts.tokenizer;
   std::vector<ChatMessage> messages;
   if (!options.system.empty()) messages.push_back({"system", options.system});
   GenerateOptions generation = options.generation;
@@ -193,10 +190,18 @@ static void converse(const ServeOptions& options, const Prompts& prompts, Transf
 }
 
 /// The axes of --mesh, ep and tp, or tp over all ranks.
-static std::vector<MeshAxis> axes_of(const ServeOptions& options, int ranks) {
-  if (options.mesh.empty()) return {{"tp", ranks}};
-  std::vector<MeshAxis> axes;
-  for (const char* name : {"ep", "tp"}) axes.push_back({name, 1});
+static std::vector<MeshAxis> axes_of(const ServeOptions& options) {
+  if (options.mesh.empty()) return {{"tp", job_ranks(options.ranks, "--ranks")}};
+  const int size = ranks_of_mesh(options.mesh, kMostLocalRanks);
+  if (options.ranks != 1 && options.ranks != size) {
+    fail("--mesh ", options.mesh, " has ", size, " ranks, expected ", options.ranks,
+         ", that of --ranks");
+  }
+  const int ranks = job_ranks(size, "--mesh");
+  if (size != ranks) {
+    fail("--mesh ", options.mesh, " has ", size, " ranks, expected ", ranks, ", that of the job");
+  }
+  std::vector<MeshAxis> axes{{"ep", 1}, {"tp", 1}};
   for (const MeshAxis& axis : parsed_axes(options.mesh)) {
     const auto same = std::ranges::find(axes, axis.name, &MeshAxis::name);
     if (same == axes.end() || same->size > 1) {
@@ -205,36 +210,20 @@ static std::vector<MeshAxis> axes_of(const ServeOptions& options, int ranks) {
     }
     same->size = axis.size;
   }
-  if (axes[0].size * axes[1].size != ranks) {
-    fail("--mesh ", options.mesh, " has ", axes[0].size * axes[1].size, " ranks, expected ", ranks,
-         ", that of the job");
-  }
   if (axes[0].size == 1) axes.erase(axes.begin());
   return axes;
 }
 
-/// The ranks that --mesh or --ranks states.
-static int stated_ranks(const ServeOptions& options) {
-  if (options.mesh.empty()) return options.ranks;
-  const int size = ranks_of_mesh(options.mesh, kMostLocalRanks);
-  if (options.ranks != 1 && options.ranks != size) {
-    fail("--mesh ", options.mesh, " has ", size, " ranks, expected ", options.ranks,
-         ", that of --ranks");
-  }
-  return size;
-}
-
 /// One rank's part.
 static void serve_rank(const ServeOptions& options, const Prompts& prompts,
-                       const Communicator& world) {
+                       const std::vector<MeshAxis>& axes, const Communicator& world) {
   const std::string path =
       is_hugging_face(options.model) ? options.model : chosen_checkpoint(options.model, world);
   if (path.empty())
     fail("sample: ", options.model, " has no complete checkpoint, expected at least one");
   const TransformerConfig config = config_of_weights(path);
-  if (world.rank() == 0 && !prompts.tokenizer()) warn_of_bytes(config.vocabulary);
+  if (world.rank() == 0 && !prompts.tokenizer) warn_of_bytes(config.vocabulary);
   prompts.check(config);
-  const std::vector<MeshAxis> axes = axes_of(options, world.size());
   check_expert_axis(axes, config, options.mesh);
   const DeviceMesh mesh(world, axes);
   TransformerModel model(config);
@@ -243,7 +232,7 @@ static void serve_rank(const ServeOptions& options, const Prompts& prompts,
   model.materialize(device_of_rank(options.device, world.rank()));
   load_weights(model, path);
   if (launched_ranks() > 1) check_replicas(model);
-  if (prompts.ids().empty()) return converse(options, prompts, model, mesh);
+  if (prompts.ids.empty()) return converse(options, prompts, model, mesh);
   continue_prompts(options, prompts, model, mesh);
 }
 
@@ -257,12 +246,13 @@ static void serve(const ServeOptions& options) {
   if (options.device == "meta") fail("--device is meta, expected cpu or cuda");
   check_available(device_named(options.device));
   const Prompts prompts(options);
-  run_world(job_ranks(stated_ranks(options), options.mesh.empty() ? "--ranks" : "--mesh"),
+  const std::vector<MeshAxis> axes = axes_of(options);
+  run_world(axes[0].size * (axes.size() > 1 ? axes[1].size : 1),
             [&](const Communicator& world) {
               check_same_flags(world);
-              serve_rank(options, prompts, world);
+              serve_rank(options, prompts, axes, world);
             },
-            {.deadline = prompts.ids().empty() ? kUserDeadline : RunOptions().deadline,
+            {.deadline = prompts.ids.empty() ? kUserDeadline : RunOptions().deadline,
              .threads_per_rank = options.threads,
              .seed = options.generation.sampling.seed});
 }
@@ -286,9 +276,8 @@ void add_sample(CLI::App& program) {
             "Axes of the ranks instead: tp shares the heads, ep the experts, e.g. ep=4,tp=2");
   add_device_flag(*sample, o.device);
   add_sampling_flags(*sample, o.generation.sampling);
-  takes_whole(sample->add_option("--threads", o.threads,
-                                 "Threads a rank (default: the cores, shared evenly)"),
-              0, kMostThreads);
+  add_whole(*sample, "--threads", o.threads, "Threads a rank (default: the cores, shared evenly)",
+            0, kMostThreads);
   sample->footer(
       "Keys and values are kept by layer, cut with the heads. Tokens/s counts what is added.\n"
       "Example: weft sample runs/tiny --prompt \"The \" --ranks 2\n"

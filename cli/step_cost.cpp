@@ -227,14 +227,12 @@ static TransformerConfig with_layers(TransformerConfig config, int64_t layers) {
 /// The number of layers after which the kinds of layers from `first` on repeat, an even one because
 /// selective recomputation leaves out every second; 0 where they do not repeat three times.
 static int64_t period_of_layers(const TransformerConfig& config, int64_t first) {
+  const auto kinds = {&config.windowed, &config.unrotated, &config.dense};
   const auto repeat_after = [&](int64_t period) {
-    for (const auto* flags : {&config.windowed, &config.unrotated, &config.dense}) {
-      if (flags->empty()) continue;
-      if (!std::equal(flags->begin() + first + period, flags->end(), flags->begin() + first)) {
-        return false;
-      }
-    }
-    return true;
+    return std::ranges::all_of(kinds, [&](const auto* flags) {
+      return flags->empty() ||
+             std::equal(flags->begin() + first + period, flags->end(), flags->begin() + first);
+    });
   };
   for (int64_t period = 2; first + 2 * period < config.layers; period += 2) {
     if (repeat_after(period)) return period;

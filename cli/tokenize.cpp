@@ -60,9 +60,8 @@ class TokenFiles {
   void write() {
     const std::array<int32_t, kShardHeader> header = {form_.magic, form_.version,
                                                       static_cast<int32_t>(count_)};
-    char name[32];
-    std::snprintf(name, sizeof name, "tokens-%05d.bin", files_++);
-    OutputFile file("--output", (fs::path(directory_) / name).string(), OutputFile::Mode::replace);
+    const fs::path path = fs::path(directory_) / formatted("tokens-%05d.bin", files_++);
+    OutputFile file("--output", path.string(), OutputFile::Mode::replace);
     file.write({reinterpret_cast<const char*>(header.data()), sizeof header});
     file.write(bytes_);
     file.close();
@@ -127,16 +126,14 @@ static void print_texts(const TokenizeOptions& options, const Tokenizer& tokeniz
   static constexpr int64_t piece = 1 << 16;
   TextStream stream(tokenizer, !options.no_special);
   std::vector<int64_t> ids;
-  std::string text;
   for (int64_t from = 0; from < tokens.size(); from += piece) {
     ids.resize(static_cast<size_t>(std::min(piece, tokens.size() - from)));
     tokens.copy(from, ids);
-    text.clear();
+    std::string text;
     for (const int64_t id : ids) text += stream.push(id);
-    std::fwrite(text.data(), 1, text.size(), stdout);
+    print(text);
   }
-  text = stream.finish();
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  print(stream.finish());
 }
 
 /// Writes token files, or the text of token files to stdout. Throws what went wrong.

@@ -32,18 +32,16 @@ static void add_numbers(CLI::App& train, TrainOptions& o) {
              above(0));
   add_number(train, "--weight-decay", o.weight_decay, "Of AdamW", 0);
   add_number(train, "--clip", o.clip, "Largest norm of the gradients", above(0));
-  takes_number(train.add_option("--balance-rate", o.balance_rate,
-                                "What a step changes the biases by that balance the load of "
-                                "experts (DeepSeek-V3); 0: they stay (default: 0.001)"),
-               0);
-  takes_number(train.add_option(
-                   "--peak-tflops", o.peak_tflops,
-                   "Operations of a device (on the CPU: a rank) a second at most, in 1e12: what "
-                   "MFU is a fraction of (default: the data sheet's, where the GPU is known)"),
-               above(0), 1e9);
-  takes_whole(train.add_option("--threads", o.threads,
-                               "Threads a rank (default: the cores, shared evenly)"),
-              0, kMostThreads);
+  add_number(train, "--balance-rate", o.balance_rate,
+             "What a step changes the biases by that balance the load of experts (DeepSeek-V3); 0: "
+             "they stay (default: 0.001)",
+             0);
+  add_number(train, "--peak-tflops", o.peak_tflops,
+             "Operations of a device (on the CPU: a rank) a second at most, in 1e12: what MFU is a "
+             "fraction of (default: the data sheet's, where the GPU is known)",
+             above(0), 1e9);
+  add_whole(train, "--threads", o.threads, "Threads a rank (default: the cores, shared evenly)", 0,
+            kMostThreads);
   add_number(train, "--deadline", o.deadline,
              "Seconds that a rank waits for another before all ranks fail, saying which", 0.001,
              1e6);
@@ -52,9 +50,8 @@ static void add_numbers(CLI::App& train, TrainOptions& o) {
 static void add_resume_flags(CLI::App& command, ResumeOptions& o) {
   CLI::Option* save =
       add_named(command, "--save", o.save, "DIR", "Save checkpoints to this directory");
-  takes_whole(command.add_option("--save-every", o.save_every,
-                                 "Steps between them (default, and 0: only the last)"),
-              0);
+  add_whole(command, "--save-every", o.save_every,
+            "Steps between them (default, and 0: only the last)", 0);
   add_whole(command, "--keep", o.keep,
             "Complete checkpoints to keep in addition to the newest; 0: all", 0)
       ->needs(save);
@@ -137,12 +134,10 @@ void add_train(CLI::App& program, int& code) {
   add_parallel_flags(*train, o.parallel);
   add_named(*train, "--init", o.init, "DIR",
             "Weights to start from: a Hugging Face Llama, a run, a checkpoint or an import");
-  takes_whole(
-      train->add_option(
-          "--ranks", o.ranks,
-          "Ranks, threads of this process (default: those of --mesh, or 1); started by weft "
-          "run or mpirun, each process is one rank"),
-      1, kMostLocalRanks);
+  add_whole(*train, "--ranks", o.ranks,
+            "Ranks, threads of this process (default: those of --mesh, or 1); started by weft run "
+            "or mpirun, each process is one rank",
+            1, kMostLocalRanks);
   add_device_flag(*train, o.device);
   train->add_flag("--cuda-graph", o.cuda_graph,
                   "Record the third step on a GPU, and play it from then on (the update apart with "

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mesh/plan.h"
 
-#include <cstdio>
-
 #include "mesh/mesh_body.h"
 #include "mesh/steps.h"
 #include "src/comm/collective_parts.h"
@@ -168,21 +166,12 @@ static std::string bytes_in_words(int64_t bytes) {
   size_t unit = 0;
   constexpr std::array<const char*, 5> units = {"B", "KiB", "MiB", "GiB", "TiB"};
   for (; amount >= 1024 && unit + 1 < units.size(); ++unit) amount /= 1024;
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.1f %s", amount, units[unit]);
-  return text.data();
+  return formatted("%.1f %s", amount, units[unit]);
 }
 
 static std::string seconds_in_words(double seconds) {
-  std::array<char, 32> text{};
-  if (seconds < 1e-3) {
-    std::snprintf(text.data(), text.size(), "%.1f µs", seconds * 1e6);
-  } else if (seconds < 1) {
-    std::snprintf(text.data(), text.size(), "%.2f ms", seconds * 1e3);
-  } else {
-    std::snprintf(text.data(), text.size(), "%.2f s", seconds);
-  }
-  return text.data();
+  if (seconds < 1e-3) return formatted("%.1f µs", seconds * 1e6);
+  return seconds < 1 ? formatted("%.2f ms", seconds * 1e3) : formatted("%.2f s", seconds);
 }
 
 /// "P(sum) -> S(0)" on a mesh of one axis, otherwise the placements of all axes.

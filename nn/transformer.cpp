@@ -144,12 +144,12 @@ ParameterCounts parameters_of(const TransformerConfig& config) {
     counts.total += size;
     counts.active += is_of_experts ? size / config.experts * config.experts_per_token : size;
   }
+  counts.multiplied = counts.active - (config.tied ? 0 : config.vocabulary * config.dim);
   return counts;
 }
 
 double training_operations_a_token(const TransformerConfig& config, int64_t sequence) {
-  const int64_t multiplied =
-      parameters_of(config).active - (config.tied ? 0 : config.vocabulary * config.dim);
+  const int64_t multiplied = parameters_of(config).multiplied;
   int64_t width = config.heads * config.head_dim;
   if (config.kv_lora_rank > 0) {
     // Scores take the dims of keys, sums those of values.

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <functional>
 #include <numeric>
-#include <string_view>
 #include <vector>
 
 #include "mesh/grid.h"
@@ -10,6 +8,7 @@
 #include "ops/engine/tensor_body.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
+#include "weft/extend/hash.h"
 #include "weft/extend/tape.h"
 #include "weft/graph.h"
 #include "weft/ops/elementwise.h"
@@ -62,11 +61,10 @@ static Box sample_of(const Shape& shape, DType dtype, int i) {
   return box;
 }
 
-static uint64_t hash_of_elements(const MemoryBlock& block) {
+static uint64_t hash_of_elements(const MemoryBlock& block, uint64_t seed = 0) {
   std::vector<std::byte> content(static_cast<size_t>(block.numel()) * size_of(block.dtype));
   copy(dense_block(content.data(), block.dtype, block.shape), block);
-  const auto* text = reinterpret_cast<const char*>(content.data());
-  return std::hash<std::string_view>{}({text, content.size()});
+  return xxh3_of(content, seed);
 }
 
 /// Hash of the elements: of all of them up to 1 MiB, of kSamples boxes of a larger tensor.
@@ -75,8 +73,8 @@ static uint64_t sampled_hash(const Tensor& whole) {
   if (bytes <= kSamples * kSampleBytes) return hash_of_elements(whole.block());
   uint64_t hash = 0;
   for (int i = 0; i < kSamples; ++i) {
-    const MemoryBlock part = whole.block().part(sample_of(whole.shape(), whole.dtype(), i));
-    hash = (hash ^ hash_of_elements(part)) * 0x9e3779b97f4a7c15u;
+    const Box sample = sample_of(whole.shape(), whole.dtype(), i);
+    hash = hash_of_elements(whole.block().part(sample), hash);
   }
   return hash;
 }
@@ -88,9 +86,7 @@ static void claim_equality(const Tensor& whole, const Sharding& sharding) {
   MeshGrid& grid = *sharding.body()->grid;
   if (grid.ranks().size() == 1 || Graph::recording()) return;
   uint64_t kind = hash_of(sharding.pattern()) ^ static_cast<uint64_t>(whole.dtype());
-  for (const int64_t size : whole.shape()) {
-    kind = (kind ^ static_cast<uint64_t>(size)) * 0x9e3779b97f4a7c15u;
-  }
+  for (const int64_t size : whole.shape()) kind = mixed(kind, static_cast<uint64_t>(size));
   const uint64_t before = grid.next_claim_of(kind);
   if (before >= kClaims && before % kClaims != 0) return;
   grid.claim(sampled_hash(whole), concat("distribute(", whole.dtype(), ", ", whole.shape(), ')'));
@@ -295,11 +291,8 @@ static bool states_sizes(const Placements& placements, int dim, int ndim) {
   const auto states = [&](const Placement& placement) {
     return placement.has_sizes() && placement.counted(ndim).is_shard(dim);
   };
-  const auto& by_position = placements.by_position();
-  const auto& by_name = placements.by_name();
-  return std::any_of(by_position.begin(), by_position.end(), states) ||
-         std::any_of(by_name.begin(), by_name.end(),
-                     [&](const NamedPlacement& named) { return states(named.placement); });
+  return std::ranges::any_of(placements.by_position(), states) ||
+         std::ranges::any_of(placements.by_name(), states, &NamedPlacement::placement);
 }
 
 Tensor from_local(const Tensor& local, const DeviceMesh& mesh, const Placements& placements) {

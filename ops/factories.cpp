@@ -105,37 +105,17 @@ Tensor number_like(const Tensor& a, const Number& number) {
   return full({}, number, options_next_to(a, promote(a.dtype(), number)));
 }
 
-template <class T>
-static Tensor of_values(std::span<const T> values, DType dtype, const Shape& shape,
-                        const TensorOptions& options) {
-  if (static_cast<int64_t>(values.size()) != shape.product()) {
-    fail("from_values: number of values is ", values.size(), ", expected ", shape.product(),
+Tensor from_values(const void* values, size_t count, DType dtype, const Shape& shape,
+                   const TensorOptions& options) {
+  if (static_cast<int64_t>(count) != shape.product()) {
+    fail("from_values: number of values is ", count, ", expected ", shape.product(),
          ", the elements of ", shape);
   }
   Tensor tensor = made("from_values", shape, options);
   if (!has_elements(tensor)) return tensor;
-  MemoryBlock whole = dense_block(const_cast<T*>(values.data()), dtype, shape);
-  copy(tensor.block(), whole.part(tensor.box()));
+  copy(tensor.block(), dense_block(const_cast<void*>(values), dtype, shape).part(tensor.box()));
   return tensor;
 }
-
-#define WEFT_FROM_VALUES(T, dtype)                                  \
-  Tensor from_values(std::span<const T> values, const Shape& shape, \
-                     const TensorOptions& options) {                \
-    return of_values(values, dtype, shape, options);                \
-  }
-WEFT_FROM_VALUES(double, f64)
-WEFT_FROM_VALUES(float, f32)
-WEFT_FROM_VALUES(int64_t, i64)
-WEFT_FROM_VALUES(int32_t, i32)
-WEFT_FROM_VALUES(int16_t, i16)
-WEFT_FROM_VALUES(int8_t, i8)
-WEFT_FROM_VALUES(uint64_t, u64)
-WEFT_FROM_VALUES(uint32_t, u32)
-WEFT_FROM_VALUES(uint16_t, u16)
-WEFT_FROM_VALUES(uint8_t, u8)
-WEFT_FROM_VALUES(bool, boolean)
-#undef WEFT_FROM_VALUES
 
 NestedNumbers::NestedNumbers(std::initializer_list<NestedNumbers> list) {
   shape.push_back(static_cast<int64_t>(list.size()));
@@ -302,30 +282,26 @@ static void check_numbers(const char* what, std::initializer_list<double> number
   }
 }
 
-/// Compares integers of 64 bits, whose doubles may be equal though they are not.
-static bool is_less(const Number& a, const Number& b) {
-  if (a.value != b.value) return a.value < b.value;
-  return static_cast<uint64_t>(a.bits) < static_cast<uint64_t>(b.bits);
+__extension__ typedef __int128 Wide;
+
+/// An integer of 64 bits, with or without sign.
+static Wide as_wide(const Number& number) {
+  return number.value < 0 ? Wide{number.bits} : Wide{static_cast<uint64_t>(number.bits)};
 }
 
-/// Integers modulo 2^64, of which all are within the range of the dtype.
+/// Integers, of which all are within the range of the dtype.
 static Tensor integers(Number start, Number stop, Number step, const TensorOptions& options) {
-  const bool rises = step.value > 0;
-  const auto first = static_cast<uint64_t>(start.bits), by = static_cast<uint64_t>(step.bits);
-  const auto span =
-      rises ? static_cast<uint64_t>(stop.bits) - first : first - static_cast<uint64_t>(stop.bits);
-  const bool is_empty = !(rises ? is_less(start, stop) : is_less(stop, start));
-  const uint64_t before = is_empty ? 0 : (span - 1) / (rises ? by : 0 - by);
-  if (!is_empty && options.dtype != DType::boolean) {
-    const uint64_t last = first + before * by;
-    const bool is_negative = start.value + static_cast<double>(before) * step.value < 0;
+  const Wide first = as_wide(start), gap = as_wide(stop) - first, by = as_wide(step);
+  const Wide count = (gap < 0) == (by < 0) ? gap / by + (gap % by != 0) : 0;
+  if (count > 0 && options.dtype != DType::boolean) {
+    const Wide last = first + (count - 1) * by;
     check_in_range("arange", options.dtype, start);
-    check_in_range("arange", options.dtype,
-                   is_negative ? Number(static_cast<int64_t>(last)) : Number(last));
+    check_in_range(
+        "arange", options.dtype,
+        last < 0 ? Number(static_cast<int64_t>(last)) : Number(static_cast<uint64_t>(last)));
   }
-  return sequence<int64_t>(
-      is_empty ? 0 : static_cast<int64_t>(before + 1), options,
-      [&](int64_t i) { return static_cast<int64_t>(first + static_cast<uint64_t>(i) * by); });
+  return sequence<int64_t>(static_cast<int64_t>(count), options,
+                           [&](int64_t i) { return static_cast<int64_t>(first + i * by); });
 }
 
 /// Returns the number as an integer: itself, or the whole number `value`.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <ostream>
 #include <string>
 
 #include "mesh/plan.h"
 #include "ops/dims.h"
 #include "src/kernels/copy/copy.h"
+#include "weft/error.h"
 #include "weft/mesh.h"
 
 namespace weft {
@@ -47,12 +47,6 @@ void copy_edges(const MemoryBlock& to, const MemoryBlock& from, int dim) {
   copy_edges(part_along(to, dim, first, shown), part_along(from, dim, size - last, size), dim + 1);
 }
 
-std::string number_text(const char* format, double number) {
-  char text[400];
-  std::snprintf(text, sizeof text, format, number);
-  return text;
-}
-
 /// As PyTorch: whole numbers as "1.", others with four digits, in powers of ten where they differ
 /// much in size.
 std::vector<std::string> float_texts(const std::vector<double>& values) {
@@ -68,7 +62,7 @@ std::vector<std::string> float_texts(const std::vector<double>& values) {
       greatest > 0 && (greatest / least > 1000 || greatest > 1e8 || (!is_whole && least < 1e-4));
   std::vector<std::string> texts;
   for (const double value : values) {
-    std::string text = number_text(has_powers ? "%.4e" : is_whole ? "%.0f" : "%.4f", value);
+    std::string text = formatted(has_powers ? "%.4e" : is_whole ? "%.0f" : "%.4f", value);
     if (!has_powers && is_whole && std::isfinite(value)) text += '.';
     texts.push_back(std::isnan(value) ? "nan" : std::move(text));
   }

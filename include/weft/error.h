@@ -53,11 +53,16 @@ template <class... Parts> [[gnu::cold]] std::string concat(const Parts&... parts
   return out.str();
 }
 
-/// What `part` returns for each element of a list, with ", " in between; by default the element.
+/// A text as std::printf writes it, of at most 511 bytes.
+[[gnu::format(printf, 1, 2)]] WEFT_API std::string formatted(const char* format, ...);
+
+/// What `part` returns for each element of a list, by default the element, with `between` in
+/// between.
 template <class List, class Part = std::identity>
-[[gnu::cold]] std::string listed(const List& list, const Part& part = {}) {
+[[gnu::cold]] std::string listed(const List& list, const Part& part = {},
+                                 const char* between = ", ") {
   std::string text;
-  for (const auto& element : list) text += concat(text.empty() ? "" : ", ", part(element));
+  for (const auto& element : list) text += concat(text.empty() ? "" : between, part(element));
   return text;
 }
 

@@ -6,7 +6,10 @@
 #include <vector>
 
 #include "weft/export.h"
-#include "weft/operand.h"
+#include "weft/ops/elementwise.h"
+#include "weft/ops/parts.h"
+#include "weft/ops/placing.h"
+#include "weft/ops/reductions.h"
 #include "weft/ops/selection.h"
 #include "weft/tensor.h"
 
@@ -21,12 +24,12 @@ WEFT_API Tensor sum(const Tensor& a, const std::vector<int>& dim = {}, bool keep
 WEFT_API Tensor mean(const Tensor& a, const std::vector<int>& dim = {}, bool keepdim = false,
                      std::optional<DType> dtype = {});
 /// The maximum or minimum of all elements, along a dim with the indices, or of two tensors.
-WEFT_API Tensor max(const Tensor& a);
+inline Tensor max(const Tensor& a) { return weft::max(a); }
 WEFT_API ValuesAndIndices max(const Tensor& a, int dim, bool keepdim = false);
-WEFT_API Tensor max(const Tensor& a, const Tensor& b);
-WEFT_API Tensor min(const Tensor& a);
+inline Tensor max(const Tensor& a, const Tensor& b) { return maximum(a, b); }
+inline Tensor min(const Tensor& a) { return weft::min(a); }
 WEFT_API ValuesAndIndices min(const Tensor& a, int dim, bool keepdim = false);
-WEFT_API Tensor min(const Tensor& a, const Tensor& b);
+inline Tensor min(const Tensor& a, const Tensor& b) { return minimum(a, b); }
 /// The index in the flattened tensor, or along a dim.
 WEFT_API Tensor argmax(const Tensor& a, std::optional<int> dim = {}, bool keepdim = false);
 WEFT_API Tensor argmin(const Tensor& a, std::optional<int> dim = {}, bool keepdim = false);
@@ -41,17 +44,19 @@ WEFT_API Tensor logsumexp(const Tensor& a, const std::vector<int>& dim, bool kee
 WEFT_API Tensor softmax(const Tensor& a, int dim);
 WEFT_API Tensor log_softmax(const Tensor& a, int dim);
 
-WEFT_API ValuesAndIndices sort(const Tensor& a, int dim = -1, bool descending = false);
+inline ValuesAndIndices sort(const Tensor& a, int dim = -1, bool descending = false) {
+  return sort_along(a, dim, descending);
+}
 WEFT_API Tensor cumsum(const Tensor& a, int dim);
 WEFT_API Tensor cumprod(const Tensor& a, int dim);
 /// Whether both have the same shape and elements: equal on all ranks.
 WEFT_API bool equal(const Tensor& a, const Tensor& b);
 /// The indices of the nonzero elements: [n, dims].
-WEFT_API Tensor nonzero(const Tensor& a);
+inline Tensor nonzero(const Tensor& a) { return argwhere(a); }
 /// The first `size` rows of nonzero, with rows of `fill_value` behind them where there are fewer.
 WEFT_API Tensor nonzero_static(const Tensor& a, int64_t size, int64_t fill_value = -1);
 /// The elements at `index` of the flattened tensor.
-WEFT_API Tensor take(const Tensor& a, const Tensor& index);
+inline Tensor take(const Tensor& a, const Tensor& index) { return take_flat(a, index); }
 
 /// a + alpha * b, and a - alpha * b.
 WEFT_API Tensor add(const Tensor& a, const Operand& b, Number alpha = 1);
@@ -61,11 +66,15 @@ WEFT_API Tensor div(const Tensor& a, const Operand& b, std::string_view rounding
 /// To so many decimals; negative ones are places before the point.
 WEFT_API Tensor round(const Tensor& a, int decimals = 0);
 /// Limited to [low, high].
-WEFT_API Tensor clamp(const Tensor& a, const std::optional<Operand>& low,
-                      const std::optional<Operand>& high = {});
+inline Tensor clamp(const Tensor& a, const std::optional<Operand>& low,
+                    const std::optional<Operand>& high = {}) {
+  return clip(a, low, high);
+}
 
 /// The diagonal of two dims, the first two unless given.
-WEFT_API Tensor diagonal(const Tensor& a, int64_t offset = 0, int dim1 = 0, int dim2 = 1);
+inline Tensor diagonal(const Tensor& a, int64_t offset = 0, int dim1 = 0, int dim2 = 1) {
+  return weft::diagonal(a, offset, dim1, dim2);
+}
 /// Without the dims of size 1, or without those of `dims` that have it.
 WEFT_API Tensor squeeze(const Tensor& a, const std::optional<std::vector<int>>& dims = {});
 /// Joined along a dim; vectors without elements are left out.

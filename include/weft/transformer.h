@@ -77,9 +77,10 @@ class WEFT_API TransformerModel : public Module {
   Tensor balance_loss_;
 };
 
-/// Parameters of a model, and of those the ones that compute a token: of experts only the chosen.
+/// Parameters of a model; of those the ones that compute a token, of experts only the chosen; and
+/// of these the ones that it is multiplied with: not the table that its row is read from.
 struct ParameterCounts {
-  int64_t total = 0, active = 0;
+  int64_t total = 0, active = 0, multiplied = 0;
 };
 WEFT_API ParameterCounts parameters_of(const TransformerConfig& config);
 

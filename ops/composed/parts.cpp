@@ -224,18 +224,14 @@ Tensor block_diag(const Tensors& tensors) {
   return cat(blocks, 0);
 }
 
-Tensor atleast_1d(const Tensor& a) {
+static Tensor with_dims(Tensor a, int dims) {
   check_tensor("atleast_1d", a);
-  return a.ndim() == 0 ? unsqueeze(a, 0) : a;
+  while (a.ndim() < dims) a = unsqueeze(a, a.ndim() < 2 ? 0 : -1);
+  return a;
 }
-Tensor atleast_2d(const Tensor& a) {
-  const Tensor made = atleast_1d(a);
-  return made.ndim() == 1 ? unsqueeze(made, 0) : made;
-}
-Tensor atleast_3d(const Tensor& a) {
-  const Tensor made = atleast_2d(a);
-  return made.ndim() == 2 ? unsqueeze(made, -1) : made;
-}
+Tensor atleast_1d(const Tensor& a) { return with_dims(a, 1); }
+Tensor atleast_2d(const Tensor& a) { return with_dims(a, 2); }
+Tensor atleast_3d(const Tensor& a) { return with_dims(a, 3); }
 
 static Tensors each(const Tensors& tensors, Tensor (*function)(const Tensor&)) {
   Tensors made;

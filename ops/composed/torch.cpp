@@ -37,15 +37,9 @@ using Along = ValuesAndIndices (*)(const Tensor&, int, bool);
 static ValuesAndIndices pair_along(const char* what, Along function, const Tensor& a, int dim,
                                    bool keepdim) {
   check_tensor(what, a);
-  if (a.ndim() > 0) return function(a, dim, keepdim);
-  const auto [values, indices] = function(unsqueeze(a, 0), dim, false);
-  return {values, indices};
+  return a.ndim() > 0 ? function(a, dim, keepdim) : function(unsqueeze(a, 0), dim, false);
 }
 
-Tensor max(const Tensor& a) { return weft::max(a); }
-Tensor min(const Tensor& a) { return weft::min(a); }
-Tensor max(const Tensor& a, const Tensor& b) { return maximum(a, b); }
-Tensor min(const Tensor& a, const Tensor& b) { return minimum(a, b); }
 ValuesAndIndices max(const Tensor& a, int dim, bool keepdim) {
   return pair_along("max", max_along, a, dim, keepdim);
 }
@@ -103,9 +97,6 @@ Tensor log_softmax(const Tensor& a, int dim) {
   return along_rows("log_softmax", weft::log_softmax, a, dim);
 }
 
-ValuesAndIndices sort(const Tensor& a, int dim, bool descending) {
-  return sort_along(a, dim, descending);
-}
 Tensor cumsum(const Tensor& a, int dim) {
   return with_dim("cumsum", a, [&](const Tensor& x) { return cumulative_sum(x, dim); });
 }
@@ -117,8 +108,6 @@ bool equal(const Tensor& a, const Tensor& b) {
   check_tensor("equal", a, b);
   return a.shape() == b.shape() && all(weft::equal(a, b)).full_tensor().item() != 0;
 }
-
-Tensor nonzero(const Tensor& a) { return argwhere(a); }
 
 Tensor nonzero_static(const Tensor& a, int64_t size, int64_t fill_value) {
   constexpr int64_t kMost = int64_t{1} << 31;
@@ -133,8 +122,6 @@ Tensor nonzero_static(const Tensor& a, int64_t size, int64_t fill_value) {
                                 options_next_to(rows, DType::i64))},
                    0);
 }
-
-Tensor take(const Tensor& a, const Tensor& index) { return take_flat(a, index); }
 
 static Tensor times(const char* what, const Tensor& a, const Operand& b, Number alpha) {
   check_tensor(what, a);
@@ -169,15 +156,6 @@ Tensor round(const Tensor& a, int decimals) {
   const double scale = std::pow(10.0, std::abs(decimals));
   if (decimals > 0) return weft::div(weft::round(mul(a, scale)), scale);
   return mul(weft::round(weft::div(a, scale)), scale);
-}
-
-Tensor clamp(const Tensor& a, const std::optional<Operand>& low,
-             const std::optional<Operand>& high) {
-  return clip(a, low, high);
-}
-
-Tensor diagonal(const Tensor& a, int64_t offset, int dim1, int dim2) {
-  return weft::diagonal(a, offset, dim1, dim2);
 }
 
 Tensor squeeze(const Tensor& a, const std::optional<std::vector<int>>& dims) {

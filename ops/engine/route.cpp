@@ -91,10 +91,8 @@ class Router {
       if (dtypes.empty() || std::ranges::find(dtypes, dtypes_[i]) != dtypes.end()) {
         continue;
       }
-      std::string names;
-      for (const DType dtype : dtypes) names += concat(names.empty() ? "" : " or ", dtype);
       fail(op_.spec.name, ": operand ", i, ' ', shapes_[i], " is ", dtypes_[i], ", expected ",
-           names, "; cast it, or let the op say that it takes ", dtypes_[i]);
+           listed(dtypes, {}, " or "), "; cast it, or let the op say that it takes ", dtypes_[i]);
     }
   }
 

@@ -4,6 +4,7 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <cstdarg>
 #include <cstdio>
 #include <memory>
 #include <mutex>
@@ -16,6 +17,15 @@ namespace weft {
 void throw_invalid_argument(const std::string& what) { throw std::invalid_argument(escaped(what)); }
 
 void throw_runtime_error(const std::string& what) { throw std::runtime_error(escaped(what)); }
+
+std::string formatted(const char* format, ...) {
+  char text[512];
+  std::va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  return text;
+}
 
 /// Whether a terminal acts on the character or shows nothing: controls, marks and overrides of the
 /// direction of text, separators of lines, characters of no width, tags.
@@ -40,13 +50,9 @@ static void append_escaped(std::string& out, std::string_view text, size_t longe
     const auto bytes = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(rest.data()),
                                         static_cast<utf8proc_ssize_t>(rest.size()), &code);
     if (code < 0 || (code < 0x80 && is_hidden(code))) {
-      char escape[8];
-      std::snprintf(escape, sizeof escape, "\\x%02x", static_cast<unsigned char>(text[at]));
-      out += escape;
+      out += formatted("\\x%02x", static_cast<unsigned char>(text[at]));
     } else if (is_hidden(code)) {
-      char escape[16];
-      std::snprintf(escape, sizeof escape, "\\u{%x}", static_cast<unsigned>(code));
-      out += escape;
+      out += formatted("\\u{%x}", static_cast<unsigned>(code));
     } else {
       if (in_quotes && (text[at] == '"' || text[at] == '\\')) out += '\\';
       out += rest.substr(0, static_cast<size_t>(bytes));

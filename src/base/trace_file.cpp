@@ -2,7 +2,6 @@
 #include "src/base/trace_file.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -36,11 +35,9 @@ std::string json_quoted(std::string_view text) {
 
 /// Microseconds, exactly.
 static std::string in_microseconds(int64_t nanoseconds) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%s%lld.%03lld", nanoseconds < 0 ? "-" : "",
-                std::abs(static_cast<long long>(nanoseconds)) / 1000,
-                std::abs(static_cast<long long>(nanoseconds)) % 1000);
-  return text;
+  return formatted("%s%lld.%03lld", nanoseconds < 0 ? "-" : "",
+                   std::abs(static_cast<long long>(nanoseconds)) / 1000,
+                   std::abs(static_cast<long long>(nanoseconds)) % 1000);
 }
 
 void TraceEvents::add_event(char kind, const std::string& members) {

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstdio>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -276,10 +275,8 @@ class LaunchedJob {
 
   /// " after 1.2 s".
   std::string seconds_in_words() const {
-    char text[32];
     const std::chrono::duration<double> seconds = LaunchClock::now() - started_;
-    std::snprintf(text, sizeof text, " after %.1f s", seconds.count());
-    return text;
+    return formatted(" after %.1f s", seconds.count());
   }
   bool has_timeout() const { return options_.timeout.count() > 0 && !timed_out_; }
 

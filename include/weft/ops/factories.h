@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
 #include <initializer_list>
-#include <span>
+#include <iterator>
+#include <ranges>
 #include <type_traits>
 #include <vector>
 
@@ -43,30 +45,29 @@ WEFT_API Tensor eye(int64_t n, int64_t m, int64_t diagonal = 0, const TensorOpti
 /// to.
 WEFT_API Tensor number_like(const Tensor& a, const Number& number);
 
-/// Makes a tensor from `values` in row-major order. Each rank passes the values of the whole tensor
-/// or, for a Partial, its own addends.
-WEFT_API Tensor from_values(std::span<const double> values, const Shape& shape,
-                            const TensorOptions& options = {});
-WEFT_API Tensor from_values(std::span<const float> values, const Shape& shape,
-                            const TensorOptions& options = {});
-WEFT_API Tensor from_values(std::span<const int64_t> values, const Shape& shape,
-                            const TensorOptions& options = {.dtype = DType::i64});
-WEFT_API Tensor from_values(std::span<const int32_t> values, const Shape& shape,
-                            const TensorOptions& options = {.dtype = DType::i32});
-WEFT_API Tensor from_values(std::span<const int16_t> values, const Shape& shape,
-                            const TensorOptions& options = {.dtype = DType::i16});
-WEFT_API Tensor from_values(std::span<const int8_t> values, const Shape& shape,
-                            const TensorOptions& options = {.dtype = DType::i8});
-WEFT_API Tensor from_values(std::span<const uint64_t> values, const Shape& shape,
-                            const TensorOptions& options = {.dtype = DType::u64});
-WEFT_API Tensor from_values(std::span<const uint32_t> values, const Shape& shape,
-                            const TensorOptions& options = {.dtype = DType::u32});
-WEFT_API Tensor from_values(std::span<const uint16_t> values, const Shape& shape,
-                            const TensorOptions& options = {.dtype = DType::u16});
-WEFT_API Tensor from_values(std::span<const uint8_t> values, const Shape& shape,
-                            const TensorOptions& options = {.dtype = DType::u8});
-WEFT_API Tensor from_values(std::span<const bool> values, const Shape& shape,
-                            const TensorOptions& options = {.dtype = DType::boolean});
+/// The dtype of the numbers of a C++ type.
+template <class T>
+requires std::is_arithmetic_v<T>
+constexpr DType dtype_of_number() {
+  if (std::is_same_v<T, bool>) return DType::boolean;
+  constexpr DType kSigned[] = {i8, i16, i32, i64}, kUnsigned[] = {u8, u16, u32, u64};
+  constexpr int kSize = std::countr_zero(sizeof(T));
+  if (std::is_floating_point_v<T>) return kSize == 2 ? f32 : f64;
+  return (std::is_signed_v<T> ? kSigned : kUnsigned)[kSize];
+}
+
+/// Makes a tensor from `count` numbers of `dtype` in row-major order. Each rank passes the values
+/// of the whole tensor or, for a Partial, its own addends.
+WEFT_API Tensor from_values(const void* values, size_t count, DType dtype, const Shape& shape,
+                            const TensorOptions& options);
+/// The same from a vector, an array or a span of numbers; floating ones become f32 unless the
+/// options say otherwise, others keep their dtype.
+template <std::ranges::contiguous_range Values, class T = std::ranges::range_value_t<Values>>
+Tensor from_values(const Values& values, const Shape& shape,
+                   const TensorOptions& options = {
+                       .dtype = std::is_floating_point_v<T> ? f32 : dtype_of_number<T>()}) {
+  return from_values(std::data(values), std::size(values), dtype_of_number<T>(), shape, options);
+}
 
 /// The numbers of `Tensor::of`: one, or a list of numbers or of lists of equal shapes.
 struct WEFT_API NestedNumbers {

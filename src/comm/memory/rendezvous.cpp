@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <functional>
@@ -151,9 +150,7 @@ std::string random_digits() {
   if (getrandom(&drawn, sizeof drawn, 0) != sizeof drawn) {
     fail_call("getrandom", std::strerror(errno));
   }
-  std::array<char, kDrawnDigits + 1> digits;
-  std::snprintf(digits.data(), digits.size(), "%016llx", static_cast<unsigned long long>(drawn));
-  return digits.data();
+  return formatted("%016llx", static_cast<unsigned long long>(drawn));
 }
 
 static OwnedDescriptor new_socket(int flags = 0) {
