@@ -215,13 +215,13 @@ static void add_columns(const SafetensorsEntry& tensor, FilePart part, const Sha
 
 static ExportPlan export_plan(const CheckpointSource& source, const ExportOptions& options) {
   Entries entries;
-  for (const auto& [key, entry] : source.tensors()) {
+  for (const auto& [key, entry] : source.contents.tensors) {
     if (key.starts_with(options.prefix)) entries.emplace(key.substr(options.prefix.size()), entry);
   }
   ExportPlan plan{
-      files_of(written_tensors(source.path(), entries, options.config), options.file_bytes), {}};
+      files_of(written_tensors(source.path, entries, options.config), options.file_bytes), {}};
   if (plan.files.empty()) {
-    fail("export: ", source.path(), " has no tensor to export, expected keys that begin with ",
+    fail("export: ", source.path, " has no tensor to export, expected keys that begin with ",
          in_quotes(options.prefix));
   }
   for (auto&& [number, file] : ranges::views::enumerate(plan.files)) {
@@ -330,7 +330,7 @@ static const char* torch_dtype(const ExportPlan& plan) {
 /// The options with what the run of the checkpoint keeps.
 static ExportOptions completed(ExportOptions options, const std::string& checkpoint,
                                const CheckpointSource& source) {
-  const auto& numbers = source.numbers();
+  const auto& numbers = source.contents.numbers;
   if (!options.config && numbers.contains("config/dim")) {
     options.config = saved_config(numbers, checkpoint);
   }
@@ -346,8 +346,8 @@ static ExportOptions completed(ExportOptions options, const std::string& checkpo
 void export_hugging_face(const std::string& checkpoint, const std::string& directory,
                          const Communicator& world, const ExportOptions& given) {
   const auto source = open_source(checkpoint);
-  const ExportOptions options = completed(given, checkpoint, *source);
-  const ExportPlan plan = export_plan(*source, options);
+  const ExportOptions options = completed(given, checkpoint, source);
+  const ExportPlan plan = export_plan(source, options);
   check_no_model(directory);
   std::string config;
   if (options.config) {
@@ -361,7 +361,7 @@ void export_hugging_face(const std::string& checkpoint, const std::string& direc
     for (const ModelFile& file : plan.files) files.make(file.name, file.header);
   }
   world.barrier();
-  write_units(plan, *source, files, world, options);
+  write_units(plan, source, files, world, options);
   world.barrier();
   if (world.rank() == 0) {
     write_model_files(directory, *options.files, config);

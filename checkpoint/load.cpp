@@ -263,13 +263,13 @@ void read_wishes(const CheckpointSource& source, const std::vector<Wish>& wishes
       boxes.push_back(both);
       by_file[part.file].emplace_back(&wish, part);
     }
-    check_covers_once(concat(source.path(), ": tensor ", in_quotes(wish.name)), wish.box, boxes);
+    check_covers_once(concat(source.path, ": tensor ", in_quotes(wish.name)), wish.box, boxes);
   }
   for (const auto& [number, wanted] : by_file) {
     const auto file = source.file(number);
     std::vector<WishPart> parts;
     for (const auto& [wish, part] : wanted) {
-      parts.push_back(wish_part(*file, *wish, part, source.tensors().at(wish->name).dtype));
+      parts.push_back(wish_part(*file, *wish, part, source.contents.tensors.at(wish->name).dtype));
     }
     FileReader(*file, std::move(parts)).read();
   }
@@ -281,11 +281,11 @@ static constexpr int64_t kConvertedBytes = int64_t{256} << 20;
 /// `converts`: a floating dtype may be another one.
 static void check_fits_source(const CheckpointSource& source, const std::string& name,
                               const Tensor& tensor, bool converts) {
-  const auto& [dtype, shape] = source.tensors().at(name);
+  const auto& [dtype, shape] = source.contents.tensors.at(name);
   const bool is_other = converts && is_floating(dtype) && is_floating(tensor.dtype());
   const DType expected = is_other ? dtype : tensor.dtype();
   if (shape == tensor.shape() && dtype == expected) return;
-  fail("load: ", source.path(), ": tensor ", in_quotes(name), " is ", shape, ' ', dtype,
+  fail("load: ", source.path, ": tensor ", in_quotes(name), " is ", shape, ' ', dtype,
        ", expected ", tensor.shape(), ' ', expected);
 }
 
@@ -314,7 +314,7 @@ static void fill_tensors(const CheckpointSource& source, const StateDict& into,
                          bool converts = false) {
   const NoGrad no_grad;
   for (const auto& [name, tensor] : into.tensors) {
-    if (!source.tensors().contains(name)) continue;
+    if (!source.contents.tensors.contains(name)) continue;
     check_fits_source(source, name, tensor, converts);
     check_can_be_filled(name, tensor);
   }
@@ -328,8 +328,8 @@ static void fill_tensors(const CheckpointSource& source, const StateDict& into,
   };
   for (const bool on_disk : {false, true}) {
     for (const auto& [name, tensor] : into.tensors) {
-      if (!source.tensors().contains(name) || rests_on_disk(tensor) != on_disk) continue;
-      const DType dtype = source.tensors().at(name).dtype;
+      if (!source.contents.tensors.contains(name) || rests_on_disk(tensor) != on_disk) continue;
+      const DType dtype = source.contents.tensors.at(name).dtype;
       fills.emplace_back(tensor, dtype);
       wishes.push_back({name, tensor.box(), fills.back().memory(), is_on_one_rank(tensor)});
       if (dtype != tensor.dtype()) {
@@ -357,45 +357,45 @@ static std::string chosen_at(const std::string& path, const StateDict& into) {
 }
 
 CheckpointContents checkpoint_contents(const std::string& path) {
-  return open_source(path)->contents();
+  return open_source(path).contents;
 }
 
 /// Fills what both have, or throws before if `needs_all` and something is left over.
 static SkippedKeys filled(const CheckpointSource& source, const std::string& path, StateDict& into,
                           bool needs_all) {
   SkippedKeys skipped;
-  add_unmatched_keys(into.tensors, source.tensors(), skipped);
-  add_unmatched_keys(into.numbers, source.numbers(), skipped);
+  add_unmatched_keys(into.tensors, source.contents.tensors, skipped);
+  add_unmatched_keys(into.numbers, source.contents.numbers, skipped);
   if (needs_all) check_no_keys_skipped("load", path, skipped);
   fill_tensors(source, into);
   for (auto& [key, number] : into.numbers) {
-    const auto found = source.numbers().find(key);
-    if (found != source.numbers().end()) number = found->second;
+    const auto found = source.contents.numbers.find(key);
+    if (found != source.contents.numbers.end()) number = found->second;
   }
   return skipped;
 }
 
 void load(const std::string& path, StateDict& into) {
-  filled(*open_source(chosen_at(path, into)), path, into, true);
+  filled(open_source(chosen_at(path, into)), path, into, true);
 }
 
 SkippedKeys load_common_keys(const std::string& path, StateDict& into) {
-  return filled(*open_source(chosen_at(path, into)), path, into, false);
+  return filled(open_source(chosen_at(path, into)), path, into, false);
 }
 
 void load_weights(const std::string& checkpoint, const StateDict& into) {
   const auto source = open_source(checkpoint);
   for (const auto& [name, tensor] : into.tensors) {
-    if (source->tensors().contains(name)) continue;
+    if (source.contents.tensors.contains(name)) continue;
     fail("weights: ", checkpoint, ": tensor ", in_quotes(name), " is missing");
   }
-  fill_tensors(*source, into, true);
+  fill_tensors(source, into, true);
 }
 
 void load(const std::string& path, const TrainingState& into) {
   const auto source = open_source(chosen_at(path, into.state_dict()));
-  StateDict state = into.state_dict_with(source->numbers());
-  filled(*source, path, state, true);
+  StateDict state = into.state_dict_with(source.contents.numbers);
+  filled(source, path, state, true);
   into.take_numbers(state.numbers);
 }
 

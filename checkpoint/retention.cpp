@@ -17,16 +17,15 @@ namespace weft {
 
 namespace fs = std::filesystem;
 
-/// The directories that have the name of a checkpoint.
-static std::vector<fs::directory_entry> named_checkpoints(const std::string& directory) {
+std::vector<NamedCheckpoint> named_checkpoints(const std::string& directory) {
   std::error_code error;
-  std::vector<fs::directory_entry> found;
+  std::vector<NamedCheckpoint> found;
   for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
-    int64_t step = 0;
-    std::string generation;
+    NamedCheckpoint named{.path = at->path().string()};
     std::error_code ignored;
-    if (!parse_directory_name(at->path().filename().string(), step, generation)) continue;
-    if (!at->is_symlink(ignored) && at->is_directory(ignored)) found.push_back(*at);
+    if (!parse_directory_name(at->path().filename().string(), named.step, named.generation))
+      continue;
+    if (!at->is_symlink(ignored) && at->is_directory(ignored)) found.push_back(std::move(named));
   }
   const bool absent =
       error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;
@@ -35,24 +34,23 @@ static std::vector<fs::directory_entry> named_checkpoints(const std::string& dir
   return found;
 }
 
-static std::string generation_of(const std::string& path, int64_t& step) {
-  std::string generation;
-  parse_directory_name(fs::path(path).filename().string(), step, generation);
-  return generation;
+/// Newest first: by the step that their files state, then by when they were written.
+static std::vector<NamedCheckpoint> sorted_checkpoints(const std::string& directory) {
+  std::vector<std::tuple<int64_t, fs::file_time_type, NamedCheckpoint>> found;
+  for (const NamedCheckpoint& named : named_checkpoints(directory)) {
+    std::error_code ignored;
+    found.emplace_back(stated_step(named.path, named.step),
+                       fs::last_write_time(named.path, ignored), named);
+  }
+  std::sort(found.rbegin(), found.rend());
+  std::vector<NamedCheckpoint> sorted;
+  for (auto& [step, time, named] : found) sorted.push_back(std::move(named));
+  return sorted;
 }
 
 std::vector<std::string> list_checkpoints(const std::string& directory) {
-  std::vector<std::tuple<int64_t, fs::file_time_type, std::string>> found;
-  for (const fs::directory_entry& entry : named_checkpoints(directory)) {
-    int64_t step = 0;
-    std::error_code ignored;
-    const std::string path = entry.path().string();
-    generation_of(path, step);
-    found.emplace_back(stated_step(path, step), entry.last_write_time(ignored), path);
-  }
-  std::sort(found.rbegin(), found.rend());
   std::vector<std::string> paths;
-  for (const auto& [step, time, path] : found) paths.push_back(path);
+  for (const NamedCheckpoint& named : sorted_checkpoints(directory)) paths.push_back(named.path);
   return paths;
 }
 
@@ -78,26 +76,10 @@ std::string newest_complete_checkpoint(const Communicator& world, const std::str
   return told_by_first(world, [&] { return newest_complete_checkpoint(directory); });
 }
 
-std::set<std::string> generations_of(const std::set<std::string>& paths) {
-  std::set<std::string> generations;
-  int64_t step = 0;
-  for (const std::string& path : paths) generations.insert(generation_of(path, step));
-  return generations;
-}
-
-std::set<std::string> paths_in(const std::string& directory) {
-  std::set<std::string> paths;
-  for (const fs::directory_entry& entry : named_checkpoints(directory)) paths.insert(entry.path());
-  return paths;
-}
-
 void check_no_newer_run(const std::string& directory, int64_t step, const std::string& generation,
                         const std::set<std::string>& known) {
-  for (const fs::directory_entry& entry : named_checkpoints(directory)) {
-    int64_t its_step = 0;
-    const std::string path = entry.path().string();
-    if (generation_of(path, its_step) == generation || its_step < step) continue;
-    if (known.contains(path)) continue;
+  for (const auto& [path, its_step, its_generation] : named_checkpoints(directory)) {
+    if (its_generation == generation || its_step < step || known.contains(path)) continue;
     const CheckpointReport report = inspect_checkpoint(path, {.depth = Inspection::headers});
     // Ranks of a job that lost the lease may still write files; no run resumes from those.
     if (report.verdict != Verdict::complete) continue;
@@ -146,9 +128,7 @@ void retain_newest(const std::string& directory, int64_t step, int keep,
     }
     has_finite = has_finite || is_finite;
   };
-  for (const std::string& path : list_checkpoints(directory)) {
-    int64_t its_step = 0;
-    const std::string generation = generation_of(path, its_step);
+  for (const auto& [path, its_step, generation] : sorted_checkpoints(directory)) {
     const bool is_mine = generation == own.generation;
     if (its_step >= step || !(is_mine || own.earlier.contains(generation))) continue;
     try {

@@ -199,8 +199,10 @@ CheckpointSaver::CheckpointSaver(const Communicator& world, const std::string& d
     make_directories(directory_);
     if (!lease) lease = std::make_shared<Lease>(directory_, lifetime);
     if (!lease->take()) return {};
-    plans_->known = paths_in(directory_);
-    if (options.continues) own.earlier = generations_of(plans_->known);
+    for (const NamedCheckpoint& there : named_checkpoints(directory_)) {
+      plans_->known.insert(there.path);
+      if (options.continues) own.earlier.insert(there.generation);
+    }
     return drawn_tag();
   };
   // The wait for another job may be longer than the deadline of the other ranks.

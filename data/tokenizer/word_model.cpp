@@ -21,12 +21,13 @@ int32_t unknown_id(const std::string& what, const Vocabulary& vocabulary,
 
 WordPiece::WordPiece(const std::string& what, const Vocabulary& vocabulary,
                      const std::string& unknown, const std::string& prefix, size_t most_characters)
-    : starts_(vocabulary), most_characters_(most_characters) {
-  for (const auto& [piece, id] : vocabulary) {
-    longest_ = std::max(longest_, piece.size());
-    if (piece.starts_with(prefix)) rests_.emplace(piece.substr(prefix.size()), id);
+    : unknown_(unknown_id(what, vocabulary, unknown)), most_characters_(most_characters) {
+  std::vector<DoubleArray::Entry> starts(vocabulary.begin(), vocabulary.end()), rests;
+  for (const auto& [piece, id] : starts) {
+    if (piece.starts_with(prefix)) rests.emplace_back(piece.substr(prefix.size()), id);
   }
-  unknown_ = unknown_id(what, vocabulary, unknown);
+  starts_ = DoubleArray(std::move(starts));
+  rests_ = DoubleArray(std::move(rests));
 }
 
 void WordPiece::encode(std::string_view word, std::vector<int32_t>& ids) const {
@@ -35,19 +36,13 @@ void WordPiece::encode(std::string_view word, std::vector<int32_t>& ids) const {
   const auto characters = static_cast<size_t>(std::ranges::count_if(word, begins_character));
   if (characters > most_characters_) return ids.push_back(unknown_);
   for (std::string_view rest = word; !rest.empty();) {
-    const Vocabulary& pieces = rest.size() == word.size() ? starts_ : rests_;
-    size_t size = std::min(rest.size(), longest_);
-    auto found = pieces.end();
-    for (; size > 0; --size) {
-      if (size < rest.size() && !begins_character(rest[size])) continue;
-      found = pieces.find(rest.substr(0, size));
-      if (found != pieces.end()) break;
-    }
-    if (found == pieces.end()) {
+    const DoubleArray& pieces = rest.size() == word.size() ? starts_ : rests_;
+    const size_t size = pieces.longest(rest);
+    if (size == 0) {
       ids.resize(before);
       return ids.push_back(unknown_);
     }
-    ids.push_back(found->second);
+    ids.push_back(pieces.find(rest.substr(0, size)));
     rest.remove_prefix(size);
   }
 }
@@ -106,11 +101,7 @@ void Bpe::add_merge(const std::string& what, const BpeSpec& spec, size_t at) {
          ", expected one of the vocabulary");
   };
   const Merge merge{pair_key(id(left), id(right)), rank, id(left + right)};
-  size_t slot = pair_hash(merge.pair) & (merges_.size() - 1);
-  while (merges_[slot].pair != ~uint64_t{0} && merges_[slot].pair != merge.pair) {
-    slot = (slot + 1) & (merges_.size() - 1);
-  }
-  merges_[slot] = merge;
+  merges_[slot_of(merge.pair)] = merge;
 }
 
 /// Ids of single bytes and characters, and of the bytes that stand for missing characters.
@@ -140,15 +131,18 @@ Bpe::Bpe(const std::string& what, const BpeSpec& spec)
   if (ignore_merges_) whole_words_ = spec.vocabulary;
 }
 
-const Bpe::Merge* Bpe::find(int32_t left, int32_t right) const {
-  const uint64_t pair = pair_key(left, right);
+size_t Bpe::slot_of(uint64_t pair) const {
   size_t slot = pair_hash(pair) & (merges_.size() - 1);
-  while (true) {
-    const Merge& merge = merges_[slot];
-    if (merge.pair == pair) return &merge;
-    if (merge.pair == ~uint64_t{0}) return nullptr;
+  while (merges_[slot].pair != pair && merges_[slot].pair != ~uint64_t{0}) {
     slot = (slot + 1) & (merges_.size() - 1);
   }
+  return slot;
+}
+
+const Bpe::Merge* Bpe::find(int32_t left, int32_t right) const {
+  const uint64_t pair = pair_key(left, right);
+  const Merge& merge = merges_[slot_of(pair)];
+  return merge.pair == pair ? &merge : nullptr;
 }
 
 void Bpe::start(std::string_view word, std::vector<int32_t>& ids) const {

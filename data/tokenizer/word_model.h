@@ -49,10 +49,10 @@ class WordPiece final : public WordModel {
   void encode(std::string_view word, std::vector<int32_t>& ids) const override;
 
  private:
-  Vocabulary starts_, rests_;
+  /// The pieces that begin a word, and those within, without their prefix.
+  DoubleArray starts_, rests_;
   int32_t unknown_;
   size_t most_characters_;
-  size_t longest_ = 0;
 };
 
 /// Parts of a byte-pair encoding as tokenizer.json has them.
@@ -94,6 +94,8 @@ class Bpe final : public WordModel {
     uint64_t pair = ~uint64_t{0};
     int32_t rank = 0, result = 0;
   };
+  /// The place of a pair in the table: its merge, or where it would be.
+  size_t slot_of(uint64_t pair) const;
   void add_merge(const std::string& what, const BpeSpec& spec, size_t at);
   void add_bytes(const std::string& what, const BpeSpec& spec);
   const Merge* find(int32_t left, int32_t right) const;
