@@ -34,6 +34,7 @@ class TensorFill {
   TensorFill(const Tensor& whole, DType dtype);
   /// Takes the elements, dense and row-major.
   std::byte* memory() const { return static_cast<std::byte*>(dense_.block().data); }
+  int64_t bytes() const { return dense_.numel() * static_cast<int64_t>(size_of(dense_.dtype())); }
   /// Call it once `memory` is filled.
   void finish() const;
 

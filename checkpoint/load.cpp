@@ -12,7 +12,6 @@
 #include "weft/extend/disk_tensor.h"
 #include "weft/extend/hash.h"
 #include "weft/extend/saved_model.h"
-#include "weft/ops/factories.h"
 
 namespace weft {
 
@@ -332,9 +331,7 @@ static void fill_tensors(const CheckpointSource& source, const StateDict& into,
       const DType dtype = source.contents.tensors.at(name).dtype;
       fills.emplace_back(tensor, dtype);
       wishes.push_back({name, tensor.box(), fills.back().memory(), is_on_one_rank(tensor)});
-      if (dtype != tensor.dtype()) {
-        converted += tensor.local().numel() * static_cast<int64_t>(size_of(dtype));
-      }
+      if (dtype != tensor.dtype()) converted += fills.back().bytes();
       // Of those on disk one at a time, so that only one is in memory.
       if (on_disk || converted >= kConvertedBytes) read();
     }
