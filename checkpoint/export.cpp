@@ -314,17 +314,14 @@ static void write_units(const ExportPlan& plan, const CheckpointSource& source,
 
 /// The dtype that all tensors have, in PyTorch's words; "" when there is none such.
 static const char* torch_dtype(const ExportPlan& plan) {
+  static const std::map<DType, const char*> kNames = {
+      {DType::f32, "float32"}, {DType::bf16, "bfloat16"}, {DType::f16, "float16"}};
   std::set<DType> dtypes;
   for (const ModelFile& file : plan.files) {
     for (const WrittenTensor& tensor : file.tensors) dtypes.insert(tensor.entry.dtype);
   }
-  if (dtypes.size() != 1) return "";
-  switch (*dtypes.begin()) {
-    case DType::f32: return "float32";
-    case DType::bf16: return "bfloat16";
-    case DType::f16: return "float16";
-    default: return "";
-  }
+  const auto found = dtypes.size() == 1 ? kNames.find(*dtypes.begin()) : kNames.end();
+  return found == kNames.end() ? "" : found->second;
 }
 
 /// The options with what the run of the checkpoint keeps.
