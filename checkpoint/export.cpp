@@ -165,15 +165,18 @@ static void write_header(ModelFile& file) {
                    [](const WrittenTensor& a, const WrittenTensor& b) {
                      return size_of(a.entry.dtype) > size_of(b.entry.dtype);
                    });
-  nlohmann::ordered_json header{{"__metadata__", {{"format", "pt"}}}};
+  // A list of members: to look for each before it is added takes quadratic time; so below.
+  nlohmann::ordered_json::object_t header{{"__metadata__", {{"format", "pt"}}}};
   int64_t at = 0;
   for (auto& [source, entry] : file.tensors) {
     entry.offset = std::exchange(at, at + entry.bytes);
-    header[entry.name] = {{"dtype", safetensors_name_of(entry.dtype)},
-                          {"shape", std::vector<int64_t>(entry.shape.begin(), entry.shape.end())},
-                          {"data_offsets", {entry.offset, at}}};
+    header.emplace_back(entry.name,
+                        nlohmann::ordered_json{
+                            {"dtype", safetensors_name_of(entry.dtype)},
+                            {"shape", std::vector<int64_t>(entry.shape.begin(), entry.shape.end())},
+                            {"data_offsets", {entry.offset, at}}});
   }
-  file.header = header.dump();
+  file.header = nlohmann::ordered_json(std::move(header)).dump();
   file.header.resize((file.header.size() + 7) / 8 * 8, ' ');
   const auto length = static_cast<uint64_t>(file.header.size());
   file.header.insert(0, reinterpret_cast<const char*>(&length), sizeof length);
@@ -240,13 +243,14 @@ static ExportPlan export_plan(const CheckpointSource& source, const ExportOption
 
 /// The text of model.safetensors.index.json.
 static std::string index_text(const ExportPlan& plan) {
-  nlohmann::ordered_json map = nlohmann::ordered_json::object();
+  nlohmann::ordered_json::object_t map;
   int64_t bytes = 0;
   for (const ModelFile& file : plan.files) {
-    for (const WrittenTensor& tensor : file.tensors) map[tensor.entry.name] = file.name;
+    for (const WrittenTensor& tensor : file.tensors) map.emplace_back(tensor.entry.name, file.name);
     bytes += file.bytes;
   }
-  const nlohmann::ordered_json index{{"metadata", {{"total_size", bytes}}}, {"weight_map", map}};
+  const nlohmann::ordered_json index{{"metadata", {{"total_size", bytes}}},
+                                     {"weight_map", std::move(map)}};
   return index.dump(2) + "\n";
 }
 
