@@ -83,6 +83,8 @@ struct NamedCheckpoint {
   auto operator<=>(const NamedCheckpoint&) const = default;
 };
 std::vector<NamedCheckpoint> named_checkpoints(const std::string& directory);
+/// Newest first: by the step that their files state, then by when they were written.
+std::vector<NamedCheckpoint> sorted_checkpoints(const std::string& directory);
 /// std::runtime_error when the directory holds a complete checkpoint of `step` or above that is
 /// neither of `generation` nor in `known`.
 void check_no_newer_run(const std::string& directory, int64_t step, const std::string& generation,
