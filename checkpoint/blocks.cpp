@@ -252,11 +252,13 @@ void WrittenFile::sync() const {
 }
 
 FileWriter::FileWriter(const std::string& directory, const RankFiles& files, int rank)
-    : directory_(directory),
+    : files_(files),
+      rank_(rank),
+      directory_(directory),
       path_(directory + "/" + file_name_of(rank, files.manifest().ranks)),
       temporary_(directory + "/." + file_name_of(rank, files.manifest().ranks) + ".tmp"),
       at_(files.data_start(rank)),
-      finite_(files, rank) {
+      entries_(files.entries(rank)) {
   struct stat status {};
   if (::lstat(path_.c_str(), &status) == 0) {
     fail("checkpoint: ", path_, " exists, expected no file; nothing is overwritten");
@@ -284,7 +286,7 @@ void FileWriter::write(std::span<const std::byte> bytes) {
     const auto piece = bytes.first(std::min({kPiece, room, bytes.size()}));
     std::memcpy(buffer_.data() + buffered_, piece.data(), piece.size());
     hashes_.add({buffer_.data() + buffered_, piece.size()});
-    finite_.add({buffer_.data() + buffered_, piece.size()});
+    count_non_finite({buffer_.data() + buffered_, piece.size()});
     buffered_ += piece.size();
     bytes = bytes.subspan(piece.size());
     if (buffered_ == static_cast<size_t>(kBlockBytes)) write_buffered();
@@ -297,9 +299,8 @@ void FileWriter::write_buffered() {
   buffered_ = 0;
 }
 
-const std::vector<uint64_t>& FileWriter::block_hashes() { return hashes_.finish(); }
-
-void FileWriter::finish(std::string_view header) {
+void FileWriter::finish() {
+  const std::string header = files_.header(rank_, hashes_.finish(), non_finite_);
   // The last block and the header are no whole sectors.
   file_->use_cache();
   write_buffered();
@@ -341,15 +342,18 @@ static int64_t non_finite_in(std::span<const std::byte> bytes, DType dtype) {
   }
 }
 
-void FiniteCheck::add(std::span<const std::byte> bytes) {
+void FileWriter::count_non_finite(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    while (entries_[current_].offset + entries_[current_].bytes == at_) ++current_;
-    const auto& [tensor, box, offset, size] = entries_[current_];
-    const auto left = static_cast<size_t>(offset + size - at_);
+    const auto& [tensor, box, offset, size] = entries_[counted_entry_];
+    if (counted_ == offset + size) {
+      ++counted_entry_;
+      continue;
+    }
+    const auto left = static_cast<size_t>(offset + size - counted_);
     const auto piece = bytes.first(std::min(left, bytes.size()));
-    const int64_t count = non_finite_in(piece, manifest_.tensors[tensor].dtype);
-    if (count > 0) found_.add({count, static_cast<int64_t>(tensor)});
-    at_ += static_cast<int64_t>(piece.size());
+    const int64_t count = non_finite_in(piece, files_.manifest().tensors[tensor].dtype);
+    if (count > 0) non_finite_.add({count, static_cast<int64_t>(tensor)});
+    counted_ += static_cast<int64_t>(piece.size());
     bytes = bytes.subspan(piece.size());
   }
 }
