@@ -216,9 +216,9 @@ static std::vector<AddedToken> tokens_of_type(const PieceModel& from, PieceModel
 }
 
 static void add_bpe(const std::string& what, const PieceModel& from, TextModel& model) {
-  const BpeSpec spec = merges_of_pieces(what, from);
-  model.words = std::make_unique<Bpe>(what, spec);
+  BpeSpec spec = merges_of_pieces(what, from);
   model.caches = merges_keep_spaces_first(spec);
+  model.words = std::make_unique<Bpe>(what, std::move(spec));
   if (model.caches) model.splitter.add({.find = regex_finder(what, kPiecesFromSpaces)});
   model.added_normalized = AddedTokens(tokens_of_type(from, PieceModel::user_defined));
 }

@@ -91,12 +91,12 @@ bool merges_keep_spaces_first(const BpeSpec& spec) {
   });
 }
 
-void Bpe::add_merge(const std::string& what, const BpeSpec& spec, size_t at) {
-  const auto& [left, right] = spec.merges[at];
-  const auto rank = spec.ranks.empty() ? static_cast<int32_t>(at) : spec.ranks[at];
+void Bpe::add_merge(const std::string& what, size_t at) {
+  const auto& [left, right] = spec_.merges[at];
+  const auto rank = spec_.ranks.empty() ? static_cast<int32_t>(at) : spec_.ranks[at];
   const auto id = [&](const std::string& piece) {
-    const auto found = spec.vocabulary.find(piece);
-    if (found != spec.vocabulary.end()) return found->second;
+    const auto found = spec_.vocabulary.find(piece);
+    if (found != spec_.vocabulary.end()) return found->second;
     fail(what, ": merge ", at, " has the piece ", in_quotes(piece),
          ", expected one of the vocabulary");
   };
@@ -105,30 +105,27 @@ void Bpe::add_merge(const std::string& what, const BpeSpec& spec, size_t at) {
 }
 
 /// Ids of single bytes and characters, and of the bytes that stand for missing characters.
-void Bpe::add_bytes(const std::string& what, const BpeSpec& spec) {
+void Bpe::add_bytes(const std::string& what) {
   bytes_.fill(-1);
-  for (const auto& [piece, id] : spec.vocabulary) {
+  for (const auto& [piece, id] : spec_.vocabulary) {
     if (piece.empty()) continue;
-    if (by_bytes_) {
+    if (spec_.by_bytes) {
       if (piece.size() == 1) bytes_[static_cast<unsigned char>(piece[0])] = id;
     } else {
       const CodePoint c = code_point_at(piece, 0);
       if (c.bytes == piece.size()) characters_.emplace(c.value, id);
     }
   }
-  if (byte_fallback_ && !by_bytes_) bytes_ = ids_of_bytes(spec.vocabulary);
-  if (spec.unknown) unknown_ = unknown_id(what, spec.vocabulary, *spec.unknown);
+  if (spec_.byte_fallback && !spec_.by_bytes) bytes_ = ids_of_bytes(spec_.vocabulary);
+  if (spec_.unknown) unknown_ = unknown_id(what, spec_.vocabulary, *spec_.unknown);
 }
 
-Bpe::Bpe(const std::string& what, const BpeSpec& spec)
-    : merges_(std::bit_ceil(spec.merges.size() * 2 + 1)),
-      by_bytes_(spec.by_bytes),
-      fuse_unknown_(spec.fuse_unknown),
-      byte_fallback_(spec.byte_fallback),
-      ignore_merges_(spec.ignore_merges) {
-  for (size_t at = 0; at < spec.merges.size(); ++at) add_merge(what, spec, at);
-  add_bytes(what, spec);
-  if (ignore_merges_) whole_words_ = spec.vocabulary;
+Bpe::Bpe(const std::string& what, BpeSpec spec)
+    : spec_(std::move(spec)), merges_(std::bit_ceil(spec_.merges.size() * 2 + 1)) {
+  for (size_t at = 0; at < spec_.merges.size(); ++at) add_merge(what, at);
+  add_bytes(what);
+  spec_.merges = {}, spec_.ranks = {};
+  if (!spec_.ignore_merges) spec_.vocabulary = {};
 }
 
 size_t Bpe::slot_of(uint64_t pair) const {
@@ -150,10 +147,10 @@ void Bpe::start(std::string_view word, std::vector<int32_t>& ids) const {
   const auto id_of_byte = [&](char byte) { return bytes_[static_cast<unsigned char>(byte)]; };
   const auto add = [&](int32_t id) {
     if (id >= 0) ids.push_back(id);
-    if (id < 0 && unknown_ >= 0 && !(after_unknown && fuse_unknown_)) ids.push_back(unknown_);
+    if (id < 0 && unknown_ >= 0 && !(after_unknown && spec_.fuse_unknown)) ids.push_back(unknown_);
     after_unknown = id < 0;
   };
-  if (by_bytes_) {
+  if (spec_.by_bytes) {
     // A character of tokenizer.json stands for one byte.
     for (const char byte : word) add(id_of_byte(byte));
     return;
@@ -165,7 +162,7 @@ void Bpe::start(std::string_view word, std::vector<int32_t>& ids) const {
     const auto found = characters_.find(c.value);
     if (found != characters_.end()) {
       add(found->second);
-    } else if (byte_fallback_ &&
+    } else if (spec_.byte_fallback &&
                std::ranges::all_of(bytes, [&](char byte) { return id_of_byte(byte) >= 0; })) {
       for (const char byte : bytes) add(id_of_byte(byte));
     } else {
@@ -238,9 +235,9 @@ void Bpe::merge_many(std::vector<int32_t>& ids, size_t from) const {
 }
 
 void Bpe::encode(std::string_view word, std::vector<int32_t>& ids) const {
-  if (ignore_merges_) {
-    const auto found = whole_words_.find(word);
-    if (found != whole_words_.end()) return ids.push_back(found->second);
+  if (spec_.ignore_merges) {
+    const auto found = spec_.vocabulary.find(word);
+    if (found != spec_.vocabulary.end()) return ids.push_back(found->second);
   }
   const size_t from = ids.size();
   start(word, ids);

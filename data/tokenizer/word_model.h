@@ -84,7 +84,7 @@ class Bpe final : public WordModel {
  public:
   /// std::invalid_argument, which begins with `what`, when a merge has a part or a result that is
   /// not in the vocabulary.
-  Bpe(const std::string& what, const BpeSpec& spec);
+  Bpe(const std::string& what, BpeSpec spec);
 
   void encode(std::string_view word, std::vector<int32_t>& ids) const override;
 
@@ -96,8 +96,8 @@ class Bpe final : public WordModel {
   };
   /// The place of a pair in the table: its merge, or where it would be.
   size_t slot_of(uint64_t pair) const;
-  void add_merge(const std::string& what, const BpeSpec& spec, size_t at);
-  void add_bytes(const std::string& what, const BpeSpec& spec);
+  void add_merge(const std::string& what, size_t at);
+  void add_bytes(const std::string& what);
   const Merge* find(int32_t left, int32_t right) const;
   /// Appends the ids of the characters or bytes.
   void start(std::string_view word, std::vector<int32_t>& ids) const;
@@ -105,12 +105,12 @@ class Bpe final : public WordModel {
   void merge_few(std::vector<int32_t>& ids, size_t from) const;
   void merge_many(std::vector<int32_t>& ids, size_t from) const;
 
+  /// Without the merges, and without the vocabulary unless it is searched for whole words.
+  BpeSpec spec_;
   std::vector<Merge> merges_;
   std::array<int32_t, 256> bytes_{};
   std::unordered_map<char32_t, int32_t> characters_;
-  Vocabulary whole_words_;
   int32_t unknown_ = -1;
-  bool by_bytes_, fuse_unknown_, byte_fallback_, ignore_merges_;
 };
 
 /// Whether a text can be cut before each "▁" that follows another character: "▁" has an id, every
