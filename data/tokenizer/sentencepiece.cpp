@@ -157,7 +157,6 @@ static void set_piece_text(const std::string& what, const PieceModel& from, size
     const std::string token = std::exchange(text, {});
     append_replaced(text, token, kSpacePiece, " ");
   }
-  model.special[id] = piece.type == PieceModel::control;
 }
 
 /// The merges that make pieces: every pair of pieces whose text is a piece; a larger score is
@@ -266,6 +265,7 @@ TextModel read_sentencepiece(const std::string& what, const std::string& path,
   std::vector<DoubleArray::Entry> kept;
   for (size_t id = 0; id < from.pieces.size(); ++id) {
     set_token(source, model, from.pieces[id].text, static_cast<int64_t>(id));
+    model.special[id] = from.pieces[id].type == PieceModel::control;
     if (from.pieces[id].type != PieceModel::user_defined) continue;
     kept.emplace_back(from.pieces[id].text, static_cast<int32_t>(id));
   }
