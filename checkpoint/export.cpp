@@ -162,15 +162,18 @@ static void write_header(ModelFile& file) {
                    [](const WrittenTensor& a, const WrittenTensor& b) {
                      return size_of(a.entry.dtype) > size_of(b.entry.dtype);
                    });
-  nlohmann::ordered_json header{{"__metadata__", {{"format", "pt"}}}};
+  // A list of members: to look for each before it is added takes quadratic time; so below.
+  nlohmann::ordered_json::object_t header{{"__metadata__", {{"format", "pt"}}}};
   int64_t at = 0;
   for (auto& [source, entry] : file.tensors) {
     entry.offset = std::exchange(at, at + entry.bytes);
-    header[entry.name] = {{"dtype", safetensors_name_of(entry.dtype)},
-                          {"shape", std::vector<int64_t>(entry.shape.begin(), entry.shape.end())},
-                          {"data_offsets", {entry.offset, at}}};
+    header.emplace_back(entry.name,
+                        nlohmann::ordered_json{
+                            {"dtype", safetensors_name_of(entry.dtype)},
+                            {"shape", std::vector<int64_t>(entry.shape.begin(), entry.shape.end())},
+                            {"data_offsets", {entry.offset, at}}});
   }
-  file.header = header.dump();
+  file.header = nlohmann::ordered_json(std::move(header)).dump();
   file.header.resize((file.header.size() + 7) / 8 * 8, ' ');
   const auto length = static_cast<uint64_t>(file.header.size());
   file.header.insert(0, reinterpret_cast<const char*>(&length), sizeof length);
@@ -212,13 +215,13 @@ static void add_columns(const SafetensorsEntry& tensor, FilePart part, const Sha
 
 static ExportPlan export_plan(const CheckpointSource& source, const ExportOptions& options) {
   Entries entries;
-  for (const auto& [key, entry] : source.tensors()) {
+  for (const auto& [key, entry] : source.contents.tensors) {
     if (key.starts_with(options.prefix)) entries.emplace(key.substr(options.prefix.size()), entry);
   }
   ExportPlan plan{
-      files_of(written_tensors(source.path(), entries, options.config), options.file_bytes), {}};
+      files_of(written_tensors(source.path, entries, options.config), options.file_bytes), {}};
   if (plan.files.empty()) {
-    fail("export: ", source.path(), " has no tensor to export, expected keys that begin with ",
+    fail("export: ", source.path, " has no tensor to export, expected keys that begin with ",
          in_quotes(options.prefix));
   }
   for (auto&& [number, file] : ranges::views::enumerate(plan.files)) {
@@ -237,13 +240,14 @@ static ExportPlan export_plan(const CheckpointSource& source, const ExportOption
 
 /// The text of model.safetensors.index.json.
 static std::string index_text(const ExportPlan& plan) {
-  nlohmann::ordered_json map = nlohmann::ordered_json::object();
+  nlohmann::ordered_json::object_t map;
   int64_t bytes = 0;
   for (const ModelFile& file : plan.files) {
-    for (const WrittenTensor& tensor : file.tensors) map[tensor.entry.name] = file.name;
+    for (const WrittenTensor& tensor : file.tensors) map.emplace_back(tensor.entry.name, file.name);
     bytes += file.bytes;
   }
-  const nlohmann::ordered_json index{{"metadata", {{"total_size", bytes}}}, {"weight_map", map}};
+  const nlohmann::ordered_json index{{"metadata", {{"total_size", bytes}}},
+                                     {"weight_map", std::move(map)}};
   return index.dump(2) + "\n";
 }
 
@@ -311,23 +315,20 @@ static void write_units(const ExportPlan& plan, const CheckpointSource& source,
 
 /// The dtype that all tensors have, in PyTorch's words; "" when there is none such.
 static const char* torch_dtype(const ExportPlan& plan) {
+  static const std::map<DType, const char*> kNames = {
+      {DType::f32, "float32"}, {DType::bf16, "bfloat16"}, {DType::f16, "float16"}};
   std::set<DType> dtypes;
   for (const ModelFile& file : plan.files) {
     for (const WrittenTensor& tensor : file.tensors) dtypes.insert(tensor.entry.dtype);
   }
-  if (dtypes.size() != 1) return "";
-  switch (*dtypes.begin()) {
-    case DType::f32: return "float32";
-    case DType::bf16: return "bfloat16";
-    case DType::f16: return "float16";
-    default: return "";
-  }
+  const auto found = dtypes.size() == 1 ? kNames.find(*dtypes.begin()) : kNames.end();
+  return found == kNames.end() ? "" : found->second;
 }
 
 /// The options with what the run of the checkpoint keeps.
 static ExportOptions completed(ExportOptions options, const std::string& checkpoint,
                                const CheckpointSource& source) {
-  const auto& numbers = source.numbers();
+  const auto& numbers = source.contents.numbers;
   if (!options.config && numbers.contains("config/dim")) {
     options.config = saved_config(numbers, checkpoint);
   }
@@ -343,8 +344,8 @@ static ExportOptions completed(ExportOptions options, const std::string& checkpo
 void export_hugging_face(const std::string& checkpoint, const std::string& directory,
                          const Communicator& world, const ExportOptions& given) {
   const auto source = open_source(checkpoint);
-  const ExportOptions options = completed(given, checkpoint, *source);
-  const ExportPlan plan = export_plan(*source, options);
+  const ExportOptions options = completed(given, checkpoint, source);
+  const ExportPlan plan = export_plan(source, options);
   check_no_model(directory);
   std::string config;
   if (options.config) {
@@ -358,7 +359,7 @@ void export_hugging_face(const std::string& checkpoint, const std::string& direc
     for (const ModelFile& file : plan.files) files.make(file.name, file.header);
   }
   world.barrier();
-  write_units(plan, *source, files, world, options);
+  write_units(plan, source, files, world, options);
   world.barrier();
   if (world.rank() == 0) {
     write_model_files(directory, *options.files, config);

@@ -15,25 +15,6 @@
 
 namespace weft {
 
-/// Counts the elements that are NaN or infinite in the data of a rank's file.
-class FiniteCheck {
- public:
-  /// Refers to `files`.
-  FiniteCheck(const RankFiles& files, int rank)
-      : manifest_(files.manifest()), entries_(files.entries(rank)) {}
-
-  /// The data that follow: whole elements.
-  void add(std::span<const std::byte> bytes);
-  const NonFinite& found() const { return found_; }
-
- private:
-  const Manifest& manifest_;
-  const std::vector<RankFiles::Entry> entries_;
-  size_t current_ = 0;
-  int64_t at_ = 0;
-  NonFinite found_;
-};
-
 /// Makes the directory `path` (its parent must be there) and lets it survive a crash; one that is
 /// there is kept. std::runtime_error naming the path otherwise.
 void make_directory(const std::string& path);
@@ -67,10 +48,10 @@ class WrittenFile : NotCopied {
   bool is_past_cache_;
 };
 
-/// Writes a new file that is either there, whole and on the disk, or not: its bytes go to a
-/// temporary name, and `finish` syncs them, gives them their name and syncs the directory. What is
-/// there is never overwritten. Each error is a std::runtime_error with call, file and reason; the
-/// temporary file goes then.
+/// Writes a rank's file of a save, which is either there, whole and on the disk, or not: its bytes
+/// go to a temporary name, and `finish` syncs them, gives them their name and syncs the directory.
+/// What is there is never overwritten. Each error is a std::runtime_error with call, file and
+/// reason; the temporary file goes then.
 class FileWriter : NotCopied {
  public:
   /// std::invalid_argument when `directory` holds the name of the rank's file already. Refers to
@@ -80,15 +61,17 @@ class FileWriter : NotCopied {
 
   /// The data that follow, whole elements.
   void write(std::span<const std::byte> bytes);
-  /// Hashes of all blocks of the data. No data may be written afterwards.
-  const std::vector<uint64_t>& block_hashes();
-  const NonFinite& non_finite() const { return finite_.found(); }
-  /// `header` are the bytes before the data.
-  void finish(std::string_view header);
+  /// How many of the elements so far are NaN or infinite.
+  const NonFinite& non_finite() const { return non_finite_; }
+  /// Writes the header. No data may be written afterwards.
+  void finish();
 
  private:
   void write_buffered();
+  void count_non_finite(std::span<const std::byte> bytes);
 
+  const RankFiles& files_;
+  const int rank_;
   std::string directory_, path_, temporary_;
   /// Empty once it has its name.
   std::optional<WrittenFile> file_;
@@ -97,7 +80,11 @@ class FileWriter : NotCopied {
   size_t buffered_ = 0;
   BlockBuffer buffer_;
   BlockHashes hashes_;
-  FiniteCheck finite_;
+  NonFinite non_finite_;
+  /// The tensors of the file, the one whose elements are counted next, and the bytes before those.
+  const std::vector<RankFiles::Entry> entries_;
+  size_t counted_entry_ = 0;
+  int64_t counted_ = 0;
 };
 
 }  // namespace weft

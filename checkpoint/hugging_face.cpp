@@ -14,7 +14,6 @@
 #include "checkpoint/model_files.h"
 #include "weft/context.h"
 #include "weft/error.h"
-#include "weft/extend/disk_tensor.h"
 #include "weft/extend/file.h"
 #include "weft/extend/saved_model.h"
 #include "weft/ops/factories.h"
@@ -57,21 +56,9 @@ static Tensor read_part(const ModelFiles& files, const std::string& name, const 
 }
 
 static void fill(const Tensor& whole, const ModelFiles& files, const std::string& name) {
-  if (rests_on_disk(whole)) {
-    const Tensor read = memory_like(whole);
-    fill(read, files, name);
-    return write_to_disk(whole, read);
-  }
-  const Tensor value = whole.local();
-  const Box box = whole.box();
-  const bool as_it_is = value.dtype() == files.parameters().at(name).dtype &&
-                        value.block().is_dense() && value.device().kind == DeviceKind::cpu;
-  if (as_it_is) {
-    files.read_box(name, box, value.block().data);
-    value.storage()->mark_changed();
-  } else {
-    copy_(value, read_part(files, name, box));
-  }
+  const TensorFill fill(whole, files.parameters().at(name).dtype);
+  files.read_box(name, whole.box(), fill.memory());
+  fill.finish();
 }
 
 static void check_equal(const Parameter& parameter, const ModelFiles& files,

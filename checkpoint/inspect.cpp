@@ -8,15 +8,21 @@
 #include <mutex>
 #include <range/v3/range/conversion.hpp>
 #include <range/v3/view/map.hpp>
+#include <tuple>
+#include <utility>
 
 #include "checkpoint/blocks.h"
 #include "checkpoint/keys.h"
+#include "checkpoint/run_directory.h"
 #include "checkpoint/source.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
+#include "weft/extend/told_by_first.h"
 
 namespace weft {
+
+namespace fs = std::filesystem;
 
 template <class... Parts>
 [[noreturn]] static void fail_corrupt(const std::string& path, const Parts&... parts) {
@@ -63,7 +69,6 @@ static void check_header_hash(const OpenedFile& opened) {
 }
 
 static std::shared_ptr<OpenedFile> opened_safetensors(const std::string& path) {
-  namespace fs = std::filesystem;
   std::error_code failed;
   const fs::file_status status = fs::symlink_status(path, failed);
   if (status.type() == fs::file_type::not_found) {
@@ -249,7 +254,7 @@ static CheckpointReport judged(const std::string& path, const InspectOptions& op
 
 CheckpointReport inspect_checkpoint(const std::string& path, const InspectOptions& options) {
   std::error_code ignored;
-  if (!std::filesystem::is_directory(path, ignored)) {
+  if (!fs::is_directory(path, ignored)) {
     fail("checkpoint: ", path, " is missing or a file, expected a directory");
   }
   try {
@@ -265,6 +270,64 @@ CheckpointReport inspect_checkpoint(const std::string& path, const InspectOption
     report.reason = error.what();
     return report;
   }
+}
+
+std::vector<NamedCheckpoint> named_checkpoints(const std::string& directory) {
+  std::error_code error;
+  std::vector<NamedCheckpoint> found;
+  for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
+    NamedCheckpoint named{.path = at->path().string()};
+    std::error_code ignored;
+    if (!parse_directory_name(at->path().filename().string(), named.step, named.generation))
+      continue;
+    if (!at->is_symlink(ignored) && at->is_directory(ignored)) found.push_back(std::move(named));
+  }
+  const bool absent =
+      error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;
+  if (absent) fail("checkpoint: ", directory, ": ", error.message());
+  if (error) fail_call("readdir", "checkpoint: ", directory, ": ", error.message());
+  return found;
+}
+
+std::vector<NamedCheckpoint> sorted_checkpoints(const std::string& directory) {
+  std::vector<std::tuple<int64_t, fs::file_time_type, NamedCheckpoint>> found;
+  for (const NamedCheckpoint& named : named_checkpoints(directory)) {
+    std::error_code ignored;
+    found.emplace_back(stated_step(named.path, named.step),
+                       fs::last_write_time(named.path, ignored), named);
+  }
+  std::sort(found.rbegin(), found.rend());
+  std::vector<NamedCheckpoint> sorted;
+  for (auto& [step, time, named] : found) sorted.push_back(std::move(named));
+  return sorted;
+}
+
+std::vector<std::string> list_checkpoints(const std::string& directory) {
+  std::vector<std::string> paths;
+  for (const NamedCheckpoint& named : sorted_checkpoints(directory)) paths.push_back(named.path);
+  return paths;
+}
+
+std::string newest_complete_checkpoint(
+    const std::string& directory,
+    const std::function<void(const std::string&, const CheckpointReport&)>& passed_over) {
+  std::vector<std::pair<std::string, CheckpointReport>> seen;
+  size_t chosen = SIZE_MAX;
+  for (const std::string& path : list_checkpoints(directory)) {
+    seen.emplace_back(path, inspect_checkpoint(path, {.depth = Inspection::headers}));
+    const CheckpointReport& report = seen.back().second;
+    if (report.verdict != Verdict::complete) continue;
+    if (report.non_finite <= 0 || chosen == SIZE_MAX) chosen = seen.size() - 1;
+    if (report.non_finite <= 0) break;
+  }
+  for (size_t i = 0; passed_over && i < std::min(chosen, seen.size()); ++i) {
+    passed_over(seen[i].first, seen[i].second);
+  }
+  return chosen == SIZE_MAX ? "" : seen[chosen].first;
+}
+
+std::string newest_complete_checkpoint(const Communicator& world, const std::string& directory) {
+  return told_by_first(world, [&] { return newest_complete_checkpoint(directory); });
 }
 
 }  // namespace weft

@@ -28,6 +28,22 @@ std::string some_of(const std::vector<std::string>& names);
 /// `source` is where the keys were looked for.
 void check_no_keys_skipped(const char* what, const std::string& source, const SkippedKeys& skipped);
 
+/// Fills this rank's part of a tensor, wherever it lies, from elements of `dtype`.
+class TensorFill {
+ public:
+  TensorFill(const Tensor& whole, DType dtype);
+  /// Takes the elements, dense and row-major.
+  std::byte* memory() const { return static_cast<std::byte*>(dense_.block().data); }
+  int64_t bytes() const { return dense_.numel() * static_cast<int64_t>(size_of(dense_.dtype())); }
+  /// Call it once `memory` is filled.
+  void finish() const;
+
+ private:
+  Tensor whole_;
+  /// The tensor itself or memory for one that rests on disk, and its part or a dense copy of that.
+  Tensor held_, dense_;
+};
+
 /// One parameter may be found under two names: std::invalid_argument, which begins with `what` and
 /// names both, unless all their elements are equal (NaN to NaN). Collective where both are sharded.
 void check_tied(const std::string& what, const std::string& name, const Tensor& tensor,

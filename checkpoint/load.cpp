@@ -11,7 +11,7 @@
 #include "weft/error.h"
 #include "weft/extend/disk_tensor.h"
 #include "weft/extend/hash.h"
-#include "weft/ops/factories.h"
+#include "weft/extend/saved_model.h"
 
 namespace weft {
 
@@ -191,52 +191,46 @@ class FileReader {
     return file_.hashes.empty() ? 0 : hashes.finish()[0];
   }
 
+  /// Calls `use(at, into, bytes)` with the runs of wanted bytes in the range, which are at `at` of
+  /// the data and go to `into`, until it returns false.
+  template <class Use> void for_runs(const Range& range, const Use& use) const {
+    for (size_t i = range.first; i < range.last; ++i) {
+      const WishPart& part = parts_[i];
+      const BoxRuns &in = part.in_file, &out = part.in_memory;
+      if (part.offset + in.begin() >= range.end) break;
+      for (int64_t run = in.first_after(range.begin - part.offset); run < in.count(); ++run) {
+        const int64_t start = part.offset + in.start(run), first = run * in.bytes();
+        if (start >= range.end) break;
+        // The same elements, counted in the order of the box.
+        int64_t at = first + std::max<int64_t>(0, range.begin - start);
+        const int64_t stop = first + std::min(in.bytes(), range.end - start);
+        while (at < stop) {
+          const int64_t within = at % out.bytes();
+          const int64_t count = std::min(stop - at, out.bytes() - within);
+          std::byte* const into = part.into + out.start(at / out.bytes()) + within;
+          if (!use(start + at - first, into, count)) return;
+          at += count;
+        }
+      }
+    }
+  }
+
   /// The destination of the whole range, if it is contiguous in memory.
   std::byte* destination_of(const Range& range) const {
     std::byte* found = nullptr;
-    for (size_t i = range.first; i < range.last; ++i) {
-      const WishPart& part = parts_[i];
-      if (part.offset + part.in_file.begin() >= range.end) break;
-      const auto [from, to] = wanted(part, range.begin, range.end);
-      if (from >= to) continue;
-      const BoxRuns &in = part.in_file, &out = part.in_memory;
-      const int64_t run = in.first_after(range.begin - part.offset);
-      const int64_t skipped = range.begin - part.offset - in.start(run);
-      const int64_t at = run * in.bytes() + skipped, within = at % out.bytes();
-      const int64_t room = std::min(in.bytes() - skipped, out.bytes() - within);
-      if (found || skipped < 0 || room < range.end - range.begin) return nullptr;
-      found = part.into + out.start(at / out.bytes()) + within;
-    }
+    for_runs(range, [&](int64_t, std::byte* into, int64_t bytes) {
+      found = found || bytes < range.end - range.begin ? nullptr : into;
+      return found != nullptr;
+    });
     return found;
   }
 
   /// The elements of the range, whose bytes are at `from`.
   void copy_parts(const Range& range, const std::byte* from) const {
-    for (size_t i = range.first; i < range.last; ++i) {
-      const WishPart& part = parts_[i];
-      if (part.offset + part.in_file.begin() >= range.end) break;
-      copy_part(part, range.begin, range.end, from);
-    }
-  }
-
-  /// The elements of the part that lie in the bytes [begin, end) of the data, which are at `from`.
-  static void copy_part(const WishPart& part, int64_t begin, int64_t end, const std::byte* from) {
-    const BoxRuns &in = part.in_file, &out = part.in_memory;
-    for (int64_t run = in.first_after(begin - part.offset); run < in.count(); ++run) {
-      const int64_t start = part.offset + in.start(run);
-      if (start >= end) break;
-      // The same elements, counted in the order of the box.
-      int64_t at = run * in.bytes() + std::max<int64_t>(0, begin - start);
-      const int64_t stop = run * in.bytes() + std::min(in.bytes(), end - start);
-      while (at < stop) {
-        const int64_t within = at % out.bytes();
-        const int64_t count = std::min(stop - at, out.bytes() - within);
-        const int64_t source = start + (at - run * in.bytes()) - begin;
-        std::memcpy(part.into + out.start(at / out.bytes()) + within, from + source,
-                    static_cast<size_t>(count));
-        at += count;
-      }
-    }
+    for_runs(range, [&](int64_t at, std::byte* into, int64_t bytes) {
+      std::memcpy(into, from + (at - range.begin), static_cast<size_t>(bytes));
+      return true;
+    });
   }
 
   const OpenedFile& file_;
@@ -268,24 +262,30 @@ void read_wishes(const CheckpointSource& source, const std::vector<Wish>& wishes
       boxes.push_back(both);
       by_file[part.file].emplace_back(&wish, part);
     }
-    check_covers_once(concat(source.path(), ": tensor ", in_quotes(wish.name)), wish.box, boxes);
+    check_covers_once(concat(source.path, ": tensor ", in_quotes(wish.name)), wish.box, boxes);
   }
   for (const auto& [number, wanted] : by_file) {
     const auto file = source.file(number);
     std::vector<WishPart> parts;
     for (const auto& [wish, part] : wanted) {
-      parts.push_back(wish_part(*file, *wish, part, source.tensors().at(wish->name).dtype));
+      parts.push_back(wish_part(*file, *wish, part, source.contents.tensors.at(wish->name).dtype));
     }
     FileReader(*file, std::move(parts)).read();
   }
 }
 
+/// Bytes of a rank's tensors that are converted at once.
+static constexpr int64_t kConvertedBytes = int64_t{256} << 20;
+
+/// `converts`: a floating dtype may be another one.
 static void check_fits_source(const CheckpointSource& source, const std::string& name,
-                              const Tensor& tensor) {
-  const CheckpointSource::Entry& entry = source.tensors().at(name);
-  if (entry.shape == tensor.shape() && entry.dtype == tensor.dtype()) return;
-  fail("load: ", source.path(), ": tensor ", in_quotes(name), " is ", entry.shape, ' ', entry.dtype,
-       ", expected ", tensor.shape(), ' ', tensor.dtype());
+                              const Tensor& tensor, bool converts) {
+  const auto& [dtype, shape] = source.contents.tensors.at(name);
+  const bool is_other = converts && is_floating(dtype) && is_floating(tensor.dtype());
+  const DType expected = is_other ? dtype : tensor.dtype();
+  if (shape == tensor.shape() && dtype == expected) return;
+  fail("load: ", source.path, ": tensor ", in_quotes(name), " is ", shape, ' ', dtype,
+       ", expected ", tensor.shape(), ' ', expected);
 }
 
 static void check_can_be_filled(const std::string& name, const Tensor& tensor) {
@@ -308,43 +308,35 @@ static bool is_on_one_rank(const Tensor& tensor) {
   return true;
 }
 
-/// Fills the tensors that the source has; those that are not dense go by way of a copy.
-static void fill_tensors(const CheckpointSource& source, const StateDict& into) {
+/// Fills the tensors that the source has.
+static void fill_tensors(const CheckpointSource& source, const StateDict& into,
+                         bool converts = false) {
   const NoGrad no_grad;
-  std::vector<Wish> wishes;
-  std::vector<std::pair<Tensor, Tensor>> copies;
-  std::vector<Tensor> filled;
-  std::vector<std::pair<std::string, Tensor>> on_disk;
   for (const auto& [name, tensor] : into.tensors) {
-    if (!source.tensors().contains(name)) continue;
-    check_fits_source(source, name, tensor);
+    if (!source.contents.tensors.contains(name)) continue;
+    check_fits_source(source, name, tensor, converts);
     check_can_be_filled(name, tensor);
-    Tensor local = tensor.local();
-    // Includes empty parts: all ranks must react to a change alike.
-    filled.push_back(local);
-    if (local.numel() == 0) continue;
-    if (rests_on_disk(local)) {
-      on_disk.push_back({name, tensor});
-      continue;
-    }
-    if (!local.block().is_dense() || local.device().kind != DeviceKind::cpu) {
-      const Tensor dense = empty(local.shape(), {.dtype = local.dtype()});
-      copies.emplace_back(local, dense);
-      local = dense;
-    }
-    auto* memory = static_cast<std::byte*>(local.block().data);
-    wishes.push_back({name, tensor.box(), memory, is_on_one_rank(tensor)});
   }
-  read_wishes(source, wishes);
-  for (const auto& [local, dense] : copies) copy_(local, dense);
-  // One at a time, so that only one is in memory.
-  for (const auto& [name, tensor] : on_disk) {
-    const Tensor read = memory_like(tensor);
-    auto* memory = static_cast<std::byte*>(read.block().data);
-    read_wishes(source, {{name, tensor.box(), memory, is_on_one_rank(tensor)}});
-    write_to_disk(tensor, read);
+  std::vector<Wish> wishes;
+  std::vector<TensorFill> fills;
+  int64_t converted = 0;
+  const auto read = [&] {
+    read_wishes(source, wishes);
+    for (const TensorFill& fill : fills) fill.finish();
+    wishes.clear(), fills.clear(), converted = 0;
+  };
+  for (const bool on_disk : {false, true}) {
+    for (const auto& [name, tensor] : into.tensors) {
+      if (!source.contents.tensors.contains(name) || rests_on_disk(tensor) != on_disk) continue;
+      const DType dtype = source.contents.tensors.at(name).dtype;
+      fills.emplace_back(tensor, dtype);
+      wishes.push_back({name, tensor.box(), fills.back().memory(), is_on_one_rank(tensor)});
+      if (dtype != tensor.dtype()) converted += fills.back().bytes();
+      // Of those on disk one at a time, so that only one is in memory.
+      if (on_disk || converted >= kConvertedBytes) read();
+    }
+    read();
   }
-  for (const Tensor& local : filled) local.storage()->mark_changed();
 }
 
 /// The checkpoint at `path`: the newest complete one of a run, chosen once for all ranks over which
@@ -362,36 +354,45 @@ static std::string chosen_at(const std::string& path, const StateDict& into) {
 }
 
 CheckpointContents checkpoint_contents(const std::string& path) {
-  return open_source(path)->contents();
+  return open_source(path).contents;
 }
 
 /// Fills what both have, or throws before if `needs_all` and something is left over.
 static SkippedKeys filled(const CheckpointSource& source, const std::string& path, StateDict& into,
                           bool needs_all) {
   SkippedKeys skipped;
-  add_unmatched_keys(into.tensors, source.tensors(), skipped);
-  add_unmatched_keys(into.numbers, source.numbers(), skipped);
+  add_unmatched_keys(into.tensors, source.contents.tensors, skipped);
+  add_unmatched_keys(into.numbers, source.contents.numbers, skipped);
   if (needs_all) check_no_keys_skipped("load", path, skipped);
   fill_tensors(source, into);
   for (auto& [key, number] : into.numbers) {
-    const auto found = source.numbers().find(key);
-    if (found != source.numbers().end()) number = found->second;
+    const auto found = source.contents.numbers.find(key);
+    if (found != source.contents.numbers.end()) number = found->second;
   }
   return skipped;
 }
 
 void load(const std::string& path, StateDict& into) {
-  filled(*open_source(chosen_at(path, into)), path, into, true);
+  filled(open_source(chosen_at(path, into)), path, into, true);
 }
 
 SkippedKeys load_common_keys(const std::string& path, StateDict& into) {
-  return filled(*open_source(chosen_at(path, into)), path, into, false);
+  return filled(open_source(chosen_at(path, into)), path, into, false);
+}
+
+void load_weights(const std::string& checkpoint, const StateDict& into) {
+  const auto source = open_source(checkpoint);
+  for (const auto& [name, tensor] : into.tensors) {
+    if (source.contents.tensors.contains(name)) continue;
+    fail("weights: ", checkpoint, ": tensor ", in_quotes(name), " is missing");
+  }
+  fill_tensors(source, into, true);
 }
 
 void load(const std::string& path, const TrainingState& into) {
   const auto source = open_source(chosen_at(path, into.state_dict()));
-  StateDict state = into.state_dict_with(source->numbers());
-  filled(*source, path, state, true);
+  StateDict state = into.state_dict_with(source.contents.numbers);
+  filled(source, path, state, true);
   into.take_numbers(state.numbers);
 }
 

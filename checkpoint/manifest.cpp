@@ -166,14 +166,15 @@ std::string text_of(const Manifest& manifest) {
 
 namespace {
 
-/// Reads the parts of a manifest; each refusal names the file and the part.
+/// Reads the parts of a manifest; each refusal names the file and the part. Parses by a map: an
+/// ordered object of many numbers takes quadratic time.
 class ManifestParser {
  public:
   explicit ManifestParser(const std::string& source) : source_(source) {}
 
   Manifest parse(const std::string& text) {
     check_json("checkpoint", source_, text);
-    const auto json = ManifestJson::parse(text);
+    const auto json = nlohmann::json::parse(text);
     const int64_t format = whole(member(json, "format", "number"), "its format", 0, INT64_MAX);
     if (format < 1 || format > Manifest::kFormatOfParts) {
       refuse("is of format ", format, "; this weft reads 1 to ", Manifest::kFormatOfParts);
@@ -210,14 +211,14 @@ class ManifestParser {
   template <class... Parts> [[noreturn]] void refuse(const Parts&... parts) const {
     fail("checkpoint: ", source_, ": the manifest ", parts...);
   }
-  const ManifestJson& member(const ManifestJson& of, const char* key, const char* kind) const {
+  const nlohmann::json& member(const nlohmann::json& of, const char* key, const char* kind) const {
     const auto found = of.find(key);
     if (found == of.end()) refuse("has no ", in_quotes(key));
     const std::string_view actual = found->type_name();
     if (actual != kind) refuse("has a ", actual, " as ", in_quotes(key), ", not a ", kind);
     return *found;
   }
-  int64_t whole(const ManifestJson& value, const char* what, int64_t low, int64_t high) const {
+  int64_t whole(const nlohmann::json& value, const char* what, int64_t low, int64_t high) const {
     const bool fits = value.is_number_integer() &&
                       !(value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX);
     const int64_t number = fits ? value.get<int64_t>() : 0;
@@ -227,7 +228,7 @@ class ManifestParser {
     return number;
   }
 
-  SavedSharding sharding(const ManifestJson& json) const {
+  SavedSharding sharding(const nlohmann::json& json) const {
     if (!json.is_object()) refuse("has a layout that is no object");
     SavedSharding sharding;
     int64_t ranks = 1;
@@ -245,9 +246,9 @@ class ManifestParser {
   }
 
   /// Makes the pattern from "cutting", and compares it with "dims".
-  Pattern pattern(const ManifestJson& json, const std::vector<MeshAxis>& axes) const {
-    const ManifestJson &dims = member(json, "dims", "array"),
-                       &cutting = member(json, "cutting", "array");
+  Pattern pattern(const nlohmann::json& json, const std::vector<MeshAxis>& axes) const {
+    const nlohmann::json &dims = member(json, "dims", "array"),
+                         &cutting = member(json, "cutting", "array");
     if (dims.size() != axes.size() || axes.size() > kMaxAxes || cutting.size() > kMaxDims) {
       refuse("has ", dims.size(), " placements for ", axes.size(), " axes; at most ", kMaxAxes,
              " axes, with a placement each");
@@ -257,7 +258,7 @@ class ManifestParser {
     Axes named;
     int twice = -1;
     for (int dim = 0; dim < static_cast<int>(cutting.size()); ++dim) {
-      const ManifestJson& listed = cutting[static_cast<size_t>(dim)];
+      const nlohmann::json& listed = cutting[static_cast<size_t>(dim)];
       if (!listed.is_array()) refuse("has an order of cuts that is not a list");
       Axes order;
       for (const auto& one : listed) {
@@ -282,7 +283,7 @@ class ManifestParser {
     return pattern;
   }
 
-  SavedTensor tensor(const ManifestJson& json, const Manifest& manifest) const {
+  SavedTensor tensor(const nlohmann::json& json, const Manifest& manifest) const {
     const bool good = json.is_array() && json.size() == 4 && json[0].is_string() &&
                       json[1].is_string() && json[2].is_array();
     if (!good) refuse("has a tensor that is not a name, dtype, shape and layout");
@@ -309,11 +310,11 @@ class ManifestParser {
     return tensor;
   }
 
-  void add_parts(const ManifestJson& parts, SavedSharding& sharding) const {
+  void add_parts(const nlohmann::json& parts, SavedSharding& sharding) const {
     const bool fits = parts.size() == sharding.axes.size() && !parts.empty();
     if (!fits) refuse("has parts for ", parts.size(), " of ", sharding.axes.size(), " axes");
     for (int axis = 0; axis < sharding.pattern.axes(); ++axis) {
-      const ManifestJson& listed = parts[static_cast<size_t>(axis)];
+      const nlohmann::json& listed = parts[static_cast<size_t>(axis)];
       if (!listed.is_array()) refuse("has parts that are not a list of sizes");
       if (listed.empty()) continue;
       if (!sharding.pattern[axis].is_shard()) refuse("has parts on an axis that cuts no dim");

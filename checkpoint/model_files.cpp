@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <set>
 #include <utility>
@@ -98,41 +99,26 @@ std::vector<FileTensor> tensors_of(const std::string& name, const Shape& shape) 
   return slices_of(name, name.substr(dot + 1), shape[0]);
 }
 
-/// The tensors of a parameter's slices in files that have one for each expert, under its own leaf
-/// or Mixtral's. None unless `files` has the first of them.
-static std::vector<FileTensor> slices_in(const TensorFiles& files, const NamedParameter& named) {
+/// The tensors of a parameter in `files`: it alone, or its slices where there is one for each
+/// expert, under its own leaf or Mixtral's.
+static std::vector<FileTensor> tensors_in(const TensorFiles& files, const NamedParameter& named) {
   static const std::map<std::string, std::string> kMixtral = {
       {"gate_proj", "w1"}, {"up_proj", "w3"}, {"down_proj", "w2"}};
   const std::string& name = named.name();
   const Shape& shape = named.parameter->shape();
+  const auto is_there = [&](const std::string& other) { return files.contains(other); };
+  const FileTensor whole = tensor_of(named.names, shape);
   const size_t dot = name.rfind('.');
-  if (dot == name.npos || shape.ndim() < 2) return {};
+  if (dot == name.npos || shape.ndim() < 2 || std::ranges::any_of(named.names, is_there)) {
+    return {whole};
+  }
   const std::string leaf = name.substr(dot + 1);
   const auto other = kMixtral.find(leaf);
   for (const std::string& in_file : {leaf, other == kMixtral.end() ? leaf : other->second}) {
     std::vector<FileTensor> slices = slices_of(name, in_file, shape[0]);
-    if (!slices.empty() && files.contains(slices[0].names[0])) return slices;
+    if (!slices.empty() && is_there(slices[0].names[0])) return slices;
   }
-  return {};
-}
-
-/// The tensors of `files` that hold the model's parameters and persistent buffers.
-static std::vector<FileTensor> layout_of(const Module& model, const TransformerModel* transformer,
-                                         const TensorFiles& files) {
-  if (transformer) return file_tensors(transformer->config());
-  std::vector<FileTensor> layout;
-  for (const NamedParameter& named : model.named_parameters()) {
-    const Shape& shape = named.parameter->shape();
-    const auto is_there = [&](const std::string& name) { return files.contains(name); };
-    const bool is_whole = std::any_of(named.names.begin(), named.names.end(), is_there);
-    const auto slices = is_whole ? std::vector<FileTensor>() : slices_in(files, named);
-    if (slices.empty()) layout.push_back(tensor_of(named.names, shape));
-    layout.insert(layout.end(), slices.begin(), slices.end());
-  }
-  for (const NamedBuffer& buffer : model.named_buffers()) {
-    if (buffer.persistent) layout.push_back(tensor_of({buffer.name}, buffer.value.shape()));
-  }
-  return layout;
+  return {whole};
 }
 
 Shape shape_in_file(const FileTensor& tensor, const Shape& parameter) {
@@ -147,23 +133,22 @@ Shape shape_in_file(const FileTensor& tensor, const Shape& parameter) {
   return shape;
 }
 
-/// The shapes of parameters and persistent buffers.
-static std::map<std::string, Shape> shapes_of(const Module& model) {
-  std::map<std::string, Shape> shapes;
-  for (const NamedParameter& named : model.named_parameters()) {
-    shapes.emplace(named.name(), named.parameter->shape());
-  }
-  for (const NamedBuffer& buffer : model.named_buffers()) {
-    if (buffer.persistent) shapes.emplace(buffer.name, buffer.value.shape());
-  }
-  return shapes;
-}
-
 ModelFiles::ModelFiles(const Module& model, const TensorFiles& files) : files_(files) {
   const auto* transformer = dynamic_cast<const TransformerModel*>(&model);
-  const std::map<std::string, Shape> shapes = shapes_of(model);
+  std::map<std::string, Shape> shapes;
+  std::vector<FileTensor> layout;
+  for (const NamedParameter& named : model.named_parameters()) {
+    shapes.emplace(named.name(), named.parameter->shape());
+    if (!transformer) std::ranges::move(tensors_in(files, named), std::back_inserter(layout));
+  }
+  for (const NamedBuffer& buffer : model.named_buffers()) {
+    if (!buffer.persistent) continue;
+    shapes.emplace(buffer.name, buffer.value.shape());
+    layout.push_back(tensor_of({buffer.name}, buffer.value.shape()));
+  }
+  if (transformer) layout = file_tensors(transformer->config());
   std::set<std::string> known;
-  for (const FileTensor& tensor : layout_of(model, transformer, files)) {
+  for (const FileTensor& tensor : layout) {
     add(tensor, shapes);
     for (const std::string& name : tensor.names) {
       if (!files.contains(name)) continue;

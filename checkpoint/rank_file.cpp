@@ -167,15 +167,13 @@ RankFiles::RankFiles(const Manifest& manifest) : manifest_(manifest), text_(text
 }
 
 void RankFiles::check_headers() const {
-  // Dims, offsets and words of one tensor take less than this, its names not counted.
+  // Dims, offsets and words of one tensor take less than this, its names not counted. Those stand
+  // in the manifest, which is escaped, and twice beside it, once escaped: an escape at most
+  // doubles.
   constexpr int64_t kBesideNames = 200 + 3 * 20 * (kMaxDims + 1);
-  int64_t bound = static_cast<int64_t>(text_in_string_.size()) + 1000, most_blocks = 0;
-  for (size_t i = 0; i < names_.size(); ++i) {
-    bound += static_cast<int64_t>(names_[i].size() + names_in_string_[i].size()) + kBesideNames;
-  }
-  for (int rank = 0; rank < manifest_.ranks; ++rank) {
-    most_blocks = std::max(most_blocks, blocks_in(data_bytes(rank)));
-  }
+  const int64_t bound = 1000 + 5 * static_cast<int64_t>(text_.size()) +
+                        static_cast<int64_t>(names_.size()) * kBesideNames;
+  const int64_t most_blocks = blocks_in(*std::ranges::max_element(bytes_));
   if (bound + 16 * most_blocks <= kMaxHeaderBytes) return;
   for (int rank = 0; rank < manifest_.ranks; ++rank) {
     const int64_t bytes = data_start(rank);

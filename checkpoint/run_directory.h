@@ -2,10 +2,12 @@
 #pragma once
 
 #include <chrono>
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "weft/export.h"
 #include "weft/extend/file.h"
@@ -73,9 +75,16 @@ struct OwnCheckpoints {
 /// not be removed, after the others are.
 void retain_newest(const std::string& directory, int64_t step, int keep, const OwnCheckpoints& own);
 
-/// The checkpoints that lie there, by name, and the generations that such names say.
-std::set<std::string> paths_in(const std::string& directory);
-std::set<std::string> generations_of(const std::set<std::string>& paths);
+/// A directory that has the name of a checkpoint, and the step and the generation of that name.
+struct NamedCheckpoint {
+  std::string path;
+  int64_t step = 0;
+  std::string generation = {};
+  auto operator<=>(const NamedCheckpoint&) const = default;
+};
+std::vector<NamedCheckpoint> named_checkpoints(const std::string& directory);
+/// Newest first: by the step that their files state, then by when they were written.
+std::vector<NamedCheckpoint> sorted_checkpoints(const std::string& directory);
 /// std::runtime_error when the directory holds a complete checkpoint of `step` or above that is
 /// neither of `generation` nor in `known`.
 void check_no_newer_run(const std::string& directory, int64_t step, const std::string& generation,

@@ -149,11 +149,10 @@ struct CheckpointSaver::Saving {
               "refuse_non_finite (weft train --save-non-finite) to save them marked");
   }
   void finish() {
-    const std::vector<uint64_t>& hashes = writer.block_hashes();
     if (saver.options_.refuse_non_finite) check_finite();
     // A process that was stopped while it wrote leaves its checkpoint incomplete.
     if (saver.plans_->lease) saver.plans_->lease->check();
-    writer.finish(files->header(rank, hashes, writer.non_finite()));
+    writer.finish();
     if (rank == 0) look_after_others();
   }
   /// The work of rank 0 once its file is safe; none of it makes the save fail.
@@ -199,8 +198,10 @@ CheckpointSaver::CheckpointSaver(const Communicator& world, const std::string& d
     make_directories(directory_);
     if (!lease) lease = std::make_shared<Lease>(directory_, lifetime);
     if (!lease->take()) return {};
-    plans_->known = paths_in(directory_);
-    if (options.continues) own.earlier = generations_of(plans_->known);
+    for (const NamedCheckpoint& there : named_checkpoints(directory_)) {
+      plans_->known.insert(there.path);
+      if (options.continues) own.earlier.insert(there.generation);
+    }
     return drawn_tag();
   };
   // The wait for another job may be longer than the deadline of the other ranks.

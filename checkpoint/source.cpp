@@ -15,11 +15,11 @@ namespace weft {
 namespace fs = std::filesystem;
 
 std::shared_ptr<const OpenedFile> CheckpointSource::file(size_t number) const {
-  const std::lock_guard lock(mutex_);
-  const auto found = opened_.find(number);
-  if (found != opened_.end()) return found->second;
-  if (opened_.size() >= kMostOpen) opened_.clear();
-  return opened_[number] = open(number);
+  constexpr size_t most_open = 8;
+  const auto found = opened.find(number);
+  if (found != opened.end()) return found->second;
+  if (opened.size() >= most_open) opened.clear();
+  return opened[number] = open(number);
 }
 
 RankFileNames rank_files_in(const std::string& directory) {
@@ -139,63 +139,54 @@ AgreedManifest agreed_manifest(const std::string& directory, const RankFileNames
   return agreed;
 }
 
-namespace {
+/// The manifest that agreed_manifest believes; where the directory's name says it, its first sound
+/// file is enough, and the others must agree when they are opened.
+static std::shared_ptr<const RankFiles> believed(const std::string& path,
+                                                 const RankFileNames& names) {
+  for (const std::string& name : names.names) {
+    try {
+      auto world = world_of(*open_rank_file(path + "/" + name));
+      if (!is_named(path, world->manifest())) break;
+      int rank = 0, ranks = 0;
+      parse_file_name(name, rank, ranks);
+      if (ranks == world->manifest().ranks) return world;
+    } catch (const BadFile&) {
+      // It is bad only where it is needed.
+    }
+  }
+  return agreed_manifest(path, names).world;
+}
 
 /// What a CheckpointSaver wrote. Only the files that are used are opened.
-class SavedSource final : public CheckpointSource {
- public:
-  SavedSource(const std::string& path, const RankFileNames& names) : CheckpointSource(path) {
-    world_ = believed(names);
-    const Manifest& manifest = world_->manifest();
-    const std::string wrong = wrong_name(path, manifest);
-    if (!wrong.empty()) throw BadFile(Verdict::mixed, wrong, {});
-    contents_.numbers = manifest.numbers;
-    for (const auto& [i, tensor] : ranges::views::enumerate(manifest.tensors)) {
-      contents_.tensors.emplace(tensor.name, Entry{tensor.dtype, tensor.shape});
-      numbers_of_tensors_.emplace(tensor.name, i);
-    }
+static CheckpointSource saved_source(const std::string& path, const RankFileNames& names) {
+  const auto world = believed(path, names);
+  const Manifest& manifest = world->manifest();
+  const std::string wrong = wrong_name(path, manifest);
+  if (!wrong.empty()) throw BadFile(Verdict::mixed, wrong, {});
+  CheckpointSource source{.path = path};
+  source.contents.numbers = manifest.numbers;
+  std::map<std::string, size_t> numbers;
+  for (const auto& [i, tensor] : ranges::views::enumerate(manifest.tensors)) {
+    source.contents.tensors.emplace(tensor.name,
+                                    CheckpointSource::Entry{tensor.dtype, tensor.shape});
+    numbers.emplace(tensor.name, i);
   }
-
-  std::vector<StoredBox> boxes_of(const std::string& name) const override {
-    const size_t tensor = numbers_of_tensors_.at(name);
-    std::vector<StoredBox> boxes;
-    for (const auto& [i, box] : ranges::views::enumerate(world_->boxes_of(tensor))) {
-      boxes.push_back({static_cast<size_t>(world_->owner(tensor, i)), box});
+  source.boxes_of = [world, numbers = std::move(numbers)](const std::string& name) {
+    const size_t tensor = numbers.at(name);
+    std::vector<CheckpointSource::StoredBox> boxes;
+    for (const auto& [i, box] : ranges::views::enumerate(world->boxes_of(tensor))) {
+      boxes.push_back({static_cast<size_t>(world->owner(tensor, i)), box});
     }
     return boxes;
-  }
-
- protected:
-  std::shared_ptr<const OpenedFile> open(size_t rank) const override {
-    const auto number = static_cast<int>(rank);
-    auto opened = open_rank_file(path() + "/" + file_name_of(number, world_->manifest().ranks));
-    check_rank_file(*opened, *world_, number);
+  };
+  source.open = [world, path](size_t number) {
+    const auto rank = static_cast<int>(number);
+    auto opened = open_rank_file(path + "/" + file_name_of(rank, world->manifest().ranks));
+    check_rank_file(*opened, *world, rank);
     return opened;
-  }
-
- private:
-  /// The manifest that agreed_manifest believes; where the directory's name says it, its first
-  /// sound file is enough, and the others must agree when they are opened.
-  std::shared_ptr<const RankFiles> believed(const RankFileNames& names) const {
-    for (const std::string& name : names.names) {
-      try {
-        auto world = world_of(*open_rank_file(path() + "/" + name));
-        if (!is_named(path(), world->manifest())) break;
-        int rank = 0, ranks = 0;
-        parse_file_name(name, rank, ranks);
-        if (ranks == world->manifest().ranks) return world;
-      } catch (const BadFile&) {
-        // It is bad only where it is needed.
-      }
-    }
-    return agreed_manifest(path(), names).world;
-  }
-
-  std::shared_ptr<const RankFiles> world_;
-  std::map<std::string, size_t> numbers_of_tensors_;
-};
-
-}  // namespace
+  };
+  return source;
+}
 
 /// Nothing in PyTorch's shards says how many there should be: without the last one the shapes that
 /// follow are smaller.
@@ -219,30 +210,10 @@ namespace {
 /// Tensors that lie in boxes which the files themselves tell: shards as PyTorch's Hugging Face
 /// writer leaves them (DCP_SHARDING_INFO tells where the parts of a file lie in the whole, whose
 /// shape follows from them), or whole tensors.
-class ShardSource final : public CheckpointSource {
+class ShardedFiles {
  public:
-  ShardSource(const std::string& path, const std::vector<std::string>& names)
-      : CheckpointSource(path) {
-    for (const std::string& name : names) add(SafetensorsFile(path + "/" + name), true);
-    infer_shapes();
-    contents_.note = note_of_shards(names);
-  }
+  explicit ShardedFiles(const std::string& path) : path_(path) {}
 
-  explicit ShardSource(const TensorFiles& files) : CheckpointSource(files.path()) {
-    for (const SafetensorsFile& file : files.files()) add(file, false);
-    infer_shapes();
-  }
-
-  std::vector<StoredBox> boxes_of(const std::string& name) const override {
-    return boxes_.at(name);
-  }
-
- protected:
-  std::shared_ptr<const OpenedFile> open(size_t number) const override {
-    return std::make_shared<const OpenedFile>(files_[number]);
-  }
-
- private:
   void add(const SafetensorsFile& file, bool is_of_shards) {
     const std::string& path = file.path();
     files_.push_back(path);
@@ -258,6 +229,37 @@ class ShardSource final : public CheckpointSource {
     }
   }
 
+  /// Infers the shapes.
+  CheckpointSource source(const std::string& note) && {
+    for (auto& [name, entry] : contents_.tensors) {
+      auto bound = static_cast<int64_t>(size_of(entry.dtype));
+      for (int dim = 0; dim < entry.shape.ndim(); ++dim) {
+        int64_t end = 0;
+        for (const CheckpointSource::StoredBox& part : boxes_[name]) {
+          end = std::max(end, part.box.offset[dim] + part.box.shape[dim]);
+        }
+        entry.shape[dim] = end;
+        if (__builtin_mul_overflow(bound, std::max<int64_t>(end, 1), &bound)) {
+          fail("checkpoint: ", path_, ": tensor ", in_quotes(name),
+               " has more bytes than 64 bits count");
+        }
+      }
+      const auto boxes = boxes_[name] |
+                         ranges::views::transform(&CheckpointSource::StoredBox::box) |
+                         ranges::to<std::vector>();
+      check_covers_once(concat(path_, ": tensor ", in_quotes(name)),
+                        {Dims::filled(entry.shape.ndim(), 0), entry.shape}, boxes);
+    }
+    contents_.note = note;
+    return {
+        .path = path_,
+        .contents = std::move(contents_),
+        .boxes_of = [boxes = std::move(boxes_)](const std::string& name) { return boxes.at(name); },
+        .open = [files = std::move(files_)](
+                    size_t number) { return std::make_shared<const OpenedFile>(files[number]); }};
+  }
+
+ private:
   Dims offset_of(const std::string& path, const nlohmann::json& info,
                  const SafetensorsEntry& entry) const {
     const auto found = info.find(entry.name);
@@ -285,8 +287,8 @@ class ShardSource final : public CheckpointSource {
 
   void add_part(const SafetensorsEntry& entry, const Box& box) {
     const size_t file = files_.size() - 1;
-    const auto [known, is_new] =
-        contents_.tensors.try_emplace(entry.name, Entry{entry.dtype, entry.shape});
+    const auto [known, is_new] = contents_.tensors.try_emplace(
+        entry.name, CheckpointSource::Entry{entry.dtype, entry.shape});
     if (known->second.dtype != entry.dtype || known->second.shape.ndim() != entry.shape.ndim()) {
       fail("checkpoint: ", files_.back(), ": tensor ", in_quotes(entry.name), " is ", entry.dtype,
            ' ', entry.shape, " but ", known->second.dtype, " of ", known->second.shape.ndim(),
@@ -295,30 +297,11 @@ class ShardSource final : public CheckpointSource {
     boxes_[entry.name].push_back({file, box});
   }
 
-  void infer_shapes() {
-    for (auto& [name, entry] : contents_.tensors) {
-      auto bound = static_cast<int64_t>(size_of(entry.dtype));
-      for (int dim = 0; dim < entry.shape.ndim(); ++dim) {
-        int64_t end = 0;
-        for (const StoredBox& part : boxes_[name]) {
-          end = std::max(end, part.box.offset[dim] + part.box.shape[dim]);
-        }
-        entry.shape[dim] = end;
-        if (__builtin_mul_overflow(bound, std::max<int64_t>(end, 1), &bound)) {
-          fail("checkpoint: ", path(), ": tensor ", in_quotes(name),
-               " has more bytes than 64 bits count");
-        }
-      }
-      const auto boxes =
-          boxes_[name] | ranges::views::transform(&StoredBox::box) | ranges::to<std::vector>();
-      check_covers_once(concat(path(), ": tensor ", in_quotes(name)),
-                        {Dims::filled(entry.shape.ndim(), 0), entry.shape}, boxes);
-    }
-  }
-
+  std::string path_;
+  CheckpointContents contents_;
   /// Paths: there may be more files than a process may have open.
   std::vector<std::string> files_;
-  std::map<std::string, std::vector<StoredBox>> boxes_;
+  std::map<std::string, std::vector<CheckpointSource::StoredBox>> boxes_;
 };
 
 }  // namespace
@@ -335,19 +318,24 @@ bool holds_checkpoints(const std::string& path) {
          !list_checkpoints(path).empty();
 }
 
-std::unique_ptr<CheckpointSource> open_source(const std::string& path) {
+CheckpointSource open_source(const std::string& path) {
   std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) return std::make_unique<ShardSource>(TensorFiles(path));
-  const RankFileNames names = rank_files_in(path);
-  if (!names.names.empty()) return std::make_unique<SavedSource>(path, names);
+  const bool is_directory = fs::is_directory(path, ignored);
+  const RankFileNames names = is_directory ? rank_files_in(path) : RankFileNames();
+  if (!names.names.empty()) return saved_source(path, names);
   if (holds_checkpoints(path)) {
     fail("checkpoint: ", path, " is the directory of a run, expected one of its checkpoints; ",
          "newest_complete_checkpoint(world, path) chooses the newest for all ranks alike");
   }
+  ShardedFiles shards(path);
   if (is_model(path) || names.strangers.empty()) {
-    return std::make_unique<ShardSource>(TensorFiles(path));
+    const TensorFiles tensors(path);
+    for (const SafetensorsFile& file : tensors.files()) shards.add(file, false);
+    return std::move(shards).source("");
   }
-  return std::make_unique<ShardSource>(path, names.strangers);
+  for (const std::string& name : names.strangers)
+    shards.add(SafetensorsFile(path + "/" + name), true);
+  return std::move(shards).source(note_of_shards(names.strangers));
 }
 
 }  // namespace weft

@@ -5,7 +5,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -66,37 +65,23 @@ std::shared_ptr<const OpenedFile> open_rank_file(const std::string& path);
 /// That such a file is the one of `rank` in this world.
 void check_rank_file(const OpenedFile& opened, const RankFiles& world, int rank);
 
-/// Where tensors lie: in boxes, in files. Several threads may ask at once.
-class CheckpointSource {
- public:
+/// Where tensors lie: in boxes, in files. For one thread at a time.
+struct CheckpointSource {
   using Entry = CheckpointContents::Entry;
   struct StoredBox {
     size_t file;
     Box box;
   };
 
-  virtual ~CheckpointSource() = default;
-  const CheckpointContents& contents() const { return contents_; }
-  const std::map<std::string, Entry>& tensors() const { return contents_.tensors; }
-  const std::map<std::string, int64_t>& numbers() const { return contents_.numbers; }
+  std::string path;
+  CheckpointContents contents = {};
   /// The boxes in which the tensor is stored.
-  virtual std::vector<StoredBox> boxes_of(const std::string& name) const = 0;
-  /// Opens it, and keeps the last few open.
+  std::function<std::vector<StoredBox>(const std::string& name)> boxes_of = {};
+  std::function<std::shared_ptr<const OpenedFile>(size_t number)> open = {};
+
+  /// Opens it, and keeps the last few open: there may be more than a process may open.
   std::shared_ptr<const OpenedFile> file(size_t number) const;
-  const std::string& path() const { return path_; }
-
- protected:
-  explicit CheckpointSource(std::string path) : path_(std::move(path)) {}
-  virtual std::shared_ptr<const OpenedFile> open(size_t number) const = 0;
-
-  CheckpointContents contents_;
-
- private:
-  std::string path_;
-  mutable std::mutex mutex_;
-  /// A checkpoint may have more files than a process may open.
-  static constexpr size_t kMostOpen = 8;
-  mutable std::map<size_t, std::shared_ptr<const OpenedFile>> opened_;
+  mutable std::map<size_t, std::shared_ptr<const OpenedFile>> opened = {};
 };
 
 /// The files of a directory that look like a save's, by rank and world: names only.
@@ -128,7 +113,7 @@ struct AgreedManifest {
 AgreedManifest agreed_manifest(const std::string& directory, const RankFileNames& names);
 
 /// A save, a directory of PyTorch's shards, or a model in safetensors form.
-std::unique_ptr<CheckpointSource> open_source(const std::string& path);
+CheckpointSource open_source(const std::string& path);
 /// Whether the path is the directory of a run, with checkpoints in it.
 bool holds_checkpoints(const std::string& path);
 

@@ -137,6 +137,22 @@ static void copy_pairs(const std::vector<std::pair<Tensor, Tensor>>& pairs) {
   }
 }
 
+TensorFill::TensorFill(const Tensor& whole, DType dtype)
+    : whole_(whole), held_(rests_on_disk(whole) ? memory_like(whole) : whole) {
+  dense_ = held_.local();
+  const bool as_it_is = dense_.dtype() == dtype && dense_.block().is_dense() &&
+                        dense_.device().kind == DeviceKind::cpu;
+  if (!as_it_is) dense_ = empty(dense_.shape(), {.dtype = dtype});
+}
+
+void TensorFill::finish() const {
+  const Tensor local = held_.local();
+  if (local.storage() != dense_.storage()) copy_(local, dense_);
+  if (rests_on_disk(whole_)) write_to_disk(whole_, held_);
+  // Of empty parts too: all ranks must react to a change alike.
+  whole_.local().storage()->mark_changed();
+}
+
 static void take_optimizer_numbers(Optimizer& optimizer,
                                    const std::map<std::string, int64_t>& numbers) {
   for (size_t i = 0; i < optimizer.parameters().size(); ++i) {

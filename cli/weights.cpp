@@ -4,15 +4,11 @@
 #include <algorithm>
 
 #include "cli/resume.h"
-#include "weft/autograd.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
-#include "weft/extend/disk_tensor.h"
 #include "weft/extend/saved_model.h"
 #include "weft/hugging_face.h"
-#include "weft/ops/factories.h"
 #include "weft/safetensors.h"
-#include "weft/state_dict.h"
 
 namespace weft::cli {
 
@@ -67,48 +63,13 @@ std::vector<std::string> files_of_weights(const std::string& weights) {
   return files;
 }
 
-/// Bytes of a rank's tensors that are converted at once.
-static constexpr int64_t kConvertedBytes = int64_t{256} << 20;
-
-/// Loads tensors that the checkpoint has in another dtype: `read` has theirs.
-static void load_converted(const std::string& weights, StateDict& read, const StateDict& into) {
-  const NoGrad no_grad;
-  (void)load_common_keys(weights, read);
-  for (const auto& [name, value] : read.tensors) {
-    const Tensor& tensor = into.tensors.at(name);
-    const Tensor whole = rests_on_disk(tensor) ? memory_like(tensor) : tensor;
-    copy_(whole.local(), value.local());
-    if (rests_on_disk(tensor)) write_to_disk(tensor, whole);
-  }
-  read.tensors.clear();
-}
-
 void load_weights(TransformerModel& model, const std::string& weights) {
   if (is_hugging_face(weights)) return load_hugging_face(model, weights);
-  const CheckpointContents contents = checkpoint_contents(weights);
-  StateDict state, same, read;
+  StateDict state;
   for (const auto& [name, tensor] : state_dict(model).tensors) {
     state.tensors.emplace(concat("model/", name), tensor);
   }
-  int64_t bytes = 0;
-  for (const auto& [name, tensor] : state.tensors) {
-    const auto saved = contents.tensors.find(name);
-    if (saved == contents.tensors.end())
-      fail("weights: ", weights, ": tensor ", in_quotes(name), " is missing");
-    const DType dtype = saved->second.dtype;
-    if (dtype == tensor.dtype() || !is_floating(dtype) || !is_floating(tensor.dtype())) {
-      same.tensors.emplace(name, tensor);
-      continue;
-    }
-    Tensor part = empty(tensor.shape(), {.dtype = dtype, .sharding = tensor.sharding()});
-    bytes += part.local().numel() * static_cast<int64_t>(size_of(dtype));
-    read.tensors.emplace(name, std::move(part));
-    if (bytes < kConvertedBytes) continue;
-    load_converted(weights, read, state);
-    bytes = 0;
-  }
-  load_converted(weights, read, state);
-  (void)load_common_keys(weights, same);
+  weft::load_weights(weights, state);
 }
 
 void keep_files(const std::string& weights, const std::string& directory) {

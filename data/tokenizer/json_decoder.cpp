@@ -66,9 +66,7 @@ static void add_word_piece_change(const JsonPart& part, TokenChanges& changes) {
 static void add_metaspace_change(const JsonPart& part, TokenChanges& changes) {
   const std::string replacement = part.text("replacement");
   if (replacement.empty()) part.at("replacement").refuse("a character");
-  const bool prefixed =
-      part.text("prepend_scheme", part.flag("add_prefix_space", true) ? "always" : "never") !=
-      "never";
+  const bool prefixed = prefix_of(part) != Split::Prefix::never;
   changes.by_place |= prefixed;
   changes.steps.emplace_back([=](std::string& text, bool is_first) {
     replace_all(text, replacement, is_first && prefixed ? "" : " ");

@@ -53,6 +53,8 @@ void check_steps(const JsonPart& part, size_t steps);
 inline constexpr const char* kKnownType = "one that weft reads";
 /// The pattern of a step: a text or an expression.
 Find pattern_of(const JsonPart& part);
+/// When a step puts its prefix before a text: `prepend_scheme`, or its older spelling.
+Split::Prefix prefix_of(const JsonPart& part);
 
 // The parts of a tokenizer.json that are lists of steps.
 

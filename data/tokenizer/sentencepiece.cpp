@@ -157,7 +157,6 @@ static void set_piece_text(const std::string& what, const PieceModel& from, size
     const std::string token = std::exchange(text, {});
     append_replaced(text, token, kSpacePiece, " ");
   }
-  model.special[id] = piece.type == PieceModel::control;
 }
 
 /// The merges that make pieces: every pair of pieces whose text is a piece; a larger score is
@@ -216,9 +215,9 @@ static std::vector<AddedToken> tokens_of_type(const PieceModel& from, PieceModel
 }
 
 static void add_bpe(const std::string& what, const PieceModel& from, TextModel& model) {
-  const BpeSpec spec = merges_of_pieces(what, from);
-  model.words = std::make_unique<Bpe>(what, spec);
+  BpeSpec spec = merges_of_pieces(what, from);
   model.caches = merges_keep_spaces_first(spec);
+  model.words = std::make_unique<Bpe>(what, std::move(spec));
   if (model.caches) model.splitter.add({.find = regex_finder(what, kPiecesFromSpaces)});
   model.added_normalized = AddedTokens(tokens_of_type(from, PieceModel::user_defined));
 }
@@ -266,6 +265,7 @@ TextModel read_sentencepiece(const std::string& what, const std::string& path,
   std::vector<DoubleArray::Entry> kept;
   for (size_t id = 0; id < from.pieces.size(); ++id) {
     set_token(source, model, from.pieces[id].text, static_cast<int64_t>(id));
+    model.special[id] = from.pieces[id].type == PieceModel::control;
     if (from.pieces[id].type != PieceModel::user_defined) continue;
     kept.emplace_back(from.pieces[id].text, static_cast<int32_t>(id));
   }

@@ -271,8 +271,7 @@ static Split::Behavior behavior_of(const JsonPart& part) {
   part.at("behavior").refuse("Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous");
 }
 
-/// When a step puts its prefix before a text: `prepend_scheme`, or its older spelling.
-static Split::Prefix prefix_of(const JsonPart& part) {
+Split::Prefix prefix_of(const JsonPart& part) {
   using Prefix = Split::Prefix;
   const std::string otherwise = part.flag("add_prefix_space", true) ? "always" : "never";
   const std::string name = part.text("prepend_scheme", otherwise);

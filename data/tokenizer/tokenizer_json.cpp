@@ -160,8 +160,9 @@ static void read_bpe(const JsonPart& part, bool by_bytes, TextModel& model) {
                .ignore_merges = part.flag("ignore_merges", false)};
   if (part.has("unk_token")) spec.unknown = part.text("unk_token");
   if (by_bytes) turn_into_bytes(spec);
-  model.words = std::make_unique<Bpe>(part.what(), spec);
-  if (by_bytes || spec.ignore_merges || !merges_keep_spaces_first(spec)) return;
+  const bool cuts = !by_bytes && !spec.ignore_merges && merges_keep_spaces_first(spec);
+  model.words = std::make_unique<Bpe>(part.what(), std::move(spec));
+  if (!cuts) return;
   // A text without other words is one word, which no cache holds.
   model.splitter.add({.find = regex_finder(part.what(), kPiecesFromSpaces)});
 }

@@ -21,12 +21,13 @@ int32_t unknown_id(const std::string& what, const Vocabulary& vocabulary,
 
 WordPiece::WordPiece(const std::string& what, const Vocabulary& vocabulary,
                      const std::string& unknown, const std::string& prefix, size_t most_characters)
-    : starts_(vocabulary), most_characters_(most_characters) {
-  for (const auto& [piece, id] : vocabulary) {
-    longest_ = std::max(longest_, piece.size());
-    if (piece.starts_with(prefix)) rests_.emplace(piece.substr(prefix.size()), id);
+    : unknown_(unknown_id(what, vocabulary, unknown)), most_characters_(most_characters) {
+  std::vector<DoubleArray::Entry> starts(vocabulary.begin(), vocabulary.end()), rests;
+  for (const auto& [piece, id] : starts) {
+    if (piece.starts_with(prefix)) rests.emplace_back(piece.substr(prefix.size()), id);
   }
-  unknown_ = unknown_id(what, vocabulary, unknown);
+  starts_ = DoubleArray(std::move(starts));
+  rests_ = DoubleArray(std::move(rests));
 }
 
 void WordPiece::encode(std::string_view word, std::vector<int32_t>& ids) const {
@@ -35,19 +36,13 @@ void WordPiece::encode(std::string_view word, std::vector<int32_t>& ids) const {
   const auto characters = static_cast<size_t>(std::ranges::count_if(word, begins_character));
   if (characters > most_characters_) return ids.push_back(unknown_);
   for (std::string_view rest = word; !rest.empty();) {
-    const Vocabulary& pieces = rest.size() == word.size() ? starts_ : rests_;
-    size_t size = std::min(rest.size(), longest_);
-    auto found = pieces.end();
-    for (; size > 0; --size) {
-      if (size < rest.size() && !begins_character(rest[size])) continue;
-      found = pieces.find(rest.substr(0, size));
-      if (found != pieces.end()) break;
-    }
-    if (found == pieces.end()) {
+    const DoubleArray& pieces = rest.size() == word.size() ? starts_ : rests_;
+    const size_t size = pieces.longest(rest);
+    if (size == 0) {
       ids.resize(before);
       return ids.push_back(unknown_);
     }
-    ids.push_back(found->second);
+    ids.push_back(pieces.find(rest.substr(0, size)));
     rest.remove_prefix(size);
   }
 }
@@ -96,59 +91,55 @@ bool merges_keep_spaces_first(const BpeSpec& spec) {
   });
 }
 
-void Bpe::add_merge(const std::string& what, const BpeSpec& spec, size_t at) {
-  const auto& [left, right] = spec.merges[at];
-  const auto rank = spec.ranks.empty() ? static_cast<int32_t>(at) : spec.ranks[at];
+void Bpe::add_merge(const std::string& what, size_t at) {
+  const auto& [left, right] = spec_.merges[at];
+  const auto rank = spec_.ranks.empty() ? static_cast<int32_t>(at) : spec_.ranks[at];
   const auto id = [&](const std::string& piece) {
-    const auto found = spec.vocabulary.find(piece);
-    if (found != spec.vocabulary.end()) return found->second;
+    const auto found = spec_.vocabulary.find(piece);
+    if (found != spec_.vocabulary.end()) return found->second;
     fail(what, ": merge ", at, " has the piece ", in_quotes(piece),
          ", expected one of the vocabulary");
   };
   const Merge merge{pair_key(id(left), id(right)), rank, id(left + right)};
-  size_t slot = pair_hash(merge.pair) & (merges_.size() - 1);
-  while (merges_[slot].pair != ~uint64_t{0} && merges_[slot].pair != merge.pair) {
-    slot = (slot + 1) & (merges_.size() - 1);
-  }
-  merges_[slot] = merge;
+  merges_[slot_of(merge.pair)] = merge;
 }
 
 /// Ids of single bytes and characters, and of the bytes that stand for missing characters.
-void Bpe::add_bytes(const std::string& what, const BpeSpec& spec) {
+void Bpe::add_bytes(const std::string& what) {
   bytes_.fill(-1);
-  for (const auto& [piece, id] : spec.vocabulary) {
+  for (const auto& [piece, id] : spec_.vocabulary) {
     if (piece.empty()) continue;
-    if (by_bytes_) {
+    if (spec_.by_bytes) {
       if (piece.size() == 1) bytes_[static_cast<unsigned char>(piece[0])] = id;
     } else {
       const CodePoint c = code_point_at(piece, 0);
       if (c.bytes == piece.size()) characters_.emplace(c.value, id);
     }
   }
-  if (byte_fallback_ && !by_bytes_) bytes_ = ids_of_bytes(spec.vocabulary);
-  if (spec.unknown) unknown_ = unknown_id(what, spec.vocabulary, *spec.unknown);
+  if (spec_.byte_fallback && !spec_.by_bytes) bytes_ = ids_of_bytes(spec_.vocabulary);
+  if (spec_.unknown) unknown_ = unknown_id(what, spec_.vocabulary, *spec_.unknown);
 }
 
-Bpe::Bpe(const std::string& what, const BpeSpec& spec)
-    : merges_(std::bit_ceil(spec.merges.size() * 2 + 1)),
-      by_bytes_(spec.by_bytes),
-      fuse_unknown_(spec.fuse_unknown),
-      byte_fallback_(spec.byte_fallback),
-      ignore_merges_(spec.ignore_merges) {
-  for (size_t at = 0; at < spec.merges.size(); ++at) add_merge(what, spec, at);
-  add_bytes(what, spec);
-  if (ignore_merges_) whole_words_ = spec.vocabulary;
+Bpe::Bpe(const std::string& what, BpeSpec spec)
+    : spec_(std::move(spec)), merges_(std::bit_ceil(spec_.merges.size() * 2 + 1)) {
+  for (size_t at = 0; at < spec_.merges.size(); ++at) add_merge(what, at);
+  add_bytes(what);
+  spec_.merges = {}, spec_.ranks = {};
+  if (!spec_.ignore_merges) spec_.vocabulary = {};
+}
+
+size_t Bpe::slot_of(uint64_t pair) const {
+  size_t slot = pair_hash(pair) & (merges_.size() - 1);
+  while (merges_[slot].pair != pair && merges_[slot].pair != ~uint64_t{0}) {
+    slot = (slot + 1) & (merges_.size() - 1);
+  }
+  return slot;
 }
 
 const Bpe::Merge* Bpe::find(int32_t left, int32_t right) const {
   const uint64_t pair = pair_key(left, right);
-  size_t slot = pair_hash(pair) & (merges_.size() - 1);
-  while (true) {
-    const Merge& merge = merges_[slot];
-    if (merge.pair == pair) return &merge;
-    if (merge.pair == ~uint64_t{0}) return nullptr;
-    slot = (slot + 1) & (merges_.size() - 1);
-  }
+  const Merge& merge = merges_[slot_of(pair)];
+  return merge.pair == pair ? &merge : nullptr;
 }
 
 void Bpe::start(std::string_view word, std::vector<int32_t>& ids) const {
@@ -156,10 +147,10 @@ void Bpe::start(std::string_view word, std::vector<int32_t>& ids) const {
   const auto id_of_byte = [&](char byte) { return bytes_[static_cast<unsigned char>(byte)]; };
   const auto add = [&](int32_t id) {
     if (id >= 0) ids.push_back(id);
-    if (id < 0 && unknown_ >= 0 && !(after_unknown && fuse_unknown_)) ids.push_back(unknown_);
+    if (id < 0 && unknown_ >= 0 && !(after_unknown && spec_.fuse_unknown)) ids.push_back(unknown_);
     after_unknown = id < 0;
   };
-  if (by_bytes_) {
+  if (spec_.by_bytes) {
     // A character of tokenizer.json stands for one byte.
     for (const char byte : word) add(id_of_byte(byte));
     return;
@@ -171,7 +162,7 @@ void Bpe::start(std::string_view word, std::vector<int32_t>& ids) const {
     const auto found = characters_.find(c.value);
     if (found != characters_.end()) {
       add(found->second);
-    } else if (byte_fallback_ &&
+    } else if (spec_.byte_fallback &&
                std::ranges::all_of(bytes, [&](char byte) { return id_of_byte(byte) >= 0; })) {
       for (const char byte : bytes) add(id_of_byte(byte));
     } else {
@@ -244,9 +235,9 @@ void Bpe::merge_many(std::vector<int32_t>& ids, size_t from) const {
 }
 
 void Bpe::encode(std::string_view word, std::vector<int32_t>& ids) const {
-  if (ignore_merges_) {
-    const auto found = whole_words_.find(word);
-    if (found != whole_words_.end()) return ids.push_back(found->second);
+  if (spec_.ignore_merges) {
+    const auto found = spec_.vocabulary.find(word);
+    if (found != spec_.vocabulary.end()) return ids.push_back(found->second);
   }
   const size_t from = ids.size();
   start(word, ids);

@@ -49,10 +49,10 @@ class WordPiece final : public WordModel {
   void encode(std::string_view word, std::vector<int32_t>& ids) const override;
 
  private:
-  Vocabulary starts_, rests_;
+  /// The pieces that begin a word, and those within, without their prefix.
+  DoubleArray starts_, rests_;
   int32_t unknown_;
   size_t most_characters_;
-  size_t longest_ = 0;
 };
 
 /// Parts of a byte-pair encoding as tokenizer.json has them.
@@ -84,7 +84,7 @@ class Bpe final : public WordModel {
  public:
   /// std::invalid_argument, which begins with `what`, when a merge has a part or a result that is
   /// not in the vocabulary.
-  Bpe(const std::string& what, const BpeSpec& spec);
+  Bpe(const std::string& what, BpeSpec spec);
 
   void encode(std::string_view word, std::vector<int32_t>& ids) const override;
 
@@ -94,8 +94,10 @@ class Bpe final : public WordModel {
     uint64_t pair = ~uint64_t{0};
     int32_t rank = 0, result = 0;
   };
-  void add_merge(const std::string& what, const BpeSpec& spec, size_t at);
-  void add_bytes(const std::string& what, const BpeSpec& spec);
+  /// The place of a pair in the table: its merge, or where it would be.
+  size_t slot_of(uint64_t pair) const;
+  void add_merge(const std::string& what, size_t at);
+  void add_bytes(const std::string& what);
   const Merge* find(int32_t left, int32_t right) const;
   /// Appends the ids of the characters or bytes.
   void start(std::string_view word, std::vector<int32_t>& ids) const;
@@ -103,12 +105,12 @@ class Bpe final : public WordModel {
   void merge_few(std::vector<int32_t>& ids, size_t from) const;
   void merge_many(std::vector<int32_t>& ids, size_t from) const;
 
+  /// Without the merges, and without the vocabulary unless it is searched for whole words.
+  BpeSpec spec_;
   std::vector<Merge> merges_;
   std::array<int32_t, 256> bytes_{};
   std::unordered_map<char32_t, int32_t> characters_;
-  Vocabulary whole_words_;
   int32_t unknown_ = -1;
-  bool by_bytes_, fuse_unknown_, byte_fallback_, ignore_merges_;
 };
 
 /// Whether a text can be cut before each "▁" that follows another character: "▁" has an id, every

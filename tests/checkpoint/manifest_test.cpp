@@ -216,6 +216,19 @@ TEST(Manifest, RejectsWhatNobodyWroteInOneSentence) {
             "most 4194304 different parts");
 }
 
+TEST(Manifest, ReadsManyNumbersInLinearTime) {
+  Manifest manifest = manifest_with(1, {SavedSharding{}}, {{"w", f32, {8}, 0}});
+  for (int i = 0; i < 100'000; ++i) manifest.numbers["optimizer/" + std::to_string(i)] = i;
+  const std::string text = text_of(manifest);
+  const std::clock_t started = std::clock();
+  EXPECT_EQ(parsed_manifest("here", text), manifest);
+#ifdef NDEBUG
+  EXPECT_LT(static_cast<double>(std::clock() - started) / CLOCKS_PER_SEC, 2.0);
+#else
+  (void)started;
+#endif
+}
+
 TEST(Manifest, RefusesHeadersThatNoReaderTakes) {
   const auto error = [](size_t letters) {
     const SavedTensor tensor{std::string(letters, 'w'), f32, {8}, 0};

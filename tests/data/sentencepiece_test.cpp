@@ -63,7 +63,6 @@ class Sentencepiece : public testing::Test {
     return error.substr(std::min(error.find("model: ") + 7, error.size()));
   }
 
- private:
   Scratch scratch_;
 };
 
@@ -84,6 +83,19 @@ TEST_F(Sentencepiece, RefusesDamagedTables) {
   }
   EXPECT_EQ(refusal(model_of(1, table_of('a', 0, std::string(2000, 'b') + '\0'))),
             "a text of replacements has 2000 bytes, expected at most 1024");
+}
+
+TEST_F(Sentencepiece, LeavesOutPiecesThatTheConfigCallsSpecial) {
+  const std::string table = table_of('a', 0, std::string("b\0", 2));
+  scratch_.write("of/tokenizer.model", model_of(1, table, piece("<turn>", 0, 4)));
+  scratch_.write("of/tokenizer_config.json",
+                 R"({"added_tokens_decoder": {"3": {"content": "<turn>", "special": true}}})");
+  const Tokenizer tokenizer = Tokenizer::from_directory(scratch_.path("of"));
+  const Ids ids = tokenizer.encode("b<turn>c", false);
+  EXPECT_EQ(ids, (Ids{1, 3, 2}));
+  EXPECT_TRUE(tokenizer.is_special(3));
+  EXPECT_EQ(tokenizer.decode(ids), "bc");
+  EXPECT_EQ(tokenizer.decode(ids, false), "b<turn>c");
 }
 
 TEST_F(Sentencepiece, RefusesLongPieces) {

@@ -284,6 +284,17 @@ TEST(Tokenizer, RefusesTooManySteps) {
   EXPECT_EQ(error_with("/normalizer", "normalizers", lower, 100), "");
 }
 
+TEST(Tokenizer, RefusesUnknownPrependSchemes) {
+  const Scratch scratch;
+  const json step = {{"type", "Metaspace"}, {"replacement", "_"}, {"prepend_scheme", "second"}};
+  for (const char* place : {"/pre_tokenizer", "/decoder"}) {
+    const std::string error = error_of([&] { read_of(scratch, characters({{place, step}})); });
+    EXPECT_TRUE(error.ends_with(std::string(&place[1]) +
+                                ".prepend_scheme is \"second\", expected always, first or never"))
+        << error;
+  }
+}
+
 TEST(Tokenizer, RefusesFilesThatGrow) {
   const Scratch scratch;
   const auto replace = [](const char* from, const char* to) {

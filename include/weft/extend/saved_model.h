@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "weft/export.h"
+#include "weft/state_dict.h"
 #include "weft/transformer_config.h"
 
 namespace weft {
@@ -50,6 +51,11 @@ WEFT_API std::map<std::string, int64_t> config_numbers(const TransformerConfig& 
 /// checkpoint. std::invalid_argument names the checkpoint when there is none.
 WEFT_API TransformerConfig saved_config(const std::map<std::string, int64_t>& numbers,
                                         const std::string& checkpoint);
+
+/// Fills the tensors of `into` from a checkpoint, which may have more. Rounds the elements of a
+/// floating dtype to that of the tensor, 256 MiB at a time. std::invalid_argument as
+/// `load_common_keys` says, and naming a tensor that is missing.
+WEFT_API void load_weights(const std::string& checkpoint, const StateDict& into);
 
 /// Returns the folder in which a run, or the run of a checkpoint, keeps its files; it may not
 /// exist.
