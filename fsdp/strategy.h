@@ -26,8 +26,6 @@ struct AxisGroup {
 /// The ranks of a group, in order.
 std::vector<int> numbers_of(const AxisGroup& ranks);
 
-bool has_axis(const DeviceMesh& mesh, const std::string& name);
-
 /// How a strategy uses the axes of a mesh. The optimizer's state is sharded over `sharded`. Each
 /// use gathers parameters over the first `at_use` of these axes; the others are gathered earlier
 /// and kept. Each micro-step reduces gradients over the first `each_step` axes; the sync reduces
@@ -83,7 +81,6 @@ std::optional<Stages> stages_of(const Roles& roles, size_t first, size_t last,
 struct ParamTypes {
   DType storage, compute, gather, reduce, accumulate;
 };
-ParamTypes types_of(const MixedPrecision& precision, DType declared);
 
 /// One parameter of a group.
 struct FsdpParam {
