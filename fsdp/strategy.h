@@ -26,6 +26,15 @@ struct AxisGroup {
 /// The ranks of a group, in order.
 std::vector<int> numbers_of(const AxisGroup& ranks);
 
+/// One collective between the gradients that backward writes and those that the optimizer reads.
+struct Reduction {
+  AxisGroup ranks;
+  /// Reduce-scatter, else all-reduce.
+  bool scatters;
+  /// Runs only in the last micro-step.
+  bool at_sync;
+};
+
 /// How a strategy uses the axes of a mesh. The optimizer's state is sharded over `sharded`. Each
 /// use gathers parameters over the first `at_use` of these axes; the others are gathered earlier
 /// and kept. Each micro-step reduces gradients over the first `each_step` axes; the sync reduces
