@@ -159,7 +159,7 @@ MemoryPlan plan_memory(const std::function<StepCost(const StepChoice&)>& cost,
                        const StepChoice& given, size_t blocks, const MemoryBudget& budget,
                        const Machine& machine, const MemoryPlanOptions& options) {
   // Models that are built and run draw random numbers.
-  const ContextSetting<&Context::random> random;
+  const ContextSetting<&Context::random> random(Context::current().random);
   MemoryPlanner planner(cost, blocks, machine, budget.bytes);
   std::optional<MemoryPlan> best;
   for (const auto& rung : schedules_of(given, options.schedule, budget.directory)) {

@@ -197,10 +197,9 @@ Tensor LatentAttention::queries(const Tensor& x) {
 /// Rotates x [batch, sequence, heads, qk_rope_head_dim]. Neighbours become pairs (i, i + d / 2), in
 /// queries and keys alike.
 Tensor LatentAttention::rotated(const Tensor& x) const {
-  const int64_t position = state_->cache ? state_->cache->position : 0;
-  if (!config_.rope_interleave) return state_->rotary(x, position);
+  if (!config_.rope_interleave) return state_->rotary(x, state_->position());
   const Tensor pairs = reshape(x, {x.size(0), x.size(1), x.size(2), x.size(3) / 2, 2});
-  return state_->rotary(reshape(transpose(pairs, 3, 4), x.shape()), position);
+  return state_->rotary(reshape(transpose(pairs, 3, 4), x.shape()), state_->position());
 }
 
 /// x with zeros behind its last dim.
@@ -234,6 +233,13 @@ static Tensor kept_rows(const KeyValueCache& cache, Tensor& part, const Tensor& 
   return slice(part, 1, 0, end);
 }
 
+/// Adds rows to the two parts of a layer in the cache, if there is one, and returns all rows.
+static void keep_rows(KeyValueCache* cache, int64_t layer, Tensor& first, Tensor& second) {
+  if (!cache) return;
+  auto& [firsts, seconds] = cache->layers[static_cast<size_t>(layer)];
+  first = kept_rows(*cache, firsts, first), second = kept_rows(*cache, seconds, second);
+}
+
 /// Queries [batch, n, heads, qk_nope_head_dim + qk_rope_head_dim], not rotated, and the output of
 /// kv_a_proj_with_mqa -> values by head.
 Tensor LatentAttention::attended(const Tensor& q, const Tensor& latent) {
@@ -243,11 +249,7 @@ Tensor LatentAttention::attended(const Tensor& q, const Tensor& latent) {
   Tensor latents = by_head((*kv_norm_)(slice(latent, 2, 0, rank)), 1);
   // All heads share the rotated keys.
   Tensor keys = rotated(by_head(slice(latent, 2, rank, latent.size(2)), 1));
-  if (state_->cache) {
-    auto& [first, second] = state_->cache->layers[static_cast<size_t>(layer_)];
-    latents = kept_rows(*state_->cache, first, latents);
-    keys = kept_rows(*state_->cache, second, keys);
-  }
+  keep_rows(state_->cache, layer_, latents, keys);
   const Tensor rows = reshape(latents, {keys.size(0), keys.size(1), rank});
   const Tensor expanded = by_head((*kv_b_)(rows), config_.heads);
   const Tensor key_of_heads =
@@ -318,7 +320,7 @@ class SelfAttention final : public Module {
   Tensor rotated(const Tensor& x) const {
     if (!state_->config.rotates(layer_)) return x;
     Rotary& rotary = state_->config.has_window(layer_) ? state_->local_rotary : state_->rotary;
-    return rotary(x, state_->cache ? state_->cache->position : 0);
+    return rotary(x, state_->position());
   }
 
   Tensor attend(const Tensor& q, Tensor k, Tensor v, const Tensor& mask) const {
@@ -329,10 +331,7 @@ class SelfAttention final : public Module {
     if (c.sinks) options.sinks = used(0);
     if (mask) options.mask = reshape(mask, {mask.size(0), 1, 1, mask.size(1)});
     if (is_training() && !state_->cache) options.dropout = c.attention_dropout;
-    if (state_->cache) {
-      auto& [keys, values] = state_->cache->layers[static_cast<size_t>(layer_)];
-      k = kept_rows(*state_->cache, keys, k), v = kept_rows(*state_->cache, values, v);
-    }
+    keep_rows(state_->cache, layer_, k, v);
     return attention(q, k, v, options);
   }
 

@@ -53,7 +53,7 @@ class WithoutMemory : NotCopied {
   }
 
   std::set<Parameter*> replaced_;
-  ContextSetting<&Context::random> random_;
+  ContextSetting<&Context::random> random_{Context::current().random};
 };
 
 /// The text about one layer, or about the modules outside of all layers.

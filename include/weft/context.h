@@ -56,11 +56,11 @@ struct WEFT_API Context {
   WEFT_STATIC_TLS static constinit thread_local Context* current_;
 };
 
-/// Sets a member of the rank's Context, by default to what it is, and restores it after the scope.
+/// Sets a member of the rank's Context for a scope.
 template <auto kMember> class ContextSetting : NotCopied {
  public:
   using Value = std::remove_reference_t<decltype(std::declval<Context&>().*kMember)>;
-  explicit ContextSetting(Value value = Context::current().*kMember)
+  explicit ContextSetting(Value value)
       : before_(std::exchange(Context::current().*kMember, value)) {}
   ~ContextSetting() { Context::current().*kMember = before_; }
 
