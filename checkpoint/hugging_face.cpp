@@ -138,6 +138,13 @@ std::string saved_choices(const TransformerConfig& config) {
   return json.dump();
 }
 
+bool are_same_choices(const std::string& a, const std::string& b) {
+  const auto parsed = [](const std::string& text) {
+    return OrderedJson::parse(text, nullptr, false);
+  };
+  return a == b || parsed(a) == parsed(b);
+}
+
 std::map<std::string, int64_t> config_numbers(const TransformerConfig& config) {
   std::map<std::string, int64_t> numbers{{"max_sequence", config.max_sequence}};
   for_saved_sizes(config, [&]<class Size>(const char* name, const Size& size) {

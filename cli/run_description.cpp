@@ -105,13 +105,13 @@ void RunDescription::check_resumed(const std::string& path, const SavedNumbers& 
   for (const RunItem& item : items_) {
     if (item.resumed == Resumed::not_saved) continue;
     const std::string before = saved_words(item, saved), now = in_words(item);
-    if (before == now) continue;
+    const bool is_choices = item.name == concat(kModel, kChoices);
+    if (before == now || (is_choices && are_same_choices(before, now))) continue;
     if (before.empty()) {
       missing.push_back(item.name);
       continue;
     }
-    const bool is_told = item.name == concat(kModel, kChoices) && !fixed.empty();
-    if (is_told) continue;
+    if (is_choices && !fixed.empty()) continue;
     const std::string difference = concat(item.name, " is ", now, ", the checkpoint's is ", before);
     if (item.resumed == Resumed::refused) {
       fixed.push_back(difference);

@@ -275,10 +275,9 @@ std::string step_schedule(const Communicator& world, TransformerConfig config,
 
 StepSeconds predicted_step(const Machine& machine, const TransformerConfig& config,
                            const ParallelOptions& options, int ranks, int ranks_per_host) {
-  const RandomState before = Context::current().random;
+  const ContextSetting<&Context::random> random(Context::current().random);
   const Communicator world = fake_world(0, ranks, ranks_per_host, !machine.overlaps);
   const StepCost cost = step_cost(world, config, options);
-  Context::current().random = before;
   return step_seconds(cost, machine);
 }
 

@@ -72,8 +72,9 @@ struct ParamGrad {
 
   FsdpParam* param;
   int bucket = 0;
-  /// In the buffer, and in the middle memory between two scatters.
-  Region unsharded, middle;
+  /// In the buffer; there between two stages of codes, in f32; and in the middle memory between two
+  /// scatters.
+  Region unsharded, staged, middle;
   /// Bytes from the start of the final memory.
   size_t offset = 0;
   Progress progress = Progress::expected;

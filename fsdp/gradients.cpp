@@ -31,6 +31,7 @@ Gradients::Gradients(const Roles& roles, const FullyShardOptions& options)
   AxisGroup late = roles.group(roles.each_step, roles.sharded.size());
   if (each.size > 1) reductions_.push_back({std::move(each), true, false});
   if (late.size > 1) reductions_.push_back({std::move(late), true, true});
+  if (!reductions_.empty()) first_ = reductions_[0].ranks;
   if (replicas_.size > 1) reductions_.push_back({replicas_, false, true});
   const Quantization& quantization = options.quantization;
   if (quantization.reduce && !reductions_.empty()) {
@@ -48,11 +49,11 @@ Gradients::Gradients(const Roles& roles, const FullyShardOptions& options)
 void Gradients::add_messages(const Quantization& quantization) {
   const Reduction whole = reductions_[0];
   const size_t axes = roles_.sharded.size();
-  messages_.emplace(roles_, whole.at_sync ? roles_.each_step : 0,
-                    whole.at_sync ? axes : roles_.each_step, quantization);
+  messages_ = messages_of(roles_, whole.at_sync ? roles_.each_step : 0,
+                          whole.at_sync ? axes : roles_.each_step, quantization);
   reductions_.erase(reductions_.begin());
-  for (size_t stage = messages_->stages(); stage-- > 0;) {
-    reductions_.insert(reductions_.begin(), {messages_->ranks(stage), true, whole.at_sync});
+  for (const GradientMessages& messages : std::views::reverse(messages_)) {
+    reductions_.insert(reductions_.begin(), {messages.ranks(), true, whole.at_sync});
   }
 }
 
@@ -76,21 +77,17 @@ void Gradients::lay_out() {
   for (Grad& grad : grads_) {
     const FsdpParam& param = *grad.param;
     const DType wire = param.types.reduce, rests = param.types.accumulate;
-    AxisGroup first = messages_  ? messages_->ranks()
-                      : scatters ? reductions_[0].ranks
-                                 : AxisGroup();
-    grad.unsharded = region_of(param.unsharded_shape, param.dim, wire, wire, first, buffer_bytes_,
-                               {}, !messages_);
-    if (messages_) messages_->add(grad.unsharded);
+    grad.unsharded = region_of(param.unsharded_shape, param.dim, wire, wire, first_, buffer_bytes_,
+                               {}, messages_.empty());
     if (scatters_twice()) {
       Shape middle = param.unsharded_shape;
-      middle[param.dim] = grad.unsharded.lengths[static_cast<size_t>(first.rank)];
+      middle[param.dim] = grad.unsharded.lengths[static_cast<size_t>(first_.rank)];
       grad.middle = region_of(middle, param.dim, rests, rests,
                               reductions_[buffer_reductions()].ranks, middle_bytes_);
     }
     grad.offset = place_of_array(param.sharded_elements(), rests, tier_.is_disk(), final_bytes_);
   }
-  if (messages_) messages_->lay_out(buffer_bytes_);
+  if (!messages_.empty()) lay_out_messages();
   if (direct_) buffer_bytes_ = 0;
   if (on_host_) landing_ = buffer_bytes_;
   if (replica_sums_) {
@@ -344,7 +341,7 @@ void Gradients::wait_quietly() noexcept {
 }
 
 int64_t Gradients::traffic(int bucket, size_t reduction) const {
-  if (sends_codes(reduction)) return messages_->traffic(reduction);
+  if (sends_codes(reduction)) return messages_[reduction].traffic();
   const AxisGroup& ranks = reductions_[reduction].ranks;
   const bool scatters = reductions_[reduction].scatters;
   if (replica_sums_ && !scatters) return replica_sums_->traffic();
@@ -359,7 +356,7 @@ int64_t Gradients::traffic(int bucket, size_t reduction) const {
     return bytes;
   }
   for (const Grad& grad : grads_ | std::views::filter(is_in(bucket))) {
-    const Region& from = reduction == 0 ? grad.unsharded : grad.middle;
+    const Region& from = source(grad, reduction);
     if (scatters) {
       bytes +=
           from.count_of(ranks.rank) * (ranks.size - 1) * static_cast<int64_t>(size_of(from.wire));
@@ -371,11 +368,10 @@ int64_t Gradients::traffic(int bucket, size_t reduction) const {
 }
 
 int64_t Gradients::copied(size_t reduction) const {
-  if (sends_codes(reduction)) return messages_->copied(reduction);
   if (!reductions_[reduction].scatters) return 0;
   return ranges::accumulate(grads_, int64_t{0}, std::plus(), [&](const Grad& grad) {
-    const Region& from = reduction == 0 ? grad.unsharded : grad.middle;
-    return from.packs ? from.bytes() : 0;
+    const Region& from = source(grad, reduction);
+    return from.packs || sends_codes(reduction) ? from.bytes() : 0;
   });
 }
 

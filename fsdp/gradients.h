@@ -13,15 +13,6 @@
 
 namespace weft::fsdp {
 
-/// One collective between the gradients that backward writes and those that the optimizer reads.
-struct Reduction {
-  AxisGroup ranks;
-  /// Reduce-scatter, else all-reduce.
-  bool scatters;
-  /// Runs only in the last micro-step.
-  bool at_sync;
-};
-
 /// The gradients of a param group's trainable parameters. Backward writes unsharded gradients into
 /// a buffer, or directly into the final memory if nothing is sharded and nothing cast. The
 /// reductions follow. Buckets are reduced one by one.
@@ -46,7 +37,7 @@ class Gradients {
   bool is_direct() const { return direct_; }
   size_t buffer_bytes() const { return buffer_bytes_; }
   /// Number of reductions that read the buffer: the first, or its stages.
-  size_t buffer_reductions() const { return messages_ ? messages_->stages() : 1; }
+  size_t buffer_reductions() const { return messages_.empty() ? 1 : messages_.size(); }
   /// The final memory is on the host or on disk, and the buffer is needed until the last reduction
   /// has ended.
   bool rest_offloaded() const { return on_host_; }
@@ -118,8 +109,9 @@ class Gradients {
     /// `work` was not waited for.
     bool under_way = false;
     std::vector<Addition> additions;
-    /// Destinations of the quantized gradients that are being received.
-    std::vector<Piece> arriving;
+    /// The quantized gradients that are being received, by the messages of this number.
+    std::vector<Arriving> arriving;
+    size_t stage = 0;
     /// The sums over replicas are being exchanged as codes.
     bool replicating = false;
     /// Declared last, so that it ends before the memory is freed.
@@ -128,12 +120,17 @@ class Gradients {
 
   Bucket& bucket_at(int index) { return buckets_[static_cast<size_t>(index)]; }
   bool scatters_twice() const;
-  bool sends_codes(size_t reduction) const { return messages_ && reduction < messages_->stages(); }
+  bool sends_codes(size_t reduction) const { return reduction < messages_.size(); }
+  /// Where a scatter reads a gradient.
+  const Region& source(const Grad& grad, size_t reduction) const {
+    return reduction == 0 ? grad.unsharded : sends_codes(reduction) ? grad.staged : grad.middle;
+  }
   bool changes_sums() const { return settings.hook || settings.divide_factor != 1; }
-  size_t residual_bytes() const { return messages_ ? messages_->residual_bytes() : 0; }
+  size_t residual_bytes() const;
   size_t codes_bytes() const { return replica_sums_ ? replica_sums_->bytes() : 0; }
   // gradients.cpp: layout, memory, progress
   void add_messages(const Quantization& quantization);
+  void lay_out_messages();
   void cut_into_buckets();
   void allocate_sums();
   void expect(Grad& grad);
@@ -155,6 +152,7 @@ class Gradients {
   Piece scattered(Grad& grad, size_t reduction);
   void reduce_buffer(int bucket, std::vector<Piece>& pieces);
   void reduce_in_place(int bucket, std::vector<Piece>& pieces);
+  void expect_codes(size_t i, size_t stage);
   void receive(int bucket);
   // reductions.cpp: sums of earlier steps, hooks
   bool is_complete(Sum sum) const;
@@ -170,6 +168,8 @@ class Gradients {
   Roles roles_;
   int64_t bucket_bytes_;
   std::vector<Reduction> reductions_;
+  /// The ranks of the first scatter, in all its stages.
+  AxisGroup first_;
   AxisGroup replicas_;
   std::vector<Grad> grads_;
   bool direct_ = false;
@@ -182,8 +182,8 @@ class Gradients {
   std::shared_ptr<DiskMemory> disk_;
   std::vector<DiskMemory::Transfer> writes_;
   Device device_ = cpu;
-  /// Set if the first reduction sends codes, perhaps in two stages, each in `reductions_`.
-  std::optional<QuantizedScatter> messages_;
+  /// Those of the first reductions, if these send codes: in one stage or two.
+  std::vector<GradientMessages> messages_;
   /// Set if the all-reduce over replicas sends codes too, which then lie in `codes_`.
   std::optional<ReplicaSums> replica_sums_;
   /// Stands for the final memory while gradients are hidden.

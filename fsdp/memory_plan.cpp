@@ -136,16 +136,6 @@ static void add_schedules(const StepChoice& given, std::vector<StepChoice>& all)
   }
 }
 
-/// Restores the rank's random numbers, which models that are built and run draw.
-class RandomScope : NotCopied {
- public:
-  RandomScope() = default;
-  ~RandomScope() { Context::current().random = before_; }
-
- private:
-  const RandomState before_ = Context::current().random;
-};
-
 /// Tiers from the fastest on: in memory; then what moves least in a step first.
 static std::vector<std::vector<StepChoice>> schedules_of(const StepChoice& given, bool chooses,
                                                          const std::string& directory) {
@@ -168,7 +158,8 @@ static std::vector<std::vector<StepChoice>> schedules_of(const StepChoice& given
 MemoryPlan plan_memory(const std::function<StepCost(const StepChoice&)>& cost,
                        const StepChoice& given, size_t blocks, const MemoryBudget& budget,
                        const Machine& machine, const MemoryPlanOptions& options) {
-  const RandomScope scope;
+  // Models that are built and run draw random numbers.
+  const ContextSetting<&Context::random> random(Context::current().random);
   MemoryPlanner planner(cost, blocks, machine, budget.bytes);
   std::optional<MemoryPlan> best;
   for (const auto& rung : schedules_of(given, options.schedule, budget.directory)) {

@@ -12,7 +12,7 @@
 
 namespace weft::fsdp {
 
-ParamTypes types_of(const MixedPrecision& precision, DType declared) {
+static ParamTypes types_of(const MixedPrecision& precision, DType declared) {
   if (!is_floating(declared)) return {declared, declared, declared, declared, declared};
   ParamTypes types;
   types.storage = precision.storage.value_or(declared);

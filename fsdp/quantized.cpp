@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fsdp/quantized.h"
 
-#include <algorithm>
 #include <functional>
 #include <range/v3/algorithm/find.hpp>
 #include <range/v3/numeric/accumulate.hpp>
@@ -206,10 +205,10 @@ Work GradientMessages::exchange(const Ref<Storage>& from, const Ref<Storage>& bu
   return ranks_.communicator.all_to_all(piece, received_);
 }
 
-void GradientMessages::add_up(size_t i, size_t part, const Ref<Storage>& buffer,
-                              const MemoryBlock& out, bool accumulate) const {
-  const Region& region = regions_[i];
-  const Place& place = places_[i][part];
+void GradientMessages::add_up(const Arriving& arriving, const Ref<Storage>& buffer) const {
+  const auto& [gradient, part, out, accumulate] = arriving;
+  const Region& region = regions_[gradient];
+  const Place& place = places_[gradient][part];
   const auto apart = static_cast<size_t>(received_[0]);
   dequantize(
       out,
@@ -253,7 +252,7 @@ void ReplicaSums::finish(const Ref<Storage>& sums, const Ref<Storage>& codes) co
   std::deque<std::vector<int64_t>> counts;
   for (size_t i = 0; i < regions_.size(); ++i) {
     const MemoryBlock own = part_block(regions_[i], sums, ranks_.rank);
-    messages_.add_up(i, static_cast<size_t>(ranks_.rank), codes, own, false);
+    messages_.add_up({i, static_cast<size_t>(ranks_.rank), own, false}, codes);
     quantize_part(gathered_[i], codes, own, rounding);
     add_pieces(gathered_[i], codes, ranks_.size, 1, pieces, counts);
     rounding.first += static_cast<uint64_t>(in_fours(regions_[i].elements()));
@@ -264,70 +263,14 @@ void ReplicaSums::finish(const Ref<Storage>& sums, const Ref<Storage>& codes) co
   }
 }
 
-QuantizedScatter::QuantizedScatter(const Roles& roles, size_t first, size_t last,
-                                   const Quantization& quantization)
-    : ranks_(roles.group(first, last)) {
+std::vector<GradientMessages> messages_of(const Roles& roles, size_t first, size_t last,
+                                          const Quantization& quantization) {
+  const AxisGroup ranks = roles.group(first, last);
   const int stream = roles.mesh.root().rank();
-  if (const std::optional<Stages> stages = stages_of(roles, first, last, quantization)) {
-    messages_.emplace_back(quantization, stages->within, stages->rank_within, stream);
-    messages_.emplace_back(quantization, stages->across, numbers_of(stages->across), stream);
-  } else {
-    messages_.emplace_back(quantization, ranks_, numbers_of(ranks_), stream);
-  }
-}
-
-void QuantizedScatter::add(const Region& region) {
-  regions_.push_back(region);
-  messages_[0].add(region);
-}
-
-void QuantizedScatter::lay_out(size_t& end) {
-  for (size_t i = 0; i < regions_.size() && stages() > 1; ++i) {
-    std::vector<int64_t> counts;
-    for (const size_t part : messages_[0].own_parts()) counts.push_back(regions_[i].counts[part]);
-    const int64_t elements = ranges::accumulate(counts, int64_t{0});
-    sums_.push_back(region_of({elements}, 0, DType::f32, DType::f32, ranks(1), end, counts, false));
-    messages_[1].add(sums_.back());
-  }
-  // The messages of the second stage lie where those of the first did.
-  const size_t start = end;
-  for (GradientMessages& messages : messages_) {
-    size_t after = start;
-    messages.lay_out(after);
-    end = std::max(end, after);
-  }
-}
-
-int64_t QuantizedScatter::copied(size_t stage) const {
-  return ranges::accumulate(stage == 0 ? regions_ : sums_, int64_t{0}, std::plus(), &Region::bytes);
-}
-
-size_t QuantizedScatter::residual_bytes() const {
-  return ranges::accumulate(messages_, size_t{0}, std::plus(), &GradientMessages::residual_bytes);
-}
-
-Work QuantizedScatter::exchange(size_t stage, const Ref<Storage>& buffer,
-                                const Ref<Storage>& residual) {
-  arriving_ = stage + 1 < stages();
-  return messages_[stage].exchange(buffer, buffer, residual,
-                                   stage == 0 ? 0 : messages_[0].residual_bytes());
-}
-
-void QuantizedScatter::receive(const Ref<Storage>& buffer) {
-  if (!std::exchange(arriving_, false)) return;
-  const std::vector<size_t> parts = messages_[0].own_parts();
-  for (size_t i = 0; i < sums_.size(); ++i) {
-    for (size_t k = 0; k < parts.size(); ++k) {
-      messages_[0].add_up(i, parts[k], buffer, part_block(sums_[i], buffer, static_cast<int>(k)),
-                          false);
-    }
-  }
-}
-
-void QuantizedScatter::add_up(size_t i, const Ref<Storage>& buffer, const MemoryBlock& out,
-                              bool accumulate) const {
-  const GradientMessages& last = messages_.back();
-  last.add_up(i, last.own_parts()[0], buffer, out, accumulate);
+  const std::optional<Stages> stages = stages_of(roles, first, last, quantization);
+  if (!stages) return {{quantization, ranks, numbers_of(ranks), stream}};
+  return {{quantization, stages->within, stages->rank_within, stream},
+          {quantization, stages->across, numbers_of(stages->across), stream}};
 }
 
 }  // namespace weft::fsdp

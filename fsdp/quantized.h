@@ -30,6 +30,13 @@ void add_pieces(const Extended& extended, const Ref<Storage>& memory, int size, 
 void dequantize_parts(const Extended& extended, const Ref<Storage>& memory, const Region& region,
                       const Ref<Storage>& to);
 
+/// Codes of an own part of a gradient that are being received, and where their sum will lie.
+struct Arriving {
+  size_t gradient, part;
+  MemoryBlock out;
+  bool accumulate;
+};
+
 /// Gradients sent as codes. Each rank sends each rank a message, with the codes and scales of its
 /// parts of each gradient. Messages lie in a buffer: those to the ranks, then those from the ranks.
 class GradientMessages {
@@ -59,9 +66,8 @@ class GradientMessages {
   /// miss lies from byte `missed` of `residual` on.
   Work exchange(const Ref<Storage>& from, const Ref<Storage>& buffer, const Ref<Storage>& residual,
                 size_t missed = 0);
-  /// Sums what was received of an own part of gradient `i` into `out`, or adds it.
-  void add_up(size_t i, size_t part, const Ref<Storage>& buffer, const MemoryBlock& out,
-              bool accumulate) const;
+  /// Sums what was received of an own part of a gradient, or adds it.
+  void add_up(const Arriving& arriving, const Ref<Storage>& buffer) const;
 
  private:
   /// Bytes from the start of a message to a part of a gradient, and elements before this part among
@@ -115,43 +121,10 @@ class ReplicaSums {
   size_t bytes_ = 0;
 };
 
-/// A reduce-scatter of gradients as codes, in one stage over joined axes or in two (`Stages`): each
-/// rank sums the parts of the ranks of its place within, in f32 in the buffer, then sends the codes
-/// of these sums across.
-class QuantizedScatter {
- public:
-  /// Over axes `first` to `last` (excluded) of `roles.sharded`.
-  QuantizedScatter(const Roles& roles, size_t first, size_t last, const Quantization& quantization);
-
-  size_t stages() const { return messages_.size(); }
-  /// The ranks of all axes, and of a stage.
-  const AxisGroup& ranks() const { return ranks_; }
-  const AxisGroup& ranks(size_t stage) const { return messages_[stage].ranks(); }
-
-  /// Adds the gradient that lies in `region` of the buffer, which all ranks of the axes share.
-  void add(const Region& region);
-  /// All gradients were added. Lays out the memory that follows byte `end` of the buffer.
-  void lay_out(size_t& end);
-  /// Bytes that a stage receives, and bytes that it reads.
-  int64_t traffic(size_t stage) const { return messages_[stage].traffic(); }
-  int64_t copied(size_t stage) const;
-  /// Bytes of what codes missed: none without error feedback.
-  size_t residual_bytes() const;
-
-  /// Starts a stage.
-  Work exchange(size_t stage, const Ref<Storage>& buffer, const Ref<Storage>& residual);
-  /// After the first of two stages: sums what arrived.
-  void receive(const Ref<Storage>& buffer);
-  /// After the last stage: sums this rank's part of gradient `i` into `out`, or adds it.
-  void add_up(size_t i, const Ref<Storage>& buffer, const MemoryBlock& out, bool accumulate) const;
-
- private:
-  AxisGroup ranks_;
-  std::vector<GradientMessages> messages_;
-  /// The gradients, and with two stages the sums of the first, which lie behind them.
-  std::vector<Region> regions_, sums_;
-  /// The first of two stages was started, and what arrives was not summed yet.
-  bool arriving_ = false;
-};
+/// The messages of a reduce-scatter over axes `first` to `last` (excluded) of `roles.sharded` that
+/// sends codes, in one stage over joined axes or in two (`Stages`): each rank sums the parts of the
+/// ranks of its place within, then sends the codes of these sums across.
+std::vector<GradientMessages> messages_of(const Roles& roles, size_t first, size_t last,
+                                          const Quantization& quantization);
 
 }  // namespace weft::fsdp

@@ -37,6 +37,34 @@ static int64_t bytes_of_sum(const ParamGrad& grad) {
          static_cast<int64_t>(size_of(grad.param->types.accumulate));
 }
 
+/// The messages of a second stage lie where those of the first did.
+void Gradients::lay_out_messages() {
+  for (Grad& grad : grads_) {
+    messages_[0].add(grad.unsharded);
+    if (messages_.size() == 1) continue;
+    std::vector<int64_t> counts;
+    for (const size_t part : messages_[0].own_parts()) {
+      counts.push_back(grad.unsharded.counts[part]);
+    }
+    const int64_t elements = sum_before(counts, static_cast<int>(counts.size()));
+    grad.staged = region_of({elements}, 0, DType::f32, DType::f32, messages_[1].ranks(),
+                            buffer_bytes_, counts, false);
+    messages_[1].add(grad.staged);
+  }
+  const size_t start = buffer_bytes_;
+  for (GradientMessages& messages : messages_) {
+    size_t end = start;
+    messages.lay_out(end);
+    buffer_bytes_ = std::max(buffer_bytes_, end);
+  }
+}
+
+size_t Gradients::residual_bytes() const {
+  size_t bytes = 0;
+  for (const GradientMessages& messages : messages_) bytes += messages.residual_bytes();
+  return bytes;
+}
+
 void Gradients::make_file() {
   std::vector<DiskMemory::Array> arrays;
   for (const Grad& grad : grads_) {
@@ -181,11 +209,11 @@ void Gradients::reduce(int bucket, size_t reduction) {
   Bucket& reduced = bucket_at(bucket);
   reduced.under_way = true;
   if (sends_codes(reduction)) {
-    for (Grad& grad : grads_) {
-      grad.in_buffer = false;
-      if (reduction + 1 == buffer_reductions()) reduced.arriving.push_back(scattered(grad, 0));
-    }
-    reduced.work = messages_->exchange(reduction, buffer_, residual_);
+    reduced.arriving.clear();
+    reduced.stage = reduction;
+    for (size_t i = 0; i < grads_.size(); ++i) expect_codes(i, reduction);
+    reduced.work = messages_[reduction].exchange(
+        buffer_, buffer_, residual_, reduction == 0 ? 0 : messages_[0].residual_bytes());
     return;
   }
   if (scatters) {
@@ -204,15 +232,34 @@ void Gradients::reduce(int bucket, size_t reduction) {
   reduced.work = ranks.communicator.all_reduce(pieces, ReduceOp::sum);
 }
 
+/// The last stage sums the codes of gradient `i` where a scatter would, one before it in the
+/// buffer.
+void Gradients::expect_codes(size_t i, size_t stage) {
+  Grad& grad = grads_[i];
+  Bucket& reduced = bucket_at(grad.bucket);
+  grad.in_buffer = false;
+  const std::vector<size_t> parts = messages_[stage].own_parts();
+  if (stage + 1 == messages_.size()) {
+    const Piece piece = scattered(grad, 0);
+    const int64_t own = grad.unsharded.count_of(first_.rank);
+    reduced.arriving.push_back({i, parts[0],
+                                dense_block(piece.recv, piece.recv_dtype, {1, own}, device_),
+                                piece.accumulate});
+    return;
+  }
+  for (int k = 0; k < static_cast<int>(parts.size()); ++k) {
+    char* data = static_cast<char*>(buffer_->data()) + grad.staged.at(k);
+    reduced.arriving.push_back(
+        {i, parts[static_cast<size_t>(k)],
+         dense_block(data, DType::f32, {1, grad.staged.count_of(k)}, device_), false});
+  }
+}
+
 /// Sums the quantized gradients that were received.
 void Gradients::receive(int bucket) {
-  if (messages_) messages_->receive(buffer_);
-  const std::vector<Piece> arriving = std::exchange(bucket_at(bucket).arriving, {});
-  for (size_t i = 0; i < arriving.size(); ++i) {
-    const Piece& piece = arriving[i];
-    const int64_t own = piece.counts[static_cast<size_t>(messages_->ranks().rank)];
-    const MemoryBlock out = dense_block(piece.recv, piece.recv_dtype, {1, own}, device_);
-    messages_->add_up(i, buffer_, out, piece.accumulate);
+  Bucket& reduced = bucket_at(bucket);
+  for (const Arriving& arriving : std::exchange(reduced.arriving, {})) {
+    messages_[reduced.stage].add_up(arriving, buffer_);
   }
 }
 
@@ -232,7 +279,7 @@ void Gradients::wait_for_reduce(int bucket, size_t reduction, bool last) {
 }
 
 void Gradients::set_collective(CustomCollective collective) {
-  if (messages_ && collective) {
+  if (!messages_.empty() && collective) {
     fail("set_custom_reduce_scatter: gradients are quantized, expected gradients that are ",
          "reduce-scattered");
   }

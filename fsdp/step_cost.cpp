@@ -4,11 +4,9 @@
 #include <ranges>
 #include <utility>
 
-#include "fsdp/buffers.h"
 #include "weft/expert_parallel.h"
 #include "weft/extend/links.h"
 #include "weft/extend/op_log.h"
-#include "weft/extend/tape.h"
 #include "weft/memory_budget.h"
 #include "weft/ops/factories.h"
 #include "weft/optimizers.h"
@@ -22,56 +20,18 @@ static AxisCost& cost_over(StepCost& cost, const std::string& axes, const char* 
   return cost.traffic.emplace_back(AxisCost{.axes = axes, .of = of});
 }
 
-namespace {
-
-/// Takes the gradients of a parameter on `meta`, as FSDP's memory would.
-class MetaSink final : public GradientSink {
- public:
-  explicit MetaSink(Tensor gradient) : gradient_(std::move(gradient)) {}
-  Destination destination() override { return {gradient_, std::exchange(accumulate_, true)}; }
-  void complete() override {}
-
- private:
-  Tensor gradient_;
-  bool accumulate_ = false;
-};
-
-}  // namespace
-
 static int64_t& memory_of(StepCost& cost, Purpose purpose) {
   return cost.memory[static_cast<size_t>(purpose)];
 }
 
-/// The buffers on `meta`, replicated as `fully_shard` has them.
-static void use_buffers_on_meta(Module& model, const DeviceMesh& mesh) {
+/// A step computes on `meta` alone; `materialize` leaves buffers where their values are.
+static void use_buffers_on_meta(Module& model) {
   for (const auto& [path, module] : model.named_modules()) {
     for (const NamedBuffer& buffer : module->own_buffers()) {
       const Tensor& value = buffer.value;
-      const Sharding sharding = value.is_sharded() ? value.sharding() : Sharding(mesh, {});
-      module->set_buffer(buffer.name, empty(value.shape(), {value.dtype(), meta, sharding}));
+      module->set_buffer(buffer.name,
+                         empty(value.shape(), {value.dtype(), meta, value.sharding()}));
     }
-  }
-}
-
-/// The parameters as forward uses them under FSDP: gathered over the axes of `data`, on `meta`, in
-/// the dtype that is computed in; their gradients addends of a sum.
-static void use_gathered(Module& model, const DeviceMesh& data, const MixedPrecision& precision) {
-  const PurposeScope purpose(Purpose::gathered);
-  const DeviceMesh mesh = data.root();
-  for (const ParameterPtr& parameter : model.parameters()) {
-    const Tensor value = parameter->value();
-    const Sharding sharding = value.is_sharded() ? value.sharding() : Sharding(mesh, {});
-    Pattern sums = sharding.pattern();
-    for (int axis = 0; axis < mesh.ndim(); ++axis) {
-      // Experts are cut by an axis that cuts tokens, and are not gathered over it.
-      if (!fsdp::has_axis(data, mesh.axis_name(axis)) || sharding[axis].is_shard()) continue;
-      sums.set(axis, Partial());
-    }
-    const fsdp::ParamTypes types = fsdp::types_of(precision, value.dtype());
-    parameter->set_value(empty(value.shape(), {types.compute, meta, sharding}));
-    set_gradient_sink(parameter->value(),
-                      std::make_shared<MetaSink>(
-                          empty(value.shape(), {types.reduce, meta, Sharding::of(mesh, sums)})));
   }
 }
 
@@ -224,24 +184,6 @@ static void add_sharding(const StepModel& model, const Offload& offload, const S
   if (offload.parameters.is_disk()) cost.disk_bytes += unshards * cost.updated_elements * kElement;
 }
 
-/// Most bytes that fine units leave of a block: its norms. Those of two blocks may be gathered at
-/// once where backward runs a block again.
-static int64_t left_of_block(const StepModel& model) {
-  int64_t most = 0;
-  for (const Module* block : model.blocks) {
-    int64_t bytes = 0;
-    for (const auto& [name, part] : block->children()) {
-      if (!part->children().empty()) continue;
-      for (const ParameterPtr& parameter : part->parameters()) {
-        const Tensor& value = parameter->value();
-        bytes += value.box().shape.product() * static_cast<int64_t>(size_of(value.dtype()));
-      }
-    }
-    most = std::max(most, bytes);
-  }
-  return most;
-}
-
 /// True when ranks that differ along the axes ("dp" or "dp+tp") of the mesh are of several hosts. A
 /// part of an axis ("dp by 4") counts as the whole.
 static bool crosses_hosts(const DeviceMesh& mesh, std::string_view axes) {
@@ -253,19 +195,14 @@ static bool crosses_hosts(const DeviceMesh& mesh, std::string_view axes) {
 
 StepCost step_cost(const std::function<StepModel()>& build, const DeviceMesh& mesh,
                    const FullyShardOptions& sharding, const StepOptions& step) {
+  const StepModel model = build();
+  shard_units(model, mesh, sharding, step.fine_units);
+  model.model->materialize(meta);
+  use_buffers_on_meta(*model.model);
   StepCost cost;
-  int64_t left = 0;
-  {
-    const StepModel gathered = build();
-    use_buffers_on_meta(*gathered.model, mesh.root());
-    use_gathered(*gathered.model, mesh, sharding.precision);
-    add_micro_steps(gathered, step.micro_steps, cost);
-    if (step.fine_units) left = left_of_block(gathered);
-  }
-  const StepModel sharded = build();
-  shard_units(sharded, mesh, sharding, step.fine_units);
-  add_sharding(sharded, sharding.offload, step, cost);
-  memory_of(cost, Purpose::gathered) += left;
+  // The schedule that FSDP predicts from is then that of this step.
+  add_micro_steps(model, step.micro_steps, cost);
+  add_sharding(model, sharding.offload, step, cost);
   add_norm(mesh.root(), cost);
   for (AxisCost& over : cost.traffic) over.crosses_hosts = crosses_hosts(mesh.root(), over.axes);
   return cost;

@@ -51,11 +51,6 @@ std::vector<int> numbers_of(const AxisGroup& ranks) {
   return views::ints(0, ranks.size) | ranges::to<std::vector>();
 }
 
-bool has_axis(const DeviceMesh& mesh, const std::string& name) {
-  return ranges::any_of(views::ints(0, mesh.ndim()),
-                        [&](int axis) { return mesh.axis_name(axis) == name; });
-}
-
 static DeviceMesh view_of(const DeviceMesh& mesh, const std::vector<std::string>& axes) {
   return mesh.view(std::vector<std::string_view>(axes.begin(), axes.end()));
 }
@@ -221,7 +216,8 @@ static bool is_faster(const DeviceMesh& within, const DeviceMesh& across) {
 }
 
 static void check_axis(const DeviceMesh& mesh, const std::string& within) {
-  if (within.empty() || has_axis(mesh, within)) return;
+  const auto has_name = [&](int axis) { return mesh.axis_name(axis) == within; };
+  if (within.empty() || ranges::any_of(views::ints(0, mesh.ndim()), has_name)) return;
   fail("fully_shard: axis within which codes move is ", in_quotes(within), ", expected one of ",
        mesh, ", or an empty name");
 }

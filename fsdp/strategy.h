@@ -26,7 +26,14 @@ struct AxisGroup {
 /// The ranks of a group, in order.
 std::vector<int> numbers_of(const AxisGroup& ranks);
 
-bool has_axis(const DeviceMesh& mesh, const std::string& name);
+/// One collective between the gradients that backward writes and those that the optimizer reads.
+struct Reduction {
+  AxisGroup ranks;
+  /// Reduce-scatter, else all-reduce.
+  bool scatters;
+  /// Runs only in the last micro-step.
+  bool at_sync;
+};
 
 /// How a strategy uses the axes of a mesh. The optimizer's state is sharded over `sharded`. Each
 /// use gathers parameters over the first `at_use` of these axes; the others are gathered earlier
@@ -83,7 +90,6 @@ std::optional<Stages> stages_of(const Roles& roles, size_t first, size_t last,
 struct ParamTypes {
   DType storage, compute, gather, reduce, accumulate;
 };
-ParamTypes types_of(const MixedPrecision& precision, DType declared);
 
 /// One parameter of a group.
 struct FsdpParam {

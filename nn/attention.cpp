@@ -157,11 +157,19 @@ static double scale_of(const LatentAttentionConfig& c) {
   return scale * factor * factor;
 }
 
-LatentAttention::LatentAttention(const LatentAttentionConfig& config) : config_(config) {
+LatentAttention::LatentAttention(const LatentAttentionConfig& config)
+    : LatentAttention(config,
+                      std::make_shared<TransformerState>(
+                          TransformerConfig{.head_dim = config.qk_rope_head_dim,
+                                            .rope_theta = config.rope_theta,
+                                            .rope_scaling = config.rope_scaling}),
+                      0) {}
+
+LatentAttention::LatentAttention(const LatentAttentionConfig& config,
+                                 std::shared_ptr<TransformerState> state, int64_t layer)
+    : config_(config), state_(std::move(state)), layer_(layer) {
   check_latent(config);
   config_.scale = scale_of(config);
-  rotary_ = std::make_unique<Rotary>(TransformerConfig{.head_dim = config.qk_rope_head_dim},
-                                     config.rope_theta, config.rope_scaling);
   const auto linear_of = [&](int64_t in, int64_t out, bool bias = false) {
     return std::make_shared<Linear>(in, out, bias, config.deviation);
   };
@@ -181,8 +189,6 @@ LatentAttention::LatentAttention(const LatentAttentionConfig& config) : config_(
   o_ = add("o_proj", linear_of(config.heads * config.v_head_dim, config.dim, config.bias));
 }
 
-LatentAttention::~LatentAttention() = default;
-
 Tensor LatentAttention::queries(const Tensor& x) {
   const Tensor latent = q_a_ ? (*q_norm_)((*q_a_)(x)) : x;
   return by_head((*q_)(latent), config_.heads);
@@ -191,54 +197,15 @@ Tensor LatentAttention::queries(const Tensor& x) {
 /// Rotates x [batch, sequence, heads, qk_rope_head_dim]. Neighbours become pairs (i, i + d / 2), in
 /// queries and keys alike.
 Tensor LatentAttention::rotated(const Tensor& x) const {
-  if (!config_.rope_interleave) return (*rotary_)(x, position());
+  if (!config_.rope_interleave) return state_->rotary(x, state_->position());
   const Tensor pairs = reshape(x, {x.size(0), x.size(1), x.size(2), x.size(3) / 2, 2});
-  return (*rotary_)(reshape(transpose(pairs, 3, 4), x.shape()), position());
+  return state_->rotary(reshape(transpose(pairs, 3, 4), x.shape()), state_->position());
 }
 
 /// x with zeros behind its last dim.
 static Tensor widened(const Tensor& x, int64_t size) {
   const int64_t missing = size - x.size(3);
   return missing == 0 ? x : pad(x, 3, 0, missing);
-}
-
-LatentAttention::Latents LatentAttention::latents_of(const Tensor& latent) {
-  return {by_head((*kv_norm_)(slice(latent, 2, 0, config_.kv_lora_rank)), 1),
-          rotated(by_head(slice(latent, 2, config_.kv_lora_rank, latent.size(2)), 1))};
-}
-
-/// Query [batch, n, heads, width] -> values by head.
-Tensor LatentAttention::attend(const Tensor& query, const Latents& latents) {
-  const int64_t nope = config_.qk_nope_head_dim, value = config_.v_head_dim;
-  const int64_t padded = std::max(nope + config_.qk_rope_head_dim, value);
-  const Tensor& keys = latents.keys;
-  const Tensor rows = reshape(latents.values, {keys.size(0), keys.size(1), config_.kv_lora_rank});
-  const Tensor expanded = by_head((*kv_b_)(rows), config_.heads);
-  const Tensor key_of_heads =
-      expand(keys, {keys.size(0), keys.size(1), config_.heads, config_.qk_rope_head_dim});
-  const Tensor key = cat({slice(expanded, 3, 0, nope), key_of_heads}, 3);
-  const Tensor values = slice(expanded, 3, nope, nope + value);
-  AttentionOptions options{.scale = config_.scale};
-  if (drops_out()) options.dropout = config_.dropout;
-  const Tensor y =
-      attention(widened(query, padded), widened(key, padded), widened(values, padded), options);
-  return padded == value ? y : slice(y, 3, 0, value);
-}
-
-Tensor LatentAttention::attended(const Tensor& q, const Tensor& latent) {
-  const int64_t nope = config_.qk_nope_head_dim, width = nope + config_.qk_rope_head_dim;
-  const Tensor query = cat({slice(q, 3, 0, nope), rotated(slice(q, 3, nope, width))}, 3);
-  return attend(query, kept(latents_of(latent)));
-}
-
-Tensors LatentAttention::forward(const Tensors& inputs) {
-  const Tensor& x = only_input("latent_attention", inputs);
-  if (x.ndim() != 3) {
-    fail("latent_attention: shape of the input is ", x.shape(),
-         ", expected [batch, sequence, dim]");
-  }
-  const Tensor y = attended(queries(x), (*kv_a_)(x));
-  return {(*o_)(reshape(y, {x.size(0), x.size(1), config_.heads * config_.v_head_dim}))};
 }
 
 /// The rows as a cache has them: heads and batch may be cut, tokens and elements are not.
@@ -264,6 +231,49 @@ static Tensor kept_rows(const KeyValueCache& cache, Tensor& part, const Tensor& 
   const int64_t end = cache.position + rows.size(1);
   copy_(slice(part, 1, cache.position, end), rows);
   return slice(part, 1, 0, end);
+}
+
+/// Adds rows to the two parts of a layer in the cache, if there is one, and returns all rows.
+static void keep_rows(KeyValueCache* cache, int64_t layer, Tensor& first, Tensor& second) {
+  if (!cache) return;
+  auto& [firsts, seconds] = cache->layers[static_cast<size_t>(layer)];
+  first = kept_rows(*cache, firsts, first), second = kept_rows(*cache, seconds, second);
+}
+
+/// Queries [batch, n, heads, qk_nope_head_dim + qk_rope_head_dim], not rotated, and the output of
+/// kv_a_proj_with_mqa -> values by head.
+Tensor LatentAttention::attended(const Tensor& q, const Tensor& latent) {
+  const int64_t nope = config_.qk_nope_head_dim, value = config_.v_head_dim;
+  const int64_t rank = config_.kv_lora_rank, width = nope + config_.qk_rope_head_dim;
+  const Tensor query = cat({slice(q, 3, 0, nope), rotated(slice(q, 3, nope, width))}, 3);
+  Tensor latents = by_head((*kv_norm_)(slice(latent, 2, 0, rank)), 1);
+  // All heads share the rotated keys.
+  Tensor keys = rotated(by_head(slice(latent, 2, rank, latent.size(2)), 1));
+  keep_rows(state_->cache, layer_, latents, keys);
+  const Tensor rows = reshape(latents, {keys.size(0), keys.size(1), rank});
+  const Tensor expanded = by_head((*kv_b_)(rows), config_.heads);
+  const Tensor key_of_heads =
+      expand(keys, {keys.size(0), keys.size(1), config_.heads, config_.qk_rope_head_dim});
+  const Tensor key = cat({slice(expanded, 3, 0, nope), key_of_heads}, 3);
+  const Tensor values = slice(expanded, 3, nope, nope + value);
+  AttentionOptions options{.scale = config_.scale};
+  if (is_training() && !state_->cache) options.dropout = config_.dropout;
+  const int64_t padded = std::max(width, value);
+  const Tensor y =
+      attention(widened(query, padded), widened(key, padded), widened(values, padded), options);
+  return padded == value ? y : slice(y, 3, 0, value);
+}
+
+Tensors LatentAttention::forward(const Tensors& inputs) {
+  const Tensor& x = only_input("latent_attention", inputs);
+  if (x.ndim() != 3) {
+    fail("latent_attention: shape of the input is ", x.shape(),
+         ", expected [batch, sequence, dim]");
+  }
+  const Tensor latent = (*kv_a_)(x);
+  const Tensor y = state_->by_rows({queries(x), latent},
+                                   [&](const Tensors& rows) { return attended(rows[0], rows[1]); });
+  return {(*o_)(reshape(y, {x.size(0), x.size(1), config_.heads * config_.v_head_dim}))};
 }
 
 namespace {
@@ -310,7 +320,7 @@ class SelfAttention final : public Module {
   Tensor rotated(const Tensor& x) const {
     if (!state_->config.rotates(layer_)) return x;
     Rotary& rotary = state_->config.has_window(layer_) ? state_->local_rotary : state_->rotary;
-    return rotary(x, state_->cache ? state_->cache->position : 0);
+    return rotary(x, state_->position());
   }
 
   Tensor attend(const Tensor& q, Tensor k, Tensor v, const Tensor& mask) const {
@@ -321,10 +331,7 @@ class SelfAttention final : public Module {
     if (c.sinks) options.sinks = used(0);
     if (mask) options.mask = reshape(mask, {mask.size(0), 1, 1, mask.size(1)});
     if (is_training() && !state_->cache) options.dropout = c.attention_dropout;
-    if (state_->cache) {
-      auto& [keys, values] = state_->cache->layers[static_cast<size_t>(layer_)];
-      k = kept_rows(*state_->cache, keys, k), v = kept_rows(*state_->cache, values, v);
-    }
+    keep_rows(state_->cache, layer_, k, v);
     return attention(q, k, v, options);
   }
 
@@ -349,37 +356,13 @@ LatentAttentionConfig latent_config(const TransformerConfig& c) {
           .deviation = c.deviation};
 }
 
-/// Latent attention that keeps the latents and the rotated keys of the tokens that it has seen.
-class CachedLatentAttention final : public LatentAttention {
- public:
-  CachedLatentAttention(std::shared_ptr<TransformerState> state, int64_t layer)
-      : LatentAttention(latent_config(state->config)), state_(std::move(state)), layer_(layer) {}
-
- protected:
-  int64_t position() const override { return state_->cache ? state_->cache->position : 0; }
-  bool drops_out() const override { return is_training() && !state_->cache; }
-  Tensor attended(const Tensor& q, const Tensor& latent) override {
-    return state_->by_rows({q, latent}, [&](const Tensors& rows) {
-      return LatentAttention::attended(rows[0], rows[1]);
-    });
-  }
-  Latents kept(const Latents& latents) override {
-    if (!state_->cache) return latents;
-    auto& [first, second] = state_->cache->layers[static_cast<size_t>(layer_)];
-    return {kept_rows(*state_->cache, first, latents.values),
-            kept_rows(*state_->cache, second, latents.keys)};
-  }
-
- private:
-  std::shared_ptr<TransformerState> state_;
-  int64_t layer_;
-};
-
 }  // namespace
 
 std::shared_ptr<Module> make_attention(const std::shared_ptr<TransformerState>& state,
                                        int64_t layer) {
-  if (state->config.kv_lora_rank > 0) return std::make_shared<CachedLatentAttention>(state, layer);
+  if (state->config.kv_lora_rank > 0) {
+    return std::make_shared<LatentAttention>(latent_config(state->config), state, layer);
+  }
   return std::make_shared<SelfAttention>(state, layer);
 }
 

@@ -127,7 +127,7 @@ Tensor Lamb::new_direction(const Update& update) {
   if (offload().is_disk()) {
     if (!directions_) {
       directions_ =
-          std::make_shared<StateOnDisk>(state_on_disk(offload(), "direction", parameters(), f32));
+          std::make_shared<ParameterState>(new_state(offload(), "direction", parameters(), f32));
     }
     return directions_->tensors[update.parameter].local();
   }

@@ -91,28 +91,21 @@ void Optimizer::set_learning_rate(double learning_rate) {
 
 void Optimizer::make_state() {
   if (!state_.empty()) return;
-  Tensors values;
   for (const NamedParameter& named : parameters_) {
     if (!named.parameter->is_materialized()) {
       fail("optimizer: parameter ", named.name(),
            " has no memory, expected some; call materialize first");
     }
     ModuleSharder::lazy_init(*named.parameter);
-    values.push_back(named.parameter->value());
   }
+  std::vector<ParameterState> made;
   for (const std::string& moment : moments()) {
-    if (offload().is_disk()) {
-      StateOnDisk made =
-          state_on_disk(offload(), concat("state ", moment), parameters_, moment_dtype());
-      runs_->state.push_back(std::move(made.tensors));
-      runs_->files.push_back(std::move(made.file));
-    } else {
-      runs_->state.push_back(state_in_memory(offload(), values, parameters_, moment_dtype()));
-    }
+    made.push_back(new_state(offload(), concat("state ", moment), parameters_, moment_dtype()));
   }
+  runs_->state = std::move(made);
   state_.resize(parameters_.size());
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    for (const Tensors& moment : runs_->state) state_[i].push_back(moment[i]);
+    for (const ParameterState& moment : runs_->state) state_[i].push_back(moment.tensors[i]);
   }
 }
 
@@ -172,7 +165,7 @@ void Optimizer::find_runs(const std::vector<size_t>& with_gradient) {
   }
   if (with_gradient == runs_->with_gradient && runs_->hold()) return;
   std::vector<const Tensors*> lists{&runs_->values, &runs_->gradients};
-  for (const Tensors& moment : runs_->state) lists.push_back(&moment);
+  for (const ParameterState& moment : runs_->state) lists.push_back(&moment.tensors);
   runs_->runs = adjacent_runs(lists, with_gradient, [&](size_t before, size_t after) {
     // Runs on disk pass through memory array by array.
     return !any_on_disk(runs_->values[before], runs_->gradients[before], state_[before]) &&
@@ -283,7 +276,7 @@ void Optimizer::fill_rates(const Tensor& all, const std::vector<std::vector<size
 Optimizer::Update Optimizer::update_of_run(size_t number, const Tensor& gradient_scale) {
   const Run& run = runs_->runs[number];
   Tensors state;
-  for (const Tensors& moment : runs_->state) state.push_back(flat(moment, run));
+  for (const ParameterState& moment : runs_->state) state.push_back(flat(moment.tensors, run));
   return {flat(runs_->values, run),
           flat(runs_->gradients, run),
           std::move(state),

@@ -106,9 +106,11 @@ static Tensor memory_for(Device device, const Tier& tier, int64_t elements, DTyp
   return memory;
 }
 
-Tensors state_in_memory(const Tier& tier, const Tensors& values,
-                        const std::vector<NamedParameter>& parameters, DType asked) {
+static Tensors state_in_memory(const Tier& tier, const std::vector<NamedParameter>& parameters,
+                               DType asked) {
   PurposeScope purpose(Purpose::optimizer);
+  Tensors values;
+  for (const NamedParameter& named : parameters) values.push_back(named.parameter->value());
   std::vector<size_t> all(values.size());
   std::iota(all.begin(), all.end(), size_t{0});
   Tensors moment(values.size());
@@ -134,8 +136,9 @@ Tensors state_in_memory(const Tier& tier, const Tensors& values,
   return moment;
 }
 
-StateOnDisk state_on_disk(const Tier& tier, const std::string& what,
-                          const std::vector<NamedParameter>& parameters, DType asked) {
+ParameterState new_state(const Tier& tier, const std::string& what,
+                         const std::vector<NamedParameter>& parameters, DType asked) {
+  if (!tier.is_disk()) return {state_in_memory(tier, parameters, asked)};
   std::vector<DiskMemory::Array> arrays;
   for (const NamedParameter& named : parameters) {
     const Tensor& value = named.parameter->value();
@@ -143,8 +146,8 @@ StateOnDisk state_on_disk(const Tier& tier, const std::string& what,
     arrays.push_back(
         {concat(what, " of parameter ", named.name()), value.box().shape.product() * element});
   }
-  StateOnDisk state{
-      DiskMemory::make(tier.directory(), std::move(arrays), DiskPath::cached_if_it_fits), {}};
+  ParameterState state{
+      {}, DiskMemory::make(tier.directory(), std::move(arrays), DiskPath::cached_if_it_fits)};
   for (size_t i = 0; i < parameters.size(); ++i) {
     const Tensor& value = parameters[i].parameter->value();
     const DType dtype = state_dtype(value, asked);

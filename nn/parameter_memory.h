@@ -42,17 +42,16 @@ inline DType state_dtype(const Tensor& value, DType asked) {
   return value.dtype() == f64 ? f64 : asked;
 }
 
-/// Returns zeros in the layouts of the parameters' values, adjacent where these are.
-Tensors state_in_memory(const Tier& tier, const Tensors& values,
-                        const std::vector<NamedParameter>& parameters, DType asked);
-/// Tensors in the layouts of parameters that rest in one file, where nothing is adjacent. They read
-/// as zeros until they are written; errors name them "<what> of parameter <name>".
-struct StateOnDisk {
-  std::shared_ptr<DiskMemory> file;
+/// A tensor for each parameter, in the layout of its value.
+struct ParameterState {
   Tensors tensors;
+  /// The file in which they rest, if they do.
+  std::shared_ptr<DiskMemory> file = {};
 };
-StateOnDisk state_on_disk(const Tier& tier, const std::string& what,
-                          const std::vector<NamedParameter>& parameters, DType asked);
+/// Makes zeros. In memory they are adjacent where the values are, on disk none is; errors name them
+/// "<what> of parameter <name>".
+ParameterState new_state(const Tier& tier, const std::string& what,
+                         const std::vector<NamedParameter>& parameters, DType asked);
 
 /// The runs of parameters that one call updates, for as long as they stay adjacent.
 struct ParameterRuns {
@@ -60,10 +59,8 @@ struct ParameterRuns {
   std::vector<Run> runs;
   /// Values and gradients during a step, by parameter.
   Tensors values, gradients;
-  /// By moment, then by parameter.
-  std::vector<Tensors> state;
-  /// The files of the state, by moment, if it rests on disk.
-  std::vector<std::shared_ptr<DiskMemory>> files;
+  /// By moment.
+  std::vector<ParameterState> state;
   Tensor one;
 
   bool hold() const {

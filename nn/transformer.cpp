@@ -90,7 +90,7 @@ class Backbone final : public Module {
     }
     if (positions_) {
       x = state_->by_rows({x}, [&](const Tensors& rows) {
-        return positions_->positions(rows[0], state_->cache ? state_->cache->position : 0);
+        return positions_->positions(rows[0], state_->position());
       });
     }
     if (embedding_norm_) x = (*embedding_norm_)(x);

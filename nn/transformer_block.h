@@ -44,6 +44,8 @@ struct TransformerState {
   KeyValueCache* cache = nullptr;
   std::span<KeyValueCache* const> caches = {};
 
+  /// The position of the first token at hand.
+  int64_t position() const { return cache ? cache->position : 0; }
   /// Returns what `use` makes of `xs`, tensors [batch, ...]. While rows decode that have separate
   /// caches, it makes it of each row, with `cache` set to that of the row.
   template <class Use> Tensor by_rows(const Tensors& xs, const Use& use) {

@@ -21,7 +21,7 @@ namespace {
 /// gradients are dropped. Random numbers continue afterwards from where they were.
 class WithoutMemory : NotCopied {
  public:
-  explicit WithoutMemory(const tp::NamedModules& modules) : random_(Context::current().random) {
+  explicit WithoutMemory(const tp::NamedModules& modules) {
     for (const auto& [path, module] : modules) {
       for (const auto& [name, parameter] : module->own_parameters()) {
         // Code that shards the parameter has set the tensor in use.
@@ -39,7 +39,6 @@ class WithoutMemory : NotCopied {
   }
   ~WithoutMemory() {
     for (Parameter* parameter : replaced_) ModuleSharder::set_used(*parameter, {});
-    Context::current().random = random_;
   }
 
  private:
@@ -54,7 +53,7 @@ class WithoutMemory : NotCopied {
   }
 
   std::set<Parameter*> replaced_;
-  RandomState random_;
+  ContextSetting<&Context::random> random_{Context::current().random};
 };
 
 /// The text about one layer, or about the modules outside of all layers.

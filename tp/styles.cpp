@@ -251,13 +251,11 @@ static void add_feed_forwards(const TransformerConfig& c, const Placement& betwe
 
 /// The norms between the matrix products.
 static std::vector<std::string> norms_of(const TransformerConfig& c) {
-  std::vector<std::string> norms = {"post_attention_layernorm"};
-  const bool both = c.norm_place == NormPlace::both;
-  const bool has_input = both || c.norm_place == NormPlace::before;
-  if (has_input && (c.first_norm || c.layers > 1)) norms.emplace_back("input_layernorm");
-  if (both) norms.emplace_back("pre_feedforward_layernorm");
-  if (c.norm_place != NormPlace::before) norms.emplace_back("post_feedforward_layernorm");
-  for (std::string& norm : norms) norm = "model.layers.*." + norm;
+  std::vector<std::string> norms;
+  // The first block may lack one.
+  for (const auto& [name, child] : transformer_block(c, c.layers - 1)->children()) {
+    if (name.ends_with("layernorm")) norms.push_back("model.layers.*." + name);
+  }
   if (c.embedding_norm) norms.emplace_back("model.embed_norm");
   if (c.final_norm) norms.emplace_back("model.norm");
   return norms;

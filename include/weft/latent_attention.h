@@ -12,7 +12,7 @@
 
 namespace weft {
 
-class Rotary;
+struct TransformerState;
 
 /// Sizes of multi-head latent attention (DeepSeek-V2), with the names of its config.json.
 struct LatentAttentionConfig {
@@ -46,35 +46,23 @@ class WEFT_API LatentAttention : public Module {
  public:
   /// std::invalid_argument for sizes below 1, or an odd qk_rope_head_dim.
   explicit LatentAttention(const LatentAttentionConfig& config);
+  /// The attention of layer `layer` of a model, whose blocks share `state`: it rotates as they do,
+  /// and keeps the latents and the rotated keys of the tokens that the model's cache has seen.
+  LatentAttention(const LatentAttentionConfig& config, std::shared_ptr<TransformerState> state,
+                  int64_t layer);
   const LatentAttentionConfig& config() const { return config_; }
 
-  ~LatentAttention() override;
-
  protected:
-  /// Of tokens: the normalised latents [batch, tokens, 1, kv_lora_rank], and the rotated keys that
-  /// all heads share [batch, tokens, 1, qk_rope_head_dim].
-  struct Latents {
-    Tensor values, keys;
-  };
-
   Tensors forward(const Tensors& inputs) override;
-  /// The position of the first token.
-  virtual int64_t position() const { return 0; }
-  /// Returns the latents of all tokens to attend to: a cache adds those it has seen.
-  virtual Latents kept(const Latents& latents) { return latents; }
-  virtual bool drops_out() const { return is_training(); }
-  /// Queries [batch, sequence, heads, qk_nope_head_dim + qk_rope_head_dim], not rotated, and the
-  /// output of kv_a_proj_with_mqa -> values [batch, sequence, heads, v_head_dim].
-  virtual Tensor attended(const Tensor& q, const Tensor& latent);
 
  private:
   Tensor queries(const Tensor& x);
   Tensor rotated(const Tensor& x) const;
-  Latents latents_of(const Tensor& latent);
-  Tensor attend(const Tensor& query, const Latents& latents);
+  Tensor attended(const Tensor& q, const Tensor& latent);
 
   LatentAttentionConfig config_;
-  std::unique_ptr<Rotary> rotary_;
+  std::shared_ptr<TransformerState> state_;
+  int64_t layer_;
   std::shared_ptr<Module> q_a_, q_norm_, q_, kv_a_, kv_norm_, kv_b_, o_;
 };
 

@@ -107,8 +107,8 @@ struct WEFT_API StepCost {
   double operations() const;
 };
 
-/// Predicts a step of a model that `build` makes, twice, and that is sharded over the axes of
-/// `mesh`, a mesh of a `fake_world` or a view of one.
+/// Predicts a step of the model that `build` makes: shards it over the axes of `mesh`, a mesh of a
+/// `fake_world` or a view of one, and runs a micro-step on `meta`.
 WEFT_API StepCost step_cost(const std::function<StepModel()>& build, const DeviceMesh& mesh,
                             const FullyShardOptions& sharding, const StepOptions& step = {});
 /// Calls fully_shard on the units of a model and then on the model. With `fine`, attention and

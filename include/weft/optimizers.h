@@ -12,7 +12,7 @@
 
 namespace weft {
 
-struct StateOnDisk;
+struct ParameterState;
 
 /// Returns whether weight decay applies to a parameter.
 using DecayPredicate = std::function<bool(const NamedParameter&)>;
@@ -137,7 +137,7 @@ class WEFT_API Lamb final : public GroupedOptimizer<Lamb, LambOptions> {
   void add_squares(const Update& part, const Tensor& squares) const;
 
   /// The directions of a step, if the state rests on disk.
-  std::shared_ptr<StateOnDisk> directions_;
+  std::shared_ptr<ParameterState> directions_;
 };
 
 /// Bytes of the buffers through which `Optimizer::step` passes arrays that rest on disk: each array

@@ -13,6 +13,7 @@
 #include "tests/support/scratch.h"
 #include "weft/checkpoint.h"
 #include "weft/communicator.h"
+#include "weft/extend/saved_model.h"
 #include "weft/ops.h"
 #include "weft/ranks.h"
 
@@ -261,6 +262,30 @@ TEST_F(Inputs, OlderCheckpointsAreResumed) {
       expect(run_together(ranks, processes, concat("--steps 3 --seed 7 --resume ", older)), 2,
              "seed is 7, the checkpoint's is 0");
     }
+  }
+}
+
+/// Python wrote 1e15 in other digits than the program does.
+TEST_F(Inputs, NumbersInOtherDigitsAreEqual) {
+  write_model("all", "1e15", "1e-5");
+  const std::string saved = scratch_.path("saved"), older = scratch_.path("older");
+  expect(run_alone(concat("--steps 2 --save ", saved)), 0, "saved");
+  const std::string from = list_checkpoints(saved).at(0), key = "config/config";
+  for (const char* digits : {"1000000000000000.0", "1000000000000000", "2e15"}) {
+    run_ranks(1, [&](const Communicator& world) {
+      StateDict state = state_in(from);
+      std::string text = saved_text(key, state.numbers);
+      std::erase_if(state.numbers,
+                    [&](const auto& number) { return number.first.starts_with(key + ":"); });
+      const size_t at = text.find("1e+15");
+      ASSERT_NE(at, text.npos) << text;
+      save_text(key, text.replace(at, 5, digits), state.numbers);
+      CheckpointSaver(world, older).save(2, state);
+    });
+    const bool equal = std::string(digits) != "2e15";
+    expect(run_alone(concat("--steps 3 --resume ", older)), equal ? 0 : 2,
+           equal ? "after step 2" : "--resume: model.config is {");
+    fs::remove_all(older);
   }
 }
 

@@ -409,6 +409,32 @@ TEST(Optimizers, RefusesGradientsThatLieDifferently) {
   });
 }
 
+namespace {
+
+/// Two moments, the second of which there is no memory for at first.
+class ShortOfMemory final : public Optimizer {
+ public:
+  explicit ShortOfMemory(const NamedParameter& parameter) : Optimizer({{parameter}}, {1}) {}
+  std::vector<std::string> moments() const override { return {"first", "second"}; }
+
+ private:
+  void update(const Update&) override {}
+  int kind_of(size_t) const override { return 0; }
+  DType moment_dtype() const override {
+    if (++calls_ == 2) throw std::runtime_error("no memory");
+    return f32;
+  }
+  mutable int calls_ = 0;
+};
+
+}  // namespace
+
+TEST(Optimizers, AStateThatCouldNotBeMadeIsMadeAnew) {
+  ShortOfMemory optimizer(vector_parameter("p", kP));
+  EXPECT_THROW(optimizer.state(0), std::runtime_error);
+  EXPECT_EQ(optimizer.state(0).size(), 2U);
+}
+
 TEST(Optimizers, AnEmptyShardTakesPart) {
   run_ranks(3, [](Communicator world) {
     const DeviceMesh mesh(world, {{"dp", 3}});

@@ -161,6 +161,37 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     weft.run_ranks(1, other)
 
 
+@pytest.mark.parametrize("digits", ["1000000000000000.0", "1000000000000000", "2e15"])
+def test_a_config_in_other_digits_is_equal(digits, tmp_path):
+    """Older versions wrote 1e15 as Python does."""
+    config = weft.TransformerConfig(dim=8, layers=1, heads=2, kv_heads=1, head_dim=4, ffn=8,
+                                    vocabulary=7, rope_theta=1e15)  # fmt: skip
+
+    def body(world):
+        model = nn.TransformerModel(config)
+        model.materialize()
+        run = LlamaRun(model, optim.AdamW(model.parameters()), seed=1, batch=2, seq=3, tokens=4)
+        state = run.state.state_dict()
+        numbers = dict(state.numbers)
+        names = [name for name in numbers if name.startswith("config/config:")]
+        names.sort(key=lambda name: int(name.rpartition(":")[2]))
+        text = b"".join(numbers.pop(name).to_bytes(8, "little", signed=True) for name in names)
+        assert text.count(b"1e+15") == 1
+        text = text.replace(b"1e+15", digits.encode()).rstrip(b"\0")
+        for at in range(0, len(text), 8):
+            part = text[at : at + 8].ljust(8, b"\0")
+            numbers[f"config/config:{at // 8}"] = int.from_bytes(part, "little", signed=True)
+        state.numbers = numbers
+        weft.CheckpointSaver(world, str(tmp_path)).save(1, state)
+        if digits == "2e15":
+            with pytest.raises(ValueError, match="load: config:.* of the model is "):
+                run.load(str(tmp_path), world)
+        else:
+            run.load(str(tmp_path), world)
+
+    weft.run_ranks(1, body)
+
+
 def test_the_programs_numbers_come_back_to_the_bit(tmp_path):
     """Weights that the program saved and that are loaded here on another mesh equal its exported
     ones."""

@@ -43,6 +43,8 @@ template <class Size>
 using SavedSize = std::conditional_t<std::is_same_v<Size, double>, double, int64_t>;
 /// Returns the text that a checkpoint holds of a config: all choices, and no sizes that may change.
 WEFT_API std::string saved_choices(const TransformerConfig& config);
+/// Returns whether two such texts state the same: older versions wrote 1e15 in other digits.
+WEFT_API bool are_same_choices(const std::string& a, const std::string& b);
 /// Returns the numbers that a checkpoint holds of a config, by their names below "config/": sizes,
 /// the bits of doubles, and the text "config".
 WEFT_API std::map<std::string, int64_t> config_numbers(const TransformerConfig& config);
