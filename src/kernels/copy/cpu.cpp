@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/base/parallel.h"
+#include "src/device/kernel/elements.h"
 #include "src/kernels/iteration/iteration.h"
 #include "src/kernels/map/map.h"
 
@@ -109,9 +110,9 @@ void copy(const MemoryBlock& out, const MemoryBlock& in) {
 void fill(const MemoryBlock& out, Number value) {
   alignas(8) std::byte element[8];
   if (is_integer(out.dtype)) {
-    store_element<int64_t>(out.dtype, element, value.bits);
+    store_element<int64_t>(element, out.dtype, 0, value.bits);
   } else {
-    store_element<double>(out.dtype, element, value.value);
+    store_element<double>(element, out.dtype, 0, value.value);
   }
   host::copy(out, MemoryBlock{element, out.dtype, out.device, {}, {}});
 }

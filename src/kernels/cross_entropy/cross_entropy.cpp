@@ -12,7 +12,7 @@ namespace {
 template <class Walk>
 WEFT_FN auto picked_from(const Walk& walk, const Rows& rows, int64_t r, int64_t j) {
   using C = typename Walk::C;
-  return j >= 0 && j < rows.size() ? walk.template value<C>(rows, r, j) : C(0);
+  return j >= 0 && j < rows.size() ? value_of<C>(rows, r, j) : C(0);
 }
 
 /// Loss of whole rows.
@@ -24,7 +24,7 @@ struct CrossEntropyRows {
     using C = typename Walk::C;
     auto read = walk.reader(logits);
     for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
-      const int64_t id = walk.template value<int64_t>(ids, r);
+      const int64_t id = value_of<int64_t>(ids, r);
       C value = C(0);
       if (id != ignored) {
         auto in = read(r);
@@ -46,16 +46,16 @@ struct CrossEntropyBackwardRows {
     auto read = walk.held_reader(logits, 0);
     auto&& out = walk.writer(dlogits);
     for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
-      const int64_t id = walk.template value<int64_t>(ids, r);
+      const int64_t id = value_of<int64_t>(ids, r);
       if (id == ignored) {
         walk.clear(out, r);
         continue;
       }
       auto in = read(r);
       SoftmaxRow<C> row{};
-      if (max.data()) row.max = finite_or_zero(walk.template value<C>(max, r));
-      row.sum = sum.data() ? walk.template value<C>(sum, r) : C(1);
-      write_softmax(walk, out, r, in, max.data() ? &row : nullptr, walk.template value<C>(dloss, r),
+      if (max.data()) row.max = finite_or_zero(value_of<C>(max, r));
+      row.sum = sum.data() ? value_of<C>(sum, r) : C(1);
+      write_softmax(walk, out, r, in, max.data() ? &row : nullptr, value_of<C>(dloss, r),
                     id - offset);
     }
   }
@@ -68,7 +68,7 @@ struct PickedLogit {
 
   template <class Walk> WEFT_FN void operator()(const Walk& walk) const {
     for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
-      const int64_t j = walk.template value<int64_t>(ids, r) - offset;
+      const int64_t j = value_of<int64_t>(ids, r) - offset;
       walk.set(picked, r, picked_from(walk, logits, r, j));
     }
   }

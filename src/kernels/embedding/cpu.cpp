@@ -24,7 +24,7 @@ void gather_rows(const MemoryBlock& out, const MemoryBlock& table, const MemoryB
   const double zero = 0;
   parallel_for(rows.count(), grain_of(n), [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
-      const int64_t index = RowValues<int64_t>(indices)[r] - offset;
+      const int64_t index = value_of<int64_t>(indices, r) - offset;
       const bool here = index >= 0 && index < table.shape[0];
       const Line none{DType::f64, const_cast<double*>(&zero), 0};
       convert_line(rows.line(r),
@@ -38,7 +38,7 @@ static std::vector<int64_t> table_indices(const MemoryBlock& table, const Rows& 
                                           std::optional<int64_t> skipped) {
   std::vector<int64_t> indices(static_cast<size_t>(ids.count()));
   for (size_t r = 0; r < indices.size(); ++r) {
-    const int64_t id = RowValues<int64_t>(ids)[static_cast<int64_t>(r)], index = id - offset;
+    const int64_t id = value_of<int64_t>(ids, static_cast<int64_t>(r)), index = id - offset;
     const bool here = index >= 0 && index < table.shape[0] && id != skipped;
     indices[r] = here ? index : -1;
   }

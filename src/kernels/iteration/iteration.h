@@ -56,16 +56,6 @@ void load_side_by_side(C* to, int64_t pitch, const Line& from, int64_t lines, in
 template <class C>
 void store_side_by_side(const Line& to, const C* from, int64_t pitch, int64_t lines, int64_t n);
 
-/// Returns the element at `data`.
-template <class C> C load_element(DType dtype, const void* data) {
-  return visit(dtype, [&](auto type) {
-    return static_cast<C>(*static_cast<const typename decltype(type)::type*>(data));
-  });
-}
-template <class C> void store_element(DType dtype, void* data, C value) {
-  store_line<C>({dtype, data}, &value, 1);
-}
-
 inline constexpr int kMaxIterated = 8;
 
 /// One loop nest for several blocks: dims of size 1 are removed, dims that are contiguous in all

@@ -41,7 +41,7 @@ struct CenteredSquaresRows {
     auto read = walk.reader(x);
     for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
       auto in = read(r);
-      const C mean = walk.template value<C>(sums, r) / static_cast<C>(whole);
+      const C mean = value_of<C>(sums, r) / static_cast<C>(whole);
       walk.set(out, r, walk.template reduce<SumOf>(CenteredSquare<C>{mean}, in));
     }
   }

@@ -258,7 +258,7 @@ static void store_found(const char* what, const MemoryBlock& out, const MemoryBl
   visit_compute(in.dtype, [&]<class C>(Type<C>) {
     parallel_for(rows.count(), grain_of(rows.size()), [&](int64_t begin, int64_t end) {
       RowReader<C> read(rows, end);
-      for (int64_t r = begin; r < end; ++r) RowValues<int64_t>(indices).set(r, find(read(r), r));
+      for (int64_t r = begin; r < end; ++r) set_value<int64_t>(indices, r, find(read(r), r));
     });
   });
 }
@@ -280,7 +280,7 @@ void index_of(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& 
   const int64_t none = out.dtype == DType::i32 ? std::numeric_limits<int32_t>::max()
                                                : std::numeric_limits<int64_t>::max();
   store_found("index_of", out, in, dim, [&]<class C>(const C* x, int64_t row) {
-    const int64_t index = first_equal(x, n, RowValues<C>(values)[row]);
+    const int64_t index = first_equal(x, n, value_of<C>(values, row));
     return index == n ? none : index + offset;
   });
 }
