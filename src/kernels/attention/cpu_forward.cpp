@@ -57,22 +57,15 @@ static void raise_maxima_by_four(const T* __restrict scores, T scale, T* __restr
   }
 }
 
-template <class T>
-static void exponentiate(T* scores, T, T*, const T* __restrict max, T* __restrict total,
+/// `probabilities` may be the scores.
+template <class T, class E>
+static void exponentiate(const T* scores, T scale, E* probabilities, const T* max, T* total,
                          int64_t begin, int64_t end) {
+#pragma GCC ivdep
   for (int64_t r = begin; r < end; ++r) {
-    scores[r] = exp(scores[r] - max[r]);
-    total[r] += scores[r];
-  }
-}
-
-static void exponentiate(const float* __restrict scores, float scale,
-                         bfloat16* __restrict probabilities, const float* __restrict max,
-                         float* __restrict total, int64_t begin, int64_t end) {
-  for (int64_t r = begin; r < end; ++r) {
-    const float p = exp(scores[r] * scale - max[r]);
+    const T p = exp(scores[r] * scale - max[r]);
     total[r] += p;
-    probabilities[r] = bfloat16(p);
+    probabilities[r] = E(p);
   }
 }
 
@@ -125,14 +118,11 @@ static void store_lse(const QueryBlock& block, const ForwardMemory<T, E>& m,
 
 /// Adds the sinks' terms to the totals.
 template <class T, class E>
-static void add_sinks(const ScoreSide<T>& sinks, const QueryBlock& block,
+static void add_sinks(const ScoreRule<T>& rule, const QueryBlock& block,
                       const ForwardMemory<T, E>& m) {
   for (int64_t row = 0; row < block.rows; ++row) {
-    const T sink = sinks.at(0, block.sizes.first_head + block.head(row), 0, 0);
-    const T max = std::max(m.max[row], sink);
-    m.factor[row] = exp(m.max[row] - max);
-    m.total[row] = m.total[row] * m.factor[row] + exp(sink - max);
-    m.max[row] = max;
+    m.factor[row] =
+        rule.add_sink(block.sizes.first_head + block.head(row), m.max[row], m.total[row]);
   }
   multiply_columns(m.result, block.sizes.width, block.rows, m.factor);
 }
@@ -161,7 +151,7 @@ static void attend_block(const QueryBlock& block, const ScoreRule<T>* rule,
     is_first = false;
   });
   if (is_first) std::fill_n(m.result, rows * width, T(0));
-  if (rule && rule->sinks) add_sinks(rule->sinks, block, m);
+  if (rule && rule->sinks) add_sinks(*rule, block, m);
   if (x.lse.data) store_lse(block, m, x.lse);
   for (int64_t r = 0; r < rows; ++r) m.factor[r] = m.total[r] > 0 ? 1 / m.total[r] : m.total[r];
   multiply_columns(m.result, width, rows, m.factor);
