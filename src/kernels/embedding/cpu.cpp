@@ -52,16 +52,12 @@ static void scatter_add(C* table, const Rows& rows, const std::vector<int64_t>& 
   const int64_t n = rows.size();
   const int64_t grain = std::max<int64_t>(16, grain_of(rows.count()));
   parallel_for(n, grain, [&](int64_t begin, int64_t end) {
-    std::vector<C> buffer;
+    const bool direct = rows.dtype() == dtype_of<C> && rows.stride() == 1;
+    std::vector<C> buffer(static_cast<size_t>(direct ? 0 : end - begin));
     for (size_t r = 0; r < indices.size(); ++r) {
       if (indices[r] < 0) continue;
       const Line line = moved(rows.line(static_cast<int64_t>(r)), begin);
-      const C* values = static_cast<const C*>(line.data);
-      if (line.dtype != dtype_of<C> || line.stride != 1) {
-        buffer.resize(static_cast<size_t>(end - begin));
-        load_line(buffer.data(), line, end - begin);
-        values = buffer.data();
-      }
+      const C* values = dense_line(line, end - begin, buffer.data());
       C* to = table + indices[r] * n + begin;
 #pragma GCC ivdep
       for (int64_t i = 0; i < end - begin; ++i) to[i] += values[i];

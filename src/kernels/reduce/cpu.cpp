@@ -87,13 +87,6 @@ template <class R, class C> static ReduceLoops<C> loops_of() {
   return loops;
 }
 
-/// Returns `n` elements as dense C, through `buffer` when they are not.
-template <class C> static const C* dense_line(const Line& line, int64_t n, C* buffer) {
-  if (line.dtype == dtype_of<C> && line.stride == 1) return static_cast<const C*>(line.data);
-  load_line(buffer, line, n);
-  return buffer;
-}
-
 /// Merges parts of one reduction in pairs of equally many parts, so that rounding errors of sums
 /// grow with the logarithm of their number.
 template <class C> class PairwiseMerge {

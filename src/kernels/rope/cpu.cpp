@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "src/base/parallel.h"
-#include "src/kernels/map/map.h"
 #include "src/kernels/math/math.h"
 #include "src/kernels/rows/rows.h"
 #include "weft/error.h"
@@ -112,22 +111,15 @@ static const RopeTable& rope_table(const Rope& options, const RopeRows& rows) {
   return tables[last];
 }
 
-template <class C> struct Rotation {
-  WEFT_FN Pair<C> operator()(C a, C b, C cosine, C sine) const {
-    return {a * cosine - b * sine, b * cosine + a * sine};
-  }
-};
-
 template <class C>
 static void rotate_row(int64_t half, C* y, const C* x, const float* cosines, const float* sines,
                        C scale, C sign) {
-  const Rotation<C> rotate;
 #pragma GCC ivdep
   for (int64_t i = 0; i < half; ++i) {
-    const Pair<C> turned = rotate(x[i], x[i + half], scale * static_cast<C>(cosines[i]),
-                                  sign * scale * static_cast<C>(sines[i]));
-    y[i] = turned.first;
-    y[i + half] = turned.second;
+    const C a = x[i], b = x[i + half], cosine = scale * static_cast<C>(cosines[i]);
+    const C sine = sign * scale * static_cast<C>(sines[i]);
+    y[i] = a * cosine - b * sine;
+    y[i + half] = b * cosine + a * sine;
   }
 }
 
