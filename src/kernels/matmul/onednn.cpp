@@ -16,25 +16,6 @@
 
 namespace weft {
 
-/// Memory layout of a matrix: rows (or, transposed, columns) of dense elements, `leading` apart.
-struct DenseRows {
-  bool possible;
-  bool transposed;
-  int64_t leading;
-};
-
-static DenseRows dense_rows(const Matrix& x, int64_t rows, int64_t columns) {
-  if (x.column == 1 || columns == 1) {
-    const int64_t leading = rows == 1 ? columns : x.row;
-    if (leading >= columns) return {true, false, leading};
-  }
-  if (x.row == 1 || rows == 1) {
-    const int64_t leading = columns == 1 ? rows : x.column;
-    if (leading >= rows) return {true, true, leading};
-  }
-  return {false, false, columns};
-}
-
 /// Everything that a primitive depends on.
 struct PrimitiveKey {
   int64_t m, n, k, a_leading, b_leading, c_leading;
