@@ -59,8 +59,13 @@ class MatmulPrimitive {
   void run(void* a, void* b, void* c, void* bias, dnnl::stream& stream);
 
  private:
-  void add_argument(int name, const dnnl::memory::desc& desc);
-  void set_address(size_t argument, void* address, dnnl::stream& stream);
+  void add_argument(int name, const dnnl::memory::desc& desc) {
+    memories_.push_back(dnnl::memory(desc, onednn_engine(), DNNL_MEMORY_NONE));
+    arguments_.push_back({name, memories_.back().get()});
+  }
+  void set_address(size_t argument, void* address, dnnl::stream& stream) {
+    dnnl_memory_set_data_handle_v2(arguments_[argument].memory, address, stream.get());
+  }
 
   PrimitiveKey key_;
   dnnl::matmul primitive_;
@@ -91,15 +96,6 @@ MatmulPrimitive::MatmulPrimitive(const PrimitiveKey& key) : key_(key) {
   add_argument(DNNL_ARG_DST, c);
   add_argument(DNNL_ARG_SCRATCHPAD, chosen.scratchpad_desc());
   if (key.bias) add_argument(DNNL_ARG_BIAS, bias);
-}
-
-void MatmulPrimitive::add_argument(int name, const dnnl::memory::desc& desc) {
-  memories_.push_back(dnnl::memory(desc, onednn_engine(), DNNL_MEMORY_NONE));
-  arguments_.push_back({name, memories_.back().get()});
-}
-
-void MatmulPrimitive::set_address(size_t argument, void* address, dnnl::stream& stream) {
-  dnnl_memory_set_data_handle_v2(arguments_[argument].memory, address, stream.get());
 }
 
 void MatmulPrimitive::run(void* a, void* b, void* c, void* bias, dnnl::stream& stream) {
