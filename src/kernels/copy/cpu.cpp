@@ -122,11 +122,8 @@ static void fill_range_as(const MemoryBlock& out, int dim, double start, double 
   const int64_t n = out.shape[dim];
   std::vector<C> values(static_cast<size_t>(n));
   for (int64_t i = 0; i < n; ++i) {
-    if constexpr (std::is_same_v<C, int64_t>) {
-      values[static_cast<size_t>(i)] = static_cast<int64_t>(start) + static_cast<int64_t>(step) * i;
-    } else {
-      values[static_cast<size_t>(i)] = start + step * static_cast<double>(i);
-    }
+    values[static_cast<size_t>(i)] =
+        static_cast<C>(start) + static_cast<C>(step) * static_cast<C>(i);
   }
   Strides strides = Dims::filled(out.shape.ndim(), 0);
   strides[dim] = 1;
