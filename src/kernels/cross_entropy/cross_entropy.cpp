@@ -9,9 +9,7 @@ namespace weft {
 namespace {
 
 /// Returns element j of row r, 0 where the row has none.
-template <class Walk>
-WEFT_FN auto picked_from(const Walk& walk, const Rows& rows, int64_t r, int64_t j) {
-  using C = typename Walk::C;
+template <class C> WEFT_FN C picked_from(const Rows& rows, int64_t r, int64_t j) {
   return j >= 0 && j < rows.size() ? value_of<C>(rows, r, j) : C(0);
 }
 
@@ -29,7 +27,7 @@ struct CrossEntropyRows {
       if (id != ignored) {
         auto in = read(r);
         const SoftmaxRow<C> row = softmax_row(walk, in);
-        value = (row.max - picked_from(walk, logits, r, id)) + log(row.sum);
+        value = (row.max - picked_from<C>(logits, r, id)) + log(row.sum);
       }
       walk.set(loss, r, value);
     }
@@ -67,9 +65,10 @@ struct PickedLogit {
   int64_t offset;
 
   template <class Walk> WEFT_FN void operator()(const Walk& walk) const {
+    using C = typename Walk::C;
     for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
       const int64_t j = value_of<int64_t>(ids, r) - offset;
-      walk.set(picked, r, picked_from(walk, logits, r, j));
+      walk.set(picked, r, picked_from<C>(logits, r, j));
     }
   }
 };

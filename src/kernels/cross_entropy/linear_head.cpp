@@ -74,8 +74,7 @@ struct HeadTargets {
   HeadNumbers numbers;
   int64_t classes;
 
-  template <class Walk> WEFT_FN auto weight(const Walk& walk, int64_t r) const {
-    using C = typename Walk::C;
+  template <class C> WEFT_FN C weight(int64_t r) const {
     const int64_t id = value_of<int64_t>(ids, r);
     if (id == numbers.ignored) return C(0);
     const C kept = static_cast<C>(1 - numbers.smoothing);
@@ -84,8 +83,7 @@ struct HeadTargets {
   template <class C> WEFT_FN C spread() const {
     return static_cast<C>(numbers.smoothing / static_cast<double>(classes));
   }
-  template <class Walk> WEFT_FN auto spread_total(const Walk& walk) const {
-    using C = typename Walk::C;
+  template <class C> WEFT_FN C spread_total() const {
     return numbers.smoothing > 0 ? spread<C>() * value_of<C>(total, 0) : C(0);
   }
 };
@@ -96,10 +94,10 @@ struct HeadLoss {
 
   template <class Walk> WEFT_FN void operator()(const Walk& walk) const {
     using C = typename Walk::C;
-    const C all = targets.spread_total(walk), spread = targets.template spread<C>();
+    const C all = targets.template spread_total<C>(), spread = targets.template spread<C>();
     for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
       const C of_row = value_of<C>(lse, r);
-      C value = targets.weight(walk, r) * (of_row - value_of<C>(picked, r)) +
+      C value = targets.template weight<C>(r) * (of_row - value_of<C>(picked, r)) +
                 static_cast<C>(targets.numbers.z_loss) * of_row * of_row;
       if (targets.numbers.smoothing > 0) {
         value += all * of_row - spread * value_of<C>(weighted, r);
@@ -131,7 +129,7 @@ struct TileGradient {
     auto&& out = walk.writer(products);
     auto biases = walk.vector(bias, C(0));
     auto factors = walk.vector(weights, C(1));
-    const C all = targets.spread_total(walk);
+    const C all = targets.template spread_total<C>();
     for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
       if (value_of<int64_t>(targets.ids, r) == targets.numbers.ignored) {
         walk.clear(out, r);
@@ -141,7 +139,7 @@ struct TileGradient {
       const C of_row = finite_or_zero(value_of<C>(lse, r));
       const C dloss_of_row = value_of<C>(dloss, r);
       const C factor =
-          targets.weight(walk, r) + all + 2 * static_cast<C>(targets.numbers.z_loss) * of_row;
+          targets.template weight<C>(r) + all + 2 * static_cast<C>(targets.numbers.z_loss) * of_row;
       walk.map(ProductGradient<C>{HeadLogit<C>(targets.numbers), of_row, dloss_of_row * factor,
                                   dloss_of_row * targets.template spread<C>()},
                out, r, in, biases, factors);
@@ -161,7 +159,7 @@ struct TargetGradient {
       const int64_t id = value_of<int64_t>(targets.ids, r), j = id - first;
       if (id == targets.numbers.ignored || j < 0 || j >= size) continue;
       const C slope = HeadLogit<C>(targets.numbers).slope(value_of<C>(picked, r));
-      const C term = value_of<C>(dloss, r) * targets.weight(walk, r) * slope;
+      const C term = value_of<C>(dloss, r) * targets.template weight<C>(r) * slope;
       const int64_t at = r * size + j;  // a tile is dense
       walk.set(gradients, at, value_of<C>(gradients, at) - term);
     }
