@@ -103,7 +103,7 @@ static void copy_rows(const Matrix& from, int64_t rows, int64_t columns, const M
     const From* source = from.as<From>() + i * from.row;
     To* target = to.as<To>() + i * to.row;
     if (dense && std::is_same_v<From, To> && factor == 1) {
-      std::memcpy(target, source, static_cast<size_t>(columns) * sizeof(To));
+      std::memcpy(static_cast<void*>(target), source, static_cast<size_t>(columns) * sizeof(To));
     } else if (dense) {
       for (int64_t j = 0; j < columns; ++j) target[j] = scaled<To>(source[j], factor);
     } else {
