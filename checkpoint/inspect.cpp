@@ -18,7 +18,6 @@
 #include "weft/checkpoint.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
-#include "weft/extend/told_by_first.h"
 
 namespace weft {
 

@@ -17,7 +17,6 @@
 #include "weft/communicator.h"
 #include "weft/error.h"
 #include "weft/extend/saved_model.h"
-#include "weft/extend/told_by_first.h"
 #include "weft/hugging_face.h"
 #include "weft/ops/factories.h"
 #include "weft/ranks.h"

@@ -71,6 +71,9 @@ target_link_libraries(weft_build INTERFACE Threads::Threads)
 if(WEFT_OPENMP)
   target_link_libraries(weft_build INTERFACE OpenMP::OpenMP_CXX)
   target_compile_definitions(weft_build INTERFACE WEFT_WITH_OPENMP)
+else()
+  target_compile_options(weft_build INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-Wno-unknown-pragmas>)
 endif()
 if(WEFT_SANITIZE)
   # Checks of each dereferenced pointer take a third of the time, and find little that the address

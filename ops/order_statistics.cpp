@@ -31,12 +31,12 @@ static uint64_t sort_key(DType dtype, const void* element, bool descending) {
   const uint64_t mask = bits == 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
   uint64_t key = 0;
   if (bits == 32) {
-    key = ordered(load_element<float>(dtype, element));
+    key = ordered(load_element<float>(element, dtype, 0));
   } else if (is_floating(dtype)) {
-    key = ordered(load_element<double>(dtype, element));
+    key = ordered(load_element<double>(element, dtype, 0));
   } else {
     // Shorter integers become at least 0 in one more bit, whether signed or not.
-    const auto x = static_cast<uint64_t>(load_element<int64_t>(dtype, element));
+    const auto x = static_cast<uint64_t>(load_element<int64_t>(element, dtype, 0));
     key = x + (uint64_t{1} << (8 * size_of(dtype) - 1));
   }
   return (descending ? ~key : key) & mask;

@@ -6,6 +6,12 @@
 
 #ifdef WEFT_WITH_OPENMP
 #include <omp.h>
+#else
+inline int omp_get_max_threads() { return 1; }
+inline int omp_get_num_threads() { return 1; }
+inline int omp_get_thread_num() { return 0; }
+inline int omp_in_parallel() { return 0; }
+inline void omp_set_num_threads(int) {}
 #endif
 
 namespace weft {
@@ -22,7 +28,6 @@ inline int64_t grain_of(int64_t elements) {
 /// at most `grain`, otherwise on the threads this rank may use. f must not throw, and its result
 /// for an index must not depend on the range.
 template <class F> void parallel_for(int64_t n, int64_t grain, const F& f) {
-#ifdef WEFT_WITH_OPENMP
   if (n > grain && !omp_in_parallel()) {
     const int64_t threads = std::min<int64_t>(omp_get_max_threads(), (n + grain - 1) / grain);
     if (threads > 1) {
@@ -34,8 +39,6 @@ template <class F> void parallel_for(int64_t n, int64_t grain, const F& f) {
       return;
     }
   }
-#endif
-  (void)grain;
   if (n > 0) f(int64_t{0}, n);
 }
 

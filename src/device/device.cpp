@@ -11,10 +11,7 @@
 #include <ostream>
 #include <utility>
 
-#ifdef WEFT_WITH_OPENMP
-#include <omp.h>
-#endif
-
+#include "src/base/parallel.h"
 #include "src/device/context_scope.h"
 #include "src/device/cuda/runtime.h"
 #include "weft/error.h"
@@ -157,9 +154,6 @@ void Event::synchronize_quietly() const noexcept {
 
 constinit thread_local Context* Context::current_ = nullptr;
 
-#ifdef WEFT_WITH_OPENMP
-static int threads_of_caller() { return omp_get_max_threads(); }
-
 /// A child of fork lacks its parent's OpenMP threads, and a parallel region would wait for them.
 WEFT_STATIC_TLS static thread_local bool is_without_threads = false;
 static void use_one_thread() {
@@ -170,16 +164,12 @@ static void use_one_thread() {
 static const int use_one_thread_in_children = pthread_atfork(nullptr, nullptr, use_one_thread);
 
 int usable_by_caller(int threads) { return is_without_threads ? 1 : threads; }
-#else
-static int threads_of_caller() { return 1; }
-int usable_by_caller(int threads) { return threads; }
-#endif
 
 /// The default context of a thread without a ContextScope; destroyed before its other locals.
 struct DefaultContext {
   Context context;
   ContextScope scope{context};
-  DefaultContext() { context.threads = threads_of_caller(); }
+  DefaultContext() { context.threads = omp_get_max_threads(); }
 };
 
 Context& Context::of_thread() {

@@ -36,7 +36,7 @@ inline MemoryBlock transposed(const MemoryBlock& block) {
 /// Declares a function with one implementation per device: `host::name`, which cpu.cpp defines, and
 /// `cuda::name`, which cuda.cu defines. `name` calls `cuda::name` if a MemoryBlock among its
 /// arguments is on a GPU; blocks in structs do not count unless `is_on_gpu` is overloaded for the
-/// struct. For use in namespace weft. Kernels choose the device here, in `run_rows` and in
+/// struct. For use in namespace weft. Most kernels choose the device here, in `run_rows` or in
 /// `run_row_values`.
 #define WEFT_KERNEL(Result, name, parameters, arguments)                      \
   namespace host {                                                            \

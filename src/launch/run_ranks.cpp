@@ -3,6 +3,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/base/parallel.h"
 #include "src/comm/flight/record.h"
 #include "src/comm/memory/memory_worlds.h"
 #include "src/device/context_scope.h"
@@ -10,10 +11,6 @@
 #include "weft/communicator.h"
 #include "weft/extend/end_on_thread.h"
 #include "weft/extend/file.h"
-
-#ifdef WEFT_WITH_OPENMP
-#include <omp.h>
-#endif
 
 namespace weft {
 
@@ -43,9 +40,7 @@ int threads_of_rank(int ranks, const RunOptions& options) {
 
 void become_rank(Context& context, int wanted_threads, const RunOptions& options) {
   const int threads = usable_by_caller(wanted_threads);
-#ifdef WEFT_WITH_OPENMP
   omp_set_num_threads(threads);
-#endif
   context.threads = threads;
   context.random = {options.seed, 0};
   context.checks_equality = options.checks_equality;

@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 
-FILES = ["norm/cuda.cu", "softmax/softmax.cpp", "adamw/cuda.cu"]
+FILES = ["norm/cuda.cu", "softmax/softmax.cpp", "adamw/adamw.cpp"]
 HOT = re.compile(r"DenseLine|Dense|Vector")
 # The registers that a call of the compiler's division or square root saves.
 MOST_SPILLED = 32

@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "src/kernels/iteration/iteration.h"
+#include "src/device/kernel/elements.h"
 #include "weft/block.h"
 
 namespace weft {
@@ -62,10 +62,10 @@ class Array {
     }
     return block.as<char>() + offset * static_cast<int64_t>(size_of(block.dtype));
   }
-  double operator[](int64_t i) const { return load_element<double>(block.dtype, at(i)); }
+  double operator[](int64_t i) const { return load_element<double>(at(i), block.dtype, 0); }
   void set(const std::vector<double>& values) {
     for (size_t i = 0; i < values.size(); ++i) {
-      store_element<double>(block.dtype, at(static_cast<int64_t>(i)), values[i]);
+      store_element<double>(at(static_cast<int64_t>(i)), block.dtype, 0, values[i]);
     }
   }
   std::vector<double> values() const {

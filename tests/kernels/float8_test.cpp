@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "src/base/numeric.h"
+#include "src/kernels/iteration/iteration.h"
 #include "tests/kernels/array.h"
 
 namespace weft {

@@ -7,9 +7,9 @@
 #include "src/base/numeric.h"
 #include "weft/block.h"
 
-namespace weft::cuda {
+namespace weft {
 
-// Elements of any dtype, in kernels. The dtype is uniform over a kernel, so warps do not diverge.
+// Elements of any dtype. The dtype is uniform over a kernel, so warps do not diverge.
 
 inline namespace WEFT_COMPILER {
 
@@ -65,6 +65,9 @@ template <class C> WEFT_FN void store_element(void* data, DType dtype, int64_t i
 }
 
 }  // namespace WEFT_COMPILER
+}  // namespace weft
+
+namespace weft::cuda {
 
 /// Offsets of an element in each of up to kSides blocks of one shape.
 template <int kSides> struct Offsets { int64_t of[kSides]; };

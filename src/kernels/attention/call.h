@@ -110,8 +110,8 @@ WEFT_KERNEL(void, attend_backward, (const AttentionSizes& sizes, const Attention
 
 namespace cuda {
 
-// Attention by cuDNN's fused kernels, on the current stream. Returns false, with nothing queued,
-// when cuDNN is missing or does not support the call.
+// Attention by cuDNN's fused kernels, on the current stream, in builds with cuDNN. Returns false,
+// with nothing queued, when cuDNN does not support the call.
 
 bool attend_by_cudnn(const AttentionSizes& sizes, const AttentionOperands& x);
 

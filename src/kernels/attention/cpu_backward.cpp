@@ -79,24 +79,15 @@ static void pack_block(const QueryBlock& block, const AttentionGradients& x,
   }
 }
 
-template <class T>
-static void differentiate_scores(T* __restrict scores, T, T* __restrict dscores, T*, T*,
-                                 const T* __restrict lse, const T* __restrict delta, int64_t begin,
-                                 int64_t end) {
+/// `p` may be the scores, `ds` dscores.
+template <class T, class E>
+static void differentiate_scores(const T* scores, T scale, const T* dscores, E* p, E* ds,
+                                 const T* lse, const T* delta, int64_t begin, int64_t end) {
+#pragma GCC ivdep
   for (int64_t r = begin; r < end; ++r) {
-    scores[r] = exp(scores[r] - lse[r]);
-    dscores[r] = scores[r] * (dscores[r] - delta[r]);
-  }
-}
-
-static void differentiate_scores(const float* __restrict scores, float scale,
-                                 const float* __restrict dscores, bfloat16* __restrict p,
-                                 bfloat16* __restrict ds, const float* __restrict lse,
-                                 const float* __restrict delta, int64_t begin, int64_t end) {
-  for (int64_t r = begin; r < end; ++r) {
-    const float probability = exp(scores[r] * scale - lse[r]);
-    p[r] = bfloat16(probability);
-    ds[r] = bfloat16(probability * (dscores[r] - delta[r]));
+    const T probability = exp(scores[r] * scale - lse[r]), dscore = dscores[r];
+    p[r] = E(probability);
+    ds[r] = E(probability * (dscore - delta[r]));
   }
 }
 

@@ -165,10 +165,7 @@ static void store_few(const FewAttention& x, int64_t at_head) {
     const int64_t head = kv_head * s.group + r / s.queries, query = r % s.queries;
     float total = sums.total[r], max = sums.max[r], factor = 1;
     if (x.rule && x.rule->sinks) {
-      const float sink = x.rule->sinks.at(0, s.first_head + head, 0, 0);
-      max = std::max(max, sink);
-      factor = exp(sums.max[r] - max);
-      total = total * factor + exp(sink - max);
+      factor = x.rule->add_sink(s.first_head + head, max, total);
     }
     copy_matrix({sums.result + r * s.width, DType::f32, s.width, 1}, 1, s.width,
                 head_matrix(x.of.out, batch, head, query), total > 0 ? factor / total : total);

@@ -303,8 +303,9 @@ void attend_backward(const AttentionSizes& sizes, const AttentionGradients& x) {
         "attention: gradient of a mask that broadcasts is added in any order on cuda, expected "
         "deterministic algorithms; expand the mask");
   }
-  const bool is_plain = !x.options.has_rule() && sizes.window == 0;
-  if (is_plain && attend_backward_by_cudnn(sizes, x)) return;
+#ifdef WEFT_WITH_CUDNN
+  if (!x.options.has_rule() && sizes.window == 0 && attend_backward_by_cudnn(sizes, x)) return;
+#endif
   with_rule(sizes, x.options, x.q.dtype,
             [&]<class C>(Type<C>, const auto& rule) { differentiate_in<C>(sizes, rule, x); });
 }

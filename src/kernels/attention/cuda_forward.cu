@@ -186,8 +186,9 @@ static void attend_in(const AttentionSizes& sizes, const Rule& rule, const Atten
 }
 
 void attend(const AttentionSizes& sizes, const AttentionOperands& x) {
-  const bool is_plain = !x.options.has_rule() && sizes.window == 0;
-  if (is_plain && attend_by_cudnn(sizes, x)) return;
+#ifdef WEFT_WITH_CUDNN
+  if (!x.options.has_rule() && sizes.window == 0 && attend_by_cudnn(sizes, x)) return;
+#endif
   with_rule(sizes, x.options, x.q.dtype,
             [&]<class C>(Type<C>, const auto& rule) { attend_in<C>(sizes, rule, x); });
 }

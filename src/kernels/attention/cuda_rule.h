@@ -80,12 +80,7 @@ template <class C> struct ChangingRule {
   }
   /// Adds the head's sink to a row's maximum and total; returns the factor of its sums.
   WEFT_DEVICE C add_sink(const AttentionSizes& call, const Strip& at, C& max, C& total) const {
-    if (!rule.sinks.data) return C(1);
-    const C sink = rule.sinks.at(0, call.first_head + at.head, 0, 0);
-    const C most = sink > max ? sink : max, factor = exp(max - most);
-    total = total * factor + exp(sink - most);
-    max = most;
-    return factor;
+    return rule.sinks.data ? rule.add_sink(call.first_head + at.head, max, total) : C(1);
   }
 };
 

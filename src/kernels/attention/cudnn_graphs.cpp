@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <unordered_map>
 #include <vector>
 
 #include "src/base/loaded_library.h"
@@ -43,8 +44,7 @@ static void check_cudnn(const char* call, cudnnStatus_t status) {
   check_status(call, status, cudnnGetErrorString);
 }
 
-/// Loads cuDNN for the functions of its front end. std::runtime_error when it cannot be loaded.
-static void load_cudnn() {
+void load_cudnn() {
   static std::once_flag once;
   std::call_once(once, [] {
     // cuDNN loads the compiler by its name, from wherever the process has it.
@@ -78,8 +78,6 @@ static GraphTensor statistics_of(const AttentionGraphSpec& spec) {
   const auto& [batch, heads, queries, width] = spec.tensors[kQ].sizes;
   return {{batch, heads, queries, 1}, {heads * queries, queries, 1, 1}};
 }
-
-using GraphHandle = std::shared_ptr<fe::graph::Graph>;
 
 static void name_result(const std::shared_ptr<Tensor_attributes>& result, const GraphTensor& tensor,
                         AttentionTensor name) {
@@ -129,7 +127,7 @@ static void add_backward(fe::graph::Graph& graph, const AttentionGraphSpec& spec
   name_result(dv, spec.tensors[kDv], kDv);
 }
 
-static GraphHandle attention_graph(const AttentionGraphSpec& spec) {
+GraphHandle attention_graph(const AttentionGraphSpec& spec) {
   auto graph = std::make_shared<fe::graph::Graph>();
   graph
       ->set_io_data_type(spec.dtype == DType::bf16 ? fe::DataType_t::BFLOAT16
@@ -141,57 +139,26 @@ static GraphHandle attention_graph(const AttentionGraphSpec& spec) {
   return graph;
 }
 
-static void check_graph(const char* call, fe::error_t error) {
-  if (error.is_bad()) fail_call(call, error.get_message());
-}
-
-AttentionGraph::AttentionGraph(const AttentionGraphSpec& spec, cudnnHandle_t handle) {
-  GraphHandle graph = attention_graph(spec);
-  int64_t bytes = 0;
-  const bool is_built = graph->build(handle, {fe::HeurMode_t::A}).is_good() &&
-                        graph->get_workspace_size(bytes).is_good();
-  cudaGetLastError();  // clears errors of the attempt, so that the next launch does not report them
-  if (!is_built || bytes > kMostWorkspace) return;
-  workspace_bytes_ = static_cast<size_t>(bytes);
-  graph_ = std::move(graph);
-}
-
-bool AttentionGraph::run(cudnnHandle_t handle, const AttentionMemory& memory, void* workspace) {
-  AttentionMemory tensors = memory;
-  if (graph_->execute(handle, tensors, workspace).is_bad()) {
-    cudaGetLastError();
-    graph_ = nullptr;
-  }
-  return has_engine();
-}
-
-/// Without the driver's library no engine can be built; cuDNN's error then names the candidates.
-static int64_t engines_named_in(const std::string& text) {
-  int64_t count = 0;
-  for (size_t at = text.find("engineId"); at != std::string::npos;
-       at = text.find("engineId", at + 1)) {
-    ++count;
-  }
-  return count;
-}
-
-int64_t engines_for(const AttentionGraphSpec& spec, const std::string& device_properties) {
-  load_cudnn();
-  const GraphHandle graph = attention_graph(spec);
-  auto properties = std::make_shared<fe::DeviceProperties>();
-  check_graph("cudnn device properties",
-              properties->deserialize({device_properties.begin(), device_properties.end()}));
-  graph->set_device_properties(properties);
-  check_graph("cudnn graph", graph->validate());
-  check_graph("cudnn operation graph", graph->build_operation_graph());
-  fe::error_t plans = graph->create_execution_plans({fe::HeurMode_t::A});
-  if (plans.is_good()) return graph->get_execution_plan_count();
-  const int64_t named = engines_named_in(plans.get_message());
-  if (named == 0) fail_call("cudnn plans", plans.get_message());
-  return named;
-}
-
 namespace {
+
+/// A graph with the best engine that cuDNN has for it; null when it has none, or one that failed.
+struct AttentionGraph {
+  GraphHandle graph;
+  size_t workspace_bytes = 0;
+
+  /// Builds the graph for the device of `handle`.
+  AttentionGraph(const AttentionGraphSpec& spec, cudnnHandle_t handle) {
+    GraphHandle made = attention_graph(spec);
+    int64_t bytes = 0;
+    const bool is_built = made->build(handle, {fe::HeurMode_t::A}).is_good() &&
+                          made->get_workspace_size(bytes).is_good();
+    cudaGetLastError();  // clears errors of the attempt; else the next launch reports them
+    if (!is_built || bytes > kMostWorkspace) return;
+    workspace_bytes = static_cast<size_t>(bytes);
+    graph = std::move(made);
+  }
+};
+using AttentionMemory = std::unordered_map<int64_t, void*>;
 
 /// Identifies a graph, as a list of numbers.
 using GraphKey = std::vector<int64_t>;
@@ -270,12 +237,16 @@ static AttentionGraph& built(AttentionGraphSpec spec, const Stream& stream) {
   return library.graphs.emplace(key, AttentionGraph(spec, library.handle(stream))).first->second;
 }
 
-static bool run(const AttentionGraphSpec& spec, const Stream& stream,
-                const AttentionMemory& memory) {
-  AttentionGraph& graph = built(spec, stream);
-  if (!graph.has_engine()) return false;
-  const Ref<Storage> workspace = Storage::allocate(graph.workspace_bytes(), stream.device);
-  return graph.run(cudnn().handle(stream), memory, workspace->data());
+/// Returns false, and drops the engine, when that fails.
+static bool run(const AttentionGraphSpec& spec, const Stream& stream, AttentionMemory memory) {
+  AttentionGraph& one = built(spec, stream);
+  if (!one.graph) return false;
+  const Ref<Storage> workspace = Storage::allocate(one.workspace_bytes, stream.device);
+  if (one.graph->execute(cudnn().handle(stream), memory, workspace->data()).is_bad()) {
+    cudaGetLastError();
+    one.graph = nullptr;
+  }
+  return one.graph != nullptr;
 }
 
 /// Queues the graph of these blocks, if cuDNN computes it. It reads blocks and statistics 16 bytes
@@ -302,7 +273,7 @@ static bool attend_by_graph(
   if (!suits_cudnn(spec) || !has_mask || !some || !has_lse) return false;
   AttentionMemory memory{{kStatistics, x.lse.data}};
   for (const auto& [name, block] : blocks) memory.emplace(name, block->data);
-  return run(spec, current_stream(x.q.device), memory);
+  return run(spec, current_stream(x.q.device), std::move(memory));
 }
 
 bool attend_by_cudnn(const AttentionSizes& sizes, const AttentionOperands& x) {

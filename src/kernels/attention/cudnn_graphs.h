@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cudnn.h>
-
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <string>
-#include <unordered_map>
 
 #include "weft/dtype.h"
 
@@ -25,7 +21,6 @@ struct GraphTensor {
 
 /// Identifiers of a graph's tensors when it runs; gradients are unused in forward.
 enum AttentionTensor : int64_t { kQ = 1, kK, kV, kOut, kStatistics, kDout, kDq, kDk, kDv };
-using AttentionMemory = std::unordered_map<int64_t, void*>;
 
 /// One attention as a graph: everything that its engine depends on.
 struct AttentionGraphSpec {
@@ -44,23 +39,10 @@ struct AttentionGraphSpec {
 /// Whether to try cuDNN: half precision, head widths that are multiples of 8 up to 128.
 bool suits_cudnn(const AttentionGraphSpec& spec);
 
-/// A graph with the best engine that cuDNN has for it.
-class AttentionGraph {
- public:
-  /// Builds the graph for the device of `handle`; has no engine when cuDNN has none.
-  AttentionGraph(const AttentionGraphSpec& spec, cudnnHandle_t handle);
-  bool has_engine() const { return graph_ != nullptr; }
-  size_t workspace_bytes() const { return workspace_bytes_; }
-  /// Queues it on the handle's stream. Returns false, and drops the engine, when that fails.
-  bool run(cudnnHandle_t handle, const AttentionMemory& memory, void* workspace);
+/// Loads cuDNN for the functions of its front end. std::runtime_error when it cannot be loaded.
+void load_cudnn();
 
- private:
-  std::shared_ptr<cudnn_frontend::graph::Graph> graph_;
-  size_t workspace_bytes_ = 0;
-};
-
-/// Returns how many engines cuDNN names for the graph on a device with those properties (cuDNN's
-/// JSON), for checks without a device. std::runtime_error with cuDNN's reason when there are none.
-int64_t engines_for(const AttentionGraphSpec& spec, const std::string& device_properties);
+using GraphHandle = std::shared_ptr<cudnn_frontend::graph::Graph>;
+GraphHandle attention_graph(const AttentionGraphSpec& spec);
 
 }  // namespace weft::cuda

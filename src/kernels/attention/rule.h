@@ -62,6 +62,14 @@ template <class T> struct ScoreRule {
     return (!mask.attends.data || mask.mask(b, h, q, k)) &&
            (!segments.ids.data || segments.mask(b, h, q, k));
   }
+  /// Adds a head's sink to a row's maximum and total; returns the factor of its sums.
+  WEFT_FN T add_sink(int64_t head, T& max, T& total) const {
+    const T sink = sinks.at(0, head, 0, 0), most = sink > max ? sink : max,
+            factor = exp(max - most);
+    total = total * factor + exp(sink - most);
+    max = most;
+    return factor;
+  }
   /// Whether scores change other than by a sum.
   bool has_slopes() const { return softcap || custom; }
   bool hides_all(const ScoreRange& at) const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/base/parallel.h"
+#include "src/device/kernel/elements.h"
 #include "src/kernels/iteration/iteration.h"
 #include "src/kernels/map/map.h"
 
@@ -109,9 +110,9 @@ void copy(const MemoryBlock& out, const MemoryBlock& in) {
 void fill(const MemoryBlock& out, Number value) {
   alignas(8) std::byte element[8];
   if (is_integer(out.dtype)) {
-    store_element<int64_t>(out.dtype, element, value.bits);
+    store_element<int64_t>(element, out.dtype, 0, value.bits);
   } else {
-    store_element<double>(out.dtype, element, value.value);
+    store_element<double>(element, out.dtype, 0, value.value);
   }
   host::copy(out, MemoryBlock{element, out.dtype, out.device, {}, {}});
 }
@@ -121,11 +122,8 @@ static void fill_range_as(const MemoryBlock& out, int dim, double start, double 
   const int64_t n = out.shape[dim];
   std::vector<C> values(static_cast<size_t>(n));
   for (int64_t i = 0; i < n; ++i) {
-    if constexpr (std::is_same_v<C, int64_t>) {
-      values[static_cast<size_t>(i)] = static_cast<int64_t>(start) + static_cast<int64_t>(step) * i;
-    } else {
-      values[static_cast<size_t>(i)] = start + step * static_cast<double>(i);
-    }
+    values[static_cast<size_t>(i)] =
+        static_cast<C>(start) + static_cast<C>(step) * static_cast<C>(i);
   }
   Strides strides = Dims::filled(out.shape.ndim(), 0);
   strides[dim] = 1;

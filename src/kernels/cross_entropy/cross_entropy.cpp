@@ -7,10 +7,8 @@ namespace weft {
 namespace {
 
 /// Returns element j of row r, 0 where the row has none.
-template <class Walk>
-WEFT_FN auto picked_from(const Walk& walk, const Rows& rows, int64_t r, int64_t j) {
-  using C = typename Walk::C;
-  return j >= 0 && j < rows.size() ? walk.template value<C>(rows, r, j) : C(0);
+template <class C> WEFT_FN C picked_from(const Rows& rows, int64_t r, int64_t j) {
+  return j >= 0 && j < rows.size() ? value_of<C>(rows, r, j) : C(0);
 }
 
 /// Loss of whole rows.
@@ -22,12 +20,12 @@ struct CrossEntropyRows {
     using C = typename Walk::C;
     auto read = walk.reader(logits);
     for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
-      const int64_t id = walk.template value<int64_t>(ids, r);
+      const int64_t id = value_of<int64_t>(ids, r);
       C value = C(0);
       if (id != ignored) {
         auto in = read(r);
         const SoftmaxRow<C> row = softmax_row(walk, in);
-        value = (row.max - picked_from(walk, logits, r, id)) + log(row.sum);
+        value = (row.max - picked_from<C>(logits, r, id)) + log(row.sum);
       }
       walk.set(loss, r, value);
     }
@@ -44,16 +42,16 @@ struct CrossEntropyBackwardRows {
     auto read = walk.held_reader(logits, 0);
     auto&& out = walk.writer(dlogits);
     for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
-      const int64_t id = walk.template value<int64_t>(ids, r);
+      const int64_t id = value_of<int64_t>(ids, r);
       if (id == ignored) {
         walk.clear(out, r);
         continue;
       }
       auto in = read(r);
       SoftmaxRow<C> row{};
-      if (max.data()) row.max = finite_or_zero(walk.template value<C>(max, r));
-      row.sum = sum.data() ? walk.template value<C>(sum, r) : C(1);
-      write_softmax(walk, out, r, in, max.data() ? &row : nullptr, walk.template value<C>(dloss, r),
+      if (max.data()) row.max = finite_or_zero(value_of<C>(max, r));
+      row.sum = sum.data() ? value_of<C>(sum, r) : C(1);
+      write_softmax(walk, out, r, in, max.data() ? &row : nullptr, value_of<C>(dloss, r),
                     id - offset);
     }
   }
@@ -65,9 +63,10 @@ struct PickedLogit {
   int64_t offset;
 
   template <class Walk> WEFT_FN void operator()(const Walk& walk) const {
+    using C = typename Walk::C;
     for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
-      const int64_t j = walk.template value<int64_t>(ids, r) - offset;
-      walk.set(picked, r, picked_from(walk, logits, r, j));
+      const int64_t j = value_of<int64_t>(ids, r) - offset;
+      walk.set(picked, r, picked_from<C>(logits, r, j));
     }
   }
 };

@@ -49,13 +49,12 @@ struct AddTile {
     auto biases = walk.vector(bias, C(0));
     auto factors = walk.vector(weights, C(1));
     for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
-      const C before = walk.template value<C>(lse, r);
-      const C weighted_before = walk.template value<C>(weighted, r);
-      const int64_t j = walk.template value<int64_t>(ids, r) - first;
+      const C before = value_of<C>(lse, r);
+      const C weighted_before = value_of<C>(weighted, r);
+      const int64_t j = value_of<int64_t>(ids, r) - first;
       if (j >= 0 && j < products.size()) {
-        const C product = walk.template value<C>(products, r, j);
-        walk.set(picked, r,
-                 logit(product, bias.data() ? walk.template value<C>(bias, 0, j) : C(0)));
+        const C product = value_of<C>(products, r, j);
+        walk.set(picked, r, logit(product, bias.data() ? value_of<C>(bias, 0, j) : C(0)));
       }
       auto in = read(r);
       const C most = walk.template reduce<GreatestOf>(logit, in, biases);
@@ -75,19 +74,17 @@ struct HeadTargets {
   HeadNumbers numbers;
   int64_t classes;
 
-  template <class Walk> WEFT_FN auto weight(const Walk& walk, int64_t r) const {
-    using C = typename Walk::C;
-    const int64_t id = walk.template value<int64_t>(ids, r);
+  template <class C> WEFT_FN C weight(int64_t r) const {
+    const int64_t id = value_of<int64_t>(ids, r);
     if (id == numbers.ignored) return C(0);
     const C kept = static_cast<C>(1 - numbers.smoothing);
-    return weights.data() ? kept * walk.template value<C>(weights, 0, id) : kept;
+    return weights.data() ? kept * value_of<C>(weights, 0, id) : kept;
   }
   template <class C> WEFT_FN C spread() const {
     return static_cast<C>(numbers.smoothing / static_cast<double>(classes));
   }
-  template <class Walk> WEFT_FN auto spread_total(const Walk& walk) const {
-    using C = typename Walk::C;
-    return numbers.smoothing > 0 ? spread<C>() * walk.template value<C>(total, 0) : C(0);
+  template <class C> WEFT_FN C spread_total() const {
+    return numbers.smoothing > 0 ? spread<C>() * value_of<C>(total, 0) : C(0);
   }
 };
 
@@ -97,15 +94,15 @@ struct HeadLoss {
 
   template <class Walk> WEFT_FN void operator()(const Walk& walk) const {
     using C = typename Walk::C;
-    const C all = targets.spread_total(walk), spread = targets.template spread<C>();
+    const C all = targets.template spread_total<C>(), spread = targets.template spread<C>();
     for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
-      const C of_row = walk.template value<C>(lse, r);
-      C value = targets.weight(walk, r) * (of_row - walk.template value<C>(picked, r)) +
+      const C of_row = value_of<C>(lse, r);
+      C value = targets.template weight<C>(r) * (of_row - value_of<C>(picked, r)) +
                 static_cast<C>(targets.numbers.z_loss) * of_row * of_row;
       if (targets.numbers.smoothing > 0) {
-        value += all * of_row - spread * walk.template value<C>(weighted, r);
+        value += all * of_row - spread * value_of<C>(weighted, r);
       }
-      const int64_t id = walk.template value<int64_t>(targets.ids, r);
+      const int64_t id = value_of<int64_t>(targets.ids, r);
       walk.set(loss, r, id == targets.numbers.ignored ? C(0) : value);
     }
   }
@@ -132,17 +129,17 @@ struct TileGradient {
     auto&& out = walk.writer(products);
     auto biases = walk.vector(bias, C(0));
     auto factors = walk.vector(weights, C(1));
-    const C all = targets.spread_total(walk);
+    const C all = targets.template spread_total<C>();
     for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
-      if (walk.template value<int64_t>(targets.ids, r) == targets.numbers.ignored) {
+      if (value_of<int64_t>(targets.ids, r) == targets.numbers.ignored) {
         walk.clear(out, r);
         continue;
       }
       auto in = read(r);
-      const C of_row = finite_or_zero(walk.template value<C>(lse, r));
-      const C dloss_of_row = walk.template value<C>(dloss, r);
+      const C of_row = finite_or_zero(value_of<C>(lse, r));
+      const C dloss_of_row = value_of<C>(dloss, r);
       const C factor =
-          targets.weight(walk, r) + all + 2 * static_cast<C>(targets.numbers.z_loss) * of_row;
+          targets.template weight<C>(r) + all + 2 * static_cast<C>(targets.numbers.z_loss) * of_row;
       walk.map(ProductGradient<C>{HeadLogit<C>(targets.numbers), of_row, dloss_of_row * factor,
                                   dloss_of_row * targets.template spread<C>()},
                out, r, in, biases, factors);
@@ -159,12 +156,12 @@ struct TargetGradient {
   template <class Walk> WEFT_FN void operator()(const Walk& walk) const {
     using C = typename Walk::C;
     for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
-      const int64_t id = walk.template value<int64_t>(targets.ids, r), j = id - first;
+      const int64_t id = value_of<int64_t>(targets.ids, r), j = id - first;
       if (id == targets.numbers.ignored || j < 0 || j >= size) continue;
-      const C slope = HeadLogit<C>(targets.numbers).slope(walk.template value<C>(picked, r));
-      const C term = walk.template value<C>(dloss, r) * targets.weight(walk, r) * slope;
+      const C slope = HeadLogit<C>(targets.numbers).slope(value_of<C>(picked, r));
+      const C term = value_of<C>(dloss, r) * targets.template weight<C>(r) * slope;
       const int64_t at = r * size + j;  // a tile is dense
-      walk.set(gradients, at, walk.template value<C>(gradients, at) - term);
+      walk.set(gradients, at, value_of<C>(gradients, at) - term);
     }
   }
 };

@@ -24,7 +24,7 @@ void gather_rows(const MemoryBlock& out, const MemoryBlock& table, const MemoryB
   const double zero = 0;
   parallel_for(rows.count(), grain_of(n), [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
-      const int64_t index = RowValues<int64_t>(indices)[r] - offset;
+      const int64_t index = value_of<int64_t>(indices, r) - offset;
       const bool here = index >= 0 && index < table.shape[0];
       const Line none{DType::f64, const_cast<double*>(&zero), 0};
       convert_line(rows.line(r),
@@ -38,7 +38,7 @@ static std::vector<int64_t> table_indices(const MemoryBlock& table, const Rows& 
                                           std::optional<int64_t> skipped) {
   std::vector<int64_t> indices(static_cast<size_t>(ids.count()));
   for (size_t r = 0; r < indices.size(); ++r) {
-    const int64_t id = RowValues<int64_t>(ids)[static_cast<int64_t>(r)], index = id - offset;
+    const int64_t id = value_of<int64_t>(ids, static_cast<int64_t>(r)), index = id - offset;
     const bool here = index >= 0 && index < table.shape[0] && id != skipped;
     indices[r] = here ? index : -1;
   }
@@ -52,16 +52,12 @@ static void scatter_add(C* table, const Rows& rows, const std::vector<int64_t>& 
   const int64_t n = rows.size();
   const int64_t grain = std::max<int64_t>(16, grain_of(rows.count()));
   parallel_for(n, grain, [&](int64_t begin, int64_t end) {
-    std::vector<C> buffer;
+    const bool direct = rows.dtype() == dtype_of<C> && rows.stride() == 1;
+    std::vector<C> buffer(static_cast<size_t>(direct ? 0 : end - begin));
     for (size_t r = 0; r < indices.size(); ++r) {
       if (indices[r] < 0) continue;
       const Line line = moved(rows.line(static_cast<int64_t>(r)), begin);
-      const C* values = static_cast<const C*>(line.data);
-      if (line.dtype != dtype_of<C> || line.stride != 1) {
-        buffer.resize(static_cast<size_t>(end - begin));
-        load_line(buffer.data(), line, end - begin);
-        values = buffer.data();
-      }
+      const C* values = dense_line(line, end - begin, buffer.data());
       C* to = table + indices[r] * n + begin;
 #pragma GCC ivdep
       for (int64_t i = 0; i < end - begin; ++i) to[i] += values[i];

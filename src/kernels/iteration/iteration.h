@@ -41,6 +41,12 @@ inline void convert_line(const Line& to, const Line& from, int64_t n) {
 template <class C> void load_line(C* to, const Line& from, int64_t n) {
   convert_line({dtype_of<C>, to}, from, n);
 }
+/// Returns n elements as dense C, through `buffer` when they are not.
+template <class C> const C* dense_line(const Line& line, int64_t n, C* buffer) {
+  if (line.dtype == dtype_of<C> && line.stride == 1) return static_cast<const C*>(line.data);
+  load_line(buffer, line, n);
+  return buffer;
+}
 template <class C> void store_line(const Line& to, const C* from, int64_t n) {
   convert_line(to, {dtype_of<C>, const_cast<C*>(from)}, n);
 }
@@ -55,16 +61,6 @@ template <class C>
 void load_side_by_side(C* to, int64_t pitch, const Line& from, int64_t lines, int64_t n);
 template <class C>
 void store_side_by_side(const Line& to, const C* from, int64_t pitch, int64_t lines, int64_t n);
-
-/// Returns the element at `data`.
-template <class C> C load_element(DType dtype, const void* data) {
-  return visit(dtype, [&](auto type) {
-    return static_cast<C>(*static_cast<const typename decltype(type)::type*>(data));
-  });
-}
-template <class C> void store_element(DType dtype, void* data, C value) {
-  store_line<C>({dtype, data}, &value, 1);
-}
 
 inline constexpr int kMaxIterated = 8;
 

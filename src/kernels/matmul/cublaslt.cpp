@@ -229,36 +229,28 @@ Recipe& Library::recipe_for(const Problem& p, Device device) {
 /// Describes `rows` x `columns` of a matrix in column-major order, possibly as its transpose.
 /// Returns false when neither its rows nor its columns are dense.
 bool store(const Matrix& matrix, int64_t rows, int64_t columns, int64_t batch_stride, Stored& to) {
-  const bool by_row = matrix.column == 1 || columns == 1;
-  const bool by_column = matrix.row == 1 || rows == 1;
-  if (by_row && (matrix.row >= columns || rows == 1)) {
-    to = {matrix.data, matrix.dtype, columns, rows, std::max(matrix.row, columns),
-          false,       batch_stride};
-    return true;
-  }
-  if (by_column && (matrix.column >= rows || columns == 1)) {
-    to = {matrix.data, matrix.dtype, rows, columns, std::max(matrix.column, rows),
-          true,        batch_stride};
-    return true;
-  }
-  return false;
+  const DenseRows layout = dense_rows(matrix, rows, columns);
+  const int64_t stride = layout.transposed ? matrix.column : matrix.row;
+  if (layout.transposed) std::swap(rows, columns);
+  to = {matrix.data,       matrix.dtype, columns, rows, std::max(stride, layout.leading),
+        layout.transposed, batch_stride};
+  return layout.possible;
 }
 
 bool make_problem(const BatchedProduct& batch, const Product& p, Problem& problem) {
-  const bool by_row = p.c.column == 1 || p.n == 1;
-  const bool by_column = p.c.row == 1 || p.m == 1;
   const BatchDim dim = batch.ndim > 0 ? batch.dims[0] : BatchDim{1, 0, 0, 0};
-  if (!by_row || (p.m > 1 && p.c.row < p.n)) {
+  const DenseRows result = dense_rows(p.c, p.m, p.n);
+  if (result.transposed) {
     // The result is stored transposed, so compute the transposed product.
-    if (!by_column || p.bias || (p.n > 1 && p.c.column < p.m)) return false;
+    if (p.bias) return false;
     BatchedProduct turned = batch;
     turned.dims[0] = {dim.size, dim.b, dim.a, dim.c};
     return make_problem(turned, p.transposed(), problem);
   }
   problem.m = p.n, problem.n = p.m, problem.k = p.k, problem.batch = dim.size;
   problem.bias = p.bias, problem.bias_dtype = p.bias_dtype, problem.beta = p.beta;
-  problem.d = {p.c.data, p.c.dtype, p.n, p.m, std::max(p.c.row, p.n), false, dim.c};
-  return store(p.b, p.k, p.n, dim.b, problem.a) && store(p.a, p.m, p.k, dim.a, problem.b);
+  return store(p.c, p.m, p.n, dim.c, problem.d) && store(p.b, p.k, p.n, dim.b, problem.a) &&
+         store(p.a, p.m, p.k, dim.a, problem.b);
 }
 
 bool has_type(const Product& p) {

@@ -50,13 +50,17 @@ template <class C> static void multiply_plainly(const BatchedProduct& batch, con
 
 void multiply_batch(const BatchedProduct& batch, Device device) {
   if (batch.count() * batch.each.m * batch.each.n == 0) return;
+#ifndef WEFT_CUDA_EMULATED
   if (multiply_by_cublaslt(batch, device)) return;
+#endif
   const Stream stream = current_stream(device);
   visit_compute(batch.each.a.dtype, [&]<class C>(Type<C>) { multiply_plainly<C>(batch, stream); });
 }
 
 void multiply_each(std::span<const Product> products, Device device) {
+#ifndef WEFT_CUDA_EMULATED
   if (multiply_each_by_cublas(products, device)) return;
+#endif
   for (const Product& product : products) {
     BatchedProduct one;
     one.each = product;

@@ -81,40 +81,30 @@ void store_scaled(const MemoryBlock& out, const MemoryBlock& product, LinearProd
 
 }  // namespace
 
-void host::float8_product(LinearProduct kind, const MemoryBlock& out, const MemoryBlock& a,
-                          const MemoryBlock& b, const MemoryBlock& greatest_a,
-                          const MemoryBlock& greatest_b, bool accumulate) {
-  const bool has_gradient = kind != LinearProduct::forward;
-  const DenseMemory left = rounded(a, greatest_a, has_gradient, DType::f32);
-  const DenseMemory right = rounded(b, greatest_b, false, DType::f32);
-  const DenseMemory product = dense(out.shape, DType::f32, out.device);
-  switch (kind) {
-    case LinearProduct::forward: gemm(left.block, transposed(right.block), product.block); break;
-    case LinearProduct::input_gradient: gemm(left.block, right.block, product.block); break;
-    case LinearProduct::weight_gradient:
-      gemm_over_leading(left.block, right.block, product.block);
-      break;
-  }
-  store_scaled(out, product.block, kind, greatest_a, greatest_b, accumulate);
-}
-
 /// cuBLASLt multiplies matrices of f8 that are dense along the dim that is summed.
-void cuda::float8_product(LinearProduct kind, const MemoryBlock& out, const MemoryBlock& a,
-                          const MemoryBlock& b, const MemoryBlock& greatest_a,
-                          const MemoryBlock& greatest_b, bool accumulate) {
+void float8_product(LinearProduct kind, const MemoryBlock& out, const MemoryBlock& a,
+                    const MemoryBlock& b, const MemoryBlock& greatest_a,
+                    const MemoryBlock& greatest_b, bool accumulate) {
+  const bool on_gpu = cuda::kWithCuda && are_on_gpu(out, a, b, greatest_a, greatest_b);
   const bool has_gradient = kind != LinearProduct::forward;
-  const bool turns_a = kind == LinearProduct::weight_gradient;
-  const DenseBlock dense_a = turns_a ? DenseBlock::of(a) : DenseBlock::as_it_is(a);
-  const DenseBlock dense_b = turns_a ? DenseBlock::of(b) : DenseBlock::as_it_is(b);
-  const MemoryBlock left_of = turns_a ? turned_rows(dense_a) : a;
-  const MemoryBlock right_of = turns_a                          ? turned_rows(dense_b)
-                               : kind == LinearProduct::forward ? b
-                                                                : transposed(b);
+  const bool over_leading = kind == LinearProduct::weight_gradient, turns = on_gpu && over_leading;
+  const DenseBlock dense_a = turns ? DenseBlock::of(a) : DenseBlock::as_it_is(a);
+  const DenseBlock dense_b = turns ? DenseBlock::of(b) : DenseBlock::as_it_is(b);
+  const MemoryBlock left_of = turns ? turned_rows(dense_a) : a;
+  const bool turns_b = on_gpu && kind == LinearProduct::input_gradient;
+  const MemoryBlock right_of = turns ? turned_rows(dense_b) : turns_b ? transposed(b) : b;
+  const DType left_type = has_gradient ? DType::f8_e5m2 : DType::f8_e4m3;
   const DenseMemory left =
-      rounded(left_of, greatest_a, has_gradient, has_gradient ? DType::f8_e5m2 : DType::f8_e4m3);
-  const DenseMemory right = rounded(right_of, greatest_b, false, DType::f8_e4m3);
+      rounded(left_of, greatest_a, has_gradient, on_gpu ? left_type : DType::f32);
+  const DenseMemory right =
+      rounded(right_of, greatest_b, false, on_gpu ? DType::f8_e4m3 : DType::f32);
   const DenseMemory product = dense(out.shape, DType::f32, out.device);
-  gemm(left.block, transposed(right.block), product.block);
+  if (over_leading && !on_gpu) {
+    gemm_over_leading(left.block, right.block, product.block);
+  } else {
+    const bool by_rows = on_gpu || kind == LinearProduct::forward;
+    gemm(left.block, by_rows ? transposed(right.block) : right.block, product.block);
+  }
   store_scaled(out, product.block, kind, greatest_a, greatest_b, accumulate);
 }
 

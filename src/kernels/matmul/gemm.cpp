@@ -102,29 +102,32 @@ Product product_at(const BatchedProduct& batch, int64_t index, int first) {
 }
 
 namespace host {
+
+/// Computes product(i) for each i: whole products on each thread, unless so few that threads would
+/// be idle.
+template <class At>
+static void multiply_all(int64_t count, int threads, bool divides, const At& product) {
+  if (threads > 1 && (divides || count >= 4 * threads)) {
+    return run_tasks(count, threads, [&](int64_t i, int) { multiply(product(i)); });
+  }
+  for (int64_t i = 0; i < count; ++i) multiply(product(i));
+}
+
 void multiply_batch(const BatchedProduct& batch, Device) {
   if (batch.ndim == 0) return multiply(batch.each);
   const int64_t count = batch.count();
   constexpr int64_t kWorthThreads = int64_t{1} << 18;
   const int64_t work = count * batch.each.m * batch.each.n * batch.each.k;
   const int threads = work < kWorthThreads ? 1 : usable_threads();
-  // Runs whole products on each thread, unless so few that threads would be idle.
-  if (threads > 1 && (count % threads == 0 || count >= 4 * threads)) {
-    return run_tasks(count, threads, [&](int64_t i, int) { multiply(product_at(batch, i)); });
-  }
-  for (int64_t i = 0; i < count; ++i) multiply(product_at(batch, i));
+  multiply_all(count, threads, count % threads == 0,
+               [&](int64_t i) { return product_at(batch, i); });
 }
 
 void multiply_each(std::span<const Product> products, Device) {
-  const auto count = static_cast<int64_t>(products.size());
-  const int threads = usable_threads();
-  // Runs whole products on each thread, unless so few that threads would be idle.
-  if (threads > 1 && count >= 4 * threads) {
-    return run_tasks(count, threads,
-                     [&](int64_t i, int) { multiply(products[static_cast<size_t>(i)]); });
-  }
-  for (const Product& product : products) multiply(product);
+  multiply_all(static_cast<int64_t>(products.size()), usable_threads(), false,
+               [&](int64_t i) -> const Product& { return products[static_cast<size_t>(i)]; });
 }
+
 }  // namespace host
 
 void gemm(const MemoryBlock& a, const MemoryBlock& b, const MemoryBlock& out, float beta) {

@@ -30,10 +30,8 @@ enum class LinearProduct : uint8_t { forward, input_gradient, weight_gradient };
 /// scalar) / the greatest number of its dtype, and rounded to f8_e4m3 (f8_e5m2: the gradient, which
 /// is `a`); multiplied by both scales. Adds to `out` with `accumulate`. Accumulates in f32. GPUs
 /// multiply f8 by cuBLASLt, the CPU the rounded values as f32.
-WEFT_KERNEL(void, float8_product,
-            (LinearProduct product, const MemoryBlock& out, const MemoryBlock& a,
-             const MemoryBlock& b, const MemoryBlock& greatest_a, const MemoryBlock& greatest_b,
-             bool accumulate),
-            (product, out, a, b, greatest_a, greatest_b, accumulate))
+void float8_product(LinearProduct product, const MemoryBlock& out, const MemoryBlock& a,
+                    const MemoryBlock& b, const MemoryBlock& greatest_a,
+                    const MemoryBlock& greatest_b, bool accumulate);
 
 }  // namespace weft

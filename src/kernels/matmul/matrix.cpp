@@ -69,6 +69,10 @@ static void transpose_block(const From* from, int64_t from_row, To* to, int64_t 
 
 template <class T> inline constexpr bool fits_float = std::is_same_v<T, float> || is_half<T>;
 
+template <class To, class From> static To scaled(From x, Computed<From> factor) {
+  return element_as<To>(static_cast<Computed<From>>(factor * element_as<Computed<From>>(x)));
+}
+
 /// to[j][i] = factor * from[i][j]; rows of both are dense.
 template <class From, class To>
 static void transpose_rows(const From* from, int64_t from_row, int64_t rows, int64_t columns,
@@ -85,35 +89,26 @@ static void transpose_rows(const From* from, int64_t from_row, int64_t rows, int
   }
   for (int64_t i = 0; i < rows; ++i) {
     for (int64_t j = i < whole_rows ? whole_columns : 0; j < columns; ++j) {
-      const auto x = element_as<Computed<From>>(from[i * from_row + j]);
-      to[j * to_row + i] = element_as<To>(static_cast<Computed<From>>(factor * x));
+      to[j * to_row + i] = scaled<To>(from[i * from_row + j], factor);
     }
   }
 }
 
-/// to[i][j] = factor * from[i][j]; rows of `to` are dense.
+/// to[i][j] = factor * from[i][j].
 template <class From, class To>
-static void copy_rows(const From* from, int64_t from_row, int64_t from_column, int64_t rows,
-                      int64_t columns, To* to, int64_t to_row, Computed<From> factor) {
+static void copy_rows(const Matrix& from, int64_t rows, int64_t columns, const Matrix& to,
+                      Computed<From> factor) {
+  const bool dense = from.column == 1 && to.column == 1;
   for (int64_t i = 0; i < rows; ++i) {
-    const From* source = from + i * from_row;
-    To* target = to + i * to_row;
-    if constexpr (std::is_same_v<From, To>) {
-      if (from_column == 1 && factor == 1) {
-        std::memcpy(target, source, static_cast<size_t>(columns) * sizeof(To));
-        continue;
-      }
-    }
-    if (from_column == 1) {
-      for (int64_t j = 0; j < columns; ++j) {
-        const auto x = element_as<Computed<From>>(source[j]);
-        target[j] = element_as<To>(static_cast<Computed<From>>(factor * x));
-      }
+    const From* source = from.as<From>() + i * from.row;
+    To* target = to.as<To>() + i * to.row;
+    if (dense && std::is_same_v<From, To> && factor == 1) {
+      std::memcpy(static_cast<void*>(target), source, static_cast<size_t>(columns) * sizeof(To));
+    } else if (dense) {
+      for (int64_t j = 0; j < columns; ++j) target[j] = scaled<To>(source[j], factor);
     } else {
-      for (int64_t j = 0; j < columns; ++j) {
-        const auto x = element_as<Computed<From>>(source[j * from_column]);
-        target[j] = element_as<To>(static_cast<Computed<From>>(factor * x));
-      }
+      for (int64_t j = 0; j < columns; ++j)
+        target[j * to.column] = scaled<To>(source[j * from.column], factor);
     }
   }
 }
@@ -121,31 +116,32 @@ static void copy_rows(const From* from, int64_t from_row, int64_t from_column, i
 template <class From, class To>
 static void copy_elements(const Matrix& from, int64_t rows, int64_t columns, const Matrix& to,
                           double factor) {
-  const From* source = from.as<From>();
-  To* target = to.as<To>();
+  if (to.row == 1 && to.column != 1) {
+    return copy_elements<From, To>(from.transposed(), columns, rows, to.transposed(), factor);
+  }
   const auto scale = factor_as<Computed<From>>(factor);
   if (to.column == 1 && from.row == 1 && from.column != 1) {
-    transpose_rows(source, from.column, columns, rows, target, to.row, scale);
-  } else if (to.row == 1 && from.column == 1 && to.column != 1) {
-    transpose_rows(source, from.row, rows, columns, target, to.column, scale);
-  } else if (to.column == 1) {
-    copy_rows(source, from.row, from.column, rows, columns, target, to.row, scale);
-  } else if (to.row == 1) {
-    copy_rows(source, from.column, from.row, columns, rows, target, to.column, scale);
-  } else {
-    for (int64_t i = 0; i < rows; ++i) {
-      for (int64_t j = 0; j < columns; ++j) {
-        copy_rows(source + i * from.row + j * from.column, 0, 0, 1, 1,
-                  target + i * to.row + j * to.column, 0, scale);
-      }
-    }
+    return transpose_rows(from.as<From>(), from.column, columns, rows, to.as<To>(), to.row, scale);
   }
+  copy_rows<From, To>(from, rows, columns, to, scale);
 }
 
 template <class From, class To>
 static constexpr bool kConvertible = std::is_same_v<From, To> ||
                                      std::is_same_v<Computed<From>, Computed<To>> ||
                                      (is_floating_type<From> && is_floating_type<To>);
+
+DenseRows dense_rows(const Matrix& x, int64_t rows, int64_t columns) {
+  if (x.column == 1 || columns == 1) {
+    const int64_t leading = rows == 1 ? columns : x.row;
+    if (leading >= columns) return {true, false, leading};
+  }
+  if (x.row == 1 || rows == 1) {
+    const int64_t leading = columns == 1 ? rows : x.column;
+    if (leading >= rows) return {true, true, leading};
+  }
+  return {false, false, columns};
+}
 
 /// Calls f(Type<From>, Type<To>) for two dtypes; the first must be convertible to the second.
 template <class F> static void visit_pair(DType from, DType to, const F& f) {

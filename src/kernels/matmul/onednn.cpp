@@ -16,25 +16,6 @@
 
 namespace weft {
 
-/// Memory layout of a matrix: rows (or, transposed, columns) of dense elements, `leading` apart.
-struct DenseRows {
-  bool possible;
-  bool transposed;
-  int64_t leading;
-};
-
-static DenseRows dense_rows(const Matrix& x, int64_t rows, int64_t columns) {
-  if (x.column == 1 || columns == 1) {
-    const int64_t leading = rows == 1 ? columns : x.row;
-    if (leading >= columns) return {true, false, leading};
-  }
-  if (x.row == 1 || rows == 1) {
-    const int64_t leading = columns == 1 ? rows : x.column;
-    if (leading >= rows) return {true, true, leading};
-  }
-  return {false, false, columns};
-}
-
 /// Everything that a primitive depends on.
 struct PrimitiveKey {
   int64_t m, n, k, a_leading, b_leading, c_leading;
@@ -78,8 +59,13 @@ class MatmulPrimitive {
   void run(void* a, void* b, void* c, void* bias, dnnl::stream& stream);
 
  private:
-  void add_argument(int name, const dnnl::memory::desc& desc);
-  void set_address(size_t argument, void* address, dnnl::stream& stream);
+  void add_argument(int name, const dnnl::memory::desc& desc) {
+    memories_.push_back(dnnl::memory(desc, onednn_engine(), DNNL_MEMORY_NONE));
+    arguments_.push_back({name, memories_.back().get()});
+  }
+  void set_address(size_t argument, void* address, dnnl::stream& stream) {
+    dnnl_memory_set_data_handle_v2(arguments_[argument].memory, address, stream.get());
+  }
 
   PrimitiveKey key_;
   dnnl::matmul primitive_;
@@ -110,15 +96,6 @@ MatmulPrimitive::MatmulPrimitive(const PrimitiveKey& key) : key_(key) {
   add_argument(DNNL_ARG_DST, c);
   add_argument(DNNL_ARG_SCRATCHPAD, chosen.scratchpad_desc());
   if (key.bias) add_argument(DNNL_ARG_BIAS, bias);
-}
-
-void MatmulPrimitive::add_argument(int name, const dnnl::memory::desc& desc) {
-  memories_.push_back(dnnl::memory(desc, onednn_engine(), DNNL_MEMORY_NONE));
-  arguments_.push_back({name, memories_.back().get()});
-}
-
-void MatmulPrimitive::set_address(size_t argument, void* address, dnnl::stream& stream) {
-  dnnl_memory_set_data_handle_v2(arguments_[argument].memory, address, stream.get());
 }
 
 void MatmulPrimitive::run(void* a, void* b, void* c, void* bias, dnnl::stream& stream) {

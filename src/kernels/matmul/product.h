@@ -48,6 +48,14 @@ struct Matrix {
   }
 };
 
+/// Memory layout of a matrix: rows (or, transposed, columns) of dense elements, `leading` apart.
+struct DenseRows {
+  bool possible;
+  bool transposed;
+  int64_t leading;
+};
+DenseRows dense_rows(const Matrix& x, int64_t rows, int64_t columns);
+
 /// to = factor * from, for `rows` x `columns` elements of any strides and floating dtypes, or of
 /// one integer dtype with factor 1. Transposes in blocks.
 void copy_matrix(const Matrix& from, int64_t rows, int64_t columns, const Matrix& to,

@@ -33,14 +33,12 @@ struct NormStatistics {
     const C whole = static_cast<C>(size);
     C mean = C(0), squares = C(0);
     if (centered) {
-      const C sum =
-          cut ? walk.template value<C>(sums[0], r) : walk.template reduce<SumOf>(AsItIs{}, x);
+      const C sum = cut ? value_of<C>(sums[0], r) : walk.template reduce<SumOf>(AsItIs{}, x);
       mean = sum / whole;
-      squares = cut ? walk.template value<C>(sums[1], r)
-                    : walk.template reduce<SumOf>(CenteredSquare<C>{mean}, x);
-    } else {
       squares =
-          cut ? walk.template value<C>(sums[0], r) : walk.template reduce<SquaresOf>(AsItIs{}, x);
+          cut ? value_of<C>(sums[1], r) : walk.template reduce<SumOf>(CenteredSquare<C>{mean}, x);
+    } else {
+      squares = cut ? value_of<C>(sums[0], r) : walk.template reduce<SquaresOf>(AsItIs{}, x);
     }
     return {mean, rsqrt(squares / whole + static_cast<C>(eps))};
   }
@@ -60,13 +58,13 @@ struct NormBackwardRows {
     if (!dx.data()) return f;
     const C whole = static_cast<C>(norm.size);
     if (norm.centered) {
-      f.sum = (norm.cut ? walk.template value<C>(given_sum, r)
+      f.sum = (norm.cut ? value_of<C>(given_sum, r)
                         : walk.template reduce<SumOf>(ProductOfTwo<C>{}, upper, w)) /
               whole;
     }
     if (norm.cut) {
       // rms_norm_dot omits rstd, so that it does not need the sum of squares first.
-      f.dot = walk.template value<C>(given_dot, r) * (norm.centered ? C(1) : row.rstd) / whole;
+      f.dot = value_of<C>(given_dot, r) * (norm.centered ? C(1) : row.rstd) / whole;
     } else {
       const NormDot<C> g{row.mean, row.rstd};
       f.dot = walk.template reduce<SumOf>(g, upper, w, in) / whole;

@@ -61,14 +61,8 @@ void quantize_block(const Quantizing& q, int64_t at, float* values, uint32_t* wo
   if (stochastic) {
     fill_words(q.rounding, q.rounding.first + static_cast<uint64_t>(begin), n, words);
   }
-  if (scale.factor == 0) {
-    std::fill_n(codes, n, Code(0));
-  } else if (stochastic) {
-    for (int64_t i = 0; i < n; ++i) {
-      codes[i] = stochastic_code<Code>(values[i] * scale.factor, words[i]);
-    }
-  } else {
-    for (int64_t i = 0; i < n; ++i) codes[i] = nearest_code<Code>(values[i] * scale.factor);
+  for (int64_t i = 0; i < n; ++i) {
+    codes[i] = code_of<Code>(values[i], scale, stochastic, stochastic ? words[i] : 0);
   }
   if (!missed) return;
   for (int64_t i = 0; i < n; ++i) missed[i] = missed_by(codes[i], values[i], scale);

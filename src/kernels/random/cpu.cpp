@@ -100,10 +100,9 @@ void dropout_dense(const MemoryBlock& out, const MemoryBlock& in, const Box& box
         alignas(64) float factors[4 * kCounters];
         alignas(64) C values[4 * kCounters];
         draw(kept, words, count, factors);
-        const Line source = line_at(in, position), target = line_at(out, position);
-        const bool reads = in.dtype == dtype_of<C>, writes = out.dtype == dtype_of<C>;
-        if (!reads) load_line(values, source, n);
-        const C* x = reads ? static_cast<const C*>(source.data) : values;
+        const Line target = line_at(out, position);
+        const bool writes = out.dtype == dtype_of<C>;
+        const C* x = dense_line(line_at(in, position), n, values);
         C* y = writes ? static_cast<C*>(target.data) : values;
         const float* mine = factors + skipped;
 #pragma GCC ivdep

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "src/base/parallel.h"
-#include "src/kernels/map/map.h"
 #include "src/kernels/math/math.h"
 #include "src/kernels/rows/rows.h"
 #include "weft/error.h"
@@ -54,50 +53,46 @@ struct RopeTable {
   int64_t offset = 0, count = 0;
   std::vector<float> frequencies, cosines, sines;
 
-  bool serves(const Rope& options, const RopeRows& rows) const;
-  void fill(const Rope& options, const RopeRows& rows);
-};
-
-bool RopeTable::serves(const Rope& options, const RopeRows& rows) const {
-  const auto pairs = static_cast<size_t>(rows.pairs);
-  if (frequencies.size() != pairs || offset > options.offset ||
-      options.offset + rows.positions > offset + count) {
-    return false;
-  }
-  return rows.frequencies ? std::equal(frequencies.begin(), frequencies.end(), rows.frequencies)
-                          : theta == options.theta;
-}
-
-/// Computes 1 / theta^(2i/D) and its product with the position in f32, as Hugging Face's modelling
-/// code does.
-void RopeTable::fill(const Rope& options, const RopeRows& rows) {
-  const int64_t half = rows.pairs, positions = rows.positions;
-  count = 0;  // invalid until complete
-  theta = rows.frequencies ? 0 : options.theta;
-  offset = options.offset;
-  frequencies.resize(static_cast<size_t>(half));
-  for (int64_t i = 0; i < half; ++i) {
-    const float exponent = static_cast<float>(2 * i) / static_cast<float>(2 * half);
-    const auto power = static_cast<float>(std::pow(options.theta, static_cast<double>(exponent)));
-    frequencies[static_cast<size_t>(i)] = rows.frequencies ? rows.frequencies[i] : 1.0f / power;
-  }
-  cosines.resize(static_cast<size_t>(positions * half));
-  sines.resize(cosines.size());
-  parallel_for(positions, grain_of(half * 4), [&](int64_t begin, int64_t end) {
-    for (int64_t p = begin; p < end; ++p) {
-      const auto position = static_cast<float>(offset + p);
-      float *c = &cosines[static_cast<size_t>(p * half)],
-            *s = &sines[static_cast<size_t>(p * half)];
-#pragma GCC ivdep
-      for (int64_t i = 0; i < half; ++i) {
-        const float angle = position * frequencies[static_cast<size_t>(i)];
-        c[i] = cos(angle);
-        s[i] = sin(angle);
-      }
+  bool serves(const Rope& options, const RopeRows& rows) const {
+    const auto pairs = static_cast<size_t>(rows.pairs);
+    if (frequencies.size() != pairs || offset > options.offset ||
+        options.offset + rows.positions > offset + count) {
+      return false;
     }
-  });
-  count = positions;
-}
+    return rows.frequencies ? std::equal(frequencies.begin(), frequencies.end(), rows.frequencies)
+                            : theta == options.theta;
+  }
+  /// Computes 1 / theta^(2i/D) and its product with the position in f32, as Hugging Face's
+  /// modelling code does.
+  void fill(const Rope& options, const RopeRows& rows) {
+    const int64_t half = rows.pairs, positions = rows.positions;
+    count = 0;  // invalid until complete
+    theta = rows.frequencies ? 0 : options.theta;
+    offset = options.offset;
+    frequencies.resize(static_cast<size_t>(half));
+    for (int64_t i = 0; i < half; ++i) {
+      const float exponent = static_cast<float>(2 * i) / static_cast<float>(2 * half);
+      const auto power = static_cast<float>(std::pow(options.theta, static_cast<double>(exponent)));
+      frequencies[static_cast<size_t>(i)] = rows.frequencies ? rows.frequencies[i] : 1.0f / power;
+    }
+    cosines.resize(static_cast<size_t>(positions * half));
+    sines.resize(cosines.size());
+    parallel_for(positions, grain_of(half * 4), [&](int64_t begin, int64_t end) {
+      for (int64_t p = begin; p < end; ++p) {
+        const auto position = static_cast<float>(offset + p);
+        float *c = &cosines[static_cast<size_t>(p * half)],
+              *s = &sines[static_cast<size_t>(p * half)];
+#pragma GCC ivdep
+        for (int64_t i = 0; i < half; ++i) {
+          const float angle = position * frequencies[static_cast<size_t>(i)];
+          c[i] = cos(angle);
+          s[i] = sin(angle);
+        }
+      }
+    });
+    count = positions;
+  }
+};
 
 /// Returns a table, cached from an earlier call: a model has at most two, one for its layers with a
 /// sliding window.
@@ -112,22 +107,15 @@ static const RopeTable& rope_table(const Rope& options, const RopeRows& rows) {
   return tables[last];
 }
 
-template <class C> struct Rotation {
-  WEFT_FN Pair<C> operator()(C a, C b, C cosine, C sine) const {
-    return {a * cosine - b * sine, b * cosine + a * sine};
-  }
-};
-
 template <class C>
 static void rotate_row(int64_t half, C* y, const C* x, const float* cosines, const float* sines,
                        C scale, C sign) {
-  const Rotation<C> rotate;
 #pragma GCC ivdep
   for (int64_t i = 0; i < half; ++i) {
-    const Pair<C> turned = rotate(x[i], x[i + half], scale * static_cast<C>(cosines[i]),
-                                  sign * scale * static_cast<C>(sines[i]));
-    y[i] = turned.first;
-    y[i + half] = turned.second;
+    const C a = x[i], b = x[i + half], cosine = scale * static_cast<C>(cosines[i]);
+    const C sine = sign * scale * static_cast<C>(sines[i]);
+    y[i] = a * cosine - b * sine;
+    y[i + half] = b * cosine + a * sine;
   }
 }
 

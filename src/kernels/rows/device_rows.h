@@ -117,9 +117,6 @@ template <class RowLine, class ThreadBlock> struct DeviceWalk {
     const Line to(out, row);
     for (int64_t c = block.thread(); c < chunks(); c += block.threads()) to.write(c, {});
   }
-  template <class T> WEFT_DEVICE static T value(const Rows& values, int64_t row, int64_t i = 0) {
-    return value_of<T>(values, row, i);
-  }
   WEFT_DEVICE void set(const Rows& values, int64_t row, C value) const {
     if (block.thread() == 0) set_value(values, row, value);
   }
@@ -145,9 +142,6 @@ template <class T> struct ThreadWalk {
   WEFT_DEVICE int64_t begin() const { return thread.index; }
   WEFT_DEVICE int64_t end() const { return count; }
   WEFT_DEVICE int64_t step() const { return thread.count; }
-  template <class V> WEFT_DEVICE static V value(const Rows& values, int64_t row, int64_t i = 0) {
-    return value_of<V>(values, row, i);
-  }
   WEFT_DEVICE static void set(const Rows& values, int64_t row, C value) {
     set_value(values, row, value);
   }

@@ -25,7 +25,7 @@ namespace weft {
 //   template <class Walk> WEFT_FN void operator()(const Walk& walk) const
 // that handles rows walk.begin(), walk.begin() + walk.step(), ... before walk.end(). A HostWalk is
 // a range of rows for one CPU thread; a DeviceWalk (device_rows.h), the rows of a thread block.
-// Both have reader, held_reader, writer, vector, reduce, map, clear, value and set (once per row);
+// Both have reader, held_reader, writer, vector, reduce, map, clear and set (once per row);
 // the size of a row is that of the kernel's Rows. `reduce` is a barrier: all threads of a block
 // must reach it. With `static constexpr bool kReadsBf16` a kernel reads and writes bf16 without
 // buffers on the CPU; it must not take what it wrote as C.
@@ -90,12 +90,7 @@ template <class T, class Stored = T> class HostWalk {
     std::fill_n(out.begin(row), size_, Stored(C(0)));
     out.end();
   }
-  /// Element `i` of a row, by default of a row of one value.
-  template <class V> static V value(const Rows& values, int64_t row, int64_t i = 0) {
-    return load_element<V>(values.dtype(),
-                           element_at(values.data(), values.at(row, i), values.dtype()));
-  }
-  void set(const Rows& values, int64_t row, C value) const { RowValues<C>(values).set(row, value); }
+  static void set(const Rows& values, int64_t row, C value) { set_value(values, row, value); }
 
  private:
   static const Stored* elements(const Stored* row) { return row; }

@@ -80,18 +80,16 @@ void check_rows(const char* what, const Rows& a, const Rows& b);
 
 inline namespace WEFT_COMPILER {
 
-/// One value per row, as C.
-template <class C> class RowValues {
- public:
-  explicit RowValues(const Rows& rows) : rows_(rows) {}
-  C operator[](int64_t row) const { return load_element<C>(rows_.dtype(), rows_.line(row).data); }
-  void set(int64_t row, C value) const {
-    store_element<C>(rows_.dtype(), rows_.line(row).data, value);
-  }
-
- private:
-  const Rows& rows_;
-};
+/// Element `i` of a row, by default of a row of one value.
+template <class C> WEFT_FN C value_of(const Rows& rows, int64_t row, int64_t i = 0) {
+  return load_element<C>(rows.data(), rows.dtype(), rows.at(row, i));
+}
+template <class C> WEFT_FN void set_value(const Rows& rows, int64_t row, C value) {
+  store_element(rows.data(), rows.dtype(), rows.at(row), value);
+}
+template <class C> WEFT_FN void set_value(const Rows& rows, int64_t row, int64_t i, C value) {
+  store_element(rows.data(), rows.dtype(), rows.at(row, i), value);
+}
 
 /// Dense memory for several rows, spaced so that they do not share cache sets.
 template <class C> class RowBuffer {
@@ -174,20 +172,3 @@ template <class C> class RowWriter {
 
 }  // namespace WEFT_COMPILER
 }  // namespace weft
-
-namespace weft::cuda {
-inline namespace WEFT_COMPILER {
-
-/// Element `i` of a row, by default of a row of one value.
-template <class C> WEFT_FN C value_of(const Rows& rows, int64_t row, int64_t i = 0) {
-  return load_element<C>(rows.data(), rows.dtype(), rows.at(row, i));
-}
-template <class C> WEFT_FN void set_value(const Rows& rows, int64_t row, C value) {
-  store_element(rows.data(), rows.dtype(), rows.at(row), value);
-}
-template <class C> WEFT_FN void set_value(const Rows& rows, int64_t row, int64_t i, C value) {
-  store_element(rows.data(), rows.dtype(), rows.at(row, i), value);
-}
-
-}  // namespace WEFT_COMPILER
-}  // namespace weft::cuda

@@ -67,7 +67,7 @@ template <class R, class C>
 static void scan_as(const Rows& from, const Rows& to, const std::optional<Rows>& starts,
                     bool reverse) {
   const auto start_of = [&](int64_t r) {
-    return starts ? RowValues<C>(*starts)[r] : R::template identity<C>();
+    return starts ? value_of<C>(*starts, r) : R::template identity<C>();
   };
   // Integers, which are added in one cycle, are faster without a buffer.
   const bool dense = std::is_floating_point_v<C> && from.stride() == 1 && to.stride() == 1;
@@ -149,7 +149,7 @@ void cumulative_extreme(const MemoryBlock& values, const MemoryBlock& indices,
       for (int64_t r = begin; r < end; ++r) {
         Extreme<C> start{C(0), -1};
         if (rows.start.data()) {
-          start = {RowValues<C>(rows.start)[r], RowValues<int64_t>(rows.start_index)[r]};
+          start = {value_of<C>(rows.start, r), value_of<int64_t>(rows.start_index, r)};
         }
         const int64_t* numbers = rows.numbers.data() ? read_number(r) : nullptr;
         C* to = write.begin(r);

@@ -19,7 +19,7 @@ struct SoftmaxRows {
       auto in = read(r);
       SoftmaxRow<C> row{};
       if (max.data()) {
-        row = {finite_or_zero(walk.template value<C>(max, r)), walk.template value<C>(sum, r)};
+        row = {finite_or_zero(value_of<C>(max, r)), value_of<C>(sum, r)};
       }
       if (logarithm) {
         if (!max.data()) row = softmax_row(walk, in);
@@ -53,7 +53,7 @@ struct SumExpRows {
     auto read = walk.reader(x);
     for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
       auto in = read(r);
-      const ExpAbove<C> above{finite_or_zero(walk.template value<C>(max, r))};
+      const ExpAbove<C> above{finite_or_zero(value_of<C>(max, r))};
       walk.set(sum, r, walk.template reduce<SumOf>(above, in));
     }
   }
@@ -86,7 +86,7 @@ struct SoftmaxBackwardRows {
       auto upper = read_dy(r), result = read_y(r);
       C statistic = C(0);
       if (given.data()) {
-        statistic = walk.template value<C>(given, r);
+        statistic = value_of<C>(given, r);
       } else if (logarithm) {
         statistic = walk.template reduce<SumOf>(AsItIs{}, upper);
       } else {

@@ -177,21 +177,20 @@ template <class C, bool kRight>
 static void search(const SearchedRows& rows, const C* values, int64_t* places) {
   parallel_for(rows.values.count(), grain_of(16), [&](int64_t begin, int64_t end) {
     RowReader<C> read(rows.sorted, rows.sorted.count());
-    const RowValues<C> any_values(rows.values);
-    const RowValues<int64_t> any_places(rows.out);
     C value[kTogether] = {};
     int64_t place[kTogether];
     for (int64_t i = begin, n = 0; i < end; i += n) {
       const int64_t row = i / rows.values_of_row;
       n = std::min({int64_t{kTogether}, end - i, (row + 1) * rows.values_of_row - i});
       const C* sorted = read(row);
-      for (int64_t j = 0; j < n; ++j) value[j] = values ? values[i + j] : any_values[i + j];
+      for (int64_t j = 0; j < n; ++j)
+        value[j] = values ? values[i + j] : value_of<C>(rows.values, i + j);
       search_together<C, kRight>(rows.sorted.size(), sorted, value, place);
       for (int64_t j = 0; j < n; ++j) {
         if (places) {
           places[i + j] = place[j];
         } else {
-          any_places.set(i + j, place[j]);
+          set_value(rows.out, i + j, place[j]);
         }
       }
     }

@@ -1,23 +1,80 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/adamw/adamw.h"
 
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include "src/base/parallel.h"
 #include "src/device/cuda/runtime.h"
 #include "src/device/kernel/elements.h"
-#include "src/device/kernel/launch.h"
+#include "src/kernels/iteration/iteration.h"
+#include "src/kernels/kernel.h"
+#include "src/kernels/math/math.h"
 #include "weft/error.h"
 
-namespace weft::cuda {
+#ifdef WEFT_WITH_CUDA
+#include "src/device/kernel/launch.h"
+#endif
 
+namespace weft {
 namespace {
 
-/// Values that a step reads from device memory: the gradient's scale (1 without data), and the
-/// step's rates if given.
+/// One AdamW step, applied element by element.
+template <class C> struct AdamWElement {
+  /// of_gradient and of_square are 1 - beta, rounded once.
+  C decay, of_gradient, beta2, of_square, rate, root_correction, eps, grad_factor;
+
+  WEFT_FN void take_rates(const double* rates) {
+    decay = C(rates[0]), rate = C(rates[1]), root_correction = C(rates[2]);
+  }
+
+  WEFT_FN void operator()(C& p, C& m, C& v, C g) const {
+    const C scaled = g * grad_factor;
+    m = m + (scaled - m) * of_gradient;
+    v = v * beta2 + scaled * scaled * of_square;
+    p = p * decay - rate * m / (sqrt(v) * root_correction + eps);
+  }
+};
+
+template <class C> struct SgdElement {
+  /// The step is of_gradient times the gradient plus of_velocity times the new velocity.
+  C rate, momentum, decay, of_gradient, of_velocity, grad_factor;
+
+  /// Without momentum `velocity` just receives the gradient.
+  WEFT_FN void operator()(C& p, C& velocity, C g) const {
+    const C gradient = g * grad_factor + p * decay;
+    velocity = velocity * momentum + gradient;
+    p = p - rate * (velocity * of_velocity + gradient * of_gradient);
+  }
+};
+
+template <class C> AdamWElement<C> element_of(const AdamWNumbers& options) {
+  AdamWElement<C> element{};
+  element.of_gradient = static_cast<C>(1 - options.beta1);
+  element.beta2 = static_cast<C>(options.beta2);
+  element.of_square = static_cast<C>(1 - options.beta2);
+  element.eps = static_cast<C>(options.eps);
+  element.take_rates(rates_of(options).data());
+  return element;
+}
+
+template <class C> SgdElement<C> element_of(const Sgd& options) {
+  return {static_cast<C>(options.learning_rate),
+          static_cast<C>(options.momentum),
+          static_cast<C>(options.weight_decay),
+          static_cast<C>(options.nesterov),
+          static_cast<C>(options.nesterov ? options.momentum : 1),
+          C(1)};
+}
+
+/// Values that a step reads when it runs: the gradient's scale (1 without data), and the step's
+/// rates if given.
 struct StepNumbers {
   const void* factor;
   DType dtype;
   const double* rates;
 
-  template <class C, class F> WEFT_DEVICE F in(F f) const {
+  template <class C, class F> WEFT_FN F in(F f) const {
     f.grad_factor = factor ? load_element<C>(factor, dtype, 0) : C(1);
     if constexpr (requires { f.take_rates(rates); }) {
       if (rates) f.take_rates(rates);
@@ -25,6 +82,55 @@ struct StepNumbers {
     return f;
   }
 };
+
+/// Elements of each array that are processed at a time.
+constexpr int64_t kStepChunk = 1024;
+
+/// A buffer for an array that a step reads or changes, which accesses it as dense C.
+template <class C> struct StepBuffer {
+  C elements[kStepChunk];
+
+  C* load(const MemoryBlock& block, int64_t begin, int64_t n) {
+    if (!block.data) {
+      std::fill_n(elements, n, C(0));
+      return elements;
+    }
+    const Line line = line_at(block, begin);
+    if (block.dtype == dtype_of<C>) return static_cast<C*>(line.data);
+    load_line(elements, line, n);
+    return elements;
+  }
+  void store(const MemoryBlock& block, int64_t begin, int64_t n) const {
+    if (block.data && block.dtype != dtype_of<C>) store_line(line_at(block, begin), elements, n);
+  }
+};
+
+template <class F, class... C> void step_elements(const F& f, int64_t n, C*... arrays) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) f(arrays[i]...);
+}
+
+/// Takes a step by f(parameter, states ..., gradient) for each element of these blocks.
+template <class C, class F, int kBlocks>
+void step_on_cpu(const F& f, const MemoryBlock* const (&blocks)[kBlocks]) {
+  parallel_for(blocks[0]->numel(), kParallelGrain, [&](int64_t begin, int64_t end) {
+    StepBuffer<C> buffers[kBlocks];
+    for (int64_t i = begin; i < end; i += kStepChunk) {
+      const int64_t n = std::min(kStepChunk, end - i);
+      [&]<int... k>(std::integer_sequence<int, k...>) {
+        step_elements(f, n, buffers[k].load(*blocks[k], i, n)...);
+      }
+      (std::make_integer_sequence<int, kBlocks>());
+      for (int k = 0; k + 1 < kBlocks; ++k) buffers[k].store(*blocks[k], i, n);
+    }
+  });
+}
+
+}  // namespace
+
+#ifdef WEFT_WITH_CUDA
+namespace cuda {
+namespace {
 
 /// The arrays of a step: the parameter, its states, the gradient. A state without data starts from
 /// zero and is not stored.
@@ -159,17 +265,12 @@ static bool step_by_vectors(const F& f, const StepNumbers& numbers,
          launches(half, whole, half) || launches(half, half, half);
 }
 
-template <class F, class C, int kStates>
-static void take_step(const F& f, const MemoryBlock* const* blocks, const MemoryBlock* grad_factor,
-                      const MemoryBlock* rates) {
+template <class C, class F, int kBlocks>
+static void take_step(const F& f, const StepNumbers& numbers,
+                      const MemoryBlock* const (&blocks)[kBlocks]) {
+  constexpr int kStates = kBlocks - 2;
   const MemoryBlock& parameter = *blocks[0];
-  if (grad_factor && grad_factor->device != parameter.device) {
-    fail("optimizer step: factor of the gradient is on ", grad_factor->device, ", expected ",
-         parameter.device, ", where the parameter is");
-  }
   const Stream stream = current_stream(parameter.device);
-  StepNumbers numbers{nullptr, DType::f32, rates ? rates->as<double>() : nullptr};
-  if (grad_factor) numbers.factor = grad_factor->data, numbers.dtype = grad_factor->dtype;
   if constexpr (std::is_same_v<C, float>) {
     if (step_by_vectors<F, kStates>(f, numbers, blocks, stream)) return;
   }
@@ -180,23 +281,74 @@ static void take_step(const F& f, const MemoryBlock* const* blocks, const Memory
   launch(kernel, kernel.elements, stream);
 }
 
+}  // namespace cuda
+#endif
+
+/// Takes a step by f(parameter, states ..., gradient) for each element of these blocks.
+template <class C, class F, int kBlocks>
+static void take_step(const F& f, const MemoryBlock* const (&blocks)[kBlocks],
+                      const MemoryBlock* grad_factor, const MemoryBlock* rates) {
+  const Device device = blocks[0]->device;
+  if (grad_factor && grad_factor->device != device) {
+    fail("optimizer step: factor of the gradient is on ", grad_factor->device, ", expected ",
+         device, ", where the parameter is");
+  }
+  StepNumbers numbers{nullptr, DType::f32, rates ? rates->as<double>() : nullptr};
+  if (grad_factor) numbers.factor = grad_factor->data, numbers.dtype = grad_factor->dtype;
+#ifdef WEFT_WITH_CUDA
+  if (std::any_of(blocks, blocks + kBlocks, [](const auto* block) { return is_on_gpu(*block); })) {
+    return cuda::take_step<C>(f, numbers, blocks);
+  }
+#endif
+  step_on_cpu<C>(numbers.in<C>(f), blocks);
+}
+
+static void check_rates(const MemoryBlock& rates, const MemoryBlock& parameter) {
+  if (rates.dtype == DType::f64 && rates.numel() == kAdamWRates && rates.is_dense() &&
+      rates.device == parameter.device) {
+    return;
+  }
+  fail("adamw: rates are ", rates.dtype, ' ', rates.shape, " on ", rates.device, ", expected ",
+       kAdamWRates, " of f64 on ", parameter.device);
+}
+
+static void check_step(const char* what, const MemoryBlock& parameter, const MemoryBlock& other) {
+  if (!parameter.is_dense() || !other.is_dense() || parameter.numel() != other.numel()) {
+    fail(what, ": arrays are ", parameter.shape, " and ", other.shape,
+         ", expected dense ones of one size");
+  }
+  if (!is_floating(other.dtype))
+    fail(what, ": dtype is ", other.dtype, ", expected a floating one");
+}
+
+std::array<double, kAdamWRates> rates_of(const AdamWNumbers& numbers) {
+  const auto step = static_cast<double>(numbers.step);
+  const double correction1 = 1 - std::pow(numbers.beta1, step);
+  const double correction2 = 1 - std::pow(numbers.beta2, step);
+  return {1 - numbers.learning_rate * numbers.weight_decay, numbers.learning_rate / correction1,
+          1 / std::sqrt(correction2)};
+}
+
 void adamw(const MemoryBlock& parameter, const MemoryBlock& m, const MemoryBlock& v,
            const MemoryBlock& grad, const AdamWNumbers& options, const MemoryBlock* grad_factor,
            const MemoryBlock* rates) {
-  check_adamw(parameter, m, v, grad, rates);
-  const MemoryBlock* const blocks[] = {&parameter, &m, &v, &grad};
+  for (const MemoryBlock* block : {&parameter, &m, &v, &grad})
+    check_step("adamw", parameter, *block);
+  if (rates) check_rates(*rates, parameter);
   visit_compute_floating("adamw", parameter.dtype, [&]<class C>(Type<C>) {
-    take_step<AdamWElement<C>, C, 2>(element_of(options, C(1)), blocks, grad_factor, rates);
+    take_step<C>(element_of<C>(options), {&parameter, &m, &v, &grad}, grad_factor, rates);
   });
 }
 
 void sgd(const MemoryBlock& parameter, const MemoryBlock& velocity, const MemoryBlock& grad,
          const Sgd& options, const MemoryBlock* grad_factor) {
-  check_sgd(parameter, velocity, grad, options);
-  const MemoryBlock* const blocks[] = {&parameter, &velocity, &grad};
+  check_step("sgd", parameter, grad);
+  if (velocity.data) check_step("sgd", parameter, velocity);
+  if (!velocity.data && options.momentum != 0)
+    fail("sgd: velocity is missing, expected one for momentum");
   visit_compute_floating("sgd", parameter.dtype, [&]<class C>(Type<C>) {
-    take_step<SgdElement<C>, C, 1>(element_of(options, C(1)), blocks, grad_factor, nullptr);
+    take_step<C>(element_of<C>(options), {&parameter, &velocity, &grad}, grad_factor, nullptr);
   });
 }
 
-}  // namespace weft::cuda
+}  // namespace weft
