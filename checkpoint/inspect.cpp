@@ -16,6 +16,7 @@
 #include "checkpoint/run_directory.h"
 #include "checkpoint/source.h"
 #include "weft/checkpoint.h"
+#include "weft/communicator.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
 

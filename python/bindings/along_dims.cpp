@@ -50,29 +50,26 @@ Tensor over_one(const char* what, Function function, const Tensor& x, const py::
 }
 
 template <class Function>
-void bind_over_one(py::module_& m, const char* name, Function function, const char* op,
-                   const char* text) {
-  def(m, concat(name, "(x, axis=None, keepdims=False)"), with_rule(op, text),
+void bind_over_one(py::module_& m, const char* name, Function function, const char* text) {
+  def(m, concat(name, "(x, axis=None, keepdims=False)"), with_rule(name, text),
       [name, function](const Tensor& x, const py::object& axis, bool keepdims) {
         return over_one(name, function, x, axis, keepdims);
       });
 }
 
+using MaybeDims = std::optional<DimList>;
+
 /// Reduces over `axis`. With () each element is reduced alone, over a new dim of size 1.
 template <class Function>
-Tensor over_dims(const Tensor& x, const py::object& axis, bool keepdims, const Function& function) {
-  if (is_no_dim(axis)) {
-    return released(
-        [&] { return function(unsqueeze(x, x.ndim()), std::vector<int>{x.ndim()}, false); });
-  }
-  const std::vector<int> dims = dims_of(axis);
-  return released([&] { return function(x, dims, keepdims); });
+Tensor over_dims(const Tensor& x, const MaybeDims& axis, bool keepdims, const Function& function) {
+  if (!is_no_dim(axis)) return function(x, dims_of(axis), keepdims);
+  return function(unsqueeze(x, x.ndim()), std::vector<int>{x.ndim()}, false);
 }
 
 /// A reduction of elements as `dtype`.
 void bind_total(py::module_& m, const char* name, Reduction function, const char* text) {
   def(m, concat(name, "(x, axis=None, keepdims=False, *, dtype=None)"), with_rule(name, text),
-      [function](const Tensor& x, const py::object& axis, bool keepdims,
+      [function](const Tensor& x, const MaybeDims& axis, bool keepdims,
                  const std::optional<DType>& dtype) {
         return over_dims(x, axis, keepdims, [&](const Tensor& of, const auto& dims, bool keeps) {
           if (!dtype) return function(of, dims, keeps);
@@ -85,7 +82,7 @@ void bind_spread(py::module_& m, const char* name,
                  Tensor (*function)(const Tensor&, const std::vector<int>&, double, bool),
                  const char* text) {
   def(m, concat(name, "(x, axis=None, *, correction=0.0, keepdims=False)"), text,
-      [function](const Tensor& x, const py::object& axis, double correction, bool keepdims) {
+      [function](const Tensor& x, const MaybeDims& axis, double correction, bool keepdims) {
         return over_dims(x, axis, keepdims, [&](const Tensor& of, const auto& dims, bool keeps) {
           return function(of, dims, correction, keeps);
         });
@@ -97,7 +94,7 @@ void bind_norms(py::module_& m) {
       "Over `axis` (all dims unless given): the ord-th root of the sum of magnitudes to that "
       "power; inf and -inf the largest and smallest magnitude, 0 the number of nonzero elements. "
       "Integers are converted to float32. The gradient of zeros is 0",
-      [](const Tensor& x, const py::object& axis, bool keepdims, double ord) {
+      [](const Tensor& x, const MaybeDims& axis, bool keepdims, double ord) {
         return over_dims(x, axis, keepdims, [&](const Tensor& of, const auto& dims, bool keeps) {
           return vector_norm(of, ord, dims, keeps);
         });
@@ -111,8 +108,7 @@ void bind_norms(py::module_& m) {
           return released([&] { return matrix_norm(x, keepdims); });
         }
         if (!PyNumber_Check(ord.ptr())) {
-          fail("matrix_norm: the order is ", py::repr(ord).cast<std::string>(),
-               ", expected 'fro', 1, -1, inf or -inf");
+          fail("matrix_norm: the order is ", py::repr(ord), ", expected 'fro', 1, -1, inf or -inf");
         }
         const double order = ord.cast<double>();
         return released([&] { return matrix_norm(x, order, keepdims); });
@@ -124,7 +120,7 @@ void bind_norms(py::module_& m) {
 void bind_reductions(py::module_& m) {
   for (const auto& f : kOverDims) {
     def(m, concat(f.name, "(x, axis=None, keepdims=False)"), with_rule(f.op, f.text),
-        [function = f.function](const Tensor& x, const py::object& axis, bool keepdims) {
+        [function = f.function](const Tensor& x, const MaybeDims& axis, bool keepdims) {
           return over_dims(x, axis, keepdims, function);
         });
   }
@@ -141,11 +137,11 @@ void bind_reductions(py::module_& m) {
               "The standard deviation over `axis` (all dims unless given), the square root of "
               "`var`; of integers in float32. The gradient of equal elements is 0");
   bind_norms(m);
-  bind_over_one(m, "argmax", &argmax, "argmax",
+  bind_over_one(m, "argmax", &argmax,
                 "The index (int64, of the whole tensor) of the first largest element along `axis`");
-  bind_over_one(m, "argmin", &argmin, "argmin",
+  bind_over_one(m, "argmin", &argmin,
                 "The index (int64, of the whole tensor) of the first least element along `axis`");
-  bind_over_one(m, "logsumexp", &logsumexp, "logsumexp", "log of the sum of exp along `axis`");
+  bind_over_one(m, "logsumexp", &logsumexp, "log of the sum of exp along `axis`");
 }
 
 /// Binds a median of all elements, and along a dim as a pair.
@@ -190,8 +186,6 @@ static void bind_order_statistics(py::module_& m) {
 static void bind_orders(py::module_& m) {
   add_named_tuple(m, "ValuesAndIndices", "values indices",
                   "Elements, and where they lie along the dim (int64).");
-  def(m, "_max_along(x, axis, keepdims=False)", &max_along);
-  def(m, "_min_along(x, axis, keepdims=False)", &min_along);
   def(m, "_sort_along(x, axis=-1, descending=False)", &sort_along);
   def(m, "topk(x, k, axis=-1, largest=True, sorted=True)",
       "The k largest, or smallest, elements along `axis`, always in order: (values, indices)",
@@ -329,10 +323,8 @@ static void bind_searches(py::module_& m) {
       "by the indices `sorter` if given), before or after equal elements by `side`: int64, with "
       "the shape of x2. x1 [.., n] has a row for each row of x2 [.., m]",
       [](const Tensor& x1, const Tensor& x2, const std::string& side, const MaybeTensor& sorter) {
-        if (side != "left" && side != "right") {
-          fail("searchsorted: side is '", side, "', expected 'left' or 'right'");
-        }
-        return searchsorted(x1, x2, side == "right", sorter);
+        const bool is_right = number_among("searchsorted", "side", side, {"left", "right"}) == 1;
+        return searchsorted(x1, x2, is_right, sorter);
       });
   def(m, "bucketize(x, boundaries, right=False)", &bucketize, "searchsorted(boundaries, x)");
 }

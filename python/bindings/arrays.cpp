@@ -56,15 +56,11 @@ static DType dtype_of_numpy(const py::dtype& dtype) {
   fail("numpy: dtype is ", name, ", expected one of ", listed(kLongNames));
 }
 
-static std::vector<py::ssize_t> byte_strides(const MemoryBlock& block) {
-  std::vector<py::ssize_t> strides(block.strides.begin(), block.strides.end());
-  for (py::ssize_t& stride : strides) stride *= static_cast<py::ssize_t>(size_of(block.dtype));
-  return strides;
-}
-
 static py::array array_of(const MemoryBlock& block, const py::dtype& dtype, py::handle owner) {
   const std::vector<py::ssize_t> shape(block.shape.begin(), block.shape.end());
-  return py::array(dtype, shape, byte_strides(block), block.data, owner);
+  std::vector<py::ssize_t> strides(block.strides.begin(), block.strides.end());
+  for (py::ssize_t& stride : strides) stride *= static_cast<py::ssize_t>(size_of(block.dtype));
+  return py::array(dtype, shape, strides, block.data, owner);
 }
 
 /// Returns the block's own memory as an array that keeps `owner` alive.
@@ -172,13 +168,9 @@ Tensor tensor_over(const char* what, const MemoryBlock& block, std::shared_ptr<v
   }
   const Tensor made = empty(block.shape, {.dtype = block.dtype});
   // Copies bits, whatever the dtype.
-  const auto bits_of = [&](void* data, const Strides& strides) {
-    const DType dtype = block.dtype == DType::bf16 ? DType::f16 : block.dtype;
-    const py::array all = array_over({data, dtype, cpu, block.shape, strides}, py::none());
-    return all.attr("view")(concat("u", size_of(dtype)));
-  };
-  py::module_::import("numpy").attr("copyto")(bits_of(made.block().data, made.block().strides),
-                                              bits_of(block.data, block.strides));
+  const py::dtype bits(concat("u", size_of(block.dtype)));
+  numpy().attr("copyto")(array_of(made.block(), bits, py::none()),
+                         array_of(block, bits, py::none()));
   return made;
 }
 
@@ -187,13 +179,7 @@ static py::array numpy_of(const Tensor& x, const char* what) {
   return array_over(block, py::cast(x));
 }
 
-static py::buffer_info buffer_of(const Tensor& x) {
-  const MemoryBlock block = lent("buffer", x).block();
-  const auto format = numpy_dtype(block.dtype).attr("char").cast<std::string>();
-  const auto size = static_cast<py::ssize_t>(size_of(block.dtype));
-  const std::vector<py::ssize_t> shape(block.shape.begin(), block.shape.end());
-  return {block.data, size, format, block.shape.ndim(), shape, byte_strides(block)};
-}
+static py::buffer_info buffer_of(const Tensor& x) { return numpy_of(x, "buffer").request(); }
 
 /// Returns true when kernels can read the elements in place.
 static bool is_plain(const py::array& array) {

@@ -54,6 +54,8 @@ Tensor shown(const char* what, const Tensor& x);
 /// The same for memory that is read later, too: also refuses a parameter that is unsharded for a
 /// while.
 Tensor lent(const char* what, const Tensor& x);
+/// Returns the tensor; ValueError naming `what` when it is not on that device, if one is given.
+Tensor on_given_device(const char* what, const Tensor& x, const std::optional<Device>& device);
 /// Makes a tensor of foreign memory: a view when its elements fill the memory without gaps in some
 /// order of the dims, otherwise a copy. `owner` keeps the memory alive. With `copy` false a needed
 /// copy is a ValueError; with true a copy is always made.
@@ -76,7 +78,7 @@ template <class Function> struct NamedFunction {
 /// Makes pickle, and copies that would use it, fail with an error that names the alternative.
 template <class Class> void refuse_to_pickle(Class& bound, const char* sentence) {
   bound.def("__reduce_ex__", [sentence](const py::object&, const py::object&) -> py::object {
-    throw py::type_error(sentence);
+    fail_type(sentence);
   });
 }
 

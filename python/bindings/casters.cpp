@@ -62,10 +62,19 @@ bool load_operand(py::handle object, Operand& operand) {
   return load_operand(object.attr("item")(), operand);
 }
 
+size_t number_among(const char* what, const char* field, const std::string& name,
+                    const std::vector<const char*>& names) {
+  std::string expected;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (name == names[i]) return i;
+    expected += concat(i == 0 ? "" : i + 1 < names.size() ? ", " : " or ", '\'', names[i], '\'');
+  }
+  fail(what, ": ", field, " is '", name, "', expected ", expected);
+}
+
 int64_t whole_number(const char* what, py::handle given) {
   if (!PyIndex_Check(given.ptr())) {
-    throw py::type_error(
-        concat(what, ": it is a ", Py_TYPE(given.ptr())->tp_name, ", expected a whole number"));
+    fail_type(what, ": it is a ", type_of(given), ", expected a whole number");
   }
   const auto number = py::reinterpret_steal<py::object>(PyNumber_Index(given.ptr()));
   if (!number) throw py::error_already_set();
@@ -81,22 +90,9 @@ int dim_number(const char* what, py::handle given) {
   fail(what, ": dim is ", number, ", expected one that a tensor can have");
 }
 
-static bool is_list(const py::object& given) {
-  return PyTuple_Check(given.ptr()) || PyList_Check(given.ptr());
-}
-
-bool is_no_dim(const py::object& axis) { return is_list(axis) && py::len(axis) == 0; }
-
-std::vector<int> named_dims(const py::object& axis) {
-  if (!is_list(axis)) return {dim_number("axis", axis)};
-  std::vector<int> dims;
-  for (const py::handle one : axis) dims.push_back(dim_number("axis", one));
-  return dims;
-}
-
-std::vector<int> dims_of(const py::object& axis) {
+std::vector<int> dims_of(const std::optional<DimList>& axis) {
   if (is_no_dim(axis)) fail("axis: number of dims is 0, expected at least 1; None is all of them");
-  return axis.is_none() ? std::vector<int>() : named_dims(axis);
+  return axis.value_or(DimList());
 }
 
 std::vector<int> dims_one_by_one(const char* what, const py::args& given) {
@@ -123,8 +119,8 @@ Tensors tensors_in(const std::string& what, const py::tuple& given, const char* 
   for (const py::handle one : given) {
     auto tensor = tensor_of(one);
     if (!tensor) {
-      throw py::type_error(concat(what, ": ", kind, " ", all.size(), " is a ", type_of(one),
-                                  ", expected a weft.Tensor", conversion_of(one)));
+      fail_type(what, ": ", kind, " ", all.size(), " is a ", type_of(one),
+                ", expected a weft.Tensor", conversion_of(one));
     }
     all.push_back(*std::move(tensor));
   }
@@ -136,8 +132,7 @@ Tensors tensors_of(const std::string& what, py::handle returned) {
   if (PyTuple_Check(returned.ptr()) || PyList_Check(returned.ptr())) {
     return tensors_in(what, py::tuple(py::reinterpret_borrow<py::object>(returned)), "result");
   }
-  throw py::type_error(
-      concat(what, ": it returned a ", Py_TYPE(returned.ptr())->tp_name, ", expected Tensors"));
+  fail_type(what, ": it returned a ", type_of(returned), ", expected Tensors");
 }
 
 py::tuple for_python(const Tensors& tensors) {

@@ -10,11 +10,13 @@
 
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "python/bindings/interpreter.h"
 #include "weft/device.h"
 #include "weft/dtype.h"
+#include "weft/error.h"
 #include "weft/ops/in_place.h"
 #include "weft/placement.h"
 #include "weft/shape.h"
@@ -49,18 +51,29 @@ struct MaybeTensor : Tensor {
   MaybeTensor(Tensor tensor = {}) : Tensor(std::move(tensor)) {}
 };
 
+/// Throws TypeError with all parts as one sentence.
+template <class... Parts> [[noreturn, gnu::cold]] void fail_type(const Parts&... parts) {
+  throw py::type_error(concat(parts...));
+}
+
+/// The number of a name among `names`. Throws ValueError naming `what` and its `field` for another.
+size_t number_among(const char* what, const char* field, const std::string& name,
+                    const std::vector<const char*>& names);
+
 /// Converts an int or an equivalent object. Throws TypeError naming `what` for anything else, and
 /// ValueError for a number beyond 64 bits.
 int64_t whole_number(const char* what, py::handle given);
 
 /// The same for the number of a dim or an axis, which may be negative.
 int dim_number(const char* what, py::handle given);
-/// Dims of a tensor: None is all of them, an int one.
-std::vector<int> dims_of(const py::object& axis);
-/// Whether it names no dim: () or [].
-bool is_no_dim(const py::object& axis);
-/// Dims that `axis` names, none for ().
-std::vector<int> named_dims(const py::object& axis);
+/// Whole numbers that an argument gives, one or a sequence of them. Those of dims are ints.
+template <class T> struct Numbers : std::vector<T> {};
+using IntList = Numbers<int64_t>;
+using DimList = Numbers<int>;
+/// All dims for None. ValueError for a sequence without dims.
+std::vector<int> dims_of(const std::optional<DimList>& axis);
+/// Whether it is () or [].
+inline bool is_no_dim(const std::optional<DimList>& axis) { return axis && axis->empty(); }
 /// Ints one by one, or in a sequence.
 std::vector<int> dims_one_by_one(const char* what, const py::args& given);
 
@@ -148,6 +161,22 @@ struct type_caster<weft::Placements>
                   const_name("weft._weft.Placements | collections.abc.Sequence[weft._weft.Shard | "
                              "weft._weft.Replicate | weft._weft.Partial] | dict[str, "
                              "weft._weft.Shard | weft._weft.Replicate | weft._weft.Partial]")> {};
+
+template <class T> struct type_caster<weft::python::Numbers<T>> {
+  PYBIND11_TYPE_CASTER(weft::python::Numbers<T>, const_name("int | collections.abc.Sequence[int]"));
+  bool load(handle source, bool) {
+    const auto add = [this](handle one) {
+      if constexpr (std::is_same_v<T, int>)
+        value.push_back(weft::python::dim_number("axis", one));
+      else
+        value.push_back(weft::python::whole_number("number", one));
+    };
+    const bool is_list = PyTuple_Check(source.ptr()) || PyList_Check(source.ptr());
+    if (!is_list) return add(source), true;
+    for (const handle one : reinterpret_borrow<sequence>(source)) add(one);
+    return true;
+  }
+};
 
 template <> struct type_caster<weft::Operand> {
   PYBIND11_TYPE_CASTER(weft::Operand, const_name("weft._weft.Tensor | float"));

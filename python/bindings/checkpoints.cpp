@@ -12,7 +12,7 @@
 
 namespace weft::python {
 
-using Numbers = std::map<std::string, int64_t>;
+using WholeNumbers = std::map<std::string, int64_t>;
 
 static void bind_training_state(py::module_& m) {
   py::class_<TrainingState> training_state_class(
@@ -40,10 +40,10 @@ static void bind_training_state(py::module_& m) {
         self.add(name, {.give =
                             [kept = Callable(give)] {
                               const Locked lock;
-                              return StateDict{{}, kept().cast<Numbers>()};
+                              return StateDict{{}, kept().cast<WholeNumbers>()};
                             },
                         .take =
-                            [kept = Callable(take)](const Numbers& numbers) {
+                            [kept = Callable(take)](const WholeNumbers& numbers) {
                               const Locked lock;
                               kept(numbers);
                             },
@@ -60,10 +60,10 @@ static void bind_state_dicts(py::module_& m) {
   py::class_<StateDict>(m, "StateDict",
                         "What something remembers, by name: `tensors`, which share their elements "
                         "with it, each in its layout, and whole `numbers`, equal on all ranks")
-      .def(py::init([](std::map<std::string, Tensor> tensors, Numbers numbers) {
+      .def(py::init([](std::map<std::string, Tensor> tensors, WholeNumbers numbers) {
              return StateDict{std::move(tensors), std::move(numbers)};
            }),
-           "tensors"_a = std::map<std::string, Tensor>{}, "numbers"_a = Numbers{})
+           "tensors"_a = std::map<std::string, Tensor>{}, "numbers"_a = WholeNumbers{})
       .def_readonly("tensors", &StateDict::tensors)
       .def_readwrite("numbers", &StateDict::numbers);
   py::class_<SkippedKeys>(m, "SkippedKeys", "Keys that were not loaded")
@@ -73,8 +73,8 @@ static void bind_state_dicts(py::module_& m) {
       .def("__repr__", [](const SkippedKeys& skipped) {
         const py::list missing = py::cast(skipped.missing),
                        unexpected = py::cast(skipped.unexpected);
-        return concat("SkippedKeys(missing=", py::repr(missing).cast<std::string>(),
-                      ", unexpected=", py::repr(unexpected).cast<std::string>(), ")");
+        return concat("SkippedKeys(missing=", py::repr(missing),
+                      ", unexpected=", py::repr(unexpected), ")");
       });
   def(m, "state_dict(part)", "Of a module or an optimizer; its tensors alias. No traffic",
       [](const Module& module) { return state_dict(module); });

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <variant>
 
 #include "python/bindings/bindings.h"
 #include "weft/ops/algebra.h"
@@ -13,6 +14,8 @@
 #include "weft/ops/losses.h"
 #include "weft/ops/placing.h"
 #include "weft/ops/pointwise.h"
+#include "weft/ops/reductions.h"
+#include "weft/ops/shapes.h"
 #include "weft/torch.h"
 
 namespace weft::python {
@@ -134,7 +137,6 @@ py::object named_tuple(const char* name, std::initializer_list<Tensor> results) 
 static void bind_placing(py::module_& m) {
   def(m, "masked_scatter(x, mask, source)", &masked_scatter,
       "x with the elements where `mask` (bool) holds replaced by those of `source`, in order");
-  def(m, "_torch_take(input, index)", &take_flat, "Elements of the flattened tensor");
   def(m, "put(x, index, source, accumulate=False)", &put,
       "x with the elements at `index` of the flattened tensor replaced by those of `source`, or "
       "added");
@@ -222,8 +224,114 @@ static void bind_networks_of_ops(py::module_& m) {
       "'sum' its sum, 'none' all of it");
 }
 
-/// PyTorch's functions, for python/weft/torch, which has their names and arguments.
+// PyTorch's functions, for python/weft/torch, which has their names and arguments.
+
+namespace {
+
+using Reduction = Tensor (*)(const Tensor&, const std::vector<int>&, bool);
+
+constexpr NamedFunction<Reduction> kOfElements[] = {
+    {"all", all, "Whether all elements along `dim` are not zero: bool; true of none"},
+    {"any", any, "Whether any element along `dim` is not zero: bool; false of none"},
+    {"amax", max, "The largest element along `dim`; NaN where one is", "max"},
+    {"amin", min, "The smallest element along `dim`; NaN where one is", "min"},
+    {"count_nonzero", count_nonzero, "The number of nonzero elements along `dim`: int64", "sum"},
+};
+constexpr NamedFunction<Reduction> kMeans[] = {
+    {"mean", mean, "The mean along `dim`, of elements as `dtype`"},
+    {"nanmean", nanmean, "The mean of the elements along `dim` that are not NaN", "sum"},
+};
+constexpr NamedFunction<Reduction> kTotals[] = {
+    {"sum", sum, "The sum along `dim`, of elements as `dtype`; of integers in int64"},
+    {"prod", prod, "The product along `dim`, of elements as `dtype`; of integers in int64"},
+    {"nansum", nansum, "The sum of the elements along `dim` that are not NaN", "sum"},
+};
+
+/// Along all dims for None and for no dims; a tensor without dims counts as one of one element.
+Tensor along(const Tensor& x, const std::optional<DimList>& dim, bool keepdim, Reduction function) {
+  const DimList dims = dim.value_or(DimList());
+  if (x.ndim() > 0) return function(x, dims, keepdim);
+  return reshape(function(unsqueeze(x, 0), dims, false), {});
+}
+
+/// The dtype of totals: the given one, or int64 for integers without sign.
+std::optional<DType> total_dtype(const Tensor& x, const std::optional<DType>& given) {
+  return !given && is_unsigned(x.dtype()) ? DType::i64 : given;
+}
+
+Tensor cast_to(const Tensor& x, const std::optional<DType>& dtype) {
+  return dtype ? cast(x, *dtype) : x;
+}
+
+void bind_torch_reductions(py::module_& m) {
+  for (const auto& f : kOfElements) {
+    def(m, concat("_torch_", f.name, "(input, dim=None, keepdim=False)"), with_rule(f.op, f.text),
+        [f](const Tensor& x, const std::optional<DimList>& dim, bool keepdim) {
+          return along(x, dim, keepdim, f.function);
+        });
+  }
+  const auto bind = [&m](const NamedFunction<Reduction>& f, bool is_total) {
+    def(m, concat("_torch_", f.name, "(input, dim=None, keepdim=False, *, dtype=None)"),
+        with_rule(f.op, f.text),
+        [f, is_total](const Tensor& x, const std::optional<DimList>& dim, bool keepdim,
+                      const std::optional<DType>& given) {
+          const auto dtype = is_total ? total_dtype(x, given) : given;
+          return cast_to(along(cast_to(x, dtype), dim, keepdim, f.function), dtype);
+        });
+  };
+  for (const auto& f : kMeans) bind(f, false);
+  for (const auto& f : kTotals) bind(f, true);
+}
+
+/// Binds max or min: of all elements, along a dim with indices, or of two tensors.
+void bind_extreme(py::module_& m, const std::string& name, Tensor (*of_all)(const Tensor&),
+                  ValuesAndIndices (*along_dim)(const Tensor&, int, bool),
+                  Tensor (*of_two)(const Tensor&, const Tensor&)) {
+  using DimOrTensor = std::variant<Tensor, DimList>;
+  def(m, concat("_torch_", name, "(input, dim=None, keepdim=False, *, other=None)"),
+      concat(name, "(x); ", name, "(x, dim) as (values, indices); or of two tensors").c_str(),
+      [=](const Tensor& x, const std::optional<DimOrTensor>& dim, bool keepdim,
+          MaybeTensor second) -> py::object {
+        if (dim && std::holds_alternative<Tensor>(*dim)) second = std::get<Tensor>(*dim);
+        if (second) return py::cast(released([&] { return of_two(x, second); }));
+        const DimList dims = dim ? std::get<DimList>(*dim) : DimList();
+        if (dims.empty()) return py::cast(released([&] { return of_all(x); }));
+        if (dims.size() > 1) fail(name, ": number of dims is ", dims.size(), ", expected 1");
+        return for_python(released([&] { return along_dim(x, dims[0], keepdim); }));
+      });
+}
+
+/// Binds a function along a dim of elements as `dtype`.
+void bind_as_dtype(py::module_& m, const Signature& signature,
+                   Tensor (*function)(const Tensor&, int), bool is_total, const char* text) {
+  def(m, signature, text,
+      [function, is_total](const Tensor& x, int dim, const std::optional<DType>& given) {
+        const auto dtype = is_total ? total_dtype(x, given) : given;
+        return cast_to(function(cast_to(x, dtype), dim), dtype);
+      });
+}
+
+}  // namespace
+
 static void bind_torch(py::module_& m) {
+  bind_torch_reductions(m);
+  bind_as_dtype(m, "_torch_softmax(input, dim=-1, *, dtype=None)", &torch::softmax, false,
+                with_rule("softmax", "exp(x) / sum of exp(x) along `dim`, as `dtype`"));
+  bind_as_dtype(m, "_torch_log_softmax(input, dim=-1, *, dtype=None)", &torch::log_softmax, false,
+                with_rule("log_softmax", "The logarithm of softmax, as `dtype`"));
+  bind_as_dtype(m, "_torch_cumsum(input, dim, *, dtype=None)", &torch::cumsum, true,
+                "The sum of all elements up to each along `dim`, as `dtype`");
+  bind_as_dtype(m, "_torch_cumprod(input, dim, *, dtype=None)", &torch::cumprod, true,
+                "The product of all elements up to each along `dim`, as `dtype`");
+  bind_extreme(m, "max", &torch::max, &torch::max, &torch::max);
+  bind_extreme(m, "min", &torch::min, &torch::min, &torch::min);
+  def(m, "_torch_argmax(input, dim=None, keepdim=False)", &torch::argmax,
+      "The index (int64) of the first largest element, of the flattened tensor or along `dim`");
+  def(m, "_torch_argmin(input, dim=None, keepdim=False)", &torch::argmin,
+      "The index (int64) of the first least element, of the flattened tensor or along `dim`");
+  def(m, "_torch_logsumexp(input, dim, keepdim=False)",
+      taking<Tensor, DimList, bool>(&torch::logsumexp),
+      "log of the sum of exp along one dim or several");
   def(m, "_torch_cat(tensors, dim=0)", &torch::cat,
       "Joined along a dim; empty tensors of one dim are left out");
   def(m, "_torch_diagonal(input, offset=0, dim1=0, dim2=1)", &torch::diagonal,
@@ -234,9 +342,10 @@ static void bind_torch(py::module_& m) {
       "The first `size` rows of nonzero, with rows of fill_value where there are fewer");
   def(m, "_torch_slice(input, dim=0, start=None, end=None, step=1)", &torch::slice,
       "Elements start, start + step, ... before end of `dim`");
+  def(m, "_torch_squeeze(input, dim=None)", taking<Tensor, std::optional<DimList>>(&torch::squeeze),
+      "Without the dims of size 1, or without those of `dim` that have it");
+  def(m, "_torch_take(input, index)", &take_flat, "Elements of the flattened tensor");
   def(m, "_tensordot(x1, x2, dims_of_x1, dims_of_x2)", &torch::tensordot);
-  def(m, "_logsumexp(x, dim, keepdim)", &torch::logsumexp);
-  def(m, "_squeeze(x, dim)", &torch::squeeze);
   def(m, "_rounded_quotient(x, other, rounding_mode)", &torch::div);
   def(m, "_torch_round(input, *, decimals=0)", &torch::round,
       "To the nearest number with so many decimals; halves to even");

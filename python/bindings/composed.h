@@ -115,8 +115,7 @@ inline Tensor changeable(py::handle object) {
          "materialize() of its module first");
   }
   if (auto tensor = tensor_of(object)) return *std::move(tensor);
-  throw py::type_error(
-      concat("in place: a ", Py_TYPE(object.ptr())->tp_name, " is changed, expected a Tensor"));
+  fail_type("in place: a ", type_of(object), " is changed, expected a Tensor");
 }
 
 /// Runs change(tensor) and returns the object itself: `a += 1` leaves the name to the same object.

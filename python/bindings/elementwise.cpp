@@ -156,6 +156,20 @@ constexpr NamedFunction<OfOperands> kArithmetic[] = {
      "x1 ** x2. Integers wrap, and a negative exponent gives the integer part"},
 };
 
+/// other * alpha
+Operand scaled(const char* what, const Operand& other, const Number& alpha) {
+  if (alpha.value == 1) return other;
+  if (!other.is_number()) return mul(other.tensor, alpha);
+  constexpr auto kFloating = Number::Kind::floating;
+  const double product = other.number.value * alpha.value;
+  if (other.number.kind == kFloating || alpha.kind == kFloating) return Number(product);
+  int64_t whole = 0;
+  if (__builtin_mul_overflow(other.number.bits, alpha.bits, &whole)) {
+    fail(what, ": other * alpha is ", product, ", expected one of 64 bits; make a tensor of it");
+  }
+  return Number(whole);
+}
+
 /// Selects a where the condition holds, b elsewhere. A number is converted to a tensor like the
 /// other operand, or like the condition in f32 when both are numbers.
 Tensor where_operands(const Tensor& condition, const Operand& a, const Operand& b) {
@@ -178,8 +192,7 @@ std::optional<Operand> bound_of(const py::object& given) {
     }
   }
   if (load_operand(given, bound)) return bound;
-  throw py::type_error(concat("clip: a bound is a ", Py_TYPE(given.ptr())->tp_name,
-                              ", expected a Tensor or a number"));
+  fail_type("clip: a bound is a ", type_of(given), ", expected a Tensor or a number");
 }
 
 }  // namespace
@@ -189,6 +202,15 @@ void bind_elementwise(py::module_& m) {
     def(m, concat(f.name, "(x1, x2)"), with_rule(f.op, f.text),
         [name = f.name, function = f.function](const Operand& a, const Operand& b) {
           return function(name, a, b);
+        });
+  }
+  for (const auto& f : {kArithmetic[0], kArithmetic[1]}) {
+    const char* text = f.op == std::string_view("add")
+                           ? "input + alpha * other; as `weft.add`"
+                           : "input - alpha * other; as `weft.subtract`";
+    def(m, concat("_torch_", f.name, "(input, other, *, alpha=1)"), text,
+        [f](const Operand& a, const Operand& b, const Number& alpha) {
+          return f.function(f.name, a, scaled(f.name, b, alpha));
         });
   }
   for (const auto& f : kOfOne) {
@@ -271,27 +293,14 @@ constexpr OfItself kOfItself[] = {
     {"zero_", zero_},
 };
 
-Operand scaled(const Operand& other, const Number& alpha) {
-  if (alpha.value == 1) return other;
-  if (!other.is_number()) return mul(other.tensor, alpha);
-  constexpr auto kFloating = Number::Kind::floating;
-  const double product = other.number.value * alpha.value;
-  if (other.number.kind == kFloating || alpha.kind == kFloating) return Number(product);
-  int64_t whole = 0;
-  if (__builtin_mul_overflow(other.number.bits, alpha.bits, &whole)) {
-    fail("add_: other * alpha is ", product, ", expected one of 64 bits; make a tensor of it");
-  }
-  return Number(whole);
-}
-
 /// add_ and sub_: other * alpha.
 template <class Class> void bind_scaled(Class& tensor, const char* name, OfOperand function) {
   tensor.def(
       name,
       [function, name](const py::object& self, const Operand& other, const Operand& alpha) {
-        if (!alpha.is_number())
-          throw py::type_error(concat(name, ": alpha is a tensor, expected a number"));
-        return changed(self, [&](const Tensor& x) { function(x, scaled(other, alpha.number)); });
+        if (!alpha.is_number()) fail_type(name, ": alpha is a tensor, expected a number");
+        return changed(self,
+                       [&](const Tensor& x) { function(x, scaled(name, other, alpha.number)); });
       },
       "other"_a, py::kw_only(), "alpha"_a = 1, "In place, with other * alpha; see the operator");
 }

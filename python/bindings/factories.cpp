@@ -4,6 +4,7 @@
 #include "python/bindings/bindings.h"
 #include "weft/init.h"
 #include "weft/mesh.h"
+#include "weft/ops/elementwise.h"
 #include "weft/sharding.h"
 
 namespace weft::python {
@@ -64,19 +65,45 @@ using DeviceArgument = std::optional<Device>;
 using MeshArgument = std::optional<DeviceMesh>;
 using PlacementsArgument = std::optional<Placements>;
 
-/// Binds function(shape, arguments, options) with the keywords of all factories; `dtype` is the
-/// default, None for float32.
-template <class... Args, class Type, class... Extra>
+/// Binds function(shape, options), which takes sizes one by one or in a sequence, and the keywords
+/// of all factories.
+static void bind_of_sizes(py::module_& m, const char* name,
+                          Tensor (*function)(const Shape&, const TensorOptions&),
+                          const char* text) {
+  def(m,
+      concat(name,
+             "(*sizes, shape=(), dtype=None, device=None, mesh=None, placements=None, "
+             "requires_grad=False)"),
+      text,
+      [name, function](const py::args& sizes, const Shape& shape, const std::optional<DType>& dtype,
+                       const DeviceArgument& device, const MeshArgument& mesh,
+                       const PlacementsArgument& placements, bool requires_grad) {
+        const bool is_one = sizes.size() == 1 && !PyIndex_Check(sizes[0].ptr());
+        const py::object listed = is_one ? sizes[0] : py::object(sizes);
+        Shape given = shape;
+        if (!sizes.empty() && !load_shape(listed, given)) {
+          const auto described = py::module_::import("weft._arguments").attr("described");
+          fail_type(name, ": shape is ", described(listed), ", expected tuple[int, ...]");
+        }
+        return released([&] {
+          Tensor made = function(given, options_of(given.ndim(), dtype.value_or(DType::f32), device,
+                                                   mesh, placements));
+          return requires_grad ? made.set_requires_grad() : made;
+        });
+      });
+}
+
+/// Binds function(shape, arguments, options); `dtype` is the default.
+template <class... Args, class... Extra>
 static void bind_factory(py::module_& m, const char* name,
                          Tensor (*function)(const Shape&, std::type_identity_t<Args>...,
                                             const TensorOptions&),
-                         const Type& dtype, const char* text, const Extra&... extra) {
+                         DType dtype, const char* text, const Extra&... extra) {
   m.def(
       name,
-      [function](const Shape& shape, Args... args, const Type& given, const DeviceArgument& device,
+      [function](const Shape& shape, Args... args, DType given, const DeviceArgument& device,
                  const MeshArgument& mesh, const PlacementsArgument& placements) {
-        const DType type = std::optional<DType>(given).value_or(DType::f32);
-        return function(shape, args..., options_of(shape.ndim(), type, device, mesh, placements));
+        return function(shape, args..., options_of(shape.ndim(), given, device, mesh, placements));
       },
       Released(), "shape"_a, extra..., py::kw_only(), "dtype"_a = dtype, "device"_a = py::none(),
       "mesh"_a = py::none(), "placements"_a = py::none(), text);
@@ -100,16 +127,22 @@ static void bind_random(py::module_& m) {
 }
 
 static void bind_sequences(py::module_& m) {
-  m.def(
-      "_arange",
-      [](const Operand& start, const Operand& stop, const Operand& step, DType dtype,
-         const DeviceArgument& device, const MeshArgument& mesh,
+  def(m, "arange(start, stop=None, step=1, *, dtype=None, device=None, mesh=None, placements=None)",
+      "start, start + step, ... before stop, or 0, 1, ... before the only number; int64 for ints, "
+      "otherwise float32. ValueError when step is 0",
+      [](const Operand& start, const std::optional<Operand>& stop, const Operand& step,
+         const std::optional<DType>& dtype, const DeviceArgument& device, const MeshArgument& mesh,
          const PlacementsArgument& placements) {
-        return equal_on_ranks(arange(number_in(start), number_in(stop), number_in(step),
-                                     options_of(1, dtype, device, mesh, placements)));
-      },
-      Released(), "start"_a, "stop"_a, "step"_a, py::kw_only(), "dtype"_a = DType::i64,
-      "device"_a = py::none(), "mesh"_a = py::none(), "placements"_a = py::none());
+        const auto is_whole = [](const Operand& one) {
+          return one.is_number() && one.number.kind != Number::Kind::floating;
+        };
+        const bool are_whole = is_whole(start) && is_whole(stop.value_or(0)) && is_whole(step);
+        const TensorOptions options = options_of(
+            1, dtype.value_or(are_whole ? DType::i64 : DType::f32), device, mesh, placements);
+        return equal_on_ranks(
+            stop ? arange(number_in(start), number_in(*stop), number_in(step), options)
+                 : arange(0, number_in(start), number_in(step), options));
+      });
   def(m,
       "linspace(start, stop, num, *, dtype=None, device=None, endpoint=True, mesh=None, "
       "placements=None)",
@@ -133,23 +166,41 @@ static void bind_sequences(py::module_& m) {
       });
 }
 
+Tensor on_given_device(const char* what, const Tensor& x, const std::optional<Device>& device) {
+  if (!device || *device == x.device()) return x;
+  fail(what, ": device is ", *device, ", expected ", x.device(), ", that of the tensor");
+}
+
+static Tensor empty_like(const Tensor& x) {
+  if (x.is_sharded()) return zeros_like(x);
+  return empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
+}
+
+/// Binds make(x), whose result is as x is unless a dtype is given.
+static void bind_like(py::module_& m, const char* name, Tensor (*make)(const Tensor&),
+                      const char* text) {
+  def(m, concat(name, "(x, *, dtype=None, device=None)"), text,
+      [name, make](const Tensor& x, const std::optional<DType>& dtype,
+                   const std::optional<Device>& device) {
+        const Tensor made = make(on_given_device(name, x, device));
+        return dtype ? cast(made, *dtype) : made;
+      });
+}
+
 void bind_factories(py::module_& m) {
-  const std::optional<DType> dtype;
-  bind_factory(m, "empty", empty, dtype,
-               "Uninitialized memory of `shape` (ints, or one int); float32 by default");
-  bind_factory(
+  bind_of_sizes(m, "empty", empty, "Uninitialized memory of `shape`; float32 by default");
+  bind_of_sizes(
       m, "zeros",
       [](const Shape& shape, const TensorOptions& o) { return equal_on_ranks(zeros(shape, o)); },
-      dtype, "Zeros of `shape`, float32 by default; with `mesh` each rank makes its part");
-  bind_factory(
+      "Zeros of `shape`, float32 by default; with `mesh` each rank makes its part");
+  bind_of_sizes(
       m, "ones",
       [](const Shape& shape, const TensorOptions& o) { return equal_on_ranks(ones(shape, o)); },
-      dtype, "Ones of `shape`, float32 by default; with `mesh` each rank makes its part");
-  bind_factory(m, "randn", randn, dtype,
-               "Of the standard normal distribution; equal bits for any mesh");
-  bind_factory(
+      "Ones of `shape`, float32 by default; with `mesh` each rank makes its part");
+  bind_of_sizes(m, "randn", randn, "Of the standard normal distribution; equal bits for any mesh");
+  bind_of_sizes(
       m, "rand", [](const Shape& shape, const TensorOptions& o) { return uniform(shape, 0, 1, o); },
-      dtype, "Evenly in [0, 1); equal bits for any mesh");
+      "Evenly in [0, 1); equal bits for any mesh");
   bind_factory<const Operand&>(
       m, "_full",
       [](const Shape& shape, const Operand& value, const TensorOptions& o) {
@@ -157,8 +208,10 @@ void bind_factories(py::module_& m) {
       },
       DType::f32, "All elements `fill_value`", "fill_value"_a);
   bind_sequences(m);
-  def(m, "zeros_like(x)", &zeros_like, "Zeros laid out as x is");
-  def(m, "ones_like(x)", &ones_like, "Ones laid out as x is");
+  bind_like(m, "zeros_like", &zeros_like, "Zeros with the shape, layout and dtype of x");
+  bind_like(m, "ones_like", &ones_like, "Ones with the shape, layout and dtype of x");
+  bind_like(m, "empty_like", &empty_like,
+            "New memory with the shape, layout and dtype of x; zeros where x is sharded");
   const auto fill = [](const Tensor& x, const Operand& value) { fill_(x, number_in(value)); };
   bind_change(m, "fill_(x, value)", +fill, "Sets all elements in place");
   bind_change(m, "copy_(to, source)", &copy_,

@@ -110,7 +110,9 @@ static void bind_parameters(Methods& methods) {
   const auto takes_modules = [&](const char* name, void (F::*set)(const std::vector<Module*>&),
                                  const char* text) {
     def(methods, concat(name, "(modules)"), text,
-        [set](Module& module, const py::iterable& given) { (F(module).*set)(modules_in(given)); });
+        [set, name](Module& module, const py::iterable& given) {
+          (F(module).*set)(modules_in(name, given));
+        });
   };
   takes_modules("set_modules_to_forward_prefetch", &F::set_modules_to_forward_prefetch,
                 "The modules to unshard early at this one's forward; [] for the recorded order");
@@ -179,41 +181,31 @@ static void bind_functions(Methods& methods) {
 /// Binds a method of PyTorch's that has nothing to do here, with `argument` as its first one.
 template <class... More>
 static void refuse(Methods& methods, const Signature& signature, const char* argument,
-                   const std::string& reason, const char* text) {
+                   const std::string& reason) {
   const auto refused = [argument, reason, name = std::string(signature.name())](
                            const Module&, const py::object& value, const More&...) {
-    fail(name, ": ", argument, " is ", py::repr(value).cast<std::string>(), ", expected no call; ",
-         reason);
+    fail(name, ": ", argument, " is ", py::repr(value), ", expected no call; ", reason);
   };
-  def(methods, signature, text, refused);
+  def(methods, signature, concat("ValueError: ", reason).c_str(), refused);
 }
 
 static void bind_refused(Methods& methods) {
   const std::string sent_from = "gradients are written where they are sent from";
   const std::string in_place =
       "collectives read and write parameters and gradients in place, without staging";
-  constexpr const char* kNoBuffers = "ValueError: there are no staging buffers";
   refuse<bool>(methods, "set_reduce_scatter_max_input_buffers(max_input_buffers, *, recurse=True)",
-               "value", sent_from + ", and predicted_bytes reports the buffers",
-               "ValueError: backward writes into the buffers that are sent, and takes a new one "
-               "where the last is still being sent");
+               "value", sent_from + ", and predicted_bytes reports the buffers");
   refuse<bool>(
       methods, "set_separate_reduce_scatter_group(enable=True, *, recurse=True)", "value",
-      "gathers and reductions run on two streams over the communicators of the mesh's axes",
-      "ValueError: gathers and reductions run on two streams");
-  refuse(methods, "set_allocate_memory_from_process_group_for_comm(enable)", "value", in_place,
-         kNoBuffers);
-  refuse(methods, "set_symm_mem_for_comm(backend='NCCL')", "backend", in_place, kNoBuffers);
-  refuse(methods, "set_all_gather_layout(layout)", "layout", "gathers write parameters in place",
-         "ValueError: there is no copy out of a gather");
-  refuse(methods, "set_reduce_scatter_input_fn(function)", "function", sent_from,
-         "ValueError: there is no copy into a reduction");
+      "gathers and reductions run on two streams over the communicators of the mesh's axes");
+  refuse(methods, "set_allocate_memory_from_process_group_for_comm(enable)", "value", in_place);
+  refuse(methods, "set_symm_mem_for_comm(backend='NCCL')", "backend", in_place);
+  refuse(methods, "set_all_gather_layout(layout)", "layout", "gathers write parameters in place");
+  refuse(methods, "set_reduce_scatter_input_fn(function)", "function", sent_from);
   refuse(methods, "get_pending_gradients(*, recurse=True)", "recurse",
-         "grad shows a sum that was not reduced yet, as Partial",
-         "ValueError: `grad` shows a sum that was not reduced as Partial");
+         "grad shows a sum that was not reduced yet, as Partial");
   refuse(methods, "synchronize_gradients(*, recurse=True)", "recurse",
-         "the backward after set_requires_gradient_sync(True) reduces what earlier ones kept",
-         "ValueError: the last backward reduces what earlier ones kept");
+         "the backward after set_requires_gradient_sync(True) reduces what earlier ones kept");
 }
 
 /// Calls a method as `Module.__call__` calls forward: with the hooks around it.
@@ -241,13 +233,14 @@ void bind_fsdp_module(py::module_& m) {
       "Lets sharded models, e.g. the stages of a pipeline, use the same buffers and streams. Each "
       "is the outermost sharded module of its model",
       [](const py::iterable& modules) {
-        const std::vector<Module*> all = modules_in(modules);
+        const std::vector<Module*> all = modules_in("share_comm_ctx", modules);
         released([&] { share_comm_ctx(all); });
       });
 }
 
 static StepModel model_of(const py::object& model, const py::iterable& blocks) {
-  return {.model = tree_of<Module>(model.cast<ModuleObject>()), .blocks = modules_in(blocks)};
+  return {.model = tree_of<Module>(model.cast<ModuleObject>()),
+          .blocks = modules_in("blocks", blocks)};
 }
 
 /// What build(mesh) returns: a model, its blocks and a function.
@@ -255,9 +248,8 @@ static StepModel built_by(const Callable& build, const DeviceMesh& mesh) {
   const Locked lock;
   const py::object made = build(mesh);
   if (!py::isinstance<py::tuple>(made) || py::len(made) != 3) {
-    throw py::type_error(
-        concat("plan_memory: build returns a ", type_of(made),
-               ", expected a tuple of a model, its blocks and a function that runs a micro-step"));
+    fail_type("plan_memory: build returns a ", type_of(made),
+              ", expected a tuple of a model, its blocks and a function that runs a micro-step");
   }
   const auto parts = made.cast<py::tuple>();
   StepModel step = model_of(parts[0], parts[1].cast<py::iterable>());

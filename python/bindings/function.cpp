@@ -22,6 +22,12 @@ const std::vector<std::vector<const char*>> kGroups = {
     {"x", "x1", "input"},
     {"x2", "other"},
     {"arrays", "tensors"},
+    {"stop", "end"},
+    {"num", "steps"},
+    // Of compiled functions only.
+    {"shape", "size"},
+    {"mesh", "device_mesh"},
+    {"sections", "indices_or_sections"},
 };
 
 /// Another word for an argument of a function.
@@ -317,7 +323,7 @@ void translate_errors(std::exception_ptr thrown) {
 }  // namespace
 
 void word_functions(py::module_& m) {
-  m.attr("_WORDS") = py::tuple(py::cast(kGroups));
+  m.attr("_WORDS") = py::tuple(py::cast(std::vector(kGroups.begin(), kGroups.end() - 3)));
   py::register_exception_translator(translate_errors);
   if (PyType_Ready(&function_type) < 0 || PyType_Ready(&method_type) < 0) {
     throw py::error_already_set();

@@ -233,8 +233,7 @@ void set_indexed(const Tensor& x, const py::object& index, const py::object& val
   }
   const std::vector<Selection> selections = selections_of(x, index);
   if (!is_operand) {
-    throw py::type_error(concat("index: value is a ", Py_TYPE(value.ptr())->tp_name,
-                                ", expected a Tensor or a number"));
+    fail_type("index: value is a ", type_of(value), ", expected a Tensor or a number");
   }
   std::vector<int> turned;
   const std::vector<DimIndex> indices = indices_of(selections, &turned);

@@ -109,8 +109,7 @@ static Tensor from_dlpack(const py::object& source, const std::optional<bool>& c
     return from_capsule(py::reinterpret_borrow<py::capsule>(source), copy);
   }
   if (!py::hasattr(source, "__dlpack__")) {
-    throw py::type_error(concat("from_dlpack: source is a ", Py_TYPE(source.ptr())->tp_name,
-                                ", expected an object with __dlpack__"));
+    fail_type("from_dlpack: source is a ", type_of(source), ", expected an object with __dlpack__");
   }
   return from_capsule(py::capsule(source.attr("__dlpack__")()), copy);
 }
@@ -128,9 +127,14 @@ void bind_dlpack(py::module_& m, py::class_<Tensor>& tensor) {
     shown("dlpack", x);
     return std::pair(static_cast<int>(kDLCPU), 0);
   });
-  def(m, "from_dlpack(x, *, copy=None)", &from_dlpack,
-      "A tensor over the memory of whatever speaks DLPack (torch, NumPy, JAX); copied only where "
-      "its elements have gaps. copy=False makes that a ValueError");
+  def(m, "from_dlpack(x, *, device=None, copy=None)",
+      "A tensor over the memory of whatever speaks DLPack (torch, NumPy, JAX), copied if its "
+      "elements "
+      "have gaps. copy=True always copies; copy=False raises ValueError where a copy is needed",
+      [](const py::object& x, const std::optional<Device>& device,
+         const std::optional<bool>& copy) {
+        return on_given_device("from_dlpack", from_dlpack(x, copy), device);
+      });
 }
 
 static void check_is_leaf(const char* what, const Tensor& x) {

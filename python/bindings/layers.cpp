@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/layers.h"
 
-#include <algorithm>
 #include <variant>
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/fields.h"
 #include "python/bindings/modules.h"
+#include "weft/latent_attention.h"
+#include "weft/moe.h"
 #include "weft/transformer.h"
 
 namespace weft::python {
@@ -133,66 +134,46 @@ void bind_layers(py::module_& m) {
   bind_sequential(m);
 }
 
-using ConfigClass = py::class_<TransformerConfig>;
-
-/// A field of an enum, as one of `names` in order.
-template <class E>
-static void bind_choice(ConfigClass& config, const char* name, E TransformerConfig::*field,
-                        const std::vector<std::string>& names) {
-  config.def_property(
-      name,
-      [field, names](const TransformerConfig& c) { return names[static_cast<size_t>(c.*field)]; },
-      [field, names, what = std::string(name)](TransformerConfig& c, const std::string& value) {
-        const auto found = std::find(names.begin(), names.end(), value);
-        if (found == names.end()) {
-          fail("transformer_config: ", what, " is ", in_quotes(value), ", expected one of ",
-               listed(names));
-        }
-        c.*field = static_cast<E>(found - names.begin());
-      });
-}
-
-static void bind_choices(ConfigClass& config) {
+static void bind_choices(py::class_<TransformerConfig>& config) {
   using C = TransformerConfig;
-  bind_choice(config, "norm", &C::norm, {"rms", "rms_plus_one", "layer"});
-  bind_choice(config, "norm_place", &C::norm_place, {"before", "after", "both", "after_sum"});
-  bind_choice(config, "query_norm", &C::query_norm, {"none", "head", "width"});
-  const std::vector<std::string> activations = {"silu", "gelu", "gelu_tanh", "relu"};
-  bind_choice(config, "activation", &C::activation, activations);
-  bind_choice(config, "head_activation", &C::head_activation, activations);
-  bind_choice(config, "head", &C::head, {"linear", "transform", "none", "pooler"});
-  const auto fields = [&](const auto&... pairs) {
-    (config.def_readwrite(pairs.first, pairs.second), ...);
+  const auto one_of = [](const char* name, auto member, const std::vector<const char*>& names) {
+    return choice("transformer_config", name, member, names);
   };
-  const auto field = [](const char* name, auto member) { return std::pair(name, member); };
-  fields(field("family", &C::family), field("norm_bias", &C::norm_bias),
-         field("qkv_bias", &C::qkv_bias), field("output_bias", &C::output_bias),
-         field("mlp_bias", &C::mlp_bias), field("head_bias", &C::head_bias),
-         field("transform_bias", &C::transform_bias), field("gated", &C::gated),
-         field("parallel_residual", &C::parallel_residual),
-         field("rotary_fraction", &C::rotary_fraction),
-         field("local_rope_theta", &C::local_rope_theta), field("unrotated", &C::unrotated),
-         field("learned_positions", &C::learned_positions), field("causal", &C::causal),
-         field("window", &C::window), field("windowed", &C::windowed), field("sinks", &C::sinks),
-         field("attention_softcap", &C::attention_softcap),
-         field("logit_softcap", &C::logit_softcap), field("attention_scale", &C::attention_scale),
-         field("embedding_scale", &C::embedding_scale), field("residual_scale", &C::residual_scale),
-         field("logit_divisor", &C::logit_divisor), field("token_types", &C::token_types),
-         field("embedding_norm", &C::embedding_norm), field("first_norm", &C::first_norm),
-         field("final_norm", &C::final_norm), field("embedding_dropout", &C::embedding_dropout),
-         field("residual_dropout", &C::residual_dropout),
-         field("attention_dropout", &C::attention_dropout), field("experts", &C::experts),
-         field("experts_per_token", &C::experts_per_token), field("dense", &C::dense),
-         field("expert_ffn", &C::expert_ffn), field("shared_ffn", &C::shared_ffn),
-         field("shared_gate", &C::shared_gate), field("sigmoid_router", &C::sigmoid_router),
-         field("f32_router", &C::f32_router), field("normalized_weights", &C::normalized_weights),
-         field("routed_scale", &C::routed_scale), field("expert_groups", &C::expert_groups),
-         field("top_groups", &C::top_groups), field("balance_loss", &C::balance_loss),
-         field("balance_coefficient", &C::balance_coefficient),
-         field("expert_chunks", &C::expert_chunks), field("kv_lora_rank", &C::kv_lora_rank),
-         field("q_lora_rank", &C::q_lora_rank), field("nope_head_dim", &C::nope_head_dim),
-         field("value_head_dim", &C::value_head_dim),
-         field("rope_interleave", &C::rope_interleave));
+  const std::vector<const char*> activations = {"silu", "gelu", "gelu_tanh", "relu"};
+  bind_attributes(
+      config, one_of("norm", &C::norm, {"rms", "rms_plus_one", "layer"}),
+      one_of("norm_place", &C::norm_place, {"before", "after", "both", "after_sum"}),
+      one_of("query_norm", &C::query_norm, {"none", "head", "width"}),
+      one_of("activation", &C::activation, activations),
+      one_of("head_activation", &C::head_activation, activations),
+      one_of("head", &C::head, {"linear", "transform", "none", "pooler"}),
+      option("family", &C::family), option("norm_bias", &C::norm_bias),
+      option("qkv_bias", &C::qkv_bias), option("output_bias", &C::output_bias),
+      option("mlp_bias", &C::mlp_bias), option("head_bias", &C::head_bias),
+      option("transform_bias", &C::transform_bias), option("gated", &C::gated),
+      option("parallel_residual", &C::parallel_residual),
+      option("rotary_fraction", &C::rotary_fraction),
+      option("local_rope_theta", &C::local_rope_theta), option("unrotated", &C::unrotated),
+      option("learned_positions", &C::learned_positions), option("causal", &C::causal),
+      option("window", &C::window), option("windowed", &C::windowed), option("sinks", &C::sinks),
+      option("attention_softcap", &C::attention_softcap),
+      option("logit_softcap", &C::logit_softcap), option("attention_scale", &C::attention_scale),
+      option("embedding_scale", &C::embedding_scale), option("residual_scale", &C::residual_scale),
+      option("logit_divisor", &C::logit_divisor), option("token_types", &C::token_types),
+      option("embedding_norm", &C::embedding_norm), option("first_norm", &C::first_norm),
+      option("final_norm", &C::final_norm), option("embedding_dropout", &C::embedding_dropout),
+      option("residual_dropout", &C::residual_dropout),
+      option("attention_dropout", &C::attention_dropout), option("experts", &C::experts),
+      option("experts_per_token", &C::experts_per_token), option("dense", &C::dense),
+      option("expert_ffn", &C::expert_ffn), option("shared_ffn", &C::shared_ffn),
+      option("shared_gate", &C::shared_gate), option("sigmoid_router", &C::sigmoid_router),
+      option("f32_router", &C::f32_router), option("normalized_weights", &C::normalized_weights),
+      option("routed_scale", &C::routed_scale), option("expert_groups", &C::expert_groups),
+      option("top_groups", &C::top_groups), option("balance_loss", &C::balance_loss),
+      option("balance_coefficient", &C::balance_coefficient),
+      option("expert_chunks", &C::expert_chunks), option("kv_lora_rank", &C::kv_lora_rank),
+      option("q_lora_rank", &C::q_lora_rank), option("nope_head_dim", &C::nope_head_dim),
+      option("value_head_dim", &C::value_head_dim), option("rope_interleave", &C::rope_interleave));
 }
 
 /// The default of head_dim.
@@ -203,12 +184,13 @@ static TransformerConfig with_head_dim(TransformerConfig config) {
 
 static void bind_config(py::module_& m) {
   using C = TransformerConfig;
-  ConfigClass config(m, "TransformerConfig",
-                     "Sizes and choices of a TransformerModel; the defaults are those of a Llama");
+  py::class_<C> config(
+      m, "TransformerConfig",
+      "Sizes and choices of a TransformerModel; the defaults are those of a Llama");
   const auto bind_sizes = [&](const auto&... fields) {
     bind_constructor<C>(config, with_head_dim, py::kw_only(), fields...,
                         "head_dim 0 means dim / heads");
-    (config.def_readwrite(fields.argument.name, fields.member), ...);
+    bind_attributes(config, fields...);
   };
   bind_sizes(needed("dim", &C::dim), needed("layers", &C::layers), needed("heads", &C::heads),
              needed("kv_heads", &C::kv_heads), needed("ffn", &C::ffn),
@@ -272,6 +254,134 @@ void bind_transformer(py::module_& m) {
   transformer_model_class.def("loss", &TransformerModel::loss, Released(), "ids"_a, "targets"_a,
                               "Mean cross entropy of the logits of ids [batch, sequence] against "
                               "targets (alike); those that are -100 do not count");
+}
+
+static void bind_results(py::module_& m) {
+  py::class_<ExpertRows>(
+      m, "ExpertRows",
+      "Which rows the ranks compute for their experts: one for each choice of each token that is "
+      "not dropped, sorted by group of ranks, expert and token")
+      .def_readonly("tokens", &ExpertRows::tokens, "[rows] int64: the token of each row")
+      .def_readonly("choices", &ExpertRows::choices, "[rows] int64: which of its choices")
+      .def_readonly("counts", &ExpertRows::counts,
+                    "[groups, experts] int64, equal on all ranks: the rows of each expert")
+      .def_readonly("dropped", &ExpertRows::dropped, "The choices beyond the capacity");
+  using Options = RouterOptions;
+  bind_options<Options>(
+      m, "RouterOptions",
+      "How a router's logits become choices and weights. `scores`: 'softmax' or 'sigmoid'; "
+      "`normalize`: weights sum to `scale`; choices come from the best `top_groups` of `groups` "
+      "groups of experts, by `group_score`: 'best' expert, or the sum of the 'best_two'",
+      py::kw_only(), option("top_k", &Options::top_k),
+      choice("router_options", "scores", &Options::scores, {"softmax", "sigmoid"}),
+      option("normalize", &Options::normalize), option("scale", &Options::scale),
+      option("groups", &Options::groups), option("top_groups", &Options::top_groups),
+      choice("router_options", "group_score", &Options::group_score, {"best", "best_two"}))
+      .def("__eq__", [](const Options& a, const Options& b) { return a == b; });
+  py::class_<Routing>(m, "Routing", "The choices of a router")
+      .def_readonly("weights", &Routing::weights, "[tokens, k]")
+      .def_readonly("experts", &Routing::experts, "[tokens, k] int64")
+      .def_readonly("scores", &Routing::scores, "[tokens, experts]");
+}
+
+void bind_experts(py::module_& m) {
+  bind_results(m);
+  def(m, "grouped_matmul(x, weights, counts)", &grouped_matmul,
+      "Multiplies rows x [rows, k], sorted by expert, by their expert's matrix of weights "
+      "[experts, k, n]: [rows, n]. counts [groups, experts] states the rows of each");
+  def(m, "grouped_linear(x, weights, counts)", &grouped_linear,
+      "grouped_matmul with the transposes of weights [experts, n, k]");
+  def(m, "rows_by_expert(experts, weights, capacity_factor=None, imbalance=1.0)", &rows_by_expert,
+      "Sorts the choices of tokens, experts [tokens, k], for stacked weights [experts, ...]: each "
+      "rank gets the rows of its own experts. With a capacity_factor, an expert computes at most "
+      "ceil(factor * choices of the group / experts) rows of a group. On device meta choices are "
+      "spread evenly, but the first ranks have `imbalance` times the mean");
+  def(m, "dispatch_rows(x, rows)", &dispatch_rows,
+      "The rows of x [tokens, d] that the ranks compute: [rows, d]");
+  def(m, "combine_rows(computed, rows, weights)", &combine_rows,
+      "Sums the rows of each token, times weights [tokens, k] of its choices: [tokens, d]");
+  def(m, "route_tokens(logits, options=None, bias=None)",
+      "Chooses experts by logits [tokens, experts], in float32; `bias` is added to the scores for "
+      "the choice only",
+      [](const Tensor& logits, const std::optional<RouterOptions>& options,
+         const MaybeTensor& bias) { return route_tokens(logits, or_default(options), bias); });
+  def(m, "balance_loss(routing)", &balance_loss,
+      "experts * sum over experts of (choices / tokens) * (mean score), of Switch Transformers");
+  def(m, "router_z_loss(logits)", &router_z_loss, "The mean over tokens of logsumexp(logits)^2");
+  def(m, "balanced_bias(bias, counts, rate)", &balanced_bias,
+      "bias plus `rate` for experts with fewer rows than the mean of counts [.., experts], minus "
+      "`rate` for those with more");
+  def(m, "with_loss(x, loss, scale=1.0)", &with_loss,
+      "x, whose backward also sends the gradient `scale` to `loss`");
+}
+
+static void bind_moe_config(py::module_& m) {
+  using C = MoEConfig;
+  bind_options<C>(
+      m, "MoEConfig",
+      "Sizes and numbers of a mixture of experts, as of Mixtral, Qwen-MoE and DeepSeek. "
+      "`shared_width`: width of the expert that computes all tokens; `f32_logits`: the router "
+      "computes in f32 where tokens have a smaller dtype; the coefficients multiply the losses "
+      "that backward adds; `chunks`: parts of the sequences computed one after the other",
+      py::kw_only(), needed("dim", &C::dim), needed("width", &C::width),
+      needed("experts", &C::experts),
+      converted("router"_a = py::none(), &C::router, or_default<RouterOptions>),
+      option("f32_logits", &C::f32_logits), option("balance_bias", &C::balance_bias),
+      option("shared_width", &C::shared_width), option("shared_gate", &C::shared_gate),
+      option("shared_name", &C::shared_name),
+      option("balance_coefficient", &C::balance_coefficient),
+      option("z_coefficient", &C::z_coefficient), option("capacity_factor", &C::capacity_factor),
+      option("std", &C::deviation), option("chunks", &C::chunks))
+      .def_readonly("router", &C::router);
+}
+
+static void bind_latent_attention(py::module_& m) {
+  using C = LatentAttentionConfig;
+  bind_options<C>(m, "LatentAttentionConfig",
+                  "Sizes of multi-head latent attention, with the names of DeepSeek's config.json; "
+                  "q_lora_rank 0: queries are computed from the input; scale 0: 1 / sqrt(d)",
+                  py::kw_only(), needed("dim", &C::dim), needed("heads", &C::heads),
+                  option("q_lora_rank", &C::q_lora_rank), needed("kv_lora_rank", &C::kv_lora_rank),
+                  needed("qk_nope_head_dim", &C::qk_nope_head_dim),
+                  needed("qk_rope_head_dim", &C::qk_rope_head_dim),
+                  needed("v_head_dim", &C::v_head_dim), option("rope_theta", &C::rope_theta),
+                  option("rope_interleave", &C::rope_interleave), option("norm_eps", &C::norm_eps),
+                  option("scale", &C::scale), option("std", &C::deviation),
+                  option("bias", &C::bias), option("dropout", &C::dropout));
+  bind_module_class<LatentAttention>(
+      m, "LatentAttention",
+      "Causal multi-head latent attention of DeepSeek-V2 and V3: [batch, sequence, dim] -> the "
+      "same. Children have Hugging Face's names")
+      .def(py::init<const C&>(), "config"_a)
+      .def_property_readonly("config", &LatentAttention::config, py::return_value_policy::copy);
+}
+
+void bind_moe(py::module_& m) {
+  bind_latent_attention(m);
+  bind_moe_config(m);
+  bind_module_class<Router>(m, "Router",
+                            "x [tokens, dim] -> weights, experts [tokens, k], scores and logits "
+                            "[tokens, experts]. Parameter: weight [experts, dim]");
+  bind_module_class<Experts>(m, "Experts",
+                             "x [tokens, dim], weights and experts [tokens, k] -> [tokens, dim] "
+                             "and counts [groups, experts]. Parameters: gate_proj, up_proj "
+                             "[experts, width, dim] and down_proj [experts, dim, width]");
+  auto moe_class = bind_module_class<MoE>(m, "MoE",
+                                          "[..., dim] -> [..., dim]: experts chosen by token. "
+                                          "Children: gate, experts, and the shared expert");
+  moe_class.def(py::init<const MoEConfig&>(), "config"_a)
+      .def_property_readonly("config", &MoE::config, py::return_value_policy::copy);
+  getter(moe_class, "load",
+         "[experts]: rows that each expert computed since update_balance, on all ranks",
+         [](const MoE& self) { return MaybeTensor(self.load()); });
+  moe_class.def_property_readonly("dropped", &MoE::dropped, "Choices dropped in the same calls");
+  getter(moe_class, "balance_loss", "That of the last call, without its coefficient",
+         [](const MoE& self) { return MaybeTensor(self.balance_loss()); });
+  getter(moe_class, "z_loss", "That of the last call, without its coefficient",
+         [](const MoE& self) { return MaybeTensor(self.z_loss()); });
+  moe_class.def(
+      "update_balance", &MoE::update_balance, Released(), "rate"_a = 1e-3,
+      "Moves the bias towards an even load, and forgets the load; after the optimizer's step");
 }
 
 }  // namespace weft::python

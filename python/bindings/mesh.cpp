@@ -178,8 +178,7 @@ void bind_placements(py::module_& m) {
 /// Parses {"dp": 2, "tp": 4}, or a list of pairs.
 static std::vector<MeshAxis> axes_of(const py::object& given) {
   if (!PyDict_Check(given.ptr()) && !py::isinstance<py::sequence>(given)) {
-    throw py::type_error(concat("mesh: axes are a ", Py_TYPE(given.ptr())->tp_name,
-                                ", expected a dict such as {'dp': 2, 'tp': 4}"));
+    fail_type("mesh: axes are a ", type_of(given), ", expected a dict such as {'dp': 2, 'tp': 4}");
   }
   const py::list pairs =
       PyDict_Check(given.ptr()) ? py::list(given.attr("items")()) : py::list(given);
@@ -187,8 +186,7 @@ static std::vector<MeshAxis> axes_of(const py::object& given) {
   for (const py::handle pair : pairs) {
     const bool is_pair = PyTuple_Check(pair.ptr()) && py::len(pair) == 2;
     if (!is_pair || !PyUnicode_Check(pair[py::int_(0)].ptr())) {
-      throw py::type_error(concat("mesh: an axis is ", py::repr(pair).cast<std::string>(),
-                                  ", expected a name and a size"));
+      fail_type("mesh: an axis is ", py::repr(pair), ", expected a name and a size");
     }
     axes.push_back({pair[py::int_(0)].cast<std::string>(), dim_number("mesh", pair[py::int_(1)])});
   }
@@ -202,8 +200,8 @@ static DeviceMesh view(const DeviceMesh& mesh, const py::object& names) {
   std::vector<std::string> given;
   for (const py::handle name : is_one ? py::sequence(py::make_tuple(names)) : py::sequence(names)) {
     if (!PyUnicode_Check(name.ptr())) {
-      throw py::type_error(concat("mesh: name of an axis is ", py::repr(name).cast<std::string>(),
-                                  ", expected a string, as in ", text_of(mesh)));
+      fail_type("mesh: name of an axis is ", py::repr(name), ", expected a string, as in ",
+                text_of(mesh));
     }
     given.push_back(name.cast<std::string>());
   }
@@ -219,7 +217,7 @@ template <class Of> static py::list of_axes(const DeviceMesh& mesh, const Of& of
   return all;
 }
 
-static py::tuple shape_of(const DeviceMesh& mesh) {
+static py::tuple sizes_of(const DeviceMesh& mesh) {
   return of_axes(mesh, [&](int a) { return mesh.axis_size(a); });
 }
 
@@ -243,7 +241,7 @@ static std::string type_name(DeviceKind kind) {
 /// Binds the mesh's shape and this rank's coordinates.
 static void bind_grid(py::class_<DeviceMesh>& bound) {
   bound.def_property_readonly("ndim", &DeviceMesh::ndim)
-      .def_property_readonly("shape", &shape_of, "Sizes of the axes")
+      .def_property_readonly("shape", &sizes_of, "Sizes of the axes")
       .def_property_readonly("mesh_dim_names", &names_of, "Names of the axes");
   def(bound, "size(mesh_dim=None)", "Ranks along an axis (name or number), or all",
       [](const DeviceMesh& mesh, const py::object& axis) {

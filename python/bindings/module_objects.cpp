@@ -21,9 +21,8 @@ py::object Arguments::argument_of(py::handle value, const std::string& what) {
     return {};
   }
   if (is_plain(value)) return py::reinterpret_borrow<py::object>(value);
-  throw py::type_error(concat("module: ", what, " is a ", type_of(value),
-                              ", expected a weft.Tensor, None, a number or a string",
-                              conversion_of(value)));
+  fail_type("module: ", what, " is a ", type_of(value),
+            ", expected a weft.Tensor, None, a number or a string", conversion_of(value));
 }
 
 Arguments::Arguments(py::handle forward, const py::args& given, const py::kwargs& named) {
@@ -40,9 +39,8 @@ Arguments::Arguments(py::handle forward, const py::args& given, const py::kwargs
 
 py::object Arguments::pass(py::handle forward, const Tensors& tensors) const {
   if (tensors.size() != tensors_.size()) {
-    throw py::type_error(concat("module: number of tensors of a hook before forward is ",
-                                tensors.size(), ", expected ", tensors_.size(),
-                                ", those of the call"));
+    fail_type("module: number of tensors of a hook before forward is ", tensors.size(),
+              ", expected ", tensors_.size(), ", those of the call");
   }
   auto object_of_argument = [next = tensors.begin()](const py::object& argument) mutable {
     return argument ? argument : py::cast(*next++);
@@ -122,8 +120,7 @@ void HeldObject::operator()(const void*) const { drop(object); }
 
 std::shared_ptr<Module> kept_with_object(const char* what, const py::object& module) {
   if (!py::isinstance<Module>(module)) {
-    throw py::type_error(
-        concat(what, ": it is a ", Py_TYPE(module.ptr())->tp_name, ", expected a Module"));
+    fail_type(what, ": it is a ", type_of(module), ", expected a Module");
   }
   if (!is_made_in_python(module)) return module.cast<std::shared_ptr<Module>>();
   return {&module.cast<Module&>(), HeldObject{py::object(module).release().ptr()}};
@@ -233,7 +230,7 @@ HooksOfPython add_hooks(const ModuleObject& module, const py::object& before,
   for (size_t i : {0, 1}) {
     if (given[i].is_none()) continue;
     if (!PyCallable_Check(given[i].ptr())) {
-      throw py::type_error(concat("hook: it is a ", type_of(given[i]), ", expected a function"));
+      fail_type("hook: it is a ", type_of(given[i]), ", expected a function");
     }
     if (is_stored) {
       found[i] = finder_of_hook(object, number, i);

@@ -30,8 +30,7 @@ py::object called(const ModuleObject& module, const py::args& given, const py::k
   const py::object forward = written ? written->written_forward() : py::none();
   if (forward.is_none()) {
     if (named.empty()) tensors_in("module", given, "input");
-    throw py::type_error(concat(Py_TYPE(module.ptr())->tp_name,
-                                ": tensors are given by name, expected by position"));
+    fail_type(Py_TYPE(module.ptr())->tp_name, ": tensors are given by name, expected by position");
   }
   const ArgumentsPtr arguments = kept_arguments(forward, given, named);
   const auto run = [written, arguments](const Tensors& inputs) {
@@ -148,6 +147,38 @@ std::vector<std::tuple<std::string, Tensor, bool>> tuples_of(
   return all;
 }
 
+/// Own parameter, child or buffer `name`, or None.
+py::object member_called(const Module& self, const std::string& name) {
+  for (const auto& [own, parameter] : self.own_parameters()) {
+    if (own == name) return py::cast(parameter);
+  }
+  for (const auto& [own, child] : self.children()) {
+    if (own == name) return py::cast(child);
+  }
+  for (const NamedBuffer& buffer : self.own_buffers()) {
+    if (buffer.name == name) return py::cast(buffer.value);
+  }
+  return py::none();
+}
+
+/// Puts a parameter or a module in the place of such a member, or adds it.
+void put_member(Module& self, const std::string& name, const py::object& member) {
+  const py::object before = member_called(self, name);
+  const bool had_parameter = py::isinstance<Parameter>(before);
+  const bool is_same_kind =
+      py::isinstance<Parameter>(member) ? had_parameter : py::isinstance<Module>(before);
+  if (!is_same_kind && (had_parameter || py::isinstance<Module>(before))) self.remove(name);
+  if (!py::isinstance<Parameter>(member)) {
+    const auto child = kept_with_object("module", member);
+    is_same_kind ? self.replace(name, child) : self.adopt(name, child);
+    return;
+  }
+  const auto parameter = member.cast<ParameterPtr>();
+  if (is_same_kind && is_free_to_change(self)) return self.replace(name, parameter);
+  if (!is_same_kind) declare(self, name, parameter->shape(), {}, parameter->dtype());
+  self.set_parameter(name, parameter);
+}
+
 void bind_members(PlainModule& module) {
   module.def_property_readonly("_is_made_in_python", &is_made_in_python)
       .def_property_readonly("_is_free_to_change", &is_free_to_change)
@@ -161,19 +192,7 @@ void bind_members(PlainModule& module) {
             return declare(self, name, shape, function_in<void, const Tensor&>(init), dtype);
           },
           "name"_a, "shape"_a, "init"_a = py::none(), "dtype"_a = DType::f32);
-  def(module, "_replace(name, member)", "",
-      [](Module& self, const std::string& name, const py::object& member) {
-        if (py::isinstance<Parameter>(member)) {
-          self.replace(name, member.cast<ParameterPtr>());
-        } else {
-          self.replace(name, kept_with_object("module", member));
-        }
-      });
-  def(module, "_add_parameter(name, parameter)", "",
-      [](Module& self, const std::string& name, const ParameterPtr& parameter) {
-        declare(self, name, parameter->shape(), {}, parameter->dtype());
-        self.set_parameter(name, parameter);
-      });
+  def(module, "_put(name, member)", "", &put_member);
   def(module, "adopt(name, child)", "Adds a child module",
       [](Module& self, const std::string& name, const ModuleObject& child) {
         self.adopt(name, kept_with_object("adopt", child));
@@ -184,20 +203,6 @@ void bind_members(PlainModule& module) {
                              [](const Module& self) { return tuples_of(self.own_buffers()); })
       .def_property_readonly("_named_buffers",
                              [](const Module& self) { return tuples_of(self.named_buffers()); });
-}
-
-/// Own parameter, child or buffer `name`, or None.
-py::object member_called(const Module& self, const std::string& name) {
-  for (const auto& [own, parameter] : self.own_parameters()) {
-    if (own == name) return py::cast(parameter);
-  }
-  for (const auto& [own, child] : self.children()) {
-    if (own == name) return py::cast(child);
-  }
-  for (const NamedBuffer& buffer : self.own_buffers()) {
-    if (buffer.name == name) return py::cast(buffer.value);
-  }
-  return py::none();
 }
 
 void bind_tree(PlainModule& module) {
@@ -244,17 +249,16 @@ std::vector<NamedParameter> named_parameters_of(const py::object& given) {
   // What Module.parameters() gives knows its names.
   const py::object list = py::getattr(given, "named", given);
   if (!py::hasattr(list, "__iter__")) {
-    throw py::type_error(concat("parameters: they are a ", Py_TYPE(given.ptr())->tp_name,
-                                ", expected a Module or a list of Parameters"));
+    fail_type("parameters: they are a ", type_of(given),
+              ", expected a Module or a list of Parameters");
   }
   for (const py::handle item : list) {
     const bool is_pair = PyTuple_Check(item.ptr());
     const py::handle parameter = is_pair ? item[py::int_(1)].cast<py::object>() : item;
     std::string name = is_pair ? item[py::int_(0)].cast<std::string>() : concat(all.size());
     if (!py::isinstance<Parameter>(parameter)) {
-      throw py::type_error(concat("parameters: item ", all.size(), " is a ",
-                                  Py_TYPE(item.ptr())->tp_name,
-                                  ", expected a Parameter or a pair of a name and one"));
+      fail_type("parameters: item ", all.size(), " is a ", type_of(item),
+                ", expected a Parameter or a pair of a name and one");
     }
     check_value(parameter);
     all.push_back({{std::move(name)}, parameter.cast<ParameterPtr>()});
@@ -262,9 +266,13 @@ std::vector<NamedParameter> named_parameters_of(const py::object& given) {
   return all;
 }
 
-std::vector<Module*> modules_in(const py::iterable& given) {
+std::vector<Module*> modules_in(const char* what, const py::iterable& given) {
   std::vector<Module*> modules;
   for (const py::handle module : given) {
+    if (!py::isinstance<Module>(module)) {
+      fail_type(what, ": module is a ", type_of(module),
+                ", expected a Module or a list of Modules");
+    }
     check_value(module);
     modules.push_back(&module.cast<Module&>());
   }

@@ -120,9 +120,7 @@ ModuleClass<M, Base> bind_module_class(py::module_& m, const char* name, const c
           "forward",
           [name](M& self, const py::args& given) {
             const auto inputs = only_tensors(given);
-            if (!inputs)
-              throw py::type_error(
-                  concat(name, ": tensors are given by name, expected by position"));
+            if (!inputs) fail_type(name, ": tensors are given by name, expected by position");
             auto* derived = dynamic_cast<InPython<M>*>(&self);
             return one_or_all(released([&] {
               return derived ? derived->built_in_forward(*inputs)
@@ -145,8 +143,9 @@ inline std::shared_ptr<Module> part_of(const std::shared_ptr<Module>& tree, Modu
   return {tree, module};
 }
 
-/// The modules of an iterable. Throws TypeError for one whose __init__ did not run.
-std::vector<Module*> modules_in(const py::iterable& given);
+/// The modules of an iterable. Throws TypeError, which begins with `what`, for another object and
+/// for one whose __init__ did not run.
+std::vector<Module*> modules_in(const char* what, const py::iterable& given);
 /// Converts the parameters that Python passes: a module, Parameters, or (name, Parameter) pairs.
 std::vector<NamedParameter> named_parameters_of(const py::object& given);
 /// The same, without names.

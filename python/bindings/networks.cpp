@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/ops/networks.h"
 
+#include <variant>
+
 #include "python/bindings/bindings.h"
 #include "python/bindings/fields.h"
 #include "weft/ops/elementwise.h"
@@ -27,18 +29,11 @@ Tensor product_of(const Tensor& a, const Tensor& b) {
 }
 
 /// `axes`: a number of dims, or two dims or sequences of dims.
-static Tensor tensordot_over(const Tensor& a, const Tensor& b, const py::object& axes) {
-  if (PyIndex_Check(axes.ptr())) {
-    const int count = dim_number("tensordot", axes);
-    return released([&] { return tensordot(a, b, count); });
-  }
-  if (!py::isinstance<py::sequence>(axes) || py::len(axes) != 2) {
-    throw py::type_error(concat("tensordot: axes is a ", Py_TYPE(axes.ptr())->tp_name,
-                                ", expected an int or a pair of dims"));
-  }
-  const std::vector<int> first = named_dims(axes[py::int_(0)]);
-  const std::vector<int> second = named_dims(axes[py::int_(1)]);
-  return released([&] { return tensordot(a, b, first, second); });
+static Tensor tensordot_over(const Tensor& a, const Tensor& b,
+                             const std::variant<int, std::pair<DimList, DimList>>& axes) {
+  if (const int* count = std::get_if<int>(&axes)) return tensordot(a, b, *count);
+  const auto& [first, second] = std::get<1>(axes);
+  return tensordot(a, b, first, second);
 }
 
 static void bind_sums_of_products(py::module_& m) {
@@ -80,13 +75,6 @@ static void bind_products(py::module_& m) {
       "The greatest magnitudes are those of the whole tensors, however these are sharded");
 }
 
-static LossReduction reduction_named(const char* what, const std::string& name) {
-  if (name == "mean") return LossReduction::mean;
-  if (name == "sum") return LossReduction::sum;
-  if (name == "none") return LossReduction::none;
-  fail(what, ": reduction is '", name, "', expected 'mean', 'sum' or 'none'");
-}
-
 static constexpr const char* kAttentionText =
     "softmax(q k^T * scale) v by heads, for q [batch, s, heads, d], k and v [batch, t, kv heads, "
     "d] (heads a multiple of kv heads): [batch, s, heads, d]. Query i has position t - s + i. "
@@ -108,21 +96,19 @@ static void bind_losses(py::module_& m) {
   const auto smoothing = option("label_smoothing", &C::label_smoothing);
   const auto ignored = option("ignore_index", &C::ignore_index);
   const auto z_loss = option("z_loss", &C::z_loss);
-  const auto reduction = [](LossReduction (*named)(const std::string&)) {
-    return converted("reduction"_a = "mean", &C::reduction, named);
+  const auto reduction = [](const char* what) {
+    return choice(what, "reduction", &C::reduction, {"mean", "sum", "none"});
   };
-  const auto reduced =
-      reduction([](const std::string& name) { return reduction_named("cross_entropy", name); });
   bind_with_fields<C, Tensor, Tensor>(
       m, "_torch_cross_entropy", cross_entropy, Released(), "input"_a, "target"_a, weight,
-      py::kw_only(), ignored, reduced, smoothing,
+      py::kw_only(), ignored, reduction("cross_entropy"), smoothing,
       "Of logits [..., classes], the last dim however many there are, against classes [...] or "
       "probabilities of the logits' shape; rows whose target is `ignore_index` do not count. "
       "weight: weights of the classes. label_smoothing: the share of the target that all classes "
       "have evenly");
   bind_with_fields<C, Tensor, Tensor>(
       m, "cross_entropy", cross_entropy, Released(), "logits"_a, "targets"_a, py::kw_only(), weight,
-      smoothing, ignored, z_loss, reduced,
+      smoothing, ignored, z_loss, reduction("cross_entropy"),
       with_rule(
           "cross_entropy",
           "Cross-entropy of logits [..., vocabulary]: the mean over the rows that count of -log "
@@ -131,15 +117,13 @@ static void bind_losses(py::module_& m) {
           "logits' shape are probabilities. weight [vocabulary]: weights of the classes. "
           "label_smoothing: the share of the target that all classes have evenly. z_loss: the "
           "factor of logsumexp(logits)^2, which is added. reduction: 'mean', 'sum' or 'none'"));
-  const auto named = [](const std::string& name) {
-    return reduction_named("linear_cross_entropy", name);
-  };
+  const auto reduced = within(&L::loss, reduction("linear_cross_entropy"));
   bind_with_fields<L, Tensor, Tensor, Tensor>(
       m, "linear_cross_entropy", linear_cross_entropy, Released(), "x"_a, "weight"_a, "targets"_a,
       py::kw_only(), option("bias", &L::bias), option("softcap", &L::softcap),
       option("multiplier", &L::multiplier), within(&L::loss, option("class_weight", &C::weight)),
-      within(&L::loss, smoothing), within(&L::loss, ignored), within(&L::loss, z_loss),
-      within(&L::loss, reduction(named)), option("whole_up_to", &L::whole_up_to),
+      within(&L::loss, smoothing), within(&L::loss, ignored), within(&L::loss, z_loss), reduced,
+      option("whole_up_to", &L::whole_up_to),
       "cross_entropy of the logits multiplier * x weight^T + bias, for x [..., d], weight "
       "[classes, d] and targets [...], without storing the logits: parts of them are computed, and "
       "again in backward. softcap: they become softcap * tanh(logits / softcap). The other options "
@@ -148,8 +132,7 @@ static void bind_losses(py::module_& m) {
   bind_with_fields<L, Tensor, Tensor, Tensor>(
       m, "_torch_linear_cross_entropy", linear_cross_entropy, Released(), "input"_a,
       "linear_weight"_a, "target"_a, py::kw_only(), option("linear_bias", &L::bias),
-      within(&L::loss, weight), within(&L::loss, reduction(named)), within(&L::loss, ignored),
-      within(&L::loss, smoothing),
+      within(&L::loss, weight), reduced, within(&L::loss, ignored), within(&L::loss, smoothing),
       "cross_entropy of the logits input linear_weight^T + linear_bias, which are never stored: of "
       "input [..., d], linear_weight [classes, d] and target [...]");
   def(m, "cross_entropy_rows(logits, targets)", &cross_entropy_rows,

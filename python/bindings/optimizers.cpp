@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/optimizers.h"
 
+#include <cmath>
 #include <map>
 #include <variant>
 
@@ -75,8 +76,8 @@ static std::vector<ParameterGroup<Options>> groups_of(const py::object& given,
   std::vector<ParameterGroup<Options>> groups;
   for (const py::handle item : given) {
     if (!py::isinstance<py::dict>(item) || !item.contains("params")) {
-      throw py::type_error(concat("parameters: group ", groups.size(),
-                                  " has no \"params\", expected a dict with a list of parameters"));
+      fail_type("parameters: group ", groups.size(),
+                " has no \"params\", expected a dict with a list of parameters");
     }
     ParameterGroup<Options> group{named_parameters_of(item["params"]), defaults};
     for (const auto& [key, value] : py::reinterpret_borrow<py::dict>(item)) {
@@ -306,11 +307,25 @@ void bind_optimizers(py::module_& m) {
   def(m, "clip_scale(norm, max_norm)", &clip_scale,
       "min(1, max_norm / (norm + 1e-6)): what Optimizer.step takes, so that clipping is no pass "
       "over the gradients");
-  def(m, "clip_grad_norm_(parameters, max_norm)",
-      "Scales all gradients so that their norm is at most max_norm; gives the norm before",
-      [](const py::object& parameters, double max_norm) {
+  def(m,
+      "clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, "
+      "foreach=None)",
+      "Scales all gradients so that their norm is at most max_norm; gives the norm before: that of "
+      "the gradients whatever their layouts and meshes. One all-reduce. ValueError for a norm_type "
+      "that is not 2; RuntimeError, when asked for, where the norm is no finite number",
+      [](const py::object& parameters, double max_norm, const py::object& norm_type,
+         bool error_if_nonfinite, const py::object&) {
+        if (!norm_type.equal(py::float_(2.0))) {
+          fail("clip_grad_norm_: norm_type is ", py::repr(norm_type), ", expected 2");
+        }
         const auto all = parameters_of(parameters);
-        return released([&] { return clip_grad_norm(all, max_norm); });
+        return released([&] {
+          const double norm = error_if_nonfinite ? gradient_norm(all).item() : 0;
+          if (!std::isfinite(norm)) {
+            fail_call("clip_grad_norm_", "the norm of the gradients is ", norm);
+          }
+          return clip_grad_norm(all, max_norm);
+        });
       });
   def(m, "clip_grad_value_(parameters, clip_value)",
       "Limits every element of the gradients to [-clip_value, clip_value]. No traffic",

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <variant>
 
 #include "python/bindings/bindings.h"
 #include "weft/ops/elementwise.h"
@@ -82,17 +83,13 @@ void bind_shapes(py::module_& m) {
       with_rule("expand", "Dims of size 1, and new leading ones, repeated to `shape`; no copy"));
   def(m, "squeeze(x, axis=None)",
       with_rule("reshape", "Without the dims of size 1 that `axis` names, or all of them; a view"),
-      [](const Tensor& x, const py::object& axis) {
-        if (axis.is_none()) return released([&] { return torch::squeeze(x); });
-        const std::vector<int> dims = named_dims(axis);
-        return released([&] { return squeezed(x, dims); });
+      [](const Tensor& x, const std::optional<DimList>& axis) {
+        return axis ? squeezed(x, *axis) : torch::squeeze(x);
       });
   def(m, "flip(x, axis=None)",
       with_rule("flip", "The elements of `axis` (all dims unless given) in reverse order"),
-      [](const Tensor& x, const py::object& axis) {
-        if (is_no_dim(axis)) return released([&] { return clone(x); });
-        const std::vector<int> dims = dims_of(axis);
-        return released([&] { return flip(x, dims); });
+      [](const Tensor& x, const std::optional<DimList>& axis) {
+        return is_no_dim(axis) ? clone(x) : flip(x, dims_of(axis));
       });
   def(m, "tril(x, k=0)", &tril,
       with_rule("triangle", "x with zeros above diagonal `k` of its last two dims"));
@@ -104,6 +101,18 @@ void bind_shapes(py::module_& m) {
 
 /// A function of several tensors that takes them as a sequence.
 using OfTensors = Tensor (*)(const Tensors&);
+
+/// Binds a function that cuts into equal parts, or into those that end before indices of `dim`.
+static void bind_parts(py::module_& m, const char* name, Tensors (*equal)(const Tensor&, int64_t),
+                       int dim, const char* text) {
+  using CountOrIndices = std::variant<int64_t, std::vector<int64_t>>;
+  def(m, concat(name, "(x, indices_or_sections)"),
+      concat(text, "; or that end before these").c_str(),
+      [equal, dim](const Tensor& x, const CountOrIndices& cut) {
+        if (const auto* count = std::get_if<int64_t>(&cut)) return equal(x, *count);
+        return tensor_split(x, std::get<1>(cut), dim == 1 && x.ndim() == 1 ? 0 : dim);
+      });
+}
 
 static void bind_splits(py::module_& m) {
   def(m, "chunk(x, chunks, dim=0)", &chunk,
@@ -118,9 +127,9 @@ static void bind_splits(py::module_& m) {
       "Parts along `dim` whose sizes differ by at most 1; or that end before these indices");
   def(m, "tensor_split(x, indices_or_sections, dim=0)",
       py::overload_cast<const Tensor&, const std::vector<int64_t>&, int>(&tensor_split));
-  def(m, "hsplit(x, sections)", &hsplit, "Equal parts along dim 1, of a vector along 0");
-  def(m, "vsplit(x, sections)", &vsplit, "Equal parts along dim 0");
-  def(m, "dsplit(x, sections)", &dsplit, "Equal parts along dim 2");
+  bind_parts(m, "hsplit", &hsplit, 1, "Equal parts along dim 1, of a vector along 0");
+  bind_parts(m, "vsplit", &vsplit, 0, "Equal parts along dim 0");
+  bind_parts(m, "dsplit", &dsplit, 2, "Equal parts along dim 2");
   def(m, "unbind(x, dim=0)", &unstack, "The slices of `dim`, which do not have that dim");
 }
 
@@ -169,25 +178,9 @@ static void bind_joins(py::module_& m) {
   def(m, "atleast_3d(x)", &atleast_3d, "x with at least 3 dims");
 }
 
-/// One whole number, or a sequence of them.
-static std::vector<int64_t> whole_numbers(const char* what, const py::object& given) {
-  if (!PyTuple_Check(given.ptr()) && !PyList_Check(given.ptr())) return {whole_number(what, given)};
-  std::vector<int64_t> numbers;
-  for (const py::handle one : given) numbers.push_back(whole_number(what, one));
-  return numbers;
-}
-
-static std::optional<int> dim_or_all(const char* what, const py::object& axis) {
-  return axis.is_none() ? std::nullopt : std::optional(dim_number(what, axis));
-}
-
-static Tensor repeat_by(const Tensor& x, const py::object& repeats, const py::object& axis) {
-  const std::optional<int> dim = dim_or_all("repeat", axis);
-  if (const auto counts = tensor_of(repeats)) {
-    return released([&] { return repeat(x, *counts, dim); });
-  }
-  const int64_t count = whole_number("repeat", repeats);
-  return released([&] { return repeat(x, count, dim); });
+static Tensor repeat_by(const Tensor& x, const std::variant<Tensor, int64_t>& repeats,
+                        const std::optional<int>& axis) {
+  return std::visit([&](const auto& counts) { return repeat(x, counts, axis); }, repeats);
 }
 
 static void bind_dims(py::module_& m) {
@@ -203,13 +196,9 @@ static void bind_dims(py::module_& m) {
         }
         return unsqueeze(x, axis);
       });
-  def(m, "moveaxis(x, source, destination)",
+  def(m, "moveaxis(x, source, destination)", taking<Tensor, DimList, DimList>(&moveaxis),
       "Moves the dims `source` (one or several) to the places `destination`; the others keep their "
-      "order. A view. ValueError when their numbers differ or one is given twice",
-      [](const Tensor& x, const py::object& source, const py::object& destination) {
-        const std::vector<int> from = named_dims(source), to = named_dims(destination);
-        return released([&] { return moveaxis(x, from, to); });
-      });
+      "order. A view. ValueError when their numbers differ or one is given twice");
   def(m, "diagonal(x, offset=0, dim1=-2, dim2=-1)",
       py::overload_cast<const Tensor&, int64_t, int, int>(&diagonal),
       "Elements (i, i + offset) of two dims, as a new last dim");
@@ -243,21 +232,15 @@ void bind_rearrangements(py::module_& m) {
   def(m, "repeat(x, repeats, axis=None)", &repeat_by,
       "Repeats each element of `axis` (of the flattened tensor when None) `repeats` times: an int, "
       "or a tensor of one count each, which every rank reads. ValueError for negative counts");
-  def(m, "tile(x, repetitions)",
+  def(m, "tile(x, repetitions)", taking<Tensor, IntList>(&tile),
       "Repeats the whole tensor repetitions[i] times along dim i, counted from the last one. "
-      "ValueError for a negative number",
-      [](const Tensor& x, const py::object& repetitions) {
-        const std::vector<int64_t> counts = whole_numbers("tile", repetitions);
-        return released([&] { return tile(x, counts); });
-      });
+      "ValueError for a negative number");
   def(m, "roll(x, shift, axis=None)",
       "Moves the elements by `shift` along `axis`, from the end to the front; several shifts for "
       "several axes; over the flattened tensor when axis is None. ValueError when their numbers "
       "differ",
-      [](const Tensor& x, const py::object& shift, const py::object& axis) {
-        const std::vector<int64_t> shifts = whole_numbers("roll", shift);
-        const std::vector<int> dims = dims_of(axis);
-        return released([&] { return roll(x, shifts, dims); });
+      [](const Tensor& x, const IntList& shift, const std::optional<DimList>& axis) {
+        return roll(x, shift, axis.value_or(DimList()));
       });
   def(m, "diff(x, *, axis=-1, n=1, prepend=None, append=None)",
       taking<Tensor, int, int, MaybeTensor, MaybeTensor>(&diff),

@@ -36,7 +36,7 @@ static Tensor redistributed(const Tensor& x, const py::object& first, const py::
   const py::object& given = has_mesh || first.is_none() ? second : first;
   const auto placements = given.is_none() ? std::nullopt : placements_of(given);
   if (!placements)
-    throw py::type_error("redistribute: placements are missing, expected one an axis of the mesh");
+    fail_type("redistribute: placements are missing, expected one an axis of the mesh");
   return released([&] { return x.redistribute(*placements); });
 }
 
@@ -124,9 +124,9 @@ static void bind_gradients(py::module_& m, py::class_<Tensor>& tensor) {
 /// Ints one by one, or in a sequence.
 static Shape shape_of(const py::args& sizes) {
   Shape shape;
-  const bool is_one = sizes.size() == 1 && !PyLong_Check(sizes[0].ptr());
+  const bool is_one = sizes.size() == 1 && !PyIndex_Check(sizes[0].ptr());
   if (!load_shape(is_one ? sizes[0] : py::object(sizes), shape)) {
-    throw py::type_error("shape: it is of another type, expected ints, or a sequence of them");
+    fail_type("shape: it is of another type, expected ints, or a sequence of them");
   }
   return shape;
 }
@@ -144,7 +144,7 @@ static void bind_shape_methods(py::class_<Tensor>& tensor) {
         return released([&] { return permute(x, given); });
       });
   def(tensor, "flip(*dims, axis=None)", "The elements of the dims given, or of all, reversed",
-      [](const Tensor& x, const py::args& dims, const py::object& axis) {
+      [](const Tensor& x, const py::args& dims, const std::optional<DimList>& axis) {
         const std::vector<int> given = dims.empty() ? dims_of(axis) : dims_one_by_one("flip", dims);
         return released([&] { return flip(x, given); });
       });
@@ -169,7 +169,7 @@ static void bind_shape_methods(py::class_<Tensor>& tensor) {
 
 static int64_t rows_of(const char* what, const Tensor& x) {
   if (x.ndim() > 0) return x.shape()[0];
-  throw py::type_error(concat(what, ": the tensor has no dims, expected at least 1"));
+  fail_type(what, ": the tensor has no dims, expected at least 1");
 }
 
 static void bind_elements(py::class_<Tensor>& tensor) {
@@ -198,8 +198,7 @@ static void bind_elements(py::class_<Tensor>& tensor) {
       .def("__index__",
            [](const Tensor& x) {
              if (is_floating(x.dtype())) {
-               throw py::type_error(concat("index: dtype of the tensor is ", x.dtype(),
-                                           ", expected an integer one"));
+               fail_type("index: dtype of the tensor is ", x.dtype(), ", expected an integer one");
              }
              return py::int_(item_of(x));
            })
@@ -228,8 +227,14 @@ static void bind_distribution(py::module_& m) {
       [](const Tensor& x, const Placements& p) { return explain(x, p); });
 }
 
+/// The function as one that binds to objects of the class whose attribute it is.
+static py::object as_method(const py::object& function) {
+  return py::reinterpret_steal<py::object>(PyInstanceMethod_New(function.ptr()));
+}
+
 /// Functions of the module whose first operand is a tensor, as methods of it.
 static void bind_functions_as_methods(py::module_& m, py::class_<Tensor>& tensor) {
+  def(m, "_method(function)", "", &as_method);
   const py::str names(
       "abs add addcdiv addcmul addmm all allclose amax amin any argmax argmin astype baddbmm ceil "
       "chunk clone contiguous copy_ cos cummax cummin diag divide dot erf exp exp2 explain fill_ "
@@ -240,8 +245,7 @@ static void bind_functions_as_methods(py::module_& m, py::class_<Tensor>& tensor
       "select sigmoid silu sin softmax split sqrt square squeeze subtract sum tanh tensor_split "
       "topk transpose tril triu unbind unflatten unfold uniform_ unsqueeze");
   for (const py::handle name : names.attr("split")()) {
-    const py::object function = m.attr(name);
-    tensor.attr(name) = py::reinterpret_steal<py::object>(PyInstanceMethod_New(function.ptr()));
+    tensor.attr(name) = as_method(m.attr(name));
   }
 }
 

@@ -115,7 +115,7 @@ static void bind_generation(py::module_& m) {
       "The probability of each token after the options are applied, in transformers' order: "
       "repetition penalty, temperature, top-k, top-p, min-p");
   const auto drawn = [](const auto& field) { return within(&G::sampling, field); };
-  const ConvertedField<Seeds, decltype(&set_seeds)> seed{"seed"_a = Seeds(uint64_t{0}), &set_seeds};
+  const auto seed = field<Seeds>("seed"_a = Seeds(uint64_t{0}), &set_seeds);
   bind_with_fields<G, TransformerModel&, py::object, DeviceMesh, std::optional<Tokenizer>,
                    std::vector<std::string>, py::object, bool>(
       m, "generate", generated, "model"_a, "prompt"_a, py::kw_only(), "mesh"_a,

@@ -31,32 +31,10 @@ def on_device(x, device):
     return x if x.device == device else _weft.on_device(x, device)
 
 
-def check_device(what, x, device):
-    """ValueError when `device` is not the device of x."""
-    if device is not None and tensor_of(x).device != device:
-        shown = device if isinstance(device, (str, _weft.Device)) else described(device)
-        raise ValueError(
-            f"{what}: device is {shown}, expected {tensor_of(x).device}, that of the tensor"
-        )
-
-
 def renamed(function, name):
     """The function with that name, which Python's errors show."""
     function.__name__ = function.__qualname__ = name
     return function
-
-
-def _words_for(parameters, is_positional):
-    """{word: the function's own} of the arguments that can only be given by position, or the
-    others."""
-    words = {}
-    for group in _weft._WORDS:
-        own = next((word for word in group if word in parameters), None)
-        if own is None:
-            continue
-        if (parameters[own].kind is inspect.Parameter.POSITIONAL_ONLY) == is_positional:
-            words |= {word: own for word in group if word == own or word not in parameters}
-    return words
 
 
 def accepting(function):
@@ -65,19 +43,18 @@ def accepting(function):
         name, parameters = function.__name__, inspect.signature(function).parameters
     except ValueError:  # it passes its arguments on to a compiled function, which takes both
         return function
-    words, first_words = _words_for(parameters, False), _words_for(parameters, True)
-    own_names = list(parameters)
-    if not words and not first_words:
+    words = {}
+    for group in _weft._WORDS:
+        own = next((word for word in group if word in parameters), None)
+        words |= {word: own for word in group if own and word not in parameters}
+    if not words:
         return function
 
     @functools.wraps(function)
     def call(*given, **named):
-        for word in list(named):
-            if word in first_words and own_names.index(first_words[word]) == len(given):
-                given += (named.pop(word),)
-        for word in list(named):
-            own = words.get(word, word)
-            if own != word and own in named:
+        for word in words.keys() & named.keys():
+            own = words[word]
+            if own in named:
                 raise ValueError(
                     f"{name}: argument {own} is given as {word} too, expected one of these words"
                 )
@@ -123,8 +100,11 @@ class _Signature:
 
     def __init__(self, line):
         text = line.rpartition(") -> ")[0].partition("(")[2].replace("collections.abc.", "")
+        parts = _parts(text, ", ")
+        self.self = int(text.startswith("self: "))
+        self.text = f"({', '.join(parts[self.self:])})"
         self.arguments, self.takes_any, by_name_only = [], False, False
-        for part in _parts(text, ", "):
+        for part in parts:
             if part in ("*", "/"):
                 by_name_only = by_name_only or part == "*"
             elif part.startswith("*"):
@@ -133,17 +113,6 @@ class _Signature:
                 name, _, typed = part.partition(": ")
                 kind, _, value = typed.partition(" = ")
                 self.arguments.append(_Argument(name, kind, value, by_name_only))
-        self.self = int(bool(self.arguments) and self.arguments[0].name == "self")
-
-    def __str__(self):
-        shown = [
-            f"{name}: {kind}" + (f" = {value}" if value else "")
-            for name, kind, value, _ in self.arguments[self.self :]
-        ]
-        by_name_only = [argument.by_name_only for argument in self.arguments[self.self :]]
-        if True in by_name_only:
-            shown.insert(by_name_only.index(True), "*")
-        return "(" + ", ".join(shown) + (", ...)" if self.takes_any else ")")
 
 
 def _signatures(docstring):
@@ -260,7 +229,7 @@ def refusal_of(function, docstring, values, names, quoted):
     """States in one sentence why a function does not take these arguments, of which the last ones
     have `names`; quoted(name) is a name in quotes."""
     signatures, given = _signatures(docstring), _Given(values, names)
-    taken = " or ".join(map(str, signatures))
+    taken = " or ".join(signature.text for signature in signatures)
     if len(signatures) == 1:
         wrong = _wrong_arguments(signatures[0], given, quoted)
         if wrong:

@@ -69,23 +69,6 @@ def _warn_of_hidden(self, name, value):
         )
 
 
-def _put_member(self, name, kind, value):
-    """A parameter or module as member `name`, of which there is one of `kind`, or none."""
-    is_parameter = isinstance(value, Parameter)
-    if kind is not None and is_parameter == (kind is Parameter):
-        if self._is_free_to_change or not is_parameter:
-            self._replace(name, value)
-        else:
-            self.set_parameter(name, value)
-        return
-    if kind is not None:
-        self._remove(name)
-    if is_parameter:
-        self._add_parameter(name, value)
-    else:
-        self.adopt(name, value)
-
-
 def set_attribute(self, name, value):
     """Parameters and modules become the module's own, in the place of what was; None and the rest
     are plain attributes."""
@@ -98,7 +81,7 @@ def set_attribute(self, name, value):
     if isinstance(value, (Parameter, Module)):
         if isinstance(value, Module):
             _check_not_above(self, name, value)
-        _put_member(self, name, kind, value)
+        self._put(name, value)
         # A child is found faster as an attribute; what else is one would hide the member.
         self.__dict__.pop(name, None)
         if isinstance(value, Module) and self._is_made_in_python:
@@ -207,7 +190,7 @@ def _copy_members(made, module, memo):
     for names, parameter in module._named_parameters():
         for name in names:
             if "." not in name and made._member(name) is None:
-                made._add_parameter(name, copy.deepcopy(parameter, memo))
+                made._put(name, copy.deepcopy(parameter, memo))
     for name, child in module.named_children():
         if made._member(name) is None:
             copied = copy.deepcopy(child, memo)

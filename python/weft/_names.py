@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The names under which PyTorch's users look for things."""
 
-import functools as _functools
 import math as _math
 
 from weft import _weft
-from weft._arguments import described as _described, on_device as _on_device, renamed as _renamed
+from weft._arguments import described as _described, on_device as _on_device
 from weft._context import no_grad as inference_mode
 
 DTensor = _weft.Tensor
@@ -58,24 +57,6 @@ def _from_local(
     return _weft.from_local(local_tensor, device_mesh, placements, shape=shape)
 
 
-def clip_grad_norm_(
-    parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None
-):
-    """Scales all gradients so that their norm is at most max_norm; gives the norm before: that of
-    the gradients whatever their layouts and meshes. One all-reduce. ValueError for a norm_type that
-    is not 2; RuntimeError, when asked for, where the norm is no finite number."""
-    if not isinstance(norm_type, (int, float)) or norm_type != 2:
-        raise ValueError(f"clip_grad_norm_: norm_type is {_described(norm_type)}, expected 2")
-    if not error_if_nonfinite:
-        return _weft.clip_grad_norm_(parameters, max_norm)
-    if not isinstance(parameters, _weft.Module):
-        parameters = list(getattr(parameters, "named", parameters))
-    norm = _weft.gradient_norm(parameters).item()
-    if not _math.isfinite(norm):
-        raise RuntimeError(f"clip_grad_norm_: the norm of the gradients is {norm}")
-    return _weft.clip_grad_norm_(parameters, max_norm)
-
-
 def parallelize_module(module, device_mesh, parallelize_plan):
     """parallelize."""
     return _weft.parallelize(module, device_mesh, parallelize_plan)
@@ -102,33 +83,6 @@ def tensor(values, *, dtype=None, requires_grad=False):
 
     made = asarray(values, dtype=dtype, copy=True).detach()
     return made.requires_grad_() if requires_grad else made
-
-
-def _of_sizes(make):
-    """The factory, which takes sizes one by one too: randn(4, 8)."""
-
-    @_functools.wraps(make)
-    def factory(*sizes, device_mesh=None, requires_grad=False, **options):
-        if sizes:
-            one_by_one = len(sizes) > 1 or hasattr(sizes[0], "__index__")
-            options["shape"] = sizes if one_by_one else sizes[0]
-        elif "size" in options:
-            options["shape"] = options.pop("size")
-        elif "shape" not in options:
-            options["shape"] = ()
-        if device_mesh is not None:
-            options["mesh"] = device_mesh
-        made = make(**options)
-        return made.requires_grad_() if requires_grad else made
-
-    return _renamed(factory, make.__name__)
-
-
-empty = _of_sizes(_weft.empty)
-ones = _of_sizes(_weft.ones)
-rand = _of_sizes(_weft.rand)
-randn = _of_sizes(_weft.randn)
-zeros = _of_sizes(_weft.zeros)
 
 
 def randint(low, high, size=None, *, dtype=_weft.int64, **options):

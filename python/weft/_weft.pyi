@@ -12,7 +12,7 @@ from weft import UniqueAll
 from weft import UniqueCounts
 from weft import UniqueInverse
 from weft import ValuesAndIndices
-__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'DataParallelMeshDims', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'Event', 'ExpertParallel', 'ExpertRows', 'Experts', 'FSDPModule', 'Float8Linear', 'FractionAndExponent', 'GradientReductionHandle', 'Graph', 'Histogram', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LatentAttention', 'LatentAttentionConfig', 'LayerNorm', 'Layouts', 'Linear', 'MemoryPlan', 'MixedPrecision', 'MoE', 'MoEConfig', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Router', 'RouterOptions', 'Routing', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'ShardPlacementResult', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TextStream', 'Tokenizer', 'TrainingState', 'TransformerConfig', 'TransformerModel', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'UnshardHandle', 'ValuesAndIndices', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'all_gather_into_tensor', 'all_ops', 'all_reduce', 'allclose', 'amax', 'amin', 'angle', 'any', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'as_strided_scatter', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'baddbmm', 'balance_loss', 'balanced_bias', 'bernoulli', 'bernoulli_', 'bf16', 'bfloat16', 'bincount', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cauchy_', 'cdist', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_grad_value_', 'clip_scale', 'clone', 'column_stack', 'combinations', 'combine_rows', 'concat', 'config_json', 'contiguous', 'convert_to_float8', 'copy_', 'copysign', 'corrcoef', 'cos', 'cosh', 'costly_ops', 'count_nonzero', 'cov', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cummax', 'cummin', 'cumulative_prod', 'cumulative_sum', 'cumulative_trapezoid', 'deg2rad', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'dispatch_rows', 'dist', 'distribute', 'divide', 'dot', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'einsum', 'embedding', 'empty', 'engine_statistics', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand_dims', 'expert_styles', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'exponential_', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'f8_e4m3', 'f8_e5m2', 'fake_world', 'fill', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'float8_e4m3fn', 'float8_e5m2', 'float8_linear', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'frexp', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gather', 'gelu', 'gelu_tanh', 'generate', 'geometric_', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'grouped_linear', 'grouped_matmul', 'heaviside', 'histc', 'histogram', 'hsplit', 'hstack', 'hypot', 'i0', 'i1', 'i16', 'i32', 'i64', 'i8', 'igamma', 'igammac', 'implicit_traffic', 'in_memory', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inspect_checkpoint', 'int16', 'int32', 'int64', 'int8', 'is_grad_enabled', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'launched_ranks', 'layer_norm', 'ldexp', 'lerp', 'less', 'less_equal', 'lgamma', 'linear', 'linear_cross_entropy', 'linspace', 'list_checkpoints', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_normal_', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsumexp', 'manual_seed', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'median', 'memory_statistics', 'meshgrid', 'min', 'minimum', 'mode', 'moveaxis', 'mse_loss', 'multinomial', 'multiply', 'mv', 'mvlgamma', 'nan_to_num', 'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'narrow', 'negative', 'newest_complete_checkpoint', 'next_probabilities', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'one_hot', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'permute_dims', 'plan_memory', 'polygamma', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'put', 'quantile', 'rad2deg', 'rand', 'rand_like', 'randint_like', 'randn', 'randn_like', 'reciprocal', 'recompute', 'reduce_scatter_tensor', 'release_cached_memory', 'relu', 'remainder', 'renorm', 'repeat', 'reset_peak_memory', 'reshape', 'rests_on_disk', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'route_tokens', 'router_z_loss', 'rows_by_expert', 'rsqrt', 'rsub', 'run_ranks', 'scale_', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'share_comm_ctx', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'tile', 'topk', 'trace', 'transfer_', 'transformer_block', 'transformer_config', 'transformer_families', 'transformer_styles', 'transpose', 'trapezoid', 'tril', 'triu', 'trunc', 'u16', 'u32', 'u64', 'u8', 'uint16', 'uint32', 'uint64', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'vander', 'var', 'vecdot', 'vector_norm', 'vsplit', 'vstack', 'where', 'with_loss', 'xlogy', 'zeros', 'zeros_like']
+__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'DataParallelMeshDims', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'Event', 'ExpertParallel', 'ExpertRows', 'Experts', 'FSDPModule', 'Float8Linear', 'FractionAndExponent', 'GradientReductionHandle', 'Graph', 'Histogram', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LatentAttention', 'LatentAttentionConfig', 'LayerNorm', 'Layouts', 'Linear', 'MemoryPlan', 'MixedPrecision', 'MoE', 'MoEConfig', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Router', 'RouterOptions', 'Routing', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'ShardPlacementResult', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TextStream', 'Tokenizer', 'TrainingState', 'TransformerConfig', 'TransformerModel', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'UnshardHandle', 'ValuesAndIndices', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'all_gather_into_tensor', 'all_ops', 'all_reduce', 'allclose', 'amax', 'amin', 'angle', 'any', 'arange', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'as_strided_scatter', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'baddbmm', 'balance_loss', 'balanced_bias', 'bernoulli', 'bernoulli_', 'bf16', 'bfloat16', 'bincount', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cauchy_', 'cdist', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_grad_value_', 'clip_scale', 'clone', 'column_stack', 'combinations', 'combine_rows', 'concat', 'config_json', 'contiguous', 'convert_to_float8', 'copy_', 'copysign', 'corrcoef', 'cos', 'cosh', 'costly_ops', 'count_nonzero', 'cov', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cummax', 'cummin', 'cumulative_prod', 'cumulative_sum', 'cumulative_trapezoid', 'deg2rad', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'dispatch_rows', 'dist', 'distribute', 'divide', 'dot', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'einsum', 'embedding', 'empty', 'empty_like', 'engine_statistics', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand_dims', 'expert_styles', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'exponential_', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'f8_e4m3', 'f8_e5m2', 'fake_world', 'fill', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'float8_e4m3fn', 'float8_e5m2', 'float8_linear', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'frexp', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gather', 'gelu', 'gelu_tanh', 'generate', 'geometric_', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'grouped_linear', 'grouped_matmul', 'heaviside', 'histc', 'histogram', 'hsplit', 'hstack', 'hypot', 'i0', 'i1', 'i16', 'i32', 'i64', 'i8', 'igamma', 'igammac', 'implicit_traffic', 'in_memory', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inspect_checkpoint', 'int16', 'int32', 'int64', 'int8', 'is_grad_enabled', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'launched_ranks', 'layer_norm', 'ldexp', 'lerp', 'less', 'less_equal', 'lgamma', 'linear', 'linear_cross_entropy', 'linspace', 'list_checkpoints', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_normal_', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsumexp', 'manual_seed', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'median', 'memory_statistics', 'meshgrid', 'min', 'minimum', 'mode', 'moveaxis', 'mse_loss', 'multinomial', 'multiply', 'mv', 'mvlgamma', 'nan_to_num', 'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'narrow', 'negative', 'newest_complete_checkpoint', 'next_probabilities', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'one_hot', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'permute_dims', 'plan_memory', 'polygamma', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'put', 'quantile', 'rad2deg', 'rand', 'rand_like', 'randint_like', 'randn', 'randn_like', 'reciprocal', 'recompute', 'reduce_scatter_tensor', 'release_cached_memory', 'relu', 'remainder', 'renorm', 'repeat', 'reset_peak_memory', 'reshape', 'rests_on_disk', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'route_tokens', 'router_z_loss', 'rows_by_expert', 'rsqrt', 'rsub', 'run_ranks', 'scale_', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'set_grad_enabled', 'set_rng_state', 'set_traffic', 'sgd_', 'share_comm_ctx', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'tile', 'topk', 'trace', 'transfer_', 'transformer_block', 'transformer_config', 'transformer_families', 'transformer_styles', 'transpose', 'trapezoid', 'tril', 'triu', 'trunc', 'u16', 'u32', 'u64', 'u8', 'uint16', 'uint32', 'uint64', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'vander', 'var', 'vecdot', 'vector_norm', 'vsplit', 'vstack', 'where', 'with_loss', 'xlogy', 'zeros', 'zeros_like']
 class CommError(RuntimeError):
     """
     A collective that could not end: a rank threw, died, never came or called something else.
@@ -295,11 +295,42 @@ class Tensor:
         
         Rule: ... -> ...
         """
+    @staticmethod
+    def absolute(*args, **kwargs):
+        """
+        abs(x: Tensor) -> Tensor
+        
+        |x|, element by element
+        
+        Rule: ... -> ...
+        """
+    def acos(self) -> Tensor:
+        """
+        The angle in [0, pi] whose cosine is x
+        
+        Rule: ... -> ...
+        """
+    def acosh(self) -> Tensor:
+        """
+        The inverse of cosh; NaN below 1
+        
+        Rule: ... -> ...
+        """
     def add(self, x2: Tensor | builtins.float) -> Tensor:
         """
         x1 + x2; shapes broadcast from the right, dtypes promote
         
         Rule: ..., ... -> ...
+        """
+    def add_scaled_(self, other: Tensor, scale: Tensor, factor: builtins.float = 1.0) -> typing.Any:
+        """
+        x += other * scale * factor in place, where scale has one element
+        
+        Rule: ..., ..., . ->
+        """
+    def addbmm(self, batch1: Tensor, batch2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
+        """
+        beta * x + alpha * the sum of batch1 @ batch2 over the batch
         """
     def addcdiv(self, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
         """
@@ -313,7 +344,24 @@ class Tensor:
         """
         beta * x + alpha * (mat1 @ mat2)
         """
-    def all(self, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+    def addmv(self, mat: Tensor, vec: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
+        """
+        beta * x + alpha * (mat @ vec)
+        """
+    def addr(self, vec1: Tensor, vec2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
+        """
+        beta * x + alpha * outer(vec1, vec2)
+        """
+    @staticmethod
+    def alias_copy(*args, **kwargs):
+        """
+        clone(x: Tensor) -> Tensor
+        
+        The same elements in new memory, in the same layout
+        
+        Rule: ... -> ...
+        """
+    def all(self, axis: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdims: builtins.bool = False) -> Tensor:
         """
         Whether all elements over `axis` are not zero: bool; true of none
         
@@ -323,23 +371,97 @@ class Tensor:
         """
         Whether all elements are close; one number, equal on all ranks
         """
-    def amax(self, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+    def amax(self, axis: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdims: builtins.bool = False) -> Tensor:
         """
         max
         
         Rule: d0:max d1  -> d1    (by its attributes; this one of [5, 7])
         """
-    def amin(self, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+    def amin(self, axis: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdims: builtins.bool = False) -> Tensor:
         """
         min
         
         Rule: d0:min d1  -> d1    (by its attributes; this one of [5, 7])
         """
-    def any(self, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+    @staticmethod
+    def aminmax(*given, **named):
+        """
+        (amin, amax).
+        """
+    def angle(self) -> Tensor:
+        """
+        0 for positive x, pi for negative ones
+        
+        Rule: ..., ..., ... -> ...
+        """
+    def any(self, axis: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdims: builtins.bool = False) -> Tensor:
         """
         Whether any element over `axis` is not zero: bool; false of none
         
         Rule: d0:max d1  -> d1    (by its attributes; this one of [5, 7])
+        """
+    @staticmethod
+    def arccos(*args, **kwargs):
+        """
+        acos(x: Tensor) -> Tensor
+        
+        The angle in [0, pi] whose cosine is x
+        
+        Rule: ... -> ...
+        """
+    @staticmethod
+    def arccosh(*args, **kwargs):
+        """
+        acosh(x: Tensor) -> Tensor
+        
+        The inverse of cosh; NaN below 1
+        
+        Rule: ... -> ...
+        """
+    @staticmethod
+    def arcsin(*args, **kwargs):
+        """
+        asin(x: Tensor) -> Tensor
+        
+        The angle in [-pi/2, pi/2] whose sine is x
+        
+        Rule: ... -> ...
+        """
+    @staticmethod
+    def arcsinh(*args, **kwargs):
+        """
+        asinh(x: Tensor) -> Tensor
+        
+        The inverse of sinh
+        
+        Rule: ... -> ...
+        """
+    @staticmethod
+    def arctan(*args, **kwargs):
+        """
+        atan(x: Tensor) -> Tensor
+        
+        The angle in [-pi/2, pi/2] whose tangent is x
+        
+        Rule: ... -> ...
+        """
+    @staticmethod
+    def arctan2(*args, **kwargs):
+        """
+        atan2(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        The angle of the point (x2, x1) in [-pi, pi]
+        
+        Rule: ..., ... -> ...
+        """
+    @staticmethod
+    def arctanh(*args, **kwargs):
+        """
+        atanh(x: Tensor) -> Tensor
+        
+        The inverse of tanh; NaN beyond 1
+        
+        Rule: ... -> ...
         """
     def argmax(self, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
         """
@@ -353,15 +475,176 @@ class Tensor:
         
         Rule: ... v -> ...
         """
+    @staticmethod
+    def argsort(*given, **named):
+        """
+        The indices that sort; 0 for a tensor without dims.
+        """
+    def argwhere(self) -> Tensor:
+        """
+        The indices of the nonzero elements: [n, dims]
+        """
+    def as_strided(self, size: tuple[builtins.int, ...], stride: collections.abc.Sequence[builtins.int], storage_offset: builtins.int = 0) -> Tensor:
+        """
+        A copy whose element (i, j, ..) is element storage_offset + i * stride[0] + j * stride[1] + .. of the flattened x
+        """
+    @staticmethod
+    def as_strided_copy(*args, **kwargs):
+        """
+        as_strided(x: Tensor, size: tuple[int, ...], stride: collections.abc.Sequence[int], storage_offset: int = 0) -> Tensor
+        
+        A copy whose element (i, j, ..) is element storage_offset + i * stride[0] + j * stride[1] + .. of the flattened x
+        """
+    def as_strided_scatter(self, src: Tensor, size: tuple[builtins.int, ...], stride: collections.abc.Sequence[builtins.int], storage_offset: builtins.int = 0) -> Tensor:
+        """
+        x with the elements of as_strided replaced by src
+        """
+    def asin(self) -> Tensor:
+        """
+        The angle in [-pi/2, pi/2] whose sine is x
+        
+        Rule: ... -> ...
+        """
+    def asinh(self) -> Tensor:
+        """
+        The inverse of sinh
+        
+        Rule: ... -> ...
+        """
     def astype(self, dtype: DType | str, *, copy: builtins.bool = True, device: Device | str | None = None) -> Tensor:
         """
         The values of x as `dtype`; floating to integer rounds towards zero. Returns x itself when it already has that dtype and `copy` is False; ValueError for another device
         
         Rule: ... -> ...
         """
+    def atan(self) -> Tensor:
+        """
+        The angle in [-pi/2, pi/2] whose tangent is x
+        
+        Rule: ... -> ...
+        """
+    def atan2(self, x2: Tensor | builtins.float) -> Tensor:
+        """
+        The angle of the point (x2, x1) in [-pi, pi]
+        
+        Rule: ..., ... -> ...
+        """
+    def atanh(self) -> Tensor:
+        """
+        The inverse of tanh; NaN beyond 1
+        
+        Rule: ... -> ...
+        """
+    @staticmethod
+    def atleast_1d(*tensors):
+        """
+        atleast_1d(x: Tensor) -> Tensor
+        
+        x with at least 1 dim
+        """
+    @staticmethod
+    def atleast_2d(*tensors):
+        """
+        atleast_2d(x: Tensor) -> Tensor
+        
+        x with at least 2 dims
+        """
+    @staticmethod
+    def atleast_3d(*tensors):
+        """
+        atleast_3d(x: Tensor) -> Tensor
+        
+        x with at least 3 dims
+        """
     def baddbmm(self, batch1: Tensor, batch2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
         """
         beta * x + alpha * (batch1 @ batch2)
+        """
+    @staticmethod
+    def bernoulli(*given, **named):
+        """
+        1 with the probability that the element, or p, is; else 0.
+        """
+    def bernoulli_(self, p: builtins.float = 0.5) -> typing.Any:
+        """
+        Draws 1 with probability p, else 0
+        """
+    def bincount(self, weights: Tensor | None = None, minlength: builtins.int = 0) -> Tensor:
+        """
+        How often each number from 0 on occurs, or the sum of the `weights` of its elements
+        """
+    def bitwise_and(self, x2: Tensor | builtins.float) -> Tensor:
+        """
+        x1 & x2, of integers and bool
+        
+        Rule: ..., ... -> ...
+        """
+    def bitwise_invert(self) -> Tensor:
+        """
+        ~x, of integers and bool
+        
+        Rule: ... -> ...
+        """
+    def bitwise_left_shift(self, x2: Tensor | builtins.float) -> Tensor:
+        """
+        x1 << x2, of integers
+        
+        Rule: ..., ... -> ...
+        """
+    @staticmethod
+    def bitwise_not(*args, **kwargs):
+        """
+        bitwise_invert(x: Tensor) -> Tensor
+        
+        ~x, of integers and bool
+        
+        Rule: ... -> ...
+        """
+    def bitwise_or(self, x2: Tensor | builtins.float) -> Tensor:
+        """
+        x1 | x2, of integers and bool
+        
+        Rule: ..., ... -> ...
+        """
+    def bitwise_right_shift(self, x2: Tensor | builtins.float) -> Tensor:
+        """
+        x1 >> x2, of integers
+        
+        Rule: ..., ... -> ...
+        """
+    def bitwise_xor(self, x2: Tensor | builtins.float) -> Tensor:
+        """
+        x1 ^ x2, of integers and bool
+        
+        Rule: ..., ... -> ...
+        """
+    @staticmethod
+    def bmm(*args, **kwargs):
+        """
+        matmul(x1: Tensor, x2: Tensor) -> Tensor
+        
+        x1 [..., m, k] times x2 [..., k, n]: [..., m, n]; leading dims broadcast, transposed views are free. A vector [k] is a row, or a column, whose dim of size 1 is left out again. ValueError names the sizes that do not fit
+        
+        Rule: ... m k, ... k n -> ... m n
+        """
+    def broadcast_to(self, shape: tuple[builtins.int, ...]) -> Tensor:
+        """
+        Dims of size 1, and new leading ones, repeated to `shape`; no copy
+        
+        Rule: d0 [one1]  -> d0 +d1    (by its attributes; this one of [5, 1])
+        """
+    @staticmethod
+    def bucketize(*given, **named):
+        """
+        searchsorted(boundaries, input).
+        """
+    def cauchy_(self, median: builtins.float = 0.0, sigma: builtins.float = 1.0) -> typing.Any:
+        """
+        Draws of a Cauchy distribution
+        """
+    def cdist(self, x2: Tensor, p: builtins.float = 2.0, compute_mode: typing.Any = None) -> Tensor:
+        """
+        p-norms of the differences between rows: [..., n, m]
         """
     def ceil(self) -> Tensor:
         """
@@ -372,6 +655,27 @@ class Tensor:
     def chunk(self, chunks: builtins.int, dim: builtins.int = 0) -> tuple:
         """
         At most `chunks` parts along `dim`, of ceil(size / chunks) elements, the last of fewer
+        """
+    @staticmethod
+    def clamp(*args, **kwargs):
+        """
+        clip(x: Tensor, min: object = None, max: object = None) -> Tensor
+        
+        x limited to [min, max] (tensors or numbers that broadcast, or None). ValueError for numbers that exclude all values of an integer dtype
+        """
+    @staticmethod
+    def clamp_max(*given, **named):
+        """
+        Elements above `max` become max.
+        """
+    @staticmethod
+    def clamp_min(*given, **named):
+        """
+        Elements below `min` become min.
+        """
+    def clip(self, min: typing.Any = None, max: typing.Any = None) -> Tensor:
+        """
+        x limited to [min, max] (tensors or numbers that broadcast, or None). ValueError for numbers that exclude all values of an integer dtype
         """
     @staticmethod
     def clip_(*args, **kwargs):
@@ -386,15 +690,68 @@ class Tensor:
         
         Rule: ... -> ...
         """
+    def combinations(self, r: builtins.int = 2, with_replacement: builtins.bool = False) -> Tensor:
+        """
+        All subsets of r elements of a vector: a row each; with_replacement lets elements repeat
+        """
+    @staticmethod
+    def conj(*given, **named):
+        """
+        The complex conjugates: x itself, because no dtype is complex.
+        """
+    @staticmethod
+    def conj_physical(*args, **kwargs):
+        """
+        clone(x: Tensor) -> Tensor
+        
+        The same elements in new memory, in the same layout
+        
+        Rule: ... -> ...
+        """
+    def constant_pad_nd(self, pad: collections.abc.Sequence[builtins.int], value: builtins.float = 0.0) -> Tensor:
+        """
+        pad[0] elements `value` before and pad[1] behind the last dim, [2] and [3] at the one before it, and so on; negative numbers cut
+        """
     def copy_(self, source: Tensor) -> typing.Any:
         """
         Copies the elements of `source`, broadcast to the shape of `to`, to the memory of `to`
+        """
+    def copysign(self, x2: Tensor | builtins.float) -> Tensor:
+        """
+        |x1| with the sign of x2
+        
+        Rule: ..., ... -> ...
+        """
+    def corrcoef(self) -> Tensor:
+        """
+        Correlations of the rows of a matrix
         """
     def cos(self) -> Tensor:
         """
         The cosine of x, in radians
         
         Rule: ... -> ...
+        """
+    def cosh(self) -> Tensor:
+        """
+        The hyperbolic cosine of x
+        
+        Rule: ... -> ...
+        """
+    def count_nonzero(self, dim: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdim: builtins.bool = False) -> Tensor:
+        """
+        The number of nonzero elements along `dim`: int64
+        
+        Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
+        """
+    @staticmethod
+    def cov(*given, **named):
+        """
+        Covariances of the rows of a matrix [variables, observations], which may have weights.
+        """
+    def cross(self, x2: Tensor, *, axis: builtins.int = -1) -> Tensor:
+        """
+        The cross product of vectors of 3 along `axis`, counted from the end; the other dims broadcast. ValueError when that dim of one is not 3
         """
     def cummax(self, axis: builtins.int) -> typing.Any:
         """
@@ -404,9 +761,82 @@ class Tensor:
         """
         The smallest of all elements up to each along `axis`, and its last index; from a NaN on, NaN: (values, indices)
         """
+    def cumprod(self, dim: builtins.int, *, dtype: DType | str | None = None) -> Tensor:
+        """
+        The product of all elements up to each along `dim`, as `dtype`
+        """
+    def cumsum(self, dim: builtins.int, *, dtype: DType | str | None = None) -> Tensor:
+        """
+        The sum of all elements up to each along `dim`, as `dtype`
+        """
+    def cumulative_prod(self, axis: builtins.int | None = None, *, dtype: DType | str | None = None, include_initial: builtins.bool = False) -> Tensor:
+        """
+        Products of the elements up to each along `axis`, which only a tensor of one dim can leave out; integers in int64 unless `dtype` is given. `include_initial`: a 1 first
+        
+        Rule: d0 n -> d0 n    (by its attributes; this one of [5, 7])
+        """
+    def cumulative_sum(self, axis: builtins.int | None = None, *, dtype: DType | str | None = None, include_initial: builtins.bool = False) -> Tensor:
+        """
+        Sums of the elements up to each along `axis`, which only a tensor of one dim can leave out; integers in int64 unless `dtype` is given. `include_initial`: a 0 first
+        
+        Rule: d0 n -> d0 n    (by its attributes; this one of [5, 7])
+        """
+    def deg2rad(self) -> Tensor:
+        """
+        Degrees as radians
+        
+        Rule: ..., ... -> ...
+        """
     def diag(self, diagonal: builtins.int = 0) -> Tensor:
         """
         A vector as a diagonal of a matrix, or a diagonal of a matrix as a vector
+        """
+    def diag_embed(self, offset: builtins.int = 0, dim1: builtins.int = -2, dim2: builtins.int = -1) -> Tensor:
+        """
+        The last dim as diagonal `offset` of two dims of a tensor of zeros
+        """
+    def diagflat(self, offset: builtins.int = 0) -> Tensor:
+        """
+        All elements as a diagonal of a matrix
+        """
+    def diagonal(self, offset: builtins.int = 0, dim1: builtins.int = 0, dim2: builtins.int = 1) -> Tensor:
+        """
+        Elements (i, i + offset) of two dims, the first two unless given
+        """
+    @staticmethod
+    def diagonal_copy(input, *given, **named):
+        """
+        diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
+        
+        Elements (i, i + offset) of two dims, the first two unless given
+        """
+    def diagonal_scatter(self, src: Tensor, offset: builtins.int = 0, dim1: builtins.int = 0, dim2: builtins.int = 1) -> Tensor:
+        """
+        x with a diagonal replaced by src
+        """
+    @staticmethod
+    def diff(*given, **named):
+        """
+        Differences of neighbours along `dim`, n times.
+        """
+    def digamma(self) -> Tensor:
+        """
+        The derivative of lgamma
+        
+        Rule: ... -> ...
+        """
+    def dispatch_rows(self, rows: ExpertRows) -> Tensor:
+        """
+        The rows of x [tokens, d] that the ranks compute: [rows, d]
+        """
+    def dist(self, other: Tensor, p: builtins.float = 2.0) -> Tensor:
+        """
+        The p-norm of x - other
+        """
+    @staticmethod
+    def div(*given, **named):
+        """
+        The quotient; rounding_mode "floor" or "trunc" rounds it.
         """
     def divide(self, x2: Tensor | builtins.float) -> Tensor:
         """
@@ -418,9 +848,44 @@ class Tensor:
         """
         The sum of products of two vectors
         """
+    def dropout(self, p: builtins.float) -> Tensor:
+        """
+        x with elements zeroed with probability p in [0, 1) and the others divided by 1 - p; equal for any layout of x
+        
+        Rule: ... -> ...
+        """
+    def dsplit(self, indices_or_sections: builtins.int | collections.abc.Sequence[builtins.int]) -> tuple:
+        """
+        Equal parts along dim 2; or that end before these
+        """
+    @staticmethod
+    def eq(*args, **kwargs):
+        """
+        equal(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        x1 == x2, element by element, as bool
+        
+        Rule: ..., ... -> ...
+        """
+    def equal(self, other: Tensor) -> builtins.bool:
+        """
+        Whether both have the same shape and elements: one bool, equal on all ranks
+        """
     def erf(self) -> Tensor:
         """
         The error function of x
+        
+        Rule: ... -> ...
+        """
+    def erfc(self) -> Tensor:
+        """
+        1 - erf(x), accurate for large x
+        
+        Rule: ... -> ...
+        """
+    def erfinv(self) -> Tensor:
+        """
+        The inverse of erf; NaN outside [-1, 1]
         
         Rule: ... -> ...
         """
@@ -436,23 +901,91 @@ class Tensor:
         
         Rule: ..., ... -> ...
         """
+    @staticmethod
+    def expand_as(*given, **named):
+        """
+        Expanded to the shape of the other.
+        """
+    def expand_dims(self, axis: builtins.int = 0) -> Tensor:
+        """
+        Inserts a dim of size 1 at `axis`; a view. IndexError when axis is out of range
+        """
     def explain(self, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial]) -> str:
         """
         What `redistribute` would do: steps, bytes, predicted time, peak memory
+        """
+    def expm1(self) -> Tensor:
+        """
+        exp(x) - 1, exact for small x
+        
+        Rule: ... -> ...
+        """
+    def exponential_(self, lambd: builtins.float = 1.0) -> typing.Any:
+        """
+        Draws of the density lambd exp(-lambd x)
+        """
+    def fill(self, value: Tensor | builtins.float) -> Tensor:
+        """
+        All elements `value`, in shape, dtype and layout of x
         """
     def fill_(self, value: Tensor | builtins.float) -> typing.Any:
         """
         Sets all elements in place
         """
+    @staticmethod
+    def fix(*args, **kwargs):
+        """
+        trunc(x: Tensor) -> Tensor
+        
+        The integer of x towards 0; the dtype stays
+        
+        Rule: ... -> ...
+        """
     def flatten(self, start_dim: builtins.int = 0, end_dim: builtins.int = -1) -> Tensor:
         """
         Dims start_dim to end_dim as one dim
+        """
+    def fliplr(self) -> Tensor:
+        """
+        Dim 1 reversed
+        """
+    def flipud(self) -> Tensor:
+        """
+        Dim 0 reversed
+        """
+    def float8_linear(self, weight: Tensor) -> Tensor:
+        """
+        x [..., k] times the transpose of weight [n, k], each divided by its greatest magnitude / 448 and rounded to float8_e4m3fn; gradients are rounded to float8_e5m2. Sums are float32. The greatest magnitudes are those of the whole tensors, however these are sharded
+        """
+    def float_power(self, x2: Tensor | builtins.float) -> Tensor:
+        """
+        x1 to the power x2, in float64
+        
+        Rule: ..., ... -> ...
         """
     def floor(self) -> Tensor:
         """
         The integer below x; the dtype stays
         
         Rule: ... -> ...
+        """
+    def floor_divide(self, x2: Tensor | builtins.float) -> Tensor:
+        """
+        x1 // x2; integers by 0 give 0
+        
+        Rule: ..., ... -> ...
+        """
+    def fmax(self, x2: Tensor | builtins.float) -> Tensor:
+        """
+        The larger of both; where one is NaN, the other
+        
+        Rule: ..., ... -> ...
+        """
+    def fmin(self, x2: Tensor | builtins.float) -> Tensor:
+        """
+        The smaller of both; where one is NaN, the other
+        
+        Rule: ..., ... -> ...
         """
     def fmod(self, x2: Tensor | builtins.float) -> Tensor:
         """
@@ -466,6 +999,14 @@ class Tensor:
         
         Rule: ..., ... -> ...
         """
+    def frexp(self) -> typing.Any:
+        """
+        (mantissa, exponent): x is mantissa * 2^exponent, with a mantissa in [0.5, 1)
+        """
+    def from_dlpack(self, *, device: Device | str | None = None, copy: builtins.bool | None = None) -> Tensor:
+        """
+        A tensor over the memory of whatever speaks DLPack (torch, NumPy, JAX), copied if its elements have gaps. copy=True always copies; copy=False raises ValueError where a copy is needed
+        """
     @staticmethod
     def from_local(local_tensor, device_mesh, placements, *, run_check = False, shape = None, stride = None):
         """
@@ -475,6 +1016,120 @@ class Tensor:
     def gather(self, axis: builtins.int, index: Tensor) -> Tensor:
         """
         Element index[.., i, ..] along `axis` for each element of `index`, whose other dims may be smaller than those of x
+        """
+    @staticmethod
+    def ge(*args, **kwargs):
+        """
+        greater_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        x1 >= x2, element by element, as bool
+        
+        Rule: ..., ... -> ...
+        """
+    def gelu(self, *, approximate: str = 'none') -> Tensor:
+        """
+        x / 2 * (1 + erf(x / sqrt(2))), or with approximate='tanh' x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
+        
+        Rule: ... -> ...
+        """
+    def gelu_tanh(self) -> Tensor:
+        """
+        gelu's approximation by tanh
+        
+        Rule: ... -> ...
+        """
+    def geometric_(self, p: builtins.float) -> typing.Any:
+        """
+        Draws numbers of trials up to the first success, of probability p
+        """
+    @staticmethod
+    def ger(*args, **kwargs):
+        """
+        outer(x1: Tensor, x2: Tensor) -> Tensor
+        
+        x1 [m] times x2 [n]: [m, n]. ValueError when one has not one dim
+        """
+    @staticmethod
+    def gradient(*given, **named):
+        """
+        Estimates of the derivatives along the dims: a list of tensors.
+        """
+    def greater(self, x2: Tensor | builtins.float) -> Tensor:
+        """
+        x1 > x2, element by element, as bool
+        
+        Rule: ..., ... -> ...
+        """
+    def greater_equal(self, x2: Tensor | builtins.float) -> Tensor:
+        """
+        x1 >= x2, element by element, as bool
+        
+        Rule: ..., ... -> ...
+        """
+    def grouped_linear(self, weights: Tensor, counts: Tensor) -> Tensor:
+        """
+        grouped_matmul with the transposes of weights [experts, n, k]
+        """
+    def grouped_matmul(self, weights: Tensor, counts: Tensor) -> Tensor:
+        """
+        Multiplies rows x [rows, k], sorted by expert, by their expert's matrix of weights [experts, k, n]: [rows, n]. counts [groups, experts] states the rows of each
+        """
+    @staticmethod
+    def gt(*args, **kwargs):
+        """
+        greater(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        x1 > x2, element by element, as bool
+        
+        Rule: ..., ... -> ...
+        """
+    def heaviside(self, x2: Tensor | builtins.float) -> Tensor:
+        """
+        0 for negative x1, 1 for positive x1, x2 for 0
+        
+        Rule: ..., ..., ... -> ...
+        """
+    def histc(self, bins: builtins.int = 100, min: builtins.float = 0.0, max: builtins.float = 0.0) -> Tensor:
+        """
+        How many elements are in each of `bins` equal intervals from min to max; of all elements if these are equal
+        """
+    def histogram(self, bins: builtins.int | Tensor, *, range: collections.abc.Sequence[builtins.float] | None = None, weight: Tensor | None = None, density: builtins.bool = False) -> typing.Any:
+        """
+        (hist, bin_edges): the number of elements between edges, which `bins` counts or is
+        """
+    def hsplit(self, indices_or_sections: builtins.int | collections.abc.Sequence[builtins.int]) -> tuple:
+        """
+        Equal parts along dim 1, of a vector along 0; or that end before these
+        """
+    def hypot(self, x2: Tensor | builtins.float) -> Tensor:
+        """
+        sqrt(x1^2 + x2^2), without overflow on the way
+        
+        Rule: ..., ... -> ...
+        """
+    def i0(self) -> Tensor:
+        """
+        The modified Bessel function of the first kind of order 0
+        
+        Rule: ... -> ...
+        """
+    def i1(self) -> Tensor:
+        """
+        The modified Bessel function of the first kind of order 1
+        
+        Rule: ... -> ...
+        """
+    def igamma(self, x2: Tensor | builtins.float) -> Tensor:
+        """
+        The regularised lower incomplete gamma function of x1 from 0 to x2
+        
+        Rule: ..., ... -> ...
+        """
+    def igammac(self, x2: Tensor | builtins.float) -> Tensor:
+        """
+        1 - igamma(x1, x2)
+        
+        Rule: ..., ... -> ...
         """
     def index_add(self, dim: builtins.int, index: Tensor, source: Tensor, *, alpha: builtins.float = 1) -> Tensor:
         """
@@ -488,6 +1143,10 @@ class Tensor:
         """
         x with the slices `index` of `dim` filled with `value`
         """
+    def index_put(self, indices: collections.abc.Sequence[Tensor | None], values: Tensor | builtins.float, accumulate: builtins.bool = False) -> Tensor:
+        """
+        x with the elements at `indices`, a tensor or None for each dim, replaced by `values`, or added
+        """
     def index_reduce(self, dim: builtins.int, index: Tensor, source: Tensor, reduce: str, *, include_self: builtins.bool = True) -> Tensor:
         """
         The same for slices of `dim`, as index_add
@@ -495,6 +1154,12 @@ class Tensor:
     def index_select(self, dim: builtins.int, index: Tensor) -> Tensor:
         """
         The slices of `dim` at `index` [n]
+        """
+    def inner(self, x2: Tensor | builtins.float) -> Tensor:
+        """
+        Sums of products over the last dims
+        
+        Rule: ..., ... -> ...
         """
     def isclose(self, x2: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> Tensor:
         """
@@ -518,13 +1183,87 @@ class Tensor:
         
         Rule: ... -> ...
         """
+    def isneginf(self) -> Tensor:
+        """
+        Whether x is -inf: bool
+        
+        Rule: ... -> ...
+        """
+    def isposinf(self) -> Tensor:
+        """
+        Whether x is inf: bool
+        
+        Rule: ... -> ...
+        """
+    @staticmethod
+    def isreal(*given, **named):
+        """
+        True for every element: there are no complex dtypes.
+        """
+    def kron(self, x2: Tensor | builtins.float) -> Tensor:
+        """
+        The Kronecker product
+        
+        Rule: ..., ... -> ...
+        """
     def kthvalue(self, k: builtins.int, axis: builtins.int = -1, keepdims: builtins.bool = False) -> typing.Any:
         """
         The k-th smallest element along `axis`, counted from 1: (values, indices)
         """
+    def layer_norm(self, weight: Tensor | None = None, bias: Tensor | None = None, eps: builtins.float = 1e-05) -> Tensor:
+        """
+        (x - mean) / sqrt(variance + eps) * weight [d] + bias [d], along the last dim; ones and zeros if None
+        
+        Rule: ... d, d, d -> ... d
+        """
+    def ldexp(self, x2: Tensor | builtins.float) -> Tensor:
+        """
+        x1 * 2^x2
+        
+        Rule: ..., ... -> ...
+        """
+    @staticmethod
+    def le(*args, **kwargs):
+        """
+        less_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        x1 <= x2, element by element, as bool
+        
+        Rule: ..., ... -> ...
+        """
     def lerp(self, end: Tensor, weight: Tensor | builtins.float) -> Tensor:
         """
         x + weight * (end - x)
+        """
+    def less(self, x2: Tensor | builtins.float) -> Tensor:
+        """
+        x1 < x2, element by element, as bool
+        
+        Rule: ..., ... -> ...
+        """
+    def less_equal(self, x2: Tensor | builtins.float) -> Tensor:
+        """
+        x1 <= x2, element by element, as bool
+        
+        Rule: ..., ... -> ...
+        """
+    def lgamma(self) -> Tensor:
+        """
+        log |gamma(x)|
+        
+        Rule: ... -> ...
+        """
+    def linear(self, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        """
+        x [..., k] times the transpose of weight [n, k] (+ bias [n]): [..., n]
+        
+        Rule: ... k, n k -> ... n
+        """
+    def linear_cross_entropy(self, weight: Tensor, targets: Tensor, *, bias: Tensor | None = None, softcap: builtins.float = 0.0, multiplier: builtins.float = 1.0, class_weight: Tensor | None = None, label_smoothing: builtins.float = 0.0, ignore_index: builtins.int = -100, z_loss: builtins.float = 0.0, reduction: str = 'mean', whole_up_to: builtins.int = 4194304) -> Tensor:
+        """
+        cross_entropy of the logits multiplier * x weight^T + bias, for x [..., d], weight [classes, d] and targets [...], without storing the logits: parts of them are computed, and again in backward. softcap: they become softcap * tanh(logits / softcap). The other options are those of cross_entropy. Logits of at most whole_up_to elements a rank are made whole, which saves computing them again
+        
+        Layout rule: v [d], ... [d], ... -> ...
         """
     def log(self) -> Tensor:
         """
@@ -532,15 +1271,73 @@ class Tensor:
         
         Rule: ... -> ...
         """
+    def log10(self) -> Tensor:
+        """
+        The logarithm of x to base 10
+        
+        Rule: ... -> ...
+        """
+    def log1p(self) -> Tensor:
+        """
+        log(1 + x), exact for small x
+        
+        Rule: ... -> ...
+        """
+    def log2(self) -> Tensor:
+        """
+        The logarithm of x to base 2
+        
+        Rule: ... -> ...
+        """
+    def log_normal_(self, mean: builtins.float = 1.0, std: builtins.float = 2.0) -> typing.Any:
+        """
+        Draws exp of normal values
+        """
     def log_softmax(self, dim: builtins.int = -1) -> Tensor:
         """
         The logarithm of softmax(x), along `dim`
         
         Rule: ... v -> ... v
         """
+    def logaddexp(self, x2: Tensor | builtins.float) -> Tensor:
+        """
+        log(exp(x1) + exp(x2)), without overflow on the way
+        
+        Rule: ..., ... -> ...
+        """
+    def logaddexp2(self, x2: Tensor | builtins.float) -> Tensor:
+        """
+        log2(2^x1 + 2^x2)
+        
+        Rule: ..., ... -> ...
+        """
     def logcumsumexp(self, axis: builtins.int) -> Tensor:
         """
         log(sum(exp)) of all elements up to each along `axis`
+        """
+    def logical_and(self, x2: Tensor | builtins.float) -> Tensor:
+        """
+        Whether neither is zero: bool
+        
+        Rule: ..., ... -> ...
+        """
+    def logical_not(self) -> Tensor:
+        """
+        Whether x is zero: bool
+        
+        Rule: ... -> ...
+        """
+    def logical_or(self, x2: Tensor | builtins.float) -> Tensor:
+        """
+        Whether one is not zero: bool
+        
+        Rule: ..., ... -> ...
+        """
+    def logical_xor(self, x2: Tensor | builtins.float) -> Tensor:
+        """
+        Whether just one is not zero: bool
+        
+        Rule: ..., ... -> ...
         """
     def logit(self, eps: builtins.float | None = None) -> Tensor:
         """
@@ -552,9 +1349,22 @@ class Tensor:
         
         Rule: ... v -> ...
         """
+    @staticmethod
+    def lt(*args, **kwargs):
+        """
+        less(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        x1 < x2, element by element, as bool
+        
+        Rule: ..., ... -> ...
+        """
     def masked_fill(self, mask: Tensor, value: Tensor | builtins.float) -> Tensor:
         """
         `value`, in the dtype of x, where `mask` (bool) holds, and x elsewhere
+        """
+    def masked_scatter(self, mask: Tensor, source: Tensor) -> Tensor:
+        """
+        x with the elements where `mask` (bool) holds replaced by those of `source`, in order
         """
     def masked_select(self, mask: Tensor) -> Tensor:
         """
@@ -566,7 +1376,31 @@ class Tensor:
         
         Rule: ... m k, ... k n -> ... m n
         """
-    def mean(self, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+    def matrix_exp(self) -> Tensor:
+        """
+        The sum of x^k / k! of square matrices
+        
+        Rule: ... m k, ... k n -> ... m n
+        """
+    def matrix_norm(self, *, keepdims: builtins.bool = False, ord: typing.Any = 'fro') -> Tensor:
+        """
+        Norms of the matrices in the last two dims: "fro", the root of the sum of squares; 1 and -1, the largest and smallest sum of magnitudes of a column; inf and -inf, of a row. ValueError for an order that needs singular values
+        """
+    def matrix_transpose(self) -> Tensor:
+        """
+        x [..., m, n] as [..., n, m]; a view. ValueError for fewer than two dims
+        """
+    def max(self, dim: Tensor | builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdim: builtins.bool = False, *, other: Tensor | None = None) -> typing.Any:
+        """
+        max(x); max(x, dim) as (values, indices); or of two tensors
+        """
+    def maximum(self, x2: Tensor | builtins.float) -> Tensor:
+        """
+        The larger of x1 and x2, element by element
+        
+        Rule: ..., ... -> ...
+        """
+    def mean(self, axis: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdims: builtins.bool = False) -> Tensor:
         """
         The mean over `axis` (all dims unless given); of integers in float32
         
@@ -575,6 +1409,65 @@ class Tensor:
     def median(self, axis: builtins.int | None = None, keepdims: builtins.bool = False) -> typing.Any:
         """
         The lower of the two middle elements, NaN where there is one; along `axis` (values, indices)
+        """
+    def min(self, dim: Tensor | builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdim: builtins.bool = False, *, other: Tensor | None = None) -> typing.Any:
+        """
+        min(x); min(x, dim) as (values, indices); or of two tensors
+        """
+    def minimum(self, x2: Tensor | builtins.float) -> Tensor:
+        """
+        The smaller of x1 and x2, element by element
+        
+        Rule: ..., ... -> ...
+        """
+    @staticmethod
+    def mm(*args, **kwargs):
+        """
+        matmul(x1: Tensor, x2: Tensor) -> Tensor
+        
+        x1 [..., m, k] times x2 [..., k, n]: [..., m, n]; leading dims broadcast, transposed views are free. A vector [k] is a row, or a column, whose dim of size 1 is left out again. ValueError names the sizes that do not fit
+        
+        Rule: ... m k, ... k n -> ... m n
+        """
+    def mode(self, axis: builtins.int = -1, keepdims: builtins.bool = False) -> typing.Any:
+        """
+        The smallest of the most frequent elements along `axis`, and its last index
+        """
+    def moveaxis(self, source: builtins.int | collections.abc.Sequence[builtins.int], destination: builtins.int | collections.abc.Sequence[builtins.int]) -> Tensor:
+        """
+        Moves the dims `source` (one or several) to the places `destination`; the others keep their order. A view. ValueError when their numbers differ or one is given twice
+        """
+    @staticmethod
+    def movedim(*args, **kwargs):
+        """
+        moveaxis(x: Tensor, source: int | collections.abc.Sequence[int], destination: int | collections.abc.Sequence[int]) -> Tensor
+        
+        Moves the dims `source` (one or several) to the places `destination`; the others keep their order. A view. ValueError when their numbers differ or one is given twice
+        """
+    def mse_loss(self, target: Tensor, *, reduction: str = 'mean') -> Tensor:
+        """
+        (input - target)^2 element by element, of equal shapes: with reduction 'mean' its mean, 'sum' its sum, 'none' all of it
+        """
+    @staticmethod
+    def msort(*given, **named):
+        """
+        Sorted along dim 0.
+        """
+    @staticmethod
+    def mul(*args, **kwargs):
+        """
+        multiply(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        x1 * x2; shapes broadcast, dtypes promote
+        
+        Rule: ..., ... -> ...
+        """
+    @staticmethod
+    def multinomial(*given, generator = None, **named):
+        """
+        multinomial(x: Tensor, num_samples: int, replacement: bool = False) -> Tensor
+        
+        num_samples indices of the last dim, drawn in proportion to the elements
         """
     def multiply(self, x2: Tensor | builtins.float) -> Tensor:
         """
@@ -586,11 +1479,15 @@ class Tensor:
         """
         A matrix times a vector
         """
+    def mvlgamma(self, p: builtins.int) -> Tensor:
+        """
+        The logarithm of the gamma function of p dims
+        """
     def nan_to_num(self, nan: builtins.float = 0.0, posinf: builtins.float | None = None, neginf: builtins.float | None = None) -> Tensor:
         """
         x with NaN, inf and -inf replaced; None means the largest and smallest number
         """
-    def nanmean(self, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+    def nanmean(self, axis: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdims: builtins.bool = False) -> Tensor:
         """
         The mean over `axis` of the elements that are not NaN
         
@@ -600,7 +1497,12 @@ class Tensor:
         """
         The lower of the two middle elements that are not NaN; along `axis` (values, indices)
         """
-    def nansum(self, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+    @staticmethod
+    def nanquantile(*given, **named):
+        """
+        weft.nanquantile; q may be a tensor too.
+        """
+    def nansum(self, axis: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdims: builtins.bool = False) -> Tensor:
         """
         The sum over `axis` of the elements that are not NaN
         
@@ -610,7 +1512,78 @@ class Tensor:
         """
         `length` elements along `dim` from `start` on
         """
-    def norm(self, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+    @staticmethod
+    def narrow_copy(input, *given, **named):
+        """
+        narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor
+        
+        `length` elements along `dim` from `start` on
+        """
+    @staticmethod
+    def ne(*args, **kwargs):
+        """
+        not_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        x1 != x2, element by element, as bool
+        
+        Rule: ..., ... -> ...
+        """
+    @staticmethod
+    def neg(*args, **kwargs):
+        """
+        negative(x: Tensor) -> Tensor
+        
+        -x
+        
+        Rule: ... -> ...
+        """
+    def negative(self) -> Tensor:
+        """
+        -x
+        
+        Rule: ... -> ...
+        """
+    @staticmethod
+    def new_empty(*given, **named):
+        """
+        weft.empty in the dtype and on the device of input.
+        """
+    @staticmethod
+    def new_empty_strided(*given, **named):
+        """
+        New dense memory of that size; the strides have no effect.
+        """
+    @staticmethod
+    def new_full(*given, **named):
+        """
+        weft.full in the dtype and on the device of input.
+        """
+    @staticmethod
+    def new_ones(*given, **named):
+        """
+        weft.ones in the dtype and on the device of input.
+        """
+    @staticmethod
+    def new_zeros(*given, **named):
+        """
+        weft.zeros in the dtype and on the device of input.
+        """
+    def nextafter(self, x2: Tensor | builtins.float) -> Tensor:
+        """
+        The number next to x1 on the way to x2
+        
+        Rule: ..., ... -> ...
+        """
+    @staticmethod
+    def nonzero(*given, **named):
+        """
+        The indices of the nonzero elements: [n, dims], or a tensor for each dim.
+        """
+    def nonzero_static(self, *, size: builtins.int, fill_value: builtins.int = -1) -> Tensor:
+        """
+        The first `size` rows of nonzero, with rows of fill_value where there are fewer
+        """
+    def norm(self, axis: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdims: builtins.bool = False) -> Tensor:
         """
         sqrt of the sum of squares over `axis`
         
@@ -620,23 +1593,152 @@ class Tensor:
         """
         Draws all elements anew, of a normal distribution
         """
+    def not_equal(self, x2: Tensor | builtins.float) -> Tensor:
+        """
+        x1 != x2, element by element, as bool
+        
+        Rule: ..., ... -> ...
+        """
+    def on_device(self, device: Device | str) -> Tensor:
+        """
+        The same layout with this rank's part on `device`; x itself when it is on `device`
+        """
+    def one_hot(self, num_classes: builtins.int = -1) -> Tensor:
+        """
+        x [...] as rows [..., classes] that are 1 at the element's number, else 0: int64
+        """
+    def outer(self, x2: Tensor) -> Tensor:
+        """
+        x1 [m] times x2 [n]: [m, n]. ValueError when one has not one dim
+        """
+    def pad(self, dim: builtins.int, before: builtins.int, after: builtins.int) -> Tensor:
+        """
+        `before` and `after` zeros more along `dim`
+        
+        Rule: ~d0 d1 -> +n0 d1    (by its attributes; this one of [7, 5])
+        """
+    @staticmethod
+    def permute_copy(input, *given, **named):
+        """
+        permute_dims(x: Tensor, axes: collections.abc.Sequence[int] | int) -> Tensor
+        
+        Dim i of the result is dim axes[i] of x; a view
+        
+        Rule: d0 d1  -> d1 d0    (by its attributes; this one of [5, 7])
+        """
+    def permute_dims(self, axes: collections.abc.Sequence[builtins.int] | builtins.int) -> Tensor:
+        """
+        Dim i of the result is dim axes[i] of x; a view
+        
+        Rule: d0 d1  -> d1 d0    (by its attributes; this one of [5, 7])
+        """
+    def positive(self) -> Tensor:
+        """
+        +x: x itself
+        """
     def pow(self, x2: Tensor | builtins.float) -> Tensor:
         """
         x1 ** x2. Integers wrap, and a negative exponent gives the integer part
         
         Rule: ..., ... -> ...
         """
-    def prod(self, axis: typing.Any = None, keepdims: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
+    def prod(self, axis: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdims: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
         """
         The product over `axis` (all dims unless given), of elements as `dtype`; integers and bool multiply in int64, without sign in uint64, unless it is given
         
         Rule: [d0] d1  -> d1    (by its attributes; this one of [5, 7])
+        """
+    def put(self, index: Tensor, source: Tensor, accumulate: builtins.bool = False) -> Tensor:
+        """
+        x with the elements at `index` of the flattened tensor replaced by those of `source`, or added
+        """
+    @staticmethod
+    def quantile(*given, **named):
+        """
+        weft.quantile; q may be a tensor too.
+        """
+    def rad2deg(self) -> Tensor:
+        """
+        Radians as degrees
+        
+        Rule: ..., ... -> ...
+        """
+    @staticmethod
+    def ravel(*given, **named):
+        """
+        All elements in one dim.
+        """
+    @staticmethod
+    def real(*given, **named):
+        """
+        The complex conjugates: x itself, because no dtype is complex.
+        """
+    def reciprocal(self) -> Tensor:
+        """
+        1 / x for each element; float32 for integers
+        
+        Rule: ..., ... -> ...
         """
     def relu(self) -> Tensor:
         """
         max(x, 0); its gradient at 0 is 0
         
         Rule: ... -> ...
+        """
+    def remainder(self, x2: Tensor | builtins.float) -> Tensor:
+        """
+        x1 % x2, with the sign of x2; integers by 0 give 0
+        
+        Rule: ..., ... -> ...
+        """
+    def renorm(self, p: builtins.float, dim: builtins.int, maxnorm: builtins.float) -> Tensor:
+        """
+        The slices of `dim` whose p-norm is above maxnorm, scaled to it
+        """
+    @staticmethod
+    def repeat(*given, **named):
+        """
+        Repeated as a whole, dims[i] times along dim i.
+        """
+    @staticmethod
+    def repeat_interleave(*given, **named):
+        """
+        Each element of `dim` (of the flattened tensor without one) repeated.
+        """
+    @staticmethod
+    def reshape_as(*given, **named):
+        """
+        Reshaped to the shape of the other.
+        """
+    @staticmethod
+    def resolve_conj(*given, **named):
+        """
+        The complex conjugates: x itself, because no dtype is complex.
+        """
+    @staticmethod
+    def resolve_neg(*given, **named):
+        """
+        The complex conjugates: x itself, because no dtype is complex.
+        """
+    def rms_norm(self, weight: Tensor | None = None, eps: builtins.float = 1e-05) -> Tensor:
+        """
+        x / sqrt(mean of x^2 along the last dim + eps) * weight [d], ones if None
+        
+        Rule: ... d, d -> ... d
+        """
+    def roll(self, shift: builtins.int | collections.abc.Sequence[builtins.int], axis: builtins.int | collections.abc.Sequence[builtins.int] | None = None) -> Tensor:
+        """
+        Moves the elements by `shift` along `axis`, from the end to the front; several shifts for several axes; over the flattened tensor when axis is None. ValueError when their numbers differ
+        """
+    def rope(self, theta: builtins.float = 10000.0, position: builtins.int = 0) -> Tensor:
+        """
+        Rotary position embedding of x [batch, sequence, heads, d] in Hugging Face's 'rotate half' convention; positions start at `position`
+        
+        Rule: b s h [d] -> b s h [d]
+        """
+    def rot90(self, k: builtins.int = 1, dims: collections.abc.Sequence[builtins.int] = [0, 1]) -> Tensor:
+        """
+        Turns the plane of two dims by 90 degrees k times, from the first to the second
         """
     def round(self) -> Tensor:
         """
@@ -650,6 +1752,22 @@ class Tensor:
         
         Rule: ... -> ...
         """
+    def rsub(self, other: Tensor | builtins.float, *, alpha: builtins.float = 1) -> Tensor:
+        """
+        other - alpha * x
+        """
+    def scale_(self, factor: Tensor) -> typing.Any:
+        """
+        x *= factor, of one element, in place
+        
+        Rule: ..., . ->
+        """
+    @staticmethod
+    def scatter(*given, **named):
+        """
+        src[.., i, ..] in the place of element index[.., i, ..] along `dim`; the last of equal
+            indices stays. reduce="add" adds, "multiply" multiplies.
+        """
     def scatter_add(self, dim: builtins.int, index: Tensor, src: Tensor) -> Tensor:
         """
         x with src[.., i, ..] added to element index[.., i, ..] along `dim`
@@ -662,9 +1780,34 @@ class Tensor:
         """
         Element `index` of `dim`, which the result lacks
         """
+    def select_scatter(self, src: Tensor, dim: builtins.int, index: builtins.int) -> Tensor:
+        """
+        x with element `index` of `dim` replaced by src
+        """
+    @staticmethod
+    def sgn(*args, **kwargs):
+        """
+        sign(x: Tensor) -> Tensor
+        
+        -1, 0 or 1; NaN for NaN
+        
+        Rule: ... -> ...
+        """
     def sigmoid(self) -> Tensor:
         """
         1 / (1 + exp(-x))
+        
+        Rule: ... -> ...
+        """
+    def sign(self) -> Tensor:
+        """
+        -1, 0 or 1; NaN for NaN
+        
+        Rule: ... -> ...
+        """
+    def signbit(self) -> Tensor:
+        """
+        Whether the sign is negative, also of -0 and NaN: bool
         
         Rule: ... -> ...
         """
@@ -680,11 +1823,37 @@ class Tensor:
         
         Rule: ... -> ...
         """
+    def sinc(self) -> Tensor:
+        """
+        sin(pi x) / (pi x), 1 at 0
+        
+        Rule: ... -> ...
+        """
+    def sinh(self) -> Tensor:
+        """
+        The hyperbolic sine of x
+        
+        Rule: ... -> ...
+        """
+    def slice(self, dim: builtins.int = 0, start: builtins.int | None = None, end: builtins.int | None = None, step: builtins.int = 1) -> Tensor:
+        """
+        Elements start, start + step, ... before end of `dim`
+        """
+    @staticmethod
+    def slice_scatter(*given, **named):
+        """
+        Elements start, start + step, ... before end of `dim` replaced by src.
+        """
     def softmax(self, dim: builtins.int = -1) -> Tensor:
         """
         exp(x) / sum of exp(x) along `dim`
         
         Rule: ... v -> ... v
+        """
+    @staticmethod
+    def sort(*given, **named):
+        """
+        (values, indices), always stable.
         """
     @typing.overload
     def split(self, split_size_or_sections: builtins.int, dim: builtins.int = 0) -> tuple:
@@ -706,11 +1875,35 @@ class Tensor:
         
         Rule: ... -> ...
         """
-    def squeeze(self, axis: typing.Any = None) -> Tensor:
+    def squeeze(self, axis: builtins.int | collections.abc.Sequence[builtins.int] | None = None) -> Tensor:
         """
         Without the dims of size 1 that `axis` names, or all of them; a view
         
         Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
+        """
+    @staticmethod
+    def squeeze_copy(input, *given, **named):
+        """
+        squeeze(input: Tensor, dim: int | collections.abc.Sequence[int] | None = None) -> Tensor
+        
+        Without the dims of size 1, or without those of `dim` that have it
+        """
+    @staticmethod
+    def std(*given, **named):
+        """
+        weft.std with correction=1.
+        """
+    @staticmethod
+    def std_mean(*given, **named):
+        """
+        (std, mean).
+        """
+    @staticmethod
+    def sub(*args, **kwargs):
+        """
+        subtract(input: Tensor | float, other: Tensor | float, *, alpha: float = 1) -> Tensor
+        
+        input - alpha * other; as `weft.subtract`
         """
     def subtract(self, x2: Tensor | builtins.float) -> Tensor:
         """
@@ -718,17 +1911,69 @@ class Tensor:
         
         Rule: ..., ... -> ...
         """
-    def sum(self, axis: typing.Any = None, keepdims: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
+    def sum(self, axis: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdims: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
         """
         The sum over `axis` (all dims unless given), of elements as `dtype`; integers and bool sum up in int64, without sign in uint64, unless it is given
         
         Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
+        """
+    def sum_squares(self, axis: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdims: builtins.bool = False) -> Tensor:
+        """
+        The sum of squares over `axis`, as float32
+        
+        Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
+        """
+    @staticmethod
+    def sum_to_size(*given, **named):
+        """
+        Summed over the dims that broadcasting from `size` would repeat.
+        """
+    @staticmethod
+    def swapaxes(*given, **named):
+        """
+        Two dims exchanged; a tensor without dims as it is.
+        """
+    @staticmethod
+    def swapdims(*given, **named):
+        """
+        Two dims exchanged; a tensor without dims as it is.
+        """
+    @staticmethod
+    def t_copy(*given, **named):
+        """
+        A matrix transposed; other tensors of at most one dim as they are.
+        """
+    def take(self, index: Tensor) -> Tensor:
+        """
+        Elements of the flattened tensor
+        """
+    def take_along_axis(self, indices: Tensor, axis: builtins.int = -1) -> Tensor:
+        """
+        Element indices[.., i, ..] of `axis` for each element of `indices`, which has as many dims as x; the other dims broadcast. ValueError names an index out of bounds
+        
+        Rule: ~n d1 , i d1 -> i d1    (by its attributes; this one of [7, 3], [5, 3])
+        """
+    @staticmethod
+    def take_along_dim(*given, **named):
+        """
+        Elements `indices` along `dim`; of the flattened tensor without a dim.
+        """
+    def tan(self) -> Tensor:
+        """
+        The tangent of x, in radians
+        
+        Rule: ... -> ...
         """
     def tanh(self) -> Tensor:
         """
         The hyperbolic tangent of x
         
         Rule: ... -> ...
+        """
+    @staticmethod
+    def tensor_of(*given, **named):
+        """
+        The tensor itself, or the one that a Parameter computes with.
         """
     @typing.overload
     def tensor_split(self, indices_or_sections: builtins.int, dim: builtins.int = 0) -> tuple:
@@ -738,15 +1983,30 @@ class Tensor:
     @typing.overload
     def tensor_split(self, indices_or_sections: collections.abc.Sequence[builtins.int], dim: builtins.int = 0) -> tuple:
         ...
+    @staticmethod
+    def tile(*given, **named):
+        """
+        Repeated as a whole, dims[i] times along dim i.
+        """
     def topk(self, k: builtins.int, axis: builtins.int = -1, largest: builtins.bool = True, sorted: builtins.bool = True) -> typing.Any:
         """
         The k largest, or smallest, elements along `axis`, always in order: (values, indices)
+        """
+    @staticmethod
+    def trace(*given, **named):
+        """
+        The sum of the diagonal of a matrix.
         """
     def transpose(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
         """
         With two dims exchanged; a view
         
         Rule: d0 d1  -> d1 d0    (by its attributes; this one of [5, 7])
+        """
+    @staticmethod
+    def transpose_copy(*given, **named):
+        """
+        Two dims exchanged; a tensor without dims as it is.
         """
     def tril(self, k: builtins.int = 0) -> Tensor:
         """
@@ -760,8 +2020,30 @@ class Tensor:
         
         Rule: ... m n -> ... m n
         """
+    @staticmethod
+    def true_divide(*args, **kwargs):
+        """
+        divide(x1: Tensor | float, x2: Tensor | float) -> Tensor
+        
+        x1 / x2, floating; shapes broadcast, dtypes promote
+        
+        Rule: ..., ... -> ...
+        """
+    def trunc(self) -> Tensor:
+        """
+        The integer of x towards 0; the dtype stays
+        
+        Rule: ... -> ...
+        """
     def unbind(self, dim: builtins.int = 0) -> tuple:
         """
+        The slices of `dim`, which do not have that dim
+        """
+    @staticmethod
+    def unbind_copy(input, *given, **named):
+        """
+        unbind(x: Tensor, dim: int = 0) -> tuple
+        
         The slices of `dim`, which do not have that dim
         """
     def unflatten(self, dim: builtins.int, sizes: collections.abc.Sequence[builtins.int]) -> Tensor:
@@ -772,15 +2054,117 @@ class Tensor:
         """
         Windows of `size` elements along a dim, `step` apart, in a new last dim
         """
+    @staticmethod
+    def unfold_copy(input, *given, **named):
+        """
+        unfold(x: Tensor, dimension: int, size: int, step: int) -> Tensor
+        
+        Windows of `size` elements along a dim, `step` apart, in a new last dim
+        """
     def uniform_(self, low: builtins.float = 0.0, high: builtins.float = 1.0) -> typing.Any:
         """
         Draws all elements anew, evenly in [low, high)
+        """
+    @staticmethod
+    def unique(*given, **named):
+        """
+        The distinct elements in ascending order, and what else is asked for.
+        """
+    def unique_all(self) -> typing.Any:
+        """
+        The distinct elements in order, the first index of each in the flattened tensor, the index of each element of x among them, and their counts. NaNs are all distinct
+        """
+    @staticmethod
+    def unique_consecutive(*given, **named):
+        """
+        Elements, or slices of `dim`, without their direct repetitions, and what else is asked
+            for.
+        """
+    def unique_counts(self) -> typing.Any:
+        """
+        The distinct elements of x in order, and their counts. NaNs are all distinct
+        """
+    def unique_inverse(self) -> typing.Any:
+        """
+        The distinct elements of x in order, and the index of each element of x among them. NaNs are all distinct
+        """
+    def unique_values(self) -> Tensor:
+        """
+        The distinct elements of x in order: [n]. NaNs are all distinct
+        """
+    @staticmethod
+    def unsafe_chunk(*args, **kwargs):
+        """
+        chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple
+        
+        At most `chunks` parts along `dim`, of ceil(size / chunks) elements, the last of fewer
         """
     def unsqueeze(self, dim: builtins.int) -> Tensor:
         """
         With a new dim of size 1 before dim `dim`; a view
         
         Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
+        """
+    @staticmethod
+    def unsqueeze_copy(input, *given, **named):
+        """
+        unsqueeze(x: Tensor, dim: int) -> Tensor
+        
+        With a new dim of size 1 before dim `dim`; a view
+        
+        Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
+        """
+    def unstack(self, axis: builtins.int = 0) -> tuple:
+        """
+        A tuple of the slices of `axis`, which do not have that dim
+        """
+    def vander(self, N: builtins.int = -1, increasing: builtins.bool = False) -> Tensor:
+        """
+        Powers of a vector as columns
+        """
+    @staticmethod
+    def var(*given, **named):
+        """
+        weft.var with correction=1.
+        """
+    @staticmethod
+    def var_mean(*given, **named):
+        """
+        (var, mean).
+        """
+    @staticmethod
+    def vdot(*args, **kwargs):
+        """
+        dot(x: Tensor, tensor: Tensor) -> Tensor
+        
+        The sum of products of two vectors
+        """
+    def vecdot(self, x2: Tensor, *, axis: builtins.int = -1) -> Tensor:
+        """
+        Sums products along `axis`, counted from the end; the other dims broadcast. ValueError when the sizes of that dim differ
+        """
+    def vector_norm(self, *, axis: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdims: builtins.bool = False, ord: builtins.float = 2.0) -> Tensor:
+        """
+        Over `axis` (all dims unless given): the ord-th root of the sum of magnitudes to that power; inf and -inf the largest and smallest magnitude, 0 the number of nonzero elements. Integers are converted to float32. The gradient of zeros is 0
+        """
+    @staticmethod
+    def view_as(*given, **named):
+        """
+        Reshaped to the shape of the other.
+        """
+    def vsplit(self, indices_or_sections: builtins.int | collections.abc.Sequence[builtins.int]) -> tuple:
+        """
+        Equal parts along dim 0; or that end before these
+        """
+    def with_loss(self, loss: Tensor, scale: builtins.float = 1.0) -> Tensor:
+        """
+        x, whose backward also sends the gradient `scale` to `loss`
+        """
+    def xlogy(self, x2: Tensor | builtins.float) -> Tensor:
+        """
+        x1 * log(x2), but 0 where x1 is 0 and x2 is not NaN
+        
+        Rule: ..., ... -> ...
         """
     def __abs__(self) -> Tensor:
         ...
@@ -923,47 +2307,9 @@ class Tensor:
         """
         In place: every element becomes the function of itself
         """
-    def absolute(self, *given, **named):
-        """
-        abs(x: Tensor) -> Tensor
-        
-        |x|, element by element
-        
-        Rule: ... -> ...
-        """
-    def acos(self, *given, **named):
-        """
-        acos(x: Tensor) -> Tensor
-        
-        The angle in [0, pi] whose cosine is x
-        
-        Rule: ... -> ...
-        """
-    def acosh(self, *given, **named):
-        """
-        acosh(x: Tensor) -> Tensor
-        
-        The inverse of cosh; NaN below 1
-        
-        Rule: ... -> ...
-        """
     def add_(self, other: Tensor | builtins.float, *, alpha: Tensor | builtins.float = 1) -> typing.Any:
         """
         In place, with other * alpha; see the operator
-        """
-    def add_scaled_(self, *given, **named):
-        """
-        add_scaled_(x: object, other: Tensor, scale: Tensor, factor: float = 1.0) -> object
-        
-        x += other * scale * factor in place, where scale has one element
-        
-        Rule: ..., ..., . ->
-        """
-    def addbmm(self, *given, **named):
-        """
-        addbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor
-        
-        beta * x + alpha * the sum of batch1 @ batch2 over the batch
         """
     def addcdiv_(self, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> typing.Any:
         """
@@ -977,287 +2323,33 @@ class Tensor:
         """
         The tensor becomes what `addmm` of it gives.
         """
-    def addmv(self, *given, **named):
-        """
-        addmv(x: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor
-        
-        beta * x + alpha * (mat @ vec)
-        """
-    def addr(self, *given, **named):
-        """
-        addr(x: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor
-        
-        beta * x + alpha * outer(vec1, vec2)
-        """
-    def alias_copy(self, *given, **named):
-        """
-        clone(x: Tensor) -> Tensor
-        
-        The same elements in new memory, in the same layout
-        
-        Rule: ... -> ...
-        """
-    def aminmax(self, *given, **named):
-        """
-        (amin, amax).
-        """
-    def angle(self, *given, **named):
-        """
-        angle(x: Tensor) -> Tensor
-        
-        0 for positive x, pi for negative ones
-        
-        Rule: ..., ..., ... -> ...
-        """
-    def arccos(self, *given, **named):
-        """
-        acos(x: Tensor) -> Tensor
-        
-        The angle in [0, pi] whose cosine is x
-        
-        Rule: ... -> ...
-        """
-    def arccosh(self, *given, **named):
-        """
-        acosh(x: Tensor) -> Tensor
-        
-        The inverse of cosh; NaN below 1
-        
-        Rule: ... -> ...
-        """
-    def arcsin(self, *given, **named):
-        """
-        asin(x: Tensor) -> Tensor
-        
-        The angle in [-pi/2, pi/2] whose sine is x
-        
-        Rule: ... -> ...
-        """
-    def arcsinh(self, *given, **named):
-        """
-        asinh(x: Tensor) -> Tensor
-        
-        The inverse of sinh
-        
-        Rule: ... -> ...
-        """
-    def arctan(self, *given, **named):
-        """
-        atan(x: Tensor) -> Tensor
-        
-        The angle in [-pi/2, pi/2] whose tangent is x
-        
-        Rule: ... -> ...
-        """
-    def arctan2(self, *given, **named):
-        """
-        atan2(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        The angle of the point (x2, x1) in [-pi, pi]
-        
-        Rule: ..., ... -> ...
-        """
-    def arctanh(self, *given, **named):
-        """
-        atanh(x: Tensor) -> Tensor
-        
-        The inverse of tanh; NaN beyond 1
-        
-        Rule: ... -> ...
-        """
-    def argsort(self, *given, **named):
-        """
-        The indices that sort; 0 for a tensor without dims.
-        """
-    def argwhere(self, *given, **named):
-        """
-        argwhere(x: Tensor) -> Tensor
-        
-        The indices of the nonzero elements: [n, dims]
-        """
-    def as_strided(self, *given, **named):
-        """
-        as_strided(x: Tensor, size: tuple[int, ...], stride: collections.abc.Sequence[int], storage_offset: int = 0) -> Tensor
-        
-        A copy whose element (i, j, ..) is element storage_offset + i * stride[0] + j * stride[1] + .. of the flattened x
-        """
-    def as_strided_copy(self, *given, **named):
-        """
-        as_strided(x: Tensor, size: tuple[int, ...], stride: collections.abc.Sequence[int], storage_offset: int = 0) -> Tensor
-        
-        A copy whose element (i, j, ..) is element storage_offset + i * stride[0] + j * stride[1] + .. of the flattened x
-        """
-    def as_strided_scatter(self, *given, **named):
-        """
-        as_strided_scatter(x: Tensor, src: Tensor, size: tuple[int, ...], stride: collections.abc.Sequence[int], storage_offset: int = 0) -> Tensor
-        
-        x with the elements of as_strided replaced by src
-        """
-    def asin(self, *given, **named):
-        """
-        asin(x: Tensor) -> Tensor
-        
-        The angle in [-pi/2, pi/2] whose sine is x
-        
-        Rule: ... -> ...
-        """
-    def asinh(self, *given, **named):
-        """
-        asinh(x: Tensor) -> Tensor
-        
-        The inverse of sinh
-        
-        Rule: ... -> ...
-        """
-    def atan(self, *given, **named):
-        """
-        atan(x: Tensor) -> Tensor
-        
-        The angle in [-pi/2, pi/2] whose tangent is x
-        
-        Rule: ... -> ...
-        """
-    def atan2(self, *given, **named):
-        """
-        atan2(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        The angle of the point (x2, x1) in [-pi, pi]
-        
-        Rule: ..., ... -> ...
-        """
-    def atanh(self, *given, **named):
-        """
-        atanh(x: Tensor) -> Tensor
-        
-        The inverse of tanh; NaN beyond 1
-        
-        Rule: ... -> ...
-        """
-    def atleast_1d(self, *given, **named):
-        """
-        atleast_1d(x: Tensor) -> Tensor
-        
-        x with at least 1 dim
-        """
-    def atleast_2d(self, *given, **named):
-        """
-        atleast_2d(x: Tensor) -> Tensor
-        
-        x with at least 2 dims
-        """
-    def atleast_3d(self, *given, **named):
-        """
-        atleast_3d(x: Tensor) -> Tensor
-        
-        x with at least 3 dims
-        """
     def backward(self, gradient: Tensor | None = None) -> None:
         """
         Gradients of all leaves this tensor depends on; it has one element unless its gradient is given
-        """
-    def bernoulli(self, *given, **named):
-        """
-        1 with the probability that the element, or p, is; else 0.
-        """
-    def bernoulli_(self, *given, **named):
-        """
-        bernoulli_(x: object, p: float = 0.5) -> object
-        
-        Draws 1 with probability p, else 0
         """
     def bfloat16(self, memory_format = None):
         """
         to(weft.bfloat16).
         """
-    def bincount(self, *given, **named):
-        """
-        bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor
-        
-        How often each number from 0 on occurs, or the sum of the `weights` of its elements
-        """
-    def bitwise_and(self, *given, **named):
-        """
-        bitwise_and(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 & x2, of integers and bool
-        
-        Rule: ..., ... -> ...
-        """
     def bitwise_and_(self, other: Tensor | builtins.float) -> typing.Any:
         """
         In place: as the operator, or the function
-        """
-    def bitwise_invert(self, *given, **named):
-        """
-        bitwise_invert(x: Tensor) -> Tensor
-        
-        ~x, of integers and bool
-        
-        Rule: ... -> ...
-        """
-    def bitwise_left_shift(self, *given, **named):
-        """
-        bitwise_left_shift(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 << x2, of integers
-        
-        Rule: ..., ... -> ...
         """
     def bitwise_left_shift_(self, other: Tensor | builtins.float) -> typing.Any:
         """
         In place: as the operator, or the function
         """
-    def bitwise_not(self, *given, **named):
-        """
-        bitwise_invert(x: Tensor) -> Tensor
-        
-        ~x, of integers and bool
-        
-        Rule: ... -> ...
-        """
-    def bitwise_or(self, *given, **named):
-        """
-        bitwise_or(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 | x2, of integers and bool
-        
-        Rule: ..., ... -> ...
-        """
     def bitwise_or_(self, other: Tensor | builtins.float) -> typing.Any:
         """
         In place: as the operator, or the function
-        """
-    def bitwise_right_shift(self, *given, **named):
-        """
-        bitwise_right_shift(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 >> x2, of integers
-        
-        Rule: ..., ... -> ...
         """
     def bitwise_right_shift_(self, other: Tensor | builtins.float) -> typing.Any:
         """
         In place: as the operator, or the function
         """
-    def bitwise_xor(self, *given, **named):
-        """
-        bitwise_xor(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 ^ x2, of integers and bool
-        
-        Rule: ..., ... -> ...
-        """
     def bitwise_xor_(self, other: Tensor | builtins.float) -> typing.Any:
         """
         In place: as the operator, or the function
-        """
-    def bmm(self, *given, **named):
-        """
-        matmul(x1: Tensor, x2: Tensor) -> Tensor
-        
-        x1 [..., m, k] times x2 [..., k, n]: [..., m, n]; leading dims broadcast, transposed views are free. A vector [k] is a row, or a column, whose dim of size 1 is left out again. ValueError names the sizes that do not fit
-        
-        Rule: ... m k, ... k n -> ... m n
         """
     def bool(self, memory_format = None):
         """
@@ -1267,33 +2359,9 @@ class Tensor:
         """
         (offset, shape) of each rank's part, by rank of the root mesh
         """
-    def broadcast_to(self, *given, **named):
-        """
-        broadcast_to(x: Tensor, shape: tuple[int, ...]) -> Tensor
-        
-        Dims of size 1, and new leading ones, repeated to `shape`; no copy
-        
-        Rule: d0 [one1]  -> d0 +d1    (by its attributes; this one of [5, 1])
-        """
-    def bucketize(self, *given, **named):
-        """
-        searchsorted(boundaries, input).
-        """
     def byte(self, memory_format = None):
         """
         to(weft.uint8).
-        """
-    def cauchy_(self, *given, **named):
-        """
-        cauchy_(x: object, median: float = 0.0, sigma: float = 1.0) -> object
-        
-        Draws of a Cauchy distribution
-        """
-    def cdist(self, *given, **named):
-        """
-        cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: object = None) -> Tensor
-        
-        p-norms of the differences between rows: [..., n, m]
         """
     def ceil_(self) -> typing.Any:
         """
@@ -1303,206 +2371,36 @@ class Tensor:
         """
         to(weft.int8).
         """
-    def clamp(self, *given, **named):
-        """
-        clip(x: Tensor, min: object = None, max: object = None) -> Tensor
-        
-        x limited to [min, max] (tensors or numbers that broadcast, or None). ValueError for numbers that exclude all values of an integer dtype
-        """
     def clamp_(self, min: Tensor | builtins.float | None = None, max: Tensor | builtins.float | None = None) -> typing.Any:
         """
         In place: elements below min become min, those above max become max
-        """
-    def clamp_max(self, *given, **named):
-        """
-        Elements above `max` become max.
-        """
-    def clamp_min(self, *given, **named):
-        """
-        Elements below `min` become min.
-        """
-    def clip(self, *given, **named):
-        """
-        clip(x: Tensor, min: object = None, max: object = None) -> Tensor
-        
-        x limited to [min, max] (tensors or numbers that broadcast, or None). ValueError for numbers that exclude all values of an integer dtype
-        """
-    def combinations(self, *given, **named):
-        """
-        combinations(x: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor
-        
-        All subsets of r elements of a vector: a row each; with_replacement lets elements repeat
-        """
-    def conj(self, *given, **named):
-        """
-        The tensor itself: there are no complex dtypes.
-        """
-    def conj_physical(self, *given, **named):
-        """
-        clone(x: Tensor) -> Tensor
-        
-        The same elements in new memory, in the same layout
-        
-        Rule: ... -> ...
-        """
-    def constant_pad_nd(self, *given, **named):
-        """
-        constant_pad_nd(input: Tensor, pad: collections.abc.Sequence[int], value: float = 0.0) -> Tensor
-        
-        pad[0] elements `value` before and pad[1] behind the last dim, [2] and [3] at the one before it, and so on; negative numbers cut
         """
     def contiguous(self):
         """
         The tensor itself.
         """
-    def copysign(self, *given, **named):
-        """
-        copysign(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        |x1| with the sign of x2
-        
-        Rule: ..., ... -> ...
-        """
-    def corrcoef(self, *given, **named):
-        """
-        corrcoef(x: Tensor) -> Tensor
-        
-        Correlations of the rows of a matrix
-        """
-    def cosh(self, *given, **named):
-        """
-        cosh(x: Tensor) -> Tensor
-        
-        The hyperbolic cosine of x
-        
-        Rule: ... -> ...
-        """
-    def count_nonzero(self, *given, **named):
-        """
-        count_nonzero(x: Tensor, axis: object = None, keepdims: bool = False) -> Tensor
-        
-        The number of nonzero elements (NaN included) over `axis`, all dims by default; int64
-        
-        Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
-        """
-    def cov(self, *given, **named):
-        """
-        Covariances of the rows of a matrix [variables, observations], which may have weights.
-        """
     def cpu(self):
         """
         to("cpu").
-        """
-    def cross(self, *given, **named):
-        """
-        cross(x1: Tensor, x2: Tensor, *, axis: int = -1) -> Tensor
-        
-        The cross product of vectors of 3 along `axis`, counted from the end; the other dims broadcast. ValueError when that dim of one is not 3
         """
     def cuda(self, device = 0):
         """
         to("cuda:<device>").
         """
-    def cumprod(self, *given, **named):
-        ...
     def cumprod_(self, *given, **named):
         """
         The tensor becomes what `cumprod` of it gives.
         """
-    def cumsum(self, *given, **named):
-        ...
     def cumsum_(self, *given, **named):
         """
         The tensor becomes what `cumsum` of it gives.
-        """
-    def cumulative_prod(self, *given, **named):
-        """
-        cumulative_prod(x: Tensor, axis: int | None = None, *, dtype: DType | str | None = None, include_initial: bool = False) -> Tensor
-        
-        Products of the elements up to each along `axis`, which only a tensor of one dim can leave out; integers in int64 unless `dtype` is given. `include_initial`: a 1 first
-        
-        Rule: d0 n -> d0 n    (by its attributes; this one of [5, 7])
-        """
-    def cumulative_sum(self, *given, **named):
-        """
-        cumulative_sum(x: Tensor, axis: int | None = None, *, dtype: DType | str | None = None, include_initial: bool = False) -> Tensor
-        
-        Sums of the elements up to each along `axis`, which only a tensor of one dim can leave out; integers in int64 unless `dtype` is given. `include_initial`: a 0 first
-        
-        Rule: d0 n -> d0 n    (by its attributes; this one of [5, 7])
-        """
-    def deg2rad(self, *given, **named):
-        """
-        deg2rad(x: Tensor) -> Tensor
-        
-        Degrees as radians
-        
-        Rule: ..., ... -> ...
         """
     def detach(self) -> Tensor:
         """
         The same elements, not recorded
         """
-    def diag_embed(self, *given, **named):
-        """
-        diag_embed(x: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor
-        
-        The last dim as diagonal `offset` of two dims of a tensor of zeros
-        """
-    def diagflat(self, *given, **named):
-        """
-        diagflat(x: Tensor, offset: int = 0) -> Tensor
-        
-        All elements as a diagonal of a matrix
-        """
-    def diagonal(self, *given, **named):
-        """
-        diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
-        
-        Elements (i, i + offset) of two dims, the first two unless given
-        """
-    def diagonal_copy(self, *given, **named):
-        """
-        diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
-        
-        Elements (i, i + offset) of two dims, the first two unless given
-        """
-    def diagonal_scatter(self, *given, **named):
-        """
-        diagonal_scatter(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
-        
-        x with a diagonal replaced by src
-        """
-    def diff(self, *given, **named):
-        """
-        Differences of neighbours along `dim`, n times.
-        """
-    def digamma(self, *given, **named):
-        """
-        digamma(x: Tensor) -> Tensor
-        
-        The derivative of lgamma
-        
-        Rule: ... -> ...
-        """
     def dim(self) -> builtins.int:
         ...
-    def dispatch_rows(self, *given, **named):
-        """
-        dispatch_rows(x: Tensor, rows: ExpertRows) -> Tensor
-        
-        The rows of x [tokens, d] that the ranks compute: [rows, d]
-        """
-    def dist(self, *given, **named):
-        """
-        dist(x: Tensor, other: Tensor, p: float = 2.0) -> Tensor
-        
-        The p-norm of x - other
-        """
-    def div(self, *given, **named):
-        """
-        The quotient; rounding_mode "floor" or "trunc" rounds it.
-        """
     def div_(self, other: Tensor | builtins.float) -> typing.Any:
         """
         In place: as the operator, or the function
@@ -1510,48 +2408,6 @@ class Tensor:
     def double(self, memory_format = None):
         """
         to(weft.float64).
-        """
-    def dropout(self, *given, **named):
-        """
-        dropout(x: Tensor, p: float) -> Tensor
-        
-        x with elements zeroed with probability p in [0, 1) and the others divided by 1 - p; equal for any layout of x
-        
-        Rule: ... -> ...
-        """
-    def dsplit(self, *given, **named):
-        """
-        Equal parts, or those that end before these indices.
-        """
-    def eq(self, *given, **named):
-        """
-        equal(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 == x2, element by element, as bool
-        
-        Rule: ..., ... -> ...
-        """
-    def equal(self, *given, **named):
-        """
-        equal(input: Tensor, other: Tensor) -> bool
-        
-        Whether both have the same shape and elements: one bool, equal on all ranks
-        """
-    def erfc(self, *given, **named):
-        """
-        erfc(x: Tensor) -> Tensor
-        
-        1 - erf(x), accurate for large x
-        
-        Rule: ... -> ...
-        """
-    def erfinv(self, *given, **named):
-        """
-        erfinv(x: Tensor) -> Tensor
-        
-        The inverse of erf; NaN outside [-1, 1]
-        
-        Rule: ... -> ...
         """
     def exp_(self) -> typing.Any:
         """
@@ -1561,268 +2417,29 @@ class Tensor:
         """
         Dims of size 1 repeated to the shape; -1 keeps a size; no copy
         """
-    def expand_as(self, *given, **named):
-        """
-        Expanded to the shape of the other.
-        """
-    def expand_dims(self, *given, **named):
-        """
-        expand_dims(x: Tensor, axis: int = 0) -> Tensor
-        
-        Inserts a dim of size 1 at `axis`; a view. IndexError when axis is out of range
-        """
-    def expm1(self, *given, **named):
-        """
-        expm1(x: Tensor) -> Tensor
-        
-        exp(x) - 1, exact for small x
-        
-        Rule: ... -> ...
-        """
-    def exponential_(self, *given, **named):
-        """
-        exponential_(x: object, lambd: float = 1.0) -> object
-        
-        Draws of the density lambd exp(-lambd x)
-        """
-    def fill(self, *given, **named):
-        """
-        fill(x: Tensor, value: Tensor | float) -> Tensor
-        
-        All elements `value`, in shape, dtype and layout of x
-        """
-    def fix(self, *given, **named):
-        """
-        trunc(x: Tensor) -> Tensor
-        
-        The integer of x towards 0; the dtype stays
-        
-        Rule: ... -> ...
-        """
-    def flip(self, *args, axis: typing.Any = None) -> Tensor:
+    def flip(self, *args, axis: builtins.int | collections.abc.Sequence[builtins.int] | None = None) -> Tensor:
         """
         The elements of the dims given, or of all, reversed
-        """
-    def fliplr(self, *given, **named):
-        """
-        fliplr(x: Tensor) -> Tensor
-        
-        Dim 1 reversed
-        """
-    def flipud(self, *given, **named):
-        """
-        flipud(x: Tensor) -> Tensor
-        
-        Dim 0 reversed
         """
     def float(self, memory_format = None):
         """
         to(weft.float32).
         """
-    def float8_linear(self, *given, **named):
-        """
-        float8_linear(x: Tensor, weight: Tensor) -> Tensor
-        
-        x [..., k] times the transpose of weight [n, k], each divided by its greatest magnitude / 448 and rounded to float8_e4m3fn; gradients are rounded to float8_e5m2. Sums are float32. The greatest magnitudes are those of the whole tensors, however these are sharded
-        """
-    def float_power(self, *given, **named):
-        """
-        float_power(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 to the power x2, in float64
-        
-        Rule: ..., ... -> ...
-        """
     def floor_(self) -> typing.Any:
         """
         In place: every element becomes the function of itself
-        """
-    def floor_divide(self, *given, **named):
-        """
-        floor_divide(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 // x2; integers by 0 give 0
-        
-        Rule: ..., ... -> ...
         """
     def floor_divide_(self, other: Tensor | builtins.float) -> typing.Any:
         """
         In place: as the operator, or the function
         """
-    def fmax(self, *given, **named):
-        """
-        fmax(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        The larger of both; where one is NaN, the other
-        
-        Rule: ..., ... -> ...
-        """
-    def fmin(self, *given, **named):
-        """
-        fmin(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        The smaller of both; where one is NaN, the other
-        
-        Rule: ..., ... -> ...
-        """
-    def frexp(self, *given, **named):
-        """
-        frexp(x: Tensor) -> object
-        
-        (mantissa, exponent): x is mantissa * 2^exponent, with a mantissa in [0.5, 1)
-        """
-    def from_dlpack(self, *given, **named):
-        """
-        A tensor over the memory of an object with __dlpack__, copied if its elements have gaps.
-            copy=True always copies; copy=False raises ValueError where a copy is needed.
-        """
     def full_tensor(self) -> Tensor:
         """
         The whole on each rank, as a tensor of one device
         """
-    def ge(self, *given, **named):
-        """
-        greater_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 >= x2, element by element, as bool
-        
-        Rule: ..., ... -> ...
-        """
-    def gelu(self, *given, **named):
-        """
-        gelu(x: Tensor, *, approximate: str = 'none') -> Tensor
-        
-        x / 2 * (1 + erf(x / sqrt(2))), or with approximate='tanh' x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
-        
-        Rule: ... -> ...
-        """
-    def gelu_tanh(self, *given, **named):
-        """
-        gelu_tanh(x: Tensor) -> Tensor
-        
-        gelu's approximation by tanh
-        
-        Rule: ... -> ...
-        """
-    def geometric_(self, *given, **named):
-        """
-        geometric_(x: object, p: float) -> object
-        
-        Draws numbers of trials up to the first success, of probability p
-        """
-    def ger(self, *given, **named):
-        """
-        outer(x1: Tensor, x2: Tensor) -> Tensor
-        
-        x1 [m] times x2 [n]: [m, n]. ValueError when one has not one dim
-        """
-    def gradient(self, *given, **named):
-        """
-        Estimates of the derivatives along the dims: a list of tensors.
-        """
-    def greater(self, *given, **named):
-        """
-        greater(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 > x2, element by element, as bool
-        
-        Rule: ..., ... -> ...
-        """
-    def greater_equal(self, *given, **named):
-        """
-        greater_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 >= x2, element by element, as bool
-        
-        Rule: ..., ... -> ...
-        """
-    def grouped_linear(self, *given, **named):
-        """
-        grouped_linear(x: Tensor, weights: Tensor, counts: Tensor) -> Tensor
-        
-        grouped_matmul with the transposes of weights [experts, n, k]
-        """
-    def grouped_matmul(self, *given, **named):
-        """
-        grouped_matmul(x: Tensor, weights: Tensor, counts: Tensor) -> Tensor
-        
-        Multiplies rows x [rows, k], sorted by expert, by their expert's matrix of weights [experts, k, n]: [rows, n]. counts [groups, experts] states the rows of each
-        """
-    def gt(self, *given, **named):
-        """
-        greater(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 > x2, element by element, as bool
-        
-        Rule: ..., ... -> ...
-        """
     def half(self, memory_format = None):
         """
         to(weft.float16).
-        """
-    def heaviside(self, *given, **named):
-        """
-        heaviside(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        0 for negative x1, 1 for positive x1, x2 for 0
-        
-        Rule: ..., ..., ... -> ...
-        """
-    def histc(self, *given, **named):
-        """
-        histc(x: Tensor, bins: int = 100, min: float = 0.0, max: float = 0.0) -> Tensor
-        
-        How many elements are in each of `bins` equal intervals from min to max; of all elements if these are equal
-        """
-    def histogram(self, *given, **named):
-        """
-        histogram(x: Tensor, bins: int | Tensor, *, range: collections.abc.Sequence[float] | None = None, weight: Tensor | None = None, density: bool = False) -> object
-        
-        (hist, bin_edges): the number of elements between edges, which `bins` counts or is
-        """
-    def hsplit(self, *given, **named):
-        """
-        Equal parts, or those that end before these indices.
-        """
-    def hypot(self, *given, **named):
-        """
-        hypot(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        sqrt(x1^2 + x2^2), without overflow on the way
-        
-        Rule: ..., ... -> ...
-        """
-    def i0(self, *given, **named):
-        """
-        i0(x: Tensor) -> Tensor
-        
-        The modified Bessel function of the first kind of order 0
-        
-        Rule: ... -> ...
-        """
-    def i1(self, *given, **named):
-        """
-        i1(x: Tensor) -> Tensor
-        
-        The modified Bessel function of the first kind of order 1
-        
-        Rule: ... -> ...
-        """
-    def igamma(self, *given, **named):
-        """
-        igamma(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        The regularised lower incomplete gamma function of x1 from 0 to x2
-        
-        Rule: ..., ... -> ...
-        """
-    def igammac(self, *given, **named):
-        """
-        igammac(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        1 - igamma(x1, x2)
-        
-        Rule: ..., ... -> ...
         """
     def index_add_(self, *given, **named):
         """
@@ -1836,12 +2453,6 @@ class Tensor:
         """
         The tensor becomes what `index_fill` of it gives.
         """
-    def index_put(self, *given, **named):
-        """
-        index_put(x: Tensor, indices: collections.abc.Sequence[Tensor | None], values: Tensor | float, accumulate: bool = False) -> Tensor
-        
-        x with the elements at `indices`, a tensor or None for each dim, replaced by `values`, or added
-        """
     def index_put_(self, *given, **named):
         """
         The tensor becomes what `index_put` of it gives.
@@ -1850,417 +2461,53 @@ class Tensor:
         """
         The tensor becomes what `index_reduce` of it gives.
         """
-    def inner(self, *given, **named):
-        """
-        inner(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        Sums of products over the last dims
-        
-        Rule: ..., ... -> ...
-        """
     def int(self, memory_format = None):
         """
         to(weft.int32).
-        """
-    def isneginf(self, *given, **named):
-        """
-        isneginf(x: Tensor) -> Tensor
-        
-        Whether x is -inf: bool
-        
-        Rule: ... -> ...
-        """
-    def isposinf(self, *given, **named):
-        """
-        isposinf(x: Tensor) -> Tensor
-        
-        Whether x is inf: bool
-        
-        Rule: ... -> ...
-        """
-    def isreal(self, *given, **named):
-        """
-        True for every element: there are no complex dtypes.
         """
     def item(self) -> typing.Any:
         """
         The one element, whole on this rank, as a Python number
         """
-    def kron(self, *given, **named):
-        """
-        kron(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        The Kronecker product
-        
-        Rule: ..., ... -> ...
-        """
-    def layer_norm(self, *given, **named):
-        """
-        layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05) -> Tensor
-        
-        (x - mean) / sqrt(variance + eps) * weight [d] + bias [d], along the last dim; ones and zeros if None
-        
-        Rule: ... d, d, d -> ... d
-        """
-    def ldexp(self, *given, **named):
-        """
-        ldexp(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 * 2^x2
-        
-        Rule: ..., ... -> ...
-        """
-    def le(self, *given, **named):
-        """
-        less_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 <= x2, element by element, as bool
-        
-        Rule: ..., ... -> ...
-        """
     def lerp_(self, end: Tensor, weight: Tensor | builtins.float) -> typing.Any:
         """
         In place: self += weight * (end - self)
-        """
-    def less(self, *given, **named):
-        """
-        less(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 < x2, element by element, as bool
-        
-        Rule: ..., ... -> ...
-        """
-    def less_equal(self, *given, **named):
-        """
-        less_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 <= x2, element by element, as bool
-        
-        Rule: ..., ... -> ...
-        """
-    def lgamma(self, *given, **named):
-        """
-        lgamma(x: Tensor) -> Tensor
-        
-        log |gamma(x)|
-        
-        Rule: ... -> ...
-        """
-    def linear(self, *given, **named):
-        """
-        linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
-        
-        x [..., k] times the transpose of weight [n, k] (+ bias [n]): [..., n]
-        
-        Rule: ... k, n k -> ... n
-        """
-    def linear_cross_entropy(self, *given, **named):
-        """
-        linear_cross_entropy(x: Tensor, weight: Tensor, targets: Tensor, *, bias: Tensor | None = None, softcap: float = 0.0, multiplier: float = 1.0, class_weight: Tensor | None = None, label_smoothing: float = 0.0, ignore_index: int = -100, z_loss: float = 0.0, reduction: str = 'mean', whole_up_to: int = 4194304) -> Tensor
-        
-        cross_entropy of the logits multiplier * x weight^T + bias, for x [..., d], weight [classes, d] and targets [...], without storing the logits: parts of them are computed, and again in backward. softcap: they become softcap * tanh(logits / softcap). The other options are those of cross_entropy. Logits of at most whole_up_to elements a rank are made whole, which saves computing them again
-        
-        Layout rule: v [d], ... [d], ... -> ...
         """
     def local(self) -> Tensor:
         """
         This rank's part, sharing memory; not recorded for backward
         """
-    def log10(self, *given, **named):
-        """
-        log10(x: Tensor) -> Tensor
-        
-        The logarithm of x to base 10
-        
-        Rule: ... -> ...
-        """
-    def log1p(self, *given, **named):
-        """
-        log1p(x: Tensor) -> Tensor
-        
-        log(1 + x), exact for small x
-        
-        Rule: ... -> ...
-        """
-    def log2(self, *given, **named):
-        """
-        log2(x: Tensor) -> Tensor
-        
-        The logarithm of x to base 2
-        
-        Rule: ... -> ...
-        """
     def log_(self) -> typing.Any:
         """
         In place: every element becomes the function of itself
-        """
-    def log_normal_(self, *given, **named):
-        """
-        log_normal_(x: object, mean: float = 1.0, std: float = 2.0) -> object
-        
-        Draws exp of normal values
-        """
-    def logaddexp(self, *given, **named):
-        """
-        logaddexp(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        log(exp(x1) + exp(x2)), without overflow on the way
-        
-        Rule: ..., ... -> ...
-        """
-    def logaddexp2(self, *given, **named):
-        """
-        logaddexp2(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        log2(2^x1 + 2^x2)
-        
-        Rule: ..., ... -> ...
-        """
-    def logical_and(self, *given, **named):
-        """
-        logical_and(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        Whether neither is zero: bool
-        
-        Rule: ..., ... -> ...
-        """
-    def logical_not(self, *given, **named):
-        """
-        logical_not(x: Tensor) -> Tensor
-        
-        Whether x is zero: bool
-        
-        Rule: ... -> ...
-        """
-    def logical_or(self, *given, **named):
-        """
-        logical_or(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        Whether one is not zero: bool
-        
-        Rule: ..., ... -> ...
-        """
-    def logical_xor(self, *given, **named):
-        """
-        logical_xor(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        Whether just one is not zero: bool
-        
-        Rule: ..., ... -> ...
         """
     def long(self, memory_format = None):
         """
         to(weft.int64).
         """
-    def lt(self, *given, **named):
-        """
-        less(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 < x2, element by element, as bool
-        
-        Rule: ..., ... -> ...
-        """
     def masked_fill_(self, *given, **named):
         """
         The tensor becomes what `masked_fill` of it gives.
-        """
-    def masked_scatter(self, *given, **named):
-        """
-        masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor
-        
-        x with the elements where `mask` (bool) holds replaced by those of `source`, in order
         """
     def masked_scatter_(self, *given, **named):
         """
         The tensor becomes what `masked_scatter` of it gives.
         """
-    def matrix_exp(self, *given, **named):
-        """
-        matrix_exp(x: Tensor) -> Tensor
-        
-        The sum of x^k / k! of square matrices
-        
-        Rule: ... m k, ... k n -> ... m n
-        """
-    def matrix_norm(self, *given, **named):
-        """
-        matrix_norm(x: Tensor, *, keepdims: bool = False, ord: object = 'fro') -> Tensor
-        
-        Norms of the matrices in the last two dims: "fro", the root of the sum of squares; 1 and -1, the largest and smallest sum of magnitudes of a column; inf and -inf, of a row. ValueError for an order that needs singular values
-        """
-    def matrix_transpose(self, *given, **named):
-        """
-        matrix_transpose(x: Tensor) -> Tensor
-        
-        x [..., m, n] as [..., n, m]; a view. ValueError for fewer than two dims
-        """
-    def max(self, *given, **named):
-        """
-        max(x); max(x, dim) as (values, indices); or of two tensors.
-        """
-    def maximum(self, *given, **named):
-        """
-        maximum(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        The larger of x1 and x2, element by element
-        
-        Rule: ..., ... -> ...
-        """
     def maximum_(self, other: Tensor | builtins.float) -> typing.Any:
         """
         In place: as the operator, or the function
-        """
-    def min(self, *given, **named):
-        """
-        min(x); min(x, dim) as (values, indices); or of two tensors.
-        """
-    def minimum(self, *given, **named):
-        """
-        minimum(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        The smaller of x1 and x2, element by element
-        
-        Rule: ..., ... -> ...
         """
     def minimum_(self, other: Tensor | builtins.float) -> typing.Any:
         """
         In place: as the operator, or the function
         """
-    def mm(self, *given, **named):
-        """
-        matmul(x1: Tensor, x2: Tensor) -> Tensor
-        
-        x1 [..., m, k] times x2 [..., k, n]: [..., m, n]; leading dims broadcast, transposed views are free. A vector [k] is a row, or a column, whose dim of size 1 is left out again. ValueError names the sizes that do not fit
-        
-        Rule: ... m k, ... k n -> ... m n
-        """
-    def mode(self, *given, **named):
-        """
-        mode(x: Tensor, axis: int = -1, keepdims: bool = False) -> object
-        
-        The smallest of the most frequent elements along `axis`, and its last index
-        """
-    def moveaxis(self, *given, **named):
-        """
-        moveaxis(x: Tensor, source: object, destination: object) -> Tensor
-        
-        Moves the dims `source` (one or several) to the places `destination`; the others keep their order. A view. ValueError when their numbers differ or one is given twice
-        """
-    def movedim(self, *given, **named):
-        """
-        moveaxis(x: Tensor, source: object, destination: object) -> Tensor
-        
-        Moves the dims `source` (one or several) to the places `destination`; the others keep their order. A view. ValueError when their numbers differ or one is given twice
-        """
-    def mse_loss(self, *given, **named):
-        """
-        mse_loss(input: Tensor, target: Tensor, *, reduction: str = 'mean') -> Tensor
-        
-        (input - target)^2 element by element, of equal shapes: with reduction 'mean' its mean, 'sum' its sum, 'none' all of it
-        """
-    def msort(self, *given, **named):
-        """
-        Sorted along dim 0.
-        """
-    def mul(self, *given, **named):
-        """
-        multiply(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 * x2; shapes broadcast, dtypes promote
-        
-        Rule: ..., ... -> ...
-        """
     def mul_(self, other: Tensor | builtins.float) -> typing.Any:
         """
         In place: as the operator, or the function
         """
-    def multinomial(self, *given, **named):
-        """
-        multinomial(x: Tensor, num_samples: int, replacement: bool = False) -> Tensor
-        
-        num_samples indices of the last dim, drawn in proportion to the elements
-        """
-    def mvlgamma(self, *given, **named):
-        """
-        mvlgamma(x: Tensor, p: int) -> Tensor
-        
-        The logarithm of the gamma function of p dims
-        """
-    def nanquantile(self, *given, **named):
-        """
-        weft.nanquantile; q may be a tensor too.
-        """
-    def narrow_copy(self, *given, **named):
-        """
-        narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor
-        
-        `length` elements along `dim` from `start` on
-        """
-    def ne(self, *given, **named):
-        """
-        not_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 != x2, element by element, as bool
-        
-        Rule: ..., ... -> ...
-        """
-    def neg(self, *given, **named):
-        """
-        negative(x: Tensor) -> Tensor
-        
-        -x
-        
-        Rule: ... -> ...
-        """
     def neg_(self) -> typing.Any:
         """
         In place: every element becomes the function of itself
-        """
-    def negative(self, *given, **named):
-        """
-        negative(x: Tensor) -> Tensor
-        
-        -x
-        
-        Rule: ... -> ...
-        """
-    def new_empty(self, *given, **named):
-        ...
-    def new_empty_strided(self, *given, **named):
-        """
-        New dense memory of that size; the strides have no effect.
-        """
-    def new_full(self, *given, **named):
-        ...
-    def new_ones(self, *given, **named):
-        ...
-    def new_zeros(self, *given, **named):
-        ...
-    def nextafter(self, *given, **named):
-        """
-        nextafter(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        The number next to x1 on the way to x2
-        
-        Rule: ..., ... -> ...
-        """
-    def nonzero(self, *given, **named):
-        """
-        The indices of the nonzero elements: [n, dims], or a tensor for each dim.
-        """
-    def nonzero_static(self, *given, **named):
-        """
-        nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor
-        
-        The first `size` rows of nonzero, with rows of fill_value where there are fewer
-        """
-    def not_equal(self, *given, **named):
-        """
-        not_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 != x2, element by element, as bool
-        
-        Rule: ..., ... -> ...
         """
     def numel(self) -> builtins.int:
         """
@@ -2270,99 +2517,17 @@ class Tensor:
         """
         The elements as a NumPy array that shares memory; ValueError for a sharded tensor, one that requires a gradient, and bfloat16; float8 needs ml_dtypes
         """
-    def on_device(self, *given, **named):
-        """
-        on_device(x: Tensor, device: Device | str) -> Tensor
-        
-        The same layout with this rank's part on `device`; x itself when it is on `device`
-        """
-    def one_hot(self, *given, **named):
-        """
-        one_hot(x: Tensor, num_classes: int = -1) -> Tensor
-        
-        x [...] as rows [..., classes] that are 1 at the element's number, else 0: int64
-        """
-    def outer(self, *given, **named):
-        """
-        outer(x1: Tensor, x2: Tensor) -> Tensor
-        
-        x1 [m] times x2 [n]: [m, n]. ValueError when one has not one dim
-        """
-    def pad(self, *given, **named):
-        """
-        pad(x: Tensor, dim: int, before: int, after: int) -> Tensor
-        
-        `before` and `after` zeros more along `dim`
-        
-        Rule: ~d0 d1 -> +n0 d1    (by its attributes; this one of [7, 5])
-        """
     def permute(self, *args) -> Tensor:
         """
         Dim i of the result is dim dims[i]; a view
-        """
-    def permute_copy(self, *given, **named):
-        """
-        permute_dims(x: Tensor, axes: collections.abc.Sequence[int] | int) -> Tensor
-        
-        Dim i of the result is dim axes[i] of x; a view
-        
-        Rule: d0 d1  -> d1 d0    (by its attributes; this one of [5, 7])
-        """
-    def permute_dims(self, *given, **named):
-        """
-        permute_dims(x: Tensor, axes: collections.abc.Sequence[int] | int) -> Tensor
-        
-        Dim i of the result is dim axes[i] of x; a view
-        
-        Rule: d0 d1  -> d1 d0    (by its attributes; this one of [5, 7])
-        """
-    def positive(self, *given, **named):
-        """
-        positive(x: Tensor) -> Tensor
-        
-        +x: x itself
         """
     def pow_(self, other: Tensor | builtins.float) -> typing.Any:
         """
         In place: as the operator, or the function
         """
-    def put(self, *given, **named):
-        """
-        put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor
-        
-        x with the elements at `index` of the flattened tensor replaced by those of `source`, or added
-        """
-    def quantile(self, *given, **named):
-        """
-        weft.quantile; q may be a tensor too.
-        """
-    def rad2deg(self, *given, **named):
-        """
-        rad2deg(x: Tensor) -> Tensor
-        
-        Radians as degrees
-        
-        Rule: ..., ... -> ...
-        """
     def random_(self, low = 0, high = None, *, generator = None):
         """
         Draws integers in [low, high), in [0, low) without high, in place.
-        """
-    def ravel(self, *given, **named):
-        """
-        All elements in one dim.
-        """
-    def real(self, *given, **named):
-        """
-        The tensor itself: there are no complex dtypes.
-        """
-    def reciprocal(self, *given, **named):
-        """
-        reciprocal(x: Tensor) -> Tensor
-        
-        1 / x for each element; float32 for integers
-        
-        Rule: ..., ... -> ...
         """
     def redistribute(self, device_mesh: typing.Any = None, placements: typing.Any = None, *, async_op: builtins.bool = False) -> Tensor:
         """
@@ -2372,31 +2537,9 @@ class Tensor:
         """
         In place: every element becomes the function of itself
         """
-    def remainder(self, *given, **named):
-        """
-        remainder(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 % x2, with the sign of x2; integers by 0 give 0
-        
-        Rule: ..., ... -> ...
-        """
     def remainder_(self, other: Tensor | builtins.float) -> typing.Any:
         """
         In place: as the operator, or the function
-        """
-    def renorm(self, *given, **named):
-        """
-        renorm(x: Tensor, p: float, dim: int, maxnorm: float) -> Tensor
-        
-        The slices of `dim` whose p-norm is above maxnorm, scaled to it
-        """
-    def repeat(self, *given, **named):
-        """
-        Repeated as a whole, dims[i] times along dim i.
-        """
-    def repeat_interleave(self, *given, **named):
-        """
-        Each element of `dim` (of the flattened tensor without one) repeated.
         """
     def requires_grad_(self, requires_grad: builtins.bool = True) -> Tensor:
         """
@@ -2406,44 +2549,6 @@ class Tensor:
         """
         The same elements in row-major order; one size may be -1
         """
-    def reshape_as(self, *given, **named):
-        """
-        Reshaped to the shape of the other.
-        """
-    def resolve_conj(self, *given, **named):
-        """
-        The tensor itself: there are no complex dtypes.
-        """
-    def resolve_neg(self, *given, **named):
-        """
-        The tensor itself: there are no complex dtypes.
-        """
-    def rms_norm(self, *given, **named):
-        """
-        rms_norm(x: Tensor, weight: Tensor | None = None, eps: float = 1e-05) -> Tensor
-        
-        x / sqrt(mean of x^2 along the last dim + eps) * weight [d], ones if None
-        
-        Rule: ... d, d -> ... d
-        """
-    def roll(self, *given, **named):
-        """
-        Moved by `shifts` along `dims`; of the flattened tensor without dims.
-        """
-    def rope(self, *given, **named):
-        """
-        rope(x: Tensor, theta: float = 10000.0, position: int = 0) -> Tensor
-        
-        Rotary position embedding of x [batch, sequence, heads, d] in Hugging Face's 'rotate half' convention; positions start at `position`
-        
-        Rule: b s h [d] -> b s h [d]
-        """
-    def rot90(self, *given, **named):
-        """
-        rot90(x: Tensor, k: int = 1, dims: collections.abc.Sequence[int] = [0, 1]) -> Tensor
-        
-        Turns the plane of two dims by 90 degrees k times, from the first to the second
-        """
     def round_(self) -> typing.Any:
         """
         In place: every element becomes the function of itself
@@ -2451,25 +2556,6 @@ class Tensor:
     def rsqrt_(self) -> typing.Any:
         """
         In place: every element becomes the function of itself
-        """
-    def rsub(self, *given, **named):
-        """
-        rsub(x: Tensor, other: Tensor | float, *, alpha: float = 1) -> Tensor
-        
-        other - alpha * x
-        """
-    def scale_(self, *given, **named):
-        """
-        scale_(x: object, factor: Tensor) -> object
-        
-        x *= factor, of one element, in place
-        
-        Rule: ..., . ->
-        """
-    def scatter(self, *given, **named):
-        """
-        src[.., i, ..] in the place of element index[.., i, ..] along `dim`; the last of equal
-            indices stays. reduce="add" adds, "multiply" multiplies.
         """
     def scatter_(self, *given, **named):
         """
@@ -2483,20 +2569,6 @@ class Tensor:
         """
         The tensor becomes what `scatter_reduce` of it gives.
         """
-    def select_scatter(self, *given, **named):
-        """
-        select_scatter(x: Tensor, src: Tensor, dim: int, index: int) -> Tensor
-        
-        x with element `index` of `dim` replaced by src
-        """
-    def sgn(self, *given, **named):
-        """
-        sign(x: Tensor) -> Tensor
-        
-        -1, 0 or 1; NaN for NaN
-        
-        Rule: ... -> ...
-        """
     def short(self, memory_format = None):
         """
         to(weft.int16).
@@ -2505,59 +2577,13 @@ class Tensor:
         """
         In place: every element becomes the function of itself
         """
-    def sign(self, *given, **named):
-        """
-        sign(x: Tensor) -> Tensor
-        
-        -1, 0 or 1; NaN for NaN
-        
-        Rule: ... -> ...
-        """
     def sign_(self) -> typing.Any:
         """
         In place: every element becomes the function of itself
         """
-    def signbit(self, *given, **named):
-        """
-        signbit(x: Tensor) -> Tensor
-        
-        Whether the sign is negative, also of -0 and NaN: bool
-        
-        Rule: ... -> ...
-        """
     def silu_(self) -> typing.Any:
         """
         In place: every element becomes the function of itself
-        """
-    def sinc(self, *given, **named):
-        """
-        sinc(x: Tensor) -> Tensor
-        
-        sin(pi x) / (pi x), 1 at 0
-        
-        Rule: ... -> ...
-        """
-    def sinh(self, *given, **named):
-        """
-        sinh(x: Tensor) -> Tensor
-        
-        The hyperbolic sine of x
-        
-        Rule: ... -> ...
-        """
-    def slice(self, *given, **named):
-        """
-        slice(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor
-        
-        Elements start, start + step, ... before end of `dim`
-        """
-    def slice_scatter(self, *given, **named):
-        """
-        Elements start, start + step, ... before end of `dim` replaced by src.
-        """
-    def sort(self, *given, **named):
-        """
-        (values, indices), always stable.
         """
     def sqrt_(self) -> typing.Any:
         """
@@ -2567,85 +2593,17 @@ class Tensor:
         """
         In place: every element becomes the function of itself
         """
-    def squeeze_copy(self, *given, **named):
-        """
-        Without the dims of size 1, or without those of `dim` that have it.
-        """
-    def std(self, *given, **named):
-        """
-        weft.std with correction=1.
-        """
-    def std_mean(self, *given, **named):
-        """
-        (std, mean).
-        """
-    def sub(self, *given, **named):
-        ...
     def sub_(self, other: Tensor | builtins.float, *, alpha: Tensor | builtins.float = 1) -> typing.Any:
         """
         In place, with other * alpha; see the operator
         """
-    def sum_squares(self, *given, **named):
-        """
-        sum_squares(x: Tensor, axis: object = None, keepdims: bool = False) -> Tensor
-        
-        The sum of squares over `axis`, as float32
-        
-        Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
-        """
-    def sum_to_size(self, *given, **named):
-        """
-        Summed over the dims that broadcasting from `size` would repeat.
-        """
-    def swapaxes(self, *given, **named):
-        ...
-    def swapdims(self, *given, **named):
-        ...
     def t(self) -> Tensor:
         """
         Dims reversed, for a matrix; a view
         """
-    def t_copy(self, *given, **named):
-        """
-        A matrix transposed; other tensors of at most one dim as they are.
-        """
-    def take(self, *given, **named):
-        """
-        take(input: Tensor, index: Tensor) -> Tensor
-        
-        Elements of the flattened tensor
-        """
-    def take_along_axis(self, *given, **named):
-        """
-        take_along_axis(x: Tensor, indices: Tensor, axis: int = -1) -> Tensor
-        
-        Element indices[.., i, ..] of `axis` for each element of `indices`, which has as many dims as x; the other dims broadcast. ValueError names an index out of bounds
-        
-        Rule: ~n d1 , i d1 -> i d1    (by its attributes; this one of [7, 3], [5, 3])
-        """
-    def take_along_dim(self, *given, **named):
-        """
-        Elements `indices` along `dim`; of the flattened tensor without a dim.
-        """
-    def tan(self, *given, **named):
-        """
-        tan(x: Tensor) -> Tensor
-        
-        The tangent of x, in radians
-        
-        Rule: ... -> ...
-        """
     def tanh_(self) -> typing.Any:
         """
         In place: every element becomes the function of itself
-        """
-    def tensor_of(self, *given, **named):
-        """
-        The tensor itself, or the one that a Parameter computes with.
-        """
-    def tile(self, *given, **named):
-        """
-        Repeated as a whole, dims[i] times along dim i.
         """
     def to(self, *given, dtype = None, device = None, copy = False, non_blocking = False, memory_format = None):
         """
@@ -2666,12 +2624,6 @@ class Tensor:
         """
         The elements as nested lists of Python numbers
         """
-    def trace(self, *given, **named):
-        """
-        The sum of the diagonal of a matrix.
-        """
-    def transpose_copy(self, *given, **named):
-        ...
     def tril_(self, *given, **named):
         """
         The tensor becomes what `tril` of it gives.
@@ -2680,148 +2632,13 @@ class Tensor:
         """
         The tensor becomes what `triu` of it gives.
         """
-    def true_divide(self, *given, **named):
-        """
-        divide(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 / x2, floating; shapes broadcast, dtypes promote
-        
-        Rule: ..., ... -> ...
-        """
-    def trunc(self, *given, **named):
-        """
-        trunc(x: Tensor) -> Tensor
-        
-        The integer of x towards 0; the dtype stays
-        
-        Rule: ... -> ...
-        """
     def trunc_(self) -> typing.Any:
         """
         In place: every element becomes the function of itself
         """
-    def unbind_copy(self, *given, **named):
-        """
-        unbind(x: Tensor, dim: int = 0) -> tuple
-        
-        The slices of `dim`, which do not have that dim
-        """
-    def unfold_copy(self, *given, **named):
-        """
-        unfold(x: Tensor, dimension: int, size: int, step: int) -> Tensor
-        
-        Windows of `size` elements along a dim, `step` apart, in a new last dim
-        """
-    def unique(self, *given, **named):
-        """
-        The distinct elements in ascending order, and what else is asked for.
-        """
-    def unique_all(self, *given, **named):
-        """
-        unique_all(x: Tensor) -> object
-        
-        The distinct elements in order, the first index of each in the flattened tensor, the index of each element of x among them, and their counts. NaNs are all distinct
-        """
-    def unique_consecutive(self, *given, **named):
-        """
-        Elements, or slices of `dim`, without their direct repetitions, and what else is asked
-            for.
-        """
-    def unique_counts(self, *given, **named):
-        """
-        unique_counts(x: Tensor) -> object
-        
-        The distinct elements of x in order, and their counts. NaNs are all distinct
-        """
-    def unique_inverse(self, *given, **named):
-        """
-        unique_inverse(x: Tensor) -> object
-        
-        The distinct elements of x in order, and the index of each element of x among them. NaNs are all distinct
-        """
-    def unique_values(self, *given, **named):
-        """
-        unique_values(x: Tensor) -> Tensor
-        
-        The distinct elements of x in order: [n]. NaNs are all distinct
-        """
-    def unsafe_chunk(self, *given, **named):
-        """
-        chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple
-        
-        At most `chunks` parts along `dim`, of ceil(size / chunks) elements, the last of fewer
-        """
-    def unsqueeze_copy(self, *given, **named):
-        """
-        unsqueeze(x: Tensor, dim: int) -> Tensor
-        
-        With a new dim of size 1 before dim `dim`; a view
-        
-        Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
-        """
-    def unstack(self, *given, **named):
-        """
-        unstack(x: Tensor, axis: int = 0) -> tuple
-        
-        A tuple of the slices of `axis`, which do not have that dim
-        """
-    def vander(self, *given, **named):
-        """
-        vander(x: Tensor, N: int = -1, increasing: bool = False) -> Tensor
-        
-        Powers of a vector as columns
-        """
-    def var(self, *given, **named):
-        """
-        weft.var with correction=1.
-        """
-    def var_mean(self, *given, **named):
-        """
-        (var, mean).
-        """
-    def vdot(self, *given, **named):
-        """
-        dot(x: Tensor, tensor: Tensor) -> Tensor
-        
-        The sum of products of two vectors
-        """
-    def vecdot(self, *given, **named):
-        """
-        vecdot(x1: Tensor, x2: Tensor, *, axis: int = -1) -> Tensor
-        
-        Sums products along `axis`, counted from the end; the other dims broadcast. ValueError when the sizes of that dim differ
-        """
-    def vector_norm(self, *given, **named):
-        """
-        vector_norm(x: Tensor, *, axis: object = None, keepdims: bool = False, ord: float = 2.0) -> Tensor
-        
-        Over `axis` (all dims unless given): the ord-th root of the sum of magnitudes to that power; inf and -inf the largest and smallest magnitude, 0 the number of nonzero elements. Integers are converted to float32. The gradient of zeros is 0
-        """
     def view(self, *args) -> Tensor:
         """
         As reshape, which makes a view where memory allows
-        """
-    def view_as(self, *given, **named):
-        """
-        Reshaped to the shape of the other.
-        """
-    def vsplit(self, *given, **named):
-        """
-        Equal parts, or those that end before these indices.
-        """
-    def with_loss(self, *given, **named):
-        """
-        with_loss(x: Tensor, loss: Tensor, scale: float = 1.0) -> Tensor
-        
-        x, whose backward also sends the gradient `scale` to `loss`
-        """
-    def xlogy(self, *given, **named):
-        """
-        xlogy(x1: Tensor | float, x2: Tensor | float) -> Tensor
-        
-        x1 * log(x2), but 0 where x1 is 0 and x2 is not NaN
-        
-        Rule: ..., ... -> ...
         """
     def zero_(self) -> typing.Any:
         """
@@ -3273,8 +3090,6 @@ class Module:
         """
     def _add_hooks(self, before: typing.Any, after: typing.Any, of_module: builtins.bool) -> HookHandle:
         ...
-    def _add_parameter(self, name: str, parameter: Parameter) -> None:
-        ...
     def _allocate(self) -> None:
         ...
     def _declare(self, name: str, shape: tuple[int, ...], init: typing.Any = None, dtype: DType | str = ...) -> Parameter:
@@ -3283,11 +3098,11 @@ class Module:
         ...
     def _named_parameters(self) -> list[tuple[list[str], Parameter]]:
         ...
+    def _put(self, name: str, member: typing.Any) -> None:
+        ...
     def _register_buffer(self, name: str, tensor: Tensor, persistent: builtins.bool) -> None:
         ...
     def _remove(self, name: str) -> builtins.bool:
-        ...
-    def _replace(self, name: str, member: typing.Any) -> None:
         ...
     def _set_buffer(self, name: str, tensor: Tensor) -> None:
         ...
@@ -3352,7 +3167,7 @@ class Module:
         """
     def get_pending_gradients(self, *, recurse: typing.Any = True) -> None:
         """
-        ValueError: `grad` shows a sum that was not reduced as Partial
+        ValueError: grad shows a sum that was not reduced yet, as Partial
         """
     def get_submodule(self, path: str) -> Module:
         """
@@ -3429,7 +3244,7 @@ class Module:
         """
     def set_all_gather_layout(self, layout: typing.Any) -> None:
         """
-        ValueError: there is no copy out of a gather
+        ValueError: gathers write parameters in place
         """
     def set_all_reduce_hook(self, hook: typing.Any, *, stream: typing.Any = None) -> None:
         """
@@ -3437,7 +3252,7 @@ class Module:
         """
     def set_allocate_memory_from_process_group_for_comm(self, enable: typing.Any) -> None:
         """
-        ValueError: there are no staging buffers
+        ValueError: collectives read and write parameters and gradients in place, without staging
         """
     def set_custom_all_gather(self, comm: typing.Any) -> None:
         """
@@ -3493,11 +3308,11 @@ class Module:
         """
     def set_reduce_scatter_input_fn(self, function: typing.Any) -> None:
         """
-        ValueError: there is no copy into a reduction
+        ValueError: gradients are written where they are sent from
         """
     def set_reduce_scatter_max_input_buffers(self, max_input_buffers: typing.Any, *, recurse: builtins.bool = True) -> None:
         """
-        ValueError: backward writes into the buffers that are sent, and takes a new one where the last is still being sent
+        ValueError: gradients are written where they are sent from, and predicted_bytes reports the buffers
         """
     def set_reduce_scatter_unused_params(self, reduce_scatter_unused_params: builtins.bool, *, recurse: builtins.bool = True) -> None:
         """
@@ -3521,11 +3336,11 @@ class Module:
         """
     def set_separate_reduce_scatter_group(self, enable: typing.Any = True, *, recurse: builtins.bool = True) -> None:
         """
-        ValueError: gathers and reductions run on two streams
+        ValueError: gathers and reductions run on two streams over the communicators of the mesh's axes
         """
     def set_symm_mem_for_comm(self, backend: typing.Any = 'NCCL') -> None:
         """
-        ValueError: there are no staging buffers
+        ValueError: collectives read and write parameters and gradients in place, without staging
         """
     def set_unshard_in_backward(self, unshard_in_backward: builtins.bool) -> None:
         """
@@ -3538,7 +3353,7 @@ class Module:
         """
     def synchronize_gradients(self, *, recurse: typing.Any = True) -> None:
         """
-        ValueError: the last backward reduces what earlier ones kept
+        ValueError: the backward after set_requires_gradient_sync(True) reduces what earlier ones kept
         """
     def to(self, device = None, dtype = None):
         """
@@ -3649,9 +3464,11 @@ class RouterOptions:
     How a router's logits become choices and weights. `scores`: 'softmax' or 'sigmoid'; `normalize`: weights sum to `scale`; choices come from the best `top_groups` of `groups` groups of experts, by `group_score`: 'best' expert, or the sum of the 'best_two'
     """
     __hash__: typing.ClassVar[None] = None
+    group_score: str
     groups: int
     normalize: bool
     scale: float
+    scores: str
     top_groups: int
     top_k: int
     def __eq__(self, arg0: RouterOptions) -> builtins.bool:
@@ -3800,6 +3617,20 @@ class LatentAttentionConfig:
     """
     Sizes of multi-head latent attention, with the names of DeepSeek's config.json; q_lora_rank 0: queries are computed from the input; scale 0: 1 / sqrt(d)
     """
+    bias: bool
+    dim: int
+    dropout: float
+    heads: int
+    kv_lora_rank: int
+    norm_eps: float
+    q_lora_rank: int
+    qk_nope_head_dim: int
+    qk_rope_head_dim: int
+    rope_interleave: bool
+    rope_theta: float
+    scale: float
+    std: float | None
+    v_head_dim: int
     def __init__(self, *, dim: int, heads: int, q_lora_rank: int = 0, kv_lora_rank: int, qk_nope_head_dim: int, qk_rope_head_dim: int, v_head_dim: int, rope_theta: float = 10000.0, rope_interleave: builtins.bool = True, norm_eps: float = 1e-06, scale: float = 0.0, std: float | None = None, bias: builtins.bool = False, dropout: float = 0.0) -> None:
         ...
 class LatentAttention(Module):
@@ -3819,19 +3650,23 @@ class MoEConfig:
     """
     Sizes and numbers of a mixture of experts, as of Mixtral, Qwen-MoE and DeepSeek. `shared_width`: width of the expert that computes all tokens; `f32_logits`: the router computes in f32 where tokens have a smaller dtype; the coefficients multiply the losses that backward adds; `chunks`: parts of the sequences computed one after the other
     """
+    balance_bias: bool
+    balance_coefficient: float
+    capacity_factor: float | None
+    chunks: int
+    dim: int
+    experts: int
+    f32_logits: bool
+    shared_gate: bool
+    shared_name: str
+    shared_width: int
+    std: float | None
+    width: int
+    z_coefficient: float
     def __init__(self, *, dim: int, width: int, experts: int, router: RouterOptions | None = None, f32_logits: builtins.bool = False, balance_bias: builtins.bool = False, shared_width: int = 0, shared_gate: builtins.bool = False, shared_name: str = 'shared_experts', balance_coefficient: float = 0.0, z_coefficient: float = 0.0, capacity_factor: float | None = None, std: float | None = None, chunks: int = 1) -> None:
         ...
     @property
-    def dim(self) -> int:
-        ...
-    @property
-    def experts(self) -> int:
-        ...
-    @property
     def router(self) -> RouterOptions:
-        ...
-    @property
-    def width(self) -> int:
         ...
 class Router(Module):
     """
@@ -3966,19 +3801,19 @@ class TransformerConfig:
     def dense(self) -> list[builtins.bool]:
         ...
     @dense.setter
-    def dense(self, arg0: collections.abc.Sequence[builtins.bool]) -> None:
+    def dense(self, arg1: collections.abc.Sequence[builtins.bool]) -> None:
         ...
     @property
     def unrotated(self) -> list[builtins.bool]:
         ...
     @unrotated.setter
-    def unrotated(self, arg0: collections.abc.Sequence[builtins.bool]) -> None:
+    def unrotated(self, arg1: collections.abc.Sequence[builtins.bool]) -> None:
         ...
     @property
     def windowed(self) -> list[builtins.bool]:
         ...
     @windowed.setter
-    def windowed(self, arg0: collections.abc.Sequence[builtins.bool]) -> None:
+    def windowed(self, arg1: collections.abc.Sequence[builtins.bool]) -> None:
         ...
 class TransformerModel(Module):
     """
@@ -4111,6 +3946,10 @@ class WarmupCosine:
     """
     A learning rate by step, counted from 0: it grows evenly to `peak`, reached after `warmup` steps, and falls along half a cosine to `floor`, reached at step `total` and kept
     """
+    floor: float
+    peak: float
+    total: int
+    warmup: int
     def __call__(self, step: int) -> float:
         """
         ValueError for a negative step or a warm-up longer than the whole
@@ -4138,6 +3977,14 @@ class MixedPrecision:
     """
     Dtypes of floating parameters by what they are for: `storage` of what the optimizer changes, `compute`, `gather` and `reduce` on the wire, `accumulate` of reduced gradients, `buffers` of ignored parameters, `inputs` and `outputs` of the module. None leaves each as it is
     """
+    accumulate: DType | str | None
+    buffers: DType | str | None
+    compute: DType | str | None
+    gather: DType | str | None
+    inputs: DType | str | None
+    outputs: DType | str | None
+    reduce: DType | str | None
+    storage: DType | str | None
     def __init__(self, compute: DType | str | None = None, reduce: DType | str | None = None, *, gather: DType | str | None = None, storage: DType | str | None = None, accumulate: DType | str | None = None, buffers: DType | str | None = None, inputs: DType | str | None = None, outputs: DType | str | None = None) -> None:
         ...
 class ShardPlacementResult:
@@ -4245,7 +4092,7 @@ class FSDPModule:
         """
     def get_pending_gradients(self: Module, *, recurse: typing.Any = True) -> None:
         """
-        ValueError: `grad` shows a sum that was not reduced as Partial
+        ValueError: grad shows a sum that was not reduced yet, as Partial
         """
     def reset_iter_state(self: Module) -> None:
         """
@@ -4257,7 +4104,7 @@ class FSDPModule:
         """
     def set_all_gather_layout(self: Module, layout: typing.Any) -> None:
         """
-        ValueError: there is no copy out of a gather
+        ValueError: gathers write parameters in place
         """
     def set_all_reduce_hook(self: Module, hook: typing.Any, *, stream: typing.Any = None) -> None:
         """
@@ -4265,7 +4112,7 @@ class FSDPModule:
         """
     def set_allocate_memory_from_process_group_for_comm(self: Module, enable: typing.Any) -> None:
         """
-        ValueError: there are no staging buffers
+        ValueError: collectives read and write parameters and gradients in place, without staging
         """
     def set_custom_all_gather(self: Module, comm: typing.Any) -> None:
         """
@@ -4313,11 +4160,11 @@ class FSDPModule:
         """
     def set_reduce_scatter_input_fn(self: Module, function: typing.Any) -> None:
         """
-        ValueError: there is no copy into a reduction
+        ValueError: gradients are written where they are sent from
         """
     def set_reduce_scatter_max_input_buffers(self: Module, max_input_buffers: typing.Any, *, recurse: builtins.bool = True) -> None:
         """
-        ValueError: backward writes into the buffers that are sent, and takes a new one where the last is still being sent
+        ValueError: gradients are written where they are sent from, and predicted_bytes reports the buffers
         """
     def set_reduce_scatter_unused_params(self: Module, reduce_scatter_unused_params: builtins.bool, *, recurse: builtins.bool = True) -> None:
         """
@@ -4341,11 +4188,11 @@ class FSDPModule:
         """
     def set_separate_reduce_scatter_group(self: Module, enable: typing.Any = True, *, recurse: builtins.bool = True) -> None:
         """
-        ValueError: gathers and reductions run on two streams
+        ValueError: gathers and reductions run on two streams over the communicators of the mesh's axes
         """
     def set_symm_mem_for_comm(self: Module, backend: typing.Any = 'NCCL') -> None:
         """
-        ValueError: there are no staging buffers
+        ValueError: collectives read and write parameters and gradients in place, without staging
         """
     def set_unshard_in_backward(self: Module, unshard_in_backward: builtins.bool) -> None:
         """
@@ -4353,7 +4200,7 @@ class FSDPModule:
         """
     def synchronize_gradients(self: Module, *, recurse: typing.Any = True) -> None:
         """
-        ValueError: the last backward reduces what earlier ones kept
+        ValueError: the backward after set_requires_gradient_sync(True) reduces what earlier ones kept
         """
     def unshard(self: Module, async_op: builtins.bool = False) -> UnshardHandle | None:
         """
@@ -4363,18 +4210,25 @@ class Colwise:
     """
     A Linear cut along its outputs, an Embedding along its width: the output is cut along its last dim, or brought to `output_layouts`. `heads`: so many heads stay whole. `parts`: the product begins with parts of a gathered input while others arrive
     """
+    heads: int
+    output_layouts: Shard | Replicate | Partial | None
+    parts: int
     def __init__(self, *, output_layouts: Shard | Replicate | Partial | None = None, heads: int = 0, parts: int = 1) -> None:
         ...
 class Rowwise:
     """
     A Linear cut along its inputs, an Embedding along its vocabulary: addends of the output are added up to `output_layouts`. `parts`: one part of the product is summed and scattered while the next one is computed
     """
+    heads: int
+    output_layouts: Shard | Replicate | Partial | None
+    parts: int
     def __init__(self, *, output_layouts: Shard | Replicate | Partial | None = ..., heads: int = 0, parts: int = 1) -> None:
         ...
 class SequenceParallel:
     """
     Whole parameters, and an input cut along dim `sequence_dim`
     """
+    sequence_dim: int
     def __init__(self, *, sequence_dim: int = 1) -> None:
         ...
 class ExpertParallel:
@@ -4389,17 +4243,41 @@ class PrepareInput:
     """
     def __init__(self, input_layouts: collections.abc.Sequence[Shard | Replicate | Partial | None]) -> None:
         ...
+    @property
+    def input_layouts(self) -> list[Shard | Replicate | Partial | None]:
+        ...
+    @input_layouts.setter
+    def input_layouts(self, arg1: collections.abc.Sequence[Shard | Replicate | Partial | None]) -> None:
+        ...
 class PrepareOutput:
     """
     Outputs by number are brought to these layouts
     """
     def __init__(self, output_layouts: collections.abc.Sequence[Shard | Replicate | Partial | None]) -> None:
         ...
+    @property
+    def output_layouts(self) -> list[Shard | Replicate | Partial | None]:
+        ...
+    @output_layouts.setter
+    def output_layouts(self, arg1: collections.abc.Sequence[Shard | Replicate | Partial | None]) -> None:
+        ...
 class Layouts:
     """
     Own parameters by name, inputs and outputs by number: a style for modules of one's own
     """
     def __init__(self, *, parameters: collections.abc.Mapping[str, Shard | Replicate | Partial] = {}, inputs: collections.abc.Sequence[Shard | Replicate | Partial | None] = [], outputs: collections.abc.Sequence[Shard | Replicate | Partial | None] = []) -> None:
+        ...
+    @property
+    def inputs(self) -> list[Shard | Replicate | Partial | None]:
+        ...
+    @inputs.setter
+    def inputs(self, arg1: collections.abc.Sequence[Shard | Replicate | Partial | None]) -> None:
+        ...
+    @property
+    def outputs(self) -> list[Shard | Replicate | Partial | None]:
+        ...
+    @outputs.setter
+    def outputs(self, arg1: collections.abc.Sequence[Shard | Replicate | Partial | None]) -> None:
         ...
 class StateDict:
     """
@@ -4594,8 +4472,6 @@ class Graph:
         ...
 def _abort(world: Communicator, why: str) -> None:
     ...
-def _arange(start: Tensor | float, stop: Tensor | float, step: Tensor | float, *, dtype: DType | str = ..., device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
-    ...
 def _call_as_forward(arg0: Module, arg1: collections.abc.Callable, *args, **kwargs) -> typing.Any:
     ...
 def _config_numbers(config: TransformerConfig) -> dict[str, int]:
@@ -4616,13 +4492,7 @@ def _gradient(x: Tensor, spacing: collections.abc.Sequence[Tensor | float], dims
     ...
 def _is_fully_sharded(module: Module) -> builtins.bool:
     ...
-def _have_same_choices(saved: dict[str, int], numbers: dict[str, int]) -> bool:
-    ...
-def _logsumexp(x: Tensor, dim: collections.abc.Sequence[int], keepdim: builtins.bool) -> Tensor:
-    ...
-def _max_along(x: Tensor, axis: int, keepdims: builtins.bool = False) -> typing.Any:
-    ...
-def _min_along(x: Tensor, axis: int, keepdims: builtins.bool = False) -> typing.Any:
+def _method(function: typing.Any) -> typing.Any:
     ...
 @typing.overload
 def _normal(mean: Tensor | float, std: Tensor) -> Tensor:
@@ -4647,8 +4517,6 @@ def _scatter_along(x: Tensor, dim: int, index: Tensor, src: Tensor | float) -> T
 def _slice_scatter(x: Tensor, src: Tensor, dim: int, start: int, stop: int, step: int) -> Tensor:
     ...
 def _sort_along(x: Tensor, axis: int = -1, descending: builtins.bool = False) -> typing.Any:
-    ...
-def _squeeze(x: Tensor, dim: collections.abc.Sequence[int] | None) -> Tensor:
     ...
 def _sweep(op: Op, axes: collections.abc.Sequence[tuple[str, int]], most: int, percent: int, seed: int) -> tuple[builtins.bool, str]:
     ...
@@ -4720,7 +4588,7 @@ def addr(x: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float
     """
     beta * x + alpha * outer(vec1, vec2)
     """
-def all(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+def all(x: Tensor, axis: int | collections.abc.Sequence[int] | None = None, keepdims: builtins.bool = False) -> Tensor:
     """
     Whether all elements over `axis` are not zero: bool; true of none
     
@@ -4742,13 +4610,13 @@ def allclose(x1: Tensor, x2: Tensor, rtol: float = 1e-05, atol: float = 1e-08, e
     """
     Whether all elements are close; one number, equal on all ranks
     """
-def amax(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+def amax(x: Tensor, axis: int | collections.abc.Sequence[int] | None = None, keepdims: builtins.bool = False) -> Tensor:
     """
     max
     
     Rule: d0:max d1  -> d1    (by its attributes; this one of [5, 7])
     """
-def amin(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+def amin(x: Tensor, axis: int | collections.abc.Sequence[int] | None = None, keepdims: builtins.bool = False) -> Tensor:
     """
     min
     
@@ -4760,11 +4628,15 @@ def angle(x: Tensor) -> Tensor:
     
     Rule: ..., ..., ... -> ...
     """
-def any(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+def any(x: Tensor, axis: int | collections.abc.Sequence[int] | None = None, keepdims: builtins.bool = False) -> Tensor:
     """
     Whether any element over `axis` is not zero: bool; false of none
     
     Rule: d0:max d1  -> d1    (by its attributes; this one of [5, 7])
+    """
+def arange(start: Tensor | float, stop: Tensor | float | None = None, step: Tensor | float = 1, *, dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+    """
+    start, start + step, ... before stop, or 0, 1, ... before the only number; int64 for ints, otherwise float32. ValueError when step is 0
     """
 def argmax(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
     """
@@ -4970,9 +4842,9 @@ def clip(x: Tensor, min: typing.Any = None, max: typing.Any = None) -> Tensor:
     """
     x limited to [min, max] (tensors or numbers that broadcast, or None). ValueError for numbers that exclude all values of an integer dtype
     """
-def clip_grad_norm_(parameters: typing.Any, max_norm: float) -> float:
+def clip_grad_norm_(parameters: typing.Any, max_norm: float, norm_type: typing.Any = 2.0, error_if_nonfinite: builtins.bool = False, foreach: typing.Any = None) -> float:
     """
-    Scales all gradients so that their norm is at most max_norm; gives the norm before
+    Scales all gradients so that their norm is at most max_norm; gives the norm before: that of the gradients whatever their layouts and meshes. One all-reduce. ValueError for a norm_type that is not 2; RuntimeError, when asked for, where the norm is no finite number
     """
 def clip_grad_value_(parameters: typing.Any, clip_value: float) -> None:
     """
@@ -5048,7 +4920,7 @@ def costly_ops() -> list[str]:
     """
     Names of the ops that compute matrix products and attention, to be kept by a recomputation
     """
-def count_nonzero(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+def count_nonzero(x: Tensor, axis: int | collections.abc.Sequence[int] | None = None, keepdims: builtins.bool = False) -> Tensor:
     """
     The number of nonzero elements (NaN included) over `axis`, all dims by default; int64
     
@@ -5166,9 +5038,9 @@ def dropout(x: Tensor, p: float) -> Tensor:
     
     Rule: ... -> ...
     """
-def dsplit(x: Tensor, sections: int) -> tuple:
+def dsplit(x: Tensor, indices_or_sections: int | collections.abc.Sequence[int]) -> tuple:
     """
-    Equal parts along dim 2
+    Equal parts along dim 2; or that end before these
     """
 def dstack(tensors: collections.abc.Sequence[Tensor]) -> Tensor:
     """
@@ -5188,9 +5060,13 @@ def embedding(weight: Tensor, ids: Tensor) -> Tensor:
     
     Rule: v d, ... -> ... d
     """
-def empty(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def empty(*args, shape: tuple[int, ...] = (), dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None, requires_grad: builtins.bool = False) -> Tensor:
     """
-    Uninitialized memory of `shape` (ints, or one int); float32 by default
+    Uninitialized memory of `shape`; float32 by default
+    """
+def empty_like(x: Tensor, *, dtype: DType | str | None = None, device: Device | str | None = None) -> Tensor:
+    """
+    New memory with the shape, layout and dtype of x; zeros where x is sharded
     """
 def engine_statistics() -> dict:
     """
@@ -5266,7 +5142,7 @@ def export_hugging_face(checkpoint: str, directory: str, world: Communicator, *,
     """
     Writes a checkpoint as a Hugging Face model: the tensors in the form of its family, config.json, and the tokenizer and generation_config.json of the Hugging Face model in the folder `files`. Collective over `world`: each rank writes its share to its place in the final files. Without `config` and `files` they are those that `weft train` or `weft ckpt import` kept with the checkpoint; where it kept none, only tensors are written, under their names
     """
-def eye(n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def eye(n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: DType | str | None = None, device: Device | str = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     [n_rows, n_cols] of zeros, with ones where column - row is k
     """
@@ -5286,7 +5162,7 @@ def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """
     Dims start_dim to end_dim as one dim
     """
-def flip(x: Tensor, axis: typing.Any = None) -> Tensor:
+def flip(x: Tensor, axis: int | collections.abc.Sequence[int] | None = None) -> Tensor:
     """
     The elements of `axis` (all dims unless given) in reverse order
     
@@ -5350,9 +5226,9 @@ def frexp(x: Tensor) -> typing.Any:
     """
     (mantissa, exponent): x is mantissa * 2^exponent, with a mantissa in [0.5, 1)
     """
-def from_dlpack(x: typing.Any, *, copy: builtins.bool | None = None) -> Tensor:
+def from_dlpack(x: typing.Any, *, device: Device | str | None = None, copy: builtins.bool | None = None) -> Tensor:
     """
-    A tensor over the memory of whatever speaks DLPack (torch, NumPy, JAX); copied only where its elements have gaps. copy=False makes that a ValueError
+    A tensor over the memory of whatever speaks DLPack (torch, NumPy, JAX), copied if its elements have gaps. copy=True always copies; copy=False raises ValueError where a copy is needed
     """
 def from_local(local: Tensor, mesh: DeviceMesh, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial], *, shape: tuple[int, ...] | None = None) -> Tensor:
     """
@@ -5440,9 +5316,9 @@ def histogram(x: Tensor, bins: int | Tensor, *, range: collections.abc.Sequence[
     """
     (hist, bin_edges): the number of elements between edges, which `bins` counts or is
     """
-def hsplit(x: Tensor, sections: int) -> tuple:
+def hsplit(x: Tensor, indices_or_sections: int | collections.abc.Sequence[int]) -> tuple:
     """
-    Equal parts along dim 1, of a vector along 0
+    Equal parts along dim 1, of a vector along 0; or that end before these
     """
 def hstack(tensors: collections.abc.Sequence[Tensor]) -> Tensor:
     """
@@ -5772,7 +5648,7 @@ def matrix_transpose(x: Tensor) -> Tensor:
     """
     x [..., m, n] as [..., n, m]; a view. ValueError for fewer than two dims
     """
-def max(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+def max(x: Tensor, axis: int | collections.abc.Sequence[int] | None = None, keepdims: builtins.bool = False) -> Tensor:
     """
     The largest element over `axis` (all dims unless given); NaN where one is
     
@@ -5784,7 +5660,7 @@ def maximum(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
-def mean(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+def mean(x: Tensor, axis: int | collections.abc.Sequence[int] | None = None, keepdims: builtins.bool = False) -> Tensor:
     """
     The mean over `axis` (all dims unless given); of integers in float32
     
@@ -5806,7 +5682,7 @@ def meshgrid(*args, indexing: str = 'xy') -> list[Tensor]:
     """
     A list of tensors, one for each of the given [n0], [n1], ..., with the coordinates of a grid [n0, n1, ...], or [n1, n0, ...] when `indexing` is "xy". ValueError for another indexing, and for tensors that do not have one dim
     """
-def min(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+def min(x: Tensor, axis: int | collections.abc.Sequence[int] | None = None, keepdims: builtins.bool = False) -> Tensor:
     """
     The smallest element over `axis` (all dims unless given); NaN where one is
     
@@ -5822,7 +5698,7 @@ def mode(x: Tensor, axis: int = -1, keepdims: builtins.bool = False) -> typing.A
     """
     The smallest of the most frequent elements along `axis`, and its last index
     """
-def moveaxis(x: Tensor, source: typing.Any, destination: typing.Any) -> Tensor:
+def moveaxis(x: Tensor, source: int | collections.abc.Sequence[int], destination: int | collections.abc.Sequence[int]) -> Tensor:
     """
     Moves the dims `source` (one or several) to the places `destination`; the others keep their order. A view. ValueError when their numbers differ or one is given twice
     """
@@ -5852,7 +5728,7 @@ def nan_to_num(x: Tensor, nan: float = 0.0, posinf: float | None = None, neginf:
     """
     x with NaN, inf and -inf replaced; None means the largest and smallest number
     """
-def nanmean(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+def nanmean(x: Tensor, axis: int | collections.abc.Sequence[int] | None = None, keepdims: builtins.bool = False) -> Tensor:
     """
     The mean over `axis` of the elements that are not NaN
     
@@ -5866,7 +5742,7 @@ def nanquantile(x: Tensor, q: float | collections.abc.Sequence[float], axis: int
     """
     Quantile q in [0, 1] along `axis`, or of all elements, of those that are not NaN; see `quantile`
     """
-def nansum(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+def nansum(x: Tensor, axis: int | collections.abc.Sequence[int] | None = None, keepdims: builtins.bool = False) -> Tensor:
     """
     The sum over `axis` of the elements that are not NaN
     
@@ -5900,7 +5776,7 @@ def nonzero(x: Tensor) -> tuple:
     """
     The indices of the nonzero elements: an int64 tensor [n] for each dim. ValueError for a tensor without dims
     """
-def norm(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+def norm(x: Tensor, axis: int | collections.abc.Sequence[int] | None = None, keepdims: builtins.bool = False) -> Tensor:
     """
     sqrt of the sum of squares over `axis`
     
@@ -5928,13 +5804,13 @@ def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
     """
     x [...] as rows [..., classes] that are 1 at the element's number, else 0: int64
     """
-def ones(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def ones(*args, shape: tuple[int, ...] = (), dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None, requires_grad: builtins.bool = False) -> Tensor:
     """
     Ones of `shape`, float32 by default; with `mesh` each rank makes its part
     """
-def ones_like(x: Tensor) -> Tensor:
+def ones_like(x: Tensor, *, dtype: DType | str | None = None, device: Device | str | None = None) -> Tensor:
     """
-    Ones laid out as x is
+    Ones with the shape, layout and dtype of x
     """
 def outer(x1: Tensor, x2: Tensor) -> Tensor:
     """
@@ -5978,7 +5854,7 @@ def predicted_bytes(model: Module, micro_steps: int = 1) -> dict:
     """
     Bytes that sharding will own on this rank and receive in a step, by arithmetic
     """
-def prod(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
+def prod(x: Tensor, axis: int | collections.abc.Sequence[int] | None = None, keepdims: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
     """
     The product over `axis` (all dims unless given), of elements as `dtype`; integers and bool multiply in int64, without sign in uint64, unless it is given
     
@@ -6002,7 +5878,7 @@ def rad2deg(x: Tensor) -> Tensor:
     
     Rule: ..., ... -> ...
     """
-def rand(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def rand(*args, shape: tuple[int, ...] = (), dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None, requires_grad: builtins.bool = False) -> Tensor:
     """
     Evenly in [0, 1); equal bits for any mesh
     """
@@ -6016,7 +5892,7 @@ def randint_like(x: Tensor, low: int, high: int) -> Tensor:
     """
     Integers in [low, high), in shape and layout of x
     """
-def randn(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def randn(*args, shape: tuple[int, ...] = (), dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None, requires_grad: builtins.bool = False) -> Tensor:
     """
     Of the standard normal distribution; equal bits for any mesh
     """
@@ -6060,7 +5936,7 @@ def renorm(x: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """
     The slices of `dim` whose p-norm is above maxnorm, scaled to it
     """
-def repeat(x: Tensor, repeats: typing.Any, axis: typing.Any = None) -> Tensor:
+def repeat(x: Tensor, repeats: Tensor | int, axis: int | None = None) -> Tensor:
     """
     Repeats each element of `axis` (of the flattened tensor when None) `repeats` times: an int, or a tensor of one count each, which every rank reads. ValueError for negative counts
     """
@@ -6084,7 +5960,7 @@ def rms_norm(x: Tensor, weight: Tensor | None = None, eps: float = 1e-05) -> Ten
     
     Rule: ... d, d -> ... d
     """
-def roll(x: Tensor, shift: typing.Any, axis: typing.Any = None) -> Tensor:
+def roll(x: Tensor, shift: int | collections.abc.Sequence[int], axis: int | collections.abc.Sequence[int] | None = None) -> Tensor:
     """
     Moves the elements by `shift` along `axis`, from the end to the front; several shifts for several axes; over the flattened tensor when axis is None. ValueError when their numbers differ
     """
@@ -6262,7 +6138,7 @@ def square(x: Tensor) -> Tensor:
     
     Rule: ... -> ...
     """
-def squeeze(x: Tensor, axis: typing.Any = None) -> Tensor:
+def squeeze(x: Tensor, axis: int | collections.abc.Sequence[int] | None = None) -> Tensor:
     """
     Without the dims of size 1 that `axis` names, or all of them; a view
     
@@ -6280,7 +6156,7 @@ def state_dict(part: Module) -> StateDict:
 @typing.overload
 def state_dict(part: Optimizer) -> StateDict:
     ...
-def std(x: Tensor, axis: typing.Any = None, *, correction: float = 0.0, keepdims: builtins.bool = False) -> Tensor:
+def std(x: Tensor, axis: int | collections.abc.Sequence[int] | None = None, *, correction: float = 0.0, keepdims: builtins.bool = False) -> Tensor:
     """
     The standard deviation over `axis` (all dims unless given), the square root of `var`; of integers in float32. The gradient of equal elements is 0
     """
@@ -6290,13 +6166,13 @@ def subtract(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
-def sum(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
+def sum(x: Tensor, axis: int | collections.abc.Sequence[int] | None = None, keepdims: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
     """
     The sum over `axis` (all dims unless given), of elements as `dtype`; integers and bool sum up in int64, without sign in uint64, unless it is given
     
     Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
     """
-def sum_squares(x: Tensor, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+def sum_squares(x: Tensor, axis: int | collections.abc.Sequence[int] | None = None, keepdims: builtins.bool = False) -> Tensor:
     """
     The sum of squares over `axis`, as float32
     
@@ -6340,11 +6216,11 @@ def tensor_split(x: Tensor, indices_or_sections: int, dim: int = 0) -> tuple:
 @typing.overload
 def tensor_split(x: Tensor, indices_or_sections: collections.abc.Sequence[int], dim: int = 0) -> tuple:
     ...
-def tensordot(x1: Tensor, x2: Tensor, axes: typing.Any = 2) -> Tensor:
+def tensordot(x1: Tensor, x2: Tensor, axes: int | tuple[int | collections.abc.Sequence[int], int | collections.abc.Sequence[int]] = 2) -> Tensor:
     """
     Sums products of x1 and x2 over the last `axes` dims of x1 and the first of x2, or over pairs of dims (dims of x1, dims of x2). The result has the other dims of x1, then those of x2. ValueError names sizes that differ
     """
-def tile(x: Tensor, repetitions: typing.Any) -> Tensor:
+def tile(x: Tensor, repetitions: int | collections.abc.Sequence[int]) -> Tensor:
     """
     Repeats the whole tensor repetitions[i] times along dim i, counted from the last one. ValueError for a negative number
     """
@@ -6454,7 +6330,7 @@ def vander(x: Tensor, N: int = -1, increasing: builtins.bool = False) -> Tensor:
     """
     Powers of a vector as columns
     """
-def var(x: Tensor, axis: typing.Any = None, *, correction: float = 0.0, keepdims: builtins.bool = False) -> Tensor:
+def var(x: Tensor, axis: int | collections.abc.Sequence[int] | None = None, *, correction: float = 0.0, keepdims: builtins.bool = False) -> Tensor:
     """
     The variance over `axis` (all dims unless given): squares of the differences from the mean, summed and divided by their number - correction; of integers in float32
     """
@@ -6462,13 +6338,13 @@ def vecdot(x1: Tensor, x2: Tensor, *, axis: int = -1) -> Tensor:
     """
     Sums products along `axis`, counted from the end; the other dims broadcast. ValueError when the sizes of that dim differ
     """
-def vector_norm(x: Tensor, *, axis: typing.Any = None, keepdims: builtins.bool = False, ord: float = 2.0) -> Tensor:
+def vector_norm(x: Tensor, *, axis: int | collections.abc.Sequence[int] | None = None, keepdims: builtins.bool = False, ord: float = 2.0) -> Tensor:
     """
     Over `axis` (all dims unless given): the ord-th root of the sum of magnitudes to that power; inf and -inf the largest and smallest magnitude, 0 the number of nonzero elements. Integers are converted to float32. The gradient of zeros is 0
     """
-def vsplit(x: Tensor, sections: int) -> tuple:
+def vsplit(x: Tensor, indices_or_sections: int | collections.abc.Sequence[int]) -> tuple:
     """
-    Equal parts along dim 0
+    Equal parts along dim 0; or that end before these
     """
 def vstack(tensors: collections.abc.Sequence[Tensor]) -> Tensor:
     """
@@ -6490,16 +6366,16 @@ def xlogy(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     
     Rule: ..., ... -> ...
     """
-def zeros(shape: tuple[int, ...], *, dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def zeros(*args, shape: tuple[int, ...] = (), dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None, requires_grad: builtins.bool = False) -> Tensor:
     """
     Zeros of `shape`, float32 by default; with `mesh` each rank makes its part
     """
-def zeros_like(x: Tensor) -> Tensor:
+def zeros_like(x: Tensor, *, dtype: DType | str | None = None, device: Device | str | None = None) -> Tensor:
     """
-    Zeros laid out as x is
+    Zeros with the shape, layout and dtype of x
     """
 IGNORED_TARGET: int = -100
-_WORDS: tuple = (['axis', 'dim', 'axes', 'dims'], ['keepdims', 'keepdim'], ['k', 'diagonal'], ['shift', 'shifts'], ['x', 'x1', 'input'], ['x2', 'other'], ['arrays', 'tensors'])
+_WORDS: tuple = (['axis', 'dim', 'axes', 'dims'], ['keepdims', 'keepdim'], ['k', 'diagonal'], ['shift', 'shifts'], ['x', 'x1', 'input'], ['x2', 'other'], ['arrays', 'tensors'], ['stop', 'end'], ['num', 'steps'])
 __version__: str
 bf16: DType
 bfloat16: DType
@@ -6530,6 +6406,14 @@ uint16: DType
 uint32: DType
 uint64: DType
 uint8: DType
+def _torch_add(input: Tensor | float, other: Tensor | float, *, alpha: float = 1) -> Tensor:
+    """
+    input + alpha * other; as `weft.add`
+    """
+def _torch_subtract(input: Tensor | float, other: Tensor | float, *, alpha: float = 1) -> Tensor:
+    """
+    input - alpha * other; as `weft.subtract`
+    """
 def _init_constant_(tensor: typing.Any, val: float) -> typing.Any:
     """
     Fills with `val`
@@ -6578,9 +6462,105 @@ def _torch_constant_pad_nd(input: Tensor, pad: collections.abc.Sequence[int], va
     """
     pad[0] elements `value` before and pad[1] behind the last dim, [2] and [3] at the one before it, and so on; negative numbers cut
     """
-def _torch_take(input: Tensor, index: Tensor) -> Tensor:
+def _torch_all(input: Tensor, dim: int | collections.abc.Sequence[int] | None = None, keepdim: builtins.bool = False) -> Tensor:
     """
-    Elements of the flattened tensor
+    Whether all elements along `dim` are not zero: bool; true of none
+    
+    Rule: d0:min d1  -> d1    (by its attributes; this one of [5, 7])
+    """
+def _torch_any(input: Tensor, dim: int | collections.abc.Sequence[int] | None = None, keepdim: builtins.bool = False) -> Tensor:
+    """
+    Whether any element along `dim` is not zero: bool; false of none
+    
+    Rule: d0:max d1  -> d1    (by its attributes; this one of [5, 7])
+    """
+def _torch_amax(input: Tensor, dim: int | collections.abc.Sequence[int] | None = None, keepdim: builtins.bool = False) -> Tensor:
+    """
+    The largest element along `dim`; NaN where one is
+    
+    Rule: d0:max d1  -> d1    (by its attributes; this one of [5, 7])
+    """
+def _torch_amin(input: Tensor, dim: int | collections.abc.Sequence[int] | None = None, keepdim: builtins.bool = False) -> Tensor:
+    """
+    The smallest element along `dim`; NaN where one is
+    
+    Rule: d0:min d1  -> d1    (by its attributes; this one of [5, 7])
+    """
+def _torch_count_nonzero(input: Tensor, dim: int | collections.abc.Sequence[int] | None = None, keepdim: builtins.bool = False) -> Tensor:
+    """
+    The number of nonzero elements along `dim`: int64
+    
+    Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
+    """
+def _torch_mean(input: Tensor, dim: int | collections.abc.Sequence[int] | None = None, keepdim: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
+    """
+    The mean along `dim`, of elements as `dtype`
+    
+    Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
+    """
+def _torch_nanmean(input: Tensor, dim: int | collections.abc.Sequence[int] | None = None, keepdim: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
+    """
+    The mean of the elements along `dim` that are not NaN
+    
+    Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
+    """
+def _torch_sum(input: Tensor, dim: int | collections.abc.Sequence[int] | None = None, keepdim: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
+    """
+    The sum along `dim`, of elements as `dtype`; of integers in int64
+    
+    Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
+    """
+def _torch_prod(input: Tensor, dim: int | collections.abc.Sequence[int] | None = None, keepdim: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
+    """
+    The product along `dim`, of elements as `dtype`; of integers in int64
+    
+    Rule: [d0] d1  -> d1    (by its attributes; this one of [5, 7])
+    """
+def _torch_nansum(input: Tensor, dim: int | collections.abc.Sequence[int] | None = None, keepdim: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
+    """
+    The sum of the elements along `dim` that are not NaN
+    
+    Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
+    """
+def _torch_softmax(input: Tensor, dim: int = -1, *, dtype: DType | str | None = None) -> Tensor:
+    """
+    exp(x) / sum of exp(x) along `dim`, as `dtype`
+    
+    Rule: ... v -> ... v
+    """
+def _torch_log_softmax(input: Tensor, dim: int = -1, *, dtype: DType | str | None = None) -> Tensor:
+    """
+    The logarithm of softmax, as `dtype`
+    
+    Rule: ... v -> ... v
+    """
+def _torch_cumsum(input: Tensor, dim: int, *, dtype: DType | str | None = None) -> Tensor:
+    """
+    The sum of all elements up to each along `dim`, as `dtype`
+    """
+def _torch_cumprod(input: Tensor, dim: int, *, dtype: DType | str | None = None) -> Tensor:
+    """
+    The product of all elements up to each along `dim`, as `dtype`
+    """
+def _torch_max(input: Tensor, dim: Tensor | int | collections.abc.Sequence[int] | None = None, keepdim: builtins.bool = False, *, other: Tensor | None = None) -> typing.Any:
+    """
+    max(x); max(x, dim) as (values, indices); or of two tensors
+    """
+def _torch_min(input: Tensor, dim: Tensor | int | collections.abc.Sequence[int] | None = None, keepdim: builtins.bool = False, *, other: Tensor | None = None) -> typing.Any:
+    """
+    min(x); min(x, dim) as (values, indices); or of two tensors
+    """
+def _torch_argmax(input: Tensor, dim: int | None = None, keepdim: builtins.bool = False) -> Tensor:
+    """
+    The index (int64) of the first largest element, of the flattened tensor or along `dim`
+    """
+def _torch_argmin(input: Tensor, dim: int | None = None, keepdim: builtins.bool = False) -> Tensor:
+    """
+    The index (int64) of the first least element, of the flattened tensor or along `dim`
+    """
+def _torch_logsumexp(input: Tensor, dim: int | collections.abc.Sequence[int], keepdim: builtins.bool = False) -> Tensor:
+    """
+    log of the sum of exp along one dim or several
     """
 def _torch_cat(tensors: collections.abc.Sequence[Tensor], dim: int = 0) -> Tensor:
     """
@@ -6601,6 +6581,14 @@ def _torch_nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> 
 def _torch_slice(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
     """
     Elements start, start + step, ... before end of `dim`
+    """
+def _torch_squeeze(input: Tensor, dim: int | collections.abc.Sequence[int] | None = None) -> Tensor:
+    """
+    Without the dims of size 1, or without those of `dim` that have it
+    """
+def _torch_take(input: Tensor, index: Tensor) -> Tensor:
+    """
+    Elements of the flattened tensor
     """
 def _torch_round(input: Tensor, *, decimals: int = 0) -> Tensor:
     """

@@ -4,31 +4,18 @@
 from weft import _arguments, _array_api, _members, _nn_utils, _weft
 from weft import functional as functional, init as init
 from weft._layers import *
-from weft._weft import (
-    Dropout as Dropout,
-    Embedding as Embedding,
-    Experts as Experts,
-    Float8Linear as Float8Linear,
-    LatentAttention as LatentAttention,
-    LatentAttentionConfig as LatentAttentionConfig,
-    LayerNorm as LayerNorm,
-    Linear as Linear,
-    MoE as MoE,
-    MoEConfig as MoEConfig,
-    Module as Module,
-    Parameter as Parameter,
-    RMSNorm as RMSNorm,
-    Router as Router,
-    RouterOptions as RouterOptions,
-    Sequential as Sequential,
-    TransformerConfig as TransformerConfig,
-    TransformerModel as TransformerModel,
-    config_json as config_json,
-    convert_to_float8 as convert_to_float8,
-    transformer_block as transformer_block,
-    transformer_config as transformer_config,
-    transformer_families as transformer_families,
-)
+from weft._weft import Dropout as Dropout, Embedding as Embedding, Experts as Experts
+from weft._weft import Float8Linear as Float8Linear, LatentAttention as LatentAttention
+from weft._weft import LatentAttentionConfig as LatentAttentionConfig, LayerNorm as LayerNorm
+from weft._weft import Linear as Linear, MoE as MoE, MoEConfig as MoEConfig, Module as Module
+from weft._weft import Parameter as Parameter, RMSNorm as RMSNorm, Router as Router
+from weft._weft import RouterOptions as RouterOptions, Sequential as Sequential
+from weft._weft import TransformerConfig as TransformerConfig
+from weft._weft import TransformerModel as TransformerModel, config_json as config_json
+from weft._weft import convert_to_float8 as convert_to_float8
+from weft._weft import transformer_block as transformer_block
+from weft._weft import transformer_config as transformer_config
+from weft._weft import transformer_families as transformer_families
 
 utils = _nn_utils
 

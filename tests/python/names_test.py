@@ -25,7 +25,6 @@ RENAMED = {
     "permute": "permute_dims",
     "from_values": "from_numpy",
     "number_like": "_full",
-    "arange": "_arange",
     "randint": "_randint",
     "full": "_full",
     "take_along_dim": "take_along_axis",

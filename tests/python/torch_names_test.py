@@ -3,6 +3,7 @@
 methods that change their tensor."""
 
 import importlib
+import pydoc
 
 import numpy as np
 import pytest
@@ -90,3 +91,34 @@ def test_a_bad_index_is_an_error_on_all_ranks(cut):
         return str(raised.value)
 
     assert len(set(weft.run_ranks(4, body))) == 1
+
+
+def test_functions_show_their_own_names():
+    for name, function in vars(T).items():
+        if name.startswith("_") or isinstance(function, type) or not callable(function):
+            continue
+        shown = function.__name__
+        same = [getattr(module, shown, None) for module in (T, weft)]
+        assert shown == name or any(one is function for one in same), (name, shown)
+    assert "cumsum(input: Tensor, dim: int" in pydoc.plain(pydoc.render_doc(T.cumsum))
+    assert "new_zeros" in pydoc.plain(pydoc.render_doc(T.new_zeros))
+
+
+def test_sums_are_scaled():
+    x = T.tensor([1.0, 2.0])
+    assert T.add(x, 3, alpha=2).tolist() == [7, 8]
+    assert T.sub(x, x, alpha=0.5).tolist() == [0.5, 1]
+    assert T.add(2, x).tolist() == T.subtract(x, -2).tolist() == [3, 4]
+    with pytest.raises(TypeError, match="add: arguments are"):
+        T.add(x, x, alpha=x)
+
+
+def test_a_tensor_without_dims_has_one_element():
+    x = T.tensor(3, dtype=T.int32)
+    assert T.cumsum(x, 0).dtype is T.cumprod(x, -1).dtype is T.int64
+    assert T.sum(x, 0).shape == T.amax(x, -1, keepdim=True).shape == T.max(x, 0).indices.shape == ()
+    assert T.sum(T.ones(2, 3), dim=()).item() == 6
+    assert T.sum(T.ones(3, dtype=T.uint8)).dtype is T.int64
+    assert T.prod(T.ones(3), dtype=T.int32).dtype is T.int32
+    with pytest.raises(ValueError, match="max: number of dims is 2, expected 1"):
+        T.max(T.ones(2, 3), (0, 1))

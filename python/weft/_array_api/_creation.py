@@ -6,20 +6,10 @@ import numbers
 import numpy as np
 
 from weft import _weft
-from weft._arguments import check_device, tensor_of
+from weft._arguments import tensor_of
 from weft._array_api._dtypes import check_fits
 
-__all__ = [
-    "arange",
-    "asarray",
-    "empty_like",
-    "eye",
-    "from_dlpack",
-    "full",
-    "full_like",
-    "ones_like",
-    "zeros_like",
-]
+__all__ = ["asarray", "eye", "full", "full_like"]
 
 
 def _dtype_of_number(value):
@@ -43,33 +33,10 @@ def full(shape, fill_value, *, dtype=None, device=None, mesh=None, placements=No
     )
 
 
-def zeros_like(x, /, *, dtype=None, device=None):
-    """Zeros with the shape, layout and (by default) dtype of x."""
-    check_device("zeros_like", x, device)
-    made = _weft.zeros_like(x)
-    return made if dtype is None else _weft.astype(made, dtype, copy=False)
-
-
-def ones_like(x, /, *, dtype=None, device=None):
-    """Ones with the shape, layout and (by default) dtype of x."""
-    check_device("ones_like", x, device)
-    made = _weft.ones_like(x)
-    return made if dtype is None else _weft.astype(made, dtype, copy=False)
-
-
-def empty_like(x, /, *, dtype=None, device=None):
-    """New memory with the shape, layout and (by default) dtype of x; zeros where x is sharded."""
-    check_device("empty_like", x, device)
-    x = tensor_of(x)
-    if x.is_sharded:
-        return zeros_like(x, dtype=dtype)
-    return _weft.empty(x.shape, dtype=dtype or x.dtype, device=x.device)
-
-
-def full_like(x, /, fill_value, *, dtype=None, device=None):
+def full_like(x, fill_value, *, dtype=None, device=None):
     """A tensor filled with `fill_value`, with the shape, layout and (by default) dtype of x.
     ValueError for a number out of an integer dtype's range."""
-    made = zeros_like(x, dtype=dtype, device=device)
+    made = _weft.zeros_like(x, dtype=dtype, device=device)
     check_fits("full_like", fill_value, made.dtype)
     is_partial = made.is_sharded and any(isinstance(p, _weft.Partial) for p in made.placements)
     if is_partial:
@@ -80,20 +47,7 @@ def full_like(x, /, fill_value, *, dtype=None, device=None):
     return made
 
 
-def arange(start, /, stop=None, step=1, *, dtype=None, device=None, mesh=None, placements=None):
-    """start, start + step, ... before stop, or 0, 1, ... before the only number; int64 for ints,
-    otherwise float32. ValueError when step is 0."""
-    if stop is None:
-        start, stop = 0, start
-    if dtype is None:
-        dtypes = {_dtype_of_number(number) for number in (start, stop, step)}
-        dtype = _weft.float32 if _weft.float32 in dtypes else _weft.int64
-    return _weft._arange(
-        start, stop, step, dtype=dtype, device=device, mesh=mesh, placements=placements
-    )
-
-
-def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None, mesh=None, placements=None):
+def eye(n_rows, n_cols=None, *, k=0, dtype=None, device=None, mesh=None, placements=None):
     """A matrix [n_rows, n_cols] with ones where column - row is k, otherwise zeros; float32 by
     default."""
     # A diagonal outside of the matrix may be beyond 64 bits.
@@ -103,14 +57,6 @@ def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None, mesh=None, plac
     return _weft.eye(
         n_rows, n_cols, k=k, dtype=dtype, device=device, mesh=mesh, placements=placements
     )
-
-
-def from_dlpack(x, /, *, device=None, copy=None):
-    """A tensor over the memory of an object with __dlpack__, copied if its elements have gaps.
-    copy=True always copies; copy=False raises ValueError where a copy is needed."""
-    made = _weft.from_dlpack(x, copy=copy)
-    check_device("from_dlpack", made, device)
-    return made
 
 
 # Dtypes that NumPy lacks.
@@ -157,14 +103,17 @@ def _shared(obj, dtype, copy):
     return _weft.from_numpy(np.asarray(seen), copy=copy)
 
 
-def asarray(obj, /, *, dtype=None, device=None, copy=None):
+def asarray(obj, *, dtype=None, device=None, copy=None):
     """A tensor from nested lists and numbers (floats become float32), an object with __dlpack__,
     __array__ or a buffer, or a tensor. Memory is shared where possible unless `copy` is true; with
     copy=False a needed copy is a ValueError."""
     dtype = None if dtype is None else _weft.dtype_named(dtype)
     is_tensor = isinstance(obj, (_weft.Tensor, _weft.Parameter))
     made = tensor_of(obj) if is_tensor else _shared(obj, dtype, copy)
-    check_device("asarray", made, device)
+    if device is not None and made.device != device:
+        raise ValueError(
+            f"asarray: device is {device}, expected {made.device}, that of the tensor"
+        )
     if dtype is None or made.dtype is dtype:
         return _weft.clone(made) if is_tensor and copy else made
     if copy is False:

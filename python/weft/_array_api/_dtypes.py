@@ -8,12 +8,34 @@ from weft._arguments import described, tensor_of
 
 __all__ = ["can_cast", "conj", "finfo", "iinfo", "isdtype", "result_type"]
 
-# Bits of an element, bits of the fraction, largest exponent.
+class finfo_object(NamedTuple):
+    """The result of `finfo`: bits, eps, max, min, smallest_normal, dtype."""
+
+    bits: int
+    eps: float
+    max: float
+    min: float
+    smallest_normal: float
+    dtype: _weft.DType
+
+
+def _finfo(dtype, fraction, exponent):
+    """Limits by the bits of the fraction and the largest exponent."""
+    eps = 2.0**-fraction
+    most = (2 - eps) * 2.0**exponent
+    return finfo_object(8 * dtype.itemsize, eps, most, -most, 2.0 ** (1 - exponent), dtype)
+
+
 _FLOATING = {
-    _weft.float32: (32, 23, 127),
-    _weft.bfloat16: (16, 7, 127),
-    _weft.float16: (16, 10, 15),
-    _weft.float64: (64, 52, 1023),
+    _weft.float32: _finfo(_weft.float32, 23, 127),
+    _weft.bfloat16: _finfo(_weft.bfloat16, 7, 127),
+    _weft.float16: _finfo(_weft.float16, 10, 15),
+    _weft.float64: _finfo(_weft.float64, 52, 1023),
+}
+_FLOAT8 = {
+    # E4M3 has no infinity: its greatest exponent holds numbers too.
+    _weft.float8_e4m3fn: finfo_object(8, 2.0**-3, 448.0, -448.0, 2.0**-6, _weft.float8_e4m3fn),
+    _weft.float8_e5m2: _finfo(_weft.float8_e5m2, 2, 15),
 }
 _SIGNED = (_weft.int8, _weft.int16, _weft.int32, _weft.int64)
 _UNSIGNED = (_weft.uint8, _weft.uint16, _weft.uint32, _weft.uint64)
@@ -37,17 +59,6 @@ KINDS = {
 }
 
 
-class finfo_object(NamedTuple):
-    """The result of `finfo`: bits, eps, max, min, smallest_normal, dtype."""
-
-    bits: int
-    eps: float
-    max: float
-    min: float
-    smallest_normal: float
-    dtype: _weft.DType
-
-
 class iinfo_object(NamedTuple):
     """The result of `iinfo`: bits, max, min, dtype."""
 
@@ -55,16 +66,6 @@ class iinfo_object(NamedTuple):
     max: int
     min: int
     dtype: _weft.DType
-
-
-# E4M3 has no infinity: its greatest exponent holds numbers too.
-_FLOAT8 = {
-    dtype: finfo_object(8, eps, largest, -largest, smallest, dtype)
-    for dtype, eps, largest, smallest in (
-        (_weft.float8_e4m3fn, 2.0**-3, 448.0, 2.0**-6),
-        (_weft.float8_e5m2, 2.0**-2, 57344.0, 2.0**-14),
-    )
-}
 
 
 def dtype_of(what, given):
@@ -87,7 +88,7 @@ def check_fits(what, value, dtype):
             )
 
 
-def can_cast(from_, to, /):
+def can_cast(from_, to):
     """Returns True when promotion of `to` with `from_` (a dtype or a tensor) results in `to`."""
     to = dtype_of("can_cast", to)
     from_ = dtype_of("can_cast", from_)
@@ -98,24 +99,21 @@ def can_cast(from_, to, /):
     return _weft.promote(from_, to) is to
 
 
-def conj(x, /):
+def conj(x):
     """The complex conjugates: x itself, because no dtype is complex."""
     return tensor_of(x)
 
 
-def finfo(type, /):
+def finfo(type):
     """Limits of a floating dtype, or of a tensor's dtype; ValueError for other dtypes."""
     dtype = dtype_of("finfo", type)
-    if dtype in _FLOAT8:
-        return _FLOAT8[dtype]
-    if dtype not in _FLOATING:
+    limits = _FLOATING.get(dtype) or _FLOAT8.get(dtype)
+    if limits is None:
         raise ValueError(f"finfo: dtype is {dtype.name}, expected a floating one; see iinfo")
-    bits, fraction, exponent = _FLOATING[dtype]
-    largest = (2 - 2.0**-fraction) * 2.0**exponent
-    return finfo_object(bits, 2.0**-fraction, largest, -largest, 2.0 ** (1 - exponent), dtype)
+    return limits
 
 
-def iinfo(type, /):
+def iinfo(type):
     """Limits of an integer dtype, or of a tensor's dtype; ValueError for other dtypes."""
     dtype = dtype_of("iinfo", type)
     if dtype not in _INTEGRAL:

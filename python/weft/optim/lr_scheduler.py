@@ -13,10 +13,12 @@ from weft import _weft
 class LRScheduler:
     """Sets the learning rate of each group to `rate(group, step)`; `step()` counts from 0."""
 
-    def __init__(self, optimizer, last_epoch=-1):
+    def __init__(self, optimizer, last_epoch=-1, **numbers):
+        """The numbers become attributes."""
         if not isinstance(optimizer, _weft.Optimizer):
             kind = type(optimizer).__name__
             raise TypeError(f"lr_scheduler: optimizer is a {kind}, expected an Optimizer")
+        vars(self).update(numbers)
         self.optimizer = optimizer
         self.base_lrs = [group["lr"] for group in optimizer.param_groups]
         self.last_epoch = last_epoch
@@ -71,8 +73,7 @@ class LambdaLR(LRScheduler):
 
 class StepLR(LRScheduler):
     def __init__(self, optimizer, step_size, gamma=0.1, last_epoch=-1):
-        self.step_size, self.gamma = step_size, gamma
-        super().__init__(optimizer, last_epoch)
+        super().__init__(optimizer, last_epoch, step_size=step_size, gamma=gamma)
 
     def factor(self, step):
         return self.gamma ** (step // self.step_size)
@@ -80,8 +81,7 @@ class StepLR(LRScheduler):
 
 class MultiStepLR(LRScheduler):
     def __init__(self, optimizer, milestones, gamma=0.1, last_epoch=-1):
-        self.milestones, self.gamma = sorted(milestones), gamma
-        super().__init__(optimizer, last_epoch)
+        super().__init__(optimizer, last_epoch, milestones=sorted(milestones), gamma=gamma)
 
     def factor(self, step):
         return self.gamma ** sum(milestone <= step for milestone in self.milestones)
@@ -89,8 +89,7 @@ class MultiStepLR(LRScheduler):
 
 class ConstantLR(LRScheduler):
     def __init__(self, optimizer, factor=1.0 / 3, total_iters=5, last_epoch=-1):
-        self.first, self.total_iters = factor, total_iters
-        super().__init__(optimizer, last_epoch)
+        super().__init__(optimizer, last_epoch, first=factor, total_iters=total_iters)
 
     def factor(self, step):
         return self.first if step < self.total_iters else 1.0
@@ -111,8 +110,7 @@ class LinearLR(LRScheduler):
 
 class ExponentialLR(LRScheduler):
     def __init__(self, optimizer, gamma, last_epoch=-1):
-        self.gamma = gamma
-        super().__init__(optimizer, last_epoch)
+        super().__init__(optimizer, last_epoch, gamma=gamma)
 
     def factor(self, step):
         return self.gamma**step
@@ -120,8 +118,7 @@ class ExponentialLR(LRScheduler):
 
 class PolynomialLR(LRScheduler):
     def __init__(self, optimizer, total_iters=5, power=1.0, last_epoch=-1):
-        self.total_iters, self.power = total_iters, power
-        super().__init__(optimizer, last_epoch)
+        super().__init__(optimizer, last_epoch, total_iters=total_iters, power=power)
 
     def factor(self, step):
         return (1 - min(step, self.total_iters) / self.total_iters) ** self.power
@@ -133,8 +130,7 @@ def _cosine(low, high, part):
 
 class CosineAnnealingLR(LRScheduler):
     def __init__(self, optimizer, T_max, eta_min=0.0, last_epoch=-1):
-        self.T_max, self.eta_min = T_max, eta_min
-        super().__init__(optimizer, last_epoch)
+        super().__init__(optimizer, last_epoch, T_max=T_max, eta_min=eta_min)
 
     def rate(self, group, step):
         return _cosine(self.eta_min, self.base_lrs[group], step / self.T_max)
@@ -142,8 +138,7 @@ class CosineAnnealingLR(LRScheduler):
 
 class CosineAnnealingWarmRestarts(LRScheduler):
     def __init__(self, optimizer, T_0, T_mult=1, eta_min=0.0, last_epoch=-1):
-        self.T_0, self.T_mult, self.eta_min = T_0, T_mult, eta_min
-        super().__init__(optimizer, last_epoch)
+        super().__init__(optimizer, last_epoch, T_0=T_0, T_mult=T_mult, eta_min=eta_min)
 
     def rate(self, group, step):
         length = self.T_0

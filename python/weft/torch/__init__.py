@@ -11,34 +11,21 @@ import weft as _package
 from weft import *
 from weft import _weft, linalg, nn, optim
 from weft._arguments import tensor_of
-from weft._weft import (
-    abs as absolute,
-    acos as arccos,
-    acosh as arccosh,
-    asin as arcsin,
-    asinh as arcsinh,
-    atan as arctan,
-    atan2 as arctan2,
-    atanh as arctanh,
-    bitwise_invert as bitwise_not,
-    broadcast_arrays as broadcast_tensors,
-    clip as clamp,
-    divide as true_divide,
-    equal as eq,
-    float32 as float,
-    greater as gt,
-    greater_equal as ge,
-    int32 as int,
-    less as lt,
-    less_equal as le,
-    moveaxis as movedim,
-    not_equal as ne,
-    outer as ger,
-    trunc as fix,
-    vstack as row_stack,
-)
+from weft._weft import abs as absolute, acos as arccos, acosh as arccosh, asin as arcsin
+from weft._weft import asinh as arcsinh, atan as arctan, atan2 as arctan2, atanh as arctanh
+from weft._weft import bitwise_invert as bitwise_not, broadcast_arrays as broadcast_tensors
+from weft._weft import clip as clamp, divide as true_divide, equal as eq, float32 as float
+from weft._weft import greater as gt, greater_equal as ge, int32 as int, less as lt
+from weft._weft import less_equal as le, moveaxis as movedim, not_equal as ne, outer as ger
+from weft._weft import trunc as fix, vstack as row_stack
 from weft.torch._along_dims import *
 from weft.torch._creation import *
+from weft._weft import _torch_add as add, _torch_cat as cat, _torch_cat as concat
+from weft._weft import _torch_cat as concatenate, _torch_constant_pad_nd as constant_pad_nd
+from weft._weft import _torch_diagonal as diagonal, _torch_equal as equal
+from weft._weft import _torch_nonzero_static as nonzero_static, _torch_round as round
+from weft._weft import _torch_slice as slice, _torch_squeeze as squeeze, _torch_subtract as sub
+from weft._weft import _torch_subtract as subtract, _torch_take as take
 from weft.torch._wrappers import (
     LISTS,
     add_in_place_methods,
@@ -46,19 +33,9 @@ from weft.torch._wrappers import (
     copying,
     each,
     elements_and_size,
-    itself,
     method,
-    parts,
-    with_alpha,
 )
 
-constant_pad_nd = _weft._torch_constant_pad_nd
-diagonal = _weft._torch_diagonal
-equal = _weft._torch_equal
-nonzero_static = _weft._torch_nonzero_static
-round = _weft._torch_round
-slice = _weft._torch_slice
-take = _weft._torch_take
 functional = nn.functional
 Size = tuple
 
@@ -71,15 +48,6 @@ def reshape(input, *shape):
 def ravel(input):
     """All elements in one dim."""
     return _weft.reshape(input, (-1,))
-
-
-def squeeze(input, dim=None):
-    """Without the dims of size 1, or without those of `dim` that have it."""
-    dims = dim if dim is None else list(dim) if isinstance(dim, LISTS) else [dim]
-    return _weft._squeeze(input, dims)
-
-
-cat = concat = concatenate = _weft._torch_cat
 
 
 def trace(input):
@@ -98,18 +66,6 @@ def meshgrid(*tensors, indexing="ij"):
     return _weft.meshgrid(*(_weft.atleast_1d(x) for x in tensors), indexing=indexing)
 
 
-def flip(input, dims):
-    """The elements of the dims given, reversed."""
-    if dims in ((), []):
-        return _weft.clone(input)
-    return _weft.flip(input, axis=tuple(dims) if isinstance(dims, LISTS) else dims)
-
-
-def roll(input, shifts, dims=None):
-    """Moved by `shifts` along `dims`; of the flattened tensor without dims."""
-    return _weft.roll(input, shifts, axis=None if dims in ((), []) else dims)
-
-
 def tile(input, *dims):
     """Repeated as a whole, dims[i] times along dim i."""
     return _weft.tile(input, dims[0] if len(dims) == 1 and isinstance(dims[0], LISTS) else dims)
@@ -125,8 +81,6 @@ def div(input, other, *, rounding_mode=None):
 
 
 divide = div
-add = with_alpha(_weft.add)
-sub = subtract = with_alpha(_weft.subtract)
 
 
 def clamp_min(input, min):
@@ -158,9 +112,6 @@ def diff(input, n=1, dim=-1, prepend=None, append=None):
     return _weft.diff(input, axis=dim, n=n, prepend=prepend, append=append)
 
 
-hsplit = parts(_weft.hsplit, lambda x: 1 if x.ndim > 1 else 0)
-vsplit = parts(_weft.vsplit, lambda x: 0)
-dsplit = parts(_weft.dsplit, lambda x: 2)
 atleast_1d = each(_weft.atleast_1d)
 atleast_2d = each(_weft.atleast_2d)
 atleast_3d = each(_weft.atleast_3d)
@@ -180,10 +131,7 @@ def sum_to_size(input, *size):
     return _weft.reshape(summed, size)
 
 
-real = itself("real")
-conj = itself("conj")
-resolve_conj = itself("resolve_conj")
-resolve_neg = itself("resolve_neg")
+real = resolve_conj = resolve_neg = conj
 
 
 def view_as(input, other):
@@ -202,13 +150,13 @@ alias_copy = clone
 diagonal_copy = copying(diagonal)
 expand_copy = copying(_weft.Tensor.expand)
 narrow_copy = copying(narrow)
-permute_copy = copying(permute)
-split_with_sizes_copy = copying(split)
+permute_copy = copying(permute, "permute")
+split_with_sizes_copy = copying(split, "split_with_sizes")
 squeeze_copy = copying(squeeze)
 unbind_copy = copying(unbind)
 unfold_copy = copying(unfold)
 unsqueeze_copy = copying(unsqueeze)
-view_copy = copying(_weft.Tensor.reshape)
+view_copy = copying(_weft.Tensor.reshape, "view")
 
 
 as_strided_copy = as_strided
@@ -229,12 +177,13 @@ def is_tensor(value):
     return isinstance(value, _weft.Tensor)
 
 
-def _transpose(input, dim0, dim1):
+def transpose(input, dim0, dim1):
+    """Two dims exchanged; a tensor without dims as it is."""
     return input if tensor_of(input).ndim == 0 else _weft.transpose(input, dim0, dim1)
 
 
-transpose = swapaxes = swapdims = _transpose
-transpose_copy = copying(_transpose)
+swapaxes = swapdims = transpose
+transpose_copy = copying(transpose)
 
 
 def t(input):
@@ -248,7 +197,7 @@ t_copy = copying(t)
 add_methods(globals())
 add_in_place_methods(globals())
 # The compiled methods have no indices.
-_weft.Tensor.max, _weft.Tensor.min = method("max", max), method("min", min)
+_weft.Tensor.max, _weft.Tensor.min = method(max), method(min)
 for _name in ("nn", "nn.functional", "nn.init", "optim", "optim.lr_scheduler"):
     _sys.modules[f"{__name__}.{_name}"] = _operator.attrgetter(_name)(_package)
 

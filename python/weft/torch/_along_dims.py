@@ -4,52 +4,14 @@
 from weft import _weft
 from weft._arguments import described as _described, renamed as _renamed
 from weft._arguments import tensor_of as _tensor_of
+from weft._weft import _torch_all as all, _torch_amax as amax, _torch_amin as amin
+from weft._weft import _torch_any as any, _torch_argmax as argmax, _torch_argmin as argmin
+from weft._weft import _torch_count_nonzero as count_nonzero, _torch_cumprod as cumprod
+from weft._weft import _torch_cumsum as cumsum, _torch_log_softmax as log_softmax
+from weft._weft import _torch_logsumexp as logsumexp, _torch_max as max, _torch_mean as mean
+from weft._weft import _torch_min as min, _torch_nanmean as nanmean, _torch_nansum as nansum
+from weft._weft import _torch_prod as prod, _torch_softmax as softmax, _torch_sum as sum
 from weft.torch._wrappers import LISTS as _LISTS
-from weft.torch._wrappers import as_dtype as _as_dtype, of_scalars as _of_scalars
-
-
-def _total(function):
-    """The function, whose totals of unsigned integers are int64 unless a dtype is given."""
-
-    def total(input, *given, dtype=None, **named):
-        if dtype is None and _tensor_of(input).dtype.name.startswith("uint"):
-            dtype = _weft.int64
-        return function(input, *given, dtype=dtype, **named)
-
-    total.__doc__ = function.__doc__
-    return _renamed(total, function.__name__)
-
-
-def _chosen(whole, along):
-    """max or min: of all elements, along a dim with indices, or of two tensors."""
-
-    def function(input, dim=None, keepdim=False, *, other=None):
-        other = dim if isinstance(dim, _weft.Tensor) else other
-        if other is not None:
-            return (_weft.maximum if whole is _weft.max else _weft.minimum)(input, other)
-        return whole(input) if dim is None else along(input, dim, keepdim)
-
-    name = whole.__name__
-    function.__doc__ = f"{name}(x); {name}(x, dim) as (values, indices); or of two tensors."
-    return _renamed(function, name)
-
-
-all = _of_scalars(_weft.all)
-amax = _of_scalars(_weft.amax)
-amin = _of_scalars(_weft.amin)
-any = _of_scalars(_weft.any)
-argmax = _of_scalars(_weft.argmax)
-argmin = _of_scalars(_weft.argmin)
-count_nonzero = _of_scalars(_weft.count_nonzero)
-log_softmax = _of_scalars(_as_dtype(_weft.log_softmax))
-max = _of_scalars(_chosen(_weft.max, _weft._max_along))
-mean = _of_scalars(_as_dtype(_weft.mean))
-min = _of_scalars(_chosen(_weft.min, _weft._min_along))
-nanmean = _of_scalars(_as_dtype(_weft.nanmean))
-nansum = _of_scalars(_total(_as_dtype(_weft.nansum)))
-prod = _of_scalars(_total(_weft.prod))
-softmax = _of_scalars(_as_dtype(_weft.softmax))
-sum = _of_scalars(_total(_weft.sum))
 
 
 def aminmax(input, *, dim=None, keepdim=False):
@@ -74,7 +36,7 @@ def argsort(input, dim=-1, descending=False, stable=False):
 
 def _spread(function):
     def spread(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
-        if isinstance(dim, (type(True),)):
+        if isinstance(dim, type(True)):
             dim, unbiased = None, dim
         if isinstance(dim, _LISTS) and not dim:
             dim = None
@@ -90,9 +52,7 @@ def _with_mean(spread):
     """The function, which returns the mean too."""
 
     def both(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
-        if isinstance(dim, type(True)):
-            dim, unbiased = None, dim
-        mean = _weft.mean(input, dim, keepdim)
+        mean = _weft.mean(input, None if isinstance(dim, type(True)) else dim, keepdim)
         return spread(input, dim, unbiased, keepdim, correction=correction), mean
 
     both.__doc__ = f"({spread.__name__}, mean)."
@@ -103,19 +63,6 @@ std = _spread(_weft.std)
 var = _spread(_weft.var)
 std_mean = _with_mean(std)
 var_mean = _with_mean(var)
-
-
-def _cumulative(function):
-    def cumulative(input, dim, *, dtype=None):
-        if _tensor_of(input).ndim == 0:
-            return _weft.clone(input) if dtype is None else _weft.astype(input, dtype)
-        return function(input, dim, dtype=dtype)
-
-    return cumulative
-
-
-cumsum = _cumulative(_total(_weft.cumulative_sum))
-cumprod = _cumulative(_total(_weft.cumulative_prod))
 
 
 def logcumsumexp(input, dim):
@@ -148,11 +95,6 @@ def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
         return _weft.reshape(norm(_weft.unsqueeze(input, 0), order), ())
     dim = None if dim in ((), []) else dim
     return _weft.vector_norm(input, axis=dim, keepdims=keepdim, ord=order)
-
-
-def logsumexp(input, dim, keepdim=False):
-    """log of the sum of exp along one dim or several."""
-    return _weft._logsumexp(input, list(dim) if isinstance(dim, _LISTS) else [dim], keepdim)
 
 
 def searchsorted(

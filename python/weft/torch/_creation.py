@@ -23,7 +23,8 @@ def _new(make):
         values = values if isinstance(size, _LISTS) and make is _package.full else ()
         return make(tuple(size), *values, dtype=dtype or input.dtype, device=device or input.device)
 
-    return new
+    new.__doc__ = f"weft.{make.__name__} in the dtype and on the device of input."
+    return _renamed(new, f"new_{make.__name__}")
 
 
 new_zeros = _new(_package.zeros)
@@ -32,24 +33,15 @@ new_full = _new(_package.full)
 new_empty = _new(_package.empty)
 
 
-def _arange(start, end=None, step=1, **options):
-    return _package.arange(start, end, step, **options)
-
-
-def _linspace(start, end, steps, **options):
-    start, end = (x.item() if isinstance(x, _weft.Tensor) else x for x in (start, end))
-    return _package.linspace(start, end, steps, **options)
-
-
 def _logspace(start, end, steps, base=10.0, *, dtype=None, **options):
-    powers = _weft.pow(base * 1.0, _linspace(start, end, steps, **options))
+    powers = _weft.pow(base * 1.0, _package.linspace(start, end, steps, **options))
     return powers if dtype is None else _weft.astype(powers, dtype)
 
 
-arange = _without_gradient_option(_arange)
+arange = _without_gradient_option(_package.arange)
 eye = _without_gradient_option(_package.eye)
 full = _without_gradient_option(_package.full)
-linspace = _without_gradient_option(_linspace)
+linspace = _without_gradient_option(_package.linspace)
 logspace = _without_gradient_option(_logspace)
 zeros_like = _without_gradient_option(_package.zeros_like)
 ones_like = _without_gradient_option(_package.ones_like)
@@ -136,7 +128,7 @@ def _like(make):
         return made if device is None else made.to(device)
 
     like.__doc__ = make.__doc__
-    return _without_gradient_option(like)
+    return _without_gradient_option(_renamed(like, make.__name__))
 
 
 def _randint_like(input, low, high=None):

@@ -12,43 +12,6 @@ from weft._arguments import accepting, renamed, tensor_of
 LISTS = (list, tuple)
 
 
-def of_scalars(function):
-    """The function, which takes a tensor without dims as one of one element, dims 0 and -1; and no
-    dims as all."""
-
-    @functools.wraps(function)
-    def taking(input, *given, **named):
-        if given and given[0] in ((), []):
-            given = (None, *given[1:])
-        if named.get("dim") in ((), []):
-            named["dim"] = None
-        if isinstance(input, _weft.Tensor) and input.ndim == 0 and (given or named):
-            made = function(_weft.unsqueeze(input, 0), *given, **named)
-            if isinstance(made, tuple):
-                return type(made)(*(_weft.reshape(one, ()) for one in made))
-            return _weft.reshape(made, ())
-        return function(input, *given, **named)
-
-    return renamed(taking, function.__name__)
-
-
-def as_dtype(function):
-    """The function, whose operand is cast first where a dtype is given."""
-
-    @functools.wraps(function)
-    def casting(input, *given, dtype=None, **named):
-        return function(input if dtype is None else _weft.astype(input, dtype), *given, **named)
-
-    return renamed(casting, function.__name__)
-
-
-def with_alpha(function):
-    def scaled(input, other, *, alpha=1):
-        return function(input, other if alpha == 1 else _weft.multiply(other, alpha))
-
-    return scaled
-
-
 def each(function):
     """The function of one tensor, which returns a list for several."""
 
@@ -71,18 +34,10 @@ def without_gradient_option(make):
         made = make(*given, **named)
         return made.requires_grad_() if requires_grad else made
 
-    return renamed(factory, make.__name__)
+    return renamed(factory, make.__name__.lstrip("_"))
 
 
-def itself(name):
-    def same(input):
-        return input
-
-    same.__doc__ = "The tensor itself: there are no complex dtypes."
-    return renamed(same, name)
-
-
-def copying(function):
+def copying(function, name=None):
     """The function, whose results share no memory with the operand."""
 
     @functools.wraps(function)
@@ -90,7 +45,7 @@ def copying(function):
         made = function(tensor_of(input), *given, **named)
         return [_weft.clone(x) for x in made] if isinstance(made, tuple) else _weft.clone(made)
 
-    return renamed(copy, f"{function.__name__}_copy")
+    return renamed(copy, f"{name or function.__name__}_copy")
 
 
 def _takes_tensor_first(function):
@@ -103,17 +58,11 @@ def _takes_tensor_first(function):
     return first in ("input", "x", "x1")
 
 
-def method(name, function):
+def method(function):
     """The function as a method, which takes NumPy's words too; compiled functions do so already,
     but do not bind by themselves."""
-    if isinstance(function, types.FunctionType):
-        function = accepting(function)
-
-    @functools.wraps(function)
-    def bound(self, *given, **named):
-        return function(self, *given, **named)
-
-    return renamed(bound, name)
+    is_written = isinstance(function, types.FunctionType)
+    return accepting(function) if is_written else _weft._method(function)
 
 
 def add_methods(namespace):
@@ -125,19 +74,7 @@ def add_methods(namespace):
         if isinstance(function, type) or not callable(function) or inspect.ismodule(function):
             continue
         if _takes_tensor_first(function):
-            setattr(_weft.Tensor, name, method(name, function))
-
-
-def parts(whole, dim_of):
-    """A function that cuts into equal parts by `whole`, or before indices of a dim."""
-
-    def cut(input, indices_or_sections):
-        if isinstance(indices_or_sections, LISTS):
-            return _weft.tensor_split(input, list(indices_or_sections), dim_of(input))
-        return whole(input, indices_or_sections)
-
-    cut.__doc__ = "Equal parts, or those that end before these indices."
-    return renamed(cut, whole.__name__)
+            setattr(_weft.Tensor, name, method(function))
 
 
 # Functions of which methods that change their tensor are made.

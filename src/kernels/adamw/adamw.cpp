@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <utility>
+
 #include "src/base/parallel.h"
 #include "src/device/cuda/runtime.h"
 #include "src/device/kernel/elements.h"

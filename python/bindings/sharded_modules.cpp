@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/expert_parallel.h"
-#include "weft/fsdp.h"
-
 #include "python/bindings/bindings.h"
 #include "python/bindings/fields.h"
 #include "python/bindings/modules.h"
+#include "weft/expert_parallel.h"
+#include "weft/fsdp.h"
+#include "weft/tensor_parallel.h"
+
+// How modules are laid out over a mesh: fully_shard, and parallelize.
 
 namespace weft::python {
 
@@ -199,73 +201,59 @@ static Offload offload_of(const std::vector<std::string>& names) {
 
 /// The modules of a single one or of a list.
 static std::vector<Module*> modules_of(const py::object& given) {
-  if (py::isinstance<Module>(given)) return {&given.cast<Module&>()};
-  std::vector<Module*> modules;
-  const bool is_list = py::hasattr(given, "__iter__");
-  for (const py::handle module : is_list ? given : py::make_tuple(given)) {
-    if (!py::isinstance<Module>(module)) {
-      throw py::type_error(concat("fully_shard: module is a ", type_of(module),
-                                  ", expected a Module or a list of Modules"));
-    }
-    check_value(module);
-    modules.push_back(&module.cast<Module&>());
-  }
-  return modules;
+  const bool is_list = !py::isinstance<Module>(given) && py::hasattr(given, "__iter__");
+  return modules_in("fully_shard", is_list ? given : py::make_tuple(given));
+}
+
+static std::vector<ParameterPtr> parameters_or_none(const py::object& given) {
+  return given.is_none() ? std::vector<ParameterPtr>() : parameters_of(given);
+}
+
+namespace {
+
+/// What fully_shard takes: options, and the axis that cuts experts too.
+struct ShardArguments : FullyShardOptions {
+  std::optional<std::string> expert_axis = {};
+};
+
+}  // namespace
+
+static py::object shard(const py::object& module, const DeviceMesh& mesh,
+                        const ShardArguments& given) {
+  const std::vector<Module*> modules = modules_of(module);
+  FullyShardOptions options = given;
+  if (given.expert_axis) options = with_experts(given, modules, mesh, *given.expert_axis);
+  released([&] { fully_shard(modules, mesh, options); });
+  return module;
 }
 
 void bind_fully_shard(py::module_& m) {
   bind_strategy(m);
   bind_precision(m);
   bind_placement(m);
-  m.def(
-      "fully_shard",
-      [](const py::object& module, const DeviceMesh& mesh, const py::object& strategy,
-         const py::object& reshard, const std::optional<MixedPrecision>& precision, int prefetch,
-         const std::vector<std::string>& ignored, const py::object& shard_dim, int64_t bucket_bytes,
-         double gradient_divide_factor, const std::vector<std::string>& offload,
-         const py::object& placement, const py::object& ignored_params,
-         const std::optional<DataParallelMeshDims>& dims, const py::object& extension,
-         std::optional<DType> quantized_gather, std::optional<DType> quantized_gradients,
-         int64_t quantization_block, bool error_feedback,
-         const std::optional<std::string>& quantized_within,
-         const std::optional<std::string>& expert_axis) {
-        FullyShardOptions options{.reshard_after_forward = reshard_of(reshard),
-                                  .prefetch = prefetch,
-                                  .ignored = ignored,
-                                  .strategy = strategy_of(strategy),
-                                  .precision = precision.value_or(MixedPrecision()),
-                                  .quantization = {.gather = quantized_gather,
-                                                   .reduce = quantized_gradients,
-                                                   .block = quantization_block,
-                                                   .error_feedback = error_feedback,
-                                                   .within = quantized_within},
-                                  .offload = offload_of(offload),
-                                  .shard_dim = function_of_parameter<int>(shard_dim),
-                                  .shard_placement_fn = shard_placements_of(placement),
-                                  .dp_mesh_dims = dims,
-                                  .extension = extension_of(extension),
-                                  .bucket_bytes = bucket_bytes,
-                                  .gradient_divide_factor = gradient_divide_factor};
-        if (!ignored_params.is_none()) {
-          for (const py::handle p : ignored_params) {
-            check_value(p);
-            options.ignored_params.push_back(p.cast<ParameterPtr>());
-          }
-        }
-        const std::vector<Module*> modules = modules_of(module);
-        if (expert_axis) options = with_experts(options, modules, mesh, *expert_axis);
-        released([&] { fully_shard(modules, mesh, options); });
-        return module;
-      },
-      "module"_a, "mesh"_a, "strategy"_a = "full_shard", py::kw_only(),
-      "reshard_after_forward"_a = true, "mp_policy"_a = py::none(), "prefetch"_a = 1,
-      "ignored"_a = std::vector<std::string>{}, "shard_dim"_a = py::none(),
-      "bucket_bytes"_a = int64_t{25} << 20, "gradient_divide_factor"_a = 1.0,
-      "offload"_a = std::vector<std::string>{}, "shard_placement_fn"_a = py::none(),
-      "ignored_params"_a = py::none(), "dp_mesh_dims"_a = py::none(), "extension"_a = py::none(),
-      "quantized_gather"_a = py::none(), "quantized_gradients"_a = py::none(),
-      "quantization_block"_a = Quantization().block, "error_feedback"_a = false,
-      "quantized_within"_a = py::none(), "expert_axis"_a = py::none(),
+  using F = FullyShardOptions;
+  using Q = Quantization;
+  const auto sent = [](const char* name, auto member) {
+    return within(&F::quantization, option(name, member));
+  };
+  const auto none = [](const char* name) { return py::arg(name) = py::none(); };
+  bind_with_fields<ShardArguments, py::object, DeviceMesh>(
+      m, "fully_shard", shard, "module"_a, "mesh"_a,
+      converted("strategy"_a = "full_shard", &F::strategy, strategy_of), py::kw_only(),
+      converted("reshard_after_forward"_a = true, &F::reshard_after_forward, reshard_of),
+      converted(none("mp_policy"), &F::precision, or_default<MixedPrecision>),
+      option("prefetch", &F::prefetch), option("ignored", &F::ignored),
+      converted(none("shard_dim"), &F::shard_dim, function_of_parameter<int>),
+      option("bucket_bytes", &F::bucket_bytes),
+      option("gradient_divide_factor", &F::gradient_divide_factor),
+      converted("offload"_a = std::vector<std::string>{}, &F::offload, offload_of),
+      converted(none("shard_placement_fn"), &F::shard_placement_fn, shard_placements_of),
+      converted(none("ignored_params"), &F::ignored_params, parameters_or_none),
+      option("dp_mesh_dims", &F::dp_mesh_dims),
+      converted(none("extension"), &F::extension, extension_of),
+      sent("quantized_gather", &Q::gather), sent("quantized_gradients", &Q::reduce),
+      sent("quantization_block", &Q::block), sent("error_feedback", &Q::error_feedback),
+      sent("quantized_within", &Q::within), option("expert_axis", &ShardArguments::expert_axis),
       "Shards the module's parameters over the axes of `mesh`: whole when used, a slice at rest. "
       "Shard the parts first, then the whole model. The batch is sharded over these axes too, and "
       "the loss is a mean over all of it. A list of modules is one group. `strategy` is a name "
@@ -285,6 +273,124 @@ void bind_fully_shard(py::module_& m) {
       "when the strategy does not fit. Gives the module");
   py::class_<NoSync>(m, "_NoSync").def(py::init<Module&, bool>(), Released(), "model"_a, "holds"_a);
   bind_questions(m);
+}
+
+static std::vector<std::pair<std::string, Placement>> pairs_of(
+    const std::map<std::string, Placement>& parameters) {
+  return {parameters.begin(), parameters.end()};
+}
+
+/// Binds Colwise or Rowwise.
+template <class Cut> static void bind_cut(py::module_& m, const char* name, const char* text) {
+  bind_options<Cut>(m, name, text, py::kw_only(), option("output_layouts", &Cut::output),
+                    option("heads", &Cut::heads), option("parts", &Cut::parts));
+}
+
+static void bind_styles(py::module_& m) {
+  bind_cut<Colwise>(
+      m, "Colwise",
+      "A Linear cut along its outputs, an Embedding along its width: the output is cut along its "
+      "last dim, or brought to `output_layouts`. `heads`: so many heads stay whole. `parts`: the "
+      "product begins with parts of a gathered input while others arrive");
+  bind_cut<Rowwise>(m, "Rowwise",
+                    "A Linear cut along its inputs, an Embedding along its vocabulary: addends of "
+                    "the output are added up to `output_layouts`. `parts`: one part of the product "
+                    "is summed and scattered while the next one is computed");
+  bind_options<SequenceParallel>(m, "SequenceParallel",
+                                 "Whole parameters, and an input cut along dim `sequence_dim`",
+                                 py::kw_only(), option("sequence_dim", &SequenceParallel::dim));
+  bind_options<ExpertParallel>(m, "ExpertParallel",
+                               "Separate experts for each rank: parameters stacked by expert are "
+                               "cut along dim 0, and tokens travel to their experts");
+  bind_options<PrepareInput>(m, "PrepareInput", "Inputs by number are brought to these layouts",
+                             needed("input_layouts", &PrepareInput::inputs));
+  bind_options<PrepareOutput>(m, "PrepareOutput", "Outputs by number are brought to these layouts",
+                              needed("output_layouts", &PrepareOutput::outputs));
+  bind_options<Layouts>(
+      m, "Layouts",
+      "Own parameters by name, inputs and outputs by number: a style for modules of one's own",
+      py::kw_only(),
+      converted("parameters"_a = std::map<std::string, Placement>{}, &Layouts::parameters,
+                pairs_of),
+      option("inputs", &Layouts::inputs), option("outputs", &Layouts::outputs));
+}
+
+static Style style_of(py::handle path, py::handle given) {
+  try {
+    return given.cast<Style>();
+  } catch (const py::cast_error&) {
+    fail_type("parallelize: the style of ", py::repr(path), " is a ", type_of(given),
+              ", expected Colwise, Rowwise, SequenceParallel, ExpertParallel, "
+              "PrepareInput, PrepareOutput or Layouts");
+  }
+}
+
+/// Parses {path: style or list of styles}, in order.
+static std::vector<ModuleStyle> styles_of(const py::dict& plan) {
+  std::vector<ModuleStyle> styles;
+  for (const auto& [path, given] : plan) {
+    if (!PyUnicode_Check(path.ptr())) {
+      fail_type("parallelize: path is ", py::repr(path),
+                ", expected a string such as 'layers.*.wq'");
+    }
+    const bool is_list = PyList_Check(given.ptr()) || PyTuple_Check(given.ptr());
+    const py::object all =
+        is_list ? py::reinterpret_borrow<py::object>(given) : py::object(py::make_tuple(given));
+    for (const py::handle style : all) {
+      styles.push_back({path.cast<std::string>(), style_of(path, style)});
+    }
+  }
+  return styles;
+}
+
+static py::dict as_dict(const std::vector<ModuleStyle>& styles) {
+  py::dict plan;
+  for (const ModuleStyle& style : styles) {
+    const py::str path(style.path);
+    if (!plan.contains(path)) plan[path] = py::list();
+    plan[path].cast<py::list>().append(py::cast(style.style));
+  }
+  return plan;
+}
+
+void bind_tensor_parallel(py::module_& m) {
+  bind_styles(m);
+  def(m, "parallelize(module, mesh, plan)",
+      "Lays out the module's parameters along `mesh`, a view of one axis (mesh['tp']), as the plan "
+      "says, {path: style or list of styles} with * for any part of one name; whole along other "
+      "axes. Inputs must be laid out over the root mesh. Call it before fully_shard. ValueError, "
+      "with nothing changed, for a path that matches nothing, heads that are not divided, or a "
+      "style that does not fit its module. Gives the module",
+      [](const ModuleObject& module, const DeviceMesh& axis, const py::dict& plan) {
+        auto& tree = module.cast<Module&>();
+        const std::vector<ModuleStyle> styles = styles_of(plan);
+        released([&] { parallelize(tree, axis, styles); });
+        return module;
+      });
+  def(m, "transformer_styles(config, *, sequence_parallel=False, parts=1)",
+      "The plan of a TransformerModel: embedding, head and loss cut over the vocabulary, attention "
+      "by heads, the feed-forward along its width. `parts`: products are split so that gathers and "
+      "reductions overlap with them",
+      [](const TransformerConfig& config, bool sequence_parallel, int parts) {
+        return as_dict(
+            transformer_styles(config, {.sequence_parallel = sequence_parallel, .parts = parts}));
+      });
+  def(m, "expert_styles()",
+      "The plan that gives each rank of an axis its own experts of all layers of a "
+      "TransformerModel; apply it before transformer_styles",
+      [] { return as_dict(expert_styles()); });
+  def(m, "explain_model(model, loss)",
+      "The collectives of one training step of a parallelized model, by layer, found by running "
+      "loss() and its backward on device meta, where its tensors must be. Nothing is communicated",
+      [](Module& model, const py::function& loss) {
+        const Callable kept(loss);
+        return released([&] {
+          return explain(model, [&kept] {
+            const Locked lock;
+            return tensors_of("explain_model", kept()).at(0);
+          });
+        });
+      });
 }
 
 }  // namespace weft::python
