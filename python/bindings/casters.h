@@ -67,9 +67,9 @@ int64_t whole_number(const char* what, py::handle given);
 /// The same for the number of a dim or an axis, which may be negative.
 int dim_number(const char* what, py::handle given);
 /// Whole numbers that an argument gives, one or a sequence of them. Those of dims are ints.
-template <class T> struct Numbers : std::vector<T> {};
-using IntList = Numbers<int64_t>;
-using DimList = Numbers<int>;
+template <class T> struct NumberList : std::vector<T> {};
+using IntList = NumberList<int64_t>;
+using DimList = NumberList<int>;
 /// All dims for None. ValueError for a sequence without dims.
 std::vector<int> dims_of(const std::optional<DimList>& axis);
 /// Whether it is () or [].
@@ -162,8 +162,9 @@ struct type_caster<weft::Placements>
                              "weft._weft.Replicate | weft._weft.Partial] | dict[str, "
                              "weft._weft.Shard | weft._weft.Replicate | weft._weft.Partial]")> {};
 
-template <class T> struct type_caster<weft::python::Numbers<T>> {
-  PYBIND11_TYPE_CASTER(weft::python::Numbers<T>, const_name("int | collections.abc.Sequence[int]"));
+template <class T> struct type_caster<weft::python::NumberList<T>> {
+  PYBIND11_TYPE_CASTER(weft::python::NumberList<T>,
+                       const_name("int | collections.abc.Sequence[int]"));
   bool load(handle source, bool) {
     const auto add = [this](handle one) {
       if constexpr (std::is_same_v<T, int>)
