@@ -139,26 +139,26 @@ GraphHandle attention_graph(const AttentionGraphSpec& spec) {
   return graph;
 }
 
-namespace {
+AttentionGraph::AttentionGraph(const AttentionGraphSpec& spec, cudnnHandle_t handle) {
+  GraphHandle graph = attention_graph(spec);
+  int64_t bytes = 0;
+  const bool is_built = graph->build(handle, {fe::HeurMode_t::A}).is_good() &&
+                        graph->get_workspace_size(bytes).is_good();
+  cudaGetLastError();  // clears errors of the attempt, so that the next launch does not report them
+  if (!is_built || bytes > kMostWorkspace) return;
+  workspace_bytes_ = static_cast<size_t>(bytes);
+  graph_ = std::move(graph);
+}
 
-/// A graph with the best engine that cuDNN has for it; null when it has none, or one that failed.
-struct AttentionGraph {
-  GraphHandle graph;
-  size_t workspace_bytes = 0;
-
-  /// Builds the graph for the device of `handle`.
-  AttentionGraph(const AttentionGraphSpec& spec, cudnnHandle_t handle) {
-    GraphHandle made = attention_graph(spec);
-    int64_t bytes = 0;
-    const bool is_built = made->build(handle, {fe::HeurMode_t::A}).is_good() &&
-                          made->get_workspace_size(bytes).is_good();
-    cudaGetLastError();  // clears errors of the attempt; else the next launch reports them
-    if (!is_built || bytes > kMostWorkspace) return;
-    workspace_bytes = static_cast<size_t>(bytes);
-    graph = std::move(made);
+bool AttentionGraph::run(cudnnHandle_t handle, AttentionMemory memory, void* workspace) {
+  if (graph_->execute(handle, memory, workspace).is_bad()) {
+    cudaGetLastError();
+    graph_ = nullptr;
   }
-};
-using AttentionMemory = std::unordered_map<int64_t, void*>;
+  return has_engine();
+}
+
+namespace {
 
 /// Identifies a graph, as a list of numbers.
 using GraphKey = std::vector<int64_t>;
@@ -237,16 +237,12 @@ static AttentionGraph& built(AttentionGraphSpec spec, const Stream& stream) {
   return library.graphs.emplace(key, AttentionGraph(spec, library.handle(stream))).first->second;
 }
 
-/// Returns false, and drops the engine, when that fails.
+/// Returns false when cuDNN does not compute it.
 static bool run(const AttentionGraphSpec& spec, const Stream& stream, AttentionMemory memory) {
-  AttentionGraph& one = built(spec, stream);
-  if (!one.graph) return false;
-  const Ref<Storage> workspace = Storage::allocate(one.workspace_bytes, stream.device);
-  if (one.graph->execute(cudnn().handle(stream), memory, workspace->data()).is_bad()) {
-    cudaGetLastError();
-    one.graph = nullptr;
-  }
-  return one.graph != nullptr;
+  AttentionGraph& graph = built(spec, stream);
+  if (!graph.has_engine()) return false;
+  const Ref<Storage> workspace = Storage::allocate(graph.workspace_bytes(), stream.device);
+  return graph.run(cudnn().handle(stream), std::move(memory), workspace->data());
 }
 
 /// Queues the graph of these blocks, if cuDNN computes it. It reads blocks and statistics 16 bytes

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cudnn.h>
+
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <unordered_map>
 
 #include "weft/dtype.h"
 
@@ -44,5 +47,22 @@ void load_cudnn();
 
 using GraphHandle = std::shared_ptr<cudnn_frontend::graph::Graph>;
 GraphHandle attention_graph(const AttentionGraphSpec& spec);
+
+using AttentionMemory = std::unordered_map<int64_t, void*>;
+
+/// A graph with the best engine that cuDNN has for it.
+class AttentionGraph {
+ public:
+  /// Builds the graph for the device of `handle`; has no engine when cuDNN has none.
+  AttentionGraph(const AttentionGraphSpec& spec, cudnnHandle_t handle);
+  bool has_engine() const { return graph_ != nullptr; }
+  size_t workspace_bytes() const { return workspace_bytes_; }
+  /// Queues it on the handle's stream. Returns false, and drops the engine, when that fails.
+  bool run(cudnnHandle_t handle, AttentionMemory memory, void* workspace);
+
+ private:
+  GraphHandle graph_;
+  size_t workspace_bytes_ = 0;
+};
 
 }  // namespace weft::cuda
