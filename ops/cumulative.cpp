@@ -206,7 +206,7 @@ static void extreme_forward(const Call& c, bool greatest) {
 static Op cumulative_extreme_op(const char* name, bool greatest) {
   return register_with_indices({
       .name = name,
-      .rule_of = scan_rule<2>,
+      .rule_of = scan_rule<1, 2>,
       .structure = one_dim(),
       .forward = [=](const Call& c) { extreme_forward(c, greatest); },
       .stages = {extreme_stage(greatest, 0), extreme_stage(greatest, 1)},

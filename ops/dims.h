@@ -132,13 +132,14 @@ inline std::string dims_with(int ndim, int dim, const std::string& name, const c
   return text;
 }
 
-/// Returns the rule of ops whose results have the shape of the operand; the dim, n, may be sharded.
-template <int kResults = 1>
+/// Returns the rule of ops whose operands and results have the same shape; the dim, n, may be
+/// sharded.
+template <int kOperands, int kResults = 1>
 Rule scan_rule(const Attributes& attributes, std::span<const Shape> shapes) {
   const int dim = static_cast<int>(attributes.structure[0]);
   const std::string array = dims_with(shapes[0].ndim(), dim, "n");
-  std::string text = array + "-> " + array;
-  for (int i = 1; i < kResults; ++i) text += ", " + array;
+  std::string text = array;
+  for (int i = 1; i < kOperands + kResults; ++i) text += (i == kOperands ? "-> " : ", ") + array;
   return {text};
 }
 

@@ -177,8 +177,44 @@ static const Op log_softmax_op = register_softmax(
       reduce(Reduction::sum, c.stage(0), c.in(0), {last_dim(c)});
     }));
 
+static const Op logsumexp_backward_op = register_op({
+    .name = "logsumexp_backward",
+    .rule = "..., ... v, ... -> ... v",
+    .dtype = [](const Attributes&, std::span<const DType> dtypes, int) { return dtypes[1]; },
+    .forward =
+        [](const Call& c) {
+          logsumexp_backward(c.out(), c.in(0), c.in(1), c.in(2), c.in(1).shape.ndim() - 1);
+        },
+    .samples = {{{{5}, {5, 7}, {5}}}, {{{2, 5}, {2, 5, 3}, {2, 5}}}},
+});
+
+static const Op logsumexp_op = register_op({
+    .name = "logsumexp",
+    .rule = "... v -> ...",
+    .forward =
+        [](const Call& c) {
+          if (c.staged()) return logsumexp(c.out(), c.stage(0), c.stage(1));
+          logsumexp(c.out(), c.in(0), last_dim(c));
+        },
+    .backward =
+        [](const Grad& g) {
+          g.give(0, logsumexp_backward_op, {g.grad(), g.in(0), g.out()});
+        },
+    .staged_over = {"v"},
+    .stages = {row_extreme_stage(), row_sum_exp_stage()},
+    .saves_out = {0},
+    .samples = {{{{5, 7}}}, {{{2, 5, 3}}}},
+});
+
 Tensor softmax(const Tensor& a) { return softmax_op({as_floating("softmax", a)}); }
 Tensor log_softmax(const Tensor& a) { return log_softmax_op({as_floating("log_softmax", a)}); }
+
+Tensor logsumexp(const Tensor& a, int dim, bool keepdims) {
+  Tensor x = as_floating("logsumexp", a);
+  int at = normalized_dim("logsumexp", dim, x.ndim());
+  Tensor result = logsumexp_op({with_last(x, at)});
+  return keepdims ? unsqueeze(result, at) : result;
+}
 
 static void rotate(const Call& c, const MemoryBlock* frequencies) {
   Rope rotation = unpack<Rope>(c.attributes().values);

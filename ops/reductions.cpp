@@ -8,7 +8,6 @@
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/math/math.h"
 #include "src/kernels/reduce/reduce.h"
-#include "src/kernels/softmax/softmax_rows.h"
 #include "weft/ops/along_dim.h"
 #include "weft/ops/shapes.h"
 
@@ -145,12 +144,6 @@ static const Op sum_squares_op = register_reduction<Reduction::sum_squares>({
 namespace {
 
 WEFT_FUNCTOR(Root, sqrt)
-/// The gradient of an element `a` of a row with that result; 0 where all are -infinity.
-struct LogSumExpGradient {
-  template <class T> WEFT_FN T operator()(T dy, T a, T result) const {
-    return dy * exp(a - finite_or_zero(result));
-  }
-};
 }  // namespace
 
 /// The square root of a sum of squares. Its gradient is dy / (2 y), but 0 at 0, as that of
@@ -265,38 +258,6 @@ static const Op prod_op = register_reduction<Reduction::product>({
 
 Tensor prod(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
   return reduced(prod_op, a, bits_of_dims("prod", a, dims), keepdims);
-}
-
-static const Op logsumexp_backward_op = floating_elementwise<LogSumExpGradient, 3>({
-    .name = "logsumexp_backward",
-    .linear = {{0}},
-    .samples = {{{{5, 1}, {5, 7}, {5, 1}}}, {{{2, 5, 1}, {2, 5, 3}, {2, 5, 1}}}},
-});
-
-static const Op logsumexp_op = register_op({
-    .name = "logsumexp",
-    .rule = "... v -> ...",
-    .forward =
-        [](const Call& c) {
-          if (c.staged()) return logsumexp(c.out(), c.stage(0), c.stage(1));
-          logsumexp(c.out(), c.in(0), last_dim(c));
-        },
-    .backward =
-        [](const Grad& g) {
-          g.give(0, logsumexp_backward_op,
-                 {unsqueeze(g.grad(), -1), g.in(0), unsqueeze(g.out(), -1)});
-        },
-    .staged_over = {"v"},
-    .stages = {row_extreme_stage(), row_sum_exp_stage()},
-    .saves_out = {0},
-    .samples = {{{{5, 7}}}, {{{2, 5, 3}}}},
-});
-
-Tensor logsumexp(const Tensor& a, int dim, bool keepdims) {
-  Tensor x = as_floating("logsumexp", a);
-  int at = normalized_dim("logsumexp", dim, x.ndim());
-  Tensor result = logsumexp_op({with_last(x, at)});
-  return keepdims ? unsqueeze(result, at) : result;
 }
 
 /// For a sharded dim: the least index, in the whole tensor, at which the overall extreme occurs.

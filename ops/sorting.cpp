@@ -76,7 +76,7 @@ static void sort_across(const Call& c, const Parts& parts) {
 /// Results: the sorted elements and their indices, which the gradient needs.
 static const Op sort_op = register_with_indices({
     .name = "sort",
-    .rule_of = scan_rule<2>,
+    .rule_of = scan_rule<1, 2>,
     .structure = dim_and_flag("dim, whether descending"),
     .forward =
         [](const Call& c) {

@@ -75,16 +75,19 @@ TEST_F(DeviceSoftmax, FromStatistics) {
 
 TEST_F(DeviceSoftmax, Gradients) {
   for_softmax_rows([](const SoftmaxCase& c) {
-    const Twin dy = c.random(1), y = c.random(2);
-    const Twin dx = c.room(), dz = c.room(), dot = c.values(), given = c.room();
+    const Twin dy = c.random(1), y = c.random(2), x = c.random(3), lse = c.values();
+    const Twin dx = c.room(), dz = c.room(), dl = c.room(), dot = c.values(), given = c.room();
     for (const Device d : kBothDevices) {
       softmax_backward(dx.on(d), dy.on(d), y.on(d), c.dim);
       softmax_backward(dz.on(d), dy.on(d), y.on(d), c.dim, true);
       row_dot(dot.on(d), dy.on(d), y.on(d), c.dim);
       softmax_backward(given.on(d), dy.on(d), y.on(d), c.dim, false, &dot.on(d));
+      logsumexp(lse.on(d), x.on(d), c.dim);
+      logsumexp_backward(dl.on(d), dot.on(d), x.on(d), lse.on(d), c.dim);
       softmax_backward(dy.on(d), dy.on(d), y.on(d), c.dim, true, &dot.on(d));
     }
-    for (const Twin* twin : {&dx, &dz, &dot, &given, &dy}) twin->expect_alike_computed_as(c.dtype);
+    for (const Twin* twin : {&dx, &dz, &dl, &dot, &given, &dy})
+      twin->expect_alike_computed_as(c.dtype);
   });
 }
 

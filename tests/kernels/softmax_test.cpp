@@ -82,7 +82,8 @@ TEST(Softmax, GradientsEqualPlainLoops) {
         const Array y = Array::of(dtype, shape, forward.y),
                     log_y = Array::of(dtype, shape, forward.log_y);
         const Array lse = Array::of(dtype, without(shape, dim), forward.lse);
-        std::vector<double> dx = x.values(), dx_log = dx;
+        const Array dlse = Array::random(dtype, without(shape, dim), Lie::dense, 3);
+        std::vector<double> dx = x.values(), dx_log = dx, dx_lse = dx;
         const RowsOf rows(shape, dim);
         for (int64_t r = 0; r < rows.rows; ++r) {
           double dot = 0, sum = 0;
@@ -94,6 +95,7 @@ TEST(Softmax, GradientsEqualPlainLoops) {
             const int64_t at = rows.at(r, i);
             dx[static_cast<size_t>(at)] = y[at] * (dy[at] - dot);
             dx_log[static_cast<size_t>(at)] = dy[at] - y[at] * sum;
+            dx_lse[static_cast<size_t>(at)] = dlse[r] * y[at];
           }
         }
         const Array out(dtype, shape, Lie::transposed);
@@ -101,6 +103,8 @@ TEST(Softmax, GradientsEqualPlainLoops) {
         expect_near(out.values(), dx, rounding(dtype));
         softmax_backward(out.block, dy.block, log_y.block, dim, true);
         expect_near(out.values(), dx_log, rounding(dtype));
+        logsumexp_backward(out.block, dlse.block, x.block, lse.block, dim);
+        expect_near(out.values(), dx_lse, rounding(dtype));
       }
     }
   }

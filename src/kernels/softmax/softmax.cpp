@@ -101,6 +101,22 @@ struct SoftmaxBackwardRows {
   }
 };
 
+/// dx = dy[r] * exp(x - lse[r]).
+struct LogSumExpBackwardRows {
+  Rows dx, x, dy, lse;
+
+  template <class Walk> WEFT_FN void operator()(const Walk& walk) const {
+    using C = typename Walk::C;
+    auto read = walk.reader(x);
+    auto&& out = walk.writer(dx);
+    for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
+      auto in = read(r);
+      const C max = finite_or_zero(walk.template value<C>(lse, r));
+      walk.map(ScaledExp<C>{max, walk.template value<C>(dy, r)}, out, r, in);
+    }
+  }
+};
+
 struct LogSumExpOf {
   template <class T> WEFT_FN T operator()(T max, T sum) const {
     return finite_or_zero(max) + log(sum);
@@ -152,6 +168,15 @@ void softmax_backward(const MemoryBlock& dx, const MemoryBlock& dy, const Memory
             .held = given       ? 0
                     : logarithm ? 1
                                 : 2});
+}
+
+void logsumexp_backward(const MemoryBlock& dx, const MemoryBlock& dy, const MemoryBlock& x,
+                        const MemoryBlock& lse, int dim) {
+  constexpr const char* kWhat = "logsumexp_backward";
+  const Rows in(x, dim);
+  const LogSumExpBackwardRows kernel{Rows(dx, dim), in, Rows::values(kWhat, dy, in),
+                                     Rows::values(kWhat, lse, in)};
+  run_rows(kWhat, x.device, kernel, {.rows = {&kernel.x, &kernel.dx}});
 }
 
 }  // namespace weft

@@ -31,4 +31,8 @@ void row_dot(const MemoryBlock& dot, const MemoryBlock& a, const MemoryBlock& b,
 void softmax_backward(const MemoryBlock& dx, const MemoryBlock& dy, const MemoryBlock& y, int dim,
                       bool logarithm = false, const MemoryBlock* given = nullptr);
 
+/// dx = dy[r] * exp(x - lse[r]); lse is logsumexp's result, dy and lse without `dim` (or size 1).
+void logsumexp_backward(const MemoryBlock& dx, const MemoryBlock& dy, const MemoryBlock& x,
+                        const MemoryBlock& lse, int dim);
+
 }  // namespace weft
