@@ -94,9 +94,10 @@ static const Op cumulative_prod_op = register_scan<kProduct>({
                 sample_with({{5, 7}}, {0, 0}, {i32})},
 });
 
-/// The gradient of running products, without a division by zero. For elements before the first zero
-/// of a row: the sum of dy times the products from the element up to the zero, over the element.
-/// For the first zero: that of the products without it, up to the second zero. For others: 0.
+/// The gradient of running products, in f64, without a division by zero. For elements before the
+/// first zero of a row: the sum of dy times the products from the element up to the zero, over the
+/// element. For the first zero: that of the products without it, up to the second zero. For others:
+/// 0.
 static void give_factors_of_products(const Grad& g) {
   const auto [dim, from_end] = unpack<DimAndFlag>(g.attributes().structure);
   const Attributes opposite = scan_attributes(dim, !from_end);
@@ -104,7 +105,8 @@ static void give_factors_of_products(const Grad& g) {
   const Tensor factors = masked_fill(x, is_zero, 1);
   const Tensor zeros = cumulative_sum_op({is_zero}, g.attributes());
   const Tensor products = cumulative_prod_op({factors}, g.attributes());
-  const Tensor terms = mul(as_dtype(g.grad(), DType::f64), products);
+  const Tensor terms =
+      masked_fill(mul(as_dtype(g.grad(), DType::f64), products), equal(g.grad(), 0), 0);
   const auto sum_behind = [&](int zeros_before) {
     const Tensor own = masked_fill(terms, not_equal(zeros, zeros_before), 0);
     return cumulative_sum_op({own}, opposite);

@@ -242,8 +242,8 @@ static void give_products_of_others(const Grad& g) {
   const auto before = [&](const Tensor& x) {
     return slice(cumulative_prod(x, -1, true), -1, 0, count);
   };
-  const Tensor others = mul(before(factors), flip(before(flip(factors, {-1})), {-1}));
-  const Tensor gradient = mul(unsqueeze(as_dtype(g.grad(), DType::f64), -1), others);
+  const Tensor dy = unsqueeze(as_dtype(g.grad(), DType::f64), -1);
+  const Tensor gradient = mul(mul(dy, before(factors)), flip(before(flip(factors, {-1})), {-1}));
   g.give(0, as_dtype(permute(reshape(gradient, turned.shape()), inverse_of(order)), g.in_dtype(0)));
 }
 

@@ -100,15 +100,22 @@ struct BesselI {
 
 }  // namespace
 
+/// f16 and bf16 as f32, so that a composition rounds to them only once.
+static Tensor in_f32(const Tensor& a) {
+  return size_of(a.dtype()) == 2 ? as_dtype(a, DType::f32) : a;
+}
+
 /// b a^(b-1); 0 for the exponent 0.
 static Tensor base_gradient(const Grad& g) {
-  const Tensor a = g.in(0), b = g.in(1);
-  return masked_fill(mul(mul(g.grad(), b), pow(a, sub(b, 1))), equal(b, 0), 0);
+  const Tensor a = in_f32(g.in(0)), b = in_f32(g.in(1));
+  const Tensor all = mul(mul(in_f32(g.grad()), b), pow(a, sub(b, 1)));
+  return as_dtype(masked_fill(all, equal(b, 0), 0), g.in_dtype(0));
 }
 /// a^b log(a); 0 for the base 0 where the power is 0 or 1.
 static Tensor exponent_gradient(const Grad& g) {
-  const Tensor a = g.in(0), is_flat = logical_and(equal(a, 0), greater_equal(g.in(1), 0));
-  return masked_fill(mul(mul(g.grad(), g.out()), log(a)), is_flat, 0);
+  const Tensor a = in_f32(g.in(0)), is_flat = logical_and(equal(a, 0), greater_equal(g.in(1), 0));
+  const Tensor all = mul(mul(in_f32(g.grad()), in_f32(g.out())), log(a));
+  return as_dtype(masked_fill(all, is_flat, 0), g.in_dtype(1));
 }
 
 static const Op pow_op = elementwise<Power, 2>({
@@ -192,18 +199,22 @@ Tensor logaddexp(const Tensor& a, const Tensor& b) {
   return call_promoted_floating(logaddexp_op, a, b);
 }
 
-/// 2 / sqrt(pi) exp(-a^2), the derivative of erf.
+/// 2 / sqrt(pi) exp(-a^2), the derivative of erf, in f32 for f16 and bf16.
 static Tensor erf_derivative(const Tensor& a) {
-  return mul(exp(neg(square(a))), 2 * std::numbers::inv_sqrtpi);
+  return mul(exp(neg(square(in_f32(a)))), 2 * std::numbers::inv_sqrtpi);
+}
+static Tensor erf_gradient(const Tensor& dy, const Tensor& a) {
+  return as_dtype(mul(in_f32(dy), erf_derivative(a)), a.dtype());
 }
 
-static const Op erf_op = function<Erf>(
-    "erf", {.by_operand = [](auto& dy, auto& a) { return mul(dy, erf_derivative(a)); }});
+static const Op erf_op = function<Erf>("erf", {.by_operand = erf_gradient});
 static const Op erfc_op = function<Erfc>(
-    "erfc", {.by_operand = [](auto& dy, auto& a) { return neg(mul(dy, erf_derivative(a))); }});
+    "erfc", {.by_operand = [](auto& dy, auto& a) { return neg(erf_gradient(dy, a)); }});
 static const Op erfinv_op = function<Erfinv>(
-    "erfinv", {.by_result = [](auto& dy, auto& y) { return div(dy, erf_derivative(y)); },
-               .range = {-0.9, 0.9}});
+    "erfinv",
+    {.by_result = [](auto& dy,
+                     auto& y) { return as_dtype(div(in_f32(dy), erf_derivative(y)), y.dtype()); },
+     .range = {-0.9, 0.9}});
 static const Op lgamma_op = function<Lgamma>(
     "lgamma",
     {.by_operand = [](auto& dy, auto& a) { return mul(dy, digamma(a)); }, .range = {0.5, 9}});

@@ -202,6 +202,10 @@ const DiskMemory::Placed& DiskMemory::array_at(int64_t offset) const {
 const DiskMemory::Placed& DiskMemory::checked_array(bool writes, int64_t offset,
                                                     int64_t bytes) const {
   const Placed& array = array_at(offset);
+  if (!file_->is_own()) {
+    fail_call(writes ? "write" : "read", "offload: ", array.name, ": this process is a child of ",
+              "fork, expected the process that made the array");
+  }
   const int64_t from = offset - array.offset, end = from + bytes;
   if (from % kBlock != 0 || end > array.bytes || (end % kBlock != 0 && end != array.bytes)) {
     fail("offload: bytes ", from, " to ", end, " of ", array.name, " are ",
@@ -232,6 +236,7 @@ struct DiskMemory::Transfer::Moving {
 
   ~Moving() { await(); }
   void await() noexcept {
+    if (!memory->file_->is_own()) return;  // a child of fork, which has no threads of the queue
     for (DiskRequest& request : requests) memory->file_->queue().wait(request);
   }
 };

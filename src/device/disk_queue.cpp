@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <condition_variable>
 #include <deque>
@@ -22,13 +23,13 @@ struct DiskQueue::State {
   /// The number of requests that have ended.
   uint64_t ended = 0;
   /// A request has failed with ETIMEDOUT; those that threads perform may have gone.
-  bool hangs = false;
+  std::atomic<bool> hangs = false;
 
   void run(const std::stop_token& stop);
 };
 
-static void perform(DiskRequest& request) {
-  while (request.error == 0 && request.moved < request.bytes) {
+static void perform(DiskRequest& request, const std::atomic<bool>& hangs) {
+  while (!hangs && request.error == 0 && request.moved < request.bytes) {
     std::byte* data = request.data + request.moved;
     const auto left = static_cast<size_t>(request.bytes - request.moved);
     const off_t at = request.offset + request.moved;
@@ -48,7 +49,7 @@ void DiskQueue::State::run(const std::stop_token& stop) {
     waiting.pop_front();
     DiskRequest performed = *request;
     lock.unlock();
-    perform(performed);
+    perform(performed, hangs);
     lock.lock();
     if (hangs) return;
     performed.done = true;

@@ -157,6 +157,7 @@ constexpr RuleDim parse_dim(ParsedRule& rule, std::string_view dim, Side side) {
 
 constexpr RuleArray parse_array(ParsedRule& rule, std::string_view text, Side side = Side::stage) {
   RuleArray array;
+  text = trimmed(text);
   if (text == ".") return array;
   std::vector<int> seen;
   while (!text.empty()) {

@@ -201,14 +201,11 @@ std::vector<MpiRouting::Waiting>::iterator MpiRouting::waiting_at(const MpiAddre
 
 void MpiRouting::join(const MpiAddress& address, MpiWork& work) {
   waiting_.emplace_back(address, &work);
-  const auto is_for = [&](const Message& message) { return message.header.to == address; };
-  while (waiting_at(address) != waiting_.end()) {
-    const auto found = std::find_if(early_.begin(), early_.end(), is_for);
-    if (found == early_.end()) return;
-    const Message message = std::move(*found);
-    early_.erase(found);
-    route(message.header, message.payload);
-  }
+  const auto is_other = [&](const Message& message) { return message.header.to != address; };
+  const auto own = std::stable_partition(early_.begin(), early_.end(), is_other);
+  const std::vector<Message> messages(std::move_iterator(own), std::move_iterator(early_.end()));
+  early_.erase(own, early_.end());
+  for (const Message& message : messages) route(message.header, message.payload);
 }
 
 void MpiRouting::leave(const MpiWork& work) {
