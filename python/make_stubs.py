@@ -53,7 +53,12 @@ def with_methods(text):
     takes them for static ones."""
     first = r"\(\w+: (?:Tensor[^,)]*|typing\.Any)"
     decorated = r"    @staticmethod\n((?:    @typing\.overload\n)?    def \w+)"
-    return re.sub(decorated + first, r"\1(self", text)
+    text = re.sub(decorated + first, r"\1(self", text)
+    # Functions of Python that are methods, which take the tensor first, too.
+    start = text.index("\nclass Tensor:")
+    end = text.index("\nclass ", start + 1)
+    tensor = re.sub(decorated + r"\((?:input, )?(?=\*(?:given|args)\b)", r"\1(self, ", text[start:end])
+    return text[:start] + tensor + text[end:]
 
 
 def with_shown_functions(text):

@@ -252,8 +252,8 @@ static void add_feed_forwards(const TransformerConfig& c, const Placement& betwe
 /// The norms between the matrix products.
 static std::vector<std::string> norms_of(const TransformerConfig& c) {
   std::vector<std::string> norms;
-  // The first block may lack one.
-  for (const auto& [name, child] : transformer_block(c, c.layers - 1)->children()) {
+  const auto block = transformer_block(c, c.layers - 1);  // the first one may lack a norm
+  for (const auto& [name, child] : block->children()) {
     if (name.ends_with("layernorm")) norms.push_back("model.layers.*." + name);
   }
   if (c.embedding_norm) norms.emplace_back("model.embed_norm");

@@ -124,8 +124,9 @@ Bpe::Bpe(const std::string& what, BpeSpec spec)
     : spec_(std::move(spec)), merges_(std::bit_ceil(spec_.merges.size() * 2 + 1)) {
   for (size_t at = 0; at < spec_.merges.size(); ++at) add_merge(what, at);
   add_bytes(what);
-  spec_.merges = {}, spec_.ranks = {};
-  if (!spec_.ignore_merges) spec_.vocabulary = {};
+  // = {} would keep the memory.
+  spec_.merges = decltype(spec_.merges)(), spec_.ranks = decltype(spec_.ranks)();
+  if (!spec_.ignore_merges) spec_.vocabulary = decltype(spec_.vocabulary)();
 }
 
 size_t Bpe::slot_of(uint64_t pair) const {

@@ -174,7 +174,7 @@ template <class T> struct type_caster<weft::python::NumberList<T>> {
     };
     const bool is_list = PyTuple_Check(source.ptr()) || PyList_Check(source.ptr());
     if (!is_list) return add(source), true;
-    for (const handle one : reinterpret_borrow<sequence>(source)) add(one);
+    for (const object one : reinterpret_borrow<sequence>(source)) add(one);
     return true;
   }
 };

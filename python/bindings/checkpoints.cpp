@@ -51,9 +51,10 @@ static void bind_training_state(py::module_& m) {
       });
   training_state_class.def("state_dict", &TrainingState::state_dict, Released());
   def(m, "_config_numbers(config)", &config_numbers);
-  def(m, "_have_same_choices(saved, numbers)", [](const WholeNumbers& saved, const WholeNumbers& numbers) {
-    return are_same_choices(saved_text("config", saved), saved_text("config", numbers));
-  });
+  def(m, "_have_same_choices(saved, numbers)",
+      [](const WholeNumbers& saved, const WholeNumbers& numbers) {
+        return are_same_choices(saved_text("config", saved), saved_text("config", numbers));
+      });
 }
 
 static void bind_state_dicts(py::module_& m) {

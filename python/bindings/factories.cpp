@@ -210,8 +210,13 @@ void bind_factories(py::module_& m) {
   bind_sequences(m);
   bind_like(m, "zeros_like", &zeros_like, "Zeros with the shape, layout and dtype of x");
   bind_like(m, "ones_like", &ones_like, "Ones with the shape, layout and dtype of x");
-  bind_like(m, "empty_like", &empty_like,
-            "New memory with the shape, layout and dtype of x; zeros where x is sharded");
+  // A cast reads the elements.
+  def(m, "empty_like(x, *, dtype=None, device=None)",
+      "New memory with the shape, layout and dtype of x; zeros where x is sharded",
+      [](const Tensor& x, const std::optional<DType>& dtype, const std::optional<Device>& device) {
+        const Tensor at = on_given_device("empty_like", x, device);
+        return dtype ? cast(zeros_like(at), *dtype) : empty_like(at);
+      });
   const auto fill = [](const Tensor& x, const Operand& value) { fill_(x, number_in(value)); };
   bind_change(m, "fill_(x, value)", +fill, "Sets all elements in place");
   bind_change(m, "copy_(to, source)", &copy_,

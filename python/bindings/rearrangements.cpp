@@ -240,7 +240,15 @@ void bind_rearrangements(py::module_& m) {
       "several axes; over the flattened tensor when axis is None. ValueError when their numbers "
       "differ",
       [](const Tensor& x, const IntList& shift, const std::optional<DimList>& axis) {
+        if (axis && axis->empty() && !shift.empty()) {
+          fail("roll: number of axes is 0, expected ", shift.size(), ", one for each shift");
+        }
         return roll(x, shift, axis.value_or(DimList()));
+      });
+  def(m, "_torch_roll(input, shifts, dims=())",
+      "Moves the elements along `dims`, or the flattened tensor without dims",
+      [](const Tensor& x, const IntList& shifts, const std::optional<DimList>& dims) {
+        return roll(x, shifts, dims.value_or(DimList()));
       });
   def(m, "diff(x, *, axis=-1, n=1, prepend=None, append=None)",
       taking<Tensor, int, int, MaybeTensor, MaybeTensor>(&diff),

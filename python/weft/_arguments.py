@@ -103,12 +103,16 @@ class _Signature:
         parts = _parts(text, ", ")
         self.self = int(text.startswith("self: "))
         self.text = f"({', '.join(parts[self.self:])})"
-        self.arguments, self.takes_any, by_name_only = [], False, False
+        self.arguments, by_name_only = [], False
+        self.takes_any = self.takes_any_name = False
         for part in parts:
+            if part.startswith("*") and not part.startswith("**"):
+                by_name_only = True
             if part in ("*", "/"):
-                by_name_only = by_name_only or part == "*"
-            elif part.startswith("*"):
+                continue
+            if part.startswith("*"):
                 self.takes_any = True
+                self.takes_any_name = self.takes_any_name or part.startswith("**")
             else:
                 name, _, typed = part.partition(": ")
                 kind, _, value = typed.partition(" = ")
@@ -192,16 +196,17 @@ class _Given:
 
 def _wrong_arguments(signature, given, quoted):
     """What is wrong with the number and the names of the arguments; "" for nothing."""
-    if signature.takes_any:
-        return ""
     arguments = signature.arguments
+    names = [argument.name for argument in arguments]
+    if signature.takes_any:
+        unknown = [] if signature.takes_any_name else [n for n in given.named if n not in names]
+        return f"argument {quoted(unknown[0])} does not exist" if unknown else ""
     places = sum(not argument.by_name_only for argument in arguments)
     if given.positional > places:
         return (
             f"number of arguments by position is {given.positional - signature.self}, "
             f"expected at most {places - signature.self}"
         )
-    names = [argument.name for argument in arguments]
     for name in given.named:
         if name not in names:
             return f"argument {quoted(name)} does not exist"

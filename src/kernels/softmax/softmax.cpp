@@ -111,8 +111,8 @@ struct LogSumExpBackwardRows {
     auto&& out = walk.writer(dx);
     for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
       auto in = read(r);
-      const C max = finite_or_zero(walk.template value<C>(lse, r));
-      walk.map(ScaledExp<C>{max, walk.template value<C>(dy, r)}, out, r, in);
+      const C max = finite_or_zero(value_of<C>(lse, r));
+      walk.map(ScaledExp<C>{max, value_of<C>(dy, r)}, out, r, in);
     }
   }
 };
