@@ -7,6 +7,7 @@
 //   vit DIRECTORY        # google/vit-base-patch16-224: the likeliest class of a grey image
 
 #include <cstdio>
+#include <string>
 
 #include "vit.h"
 

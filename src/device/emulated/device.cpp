@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <map>
+#include <mutex>
 #include <random>
 #include <set>
 #include <thread>
