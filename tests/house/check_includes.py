@@ -3,7 +3,7 @@
 """Checks that each source under ROOT includes the standard headers whose names it uses.
 
 A header counts as included if the file, or a header of weft that the file includes, includes it
-outside of #if. Builds that join the sources of a target, or that add a device, hide a missing one.
+outside of #if. Unity builds and builds with CUDA hide a missing include.
 Prints one line for each violation; exit code 1 if there is any.
 """
 import functools
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from check_floors import files
 
-# The names of std:: that a header declares, and only headers that include it.
+# Names of std:: that only this header, or one that includes it, declares completely.
 NAMES = {
     "algorithm": "sort stable_sort any_of all_of none_of find_if lower_bound upper_bound clamp",
     "array": "array",
@@ -53,19 +53,15 @@ NAMES = {
     "vector": "vector",
 }
 HEADER_OF = {name: header for header, names in NAMES.items() for name in names.split()}
-# Standard headers that declare the names of others, by the standard or in each known library.
-ALSO = {"string": {"string_view"}, "filesystem": {"string", "chrono"}, "thread": {"chrono"},
-        "condition_variable": {"mutex", "chrono"}, "shared_mutex": {"mutex"},
-        "fstream": {"string"}, "sstream": {"string"}, "regex": {"string", "vector", "memory"},
-        "queue": {"deque", "vector"}, "functional": {"memory"}, "iostream": {"string"},
-        "pybind11/stl.h": {"deque", "list", "map", "optional", "set", "unordered_map", "variant",
+# Headers that declare the names of others completely.
+ALSO = {"pybind11/stl.h": {"deque", "list", "map", "optional", "set", "unordered_map", "variant",
                            "vector"}}
 INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
 @functools.cache
 def directly(path):
-    """The headers of others and the files of weft that a file includes outside of #if."""
+    """Returns the other libraries' headers and weft's files that a file includes outside of #if."""
     outer, own, depth = set(), [], 0
     for line in path.read_text().splitlines():
         if re.match(r"\s*#\s*if", line):
@@ -79,7 +75,7 @@ def directly(path):
 
 
 def included(root, path):
-    """The headers of others that a file includes, itself or through headers of weft."""
+    """Returns the other libraries' headers that a file includes, itself or through weft's."""
     outer, reached = set(), [path]
     for file in reached:
         names, own = directly(file)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Plants files in a small tree: check_includes.py must report the headers that they lack, alone."""
+"""Writes files to a small tree: check_includes.py must report each missing header, and no other."""
 import tempfile
 import unittest
 from pathlib import Path
@@ -13,7 +13,8 @@ USE = "std::mutex all;\n"
 CASES = {
     "itself": ("#include <mutex>\n" + USE, []),
     "through a header of weft": ('#include "weft/locks.h"\n' + USE, []),
-    "a header that declares it, too": ("#include <condition_variable>\n" + USE, []),
+    "a header that some libraries let include it": ("#include <condition_variable>\n" + USE,
+                                                    [MISSING]),
     "not at all": (USE, [MISSING]),
     "in some builds only": ("#ifdef WEFT_WITH_CUDA\n#include <mutex>\n#endif\n" + USE, [MISSING]),
     "named in a comment and a text": ('// std::mutex\nconst char* text = "std::mutex";\n', []),
