@@ -57,7 +57,8 @@ def with_methods(text):
     # Functions of Python that are methods, which take the tensor first, too.
     start = text.index("\nclass Tensor:")
     end = text.index("\nclass ", start + 1)
-    tensor = re.sub(decorated + r"\((?:input, )?(?=\*(?:given|args)\b)", r"\1(self, ", text[start:end])
+    given = r"\((?:input, )?(?=\*(?:given|args)\b)"
+    tensor = re.sub(decorated + given, r"\1(self, ", text[start:end])
     return text[:start] + tensor + text[end:]
 
 

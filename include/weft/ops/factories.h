@@ -47,8 +47,7 @@ WEFT_API Tensor number_like(const Tensor& a, const Number& number);
 
 /// The dtype of the numbers of a C++ type.
 template <class T>
-requires(std::is_arithmetic_v<T> && sizeof(T) <= 8)
-constexpr DType dtype_of_number() {
+requires(std::is_arithmetic_v<T> && sizeof(T) <= 8) constexpr DType dtype_of_number() {
   if (std::is_same_v<T, bool>) return DType::boolean;
   constexpr DType kSigned[] = {i8, i16, i32, i64}, kUnsigned[] = {u8, u16, u32, u64};
   constexpr int kSize = std::countr_zero(sizeof(T));

@@ -23,9 +23,9 @@ from weft.torch._creation import *
 from weft._weft import _torch_add as add, _torch_cat as cat, _torch_cat as concat
 from weft._weft import _torch_cat as concatenate, _torch_constant_pad_nd as constant_pad_nd
 from weft._weft import _torch_diagonal as diagonal, _torch_equal as equal
-from weft._weft import _torch_nonzero_static as nonzero_static, _torch_round as round
-from weft._weft import _torch_slice as slice, _torch_squeeze as squeeze, _torch_subtract as sub
-from weft._weft import _torch_subtract as subtract, _torch_take as take
+from weft._weft import _torch_nonzero_static as nonzero_static, _torch_roll as roll
+from weft._weft import _torch_round as round, _torch_slice as slice, _torch_squeeze as squeeze
+from weft._weft import _torch_subtract as sub, _torch_subtract as subtract, _torch_take as take
 from weft.torch._wrappers import (
     LISTS,
     add_in_place_methods,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -203,7 +204,8 @@ void MpiRouting::join(const MpiAddress& address, MpiWork& work) {
   waiting_.emplace_back(address, &work);
   const auto is_other = [&](const Message& message) { return message.header.to != address; };
   const auto own = std::stable_partition(early_.begin(), early_.end(), is_other);
-  const std::vector<Message> messages(std::move_iterator(own), std::move_iterator(early_.end()));
+  const std::vector<Message> messages(std::make_move_iterator(own),
+                                      std::make_move_iterator(early_.end()));
   early_.erase(own, early_.end());
   for (const Message& message : messages) route(message.header, message.payload);
 }
