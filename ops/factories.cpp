@@ -102,7 +102,9 @@ Tensor arange(int64_t n, const TensorOptions& options) {
 }
 
 Tensor number_like(const Tensor& a, const Number& number) {
-  return full({}, number, options_next_to(a, promote(a.dtype(), number)));
+  const DType dtype = promote(a.dtype(), number);
+  if (!is_floating(dtype)) check_holds("promotion", dtype, number);
+  return full({}, number, options_next_to(a, dtype));
 }
 
 Tensor from_values(const void* values, size_t count, DType dtype, const Shape& shape,

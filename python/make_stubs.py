@@ -55,11 +55,8 @@ def with_methods(text):
     decorated = r"    @staticmethod\n((?:    @typing\.overload\n)?    def \w+)"
     text = re.sub(decorated + first, r"\1(self", text)
     # Functions of Python that are methods, which take the tensor first, too.
-    start = text.index("\nclass Tensor:")
-    end = text.index("\nclass ", start + 1)
-    given = r"\((?:input, )?(?=\*(?:given|args)\b)"
-    tensor = re.sub(decorated + given, r"\1(self, ", text[start:end])
-    return text[:start] + tensor + text[end:]
+    given = r"\((?:input, )?(?=\*(?:given|args|tensors)\b)"
+    return re.sub(decorated + given, r"\1(self, ", text)
 
 
 def with_shown_functions(text):

@@ -169,12 +169,17 @@ template <class T> struct type_caster<weft::python::NumberList<T>> {
     const auto add = [this](handle one) {
       if constexpr (std::is_same_v<T, int>)
         value.push_back(weft::python::dim_number("axis", one));
+      else if (!PyIndex_Check(one.ptr()))
+        return false;
       else
         value.push_back(weft::python::whole_number("number", one));
+      return true;
     };
     const bool is_list = PyTuple_Check(source.ptr()) || PyList_Check(source.ptr());
-    if (!is_list) return add(source), true;
-    for (const object one : reinterpret_borrow<sequence>(source)) add(one);
+    if (!is_list) return add(source);
+    for (const object one : reinterpret_borrow<sequence>(source)) {
+      if (!add(one)) return false;
+    }
     return true;
   }
 };

@@ -295,8 +295,7 @@ class Tensor:
         
         Rule: ... -> ...
         """
-    @staticmethod
-    def absolute(*args, **kwargs):
+    def absolute(self, *args, **kwargs):
         """
         abs(x: Tensor) -> Tensor
         
@@ -352,8 +351,7 @@ class Tensor:
         """
         beta * x + alpha * outer(vec1, vec2)
         """
-    @staticmethod
-    def alias_copy(*args, **kwargs):
+    def alias_copy(self, *args, **kwargs):
         """
         clone(x: Tensor) -> Tensor
         
@@ -383,8 +381,7 @@ class Tensor:
         
         Rule: d0:min d1  -> d1    (by its attributes; this one of [5, 7])
         """
-    @staticmethod
-    def aminmax(*given, **named):
+    def aminmax(self, *given, **named):
         """
         (amin, amax).
         """
@@ -400,8 +397,7 @@ class Tensor:
         
         Rule: d0:max d1  -> d1    (by its attributes; this one of [5, 7])
         """
-    @staticmethod
-    def arccos(*args, **kwargs):
+    def arccos(self, *args, **kwargs):
         """
         acos(x: Tensor) -> Tensor
         
@@ -409,8 +405,7 @@ class Tensor:
         
         Rule: ... -> ...
         """
-    @staticmethod
-    def arccosh(*args, **kwargs):
+    def arccosh(self, *args, **kwargs):
         """
         acosh(x: Tensor) -> Tensor
         
@@ -418,8 +413,7 @@ class Tensor:
         
         Rule: ... -> ...
         """
-    @staticmethod
-    def arcsin(*args, **kwargs):
+    def arcsin(self, *args, **kwargs):
         """
         asin(x: Tensor) -> Tensor
         
@@ -427,8 +421,7 @@ class Tensor:
         
         Rule: ... -> ...
         """
-    @staticmethod
-    def arcsinh(*args, **kwargs):
+    def arcsinh(self, *args, **kwargs):
         """
         asinh(x: Tensor) -> Tensor
         
@@ -436,8 +429,7 @@ class Tensor:
         
         Rule: ... -> ...
         """
-    @staticmethod
-    def arctan(*args, **kwargs):
+    def arctan(self, *args, **kwargs):
         """
         atan(x: Tensor) -> Tensor
         
@@ -445,8 +437,7 @@ class Tensor:
         
         Rule: ... -> ...
         """
-    @staticmethod
-    def arctan2(*args, **kwargs):
+    def arctan2(self, *args, **kwargs):
         """
         atan2(x1: Tensor | float, x2: Tensor | float) -> Tensor
         
@@ -454,8 +445,7 @@ class Tensor:
         
         Rule: ..., ... -> ...
         """
-    @staticmethod
-    def arctanh(*args, **kwargs):
+    def arctanh(self, *args, **kwargs):
         """
         atanh(x: Tensor) -> Tensor
         
@@ -475,8 +465,7 @@ class Tensor:
         
         Rule: ... v -> ...
         """
-    @staticmethod
-    def argsort(*given, **named):
+    def argsort(self, *given, **named):
         """
         The indices that sort; 0 for a tensor without dims.
         """
@@ -488,8 +477,7 @@ class Tensor:
         """
         A copy whose element (i, j, ..) is element storage_offset + i * stride[0] + j * stride[1] + .. of the flattened x
         """
-    @staticmethod
-    def as_strided_copy(*args, **kwargs):
+    def as_strided_copy(self, *args, **kwargs):
         """
         as_strided(x: Tensor, size: tuple[int, ...], stride: collections.abc.Sequence[int], storage_offset: int = 0) -> Tensor
         
@@ -535,22 +523,19 @@ class Tensor:
         
         Rule: ... -> ...
         """
-    @staticmethod
-    def atleast_1d(*tensors):
+    def atleast_1d(self, *tensors):
         """
         atleast_1d(x: Tensor) -> Tensor
         
         x with at least 1 dim
         """
-    @staticmethod
-    def atleast_2d(*tensors):
+    def atleast_2d(self, *tensors):
         """
         atleast_2d(x: Tensor) -> Tensor
         
         x with at least 2 dims
         """
-    @staticmethod
-    def atleast_3d(*tensors):
+    def atleast_3d(self, *tensors):
         """
         atleast_3d(x: Tensor) -> Tensor
         
@@ -560,8 +545,7 @@ class Tensor:
         """
         beta * x + alpha * (batch1 @ batch2)
         """
-    @staticmethod
-    def bernoulli(*given, **named):
+    def bernoulli(self, *given, **named):
         """
         1 with the probability that the element, or p, is; else 0.
         """
@@ -591,8 +575,7 @@ class Tensor:
         
         Rule: ..., ... -> ...
         """
-    @staticmethod
-    def bitwise_not(*args, **kwargs):
+    def bitwise_not(self, *args, **kwargs):
         """
         bitwise_invert(x: Tensor) -> Tensor
         
@@ -618,8 +601,7 @@ class Tensor:
         
         Rule: ..., ... -> ...
         """
-    @staticmethod
-    def bmm(*args, **kwargs):
+    def bmm(self, *args, **kwargs):
         """
         matmul(x1: Tensor, x2: Tensor) -> Tensor
         
@@ -633,8 +615,7 @@ class Tensor:
         
         Rule: d0 [one1]  -> d0 +d1    (by its attributes; this one of [5, 1])
         """
-    @staticmethod
-    def bucketize(*given, **named):
+    def bucketize(self, *given, **named):
         """
         searchsorted(boundaries, input).
         """
@@ -656,20 +637,17 @@ class Tensor:
         """
         At most `chunks` parts along `dim`, of ceil(size / chunks) elements, the last of fewer
         """
-    @staticmethod
-    def clamp(*args, **kwargs):
+    def clamp(self, *args, **kwargs):
         """
         clip(x: Tensor, min: object = None, max: object = None) -> Tensor
         
         x limited to [min, max] (tensors or numbers that broadcast, or None). ValueError for numbers that exclude all values of an integer dtype
         """
-    @staticmethod
-    def clamp_max(*given, **named):
+    def clamp_max(self, *given, **named):
         """
         Elements above `max` become max.
         """
-    @staticmethod
-    def clamp_min(*given, **named):
+    def clamp_min(self, *given, **named):
         """
         Elements below `min` become min.
         """
@@ -677,8 +655,7 @@ class Tensor:
         """
         x limited to [min, max] (tensors or numbers that broadcast, or None). ValueError for numbers that exclude all values of an integer dtype
         """
-    @staticmethod
-    def clip_(*args, **kwargs):
+    def clip_(self, *args, **kwargs):
         """
         clamp_(self: object, min: Tensor | float | None = None, max: Tensor | float | None = None) -> object
         
@@ -694,13 +671,11 @@ class Tensor:
         """
         All subsets of r elements of a vector: a row each; with_replacement lets elements repeat
         """
-    @staticmethod
-    def conj(*given, **named):
+    def conj(self, *given, **named):
         """
         The complex conjugates: x itself, because no dtype is complex.
         """
-    @staticmethod
-    def conj_physical(*args, **kwargs):
+    def conj_physical(self, *args, **kwargs):
         """
         clone(x: Tensor) -> Tensor
         
@@ -744,8 +719,7 @@ class Tensor:
         
         Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
         """
-    @staticmethod
-    def cov(*given, **named):
+    def cov(self, *given, **named):
         """
         Covariances of the rows of a matrix [variables, observations], which may have weights.
         """
@@ -803,8 +777,7 @@ class Tensor:
         """
         Elements (i, i + offset) of two dims, the first two unless given
         """
-    @staticmethod
-    def diagonal_copy(input, *given, **named):
+    def diagonal_copy(self, *given, **named):
         """
         diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
         
@@ -814,8 +787,7 @@ class Tensor:
         """
         x with a diagonal replaced by src
         """
-    @staticmethod
-    def diff(*given, **named):
+    def diff(self, *given, **named):
         """
         Differences of neighbours along `dim`, n times.
         """
@@ -833,8 +805,7 @@ class Tensor:
         """
         The p-norm of x - other
         """
-    @staticmethod
-    def div(*given, **named):
+    def div(self, *given, **named):
         """
         The quotient; rounding_mode "floor" or "trunc" rounds it.
         """
@@ -858,8 +829,7 @@ class Tensor:
         """
         Equal parts along dim 2; or that end before these
         """
-    @staticmethod
-    def eq(*args, **kwargs):
+    def eq(self, *args, **kwargs):
         """
         equal(x1: Tensor | float, x2: Tensor | float) -> Tensor
         
@@ -901,8 +871,7 @@ class Tensor:
         
         Rule: ..., ... -> ...
         """
-    @staticmethod
-    def expand_as(*given, **named):
+    def expand_as(self, *given, **named):
         """
         Expanded to the shape of the other.
         """
@@ -932,8 +901,7 @@ class Tensor:
         """
         Sets all elements in place
         """
-    @staticmethod
-    def fix(*args, **kwargs):
+    def fix(self, *args, **kwargs):
         """
         trunc(x: Tensor) -> Tensor
         
@@ -1017,8 +985,7 @@ class Tensor:
         """
         Element index[.., i, ..] along `axis` for each element of `index`, whose other dims may be smaller than those of x
         """
-    @staticmethod
-    def ge(*args, **kwargs):
+    def ge(self, *args, **kwargs):
         """
         greater_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor
         
@@ -1042,15 +1009,13 @@ class Tensor:
         """
         Draws numbers of trials up to the first success, of probability p
         """
-    @staticmethod
-    def ger(*args, **kwargs):
+    def ger(self, *args, **kwargs):
         """
         outer(x1: Tensor, x2: Tensor) -> Tensor
         
         x1 [m] times x2 [n]: [m, n]. ValueError when one has not one dim
         """
-    @staticmethod
-    def gradient(*given, **named):
+    def gradient(self, *given, **named):
         """
         Estimates of the derivatives along the dims: a list of tensors.
         """
@@ -1074,8 +1039,7 @@ class Tensor:
         """
         Multiplies rows x [rows, k], sorted by expert, by their expert's matrix of weights [experts, k, n]: [rows, n]. counts [groups, experts] states the rows of each
         """
-    @staticmethod
-    def gt(*args, **kwargs):
+    def gt(self, *args, **kwargs):
         """
         greater(x1: Tensor | float, x2: Tensor | float) -> Tensor
         
@@ -1195,8 +1159,7 @@ class Tensor:
         
         Rule: ... -> ...
         """
-    @staticmethod
-    def isreal(*given, **named):
+    def isreal(self, *given, **named):
         """
         True for every element: there are no complex dtypes.
         """
@@ -1222,8 +1185,7 @@ class Tensor:
         
         Rule: ..., ... -> ...
         """
-    @staticmethod
-    def le(*args, **kwargs):
+    def le(self, *args, **kwargs):
         """
         less_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor
         
@@ -1349,8 +1311,7 @@ class Tensor:
         
         Rule: ... v -> ...
         """
-    @staticmethod
-    def lt(*args, **kwargs):
+    def lt(self, *args, **kwargs):
         """
         less(x1: Tensor | float, x2: Tensor | float) -> Tensor
         
@@ -1420,8 +1381,7 @@ class Tensor:
         
         Rule: ..., ... -> ...
         """
-    @staticmethod
-    def mm(*args, **kwargs):
+    def mm(self, *args, **kwargs):
         """
         matmul(x1: Tensor, x2: Tensor) -> Tensor
         
@@ -1437,8 +1397,7 @@ class Tensor:
         """
         Moves the dims `source` (one or several) to the places `destination`; the others keep their order. A view. ValueError when their numbers differ or one is given twice
         """
-    @staticmethod
-    def movedim(*args, **kwargs):
+    def movedim(self, *args, **kwargs):
         """
         moveaxis(x: Tensor, source: int | collections.abc.Sequence[int], destination: int | collections.abc.Sequence[int]) -> Tensor
         
@@ -1448,13 +1407,11 @@ class Tensor:
         """
         (input - target)^2 element by element, of equal shapes: with reduction 'mean' its mean, 'sum' its sum, 'none' all of it
         """
-    @staticmethod
-    def msort(*given, **named):
+    def msort(self, *given, **named):
         """
         Sorted along dim 0.
         """
-    @staticmethod
-    def mul(*args, **kwargs):
+    def mul(self, *args, **kwargs):
         """
         multiply(x1: Tensor | float, x2: Tensor | float) -> Tensor
         
@@ -1462,8 +1419,7 @@ class Tensor:
         
         Rule: ..., ... -> ...
         """
-    @staticmethod
-    def multinomial(*given, generator = None, **named):
+    def multinomial(self, *given, generator = None, **named):
         """
         multinomial(x: Tensor, num_samples: int, replacement: bool = False) -> Tensor
         
@@ -1497,8 +1453,7 @@ class Tensor:
         """
         The lower of the two middle elements that are not NaN; along `axis` (values, indices)
         """
-    @staticmethod
-    def nanquantile(*given, **named):
+    def nanquantile(self, *given, **named):
         """
         weft.nanquantile; q may be a tensor too.
         """
@@ -1512,15 +1467,13 @@ class Tensor:
         """
         `length` elements along `dim` from `start` on
         """
-    @staticmethod
-    def narrow_copy(input, *given, **named):
+    def narrow_copy(self, *given, **named):
         """
         narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor
         
         `length` elements along `dim` from `start` on
         """
-    @staticmethod
-    def ne(*args, **kwargs):
+    def ne(self, *args, **kwargs):
         """
         not_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor
         
@@ -1528,8 +1481,7 @@ class Tensor:
         
         Rule: ..., ... -> ...
         """
-    @staticmethod
-    def neg(*args, **kwargs):
+    def neg(self, *args, **kwargs):
         """
         negative(x: Tensor) -> Tensor
         
@@ -1543,28 +1495,23 @@ class Tensor:
         
         Rule: ... -> ...
         """
-    @staticmethod
-    def new_empty(*given, **named):
+    def new_empty(self, *given, **named):
         """
         weft.empty in the dtype and on the device of input.
         """
-    @staticmethod
-    def new_empty_strided(*given, **named):
+    def new_empty_strided(self, *given, **named):
         """
         New dense memory of that size; the strides have no effect.
         """
-    @staticmethod
-    def new_full(*given, **named):
+    def new_full(self, *given, **named):
         """
         weft.full in the dtype and on the device of input.
         """
-    @staticmethod
-    def new_ones(*given, **named):
+    def new_ones(self, *given, **named):
         """
         weft.ones in the dtype and on the device of input.
         """
-    @staticmethod
-    def new_zeros(*given, **named):
+    def new_zeros(self, *given, **named):
         """
         weft.zeros in the dtype and on the device of input.
         """
@@ -1574,8 +1521,7 @@ class Tensor:
         
         Rule: ..., ... -> ...
         """
-    @staticmethod
-    def nonzero(*given, **named):
+    def nonzero(self, *given, **named):
         """
         The indices of the nonzero elements: [n, dims], or a tensor for each dim.
         """
@@ -1617,8 +1563,7 @@ class Tensor:
         
         Rule: ~d0 d1 -> +n0 d1    (by its attributes; this one of [7, 5])
         """
-    @staticmethod
-    def permute_copy(input, *given, **named):
+    def permute_copy(self, *given, **named):
         """
         permute_dims(x: Tensor, axes: collections.abc.Sequence[int] | int) -> Tensor
         
@@ -1652,8 +1597,7 @@ class Tensor:
         """
         x with the elements at `index` of the flattened tensor replaced by those of `source`, or added
         """
-    @staticmethod
-    def quantile(*given, **named):
+    def quantile(self, *given, **named):
         """
         weft.quantile; q may be a tensor too.
         """
@@ -1663,13 +1607,11 @@ class Tensor:
         
         Rule: ..., ... -> ...
         """
-    @staticmethod
-    def ravel(*given, **named):
+    def ravel(self, *given, **named):
         """
         All elements in one dim.
         """
-    @staticmethod
-    def real(*given, **named):
+    def real(self, *given, **named):
         """
         The complex conjugates: x itself, because no dtype is complex.
         """
@@ -1695,28 +1637,23 @@ class Tensor:
         """
         The slices of `dim` whose p-norm is above maxnorm, scaled to it
         """
-    @staticmethod
-    def repeat(*given, **named):
+    def repeat(self, *given, **named):
         """
         Repeated as a whole, dims[i] times along dim i.
         """
-    @staticmethod
-    def repeat_interleave(*given, **named):
+    def repeat_interleave(self, *given, **named):
         """
         Each element of `dim` (of the flattened tensor without one) repeated.
         """
-    @staticmethod
-    def reshape_as(*given, **named):
+    def reshape_as(self, *given, **named):
         """
         Reshaped to the shape of the other.
         """
-    @staticmethod
-    def resolve_conj(*given, **named):
+    def resolve_conj(self, *given, **named):
         """
         The complex conjugates: x itself, because no dtype is complex.
         """
-    @staticmethod
-    def resolve_neg(*given, **named):
+    def resolve_neg(self, *given, **named):
         """
         The complex conjugates: x itself, because no dtype is complex.
         """
@@ -1726,9 +1663,9 @@ class Tensor:
         
         Rule: ... d, d -> ... d
         """
-    def roll(self, shift: builtins.int | collections.abc.Sequence[builtins.int], axis: builtins.int | collections.abc.Sequence[builtins.int] | None = None) -> Tensor:
+    def roll(self, shifts: builtins.int | collections.abc.Sequence[builtins.int], dims: builtins.int | collections.abc.Sequence[builtins.int] | None = ()) -> Tensor:
         """
-        Moves the elements by `shift` along `axis`, from the end to the front; several shifts for several axes; over the flattened tensor when axis is None. ValueError when their numbers differ
+        Moves the elements along `dims`, or the flattened tensor without dims
         """
     def rope(self, theta: builtins.float = 10000.0, position: builtins.int = 0) -> Tensor:
         """
@@ -1762,8 +1699,7 @@ class Tensor:
         
         Rule: ..., . ->
         """
-    @staticmethod
-    def scatter(*given, **named):
+    def scatter(self, *given, **named):
         """
         src[.., i, ..] in the place of element index[.., i, ..] along `dim`; the last of equal
             indices stays. reduce="add" adds, "multiply" multiplies.
@@ -1784,8 +1720,7 @@ class Tensor:
         """
         x with element `index` of `dim` replaced by src
         """
-    @staticmethod
-    def sgn(*args, **kwargs):
+    def sgn(self, *args, **kwargs):
         """
         sign(x: Tensor) -> Tensor
         
@@ -1839,8 +1774,7 @@ class Tensor:
         """
         Elements start, start + step, ... before end of `dim`
         """
-    @staticmethod
-    def slice_scatter(*given, **named):
+    def slice_scatter(self, *given, **named):
         """
         Elements start, start + step, ... before end of `dim` replaced by src.
         """
@@ -1850,8 +1784,7 @@ class Tensor:
         
         Rule: ... v -> ... v
         """
-    @staticmethod
-    def sort(*given, **named):
+    def sort(self, *given, **named):
         """
         (values, indices), always stable.
         """
@@ -1881,25 +1814,21 @@ class Tensor:
         
         Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
         """
-    @staticmethod
-    def squeeze_copy(input, *given, **named):
+    def squeeze_copy(self, *given, **named):
         """
         squeeze(input: Tensor, dim: int | collections.abc.Sequence[int] | None = None) -> Tensor
         
         Without the dims of size 1, or without those of `dim` that have it
         """
-    @staticmethod
-    def std(*given, **named):
+    def std(self, *given, **named):
         """
         weft.std with correction=1.
         """
-    @staticmethod
-    def std_mean(*given, **named):
+    def std_mean(self, *given, **named):
         """
         (std, mean).
         """
-    @staticmethod
-    def sub(*args, **kwargs):
+    def sub(self, *args, **kwargs):
         """
         subtract(input: Tensor | float, other: Tensor | float, *, alpha: float = 1) -> Tensor
         
@@ -1923,23 +1852,19 @@ class Tensor:
         
         Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
         """
-    @staticmethod
-    def sum_to_size(*given, **named):
+    def sum_to_size(self, *given, **named):
         """
         Summed over the dims that broadcasting from `size` would repeat.
         """
-    @staticmethod
-    def swapaxes(*given, **named):
+    def swapaxes(self, *given, **named):
         """
         Two dims exchanged; a tensor without dims as it is.
         """
-    @staticmethod
-    def swapdims(*given, **named):
+    def swapdims(self, *given, **named):
         """
         Two dims exchanged; a tensor without dims as it is.
         """
-    @staticmethod
-    def t_copy(*given, **named):
+    def t_copy(self, *given, **named):
         """
         A matrix transposed; other tensors of at most one dim as they are.
         """
@@ -1953,8 +1878,7 @@ class Tensor:
         
         Rule: ~n d1 , i d1 -> i d1    (by its attributes; this one of [7, 3], [5, 3])
         """
-    @staticmethod
-    def take_along_dim(*given, **named):
+    def take_along_dim(self, *given, **named):
         """
         Elements `indices` along `dim`; of the flattened tensor without a dim.
         """
@@ -1970,8 +1894,7 @@ class Tensor:
         
         Rule: ... -> ...
         """
-    @staticmethod
-    def tensor_of(*given, **named):
+    def tensor_of(self, *given, **named):
         """
         The tensor itself, or the one that a Parameter computes with.
         """
@@ -1983,8 +1906,7 @@ class Tensor:
     @typing.overload
     def tensor_split(self, indices_or_sections: collections.abc.Sequence[builtins.int], dim: builtins.int = 0) -> tuple:
         ...
-    @staticmethod
-    def tile(*given, **named):
+    def tile(self, *given, **named):
         """
         Repeated as a whole, dims[i] times along dim i.
         """
@@ -1992,8 +1914,7 @@ class Tensor:
         """
         The k largest, or smallest, elements along `axis`, always in order: (values, indices)
         """
-    @staticmethod
-    def trace(*given, **named):
+    def trace(self, *given, **named):
         """
         The sum of the diagonal of a matrix.
         """
@@ -2003,8 +1924,7 @@ class Tensor:
         
         Rule: d0 d1  -> d1 d0    (by its attributes; this one of [5, 7])
         """
-    @staticmethod
-    def transpose_copy(*given, **named):
+    def transpose_copy(self, *given, **named):
         """
         Two dims exchanged; a tensor without dims as it is.
         """
@@ -2020,8 +1940,7 @@ class Tensor:
         
         Rule: ... m n -> ... m n
         """
-    @staticmethod
-    def true_divide(*args, **kwargs):
+    def true_divide(self, *args, **kwargs):
         """
         divide(x1: Tensor | float, x2: Tensor | float) -> Tensor
         
@@ -2039,8 +1958,7 @@ class Tensor:
         """
         The slices of `dim`, which do not have that dim
         """
-    @staticmethod
-    def unbind_copy(input, *given, **named):
+    def unbind_copy(self, *given, **named):
         """
         unbind(x: Tensor, dim: int = 0) -> tuple
         
@@ -2054,8 +1972,7 @@ class Tensor:
         """
         Windows of `size` elements along a dim, `step` apart, in a new last dim
         """
-    @staticmethod
-    def unfold_copy(input, *given, **named):
+    def unfold_copy(self, *given, **named):
         """
         unfold(x: Tensor, dimension: int, size: int, step: int) -> Tensor
         
@@ -2065,8 +1982,7 @@ class Tensor:
         """
         Draws all elements anew, evenly in [low, high)
         """
-    @staticmethod
-    def unique(*given, **named):
+    def unique(self, *given, **named):
         """
         The distinct elements in ascending order, and what else is asked for.
         """
@@ -2074,8 +1990,7 @@ class Tensor:
         """
         The distinct elements in order, the first index of each in the flattened tensor, the index of each element of x among them, and their counts. NaNs are all distinct
         """
-    @staticmethod
-    def unique_consecutive(*given, **named):
+    def unique_consecutive(self, *given, **named):
         """
         Elements, or slices of `dim`, without their direct repetitions, and what else is asked
             for.
@@ -2092,8 +2007,7 @@ class Tensor:
         """
         The distinct elements of x in order: [n]. NaNs are all distinct
         """
-    @staticmethod
-    def unsafe_chunk(*args, **kwargs):
+    def unsafe_chunk(self, *args, **kwargs):
         """
         chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple
         
@@ -2105,8 +2019,7 @@ class Tensor:
         
         Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
         """
-    @staticmethod
-    def unsqueeze_copy(input, *given, **named):
+    def unsqueeze_copy(self, *given, **named):
         """
         unsqueeze(x: Tensor, dim: int) -> Tensor
         
@@ -2122,18 +2035,15 @@ class Tensor:
         """
         Powers of a vector as columns
         """
-    @staticmethod
-    def var(*given, **named):
+    def var(self, *given, **named):
         """
         weft.var with correction=1.
         """
-    @staticmethod
-    def var_mean(*given, **named):
+    def var_mean(self, *given, **named):
         """
         (var, mean).
         """
-    @staticmethod
-    def vdot(*args, **kwargs):
+    def vdot(self, *args, **kwargs):
         """
         dot(x: Tensor, tensor: Tensor) -> Tensor
         
@@ -2147,8 +2057,7 @@ class Tensor:
         """
         Over `axis` (all dims unless given): the ord-th root of the sum of magnitudes to that power; inf and -inf the largest and smallest magnitude, 0 the number of nonzero elements. Integers are converted to float32. The gradient of zeros is 0
         """
-    @staticmethod
-    def view_as(*given, **named):
+    def view_as(self, *given, **named):
         """
         Reshaped to the shape of the other.
         """
@@ -2733,8 +2642,7 @@ class Parameter:
     """
     A named slot of a module. What lies in it may be exchanged (sharded, gathered, loaded); where a Tensor is asked for it stands for what forward computes with
     """
-    @staticmethod
-    def clip_(*args, **kwargs):
+    def clip_(self, *args, **kwargs):
         """
         clamp_(self: object, min: Tensor | float | None = None, max: Tensor | float | None = None) -> object
         
@@ -4490,6 +4398,8 @@ def _gradcheck(op: Op, seed: int) -> tuple[builtins.bool, str]:
     ...
 def _gradient(x: Tensor, spacing: collections.abc.Sequence[Tensor | float], dims: collections.abc.Sequence[int], edge_order: int) -> tuple:
     ...
+def _have_same_choices(saved: collections.abc.Mapping[str, int], numbers: collections.abc.Mapping[str, int]) -> builtins.bool:
+    ...
 def _is_fully_sharded(module: Module) -> builtins.bool:
     ...
 def _method(function: typing.Any) -> typing.Any:
@@ -5142,7 +5052,7 @@ def export_hugging_face(checkpoint: str, directory: str, world: Communicator, *,
     """
     Writes a checkpoint as a Hugging Face model: the tensors in the form of its family, config.json, and the tokenizer and generation_config.json of the Hugging Face model in the folder `files`. Collective over `world`: each rank writes its share to its place in the final files. Without `config` and `files` they are those that `weft train` or `weft ckpt import` kept with the checkpoint; where it kept none, only tensors are written, under their names
     """
-def eye(n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: DType | str | None = None, device: Device | str = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def eye(n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
     """
     [n_rows, n_cols] of zeros, with ones where column - row is k
     """
@@ -6457,6 +6367,10 @@ def _torch_linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Te
 def _torch_scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0, is_causal: builtins.bool = False, *, scale: float | None = None, enable_gqa: builtins.bool = False) -> Tensor:
     """
     softmax(q k^T * scale) v of [batch, heads, sequence, d]; key and value may have fewer heads, each of which serves as many query heads, with enable_gqa or without. attn_mask: bool (False hides a key), or numbers that are added. `weft.attention` takes [batch, sequence, heads, d] and more options
+    """
+def _torch_roll(input: Tensor, shifts: int | collections.abc.Sequence[int], dims: int | collections.abc.Sequence[int] | None = ()) -> Tensor:
+    """
+    Moves the elements along `dims`, or the flattened tensor without dims
     """
 def _torch_constant_pad_nd(input: Tensor, pad: collections.abc.Sequence[int], value: float = 0.0) -> Tensor:
     """

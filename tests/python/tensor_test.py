@@ -242,7 +242,7 @@ def test_whole_numbers_come_exactly_or_not_at_all():
         lambda: weft.arange(250, 260, dtype=weft.uint8),
         lambda: weft.arange(2**31 - 2, 2**31 + 2, dtype=weft.int32),
     ):
-        with pytest.raises(ValueError, match=r"2\^53|whole number|holds|expected 0 to 255"):
+        with pytest.raises(ValueError, match=r"2\^53|whole number|holds|for (uint8|u8|i32|i64)"):
             call()
     assert weft.full((2,), 2**60 + 1, dtype=weft.int64).tolist() == [2**60 + 1] * 2
     assert weft.zeros((2,), dtype=weft.int64).fill_(2**60 + 1).tolist() == [2**60 + 1] * 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""156 wrong uses that a newcomer makes: each raises one true sentence."""
+"""159 wrong uses that a newcomer makes: each raises one true sentence."""
 
 import numpy as np
 import pytest
@@ -196,6 +196,9 @@ VALUE_ERRORS = {
 }
 TYPE_ERRORS = {
     "weft.zeros(2.5)": "zeros: shape is 2.5, expected tuple[int, ...]",
+    "weft.zeros(2, 3, foo=1)": 'zeros: argument "foo" does not exist; it takes (*args, ',
+    "weft.ones(2, dtype=5)": "ones: dtype is 5, expected DType | str | None",
+    "weft.tile(X, ('a',))": "tile: repetitions is a tuple, expected int | Sequence[int]",
     "weft.zeros((2, 'a'))": "zeros: shape is a tuple, expected tuple[int, ...]",
     "weft.asarray('text')": "asarray: it is a str, expected numbers, lists of them or an",
     "X @ 3": "unsupported operand type(s) for @: 'weft.Tensor' and 'int'",

@@ -6,7 +6,7 @@ import numbers
 import numpy as np
 
 from weft import _weft
-from weft._arguments import tensor_of
+from weft._arguments import described, tensor_of
 from weft._array_api._dtypes import check_fits
 
 __all__ = ["asarray", "eye", "full", "full_like"]
@@ -112,7 +112,7 @@ def asarray(obj, *, dtype=None, device=None, copy=None):
     made = tensor_of(obj) if is_tensor else _shared(obj, dtype, copy)
     if device is not None and made.device != device:
         raise ValueError(
-            f"asarray: device is {device}, expected {made.device}, that of the tensor"
+            f"asarray: device is {described(device)}, expected {made.device}, that of the tensor"
         )
     if dtype is None or made.dtype is dtype:
         return _weft.clone(made) if is_tensor and copy else made
