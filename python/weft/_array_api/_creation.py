@@ -111,9 +111,8 @@ def asarray(obj, *, dtype=None, device=None, copy=None):
     is_tensor = isinstance(obj, (_weft.Tensor, _weft.Parameter))
     made = tensor_of(obj) if is_tensor else _shared(obj, dtype, copy)
     if device is not None and made.device != device:
-        raise ValueError(
-            f"asarray: device is {described(device)}, expected {made.device}, that of the tensor"
-        )
+        shown = device if isinstance(device, (str, _weft.Device)) else described(device)
+        raise ValueError(f"asarray: device is {shown}, expected {made.device}, that of the tensor")
     if dtype is None or made.dtype is dtype:
         return _weft.clone(made) if is_tensor and copy else made
     if copy is False:
