@@ -29,8 +29,9 @@ struct DiskQueue::State {
   void run(const std::stop_token& stop);
 };
 
-/// As pwrite, whose reads a thread sanitizer would check: who changes memory that is being written
-/// is told so later, from the tensor's version.
+/// pwrite as a plain system call, whose reads the thread sanitizer does not check. A caller may
+/// change memory while it is written: the tensor's version shows that, and backward reports an
+/// error.
 static ssize_t written(const DiskRequest& request, size_t bytes) {
   return ::syscall(SYS_pwrite64, request.file, request.data + request.moved, bytes,
                    request.offset + request.moved);
