@@ -2,8 +2,8 @@
 #include "ops/functions.h"
 #include "ops/promotion.h"
 #include "src/kernels/math/math.h"
+#include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
-#include "weft/ops/rounding.h"
 
 namespace weft {
 

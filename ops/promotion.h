@@ -9,7 +9,6 @@
 #include "weft/number.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
-#include "weft/ops/logic.h"
 #include "weft/sharding.h"
 
 namespace weft {
