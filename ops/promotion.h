@@ -93,7 +93,7 @@ inline bool needs_tensor(const char* what, const Tensor& a, const Number& number
 }
 
 /// Casts a tensor to the dtype that it and the number promote to.
-inline Tensor for_scalar(const char* what, const Tensor& a, Number scalar) {
+inline Tensor for_scalar(const char* what, const Tensor& a, const Number& scalar) {
   if (!a) fail(what, ": no tensor is given, expected one");
   if (is_floating(a.dtype())) [[likely]]
     return a;

@@ -20,19 +20,19 @@ WEFT_API Tensor add(const Tensor& a, const Tensor& b);
 WEFT_API Tensor sub(const Tensor& a, const Tensor& b);
 WEFT_API Tensor mul(const Tensor& a, const Tensor& b);
 WEFT_API Tensor div(const Tensor& a, const Tensor& b);
-WEFT_API Tensor add(const Tensor& a, Number b);
-WEFT_API Tensor sub(const Tensor& a, Number b);
-WEFT_API Tensor sub(Number a, const Tensor& b);
-WEFT_API Tensor mul(const Tensor& a, Number b);
-WEFT_API Tensor div(const Tensor& a, Number b);
-WEFT_API Tensor div(Number a, const Tensor& b);
+WEFT_API Tensor add(const Tensor& a, const Number& b);
+WEFT_API Tensor sub(const Tensor& a, const Number& b);
+WEFT_API Tensor sub(const Number& a, const Tensor& b);
+WEFT_API Tensor mul(const Tensor& a, const Number& b);
+WEFT_API Tensor div(const Tensor& a, const Number& b);
+WEFT_API Tensor div(const Number& a, const Tensor& b);
 /// a + value * b * c, and a + value * b / c.
-WEFT_API Tensor addcmul(const Tensor& a, const Tensor& b, const Tensor& c, Number value = 1);
-WEFT_API Tensor addcdiv(const Tensor& a, const Tensor& b, const Tensor& c, Number value = 1);
+WEFT_API Tensor addcmul(const Tensor& a, const Tensor& b, const Tensor& c, const Number& value = 1);
+WEFT_API Tensor addcdiv(const Tensor& a, const Tensor& b, const Tensor& c, const Number& value = 1);
 /// a + weight * (b - a).
 WEFT_API Tensor lerp(const Tensor& a, const Tensor& b, const Operand& weight);
 /// b - alpha * a.
-WEFT_API Tensor rsub(const Tensor& a, const Operand& b, Number alpha = 1);
+WEFT_API Tensor rsub(const Tensor& a, const Operand& b, const Number& alpha = 1);
 
 /// The quotient rounded down, as Python's //. Integer division by 0 gives 0.
 WEFT_API Tensor floor_divide(const Tensor& a, const Tensor& b);
@@ -43,8 +43,8 @@ WEFT_API Tensor fmod(const Tensor& a, const Tensor& b);
 /// a to the power b. Integers wrap; a negative exponent gives the integer part of the quotient (0
 /// for base 0).
 WEFT_API Tensor pow(const Tensor& a, const Tensor& b);
-WEFT_API Tensor pow(const Tensor& a, Number b);
-WEFT_API Tensor pow(Number a, const Tensor& b);
+WEFT_API Tensor pow(const Tensor& a, const Number& b);
+WEFT_API Tensor pow(const Number& a, const Tensor& b);
 /// a to the power b, in f64.
 WEFT_API Tensor float_power(const Tensor& a, const Tensor& b);
 
@@ -115,10 +115,6 @@ WEFT_API Tensor trunc(const Tensor& a);
 WEFT_API Tensor round(const Tensor& a);
 /// a - trunc(a).
 WEFT_API Tensor frac(const Tensor& a);
-/// |a| with the sign of b; integers are converted to f32.
-WEFT_API Tensor copysign(const Tensor& a, const Tensor& b);
-/// The next representable number of the dtype from a towards b; integers are converted to f32.
-WEFT_API Tensor nextafter(const Tensor& a, const Tensor& b);
 /// 0 for negative a, 1 for positive a, `b` for 0.
 WEFT_API Tensor heaviside(const Tensor& a, const Tensor& b);
 
@@ -130,12 +126,16 @@ WEFT_API Tensor less(const Tensor& a, const Tensor& b);
 WEFT_API Tensor less_equal(const Tensor& a, const Tensor& b);
 WEFT_API Tensor greater(const Tensor& a, const Tensor& b);
 WEFT_API Tensor greater_equal(const Tensor& a, const Tensor& b);
-inline Tensor equal(const Tensor& a, Number b) { return equal(a, number_like(a, b)); }
-inline Tensor not_equal(const Tensor& a, Number b) { return not_equal(a, number_like(a, b)); }
-inline Tensor less(const Tensor& a, Number b) { return less(a, number_like(a, b)); }
-inline Tensor less_equal(const Tensor& a, Number b) { return less_equal(a, number_like(a, b)); }
-inline Tensor greater(const Tensor& a, Number b) { return greater(a, number_like(a, b)); }
-inline Tensor greater_equal(const Tensor& a, Number b) {
+inline Tensor equal(const Tensor& a, const Number& b) { return equal(a, number_like(a, b)); }
+inline Tensor not_equal(const Tensor& a, const Number& b) {
+  return not_equal(a, number_like(a, b));
+}
+inline Tensor less(const Tensor& a, const Number& b) { return less(a, number_like(a, b)); }
+inline Tensor less_equal(const Tensor& a, const Number& b) {
+  return less_equal(a, number_like(a, b));
+}
+inline Tensor greater(const Tensor& a, const Number& b) { return greater(a, number_like(a, b)); }
+inline Tensor greater_equal(const Tensor& a, const Number& b) {
   return greater_equal(a, number_like(a, b));
 }
 /// Operands have any dtype; every nonzero value is true, also NaN.
@@ -173,26 +173,26 @@ inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
 inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
 inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
 inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
-inline Tensor operator+(const Tensor& a, Number b) { return add(a, b); }
-inline Tensor operator+(Number a, const Tensor& b) { return add(b, a); }
-inline Tensor operator-(const Tensor& a, Number b) { return sub(a, b); }
-inline Tensor operator-(Number a, const Tensor& b) { return sub(a, b); }
-inline Tensor operator*(const Tensor& a, Number b) { return mul(a, b); }
-inline Tensor operator*(Number a, const Tensor& b) { return mul(b, a); }
-inline Tensor operator/(const Tensor& a, Number b) { return div(a, b); }
-inline Tensor operator/(Number a, const Tensor& b) { return div(a, b); }
+inline Tensor operator+(const Tensor& a, const Number& b) { return add(a, b); }
+inline Tensor operator+(const Number& a, const Tensor& b) { return add(b, a); }
+inline Tensor operator-(const Tensor& a, const Number& b) { return sub(a, b); }
+inline Tensor operator-(const Number& a, const Tensor& b) { return sub(a, b); }
+inline Tensor operator*(const Tensor& a, const Number& b) { return mul(a, b); }
+inline Tensor operator*(const Number& a, const Tensor& b) { return mul(b, a); }
+inline Tensor operator/(const Tensor& a, const Number& b) { return div(a, b); }
+inline Tensor operator/(const Number& a, const Tensor& b) { return div(a, b); }
 inline Tensor operator-(const Tensor& a) { return neg(a); }
 inline Tensor operator<(const Tensor& a, const Tensor& b) { return less(a, b); }
-inline Tensor operator<(const Tensor& a, Number b) { return less(a, b); }
-inline Tensor operator<(Number a, const Tensor& b) { return greater(b, a); }
+inline Tensor operator<(const Tensor& a, const Number& b) { return less(a, b); }
+inline Tensor operator<(const Number& a, const Tensor& b) { return greater(b, a); }
 inline Tensor operator<=(const Tensor& a, const Tensor& b) { return less_equal(a, b); }
-inline Tensor operator<=(const Tensor& a, Number b) { return less_equal(a, b); }
-inline Tensor operator<=(Number a, const Tensor& b) { return greater_equal(b, a); }
+inline Tensor operator<=(const Tensor& a, const Number& b) { return less_equal(a, b); }
+inline Tensor operator<=(const Number& a, const Tensor& b) { return greater_equal(b, a); }
 inline Tensor operator>(const Tensor& a, const Tensor& b) { return greater(a, b); }
-inline Tensor operator>(const Tensor& a, Number b) { return greater(a, b); }
-inline Tensor operator>(Number a, const Tensor& b) { return less(b, a); }
+inline Tensor operator>(const Tensor& a, const Number& b) { return greater(a, b); }
+inline Tensor operator>(const Number& a, const Tensor& b) { return less(b, a); }
 inline Tensor operator>=(const Tensor& a, const Tensor& b) { return greater_equal(a, b); }
-inline Tensor operator>=(const Tensor& a, Number b) { return greater_equal(a, b); }
-inline Tensor operator>=(Number a, const Tensor& b) { return less_equal(b, a); }
+inline Tensor operator>=(const Tensor& a, const Number& b) { return greater_equal(a, b); }
+inline Tensor operator>=(const Number& a, const Tensor& b) { return less_equal(b, a); }
 
 }  // namespace weft

@@ -27,14 +27,14 @@ struct TensorOptions {
 WEFT_API Tensor empty(const Shape& shape, const TensorOptions& options = {});
 WEFT_API Tensor zeros(const Shape& shape, const TensorOptions& options = {});
 WEFT_API Tensor ones(const Shape& shape, const TensorOptions& options = {});
-WEFT_API Tensor full(const Shape& shape, Number value, const TensorOptions& options = {});
+WEFT_API Tensor full(const Shape& shape, const Number& value, const TensorOptions& options = {});
 WEFT_API Tensor zeros_like(const Tensor& a);
 WEFT_API Tensor ones_like(const Tensor& a);
 /// 0, 1, ..., n - 1.
 WEFT_API Tensor arange(int64_t n, const TensorOptions& options = {.dtype = DType::i64});
 /// start, start + step, ... up to but without stop. For integer dtypes start and step must be whole
 /// numbers; integers of 64 bits are exact.
-WEFT_API Tensor arange(Number start, Number stop, Number step = 1,
+WEFT_API Tensor arange(const Number& start, const Number& stop, const Number& step = 1,
                        const TensorOptions& options = {});
 /// `n` evenly spaced numbers from start to stop. stop is the last one when `endpoint`; otherwise it
 /// would be the next one.
@@ -116,7 +116,7 @@ WEFT_API Tensor multinomial(const Tensor& weights, int64_t count, bool replaceme
 // Ops that change the memory of `a` in place. Leaves that require a gradient need NoGrad.
 
 /// Sets every element of the whole tensor to `value`, also of a Partial.
-WEFT_API void fill_(const Tensor& a, Number value);
+WEFT_API void fill_(const Tensor& a, const Number& value);
 /// `from` broadcasts to the shape of `to`.
 WEFT_API void copy_(const Tensor& to, const Tensor& from);
 /// Queues a copy_ between a GPU and pinned host memory (Storage::allocate_pinned): the host memory

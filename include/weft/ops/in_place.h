@@ -37,9 +37,9 @@ WEFT_API const Tensor& clamp_(const Tensor& a, const std::optional<Operand>& low
                               const std::optional<Operand>& high = {});
 /// a += value * b * c, a += value * b / c, and a += weight * (end - a).
 WEFT_API const Tensor& addcmul_(const Tensor& a, const Tensor& b, const Tensor& c,
-                                Number value = 1);
+                                const Number& value = 1);
 WEFT_API const Tensor& addcdiv_(const Tensor& a, const Tensor& b, const Tensor& c,
-                                Number value = 1);
+                                const Number& value = 1);
 WEFT_API const Tensor& lerp_(const Tensor& a, const Tensor& end, const Operand& weight);
 
 /// Writes `b` over the elements of `a` that `part_of(a)`, a view, shows. Recorded as the functions

@@ -27,6 +27,10 @@ struct FractionAndExponent {
   Tensor mantissa, exponent;
 };
 WEFT_API FractionAndExponent frexp(const Tensor& a);
+/// |a| with the sign of b.
+WEFT_API Tensor copysign(const Tensor& a, const Tensor& b);
+/// The next representable number of the dtype from a towards b.
+WEFT_API Tensor nextafter(const Tensor& a, const Tensor& b);
 /// log(exp(a) + exp(b)), without overflow of the exponentials, and log2(2^a + 2^b).
 WEFT_API Tensor logaddexp(const Tensor& a, const Tensor& b);
 WEFT_API Tensor logaddexp2(const Tensor& a, const Tensor& b);
