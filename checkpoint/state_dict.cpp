@@ -11,7 +11,6 @@
 #include "weft/extend/module_sharder.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
-#include "weft/ops/logic.h"
 #include "weft/ops/reductions.h"
 
 namespace weft {

@@ -6,7 +6,6 @@
 #include "nn/checks.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
-#include "weft/ops/float8.h"
 #include "weft/ops/networks.h"
 #include "weft/ops/products.h"
 

@@ -16,7 +16,6 @@
 #include "weft/ops/factories.h"
 #include "weft/ops/in_place.h"
 #include "weft/ops/reductions.h"
-#include "weft/ops/updates.h"
 #include "weft/optimizers.h"
 
 namespace weft {

@@ -6,7 +6,6 @@
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/layers.h"
-#include "weft/ops/cross_entropy.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/networks.h"
 #include "weft/ops/reductions.h"

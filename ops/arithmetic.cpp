@@ -2,8 +2,9 @@
 #include "ops/functions.h"
 #include "ops/promotion.h"
 #include "src/kernels/math/math.h"
+#include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
-#include "weft/ops/rounding.h"
+#include "weft/ops/special.h"
 
 namespace weft {
 
@@ -193,27 +194,27 @@ Tensor add(const Tensor& a, const Tensor& b) { return call_promoted(add_op, a, b
 Tensor sub(const Tensor& a, const Tensor& b) { return call_promoted(sub_op, a, b); }
 Tensor mul(const Tensor& a, const Tensor& b) { return call_promoted(mul_op, a, b); }
 Tensor div(const Tensor& a, const Tensor& b) { return call_promoted_floating(div_op, a, b); }
-Tensor add(const Tensor& a, Number b) {
+Tensor add(const Tensor& a, const Number& b) {
   return needs_tensor("add", a, b) ? add(a, number_like(a, b))
                                    : call_with_number(add_number_op, a, b);
 }
-Tensor sub(const Tensor& a, Number b) {
+Tensor sub(const Tensor& a, const Number& b) {
   if (needs_tensor("sub", a, b)) return sub(a, number_like(a, b));
   // The sum wraps, for unsigned integers too.
   return add_number_op({for_scalar("sub", a, b)}, {.values = {-b.value}});
 }
-Tensor sub(Number a, const Tensor& b) {
+Tensor sub(const Number& a, const Tensor& b) {
   if (needs_tensor("sub", b, a)) return sub(number_like(b, a), b);
   return add_number_op({neg(for_scalar("sub", b, a))}, {.values = {a.value}});
 }
-Tensor mul(const Tensor& a, Number b) {
+Tensor mul(const Tensor& a, const Number& b) {
   return needs_tensor("mul", a, b) ? mul(a, number_like(a, b))
                                    : call_with_number(mul_number_op, a, b);
 }
-Tensor div(const Tensor& a, Number b) {
+Tensor div(const Tensor& a, const Number& b) {
   return div_number_op({as_floating("div", a)}, {.values = {b.value}});
 }
-Tensor div(Number a, const Tensor& b) {
+Tensor div(const Number& a, const Tensor& b) {
   return number_div_op({as_floating("div", b)}, {.values = {a.value}});
 }
 

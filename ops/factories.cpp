@@ -49,7 +49,7 @@ static void check_in_range(const char* what, DType dtype, const Number& number) 
   fail(what, ": value is ", number.value, ", expected ", least, " to ", most, " for ", dtype);
 }
 
-static void fill_as(const char* what, const Tensor& a, Number value) {
+static void fill_as(const char* what, const Tensor& a, const Number& value) {
   check_tensor(what, a);
   check_unrecorded(what, "", a);
   check_changeable(what, a);
@@ -63,16 +63,16 @@ static void fill_as(const char* what, const Tensor& a, Number value) {
   a.storage()->mark_changed();
 }
 
-void fill_(const Tensor& a, Number value) { fill_as("fill_", a, value); }
+void fill_(const Tensor& a, const Number& value) { fill_as("fill_", a, value); }
 
-static Tensor filled(const char* what, const Shape& shape, Number value,
+static Tensor filled(const char* what, const Shape& shape, const Number& value,
                      const TensorOptions& options) {
   Tensor tensor = made(what, shape, options);
   fill_as(what, tensor, value);
   return tensor;
 }
 
-Tensor full(const Shape& shape, Number value, const TensorOptions& options) {
+Tensor full(const Shape& shape, const Number& value, const TensorOptions& options) {
   return filled("full", shape, value, options);
 }
 Tensor zeros(const Shape& shape, const TensorOptions& options) {
@@ -292,7 +292,8 @@ static Wide as_wide(const Number& number) {
 }
 
 /// Integers, of which all are within the range of the dtype.
-static Tensor integers(Number start, Number stop, Number step, const TensorOptions& options) {
+static Tensor integers(const Number& start, const Number& stop, const Number& step,
+                       const TensorOptions& options) {
   const Wide first = as_wide(start), gap = as_wide(stop) - first, by = as_wide(step);
   const Wide count = (gap < 0) == (by < 0) ? gap / by + (gap % by != 0) : 0;
   if (count > 0 && options.dtype != DType::boolean) {
@@ -315,7 +316,8 @@ static Number integer_of(const Number& number, double value) {
   return static_cast<int64_t>(value);
 }
 
-Tensor arange(Number start, Number stop, Number step, const TensorOptions& options) {
+Tensor arange(const Number& start, const Number& stop, const Number& step,
+              const TensorOptions& options) {
   check_numbers("arange", {start.value, stop.value, step.value});
   if (step.value == 0) fail("arange: step is 0, expected another number");
   if (is_floating(options.dtype)) {

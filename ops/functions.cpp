@@ -8,7 +8,7 @@
 #include "src/kernels/random/random.h"
 #include "weft/context.h"
 #include "weft/ops/networks.h"
-#include "weft/ops/trigonometry.h"
+#include "weft/ops/special.h"
 
 namespace weft {
 

@@ -11,7 +11,7 @@
 #include "src/kernels/reduce/reduce.h"
 #include "src/kernels/softmax/softmax.h"
 #include "src/kernels/take/take.h"
-#include "weft/ops/cross_entropy.h"
+#include "weft/ops/networks.h"
 #include "weft/ops/products.h"
 
 namespace weft {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/ops/logic.h"
+#include "weft/ops/elementwise.h"
 
 #include "ops/functions.h"
 #include "ops/promotion.h"

@@ -156,14 +156,14 @@ static bool has_integers_only(const Tensor& a, const Tensor& b, const Tensor& c)
   return true;
 }
 
-Tensor addcmul(const Tensor& a, const Tensor& b, const Tensor& c, Number value) {
+Tensor addcmul(const Tensor& a, const Tensor& b, const Tensor& c, const Number& value) {
   if (!has_integers_only(a, b, c))
     return call_on_three(addcmul_op, a, b, c, {.values = {value.value}});
   const Tensor product = mul(b, c);
   return add(a, value.value == 1 ? product : mul(product, value));
 }
 
-Tensor addcdiv(const Tensor& a, const Tensor& b, const Tensor& c, Number value) {
+Tensor addcdiv(const Tensor& a, const Tensor& b, const Tensor& c, const Number& value) {
   return call_on_three(addcdiv_op, a, b, c, {.values = {value.value}});
 }
 
@@ -265,7 +265,7 @@ Tensor gelu(const Tensor& a, std::string_view approximate) {
   return gelu_tanh(a);
 }
 
-Tensor rsub(const Tensor& a, const Operand& b, Number alpha) {
+Tensor rsub(const Tensor& a, const Operand& b, const Number& alpha) {
   return sub(next_to(a, b), alpha.value == 1 ? a : mul(a, alpha));
 }
 

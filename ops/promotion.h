@@ -9,7 +9,6 @@
 #include "weft/number.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
-#include "weft/ops/logic.h"
 #include "weft/sharding.h"
 
 namespace weft {
@@ -94,7 +93,7 @@ inline bool needs_tensor(const char* what, const Tensor& a, const Number& number
 }
 
 /// Casts a tensor to the dtype that it and the number promote to.
-inline Tensor for_scalar(const char* what, const Tensor& a, Number scalar) {
+inline Tensor for_scalar(const char* what, const Tensor& a, const Number& scalar) {
   if (!a) fail(what, ": no tensor is given, expected one");
   if (is_floating(a.dtype())) [[likely]]
     return a;

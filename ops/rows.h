@@ -4,7 +4,7 @@
 #include "src/kernels/reduce/reduce.h"
 #include "src/kernels/softmax/softmax.h"
 #include "weft/extend/op.h"
-#include "weft/ops/cross_entropy.h"
+#include "weft/ops/networks.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {

@@ -7,7 +7,7 @@
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/rows/rows.h"
 #include "weft/extend/parts.h"
-#include "weft/ops/selection.h"
+#include "weft/ops/along_dim.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {

@@ -183,11 +183,11 @@ static const Op logaddexp_op = floating_elementwise<LogAddExp, 2>({
 });
 
 Tensor pow(const Tensor& a, const Tensor& b) { return call_promoted(pow_op, a, b); }
-Tensor pow(const Tensor& a, Number b) {
+Tensor pow(const Tensor& a, const Number& b) {
   if (needs_tensor("pow", a, b)) return pow(a, number_like(a, b));
   return pow_number_op({for_scalar("pow", a, b)}, {.values = {b.value}});
 }
-Tensor pow(Number a, const Tensor& b) {
+Tensor pow(const Number& a, const Tensor& b) {
   if (needs_tensor("pow", b, a)) return pow(number_like(b, a), b);
   return number_pow_op({for_scalar("pow", b, a)}, {.values = {a.value}});
 }

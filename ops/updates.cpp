@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/ops/updates.h"
+#include "weft/ops/in_place.h"
 
 #include "src/kernels/adamw/adamw.h"
 #include "src/kernels/copy/copy.h"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "weft/ops/updates.h"
+#include "weft/ops/in_place.h"
 #include "weft/optimizer.h"
 
 namespace weft {

@@ -5,9 +5,8 @@
 #include "weft/ops/along_dim.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/indexing.h"
+#include "weft/ops/networks.h"
 #include "weft/ops/reductions.h"
-#include "weft/ops/scatter.h"
-#include "weft/ops/selection.h"
 #include "weft/ops/shapes.h"
 
 // Functions along dims: reductions, orders, and elements that indices select.

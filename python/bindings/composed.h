@@ -12,9 +12,9 @@
 #include "weft/error.h"
 #include "weft/module.h"
 #include "weft/number.h"
-#include "weft/ops/selection.h"
+#include "weft/ops/along_dim.h"
+#include "weft/ops/reductions.h"
 #include "weft/ops/special.h"
-#include "weft/ops/statistics.h"
 
 // The one mechanism that binds functions: a line each, with the signature, the function and its
 // text. Numbers, operands, lists and pairs convert by their types.

@@ -4,18 +4,12 @@
 #include <functional>
 
 #include "python/bindings/fields.h"
-#include "weft/ops/algebra.h"
-#include "weft/ops/distributions.h"
 #include "weft/ops/elementwise.h"
+#include "weft/ops/factories.h"
 #include "weft/ops/in_place.h"
-#include "weft/ops/logic.h"
-#include "weft/ops/pointwise.h"
-#include "weft/ops/powers.h"
-#include "weft/ops/rounding.h"
+#include "weft/ops/products.h"
+#include "weft/ops/reductions.h"
 #include "weft/ops/special.h"
-#include "weft/ops/statistics.h"
-#include "weft/ops/trigonometry.h"
-#include "weft/ops/updates.h"
 
 namespace weft::python {
 

@@ -6,7 +6,6 @@
 #include "python/bindings/bindings.h"
 #include "python/bindings/fields.h"
 #include "weft/ops/elementwise.h"
-#include "weft/ops/float8.h"
 #include "weft/ops/products.h"
 #include "weft/ops/shapes.h"
 #include "weft/torch.h"

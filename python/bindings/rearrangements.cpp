@@ -7,7 +7,6 @@
 
 #include "python/bindings/bindings.h"
 #include "weft/ops/elementwise.h"
-#include "weft/ops/parts.h"
 #include "weft/torch.h"
 
 namespace weft::python {

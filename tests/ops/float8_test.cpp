@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/ops/float8.h"
+#include "weft/ops/products.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/ops/losses.h"
+#include "weft/ops/networks.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/ops/updates.h"
 #include "ops/engine/tensor_body.h"
 #include "tests/ops/agreement.h"
 #include "tests/support/scratch.h"
+#include "weft/ops/in_place.h"
 #include "weft/ranks.h"
 
 namespace weft {

@@ -5,7 +5,7 @@
 
 #include "weft/extend/op.h"
 #include "weft/extend/score_mod.h"
-#include "weft/ops/attention.h"
+#include "weft/ops/networks.h"
 
 namespace weft {
 

@@ -10,6 +10,7 @@
 
 #include "weft/export.h"
 #include "weft/number.h"
+#include "weft/operand.h"
 #include "weft/tensor.h"
 
 namespace weft {
@@ -26,14 +27,14 @@ struct TensorOptions {
 WEFT_API Tensor empty(const Shape& shape, const TensorOptions& options = {});
 WEFT_API Tensor zeros(const Shape& shape, const TensorOptions& options = {});
 WEFT_API Tensor ones(const Shape& shape, const TensorOptions& options = {});
-WEFT_API Tensor full(const Shape& shape, Number value, const TensorOptions& options = {});
+WEFT_API Tensor full(const Shape& shape, const Number& value, const TensorOptions& options = {});
 WEFT_API Tensor zeros_like(const Tensor& a);
 WEFT_API Tensor ones_like(const Tensor& a);
 /// 0, 1, ..., n - 1.
 WEFT_API Tensor arange(int64_t n, const TensorOptions& options = {.dtype = DType::i64});
 /// start, start + step, ... up to but without stop. For integer dtypes start and step must be whole
 /// numbers; integers of 64 bits are exact.
-WEFT_API Tensor arange(Number start, Number stop, Number step = 1,
+WEFT_API Tensor arange(const Number& start, const Number& stop, const Number& step = 1,
                        const TensorOptions& options = {});
 /// `n` evenly spaced numbers from start to stop. stop is the last one when `endpoint`; otherwise it
 /// would be the next one.
@@ -95,9 +96,27 @@ inline Tensor randn(const Shape& shape, const TensorOptions& options = {}) {
   return normal(shape, 0, 1, options);
 }
 
+// Random tensors laid out as another one. The elements are the same for any layout.
+
+/// Uniform in [0, 1), standard normal, and integers in [low, high), in shape and dtype of `a`.
+WEFT_API Tensor rand_like(const Tensor& a);
+WEFT_API Tensor randn_like(const Tensor& a);
+WEFT_API Tensor randint_like(const Tensor& a, int64_t low, int64_t high);
+/// 1 with the probability of the element, else 0.
+WEFT_API Tensor bernoulli(const Tensor& probabilities);
+/// 1 with probability p, else 0, in shape and dtype of `a`.
+WEFT_API Tensor bernoulli(const Tensor& a, double p);
+/// Normal values with these means and standard deviations, which broadcast.
+WEFT_API Tensor normal(const Operand& mean, const Tensor& deviation);
+WEFT_API Tensor normal(const Tensor& mean, double deviation = 1);
+/// `count` indices (i64) of the last dim of `weights` [n] or [rows, n], drawn in proportion to the
+/// weights, without replacement unless `replacement`: [count] or [rows, count].
+WEFT_API Tensor multinomial(const Tensor& weights, int64_t count, bool replacement = false);
+
 // Ops that change the memory of `a` in place. Leaves that require a gradient need NoGrad.
+
 /// Sets every element of the whole tensor to `value`, also of a Partial.
-WEFT_API void fill_(const Tensor& a, Number value);
+WEFT_API void fill_(const Tensor& a, const Number& value);
 /// `from` broadcasts to the shape of `to`.
 WEFT_API void copy_(const Tensor& to, const Tensor& from);
 /// Queues a copy_ between a GPU and pinned host memory (Storage::allocate_pinned): the host memory
@@ -106,5 +125,15 @@ WEFT_API void copy_(const Tensor& to, const Tensor& from);
 WEFT_API void transfer_(const Tensor& to, const Tensor& from);
 WEFT_API void uniform_(const Tensor& a, double low, double high);
 WEFT_API void normal_(const Tensor& a, double mean, double deviation);
+WEFT_API void bernoulli_(const Tensor& a, double p = 0.5);
+/// The density is lambda exp(-lambda x).
+WEFT_API void exponential_(const Tensor& a, double lambda = 1);
+WEFT_API void cauchy_(const Tensor& a, double median = 0, double sigma = 1);
+/// The number of trials up to the first success, of probability p in (0, 1).
+WEFT_API void geometric_(const Tensor& a, double p);
+/// exp of normal values.
+WEFT_API void log_normal_(const Tensor& a, double mean = 1, double deviation = 2);
+/// Integers in [low, high).
+WEFT_API void random_(const Tensor& a, int64_t low, int64_t high);
 
 }  // namespace weft

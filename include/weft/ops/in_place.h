@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "weft/export.h"
 #include "weft/operand.h"
@@ -36,9 +37,9 @@ WEFT_API const Tensor& clamp_(const Tensor& a, const std::optional<Operand>& low
                               const std::optional<Operand>& high = {});
 /// a += value * b * c, a += value * b / c, and a += weight * (end - a).
 WEFT_API const Tensor& addcmul_(const Tensor& a, const Tensor& b, const Tensor& c,
-                                Number value = 1);
+                                const Number& value = 1);
 WEFT_API const Tensor& addcdiv_(const Tensor& a, const Tensor& b, const Tensor& c,
-                                Number value = 1);
+                                const Number& value = 1);
 WEFT_API const Tensor& lerp_(const Tensor& a, const Tensor& end, const Operand& weight);
 
 /// Writes `b` over the elements of `a` that `part_of(a)`, a view, shows. Recorded as the functions
@@ -81,5 +82,41 @@ inline const Tensor& operator<<=(const Tensor& a, const Operand& b) {
 inline const Tensor& operator>>=(const Tensor& a, const Operand& b) {
   return bitwise_right_shift_(a, b);
 }
+
+// Updates, which are never recorded. `gradient_scale` and `b` have one element.
+
+/// Hyperparameters of one AdamW step (Loshchilov and Hutter, 2019).
+struct AdamWStep {
+  double learning_rate = 1e-3;
+  double beta1 = 0.9, beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0.01;
+  /// Counts from 1: the bias corrections are 1 - beta^step.
+  int64_t step = 1;
+};
+
+/// Changes parameter, m and v in place: m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2,
+/// p -= lr (m / (1 - beta1^step) / (sqrt(v / (1 - beta2^step)) + eps) + weight_decay p), where g is
+/// `gradient` times `gradient_scale` (one element, f32). With `rates` (f64 [3] on the parameter's
+/// device, as returned by `adamw_rates`), the numbers that change from step to step (lr, step) are
+/// read from it when the kernel runs.
+WEFT_API void adamw_(const Tensor& parameter, const Tensor& m, const Tensor& v,
+                     const Tensor& gradient, const Tensor& gradient_scale, const AdamWStep& step,
+                     const Tensor& rates = {});
+/// Returns 1 - lr weight_decay, lr / (1 - beta1^step) and 1 / sqrt(1 - beta2^step).
+WEFT_API std::vector<double> adamw_rates(const AdamWStep& step);
+
+/// With g = gradient * gradient_scale + weight_decay * parameter: velocity = momentum * velocity +
+/// g, parameter -= lr * velocity; with `nesterov`, parameter -= lr * (g + momentum * velocity).
+/// Without momentum, `velocity` may be empty.
+WEFT_API void sgd_(const Tensor& parameter, const Tensor& velocity, const Tensor& gradient,
+                   const Tensor& gradient_scale, double learning_rate, double momentum,
+                   double weight_decay, bool nesterov = false);
+
+/// a *= b, where b has one element.
+WEFT_API void scale_(const Tensor& a, const Tensor& b);
+
+/// a += x * b * factor, where b has one element.
+WEFT_API void add_scaled_(const Tensor& a, const Tensor& x, const Tensor& b, double factor = 1);
 
 }  // namespace weft
