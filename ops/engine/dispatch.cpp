@@ -237,9 +237,16 @@ static void mark_equality(std::span<const Tensor> operands, const Results& resul
     return !x.is_sharded() && x.storage()->is_equal_on_ranks();
   };
   if (!std::ranges::all_of(operands, is_equal)) return;
-  for (int i = 0; i < results.count; ++i) {
-    results.tensors[static_cast<size_t>(i)].storage()->mark_equal_on_ranks();
+  for (const Tensor& result : results.all()) result.storage()->mark_equal_on_ranks();
+}
+
+/// Gives a call of a repeated run the results that the first run kept; false if it kept none.
+static bool take_kept(KeptResults& kept, Running& run) {
+  for (const Tensor& result : kept.take(run.op.spec.name)) {
+    Tensor& taken = run.results.tensors[static_cast<size_t>(run.results.count++)];
+    taken = relabeled(result, layout_of(result));
   }
+  return run.results.count > 0;
 }
 
 /// Returns the operands, of which those without a mesh are replicated over that of the others.
@@ -265,7 +272,7 @@ Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor
     count_traffic(*op, *route);
   add_operands(run, operands);
   traced.moves(route->bytes + run.rows.bytes);
-  if (!make_view(run) && !(engine.kept && take_kept(*engine.kept, *op, run.results))) {
+  if (!make_view(run) && !(engine.kept && take_kept(*engine.kept, run))) {
     const bool is_here = run.device.kind != DeviceKind::meta;
     if (op->dense_in && is_here) make_dense(run);
     if (!op->spec.writes.empty()) keep_apart(run);
@@ -274,7 +281,7 @@ Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor
     compute(run);
     if (op->dense_in && is_here) return_writes(run);
     if (engine.kept) [[unlikely]]
-      keep_results(*engine.kept, *op, run.results);
+      engine.kept->keep(op->spec.name, run.results.all());
   }
   for (int i : op->spec.writes) operands[static_cast<size_t>(i)].storage()->mark_changed();
   if (Context::current().grad_enabled && op->spec.differentiable) {

@@ -134,8 +134,8 @@ Op::Op(OpSpec spec) : Op(made_body(std::move(spec), false)) {}
 const OpSpec& Op::spec() const { return body_->spec; }
 
 Tensors Op::call(std::span<const Tensor> operands, const Attributes& attributes) const {
-  Results results = dispatch(body_, operands, attributes);
-  return Tensors(results.tensors.begin(), results.tensors.begin() + results.count);
+  const Results results = dispatch(body_, operands, attributes);
+  return {results.all().begin(), results.all().end()};
 }
 
 Tensor Op::operator()(std::span<const Tensor> operands, const Attributes& attributes) const {
