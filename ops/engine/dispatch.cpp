@@ -97,11 +97,6 @@ static Ref<Route> route_for(Engine& engine, const OpBody& op, std::span<const Te
   return route;
 }
 
-static void count_traffic(const OpBody& op, const Route& route) {
-  check_policy(op.spec.name, route.moves, route.communicates);
-  if (route.communicates) Engine::current().required(op.spec.name, route.bytes);
-}
-
 /// Adds the slice of operand i that the op computes on, fetched from other ranks if necessary.
 static void add_fetched(Running& run, const OperandRoute& operand, const Tensor& used) {
   MemoryBlock block = used.block();
@@ -121,7 +116,12 @@ static void add_fetched(Running& run, const OperandRoute& operand, const Tensor&
   if (run.call.ins.size() == 1) run.slice = &slice;
 }
 
-static void add_operands(Running& run, std::span<const Tensor> operands) {
+static void add_operands(Running& run, std::span<const Tensor> operands, TracedCall& traced) {
+  const std::string& name = run.op.spec.name;
+  if (run.route.moves) [[unlikely]] {
+    check_policy(name, run.route.moves, run.route.communicates);
+    if (run.route.communicates) Engine::current().required(name, run.route.bytes);
+  }
   for (size_t i = 0; i < operands.size(); ++i) {
     const OperandRoute& route = run.route.operands[i];
     const Tensor* used = &operands[i];
@@ -129,7 +129,7 @@ static void add_operands(Running& run, std::span<const Tensor> operands) {
       if (run.route.sliced_dim >= 0 && i == static_cast<size_t>(run.op.spec.by_index->indices)) {
         check_sliced_indices(run.op, run.route, operands[i]);
       }
-      used = &run.made.add(run_plan(operands[i], route.move, run.op.spec.name));
+      used = &run.made.add(run_plan(operands[i], route.move, name));
     }
     run.used.add(used);
     if (route.fetched) {
@@ -140,6 +140,7 @@ static void add_operands(Running& run, std::span<const Tensor> operands) {
   }
   if (run.route.by_index) [[unlikely]]
     run.rows = move_rows(run.op, run.route, run.call);
+  traced.moves(run.route.bytes + run.rows.bytes);
 }
 
 static void run_stages(Running& run) {
@@ -202,12 +203,54 @@ static bool make_view(Running& run) {
   return true;
 }
 
-static void make_results(Running& run) {
-  for (const Ref<Layout>& layout : run.route.results) {
-    Tensor& result = run.results.tensors[static_cast<size_t>(run.results.count++)];
-    result = new_tensor(layout, run.device);
+/// True when `from` and `to` place elements alike: no bytes move and no zeros are written.
+static bool lies_alike(const Ref<Layout>& from, const Ref<Layout>& to) {
+  if (from == to) return true;
+  if (!(from->shape == to->shape)) return false;
+  if (!from->sharding || !to->sharding) return false;
+  if (from->sharding == to->sharding) return true;
+  Ref<Plan> plan = plan_between(from, layout_of(to->sharding, from->shape, from->dtype));
+  std::optional<Box> part = local_part(*plan);
+  return part && part->shape == from->box.shape;
+}
+
+static bool is_operand(const Running& run, const MemoryBlock& block) {
+  return std::ranges::any_of(run.call.ins.all(), [&](const MemoryBlock& in) {
+    return block.data && (in.data == block.data || is_disturbed(in, block));
+  });
+}
+
+/// True if the op can write to the place itself. A half-precision result may go to an f32 place if
+/// the op honours `accumulate`, because it then computes in f32. Other ops write dense results
+/// only.
+static bool writes_directly(const Running& run, const Ref<Layout>& result, size_t index,
+                            const Place& place) {
+  if (!place.tensor) return false;
+  const OpBody& op = run.op;
+  bool honours = contains(op.spec.accumulates, static_cast<int>(index));
+  if (place.accumulate && !honours) return false;
+  const MemoryBlock block = place.tensor.block();
+  if ((!honours && !block.is_dense()) || is_operand(run, block)) return false;
+  DType to = place.tensor.dtype();
+  bool wider =
+      honours && to == DType::f32 && (result->dtype == DType::bf16 || result->dtype == DType::f16);
+  return (result->dtype == to || wider) && lies_alike(result, layout_of(place.tensor));
+}
+
+/// Makes the results, in their places; those that cannot be written there directly get scratch
+/// memory.
+static void make_results(Running& run, std::span<Place> places = {}) {
+  for (size_t i = 0; i < run.route.results.size(); ++i) {
+    const Ref<Layout>& layout = run.route.results[i];
+    Place* place = i < places.size() ? &places[i] : nullptr;
+    const bool direct = place && writes_directly(run, layout, i, *place);
+    Tensor& result = run.results.tensors[i];
+    result = direct ? place->tensor : new_tensor(layout, run.device);
     run.call.outs.add_made([&] { return result.body()->block(); });
+    run.call.accumulate[i] = direct && place->accumulate;
+    if (place) place->direct = direct;
   }
+  run.results.count = static_cast<int>(run.route.results.size());
 }
 
 /// Copies operands that are read but share memory with operands that are changed in place.
@@ -268,10 +311,7 @@ Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor
     return dispatch(op, joined(*op, operands), attributes);
   check_writes(*op, operands);
   Running run(*op, *route, operands, attributes);
-  if (route->moves) [[unlikely]]
-    count_traffic(*op, *route);
-  add_operands(run, operands);
-  traced.moves(route->bytes + run.rows.bytes);
+  add_operands(run, operands, traced);
   if (!make_view(run) && !(engine.kept && take_kept(*engine.kept, run))) {
     const bool is_here = run.device.kind != DeviceKind::meta;
     if (op->dense_in && is_here) make_dense(run);
@@ -292,59 +332,10 @@ Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor
   return std::move(run.results);
 }
 
-/// True when `from` and `to` place elements alike: no bytes move and no zeros are written.
-static bool lies_alike(const Ref<Layout>& from, const Ref<Layout>& to) {
-  if (from == to) return true;
-  if (!(from->shape == to->shape)) return false;
-  if (!from->sharding || !to->sharding) return false;
-  if (from->sharding == to->sharding) return true;
-  Ref<Plan> plan = plan_between(from, layout_of(to->sharding, from->shape, from->dtype));
-  std::optional<Box> part = local_part(*plan);
-  return part && part->shape == from->box.shape;
-}
-
-static bool is_operand(const Running& run, const MemoryBlock& block) {
-  return std::ranges::any_of(run.call.ins.all(), [&](const MemoryBlock& in) {
-    return block.data && (in.data == block.data || is_disturbed(in, block));
-  });
-}
-
-/// True if the op can write to the place itself. A half-precision result may go to an f32 place if
-/// the op honours `accumulate`, because it then computes in f32. Other ops write dense results
-/// only.
-static bool writes_directly(const Running& run, const Ref<Layout>& result, size_t index,
-                            const Place& place) {
-  if (!place.tensor) return false;
-  const OpBody& op = run.op;
-  bool honours = contains(op.spec.accumulates, static_cast<int>(index));
-  if (place.accumulate && !honours) return false;
-  const MemoryBlock block = place.tensor.block();
-  if ((!honours && !block.is_dense()) || is_operand(run, block)) return false;
-  DType to = place.tensor.dtype();
-  bool wider =
-      honours && to == DType::f32 && (result->dtype == DType::bf16 || result->dtype == DType::f16);
-  return (result->dtype == to || wider) && lies_alike(result, layout_of(place.tensor));
-}
-
 static void check_place(const OpBody& op, const Ref<Layout>& result, const Place& place) {
   if (!place.tensor || result->shape == place.tensor.shape()) return;
   fail(op.spec.name, ": the destination is ", place.tensor.shape(), ", expected ", result->shape,
        ", the shape of the result");
-}
-
-/// Puts results into their places; those that cannot be written there directly get scratch memory.
-static void make_placed_results(Running& run, std::span<Place> places) {
-  for (size_t i = 0; i < run.route.results.size(); ++i) {
-    const Ref<Layout>& layout = run.route.results[i];
-    Place* place = i < places.size() ? &places[i] : nullptr;
-    bool direct = place && writes_directly(run, layout, i, *place);
-    Tensor& result = run.results.tensors[i];
-    result = direct ? place->tensor : new_tensor(layout, run.device);
-    run.call.outs.add_made([&] { return result.body()->block(); });
-    run.call.accumulate[i] = direct && place->accumulate;
-    if (place) place->direct = direct;
-  }
-  run.results.count = static_cast<int>(run.route.results.size());
 }
 
 static void fill_places(const Results& results, std::span<Place> places) {
@@ -368,13 +359,11 @@ Results dispatch_into(const std::shared_ptr<const OpBody>& op, std::span<const T
     return dispatch_into(op, joined(*op, operands), attributes, places);
   for (size_t i = 0; i < places.size(); ++i) check_place(*op, route->results[i], places[i]);
   Running run(*op, *route, operands, attributes);
-  if (route->moves) count_traffic(*op, *route);
-  add_operands(run, operands);
-  traced.moves(route->bytes + run.rows.bytes);
+  add_operands(run, operands, traced);
   if (!make_view(run)) {
     if (op->dense_in && run.device.kind != DeviceKind::meta) make_dense(run);
     if (route->staged) run_stages(run);
-    make_placed_results(run, places);
+    make_results(run, places);
     compute(run);
   }
   fill_places(run.results, places);
