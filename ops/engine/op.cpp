@@ -253,16 +253,13 @@ Tensors record(const char* name, const Tensors& inputs, const Tensors& outputs,
                   inputs[0].storage() == outputs[0].storage();
   Tensors recorded;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (!outputs[i]) {
-      node->layouts.emplace_back();
-      recorded.emplace_back();
-      continue;
-    }
-    node->layouts.push_back(layout_of(outputs[i]));
-    Tensor result = relabeled(outputs[i], layout_of(outputs[i]));
+    Ref<Layout>& layout = node->layouts.emplace_back();
+    Tensor& result = recorded.emplace_back();
+    if (!outputs[i]) continue;
+    layout = layout_of(outputs[i]);
+    result = relabeled(outputs[i], layout);
     result.body()->node = Ref<Node>(node.get());
     result.body()->result = static_cast<int>(i);
-    recorded.push_back(std::move(result));
   }
   return recorded;
 }
