@@ -193,10 +193,10 @@ Place BackwardRun::place_for(const Node::Edge& edge) {
   if (!leaf) {
     view = dynamic_cast<OpNode*>(edge.node.get());
     // A view of some elements, or of some twice, cannot receive the whole gradient.
-    bool direct = view && view->op->spec.view && view->edges().size() == 1 && !view->route->moves &&
-                  slots_[view].waiting == 1 && slots_[view].gradients.empty() &&
-                  view->route->result(0).shape.product() ==
-                      view->route->operand(0).used->shape.product();
+    bool direct =
+        view && view->op->spec.view && view->edges().size() == 1 && !view->route->moves &&
+        slots_[view].waiting == 1 && slots_[view].gradients.empty() &&
+        view->route->result(0).shape.product() == view->route->operand(0).used->shape.product();
     if (direct) leaf = dynamic_cast<LeafNode*>(view->edges()[0].node.get());
   }
   if (!leaf || !leaf->sink) return {};
