@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "weft/expert_parallel.h"
-#include "weft/extend/links.h"
 #include "weft/extend/op_log.h"
 #include "weft/memory_budget.h"
 #include "weft/ops/factories.h"

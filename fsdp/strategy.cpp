@@ -14,7 +14,6 @@
 #include <range/v3/view/transform.hpp>
 
 #include "weft/error.h"
-#include "weft/extend/links.h"
 
 namespace weft {
 

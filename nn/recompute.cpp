@@ -9,7 +9,6 @@
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/export.h"
-#include "weft/extend/kept_results.h"
 #include "weft/extend/tape.h"
 #include "weft/module.h"
 #include "weft/storage.h"

@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "ops/dims.h"
-#include "ops/engine/binding.h"
+#include "ops/engine/route.h"
 #include "ops/promotion.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/extend/pattern.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/engine/tensor_body.h"
+#include "ops/dims.h"
 #include "ops/promotion.h"
 #include "weft/ops.h"
 
@@ -160,20 +160,11 @@ Tensor round(const Tensor& a, int decimals) {
 
 Tensor squeeze(const Tensor& a, const std::optional<std::vector<int>>& dims) {
   check_tensor("squeeze", a);
-  std::vector<int> chosen;
-  if (dims) {
-    for (const int dim : *dims) {
-      const int at = normalized_dim("squeeze", dim, std::max(1, a.ndim()));
-      if (std::count(chosen.begin(), chosen.end(), at)) {
-        fail("squeeze: dim ", at, " occurs twice, expected once");
-      }
-      chosen.push_back(at);
-    }
-  }
+  int64_t chosen = dims ? 0 : -1;
+  if (dims && !dims->empty()) chosen = bits_of_dims("squeeze", atleast_1d(a), *dims);
   Tensor made = a;
   for (int d = a.ndim() - 1; d >= 0; --d) {
-    if (a.size(d) != 1) continue;
-    if (!dims || std::count(chosen.begin(), chosen.end(), d)) made = weft::squeeze(made, d);
+    if (a.size(d) == 1 && (chosen >> d & 1)) made = weft::squeeze(made, d);
   }
   return made;
 }

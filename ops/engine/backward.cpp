@@ -65,8 +65,8 @@ void BackwardRun::run(const Tensors& roots, const Tensors& gradients) {
            " does not require a gradient, expected one that does");
     }
     count_users(roots[i].body()->node);
+    ++slots_[roots[i].body()->node.get()].waiting;
   }
-  for (size_t i = 0; i < roots.size(); ++i) ++slots_[roots[i].body()->node.get()].waiting;
   for (size_t i = 0; i < roots.size(); ++i) {
     Node::Edge edge = edge_of(roots[i]);
     pass(edge, gradients[i]);
@@ -187,19 +187,16 @@ void BackwardRun::mark_passed() {
   passed_.clear();
 }
 
-static bool shows_each_element_once(const Route& route) {
-  return route.results[0]->shape.product() == route.operands[0].used->shape.product();
-}
-
 Place BackwardRun::place_for(const Node::Edge& edge) {
   OpNode* view = nullptr;
   auto* leaf = dynamic_cast<LeafNode*>(edge.node.get());
   if (!leaf) {
     view = dynamic_cast<OpNode*>(edge.node.get());
     // A view of some elements, or of some twice, cannot receive the whole gradient.
-    bool direct = view && view->op->spec.view && view->edges().size() == 1 && !view->route->moves &&
-                  slots_[view].waiting == 1 && slots_[view].gradients.empty() &&
-                  shows_each_element_once(*view->route);
+    bool direct =
+        view && view->op->spec.view && view->edges().size() == 1 && !view->route->moves &&
+        slots_[view].waiting == 1 && slots_[view].gradients.empty() &&
+        view->route->result(0).shape.product() == view->route->operand(0).used->shape.product();
     if (direct) leaf = dynamic_cast<LeafNode*>(view->edges()[0].node.get());
   }
   if (!leaf || !leaf->sink) return {};

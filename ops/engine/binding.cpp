@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/engine/binding.h"
+#include "ops/engine/route.h"
 
 #include "weft/error.h"
 

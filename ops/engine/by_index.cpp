@@ -4,7 +4,6 @@
 #include "mesh/grid.h"
 #include "mesh/plan.h"
 #include "mesh/rows.h"
-#include "ops/engine/binding.h"
 #include "ops/engine/engine.h"
 #include "src/device/cuda/runtime.h"
 #include "src/kernels/copy/copy.h"

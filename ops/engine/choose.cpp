@@ -5,6 +5,7 @@
 
 #include "mesh/grid.h"
 #include "mesh/plan.h"
+#include "ops/engine/route.h"
 #include "weft/error.h"
 
 namespace weft {

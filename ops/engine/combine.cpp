@@ -35,7 +35,9 @@ class Combiner {
     if (sized >= 0 && !take_parts_of(static_cast<size_t>(sized))) return std::nullopt;
     Choice choice;
     for (size_t i = 0; i < binding_.operands.size(); ++i) {
-      auto sharding = is_fetched(binding_, i) ? fetched_sharding(i) : operand_sharding(i);
+      auto sharding = is_fetched(binding_, i)
+                          ? checked(binding_.operands[i], fetched_pattern(i), static_cast<int>(i))
+                          : operand_sharding(i);
       if (!sharding) return std::nullopt;
       if (contains(query_.spec.writes, static_cast<int>(i)) &&
           *sharding != query_.operands[i]->sharding) {
@@ -97,17 +99,11 @@ class Combiner {
       const auto& dim = binding_.operands[operand][static_cast<size_t>(d)];
       const int factor = cut_factor_of(dim);
       if (factor < 0 || size_by_parts(given.sharding.pattern(), d) < 0) continue;
-      if (is_cut_by(factor, given.sharding.axes_cutting(d)) && !take_parts(given, d, factor)) {
-        return false;
-      }
+      const bool same_axes =
+          given.sharding.axes_cutting(d).mask() == orders_[static_cast<size_t>(factor)].mask();
+      if (same_axes && !take_parts(given, d, factor)) return false;
     }
     return !parts_.empty();
-  }
-
-  bool is_cut_by(int factor, const Axes& axes) const {
-    const Axes& cutting = orders_[static_cast<size_t>(factor)];
-    return axes.size() == cutting.size() &&
-           std::ranges::all_of(axes, [&](int axis) { return cutting.contains(axis); });
   }
 
   bool take_parts(const Layout& given, int d, int factor) {
@@ -202,10 +198,6 @@ class Combiner {
     return checked(binding_.operands[operand], pattern);
   }
 
-  std::optional<Sharding> fetched_sharding(size_t operand) const {
-    return checked(binding_.operands[operand], fetched_pattern(operand), static_cast<int>(operand));
-  }
-
   /// Fetched dims keep their sharding on axes without another role. Explicit sizes hold inside the
   /// same outer cuts only, so that axes with another role leave before they cut again. Rows that
   /// move by index, and the indices that they are written to, are cut alike.
@@ -220,7 +212,7 @@ class Combiner {
     std::vector<std::pair<int, Placement>> leaving;
     for (int a = 0; a < mesh_.ndim(); ++a) {
       const Placement wanted =
-          moves_rows ? row_placement(operand, a) : operand_placement(operand, a);
+          moves_rows && cuts_rows(a) ? Placement(Shard{dim}) : operand_placement(operand, a);
       const bool is_cut = given[a].is_shard();
       const bool stays =
           moves_rows ? cuts_rows(a) && given[a].is_shard(dim)
@@ -235,11 +227,6 @@ class Combiner {
       pattern.set(a, is_inner ? Placement(Shard{dim}) : wanted);
     }
     return pattern;
-  }
-
-  Placement row_placement(size_t operand, int axis) const {
-    return cuts_rows(axis) ? Placement(Shard{fetched_dim(binding_, operand)})
-                           : operand_placement(operand, axis);
   }
 
   /// Cuts the fetched dim of an operand as that of the rows is cut.

@@ -97,11 +97,6 @@ static Ref<Route> route_for(Engine& engine, const OpBody& op, std::span<const Te
   return route;
 }
 
-static void count_traffic(const OpBody& op, const Route& route) {
-  check_policy(op.spec.name, route.moves, route.communicates);
-  if (route.communicates) Engine::current().required(op.spec.name, route.bytes);
-}
-
 /// Adds the slice of operand i that the op computes on, fetched from other ranks if necessary.
 static void add_fetched(Running& run, const OperandRoute& operand, const Tensor& used) {
   MemoryBlock block = used.block();
@@ -121,7 +116,12 @@ static void add_fetched(Running& run, const OperandRoute& operand, const Tensor&
   if (run.call.ins.size() == 1) run.slice = &slice;
 }
 
-static void add_operands(Running& run, std::span<const Tensor> operands) {
+static void add_operands(Running& run, std::span<const Tensor> operands, TracedCall& traced) {
+  const std::string& name = run.op.spec.name;
+  if (run.route.moves) [[unlikely]] {
+    check_policy(name, run.route.moves, run.route.communicates);
+    if (run.route.communicates) Engine::current().required(name, run.route.bytes);
+  }
   for (size_t i = 0; i < operands.size(); ++i) {
     const OperandRoute& route = run.route.operands[i];
     const Tensor* used = &operands[i];
@@ -129,7 +129,7 @@ static void add_operands(Running& run, std::span<const Tensor> operands) {
       if (run.route.sliced_dim >= 0 && i == static_cast<size_t>(run.op.spec.by_index->indices)) {
         check_sliced_indices(run.op, run.route, operands[i]);
       }
-      used = &run.made.add(run_plan(operands[i], route.move, run.op.spec.name));
+      used = &run.made.add(run_plan(operands[i], route.move, name));
     }
     run.used.add(used);
     if (route.fetched) {
@@ -140,6 +140,7 @@ static void add_operands(Running& run, std::span<const Tensor> operands) {
   }
   if (run.route.by_index) [[unlikely]]
     run.rows = move_rows(run.op, run.route, run.call);
+  traced.moves(run.route.bytes + run.rows.bytes);
 }
 
 static void run_stages(Running& run) {
@@ -202,89 +203,6 @@ static bool make_view(Running& run) {
   return true;
 }
 
-static void make_results(Running& run) {
-  for (const Ref<Layout>& layout : run.route.results) {
-    Tensor& result = run.results.tensors[static_cast<size_t>(run.results.count++)];
-    result = new_tensor(layout, run.device);
-    run.call.outs.add_made([&] { return result.body()->block(); });
-  }
-}
-
-/// Copies operands that are read but share memory with operands that are changed in place.
-static void keep_apart(Running& run) {
-  for (const int w : run.op.spec.writes) {
-    for (int i = 0; i < run.call.ins.size(); ++i) {
-      if (!is_disturbed(run.call.ins[i], run.call.ins[w])) continue;
-      if (contains(run.op.spec.writes, i)) {
-        fail(run.op.spec.name, ": operands ", w, " and ", i, " share memory, expected separate");
-      }
-      run.call.ins[i] = run.made.add(snapshot_of(run.call.ins[i])).block();
-    }
-  }
-}
-
-static void check_writes(const OpBody& op, std::span<const Tensor> operands) {
-  if (op.spec.writes.empty() || !Context::current().grad_enabled) return;
-  for (int i : op.spec.writes) {
-    if (!operands[static_cast<size_t>(i)].requires_grad()) continue;
-    fail(op.spec.name, ": operand ", i,
-         " requires a gradient, expected none of what changes in place; use NoGrad");
-  }
-}
-
-static void mark_equality(std::span<const Tensor> operands, const Results& results) {
-  const auto is_equal = [](const Tensor& x) {
-    return !x.is_sharded() && x.storage()->is_equal_on_ranks();
-  };
-  if (!std::ranges::all_of(operands, is_equal)) return;
-  for (int i = 0; i < results.count; ++i) {
-    results.tensors[static_cast<size_t>(i)].storage()->mark_equal_on_ranks();
-  }
-}
-
-/// Returns the operands, of which those without a mesh are replicated over that of the others.
-static Tensors joined(const OpBody& op, std::span<const Tensor> operands) {
-  const DeviceMesh mesh = mesh_to_join(op, operands);
-  Tensors all(operands.begin(), operands.end());
-  for (Tensor& operand : all) {
-    if (!operand.is_sharded()) operand = distribute(operand, mesh, {});
-  }
-  return all;
-}
-
-Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor> operands,
-                 const Attributes& attributes) {
-  Engine& engine = Engine::current();
-  TracedCall traced(engine.trace, *op, operands);
-  Ref<Route> route = route_for(engine, *op, operands, attributes);
-  if (!route) [[unlikely]]
-    return dispatch(op, joined(*op, operands), attributes);
-  check_writes(*op, operands);
-  Running run(*op, *route, operands, attributes);
-  if (route->moves) [[unlikely]]
-    count_traffic(*op, *route);
-  add_operands(run, operands);
-  traced.moves(route->bytes + run.rows.bytes);
-  if (!make_view(run) && !(engine.kept && take_kept(*engine.kept, *op, run.results))) {
-    const bool is_here = run.device.kind != DeviceKind::meta;
-    if (op->dense_in && is_here) make_dense(run);
-    if (!op->spec.writes.empty()) keep_apart(run);
-    if (route->staged) run_stages(run);
-    make_results(run);
-    compute(run);
-    if (op->dense_in && is_here) return_writes(run);
-    if (engine.kept) [[unlikely]]
-      keep_results(*engine.kept, *op, run.results);
-  }
-  for (int i : op->spec.writes) operands[static_cast<size_t>(i)].storage()->mark_changed();
-  if (Context::current().grad_enabled && op->spec.differentiable) {
-    record_op(op, std::move(route), attributes, operands, run.used, run.results);
-  }
-  if (!operands.empty() && operands[0].body()->storage->is_equal_on_ranks()) [[unlikely]]
-    mark_equality(operands, run.results);
-  return std::move(run.results);
-}
-
 /// True when `from` and `to` place elements alike: no bytes move and no zeros are written.
 static bool lies_alike(const Ref<Layout>& from, const Ref<Layout>& to) {
   if (from == to) return true;
@@ -319,18 +237,13 @@ static bool writes_directly(const Running& run, const Ref<Layout>& result, size_
   return (result->dtype == to || wider) && lies_alike(result, layout_of(place.tensor));
 }
 
-static void check_place(const OpBody& op, const Ref<Layout>& result, const Place& place) {
-  if (!place.tensor || result->shape == place.tensor.shape()) return;
-  fail(op.spec.name, ": the destination is ", place.tensor.shape(), ", expected ", result->shape,
-       ", the shape of the result");
-}
-
-/// Puts results into their places; those that cannot be written there directly get scratch memory.
-static void make_placed_results(Running& run, std::span<Place> places) {
+/// Makes the results, in their places; those that cannot be written there directly get scratch
+/// memory.
+static void make_results(Running& run, std::span<Place> places = {}) {
   for (size_t i = 0; i < run.route.results.size(); ++i) {
     const Ref<Layout>& layout = run.route.results[i];
     Place* place = i < places.size() ? &places[i] : nullptr;
-    bool direct = place && writes_directly(run, layout, i, *place);
+    const bool direct = place && writes_directly(run, layout, i, *place);
     Tensor& result = run.results.tensors[i];
     result = direct ? place->tensor : new_tensor(layout, run.device);
     run.call.outs.add_made([&] { return result.body()->block(); });
@@ -338,6 +251,91 @@ static void make_placed_results(Running& run, std::span<Place> places) {
     if (place) place->direct = direct;
   }
   run.results.count = static_cast<int>(run.route.results.size());
+}
+
+/// Copies operands that are read but share memory with operands that are changed in place.
+static void keep_apart(Running& run) {
+  for (const int w : run.op.spec.writes) {
+    for (int i = 0; i < run.call.ins.size(); ++i) {
+      if (!is_disturbed(run.call.ins[i], run.call.ins[w])) continue;
+      if (contains(run.op.spec.writes, i)) {
+        fail(run.op.spec.name, ": operands ", w, " and ", i, " share memory, expected separate");
+      }
+      run.call.ins[i] = run.made.add(snapshot_of(run.call.ins[i])).block();
+    }
+  }
+}
+
+static void check_writes(const OpBody& op, std::span<const Tensor> operands) {
+  if (op.spec.writes.empty() || !Context::current().grad_enabled) return;
+  for (int i : op.spec.writes) {
+    if (!operands[static_cast<size_t>(i)].requires_grad()) continue;
+    fail(op.spec.name, ": operand ", i,
+         " requires a gradient, expected none of what changes in place; use NoGrad");
+  }
+}
+
+static void mark_equality(std::span<const Tensor> operands, const Results& results) {
+  const auto is_equal = [](const Tensor& x) {
+    return !x.is_sharded() && x.storage()->is_equal_on_ranks();
+  };
+  if (!std::ranges::all_of(operands, is_equal)) return;
+  for (const Tensor& result : results.all()) result.storage()->mark_equal_on_ranks();
+}
+
+/// Gives a call of a repeated run the results that the first run kept; false if it kept none.
+static bool take_kept(KeptResults& kept, Running& run) {
+  for (const Tensor& result : kept.take(run.op.spec.name)) {
+    Tensor& taken = run.results.tensors[static_cast<size_t>(run.results.count++)];
+    taken = relabeled(result, layout_of(result));
+  }
+  return run.results.count > 0;
+}
+
+/// Returns the operands, of which those without a mesh are replicated over that of the others.
+static Tensors joined(const OpBody& op, std::span<const Tensor> operands) {
+  const DeviceMesh mesh = mesh_to_join(op, operands);
+  Tensors all(operands.begin(), operands.end());
+  for (Tensor& operand : all) {
+    if (!operand.is_sharded()) operand = distribute(operand, mesh, {});
+  }
+  return all;
+}
+
+Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor> operands,
+                 const Attributes& attributes) {
+  Engine& engine = Engine::current();
+  TracedCall traced(engine.trace, *op, operands);
+  Ref<Route> route = route_for(engine, *op, operands, attributes);
+  if (!route) [[unlikely]]
+    return dispatch(op, joined(*op, operands), attributes);
+  check_writes(*op, operands);
+  Running run(*op, *route, operands, attributes);
+  add_operands(run, operands, traced);
+  if (!make_view(run) && !(engine.kept && take_kept(*engine.kept, run))) {
+    const bool is_here = run.device.kind != DeviceKind::meta;
+    if (op->dense_in && is_here) make_dense(run);
+    if (!op->spec.writes.empty()) keep_apart(run);
+    if (route->staged) run_stages(run);
+    make_results(run);
+    compute(run);
+    if (op->dense_in && is_here) return_writes(run);
+    if (engine.kept) [[unlikely]]
+      engine.kept->keep(op->spec.name, run.results.all());
+  }
+  for (int i : op->spec.writes) operands[static_cast<size_t>(i)].storage()->mark_changed();
+  if (Context::current().grad_enabled && op->spec.differentiable) {
+    record_op(op, std::move(route), attributes, operands, run.used, run.results);
+  }
+  if (!operands.empty() && operands[0].body()->storage->is_equal_on_ranks()) [[unlikely]]
+    mark_equality(operands, run.results);
+  return std::move(run.results);
+}
+
+static void check_place(const OpBody& op, const Ref<Layout>& result, const Place& place) {
+  if (!place.tensor || result->shape == place.tensor.shape()) return;
+  fail(op.spec.name, ": the destination is ", place.tensor.shape(), ", expected ", result->shape,
+       ", the shape of the result");
 }
 
 static void fill_places(const Results& results, std::span<Place> places) {
@@ -361,13 +359,11 @@ Results dispatch_into(const std::shared_ptr<const OpBody>& op, std::span<const T
     return dispatch_into(op, joined(*op, operands), attributes, places);
   for (size_t i = 0; i < places.size(); ++i) check_place(*op, route->results[i], places[i]);
   Running run(*op, *route, operands, attributes);
-  if (route->moves) count_traffic(*op, *route);
-  add_operands(run, operands);
-  traced.moves(route->bytes + run.rows.bytes);
+  add_operands(run, operands, traced);
   if (!make_view(run)) {
     if (op->dense_in && run.device.kind != DeviceKind::meta) make_dense(run);
     if (route->staged) run_stages(run);
-    make_placed_results(run, places);
+    make_results(run, places);
     compute(run);
   }
   fill_places(run.results, places);

@@ -7,7 +7,6 @@
 #include "src/device/cuda/runtime.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
-#include "weft/extend/kept_results.h"
 #include "weft/extend/op.h"
 #include "weft/extend/parts.h"
 #include "weft/storage.h"
@@ -230,17 +229,19 @@ KeptResults::Scope::~Scope() {
   if (results) results->run_ = run_before_;
 }
 
-bool KeptResults::names(const std::string& op) const {
-  return std::ranges::find(ops_, op) != ops_.end();
+bool KeptResults::concerns(const std::string& op, Run run) const {
+  return run_ == run && std::ranges::find(ops_, op) != ops_.end();
 }
 
-void KeptResults::keep(const std::string& op, std::vector<Tensor> results) {
-  Kept kept{op, std::move(results), {}};
+void KeptResults::keep(const std::string& op, std::span<const Tensor> results) {
+  if (!concerns(op, Run::first)) return;
+  Kept kept{op, {results.begin(), results.end()}, {}};
   for (const Tensor& result : kept.results) kept.versions.push_back(result.storage()->version());
   kept_.push_back(std::move(kept));
 }
 
-std::vector<Tensor> KeptResults::take(const std::string& op) {
+Tensors KeptResults::take(const std::string& op) {
+  if (!concerns(op, Run::repeated)) return {};
   if (next_ >= kept_.size() || kept_[next_].op != op || kept_[next_].results.empty()) {
     const bool known = next_ < kept_.size();
     fail("recompute: call ", next_, " of a kept op is of ", op, " in backward, expected ",
@@ -259,8 +260,8 @@ void KeptResults::Kept::check_versions() const {
   }
 }
 
-std::vector<Tensor> KeptResults::release() {
-  std::vector<Tensor> all;
+Tensors KeptResults::release() {
+  Tensors all;
   for (Kept& kept : kept_) {
     kept.check_versions();
     for (Tensor& result : kept.results) all.push_back(std::exchange(result, {}));
@@ -268,7 +269,7 @@ std::vector<Tensor> KeptResults::release() {
   return all;
 }
 
-void KeptResults::restore(std::vector<Tensor> results) {
+void KeptResults::restore(Tensors results) {
   auto next = results.begin();
   for (Kept& kept : kept_) {
     for (size_t i = 0; i < kept.results.size(); ++i) {
@@ -276,20 +277,6 @@ void KeptResults::restore(std::vector<Tensor> results) {
       kept.versions[i] = kept.results[i].storage()->version();
     }
   }
-}
-
-bool take_kept(KeptResults& kept, const OpBody& op, Results& results) {
-  if (kept.is_first() || !kept.names(op.spec.name)) return false;
-  for (const Tensor& result : kept.take(op.spec.name)) {
-    results.tensors[static_cast<size_t>(results.count++)] = relabeled(result, layout_of(result));
-  }
-  return true;
-}
-
-void keep_results(KeptResults& kept, const OpBody& op, const Results& results) {
-  if (!kept.is_first() || !kept.names(op.spec.name)) return;
-  const auto first = results.tensors.begin();
-  kept.keep(op.spec.name, {first, first + results.count});
 }
 
 }  // namespace weft

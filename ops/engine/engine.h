@@ -18,7 +18,6 @@
 
 namespace weft {
 
-class KeptResults;
 class TraceRecorder;
 struct CallBody;
 
@@ -73,6 +72,7 @@ Tensor moved_to(const Tensor& tensor, const Ref<Layout>& layout);
 struct Results {
   std::array<Tensor, kMaxResults> tensors;
   int count = 0;
+  std::span<const Tensor> all() const { return {tensors.data(), static_cast<size_t>(count)}; }
 };
 
 /// Runs one op call: finds or makes the route, moves operands, runs the kernel, records the call.
@@ -94,12 +94,6 @@ Results dispatch_into(const std::shared_ptr<const OpBody>& op, std::span<const T
 
 /// Writes or adds `value` to `destination`, after redistributing it to that layout.
 void add_into(const Tensor& destination, bool accumulate, const Tensor& value);
-
-/// Makes the results of a call of a repeated run from those that the first run kept; false if it
-/// kept none.
-bool take_kept(KeptResults& kept, const OpBody& op, Results& results);
-/// Keeps the results of a call of the first run, if they are asked for.
-void keep_results(KeptResults& kept, const OpBody& op, const Results& results);
 
 /// Up to N objects stored in place; constructs and destroys only those in use.
 template <class T, int N> class InlineList : NotCopied {

@@ -44,10 +44,7 @@ struct Node : public RefCounted {
   virtual void release() = 0;
   /// The same, but adds the tensors that something else refers to, too, to `shared`; false, and
   /// nothing is freed, if the node does not know them.
-  virtual bool release_own(Tensors& shared) {
-    static_cast<void>(shared);
-    return false;
-  }
+  virtual bool release_own(Tensors& /*shared*/) { return false; }
   /// Edge i leads to the node that made operand i; null if the operand needs no gradient.
   virtual std::span<const Edge> edges() const = 0;
   /// Layouts of the results. Gradients are redistributed to them (Partial becomes Replicate).
@@ -70,13 +67,10 @@ struct Node : public RefCounted {
   bool is_view = false;
 };
 
-/// Leaves run as soon as they are ready: waiting for their gradients must not mean waiting for
-/// older nodes.
-inline constexpr uint64_t kLeafSequence = UINT64_MAX;
-
-/// A tensor that requires a gradient. The gradient is stored here or goes to the sink.
+/// A tensor that requires a gradient. The gradient is stored here or goes to the sink. It runs as
+/// soon as it is ready: waiting for its gradient must not mean waiting for older nodes.
 struct LeafNode final : public Node {
-  LeafNode(uint64_t number, Ref<Layout> marked) : Node(number), layout(std::move(marked)) {
+  explicit LeafNode(Ref<Layout> marked) : Node(UINT64_MAX), layout(std::move(marked)) {
     side = -1;  // it is completed on the stream on which backward begins
   }
   void run(BackwardRun& backward, std::span<const Tensor> gradients) override;

@@ -134,8 +134,8 @@ Op::Op(OpSpec spec) : Op(made_body(std::move(spec), false)) {}
 const OpSpec& Op::spec() const { return body_->spec; }
 
 Tensors Op::call(std::span<const Tensor> operands, const Attributes& attributes) const {
-  Results results = dispatch(body_, operands, attributes);
-  return Tensors(results.tensors.begin(), results.tensors.begin() + results.count);
+  const Results results = dispatch(body_, operands, attributes);
+  return {results.all().begin(), results.all().end()};
 }
 
 Tensor Op::operator()(std::span<const Tensor> operands, const Attributes& attributes) const {
@@ -253,16 +253,13 @@ Tensors record(const char* name, const Tensors& inputs, const Tensors& outputs,
                   inputs[0].storage() == outputs[0].storage();
   Tensors recorded;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (!outputs[i]) {
-      node->layouts.emplace_back();
-      recorded.emplace_back();
-      continue;
-    }
-    node->layouts.push_back(layout_of(outputs[i]));
-    Tensor result = relabeled(outputs[i], layout_of(outputs[i]));
+    Ref<Layout>& layout = node->layouts.emplace_back();
+    Tensor& result = recorded.emplace_back();
+    if (!outputs[i]) continue;
+    layout = layout_of(outputs[i]);
+    result = relabeled(outputs[i], layout);
     result.body()->node = Ref<Node>(node.get());
     result.body()->result = static_cast<int>(i);
-    recorded.push_back(std::move(result));
   }
   return recorded;
 }

@@ -152,11 +152,7 @@ Tensor& Tensor::set_requires_grad(bool requires_grad) {
     fail("set_requires_grad: dtype is ", dtype(), ", expected a floating one");
   }
   if (requires_grad == this->requires_grad()) return *this;
-  if (!requires_grad) {
-    body_->node = {};
-    return *this;
-  }
-  body_->node = Ref<Node>(new LeafNode(kLeafSequence, body_->layout));
+  body_->node = requires_grad ? Ref<Node>(new LeafNode(body_->layout)) : Ref<Node>();
   return *this;
 }
 

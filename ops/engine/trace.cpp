@@ -2,6 +2,7 @@
 #include "weft/trace.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <set>
 
@@ -12,7 +13,6 @@
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
-#include "weft/extend/module_trace.h"
 #include "weft/storage.h"
 
 namespace weft {
@@ -202,10 +202,10 @@ void TraceScope::note(const std::string& name, double value) {
   notes_ += concat(',', json_quoted(name), ':', value);
 }
 
-static void write_timed(const TraceRecorder& recorder, const TickScale& scale, int64_t to_wall,
+static void write_timed(const TraceRecorder& recorder, const TickScale& scale,
                         TraceEvents& events) {
   for (const TraceRecorder::Event& event : recorder.timed()) {
-    const TraceTimes times{scale.steady(event.begin) + to_wall, scale.steady(event.end) + to_wall};
+    const TraceTimes times{scale.steady(event.begin), scale.steady(event.end)};
     const std::string& name = *event.name;
     if (event.is_span) {
       const bool is_numbered = event.number >= 0;
@@ -219,16 +219,16 @@ static void write_timed(const TraceRecorder& recorder, const TickScale& scale, i
   }
 }
 
-static void write_memory(const TraceRecorder& recorder, const TickScale& scale, int64_t to_wall,
+static void write_memory(const TraceRecorder& recorder, const TickScale& scale,
                          TraceEvents& events) {
   for (const TraceRecorder::MemorySample& sample : recorder.memory()) {
-    events.add_counter("memory", scale.steady(sample.time) + to_wall,
+    events.add_counter("memory", scale.steady(sample.time),
                        concat("\"cpu\":", sample.cpu, ",\"cuda\":", sample.cuda));
   }
 }
 
 static void write_collectives(const TraceRecorder& recorder, const TickScale& scale,
-                              int64_t to_wall, TraceEvents& events) {
+                              TraceEvents& events) {
   std::vector<TraceCollective> all;
   for (const FlightCopy& one : recorder.collectives()) {
     const int64_t posted = scale.steady(one.posted);
@@ -238,7 +238,7 @@ static void write_collectives(const TraceRecorder& recorder, const TickScale& sc
                    .state = std::string(name_of(one.state)),
                    .sequence = one.sequence,
                    .bytes = one.bytes,
-                   .times = {posted + to_wall, scale.steady(one.ended) + to_wall},
+                   .times = {posted, scale.steady(one.ended)},
                    .waited = one.started ? scale.steady(one.started) - posted : -1});
   }
   events.add_collectives(kFirstCollectivesLane, all);
@@ -250,29 +250,29 @@ static std::string name_of_stream(const StreamStretch& stretch) {
   return concat("cuda:", stretch.device, ' ', kNames[stretch.role]);
 }
 
-static void write_stretches(const TraceRecorder& recorder, int64_t to_wall, TraceEvents& events) {
+static void write_stretches(const TraceRecorder& recorder, TraceEvents& events) {
   std::set<int> named;
   for (const StreamStretch& stretch : recorder.streams().stretches()) {
     static constexpr const char* kCategories[] = {"gpu,span", "gpu,wait", "gpu,collective"};
     const int lane = kFirstStreamLane + stretch.device * (kStreamRoles + 1) + stretch.role;
     if (named.insert(lane).second) events.name_lane(lane, name_of_stream(stretch));
     events.add(lane, kCategories[static_cast<size_t>(stretch.work)], stretch.name,
-               {stretch.begin + to_wall, stretch.end + to_wall}, "");
+               {stretch.begin, stretch.end}, "");
   }
 }
 
 /// `origin`: wall time in nanoseconds from which the times in the file count.
 static std::string rank_part(const TraceRecorder& recorder, int rank, const TickScale& scale,
                              int64_t origin) {
-  TraceEvents events(rank, origin);
+  // Events are in the steady clock's time.
+  TraceEvents events(rank, origin + scale.anchor_steady() - scale.anchor_wall());
   const int64_t dropped = recorder.dropped();
   events.name_process(dropped ? concat(dropped, " later events dropped") : "");
   events.name_lane(kOpsLane, "ops");
-  const int64_t to_wall = scale.anchor_wall() - scale.anchor_steady();
-  write_timed(recorder, scale, to_wall, events);
-  write_memory(recorder, scale, to_wall, events);
-  write_collectives(recorder, scale, to_wall, events);
-  write_stretches(recorder, to_wall, events);
+  write_timed(recorder, scale, events);
+  write_memory(recorder, scale, events);
+  write_collectives(recorder, scale, events);
+  write_stretches(recorder, events);
   return events.text();
 }
 
@@ -284,12 +284,6 @@ static int64_t first_time(const TraceRecorder& recorder, const TickScale& scale)
 }
 
 namespace {
-
-/// Header of the part that a rank sends to rank 0.
-struct PartHead {
-  int64_t bytes;
-  int64_t dropped;
-};
 
 /// The trace file, on rank 0.
 class TraceFile {
@@ -340,18 +334,19 @@ void TraceScope::write(const Communicator& world, const std::string& path) {
   const TickScale scale = TickScale::measured();
   const int64_t origin = world.all_reduce_number(first_time(*recorder_, scale), ReduceOp::min);
   std::string part = rank_part(*recorder_, world.rank(), scale, origin);
-  PartHead head{static_cast<int64_t>(part.size()), recorder_->dropped()};
+  std::array<int64_t, 2> head{static_cast<int64_t>(part.size()), recorder_->dropped()};
+  const auto& [bytes, dropped] = head;
   if (world.rank() != 0) {
-    world.send(&head, 2, i64, 0).wait();
-    return world.send(part.data(), head.bytes, u8, 0).wait();
+    world.send(head.data(), 2, i64, 0).wait();
+    return world.send(part.data(), bytes, u8, 0).wait();
   }
   TraceFile file(path, notes_);
-  file.add(0, part, head.dropped);
+  file.add(0, part, dropped);
   for (int rank = 1; rank < world.size(); ++rank) {
-    world.recv(&head, 2, i64, rank).wait();
-    part.resize(static_cast<size_t>(head.bytes));
-    world.recv(part.data(), head.bytes, u8, rank).wait();
-    file.add(rank, part, head.dropped);
+    world.recv(head.data(), 2, i64, rank).wait();
+    part.resize(static_cast<size_t>(bytes));
+    world.recv(part.data(), bytes, u8, rank).wait();
+    file.add(rank, part, dropped);
   }
   file.finish();
 }

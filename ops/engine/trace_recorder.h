@@ -10,7 +10,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "ops/engine/binding.h"
+#include "ops/engine/route.h"
 #include "src/base/ticks.h"
 #include "src/comm/flight/record.h"
 #include "src/device/kernel/ranges.h"

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <ostream>
 
-#include "ops/engine/binding.h"
 #include "ops/testing/sweep.h"
 #include "weft/autograd.h"
 #include "weft/context.h"

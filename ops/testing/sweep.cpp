@@ -17,6 +17,12 @@ namespace weft {
 
 static constexpr size_t kShownMismatches = 6;
 
+static void add_mismatches(SweepReport& report, const SweepReport& other) {
+  for (const std::string& mismatch : other.mismatches) {
+    if (report.mismatches.size() < kShownMismatches) report.mismatches.push_back(mismatch);
+  }
+}
+
 SweepReport& SweepReport::operator+=(const SweepReport& other) {
   all += other.all;
   ran += other.ran;
@@ -24,14 +30,8 @@ SweepReport& SweepReport::operator+=(const SweepReport& other) {
   free += other.free;
   refused += other.refused;
   wrong += other.wrong;
-  add_mismatches(other);
+  add_mismatches(*this, other);
   return *this;
-}
-
-void SweepReport::add_mismatches(const SweepReport& other) {
-  for (const std::string& mismatch : other.mismatches) {
-    if (mismatches.size() < kShownMismatches) mismatches.push_back(mismatch);
-  }
 }
 
 int sweep_percent() {
@@ -351,7 +351,7 @@ SweepReport sweep(const Op& op, const SweepOptions& options) {
   SweepReport total = reports[0];
   for (size_t rank = 1; rank < reports.size(); ++rank) {
     total.wrong = std::max(total.wrong, reports[rank].wrong);
-    total.add_mismatches(reports[rank]);
+    add_mismatches(total, reports[rank]);
   }
   return total;
 }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "mesh/plan.h"
-#include "ops/engine/binding.h"
+#include "ops/engine/route.h"
 #include "weft/extend/op.h"
 #include "weft/placement.h"
 

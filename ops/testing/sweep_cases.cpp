@@ -239,8 +239,6 @@ class RuleReader {
                                            : Placement(Replicate());
   }
 
-  bool is_pinned(size_t operand) const { return contains(spec_.writes, static_cast<int>(operand)); }
-
   /// The operands are in the layouts that the role uses, or replicated where it uses a term of a
   /// sum (or, on a mesh of one axis, a slice).
   bool lies_for(const AxisRole& role, int axis) const {
@@ -248,7 +246,8 @@ class RuleReader {
       const Placement& given = operands_[i][axis];
       Placement wanted = used(role, i);
       bool one_axis = operands_[0].axes() == 1;
-      bool made_here = given.is_replicate() && !is_pinned(i) && (wanted.is_partial() || one_axis);
+      bool is_pinned = contains(spec_.writes, static_cast<int>(i));
+      bool made_here = given.is_replicate() && !is_pinned && (wanted.is_partial() || one_axis);
       if (!(given == wanted) && !made_here) return false;
     }
     return true;

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/engine/binding.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
 #include "weft/ops/factories.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/extend/kept_results.h"
+#include "weft/extend/tape.h"
 
 #include <gtest/gtest.h>
 

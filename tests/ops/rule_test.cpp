@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "ops/engine/binding.h"
+#include "ops/engine/route.h"
 #include "tests/support/scratch.h"
 
 namespace weft {

@@ -93,6 +93,16 @@ def test_a_bad_index_is_an_error_on_all_ranks(cut):
     assert len(set(weft.run_ranks(4, body))) == 1
 
 
+def test_quantile_takes_all_of_a_sharded_q():
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"a": 2})
+        q = weft.distribute(weft.tensor([0.0, 0.5, 1.0]), mesh, [weft.Shard(0)])
+        x = weft.tensor([3.0, 1.0, 2.0])
+        return T.quantile(x, q).tolist(), T.nanquantile(x, q).tolist()
+
+    assert weft.run_ranks(2, body) == [([1, 2, 3], [1, 2, 3])] * 2
+
+
 def test_functions_show_their_own_names():
     for name, function in vars(T).items():
         if name.startswith("_") or isinstance(function, type) or not callable(function):

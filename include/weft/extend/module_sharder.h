@@ -65,10 +65,8 @@ struct WEFT_API ModuleSharder {
   }
   /// Returns the first attachment of type T, or null.
   template <class T> static std::shared_ptr<T> attachment(const Module& module) {
-    for (const auto& attachment : module.attachments_) {
-      if (auto found = std::dynamic_pointer_cast<T>(attachment)) return found;
-    }
-    return nullptr;
+    const auto all = attachments<T>(module);
+    return all.empty() ? nullptr : all[0];
   }
   /// Returns all attachments of type T, in the order of `attach`.
   template <class T> static std::vector<std::shared_ptr<T>> attachments(const Module& module) {

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
+#include <string>
+#include <vector>
 
+#include "weft/export.h"
 #include "weft/stream.h"
 #include "weft/tensor.h"
 
@@ -46,5 +52,54 @@ WEFT_API Stream backward_stream(Device device);
 /// Runs `function` when the outermost backward of this rank has ended, or immediately when none is
 /// running. `failed` is true when that backward threw.
 WEFT_API void after_backward(std::function<void(bool failed)> function);
+
+/// Results of some ops of a function, which a repeated run takes instead of computing them again.
+class WEFT_API KeptResults {
+ public:
+  /// By the names of the ops. std::invalid_argument for a name that no built-in op has.
+  explicit KeptResults(std::vector<std::string> ops);
+
+  enum class Run : uint8_t { first, repeated };
+  /// Keeps the results of the ops that the calling rank runs in the scope, or takes them in the
+  /// same order. Null: neither, also within another scope.
+  class WEFT_API Scope : NotCopied {
+   public:
+    Scope(KeptResults* results, Run run);
+    ~Scope();
+
+   private:
+    KeptResults* before_;
+    Run run_before_;
+  };
+
+  /// Hands over all results between the two runs, in order, and takes them back before the second.
+  /// std::invalid_argument if one has changed in place.
+  Tensors release();
+  void restore(Tensors results);
+
+  // For the engine.
+  /// Keeps the results of a call of the first run, if the op is one of these.
+  void keep(const std::string& op, std::span<const Tensor> results);
+  /// Returns the results of the next call in the order of the first run; none in that run itself,
+  /// and for other ops. std::invalid_argument if that call was one of another op, or its results
+  /// have changed in place.
+  Tensors take(const std::string& op);
+
+ private:
+  struct Kept {
+    std::string op;
+    Tensors results;
+    std::vector<uint64_t> versions;
+    /// std::invalid_argument if a result has changed since it was kept.
+    void check_versions() const;
+  };
+  /// Whether the results of the op are kept, or taken, in that run.
+  bool concerns(const std::string& op, Run run) const;
+
+  std::vector<std::string> ops_;
+  std::vector<Kept> kept_;
+  size_t next_ = 0;
+  Run run_ = Run::first;
+};
 
 }  // namespace weft

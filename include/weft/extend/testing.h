@@ -59,8 +59,6 @@ struct WEFT_API SweepReport {
 
   bool ok() const { return ran > 0 && wrong == 0; }
   SweepReport& operator+=(const SweepReport& other);
-  /// Adds the descriptions only.
-  void add_mismatches(const SweepReport& other);
 };
 
 /// Runs each sample of the op with its operands in all those layouts, on threads, and compares

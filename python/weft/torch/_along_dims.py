@@ -73,7 +73,7 @@ def logcumsumexp(input, dim):
 def _quantiles(function):
     def quantiles(input, q, dim=None, keepdim=False, *, interpolation="linear"):
         if isinstance(q, _weft.Tensor):
-            q = q.tolist()
+            q = q.full_tensor().tolist()
         return function(input, q, dim, keepdim, interpolation=interpolation)
 
     quantiles.__doc__ = f"weft.{function.__name__}; q may be a tensor too."
