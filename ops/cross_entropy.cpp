@@ -44,8 +44,8 @@ static const Op cross_entropy_backward_op = register_op({
     .rule = "... v, ..., ..., ... -> ... v",
     .forward =
         [](const Call& c) {
-          cross_entropy_backward(c.out(), c.in(3), c.in(0), c.in(1), first_class(c),
-                                 ignored_target(c), &c.in(2));
+          cross_entropy_backward(c.out(), c.in(3), c.in(0), c.in(1), c.in(2), first_class(c),
+                                 ignored_target(c));
         },
     .samples = {sample_of_indices({{5, 7}, {5}, {5}, {5}}, ignoring(-100), {f32, i64, f32, f32}, 7),
                 sample_of_indices({{2, 5, 3}, {2, 5}, {2, 5}, {2, 5}}, ignoring(1),

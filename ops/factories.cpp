@@ -96,7 +96,7 @@ Tensor arange(int64_t n, const TensorOptions& options) {
   if (has_elements(tensor) && !counts_here(tensor)) {
     fill(tensor.block(), 0);
   } else if (has_elements(tensor)) {
-    fill_range(tensor.block(), 0, static_cast<double>(tensor.box().offset[0]), 1);
+    fill_range(tensor.block(), tensor.box().offset[0]);
   }
   return tensor;
 }

@@ -45,8 +45,8 @@ static const Op rms_norm_backward_op = register_op({
     .dtype = norm_gradient_dtype,
     .forward =
         [](const Call& c) {
-          norm_backward(norm_of(c, false, c.staged() ? 2 : 0), &c.out(0), &c.out(1), nullptr,
-                        c.in(0), c.in(1), c.in(2), c.accumulate(1));
+          norm_backward(norm_of(c, false, c.staged() ? 2 : 0), c.out(0), c.out(1), nullptr, c.in(0),
+                        c.in(1), c.in(2), c.accumulate(1));
         },
     .staged_over = {"d"},
     .stages = {reduction_stage(Reduction::sum_squares, 1), row_sum_stage([](const Call& c) {
@@ -80,7 +80,7 @@ static const Op layer_norm_backward_op = register_op({
     .dtype = norm_gradient_dtype,
     .forward =
         [](const Call& c) {
-          norm_backward(norm_of(c, true, c.staged() ? 4 : 0), &c.out(0), &c.out(1), &c.out(2),
+          norm_backward(norm_of(c, true, c.staged() ? 4 : 0), c.out(0), c.out(1), &c.out(2),
                         c.in(0), c.in(1), c.in(2), c.accumulate(1) && c.accumulate(2));
         },
     .staged_over = {"d"},

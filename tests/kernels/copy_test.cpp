@@ -67,12 +67,11 @@ TEST(Copy, FillsAndCounts) {
   const Array half(boolean, {1});
   fill(half.block, 0.5);
   EXPECT_EQ(half[0], 1);
-  const Array range(f32, {3, 4});
-  fill_range(range.block, 1, 10, -0.5);
-  for (int64_t i = 0; i < 12; ++i) EXPECT_EQ(range[i], 10 - 0.5 * static_cast<double>(i % 4));
-  const Array rows(i64, {3, 4});
-  fill_range(rows.block, 0, 7, 2);
-  for (int64_t i = 0; i < 12; ++i) EXPECT_EQ(rows[i], 7 + 2 * (i / 4));
+  for (const DType dtype : {f32, bf16, i64}) {
+    const Array range(dtype, {3, 4}, Lie::gaps);
+    fill_range(range.block, -3);
+    for (int64_t i = 0; i < 12; ++i) EXPECT_EQ(range[i], i - 3);
+  }
 }
 
 TEST(Copy, Accumulates) {

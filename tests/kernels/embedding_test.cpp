@@ -41,11 +41,11 @@ TEST(Embedding, AddsRowsWhereTheyCameFrom) {
         if (!accumulates) expected.assign(expected.size(), 0);
         for (int64_t r = 0; r < 8; ++r) {
           const auto id = static_cast<int64_t>(kIds[static_cast<size_t>(r)]);
-          if (id < 4 || id >= 10 || id == 7) continue;
+          if (id < 4 || id >= 10) continue;
           for (int64_t i = 0; i < 33; ++i)
             expected[static_cast<size_t>((id - 4) * 33 + i)] += rows[r * 33 + i];
         }
-        scatter_add_rows(table.block, rows.block, ids.block, 4, accumulates, 7);
+        scatter_add_rows(table.block, rows.block, ids.block, 4, accumulates);
         expect_near(table.values(), expected, rounding(dtype));
       }
     }

@@ -67,7 +67,7 @@ TEST(Norm, RmsEqualsPlainLoops) {
         const Gradients expected = plain(o, false);
         const Array y(dtype, shape, lie), dx(dtype, shape), dw(dtype, {shape.back()});
         normalize({false, kEps}, y.block, o.x.block, o.weight.block);
-        norm_backward({false, kEps}, &dx.block, &dw.block, nullptr, o.dy.block, o.x.block,
+        norm_backward({false, kEps}, dx.block, dw.block, nullptr, o.dy.block, o.x.block,
                       o.weight.block);
         expect_near(y.values(), expected.y, rounding(dtype));
         // In a row of one element everything but rounding errors cancels.
@@ -86,7 +86,7 @@ TEST(Norm, LayerEqualsPlainLoops) {
       const Shape row{shape.back()};
       const Array y(dtype, shape), dx(dtype, shape), dw(dtype, row), db(dtype, row);
       normalize({true, kEps}, y.block, o.x.block, o.weight.block, o.bias.block);
-      norm_backward({true, kEps}, &dx.block, &dw.block, &db.block, o.dy.block, o.x.block,
+      norm_backward({true, kEps}, dx.block, dw.block, &db.block, o.dy.block, o.x.block,
                     o.weight.block);
       // A row of one element has no variance: 1 / sqrt(eps) magnifies its rounding.
       const double bound = (shape.back() == 1 ? 1000 : 8) * rounding(dtype);
@@ -106,12 +106,12 @@ TEST(Norm, WithoutWeightAndInPlaceAndAccumulating) {
   const Array dw = Array::random(f32, {40}, Lie::dense, 9), dx(f32, {9, 40});
   std::vector<double> sums = dw.values();
   for (size_t i = 0; i < 40; ++i) sums[i] += weighted.dweight[i];
-  norm_backward({false, kEps}, nullptr, &dw.block, nullptr, o.dy.block, o.x.block, o.weight.block,
+  norm_backward({false, kEps}, dx.block, dw.block, nullptr, o.dy.block, o.x.block, o.weight.block,
                 true);
   expect_near(dw.values(), sums, 1e-5);
-  norm_backward({false, kEps}, &dx.block, nullptr, nullptr, o.dy.block, o.x.block, {});
+  norm_backward({false, kEps}, dx.block, dw.block, nullptr, o.dy.block, o.x.block, {});
   expect_near(dx.values(), expected.dx, 1e-5);
-  norm_backward({false, kEps}, &o.dy.block, nullptr, nullptr, o.dy.block, o.x.block, {});
+  norm_backward({false, kEps}, o.dy.block, dw.block, nullptr, o.dy.block, o.x.block, {});
   expect_near(o.dy.values(), expected.dx, 1e-5);
   normalize({false, kEps}, o.x.block, o.x.block, {});
   expect_near(o.x.values(), expected.y, 1e-5);
@@ -153,7 +153,7 @@ TEST(Norm, RowsOfRmsCutOverRanksGiveTheSame) {
     const MemoryBlock x = columns(o.x, begin, end), weight = slice(o.weight, begin, end);
     const MemoryBlock to = columns(dx, begin, end), to_weight = slice(dw, begin, end);
     normalize(cut, columns(y, begin, end), x, weight);
-    norm_backward(cut, &to, &to_weight, nullptr, columns(o.dy, begin, end), x, weight);
+    norm_backward(cut, to, to_weight, nullptr, columns(o.dy, begin, end), x, weight);
   }
   expect_near(y.values(), expected.y, 1e-5);
   expect_near(dx.values(), expected.dx, 1e-5);
@@ -188,7 +188,7 @@ TEST(Norm, RowsOfLayerCutOverRanksGiveTheSame) {
                       to_bias = slice(db, b, e);
     normalize(cut, columns(y, b, e), columns(o.x, b, e), slice(o.weight, b, e),
               slice(o.bias, b, e));
-    norm_backward(cut, &to, &to_weight, &to_bias, columns(o.dy, b, e), columns(o.x, b, e),
+    norm_backward(cut, to, to_weight, &to_bias, columns(o.dy, b, e), columns(o.x, b, e),
                   slice(o.weight, b, e));
   }
   expect_near(y.values(), expected.y, 1e-5);
@@ -200,8 +200,8 @@ TEST(Norm, RowsOfLayerCutOverRanksGiveTheSame) {
 TEST(Norm, BitsDoNotDependOnTheNumberOfThreads) {
   const NormOperands o = operands(f32, {3000, 64});
   expect_bits_for_any_threads([&] {
-    const Array dw(f32, {64});
-    norm_backward({false, kEps}, nullptr, &dw.block, nullptr, o.dy.block, o.x.block,
+    const Array dw(f32, {64}), dx(f32, {3000, 64});
+    norm_backward({false, kEps}, dx.block, dw.block, nullptr, o.dy.block, o.x.block,
                   o.weight.block);
     return dw.values();
   });

@@ -22,9 +22,8 @@ void transfer(const MemoryBlock& out, const MemoryBlock& in);
 /// Sets every element to `value`: integers to its bits.
 WEFT_KERNEL(void, fill, (const MemoryBlock& out, Number value), (out, value))
 
-/// out[..., i, ...] = start + step * i, with i the index along `dim`; integers are computed in i64.
-WEFT_KERNEL(void, fill_range, (const MemoryBlock& out, int dim, double start, double step),
-            (out, dim, start, step))
+/// Sets element i, in row-major order, to start + i.
+WEFT_KERNEL(void, fill_range, (const MemoryBlock& out, int64_t start), (out, start))
 
 /// out += factor * in; `in` broadcasts to out's shape. The halves are added in f32.
 void accumulate(const MemoryBlock& out, const MemoryBlock& in, double factor = 1);

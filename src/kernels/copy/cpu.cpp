@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "src/base/parallel.h"
@@ -117,22 +118,10 @@ void fill(const MemoryBlock& out, Number value) {
   host::copy(out, MemoryBlock{element, out.dtype, out.device, {}, {}});
 }
 
-template <class C>
-static void fill_range_as(const MemoryBlock& out, int dim, double start, double step) {
-  const int64_t n = out.shape[dim];
-  std::vector<C> values(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; ++i) {
-    values[static_cast<size_t>(i)] =
-        static_cast<C>(start) + static_cast<C>(step) * static_cast<C>(i);
-  }
-  Strides strides = Dims::filled(out.shape.ndim(), 0);
-  strides[dim] = 1;
-  host::copy(out, MemoryBlock{values.data(), dtype_of<C>, out.device, out.shape, strides});
-}
-
-void fill_range(const MemoryBlock& out, int dim, double start, double step) {
-  if (is_floating(out.dtype)) return fill_range_as<double>(out, dim, start, step);
-  fill_range_as<int64_t>(out, dim, start, step);
+void fill_range(const MemoryBlock& out, int64_t start) {
+  std::vector<int64_t> values(static_cast<size_t>(out.numel()));
+  std::iota(values.begin(), values.end(), start);
+  host::copy(out, dense_block(values.data(), DType::i64, out.shape));
 }
 
 }  // namespace weft::host

@@ -83,15 +83,9 @@ template <class C> struct Same {
   WEFT_DEVICE C operator()(int64_t) const { return value; }
 };
 
-template <class C> struct Progression {
-  /// The dim's stride in row-major order, and its size.
-  int64_t step_of_index, size;
-  double start, step;
-
-  WEFT_DEVICE C operator()(int64_t i) const {
-    const int64_t at = i / step_of_index % size;
-    return static_cast<C>(start) + static_cast<C>(step) * static_cast<C>(at);
-  }
+struct CountFrom {
+  int64_t start;
+  WEFT_DEVICE int64_t operator()(int64_t i) const { return start + i; }
 };
 
 }  // namespace
@@ -229,16 +223,8 @@ void fill(const MemoryBlock& out, Number value) {
   fill_by(Same<double>{value.value}, out, nest);
 }
 
-template <class C>
-static void fill_range_as(const MemoryBlock& out, int dim, double start, double step) {
-  Progression<C> values{1, out.shape[dim], start, step};
-  for (int d = dim + 1; d < out.shape.ndim(); ++d) values.step_of_index *= out.shape[d];
-  fill_by(values, out, nest_of(out));
-}
-
-void fill_range(const MemoryBlock& out, int dim, double start, double step) {
-  if (is_floating(out.dtype)) return fill_range_as<double>(out, dim, start, step);
-  fill_range_as<int64_t>(out, dim, start, step);
+void fill_range(const MemoryBlock& out, int64_t start) {
+  fill_by(CountFrom{start}, out, nest_of(out));
 }
 
 }  // namespace weft::cuda

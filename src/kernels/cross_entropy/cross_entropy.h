@@ -12,22 +12,12 @@ namespace weft {
 void pick(const MemoryBlock& picked, const MemoryBlock& logits, const MemoryBlock& ids,
           int64_t offset);
 
-/// loss[r] = logsumexp(logits[r]) - logits[r, ids[r]], 0 where ids[r] is `ignored`. `logits` must
-/// hold all classes.
-void cross_entropy(const MemoryBlock& loss, const MemoryBlock& logits, const MemoryBlock& ids,
-                   int64_t ignored = -100);
-
-/// The same from statistics of whole rows, reduced over ranks: max, row_sum_exp, pick.
-void cross_entropy(const MemoryBlock& loss, const MemoryBlock& ids, const MemoryBlock& max,
-                   const MemoryBlock& sum, const MemoryBlock& picked, int64_t ignored = -100);
-
-/// dlogits[r, j] = dloss[r] * (softmax(logits[r])[j] - (ids[r] == offset + j)), 0 where ids[r] is
-/// `ignored`. `max` and `sum` are statistics of whole rows, required when `logits` holds a slice of
-/// the classes; `max` alone is the rows' logsumexp. dlogits may be logits.
+/// dlogits[r, j] = dloss[r] * (exp(logits[r, j] - lse[r]) - (ids[r] == offset + j)), 0 where ids[r]
+/// is `ignored`: the gradient of lse[r] - logits[r, ids[r]], where lse is the logsumexp of whole
+/// rows. dlogits may be logits.
 void cross_entropy_backward(const MemoryBlock& dlogits, const MemoryBlock& dloss,
-                            const MemoryBlock& logits, const MemoryBlock& ids, int64_t offset = 0,
-                            int64_t ignored = -100, const MemoryBlock* max = nullptr,
-                            const MemoryBlock* sum = nullptr);
+                            const MemoryBlock& logits, const MemoryBlock& ids,
+                            const MemoryBlock& lse, int64_t offset = 0, int64_t ignored = -100);
 
 // Cross-entropy of z = softcap * tanh((multiplier * x weight^T + bias) / softcap) without storing
 // z: its tiles are computed one after the other, in f32 (f64 for f64). The loss of a row with

@@ -5,29 +5,21 @@
 #include "src/kernels/rows/device_rows.h"
 #include "src/kernels/rows/row_functors.h"
 #include "src/kernels/sort/sort.h"
-#include "weft/error.h"
 
 namespace weft::cuda {
 
 namespace {
 
-/// The rows that ids select in a table, and the block of rows they belong to.
-struct TableSides {
-  Rows rows, table, ids;
-  int64_t count, size, table_rows, offset;
-};
-
 /// One thread per chunk of a row.
 template <class Line> struct GatherRows {
-  TableSides sides;
+  SelectedRows sides;
 
   WEFT_DEVICE void operator()(const Thread& thread) const {
-    const int64_t chunks = sides.size / Line::kN;
-    for (int64_t i = thread.index; i < sides.count * chunks; i += thread.count) {
-      const int64_t r = i / chunks, c = i - r * chunks;
-      const int64_t index = value_of<int64_t>(sides.ids, r) - sides.offset;
+    const int64_t chunks = sides.rows.size() / Line::kN;
+    for (int64_t i = thread.index; i < sides.rows.count() * chunks; i += thread.count) {
+      const int64_t r = i / chunks, c = i - r * chunks, index = sides.index(r);
       typename Line::Values values{};
-      if (index >= 0 && index < sides.table_rows) values = Line(sides.table, index).read(c);
+      if (index >= 0) values = Line(sides.table, index).read(c);
       Line(sides.rows, r).write(c, values);
     }
   }
@@ -36,18 +28,15 @@ template <class Line> struct GatherRows {
 // The rows are sorted by target, so that rows for one table row are a run. The sort is stable and
 // keeps the order of the ids.
 
-/// Computes the target of each row; skipped rows get the number of rows of the table.
+/// Computes the target of each row; rows without one get the number of rows of the table.
 struct FindTargets {
-  TableSides sides;
-  bool skips;
-  int64_t skipped;
+  SelectedRows sides;
   int64_t* targets;
 
   WEFT_DEVICE void operator()(const Thread& thread) const {
-    for (int64_t r = thread.index; r < sides.count; r += thread.count) {
-      const int64_t id = value_of<int64_t>(sides.ids, r), index = id - sides.offset;
-      const bool here = index >= 0 && index < sides.table_rows && !(skips && id == skipped);
-      targets[r] = here ? index : sides.table_rows;
+    for (int64_t r = thread.index; r < sides.rows.count(); r += thread.count) {
+      const int64_t index = sides.index(r);
+      targets[r] = index >= 0 ? index : sides.table.count();
     }
   }
 };
@@ -58,7 +47,7 @@ constexpr int kRowsAhead = 8;
 /// table[target] += rows. A thread block handles a run of equal targets and a part of the columns;
 /// blocks whose row does not start a run exit.
 template <class Line> struct AddRuns {
-  TableSides sides;
+  SelectedRows sides;
   /// The sorted targets, and the index of each one's row.
   const int64_t *targets, *order;
   bool accumulate, own;
@@ -68,12 +57,13 @@ template <class Line> struct AddRuns {
   template <class ThreadBlock> WEFT_DEVICE void operator()(const ThreadBlock& block) const {
     const int64_t first = block.index() / parts, part = block.index() % parts;
     const int64_t target = targets[first];
-    if (target >= sides.table_rows || (first > 0 && targets[first - 1] == target)) return;
+    if (target >= sides.table.count() || (first > 0 && targets[first - 1] == target)) return;
     int64_t length;
     find_places<true, 1>(
-        sides.count - first, [&](int64_t i) { return targets[first + i]; }, &target, &length);
+        sides.rows.count() - first, [&](int64_t i) { return targets[first + i]; }, &target,
+        &length);
     const int64_t end = first + length;
-    const int64_t chunks = sides.size / Line::kN, step = parts * block.threads();
+    const int64_t chunks = sides.rows.size() / Line::kN, step = parts * block.threads();
     for (int64_t c = part * block.threads() + block.thread(); c < chunks; c += step) {
       add_column(target, first, end, c);
     }
@@ -101,57 +91,45 @@ template <class Line> struct AddRuns {
 
 }  // namespace
 
-static TableSides table_sides(const MemoryBlock& rows, const MemoryBlock& table,
-                              const MemoryBlock& ids, int64_t offset) {
-  const Rows counted = last_rows(rows);
-  if (table.shape.ndim() != 2 || table.shape[1] != counted.size()) {
-    fail("embedding: table is ", table.shape, ", expected rows of ", counted.size());
-  }
-  return {counted,         Rows(table, 1), Rows::values("embedding", ids, counted),
-          counted.count(), counted.size(), table.shape[0],
-          offset};
-}
-
-template <class Line> static void gather(const TableSides& sides, const Stream& stream) {
-  launch(GatherRows<Line>{sides}, sides.count * (sides.size / Line::kN), stream);
+template <class Line> static void gather(const SelectedRows& sides, const Stream& stream) {
+  launch(GatherRows<Line>{sides}, sides.rows.count() * (sides.rows.size() / Line::kN), stream);
 }
 
 void gather_rows(const MemoryBlock& out, const MemoryBlock& table, const MemoryBlock& ids,
                  int64_t offset) {
-  const TableSides sides = table_sides(out, table, ids, offset);
+  const SelectedRows sides(out, table, ids, offset);
   const Stream stream = current_stream(out.device);
   if (!is_floating(table.dtype)) return gather<AnyLine<int64_t>>(sides, stream);
-  const RowPlan plan = plan_rows("embedding", out.device, sides.count, sides.size,
+  const RowPlan plan = plan_rows("embedding", out.device, sides.rows.count(), sides.rows.size(),
                                  {.rows = {&sides.table, &sides.rows}});
   visit_lines(plan, [&](auto type) { gather<typename decltype(type)::type>(sides, stream); });
 }
 
 template <class Line>
-static void add_runs(const TableSides& sides, const MemoryBlock& targets, const MemoryBlock& order,
-                     bool accumulate, bool own, const Stream& stream) {
+static void add_runs(const SelectedRows& sides, const MemoryBlock& targets,
+                     const MemoryBlock& order, bool accumulate, bool own, const Stream& stream) {
   constexpr int kThreads = 128;
-  const int64_t chunks = sides.size / Line::kN;
+  const int64_t chunks = sides.rows.size() / Line::kN;
   const int64_t parts = std::clamp<int64_t>((chunks + kThreads - 1) / kThreads, 1, 64);
   const AddRuns<Line> kernel{sides, targets.as<int64_t>(), order.as<int64_t>(), accumulate, own,
                              parts};
-  launch_blocks<kThreads>(kernel, sides.count * parts, 0, stream);
+  launch_blocks<kThreads>(kernel, sides.rows.count() * parts, 0, stream);
 }
 
 void scatter_add_rows(const MemoryBlock& table, const MemoryBlock& rows, const MemoryBlock& ids,
-                      int64_t offset, bool accumulate, std::optional<int64_t> skipped) {
-  const TableSides sides = table_sides(rows, table, ids, offset);
-  const RowPlan plan = plan_rows("embedding", table.device, sides.count, sides.size,
-                                 {.rows = {&sides.table, &sides.rows}});
+                      int64_t offset, bool accumulate) {
+  const SelectedRows sides(rows, table, ids, offset);
+  const int64_t count = sides.rows.count(), size = sides.rows.size();
+  const RowPlan plan =
+      plan_rows("embedding", table.device, count, size, {.rows = {&sides.table, &sides.rows}});
   const bool own = table.dtype == compute_dtype(table.dtype) && table.is_dense();
   if (!accumulate) cuda::fill(table, 0);
-  if (sides.count == 0 || sides.size == 0) return;
-  const Shape shape{sides.count};
+  if (count == 0 || size == 0) return;
+  const Shape shape{count};
   const DenseMemory found(shape, DType::i64, table.device),
       targets(shape, DType::i64, table.device);
   const DenseMemory order(shape, DType::i64, table.device);
-  const FindTargets find{sides, skipped.has_value(), skipped.value_or(0),
-                         found.block.as<int64_t>()};
-  launch(find, sides.count, plan.stream);
+  launch(FindTargets{sides, found.block.as<int64_t>()}, count, plan.stream);
   cuda::sort_rows(&targets.block, order.block, found.block, false, 0);
   visit_lines(plan, [&](auto type) {
     add_runs<typename decltype(type)::type>(sides, targets.block, order.block, accumulate, own,

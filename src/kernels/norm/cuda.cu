@@ -20,10 +20,11 @@ struct RowSumsOf {
 /// Computes dx, and each thread block's contribution to the gradients of weight and bias.
 struct NormBackward {
   NormBackwardRows rows;
-  /// One row of sums per thread block; null when not needed.
+  /// One row of sums per thread block; those of the bias may be null.
   void *weight_sums, *bias_sums;
+
   /// The rows of x and dy in shared memory, before those of sums.
-  int held_x_rows;
+  WEFT_FN int held_rows() const { return rows.norm.cut ? 0 : 2; }
 
   template <class Walk> WEFT_DEVICE void operator()(const Walk& walk) const {
     using C = typename Walk::C;
@@ -34,23 +35,21 @@ struct NormBackward {
     Values* const weight_out = sums_of(walk, weight_sums);
     Values* const bias_out = sums_of(walk, bias_sums);
     Values* const for_weight = held_sums(walk, weight_out, 0);
-    Values* const for_bias = held_sums(walk, bias_out, weight_out ? 1 : 0);
+    Values* const for_bias = held_sums(walk, bias_out, 1);
     const auto w = walk.vector(rows.weight, C(1));
     const int64_t end = walk.count * (block.index() + 1) / block.blocks();
     for (int64_t r = walk.count * block.index() / block.blocks(); r < end; ++r) {
       auto in = (rows.norm.cut ? walk.reader(rows.x) : walk.held_reader(rows.x, 0))(r);
-      auto upper = (held_x_rows > 1 ? walk.held_reader(rows.dy, 1) : walk.reader(rows.dy))(r);
-      const bool at_once = !rows.norm.cut && !rows.norm.centered && rows.dx.data();
+      auto upper = (rows.norm.cut ? walk.reader(rows.dy) : walk.held_reader(rows.dy, 1))(r);
+      const bool at_once = !rows.norm.cut && !rows.norm.centered;
       const NormGradient<C> f =
           at_once ? rms_gradient(walk, in, upper, w) : rows.gradient(walk, in, upper, w, r);
       for (int64_t c = block.thread(); c < chunks; c += block.threads()) {
         const Values xs = in.read(c), gs = upper.read(c);
         // Runs before dx is written, because dx may share memory with dy.
-        if (for_weight) {
-          for_weight[c] = map_chunk(WeightGradient<C>{f.mean, f.rstd}, for_weight[c], gs, xs);
-        }
+        for_weight[c] = map_chunk(WeightGradient<C>{f.mean, f.rstd}, for_weight[c], gs, xs);
         if (for_bias) for_bias[c] = map_chunk(Sum<C>{}, for_bias[c], gs);
-        if (rows.dx.data()) Line(rows.dx, r).write(c, map_chunk(f, gs, w.read(c), xs));
+        Line(rows.dx, r).write(c, map_chunk(f, gs, w.read(c), xs));
       }
     }
     store_sums(walk, weight_out, for_weight);
@@ -87,7 +86,7 @@ struct NormBackward {
   template <class Walk, class Values = typename Walk::Values>
   WEFT_DEVICE Values* held_sums(const Walk& walk, Values* out, int row) const {
     if (!out) return nullptr;
-    Values* const sums = walk.holds ? walk.held_sums(held_x_rows, row) : out;
+    Values* const sums = walk.holds ? walk.held_sums(held_rows(), row) : out;
     for (int64_t c = walk.block.thread(); c < walk.chunks(); c += walk.block.threads()) {
       sums[c] = Values{};
     }
@@ -122,25 +121,21 @@ class BlockSums {
 
 }  // namespace
 
-void norm_backward(const NormBackwardRows& rows, const MemoryBlock& x, const MemoryBlock* dweight,
+void norm_backward(const NormBackwardRows& rows, const MemoryBlock& x, const MemoryBlock& dweight,
                    const MemoryBlock* dbias, bool accumulate) {
-  const bool has_dx = rows.dx.data() != nullptr;
-  NormBackward kernel{rows, nullptr, nullptr, rows.norm.cut ? 0 : has_dx ? 2 : 1};
+  NormBackward kernel{rows, nullptr, nullptr};
   RowPlan plan = plan_rows("norm_backward", x.device, rows.x.count(), rows.x.size(),
                            {{&kernel.rows.x, &kernel.rows.dy, &kernel.rows.dx},
                             {&kernel.rows.weight},
-                            kernel.held_x_rows,
-                            (dweight ? 1 : 0) + (dbias ? 1 : 0)});
-  if (dweight || dbias) {
-    // Half of what the largest GPU runs at once: more sums cost more than they hide.
-    constexpr int64_t kProcessors = 132, kThreads = 1024;
-    constexpr int64_t kSharedBytes = int64_t{227} << 10, kReservedBytes = 1 << 10;
-    const int64_t of_memory =
-        kSharedBytes / (static_cast<int64_t>(plan.held_bytes) + kReservedBytes);
-    const int64_t at_once = std::min(kThreads / plan.threads, of_memory);
-    plan.blocks = std::clamp<int64_t>(plan.count, 1, kProcessors * at_once);
-  }
-  const BlockSums for_weight(dweight, plan, x.device), for_bias(dbias, plan, x.device);
+                            kernel.held_rows(),
+                            dbias ? 2 : 1});
+  // Half of what the largest GPU runs at once: more sums cost more than they hide.
+  constexpr int64_t kProcessors = 132, kThreads = 1024;
+  constexpr int64_t kSharedBytes = int64_t{227} << 10, kReservedBytes = 1 << 10;
+  const int64_t of_memory = kSharedBytes / (static_cast<int64_t>(plan.held_bytes) + kReservedBytes);
+  const int64_t at_once = std::min(kThreads / plan.threads, of_memory);
+  plan.blocks = std::clamp<int64_t>(plan.count, 1, kProcessors * at_once);
+  const BlockSums for_weight(&dweight, plan, x.device), for_bias(dbias, plan, x.device);
   kernel.weight_sums = for_weight.data(), kernel.bias_sums = for_bias.data();
   launch_rows(kernel, plan);
   for_weight.store(accumulate);

@@ -39,9 +39,9 @@ void centered_squares(const Norm& norm, const MemoryBlock& out, const MemoryBloc
 void norm_sums(const Norm& norm, const MemoryBlock& sum, const MemoryBlock& dot,
                const MemoryBlock& dy, const MemoryBlock& x, const MemoryBlock& weight);
 
-/// Computes dx, and dweight and dbias summed over rows (added to their contents when `accumulate`);
-/// each may be null. Of cut rows: the sums of `normalize` and of norm_sums.
-void norm_backward(const Norm& norm, const MemoryBlock* dx, const MemoryBlock* dweight,
+/// Computes dx, and dweight and dbias (unless null) summed over rows, added to their contents when
+/// `accumulate`. Of cut rows: the sums of `normalize` and of norm_sums.
+void norm_backward(const Norm& norm, const MemoryBlock& dx, const MemoryBlock& dweight,
                    const MemoryBlock* dbias, const MemoryBlock& dy, const MemoryBlock& x,
                    const MemoryBlock& weight, bool accumulate = false);
 

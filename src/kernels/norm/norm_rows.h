@@ -44,7 +44,7 @@ struct NormStatistics {
   }
 };
 
-/// The operands of a norm's backward, as rows; dx without data when it is not wanted.
+/// The operands of a norm's backward, as rows.
 struct NormBackwardRows {
   NormStatistics norm;
   Rows x, dy, dx, weight, given_sum, given_dot;
@@ -55,7 +55,6 @@ struct NormBackwardRows {
                                    int64_t r) const {
     const NormRow<C> row = norm.of(walk, in, r);
     NormGradient<C> f{row.mean, row.rstd, C(0), C(0)};
-    if (!dx.data()) return f;
     const C whole = static_cast<C>(norm.size);
     if (norm.centered) {
       f.sum = (norm.cut ? value_of<C>(given_sum, r)
@@ -73,9 +72,9 @@ struct NormBackwardRows {
   }
 };
 
-/// Computes dx unless it has no data, and the gradients of weight and bias unless they are null.
+/// Computes dx, and the gradients of weight and bias, of which the latter may be null.
 WEFT_KERNEL(void, norm_backward,
-            (const NormBackwardRows& rows, const MemoryBlock& x, const MemoryBlock* dweight,
+            (const NormBackwardRows& rows, const MemoryBlock& x, const MemoryBlock& dweight,
              const MemoryBlock* dbias, bool accumulate),
             (rows, x, dweight, dbias, accumulate))
 

@@ -339,13 +339,12 @@ static void store_found(const char* what, const MemoryBlock& out, const MemoryBl
   });
 }
 
-void arg_reduce(const MemoryBlock& out, const MemoryBlock& in, int dim, bool greatest,
-                int64_t offset) {
+void arg_reduce(const MemoryBlock& out, const MemoryBlock& in, int dim, bool greatest) {
   const int64_t n = Rows(in, dim).size();
   store_found("arg_reduce", out, in, dim, [&]<class C>(const C* x, int64_t) {
     const C value = greatest ? reduce_row<GreatestOf, C>(n, AsItIs{}, x)
                              : reduce_row<LeastOf, C>(n, AsItIs{}, x);
-    return n == 0 ? -1 : first_equal(x, n, value) + offset;
+    return n == 0 ? -1 : first_equal(x, n, value);
   });
 }
 

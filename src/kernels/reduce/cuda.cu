@@ -31,6 +31,7 @@ struct ReduceShape {
   /// Neighbours in memory belong to different results.
   bool columns;
 
+  WEFT_FN Offsets<2> place(int64_t result) const { return kept.offsets(result); }
   WEFT_FN int64_t begin(int64_t part) const { return each * part / parts; }
 };
 
@@ -48,79 +49,85 @@ struct ReduceStore {
   }
 };
 
-/// A reduction as all its threads see it.
-template <class R, class C> struct DeviceReduction {
-  ReduceShape shape;
+// A reduction or a search as all its threads see it: `combined` gives the value of some elements of
+// the result at a place, R combines two values, `store` stores a result.
+
+template <class Reducer, class C> struct DeviceReduction : ReduceShape {
+  using R = Reducer;
+  using Value = C;
   const void* in;
   DType dtype;
-  /// Results of parts; null when there is one part.
-  C* partial;
-  ReduceStore store;
+  ReduceStore to;
 
+  WEFT_FN static C nothing() { return R::template identity<C>(); }
   /// Combines every `step`-th of elements [first, last) of the result at `base`.
   WEFT_DEVICE C combined(const Offsets<2>& base, int64_t first, int64_t last, int64_t step) const {
-    C value = R::template identity<C>();
+    C value = nothing();
 #ifdef __CUDACC__
 #pragma unroll 8
 #endif
     for (int64_t i = first; i < last; i += step) {
-      const int64_t at = base.of[0] + shape.reduced.at(i);
+      const int64_t at = base.of[0] + reduced.at(i);
       value = R::combine(value, R::element(load_element<C>(in, dtype, at)));
     }
     return value;
   }
-  WEFT_DEVICE void keep(const Offsets<2>& base, int64_t result, int64_t part, C value) const {
+  WEFT_DEVICE void store(const Offsets<2>& base, C value) const { to(base.of[1], value); }
+};
+
+/// One thread block per result and part. `partial` holds the results of parts; null when there is
+/// one part.
+template <class Task> struct ReduceByBlock {
+  using Value = typename Task::Value;
+  Task task;
+  Value* partial;
+
+  template <class ThreadBlock> WEFT_DEVICE void operator()(const ThreadBlock& block) const {
+    const int64_t result = block.index() / task.parts, part = block.index() % task.parts;
+    const auto place = task.place(result);
+    const Value own = task.combined(place, task.begin(part) + block.thread(), task.begin(part + 1),
+                                    block.threads());
+    const Value value = block.template reduce<typename Task::R>(own);
+    if (block.thread() != 0) return;
     if (partial) {
-      partial[result * shape.parts + part] = value;
+      partial[block.index()] = value;
     } else {
-      store(base.of[1], value);
+      task.store(place, value);
     }
   }
 };
 
-/// One thread block per result and part.
-template <class R, class C> struct ReduceRows {
-  DeviceReduction<R, C> task;
-
-  template <class ThreadBlock> WEFT_DEVICE void operator()(const ThreadBlock& block) const {
-    const ReduceShape& shape = task.shape;
-    const int64_t result = block.index() / shape.parts, part = block.index() % shape.parts;
-    const Offsets<2> base = shape.kept.offsets(result);
-    const C own = task.combined(base, shape.begin(part) + block.thread(), shape.begin(part + 1),
-                                block.threads());
-    const C value = block.template reduce<R>(own);
-    if (block.thread() == 0) task.keep(base, result, part, value);
-  }
-};
-
 /// One thread per result and part.
-template <class R, class C> struct ReduceColumns {
-  DeviceReduction<R, C> task;
+template <class Task> struct ReduceByThread {
+  Task task;
+  typename Task::Value* partial;
 
   WEFT_DEVICE void operator()(const Thread& thread) const {
-    const ReduceShape& shape = task.shape;
-    for (int64_t i = thread.index; i < shape.results * shape.parts; i += thread.count) {
-      const int64_t result = i % shape.results, part = i / shape.results;
-      const Offsets<2> base = shape.kept.offsets(result);
-      task.keep(base, result, part,
-                task.combined(base, shape.begin(part), shape.begin(part + 1), 1));
+    for (int64_t i = thread.index; i < task.results * task.parts; i += thread.count) {
+      const int64_t part = task.parts == 1 ? 0 : i / task.results, result = i - part * task.results;
+      const auto place = task.place(result);
+      const auto value = task.combined(place, task.begin(part), task.begin(part + 1), 1);
+      if (partial) {
+        partial[result * task.parts + part] = value;
+      } else {
+        task.store(place, value);
+      }
     }
   }
 };
 
 /// Combines the parts of each result, in order.
-template <class R, class C> struct MergeParts {
-  ReduceShape shape;
-  const C* partial;
-  ReduceStore store;
+template <class Task> struct MergeParts {
+  Task task;
+  const typename Task::Value* partial;
 
   WEFT_DEVICE void operator()(const Thread& thread) const {
-    for (int64_t i = thread.index; i < shape.results; i += thread.count) {
-      C value = R::template identity<C>();
-      for (int64_t p = 0; p < shape.parts; ++p) {
-        value = R::combine(value, partial[i * shape.parts + p]);
+    for (int64_t i = thread.index; i < task.results; i += thread.count) {
+      auto value = Task::nothing();
+      for (int64_t p = 0; p < task.parts; ++p) {
+        value = Task::R::combine(value, partial[i * task.parts + p]);
       }
-      store(shape.kept.offsets(i).of[1], value);
+      task.store(task.place(i), value);
     }
   }
 };
@@ -157,21 +164,24 @@ struct FirstOfAll {
 };
 
 /// A search in rows, and where the index is written.
-template <class R, class C> struct Seek {
+template <class Finder, class C> struct Seek {
+  using R = Finder;
+  using Value = Found<C>;
   Rows in, out;
   /// Only elements equal to these values count; all count when there is no data.
   Rows wanted;
-  int64_t parts, offset, none;
+  int64_t offset, none, results, parts = 1;
 
   /// The result for no elements: no element compares worse.
   WEFT_FN static Found<C> nothing() {
     constexpr bool kLeast = std::is_same_v<R, FirstExtreme<false>>;
     return {kLeast ? LeastOf::identity<C>() : GreatestOf::identity<C>(), kNowhere};
   }
+  WEFT_FN int64_t place(int64_t row) const { return row; }
   WEFT_FN int64_t begin(int64_t part) const { return in.size() * part / parts; }
 
   /// Searches every `step`-th element of [first, last).
-  WEFT_DEVICE Found<C> seek(int64_t row, int64_t first, int64_t last, int64_t step) const {
+  WEFT_DEVICE Found<C> combined(int64_t row, int64_t first, int64_t last, int64_t step) const {
     Found<C> found = nothing();
     const int64_t start = in.at(row);
     const bool any = wanted.data() == nullptr;
@@ -187,52 +197,6 @@ template <class R, class C> struct Seek {
   WEFT_DEVICE void store(int64_t row, const Found<C>& found) const {
     const int64_t index = found.index == kNowhere ? none : found.index + offset;
     set_value(out, row, index);
-  }
-};
-
-/// One thread per row.
-template <class R, class C> struct SeekByThread {
-  Seek<R, C> seek;
-
-  WEFT_DEVICE void operator()(const Thread& thread) const {
-    for (int64_t row = thread.index; row < seek.in.count(); row += thread.count) {
-      seek.store(row, seek.seek(row, 0, seek.in.size(), 1));
-    }
-  }
-};
-
-/// One thread block per row and part.
-template <class R, class C> struct SeekByBlock {
-  Seek<R, C> seek;
-  /// Results of parts; null when there is one part.
-  Found<C>* partial;
-
-  template <class ThreadBlock> WEFT_DEVICE void operator()(const ThreadBlock& block) const {
-    const int64_t row = block.index() / seek.parts, part = block.index() % seek.parts;
-    const Found<C> mine =
-        seek.seek(row, seek.begin(part) + block.thread(), seek.begin(part + 1), block.threads());
-    const Found<C> found = block.template reduce<R>(mine);
-    if (block.thread() != 0) return;
-    if (partial) {
-      partial[block.index()] = found;
-    } else {
-      seek.store(row, found);
-    }
-  }
-};
-
-template <class R, class C> struct MergeFound {
-  Seek<R, C> seek;
-  const Found<C>* partial;
-
-  WEFT_DEVICE void operator()(const Thread& thread) const {
-    for (int64_t row = thread.index; row < seek.in.count(); row += thread.count) {
-      Found<C> found = partial[row * seek.parts];
-      for (int64_t p = 1; p < seek.parts; ++p) {
-        found = R::combine(found, partial[row * seek.parts + p]);
-      }
-      seek.store(row, found);
-    }
   }
 };
 
@@ -269,23 +233,22 @@ static ReduceShape reduce_shape(const MemoryBlock& out, const MemoryBlock& in, c
   return shape;
 }
 
-template <class R, class C>
-static void run_reduction(const ReduceShape& shape, const MemoryBlock& in, const ReduceStore& store,
-                          const Stream& stream) {
+template <class Task> static void run_task(const Task& task, bool by_threads, Device device) {
+  using Value = typename Task::Value;
+  const Stream stream = current_stream(device);
+  const int64_t count = task.results * task.parts;
   Ref<Storage> memory;
-  C* partial = nullptr;
-  const int64_t count = shape.results * shape.parts;
-  if (shape.parts > 1) {
-    memory = Storage::allocate(static_cast<size_t>(count) * sizeof(C), in.device);
-    partial = static_cast<C*>(memory->data());
+  Value* partial = nullptr;
+  if (task.parts > 1) {
+    memory = Storage::allocate(static_cast<size_t>(count) * sizeof(Value), device);
+    partial = static_cast<Value*>(memory->data());
   }
-  const DeviceReduction<R, C> task{shape, in.data, in.dtype, partial, store};
-  if (shape.columns) {
-    launch(ReduceColumns<R, C>{task}, count, stream);
+  if (by_threads) {
+    launch(ReduceByThread<Task>{task, partial}, count, stream);
   } else {
-    launch_blocks<kReduceThreads>(ReduceRows<R, C>{task}, count, 0, stream);
+    launch_blocks<kReduceThreads>(ReduceByBlock<Task>{task, partial}, count, 0, stream);
   }
-  if (partial) launch(MergeParts<R, C>{shape, partial, store}, shape.results, stream);
+  if (partial) launch(MergeParts<Task>{task, partial}, task.results, stream);
 }
 
 void reduce(Reduction reduction, const MemoryBlock& out, const MemoryBlock& in, const Dims& dims,
@@ -294,10 +257,10 @@ void reduce(Reduction reduction, const MemoryBlock& out, const MemoryBlock& in, 
   const ReduceShape shape = reduce_shape(out, in, dims);
   if (shape.results == 0) return;
   const ReduceStore store{out.data, out.dtype, factor, accumulate};
-  const Stream stream = current_stream(out.device);
   visit_compute(in.dtype, [&]<class C>(Type<C>) {
-    visit_reduction(reduction,
-                    [&]<class R>(Type<R>) { run_reduction<R, C>(shape, in, store, stream); });
+    visit_reduction(reduction, [&]<class R>(Type<R>) {
+      run_task(DeviceReduction<R, C>{shape, in.data, in.dtype, store}, shape.columns, out.device);
+    });
   });
 }
 
@@ -307,34 +270,24 @@ static bool belongs_to_threads(const Rows& in) {
   return in.side_by_side(0, 2) > 1 && in.count() >= kBusyBlocks * kReduceThreads / 8;
 }
 
-template <class R, class C>
-static void run_seek(Seek<R, C> seek, const Stream& stream, Device device) {
-  const int64_t rows = seek.in.count();
-  if (rows == 0) return;
-  if (belongs_to_threads(seek.in)) return launch(SeekByThread<R, C>{seek}, rows, stream);
-  seek.parts =
-      std::clamp<int64_t>(seek.in.size() / kLeastPart, 1, std::max<int64_t>(1, kBusyBlocks / rows));
-  if (seek.parts == 1) {
-    return launch_blocks<kReduceThreads>(SeekByBlock<R, C>{seek, nullptr}, rows, 0, stream);
+template <class R, class C> static void run_seek(Seek<R, C> seek, Device device) {
+  if (seek.results == 0) return;
+  const bool by_threads = belongs_to_threads(seek.in);
+  if (!by_threads) {
+    seek.parts = std::clamp<int64_t>(seek.in.size() / kLeastPart, 1,
+                                     std::max<int64_t>(1, kBusyBlocks / seek.results));
   }
-  const auto count = static_cast<size_t>(rows * seek.parts);
-  const Ref<Storage> memory = Storage::allocate(count * sizeof(Found<C>), device);
-  auto* partial = static_cast<Found<C>*>(memory->data());
-  launch_blocks<kReduceThreads>(SeekByBlock<R, C>{seek, partial}, rows * seek.parts, 0, stream);
-  launch(MergeFound<R, C>{seek, partial}, rows, stream);
+  run_task(seek, by_threads, device);
 }
 
-void arg_reduce(const MemoryBlock& out, const MemoryBlock& in, int dim, bool greatest,
-                int64_t offset) {
+void arg_reduce(const MemoryBlock& out, const MemoryBlock& in, int dim, bool greatest) {
   check_indices("arg_reduce", out);
   const Rows rows(in, dim), indices = Rows::values("arg_reduce", out, rows);
-  const Stream stream = current_stream(out.device);
   visit_compute(in.dtype, [&]<class C>(Type<C>) {
-    if (greatest) {
-      run_seek(Seek<FirstExtreme<true>, C>{rows, indices, {}, 1, offset, -1}, stream, out.device);
-    } else {
-      run_seek(Seek<FirstExtreme<false>, C>{rows, indices, {}, 1, offset, -1}, stream, out.device);
-    }
+    const auto seek = [&]<class R>(Type<R>) {
+      run_seek(Seek<R, C>{rows, indices, {}, 0, -1, rows.count()}, out.device);
+    };
+    greatest ? seek(Type<FirstExtreme<true>>{}) : seek(Type<FirstExtreme<false>>{});
   });
 }
 
@@ -345,8 +298,7 @@ void index_of(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& 
   const Rows values = Rows::values("index_of", value, rows);
   const int64_t none = out.dtype == DType::i32 ? std::numeric_limits<int32_t>::max() : kNowhere;
   visit_compute(in.dtype, [&]<class C>(Type<C>) {
-    run_seek(Seek<FirstOfAll, C>{rows, indices, values, 1, offset, none},
-             current_stream(out.device), out.device);
+    run_seek(Seek<FirstOfAll, C>{rows, indices, values, offset, none, rows.count()}, out.device);
   });
 }
 

@@ -25,13 +25,12 @@ WEFT_KERNEL(void, reduce,
 /// Throws std::invalid_argument unless `out` has a dtype of indices.
 void check_indices(const char* what, const MemoryBlock& out);
 
-/// out = index (i32 or i64) along `dim` of the greatest (`greatest`) or least element, plus
-/// `offset`; the first of equal ones, or of NaNs; -1 when there are no elements. `out` has in's
-/// shape without `dim`, or with size 1 there.
+/// out = index (i32 or i64) along `dim` of the greatest (`greatest`) or least element; the first of
+/// equal ones, or of NaNs; -1 when there are no elements. `out` has in's shape without `dim`, or
+/// with size 1 there.
 WEFT_KERNEL(void, arg_reduce,
-            (const MemoryBlock& out, const MemoryBlock& in, int dim, bool greatest,
-             int64_t offset = 0),
-            (out, in, dim, greatest, offset))
+            (const MemoryBlock& out, const MemoryBlock& in, int dim, bool greatest),
+            (out, in, dim, greatest))
 
 /// out = first index along `dim`, plus `offset`, where `in` equals `value` (shaped as `out`; NaN
 /// equals NaN). Where there is none, the greatest value of out's dtype, so that a min over ranks
