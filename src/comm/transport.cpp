@@ -46,6 +46,7 @@ void Transport::exchange(const Exchange&, ExchangeReader&) {
 }
 
 std::string Members::in_words(int rank) const {
+  if (!names.empty()) return names[static_cast<size_t>(rank)];
   if (id == 0) return concat("rank ", rank);
   return concat("rank ", rank, " (rank ", world_rank(rank), " of the world)");
 }

@@ -30,6 +30,8 @@ struct Members {
   std::vector<int> hosts = {};
   /// The state shared by the ranks that fail together; null in a simulated world.
   std::shared_ptr<World> world = {};
+  /// What `in_words` returns, for a group that the user did not make; empty: see there.
+  std::vector<std::string> names = {};
 
   int size() const { return static_cast<int>(world_ranks.size()); }
   int world_rank(int rank) const { return world_ranks[static_cast<size_t>(rank)]; }
