@@ -10,8 +10,6 @@
 #include <mutex>
 #include <utility>
 
-#include "weft/warnings.h"
-
 namespace weft {
 
 void throw_invalid_argument(const std::string& what) { throw std::invalid_argument(escaped(what)); }
