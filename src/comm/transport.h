@@ -178,7 +178,7 @@ class Transport : public std::enable_shared_from_this<Transport> {
       : rank_(rank), size_(members->size()), members_(std::move(members)) {}
   /// The members of a new group of `ranks`, equal on all of these.
   Members subgroup_of(std::span<const int> ranks, std::string name);
-  /// The index of this rank among `ranks` of the group, or -1.
+  /// The index of this rank among `ranks` of the group, which include it.
   int index_among(std::span<const int> ranks) const;
 
   int rank_;

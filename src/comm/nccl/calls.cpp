@@ -116,9 +116,11 @@ struct NcclLane::OfThread {
 };
 
 void NcclLane::watch(const std::stop_token& stop) {
+  const auto period = std::clamp<std::chrono::milliseconds>(
+      world_.deadline() / 8, std::chrono::milliseconds(5), std::chrono::milliseconds(500));
   do {
     look();
-  } while (!stops_within(stop, period()));
+  } while (!stops_within(stop, period));
 }
 
 void NcclLane::check_all_results() {
@@ -247,11 +249,6 @@ void NcclLane::await(const NcclCallName& call) {
     const std::lock_guard lock(mutex_);
     fail_late(call);
   }
-}
-
-std::chrono::milliseconds NcclLane::period() const {
-  return std::clamp<std::chrono::milliseconds>(world_.deadline() / 8, std::chrono::milliseconds(5),
-                                               std::chrono::milliseconds(500));
 }
 
 void NcclLane::look() noexcept {

@@ -142,11 +142,10 @@ class NcclLane : NotCopied {
   const NcclCallName& front() const {
     return under_way_.empty() ? first_ : under_way_.front().call;
   }
-  /// The watchdog: looks each `period`, on a separate thread, because the owner may be blocked on a
+  /// The watchdog: looks now and then, on a separate thread, because the owner may be blocked on a
   /// GPU. Does not wait for the owner.
   void watch(const std::stop_token& stop);
   void look() noexcept;
-  std::chrono::milliseconds period() const;
   /// Returns when NCCL has started the last operation.
   void await(const NcclCallName& call);
   void look_at_front(std::chrono::steady_clock::time_point now);
