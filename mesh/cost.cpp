@@ -58,14 +58,12 @@ bool cuts_alike(const Pattern& a, const Pattern& b, int axis) {
 }
 
 Axes talking_axes(const MeshGrid& grid, const Pattern& from, const Pattern& to) {
-  Axes axes;
-  for (int axis = 0; axis < from.axes(); ++axis) {
-    if (grid.size(axis) == 1) continue;
+  return axes_where(from.axes(), [&](int axis) {
+    if (grid.size(axis) == 1) return false;
     bool reduced = from[axis].is_partial() && from[axis] != to[axis];
     bool moved = from[axis].is_shard() && !cuts_alike(from, to, axis) && to[axis] != kSum;
-    if (reduced || moved) axes.push_back(axis);
-  }
-  return axes;
+    return reduced || moved;
+  });
 }
 
 bool counts_elsewhere(const Pattern& from, const Pattern& to, const Coordinates& coordinates) {

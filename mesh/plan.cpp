@@ -43,10 +43,7 @@ static void check_reducible(const Layout& from, const std::vector<PlanEdge>& edg
 static void append_step(Plan& plan, PlanStep step) {
   bool joins =
       step.kind == Kind::local && !plan.steps.empty() && plan.steps.back().kind == Kind::local;
-  if (!joins) {
-    plan.steps.push_back(std::move(step));
-    return;
-  }
+  if (!joins) return plan.steps.push_back(std::move(step));
   PlanStep& last = plan.steps.back();
   last.to = std::move(step.to);
   last.cost.seconds += step.cost.seconds;

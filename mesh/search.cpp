@@ -50,11 +50,9 @@ static void add_local_edges(const PlanProblem& problem, const PlanState& state,
 
 /// Partial axes that the plan must reduce.
 static Axes axes_to_reduce(const PlanProblem& problem, const Pattern& pattern) {
-  Axes axes;
-  for (int axis : pattern.partial_axes()) {
-    if (pattern[axis] != problem.to.pattern[axis]) axes.push_back(axis);
-  }
-  return axes;
+  return axes_where(pattern.axes(), [&](int axis) {
+    return pattern[axis].is_partial() && pattern[axis] != problem.to.pattern[axis];
+  });
 }
 
 static ReduceOp op_of(const Pattern& pattern) {
