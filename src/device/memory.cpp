@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "src/device/cuda/runtime.h"
-#include "src/device/pooled.h"
 #include "src/device/shared_memory.h"
 #include "weft/error.h"
 
