@@ -19,7 +19,6 @@
 #include "weft/ops/factories.h"
 #include "weft/safetensors.h"
 #include "weft/transformer.h"
-#include "weft/warnings.h"
 
 namespace weft {
 

@@ -24,7 +24,6 @@
 #include "checkpoint/source.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
-#include "weft/warnings.h"
 
 namespace weft {
 

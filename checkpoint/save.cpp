@@ -21,7 +21,6 @@
 #include "weft/extend/disk_tensor.h"
 #include "weft/ops/factories.h"
 #include "weft/storage.h"
-#include "weft/warnings.h"
 
 namespace weft {
 

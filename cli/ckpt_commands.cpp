@@ -20,7 +20,6 @@
 #include "weft/hugging_face.h"
 #include "weft/ops/factories.h"
 #include "weft/ranks.h"
-#include "weft/warnings.h"
 
 namespace weft::cli {
 

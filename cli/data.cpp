@@ -8,7 +8,6 @@
 
 #include "cli/weights.h"
 #include "weft/error.h"
-#include "weft/warnings.h"
 
 namespace weft::cli {
 

@@ -16,7 +16,6 @@
 #include "cli/ranks.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
-#include "weft/warnings.h"
 
 namespace weft::cli {
 

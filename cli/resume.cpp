@@ -20,7 +20,6 @@
 #include "weft/error.h"
 #include "weft/extend/hash.h"
 #include "weft/ranks.h"
-#include "weft/warnings.h"
 
 namespace weft::cli {
 

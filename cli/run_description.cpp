@@ -20,7 +20,6 @@
 #include "weft/extend/saved_model.h"
 #include "weft/ranks.h"
 #include "weft/safetensors.h"
-#include "weft/warnings.h"
 
 namespace weft::cli {
 

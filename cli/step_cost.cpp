@@ -16,7 +16,6 @@
 #include "weft/moe.h"
 #include "weft/ops.h"
 #include "weft/ranks.h"
-#include "weft/warnings.h"
 
 namespace weft::cli {
 

@@ -11,7 +11,6 @@
 #include "weft/extend/tape.h"
 #include "weft/graph.h"
 #include "weft/trace.h"
-#include "weft/warnings.h"
 
 namespace weft::fsdp {
 

@@ -17,7 +17,6 @@
 #include "weft/extend/tape.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
-#include "weft/warnings.h"
 
 namespace weft::fsdp {
 

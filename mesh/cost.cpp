@@ -57,14 +57,12 @@ bool cuts_alike(const Pattern& a, const Pattern& b, int axis) {
 }
 
 Axes talking_axes(const MeshGrid& grid, const Pattern& from, const Pattern& to) {
-  Axes axes;
-  for (int axis = 0; axis < from.axes(); ++axis) {
-    if (grid.size(axis) == 1) continue;
+  return axes_where(from.axes(), [&](int axis) {
+    if (grid.size(axis) == 1) return false;
     bool reduced = from[axis].is_partial() && from[axis] != to[axis];
     bool moved = from[axis].is_shard() && !cuts_alike(from, to, axis) && to[axis] != kSum;
-    if (reduced || moved) axes.push_back(axis);
-  }
-  return axes;
+    return reduced || moved;
+  });
 }
 
 bool counts_elsewhere(const Pattern& from, const Pattern& to, const Coordinates& coordinates) {
@@ -191,7 +189,8 @@ template <class F> static int64_t most_of(const MeshGrid& grid, bool every, F f)
   return most;
 }
 
-int64_t most_bytes(const PlanProblem& problem, const PlanState& state) {
+/// Bytes of the block of the rank that holds most in that state.
+static int64_t most_bytes(const PlanProblem& problem, const PlanState& state) {
   const auto bytes = [&](const Coordinates& at) {
     return box_at(problem, state, at).shape.product() * bytes_of(state.dtype);
   };
@@ -221,15 +220,14 @@ void predict(const PlanProblem& problem, const PlanState& from, PlanEdge& edge) 
   const Step step{problem, from, edge};
   const bool sized = from.pattern.has_sizes() || edge.to.pattern.has_sizes();
   const auto scratch_at = [&](const Coordinates& at) { return scratch_bytes(step, at); };
-  const int64_t scratch = sized ? most_of(grid, true, scratch_at) : scratch_at({});
-  const int64_t made = most_bytes(problem, edge.to);
   const bool zeroes = edge.kind == Kind::local && makes_sums(grid, from.pattern, edge.to.pattern);
+  const int64_t copied = zeroes  ? most_bytes(problem, edge.to)
+                         : sized ? most_of(grid, true, scratch_at)
+                                 : scratch_at({});
   const LinkCost& link = grid.link(edge.axes, device);
-  edge.seconds =
-      messages_of(edge.kind, grid.size(edge.axes)) * link.seconds_per_message +
-      static_cast<double>(most_received(step, sized)) * link.seconds_per_byte +
-      static_cast<double>(zeroes ? made : scratch) * grid.costs(device).seconds_per_copied_byte;
-  edge.bytes = made + scratch;
+  edge.seconds = messages_of(edge.kind, grid.size(edge.axes)) * link.seconds_per_message +
+                 static_cast<double>(most_received(step, sized)) * link.seconds_per_byte +
+                 static_cast<double>(copied) * grid.costs(device).seconds_per_copied_byte;
 }
 
 double predicted_exchange_seconds(const DeviceMesh& mesh, int64_t bytes) {

@@ -74,7 +74,9 @@ class MeshGrid : public std::enable_shared_from_this<MeshGrid>, NotCopied {
   int size(const Axes& axes) const;
   /// Names of axes, joined by "+".
   std::string names(const Axes& axes) const;
-  Axes all_axes() const;
+  Axes all_axes() const {
+    return axes_where(ndim(), [](int) { return true; });
+  }
   /// True for equal communicators and axes.
   bool is_same(const MeshGrid& other) const {
     return ranks_ == other.ranks_ && axes_ == other.axes_;

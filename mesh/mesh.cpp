@@ -277,12 +277,6 @@ std::string MeshGrid::names(const Axes& axes) const {
   return names;
 }
 
-Axes MeshGrid::all_axes() const {
-  Axes axes;
-  for (int axis = 0; axis < ndim(); ++axis) axes.push_back(axis);
-  return axes;
-}
-
 Coordinates MeshGrid::coordinates_of(int rank) const {
   Coordinates coordinates{};
   for (size_t axis = 0; axis < axes_.size(); ++axis) {
@@ -352,9 +346,7 @@ bool MeshGrid::crosses_hosts(const Axes& axes) const {
 }
 
 ShardingBody MeshGrid::make_body(const Pattern& pattern) {
-  std::span<const Placement> placements = pattern.placements();
-  bool replicated =
-      std::ranges::all_of(placements, [](const Placement& at) { return at.is_replicate(); });
+  bool replicated = std::ranges::all_of(pattern.placements(), &Placement::is_replicate);
   return {.grid = this,
           .pattern = pattern,
           .hash = mixed(hash_, hash_of(pattern)),

@@ -70,11 +70,13 @@ template <class T> class Cache {
   void sweep() {
     size_t kept = drop([](const Entry& entry) { return !entry.found; });
     if (kept * 4 > capacity_ * 3) kept = drop([](const Entry&) { return true; });
-    if (kept * 4 > capacity_ * 3) {
-      capacity_ *= 2;
-      rehash(capacity_ * 2);
-    } else {
-      rehash(entries_.size());
+    if (kept * 4 > capacity_ * 3) capacity_ *= 2;
+    std::vector<Entry> before(capacity_ * 2);
+    before.swap(entries_);
+    mask_ = entries_.size() - 1;
+    statistics_.entries = 0;
+    for (Entry& entry : before) {
+      if (entry.value) place(std::move(entry));
     }
   }
 
@@ -91,16 +93,6 @@ template <class T> class Cache {
       }
     }
     return kept;
-  }
-
-  void rehash(size_t size) {
-    std::vector<Entry> before(size);
-    before.swap(entries_);
-    mask_ = size - 1;
-    statistics_.entries = 0;
-    for (Entry& entry : before) {
-      if (entry.value) place(std::move(entry));
-    }
   }
 
   size_t capacity_;

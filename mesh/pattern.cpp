@@ -31,11 +31,7 @@ bool Pattern::is_innermost(int axis) const {
 }
 
 Axes Pattern::partial_axes() const {
-  Axes found;
-  for (int axis = 0; axis < axes_; ++axis) {
-    if ((*this)[axis].is_partial()) found.push_back(axis);
-  }
-  return found;
+  return axes_where(axes_, [&](int axis) { return (*this)[axis].is_partial(); });
 }
 
 void Pattern::set(int axis, Placement placement) {
@@ -54,10 +50,7 @@ void Pattern::set(int axis, Placement placement) {
   depth_[at] = cuts;
 }
 
-bool Pattern::has_sizes() const {
-  return std::any_of(placements_.begin(), placements_.begin() + axes_,
-                     [](const Placement& placement) { return placement.has_sizes(); });
-}
+bool Pattern::has_sizes() const { return std::ranges::any_of(placements(), &Placement::has_sizes); }
 
 void Pattern::set_sizes(int axis, std::vector<int64_t> sizes) {
   Placement& placement = placements_[static_cast<size_t>(axis)];

@@ -43,10 +43,7 @@ static void check_reducible(const Layout& from, const std::vector<PlanEdge>& edg
 static void append_step(Plan& plan, PlanStep step) {
   bool joins =
       step.kind == Kind::local && !plan.steps.empty() && plan.steps.back().kind == Kind::local;
-  if (!joins) {
-    plan.steps.push_back(std::move(step));
-    return;
-  }
+  if (!joins) return plan.steps.push_back(std::move(step));
   PlanStep& last = plan.steps.back();
   last.to = std::move(step.to);
   last.cost.seconds += step.cost.seconds;
@@ -118,9 +115,9 @@ static Ref<Plan> make_plan(const Ref<Layout>& from, const Ref<Layout>& to,
 Ref<Plan> plan_between(const Ref<Layout>& from, const Ref<Layout>& to, const PlanOptions& options) {
   if (!to->sharding) return make_plan(from, to, options);
   Cache<Plan>& plans = body_of(to->sharding).plans;
-  const uint64_t salt =
-      static_cast<uint64_t>(options.memory_cap) << 4 | static_cast<uint64_t>(options.device) << 2 |
-      static_cast<uint64_t>(options.two_step) << 1 | static_cast<uint64_t>(options.collectives);
+  const uint64_t salt = static_cast<uint64_t>(options.device) << 2 |
+                        static_cast<uint64_t>(options.two_step) << 1 |
+                        static_cast<uint64_t>(options.collectives);
   uint64_t hash = mixed(mixed(salt, reinterpret_cast<uintptr_t>(from.get())),
                         reinterpret_cast<uintptr_t>(to.get()));
   Plan* found = plans.find(hash, [&](const Plan& plan) {

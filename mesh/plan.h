@@ -85,8 +85,6 @@ struct PlanStep {
 
 /// Constraints for making a plan.
 struct PlanOptions {
-  /// Peak bytes on any rank in addition to the source; std::invalid_argument when no plan fits.
-  int64_t memory_cap = INT64_MAX;
   /// Makes a Partial whole in two phases on ranks that share memory: each rank reduces its part,
   /// then reads the others' parts, even if it is predicted cheaper that every rank reduces
   /// everything.

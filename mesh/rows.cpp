@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mesh/rows.h"
 
+#include <functional>
 #include <numeric>
 #include <utility>
 
@@ -11,10 +12,15 @@
 
 namespace weft {
 
+/// The product of the sizes after a dim.
+static int64_t inner_of(const Shape& shape, int dim) {
+  return std::accumulate(shape.begin() + dim + 1, shape.end(), int64_t{1}, std::multiplies<>());
+}
+
 int64_t RowDim::lanes() const {
-  int64_t lanes = 1;
-  for (int d = 0; d < layout->shape.ndim(); ++d) lanes *= d == dim ? 1 : layout->box.shape[d];
-  return lanes;
+  Shape others = layout->box.shape;
+  others[dim] = 1;
+  return others.product();
 }
 
 Shape RowDim::shape_of(int64_t count) const {
@@ -31,10 +37,7 @@ KeyRange range_of(const RowDim& rows, const Box& box) {
 
 std::vector<int64_t> places_of(const RowDim& rows, KeyRange range, std::span<const int64_t> keys) {
   std::vector<int64_t> places(keys.size());
-  const Shape& local = rows.layout->box.shape;
-  int64_t inner = 1;
-  for (int d = rows.dim + 1; d < local.ndim(); ++d) inner *= local[d];
-  const int64_t each = rows.keys_per_index(),
+  const int64_t inner = inner_of(rows.layout->box.shape, rows.dim), each = rows.keys_per_index(),
                 along = (range.last - range.first) / std::max<int64_t>(1, each);
   for (size_t i = 0; i < keys.size(); ++i) {
     const int64_t key = keys[i] - range.first;
@@ -59,13 +62,10 @@ int64_t bytes_of_rows(const RowDim& rows, int64_t count, DType dtype) {
 }
 
 Axes axes_cutting(const Layout& layout, std::optional<int> dim) {
-  Axes axes;
-  for (int axis = 0; layout.grid && axis < layout.sharding.axes(); ++axis) {
+  return axes_where(layout.grid ? layout.sharding.axes() : 0, [&](int axis) {
     const Placement& at = layout.sharding[axis];
-    const bool cuts = dim ? at.is_shard(*dim) : at.is_shard();
-    if (cuts && layout.grid->size(axis) > 1) axes.push_back(axis);
-  }
-  return axes;
+    return (dim ? at.is_shard(*dim) : at.is_shard()) && layout.grid->size(axis) > 1;
+  });
 }
 
 /// Returns the positions of the keys in ascending order; of equal ones in the order given.
@@ -105,9 +105,8 @@ std::vector<int64_t> keys_of(const RowDim& rows, const MemoryBlock& indices, std
     key += key < 0 ? size : 0;
   }
   if (!rows.elements) return keys;
-  int64_t inner = 1;
-  for (int d = rows.dim + 1; d < indices.shape.ndim(); ++d) inner *= indices.shape[d];
-  const int64_t lanes = rows.lanes(), along = indices.shape[rows.dim];
+  const int64_t inner = inner_of(indices.shape, rows.dim), lanes = rows.lanes(),
+                along = indices.shape[rows.dim];
   for (int64_t i = 0; i < count; ++i) {
     int64_t& key = keys[static_cast<size_t>(i)];
     key = key * lanes + i / (along * inner) * inner + i % inner;

@@ -50,11 +50,9 @@ static void add_local_edges(const PlanProblem& problem, const PlanState& state,
 
 /// Partial axes that the plan must reduce.
 static Axes axes_to_reduce(const PlanProblem& problem, const Pattern& pattern) {
-  Axes axes;
-  for (int axis : pattern.partial_axes()) {
-    if (pattern[axis] != problem.to.pattern[axis]) axes.push_back(axis);
-  }
-  return axes;
+  return axes_where(pattern.axes(), [&](int axis) {
+    return pattern[axis].is_partial() && pattern[axis] != problem.to.pattern[axis];
+  });
 }
 
 static ReduceOp op_of(const Pattern& pattern) {
@@ -227,8 +225,8 @@ class Search {
  public:
   explicit Search(const PlanProblem& problem)
       : problem_(problem),
-        exchanges_(problem.grid.in_memory(problem.options.device) && !problem.options.collectives),
-        result_bytes_(most_bytes(problem, problem.to)) {}
+        exchanges_(problem.grid.in_memory(problem.options.device) && !problem.options.collectives) {
+  }
 
   std::vector<PlanEdge> run() {
     reach(problem_.from, {}, -1, {});
@@ -241,8 +239,7 @@ class Search {
       if (nodes_[at].state == problem_.to) return path_to(id);
       expand(id);
     }
-    fail("redistribute: memory_cap is ", problem_.options.memory_cap,
-         " bytes, expected enough for one plan");
+    fail("redistribute: number of plans is 0, expected one at least");
   }
 
  private:
@@ -274,17 +271,9 @@ class Search {
       add_moves(problem_, state, edges);
     }
     for (PlanEdge& edge : edges) {
-      if (peak_of(state, edge) > problem_.options.memory_cap) continue;
       PlanState to = edge.to;
       reach(to, {distance.seconds + edge.seconds, distance.steps + 1}, id, std::move(edge));
     }
-  }
-
-  /// The result is allocated from the start, and the step's input counts unless it is the source.
-  int64_t peak_of(const PlanState& state, const PlanEdge& edge) const {
-    int64_t before = state == problem_.from ? 0 : most_bytes(problem_, state);
-    int64_t after = edge.to == problem_.to ? edge.bytes : result_bytes_ + edge.bytes;
-    return before + after;
   }
 
   void reach(const PlanState& state, Distance distance, int before, PlanEdge edge) {
@@ -311,7 +300,6 @@ class Search {
 
   const PlanProblem& problem_;
   bool exchanges_;
-  int64_t result_bytes_;
   std::vector<Node> nodes_;
   std::unordered_map<PlanState, int, StateHash> ids_;
   std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>> queue_;

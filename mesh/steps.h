@@ -34,8 +34,6 @@ struct PlanEdge {
   ReduceOp op = ReduceOp::sum;
   PlanState to = {};
   double seconds = 0;
-  /// Bytes of result and scratch memory, on the rank that needs most.
-  int64_t bytes = 0;
 };
 
 /// The cost of a step on this rank: bytes that it receives from others, as the transports count
@@ -45,14 +43,10 @@ struct StepBytes {
 };
 StepBytes bytes_of_step(const PlanProblem& problem, const PlanState& from, const PlanEdge& edge);
 
-/// Bytes of the block of the rank that holds most in that state.
-int64_t most_bytes(const PlanProblem& problem, const PlanState& state);
-/// Sets the time of a step from `from` on the busiest rank, predicted from a sample of the ranks,
-/// and its bytes.
+/// Sets the time of a step from `from` on the busiest rank, predicted from a sample of the ranks.
 void predict(const PlanProblem& problem, const PlanState& from, PlanEdge& edge);
 
-/// The steps of least predicted time under the memory cap; std::invalid_argument when there are
-/// none.
+/// The steps of least predicted time.
 std::vector<PlanEdge> cheapest_steps(const PlanProblem& problem);
 
 /// True when the axis cuts the same dim after the same axes in both.

@@ -42,7 +42,7 @@ struct CheckpointOptions {
 /// replicated part by one of its holders. A save makes no collective and overwrites nothing;
 /// whether a checkpoint is complete is for its readers to say. Belongs to its rank's thread. While
 /// it lives, the first rank holds the directory's lease: one saver at a time saves to a directory.
-/// Warns (weft/warnings.h), on any thread, when rank 0 cannot remove an old checkpoint or finds the
+/// Warns (weft/error.h), on any thread, when rank 0 cannot remove an old checkpoint or finds the
 /// previous save CORRUPT or MIXED, and when a save without a later wait() fails.
 class WEFT_API CheckpointSaver : NotCopied {
  public:

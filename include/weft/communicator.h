@@ -10,7 +10,7 @@
 
 #include "weft/dtype.h"
 #include "weft/export.h"
-#include "weft/reduce_op.h"
+#include "weft/placement.h"
 #include "weft/stream.h"
 
 namespace weft {

@@ -36,7 +36,6 @@
 #include "weft/placement.h"
 #include "weft/quantization.h"
 #include "weft/ranks.h"
-#include "weft/reduce_op.h"
 #include "weft/safetensors.h"
 #include "weft/schedules.h"
 #include "weft/shape.h"
@@ -52,4 +51,3 @@
 #include "weft/trace.h"
 #include "weft/transformer.h"
 #include "weft/transformer_config.h"
-#include "weft/warnings.h"

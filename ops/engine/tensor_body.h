@@ -3,7 +3,7 @@
 
 #include "mesh/plan.h"
 #include "ops/engine/node.h"
-#include "src/device/pooled.h"
+#include "src/device/memory_blocks.h"
 #include "weft/context.h"
 #include "weft/tensor.h"
 

@@ -3,10 +3,10 @@
 
 #include "python/bindings/bindings.h"
 #include "weft/autograd.h"
+#include "weft/error.h"
 #include "weft/graph.h"
 #include "weft/storage.h"
 #include "weft/trace.h"
-#include "weft/warnings.h"
 
 namespace weft::python {
 

@@ -10,8 +10,6 @@
 #include <mutex>
 #include <utility>
 
-#include "weft/warnings.h"
-
 namespace weft {
 
 void throw_invalid_argument(const std::string& what) { throw std::invalid_argument(escaped(what)); }
@@ -35,10 +33,8 @@ static bool is_hidden(int32_t code) {
       {0x115f, 0x1160}, {0x17b4, 0x17b5}, {0x180b, 0x180f}, {0x200b, 0x200f},  {0x2028, 0x202e},
       {0x2060, 0x206f}, {0x3164, 0x3164}, {0xfe00, 0xfe0f}, {0xfeff, 0xfeff},  {0xffa0, 0xffa0},
       {0xfff0, 0xfffb}, {0xffff, 0xffff}, {0xe000, 0xf8ff}, {0xe0000, 0xe0fff}};
-  for (const auto& [first, last] : ranges) {
-    if (code >= first && code <= last) return true;
-  }
-  return false;
+  return std::ranges::any_of(
+      ranges, [&](const auto& range) { return code >= range.first && code <= range.second; });
 }
 
 /// Appends the characters of `text` that begin before byte `longest`.

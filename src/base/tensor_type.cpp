@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <numeric>
 #include <ostream>
 
@@ -19,9 +20,8 @@ static constexpr std::array<std::string_view, kDTypes> kDTypeNames = {
 std::string_view name_of(DType dtype) { return kDTypeNames[static_cast<size_t>(dtype)]; }
 
 DType dtype_named(std::string_view name) {
-  for (size_t i = 0; i < kDTypeNames.size(); ++i) {
-    if (kDTypeNames[i] == name) return static_cast<DType>(i);
-  }
+  const auto found = std::ranges::find(kDTypeNames, name);
+  if (found != kDTypeNames.end()) return static_cast<DType>(found - kDTypeNames.begin());
   fail("dtype: name is \"", name, "\", expected f32, bf16, f16, f64, i8, i16, i32, i64, u8, u16, ",
        "u32, u64, f8_e4m3, f8_e5m2 or bool");
 }
@@ -83,9 +83,7 @@ void Dims::erase(int dim) {
 }
 
 int64_t Dims::product() const {
-  int64_t product = 1;
-  for (int64_t value : *this) product *= value;
-  return product;
+  return std::accumulate(begin(), end(), int64_t{1}, std::multiplies<>());
 }
 
 Strides dense_strides(const Shape& shape) {
@@ -102,9 +100,7 @@ int normalized_dim(const char* what, int dim, int ndim) {
 }
 
 std::ostream& operator<<(std::ostream& out, const Dims& dims) {
-  out << '[';
-  for (int i = 0; i < dims.ndim(); ++i) out << (i ? ", " : "") << dims[i];
-  return out << ']';
+  return out << '[' << listed(dims) << ']';
 }
 
 bool MemoryBlock::is_dense() const {
@@ -185,17 +181,16 @@ std::string_view name_of(ReduceOp op) {
 std::ostream& operator<<(std::ostream& out, ReduceOp op) { return out << name_of(op); }
 
 /// "3+1+4"; of more than eight sizes the first five and the last.
-static void print_sizes(std::ostream& out, std::span<const int64_t> sizes) {
-  const bool all = sizes.size() <= 8;
-  for (size_t i = 0; i < (all ? sizes.size() : 5); ++i) out << (i ? "+" : "") << sizes[i];
-  if (!all) out << "+...+" << sizes.back();
+static std::string sizes_in_words(std::span<const int64_t> sizes) {
+  if (sizes.size() <= 8) return listed(sizes, {}, "+");
+  return concat(listed(sizes.first(5), {}, "+"), "+...+", sizes.back());
 }
 
 std::ostream& operator<<(std::ostream& out, const Placement& placement) {
   if (placement.is_replicate()) return out << 'R';
   if (placement.is_shard()) {
     out << "S(" << placement.dim();
-    if (placement.has_sizes()) print_sizes(out << ": ", placement.sizes());
+    if (placement.has_sizes()) out << ": " << sizes_in_words(placement.sizes());
     return out << ')';
   }
   return out << "P(" << placement.op() << ')';

@@ -36,10 +36,12 @@ ElementRange share_of(int64_t elements, int ranks, int rank) {
   return {begin, std::min(each, elements - begin)};
 }
 
+static int64_t sum_of(std::span<const int64_t> counts) {
+  return std::accumulate(counts.begin(), counts.end(), int64_t{0});
+}
+
 int64_t part_offset(std::span<const int64_t> counts, int rank) {
-  int64_t offset = 0;
-  for (int r = 0; r < rank; ++r) offset += counts[static_cast<size_t>(r)];
-  return offset;
+  return sum_of(counts.first(static_cast<size_t>(rank)));
 }
 
 bool sends_all_parts(CollectiveKind kind) {
@@ -83,10 +85,6 @@ ElementRange range_received(const Collective& call, const Piece& piece, int rank
     return {0, part_of(call, piece, ranks, to)};
   }
   return {part_offset(counts, from), counts[static_cast<size_t>(from)]};
-}
-
-static int64_t sum_of(std::span<const int64_t> counts) {
-  return std::accumulate(counts.begin(), counts.end(), int64_t{0});
 }
 
 PieceSizes sizes_of(const Collective& call, const Piece& piece, int rank) {

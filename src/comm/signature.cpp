@@ -80,9 +80,8 @@ Signature signature_of(const Collective& call) {
 static void print_counts(std::ostream& out, const Signature& signature) {
   const auto shown =
       std::min<size_t>(static_cast<size_t>(signature.counts), signature.shown.size());
-  out << ", [";
-  for (size_t i = 0; i < shown; ++i) out << (i ? ", " : "") << signature.shown[i];
-  out << (static_cast<size_t>(signature.counts) > shown ? ", ...]" : "]");
+  out << ", [" << listed(std::span(signature.shown).first(shown))
+      << (static_cast<size_t>(signature.counts) > shown ? ", ...]" : "]");
 }
 
 std::string in_words(const Signature& signature) {
@@ -112,9 +111,7 @@ std::string in_words(const Signature& signature) {
 
 static std::string claim_in_words(const Claim& claim) {
   if (claim.hash == 0) return "nothing";
-  std::ostringstream hash;
-  hash << std::hex << claim.hash;
-  return concat(claim.words.data(), " of values with hash ", hash.str());
+  return concat(claim.words.data(), " of values with hash ", std::hex, claim.hash);
 }
 
 std::string unequal_in_words(const std::string& first_rank, const Signature& first,

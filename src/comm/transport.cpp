@@ -10,12 +10,11 @@
 
 namespace weft {
 
-static constexpr std::array<std::string_view, 11> kCollectiveNames = {
-    "barrier", "broadcast",  "all_gather", "reduce_scatter", "all_reduce", "gather",
-    "scatter", "all_to_all", "send",       "recv",           "exchange"};
-
 std::string_view name_of(CollectiveKind kind) {
-  return kCollectiveNames[static_cast<size_t>(kind)];
+  static constexpr std::array<std::string_view, 11> names = {
+      "barrier", "broadcast",  "all_gather", "reduce_scatter", "all_reduce", "gather",
+      "scatter", "all_to_all", "send",       "recv",           "exchange"};
+  return names[static_cast<size_t>(kind)];
 }
 
 std::shared_ptr<Transport> Transport::split(int color, int key, std::string name) {
@@ -46,6 +45,7 @@ void Transport::exchange(const Exchange&, ExchangeReader&) {
 }
 
 std::string Members::in_words(int rank) const {
+  if (!names.empty()) return names[static_cast<size_t>(rank)];
   if (id == 0) return concat("rank ", rank);
   return concat("rank ", rank, " (rank ", world_rank(rank), " of the world)");
 }
@@ -63,8 +63,7 @@ Members Transport::subgroup_of(std::span<const int> ranks, std::string name) {
 }
 
 int Transport::index_among(std::span<const int> ranks) const {
-  const auto own = std::find(ranks.begin(), ranks.end(), rank_);
-  return own == ranks.end() ? -1 : static_cast<int>(own - ranks.begin());
+  return static_cast<int>(std::ranges::find(ranks, rank_) - ranks.begin());
 }
 
 void Transport::abort(const std::string& reason) {

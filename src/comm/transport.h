@@ -30,6 +30,8 @@ struct Members {
   std::vector<int> hosts = {};
   /// The state shared by the ranks that fail together; null in a simulated world.
   std::shared_ptr<World> world = {};
+  /// What `in_words` returns, for a group that the user did not make; empty: see there.
+  std::vector<std::string> names = {};
 
   int size() const { return static_cast<int>(world_ranks.size()); }
   int world_rank(int rank) const { return world_ranks[static_cast<size_t>(rank)]; }
@@ -176,7 +178,7 @@ class Transport : public std::enable_shared_from_this<Transport> {
       : rank_(rank), size_(members->size()), members_(std::move(members)) {}
   /// The members of a new group of `ranks`, equal on all of these.
   Members subgroup_of(std::span<const int> ranks, std::string name);
-  /// The index of this rank among `ranks` of the group, or -1.
+  /// The index of this rank among `ranks` of the group, which include it.
   int index_among(std::span<const int> ranks) const;
 
   int rank_;

@@ -83,7 +83,6 @@ class World : NotCopied {
   CommError echo(const std::string& title, std::string operation, uint64_t number) const;
   /// The failure of an aborted world.
   WorldFailure failure() const;
-  int failure_found_by() const { return state_->found_by; }
 
   /// Records that `rank` makes no more calls in this run.
   virtual void end(int rank);
@@ -132,7 +131,6 @@ class World : NotCopied {
 
  private:
   static constexpr uint32_t kEndedForGood = UINT32_MAX;
-  void await_abort();
 
   const int ranks_;
   const std::chrono::milliseconds deadline_;

@@ -22,7 +22,6 @@
 #include "weft/error.h"
 #include "weft/extend/file.h"
 #include "weft/extend/hash.h"
-#include "weft/warnings.h"
 
 namespace weft {
 

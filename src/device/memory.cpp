@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "src/device/cuda/runtime.h"
-#include "src/device/pooled.h"
 #include "src/device/shared_memory.h"
 #include "weft/error.h"
 
@@ -244,15 +243,16 @@ void Heap::forget_kept() {
   if (current_) current_->kept_.forget();
 }
 
-static constexpr std::array<std::string_view, kPurposes> kPurposeNames = {
-    "other", "parameters", "gradients", "optimizer", "activations", "gathered"};
-
 WEFT_STATIC_TLS static thread_local Purpose purpose_in_force = Purpose::other;
 
 /// Address of blocks of zero bytes, so that they count as bound.
 alignas(kMemoryAlignment) static std::byte no_bytes[kMemoryAlignment];
 
-std::string_view name_of(Purpose purpose) { return kPurposeNames[static_cast<size_t>(purpose)]; }
+std::string_view name_of(Purpose purpose) {
+  static constexpr std::array<std::string_view, kPurposes> names = {
+      "other", "parameters", "gradients", "optimizer", "activations", "gathered"};
+  return names[static_cast<size_t>(purpose)];
+}
 
 PurposeScope::PurposeScope(Purpose purpose) : before_(std::exchange(purpose_in_force, purpose)) {}
 

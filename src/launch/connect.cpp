@@ -238,13 +238,6 @@ static std::shared_ptr<ProcessWorld> join_host(Connection& made, const std::stri
   return world;
 }
 
-static void connect_on_host(Connection& made, const Launched& launched, const RunOptions& options) {
-  std::vector<int> ranks(static_cast<size_t>(launched.size));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  const auto world = join_host(made, launched.job, launched, std::move(ranks), options);
-  made.world = Communicator(with_nccl(world->world_transport()));
-}
-
 #ifdef WEFT_WITH_MPI
 /// Identifies processes that can share memory: same kernel and same namespaces, so that each
 /// container counts as a host.
@@ -312,7 +305,10 @@ static std::unique_ptr<Connection> new_connection(const RunOptions& options) {
     const auto world = std::make_shared<ThreadsWorld>(1, options.deadline);
     made->world = Communicator(world->transports()[0]);
   } else if (launched.local_size == launched.size) {
-    connect_on_host(*made, launched, options);
+    std::vector<int> ranks(static_cast<size_t>(launched.size));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    const auto world = join_host(*made, launched.job, launched, std::move(ranks), options);
+    made->world = Communicator(with_nccl(world->world_transport()));
   } else {
 #ifdef WEFT_WITH_MPI
     connect_by_mpi(*made, launched, options);

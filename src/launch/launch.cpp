@@ -33,8 +33,6 @@ std::string new_job() { return concat(::getuid(), '-', ::getpid(), '-', random_d
 
 namespace {
 
-bool has_exited(const LaunchRank& rank) { return rank.has_exited(); }
-
 /// The processes of one launch, from start to end.
 class LaunchedJob {
  public:
@@ -70,7 +68,7 @@ class LaunchedJob {
       fail_first(kNotStarted, static_cast<int>(ranks_.size()), error.what());
       begin(Ending::by_itself, std::chrono::milliseconds(0));
     }
-    while (!all_gone()) {
+    while (!std::ranges::all_of(ranks_, &LaunchRank::is_gone)) {
       wait_for_news();
       take_signals();
       look_at_ranks();
@@ -127,11 +125,6 @@ class LaunchedJob {
                         RankOutput(std::move(err.read), err_, prefix, ends_last));
   }
 
-  bool all_gone() const {
-    return std::all_of(ranks_.begin(), ranks_.end(),
-                       [](const auto& rank) { return rank.is_gone(); });
-  }
-
   void fail_first(int code, int rank, std::string cause) {
     if (report_.code == 0) report_ = {code, rank, std::move(cause)};
   }
@@ -139,7 +132,7 @@ class LaunchedJob {
   /// poll's timeout: until something is due that no descriptor announces.
   int milliseconds_to_wait() const {
     LaunchClock::time_point until = LaunchClock::time_point::max();
-    if (input_.is_in_background() || std::any_of(ranks_.begin(), ranks_.end(), has_exited)) {
+    if (input_.is_in_background() || std::ranges::any_of(ranks_, &LaunchRank::has_exited)) {
       until = LaunchClock::now() + kLook;
     }
     if (ending_ != Ending::none && ending_ != Ending::killed) until = std::min(until, next_ending_);
@@ -207,7 +200,7 @@ class LaunchedJob {
       }
       if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) {
         told_to_end_ = signal;
-        if (std::all_of(ranks_.begin(), ranks_.end(), has_exited)) gives_up_ = true;
+        if (std::ranges::all_of(ranks_, &LaunchRank::has_exited)) gives_up_ = true;
       }
       send_all(signal);
     }
@@ -223,10 +216,10 @@ class LaunchedJob {
     const auto rests = [](const LaunchRank& rank) {
       return rank.has_exited() || rank.is_stopped();
     };
-    const auto left = std::find_if_not(ranks_.begin(), ranks_.end(), has_exited);
+    const auto left = std::ranges::find(ranks_, false, &LaunchRank::has_exited);
     if (ending_ != Ending::none || left == ranks_.end() ||
-        std::none_of(ranks_.begin(), ranks_.end(), has_exited) ||
-        !std::all_of(ranks_.begin(), ranks_.end(), rests)) {
+        std::ranges::none_of(ranks_, &LaunchRank::has_exited) ||
+        !std::ranges::all_of(ranks_, rests)) {
       return stopped_since_.reset();
     }
     if (!stopped_since_) stopped_since_ = LaunchClock::now();

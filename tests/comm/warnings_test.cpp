@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/warnings.h"
+#include "weft/error.h"
 
 #include <gtest/gtest.h>
 

@@ -408,6 +408,41 @@ TEST_F(DeviceNccl, NamesALaterCallThatDiffers) {
             "called all_reduce(sum, f32, [8]) on cuda");
 }
 
+/// Sends `count` numbers from rank 1 to rank 2 of a group.
+static void send_numbers(const Communicator& group, int64_t count) {
+  const Vector numbers(f32, count);
+  const Piece piece{
+      .send = numbers.data(), .recv = numbers.data(), .counts = {&count, 1}, .device = gpu};
+  const bool sends = group.rank() == 1;
+  group.transport()->run({.kind = sends ? CollectiveKind::send : CollectiveKind::recv,
+                          .root = sends ? 2 : 1,
+                          .pieces = {&piece, 1}});
+}
+
+TEST_F(DeviceNccl, NamesTheRanksOfAMessageAsItsCallersDo) {
+  const Outcome outcome = outcome_of(
+      [](Communicator world) {
+        if (world.rank() > 0) send_numbers(world, world.rank() == 1 ? 3 : 4);
+      },
+      5000);
+  EXPECT_EQ(outcome.thrown,
+            "world/1-2: nccl call number 1: rank 1 called send(f32, [3], to rank 2, tag 0) on cuda "
+            "but rank 2 called recv(f32, [4], from rank 1, tag 0) on cuda");
+}
+
+TEST_F(DeviceNccl, NamesAReceiverThatEndsAsItsSenderDoes) {
+  const Outcome outcome = outcome_of(
+      [](Communicator world) {
+        if (world.rank() > 0) send_numbers(world, 3);
+        if (world.rank() == 1) send_numbers(world, 3);
+      },
+      300);
+  expect_contains(outcome.thrown,
+                  "world/1-2: nccl send(f32, [3], to rank 2, tag 0) on cuda number 2: not done "
+                  "within 300 ms");
+  expect_contains(outcome.thrown, "; rank 2 ended");
+}
+
 TEST_F(DeviceNccl, RefusesPiecesOnTwoDevices) {
   EXPECT_THROW(run_without_peers(2,
                                  [](Communicator world) {

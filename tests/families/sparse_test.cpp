@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "tests/support/scratch.h"
+#include "weft/error.h"
 #include "weft/hugging_face.h"
 #include "weft/transformer.h"
-#include "weft/warnings.h"
 
 namespace weft {
 namespace {

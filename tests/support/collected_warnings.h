@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "weft/warnings.h"
+#include "weft/error.h"
 
 namespace weft {
 

@@ -49,6 +49,15 @@ class Axes {
   uint8_t count_ = 0;
 };
 
+/// Those of the first `count` axes for which `is_wanted(axis)` is true, in mesh order.
+template <class IsWanted> Axes axes_where(int count, IsWanted is_wanted) {
+  Axes axes;
+  for (int axis = 0; axis < count; ++axis) {
+    if (is_wanted(axis)) axes.push_back(axis);
+  }
+  return axes;
+}
+
 /// The content of a sharding as a value: a placement per axis and, for axes that cut the same dim,
 /// their order. It belongs to no mesh: the planner searches over patterns, and a checkpoint stores
 /// them.

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "weft/reduce_op.h"
+#include "weft/placement.h"
 
 namespace weft {
 namespace rule_grammar {

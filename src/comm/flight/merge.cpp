@@ -120,13 +120,6 @@ static void check_ranks(const std::vector<FlightFile>& files) {
   }
 }
 
-static std::string events_of(const FlightFile& file, int64_t origin) {
-  TraceEvents events(file.rank, origin);
-  events.name_process(concat(file.host, "; ", file.reason));
-  events.add_collectives(0, file.operations);
-  return events.text();
-}
-
 static void write_merged(const std::vector<FlightFile>& files, int64_t origin,
                          const std::string& out) {
   OutputFile file("trace", out, OutputFile::Mode::replace);
@@ -134,7 +127,10 @@ static void write_merged(const std::vector<FlightFile>& files, int64_t origin,
   std::string forgotten;
   for (const FlightFile& one : files) {
     if (&one != files.data()) file.write(kTraceComma);
-    file.write(events_of(one, origin));
+    TraceEvents events(one.rank, origin);
+    events.name_process(concat(one.host, "; ", one.reason));
+    events.add_collectives(0, one.operations);
+    file.write(events.text());
     forgotten += concat(forgotten.empty() ? "" : ",", "\"rank ", one.rank, "\":", one.forgotten);
   }
   file.write(trace_tail(concat("\"earlier_operations\":{", forgotten, "}")));

@@ -61,7 +61,7 @@ void ThreadsWorld::on_failure(const std::exception_ptr& cause) {
 
 void ThreadsWorld::body_threw(int rank, const std::exception_ptr& cause) {
   abort_for_exception(rank, cause);
-  if (!is_aborted() || failure_found_by() != rank) return;
+  if (!is_aborted() || failure().found_by != rank) return;
   const std::lock_guard lock(mutex_);
   // The exception that made a rank give up a collective is known only here.
   if (!cause_) cause_ = cause;

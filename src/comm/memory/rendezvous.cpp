@@ -18,7 +18,6 @@
 
 #include "src/comm/memory/memory_worlds.h"
 #include "weft/error.h"
-#include "weft/warnings.h"
 
 namespace weft {
 

@@ -195,11 +195,6 @@ bool MpiWork::has_moved(int peer) const {
                      [&](const Stream& stream) { return stream.peer != peer || stream.is_done(); });
 }
 
-std::vector<MpiRouting::Waiting>::iterator MpiRouting::waiting_at(const MpiAddress& address) {
-  return std::find_if(waiting_.begin(), waiting_.end(),
-                      [&](const Waiting& one) { return one.first == address; });
-}
-
 void MpiRouting::join(const MpiAddress& address, MpiWork& work) {
   waiting_.emplace_back(address, &work);
   const auto is_other = [&](const Message& message) { return message.header.to != address; };
@@ -215,7 +210,7 @@ void MpiRouting::leave(const MpiWork& work) {
 }
 
 void MpiRouting::route(const MpiHeader& header, MpiPayload payload) {
-  const auto found = waiting_at(header.to);
+  const auto found = std::ranges::find(waiting_, header.to, &Waiting::first);
   if (found == waiting_.end()) {
     early_.push_back({header, {payload.begin(), payload.end()}});
     return;

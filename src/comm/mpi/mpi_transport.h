@@ -54,7 +54,6 @@ class MpiRouting {
     std::vector<std::byte> payload;
   };
   using Waiting = std::pair<MpiAddress, MpiWork*>;
-  std::vector<Waiting>::iterator waiting_at(const MpiAddress& address);
 
   /// In the order of joining; no message below is for any of them.
   std::vector<Waiting> waiting_;

@@ -43,9 +43,8 @@ template <class T> std::vector<T> NcclAgreement::gathered(std::span<const T> own
 }
 
 void NcclAgreement::fail(const NcclCallName& call, int at_fault, const std::string& text) {
-  const Members& group = *host_transport_->members();
-  throw group.world->abort_for_call(
-      {group.world_rank(host_transport_->rank()), group.world_rank(at_fault), text},
+  throw group_->world->abort_for_call(
+      {group_->world_rank(host_transport_->rank()), group_->world_rank(at_fault), text},
       in_words(call.signature), call.number);
 }
 
@@ -63,7 +62,7 @@ void NcclAgreement::compare_counts(const NcclCallName& call, std::span<const int
       const int64_t expects = all[to * 2 * ranks + ranks + from];
       if (sends == expects) continue;
       fail(call, static_cast<int>(from),
-           concat(call.title(), ": rank ", from,
+           concat(call.title(), ": ", group_->in_words(static_cast<int>(from)),
                   counts_in_words(sends, static_cast<int>(to), expects)));
     }
   }
@@ -88,14 +87,14 @@ void NcclAgreement::fail_diverged() {
       if (all[r * kCalls + place] == all[place]) continue;
       const NcclCallName& call = calls_[place];
       const auto called = gathered(std::span<const Signature>(&call.signature, 1));
-      fail(call, static_cast<int>(r),
+      const auto rank = static_cast<int>(r);
+      fail(call, rank,
            concat(call.group, ": nccl call number ", number, ": ",
-                  unequal_in_words("rank 0", called[0], concat("rank ", r), called[r],
-                                   "on another stream or in another way")));
+                  unequal_in_words(group_->in_words(0), called[0], group_->in_words(rank),
+                                   called[r], "on another stream or in another way")));
     }
   }
-  throw CommError(concat(host_transport_->name(), ": ranks differ in what they called before"), -1,
-                  "", last_);
+  throw CommError(concat(group_->name, ": ranks differ in what they called before"), -1, "", last_);
 }
 
 /// The lanes that one thread created; any thread may destroy a lane.
@@ -117,9 +116,11 @@ struct NcclLane::OfThread {
 };
 
 void NcclLane::watch(const std::stop_token& stop) {
+  const auto period = std::clamp<std::chrono::milliseconds>(
+      world_.deadline() / 8, std::chrono::milliseconds(5), std::chrono::milliseconds(500));
   do {
     look();
-  } while (!stops_within(stop, period()));
+  } while (!stops_within(stop, period));
 }
 
 void NcclLane::check_all_results() {
@@ -132,13 +133,14 @@ void NcclLane::check_all_results() {
   }
 }
 
-NcclLane::NcclLane(const Transport& group, const nccl::UniqueId& id, Device device,
-                   const NcclCallName& first)
-    : group_(group),
-      world_(*group.world()),
+NcclLane::NcclLane(std::shared_ptr<const Members> group, int rank, const nccl::UniqueId& id,
+                   Device device, const NcclCallName& first)
+    : group_(std::move(group)),
+      rank_(rank),
+      world_(*group_->world),
       device_(device),
       first_(first),
-      communicator_(nccl::begin(group.size(), id, group.rank(), device.index)),
+      communicator_(nccl::begin(group_->size(), id, rank, device.index)),
       siblings_(OfThread::current()) {
   try {
     await(first);
@@ -249,11 +251,6 @@ void NcclLane::await(const NcclCallName& call) {
   }
 }
 
-std::chrono::milliseconds NcclLane::period() const {
-  return std::clamp<std::chrono::milliseconds>(world_.deadline() / 8, std::chrono::milliseconds(5),
-                                               std::chrono::milliseconds(500));
-}
-
 void NcclLane::look() noexcept {
   // The lock is held by the owner, which checks the time itself.
   const std::unique_lock lock(mutex_, std::try_to_lock);
@@ -289,31 +286,31 @@ void NcclLane::look_at_front(Clock::time_point now) {
 }
 
 void NcclLane::fail_if_dead(const NcclCallName& call) {
-  const std::vector<int>& ranks = group_.members()->world_ranks;
+  const std::vector<int>& ranks = group_->world_ranks;
   const auto dead =
       std::find_if(ranks.begin(), ranks.end(), [&](int rank) { return world_.has_died(rank); });
   if (dead == ranks.end()) return;
   const auto rank = static_cast<int>(dead - ranks.begin());
-  const std::string why =
-      concat(": rank ", rank, ' ', world_.end_in_words(*dead), " and did not finish it");
+  const std::string why = concat(": ", group_->in_words(rank), ' ', world_.end_in_words(*dead),
+                                 " and did not finish it");
   fail(call, why, false, rank);
 }
 
 void NcclLane::fail_late(const NcclCallName& call) {
   std::string why = concat(": not done within ", world_.deadline().count(), " ms");
-  const std::vector<int>& ranks = group_.members()->world_ranks;
-  for (size_t r = 0; r < ranks.size(); ++r) {
-    if (world_.has_ended(ranks[r])) why += concat("; rank ", r, " ", world_.end_in_words(ranks[r]));
+  for (int r = 0; r < group_->size(); ++r) {
+    const int rank = group_->world_rank(r);
+    if (!world_.has_ended(rank)) continue;
+    why += concat("; ", group_->in_words(r), " ", world_.end_in_words(rank));
   }
   fail(call, why, true);
 }
 
 void NcclLane::fail(const NcclCallName& call, const std::string& why, bool was_late, int at_fault) {
-  const Members& group = *group_.members();
-  const int own = group.world_rank(group_.rank());
-  const int world_rank = at_fault < 0 ? -1 : group.world_rank(at_fault);
-  failure_ = std::make_exception_ptr(world_.abort_for_call(
-      {own, world_rank, call.title() + why, was_late}, in_words(call.signature), call.number));
+  const int world_rank = at_fault < 0 ? -1 : group_->world_rank(at_fault);
+  failure_ = std::make_exception_ptr(
+      world_.abort_for_call({group_->world_rank(rank_), world_rank, call.title() + why, was_late},
+                            in_words(call.signature), call.number));
   end_at_once();
 }
 

@@ -44,7 +44,8 @@ struct NcclProgram {
 };
 
 /// Uses NCCL's collectives when all parts are equal, else messages. With `in_rank_order` reductions
-/// use messages and `reduce_n`, with the same bits as between ranks in memory.
+/// use messages and `reduce_n`, with the same bits as between ranks in memory. The group of a send
+/// or recv is a pair; the call's `root`, a rank of another group, is not used.
 NcclProgram program_of(const Collective& call, int rank, int size, bool in_rank_order);
 
 /// Queues a step on the current stream of its device.
@@ -69,8 +70,12 @@ class NcclAgreement {
  public:
   static constexpr uint64_t kCalls = 64;
 
-  explicit NcclAgreement(std::shared_ptr<Transport> host)
-      : host_transport_(std::move(host)), hashes_(kCalls), calls_(kCalls) {}
+  /// `host` is an end of a group of the same ranks.
+  NcclAgreement(std::shared_ptr<const Members> group, std::shared_ptr<Transport> host)
+      : group_(std::move(group)),
+        host_transport_(std::move(host)),
+        hashes_(kCalls),
+        calls_(kCalls) {}
 
   /// Records a call and its variant; CommError naming a rank and a call when ranks differ.
   void add(const NcclCallName& call, uint64_t variant);
@@ -87,6 +92,7 @@ class NcclAgreement {
   [[noreturn]] void fail(const NcclCallName& call, int at_fault, const std::string& text);
   template <class T> std::vector<T> gathered(std::span<const T> own) const;
 
+  std::shared_ptr<const Members> group_;
   std::shared_ptr<Transport> host_transport_;
   uint64_t last_ = 0, hash_ = 0;
   /// The last calls, by number.
@@ -100,8 +106,8 @@ class NcclAgreement {
 class NcclLane : NotCopied {
  public:
   /// Called by all ranks of `group` with the same `id`; CommError naming `first` when they do not
-  /// call within the deadline. `group` is the host's end of the group and must outlive this.
-  NcclLane(const Transport& group, const nccl::UniqueId& id, Device device,
+  /// call within the deadline.
+  NcclLane(std::shared_ptr<const Members> group, int rank, const nccl::UniqueId& id, Device device,
            const NcclCallName& first);
   ~NcclLane();
 
@@ -136,11 +142,10 @@ class NcclLane : NotCopied {
   const NcclCallName& front() const {
     return under_way_.empty() ? first_ : under_way_.front().call;
   }
-  /// The watchdog: looks each `period`, on a separate thread, because the owner may be blocked on a
+  /// The watchdog: looks now and then, on a separate thread, because the owner may be blocked on a
   /// GPU. Does not wait for the owner.
   void watch(const std::stop_token& stop);
   void look() noexcept;
-  std::chrono::milliseconds period() const;
   /// Returns when NCCL has started the last operation.
   void await(const NcclCallName& call);
   void look_at_front(std::chrono::steady_clock::time_point now);
@@ -153,7 +158,8 @@ class NcclLane : NotCopied {
   void end_at_once();
   bool finish_in_time();
 
-  const Transport& group_;
+  const std::shared_ptr<const Members> group_;
+  const int rank_;
   World& world_;
   const Device device_;
   const NcclCallName first_;

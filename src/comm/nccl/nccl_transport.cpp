@@ -133,9 +133,10 @@ struct RecordedCalls {
 /// all_to_all. Calls recorded in a graph are repeated by each replay.
 class NcclTransport final : public Transport {
  public:
-  /// `host` is the group's end for host memory; it must have a world.
-  explicit NcclTransport(std::shared_ptr<Transport> host)
-      : Transport(host->rank(), host->members()), host_transport_(std::move(host)) {}
+  /// `host` is the group's end for host memory; it must have a world. `pair`: its members, with
+  /// names, if it is a group for messages.
+  explicit NcclTransport(std::shared_ptr<Transport> host, std::shared_ptr<const Members> pair = {})
+      : Transport(host->rank(), pair ? pair : host->members()), host_transport_(std::move(host)) {}
 
   void claim(uint64_t hash, std::string_view words) override {
     host_transport_->claim(hash, words);
@@ -148,10 +149,7 @@ class NcclTransport final : public Transport {
   /// order in which they were sent; tags are ignored.
   Work start(const Collective& call) override {
     if (!is_on_gpu(call)) return host_transport_->start(call);
-    if (!is_message(call.kind)) return start_here(call);
-    Collective message = call;
-    message.root = call.root > rank_ ? 1 : 0;
-    return pair_with(call.root).start_here(message);
+    return (is_message(call.kind) ? pair_with(call.root) : *this).start_here(call);
   }
   void run(const Collective& call) override {
     if (!is_on_gpu(call)) return host_transport_->run(call);
@@ -182,12 +180,14 @@ class NcclTransport final : public Transport {
     for (const auto& [other, pair] : pairs_) pair->add_gpu_traffic(sum);
   }
 
-  /// Returns the group of this rank and `other`, for messages.
+  /// Returns the group of this rank and `other`, for messages; errors name them as this group does.
   NcclTransport& pair_with(int other) {
     if (const auto found = pairs_.find(other); found != pairs_.end()) return *found->second;
     const std::array<int, 2> ranks{std::min(rank_, other), std::max(rank_, other)};
-    auto pair = std::make_shared<NcclTransport>(
-        host_transport_->subgroup(ranks, concat(name(), '/', ranks[0], "-", ranks[1])));
+    auto host = host_transport_->subgroup(ranks, concat(name(), '/', ranks[0], "-", ranks[1]));
+    const auto members = std::make_shared<Members>(*host->members());
+    for (const int rank : ranks) members->names.push_back(members_->in_words(rank));
+    auto pair = std::make_shared<NcclTransport>(std::move(host), members);
     return *pairs_.emplace(other, std::move(pair)).first->second;
   }
 
@@ -200,7 +200,7 @@ class NcclTransport final : public Transport {
       std::vector<int> all(static_cast<size_t>(size_));
       std::iota(all.begin(), all.end(), 0);
       control_ = host_transport_->subgroup(all, members_->name + "/nccl");
-      agreement_.emplace(control_);
+      agreement_.emplace(members_, control_);
     }
     agreement_->add(name, variant_of(role, false));
     compare_counts(call, name);
@@ -299,7 +299,7 @@ class NcclTransport final : public Transport {
     const Piece piece{
         .send = id.data(), .recv = id.data(), .dtype = DType::u8, .counts = {&count, 1}};
     control_->run({.kind = CollectiveKind::broadcast, .pieces = {&piece, 1}});
-    auto lane = std::make_shared<NcclLane>(*host_transport_, id, stream.device, call);
+    auto lane = std::make_shared<NcclLane>(members_, rank_, id, stream.device, call);
     return lanes_.emplace(key, std::move(lane)).first->second;
   }
 

@@ -36,9 +36,9 @@ class Writer {
       case CollectiveKind::scatter:
       case CollectiveKind::all_to_all: return exchange_parts(piece);
       case CollectiveKind::send:
-        return send(0, call_.root, piece.send, piece.counts[0], piece.dtype);
+        return send(0, 1 - rank_, piece.send, piece.counts[0], piece.dtype);
       case CollectiveKind::recv:
-        return recv(0, call_.root, piece.recv, piece.counts[0], piece.dtype);
+        return recv(0, 1 - rank_, piece.recv, piece.counts[0], piece.dtype);
       default: return;
     }
   }

@@ -159,16 +159,16 @@ std::chrono::milliseconds Waitable::grace(const std::vector<int>& ranks) const {
 
 /// "rank 1 did not call it within 300 ms; arrived: rank 0, rank 2".
 std::string Waitable::in_words(const std::vector<int>& ranks, const std::string& within) const {
-  std::string text;
-  for (const int rank : ranks) {
-    text += concat(text.empty() ? "" : "; ", members_.in_words(rank), " did not ", missed(rank));
-  }
+  const auto lack = [&](int rank) {
+    return concat(members_.in_words(rank), " did not ", missed(rank));
+  };
   std::vector<int> others;
   for (int rank = 0; rank < members_.size(); ++rank) {
     if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) others.push_back(rank);
   }
   const auto name = [&](int rank) { return members_.in_words(rank); };
-  return concat(text, within, "; arrived:", others.empty() ? "" : " ", listed(others, name));
+  return concat(listed(ranks, lack, "; "), within, "; arrived:", others.empty() ? "" : " ",
+                listed(others, name));
 }
 
 std::string Waitable::prefix() const {
