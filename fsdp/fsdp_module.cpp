@@ -2,6 +2,7 @@
 #include "weft/fsdp_module.h"
 
 #include <algorithm>
+#include <range/v3/view/enumerate.hpp>
 
 #include "fsdp/fsdp_context.h"
 #include "weft/error.h"
@@ -240,15 +241,15 @@ void FsdpModule::set_reshard_after_backward(bool reshard_after_backward, bool re
 void FsdpModule::set_prefetch(const char* what, const std::vector<Module*>& modules,
                               bool backward) {
   std::vector<std::weak_ptr<fsdp::ParamGroup>> list;
-  for (const Module* module : modules) {
+  for (const auto& [i, module] : ranges::views::enumerate(modules)) {
     const auto states = ModuleSharder::attachments<FsdpState>(*module);
     if (states.empty()) {
-      fail(what, ": module ", list.size(),
+      fail(what, ": module ", i,
            " is not sharded, expected modules that were given to fully_shard");
     }
     for (const auto& state : states) {
       if (state->find_context() != context()) {
-        fail(what, ": module ", list.size(),
+        fail(what, ": module ", i,
              " is part of another sharded model, expected this one; "
              "shard the outermost module first");
       }
