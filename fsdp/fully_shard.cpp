@@ -9,7 +9,6 @@
 #include "fsdp/fsdp_context.h"
 #include "fsdp/quantized.h"
 #include "weft/error.h"
-#include "weft/expert_parallel.h"
 #include "weft/extend/module_sharder.h"
 #include "weft/moe.h"
 

@@ -4,7 +4,6 @@
 #include <ranges>
 #include <utility>
 
-#include "weft/expert_parallel.h"
 #include "weft/extend/links.h"
 #include "weft/extend/op_log.h"
 #include "weft/memory_budget.h"
