@@ -187,14 +187,6 @@ FsdpModule::States FsdpModule::states(bool recurse) const {
 
 std::shared_ptr<FsdpContext> FsdpModule::context() const { return states(false)[0]->context(); }
 
-std::shared_ptr<FsdpContext> FsdpModule::outermost(const char* what) const {
-  const auto own = ModuleSharder::attachment<FsdpContext>(module_);
-  if (!own || !own->is_current()) {
-    fail(what, ": the module is part of a sharded model, expected its outermost sharded module");
-  }
-  return own;
-}
-
 FsdpState& FsdpModule::only_state(const char* what) const {
   const States own = states(false);
   if (own.size() > 1) {
@@ -320,19 +312,21 @@ void FsdpModule::set_keep_unsharded_storage(bool keep, bool recurse) {
 }
 
 void FsdpModule::set_manual_backward_finalization(bool enabled) {
-  outermost("set_manual_backward_finalization")->set_manual_finalization(enabled);
+  FsdpContext::of("set_manual_backward_finalization", module_)->set_manual_finalization(enabled);
 }
 
 GradientReductionHandle FsdpModule::finalize_backward(bool async_op) {
-  const auto own = outermost("finalize_backward");
+  const auto own = FsdpContext::of("finalize_backward", module_);
   const uint64_t step = own->finalize_manually(!async_op);
   return step == 0 ? GradientReductionHandle() : GradientReductionHandle(own, step);
 }
 
-void FsdpModule::reset_iter_state() { outermost("reset_iter_state")->reset_iter_state(); }
+void FsdpModule::reset_iter_state() {
+  FsdpContext::of("reset_iter_state", module_)->reset_iter_state();
+}
 
 void FsdpModule::set_post_optim_event(Event event) {
-  outermost("set_post_optim_event")->set_post_optim_event(std::move(event));
+  FsdpContext::of("set_post_optim_event", module_)->set_post_optim_event(std::move(event));
 }
 
 void share_comm_ctx(const std::vector<Module*>& modules) {
