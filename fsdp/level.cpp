@@ -17,22 +17,19 @@ void Level::add(const Array& array) {
   const bool is_quantized = array.codes && ranks_.size > 1;
   const bool packs = !array.extension && !is_quantized;
   const DType wire = packs ? array.wire : array.dtype;
-  regions_.push_back(
+  const Region& region = regions_.emplace_back(
       region_of(array.shape, array.dim, array.dtype, wire, ranks_, bytes_, array.lengths, packs));
   // Slices of the wire's dtype are read to their place among the parameters, others behind them.
-  if (array.extension || array.slice != regions_.back().wire) {
-    const auto own = static_cast<size_t>(regions_.back().count_of(ranks_.rank));
+  if (array.extension || array.slice != region.wire) {
+    const auto own = static_cast<size_t>(region.count_of(ranks_.rank));
     read_bytes_ += padded(own * size_of(array.slice));
   }
-  if (array.extension) {
-    extended_.push_back(
-        extended_of(regions_.back(), array.slice, array.extension, ranks_.rank, bytes_));
-  } else {
-    extended_.push_back(is_quantized ? quantized_of(regions_.back(), *array.codes, array.block,
+  extended_.push_back(array.extension
+                          ? extended_of(region, array.slice, array.extension, ranks_.rank, bytes_)
+                      : is_quantized ? quantized_of(region, *array.codes, array.block,
                                                     stages_ ? stages_->order() : numbers_of(ranks_),
                                                     ranks_.rank, bytes_)
                                      : Extended());
-  }
 }
 
 Level::Source Level::source(size_t parameter) const {
