@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <numeric>
 #include <ranges>
-#include <utility>
 
 #include "weft/extend/links.h"
 #include "weft/extend/op_log.h"

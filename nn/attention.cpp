@@ -9,7 +9,6 @@
 #include "nn/transformer_block.h"
 #include "weft/ops/attention.h"
 #include "weft/ops/factories.h"
-#include "weft/ops/in_place.h"
 #include "weft/ops/networks.h"
 #include "weft/ops/shapes.h"
 
