@@ -12,7 +12,6 @@
 #include "cli/train_options.h"
 #include "weft/communicator.h"
 #include "weft/optimizers.h"
-#include "weft/schedules.h"
 #include "weft/transformer.h"
 
 namespace weft::cli {

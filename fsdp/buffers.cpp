@@ -112,10 +112,9 @@ void Extended::lay_out(size_t& end) {
 }
 
 Extended extended_of(const Region& region, DType slice,
-                     std::shared_ptr<AllGatherExtension> extension, size_t& end) {
+                     std::shared_ptr<AllGatherExtension> extension, int own, size_t& end) {
   const NoGrad no_grad;
-  Extended extended;
-  extended.extension = std::move(extension);
+  Extended extended{.extension = std::move(extension), .own = own, .wires = {}};
   const size_t ranks = region.counts.size();
   for (size_t rank = 0; rank < ranks; ++rank) {
     if (region.counts[rank] == 0) continue;
@@ -139,25 +138,21 @@ Extended extended_of(const Region& region, DType slice,
   return extended;
 }
 
-Tensors sent_of(const Extended& extended, const Tensor& part, int rank) {
-  Tensors sent = extended.extension->fsdp_pre_all_gather(part);
+void encode_part(const Extended& extended, const Ref<Storage>& memory, const Tensor& part) {
+  const Tensors sent = extended.extension->fsdp_pre_all_gather(part);
   if (sent.size() != extended.wires.size()) {
     fail("fsdp_pre_all_gather: number of tensors is ", sent.size(), ", expected ",
          extended.wires.size(), " as for zeros");
   }
   for (size_t i = 0; i < sent.size(); ++i) {
     const Extended::Wire& wire = extended.wires[i];
-    const Shape& shape = wire.shapes[static_cast<size_t>(rank)];
+    const Shape& shape = wire.shapes[static_cast<size_t>(extended.own)];
     if (!(sent[i].shape() == shape) || sent[i].dtype() != wire.dtype) {
       fail("fsdp_pre_all_gather: tensor ", i, " is ", sent[i].shape(), " of ", sent[i].dtype(),
            ", expected ", shape, " of ", wire.dtype, " as for zeros");
     }
-    if (sent[i].block().is_dense()) continue;
-    const Tensor dense = empty(shape, {.dtype = wire.dtype, .device = sent[i].device()});
-    copy_(dense, sent[i]);
-    sent[i] = dense;
+    transfer_(local_in(memory, wire.at(extended.own), shape, wire.dtype), sent[i]);
   }
-  return sent;
 }
 
 Tensor part_of(const Region& region, const Tensor& whole, int rank) {

@@ -127,11 +127,12 @@ struct Extended {
     }
   };
   std::shared_ptr<AllGatherExtension> extension;
+  /// Position of this rank's tensors among those of all ranks.
+  int own = 0;
   /// Without an extension: elements with one scale, if the wires are codes and scales. These are
-  /// then of the ranks in `order`; those of this rank are at `own`.
+  /// then of the ranks in `order`.
   int64_t block = 0;
   std::vector<int> order = {};
-  int own = 0;
   std::vector<Wire> wires;
 
   bool is_quantized() const { return block > 0; }
@@ -141,13 +142,14 @@ struct Extended {
   explicit operator bool() const { return extension || is_quantized(); }
 };
 
-/// Asks the extension what it sends for each part of the region, of dtype `slice`. The wires lie in
-/// memory from byte `end` on, which moves behind them.
+/// Asks the extension what each rank sends for its part of the region, of dtype `slice`; this rank
+/// is number `own`. The wires lie in memory from byte `end` on, which moves behind them.
 Extended extended_of(const Region& region, DType slice,
-                     std::shared_ptr<AllGatherExtension> extension, size_t& end);
+                     std::shared_ptr<AllGatherExtension> extension, int own, size_t& end);
 
-/// Calls the extension for this rank's part, and checks that it sends what it said.
-Tensors sent_of(const Extended& extended, const Tensor& part, int rank);
+/// Writes what the extension sends of this rank's part where the gather expects it in `memory`, and
+/// checks that it is what the extension said.
+void encode_part(const Extended& extended, const Ref<Storage>& memory, const Tensor& part);
 
 /// The part of `whole` that the rank shares.
 Tensor part_of(const Region& region, const Tensor& whole, int rank);

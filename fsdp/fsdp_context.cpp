@@ -26,6 +26,15 @@ std::shared_ptr<FsdpContext> FsdpContext::make(FsdpStates states) {
   return context;
 }
 
+std::shared_ptr<FsdpContext> FsdpContext::of(const char* what, const Module& module) {
+  auto context = ModuleSharder::attachment<FsdpContext>(module);
+  if (!context) fail(what, ": the model is not sharded, expected one after fully_shard");
+  if (!context->is_current()) {
+    fail(what, ": the module is part of a sharded model, expected its outermost sharded module");
+  }
+  return context;
+}
+
 void FsdpContext::use_states(FsdpStates states) {
   states_ = std::move(states);
   groups_ = groups_of(states_);

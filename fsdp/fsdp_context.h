@@ -22,6 +22,8 @@ class FsdpContext final : public ModuleAttachment,
  public:
   /// `states` in the order of the modules, the outermost last. They use this context from then on.
   static std::shared_ptr<FsdpContext> make(FsdpStates states);
+  /// std::invalid_argument "<what>: ..." unless the module is the outermost sharded one of a model.
+  static std::shared_ptr<FsdpContext> of(const char* what, const Module& module);
 
   void pre_forward(ParamGroup& group);
   void post_forward(ParamGroup& group);

@@ -2,6 +2,7 @@
 #include "weft/fsdp_module.h"
 
 #include <algorithm>
+#include <range/v3/view/enumerate.hpp>
 
 #include "fsdp/fsdp_context.h"
 #include "weft/error.h"
@@ -186,14 +187,6 @@ FsdpModule::States FsdpModule::states(bool recurse) const {
 
 std::shared_ptr<FsdpContext> FsdpModule::context() const { return states(false)[0]->context(); }
 
-std::shared_ptr<FsdpContext> FsdpModule::outermost(const char* what) const {
-  const auto own = ModuleSharder::attachment<FsdpContext>(module_);
-  if (!own || !own->is_current()) {
-    fail(what, ": the module is part of a sharded model, expected its outermost sharded module");
-  }
-  return own;
-}
-
 FsdpState& FsdpModule::only_state(const char* what) const {
   const States own = states(false);
   if (own.size() > 1) {
@@ -240,15 +233,15 @@ void FsdpModule::set_reshard_after_backward(bool reshard_after_backward, bool re
 void FsdpModule::set_prefetch(const char* what, const std::vector<Module*>& modules,
                               bool backward) {
   std::vector<std::weak_ptr<fsdp::ParamGroup>> list;
-  for (const Module* module : modules) {
+  for (const auto& [i, module] : ranges::views::enumerate(modules)) {
     const auto states = ModuleSharder::attachments<FsdpState>(*module);
     if (states.empty()) {
-      fail(what, ": module ", list.size(),
+      fail(what, ": module ", i,
            " is not sharded, expected modules that were given to fully_shard");
     }
     for (const auto& state : states) {
       if (state->find_context() != context()) {
-        fail(what, ": module ", list.size(),
+        fail(what, ": module ", i,
              " is part of another sharded model, expected this one; "
              "shard the outermost module first");
       }
@@ -319,19 +312,21 @@ void FsdpModule::set_keep_unsharded_storage(bool keep, bool recurse) {
 }
 
 void FsdpModule::set_manual_backward_finalization(bool enabled) {
-  outermost("set_manual_backward_finalization")->set_manual_finalization(enabled);
+  FsdpContext::of("set_manual_backward_finalization", module_)->set_manual_finalization(enabled);
 }
 
 GradientReductionHandle FsdpModule::finalize_backward(bool async_op) {
-  const auto own = outermost("finalize_backward");
+  const auto own = FsdpContext::of("finalize_backward", module_);
   const uint64_t step = own->finalize_manually(!async_op);
   return step == 0 ? GradientReductionHandle() : GradientReductionHandle(own, step);
 }
 
-void FsdpModule::reset_iter_state() { outermost("reset_iter_state")->reset_iter_state(); }
+void FsdpModule::reset_iter_state() {
+  FsdpContext::of("reset_iter_state", module_)->reset_iter_state();
+}
 
 void FsdpModule::set_post_optim_event(Event event) {
-  outermost("set_post_optim_event")->set_post_optim_event(std::move(event));
+  FsdpContext::of("set_post_optim_event", module_)->set_post_optim_event(std::move(event));
 }
 
 void share_comm_ctx(const std::vector<Module*>& modules) {

@@ -9,7 +9,6 @@
 #include "fsdp/fsdp_context.h"
 #include "fsdp/quantized.h"
 #include "weft/error.h"
-#include "weft/expert_parallel.h"
 #include "weft/extend/module_sharder.h"
 #include "weft/moe.h"
 
@@ -179,11 +178,7 @@ FullyShardOptions with_experts(FullyShardOptions options, const std::vector<Modu
 }
 
 static FsdpContext& built_context(const char* what, Module& model) {
-  const auto context = ModuleSharder::attachment<FsdpContext>(model);
-  if (!context) fail(what, ": the model is not sharded, expected one after fully_shard");
-  if (!context->is_current()) {
-    fail(what, ": the module is part of a sharded model, expected its outermost sharded module");
-  }
+  const auto context = FsdpContext::of(what, model);
   context->lazy_init();
   return *context;
 }

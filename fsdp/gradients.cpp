@@ -270,9 +270,7 @@ void Gradients::close_bucket(int bucket, size_t reductions) {
     const bool written = grad.progress == Progress::written || grad.progress == Progress::complete;
     if (!written && !holds_earlier(grad) && device_.kind != DeviceKind::meta) {
       const NoGrad no_grad;
-      fill_(local_in(direct_ ? final_ : buffer_, direct_ ? grad.offset : grad.unsharded.offset,
-                     {grad.unsharded.elements()}, grad.unsharded.dtype),
-            0);
+      fill_(unsharded_of(grad).local(), 0);
     }
     if (direct_) {
       grad.sum = Sum::own;

@@ -7,7 +7,6 @@
 #include "fsdp/quantized.h"
 #include "weft/context.h"
 #include "weft/ops/factories.h"
-#include "weft/ops/shapes.h"
 
 namespace weft::fsdp {
 
@@ -18,21 +17,19 @@ void Level::add(const Array& array) {
   const bool is_quantized = array.codes && ranks_.size > 1;
   const bool packs = !array.extension && !is_quantized;
   const DType wire = packs ? array.wire : array.dtype;
-  regions_.push_back(
+  const Region& region = regions_.emplace_back(
       region_of(array.shape, array.dim, array.dtype, wire, ranks_, bytes_, array.lengths, packs));
   // Slices of the wire's dtype are read to their place among the parameters, others behind them.
-  if (array.extension || array.slice != regions_.back().wire) {
-    const auto own = static_cast<size_t>(regions_.back().count_of(ranks_.rank));
+  if (array.extension || array.slice != region.wire) {
+    const auto own = static_cast<size_t>(region.count_of(ranks_.rank));
     read_bytes_ += padded(own * size_of(array.slice));
   }
-  if (array.extension) {
-    extended_.push_back(extended_of(regions_.back(), array.slice, array.extension, bytes_));
-  } else {
-    extended_.push_back(is_quantized ? quantized_of(regions_.back(), *array.codes, array.block,
+  extended_.push_back(array.extension
+                          ? extended_of(region, array.slice, array.extension, ranks_.rank, bytes_)
+                      : is_quantized ? quantized_of(region, *array.codes, array.block,
                                                     stages_ ? stages_->order() : numbers_of(ranks_),
                                                     ranks_.rank, bytes_)
                                      : Extended());
-  }
 }
 
 Level::Source Level::source(size_t parameter) const {
@@ -60,42 +57,16 @@ void Level::send_part(const Region& region, const Source& source, std::vector<Pi
                     .device = memory_->device()});
 }
 
-/// The extension's version of this rank's part.
-void Level::send_extended(size_t parameter, const Source& source, std::vector<Piece>& pieces) {
+/// What is sent in place of this rank's part, at its position among what all ranks send.
+void Level::send_extended(size_t parameter, const Source& source, std::vector<Piece>& pieces,
+                          std::deque<std::vector<int64_t>>& counts) {
   const Region& region = regions_[parameter];
   const Extended& extended = extended_[parameter];
-  const bool has_part = region.count_of(ranks_.rank) > 0;
-  Tensors sent(extended.wires.size());
-  if (has_part) {
-    const Shape shape = region.shape_of(ranks_.rank);
+  if (const int64_t own = region.count_of(ranks_.rank); own > 0) {
+    const Shape shape = extended.extension ? region.shape_of(ranks_.rank) : Shape{1, own};
     const Tensor part = local_in(source.memory, source.offset, shape, source.dtype);
-    sent = sent_of(extended, part.to(memory_->device()), ranks_.rank);
-  }
-  for (size_t i = 0; i < sent.size(); ++i) {
-    const Extended::Wire& wire = extended.wires[i];
-    char* place = static_cast<char*>(memory_->data()) + wire.offset;
-    if (ranks_.size == 1) {
-      const int64_t own = wire.counts[0];
-      transfer_(local_in(memory_, wire.offset, {own}, wire.dtype), reshape(sent[i], {own}));
-      continue;
-    }
-    pieces.push_back({.send = has_part ? sent[i].block().data : place,
-                      .recv = place,
-                      .dtype = wire.dtype,
-                      .counts = wire.counts,
-                      .device = memory_->device()});
-    if (has_part) sent_.push_back(std::move(sent[i]));
-  }
-}
-
-/// The codes of this rank's part, in their place among those of all ranks.
-void Level::send_quantized(size_t parameter, const Source& source, std::vector<Piece>& pieces,
-                           std::deque<std::vector<int64_t>>& counts) {
-  const int64_t own = regions_[parameter].count_of(ranks_.rank);
-  const Extended& extended = extended_[parameter];
-  if (own > 0) {
-    const Tensor part = local_in(source.memory, source.offset, {1, own}, source.dtype);
-    quantize_part(extended, memory_, part.to(memory_->device()).block());
+    extended.extension ? encode_part(extended, memory_, part.to(memory_->device()))
+                       : quantize_part(extended, memory_, part.to(memory_->device()).block());
   }
   add_pieces(extended, memory_, stages_ ? stages_->across.size : ranks_.size, 1, pieces, counts);
 }
@@ -173,13 +144,8 @@ void Level::start(const std::vector<Source>& sources) {
   std::vector<Piece> pieces;
   std::deque<std::vector<int64_t>> counts;
   for (size_t i = 0; i < sources.size(); ++i) {
-    if (extended_[i].extension) {
-      send_extended(i, sources[i], pieces);
-    } else if (extended_[i].is_quantized()) {
-      send_quantized(i, sources[i], pieces, counts);
-    } else {
-      send_part(regions_[i], sources[i], pieces);
-    }
+    extended_[i] ? send_extended(i, sources[i], pieces, counts)
+                 : send_part(regions_[i], sources[i], pieces);
   }
   if (ranks_.size > 1) {
     work_ = gathered(stages_ ? stages_->across : ranks_, pieces);
@@ -214,7 +180,6 @@ void Level::wait_for_unshard() {
   if (!staged_.empty()) start_read();
   if (across_only_) gather_within();
   work_.wait();
-  sent_.clear();
   if (memory_->device().kind == DeviceKind::meta) return;
   cast_.wait(current_stream(memory_->device()));
   const NoGrad no_grad;
@@ -252,10 +217,9 @@ std::vector<AxisTraffic> Level::traffic() const {
       all.bytes += (region.elements() - region.count_of(ranks_.rank)) *
                    static_cast<int64_t>(size_of(region.wire));
     }
-    const int own = extended.is_quantized() ? extended.own : ranks_.rank;
     for (const Extended::Wire& wire : extended.wires) {
-      all.bytes += wire.received(own);
-      if (stages_) across += wire.received_of(own, stages_->across.size);
+      all.bytes += wire.received(extended.own);
+      if (stages_) across += wire.received_of(extended.own, stages_->across.size);
     }
   }
   if (!stages_) return {all};

@@ -89,10 +89,9 @@ class Level {
   Work gathered(const AxisGroup& ranks, std::span<const Piece> pieces) const;
   void gather_within();
   void send_part(const Region& region, const Source& source, std::vector<Piece>& pieces);
-  void send_extended(size_t parameter, const Source& source, std::vector<Piece>& pieces);
+  void send_extended(size_t parameter, const Source& source, std::vector<Piece>& pieces,
+                     std::deque<std::vector<int64_t>>& counts);
   void receive_extended(size_t parameter) const;
-  void send_quantized(size_t parameter, const Source& source, std::vector<Piece>& pieces,
-                      std::deque<std::vector<int64_t>>& counts);
 
   AxisGroup ranks_;
   Lifetime lifetime_;
@@ -102,8 +101,6 @@ class Level {
   std::vector<Region> regions_;
   /// By parameter; empty for one that is sent as it is.
   std::vector<Extended> extended_;
-  /// Tensors that extensions send, until they are sent.
-  Tensors sent_;
   /// Reads of slices on disk that are under way: the collective follows them.
   std::vector<Staged> staged_;
   /// The stream for which the memory was acquired, and on which the collective follows.

@@ -6,7 +6,6 @@
 #include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/error.h"
-#include "weft/export.h"
 #include "weft/memory_budget.h"
 
 namespace weft {

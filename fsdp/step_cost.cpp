@@ -2,9 +2,7 @@
 #include <algorithm>
 #include <numeric>
 #include <ranges>
-#include <utility>
 
-#include "weft/expert_parallel.h"
 #include "weft/extend/op_log.h"
 #include "weft/memory_budget.h"
 #include "weft/ops/factories.h"

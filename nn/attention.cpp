@@ -8,7 +8,6 @@
 #include "nn/checks.h"
 #include "nn/transformer_block.h"
 #include "weft/ops/factories.h"
-#include "weft/ops/in_place.h"
 #include "weft/ops/networks.h"
 #include "weft/ops/shapes.h"
 

@@ -15,7 +15,6 @@
 #include "weft/ops/reductions.h"
 #include "weft/ops/shapes.h"
 #include "weft/optimizers.h"
-#include "weft/schedules.h"
 
 namespace weft {
 

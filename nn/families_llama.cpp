@@ -27,18 +27,6 @@ static bool is_unrotated(const ConfigFile& file, int64_t layer) {
   return listed ? flags[at] == 0 : (layer + 1) % interval == 0;
 }
 
-static void complete_smollm3(const ConfigFile& file, C& c) {
-  c.unrotated.clear();
-  for (int64_t i = 0; i < c.layers; ++i) c.unrotated.push_back(is_unrotated(file, i));
-}
-
-static void write_smollm3(const C& c, nlohmann::ordered_json& json) {
-  json["no_rope_layers"] = nlohmann::ordered_json::array();
-  for (int64_t i = 0; i < c.layers; ++i) {
-    json["no_rope_layers"].push_back(c.rotates(i) ? 1 : 0);
-  }
-}
-
 static std::vector<Family> plain_llamas() {
   const C d = llama_defaults();
   const Keys windowed = with(llama_like(), {window()});
@@ -63,7 +51,15 @@ static std::vector<Family> plain_llamas() {
   c = d, c.kv_heads = 4, c.max_sequence = 32768, c.rope_theta = 2e6, c.tied = true;
   Family smollm3{"smollm3", "SmolLM3ForCausalLM", c, with(both_biased, {window()})};
   smollm3.is_windowed = is_unrotated, smollm3.has_window_switch = true;
-  smollm3.complete = complete_smollm3, smollm3.write = write_smollm3;
+  smollm3.complete = [](const ConfigFile& file, C& own) {
+    own.unrotated.clear();
+    for (int64_t i = 0; i < own.layers; ++i) own.unrotated.push_back(is_unrotated(file, i));
+  };
+  smollm3.write = [](const C& own, nlohmann::ordered_json& json) {
+    json["no_rope_layers"] = nlohmann::ordered_json::array();
+    for (int64_t i = 0; i < own.layers; ++i)
+      json["no_rope_layers"].push_back(own.rotates(i) ? 1 : 0);
+  };
 
   c = d, c.attention_scale = 1;
   const Family granite{"granite", "GraniteForCausalLM", c,
@@ -86,12 +82,6 @@ static std::vector<Family> plain_llamas() {
 
 static void scale_by_width(C& c) { c.embedding_scale = std::sqrt(static_cast<double>(c.dim)); }
 
-static void complete_gemma(const ConfigFile&, C& c) {
-  // The first files say "gelu" and mean its approximation; transformers reads it so as well.
-  if (c.activation == Activation::gelu) c.activation = Activation::gelu_tanh;
-  scale_by_width(c);
-}
-
 static void complete_scaled_gemma(const ConfigFile& file, C& c) {
   scale_by_width(c);
   c.attention_scale = 1 / std::sqrt(file.number("query_pre_attn_scalar", 256));
@@ -113,7 +103,12 @@ static std::vector<Family> gemmas() {
   Keys keys = with(llama_like(), attention_bias());
   keys.push_back({"hidden_activation", &C::activation});
   Family gemma{"gemma", "GemmaForCausalLM", c, keys};
-  gemma.fixed = {{"use_bidirectional_attention", false}}, gemma.complete = complete_gemma;
+  gemma.fixed = {{"use_bidirectional_attention", false}};
+  gemma.complete = [](const ConfigFile&, C& own) {
+    // The first files say "gelu" and mean its approximation; transformers reads it so as well.
+    if (own.activation == Activation::gelu) own.activation = Activation::gelu_tanh;
+    scale_by_width(own);
+  };
 
   c.kv_heads = 4, c.norm_place = NormPlace::both, c.window = 4096;
   c.attention_softcap = 50, c.logit_softcap = 30;
@@ -145,8 +140,6 @@ template <class Holds> static void set_dense(C& c, const Holds& is_dense) {
   if (std::ranges::count(c.dense, true) == 0) c.dense.clear();
 }
 
-static void complete_mixtral(const ConfigFile&, C& c) { c.expert_ffn = c.ffn; }
-
 static void complete_qwen_moe(const ConfigFile& file, C& c) {
   file.integer("max_window_layers", 0);
   const int64_t step = file.integer("decoder_sparse_step", 1);
@@ -163,10 +156,6 @@ static void write_qwen_moe(const C& c, nlohmann::ordered_json& json) {
   for (int64_t i = 0; i < c.layers; ++i) {
     if (!c.is_sparse(i)) json["mlp_only_layers"].push_back(i);
   }
-}
-
-static bool has_qwen2_moe_window(const ConfigFile& file, int64_t layer) {
-  return layer % 2 == 0 && layer < file.integer("max_window_layers", 28);
 }
 
 static int64_t shared_width(const ConfigFile& file, int64_t expert_width, int64_t otherwise) {
@@ -219,7 +208,7 @@ static std::vector<Family> mixtures() {
   Family mixtral{"mixtral", "MixtralForCausalLM", c,
                  with(lossy, {{"num_local_experts", &C::experts}, window()})};
   mixtral.fixed = {{"router_jitter_noise", 0.0}};
-  mixtral.complete = complete_mixtral;
+  mixtral.complete = [](const ConfigFile&, C& own) { own.expert_ffn = own.ffn; };
   mixtral.names = {{"mlp.gate", "block_sparse_moe.gate"},
                    {"mlp.experts.gate_proj", "block_sparse_moe.experts.*.w1.weight", kExperts},
                    {"mlp.experts.up_proj", "block_sparse_moe.experts.*.w3.weight", kExperts},
@@ -236,7 +225,10 @@ static std::vector<Family> mixtures() {
   Family qwen2{"qwen2_moe", "Qwen2MoeForCausalLM", c,
                with(qwen_keys, {{"qkv_bias", &C::qkv_bias},
                                 {"shared_expert_intermediate_size", &C::shared_ffn}})};
-  qwen2.is_windowed = has_qwen2_moe_window, qwen2.has_window_switch = true;
+  qwen2.is_windowed = [](const ConfigFile& file, int64_t layer) {
+    return layer % 2 == 0 && layer < file.integer("max_window_layers", 28);
+  };
+  qwen2.has_window_switch = true;
   qwen2.complete = complete_qwen_moe, qwen2.write = write_qwen_moe, qwen2.names = expert_names();
 
   c.qkv_bias = c.shared_gate = false, c.shared_ffn = 0;

@@ -11,10 +11,6 @@ static C plain_defaults() {
   return c;
 }
 
-static void complete_gpt2(const ConfigFile&, C& c) {
-  if (c.ffn == 0) c.ffn = 4 * c.dim;
-}
-
 static Family gpt2() {
   C c = plain_defaults();
   c.max_sequence = 1024, c.tied = c.learned_positions = true, c.rotary_fraction = 0;
@@ -39,7 +35,8 @@ static Family gpt2() {
   f.fixed = {{"scale_attn_weights", true},
              {"scale_attn_by_inverse_layer_idx", false},
              {"add_cross_attention", false}};
-  f.complete = complete_gpt2, f.base = "transformer.", f.blocks = "transformer.h.";
+  f.complete = [](const ConfigFile&, C& own) { own.ffn = own.ffn == 0 ? 4 * own.dim : own.ffn; };
+  f.base = "transformer.", f.blocks = "transformer.h.";
   f.names = with(qkv("attn.c_attn", kColumns), {{"model.embed_tokens", "transformer.wte"},
                                                 {"model.embed_positions", "transformer.wpe"},
                                                 {"model.norm", "transformer.ln_f"},
@@ -121,19 +118,6 @@ static void complete_head(const ConfigFile& file, C& c, const std::string& maske
   if (c.head != Head::transform) c.tied = c.head_bias = c.transform_bias = false;
 }
 
-static void complete_bert(const ConfigFile& file, C& c) {
-  complete_head(file, c, "BertForMaskedLM", "BertModel", Head::pooler);
-}
-
-static void complete_modernbert(const ConfigFile& file, C& c) {
-  complete_head(file, c, "ModernBertForMaskedLM", "ModernBertModel", Head::none);
-  c.window = file.integer("local_attention", 128) / 2 + 1;
-}
-
-static void write_bert(const C& c, nlohmann::ordered_json& json) {
-  if (c.head != Head::transform) json["architectures"] = {"BertModel"};
-}
-
 static void write_modernbert(const C& c, nlohmann::ordered_json& json) {
   if (c.head != Head::transform) json["architectures"] = {"ModernBertModel"};
   if (c.window > 0) json["local_attention"] = 2 * (c.window - 1);
@@ -161,7 +145,12 @@ static Family bert() {
   f.fixed = {{"position_embedding_type", "absolute"},
              {"is_decoder", false},
              {"add_cross_attention", false}};
-  f.complete = complete_bert, f.write = write_bert;
+  f.complete = [](const ConfigFile& file, C& own) {
+    complete_head(file, own, "BertForMaskedLM", "BertModel", Head::pooler);
+  };
+  f.write = [](const C& own, nlohmann::ordered_json& json) {
+    if (own.head != Head::transform) json["architectures"] = {"BertModel"};
+  };
   f.base = "bert.", f.blocks = "bert.encoder.layer.";
   f.names = {{"model.embed_tokens", "bert.embeddings.word_embeddings"},
              {"model.embed_positions", "bert.embeddings.position_embeddings"},
@@ -205,7 +194,11 @@ static Family modernbert() {
     const int64_t every = file.integer("global_attn_every_n_layers", 3);
     return every < 1 || layer % every != 0;
   };
-  f.complete = complete_modernbert, f.write = write_modernbert;
+  f.complete = [](const ConfigFile& file, C& own) {
+    complete_head(file, own, "ModernBertForMaskedLM", "ModernBertModel", Head::none);
+    own.window = file.integer("local_attention", 128) / 2 + 1;
+  };
+  f.write = write_modernbert;
   f.names =
       with(fused("attn.Wqkv", "mlp.Wi"), {{"model.embed_tokens", "model.embeddings.tok_embeddings"},
                                           {"model.embed_norm", "model.embeddings.norm"},

@@ -33,13 +33,11 @@ Linear::Linear(int64_t in, int64_t out, bool bias, std::optional<double> deviati
 
 Tensors Linear::forward(const Tensors& inputs) {
   const Tensor& x = only_input("linear", inputs);
-  if (float8_) {
-    const Tensor y = float8_linear(x, used(0));
-    return {own_parameters().size() == 1 ? y : y + used(1)};
-  }
-  const bool has_bias = own_parameters().size() > 1;
-  if (product_) return {product_(x, used(0), has_bias ? used(1) : Tensor())};
-  return {has_bias ? linear(x, used(0), used(1)) : linear(x, used(0))};
+  const Tensor bias = own_parameters().size() > 1 ? used(1) : Tensor();
+  if (product_ && !float8_) return {product_(x, used(0), bias)};
+  if (!float8_) return {bias ? linear(x, used(0), bias) : linear(x, used(0))};
+  const Tensor y = float8_linear(x, used(0));
+  return {bias ? y + bias : y};
 }
 
 int convert_to_float8(Module& model,

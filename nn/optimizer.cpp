@@ -244,9 +244,7 @@ void Optimizer::record(std::vector<Update>& updates, const std::vector<size_t>& 
   }
   Graph::recording()->before_each_play(
       [this, all, updated, runs = runs_->runs, recorded = learning_rates_] {
-        if (all) {
-          fill_rates(all, runs);
-        }
+        if (all) fill_rates(all, runs);
         for (size_t group = 0; !all && group < groups(); ++group) {
           if (learning_rates_[group] == recorded[group]) continue;
           fail("optimizer: the learning rate is ", learning_rates_[group], ", expected ",
@@ -286,17 +284,16 @@ Optimizer::Update Optimizer::update_of_run(size_t number, const Tensor& gradient
 }
 
 /// The arrays of an update: the value, the gradient and the state.
-static std::vector<UpdatedArray> arrays_of(const Tensor& value, const Tensor& gradient,
-                                           const Tensors& state, bool changes_value) {
-  std::vector<UpdatedArray> arrays{{value, changes_value}, {gradient, false}};
-  for (const Tensor& moment : state) arrays.push_back({moment, true});
+template <class Update>
+static std::vector<UpdatedArray> arrays_of(const Update& update, bool changes_value) {
+  std::vector<UpdatedArray> arrays{{update.value, changes_value}, {update.gradient, false}};
+  for (const Tensor& moment : update.state) arrays.push_back({moment, true});
   return arrays;
 }
 
 /// An update runs on one device: a GPU if any of its tensors is on one.
 Device Optimizer::device_of(const Update& update) const {
-  for (const auto& [array, changes] :
-       arrays_of(update.value, update.gradient, update.state, true)) {
+  for (const auto& [array, changes] : arrays_of(update, true)) {
     if (array.device().kind == DeviceKind::cuda) return array.device();
   }
   return update.value.device();
@@ -316,7 +313,7 @@ std::optional<Device> Optimizer::update_in_memory(Update run, bool changes_value
                                                   const PartWork& work) {
   const Device device = device_of(run);
   run.gradient_scale = run.gradient_scale.to(device);
-  const auto arrays = arrays_of(run.value, run.gradient, run.state, changes_value);
+  const auto arrays = arrays_of(run, changes_value);
   const bool together = std::all_of(arrays.begin(), arrays.end(), [&](const UpdatedArray& one) {
     return one.array.device() == device;
   });
@@ -335,9 +332,7 @@ void Optimizer::update_on_disk(const std::vector<Update>& updates, bool changes_
          " has state on disk, expected it in memory, where a graph updates it");
   }
   std::vector<std::vector<UpdatedArray>> arrays;
-  for (const Update& whole : updates) {
-    arrays.push_back(arrays_of(whole.value, whole.gradient, whole.state, changes_value));
-  }
+  for (const Update& whole : updates) arrays.push_back(arrays_of(whole, changes_value));
   update_through_memory(arrays, [&](size_t i, const Tensors& parts) {
     const auto passed = update_in_memory(update_of(updates[i], parts), changes_value, work);
     if (passed) await_offloaded(*passed);

@@ -168,93 +168,57 @@ Tensor part_of(const Tensor& array, int64_t begin, int64_t count) {
   return tensor_in(array.storage(), offset + begin, {count}, array.dtype());
 }
 
-namespace {
-
-/// Device memory for one part of each array that is stored elsewhere.
-struct Room {
-  Tensors places;
-  /// Recorded after the part has been copied back.
-  Event free;
-};
-
-class UpdateByParts {
- public:
-  UpdateByParts(Device device, const std::vector<UpdatedArray>& arrays)
-      : device_(device), arrays_(arrays), elements_(arrays[0].array.numel()) {
-    for (const UpdatedArray& updated : arrays) {
-      if (updated.array.block().is_dense()) continue;
-      fail("optimizer: an array ", updated.array.shape(),
-           " that passes through a GPU has strides, expected a dense one");
-    }
-    for (Room& room : rooms_) {
-      for (const UpdatedArray& updated : arrays) room.places.push_back(place_for(updated));
-    }
-    // The memory of `rooms_` was allocated on the compute stream.
-    Event::record(computing()).wait(coming());
-  }
-
-  void run(const std::function<void(const Tensors&)>& work) {
-    for (int64_t begin = 0, number = 0; begin < elements_; begin += kPart, ++number) {
-      Room& room = rooms_[static_cast<size_t>(number % 2)];
-      const int64_t count = std::min(kPart, elements_ - begin);
-      room.free.wait(coming());
-      const Tensors parts = bring(room, begin, count);
-      Event::record(coming()).wait(computing());
-      work(parts);
-      Event::record(computing()).wait(going());
-      send_home(parts, begin, count);
-      room.free = Event::record(going());
-    }
-    for (const Room& room : rooms_) room.free.wait(computing());
-  }
-
- private:
-  Stream coming() const { return stream_for(device_, StreamRole::gather); }
-  Stream computing() const { return current_stream(device_); }
-  Stream going() const { return stream_for(device_, StreamRole::scatter); }
-  bool rests_elsewhere(const UpdatedArray& updated) const {
-    return updated.array.device() != device_;
-  }
-
-  Tensor place_for(const UpdatedArray& updated) const {
-    if (!rests_elsewhere(updated)) return {};
-    return empty({std::min(kPart, elements_)}, {.dtype = updated.array.dtype(), .device = device_});
-  }
-
-  Tensors bring(const Room& room, int64_t begin, int64_t count) const {
-    const StreamScope scope(coming());
-    Tensors parts;
-    for (size_t i = 0; i < arrays_.size(); ++i) {
-      Tensor part = part_of(arrays_[i].array, begin, count);
-      if (rests_elsewhere(arrays_[i])) {
-        const Tensor place = part_of(room.places[i], 0, count);
-        transfer_(place, part);
-        part = place;
-      }
-      parts.push_back(std::move(part));
-    }
-    return parts;
-  }
-
-  void send_home(const Tensors& parts, int64_t begin, int64_t count) const {
-    const StreamScope scope(going());
-    for (size_t i = 0; i < arrays_.size(); ++i) {
-      if (!rests_elsewhere(arrays_[i]) || !arrays_[i].changes) continue;
-      transfer_(part_of(arrays_[i].array, begin, count), parts[i]);
-    }
-  }
-
-  const Device device_;
-  const std::vector<UpdatedArray>& arrays_;
-  const int64_t elements_;
-  std::array<Room, 2> rooms_;
-};
-
-}  // namespace
+/// Parts are taken from an array as if its elements were adjacent.
+static void check_dense(const Tensor& array, const char* which) {
+  if (array.block().is_dense()) return;
+  fail("optimizer: an array ", array.shape(), ' ', which, " has strides, expected a dense one");
+}
 
 void update_offloaded(Device device, const std::vector<UpdatedArray>& arrays,
                       const std::function<void(const Tensors& parts)>& work) {
-  if (arrays[0].array.numel() > 0) UpdateByParts(device, arrays).run(work);
+  /// Device memory for one part of each array that is stored elsewhere.
+  struct Room {
+    Tensors places;
+    /// Recorded after the part has been copied back.
+    Event free;
+  };
+  const int64_t elements = arrays[0].array.numel();
+  if (elements == 0) return;
+  std::array<Room, 2> rooms;
+  for (const auto& [array, changes] : arrays) {
+    check_dense(array, "that passes through a GPU");
+    for (Room& room : rooms) {
+      room.places.emplace_back();
+      if (array.device() == device) continue;
+      room.places.back() =
+          empty({std::min(kPart, elements)}, {.dtype = array.dtype(), .device = device});
+    }
+  }
+  const Stream coming = stream_for(device, StreamRole::gather), computing = current_stream(device);
+  const Stream going = stream_for(device, StreamRole::scatter);
+  // The memory of the rooms was allocated on the compute stream.
+  Event::record(computing).wait(coming);
+  for (int64_t begin = 0, number = 0; begin < elements; begin += kPart, ++number) {
+    Room& room = rooms[static_cast<size_t>(number % 2)];
+    const int64_t count = std::min(kPart, elements - begin);
+    Tensors rest, parts;
+    for (const UpdatedArray& updated : arrays) rest.push_back(part_of(updated.array, begin, count));
+    room.free.wait(coming);
+    for (size_t i = 0; i < arrays.size(); ++i) {
+      parts.push_back(room.places[i] ? part_of(room.places[i], 0, count) : rest[i]);
+      const StreamScope scope(coming);
+      if (room.places[i]) transfer_(parts[i], rest[i]);
+    }
+    Event::record(coming).wait(computing);
+    work(parts);
+    Event::record(computing).wait(going);
+    const StreamScope scope(going);
+    for (size_t i = 0; i < arrays.size(); ++i) {
+      if (room.places[i] && arrays[i].changes) transfer_(rest[i], parts[i]);
+    }
+    room.free = Event::record(going);
+  }
+  for (const Room& room : rooms) room.free.wait(computing);
 }
 
 void await_offloaded(Device device) {
@@ -281,13 +245,6 @@ struct DiskRoom {
   Tensors parts;
 };
 
-/// Parts are taken from an array in memory as if its elements were adjacent.
-void check_dense(const Tensor& array) {
-  if (array.block().is_dense()) return;
-  fail("optimizer: an array ", array.shape(),
-       " whose state or value rests on disk has strides, expected a dense one");
-}
-
 class UpdateThroughMemory {
  public:
   explicit UpdateThroughMemory(const std::vector<std::vector<UpdatedArray>>& updates)
@@ -302,7 +259,7 @@ class UpdateThroughMemory {
         const Tensor& array = updates[i][at].array;
         bytes.resize(std::max(bytes.size(), at + 1));
         if (!rests_on_disk(array)) {
-          check_dense(array);
+          check_dense(array, "whose state or value rests on disk");
           continue;
         }
         bytes[at] = std::max(

@@ -8,7 +8,6 @@
 #include "weft/autograd.h"
 #include "weft/context.h"
 #include "weft/error.h"
-#include "weft/export.h"
 #include "weft/extend/tape.h"
 #include "weft/module.h"
 #include "weft/storage.h"

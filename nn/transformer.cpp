@@ -121,8 +121,6 @@ TransformerModel::TransformerModel(const TransformerConfig& given) {
   }
 }
 
-TransformerModel::~TransformerModel() = default;
-
 const TransformerConfig& TransformerModel::config() const { return state_->config; }
 
 std::shared_ptr<Module> transformer_block(const TransformerConfig& config, int64_t layer) {

@@ -91,13 +91,12 @@ static void check_rotary(const std::string& what, const TransformerConfig& confi
 }
 
 static void check_experts(const std::string& what, const TransformerConfig& c) {
-  if (c.experts != 0) check_ranges(what, {{"experts", c.experts, 1, kMost}});
   if (c.expert_chunks < 1) fail(what, ": expert chunks must be at least 1, got ", c.expert_chunks);
   if (c.experts == 0 && c.expert_chunks > 1) {
     fail(what, ": expert chunks is ", c.expert_chunks, ", expected 1 of a model without experts");
   }
   if (c.experts == 0) return;
-  check_ranges(what, {{"expert ffn", c.expert_ffn, 1, kMost}});
+  check_ranges(what, {{"experts", c.experts, 1, kMost}, {"expert ffn", c.expert_ffn, 1, kMost}});
   if (c.shared_ffn != 0) check_ranges(what, {{"shared ffn", c.shared_ffn, 1, kMost}});
   if (c.shared_gate && c.shared_ffn == 0) {
     fail(what, ": the gate of the shared expert is set without one, expected its width above 0");

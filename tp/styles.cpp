@@ -8,6 +8,7 @@
 #include <range/v3/view/filter.hpp>
 #include <range/v3/view/indices.hpp>
 #include <range/v3/view/join.hpp>
+#include <range/v3/view/split.hpp>
 #include <range/v3/view/take.hpp>
 #include <range/v3/view/transform.hpp>
 #include <set>
@@ -124,13 +125,7 @@ ModuleLayouts layouts_of(const Style& style, const std::string& path, const Modu
 }
 
 std::vector<std::string> parts_of(const std::string& path) {
-  std::vector<std::string> parts;
-  for (size_t start = 0; start < path.size();) {
-    const size_t end = std::min(path.find('.', start), path.size());
-    parts.push_back(path.substr(start, end - start));
-    start = end + 1;
-  }
-  return parts;
+  return path | views::split('.') | ranges::to<std::vector<std::string>>();
 }
 
 bool is_number(const std::string& part) {

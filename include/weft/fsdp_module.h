@@ -116,7 +116,6 @@ class WEFT_API FsdpModule {
   using States = std::vector<std::shared_ptr<fsdp::FsdpState>>;
   States states(bool recurse) const;
   std::shared_ptr<fsdp::FsdpContext> context() const;
-  std::shared_ptr<fsdp::FsdpContext> outermost(const char* what) const;
   fsdp::FsdpState& only_state(const char* what) const;
   void set_prefetch(const char* what, const std::vector<Module*>& modules, bool backward);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -138,6 +139,19 @@ class WEFT_API Lamb final : public GroupedOptimizer<Lamb, LambOptions> {
 
   /// The directions of a step, if the state rests on disk.
   std::shared_ptr<ParameterState> directions_;
+};
+
+/// A learning rate by step, counted from 0: it rises linearly and reaches `peak` after `warmup`
+/// steps, then falls along half a cosine to `floor` at step `total`, and stays there.
+struct WEFT_API WarmupCosine {
+  double peak = 1e-3;
+  int64_t warmup = 0;
+  int64_t total = 1;
+  double floor = 0;
+
+  /// std::invalid_argument for a negative step or a warm-up longer than `total`.
+  double operator()(int64_t step) const;
+  bool operator==(const WarmupCosine&) const = default;
 };
 
 /// Bytes of the buffers through which `Optimizer::step` passes arrays that rest on disk: each array

@@ -33,7 +33,6 @@ class WEFT_API TransformerModel : public Module {
  public:
   /// std::invalid_argument when the sizes do not fit each other.
   explicit TransformerModel(const TransformerConfig& config);
-  ~TransformerModel() override;
 
   const TransformerConfig& config() const;
   /// The blocks, "model.layers.<i>", first to last.

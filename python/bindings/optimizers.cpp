@@ -10,7 +10,6 @@
 #include "python/bindings/modules.h"
 #include "weft/extend/disk_tensor.h"
 #include "weft/ops/elementwise.h"
-#include "weft/schedules.h"
 
 namespace weft::python {
 

@@ -2,7 +2,6 @@
 #include "python/bindings/bindings.h"
 #include "python/bindings/fields.h"
 #include "python/bindings/modules.h"
-#include "weft/expert_parallel.h"
 #include "weft/fsdp.h"
 #include "weft/tensor_parallel.h"
 

@@ -7,7 +7,6 @@
 #include "tests/families/family.h"
 #include "tests/support/ranks.h"
 #include "weft/checkpoint.h"
-#include "weft/expert_parallel.h"
 #include "weft/fsdp.h"
 #include "weft/generate.h"
 #include "weft/hugging_face.h"

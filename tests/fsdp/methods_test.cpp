@@ -394,6 +394,19 @@ TEST(Methods, RefuseWhatHasNoMeaning) {
     EXPECT_NE(error_of([&] { part.finalize_backward(); }), "nothing");
     Linear other(2, 2);
     EXPECT_NE(error_of([&] { root.set_modules_to_forward_prefetch({&other}); }), "nothing");
+    // The first module has two groups; the error counts modules.
+    Chain pair;
+    const auto replicated = [](const NamedParameter&) {
+      return ShardPlacement{.strategy = Strategy::ddp()};
+    };
+    fully_shard(*pair.layers[0], mesh, {.shard_placement_fn = replicated});
+    fully_shard(pair, mesh);
+    EXPECT_EQ(
+        error_of([&] {
+          FsdpModule(pair).set_modules_to_backward_prefetch({pair.layers[0].get(), &other});
+        }),
+        "set_modules_to_backward_prefetch: module 1 is not sharded, expected modules that were "
+        "given to fully_shard");
     GradientReductionHandle handle;
     root.set_manual_backward_finalization(true);
     sum(square(chain(rows_of(mesh, 0)))).backward();

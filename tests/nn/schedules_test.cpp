@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/schedules.h"
+#include "weft/optimizers.h"
 
 #include <gtest/gtest.h>
 

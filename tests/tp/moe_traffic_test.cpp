@@ -8,7 +8,6 @@
 #include "tests/support/model_configs.h"
 #include "tests/support/ranks.h"
 #include "weft/error.h"
-#include "weft/expert_parallel.h"
 #include "weft/extend/op_log.h"
 #include "weft/fsdp.h"
 #include "weft/moe.h"
