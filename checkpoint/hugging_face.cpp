@@ -10,8 +10,8 @@
 #include <set>
 #include <vector>
 
-#include "checkpoint/keys.h"
 #include "checkpoint/model_files.h"
+#include "checkpoint/source.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"

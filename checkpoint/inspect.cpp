@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "checkpoint/blocks.h"
-#include "checkpoint/keys.h"
 #include "checkpoint/run_directory.h"
 #include "checkpoint/source.h"
 #include "weft/checkpoint.h"

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "checkpoint/blocks.h"
-#include "checkpoint/keys.h"
 #include "checkpoint/source.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"

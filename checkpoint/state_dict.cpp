@@ -5,7 +5,7 @@
 #include <bit>
 #include <iterator>
 
-#include "checkpoint/keys.h"
+#include "checkpoint/source.h"
 #include "weft/error.h"
 #include "weft/extend/disk_tensor.h"
 #include "weft/extend/module_sharder.h"
