@@ -14,7 +14,6 @@
 
 #include "checkpoint/file_writer.h"
 #include "checkpoint/model_files.h"
-#include "checkpoint/safetensors_header.h"
 #include "checkpoint/source.h"
 #include "weft/checkpoint.h"
 #include "weft/communicator.h"
@@ -123,7 +122,7 @@ static std::map<std::string, WrittenTensor> written_tensors(
       placed.insert(part.parameter);
     }
     const Shape shape = shape_in_file(tensor, first);
-    const int64_t bytes = shape.product() * static_cast<int64_t>(size_of(dtype));
+    const int64_t bytes = bytes_of(shape, dtype);
     tensors.emplace(name, WrittenTensor{tensor, {name, dtype, shape, 0, bytes}});
   };
   for (const FileTensor& tensor : config ? file_tensors(*config) : std::vector<FileTensor>()) {

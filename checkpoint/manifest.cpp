@@ -12,7 +12,6 @@
 #include <set>
 
 #include "checkpoint/blocks.h"
-#include "checkpoint/safetensors_header.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
 
@@ -193,13 +192,10 @@ class ManifestParser {
     for (const auto& one : member(json, "tensors", "array")) {
       manifest.tensors.push_back(tensor(one, manifest));
       const SavedTensor& last = manifest.tensors.back();
-      const int64_t own = last.shape.product() * static_cast<int64_t>(size_of(last.dtype));
-      if (__builtin_add_overflow(bytes, own, &bytes)) {
+      if (__builtin_add_overflow(bytes, bytes_of(last.shape, last.dtype), &bytes)) {
         refuse("has tensors of more bytes than 64 bits count");
       }
-      if (!names.insert(manifest.tensors.back().name).second) {
-        refuse("names tensor ", in_quotes(manifest.tensors.back().name), " twice");
-      }
+      if (!names.insert(last.name).second) refuse("names tensor ", in_quotes(last.name), " twice");
     }
     for (const auto& [key, number] : member(json, "numbers", "object").items()) {
       manifest.numbers.emplace(key, whole(number, "a number", INT64_MIN, INT64_MAX));
@@ -297,12 +293,11 @@ class ManifestParser {
     }
     tensor.dtype = *dtype;
     if (json[2].size() > kMaxDims) refuse("has a tensor of ", json[2].size(), " dims");
-    auto bound = static_cast<int64_t>(size_of(tensor.dtype));
     for (const auto& dim : json[2]) {
       tensor.shape.push_back(whole(dim, "a dim's size", 0, INT64_MAX));
-      if (__builtin_mul_overflow(bound, std::max<int64_t>(1, tensor.shape.back()), &bound)) {
-        refuse("has a tensor ", in_quotes(tensor.name), " of more bytes than 64 bits count");
-      }
+    }
+    if (bytes_of(tensor.shape, tensor.dtype) < 0) {
+      refuse("has a tensor ", in_quotes(tensor.name), " of more bytes than 64 bits count");
     }
     const auto layouts = static_cast<int64_t>(manifest.layouts.size());
     tensor.layout = static_cast<size_t>(whole(json[3], "a tensor's layout", 0, layouts - 1));

@@ -13,7 +13,6 @@
 #include <range/v3/view/zip.hpp>
 
 #include "checkpoint/blocks.h"
-#include "checkpoint/safetensors_header.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
 
@@ -48,10 +47,6 @@ static std::shared_ptr<const Partition> partition_of(const SavedSharding& shardi
     partition->box_of_rank[static_cast<size_t>(rank)] = at->second;
   }
   return partition;
-}
-
-static int64_t bytes_of_box(const Box& box, DType dtype) {
-  return box.shape.product() * static_cast<int64_t>(size_of(dtype));
 }
 
 static bool is_shared(const Partition& partition) {
@@ -90,7 +85,7 @@ void RankFiles::give_single_holders() {
   for (const auto& [partition, tensor] : views::zip(partitions_, manifest_.tensors)) {
     for (const auto& [box, holders] : views::zip(partition->boxes, partition->holders)) {
       if (holders.size() > 1) continue;
-      bytes_[static_cast<size_t>(holders[0])] += bytes_of_box(box, tensor.dtype);
+      bytes_[static_cast<size_t>(holders[0])] += bytes_of(box.shape, tensor.dtype);
     }
   }
 }
@@ -100,7 +95,7 @@ void RankFiles::give_shared() {
                 views::filter([&](size_t i) { return is_shared(*partitions_[i]); }) |
                 ranges::to<std::vector>();
   const auto first_bytes = [&](size_t i) {
-    return bytes_of_box(partitions_[i]->boxes[0], manifest_.tensors[i].dtype);
+    return bytes_of(partitions_[i]->boxes[0].shape, manifest_.tensors[i].dtype);
   };
   std::stable_sort(shared.begin(), shared.end(),
                    [&](size_t a, size_t b) { return first_bytes(a) > first_bytes(b); });
@@ -111,7 +106,7 @@ void RankFiles::give_shared() {
       });
       owners_[i].push_back(owner);
       if (holders.size() == 1) continue;
-      bytes_[static_cast<size_t>(owner)] += bytes_of_box(box, manifest_.tensors[i].dtype);
+      bytes_[static_cast<size_t>(owner)] += bytes_of(box.shape, manifest_.tensors[i].dtype);
     }
   }
 }
@@ -190,7 +185,7 @@ std::vector<RankFiles::Entry> RankFiles::entries(int rank) const {
   for (size_t i = 0; i < manifest_.tensors.size(); ++i) {
     const Box* box = box_of(i, rank);
     if (!box) continue;
-    const int64_t bytes = bytes_of_box(*box, manifest_.tensors[i].dtype);
+    const int64_t bytes = bytes_of(box->shape, manifest_.tensors[i].dtype);
     entries.push_back({i, box, offset, bytes});
     offset += bytes;
   }

@@ -14,7 +14,6 @@
 #include <unordered_map>
 
 #include "checkpoint/blocks.h"
-#include "checkpoint/safetensors_header.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
 
