@@ -25,6 +25,10 @@ namespace weft {
 /// The data of a file is checked in blocks of so many bytes from its start on; the last is shorter.
 inline constexpr int64_t kBlockBytes = int64_t{4} << 20;
 
+/// A block is read or written, hashed and copied by pieces of so many bytes, which stay in the
+/// cache.
+inline constexpr int64_t kPieceBytes = int64_t{1} << 18;
+
 inline int64_t blocks_in(int64_t bytes) { return (bytes + kBlockBytes - 1) / kBlockBytes; }
 
 /// The XXH3 hashes, 64 bits, of the blocks of bytes that come in pieces.

@@ -77,20 +77,25 @@ static bool is_utf8(const std::string& text) {
   }
 }
 
+void check_has_elements(const char* what, const std::string& name, const Tensor& tensor) {
+  if (tensor.device().kind == DeviceKind::meta) {
+    fail(what, ": tensor ", in_quotes(name),
+         " has no memory, expected some; call materialize first");
+  }
+  if (tensor.is_sharded() && tensor.sharding().has_partial()) {
+    fail(what, ": tensor ", in_quotes(name), " is laid out as ", tensor.sharding(),
+         ", expected no Partial; redistribute it first");
+  }
+}
+
 static void check_can_be_saved(const std::string& name, const Tensor& tensor, int ranks) {
   if (name == "__metadata__" || !is_utf8(name)) {
     fail("save: key of a tensor is ", in_quotes(name),
          ", expected UTF-8 other than \"__metadata__\"");
   }
   if (!tensor) fail("save: tensor ", in_quotes(name), " is undefined, expected a tensor");
-  if (tensor.device().kind == DeviceKind::meta) {
-    fail("save: tensor ", in_quotes(name), " has no memory, expected some; call materialize first");
-  }
+  check_has_elements("save", name, tensor);
   if (!tensor.is_sharded()) return;
-  if (tensor.sharding().has_partial()) {
-    fail("save: tensor ", in_quotes(name), " is laid out as ", tensor.sharding(),
-         ", expected no Partial; redistribute it first");
-  }
   if (const int size = tensor.sharding().mesh().size(); size != ranks) {
     fail("save: tensor ", in_quotes(name), " is laid out over ", size, " ranks, expected ", ranks,
          ", all that save");
