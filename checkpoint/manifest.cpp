@@ -118,10 +118,8 @@ Manifest manifest_of(const StateDict& state, int ranks, int64_t step,
     const size_t layout = layout_number(manifest, tensor.sharding());
     manifest.tensors.push_back({name, tensor.dtype(), tensor.shape(), layout});
   }
-  std::stable_sort(manifest.tensors.begin(), manifest.tensors.end(),
-                   [](const SavedTensor& a, const SavedTensor& b) {
-                     return size_of(a.dtype) > size_of(b.dtype);
-                   });
+  std::ranges::stable_sort(manifest.tensors, std::greater(),
+                           [](const SavedTensor& tensor) { return size_of(tensor.dtype); });
   return manifest;
 }
 

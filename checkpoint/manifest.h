@@ -135,7 +135,6 @@ class RankFiles {
 
  private:
   void cut_tensors();
-  void give_single_holders();
   void give_shared();
   /// std::invalid_argument where a file's header would be longer than readers take.
   void check_headers() const;

@@ -49,11 +49,6 @@ static std::shared_ptr<const Partition> partition_of(const SavedSharding& shardi
   return partition;
 }
 
-static bool is_shared(const Partition& partition) {
-  return std::any_of(partition.holders.begin(), partition.holders.end(),
-                     [](const auto& holders) { return holders.size() > 1; });
-}
-
 void RankFiles::cut_tensors() {
   constexpr int64_t most = int64_t{1} << 28;
   const auto tensors = static_cast<int64_t>(manifest_.tensors.size());
@@ -61,6 +56,7 @@ void RankFiles::cut_tensors() {
     fail("checkpoint: it has ", tensors, " tensors on ", manifest_.ranks,
          " ranks, expected at most ", most, " parts");
   }
+  bytes_.assign(static_cast<size_t>(manifest_.ranks), 0);
   // A manifest of a few kilobytes may speak of any world: each partition is a list of its ranks.
   constexpr int64_t most_listed = int64_t{1} << 22;
   std::map<std::pair<size_t, std::vector<int64_t>>, std::shared_ptr<const Partition>> known;
@@ -74,31 +70,26 @@ void RankFiles::cut_tensors() {
       partition = partition_of(manifest_.layouts[tensor.layout], tensor.shape, manifest_.ranks);
     }
     partitions_.push_back(partition);
-  }
-  owners_.resize(manifest_.tensors.size());
-  bytes_.assign(static_cast<size_t>(manifest_.ranks), 0);
-  give_single_holders();
-  give_shared();
-}
-
-void RankFiles::give_single_holders() {
-  for (const auto& [partition, tensor] : views::zip(partitions_, manifest_.tensors)) {
     for (const auto& [box, holders] : views::zip(partition->boxes, partition->holders)) {
       if (holders.size() > 1) continue;
       bytes_[static_cast<size_t>(holders[0])] += bytes_of(box.shape, tensor.dtype);
     }
   }
+  owners_.resize(manifest_.tensors.size());
+  give_shared();
 }
 
 void RankFiles::give_shared() {
-  auto shared = views::indices(partitions_.size()) |
-                views::filter([&](size_t i) { return is_shared(*partitions_[i]); }) |
-                ranges::to<std::vector>();
+  const auto is_shared = [&](size_t i) {
+    return std::ranges::any_of(partitions_[i]->holders,
+                               [](const auto& holders) { return holders.size() > 1; });
+  };
+  auto shared =
+      views::indices(partitions_.size()) | views::filter(is_shared) | ranges::to<std::vector>();
   const auto first_bytes = [&](size_t i) {
     return bytes_of(partitions_[i]->boxes[0].shape, manifest_.tensors[i].dtype);
   };
-  std::stable_sort(shared.begin(), shared.end(),
-                   [&](size_t a, size_t b) { return first_bytes(a) > first_bytes(b); });
+  std::ranges::stable_sort(shared, std::greater(), first_bytes);
   for (size_t i : shared) {
     for (const auto& [box, holders] : views::zip(partitions_[i]->boxes, partitions_[i]->holders)) {
       const int owner = *std::min_element(holders.begin(), holders.end(), [&](int a, int b) {
