@@ -148,9 +148,6 @@ void work_in_parallel(size_t count, int threads,
   if (error) std::rethrow_exception(error);
 }
 
-/// Copied and hashed while it is in the cache.
-static constexpr size_t kPiece = size_t{1} << 18;
-
 void sync_directory(const std::string& path) {
   const OwnedDescriptor opened = opened_descriptor(path, O_RDONLY | O_DIRECTORY);
   if (opened.get() < 0) fail_call("open", "checkpoint: ", path, ": ", std::strerror(errno));
@@ -283,7 +280,7 @@ FileWriter::~FileWriter() {
 void FileWriter::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const size_t room = static_cast<size_t>(kBlockBytes) - buffered_;
-    const auto piece = bytes.first(std::min({kPiece, room, bytes.size()}));
+    const auto piece = bytes.first(std::min({size_t{kPieceBytes}, room, bytes.size()}));
     std::memcpy(buffer_.data() + buffered_, piece.data(), piece.size());
     hashes_.add({buffer_.data() + buffered_, piece.size()});
     count_non_finite({buffer_.data() + buffered_, piece.size()});

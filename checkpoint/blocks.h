@@ -5,21 +5,29 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <ranges>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "weft/dtype.h"
 #include "weft/export.h"
 #include "weft/extend/file.h"
 #include "weft/extend/pattern.h"
+#include "weft/safetensors.h"
 
 namespace weft {
 
 /// The data of a file is checked in blocks of so many bytes from its start on; the last is shorter.
 inline constexpr int64_t kBlockBytes = int64_t{4} << 20;
+
+/// A block is read or written, hashed and copied by pieces of so many bytes, which stay in the
+/// cache.
+inline constexpr int64_t kPieceBytes = int64_t{1} << 18;
 
 inline int64_t blocks_in(int64_t bytes) { return (bytes + kBlockBytes - 1) / kBlockBytes; }
 
@@ -142,5 +150,27 @@ class BoxRuns {
   int outer_ = 0;
   int64_t start_ = 0, bytes_ = 0, count_ = 0;
 };
+
+/// The bytes of a dense tensor; -1 when 64 bits do not count them.
+int64_t bytes_of(const Shape& shape, DType dtype);
+
+/// The parsed JSON header of a safetensors file.
+struct SafetensorsHeader {
+  std::vector<SafetensorsEntry> entries;
+  std::map<std::string, std::string> metadata;
+};
+
+/// Readers of safetensors refuse longer ones.
+inline constexpr int64_t kMaxHeaderBytes = 100'000'000;
+
+/// The name that safetensors gives the dtype: "F32".
+std::string_view safetensors_name_of(DType dtype);
+/// Returns std::nullopt for a name that safetensors gives no dtype of weft.
+std::optional<DType> dtype_in_safetensors(std::string_view name);
+
+/// Parses and checks the header `text` of the file `path`, whose tensors lie in its bytes from
+/// `data_start` to `file_size`. std::invalid_argument as SafetensorsFile says.
+SafetensorsHeader parse_safetensors_header(const std::string& path, std::string_view text,
+                                           int64_t data_start, int64_t file_size);
 
 }  // namespace weft

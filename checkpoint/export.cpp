@@ -14,7 +14,6 @@
 
 #include "checkpoint/file_writer.h"
 #include "checkpoint/model_files.h"
-#include "checkpoint/safetensors_header.h"
 #include "checkpoint/source.h"
 #include "weft/checkpoint.h"
 #include "weft/communicator.h"
@@ -123,7 +122,7 @@ static std::map<std::string, WrittenTensor> written_tensors(
       placed.insert(part.parameter);
     }
     const Shape shape = shape_in_file(tensor, first);
-    const int64_t bytes = shape.product() * static_cast<int64_t>(size_of(dtype));
+    const int64_t bytes = bytes_of(shape, dtype);
     tensors.emplace(name, WrittenTensor{tensor, {name, dtype, shape, 0, bytes}});
   };
   for (const FileTensor& tensor : config ? file_tensors(*config) : std::vector<FileTensor>()) {
@@ -158,10 +157,8 @@ static std::vector<ModelFile> files_of(const std::map<std::string, WrittenTensor
 /// Brings the tensors of a file in order and makes its header.
 static void write_header(ModelFile& file) {
   // Larger elements first, so that all are aligned.
-  std::stable_sort(file.tensors.begin(), file.tensors.end(),
-                   [](const WrittenTensor& a, const WrittenTensor& b) {
-                     return size_of(a.entry.dtype) > size_of(b.entry.dtype);
-                   });
+  std::ranges::stable_sort(file.tensors, std::greater(),
+                           [](const WrittenTensor& tensor) { return size_of(tensor.entry.dtype); });
   // A list of members: to look for each before it is added takes quadratic time; so below.
   nlohmann::ordered_json::object_t header{{"__metadata__", {{"format", "pt"}}}};
   int64_t at = 0;
@@ -268,8 +265,11 @@ static void check_no_model(const std::string& directory) {
   }
 }
 
-/// Writes the columns that were read to `bytes` as rows of the file.
-static void write_columns(const ExportUnit& unit, WrittenFile& file, const std::byte* bytes) {
+/// Writes what was read to `bytes` to its place in the file, columns as rows.
+static void write_unit(const ExportUnit& unit, WrittenFile& file, const std::byte* bytes) {
+  if (unit.stride == 0) {
+    return file.write(unit.offset, {bytes, static_cast<size_t>(unit.bytes)});
+  }
   const int64_t rows = unit.box.shape[0], columns = unit.box.shape[1];
   const int64_t column = unit.bytes / columns;
   std::vector<std::byte> turned(static_cast<size_t>(unit.bytes));
@@ -302,11 +302,7 @@ static void write_units(const ExportPlan& plan, const CheckpointSource& source,
       number = unit.file;
       file.emplace("export", files.path_while_written(plan.files[number].name), 0);
     }
-    if (unit.stride > 0) {
-      write_columns(unit, *file, bytes);
-    } else {
-      file->write(unit.offset, {bytes, static_cast<size_t>(unit.bytes)});
-    }
+    write_unit(unit, *file, bytes);
     written += unit.bytes;
     if (options.progress) options.progress(written);
   }

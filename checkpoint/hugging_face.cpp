@@ -10,8 +10,8 @@
 #include <set>
 #include <vector>
 
-#include "checkpoint/keys.h"
 #include "checkpoint/model_files.h"
+#include "checkpoint/source.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
@@ -46,29 +46,23 @@ CheckpointContents hugging_face_contents(const std::string& path, const Transfor
   return contents;
 }
 
-/// This rank's elements as they are in the file.
-static Tensor read_part(const ModelFiles& files, const std::string& name, const Box& box,
-                        size_t alias = 0) {
-  Tensor part = empty(box.shape, {.dtype = files.parameters().at(name).dtype});
-  files.read_box(name, box, part.block().data, alias);
-  return part;
-}
-
 static void fill(const Tensor& whole, const ModelFiles& files, const std::string& name) {
   const TensorFill fill(whole, files.parameters().at(name).dtype);
   files.read_box(name, whole.box(), fill.memory());
   fill.finish();
 }
 
+/// Checks that this rank's elements of a parameter are equal under all its names in the files.
 static void check_equal(const Parameter& parameter, const ModelFiles& files,
                         const std::string& path, const std::string& name) {
   const auto& names = files.parameters().at(name).names;
-  if (names.size() < 2) return;
   const Box box = parameter.value().box();
-  const Tensor first = read_part(files, name, box);
-  for (size_t alias = 1; alias < names.size(); ++alias) {
-    check_tied(concat(kLoadModel, ": ", path), names[0], first, names[alias],
-               read_part(files, name, box, alias));
+  Tensor first;
+  for (size_t alias = 0; names.size() > 1 && alias < names.size(); ++alias) {
+    const Tensor part = empty(box.shape, {.dtype = files.parameters().at(name).dtype});
+    files.read_box(name, box, part.block().data, alias);
+    if (alias == 0) first = part;
+    check_tied(concat(kLoadModel, ": ", path), names[0], first, names[alias], part);
   }
 }
 

@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "checkpoint/blocks.h"
-#include "checkpoint/keys.h"
 #include "checkpoint/run_directory.h"
 #include "checkpoint/source.h"
 #include "weft/checkpoint.h"
@@ -54,20 +53,6 @@ std::string OpenedFile::tensor_in(int64_t block) const {
   return {};
 }
 
-/// Its JSON is sound; but a changed byte need not break that.
-static void check_header_hash(const OpenedFile& opened) {
-  const std::string& path = opened.file.path();
-  const auto& metadata = opened.tensors.metadata();
-  const auto stated = metadata.find("weft.header");
-  std::vector<uint64_t> hash;
-  uint64_t actual = 0;
-  const bool known = stated != metadata.end() && parse_hex(stated->second, hash) &&
-                     hash.size() == 1 &&
-                     hash_header(opened.file.text(0, opened.data_start), actual);
-  if (!known) fail_corrupt(path, "the header has no checksum");
-  if (actual != hash[0]) fail_corrupt(path, "the header does not have its checksum");
-}
-
 static std::shared_ptr<OpenedFile> opened_safetensors(const std::string& path) {
   std::error_code failed;
   const fs::file_status status = fs::symlink_status(path, failed);
@@ -89,19 +74,28 @@ static std::shared_ptr<OpenedFile> opened_safetensors(const std::string& path) {
 
 std::shared_ptr<const OpenedFile> open_rank_file(const std::string& path) {
   const auto opened = opened_safetensors(path);
-  check_header_hash(*opened);
   const auto& metadata = opened->tensors.metadata();
+  std::vector<uint64_t> numbers;
+  const auto has = [&](const char* key, size_t count) {
+    const auto found = metadata.find(key);
+    return found != metadata.end() && parse_hex(found->second, numbers) && numbers.size() == count;
+  };
+  // The JSON is sound; but a changed byte need not break that.
+  uint64_t hash = 0;
+  if (!has("weft.header", 1) || !hash_header(opened->file.text(0, opened->data_start), hash)) {
+    fail_corrupt(path, "the header has no checksum");
+  }
+  if (hash != numbers[0]) fail_corrupt(path, "the header does not have its checksum");
   for (const char* key : {"weft", "weft.blocks", "weft.rank"}) {
     if (!metadata.contains(key)) fail_corrupt(path, "the header has no ", in_quotes(key));
   }
   const auto blocks = static_cast<size_t>(blocks_in(opened->data_bytes()));
-  if (!parse_hex(metadata.at("weft.blocks"), opened->hashes) || opened->hashes.size() != blocks) {
+  if (!has("weft.blocks", blocks)) {
     fail_corrupt(path, "the checksums are not those of ", blocks, " blocks");
   }
-  const auto finite = metadata.find("weft.finite");
-  if (finite == metadata.end()) return opened;
-  std::vector<uint64_t> numbers;
-  if (!parse_hex(finite->second, numbers) || numbers.size() != 2) {
+  opened->hashes = std::move(numbers);
+  if (!metadata.contains("weft.finite")) return opened;
+  if (!has("weft.finite", 2)) {
     fail_corrupt(path, "the count of elements that are not finite is not a number");
   }
   opened->non_finite = {static_cast<int64_t>(numbers[0]), static_cast<int64_t>(numbers[1])};
@@ -190,7 +184,9 @@ static std::vector<BadFile> bad_files(const std::string& path, const RankFiles& 
 }
 
 static void report_bad(const std::vector<BadFile>& bad, CheckpointReport& report) {
-  for (const BadFile& one : bad) report.files.push_back(one.file);
+  for (const BadFile& one : bad) {
+    if (!one.file.empty()) report.files.push_back(one.file);
+  }
   report.verdict = bad[0].verdict;
   report.reason = bad[0].what();
   report.file = bad[0].file;
@@ -257,19 +253,15 @@ CheckpointReport inspect_checkpoint(const std::string& path, const InspectOption
   if (!fs::is_directory(path, ignored)) {
     fail("checkpoint: ", path, " is missing or a file, expected a directory");
   }
+  CheckpointReport report;
   try {
     return judged(path, options);
   } catch (const BadFile& bad) {
-    CheckpointReport report;
     report_bad({bad}, report);
-    if (bad.file.empty()) report.files.clear();
-    return report;
   } catch (const std::invalid_argument& error) {
-    CheckpointReport report;
-    report.verdict = Verdict::corrupt;
-    report.reason = error.what();
-    return report;
+    report_bad({BadFile(Verdict::corrupt, error.what(), {})}, report);
   }
+  return report;
 }
 
 std::vector<NamedCheckpoint> named_checkpoints(const std::string& directory) {

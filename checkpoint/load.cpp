@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 #include <set>
 
 #include "checkpoint/blocks.h"
-#include "checkpoint/keys.h"
 #include "checkpoint/source.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
@@ -31,24 +29,21 @@ static int dim_of_most_starts(const std::vector<Box>& boxes) {
 }
 
 /// Sweeps along one dim, comparing only boxes that are open at the same place.
-static void check_disjoint(const std::string& what, const std::vector<Box>& boxes) {
+static void check_disjoint(const std::string& what, std::vector<Box> boxes) {
   if (boxes.size() < 2) return;
   const int dim = dim_of_most_starts(boxes);
   const auto begin = [&](const Box& box) { return dim < 0 ? 0 : box.offset[dim]; };
   const auto end = [&](const Box& box) { return dim < 0 ? 1 : box.offset[dim] + box.shape[dim]; };
-  std::vector<size_t> order(boxes.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::sort(order.begin(), order.end(),
-            [&](size_t a, size_t b) { return begin(boxes[a]) < begin(boxes[b]); });
-  std::vector<size_t> open;
-  for (size_t i : order) {
-    std::erase_if(open, [&](size_t other) { return end(boxes[other]) <= begin(boxes[i]); });
-    for (size_t other : open) {
-      if (overlap(boxes[i], boxes[other]).shape.product() == 0) continue;
-      fail("checkpoint: ", what, " is stored as ", boxes[other].shape, " at ", boxes[other].offset,
-           " and ", boxes[i].shape, " at ", boxes[i].offset, ", expected each element once");
+  std::ranges::sort(boxes, {}, begin);
+  std::vector<const Box*> open;
+  for (const Box& box : boxes) {
+    std::erase_if(open, [&](const Box* other) { return end(*other) <= begin(box); });
+    for (const Box* other : open) {
+      if (overlap(box, *other).shape.product() == 0) continue;
+      fail("checkpoint: ", what, " is stored as ", other->shape, " at ", other->offset, " and ",
+           box.shape, " at ", box.offset, ", expected each element once");
     }
-    open.push_back(i);
+    open.push_back(&box);
   }
 }
 
@@ -92,9 +87,6 @@ struct Range {
   /// This rank wants all of it and no other any.
   bool is_own;
 };
-
-/// Read, hashed and copied while it is in the cache.
-constexpr int64_t kReadPiece = int64_t{1} << 18;
 
 /// Fills the parts of one file, block by block.
 class FileReader {
@@ -179,7 +171,7 @@ class FileReader {
     BlockHashes hashes;
     Range piece = range;
     for (; piece.begin < range.end; piece.begin = piece.end) {
-      piece.end = std::min(piece.begin + kReadPiece, range.end);
+      piece.end = std::min(piece.begin + kPieceBytes, range.end);
       while (piece.first < piece.last && end_of(parts_[piece.first]) <= piece.begin) ++piece.first;
       std::byte* const in_place = destination_of(piece);
       const std::span bytes(in_place ? in_place : buffer.data(),
@@ -288,16 +280,6 @@ static void check_fits_source(const CheckpointSource& source, const std::string&
        ", expected ", tensor.shape(), ' ', expected);
 }
 
-static void check_can_be_filled(const std::string& name, const Tensor& tensor) {
-  if (tensor.device().kind == DeviceKind::meta) {
-    fail("load: tensor ", in_quotes(name), " has no memory, expected some; call materialize first");
-  }
-  if (tensor.is_sharded() && tensor.sharding().has_partial()) {
-    fail("load: tensor ", in_quotes(name), " is laid out as ", tensor.sharding(),
-         ", expected no Partial");
-  }
-}
-
 /// Whether each element is on one rank only: every axis cuts it.
 static bool is_on_one_rank(const Tensor& tensor) {
   if (!tensor.is_sharded()) return false;
@@ -315,7 +297,7 @@ static void fill_tensors(const CheckpointSource& source, const StateDict& into,
   for (const auto& [name, tensor] : into.tensors) {
     if (!source.contents.tensors.contains(name)) continue;
     check_fits_source(source, name, tensor, converts);
-    check_can_be_filled(name, tensor);
+    check_has_elements("load", name, tensor);
   }
   std::vector<Wish> wishes;
   std::vector<TensorFill> fills;

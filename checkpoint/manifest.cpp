@@ -12,7 +12,6 @@
 #include <set>
 
 #include "checkpoint/blocks.h"
-#include "checkpoint/safetensors_header.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
 
@@ -78,20 +77,25 @@ static bool is_utf8(const std::string& text) {
   }
 }
 
+void check_has_elements(const char* what, const std::string& name, const Tensor& tensor) {
+  if (tensor.device().kind == DeviceKind::meta) {
+    fail(what, ": tensor ", in_quotes(name),
+         " has no memory, expected some; call materialize first");
+  }
+  if (tensor.is_sharded() && tensor.sharding().has_partial()) {
+    fail(what, ": tensor ", in_quotes(name), " is laid out as ", tensor.sharding(),
+         ", expected no Partial; redistribute it first");
+  }
+}
+
 static void check_can_be_saved(const std::string& name, const Tensor& tensor, int ranks) {
   if (name == "__metadata__" || !is_utf8(name)) {
     fail("save: key of a tensor is ", in_quotes(name),
          ", expected UTF-8 other than \"__metadata__\"");
   }
   if (!tensor) fail("save: tensor ", in_quotes(name), " is undefined, expected a tensor");
-  if (tensor.device().kind == DeviceKind::meta) {
-    fail("save: tensor ", in_quotes(name), " has no memory, expected some; call materialize first");
-  }
+  check_has_elements("save", name, tensor);
   if (!tensor.is_sharded()) return;
-  if (tensor.sharding().has_partial()) {
-    fail("save: tensor ", in_quotes(name), " is laid out as ", tensor.sharding(),
-         ", expected no Partial; redistribute it first");
-  }
   if (const int size = tensor.sharding().mesh().size(); size != ranks) {
     fail("save: tensor ", in_quotes(name), " is laid out over ", size, " ranks, expected ", ranks,
          ", all that save");
@@ -114,10 +118,8 @@ Manifest manifest_of(const StateDict& state, int ranks, int64_t step,
     const size_t layout = layout_number(manifest, tensor.sharding());
     manifest.tensors.push_back({name, tensor.dtype(), tensor.shape(), layout});
   }
-  std::stable_sort(manifest.tensors.begin(), manifest.tensors.end(),
-                   [](const SavedTensor& a, const SavedTensor& b) {
-                     return size_of(a.dtype) > size_of(b.dtype);
-                   });
+  std::ranges::stable_sort(manifest.tensors, std::greater(),
+                           [](const SavedTensor& tensor) { return size_of(tensor.dtype); });
   return manifest;
 }
 
@@ -193,13 +195,10 @@ class ManifestParser {
     for (const auto& one : member(json, "tensors", "array")) {
       manifest.tensors.push_back(tensor(one, manifest));
       const SavedTensor& last = manifest.tensors.back();
-      const int64_t own = last.shape.product() * static_cast<int64_t>(size_of(last.dtype));
-      if (__builtin_add_overflow(bytes, own, &bytes)) {
+      if (__builtin_add_overflow(bytes, bytes_of(last.shape, last.dtype), &bytes)) {
         refuse("has tensors of more bytes than 64 bits count");
       }
-      if (!names.insert(manifest.tensors.back().name).second) {
-        refuse("names tensor ", in_quotes(manifest.tensors.back().name), " twice");
-      }
+      if (!names.insert(last.name).second) refuse("names tensor ", in_quotes(last.name), " twice");
     }
     for (const auto& [key, number] : member(json, "numbers", "object").items()) {
       manifest.numbers.emplace(key, whole(number, "a number", INT64_MIN, INT64_MAX));
@@ -297,12 +296,11 @@ class ManifestParser {
     }
     tensor.dtype = *dtype;
     if (json[2].size() > kMaxDims) refuse("has a tensor of ", json[2].size(), " dims");
-    auto bound = static_cast<int64_t>(size_of(tensor.dtype));
     for (const auto& dim : json[2]) {
       tensor.shape.push_back(whole(dim, "a dim's size", 0, INT64_MAX));
-      if (__builtin_mul_overflow(bound, std::max<int64_t>(1, tensor.shape.back()), &bound)) {
-        refuse("has a tensor ", in_quotes(tensor.name), " of more bytes than 64 bits count");
-      }
+    }
+    if (bytes_of(tensor.shape, tensor.dtype) < 0) {
+      refuse("has a tensor ", in_quotes(tensor.name), " of more bytes than 64 bits count");
     }
     const auto layouts = static_cast<int64_t>(manifest.layouts.size());
     tensor.layout = static_cast<size_t>(whole(json[3], "a tensor's layout", 0, layouts - 1));

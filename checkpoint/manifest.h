@@ -52,6 +52,8 @@ struct Manifest {
   bool operator==(const Manifest&) const = default;
 };
 
+/// std::invalid_argument "<what>: ..." when the tensor has no memory or is Partial.
+void check_has_elements(const char* what, const std::string& name, const Tensor& tensor);
 /// Describes the tensors in their current layouts. std::invalid_argument naming the tensor when one
 /// is Partial, or is on a mesh of another number of ranks.
 Manifest manifest_of(const StateDict& state, int ranks, int64_t step,
@@ -133,7 +135,6 @@ class RankFiles {
 
  private:
   void cut_tensors();
-  void give_single_holders();
   void give_shared();
   /// std::invalid_argument where a file's header would be longer than readers take.
   void check_headers() const;

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "checkpoint/blocks.h"
 #include "weft/error.h"
 #include "weft/ops/factories.h"
 #include "weft/transformer.h"
@@ -233,7 +234,7 @@ void ModelFiles::read_box(const std::string& name, const Box& box, void* into, s
   }
   Box inner = box;
   inner.offset.erase(0), inner.shape.erase(0);
-  const int64_t bytes = inner.shape.product() * static_cast<int64_t>(size_of(parameter.dtype));
+  const int64_t bytes = bytes_of(inner.shape, parameter.dtype);
   for (int64_t i = 0; i < box.shape[0] && bytes > 0; ++i) {
     const std::string& tensor = parameter.slices[static_cast<size_t>(box.offset[0] + i)];
     read_rows(parameter, tensor, inner, static_cast<std::byte*>(into) + i * bytes);

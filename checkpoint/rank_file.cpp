@@ -13,7 +13,6 @@
 #include <range/v3/view/zip.hpp>
 
 #include "checkpoint/blocks.h"
-#include "checkpoint/safetensors_header.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
 
@@ -50,15 +49,6 @@ static std::shared_ptr<const Partition> partition_of(const SavedSharding& shardi
   return partition;
 }
 
-static int64_t bytes_of_box(const Box& box, DType dtype) {
-  return box.shape.product() * static_cast<int64_t>(size_of(dtype));
-}
-
-static bool is_shared(const Partition& partition) {
-  return std::any_of(partition.holders.begin(), partition.holders.end(),
-                     [](const auto& holders) { return holders.size() > 1; });
-}
-
 void RankFiles::cut_tensors() {
   constexpr int64_t most = int64_t{1} << 28;
   const auto tensors = static_cast<int64_t>(manifest_.tensors.size());
@@ -66,6 +56,7 @@ void RankFiles::cut_tensors() {
     fail("checkpoint: it has ", tensors, " tensors on ", manifest_.ranks,
          " ranks, expected at most ", most, " parts");
   }
+  bytes_.assign(static_cast<size_t>(manifest_.ranks), 0);
   // A manifest of a few kilobytes may speak of any world: each partition is a list of its ranks.
   constexpr int64_t most_listed = int64_t{1} << 22;
   std::map<std::pair<size_t, std::vector<int64_t>>, std::shared_ptr<const Partition>> known;
@@ -79,31 +70,26 @@ void RankFiles::cut_tensors() {
       partition = partition_of(manifest_.layouts[tensor.layout], tensor.shape, manifest_.ranks);
     }
     partitions_.push_back(partition);
+    for (const auto& [box, holders] : views::zip(partition->boxes, partition->holders)) {
+      if (holders.size() > 1) continue;
+      bytes_[static_cast<size_t>(holders[0])] += bytes_of(box.shape, tensor.dtype);
+    }
   }
   owners_.resize(manifest_.tensors.size());
-  bytes_.assign(static_cast<size_t>(manifest_.ranks), 0);
-  give_single_holders();
   give_shared();
 }
 
-void RankFiles::give_single_holders() {
-  for (const auto& [partition, tensor] : views::zip(partitions_, manifest_.tensors)) {
-    for (const auto& [box, holders] : views::zip(partition->boxes, partition->holders)) {
-      if (holders.size() > 1) continue;
-      bytes_[static_cast<size_t>(holders[0])] += bytes_of_box(box, tensor.dtype);
-    }
-  }
-}
-
 void RankFiles::give_shared() {
-  auto shared = views::indices(partitions_.size()) |
-                views::filter([&](size_t i) { return is_shared(*partitions_[i]); }) |
-                ranges::to<std::vector>();
-  const auto first_bytes = [&](size_t i) {
-    return bytes_of_box(partitions_[i]->boxes[0], manifest_.tensors[i].dtype);
+  const auto is_shared = [&](size_t i) {
+    return std::ranges::any_of(partitions_[i]->holders,
+                               [](const auto& holders) { return holders.size() > 1; });
   };
-  std::stable_sort(shared.begin(), shared.end(),
-                   [&](size_t a, size_t b) { return first_bytes(a) > first_bytes(b); });
+  auto shared =
+      views::indices(partitions_.size()) | views::filter(is_shared) | ranges::to<std::vector>();
+  const auto first_bytes = [&](size_t i) {
+    return bytes_of(partitions_[i]->boxes[0].shape, manifest_.tensors[i].dtype);
+  };
+  std::ranges::stable_sort(shared, std::greater(), first_bytes);
   for (size_t i : shared) {
     for (const auto& [box, holders] : views::zip(partitions_[i]->boxes, partitions_[i]->holders)) {
       const int owner = *std::min_element(holders.begin(), holders.end(), [&](int a, int b) {
@@ -111,7 +97,7 @@ void RankFiles::give_shared() {
       });
       owners_[i].push_back(owner);
       if (holders.size() == 1) continue;
-      bytes_[static_cast<size_t>(owner)] += bytes_of_box(box, manifest_.tensors[i].dtype);
+      bytes_[static_cast<size_t>(owner)] += bytes_of(box.shape, manifest_.tensors[i].dtype);
     }
   }
 }
@@ -190,7 +176,7 @@ std::vector<RankFiles::Entry> RankFiles::entries(int rank) const {
   for (size_t i = 0; i < manifest_.tensors.size(); ++i) {
     const Box* box = box_of(i, rank);
     if (!box) continue;
-    const int64_t bytes = bytes_of_box(*box, manifest_.tensors[i].dtype);
+    const int64_t bytes = bytes_of(box->shape, manifest_.tensors[i].dtype);
     entries.push_back({i, box, offset, bytes});
     offset += bytes;
   }

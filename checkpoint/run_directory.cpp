@@ -86,26 +86,21 @@ static Holder this_process() {
 }
 
 static Holder parsed_holder(const std::string& text) {
-  const auto json = nlohmann::json::parse(text, nullptr, false);
-  if (!json.is_object()) return {};
-  const auto word = [&](const char* key) {
-    const auto found = json.find(key);
-    return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
-  };
-  const auto number = [&](const char* key) {
-    const auto found = json.find(key);
-    return found != json.end() && found->is_number_integer() ? found->get<int64_t>() : int64_t{0};
-  };
-  return {.tag = word("tag"),
-          .host = word("host"),
-          .machine = word("machine"),
-          .job = word("job"),
-          .saved = word("saved"),
-          .pid = number("pid"),
-          .start = number("start"),
-          .restart = number("restart"),
-          .lifetime = number("lifetime_ms"),
-          .is_free = word("state") == "free"};
+  try {
+    const auto json = nlohmann::json::parse(text);
+    return {.tag = json.value("tag", ""),
+            .host = json.value("host", ""),
+            .machine = json.value("machine", ""),
+            .job = json.value("job", ""),
+            .saved = json.value("saved", ""),
+            .pid = json.value("pid", int64_t{0}),
+            .start = json.value("start", int64_t{0}),
+            .restart = json.value("restart", int64_t{0}),
+            .lifetime = json.value("lifetime_ms", int64_t{0}),
+            .is_free = json.value("state", "") == "free"};
+  } catch (const nlohmann::json::exception&) {
+    return {};
+  }
 }
 
 /// True for a saver that ended, an earlier start of this job (its steps may run side by side), and
@@ -134,8 +129,10 @@ static std::string lease_path(const std::string& directory, int64_t number) {
   return directory + formatted("/.lease-%08lld", static_cast<long long>(number));
 }
 
-/// "" where it is gone, or not written yet.
-static std::string read_lease(const std::string& path) {
+/// The text of a lease; "" of number 0, and where it is gone or not written yet.
+static std::string read_lease(const std::string& directory, int64_t number) {
+  if (number == 0) return {};
+  const std::string path = lease_path(directory, number);
   const OwnedDescriptor file = open_lease(path, O_RDONLY);
   if (file.get() < 0 && (errno == ENOENT || errno == ESTALE)) return {};
   if (file.get() < 0) fail_call("open", "lease: ", path, ": ", std::strerror(errno));
@@ -160,13 +157,8 @@ static int64_t newest_lease_in(const std::string& directory, int64_t remove_belo
   return newest;
 }
 
-/// The text of a lease; "" of number 0.
-static std::string text_of(const std::string& directory, int64_t number) {
-  return number == 0 ? "" : read_lease(lease_path(directory, number));
-}
-
 std::string noted_generation(const std::string& directory) {
-  return parsed_holder(text_of(directory, newest_lease_in(directory))).saved;
+  return parsed_holder(read_lease(directory, newest_lease_in(directory))).saved;
 }
 
 /// A child of fork leaves it as it is: it cannot destroy what the parent's thread waits for.
@@ -207,7 +199,7 @@ void Lease::note_saved(const std::string& generation) {
 bool Lease::take() {
   const Holder own = this_process();
   const int64_t newest = newest_lease_in(directory_);
-  const std::string text = text_of(directory_, newest);
+  const std::string text = read_lease(directory_, newest);
   const Holder holder = parsed_holder(text);
   const milliseconds lifetime =
       holder.lifetime > 0 ? std::min(milliseconds(holder.lifetime), kLongestLifetime) : lifetime_;
@@ -288,14 +280,13 @@ bool Lease::write(OwnedDescriptor& file) {
 /// In place, without making it: a lease that was taken over stays so. What fails is tried again, or
 /// seen by `check`.
 void Lease::renew() {
-  const std::string path = lease_path(directory_, number_);
   try {
     // If all leases were removed, the number may belong to another saver now.
-    if (parsed_holder(read_lease(path)).tag != tag_) return;
+    if (parsed_holder(read_lease(directory_, number_)).tag != tag_) return;
   } catch (const std::runtime_error&) {
     return;
   }
-  OwnedDescriptor file = open_lease(path, O_WRONLY);
+  OwnedDescriptor file = open_lease(lease_path(directory_, number_), O_WRONLY);
   if (file.get() >= 0) write(file);
 }
 
@@ -308,7 +299,7 @@ void Lease::check() const {
   // Two looks: a directory that is read while a newer lease replaces ours may show neither.
   for (int look = 0; look < 2; ++look) {
     const int64_t newest = newest_lease_in(directory_);
-    const Holder holder = parsed_holder(text_of(directory_, newest));
+    const Holder holder = parsed_holder(read_lease(directory_, newest));
     if (newest == number_ && holder.tag == tag_) return;
     if (newest <= number_) continue;
     fail_call("save", "the lease of ", directory_, " was taken over by ", in_words(holder),

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/safetensors_header.h"
-
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 #include <tuple>
 #include <utility>
 
+#include "checkpoint/blocks.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
 
@@ -19,6 +18,15 @@ using HeaderEvent = HeaderJson::parse_event_t;
 static constexpr std::array<std::string_view, kDTypes> kSafetensorsNames = {
     "F32", "BF16", "F16", "F64", "I32", "I64",     "U8",     "BOOL",
     "I8",  "I16",  "U16", "U32", "U64", "F8_E4M3", "F8_E5M2"};
+
+int64_t bytes_of(const Shape& shape, DType dtype) {
+  // A dim of 0 counts as 1 in the bound, so that strides and products of the others fit too.
+  auto bound = static_cast<int64_t>(size_of(dtype));
+  for (const int64_t dim : shape) {
+    if (__builtin_mul_overflow(bound, std::max(dim, int64_t{1}), &bound)) return -1;
+  }
+  return shape.product() * static_cast<int64_t>(size_of(dtype));
+}
 
 std::string_view safetensors_name_of(DType dtype) {
   return kSafetensorsNames[static_cast<size_t>(dtype)];
@@ -105,7 +113,8 @@ class HeaderParser {
     const DType dtype = dtype_of(object["dtype"]);
     const Shape shape = shape_of(object["shape"]);
     const auto [begin, end] = offsets_of(object["data_offsets"]);
-    const int64_t bytes = bytes_of(dtype, shape);
+    const int64_t bytes = bytes_of(shape, dtype);
+    if (bytes < 0) fail_tensor(name_, "of shape ", shape, " has more bytes than 64 bits count");
     if (bytes != end - begin) {
       fail_tensor(name_, "of ", dtype, ' ', shape, " has ", bytes, " bytes but data_offsets ",
                   begin, " to ", end, ", which is ", end - begin);
@@ -150,17 +159,6 @@ class HeaderParser {
                   " bytes of data; was it cut?");
     }
     return {begin, end};
-  }
-
-  int64_t bytes_of(DType dtype, const Shape& shape) const {
-    // A dim of 0 counts as 1 in the bound, so that strides and products of the others fit too.
-    auto bound = static_cast<int64_t>(size_of(dtype));
-    for (const int64_t dim : shape) {
-      if (__builtin_mul_overflow(bound, std::max(dim, int64_t{1}), &bound)) {
-        fail_tensor(name_, "of shape ", shape, " has more bytes than 64 bits count");
-      }
-    }
-    return shape.product() * static_cast<int64_t>(size_of(dtype));
   }
 
   void check_coverage() {

@@ -7,6 +7,7 @@
 #include <range/v3/view/enumerate.hpp>
 #include <range/v3/view/transform.hpp>
 
+#include "checkpoint/blocks.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
 
@@ -232,17 +233,16 @@ class ShardedFiles {
   /// Infers the shapes.
   CheckpointSource source(const std::string& note) && {
     for (auto& [name, entry] : contents_.tensors) {
-      auto bound = static_cast<int64_t>(size_of(entry.dtype));
       for (int dim = 0; dim < entry.shape.ndim(); ++dim) {
         int64_t end = 0;
         for (const CheckpointSource::StoredBox& part : boxes_[name]) {
           end = std::max(end, part.box.offset[dim] + part.box.shape[dim]);
         }
         entry.shape[dim] = end;
-        if (__builtin_mul_overflow(bound, std::max<int64_t>(end, 1), &bound)) {
-          fail("checkpoint: ", path_, ": tensor ", in_quotes(name),
-               " has more bytes than 64 bits count");
-        }
+      }
+      if (bytes_of(entry.shape, entry.dtype) < 0) {
+        fail("checkpoint: ", path_, ": tensor ", in_quotes(name),
+             " has more bytes than 64 bits count");
       }
       const auto boxes = boxes_[name] |
                          ranges::views::transform(&CheckpointSource::StoredBox::box) |

@@ -5,7 +5,7 @@
 #include <bit>
 #include <iterator>
 
-#include "checkpoint/keys.h"
+#include "checkpoint/source.h"
 #include "weft/error.h"
 #include "weft/extend/disk_tensor.h"
 #include "weft/extend/module_sharder.h"
@@ -15,20 +15,16 @@
 
 namespace weft {
 
-static bool have_equal_elements(const Tensor& a, const Tensor& b) {
-  if (a.storage() == b.storage() && a.block().data == b.block().data) return true;
+void check_tied(const std::string& what, const std::string& name, const Tensor& a,
+                const std::string& other_name, const Tensor& b) {
+  if (a.storage() == b.storage() && a.block().data == b.block().data) return;
   const NoGrad no_grad;
   const bool alike = a.is_sharded() == b.is_sharded();
   const Tensor left = alike || !a.is_sharded() ? a : a.full_tensor();
   const Tensor right = alike || !b.is_sharded() ? b : b.full_tensor();
   const Tensor no_numbers = logical_and(not_equal(left, left), not_equal(right, right));
   const Tensor same = all(logical_or(equal(left, right), no_numbers));
-  return same.full_tensor().to_vector<double>()[0] != 0;
-}
-
-void check_tied(const std::string& what, const std::string& name, const Tensor& tensor,
-                const std::string& other_name, const Tensor& other) {
-  if (have_equal_elements(tensor, other)) return;
+  if (same.full_tensor().to_vector<double>()[0] != 0) return;
   fail(what, ": tensors ", in_quotes(name), " and ", in_quotes(other_name),
        " differ, expected equal ones; they are one tied parameter of the model");
 }
@@ -76,38 +72,6 @@ static void check_same_kind(const std::string& key, const Tensor& to, const Tens
   if (to.shape() == from.shape() && to.dtype() == from.dtype()) return;
   fail("load_state_dict: tensor ", in_quotes(key), " is ", from.shape(), ' ', from.dtype(),
        ", expected ", to.shape(), ' ', to.dtype());
-}
-
-/// Pairs of what is filled and what is taken; keys of both that have no pair.
-struct StateMatch {
-  std::vector<std::pair<Tensor, Tensor>> pairs;
-  SkippedKeys skipped;
-};
-
-static StateMatch matched(const std::map<std::string, Tensor>& to,
-                          const std::map<std::string, Tensor>& from,
-                          const std::map<std::string, std::string>& first_names = {}) {
-  StateMatch match;
-  std::map<std::string, std::string> found;  // what is filled, from which key
-  for (const auto& [key, tensor] : from) {
-    const auto tied = first_names.find(key);
-    const auto receiver = to.find(tied == first_names.end() ? key : tied->second);
-    if (receiver == to.end()) {
-      match.skipped.unexpected.push_back(key);
-      continue;
-    }
-    check_same_kind(key, receiver->second, tensor);
-    const auto [first, is_new] = found.emplace(receiver->first, key);
-    if (is_new) {
-      match.pairs.emplace_back(receiver->second, tensor);
-    } else {
-      check_tied("load_state_dict", first->second, from.at(first->second), key, tensor);
-    }
-  }
-  for (const auto& [key, tensor] : to) {
-    if (!found.contains(key)) match.skipped.missing.push_back(key);
-  }
-  return match;
 }
 
 static void copy_pair(const Tensor& to, const Tensor& from) {
@@ -165,28 +129,50 @@ static void take_optimizer_numbers(Optimizer& optimizer,
   }
 }
 
-/// Copies what both have, or throws before if `needs_all` and something is left over.
+/// Copies the tensors that both have, or throws before if `needs_all` and something is left over.
+/// `first_names`: by name of a parameter, its name in `to`.
+static SkippedKeys loaded(const StateDict& to, const StateDict& from, bool needs_all,
+                          const std::map<std::string, std::string>& first_names = {}) {
+  SkippedKeys skipped;
+  std::vector<std::pair<Tensor, Tensor>> pairs;
+  std::map<std::string, std::string> found;  // what is filled, from which key
+  for (const auto& [key, tensor] : from.tensors) {
+    const auto tied = first_names.find(key);
+    const auto receiver = to.tensors.find(tied == first_names.end() ? key : tied->second);
+    if (receiver == to.tensors.end()) {
+      skipped.unexpected.push_back(key);
+      continue;
+    }
+    check_same_kind(key, receiver->second, tensor);
+    const auto [first, is_new] = found.emplace(receiver->first, key);
+    if (is_new) {
+      pairs.emplace_back(receiver->second, tensor);
+    } else {
+      check_tied("load_state_dict", first->second, from.tensors.at(first->second), key, tensor);
+    }
+  }
+  for (const auto& [key, tensor] : to.tensors) {
+    if (!found.contains(key)) skipped.missing.push_back(key);
+  }
+  add_unmatched_keys(to.numbers, from.numbers, skipped);
+  if (needs_all) check_no_keys_skipped("load_state_dict", "the dict", skipped);
+  copy_pairs(pairs);
+  return skipped;
+}
+
 static SkippedKeys loaded(Module& module, const StateDict& from, bool needs_all) {
   ModuleSharder::allocate(module);
   std::map<std::string, std::string> first_names;
   for (const NamedParameter& named : module.named_parameters()) {
     for (const std::string& name : named.names) first_names.emplace(name, named.name());
   }
-  StateMatch match = matched(state_dict(module).tensors, from.tensors, first_names);
-  for (const auto& [key, number] : from.numbers) match.skipped.unexpected.push_back(key);
-  if (needs_all) check_no_keys_skipped("load_state_dict", "the dict", match.skipped);
-  copy_pairs(match.pairs);
-  return std::move(match.skipped);
+  return loaded(state_dict(module), from, needs_all, first_names);
 }
 
 static SkippedKeys loaded(Optimizer& optimizer, const StateDict& from, bool needs_all) {
-  const StateDict to = state_dict(optimizer);
-  StateMatch match = matched(to.tensors, from.tensors);
-  add_unmatched_keys(to.numbers, from.numbers, match.skipped);
-  if (needs_all) check_no_keys_skipped("load_state_dict", "the dict", match.skipped);
-  copy_pairs(match.pairs);
+  SkippedKeys skipped = loaded(state_dict(optimizer), from, needs_all);
   take_optimizer_numbers(optimizer, from.numbers);
-  return std::move(match.skipped);
+  return skipped;
 }
 
 void load_state_dict(Module& module, const StateDict& from) { loaded(module, from, true); }

@@ -38,13 +38,6 @@ static void penalize(std::vector<double>& logits, std::span<const int64_t> seen,
   }
 }
 
-static void check_logits(const std::vector<double>& logits) {
-  static constexpr double infinity = std::numeric_limits<double>::infinity();
-  const double most = *std::ranges::max_element(logits);
-  if (most == infinity) fail("generate: a logit is inf, expected a finite number");
-  if (most == -infinity) fail("generate: every logit is -inf, expected a finite number");
-}
-
 static std::vector<double> softmax_of(const std::vector<double>& logits) {
   const double most = *std::ranges::max_element(logits);
   std::vector<double> weights;
@@ -55,15 +48,17 @@ static std::vector<double> softmax_of(const std::vector<double>& logits) {
   return weights;
 }
 
+static void rule_out_below(std::vector<double>& logits, double least) {
+  std::ranges::replace_if(
+      logits, [&](double logit) { return logit < least; }, kRuledOut);
+}
+
 /// Rules out all but the `count` largest; those equal to the smallest of them stay.
 static void keep_largest(std::vector<double>& logits, int64_t count) {
   if (count == 0 || count >= static_cast<int64_t>(logits.size())) return;
   std::vector<double> sorted = logits;
   std::ranges::nth_element(sorted, sorted.begin() + (count - 1), std::greater());
-  const double least = sorted[static_cast<size_t>(count - 1)];
-  for (double& logit : logits) {
-    if (logit < least) logit = kRuledOut;
-  }
+  rule_out_below(logits, sorted[static_cast<size_t>(count - 1)]);
 }
 
 /// Rules out the least likely tokens that together have at most the probability 1 - `share`.
@@ -81,14 +76,6 @@ static void keep_share(std::vector<double>& logits, double share) {
   }
 }
 
-static void keep_likely(std::vector<double>& logits, double fraction) {
-  if (fraction == 0) return;
-  const double least = *std::ranges::max_element(logits) + std::log(fraction);
-  for (double& logit : logits) {
-    if (logit < least) logit = kRuledOut;
-  }
-}
-
 std::vector<double> next_probabilities(std::span<const double> given, std::span<const int64_t> seen,
                                        const SamplingOptions& options) {
   check_sampling(options);
@@ -98,18 +85,22 @@ std::vector<double> next_probabilities(std::span<const double> given, std::span<
     fail("generate: a logit is NaN, expected a number");
   }
   penalize(logits, seen, options.repetition_penalty);
-  check_logits(logits);
+  const auto likeliest = std::ranges::max_element(logits);
+  const double most = *likeliest;
+  if (most == -kRuledOut) fail("generate: a logit is inf, expected a finite number");
+  if (most == kRuledOut) fail("generate: every logit is -inf, expected a finite number");
   if (options.temperature == 0) {
     std::vector<double> one(logits.size());
-    one[static_cast<size_t>(std::ranges::max_element(logits) - logits.begin())] = 1;
+    one[static_cast<size_t>(likeliest - logits.begin())] = 1;
     return one;
   }
   // The quotient of a logit alone may overflow.
-  const double most = *std::ranges::max_element(logits);
   for (double& logit : logits) logit = (logit - most) / options.temperature;
   keep_largest(logits, options.top_k);
   keep_share(logits, options.top_p);
-  keep_likely(logits, options.min_p);
+  if (options.min_p > 0) {
+    rule_out_below(logits, *std::ranges::max_element(logits) + std::log(options.min_p));
+  }
   return softmax_of(logits);
 }
 

@@ -194,16 +194,6 @@ static std::optional<int64_t> id_of_name(const TextModel& model, const std::stri
                                                    : std::optional<int64_t>(found->second);
 }
 
-/// Applies what the files next to the tokenizer say.
-static void apply_config(const text::TokenizerConfig& config, TextModel& model) {
-  const auto add = [&](bool wanted, const std::string& name, std::vector<int32_t>& ids) {
-    const auto id = id_of_name(model, name);
-    if (wanted && id) ids.push_back(static_cast<int32_t>(*id));
-  };
-  add(config.adds_bos, config.bos, model.before);
-  add(config.adds_eos, config.eos, model.after);
-}
-
 struct Tokenizer::Body {
   std::shared_ptr<const TextModel> model;
   std::shared_ptr<WordCaches> caches = std::make_shared<WordCaches>();
@@ -216,20 +206,18 @@ struct Tokenizer::Body {
   std::string chat_name;
   bool has_unknown_chat = false;
 
-  void set_chat(const text::ChatTemplate* form);
-};
-
-void Tokenizer::Body::set_chat(const text::ChatTemplate* form) {
-  chat = form;
-  chat_name = form ? form->name : "";
-  end_ids = generation_ends;
-  if (eos) end_ids.push_back(*eos);
-  if (chat) {
-    if (const auto id = id_of_name(*model, chat->end_of_turn)) end_ids.push_back(*id);
+  void set_chat(const text::ChatTemplate* form) {
+    chat = form;
+    chat_name = form ? form->name : "";
+    end_ids = generation_ends;
+    if (eos) end_ids.push_back(*eos);
+    if (chat) {
+      if (const auto id = id_of_name(*model, chat->end_of_turn)) end_ids.push_back(*id);
+    }
+    std::ranges::sort(end_ids);
+    end_ids.erase(std::unique(end_ids.begin(), end_ids.end()), end_ids.end());
   }
-  std::ranges::sort(end_ids);
-  end_ids.erase(std::unique(end_ids.begin(), end_ids.end()), end_ids.end());
-}
+};
 
 bool Tokenizer::is_in(const std::string& directory) {
   std::error_code ignored;
@@ -251,11 +239,15 @@ Tokenizer Tokenizer::from_directory(const std::string& path) {
       has_json ? text::read_tokenizer_json("tokenizer", json.string())
                : text::read_sentencepiece(
                      "tokenizer", (fs::path(path) / "tokenizer.model").string(), config.added);
-  if (!has_json) apply_config(config, model);
   auto body = std::make_shared<Body>();
+  body->bos = id_of_name(model, config.bos);
+  body->eos = id_of_name(model, config.eos);
+  const auto add = [&](bool wanted, std::optional<int64_t> id, std::vector<int32_t>& ids) {
+    if (wanted && id && !has_json) ids.push_back(static_cast<int32_t>(*id));
+  };
+  add(config.adds_bos, body->bos, model.before);
+  add(config.adds_eos, body->eos, model.after);
   body->model = std::make_shared<const TextModel>(std::move(model));
-  body->bos = id_of_name(*body->model, config.bos);
-  body->eos = id_of_name(*body->model, config.eos);
   body->generation_ends = config.ends;
   body->source = path;
   body->set_chat(text::chat_template_of(config.chat_template));

@@ -92,23 +92,18 @@ static constexpr CodePointRange kNewRanges[] = {
     {0x116B9, 0x116B9}, {0x1182F, 0x11FFF}, {0x12FF1, 0x13455}, {0x16E97, 0x16F4F},
     {0x16FE2, 0x16FE4}, {0x1CF00, 0x1CF46}, {0x1E000, 0x1E4EF}, {0x1E944, 0x1E95F}};
 
-/// Whether a punctuation, nonspacing mark or format character was assigned after Unicode 8, by
-/// whose categories BERT's normalizer and pre-tokenizer of the package `tokenizers` go. Other code
-/// points may give either result.
-static bool is_newer_than_unicode_8(char32_t value) {
-  const auto* found = std::ranges::lower_bound(kNewRanges, value, {}, &CodePointRange::last);
-  return found != std::end(kNewRanges) && found->first <= value;
-}
-
 /// Whether the category of the code point is one from `first` to `last`.
 static bool is_category(char32_t value, utf8proc_category_t first, utf8proc_category_t last) {
   const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(value));
   return category >= first && category <= last;
 }
 
-/// The same as of Unicode 8.
+/// The same for punctuation, nonspacing marks and format characters as of Unicode 8, by whose
+/// categories BERT's normalizer and pre-tokenizer of the package `tokenizers` go.
 static bool was_category(char32_t value, utf8proc_category_t first, utf8proc_category_t last) {
-  return is_category(value, first, last) && !is_newer_than_unicode_8(value);
+  if (!is_category(value, first, last)) return false;
+  const auto* found = std::ranges::lower_bound(kNewRanges, value, {}, &CodePointRange::last);
+  return found == std::end(kNewRanges) || found->first > value;
 }
 
 bool is_white_space(char32_t value) {

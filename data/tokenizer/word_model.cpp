@@ -12,8 +12,8 @@
 
 namespace weft::text {
 
-int32_t unknown_id(const std::string& what, const Vocabulary& vocabulary,
-                   const std::string& token) {
+static int32_t unknown_id(const std::string& what, const Vocabulary& vocabulary,
+                          const std::string& token) {
   const auto found = vocabulary.find(token);
   if (found != vocabulary.end()) return found->second;
   fail(what, ": the unknown token is ", in_quotes(token), ", expected one of the vocabulary");
@@ -59,11 +59,6 @@ static size_t pair_hash(uint64_t pair) {
   return pair ^ pair >> 32;
 }
 
-std::string byte_piece(int byte) {
-  static constexpr char digits[] = "0123456789ABCDEF";
-  return {'<', '0', 'x', digits[byte / 16], digits[byte % 16], '>'};
-}
-
 int byte_of_piece(const std::string& piece) {
   if (piece.size() != 6 || !piece.starts_with("<0x") || piece[5] != '>') return -1;
   unsigned byte = 0;
@@ -74,7 +69,7 @@ int byte_of_piece(const std::string& piece) {
 std::array<int32_t, 256> ids_of_bytes(const Vocabulary& vocabulary) {
   std::array<int32_t, 256> ids{};
   for (int byte = 0; byte < 256; ++byte) {
-    const auto found = vocabulary.find(byte_piece(byte));
+    const auto found = vocabulary.find(formatted("<0x%02X>", static_cast<unsigned>(byte)));
     ids[static_cast<size_t>(byte)] = found == vocabulary.end() ? -1 : found->second;
   }
   return ids;
@@ -91,21 +86,20 @@ bool merges_keep_spaces_first(const BpeSpec& spec) {
   });
 }
 
-void Bpe::add_merge(const std::string& what, size_t at) {
-  const auto& [left, right] = spec_.merges[at];
-  const auto rank = spec_.ranks.empty() ? static_cast<int32_t>(at) : spec_.ranks[at];
-  const auto id = [&](const std::string& piece) {
-    const auto found = spec_.vocabulary.find(piece);
-    if (found != spec_.vocabulary.end()) return found->second;
-    fail(what, ": merge ", at, " has the piece ", in_quotes(piece),
-         ", expected one of the vocabulary");
-  };
-  const Merge merge{pair_key(id(left), id(right)), rank, id(left + right)};
-  merges_[slot_of(merge.pair)] = merge;
-}
-
-/// Ids of single bytes and characters, and of the bytes that stand for missing characters.
-void Bpe::add_bytes(const std::string& what) {
+Bpe::Bpe(const std::string& what, BpeSpec spec)
+    : spec_(std::move(spec)), merges_(std::bit_ceil(spec_.merges.size() * 2 + 1)) {
+  for (size_t at = 0; at < spec_.merges.size(); ++at) {
+    const auto& [left, right] = spec_.merges[at];
+    const auto rank = spec_.ranks.empty() ? static_cast<int32_t>(at) : spec_.ranks[at];
+    const auto id = [&](const std::string& piece) {
+      const auto found = spec_.vocabulary.find(piece);
+      if (found != spec_.vocabulary.end()) return found->second;
+      fail(what, ": merge ", at, " has the piece ", in_quotes(piece),
+           ", expected one of the vocabulary");
+    };
+    const Merge merge{pair_key(id(left), id(right)), rank, id(left + right)};
+    merges_[slot_of(merge.pair)] = merge;
+  }
   bytes_.fill(-1);
   for (const auto& [piece, id] : spec_.vocabulary) {
     if (piece.empty()) continue;
@@ -118,12 +112,6 @@ void Bpe::add_bytes(const std::string& what) {
   }
   if (spec_.byte_fallback && !spec_.by_bytes) bytes_ = ids_of_bytes(spec_.vocabulary);
   if (spec_.unknown) unknown_ = unknown_id(what, spec_.vocabulary, *spec_.unknown);
-}
-
-Bpe::Bpe(const std::string& what, BpeSpec spec)
-    : spec_(std::move(spec)), merges_(std::bit_ceil(spec_.merges.size() * 2 + 1)) {
-  for (size_t at = 0; at < spec_.merges.size(); ++at) add_merge(what, at);
-  add_bytes(what);
   // = {} would keep the memory.
   spec_.merges = decltype(spec_.merges)(), spec_.ranks = decltype(spec_.ranks)();
   if (!spec_.ignore_merges) spec_.vocabulary = decltype(spec_.vocabulary)();

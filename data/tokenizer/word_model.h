@@ -25,10 +25,6 @@ struct PieceHash {
 /// The ids of pieces.
 using Vocabulary = std::unordered_map<std::string, int32_t, PieceHash, std::equal_to<>>;
 
-/// The id of the unknown token; std::invalid_argument, which begins with `what`, when it is not in
-/// the vocabulary.
-int32_t unknown_id(const std::string& what, const Vocabulary& vocabulary, const std::string& token);
-
 /// Encodes one word after the other; a word does not depend on those around it. Several threads may
 /// encode at once.
 class WordModel {
@@ -71,9 +67,7 @@ struct BpeSpec {
   bool ignore_merges = false;
 };
 
-/// The token that stands for a byte of a missing character.
-std::string byte_piece(int byte);
-/// The byte of such a piece, or -1 of another text.
+/// The byte that a piece <0x00> to <0xFF> stands for, or -1 of another text.
 int byte_of_piece(const std::string& piece);
 /// The ids of those pieces by their bytes; -1 where there are none.
 std::array<int32_t, 256> ids_of_bytes(const Vocabulary& vocabulary);
@@ -96,8 +90,6 @@ class Bpe final : public WordModel {
   };
   /// The place of a pair in the table: its merge, or where it would be.
   size_t slot_of(uint64_t pair) const;
-  void add_merge(const std::string& what, size_t at);
-  void add_bytes(const std::string& what);
   const Merge* find(int32_t left, int32_t right) const;
   /// Appends the ids of the characters or bytes.
   void start(std::string_view word, std::vector<int32_t>& ids) const;

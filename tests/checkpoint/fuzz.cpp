@@ -7,8 +7,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "checkpoint/blocks.h"
 #include "checkpoint/manifest.h"
-#include "checkpoint/safetensors_header.h"
 #include "checkpoint/source.h"
 
 namespace weft {
