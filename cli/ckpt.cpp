@@ -7,7 +7,6 @@
 
 #include "cli/commands.h"
 #include "cli/numbers.h"
-#include "cli/ranks.h"
 #include "weft/ranks.h"
 
 namespace weft::cli {

@@ -9,7 +9,6 @@
 
 #include "cli/ckpt.h"
 #include "cli/commands.h"
-#include "cli/ranks.h"
 #include "cli/resume.h"
 #include "cli/run_description.h"
 #include "cli/weights.h"

@@ -15,7 +15,6 @@
 #include "cli/numbers.h"
 #include "cli/parallel_transformer.h"
 #include "cli/prompts.h"
-#include "cli/ranks.h"
 #include "cli/resume.h"
 #include "cli/run_description.h"
 #include "cli/weights.h"

@@ -8,7 +8,6 @@
 
 #include "cli/commands.h"
 #include "cli/numbers.h"
-#include "cli/ranks.h"
 #include "cli/resume.h"
 #include "cli/run_description.h"
 #include "cli/step_cost.h"
