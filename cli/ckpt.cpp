@@ -7,24 +7,11 @@
 
 #include "cli/commands.h"
 #include "cli/numbers.h"
-#include "cli/ranks.h"
 #include "weft/ranks.h"
 
 namespace weft::cli {
 
 using CkptCommand = int (*)(const CkptOptions&);
-
-static int run_command(CkptOptions options, CkptCommand run, const char* ranks_flag) {
-  if (ranks_flag) {
-    options.ranks = job_ranks(options.ranks, ranks_flag);
-  } else if (!is_first_process()) {
-    return 0;
-  }
-  if (options.ranks == 0) {
-    options.ranks = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  }
-  return run(options);
-}
 
 static CLI::Option* add_ranks(CLI::App* command, CkptOptions& o, const char* flag,
                               const char* about) {
@@ -97,7 +84,13 @@ void add_ckpt(CLI::App& program, int& code) {
                        const char* ranks_flag = nullptr) {
     CLI::App* command = ckpt->add_subcommand(name, about);
     command->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-    command->callback([=, &code] { code = run_command(*options, run, ranks_flag); });
+    command->callback([=, &code] {
+      if (!ranks_flag && !is_first_process()) return;
+      int& ranks = options->ranks;
+      if (ranks_flag) ranks = job_ranks(ranks, ranks_flag);
+      if (ranks == 0) ranks = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+      code = run(*options);
+    });
     return command;
   };
   add_readers(add, *options);

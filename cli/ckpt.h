@@ -38,8 +38,13 @@ int import_checkpoint(const CkptOptions& options);
 /// Tells on stderr how far some work is, twice a second; several threads may report.
 class CkptProgress {
  public:
-  CkptProgress(std::string what, int64_t all) : what_(std::move(what)), all_(all) {}
+  explicit CkptProgress(std::string what, int64_t all = 0) : what_(std::move(what)), all_(all) {}
 
+  /// Sets the bytes done and those in all, where one thread reports at a time.
+  void set(int64_t done, int64_t all) {
+    all_ = all;
+    add(done - done_);
+  }
   void add(int64_t bytes) {
     const std::lock_guard lock(mutex_);
     done_ += bytes;

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <atomic>
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <mutex>
 #include <optional>
+#include <utility>
 
 #include "cli/ckpt.h"
 #include "cli/commands.h"
-#include "cli/ranks.h"
 #include "cli/resume.h"
 #include "cli/run_description.h"
 #include "cli/weights.h"
@@ -100,16 +101,11 @@ int list_checkpoint(const CkptOptions& options) {
 int verify_checkpoint(const CkptOptions& options) {
   bool all_complete = true;
   for (const std::string& path : checkpoints_at(options.path)) {
-    InspectOptions inspect{.depth = options.headers_only ? Inspection::headers : Inspection::data,
-                           .threads = options.ranks};
-    const CheckpointReport sizes = inspect_checkpoint(path, {.depth = Inspection::headers});
-    CkptProgress progress("verify", sizes.bytes);
-    int64_t before = 0;
-    inspect.progress = [&](int64_t done, int64_t) {
-      progress.add(done - before);
-      before = done;
-    };
-    const CheckpointReport report = inspect_checkpoint(path, inspect);
+    CkptProgress progress("verify");
+    const CheckpointReport report = inspect_checkpoint(
+        path, {.depth = options.headers_only ? Inspection::headers : Inspection::data,
+               .threads = options.ranks,
+               .progress = [&](int64_t done, int64_t all) { progress.set(done, all); }});
     const std::string speed = progress.finish();
     print_report(path, report);
     if (!options.headers_only) std::printf("           read %s\n", speed.c_str());
@@ -120,10 +116,10 @@ int verify_checkpoint(const CkptOptions& options) {
 
 namespace {
 
-/// The difference of two tensors over the elements of one rank.
+/// The elements in which two tensors differ, and the largest distance of them.
 struct Difference {
-  std::atomic<int64_t> elements = 0;
-  std::atomic<double> largest = 0;
+  int64_t elements = 0;
+  double largest = 0;
 };
 
 /// Tensors that both have, in groups of bounded size.
@@ -141,14 +137,16 @@ std::vector<std::vector<std::string>> groups_of(const CheckpointContents& a,
   return groups;
 }
 
-void compare_parts(const Tensor& a, const Tensor& b, double tolerance, Difference& difference) {
+/// Compares the elements that one rank holds.
+Difference difference_of(const Tensor& a, const Tensor& b, double tolerance) {
   const Tensor here = a.local(), there = b.local();
-  const auto bytes = static_cast<size_t>(here.numel()) * size_of(here.dtype());
-  if (bytes == 0 || std::memcmp(here.block().data, there.block().data, bytes) == 0) return;
-  const std::vector<double> left = here.to_vector<double>(), right = there.to_vector<double>();
-  const size_t size = size_of(here.dtype());
+  const size_t size = size_of(here.dtype()), bytes = static_cast<size_t>(here.numel()) * size;
+  if (bytes == 0) return {};
   const auto* x = static_cast<const std::byte*>(here.block().data);
   const auto* y = static_cast<const std::byte*>(there.block().data);
+  if (std::memcmp(x, y, bytes) == 0) return {};
+  Difference difference;
+  const std::vector<double> left = here.to_vector<double>(), right = there.to_vector<double>();
   for (size_t i = 0; i < left.size(); ++i) {
     if (std::memcmp(x + i * size, y + i * size, size) == 0) continue;
     double distance = std::abs(left[i] - right[i]);
@@ -156,10 +154,9 @@ void compare_parts(const Tensor& a, const Tensor& b, double tolerance, Differenc
     if (std::isnan(distance)) distance = std::numeric_limits<double>::infinity();
     if (tolerance > 0 && distance <= tolerance) continue;
     ++difference.elements;
-    double before = difference.largest;
-    while (distance > before && !difference.largest.compare_exchange_weak(before, distance)) {
-    }
+    difference.largest = std::max(difference.largest, distance);
   }
+  return difference;
 }
 
 }  // namespace
@@ -207,10 +204,8 @@ int compare_checkpoints(const CkptOptions& given) {
   int64_t differences = 0, bytes = 0;
   const std::vector<std::string> names = comparable(a, b, differences);
   std::map<std::string, Difference> found;
-  for (const std::string& name : names) {
-    bytes += 2 * bytes_of(a.tensors.at(name));
-    found[name].elements = 0;
-  }
+  std::mutex mutex;
+  for (const std::string& name : names) bytes += 2 * bytes_of(a.tensors.at(name));
   CkptProgress progress("diff", bytes);
   run_ranks(options.ranks, [&](Communicator world) {
     const DeviceMesh mesh(world, {{"ranks", world.size()}});
@@ -224,10 +219,12 @@ int compare_checkpoints(const CkptOptions& given) {
       (void)load_common_keys(options.other, right);
       for (const std::string& name : group) {
         const Tensor& tensor = left.tensors.at(name);
-        if (tensor.ndim() > 0 || world.rank() == 0) {
-          compare_parts(tensor, right.tensors.at(name), options.tolerance, found.at(name));
-          progress.add(2 * tensor.local().numel() * static_cast<int64_t>(size_of(tensor.dtype())));
-        }
+        if (tensor.ndim() == 0 && world.rank() > 0) continue;
+        const Difference own = difference_of(tensor, right.tensors.at(name), options.tolerance);
+        progress.add(2 * tensor.local().numel() * static_cast<int64_t>(size_of(tensor.dtype())));
+        const std::lock_guard lock(mutex);
+        found[name].elements += own.elements;
+        found[name].largest = std::max(found[name].largest, own.largest);
       }
     }
   });
@@ -235,9 +232,8 @@ int compare_checkpoints(const CkptOptions& given) {
   for (const auto& [name, difference] : found) {
     if (difference.elements == 0) continue;
     ++differences;
-    print("tensor ", printable(name), " differs in ", difference.elements.load(), " of ",
-          a.tensors.at(name).shape.product(), " elements, by at most ", difference.largest.load(),
-          '\n');
+    print("tensor ", printable(name), " differs in ", difference.elements, " of ",
+          a.tensors.at(name).shape.product(), " elements, by at most ", difference.largest, '\n');
   }
   print(names.size(), " tensors compared, ", differences,
         differences == 1 ? " difference; read " : " differences; read ", speed, '\n');
@@ -357,13 +353,11 @@ int export_checkpoint(const CkptOptions& options) {
   CkptProgress progress("export", bytes_in(contents, options.prefix) / launched_ranks());
   run_world(options.ranks, [&](Communicator world) {
     int64_t before = 0;
-    export_hugging_face(from, options.other, world,
-                        {.prefix = options.prefix,
-                         .file_bytes = options.file_gigabytes << 30,
-                         .progress = [&](int64_t bytes) {
-                           progress.add(bytes - before);
-                           before = bytes;
-                         }});
+    export_hugging_face(
+        from, options.other, world,
+        {.prefix = options.prefix,
+         .file_bytes = options.file_gigabytes << 30,
+         .progress = [&](int64_t bytes) { progress.add(bytes - std::exchange(before, bytes)); }});
   });
   if (!is_first_process()) return 0;
   print(printable(options.other), ": written ", progress.finish(), '\n');

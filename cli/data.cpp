@@ -123,24 +123,20 @@ void TokenStream::check_tokens(const Part& part, int64_t vocabulary) const {
   });
 }
 
-void TokenStream::add(Part part) {
+void TokenStream::add(Part part, const File* file) {
+  if (file && file->size() >= kLarge) {
+    part.bytes = file->size();
+    part.identity = file->identity();
+    keep_open(*file);
+  } else if (file) {
+    const auto bytes = static_cast<size_t>(file->size());
+    std::shared_ptr<std::byte[]> content(new std::byte[bytes]);
+    file->read(0, {content.get(), bytes});
+    part.content = {content, content.get()};
+  }
   part.start = size_;
   size_ += part.count;
   parts_.push_back(std::move(part));
-}
-
-void TokenStream::add(const File& file, Part part) {
-  if (file.size() >= kLarge) {
-    part.bytes = file.size();
-    part.identity = file.identity();
-    keep_open(file);
-  } else {
-    const auto bytes = static_cast<size_t>(file.size());
-    std::shared_ptr<std::byte[]> content(new std::byte[bytes]);
-    file.read(0, {content.get(), bytes});
-    part.content = {content, content.get()};
-  }
-  add(std::move(part));
 }
 
 File opened_text(const std::string& path) {
@@ -155,9 +151,9 @@ void TokenStream::add_text(const std::string& path) {
   int64_t last = '\n';
   if (size_ > 0) copy(size_ - 1, {&last, 1});
   if (last != '\n') {
-    add({.path = path, .content = {std::shared_ptr<void>(), &newline}, .count = 1});
+    add({.path = path, .content = {std::shared_ptr<void>(), &newline}, .count = 1}, nullptr);
   }
-  add(file, {.path = path, .content = {}, .count = file.size()});
+  add({.path = path, .content = {}, .count = file.size()}, &file);
 }
 
 void TokenStream::add_shard(const std::string& path) {
@@ -183,8 +179,8 @@ void TokenStream::add_shard(const std::string& path) {
          form->width, " bytes");
   }
   if (count == 0) fail("data: ", path, ": it holds no token");
-  add(file,
-      {.path = path, .content = {}, .first = header_bytes, .count = count, .width = form->width});
+  add({.path = path, .content = {}, .first = header_bytes, .count = count, .width = form->width},
+      &file);
 }
 
 void TokenStream::copy(int64_t from, std::span<int64_t> into) const {

@@ -70,8 +70,8 @@ class TokenStream {
   };
   void add_text(const std::string& path);
   void add_shard(const std::string& path);
-  void add(const File& file, Part part);
-  void add(Part part);
+  /// Adds the part; its bytes are those of `file`, unless that is null.
+  void add(Part part, const File* file);
   void keep_open(const File& file) const;
   /// Opens the part's file again where it is closed. std::runtime_error names the file and the
   /// offset that is wanted when another file has its name meanwhile.

@@ -262,15 +262,14 @@ static void estimate(EstimateOptions o) {
   const Machine machine = machine_named(o.machine, o.parallel.dtype, ranks);
   if (!machine.overlaps) check_offload(o.parallel, cpu);
   const Communicator world = fake_world(o.rank, ranks, o.ranks_per_host, !machine.overlaps);
-  for (ParallelOptions& options : all) {
-    if (!is_planned(options)) continue;
-    const MemoryPlan plan = planned(config, options, ranks, o.ranks_per_host, machine);
-    options.choice = plan.choice;
-    if (!o.json) std::printf("%s\n", plan.text().c_str());
-  }
   std::vector<Estimate> estimates;
   auto json = nlohmann::ordered_json::array();
-  for (const ParallelOptions& options : all) {
+  for (ParallelOptions& options : all) {
+    if (is_planned(options)) {
+      const MemoryPlan plan = planned(config, options, ranks, o.ranks_per_host, machine);
+      options.choice = plan.choice;
+      if (!o.json) std::printf("%s\n", plan.text().c_str());
+    }
     estimates.push_back(estimated(world, config, options, machine));
     json.push_back(in_json(estimates.back()));
   }

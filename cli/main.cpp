@@ -13,7 +13,6 @@
 #include <string_view>
 
 #include "cli/commands.h"
-#include "cli/ranks.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
 

@@ -35,19 +35,14 @@ struct Least {
 };
 inline Least above(double bound) { return {bound, true}; }
 
-inline std::string flag_of(const CLI::Option& option) {
-  return option.get_snames().empty() ? option.get_name() : "-" + option.get_snames()[0];
-}
-
 /// `accepts` also writes the text anew where CLI11 would read it in another way.
 template <class Accepts>
 CLI::Option* checked(CLI::Option* option, const std::string& expected, Accepts accepts) {
   const auto check = [option, expected, accepts](std::string& text) {
-    if (!accepts(text)) {
-      fail(flag_of(*option), " is ", text.empty() ? "empty" : printable(text), ", expected ",
-           expected);
-    }
-    return std::string();
+    if (accepts(text)) return std::string();
+    const auto& letters = option->get_snames();
+    fail(letters.empty() ? option->get_name() : "-" + letters[0], " is ",
+         text.empty() ? "empty" : printable(text), ", expected ", expected);
   };
   return option->transform(CLI::Validator(check, ""));
 }

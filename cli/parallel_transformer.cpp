@@ -154,6 +154,10 @@ std::vector<MeshAxis> parsed_axes(const std::string& text) {
            ", expected a name and a size; write for example dp=4");
     }
     axes.push_back({axis.substr(0, equals), *size});
+    if (std::ranges::count(axes, axes.back().name, &MeshAxis::name) > 1) {
+      fail("--mesh ", in_quotes(text), ": two axes are called ", in_quotes(axes.back().name),
+           ", expected different names");
+    }
     if (axes.size() > kMostAxes) {
       fail("--mesh ", in_quotes(text), " has ", axes.size(), " axes or more, expected at most ",
            kMostAxes);
@@ -162,12 +166,15 @@ std::vector<MeshAxis> parsed_axes(const std::string& text) {
   return axes;
 }
 
-int ranks_of_mesh(const std::string& text, int most) {
+int ranks_of_mesh(const std::string& text, int most, int ranks, const char* flag) {
   int64_t size = 1;
   for (const MeshAxis& axis : parsed_axes(text)) {
     size *= axis.size;
     if (size > most)
       fail("--mesh ", text, " has ", size, " ranks or more, expected at most ", most);
+  }
+  if (ranks != 0 && size != ranks) {
+    fail("--mesh ", text, " has ", size, " ranks, expected ", ranks, ", that of ", flag);
   }
   return static_cast<int>(size);
 }
@@ -227,10 +234,7 @@ int complete(ParallelOptions& o, int ranks, int most, const char* flag) {
   std::vector<MeshAxis> axes = parsed_axes(o.mesh);
   check_names(axes, o.mesh);
   check_order(axes, o.mesh);
-  const int size = ranks_of_mesh(o.mesh, most);
-  if (ranks != 0 && size != ranks) {
-    fail("--mesh ", o.mesh, " has ", size, " ranks, expected ", ranks, ", that of ", flag);
-  }
+  const int size = ranks_of_mesh(o.mesh, most, ranks, flag);
   Strategy strategy = Strategy::named(o.strategy);
   const auto data = std::ranges::count_if(axes, is_data_axis);
   if (strategy.rows.size() > 1 && static_cast<ptrdiff_t>(strategy.rows.size()) != data) {

@@ -65,8 +65,9 @@ void check_offload(ParallelOptions options, Device device);
 
 /// The axes that "dp=2,tp=2" says; std::invalid_argument for anything else.
 std::vector<MeshAxis> parsed_axes(const std::string& text);
-/// The ranks of such axes, at most `most`.
-int ranks_of_mesh(const std::string& text, int most);
+/// The ranks of such axes, at most `most`. std::invalid_argument when they are not `ranks`, those
+/// of `flag`; 0: any number.
+int ranks_of_mesh(const std::string& text, int most, int ranks, const char* flag);
 
 /// Gives `mesh` its default over so many ranks (0: those it has itself), checks what the flags say
 /// together, and returns the number of ranks, at most `most`. `flag` is where `ranks` comes from.

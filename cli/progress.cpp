@@ -124,9 +124,12 @@ static void tell(TraceScope& trace, const char* what, double communication, doub
               communication, std::max(0.0, communication - exposed));
 }
 
-static void report_overlap(TraceScope& trace, Device device,
-                           const std::optional<StepSeconds>& predicted) {
-  const TraceOverlap measured = trace.overlap("step");
+void report_trace(TraceScope& trace, Device device, const std::optional<StepSeconds>& predicted) {
+  if (trace.dropped() > 0) {
+    print("the trace holds the first ", trace.events(), " events of rank 0; ", trace.dropped(),
+          " were dropped\n");
+  }
+  const auto measured = device.kind == DeviceKind::cuda ? trace.overlap("step") : TraceOverlap();
   if (measured.communication == 0) return;
   tell(trace, "measured", measured.communication, measured.exposed);
   if (predicted) {
@@ -134,15 +137,6 @@ static void report_overlap(TraceScope& trace, Device device,
   } else {
     print("predicted: nothing, for weft does not know the rates of ", device_name(device), '\n');
   }
-}
-
-void report_trace(TraceScope& trace, Device device, const std::optional<StepSeconds>& predicted) {
-  if (trace.dropped() > 0) {
-    print("the trace holds the first ", trace.events(), " events of rank 0; ", trace.dropped(),
-          " were dropped\n");
-  }
-  if (device.kind == DeviceKind::cuda) report_overlap(trace, device, predicted);
-  std::fflush(stdout);
 }
 
 }  // namespace weft::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/ranks.h"
+#include "cli/commands.h"
 
 #include <algorithm>
 

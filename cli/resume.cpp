@@ -13,7 +13,6 @@
 #include <span>
 
 #include "cli/commands.h"
-#include "cli/ranks.h"
 #include "cli/weights.h"
 #include "weft/communicator.h"
 #include "weft/context.h"

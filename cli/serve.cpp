@@ -15,7 +15,6 @@
 #include "cli/numbers.h"
 #include "cli/parallel_transformer.h"
 #include "cli/prompts.h"
-#include "cli/ranks.h"
 #include "cli/resume.h"
 #include "cli/run_description.h"
 #include "cli/weights.h"
@@ -168,6 +167,11 @@ static void converse(const ServeOptions& options, const Prompts& prompts, Transf
   const Communicator& world = mesh.communicator();
   const bool prints = world.rank() == 0;
   const Tokenizer& tokenizer = *prompts.tokenizer;
+  const auto see = [&](const std::string& part) {
+    if (!prints) return;
+    print(part);
+    std::fflush(stdout);
+  };
   std::vector<ChatMessage> messages;
   if (!options.system.empty()) messages.push_back({"system", options.system});
   GenerateOptions generation = options.generation;
@@ -179,34 +183,24 @@ static void converse(const ServeOptions& options, const Prompts& prompts, Transf
     const std::vector<int64_t> ids = tokenizer.encode(tokenizer.chat(messages), false);
     check_prompt(concat("sample: the conversation up to message ", turn, " of standard input"), ids,
                  "token", model.config());
-    std::optional<OrderedTexts> printed;
-    if (prints) printed.emplace(std::vector<std::string>(1));
-    messages.push_back({"assistant", generate_text(model, mesh, tokenizer, ids, generation,
-                                                   options.stops, [&](const std::string& part) {
-                                                     if (printed) printed->add(0, part);
-                                                   })});
-    if (printed) printed->end(0);
+    messages.push_back(
+        {"assistant", generate_text(model, mesh, tokenizer, ids, generation, options.stops, see)});
+    see("\n");
   }
 }
 
 /// The axes of --mesh, ep and tp, or tp over all ranks.
 static std::vector<MeshAxis> axes_of(const ServeOptions& options) {
-  if (options.mesh.empty()) return {{"tp", job_ranks(options.ranks, "--ranks")}};
-  const int size = ranks_of_mesh(options.mesh, kMostLocalRanks);
-  if (options.ranks != 1 && options.ranks != size) {
-    fail("--mesh ", options.mesh, " has ", size, " ranks, expected ", options.ranks,
-         ", that of --ranks");
-  }
-  const int ranks = job_ranks(size, "--mesh");
-  if (size != ranks) {
-    fail("--mesh ", options.mesh, " has ", size, " ranks, expected ", ranks, ", that of the job");
-  }
+  const int ranks = job_ranks(options.ranks, "--ranks");
+  if (options.mesh.empty()) return {{"tp", ranks}};
+  ranks_of_mesh(options.mesh, std::max(kMostLocalRanks, ranks), ranks == 1 ? 0 : ranks,
+                launched_ranks() > 1 ? "the job's number of processes" : "--ranks");
   std::vector<MeshAxis> axes{{"ep", 1}, {"tp", 1}};
   for (const MeshAxis& axis : parsed_axes(options.mesh)) {
     const auto same = std::ranges::find(axes, axis.name, &MeshAxis::name);
-    if (same == axes.end() || same->size > 1) {
+    if (same == axes.end()) {
       fail("--mesh ", options.mesh, ": axis is ", axis.name,
-           ", expected ep and tp once each: prompts are not cut");
+           ", expected ep or tp: prompts are not cut");
     }
     same->size = axis.size;
   }

@@ -9,7 +9,6 @@
 #include "cli/commands.h"
 #include "cli/data.h"
 #include "cli/progress.h"
-#include "cli/ranks.h"
 #include "cli/resume.h"
 #include "cli/run_description.h"
 #include "cli/step_cost.h"

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <utility>
 
 #include "cli/commands.h"
 #include "cli/numbers.h"
-#include "cli/ranks.h"
 #include "cli/resume.h"
 #include "cli/run_description.h"
 #include "cli/step_cost.h"
@@ -170,17 +170,6 @@ void check_experts(const TrainOptions& o, const TransformerConfig& config) {
        ") has experts, whose rows are counted on the host, expected a dense model");
 }
 
-/// The load of experts for which a peak is a bound, in words; empty where it does not matter.
-static std::string load_of_experts(const TransformerConfig& config,
-                                   const ParallelOptions& options) {
-  const auto axes = parsed_axes(options.mesh);
-  if (config.experts == 0 || std::ranges::find(axes, kExpertAxis, &MeshAxis::name) == axes.end()) {
-    return "";
-  }
-  if (options.imbalance == 1) return " with experts loaded evenly";
-  return concat(" with an imbalance of ", options.imbalance);
-}
-
 void plan_memory(TrainOptions& o, const TransformerConfig& config) {
   if (!is_planned(o.parallel)) return;
   const std::string name = device_name(device_of_rank(o.device, 0));
@@ -188,38 +177,38 @@ void plan_memory(TrainOptions& o, const TransformerConfig& config) {
   // Equal on all ranks: the rates of that GPU, or of a CPU.
   const Machine machine = machine_of_device(name, o.parallel.dtype).value_or(Machine());
   const MemoryPlan plan = planned(config, o.parallel, o.ranks, std::max(1, a_host), machine);
-  o.memory_plan = concat("at most ", plan.peak, " bytes a rank",
-                         load_of_experts(config, o.parallel), "; ", plan.text());
+  o.memory_plan = concat("at most ", plan.peak, " bytes a rank");
+  const auto axes = parsed_axes(o.parallel.mesh);
+  if (config.experts > 0 && std::ranges::count(axes, kExpertAxis, &MeshAxis::name) > 0) {
+    // The peak is a bound for this load.
+    o.memory_plan += o.parallel.imbalance == 1
+                         ? " with experts loaded evenly"
+                         : concat(" with an imbalance of ", o.parallel.imbalance);
+  }
+  o.memory_plan += "; " + plan.text();
   o.parallel.choice = plan.choice;
 }
 
-namespace {
-
-/// A file or folder that a flag names.
-struct Named {
-  const char* flag;
-  std::string path;
-};
-
-}  // namespace
+/// A flag, and the file or folder that it names.
+using Named = std::pair<const char*, std::string>;
 
 static void check_outside(const Named& output, const std::string& data) {
   std::error_code ignored;
-  if (output.path.empty() || !is_directory(data)) return;
-  const fs::path inner = located(output.path);
+  const auto& [flag, path] = output;
+  if (path.empty() || !is_directory(data)) return;
+  const fs::path inner = located(path);
   const fs::path outer = fs::canonical(data, ignored);
   const auto [end, stop] = std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end());
   if (end == outer.end()) {
-    fail(output.flag, ' ', output.path, " is within --data ", data,
+    fail(flag, ' ', path, " is within --data ", data,
          ", expected a place where it is not read as text");
   }
 }
 
 static void check_other_file(const Named& output, const Named& other) {
-  if (output.path.empty() || other.path.empty()) return;
-  if (located(output.path) != located(other.path)) return;
-  fail(output.flag, ' ', output.path, " is also the file of ", other.flag,
-       ", expected another file");
+  const auto& [flag, path] = output;
+  if (path.empty() || other.second.empty() || located(path) != located(other.second)) return;
+  fail(flag, ' ', path, " is also the file of ", other.first, ", expected another file");
 }
 
 void check_output_files(const TrainOptions& options) {

@@ -32,8 +32,8 @@ def on_device(x, device):
 
 
 def renamed(function, name):
-    """The function with that name, which Python's errors show."""
-    function.__name__ = function.__qualname__ = name
+    """The function with that name, as "Class.name" for a method, which Python's errors show."""
+    function.__name__, function.__qualname__ = name.rpartition(".")[2], name
     return function
 
 

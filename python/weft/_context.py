@@ -8,29 +8,22 @@ import threading
 from weft import _weft
 
 
-class _Modes(threading.local):
-    """The modes that a thread restores when it leaves its scopes."""
-
-    def __init__(self):
-        self.before = []
-
-
-class _GradMode(contextlib.ContextDecorator):
-    """Sets whether ops are recorded, as a `with` scope or as a decorator."""
+class _GradMode(contextlib.ContextDecorator, threading.local):
+    """Sets whether ops are recorded, as a `with` scope or as a decorator. Each thread has its own
+    list of the modes that it restores when it leaves its scopes."""
 
     def __init__(self, enabled):
-        self._enabled = enabled
-        self._modes = _Modes()
+        self._enabled, self._before = enabled, []
 
     def _recreate_cm(self):
         return _GradMode(self._enabled)
 
     def __enter__(self):
-        self._modes.before.append(_weft.set_grad_enabled(self._enabled))
+        self._before.append(_weft.set_grad_enabled(self._enabled))
         return self
 
     def __exit__(self, *_):
-        _weft.set_grad_enabled(self._modes.before.pop())
+        _weft.set_grad_enabled(self._before.pop())
         return False
 
 

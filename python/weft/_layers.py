@@ -97,7 +97,7 @@ def _of_one(name, function, text):
         def forward(self, x):
             return function(x)
 
-    OfOne.forward.__qualname__ = f"{name}.forward"
+    _renamed(OfOne.forward, f"{name}.forward")
     return _renamed(OfOne, name)
 
 

@@ -4,7 +4,7 @@
 import math as _math
 
 from weft import _weft
-from weft._arguments import described as _described, on_device as _on_device
+from weft._arguments import described as _described, on_device as _on_device, renamed as _renamed
 from weft._context import no_grad as inference_mode
 
 DTensor = _weft.Tensor
@@ -184,10 +184,8 @@ def _as_dtype(name, dtype):
     def method(self, memory_format=None):
         return _weft.astype(self, dtype, copy=False)
 
-    method.__name__ = name
-    method.__qualname__ = f"Tensor.{name}"
     method.__doc__ = f"to(weft.{dtype.name})."
-    return method
+    return _renamed(method, f"Tensor.{name}")
 
 
 for _name, _method in {

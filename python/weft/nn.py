@@ -198,8 +198,7 @@ class _Methods:
 
 for _name, _function in vars(_Methods).items():
     if callable(_function):
-        setattr(Module, _name, _arguments.renamed(_function, _name))
-        _function.__qualname__ = f"Module.{_name}"
+        setattr(Module, _name, _arguments.renamed(_function, f"Module.{_name}"))
 
 
 Sequential.__setitem__ = ModuleList.__setitem__
@@ -209,9 +208,7 @@ def _as_tensor(name):
     def method(self, *arguments):
         return getattr(self.tensor(), name)(*arguments)
 
-    method.__name__ = name
-    method.__qualname__ = f"Parameter.{name}"
-    return method
+    return _arguments.renamed(method, f"Parameter.{name}")
 
 
 def _get_of_tensor(self, name):

@@ -65,6 +65,7 @@ TEST_F(Program, RefusesImpossibleMeshes) {
        {"--mesh dp=65536,a=65536", "ranks or more, expected at most 1024"},
        {"--mesh 'dp=2, tp=2'", "axis is \" tp=2\""},
        {"--mesh dp=2,TP=2", "tp is tensor parallelism"},
+       {"--mesh tp=2,tp=2", "--mesh \"tp=2,tp=2\": two axes are called \"tp\", expected"},
        {"--strategy hsdp --mesh dp=2", "--mesh dp=2 has 1 axes that carry rows, expected 2"},
        {"--strategy zero9", "zero9"},
        {"--mesh dp=2,tp=3", "heads"},

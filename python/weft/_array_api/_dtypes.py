@@ -41,10 +41,19 @@ _SIGNED = (_weft.int8, _weft.int16, _weft.int32, _weft.int64)
 _UNSIGNED = (_weft.uint8, _weft.uint16, _weft.uint32, _weft.uint64)
 
 
+class iinfo_object(NamedTuple):
+    """The result of `iinfo`: bits, max, min, dtype."""
+
+    bits: int
+    max: int
+    min: int
+    dtype: _weft.DType
+
+
 def _limits(dtype):
     bits = 8 * dtype.itemsize
     least = 0 if dtype in _UNSIGNED else -(2 ** (bits - 1))
-    return bits, least, least + 2**bits - 1
+    return iinfo_object(bits, least + 2**bits - 1, least, dtype)
 
 
 _INTEGRAL = {dtype: _limits(dtype) for dtype in (*_SIGNED, *_UNSIGNED)}
@@ -59,15 +68,6 @@ KINDS = {
 }
 
 
-class iinfo_object(NamedTuple):
-    """The result of `iinfo`: bits, max, min, dtype."""
-
-    bits: int
-    max: int
-    min: int
-    dtype: _weft.DType
-
-
 def dtype_of(what, given):
     """The dtype of a tensor or of a name, or the dtype itself. TypeError for anything else."""
     dtype = getattr(given, "dtype", given)
@@ -80,12 +80,11 @@ def dtype_of(what, given):
 
 def check_fits(what, value, dtype):
     """ValueError when a number is out of an integer dtype's range."""
-    if dtype in _INTEGRAL:
-        _, least, most = _INTEGRAL[dtype]
-        if not least <= value <= most:
-            raise ValueError(
-                f"{what}: value is {value}, expected {least} to {most} for {dtype.name}"
-            )
+    limits = _INTEGRAL.get(dtype)
+    if limits and not limits.min <= value <= limits.max:
+        raise ValueError(
+            f"{what}: value is {value}, expected {limits.min} to {limits.max} for {dtype.name}"
+        )
 
 
 def can_cast(from_, to):
@@ -118,8 +117,7 @@ def iinfo(type):
     dtype = dtype_of("iinfo", type)
     if dtype not in _INTEGRAL:
         raise ValueError(f"iinfo: dtype is {dtype.name}, expected an integer one; see finfo")
-    bits, least, most = _INTEGRAL[dtype]
-    return iinfo_object(bits, most, least, dtype)
+    return _INTEGRAL[dtype]
 
 
 def isdtype(dtype, kind):

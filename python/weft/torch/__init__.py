@@ -26,15 +26,8 @@ from weft._weft import _torch_diagonal as diagonal, _torch_equal as equal
 from weft._weft import _torch_nonzero_static as nonzero_static, _torch_roll as roll
 from weft._weft import _torch_round as round, _torch_slice as slice, _torch_squeeze as squeeze
 from weft._weft import _torch_subtract as sub, _torch_subtract as subtract, _torch_take as take
-from weft.torch._wrappers import (
-    LISTS,
-    add_in_place_methods,
-    add_methods,
-    copying,
-    each,
-    elements_and_size,
-    method,
-)
+from weft.torch._wrappers import LISTS, add_in_place_methods, add_methods, copying, each
+from weft.torch._wrappers import elements_and_size, method
 
 functional = nn.functional
 Size = tuple
