@@ -137,7 +137,7 @@ def PrepareModuleOutput(*, output_layouts=None, desired_output_layouts, use_loca
 
 
 def _contiguous(self):
-    """The tensor itself if its elements are dense in memory, in row-major order; otherwise a copy."""
+    """The tensor itself if its elements are dense in row-major order; otherwise a copy that is."""
     made = _weft.contiguous(self)
     # Handles of one tensor have one hash.
     return self if hash(made) == hash(self) else made

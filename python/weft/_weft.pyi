@@ -2286,7 +2286,7 @@ class Tensor:
         """
     def contiguous(self):
         """
-        The tensor itself if its elements are dense in memory, in row-major order; otherwise a copy.
+        The tensor itself if its elements are dense in row-major order; otherwise a copy that is.
         """
     def cpu(self):
         """
