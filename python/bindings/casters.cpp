@@ -67,9 +67,9 @@ size_t number_among(const char* what, const char* field, const std::string& name
   std::string expected;
   for (size_t i = 0; i < names.size(); ++i) {
     if (name == names[i]) return i;
-    expected += concat(i == 0 ? "" : i + 1 < names.size() ? ", " : " or ", '\'', names[i], '\'');
+    expected += concat(i == 0 ? "" : i + 1 < names.size() ? ", " : " or ", names[i]);
   }
-  fail(what, ": ", field, " is '", name, "', expected ", expected);
+  fail(what, ": ", field, " is ", in_quotes(name), ", expected ", expected);
 }
 
 int64_t whole_number(const char* what, py::handle given) {

@@ -195,8 +195,6 @@ static void bind_estimates(py::module_& m) {
 }
 
 static void bind_distributions(py::module_& m) {
-  def(m, "randint_like(x, low, high)", &randint_like,
-      "Integers in [low, high), in shape and layout of x");
   def(m, "bernoulli(x)", py::overload_cast<const Tensor&>(&bernoulli),
       "1 with the probability that the element, or p, is; else 0");
   def(m, "bernoulli(x, p)", py::overload_cast<const Tensor&, double>(&bernoulli));

@@ -10,17 +10,10 @@
 
 namespace weft::python {
 
-static const char* name_of(Traffic traffic) {
-  constexpr const char* names[] = {"allow", "free_only", "forbid"};
-  return names[static_cast<int>(traffic)];
-}
+/// The names of the values of Traffic.
+static const std::vector<const char*> kTraffic = {"allow", "free_only", "forbid"};
 
-static Traffic traffic_named(const std::string& name) {
-  for (const Traffic traffic : {Traffic::allow, Traffic::free_only, Traffic::forbid}) {
-    if (name == name_of(traffic)) return traffic;
-  }
-  fail("traffic: mode is ", in_quotes(name), ", expected allow, free_only or forbid");
-}
+static const char* name_of(Traffic traffic) { return kTraffic[static_cast<size_t>(traffic)]; }
 
 /// Binds the state that the ranks of this thread see; the package's context managers set and
 /// restore it.
@@ -38,7 +31,9 @@ void bind_context(py::module_& m) {
   def(m, "set_traffic(policy)",
       "Gives what was in force before; `with weft.traffic(...)` is a scope of it", Held(),
       [](const std::string& policy) {
-        return name_of(std::exchange(Context::current().traffic, traffic_named(policy)));
+        const auto traffic =
+            static_cast<Traffic>(number_among("traffic", "mode", policy, kTraffic));
+        return name_of(std::exchange(Context::current().traffic, traffic));
       });
   def(m, "manual_seed(seed)", &manual_seed,
       "Random numbers of this rank start again from `seed`; call it with one seed on all ranks");
@@ -59,7 +54,22 @@ static py::dict as_dict(const MemoryUse& use) {
   return py::dict("current"_a = use.current, "peak"_a = use.peak);
 }
 
-static void bind_memory(py::module_& m) {
+void bind_statistics(py::module_& m) {
+  def(m, "engine_statistics()",
+      "What the calling rank's engine did since the rank began: calls, routes found and made, "
+      "gradients written in place and copied, implicit redistributions and their bytes",
+      [] {
+        const EngineStatistics& s = engine_statistics();
+        return py::dict("calls"_a = s.calls, "route_hits"_a = s.route_hits,
+                        "route_misses"_a = s.route_misses, "route_evictions"_a = s.route_evictions,
+                        "gradients_in_place"_a = s.gradients_in_place,
+                        "gradient_copies"_a = s.gradient_copies,
+                        "gradient_copy_bytes"_a = s.gradient_copy_bytes,
+                        "implicit_redistributions"_a = s.implicit_redistributions,
+                        "implicit_bytes"_a = s.implicit_bytes);
+      });
+  def(m, "implicit_traffic()", &implicit_traffic,
+      "Implicit traffic of the calling rank by op, as lines 'op: count, bytes'");
   m.def(
       "memory_statistics",
       [](Device device) {
@@ -81,25 +91,6 @@ static void bind_memory(py::module_& m) {
       "Peaks start again from the current bytes");
   def(m, "release_cached_memory()", &release_cached_memory,
       "Gives cached memory of the calling rank back to the system");
-}
-
-void bind_statistics(py::module_& m) {
-  def(m, "engine_statistics()",
-      "What the calling rank's engine did since the rank began: calls, routes found and made, "
-      "gradients written in place and copied, implicit redistributions and their bytes",
-      [] {
-        const EngineStatistics& s = engine_statistics();
-        return py::dict("calls"_a = s.calls, "route_hits"_a = s.route_hits,
-                        "route_misses"_a = s.route_misses, "route_evictions"_a = s.route_evictions,
-                        "gradients_in_place"_a = s.gradients_in_place,
-                        "gradient_copies"_a = s.gradient_copies,
-                        "gradient_copy_bytes"_a = s.gradient_copy_bytes,
-                        "implicit_redistributions"_a = s.implicit_redistributions,
-                        "implicit_bytes"_a = s.implicit_bytes);
-      });
-  def(m, "implicit_traffic()", &implicit_traffic,
-      "Implicit traffic of the calling rank by op, as lines 'op: count, bytes'");
-  bind_memory(m);
   py::class_<TraceScope>(m, "_TraceScope")
       .def(py::init<int64_t>(), "most_events"_a)
       .def("write", &TraceScope::write, Released(), "world"_a, "path"_a);

@@ -70,8 +70,6 @@ constexpr NamedFunction<Tensor (*)(const Tensor&)> kOfOne[] = {
     {"i0", i0, "The modified Bessel function of the first kind of order 0", "bessel_i"},
     {"i1", i1, "The modified Bessel function of the first kind of order 1", "bessel_i"},
     {"matrix_exp", matrix_exp, "The sum of x^k / k! of square matrices", "matmul"},
-    {"rand_like", rand_like, "Uniform in [0, 1), in shape, dtype and layout of x", "add"},
-    {"randn_like", randn_like, "Standard normal, in shape, dtype and layout of x", "add"},
 };
 
 using TensorFunction = Tensor (*)(const Tensor&, const Tensor&);

@@ -22,13 +22,6 @@ py::object object_of(const Placements& placements) {
   return py::cast(PlacementsObject{placements});
 }
 
-static ReduceOp reduce_op_named(const std::string& name) {
-  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::avg, ReduceOp::max, ReduceOp::min}) {
-    if (name == name_of(op)) return op;
-  }
-  fail("partial: reduction is ", in_quotes(name), ", expected sum, avg, max or min");
-}
-
 std::optional<Placement> placement_of(py::handle object) {
   if (const auto* shard = bound_value<Shard>(object)) return Placement(*shard);
   if (bound_value<Replicate>(object)) return Placement(Replicate());
@@ -146,8 +139,11 @@ void bind_placements(py::module_& m) {
   bind_kind<Partial>(m, "Partial",
                      "Each device along the axis holds a tensor of full size; the value is their "
                      "reduction: sum, avg, max or min")
-      .def(py::init(
-               [](const std::string& reduce_op) { return Partial{reduce_op_named(reduce_op)}; }),
+      .def(py::init([](const std::string& name) {
+             const std::vector<const char*> names = {"sum", "avg", "max", "min"};
+             return Partial{
+                 static_cast<ReduceOp>(number_among("partial", "reduction", name, names))};
+           }),
            "reduce_op"_a = "sum")
       .def_property_readonly("reduce_op", [](const Partial& p) { return name_of(p.op); })
       .def("__repr__", [](const Partial& p) { return concat("Partial('", p.op, "')"); });
@@ -217,14 +213,6 @@ template <class Of> static py::list of_axes(const DeviceMesh& mesh, const Of& of
   return all;
 }
 
-static py::tuple sizes_of(const DeviceMesh& mesh) {
-  return of_axes(mesh, [&](int a) { return mesh.axis_size(a); });
-}
-
-static py::tuple names_of(const DeviceMesh& mesh) {
-  return of_axes(mesh, [&](int a) { return mesh.axis_name(a); });
-}
-
 /// Finds an axis by name or number; None means the only axis.
 static int axis_of(const DeviceMesh& mesh, const py::object& axis) {
   if (PyUnicode_Check(axis.ptr())) return mesh.axis(axis.cast<std::string>());
@@ -234,15 +222,15 @@ static int axis_of(const DeviceMesh& mesh, const py::object& axis) {
   return 0;
 }
 
-static std::string type_name(DeviceKind kind) {
-  return kind == DeviceKind::cuda ? "cuda" : concat(Device{kind, 0});
-}
-
 /// Binds the mesh's shape and this rank's coordinates.
 static void bind_grid(py::class_<DeviceMesh>& bound) {
-  bound.def_property_readonly("ndim", &DeviceMesh::ndim)
-      .def_property_readonly("shape", &sizes_of, "Sizes of the axes")
-      .def_property_readonly("mesh_dim_names", &names_of, "Names of the axes");
+  bound.def_property_readonly("ndim", &DeviceMesh::ndim);
+  getter(bound, "shape", "Sizes of the axes", [](const DeviceMesh& mesh) -> py::tuple {
+    return of_axes(mesh, [&](int a) { return mesh.axis_size(a); });
+  });
+  getter(bound, "mesh_dim_names", "Names of the axes", [](const DeviceMesh& mesh) -> py::tuple {
+    return of_axes(mesh, [&](int a) { return mesh.axis_name(a); });
+  });
   def(bound, "size(mesh_dim=None)", "Ranks along an axis (name or number), or all",
       [](const DeviceMesh& mesh, const py::object& axis) {
         return axis.is_none() ? mesh.size() : mesh.axis_size(axis_of(mesh, axis));
@@ -253,7 +241,10 @@ static void bind_grid(py::class_<DeviceMesh>& bound) {
       });
   getter(bound, "device_type",
          "The kind of the ranks' devices, \"cpu\" or \"cuda\": where new tensors over it are made",
-         [](const DeviceMesh& mesh) { return type_name(mesh.device_type()); });
+         [](const DeviceMesh& mesh) {
+           const DeviceKind kind = mesh.device_type();
+           return kind == DeviceKind::cuda ? "cuda" : concat(Device{kind, 0});
+         });
   def(bound, "get_group(mesh_dim=None)", "The ranks along an axis (name or number)",
       [](const DeviceMesh& mesh, const py::object& axis) {
         return view(mesh, py::str(mesh.axis_name(axis_of(mesh, axis)))).communicator();

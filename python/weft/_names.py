@@ -85,7 +85,7 @@ def tensor(values, *, dtype=None, requires_grad=False):
     return made.requires_grad_() if requires_grad else made
 
 
-def randint(low, high, size=None, *, dtype=_weft.int64, **options):
+def randint(low, high, size=None, *, dtype=_weft.int64, requires_grad=False, **options):
     """Whole numbers in [low, high), or in [0, low) when two arguments are given, at most 2**32 of
     them; of the keywords of randn. Equal for any mesh."""
     if size is None:
@@ -103,8 +103,8 @@ def randint(low, high, size=None, *, dtype=_weft.int64, **options):
     low, high, dtype = int(low), int(high), _weft.dtype_named(dtype)
     drawn = _weft._randint(
         size, low, high, dtype=_weft.int64 if dtype.is_floating_point else dtype, **options
-    )
-    return drawn.to(dtype)
+    ).to(dtype)
+    return drawn.requires_grad_() if requires_grad else drawn
 
 
 class ColwiseParallel(_weft.Colwise):
@@ -136,9 +136,11 @@ def PrepareModuleOutput(*, output_layouts=None, desired_output_layouts, use_loca
     return _weft.PrepareOutput(_as_list(desired_output_layouts))
 
 
-def _is_here(self):
-    """The tensor itself."""
-    return self
+def _contiguous(self):
+    """The tensor itself if its elements are dense in row-major order; otherwise a copy that is."""
+    made = _weft.contiguous(self)
+    # Handles of one tensor have one hash.
+    return self if hash(made) == hash(self) else made
 
 
 def _cpu(self):
@@ -190,7 +192,7 @@ def _as_dtype(name, dtype):
 
 for _name, _method in {
     "clip_": _weft.Tensor.clamp_,
-    "contiguous": _is_here,
+    "contiguous": _contiguous,
     "cpu": _cpu,
     "cuda": _cuda,
     "from_local": staticmethod(_from_local),

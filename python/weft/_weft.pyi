@@ -2286,7 +2286,7 @@ class Tensor:
         """
     def contiguous(self):
         """
-        The tensor itself.
+        The tensor itself if its elements are dense in row-major order; otherwise a copy that is.
         """
     def cpu(self):
         """
@@ -4390,7 +4390,7 @@ def _embedding_bag(weight: Tensor, ids: Tensor, offsets: Tensor | None, mode: st
     """
     Reduced rows of a table, by bag
     """
-def _full(shape: tuple[int, ...], fill_value: Tensor | float, *, dtype: DType | str = ..., device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def _full(shape: tuple[int, ...], fill_value: Tensor | float, *, dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None, requires_grad: builtins.bool = False) -> Tensor:
     """
     All elements `fill_value`
     """
@@ -4412,7 +4412,7 @@ def _normal(mean: Tensor, std: float) -> Tensor:
     ...
 def _placements(placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial], orders: collections.abc.Sequence[tuple[int, collections.abc.Sequence[str]]]) -> Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial]:
     ...
-def _randint(shape: tuple[int, ...], low: int, high: int, *, dtype: DType | str = ..., device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def _randint(shape: tuple[int, ...], low: int, high: int, *, dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None, requires_grad: builtins.bool = False) -> Tensor:
     """
     Integers in [low, high)
     """
@@ -4544,7 +4544,7 @@ def any(x: Tensor, axis: int | collections.abc.Sequence[int] | None = None, keep
     
     Rule: d0:max d1  -> d1    (by its attributes; this one of [5, 7])
     """
-def arange(start: Tensor | float, stop: Tensor | float | None = None, step: Tensor | float = 1, *, dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def arange(start: Tensor | float, stop: Tensor | float | None = None, step: Tensor | float = 1, *, dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None, requires_grad: builtins.bool = False) -> Tensor:
     """
     start, start + step, ... before stop, or 0, 1, ... before the only number; int64 for ints, otherwise float32. ValueError when step is 0
     """
@@ -4974,7 +4974,7 @@ def empty(*args, shape: tuple[int, ...] = (), dtype: DType | str | None = None, 
     """
     Uninitialized memory of `shape`; float32 by default
     """
-def empty_like(x: Tensor, *, dtype: DType | str | None = None, device: Device | str | None = None) -> Tensor:
+def empty_like(x: Tensor, *, dtype: DType | str | None = None, device: Device | str | None = None, requires_grad: builtins.bool = False) -> Tensor:
     """
     New memory with the shape, layout and dtype of x; zeros where x is sharded
     """
@@ -5052,7 +5052,7 @@ def export_hugging_face(checkpoint: str, directory: str, world: Communicator, *,
     """
     Writes a checkpoint as a Hugging Face model: the tensors in the form of its family, config.json, and the tokenizer and generation_config.json of the Hugging Face model in the folder `files`. Collective over `world`: each rank writes its share to its place in the final files. Without `config` and `files` they are those that `weft train` or `weft ckpt import` kept with the checkpoint; where it kept none, only tensors are written, under their names
     """
-def eye(n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def eye(n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None, requires_grad: builtins.bool = False) -> Tensor:
     """
     [n_rows, n_cols] of zeros, with ones where column - row is k
     """
@@ -5408,7 +5408,7 @@ def linear_cross_entropy(x: Tensor, weight: Tensor, targets: Tensor, *, bias: Te
     
     Layout rule: v [d], ... [d], ... -> ...
     """
-def linspace(start: float, stop: float, num: int, *, dtype: DType | str | None = None, device: Device | str | None = None, endpoint: builtins.bool = True, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def linspace(start: float, stop: float, num: int, *, endpoint: builtins.bool = True, dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None, requires_grad: builtins.bool = False) -> Tensor:
     """
     `num` evenly spaced numbers from start to stop, which is included with `endpoint`; float32 by default. ValueError when num is negative
     """
@@ -5692,7 +5692,7 @@ def norm(x: Tensor, axis: int | collections.abc.Sequence[int] | None = None, kee
     
     Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
     """
-def normal(shape: tuple[int, ...], mean: float = 0.0, std: float = 1.0, *, dtype: DType | str = ..., device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def normal(shape: tuple[int, ...], mean: float = 0.0, std: float = 1.0, *, dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None, requires_grad: builtins.bool = False) -> Tensor:
     """
     Of a normal distribution, from the rank's random state: equal bits for any mesh
     """
@@ -5718,7 +5718,7 @@ def ones(*args, shape: tuple[int, ...] = (), dtype: DType | str | None = None, d
     """
     Ones of `shape`, float32 by default; with `mesh` each rank makes its part
     """
-def ones_like(x: Tensor, *, dtype: DType | str | None = None, device: Device | str | None = None) -> Tensor:
+def ones_like(x: Tensor, *, dtype: DType | str | None = None, device: Device | str | None = None, requires_grad: builtins.bool = False) -> Tensor:
     """
     Ones with the shape, layout and dtype of x
     """
@@ -5792,13 +5792,13 @@ def rand(*args, shape: tuple[int, ...] = (), dtype: DType | str | None = None, d
     """
     Evenly in [0, 1); equal bits for any mesh
     """
-def rand_like(x: Tensor) -> Tensor:
+def rand_like(x: Tensor, *, dtype: DType | str | None = None, device: Device | str | None = None, requires_grad: builtins.bool = False) -> Tensor:
     """
     Uniform in [0, 1), in shape, dtype and layout of x
     
     Rule: ..., ... -> ...
     """
-def randint_like(x: Tensor, low: int, high: int) -> Tensor:
+def randint_like(x: Tensor, low: int, high: int, *, dtype: DType | str | None = None, device: Device | str | None = None, requires_grad: builtins.bool = False) -> Tensor:
     """
     Integers in [low, high), in shape and layout of x
     """
@@ -5806,7 +5806,7 @@ def randn(*args, shape: tuple[int, ...] = (), dtype: DType | str | None = None, 
     """
     Of the standard normal distribution; equal bits for any mesh
     """
-def randn_like(x: Tensor) -> Tensor:
+def randn_like(x: Tensor, *, dtype: DType | str | None = None, device: Device | str | None = None, requires_grad: builtins.bool = False) -> Tensor:
     """
     Standard normal, in shape, dtype and layout of x
     
@@ -6202,7 +6202,7 @@ def unfold(x: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """
     Windows of `size` elements along a dim, `step` apart, in a new last dim
     """
-def uniform(shape: tuple[int, ...], low: float = 0.0, high: float = 1.0, *, dtype: DType | str = ..., device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Tensor:
+def uniform(shape: tuple[int, ...], low: float = 0.0, high: float = 1.0, *, dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None, requires_grad: builtins.bool = False) -> Tensor:
     """
     Evenly in [low, high), from the rank's random state: equal bits for any mesh
     """
@@ -6280,7 +6280,7 @@ def zeros(*args, shape: tuple[int, ...] = (), dtype: DType | str | None = None, 
     """
     Zeros of `shape`, float32 by default; with `mesh` each rank makes its part
     """
-def zeros_like(x: Tensor, *, dtype: DType | str | None = None, device: Device | str | None = None) -> Tensor:
+def zeros_like(x: Tensor, *, dtype: DType | str | None = None, device: Device | str | None = None, requires_grad: builtins.bool = False) -> Tensor:
     """
     Zeros with the shape, layout and dtype of x
     """

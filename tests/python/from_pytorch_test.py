@@ -119,6 +119,17 @@ def test_tensors_have_pytorchs_methods():
     assert x.contiguous() is x
 
 
+def test_contiguous_makes_memory_dense():
+    x = weft.from_numpy(np.arange(6.0).reshape(2, 3))
+    assert not x.T.numpy().flags.c_contiguous
+    dense = x.T.contiguous()
+    assert dense.numpy().flags.c_contiguous and dense.contiguous() is dense
+    assert dense.tolist() == x.T.tolist() == [[0, 3], [1, 4], [2, 5]]
+    x.requires_grad_()
+    (x.T.contiguous() * 2).sum().backward()
+    assert x.grad.tolist() == [[2, 2, 2]] * 2
+
+
 def test_tensors_go_to_dtypes_and_devices():
     x = weft.ones((2, 3))
     assert x.to("cpu") is x.cpu() is x and x.to(weft.float32).dtype is weft.float32

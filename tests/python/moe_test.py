@@ -107,7 +107,7 @@ def test_ops():
     assert weft.rows_by_expert(ids, weights, capacity_factor=0.5).dropped == 3
     routing = weft.route_tokens(weft.zeros((4, 3)), RouterOptions(top_k=2))
     assert float(weft.balance_loss(routing)) == pytest.approx(2)
-    with pytest.raises(ValueError, match="scores is 'max', expected 'softmax' or 'sigmoid'"):
+    with pytest.raises(ValueError, match='scores is "max", expected softmax or sigmoid'):
         RouterOptions(scores="max")
 
 
@@ -116,7 +116,7 @@ def test_options_are_attributes():
     assert (options.top_k, options.scores, options.group_score) == (4, "sigmoid", "best")
     options.scores = "softmax"
     assert options == RouterOptions(top_k=4)
-    with pytest.raises(ValueError, match="group_score is 'worst', expected 'best' or 'best_two'"):
+    with pytest.raises(ValueError, match='group_score is "worst", expected best or best_two'):
         options.group_score = "worst"
     assert weft.MixedPrecision(compute="bfloat16").compute is weft.bfloat16
     assert weft.Colwise(heads=4).heads == 4
@@ -124,5 +124,5 @@ def test_options_are_attributes():
     module.config.dim = 5  # a copy
     assert module.config.dim == 4
     config = weft.TransformerConfig(dim=8, layers=1, heads=2, kv_heads=2, ffn=8, vocabulary=8)
-    with pytest.raises(ValueError, match="norm is 'x', expected 'rms', 'rms_plus_one' or 'layer'"):
+    with pytest.raises(ValueError, match='norm is "x", expected rms, rms_plus_one or layer'):
         config.norm = "x"

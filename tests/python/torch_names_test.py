@@ -43,6 +43,67 @@ def test_generators_have_streams_of_their_own():
         T.randn(3, generator=4)
 
 
+LIKE = weft.ones(2, 3)
+# Arguments of the factories of weft and weft.torch, and of those of one of them.
+FACTORIES = {
+    "arange": (3.0,),
+    "empty": (2, 3),
+    "empty_like": (LIKE,),
+    "eye": (3,),
+    "full": ((2,), 1.5),
+    "full_like": (LIKE, 2.0),
+    "linspace": (0, 1, 5),
+    "ones": (2,),
+    "ones_like": (LIKE,),
+    "rand": (2, 3),
+    "rand_like": (LIKE,),
+    "randint_like": (LIKE, 0, 4),
+    "randn": (2, 3),
+    "randn_like": (LIKE,),
+    "tensor": ([1.0],),
+    "zeros": (2, 3),
+    "zeros_like": (LIKE,),
+}
+FACTORIES_OF_WEFT = FACTORIES | {"normal": ((2, 3),), "uniform": ((2, 3),)}
+FACTORIES_OF_TORCH = FACTORIES | {
+    "asarray": ([1.0],),
+    "empty_permuted": ((2, 3), (0, 1)),
+    "empty_strided": ((2, 3), (3, 1)),
+    "logspace": (0, 1, 5),
+    "new_empty": (LIKE, (2,)),
+    "new_empty_strided": (LIKE, (2, 3), (3, 1)),
+    "new_full": (LIKE, (2,), 1.0),
+    "new_ones": (LIKE, (2,)),
+    "new_zeros": (LIKE, (2,)),
+    "normal": (0.0, 1.0, (2, 3)),
+    "scalar_tensor": (2.0,),
+}
+
+
+@pytest.mark.parametrize(
+    ("namespace", "name", "given"),
+    [
+        *((weft, *item) for item in FACTORIES_OF_WEFT.items()),
+        *((T, *item) for item in FACTORIES_OF_TORCH.items()),
+    ],
+)
+def test_factories_make_leaves_that_require_a_gradient(namespace, name, given):
+    made = getattr(namespace, name)(*given, requires_grad=True)
+    assert made.requires_grad and made.is_leaf
+    (made * 2).sum().backward()
+    assert made.grad.tolist() == np.full(made.shape, 2.0).tolist()
+    assert not getattr(namespace, name)(*given).requires_grad
+
+
+def test_whole_numbers_of_a_floating_dtype_may_require_a_gradient():
+    for draw in (weft.randint, T.randint):
+        made = draw(0, 9, (4,), dtype=weft.float32, requires_grad=True)
+        assert made.requires_grad and made.is_leaf and made.dtype is weft.float32
+    assert T.randperm(4, dtype=weft.float32, requires_grad=True).requires_grad
+    with pytest.raises(ValueError, match="requires_grad"):
+        weft.arange(3, requires_grad=True)
+
+
 def test_randperm_is_a_permutation():
     assert sorted(T.randperm(1000).tolist()) == list(range(1000))
     assert T.randperm(0).tolist() == []

@@ -18,7 +18,16 @@ def _dtype_of_number(value):
     return _weft.int64 if isinstance(value, numbers.Integral) else _weft.float32
 
 
-def full(shape, fill_value, *, dtype=None, device=None, mesh=None, placements=None):
+def full(
+    shape,
+    fill_value,
+    *,
+    dtype=None,
+    device=None,
+    mesh=None,
+    placements=None,
+    requires_grad=False,
+):
     """A tensor filled with the number `fill_value`, whose type determines the default dtype.
     ValueError for a number out of an integer dtype's range."""
     dtype = _dtype_of_number(fill_value) if dtype is None else _weft.dtype_named(dtype)
@@ -30,33 +39,32 @@ def full(shape, fill_value, *, dtype=None, device=None, mesh=None, placements=No
         device=device,
         mesh=mesh,
         placements=placements,
+        requires_grad=requires_grad,
     )
 
 
-def full_like(x, fill_value, *, dtype=None, device=None):
+def full_like(x, fill_value, *, dtype=None, device=None, requires_grad=False):
     """A tensor filled with `fill_value`, with the shape, layout and (by default) dtype of x.
     ValueError for a number out of an integer dtype's range."""
     made = _weft.zeros_like(x, dtype=dtype, device=device)
     check_fits("full_like", fill_value, made.dtype)
     is_partial = made.is_sharded and any(isinstance(p, _weft.Partial) for p in made.placements)
     if is_partial:
-        return _weft.add(
-            made, full((), fill_value, dtype=made.dtype, device=made.device, mesh=made.device_mesh)
-        )
-    _weft.fill_(made, fill_value)
-    return made
+        whole = full((), fill_value, dtype=made.dtype, device=made.device, mesh=made.device_mesh)
+        made = _weft.add(made, whole)
+    else:
+        _weft.fill_(made, fill_value)
+    return made.requires_grad_() if requires_grad else made
 
 
-def eye(n_rows, n_cols=None, *, k=0, dtype=None, device=None, mesh=None, placements=None):
+def eye(n_rows, n_cols=None, *, k=0, dtype=None, device=None, **options):
     """A matrix [n_rows, n_cols] with ones where column - row is k, otherwise zeros; float32 by
-    default."""
+    default. options: mesh, placements and requires_grad."""
     # A diagonal outside of the matrix may be beyond 64 bits.
     last = n_rows if n_cols is None else n_cols
     if isinstance(k, int) and all(isinstance(size, int) for size in (n_rows, last)):
         k = max(-max(n_rows, 0), min(k, max(last, 0)))
-    return _weft.eye(
-        n_rows, n_cols, k=k, dtype=dtype, device=device, mesh=mesh, placements=placements
-    )
+    return _weft.eye(n_rows, n_cols, k=k, dtype=dtype, device=device, **options)
 
 
 # Dtypes that NumPy lacks.

@@ -18,13 +18,13 @@ def broadcast_shapes(*shapes):
 
 
 def _new(make):
-    def new(input, size, *values, dtype=None, device=None, **ignored):
+    def new(input, size, *values, dtype=None, device=None):
         size = size if isinstance(size, _LISTS) else (size, *values)
         values = values if isinstance(size, _LISTS) and make is _package.full else ()
         return make(tuple(size), *values, dtype=dtype or input.dtype, device=device or input.device)
 
     new.__doc__ = f"weft.{make.__name__} in the dtype and on the device of input."
-    return _renamed(new, f"new_{make.__name__}")
+    return _without_gradient_option(_renamed(new, f"new_{make.__name__}"))
 
 
 new_zeros = _new(_package.zeros)
@@ -39,6 +39,7 @@ def _logspace(start, end, steps, base=10.0, *, dtype=None, **options):
 
 
 arange = _without_gradient_option(_package.arange)
+asarray = _without_gradient_option(_package.asarray)
 eye = _without_gradient_option(_package.eye)
 full = _without_gradient_option(_package.full)
 linspace = _without_gradient_option(_package.linspace)
@@ -48,7 +49,8 @@ ones_like = _without_gradient_option(_package.ones_like)
 full_like = _without_gradient_option(_package.full_like)
 
 
-def scalar_tensor(value, *, dtype=None, device=None, **ignored):
+@_without_gradient_option
+def scalar_tensor(value, *, dtype=None, device=None):
     """A tensor without dims; float32 unless a dtype is given."""
     return _package.asarray(value, dtype=dtype or _weft.float32, device=device)
 
@@ -122,9 +124,9 @@ def _draws(function):
 
 
 def _like(make):
-    def like(input, *given, dtype=None, device=None, **ignored):
+    def like(input, *given, dtype=None, device=None, **named):
         input = input if dtype is None else _weft.astype(input, dtype)
-        made = make(input, *given, **{k: v for k, v in ignored.items() if k in ("low", "high")})
+        made = make(input, *given, **named)
         return made if device is None else made.to(device)
 
     like.__doc__ = make.__doc__
@@ -154,11 +156,11 @@ multinomial = _draws(_weft.multinomial)
 
 
 @_draws
-def normal(mean, std=1.0, size=None, *, dtype=None, device=None, **ignored):
+@_without_gradient_option
+def normal(mean, std=1.0, size=None, *, dtype=None, device=None):
     """Normal values of these means and standard deviations; of `size` where both are numbers."""
     if size is not None:
-        options = {} if dtype is None else {"dtype": dtype}
-        return _weft.normal(tuple(size), float(mean), float(std), device=device, **options)
+        return _weft.normal(tuple(size), float(mean), float(std), dtype=dtype, device=device)
     return _weft._normal(mean, std)
 
 
@@ -168,19 +170,22 @@ def bernoulli(input, p=None):
     return _weft.bernoulli(input) if p is None else _weft.bernoulli(input, p)
 
 
-def new_empty_strided(input, size, stride, *, dtype=None, device=None, **ignored):
+@_without_gradient_option
+def new_empty_strided(input, size, stride, *, dtype=None, device=None):
     """New dense memory of that size; the strides have no effect."""
     _check_strides("new_empty_strided", size, stride)
     return new_empty(input, size, dtype=dtype, device=device)
 
 
-def empty_strided(size, stride, *, dtype=None, device=None, **ignored):
+@_without_gradient_option
+def empty_strided(size, stride, *, dtype=None, device=None):
     """New dense memory of that size; the strides have no effect."""
     _check_strides("empty_strided", size, stride)
     return _package.empty(tuple(size), dtype=dtype, device=device)
 
 
-def empty_permuted(size, physical_layout, *, dtype=None, device=None, **ignored):
+@_without_gradient_option
+def empty_permuted(size, physical_layout, *, dtype=None, device=None):
     """New dense memory of that size; the order of the dims in memory has no effect."""
     if sorted(physical_layout) != list(range(len(size))):
         raise ValueError(

@@ -73,7 +73,7 @@ ERRORS = [
     (lambda: weft.roll(X, (1, 2), axis=(0,)), ValueError, "2 shifts for 1 dims"),
     (lambda: weft.roll(X, 1, axis=2), ValueError, "roll: dim is 2"),
     (lambda: weft.searchsorted(X, X[0]), ValueError, r"the values are \[3\], expected the dims"),
-    (lambda: weft.searchsorted(VECTOR, X, side="up"), ValueError, "side is 'up'"),
+    (lambda: weft.searchsorted(VECTOR, X, side="up"), ValueError, 'side is "up"'),
     (lambda: weft.sort(X, axis=-3), ValueError, "dim is -3, expected one of the 2 dims"),
     (lambda: weft.squeeze(X, 0), ValueError, "is 2, expected 1"),
     (lambda: weft.stack([X, VECTOR]), ValueError, r"stack: the shapes are \[2, 3\], \[3\]"),
