@@ -8,7 +8,6 @@
 #include "python/bindings/bindings.h"
 #include "weft/init.h"
 #include "weft/mesh.h"
-#include "weft/ops/distributions.h"
 #include "weft/ops/elementwise.h"
 #include "weft/sharding.h"
 
