@@ -99,8 +99,11 @@ class Combiner {
       const auto& dim = binding_.operands[operand][static_cast<size_t>(d)];
       const int factor = cut_factor_of(dim);
       if (factor < 0 || size_by_parts(given.sharding.pattern(), d) < 0) continue;
+      const Axes cutting = given.sharding.axes_cutting(d);
+      const Axes& order = orders_[static_cast<size_t>(factor)];
       const bool same_axes =
-          given.sharding.axes_cutting(d).mask() == orders_[static_cast<size_t>(factor)].mask();
+          cutting.size() == order.size() &&
+          std::ranges::all_of(cutting, [&](int axis) { return order.contains(axis); });
       if (same_axes && !take_parts(given, d, factor)) return false;
     }
     return !parts_.empty();
