@@ -16,8 +16,8 @@
 
 #include "cli/commands.h"
 #include "cli/numbers.h"
-#include "weft/communicator.h"
 #include "weft/error.h"
+#include "weft/extend/flight.h"
 #include "weft/launch.h"
 #include "weft/ranks.h"
 

@@ -3,6 +3,7 @@
 #include <numeric>
 #include <ranges>
 
+#include "weft/extend/links.h"
 #include "weft/extend/op_log.h"
 #include "weft/memory_budget.h"
 #include "weft/ops/factories.h"

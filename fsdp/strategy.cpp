@@ -14,6 +14,7 @@
 #include <range/v3/view/transform.hpp>
 
 #include "weft/error.h"
+#include "weft/extend/links.h"
 
 namespace weft {
 

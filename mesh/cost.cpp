@@ -8,6 +8,7 @@
 #include "mesh/steps.h"
 #include "src/comm/collective_parts.h"
 #include "src/comm/transport.h"
+#include "weft/extend/links.h"
 
 namespace weft {
 

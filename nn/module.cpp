@@ -8,7 +8,7 @@
 
 #include "weft/context.h"
 #include "weft/error.h"
-#include "weft/trace.h"
+#include "weft/extend/module_trace.h"
 
 namespace weft {
 

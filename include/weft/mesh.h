@@ -101,13 +101,4 @@ class WEFT_API DeviceMesh {
 /// "mesh(dp=2, tp=4)".
 WEFT_API std::ostream& operator<<(std::ostream& out, const DeviceMesh& mesh);
 
-/// How plans assume that ranks communicate that differ along the axes of a mesh.
-struct Link {
-  bool crosses_hosts = false;
-  double seconds_per_byte = 0;
-  /// Of copies within a rank.
-  double seconds_per_copied_byte = 0;
-};
-WEFT_API Link link_along(const DeviceMesh& mesh);
-
 }  // namespace weft

@@ -7,18 +7,12 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "weft/export.h"
+#include "weft/reduce_op.h"
 
 namespace weft {
-
-/// How values of several ranks are combined. `avg` is the sum divided by the number of ranks.
-enum class ReduceOp : uint8_t { sum, avg, max, min };
-
-WEFT_API std::string_view name_of(ReduceOp op);
-WEFT_API std::ostream& operator<<(std::ostream& out, ReduceOp op);
 
 /// Each device along the axis holds the whole tensor.
 struct Replicate {

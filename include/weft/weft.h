@@ -35,6 +35,7 @@
 #include "weft/placement.h"
 #include "weft/quantization.h"
 #include "weft/ranks.h"
+#include "weft/reduce_op.h"
 #include "weft/safetensors.h"
 #include "weft/shape.h"
 #include "weft/sharding.h"

@@ -13,6 +13,7 @@
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
+#include "weft/extend/module_trace.h"
 #include "weft/storage.h"
 
 namespace weft {

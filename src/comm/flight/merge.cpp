@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "src/base/trace_file.h"
-#include "weft/communicator.h"
+#include "weft/extend/flight.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
 
