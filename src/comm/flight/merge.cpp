@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "src/base/trace_file.h"
-#include "weft/extend/flight.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
+#include "weft/extend/flight.h"
 
 namespace weft {
 
