@@ -166,23 +166,6 @@ static void bind_quantile(py::module_& m, const char* name, const Function& func
       });
 }
 
-static void bind_order_statistics(py::module_& m) {
-  bind_median(m, "median", &median, &median,
-              "The lower of the two middle elements, NaN where there is one; along `axis` (values, "
-              "indices)");
-  bind_median(
-      m, "nanmedian", &nanmedian, &nanmedian,
-      "The lower of the two middle elements that are not NaN; along `axis` (values, indices)");
-  bind_quantile(
-      m, "quantile", [](const auto&... arguments) { return quantile(arguments...); },
-      "Quantile q in [0, 1] along `axis`, or of all elements; NaN where there is one. Several q "
-      "make a first dim. `interpolation`: 'linear', 'lower', 'higher', 'nearest' or 'midpoint'");
-  bind_quantile(
-      m, "nanquantile", [](const auto&... arguments) { return nanquantile(arguments...); },
-      "Quantile q in [0, 1] along `axis`, or of all elements, of those that are not NaN; see "
-      "`quantile`");
-}
-
 static void bind_orders(py::module_& m) {
   add_named_tuple(m, "ValuesAndIndices", "values indices",
                   "Elements, and where they lie along the dim (int64).");
@@ -200,7 +183,20 @@ static void bind_orders(py::module_& m) {
       "NaN: (values, indices)");
   def(m, "kthvalue(x, k, axis=-1, keepdims=False)", &kthvalue,
       "The k-th smallest element along `axis`, counted from 1: (values, indices)");
-  bind_order_statistics(m);
+  bind_median(m, "median", &median, &median,
+              "The lower of the two middle elements, NaN where there is one; along `axis` (values, "
+              "indices)");
+  bind_median(
+      m, "nanmedian", &nanmedian, &nanmedian,
+      "The lower of the two middle elements that are not NaN; along `axis` (values, indices)");
+  bind_quantile(
+      m, "quantile", [](const auto&... arguments) { return quantile(arguments...); },
+      "Quantile q in [0, 1] along `axis`, or of all elements; NaN where there is one. Several q "
+      "make a first dim. `interpolation`: 'linear', 'lower', 'higher', 'nearest' or 'midpoint'");
+  bind_quantile(
+      m, "nanquantile", [](const auto&... arguments) { return nanquantile(arguments...); },
+      "Quantile q in [0, 1] along `axis`, or of all elements, of those that are not NaN; see "
+      "`quantile`");
 }
 
 static void bind_scatters(py::module_& m) {
@@ -287,7 +283,7 @@ static void bind_orders(py::module_& m, const char* name,
       });
 }
 
-static void bind_unique(py::module_& m) {
+static void bind_searches(py::module_& m) {
   const auto bind = [&m](const char* function, const char* tuple, const char* fields,
                          const std::vector<Tensor Unique::*>& members, const char* text) {
     const py::object type =
@@ -311,10 +307,6 @@ static void bind_unique(py::module_& m) {
        "are all distinct");
   def(m, "unique_values(x)", &unique_values,
       "The distinct elements of x in order: [n]. NaNs are all distinct");
-}
-
-static void bind_searches(py::module_& m) {
-  bind_unique(m);
   def(m, "nonzero(x)", &nonzero,
       "The indices of the nonzero elements: an int64 tensor [n] for each dim. ValueError for a "
       "tensor without dims");

@@ -115,13 +115,6 @@ static void bind_integral(py::module_& m, const Signature& signature,
       });
 }
 
-static void bind_integrals(py::module_& m) {
-  bind_integral(m, "trapezoid(y, x=None, *, dx=1.0, dim=-1)", &trapezoid, &trapezoid,
-                "The integral along `dim` by the trapezoidal rule, of values at x or dx apart");
-  bind_integral(m, "cumulative_trapezoid(y, x=None, *, dx=1.0, dim=-1)", &cumulative_trapezoid,
-                &cumulative_trapezoid, "Integrals along `dim` up to each point but the first");
-}
-
 py::object add_named_tuple(py::module_& m, const char* name, const char* fields, const char* text) {
   const py::object type = py::module_::import("collections").attr("namedtuple")(name, fields);
   type.attr("__module__") = "weft";
@@ -209,17 +202,6 @@ static void bind_distributions(py::module_& m) {
               "Draws numbers of trials up to the first success, of probability p");
   bind_change(m, "log_normal_(x, mean=1.0, std=2.0)", &log_normal_, "Draws exp of normal values");
   bind_change(m, "_random_(x, low, high)", &random_, "Draws integers in [low, high)");
-}
-
-static void bind_networks_of_ops(py::module_& m) {
-  def(m, "gelu(x, *, approximate='none')",
-      py::overload_cast<const Tensor&, std::string_view>(&gelu),
-      with_rule("gelu",
-                "x / 2 * (1 + erf(x / sqrt(2))), or with approximate='tanh' x / 2 * (1 + "
-                "tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))"));
-  def(m, "mse_loss(input, target, *, reduction='mean')", &mse_loss,
-      "(input - target)^2 element by element, of equal shapes: with reduction 'mean' its mean, "
-      "'sum' its sum, 'none' all of it");
 }
 
 // PyTorch's functions, for python/weft/torch, which has their names and arguments.
@@ -352,12 +334,22 @@ static void bind_torch(py::module_& m) {
 void bind_composed(py::module_& m) {
   bind_numbers(m);
   bind_algebra(m);
-  bind_integrals(m);
+  bind_integral(m, "trapezoid(y, x=None, *, dx=1.0, dim=-1)", &trapezoid, &trapezoid,
+                "The integral along `dim` by the trapezoidal rule, of values at x or dx apart");
+  bind_integral(m, "cumulative_trapezoid(y, x=None, *, dx=1.0, dim=-1)", &cumulative_trapezoid,
+                &cumulative_trapezoid, "Integrals along `dim` up to each point but the first");
   bind_placing(m);
   bind_counts(m);
   bind_estimates(m);
   bind_distributions(m);
-  bind_networks_of_ops(m);
+  def(m, "gelu(x, *, approximate='none')",
+      py::overload_cast<const Tensor&, std::string_view>(&gelu),
+      with_rule("gelu",
+                "x / 2 * (1 + erf(x / sqrt(2))), or with approximate='tanh' x / 2 * (1 + "
+                "tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))"));
+  def(m, "mse_loss(input, target, *, reduction='mean')", &mse_loss,
+      "(input - target)^2 element by element, of equal shapes: with reduction 'mean' its mean, "
+      "'sum' its sum, 'none' all of it");
   bind_torch(m);
 }
 

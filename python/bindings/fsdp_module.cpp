@@ -299,17 +299,12 @@ static void bind_plan(py::module_& m) {
       });
 }
 
-/// What else concerns the memory and the values of a module's parameters.
-static void bind_checks(py::module_& m) {
+void bind_memory_budget(py::module_& m) {
   def(m, "costly_ops()", &costly_ops,
       "Names of the ops that compute matrix products and attention, to be kept by a recomputation");
   def(m, "check_replicas(module)", &check_replicas,
       "Compares by hash the parameters that several ranks of a mesh hold alike. ValueError, on all "
       "ranks, names the first that differs and two ranks. Call it on all ranks");
-}
-
-void bind_memory_budget(py::module_& m) {
-  bind_checks(m);
   bind_plan(m);
   def(m,
       "plan_memory(build, mesh, memory, *, directory='', micro_steps=1, strategy='full_shard', "

@@ -206,19 +206,15 @@ static void bind_config(py::module_& m) {
       "The values of \"model_type\" in config.json that are known");
 }
 
-static void bind_block(py::module_& m) {
-  def(m, "transformer_block(config, layer=0)", &transformer_block,
-      "One block, for models with other inputs and outputs than TransformerModel: hidden states "
-      "[batch, sequence, dim], and the mask of an encoder, to hidden states");
-}
-
 template <class L> static std::unique_ptr<L> transformer_of(const std::string& source) {
   return std::make_unique<L>(transformer_config(source));
 }
 
 void bind_transformer(py::module_& m) {
   bind_config(m);
-  bind_block(m);
+  def(m, "transformer_block(config, layer=0)", &transformer_block,
+      "One block, for models with other inputs and outputs than TransformerModel: hidden states "
+      "[batch, sequence, dim], and the mask of an encoder, to hidden states");
   def(m, "transformer_config(source)", &transformer_config,
       "`source` is 'tiny', 'small', a Hugging Face config.json or a directory that holds one. "
       "ValueError names the file, the key and what is wrong");

@@ -36,7 +36,7 @@ static Tensor tensordot_over(const Tensor& a, const Tensor& b,
   return tensordot(a, b, first, second);
 }
 
-static void bind_sums_of_products(py::module_& m) {
+static void bind_products(py::module_& m) {
   def(m, "tensordot(x1, x2, axes=2)", &tensordot_over,
       "Sums products of x1 and x2 over the last `axes` dims of x1 and the first of x2, or over "
       "pairs of dims (dims of x1, dims of x2). The result has the other dims of x1, then those of "
@@ -55,10 +55,6 @@ static void bind_sums_of_products(py::module_& m) {
   def(m, "cross(x1, x2, *, axis=-1)", &cross,
       "The cross product of vectors of 3 along `axis`, counted from the end; the other dims "
       "broadcast. ValueError when that dim of one is not 3");
-}
-
-static void bind_products(py::module_& m) {
-  bind_sums_of_products(m);
   def(m, "matmul(x1, x2)", &product_of,
       with_rule("matmul",
                 "x1 [..., m, k] times x2 [..., k, n]: [..., m, n]; leading dims broadcast, "

@@ -277,7 +277,9 @@ static void bind_kinds(py::module_& m) {
                           converted(offload, &L::offload, offload_in));
 }
 
-static void bind_schedule(py::module_& m) {
+void bind_optimizers(py::module_& m) {
+  bind_base(m);
+  bind_kinds(m);
   using C = WarmupCosine;
   bind_options<C>(
       m, "WarmupCosine",
@@ -287,12 +289,6 @@ static void bind_schedule(py::module_& m) {
       option("floor", &C::floor))
       .def("__call__", &C::operator(), "step"_a,
            "ValueError for a negative step or a warm-up longer than the whole");
-}
-
-void bind_optimizers(py::module_& m) {
-  bind_base(m);
-  bind_kinds(m);
-  bind_schedule(m);
   def(m, "gradient_norm(parameters)",
       "sqrt of the sum of squares of all gradients, whatever their layouts and meshes: one "
       "element, float32, equal on each rank. One all-reduce",

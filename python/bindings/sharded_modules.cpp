@@ -139,19 +139,6 @@ static void bind_strategy(py::module_& m) {
       });
 }
 
-static void bind_precision(py::module_& m) {
-  using P = MixedPrecision;
-  bind_options<P>(m, "MixedPrecision",
-                  "Dtypes of floating parameters by what they are for: `storage` of what the "
-                  "optimizer changes, `compute`, `gather` and `reduce` on the wire, `accumulate` "
-                  "of reduced gradients, `buffers` of ignored parameters, `inputs` and `outputs` "
-                  "of the module. None leaves each as it is",
-                  option("compute", &P::compute), option("reduce", &P::reduce), py::kw_only(),
-                  option("gather", &P::gather), option("storage", &P::storage),
-                  option("accumulate", &P::accumulate), option("buffers", &P::buffers),
-                  option("inputs", &P::inputs), option("outputs", &P::outputs));
-}
-
 static py::dict as_dict(const FullyShardBytes& bytes) {
   py::dict by_axes;
   for (const AxisTraffic& traffic : bytes.by_axes) by_axes[traffic.axes.c_str()] = traffic.bytes;
@@ -229,7 +216,16 @@ static py::object shard(const py::object& module, const DeviceMesh& mesh,
 
 void bind_fully_shard(py::module_& m) {
   bind_strategy(m);
-  bind_precision(m);
+  using P = MixedPrecision;
+  bind_options<P>(m, "MixedPrecision",
+                  "Dtypes of floating parameters by what they are for: `storage` of what the "
+                  "optimizer changes, `compute`, `gather` and `reduce` on the wire, `accumulate` "
+                  "of reduced gradients, `buffers` of ignored parameters, `inputs` and `outputs` "
+                  "of the module. None leaves each as it is",
+                  option("compute", &P::compute), option("reduce", &P::reduce), py::kw_only(),
+                  option("gather", &P::gather), option("storage", &P::storage),
+                  option("accumulate", &P::accumulate), option("buffers", &P::buffers),
+                  option("inputs", &P::inputs), option("outputs", &P::outputs));
   bind_placement(m);
   using F = FullyShardOptions;
   using Q = Quantization;

@@ -205,28 +205,6 @@ static void bind_elements(py::class_<Tensor>& tensor) {
       .def("__hash__", [](const Tensor& x) { return std::hash<const void*>()(x.body().get()); });
 }
 
-/// Binds the functions that distribute tensors over a mesh.
-static void bind_distribution(py::module_& m) {
-  const auto from_parts = [](const Tensor& local, const DeviceMesh& mesh,
-                             const Placements& placements, const std::optional<Shape>& shape) {
-    return shape ? from_local(local, mesh, placements, *shape)
-                 : from_local(local, mesh, placements);
-  };
-  constexpr const char* kFromLocal =
-      "A sharded tensor whose parts are `local`. The ranks exchange their sizes unless the whole's "
-      "`shape` is given; they must be those of a cut of their sum";
-  def(m, "from_local(local, mesh, placements, *, shape=None)", from_parts, kFromLocal);
-  def(m, "distribute(whole, mesh, placements=None)", &distribute,
-      "Slices locally what each rank already holds whole");
-  def(m, "scatter(whole, mesh, placements, root=0)",
-      taking<MaybeTensor, DeviceMesh, Placements, int>(&scatter),
-      "Sends root's `whole` to the ranks of the mesh; other ranks give None, or any. Not recorded: "
-      "a leaf on all ranks where root's requires a gradient");
-  def(m, "explain(tensor, placements)",
-      "What `redistribute` would do: steps, bytes, predicted time, peak memory",
-      [](const Tensor& x, const Placements& p) { return explain(x, p); });
-}
-
 /// The function as one that binds to objects of the class whose attribute it is.
 static py::object as_method(const py::object& function) {
   return py::reinterpret_steal<py::object>(PyInstanceMethod_New(function.ptr()));
@@ -267,7 +245,24 @@ void bind_tensor(py::module_& m, py::class_<Tensor>& tensor) {
   bind_gradients(m, tensor);
   bind_shape_methods(tensor);
   bind_elements(tensor);
-  bind_distribution(m);
+  const auto from_parts = [](const Tensor& local, const DeviceMesh& mesh,
+                             const Placements& placements, const std::optional<Shape>& shape) {
+    return shape ? from_local(local, mesh, placements, *shape)
+                 : from_local(local, mesh, placements);
+  };
+  constexpr const char* kFromLocal =
+      "A sharded tensor whose parts are `local`. The ranks exchange their sizes unless the whole's "
+      "`shape` is given; they must be those of a cut of their sum";
+  def(m, "from_local(local, mesh, placements, *, shape=None)", from_parts, kFromLocal);
+  def(m, "distribute(whole, mesh, placements=None)", &distribute,
+      "Slices locally what each rank already holds whole");
+  def(m, "scatter(whole, mesh, placements, root=0)",
+      taking<MaybeTensor, DeviceMesh, Placements, int>(&scatter),
+      "Sends root's `whole` to the ranks of the mesh; other ranks give None, or any. Not recorded: "
+      "a leaf on all ranks where root's requires a gradient");
+  def(m, "explain(tensor, placements)",
+      "What `redistribute` would do: steps, bytes, predicted time, peak memory",
+      [](const Tensor& x, const Placements& p) { return explain(x, p); });
   bind_functions_as_methods(m, tensor);
   bind_operators(tensor);
   // NumPy leaves operators with tensors to the tensor.

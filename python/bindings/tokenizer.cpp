@@ -28,14 +28,6 @@ static std::vector<ChatMessage> messages_in(const std::vector<py::object>& given
   return messages;
 }
 
-static void bind_text_stream(py::module_& m) {
-  py::class_<TextStream>(m, "TextStream", "Makes text from a stream of tokens; no character is cut")
-      .def(py::init<const Tokenizer&, bool>(), "tokenizer"_a, py::kw_only(),
-           "skip_special"_a = true)
-      .def("push", &TextStream::push, "id"_a, "The text that the token completes")
-      .def("finish", &TextStream::finish, "What an incomplete character at the end becomes");
-}
-
 static void bind_names(py::class_<Tokenizer>& tokenizer) {
   tokenizer.def("__len__", &Tokenizer::size)
       .def("token", &Tokenizer::token, "id"_a, "The token of an id as the file has it")
@@ -164,7 +156,11 @@ void bind_tokenizer(py::module_& m) {
       "A conversation as the text that the model was trained on. messages: dicts with role and "
       "content, or pairs. Encode it with add_special=False");
   bind_names(tokenizer);
-  bind_text_stream(m);
+  py::class_<TextStream>(m, "TextStream", "Makes text from a stream of tokens; no character is cut")
+      .def(py::init<const Tokenizer&, bool>(), "tokenizer"_a, py::kw_only(),
+           "skip_special"_a = true)
+      .def("push", &TextStream::push, "id"_a, "The text that the token completes")
+      .def("finish", &TextStream::finish, "What an incomplete character at the end becomes");
   bind_generation(m);
 }
 
