@@ -71,10 +71,8 @@ void bind_total(py::module_& m, const char* name, Reduction function, const char
   def(m, concat(name, "(x, axis=None, keepdims=False, *, dtype=None)"), with_rule(name, text),
       [function](const Tensor& x, const MaybeDims& axis, bool keepdims,
                  const std::optional<DType>& dtype) {
-        return over_dims(x, axis, keepdims, [&](const Tensor& of, const auto& dims, bool keeps) {
-          if (!dtype) return function(of, dims, keeps);
-          return cast(function(cast(of, *dtype), dims, keeps), *dtype);
-        });
+        return as_dtype(x, dtype,
+                        [&](const Tensor& of) { return over_dims(of, axis, keepdims, function); });
       });
 }
 
@@ -270,8 +268,8 @@ static void bind_totals(py::module_& m, const char* name,
       [name, function](const Tensor& x, const std::optional<int>& axis,
                        const std::optional<DType>& dtype, bool include_initial) {
         const int dim = only_dim(name, x, axis);
-        if (!dtype) return function(x, dim, include_initial);
-        return cast(function(cast(x, *dtype), dim, include_initial), *dtype);
+        return as_dtype(x, dtype,
+                        [&](const Tensor& of) { return function(of, dim, include_initial); });
       });
 }
 

@@ -95,6 +95,15 @@ std::vector<int> dims_of(const std::optional<DimList>& axis) {
   return axis.value_or(DimList());
 }
 
+Shape sizes_one_by_one(const char* what, const py::args& given) {
+  const bool is_one = given.size() == 1 && !PyIndex_Check(given[0].ptr());
+  const py::object sizes = is_one ? given[0] : py::object(given);
+  Shape shape;
+  if (load_shape(sizes, shape)) return shape;
+  const auto described = py::module_::import("weft._arguments").attr("described");
+  fail_type(what, ": shape is ", described(sizes), ", expected tuple[int, ...]");
+}
+
 std::vector<int> dims_one_by_one(const char* what, const py::args& given) {
   const bool is_one = given.size() == 1 && py::isinstance<py::sequence>(given[0]);
   const py::sequence dims = is_one ? py::sequence(given[0]) : py::sequence(given);

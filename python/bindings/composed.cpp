@@ -217,14 +217,16 @@ constexpr NamedFunction<Reduction> kOfElements[] = {
     {"amin", min, "The smallest element along `dim`; NaN where one is", "min"},
     {"count_nonzero", count_nonzero, "The number of nonzero elements along `dim`: int64", "sum"},
 };
-constexpr NamedFunction<Reduction> kMeans[] = {
-    {"mean", mean, "The mean along `dim`, of elements as `dtype`"},
-    {"nanmean", nanmean, "The mean of the elements along `dim` that are not NaN", "sum"},
+struct ReductionAsDType {
+  NamedFunction<Reduction> function;
+  bool is_total = true;
 };
-constexpr NamedFunction<Reduction> kTotals[] = {
-    {"sum", sum, "The sum along `dim`, of elements as `dtype`; of integers in int64"},
-    {"prod", prod, "The product along `dim`, of elements as `dtype`; of integers in int64"},
-    {"nansum", nansum, "The sum of the elements along `dim` that are not NaN", "sum"},
+constexpr ReductionAsDType kAsDType[] = {
+    {{"mean", mean, "The mean along `dim`, of elements as `dtype`"}, false},
+    {{"nanmean", nanmean, "The mean of the elements along `dim` that are not NaN", "sum"}, false},
+    {{"sum", sum, "The sum along `dim`, of elements as `dtype`; of integers in int64"}},
+    {{"prod", prod, "The product along `dim`, of elements as `dtype`; of integers in int64"}},
+    {{"nansum", nansum, "The sum of the elements along `dim` that are not NaN", "sum"}},
 };
 
 /// Along all dims for None and for no dims; a tensor without dims counts as one of one element.
@@ -239,10 +241,6 @@ std::optional<DType> total_dtype(const Tensor& x, const std::optional<DType>& gi
   return !given && is_unsigned(x.dtype()) ? DType::i64 : given;
 }
 
-Tensor cast_to(const Tensor& x, const std::optional<DType>& dtype) {
-  return dtype ? cast(x, *dtype) : x;
-}
-
 void bind_torch_reductions(py::module_& m) {
   for (const auto& f : kOfElements) {
     def(m, concat("_torch_", f.name, "(input, dim=None, keepdim=False)"), with_rule(f.op, f.text),
@@ -250,17 +248,15 @@ void bind_torch_reductions(py::module_& m) {
           return along(x, dim, keepdim, f.function);
         });
   }
-  const auto bind = [&m](const NamedFunction<Reduction>& f, bool is_total) {
+  for (const auto& [f, is_total] : kAsDType) {
     def(m, concat("_torch_", f.name, "(input, dim=None, keepdim=False, *, dtype=None)"),
         with_rule(f.op, f.text),
         [f, is_total](const Tensor& x, const std::optional<DimList>& dim, bool keepdim,
                       const std::optional<DType>& given) {
-          const auto dtype = is_total ? total_dtype(x, given) : given;
-          return cast_to(along(cast_to(x, dtype), dim, keepdim, f.function), dtype);
+          return as_dtype(x, is_total ? total_dtype(x, given) : given,
+                          [&](const Tensor& of) { return along(of, dim, keepdim, f.function); });
         });
-  };
-  for (const auto& f : kMeans) bind(f, false);
-  for (const auto& f : kTotals) bind(f, true);
+  }
 }
 
 /// Binds max or min: of all elements, along a dim with indices, or of two tensors.
@@ -286,8 +282,8 @@ void bind_as_dtype(py::module_& m, const Signature& signature,
                    Tensor (*function)(const Tensor&, int), bool is_total, const char* text) {
   def(m, signature, text,
       [function, is_total](const Tensor& x, int dim, const std::optional<DType>& given) {
-        const auto dtype = is_total ? total_dtype(x, given) : given;
-        return cast_to(function(cast_to(x, dtype), dim), dtype);
+        return as_dtype(x, is_total ? total_dtype(x, given) : given,
+                        [&](const Tensor& of) { return function(of, dim); });
       });
 }
 

@@ -64,11 +64,6 @@ ParameterPtr deep_copied(const Parameter& p) {
   return made;
 }
 
-/// p.data -= x sets what it got.
-bool is_its_memory(const Tensor& value, const Tensor& data) {
-  return data.storage() == value.storage() && data.shape() == value.shape();
-}
-
 void bind_parameter(py::module_& m) {
   py::class_<Parameter, ParameterPtr> parameter(
       m, "Parameter",
@@ -87,7 +82,9 @@ void bind_parameter(py::module_& m) {
       .def_property(
           "data", [](const Parameter& p) { return p.value().detach(); },
           [](Parameter& p, const Tensor& data) {
-            if (!is_its_memory(p.value(), data)) p.set_value(data);
+            const bool is_same =  // p.data -= x sets what it got
+                data.storage() == p.value().storage() && data.shape() == p.shape();
+            if (!is_same) p.set_value(data);
           },
           "As it is at rest, what optimizers change; not recorded. Setting it exchanges what lies "
           "in the slot, as set_value");

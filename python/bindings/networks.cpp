@@ -48,7 +48,7 @@ static void bind_products(py::module_& m) {
       "The sum of elements (i, i + offset) of the last two dims; integers in int64 unless `dtype` "
       "is given. ValueError when x has fewer than two dims",
       [](const Tensor& x, int64_t offset, const std::optional<DType>& dtype) {
-        return dtype ? cast(trace(cast(x, *dtype), offset), *dtype) : trace(x, offset);
+        return as_dtype(x, dtype, [&](const Tensor& of) { return trace(of, offset); });
       });
   def(m, "outer(x1, x2)", &outer,
       "x1 [m] times x2 [n]: [m, n]. ValueError when one has not one dim");

@@ -120,12 +120,6 @@ static bool set_option(Options& options, const std::string& name, const py::hand
   return set_among(hyperparameters(options), name, value.cast<double>());
 }
 
-template <class Options>
-static std::vector<ParameterGroup<Options>> groups_of(const py::object& given,
-                                                      const Options& defaults) {
-  return groups_of(given, defaults, set_option<Options>);
-}
-
 static std::unique_ptr<WrittenOptimizer> written_optimizer(const py::object& parameters,
                                                            const NamedNumbers& options,
                                                            std::vector<std::string> moments) {
@@ -160,10 +154,6 @@ static py::list groups_of_numbers(Optimizer& o) {
     groups.append(py::make_tuple(parameters, numbers));
   }
   return groups;
-}
-
-static bool set_number(Optimizer& o, size_t group, const std::string& name, double value) {
-  return set_among(o.hyperparameters(group), name, value);
 }
 
 static void check_parameter(const char* what, const Optimizer& o, size_t parameter) {
@@ -212,7 +202,8 @@ static void bind_base(py::module_& m) {
           [](Optimizer& o, double rate) { o.set_learning_rate(rate); },
           "The learning rate of the first group; setting it sets that of all")
       .def_property_readonly("_groups", &groups_of_numbers)
-      .def("_set", &set_number)
+      .def("_set", [](Optimizer& o, size_t group, const std::string& name,
+                      double value) { return set_among(o.hyperparameters(group), name, value); })
       .def("_set_steps", &Optimizer::set_steps);
   getter(bound, "names", "Of the trainable parameters it was given", [](const Optimizer& o) {
     std::vector<std::string> names;
@@ -240,7 +231,7 @@ static void bind_optimizer(py::module_& m, const char* name, const char* doc,
                            const Items&... items) {
   py::class_<Kind, Optimizer> kind(m, name, doc);
   const auto make = [](const py::object& parameters, const Options& options) {
-    return std::make_unique<Kind>(groups_of(parameters, options));
+    return std::make_unique<Kind>(groups_of(parameters, options, set_option<Options>));
   };
   bind_constructor<Options, py::object>(kind, make, "parameters"_a, items...);
 }

@@ -227,12 +227,6 @@ static py::list run_python_ranks(int ranks, const py::function& body, const RunO
   return run.results();
 }
 
-/// Counts of the ranks' parts; equal ones by default.
-static std::vector<int64_t> counts_of(const Communicator& group, const Tensor& part,
-                                      const std::optional<std::vector<int64_t>>& counts) {
-  return counts.value_or(std::vector<int64_t>(static_cast<size_t>(group.size()), part.numel()));
-}
-
 static void check_flat(const char* what, const char* name, const Tensor& x, int64_t count) {
   if (x.block().is_dense() && !x.is_sharded() && x.numel() == count) return;
   fail(what, ": ", name, " is ", x.shape(), ", expected a dense tensor of one device of ", count,
@@ -259,7 +253,8 @@ static void bind_collectives(py::module_& m) {
   const auto moves = [](const char* what, bool gathers) {
     return [what, gathers](const Tensor& output, const Tensor& input, const Communicator& group,
                            const std::optional<std::vector<int64_t>>& given) {
-      const std::vector<int64_t> counts = counts_of(group, gathers ? input : output, given);
+      const std::vector<int64_t> counts = given.value_or(std::vector<int64_t>(
+          static_cast<size_t>(group.size()), (gathers ? input : output).numel()));
       if (static_cast<int>(counts.size()) != group.size()) {
         fail(what, ": number of counts is ", counts.size(), ", expected ", group.size());
       }

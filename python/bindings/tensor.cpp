@@ -84,21 +84,14 @@ static void bind_layout(py::class_<Tensor>& tensor) {
              "The whole on each rank, as a tensor of one device");
 }
 
-/// One gradient for each root; empty for a root of one element, whose gradient is 1.
-static Tensors gradients_for(const Tensors& roots,
-                             const std::optional<std::vector<MaybeTensor>>& given) {
-  Tensors gradients(roots.size());
-  for (size_t i = 0; given && i < given->size() && i < gradients.size(); ++i) {
-    gradients[i] = (*given)[i];
-  }
-  return gradients;
-}
-
 static void bind_gradients(py::module_& m, py::class_<Tensor>& tensor) {
   def(m, "backward(roots, gradients=None)",
       "Gradients of all leaves that `roots` depend on, given the roots' gradients (None: one)",
       [](const Tensors& roots, const std::optional<std::vector<MaybeTensor>>& given) {
-        backward(roots, gradients_for(roots, given));
+        Tensors gradients;
+        if (given) gradients.assign(given->begin(), given->end());
+        gradients.resize(roots.size());  // an empty one stands for 1, of a root of one element
+        backward(roots, gradients);
       });
   tensor.def_property(
       "requires_grad", &Tensor::requires_grad,
@@ -121,19 +114,9 @@ static void bind_gradients(py::module_& m, py::class_<Tensor>& tensor) {
       });
 }
 
-/// Ints one by one, or in a sequence.
-static Shape shape_of(const py::args& sizes) {
-  Shape shape;
-  const bool is_one = sizes.size() == 1 && !PyIndex_Check(sizes[0].ptr());
-  if (!load_shape(is_one ? sizes[0] : py::object(sizes), shape)) {
-    fail_type("shape: it is of another type, expected ints, or a sequence of them");
-  }
-  return shape;
-}
-
 static void bind_shape_methods(py::class_<Tensor>& tensor) {
   const auto reshape_to = [](const Tensor& x, const py::args& sizes) {
-    const Shape shape = shape_of(sizes);
+    const Shape shape = sizes_one_by_one("reshape", sizes);
     return released([&] { return reshaped(x, shape); });
   };
   tensor.def("reshape", reshape_to, "The same elements in row-major order; one size may be -1")
@@ -155,7 +138,7 @@ static void bind_shape_methods(py::class_<Tensor>& tensor) {
           "The last two dims exchanged; a view");
   def(tensor, "expand(*sizes)", "Dims of size 1 repeated to the shape; -1 keeps a size; no copy",
       [](const Tensor& x, const py::args& sizes) {
-        Shape shape = shape_of(sizes);
+        Shape shape = sizes_one_by_one("expand", sizes);
         // -1 keeps the size of a dim.
         for (int d = 0; d < shape.ndim(); ++d) {
           const int own = d - shape.ndim() + x.ndim();

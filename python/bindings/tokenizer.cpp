@@ -43,14 +43,12 @@ static void bind_names(py::class_<Tokenizer>& tokenizer) {
       .def_static("chat_templates", &Tokenizer::chat_templates, "The names of all chat templates");
 }
 
-/// Whether it is a whole number, of Python or NumPy. Arrays have the protocol of both.
-static bool is_id(const py::object& value) {
-  return PyIndex_Check(value.ptr()) != 0 && PySequence_Check(value.ptr()) == 0;
-}
-
 /// Whether it is a list of prompts, not one.
 static bool is_batch(const py::object& prompt) {
-  return py::isinstance<py::list>(prompt) && py::len(prompt) > 0 && !is_id(prompt[py::int_(0)]);
+  if (!py::isinstance<py::list>(prompt) || py::len(prompt) == 0) return false;
+  // An id is a whole number, of Python or NumPy. Arrays have the protocol of sequences, too.
+  const py::object first = prompt[py::int_(0)];
+  return PyIndex_Check(first.ptr()) == 0 || PySequence_Check(first.ptr()) != 0;
 }
 
 /// The ids of a prompt, a str or a sequence of ids.
@@ -63,11 +61,6 @@ static std::vector<int64_t> ids_of_prompt(const std::optional<Tokenizer>& tokeni
 
 /// A seed, or one for each prompt.
 using Seeds = std::variant<uint64_t, std::vector<uint64_t>>;
-
-static void set_seeds(GenerateOptions& options, const Seeds& seed) {
-  if (const auto* one = std::get_if<uint64_t>(&seed)) options.sampling.seed = *one;
-  if (const auto* each = std::get_if<std::vector<uint64_t>>(&seed)) options.seeds = *each;
-}
 
 static py::object generated(TransformerModel& model, const py::object& prompt,
                             const DeviceMesh& mesh, const std::optional<Tokenizer>& tokenizer,
@@ -107,7 +100,10 @@ static void bind_generation(py::module_& m) {
       "The probability of each token after the options are applied, in transformers' order: "
       "repetition penalty, temperature, top-k, top-p, min-p");
   const auto drawn = [](const auto& field) { return within(&G::sampling, field); };
-  const auto seed = field<Seeds>("seed"_a = Seeds(uint64_t{0}), &set_seeds);
+  const auto seed = field<Seeds>("seed"_a = Seeds(uint64_t{0}), [](G& options, const Seeds& given) {
+    if (const auto* one = std::get_if<uint64_t>(&given)) options.sampling.seed = *one;
+    if (const auto* each = std::get_if<std::vector<uint64_t>>(&given)) options.seeds = *each;
+  });
   bind_with_fields<G, TransformerModel&, py::object, DeviceMesh, std::optional<Tokenizer>,
                    std::vector<std::string>, py::object, bool>(
       m, "generate", generated, "model"_a, "prompt"_a, py::kw_only(), "mesh"_a,
