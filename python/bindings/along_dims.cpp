@@ -35,25 +35,17 @@ constexpr NamedFunction<Reduction> kOverDims[] = {
     {"norm", norm, "sqrt of the sum of squares over `axis`", "sum_squares"},
 };
 
-/// Over one dim, or over all elements as if they lay in one.
-template <class Function>
-Tensor over_one(const char* what, Function function, const Tensor& x, const py::object& axis,
-                bool keepdims) {
-  if (!axis.is_none()) {
-    const int at = dim_number(what, axis);
-    return released([&] { return function(x, at, keepdims); });
-  }
-  return released([&] {
-    const Tensor flat = function(reshape(x, {x.numel()}), 0, false);
-    return keepdims ? reshape(flat, Shape::filled(x.ndim(), 1)) : flat;
-  });
-}
-
+/// Binds a function over one dim, or over all elements as if they lay in one.
 template <class Function>
 void bind_over_one(py::module_& m, const char* name, Function function, const char* text) {
   def(m, concat(name, "(x, axis=None, keepdims=False)"), with_rule(name, text),
       [name, function](const Tensor& x, const py::object& axis, bool keepdims) {
-        return over_one(name, function, x, axis, keepdims);
+        const auto at = axis.is_none() ? std::nullopt : std::optional(dim_number(name, axis));
+        return released([&] {
+          if (at) return function(x, *at, keepdims);
+          const Tensor flat = function(reshape(x, {x.numel()}), 0, false);
+          return keepdims ? reshape(flat, Shape::filled(x.ndim(), 1)) : flat;
+        });
       });
 }
 
@@ -247,8 +239,7 @@ void bind_selection(py::module_& m) {
       "Whether each element is one of test_elements: bool");
   def(m, "_torch_constant_pad_nd(input, pad, value=0.0)", &constant_pad,
       "pad[0] elements `value` before and pad[1] behind the last dim, [2] and [3] at the one "
-      "before "
-      "it, and so on; negative numbers cut");
+      "before it, and so on; negative numbers cut");
   def(m, "argwhere(x)", &argwhere, "The indices of the nonzero elements: [n, dims]");
   def(m, "one_hot(x, num_classes=-1)", &one_hot,
       "x [...] as rows [..., classes] that are 1 at the element's number, else 0: int64");

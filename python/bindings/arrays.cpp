@@ -179,8 +179,6 @@ static py::array numpy_of(const Tensor& x, const char* what) {
   return array_over(block, py::cast(x));
 }
 
-static py::buffer_info buffer_of(const Tensor& x) { return numpy_of(x, "buffer").request(); }
-
 /// Returns true when kernels can read the elements in place.
 static bool is_plain(const py::array& array) {
   return array.dtype().attr("isnative").cast<bool>() &&
@@ -233,7 +231,7 @@ py::object list_of(const Tensor& given) {
 }
 
 void bind_numpy(py::module_& m, py::class_<Tensor>& tensor) {
-  tensor.def_buffer(&buffer_of);
+  tensor.def_buffer([](const Tensor& x) { return numpy_of(x, "buffer").request(); });
   def(tensor, "numpy()",
       "The elements as a NumPy array that shares memory; ValueError for a sharded tensor, one that "
       "requires a gradient, and bfloat16; float8 needs ml_dtypes",

@@ -56,6 +56,10 @@ py::object for_python(const ValuesAndIndices& results) {
   return named_tuple("ValuesAndIndices", {results.values, results.indices});
 }
 
+py::object for_python(const Histogram& results) {
+  return named_tuple("Histogram", {results.hist, results.bin_edges});
+}
+
 py::object for_python(const FractionAndExponent& results) {
   return named_tuple("FractionAndExponent", {results.mantissa, results.exponent});
 }
@@ -151,19 +155,15 @@ static void bind_counts(py::module_& m) {
       "these are equal");
   add_named_tuple(m, "Histogram", "hist bin_edges", "The result of `histogram`.");
   add_named_tuple(m, "FractionAndExponent", "mantissa exponent", "The result of `frexp`.");
-  const auto histogram_of = [](const Tensor& of, const std::variant<int64_t, Tensor>& bins,
-                               const std::optional<std::vector<double>>& range,
-                               const std::optional<Tensor>& weight, bool density) {
-    const Histogram made = released([&] {
-      return std::holds_alternative<Tensor>(bins)
-                 ? histogram(of, std::get<Tensor>(bins), weight, density)
-                 : histogram(of, std::get<int64_t>(bins), range, weight, density);
-    });
-    return named_tuple("Histogram", {made.hist, made.bin_edges});
-  };
-  m.def("histogram", histogram_of,
-        Signature("(x, bins, *, range=None, weight=None, density=False)"),
-        "(hist, bin_edges): the number of elements between edges, which `bins` counts or is");
+  def(m, "histogram(x, bins, *, range=None, weight=None, density=False)",
+      "(hist, bin_edges): the number of elements between edges, which `bins` counts or is",
+      [](const Tensor& of, const std::variant<int64_t, Tensor>& bins,
+         const std::optional<std::vector<double>>& range, const std::optional<Tensor>& weight,
+         bool density) {
+        const auto* edges = std::get_if<Tensor>(&bins);
+        return edges ? histogram(of, *edges, weight, density)
+                     : histogram(of, std::get<int64_t>(bins), range, weight, density);
+      });
   def(m, "bincount(x, weights=None, minlength=0)", &bincount,
       "How often each number from 0 on occurs, or the sum of the `weights` of its elements");
   def(m, "_unique_consecutive(x, dim)", &unique_consecutive);

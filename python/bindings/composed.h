@@ -47,6 +47,7 @@ py::object named_tuple(const char* name, std::initializer_list<Tensor> results);
 // Results of functions that are other objects for Python, as tensors are a tuple.
 std::tuple<Tensor, Tensor, Tensor> for_python(const UniqueConsecutive& results);
 py::object for_python(const ValuesAndIndices& results);
+py::object for_python(const Histogram& results);
 py::object for_python(const FractionAndExponent& results);
 
 template <class Function, class Result, class... Args>

@@ -2,6 +2,7 @@
 #include "python/bindings/bindings.h"
 
 #include <functional>
+#include <utility>
 
 #include "python/bindings/fields.h"
 #include "weft/ops/algebra.h"
@@ -278,11 +279,8 @@ constexpr Operator kOperators[] = {
     {"rshift", of_tensors<bitwise_right_shift>, bitwise_right_shift_, "bitwise_right_shift_"},
 };
 
-struct OfItself {
-  const char* name;
-  const Tensor& (*function)(const Tensor&);
-};
-constexpr OfItself kOfItself[] = {
+using OfItself = const Tensor& (*)(const Tensor&);
+constexpr std::pair<const char*, OfItself> kOfItself[] = {
     {"neg_", neg_},     {"abs_", abs_},   {"sign_", sign_},   {"square_", square_},
     {"relu_", relu_},   {"exp_", exp_},   {"log_", log_},     {"sqrt_", sqrt_},
     {"rsqrt_", rsqrt_}, {"tanh_", tanh_}, {"silu_", silu_},   {"sigmoid_", sigmoid_},
@@ -339,9 +337,8 @@ void bind_operators(py::class_<Tensor>& tensor) {
       .def("__pos__", [](const Tensor& a) { return a; });
   bind_scaled(tensor, "add_", add_);
   bind_scaled(tensor, "sub_", sub_);
-  for (const OfItself& f : kOfItself) {
-    bind_change(tensor, f.name, f.function,
-                "In place: every element becomes the function of itself");
+  for (const auto& [name, function] : kOfItself) {
+    bind_change(tensor, name, function, "In place: every element becomes the function of itself");
   }
   bind_change(tensor, "clamp_(min=None, max=None)", clamp_,
               "In place: elements below min become min, those above max become max");

@@ -116,7 +116,7 @@ void bind_constructor(Bound& bound, const Make& make, const Items&... items) {
 /// Binds items as attributes if they are fields that `get` returns.
 template <class C, class... Items>
 void bind_attributes(py::class_<C>& bound, const Items&... items) {
-  const auto bind = [&](const auto& item) {
+  [[maybe_unused]] const auto bind = [&](const auto& item) {
     if constexpr (requires(const C& all) { item.get(all); }) {
       bound.def_property(item.argument.name, item.get, item.set);
     }

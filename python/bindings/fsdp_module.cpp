@@ -80,7 +80,6 @@ static void def(Methods& methods, const Signature& signature, void (FsdpModule::
       [method](Module& module, Args... args) { (FsdpModule(module).*method)(args...); });
 }
 
-/// Binds what concerns unsharded and sharded parameters.
 static void bind_parameters(Methods& methods) {
   using F = FsdpModule;
   def(methods, "unshard(async_op=False)",
@@ -151,7 +150,6 @@ static void bind_gradients(Methods& methods) {
       "under way, reshards, and clears all gradients");
 }
 
-/// Binds methods that take functions.
 static void bind_functions(Methods& methods) {
   def(methods, "set_all_reduce_hook(hook, *, stream=None)",
       "hook(gradients) gets the reduced gradients of a step as a flat tensor, and may change it in "
@@ -265,12 +263,6 @@ static FullyShardOptions sharding_of(const std::string& strategy,
   return {.strategy = Strategy::named(strategy), .precision = precision.value_or(MixedPrecision())};
 }
 
-/// As the `offload` of an optimizer takes it.
-static py::object named_tier(const Tier& tier) {
-  if (!tier.offloads()) return py::bool_(false);
-  return tier.is_host() ? py::object(py::bool_(true)) : py::object(py::str(concat(tier)));
-}
-
 static void bind_plan(py::module_& m) {
   py::class_<MemoryPlan> memory_plan_class(m, "MemoryPlan",
                                            "The fastest choice whose predicted peak fits a budget");
@@ -283,7 +275,11 @@ static void bind_plan(py::module_& m) {
          [](const MemoryPlan& plan) { return plan.choice.blocks; });
   getter(memory_plan_class, "state",
          "Where the optimizer's state rests, as AdamW's `offload` takes it",
-         [](const MemoryPlan& plan) { return named_tier(plan.choice.state); });
+         [](const MemoryPlan& plan) -> py::object {
+           const Tier& tier = plan.choice.state;
+           const bool is_named = tier.offloads() && !tier.is_host();
+           return is_named ? py::object(py::str(concat(tier))) : py::bool_(tier.offloads());
+         });
   getter(memory_plan_class, "fine_units",
          "Whether attention and feed-forward of a block are sharded apart",
          [](const MemoryPlan& plan) { return plan.choice.fine_units; });

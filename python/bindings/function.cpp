@@ -274,10 +274,9 @@ void word_class(py::handle type) {
       const py::handle bound = PyInstanceMethod_GET_FUNCTION(member.ptr());
       if (!PyCFunction_Check(bound.ptr())) continue;
       type.attr(key) = function_of(method_type, bound, shown, own);
-    } else if (PyObject_IsInstance(member.ptr(), reinterpret_cast<PyObject*>(&PyProperty_Type))) {
+    } else if (PyObject_TypeCheck(member.ptr(), &PyProperty_Type)) {
       type.attr(key) = worded_property(member, name, own);
-    } else if (PyObject_IsInstance(member.ptr(),
-                                   reinterpret_cast<PyObject*>(&PyStaticMethod_Type))) {
+    } else if (PyObject_TypeCheck(member.ptr(), &PyStaticMethod_Type)) {
       const py::object bound = member.attr("__func__");
       if (PyCFunction_Check(bound.ptr())) {
         type.attr(key) = py::staticmethod(function_of(function_type, bound, shown, own));

@@ -100,19 +100,18 @@ static void bind_affine(py::module_& m) {
                              [](const Embedding& e) { return size_of_weight(e, 1); });
 }
 
-static int convert_layers(Module& model, const py::object& filter) {
-  if (filter.is_none()) return convert_to_float8(model);
-  const py::function chosen(filter);
-  return convert_to_float8(model, [&](const Linear& layer, const std::string& path) {
-    return chosen(py::cast(&layer, py::return_value_policy::reference), path).cast<bool>();
-  });
-}
-
 void bind_layers(py::module_& m) {
   bind_affine(m);
-  def(m, "convert_to_float8(model, filter=None)", &convert_layers,
+  def(m, "convert_to_float8(model, filter=None)",
       "Lets each Linear of the model, or those for which filter(layer, path) is true, compute by "
-      "float8_linear; their parameters stay as they are. Gives their number");
+      "float8_linear; their parameters stay as they are. Gives their number",
+      [](Module& model, const py::object& filter) {
+        if (filter.is_none()) return convert_to_float8(model);
+        const py::function chosen(filter);
+        return convert_to_float8(model, [&](const Linear& layer, const std::string& path) {
+          return chosen(py::cast(&layer, py::return_value_policy::reference), path).cast<bool>();
+        });
+      });
   const auto device = "device"_a = py::none(), dtype = "dtype"_a = py::none();
   bind_module_class<RMSNorm>(m, "RMSNorm",
                              "[..., dim] -> [..., dim]: rms_norm. Parameter: weight, ones")
@@ -176,20 +175,17 @@ static void bind_choices(py::class_<TransformerConfig>& config) {
       option("value_head_dim", &C::value_head_dim), option("rope_interleave", &C::rope_interleave));
 }
 
-/// The default of head_dim.
-static TransformerConfig with_head_dim(TransformerConfig config) {
-  if (config.head_dim <= 0 && config.heads != 0) config.head_dim = config.dim / config.heads;
-  return config;
-}
-
 static void bind_config(py::module_& m) {
   using C = TransformerConfig;
   py::class_<C> config(
       m, "TransformerConfig",
       "Sizes and choices of a TransformerModel; the defaults are those of a Llama");
   const auto bind_sizes = [&](const auto&... fields) {
-    bind_constructor<C>(config, with_head_dim, py::kw_only(), fields...,
-                        "head_dim 0 means dim / heads");
+    const auto make = [](C all) {
+      if (all.head_dim <= 0 && all.heads != 0) all.head_dim = all.dim / all.heads;
+      return all;
+    };
+    bind_constructor<C>(config, make, py::kw_only(), fields..., "head_dim 0 means dim / heads");
     bind_attributes(config, fields...);
   };
   bind_sizes(needed("dim", &C::dim), needed("layers", &C::layers), needed("heads", &C::heads),

@@ -28,19 +28,17 @@ Tensor product_of(const Tensor& a, const Tensor& b) {
   return a.ndim() == 1 ? squeeze(columns, b.ndim() == 1 ? -1 : -2) : columns;
 }
 
-/// `axes`: a number of dims, or two dims or sequences of dims.
-static Tensor tensordot_over(const Tensor& a, const Tensor& b,
-                             const std::variant<int, std::pair<DimList, DimList>>& axes) {
-  if (const int* count = std::get_if<int>(&axes)) return tensordot(a, b, *count);
-  const auto& [first, second] = std::get<1>(axes);
-  return tensordot(a, b, first, second);
-}
-
 static void bind_products(py::module_& m) {
-  def(m, "tensordot(x1, x2, axes=2)", &tensordot_over,
+  using Axes = std::variant<int, std::pair<DimList, DimList>>;
+  def(m, "tensordot(x1, x2, axes=2)",
       "Sums products of x1 and x2 over the last `axes` dims of x1 and the first of x2, or over "
       "pairs of dims (dims of x1, dims of x2). The result has the other dims of x1, then those of "
-      "x2. ValueError names sizes that differ");
+      "x2. ValueError names sizes that differ",
+      [](const Tensor& a, const Tensor& b, const Axes& axes) {
+        if (const int* count = std::get_if<int>(&axes)) return tensordot(a, b, *count);
+        const auto& [first, second] = std::get<1>(axes);
+        return tensordot(a, b, first, second);
+      });
   def(m, "vecdot(x1, x2, *, axis=-1)", &vecdot,
       "Sums products along `axis`, counted from the end; the other dims broadcast. ValueError when "
       "the sizes of that dim differ");

@@ -30,26 +30,6 @@ const char* with_rule(const char* op, const char* text) {
   fail("with_rule: op ", in_quotes(op), " does not exist");
 }
 
-/// Numbers of a call, as ops take them: `structure` are dims, flags and sizes, `values` scalars.
-static Attributes attributes_of(const Op& op, const Shape& structure,
-                                const std::vector<double>& values) {
-  Attributes attributes;
-  attributes.structure = structure;
-  if (values.size() > attributes.values.size()) {
-    fail(op.spec().name, ": number of values is ", values.size(), ", expected at most ",
-         attributes.values.size());
-  }
-  std::copy(values.begin(), values.end(), attributes.values.begin());
-  return attributes;
-}
-
-/// Refuses structure for a built-in op without any: its kernel would silently ignore it.
-static void check_takes_structure(const Op& op, const Shape& structure) {
-  const OpSpec& spec = op.spec();
-  if (structure.empty() || spec.structure.fits || spec.samples.empty()) return;
-  fail(spec.name, ": structure is ", structure, ", expected none");
-}
-
 /// (shapes, dtypes, structure, values, (low, high)) of each call that the op is tested with.
 static py::list samples_of(const Op& op) {
   py::list all;
@@ -62,11 +42,21 @@ static py::list samples_of(const Op& op) {
   return all;
 }
 
+/// `structure` are dims, flags and sizes, `values` scalars.
 static py::object call(const Op& op, const py::args& given, const Shape& structure,
                        const std::vector<double>& values) {
-  const Tensors operands = tensors_in(op.spec().name, given, "operand");
-  check_takes_structure(op, structure);
-  const Attributes attributes = attributes_of(op, structure, values);
+  const OpSpec& spec = op.spec();
+  const Tensors operands = tensors_in(spec.name, given, "operand");
+  // The kernel of a built-in op without structure would silently ignore it.
+  if (!structure.empty() && !spec.structure.fits && !spec.samples.empty()) {
+    fail(spec.name, ": structure is ", structure, ", expected none");
+  }
+  Attributes attributes{.structure = structure};
+  if (values.size() > attributes.values.size()) {
+    fail(spec.name, ": number of values is ", values.size(), ", expected at most ",
+         attributes.values.size());
+  }
+  std::copy(values.begin(), values.end(), attributes.values.begin());
   return one_or_all(released([&] { return op.call(operands, attributes); }));
 }
 

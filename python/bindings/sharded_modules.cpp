@@ -186,12 +186,6 @@ static Offload offload_of(const std::vector<std::string>& names) {
   return offload;
 }
 
-/// The modules of a single one or of a list.
-static std::vector<Module*> modules_of(const py::object& given) {
-  const bool is_list = !py::isinstance<Module>(given) && py::hasattr(given, "__iter__");
-  return modules_in("fully_shard", is_list ? given : py::make_tuple(given));
-}
-
 static std::vector<ParameterPtr> parameters_or_none(const py::object& given) {
   return given.is_none() ? std::vector<ParameterPtr>() : parameters_of(given);
 }
@@ -207,7 +201,8 @@ struct ShardArguments : FullyShardOptions {
 
 static py::object shard(const py::object& module, const DeviceMesh& mesh,
                         const ShardArguments& given) {
-  const std::vector<Module*> modules = modules_of(module);
+  const bool is_list = !py::isinstance<Module>(module) && py::hasattr(module, "__iter__");
+  const auto modules = modules_in("fully_shard", is_list ? module : py::make_tuple(module));
   FullyShardOptions options = given;
   if (given.expert_axis) options = with_experts(given, modules, mesh, *given.expert_axis);
   released([&] { fully_shard(modules, mesh, options); });
@@ -276,7 +271,6 @@ static std::vector<std::pair<std::string, Placement>> pairs_of(
   return {parameters.begin(), parameters.end()};
 }
 
-/// Binds Colwise or Rowwise.
 template <class Cut> static void bind_cut(py::module_& m, const char* name, const char* text) {
   bind_options<Cut>(m, name, text, py::kw_only(), option("output_layouts", &Cut::output),
                     option("heads", &Cut::heads), option("parts", &Cut::parts));

@@ -28,21 +28,6 @@ static std::vector<ChatMessage> messages_in(const std::vector<py::object>& given
   return messages;
 }
 
-static void bind_names(py::class_<Tokenizer>& tokenizer) {
-  tokenizer.def("__len__", &Tokenizer::size)
-      .def("token", &Tokenizer::token, "id"_a, "The token of an id as the file has it")
-      .def("id", &Tokenizer::id, "token"_a, "The id of a token, or None")
-      .def("is_special", &Tokenizer::is_special, "id"_a, "Whether decode leaves the token out")
-      .def_property_readonly("bos", &Tokenizer::bos, "The id of the token that begins a text")
-      .def_property_readonly("eos", &Tokenizer::eos, "The id of the token that ends a text")
-      .def_property_readonly("end_ids", &Tokenizer::end_ids, "The ids that end a generated text")
-      .def_property_readonly("chat_template", &Tokenizer::chat_template,
-                             "The name of the chat template; empty when none is known")
-      .def("with_chat_template", &Tokenizer::with_chat_template, "name"_a,
-           "The same tokenizer with another chat template")
-      .def_static("chat_templates", &Tokenizer::chat_templates, "The names of all chat templates");
-}
-
 /// Whether it is a list of prompts, not one.
 static bool is_batch(const py::object& prompt) {
   if (!py::isinstance<py::list>(prompt) || py::len(prompt) == 0) return false;
@@ -151,7 +136,18 @@ void bind_tokenizer(py::module_& m) {
       option("date", &ChatOptions::date), option("thinking", &ChatOptions::thinking),
       "A conversation as the text that the model was trained on. messages: dicts with role and "
       "content, or pairs. Encode it with add_special=False");
-  bind_names(tokenizer);
+  tokenizer.def("__len__", &Tokenizer::size)
+      .def("token", &Tokenizer::token, "id"_a, "The token of an id as the file has it")
+      .def("id", &Tokenizer::id, "token"_a, "The id of a token, or None")
+      .def("is_special", &Tokenizer::is_special, "id"_a, "Whether decode leaves the token out")
+      .def_property_readonly("bos", &Tokenizer::bos, "The id of the token that begins a text")
+      .def_property_readonly("eos", &Tokenizer::eos, "The id of the token that ends a text")
+      .def_property_readonly("end_ids", &Tokenizer::end_ids, "The ids that end a generated text")
+      .def_property_readonly("chat_template", &Tokenizer::chat_template,
+                             "The name of the chat template; empty when none is known")
+      .def("with_chat_template", &Tokenizer::with_chat_template, "name"_a,
+           "The same tokenizer with another chat template")
+      .def_static("chat_templates", &Tokenizer::chat_templates, "The names of all chat templates");
   py::class_<TextStream>(m, "TextStream", "Makes text from a stream of tokens; no character is cut")
       .def(py::init<const Tokenizer&, bool>(), "tokenizer"_a, py::kw_only(),
            "skip_special"_a = true)
