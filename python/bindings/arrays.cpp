@@ -71,8 +71,7 @@ static py::array array_over(const MemoryBlock& block, py::handle owner) {
 /// Returns a dense float32 copy of a bfloat16 block.
 static py::array widened(const MemoryBlock& block) {
   const py::array bits = array_of(block, py::dtype("uint16"), py::none());
-  const py::object wide = bits.attr("astype")("uint32").attr("__lshift__")(16);
-  return wide.attr("view")("float32");
+  return (bits.attr("astype")("uint32") << py::int_(16)).attr("view")("float32");
 }
 
 py::object copied_array(const MemoryBlock& block) {
@@ -85,9 +84,8 @@ static py::object narrowed(const py::object& values) {
   const py::module_ np = numpy();
   const py::object wide = np.attr("ascontiguousarray")(values, "float32");
   const py::object bits = wide.attr("view")("uint32");
-  const py::object odd = bits.attr("__rshift__")(16).attr("__and__")(1);
-  const py::object rounded =
-      bits.attr("__add__")(0x7fff).attr("__add__")(odd).attr("__rshift__")(16);
+  const py::object odd = (bits >> py::int_(16)) & py::int_(1);
+  const py::object rounded = (bits + py::int_(0x7fff) + odd) >> py::int_(16);
   return np.attr("where")(np.attr("isnan")(wide), 0x7fc0, rounded).attr("astype")("uint16");
 }
 

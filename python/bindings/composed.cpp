@@ -149,7 +149,7 @@ static void bind_placing(py::module_& m) {
       "Reduced rows of a table, by bag");
 }
 
-static void bind_counts(py::module_& m) {
+static void bind_estimates(py::module_& m) {
   def(m, "histc(x, bins=100, min=0.0, max=0.0)", &histc,
       "How many elements are in each of `bins` equal intervals from min to max; of all elements if "
       "these are equal");
@@ -169,9 +169,6 @@ static void bind_counts(py::module_& m) {
   def(m, "_unique_consecutive(x, dim)", &unique_consecutive);
   def(m, "frexp(x)", &frexp,
       "(mantissa, exponent): x is mantissa * 2^exponent, with a mantissa in [0.5, 1)");
-}
-
-static void bind_estimates(py::module_& m) {
   def(m, "mode(x, axis=-1, keepdims=False)", &mode,
       "The smallest of the most frequent elements along `axis`, and its last index");
   def(m, "_weighted_cov(x, correction, fweights, aweights)",
@@ -335,7 +332,6 @@ void bind_composed(py::module_& m) {
   bind_integral(m, "cumulative_trapezoid(y, x=None, *, dx=1.0, dim=-1)", &cumulative_trapezoid,
                 &cumulative_trapezoid, "Integrals along `dim` up to each point but the first");
   bind_placing(m);
-  bind_counts(m);
   bind_estimates(m);
   bind_distributions(m);
   def(m, "gelu(x, *, approximate='none')",

@@ -203,22 +203,6 @@ static constexpr const char* kOwnOpDoc =
     "as it does at results of integers. `samples`: operand shapes of the calls that weft.testing "
     "runs";
 
-/// Whether the op passed, and the report as text.
-using Outcome = std::pair<bool, std::string>;
-
-static Outcome gradcheck_outcome(const Op& op, uint64_t seed) {
-  const GradcheckReport report = gradcheck(op, seed);
-  return {report.ok(), concat(report)};
-}
-
-static Outcome sweep_outcome(const Op& op, const std::vector<std::pair<std::string, int>>& axes,
-                             int64_t most, int percent, uint64_t seed) {
-  SweepOptions options{.axes = {}, .most = most, .percent = percent, .seed = seed};
-  for (const auto& [name, size] : axes) options.axes.push_back({name, size});
-  const SweepReport report = axes.empty() ? sweep(op) : sweep(op, options);
-  return {report.ok(), concat(report)};
-}
-
 void bind_ops(py::module_& m) {
   py::class_<Op> op_class(m, "Op",
                           "An operation, built in or one's own. Call it with tensors, and with "
@@ -250,8 +234,19 @@ void bind_ops(py::module_& m) {
         return concat("Op('", op.spec().name, "', \"", rule_of(op.spec()), "\")");
       });
   def(m, "all_ops()", &all_ops, "The built-in ops");
-  def(m, "_gradcheck(op, seed)", &gradcheck_outcome);
-  def(m, "_sweep(op, axes, most, percent, seed)", &sweep_outcome);
+  // Whether the op passed, and the report as text.
+  def(m, "_gradcheck(op, seed)", [](const Op& op, uint64_t seed) {
+    const GradcheckReport report = gradcheck(op, seed);
+    return std::pair(report.ok(), concat(report));
+  });
+  def(m, "_sweep(op, axes, most, percent, seed)",
+      [](const Op& op, const std::vector<std::pair<std::string, int>>& axes, int64_t most,
+         int percent, uint64_t seed) {
+        SweepOptions options{.axes = {}, .most = most, .percent = percent, .seed = seed};
+        for (const auto& [name, size] : axes) options.axes.push_back({name, size});
+        const SweepReport report = axes.empty() ? sweep(op) : sweep(op, options);
+        return std::pair(report.ok(), concat(report));
+      });
 }
 
 }  // namespace weft::python

@@ -4,6 +4,10 @@
 #include <cmath>
 #include <map>
 #include <variant>
+#include <vector>
+
+#include <range/v3/range/conversion.hpp>
+#include <range/v3/view/transform.hpp>
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/fields.h"
@@ -24,7 +28,10 @@ class WrittenOptimizer : public Optimizer {
  public:
   WrittenOptimizer(const std::vector<ParameterGroup<NamedNumbers>>& groups,
                    const std::vector<double>& learning_rates, std::vector<std::string> moments)
-      : Optimizer(parameters_of(groups), learning_rates), moments_(std::move(moments)) {
+      : Optimizer(groups | ranges::views::transform(&ParameterGroup<NamedNumbers>::parameters) |
+                      ranges::to<std::vector>(),
+                  learning_rates),
+        moments_(std::move(moments)) {
     for (const auto& group : groups) numbers_.push_back(group.options);
   }
   std::vector<std::string> moments() const override { return moments_; }
@@ -51,13 +58,6 @@ class WrittenOptimizer : public Optimizer {
   }
 
  private:
-  static std::vector<std::vector<NamedParameter>> parameters_of(
-      const std::vector<ParameterGroup<NamedNumbers>>& groups) {
-    std::vector<std::vector<NamedParameter>> all;
-    for (const auto& group : groups) all.push_back(group.parameters);
-    return all;
-  }
-
   std::vector<NamedNumbers> numbers_;
   const std::vector<std::string> moments_;
 };
@@ -179,9 +179,8 @@ static void bind_base(py::module_& m) {
                    "what weft.state_dict() gives");
   bound.def("_copy_for", &Optimizer::copy_for, Released(), "parameters"_a)
       .def_property_readonly("_parameters", [](const Optimizer& o) {
-        std::vector<ParameterPtr> all;
-        for (const NamedParameter& named : o.parameters()) all.push_back(named.parameter);
-        return all;
+        return o.parameters() | ranges::views::transform(&NamedParameter::parameter) |
+               ranges::to<std::vector>();
       });
   def(bound, "step(gradient_scale=None)",
       "One update by the gradients times the one element of gradient_scale (clip_scale gives one). "
@@ -206,9 +205,8 @@ static void bind_base(py::module_& m) {
                       double value) { return set_among(o.hyperparameters(group), name, value); })
       .def("_set_steps", &Optimizer::set_steps);
   getter(bound, "names", "Of the trainable parameters it was given", [](const Optimizer& o) {
-    std::vector<std::string> names;
-    for (const auto& p : o.parameters()) names.push_back(p.name());
-    return names;
+    return o.parameters() | ranges::views::transform(&NamedParameter::name) |
+           ranges::to<std::vector<std::string>>();
   });
   bound.def_property_readonly("moments", &Optimizer::moments, "Names of what it remembers of each");
   def(bound, "state(parameter)",

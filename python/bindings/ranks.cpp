@@ -187,12 +187,6 @@ class RankRun : NotCopied {
 
 }  // namespace
 
-/// Only the main thread handles signals.
-static bool on_main_thread() {
-  const py::module_ threading = py::module_::import("threading");
-  return threading.attr("current_thread")().is(threading.attr("main_thread")());
-}
-
 /// Runs body(world) on threads of this process, as `run_ranks` does, and returns the ranks'
 /// results. On the main thread, Ctrl-C raises KeyboardInterrupt in all ranks, and then here.
 static py::list run_python_ranks(int ranks, const py::function& body, const RunOptions& options) {
@@ -204,7 +198,9 @@ static py::list run_python_ranks(int ranks, const py::function& body, const RunO
     run_ranks(
         ranks, [&run](const Communicator& world) { run.run(world); }, options);
   };
-  if (!on_main_thread()) {
+  // Only the main thread handles signals.
+  const py::module_ threading = py::module_::import("threading");
+  if (!threading.attr("current_thread")().is(threading.attr("main_thread")())) {
     released(run_all);
     return run.results();
   }

@@ -228,15 +228,14 @@ void bind_tensor(py::module_& m, py::class_<Tensor>& tensor) {
   bind_gradients(m, tensor);
   bind_shape_methods(tensor);
   bind_elements(tensor);
-  const auto from_parts = [](const Tensor& local, const DeviceMesh& mesh,
-                             const Placements& placements, const std::optional<Shape>& shape) {
-    return shape ? from_local(local, mesh, placements, *shape)
-                 : from_local(local, mesh, placements);
-  };
-  constexpr const char* kFromLocal =
+  def(m, "from_local(local, mesh, placements, *, shape=None)",
       "A sharded tensor whose parts are `local`. The ranks exchange their sizes unless the whole's "
-      "`shape` is given; they must be those of a cut of their sum";
-  def(m, "from_local(local, mesh, placements, *, shape=None)", from_parts, kFromLocal);
+      "`shape` is given; they must be those of a cut of their sum",
+      [](const Tensor& local, const DeviceMesh& mesh, const Placements& placements,
+         const std::optional<Shape>& shape) {
+        return shape ? from_local(local, mesh, placements, *shape)
+                     : from_local(local, mesh, placements);
+      });
   def(m, "distribute(whole, mesh, placements=None)", &distribute,
       "Slices locally what each rank already holds whole");
   def(m, "scatter(whole, mesh, placements, root=0)",
