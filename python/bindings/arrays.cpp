@@ -177,12 +177,6 @@ static py::array numpy_of(const Tensor& x, const char* what) {
   return array_over(block, py::cast(x));
 }
 
-/// Returns true when kernels can read the elements in place.
-static bool is_plain(const py::array& array) {
-  return array.dtype().attr("isnative").cast<bool>() &&
-         array.attr("flags").attr("aligned").cast<bool>();
-}
-
 static Tensor from_numpy(const py::array& array, const std::optional<bool>& copy) {
   MemoryBlock block{const_cast<void*>(array.data()), dtype_of_numpy(array.dtype()), cpu, {}, {}};
   bool has_steps = true;
@@ -191,7 +185,10 @@ static Tensor from_numpy(const py::array& array, const std::optional<bool>& copy
     has_steps = has_steps && array.strides(d) % array.itemsize() == 0 && array.strides(d) >= 0;
     block.strides.push_back(array.strides(d) / array.itemsize());
   }
-  if (!is_plain(array)) {
+  const bool is_readable =  // by kernels, in place
+      array.dtype().attr("isnative").cast<bool>() &&
+      array.attr("flags").attr("aligned").cast<bool>();
+  if (!is_readable) {
     if (!copy.value_or(true)) {
       fail("from_numpy: an array ", block.shape,
            " is not aligned, or in another byte order, expected one that can be shared; leave out "

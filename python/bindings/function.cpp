@@ -348,14 +348,13 @@ void bind_all(py::module_& m) {
   };
   each({bind_errors, bind_dtypes, bind_placements, bind_communicator, bind_mesh});
   auto tensor = declare_tensor(m);
-  each({bind_context, bind_ranks, bind_statistics, bind_modules, bind_ops});
-  each({bind_elementwise, bind_factories, bind_networks, bind_rearrangements, bind_experts});
-  each({bind_selection, bind_composed, bind_reductions, bind_shapes, bind_along_dim});
-  bind_updates(m);
+  each({bind_context, bind_ranks, bind_statistics, bind_modules, bind_ops, bind_elementwise,
+        bind_factories, bind_networks, bind_rearrangements, bind_experts, bind_selection,
+        bind_composed, bind_reductions, bind_shapes, bind_along_dim, bind_updates});
   for (BindTensor* bind : {bind_tensor, bind_numpy, bind_dlpack, bind_copies}) bind(m, tensor);
-  each({bind_layers, bind_moe, bind_transformer, bind_optimizers, bind_fully_shard});
-  each({bind_memory_budget, bind_fsdp_module, bind_tensor_parallel});
-  each({bind_checkpoints, bind_tokenizer, bind_graph});
+  each({bind_layers, bind_moe, bind_transformer, bind_optimizers, bind_fully_shard,
+        bind_memory_budget, bind_fsdp_module, bind_tensor_parallel, bind_checkpoints,
+        bind_tokenizer, bind_graph});
   word_functions(m);
 }
 

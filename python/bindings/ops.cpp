@@ -95,11 +95,9 @@ static void run_forward(const std::string& name, const Callable& forward, int re
     fail(name, ": operand ", i, " is on ", call.in(i).device,
          ", expected cpu, for a forward of NumPy arrays; move it by to(\"cpu\")");
   }
-  py::tuple arguments(static_cast<size_t>(call.operands() + 1));
-  arguments[0] = told_of(call, results);
-  for (int i = 0; i < call.operands(); ++i) {
-    arguments[static_cast<size_t>(i + 1)] = copied_array(call.in(i));
-  }
+  py::list arguments;
+  arguments.append(told_of(call, results));
+  for (int i = 0; i < call.operands(); ++i) arguments.append(copied_array(call.in(i)));
   const py::object returned = forward(*arguments);
   const py::tuple all = results == 1 && !PyTuple_Check(returned.ptr())
                             ? py::make_tuple(returned)
@@ -115,16 +113,13 @@ static void run_forward(const std::string& name, const Callable& forward, int re
 static void run_backward(const std::string& name, const Callable& backward, int results,
                          bool saves_outputs, const Grad& grad) {
   const Locked lock;
-  py::list operands, outputs;
+  py::list operands, outputs, arguments;
   for (int i = 0; i < grad.operands(); ++i) operands.append(grad.in(i));
   for (int i = 0; saves_outputs && i < results; ++i) outputs.append(grad.out(i));
-  py::tuple arguments(static_cast<size_t>(results + 1));
-  arguments[0] = namespace_of("operands"_a = operands, "results"_a = outputs,
-                              "structure"_a = grad.attributes().structure,
-                              "values"_a = grad.attributes().values);
-  for (int i = 0; i < results; ++i) {
-    arguments[static_cast<size_t>(i + 1)] = py::cast(MaybeTensor(grad.grad(i)));
-  }
+  arguments.append(namespace_of("operands"_a = operands, "results"_a = outputs,
+                                "structure"_a = grad.attributes().structure,
+                                "values"_a = grad.attributes().values));
+  for (int i = 0; i < results; ++i) arguments.append(MaybeTensor(grad.grad(i)));
   const py::object returned = backward(*arguments);
   const bool is_one = !PyTuple_Check(returned.ptr()) && !PyList_Check(returned.ptr());
   const py::sequence all = is_one ? py::sequence(py::make_tuple(returned)) : py::sequence(returned);
