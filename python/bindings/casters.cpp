@@ -144,11 +144,7 @@ Tensors tensors_of(const std::string& what, py::handle returned) {
   fail_type(what, ": it returned a ", type_of(returned), ", expected Tensors");
 }
 
-py::tuple for_python(const Tensors& tensors) {
-  py::tuple all(tensors.size());
-  for (size_t i = 0; i < tensors.size(); ++i) all[i] = tensors[i];
-  return all;
-}
+py::tuple for_python(const Tensors& tensors) { return py::tuple(py::cast(tensors)); }
 
 py::object one_or_all(Tensors tensors) {
   return tensors.size() == 1 ? py::cast(std::move(tensors[0])) : for_python(tensors);

@@ -288,18 +288,6 @@ constexpr std::pair<const char*, OfItself> kOfItself[] = {
     {"zero_", zero_},
 };
 
-/// add_ and sub_: other * alpha.
-template <class Class> void bind_scaled(Class& tensor, const char* name, OfOperand function) {
-  tensor.def(
-      name,
-      [function, name](const py::object& self, const Operand& other, const Operand& alpha) {
-        if (!alpha.is_number()) fail_type(name, ": alpha is a tensor, expected a number");
-        return changed(self,
-                       [&](const Tensor& x) { function(x, scaled(name, other, alpha.number)); });
-      },
-      "other"_a, py::kw_only(), "alpha"_a = 1, "In place, with other * alpha; see the operator");
-}
-
 }  // namespace
 
 /// The operators; a number or tensor on the other side, NotImplemented for anything else.
@@ -335,8 +323,15 @@ void bind_operators(py::class_<Tensor>& tensor) {
       .def("__neg__", &neg, Released())
       .def("__abs__", &abs, Released())
       .def("__pos__", [](const Tensor& a) { return a; });
-  bind_scaled(tensor, "add_", add_);
-  bind_scaled(tensor, "sub_", sub_);
+  for (const auto& [name, function] : {std::pair("add_", &add_), std::pair("sub_", &sub_)}) {
+    def(tensor, concat(name, "(other, *, alpha=1)"),
+        "In place, with other * alpha; see the operator",
+        [name, function](const py::object& self, const Operand& other, const Operand& alpha) {
+          if (!alpha.is_number()) fail_type(name, ": alpha is a tensor, expected a number");
+          return changed(self,
+                         [&](const Tensor& x) { function(x, scaled(name, other, alpha.number)); });
+        });
+  }
   for (const auto& [name, function] : kOfItself) {
     bind_change(tensor, name, function, "In place: every element becomes the function of itself");
   }

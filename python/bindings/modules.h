@@ -87,7 +87,8 @@ class InPython : public M, public WrittenInPython, public py::trampoline_self_li
   /// The forward of M, even if Python overrides it.
   Tensors built_in_forward(const Tensors& inputs) {
     if constexpr (std::is_same_v<M, Module>) {
-      fail("module: ", class_name(),
+      const Locked lock;
+      fail("module: ", Py_TYPE(self().ptr())->tp_name,
            " has no forward, expected a class that defines forward(self, ...)");
     } else {
       return M::forward(inputs);
@@ -99,11 +100,6 @@ class InPython : public M, public WrittenInPython, public py::trampoline_self_li
 
  private:
   py::object self() const { return py::cast(static_cast<const M*>(this)); }
-
-  std::string class_name() const {
-    const Locked lock;
-    return Py_TYPE(self().ptr())->tp_name;
-  }
 };
 
 template <class M, class Base = Module>
