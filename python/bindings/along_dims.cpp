@@ -16,8 +16,6 @@ namespace weft::python {
 
 namespace {
 
-using Reduction = Tensor (*)(const Tensor&, const std::vector<int>&, bool);
-
 constexpr NamedFunction<Reduction> kOverDims[] = {
     {"mean", mean, "The mean over `axis` (all dims unless given); of integers in float32"},
     {"max", max, "The largest element over `axis` (all dims unless given); NaN where one is"},

@@ -205,8 +205,6 @@ static void bind_distributions(py::module_& m) {
 
 namespace {
 
-using Reduction = Tensor (*)(const Tensor&, const std::vector<int>&, bool);
-
 constexpr NamedFunction<Reduction> kOfElements[] = {
     {"all", all, "Whether all elements along `dim` are not zero: bool; true of none"},
     {"any", any, "Whether any element along `dim` is not zero: bool; false of none"},

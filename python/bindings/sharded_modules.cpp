@@ -164,24 +164,21 @@ static void bind_questions(py::module_& m) {
 }
 
 static Offload offload_of(const std::vector<std::string>& names) {
+  const std::map<std::string, Tier Offload::*> parts = {{"parameters", &Offload::parameters},
+                                                        {"gradients", &Offload::gradients},
+                                                        {"activations", &Offload::activations}};
   Offload offload;
   for (const std::string& item : names) {
     const size_t equals = std::min(item.find('='), item.size());
-    const std::string name = item.substr(0, equals);
-    const Tier tier = equals == item.size()
-                          ? Tier(true)
-                          : Tier::named("fully_shard: offload", item.substr(equals + 1));
-    if (name == "parameters") {
-      offload.parameters = tier;
-    } else if (name == "gradients") {
-      offload.gradients = tier;
-    } else if (name == "activations") {
-      offload.activations = tier;
-    } else {
+    const auto part = parts.find(item.substr(0, equals));
+    if (part == parts.end()) {
       fail("fully_shard: offload is ", in_quotes(item),
            ", expected \"parameters\", \"gradients\" or \"activations\", and a tier behind it, as "
            "in \"parameters=disk:DIR\"; AdamW(offload=...) keeps the optimizer's state");
     }
+    offload.*part->second = equals == item.size()
+                                ? Tier(true)
+                                : Tier::named("fully_shard: offload", item.substr(equals + 1));
   }
   return offload;
 }
