@@ -77,7 +77,27 @@ void bind_spread(py::module_& m, const char* name,
       });
 }
 
-void bind_norms(py::module_& m) {
+}  // namespace
+
+void bind_reductions(py::module_& m) {
+  for (const auto& f : kOverDims) {
+    def(m, concat(f.name, "(x, axis=None, keepdims=False)"), with_rule(f.op, f.text),
+        [function = f.function](const Tensor& x, const MaybeDims& axis, bool keepdims) {
+          return over_dims(x, axis, keepdims, function);
+        });
+  }
+  bind_total(m, "sum", sum,
+             "The sum over `axis` (all dims unless given), of elements as `dtype`; integers and "
+             "bool sum up in int64, without sign in uint64, unless it is given");
+  bind_total(m, "prod", prod,
+             "The product over `axis` (all dims unless given), of elements as `dtype`; integers "
+             "and bool multiply in int64, without sign in uint64, unless it is given");
+  bind_spread(m, "var", var,
+              "The variance over `axis` (all dims unless given): squares of the differences from "
+              "the mean, summed and divided by their number - correction; of integers in float32");
+  bind_spread(m, "std", stddev,
+              "The standard deviation over `axis` (all dims unless given), the square root of "
+              "`var`; of integers in float32. The gradient of equal elements is 0");
   def(m, "vector_norm(x, *, axis=None, keepdims=False, ord=2.0)",
       "Over `axis` (all dims unless given): the ord-th root of the sum of magnitudes to that "
       "power; inf and -inf the largest and smallest magnitude, 0 the number of nonzero elements. "
@@ -101,30 +121,6 @@ void bind_norms(py::module_& m) {
         const double order = ord.cast<double>();
         return released([&] { return matrix_norm(x, order, keepdims); });
       });
-}
-
-}  // namespace
-
-void bind_reductions(py::module_& m) {
-  for (const auto& f : kOverDims) {
-    def(m, concat(f.name, "(x, axis=None, keepdims=False)"), with_rule(f.op, f.text),
-        [function = f.function](const Tensor& x, const MaybeDims& axis, bool keepdims) {
-          return over_dims(x, axis, keepdims, function);
-        });
-  }
-  bind_total(m, "sum", sum,
-             "The sum over `axis` (all dims unless given), of elements as `dtype`; integers and "
-             "bool sum up in int64, without sign in uint64, unless it is given");
-  bind_total(m, "prod", prod,
-             "The product over `axis` (all dims unless given), of elements as `dtype`; integers "
-             "and bool multiply in int64, without sign in uint64, unless it is given");
-  bind_spread(m, "var", var,
-              "The variance over `axis` (all dims unless given): squares of the differences from "
-              "the mean, summed and divided by their number - correction; of integers in float32");
-  bind_spread(m, "std", stddev,
-              "The standard deviation over `axis` (all dims unless given), the square root of "
-              "`var`; of integers in float32. The gradient of equal elements is 0");
-  bind_norms(m);
   bind_over_one(m, "argmax", &argmax,
                 "The index (int64, of the whole tensor) of the first largest element along `axis`");
   bind_over_one(m, "argmin", &argmin,

@@ -117,6 +117,12 @@ static void bind_parameters(Methods& methods) {
                 "The modules to unshard early at this one's forward; [] for the recorded order");
   takes_modules("set_modules_to_backward_prefetch", &F::set_modules_to_backward_prefetch,
                 "The modules to unshard early at this one's backward; [] for the recorded order");
+  def(methods, "set_custom_all_gather(comm)",
+      "comm(output_tensor, input_tensor, group, counts) gathers in place of weft, once for each "
+      "parameter: flat tensors, and how many elements each rank sends. None restores weft's",
+      [](Module& module, const py::object& comm) {
+        FsdpModule(module).set_custom_all_gather(collective_of(comm, true));
+      });
 }
 
 static void bind_gradients(Methods& methods) {
@@ -148,9 +154,6 @@ static void bind_gradients(Methods& methods) {
   def(methods, "reset_iter_state()", &F::reset_iter_state,
       "Call it on the outermost module after an exception in forward or backward: ends what is "
       "under way, reshards, and clears all gradients");
-}
-
-static void bind_functions(Methods& methods) {
   def(methods, "set_all_reduce_hook(hook, *, stream=None)",
       "hook(gradients) gets the reduced gradients of a step as a flat tensor, and may change it in "
       "place, before they are added to those of earlier steps. None removes it",
@@ -161,12 +164,6 @@ static void bind_functions(Methods& methods) {
               "the reductions");
         }
         FsdpModule(module).set_all_reduce_hook(function_in<void, const Tensor&>(hook));
-      });
-  def(methods, "set_custom_all_gather(comm)",
-      "comm(output_tensor, input_tensor, group, counts) gathers in place of weft, once for each "
-      "parameter: flat tensors, and how many elements each rank sends. None restores weft's",
-      [](Module& module, const py::object& comm) {
-        FsdpModule(module).set_custom_all_gather(collective_of(comm, true));
       });
   def(methods, "set_custom_reduce_scatter(comm)",
       "comm(output_tensor, input_tensor, group, counts) reduces in place of weft, once for each "
@@ -224,7 +221,6 @@ void bind_fsdp_module(py::module_& m) {
   Methods methods(m, "FSDPModule", "A module that was given to `fully_shard`");
   bind_parameters(methods);
   bind_gradients(methods);
-  bind_functions(methods);
   bind_refused(methods);
   m.def("_call_as_forward", &called_as_forward);
   def(m, "share_comm_ctx(modules)",

@@ -248,7 +248,7 @@ void bind_transformer(py::module_& m) {
                               "targets (alike); those that are -100 do not count");
 }
 
-static void bind_results(py::module_& m) {
+void bind_experts(py::module_& m) {
   py::class_<ExpertRows>(
       m, "ExpertRows",
       "Which rows the ranks compute for their experts: one for each choice of each token that is "
@@ -274,10 +274,6 @@ static void bind_results(py::module_& m) {
       .def_readonly("weights", &Routing::weights, "[tokens, k]")
       .def_readonly("experts", &Routing::experts, "[tokens, k] int64")
       .def_readonly("scores", &Routing::scores, "[tokens, experts]");
-}
-
-void bind_experts(py::module_& m) {
-  bind_results(m);
   def(m, "grouped_matmul(x, weights, counts)", &grouped_matmul,
       "Multiplies rows x [rows, k], sorted by expert, by their expert's matrix of weights "
       "[experts, k, n]: [rows, n]. counts [groups, experts] states the rows of each");
@@ -307,26 +303,6 @@ void bind_experts(py::module_& m) {
       "x, whose backward also sends the gradient `scale` to `loss`");
 }
 
-static void bind_moe_config(py::module_& m) {
-  using C = MoEConfig;
-  bind_options<C>(
-      m, "MoEConfig",
-      "Sizes and numbers of a mixture of experts, as of Mixtral, Qwen-MoE and DeepSeek. "
-      "`shared_width`: width of the expert that computes all tokens; `f32_logits`: the router "
-      "computes in f32 where tokens have a smaller dtype; the coefficients multiply the losses "
-      "that backward adds; `chunks`: parts of the sequences computed one after the other",
-      py::kw_only(), needed("dim", &C::dim), needed("width", &C::width),
-      needed("experts", &C::experts),
-      converted("router"_a = py::none(), &C::router, or_default<RouterOptions>),
-      option("f32_logits", &C::f32_logits), option("balance_bias", &C::balance_bias),
-      option("shared_width", &C::shared_width), option("shared_gate", &C::shared_gate),
-      option("shared_name", &C::shared_name),
-      option("balance_coefficient", &C::balance_coefficient),
-      option("z_coefficient", &C::z_coefficient), option("capacity_factor", &C::capacity_factor),
-      option("std", &C::deviation), option("chunks", &C::chunks))
-      .def_readonly("router", &C::router);
-}
-
 static void bind_latent_attention(py::module_& m) {
   using C = LatentAttentionConfig;
   bind_options<C>(m, "LatentAttentionConfig",
@@ -350,7 +326,23 @@ static void bind_latent_attention(py::module_& m) {
 
 void bind_moe(py::module_& m) {
   bind_latent_attention(m);
-  bind_moe_config(m);
+  using C = MoEConfig;
+  bind_options<C>(
+      m, "MoEConfig",
+      "Sizes and numbers of a mixture of experts, as of Mixtral, Qwen-MoE and DeepSeek. "
+      "`shared_width`: width of the expert that computes all tokens; `f32_logits`: the router "
+      "computes in f32 where tokens have a smaller dtype; the coefficients multiply the losses "
+      "that backward adds; `chunks`: parts of the sequences computed one after the other",
+      py::kw_only(), needed("dim", &C::dim), needed("width", &C::width),
+      needed("experts", &C::experts),
+      converted("router"_a = py::none(), &C::router, or_default<RouterOptions>),
+      option("f32_logits", &C::f32_logits), option("balance_bias", &C::balance_bias),
+      option("shared_width", &C::shared_width), option("shared_gate", &C::shared_gate),
+      option("shared_name", &C::shared_name),
+      option("balance_coefficient", &C::balance_coefficient),
+      option("z_coefficient", &C::z_coefficient), option("capacity_factor", &C::capacity_factor),
+      option("std", &C::deviation), option("chunks", &C::chunks))
+      .def_readonly("router", &C::router);
   bind_module_class<Router>(m, "Router",
                             "x [tokens, dim] -> weights, experts [tokens, k], scores and logits "
                             "[tokens, experts]. Parameter: weight [experts, dim]");
