@@ -200,9 +200,6 @@ void bind_members(PlainModule& module) {
                              [](const Module& self) { return tuples_of(self.own_buffers()); })
       .def_property_readonly("_named_buffers",
                              [](const Module& self) { return tuples_of(self.named_buffers()); });
-}
-
-void bind_tree(PlainModule& module) {
   module.def("_member", &member_called, "name"_a);
   def(module, "named_children()", "(name, module) of each child",
       [](const Module& self) { return self.children(); });
@@ -327,7 +324,6 @@ void bind_modules(py::module_& m) {
                    "a Module is not pickled; make another one and load_state_dict() into it what "
                    "state_dict() gives");
   bind_members(module);
-  bind_tree(module);
   def(m, "recompute(function, *given, *, kept=[], offload=False)",
       "Runs function(*tensors) without recording it, and again, recorded, in backward: memory for "
       "time. Random numbers are equal in both runs. `kept` names ops whose results are saved and "
