@@ -156,17 +156,12 @@ std::function<Result(const NamedParameter&)> function_of_parameter(const py::obj
 }
 
 /// Removes hooks that were added in Python; keeps neither the hooks nor the module alive.
-class HooksOfPython {
- public:
-  HooksOfPython(HookHandle hooks, Callable object, size_t number)
-      : hooks_(std::move(hooks)), object_(std::move(object)), number_(number) {}
+struct HooksOfPython {
   void remove();
-
- private:
-  HookHandle hooks_;
+  HookHandle hooks;
   /// A weak reference to the object that stores the hooks; none if C++ keeps them.
-  Callable object_;
-  size_t number_;
+  Callable object;
+  size_t number;
 };
 
 /// Adds before(*inputs) and after(*outputs), or with `of_module` before(module, inputs) and
