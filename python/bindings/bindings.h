@@ -75,7 +75,7 @@ template <class Function> struct NamedFunction {
   const char* op = name;
 };
 
-/// Of dims, which stay with size 1 if the last argument is true.
+/// Reduces dims, which stay with size 1 if the last argument is true.
 using Reduction = Tensor (*)(const Tensor&, const std::vector<int>&, bool);
 
 /// Makes pickle, and copies that would use it, fail with an error that names the alternative.
