@@ -15,8 +15,6 @@ namespace weft::python {
 
 namespace {
 
-using Reduction = Tensor (*)(const Tensor&, const std::vector<int>&, bool);
-
 constexpr NamedFunction<Reduction> kOverDims[] = {
     {"mean", mean, "The mean over `axis` (all dims unless given); of integers in float32"},
     {"max", max, "The largest element over `axis` (all dims unless given); NaN where one is"},
@@ -34,25 +32,17 @@ constexpr NamedFunction<Reduction> kOverDims[] = {
     {"norm", norm, "sqrt of the sum of squares over `axis`", "sum_squares"},
 };
 
-/// Over one dim, or over all elements as if they lay in one.
-template <class Function>
-Tensor over_one(const char* what, Function function, const Tensor& x, const py::object& axis,
-                bool keepdims) {
-  if (!axis.is_none()) {
-    const int at = dim_number(what, axis);
-    return released([&] { return function(x, at, keepdims); });
-  }
-  return released([&] {
-    const Tensor flat = function(reshape(x, {x.numel()}), 0, false);
-    return keepdims ? reshape(flat, Shape::filled(x.ndim(), 1)) : flat;
-  });
-}
-
+/// Binds a function over one dim, or over all elements as if they lay in one.
 template <class Function>
 void bind_over_one(py::module_& m, const char* name, Function function, const char* text) {
   def(m, concat(name, "(x, axis=None, keepdims=False)"), with_rule(name, text),
       [name, function](const Tensor& x, const py::object& axis, bool keepdims) {
-        return over_one(name, function, x, axis, keepdims);
+        const auto at = axis.is_none() ? std::nullopt : std::optional(dim_number(name, axis));
+        return released([&] {
+          if (at) return function(x, *at, keepdims);
+          const Tensor flat = function(reshape(x, {x.numel()}), 0, false);
+          return keepdims ? reshape(flat, Shape::filled(x.ndim(), 1)) : flat;
+        });
       });
 }
 
@@ -70,10 +60,8 @@ void bind_total(py::module_& m, const char* name, Reduction function, const char
   def(m, concat(name, "(x, axis=None, keepdims=False, *, dtype=None)"), with_rule(name, text),
       [function](const Tensor& x, const MaybeDims& axis, bool keepdims,
                  const std::optional<DType>& dtype) {
-        return over_dims(x, axis, keepdims, [&](const Tensor& of, const auto& dims, bool keeps) {
-          if (!dtype) return function(of, dims, keeps);
-          return cast(function(cast(of, *dtype), dims, keeps), *dtype);
-        });
+        return as_dtype(x, dtype,
+                        [&](const Tensor& of) { return over_dims(of, axis, keepdims, function); });
       });
 }
 
@@ -85,32 +73,6 @@ void bind_spread(py::module_& m, const char* name,
         return over_dims(x, axis, keepdims, [&](const Tensor& of, const auto& dims, bool keeps) {
           return function(of, dims, correction, keeps);
         });
-      });
-}
-
-void bind_norms(py::module_& m) {
-  def(m, "vector_norm(x, *, axis=None, keepdims=False, ord=2.0)",
-      "Over `axis` (all dims unless given): the ord-th root of the sum of magnitudes to that "
-      "power; inf and -inf the largest and smallest magnitude, 0 the number of nonzero elements. "
-      "Integers are converted to float32. The gradient of zeros is 0",
-      [](const Tensor& x, const MaybeDims& axis, bool keepdims, double ord) {
-        return over_dims(x, axis, keepdims, [&](const Tensor& of, const auto& dims, bool keeps) {
-          return vector_norm(of, ord, dims, keeps);
-        });
-      });
-  def(m, "matrix_norm(x, *, keepdims=False, ord='fro')",
-      "Norms of the matrices in the last two dims: \"fro\", the root of the sum of squares; 1 and "
-      "-1, the largest and smallest sum of magnitudes of a column; inf and -inf, of a row. "
-      "ValueError for an order that needs singular values",
-      [](const Tensor& x, bool keepdims, const py::object& ord) {
-        if (py::isinstance<py::str>(ord) && ord.equal(py::str("fro"))) {
-          return released([&] { return matrix_norm(x, keepdims); });
-        }
-        if (!PyNumber_Check(ord.ptr())) {
-          fail("matrix_norm: the order is ", py::repr(ord), ", expected 'fro', 1, -1, inf or -inf");
-        }
-        const double order = ord.cast<double>();
-        return released([&] { return matrix_norm(x, order, keepdims); });
       });
 }
 
@@ -135,7 +97,29 @@ void bind_reductions(py::module_& m) {
   bind_spread(m, "std", stddev,
               "The standard deviation over `axis` (all dims unless given), the square root of "
               "`var`; of integers in float32. The gradient of equal elements is 0");
-  bind_norms(m);
+  def(m, "vector_norm(x, *, axis=None, keepdims=False, ord=2.0)",
+      "Over `axis` (all dims unless given): the ord-th root of the sum of magnitudes to that "
+      "power; inf and -inf the largest and smallest magnitude, 0 the number of nonzero elements. "
+      "Integers are converted to float32. The gradient of zeros is 0",
+      [](const Tensor& x, const MaybeDims& axis, bool keepdims, double ord) {
+        return over_dims(x, axis, keepdims, [&](const Tensor& of, const auto& dims, bool keeps) {
+          return vector_norm(of, ord, dims, keeps);
+        });
+      });
+  def(m, "matrix_norm(x, *, keepdims=False, ord='fro')",
+      "Norms of the matrices in the last two dims: \"fro\", the root of the sum of squares; 1 and "
+      "-1, the largest and smallest sum of magnitudes of a column; inf and -inf, of a row. "
+      "ValueError for an order that needs singular values",
+      [](const Tensor& x, bool keepdims, const py::object& ord) {
+        if (py::isinstance<py::str>(ord) && ord.equal(py::str("fro"))) {
+          return released([&] { return matrix_norm(x, keepdims); });
+        }
+        if (!PyNumber_Check(ord.ptr())) {
+          fail("matrix_norm: the order is ", py::repr(ord), ", expected 'fro', 1, -1, inf or -inf");
+        }
+        const double order = ord.cast<double>();
+        return released([&] { return matrix_norm(x, order, keepdims); });
+      });
   bind_over_one(m, "argmax", &argmax,
                 "The index (int64, of the whole tensor) of the first largest element along `axis`");
   bind_over_one(m, "argmin", &argmin,
@@ -165,23 +149,6 @@ static void bind_quantile(py::module_& m, const char* name, const Function& func
       });
 }
 
-static void bind_order_statistics(py::module_& m) {
-  bind_median(m, "median", &median, &median,
-              "The lower of the two middle elements, NaN where there is one; along `axis` (values, "
-              "indices)");
-  bind_median(
-      m, "nanmedian", &nanmedian, &nanmedian,
-      "The lower of the two middle elements that are not NaN; along `axis` (values, indices)");
-  bind_quantile(
-      m, "quantile", [](const auto&... arguments) { return quantile(arguments...); },
-      "Quantile q in [0, 1] along `axis`, or of all elements; NaN where there is one. Several q "
-      "make a first dim. `interpolation`: 'linear', 'lower', 'higher', 'nearest' or 'midpoint'");
-  bind_quantile(
-      m, "nanquantile", [](const auto&... arguments) { return nanquantile(arguments...); },
-      "Quantile q in [0, 1] along `axis`, or of all elements, of those that are not NaN; see "
-      "`quantile`");
-}
-
 static void bind_orders(py::module_& m) {
   add_named_tuple(m, "ValuesAndIndices", "values indices",
                   "Elements, and where they lie along the dim (int64).");
@@ -199,7 +166,20 @@ static void bind_orders(py::module_& m) {
       "NaN: (values, indices)");
   def(m, "kthvalue(x, k, axis=-1, keepdims=False)", &kthvalue,
       "The k-th smallest element along `axis`, counted from 1: (values, indices)");
-  bind_order_statistics(m);
+  bind_median(m, "median", &median, &median,
+              "The lower of the two middle elements, NaN where there is one; along `axis` (values, "
+              "indices)");
+  bind_median(
+      m, "nanmedian", &nanmedian, &nanmedian,
+      "The lower of the two middle elements that are not NaN; along `axis` (values, indices)");
+  bind_quantile(
+      m, "quantile", [](const auto&... arguments) { return quantile(arguments...); },
+      "Quantile q in [0, 1] along `axis`, or of all elements; NaN where there is one. Several q "
+      "make a first dim. `interpolation`: 'linear', 'lower', 'higher', 'nearest' or 'midpoint'");
+  bind_quantile(
+      m, "nanquantile", [](const auto&... arguments) { return nanquantile(arguments...); },
+      "Quantile q in [0, 1] along `axis`, or of all elements, of those that are not NaN; see "
+      "`quantile`");
 }
 
 static void bind_scatters(py::module_& m) {
@@ -252,8 +232,7 @@ void bind_selection(py::module_& m) {
       "Whether each element is one of test_elements: bool");
   def(m, "_torch_constant_pad_nd(input, pad, value=0.0)", &constant_pad,
       "pad[0] elements `value` before and pad[1] behind the last dim, [2] and [3] at the one "
-      "before "
-      "it, and so on; negative numbers cut");
+      "before it, and so on; negative numbers cut");
   def(m, "argwhere(x)", &argwhere, "The indices of the nonzero elements: [n, dims]");
   def(m, "one_hot(x, num_classes=-1)", &one_hot,
       "x [...] as rows [..., classes] that are 1 at the element's number, else 0: int64");
@@ -273,8 +252,8 @@ static void bind_totals(py::module_& m, const char* name,
       [name, function](const Tensor& x, const std::optional<int>& axis,
                        const std::optional<DType>& dtype, bool include_initial) {
         const int dim = only_dim(name, x, axis);
-        if (!dtype) return function(x, dim, include_initial);
-        return cast(function(cast(x, *dtype), dim, include_initial), *dtype);
+        return as_dtype(x, dtype,
+                        [&](const Tensor& of) { return function(of, dim, include_initial); });
       });
 }
 
@@ -286,7 +265,7 @@ static void bind_orders(py::module_& m, const char* name,
       });
 }
 
-static void bind_unique(py::module_& m) {
+static void bind_searches(py::module_& m) {
   const auto bind = [&m](const char* function, const char* tuple, const char* fields,
                          const std::vector<Tensor Unique::*>& members, const char* text) {
     const py::object type =
@@ -310,10 +289,6 @@ static void bind_unique(py::module_& m) {
        "are all distinct");
   def(m, "unique_values(x)", &unique_values,
       "The distinct elements of x in order: [n]. NaNs are all distinct");
-}
-
-static void bind_searches(py::module_& m) {
-  bind_unique(m);
   def(m, "nonzero(x)", &nonzero,
       "The indices of the nonzero elements: an int64 tensor [n] for each dim. ValueError for a "
       "tensor without dims");

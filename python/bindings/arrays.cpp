@@ -71,8 +71,7 @@ static py::array array_over(const MemoryBlock& block, py::handle owner) {
 /// Returns a dense float32 copy of a bfloat16 block.
 static py::array widened(const MemoryBlock& block) {
   const py::array bits = array_of(block, py::dtype("uint16"), py::none());
-  const py::object wide = bits.attr("astype")("uint32").attr("__lshift__")(16);
-  return wide.attr("view")("float32");
+  return (bits.attr("astype")("uint32") << py::int_(16)).attr("view")("float32");
 }
 
 py::object copied_array(const MemoryBlock& block) {
@@ -85,9 +84,8 @@ static py::object narrowed(const py::object& values) {
   const py::module_ np = numpy();
   const py::object wide = np.attr("ascontiguousarray")(values, "float32");
   const py::object bits = wide.attr("view")("uint32");
-  const py::object odd = bits.attr("__rshift__")(16).attr("__and__")(1);
-  const py::object rounded =
-      bits.attr("__add__")(0x7fff).attr("__add__")(odd).attr("__rshift__")(16);
+  const py::object odd = (bits >> py::int_(16)) & py::int_(1);
+  const py::object rounded = (bits + py::int_(0x7fff) + odd) >> py::int_(16);
   return np.attr("where")(np.attr("isnan")(wide), 0x7fc0, rounded).attr("astype")("uint16");
 }
 
@@ -179,14 +177,6 @@ static py::array numpy_of(const Tensor& x, const char* what) {
   return array_over(block, py::cast(x));
 }
 
-static py::buffer_info buffer_of(const Tensor& x) { return numpy_of(x, "buffer").request(); }
-
-/// Returns true when kernels can read the elements in place.
-static bool is_plain(const py::array& array) {
-  return array.dtype().attr("isnative").cast<bool>() &&
-         array.attr("flags").attr("aligned").cast<bool>();
-}
-
 static Tensor from_numpy(const py::array& array, const std::optional<bool>& copy) {
   MemoryBlock block{const_cast<void*>(array.data()), dtype_of_numpy(array.dtype()), cpu, {}, {}};
   bool has_steps = true;
@@ -195,7 +185,10 @@ static Tensor from_numpy(const py::array& array, const std::optional<bool>& copy
     has_steps = has_steps && array.strides(d) % array.itemsize() == 0 && array.strides(d) >= 0;
     block.strides.push_back(array.strides(d) / array.itemsize());
   }
-  if (!is_plain(array)) {
+  const bool is_readable =  // by kernels, in place
+      array.dtype().attr("isnative").cast<bool>() &&
+      array.attr("flags").attr("aligned").cast<bool>();
+  if (!is_readable) {
     if (!copy.value_or(true)) {
       fail("from_numpy: an array ", block.shape,
            " is not aligned, or in another byte order, expected one that can be shared; leave out "
@@ -233,7 +226,7 @@ py::object list_of(const Tensor& given) {
 }
 
 void bind_numpy(py::module_& m, py::class_<Tensor>& tensor) {
-  tensor.def_buffer(&buffer_of);
+  tensor.def_buffer([](const Tensor& x) { return numpy_of(x, "buffer").request(); });
   def(tensor, "numpy()",
       "The elements as a NumPy array that shares memory; ValueError for a sharded tensor, one that "
       "requires a gradient, and bfloat16; float8 needs ml_dtypes",

@@ -75,6 +75,9 @@ template <class Function> struct NamedFunction {
   const char* op = name;
 };
 
+/// Reduces dims, which stay with size 1 if the last argument is true.
+using Reduction = Tensor (*)(const Tensor&, const std::vector<int>&, bool);
+
 /// Makes pickle, and copies that would use it, fail with an error that names the alternative.
 template <class Class> void refuse_to_pickle(Class& bound, const char* sentence) {
   bound.def("__reduce_ex__", [sentence](const py::object&, const py::object&) -> py::object {

@@ -95,6 +95,15 @@ std::vector<int> dims_of(const std::optional<DimList>& axis) {
   return axis.value_or(DimList());
 }
 
+Shape sizes_one_by_one(const char* what, const py::args& given) {
+  const bool is_one = given.size() == 1 && !PyIndex_Check(given[0].ptr());
+  const py::object sizes = is_one ? given[0] : py::object(given);
+  Shape shape;
+  if (load_shape(sizes, shape)) return shape;
+  const auto described = py::module_::import("weft._arguments").attr("described");
+  fail_type(what, ": shape is ", described(sizes), ", expected tuple[int, ...]");
+}
+
 std::vector<int> dims_one_by_one(const char* what, const py::args& given) {
   const bool is_one = given.size() == 1 && py::isinstance<py::sequence>(given[0]);
   const py::sequence dims = is_one ? py::sequence(given[0]) : py::sequence(given);
@@ -135,11 +144,7 @@ Tensors tensors_of(const std::string& what, py::handle returned) {
   fail_type(what, ": it returned a ", type_of(returned), ", expected Tensors");
 }
 
-py::tuple for_python(const Tensors& tensors) {
-  py::tuple all(tensors.size());
-  for (size_t i = 0; i < tensors.size(); ++i) all[i] = tensors[i];
-  return all;
-}
+py::tuple for_python(const Tensors& tensors) { return py::tuple(py::cast(tensors)); }
 
 py::object one_or_all(Tensors tensors) {
   return tensors.size() == 1 ? py::cast(std::move(tensors[0])) : for_python(tensors);

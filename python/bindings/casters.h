@@ -74,7 +74,8 @@ using DimList = NumberList<int>;
 std::vector<int> dims_of(const std::optional<DimList>& axis);
 /// Whether it is () or [].
 inline bool is_no_dim(const std::optional<DimList>& axis) { return axis && axis->empty(); }
-/// Ints one by one, or in a sequence.
+/// Ints one by one, or in a sequence. TypeError naming `what` for other objects.
+Shape sizes_one_by_one(const char* what, const py::args& given);
 std::vector<int> dims_one_by_one(const char* what, const py::args& given);
 
 /// The name of a type, for messages; with its module for a tensor of another library.

@@ -37,16 +37,12 @@ static void bind_training_state(py::module_& m) {
       "them back after a load; with takes_any whatever their names are in the checkpoint",
       [](TrainingState& self, const std::string& name, const py::function& give,
          const py::function& take, bool takes_any) {
+        const auto numbers = function_in<WholeNumbers>(give);
         self.add(name, {.give =
-                            [kept = Callable(give)] {
-                              const Locked lock;
-                              return StateDict{{}, kept().cast<WholeNumbers>()};
+                            [numbers] {
+                              return StateDict{{}, numbers()};
                             },
-                        .take =
-                            [kept = Callable(take)](const WholeNumbers& numbers) {
-                              const Locked lock;
-                              kept(numbers);
-                            },
+                        .take = function_in<void, const WholeNumbers&>(take),
                         .takes_any_numbers = takes_any});
       });
   training_state_class.def("state_dict", &TrainingState::state_dict, Released());
@@ -185,7 +181,10 @@ static void bind_readers(py::module_& m) {
   def(m, "load(path, into)", py::overload_cast<const std::string&, StateDict&>(&load));
 }
 
-static void bind_hugging_face(py::module_& m) {
+void bind_checkpoints(py::module_& m) {
+  bind_state_dicts(m);
+  bind_saver(m);
+  bind_readers(m);
   def(m, "load_hugging_face(model, path)",
       py::overload_cast<Module&, const std::string&>(&load_hugging_face),
       "Fills the parameters with the tensors of a .safetensors file, an index of several, or a "
@@ -202,13 +201,6 @@ static void bind_hugging_face(py::module_& m) {
       "final files. Without `config` and `files` they are those that `weft train` or `weft ckpt "
       "import` kept with the checkpoint; where it kept none, only tensors are written, under their "
       "names");
-}
-
-void bind_checkpoints(py::module_& m) {
-  bind_state_dicts(m);
-  bind_saver(m);
-  bind_readers(m);
-  bind_hugging_face(m);
 }
 
 }  // namespace weft::python

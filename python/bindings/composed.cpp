@@ -57,6 +57,10 @@ py::object for_python(const ValuesAndIndices& results) {
   return named_tuple("ValuesAndIndices", {results.values, results.indices});
 }
 
+py::object for_python(const Histogram& results) {
+  return named_tuple("Histogram", {results.hist, results.bin_edges});
+}
+
 py::object for_python(const FractionAndExponent& results) {
   return named_tuple("FractionAndExponent", {results.mantissa, results.exponent});
 }
@@ -116,13 +120,6 @@ static void bind_integral(py::module_& m, const Signature& signature,
       });
 }
 
-static void bind_integrals(py::module_& m) {
-  bind_integral(m, "trapezoid(y, x=None, *, dx=1.0, dim=-1)", &trapezoid, &trapezoid,
-                "The integral along `dim` by the trapezoidal rule, of values at x or dx apart");
-  bind_integral(m, "cumulative_trapezoid(y, x=None, *, dx=1.0, dim=-1)", &cumulative_trapezoid,
-                &cumulative_trapezoid, "Integrals along `dim` up to each point but the first");
-}
-
 py::object add_named_tuple(py::module_& m, const char* name, const char* fields, const char* text) {
   const py::object type = py::module_::import("collections").attr("namedtuple")(name, fields);
   type.attr("__module__") = "weft";
@@ -153,33 +150,26 @@ static void bind_placing(py::module_& m) {
       "Reduced rows of a table, by bag");
 }
 
-static void bind_counts(py::module_& m) {
+static void bind_estimates(py::module_& m) {
   def(m, "histc(x, bins=100, min=0.0, max=0.0)", &histc,
       "How many elements are in each of `bins` equal intervals from min to max; of all elements if "
       "these are equal");
   add_named_tuple(m, "Histogram", "hist bin_edges", "The result of `histogram`.");
   add_named_tuple(m, "FractionAndExponent", "mantissa exponent", "The result of `frexp`.");
-  const auto histogram_of = [](const Tensor& of, const std::variant<int64_t, Tensor>& bins,
-                               const std::optional<std::vector<double>>& range,
-                               const std::optional<Tensor>& weight, bool density) {
-    const Histogram made = released([&] {
-      return std::holds_alternative<Tensor>(bins)
-                 ? histogram(of, std::get<Tensor>(bins), weight, density)
-                 : histogram(of, std::get<int64_t>(bins), range, weight, density);
-    });
-    return named_tuple("Histogram", {made.hist, made.bin_edges});
-  };
-  m.def("histogram", histogram_of,
-        Signature("(x, bins, *, range=None, weight=None, density=False)"),
-        "(hist, bin_edges): the number of elements between edges, which `bins` counts or is");
+  def(m, "histogram(x, bins, *, range=None, weight=None, density=False)",
+      "(hist, bin_edges): the number of elements between edges, which `bins` counts or is",
+      [](const Tensor& of, const std::variant<int64_t, Tensor>& bins,
+         const std::optional<std::vector<double>>& range, const std::optional<Tensor>& weight,
+         bool density) {
+        const auto* edges = std::get_if<Tensor>(&bins);
+        return edges ? histogram(of, *edges, weight, density)
+                     : histogram(of, std::get<int64_t>(bins), range, weight, density);
+      });
   def(m, "bincount(x, weights=None, minlength=0)", &bincount,
       "How often each number from 0 on occurs, or the sum of the `weights` of its elements");
   def(m, "_unique_consecutive(x, dim)", &unique_consecutive);
   def(m, "frexp(x)", &frexp,
       "(mantissa, exponent): x is mantissa * 2^exponent, with a mantissa in [0.5, 1)");
-}
-
-static void bind_estimates(py::module_& m) {
   def(m, "mode(x, axis=-1, keepdims=False)", &mode,
       "The smallest of the most frequent elements along `axis`, and its last index");
   def(m, "_weighted_cov(x, correction, fweights, aweights)",
@@ -212,22 +202,9 @@ static void bind_distributions(py::module_& m) {
   bind_change(m, "_random_(x, low, high)", &random_, "Draws integers in [low, high)");
 }
 
-static void bind_networks_of_ops(py::module_& m) {
-  def(m, "gelu(x, *, approximate='none')",
-      py::overload_cast<const Tensor&, std::string_view>(&gelu),
-      with_rule("gelu",
-                "x / 2 * (1 + erf(x / sqrt(2))), or with approximate='tanh' x / 2 * (1 + "
-                "tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))"));
-  def(m, "mse_loss(input, target, *, reduction='mean')", &mse_loss,
-      "(input - target)^2 element by element, of equal shapes: with reduction 'mean' its mean, "
-      "'sum' its sum, 'none' all of it");
-}
-
 // PyTorch's functions, for python/weft/torch, which has their names and arguments.
 
 namespace {
-
-using Reduction = Tensor (*)(const Tensor&, const std::vector<int>&, bool);
 
 constexpr NamedFunction<Reduction> kOfElements[] = {
     {"all", all, "Whether all elements along `dim` are not zero: bool; true of none"},
@@ -236,14 +213,16 @@ constexpr NamedFunction<Reduction> kOfElements[] = {
     {"amin", min, "The smallest element along `dim`; NaN where one is", "min"},
     {"count_nonzero", count_nonzero, "The number of nonzero elements along `dim`: int64", "sum"},
 };
-constexpr NamedFunction<Reduction> kMeans[] = {
-    {"mean", mean, "The mean along `dim`, of elements as `dtype`"},
-    {"nanmean", nanmean, "The mean of the elements along `dim` that are not NaN", "sum"},
+struct ReductionAsDType {
+  NamedFunction<Reduction> function;
+  bool is_total = true;
 };
-constexpr NamedFunction<Reduction> kTotals[] = {
-    {"sum", sum, "The sum along `dim`, of elements as `dtype`; of integers in int64"},
-    {"prod", prod, "The product along `dim`, of elements as `dtype`; of integers in int64"},
-    {"nansum", nansum, "The sum of the elements along `dim` that are not NaN", "sum"},
+constexpr ReductionAsDType kAsDType[] = {
+    {{"mean", mean, "The mean along `dim`, of elements as `dtype`"}, false},
+    {{"nanmean", nanmean, "The mean of the elements along `dim` that are not NaN", "sum"}, false},
+    {{"sum", sum, "The sum along `dim`, of elements as `dtype`; of integers in int64"}},
+    {{"prod", prod, "The product along `dim`, of elements as `dtype`; of integers in int64"}},
+    {{"nansum", nansum, "The sum of the elements along `dim` that are not NaN", "sum"}},
 };
 
 /// Along all dims for None and for no dims; a tensor without dims counts as one of one element.
@@ -258,10 +237,6 @@ std::optional<DType> total_dtype(const Tensor& x, const std::optional<DType>& gi
   return !given && is_unsigned(x.dtype()) ? DType::i64 : given;
 }
 
-Tensor cast_to(const Tensor& x, const std::optional<DType>& dtype) {
-  return dtype ? cast(x, *dtype) : x;
-}
-
 void bind_torch_reductions(py::module_& m) {
   for (const auto& f : kOfElements) {
     def(m, concat("_torch_", f.name, "(input, dim=None, keepdim=False)"), with_rule(f.op, f.text),
@@ -269,17 +244,15 @@ void bind_torch_reductions(py::module_& m) {
           return along(x, dim, keepdim, f.function);
         });
   }
-  const auto bind = [&m](const NamedFunction<Reduction>& f, bool is_total) {
+  for (const auto& [f, is_total] : kAsDType) {
     def(m, concat("_torch_", f.name, "(input, dim=None, keepdim=False, *, dtype=None)"),
         with_rule(f.op, f.text),
         [f, is_total](const Tensor& x, const std::optional<DimList>& dim, bool keepdim,
                       const std::optional<DType>& given) {
-          const auto dtype = is_total ? total_dtype(x, given) : given;
-          return cast_to(along(cast_to(x, dtype), dim, keepdim, f.function), dtype);
+          return as_dtype(x, is_total ? total_dtype(x, given) : given,
+                          [&](const Tensor& of) { return along(of, dim, keepdim, f.function); });
         });
-  };
-  for (const auto& f : kMeans) bind(f, false);
-  for (const auto& f : kTotals) bind(f, true);
+  }
 }
 
 /// Binds max or min: of all elements, along a dim with indices, or of two tensors.
@@ -305,8 +278,8 @@ void bind_as_dtype(py::module_& m, const Signature& signature,
                    Tensor (*function)(const Tensor&, int), bool is_total, const char* text) {
   def(m, signature, text,
       [function, is_total](const Tensor& x, int dim, const std::optional<DType>& given) {
-        const auto dtype = is_total ? total_dtype(x, given) : given;
-        return cast_to(function(cast_to(x, dtype), dim), dtype);
+        return as_dtype(x, is_total ? total_dtype(x, given) : given,
+                        [&](const Tensor& of) { return function(of, dim); });
       });
 }
 
@@ -353,12 +326,21 @@ static void bind_torch(py::module_& m) {
 void bind_composed(py::module_& m) {
   bind_numbers(m);
   bind_algebra(m);
-  bind_integrals(m);
+  bind_integral(m, "trapezoid(y, x=None, *, dx=1.0, dim=-1)", &trapezoid, &trapezoid,
+                "The integral along `dim` by the trapezoidal rule, of values at x or dx apart");
+  bind_integral(m, "cumulative_trapezoid(y, x=None, *, dx=1.0, dim=-1)", &cumulative_trapezoid,
+                &cumulative_trapezoid, "Integrals along `dim` up to each point but the first");
   bind_placing(m);
-  bind_counts(m);
   bind_estimates(m);
   bind_distributions(m);
-  bind_networks_of_ops(m);
+  def(m, "gelu(x, *, approximate='none')",
+      py::overload_cast<const Tensor&, std::string_view>(&gelu),
+      with_rule("gelu",
+                "x / 2 * (1 + erf(x / sqrt(2))), or with approximate='tanh' x / 2 * (1 + "
+                "tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))"));
+  def(m, "mse_loss(input, target, *, reduction='mean')", &mse_loss,
+      "(input - target)^2 element by element, of equal shapes: with reduction 'mean' its mean, "
+      "'sum' its sum, 'none' all of it");
   bind_torch(m);
 }
 

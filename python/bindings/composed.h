@@ -2,6 +2,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -46,6 +47,7 @@ py::object named_tuple(const char* name, std::initializer_list<Tensor> results);
 // Results of functions that are other objects for Python, as tensors are a tuple.
 std::tuple<Tensor, Tensor, Tensor> for_python(const UniqueConsecutive& results);
 py::object for_python(const ValuesAndIndices& results);
+py::object for_python(const Histogram& results);
 py::object for_python(const FractionAndExponent& results);
 
 template <class Function, class Result, class... Args>
@@ -104,6 +106,12 @@ void getter(py::class_<Class, Options...>& bound, const char* name, const char* 
 /// The function as one of arguments of other types that convert, such as MaybeTensor.
 template <class... Args, class Function> auto taking(Function* function) {
   return [function](const Args&... args) { return function(args...); };
+}
+
+/// function(x), computed as `dtype`, which the result has too, if one is given.
+template <class Function>
+Tensor as_dtype(const Tensor& x, const std::optional<DType>& dtype, const Function& function) {
+  return dtype ? function(x.to(*dtype)).to(*dtype) : function(x);
 }
 
 /// Returns the tensor that an op changes in place: the tensor itself, or the value at rest of a

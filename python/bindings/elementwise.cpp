@@ -2,6 +2,7 @@
 #include "python/bindings/bindings.h"
 
 #include <functional>
+#include <utility>
 
 #include "python/bindings/fields.h"
 #include "weft/ops/elementwise.h"
@@ -273,29 +274,14 @@ constexpr Operator kOperators[] = {
     {"rshift", of_tensors<bitwise_right_shift>, bitwise_right_shift_, "bitwise_right_shift_"},
 };
 
-struct OfItself {
-  const char* name;
-  const Tensor& (*function)(const Tensor&);
-};
-constexpr OfItself kOfItself[] = {
+using OfItself = const Tensor& (*)(const Tensor&);
+constexpr std::pair<const char*, OfItself> kOfItself[] = {
     {"neg_", neg_},     {"abs_", abs_},   {"sign_", sign_},   {"square_", square_},
     {"relu_", relu_},   {"exp_", exp_},   {"log_", log_},     {"sqrt_", sqrt_},
     {"rsqrt_", rsqrt_}, {"tanh_", tanh_}, {"silu_", silu_},   {"sigmoid_", sigmoid_},
     {"floor_", floor_}, {"ceil_", ceil_}, {"trunc_", trunc_}, {"round_", round_},
     {"zero_", zero_},
 };
-
-/// add_ and sub_: other * alpha.
-template <class Class> void bind_scaled(Class& tensor, const char* name, OfOperand function) {
-  tensor.def(
-      name,
-      [function, name](const py::object& self, const Operand& other, const Operand& alpha) {
-        if (!alpha.is_number()) fail_type(name, ": alpha is a tensor, expected a number");
-        return changed(self,
-                       [&](const Tensor& x) { function(x, scaled(name, other, alpha.number)); });
-      },
-      "other"_a, py::kw_only(), "alpha"_a = 1, "In place, with other * alpha; see the operator");
-}
 
 }  // namespace
 
@@ -332,11 +318,17 @@ void bind_operators(py::class_<Tensor>& tensor) {
       .def("__neg__", &neg, Released())
       .def("__abs__", &abs, Released())
       .def("__pos__", [](const Tensor& a) { return a; });
-  bind_scaled(tensor, "add_", add_);
-  bind_scaled(tensor, "sub_", sub_);
-  for (const OfItself& f : kOfItself) {
-    bind_change(tensor, f.name, f.function,
-                "In place: every element becomes the function of itself");
+  for (const auto& [name, function] : {std::pair("add_", &add_), std::pair("sub_", &sub_)}) {
+    def(tensor, concat(name, "(other, *, alpha=1)"),
+        "In place, with other * alpha; see the operator",
+        [name, function](const py::object& self, const Operand& other, const Operand& alpha) {
+          if (!alpha.is_number()) fail_type(name, ": alpha is a tensor, expected a number");
+          return changed(self,
+                         [&](const Tensor& x) { function(x, scaled(name, other, alpha.number)); });
+        });
+  }
+  for (const auto& [name, function] : kOfItself) {
+    bind_change(tensor, name, function, "In place: every element becomes the function of itself");
   }
   bind_change(tensor, "clamp_(min=None, max=None)", clamp_,
               "In place: elements below min become min, those above max become max");

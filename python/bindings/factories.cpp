@@ -102,13 +102,7 @@ void bind_of_sizes(py::module_& m, const char* name, OfShape function, const cha
   bind_factory<py::args, Shape>(
       m, concat(name, "(*sizes, shape=()"), text,
       [=](const py::args& sizes, const Shape& shape, const Keywords& keywords) {
-        const bool is_one = sizes.size() == 1 && !PyIndex_Check(sizes[0].ptr());
-        const py::object listed = is_one ? sizes[0] : py::object(sizes);
-        Shape given = shape;
-        if (!sizes.empty() && !load_shape(listed, given)) {
-          const auto described = py::module_::import("weft._arguments").attr("described");
-          fail_type(name, ": shape is ", described(listed), ", expected tuple[int, ...]");
-        }
+        const Shape given = sizes.empty() ? shape : sizes_one_by_one(name, sizes);
         return released([&] {
           const Tensor made = function(given, keywords.options(given.ndim()));
           return is_equal ? equal_on_ranks(made) : made;

@@ -113,15 +113,15 @@ void bind_constructor(Bound& bound, const Make& make, const Items&... items) {
   };
   with_fields<C, Leading...>(define, make, items...);
 }
-/// Binds an item as an attribute if it is a field that `get` returns.
-template <class C, class Item> void bind_attribute(py::class_<C>& bound, const Item& item) {
-  if constexpr (requires(const C& all) { item.get(all); }) {
-    bound.def_property(item.argument.name, item.get, item.set);
-  }
-}
+/// Binds items as attributes if they are fields that `get` returns.
 template <class C, class... Items>
 void bind_attributes(py::class_<C>& bound, const Items&... items) {
-  (bind_attribute(bound, items), ...);
+  [[maybe_unused]] const auto bind = [&](const auto& item) {
+    if constexpr (requires(const C& all) { item.get(all); }) {
+      bound.def_property(item.argument.name, item.get, item.set);
+    }
+  };
+  (bind(items), ...);
 }
 
 /// Binds C, made of these items, with its fields as attributes.

@@ -80,7 +80,6 @@ static void def(Methods& methods, const Signature& signature, void (FsdpModule::
       [method](Module& module, Args... args) { (FsdpModule(module).*method)(args...); });
 }
 
-/// Binds what concerns unsharded and sharded parameters.
 static void bind_parameters(Methods& methods) {
   using F = FsdpModule;
   def(methods, "unshard(async_op=False)",
@@ -118,6 +117,12 @@ static void bind_parameters(Methods& methods) {
                 "The modules to unshard early at this one's forward; [] for the recorded order");
   takes_modules("set_modules_to_backward_prefetch", &F::set_modules_to_backward_prefetch,
                 "The modules to unshard early at this one's backward; [] for the recorded order");
+  def(methods, "set_custom_all_gather(comm)",
+      "comm(output_tensor, input_tensor, group, counts) gathers in place of weft, once for each "
+      "parameter: flat tensors, and how many elements each rank sends. None restores weft's",
+      [](Module& module, const py::object& comm) {
+        FsdpModule(module).set_custom_all_gather(collective_of(comm, true));
+      });
 }
 
 static void bind_gradients(Methods& methods) {
@@ -149,10 +154,6 @@ static void bind_gradients(Methods& methods) {
   def(methods, "reset_iter_state()", &F::reset_iter_state,
       "Call it on the outermost module after an exception in forward or backward: ends what is "
       "under way, reshards, and clears all gradients");
-}
-
-/// Binds methods that take functions.
-static void bind_functions(Methods& methods) {
   def(methods, "set_all_reduce_hook(hook, *, stream=None)",
       "hook(gradients) gets the reduced gradients of a step as a flat tensor, and may change it in "
       "place, before they are added to those of earlier steps. None removes it",
@@ -163,12 +164,6 @@ static void bind_functions(Methods& methods) {
               "the reductions");
         }
         FsdpModule(module).set_all_reduce_hook(function_in<void, const Tensor&>(hook));
-      });
-  def(methods, "set_custom_all_gather(comm)",
-      "comm(output_tensor, input_tensor, group, counts) gathers in place of weft, once for each "
-      "parameter: flat tensors, and how many elements each rank sends. None restores weft's",
-      [](Module& module, const py::object& comm) {
-        FsdpModule(module).set_custom_all_gather(collective_of(comm, true));
       });
   def(methods, "set_custom_reduce_scatter(comm)",
       "comm(output_tensor, input_tensor, group, counts) reduces in place of weft, once for each "
@@ -226,7 +221,6 @@ void bind_fsdp_module(py::module_& m) {
   Methods methods(m, "FSDPModule", "A module that was given to `fully_shard`");
   bind_parameters(methods);
   bind_gradients(methods);
-  bind_functions(methods);
   bind_refused(methods);
   m.def("_call_as_forward", &called_as_forward);
   def(m, "share_comm_ctx(modules)",
@@ -265,12 +259,6 @@ static FullyShardOptions sharding_of(const std::string& strategy,
   return {.strategy = Strategy::named(strategy), .precision = precision.value_or(MixedPrecision())};
 }
 
-/// As the `offload` of an optimizer takes it.
-static py::object named_tier(const Tier& tier) {
-  if (!tier.offloads()) return py::bool_(false);
-  return tier.is_host() ? py::object(py::bool_(true)) : py::object(py::str(concat(tier)));
-}
-
 static void bind_plan(py::module_& m) {
   py::class_<MemoryPlan> memory_plan_class(m, "MemoryPlan",
                                            "The fastest choice whose predicted peak fits a budget");
@@ -283,7 +271,11 @@ static void bind_plan(py::module_& m) {
          [](const MemoryPlan& plan) { return plan.choice.blocks; });
   getter(memory_plan_class, "state",
          "Where the optimizer's state rests, as AdamW's `offload` takes it",
-         [](const MemoryPlan& plan) { return named_tier(plan.choice.state); });
+         [](const MemoryPlan& plan) -> py::object {
+           const Tier& tier = plan.choice.state;
+           const bool is_named = tier.offloads() && !tier.is_host();
+           return is_named ? py::object(py::str(concat(tier))) : py::bool_(tier.offloads());
+         });
   getter(memory_plan_class, "fine_units",
          "Whether attention and feed-forward of a block are sharded apart",
          [](const MemoryPlan& plan) { return plan.choice.fine_units; });
@@ -299,17 +291,12 @@ static void bind_plan(py::module_& m) {
       });
 }
 
-/// What else concerns the memory and the values of a module's parameters.
-static void bind_checks(py::module_& m) {
+void bind_memory_budget(py::module_& m) {
   def(m, "costly_ops()", &costly_ops,
       "Names of the ops that compute matrix products and attention, to be kept by a recomputation");
   def(m, "check_replicas(module)", &check_replicas,
       "Compares by hash the parameters that several ranks of a mesh hold alike. ValueError, on all "
       "ranks, names the first that differs and two ranks. Call it on all ranks");
-}
-
-void bind_memory_budget(py::module_& m) {
-  bind_checks(m);
   bind_plan(m);
   def(m,
       "plan_memory(build, mesh, memory, *, directory='', micro_steps=1, strategy='full_shard', "

@@ -274,10 +274,9 @@ void word_class(py::handle type) {
       const py::handle bound = PyInstanceMethod_GET_FUNCTION(member.ptr());
       if (!PyCFunction_Check(bound.ptr())) continue;
       type.attr(key) = function_of(method_type, bound, shown, own);
-    } else if (PyObject_IsInstance(member.ptr(), reinterpret_cast<PyObject*>(&PyProperty_Type))) {
+    } else if (PyObject_TypeCheck(member.ptr(), &PyProperty_Type)) {
       type.attr(key) = worded_property(member, name, own);
-    } else if (PyObject_IsInstance(member.ptr(),
-                                   reinterpret_cast<PyObject*>(&PyStaticMethod_Type))) {
+    } else if (PyObject_TypeCheck(member.ptr(), &PyStaticMethod_Type)) {
       const py::object bound = member.attr("__func__");
       if (PyCFunction_Check(bound.ptr())) {
         type.attr(key) = py::staticmethod(function_of(function_type, bound, shown, own));
@@ -349,14 +348,13 @@ void bind_all(py::module_& m) {
   };
   each({bind_errors, bind_dtypes, bind_placements, bind_communicator, bind_mesh});
   auto tensor = declare_tensor(m);
-  each({bind_context, bind_ranks, bind_statistics, bind_modules, bind_ops});
-  each({bind_elementwise, bind_factories, bind_networks, bind_rearrangements, bind_experts});
-  each({bind_selection, bind_composed, bind_reductions, bind_shapes, bind_along_dim});
-  bind_updates(m);
+  each({bind_context, bind_ranks, bind_statistics, bind_modules, bind_ops, bind_elementwise,
+        bind_factories, bind_networks, bind_rearrangements, bind_experts, bind_selection,
+        bind_composed, bind_reductions, bind_shapes, bind_along_dim, bind_updates});
   for (BindTensor* bind : {bind_tensor, bind_numpy, bind_dlpack, bind_copies}) bind(m, tensor);
-  each({bind_layers, bind_moe, bind_transformer, bind_optimizers, bind_fully_shard});
-  each({bind_memory_budget, bind_fsdp_module, bind_tensor_parallel});
-  each({bind_checkpoints, bind_tokenizer, bind_graph});
+  each({bind_layers, bind_moe, bind_transformer, bind_optimizers, bind_fully_shard,
+        bind_memory_budget, bind_fsdp_module, bind_tensor_parallel, bind_checkpoints,
+        bind_tokenizer, bind_graph});
   word_functions(m);
 }
 

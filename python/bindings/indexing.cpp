@@ -224,12 +224,10 @@ void set_indexed(const Tensor& x, const py::object& index, const py::object& val
       tensor_of(is_one ? py::handle(PyTuple_GET_ITEM(index.ptr(), 0)) : py::handle(index));
   if (is_operand && given.is_number() && is_floating(x.dtype()) && mask && x.ndim() > 0 &&
       mask->dtype() == DType::boolean && mask->shape() == x.shape()) {
-    released([&] {
+    return released([&] {
       assign_(
           x, [](const Tensor& from) { return from; }, masked_fill(x, *mask, given));
-      return true;
     });
-    return;
   }
   const std::vector<Selection> selections = selections_of(x, index);
   if (!is_operand) {
@@ -244,7 +242,6 @@ void set_indexed(const Tensor& x, const py::object& index, const py::object& val
     if (!turned.empty()) given = flip(expand(next_to(part, given), part.shape()), turned);
     assign_(
         x, [selections](const Tensor& from) { return selected(from, selections, false); }, given);
-    return true;
   });
 }
 

@@ -129,8 +129,8 @@ void bind_dlpack(py::module_& m, py::class_<Tensor>& tensor) {
   });
   def(m, "from_dlpack(x, *, device=None, copy=None)",
       "A tensor over the memory of whatever speaks DLPack (torch, NumPy, JAX), copied if its "
-      "elements "
-      "have gaps. copy=True always copies; copy=False raises ValueError where a copy is needed",
+      "elements have gaps. copy=True always copies; copy=False raises ValueError where a copy is "
+      "needed",
       [](const py::object& x, const std::optional<Device>& device,
          const std::optional<bool>& copy) {
         return on_given_device("from_dlpack", from_dlpack(x, copy), device);

@@ -100,19 +100,18 @@ static void bind_affine(py::module_& m) {
                              [](const Embedding& e) { return size_of_weight(e, 1); });
 }
 
-static int convert_layers(Module& model, const py::object& filter) {
-  if (filter.is_none()) return convert_to_float8(model);
-  const py::function chosen(filter);
-  return convert_to_float8(model, [&](const Linear& layer, const std::string& path) {
-    return chosen(py::cast(&layer, py::return_value_policy::reference), path).cast<bool>();
-  });
-}
-
 void bind_layers(py::module_& m) {
   bind_affine(m);
-  def(m, "convert_to_float8(model, filter=None)", &convert_layers,
+  def(m, "convert_to_float8(model, filter=None)",
       "Lets each Linear of the model, or those for which filter(layer, path) is true, compute by "
-      "float8_linear; their parameters stay as they are. Gives their number");
+      "float8_linear; their parameters stay as they are. Gives their number",
+      [](Module& model, const py::object& filter) {
+        if (filter.is_none()) return convert_to_float8(model);
+        const py::function chosen(filter);
+        return convert_to_float8(model, [&](const Linear& layer, const std::string& path) {
+          return chosen(py::cast(&layer, py::return_value_policy::reference), path).cast<bool>();
+        });
+      });
   const auto device = "device"_a = py::none(), dtype = "dtype"_a = py::none();
   bind_module_class<RMSNorm>(m, "RMSNorm",
                              "[..., dim] -> [..., dim]: rms_norm. Parameter: weight, ones")
@@ -176,20 +175,17 @@ static void bind_choices(py::class_<TransformerConfig>& config) {
       option("value_head_dim", &C::value_head_dim), option("rope_interleave", &C::rope_interleave));
 }
 
-/// The default of head_dim.
-static TransformerConfig with_head_dim(TransformerConfig config) {
-  if (config.head_dim <= 0 && config.heads != 0) config.head_dim = config.dim / config.heads;
-  return config;
-}
-
 static void bind_config(py::module_& m) {
   using C = TransformerConfig;
   py::class_<C> config(
       m, "TransformerConfig",
       "Sizes and choices of a TransformerModel; the defaults are those of a Llama");
   const auto bind_sizes = [&](const auto&... fields) {
-    bind_constructor<C>(config, with_head_dim, py::kw_only(), fields...,
-                        "head_dim 0 means dim / heads");
+    const auto make = [](C all) {
+      if (all.head_dim <= 0 && all.heads != 0) all.head_dim = all.dim / all.heads;
+      return all;
+    };
+    bind_constructor<C>(config, make, py::kw_only(), fields..., "head_dim 0 means dim / heads");
     bind_attributes(config, fields...);
   };
   bind_sizes(needed("dim", &C::dim), needed("layers", &C::layers), needed("heads", &C::heads),
@@ -206,19 +202,15 @@ static void bind_config(py::module_& m) {
       "The values of \"model_type\" in config.json that are known");
 }
 
-static void bind_block(py::module_& m) {
-  def(m, "transformer_block(config, layer=0)", &transformer_block,
-      "One block, for models with other inputs and outputs than TransformerModel: hidden states "
-      "[batch, sequence, dim], and the mask of an encoder, to hidden states");
-}
-
 template <class L> static std::unique_ptr<L> transformer_of(const std::string& source) {
   return std::make_unique<L>(transformer_config(source));
 }
 
 void bind_transformer(py::module_& m) {
   bind_config(m);
-  bind_block(m);
+  def(m, "transformer_block(config, layer=0)", &transformer_block,
+      "One block, for models with other inputs and outputs than TransformerModel: hidden states "
+      "[batch, sequence, dim], and the mask of an encoder, to hidden states");
   def(m, "transformer_config(source)", &transformer_config,
       "`source` is 'tiny', 'small', a Hugging Face config.json or a directory that holds one. "
       "ValueError names the file, the key and what is wrong");
@@ -256,7 +248,7 @@ void bind_transformer(py::module_& m) {
                               "targets (alike); those that are -100 do not count");
 }
 
-static void bind_results(py::module_& m) {
+void bind_experts(py::module_& m) {
   py::class_<ExpertRows>(
       m, "ExpertRows",
       "Which rows the ranks compute for their experts: one for each choice of each token that is "
@@ -282,10 +274,6 @@ static void bind_results(py::module_& m) {
       .def_readonly("weights", &Routing::weights, "[tokens, k]")
       .def_readonly("experts", &Routing::experts, "[tokens, k] int64")
       .def_readonly("scores", &Routing::scores, "[tokens, experts]");
-}
-
-void bind_experts(py::module_& m) {
-  bind_results(m);
   def(m, "grouped_matmul(x, weights, counts)", &grouped_matmul,
       "Multiplies rows x [rows, k], sorted by expert, by their expert's matrix of weights "
       "[experts, k, n]: [rows, n]. counts [groups, experts] states the rows of each");
@@ -315,26 +303,6 @@ void bind_experts(py::module_& m) {
       "x, whose backward also sends the gradient `scale` to `loss`");
 }
 
-static void bind_moe_config(py::module_& m) {
-  using C = MoEConfig;
-  bind_options<C>(
-      m, "MoEConfig",
-      "Sizes and numbers of a mixture of experts, as of Mixtral, Qwen-MoE and DeepSeek. "
-      "`shared_width`: width of the expert that computes all tokens; `f32_logits`: the router "
-      "computes in f32 where tokens have a smaller dtype; the coefficients multiply the losses "
-      "that backward adds; `chunks`: parts of the sequences computed one after the other",
-      py::kw_only(), needed("dim", &C::dim), needed("width", &C::width),
-      needed("experts", &C::experts),
-      converted("router"_a = py::none(), &C::router, or_default<RouterOptions>),
-      option("f32_logits", &C::f32_logits), option("balance_bias", &C::balance_bias),
-      option("shared_width", &C::shared_width), option("shared_gate", &C::shared_gate),
-      option("shared_name", &C::shared_name),
-      option("balance_coefficient", &C::balance_coefficient),
-      option("z_coefficient", &C::z_coefficient), option("capacity_factor", &C::capacity_factor),
-      option("std", &C::deviation), option("chunks", &C::chunks))
-      .def_readonly("router", &C::router);
-}
-
 static void bind_latent_attention(py::module_& m) {
   using C = LatentAttentionConfig;
   bind_options<C>(m, "LatentAttentionConfig",
@@ -358,7 +326,23 @@ static void bind_latent_attention(py::module_& m) {
 
 void bind_moe(py::module_& m) {
   bind_latent_attention(m);
-  bind_moe_config(m);
+  using C = MoEConfig;
+  bind_options<C>(
+      m, "MoEConfig",
+      "Sizes and numbers of a mixture of experts, as of Mixtral, Qwen-MoE and DeepSeek. "
+      "`shared_width`: width of the expert that computes all tokens; `f32_logits`: the router "
+      "computes in f32 where tokens have a smaller dtype; the coefficients multiply the losses "
+      "that backward adds; `chunks`: parts of the sequences computed one after the other",
+      py::kw_only(), needed("dim", &C::dim), needed("width", &C::width),
+      needed("experts", &C::experts),
+      converted("router"_a = py::none(), &C::router, or_default<RouterOptions>),
+      option("f32_logits", &C::f32_logits), option("balance_bias", &C::balance_bias),
+      option("shared_width", &C::shared_width), option("shared_gate", &C::shared_gate),
+      option("shared_name", &C::shared_name),
+      option("balance_coefficient", &C::balance_coefficient),
+      option("z_coefficient", &C::z_coefficient), option("capacity_factor", &C::capacity_factor),
+      option("std", &C::deviation), option("chunks", &C::chunks))
+      .def_readonly("router", &C::router);
   bind_module_class<Router>(m, "Router",
                             "x [tokens, dim] -> weights, experts [tokens, k], scores and logits "
                             "[tokens, experts]. Parameter: weight [experts, dim]");

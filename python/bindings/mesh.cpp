@@ -222,7 +222,6 @@ static int axis_of(const DeviceMesh& mesh, const py::object& axis) {
   return 0;
 }
 
-/// Binds the mesh's shape and this rank's coordinates.
 static void bind_grid(py::class_<DeviceMesh>& bound) {
   bound.def_property_readonly("ndim", &DeviceMesh::ndim);
   getter(bound, "shape", "Sizes of the axes", [](const DeviceMesh& mesh) -> py::tuple {

@@ -214,9 +214,9 @@ ModuleHooks made_hooks(const Finder& self, const Finder& before, const Finder& a
 }  // namespace
 
 void HooksOfPython::remove() {
-  hooks_.remove();
-  const py::object module = object_ ? object_() : py::none();
-  if (!module.is_none()) module.attr(kHooks).attr("pop")(number_, py::none());
+  hooks.remove();
+  const py::object module = object ? object() : py::none();
+  if (!module.is_none()) module.attr(kHooks).attr("pop")(number, py::none());
 }
 
 HooksOfPython add_hooks(const ModuleObject& module, const py::object& before,

@@ -64,11 +64,6 @@ ParameterPtr deep_copied(const Parameter& p) {
   return made;
 }
 
-/// p.data -= x sets what it got.
-bool is_its_memory(const Tensor& value, const Tensor& data) {
-  return data.storage() == value.storage() && data.shape() == value.shape();
-}
-
 void bind_parameter(py::module_& m) {
   py::class_<Parameter, ParameterPtr> parameter(
       m, "Parameter",
@@ -87,7 +82,9 @@ void bind_parameter(py::module_& m) {
       .def_property(
           "data", [](const Parameter& p) { return p.value().detach(); },
           [](Parameter& p, const Tensor& data) {
-            if (!is_its_memory(p.value(), data)) p.set_value(data);
+            const bool is_same =  // p.data -= x sets what it got
+                data.storage() == p.value().storage() && data.shape() == p.shape();
+            if (!is_same) p.set_value(data);
           },
           "As it is at rest, what optimizers change; not recorded. Setting it exchanges what lies "
           "in the slot, as set_value");
@@ -203,9 +200,6 @@ void bind_members(PlainModule& module) {
                              [](const Module& self) { return tuples_of(self.own_buffers()); })
       .def_property_readonly("_named_buffers",
                              [](const Module& self) { return tuples_of(self.named_buffers()); });
-}
-
-void bind_tree(PlainModule& module) {
   module.def("_member", &member_called, "name"_a);
   def(module, "named_children()", "(name, module) of each child",
       [](const Module& self) { return self.children(); });
@@ -330,7 +324,6 @@ void bind_modules(py::module_& m) {
                    "a Module is not pickled; make another one and load_state_dict() into it what "
                    "state_dict() gives");
   bind_members(module);
-  bind_tree(module);
   def(m, "recompute(function, *given, *, kept=[], offload=False)",
       "Runs function(*tensors) without recording it, and again, recorded, in backward: memory for "
       "time. Random numbers are equal in both runs. `kept` names ops whose results are saved and "

@@ -87,7 +87,8 @@ class InPython : public M, public WrittenInPython, public py::trampoline_self_li
   /// The forward of M, even if Python overrides it.
   Tensors built_in_forward(const Tensors& inputs) {
     if constexpr (std::is_same_v<M, Module>) {
-      fail("module: ", class_name(),
+      const Locked lock;
+      fail("module: ", Py_TYPE(self().ptr())->tp_name,
            " has no forward, expected a class that defines forward(self, ...)");
     } else {
       return M::forward(inputs);
@@ -99,11 +100,6 @@ class InPython : public M, public WrittenInPython, public py::trampoline_self_li
 
  private:
   py::object self() const { return py::cast(static_cast<const M*>(this)); }
-
-  std::string class_name() const {
-    const Locked lock;
-    return Py_TYPE(self().ptr())->tp_name;
-  }
 };
 
 template <class M, class Base = Module>
@@ -160,17 +156,12 @@ std::function<Result(const NamedParameter&)> function_of_parameter(const py::obj
 }
 
 /// Removes hooks that were added in Python; keeps neither the hooks nor the module alive.
-class HooksOfPython {
- public:
-  HooksOfPython(HookHandle hooks, Callable object, size_t number)
-      : hooks_(std::move(hooks)), object_(std::move(object)), number_(number) {}
+struct HooksOfPython {
   void remove();
-
- private:
-  HookHandle hooks_;
+  HookHandle hooks;
   /// A weak reference to the object that stores the hooks; none if C++ keeps them.
-  Callable object_;
-  size_t number_;
+  Callable object;
+  size_t number;
 };
 
 /// Adds before(*inputs) and after(*outputs), or with `of_module` before(module, inputs) and

@@ -27,19 +27,17 @@ Tensor product_of(const Tensor& a, const Tensor& b) {
   return a.ndim() == 1 ? squeeze(columns, b.ndim() == 1 ? -1 : -2) : columns;
 }
 
-/// `axes`: a number of dims, or two dims or sequences of dims.
-static Tensor tensordot_over(const Tensor& a, const Tensor& b,
-                             const std::variant<int, std::pair<DimList, DimList>>& axes) {
-  if (const int* count = std::get_if<int>(&axes)) return tensordot(a, b, *count);
-  const auto& [first, second] = std::get<1>(axes);
-  return tensordot(a, b, first, second);
-}
-
-static void bind_sums_of_products(py::module_& m) {
-  def(m, "tensordot(x1, x2, axes=2)", &tensordot_over,
+static void bind_products(py::module_& m) {
+  using Axes = std::variant<int, std::pair<DimList, DimList>>;
+  def(m, "tensordot(x1, x2, axes=2)",
       "Sums products of x1 and x2 over the last `axes` dims of x1 and the first of x2, or over "
       "pairs of dims (dims of x1, dims of x2). The result has the other dims of x1, then those of "
-      "x2. ValueError names sizes that differ");
+      "x2. ValueError names sizes that differ",
+      [](const Tensor& a, const Tensor& b, const Axes& axes) {
+        if (const int* count = std::get_if<int>(&axes)) return tensordot(a, b, *count);
+        const auto& [first, second] = std::get<1>(axes);
+        return tensordot(a, b, first, second);
+      });
   def(m, "vecdot(x1, x2, *, axis=-1)", &vecdot,
       "Sums products along `axis`, counted from the end; the other dims broadcast. ValueError when "
       "the sizes of that dim differ");
@@ -47,17 +45,13 @@ static void bind_sums_of_products(py::module_& m) {
       "The sum of elements (i, i + offset) of the last two dims; integers in int64 unless `dtype` "
       "is given. ValueError when x has fewer than two dims",
       [](const Tensor& x, int64_t offset, const std::optional<DType>& dtype) {
-        return dtype ? cast(trace(cast(x, *dtype), offset), *dtype) : trace(x, offset);
+        return as_dtype(x, dtype, [&](const Tensor& of) { return trace(of, offset); });
       });
   def(m, "outer(x1, x2)", &outer,
       "x1 [m] times x2 [n]: [m, n]. ValueError when one has not one dim");
   def(m, "cross(x1, x2, *, axis=-1)", &cross,
       "The cross product of vectors of 3 along `axis`, counted from the end; the other dims "
       "broadcast. ValueError when that dim of one is not 3");
-}
-
-static void bind_products(py::module_& m) {
-  bind_sums_of_products(m);
   def(m, "matmul(x1, x2)", &product_of,
       with_rule("matmul",
                 "x1 [..., m, k] times x2 [..., k, n]: [..., m, n]; leading dims broadcast, "

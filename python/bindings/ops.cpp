@@ -30,26 +30,6 @@ const char* with_rule(const char* op, const char* text) {
   fail("with_rule: op ", in_quotes(op), " does not exist");
 }
 
-/// Numbers of a call, as ops take them: `structure` are dims, flags and sizes, `values` scalars.
-static Attributes attributes_of(const Op& op, const Shape& structure,
-                                const std::vector<double>& values) {
-  Attributes attributes;
-  attributes.structure = structure;
-  if (values.size() > attributes.values.size()) {
-    fail(op.spec().name, ": number of values is ", values.size(), ", expected at most ",
-         attributes.values.size());
-  }
-  std::copy(values.begin(), values.end(), attributes.values.begin());
-  return attributes;
-}
-
-/// Refuses structure for a built-in op without any: its kernel would silently ignore it.
-static void check_takes_structure(const Op& op, const Shape& structure) {
-  const OpSpec& spec = op.spec();
-  if (structure.empty() || spec.structure.fits || spec.samples.empty()) return;
-  fail(spec.name, ": structure is ", structure, ", expected none");
-}
-
 /// (shapes, dtypes, structure, values, (low, high)) of each call that the op is tested with.
 static py::list samples_of(const Op& op) {
   py::list all;
@@ -62,11 +42,21 @@ static py::list samples_of(const Op& op) {
   return all;
 }
 
+/// `structure` are dims, flags and sizes, `values` scalars.
 static py::object call(const Op& op, const py::args& given, const Shape& structure,
                        const std::vector<double>& values) {
-  const Tensors operands = tensors_in(op.spec().name, given, "operand");
-  check_takes_structure(op, structure);
-  const Attributes attributes = attributes_of(op, structure, values);
+  const OpSpec& spec = op.spec();
+  const Tensors operands = tensors_in(spec.name, given, "operand");
+  // The kernel of a built-in op without structure would silently ignore it.
+  if (!structure.empty() && !spec.structure.fits && !spec.samples.empty()) {
+    fail(spec.name, ": structure is ", structure, ", expected none");
+  }
+  Attributes attributes{.structure = structure};
+  if (values.size() > attributes.values.size()) {
+    fail(spec.name, ": number of values is ", values.size(), ", expected at most ",
+         attributes.values.size());
+  }
+  std::copy(values.begin(), values.end(), attributes.values.begin());
   return one_or_all(released([&] { return op.call(operands, attributes); }));
 }
 
@@ -105,11 +95,9 @@ static void run_forward(const std::string& name, const Callable& forward, int re
     fail(name, ": operand ", i, " is on ", call.in(i).device,
          ", expected cpu, for a forward of NumPy arrays; move it by to(\"cpu\")");
   }
-  py::tuple arguments(static_cast<size_t>(call.operands() + 1));
-  arguments[0] = told_of(call, results);
-  for (int i = 0; i < call.operands(); ++i) {
-    arguments[static_cast<size_t>(i + 1)] = copied_array(call.in(i));
-  }
+  py::list arguments;
+  arguments.append(told_of(call, results));
+  for (int i = 0; i < call.operands(); ++i) arguments.append(copied_array(call.in(i)));
   const py::object returned = forward(*arguments);
   const py::tuple all = results == 1 && !PyTuple_Check(returned.ptr())
                             ? py::make_tuple(returned)
@@ -125,16 +113,13 @@ static void run_forward(const std::string& name, const Callable& forward, int re
 static void run_backward(const std::string& name, const Callable& backward, int results,
                          bool saves_outputs, const Grad& grad) {
   const Locked lock;
-  py::list operands, outputs;
+  py::list operands, outputs, arguments;
   for (int i = 0; i < grad.operands(); ++i) operands.append(grad.in(i));
   for (int i = 0; saves_outputs && i < results; ++i) outputs.append(grad.out(i));
-  py::tuple arguments(static_cast<size_t>(results + 1));
-  arguments[0] = namespace_of("operands"_a = operands, "results"_a = outputs,
-                              "structure"_a = grad.attributes().structure,
-                              "values"_a = grad.attributes().values);
-  for (int i = 0; i < results; ++i) {
-    arguments[static_cast<size_t>(i + 1)] = py::cast(MaybeTensor(grad.grad(i)));
-  }
+  arguments.append(namespace_of("operands"_a = operands, "results"_a = outputs,
+                                "structure"_a = grad.attributes().structure,
+                                "values"_a = grad.attributes().values));
+  for (int i = 0; i < results; ++i) arguments.append(MaybeTensor(grad.grad(i)));
   const py::object returned = backward(*arguments);
   const bool is_one = !PyTuple_Check(returned.ptr()) && !PyList_Check(returned.ptr());
   const py::sequence all = is_one ? py::sequence(py::make_tuple(returned)) : py::sequence(returned);
@@ -213,22 +198,6 @@ static constexpr const char* kOwnOpDoc =
     "as it does at results of integers. `samples`: operand shapes of the calls that weft.testing "
     "runs";
 
-/// Whether the op passed, and the report as text.
-using Outcome = std::pair<bool, std::string>;
-
-static Outcome gradcheck_outcome(const Op& op, uint64_t seed) {
-  const GradcheckReport report = gradcheck(op, seed);
-  return {report.ok(), concat(report)};
-}
-
-static Outcome sweep_outcome(const Op& op, const std::vector<std::pair<std::string, int>>& axes,
-                             int64_t most, int percent, uint64_t seed) {
-  SweepOptions options{.axes = {}, .most = most, .percent = percent, .seed = seed};
-  for (const auto& [name, size] : axes) options.axes.push_back({name, size});
-  const SweepReport report = axes.empty() ? sweep(op) : sweep(op, options);
-  return {report.ok(), concat(report)};
-}
-
 void bind_ops(py::module_& m) {
   py::class_<Op> op_class(m, "Op",
                           "An operation, built in or one's own. Call it with tensors, and with "
@@ -260,8 +229,19 @@ void bind_ops(py::module_& m) {
         return concat("Op('", op.spec().name, "', \"", rule_of(op.spec()), "\")");
       });
   def(m, "all_ops()", &all_ops, "The built-in ops");
-  def(m, "_gradcheck(op, seed)", &gradcheck_outcome);
-  def(m, "_sweep(op, axes, most, percent, seed)", &sweep_outcome);
+  // Whether the op passed, and the report as text.
+  def(m, "_gradcheck(op, seed)", [](const Op& op, uint64_t seed) {
+    const GradcheckReport report = gradcheck(op, seed);
+    return std::pair(report.ok(), concat(report));
+  });
+  def(m, "_sweep(op, axes, most, percent, seed)",
+      [](const Op& op, const std::vector<std::pair<std::string, int>>& axes, int64_t most,
+         int percent, uint64_t seed) {
+        SweepOptions options{.axes = {}, .most = most, .percent = percent, .seed = seed};
+        for (const auto& [name, size] : axes) options.axes.push_back({name, size});
+        const SweepReport report = axes.empty() ? sweep(op) : sweep(op, options);
+        return std::pair(report.ok(), concat(report));
+      });
 }
 
 }  // namespace weft::python

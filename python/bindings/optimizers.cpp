@@ -4,6 +4,10 @@
 #include <cmath>
 #include <map>
 #include <variant>
+#include <vector>
+
+#include <range/v3/range/conversion.hpp>
+#include <range/v3/view/transform.hpp>
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/fields.h"
@@ -23,7 +27,10 @@ class WrittenOptimizer : public Optimizer {
  public:
   WrittenOptimizer(const std::vector<ParameterGroup<NamedNumbers>>& groups,
                    const std::vector<double>& learning_rates, std::vector<std::string> moments)
-      : Optimizer(parameters_of(groups), learning_rates), moments_(std::move(moments)) {
+      : Optimizer(groups | ranges::views::transform(&ParameterGroup<NamedNumbers>::parameters) |
+                      ranges::to<std::vector>(),
+                  learning_rates),
+        moments_(std::move(moments)) {
     for (const auto& group : groups) numbers_.push_back(group.options);
   }
   std::vector<std::string> moments() const override { return moments_; }
@@ -50,13 +57,6 @@ class WrittenOptimizer : public Optimizer {
   }
 
  private:
-  static std::vector<std::vector<NamedParameter>> parameters_of(
-      const std::vector<ParameterGroup<NamedNumbers>>& groups) {
-    std::vector<std::vector<NamedParameter>> all;
-    for (const auto& group : groups) all.push_back(group.parameters);
-    return all;
-  }
-
   std::vector<NamedNumbers> numbers_;
   const std::vector<std::string> moments_;
 };
@@ -119,12 +119,6 @@ static bool set_option(Options& options, const std::string& name, const py::hand
   return set_among(hyperparameters(options), name, value.cast<double>());
 }
 
-template <class Options>
-static std::vector<ParameterGroup<Options>> groups_of(const py::object& given,
-                                                      const Options& defaults) {
-  return groups_of(given, defaults, set_option<Options>);
-}
-
 static std::unique_ptr<WrittenOptimizer> written_optimizer(const py::object& parameters,
                                                            const NamedNumbers& options,
                                                            std::vector<std::string> moments) {
@@ -161,10 +155,6 @@ static py::list groups_of_numbers(Optimizer& o) {
   return groups;
 }
 
-static bool set_number(Optimizer& o, size_t group, const std::string& name, double value) {
-  return set_among(o.hyperparameters(group), name, value);
-}
-
 static void check_parameter(const char* what, const Optimizer& o, size_t parameter) {
   const size_t number = o.parameters().size();
   if (parameter >= number)
@@ -188,9 +178,8 @@ static void bind_base(py::module_& m) {
                    "what weft.state_dict() gives");
   bound.def("_copy_for", &Optimizer::copy_for, Released(), "parameters"_a)
       .def_property_readonly("_parameters", [](const Optimizer& o) {
-        std::vector<ParameterPtr> all;
-        for (const NamedParameter& named : o.parameters()) all.push_back(named.parameter);
-        return all;
+        return o.parameters() | ranges::views::transform(&NamedParameter::parameter) |
+               ranges::to<std::vector>();
       });
   def(bound, "step(gradient_scale=None)",
       "One update by the gradients times the one element of gradient_scale (clip_scale gives one). "
@@ -211,12 +200,12 @@ static void bind_base(py::module_& m) {
           [](Optimizer& o, double rate) { o.set_learning_rate(rate); },
           "The learning rate of the first group; setting it sets that of all")
       .def_property_readonly("_groups", &groups_of_numbers)
-      .def("_set", &set_number)
+      .def("_set", [](Optimizer& o, size_t group, const std::string& name,
+                      double value) { return set_among(o.hyperparameters(group), name, value); })
       .def("_set_steps", &Optimizer::set_steps);
   getter(bound, "names", "Of the trainable parameters it was given", [](const Optimizer& o) {
-    std::vector<std::string> names;
-    for (const auto& p : o.parameters()) names.push_back(p.name());
-    return names;
+    return o.parameters() | ranges::views::transform(&NamedParameter::name) |
+           ranges::to<std::vector<std::string>>();
   });
   bound.def_property_readonly("moments", &Optimizer::moments, "Names of what it remembers of each");
   def(bound, "state(parameter)",
@@ -239,7 +228,7 @@ static void bind_optimizer(py::module_& m, const char* name, const char* doc,
                            const Items&... items) {
   py::class_<Kind, Optimizer> kind(m, name, doc);
   const auto make = [](const py::object& parameters, const Options& options) {
-    return std::make_unique<Kind>(groups_of(parameters, options));
+    return std::make_unique<Kind>(groups_of(parameters, options, set_option<Options>));
   };
   bind_constructor<Options, py::object>(kind, make, "parameters"_a, items...);
 }
@@ -276,7 +265,9 @@ static void bind_kinds(py::module_& m) {
                           converted(offload, &L::offload, offload_in));
 }
 
-static void bind_schedule(py::module_& m) {
+void bind_optimizers(py::module_& m) {
+  bind_base(m);
+  bind_kinds(m);
   using C = WarmupCosine;
   bind_options<C>(
       m, "WarmupCosine",
@@ -286,12 +277,6 @@ static void bind_schedule(py::module_& m) {
       option("floor", &C::floor))
       .def("__call__", &C::operator(), "step"_a,
            "ValueError for a negative step or a warm-up longer than the whole");
-}
-
-void bind_optimizers(py::module_& m) {
-  bind_base(m);
-  bind_kinds(m);
-  bind_schedule(m);
   def(m, "gradient_norm(parameters)",
       "sqrt of the sum of squares of all gradients, whatever their layouts and meshes: one "
       "element, float32, equal on each rank. One all-reduce",

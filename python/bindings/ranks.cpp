@@ -187,12 +187,6 @@ class RankRun : NotCopied {
 
 }  // namespace
 
-/// Only the main thread handles signals.
-static bool on_main_thread() {
-  const py::module_ threading = py::module_::import("threading");
-  return threading.attr("current_thread")().is(threading.attr("main_thread")());
-}
-
 /// Runs body(world) on threads of this process, as `run_ranks` does, and returns the ranks'
 /// results. On the main thread, Ctrl-C raises KeyboardInterrupt in all ranks, and then here.
 static py::list run_python_ranks(int ranks, const py::function& body, const RunOptions& options) {
@@ -204,7 +198,9 @@ static py::list run_python_ranks(int ranks, const py::function& body, const RunO
     run_ranks(
         ranks, [&run](const Communicator& world) { run.run(world); }, options);
   };
-  if (!on_main_thread()) {
+  // Only the main thread handles signals.
+  const py::module_ threading = py::module_::import("threading");
+  if (!threading.attr("current_thread")().is(threading.attr("main_thread")())) {
     released(run_all);
     return run.results();
   }
@@ -225,12 +221,6 @@ static py::list run_python_ranks(int ranks, const py::function& body, const RunO
   if (raised) throw *std::move(raised);
   ended.get();
   return run.results();
-}
-
-/// Counts of the ranks' parts; equal ones by default.
-static std::vector<int64_t> counts_of(const Communicator& group, const Tensor& part,
-                                      const std::optional<std::vector<int64_t>>& counts) {
-  return counts.value_or(std::vector<int64_t>(static_cast<size_t>(group.size()), part.numel()));
 }
 
 static void check_flat(const char* what, const char* name, const Tensor& x, int64_t count) {
@@ -259,7 +249,8 @@ static void bind_collectives(py::module_& m) {
   const auto moves = [](const char* what, bool gathers) {
     return [what, gathers](const Tensor& output, const Tensor& input, const Communicator& group,
                            const std::optional<std::vector<int64_t>>& given) {
-      const std::vector<int64_t> counts = counts_of(group, gathers ? input : output, given);
+      const std::vector<int64_t> counts = given.value_or(std::vector<int64_t>(
+          static_cast<size_t>(group.size()), (gathers ? input : output).numel()));
       if (static_cast<int>(counts.size()) != group.size()) {
         fail(what, ": number of counts is ", counts.size(), ", expected ", group.size());
       }

@@ -177,11 +177,6 @@ static void bind_joins(py::module_& m) {
   def(m, "atleast_3d(x)", &atleast_3d, "x with at least 3 dims");
 }
 
-static Tensor repeat_by(const Tensor& x, const std::variant<Tensor, int64_t>& repeats,
-                        const std::optional<int>& axis) {
-  return std::visit([&](const auto& counts) { return repeat(x, counts, axis); }, repeats);
-}
-
 static void bind_dims(py::module_& m) {
   def(m, "flatten(x, start_dim=0, end_dim=-1)", &flatten, "Dims start_dim to end_dim as one dim");
   def(m, "matrix_transpose(x)", &matrix_transpose,
@@ -228,9 +223,13 @@ void bind_rearrangements(py::module_& m) {
       "are none");
   def(m, "unstack(x, axis=0)", &unstack,
       "A tuple of the slices of `axis`, which do not have that dim");
-  def(m, "repeat(x, repeats, axis=None)", &repeat_by,
+  def(m, "repeat(x, repeats, axis=None)",
       "Repeats each element of `axis` (of the flattened tensor when None) `repeats` times: an int, "
-      "or a tensor of one count each, which every rank reads. ValueError for negative counts");
+      "or a tensor of one count each, which every rank reads. ValueError for negative counts",
+      [](const Tensor& x, const std::variant<Tensor, int64_t>& repeats,
+         const std::optional<int>& axis) {
+        return std::visit([&](const auto& counts) { return repeat(x, counts, axis); }, repeats);
+      });
   def(m, "tile(x, repetitions)", taking<Tensor, IntList>(&tile),
       "Repeats the whole tensor repetitions[i] times along dim i, counted from the last one. "
       "ValueError for a negative number");

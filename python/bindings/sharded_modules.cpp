@@ -138,19 +138,6 @@ static void bind_strategy(py::module_& m) {
       });
 }
 
-static void bind_precision(py::module_& m) {
-  using P = MixedPrecision;
-  bind_options<P>(m, "MixedPrecision",
-                  "Dtypes of floating parameters by what they are for: `storage` of what the "
-                  "optimizer changes, `compute`, `gather` and `reduce` on the wire, `accumulate` "
-                  "of reduced gradients, `buffers` of ignored parameters, `inputs` and `outputs` "
-                  "of the module. None leaves each as it is",
-                  option("compute", &P::compute), option("reduce", &P::reduce), py::kw_only(),
-                  option("gather", &P::gather), option("storage", &P::storage),
-                  option("accumulate", &P::accumulate), option("buffers", &P::buffers),
-                  option("inputs", &P::inputs), option("outputs", &P::outputs));
-}
-
 static py::dict as_dict(const FullyShardBytes& bytes) {
   py::dict by_axes;
   for (const AxisTraffic& traffic : bytes.by_axes) by_axes[traffic.axes.c_str()] = traffic.bytes;
@@ -176,32 +163,23 @@ static void bind_questions(py::module_& m) {
 }
 
 static Offload offload_of(const std::vector<std::string>& names) {
+  const std::map<std::string, Tier Offload::*> parts = {{"parameters", &Offload::parameters},
+                                                        {"gradients", &Offload::gradients},
+                                                        {"activations", &Offload::activations}};
   Offload offload;
   for (const std::string& item : names) {
     const size_t equals = std::min(item.find('='), item.size());
-    const std::string name = item.substr(0, equals);
-    const Tier tier = equals == item.size()
-                          ? Tier(true)
-                          : Tier::named("fully_shard: offload", item.substr(equals + 1));
-    if (name == "parameters") {
-      offload.parameters = tier;
-    } else if (name == "gradients") {
-      offload.gradients = tier;
-    } else if (name == "activations") {
-      offload.activations = tier;
-    } else {
+    const auto part = parts.find(item.substr(0, equals));
+    if (part == parts.end()) {
       fail("fully_shard: offload is ", in_quotes(item),
            ", expected \"parameters\", \"gradients\" or \"activations\", and a tier behind it, as "
            "in \"parameters=disk:DIR\"; AdamW(offload=...) keeps the optimizer's state");
     }
+    offload.*part->second = equals == item.size()
+                                ? Tier(true)
+                                : Tier::named("fully_shard: offload", item.substr(equals + 1));
   }
   return offload;
-}
-
-/// The modules of a single one or of a list.
-static std::vector<Module*> modules_of(const py::object& given) {
-  const bool is_list = !py::isinstance<Module>(given) && py::hasattr(given, "__iter__");
-  return modules_in("fully_shard", is_list ? given : py::make_tuple(given));
 }
 
 static std::vector<ParameterPtr> parameters_or_none(const py::object& given) {
@@ -219,7 +197,8 @@ struct ShardArguments : FullyShardOptions {
 
 static py::object shard(const py::object& module, const DeviceMesh& mesh,
                         const ShardArguments& given) {
-  const std::vector<Module*> modules = modules_of(module);
+  const bool is_list = !py::isinstance<Module>(module) && py::hasattr(module, "__iter__");
+  const auto modules = modules_in("fully_shard", is_list ? module : py::make_tuple(module));
   FullyShardOptions options = given;
   if (given.expert_axis) options = with_experts(given, modules, mesh, *given.expert_axis);
   released([&] { fully_shard(modules, mesh, options); });
@@ -228,7 +207,16 @@ static py::object shard(const py::object& module, const DeviceMesh& mesh,
 
 void bind_fully_shard(py::module_& m) {
   bind_strategy(m);
-  bind_precision(m);
+  using P = MixedPrecision;
+  bind_options<P>(m, "MixedPrecision",
+                  "Dtypes of floating parameters by what they are for: `storage` of what the "
+                  "optimizer changes, `compute`, `gather` and `reduce` on the wire, `accumulate` "
+                  "of reduced gradients, `buffers` of ignored parameters, `inputs` and `outputs` "
+                  "of the module. None leaves each as it is",
+                  option("compute", &P::compute), option("reduce", &P::reduce), py::kw_only(),
+                  option("gather", &P::gather), option("storage", &P::storage),
+                  option("accumulate", &P::accumulate), option("buffers", &P::buffers),
+                  option("inputs", &P::inputs), option("outputs", &P::outputs));
   bind_placement(m);
   using F = FullyShardOptions;
   using Q = Quantization;
@@ -279,7 +267,6 @@ static std::vector<std::pair<std::string, Placement>> pairs_of(
   return {parameters.begin(), parameters.end()};
 }
 
-/// Binds Colwise or Rowwise.
 template <class Cut> static void bind_cut(py::module_& m, const char* name, const char* text) {
   bind_options<Cut>(m, name, text, py::kw_only(), option("output_layouts", &Cut::output),
                     option("heads", &Cut::heads), option("parts", &Cut::parts));

@@ -84,21 +84,14 @@ static void bind_layout(py::class_<Tensor>& tensor) {
              "The whole on each rank, as a tensor of one device");
 }
 
-/// One gradient for each root; empty for a root of one element, whose gradient is 1.
-static Tensors gradients_for(const Tensors& roots,
-                             const std::optional<std::vector<MaybeTensor>>& given) {
-  Tensors gradients(roots.size());
-  for (size_t i = 0; given && i < given->size() && i < gradients.size(); ++i) {
-    gradients[i] = (*given)[i];
-  }
-  return gradients;
-}
-
 static void bind_gradients(py::module_& m, py::class_<Tensor>& tensor) {
   def(m, "backward(roots, gradients=None)",
       "Gradients of all leaves that `roots` depend on, given the roots' gradients (None: one)",
       [](const Tensors& roots, const std::optional<std::vector<MaybeTensor>>& given) {
-        backward(roots, gradients_for(roots, given));
+        Tensors gradients;
+        if (given) gradients.assign(given->begin(), given->end());
+        gradients.resize(roots.size());  // an empty one stands for 1, of a root of one element
+        backward(roots, gradients);
       });
   tensor.def_property(
       "requires_grad", &Tensor::requires_grad,
@@ -121,19 +114,9 @@ static void bind_gradients(py::module_& m, py::class_<Tensor>& tensor) {
       });
 }
 
-/// Ints one by one, or in a sequence.
-static Shape shape_of(const py::args& sizes) {
-  Shape shape;
-  const bool is_one = sizes.size() == 1 && !PyIndex_Check(sizes[0].ptr());
-  if (!load_shape(is_one ? sizes[0] : py::object(sizes), shape)) {
-    fail_type("shape: it is of another type, expected ints, or a sequence of them");
-  }
-  return shape;
-}
-
 static void bind_shape_methods(py::class_<Tensor>& tensor) {
   const auto reshape_to = [](const Tensor& x, const py::args& sizes) {
-    const Shape shape = shape_of(sizes);
+    const Shape shape = sizes_one_by_one("reshape", sizes);
     return released([&] { return reshaped(x, shape); });
   };
   tensor.def("reshape", reshape_to, "The same elements in row-major order; one size may be -1")
@@ -155,7 +138,7 @@ static void bind_shape_methods(py::class_<Tensor>& tensor) {
           "The last two dims exchanged; a view");
   def(tensor, "expand(*sizes)", "Dims of size 1 repeated to the shape; -1 keeps a size; no copy",
       [](const Tensor& x, const py::args& sizes) {
-        Shape shape = shape_of(sizes);
+        Shape shape = sizes_one_by_one("expand", sizes);
         // -1 keeps the size of a dim.
         for (int d = 0; d < shape.ndim(); ++d) {
           const int own = d - shape.ndim() + x.ndim();
@@ -205,28 +188,6 @@ static void bind_elements(py::class_<Tensor>& tensor) {
       .def("__hash__", [](const Tensor& x) { return std::hash<const void*>()(x.body().get()); });
 }
 
-/// Binds the functions that distribute tensors over a mesh.
-static void bind_distribution(py::module_& m) {
-  const auto from_parts = [](const Tensor& local, const DeviceMesh& mesh,
-                             const Placements& placements, const std::optional<Shape>& shape) {
-    return shape ? from_local(local, mesh, placements, *shape)
-                 : from_local(local, mesh, placements);
-  };
-  constexpr const char* kFromLocal =
-      "A sharded tensor whose parts are `local`. The ranks exchange their sizes unless the whole's "
-      "`shape` is given; they must be those of a cut of their sum";
-  def(m, "from_local(local, mesh, placements, *, shape=None)", from_parts, kFromLocal);
-  def(m, "distribute(whole, mesh, placements=None)", &distribute,
-      "Slices locally what each rank already holds whole");
-  def(m, "scatter(whole, mesh, placements, root=0)",
-      taking<MaybeTensor, DeviceMesh, Placements, int>(&scatter),
-      "Sends root's `whole` to the ranks of the mesh; other ranks give None, or any. Not recorded: "
-      "a leaf on all ranks where root's requires a gradient");
-  def(m, "explain(tensor, placements)",
-      "What `redistribute` would do: steps, bytes, predicted time, peak memory",
-      [](const Tensor& x, const Placements& p) { return explain(x, p); });
-}
-
 /// The function as one that binds to objects of the class whose attribute it is.
 static py::object as_method(const py::object& function) {
   return py::reinterpret_steal<py::object>(PyInstanceMethod_New(function.ptr()));
@@ -267,7 +228,23 @@ void bind_tensor(py::module_& m, py::class_<Tensor>& tensor) {
   bind_gradients(m, tensor);
   bind_shape_methods(tensor);
   bind_elements(tensor);
-  bind_distribution(m);
+  def(m, "from_local(local, mesh, placements, *, shape=None)",
+      "A sharded tensor whose parts are `local`. The ranks exchange their sizes unless the whole's "
+      "`shape` is given; they must be those of a cut of their sum",
+      [](const Tensor& local, const DeviceMesh& mesh, const Placements& placements,
+         const std::optional<Shape>& shape) {
+        return shape ? from_local(local, mesh, placements, *shape)
+                     : from_local(local, mesh, placements);
+      });
+  def(m, "distribute(whole, mesh, placements=None)", &distribute,
+      "Slices locally what each rank already holds whole");
+  def(m, "scatter(whole, mesh, placements, root=0)",
+      taking<MaybeTensor, DeviceMesh, Placements, int>(&scatter),
+      "Sends root's `whole` to the ranks of the mesh; other ranks give None, or any. Not recorded: "
+      "a leaf on all ranks where root's requires a gradient");
+  def(m, "explain(tensor, placements)",
+      "What `redistribute` would do: steps, bytes, predicted time, peak memory",
+      [](const Tensor& x, const Placements& p) { return explain(x, p); });
   bind_functions_as_methods(m, tensor);
   bind_operators(tensor);
   // NumPy leaves operators with tensors to the tensor.

@@ -28,37 +28,12 @@ static std::vector<ChatMessage> messages_in(const std::vector<py::object>& given
   return messages;
 }
 
-static void bind_text_stream(py::module_& m) {
-  py::class_<TextStream>(m, "TextStream", "Makes text from a stream of tokens; no character is cut")
-      .def(py::init<const Tokenizer&, bool>(), "tokenizer"_a, py::kw_only(),
-           "skip_special"_a = true)
-      .def("push", &TextStream::push, "id"_a, "The text that the token completes")
-      .def("finish", &TextStream::finish, "What an incomplete character at the end becomes");
-}
-
-static void bind_names(py::class_<Tokenizer>& tokenizer) {
-  tokenizer.def("__len__", &Tokenizer::size)
-      .def("token", &Tokenizer::token, "id"_a, "The token of an id as the file has it")
-      .def("id", &Tokenizer::id, "token"_a, "The id of a token, or None")
-      .def("is_special", &Tokenizer::is_special, "id"_a, "Whether decode leaves the token out")
-      .def_property_readonly("bos", &Tokenizer::bos, "The id of the token that begins a text")
-      .def_property_readonly("eos", &Tokenizer::eos, "The id of the token that ends a text")
-      .def_property_readonly("end_ids", &Tokenizer::end_ids, "The ids that end a generated text")
-      .def_property_readonly("chat_template", &Tokenizer::chat_template,
-                             "The name of the chat template; empty when none is known")
-      .def("with_chat_template", &Tokenizer::with_chat_template, "name"_a,
-           "The same tokenizer with another chat template")
-      .def_static("chat_templates", &Tokenizer::chat_templates, "The names of all chat templates");
-}
-
-/// Whether it is a whole number, of Python or NumPy. Arrays have the protocol of both.
-static bool is_id(const py::object& value) {
-  return PyIndex_Check(value.ptr()) != 0 && PySequence_Check(value.ptr()) == 0;
-}
-
 /// Whether it is a list of prompts, not one.
 static bool is_batch(const py::object& prompt) {
-  return py::isinstance<py::list>(prompt) && py::len(prompt) > 0 && !is_id(prompt[py::int_(0)]);
+  if (!py::isinstance<py::list>(prompt) || py::len(prompt) == 0) return false;
+  // An id is a whole number, of Python or NumPy. Arrays have the protocol of sequences, too.
+  const py::object first = prompt[py::int_(0)];
+  return PyIndex_Check(first.ptr()) == 0 || PySequence_Check(first.ptr()) != 0;
 }
 
 /// The ids of a prompt, a str or a sequence of ids.
@@ -71,11 +46,6 @@ static std::vector<int64_t> ids_of_prompt(const std::optional<Tokenizer>& tokeni
 
 /// A seed, or one for each prompt.
 using Seeds = std::variant<uint64_t, std::vector<uint64_t>>;
-
-static void set_seeds(GenerateOptions& options, const Seeds& seed) {
-  if (const auto* one = std::get_if<uint64_t>(&seed)) options.sampling.seed = *one;
-  if (const auto* each = std::get_if<std::vector<uint64_t>>(&seed)) options.seeds = *each;
-}
 
 static py::object generated(TransformerModel& model, const py::object& prompt,
                             const DeviceMesh& mesh, const std::optional<Tokenizer>& tokenizer,
@@ -115,7 +85,10 @@ static void bind_generation(py::module_& m) {
       "The probability of each token after the options are applied, in transformers' order: "
       "repetition penalty, temperature, top-k, top-p, min-p");
   const auto drawn = [](const auto& field) { return within(&G::sampling, field); };
-  const auto seed = field<Seeds>("seed"_a = Seeds(uint64_t{0}), &set_seeds);
+  const auto seed = field<Seeds>("seed"_a = Seeds(uint64_t{0}), [](G& options, const Seeds& given) {
+    if (const auto* one = std::get_if<uint64_t>(&given)) options.sampling.seed = *one;
+    if (const auto* each = std::get_if<std::vector<uint64_t>>(&given)) options.seeds = *each;
+  });
   bind_with_fields<G, TransformerModel&, py::object, DeviceMesh, std::optional<Tokenizer>,
                    std::vector<std::string>, py::object, bool>(
       m, "generate", generated, "model"_a, "prompt"_a, py::kw_only(), "mesh"_a,
@@ -163,8 +136,23 @@ void bind_tokenizer(py::module_& m) {
       option("date", &ChatOptions::date), option("thinking", &ChatOptions::thinking),
       "A conversation as the text that the model was trained on. messages: dicts with role and "
       "content, or pairs. Encode it with add_special=False");
-  bind_names(tokenizer);
-  bind_text_stream(m);
+  tokenizer.def("__len__", &Tokenizer::size)
+      .def("token", &Tokenizer::token, "id"_a, "The token of an id as the file has it")
+      .def("id", &Tokenizer::id, "token"_a, "The id of a token, or None")
+      .def("is_special", &Tokenizer::is_special, "id"_a, "Whether decode leaves the token out")
+      .def_property_readonly("bos", &Tokenizer::bos, "The id of the token that begins a text")
+      .def_property_readonly("eos", &Tokenizer::eos, "The id of the token that ends a text")
+      .def_property_readonly("end_ids", &Tokenizer::end_ids, "The ids that end a generated text")
+      .def_property_readonly("chat_template", &Tokenizer::chat_template,
+                             "The name of the chat template; empty when none is known")
+      .def("with_chat_template", &Tokenizer::with_chat_template, "name"_a,
+           "The same tokenizer with another chat template")
+      .def_static("chat_templates", &Tokenizer::chat_templates, "The names of all chat templates");
+  py::class_<TextStream>(m, "TextStream", "Makes text from a stream of tokens; no character is cut")
+      .def(py::init<const Tokenizer&, bool>(), "tokenizer"_a, py::kw_only(),
+           "skip_special"_a = true)
+      .def("push", &TextStream::push, "id"_a, "The text that the token completes")
+      .def("finish", &TextStream::finish, "What an incomplete character at the end becomes");
   bind_generation(m);
 }
 

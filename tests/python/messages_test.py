@@ -49,7 +49,7 @@ SENTENCES = [
     (lambda: X.sum([], keepdim="x" * 50), TypeError, "sum: keepdims is a str, expected bool"),
     (lambda: weft.sum(X, axis="x"), TypeError, "axis: it is a str, expected a whole number"),
     (lambda: X.permute("a"), TypeError, "permute: it is a str, expected a whole number"),
-    (lambda: X.reshape("a"), TypeError, "shape: it is of another type, expected ints, or"),
+    (lambda: X.reshape("a"), TypeError, "reshape: shape is 'a', expected tuple"),
     (lambda: weft.run_ranks("a", print), TypeError, "run_ranks: ranks is 'a', expected int"),
     (
         lambda: nn.Linear(2, 2).get_submodule(3),
