@@ -139,13 +139,6 @@ static void add_experts(ParallelTransformer& llama, const TransformerConfig& con
   }
 }
 
-/// A micro-step as training takes it, on `meta`.
-static void take_micro_step(ParallelTransformer& llama, const ParallelOptions& options) {
-  const TensorOptions integers{DType::i64, meta, llama.rows()};
-  const Shape shape{llama.micro_batch(), options.seq};
-  llama.differentiate(empty(shape, integers), empty(shape, integers)).full_tensor();
-}
-
 /// The cost of a model, by the model itself.
 static StepCost measured_cost(const Communicator& world, const TransformerConfig& config,
                               const ParallelOptions& options) {
@@ -158,7 +151,12 @@ static StepCost measured_cost(const Communicator& world, const TransformerConfig
     }
     last = llama;
     StepModel model = llama->step_model(llama);
-    model.micro_step = [llama, options] { take_micro_step(*llama, options); };
+    // As training takes it, on `meta`.
+    model.micro_step = [llama, seq = options.seq] {
+      const TensorOptions integers{DType::i64, meta, llama->rows()};
+      const Shape shape{llama->micro_batch(), seq};
+      llama->differentiate(empty(shape, integers), empty(shape, integers)).full_tensor();
+    };
     return model;
   };
   StepCost cost = weft::step_cost(build, first.data(), first.sharding(),
