@@ -92,13 +92,11 @@ def set_attribute(self, name, value):
             f"module: the {type(self).__name__} is part of a built-in module, expected one made in "
             f"Python, for attribute {name!r}"
         )
-    if kind is not None:
-        self._remove(name)
-    elif member is not None:
-        if isinstance(value, Tensor):
+    if member is not None:
+        if kind is None and isinstance(value, Tensor):
             self._set_buffer(name, value)
             return
-        if value is not None:
+        if kind is None and value is not None:
             _refuse(self, name, "buffer", value, "a Tensor or None")
         self._remove(name)
     if type(value) in (list, tuple, dict):
@@ -129,11 +127,9 @@ def register_buffer(self, name, tensor, persistent=True):
 def delete_attribute(self, name):
     """Own members too."""
     member = self._member(name)
-    kind = _kind_of(member)
     if member is None:
-        object.__delattr__(self, name)
-        return
-    if kind is not None:
+        return object.__delattr__(self, name)
+    if kind := _kind_of(member):
         _check_may_take(self, name, kind, None)
     self._remove(name)
     self.__dict__.pop(name, None)
