@@ -46,9 +46,8 @@ template <class Add> static void add_readers(const Add& add, CkptOptions& o) {
       ->required();
   diff->add_option("B", o.other, "Another, of any world")->required();
   add_ranks(diff, o, "--threads", "Threads that read (default: the cores)");
-  takes_number(diff->add_option("--tolerance", o.tolerance,
-                                "Largest difference that counts as equal (0: the same bits)"),
-               0);
+  add_number(*diff, "--tolerance", o.tolerance,
+             "Largest difference that counts as equal; 0: the same bits", 0);
   diff->footer("Exit codes: 0 equal, 1 they differ, 2 wrong usage.");
 }
 
