@@ -154,13 +154,12 @@ static void print_memory(const Estimate& e) {
 
 static void print_parameters(const TransformerConfig& config) {
   const ParameterCounts counts = parameters_of(config);
-  constexpr double kBillion = 1e9;
   print("parameters ", counts.total);
-  std::printf(" (%.2f B)", static_cast<double>(counts.total) / kBillion);
+  std::printf(" (%.2f B)", static_cast<double>(counts.total) / 1e9);
   if (config.experts > 0) {
     std::printf(", of which a token uses %.2f B, %.2f B in products",
-                static_cast<double>(counts.active) / kBillion,
-                static_cast<double>(counts.multiplied) / kBillion);
+                static_cast<double>(counts.active) / 1e9,
+                static_cast<double>(counts.multiplied) / 1e9);
   }
   std::printf("\n");
 }
