@@ -44,20 +44,13 @@ def _check_not_above(self, name, module):
         )
 
 
-def _modules_within(value):
-    if isinstance(value, dict):
-        value = value.values()
-    if isinstance(value, (list, tuple)) or type(value).__name__ == "dict_values":
-        return [item for item in value if isinstance(item, (Module, Parameter))]
-    return []
-
-
 def _warn_of_hidden(self, name, value):
-    """Modules in a list are not the module's own, unless it is below them."""
+    """Modules in a list, tuple or dict are not the module's own, unless it is below them."""
     hidden = [
         item
-        for item in _modules_within(value)
-        if isinstance(item, Parameter) or all(below is not self for below in item.modules())
+        for item in (value.values() if isinstance(value, dict) else value)
+        if isinstance(item, Parameter)
+        or (isinstance(item, Module) and all(below is not self for below in item.modules()))
     ]
     if hidden:
         kind = "a parameter" if isinstance(hidden[0], Parameter) else "a module"
