@@ -11,8 +11,6 @@
 
 namespace weft::cli {
 
-using CkptCommand = int (*)(const CkptOptions&);
-
 static CLI::Option* add_ranks(CLI::App* command, CkptOptions& o, const char* flag,
                               const char* about) {
   return takes_whole(command->add_option(flag, o.ranks, about), 1, kMostLocalRanks);
@@ -79,7 +77,7 @@ void add_ckpt(CLI::App& program, int& code) {
   ckpt->require_subcommand(1);
   const auto options = std::make_shared<CkptOptions>();
   // With `ranks_flag` all ranks of a job run the command, else the first process alone.
-  const auto add = [&](const char* name, const char* about, CkptCommand run,
+  const auto add = [&](const char* name, const char* about, int (*run)(const CkptOptions&),
                        const char* ranks_flag = nullptr) {
     CLI::App* command = ckpt->add_subcommand(name, about);
     command->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);

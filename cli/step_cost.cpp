@@ -279,13 +279,6 @@ StepSeconds predicted_step(const Machine& machine, const TransformerConfig& conf
   return step_seconds(cost, machine);
 }
 
-static constexpr std::string_view kBudget = "budget=";
-
-std::string_view policy_of(std::string_view choice, size_t index) {
-  if (choice == "selective") return index % 2 == 0 ? "full" : "none";
-  return choice.starts_with(kBudget) ? "none" : choice;
-}
-
 int64_t bytes_from(std::string_view flag, const std::string& text) {
   static constexpr std::pair<std::string_view, double> kUnits[] = {
       {"", 1},      {"B", 1},        {"kB", 1e3},     {"MB", 1e6},     {"GB", 1e9},
@@ -305,8 +298,9 @@ int64_t bytes_from(std::string_view flag, const std::string& text) {
 
 std::optional<int64_t> budget_of(const std::string& choice) {
   static constexpr std::string_view known[] = {"none", "full", "selective", "op"};
-  if (choice.starts_with(kBudget)) {
-    return bytes_from("--activation-checkpointing budget", choice.substr(kBudget.size()));
+  static constexpr std::string_view budget = "budget=";
+  if (choice.starts_with(budget)) {
+    return bytes_from("--activation-checkpointing budget", choice.substr(budget.size()));
   }
   if (std::ranges::find(known, choice) == std::end(known)) {
     fail("--activation-checkpointing is ", in_quotes(choice),
