@@ -11,8 +11,6 @@
 
 namespace weft::cli {
 
-using CkptCommand = int (*)(const CkptOptions&);
-
 static CLI::Option* add_ranks(CLI::App* command, CkptOptions& o, const char* flag,
                               const char* about) {
   return takes_whole(command->add_option(flag, o.ranks, about), 1, kMostLocalRanks);
@@ -46,9 +44,8 @@ template <class Add> static void add_readers(const Add& add, CkptOptions& o) {
       ->required();
   diff->add_option("B", o.other, "Another, of any world")->required();
   add_ranks(diff, o, "--threads", "Threads that read (default: the cores)");
-  takes_number(diff->add_option("--tolerance", o.tolerance,
-                                "Largest difference that counts as equal (0: the same bits)"),
-               0);
+  add_number(*diff, "--tolerance", o.tolerance,
+             "Largest difference that counts as equal; 0: the same bits", 0);
   diff->footer("Exit codes: 0 equal, 1 they differ, 2 wrong usage.");
 }
 
@@ -80,7 +77,7 @@ void add_ckpt(CLI::App& program, int& code) {
   ckpt->require_subcommand(1);
   const auto options = std::make_shared<CkptOptions>();
   // With `ranks_flag` all ranks of a job run the command, else the first process alone.
-  const auto add = [&](const char* name, const char* about, CkptCommand run,
+  const auto add = [&](const char* name, const char* about, int (*run)(const CkptOptions&),
                        const char* ranks_flag = nullptr) {
     CLI::App* command = ckpt->add_subcommand(name, about);
     command->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);

@@ -195,12 +195,9 @@ static std::vector<std::string> comparable(const CheckpointContents& a, const Ch
   return names;
 }
 
-int compare_checkpoints(const CkptOptions& given) {
-  CkptOptions options = given;
-  options.path = one_checkpoint(given.path);
-  options.other = one_checkpoint(given.other);
-  const CheckpointContents a = checkpoint_contents(options.path);
-  const CheckpointContents b = checkpoint_contents(options.other);
+int compare_checkpoints(const CkptOptions& options) {
+  const std::string first = one_checkpoint(options.path), second = one_checkpoint(options.other);
+  const CheckpointContents a = checkpoint_contents(first), b = checkpoint_contents(second);
   int64_t differences = 0, bytes = 0;
   const std::vector<std::string> names = comparable(a, b, differences);
   std::map<std::string, Difference> found;
@@ -215,8 +212,8 @@ int compare_checkpoints(const CkptOptions& given) {
         left.tensors.emplace(name, empty_for(a.tensors.at(name), mesh));
         right.tensors.emplace(name, empty_for(a.tensors.at(name), mesh));
       }
-      (void)load_common_keys(options.path, left);
-      (void)load_common_keys(options.other, right);
+      (void)load_common_keys(first, left);
+      (void)load_common_keys(second, right);
       for (const std::string& name : group) {
         const Tensor& tensor = left.tensors.at(name);
         if (tensor.ndim() == 0 && world.rank() > 0) continue;
@@ -251,8 +248,7 @@ static std::string agreed_checkpoint(const std::string& path) {
 static int64_t bytes_in(const CheckpointContents& contents, const std::string& prefix = {}) {
   int64_t bytes = 0;
   for (const auto& [name, tensor] : contents.tensors) {
-    if (!name.starts_with(prefix)) continue;
-    bytes += bytes_of(tensor);
+    if (name.starts_with(prefix)) bytes += bytes_of(tensor);
   }
   return bytes;
 }

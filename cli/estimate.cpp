@@ -38,11 +38,11 @@ struct Estimate {
   int ranks;
   Machine machine;
   StepCost cost;
-  StepSeconds seconds;
-  double tokens_per_second;
+  StepSeconds seconds = {};
+  double tokens_per_second = 0;
   /// Model FLOPs utilization: the fraction of the peak of all ranks. The peak is that of the data
   /// sheet, or else what products reach on this machine.
-  double mfu;
+  double mfu = 0;
   /// Seconds in which tokens travel to experts and nothing is computed, with --expert-chunks 1.
   double exposed_in_one_chunk = 0;
 
@@ -62,8 +62,7 @@ struct Estimate {
 
 static Estimate estimated(const Communicator& world, const TransformerConfig& config,
                           const ParallelOptions& options, const Machine& machine) {
-  Estimate e{config, options, world.size(), machine, step_cost(world, config, options), {}, 0,
-             0,      0};
+  Estimate e{config, options, world.size(), machine, step_cost(world, config, options)};
   if (machine.overlaps) e.cost.leave_out_scratch();
   e.seconds = step_seconds(e.cost, machine);
   e.exposed_in_one_chunk = e.seconds.tokens_exposed;
@@ -154,13 +153,12 @@ static void print_memory(const Estimate& e) {
 
 static void print_parameters(const TransformerConfig& config) {
   const ParameterCounts counts = parameters_of(config);
-  constexpr double kBillion = 1e9;
   print("parameters ", counts.total);
-  std::printf(" (%.2f B)", static_cast<double>(counts.total) / kBillion);
+  std::printf(" (%.2f B)", static_cast<double>(counts.total) / 1e9);
   if (config.experts > 0) {
     std::printf(", of which a token uses %.2f B, %.2f B in products",
-                static_cast<double>(counts.active) / kBillion,
-                static_cast<double>(counts.multiplied) / kBillion);
+                static_cast<double>(counts.active) / 1e9,
+                static_cast<double>(counts.multiplied) / 1e9);
   }
   std::printf("\n");
 }

@@ -59,20 +59,9 @@ inline CLI::Option* takes_whole(CLI::Option* option, uint64_t least, uint64_t mo
   return checked(option, concat("a whole number from ", least, " to ", most), accepts);
 }
 
-/// The same for finite numbers.
-inline CLI::Option* takes_number(CLI::Option* option, Least least,
-                                 double most = std::numeric_limits<double>::max()) {
-  const bool is_bounded = most < std::numeric_limits<double>::max();
-  const auto accepts = [least, most](const std::string& text) {
-    const auto number = number_in<double>(text);
-    return number && *number >= least.value && *number <= most &&
-           !(least.is_excluded && *number == least.value);
-  };
-  const std::string bound = is_bounded ? concat(" and at most ", most) : "";
-  return checked(
-      option,
-      concat("a finite number ", least.is_excluded ? "above " : "of at least ", least.value, bound),
-      accepts);
+/// The same for texts of at least one byte.
+inline CLI::Option* takes_text(CLI::Option* option) {
+  return checked(option, "at least one byte", [](const auto& text) { return !text.empty(); });
 }
 
 /// Adds an option whose value the help calls `type`.
@@ -90,16 +79,29 @@ CLI::Option* add_shown(CLI::App& command, const std::string& name, Value& value,
   return about.find("(default") == about.npos ? option->capture_default_str() : option;
 }
 
-/// Add such options for numbers, with the bounds of the functions above.
+/// Adds such an option for whole numbers, with the bounds of `takes_whole`.
 template <class Number, class... Bounds>
 CLI::Option* add_whole(CLI::App& command, const std::string& name, Number& value,
                        const std::string& about, Bounds... bounds) {
   return takes_whole(add_shown(command, name, value, about), bounds...);
 }
-template <class Number, class... Bounds>
+
+/// Adds such an option for finite numbers from `least` to `most`.
+template <class Number>
 CLI::Option* add_number(CLI::App& command, const std::string& name, Number& value,
-                        const std::string& about, Bounds... bounds) {
-  return takes_number(add_shown(command, name, value, about), bounds...);
+                        const std::string& about, Least least,
+                        double most = std::numeric_limits<double>::max()) {
+  const bool is_bounded = most < std::numeric_limits<double>::max();
+  const auto accepts = [least, most](const std::string& text) {
+    const auto number = number_in<double>(text);
+    return number && *number >= least.value && *number <= most &&
+           !(least.is_excluded && *number == least.value);
+  };
+  const std::string bound = is_bounded ? concat(" and at most ", most) : "";
+  return checked(
+      add_shown(command, name, value, about),
+      concat("a finite number ", least.is_excluded ? "above " : "of at least ", least.value, bound),
+      accepts);
 }
 
 }  // namespace weft::cli

@@ -179,11 +179,9 @@ int ranks_of_mesh(const std::string& text, int most, int ranks, const char* flag
   return static_cast<int>(size);
 }
 
-static bool is_tensor_axis(const MeshAxis& axis) { return axis.name == kTensorAxis; }
-static bool is_expert_axis(const MeshAxis& axis) { return axis.name == kExpertAxis; }
 /// An axis of data alone.
 static bool is_data_axis(const MeshAxis& axis) {
-  return !is_tensor_axis(axis) && !is_expert_axis(axis);
+  return axis.name != kTensorAxis && axis.name != kExpertAxis;
 }
 
 /// Axes that would carry rows, though their names promise something else.
@@ -198,7 +196,7 @@ static void check_names(const std::vector<MeshAxis>& axes, const std::string& me
 
 /// The parameters of experts must be cut by ep last, as their rows of a batch are.
 static void check_order(const std::vector<MeshAxis>& axes, const std::string& mesh) {
-  const auto ep = std::ranges::find_if(axes, is_expert_axis);
+  const auto ep = std::ranges::find(axes, kExpertAxis, &MeshAxis::name);
   if (std::none_of(ep, axes.end(), is_data_axis)) return;
   fail("--mesh ", mesh,
        ": axis ep is before one that carries rows, expected it behind them; write "
@@ -242,7 +240,7 @@ int complete(ParallelOptions& o, int ranks, int most, const char* flag) {
          ", those of --strategy ", o.strategy,
          "; write for example replicate=2,shard=2, and add ep or tp");
   }
-  const bool has_tensor_axis = std::ranges::any_of(axes, is_tensor_axis);
+  const bool has_tensor_axis = std::ranges::count(axes, kTensorAxis, &MeshAxis::name) > 0;
   if (o.sequence_parallel.value_or(false) && !has_tensor_axis) {
     fail("--sequence-parallel: --mesh is ", o.mesh, ", expected one with an axis tp");
   }
@@ -277,7 +275,7 @@ TransformerConfig with_flags(TransformerConfig config, const ParallelOptions& op
 
 void check_expert_axis(const std::vector<MeshAxis>& axes, const TransformerConfig& config,
                        const std::string& mesh) {
-  const auto axis = std::ranges::find_if(axes, is_expert_axis);
+  const auto axis = std::ranges::find(axes, kExpertAxis, &MeshAxis::name);
   if (axis == axes.end()) return;
   if (config.experts == 0) {
     fail("--mesh ", mesh, ": axis is ep, but the model (", config.family,
@@ -287,6 +285,12 @@ void check_expert_axis(const std::vector<MeshAxis>& axes, const TransformerConfi
     fail("--mesh ", mesh, ": axis ep has ", axis->size, " ranks, expected at most ", config.experts,
          ", one for each expert");
   }
+}
+
+/// The policy of block `index` under --activation-checkpointing `choice`.
+static std::string_view policy_of(const std::string& choice, size_t index) {
+  if (choice == "selective") return index % 2 == 0 ? "full" : "none";
+  return budget_of(choice) ? "none" : std::string_view(choice);
 }
 
 ParallelTransformer::ParallelTransformer(const Communicator& world, const TransformerConfig& config,
@@ -316,13 +320,12 @@ ParallelTransformer::ParallelTransformer(const Communicator& world, const Transf
                       [](const Linear&, const std::string& path) { return path != "lm_head"; });
   }
   data_ = mesh_.view(data);
-  size_t number = 0;
-  for (Module* block : model_.blocks()) {
-    const size_t index = number++;
-    const bool is_chosen = index < options_.choice.blocks.size();
-    const std::string policy = concat(policy_of(options_.recompute, index), kOffloadsSaved);
-    set_block_policy(*block, is_chosen ? options_.choice.blocks[index] : policy,
-                     options_.choice.offload.activations);
+  const StepChoice& choice = options_.choice;
+  const std::vector<Module*> blocks = model_.blocks();
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const std::string policy = concat(policy_of(options_.recompute, i), kOffloadsSaved);
+    set_block_policy(*blocks[i], i < choice.blocks.size() ? choice.blocks[i] : policy,
+                     choice.offload.activations);
   }
 }
 

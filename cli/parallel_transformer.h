@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/commands.h"
 #include "weft/communicator.h"
 #include "weft/fsdp.h"
 #include "weft/memory_budget.h"
@@ -16,10 +17,6 @@
 #include "weft/sharding.h"
 #include "weft/tier.h"
 #include "weft/transformer.h"
-
-namespace CLI {
-class App;
-}
 
 namespace weft::cli {
 

@@ -38,9 +38,6 @@ Prompts::Prompts(const ServeOptions& options) {
     fail("sample: ", directory, " has no tokenizer, expected one for ",
          options.chats ? "--chat" : "--stop", "; name it by --tokenizer");
   }
-  for (const std::string& stop : options.stops) {
-    if (stop.empty()) fail("--stop is empty, expected at least one byte");
-  }
   if (!options.chat_template.empty()) {
     tokenizer = tokenizer->with_chat_template(options.chat_template);
   }

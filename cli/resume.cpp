@@ -215,7 +215,11 @@ void RunSaver::take_up() {
   std::set<std::string> suspects;
   for (;;) {
     path = chosen_checkpoint(options_.resume, world_, suspects, start_of(options_));
-    if (path.empty()) break;
+    if (path.empty()) {
+      if (world_.rank() != 0) return;
+      return warn(printable(options_.resume),
+                  " has no complete checkpoint; the run starts at step 1");
+    }
     if (!checkpoint_contents(path).numbers.contains("step/value")) return take_weights(path);
     std::exception_ptr error;
     saved_.clear();
@@ -231,12 +235,6 @@ void RunSaver::take_up() {
     const bool none_else = path == options_.resume;
     if (error && (again || none_else)) std::rethrow_exception(error);
     if (again || none_else) fail_call("resume", path, " could not be loaded on another rank");
-  }
-  if (path.empty()) {
-    if (world_.rank() == 0) {
-      warn(printable(options_.resume), " has no complete checkpoint; the run starts at step 1");
-    }
-    return;
   }
   check_resumed(path);
   if (world_.rank() == 0) print("resumed from ", printable(path), " after step ", step_, '\n');

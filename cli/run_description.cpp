@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <optional>
 #include <sstream>
-#include <system_error>
 #include <type_traits>
 
 #include "cli/weights.h"
@@ -220,18 +219,11 @@ static constexpr int64_t kWholeBelow = int64_t{256} << 20;
 static constexpr int64_t kDigestBlock = int64_t{1} << 20;
 static constexpr int64_t kDigestBlocks = 64;
 
-static int64_t size_of_file(const std::string& path) {
-  std::error_code error;
-  const auto size = std::filesystem::file_size(path, error);
-  if (error) fail("data: cannot read the size of ", in_quotes(path), ": ", error.message());
-  return static_cast<int64_t>(size);
-}
-
 uint64_t digest_of(std::span<const std::string> files) {
   // The files are one sequence of bytes, each of which ends here.
   std::vector<int64_t> ends;
   int64_t size = 0;
-  for (const std::string& path : files) ends.push_back(size += size_of_file(path));
+  for (const std::string& path : files) ends.push_back(size += File("data", path).size());
   uint64_t digest = xxh3_of(std::as_bytes(std::span(ends)));
   std::vector<std::byte> block(static_cast<size_t>(std::min(size, kDigestBlock)));
   const bool is_whole = size <= kWholeBelow;

@@ -84,13 +84,11 @@ static void add_prompt_flags(CLI::App& sample, ServeOptions& o) {
   sample.add_flag("--chat", o.chats,
                   "The prompt is a message to the model, in the form that its chat template gives; "
                   "without one, each line of standard input is the next message of a conversation");
-  add_named(sample, "--system", o.system, "TEXT", "The system message before it")
-      ->check([](const std::string& text) {
-        return text.empty() ? "the text is empty, expected at least one byte" : "";
-      });
+  takes_text(add_named(sample, "--system", o.system, "TEXT", "The system message before it"));
   add_named(sample, "--chat-template", o.chat_template, "NAME",
             "Name of the chat template, where the tokenizer's is missing or not known");
-  add_named(sample, "--stop", o.stops, "TEXT", "Text before which the output ends; may be repeated")
+  takes_text(add_named(sample, "--stop", o.stops, "TEXT",
+                       "Text before which the output ends; may be repeated"))
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }

@@ -138,13 +138,6 @@ static void add_experts(ParallelTransformer& llama, const TransformerConfig& con
   }
 }
 
-/// A micro-step as training takes it, on `meta`.
-static void take_micro_step(ParallelTransformer& llama, const ParallelOptions& options) {
-  const TensorOptions integers{DType::i64, meta, llama.rows()};
-  const Shape shape{llama.micro_batch(), options.seq};
-  llama.differentiate(empty(shape, integers), empty(shape, integers)).full_tensor();
-}
-
 /// The cost of a model, by the model itself.
 static StepCost measured_cost(const Communicator& world, const TransformerConfig& config,
                               const ParallelOptions& options) {
@@ -157,7 +150,12 @@ static StepCost measured_cost(const Communicator& world, const TransformerConfig
     }
     last = llama;
     StepModel model = llama->step_model(llama);
-    model.micro_step = [llama, options] { take_micro_step(*llama, options); };
+    // As training takes it, on `meta`.
+    model.micro_step = [llama, seq = options.seq] {
+      const TensorOptions integers{DType::i64, meta, llama->rows()};
+      const Shape shape{llama->micro_batch(), seq};
+      llama->differentiate(empty(shape, integers), empty(shape, integers)).full_tensor();
+    };
     return model;
   };
   StepCost cost = weft::step_cost(build, first.data(), first.sharding(),
@@ -280,13 +278,6 @@ StepSeconds predicted_step(const Machine& machine, const TransformerConfig& conf
   return step_seconds(cost, machine);
 }
 
-static constexpr std::string_view kBudget = "budget=";
-
-std::string_view policy_of(std::string_view choice, size_t index) {
-  if (choice == "selective") return index % 2 == 0 ? "full" : "none";
-  return choice.starts_with(kBudget) ? "none" : choice;
-}
-
 int64_t bytes_from(std::string_view flag, const std::string& text) {
   static constexpr std::pair<std::string_view, double> kUnits[] = {
       {"", 1},      {"B", 1},        {"kB", 1e3},     {"MB", 1e6},     {"GB", 1e9},
@@ -306,8 +297,9 @@ int64_t bytes_from(std::string_view flag, const std::string& text) {
 
 std::optional<int64_t> budget_of(const std::string& choice) {
   static constexpr std::string_view known[] = {"none", "full", "selective", "op"};
-  if (choice.starts_with(kBudget)) {
-    return bytes_from("--activation-checkpointing budget", choice.substr(kBudget.size()));
+  static constexpr std::string_view budget = "budget=";
+  if (choice.starts_with(budget)) {
+    return bytes_from("--activation-checkpointing budget", choice.substr(budget.size()));
   }
   if (std::ranges::find(known, choice) == std::end(known)) {
     fail("--activation-checkpointing is ", in_quotes(choice),

@@ -38,9 +38,6 @@ std::string step_schedule(const Communicator& world, TransformerConfig config,
 StepSeconds predicted_step(const Machine& machine, const TransformerConfig& config,
                            const ParallelOptions& options, int ranks, int ranks_per_host);
 
-/// The policy of block `index` under --activation-checkpointing `choice`.
-std::string_view policy_of(std::string_view choice, size_t index);
-
 /// Bytes after "budget=", or nothing for another choice. std::invalid_argument for a choice that
 /// --activation-checkpointing does not take.
 std::optional<int64_t> budget_of(const std::string& choice);

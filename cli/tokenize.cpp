@@ -91,15 +91,6 @@ static void check_output(const std::string& directory) {
   }
 }
 
-static std::string text_of(const std::string& path) {
-  const File file = opened_text(path);
-  if (file.size() > kLargestText) {
-    fail("tokenize: ", path, " has ", file.size(), " bytes, expected at most ", kLargestText,
-         "; split it");
-  }
-  return file.text();
-}
-
 static void write_tokens(const TokenizeOptions& options, const Tokenizer& tokenizer,
                          const std::vector<std::string>& texts) {
   check_output(options.output);
@@ -107,8 +98,13 @@ static void write_tokens(const TokenizeOptions& options, const Tokenizer& tokeni
   const auto began = std::chrono::steady_clock::now();
   int64_t bytes = 0;
   for (const std::string& path : texts) {
-    const std::string text = text_of(path);
-    bytes += static_cast<int64_t>(text.size());
+    const File file = opened_text(path);
+    if (file.size() > kLargestText) {
+      fail("tokenize: ", path, " has ", file.size(), " bytes, expected at most ", kLargestText,
+           "; split it");
+    }
+    const std::string text = file.text();
+    bytes += file.size();
     std::vector<int64_t> ids = tokenizer.encode(text, !options.no_special);
     const auto eos = tokenizer.eos();
     if (!options.no_special && eos && (ids.empty() || ids.back() != *eos)) ids.push_back(*eos);

@@ -359,8 +359,7 @@ void train(const TrainOptions& given) {
   TrainOptions options = given;
   TokenData data(options.data, {config.vocabulary, options.parallel.batch, options.parallel.seq},
                  options.seed);
-  check_experts(options, config);
-  plan_memory(options, config);
+  complete(options, config);
   for (char byte : options.prompt) {
     if ((byte & 0xff) < config.vocabulary) continue;
     fail("--prompt: byte is ", byte & 0xff, ", expected one below ", config.vocabulary,

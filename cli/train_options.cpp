@@ -159,18 +159,17 @@ void add_train(CLI::App& program, int& code) {
   });
 }
 
-void check_experts(const TrainOptions& o, const TransformerConfig& config) {
-  check_expert_axis(parsed_axes(o.parallel.mesh), config, o.parallel.mesh);
+void complete(TrainOptions& o, const TransformerConfig& config) {
+  const auto axes = parsed_axes(o.parallel.mesh);
+  check_expert_axis(axes, config, o.parallel.mesh);
   if (o.balance_rate && !config.sigmoid_router) {
     fail("--balance-rate: the model (", config.family,
          ") has no biases that balance the load of experts, expected some, as DeepSeek-V3 has");
   }
-  if (!o.cuda_graph || config.experts == 0) return;
-  fail("--cuda-graph: the model (", config.family,
-       ") has experts, whose rows are counted on the host, expected a dense model");
-}
-
-void plan_memory(TrainOptions& o, const TransformerConfig& config) {
+  if (o.cuda_graph && config.experts > 0) {
+    fail("--cuda-graph: the model (", config.family,
+         ") has experts, whose rows are counted on the host, expected a dense model");
+  }
   if (!is_planned(o.parallel)) return;
   const std::string name = device_name(device_of_rank(o.device, 0));
   const int a_host = launched_ranks() > 1 ? launched_local_rank().size : o.ranks;
@@ -178,7 +177,6 @@ void plan_memory(TrainOptions& o, const TransformerConfig& config) {
   const Machine machine = machine_of_device(name, o.parallel.dtype).value_or(Machine());
   const MemoryPlan plan = planned(config, o.parallel, o.ranks, std::max(1, a_host), machine);
   o.memory_plan = concat("at most ", plan.peak, " bytes a rank");
-  const auto axes = parsed_axes(o.parallel.mesh);
   if (config.experts > 0 && std::ranges::count(axes, kExpertAxis, &MeshAxis::name) > 0) {
     // The peak is a bound for this load.
     o.memory_plan += o.parallel.imbalance == 1

@@ -53,12 +53,9 @@ struct TrainOptions {
   std::string memory_plan;
 };
 
-/// Checks what the flags say about a model's experts.
-void check_experts(const TrainOptions& options, const TransformerConfig& config);
-
-/// Applies the plan that --memory or a budget asks for. The same flags give the same plan on all
-/// ranks.
-void plan_memory(TrainOptions& options, const TransformerConfig& config);
+/// Checks what the flags say about the model, and applies the plan that --memory or a budget asks
+/// for. The same flags give the same plan on all ranks.
+void complete(TrainOptions& options, const TransformerConfig& config);
 
 /// Checks that `weft train` writes no file that it or the next run reads, and that no two flags
 /// name the same file. std::invalid_argument naming the flags.

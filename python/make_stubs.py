@@ -30,22 +30,17 @@ COMM_ERROR = '''class CommError(RuntimeError):
 def with_builtins(text):
     """Spells Python's int, float and bool in signatures as builtins, because weft.bool is a dtype
     and Tensor has methods of these names."""
-    text = re.sub(
-        r"^( *)def .*$",
-        lambda line: re.sub(r"(?<!def )(?<![\w.])bool\b", "builtins.bool", line[0]),
-        text,
-        flags=re.M,
-    )
+
+    def spelt(text, names):
+        named = rf"(?<!def )(?<![\w.])({names})\b"
+        return re.sub(
+            r"^ *def .*$", lambda line: re.sub(named, r"builtins.\1", line[0]), text, flags=re.M
+        )
+
+    text = spelt(text, "bool")
     start = text.index("\nclass Tensor:") + 1
     end = text.index("\nclass ", start) if "\nclass " in text[start:] else len(text)
-    named = r"(?<!def )(?<![\w.])(float|int)\b"
-    tensor = re.sub(
-        r"^    def .*$",
-        lambda line: re.sub(named, r"builtins.\1", line[0]),
-        text[start:end],
-        flags=re.M,
-    )
-    return text[:start] + tensor + text[end:]
+    return text[:start] + spelt(text[start:end], "float|int") + text[end:]
 
 
 def with_methods(text):

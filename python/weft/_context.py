@@ -80,10 +80,10 @@ def _tell_failures(world):
     before = sys.excepthook
 
     def tell(kind, raised, where):
-        if issubclass(kind, Exception) or issubclass(kind, KeyboardInterrupt):
-            # An error that only reports another rank's failure is not reported again.
-            if not issubclass(kind, _weft.CommError):
-                _weft._abort(world, f"{kind.__name__}: {raised}")
+        # An error that only reports another rank's failure is not reported again.
+        is_own = not issubclass(kind, _weft.CommError)
+        if is_own and issubclass(kind, (Exception, KeyboardInterrupt)):
+            _weft._abort(world, f"{kind.__name__}: {raised}")
         before(kind, raised, where)
 
     sys.excepthook = tell

@@ -44,20 +44,13 @@ def _check_not_above(self, name, module):
         )
 
 
-def _modules_within(value):
-    if isinstance(value, dict):
-        value = value.values()
-    if isinstance(value, (list, tuple)) or type(value).__name__ == "dict_values":
-        return [item for item in value if isinstance(item, (Module, Parameter))]
-    return []
-
-
 def _warn_of_hidden(self, name, value):
-    """Modules in a list are not the module's own, unless it is below them."""
+    """Modules in a list, tuple or dict are not the module's own, unless it is below them."""
     hidden = [
         item
-        for item in _modules_within(value)
-        if isinstance(item, Parameter) or all(below is not self for below in item.modules())
+        for item in (value.values() if isinstance(value, dict) else value)
+        if isinstance(item, Parameter)
+        or (isinstance(item, Module) and all(below is not self for below in item.modules()))
     ]
     if hidden:
         kind = "a parameter" if isinstance(hidden[0], Parameter) else "a module"
@@ -92,13 +85,11 @@ def set_attribute(self, name, value):
             f"module: the {type(self).__name__} is part of a built-in module, expected one made in "
             f"Python, for attribute {name!r}"
         )
-    if kind is not None:
-        self._remove(name)
-    elif member is not None:
-        if isinstance(value, Tensor):
+    if member is not None:
+        if kind is None and isinstance(value, Tensor):
             self._set_buffer(name, value)
             return
-        if value is not None:
+        if kind is None and value is not None:
             _refuse(self, name, "buffer", value, "a Tensor or None")
         self._remove(name)
     if type(value) in (list, tuple, dict):
@@ -129,11 +120,9 @@ def register_buffer(self, name, tensor, persistent=True):
 def delete_attribute(self, name):
     """Own members too."""
     member = self._member(name)
-    kind = _kind_of(member)
     if member is None:
-        object.__delattr__(self, name)
-        return
-    if kind is not None:
+        return object.__delattr__(self, name)
+    if kind := _kind_of(member):
         _check_may_take(self, name, kind, None)
     self._remove(name)
     self.__dict__.pop(name, None)

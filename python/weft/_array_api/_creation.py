@@ -94,16 +94,13 @@ def _numpy_of(obj, dtype, copy):
 
 def _shared(obj, dtype, copy):
     """`obj` as a tensor that shares its memory where possible."""
-    if isinstance(obj, (np.ndarray, np.generic)):
-        return _weft.from_numpy(np.asarray(obj), copy=copy)
-    if hasattr(obj, "__dlpack__"):
+    is_numpy = isinstance(obj, (np.ndarray, np.generic))
+    if not is_numpy and hasattr(obj, "__dlpack__"):
         return _weft.from_dlpack(obj, copy=copy)
-    if isinstance(obj, (bool, int, float, complex, list, tuple)):
+    if not is_numpy and isinstance(obj, (bool, int, float, complex, list, tuple)):
         return _weft.from_numpy(_numpy_of(obj, dtype, copy))
-    if hasattr(obj, "__array__"):
-        return _weft.from_numpy(np.asarray(obj), copy=copy)
     try:
-        seen = memoryview(obj)
+        seen = obj if hasattr(obj, "__array__") else memoryview(obj)
     except TypeError:
         raise TypeError(
             f"asarray: it is a {type(obj).__name__}, expected numbers, lists of them or an array"

@@ -119,10 +119,8 @@ def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=No
     if not return_inverse and not return_counts:
         return _weft.unique_values(input)
     found = _weft.unique_all(input)
-    made = [found.values]
-    made += [found.inverse_indices] if return_inverse else []
-    made += [found.counts] if return_counts else []
-    return tuple(made)
+    others = [found.inverse_indices] * bool(return_inverse) + [found.counts] * bool(return_counts)
+    return (found.values, *others)
 
 
 def isreal(input):
