@@ -236,10 +236,6 @@ void TrainingState::add(const std::string& name, int64_t& number) {
   add(name, Part{give, [&number](const auto& numbers) { number = numbers.at("value"); }});
 }
 
-void TrainingState::add(const std::string& name, RandomState& random) {
-  add(name, [&random]() -> RandomState& { return random; });
-}
-
 void TrainingState::add(const std::string& name, const std::function<RandomState&()>& random) {
   const auto give = [random] {
     return StateDict{{},
